@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What can go wrong, as values. Faults of the world (a rank that died, a tensor nobody submitted, a wrong argument) are
+// `Error`s; a broken invariant of Kolo's own aborts the process with a message instead.
+#ifndef KOLO_ERROR_HPP
+#define KOLO_ERROR_HPP
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <kolo/export.hpp>
+
+namespace kolo {
+
+/// Why a call failed. "Retry" says whether the same call may succeed later in the same job.
+enum class ErrorCode : std::uint8_t {
+  ok = 0,
+  invalid_argument = 1,  ///< at the call; nothing was sent. Retry: with corrected arguments.
+  duplicate_name = 2,    ///< the name is in flight already. Retry: once the first submission has completed.
+  mismatch = 3,          ///< ranks disagree about this tensor; fails on every rank. Retry: yes, the job goes on.
+  unsupported = 4,       ///< no backend does this (dtype, op, device). Retry: no.
+  not_initialized = 5,   ///< no context: `init` was not called, or `shutdown` was. Retry: after `init`.
+  invalid_setting = 6,   ///< a bad value in the environment or the options. Retry: `init` with a good one.
+  timeout = 7,           ///< a deadline passed: a fault of the world. Retry: no; save and leave.
+  rank_lost = 8,         ///< a process died or left: a fault of the world. Retry: no; save and leave.
+  shut_down = 9,         ///< the engine was shut down before the operation ran. Retry: no.
+  transport = 10,        ///< MPI, TCP or the system failed: a fault of the world. Retry: no.
+  user_exception = 11,   ///< a rank's own code threw and left the job: a fault of the world. Retry: no.
+};
+KOLO_API std::string_view to_string(ErrorCode code) noexcept;
+
+/// The outcome of an operation: `ok`, or a code and one sentence that names the tensor, what was given and what would
+/// be right. After a fault of the world the contents of the buffers in flight are undefined, and the sentence says so.
+class Status {
+ public:
+  Status() noexcept = default;
+  Status(ErrorCode code, std::string message) : message_(std::move(message)), code_(code) {}
+
+  [[nodiscard]] bool ok() const noexcept { return code_ == ErrorCode::ok; }
+  [[nodiscard]] ErrorCode code() const noexcept { return code_; }
+  [[nodiscard]] const std::string& message() const noexcept { return message_; }
+
+ private:
+  std::string message_;
+  ErrorCode code_ = ErrorCode::ok;
+};
+
+/// What C++ callers see, at the call or at `wait()`. `what()` is "kolo: <sentence>".
+class KOLO_API Error : public std::runtime_error {
+ public:
+  Error(ErrorCode code, const std::string& message);
+  explicit Error(const Status& status);
+  ~Error() override;
+
+  [[nodiscard]] ErrorCode code() const noexcept { return status_.code(); }
+  [[nodiscard]] const Status& status() const noexcept { return status_; }
+
+ private:
+  Status status_;
+};
+
+}  // namespace kolo
+
+#endif  // KOLO_ERROR_HPP

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The nouns of every call: element types, reduction operations, devices, shapes, and views of memory.
+// All of them are plain values: cheap to copy, safe to use from any thread, and none of them owns memory except `Tensor`.
+#ifndef KOLO_TYPES_HPP
+#define KOLO_TYPES_HPP
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <kolo/export.hpp>
+
+namespace kolo {
+
+/// Element types. The numbers travel between ranks and never change.
+enum class DType : std::uint8_t {
+  boolean = 0,  ///< one byte; 0 is false, anything else true; results are 0 or 1
+  int8 = 1,
+  int16 = 2,
+  int32 = 3,
+  int64 = 4,
+  uint8 = 5,
+  uint16 = 6,
+  uint32 = 7,
+  uint64 = 8,
+  float16 = 9,    ///< IEEE 754 binary16; sums are accumulated in float32 and rounded to nearest even
+  bfloat16 = 10,  ///< the upper half of a float32; accumulated and rounded likewise
+  float32 = 11,
+  float64 = 12,
+};
+inline constexpr int kDTypeCount = 13;
+
+/// Bytes of one element.
+KOLO_API std::size_t size_of(DType dtype) noexcept;
+/// The spelling used in messages and flags: "float32", "bool", ...
+KOLO_API std::string_view to_string(DType dtype) noexcept;
+/// The inverse of `to_string`; empty when the name is unknown.
+KOLO_API std::optional<DType> parse_dtype(std::string_view name) noexcept;
+/// True for float16, bfloat16, float32 and float64.
+KOLO_API bool is_floating_point(DType dtype) noexcept;
+
+/// The bits of an IEEE binary16 number. Arithmetic is the caller's; Kolo only moves and reduces them.
+struct Float16 {
+  std::uint16_t bits = 0;
+};
+/// The bits of a bfloat16 number.
+struct BFloat16 {
+  std::uint16_t bits = 0;
+};
+
+/// `dtype_of<T>`: the DType of a C++ type; not defined for types that have none.
+template <class T>
+struct DTypeOf {};
+template <>
+struct DTypeOf<bool> : std::integral_constant<DType, DType::boolean> {};
+template <>
+struct DTypeOf<Float16> : std::integral_constant<DType, DType::float16> {};
+template <>
+struct DTypeOf<BFloat16> : std::integral_constant<DType, DType::bfloat16> {};
+template <>
+struct DTypeOf<float> : std::integral_constant<DType, DType::float32> {};
+template <>
+struct DTypeOf<double> : std::integral_constant<DType, DType::float64> {};
+
+namespace detail {
+template <class T>
+constexpr DType integer_dtype() {
+  constexpr bool is_signed = std::is_signed_v<T>;
+  if constexpr (sizeof(T) == 1) {
+    return is_signed ? DType::int8 : DType::uint8;
+  } else if constexpr (sizeof(T) == 2) {
+    return is_signed ? DType::int16 : DType::uint16;
+  } else if constexpr (sizeof(T) == 4) {
+    return is_signed ? DType::int32 : DType::uint32;
+  } else {
+    static_assert(sizeof(T) == 8, "no DType for this integer");
+    return is_signed ? DType::int64 : DType::uint64;
+  }
+}
+}  // namespace detail
+
+template <class T>
+constexpr DType dtype_of() {
+  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+    return detail::integer_dtype<T>();
+  } else {
+    return DTypeOf<T>::value;
+  }
+}
+
+/// What a reduction computes. `sum` of booleans is "or", `product` and `min` are "and".
+enum class ReduceOp : std::uint8_t {
+  sum = 0,
+  average = 1,  ///< the sum divided by the number of ranks; floating-point types only
+  min = 2,
+  max = 3,
+  product = 4,
+};
+KOLO_API std::string_view to_string(ReduceOp op) noexcept;
+KOLO_API std::optional<ReduceOp> parse_reduce_op(std::string_view name) noexcept;
+
+/// Where memory lies.
+enum class DeviceKind : std::uint8_t { cpu = 0, cuda = 1 };
+
+struct Device {
+  DeviceKind kind = DeviceKind::cpu;
+  int index = 0;  ///< the CUDA device ordinal; 0 for the CPU
+  friend bool operator==(const Device& a, const Device& b) noexcept { return a.kind == b.kind && a.index == b.index; }
+  friend bool operator!=(const Device& a, const Device& b) noexcept { return !(a == b); }
+};
+inline Device cpu() noexcept { return {}; }
+KOLO_API std::string to_string(Device device);
+
+/// A device's queue, as an opaque pointer (`cudaStream_t`). On CUDA `nullptr` is the legacy default stream,
+/// never "no stream": the absence of a stream is an empty `std::optional<Stream>`.
+struct Stream {
+  void* native = nullptr;
+};
+
+/// The extents of a tensor, slowest dimension first; up to 8 dimensions; no dimension is a scalar of one element.
+class KOLO_API Shape {
+ public:
+  static constexpr std::size_t kMaxRank = 8;
+
+  Shape() noexcept = default;
+  /// Throws `Error` (invalid_argument) when there are more than 8 dimensions, one is negative, or the number of
+  /// elements does not fit into 63 bits.
+  Shape(std::initializer_list<std::int64_t> extents);
+  Shape(const std::int64_t* extents, std::size_t rank);
+  explicit Shape(const std::vector<std::int64_t>& extents) : Shape(extents.data(), extents.size()) {}
+
+  [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
+  [[nodiscard]] std::int64_t operator[](std::size_t i) const noexcept { return extents_[i]; }
+  [[nodiscard]] const std::int64_t* begin() const noexcept { return extents_.data(); }
+  [[nodiscard]] const std::int64_t* end() const noexcept { return extents_.data() + rank_; }
+  /// The product of the extents; 1 for a scalar.
+  [[nodiscard]] std::int64_t elements() const noexcept;
+
+  friend bool operator==(const Shape& a, const Shape& b) noexcept {
+    return a.rank_ == b.rank_ && a.extents_ == b.extents_;
+  }
+  friend bool operator!=(const Shape& a, const Shape& b) noexcept { return !(a == b); }
+
+ private:
+  std::array<std::int64_t, kMaxRank> extents_{};
+  std::uint8_t rank_ = 0;
+};
+/// "[3, 224, 224]"; "[]" for a scalar.
+KOLO_API std::string to_string(const Shape& shape);
+
+/// A contiguous sequence that somebody else owns (C++17 has no std::span).
+template <class T>
+class Span {
+ public:
+  constexpr Span() noexcept = default;
+  constexpr Span(T* data, std::size_t size) noexcept : data_(data), size_(size) {}
+  template <std::size_t N>
+  constexpr Span(T (&array)[N]) noexcept : data_(array), size_(N) {}
+  template <class Container, class = std::enable_if_t<std::is_convertible_v<
+                                 decltype(std::declval<Container&>().data()), T*>>>
+  constexpr Span(Container&& container) noexcept : data_(container.data()), size_(container.size()) {}
+  /// A braced list as an argument; it lives until the end of the full expression.
+  template <class U = T, class = std::enable_if_t<std::is_const_v<U>>>
+  constexpr Span(std::initializer_list<std::remove_const_t<T>> list) noexcept
+      : data_(list.begin()), size_(list.size()) {}
+
+  [[nodiscard]] constexpr T* data() const noexcept { return data_; }
+  [[nodiscard]] constexpr std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] constexpr bool empty() const noexcept { return size_ == 0; }
+  constexpr T& operator[](std::size_t i) const noexcept { return data_[i]; }
+  [[nodiscard]] constexpr T* begin() const noexcept { return data_; }
+  [[nodiscard]] constexpr T* end() const noexcept { return data_ + size_; }
+
+ private:
+  T* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+/// Memory to read: a pointer, an element type, a shape, and where it lies. Never owns; the memory must stay valid and
+/// unchanged until the operation that was given the view has completed. Elements are contiguous, in row-major order;
+/// any alignment is accepted. A null pointer is accepted only with zero elements (an error at the call otherwise).
+class KOLO_API ConstTensorView {
+ public:
+  ConstTensorView(const void* data, DType dtype, Shape shape, Device device = cpu(), std::optional<Stream> stream = {})
+      : data_(data), shape_(shape), stream_(stream), device_(device), dtype_(dtype) {}
+
+  [[nodiscard]] const void* data() const noexcept { return data_; }
+  [[nodiscard]] DType dtype() const noexcept { return dtype_; }
+  [[nodiscard]] const Shape& shape() const noexcept { return shape_; }
+  [[nodiscard]] Device device() const noexcept { return device_; }
+  [[nodiscard]] std::optional<Stream> stream() const noexcept { return stream_; }
+  [[nodiscard]] std::int64_t elements() const noexcept { return shape_.elements(); }
+  [[nodiscard]] std::int64_t bytes() const noexcept {
+    return shape_.elements() * static_cast<std::int64_t>(size_of(dtype_));
+  }
+
+ private:
+  const void* data_;
+  Shape shape_;
+  std::optional<Stream> stream_;
+  Device device_;
+  DType dtype_;
+};
+
+/// Memory to read and write; otherwise as `ConstTensorView`, to which it converts.
+class KOLO_API TensorView {
+ public:
+  TensorView(void* data, DType dtype, Shape shape, Device device = cpu(), std::optional<Stream> stream = {})
+      : data_(data), shape_(shape), stream_(stream), device_(device), dtype_(dtype) {}
+
+  operator ConstTensorView() const { return {data_, dtype_, shape_, device_, stream_}; }
+
+  [[nodiscard]] void* data() const noexcept { return data_; }
+  [[nodiscard]] DType dtype() const noexcept { return dtype_; }
+  [[nodiscard]] const Shape& shape() const noexcept { return shape_; }
+  [[nodiscard]] Device device() const noexcept { return device_; }
+  [[nodiscard]] std::optional<Stream> stream() const noexcept { return stream_; }
+  [[nodiscard]] std::int64_t elements() const noexcept { return shape_.elements(); }
+  [[nodiscard]] std::int64_t bytes() const noexcept {
+    return shape_.elements() * static_cast<std::int64_t>(size_of(dtype_));
+  }
+
+ private:
+  void* data_;
+  Shape shape_;
+  std::optional<Stream> stream_;
+  Device device_;
+  DType dtype_;
+};
+
+/// A view of `count` elements at `data`, one-dimensional unless a shape is given.
+template <class T>
+TensorView view(T* data, std::size_t count) {
+  static_assert(!std::is_const_v<T>, "use const_view for memory that is only read");
+  return {data, dtype_of<T>(), Shape{static_cast<std::int64_t>(count)}};
+}
+template <class T>
+TensorView view(T* data, Shape shape) {
+  static_assert(!std::is_const_v<T>, "use const_view for memory that is only read");
+  return {data, dtype_of<T>(), shape};
+}
+/// A view of a vector's (or array's) elements; the container must not be resized while the view is in use.
+template <class Container, class T = std::remove_pointer_t<decltype(std::declval<Container&>().data())>>
+TensorView view(Container& container) {
+  return view(container.data(), container.size());
+}
+template <class T>
+ConstTensorView const_view(const T* data, std::size_t count) {
+  return {data, dtype_of<T>(), Shape{static_cast<std::int64_t>(count)}};
+}
+template <class T>
+ConstTensorView const_view(const T* data, Shape shape) {
+  return {data, dtype_of<T>(), shape};
+}
+template <class Container, class T = std::remove_pointer_t<decltype(std::declval<const Container&>().data())>>
+ConstTensorView const_view(const Container& container) {
+  return const_view(container.data(), container.size());
+}
+
+/// One member of a grouped call.
+struct NamedView {
+  std::string name;
+  TensorView view;
+};
+
+/// A result that owns its memory (on the CPU, 64-byte aligned). Move-only.
+class KOLO_API Tensor {
+ public:
+  Tensor() noexcept = default;
+  /// Uninitialised memory of the given type and shape. Throws `std::bad_alloc`.
+  Tensor(DType dtype, Shape shape);
+
+  [[nodiscard]] DType dtype() const noexcept { return dtype_; }
+  [[nodiscard]] const Shape& shape() const noexcept { return shape_; }
+  [[nodiscard]] std::int64_t elements() const noexcept { return memory_ ? shape_.elements() : 0; }
+  [[nodiscard]] std::int64_t bytes() const noexcept {
+    return elements() * static_cast<std::int64_t>(size_of(dtype_));
+  }
+  [[nodiscard]] void* data() noexcept { return memory_.get(); }
+  [[nodiscard]] const void* data() const noexcept { return memory_.get(); }
+  /// The elements as `T`. Throws `Error` (invalid_argument) when `T` is not the tensor's type.
+  template <class T>
+  [[nodiscard]] Span<const T> as() const {
+    check_dtype(dtype_of<T>());
+    return {static_cast<const T*>(data()), static_cast<std::size_t>(elements())};
+  }
+  [[nodiscard]] TensorView view() { return {data(), dtype_, shape_}; }
+
+ private:
+  struct KOLO_API Release {
+    void operator()(std::byte* memory) const noexcept;
+  };
+  void check_dtype(DType wanted) const;
+
+  std::unique_ptr<std::byte[], Release> memory_;
+  Shape shape_;
+  DType dtype_ = DType::float32;
+};
+
+}  // namespace kolo
+
+#endif  // KOLO_TYPES_HPP
