@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+# How rooms become libkolo, and how programs are made of a folder's files. Sources are found by glob, so that a new
+# file needs no line here.
+
+set(KOLO_INCLUDE_ROOTS "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}")
+
+# kolo_room(<name> [DIR <dir>] [LIBS <targets>...] [DEFINITIONS <definitions>...])
+# A room is an object library of all .cpp files in its folder (default: the current one). Symbols are hidden
+# unless marked KOLO_API. A room without .cpp files is headers only and makes no target.
+function(kolo_room name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "DIR" "LIBS;DEFINITIONS")
+  if(NOT arg_DIR)
+    set(arg_DIR "${CMAKE_CURRENT_SOURCE_DIR}")
+  endif()
+  file(GLOB sources CONFIGURE_DEPENDS "${arg_DIR}/*.cpp")
+  if(NOT sources)
+    return()
+  endif()
+  add_library(kolo_room_${name} OBJECT ${sources})
+  set_target_properties(kolo_room_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
+                                                     VISIBILITY_INLINES_HIDDEN ON CXX_EXTENSIONS OFF)
+  target_include_directories(kolo_room_${name} PRIVATE ${KOLO_INCLUDE_ROOTS})
+  target_compile_definitions(kolo_room_${name} PRIVATE KOLO_VERSION_STRING="${PROJECT_VERSION}" ${arg_DEFINITIONS})
+  if(KOLO_HAS_MPI)
+    target_compile_definitions(kolo_room_${name} PRIVATE KOLO_HAS_MPI=1)
+  endif()
+  target_link_libraries(kolo_room_${name} PRIVATE kolo_build_flags Threads::Threads ${arg_LIBS})
+  set_property(GLOBAL APPEND PROPERTY KOLO_ROOMS ${name})
+  set_property(GLOBAL APPEND PROPERTY KOLO_ROOM_OBJECTS $<TARGET_OBJECTS:kolo_room_${name}>)
+endfunction()
+
+# Makes kolo (kolo::kolo), what users link, and kolo_internal: the same objects with every symbol in reach, for
+# unit tests and micro benchmarks.
+function(kolo_library)
+  get_property(objects GLOBAL PROPERTY KOLO_ROOM_OBJECTS)
+  if(NOT objects)
+    message(STATUS "Kolo has no sources yet: no library, no programs")
+    return()
+  endif()
+  set(links Threads::Threads kolo_deps::highway kolo_deps::hwloc)
+  if(KOLO_HAS_MPI)
+    list(APPEND links kolo_deps::mpi)
+  endif()
+
+  add_library(kolo ${objects})
+  add_library(kolo::kolo ALIAS kolo)
+  set_target_properties(kolo PROPERTIES VERSION ${PROJECT_VERSION}
+                                        SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
+                                        LINKER_LANGUAGE CXX)
+  target_compile_features(kolo PUBLIC cxx_std_17)
+  target_include_directories(kolo PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                                         $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_link_libraries(kolo PRIVATE ${links} $<BUILD_INTERFACE:kolo_build_flags>)
+
+  add_library(kolo_internal STATIC EXCLUDE_FROM_ALL ${objects})
+  set_target_properties(kolo_internal PROPERTIES LINKER_LANGUAGE CXX)
+  target_include_directories(kolo_internal INTERFACE ${KOLO_INCLUDE_ROOTS})
+  target_link_libraries(kolo_internal INTERFACE kolo_build_flags Boost::headers ${links})
+  if(KOLO_HAS_MPI)
+    target_compile_definitions(kolo_internal INTERFACE KOLO_HAS_MPI=1)
+  endif()
+endfunction()
+
+# kolo_program(<name> SOURCES <files>... [LIBS <targets>...]): an executable of ours that uses the public API.
+function(kolo_program name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBS")
+  add_executable(${name} ${arg_SOURCES})
+  set_target_properties(${name} PROPERTIES CXX_EXTENSIONS OFF)
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_link_libraries(${name} PRIVATE kolo::kolo kolo_build_flags ${arg_LIBS})
+  if(KOLO_HAS_MPI)
+    target_compile_definitions(${name} PRIVATE KOLO_HAS_MPI=1)
+  endif()
+endfunction()
+
+# Each .cpp of the folder becomes a program of its name, '_' written '-'.
+function(kolo_programs dir)
+  file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${dir}/*.cpp")
+  foreach(source IN LISTS sources)
+    cmake_path(GET source STEM name)
+    string(REPLACE "_" "-" name "${name}")
+    kolo_program(${name} SOURCES "${source}" LIBS Boost::program_options nlohmann_json::nlohmann_json
+                                                  $<TARGET_NAME_IF_EXISTS:kolo_deps::mpi>)
+    set_property(GLOBAL APPEND PROPERTY KOLO_PROGRAMS_${dir} ${name})
+  endforeach()
+endfunction()
+
+function(kolo_micro_benchmarks dir)
+  file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${dir}/*.cpp")
+  if(NOT sources OR NOT TARGET kolo_internal)
+    return()
+  endif()
+  add_executable(kolo-micro ${sources})
+  set_target_properties(kolo-micro PROPERTIES CXX_EXTENSIONS OFF)
+  target_link_libraries(kolo-micro PRIVATE kolo_internal benchmark::benchmark_main)
+endfunction()
+
+# Each folder is a program of its name: by its own CMakeLists.txt, or of all its .cpp files.
+function(kolo_examples dir)
+  file(GLOB folders CONFIGURE_DEPENDS LIST_DIRECTORIES true "${PROJECT_SOURCE_DIR}/${dir}/*")
+  foreach(folder IN LISTS folders)
+    cmake_path(GET folder FILENAME name)
+    if(EXISTS "${folder}/CMakeLists.txt")
+      add_subdirectory("${folder}")
+    elseif(IS_DIRECTORY "${folder}")
+      file(GLOB sources CONFIGURE_DEPENDS "${folder}/*.cpp")
+      if(sources)
+        kolo_program(${name} SOURCES ${sources} LIBS Boost::program_options)
+      endif()
+    endif()
+  endforeach()
+endfunction()

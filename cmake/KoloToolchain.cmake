@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+# Compiler settings. Flags for our own code ride on the target kolo_build_flags, so that a project which adds
+# Kolo by add_subdirectory keeps its own.
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES AND PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
+endif()
+
+find_program(KOLO_CCACHE ccache)
+if(KOLO_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER AND PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${KOLO_CCACHE}")
+endif()
+
+if(PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+endif()
+
+add_library(kolo_build_flags INTERFACE)
+target_compile_features(kolo_build_flags INTERFACE cxx_std_20)
+target_compile_options(kolo_build_flags INTERFACE -Wall -Wextra -Wpedantic)
+if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  target_compile_options(kolo_build_flags INTERFACE -Wthread-safety)
+endif()
+if(KOLO_WERROR)
+  target_compile_options(kolo_build_flags INTERFACE -Werror)
+endif()
+if(KOLO_SANITIZE)
+  # Undefined behaviour ends the program: a report that only scrolls by passes a test.
+  target_compile_options(kolo_build_flags INTERFACE -fsanitize=${KOLO_SANITIZE} -fno-sanitize-recover=all)
+  target_link_options(kolo_build_flags INTERFACE -fsanitize=${KOLO_SANITIZE})
+endif()
+if(KOLO_COVERAGE)
+  # Many threads count: without atomic updates the counters themselves race and lose lines.
+  target_compile_options(kolo_build_flags INTERFACE --coverage -fprofile-update=atomic)
+  target_link_options(kolo_build_flags INTERFACE --coverage)
+endif()
