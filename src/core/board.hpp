@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The board: a node's shared table of who is ready for what, and the node's copy of the log. A layout over memory that
+// somebody else maps (`NodeLink::memory`, zeroed); no code here waits, allocates or knows about processes.
+//
+// One column a local rank, written by that rank alone:
+//   counts     one word (`CountWord`) an id: its submissions, published by one release store
+//   doorbell   how many things the rank has published in all; bumped after each, so that the leader looks at one line
+//              of a rank that did nothing
+//   messages   a byte ring (one writer: the rank, one reader: the leader) for what is more than a count
+//   log cursor how far the rank has read the log
+//   asleep     1 while nobody drives this rank's engine
+// and one log a node, a byte ring with one writer (the leader) and all local ranks as readers, each at its own cursor:
+// an entry is overwritten only when the slowest has passed it.
+//
+// Going to sleep and publishing cross over: the sleeper stores `asleep`, then looks at what would wake it; the publisher stores
+// what it has, then looks at `asleep`. All four accesses are sequentially consistent; with acquire and release alone the
+// two miss each other. The publisher's store that counts here is the doorbell's and the log length's.
+//
+// Fences are not used: thread sanitizers do not see them.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/codec.hpp"
+#include "core/messages.hpp"
+
+namespace kolo::core {
+
+struct BoardShape {
+  int ranks = 1;                          ///< of this node
+  std::uint32_t ids = 8192;               ///< capacity of the count columns, reserved ids included
+  std::size_t message_ring_bytes = 256 << 10;  ///< a multiple of 64
+  std::size_t log_ring_bytes = 1 << 20;        ///< a multiple of 64
+  /// Bytes of shared memory that such a board needs; a multiple of 4096.
+  [[nodiscard]] std::size_t bytes() const noexcept;
+};
+
+/// One local rank's access to the board; cheap to make. Calls come from the driver of that rank's engine, except
+/// `asleep(rank)` which any thread may ask.
+class Board {
+ public:
+  /// `memory` is zeroed, 64-byte aligned, `shape.bytes()` long, and outlives the board.
+  Board(std::byte* memory, const BoardShape& shape, int local_rank) noexcept;
+
+  [[nodiscard]] int local_rank() const noexcept { return local_rank_; }
+  [[nodiscard]] int ranks() const noexcept { return shape_.ranks; }
+
+  // -- as a rank
+  /// Publishes a count: the whole of a known tensor's submission. Rings the doorbell.
+  void publish_count(TensorId id, CountWord word) noexcept;
+  /// Publishes a message; false when the ring has no room (try again after the leader has read). A message longer than
+  /// a quarter of the ring is split into frames inside; only its last part makes it visible to `receive`.
+  [[nodiscard]] bool post(ByteView message) noexcept;
+  /// The next log entry that this rank has not read, or false. The cursor moves; the entry is copied out.
+  [[nodiscard]] bool next_log_entry(Bytes& entry);
+  [[nodiscard]] bool has_log_entry() const noexcept;
+
+  // -- as the leader (local rank 0), who is a rank as well
+  [[nodiscard]] std::uint64_t doorbell(int local_rank) const noexcept;
+  [[nodiscard]] CountWord count(int local_rank, TensorId id) const noexcept;
+  /// The next message of that rank, or false.
+  [[nodiscard]] bool receive(int local_rank, Bytes& message);
+  /// Appends to the node's log; false when a laggard has not yet read what would be overwritten (wake it, try again).
+  [[nodiscard]] bool append_log(ByteView entry) noexcept;
+  /// The local rank whose cursor is furthest behind.
+  [[nodiscard]] int laggard() const noexcept;
+
+  // -- sleeping
+  /// Announces that this rank's engine is going to sleep (sequentially consistent). Look once more afterwards at `has_log_entry`, and, as
+  /// the leader, at the doorbells.
+  void announce_sleep() noexcept;
+  void announce_awake() noexcept;
+  [[nodiscard]] bool asleep(int local_rank) const noexcept;
+
+ private:
+  struct Column;
+  struct Log;
+  [[nodiscard]] Column& column(int local_rank) const noexcept;
+  [[nodiscard]] Log& log() const noexcept;
+
+  std::byte* memory_;
+  BoardShape shape_;
+  int local_rank_;
+};
+
+}  // namespace kolo::core

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Bulk point-to-point transport between ranks of different nodes. MPI implements it between processes, a queue between
+// ranks as threads. It moves only Kolo's staging memory, never a caller's: so a handle can fail at once while an
+// operation is still open.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace kolo::core {
+
+/// Calls come from the engine's driver only, one thread at a time (which thread may change; see `usable_here`).
+class InterNode {
+ public:
+  /// An open operation; 0 is none.
+  using Operation = std::uint64_t;
+
+  virtual ~InterNode() = default;
+
+  /// Staging memory, 64-byte aligned, owned by the transport and freed by its destructor - unless an operation is still open, then it is
+  /// kept until the process exits.
+  virtual std::byte* staging(std::size_t bytes) = 0;
+
+  /// Both return at once. Messages between the same two ranks with the same tag match in the order they were started; sizes
+  /// must agree. Any size (64-bit). Throw `Error` (transport).
+  virtual Operation send(int rank, int tag, const std::byte* data, std::size_t bytes) = 0;
+  virtual Operation receive(int rank, int tag, std::byte* data, std::size_t bytes) = 0;
+  /// True once when the operation has completed; the operation is then gone. Throws `Error` (transport).
+  virtual bool test(Operation operation) = 0;
+
+  /// Whether the calling thread may make the calls above: always with MPI_THREAD_MULTIPLE; only the thread that
+  /// initialised MPI with FUNNELED and SINGLE; with SERIALIZED only a thread that is inside a call of the library
+  /// (`in_call`), never the background thread.
+  [[nodiscard]] virtual bool usable_here(bool in_call) const noexcept = 0;
+
+  /// "MPI point-to-point": for describe().
+  [[nodiscard]] virtual const char* name() const noexcept = 0;
+};
+
+}  // namespace kolo::core

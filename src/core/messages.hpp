@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Everything that negotiation says. Two directions, and nothing else:
+//
+//   up    a rank -> its node's leader (board and message ring) -> parent leaders (TCP) -> the sequencer
+//   down  the log: one sequence of entries, the same for every rank, made by the sequencer alone
+//
+// Submissions are counts, never bits. A submission is either *bare* - the count word of an id rises - or *whole* - a
+// `Declared` with the signature. On the way up, leaders merge: a count goes up once all members below have reached
+// it, a declaration once all members below have made theirs (bare or whole) for that round. So what the sequencer
+// hears has been said by every member, and the messages at the root do not grow with the ranks.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <kolo/error.hpp>
+
+#include "core/signature.hpp"
+
+namespace kolo::core {
+
+/// A submission count together with the generation of the signature that it was made under: 16 and 48 bits of one
+/// word, so that one store publishes both. Zero means: nothing submitted yet.
+struct CountWord {
+  std::uint16_t generation = 0;
+  std::uint64_t count = 0;
+
+  static constexpr int kCountBits = 48;
+  [[nodiscard]] constexpr std::uint64_t pack() const noexcept {
+    return (std::uint64_t{generation} << kCountBits) | (count & ((std::uint64_t{1} << kCountBits) - 1));
+  }
+  static constexpr CountWord unpack(std::uint64_t word) noexcept {
+    return {static_cast<std::uint16_t>(word >> kCountBits), word & ((std::uint64_t{1} << kCountBits) - 1)};
+  }
+  friend bool operator==(const CountWord& a, const CountWord& b) noexcept { return a.pack() == b.pack(); }
+};
+
+// ---------------------------------------------------------------- up
+
+/// Bare: all members below have submitted `id` up to `word`. Inside a node this is the count column of the board.
+struct Counted {
+  TensorId id = kNoTensor;
+  CountWord word;
+};
+
+/// Whole: all members below have submitted `round` of this name; at least one with a signature of its own.
+struct Declared {
+  /// Those who agree. No signature: they submitted bare, under the generation in `Declared::generation`.
+  struct Variant {
+    std::optional<Signature> signature;
+    std::vector<std::int32_t> ranks;
+  };
+  SetId set = kGlobalSet;
+  std::string name;  ///< empty for a set's unnamed calls
+  Round round = 0;
+  /// The id and generation that the submitter knows this name by; kNoTensor when it knows none. A declaration that
+  /// refers to an evicted generation is void: its ranks send it again when they read of the eviction.
+  TensorId id = kNoTensor;
+  std::uint16_t generation = 0;
+  std::vector<Variant> variants;
+};
+
+/// `rank` is blocked (a wait, wait_for, an unfinished done(), on_done, wait_on) while this planned batch lacks some of
+/// its own submissions: the batch must not wait for them any longer.
+struct Interest {
+  std::int32_t rank = 0;
+  std::uint32_t plan = 0;
+  std::uint32_t batch = 0;
+};
+
+/// `rank` has waited for this submission for `waited_s`; `deadline` asks for a world fault, else a warning is due.
+struct Overdue {
+  std::int32_t rank = 0;
+  SetId set = kGlobalSet;
+  std::string name;
+  Round round = 0;
+  double waited_s = 0;
+  bool deadline = false;
+};
+
+/// A node's answer to a `Query`: those of its own ranks that have not submitted.
+struct Missing {
+  std::uint64_t query = 0;
+  std::vector<std::int32_t> ranks;
+};
+
+/// A rank is gone: its process died, its link broke, or its code threw. Always a world fault.
+struct RankLost {
+  std::int32_t rank = 0;
+  ErrorCode code = ErrorCode::rank_lost;
+  std::string reason;
+};
+
+/// A rank has called shutdown() and will submit nothing more.
+struct Left {
+  std::int32_t rank = 0;
+};
+
+using UpMessage = std::variant<Counted, Declared, Interest, Overdue, Missing, RankLost, Left>;
+
+// ---------------------------------------------------------------- down: the log
+
+/// From here on `id`, under `generation`, means this name with this signature. All members have submitted it.
+struct Assigned {
+  TensorId id = kNoTensor;
+  std::uint16_t generation = 0;
+  SetId set = kGlobalSet;
+  std::string name;
+  Signature signature;
+};
+
+/// `id` is free again. What was submitted under it and not yet appended is sent again, whole, as round 1.
+struct Evicted {
+  TensorId id = kNoTensor;
+  std::uint16_t generation = 0;
+};
+
+/// Execute these, in this order, as one batch.
+struct BatchAppended {
+  SetId set = kGlobalSet;
+  std::vector<TensorId> members;
+};
+
+/// The batches of a step, frozen; executes nothing by itself.
+struct PlanDefined {
+  std::uint32_t plan = 0;
+  SetId set = kGlobalSet;
+  std::vector<std::vector<TensorId>> batches;
+};
+/// The plan will not be used again.
+struct PlanVoided {
+  std::uint32_t plan = 0;
+};
+/// Execute batch `number` of a plan: the short entry of a steady step.
+struct PlannedBatch {
+  std::uint32_t plan = 0;
+  std::uint32_t number = 0;
+};
+
+/// Round `round` of this name fails on every member with this error; the job goes on.
+struct Failed {
+  SetId set = kGlobalSet;
+  std::string name;
+  Round round = 0;
+  ErrorCode code = ErrorCode::mismatch;
+  std::string message;
+};
+
+/// Leaders answer with `Missing`. Ranks do nothing.
+struct Query {
+  std::uint64_t query = 0;
+  SetId set = kGlobalSet;
+  std::string name;
+  Round round = 0;
+};
+
+/// A tensor that some have waited for longer than the stall warning time, and who has not submitted it.
+struct Stalled {
+  SetId set = kGlobalSet;
+  std::string name;
+  double waited_s = 0;
+  std::vector<std::int32_t> missing;
+};
+
+struct SetAdded {
+  SetId set = kGlobalSet;
+  TensorId base = 0;  ///< its reserved ids begin here
+  std::vector<std::int32_t> members;
+};
+struct SetRemoved {
+  SetId set = kGlobalSet;
+};
+
+/// The world's fault, latched: every handle fails with it, now and later. Nothing follows it in the log.
+struct Faulted {
+  ErrorCode code = ErrorCode::rank_lost;
+  std::int32_t rank = -1;  ///< whose, where that is known
+  std::string message;
+};
+
+/// All ranks have left; links may be closed. Nothing follows it in the log.
+struct Closed {};
+
+using LogEntry = std::variant<Assigned, Evicted, BatchAppended, PlanDefined, PlanVoided, PlannedBatch, Failed, Query,
+                              Stalled, SetAdded, SetRemoved, Faulted, Closed>;
+
+}  // namespace kolo::core

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a rank holds of its node: the shared segment, the means to wake a peer, and the means to learn of its death.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace kolo::core {
+
+/// Thread-safe, except construction and destruction. The segment is mapped once per process, is not inherited by
+/// fork, has no name in any file system, and vanishes with the last process that maps it.
+class NodeLink {
+ public:
+  virtual ~NodeLink() = default;
+
+  /// The shared segment: zeroed when the first rank sees it, page aligned, at the same time valid in all ranks.
+  [[nodiscard]] virtual std::byte* memory() const noexcept = 0;
+  [[nodiscard]] virtual std::size_t bytes() const noexcept = 0;
+
+  /// Makes the peer's `wake_fd` readable. Async-signal-cheap: one write(2), never blocks, never fails visibly (a peer
+  /// that is gone needs no waking).
+  virtual void wake(int local_rank) noexcept = 0;
+  /// This rank's own: an eventfd, non-blocking, readable after a wake until it is read.
+  [[nodiscard]] virtual int wake_fd() const noexcept = 0;
+
+  /// A descriptor that becomes readable (end of file, hang-up or an exited process) when that peer is gone. Every rank
+  /// watches the leader (local rank 0), the leader watches all. Empty for ranks as threads.
+  struct Liveness {
+    int fd = -1;
+    int local_rank = 0;
+  };
+  [[nodiscard]] virtual std::vector<Liveness> liveness() const = 0;
+};
+
+}  // namespace kolo::core

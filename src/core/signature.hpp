@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The words in which ranks speak about work: identities, collectives, and the signature - everything in a request that
+// must agree across ranks. Plain values, no threads.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <kolo/types.hpp>
+
+namespace kolo::core {
+
+/// A process set; 0 is the world's. Sets are numbered by the log, so every rank knows them by the same number.
+using SetId = std::uint32_t;
+inline constexpr SetId kGlobalSet = 0;
+/// A tensor's (or a group's) number, assigned by the log. Every set reserves `kReservedIds` of them when it is made.
+using TensorId = std::uint32_t;
+inline constexpr TensorId kNoTensor = ~TensorId{0};
+/// How often a name has been submitted by one rank, this time included: 1, 2, ...
+using Round = std::uint64_t;
+
+/// The reserved ids of a set lie at `base + ...`. All three are submission counts like any other and travel the same way.
+enum ReservedId : TensorId {
+  kUnnamed = 0,    ///< synchronous calls without a name: the call order is the name
+  kCompleted = 1,  ///< batches of this set that the rank has completed
+  kSteps = 2,      ///< calls of end_step
+  kReservedIds = 3,
+};
+
+enum class CollectiveKind : std::uint8_t {
+  allreduce = 0,
+  allgather = 1,
+  broadcast = 2,
+  barrier = 3,
+  add_process_set = 4,     ///< `Signature::ranks` are the members
+  remove_process_set = 5,  ///< `Signature::ranks` holds the one set id
+};
+std::string_view to_string(CollectiveKind kind) noexcept;
+
+struct TensorSignature {
+  DType dtype = DType::float32;
+  Shape shape;  ///< for an allgather without its first dimension, which may differ by rank
+  friend bool operator==(const TensorSignature& a, const TensorSignature& b) noexcept {
+    return a.dtype == b.dtype && a.shape == b.shape;
+  }
+};
+
+/// One request's signature. A grouped call is one request with several tensors: it is ready as a whole and runs as a
+/// whole, and costs one count however many tensors it has.
+struct Signature {
+  CollectiveKind kind = CollectiveKind::allreduce;
+  ReduceOp op = ReduceOp::sum;
+  DeviceKind device = DeviceKind::cpu;
+  std::int32_t root = 0;
+  double prescale = 1.0;
+  double postscale = 1.0;
+  std::vector<TensorSignature> tensors;
+  std::vector<std::int32_t> ranks;
+
+  /// Payload bytes of all tensors (0 for a barrier; for an allgather one row of the first dimension).
+  [[nodiscard]] std::int64_t bytes() const noexcept;
+  friend bool operator==(const Signature& a, const Signature& b) noexcept;
+  friend bool operator!=(const Signature& a, const Signature& b) noexcept { return !(a == b); }
+};
+
+/// "allreduce of float32 [3, 4], op sum": for messages.
+std::string describe(const Signature& signature);
+/// What differs between two signatures, in words: "shape [3, 4] against [4, 3]". Empty when they are equal. The first
+/// difference in order of kind, op, root, prescale, postscale, device, number of tensors, dtype, shape is named.
+std::string describe_difference(const Signature& a, const Signature& b);
+
+}  // namespace kolo::core

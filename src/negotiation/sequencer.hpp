@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The one that decides: hears from the root's relay what all members have said, and appends to the log. A pure state
+// machine; time is an argument. The rules it keeps are those of docs/architecture.md, "Negotiation".
+//
+//   naming     a declaration on which all agree assigns an id (or a new generation of the name's id) and is ready at once; one on which they
+//              disagree fails that round on every member, with the same sentence: the tensor, what differs, which ranks said what.
+//   flushing   ready tensors of a set are appended in the order in which they became ready, as one batch up to the fusion threshold, while the slowest
+//              member has fewer than `open_batches` open; what becomes ready meanwhile gathers. Ids are evicted least recently used first.
+//   plans      once a step repeats the last one's tensors, its order is cut into batches by the threshold and frozen; from
+//              then on each batch is one short entry when all its members are ready. Cuts that a broken plan has taught are kept.
+//   faults     the first one ends the log.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/messages.hpp"
+
+namespace kolo::negotiation {
+
+struct SequencerOptions {
+  int size = 1;   ///< ranks of the world
+  int nodes = 1;  ///< as many answers as a query gets
+  std::int64_t fusion_threshold = 16 << 20;  ///< bytes; 0: every tensor on its own
+  std::uint64_t open_batches = 4;
+  std::uint32_t capacity = 8192;  ///< ids, reserved ones included
+  bool plan = true;
+  double latch_timeout_s = 5;  ///< a query for a deadline is not waited for longer
+};
+
+struct SequencerCounters {
+  std::uint64_t messages = 0;  ///< heard
+  std::uint64_t entries = 0;   ///< appended
+  std::uint64_t plans_broken = 0;
+  std::uint64_t evictions = 0;
+  std::uint64_t stalls = 0;
+};
+
+class Sequencer {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  explicit Sequencer(const SequencerOptions& options);
+  ~Sequencer();
+  Sequencer(const Sequencer&) = delete;
+  Sequencer& operator=(const Sequencer&) = delete;
+
+  void on_message(const core::UpMessage& message, Time now);
+  /// Decides on all that has been heard; call after a group of messages, and at `next_deadline`.
+  void decide(Time now);
+  /// When `decide` must be called again though nothing was heard (an unanswered query); Time::max() for never.
+  [[nodiscard]] Time next_deadline() const noexcept;
+
+  /// The new entries of the log, in order; the caller takes them and clears it.
+  [[nodiscard]] std::vector<core::LogEntry>& outbox() noexcept;
+  [[nodiscard]] const SequencerCounters& counters() const noexcept;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kolo::negotiation
