@@ -38,6 +38,8 @@ endif()
 if(KOLO_BUILD_TESTS)
   find_package(GTest QUIET)
   kolo_require(GTest::gtest_main "GoogleTest" libgtest-dev)
+  find_package(Python3 QUIET COMPONENTS Interpreter)
+  kolo_require(Python3::Interpreter "Python 3" python3)
 endif()
 
 foreach(part MPI CUDA TORCH)

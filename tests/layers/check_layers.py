@@ -1,0 +1,217 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Fails when a file includes what its floor may not (docs/architecture.md, "Floors").
+
+Reads every #include under include/, src/, mpi/, tests/, bench/ and examples/ and reports
+  - a room that includes upward, or a sibling room;
+  - a public header that includes anything but the standard library, other public headers and, in an adapter, its
+    own vendor's headers;
+  - a vendor's header outside the places that may call that vendor;
+  - a header that this file does not know: name its vendor in VENDORS, or correct the include;
+  - getenv outside src/base, the one door to the environment.
+
+usage: check_layers.py [--root DIR]     exit status 0: clean, 1: violations, one a line on stdout
+"""
+
+import argparse
+import re
+import sys
+from pathlib import Path, PurePosixPath
+
+# What a room may include besides itself. `public` is include/kolo.
+FLOOR_1 = {"base", "kernels"}
+FLOOR_2 = {"core"}
+FLOOR_3 = {"negotiation", "fusion", "hierarchy", "compression", "observe", "tune", "shm", "net", "cuda", "mpi"}
+BACKEND_ROOMS = {"hierarchy", "shm", "net", "cuda", "mpi"}
+BELOW_3 = {"public"} | FLOOR_1 | FLOOR_2
+BELOW_API = BELOW_3 | FLOOR_3 | {"engine"}
+EVERYTHING = BELOW_API | {"api", "optimizer", "libtorch", "capi"}
+
+MAY_INCLUDE = {
+    "public": {"public"},
+    **{room: {"public"} for room in FLOOR_1},
+    "core": {"public"} | FLOOR_1,
+    **{room: BELOW_3 for room in FLOOR_3},
+    "engine": (BELOW_3 | FLOOR_3) - BACKEND_ROOMS,
+    "api": BELOW_API,
+    **{room: {"public"} for room in ("optimizer", "libtorch", "capi")},
+    **{room: {"public"} for room in ("tools", "bench", "examples")},
+    "bench/micro": EVERYTHING | {"tests"},
+    "tests": EVERYTHING,
+}
+
+# Public headers that exist to meet one vendor's types. Other public headers may not include them.
+ADAPTERS = {"mpi.hpp": {"mpi"}, "cuda.hpp": {"cuda"}, "libtorch.hpp": {"torch"}, "dlpack.hpp": {"dlpack"}}
+
+# Whose header it is, and the path prefixes of the files that may include it.
+LIBRARY = ("src/", "mpi/", "tests/", "bench/micro/")
+VENDORS = [
+    ("mpi", r"mpi\.h$|mpi-ext\.h$", ("mpi/", "include/kolo/mpi.hpp", "tests/mpi/", "bench/")),
+    ("cuda", r"cuda|nccl|driver_types\.h$", ("src/cuda/", "include/kolo/cuda.hpp", "tests/cuda/", "bench/")),
+    ("torch", r"(torch|ATen|c10)/", ("src/libtorch/", "include/kolo/libtorch.hpp", "tests/libtorch/", "bench/peers/")),
+    ("dlpack", r"dlpack/", ("include/kolo/dlpack.hpp",)),
+    ("hwloc", r"hwloc(\.h$|/)", ("src/base/", "src/api/")),
+    ("highway", r"hwy/", ("src/kernels/", "tests/kernels/")),
+    ("boost.asio", r"boost/(asio|system)", ("src/net/", "tests/net/")),
+    ("boost.program_options", r"boost/program_options", ("src/tools/", "bench/", "examples/")),
+    ("boost.container", r"boost/container", LIBRARY),
+    ("nlohmann", r"nlohmann/", ("src/tools/", "bench/", "tests/")),
+    ("googletest", r"(gtest|gmock)/", ("tests/",)),
+    ("google-benchmark", r"benchmark/", ("bench/micro/",)),
+]
+
+STANDARD = set(
+    """algorithm any array atomic bitset cassert cctype cerrno cfenv cfloat charconv chrono cinttypes climits clocale
+    cmath complex condition_variable csetjmp csignal cstdarg cstddef cstdint cstdio cstdlib cstring ctime cuchar cwchar
+    cwctype deque exception execution filesystem forward_list fstream functional future initializer_list iomanip ios
+    iosfwd iostream istream iterator limits list locale map memory memory_resource mutex new numeric optional ostream
+    queue random ratio regex scoped_allocator set shared_mutex sstream stack stdexcept streambuf string string_view
+    system_error thread tuple type_traits typeindex typeinfo unordered_map unordered_set utility valarray variant vector
+    """.split()
+)
+STANDARD_20 = {"barrier", "bit", "compare", "concepts", "coroutine", "latch", "numbers", "semaphore", "source_location",
+               "span", "syncstream", "version"}
+# Headers of the system, for everything but public headers.
+SYSTEM = re.compile(
+    r"(sys|linux|netinet|arpa|asm|bits)/|net/if\.h$|net/if_arp\.h$|[a-z0-9_]+intrin\.h$|"
+    r"(cpuid|dirent|dlfcn|errno|execinfo|fcntl|ifaddrs|limits|link|malloc|math|netdb|poll|pthread|pwd|sched|semaphore|"
+    r"signal|spawn|stdint|stddef|stdio|stdlib|string|syscall|termios|time|unistd|cxxabi)\.h$"
+)
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*(?:include|include_next|import)[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>|(\S+))', re.M)
+GETENV = re.compile(r"\b(secure_)?getenv\b")
+# Comments, strings and characters, so that none is taken for code. An include's own quotes stay.
+NOISE = re.compile(
+    r'//[^\n]*|/\*.*?\*/|R"(?P<tag>[^(\s]*)\(.*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S
+)
+
+
+def without_comments(text, keep_strings):
+    def blank(match):
+        token = match.group(0)
+        is_comment = token.startswith(("//", "/*"))
+        if not is_comment and keep_strings and not token.startswith('R"'):
+            return token
+        return "".join(c if c == "\n" else " " for c in token)
+
+    return NOISE.sub(blank, text)
+
+
+def room_of(path):
+    """The room a repository path belongs to, or None when it is in no room."""
+    parts = PurePosixPath(path).parts
+    if parts[:2] == ("include", "kolo"):
+        return "public"
+    if parts[0] == "src" and len(parts) > 2:
+        return parts[1]
+    if parts[:2] == ("bench", "micro"):
+        return "bench/micro"
+    if parts[0] in ("mpi", "tests", "bench", "examples") and len(parts) > 1:
+        return parts[0]
+    return None
+
+
+def resolve(root, path, name, quoted):
+    """The repository path that an include names, or None when it is not one of ours."""
+    candidates = [PurePosixPath(prefix) / name for prefix in ("include", "src", "")]
+    if quoted:
+        candidates.insert(0, PurePosixPath(path).parent / name)
+    for candidate in candidates:
+        full = root / candidate
+        if full.is_file() and full.resolve().is_relative_to(root):
+            return str(full.resolve().relative_to(root))
+    # Not there: a header that is made by the build or was misspelt is still judged by the room it names.
+    first = PurePosixPath(name).parts[0]
+    if first == "kolo":
+        return f"include/{name}"
+    if quoted and "/" in name and first in MAY_INCLUDE:
+        return name if first in ("mpi", "tests", "bench", "examples") else f"src/{name}"
+    return None
+
+
+def judge_ours(path, room, target):
+    target_room = room_of(target)
+    if target_room is None or target_room not in MAY_INCLUDE:
+        return f"includes {target}, which is in no room"
+    adapter = PurePosixPath(target).name if target_room == "public" else None
+    if room == "public" and adapter in ADAPTERS and PurePosixPath(path).name not in ADAPTERS:
+        return f"includes the adapter {target}; adapters are included by users only"
+    if target_room == room or target_room in MAY_INCLUDE[room]:
+        return None
+    if room == "public":
+        return f"is a public header and includes the internal {target}"
+    return f"is in room {room}, which may not include {target_room} ({target})"
+
+
+def judge_foreign(path, room, name):
+    if name in STANDARD or (name in STANDARD_20 and room != "public"):
+        return None
+    for vendor, pattern, places in VENDORS:
+        if re.match(pattern, name):
+            if path.startswith(places):
+                return None
+            return f"includes <{name}> of {vendor}, which only {', '.join(places)} may"
+    if room == "public":
+        return f"is a public header and includes <{name}>, which is not of C++17's standard library"
+    if SYSTEM.match(name):
+        return None
+    return f"includes <{name}>, which tests/layers does not know"
+
+
+def check_file(root, path):
+    """Violations in one file, each (line, sentence)."""
+    room = room_of(path)
+    if room is None or room not in MAY_INCLUDE:
+        return [(1, "is in no room of docs/architecture.md")]
+    text = (root / path).read_text(encoding="utf-8")
+    found = []
+    includes = without_comments(text, keep_strings=True)
+    for match in INCLUDE.finditer(includes):
+        line = includes.count("\n", 0, match.start()) + 1
+        quoted, angled, computed = match.groups()
+        name = quoted or angled
+        if name is None:
+            # Highway's foreach_target.h includes its own file again through this macro.
+            verdict = None if computed == "HWY_TARGET_INCLUDE" else f"has a computed include ({computed})"
+        else:
+            target = resolve(root, path, name, quoted is not None)
+            verdict = judge_ours(path, room, target) if target else judge_foreign(path, room, name)
+        if verdict:
+            found.append((line, verdict))
+    if room != "base":
+        code = without_comments(text, keep_strings=False)
+        for match in GETENV.finditer(code):
+            line = code.count("\n", 0, match.start()) + 1
+            found.append((line, f"calls {match.group(0)}; only src/base reads the environment"))
+    return found
+
+
+def check_tree(root):
+    """Violations of the whole tree as lines to print, and the number of files read."""
+    root = Path(root).resolve()
+    lines, files = [], 0
+    for top in ("include", "src", "mpi", "tests", "bench", "examples"):
+        for file in sorted((root / top).rglob("*")):
+            if file.suffix in (".hpp", ".h", ".cpp", ".cc", ".c", ".cu", ".cuh", ".inl") and file.is_file():
+                path = file.relative_to(root).as_posix()
+                if path.startswith("tests/consumers/"):
+                    continue  # projects of their own: strangers that see only what is installed
+                files += 1
+                lines += [f"{path}:{line}: {what}" for line, what in check_file(root, path)]
+    return lines, files
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--root", default=Path(__file__).resolve().parents[2], help="the repository to check")
+    lines, files = check_tree(parser.parse_args().root)
+    for line in lines:
+        print(line)
+    print(f"{files} files read, {len(lines)} violations")
+    if files == 0:
+        print("no files found: is --root right?")
+    return 1 if lines or files == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tests the layer checker: every kind of forbidden include, planted in a tree of its own, must be reported."""
+
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+CHECKER = Path(__file__).with_name("check_layers.py")
+
+# A house in which nothing is wrong.
+CLEAN = {
+    "include/kolo/types.hpp": "#include <cstdint>\n#include <vector>\n",
+    "include/kolo/context.hpp": "#include <kolo/types.hpp>\n#include <string>\n",
+    "include/kolo/mpi.hpp": "#include <kolo/context.hpp>\n#include <mpi.h>\n",
+    "src/base/env.cpp": '#include "base/env.hpp"\n#include <hwloc.h>\nauto x = std::getenv("KOLO_X");\n',
+    "src/base/env.hpp": "#include <kolo/types.hpp>\n",
+    "src/kernels/reduce.cpp": '#include "hwy/foreach_target.h"\n#include <hwy/highway.h>\n#include HWY_TARGET_INCLUDE\n',
+    "src/core/board.hpp": '#include "base/env.hpp"\n#include <bit>\n#include <sys/mman.h>\n',
+    "src/negotiation/table.hpp": '#include "core/board.hpp"\n#include <boost/container/small_vector.hpp>\n',
+    "src/shm/segment.hpp": '#include "core/board.hpp"\n#include <unistd.h>\n',
+    "src/net/link.hpp": '#include "core/board.hpp"\n#include <boost/asio.hpp>\n#include <net/if.h>\n',
+    "mpi/mpi_api.hpp": '#include "core/board.hpp"\n#include <mpi.h>\n',
+    "src/engine/engine.hpp": '#include "negotiation/table.hpp"\n#include "core/board.hpp"\n',
+    "src/api/context.cpp": '#include "engine/engine.hpp"\n#include "shm/segment.hpp"\n#include "mpi/mpi_api.hpp"\n',
+    "src/optimizer/sgd.cpp": "#include <kolo/types.hpp>\n",
+    "src/tools/kolo_info.cpp": "#include <kolo/context.hpp>\n#include <nlohmann/json.hpp>\n"
+                               "#include <boost/program_options.hpp>\n",
+    "tests/core/board_test.cpp": '#include "core/board.hpp"\n#include <gtest/gtest.h>\n',
+    "tests/mpi/ring.cpp": "#include <kolo/mpi.hpp>\n#include <mpi.h>\n",
+    "bench/kolo_bench.cpp": "#include <kolo/types.hpp>\n#include <mpi.h>\n",
+    "bench/micro/board.cpp": '#include "core/board.hpp"\n#include <benchmark/benchmark.h>\n',
+    "examples/hello/main.cpp": "#include <kolo/context.hpp>\n",
+}
+
+# One forbidden line each: file, its text, what the report must say.
+FORBIDDEN = {
+    "floor 1 includes floor 2": ("src/base/a.hpp", '#include "core/board.hpp"', "may not include core"),
+    "floor 1 includes its sibling": ("src/kernels/a.hpp", '#include "base/env.hpp"', "may not include base"),
+    "core includes negotiation": ("src/core/a.hpp", '#include "negotiation/table.hpp"', "may not include negotiation"),
+    "core includes engine": ("src/core/a.hpp", '#include "engine/engine.hpp"', "may not include engine"),
+    "floor 3 includes a sibling": ("src/fusion/a.hpp", '#include "negotiation/table.hpp"', "may not include negotiation"),
+    "hierarchy includes shm": ("src/hierarchy/a.hpp", '#include "shm/segment.hpp"', "may not include shm"),
+    "mpi includes net": ("mpi/a.hpp", '#include "net/link.hpp"', "may not include net"),
+    "sibling by a relative path": ("src/fusion/a.hpp", '#include "../shm/segment.hpp"', "may not include shm"),
+    "sibling in angle brackets": ("src/fusion/a.hpp", "#include <shm/segment.hpp>", "may not include shm"),
+    "sibling that does not exist": ("src/fusion/a.hpp", '#include "shm/absent.hpp"', "may not include shm"),
+    "sibling by its path from the root": ("src/fusion/a.hpp", '#include "src/shm/segment.hpp"', "may not include shm"),
+    "engine includes shm": ("src/engine/a.hpp", '#include "shm/segment.hpp"', "may not include shm"),
+    "engine includes net": ("src/engine/a.hpp", '#include "net/link.hpp"', "may not include net"),
+    "engine includes mpi": ("src/engine/a.hpp", '#include "mpi/mpi_api.hpp"', "may not include mpi"),
+    "engine includes api": ("src/engine/a.hpp", '#include "api/context.hpp"', "may not include api"),
+    "api includes optimizer": ("src/api/a.hpp", '#include "optimizer/sgd.hpp"', "may not include optimizer"),
+    "optimizer includes base": ("src/optimizer/a.hpp", '#include "base/env.hpp"', "may not include base"),
+    "optimizer includes api": ("src/optimizer/a.hpp", '#include "api/context.hpp"', "may not include api"),
+    "tool includes internals": ("src/tools/a.cpp", '#include "base/env.hpp"', "may not include base"),
+    "example includes internals": ("examples/hello/a.cpp", '#include "core/board.hpp"', "may not include core"),
+    "benchmark includes internals": ("bench/a.cpp", '#include "core/board.hpp"', "may not include core"),
+    "library includes tests": ("src/engine/a.hpp", '#include "tests/support/world.hpp"', "may not include tests"),
+    "public includes internal": ("include/kolo/a.hpp", '#include "core/board.hpp"', "includes the internal"),
+    "public includes adapter": ("include/kolo/a.hpp", "#include <kolo/mpi.hpp>", "adapter"),
+    "public includes mpi": ("include/kolo/a.hpp", "#include <mpi.h>", "of mpi"),
+    "public includes cuda": ("include/kolo/a.hpp", "#include <cuda_runtime.h>", "of cuda"),
+    "public includes boost": ("include/kolo/a.hpp", "#include <boost/container/vector.hpp>", "of boost.container"),
+    "public includes hwloc": ("include/kolo/a.hpp", "#include <hwloc.h>", "of hwloc"),
+    "public includes highway": ("include/kolo/a.hpp", "#include <hwy/highway.h>", "of highway"),
+    "public includes nlohmann": ("include/kolo/a.hpp", "#include <nlohmann/json.hpp>", "of nlohmann"),
+    "public includes C++20": ("include/kolo/a.hpp", "#include <span>", "not of C++17"),
+    "public includes the system": ("include/kolo/a.hpp", "#include <unistd.h>", "not of C++17"),
+    "cuda adapter includes mpi": ("include/kolo/cuda.hpp", "#include <mpi.h>", "of mpi"),
+    "mpi.h in the engine": ("src/engine/a.cpp", "#include <mpi.h>", "of mpi"),
+    "mpi.h in quotes": ("src/api/a.cpp", '#include "mpi.h"', "of mpi"),
+    "asio outside net": ("src/core/a.cpp", "#include <boost/asio/io_context.hpp>", "of boost.asio"),
+    "program_options in the library": ("src/api/a.cpp", "#include <boost/program_options.hpp>", "program_options"),
+    "highway outside kernels": ("src/shm/a.cpp", "#include <hwy/highway.h>", "of highway"),
+    "hwloc outside base and api": ("src/shm/a.cpp", "#include <hwloc.h>", "of hwloc"),
+    "nlohmann in the library": ("src/engine/a.cpp", "#include <nlohmann/json.hpp>", "of nlohmann"),
+    "gtest in the library": ("src/engine/a.cpp", "#include <gtest/gtest.h>", "of googletest"),
+    "an unknown library": ("src/engine/a.cpp", "#include <fmt/format.h>", "does not know"),
+    "ranges": ("src/engine/a.cpp", "#include <ranges>", "does not know"),
+    "spaces in the directive": ("src/fusion/a.hpp", '  #  include   "shm/segment.hpp"', "may not include shm"),
+    "a computed include": ("src/fusion/a.hpp", "#include HEADER_NAME", "computed include"),
+    "getenv in the engine": ("src/engine/a.cpp", 'auto x = std::getenv("X");', "calls getenv"),
+    "secure_getenv in mpi": ("mpi/a.cpp", 'auto x = secure_getenv("X");', "calls secure_getenv"),
+    "getenv in a public header": ("include/kolo/a.hpp", 'inline auto x = ::getenv("X");', "calls getenv"),
+    "a file in no room": ("src/stray/a.cpp", "int x;", "in no room"),
+}
+
+HARMLESS = {
+    "in a line comment": ("src/fusion/a.hpp", '// #include "shm/segment.hpp" and getenv("X")\n'),
+    "in a block comment": ("src/fusion/a.hpp", '/*\n#include "shm/segment.hpp"\n getenv("X") */\n'),
+    "in a string": ("src/fusion/a.hpp", 'auto s = "getenv";\n'),
+    "in a raw string": ("src/fusion/a.hpp", 'auto s = R"x(\n#include "shm/segment.hpp"\n)x";\n'),
+    "part of another word": ("src/fusion/a.hpp", "int my_getenv_count;\n"),
+    "a digit separator": ("src/fusion/a.hpp", "int n = 1'000;\n#include <vector>\nint m = 2'000;\n"),
+}
+
+
+def run(files):
+    with tempfile.TemporaryDirectory() as root:
+        for path, text in files.items():
+            file = Path(root) / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        result = subprocess.run([sys.executable, CHECKER, "--root", root], capture_output=True, text=True, check=False)
+        return result.returncode, result.stdout, result.stderr
+
+
+class LayersTest(unittest.TestCase):
+    def test_clean_house_passes(self):
+        code, out, err = run(CLEAN)
+        self.assertEqual((code, err), (0, ""), out)
+        self.assertEqual(out, f"{len(CLEAN)} files read, 0 violations\n")
+
+    def test_each_forbidden_line_is_reported_with_its_place(self):
+        for name, (path, line, says) in FORBIDDEN.items():
+            with self.subTest(name):
+                code, out, err = run({**CLEAN, path: f"// first line\n{line}\n"})
+                self.assertEqual((code, err), (1, ""), out)
+                where = f"{path}:1:" if says == "in no room" else f"{path}:2:"
+                reports = out.splitlines()
+                self.assertEqual(len(reports), 2, out)
+                self.assertTrue(reports[0].startswith(where), out)
+                self.assertIn(says, reports[0])
+
+    def test_what_only_looks_like_code_passes(self):
+        for name, (path, text) in HARMLESS.items():
+            with self.subTest(name):
+                code, out, err = run({**CLEAN, path: text})
+                self.assertEqual((code, err), (0, ""), out)
+
+    def test_an_empty_tree_is_no_success(self):
+        code, out, _ = run({"README.md": ""})
+        self.assertEqual(code, 1, out)
+
+
+if __name__ == "__main__":
+    unittest.main()
