@@ -13,6 +13,7 @@ endif()
 
 if(PROJECT_IS_TOP_LEVEL)
   set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+  set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")  # every program in one place: build/release/bin
 endif()
 
 add_library(kolo_build_flags INTERFACE)
