@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What Kolo says about itself: levels, records, and where they go. By default one line a record on standard error.
+#ifndef KOLO_LOG_HPP
+#define KOLO_LOG_HPP
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <kolo/export.hpp>
+
+namespace kolo {
+
+/// How important a record is. As a threshold: everything of this level and above is logged; `off` silences the log.
+enum class LogLevel : std::uint8_t {
+  trace = 0,    ///< every message and batch
+  debug = 1,    ///< decisions: plans learned and broken, routes chosen
+  info = 2,     ///< once a run: what was found, what was chosen
+  warning = 3,  ///< the default: stalls, settings that differ between ranks
+  error = 4,    ///< faults, once each
+  off = 5,      ///< nothing; no record has this level
+};
+KOLO_API std::string_view to_string(LogLevel level) noexcept;
+/// The inverse of `to_string`, which also takes "fatal" (Horovod's word) for `off`; empty when the name is unknown.
+KOLO_API std::optional<LogLevel> parse_log_level(std::string_view name) noexcept;
+
+/// One thing said. `rank` is -1 until the rank is known.
+struct LogRecord {
+  LogLevel level = LogLevel::info;
+  std::chrono::system_clock::time_point time;
+  int rank = -1;
+  std::string message;  ///< one line or more, without the final newline
+};
+
+/// Takes the records of one context. Called from any thread, by one at a time; what it throws is dropped. A record that
+/// it causes itself goes to standard error.
+using LogSink = std::function<void(const LogRecord&)>;
+
+/// The line that the default sink writes, with its newline: "[kolo 3 warning 14:03:27.012] message", in local time.
+KOLO_API std::string format_log_line(const LogRecord& record);
+
+}  // namespace kolo
+
+#endif  // KOLO_LOG_HPP

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How many CPUs there are to use, and how a thread waits on them.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "base/clock.hpp"
+
+namespace kolo::base {
+
+/// The CPUs that the calling thread may run on, ascending. Throws Error(transport).
+std::vector<int> affinity();
+
+/// How many CPUs this process can keep busy: its affinity, cut down to the quota of its control group; at least 1.
+int usable_cpus();
+
+/// The CPU quota, in CPUs, of a version 2 `cpu.max` ("200000 100000" is 2); empty for "max" or what does not parse.
+std::optional<double> parse_cpu_max(std::string_view text);
+/// The same for version 1's cpu.cfs_quota_us and cpu.cfs_period_us; a quota of -1 is none.
+std::optional<double> parse_cfs_quota(std::string_view quota_us, std::string_view period_us);
+/// The smallest quota of a process's control groups and their ancestors. `memberships` is the text of
+/// /proc/self/cgroup, `root` where control groups are mounted (/sys/fs/cgroup).
+std::optional<double> cgroup_cpu_quota(std::string_view memberships, const std::filesystem::path& root);
+
+/// Tells the processor that this is a waiting loop.
+inline void cpu_relax() noexcept {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield" ::: "memory");
+#endif
+}
+
+/// How a thread waits for something that should come soon: pause, then yield, and after a while sleep.
+struct WaitPolicy {
+  int pauses_before_yield = 0;
+  std::chrono::nanoseconds active{0};  ///< how long to look before sleeping; 0 sleeps at once
+
+  friend bool operator==(const WaitPolicy&, const WaitPolicy&) = default;
+};
+
+/// The policy for a rank that waits for its peers. `cpus` is how many distinct CPUs the node's ranks may use
+/// together (mpirun binds each rank to one: ask all of them), `local_ranks` how many they are. With a CPU each, waiting
+/// spins briefly; it yields after that, since a bound rank shares its one CPU with its own background thread. With
+/// fewer CPUs than ranks it yields at once, for the awaited peer may need this very CPU. `spin_us` is KOLO_SPIN_US: it
+/// replaces the active time unless negative.
+WaitPolicy choose_wait_policy(int cpus, int local_ranks, std::int64_t spin_us = -1);
+
+/// One wait:
+///   Waiter waiter(policy);
+///   while (!ready()) {
+///     if (waiter.exhausted()) sleep until ready;
+///     waiter.step();
+///   }
+/// Costs no clock reading until the wait lasts. One thread's.
+class Waiter {
+ public:
+  explicit Waiter(const WaitPolicy& policy) noexcept : policy_(policy) { reset(); }
+
+  /// Begins a new wait, say because there was progress.
+  void reset() noexcept {
+    steps_ = 0;
+    looked_ = false;
+    exhausted_ = policy_.active <= std::chrono::nanoseconds(0);
+  }
+
+  /// Passes a little time: a pause or a yield.
+  void step() noexcept {
+    const bool pausing = steps_ < policy_.pauses_before_yield;
+    if (pausing) {
+      cpu_relax();
+    } else {
+      std::this_thread::yield();
+    }
+    ++steps_;
+    // A yield takes ten times as long as a pause, or a time slice: the clock is looked at more often.
+    if (steps_ % (pausing ? kPausesPerLook : kYieldsPerLook) == 0) look();
+  }
+
+  /// True once the active time has passed.
+  [[nodiscard]] bool exhausted() const noexcept { return exhausted_; }
+
+ private:
+  static constexpr std::int64_t kPausesPerLook = 64;
+  static constexpr std::int64_t kYieldsPerLook = 8;
+
+  void look() noexcept;
+
+  WaitPolicy policy_;
+  std::int64_t steps_ = 0;
+  Time begin_{};
+  bool looked_ = false;
+  bool exhausted_ = false;
+};
+
+}  // namespace kolo::base

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// FNV-1a, 64 bit: the same on every machine and in every release, so that hashes may be compared between ranks and
+// runs. It guards against differences, not against an adversary.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace kolo::base {
+
+inline constexpr std::uint64_t kHashSeed = 0xcbf29ce484222325;
+
+namespace detail {
+inline constexpr std::uint64_t kHashPrime = 0x100000001b3;
+inline constexpr std::uint64_t hash_byte(std::uint64_t hash, std::uint8_t byte) noexcept {
+  return (hash ^ byte) * kHashPrime;
+}
+}  // namespace detail
+
+/// The hash of the bytes; give an earlier result as the seed to go on with it: hash(ab) = hash(b, hash(a)).
+inline std::uint64_t hash_bytes(const void* data, std::size_t size, std::uint64_t seed = kHashSeed) noexcept {
+  const auto* bytes = static_cast<const std::uint8_t*>(data);
+  for (std::size_t i = 0; i < size; ++i) seed = detail::hash_byte(seed, bytes[i]);
+  return seed;
+}
+
+inline constexpr std::uint64_t hash_string(std::string_view text, std::uint64_t seed = kHashSeed) noexcept {
+  for (const char c : text) seed = detail::hash_byte(seed, static_cast<std::uint8_t>(c));
+  return seed;
+}
+
+/// The hash of a number as its eight bytes, lowest first, whatever the machine's order.
+inline constexpr std::uint64_t hash_number(std::uint64_t number, std::uint64_t seed = kHashSeed) noexcept {
+  for (int shift = 0; shift < 64; shift += 8)
+    seed = detail::hash_byte(seed, static_cast<std::uint8_t>(number >> shift));
+  return seed;
+}
+
+}  // namespace kolo::base

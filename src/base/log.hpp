@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A context's log. There is no process-wide one: whoever logs is given a Logger, by reference or shared_ptr.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <ostream>
+#include <sstream>
+#include <string>
+
+#include <kolo/log.hpp>
+
+/// KOLO_LOG(logger, info) << "anything that streams"; `logger` is a Logger&, the level one of LogLevel's names.
+/// Below the logger's level nothing on the line is evaluated.
+#define KOLO_LOG(logger, level_name)                                                                                   \
+  !(logger).enabled(::kolo::LogLevel::level_name)                                                                      \
+      ? static_cast<void>(0)                                                                                           \
+      : ::kolo::base::detail::LogVoidify() &                                                                           \
+            ::kolo::base::detail::LogLine((logger), ::kolo::LogLevel::level_name).stream()
+
+namespace kolo::base {
+
+/// Writes a record to standard error, as one line in one write(2), so that lines of many ranks do not mix.
+void write_to_stderr(const LogRecord& record) noexcept;
+
+/// Safe to use from any number of threads. Never throws while logging.
+class Logger {
+ public:
+  /// An empty sink is standard error.
+  explicit Logger(LogLevel level = LogLevel::warning, int rank = -1, LogSink sink = {});
+  Logger(const Logger&) = delete;
+  Logger& operator=(const Logger&) = delete;
+
+  [[nodiscard]] bool enabled(LogLevel level) const noexcept {
+    return level >= level_.load(std::memory_order_relaxed) && level < LogLevel::off;
+  }
+  [[nodiscard]] LogLevel level() const noexcept { return level_.load(std::memory_order_relaxed); }
+  void set_level(LogLevel level) noexcept { level_.store(level, std::memory_order_relaxed); }
+  void set_rank(int rank) noexcept { rank_.store(rank, std::memory_order_relaxed); }
+  /// When this returns, the sink before it is not called any more (unless the sink itself is the caller).
+  void set_sink(LogSink sink);
+  /// Hands one record to the sink, whatever the level: KOLO_LOG asks `enabled` first.
+  void write(LogLevel level, std::string message) const noexcept;
+
+ private:
+  std::atomic<LogLevel> level_;
+  std::atomic<int> rank_;
+
+  // Recursive, because a sink may log (say, through code that it calls), and must not wait for itself.
+  mutable std::recursive_mutex mutex_;
+  LogSink sink_;                  // guarded by mutex_
+  mutable bool in_sink_ = false;  // guarded by mutex_
+};
+
+namespace detail {
+
+/// Gathers one record; its end hands it to the logger.
+class LogLine {
+ public:
+  LogLine(const Logger& logger, LogLevel level) : logger_(logger), level_(level) {}
+  LogLine(const LogLine&) = delete;
+  LogLine& operator=(const LogLine&) = delete;
+  ~LogLine() { logger_.write(level_, text_.str()); }
+
+  std::ostream& stream() noexcept { return text_; }
+
+ private:
+  const Logger& logger_;
+  std::ostringstream text_;
+  LogLevel level_;
+};
+
+struct LogVoidify {
+  void operator&(std::ostream& /*stream*/) const noexcept {}
+};
+
+}  // namespace detail
+}  // namespace kolo::base

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The one door to the environment. Every KOLO_* variable is a row of one table (settings.cpp): its type, range, help,
+// Horovod's name for it, and whether rank 0's value holds for all ranks. The fields below hold the defaults.
+//
+// A value comes from, strongest first: rank 0 (shared settings only), the program's options, the environment, Horovod's
+// name in the environment, the default. An empty value in the environment counts as not set.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <kolo/log.hpp>
+
+namespace kolo::base {
+
+enum class SettingSource : std::uint8_t { default_value, alias, environment, option, rank0 };
+/// "default", "alias", "environment", "option", "rank 0".
+std::string_view to_string(SettingSource source) noexcept;
+
+/// A plain value. `Settings{}` is all defaults. Sizes are in bytes, times in seconds unless the name says otherwise.
+struct Settings {
+  double timeout_s = 600;
+  double stall_warning_s = 60;
+  double connect_timeout_s = 60;
+  double latch_timeout_s = 5;
+  LogLevel log_level = LogLevel::warning;
+  std::int64_t fusion_threshold_bytes = std::int64_t{16} << 20;
+  std::int64_t open_batches = 4;
+  std::int64_t cache_capacity = 8192;
+  bool plan = true;
+  std::int64_t ranks_per_node = 0;
+  std::int64_t tree_fanout = 8;
+  std::string interface;
+  std::int64_t slot_bytes = std::int64_t{128} << 10;
+  std::int64_t slots = 4;
+  std::int64_t message_ring_bytes = std::int64_t{256} << 10;
+  std::int64_t log_ring_bytes = std::int64_t{1} << 20;
+  std::int64_t mailbox_capacity = 4096;
+  std::int64_t spin_us = -1;
+  bool print_settings = false;
+
+  /// Where each value came from, by variable; a variable that is not here has its default.
+  std::map<std::string, SettingSource, std::less<>> sources;
+};
+
+/// A variable's value, if it is set.
+using Lookup = std::function<std::optional<std::string>(const char* name)>;
+
+/// This process's environment: the only use of getenv. Read it before other threads may change the environment.
+Lookup process_environment();
+/// The names of all variables of this process's environment.
+std::vector<std::string> environment_names();
+
+/// Reads all settings. `overrides` are the program's options, by the variables' names. Throws Error(invalid_setting)
+/// naming the variable, the value and the allowed range; also for an override of no known name.
+Settings load_settings(const Lookup& lookup, const std::map<std::string, std::string>& overrides = {});
+
+/// One sentence for each name that begins with KOLO_ but is no variable of ours, with the nearest one that is:
+/// spelling mistakes, to be logged as warnings.
+std::vector<std::string> unknown_variables(const std::vector<std::string>& names);
+
+/// One setting as people read it. All texts but the value and the source are the table's.
+struct SettingReport {
+  std::string name;           ///< KOLO_FUSION_THRESHOLD
+  std::string type;           ///< "seconds", "bytes", "integer", "boolean", "text", "one of"
+  std::string value;          ///< as the variable would spell it: "16M"
+  std::string default_value;  ///< likewise
+  std::string range;          ///< "0 .. 1T"; empty for text
+  std::string alias;          ///< Horovod's name, or empty
+  SettingSource source = SettingSource::default_value;
+  bool shared = false;  ///< rank 0's value holds for all
+  std::string help;
+};
+std::vector<SettingReport> report(const Settings& settings);
+
+/// The shared settings, for `adopt_shared` on another rank.
+std::string encode_shared(const Settings& settings);
+/// Takes over rank 0's shared settings. Returns the names of the variables whose values differed here: a warning.
+/// Throws Error(invalid_setting) when the text is not from the same release of Kolo; the settings are then unchanged.
+std::vector<std::string> adopt_shared(Settings& settings, std::string_view encoded);
+
+/// docs/variables.md.
+std::string settings_markdown();
+
+}  // namespace kolo::base
