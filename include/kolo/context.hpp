@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Life and place: joining a job, leaving it, and knowing where one is in it.
+//
+// A *context* is one rank's membership in one world. `init` makes the process's own, from the launcher's environment
+// (a world of one without a launcher; MPI is then not touched at all). Libraries and programs that have MPI make
+// theirs explicitly, and several live side by side. Calls that are not given a context use the one bound to the
+// calling thread (`ContextGuard`, `run_local`), else the one that `init` made, else throw `Error` (not_initialized).
+#ifndef KOLO_CONTEXT_HPP
+#define KOLO_CONTEXT_HPP
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <kolo/export.hpp>
+#include <kolo/options.hpp>
+
+namespace kolo {
+
+namespace detail {
+class ContextImpl;
+struct BootstrapHolder;
+}  // namespace detail
+
+/// How the ranks of a new world find one another; made by an adapter (`kolo::mpi::bootstrap`), used up by `Context`.
+class KOLO_API Bootstrap {
+ public:
+  explicit Bootstrap(std::unique_ptr<detail::BootstrapHolder> holder) noexcept;
+  Bootstrap(Bootstrap&&) noexcept;
+  Bootstrap& operator=(Bootstrap&&) noexcept;
+  ~Bootstrap();
+
+  [[nodiscard]] std::unique_ptr<detail::BootstrapHolder> release() noexcept;
+
+ private:
+  std::unique_ptr<detail::BootstrapHolder> holder_;
+};
+
+/// One rank's membership in a world. Thread-safe, but for construction, destruction and `shutdown`, which must not
+/// overlap other uses. Destruction is `shutdown` without its exceptions; while an exception unwinds it announces the
+/// departure and does not wait for the others.
+class KOLO_API Context {
+ public:
+  /// A world of one, whatever the environment says.
+  Context();
+  explicit Context(const Options& options);
+  /// The world that `bootstrap` describes. Collective over its ranks. Throws `Error`.
+  explicit Context(Bootstrap bootstrap, const Options& options = {});
+  Context(Context&&) noexcept;
+  Context& operator=(Context&&) noexcept;
+  ~Context();
+
+  [[nodiscard]] int rank() const;
+  [[nodiscard]] int size() const;
+  [[nodiscard]] int local_rank() const;
+  [[nodiscard]] int local_size() const;
+  [[nodiscard]] int cross_rank() const;
+  [[nodiscard]] int cross_size() const;
+  [[nodiscard]] bool is_homogeneous() const;
+
+  /// Leaves: waits (at most `KOLO_TIMEOUT_S`) until every rank has called it, then ends the engine. Operations still
+  /// open fail with shut_down. Returns at once after a fault of the world. Never finalises MPI. A second call does
+  /// nothing. Does not throw for a fault of the world: those were told to the operations.
+  void shutdown();
+
+  [[nodiscard]] detail::ContextImpl& impl() const;
+
+ private:
+  friend KOLO_API void run_local(int, const std::function<void()>&, const Options&);
+  explicit Context(std::shared_ptr<detail::ContextImpl> impl) noexcept;
+  std::shared_ptr<detail::ContextImpl> impl_;
+  int exceptions_at_birth_ = 0;
+};
+
+/// Binds a context to the calling thread for a scope; guards nest.
+class KOLO_API ContextGuard {
+ public:
+  explicit ContextGuard(Context& context) noexcept;
+  ~ContextGuard();
+  ContextGuard(const ContextGuard&) = delete;
+  ContextGuard& operator=(const ContextGuard&) = delete;
+
+ private:
+  Context* previous_;
+};
+
+/// Joins the job that the launcher started, or makes a world of one where none did. Throws `Error`: invalid_setting for a bad
+/// value, transport when ranks cannot find each other, invalid_argument when a context made by `init` is alive. `init`
+/// after `shutdown` works. A process that ends without `shutdown` is closed at exit.
+KOLO_API void init(const Options& options = {});
+/// Leaves it; see `Context::shutdown`. Does nothing when `init` was not called.
+KOLO_API void shutdown();
+/// Whether calls without a context have one on this thread.
+[[nodiscard]] KOLO_API bool is_initialized() noexcept;
+/// The context that calls without one use. Throws `Error` (not_initialized).
+[[nodiscard]] KOLO_API Context& current_context();
+
+/// `init()`, and `shutdown()` at the end of the scope; while an exception unwinds it announces the departure and does
+/// not wait. Inside `run_local` (or a ContextGuard) it joins what is bound to the thread and leaves it alone.
+class KOLO_API Session {
+ public:
+  explicit Session(const Options& options = {});
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+ private:
+  int exceptions_at_birth_;
+  bool owner_;
+};
+
+/// Runs `body` as `ranks` ranks on as many threads of this process, each with a context of its own bound to it; returns
+/// when all have ended. An exception that leaves one rank's body is a fault of the world for the others, and the first
+/// is rethrown here: an `Error` as an `Error` whose sentence begins with "rank N: ", another std::exception as an
+/// `Error` (user_exception). `KOLO_RANKS_PER_NODE` cuts these ranks into virtual nodes, as it does processes.
+KOLO_API void run_local(int ranks, const std::function<void()>& body, const Options& options = {});
+
+/// This rank's place among all ranks: 0 ... size()-1.
+[[nodiscard]] KOLO_API int rank();
+[[nodiscard]] KOLO_API int size();
+/// Among the ranks of this node.
+[[nodiscard]] KOLO_API int local_rank();
+[[nodiscard]] KOLO_API int local_size();
+/// Among the ranks of the same local rank, one a node.
+[[nodiscard]] KOLO_API int cross_rank();
+[[nodiscard]] KOLO_API int cross_size();
+/// Whether every node has as many ranks.
+[[nodiscard]] KOLO_API bool is_homogeneous();
+
+}  // namespace kolo
+
+#endif  // KOLO_CONTEXT_HPP

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The caller's end of an asynchronous collective.
+#ifndef KOLO_HANDLE_HPP
+#define KOLO_HANDLE_HPP
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include <kolo/error.hpp>
+#include <kolo/export.hpp>
+#include <kolo/types.hpp>
+
+namespace kolo {
+
+namespace detail {
+class HandleState;
+struct HandleAccess;
+}  // namespace detail
+
+/// An operation that was started. Move-only. Dropping a handle neither waits nor cancels: the buffers must outlive the
+/// operation all the same. One thread at a time uses one handle; different handles are independent.
+///
+/// A thread that waits drives the engine itself, so a wait costs no thread switch where the operation is quick.
+class KOLO_API Handle {
+ public:
+  Handle() noexcept = default;
+  explicit Handle(std::shared_ptr<detail::HandleState> state) noexcept;
+  Handle(Handle&&) noexcept;
+  Handle& operator=(Handle&&) noexcept;
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  ~Handle();
+
+  /// False for a default-constructed or moved-from handle; every other member then throws `Error` (invalid_argument).
+  [[nodiscard]] bool valid() const noexcept { return state_ != nullptr; }
+
+  /// Returns when the operation has completed; throws its `Error` when it failed, then and at every later call. Never
+  /// waits longer than the operation's deadline (`KOLO_TIMEOUT_S`, or the call's own), which is a fault of the world.
+  /// Must not be called inside a callback (`Error` invalid_argument).
+  void wait();
+
+  /// As `wait`, but gives up after `duration` and returns false; that is no fault, and the operation goes on.
+  template <class Rep, class Period>
+  [[nodiscard]] bool wait_for(std::chrono::duration<Rep, Period> duration) {
+    return wait_for_ns(std::chrono::duration_cast<std::chrono::nanoseconds>(duration));
+  }
+
+  /// Whether the operation has completed or failed; does not wait.
+  [[nodiscard]] bool done() const;
+
+  /// The outcome without an exception; empty while the operation is open. Does not wait.
+  [[nodiscard]] std::optional<Status> status() const;
+
+  /// Calls `callback` once, when the operation has completed or failed: at once on this thread when it already has,
+  /// else on the thread that drives the engine then (the background thread, or one that waits). It must be short and
+  /// must not wait for a Kolo operation (that is an error there); starting operations is fine. An exception that leaves it is logged as an error and dropped.
+  void on_done(std::function<void(const Status&)> callback);
+
+ private:
+  friend struct detail::HandleAccess;
+  bool wait_for_ns(std::chrono::nanoseconds duration);
+  [[nodiscard]] detail::HandleState& state() const;
+
+  std::shared_ptr<detail::HandleState> state_;
+};
+
+/// Waits for all of them, also when one fails; then throws the first failure in the order given. Empty handles are
+/// not allowed.
+KOLO_API void wait_all(Span<Handle> handles);
+
+/// A handle with a result.
+template <class T>
+class Future;
+
+/// The result of an allgather.
+template <>
+class KOLO_API Future<Tensor> : public Handle {
+ public:
+  using Handle::Handle;
+  /// Waits, and moves the result out; a second call throws `Error` (invalid_argument).
+  [[nodiscard]] Tensor get();
+};
+
+}  // namespace kolo
+
+#endif  // KOLO_HANDLE_HPP

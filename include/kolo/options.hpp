@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Options of calls: small structs, one comment and one default a field; fields are only ever appended. `with_...`
+// chains, because C++17 has no designated initialisers.
+#ifndef KOLO_OPTIONS_HPP
+#define KOLO_OPTIONS_HPP
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <kolo/log.hpp>
+#include <kolo/types.hpp>
+
+namespace kolo {
+
+/// How a context is made. A value given here wins over the environment.
+struct Options {
+  /// Settings by the names of their environment variables: {"KOLO_TIMEOUT_S", "30"}. See docs/variables.md.
+  std::map<std::string, std::string> settings;
+  /// Where log records go; empty: lines on standard error.
+  LogSink log_sink;
+
+  Options& with_setting(std::string name, std::string value) {
+    settings.insert_or_assign(std::move(name), std::move(value));
+    return *this;
+  }
+  Options& with_log_sink(LogSink sink) {
+    log_sink = std::move(sink);
+    return *this;
+  }
+};
+
+struct AllreduceOptions {
+  /// What to compute.
+  ReduceOp op = ReduceOp::sum;
+  /// Every rank's input is multiplied by this first, in the accumulator's precision. 1 unless floating-point.
+  double prescale = 1.0;
+  /// The result (of an average: after the division) is multiplied by this. 1 unless floating-point.
+  double postscale = 1.0;
+  /// When this operation is given up, a fault of the world; `KOLO_TIMEOUT_S` when empty.
+  std::optional<std::chrono::nanoseconds> timeout;
+
+  AllreduceOptions& with_op(ReduceOp value) {
+    op = value;
+    return *this;
+  }
+  AllreduceOptions& with_prescale(double value) {
+    prescale = value;
+    return *this;
+  }
+  AllreduceOptions& with_postscale(double value) {
+    postscale = value;
+    return *this;
+  }
+  AllreduceOptions& with_timeout(std::chrono::nanoseconds value) {
+    timeout = value;
+    return *this;
+  }
+};
+
+/// Options of collectives that have nothing but a deadline.
+struct CallOptions {
+  /// When this operation is given up, a fault of the world; `KOLO_TIMEOUT_S` when empty.
+  std::optional<std::chrono::nanoseconds> timeout;
+
+  CallOptions& with_timeout(std::chrono::nanoseconds value) {
+    timeout = value;
+    return *this;
+  }
+};
+
+}  // namespace kolo
+
+#endif  // KOLO_OPTIONS_HPP
