@@ -175,6 +175,12 @@ struct SetRemoved {
   SetId set = kGlobalSet;
 };
 
+/// A rank has called shutdown() and submits nothing more. What it submitted stands earlier in the log or is still to be
+/// appended; whatever else waits for it fails on every rank that reads this (see negotiation/participant.hpp).
+struct RankLeft {
+  std::int32_t rank = 0;
+};
+
 /// The world's fault, latched: every handle fails with it, now and later. Nothing follows it in the log.
 struct Faulted {
   ErrorCode code = ErrorCode::rank_lost;
@@ -186,6 +192,6 @@ struct Faulted {
 struct Closed {};
 
 using LogEntry = std::variant<Assigned, Evicted, BatchAppended, PlanDefined, PlanVoided, PlannedBatch, Failed, Query,
-                              Stalled, SetAdded, SetRemoved, Faulted, Closed>;
+                              Stalled, SetAdded, SetRemoved, RankLeft, Faulted, Closed>;
 
 }  // namespace kolo::core

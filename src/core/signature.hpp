@@ -4,7 +4,9 @@
 // must agree across ranks. Plain values, no threads.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -68,8 +70,38 @@ struct Signature {
 
 /// "allreduce of float32 [3, 4], op sum": for messages.
 std::string describe(const Signature& signature);
-/// What differs between two signatures, in words: "shape [3, 4] against [4, 3]". Empty when they are equal. The first
-/// difference in order of kind, op, root, prescale, postscale, device, number of tensors, dtype, shape is named.
+/// Where two signatures differ, in the order in which differences are looked for: who disagrees about the kind need not
+/// be told that the shapes differ too.
+enum class Aspect : std::uint8_t {
+  kind,
+  op,
+  root,
+  prescale,
+  postscale,
+  device,
+  tensor_count,
+  dtype,
+  shape,
+  ranks,
+};
+struct Difference {
+  Aspect aspect = Aspect::kind;
+  std::size_t tensor = 0;  ///< for dtype and shape: which tensor of a group
+  bool grouped = false;    ///< whether there are several
+  friend bool operator<(const Difference& a, const Difference& b) noexcept {
+    return a.aspect != b.aspect ? a.aspect < b.aspect : a.tensor < b.tensor;
+  }
+};
+/// The first difference in the order of `Aspect`; none when the signatures are equal.
+std::optional<Difference> first_difference(const Signature& a, const Signature& b);
+/// "shape", or "shape of tensor 2" in a group (numbered from 0).
+std::string describe(const Difference& difference);
+/// The value of that aspect in one signature: "[3, 4]", "float32", "average". "none" when it has no such tensor.
+std::string describe_value(const Signature& signature, const Difference& difference);
+/// What differs between two signatures, in words: "shape [3, 4] against [4, 3]". Empty when they are equal.
 std::string describe_difference(const Signature& a, const Signature& b);
+
+/// "rank 3", "ranks 0, 2-5, 9": ascending numbers with runs of three or more closed up. "no rank" for none.
+std::string describe_ranks(const std::vector<std::int32_t>& ascending);
 
 }  // namespace kolo::core

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/signature.hpp"
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+
+namespace kolo::core {
+namespace {
+
+// Scales are compared by their bits: a NaN equals itself, so that the same request is the same signature every time.
+bool same_bits(double a, double b) noexcept { return std::memcmp(&a, &b, sizeof a) == 0; }
+
+// The shortest of the usual spellings that reads back as the same number.
+std::string spell(double value) {
+  std::array<char, 40> text{};
+  for (const int digits : {6, 15, 17}) {
+    std::snprintf(text.data(), text.size(), "%.*g", digits, value);
+    if (same_bits(std::strtod(text.data(), nullptr), value)) break;
+  }
+  return text.data();
+}
+
+std::string spell_tensor(const TensorSignature& tensor) {
+  return std::string(to_string(tensor.dtype)) + " " + to_string(tensor.shape);
+}
+
+bool has_op(CollectiveKind kind) noexcept { return kind == CollectiveKind::allreduce; }
+
+std::optional<Difference> tensor_difference(const Signature& a, const Signature& b) {
+  const bool grouped = a.tensors.size() > 1;
+  for (std::size_t i = 0; i < a.tensors.size(); ++i) {
+    if (a.tensors[i].dtype != b.tensors[i].dtype) return Difference{Aspect::dtype, i, grouped};
+  }
+  for (std::size_t i = 0; i < a.tensors.size(); ++i) {
+    if (a.tensors[i].shape != b.tensors[i].shape) return Difference{Aspect::shape, i, grouped};
+  }
+  return std::nullopt;
+}
+
+const char* name_of(Aspect aspect) noexcept {
+  switch (aspect) {
+  case Aspect::kind:
+    return "the kind of collective";
+  case Aspect::op:
+    return "op";
+  case Aspect::root:
+    return "root";
+  case Aspect::prescale:
+    return "prescale";
+  case Aspect::postscale:
+    return "postscale";
+  case Aspect::device:
+    return "device";
+  case Aspect::tensor_count:
+    return "the number of tensors";
+  case Aspect::dtype:
+    return "dtype";
+  case Aspect::shape:
+    return "shape";
+  case Aspect::ranks:
+    return "ranks";
+  }
+  return "?";
+}
+
+std::string spell_list(const std::vector<std::int32_t>& numbers) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < numbers.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(numbers[i]);
+  return text + "]";
+}
+
+}  // namespace
+
+std::string_view to_string(CollectiveKind kind) noexcept {
+  switch (kind) {
+  case CollectiveKind::allreduce:
+    return "allreduce";
+  case CollectiveKind::allgather:
+    return "allgather";
+  case CollectiveKind::broadcast:
+    return "broadcast";
+  case CollectiveKind::barrier:
+    return "barrier";
+  case CollectiveKind::add_process_set:
+    return "add_process_set";
+  case CollectiveKind::remove_process_set:
+    return "remove_process_set";
+  }
+  return "unknown";
+}
+
+std::int64_t Signature::bytes() const noexcept {
+  // Saturates: a shape's elements fit into 63 bits, their bytes need not.
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  std::int64_t sum = 0;
+  for (const TensorSignature& tensor : tensors) {
+    std::int64_t size = 0;
+    if (__builtin_mul_overflow(tensor.shape.elements(), static_cast<std::int64_t>(size_of(tensor.dtype)), &size) ||
+        __builtin_add_overflow(sum, size, &sum)) {
+      return kMost;
+    }
+  }
+  return sum;
+}
+
+bool operator==(const Signature& a, const Signature& b) noexcept {
+  return a.kind == b.kind && a.op == b.op && a.device == b.device && a.root == b.root &&
+         same_bits(a.prescale, b.prescale) && same_bits(a.postscale, b.postscale) && a.tensors == b.tensors &&
+         a.ranks == b.ranks;
+}
+
+std::string describe(const Signature& signature) {
+  std::string text{to_string(signature.kind)};
+  if (signature.tensors.size() == 1) {
+    text += " of " + spell_tensor(signature.tensors.front());
+  } else if (!signature.tensors.empty()) {
+    text += " of " + std::to_string(signature.tensors.size()) + " tensors, the first " +
+            spell_tensor(signature.tensors.front());
+  }
+  if (has_op(signature.kind)) text += ", op " + std::string(to_string(signature.op));
+  if (signature.kind == CollectiveKind::broadcast) text += ", root " + std::to_string(signature.root);
+  if (!signature.ranks.empty()) text += " " + spell_list(signature.ranks);
+  return text;
+}
+
+std::optional<Difference> first_difference(const Signature& a, const Signature& b) {
+  if (a.kind != b.kind) return Difference{Aspect::kind};
+  if (a.op != b.op) return Difference{Aspect::op};
+  if (a.root != b.root) return Difference{Aspect::root};
+  if (!same_bits(a.prescale, b.prescale)) return Difference{Aspect::prescale};
+  if (!same_bits(a.postscale, b.postscale)) return Difference{Aspect::postscale};
+  if (a.device != b.device) return Difference{Aspect::device};
+  if (a.tensors.size() != b.tensors.size()) return Difference{Aspect::tensor_count};
+  if (const auto difference = tensor_difference(a, b)) return difference;
+  if (a.ranks != b.ranks) return Difference{Aspect::ranks};
+  return std::nullopt;
+}
+
+std::string describe(const Difference& difference) {
+  std::string text = name_of(difference.aspect);
+  if (difference.grouped) text += " of tensor " + std::to_string(difference.tensor);
+  return text;
+}
+
+std::string describe_value(const Signature& signature, const Difference& difference) {
+  switch (difference.aspect) {
+  case Aspect::kind:
+    return std::string(to_string(signature.kind));
+  case Aspect::op:
+    return std::string(to_string(signature.op));
+  case Aspect::root:
+    return std::to_string(signature.root);
+  case Aspect::prescale:
+    return spell(signature.prescale);
+  case Aspect::postscale:
+    return spell(signature.postscale);
+  case Aspect::device:
+    return signature.device == DeviceKind::cpu ? "cpu" : "cuda";
+  case Aspect::tensor_count:
+    return std::to_string(signature.tensors.size());
+  case Aspect::dtype:
+  case Aspect::shape:
+    break;
+  case Aspect::ranks:
+    return spell_list(signature.ranks);
+  }
+  if (difference.tensor >= signature.tensors.size()) return "none";
+  const TensorSignature& tensor = signature.tensors[difference.tensor];
+  return difference.aspect == Aspect::dtype ? std::string(to_string(tensor.dtype)) : to_string(tensor.shape);
+}
+
+std::string describe_difference(const Signature& a, const Signature& b) {
+  const auto difference = first_difference(a, b);
+  if (!difference) return "";
+  return describe(*difference) + " " + describe_value(a, *difference) + " against " + describe_value(b, *difference);
+}
+
+std::string describe_ranks(const std::vector<std::int32_t>& ascending) {
+  if (ascending.empty()) return "no rank";
+  std::string text = ascending.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ascending.size();) {
+    std::size_t end = i + 1;
+    while (end < ascending.size() && ascending[end] == ascending[end - 1] + 1) ++end;
+    if (end - i < 3) end = i + 1;
+    if (i > 0) text += ", ";
+    text += std::to_string(ascending[i]);
+    if (end - i >= 3) text += "-" + std::to_string(ascending[end - 1]);
+    i = end;
+  }
+  return text;
+}
+
+}  // namespace kolo::core
