@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What passes between the public calls of this room (reduce.cpp, cast.cpp), which check and choose, and the vector code,
+// which is compiled once for each instruction set and dispatched at run time.
+#ifndef KOLO_KERNELS_STREAM_HPP
+#define KOLO_KERNELS_STREAM_HPP
+
+#include <cstdint>
+
+#include "kernels/reduce.hpp"
+
+namespace kolo::kernels {
+
+/// One pass over memory: n arrays in, one out, `count` elements each.
+struct Stream {
+  const void* const* inputs;
+  int n;
+  void* output;
+  std::int64_t count;
+};
+
+/// Which of the two types, the element's or its accumulator's, comes in and goes out.
+enum class Stage { whole, partial, finish };
+
+/// Floating-point types; all three factors of the scaling are applied.
+void reduce_floats(Stage stage, const Reduction& reduction, const Stream& stream);
+/// Integers and booleans.
+void reduce_integers(DType dtype, ReduceOp op, const Stream& stream);
+/// float16, bfloat16 and float32, in any pair of two different ones; one input.
+void cast_floats(DType from, DType to, const Stream& stream);
+
+}  // namespace kolo::kernels
+
+#endif  // KOLO_KERNELS_STREAM_HPP
