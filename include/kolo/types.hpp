@@ -133,7 +133,7 @@ class KOLO_API Shape {
 
   Shape() noexcept = default;
   /// Throws `Error` (invalid_argument) when there are more than 8 dimensions, one is negative, or the number of
-  /// elements does not fit into 63 bits.
+  /// elements does not fit into 60 bits (so that the number of bytes fits into 63, whatever the type).
   Shape(std::initializer_list<std::int64_t> extents);
   Shape(const std::int64_t* extents, std::size_t rank);
   explicit Shape(const std::vector<std::int64_t>& extents) : Shape(extents.data(), extents.size()) {}

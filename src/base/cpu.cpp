@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/cpu.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+#include <sched.h>
+#include <unistd.h>
+
+#include "base/cgroup.hpp"
+#include "base/system_error.hpp"
+
+namespace kolo::base {
+
+std::vector<int> affinity() {
+  // The kernel wants a set as large as its own and says EINVAL to a smaller one.
+  for (std::size_t words = 1; words <= 1024; words *= 2) {
+    std::vector<cpu_set_t> set(words);
+    const std::size_t bytes = words * sizeof(cpu_set_t);
+    CPU_ZERO_S(bytes, set.data());
+    if (::sched_getaffinity(0, bytes, set.data()) != 0) {
+      if (errno == EINVAL) continue;
+      throw_errno("sched_getaffinity", errno);
+    }
+    std::vector<int> cpus;
+    for (std::size_t cpu = 0; cpu < 8 * bytes; ++cpu) {
+      if (CPU_ISSET_S(cpu, bytes, set.data())) cpus.push_back(static_cast<int>(cpu));
+    }
+    return cpus;
+  }
+  throw_errno("sched_getaffinity", EINVAL);
+}
+
+int usable_cpus() {
+  const int allowed = static_cast<int>(affinity().size());
+  const std::optional<double> quota = process_cpu_quota();
+  // Half a CPU more than whole ones does not keep another thread busy.
+  const int granted = quota && *quota < allowed ? static_cast<int>(*quota) : allowed;
+  return std::max(granted, 1);
+}
+
+WaitPolicy choose_wait_policy(int cpus, int local_ranks, std::int64_t spin_us) {
+  using std::chrono::microseconds;
+  // A pause takes 10 to 50 ns, so these are 3 to 15 us: a peer with a CPU of its own answers within that. The active
+  // times cover some round trips of sleeping and waking (about 50 us); a thread that yields looks longer, because its
+  // looking takes nothing from others.
+  constexpr WaitPolicy kOwnCpu{300, microseconds(200)};
+  constexpr WaitPolicy kSharedCpu{0, microseconds(1000)};
+  WaitPolicy policy = cpus >= local_ranks ? kOwnCpu : kSharedCpu;
+  if (spin_us >= 0) policy.active = microseconds(spin_us);
+  return policy;
+}
+
+void Waiter::look() noexcept {
+  const Time time = now();
+  if (!looked_) {
+    looked_ = true;
+    begin_ = time;
+  }
+  exhausted_ = exhausted_ || time - begin_ >= policy_.active;
+}
+
+}  // namespace kolo::base

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/log.hpp"
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <ctime>
+#include <utility>
+
+#include <unistd.h>
+
+namespace kolo {
+namespace {
+
+constexpr std::array<std::string_view, 6> kLevels{"trace", "debug", "info", "warning", "error", "off"};
+
+std::string time_of_day(std::chrono::system_clock::time_point time) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
+  const auto since_epoch = std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
+  std::tm parts{};
+  if (::localtime_r(&seconds, &parts) == nullptr) return "??:??:??.???";
+  std::array<char, 48> text{};
+  const int length = std::snprintf(text.data(), text.size(), "%02d:%02d:%02d.%03d", parts.tm_hour, parts.tm_min,
+                                   parts.tm_sec, static_cast<int>(((since_epoch % 1000) + 1000) % 1000));
+  return {text.data(), static_cast<std::size_t>(length)};
+}
+
+}  // namespace
+
+std::string_view to_string(LogLevel level) noexcept {
+  const auto index = static_cast<std::size_t>(level);
+  return index < kLevels.size() ? kLevels[index] : "unknown";
+}
+
+std::optional<LogLevel> parse_log_level(std::string_view name) noexcept {
+  if (name == "fatal") return LogLevel::off;
+  for (std::size_t i = 0; i < kLevels.size(); ++i) {
+    if (kLevels[i] == name) return static_cast<LogLevel>(i);
+  }
+  return std::nullopt;
+}
+
+std::string format_log_line(const LogRecord& record) {
+  std::string line = "[kolo ";
+  if (record.rank >= 0) line += std::to_string(record.rank) + ' ';
+  line += to_string(record.level);
+  line += ' ' + time_of_day(record.time) + "] " + record.message + '\n';
+  return line;
+}
+
+}  // namespace kolo
+
+namespace kolo::base {
+
+void write_to_stderr(const LogRecord& record) noexcept {
+  try {
+    const std::string line = format_log_line(record);
+    while (::write(STDERR_FILENO, line.data(), line.size()) < 0 && errno == EINTR) {
+    }
+  } catch (...) {
+    // No memory for the line: a log must not end the program.
+    static constexpr std::string_view kLost = "[kolo] a log record was lost for want of memory\n";
+    while (::write(STDERR_FILENO, kLost.data(), kLost.size()) < 0 && errno == EINTR) {
+    }
+  }
+}
+
+Logger::Logger(LogLevel level, int rank, LogSink sink) : level_(level), rank_(rank), sink_(std::move(sink)) {}
+
+void Logger::set_sink(LogSink sink) {
+  // The old sink is destroyed after the lock is free: its destructor is the user's code.
+  const std::lock_guard lock(mutex_);
+  sink_.swap(sink);
+}
+
+void Logger::write(LogLevel level, std::string message) const noexcept {
+  const LogRecord record{level, std::chrono::system_clock::now(), rank_.load(std::memory_order_relaxed),
+                         std::move(message)};
+  const std::lock_guard lock(mutex_);
+  if (in_sink_ || !sink_) {
+    write_to_stderr(record);
+    return;
+  }
+  in_sink_ = true;
+  try {
+    sink_(record);
+  } catch (...) {
+    // The sink's own trouble: what logs must not fail for it. The record goes where it can still be seen.
+    write_to_stderr(record);
+  }
+  in_sink_ = false;
+}
+
+}  // namespace kolo::base
