@@ -25,19 +25,27 @@ struct NoOp {
 template <class In>
 void cast_from(DType to, const Stream& stream) {
   switch (to) {
-    case DType::float16: return run<In, Half, NoOp>(NoScale{}, stream);
-    case DType::bfloat16: return run<In, BrainInOrder, NoOp>(NoScale{}, stream);
-    case DType::float32: return run<In, Whole<float>, NoOp>(NoScale{}, stream);
-    default: HWY_ABORT("kolo: no cast to type %d", static_cast<int>(to));
+  case DType::float16:
+    return run<In, Half, NoOp>(NoScale{}, stream);
+  case DType::bfloat16:
+    return run<In, BrainInOrder, NoOp>(NoScale{}, stream);
+  case DType::float32:
+    return run<In, Whole<float>, NoOp>(NoScale{}, stream);
+  default:
+    HWY_ABORT("kolo: no cast to type %d", static_cast<int>(to));
   }
 }
 
 void cast_floats_on_target(DType from, DType to, const Stream& stream) {
   switch (from) {
-    case DType::float16: return cast_from<Half>(to, stream);
-    case DType::bfloat16: return cast_from<BrainInOrder>(to, stream);
-    case DType::float32: return cast_from<Whole<float>>(to, stream);
-    default: HWY_ABORT("kolo: no cast from type %d", static_cast<int>(from));
+  case DType::float16:
+    return cast_from<Half>(to, stream);
+  case DType::bfloat16:
+    return cast_from<BrainInOrder>(to, stream);
+  case DType::float32:
+    return cast_from<Whole<float>>(to, stream);
+  default:
+    HWY_ABORT("kolo: no cast from type %d", static_cast<int>(from));
   }
 }
 

@@ -2,7 +2,8 @@
 //
 // The 16-bit floating-point formats, computed in float32 lanes. Highway 1.0.3 has conversions of its own, but its
 // bfloat16 truncates, and without F16C its float16 knows neither infinity nor NaN; so they are written here, but for
-// the F16C instructions, which are right (their rounding mode is in the instruction).
+// the F16C instructions, which are right (their rounding mode is in the instruction). A NaN is found by IsNaN: on AVX,
+// Highway's `!=` calls it equal to itself.
 //
 // Compiled once for each instruction set, hence the unusual guard.
 #if defined(KOLO_KERNELS_FLOAT_FORMATS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
@@ -51,7 +52,7 @@ HWY_INLINE Bits round_to_bfloat16(Float v) {
   const Bits b = bits_of(v);
   const Bits odd = hn::And(hn::ShiftRight<16>(b), bits(1));
   const Bits rounded = hn::Add(hn::Add(b, bits(0x7FFF)), odd);
-  const auto is_nan = hn::RebindMask(Tag<std::uint32_t>(), hn::Ne(v, v));
+  const auto is_nan = hn::RebindMask(Tag<std::uint32_t>(), hn::IsNaN(v));
   return hn::IfThenElse(is_nan, hn::Or(b, bits(0x00400000)), rounded);
 }
 

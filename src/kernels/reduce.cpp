@@ -18,8 +18,7 @@ void check(const Reduction& reduction, int n, std::int64_t count) {
   const Scaling& scaling = reduction.scaling;
   HWY_ASSERT(n >= 1 && count >= 0);
   HWY_ASSERT(scaling.divisor >= 1);
-  HWY_ASSERT(is_float(reduction.dtype) ||
-             (scaling.prescale == 1 && scaling.postscale == 1 && scaling.divisor == 1));
+  HWY_ASSERT(is_float(reduction.dtype) || (scaling.prescale == 1 && scaling.postscale == 1 && scaling.divisor == 1));
 }
 
 void run(Stage stage, const Reduction& reduction, const Stream& stream) {

@@ -83,12 +83,15 @@ template <class In, class Out>
 void run_op(const Reduction& reduction, const Stream& stream) {
   const Scale<typename In::Lane> scale(reduction.scaling);
   switch (reduction.op) {
-    case ReduceOp::sum:
-    case ReduceOp::average:
-      return is_identity(reduction.scaling) ? run<In, Out, Sum>(NoScale{}, stream) : run<In, Out, Sum>(scale, stream);
-    case ReduceOp::min: return run<In, Out, Min>(scale, stream);
-    case ReduceOp::max: return run<In, Out, Max>(scale, stream);
-    case ReduceOp::product: return run<In, Out, Product>(scale, stream);
+  case ReduceOp::sum:
+  case ReduceOp::average:
+    return is_identity(reduction.scaling) ? run<In, Out, Sum>(NoScale{}, stream) : run<In, Out, Sum>(scale, stream);
+  case ReduceOp::min:
+    return run<In, Out, Min>(scale, stream);
+  case ReduceOp::max:
+    return run<In, Out, Max>(scale, stream);
+  case ReduceOp::product:
+    return run<In, Out, Product>(scale, stream);
   }
 }
 
@@ -96,19 +99,27 @@ void run_op(const Reduction& reduction, const Stream& stream) {
 template <class InOrder, class Both>
 void run_stage(Stage stage, const Reduction& reduction, const Stream& stream) {
   switch (stage) {
-    case Stage::whole: return run_op<Both, Both>(reduction, stream);
-    case Stage::partial: return run_op<InOrder, Whole<float>>(reduction, stream);
-    case Stage::finish: return run<Whole<float>, InOrder, Sum>(Scale<float>(reduction.scaling), stream);
+  case Stage::whole:
+    return run_op<Both, Both>(reduction, stream);
+  case Stage::partial:
+    return run_op<InOrder, Whole<float>>(reduction, stream);
+  case Stage::finish:
+    return run<Whole<float>, InOrder, Sum>(Scale<float>(reduction.scaling), stream);
   }
 }
 
 void reduce_floats_on_target(Stage stage, const Reduction& reduction, const Stream& stream) {
   switch (reduction.dtype) {
-    case DType::float16: return run_stage<Half, Half>(stage, reduction, stream);
-    case DType::bfloat16: return run_stage<BrainInOrder, BrainByParity>(stage, reduction, stream);
-    case DType::float32: return run_op<Whole<float>, Whole<float>>(reduction, stream);
-    case DType::float64: return run_op<Whole<double>, Whole<double>>(reduction, stream);
-    default: HWY_ABORT("kolo: not a floating-point type: %d", static_cast<int>(reduction.dtype));
+  case DType::float16:
+    return run_stage<Half, Half>(stage, reduction, stream);
+  case DType::bfloat16:
+    return run_stage<BrainInOrder, BrainByParity>(stage, reduction, stream);
+  case DType::float32:
+    return run_op<Whole<float>, Whole<float>>(reduction, stream);
+  case DType::float64:
+    return run_op<Whole<double>, Whole<double>>(reduction, stream);
+  default:
+    HWY_ABORT("kolo: not a floating-point type: %d", static_cast<int>(reduction.dtype));
   }
 }
 

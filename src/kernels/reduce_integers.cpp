@@ -78,26 +78,40 @@ void multiply(const Stream& stream) {
 template <class T, class Unsigned>
 void run_op(ReduceOp op, const Stream& stream) {
   switch (op) {
-    case ReduceOp::sum:
-    case ReduceOp::average: return run_plain<Unsigned, Sum>(stream);
-    case ReduceOp::min: return run_plain<T, Min>(stream);
-    case ReduceOp::max: return run_plain<T, Max>(stream);
-    case ReduceOp::product: return multiply<Unsigned>(stream);
+  case ReduceOp::sum:
+  case ReduceOp::average:
+    return run_plain<Unsigned, Sum>(stream);
+  case ReduceOp::min:
+    return run_plain<T, Min>(stream);
+  case ReduceOp::max:
+    return run_plain<T, Max>(stream);
+  case ReduceOp::product:
+    return multiply<Unsigned>(stream);
   }
 }
 
 void reduce_integers_on_target(DType dtype, ReduceOp op, const Stream& stream) {
   switch (dtype) {
-    case DType::boolean: return reduce_booleans(op, stream);
-    case DType::int8: return run_op<std::int8_t, std::uint8_t>(op, stream);
-    case DType::int16: return run_op<std::int16_t, std::uint16_t>(op, stream);
-    case DType::int32: return run_op<std::int32_t, std::uint32_t>(op, stream);
-    case DType::int64: return run_op<std::int64_t, std::uint64_t>(op, stream);
-    case DType::uint8: return run_op<std::uint8_t, std::uint8_t>(op, stream);
-    case DType::uint16: return run_op<std::uint16_t, std::uint16_t>(op, stream);
-    case DType::uint32: return run_op<std::uint32_t, std::uint32_t>(op, stream);
-    case DType::uint64: return run_op<std::uint64_t, std::uint64_t>(op, stream);
-    default: HWY_ABORT("kolo: not an integer type: %d", static_cast<int>(dtype));
+  case DType::boolean:
+    return reduce_booleans(op, stream);
+  case DType::int8:
+    return run_op<std::int8_t, std::uint8_t>(op, stream);
+  case DType::int16:
+    return run_op<std::int16_t, std::uint16_t>(op, stream);
+  case DType::int32:
+    return run_op<std::int32_t, std::uint32_t>(op, stream);
+  case DType::int64:
+    return run_op<std::int64_t, std::uint64_t>(op, stream);
+  case DType::uint8:
+    return run_op<std::uint8_t, std::uint8_t>(op, stream);
+  case DType::uint16:
+    return run_op<std::uint16_t, std::uint16_t>(op, stream);
+  case DType::uint32:
+    return run_op<std::uint32_t, std::uint32_t>(op, stream);
+  case DType::uint64:
+    return run_op<std::uint64_t, std::uint64_t>(op, stream);
+  default:
+    HWY_ABORT("kolo: not an integer type: %d", static_cast<int>(dtype));
   }
 }
 

@@ -144,33 +144,22 @@ HWY_INLINE void reduce_two_units(const Scale& scale, const std::uint8_t* const* 
   Out::store(stored(scale, b), output + (element + kUnit) * Out::kElementBytes);
 }
 
-/// `kInputs` is the number of inputs where it is known, 0 where it is not.
-template <class In, class Out, class Op, int kInputs, class Scale>
-HWY_INLINE void stream_inputs(const Scale& scale, const Stream& stream) {
+/// A loop for a known number of inputs is no faster (measured for 2): the pointers, read anew for each unit, are in L1.
+template <class In, class Out, class Op, class Scale>
+HWY_NOINLINE void run(const Scale& scale, const Stream& stream) {
   constexpr std::size_t kUnit = In::kUnitBytes / In::kElementBytes;
   static_assert(kUnit == Out::kUnitBytes / Out::kElementBytes);
-  const int n = kInputs == 0 ? stream.n : kInputs;
-  const std::uint8_t* known[kInputs == 0 ? 1 : kInputs];
   const auto* inputs = reinterpret_cast<const std::uint8_t* const*>(stream.inputs);
-  if constexpr (kInputs != 0) {
-    for (int r = 0; r < kInputs; ++r) known[r] = inputs[r];
-    inputs = known;
-  }
   auto* output = static_cast<std::uint8_t*>(stream.output);
   const auto count = static_cast<std::size_t>(stream.count);
 
   std::size_t i = 0;
-  for (; i + 2 * kUnit <= count; i += 2 * kUnit) reduce_two_units<In, Out, Op>(scale, inputs, n, output, i);
+  for (; i + 2 * kUnit <= count; i += 2 * kUnit) reduce_two_units<In, Out, Op>(scale, inputs, stream.n, output, i);
   if (i + kUnit <= count) {
-    reduce_unit<In, Out, Op>(scale, WholeUnit{}, inputs, n, output, i);
+    reduce_unit<In, Out, Op>(scale, WholeUnit{}, inputs, stream.n, output, i);
     i += kUnit;
   }
-  if (i < count) reduce_unit<In, Out, Op>(scale, PartOfUnit{count - i}, inputs, n, output, i);
-}
-
-template <class In, class Out, class Op, class Scale>
-HWY_NOINLINE void run(const Scale& scale, const Stream& stream) {
-  stream_inputs<In, Out, Op, 0>(scale, stream);
+  if (i < count) reduce_unit<In, Out, Op>(scale, PartOfUnit{count - i}, inputs, stream.n, output, i);
 }
 
 }  // namespace kolo::kernels::HWY_NAMESPACE
