@@ -18,6 +18,7 @@ macro(kolo_find_by_pkg_config name module)
       # Spelled out instead of PkgConfig::..., which a parent directory (add_subdirectory) could not see.
       add_library(kolo_deps::${name} INTERFACE IMPORTED GLOBAL)
       target_include_directories(kolo_deps::${name} SYSTEM INTERFACE ${KOLO_PC_${name}_INCLUDE_DIRS})
+      target_compile_options(kolo_deps::${name} INTERFACE ${KOLO_PC_${name}_CFLAGS_OTHER})
       target_link_libraries(kolo_deps::${name} INTERFACE ${KOLO_PC_${name}_LINK_LIBRARIES})
     endif()
   endif()
