@@ -23,27 +23,35 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
+#include "core/byte_ring.hpp"
 #include "core/codec.hpp"
 #include "core/messages.hpp"
 
 namespace kolo::core {
 
 struct BoardShape {
-  int ranks = 1;                          ///< of this node
-  std::uint32_t ids = 8192;               ///< capacity of the count columns, reserved ids included
+  int ranks = 1;                               ///< of this node
+  std::uint32_t ids = 8192;                    ///< capacity of the count columns, reserved ids included
   std::size_t message_ring_bytes = 256 << 10;  ///< a multiple of 64
   std::size_t log_ring_bytes = 1 << 20;        ///< a multiple of 64
   /// Bytes of shared memory that such a board needs; a multiple of 4096.
   [[nodiscard]] std::size_t bytes() const noexcept;
 };
 
-/// One local rank's access to the board; cheap to make. Calls come from the driver of that rank's engine, except
-/// `asleep(rank)` which any thread may ask.
+/// One local rank's access to the board, and the only one that rank has: it remembers messages that are half written or
+/// half read. Calls come from the driver of that rank's engine, except `asleep(rank)` which any thread may ask.
+///
+/// Rings may be shorter than a message. What is longer than a quarter of its ring goes through in parts: `post` and
+/// `append_log` write what fits, return false, and go on where they were when called again with the same message, which
+/// must happen before another one is offered. (A shorter message is written whole or not at all.) The reader's part of it
+/// is to read: parts ring the doorbell and show as log entries, and `receive` and `next_log_entry` take them in
+/// although they return false. Who got false looks again when the reader has had time; nothing here wakes it.
 class Board {
  public:
   /// `memory` is zeroed, 64-byte aligned, `shape.bytes()` long, and outlives the board.
-  Board(std::byte* memory, const BoardShape& shape, int local_rank) noexcept;
+  Board(std::byte* memory, const BoardShape& shape, int local_rank);
 
   [[nodiscard]] int local_rank() const noexcept { return local_rank_; }
   [[nodiscard]] int ranks() const noexcept { return shape_.ranks; }
@@ -51,11 +59,12 @@ class Board {
   // -- as a rank
   /// Publishes a count: the whole of a known tensor's submission. Rings the doorbell.
   void publish_count(TensorId id, CountWord word) noexcept;
-  /// Publishes a message; false when the ring has no room (try again after the leader has read). A message longer than
-  /// a quarter of the ring is split into frames inside; only its last part makes it visible to `receive`.
+  /// Publishes a message and rings the doorbell; false when the ring has no room for all of it (try again with the same
+  /// message after the leader has read).
   [[nodiscard]] bool post(ByteView message) noexcept;
   /// The next log entry that this rank has not read, or false. The cursor moves; the entry is copied out.
   [[nodiscard]] bool next_log_entry(Bytes& entry);
+  /// Whether `next_log_entry` has something to read, be it only parts.
   [[nodiscard]] bool has_log_entry() const noexcept;
 
   // -- as the leader (local rank 0), who is a rank as well
@@ -63,7 +72,8 @@ class Board {
   [[nodiscard]] CountWord count(int local_rank, TensorId id) const noexcept;
   /// The next message of that rank, or false.
   [[nodiscard]] bool receive(int local_rank, Bytes& message);
-  /// Appends to the node's log; false when a laggard has not yet read what would be overwritten (wake it, try again).
+  /// Appends to the node's log; false when a laggard has not yet read what would be overwritten (wake it, try again with
+  /// the same entry). The leader reads the log like any rank, and may be the laggard itself.
   [[nodiscard]] bool append_log(ByteView entry) noexcept;
   /// The local rank whose cursor is furthest behind.
   [[nodiscard]] int laggard() const noexcept;
@@ -79,11 +89,22 @@ class Board {
   struct Column;
   struct Log;
   [[nodiscard]] Column& column(int local_rank) const noexcept;
+  [[nodiscard]] std::atomic<std::uint64_t>& count_word(int local_rank, TensorId id) const noexcept;
+  [[nodiscard]] ByteRing message_ring(int local_rank) const noexcept;
   [[nodiscard]] Log& log() const noexcept;
+  [[nodiscard]] ByteRing log_ring() const noexcept;
+  void ring_doorbell() noexcept;
+  [[nodiscard]] std::uint64_t slowest_cursor() const noexcept;
 
   std::byte* memory_;
   BoardShape shape_;
   int local_rank_;
+  PartWriter posting_;
+  PartReader reading_log_;
+  // The leader's.
+  PartWriter appending_;
+  std::vector<PartReader> receiving_;  // by local rank
+  std::uint64_t log_reusable_ = 0;     // all cursors have passed this
 };
 
 }  // namespace kolo::core
