@@ -65,12 +65,21 @@ void write_to_stderr(const LogRecord& record) noexcept {
   }
 }
 
-Logger::Logger(LogLevel level, int rank, LogSink sink) : level_(level), rank_(rank), sink_(std::move(sink)) {}
+namespace {
+
+std::shared_ptr<const LogSink> share(LogSink sink) {
+  return sink ? std::make_shared<const LogSink>(std::move(sink)) : nullptr;
+}
+
+}  // namespace
+
+Logger::Logger(LogLevel level, int rank, LogSink sink) : level_(level), rank_(rank), sink_(share(std::move(sink))) {}
 
 void Logger::set_sink(LogSink sink) {
-  // The old sink is destroyed after the lock is free: its destructor is the user's code.
+  // Declared before the lock, so that the old sink, whose destructor is the user's code, goes after it.
+  std::shared_ptr<const LogSink> other = share(std::move(sink));
   const std::lock_guard lock(mutex_);
-  sink_.swap(sink);
+  sink_.swap(other);
 }
 
 void Logger::write(LogLevel level, std::string message) const noexcept {
@@ -81,9 +90,10 @@ void Logger::write(LogLevel level, std::string message) const noexcept {
     write_to_stderr(record);
     return;
   }
+  const std::shared_ptr<const LogSink> sink = sink_;  // it may replace itself
   in_sink_ = true;
   try {
-    sink_(record);
+    (*sink)(record);
   } catch (...) {
     // The sink's own trouble: what logs must not fail for it. The record goes where it can still be seen.
     write_to_stderr(record);

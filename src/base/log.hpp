@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <ostream>
 #include <sstream>
@@ -49,8 +50,8 @@ class Logger {
 
   // Recursive, because a sink may log (say, through code that it calls), and must not wait for itself.
   mutable std::recursive_mutex mutex_;
-  LogSink sink_;                  // guarded by mutex_
-  mutable bool in_sink_ = false;  // guarded by mutex_
+  std::shared_ptr<const LogSink> sink_;  // guarded by mutex_; null is standard error
+  mutable bool in_sink_ = false;         // guarded by mutex_
 };
 
 namespace detail {

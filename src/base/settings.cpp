@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/settings.hpp"
+
+#include <utility>
+
+#include <kolo/error.hpp>
+
+#include "base/settings_table.hpp"
+
+namespace kolo::base {
+namespace {
+
+std::string expected_text(const SettingRow& row) {
+  switch (row.type) {
+  case SettingType::boolean:
+    return "true or false (also 1 or 0, yes or no, on or off)";
+  case SettingType::log_level:
+    return "one of " + range_text(row);
+  case SettingType::bytes:
+    return "bytes, such as 65536 or 64K, in the range " + range_text(row);
+  case SettingType::integer:
+    return "an integer in the range " + range_text(row);
+  case SettingType::seconds:
+    return "seconds in the range " + range_text(row);
+  case SettingType::text:
+    break;
+  }
+  return "text";
+}
+
+/// `name` is the row's, or its alias: what the user has to correct.
+void set_or_throw(const SettingRow& row, Settings& settings, std::string_view name, const std::string& text,
+                  SettingSource source) {
+  if (!set_from_text(row, settings, text)) {
+    throw Error(ErrorCode::invalid_setting, std::string(name) + " is \"" + text + "\" (" +
+                                                std::string(to_string(source)) + "), which is not " +
+                                                expected_text(row));
+  }
+  settings.sources[std::string(row.name)] = source;
+}
+
+std::optional<std::string> look_up(const Lookup& lookup, std::string_view name) {
+  if (name.empty()) return std::nullopt;
+  auto value = lookup(std::string(name).c_str());
+  if (value && value->empty()) value.reset();
+  return value;
+}
+
+SettingSource source_of(const SettingRow& row, const Settings& settings) {
+  const auto source = settings.sources.find(row.name);
+  return source == settings.sources.end() ? SettingSource::default_value : source->second;
+}
+
+[[noreturn]] void throw_foreign(const std::string& what) {
+  throw Error(ErrorCode::invalid_setting, "rank 0 sent settings that this rank does not understand (" + what +
+                                              "); all ranks must run the same release of Kolo");
+}
+
+}  // namespace
+
+std::string_view to_string(SettingSource source) noexcept {
+  switch (source) {
+  case SettingSource::default_value:
+    return "default";
+  case SettingSource::alias:
+    return "alias";
+  case SettingSource::environment:
+    return "environment";
+  case SettingSource::option:
+    return "option";
+  case SettingSource::rank0:
+    return "rank 0";
+  }
+  return "unknown";
+}
+
+Settings load_settings(const Lookup& lookup, const std::map<std::string, std::string>& overrides) {
+  for (const auto& [name, value] : overrides) {
+    if (find_setting(name) != nullptr) continue;
+    throw Error(ErrorCode::invalid_setting,
+                name + " (option) is not a setting; did you mean " + std::string(nearest_setting(name).name) + "?");
+  }
+  Settings settings;
+  for (const SettingRow& row : settings_table()) {
+    if (const auto option = overrides.find(std::string(row.name)); option != overrides.end()) {
+      set_or_throw(row, settings, row.name, option->second, SettingSource::option);
+    } else if (const auto own = look_up(lookup, row.name)) {
+      set_or_throw(row, settings, row.name, *own, SettingSource::environment);
+    } else if (const auto horovods = look_up(lookup, row.alias)) {
+      set_or_throw(row, settings, row.alias, *horovods, SettingSource::alias);
+    }
+  }
+  return settings;
+}
+
+std::vector<std::string> unknown_variables(const std::vector<std::string>& names) {
+  std::vector<std::string> sentences;
+  for (const std::string& name : names) {
+    if (name.rfind("KOLO_", 0) != 0 || find_setting(name) != nullptr) continue;
+    sentences.push_back(name + " is set, but is no variable of Kolo's; did you mean " +
+                        std::string(nearest_setting(name).name) + "?");
+  }
+  return sentences;
+}
+
+std::vector<SettingReport> report(const Settings& settings) {
+  const Settings defaults;
+  std::vector<SettingReport> reports;
+  for (const SettingRow& row : settings_table()) {
+    reports.push_back({std::string(row.name), std::string(type_text(row.type)), value_text(row, settings),
+                       value_text(row, defaults), range_text(row), std::string(row.alias), source_of(row, settings),
+                       row.shared, std::string(row.help)});
+  }
+  return reports;
+}
+
+std::string encode_shared(const Settings& settings) {
+  std::string lines;
+  for (const SettingRow& row : settings_table()) {
+    if (row.shared) lines += std::string(row.name) + '=' + value_text(row, settings) + '\n';
+  }
+  return lines;
+}
+
+std::vector<std::string> adopt_shared(Settings& settings, std::string_view encoded) {
+  Settings adopted = settings;
+  std::vector<std::string> differing;
+  for (const SettingRow& row : settings_table()) {
+    if (!row.shared) continue;
+    // Both sides list the shared rows in the table's order, so anything else is another table.
+    const std::string key = std::string(row.name) + '=';
+    const std::size_t newline = encoded.find('\n');
+    if (encoded.rfind(key, 0) != 0 || newline == std::string_view::npos) throw_foreign("no " + std::string(row.name));
+    const std::string value(encoded.substr(key.size(), newline - key.size()));
+    encoded.remove_prefix(newline + 1);
+    if (value == value_text(row, settings)) continue;
+    if (!set_from_text(row, adopted, value)) throw_foreign(key + value);
+    adopted.sources[std::string(row.name)] = SettingSource::rank0;
+    differing.emplace_back(row.name);
+  }
+  if (!encoded.empty()) throw_foreign("more than there are here");
+  settings = std::move(adopted);
+  return differing;
+}
+
+}  // namespace kolo::base

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/settings_table.hpp"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <vector>
+
+namespace kolo::base {
+namespace {
+
+using S = Settings;
+using Type = SettingType;
+
+constexpr double kKi = 1024;
+constexpr double kMi = 1024 * kKi;
+constexpr double kGi = 1024 * kMi;
+constexpr double kTi = 1024 * kGi;
+constexpr bool kShared = true;
+constexpr bool kOwn = false;
+
+// clang-format off
+// Constant, so that it is there for programs that call `init` from a constructor of their own globals.
+constexpr auto kRows = std::to_array<SettingRow>({
+    {"KOLO_TIMEOUT_S", &S::timeout_s, Type::seconds, 0.001, 1e9, kOwn, "",
+     "How long any wait may take before it fails with an error that names the tensor and the ranks that are missing."},
+    {"KOLO_STALL_WARNING_S", &S::stall_warning_s, Type::seconds, 0.001, 1e9, kShared,
+     "HOROVOD_STALL_CHECK_TIME_SECONDS",
+     "After how long a tensor that some ranks have not submitted is reported, once, with those ranks; a planned batch "
+     "that somebody waits for is then broken up."},
+    {"KOLO_CONNECT_TIMEOUT_S", &S::connect_timeout_s, Type::seconds, 0.001, 1e9, kOwn, "",
+     "How long `init` tries to reach the other nodes."},
+    {"KOLO_LATCH_TIMEOUT_S", &S::latch_timeout_s, Type::seconds, 0.001, 1e9, kOwn, "",
+     "How long a rank that asked for a fault to be declared waits for the answer before it declares the fault alone."},
+    {"KOLO_LOG_LEVEL", &S::log_level, Type::log_level, 0, 0, kOwn, "HOROVOD_LOG_LEVEL",
+     "The least important level that is logged; `fatal`, Horovod's word, means `off`."},
+    {"KOLO_PRINT_SETTINGS", &S::print_settings, Type::boolean, 0, 0, kOwn, "",
+     "Whether rank 0 prints all effective settings at `init`."},
+    {"KOLO_FUSION_THRESHOLD", &S::fusion_threshold_bytes, Type::bytes, 0, kTi, kShared, "HOROVOD_FUSION_THRESHOLD",
+     "How many bytes of tensors are gathered into one batch; 0 gives every tensor a batch of its own."},
+    {"KOLO_OPEN_BATCHES", &S::open_batches, Type::integer, 1, 64, kShared, "",
+     "How many batches of one process set may be under way at once; what becomes ready meanwhile is gathered."},
+    {"KOLO_CACHE_CAPACITY", &S::cache_capacity, Type::integer, 8, kMi, kShared, "HOROVOD_CACHE_CAPACITY",
+     "How many tensors are known by number, so that a rank announces them with one store instead of a description."},
+    {"KOLO_PLAN", &S::plan, Type::boolean, 0, 0, kShared, "",
+     "Whether the batches of a step are remembered and repeated once steps repeat."},
+    {"KOLO_RANKS_PER_NODE", &S::ranks_per_node, Type::integer, 0, kMi, kShared, "",
+     "Cuts the ranks of one machine into virtual nodes of this many, the last one possibly smaller, to test what "
+     "happens between nodes; 0 leaves the machine whole."},
+    {"KOLO_TREE_FANOUT", &S::tree_fanout, Type::integer, 1, 1024, kShared, "",
+     "How many nodes report to one node in the tree of control connections."},
+    {"KOLO_INTERFACE", &S::interface, Type::text, 0, 0, kOwn, "",
+     "The network that control connections use: the name of an interface (`eth0`), or an address with its prefix "
+     "(`10.0.0.0/8`). Empty: whichever address answers."},
+    {"KOLO_SLOT_BYTES", &S::slot_bytes, Type::bytes, 256, 16 * kMi, kShared, "",
+     "The size of one of a rank's slots in shared memory, through which batches stream in chunks."},
+    {"KOLO_SLOTS", &S::slots, Type::integer, 2, 64, kShared, "",
+     "How many slots a rank has: how many chunks are under way at once."},
+    {"KOLO_MESSAGE_RING", &S::message_ring_bytes, Type::bytes, 4 * kKi, kGi, kShared, "",
+     "The size of the ring in shared memory through which a rank describes tensors that have no number yet."},
+    {"KOLO_LOG_RING", &S::log_ring_bytes, Type::bytes, 4 * kKi, kGi, kShared, "",
+     "The size of the ring in shared memory that holds the list of batches a node's ranks have yet to read."},
+    {"KOLO_MAILBOX", &S::mailbox_capacity, Type::integer, 1, kMi, kOwn, "",
+     "How many submissions wait for the engine before the submitting thread helps it."},
+    {"KOLO_SPIN_US", &S::spin_us, Type::integer, -1, 1e9, kOwn, "",
+     "For how many microseconds a waiting thread looks before it sleeps; -1 chooses by the CPUs there are."},
+});
+// clang-format on
+
+/// How many letters must be put in, taken out or replaced to make b of a.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+Span<const SettingRow> settings_table() { return {kRows.data(), kRows.size()}; }
+
+const SettingRow* find_setting(std::string_view name) {
+  const auto row = std::find_if(kRows.begin(), kRows.end(), [&](const SettingRow& r) { return r.name == name; });
+  return row == kRows.end() ? nullptr : &*row;
+}
+
+const SettingRow& nearest_setting(std::string_view name) {
+  return *std::min_element(kRows.begin(), kRows.end(), [&](const SettingRow& a, const SettingRow& b) {
+    return edit_distance(name, a.name) < edit_distance(name, b.name);
+  });
+}
+
+}  // namespace kolo::base

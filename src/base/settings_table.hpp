@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The rows behind settings.hpp, and how values are spelled. Of concern to the settings files alone.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include <kolo/types.hpp>
+
+#include "base/settings.hpp"
+
+namespace kolo::base {
+
+enum class SettingType : std::uint8_t { seconds, bytes, integer, boolean, text, log_level };
+
+/// Where a value lives in Settings. Its alternatives and SettingType go together: int64 is bytes or an integer.
+using SettingField = std::variant<double Settings::*, std::int64_t Settings::*, bool Settings::*,
+                                  std::string Settings::*, LogLevel Settings::*>;
+
+struct SettingRow {
+  std::string_view name;
+  SettingField field;
+  SettingType type;
+  double least;  ///< of seconds, bytes and integers, all of which a double holds exactly
+  double most;
+  bool shared;
+  std::string_view alias;  ///< Horovod's name, or empty
+  std::string_view help;
+};
+
+/// All rows, in the order in which they are shown.
+Span<const SettingRow> settings_table();
+/// The row of this name, or null.
+const SettingRow* find_setting(std::string_view name);
+/// The row whose name differs in the fewest letters.
+const SettingRow& nearest_setting(std::string_view name);
+
+/// "seconds", "bytes", "integer", ...
+std::string_view type_text(SettingType type);
+/// "2 .. 64", "true, false", ...; empty for text.
+std::string range_text(const SettingRow& row);
+/// The row's value as the variable would spell it.
+std::string value_text(const SettingRow& row, const Settings& settings);
+/// Sets the row's value; false, and nothing changed, when the text is no such value or out of range.
+bool set_from_text(const SettingRow& row, Settings& settings, std::string_view text);
+
+}  // namespace kolo::base

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Settings as text: the spelling of each type, both ways.
+#include <array>
+#include <charconv>
+#include <limits>
+#include <optional>
+
+#include "base/check.hpp"
+#include "base/settings_table.hpp"
+
+namespace kolo::base {
+namespace {
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return result;
+}
+
+template <class Number>
+std::optional<Number> parse_number(std::string_view text) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+/// Digits, then nothing or one of K M G T, which "B" or "iB" may follow; all are powers of 1024.
+std::optional<std::int64_t> parse_bytes(std::string_view text) {
+  const std::string all = lower(text);
+  const std::size_t digits = all.find_first_not_of("0123456789");
+  const auto number = parse_number<std::int64_t>(std::string_view(all).substr(0, digits));
+  if (!number) return std::nullopt;
+  if (digits == std::string::npos) return number;
+  const std::size_t power = std::string_view("kmgt").find(all[digits]);
+  if (power == std::string_view::npos) return std::nullopt;
+  const std::string_view rest = std::string_view(all).substr(digits + 1);
+  if (!rest.empty() && rest != "b" && rest != "ib") return std::nullopt;
+  const int shift = 10 * (static_cast<int>(power) + 1);
+  if (*number > (std::numeric_limits<std::int64_t>::max() >> shift)) return std::nullopt;
+  return *number << shift;
+}
+
+std::optional<bool> parse_boolean(std::string_view text) {
+  const std::string word = lower(text);
+  if (word == "1" || word == "true" || word == "yes" || word == "on") return true;
+  if (word == "0" || word == "false" || word == "no" || word == "off") return false;
+  return std::nullopt;
+}
+
+std::string number_text(double number) {
+  std::array<char, 400> text{};  // the longest double without an exponent takes 325
+  const auto result = std::to_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+  KOLO_CHECK(result.ec == std::errc()) << "no room for a number";
+  return {text.data(), result.ptr};
+}
+
+std::string bytes_text(std::int64_t bytes) {
+  constexpr std::string_view kSuffixes = "KMGT";
+  std::string suffix;
+  for (std::size_t i = 0; i < kSuffixes.size() && bytes != 0 && bytes % 1024 == 0; ++i) {
+    bytes /= 1024;
+    suffix = kSuffixes[i];
+  }
+  return std::to_string(bytes) + suffix;
+}
+
+template <class Number>
+bool set_number(const SettingRow& row, Settings& settings, std::optional<Number> number) {
+  // The comparison is false for what is not a number, too.
+  if (!number || !(static_cast<double>(*number) >= row.least && static_cast<double>(*number) <= row.most)) return false;
+  settings.*std::get<Number Settings::*>(row.field) = *number;
+  return true;
+}
+
+template <class Value>
+bool set_value(const SettingRow& row, Settings& settings, const std::optional<Value>& value) {
+  if (value) settings.*std::get<Value Settings::*>(row.field) = *value;
+  return value.has_value();
+}
+
+}  // namespace
+
+std::string_view type_text(SettingType type) {
+  switch (type) {
+  case SettingType::seconds:
+    return "seconds";
+  case SettingType::bytes:
+    return "bytes";
+  case SettingType::integer:
+    return "integer";
+  case SettingType::boolean:
+    return "boolean";
+  case SettingType::text:
+    return "text";
+  case SettingType::log_level:
+    return "one of";
+  }
+  KOLO_UNREACHABLE();
+}
+
+std::string range_text(const SettingRow& row) {
+  switch (row.type) {
+  case SettingType::seconds:
+  case SettingType::integer:
+    return number_text(row.least) + " .. " + number_text(row.most);
+  case SettingType::bytes:
+    return bytes_text(static_cast<std::int64_t>(row.least)) + " .. " + bytes_text(static_cast<std::int64_t>(row.most));
+  case SettingType::boolean:
+    return "true, false";
+  case SettingType::text:
+    return "";
+  case SettingType::log_level: {
+    std::string levels;
+    for (LogLevel level = LogLevel::trace; level < LogLevel::off;
+         level = static_cast<LogLevel>(static_cast<int>(level) + 1)) {
+      levels += std::string(to_string(level)) + ", ";
+    }
+    return levels + std::string(to_string(LogLevel::off));
+  }
+  }
+  KOLO_UNREACHABLE();
+}
+
+std::string value_text(const SettingRow& row, const Settings& settings) {
+  switch (row.type) {
+  case SettingType::seconds:
+    return number_text(settings.*std::get<double Settings::*>(row.field));
+  case SettingType::bytes:
+    return bytes_text(settings.*std::get<std::int64_t Settings::*>(row.field));
+  case SettingType::integer:
+    return std::to_string(settings.*std::get<std::int64_t Settings::*>(row.field));
+  case SettingType::boolean:
+    return settings.*std::get<bool Settings::*>(row.field) ? "true" : "false";
+  case SettingType::text:
+    return settings.*std::get<std::string Settings::*>(row.field);
+  case SettingType::log_level:
+    return std::string(to_string(settings.*std::get<LogLevel Settings::*>(row.field)));
+  }
+  KOLO_UNREACHABLE();
+}
+
+bool set_from_text(const SettingRow& row, Settings& settings, std::string_view text) {
+  switch (row.type) {
+  case SettingType::seconds:
+    return set_number(row, settings, parse_number<double>(text));
+  case SettingType::bytes:
+    return set_number(row, settings, parse_bytes(text));
+  case SettingType::integer:
+    return set_number(row, settings, parse_number<std::int64_t>(text));
+  case SettingType::boolean:
+    return set_value(row, settings, parse_boolean(text));
+  case SettingType::text:
+    return set_value(row, settings, std::optional(std::string(text)));
+  case SettingType::log_level:
+    return set_value(row, settings, parse_log_level(lower(text)));
+  }
+  KOLO_UNREACHABLE();
+}
+
+}  // namespace kolo::base

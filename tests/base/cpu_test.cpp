@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/cpu.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include "base/cgroup.hpp"
+
+namespace kolo::base {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::microseconds;
+using std::chrono::nanoseconds;
+
+TEST(Cpu, AffinityIsTheThreadsOwn) {
+  const std::vector<int> cpus = affinity();
+  ASSERT_FALSE(cpus.empty());
+  EXPECT_TRUE(std::is_sorted(cpus.begin(), cpus.end()));
+  std::vector<int> bound;
+  std::thread thread([&] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<std::size_t>(cpus.back()), &one);
+    ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+    bound = affinity();
+    EXPECT_EQ(usable_cpus(), 1);
+  });
+  thread.join();
+  EXPECT_EQ(bound, std::vector<int>{cpus.back()});
+  EXPECT_EQ(affinity(), cpus);
+  EXPECT_GE(usable_cpus(), 1);
+  EXPECT_LE(usable_cpus(), static_cast<int>(cpus.size()));
+}
+
+TEST(Cgroup, VersionTwoText) {
+  EXPECT_EQ(parse_cpu_max("200000 100000\n"), 2.0);
+  EXPECT_EQ(parse_cpu_max("150000 100000"), 1.5);
+  EXPECT_EQ(parse_cpu_max("max 100000\n"), std::nullopt);
+  EXPECT_EQ(parse_cpu_max(""), std::nullopt);
+  EXPECT_EQ(parse_cpu_max("200000"), std::nullopt);
+  EXPECT_EQ(parse_cpu_max("200000 0"), std::nullopt);
+  EXPECT_EQ(parse_cpu_max("20x 100"), std::nullopt);
+}
+
+TEST(Cgroup, VersionOneText) {
+  EXPECT_EQ(parse_cfs_quota("400000\n", "100000\n"), 4.0);
+  EXPECT_EQ(parse_cfs_quota("-1\n", "100000\n"), std::nullopt);
+  EXPECT_EQ(parse_cfs_quota("", "100000"), std::nullopt);
+}
+
+class CgroupTree : public testing::Test {
+ protected:
+  CgroupTree() : root_(fs::path(testing::TempDir()) / ("kolo_cgroup_" + std::to_string(::getpid()))) {
+    fs::remove_all(root_);
+    fs::create_directories(root_);
+  }
+  ~CgroupTree() override { fs::remove_all(root_); }
+  void put(const std::string& file, const std::string& text) const {
+    fs::create_directories((root_ / file).parent_path());
+    std::ofstream(root_ / file) << text;
+  }
+  fs::path root_;
+};
+
+TEST_F(CgroupTree, NoQuotaAnywhere) {
+  EXPECT_EQ(cgroup_cpu_quota("0::/a\n", root_), std::nullopt);
+  EXPECT_EQ(cgroup_cpu_quota("", root_), std::nullopt);
+  EXPECT_EQ(cgroup_cpu_quota("nonsense\n1:cpu\n", root_), std::nullopt);
+}
+
+TEST_F(CgroupTree, VersionTwoTakesTheSmallestOfTheAncestors) {
+  put("cpu.max", "max 100000\n");
+  put("a/cpu.max", "300000 100000\n");
+  put("a/b/cpu.max", "800000 100000\n");
+  put("a/b/c/cpu.max", "max 100000\n");
+  put("other/cpu.max", "100000 100000\n");
+  EXPECT_EQ(cgroup_cpu_quota("0::/a/b/c\n", root_), 3.0);
+  EXPECT_EQ(cgroup_cpu_quota("0::/\n", root_), std::nullopt);
+}
+
+TEST_F(CgroupTree, InAContainerThePathMayLieOutside) {
+  put("cpu.max", "250000 100000\n");
+  EXPECT_EQ(cgroup_cpu_quota("0::/system/docker-1234\n", root_), 2.5);
+  EXPECT_EQ(cgroup_cpu_quota("0::/../../other\n", root_), 2.5);
+}
+
+TEST_F(CgroupTree, VersionOneByItsControllers) {
+  put("cpu,cpuacct/jobs/cpu.cfs_quota_us", "600000\n");
+  put("cpu,cpuacct/jobs/cpu.cfs_period_us", "100000\n");
+  put("memory/jobs/cpu.cfs_quota_us", "100000\n");
+  put("memory/jobs/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(cgroup_cpu_quota("9:memory:/jobs\n4:cpu,cpuacct:/jobs\n1:cpuset:/\n0::/\n", root_), 6.0);
+  put("cpu/jobs/cpu.cfs_quota_us", "200000\n");
+  put("cpu/jobs/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(cgroup_cpu_quota("4:cpuacct,cpu:/jobs", root_), 2.0);
+}
+
+TEST_F(CgroupTree, VersionTwoBesideVersionOne) {
+  put("unified/jobs/cpu.max", "100000 100000\n");
+  EXPECT_EQ(cgroup_cpu_quota("0::/jobs\n", root_), 1.0);
+}
+
+TEST(WaitPolicy, FollowsTheCpusThereAre) {
+  EXPECT_GT(choose_wait_policy(2, 2).pauses_before_yield, 0);
+  EXPECT_EQ(choose_wait_policy(2, 2), choose_wait_policy(64, 8));
+  EXPECT_EQ(choose_wait_policy(2, 3).pauses_before_yield, 0);
+  EXPECT_GT(choose_wait_policy(2, 3).active, nanoseconds(0));
+  EXPECT_EQ(choose_wait_policy(2, 2, 7).active, microseconds(7));
+  EXPECT_EQ(choose_wait_policy(1, 2, 0).active, nanoseconds(0));
+}
+
+TEST(Waiter, WithoutActiveTimeSleepsAtOnce) {
+  const Waiter waiter(WaitPolicy{100, nanoseconds(0)});
+  EXPECT_TRUE(waiter.exhausted());
+}
+
+TEST(Waiter, IsExhaustedInTheEndWhateverThePolicy) {
+  for (const int pauses : {0, 10, 1000}) {
+    Waiter waiter(WaitPolicy{pauses, microseconds(50)});
+    for (int wait = 0; wait < 2; ++wait) {
+      EXPECT_FALSE(waiter.exhausted());
+      const Time begin = now();
+      while (!waiter.exhausted()) waiter.step();
+      EXPECT_GE(now() - begin, microseconds(50));
+      waiter.reset();
+    }
+  }
+}
+
+TEST(Waiter, KeepsLookingWithinItsTime) {
+  Waiter waiter(WaitPolicy{100, std::chrono::hours(1)});
+  for (int i = 0; i < 10000; ++i) waiter.step();
+  EXPECT_FALSE(waiter.exhausted());
+}
+
+}  // namespace
+}  // namespace kolo::base

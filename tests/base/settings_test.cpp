@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/settings.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include <kolo/error.hpp>
+
+#include "base/settings_table.hpp"
+
+namespace kolo::base {
+namespace {
+
+using Values = std::map<std::string, std::string>;
+
+Lookup environment_of(const Values& values) {
+  return [values](const char* name) -> std::optional<std::string> {
+    const auto value = values.find(name);
+    if (value == values.end()) return std::nullopt;
+    return value->second;
+  };
+}
+
+Settings load(const Values& environment, const Values& options = {}) {
+  return load_settings(environment_of(environment), options);
+}
+
+std::string error_of(const Values& environment, const Values& options = {}) {
+  try {
+    load(environment, options);
+    return "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_setting);
+    return error.status().message();
+  }
+}
+
+SettingReport report_of(const Settings& settings, const std::string& name) {
+  for (const SettingReport& setting : report(settings)) {
+    if (setting.name == name) return setting;
+  }
+  ADD_FAILURE() << "no " << name;
+  return {};
+}
+
+TEST(Settings, DefaultsWithoutAnEnvironment) {
+  const Settings settings = load({});
+  EXPECT_TRUE(settings.sources.empty());
+  EXPECT_EQ(settings.timeout_s, 600);
+  EXPECT_EQ(settings.fusion_threshold_bytes, 16 << 20);
+  EXPECT_EQ(settings.slot_bytes, 128 << 10);
+  EXPECT_EQ(settings.spin_us, -1);
+  EXPECT_TRUE(settings.plan);
+  EXPECT_EQ(settings.interface, "");
+  for (const SettingReport& setting : report(settings)) {
+    EXPECT_EQ(setting.value, setting.default_value) << setting.name;
+    EXPECT_EQ(setting.source, SettingSource::default_value) << setting.name;
+  }
+}
+
+TEST(Settings, EveryVariableReachesItsOwnField) {
+  const Values environment{
+      {"KOLO_TIMEOUT_S", "1.5"},      {"KOLO_STALL_WARNING_S", "2"}, {"KOLO_CONNECT_TIMEOUT_S", "3"},
+      {"KOLO_LATCH_TIMEOUT_S", "4"},  {"KOLO_LOG_LEVEL", "debug"},   {"KOLO_PRINT_SETTINGS", "yes"},
+      {"KOLO_FUSION_THRESHOLD", "0"}, {"KOLO_OPEN_BATCHES", "5"},    {"KOLO_CACHE_CAPACITY", "64"},
+      {"KOLO_PLAN", "off"},           {"KOLO_RANKS_PER_NODE", "6"},  {"KOLO_TREE_FANOUT", "7"},
+      {"KOLO_INTERFACE", "eth0"},     {"KOLO_SLOT_BYTES", "4K"},     {"KOLO_SLOTS", "9"},
+      {"KOLO_MESSAGE_RING", "8K"},    {"KOLO_LOG_RING", "16K"},      {"KOLO_MAILBOX", "10"},
+      {"KOLO_SPIN_US", "11"}};
+  const Settings settings = load(environment);
+  EXPECT_EQ(settings.timeout_s, 1.5);
+  EXPECT_EQ(settings.stall_warning_s, 2);
+  EXPECT_EQ(settings.connect_timeout_s, 3);
+  EXPECT_EQ(settings.latch_timeout_s, 4);
+  EXPECT_EQ(settings.log_level, LogLevel::debug);
+  EXPECT_TRUE(settings.print_settings);
+  EXPECT_EQ(settings.fusion_threshold_bytes, 0);
+  EXPECT_EQ(settings.open_batches, 5);
+  EXPECT_EQ(settings.cache_capacity, 64);
+  EXPECT_FALSE(settings.plan);
+  EXPECT_EQ(settings.ranks_per_node, 6);
+  EXPECT_EQ(settings.tree_fanout, 7);
+  EXPECT_EQ(settings.interface, "eth0");
+  EXPECT_EQ(settings.slot_bytes, 4096);
+  EXPECT_EQ(settings.slots, 9);
+  EXPECT_EQ(settings.message_ring_bytes, 8192);
+  EXPECT_EQ(settings.log_ring_bytes, 16384);
+  EXPECT_EQ(settings.mailbox_capacity, 10);
+  EXPECT_EQ(settings.spin_us, 11);
+  EXPECT_EQ(report(settings).size(), environment.size());
+  for (const SettingReport& setting : report(settings)) {
+    EXPECT_EQ(setting.source, SettingSource::environment) << setting.name;
+    EXPECT_NE(setting.value, setting.default_value) << setting.name;
+  }
+}
+
+TEST(Settings, TheStrongerSourceWins) {
+  Values environment{{"HOROVOD_FUSION_THRESHOLD", "1048576"}};
+  SettingReport setting = report_of(load(environment), "KOLO_FUSION_THRESHOLD");
+  EXPECT_EQ(setting.value, "1M");
+  EXPECT_EQ(setting.source, SettingSource::alias);
+  environment["KOLO_FUSION_THRESHOLD"] = "2M";
+  setting = report_of(load(environment), "KOLO_FUSION_THRESHOLD");
+  EXPECT_EQ(setting.value, "2M");
+  EXPECT_EQ(setting.source, SettingSource::environment);
+  setting = report_of(load(environment, {{"KOLO_FUSION_THRESHOLD", "3M"}}), "KOLO_FUSION_THRESHOLD");
+  EXPECT_EQ(setting.value, "3M");
+  EXPECT_EQ(setting.source, SettingSource::option);
+}
+
+TEST(Settings, AnEmptyValueIsNotSet) {
+  const Settings settings =
+      load({{"KOLO_TIMEOUT_S", ""}, {"KOLO_STALL_WARNING_S", ""}, {"HOROVOD_STALL_CHECK_TIME_SECONDS", "30"}});
+  EXPECT_EQ(settings.timeout_s, 600);
+  EXPECT_EQ(settings.stall_warning_s, 30);
+}
+
+TEST(Settings, Bytes) {
+  const auto slot = [](const std::string& text) { return load({{"KOLO_SLOT_BYTES", text}}).slot_bytes; };
+  EXPECT_EQ(slot("4096"), 4096);
+  EXPECT_EQ(slot("4K"), 4096);
+  EXPECT_EQ(slot("4k"), 4096);
+  EXPECT_EQ(slot("4KB"), 4096);
+  EXPECT_EQ(slot("4KiB"), 4096);
+  EXPECT_EQ(slot("16M"), 16 << 20);
+  EXPECT_EQ(load({{"KOLO_MESSAGE_RING", "1G"}}).message_ring_bytes, 1 << 30);
+  EXPECT_EQ(load({{"KOLO_FUSION_THRESHOLD", "1T"}}).fusion_threshold_bytes, std::int64_t{1} << 40);
+  for (const std::string bad :
+       {"4Q", "K", "4 K", "4KK", "-4K", "4.5K", "0x10", "9223372036854775807K", "99999999999999999999", "17M", "255"}) {
+    EXPECT_EQ(error_of({{"KOLO_SLOT_BYTES", bad}}),
+              "KOLO_SLOT_BYTES is \"" + bad +
+                  "\" (environment), which is not bytes, such as 65536 or 64K, in the range 256 .. 16M");
+  }
+}
+
+TEST(Settings, BadValuesNameVariableValueAndRange) {
+  EXPECT_EQ(error_of({{"KOLO_SLOTS", "1"}}),
+            "KOLO_SLOTS is \"1\" (environment), which is not an integer in the range 2 .. 64");
+  EXPECT_EQ(error_of({{"KOLO_SLOTS", "65"}}),
+            "KOLO_SLOTS is \"65\" (environment), which is not an integer in the range 2 .. 64");
+  EXPECT_EQ(error_of({{"KOLO_SPIN_US", "3us"}}),
+            "KOLO_SPIN_US is \"3us\" (environment), which is not an integer in the range -1 .. 1000000000");
+  EXPECT_EQ(error_of({}, {{"KOLO_PLAN", "maybe"}}),
+            "KOLO_PLAN is \"maybe\" (option), which is not true or false (also 1 or 0, yes or no, on or off)");
+  EXPECT_EQ(error_of({{"HOROVOD_LOG_LEVEL", "loud"}}),
+            "HOROVOD_LOG_LEVEL is \"loud\" (alias), which is not one of trace, debug, info, warning, error, off");
+  for (const std::string bad : {"0", "soon", "-1", "nan", "inf", "1e10", "1s"}) {
+    EXPECT_EQ(error_of({{"KOLO_TIMEOUT_S", bad}}), "KOLO_TIMEOUT_S is \"" + bad +
+                                                       "\" (environment), which is not seconds in the range "
+                                                       "0.001 .. 1000000000");
+  }
+}
+
+TEST(Settings, AnOptionOfNoKnownName) {
+  EXPECT_EQ(error_of({}, {{"KOLO_TIMEOUT", "3"}}),
+            "KOLO_TIMEOUT (option) is not a setting; did you mean KOLO_TIMEOUT_S?");
+}
+
+TEST(Settings, BooleansAndLevelsInAnyCase) {
+  for (const std::string yes : {"1", "true", "TRUE", "Yes", "on"})
+    EXPECT_TRUE(load({{"KOLO_PRINT_SETTINGS", yes}}).print_settings);
+  for (const std::string no : {"0", "false", "False", "no", "OFF"}) EXPECT_FALSE(load({{"KOLO_PLAN", no}}).plan);
+  EXPECT_EQ(load({{"KOLO_LOG_LEVEL", "TRACE"}}).log_level, LogLevel::trace);
+  EXPECT_EQ(load({{"HOROVOD_LOG_LEVEL", "fatal"}}).log_level, LogLevel::off);
+}
+
+TEST(Settings, UnknownVariables) {
+  const auto sentences =
+      unknown_variables({"PATH", "KOLO_SLOTS", "KOLO_FUSION_TRESHOLD", "HOROVOD_CYCLE_TIME", "MY_KOLO_X"});
+  ASSERT_EQ(sentences.size(), 1U);
+  EXPECT_EQ(sentences[0],
+            "KOLO_FUSION_TRESHOLD is set, but is no variable of Kolo's; did you mean KOLO_FUSION_THRESHOLD?");
+}
+
+TEST(Settings, RankZerosSharedValuesAreTakenOver) {
+  const Settings rank0 = load({{"KOLO_SLOTS", "8"}, {"KOLO_STALL_WARNING_S", "0.1"}, {"KOLO_TIMEOUT_S", "7"}});
+  Settings mine = load({{"KOLO_SLOTS", "16"}, {"KOLO_TIMEOUT_S", "9"}, {"KOLO_STALL_WARNING_S", "0.1"}});
+  const std::vector<std::string> differing = adopt_shared(mine, encode_shared(rank0));
+  EXPECT_EQ(differing, std::vector<std::string>{"KOLO_SLOTS"});
+  EXPECT_EQ(mine.slots, 8);
+  EXPECT_EQ(mine.stall_warning_s, 0.1);
+  EXPECT_EQ(mine.timeout_s, 9) << "not shared";
+  EXPECT_EQ(report_of(mine, "KOLO_SLOTS").source, SettingSource::rank0);
+  EXPECT_EQ(report_of(mine, "KOLO_STALL_WARNING_S").source, SettingSource::environment);
+  EXPECT_TRUE(adopt_shared(mine, encode_shared(rank0)).empty());
+}
+
+TEST(Settings, WhatAnotherReleaseSendsIsRefusedWhole) {
+  const std::string good = encode_shared(load({{"KOLO_SLOTS", "8"}}));
+  const std::size_t second_line = good.find('\n') + 1;
+  std::string bad_value = good;
+  bad_value.replace(bad_value.find("KOLO_SLOTS=8"), 12, "KOLO_SLOTS=1");
+  for (const std::string& bad :
+       {std::string(), good.substr(second_line), good + "KOLO_X=1\n", bad_value, good.substr(0, good.size() - 1)}) {
+    Settings mine = load({});
+    try {
+      adopt_shared(mine, bad);
+      ADD_FAILURE() << "accepted " << bad;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_setting);
+      EXPECT_NE(error.status().message().find("all ranks must run the same release of Kolo"), std::string::npos);
+    }
+    EXPECT_EQ(mine.slots, 4);
+    EXPECT_TRUE(mine.sources.empty());
+  }
+}
+
+TEST(SettingsTable, IsSound) {
+  std::set<std::string_view> names;
+  for (const SettingRow& row : settings_table()) {
+    EXPECT_TRUE(names.insert(row.name).second) << row.name << " twice";
+    EXPECT_EQ(row.name.rfind("KOLO_", 0), 0U) << row.name;
+    EXPECT_FALSE(row.help.empty()) << row.name;
+    Settings settings;
+    EXPECT_TRUE(set_from_text(row, settings, value_text(row, settings))) << row.name << "'s default is out of range";
+  }
+}
+
+TEST(Settings, SourcesHaveNames) {
+  EXPECT_EQ(to_string(SettingSource::default_value), "default");
+  EXPECT_EQ(to_string(SettingSource::rank0), "rank 0");
+  EXPECT_EQ(to_string(static_cast<SettingSource>(9)), "unknown");
+}
+
+TEST(Environment, OfThisProcess) {
+  const Lookup lookup = process_environment();
+  ASSERT_EQ(::setenv("KOLO_BASE_TEST", "a=b", 1), 0);
+  EXPECT_EQ(lookup("KOLO_BASE_TEST"), "a=b");
+  const auto names = environment_names();
+  EXPECT_EQ(std::count(names.begin(), names.end(), "KOLO_BASE_TEST"), 1);
+  ASSERT_EQ(::unsetenv("KOLO_BASE_TEST"), 0);
+  EXPECT_EQ(lookup("KOLO_BASE_TEST"), std::nullopt);
+}
+
+TEST(SettingsMarkdown, IsWhatIsCommitted) {
+  const auto page = std::filesystem::path(__FILE__).parent_path() / "../../docs/variables.md";
+  std::ifstream stream(page);
+  ASSERT_TRUE(stream) << page;
+  const std::string committed{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  if (committed == settings_markdown()) return;
+  const auto current = std::filesystem::path(testing::TempDir()) / "variables.md";
+  std::ofstream(current) << settings_markdown();
+  FAIL() << "docs/variables.md is not what the table says; the current page is " << current << ", copy it there";
+}
+
+}  // namespace
+}  // namespace kolo::base

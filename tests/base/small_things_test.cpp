@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The clock, hashes and thread names.
+#include <limits>
+#include <string>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "base/clock.hpp"
+#include "base/hash.hpp"
+#include "base/thread_name.hpp"
+
+namespace kolo::base {
+namespace {
+
+TEST(Clock, SecondsAndBack) {
+  EXPECT_EQ(from_seconds(1.5), std::chrono::milliseconds(1500));
+  EXPECT_EQ(from_seconds(-0.25), std::chrono::milliseconds(-250));
+  EXPECT_EQ(to_seconds(std::chrono::milliseconds(1500)), 1.5);
+}
+
+TEST(Clock, HugeDurationsStillAddToATime) {
+  EXPECT_GT(from_seconds(1e300), std::chrono::hours(24 * 365 * 100));
+  EXPECT_EQ(from_seconds(std::numeric_limits<double>::infinity()), from_seconds(1e300));
+  EXPECT_LT(from_seconds(-1e300), -std::chrono::hours(24 * 365 * 100));
+  const Time begin = now();
+  EXPECT_GT(begin + from_seconds(1e300), begin);
+}
+
+TEST(Hash, TheAlgorithmsOwnVectors) {
+  EXPECT_EQ(hash_string(""), 0xcbf29ce484222325U);
+  EXPECT_EQ(hash_string("a"), 0xaf63dc4c8601ec8cU);
+  EXPECT_EQ(hash_string("foobar"), 0x85944171f73967e8U);
+  const unsigned char high[] = {0xff, 0x00, 0x80};
+  EXPECT_EQ(hash_bytes(high, sizeof high), hash_string(std::string_view("\xff\0\x80", 3)));
+}
+
+TEST(Hash, GoesOnFromAnEarlierOne) {
+  EXPECT_EQ(hash_string("bar", hash_string("foo")), hash_string("foobar"));
+  EXPECT_EQ(hash_bytes(nullptr, 0, 42), 42U);
+  EXPECT_EQ(hash_number(0x0807060504030201), hash_string("\1\2\3\4\5\6\7\x8"));
+}
+
+TEST(ThreadName, IsCutToWhatLinuxKeeps) {
+  std::string short_name;
+  std::string long_name;
+  std::thread thread([&] {
+    set_thread_name("kolo 3");
+    short_name = thread_name();
+    set_thread_name("a name that is far too long");
+    long_name = thread_name();
+  });
+  thread.join();
+  EXPECT_EQ(short_name, "kolo 3");
+  EXPECT_EQ(long_name, "a name that is ");
+}
+
+}  // namespace
+}  // namespace kolo::base
