@@ -96,6 +96,8 @@ void write(Writer& w, const Interest& m) {
   w.signed_number(m.rank);
   w.number(m.plan);
   w.number(m.batch);
+  w.list(m.lacking);
+  w.number(m.round);
 }
 void write(Writer& w, const Overdue& m) {
   w.signed_number(m.rank);
@@ -165,8 +167,14 @@ void write(Writer& w, const SetAdded& m) {
   w.number(m.set);
   w.number(m.base);
   w.list(m.members);
+  w.text(m.name);
+  w.number(m.round);
 }
-void write(Writer& w, const SetRemoved& m) { w.number(m.set); }
+void write(Writer& w, const SetRemoved& m) {
+  w.number(m.set);
+  w.text(m.name);
+  w.number(m.round);
+}
 void write(Writer& w, const RankLeft& m) { w.signed_number(m.rank); }
 void write(Writer& w, const Faulted& m) {
   w.byte(static_cast<std::uint8_t>(m.code));
@@ -325,6 +333,8 @@ void read(Reader& r, Interest& m) {
   m.rank = r.rank();
   m.plan = r.number_of<std::uint32_t>();
   m.batch = r.number_of<std::uint32_t>();
+  m.lacking = r.list<TensorId>();
+  m.round = r.number();
 }
 void read(Reader& r, Overdue& m) {
   m.rank = r.rank();
@@ -394,8 +404,14 @@ void read(Reader& r, SetAdded& m) {
   m.set = r.number_of<SetId>();
   m.base = r.number_of<TensorId>();
   m.members = r.list<std::int32_t>();
+  m.name = r.text();
+  m.round = r.number();
 }
-void read(Reader& r, SetRemoved& m) { m.set = r.number_of<SetId>(); }
+void read(Reader& r, SetRemoved& m) {
+  m.set = r.number_of<SetId>();
+  m.name = r.text();
+  m.round = r.number();
+}
 void read(Reader& r, RankLeft& m) { m.rank = r.rank(); }
 void read(Reader& r, Faulted& m) {
   m.code = r.choice(ErrorCode::user_exception);

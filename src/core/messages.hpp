@@ -70,6 +70,8 @@ struct Interest {
   std::int32_t rank = 0;
   std::uint32_t plan = 0;
   std::uint32_t batch = 0;
+  std::vector<TensorId> lacking;  ///< the members of the batch that the rank has not submitted; at least one
+  Round round = 0;                ///< of the first of them: the round it lacks
 };
 
 /// `rank` has waited for this submission for `waited_s`; `deadline` asks for a world fault, else a warning is due.
@@ -141,7 +143,8 @@ struct PlannedBatch {
   std::uint32_t number = 0;
 };
 
-/// Round `round` of this name fails on every member with this error; the job goes on.
+/// Round `round` of this name fails on every member that has it in flight, with this error; the job goes on. Not all members need have
+/// submitted it when one of them has left and never will.
 struct Failed {
   SetId set = kGlobalSet;
   std::string name;
@@ -166,13 +169,20 @@ struct Stalled {
   std::vector<std::int32_t> missing;
 };
 
+/// The answer to a request of kind add_process_set that all ranks of the world agreed on. `name` and `round` are the request's, on the
+/// global set: it completes with this entry, and no batch follows for it.
 struct SetAdded {
   SetId set = kGlobalSet;
   TensorId base = 0;  ///< its reserved ids begin here
   std::vector<std::int32_t> members;
+  std::string name;
+  Round round = 0;
 };
+/// The same for remove_process_set. What the set's members had all submitted stands before it; the rest fails.
 struct SetRemoved {
   SetId set = kGlobalSet;
+  std::string name;
+  Round round = 0;
 };
 
 /// A rank has called shutdown() and submits nothing more. What it submitted stands earlier in the log or is still to be
@@ -188,7 +198,7 @@ struct Faulted {
   std::string message;
 };
 
-/// All ranks have left; links may be closed. Nothing follows it in the log.
+/// All ranks have left; links may be closed once the batches before it have run. Nothing follows it in the log.
 struct Closed {};
 
 using LogEntry = std::variant<Assigned, Evicted, BatchAppended, PlanDefined, PlanVoided, PlannedBatch, Failed, Query,

@@ -8,6 +8,14 @@
 //
 // Publishing: a slot whose name has an id, and whose signature equals the one that the id means in its current generation,
 // is submitted by a count (`Outbox::counts`); anything else by a whole `Declared` (`Outbox::messages`).
+//
+// Requests of kind add_process_set and remove_process_set are submitted on the global set like any other, under a name or
+// without one. No `RunBatch` answers them: `SetChanged` does, and says in `slot` that this rank's request is complete
+// (or `FailSlot`, when ranks disagree or the request makes no sense).
+//
+// A rank that has left will never submit again. Once the log has said so, what this rank has in flight or submits later in a set with that
+// rank is asked about at once (an `Overdue` of zero seconds), and fails by `FailSlot` (rank_lost) when the rank that left is
+// among those who are missing.
 #pragma once
 
 #include <cstdint>
@@ -62,17 +70,17 @@ struct ReportStall {
 struct SetChanged {
   core::SetId set = core::kGlobalSet;
   std::vector<std::int32_t> members;
+  SlotId slot = 0;  ///< this rank's request, now complete, on the global set
 };
 /// The world's fault: everything in flight fails with `status`, and so does everything later.
 struct WorldFault {
   Status status;
   std::int32_t rank = -1;
 };
-/// All ranks have left.
+/// All ranks have left. Batches handed out before still run; what is in flight beyond them will never run.
 struct WorldClosed {};
 
-using Action =
-    std::variant<RunBatch, FailSlot, ForgetSlot, DropPlan, ReportStall, SetChanged, WorldFault, WorldClosed>;
+using Action = std::variant<RunBatch, FailSlot, ForgetSlot, DropPlan, ReportStall, SetChanged, WorldFault, WorldClosed>;
 
 struct ParticipantCounters {
   std::uint64_t bare = 0;             ///< submissions published as a count
@@ -96,14 +104,15 @@ class Participant {
   /// The slot of a name (the empty name: the set's unnamed calls), made when it is new. The set must exist.
   SlotId open(core::SetId set, const std::string& name);
   /// Submits a slot that is not in flight. The same pointer as last time is the fast path: nothing is compared.
-  void submit(SlotId slot, std::shared_ptr<const core::Signature> signature);
+  void submit(SlotId slot, const std::shared_ptr<const core::Signature>& signature);
   /// One more batch of the set is complete here.
   void completed(core::SetId set);
   void end_step(core::SetId set);
   /// Whether some thread of this rank is blocked on, or has asked about, an unfinished handle. While it is, a planned
-  /// batch that this rank has submitted in part is reported by `Interest`, once each time it becomes so.
+  /// batch that this rank has submitted in part is reported by `Interest`, once each time it becomes so. Looked at when the
+  /// outbox is taken: take it after a group of submissions, not between them, or a batch seems partial that is not.
   void set_interested(bool interested);
-  /// A slot in flight has waited for `waited_s` seconds.
+  /// A slot's last submission has waited for `waited_s` seconds; in flight, or handed out and not complete.
   void overdue(SlotId slot, double waited_s, bool deadline);
   /// This rank will submit nothing more.
   void leave();

@@ -5,7 +5,8 @@
 // feeds the sequencer; it hears everything as if the world were one child.
 //
 //   counts        for each id the least count of the children that have members of the id's set; goes up when it rises. The
-//                 completed counts go up lazily while their set runs planned batches: together with the next other count.
+//                 completed counts go up lazily while their set runs planned batches: together with the next other count of the set, or when the
+//                 sequencer may be waiting for them (`open_batches` are open as far as it has been told).
 //   declarations  held for (set, name, round) until every child with members has submitted that round, bare or whole; then
 //                 one `Declared` with all variants goes up (equal signatures merged).
 //   the rest      goes up at once.
@@ -28,7 +29,8 @@ class Relay {
  public:
   /// One entry a child: the ranks of the world below it, ascending (one rank for a rank of this node). Children are
   /// called by their index. Children that are ranks of this node come first: `local` of them.
-  Relay(int size, std::vector<std::vector<std::int32_t>> children, std::size_t local);
+  /// `open_batches` is the sequencer's, or less: more than it would leave the sequencer waiting for a count that is held back.
+  Relay(int size, std::vector<std::vector<std::int32_t>> children, std::size_t local, std::uint64_t open_batches = 1);
   ~Relay();
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
