@@ -170,8 +170,9 @@ class Span {
   constexpr Span(Container&& container) noexcept : data_(container.data()), size_(container.size()) {}
   /// A braced list as an argument; it lives until the end of the full expression.
   template <class U = T, class = std::enable_if_t<std::is_const_v<U>>>
-  constexpr Span(std::initializer_list<std::remove_const_t<T>> list) noexcept
-      : data_(list.begin()), size_(list.size()) {}
+  constexpr Span(std::initializer_list<std::remove_const_t<T>> list) noexcept : size_(list.size()) {
+    data_ = list.begin();  // not above, where g++ warns of the list's lifetime, which is meant
+  }
 
   [[nodiscard]] constexpr T* data() const noexcept { return data_; }
   [[nodiscard]] constexpr std::size_t size() const noexcept { return size_; }
