@@ -105,66 +105,81 @@ TEST_P(Reduce, ScalesLikeTheReference) {
   }
 }
 
-// Partial results of two nodes, combined, are what the reference computes of them: it, too, reduces the accumulators.
+using Bytes = std::vector<unsigned char>;
+
+/// The inputs as arrays of the accumulator type; exact.
+std::vector<Bytes> widened(DType dtype, Inputs& inputs, int n) {
+  const DType wide = accumulator_of(dtype);
+  const std::int64_t bytes = kMost * reference::bytes_of(wide);
+  std::vector<Bytes> arrays;
+  for (std::size_t r = 0; r < static_cast<std::size_t>(n); ++r) {
+    const unsigned char* input = inputs[r].data();
+    if (wide == dtype) {
+      arrays.emplace_back(input, input + bytes);
+      continue;
+    }
+    arrays.emplace_back(static_cast<std::size_t>(bytes));
+    for (std::int64_t i = 0; i < kMost; ++i) {
+      reference::write(arrays.back().data(), i, static_cast<float>(reference::value_of(dtype, input, i)));
+    }
+  }
+  return arrays;
+}
+
+Bytes expected_of(const Reduction& reduction, const std::vector<Bytes>& arrays) {
+  std::vector<const void*> pointers;
+  for (const Bytes& array : arrays) pointers.push_back(array.data());
+  return expected_of(reduction, pointers.data(), static_cast<int>(pointers.size()));
+}
+
+Bytes expected_finish(const Reduction& reduction, const Bytes& accumulator) {
+  const DType wide = accumulator_of(reduction.dtype);
+  const Scaling last{1, reduction.scaling.postscale, reduction.scaling.divisor};
+  Bytes result = expected_of({wide, reduction.op, last}, {accumulator});
+  if (wide == reduction.dtype) return result;
+  Bytes narrow(static_cast<std::size_t>(kMost) * 2);
+  const auto format = reduction.dtype == DType::float16 ? reference::kFloat16 : reference::kBFloat16;
+  for (std::int64_t i = 0; i < kMost; ++i) {
+    reference::write(narrow.data(), i, reference::encode(format, reference::value_of(wide, result.data(), i)));
+  }
+  return narrow;
+}
+
+/// Two nodes of two and three ranks.
+void expect_parts_to_combine_and_finish(const Reduction& reduction) {
+  const DType dtype = reduction.dtype;
+  const DType wide = accumulator_of(dtype);
+  Inputs first(dtype, 2, false, 7);
+  Inputs second(dtype, 3, false, 8);
+  Memory mine(kMost * reference::bytes_of(wide), 3);
+  Memory other(kMost * reference::bytes_of(wide), 1);
+  reduce_partial(reduction, first.pointers(), 2, mine.data(), kMost);
+  reduce_partial(reduction, second.pointers(), 3, other.data(), kMost);
+  const Reduction partial{wide, reduction.op, {reduction.scaling.prescale, 1, 1}};
+  const Bytes expected_mine = expected_of(partial, widened(dtype, first, 2));
+  const Bytes expected_other = expected_of(partial, widened(dtype, second, 3));
+  ASSERT_TRUE(same(wide, expected_mine.data(), mine.data(), kMost));
+  ASSERT_TRUE(same(wide, expected_other.data(), other.data(), kMost));
+  ASSERT_TRUE(other.surroundings_untouched());
+
+  combine(reduction, mine.data(), other.data(), kMost);
+  const Bytes combined = expected_of({wide, reduction.op, {}}, {expected_mine, expected_other});
+  ASSERT_TRUE(same(wide, combined.data(), mine.data(), kMost));
+  ASSERT_TRUE(mine.surroundings_untouched());
+
+  Memory output(kMost * reference::bytes_of(dtype), 1);
+  finish(reduction, mine.data(), output.data(), kMost);
+  const Bytes finished = expected_finish(reduction, combined);
+  ASSERT_TRUE(same(dtype, finished.data(), output.data(), kMost));
+  ASSERT_TRUE(output.surroundings_untouched());
+}
+
 TEST_P(Reduce, PartsOfTwoNodesCombineAndFinish) {
   for (const DType dtype : all_dtypes()) {
-    const bool is_float = dtype >= DType::float16;
-    const Scaling scaling = is_float ? Scaling{0.7, 1.9, 5} : Scaling{};
+    const Scaling scaling = is_floating_point(dtype) ? Scaling{0.7, 1.9, 5} : Scaling{};
     for (const ReduceOp op : kOps) {
       SCOPED_TRACE(testing::Message() << "dtype " << int(dtype) << " op " << int(op));
-      const Reduction reduction{dtype, op, scaling};
-      const DType wide = accumulator_of(dtype);
-      Inputs first(dtype, 2, false, 7);
-      Inputs second(dtype, 3, false, 8);
-      Memory mine(kMost * reference::bytes_of(wide), 3);
-      Memory other(kMost * reference::bytes_of(wide), 1);
-      reduce_partial(reduction, first.pointers(), 2, mine.data(), kMost);
-      reduce_partial(reduction, second.pointers(), 3, other.data(), kMost);
-
-      // The reference of a partial result: the inputs, widened exactly, reduced in the accumulator type.
-      const auto widened = [&](Inputs& inputs, int n) {
-        std::vector<std::vector<unsigned char>> arrays;
-        std::vector<const void*> pointers;
-        for (int r = 0; r < n; ++r) {
-          arrays.emplace_back(static_cast<std::size_t>(kMost * reference::bytes_of(wide)));
-          for (std::int64_t i = 0; i < kMost; ++i) {
-            if (wide == dtype) {
-              arrays.back().assign(inputs[std::size_t(r)].data(),
-                                   inputs[std::size_t(r)].data() + kMost * reference::bytes_of(dtype));
-              break;
-            }
-            reference::write(arrays.back().data(), i,
-                             static_cast<float>(reference::value_of(dtype, inputs[std::size_t(r)].data(), i)));
-          }
-        }
-        for (const auto& array : arrays) pointers.push_back(array.data());
-        return expected_of({wide, op, {scaling.prescale, 1, 1}}, pointers.data(), n);
-      };
-      const auto expected_mine = widened(first, 2);
-      const auto expected_other = widened(second, 3);
-      ASSERT_TRUE(same(wide, expected_mine.data(), mine.data(), kMost));
-      ASSERT_TRUE(same(wide, expected_other.data(), other.data(), kMost));
-      ASSERT_TRUE(mine.surroundings_untouched());
-
-      combine(reduction, mine.data(), other.data(), kMost);
-      const void* both[] = {expected_mine.data(), expected_other.data()};
-      const auto combined = expected_of({wide, op, {}}, both, 2);
-      ASSERT_TRUE(same(wide, combined.data(), mine.data(), kMost));
-
-      Memory output(kMost * reference::bytes_of(dtype), 1);
-      finish(reduction, mine.data(), output.data(), kMost);
-      const void* alone[] = {combined.data()};
-      auto finished = expected_of({wide, op, {1, scaling.postscale, scaling.divisor}}, alone, 1);
-      if (wide != dtype) {
-        std::vector<unsigned char> narrow(static_cast<std::size_t>(kMost * 2));
-        const auto format = dtype == DType::float16 ? reference::kFloat16 : reference::kBFloat16;
-        for (std::int64_t i = 0; i < kMost; ++i) {
-          reference::write(narrow.data(), i, reference::encode(format, reference::value_of(wide, finished.data(), i)));
-        }
-        finished = narrow;
-      }
-      ASSERT_TRUE(same(dtype, finished.data(), output.data(), kMost));
-      ASSERT_TRUE(output.surroundings_untouched());
+      ASSERT_NO_FATAL_FAILURE(expect_parts_to_combine_and_finish({dtype, op, scaling}));
     }
   }
 }
@@ -256,7 +271,6 @@ TEST_P(Reduce, IntegersWrapAround) {
 }
 
 TEST_P(Reduce, AnyNonzeroByteIsTrue) {
-  using Bytes = std::vector<std::uint8_t>;
   for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max}) {
     const Reduction any{DType::boolean, op, {}};
     EXPECT_EQ(reduce_values(any, Bytes{0, 0}), 0);
