@@ -44,30 +44,31 @@ struct Setting {
 
 /// Counters since the context was made; they only rise. All of this rank alone.
 struct Metrics {
-  std::uint64_t submissions = 0;         ///< requests (a group counts once)
-  std::uint64_t signatures_sent = 0;     ///< submissions published whole: none, once steps repeat
-  std::uint64_t counts_published = 0;    ///< submissions published as one count
-  std::uint64_t log_entries = 0;         ///< read from the log
-  std::uint64_t log_bytes = 0;           ///< of these entries
-  std::uint64_t batches = 0;             ///< executed
-  std::uint64_t planned_batches = 0;     ///< of these, announced by a plan's short entry
-  std::uint64_t batch_digest = 0;        ///< of the members of all batches since the last end_step, in order: equal digests, equal batches
-  std::uint64_t last_step_digest = 0;    ///< the digest of the step that ended last
-  std::uint64_t last_step_batches = 0;   ///< how many batches it had
-  std::uint64_t plans = 0;               ///< defined
+  std::uint64_t submissions = 0;       ///< requests (a group counts once)
+  std::uint64_t signatures_sent = 0;   ///< submissions published whole: none, once steps repeat
+  std::uint64_t counts_published = 0;  ///< submissions published as one count
+  std::uint64_t log_entries = 0;       ///< read from the log
+  std::uint64_t log_bytes = 0;         ///< of these entries
+  std::uint64_t batches = 0;           ///< executed
+  std::uint64_t planned_batches = 0;   ///< of these, announced by a plan's short entry
+  std::uint64_t batch_digest =
+      0;  ///< of the members of all batches since the last end_step, in order: equal digests, equal batches
+  std::uint64_t last_step_digest = 0;   ///< the digest of the step that ended last
+  std::uint64_t last_step_batches = 0;  ///< how many batches it had
+  std::uint64_t plans = 0;              ///< defined
   std::uint64_t plans_voided = 0;
-  std::uint64_t tensors = 0;             ///< reduced, gathered or broadcast
-  std::uint64_t bytes = 0;               ///< payload of these (this rank's contribution)
-  std::uint64_t failures = 0;            ///< handles that failed
+  std::uint64_t tensors = 0;   ///< reduced, gathered or broadcast
+  std::uint64_t bytes = 0;     ///< payload of these (this rank's contribution)
+  std::uint64_t failures = 0;  ///< handles that failed
   std::uint64_t mismatches = 0;
-  std::uint64_t stalls = 0;              ///< stall warnings
-  std::uint64_t control_frames_sent = 0;      ///< over TCP, by this rank as a leader
+  std::uint64_t stalls = 0;               ///< stall warnings
+  std::uint64_t control_frames_sent = 0;  ///< over TCP, by this rank as a leader
   std::uint64_t control_frames_received = 0;
   std::uint64_t control_bytes_sent = 0;
-  std::uint64_t messages_posted = 0;     ///< to the leader, through shared memory
-  std::uint64_t sleeps = 0;              ///< how often the background thread went to sleep
-  std::uint64_t wakeups_sent = 0;        ///< to peers that slept
-  std::uint64_t driven_by_waiters = 0;   ///< completions found by a thread that waited
+  std::uint64_t messages_posted = 0;    ///< to the leader, through shared memory
+  std::uint64_t sleeps = 0;             ///< how often the background thread went to sleep
+  std::uint64_t wakeups_sent = 0;       ///< to peers that slept
+  std::uint64_t driven_by_waiters = 0;  ///< completions found by a thread that waited
   std::uint64_t driven_by_background = 0;
 };
 [[nodiscard]] KOLO_API Metrics metrics(Context& context);

@@ -165,8 +165,8 @@ class Span {
   constexpr Span(T* data, std::size_t size) noexcept : data_(data), size_(size) {}
   template <std::size_t N>
   constexpr Span(T (&array)[N]) noexcept : data_(array), size_(N) {}
-  template <class Container, class = std::enable_if_t<std::is_convertible_v<
-                                 decltype(std::declval<Container&>().data()), T*>>>
+  template <class Container,
+            class = std::enable_if_t<std::is_convertible_v<decltype(std::declval<Container&>().data()), T*>>>
   constexpr Span(Container&& container) noexcept : data_(container.data()), size_(container.size()) {}
   /// A braced list as an argument; it lives until the end of the full expression.
   template <class U = T, class = std::enable_if_t<std::is_const_v<U>>>
@@ -283,9 +283,7 @@ class KOLO_API Tensor {
   [[nodiscard]] DType dtype() const noexcept { return dtype_; }
   [[nodiscard]] const Shape& shape() const noexcept { return shape_; }
   [[nodiscard]] std::int64_t elements() const noexcept { return memory_ ? shape_.elements() : 0; }
-  [[nodiscard]] std::int64_t bytes() const noexcept {
-    return elements() * static_cast<std::int64_t>(size_of(dtype_));
-  }
+  [[nodiscard]] std::int64_t bytes() const noexcept { return elements() * static_cast<std::int64_t>(size_of(dtype_)); }
   [[nodiscard]] void* data() noexcept { return memory_.get(); }
   [[nodiscard]] const void* data() const noexcept { return memory_.get(); }
   /// The elements as `T`. Throws `Error` (invalid_argument) when `T` is not the tensor's type.

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who drives, how long, and where one sleeps. See the essay in engine.hpp.
+#include <algorithm>
+#include <utility>
+
+#include "base/check.hpp"
+#include "base/thread_name.hpp"
+#include "engine/engine.hpp"
+#include "engine/tags.hpp"
+
+namespace kolo::engine {
+namespace {
+
+/// How long the background thread sleeps at most while something is open that rings no bell when it moves.
+constexpr std::chrono::milliseconds kNap{1};
+/// How long a rank that leaves because of its own error stays to see its announcement delivered.
+constexpr std::chrono::seconds kFarewell{1};
+
+}  // namespace
+
+// ---------------------------------------------------------------- the background thread
+
+void Engine::background() {
+  base::set_thread_name("kolo-engine");
+  std::unique_lock lock(driver_);
+  base::Waiter waiter(wait_policy_);
+  while (!stop_.load(std::memory_order_acquire)) {
+    in_background_ = true;
+    const bool moved = progress(false);
+    run_callbacks(lock);
+    give_way(lock);
+    if (moved) {
+      waiter.reset();
+    } else if (backend_moves() && !waiter.exhausted()) {
+      waiter.step();
+    } else {
+      sleep_in_poller(lock, true, std::nullopt);
+      waiter.reset();
+    }
+  }
+}
+
+/// Lets a thread have the driver's place that asked for it (a mutex alone would not: it is not fair).
+void Engine::give_way(std::unique_lock<std::mutex>& lock) {
+  if (wanted_.load() == 0) return;
+  lock.unlock();
+  while (wanted_.load() > 0) std::this_thread::yield();
+  lock.lock();
+}
+
+std::unique_lock<std::mutex> Engine::take_over() {
+  wanted_.fetch_add(1);
+  std::unique_lock lock(driver_);
+  wanted_.fetch_sub(1);
+  return lock;
+}
+
+/// Whether passes of the background thread can move an open batch.
+bool Engine::backend_moves() const noexcept { return executor_.open() > 0 && !another_thread_ && !backend_broken_; }
+
+/// Something for this rank has been published and not been looked at. Asked after announcing sleep.
+bool Engine::owes_work() const noexcept {
+  return !mailbox_.empty() || (!faulted() && !closed_ && board_.has_log_entry()) ||
+         (leader_ && leader_->board_rang()) || (interested_.load() > 0 && !interest_seen_) || executor_.has_ready();
+}
+
+std::optional<std::chrono::nanoseconds> Engine::sleep_time(base::Time now) const noexcept {
+  if (backend_moves() || !unsent_.empty() || (leader_ && leader_->blocked())) return kNap;
+  base::Time until = latch_at_;
+  if (!open_.empty()) until = std::min(until, next_due_);
+  if (leader_) until = std::min(until, leader_->next_deadline());
+  if (until == base::Time::max()) return std::nullopt;
+  return std::max(until - now, base::Duration::zero());
+}
+
+/// Sleeps until something rings or is due. With `release` the driver's place is free meanwhile.
+void Engine::sleep_in_poller(std::unique_lock<std::mutex>& lock, bool release, std::optional<base::Time> until) {
+  board_.announce_sleep();
+  if (owes_work() || stop_.load(std::memory_order_acquire)) {
+    board_.announce_awake();
+    return;
+  }
+  const base::Time now = base::now();
+  std::optional<std::chrono::nanoseconds> timeout = sleep_time(now);
+  if (until) {
+    const std::chrono::nanoseconds left = std::max(*until - now, base::Duration::zero());
+    timeout = timeout ? std::min(*timeout, left) : left;
+  }
+  ++metrics_.sleeps;
+  std::vector<base::Poller::Event> events;
+  if (release) {
+    background_until_ = timeout ? now + *timeout : base::Time::max();
+    lock.unlock();
+  }
+  poller_.wait(timeout, events);
+  if (release) lock.lock();
+  board_.announce_awake();
+  try {
+    handle_events(events);
+  } catch (const Error& error) {
+    announce_fault(error.code(), error.status().message());
+  }
+}
+
+// ---------------------------------------------------------------- threads that wait
+
+void Engine::wait_all(Span<Operation* const> operations, std::optional<base::Time> until) {
+  std::size_t at = 0;
+  const auto all_done = [&] {
+    while (at < operations.size() && operations[at]->done()) ++at;
+    return at == operations.size();
+  };
+  if (all_done()) return;
+  check_not_in_callback();
+  for (std::size_t i = at; i < operations.size(); ++i) {
+    if (!operations[i]->done() && operations[i]->mark_interest()) interested_.fetch_add(1);
+  }
+  const bool must = must_drive_();
+  while (!all_done()) {
+    std::unique_lock<std::mutex> lock;
+    if (must) {
+      lock = take_over();
+    } else {
+      lock = std::unique_lock(driver_, std::try_to_lock);
+    }
+    if (lock) {
+      drive(lock, all_done, until, must);
+      lock.unlock();
+    } else {
+      nudge();
+    }
+    if (all_done() || (until && base::now() >= *until)) return;
+    if (!must) operations[at]->sleep_until(until);
+  }
+}
+
+/// Drives until `done`, until the time has come, or - unless it is to stay - until nothing moved for so long that the
+/// background thread may as well do it.
+template <class Done>
+void Engine::drive(std::unique_lock<std::mutex>& lock, Done done, std::optional<base::Time> until, bool stay) {
+  board_.announce_awake();
+  base::Waiter waiter(wait_policy_);
+  while (!done()) {
+    in_background_ = false;
+    if (progress(true)) {
+      waiter.reset();
+      run_callbacks(lock);
+      continue;
+    }
+    if (until && base::now() >= *until) break;
+    if (!waiter.exhausted()) {
+      waiter.step();
+    } else if (stay) {
+      sleep_in_poller(lock, false, until);
+      waiter.reset();
+    } else {
+      break;
+    }
+    give_way(lock);
+  }
+  run_callbacks(lock);
+  hand_over();
+}
+
+/// For the end: stays the driver until `done` or until the time has come.
+template <class Done>
+void Engine::drive_until(Done done, base::Time until) {
+  std::unique_lock lock = take_over();
+  drive(lock, done, until, true);
+}
+
+/// A driver's last act before it lets go: what is left falls to the background thread, which is woken if it must be.
+void Engine::hand_over() noexcept {
+  board_.announce_sleep();
+  const base::Time due = open_.empty() ? latch_at_ : std::min(latch_at_, next_due_);
+  if (owes_work() || backend_moves() || !unsent_.empty() || (leader_ && leader_->blocked()) ||
+      due < background_until_) {
+    link_->wake(topology_.local_rank);
+  }
+}
+
+void Engine::run_callbacks(std::unique_lock<std::mutex>& lock) {
+  if (callbacks_.empty()) return;
+  const std::vector<Callback> callbacks = std::exchange(callbacks_, {});
+  lock.unlock();
+  {
+    const std::lock_guard guard(callback_mutex_);
+    in_callback_.push_back(std::this_thread::get_id());
+    callbacks_running_.fetch_add(1);
+  }
+  for (const auto& [callback, status] : callbacks) {
+    try {
+      callback(status);
+    } catch (const std::exception& error) {
+      KOLO_LOG(*logger_, error) << "an exception left a callback of on_done and was dropped: " << error.what();
+    } catch (...) {
+      KOLO_LOG(*logger_, error) << "an exception left a callback of on_done and was dropped";
+    }
+  }
+  {
+    const std::lock_guard guard(callback_mutex_);
+    in_callback_.erase(std::find(in_callback_.begin(), in_callback_.end(), std::this_thread::get_id()));
+    callbacks_running_.fetch_sub(1);
+  }
+  lock.lock();
+}
+
+void Engine::check_not_in_callback() {
+  if (callbacks_running_.load() == 0) return;
+  const std::lock_guard guard(callback_mutex_);
+  if (std::find(in_callback_.begin(), in_callback_.end(), std::this_thread::get_id()) != in_callback_.end()) {
+    throw Error(ErrorCode::invalid_argument,
+                "a callback of on_done must not wait for an operation: start it there, and wait elsewhere");
+  }
+}
+
+// ---------------------------------------------------------------- the end
+
+void Engine::shutdown() {
+  if (stopped_.load(std::memory_order_acquire)) return;
+  check_not_in_callback();
+  if (!faulted()) {
+    push({Command::leave, nullptr});
+    const auto left = [this] { return faulted() || (closed_ && executor_.open() == 0 && !executor_.has_ready()); };
+    drive_until(left, base::now() + base::from_seconds(settings_.timeout_s));
+    if (!closed_ && !faulted()) {
+      KOLO_LOG(*logger_, warning) << "shutdown: not all ranks have left within " << settings_.timeout_s
+                                  << " s (KOLO_TIMEOUT_S); leaving without them";
+    }
+  }
+  stop(Status(ErrorCode::shut_down, "the context was shut down before this operation completed"));
+}
+
+void Engine::abandon(ErrorCode code, const std::string& reason) {
+  if (stopped_.load(std::memory_order_acquire)) return;
+  {
+    const std::unique_lock lock = take_over();
+    announce_fault(code, reason);
+  }
+  drive_until([this] { return faulted(); }, base::now() + kFarewell);
+  stop(Status(code, reason));
+}
+
+/// Delivers what is still to be said, ends the background thread, and fails what is open.
+void Engine::stop(const Status& status) {
+  if (stopped_.exchange(true)) return;
+  if (leader_) drive_until([this] { return !leader_->blocked(); }, base::now() + kFarewell);
+  stop_.store(true, std::memory_order_release);
+  link_->wake(topology_.local_rank);
+  thread_.join();
+  std::unique_lock lock(driver_);
+  executor_.abort();
+  while (std::optional<Item> item = mailbox_.try_pop()) {
+    if (item->command == Command::submit) admit(std::move(item->operation), base::now());
+  }
+  const Status outcome = faulted() ? fault_ : status;
+  while (!open_.empty()) complete(OperationPtr(open_.back()), outcome);
+  run_callbacks(lock);
+}
+
+}  // namespace kolo::engine

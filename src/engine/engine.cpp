@@ -1,0 +1,438 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Construction, submission, and the passes of the driver. Driving and sleeping are in driving.cpp.
+#include "engine/engine.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.hpp"
+#include "base/hash.hpp"
+#include "engine/tags.hpp"
+
+namespace kolo::engine {
+namespace {
+
+/// How many passes without a find lie between two looks at the descriptors: a system call each.
+constexpr std::uint64_t kPassesPerPoll = 64;
+/// A leader's sockets carry what the ranks below wait for.
+constexpr std::uint64_t kPassesPerSocketPoll = 4;
+
+template <class... Visitors>
+struct Overloaded : Visitors... {
+  using Visitors::operator()...;
+};
+template <class... Visitors>
+Overloaded(Visitors...) -> Overloaded<Visitors...>;
+
+}  // namespace
+
+core::BoardShape board_shape(const base::Settings& settings, int local_size) {
+  core::BoardShape shape;
+  shape.ranks = local_size;
+  shape.ids = static_cast<std::uint32_t>(settings.cache_capacity);
+  shape.message_ring_bytes = static_cast<std::size_t>(settings.message_ring_bytes);
+  shape.log_ring_bytes = static_cast<std::size_t>(settings.log_ring_bytes);
+  return shape;
+}
+
+Engine::Engine(EngineParts parts)
+    : topology_(std::move(parts.topology)), settings_(std::move(parts.settings)), logger_(std::move(parts.logger)),
+      link_(std::move(parts.link)), control_(std::move(parts.control)), backend_(std::move(parts.backend)),
+      wait_policy_(parts.wait_policy), must_drive_(std::move(parts.must_drive)),
+      mailbox_(static_cast<std::size_t>(settings_.mailbox_capacity)),
+      board_(link_->memory(), board_shape(settings_, topology_.local_size()), topology_.local_rank),
+      participant_(topology_.rank, topology_.size), executor_(*backend_, topology_.size) {
+  if (topology_.is_leader()) {
+    leader_ = std::make_unique<Leader>(topology_, settings_, board_, *link_, control_.get(), *logger_);
+  }
+  poller_.add(link_->wake_fd(), kWakeTag);
+  if (control_) control_->attach(poller_, kControlTag);
+  for (const core::NodeLink::Liveness& peer : link_->liveness()) {
+    poller_.add(peer.fd, kLivenessTag + static_cast<std::uint64_t>(peer.local_rank));
+  }
+}
+
+std::shared_ptr<Engine> Engine::start(EngineParts parts) {
+  std::shared_ptr<Engine> engine(new Engine(std::move(parts)));
+  engine->thread_ = std::thread([raw = engine.get()] { raw->background(); });
+  return engine;
+}
+
+Engine::~Engine() { stop(Status(ErrorCode::shut_down, "the engine was shut down")); }
+
+// ---------------------------------------------------------------- submitting
+
+void Engine::check_usable() const {
+  if (faulted()) {
+    const std::lock_guard lock(fault_mutex_);
+    throw Error(fault_);
+  }
+  if (stopped_.load(std::memory_order_acquire)) {
+    throw Error(ErrorCode::shut_down, "this context was shut down");
+  }
+}
+
+void Engine::submit(OperationPtr operation, bool quiet) {
+  operation->engine = shared_from_this();
+  push({Command::submit, std::move(operation)});
+  if (!quiet) nudge();
+}
+
+void Engine::end_step() {
+  check_usable();
+  push({Command::end_step, nullptr});
+  nudge();
+}
+
+/// A full mailbox is emptied by the submitter itself where nobody else is at it.
+void Engine::push(Item item) {
+  while (!mailbox_.try_push(std::move(item))) {
+    if (std::unique_lock lock(driver_, std::try_to_lock); lock) {
+      board_.announce_awake();
+      progress(true);
+      run_callbacks(lock);
+      hand_over();
+    } else {
+      std::this_thread::yield();
+    }
+  }
+}
+
+/// Wakes the background thread where nobody drives. The mailbox's push and this look are sequentially consistent, as
+/// are the announcement of sleep and the look that follows it.
+void Engine::nudge() noexcept {
+  if (board_.asleep(topology_.local_rank) && !nudged_.exchange(true)) link_->wake(topology_.local_rank);
+}
+
+void Engine::note_interest(Operation& operation) {
+  if (operation.done() || !operation.mark_interest()) return;
+  interested_.fetch_add(1);
+  nudge();
+}
+
+// ---------------------------------------------------------------- one pass
+
+bool Engine::progress(bool in_call) {
+  bool moved = false;
+  try {
+    const base::Time now = base::now();
+    moved |= drain_mailbox(now);
+    interest_seen_ = interested_.load() > 0;
+    participant_.set_interested(interest_seen_);
+    moved |= speak();
+    if (leader_) moved |= leader_->step(now);
+    moved |= read_log();
+    moved |= move_backend(in_call);
+    moved |= speak();
+    if (now >= next_due_ || now >= latch_at_) check_deadlines(now);
+  } catch (const Error& error) {
+    announce_fault(error.code(), error.status().message());
+    moved = true;
+  }
+  if (moved) {
+    passes_ = 0;
+  } else if (++passes_ % (control_ ? kPassesPerSocketPoll : kPassesPerPoll) == 0) {
+    poll_descriptors();
+  }
+  return moved;
+}
+
+bool Engine::drain_mailbox(base::Time now) {
+  bool moved = false;
+  while (std::optional<Item> item = mailbox_.try_pop()) {
+    moved = true;
+    switch (item->command) {
+    case Command::submit:
+      admit(std::move(item->operation), now);
+      break;
+    case Command::end_step:
+      participant_.end_step(core::kGlobalSet);
+      metrics_.last_step_digest = metrics_.batch_digest;
+      metrics_.batch_digest = 0;
+      metrics_.last_step_batches = metrics_.batches - step_began_at_;
+      step_began_at_ = metrics_.batches;
+      break;
+    case Command::leave:
+      participant_.leave();
+      break;
+    }
+  }
+  return moved;
+}
+
+void Engine::admit(OperationPtr operation, base::Time now) {
+  Entry& entry = *operation->entry;
+  ++metrics_.submissions;
+  operation->submitted = now;
+  const auto timeout = operation->timeout.value_or(base::from_seconds(settings_.timeout_s));
+  operation->deadline = timeout >= base::Time::max() - now ? base::Time::max() : now + timeout;
+  operation->open_index = open_.size();
+  open_.push_back(operation);
+  if (faulted() || closed_) {
+    complete(operation, closed_ ? Status(ErrorCode::shut_down, "the job was shut down") : fault_);
+    return;
+  }
+  next_due_ = std::min({next_due_, operation->deadline, now + base::from_seconds(settings_.stall_warning_s)});
+  if (!entry.slot) {
+    entry.slot = participant_.open(entry.set, entry.name);
+    if (by_slot_.size() <= *entry.slot) by_slot_.resize(*entry.slot + 1);
+    by_slot_[*entry.slot] = &entry;
+  }
+  entry.operation = std::move(operation);
+  participant_.submit(*entry.slot, entry.operation->signature);
+}
+
+/// Publishes what the participant says: messages first, in order, and nothing before those that wait for room.
+bool Engine::speak() {
+  negotiation::Outbox& outbox = participant_.outbox();
+  if (outbox.empty() && unsent_.empty()) return false;
+  for (const core::UpMessage& message : outbox.messages) {
+    bytes_.clear();
+    core::encode(message, bytes_);
+    unsent_.push_back(bytes_);
+  }
+  outbox.messages.clear();
+  bool moved = false;
+  while (!unsent_.empty() && board_.post(core::ByteView(unsent_.front().data(), unsent_.front().size()))) {
+    unsent_.pop_front();
+    ++metrics_.messages_posted;
+    moved = true;
+  }
+  if (unsent_.empty()) {
+    for (const auto& [id, word] : outbox.counts) board_.publish_count(id, word);
+    moved |= !outbox.counts.empty();
+    outbox.counts.clear();
+  }
+  if ((moved || !unsent_.empty()) && !leader_ && board_.asleep(0)) {
+    link_->wake(0);
+    ++metrics_.wakeups_sent;
+  }
+  return moved;
+}
+
+bool Engine::read_log() {
+  bool moved = false;
+  while (!faulted() && !closed_ && board_.next_log_entry(bytes_)) {
+    moved = true;
+    ++metrics_.log_entries;
+    metrics_.log_bytes += bytes_.size();
+    participant_.on_log(core::decode_log(core::ByteView(bytes_.data(), bytes_.size())), actions_);
+    for (negotiation::Action& action : actions_) act(action);
+    actions_.clear();
+  }
+  return moved;
+}
+
+void Engine::act(negotiation::Action& action) {
+  std::visit(Overloaded{
+                 [this](const negotiation::RunBatch& batch) { run_batch(batch); },
+                 [this](const negotiation::FailSlot& failed) {
+                   // Moved out: completing the operation frees its entry for the next submission.
+                   const OperationPtr operation = std::move(by_slot_[failed.slot]->operation);
+                   complete(operation, failed.status);
+                 },
+                 [this](const negotiation::ForgetSlot& forgotten) {
+                   names_.forget(*std::exchange(by_slot_[forgotten.slot], nullptr));
+                 },
+                 [this](const negotiation::DropPlan& plan) { executor_.drop_plan(plan.plan_key); },
+                 [this](const negotiation::ReportStall& report) { report_stall(report.stall); },
+                 [](const negotiation::SetChanged&) {},
+                 [this](const negotiation::WorldFault& fault) { latch(fault.status); },
+                 [this](const negotiation::WorldClosed&) { closed_ = true; },
+             },
+             action);
+}
+
+void Engine::run_batch(const negotiation::RunBatch& batch) {
+  ++metrics_.batches;
+  if (batch.plan_key != 0) ++metrics_.planned_batches;
+  std::vector<OperationPtr> members;
+  members.reserve(batch.members.size());
+  std::uint64_t digest = base::hash_number(batch.members.size(), metrics_.batch_digest);
+  for (const negotiation::SlotId slot : batch.members) {
+    Entry& entry = *by_slot_[slot];
+    digest = base::hash_string(entry.name, digest);
+    KOLO_CHECK(entry.operation) << "the log runs \"" << entry.name << "\", which this rank has not submitted";
+    members.push_back(std::move(entry.operation));
+  }
+  metrics_.batch_digest = digest;
+  executor_.run(std::move(members), batch.plan_key, batch.number);
+}
+
+bool Engine::move_backend(bool in_call) {
+  if (backend_broken_ || faulted()) return false;
+  const core::Progress result = executor_.progress(in_call, [this](Batch& batch) { finish(batch); });
+  another_thread_ = result == core::Progress::another_thread;
+  if (result != core::Progress::advanced) return false;
+  for (int rank = 0; rank < board_.ranks(); ++rank) {
+    if (rank == topology_.local_rank || !board_.asleep(rank)) continue;
+    link_->wake(rank);
+    ++metrics_.wakeups_sent;
+  }
+  return true;
+}
+
+void Engine::finish(Batch& batch) {
+  participant_.completed(core::kGlobalSet);
+  for (OperationPtr& member : batch.members) {
+    metrics_.tensors += member->buffers.size();
+    for (std::size_t i = 0; i < member->buffers.size(); ++i) {
+      metrics_.bytes +=
+          static_cast<std::uint64_t>(member->buffers[i].elements) * size_of(member->signature->tensors[i].dtype);
+    }
+    complete(member, batch.status);
+  }
+}
+
+void Engine::complete(const OperationPtr& operation, const Status& status) {
+  OperationPtr last = std::move(open_.back());
+  open_.pop_back();
+  if (last != operation) {
+    last->open_index = operation->open_index;
+    open_[operation->open_index] = std::move(last);
+  }
+  if (!status.ok()) ++metrics_.failures;
+  if (status.code() == ErrorCode::mismatch) ++metrics_.mismatches;
+  ++(in_background_ ? metrics_.driven_by_background : metrics_.driven_by_waiters);
+  Entry& entry = *operation->entry;
+  entry.operation.reset();
+  names_.finished(entry);  // before the handle is done: its owner may submit the name again at once
+  bool was_interesting = false;
+  for (auto& callback : operation->complete(status, was_interesting)) {
+    callbacks_.emplace_back(std::move(callback), status);
+  }
+  if (was_interesting) interested_.fetch_sub(1);
+}
+
+// ---------------------------------------------------------------- deadlines, deaths, faults
+
+void Engine::check_deadlines(base::Time now) {
+  next_due_ = base::Time::max();
+  if (now >= latch_at_) {
+    latch(announced_);
+    return;
+  }
+  for (std::size_t i = 0; i < open_.size() && !faulted(); ++i) check_deadline(*open_[i], now);
+}
+
+void Engine::check_deadline(Operation& operation, base::Time now) {
+  const base::Time warn_at = operation.submitted + base::from_seconds(settings_.stall_warning_s);
+  const double waited = base::to_seconds(now - operation.submitted);
+  const bool negotiating = operation.entry->operation.get() == &operation;  // else it runs
+  if (now >= operation.latch_at) {
+    latch(Status(ErrorCode::timeout, "\"" + operation.entry->name + "\" did not complete within " +
+                                         std::to_string(waited) +
+                                         " s, and the rank that decides (rank 0) did not answer; the contents of all "
+                                         "buffers in flight are undefined"));
+    return;
+  }
+  if (now >= operation.deadline && operation.latch_at == base::Time::max()) {
+    operation.latch_at = now + base::from_seconds(settings_.latch_timeout_s);
+    if (negotiating) {
+      participant_.overdue(*operation.entry->slot, waited, true);
+    } else {
+      announce_fault(ErrorCode::timeout, "\"" + operation.entry->name + "\" was not completed within its deadline (" +
+                                             std::to_string(waited) + " s) though all ranks had submitted it");
+    }
+  } else if (now >= warn_at && !operation.warned) {
+    operation.warned = true;
+    if (negotiating) participant_.overdue(*operation.entry->slot, waited, false);
+  }
+  const base::Time due = operation.latch_at != base::Time::max() ? operation.latch_at : operation.deadline;
+  next_due_ = std::min({next_due_, due, operation.warned ? base::Time::max() : warn_at});
+}
+
+void Engine::poll_descriptors() {
+  poller_.poll(events_);
+  handle_events(events_);
+}
+
+void Engine::handle_events(const std::vector<base::Poller::Event>& events) {
+  bool sockets = false;
+  for (const base::Poller::Event& event : events) {
+    if (event.tag == kWakeTag) {
+      drain_wake(link_->wake_fd());
+      nudged_.store(false);
+    } else if (event.tag == kControlTag) {
+      sockets = true;
+    } else {
+      on_death(static_cast<int>(event.tag - kLivenessTag));
+    }
+  }
+  if (sockets && leader_) leader_->service_sockets();
+}
+
+/// A peer of this node is gone. What it said last comes first: after the end of the log it is no loss.
+void Engine::on_death(int local_rank) {
+  for (const core::NodeLink::Liveness& peer : link_->liveness()) {
+    if (peer.local_rank == local_rank) poller_.remove(peer.fd);
+  }
+  read_log();
+  if (closed_ || faulted()) return;
+  if (leader_) {
+    leader_->on_local_death(local_rank);
+    return;
+  }
+  const int rank = topology_.leader_of(topology_.node);
+  latch(Status(ErrorCode::rank_lost,
+               "rank " + std::to_string(rank) +
+                   " is lost: its process has ended; the contents of all buffers in flight are undefined"));
+}
+
+/// This rank cannot go on; the world learns of it, and if it does not answer the fault is latched here.
+void Engine::announce_fault(ErrorCode code, const std::string& reason) {
+  if (faulted() || !announced_.ok()) return;
+  announced_ = Status(code, "rank " + std::to_string(topology_.rank) + ": " + reason);
+  backend_broken_ = true;
+  latch_at_ = base::now() + base::from_seconds(settings_.latch_timeout_s);
+  next_due_ = std::min(next_due_, latch_at_);
+  bytes_.clear();
+  core::encode(core::UpMessage(core::RankLost{topology_.rank, code, reason}), bytes_);
+  unsent_.push_back(bytes_);
+}
+
+void Engine::latch(const Status& status) {
+  if (faulted()) return;
+  {
+    const std::lock_guard lock(fault_mutex_);
+    fault_ = status;
+  }
+  faulted_.store(true, std::memory_order_release);
+  latch_at_ = base::Time::max();
+  executor_.abort();
+  KOLO_LOG(*logger_, error) << status.message();
+  if (leader_) leader_->latch(status, -1);
+  while (!open_.empty()) complete(OperationPtr(open_.back()), status);
+}
+
+void Engine::report_stall(const core::Stalled& stall) {
+  ++metrics_.stalls;
+  if (topology_.rank != 0) return;
+  std::string ranks;
+  for (const std::int32_t rank : stall.missing) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
+  KOLO_LOG(*logger_, warning) << "\"" << stall.name << "\" has waited for " << stall.waited_s
+                              << " s: not yet submitted by rank " << ranks
+                              << ". Either these ranks are slow, or their program does not submit it.";
+}
+
+Metrics Engine::metrics() {
+  wanted_.fetch_add(1);
+  const std::lock_guard lock(driver_);
+  wanted_.fetch_sub(1);
+  Metrics metrics = metrics_;
+  const negotiation::ParticipantCounters& counters = participant_.counters();
+  metrics.signatures_sent = counters.declared;
+  metrics.counts_published = counters.bare;
+  metrics.plans = counters.plans;
+  metrics.plans_voided = counters.plans_voided;
+  if (leader_) {
+    metrics.control_frames_sent = leader_->counters().frames_sent;
+    metrics.control_frames_received = leader_->counters().frames_received;
+    metrics.control_bytes_sent = leader_->counters().bytes_sent;
+    metrics.wakeups_sent += leader_->counters().wakeups;
+  }
+  return metrics;
+}
+
+}  // namespace kolo::engine

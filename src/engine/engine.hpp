@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A rank's engine: takes submissions from any thread, negotiates, runs batches, completes handles.
+//
+// One *driver* at a time, whoever holds `driver_`: the background thread, or a thread that waits for a handle and found
+// nobody driving. `progress()` is one pass of the driver over everything that can move; it never blocks.
+//
+//   mailbox -> participant -> board            what this rank says
+//   board, sockets -> leader -> board, sockets  a leader's relaying, the root's deciding
+//   board (log) -> participant -> executor      what everybody does
+//   executor -> handles                         and its end
+//
+// Sleeping. A driver that finds nothing to do for as long as its wait policy says goes away: it announces that nobody
+// drives (`Board::announce_sleep`), looks once more, and sleeps - the background thread in the poller, where every
+// socket and this rank's eventfd end, a waiting thread on its handle. Whoever publishes something for this rank looks at
+// the announcement and rings the eventfd. While a batch is open in the backend the background thread sleeps for a
+// millisecond at most, for the data plane's counters ring no bell (a peer that moves them wakes sleepers it sees, and
+// that look may miss). With nothing open there is no time-out but the deadlines of open operations.
+//
+// Faults. The log latches the world's fault; where no log can be had (the leader is dead, a deadline goes unanswered) the
+// rank latches it here. From then on every operation, open or new, fails with it, and no caller's memory is touched.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <kolo/info.hpp>
+
+#include "base/cpu.hpp"
+#include "base/log.hpp"
+#include "base/mailbox.hpp"
+#include "base/poller.hpp"
+#include "base/settings.hpp"
+#include "core/backend.hpp"
+#include "core/board.hpp"
+#include "core/control_channel.hpp"
+#include "core/node_link.hpp"
+#include "core/topology.hpp"
+#include "engine/executor.hpp"
+#include "engine/leader.hpp"
+#include "engine/name_table.hpp"
+#include "engine/operation.hpp"
+#include "negotiation/participant.hpp"
+
+namespace kolo::engine {
+
+/// What an engine is assembled from (by src/api).
+struct EngineParts {
+  core::Topology topology;
+  base::Settings settings;
+  std::shared_ptr<base::Logger> logger;
+  std::shared_ptr<core::NodeLink> link;           ///< the board lies at the beginning of its memory
+  std::unique_ptr<core::ControlChannel> control;  ///< leaders, with more than one node
+  std::unique_ptr<core::Backend> backend;
+  base::WaitPolicy wait_policy;
+  /// Whether the calling thread must move the backend itself because the background thread may not (MPI thread levels).
+  std::function<bool()> must_drive = [] { return false; };
+};
+
+/// The shape of a node's board under these settings.
+core::BoardShape board_shape(const base::Settings& settings, int local_size);
+
+class Engine : public std::enable_shared_from_this<Engine> {
+ public:
+  /// Starts the background thread. Every rank of the world does so at about the same time.
+  static std::shared_ptr<Engine> start(EngineParts parts);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // -- any thread
+  [[nodiscard]] NameTable& names() noexcept { return names_; }
+  /// Throws the world's fault, or shut_down, if there is one: the first thing that a call does.
+  void check_usable() const;
+  /// Submits an operation whose entry the caller has claimed. `quiet`: the caller waits right away, and need not have
+  /// the background thread woken.
+  void submit(OperationPtr operation, bool quiet);
+  void end_step();
+  /// Waits until the operation is done, or until the time has come; drives meanwhile. Throws Error (invalid_argument)
+  /// inside a callback. The operation's own failure is left to be looked at.
+  void wait(Operation& operation, std::optional<base::Time> until) {
+    Operation* const one = &operation;
+    wait_all(Span<Operation* const>(&one, 1), until);
+  }
+  /// All of them. A driver's place is taken once for all.
+  void wait_all(Span<Operation* const> operations, std::optional<base::Time> until);
+  /// Notes that somebody asked about an open operation without waiting.
+  void note_interest(Operation& operation);
+  [[nodiscard]] Metrics metrics();
+  [[nodiscard]] const core::Topology& topology() const noexcept { return topology_; }
+  [[nodiscard]] const base::Settings& settings() const noexcept { return settings_; }
+  [[nodiscard]] base::Logger& logger() const noexcept { return *logger_; }
+  [[nodiscard]] std::string describe_backend() const { return backend_->describe(); }
+  [[nodiscard]] bool faulted() const noexcept { return faulted_.load(std::memory_order_acquire); }
+
+  // -- one thread, nobody else using the engine any more
+  /// Leaves, and waits for the others to leave (see Context::shutdown).
+  void shutdown();
+  /// Leaves because of an error of this rank: a fault of the world, announced but not waited for.
+  void abandon(ErrorCode code, const std::string& reason);
+
+ private:
+  enum class Command : std::uint8_t { submit, end_step, leave };
+  struct Item {
+    Command command = Command::submit;
+    OperationPtr operation;
+  };
+  using Callback = std::pair<std::function<void(const Status&)>, Status>;
+
+  explicit Engine(EngineParts parts);
+
+  // -- submitting
+  void push(Item item);
+  void nudge() noexcept;
+
+  // -- the driver's, under driver_
+  bool progress(bool in_call);
+  bool drain_mailbox(base::Time now);
+  void admit(OperationPtr operation, base::Time now);
+  bool speak();
+  bool post(const core::Bytes& message);
+  bool read_log();
+  void act(negotiation::Action& action);
+  void run_batch(const negotiation::RunBatch& batch);
+  bool move_backend(bool in_call);
+  void finish(Batch& batch);
+  void complete(const OperationPtr& operation, const Status& status);
+  void check_deadlines(base::Time now);
+  void check_deadline(Operation& operation, base::Time now);
+  void poll_descriptors();
+  void handle_events(const std::vector<base::Poller::Event>& events);
+  void on_death(int local_rank);
+  void announce_fault(ErrorCode code, const std::string& reason);
+  void latch(const Status& status);
+  void report_stall(const core::Stalled& stall);
+  [[nodiscard]] bool backend_moves() const noexcept;
+  [[nodiscard]] bool owes_work() const noexcept;
+  [[nodiscard]] std::optional<std::chrono::nanoseconds> sleep_time(base::Time now) const noexcept;
+
+  // -- driving
+  void background();
+  void sleep_in_poller(std::unique_lock<std::mutex>& lock, bool release, std::optional<base::Time> until);
+  void run_callbacks(std::unique_lock<std::mutex>& lock);
+  template <class Done>
+  void drive(std::unique_lock<std::mutex>& lock, Done done, std::optional<base::Time> until, bool stay);
+  template <class Done>
+  void drive_until(Done done, base::Time until);
+  std::unique_lock<std::mutex> take_over();
+  void give_way(std::unique_lock<std::mutex>& lock);
+  void hand_over() noexcept;
+  void check_not_in_callback();
+  void stop(const Status& status);
+
+  // -- constant
+  const core::Topology topology_;
+  const base::Settings settings_;
+  const std::shared_ptr<base::Logger> logger_;
+  const std::shared_ptr<core::NodeLink> link_;
+  const std::unique_ptr<core::ControlChannel> control_;
+  const std::unique_ptr<core::Backend> backend_;
+  const base::WaitPolicy wait_policy_;
+  const std::function<bool()> must_drive_;
+
+  // -- self-synchronised
+  NameTable names_;
+  base::Mailbox<Item> mailbox_;
+  base::Poller poller_;
+  std::atomic<int> interested_{0};  ///< operations that somebody waits for or asked about
+  std::atomic<int> wanted_{0};      ///< threads that want the driver's place
+  std::atomic<bool> nudged_{false};
+  std::atomic<bool> faulted_{false};
+  std::atomic<bool> stopped_{false};
+  std::atomic<bool> stop_{false};
+
+  mutable std::mutex fault_mutex_;
+  Status fault_;  // guarded by fault_mutex_; constant once faulted_
+
+  std::mutex callback_mutex_;
+  std::vector<std::thread::id> in_callback_;  // guarded by callback_mutex_
+  std::atomic<int> callbacks_running_{0};
+
+  // -- guarded by driver_
+  std::mutex driver_;
+  core::Board board_;
+  negotiation::Participant participant_;
+  std::unique_ptr<Leader> leader_;
+  Executor executor_;
+  std::vector<OperationPtr> open_;
+  std::vector<Entry*> by_slot_;
+  std::deque<core::Bytes> unsent_;  ///< messages that the ring had no room for
+  std::vector<negotiation::Action> actions_;
+  std::vector<Callback> callbacks_;
+  std::vector<base::Poller::Event> events_;
+  core::Bytes bytes_;
+  base::Time next_due_ = base::Time::max();
+  base::Time background_until_ = base::Time::max();  ///< when the sleeping background thread wakes by itself
+  base::Time latch_at_ = base::Time::max();          ///< when an announced fault is latched here
+  Status announced_;
+  std::uint64_t passes_ = 0;
+  std::uint64_t step_began_at_ = 0;  ///< batches then
+  bool interest_seen_ = false;
+  bool backend_broken_ = false;
+  bool another_thread_ = false;
+  bool closed_ = false;
+  bool in_background_ = false;
+  Metrics metrics_;
+
+  std::thread thread_;
+};
+
+}  // namespace kolo::engine

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/executor.hpp"
+
+#include <utility>
+
+namespace kolo::engine {
+
+void Executor::run(std::vector<OperationPtr> members, std::uint32_t plan_key, std::uint32_t number) {
+  Batch& batch = take();
+  batch.members = std::move(members);
+  fusion::Layout once;
+  fill(batch, layout_for(batch, plan_key, number, once));
+  if (batch.job.runs.empty()) {  // barriers: that they are in the log says that all have come
+    ready_.push_back(&batch);
+    return;
+  }
+  ++open_;
+  backend_.start(batch.job);
+}
+
+const fusion::Layout& Executor::layout_for(const Batch& batch, std::uint32_t plan_key, std::uint32_t number,
+                                           fusion::Layout& once) {
+  if (plan_key != 0) {
+    const auto plan = plans_.find(plan_key);
+    if (plan != plans_.end()) {
+      const auto layout = plan->second.find(number);
+      if (layout != plan->second.end()) return layout->second;
+    }
+  }
+  std::vector<const core::Signature*> signatures;
+  signatures.reserve(batch.members.size());
+  for (const OperationPtr& member : batch.members) signatures.push_back(member->signature.get());
+  fusion::Layout& layout = plan_key == 0 ? once : plans_[plan_key][number];
+  layout = fusion::make_layout(signatures, set_size_);
+  return layout;
+}
+
+void Executor::fill(Batch& batch, const fusion::Layout& layout) {
+  batch.job.runs.resize(layout.runs.size());
+  for (std::size_t i = 0; i < layout.runs.size(); ++i) {
+    const fusion::RunLayout& planned = layout.runs[i];
+    core::Run& run = batch.job.runs[i];
+    std::vector<core::Piece> pieces = std::move(run.pieces);
+    run = planned.prototype;
+    pieces.clear();
+    for (const fusion::Placed& placed : planned.pieces) {
+      const Buffer& buffer = batch.members[placed.member]->buffers[placed.tensor];
+      pieces.push_back({buffer.input, buffer.output, buffer.elements});
+    }
+    run.pieces = std::move(pieces);
+    if (run.kind == core::CollectiveKind::allgather) {
+      Operation* operation = batch.members[planned.pieces.front().member].get();
+      run.elements = run.pieces.front().elements;
+      run.allocate = [operation](const std::vector<std::int64_t>& bytes) { return operation->make_room(bytes); };
+    }
+  }
+}
+
+Batch& Executor::take() {
+  if (free_.empty()) {
+    batches_.push_back(std::make_unique<Batch>());
+    free_.push_back(batches_.back().get());
+  }
+  Batch& batch = *free_.back();
+  free_.pop_back();
+  batch.job.cookie = &batch;
+  return batch;
+}
+
+void Executor::recycle(Batch& batch) {
+  batch.members.clear();
+  batch.status = Status();
+  batch.job.status = Status();
+  for (core::Run& run : batch.job.runs) run.allocate = nullptr;
+  free_.push_back(&batch);
+}
+
+void Executor::abort() noexcept {
+  backend_.abort();
+  open_ = 0;
+  ready_.clear();
+  for (const std::unique_ptr<Batch>& batch : batches_) batch->members.clear();
+}
+
+}  // namespace kolo::engine

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/leader.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/check.hpp"
+
+namespace kolo::engine {
+namespace {
+
+std::vector<std::vector<std::int32_t>> relay_children(const core::Topology& topology, const std::vector<int>& nodes,
+                                                      int fanout) {
+  std::vector<std::vector<std::int32_t>> children;
+  for (const int rank : topology.nodes[static_cast<std::size_t>(topology.node)]) children.push_back({rank});
+  for (const int node : nodes) {
+    const std::vector<int> ranks = topology.tree_ranks(node, fanout);
+    children.emplace_back(ranks.begin(), ranks.end());
+  }
+  return children;
+}
+
+void append_part(core::Bytes& frame, const core::Bytes& part) {
+  const auto length = static_cast<std::uint32_t>(part.size());
+  const std::size_t at = frame.size();
+  frame.resize(at + sizeof length + part.size());
+  std::memcpy(frame.data() + at, &length, sizeof length);
+  std::memcpy(frame.data() + at + sizeof length, part.data(), part.size());
+}
+
+/// Calls `visit` with each part of a frame. Throws Error (transport) when lengths do not add up.
+template <class Visit>
+void for_each_part(core::ByteView frame, Visit visit) {
+  std::size_t at = 0;
+  while (at < frame.size()) {
+    std::uint32_t length = 0;
+    if (frame.size() - at < sizeof length) throw Error(ErrorCode::transport, "a control frame ends in the middle");
+    std::memcpy(&length, frame.data() + at, sizeof length);
+    at += sizeof length;
+    if (frame.size() - at < length) throw Error(ErrorCode::transport, "a control frame ends in the middle");
+    visit(core::ByteView(frame.data() + at, length));
+    at += length;
+  }
+}
+
+/// Whether ranks that sleep must read this entry now. What follows at once, or concerns leaders alone, wakes nobody.
+bool wakes_ranks(const core::LogEntry& entry) {
+  return !std::holds_alternative<core::Assigned>(entry) && !std::holds_alternative<core::Query>(entry) &&
+         !std::holds_alternative<core::PlanVoided>(entry);
+}
+
+bool ends_log(const core::LogEntry& entry) {
+  return std::holds_alternative<core::Faulted>(entry) || std::holds_alternative<core::Closed>(entry);
+}
+
+std::unique_ptr<negotiation::Sequencer> make_sequencer(const core::Topology& topology, const base::Settings& settings) {
+  if (topology.rank != 0) return nullptr;
+  negotiation::SequencerOptions options;
+  options.size = topology.size;
+  options.nodes = topology.node_count();
+  options.fusion_threshold = settings.fusion_threshold_bytes;
+  options.open_batches = static_cast<std::uint64_t>(settings.open_batches);
+  options.capacity = static_cast<std::uint32_t>(settings.cache_capacity);
+  options.plan = settings.plan;
+  options.latch_timeout_s = settings.latch_timeout_s;
+  return std::make_unique<negotiation::Sequencer>(options);
+}
+
+}  // namespace
+
+Leader::Leader(const core::Topology& topology, const base::Settings& settings, core::Board& board, core::NodeLink& link,
+               core::ControlChannel* control, base::Logger& logger)
+    : topology_(topology), board_(board), link_(link), control_(control), logger_(logger),
+      relay_(topology.size,
+             relay_children(topology, control == nullptr ? std::vector<int>{} : control->children(),
+                            static_cast<int>(settings.tree_fanout)),
+             static_cast<std::size_t>(topology.local_size()), static_cast<std::uint64_t>(settings.open_batches)),
+      sequencer_(make_sequencer(topology, settings)),
+      child_nodes_(control == nullptr ? std::vector<int>{} : control->children()),
+      seen_(static_cast<std::size_t>(topology.local_size())) {
+  for (Seen& seen : seen_) seen.words.resize(static_cast<std::size_t>(settings.cache_capacity));
+}
+
+Leader::~Leader() = default;
+
+bool Leader::step(base::Time now) {
+  heard_ = false;
+  bool moved = append_waiting();
+  moved |= scan_board();
+  pass_up(now);
+  if (sequencer_ && (moved || heard_ || now >= sequencer_->next_deadline())) moved |= sequence(now);
+  if (wake_wanted_) wake_sleepers();
+  return moved || heard_;
+}
+
+bool Leader::service_sockets() {
+  if (control_ == nullptr) return false;
+  heard_ = false;
+  control_->service(*this);
+  return heard_;
+}
+
+bool Leader::board_rang() const noexcept {
+  for (int rank = 0; rank < board_.ranks(); ++rank) {
+    if (board_.doorbell(rank) > seen_[static_cast<std::size_t>(rank)].publications) return true;
+  }
+  return false;
+}
+
+bool Leader::blocked() const noexcept { return !waiting_.empty() || (control_ != nullptr && !control_->flushed()); }
+
+base::Time Leader::next_deadline() const noexcept {
+  return sequencer_ ? sequencer_->next_deadline() : base::Time::max();
+}
+
+bool Leader::scan_board() {
+  bool moved = false;
+  for (int rank = 0; rank < board_.ranks(); ++rank) moved |= scan_rank(rank);
+  return moved;
+}
+
+/// Messages are taken out first and heard last: what a rank published as counts before a message (a `Left`, say) is
+/// on the board when the message is, and must be heard before it.
+bool Leader::scan_rank(int local_rank) {
+  Seen& seen = seen_[static_cast<std::size_t>(local_rank)];
+  const std::uint64_t rung = board_.doorbell(local_rank);
+  if (rung <= seen.publications) return false;  // less: a count was found before its bell rang
+  std::vector<core::UpMessage> messages;
+  while (board_.receive(local_rank, scratch_)) {
+    messages.push_back(core::decode_up(core::ByteView(scratch_.data(), scratch_.size())));
+    ++seen.publications;
+  }
+  scan_counts(local_rank, rung);
+  for (core::UpMessage& message : messages) {
+    relay_.on_message(static_cast<std::size_t>(local_rank), std::move(message));
+  }
+  return true;
+}
+
+/// Looks along the column from where the last change was until as many changes are found as the doorbell says, at most
+/// once round. A word that changed twice since the last look counts once; so after a whole round everything up to
+/// `rung` has been seen.
+void Leader::scan_counts(int local_rank, std::uint64_t rung) {
+  Seen& seen = seen_[static_cast<std::size_t>(local_rank)];
+  const core::TensorId bound = std::max<core::TensorId>(relay_.id_bound(), core::kReservedIds);
+  for (core::TensorId looked = 0; looked < bound && seen.publications < rung; ++looked) {
+    const core::TensorId id = seen.cursor < bound ? seen.cursor : 0;
+    seen.cursor = id + 1;
+    const core::CountWord word = board_.count(local_rank, id);
+    const std::uint64_t packed = word.pack();
+    if (packed == seen.words[id]) continue;
+    seen.words[id] = packed;
+    ++seen.publications;
+    relay_.on_count(static_cast<std::size_t>(local_rank), id, word);
+  }
+  seen.publications = std::max(seen.publications, rung);
+}
+
+void Leader::pass_up(base::Time now) {
+  std::vector<core::UpMessage>& outbox = relay_.outbox();
+  if (outbox.empty()) return;
+  heard_ = true;
+  if (sequencer_) {
+    for (const core::UpMessage& message : outbox) sequencer_->on_message(message, now);
+  } else {
+    frame_.clear();
+    for (const core::UpMessage& message : outbox) {
+      scratch_.clear();
+      core::encode(message, scratch_);
+      append_part(frame_, scratch_);
+    }
+    if (const auto parent = control_->parent()) send(*parent, frame_);
+  }
+  outbox.clear();
+}
+
+/// Lets the sequencer decide and publishes what it says. Publishing may make the relay speak (it answers queries).
+bool Leader::sequence(base::Time now) {
+  bool moved = false;
+  while (true) {
+    sequencer_->decide(now);
+    if (sequencer_->outbox().empty()) return moved;
+    moved = true;
+    const std::vector<core::LogEntry> entries = std::exchange(sequencer_->outbox(), {});
+    publish(entries);
+    pass_up(now);
+  }
+}
+
+void Leader::publish(const std::vector<core::LogEntry>& entries) {
+  core::Bytes frame;
+  for (const core::LogEntry& entry : entries) {
+    if (ended_) break;
+    core::Bytes bytes;
+    core::encode(entry, bytes);
+    if (!child_nodes_.empty()) append_part(frame, bytes);
+    publish_bytes(entry, std::move(bytes));
+  }
+  for (const int node : child_nodes_) send(node, frame);
+  if (wake_wanted_) wake_sleepers();
+}
+
+/// One entry into this node: the relay first (see negotiation/relay.hpp), then the ranks.
+void Leader::publish_bytes(const core::LogEntry& entry, core::Bytes bytes) {
+  if (ended_) return;
+  relay_.on_log(entry);
+  if (ends_log(entry)) {
+    ended_ = true;
+    if (control_ != nullptr) control_->expect_close();
+  }
+  wake_wanted_ = wake_wanted_ || wakes_ranks(entry);
+  if (!waiting_.empty() || !board_.append_log(core::ByteView(bytes.data(), bytes.size()))) {
+    waiting_.push_back(std::move(bytes));
+    append_waiting();
+  }
+}
+
+bool Leader::append_waiting() {
+  bool moved = false;
+  while (!waiting_.empty()) {
+    if (!board_.append_log(core::ByteView(waiting_.front().data(), waiting_.front().size()))) {
+      const int laggard = board_.laggard();
+      if (board_.asleep(laggard)) link_.wake(laggard);
+      break;
+    }
+    waiting_.pop_front();
+    moved = true;
+  }
+  return moved;
+}
+
+void Leader::wake_sleepers() {
+  wake_wanted_ = false;
+  for (int rank = 1; rank < board_.ranks(); ++rank) {
+    if (!board_.asleep(rank)) continue;
+    link_.wake(rank);
+    ++counters_.wakeups;
+  }
+}
+
+void Leader::send(int node, const core::Bytes& frame) {
+  if (frame.empty()) return;
+  control_->send(node, core::ByteView(frame.data(), frame.size()));
+  ++counters_.frames_sent;
+  counters_.bytes_sent += frame.size();
+}
+
+void Leader::on_frame(int node, core::ByteView frame) {
+  heard_ = true;
+  ++counters_.frames_received;
+  if (control_->parent() == node) {
+    for (const int child : child_nodes_) {
+      control_->send(child, frame);
+      ++counters_.frames_sent;
+      counters_.bytes_sent += frame.size();
+    }
+    for_each_part(frame, [this](core::ByteView part) {
+      publish_bytes(core::decode_log(part), core::Bytes(part.begin(), part.end()));
+    });
+    return;
+  }
+  const auto place = std::find(child_nodes_.begin(), child_nodes_.end(), node);
+  KOLO_CHECK(place != child_nodes_.end()) << "a frame from node " << node << ", which is not below this one";
+  const auto child =
+      static_cast<std::size_t>(topology_.local_size()) + static_cast<std::size_t>(place - child_nodes_.begin());
+  for_each_part(frame, [this, child](core::ByteView part) { relay_.on_message(child, core::decode_up(part)); });
+}
+
+void Leader::on_lost(int node, const std::string& reason) {
+  heard_ = true;
+  if (ended_) return;
+  const int rank = topology_.leader_of(node);
+  KOLO_LOG(logger_, debug) << "the link to node " << node << " (rank " << rank << ") is lost: " << reason;
+  if (control_->parent() == node) {
+    latch(Status(ErrorCode::rank_lost, "rank " + std::to_string(rank) + " is lost: " + reason), rank);
+    return;
+  }
+  relay_.on_message(0, core::RankLost{rank, ErrorCode::rank_lost, reason});
+}
+
+void Leader::on_local_death(int local_rank) {
+  if (ended_) return;
+  scan_rank(local_rank);
+  const int rank = topology_.nodes[static_cast<std::size_t>(topology_.node)][static_cast<std::size_t>(local_rank)];
+  relay_.on_message(static_cast<std::size_t>(local_rank),
+                    core::RankLost{rank, ErrorCode::rank_lost, "its process has ended"});
+}
+
+void Leader::latch(const Status& status, std::int32_t rank) {
+  if (ended_) return;
+  publish({core::Faulted{status.code(), rank, status.message()}});
+}
+
+}  // namespace kolo::engine

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The duties of a node's leader, done by its engine's driver beside its own work:
+//
+//   up    looks at the board of its node and at the frames of the nodes below, merges them (`negotiation::Relay`), and
+//         hands what comes out to the parent node - or, on the root, to the sequencer
+//   down  hands each new log entry to its relay, then to the nodes below, then to the node's log, and wakes who sleeps
+//
+// Frames between leaders carry several messages: a u32 length and the bytes of each.
+//
+// A laggard that has not read the log yet holds up the node's ring, not the leader: entries wait here in order.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/log.hpp"
+#include "base/settings.hpp"
+#include "core/board.hpp"
+#include "core/control_channel.hpp"
+#include "core/node_link.hpp"
+#include "core/topology.hpp"
+#include "negotiation/relay.hpp"
+#include "negotiation/sequencer.hpp"
+
+namespace kolo::engine {
+
+struct LeaderCounters {
+  std::uint64_t frames_sent = 0;
+  std::uint64_t frames_received = 0;
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t wakeups = 0;
+};
+
+/// One thread at a time (the engine's driver).
+class Leader final : private core::ControlChannel::Handler {
+ public:
+  /// `control` is null in a world of one node. Everything referred to outlives the leader.
+  Leader(const core::Topology& topology, const base::Settings& settings, core::Board& board, core::NodeLink& link,
+         core::ControlChannel* control, base::Logger& logger);
+  ~Leader() override;
+
+  /// Does what can be done now; true when anything was heard or said.
+  bool step(base::Time now);
+  /// Reads and writes the sockets; called when they are ready.
+  bool service_sockets();
+  /// Something on the board has not been looked at. Sequentially consistent: ask it after announcing sleep.
+  [[nodiscard]] bool board_rang() const noexcept;
+  /// Entries wait for a laggard, or frames for a socket.
+  [[nodiscard]] bool blocked() const noexcept;
+  /// When `step` is due though nothing was heard.
+  [[nodiscard]] base::Time next_deadline() const noexcept;
+
+  /// The process of a rank of this node is gone.
+  void on_local_death(int local_rank);
+  /// Latches a fault for this node and those below without the sequencer, which cannot be reached or does not answer.
+  void latch(const Status& status, std::int32_t rank);
+  /// The log has ended (faulted or closed): a peer that goes away from here on is no loss.
+  [[nodiscard]] bool ended() const noexcept { return ended_; }
+  [[nodiscard]] const LeaderCounters& counters() const noexcept { return counters_; }
+
+ private:
+  struct Frame;
+
+  void on_frame(int node, core::ByteView frame) override;
+  void on_lost(int node, const std::string& reason) override;
+
+  bool scan_board();
+  bool scan_rank(int local_rank);
+  void scan_counts(int local_rank, std::uint64_t rung);
+  void pass_up(base::Time now);
+  bool sequence(base::Time now);
+  void publish(const std::vector<core::LogEntry>& entries);
+  void publish_bytes(const core::LogEntry& entry, core::Bytes bytes);
+  bool append_waiting();
+  void wake_sleepers();
+  void send(int node, const core::Bytes& frame);
+
+  /// How far each rank's column has been looked at.
+  struct Seen {
+    std::uint64_t publications = 0;    ///< found so far; never more than there were
+    core::TensorId cursor = 0;         ///< where the next is likely: ids rise in a step
+    std::vector<std::uint64_t> words;  ///< by id
+  };
+
+  const core::Topology& topology_;
+  core::Board& board_;
+  core::NodeLink& link_;
+  core::ControlChannel* control_;
+  base::Logger& logger_;
+  negotiation::Relay relay_;
+  std::unique_ptr<negotiation::Sequencer> sequencer_;  ///< on the root
+  std::vector<int> child_nodes_;
+  std::vector<Seen> seen_;           ///< by local rank
+  std::deque<core::Bytes> waiting_;  ///< encoded entries that the log ring had no room for
+  core::Bytes scratch_;
+  core::Bytes frame_;
+  LeaderCounters counters_;
+  bool heard_ = false;
+  bool wake_wanted_ = false;
+  bool ended_ = false;
+};
+
+}  // namespace kolo::engine

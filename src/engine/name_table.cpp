@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/name_table.hpp"
+
+#include "base/check.hpp"
+
+namespace kolo::engine {
+namespace {
+
+[[noreturn]] void throw_in_flight(const std::string& name) {
+  throw Error(ErrorCode::duplicate_name,
+              "tensor \"" + name +
+                  "\" is already in flight: wait for its handle before submitting the name again, or " +
+                  "give the second tensor another name");
+}
+
+[[noreturn]] void throw_held(const std::string& name) {
+  throw Error(ErrorCode::duplicate_name,
+              "the name \"" + name + "\" belongs to a prepared request: start that one, or use another name");
+}
+
+}  // namespace
+
+Entry& NameTable::find_or_make(std::string_view name) {
+  auto [place, inserted] = entries_.try_emplace(std::string(name));
+  if (inserted) place->second = std::make_unique<Entry>(std::string(name));
+  return *place->second;
+}
+
+Entry& NameTable::claim(std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  Entry& entry = find_or_make(name);
+  if (entry.held) throw_held(entry.name);
+  if (entry.in_flight.exchange(true, std::memory_order_acquire)) throw_in_flight(entry.name);
+  return entry;
+}
+
+Entry& NameTable::claim_unnamed() {
+  std::unique_lock lock(mutex_);
+  const std::uint64_t ticket = unnamed_next_++;
+  unnamed_free_.wait(lock, [&] { return unnamed_serving_ == ticket; });
+  Entry& entry = find_or_make({});
+  KOLO_CHECK(!entry.in_flight.exchange(true, std::memory_order_acquire)) << "two unnamed calls at once";
+  return entry;
+}
+
+Entry& NameTable::hold(std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  Entry& entry = find_or_make(name);
+  if (entry.held) throw_held(entry.name);
+  if (entry.in_flight.load(std::memory_order_acquire)) throw_in_flight(entry.name);
+  entry.held = true;
+  return entry;
+}
+
+void NameTable::release(Entry& entry) {
+  const std::lock_guard lock(mutex_);
+  entry.held = false;
+}
+
+void NameTable::claim_held(Entry& entry) {
+  if (entry.in_flight.exchange(true, std::memory_order_acquire)) throw_in_flight(entry.name);
+}
+
+void NameTable::finished(Entry& entry) noexcept {
+  if (!entry.name.empty()) {
+    entry.in_flight.store(false, std::memory_order_release);
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  entry.in_flight.store(false, std::memory_order_release);
+  ++unnamed_serving_;
+  unnamed_free_.notify_all();
+}
+
+void NameTable::forget(Entry& entry) {
+  const std::lock_guard lock(mutex_);
+  entry.slot.reset();
+  if (!entry.held && !entry.in_flight.load(std::memory_order_acquire)) entries_.erase(std::string(entry.name));
+}
+
+}  // namespace kolo::engine

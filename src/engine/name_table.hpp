@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The names that this rank has used, one entry each, and who may submit them now. A name is in flight once at a time:
+// claiming it is the check that makes a second submission an error at the call, in the caller's own thread.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "core/signature.hpp"
+#include "engine/operation.hpp"
+
+namespace kolo::engine {
+
+/// One name of one set. Its address is stable while it is claimed, held, or known to the driver.
+struct Entry {
+  explicit Entry(std::string its_name) : name(std::move(its_name)) {}
+
+  const std::string name;
+  const core::SetId set = core::kGlobalSet;
+  /// From the claim to completion.
+  std::atomic<bool> in_flight{false};
+  bool held = false;  ///< by a prepared request; guarded by the table's mutex
+  /// The last signature under this name: an equal one is the same object, which makes submitting cheap. Belongs to
+  /// whoever has claimed the entry.
+  std::shared_ptr<const core::Signature> signature;
+
+  // -- the driver's
+  std::optional<std::uint32_t> slot;  ///< the participant's number for it
+  OperationPtr operation;             ///< while it is in flight and drained
+};
+
+class NameTable {
+ public:
+  /// Claims a name for one submission. Throws Error: duplicate_name when it is in flight or held by a prepared request.
+  Entry& claim(std::string_view name);
+  /// Claims the set's unnamed calls, waiting for the threads that came before.
+  Entry& claim_unnamed();
+  /// Reserves a name for a prepared request until `release`. Throws Error (duplicate_name) when it is in use.
+  Entry& hold(std::string_view name);
+  void release(Entry& entry);
+  /// Claims a held entry. Throws Error (duplicate_name) when its last operation is still in flight.
+  void claim_held(Entry& entry);
+
+  /// The driver: the submission has completed. The entry may be claimed again from here on.
+  void finished(Entry& entry) noexcept;
+  /// The driver: the name was evicted; the entry goes away unless somebody has it.
+  void forget(Entry& entry);
+
+ private:
+  Entry& find_or_make(std::string_view name);
+
+  std::mutex mutex_;
+  std::unordered_map<std::string, std::unique_ptr<Entry>> entries_;  // guarded by mutex_
+  std::condition_variable unnamed_free_;
+  std::uint64_t unnamed_next_ = 0;     // tickets; guarded by mutex_
+  std::uint64_t unnamed_serving_ = 0;  // guarded by mutex_
+};
+
+}  // namespace kolo::engine

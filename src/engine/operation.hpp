@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One submission of one name, from the call to the moment when its handle is done. This is what a `Handle` points to.
+//
+// Life: a caller fills it in (open), the engine's mailbox and tables hold it, the driver completes it once (done). After
+// that only the outcome may be looked at. A prepared request uses the same object again when nobody else holds it.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include <kolo/error.hpp>
+#include <kolo/handle.hpp>
+#include <kolo/types.hpp>
+
+#include "base/clock.hpp"
+#include "core/signature.hpp"
+
+namespace kolo::engine {
+
+class Engine;
+struct Entry;
+
+/// Where one tensor of a submission lies. In place: the same pointer twice.
+struct Buffer {
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  std::int64_t elements = 0;  ///< of the input
+};
+
+}  // namespace kolo::engine
+
+namespace kolo::detail {
+
+class HandleState {
+ public:
+  // -- constant from the submission to completion
+  std::shared_ptr<engine::Engine> engine;
+  engine::Entry* entry = nullptr;
+  std::shared_ptr<const core::Signature> signature;
+  std::vector<engine::Buffer> buffers;
+  std::optional<std::chrono::nanoseconds> timeout;
+
+  // -- allgather: how large a row is, and where the result goes (into `result` unless the caller gave the memory)
+  Shape row;  ///< the shape without the first dimension
+  std::int64_t row_bytes = 0;
+  bool owns_result = false;
+  std::int64_t output_elements = 0;  ///< capacity of the caller's memory
+  Tensor result;                     ///< written by the driver before completion
+  std::byte* make_room(const std::vector<std::int64_t>& bytes);
+
+  // -- the driver's
+  base::Time submitted{};
+  base::Time deadline{};
+  base::Time latch_at = base::Time::max();  ///< when an unanswered deadline is latched here
+  bool warned = false;
+  std::size_t open_index = 0;
+
+  // -- any thread
+  [[nodiscard]] bool done() const noexcept { return done_.load(std::memory_order_acquire); }
+  /// After `done`.
+  [[nodiscard]] const Status& outcome() const noexcept { return outcome_; }
+  /// Says that somebody waits for this or asked about it: true the first time, while it is open.
+  bool mark_interest() noexcept;
+  /// Sleeps until done or until the time has come; whether it is done.
+  bool sleep_until(std::optional<base::Time> until);
+  /// Registers a callback; false when the operation is done already (the caller then calls it).
+  bool add_callback(std::function<void(const Status&)>& callback);
+
+  /// The driver: the outcome, once. Returns the callbacks to run, without any lock held; `was_interesting` says
+  /// whether `mark_interest` had returned true.
+  std::vector<std::function<void(const Status&)>> complete(Status status, bool& was_interesting);
+  /// Makes a done operation ready for another submission. Nobody else holds it.
+  void reset() noexcept;
+
+ private:
+  enum Interest : int { kNone, kMarked, kClosed };
+
+  std::atomic<bool> done_{false};
+  std::atomic<int> interest_{kNone};
+  Status outcome_;  // written before done_, constant afterwards
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int sleepers_ = 0;                                           // guarded by mutex_
+  std::vector<std::function<void(const Status&)>> callbacks_;  // guarded by mutex_
+};
+
+}  // namespace kolo::detail
+
+namespace kolo::engine {
+using Operation = detail::HandleState;
+using OperationPtr = std::shared_ptr<Operation>;
+}  // namespace kolo::engine
