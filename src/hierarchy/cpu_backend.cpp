@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hierarchy/cpu_backend.hpp"
+
+#include <algorithm>
+#include <sstream>
+#include <utility>
+
+#include "base/check.hpp"
+#include "hierarchy/alone.hpp"
+
+namespace kolo::hierarchy {
+
+namespace {
+
+/// Moves of each stage in one call: enough that a call is worth its price, few enough that the caller soon looks at what
+/// else it owes.
+constexpr int kRoundsPerCall = 4;
+
+/// What of a share is reduced before it is written back: out of the first-level cache.
+constexpr std::size_t kBlockBytes = 8 << 10;
+
+int lanes_of(const core::Topology& topology) {
+  std::size_t least = topology.nodes.front().size();
+  for (const std::vector<int>& node : topology.nodes) least = std::min(least, node.size());
+  return static_cast<int>(least);
+}
+
+LanePlace place_in_lane(const core::Topology& topology, const std::vector<int>& members) {
+  LanePlace place;
+  place.node = topology.node;
+  for (const std::vector<int>& node : topology.nodes) {
+    const int rank = node[static_cast<std::size_t>(topology.local_rank)];
+    place.ranks.push_back(members.empty() ? rank : members[static_cast<std::size_t>(rank)]);
+  }
+  return place;
+}
+
+}  // namespace
+
+CpuBackend::CpuBackend(core::Topology topology, std::shared_ptr<core::IntraNode> intra,
+                       std::shared_ptr<core::InterNode> inter, CpuBackendOptions options)
+    : topology_(std::move(topology)), options_(std::move(options)), intra_(std::move(intra)), inter_(std::move(inter)),
+      lanes_(lanes_of(topology_)), chunks_(intra_->slots()), inputs_(static_cast<std::size_t>(topology_.local_size())) {
+  KOLO_CHECK((inter_ != nullptr) == (topology_.node_count() > 1)) << topology_.node_count() << " nodes";
+  KOLO_CHECK(intra_->local_size() == topology_.local_size() && intra_->local_rank() == topology_.local_rank);
+  KOLO_CHECK(options_.members.empty() || static_cast<int>(options_.members.size()) == topology_.size);
+  if (inter_ != nullptr && topology_.local_rank < lanes_) {
+    lane_.emplace(inter_, place_in_lane(topology_, options_.members), options_.first_tag, chunks_.size(),
+                  intra_->slot_bytes(), lanes_);
+  }
+}
+
+std::string CpuBackend::describe() const {
+  if (topology_.size == 1) return "in place (1 rank)";
+  std::ostringstream text;
+  text << intra_->name() << " (" << topology_.local_size() << " ranks, " << intra_->slots() << " slots of "
+       << intra_->slot_bytes() / 1024 << " KiB)";
+  if (inter_ != nullptr)
+    text << ", " << inter_->name() << " (" << topology_.node_count() << " nodes, " << lanes_ << " lanes)";
+  return text.str();
+}
+
+void CpuBackend::start(core::Job& job) {
+  if (spare_.empty()) spare_.push_back(std::make_unique<OpenJob>());
+  open_.push_back(std::move(spare_.back()));
+  spare_.pop_back();
+  open_.back()->open(job, {topology_.rank, topology_.size, &options_.members});
+}
+
+core::Progress CpuBackend::progress(bool in_call, std::vector<core::Job*>& finished) {
+  if (open_.empty()) return core::Progress::idle;
+  if (topology_.size == 1) {
+    run_alone(open_.front()->job());
+    finished.push_back(&open_.front()->job());
+    spare_.push_back(std::move(open_.front()));
+    open_.pop_front();
+    return core::Progress::advanced;
+  }
+  const bool transport_usable = inter_ == nullptr || inter_->usable_here(in_call);
+  bool advanced = false;
+  for (int round = 0; round < kRoundsPerCall; ++round) {
+    bool moved = fill_one();
+    moved = reduce_one(transport_usable) || moved;
+    moved = take_one() || moved;
+    if (!moved) break;
+    advanced = true;
+  }
+  if (retire(finished) || advanced) return core::Progress::advanced;
+  return !transport_usable && reduced_ < entered_ ? core::Progress::another_thread : core::Progress::waiting;
+}
+
+bool CpuBackend::retire(std::vector<core::Job*>& finished) {
+  bool any = false;
+  while (!open_.empty() && open_.front()->is_cut() && taken_ >= open_.front()->end()) {
+    finished.push_back(&open_.front()->job());
+    spare_.push_back(std::move(open_.front()));
+    open_.pop_front();
+    --cutting_;
+    any = true;
+  }
+  return any;
+}
+
+void CpuBackend::abort() noexcept {
+  // Staging memory of open exchanges is the transport's, and outlives them.
+  open_.clear();
+  cutting_ = 0;
+}
+
+// ---------------------------------------------------------------- fill
+
+bool CpuBackend::fill_one() {
+  const std::uint64_t slots = chunks_.size();
+  if (cutting_ == open_.size() || filled_ - taken_ == slots) return false;
+  Chunk& next = chunk(filled_);  // still describes the slot's last chunk
+  if (filled_ >= slots && next.peers_read_at_take() && intra_->all_reached(core::Stage::taken) <= filled_ - slots)
+    return false;
+  if (!cut(next)) return false;
+  copy_in(next);
+  intra_->publish(core::Stage::filled, ++filled_);
+  return true;
+}
+
+bool CpuBackend::cut(Chunk& chunk) {
+  for (; cutting_ < open_.size(); ++cutting_) {
+    OpenJob& job = *open_[cutting_];
+    const Stream* stream = job.next_stream(filled_, taken_);
+    if (stream == nullptr && job.is_cut()) continue;
+    if (stream == nullptr) return false;
+    chunk.stream = stream;
+    chunk.begin = job.offset();
+    chunk.elements = std::min(stream->elements - chunk.begin,
+                              static_cast<std::int64_t>(intra_->slot_bytes() / stream->element_bytes));
+    chunk.route = route_of(*stream, chunk.elements);
+    job.cut(chunk.elements);
+    return true;
+  }
+  return false;
+}
+
+Route CpuBackend::route_of(const Stream& stream, std::int64_t elements) const noexcept {
+  if (stream.kind == Stream::Kind::broadcast) {
+    const int root_node = topology_.node_of[static_cast<std::size_t>(stream.root)];
+    return root_node == topology_.node ? Route::root_slot : Route::relayed;
+  }
+  if (inter_ != nullptr) return Route::ring;
+  const bool small = static_cast<std::size_t>(elements) * stream.element_bytes <= options_.flat_bytes;
+  return small ? Route::flat : Route::sliced;
+}
+
+void CpuBackend::copy_in(const Chunk& chunk) {
+  if (chunk.stream->kind == Stream::Kind::broadcast && chunk.stream->root != topology_.rank) return;
+  if (chunk.begin == 0) fill_cursor_ = PieceCursor(*chunk.stream);
+  const auto width = static_cast<std::int64_t>(chunk.stream->element_bytes);
+  std::byte* to = slot(topology_.local_rank, filled_);
+  fill_cursor_.advance(chunk.elements, [&](const core::Piece& piece, std::int64_t first, std::int64_t elements) {
+    kernels::copy(to, piece.input + first * width, elements * width);
+    to += elements * width;
+  });
+}
+
+// ---------------------------------------------------------------- reduce
+
+bool CpuBackend::reduce_one(bool transport_usable) {
+  bool moved = false;
+  if (entered_ < filled_ && enter(entered_)) {
+    ++entered_;
+    moved = true;
+  }
+  if (lane_ && transport_usable) {
+    for (std::uint64_t number = reduced_; number < entered_; ++number)
+      if (is_exchanged(chunk(number))) moved = lane_->advance(number % chunks_.size()) || moved;
+  }
+  while (reduced_ < entered_ && complete(reduced_)) {
+    intra_->publish(core::Stage::reduced, ++reduced_);
+    moved = true;
+  }
+  return moved;
+}
+
+bool CpuBackend::is_exchanged(const Chunk& chunk) const noexcept {
+  return lane_ && chunk.route != Route::flat && chunk.route != Route::sliced;
+}
+
+Part CpuBackend::own_share(const Chunk& chunk) const noexcept {
+  return part_of(chunk.elements, topology_.local_rank, lanes_, line_of(chunk.stream->element_bytes));
+}
+
+/// Does what can be done at once, if it can be done.
+bool CpuBackend::enter(std::uint64_t number) {
+  const Chunk& entering = chunk(number);
+  if (entering.route != Route::sliced && !is_exchanged(entering)) return true;  // nothing of it is this rank's to bring
+  if (intra_->all_reached(core::Stage::filled) <= number) return false;
+  if (entering.route == Route::sliced) {
+    reduce_share(number);
+  } else {
+    start_exchange(number);
+  }
+  return true;
+}
+
+void CpuBackend::reduce_share(std::uint64_t number) {
+  const Chunk& chunk = this->chunk(number);
+  const std::size_t width = chunk.stream->element_bytes;
+  const auto block = static_cast<std::int64_t>(kBlockBytes / width);
+  Part rest = own_share(chunk);
+  while (rest.elements > 0) {
+    const Part now{rest.begin, std::min(block, rest.elements)};
+    const std::size_t offset = static_cast<std::size_t>(now.begin) * width;
+    for (int peer = 0; peer < topology_.local_size(); ++peer)
+      inputs_[static_cast<std::size_t>(peer)] = slot(peer, number) + offset;
+    std::byte* sum = slot(topology_.local_rank, number) + offset;
+    kernels::reduce(chunk.stream->reduction, inputs_.data(), topology_.local_size(), sum, now.elements);
+    write_back(number, now, sum, topology_.local_rank);
+    rest = {rest.begin + now.elements, rest.elements - now.elements};
+  }
+}
+
+void CpuBackend::start_exchange(std::uint64_t number) {
+  const Chunk& chunk = this->chunk(number);
+  const Stream& stream = *chunk.stream;
+  const Part share = own_share(chunk);
+  const std::size_t offset = static_cast<std::size_t>(share.begin) * stream.element_bytes;
+  const std::size_t exchange = number % chunks_.size();
+  if (chunk.route == Route::ring) {
+    for (int peer = 0; peer < topology_.local_size(); ++peer)
+      inputs_[static_cast<std::size_t>(peer)] = slot(peer, number) + offset;
+    kernels::reduce_partial(stream.reduction, inputs_.data(), topology_.local_size(), lane_->partial(exchange),
+                            share.elements);
+    lane_->start_allreduce(exchange, stream.reduction, share.elements);
+    return;
+  }
+  if (chunk.route == Route::root_slot) {
+    const int root = topology_.local_rank_of[static_cast<std::size_t>(stream.root)];
+    kernels::copy(lane_->result(exchange), slot(root, number) + offset,
+                  share.elements * static_cast<std::int64_t>(stream.element_bytes));
+  }
+  lane_->start_broadcast(exchange, stream.element_bytes, share.elements,
+                         topology_.node_of[static_cast<std::size_t>(stream.root)]);
+}
+
+/// Finishes the stage for a chunk that has entered, if that can be done.
+bool CpuBackend::complete(std::uint64_t number) {
+  const Chunk& completing = chunk(number);
+  if (!is_exchanged(completing)) return true;
+  const std::size_t exchange = number % chunks_.size();
+  if (!lane_->done(exchange)) return false;
+  if (completing.route != Route::root_slot) write_back(number, own_share(completing), lane_->result(exchange), -1);
+  return true;
+}
+
+/// Copies a share of the result into all local ranks' own slots, `except` one that has it.
+void CpuBackend::write_back(std::uint64_t number, const Part& share, const std::byte* data, int except) {
+  const std::size_t width = chunk(number).stream->element_bytes;
+  for (int peer = 0; peer < topology_.local_size(); ++peer) {
+    if (peer == except) continue;
+    kernels::copy(slot(peer, number) + static_cast<std::size_t>(share.begin) * width, data,
+                  share.elements * static_cast<std::int64_t>(width));
+  }
+}
+
+// ---------------------------------------------------------------- take
+
+bool CpuBackend::take_one() {
+  if (taken_ == reduced_ || !ready_to_take(taken_)) return false;
+  const Chunk& taking = chunk(taken_);
+  if (taking.begin == 0) take_cursor_ = PieceCursor(*taking.stream);
+  if (taking.route == Route::flat) {
+    reduce_out(taken_);
+  } else {
+    const int from = taking.route == Route::root_slot
+                         ? topology_.local_rank_of[static_cast<std::size_t>(taking.stream->root)]
+                         : topology_.local_rank;
+    copy_out(taking, slot(from, taken_));
+  }
+  intra_->publish(core::Stage::taken, ++taken_);
+  return true;
+}
+
+bool CpuBackend::ready_to_take(std::uint64_t number) const {
+  const Chunk& taking = chunk(number);
+  switch (taking.route) {
+  case Route::flat:
+    return intra_->all_reached(core::Stage::filled) > number;
+  case Route::root_slot: {
+    const int root = topology_.local_rank_of[static_cast<std::size_t>(taking.stream->root)];
+    return intra_->reached(core::Stage::filled, root) > number;
+  }
+  case Route::sliced:
+  case Route::ring:
+  case Route::relayed:
+    break;
+  }
+  return intra_->all_reached(core::Stage::reduced) > number;
+}
+
+void CpuBackend::reduce_out(std::uint64_t number) {
+  const Chunk& taking = chunk(number);
+  const std::size_t width = taking.stream->element_bytes;
+  for (int peer = 0; peer < topology_.local_size(); ++peer)
+    inputs_[static_cast<std::size_t>(peer)] = slot(peer, number);
+  take_cursor_.advance(taking.elements, [&](const core::Piece& piece, std::int64_t first, std::int64_t elements) {
+    kernels::reduce(taking.stream->reduction, inputs_.data(), topology_.local_size(),
+                    piece.output + static_cast<std::size_t>(first) * width, elements);
+    for (const void*& input : inputs_)
+      input = static_cast<const std::byte*>(input) + static_cast<std::size_t>(elements) * width;
+  });
+}
+
+void CpuBackend::copy_out(const Chunk& chunk, const std::byte* slot) {
+  const auto width = static_cast<std::int64_t>(chunk.stream->element_bytes);
+  const bool is_root = chunk.stream->kind == Stream::Kind::broadcast && chunk.stream->root == topology_.rank;
+  take_cursor_.advance(chunk.elements, [&](const core::Piece& piece, std::int64_t first, std::int64_t elements) {
+    const bool has_it = is_root && piece.input == piece.output;
+    if (piece.output != nullptr && !has_it) kernels::copy(piece.output + first * width, slot, elements * width);
+    slot += elements * width;
+  });
+}
+
+// ---------------------------------------------------------------- sets
+
+core::Topology topology_of_set(const core::Topology& world, const std::vector<int>& members) {
+  const auto self = std::lower_bound(members.begin(), members.end(), world.rank);
+  KOLO_CHECK(self != members.end() && *self == world.rank) << "rank " << world.rank << " is not in the set";
+  std::vector<int> node_of;
+  for (const int member : members) node_of.push_back(world.node_of[static_cast<std::size_t>(member)]);
+  return core::make_topology(static_cast<int>(self - members.begin()), node_of, 0);
+}
+
+}  // namespace kolo::hierarchy

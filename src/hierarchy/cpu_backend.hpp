@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The CPU backend of one process set: composes the slots of a node (core::IntraNode) and, when the set spans several
+// nodes, bulk transport between them (core::InterNode), knowing neither shared memory nor MPI.
+//
+// How it works
+//
+// The work of a set is one sequence of *chunks*, across runs, jobs and batches. A run is a *stream*: the concatenation
+// of its pieces, cut anywhere between elements into chunks that fill a slot. Chunk c lies in slot c % slots of every
+// rank. On each rank a chunk passes three stages, in order; the stages advance independently of each other, so several
+// chunks are under way at once, and a job's first chunks are filled while the last job's are still being taken:
+//
+//   fill    copy the own input into the own slot                                     publish filled
+//   reduce  bring the own share of the chunk to where everybody will take it from    publish reduced
+//   take    copy the result from the own slot (or reduce it there and then) straight into the tensors   publish taken
+//
+// What the stages do is the chunk's *route*, which follows from the run alone, so that all ranks choose the same:
+//
+//   flat       one node, all-reduce of a small chunk. Nothing to do in reduce; when all have filled, every rank reduces
+//              all slots by itself, straight into its outputs. One synchronisation.
+//   sliced     one node, all-reduce. The chunk is divided into a share a rank. When all have filled, rank j reduces share
+//              j over all slots and writes the sum back into share j of *each peer's own* slot: so each line crosses
+//              between cores once in each direction. (To leave the sums in the reducer's slot, and copy out from there,
+//              would be a pass less for the reducer, but then every line is read by all peers while it is still dirty
+//              in another core's cache, and a slot could be filled again only after all had taken.) When all have reduced,
+//              everybody takes from its own slot.
+//   ring       several nodes, all-reduce. The shares belong to the lanes (hierarchy/lane.hpp): rank j reduces share j
+//              over its node into partial sums, brings them around the ring of nodes, and writes the result back as above.
+//   root_slot  broadcast, on the root's node: everybody takes from the root's slot. Lane ranks also start share j on
+//              its way to the other nodes.
+//   relayed    broadcast, on other nodes: lane rank j receives share j and writes it into each peer's own slot.
+//
+// When may a slot be filled again? With flat and root_slot peers read it when they take: so when all have taken. With
+// the others its owner's own take is enough: it happens after all have reduced, and nobody touches it after that.
+//
+// Inside a node elements are always added in rank order, whatever the route and however runs were cut, so results there
+// do not depend on batching, to the bit. Between nodes they depend on where an element lies in its chunk, and are the same
+// on all ranks.
+//
+// All-gather, where contributions differ in length, is two steps made of the above: an all-reduce of one vector with
+// every rank's length at its place, and then, after `Run::allocate`, one broadcast from every rank. Nothing is cut behind
+// the lengths until they are known.
+//
+// A set of one rank needs none of this: it reduces from input to output.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/backend.hpp"
+#include "core/inter_node.hpp"
+#include "core/intra_node.hpp"
+#include "core/topology.hpp"
+#include "hierarchy/lane.hpp"
+#include "hierarchy/open_job.hpp"
+#include "hierarchy/stream.hpp"
+
+namespace kolo::hierarchy {
+
+/// The same on all ranks of the set.
+struct CpuBackendOptions {
+  /// The set's ranks as ranks of the world, by rank of the set, ascending; empty for the world itself.
+  std::vector<int> members;
+  /// Sets whose members share an InterNode must not share tags: this set uses `first_tag` ... first_tag + slots - 1.
+  int first_tag = 0;
+  /// An all-reduce chunk of up to this many bytes, inside one node, is reduced whole by everybody.
+  std::size_t flat_bytes = 8 << 10;
+};
+
+class CpuBackend final : public core::Backend {
+ public:
+  /// `topology` is the set's: its ranks are places in `options.members` (see `topology_of_set`). `intra` has this rank's
+  /// place in its node, the same slots everywhere. `inter` is null when there is one node.
+  CpuBackend(core::Topology topology, std::shared_ptr<core::IntraNode> intra, std::shared_ptr<core::InterNode> inter,
+             CpuBackendOptions options = {});
+
+  [[nodiscard]] std::string describe() const override;
+  void start(core::Job& job) override;
+  core::Progress progress(bool in_call, std::vector<core::Job*>& finished) override;
+  void abort() noexcept override;
+
+ private:
+  // The stages, each one chunk at most; true when something moved.
+  bool fill_one();
+  bool reduce_one(bool transport_usable);
+  bool take_one();
+  bool retire(std::vector<core::Job*>& finished);
+
+  [[nodiscard]] bool cut(Chunk& chunk);
+  [[nodiscard]] Route route_of(const Stream& stream, std::int64_t elements) const noexcept;
+  void copy_in(const Chunk& chunk);
+  [[nodiscard]] bool enter(std::uint64_t number);
+  [[nodiscard]] bool complete(std::uint64_t number);
+  void reduce_share(std::uint64_t number);
+  void start_exchange(std::uint64_t number);
+  void write_back(std::uint64_t number, const Part& share, const std::byte* data, int except);
+  [[nodiscard]] bool ready_to_take(std::uint64_t number) const;
+  void reduce_out(std::uint64_t number);
+  void copy_out(const Chunk& chunk, const std::byte* slot);
+
+  [[nodiscard]] Chunk& chunk(std::uint64_t number) noexcept { return chunks_[number % chunks_.size()]; }
+  [[nodiscard]] const Chunk& chunk(std::uint64_t number) const noexcept { return chunks_[number % chunks_.size()]; }
+  [[nodiscard]] bool is_exchanged(const Chunk& chunk) const noexcept;
+  [[nodiscard]] Part own_share(const Chunk& chunk) const noexcept;
+  [[nodiscard]] std::byte* slot(int local_rank, std::uint64_t number) const noexcept {
+    return intra_->slot(local_rank, number);
+  }
+
+  const core::Topology topology_;
+  const CpuBackendOptions options_;
+  const std::shared_ptr<core::IntraNode> intra_;
+  const std::shared_ptr<core::InterNode> inter_;
+  const int lanes_;           // ranks of the smallest node; all of them when there is one node
+  std::optional<Lane> lane_;  // of this rank, if it is in one and there are several nodes
+
+  std::deque<std::unique_ptr<OpenJob>> open_;  // in the order of start
+  std::size_t cutting_ = 0;                    // the first of them that is not wholly cut into chunks
+  std::vector<std::unique_ptr<OpenJob>> spare_;
+
+  std::vector<Chunk> chunks_;  // those between take and fill, by number % slots
+  // Chunks 0 ... n-1 have passed: filled_ >= entered_ >= reduced_ >= taken_ >= filled_ - slots.
+  std::uint64_t filled_ = 0;
+  std::uint64_t entered_ = 0;  // in the stage of reduce, perhaps still on their way between nodes
+  std::uint64_t reduced_ = 0;
+  std::uint64_t taken_ = 0;
+  PieceCursor fill_cursor_;
+  PieceCursor take_cursor_;
+  std::vector<const void*> inputs_;  // reduce's arguments, by local rank
+};
+
+/// The topology of a set of ranks, given the world's as one of its members sees it; nodes without members are left out.
+core::Topology topology_of_set(const core::Topology& world, const std::vector<int>& members);
+
+}  // namespace kolo::hierarchy

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A job on its way: turns its runs into the streams that the backend cuts into chunks, one after another.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "core/backend.hpp"
+#include "hierarchy/stream.hpp"
+
+namespace kolo::hierarchy {
+
+/// What of the set a job must know.
+struct SetPlace {
+  int rank = 0;
+  int size = 1;
+  const std::vector<int>* members = nullptr;  ///< ranks of the world, ascending; empty: the world itself
+};
+
+/// One driver. Reusable: `open` again after the job has finished.
+class OpenJob {
+ public:
+  void open(core::Job& job, const SetPlace& place);
+
+  [[nodiscard]] core::Job& job() const noexcept { return *job_; }
+
+  /// The stream that the next chunk is to be cut from, or null: then the job is wholly cut, or (`is_cut()` is false)
+  /// waits for the lengths of an all-gather. `filled` and `taken` are the backend's counts of chunks. Streams stay where
+  /// they are until the job is opened again.
+  const Stream* next_stream(std::uint64_t filled, std::uint64_t taken);
+  /// The first element that has not been cut from the stream of `next_stream`, and the step that cuts.
+  [[nodiscard]] std::int64_t offset() const noexcept { return offset_; }
+  void cut(std::int64_t elements) noexcept { offset_ += elements; }
+
+  [[nodiscard]] bool is_cut() const noexcept { return cut_; }
+  /// The number of the chunk after the last; once it is cut.
+  [[nodiscard]] std::uint64_t end() const noexcept { return end_; }
+
+ private:
+  /// An all-gather between its two steps.
+  struct Gather {
+    const core::Run* run = nullptr;
+    std::vector<std::int64_t> bytes;  // by rank of the set; the sum of vectors that have only the own length
+    core::Piece bytes_piece;
+    std::vector<core::Piece> pieces;  // of all broadcasts, by rank; the own ones as many as the run has
+  };
+
+  void open_run(const core::Run& run);
+  void open_gather(const core::Run& run);
+  void open_broadcasts();
+  [[nodiscard]] std::byte* allocate_output(const Gather& gather);
+  [[nodiscard]] int set_rank_of(int world_rank) const;
+
+  core::Job* job_ = nullptr;
+  SetPlace place_;
+  std::size_t next_run_ = 0;
+  std::vector<Stream> streams_;    // never grows beyond what `open` reserved: chunks point into it
+  std::size_t current_ = 0;        // of the streams
+  std::int64_t offset_ = 0;        // in it
+  std::vector<Gather> gathers_;    // never grows beyond what `open` reserved: streams point into it
+  bool lengths_due_ = false;       // the last gather's lengths are on their way
+  std::uint64_t lengths_end_ = 0;  // the chunk after theirs, once they are cut
+  bool cut_ = false;
+  std::uint64_t end_ = 0;
+};
+
+}  // namespace kolo::hierarchy

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Memory that ranks share: between processes through an anonymous file (memfd), which has no name in any file system,
+// needs no room in /dev/shm, and vanishes with the last process that maps it; between threads through plain pages.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include "base/unique_fd.hpp"
+
+namespace kolo::shm {
+
+/// Zeroed, page aligned, unmapped by the destructor. All makers throw Error(transport), naming the size.
+class Segment {
+ public:
+  Segment() noexcept = default;
+  /// A new anonymous file of `bytes`, whose size nobody can change any more, mapped. Not inherited by fork or exec.
+  static Segment create(std::size_t bytes);
+  /// The mapping of another process's file, which must have this size.
+  static Segment map(base::UniqueFd file, std::size_t bytes);
+  /// Pages of this process only, which a forked child does not get either.
+  static Segment anonymous(std::size_t bytes);
+
+  Segment(Segment&& other) noexcept
+      : file_(std::move(other.file_)), data_(std::exchange(other.data_, nullptr)),
+        bytes_(std::exchange(other.bytes_, 0)) {}
+  Segment& operator=(Segment&& other) noexcept;
+  ~Segment() { unmap(); }
+
+  [[nodiscard]] std::byte* data() const noexcept { return data_; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  /// The file, or -1.
+  [[nodiscard]] int fd() const noexcept { return file_.get(); }
+  /// The mapping stays; nobody can be handed the file any more.
+  void close_file() noexcept { file_.reset(); }
+
+ private:
+  void map_pages(int flags);
+  void unmap() noexcept;
+
+  base::UniqueFd file_;
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace kolo::shm

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shm/thread_world.hpp"
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include <kolo/error.hpp>
+
+#include "base/check.hpp"
+#include "base/event_fd.hpp"
+#include "shm/segment.hpp"
+#include "shm/thread_inter_node.hpp"
+
+namespace kolo::shm {
+
+namespace {
+
+/// What the ranks of a (virtual) node share.
+struct ThreadNode {
+  ThreadNode(std::size_t bytes, std::size_t ranks) : memory(Segment::anonymous(bytes)), bells(ranks) {}
+  Segment memory;
+  std::vector<base::EventFd> bells;  // by local rank
+};
+
+class ThreadNodeLink final : public core::NodeLink {
+ public:
+  ThreadNodeLink(std::shared_ptr<ThreadNode> node, int local_rank) : node_(std::move(node)), local_rank_(local_rank) {}
+
+  [[nodiscard]] std::byte* memory() const noexcept override { return node_->memory.data(); }
+  [[nodiscard]] std::size_t bytes() const noexcept override { return node_->memory.bytes(); }
+  void wake(int local_rank) noexcept override { node_->bells[static_cast<std::size_t>(local_rank)].signal(); }
+  [[nodiscard]] int wake_fd() const noexcept override {
+    return node_->bells[static_cast<std::size_t>(local_rank_)].fd();
+  }
+  [[nodiscard]] std::vector<Liveness> liveness() const override { return {}; }
+
+ private:
+  const std::shared_ptr<ThreadNode> node_;
+  const int local_rank_;
+};
+
+}  // namespace
+
+/// What all ranks of the world share. Thread-safe.
+class ThreadWorldState {
+ public:
+  explicit ThreadWorldState(int size) : size_(size), arrived_(static_cast<std::size_t>(size)) {}
+
+  [[nodiscard]] int size() const noexcept { return size_; }
+  [[nodiscard]] const std::shared_ptr<MailRoom>& mail_room() const noexcept { return mail_room_; }
+
+  /// Blocks until all ranks have come; returns what they brought, by rank.
+  std::vector<std::string> meet(int rank, const std::string& brought) {
+    std::unique_lock lock(mutex_);
+    check_alive();
+    arrived_[static_cast<std::size_t>(rank)] = brought;
+    const std::uint64_t meeting = meetings_;
+    if (++present_ == size_) {
+      // Everybody of the meeting before has left it: nobody comes to the next one without having done so.
+      brought_ = arrived_;
+      present_ = 0;
+      ++meetings_;
+      all_here_.notify_all();
+    } else {
+      all_here_.wait(lock, [&] { return meetings_ != meeting || !aborted_.empty(); });
+      if (meetings_ == meeting) check_alive();
+    }
+    return brought_;
+  }
+
+  /// The first of a node's ranks to come makes it, the last one to come takes it out again.
+  std::shared_ptr<ThreadNode> join(int node, std::size_t ranks, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    check_alive();
+    Joining& joining = joining_[node];
+    if (joining.node == nullptr) joining.node = std::make_shared<ThreadNode>(bytes, ranks);
+    KOLO_CHECK(joining.node->memory.bytes() == bytes) << "ranks of one node ask for different sizes";
+    std::shared_ptr<ThreadNode> joined = joining.node;
+    if (++joining.ranks == ranks) joining_.erase(node);
+    return joined;
+  }
+
+  void abort(const std::string& reason) {
+    mail_room_->abort(reason);
+    const std::lock_guard lock(mutex_);
+    if (aborted_.empty()) aborted_ = reason;
+    all_here_.notify_all();
+  }
+
+ private:
+  struct Joining {
+    std::shared_ptr<ThreadNode> node;
+    std::size_t ranks = 0;
+  };
+
+  void check_alive() const {
+    if (!aborted_.empty()) throw Error(ErrorCode::transport, aborted_);
+  }
+
+  const int size_;
+  const std::shared_ptr<MailRoom> mail_room_ = std::make_shared<MailRoom>();
+  std::mutex mutex_;
+  std::condition_variable all_here_;
+  // All under mutex_.
+  std::vector<std::string> arrived_;  // of the meeting at hand
+  std::vector<std::string> brought_;  // of the last one
+  int present_ = 0;
+  std::uint64_t meetings_ = 0;
+  std::map<int, Joining> joining_;  // by node
+  std::string aborted_;             // why; empty while all is well
+};
+
+namespace {
+
+class ThreadBootstrap final : public core::Bootstrap {
+ public:
+  ThreadBootstrap(std::shared_ptr<ThreadWorldState> state, int rank) : state_(std::move(state)), rank_(rank) {}
+
+  [[nodiscard]] int rank() const noexcept override { return rank_; }
+  [[nodiscard]] int size() const noexcept override { return state_->size(); }
+  std::vector<int> machines() override { return std::vector<int>(static_cast<std::size_t>(size()), 0); }
+  std::vector<std::string> allgather(const std::string& mine) override { return state_->meet(rank_, mine); }
+
+  std::shared_ptr<core::NodeLink> join_node(const core::Topology& topology, std::size_t bytes,
+                                            const std::string& /*job_key: threads need no proof*/) override {
+    auto node = state_->join(topology.node, static_cast<std::size_t>(topology.local_size()), bytes);
+    state_->meet(rank_, {});  // so that a next call cannot meet this one
+    return std::make_shared<ThreadNodeLink>(std::move(node), topology.local_rank);
+  }
+
+  std::shared_ptr<core::InterNode> inter_node(const core::Topology& /*topology*/) override {
+    return std::make_shared<ThreadInterNode>(state_->mail_room(), rank_);
+  }
+
+  [[nodiscard]] std::string describe() const override { return "ranks as threads of one process"; }
+
+ private:
+  const std::shared_ptr<ThreadWorldState> state_;
+  const int rank_;
+};
+
+}  // namespace
+
+ThreadWorld::ThreadWorld(int size) : state_(std::make_shared<ThreadWorldState>(size)) {
+  KOLO_CHECK(size > 0) << "a world of " << size;
+}
+
+ThreadWorld::~ThreadWorld() = default;
+
+std::unique_ptr<core::Bootstrap> ThreadWorld::bootstrap(int rank) {
+  KOLO_CHECK(rank >= 0 && rank < state_->size()) << "rank " << rank << " of " << state_->size();
+  return std::make_unique<ThreadBootstrap>(state_, rank);
+}
+
+void ThreadWorld::abort(const std::string& reason) { state_->abort(reason); }
+
+}  // namespace kolo::shm

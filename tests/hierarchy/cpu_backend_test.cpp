@@ -1,0 +1,457 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hierarchy/cpu_backend.hpp"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <new>
+#include <numeric>
+
+#include "backend_world.hpp"
+#include "exact_data.hpp"
+
+namespace kolo::hierarchy::test {
+namespace {
+
+/// A job over tensors of its own, what should come out of it, and the comparison.
+struct Case {
+  core::Job job;
+  std::deque<Tensor> tensors;
+  struct Expectation {
+    Tensor* output;
+    std::vector<std::byte> bytes;
+    std::string what;
+  };
+  std::vector<Expectation> expected;
+
+  Tensor& tensor(DType dtype, std::int64_t elements, std::size_t misalignment) {
+    return tensors.emplace_back(dtype, elements, misalignment);
+  }
+  void check(int rank) {
+    EXPECT_TRUE(job.status.ok()) << job.status.message();
+    for (Tensor& tensor : tensors) tensor.expect_borders_untouched();
+    for (Expectation& expectation : expected)
+      EXPECT_EQ(expectation.output->contents(), expectation.bytes) << expectation.what << " on rank " << rank;
+  }
+};
+
+std::vector<ReduceOp> ops_of(DType dtype) {
+  std::vector<ReduceOp> ops{ReduceOp::sum, ReduceOp::min, ReduceOp::max, ReduceOp::product};
+  if (is_float(dtype)) ops.push_back(ReduceOp::average);
+  return ops;
+}
+
+/// `common` draws what all ranks must agree on, `own` what they need not.
+struct Dice {
+  std::mt19937 common;
+  std::mt19937 own;
+  explicit Dice(const Rank& rank, std::uint32_t seed)
+      : common(seed), own(seed * 1000 + static_cast<std::uint32_t>(rank.rank())) {}
+  std::int64_t length() { return static_cast<std::int64_t>(common() % 4 == 0 ? common() % 3 : common() % 170); }
+  std::size_t misalignment() { return own() % 2 == 0 ? 0 : own() % 64; }
+  bool in_place() { return own() % 2 == 0; }
+};
+
+/// One tensor of a run: input, output (perhaps the same memory), and what is expected.
+void add_piece(Case& test, core::Run& run, const Rank& rank, Dice& dice, std::int64_t elements,
+               const std::function<std::int64_t(std::int64_t)>& mine,
+               const std::function<std::int64_t(std::int64_t)>& result) {
+  Tensor& input = test.tensor(run.dtype, elements, dice.misalignment());
+  for (std::int64_t i = 0; i < elements; ++i) store(run.dtype, input.element(i), mine(i));
+  Tensor& output = dice.in_place() ? input : test.tensor(run.dtype, elements, dice.misalignment());
+  Tensor wanted(run.dtype, elements, 0);
+  for (std::int64_t i = 0; i < elements; ++i) store(run.dtype, wanted.element(i), result(i));
+  test.expected.push_back({&output, wanted.contents(),
+                           std::string(to_string(run.dtype)) + " " + std::string(to_string(run.op)) + " of " +
+                               std::to_string(elements) + " in a world of " + std::to_string(rank.size())});
+  run.pieces.push_back({input.data(), output.data(), elements});
+  run.elements += elements;
+}
+
+void add_allreduce(Case& test, const Rank& rank, Dice& dice, DType dtype, ReduceOp op) {
+  core::Run& run = test.job.runs.emplace_back();
+  run.dtype = dtype;
+  run.op = op;
+  const int ranks = rank.size();
+  const bool scaled = is_float(dtype) && op != ReduceOp::product && dice.common() % 2 == 0;
+  if (scaled) {
+    run.prescale = 2;
+    run.postscale = 1.5;
+  }
+  if (op == ReduceOp::average) run.divisor = ranks;
+  const std::int64_t factor = scaled ? 3 : 1;
+  const std::size_t pieces = dice.common() % 4;
+  for (std::size_t k = 0; k <= pieces; ++k) {
+    add_piece(
+        test, run, rank, dice, dice.length(),
+        [&](std::int64_t i) { return value_of(dtype, op, i, rank.rank(), ranks); },
+        [&](std::int64_t i) { return factor * reduced_value(dtype, op, i, ranks); });
+  }
+}
+
+void add_broadcast(Case& test, const Rank& rank, Dice& dice, DType dtype, int root) {
+  core::Run& run = test.job.runs.emplace_back();
+  run.kind = core::CollectiveKind::broadcast;
+  run.dtype = dtype;
+  run.root = root;
+  for (int k = 0; k < 2; ++k) {
+    add_piece(
+        test, run, rank, dice, dice.length(),
+        [&](std::int64_t i) { return value_of(dtype, ReduceOp::sum, i, rank.rank(), rank.size()); },
+        [&](std::int64_t i) { return value_of(dtype, ReduceOp::sum, i, root, rank.size()); });
+  }
+}
+
+void add_allgather(Case& test, const Rank& rank, Dice& dice, DType dtype) {
+  core::Run& run = test.job.runs.emplace_back();
+  run.kind = core::CollectiveKind::allgather;
+  run.dtype = dtype;
+  const auto width = static_cast<std::int64_t>(size_of(dtype));
+  std::vector<std::int64_t> bytes, lengths;
+  std::int64_t total = 0;
+  for (int r = 0; r < rank.size(); ++r) {
+    lengths.push_back(dice.length());
+    bytes.push_back(lengths.back() * width);
+    total += lengths.back();
+  }
+  Tensor wanted(dtype, total, 0);
+  std::int64_t at = 0;
+  for (int r = 0; r < rank.size(); ++r)
+    for (std::int64_t i = 0; i < lengths[static_cast<std::size_t>(r)]; ++i)
+      store(dtype, wanted.element(at++), value_of(dtype, ReduceOp::sum, i, r, rank.size()));
+  Tensor& output = test.tensor(dtype, total, dice.misalignment());
+  test.expected.push_back({&output, wanted.contents(), "allgather of " + std::string(to_string(dtype))});
+  run.allocate = [&output, bytes](const std::vector<std::int64_t>& known) {
+    EXPECT_EQ(known, bytes);
+    return output.data();
+  };
+  const std::int64_t mine = lengths[static_cast<std::size_t>(rank.rank())];
+  Tensor& input = test.tensor(dtype, mine, dice.misalignment());
+  for (std::int64_t i = 0; i < mine; ++i)
+    store(dtype, input.element(i), value_of(dtype, ReduceOp::sum, i, rank.rank(), rank.size()));
+  run.pieces.push_back({input.data(), nullptr, mine / 2});  // two pieces are one contribution
+  run.pieces.push_back({input.element(mine / 2), nullptr, mine - mine / 2});
+  run.elements = mine;
+}
+
+/// Every kind, type and operation, as jobs of one or more runs that are all in flight at once.
+void everything_once(Rank& rank, std::uint32_t seed) {
+  Dice dice(rank, seed);
+  std::deque<Case> cases;
+  const auto next_case = [&]() -> Case& {
+    return !cases.empty() && dice.common() % 3 == 0 ? cases.back() : cases.emplace_back();
+  };
+  for (int type = 0; type < kDTypeCount; ++type) {
+    const auto dtype = static_cast<DType>(type);
+    for (const ReduceOp op : ops_of(dtype)) add_allreduce(next_case(), rank, dice, dtype, op);
+    add_broadcast(next_case(), rank, dice, dtype, static_cast<int>(dice.common() % static_cast<unsigned>(rank.size())));
+    if (type % 3 == 0) add_allgather(next_case(), rank, dice, dtype);
+  }
+  std::vector<core::Job*> jobs;
+  for (Case& test : cases) jobs.push_back(&test.job);
+  run(rank.backend, jobs);
+  for (Case& test : cases) test.check(rank.rank());
+}
+
+class CpuBackendWorlds : public ::testing::TestWithParam<std::pair<int, int>> {};
+
+TEST_P(CpuBackendWorlds, EveryKindTypeAndOperationInTinySlots) {
+  WorldShape shape;
+  std::tie(shape.ranks, shape.ranks_per_node) = GetParam();
+  for (std::uint32_t seed = 1; seed <= 3; ++seed) {
+    shape.seed = seed;
+    shape.slots = seed;  // one slot only: nothing overlaps
+    run_world(shape, [&](Rank& rank) { everything_once(rank, seed); });
+  }
+}
+
+TEST_P(CpuBackendWorlds, EveryKindTypeAndOperationInSlotsOfUsualSize) {
+  WorldShape shape;
+  std::tie(shape.ranks, shape.ranks_per_node) = GetParam();
+  shape.slot_bytes = 64 << 10;
+  shape.flat_bytes = 1 << 10;
+  run_world(shape, [&](Rank& rank) { everything_once(rank, 4); });
+}
+
+INSTANTIATE_TEST_SUITE_P(OneNode, CpuBackendWorlds,
+                         ::testing::Values(std::pair(1, 0), std::pair(2, 0), std::pair(3, 0), std::pair(4, 0),
+                                           std::pair(7, 0), std::pair(8, 0)));
+INSTANTIATE_TEST_SUITE_P(EvenNodes, CpuBackendWorlds,
+                         ::testing::Values(std::pair(2, 1), std::pair(4, 2), std::pair(3, 1), std::pair(8, 2)));
+INSTANTIATE_TEST_SUITE_P(UnevenNodes, CpuBackendWorlds,
+                         ::testing::Values(std::pair(3, 2), std::pair(4, 3), std::pair(7, 3), std::pair(8, 3)));
+
+// ---------------------------------------------------------------- bits
+
+/// Sums that rounding makes depend on the order, so that equal bits mean the same order.
+std::vector<float> rough(std::size_t count, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<float> values(-1, 1);
+  std::vector<float> numbers(count);
+  for (float& number : numbers) number = values(random) * static_cast<float>(1 << random() % 20);
+  return numbers;
+}
+
+core::Run sum_of(std::vector<float>& data, const std::vector<std::size_t>& cuts) {
+  core::Run run;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i <= cuts.size(); ++i) {
+    const std::size_t end = i < cuts.size() ? cuts[i] : data.size();
+    auto* bytes = reinterpret_cast<std::byte*>(data.data() + begin);
+    run.pieces.push_back({bytes, bytes, static_cast<std::int64_t>(end - begin)});
+    begin = end;
+  }
+  run.elements = static_cast<std::int64_t>(data.size());
+  return run;
+}
+
+TEST(CpuBackend, InsideANodeElementsAreAddedInRankOrderWhateverTheBatching) {
+  constexpr std::size_t kCount = 1000;
+  WorldShape shape;
+  shape.ranks = 4;
+  std::vector<float> wanted = rough(kCount, 0);
+  for (std::uint32_t r = 1; r < 4; ++r) {
+    const std::vector<float> theirs = rough(kCount, r);
+    for (std::size_t i = 0; i < kCount; ++i) wanted[i] += theirs[i];
+  }
+  for (const std::size_t flat_bytes : {0, 64, 100000}) {
+    for (const std::size_t slot_bytes : {256, 4096}) {
+      shape.flat_bytes = flat_bytes;
+      shape.slot_bytes = slot_bytes;
+      run_world(shape, [&](Rank& rank) {
+        for (const std::vector<std::size_t>& cuts : {std::vector<std::size_t>{}, {1, 2, 500}, {333, 333, 999}}) {
+          std::vector<float> data = rough(kCount, static_cast<std::uint32_t>(rank.rank()));
+          core::Job job;
+          job.runs.push_back(sum_of(data, cuts));
+          run(rank.backend, {&job});
+          EXPECT_EQ(data, wanted);
+        }
+      });
+    }
+  }
+}
+
+TEST(CpuBackend, BetweenNodesAllRanksHoldTheSameBits) {
+  WorldShape shape;
+  shape.ranks = 5;
+  shape.ranks_per_node = 2;
+  run_world(shape, [&](Rank& rank) {
+    std::vector<float> data = rough(1000, static_cast<std::uint32_t>(rank.rank()));
+    core::Job job;
+    job.runs.push_back(sum_of(data, {17}));
+    run(rank.backend, {&job});
+    const std::string bits(reinterpret_cast<const char*>(data.data()), data.size() * sizeof(float));
+    for (const std::string& theirs : rank.bootstrap.allgather(bits)) EXPECT_TRUE(theirs == bits);
+  });
+}
+
+TEST(CpuBackend, PartialSumsOf16BitFloatsAreNotRoundedBetweenNodes) {
+  WorldShape shape;
+  shape.ranks = 4;
+  shape.ranks_per_node = 2;
+  run_world(shape, [&](Rank& rank) {
+    // 256 + 1 + 1 + 1 in bfloat16: each step alone would round to 256; in float32 it is 259, rounded once to 260.
+    std::vector<BFloat16> data(100, base::to_bfloat16(rank.rank() == 0 ? 256.0F : 1.0F));
+    core::Job job;
+    core::Run& run_of = job.runs.emplace_back();
+    run_of.dtype = DType::bfloat16;
+    auto* bytes = reinterpret_cast<std::byte*>(data.data());
+    run_of.pieces.push_back({bytes, bytes, 100});
+    run_of.elements = 100;
+    run(rank.backend, {&job});
+    for (const BFloat16 sum : data) EXPECT_EQ(base::to_float(sum), 260.0F);
+  });
+}
+
+// ---------------------------------------------------------------- edges
+
+TEST(CpuBackend, AJobOfNothingFinishesInItsTurn) {
+  WorldShape shape;
+  run_world(shape, [&](Rank& rank) {
+    std::vector<float> data(500, 1.0F);
+    core::Job first, empty, nothing;
+    first.runs.push_back(sum_of(data, {}));
+    nothing.runs.emplace_back();
+    run(rank.backend, {&first, &empty, &nothing});
+    EXPECT_EQ(data, std::vector<float>(500, 2.0F));
+  });
+}
+
+TEST(CpuBackend, AJobMemoryCanBeUsedAgainAtOnce) {
+  WorldShape shape;
+  shape.ranks = 3;
+  run_world(shape, [&](Rank& rank) {
+    core::Job job;
+    std::vector<float> data(100);
+    for (int round = 0; round < 300; ++round) {
+      std::iota(data.begin(), data.end(), static_cast<float>(round + rank.rank()));
+      job.runs.assign(1, sum_of(data, {50}));
+      run(rank.backend, {&job});
+      for (std::size_t i = 0; i < data.size(); ++i)
+        ASSERT_EQ(data[i], static_cast<float>(3 * (round + static_cast<int>(i)) + 3));
+      std::fill(data.begin(), data.end(), -1.0F);  // a peer that still read it would notice
+    }
+  });
+}
+
+TEST(CpuBackend, AGatherWithoutMemoryFailsThereAndNowhereElse) {
+  for (const int ranks_per_node : {0, 2}) {
+    WorldShape shape;
+    shape.ranks = 3;
+    shape.ranks_per_node = ranks_per_node;
+    run_world(shape, [&](Rank& rank) {
+      core::Job gather, after;
+      core::Run& run_of = gather.runs.emplace_back();
+      run_of.kind = core::CollectiveKind::allgather;
+      run_of.dtype = DType::int32;
+      std::vector<std::int32_t> mine(200, rank.rank()), all(600, -1), sum{1};
+      run_of.pieces.push_back({reinterpret_cast<std::byte*>(mine.data()), nullptr, 200});
+      run_of.elements = 200;
+      run_of.allocate = [&](const std::vector<std::int64_t>&) -> std::byte* {
+        if (rank.rank() == 1) throw std::bad_alloc();
+        return reinterpret_cast<std::byte*>(all.data());
+      };
+      core::Run& next = after.runs.emplace_back();
+      next.dtype = DType::int32;
+      next.pieces.push_back({reinterpret_cast<std::byte*>(sum.data()), reinterpret_cast<std::byte*>(sum.data()), 1});
+      next.elements = 1;
+      run(rank.backend, {&gather, &after});
+      EXPECT_EQ(sum[0], 3);
+      if (rank.rank() == 1) {
+        EXPECT_EQ(gather.status.code(), ErrorCode::invalid_argument);
+        EXPECT_EQ(gather.status.message(), "no memory for the result of an allgather, 2400 bytes: std::bad_alloc");
+        EXPECT_EQ(all, std::vector<std::int32_t>(600, -1));
+      } else {
+        EXPECT_TRUE(gather.status.ok());
+        for (std::size_t i = 0; i < 600; ++i) ASSERT_EQ(all[i], static_cast<std::int32_t>(i / 200));
+      }
+    });
+  }
+}
+
+TEST(CpuBackend, ASetRunsAmongItsMembersOnly) {
+  WorldShape shape;
+  shape.ranks = 5;
+  shape.ranks_per_node = 2;  // nodes {0,1} {2,3} {4}; the set has {1} {2,3} of them
+  run_world(shape, [&](Rank& rank) {
+    const std::vector<int> members{1, 2, 3};
+    if (rank.rank() == 0 || rank.rank() == 4) return;
+    const core::Topology topology = topology_of_set(rank.topology, members);
+    EXPECT_EQ(topology.size, 3);
+    EXPECT_EQ(topology.node_count(), 2);
+    const int locals = topology.local_size();
+    auto intra = std::make_shared<shm::SlotRing>(rank.node->memory(), rank.node->bytes(), topology.local_rank, locals,
+                                                 shape.slot_bytes, shape.slots);
+    CpuBackendOptions options;
+    options.members = members;
+    options.first_tag = 100;
+    CpuBackend backend(topology, intra, rank.inter, options);
+    std::vector<float> data(300, static_cast<float>(rank.rank())), sent(300, static_cast<float>(rank.rank()));
+    core::Job job;
+    job.runs.push_back(sum_of(data, {}));
+    job.runs.push_back(sum_of(sent, {}));
+    job.runs.back().kind = core::CollectiveKind::broadcast;
+    job.runs.back().root = 3;
+    run(backend, {&job});
+    EXPECT_EQ(data, std::vector<float>(300, 6.0F));
+    EXPECT_EQ(sent, std::vector<float>(300, 3.0F));
+  });
+}
+
+TEST(CpuBackend, AsksForAnotherThreadWhenOnlyTheTransportCouldMove) {
+  WorldShape shape;
+  shape.ranks_per_node = 1;
+  run_world(shape, [&](Rank& rank) {
+    std::vector<float> data(20, 1.0F);
+    core::Job job;
+    job.runs.push_back(sum_of(data, {}));
+    rank.backend.start(job);
+    std::vector<core::Job*> finished;
+    EXPECT_EQ(rank.backend.progress(false, finished), core::Progress::advanced);
+    EXPECT_EQ(rank.backend.progress(false, finished), core::Progress::another_thread);
+    EXPECT_EQ(rank.backend.progress(false, finished), core::Progress::another_thread);
+    drive(rank.backend, {&job});
+    EXPECT_EQ(data, std::vector<float>(20, 2.0F));
+  });
+}
+
+TEST(CpuBackend, AbortLeavesCallersMemoryAlone) {
+  for (const int ranks_per_node : {0, 1}) {
+    WorldShape shape;
+    shape.ranks = 3;
+    shape.ranks_per_node = ranks_per_node;
+    run_world(shape, [&](Rank& rank) {
+      std::vector<core::Job*> finished;
+      auto data = std::make_unique<std::vector<float>>(5000, 1.0F);
+      core::Job job;
+      job.runs.push_back(sum_of(*data, {}));
+      if (rank.rank() != 2) {  // rank 2 never comes
+        rank.backend.start(job);
+        for (int i = 0; i < 50; ++i) EXPECT_NE(rank.backend.progress(true, finished), core::Progress::idle);
+      }
+      rank.backend.abort();
+      job.runs.clear();
+      data.reset();
+      rank.bootstrap.allgather("");
+      for (int i = 0; i < 50; ++i) EXPECT_EQ(rank.backend.progress(true, finished), core::Progress::idle);
+      EXPECT_TRUE(finished.empty());
+    });
+  }
+}
+
+TEST(CpuBackend, AFaultOfTheTransportReachesTheCaller) {
+  class Broken final : public core::InterNode {
+   public:
+    std::byte* staging(std::size_t bytes) override {
+      memory_.resize(bytes);
+      return memory_.data();
+    }
+    Operation send(int, int, const std::byte*, std::size_t) override { return 1; }
+    Operation receive(int, int, std::byte*, std::size_t) override { return 1; }
+    bool test(Operation) override { throw Error(ErrorCode::transport, "the cable is cut"); }
+    bool usable_here(bool) const noexcept override { return true; }
+    const char* name() const noexcept override { return "a broken cable"; }
+
+   private:
+    std::vector<std::byte> memory_;
+  };
+  std::vector<std::byte> memory(shm::SlotRing::required_bytes(1, 256, 2) + 64);
+  auto* aligned = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(memory.data()) + 63) / 64 * 64);
+  auto intra = std::make_shared<shm::SlotRing>(aligned, memory.size() - 64, 0, 1, 256, 2);
+  CpuBackend backend(core::make_topology(0, {0, 1}, 0), intra, std::make_shared<Broken>());
+  EXPECT_EQ(backend.describe(), "shared memory (1 ranks, 2 slots of 0 KiB), a broken cable (2 nodes, 1 lanes)");
+  std::vector<float> data(20, 1.0F);
+  core::Job job;
+  job.runs.push_back(sum_of(data, {}));
+  backend.start(job);
+  std::vector<core::Job*> finished;
+  try {
+    for (int i = 0; i < 3; ++i) static_cast<void>(backend.progress(true, finished));
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::transport);
+    EXPECT_STREQ(error.what(), "kolo: the cable is cut");
+  }
+  backend.abort();
+}
+
+// ---------------------------------------------------------------- parts
+
+TEST(PartOf, CoversEverythingOnceInLines) {
+  for (std::int64_t count = 0; count < 200; ++count) {
+    for (int parts = 1; parts <= 9; ++parts) {
+      std::int64_t next = 0;
+      for (int i = 0; i < parts; ++i) {
+        const Part part = part_of(count, i, parts, 8);
+        EXPECT_EQ(part.begin, next);
+        EXPECT_TRUE(part.begin % 8 == 0 || part.begin == count);
+        EXPECT_LE(part.elements, part_of(count, 0, parts, 8).elements);
+        next += part.elements;
+      }
+      EXPECT_EQ(next, count);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kolo::hierarchy::test
