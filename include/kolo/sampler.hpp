@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which rows of a data set are this rank's in an epoch.
+#ifndef KOLO_SAMPLER_HPP
+#define KOLO_SAMPLER_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <kolo/context.hpp>
+#include <kolo/export.hpp>
+
+namespace kolo {
+
+struct DistributedSamplerOptions {
+  /// Whether each epoch has an order of its own; else rows come in their own order.
+  bool shuffle = true;
+  /// What the orders are drawn from; the same on every rank.
+  std::uint64_t seed = 0;
+  /// When the rows do not divide by the ranks: leave the last few out, instead of giving the first few twice.
+  bool drop_last = false;
+
+  DistributedSamplerOptions& with_shuffle(bool value) {
+    shuffle = value;
+    return *this;
+  }
+  DistributedSamplerOptions& with_seed(std::uint64_t value) {
+    seed = value;
+    return *this;
+  }
+  DistributedSamplerOptions& with_drop_last(bool value) {
+    drop_last = value;
+    return *this;
+  }
+};
+
+/// Deals the rows of a data set to the ranks, as torch.utils.data.DistributedSampler does
+/// (https://pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler): all ranks shuffle the
+/// same way, the order is padded from its own beginning (or cut) to a multiple of the ranks, and rank r takes places
+/// r, r + size, r + 2 size, ... So every rank gets as many rows as the others, and batches of B / size rows a rank are
+/// together the B rows that one rank alone would have in its batch.
+///
+/// The order of epoch e is a Fisher-Yates shuffle of 0 ... n-1 from the back, place i drawn from 0 ... i by rejection
+/// from std::mt19937_64(seed + e): a function of the arguments alone, the same everywhere (std::shuffle's is not).
+/// Talks to nobody, changes nothing: safe to use from several threads.
+class KOLO_API DistributedSampler {
+ public:
+  /// For this rank of the calling thread's context, which is asked now and not later.
+  explicit DistributedSampler(std::size_t dataset_size, DistributedSamplerOptions options = {});
+  DistributedSampler(Context& context, std::size_t dataset_size, DistributedSamplerOptions options = {});
+  /// For any rank. Throws `Error` (invalid_argument) unless 0 <= rank < size.
+  DistributedSampler(std::size_t dataset_size, int rank, int size, DistributedSamplerOptions options = {});
+
+  /// How many rows this rank (and every other) gets in an epoch.
+  [[nodiscard]] std::size_t size() const noexcept { return rows_per_rank_; }
+
+  /// This rank's rows in epoch `number` (any number), in the order to visit them: indices below the data set's size.
+  [[nodiscard]] std::vector<std::size_t> epoch(std::uint64_t number) const;
+
+ private:
+  std::size_t dataset_size_;
+  std::size_t rank_;
+  std::size_t ranks_;
+  DistributedSamplerOptions options_;
+  std::size_t rows_per_rank_;
+};
+
+}  // namespace kolo
+
+#endif  // KOLO_SAMPLER_HPP

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Finding out that all ranks mean the same before tensors are sent. The engine compares what ranks say about one name;
+// a name that only some ranks know it could only wait for. So lists of names are compared here first, once.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <kolo/context.hpp>
+#include <kolo/parameters.hpp>
+#include <kolo/types.hpp>
+
+namespace kolo::optimizer {
+
+/// "layer0.weight float32 [64, 64]", as it stands in lists and messages.
+std::string describe(std::string_view name, const TensorView& view);
+
+/// Throws `Error` (invalid_argument), beginning with `caller`, for an empty name or one that stands twice.
+void check_names(std::string_view caller, const std::vector<std::string_view>& names);
+
+/// Throws `Error` (invalid_argument) unless `root` is one of the context's ranks.
+void check_root(std::string_view caller, Context& context, int root);
+
+/// Collective. Returns when every rank has given equal entries; else throws, on every rank, the same `Error`
+/// (mismatch): `caller`, the first entry that differs, and which ranks say what. Gathers 16 bytes a rank, and the
+/// entries only when they differ. `caller` is also the collective's name.
+void check_agreement(Context& context, std::string_view caller, const std::vector<std::string>& entries);
+
+}  // namespace kolo::optimizer

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <kolo/parameters.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <kolo/collectives.hpp>
+#include <kolo/error.hpp>
+
+#include "optimizer/agreement.hpp"
+#include "optimizer/elements.hpp"
+
+namespace kolo {
+namespace {
+
+// Everything is started before anything is waited for, so that the tensors travel together. When one cannot be
+// started, those that were must end before the caller may have the memory back.
+void broadcast_all(Context& context, const std::string& caller, Span<const NamedView> tensors, int root) {
+  std::vector<Handle> handles;
+  handles.reserve(tensors.size());
+  try {
+    for (const NamedView& tensor : tensors) {
+      handles.push_back(broadcast_async(context, caller + '/' + tensor.name, tensor.view, root));
+    }
+  } catch (const Error&) {
+    try {
+      wait_all(handles);
+    } catch (const Error&) {  // the first failure is told, not what followed from it
+    }
+    throw;
+  }
+  wait_all(handles);
+}
+
+void broadcast_list(Context& context, const std::string& caller, Span<const NamedView> tensors, int root) {
+  std::vector<std::string_view> names;
+  std::vector<std::string> entries{"root " + std::to_string(root)};
+  for (const NamedView& tensor : tensors) {
+    names.push_back(tensor.name);
+    entries.push_back(optimizer::describe(tensor.name, tensor.view));
+  }
+  optimizer::check_names(caller, names);
+  optimizer::check_root(caller, context, root);
+  optimizer::check_agreement(context, caller, entries);
+  broadcast_all(context, caller, tensors, root);
+}
+
+double sum_of_squares(const TensorView& view) {
+  double sum = 0;
+  optimizer::with_type(view, [&](auto zero) {
+    for (const double element : optimizer::elements<decltype(zero)>(view)) {
+      sum += element * element;
+    }
+  });
+  return sum;
+}
+
+}  // namespace
+
+void broadcast_parameters(Span<const Parameter> parameters, int root) {
+  broadcast_parameters(current_context(), parameters, root);
+}
+
+void broadcast_parameters(Context& context, Span<const Parameter> parameters, int root) {
+  std::vector<NamedView> values;
+  for (const Parameter& parameter : parameters) {
+    values.push_back({parameter.name, parameter.value});
+  }
+  broadcast_list(context, "broadcast_parameters", values, root);
+}
+
+void detail::broadcast_state(Context& context, Span<const NamedView> state, int root) {
+  broadcast_list(context, "broadcast_optimizer_state", state, root);
+}
+
+double clip_grad_norm(Span<const Parameter> parameters, double max_norm) {
+  if (!(max_norm >= 0)) {
+    throw Error(ErrorCode::invalid_argument,
+                "clip_grad_norm: max_norm is " + std::to_string(max_norm) + "; it must be 0 or more");
+  }
+  double sum = 0;
+  for (const Parameter& parameter : parameters) {
+    if (!parameter.gradient) {
+      continue;
+    }
+    optimizer::check_computable("clip_grad_norm", "the gradient of '" + parameter.name + "'", *parameter.gradient);
+    sum += sum_of_squares(*parameter.gradient);
+  }
+  const double norm = std::sqrt(sum);
+  // Written so that a NaN becomes the factor, as in PyTorch; std::min(1.0, NaN) would hide it.
+  const double wanted = max_norm / (norm + 1e-6);
+  if (wanted >= 1) {
+    return norm;
+  }
+  for (const Parameter& parameter : parameters) {
+    if (parameter.gradient) {
+      optimizer::scale(*parameter.gradient, wanted);
+    }
+  }
+  return norm;
+}
+
+}  // namespace kolo

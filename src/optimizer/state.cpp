@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "optimizer/state.hpp"
+
+#include <utility>
+
+#include <kolo/error.hpp>
+
+#include "optimizer/agreement.hpp"
+#include "optimizer/elements.hpp"
+
+namespace kolo::optimizer {
+
+std::vector<Parameter> checked_trainable(std::string_view caller, std::vector<Parameter> parameters) {
+  std::vector<std::string_view> names;
+  for (const Parameter& parameter : parameters) {
+    names.push_back(parameter.name);
+  }
+  check_names(caller, names);
+
+  std::vector<Parameter> trainable;
+  for (Parameter& parameter : parameters) {
+    if (!parameter.gradient) {
+      continue;
+    }
+    const TensorView& value = parameter.value;
+    const TensorView& gradient = *parameter.gradient;
+    const std::string name = "'" + parameter.name + "'";
+    check_computable(caller, name, value);
+    check_computable(caller, "the gradient of " + name, gradient);
+    if (gradient.dtype() != value.dtype() || gradient.shape() != value.shape()) {
+      throw Error(ErrorCode::invalid_argument,
+                  std::string(caller) + ": the gradient of '" + describe(parameter.name, value) + "' is " +
+                      std::string(to_string(gradient.dtype())) + ' ' + to_string(gradient.shape()) +
+                      "; it must have the value's type and shape");
+    }
+    trainable.push_back(std::move(parameter));
+  }
+  return trainable;
+}
+
+void check_option(std::string_view caller, std::string_view name, double value, double below) {
+  const bool bounded = below > 0;
+  if (value >= 0 && (!bounded || value < below)) {
+    return;
+  }  // false for NaN
+  throw Error(ErrorCode::invalid_argument, std::string(caller) + ": " + std::string(name) + " is " +
+                                               std::to_string(value) + "; it must be 0 or more" +
+                                               (bounded ? " and below " + std::to_string(below) : ""));
+}
+
+std::vector<Tensor> zeroed_like(const std::vector<Parameter>& parameters) {
+  std::vector<Tensor> tensors;
+  tensors.reserve(parameters.size());
+  for (const Parameter& parameter : parameters) {
+    tensors.emplace_back(parameter.value.dtype(), parameter.value.shape());
+    fill_zero(tensors.back().view());
+  }
+  return tensors;
+}
+
+NamedView scalar_view(std::string name, double& value) { return {std::move(name), view(&value, Shape{})}; }
+NamedView scalar_view(std::string name, bool& value) { return {std::move(name), view(&value, Shape{})}; }
+NamedView scalar_view(std::string name, std::int64_t& value) { return {std::move(name), view(&value, Shape{})}; }
+
+void append_views(std::vector<NamedView>& state, const std::string& prefix, const std::vector<Parameter>& parameters,
+                  std::vector<Tensor>& tensors) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    state.push_back({prefix + '/' + parameters[i].name, tensors[i].view()});
+  }
+}
+
+void zero_gradients(const std::vector<Parameter>& parameters) {
+  for (const Parameter& parameter : parameters) {
+    fill_zero(*parameter.gradient);
+  }
+}
+
+}  // namespace kolo::optimizer
