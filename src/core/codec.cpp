@@ -166,6 +166,7 @@ void write(Writer& w, const Stalled& m) {
 void write(Writer& w, const SetAdded& m) {
   w.number(m.set);
   w.number(m.base);
+  w.number(m.generation);
   w.list(m.members);
   w.text(m.name);
   w.number(m.round);
@@ -403,6 +404,7 @@ void read(Reader& r, Stalled& m) {
 void read(Reader& r, SetAdded& m) {
   m.set = r.number_of<SetId>();
   m.base = r.number_of<TensorId>();
+  m.generation = r.number_of<std::uint16_t>();
   m.members = r.list<std::int32_t>();
   m.name = r.text();
   m.round = r.number();

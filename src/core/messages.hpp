@@ -173,7 +173,9 @@ struct Stalled {
 /// global set: it completes with this entry, and no batch follows for it.
 struct SetAdded {
   SetId set = kGlobalSet;
-  TensorId base = 0;  ///< its reserved ids begin here
+  TensorId base = 0;  ///< its reserved ids begin here,
+  std::uint16_t generation =
+      0;  ///< and have this generation, which no word of an earlier use of them has (the global set's: 0)
   std::vector<std::int32_t> members;
   std::string name;
   Round round = 0;

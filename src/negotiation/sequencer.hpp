@@ -22,8 +22,8 @@
 namespace kolo::negotiation {
 
 struct SequencerOptions {
-  int size = 1;   ///< ranks of the world
-  int nodes = 1;  ///< as many answers as a query gets
+  int size = 1;                              ///< ranks of the world
+  int nodes = 1;                             ///< as many answers as a query gets
   std::int64_t fusion_threshold = 16 << 20;  ///< bytes; 0: every tensor on its own
   std::uint64_t open_batches = 4;
   std::uint32_t capacity = 8192;  ///< ids, reserved ones included
