@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// For programs that have MPI already. Not part of <kolo/kolo.hpp>: it includes <mpi.h>. Present when the library was
+// built with MPI.
+#ifndef KOLO_MPI_HPP
+#define KOLO_MPI_HPP
+
+#include <mpi.h>
+
+#include <kolo/context.hpp>
+#include <kolo/export.hpp>
+
+namespace kolo::mpi {
+
+/// The ranks of `communicator` as the world of a `Context`, in its order:
+///
+///     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+///     kolo::Context context(kolo::mpi::bootstrap(my_communicator));
+///
+/// Collective over the communicator, which is duplicated: the program may use or free its own meanwhile. MPI stays the
+/// program's to finalise, after the context has gone. Any thread level works; below MPI_THREAD_MULTIPLE data moves
+/// between nodes only while a thread is inside a call of Kolo's, and with MPI_THREAD_SINGLE and FUNNELED the context must be
+/// made, and its handles waited on, by the thread that initialised MPI. Throws `Error`: transport when MPI is not
+/// initialised, is finalised or fails; unsupported from a thread that may not call MPI; invalid_argument for
+/// MPI_COMM_NULL.
+[[nodiscard]] KOLO_API Bootstrap bootstrap(MPI_Comm communicator);
+
+}  // namespace kolo::mpi
+
+#endif  // KOLO_MPI_HPP

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mpi/mpi_api.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <kolo/error.hpp>
+
+#include "base/check.hpp"
+
+namespace kolo::mpi {
+namespace {
+
+void check(int code, const std::string& call) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING + 1] = {};
+  int length = 0;
+  if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) length = 0;
+  const std::string said(text, static_cast<std::size_t>(length));
+  throw Error(ErrorCode::transport, call + " failed: " + (said.empty() ? "MPI error " + std::to_string(code) : said));
+}
+
+ThreadLevel from_mpi(int level) {
+  switch (level) {
+  case MPI_THREAD_SINGLE:
+    return ThreadLevel::single;
+  case MPI_THREAD_FUNNELED:
+    return ThreadLevel::funneled;
+  case MPI_THREAD_SERIALIZED:
+    return ThreadLevel::serialized;
+  case MPI_THREAD_MULTIPLE:
+    return ThreadLevel::multiple;
+  default:
+    throw Error(ErrorCode::transport, "MPI reports an unknown thread level, " + std::to_string(level));
+  }
+}
+
+int to_mpi(ThreadLevel level) {
+  switch (level) {
+  case ThreadLevel::single:
+    return MPI_THREAD_SINGLE;
+  case ThreadLevel::funneled:
+    return MPI_THREAD_FUNNELED;
+  case ThreadLevel::serialized:
+    return MPI_THREAD_SERIALIZED;
+  case ThreadLevel::multiple:
+    return MPI_THREAD_MULTIPLE;
+  }
+  KOLO_UNREACHABLE();
+}
+
+}  // namespace
+
+std::string_view to_string(ThreadLevel level) noexcept {
+  switch (level) {
+  case ThreadLevel::single:
+    return "SINGLE";
+  case ThreadLevel::funneled:
+    return "FUNNELED";
+  case ThreadLevel::serialized:
+    return "SERIALIZED";
+  case ThreadLevel::multiple:
+    return "MULTIPLE";
+  }
+  KOLO_UNREACHABLE();
+}
+
+bool is_initialized() {
+  int flag = 0;
+  check(MPI_Initialized(&flag), "MPI_Initialized");
+  return flag != 0;
+}
+
+bool is_finalized() {
+  int flag = 0;
+  check(MPI_Finalized(&flag), "MPI_Finalized");
+  return flag != 0;
+}
+
+ThreadLevel thread_level() {
+  int level = 0;
+  check(MPI_Query_thread(&level), "MPI_Query_thread");
+  return from_mpi(level);
+}
+
+bool is_main_thread() {
+  int flag = 0;
+  check(MPI_Is_thread_main(&flag), "MPI_Is_thread_main");
+  return flag != 0;
+}
+
+ThreadLevel initialize(ThreadLevel wanted) {
+  int provided = 0;
+  check(MPI_Init_thread(nullptr, nullptr, to_mpi(wanted), &provided), "MPI_Init_thread");
+  return from_mpi(provided);
+}
+
+void finalize() { check(MPI_Finalize(), "MPI_Finalize"); }
+
+std::string library_version() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING + 1] = {};
+  int length = 0;
+  check(MPI_Get_library_version(text, &length), "MPI_Get_library_version");
+  std::string version(text, static_cast<std::size_t>(length));
+  version.resize(std::min(version.find_first_of(",\n"), version.size()));
+  std::replace(version.begin(), version.end(), '\t', ' ');  // MPICH writes a table
+  return version;
+}
+
+bool is_intercommunicator(MPI_Comm communicator) {
+  int flag = 0;
+  check(MPI_Comm_test_inter(communicator, &flag), "MPI_Comm_test_inter");
+  return flag != 0;
+}
+
+Communicator::Communicator(MPI_Comm raw) : raw_(raw) {
+  // Before anything else can fail: a communicator inherits its handler, which by default ends the job.
+  check(MPI_Comm_set_errhandler(raw_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  check(MPI_Comm_rank(raw_, &rank_), "MPI_Comm_rank");
+  check(MPI_Comm_size(raw_, &size_), "MPI_Comm_size");
+}
+
+Communicator Communicator::duplicate(MPI_Comm original) {
+  MPI_Comm copy = MPI_COMM_NULL;
+  check(MPI_Comm_dup(original, &copy), "MPI_Comm_dup");
+  return Communicator(copy);
+}
+
+Communicator::Communicator(Communicator&& other) noexcept
+    : raw_(std::exchange(other.raw_, MPI_COMM_NULL)), rank_(other.rank_), size_(other.size_) {}
+
+Communicator::~Communicator() {
+  if (raw_ == MPI_COMM_NULL) return;
+  try {
+    if (is_finalized()) return;
+    if (thread_level() < ThreadLevel::serialized && !is_main_thread()) return;
+    MPI_Comm_free(&raw_);  // should it fail there is nothing to be done
+  } catch (const Error&) {
+    // MPI cannot even say whether it is alive: what is left of it is not freed.
+  }
+}
+
+void Communicator::abandon() noexcept { raw_ = MPI_COMM_NULL; }
+
+int Communicator::tag_limit() const {
+  int* limit = nullptr;
+  int flag = 0;
+  check(MPI_Comm_get_attr(raw_, MPI_TAG_UB, static_cast<void*>(&limit), &flag), "MPI_Comm_get_attr");
+  constexpr int kLeastByTheStandard = 32767;
+  return flag != 0 ? *limit : kLeastByTheStandard;
+}
+
+Communicator Communicator::split_by_machine() const {
+  MPI_Comm part = MPI_COMM_NULL;
+  check(MPI_Comm_split_type(raw_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &part), "MPI_Comm_split_type");
+  return Communicator(part);
+}
+
+std::vector<std::int64_t> Communicator::allgather(std::int64_t mine) const {
+  std::vector<std::int64_t> all(static_cast<std::size_t>(size_));
+  check(MPI_Allgather(&mine, 1, MPI_INT64_T, all.data(), 1, MPI_INT64_T, raw_), "MPI_Allgather");
+  return all;
+}
+
+void Communicator::allgather(const std::byte* mine, int bytes, std::byte* all, const std::vector<int>& counts,
+                             const std::vector<int>& offsets) const {
+  check(MPI_Allgatherv(mine, bytes, MPI_BYTE, all, counts.data(), offsets.data(), MPI_BYTE, raw_), "MPI_Allgatherv");
+}
+
+MPI_Request Communicator::send(int rank, int tag, const std::byte* data, int bytes) const {
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int code = MPI_Isend(data, bytes, MPI_BYTE, rank, tag, raw_, &request);
+  if (code != MPI_SUCCESS) check(code, "MPI_Isend to rank " + std::to_string(rank));
+  return request;
+}
+
+MPI_Request Communicator::receive(int rank, int tag, std::byte* data, int bytes) const {
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int code = MPI_Irecv(data, bytes, MPI_BYTE, rank, tag, raw_, &request);
+  if (code != MPI_SUCCESS) check(code, "MPI_Irecv from rank " + std::to_string(rank));
+  return request;
+}
+
+bool test(MPI_Request& request, std::size_t& received) {
+  int done = 0;
+  MPI_Status status;
+  const int code = MPI_Test(&request, &done, &status);
+  if (code != MPI_SUCCESS) check(code, "MPI_Test");
+  if (done == 0) return false;
+  // MPI_Get_elements_x has no upper limit, and says the same for bytes.
+  MPI_Count count = 0;
+  check(MPI_Get_elements_x(&status, MPI_BYTE, &count), "MPI_Get_elements_x");
+  received = count > 0 ? static_cast<std::size_t>(count) : 0;
+  return true;
+}
+
+}  // namespace kolo::mpi

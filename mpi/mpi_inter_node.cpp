@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mpi/mpi_inter_node.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <new>
+#include <string>
+#include <utility>
+
+#include <kolo/error.hpp>
+
+#include "base/check.hpp"
+
+namespace kolo::mpi {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+constexpr int kSlotBits = 32;
+
+}  // namespace
+
+MpiInterNode::MpiInterNode(Communicator communicator, std::size_t piece_bytes)
+    : communicator_(std::move(communicator)), piece_bytes_(piece_bytes),
+      tags_(std::int64_t{communicator_.tag_limit()} + 1), level_(thread_level()), maker_(std::this_thread::get_id()) {
+  KOLO_CHECK(piece_bytes > 0 && piece_bytes <= std::size_t{std::numeric_limits<int>::max()}) << piece_bytes;
+  KOLO_CHECK(level_ >= ThreadLevel::serialized || is_main_thread()) << "made on a thread that may not call MPI";
+}
+
+MpiInterNode::~MpiInterNode() {
+  if (slots_.size() == free_slots_.size()) return;
+  communicator_.abandon();
+  for (auto& memory : staging_) static_cast<void>(memory.release());
+}
+
+std::byte* MpiInterNode::staging(std::size_t bytes) {
+  const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+  auto* memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded));
+  if (memory == nullptr) throw std::bad_alloc();
+  staging_.emplace_back(memory);
+  return memory;
+}
+
+std::size_t MpiInterNode::claim_slot(int rank) {
+  if (free_slots_.empty()) {
+    free_slots_.push_back(slots_.size());
+    slots_.emplace_back();
+  }
+  const std::size_t slot = free_slots_.back();
+  free_slots_.pop_back();
+  slots_[slot].pieces.clear();
+  slots_[slot].completed = 0;
+  slots_[slot].rank = rank;
+  ++slots_[slot].generation;
+  return slot;
+}
+
+core::InterNode::Operation MpiInterNode::name_of(std::size_t slot) const noexcept {
+  return Operation{slots_[slot].generation} << kSlotBits | (slot + 1);
+}
+
+int MpiInterNode::mapped(int tag) const {
+  KOLO_CHECK(tag >= 0) << "tag " << tag;
+  return static_cast<int>(tag % tags_);
+}
+
+core::InterNode::Operation MpiInterNode::send(int rank, int tag, const std::byte* data, std::size_t bytes) {
+  // Claimed first: should a piece fail, those before it are open, and the slot says so for ever.
+  const std::size_t slot = claim_slot(rank);
+  std::size_t begin = 0;
+  do {
+    const std::size_t piece = std::min(bytes - begin, piece_bytes_);
+    slots_[slot].pieces.push_back(
+        {communicator_.send(rank, mapped(tag), data + begin, static_cast<int>(piece)), /*expected=*/0});
+    begin += piece;
+  } while (begin < bytes);
+  return name_of(slot);
+}
+
+core::InterNode::Operation MpiInterNode::receive(int rank, int tag, std::byte* data, std::size_t bytes) {
+  const std::size_t slot = claim_slot(rank);
+  std::size_t begin = 0;
+  do {
+    const std::size_t piece = std::min(bytes - begin, piece_bytes_);
+    slots_[slot].pieces.push_back(
+        {communicator_.receive(rank, mapped(tag), data + begin, static_cast<int>(piece)), piece});
+    begin += piece;
+  } while (begin < bytes);
+  return name_of(slot);
+}
+
+bool MpiInterNode::test(Operation operation) {
+  const std::size_t index = (operation & ((Operation{1} << kSlotBits) - 1)) - 1;
+  KOLO_CHECK(operation != 0 && index < slots_.size() && name_of(index) == operation && !slots_[index].pieces.empty())
+      << "operation " << operation << " is not open";
+  Slot& slot = slots_[index];
+  while (slot.completed < slot.pieces.size()) {
+    Piece& piece = slot.pieces[slot.completed];
+    std::size_t received = 0;
+    if (!mpi::test(piece.request, received)) return false;
+    if (piece.expected != 0 && received != piece.expected) {
+      throw Error(ErrorCode::transport, "rank " + std::to_string(slot.rank) + " sent " + std::to_string(received) +
+                                            " bytes where " + std::to_string(piece.expected) + " were due");
+    }
+    ++slot.completed;
+  }
+  slot.pieces.clear();
+  free_slots_.push_back(index);
+  return true;
+}
+
+bool MpiInterNode::usable_here(bool in_call) const noexcept {
+  if (level_ == ThreadLevel::multiple) return true;
+  return in_call && (level_ == ThreadLevel::serialized || std::this_thread::get_id() == maker_);
+}
+
+}  // namespace kolo::mpi

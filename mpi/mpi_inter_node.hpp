@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Bulk data between nodes by MPI point-to-point, on a communicator of its own.
+//
+// Which threads may drive it follows from MPI's thread level:
+//
+//   MULTIPLE           any thread
+//   SERIALIZED         a thread that is inside a call of Kolo's: the program promises that no other calls MPI meanwhile
+//   FUNNELED, SINGLE   the thread that initialised MPI, while it is inside a call of Kolo's
+//
+// So below MULTIPLE nothing moves between nodes while the program computes, and below SERIALIZED a handle must be
+// waited on from the thread that initialised MPI: others wait until that thread waits as well.
+#pragma once
+
+#include <cstdlib>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "core/inter_node.hpp"
+#include "mpi/mpi_api.hpp"
+
+namespace kolo::mpi {
+
+class MpiInterNode final : public core::InterNode {
+ public:
+  /// Made on a thread that may call MPI. Messages travel in pieces of at most `piece_bytes`, the same on all ranks.
+  explicit MpiInterNode(Communicator communicator, std::size_t piece_bytes = kMaxPieceBytes);
+  /// With operations open, MPI may still write: then the staging memory and the communicator are kept.
+  ~MpiInterNode() override;
+  MpiInterNode(const MpiInterNode&) = delete;
+  MpiInterNode& operator=(const MpiInterNode&) = delete;
+
+  std::byte* staging(std::size_t bytes) override;
+  /// Tags are taken modulo the greatest that MPI knows (at least 32767, with Open MPI 2^31-1): two that differ by a
+  /// multiple of that must not be in flight at once between the same ranks.
+  Operation send(int rank, int tag, const std::byte* data, std::size_t bytes) override;
+  Operation receive(int rank, int tag, std::byte* data, std::size_t bytes) override;
+  bool test(Operation operation) override;
+  [[nodiscard]] bool usable_here(bool in_call) const noexcept override;
+  [[nodiscard]] const char* name() const noexcept override { return "MPI point-to-point"; }
+
+ private:
+  struct Piece {
+    MPI_Request request = MPI_REQUEST_NULL;
+    std::size_t expected = 0;  // bytes that must come; 0 for a send
+  };
+  /// An open operation; its place is used again, with the next generation.
+  struct Slot {
+    std::vector<Piece> pieces;
+    std::size_t completed = 0;  // of the pieces, in order
+    std::uint32_t generation = 0;
+    int rank = 0;
+  };
+  struct Free {
+    void operator()(std::byte* memory) const noexcept { std::free(memory); }
+  };
+
+  [[nodiscard]] std::size_t claim_slot(int rank);
+  [[nodiscard]] Operation name_of(std::size_t slot) const noexcept;
+  [[nodiscard]] int mapped(int tag) const;
+
+  Communicator communicator_;
+  const std::size_t piece_bytes_;
+  const std::int64_t tags_;
+  const ThreadLevel level_;
+  const std::thread::id maker_;
+  std::vector<Slot> slots_;
+  std::vector<std::size_t> free_slots_;
+  std::vector<std::unique_ptr<std::byte, Free>> staging_;
+};
+
+}  // namespace kolo::mpi
