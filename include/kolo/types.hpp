@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The nouns of every call: element types, reduction operations, devices, shapes, and views of memory.
-// All of them are plain values: cheap to copy, safe to use from any thread, and none of them owns memory except `Tensor`.
+// All of them are plain values: cheap to copy, safe to use from any thread, and none owns memory except `Tensor`.
 #ifndef KOLO_TYPES_HPP
 #define KOLO_TYPES_HPP
 

@@ -2,9 +2,9 @@
 //
 // A bounded queue from many threads to one, without locks (after D. Vyukov's bounded queue).
 //
-// Every cell carries a sequence number. Cell i starts at i: free for the producer who claims ticket i. A producer claims
-// the next ticket t by advancing tail_, fills cell t mod capacity, and sets its sequence to t + 1: full. The consumer
-// takes it out and sets t + capacity: free for the ticket one round later.
+// Every cell carries a sequence number. Cell i starts at i: free for the producer who claims ticket i. A producer
+// claims the next ticket t by advancing tail_, fills cell t mod capacity, and sets its sequence to t + 1: full. The
+// consumer takes it out and sets t + capacity: free for the ticket one round later.
 #pragma once
 
 #include <atomic>

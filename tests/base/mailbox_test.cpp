@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/cpu.hpp"
 #include "base/event_fd.hpp"
 #include "base/poller.hpp"
 
@@ -114,17 +115,22 @@ TEST(Mailbox, ManyProducersExactAccounting) {
 }
 
 // The protocol of try_push's comment: a consumer that sleeps without end is never left asleep over an item. A lost
-// wake-up hangs this test.
+// wake-up hangs this test. The producer sends one item at a time, at varying moments after the consumer took the last
+// one: while the consumer is on its way to sleep.
 TEST(Mailbox, NoWakeUpIsLost) {
-  constexpr int kItems = 20000;
+  constexpr int kItems = 30000;
   Mailbox<int> mailbox(16);
   EventFd bell;
   Poller poller;
   poller.add(bell.fd(), 1);
-  std::atomic<bool> asleep{false};
+  alignas(kCacheLine) std::atomic<bool> asleep{false};
+  alignas(kCacheLine) std::atomic<int> taken{0};
   std::thread producer([&] {
     for (int i = 0; i < kItems; ++i) {
-      while (!mailbox.try_push(int{i})) std::this_thread::yield();
+      Waiter waiter(WaitPolicy{2000, std::chrono::seconds(1)});  // pausing keeps it beside the consumer, on another CPU
+      while (taken.load(std::memory_order_acquire) < i) waiter.step();
+      for (int pause = 0; pause < i % 16; ++pause) cpu_relax();
+      ASSERT_TRUE(mailbox.try_push(int{i}));
       if (asleep.load(std::memory_order_seq_cst)) bell.signal();
     }
   });
@@ -133,7 +139,7 @@ TEST(Mailbox, NoWakeUpIsLost) {
   while (expected < kItems) {
     if (const auto item = mailbox.try_pop()) {
       ASSERT_EQ(*item, expected);
-      ++expected;
+      taken.store(++expected, std::memory_order_release);
       continue;
     }
     asleep.store(true, std::memory_order_seq_cst);
