@@ -15,7 +15,7 @@
 /// KOLO_LOG(logger, info) << "anything that streams"; `logger` is a Logger&, the level one of LogLevel's names.
 /// Below the logger's level nothing on the line is evaluated.
 #define KOLO_LOG(logger, level_name)                                                                                   \
-  !(logger).enabled(::kolo::LogLevel::level_name)                                                                      \
+  __builtin_expect((logger).enabled(::kolo::LogLevel::level_name), 0) == 0                                             \
       ? static_cast<void>(0)                                                                                           \
       : ::kolo::base::detail::LogVoidify() &                                                                           \
             ::kolo::base::detail::LogLine((logger), ::kolo::LogLevel::level_name).stream()
