@@ -112,7 +112,7 @@ void Engine::wait_all(Span<Operation* const> operations, std::optional<base::Tim
     return at == operations.size();
   };
   if (all_done()) return;
-  check_not_in_callback();
+  check_may_wait();
   for (std::size_t i = at; i < operations.size(); ++i) {
     if (!operations[i]->done() && operations[i]->mark_interest()) interested_.fetch_add(1);
   }
@@ -206,7 +206,7 @@ void Engine::run_callbacks(std::unique_lock<std::mutex>& lock) {
   lock.lock();
 }
 
-void Engine::check_not_in_callback() {
+void Engine::check_may_wait() {
   if (callbacks_running_.load() == 0) return;
   const std::lock_guard guard(callback_mutex_);
   if (std::find(in_callback_.begin(), in_callback_.end(), std::this_thread::get_id()) != in_callback_.end()) {
@@ -219,7 +219,7 @@ void Engine::check_not_in_callback() {
 
 void Engine::shutdown() {
   if (stopped_.load(std::memory_order_acquire)) return;
-  check_not_in_callback();
+  check_may_wait();
   if (!faulted()) {
     push({Command::leave, nullptr});
     const auto left = [this] { return faulted() || (closed_ && executor_.open() == 0 && !executor_.has_ready()); };

@@ -93,6 +93,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   }
   /// All of them. A driver's place is taken once for all.
   void wait_all(Span<Operation* const> operations, std::optional<base::Time> until);
+  /// Throws Error (invalid_argument) inside a callback, where nobody may wait.
+  void check_may_wait();
   /// Notes that somebody asked about an open operation without waiting.
   void note_interest(Operation& operation);
   [[nodiscard]] Metrics metrics();
@@ -157,7 +159,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::unique_lock<std::mutex> take_over();
   void give_way(std::unique_lock<std::mutex>& lock);
   void hand_over() noexcept;
-  void check_not_in_callback();
   void stop(const Status& status);
 
   // -- constant

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/assemble.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include <sys/random.h>
+
+#include "base/cpu.hpp"
+#include "base/settings.hpp"
+#include "base/system_error.hpp"
+#include "hierarchy/cpu_backend.hpp"
+#include "net/control_tree.hpp"
+#include "shm/slot_ring.hpp"
+
+namespace kolo::api {
+namespace {
+
+/// Slots are cut into cache lines.
+constexpr std::size_t kSlotAlignment = 64;
+
+std::string random_key() {
+  unsigned char bytes[16];
+  if (::getrandom(bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes)) base::throw_errno("getrandom", errno);
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string key;
+  for (const unsigned char byte : bytes) {
+    key += kDigits[byte >> 4];
+    key += kDigits[byte & 15];
+  }
+  return key;
+}
+
+/// Fields of one rank's contribution to an exchange: each with its length, so that contents are free.
+std::string join(const std::vector<std::string>& fields) {
+  std::string joined;
+  for (const std::string& field : fields) joined += std::to_string(field.size()) + ":" + field;
+  return joined;
+}
+
+std::vector<std::string> split(const std::string& joined) {
+  std::vector<std::string> fields;
+  std::size_t at = 0;
+  while (at < joined.size()) {
+    const std::size_t colon = joined.find(':', at);
+    if (colon == std::string::npos) throw Error(ErrorCode::transport, "a rank said something else at bootstrap");
+    const std::size_t length = std::stoull(joined.substr(at, colon - at));
+    fields.push_back(joined.substr(colon + 1, length));
+    at = colon + 1 + length;
+  }
+  return fields;
+}
+
+/// Loads the settings, and lets every rank fail if one does: nobody waits for a rank that has given up.
+base::Settings agree_on_settings(core::Bootstrap& bootstrap, const Options& options, std::string& job_key,
+                                 std::vector<std::string>& warnings) {
+  base::Settings settings;
+  Status failure;
+  try {
+    settings = base::load_settings(base::process_environment(), options.settings);
+  } catch (const Error& error) {
+    failure = error.status();
+  }
+  const bool root = bootstrap.rank() == 0;
+  const std::string mine = join({KOLO_VERSION_STRING, failure.message(), root ? random_key() : std::string(),
+                                 root && failure.ok() ? base::encode_shared(settings) : std::string()});
+  const std::vector<std::string> all = bootstrap.allgather(mine);
+  if (!failure.ok()) throw Error(failure);
+  std::vector<std::string> of_root;
+  for (int rank = 0; rank < bootstrap.size(); ++rank) {
+    std::vector<std::string> fields = split(all[static_cast<std::size_t>(rank)]);
+    if (fields.size() != 4 || fields[0] != KOLO_VERSION_STRING) {
+      throw Error(ErrorCode::transport, "rank " + std::to_string(rank) + " runs Kolo " +
+                                            (fields.empty() ? "of another release" : fields[0]) + ", rank " +
+                                            std::to_string(bootstrap.rank()) + " runs " KOLO_VERSION_STRING);
+    }
+    if (!fields[1].empty()) {
+      throw Error(ErrorCode::invalid_setting, "rank " + std::to_string(rank) + ": " + fields[1]);
+    }
+    if (rank == 0) of_root = std::move(fields);
+  }
+  job_key = of_root[2];
+  const std::vector<std::string> differing = base::adopt_shared(settings, of_root[3]);
+  for (const std::string& name : differing) {
+    warnings.push_back(name + " differs from rank 0's; rank 0's value is used");
+  }
+  return settings;
+}
+
+std::shared_ptr<base::Logger> make_logger(const base::Settings& settings, const Options& options, int rank,
+                                          const std::vector<std::string>& warnings) {
+  auto logger = std::make_shared<base::Logger>(settings.log_level, rank, options.log_sink);
+  for (const std::string& warning : warnings) KOLO_LOG(*logger, warning) << warning;
+  if (rank == 0) {
+    for (const std::string& warning : base::unknown_variables(base::environment_names())) {
+      KOLO_LOG(*logger, warning) << warning;
+    }
+    if (settings.print_settings) {
+      for (const base::SettingReport& setting : base::report(settings)) {
+        logger->write(LogLevel::info,
+                      setting.name + "=" + setting.value + " (" + std::string(base::to_string(setting.source)) + ")");
+      }
+    }
+  }
+  return logger;
+}
+
+std::string encode_cpus(const std::vector<int>& cpus) {
+  std::string text;
+  for (const int cpu : cpus) text += std::to_string(cpu) + " ";
+  return text;
+}
+
+/// How many CPUs the node's ranks may use together. Virtual nodes of one machine share it, so that all ranks of the
+/// machine count.
+base::WaitPolicy wait_policy(const std::vector<std::string>& cpus_of, const std::vector<int>& machines, int rank,
+                             const base::Settings& settings) {
+  std::set<std::string> cpus;
+  int ranks = 0;
+  for (std::size_t other = 0; other < machines.size(); ++other) {
+    if (machines[other] != machines[static_cast<std::size_t>(rank)]) continue;
+    ++ranks;
+    std::size_t at = 0;
+    for (std::size_t end = 0; (end = cpus_of[other].find(' ', at)) != std::string::npos; at = end + 1) {
+      cpus.insert(cpus_of[other].substr(at, end - at));
+    }
+  }
+  int usable = static_cast<int>(cpus.size());
+  const int own = static_cast<int>(base::affinity().size());
+  if (base::usable_cpus() < own) usable = std::min(usable, base::usable_cpus());  // a quota of the control group
+  return base::choose_wait_policy(usable, ranks, settings.spin_us);
+}
+
+std::size_t rounded_slot(const base::Settings& settings) {
+  return (static_cast<std::size_t>(settings.slot_bytes) + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
+}
+
+/// Everything on the way to an engine, in the order in which ranks must take the steps together.
+class Assembly {
+ public:
+  Assembly(core::Bootstrap& bootstrap, const Options& options) : bootstrap_(bootstrap) {
+    std::vector<std::string> warnings;
+    parts_.settings = agree_on_settings(bootstrap, options, job_key_, warnings);
+    parts_.logger = make_logger(parts_.settings, options, bootstrap.rank(), warnings);
+    machines_ = bootstrap.machines();
+    parts_.topology =
+        core::make_topology(bootstrap.rank(), machines_, static_cast<int>(parts_.settings.ranks_per_node));
+  }
+
+  engine::EngineParts take() {
+    connect();
+    make_backend();
+    return std::move(parts_);
+  }
+
+ private:
+  void connect() {
+    const core::Topology& topology = parts_.topology;
+    const bool talks = topology.node_count() > 1 && topology.is_leader();
+    std::optional<net::Listener> listener;
+    if (talks) listener.emplace(parts_.settings.interface);
+    const std::vector<std::string> said =
+        bootstrap_.allgather(join({talks ? listener->announcement() : std::string(), encode_cpus(base::affinity())}));
+    std::vector<std::string> announcements;
+    std::vector<std::string> cpus;
+    for (const std::string& one : said) {
+      std::vector<std::string> fields = split(one);
+      if (fields.size() != 2) throw Error(ErrorCode::transport, "a rank said something else at bootstrap");
+      announcements.push_back(std::move(fields[0]));
+      cpus.push_back(std::move(fields[1]));
+    }
+    parts_.wait_policy = wait_policy(cpus, machines_, topology.rank, parts_.settings);
+    parts_.link = bootstrap_.join_node(topology, board_bytes() + slot_memory(), job_key_);
+    if (talks) {
+      const auto timeout =
+          std::chrono::duration_cast<std::chrono::milliseconds>(base::from_seconds(parts_.settings.connect_timeout_s));
+      parts_.control =
+          net::TcpControlChannel::connect(std::move(*listener), topology, static_cast<int>(parts_.settings.tree_fanout),
+                                          announcements, job_key_, timeout);
+    }
+  }
+
+  void make_backend() {
+    const core::Topology& topology = parts_.topology;
+    auto intra = std::make_shared<shm::SlotRing>(
+        parts_.link->memory() + board_bytes(), slot_memory(), topology.local_rank, topology.local_size(),
+        rounded_slot(parts_.settings), static_cast<std::uint64_t>(parts_.settings.slots));
+    std::shared_ptr<core::InterNode> inter;
+    if (topology.node_count() > 1) {
+      inter = bootstrap_.inter_node(topology);
+      parts_.must_drive = [inter] { return !inter->usable_here(false) && inter->usable_here(true); };
+    }
+    parts_.backend = std::make_unique<hierarchy::CpuBackend>(topology, std::move(intra), std::move(inter));
+  }
+
+  [[nodiscard]] std::size_t board_bytes() const {
+    return engine::board_shape(parts_.settings, parts_.topology.local_size()).bytes();
+  }
+  [[nodiscard]] std::size_t slot_memory() const {
+    return shm::SlotRing::required_bytes(parts_.topology.local_size(), rounded_slot(parts_.settings),
+                                         static_cast<std::uint64_t>(parts_.settings.slots));
+  }
+
+  core::Bootstrap& bootstrap_;
+  engine::EngineParts parts_;
+  std::string job_key_;
+  std::vector<int> machines_;
+};
+
+}  // namespace
+
+std::shared_ptr<detail::ContextImpl> assemble(std::unique_ptr<core::Bootstrap> bootstrap, const Options& options) {
+  engine::EngineParts parts = Assembly(*bootstrap, options).take();
+  return std::make_shared<detail::ContextImpl>(std::move(bootstrap), engine::Engine::start(std::move(parts)));
+}
+
+}  // namespace kolo::api

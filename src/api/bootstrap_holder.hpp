@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the public `kolo::Bootstrap` holds.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "core/bootstrap.hpp"
+
+namespace kolo::detail {
+
+struct BootstrapHolder {
+  explicit BootstrapHolder(std::unique_ptr<core::Bootstrap> its) : bootstrap(std::move(its)) {}
+  std::unique_ptr<core::Bootstrap> bootstrap;
+};
+
+}  // namespace kolo::detail

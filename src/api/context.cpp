@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Contexts, the one that belongs to the process, and the one that is bound to a thread.
+#include <kolo/context.hpp>
+
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "api/assemble.hpp"
+#include "api/bootstrap_holder.hpp"
+#include "api/context_impl.hpp"
+#include "api/launch.hpp"
+
+namespace kolo {
+namespace {
+
+/// The only process-wide state of the library: what `init` made, closed at exit if nobody has before.
+class Process {
+ public:
+  ~Process() {
+    context_.reset();
+    api::finalize_at_exit();
+  }
+
+  void init(const Options& options) {
+    const std::lock_guard lock(mutex_);
+    if (context_) {
+      throw Error(ErrorCode::invalid_argument, "kolo::init was called before, and kolo::shutdown has not been");
+    }
+    context_ = std::make_unique<Context>(Bootstrap(api::launcher_bootstrap()), options);
+  }
+  /// Takes it away: whoever has it ends it.
+  std::unique_ptr<Context> release() {
+    const std::lock_guard lock(mutex_);
+    return std::move(context_);
+  }
+  Context* context() {
+    const std::lock_guard lock(mutex_);
+    return context_.get();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unique_ptr<Context> context_;  // guarded by mutex_
+};
+
+Process& process() {
+  static Process instance;
+  return instance;
+}
+
+thread_local Context* bound_context = nullptr;
+
+Context* find_context() noexcept { return bound_context != nullptr ? bound_context : process().context(); }
+
+constexpr const char* kUnwinding = "an exception ended this rank's part of the job";
+
+}  // namespace
+
+Bootstrap::Bootstrap(std::unique_ptr<detail::BootstrapHolder> holder) noexcept : holder_(std::move(holder)) {}
+Bootstrap::Bootstrap(Bootstrap&&) noexcept = default;
+Bootstrap& Bootstrap::operator=(Bootstrap&&) noexcept = default;
+Bootstrap::~Bootstrap() = default;
+std::unique_ptr<detail::BootstrapHolder> Bootstrap::release() noexcept { return std::move(holder_); }
+
+// ---------------------------------------------------------------- Context
+
+void detail::ContextImpl::close(const std::string& reason) noexcept {
+  try {
+    if (reason.empty()) {
+      engine_->shutdown();
+    } else {
+      engine_->abandon(ErrorCode::user_exception, reason);
+    }
+  } catch (const std::exception& error) {
+    engine_->logger().write(LogLevel::error, std::string("while leaving: ") + error.what());
+  }
+}
+
+Context::Context() : Context(Options{}) {}
+
+Context::Context(const Options& options) : Context(Bootstrap(api::solo_bootstrap()), options) {}
+
+Context::Context(Bootstrap bootstrap, const Options& options) : exceptions_at_birth_(std::uncaught_exceptions()) {
+  const std::unique_ptr<detail::BootstrapHolder> holder = bootstrap.release();
+  if (!holder || !holder->bootstrap) {
+    throw Error(ErrorCode::invalid_argument, "this bootstrap has made a context already; make another one");
+  }
+  impl_ = api::assemble(std::move(holder->bootstrap), options);
+}
+
+Context::Context(std::shared_ptr<detail::ContextImpl> impl) noexcept
+    : impl_(std::move(impl)), exceptions_at_birth_(std::uncaught_exceptions()) {}
+
+Context::Context(Context&&) noexcept = default;
+
+Context& Context::operator=(Context&& other) noexcept {
+  if (this != &other) {
+    if (impl_) impl_->close({});
+    impl_ = std::move(other.impl_);
+    exceptions_at_birth_ = other.exceptions_at_birth_;
+  }
+  return *this;
+}
+
+Context::~Context() {
+  if (impl_) impl_->close(std::uncaught_exceptions() > exceptions_at_birth_ ? kUnwinding : "");
+}
+
+detail::ContextImpl& Context::impl() const {
+  if (!impl_) throw Error(ErrorCode::not_initialized, "this context was moved from");
+  return *impl_;
+}
+
+void Context::shutdown() {
+  if (impl_) impl_->engine().shutdown();
+}
+
+int Context::rank() const { return impl().engine().topology().rank; }
+int Context::size() const { return impl().engine().topology().size; }
+int Context::local_rank() const { return impl().engine().topology().local_rank; }
+int Context::local_size() const { return impl().engine().topology().local_size(); }
+int Context::cross_rank() const { return impl().engine().topology().cross_rank(); }
+int Context::cross_size() const { return impl().engine().topology().cross_size(); }
+bool Context::is_homogeneous() const { return impl().engine().topology().is_homogeneous(); }
+
+// ---------------------------------------------------------------- the default one
+
+ContextGuard::ContextGuard(Context& context) noexcept : previous_(std::exchange(bound_context, &context)) {}
+ContextGuard::~ContextGuard() { bound_context = previous_; }
+
+void init(const Options& options) { process().init(options); }
+
+void shutdown() {
+  if (const std::unique_ptr<Context> context = process().release()) context->shutdown();
+}
+
+bool is_initialized() noexcept { return find_context() != nullptr; }
+
+Context& current_context() {
+  Context* context = find_context();
+  if (context == nullptr) {
+    throw Error(ErrorCode::not_initialized,
+                "call kolo::init() first (or make a kolo::Session, or pass a kolo::Context)");
+  }
+  return *context;
+}
+
+Session::Session(const Options& options)
+    : exceptions_at_birth_(std::uncaught_exceptions()), owner_(bound_context == nullptr) {
+  if (owner_) init(options);
+}
+
+Session::~Session() {
+  if (!owner_) return;
+  if (std::unique_ptr<Context> context = process().release()) {
+    context->impl().close(std::uncaught_exceptions() > exceptions_at_birth_ ? kUnwinding : "");
+  }
+}
+
+int rank() { return current_context().rank(); }
+int size() { return current_context().size(); }
+int local_rank() { return current_context().local_rank(); }
+int local_size() { return current_context().local_size(); }
+int cross_rank() { return current_context().cross_rank(); }
+int cross_size() { return current_context().cross_size(); }
+bool is_homogeneous() { return current_context().is_homogeneous(); }
+
+}  // namespace kolo

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <kolo/info.hpp>
+
+#include <sstream>
+
+#include "api/context_impl.hpp"
+#include "kernels/instruction_set.hpp"
+
+namespace kolo {
+namespace {
+
+std::string compiler() {
+#if defined(__clang__)
+  return "Clang " + std::to_string(__clang_major__) + "." + std::to_string(__clang_minor__) + "." +
+         std::to_string(__clang_patchlevel__);
+#elif defined(__GNUC__)
+  return "GCC " + std::to_string(__GNUC__) + "." + std::to_string(__GNUC_MINOR__) + "." +
+         std::to_string(__GNUC_PATCHLEVEL__);
+#else
+  return "an unknown compiler";
+#endif
+}
+
+std::string describe_nodes(const core::Topology& topology) {
+  std::ostringstream text;
+  for (int node = 0; node < topology.node_count(); ++node) {
+    const std::vector<int>& ranks = topology.nodes[static_cast<std::size_t>(node)];
+    text << "  node " << node << ": rank" << (ranks.size() == 1 ? " " : "s ");
+    for (std::size_t i = 0; i < ranks.size(); ++i) text << (i == 0 ? "" : ", ") << ranks[i];
+    text << "\n";
+  }
+  return text.str();
+}
+
+}  // namespace
+
+const char* version() noexcept { return KOLO_VERSION_STRING; }
+
+BuildInfo built_with() {
+  BuildInfo info;
+  info.version = version();
+  info.compiler = compiler();
+  info.simd = kernels::instruction_set();
+  return info;
+}
+
+std::vector<Setting> settings(Context& context) {
+  std::vector<Setting> result;
+  for (const base::SettingReport& one : base::report(context.impl().engine().settings())) {
+    std::string source(base::to_string(one.source));
+    if (one.source == base::SettingSource::alias) source = one.alias;
+    result.push_back({one.name, one.value, one.default_value, source, one.range, one.help});
+  }
+  return result;
+}
+std::vector<Setting> settings() { return settings(current_context()); }
+
+std::string describe(Context& context) {
+  const engine::Engine& engine = context.impl().engine();
+  const core::Topology& topology = engine.topology();
+  std::ostringstream text;
+  text << "Kolo " << version() << ", rank " << topology.rank << " of " << topology.size << "\n"
+       << "bootstrap: " << context.impl().describe_bootstrap() << "\n"
+       << "place: local rank " << topology.local_rank << " of " << topology.local_size() << " on node " << topology.node
+       << " of " << topology.node_count() << "\n"
+       << describe_nodes(topology)  //
+       << "control: shared memory within a node" << (topology.node_count() > 1 ? ", TCP between nodes" : "") << "\n"
+       << "CPU backend: " << engine.describe_backend() << "\n";
+  return text.str();
+}
+std::string describe() { return describe(current_context()); }
+
+Metrics metrics(Context& context) { return context.impl().engine().metrics(); }
+Metrics metrics() { return metrics(current_context()); }
+
+}  // namespace kolo

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <memory>
+#include <utility>
+
+#include <kolo/collectives.hpp>
+
+#include "api/context_impl.hpp"
+#include "api/request.hpp"
+
+namespace kolo {
+
+class Prepared::Impl {
+ public:
+  Impl(Context& context, std::string_view name, api::Request request)
+      : engine_(context.impl().shared_engine()),
+        signature_(std::make_shared<const core::Signature>(std::move(request.signature))),
+        buffers_(std::move(request.buffers)), timeout_(request.timeout), entry_(engine_->names().hold(name)) {}
+  ~Impl() { engine_->names().release(entry_); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  Handle start() {
+    engine_->check_usable();
+    engine_->names().claim_held(entry_);
+    if (operation_ && operation_.use_count() == 1 && operation_->done()) {
+      operation_->reset();
+    } else {
+      renew();
+    }
+    entry_.signature = signature_;
+    engine_->submit(operation_, false);
+    return Handle(operation_);
+  }
+
+ private:
+  void renew() {
+    try {
+      operation_ = std::make_shared<detail::HandleState>();
+      operation_->buffers = buffers_;
+    } catch (...) {
+      engine_->names().finished(entry_);
+      throw;
+    }
+    operation_->entry = &entry_;
+    operation_->signature = signature_;
+    operation_->timeout = timeout_;
+  }
+
+  const std::shared_ptr<engine::Engine> engine_;
+  const std::shared_ptr<const core::Signature> signature_;
+  const std::vector<engine::Buffer> buffers_;
+  const std::optional<std::chrono::nanoseconds> timeout_;
+  engine::Entry& entry_;
+  std::shared_ptr<detail::HandleState> operation_;  // reused while nobody else holds it
+};
+
+Prepared::Prepared() noexcept = default;
+Prepared::Prepared(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+Prepared::Prepared(Prepared&&) noexcept = default;
+Prepared& Prepared::operator=(Prepared&&) noexcept = default;
+Prepared::~Prepared() = default;
+
+Handle Prepared::start() {
+  if (!impl_)
+    throw Error(ErrorCode::invalid_argument, "this prepared request is empty: it was moved from, or never made");
+  return impl_->start();
+}
+
+namespace {
+
+Prepared prepare(Context& context, std::string_view name, api::Request request) {
+  api::check_name(name);
+  context.impl().engine().check_usable();
+  return Prepared(std::make_unique<Prepared::Impl>(context, name, std::move(request)));
+}
+
+}  // namespace
+
+Prepared prepare_allreduce(Context& context, std::string_view name, TensorView inout, const AllreduceOptions& options) {
+  return prepare(context, name, api::allreduce_request(name, inout, inout, true, options));
+}
+Prepared prepare_grouped_allreduce(Context& context, std::string_view group, Span<const NamedView> members,
+                                   const AllreduceOptions& options) {
+  return prepare(context, group, api::grouped_allreduce_request(group, members, options));
+}
+Prepared prepare_broadcast(Context& context, std::string_view name, TensorView inout, int root,
+                           const CallOptions& options) {
+  return prepare(context, name, api::broadcast_request(name, inout, inout, true, root, context.size(), options));
+}
+
+Prepared prepare_allreduce(std::string_view name, TensorView inout, const AllreduceOptions& options) {
+  return prepare_allreduce(current_context(), name, inout, options);
+}
+Prepared prepare_grouped_allreduce(std::string_view group, Span<const NamedView> members,
+                                   const AllreduceOptions& options) {
+  return prepare_grouped_allreduce(current_context(), group, members, options);
+}
+Prepared prepare_broadcast(std::string_view name, TensorView inout, int root, const CallOptions& options) {
+  return prepare_broadcast(current_context(), name, inout, root, options);
+}
+
+}  // namespace kolo

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/request.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+#include "api/context_impl.hpp"
+
+namespace kolo::api {
+namespace {
+
+constexpr std::size_t kLongestName = 64 << 10;
+constexpr std::string_view kReserved = "kolo.";
+
+/// "allreduce of \"w\"", "unnamed allreduce".
+std::string subject(core::CollectiveKind kind, std::string_view name) {
+  const std::string what(core::to_string(kind));
+  return name.empty() ? "unnamed " + what : what + " of \"" + std::string(name) + "\"";
+}
+
+[[noreturn]] void refuse(core::CollectiveKind kind, std::string_view name, const std::string& why,
+                         ErrorCode code = ErrorCode::invalid_argument) {
+  throw Error(code, subject(kind, name) + ": " + why);
+}
+
+void check_view(core::CollectiveKind kind, std::string_view name, const char* which, const ConstTensorView& view) {
+  if (view.device().kind == DeviceKind::cuda) {
+    refuse(kind, name,
+           std::string("the ") + which + " lies on " + to_string(view.device()) +
+               ", but no CUDA device can be used: this build has no CUDA part; give memory of the CPU",
+           ErrorCode::unsupported);
+  }
+  if (view.data() == nullptr && view.elements() > 0) {
+    refuse(kind, name,
+           std::string("the ") + which + " is a null pointer, but its shape " + to_string(view.shape()) + " has " +
+               std::to_string(view.elements()) + " elements; give the address of the first");
+  }
+}
+
+bool overlap(const void* a, std::int64_t a_bytes, const void* b, std::int64_t b_bytes) {
+  const auto first = reinterpret_cast<std::uintptr_t>(a);
+  const auto second = reinterpret_cast<std::uintptr_t>(b);
+  return a_bytes > 0 && b_bytes > 0 && first < second + static_cast<std::uintptr_t>(b_bytes) &&
+         second < first + static_cast<std::uintptr_t>(a_bytes);
+}
+
+void check_pair(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in, const TensorView& out) {
+  check_view(kind, name, "input", in);
+  check_view(kind, name, "output", out);
+  if (in.dtype() != out.dtype()) {
+    refuse(kind, name,
+           "the input is " + std::string(to_string(in.dtype())) + ", but the output is " +
+               std::string(to_string(out.dtype())) + "; they must agree");
+  }
+  if (kind != core::CollectiveKind::allgather && in.shape() != out.shape()) {
+    refuse(kind, name,
+           "the input has shape " + to_string(in.shape()) + ", but the output has " + to_string(out.shape()) +
+               "; they must agree");
+  }
+  if (overlap(in.data(), in.bytes(), out.data(), out.bytes())) {
+    refuse(kind, name,
+           "the input and the output overlap; use the call without _into to work in place, or give an "
+           "output of its own");
+  }
+}
+
+void check_reduction(std::string_view name, DType dtype, const AllreduceOptions& options) {
+  const auto kind = core::CollectiveKind::allreduce;
+  const std::string type(to_string(dtype));
+  if (!is_floating_point(dtype)) {
+    if (options.op == ReduceOp::average) {
+      refuse(kind, name,
+             "the average of " + type + " is not defined; use ReduceOp::sum and divide, or a floating-point type");
+    }
+    if (options.prescale != 1.0 || options.postscale != 1.0) {
+      refuse(kind, name,
+             type + " cannot be scaled by " + std::to_string(options.prescale) + " and " +
+                 std::to_string(options.postscale) + "; prescale and postscale need a floating-point type");
+    }
+  }
+  if (!std::isfinite(options.prescale) || !std::isfinite(options.postscale)) {
+    refuse(kind, name, "prescale and postscale must be finite numbers");
+  }
+}
+
+engine::Buffer buffer_of(const ConstTensorView& in, void* out) {
+  return {static_cast<const std::byte*>(in.data()), static_cast<std::byte*>(out), in.elements()};
+}
+
+core::Signature reduction_signature(const AllreduceOptions& options) {
+  core::Signature signature;
+  signature.kind = core::CollectiveKind::allreduce;
+  signature.op = options.op;
+  signature.prescale = options.prescale;
+  signature.postscale = options.postscale;
+  return signature;
+}
+
+/// Members of a group are written independently of one another: none may overlap.
+void check_members(std::string_view group, Span<const NamedView> members) {
+  const auto kind = core::CollectiveKind::allreduce;
+  const auto before = [](const NamedView* a, const NamedView* b) { return a->view.data() < b->view.data(); };
+  std::vector<const NamedView*> sorted;
+  sorted.reserve(members.size());
+  for (const NamedView& member : members) sorted.push_back(&member);
+  if (!std::is_sorted(sorted.begin(), sorted.end(), before)) std::sort(sorted.begin(), sorted.end(), before);
+  const NamedView* last = nullptr;
+  for (const NamedView* member : sorted) {
+    if (member->view.elements() == 0) continue;
+    if (last != nullptr && overlap(last->view.data(), last->view.bytes(), member->view.data(), member->view.bytes())) {
+      refuse(kind, group, "its members \"" + last->name + "\" and \"" + member->name + "\" overlap");
+    }
+    last = member;
+  }
+}
+
+}  // namespace
+
+Request allreduce_request(std::string_view name, ConstTensorView in, TensorView out, bool in_place,
+                          const AllreduceOptions& options) {
+  const auto kind = core::CollectiveKind::allreduce;
+  if (in_place) {
+    check_view(kind, name, "tensor", in);
+  } else {
+    check_pair(kind, name, in, out);
+  }
+  check_reduction(name, in.dtype(), options);
+  Request request;
+  request.signature = reduction_signature(options);
+  request.signature.tensors.push_back({in.dtype(), in.shape()});
+  request.buffers.push_back(buffer_of(in, out.data()));
+  request.timeout = options.timeout;
+  return request;
+}
+
+Request grouped_allreduce_request(std::string_view group, Span<const NamedView> members,
+                                  const AllreduceOptions& options) {
+  const auto kind = core::CollectiveKind::allreduce;
+  if (members.empty()) refuse(kind, group, "a group needs at least one member");
+  Request request;
+  request.signature = reduction_signature(options);
+  request.signature.tensors.reserve(members.size());
+  request.buffers.reserve(members.size());
+  for (const NamedView& member : members) {
+    check_view(kind, member.name, "tensor", member.view);
+    check_reduction(member.name, member.view.dtype(), options);
+    request.signature.tensors.push_back({member.view.dtype(), member.view.shape()});
+    request.buffers.push_back(buffer_of(member.view, member.view.data()));
+  }
+  check_members(group, members);
+  request.timeout = options.timeout;
+  return request;
+}
+
+Request broadcast_request(std::string_view name, ConstTensorView in, TensorView out, bool in_place, int root, int size,
+                          const CallOptions& options) {
+  const auto kind = core::CollectiveKind::broadcast;
+  if (in_place) {
+    check_view(kind, name, "tensor", in);
+  } else {
+    check_pair(kind, name, in, out);
+  }
+  if (root < 0 || root >= size) {
+    refuse(kind, name,
+           "there is no root rank " + std::to_string(root) + "; ranks are 0 to " + std::to_string(size - 1));
+  }
+  Request request;
+  request.signature.kind = kind;
+  request.signature.root = root;
+  request.signature.tensors.push_back({in.dtype(), in.shape()});
+  request.buffers.push_back(buffer_of(in, out.data()));
+  request.timeout = options.timeout;
+  return request;
+}
+
+Request allgather_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
+                          const CallOptions& options) {
+  const auto kind = core::CollectiveKind::allgather;
+  if (out) {
+    check_pair(kind, name, in, *out);
+  } else {
+    check_view(kind, name, "input", in);
+  }
+  Request request;
+  request.row = in.shape().rank() == 0 ? Shape{} : Shape(in.shape().begin() + 1, in.shape().rank() - 1);
+  if (request.row.elements() == 0) {
+    refuse(kind, name, "its rows, of shape " + to_string(request.row) + ", have no elements; nothing can be gathered");
+  }
+  request.row_bytes = request.row.elements() * static_cast<std::int64_t>(size_of(in.dtype()));
+  request.owns_result = !out;
+  request.output_elements = out ? out->elements() : 0;
+  request.signature.kind = kind;
+  request.signature.tensors.push_back({in.dtype(), request.row});
+  request.buffers.push_back(buffer_of(in, out ? out->data() : nullptr));
+  request.timeout = options.timeout;
+  return request;
+}
+
+Request barrier_request(const CallOptions& options) {
+  Request request;
+  request.signature.kind = core::CollectiveKind::barrier;
+  request.timeout = options.timeout;
+  return request;
+}
+
+void check_name(std::string_view name) {
+  if (name.empty()) {
+    throw Error(ErrorCode::invalid_argument,
+                "this call needs a name: give every tensor one of its own, the same on all ranks");
+  }
+  if (name.substr(0, kReserved.size()) == kReserved) {
+    throw Error(ErrorCode::invalid_argument,
+                "the name \"" + std::string(name) + "\" is reserved: names that begin with \"kolo.\" are Kolo's own");
+  }
+  if (name.size() > kLongestName) {
+    throw Error(ErrorCode::invalid_argument, "a name of " + std::to_string(name.size()) +
+                                                 " bytes is too long; the longest has " + std::to_string(kLongestName));
+  }
+}
+
+namespace {
+
+/// Gives a claimed name back unless it has been submitted.
+class Claim {
+ public:
+  Claim(engine::NameTable& names, engine::Entry& entry) noexcept : names_(names), entry_(&entry) {}
+  ~Claim() {
+    if (entry_ != nullptr) names_.finished(*entry_);
+  }
+  Claim(const Claim&) = delete;
+  Claim& operator=(const Claim&) = delete;
+  void submitted() noexcept { entry_ = nullptr; }
+
+ private:
+  engine::NameTable& names_;
+  engine::Entry* entry_;
+};
+
+std::shared_ptr<detail::HandleState> start(engine::Engine& engine, engine::Entry& entry, Request request, bool quiet) {
+  Claim claim(engine.names(), entry);
+  auto operation = std::make_shared<detail::HandleState>();
+  operation->entry = &entry;
+  if (!entry.signature || *entry.signature != request.signature) {
+    entry.signature = std::make_shared<const core::Signature>(std::move(request.signature));
+  }
+  operation->signature = entry.signature;
+  operation->buffers = std::move(request.buffers);
+  operation->timeout = request.timeout;
+  operation->row = request.row;
+  operation->row_bytes = request.row_bytes;
+  operation->owns_result = request.owns_result;
+  operation->output_elements = request.output_elements;
+  claim.submitted();
+  engine.submit(operation, quiet);
+  return operation;
+}
+
+}  // namespace
+
+std::shared_ptr<detail::HandleState> submit(Context& context, std::string_view name, Request request) {
+  engine::Engine& engine = context.impl().engine();
+  check_name(name);
+  engine.check_usable();
+  return start(engine, engine.names().claim(name), std::move(request), false);
+}
+
+std::shared_ptr<detail::HandleState> run(Context& context, std::string_view name, Request request) {
+  engine::Engine& engine = context.impl().engine();
+  engine.check_usable();
+  engine.check_may_wait();
+  if (!name.empty()) check_name(name);
+  engine::Entry& entry = name.empty() ? engine.names().claim_unnamed() : engine.names().claim(name);
+  std::shared_ptr<detail::HandleState> operation = start(engine, entry, std::move(request), true);
+  engine.wait(*operation, std::nullopt);
+  if (!operation->outcome().ok()) throw Error(operation->outcome());
+  return operation;
+}
+
+}  // namespace kolo::api

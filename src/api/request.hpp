@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From the arguments of a call to an operation that the engine takes: what is checked at the call is checked here, and
+// the sentences that a caller reads are written here.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <kolo/collectives.hpp>
+#include <kolo/options.hpp>
+#include <kolo/types.hpp>
+
+#include "core/signature.hpp"
+#include "engine/engine.hpp"
+
+namespace kolo::api {
+
+/// A checked call: everything about it but its name's place in the engine.
+struct Request {
+  core::Signature signature;
+  std::vector<engine::Buffer> buffers;
+  std::optional<std::chrono::nanoseconds> timeout;
+  // Allgather.
+  Shape row;
+  std::int64_t row_bytes = 0;
+  bool owns_result = false;
+  std::int64_t output_elements = 0;
+};
+
+// Each checks its arguments and throws Error (invalid_argument, unsupported). `name` is for the sentence; empty: unnamed.
+Request allreduce_request(std::string_view name, ConstTensorView in, TensorView out, bool in_place,
+                          const AllreduceOptions& options);
+Request grouped_allreduce_request(std::string_view group, Span<const NamedView> members,
+                                  const AllreduceOptions& options);
+Request broadcast_request(std::string_view name, ConstTensorView in, TensorView out, bool in_place, int root, int size,
+                          const CallOptions& options);
+/// `out`: the caller's memory, or empty for a result of our own.
+Request allgather_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
+                          const CallOptions& options);
+Request barrier_request(const CallOptions& options);
+
+/// Throws Error (invalid_argument) for a name that cannot be submitted: empty, reserved, or longer than 64 KiB.
+void check_name(std::string_view name);
+
+/// Claims the name and submits.
+std::shared_ptr<detail::HandleState> submit(Context& context, std::string_view name, Request request);
+/// Submits under the name - or, when it is empty, in the order of the calls - waits, and throws what went wrong.
+std::shared_ptr<detail::HandleState> run(Context& context, std::string_view name, Request request);
+
+}  // namespace kolo::api
