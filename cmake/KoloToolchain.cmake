@@ -9,6 +9,11 @@ endif()
 find_program(KOLO_CCACHE ccache)
 if(KOLO_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER AND PROJECT_IS_TOP_LEVEL)
   set(CMAKE_CXX_COMPILER_LAUNCHER "${KOLO_CCACHE}")
+  if(NOT KOLO_COVERAGE)
+    # One object serves every build tree with the same flags (the consumer tests build the library twice more); all
+    # that is lost is the compilation directory in its debug information, where paths are absolute anyway.
+    list(PREPEND CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_NOHASHDIR=1)
+  endif()
 endif()
 
 if(PROJECT_IS_TOP_LEVEL)
