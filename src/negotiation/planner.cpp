@@ -39,8 +39,9 @@ std::optional<Planner::Batches> Planner::end_step() {
   bool is_news = false;
   for (const TensorId id : order_) {
     const Tensor& tensor = tensors_[id];
-    // An id that was evicted since, or means something else by now, was not seen in this step.
-    if (!tensor.used || tensor.seen != step_ || step_ == 1 || tensor.seen_before != step_ - 1) continue;
+    // An id that was evicted since, or means something else by now (for another set, even), was not seen in this step.
+    if (!tensor.used || tensor.set != set_ || tensor.seen != step_ || step_ == 1 || tensor.seen_before != step_ - 1)
+      continue;
     repeating.push_back(id);
     is_news = is_news || !tensor.planned;
   }
@@ -52,8 +53,8 @@ std::optional<Planner::Batches> Planner::end_step() {
 
 void Planner::learn_cut(const std::vector<TensorId>& batch, const std::vector<TensorId>& lacking) {
   const std::uint64_t bit = std::uint64_t{1} << (cuts_ % kCutsRemembered);
-  if (cuts_ >= kCutsRemembered && !batch.empty()) {
-    for (const TensorId id : tensors_.of_set(tensors_[batch.front()].set)) {
+  if (cuts_ >= kCutsRemembered) {
+    for (const TensorId id : tensors_.of_set(set_)) {
       tensors_[id].cut_ready &= ~bit;
       tensors_[id].cut_lacking &= ~bit;
     }

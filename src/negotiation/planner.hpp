@@ -42,7 +42,8 @@ class Planner {
  public:
   using Batches = std::vector<std::vector<core::TensorId>>;
 
-  Planner(TensorTable& tensors, std::int64_t threshold) : tensors_(tensors), threshold_(threshold) {}
+  Planner(core::SetId set, TensorTable& tensors, std::int64_t threshold)
+      : set_(set), tensors_(tensors), threshold_(threshold) {}
 
   /// Whether appending this tensor now would be its second time in this step.
   [[nodiscard]] bool repeats(core::TensorId id) const { return tensors_[id].seen == step_; }
@@ -59,6 +60,7 @@ class Planner {
  private:
   [[nodiscard]] Batches cut(const std::vector<core::TensorId>& order) const;
 
+  core::SetId set_;
   TensorTable& tensors_;
   std::int64_t threshold_;
   std::uint64_t step_ = 1;

@@ -46,7 +46,7 @@ struct Sequencer::Impl {
     std::vector<std::size_t> ready;  ///< members that are, by batch
   };
   struct Set {
-    Set(SetId id, TensorTable& tensors, std::int64_t threshold) : number(id), planner(tensors, threshold) {}
+    Set(SetId id, TensorTable& tensors, std::int64_t threshold) : number(id), planner(id, tensors, threshold) {}
     SetId number;
     TensorId base = 0;
     std::vector<std::int32_t> members;
