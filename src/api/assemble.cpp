@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
+#include <map>
 #include <set>
 #include <utility>
 #include <vector>
@@ -85,8 +85,9 @@ base::Settings agree_on_settings(core::Bootstrap& bootstrap, const Options& opti
     if (rank == 0) of_root = std::move(fields);
   }
   job_key = of_root[2];
-  const std::vector<std::string> differing = base::adopt_shared(settings, of_root[3]);
-  for (const std::string& name : differing) {
+  const std::map<std::string, base::SettingSource, std::less<>> chosen_here = settings.sources;
+  for (const std::string& name : base::adopt_shared(settings, of_root[3])) {
+    if (chosen_here.count(name) == 0) continue;  // nobody chose the default that rank 0 overrides
     warnings.push_back(name + " differs from rank 0's; rank 0's value is used");
   }
   return settings;

@@ -20,8 +20,8 @@ namespace {
 class Process {
  public:
   ~Process() {
-    context_.reset();
-    api::finalize_at_exit();
+    if (const std::unique_ptr<Context> context = release()) end(*context, {});
+    launcher_.end();
   }
 
   void init(const Options& options) {
@@ -29,12 +29,19 @@ class Process {
     if (context_) {
       throw Error(ErrorCode::invalid_argument, "kolo::init was called before, and kolo::shutdown has not been");
     }
-    context_ = std::make_unique<Context>(Bootstrap(api::launcher_bootstrap()), options);
+    context_ = std::make_unique<Context>(Bootstrap(launcher_.bootstrap()), options);
   }
   /// Takes it away: whoever has it ends it.
   std::unique_ptr<Context> release() {
     const std::lock_guard lock(mutex_);
     return std::move(context_);
+  }
+  /// Ends what was taken away.
+  void end(Context& context, const std::string& reason) noexcept {
+    context.impl().close(reason);
+    if (!context.impl().engine().faulted()) return;
+    const std::lock_guard lock(mutex_);
+    launcher_.note_fault();
   }
   Context* context() {
     const std::lock_guard lock(mutex_);
@@ -44,6 +51,7 @@ class Process {
  private:
   std::mutex mutex_;
   std::unique_ptr<Context> context_;  // guarded by mutex_
+  api::Launcher launcher_;            // guarded by mutex_
 };
 
 Process& process() {
@@ -134,7 +142,7 @@ ContextGuard::~ContextGuard() { bound_context = previous_; }
 void init(const Options& options) { process().init(options); }
 
 void shutdown() {
-  if (const std::unique_ptr<Context> context = process().release()) context->shutdown();
+  if (const std::unique_ptr<Context> context = process().release()) process().end(*context, {});
 }
 
 bool is_initialized() noexcept { return find_context() != nullptr; }
@@ -155,8 +163,8 @@ Session::Session(const Options& options)
 
 Session::~Session() {
   if (!owner_) return;
-  if (std::unique_ptr<Context> context = process().release()) {
-    context->impl().close(std::uncaught_exceptions() > exceptions_at_birth_ ? kUnwinding : "");
+  if (const std::unique_ptr<Context> context = process().release()) {
+    process().end(*context, std::uncaught_exceptions() > exceptions_at_birth_ ? kUnwinding : "");
   }
 }
 
