@@ -37,7 +37,7 @@ struct Participant::Impl {
     std::uint32_t number = 0;
     std::vector<SlotId> members;
     std::size_t submitted = 0;
-    bool reported = false;  ///< an Interest for its present state has been sent
+    bool reported = false;  ///< an Interest in its present state has been sent
     [[nodiscard]] bool partial() const noexcept { return submitted > 0 && submitted < members.size(); }
   };
   struct Plan {
@@ -173,11 +173,12 @@ struct Participant::Impl {
 
   // ---- planned batches: how many are partial here and not yet reported
 
+  /// What has been reported is out of date: the sequencer ignores an interest whose first lack has come meanwhile.
   void enter(PlannedPart& part) {
-    const bool was = part.partial() && !part.reported;
+    if (part.partial() && !part.reported) --unreported;
     ++part.submitted;
-    unreported += (part.partial() && !part.reported ? 1U : 0U);
-    unreported -= (was ? 1U : 0U);
+    part.reported = false;
+    if (part.partial()) ++unreported;
   }
 
   void consume(PlannedPart& part) {

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Programs for the simulated ranks: a training loop, and random programs that are free of deadlocks of their own.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/simulator/world.hpp"
+
+namespace kolo::simulator {
+
+/// Allreduces of float32, each of another length, so that no two are equal.
+inline std::vector<core::Signature> allreduces(int count) {
+  std::vector<core::Signature> signatures;
+  for (int i = 0; i < count; ++i) {
+    core::Signature signature;
+    signature.tensors.push_back({DType::float32, Shape{16 + i}});
+    signatures.push_back(std::move(signature));
+  }
+  return signatures;
+}
+
+struct Training {
+  int tensors = 20;
+  int steps = 6;
+  int metric_every = 0;   ///< an unplanned tensor each so many steps; 0: never
+  bool shuffled = true;   ///< every rank submits in an order of its own, another in every step
+  bool end_steps = true;  ///< calls end_step
+};
+
+/// Signature i is tensor i's, the next one the metric's.
+inline Program training_program(const Training& training, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<int> order;
+  for (int i = training.tensors - 1; i >= 0; --i) order.push_back(i);
+  Program program;
+  for (int step = 0; step < training.steps; ++step) {
+    if (training.shuffled) std::shuffle(order.begin(), order.end(), random);
+    for (const int i : order) program.push_back(submit("grad" + std::to_string(i), i));
+    program.push_back(wait_all());
+    if (training.metric_every > 0 && step % training.metric_every == 0) {
+      program.push_back(submit("loss", training.tensors));
+      program.push_back(wait("loss"));
+    }
+    if (training.end_steps) program.push_back(end_step());
+  }
+  program.push_back(leave());
+  return program;
+}
+
+struct Random {
+  int phases = 12;
+  int names = 12;
+  int sets = 2;  ///< made in the beginning, besides the world's
+  bool mismatches = true;
+  bool changes = true;  ///< of signatures
+  bool unnamed = true;
+  bool end_steps = true;
+};
+
+/// One program a rank. In some phases all ranks submit in one order, with waits where each likes; in the others each submits in an order of
+/// its own and waits for nothing but what is still in flight from an earlier phase, or for everything at the end.
+class RandomPrograms {
+ public:
+  RandomPrograms(const Random& random, int ranks, std::uint64_t seed)
+      : shape_(random), random_(seed), programs_(static_cast<std::size_t>(ranks)) {
+    std::vector<std::int32_t> all;
+    for (int rank = 0; rank < ranks; ++rank) all.push_back(rank);
+    members_.push_back(all);
+    for (int i = 0; i < shape_.sets; ++i) make_set();
+    signature_of_.assign(members_.size() * static_cast<std::size_t>(shape_.names + 1), 0);
+    for (int phase = 0; phase < shape_.phases; ++phase) make_phase();
+    for (Program& program : programs_) {
+      program.push_back(wait_all());
+      if (shape_.sets > 0) program.push_back(remove_set(1));
+      program.push_back(leave());
+    }
+  }
+  [[nodiscard]] std::vector<Program>& programs() { return programs_; }
+  static constexpr int kSignatures = 8;
+
+ private:
+  struct Call {
+    int set = 0;
+    std::string name;
+    std::vector<int> signatures;  ///< by rank
+  };
+
+  std::size_t draw(std::size_t below) { return random_() % below; }
+
+  void make_set() {
+    std::vector<std::int32_t> members;
+    for (const std::int32_t rank : members_.front()) {
+      if (draw(2) == 0) members.push_back(rank);
+    }
+    if (members.empty()) members.push_back(0);
+    members_.push_back(members);
+    for (Program& program : programs_) program.push_back(add_set(members));
+  }
+
+  Call make_call(int set, int name) {
+    Call call{set, name == shape_.names ? "" : "t" + std::to_string(name), {}};
+    int& signature = signature_of_[static_cast<std::size_t>(set * (shape_.names + 1) + name)];
+    if (shape_.changes && draw(12) == 0) signature = static_cast<int>(draw(kSignatures));
+    call.signatures.assign(programs_.size(), signature);
+    if (shape_.mismatches && draw(25) == 0) {
+      for (int& s : call.signatures) s = draw(2) == 0 ? signature : static_cast<int>(draw(kSignatures));
+    }
+    return call;
+  }
+
+  void make_phase() {
+    std::vector<Call> calls;
+    for (std::size_t set = 0; set < members_.size(); ++set) {
+      std::vector<int> names;
+      for (int name = 0; name < shape_.names; ++name) {
+        if (draw(10) != 0) names.push_back(name);
+      }
+      if (shape_.unnamed && draw(3) == 0) names.push_back(shape_.names);
+      for (const int name : names) calls.push_back(make_call(static_cast<int>(set), name));
+    }
+    std::shuffle(calls.begin(), calls.end(), random_);
+    const bool one_order = draw(2) == 0;
+    const bool wait_at_end = draw(2) == 0;
+    for (std::size_t rank = 0; rank < programs_.size(); ++rank) write_phase(rank, calls, one_order, wait_at_end);
+  }
+
+  bool is_member(std::size_t rank, int set) const {
+    const auto& members = members_[static_cast<std::size_t>(set)];
+    return std::binary_search(members.begin(), members.end(), static_cast<std::int32_t>(rank));
+  }
+
+  void write_phase(std::size_t rank, std::vector<Call> calls, bool one_order, bool wait_at_end) {
+    Program& program = programs_[rank];
+    if (!one_order) std::shuffle(calls.begin(), calls.end(), random_);
+    if (draw(6) == 0) program.push_back(pause(draw(300)));  // a rank that is late
+    for (const Call& call : calls) {
+      if (!is_member(rank, call.set)) continue;
+      program.push_back(submit(call.name, call.signatures[rank], call.set));
+      if (one_order && draw(5) == 0) program.push_back(wait(call.name, call.set));
+      if (draw(15) == 0) program.push_back(poll());
+    }
+    if (wait_at_end) program.push_back(wait_all());
+    for (std::size_t set = 0; shape_.end_steps && set < members_.size(); ++set) {
+      if (is_member(rank, static_cast<int>(set))) program.push_back(end_step(static_cast<int>(set)));
+    }
+  }
+
+  const Random shape_;
+  std::mt19937_64 random_;
+  std::vector<Program> programs_;
+  std::vector<std::vector<std::int32_t>> members_;  ///< by set
+  std::vector<int> signature_of_;                   ///< by set and name
+};
+
+}  // namespace kolo::simulator

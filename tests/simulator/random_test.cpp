@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Many small random worlds, each watched by the checker after every event.
+#include <cstdint>
+#include <random>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "tests/simulator/programs.hpp"
+#include "tests/simulator/world.hpp"
+
+namespace kolo::simulator {
+namespace {
+
+Options random_options(std::mt19937_64& random) {
+  Options options;
+  options.ranks = static_cast<int>(1 + random() % 9);
+  options.ranks_per_node = static_cast<int>(1 + random() % 4);
+  options.fanout = static_cast<int>(1 + random() % 3);
+  options.seed = random();
+  options.link_delay = random() % 60;
+  options.pause = random() % 30;
+  options.batch_duration = random() % 80;
+  const std::int64_t thresholds[] = {0, 200, 600, 1 << 20};
+  options.fusion_threshold = thresholds[random() % 4];
+  options.open_batches = 1 + random() % 4;
+  options.plan = random() % 4 != 0;
+  return options;
+}
+
+std::string run_random(std::uint64_t seed, const Random& shape, std::uint32_t capacity) {
+  std::mt19937_64 random(seed);
+  Options options = random_options(random);
+  options.capacity = capacity;
+  World world(options, allreduces(RandomPrograms::kSignatures));
+  RandomPrograms programs(shape, options.ranks, random());
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    world.set_program(rank, programs.programs()[static_cast<std::size_t>(rank)]);
+  }
+  return world.run();
+}
+
+TEST(RandomWorlds, KeepEveryPromise) {
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    ASSERT_EQ(run_random(seed, Random{}, 4096), "") << "seed " << seed;
+  }
+}
+
+TEST(RandomWorlds, KeepEveryPromiseWhereStepsEndByRepetition) {
+  Random shape;
+  shape.end_steps = false;
+  for (std::uint64_t seed = 1000; seed < 1150; ++seed) {
+    ASSERT_EQ(run_random(seed, shape, 4096), "") << "seed " << seed;
+  }
+}
+
+TEST(RandomWorlds, KeepEveryPromiseWithFewerIdsThanNames) {
+  Random shape;
+  shape.names = 8;
+  shape.sets = 1;
+  for (std::uint64_t seed = 2000; seed < 2200; ++seed) {
+    // Six reserved ids, so two to nine for sixteen names.
+    ASSERT_EQ(run_random(seed, shape, static_cast<std::uint32_t>(8 + seed % 8)), "") << "seed " << seed;
+  }
+}
+
+TEST(RandomWorlds, KeepEveryPromiseWhenNothingIsIrregular) {
+  Random shape;
+  shape.mismatches = shape.changes = shape.unnamed = false;
+  shape.sets = 0;
+  shape.phases = 25;
+  for (std::uint64_t seed = 3000; seed < 3150; ++seed) {
+    ASSERT_EQ(run_random(seed, shape, 4096), "") << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace kolo::simulator

@@ -1,0 +1,861 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A world of ranks that negotiate, simulated: the production Participant, Relay, Sequencer and codec, and everything
+// between them made up. Time is a number; every delay is drawn from a seeded generator; one thread.
+//
+// What is modelled, because the protocol depends on it:
+//   board     a rank's counts and messages reach its leader when that looks; it takes messages first and then all counts,
+//             so counts overtake messages, never the other way round. Ranks read the node's log each at its own pace.
+//   links     first in, first out; different links reorder freely. The sequencer's entries reach even the root's relay late.
+//   programs  each rank runs a list of operations (submit, wait, ...), with random pauses; a blocked rank is interested.
+//   batches   complete on a rank some time after all members of the set have executed them.
+//   death     a rank stops; its node's leader says so some time later, or its node's parent when it was the leader itself.
+//
+// The checker looks at every event, the first violation stops the world:
+//   - what a rank or relay reads is the sequencer's log, entry by entry;
+//   - an entry that runs or fails something does so for submissions that every member has made and that no earlier
+//     entry has consumed; a batch runs only what agrees, a mismatch fails only what does not;
+//   - a rank runs and fails exactly what the entry says, for the submission that it says (the how-manieth of the name);
+//   - nothing follows the end of the log;
+//   - and when nothing happens any more: every program has come to its end, and whatever all members had submitted
+//     has been consumed and has completed everywhere.
+//
+// Sabotage hooks sit between the machines and change what passes: with them tests prove that the checker sees.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <queue>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/codec.hpp"
+#include "core/topology.hpp"
+#include "negotiation/participant.hpp"
+#include "negotiation/relay.hpp"
+#include "negotiation/sequencer.hpp"
+
+namespace kolo::simulator {
+
+using core::SetId;
+using core::TensorId;
+using negotiation::SlotId;
+using Tick = std::uint64_t;
+
+/// One operation of a rank's program. Sets are called by their number in the order in which the program made them; 0 is
+/// the world's. Submitting a name that is in flight waits for it first.
+struct Op {
+  enum class Kind { submit, wait, wait_all, poll, end_step, add_set, remove_set, pause, leave, die };
+  Kind kind = Kind::pause;
+  int set = 0;
+  std::string name;
+  int signature = 0;                ///< number of one of the world's signatures
+  std::vector<std::int32_t> ranks;  ///< for add_set
+  Tick ticks = 0;                   ///< for pause
+};
+using Program = std::vector<Op>;
+
+inline Op submit(std::string name, int signature = 0, int set = 0) {
+  return {Op::Kind::submit, set, std::move(name), signature, {}, 0};
+}
+inline Op wait(std::string name, int set = 0) { return {Op::Kind::wait, set, std::move(name), 0, {}, 0}; }
+inline Op wait_all() { return {Op::Kind::wait_all, 0, {}, 0, {}, 0}; }
+/// Shows interest for a moment, as an unfinished done() does.
+inline Op poll() { return {Op::Kind::poll, 0, {}, 0, {}, 0}; }
+inline Op end_step(int set = 0) { return {Op::Kind::end_step, set, {}, 0, {}, 0}; }
+inline Op add_set(std::vector<std::int32_t> ranks) { return {Op::Kind::add_set, 0, {}, 0, std::move(ranks), 0}; }
+inline Op remove_set(int set) { return {Op::Kind::remove_set, set, {}, 0, {}, 0}; }
+inline Op pause(Tick ticks) { return {Op::Kind::pause, 0, {}, 0, {}, ticks}; }
+inline Op leave() { return {Op::Kind::leave, 0, {}, 0, {}, 0}; }
+inline Op die() { return {Op::Kind::die, 0, {}, 0, {}, 0}; }
+
+/// Called with what passes between two machines; may change it, or return false to lose it.
+struct Sabotage {
+  std::function<bool(int rank, core::UpMessage&)> message;          ///< rank to leader
+  std::function<bool(int rank, TensorId, core::CountWord&)> count;  ///< rank to leader
+  std::function<bool(int node, core::UpMessage&)> relayed;          ///< relay to parent or sequencer
+  std::function<void(std::vector<core::LogEntry>&)> decided;        ///< sequencer to log
+  std::function<bool(int node, core::LogEntry&)> node_reads;        ///< log to relay and node
+  std::function<bool(int rank, core::LogEntry&)> rank_reads;        ///< node to rank
+};
+
+struct Options {
+  int ranks = 4;
+  int ranks_per_node = 2;
+  int fanout = 2;
+  std::uint64_t seed = 1;
+  Tick link_delay = 20;      ///< at most; every message's is drawn
+  Tick pause = 10;           ///< at most, between a rank's operations
+  Tick batch_duration = 30;  ///< at most, from the last member's execution to a member's completion
+  Tick stall_warning = 0;    ///< 0: none. A tick is a millisecond where seconds are asked for.
+  Tick deadline = 0;         ///< 0: none
+  Tick death_notice = 50;    ///< at most
+  std::int64_t fusion_threshold = 1 << 20;
+  std::uint64_t open_batches = 4;
+  std::uint32_t capacity = 4096;
+  bool plan = true;
+  double latch_timeout_s = 5;
+};
+
+/// What has passed, to compare steps by.
+struct Traffic {
+  std::uint64_t counts = 0;         ///< count words published by ranks
+  std::uint64_t declarations = 0;   ///< whole submissions by ranks
+  std::uint64_t sequencer = 0;      ///< messages heard by the sequencer
+  std::uint64_t link_messages = 0;  ///< between nodes, up
+  std::uint64_t link_bytes = 0;     ///< of these
+  std::uint64_t busiest_link = 0;   ///< messages up the one link that carried most
+  std::uint64_t entries = 0;        ///< of the log
+  std::uint64_t entry_bytes = 0;    ///< of these
+};
+
+class World {
+ public:
+  World(const Options& options, std::vector<core::Signature> signatures) : World(options, std::move(signatures), {}) {}
+  World(const Options& options, std::vector<core::Signature> signatures, Sabotage sabotage)
+      : options_(options), sabotage_(std::move(sabotage)), random_(options.seed) {
+    for (core::Signature& s : signatures) signatures_.push_back(std::make_shared<const core::Signature>(std::move(s)));
+    make_tree();
+    negotiation::SequencerOptions chosen;
+    chosen.size = options.ranks;
+    chosen.nodes = topology_.node_count();
+    chosen.fusion_threshold = options.fusion_threshold;
+    chosen.open_batches = options.open_batches;
+    chosen.capacity = options.capacity;
+    chosen.plan = options.plan;
+    chosen.latch_timeout_s = options.latch_timeout_s;
+    sequencer_ = std::make_unique<negotiation::Sequencer>(chosen);
+    std::vector<std::int32_t> all;
+    for (int rank = 0; rank < options.ranks; ++rank) all.push_back(rank);
+    members_[core::kGlobalSet] = all;
+    meaning_[0] = {core::kGlobalSet, ""};
+  }
+
+  void set_program(int rank, Program program) { ranks_[index(rank)].program = std::move(program); }
+
+  /// Runs until nothing happens any more, or an invariant is broken. Returns what was broken; empty: nothing.
+  std::string run() {
+    for (int rank = 0; rank < options_.ranks; ++rank) schedule_tick(rank, 1 + draw(options_.pause));
+    while (!events_.empty() && violation_.empty()) {
+      const Event event = events_.top();
+      events_.pop();
+      now_ = event.time;
+      happen(event);
+    }
+    if (violation_.empty()) check_end();
+    return violation_;
+  }
+
+  // ---- what came of it
+  [[nodiscard]] const std::vector<core::LogEntry>& log() const { return log_; }
+  [[nodiscard]] const Traffic& traffic() const { return traffic_; }
+  [[nodiscard]] negotiation::ParticipantCounters counters(int rank) const {
+    return ranks_[index(rank)].participant->counters();
+  }
+  [[nodiscard]] const negotiation::SequencerCounters& sequencer_counters() const { return sequencer_->counters(); }
+  /// The messages of this rank's failed submissions, in order.
+  [[nodiscard]] const std::vector<Status>& failures(int rank) const { return ranks_[index(rank)].failures; }
+  [[nodiscard]] const std::vector<core::Stalled>& stalls(int rank) const { return ranks_[index(rank)].stalls; }
+  [[nodiscard]] const Status& fault(int rank) const { return ranks_[index(rank)].fault; }
+  [[nodiscard]] std::uint64_t events() const { return happened_; }
+  [[nodiscard]] Tick now() const { return now_; }
+  [[nodiscard]] negotiation::Relay& relay(int node) { return *nodes_[index(node)].relay; }
+  [[nodiscard]] const core::Topology& topology() const { return topology_; }
+  /// Called whenever a rank ends a step (to take the traffic's measure).
+  std::function<void(int rank)> on_end_step;
+
+ private:
+  using Key = std::pair<SetId, std::string>;
+
+  struct Handle {
+    Key key;
+    SlotId slot = 0;
+    std::uint64_t ordinal = 0;  ///< this rank's submissions of the name so far
+    bool pending = false;       ///< submitted, not complete
+    bool running = false;       ///< its batch has been handed out
+    bool warned = false;
+    Tick since = 0;
+  };
+  struct Rank {
+    std::unique_ptr<negotiation::Participant> participant;
+    Program program;
+    std::size_t at = 0;
+    bool ticking = false;
+    bool ended = false;  ///< fault or close read
+    bool dead = false;
+    bool blocked = false;
+    Tick busy_until = 0;
+    std::vector<SetId> sets{core::kGlobalSet};
+    std::map<Key, Handle> handles;
+    std::map<SlotId, Handle*> by_slot;
+    std::deque<core::UpMessage> ring;
+    std::map<TensorId, core::CountWord> column;  ///< what the leader has not looked at
+    std::size_t cursor = 0;                      ///< into the node's log
+    std::vector<Status> failures;
+    std::vector<core::Stalled> stalls;
+    Status fault;
+    bool request_done = false;
+    std::size_t unfinished = 0;  ///< pending handles
+  };
+  struct Node {
+    std::unique_ptr<negotiation::Relay> relay;
+    std::vector<std::size_t> log;  ///< numbers of entries, as they were read
+    std::deque<core::LogEntry> altered;
+    bool visiting = false;
+    std::vector<int> children;
+    std::size_t child_index = 0;  ///< of this node, at its parent's relay
+    std::deque<core::Bytes> up;   ///< on the way to the parent
+    Tick up_last = 0;
+    std::uint64_t up_count = 0;
+    std::deque<std::size_t> down;  ///< entries on the way here
+    Tick down_last = 0;
+  };
+  struct Event {
+    enum class Kind { tick, visit, up, down, complete, notice, timer, overdue };
+    Tick time = 0;
+    std::uint64_t order = 0;
+    Kind kind = Kind::tick;
+    int who = 0;
+    std::size_t what = 0;
+    friend bool operator<(const Event& a, const Event& b) {
+      return a.time != b.time ? a.time > b.time : a.order > b.order;
+    }
+  };
+  /// A name's history, all ranks together.
+  struct Ledger {
+    std::map<int, std::uint64_t> submitted;  ///< by rank
+    std::vector<std::vector<int>> said;      ///< by ordinal - 1: the signatures (by rank of the set, -1: none)
+    std::uint64_t consumed = 0;              ///< by the log
+    bool hopeless = false;                   ///< failed without being complete, because somebody has left
+  };
+  /// What an entry consumes.
+  struct Record {
+    SetId set = 0;
+    std::vector<std::pair<std::string, std::uint64_t>> items;  ///< name, ordinal
+    bool is_batch = false;
+    std::size_t executed = 0;  ///< by how many members
+  };
+
+  // ---------------------------------------------------------------- making
+
+  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+  Tick draw(Tick most) { return most == 0 ? 0 : random_() % (most + 1); }
+
+  void make_tree() {
+    topology_ = core::make_topology(0, std::vector<int>(index(options_.ranks), 0), options_.ranks_per_node);
+    ranks_.resize(index(options_.ranks));
+    for (int rank = 0; rank < options_.ranks; ++rank) {
+      ranks_[index(rank)].participant = std::make_unique<negotiation::Participant>(rank, options_.ranks);
+    }
+    nodes_.resize(index(topology_.node_count()));
+    for (int node = 0; node < topology_.node_count(); ++node) {
+      std::vector<std::vector<std::int32_t>> children;
+      for (const int rank : topology_.nodes[index(node)]) children.push_back({rank});
+      const std::size_t local = children.size();
+      nodes_[index(node)].children = topology_.tree_children(node, options_.fanout);
+      for (const int child : nodes_[index(node)].children) {
+        nodes_[index(child)].child_index = children.size();
+        children.push_back(topology_.tree_ranks(child, options_.fanout));
+      }
+      nodes_[index(node)].relay =
+          std::make_unique<negotiation::Relay>(options_.ranks, std::move(children), local, options_.open_batches);
+    }
+  }
+
+  // ---------------------------------------------------------------- events
+
+  void schedule(Tick time, Event::Kind kind, int who, std::size_t what = 0) {
+    events_.push({time, ++order_, kind, who, what});
+  }
+  void schedule_tick(int rank, Tick delay) {
+    Rank& r = ranks_[index(rank)];
+    if (r.ticking || r.dead) return;
+    r.ticking = true;
+    schedule(now_ + delay, Event::Kind::tick, rank);
+  }
+  void schedule_visit(int node) {
+    Node& n = nodes_[index(node)];
+    if (n.visiting) return;
+    n.visiting = true;
+    schedule(now_ + 1 + draw(options_.link_delay / 4), Event::Kind::visit, node);
+  }
+
+  void happen(const Event& event) {
+    ++happened_;
+    switch (event.kind) {
+    case Event::Kind::tick:
+      return tick(event.who);
+    case Event::Kind::visit:
+      return visit(event.who);
+    case Event::Kind::up:
+      return arrive_up(event.who);
+    case Event::Kind::down:
+      return arrive_down(event.who);
+    case Event::Kind::complete:
+      return complete(event.who, event.what);
+    case Event::Kind::notice:
+      return notice(event.who);
+    case Event::Kind::timer:
+      timer_ = ~Tick{0};
+      return decide();
+    case Event::Kind::overdue:
+      return look_at_waits(event.who);
+    }
+  }
+
+  void violate(const std::string& what) {
+    if (violation_.empty()) violation_ = "at " + std::to_string(now_) + ": " + what;
+  }
+
+  // ---------------------------------------------------------------- a rank
+
+  void tick(int rank) {
+    Rank& r = ranks_[index(rank)];
+    r.ticking = false;
+    if (r.dead) return;
+    read_log(rank);
+    if (violation_.empty() && !r.ended) run_program(rank);
+    publish(rank);
+    const Node& node = nodes_[index(topology_.node_of[index(rank)])];
+    const bool more = !r.ended && (r.cursor < node.log.size() || (!r.blocked && r.at < r.program.size()));
+    if (more)
+      schedule_tick(rank, std::max<Tick>(1 + draw(options_.pause), r.busy_until > now_ ? r.busy_until - now_ : 0));
+  }
+
+  void read_log(int rank) {
+    Rank& r = ranks_[index(rank)];
+    const Node& node = nodes_[index(topology_.node_of[index(rank)])];
+    std::size_t entries = node.log.size() - r.cursor;
+    if (entries > 1 && draw(3) == 0) entries = 1 + draw(entries - 1);
+    std::vector<negotiation::Action> actions;
+    for (; entries > 0 && violation_.empty() && !r.ended; --entries) {
+      const std::size_t number = node.log[r.cursor++];
+      core::LogEntry entry = log_[number];
+      if (sabotage_.rank_reads && !sabotage_.rank_reads(rank, entry)) continue;
+      actions.clear();
+      r.participant->on_log(entry, actions);
+      for (negotiation::Action& action : actions) {
+        std::visit([&](auto& value) { act(rank, number, value); }, action);
+      }
+    }
+  }
+
+  void publish(int rank) {
+    Rank& r = ranks_[index(rank)];
+    negotiation::Outbox& outbox = r.participant->outbox();
+    if (outbox.empty()) return;
+    for (core::UpMessage& message : outbox.messages) {
+      traffic_.declarations += std::holds_alternative<core::Declared>(message) ? 1U : 0U;
+      if (sabotage_.message && !sabotage_.message(rank, message)) continue;
+      r.ring.push_back(std::move(message));
+    }
+    for (auto& [id, word] : outbox.counts) {
+      ++traffic_.counts;
+      if (sabotage_.count && !sabotage_.count(rank, id, word)) continue;
+      r.column[id] = word;
+    }
+    outbox.messages.clear();
+    outbox.counts.clear();
+    schedule_visit(topology_.node_of[index(rank)]);
+  }
+
+  // ---- the program
+
+  void run_program(int rank) {
+    Rank& r = ranks_[index(rank)];
+    r.blocked = false;
+    r.participant->set_interested(false);
+    for (std::size_t budget = 1 + draw(12); budget > 0 && r.at < r.program.size() && now_ >= r.busy_until; --budget) {
+      if (!execute(rank, r.program[r.at])) {
+        r.blocked = true;
+        r.participant->set_interested(true);
+        return;
+      }
+      ++r.at;
+      if (r.dead) return;
+    }
+  }
+
+  /// False when it must wait.
+  bool execute(int rank, const Op& op) {
+    Rank& r = ranks_[index(rank)];
+    switch (op.kind) {
+    case Op::Kind::submit:
+      return do_submit(rank, {r.sets[index(op.set)], op.name}, signatures_[index(op.signature)], op.signature);
+    case Op::Kind::wait: {
+      const auto found = r.handles.find({r.sets[index(op.set)], op.name});
+      return found == r.handles.end() || !found->second.pending;
+    }
+    case Op::Kind::wait_all:
+      return r.unfinished == 0;
+    case Op::Kind::poll:
+      r.participant->set_interested(true);
+      static_cast<void>(r.participant->outbox());
+      r.participant->set_interested(false);
+      return true;
+    case Op::Kind::end_step:
+      r.participant->end_step(r.sets[index(op.set)]);
+      if (on_end_step) on_end_step(rank);
+      return true;
+    case Op::Kind::add_set:
+    case Op::Kind::remove_set:
+      return change_set(rank, op);
+    case Op::Kind::pause:
+      r.busy_until = now_ + op.ticks;
+      return true;
+    case Op::Kind::leave:
+      r.participant->leave();
+      return true;
+    case Op::Kind::die:
+      perish(rank);
+      return true;
+    }
+    return true;
+  }
+
+  bool do_submit(int rank, const Key& key, const std::shared_ptr<const core::Signature>& signature, int number) {
+    Rank& r = ranks_[index(rank)];
+    Handle& handle = r.handles[key];
+    if (handle.pending) return false;
+    handle.key = key;
+    handle.slot = r.participant->open(key.first, key.second);
+    r.by_slot[handle.slot] = &handle;
+    handle.pending = true;
+    handle.running = handle.warned = false;
+    handle.since = now_;
+    ++handle.ordinal;
+    ++r.unfinished;
+    note_submission(rank, key, handle.ordinal, number);
+    // The same object as before is the fast path; an equal one must do as well.
+    r.participant->submit(handle.slot, draw(3) == 0 ? std::make_shared<const core::Signature>(*signature) : signature);
+    if (options_.stall_warning > 0) schedule(now_ + options_.stall_warning, Event::Kind::overdue, rank);
+    if (options_.deadline > 0) schedule(now_ + options_.deadline, Event::Kind::overdue, rank);
+    return true;
+  }
+
+  bool change_set(int rank, const Op& op) {
+    Rank& r = ranks_[index(rank)];
+    const Key key(core::kGlobalSet, "");
+    if (r.request_done) {
+      r.request_done = false;
+      return true;
+    }
+    const auto found = r.handles.find(key);
+    if (found != r.handles.end() && found->second.pending) return false;
+    core::Signature signature;
+    const bool adds = op.kind == Op::Kind::add_set;
+    signature.kind = adds ? core::CollectiveKind::add_process_set : core::CollectiveKind::remove_process_set;
+    signature.ranks = op.ranks;
+    if (!adds) signature.ranks = {static_cast<std::int32_t>(r.sets[index(op.set)])};
+    // Told apart from the world's own signatures by the set they are about.
+    const int number = 1000 + (adds ? 0 : 1000) + signature.ranks.front();
+    do_submit(rank, key, std::make_shared<const core::Signature>(signature), number);
+    return false;
+  }
+
+  void perish(int rank) {
+    Rank& r = ranks_[index(rank)];
+    r.dead = true;
+    schedule(now_ + 1 + draw(options_.death_notice), Event::Kind::notice, rank);
+  }
+
+  void look_at_waits(int rank) {
+    Rank& r = ranks_[index(rank)];
+    if (r.dead || r.ended) return;
+    for (auto& [key, handle] : r.handles) {
+      if (!handle.pending) continue;
+      const Tick waited = now_ - handle.since;
+      const double seconds = static_cast<double>(waited) / 1000;
+      if (options_.deadline > 0 && waited >= options_.deadline) {
+        r.participant->overdue(handle.slot, seconds, true);
+      } else if (options_.stall_warning > 0 && waited >= options_.stall_warning && !handle.warned) {
+        handle.warned = true;
+        r.participant->overdue(handle.slot, seconds, false);
+      }
+    }
+    publish(rank);
+  }
+
+  // ---- what the log asks of a rank
+
+  void finish(int rank, Handle& handle) {
+    handle.pending = handle.running = false;
+    --ranks_[index(rank)].unfinished;
+  }
+
+  Handle* handle_of(int rank, SlotId slot) {
+    const auto found = ranks_[index(rank)].by_slot.find(slot);
+    if (found == ranks_[index(rank)].by_slot.end() || !found->second->pending || found->second->running) {
+      violate("rank " + std::to_string(rank) + " is told about a slot that has nothing in flight");
+      return nullptr;
+    }
+    return found->second;
+  }
+
+  void act(int rank, std::size_t entry, negotiation::RunBatch& run) {
+    Record& record = records_[entry];
+    if (!record.is_batch || record.set != run.set || record.items.size() != run.members.size()) {
+      return violate("rank " + std::to_string(rank) + " runs what entry " + std::to_string(entry) + " does not say");
+    }
+    for (std::size_t i = 0; i < run.members.size(); ++i) {
+      Handle* handle = handle_of(rank, run.members[i]);
+      if (handle == nullptr) return;
+      if (handle->key != Key(record.set, record.items[i].first) || handle->ordinal != record.items[i].second) {
+        return violate("rank " + std::to_string(rank) + " runs submission " + std::to_string(handle->ordinal) +
+                       " of '" + handle->key.second + "' where the log says " + record.items[i].first + " " +
+                       std::to_string(record.items[i].second));
+      }
+      handle->running = true;
+    }
+    running_[{rank, entry}] = run.members;
+    if (++record.executed == members_[run.set].size()) {
+      for (const std::int32_t member : members_[run.set]) {
+        schedule(now_ + 1 + draw(options_.batch_duration), Event::Kind::complete, member, entry);
+      }
+    }
+  }
+
+  void complete(int rank, std::size_t entry) {
+    Rank& r = ranks_[index(rank)];
+    if (r.dead || r.ended) return;
+    const auto found = running_.find({rank, entry});
+    const SetId set = records_[entry].set;
+    for (std::size_t i = 0; i < found->second.size(); ++i) {
+      // By name: the slot may have been given away meanwhile.
+      finish(rank, r.handles.at(Key(set, records_[entry].items[i].first)));
+    }
+    running_.erase(found);
+    r.participant->completed(set);
+    schedule_tick(rank, 1);
+  }
+
+  void act(int rank, std::size_t entry, negotiation::FailSlot& fail) {
+    Handle* handle = handle_of(rank, fail.slot);
+    if (handle == nullptr) return;
+    const Record& record = records_[entry];
+    const bool by_name = std::holds_alternative<core::Failed>(log_[entry]);
+    if (by_name && (record.items.front().first != handle->key.second ||
+                    (record.items.front().second != 0 && record.items.front().second != handle->ordinal))) {
+      return violate("rank " + std::to_string(rank) + " fails another submission than the log");
+    }
+    Rank& r = ranks_[index(rank)];
+    r.failures.push_back(fail.status);
+    if (handle->key == Key(core::kGlobalSet, "") && r.at < r.program.size() &&
+        (r.program[r.at].kind == Op::Kind::add_set || r.program[r.at].kind == Op::Kind::remove_set)) {
+      r.request_done = true;
+    }
+    finish(rank, *handle);
+  }
+  void act(int rank, std::size_t, negotiation::ForgetSlot& forget) { ranks_[index(rank)].by_slot.erase(forget.slot); }
+  void act(int, std::size_t, negotiation::DropPlan&) {}
+  void act(int rank, std::size_t, negotiation::ReportStall& report) {
+    ranks_[index(rank)].stalls.push_back(report.stall);
+  }
+  void act(int rank, std::size_t, negotiation::SetChanged& change) {
+    Rank& r = ranks_[index(rank)];
+    Handle* handle = handle_of(rank, change.slot);
+    if (handle == nullptr) return;
+    finish(rank, *handle);
+    r.request_done = true;
+    if (!change.members.empty()) r.sets.push_back(change.set);
+  }
+  void act(int rank, std::size_t, negotiation::WorldFault& fault) {
+    ranks_[index(rank)].fault = fault.status;
+    ranks_[index(rank)].ended = true;
+  }
+  void act(int rank, std::size_t, negotiation::WorldClosed&) { ranks_[index(rank)].ended = true; }
+
+  // ---------------------------------------------------------------- a node
+
+  bool leader_dead(int node) const { return ranks_[index(topology_.leader_of(node))].dead; }
+
+  void visit(int node) {
+    Node& n = nodes_[index(node)];
+    n.visiting = false;
+    if (leader_dead(node)) return;
+    const std::vector<int>& local = topology_.nodes[index(node)];
+    bool more = false;
+    for (std::size_t child = 0; child < local.size(); ++child) {
+      Rank& r = ranks_[index(local[child])];
+      std::size_t messages = r.ring.size();
+      if (messages > 0 && draw(3) == 0) messages = draw(messages);
+      for (; messages > 0; --messages) {
+        n.relay->on_message(child, std::move(r.ring.front()));
+        r.ring.pop_front();
+      }
+      more = more || !r.ring.empty();
+      for (const auto& [id, word] : r.column) n.relay->on_count(child, id, word);
+      r.column.clear();
+    }
+    if (more) schedule_visit(node);
+    pass_on(node);
+  }
+
+  void pass_on(int node) {
+    Node& n = nodes_[index(node)];
+    std::vector<core::UpMessage> messages;
+    messages.swap(n.relay->outbox());
+    if (messages.empty()) return;
+    for (core::UpMessage& message : messages) {
+      if (sabotage_.relayed && !sabotage_.relayed(node, message)) continue;
+      if (node == 0) {
+        ++traffic_.sequencer;
+        sequencer_->on_message(message, time());
+        continue;
+      }
+      core::Bytes bytes;
+      core::encode(message, bytes);
+      ++traffic_.link_messages;
+      traffic_.link_bytes += bytes.size();
+      traffic_.busiest_link = std::max(traffic_.busiest_link, ++n.up_count);
+      n.up.push_back(std::move(bytes));
+      n.up_last = std::max(n.up_last, now_ + 1 + draw(options_.link_delay));
+      schedule(n.up_last, Event::Kind::up, node);
+    }
+    if (node == 0) decide();
+  }
+
+  void arrive_up(int node) {
+    Node& n = nodes_[index(node)];
+    const int parent = core::Topology::tree_parent(node, options_.fanout);
+    core::UpMessage message = core::decode_up(n.up.front());
+    n.up.pop_front();
+    if (leader_dead(parent)) return;
+    nodes_[index(parent)].relay->on_message(n.child_index, std::move(message));
+    pass_on(parent);
+  }
+
+  void notice(int rank) {
+    int node = topology_.node_of[index(rank)];
+    if (leader_dead(node)) {
+      if (node == 0) return;  // the sequencer is gone: ranks latch by themselves, which is the engine's business
+      node = core::Topology::tree_parent(node, options_.fanout);
+    }
+    if (leader_dead(node)) return;
+    nodes_[index(node)].relay->on_message(0, core::RankLost{rank, ErrorCode::rank_lost, "its process ended"});
+    pass_on(node);
+  }
+
+  // ---------------------------------------------------------------- the sequencer and its log
+
+  negotiation::Sequencer::Time time() const { return negotiation::Sequencer::Time{} + std::chrono::milliseconds(now_); }
+
+  void decide() {
+    sequencer_->decide(time());
+    std::vector<core::LogEntry> entries;
+    entries.swap(sequencer_->outbox());
+    if (sabotage_.decided) sabotage_.decided(entries);
+    for (core::LogEntry& entry : entries) {
+      core::Bytes bytes;
+      core::encode(entry, bytes);
+      ++traffic_.entries;
+      traffic_.entry_bytes += bytes.size();
+      const std::size_t number = log_.size();
+      log_.push_back(std::move(entry));
+      records_.emplace_back();
+      check_entry(number);
+      if (!violation_.empty()) return;
+      send_down(0, number);
+    }
+    const auto deadline = sequencer_->next_deadline();
+    if (deadline == negotiation::Sequencer::Time::max()) return;
+    const auto due = static_cast<Tick>(
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - negotiation::Sequencer::Time{}).count());
+    if (due < timer_) schedule(timer_ = std::max(due, now_), Event::Kind::timer, 0);
+  }
+
+  void send_down(int node, std::size_t entry) {
+    Node& n = nodes_[index(node)];
+    n.down.push_back(entry);
+    n.down_last = std::max(n.down_last, now_ + 1 + draw(options_.link_delay));
+    schedule(n.down_last, Event::Kind::down, node);
+  }
+
+  void arrive_down(int node) {
+    Node& n = nodes_[index(node)];
+    const std::size_t number = n.down.front();
+    n.down.pop_front();
+    if (leader_dead(node)) return;
+    core::LogEntry entry = log_[number];
+    if (sabotage_.node_reads && !sabotage_.node_reads(node, entry)) return;
+    core::Bytes wanted;
+    core::Bytes read;
+    core::encode(log_[number], wanted);
+    core::encode(entry, read);
+    if (number != n.log.size() || wanted != read) {
+      return violate("node " + std::to_string(node) + " reads another log than the sequencer wrote, at entry " +
+                     std::to_string(n.log.size()));
+    }
+    n.relay->on_log(core::decode_log(read));
+    n.log.push_back(number);
+    for (const int child : n.children) send_down(child, number);
+    for (const int rank : topology_.nodes[index(node)]) {
+      if (!ranks_[index(rank)].ended) schedule_tick(rank, 1 + draw(options_.link_delay / 4));
+    }
+    pass_on(node);
+  }
+
+  // ---------------------------------------------------------------- the checker
+
+  void note_submission(int rank, const Key& key, std::uint64_t ordinal, int signature) {
+    Ledger& ledger = ledgers_[key];
+    ledger.submitted[rank] = ordinal;
+    if (ledger.said.size() < ordinal) ledger.said.resize(ordinal);
+    ledger.said[ordinal - 1].push_back(signature);
+  }
+
+  /// The next submission of this name must have been made by every member; it is consumed.
+  bool consume(std::size_t entry, SetId set, const std::string& name, bool must_agree) {
+    Ledger& ledger = ledgers_[Key(set, name)];
+    const std::uint64_t ordinal = ++ledger.consumed;
+    if (ledger.hopeless) {
+      violate("entry " + std::to_string(entry) + " consumes '" + name + "', which cannot be complete");
+      return false;
+    }
+    for (const std::int32_t member : members_[set]) {
+      if (ledger.submitted[member] >= ordinal) continue;
+      violate("entry " + std::to_string(entry) + " consumes submission " + std::to_string(ordinal) + " of '" + name +
+              "', which rank " + std::to_string(member) + " has not made");
+      return false;
+    }
+    const std::vector<int>& said = ledger.said[ordinal - 1];
+    const bool agree = std::all_of(said.begin(), said.end(), [&said](int s) { return s == said.front(); });
+    if (agree != must_agree) {
+      violate("entry " + std::to_string(entry) + (agree ? " fails" : " runs") + " '" + name + "', on which ranks " +
+              (agree ? "agree" : "disagree"));
+      return false;
+    }
+    records_[entry].set = set;
+    records_[entry].items.emplace_back(name, ordinal);
+    return true;
+  }
+
+  void check_batch(std::size_t entry, SetId set, const std::vector<TensorId>& ids) {
+    records_[entry].is_batch = true;
+    for (const TensorId id : ids) {
+      const auto meaning = meaning_.find(id);
+      if (meaning == meaning_.end() || meaning->second.first != set) {
+        return violate("entry " + std::to_string(entry) + " runs id " + std::to_string(id) + ", which means nothing");
+      }
+      if (!consume(entry, set, meaning->second.second, true)) return;
+    }
+  }
+
+  void check(std::size_t, const core::Assigned& e) { meaning_[e.id] = {e.set, e.name}; }
+  void check(std::size_t n, const core::Evicted& e) {
+    if (meaning_.erase(e.id) != 1) violate("entry " + std::to_string(n) + " evicts an id that means nothing");
+  }
+  void check(std::size_t n, const core::BatchAppended& e) { check_batch(n, e.set, e.members); }
+  void check(std::size_t, const core::PlanDefined& e) { plans_[e.plan] = e; }
+  void check(std::size_t, const core::PlanVoided& e) { plans_.erase(e.plan); }
+  void check(std::size_t n, const core::PlannedBatch& e) {
+    const auto plan = plans_.find(e.plan);
+    if (plan == plans_.end() || e.number >= plan->second.batches.size()) return violate("a batch of no plan");
+    check_batch(n, plan->second.set, plan->second.batches[e.number]);
+  }
+  void check(std::size_t n, const core::Failed& e) {
+    records_[n].set = e.set;
+    if (e.code == ErrorCode::mismatch) {
+      consume(n, e.set, e.name, false);
+    } else if (e.code == ErrorCode::rank_lost) {
+      ledgers_[Key(e.set, e.name)].hopeless = true;
+      records_[n].items.emplace_back(e.name, 0);
+    } else {
+      consume(n, e.set, e.name, true);
+    }
+  }
+  void check(std::size_t, const core::Query&) {}
+  void check(std::size_t, const core::Stalled&) {}
+  void check(std::size_t n, const core::SetAdded& e) {
+    if (!consume(n, core::kGlobalSet, e.name, true)) return;
+    members_[e.set] = e.members;
+    meaning_[e.base] = {e.set, ""};
+  }
+  void check(std::size_t n, const core::SetRemoved& e) {
+    if (!consume(n, core::kGlobalSet, e.name, true)) return;
+    for (auto it = meaning_.begin(); it != meaning_.end();) {
+      it = it->second.first == e.set ? meaning_.erase(it) : std::next(it);
+    }
+    removed_.insert(e.set);
+  }
+  void check(std::size_t, const core::RankLeft&) {}
+  void check(std::size_t, const core::Faulted&) { faulted_ = closed_ = true; }
+  void check(std::size_t, const core::Closed&) { closed_ = true; }
+
+  void check_entry(std::size_t number) {
+    if (closed_) return violate("entry " + std::to_string(number) + " follows the end of the log");
+    std::visit([this, number](const auto& entry) { check(number, entry); }, log_[number]);
+  }
+
+  /// Nothing happens any more.
+  void check_end() {
+    for (int rank = 0; rank < options_.ranks; ++rank) {
+      const Rank& r = ranks_[index(rank)];
+      if (r.dead) continue;
+      const std::string who = "rank " + std::to_string(rank);
+      if (faulted_) {
+        if (r.fault.ok()) violate(who + " has not heard of the fault");
+      } else if (r.at < r.program.size()) {
+        violate(who + " waits for ever, at operation " + std::to_string(r.at) + " of its program ('" +
+                r.program[r.at].name + "')");
+      } else if (closed_ && !r.ended) {
+        violate(who + " has not heard of the end");
+      }
+    }
+    if (!faulted_) check_ledgers();
+  }
+
+  void check_ledgers() {
+    for (auto& [key, ledger] : ledgers_) {
+      if (ledger.hopeless || removed_.count(key.first) != 0) continue;
+      std::uint64_t least = ~std::uint64_t{0};
+      for (const std::int32_t member : members_[key.first]) least = std::min(least, ledger.submitted[member]);
+      if (ledger.consumed != least)
+        violate("submission " + std::to_string(least) + " of '" + key.second + "' was lost");
+    }
+    for (const auto& [what, members] : running_) {
+      if (ranks_[index(what.first)].ended) continue;
+      violate("entry " + std::to_string(what.second) + " never completed on rank " + std::to_string(what.first));
+    }
+  }
+
+  const Options options_;
+  const Sabotage sabotage_;
+  std::mt19937_64 random_;
+  std::vector<std::shared_ptr<const core::Signature>> signatures_;
+  core::Topology topology_;
+  std::vector<Rank> ranks_;
+  std::vector<Node> nodes_;
+  std::unique_ptr<negotiation::Sequencer> sequencer_;
+  std::priority_queue<Event> events_;
+  std::uint64_t order_ = 0;
+  std::uint64_t happened_ = 0;
+  Tick now_ = 0;
+  Tick timer_ = ~Tick{0};
+  std::vector<core::LogEntry> log_;
+  std::vector<Record> records_;                                         ///< by entry
+  std::map<std::pair<int, std::size_t>, std::vector<SlotId>> running_;  ///< by rank and entry
+  Traffic traffic_;
+
+  // The checker's own understanding of the log.
+  std::map<Key, Ledger> ledgers_;
+  std::map<TensorId, Key> meaning_;
+  std::map<std::uint32_t, core::PlanDefined> plans_;
+  std::map<SetId, std::vector<std::int32_t>> members_;
+  std::set<SetId> removed_;
+  bool closed_ = false;
+  bool faulted_ = false;
+  std::string violation_;
+};
+
+}  // namespace kolo::simulator
