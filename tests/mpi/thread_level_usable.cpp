@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// MPI initialised by the program, with the thread level that the first argument names: who may drive the transport, and
+// that those who may can.
+#include <cstring>
+#include <thread>
+
+#include "core/topology.hpp"
+#include "mpi/mpi_api.hpp"
+#include "mpi/mpi_borrow.hpp"
+#include "mpi/mpi_lifetime.hpp"
+#include "tests/mpi/transport_check.hpp"
+
+namespace {
+
+using kolo::ErrorCode;
+using kolo::testing::Report;
+namespace mpi = kolo::mpi;
+namespace core = kolo::core;
+
+mpi::ThreadLevel level_named(const std::string& name) {
+  for (const auto level : {mpi::ThreadLevel::single, mpi::ThreadLevel::funneled, mpi::ThreadLevel::serialized,
+                           mpi::ThreadLevel::multiple}) {
+    if (name == mpi::to_string(level)) return level;
+  }
+  throw kolo::Error(ErrorCode::invalid_argument, "the first argument is SINGLE, FUNNELED, SERIALIZED or MULTIPLE");
+}
+
+/// A ring: everyone to the next.
+void pass_on(Report& report, core::InterNode& transport, int rank, int size) {
+  int* sent = reinterpret_cast<int*>(transport.staging(sizeof(int)));
+  int* received = reinterpret_cast<int*>(transport.staging(sizeof(int)));
+  *sent = rank * 100;
+  *received = -1;
+  const auto in = transport.receive((rank + size - 1) % size, 3, reinterpret_cast<std::byte*>(received), sizeof(int));
+  const auto out = transport.send((rank + 1) % size, 3, reinterpret_cast<std::byte*>(sent), sizeof(int));
+  while (!transport.test(in)) {
+  }
+  while (!transport.test(out)) {
+  }
+  report.equal(*received, (rank + size - 1) % size * 100, "what the rank before passed on");
+}
+
+void on_another_thread(const std::function<void()>& body) { std::thread(body).join(); }
+
+void check_level(Report& report, mpi::ThreadLevel level) {
+  const auto bootstrap = mpi::borrow(MPI_COMM_WORLD, {});
+  const int rank = bootstrap->rank();
+  const int size = bootstrap->size();
+  report.set_place(rank, size);
+  report.check(bootstrap->describe().find("thread level " + std::string(mpi::to_string(level))) != std::string::npos,
+               bootstrap->describe());
+  const auto transport = bootstrap->inter_node(core::make_topology(rank, bootstrap->machines(), 1));
+
+  const bool any_thread = level == mpi::ThreadLevel::multiple;
+  report.equal(transport->usable_here(true), true, "in a call, where MPI was initialised");
+  report.equal(transport->usable_here(false), any_thread, "outside of calls, where MPI was initialised");
+  pass_on(report, *transport, rank, size);
+  on_another_thread([&] {
+    report.equal(transport->usable_here(true), level >= mpi::ThreadLevel::serialized, "in a call of another thread");
+    report.equal(transport->usable_here(false), any_thread, "in the background");
+    if (transport->usable_here(true)) {
+      pass_on(report, *transport, rank, size);
+      bootstrap->allgather("");
+    } else {
+      report.throws(ErrorCode::unsupported, "only the thread that did may join a job",
+                    [] { mpi::borrow(MPI_COMM_WORLD, {}); });
+    }
+  });
+  pass_on(report, *transport, rank, size);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Report report(std::string("thread-level ") + (argc > 1 ? argv[1] : "?"));
+  return kolo::testing::run(report, [&] {
+    const mpi::ThreadLevel level = level_named(argc > 1 ? argv[1] : "");
+    const int wanted[] = {MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE};
+    int provided = -1;
+    MPI_Init_thread(&argc, &argv, wanted[static_cast<int>(level)], &provided);
+    report.check(mpi::thread_level() == level,
+                 "MPI gives the level that was asked for: " + std::string(mpi::to_string(mpi::thread_level())));
+    mpi::Lifetime lifetime;
+    lifetime.begin();  // finds it initialised
+    check_level(report, level);
+    lifetime.end();
+    report.check(!mpi::is_finalized(), "the program's MPI is left to the program");
+    MPI_Finalize();
+  });
+}

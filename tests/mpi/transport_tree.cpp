@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The control channel between real processes: addresses exchanged by MPI, one leader a node, machines cut into virtual
+// nodes of 0 (not), 1, 2 and 3 ranks, trees of different width.
+#include <algorithm>
+
+#include "core/control_channel.hpp"
+#include "core/topology.hpp"
+#include "mpi/mpi_api.hpp"
+#include "mpi/mpi_bootstrap.hpp"
+#include "mpi/mpi_lifetime.hpp"
+#include "net/control_tree.hpp"
+#include "tests/mpi/transport_check.hpp"
+
+namespace {
+
+using kolo::testing::Report;
+namespace mpi = kolo::mpi;
+namespace core = kolo::core;
+namespace net = kolo::net;
+namespace base = kolo::base;
+
+constexpr int kFrames = 20;
+
+core::Bytes frame_of(int from, int to, int i) {
+  kolo::testing::Random random(static_cast<std::uint64_t>((from * 64 + to) * 64 + i));
+  core::Bytes frame(i % 5 == 0 ? 0 : random.below(i == 7 ? 3000000 : 3000));
+  for (std::byte& byte : frame) byte = static_cast<std::byte>(random.next());
+  return frame;
+}
+
+class Talker : public core::ControlChannel::Handler {
+ public:
+  Talker(Report& report, int node, core::ControlChannel& channel) : report_(report), node_(node), channel_(channel) {
+    channel.attach(poller_, 1);
+    peers_ = channel.children();
+    if (channel.parent()) peers_.push_back(*channel.parent());
+    heard_.resize(peers_.size());
+  }
+
+  void on_frame(int node, core::ByteView frame) override {
+    const auto peer = std::find(peers_.begin(), peers_.end(), node);
+    report_.check(peer != peers_.end(), "a frame comes from a neighbour");
+    int& count = heard_[static_cast<std::size_t>(peer - peers_.begin())];
+    const core::Bytes expected = frame_of(node, node_, count);
+    report_.check(std::equal(frame.begin(), frame.end(), expected.begin(), expected.end()),
+                  "frame " + std::to_string(count) + " from node " + std::to_string(node));
+    ++count;
+  }
+  void on_lost(int node, const std::string& reason) override { lost_.emplace_back(node, reason); }
+
+  /// Everybody tells everybody next to him everything.
+  void talk() {
+    for (int i = 0; i < kFrames; ++i) {
+      for (const int peer : peers_) {
+        const core::Bytes frame = frame_of(node_, peer, i);
+        channel_.send(peer, {frame.data(), frame.size()});
+      }
+    }
+    serve_until([&] {
+      return channel_.flushed() &&
+             std::all_of(heard_.begin(), heard_.end(), [](int count) { return count == kFrames; });
+    });
+    report_.equal(lost_.size(), 0u, "lost neighbours");
+  }
+  /// The end of node 0 is told to its children, and nobody else notices.
+  void lose_the_root(bool child_of_root) {
+    if (!child_of_root) return;
+    serve_until([&] { return !lost_.empty(); });
+    report_.equal(lost_.size(), 1u, "lost neighbours");
+    report_.equal(lost_.front().second, std::string("connection closed by node 0 (rank 0)"), "the reason");
+  }
+
+ private:
+  template <class Done>
+  void serve_until(Done done) {
+    std::vector<base::Poller::Event> events;
+    while (!done()) {
+      poller_.wait(std::chrono::seconds(60), events);
+      if (events.empty()) throw kolo::Error(kolo::ErrorCode::timeout, "nothing came for a minute");
+      channel_.service(*this);
+    }
+  }
+
+  Report& report_;
+  int node_;
+  core::ControlChannel& channel_;
+  base::Poller poller_;
+  std::vector<int> peers_;
+  std::vector<int> heard_;
+  std::vector<std::pair<int, std::string>> lost_;
+};
+
+void grow_a_tree(Report& report, core::Bootstrap& bootstrap, int ranks_per_node, int fanout) {
+  const core::Topology topology = core::make_topology(bootstrap.rank(), bootstrap.machines(), ranks_per_node);
+  std::optional<net::Listener> listener;
+  if (topology.is_leader()) listener.emplace();
+  const auto announcements = bootstrap.allgather(listener ? listener->announcement() : "");
+  if (listener) {
+    const auto channel = net::TcpControlChannel::connect(std::move(*listener), topology, fanout, announcements,
+                                                         "the key of this job", std::chrono::seconds(60));
+    report.check(channel->children() == topology.tree_children(topology.node, fanout), "the children");
+    report.equal(channel->parent().value_or(-1),
+                 topology.node == 0 ? -1 : core::Topology::tree_parent(topology.node, fanout), "the parent");
+    Talker talker(report, topology.node, *channel);
+    talker.talk();
+    bootstrap.allgather("");
+    if (topology.node != 0) talker.lose_the_root(channel->parent() == 0);
+    // Node 0 closes now; the others stay until its children have noticed.
+    if (topology.node != 0) bootstrap.allgather("");
+  } else {
+    bootstrap.allgather("");
+    bootstrap.allgather("");
+  }
+  if (topology.rank == 0) bootstrap.allgather("");
+}
+
+}  // namespace
+
+int main() {
+  Report report("transport-tree");
+  return kolo::testing::run(report, [&] {
+    mpi::Lifetime lifetime;
+    lifetime.begin();
+    {
+      const auto bootstrap = mpi::MpiBootstrap::of_world({});
+      report.set_place(bootstrap->rank(), bootstrap->size());
+      for (const int ranks_per_node : {0, 1, 2, 3}) {
+        for (const int fanout : {1, 2, 8}) grow_a_tree(report, *bootstrap, ranks_per_node, fanout);
+      }
+    }
+    lifetime.end();
+  });
+}
