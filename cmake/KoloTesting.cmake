@@ -11,6 +11,9 @@ function(kolo_test)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
+  if(KOLO_SANITIZE)
+    math(EXPR arg_TIMEOUT "${arg_TIMEOUT} * 5")  # the thread sanitizer slows down that much and more
+  endif()
   add_executable(${arg_NAME} ${arg_SOURCES})
   set_target_properties(${arg_NAME} PROPERTIES CXX_EXTENSIONS OFF)
   target_link_libraries(${arg_NAME} PRIVATE kolo_internal $<TARGET_NAME_IF_EXISTS:kolo_test_support> ${arg_LIBS}
