@@ -93,10 +93,17 @@ Settings load_settings(const Lookup& lookup, const std::map<std::string, std::st
   return settings;
 }
 
+namespace {
+
+/// What scripts/with-hosts tells the command that it runs.
+bool is_scripts_own(std::string_view name) { return name == "KOLO_HOSTS" || name == "KOLO_MPIRUN"; }
+
+}  // namespace
+
 std::vector<std::string> unknown_variables(const std::vector<std::string>& names) {
   std::vector<std::string> sentences;
   for (const std::string& name : names) {
-    if (name.rfind("KOLO_", 0) != 0 || find_setting(name) != nullptr) continue;
+    if (name.rfind("KOLO_", 0) != 0 || find_setting(name) != nullptr || is_scripts_own(name)) continue;
     sentences.push_back(name + " is set, but is no variable of Kolo's; did you mean " +
                         std::string(nearest_setting(name).name) + "?");
   }

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The public API between real processes: every collective, checked on every rank. Prints one line a rank; non-zero
+// when anything was wrong.
+#include <cstdint>
+#include <cstdio>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <kolo/collectives.hpp>
+#include <kolo/info.hpp>
+#include <kolo/objects.hpp>
+
+namespace {
+
+int failures = 0;
+
+void expect(bool condition, const char* what) {
+  if (condition) return;
+  ++failures;
+  std::printf("FAIL rank %d: %s\n", kolo::rank(), what);
+}
+
+template <class T>
+void check_allreduce(const char* name, std::size_t count) {
+  std::vector<T> x(count);
+  for (std::size_t i = 0; i < count; ++i) x[i] = static_cast<T>((i + static_cast<std::size_t>(kolo::rank())) % 13);
+  std::vector<T> out(count, static_cast<T>(77));
+  const kolo::ConstTensorView in = kolo::const_view(x);
+  kolo::Handle handle = kolo::allreduce_into_async(name, in, kolo::view(out));
+  handle.wait();
+  bool right = true;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::size_t sum = 0;
+    for (int rank = 0; rank < kolo::size(); ++rank) sum += (i + static_cast<std::size_t>(rank)) % 13;
+    right = right && out[i] == static_cast<T>(sum);
+  }
+  expect(right, name);
+}
+
+void check_steps() {
+  for (int step = 0; step < 20; ++step) {
+    std::vector<std::vector<float>> gradients;
+    for (int k = 0; k < 30; ++k) gradients.emplace_back(1000 + 37 * k, static_cast<float>(kolo::rank() + k));
+    std::vector<kolo::Handle> handles;
+    for (int k = 29; k >= 0; --k) {
+      handles.push_back(kolo::allreduce_async("gradient " + std::to_string(k),
+                                              kolo::view(gradients[static_cast<std::size_t>(k)]),
+                                              kolo::AllreduceOptions{}.with_op(kolo::ReduceOp::average)));
+    }
+    kolo::wait_all(handles);
+    kolo::end_step();
+    for (int k = 0; k < 30; ++k) {
+      const float wanted = static_cast<float>(kolo::size() * k + kolo::size() * (kolo::size() - 1) / 2) /
+                           static_cast<float>(kolo::size());
+      for (const float x : gradients[static_cast<std::size_t>(k)]) {
+        if (x != wanted) return expect(false, "averaged gradients");
+      }
+    }
+  }
+}
+
+void check_others() {
+  for (int root = 0; root < kolo::size(); ++root) {
+    std::vector<std::int16_t> x(100'001, static_cast<std::int16_t>(kolo::rank() == root ? root + 3 : -1));
+    kolo::broadcast(kolo::view(x), root);
+    expect(x == std::vector<std::int16_t>(100'001, static_cast<std::int16_t>(root + 3)), "broadcast");
+  }
+  const std::vector<double> mine(static_cast<std::size_t>(kolo::rank()) * 1000, kolo::rank());
+  const kolo::Tensor all = kolo::allgather(kolo::const_view(mine));
+  std::vector<double> wanted;
+  for (int rank = 0; rank < kolo::size(); ++rank)
+    wanted.insert(wanted.end(), static_cast<std::size_t>(rank) * 1000, rank);
+  const auto got = all.as<double>();
+  expect(std::vector<double>(got.begin(), got.end()) == wanted, "allgather");
+  expect(kolo::broadcast_object(std::string("from ") + std::to_string(kolo::rank()), kolo::size() - 1) ==
+             "from " + std::to_string(kolo::size() - 1),
+         "broadcast_object");
+  kolo::barrier();
+}
+
+}  // namespace
+
+int main() {
+  {
+    kolo::Session session;
+    check_allreduce<float>("float32 x 1", 1);
+    check_allreduce<float>("float32 x 1000", 1000);
+    check_allreduce<double>("float64 x 300001", 300'001);
+    check_allreduce<std::int64_t>("int64 x 70000", 70'000);
+    check_allreduce<std::uint8_t>("uint8 x 99999", 99'999);
+    check_steps();
+    check_others();
+    failures = kolo::allreduce(failures, kolo::ReduceOp::sum);
+    if (kolo::rank() == 0) {
+      std::printf("%s %d ranks, %d on this node, %d failures\n", failures == 0 ? "PASS" : "FAIL", kolo::size(),
+                  kolo::local_size(), failures);
+    }
+  }
+  // A second life in the same process.
+  kolo::init();
+  failures += kolo::allreduce(1, kolo::ReduceOp::sum) == kolo::size() ? 0 : 1;
+  kolo::shutdown();
+  return failures == 0 ? 0 : 1;
+}
