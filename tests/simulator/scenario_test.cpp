@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What negotiation promises, one world a promise.
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/simulator/programs.hpp"
+#include "tests/simulator/world.hpp"
+
+namespace kolo::simulator {
+namespace {
+
+void set_training(World& world, int ranks, const Training& training, std::uint64_t seed) {
+  for (int rank = 0; rank < ranks; ++rank) {
+    world.set_program(rank, training_program(training, seed + static_cast<std::uint64_t>(rank)));
+  }
+}
+
+template <class Entry>
+std::vector<Entry> entries_of(const World& world) {
+  std::vector<Entry> found;
+  for (const core::LogEntry& entry : world.log()) {
+    if (const auto* match = std::get_if<Entry>(&entry)) found.push_back(*match);
+  }
+  return found;
+}
+
+std::size_t declarations(const World& world, int ranks) {
+  std::size_t sum = 0;
+  for (int rank = 0; rank < ranks; ++rank) sum += world.counters(rank).declared;
+  return sum;
+}
+
+TEST(Steps, AreFrozenIntoAPlanAfterTheSecond) {
+  Options options;
+  options.fusion_threshold = 500;
+  World world(options, allreduces(21));
+  set_training(world, 4, Training{20, 12, 0, true, true}, 7);
+  ASSERT_EQ(world.run(), "");
+  // Each name is declared once by each rank, in the first step, and never again.
+  EXPECT_EQ(declarations(world, 4), 80U);
+  const auto plans = entries_of<core::PlanDefined>(world);
+  ASSERT_EQ(plans.size(), 1U);
+  EXPECT_EQ(world.sequencer_counters().plans_broken, 0U);
+  // From the third step on, every step is the plan's batches and nothing else.
+  const std::size_t batches = plans.front().batches.size();
+  EXPECT_EQ(entries_of<core::PlannedBatch>(world).size(), 10 * batches);
+  std::map<TensorId, std::int64_t> bytes_of;
+  for (const auto& assigned : entries_of<core::Assigned>(world)) bytes_of[assigned.id] = assigned.signature.bytes();
+  std::size_t members = 0;
+  for (const auto& batch : plans.front().batches) {
+    std::int64_t bytes = 0;
+    for (const TensorId id : batch) bytes += bytes_of.at(id);
+    members += batch.size();
+    EXPECT_LE(bytes, 500);
+  }
+  EXPECT_EQ(members, 20U);
+  for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(world.counters(rank).planned_batches, 10 * batches);
+}
+
+TEST(Steps, AreRecognisedByRepetitionWhereNobodyEndsThem) {
+  Options options;
+  World world(options, allreduces(21));
+  set_training(world, 4, Training{20, 12, 0, true, false}, 7);
+  ASSERT_EQ(world.run(), "");
+  EXPECT_EQ(declarations(world, 4), 80U);
+  EXPECT_EQ(entries_of<core::PlanDefined>(world).size(), 1U);
+  EXPECT_EQ(world.sequencer_counters().plans_broken, 0U);
+  EXPECT_GE(world.counters(0).planned_batches, 9U);
+}
+
+TEST(Steps, KeepTheirPlanWhileAMetricGoesInBetween) {
+  Options options;
+  World world(options, allreduces(21));
+  set_training(world, 4, Training{20, 20, 5, true, true}, 3);
+  ASSERT_EQ(world.run(), "");
+  EXPECT_EQ(entries_of<core::PlanDefined>(world).size(), 1U);
+  EXPECT_EQ(world.sequencer_counters().plans_broken, 0U);
+  EXPECT_EQ(declarations(world, 4), 84U);
+}
+
+TEST(Steps, AreNeverFrozenWhenPlansAreOff) {
+  Options options;
+  options.plan = false;
+  World world(options, allreduces(21));
+  set_training(world, 4, Training{20, 6, 0, true, true}, 3);
+  ASSERT_EQ(world.run(), "");
+  EXPECT_EQ(entries_of<core::PlanDefined>(world).size(), 0U);
+}
+
+/// Every step: the first half, wait for it, the second half, wait. Nothing but an interest can free the first half from a
+/// plan that has both in one batch.
+Program skewed_program(int tensors, int steps) {
+  Program program;
+  for (int step = 0; step < steps; ++step) {
+    for (int i = 0; i < tensors; ++i) {
+      program.push_back(submit("grad" + std::to_string(i), i));
+      if (i == tensors / 2 - 1) program.push_back(wait_all());
+    }
+    program.push_back(wait_all());
+    program.push_back(end_step());
+  }
+  program.push_back(leave());
+  return program;
+}
+
+TEST(Plans, LearnACutWhereSomebodyWaits) {
+  Options options;
+  World world(options, allreduces(20));
+  for (int rank = 0; rank < 4; ++rank) world.set_program(rank, skewed_program(20, 12));
+  ASSERT_EQ(world.run(), "");
+  const auto plans = entries_of<core::PlanDefined>(world);
+  ASSERT_EQ(plans.size(), 2U);
+  EXPECT_EQ(plans[0].batches.size(), 1U);
+  ASSERT_EQ(plans[1].batches.size(), 2U);
+  EXPECT_EQ(plans[1].batches[0].size(), 10U);
+  EXPECT_EQ(plans[1].batches[1].size(), 10U);
+  EXPECT_EQ(world.sequencer_counters().plans_broken, 1U);
+}
+
+TEST(Plans, AreNotBrokenByARankThatIsMerelyLate) {
+  Options options;
+  World world(options, allreduces(20));
+  for (int rank = 0; rank < 4; ++rank) {
+    Program program;
+    for (int step = 0; step < 8; ++step) {
+      for (int i = 0; i < 20; ++i) {
+        program.push_back(submit("grad" + std::to_string(i), i));
+        if (rank == 2 && i == 10) program.push_back(pause(2000));
+      }
+      program.push_back(wait_all());
+      program.push_back(end_step());
+    }
+    program.push_back(leave());
+    world.set_program(rank, program);
+  }
+  ASSERT_EQ(world.run(), "");
+  EXPECT_EQ(world.sequencer_counters().plans_broken, 0U);
+  EXPECT_EQ(entries_of<core::PlanDefined>(world).size(), 1U);
+}
+
+TEST(Plans, AreBrokenByAnOverdueWait) {
+  Options options;
+  options.stall_warning = 1000;
+  options.ranks = 2;
+  World world(options, allreduces(4));
+  for (int rank = 0; rank < 2; ++rank) {
+    Program program;
+    for (int step = 0; step < 4; ++step) {
+      program.push_back(submit("a", 0));
+      // In the last step rank 1 goes on late, and meanwhile waits for nothing.
+      if (step == 3 && rank == 1) program.push_back(pause(5000));
+      program.push_back(submit("b", 1));
+      program.push_back(wait_all());
+      program.push_back(end_step());
+    }
+    program.push_back(leave());
+    world.set_program(rank, program);
+  }
+  ASSERT_EQ(world.run(), "");
+  EXPECT_EQ(world.sequencer_counters().plans_broken, 1U);
+  // b is missing from rank 1 and was reported; a was not: it only stood in b's batch.
+  ASSERT_EQ(world.stalls(0).size(), 1U);
+  EXPECT_EQ(world.stalls(0)[0].name, "b");
+  EXPECT_EQ(world.stalls(0)[0].missing, std::vector<std::int32_t>{1});
+}
+
+TEST(Mismatches, FailOnEveryRankWithOneSentenceAndTheJobGoesOn) {
+  auto signatures = allreduces(2);
+  signatures[0].tensors[0].shape = Shape{3, 4};
+  signatures[1].tensors[0].shape = Shape{4, 3};
+  Options options;
+  World world(options, signatures);
+  for (int rank = 0; rank < 4; ++rank) {
+    Program program{submit("layer1.weight", 0),
+                    wait_all(),
+                    submit("layer1.weight", rank == 1 ? 1 : 0),
+                    wait_all(),
+                    submit("layer1.weight", 0),
+                    wait_all(),
+                    leave()};
+    world.set_program(rank, program);
+  }
+  ASSERT_EQ(world.run(), "");
+  for (int rank = 0; rank < 4; ++rank) {
+    ASSERT_EQ(world.failures(rank).size(), 1U);
+    EXPECT_EQ(world.failures(rank)[0].code(), ErrorCode::mismatch);
+    EXPECT_EQ(world.failures(rank)[0].message(),
+              "tensor \"layer1.weight\" of allreduce: ranks disagree about shape: [3, 4] on ranks 0, 2, 3; [4, 3] on "
+              "rank 1. Nothing was reduced; submit the same everywhere.");
+    EXPECT_EQ(world.counters(rank).mismatches, 1U);
+  }
+}
+
+TEST(Mismatches, OfUnnamedCallsNameTheirNumber) {
+  auto signatures = allreduces(2);
+  signatures[1] = core::Signature{};
+  signatures[1].kind = core::CollectiveKind::barrier;
+  Options options;
+  World world(options, signatures);
+  for (int rank = 0; rank < 4; ++rank) {
+    world.set_program(rank, {submit("", 0), submit("", rank < 3 ? 0 : 1), submit("", 1), wait_all(), leave()});
+  }
+  ASSERT_EQ(world.run(), "");
+  ASSERT_EQ(world.failures(2).size(), 1U);
+  EXPECT_EQ(world.failures(2)[0].message(),
+            "unnamed call number 2: ranks disagree about the kind of collective: allreduce on ranks 0-2; barrier on "
+            "rank 3. Nothing was reduced; submit the same everywhere.");
+}
+
+TEST(Sets, RefusedRequestsFailOnEveryRank) {
+  Options options;
+  World world(options, allreduces(1));
+  for (int rank = 0; rank < 4; ++rank) {
+    world.set_program(rank, {add_set({1, 9}), add_set({2, 1}), add_set({0, 1, 3}), wait_all(), leave()});
+  }
+  ASSERT_EQ(world.run(), "");
+  ASSERT_EQ(world.failures(3).size(), 2U);
+  EXPECT_EQ(world.failures(3)[0].message(),
+            "add_process_set: the members must be ranks of the world, ascending, each once");
+  EXPECT_EQ(entries_of<core::SetAdded>(world).size(), 1U);
+}
+
+TEST(Sets, CanBeMadeAndRemovedForEverInTheSameIds) {
+  Options options;
+  options.capacity = 10;
+  World world(options, allreduces(4));
+  for (int rank = 0; rank < 4; ++rank) {
+    Program program;
+    for (int round = 1; round <= 20; ++round) {
+      program.push_back(add_set({0, 1, 2, 3}));
+      for (int i = 0; i < 3; ++i) program.push_back(submit("x", i, round));
+      program.push_back(submit("", 3, round));
+      program.push_back(end_step(round));
+      program.push_back(wait_all());
+      program.push_back(remove_set(round));
+    }
+    program.push_back(leave());
+    world.set_program(rank, program);
+  }
+  ASSERT_EQ(world.run(), "");
+  const auto added = entries_of<core::SetAdded>(world);
+  ASSERT_EQ(added.size(), 20U);
+  EXPECT_LE(added.back().base, 7U);
+}
+
+TEST(Faults, ADeadRankIsNamedEverywhere) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Options options;
+    options.seed = seed;
+    options.ranks = 6;
+    options.fanout = 1;
+    const int victim = static_cast<int>(1 + seed % 5);  // sometimes a node's leader
+    // The nodes below a dead leader hear nothing through the tree any more: their leaders notice the broken link, which
+    // is the engine's business. So only victims that nobody is below.
+    if (victim == 2) continue;
+    World world(options, allreduces(21));
+    set_training(world, 6, Training{20, 6, 0, true, true}, seed);
+    Program program = training_program(Training{20, 3, 0, true, true}, seed);
+    program.back() = die();
+    world.set_program(victim, program);
+    if (victim == 4) world.set_program(5, program);  // its node peer goes with it
+    ASSERT_EQ(world.run(), "") << "seed " << seed;
+    EXPECT_EQ(world.fault(0).code(), ErrorCode::rank_lost);
+    EXPECT_NE(world.fault(0).message().find(" was lost: its process ended."), std::string::npos);
+    EXPECT_TRUE(std::holds_alternative<core::Faulted>(world.log().back()));
+  }
+}
+
+TEST(Faults, AStallIsReportedOnceAndFailsAtTheDeadline) {
+  Options options;
+  options.stall_warning = 1000;
+  options.deadline = 4000;
+  World world(options, allreduces(2));
+  for (int rank = 0; rank < 4; ++rank) {
+    Program program{submit("a", 0), wait_all()};
+    if (rank != 1 && rank != 3) program.push_back(submit("b", 1));
+    program.push_back(rank == 1 ? pause(20000) : wait_all());
+    world.set_program(rank, program);
+  }
+  ASSERT_EQ(world.run(), "");
+  for (int rank = 0; rank < 4; ++rank) {
+    ASSERT_EQ(world.stalls(rank).size(), 1U);
+    EXPECT_EQ(world.stalls(rank)[0].name, "b");
+    EXPECT_EQ(world.stalls(rank)[0].missing, (std::vector<std::int32_t>{1, 3}));
+    EXPECT_EQ(world.fault(rank).code(), ErrorCode::timeout);
+    EXPECT_EQ(
+        world.fault(rank).message(),
+        "tensor \"b\" has not completed within 4 s: ranks 1, 3 have not submitted it. The contents of the buffers "
+        "in flight are undefined.");
+  }
+}
+
+TEST(Faults, ADeadlineDoesNotWaitForANodeThatDoesNotAnswer) {
+  Options options;
+  options.deadline = 4000;
+  Sabotage sabotage;
+  sabotage.relayed = [](int node, core::UpMessage& message) {
+    return node != 1 || !std::holds_alternative<core::Missing>(message);
+  };
+  World world(options, allreduces(2), sabotage);
+  for (int rank = 0; rank < 4; ++rank) {
+    world.set_program(rank, rank == 1 ? Program{} : Program{submit("b", 1), wait_all()});
+  }
+  ASSERT_EQ(world.run(), "");
+  EXPECT_EQ(
+      world.fault(2).message(),
+      "tensor \"b\" has not completed within 4 s: rank 1 has not submitted it; 1 node did not answer. The contents "
+      "of the buffers in flight are undefined.");
+  EXPECT_GE(world.now(), 9000U);
+}
+
+TEST(Leaving, FailsSoonWhatARankThatLeftWouldHaveToSubmit) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    Options options;
+    options.seed = seed;
+    World world(options, allreduces(4));
+    for (int rank = 0; rank < 4; ++rank) {
+      if (rank == 2) {
+        // Its own submission of b is made, and counts although it has left.
+        world.set_program(rank, {submit("a", 0), wait_all(), submit("b", 1), leave()});
+        continue;
+      }
+      Program program{submit("a", 0), wait_all()};
+      if (rank == 0) program.push_back(submit("c", 2));
+      if (rank == 1) program.push_back(pause(1000));
+      program.push_back(submit("b", 1));
+      program.push_back(submit("c", 2));
+      program.push_back(wait_all());
+      program.push_back(submit("a", 0));
+      program.push_back(wait_all());
+      program.push_back(leave());
+      world.set_program(rank, program);
+    }
+    ASSERT_EQ(world.run(), "") << "seed " << seed;
+    for (const int rank : {0, 1, 3}) {
+      for (const Status& failure : world.failures(rank)) EXPECT_EQ(failure.code(), ErrorCode::rank_lost);
+    }
+    // Rank 0 may have submitted c twice: once before and once after the first was failed.
+    ASSERT_GE(world.failures(0).size(), 2U) << "seed " << seed;
+    ASSERT_EQ(world.failures(1).size(), 2U) << "seed " << seed;
+    EXPECT_EQ(world.failures(1)[0].message(), "rank 2 has shut down and will not submit tensor \"c\".");
+    EXPECT_EQ(world.failures(1)[1].message(), "rank 2 has shut down and will not submit tensor \"a\".");
+    EXPECT_TRUE(std::holds_alternative<core::Closed>(world.log().back()));
+  }
+}
+
+TEST(LargeWorlds, Of1024RanksIn128NodesKeepEveryPromise) {
+  Options options;
+  options.ranks = 1024;
+  options.ranks_per_node = 8;
+  options.fusion_threshold = 600;
+  World world(options, allreduces(16));
+  set_training(world, 1024, Training{15, 5, 2, true, true}, 11);
+  ASSERT_EQ(world.topology().node_count(), 128);
+  ASSERT_EQ(world.run(), "");
+  EXPECT_EQ(declarations(world, 1024), 16U * 1024U);
+  EXPECT_EQ(entries_of<core::PlanDefined>(world).size(), 1U);
+}
+
+TEST(LargeWorlds, WithOverlappingSetsKeepEveryPromise) {
+  Options options;
+  options.ranks = 128;
+  options.ranks_per_node = 5;
+  options.fanout = 3;
+  options.capacity = 60;
+  World world(options, allreduces(RandomPrograms::kSignatures));
+  Random shape;
+  shape.sets = 4;
+  shape.phases = 8;
+  RandomPrograms programs(shape, options.ranks, 5);
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    world.set_program(rank, programs.programs()[static_cast<std::size_t>(rank)]);
+  }
+  ASSERT_EQ(world.run(), "");
+}
+
+}  // namespace
+}  // namespace kolo::simulator
