@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/board.hpp"
 
+#include <algorithm>
 #include <cstddef>
 
 #include "base/check.hpp"
@@ -161,8 +162,12 @@ bool Board::append_log(ByteView entry) noexcept {
   return whole;
 }
 
+/// Not the laggard's cursor, read again: by then it may have passed the others.
 std::uint64_t Board::slowest_cursor() const noexcept {
-  return column(laggard()).log_cursor.load(std::memory_order_acquire);
+  std::uint64_t least = ~std::uint64_t{0};
+  for (int rank = 0; rank < shape_.ranks; ++rank)
+    least = std::min(least, column(rank).log_cursor.load(std::memory_order_acquire));
+  return least;
 }
 
 int Board::laggard() const noexcept {

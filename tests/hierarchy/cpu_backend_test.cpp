@@ -335,6 +335,7 @@ TEST(CpuBackend, ASetRunsAmongItsMembersOnly) {
   shape.ranks_per_node = 2;  // nodes {0,1} {2,3} {4}; the set has {1} {2,3} of them
   run_world(shape, [&](Rank& rank) {
     const std::vector<int> members{1, 2, 3};
+    rank.bootstrap.allgather("");  // the set's slots lie where the world's do: those have been made
     if (rank.rank() == 0 || rank.rank() == 4) return;
     const core::Topology topology = topology_of_set(rank.topology, members);
     EXPECT_EQ(topology.size, 3);

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How the processes of a node come to share a segment: the leader makes it and hands it to the others over a local
+// socket, and the sockets stay open, so that the end of a process is seen by its peers.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "base/clock.hpp"
+#include "core/bootstrap.hpp"
+#include "core/node_link.hpp"
+
+namespace kolo::shm {
+
+/// What a process bootstrap's `join_node` does; collective over the whole world, which meets twice in
+/// `bootstrap.allgather`. If it fails for one rank it fails for all, with that rank's reason: Error(transport).
+///
+/// The leader listens on an abstract socket whose name the kernel chose; the others learn the name through the
+/// bootstrap. (Such names live in a network namespace: hosts do not see each other's.) Both ends must belong to the same
+/// user and know the job key. Each rank hands in the descriptor of its bell, the leader hands out the segment and
+/// everybody's bells.
+///
+/// `liveness` watches each peer by its process (a pidfd), where it can be seen, and by its socket.
+std::shared_ptr<core::NodeLink> join_node(core::Bootstrap& bootstrap, const core::Topology& topology, std::size_t bytes,
+                                          const std::string& job_key, base::Duration patience = base::from_seconds(60));
+
+}  // namespace kolo::shm
