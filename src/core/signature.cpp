@@ -93,7 +93,7 @@ std::string_view to_string(CollectiveKind kind) noexcept {
 }
 
 std::int64_t Signature::bytes() const noexcept {
-  // Saturates: a shape's elements fit into 63 bits, their bytes need not.
+  // Saturates: one tensor's bytes fit into 63 bits, a group's need not.
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   std::int64_t sum = 0;
   for (const TensorSignature& tensor : tensors) {
