@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/launch.hpp"
 
+#include <optional>
+#include <string>
+
+#include <kolo/error.hpp>
+
 #include "base/settings.hpp"
 #include "shm/thread_world.hpp"
 #ifdef KOLO_HAS_MPI
