@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// kolo-idle: what an engine with nothing to do costs. Every rank joins, then blocks for a while as a trainer does that
+// computes on something else, and prints how much CPU time its whole process used meanwhile: the engine's background
+// thread, and whatever MPI keeps running.
+//
+//     mpirun -np 4 kolo-idle
+//     KOLO_RANKS_PER_NODE=1 mpirun -np 4 kolo-idle    virtual nodes: TCP between them
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <mutex>
+#include <stdexcept>
+#include <system_error>
+#include <vector>
+
+#include <sys/resource.h>
+
+#include <boost/program_options.hpp>
+
+#include <kolo/kolo.hpp>
+
+namespace {
+
+namespace po = boost::program_options;
+
+struct Flags {
+  double seconds = 10;
+  double limit_ms = 10;
+};
+
+struct BadFlags : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Of the whole process, all its threads.
+struct Usage {
+  double user_ms = 0;
+  double system_ms = 0;
+  std::int64_t slept = 0;      // voluntary context switches
+  std::int64_t preempted = 0;  // involuntary ones
+
+  [[nodiscard]] double cpu_ms() const { return user_ms + system_ms; }
+};
+
+double to_ms(const timeval& time) {
+  return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_usec) * 1e-3;
+}
+
+Usage usage() {
+  rusage now{};
+  if (::getrusage(RUSAGE_SELF, &now) != 0) throw std::system_error(errno, std::generic_category(), "getrusage");
+  return {to_ms(now.ru_utime), to_ms(now.ru_stime), now.ru_nvcsw, now.ru_nivcsw};
+}
+
+Usage operator-(const Usage& a, const Usage& b) {
+  return {a.user_ms - b.user_ms, a.system_ms - b.system_ms, a.slept - b.slept, a.preempted - b.preempted};
+}
+
+/// Blocks this thread; nobody ever notifies it.
+void block_for(double seconds) {
+  std::mutex mutex;
+  std::condition_variable never;
+  std::unique_lock lock(mutex);
+  never.wait_for(lock, std::chrono::duration<double>(seconds), [] { return false; });
+}
+
+/// Prints the table; whether every rank stayed below the limit.
+bool report(const std::vector<Usage>& ranks, const Flags& flags, bool print) {
+  bool good = true;
+  if (print)
+    std::printf("%6s %10s %10s %10s %8s %10s\n", "rank", "cpu ms", "user ms", "system ms", "slept", "preempted");
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const Usage& one = ranks[rank];
+    good = good && one.cpu_ms() < flags.limit_ms;
+    if (!print) continue;
+    std::printf("%6zu %10.3f %10.3f %10.3f %8lld %10lld%s\n", rank, one.cpu_ms(), one.user_ms, one.system_ms,
+                static_cast<long long>(one.slept), static_cast<long long>(one.preempted),
+                one.cpu_ms() < flags.limit_ms ? "" : "  too much");
+  }
+  if (print) {
+    std::printf("%s: %g s idle cost %s %g ms of CPU in every rank\n", good ? "good" : "MISSED", flags.seconds,
+                good ? "less than" : "not less than", flags.limit_ms);
+    std::fflush(stdout);
+  }
+  return good;
+}
+
+bool run(const Flags& flags) {
+  const kolo::Session session;
+  const Usage before = usage();
+  block_for(flags.seconds);
+  const Usage mine = usage() - before;
+  return report(kolo::allgather_object(mine), flags, kolo::rank() == 0);
+}
+
+/// False: help was printed, nothing is to be done.
+bool parse(int argc, char** argv, Flags& flags) {
+  po::options_description options("flags");
+  options.add_options()("help,h", "print this")(
+      "seconds", po::value(&flags.seconds)->value_name("S")->default_value(flags.seconds),
+      "how long to be idle")("limit-ms", po::value(&flags.limit_ms)->value_name("MS")->default_value(flags.limit_ms),
+                             "how much CPU time a rank may use meanwhile");
+  po::variables_map given;
+  try {
+    const auto style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
+    po::store(po::command_line_parser(argc, argv).options(options).positional({}).style(style).run(), given);
+    po::notify(given);
+  } catch (const po::error& error) {
+    throw BadFlags(error.what());
+  }
+  if (!(flags.seconds >= 0 && flags.seconds <= 86400)) throw BadFlags("--seconds must be from 0 to 86400");
+  if (!(flags.limit_ms > 0)) throw BadFlags("--limit-ms must be more than 0");
+  if (given.count("help") == 0) return true;
+  std::cout << "Measures the CPU time of an engine with nothing to do, in every rank of the job.\n\n"
+            << options << "\nExit status: 0 all ranks used less than the limit, 1 one did not or the job failed, "
+            << "2 the flags are wrong.\n";
+  return false;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    Flags flags;
+    if (!parse(argc, argv, flags)) return 0;
+    return run(flags) ? 0 : 1;
+  } catch (const BadFlags& error) {
+    std::cerr << "kolo-idle: " << error.what() << " (see --help)\n";
+    return 2;
+  } catch (const std::exception& error) {
+    std::cerr << "kolo-idle: " << error.what() << "\n";
+    return 1;
+  }
+}

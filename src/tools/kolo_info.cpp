@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// kolo-info: what this Kolo is, what it finds here, and how it is set. Starts up exactly as a trainer would, so what it
+// prints under the same launcher and environment is what a trainer gets.
+//
+//     kolo-info                       this process, a world of one
+//     mpirun -np 4 kolo-info          the job, as rank 0 sees it
+//     mpirun -np 4 kolo-info --all    and every other rank, in order
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <boost/program_options.hpp>
+#include <nlohmann/json.hpp>
+
+#include <kolo/kolo.hpp>
+
+namespace {
+
+namespace po = boost::program_options;
+using Json = nlohmann::ordered_json;
+
+struct Flags {
+  bool help = false;
+  bool all = false;
+  bool json = false;
+};
+
+struct BadFlags : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// ---------------------------------------------------------------- this machine, as the process sees it
+
+std::string host_name() {
+  char name[256] = {};
+  if (::gethostname(name, sizeof name - 1) != 0) throw std::system_error(errno, std::generic_category(), "gethostname");
+  return name;
+}
+
+/// The first line of a file under /sys; empty where there is none.
+std::string first_line(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+std::string cpu_model() {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);) {
+    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
+  }
+  return "unknown";
+}
+
+std::vector<int> affinity() {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  if (::sched_getaffinity(0, sizeof cpus, &cpus) != 0) {
+    throw std::system_error(errno, std::generic_category(), "sched_getaffinity");
+  }
+  std::vector<int> list;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &cpus)) list.push_back(cpu);
+  }
+  return list;
+}
+
+/// "0-3, 8": as taskset takes it, but for the blanks.
+std::string describe_cpus(const std::vector<int>& cpus) {
+  std::string text;
+  for (std::size_t i = 0; i < cpus.size();) {
+    std::size_t last = i;
+    while (last + 1 < cpus.size() && cpus[last + 1] == cpus[last] + 1) ++last;
+    text += (text.empty() ? "" : ", ") + std::to_string(cpus[i]);
+    if (last > i) text += "-" + std::to_string(cpus[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+/// The data caches of one CPU, innermost first. Empty where the kernel does not tell.
+Json caches_of(int cpu) {
+  Json caches = Json::array();
+  const std::filesystem::path folder = "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cache";
+  for (int index = 0;; ++index) {
+    const std::filesystem::path cache = folder / ("index" + std::to_string(index));
+    const std::string level = first_line(cache / "level");
+    if (level.empty()) return caches;
+    if (first_line(cache / "type") == "Instruction") continue;
+    caches.push_back({{"level", std::stoi(level)},
+                      {"size", first_line(cache / "size")},
+                      {"shared_by_cpus", first_line(cache / "shared_cpu_list")}});
+  }
+}
+
+// ---------------------------------------------------------------- what there is to say
+
+Json of_build() {
+  const kolo::BuildInfo build = kolo::built_with();
+  return {{"version", build.version},
+          {"compiler", build.compiler},
+          {"mpi", build.mpi},
+          {"cuda", build.cuda},
+          {"simd", build.simd}};
+}
+
+Json of_place() {
+  return {{"rank", kolo::rank()},
+          {"size", kolo::size()},
+          {"local_rank", kolo::local_rank()},
+          {"local_size", kolo::local_size()},
+          {"cross_rank", kolo::cross_rank()},
+          {"cross_size", kolo::cross_size()},
+          {"is_homogeneous", kolo::is_homogeneous()}};
+}
+
+Json of_machine() {
+  const std::vector<int> cpus = affinity();
+  return {{"host", host_name()},
+          {"pid", ::getpid()},
+          {"cpu", cpu_model()},
+          {"cpus_allowed", describe_cpus(cpus)},
+          {"caches", cpus.empty() ? Json::array() : caches_of(cpus.front())}};
+}
+
+Json of_variables() {
+  Json list = Json::array();
+  for (const kolo::Setting& setting : kolo::settings()) {
+    list.push_back({{"name", setting.name},
+                    {"value", setting.value},
+                    {"default", setting.default_value},
+                    {"source", setting.source},
+                    {"range", setting.range},
+                    {"help", setting.help}});
+  }
+  return list;
+}
+
+Json of_rank() {
+  return {{"place", of_place()},
+          {"machine", of_machine()},
+          {"description", kolo::describe()},
+          {"variables", of_variables()}};
+}
+
+// ---------------------------------------------------------------- as text
+
+std::string or_none(const Json& text) {
+  return text.get_ref<const std::string&>().empty() ? "not in this build" : text.get<std::string>();
+}
+
+void print_build(const Json& build) {
+  std::cout << "kolo " << build["version"].get<std::string>() << "\n"
+            << "  compiler  " << build["compiler"].get<std::string>() << "\n"
+            << "  MPI       " << or_none(build["mpi"]) << "\n"
+            << "  CUDA      " << or_none(build["cuda"]) << "\n"
+            << "  SIMD      " << build["simd"].get<std::string>() << "\n";
+}
+
+void print_rank(const Json& one) {
+  const Json& machine = one["machine"];
+  std::cout << "\nrank " << one["place"]["rank"] << "\n"
+            << "  host      " << machine["host"].get<std::string>() << ", process " << machine["pid"] << "\n"
+            << "  CPU       " << machine["cpu"].get<std::string>() << "\n"
+            << "  may use   CPUs " << machine["cpus_allowed"].get<std::string>() << "\n"
+            << "  caches    ";
+  for (const Json& cache : machine["caches"]) {
+    std::cout << "L" << cache["level"] << " " << cache["size"].get<std::string>() << " (CPUs "
+              << cache["shared_by_cpus"].get<std::string>() << ")  ";
+  }
+  if (machine["caches"].empty()) std::cout << "unknown";
+  std::cout << "\n";
+  std::istringstream description(one["description"].get<std::string>());
+  for (std::string line; std::getline(description, line);) std::cout << "  " << line << "\n";
+}
+
+void print_variables(const Json& variables) {
+  std::vector<std::vector<std::string>> rows{{"variable", "value", "default", "from"}};
+  for (const Json& variable : variables) {
+    rows.push_back({variable["name"].get<std::string>(), variable["value"].get<std::string>(),
+                    variable["default"].get<std::string>(), variable["source"].get<std::string>()});
+  }
+  std::vector<std::size_t> widths(rows.front().size(), 0);
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::cout << "\n";
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) line += "  " + row[i] + std::string(widths[i] - row[i].size(), ' ');
+    line.erase(line.find_last_not_of(' ') + 1);
+    std::cout << line << "\n";
+  }
+}
+
+/// Those that are not as on rank 0.
+Json differing(const Json& variables, const Json& of_rank_0) {
+  Json list = Json::array();
+  for (std::size_t i = 0; i < variables.size(); ++i) {
+    if (variables[i] != of_rank_0[i]) list.push_back(variables[i]);
+  }
+  return list;
+}
+
+void print(const Json& build, const std::vector<Json>& ranks) {
+  print_build(build);
+  for (const Json& one : ranks) {
+    print_rank(one);
+    const bool first = &one == &ranks.front();
+    const Json variables = first ? one["variables"] : differing(one["variables"], ranks.front()["variables"]);
+    if (!variables.empty()) print_variables(variables);
+    if (!first && variables.empty()) std::cout << "  variables: as on rank 0\n";
+  }
+}
+
+// ---------------------------------------------------------------- the program
+
+po::options_description describe_flags(Flags& flags) {
+  po::options_description options("flags");
+  options.add_options()                                                                      //
+      ("help,h", po::bool_switch(&flags.help), "print this")                                 //
+      ("all,a", po::bool_switch(&flags.all), "print every rank, in order, not only rank 0")  //
+      ("json,j", po::bool_switch(&flags.json), "print JSON");
+  return options;
+}
+
+Flags parse(int argc, char** argv) {
+  Flags flags;
+  po::variables_map given;
+  try {
+    const auto style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
+    po::store(po::command_line_parser(argc, argv).options(describe_flags(flags)).positional({}).style(style).run(),
+              given);
+    po::notify(given);
+  } catch (const po::error& error) {
+    throw BadFlags(error.what());
+  }
+  return flags;
+}
+
+void print_help() {
+  Flags flags;
+  std::cout << "Prints what this Kolo is, what it runs on, and how it is set.\n\n"
+               "  kolo-info                     this process, a world of one\n"
+               "  mpirun -np 4 kolo-info --all  every rank of a job\n\n"
+            << describe_flags(flags)
+            << "\nExit status: 0 done; 1 ranks could not find each other, or failed; 2 the flags are wrong, or a\n"
+               "variable in the environment is.\n";
+}
+
+/// The words of all ranks that are to be printed; on rank 0 only, elsewhere empty.
+std::vector<Json> gather(bool all) {
+  const std::string mine = of_rank().dump();
+  std::vector<Json> ranks;
+  const std::vector<std::string> texts = all ? kolo::allgather_object(mine) : std::vector<std::string>{mine};
+  if (kolo::rank() == 0) {
+    for (const std::string& text : texts) ranks.push_back(Json::parse(text));
+  }
+  return ranks;
+}
+
+void run(const Flags& flags) {
+  const kolo::Session session;
+  const std::vector<Json> ranks = gather(flags.all);
+  if (ranks.empty()) return;
+  if (flags.json) {
+    std::cout << Json{{"build", of_build()}, {"ranks", ranks}}.dump(2) << "\n";
+  } else {
+    print(of_build(), ranks);
+  }
+  std::cout.flush();
+  if (!std::cout) throw std::runtime_error("standard output could not be written");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const Flags flags = parse(argc, argv);
+    if (flags.help) {
+      print_help();
+    } else {
+      run(flags);
+    }
+    return 0;
+  } catch (const BadFlags& error) {
+    std::cerr << "kolo-info: " << error.what() << " (see --help)\n";
+    return 2;
+  } catch (const kolo::Error& error) {
+    std::cerr << "kolo-info: " << error.status().message() << "\n";
+    return error.code() == kolo::ErrorCode::invalid_setting ? 2 : 1;
+  } catch (const std::exception& error) {
+    std::cerr << "kolo-info: " << error.what() << "\n";
+    return 1;
+  }
+}
