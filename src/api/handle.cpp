@@ -51,7 +51,7 @@ void Handle::on_done(std::function<void(const Status&)> callback) {
   if (!callback) throw Error(ErrorCode::invalid_argument, "on_done needs something to call");
   detail::HandleState& operation = state();
   if (!operation.add_callback(callback)) {
-    callback(operation.outcome());
+    operation.engine->call_back(callback, operation.outcome());
     return;
   }
   operation.engine->note_interest(operation);

@@ -47,6 +47,7 @@ void Engine::give_way(std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   while (wanted_.load() > 0) std::this_thread::yield();
   lock.lock();
+  board_.announce_awake();  // the other one has announced that nobody drives
 }
 
 std::unique_lock<std::mutex> Engine::take_over() {
@@ -184,26 +185,27 @@ void Engine::run_callbacks(std::unique_lock<std::mutex>& lock) {
   if (callbacks_.empty()) return;
   const std::vector<Callback> callbacks = std::exchange(callbacks_, {});
   lock.unlock();
+  for (const auto& [callback, status] : callbacks) call_back(callback, status);
+  lock.lock();
+  board_.announce_awake();
+}
+
+void Engine::call_back(const std::function<void(const Status&)>& callback, const Status& status) noexcept {
   {
     const std::lock_guard guard(callback_mutex_);
     in_callback_.push_back(std::this_thread::get_id());
     callbacks_running_.fetch_add(1);
   }
-  for (const auto& [callback, status] : callbacks) {
-    try {
-      callback(status);
-    } catch (const std::exception& error) {
-      KOLO_LOG(*logger_, error) << "an exception left a callback of on_done and was dropped: " << error.what();
-    } catch (...) {
-      KOLO_LOG(*logger_, error) << "an exception left a callback of on_done and was dropped";
-    }
+  try {
+    callback(status);
+  } catch (const std::exception& error) {
+    KOLO_LOG(*logger_, error) << "an exception left a callback of on_done and was dropped: " << error.what();
+  } catch (...) {
+    KOLO_LOG(*logger_, error) << "an exception left a callback of on_done and was dropped";
   }
-  {
-    const std::lock_guard guard(callback_mutex_);
-    in_callback_.erase(std::find(in_callback_.begin(), in_callback_.end(), std::this_thread::get_id()));
-    callbacks_running_.fetch_sub(1);
-  }
-  lock.lock();
+  const std::lock_guard guard(callback_mutex_);
+  in_callback_.erase(std::find(in_callback_.begin(), in_callback_.end(), std::this_thread::get_id()));
+  callbacks_running_.fetch_sub(1);
 }
 
 void Engine::check_may_wait() {

@@ -117,8 +117,10 @@ bool Engine::progress(bool in_call) {
   bool moved = false;
   try {
     const base::Time now = base::now();
-    moved |= drain_mailbox(now);
+    // Before the mailbox: whoever is interested has submitted what he had to, so that no planned batch is reported as
+    // lacking what lies in the mailbox already.
     interest_seen_ = interested_.load() > 0;
+    moved |= drain_mailbox(now);
     participant_.set_interested(interest_seen_);
     moved |= speak();
     if (leader_) moved |= leader_->step(now);

@@ -95,6 +95,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void wait_all(Span<Operation* const> operations, std::optional<base::Time> until);
   /// Throws Error (invalid_argument) inside a callback, where nobody may wait.
   void check_may_wait();
+  /// Runs a callback of on_done on this thread: no wait inside it, and what it throws is logged and dropped.
+  void call_back(const std::function<void(const Status&)>& callback, const Status& status) noexcept;
   /// Notes that somebody asked about an open operation without waiting.
   void note_interest(Operation& operation);
   [[nodiscard]] Metrics metrics();

@@ -78,4 +78,9 @@ void NameTable::forget(Entry& entry) {
   if (!entry.held && !entry.in_flight.load(std::memory_order_acquire)) entries_.erase(std::string(entry.name));
 }
 
+std::size_t NameTable::size() const {
+  const std::lock_guard lock(mutex_);
+  return entries_.size();
+}
+
 }  // namespace kolo::engine

@@ -53,11 +53,13 @@ class NameTable {
   void finished(Entry& entry) noexcept;
   /// The driver: the name was evicted; the entry goes away unless somebody has it.
   void forget(Entry& entry);
+  /// How many names are known.
+  [[nodiscard]] std::size_t size() const;
 
  private:
   Entry& find_or_make(std::string_view name);
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::unordered_map<std::string, std::unique_ptr<Entry>> entries_;  // guarded by mutex_
   std::condition_variable unnamed_free_;
   std::uint64_t unnamed_next_ = 0;     // tickets; guarded by mutex_
