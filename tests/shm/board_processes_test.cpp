@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <thread>
 
+#include "base/cpu.hpp"
 #include "core/board.hpp"
 #include "core/topology.hpp"
 #include "processes.hpp"
@@ -36,31 +38,32 @@ class Sleeper {
  public:
   Sleeper(core::Board& board, core::NodeLink& link, std::uint32_t seed) : board_(board), link_(link), random_(seed) {}
 
-  /// Sleeps until woken, unless `ready()` says, after the announcement, that there is something to do.
+  /// Lets a little time pass, a different one each time.
+  void hesitate() {
+    for (std::uint32_t left = random_() % 16; left > 0; --left) base::cpu_relax();
+  }
+  /// Sleeps until `ready()`; asks it again after each announcement.
   template <class Ready>
-  void sleep_unless(Ready&& ready) {
-    // Come to the announcement at any distance from the publisher's store.
-    for (std::uint32_t spin = random_() % 64; spin > 0; --spin)
-      if (ready()) return;
-    board_.announce_sleep();
-    if (!ready()) {
-      ASSERT_TRUE(is_readable(link_.wake_fd(), kLostWakeupMs)) << "a wake-up was lost";
-      ++slept_;
+  void sleep_until(Ready&& ready) {
+    hesitate();
+    while (!::testing::Test::HasFatalFailure()) {
+      board_.announce_sleep();
+      const bool is_ready = ready();
+      ASSERT_TRUE(is_ready || is_readable(link_.wake_fd(), kLostWakeupMs)) << "a wake-up was lost";
+      board_.announce_awake();
+      std::uint64_t count = 0;
+      EXPECT_TRUE(::read(link_.wake_fd(), &count, sizeof count) > 0 || errno == EAGAIN);
+      if (is_ready) return;
     }
-    board_.announce_awake();
-    std::uint64_t count = 0;
-    EXPECT_TRUE(::read(link_.wake_fd(), &count, sizeof count) > 0 || errno == EAGAIN);
   }
   void wake(int local_rank) {
     if (board_.asleep(local_rank)) link_.wake(local_rank);
   }
-  [[nodiscard]] std::uint64_t slept() const { return slept_; }
 
  private:
   core::Board& board_;
   core::NodeLink& link_;
   std::mt19937 random_;
-  std::uint64_t slept_ = 0;
 };
 
 struct Member {
@@ -75,30 +78,67 @@ struct Member {
   Sleeper sleeper;
 };
 
-TEST(BoardProcesses, NoWakeUpIsLost) {
-  constexpr std::uint64_t kRounds = 200000;
-  const std::vector<int> statuses = run_processes(2, [&](core::Bootstrap& bootstrap) {
-    Member self(bootstrap);
-    core::Bytes entry;
+/// Rounds in which one side goes to sleep while the other, which has just heard from it, publishes: at about the same
+/// time, so that each may still hold its store back from the other when it looks.
+class Duel {
+ public:
+  static constexpr std::uint64_t kRounds = 200000;
+
+  Duel(Member& self, bool leader_sleeps) : self_(self), is_sleeper_((self.topology.rank == 0) == leader_sleeps) {}
+
+  void run() {
     for (std::uint64_t round = 1; round <= kRounds && !::testing::Test::HasFatalFailure(); ++round) {
-      if (self.topology.rank == 1) {
-        self.board.publish_count(7, core::CountWord{3, round});
-        self.sleeper.wake(0);
-        while (!self.board.next_log_entry(entry) && !::testing::Test::HasFatalFailure())
-          self.sleeper.sleep_unless([&] { return self.board.has_log_entry(); });
+      if (is_sleeper_) {
+        say();
+        self_.sleeper.sleep_until([&] { return heard(); });
+        take();
       } else {
-        while (self.board.doorbell(1) < round && !::testing::Test::HasFatalFailure())
-          self.sleeper.sleep_unless([&] { return self.board.doorbell(1) == round; });
-        ASSERT_EQ(self.board.count(1, 7), (core::CountWord{3, round}));
-        ASSERT_TRUE(self.board.append_log(numbered(1)));
-        self.sleeper.wake(1);
-        ASSERT_TRUE(self.board.next_log_entry(entry));
+        for (int looks = 1; !heard(); ++looks) looks % 1024 == 0 ? std::this_thread::yield() : base::cpu_relax();
+        take();
+        self_.sleeper.hesitate();
+        say();
+        self_.sleeper.wake(1 - self_.topology.rank);
       }
     }
-    EXPECT_GT(self.sleeper.slept(), 0u);
-    bootstrap.allgather("");
-  });
-  EXPECT_EQ(statuses, std::vector<int>(2, 0));
+  }
+
+ private:
+  void say() {
+    if (self_.topology.rank == 0) {
+      ASSERT_TRUE(self_.board.append_log(numbered(1)));
+      ASSERT_TRUE(self_.board.next_log_entry(entry_));  // the leader reads it like everybody
+    } else {
+      self_.board.publish_count(7, core::CountWord{3, ++said_});
+    }
+  }
+  bool heard() const {
+    return self_.topology.rank == 0 ? self_.board.doorbell(1) != taken_ : self_.board.has_log_entry();
+  }
+  void take() {
+    if (self_.topology.rank == 0) {
+      ASSERT_EQ(self_.board.count(1, 7).count, ++taken_);
+    } else {
+      ASSERT_TRUE(self_.board.next_log_entry(entry_));
+      ASSERT_EQ(entry_, numbered(1));
+    }
+  }
+
+  Member& self_;
+  bool is_sleeper_;
+  std::uint64_t said_ = 0;
+  std::uint64_t taken_ = 0;
+  core::Bytes entry_;
+};
+
+TEST(BoardProcesses, NoWakeUpIsLost) {
+  for (const bool leader_sleeps : {true, false}) {
+    const std::vector<int> statuses = run_processes(2, [&](core::Bootstrap& bootstrap) {
+      Member self(bootstrap);
+      Duel(self, leader_sleeps).run();
+      bootstrap.allgather("");
+    });
+    EXPECT_EQ(statuses, std::vector<int>(2, 0)) << (leader_sleeps ? "the leader sleeps" : "the other sleeps");
+  }
 }
 
 /// The leader: takes in everything and answers each message by a log entry, sleeping whenever there is nothing.
@@ -133,7 +173,7 @@ void lead(Member& self, std::uint64_t rounds) {
       moved = true;
     }
     if (moved || appended < to_append || read == total) continue;  // a full log is owed work: no sleep
-    self.sleeper.sleep_unless([&] {
+    self.sleeper.sleep_until([&] {
       for (int r = 1; r < ranks; ++r)
         if (self.board.doorbell(r) != bells[static_cast<std::size_t>(r)]) return true;
       return self.board.has_log_entry();
@@ -158,7 +198,7 @@ void follow(Member& self, std::uint64_t rounds) {
       moved = true;
     }
     if (moved || posted < rounds || read == total) continue;  // a full ring is owed work: no sleep
-    self.sleeper.sleep_unless([&] { return self.board.has_log_entry(); });
+    self.sleeper.sleep_until([&] { return self.board.has_log_entry(); });
   }
 }
 
