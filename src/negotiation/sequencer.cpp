@@ -276,8 +276,16 @@ struct Sequencer::Impl {
     if (set.plan) void_plan(set);
     flush(set, true);
     append(core::SetRemoved{set.number, name, round});
+    forget(questions, [&set](const auto& item) { return item.second.set == set.number; });
+    forget(stalls, [&set](const auto& item) { return item.first.first == set.number; });
+    forget(hopeless_rounds, [&set](const auto& item) { return item.first.first == set.number; });
     for (const TensorId id : tensors.of_set(set.number)) tensors.release(id);
     sets.erase(set.number);
+  }
+
+  template <class Map, class Predicate>
+  static void forget(Map& map, Predicate is_over) {
+    for (auto it = map.begin(); it != map.end();) it = is_over(*it) ? map.erase(it) : std::next(it);
   }
 
   // ---------------------------------------------------------------- flushing

@@ -460,5 +460,22 @@ TEST_F(SequencerTest, MakesAndRemovesSets) {
   EXPECT_GT(again.generation, added.generation);
 }
 
+TEST_F(SequencerTest, ForgetsTheQuestionsOfASetThatIsRemoved) {
+  core::Signature add;
+  add.kind = core::CollectiveKind::add_process_set;
+  add.ranks = {1, 3};
+  sequencer.on_message(Declared{0, "", 1, 0, 0, {{add, {0, 1, 2, 3}}}}, now);
+  sequencer.on_message(core::Overdue{1, 1, "x", 1, 60, false}, now);
+  core::Signature remove;
+  remove.kind = core::CollectiveKind::remove_process_set;
+  remove.ranks = {1};
+  sequencer.on_message(Declared{0, "", 2, 0, 0, {{remove, {0, 1, 2, 3}}}}, now);
+  sequencer.on_message(core::Left{3}, now);
+  EXPECT_EQ(decide().size(), 4U);
+  sequencer.on_message(core::Missing{1, {}}, now);
+  sequencer.on_message(core::Missing{1, {3}}, now);
+  EXPECT_TRUE(decide().empty());
+}
+
 }  // namespace
 }  // namespace kolo::negotiation
