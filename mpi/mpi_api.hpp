@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every MPI call that Kolo makes, in C++ manners: results checked, failures thrown as Error(transport) that names the call and
-// MPI's own text. Nothing here decides anything. Only files of mpi/ and its tests include this: it brings in <mpi.h>.
+// Every MPI call that Kolo makes, in C++ manners: results checked, failures thrown as an Error(transport) that names
+// the call and has MPI's own text. Nothing here decides anything. Only files of mpi/ and its tests include this: it
+// brings in <mpi.h>.
 #pragma once
 
 #include <mpi.h>
@@ -42,8 +43,8 @@ class Communicator {
   static Communicator duplicate(MPI_Comm original);
   Communicator(Communicator&& other) noexcept;
   Communicator& operator=(Communicator&&) = delete;
-  /// Frees it, unless MPI is finalised or the calling thread may not call it. (Collective by the letter; in Open MPI and MPICH
-  /// it waits for nobody, so a rank that died does not matter.)
+  /// Frees it, unless MPI is finalised or the calling thread may not call it. (Collective by the letter; in Open MPI
+  /// and MPICH it waits for nobody, so a rank that died does not matter.)
   ~Communicator();
 
   [[nodiscard]] int rank() const noexcept { return rank_; }

@@ -19,10 +19,10 @@ namespace kolo::mpi {
 ///
 /// Collective over the communicator, which is duplicated: the program may use or free its own meanwhile. MPI stays the
 /// program's to finalise, after the context has gone. Any thread level works; below MPI_THREAD_MULTIPLE data moves
-/// between nodes only while a thread is inside a call of Kolo's, and with MPI_THREAD_SINGLE and FUNNELED the context must be
-/// made, and its handles waited on, by the thread that initialised MPI. Throws `Error`: transport when MPI is not
-/// initialised, is finalised or fails; unsupported from a thread that may not call MPI; invalid_argument for
-/// MPI_COMM_NULL.
+/// between nodes only while a thread is inside a call of Kolo's, and with MPI_THREAD_SINGLE and FUNNELED the context
+/// must be made, and its handles waited on, by the thread that initialised MPI. Throws `Error`: transport when MPI is
+/// not initialised, is finalised or fails; unsupported from a thread that may not call MPI; invalid_argument for
+/// MPI_COMM_NULL and intercommunicators.
 [[nodiscard]] KOLO_API Bootstrap bootstrap(MPI_Comm communicator);
 
 }  // namespace kolo::mpi

@@ -7,8 +7,8 @@
 //   parent -> child   kWelcome   one byte; frames follow in both directions
 //
 // So the key is shown only to a process that knows the announced nonce, and a process that merely answers at an
-// announced address is recognised before anything is told to it. This keeps strangers and other jobs out; it hides nothing
-// from somebody who reads the network.
+// announced address is recognised before anything is told to it. This keeps strangers and other jobs out; it hides
+// nothing from somebody who reads the network.
 #pragma once
 
 #include <array>

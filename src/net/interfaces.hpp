@@ -16,8 +16,8 @@ struct LocalAddress {
   int prefix_length = 0;
 };
 
-/// IPv4 and IPv6 addresses of interfaces that are up; IPv4 first, loopback last. Link-local IPv6 addresses are left out: they
-/// mean nothing without the name of an interface, which differs by machine.
+/// IPv4 and IPv6 addresses of interfaces that are up; IPv4 first, loopback last. Link-local IPv6 addresses are left
+/// out: they mean nothing without the name of an interface, which differs by machine.
 std::vector<LocalAddress> local_addresses();
 
 /// Those that `wanted` names: a comma-separated list of interface names ("eth0"), addresses ("10.77.0.2") and
