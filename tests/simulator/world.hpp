@@ -114,7 +114,6 @@ struct Traffic {
   std::uint64_t sequencer = 0;      ///< messages heard by the sequencer
   std::uint64_t link_messages = 0;  ///< between nodes, up
   std::uint64_t link_bytes = 0;     ///< of these
-  std::uint64_t busiest_link = 0;   ///< messages up the one link that carried most
   std::uint64_t entries = 0;        ///< of the log
   std::uint64_t entry_bytes = 0;    ///< of these
 };
@@ -216,7 +215,6 @@ class World {
     std::size_t child_index = 0;  ///< of this node, at its parent's relay
     std::deque<core::Bytes> up;   ///< on the way to the parent
     Tick up_last = 0;
-    std::uint64_t up_count = 0;
     std::deque<std::size_t> down;  ///< entries on the way here
     Tick down_last = 0;
   };
@@ -617,7 +615,6 @@ class World {
       core::encode(message, bytes);
       ++traffic_.link_messages;
       traffic_.link_bytes += bytes.size();
-      traffic_.busiest_link = std::max(traffic_.busiest_link, ++n.up_count);
       n.up.push_back(std::move(bytes));
       n.up_last = std::max(n.up_last, now_ + 1 + draw(options_.link_delay));
       schedule(n.up_last, Event::Kind::up, node);
