@@ -56,13 +56,13 @@ std::string explain(std::string_view caller, const std::vector<std::vector<std::
   std::vector<std::string> order;
   for (std::size_t rank = 0; rank < lists.size(); ++rank) {
     const std::string entry =
-        place < lists[rank].size() ? "'" + lists[rank][place] + "'" : "nothing (the list is over)";
+        place < lists[rank].size() ? "\"" + lists[rank][place] + "\"" : "nothing (the list is over)";
     if (said[entry].empty()) {
       order.push_back(entry);
     }
     said[entry].push_back(rank);
   }
-  std::string text = std::string(caller) + ": ranks disagree at entry " + std::to_string(place) + ": ";
+  std::string text = std::string(caller) + ": ranks disagree: ";
   for (std::size_t i = 0; i < order.size(); ++i) {
     const std::vector<std::size_t>& ranks = said[order[i]];
     text += (i == 0 ? "" : "; ") + list_ranks(ranks) + (ranks.size() == 1 ? " has " : " have ") + order[i];
@@ -103,7 +103,7 @@ void check_names(std::string_view caller, const std::vector<std::string_view>& n
     }
     if (!seen.insert(names[i]).second) {
       throw Error(ErrorCode::invalid_argument,
-                  std::string(caller) + ": two entries are named '" + std::string(names[i]) + "'; names must differ");
+                  std::string(caller) + ": two entries are named \"" + std::string(names[i]) + "\"; names must differ");
     }
   }
 }

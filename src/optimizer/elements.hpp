@@ -11,8 +11,8 @@
 
 namespace kolo::optimizer {
 
-/// Throws `Error`, beginning with `caller` and then `what` ("'w'", "the gradient of 'w'"): unsupported unless the view is float32 or float64 in CPU
-/// memory, invalid_argument for memory that is null or not aligned to its type.
+/// Throws `Error`, whose sentence begins with `caller` and `what`: unsupported unless the view is float32 or float64 in
+/// CPU memory, invalid_argument for memory that is null or not aligned to its type.
 void check_computable(std::string_view caller, std::string_view what, const TensorView& view);
 
 /// The elements as T, which must be the view's type.

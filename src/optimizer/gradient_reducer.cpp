@@ -234,7 +234,7 @@ void GradientReducer::begin_micro_step(std::size_t samples) {
     if (!gradient.view) {
       continue;
     }
-    optimizer::check_computable("DistributedOptimizer: samples", "weigh '" + gradient.name + "', which",
+    optimizer::check_computable("DistributedOptimizer: samples", "weigh \"" + gradient.name + "\", which",
                                 *gradient.view);
   }
   self.weighted = self.has_samples = true;
@@ -252,7 +252,7 @@ void GradientReducer::gradient_ready(std::size_t index) {
   }
   Gradient& gradient = self.gradients[index];
   const std::string call =
-      "DistributedOptimizer: gradient_ready(" + std::to_string(index) + "): '" + gradient.name + "' ";
+      "DistributedOptimizer: gradient_ready(" + std::to_string(index) + "): \"" + gradient.name + "\" ";
   if (!gradient.view) {
     misused(call + "is a buffer and has no gradient");
   }

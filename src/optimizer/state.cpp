@@ -24,12 +24,12 @@ std::vector<Parameter> checked_trainable(std::string_view caller, std::vector<Pa
     }
     const TensorView& value = parameter.value;
     const TensorView& gradient = *parameter.gradient;
-    const std::string name = "'" + parameter.name + "'";
+    const std::string name = "\"" + parameter.name + "\"";
     check_computable(caller, name, value);
     check_computable(caller, "the gradient of " + name, gradient);
     if (gradient.dtype() != value.dtype() || gradient.shape() != value.shape()) {
       throw Error(ErrorCode::invalid_argument,
-                  std::string(caller) + ": the gradient of '" + describe(parameter.name, value) + "' is " +
+                  std::string(caller) + ": the gradient of \"" + describe(parameter.name, value) + "\" is " +
                       std::string(to_string(gradient.dtype())) + ' ' + to_string(gradient.shape()) +
                       "; it must have the value's type and shape");
     }

@@ -165,24 +165,25 @@ TEST(Optimizers, ParametersThatCannotBe) {
   std::vector<std::int32_t> integers(4);
   const auto made_of = [](std::vector<Parameter> parameters) { return error_of([&] { Sgd(std::move(parameters)); }); };
   EXPECT_EQ(made_of({{"w", view(floats), view(floats)}, {"w", view(floats), view(floats)}}),
-            "invalid_argument: Sgd: two entries are named 'w'; names must differ");
+            "invalid_argument: Sgd: two entries are named \"w\"; names must differ");
   EXPECT_EQ(made_of({{"", view(floats), view(floats)}}),
             "invalid_argument: Sgd: entry 0 has no name; every one needs its own");
-  EXPECT_EQ(made_of({{"w", view(floats), view(doubles)}}),
-            "invalid_argument: Sgd: the gradient of 'w float32 [4]' is float64 [4]; it must have the value's type and "
-            "shape");
+  EXPECT_EQ(
+      made_of({{"w", view(floats), view(doubles)}}),
+      "invalid_argument: Sgd: the gradient of \"w float32 [4]\" is float64 [4]; it must have the value's type and "
+      "shape");
   EXPECT_EQ(made_of({{"w", view(floats), view(floats.data(), Shape{2, 2})}}),
-            "invalid_argument: Sgd: the gradient of 'w float32 [4]' is float32 [2, 2]; it must have the value's type "
+            "invalid_argument: Sgd: the gradient of \"w float32 [4]\" is float32 [2, 2]; it must have the value's type "
             "and shape");
   EXPECT_EQ(made_of({{"w", view(integers), view(integers)}}),
-            "unsupported: Sgd: 'w' is int32; only float32 and float64 are supported");
+            "unsupported: Sgd: \"w\" is int32; only float32 and float64 are supported");
   EXPECT_EQ(made_of({{"w", view(floats), view(static_cast<float*>(nullptr), 4)}}),
-            "invalid_argument: Sgd: the gradient of 'w' is a null pointer");
+            "invalid_argument: Sgd: the gradient of \"w\" is a null pointer");
   const TensorView crooked(reinterpret_cast<char*>(floats.data()) + 1, DType::float32, Shape{3});
   EXPECT_EQ(made_of({{"w", crooked, crooked}}),
-            "invalid_argument: Sgd: 'w' is not aligned to 4 bytes, the size of its float32");
+            "invalid_argument: Sgd: \"w\" is not aligned to 4 bytes, the size of its float32");
   const TensorView away(floats.data(), DType::float32, Shape{4}, Device{DeviceKind::cuda, 1});
-  EXPECT_EQ(made_of({{"w", away, away}}), "unsupported: Sgd: 'w' is on cuda:1; only CPU memory is supported");
+  EXPECT_EQ(made_of({{"w", away, away}}), "unsupported: Sgd: \"w\" is on cuda:1; only CPU memory is supported");
 }
 
 TEST(ClipGradNorm, ScalesAllByOneFactor) {

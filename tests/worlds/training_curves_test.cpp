@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The example's training job on ranks as threads: loss curves do not depend on the number of ranks, and a run that was
+// stopped goes on as if it had not been.
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <kolo/kolo.hpp>
+
+#include "examples/train_digits/trainer.hpp"
+#include "tests/optimizer/digits_csv.hpp"
+
+namespace train_digits {
+namespace {
+
+constexpr std::size_t kRows = 1408;  // 44 batches of 32, whole on 1, 2, 4 and 8 ranks
+
+const Digits& digits() {
+  static const Digits loaded = load_digits(kolo::test::digits_csv());
+  return loaded;
+}
+
+TrainOptions small(int epochs = 4) {
+  TrainOptions options;
+  options.epochs = epochs;
+  options.train_rows = kRows;
+  options.learning_rate = 0.02;
+  options.seed = 3;
+  return options;
+}
+
+/// Rank 0's result.
+template <class T>
+TrainResult train_on(int ranks, int per_node, const TrainOptions& options) {
+  TrainResult result;
+  const auto body = [&] {
+    TrainResult mine = train<T>(digits(), options, [](int, double) {});
+    if (kolo::rank() == 0) {
+      result = std::move(mine);
+    }
+  };
+  kolo::run_local(ranks, body,
+                  kolo::Options{}
+                      .with_setting("KOLO_RANKS_PER_NODE", std::to_string(per_node))
+                      .with_setting("KOLO_TIMEOUT_S", "60"));
+  EXPECT_TRUE(result.all_ranks_equal);
+  EXPECT_EQ(result.ranks, ranks);
+  return result;
+}
+
+template <class T>
+void expect_curves_agree(const TrainOptions& options, double tolerance) {
+  const TrainResult alone = train_on<T>(1, 0, options);
+  ASSERT_EQ(alone.losses.size(), static_cast<std::size_t>(options.epochs));
+  EXPECT_LT(alone.losses.back(), 0.5 * alone.losses.front()) << "it learns";
+  for (const auto& [ranks, per_node] : {std::pair{2, 0}, {4, 0}, {2, 1}, {4, 1}, {4, 2}}) {
+    const TrainResult together = train_on<T>(ranks, per_node, options);
+    ASSERT_EQ(together.losses.size(), alone.losses.size());
+    double worst = 0;
+    for (std::size_t i = 0; i < alone.losses.size(); ++i) {
+      worst = std::max(worst, std::abs(together.losses[i] / alone.losses[i] - 1));
+    }
+    EXPECT_LE(worst, tolerance) << ranks << " ranks, " << per_node << " a node";
+  }
+}
+
+TEST(TrainingCurves, AgreeInFloat32) { expect_curves_agree<float>(small(), 1e-5); }
+
+TEST(TrainingCurves, AgreeInFloat64) { expect_curves_agree<double>(small(), 1e-12); }
+
+TEST(TrainingCurves, AgreeWithAdamW) {
+  TrainOptions options = small();
+  options.optimizer = "adamw";
+  options.learning_rate = 0.001;
+  expect_curves_agree<double>(options, 1e-12);
+}
+
+TEST(TrainingCurves, TheSameRunTwiceIsTheSameBits) {
+  const TrainResult first = train_on<float>(4, 2, small(2)), second = train_on<float>(4, 2, small(2));
+  EXPECT_EQ(first.losses, second.losses);
+  EXPECT_EQ(first.weights_hash, second.weights_hash);
+}
+
+// A loop of its own, over batches of 50 rows that 4 ranks share as 20, 15, 10 and 5.
+std::vector<double> uneven_losses(int ranks) {
+  std::vector<double> losses;
+  kolo::run_local(ranks, [&] {
+    Network<double> net(static_cast<std::uint64_t>(kolo::rank()));
+    kolo::broadcast_parameters(net.parameters());
+    kolo::Sgd sgd(net.parameters(), {0.02, 0.9});
+    kolo::DistributedOptimizer optimizer(sgd, net.parameters());
+    const std::size_t parts[] = {0, 20, 35, 45, 50};
+    const auto rank = static_cast<std::size_t>(kolo::rank());
+    const std::size_t first = kolo::size() == 1 ? 0 : parts[rank];
+    const std::size_t last = kolo::size() == 1 ? 50 : parts[rank + 1];
+    for (std::size_t step = 0; step < 60; ++step) {
+      Rows rows;
+      for (std::size_t i = first; i < last; ++i) {
+        rows.push_back((step * 50 + i) % digits().size());
+      }
+      const Batch<double> batch = gather<double>(digits(), rows);
+      optimizer.zero_grad();
+      optimizer.begin_micro_step(batch.size());
+      const double loss = net.forward_backward(batch, [&](std::size_t i) { optimizer.gradient_ready(i); });
+      optimizer.step();
+      const double all = kolo::allreduce(loss, kolo::ReduceOp::sum) / 50;
+      if (kolo::rank() == 0) {
+        losses.push_back(all);
+      }
+    }
+  });
+  return losses;
+}
+
+TEST(TrainingCurves, UnevenBatchesWeightedBySamplesAgree) {
+  const std::vector<double> alone = uneven_losses(1), together = uneven_losses(4);
+  ASSERT_EQ(alone.size(), together.size());
+  EXPECT_LT(alone.back(), 0.7 * alone.front());
+  for (std::size_t i = 0; i < alone.size(); ++i) {
+    EXPECT_LE(std::abs(together[i] / alone[i] - 1), 1e-12) << "step " << i;
+  }
+}
+
+class Resuming : public testing::TestWithParam<const char*> {
+ protected:
+  Resuming() : file_(testing::TempDir() + "kolo-resume-" + std::to_string(::getpid())) {}
+  ~Resuming() override { std::filesystem::remove(file_); }
+  std::string file_;
+};
+INSTANTIATE_TEST_SUITE_P(Optimizers, Resuming, testing::Values("sgd", "adamw"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(Resuming, GoesOnAsIfItHadNotStopped) {
+  TrainOptions whole = small(4), begin = small(2), rest = small(4);
+  whole.optimizer = begin.optimizer = rest.optimizer = GetParam();
+  whole.learning_rate = begin.learning_rate = 0.004;
+  rest.learning_rate.reset();  // the checkpoint knows it
+  begin.save = rest.load = file_;
+  const TrainResult straight = train_on<float>(2, 0, whole);
+  const TrainResult first = train_on<float>(2, 0, begin), second = train_on<float>(2, 0, rest);
+  EXPECT_EQ(second.weights_hash, straight.weights_hash);
+  std::vector<double> losses = first.losses;
+  losses.insert(losses.end(), second.losses.begin(), second.losses.end());
+  EXPECT_EQ(losses, straight.losses);
+}
+
+TEST_P(Resuming, WhatCannotBeLoadedFailsOnEveryRank) {
+  TrainOptions options = small(1);
+  options.load = file_;
+  const auto failure = [&] {
+    try {
+      train_on<float>(3, 0, options);
+    } catch (const kolo::Error& error) {
+      return error.status().message();
+    }
+    return std::string("nothing");
+  };
+  EXPECT_NE(failure().find(file_ + ": cannot be read"), std::string::npos) << failure();
+  options.load.clear();
+  options.save = file_;
+  train_on<float>(2, 0, options);
+  options.save.clear();
+  options.load = file_;
+  options.seed = 4;
+  EXPECT_NE(failure().find(": was trained with --seed 3; go on with the same, not 4"), std::string::npos) << failure();
+}
+
+}  // namespace
+}  // namespace train_digits
