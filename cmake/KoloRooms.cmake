@@ -51,6 +51,9 @@ function(kolo_library)
   target_include_directories(kolo PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                                          $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_link_libraries(kolo PRIVATE ${links} $<BUILD_INTERFACE:kolo_build_flags>)
+  if(BUILD_SHARED_LIBS AND NOT KOLO_SANITIZE)
+    target_link_options(kolo PRIVATE LINKER:-z,defs)  # what is missing fails here, not in a user's build
+  endif()
 
   add_library(kolo_internal STATIC EXCLUDE_FROM_ALL ${objects})
   set_target_properties(kolo_internal PROPERTIES LINKER_LANGUAGE CXX)
