@@ -25,7 +25,8 @@ class NodeLink {
   [[nodiscard]] virtual int wake_fd() const noexcept = 0;
 
   /// A descriptor that becomes readable (end of file, hang-up or an exited process) when that peer is gone. Every rank
-  /// watches the leader (local rank 0), the leader watches all. Empty for ranks as threads.
+  /// watches the leader (local rank 0), the leader watches all. A peer may have several; the first to speak counts.
+  /// Empty for ranks as threads.
   struct Liveness {
     int fd = -1;
     int local_rank = 0;

@@ -323,6 +323,7 @@ core::Topology topology_of_set(const core::Topology& world, const std::vector<in
   const auto self = std::lower_bound(members.begin(), members.end(), world.rank);
   KOLO_CHECK(self != members.end() && *self == world.rank) << "rank " << world.rank << " is not in the set";
   std::vector<int> node_of;
+  node_of.reserve(members.size());
   for (const int member : members) node_of.push_back(world.node_of[static_cast<std::size_t>(member)]);
   return core::make_topology(static_cast<int>(self - members.begin()), node_of, 0);
 }

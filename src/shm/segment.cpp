@@ -75,14 +75,4 @@ void Segment::unmap() noexcept {
   bytes_ = 0;
 }
 
-Segment& Segment::operator=(Segment&& other) noexcept {
-  if (this != &other) {
-    unmap();
-    file_ = std::move(other.file_);
-    data_ = std::exchange(other.data_, nullptr);
-    bytes_ = std::exchange(other.bytes_, 0);
-  }
-  return *this;
-}
-
 }  // namespace kolo::shm

@@ -14,7 +14,6 @@ namespace kolo::shm {
 /// Zeroed, page aligned, unmapped by the destructor. All makers throw Error(transport), naming the size.
 class Segment {
  public:
-  Segment() noexcept = default;
   /// A new anonymous file of `bytes`, whose size nobody can change any more, mapped. Not inherited by fork or exec.
   static Segment create(std::size_t bytes);
   /// The mapping of another process's file, which must have this size.
@@ -25,7 +24,6 @@ class Segment {
   Segment(Segment&& other) noexcept
       : file_(std::move(other.file_)), data_(std::exchange(other.data_, nullptr)),
         bytes_(std::exchange(other.bytes_, 0)) {}
-  Segment& operator=(Segment&& other) noexcept;
   ~Segment() { unmap(); }
 
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
@@ -36,6 +34,7 @@ class Segment {
   void close_file() noexcept { file_.reset(); }
 
  private:
+  Segment() noexcept = default;
   void map_pages(int flags);
   void unmap() noexcept;
 

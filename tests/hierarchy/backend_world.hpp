@@ -134,6 +134,7 @@ inline void run_world(const WorldShape& shape, const std::function<void(Rank&)>&
   SCOPED_TRACE(describe(shape));
   shm::ThreadWorld world(shape.ranks);
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<std::size_t>(shape.ranks));
   for (int rank = 0; rank < shape.ranks; ++rank) {
     threads.emplace_back([&, rank] {
       try {

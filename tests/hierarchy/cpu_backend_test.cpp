@@ -9,6 +9,7 @@
 
 #include "backend_world.hpp"
 #include "exact_data.hpp"
+#include "shm/segment.hpp"
 
 namespace kolo::hierarchy::test {
 namespace {
@@ -148,6 +149,7 @@ void everything_once(Rank& rank, std::uint32_t seed) {
     if (type % 3 == 0) add_allgather(next_case(), rank, dice, dtype);
   }
   std::vector<core::Job*> jobs;
+  jobs.reserve(cases.size());
   for (Case& test : cases) jobs.push_back(&test.job);
   run(rank.backend, jobs);
   for (Case& test : cases) test.check(rank.rank());
@@ -416,9 +418,8 @@ TEST(CpuBackend, AFaultOfTheTransportReachesTheCaller) {
    private:
     std::vector<std::byte> memory_;
   };
-  std::vector<std::byte> memory(shm::SlotRing::required_bytes(1, 256, 2) + 64);
-  auto* aligned = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(memory.data()) + 63) / 64 * 64);
-  auto intra = std::make_shared<shm::SlotRing>(aligned, memory.size() - 64, 0, 1, 256, 2);
+  const shm::Segment memory = shm::Segment::anonymous(shm::SlotRing::required_bytes(1, 256, 2));
+  auto intra = std::make_shared<shm::SlotRing>(memory.data(), memory.bytes(), 0, 1, 256, 2);
   CpuBackend backend(core::make_topology(0, {0, 1}, 0), intra, std::make_shared<Broken>());
   EXPECT_EQ(backend.describe(), "shared memory (1 ranks, 2 slots of 0 KiB), a broken cable (2 nodes, 1 lanes)");
   std::vector<float> data(20, 1.0F);

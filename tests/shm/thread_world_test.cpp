@@ -14,6 +14,7 @@ namespace {
 
 void run_threads(ThreadWorld& world, int size, const std::function<void(core::Bootstrap&)>& body) {
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) threads.emplace_back([&, rank] { body(*world.bootstrap(rank)); });
   for (std::thread& thread : threads) thread.join();
 }
