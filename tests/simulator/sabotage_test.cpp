@@ -68,6 +68,9 @@ TEST(Checker, SeesARelayThatForwardsBeforeAllChildrenHaveSpoken) {
 }
 
 TEST(Checker, SeesADeclarationCountedForSomebodyElse) {
+  Programs programs = training(4);
+  programs[3].insert(programs[3].begin(), pause(2000));
+  ASSERT_EQ(run(Options{}, programs), "");
   World* there = nullptr;
   Sabotage sabotage;
   sabotage.message = [&there](int rank, core::UpMessage& message) {
@@ -76,7 +79,6 @@ TEST(Checker, SeesADeclarationCountedForSomebodyElse) {
   };
   World world(Options{}, allreduces(32), sabotage);
   there = &world;
-  const Programs programs = training(4);
   for (int rank = 0; rank < 4; ++rank) world.set_program(rank, programs[static_cast<std::size_t>(rank)]);
   const std::string seen = world.run();
   EXPECT_TRUE(contains(seen, "has not made")) << seen;

@@ -4,8 +4,9 @@
 // between them made up. Time is a number; every delay is drawn from a seeded generator; one thread.
 //
 // What is modelled, because the protocol depends on it:
-//   board     a rank's counts and messages reach its leader when that looks; it takes messages first and then all counts,
-//             so counts overtake messages, never the other way round. Ranks read the node's log each at its own pace.
+//   board     a rank's counts and messages reach its leader when that looks: all the counts, and of the messages as many
+//             as it sees, in either order; so counts and messages overtake each other. Ranks read the node's log each at
+//             its own pace.
 //   links     first in, first out; different links reorder freely. The sequencer's entries reach even the root's relay late.
 //   programs  each rank runs a list of operations (submit, wait, ...), with random pauses; a blocked rank is interested.
 //   batches   complete on a rank some time after all members of the set have executed them.
@@ -585,6 +586,8 @@ class World {
     bool more = false;
     for (std::size_t child = 0; child < local.size(); ++child) {
       Rank& r = ranks_[index(local[child])];
+      const bool counts_first = draw(1) == 0;
+      if (counts_first) hear_counts(*n.relay, child, r);
       std::size_t messages = r.ring.size();
       if (messages > 0 && draw(3) == 0) messages = draw(messages);
       for (; messages > 0; --messages) {
@@ -592,11 +595,15 @@ class World {
         r.ring.pop_front();
       }
       more = more || !r.ring.empty();
-      for (const auto& [id, word] : r.column) n.relay->on_count(child, id, word);
-      r.column.clear();
+      if (!counts_first) hear_counts(*n.relay, child, r);
     }
     if (more) schedule_visit(node);
     pass_on(node);
+  }
+
+  static void hear_counts(negotiation::Relay& relay, std::size_t child, Rank& rank) {
+    for (const auto& [id, word] : rank.column) relay.on_count(child, id, word);
+    rank.column.clear();
   }
 
   void pass_on(int node) {
