@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What negotiation costs: messages and bytes a step against the number of ranks, in the simulated world (8 ranks a node,
-// a tree of fanout 4), for the first step and for a step whose plan is frozen; and the time of a submission.
+// What negotiation costs: messages and bytes a step against the number of ranks, in the simulated world (8 ranks a
+// node, a tree of fanout 4), for the first step and for a step whose plan is frozen; and the time of a submission.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Messages as bytes: little-endian, lengths before contents, varints for the numbers that are small in a steady step
-// (a `PlannedBatch` is three bytes, a `Counted` at most 16). Decoding trusts nothing: any byte string either decodes or throws `Error`
-// (transport), and never reads outside its input or allocates more than the input's length justifies.
+// (a `PlannedBatch` is three bytes, a `Counted` at most 16). Decoding trusts nothing: any byte string either decodes or
+// throws `Error` (transport), and never reads outside its input or allocates more than the input's length justifies.
 #pragma once
 
 #include <cstddef>

@@ -143,8 +143,8 @@ struct PlannedBatch {
   std::uint32_t number = 0;
 };
 
-/// Round `round` of this name fails on every member that has it in flight, with this error; the job goes on. Not all members need have
-/// submitted it when one of them has left and never will.
+/// Round `round` of this name fails on every member that has it in flight, with this error; the job goes on. Not all
+/// members need have submitted it when one of them has left and never will.
 struct Failed {
   SetId set = kGlobalSet;
   std::string name;
@@ -169,8 +169,8 @@ struct Stalled {
   std::vector<std::int32_t> missing;
 };
 
-/// The answer to a request of kind add_process_set that all ranks of the world agreed on. `name` and `round` are the request's, on the
-/// global set: it completes with this entry, and no batch follows for it.
+/// The answer to a request of kind add_process_set that all ranks of the world agreed on. `name` and `round` are the
+/// request's, on the global set: it completes with this entry, and no batch follows for it.
 struct SetAdded {
   SetId set = kGlobalSet;
   TensorId base = 0;  ///< its reserved ids begin here,

@@ -24,7 +24,8 @@ inline constexpr TensorId kNoTensor = ~TensorId{0};
 /// How often a name has been submitted by one rank, this time included: 1, 2, ...
 using Round = std::uint64_t;
 
-/// The reserved ids of a set lie at `base + ...`. All three are submission counts like any other and travel the same way.
+/// The reserved ids of a set lie at `base + ...`. All three are submission counts like any other and travel the same
+/// way.
 enum ReservedId : TensorId {
   kUnnamed = 0,    ///< synchronous calls without a name: the call order is the name
   kCompleted = 1,  ///< batches of this set that the rank has completed

@@ -19,7 +19,9 @@ struct Topology {
   std::vector<int> local_rank_of;       ///< by rank
 
   [[nodiscard]] int node_count() const noexcept { return static_cast<int>(nodes.size()); }
-  [[nodiscard]] int local_size() const noexcept { return static_cast<int>(nodes[static_cast<std::size_t>(node)].size()); }
+  [[nodiscard]] int local_size() const noexcept {
+    return static_cast<int>(nodes[static_cast<std::size_t>(node)].size());
+  }
   [[nodiscard]] int leader_of(int which) const noexcept { return nodes[static_cast<std::size_t>(which)].front(); }
   [[nodiscard]] bool is_leader() const noexcept { return local_rank == 0; }
   /// Place among the ranks of the same local rank, across the nodes that have one.

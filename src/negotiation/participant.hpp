@@ -6,16 +6,16 @@
 // A *slot* is this rank's record of one name in one set. A slot is in flight from `submit` until the action that runs
 // or fails it has been handed out; the caller never submits it twice at once (the engine refuses that at the call).
 //
-// Publishing: a slot whose name has an id, and whose signature equals the one that the id means in its current generation,
-// is submitted by a count (`Outbox::counts`); anything else by a whole `Declared` (`Outbox::messages`).
+// Publishing: a slot whose name has an id, and whose signature equals the one that the id means in its current
+// generation, is submitted by a count (`Outbox::counts`); anything else by a whole `Declared` (`Outbox::messages`).
 //
-// Requests of kind add_process_set and remove_process_set are submitted on the global set like any other, under a name or
-// without one. No `RunBatch` answers them: `SetChanged` does, and says in `slot` that this rank's request is complete
-// (or `FailSlot`, when ranks disagree or the request makes no sense).
+// Requests of kind add_process_set and remove_process_set are submitted on the global set like any other, under a name
+// or without one. No `RunBatch` answers them: `SetChanged` does, and says in `slot` that this rank's request is
+// complete (or `FailSlot`, when ranks disagree or the request makes no sense).
 //
-// A rank that has left will never submit again. Once the log has said so, what this rank has in flight or submits later in a set with that
-// rank is asked about at once (an `Overdue` of zero seconds), and fails by `FailSlot` (rank_lost) when the rank that left is
-// among those who are missing.
+// A rank that has left will never submit again. Once the log has said so, what this rank has in flight or submits later
+// in a set with that rank is asked about at once (an `Overdue` of zero seconds), and fails by `FailSlot` (rank_lost)
+// when the rank that left is among those who are missing.
 #pragma once
 
 #include <cstdint>
@@ -109,8 +109,8 @@ class Participant {
   void completed(core::SetId set);
   void end_step(core::SetId set);
   /// Whether some thread of this rank is blocked on, or has asked about, an unfinished handle. While it is, a planned
-  /// batch that this rank has submitted in part is reported by `Interest`, once each time it becomes so. Looked at when the
-  /// outbox is taken: take it after a group of submissions, not between them, or a batch seems partial that is not.
+  /// batch that this rank has submitted in part is reported by `Interest`, once in each such state. Looked at when
+  /// the outbox is taken: take it after a group of submissions, not between them, or a batch seems partial that is not.
   void set_interested(bool interested);
   /// A slot's last submission has waited for `waited_s` seconds; in flight, or handed out and not complete.
   void overdue(SlotId slot, double waited_s, bool deadline);

@@ -2,10 +2,10 @@
 //
 // One set's memory of its steps, and the plan that comes of it.
 //
-// A *step* is what was appended between two ends of step; a set whose members call end_step ends them so, any other at a
-// name's second entry. A tensor *repeats* when it was appended in the last two steps under one generation. When a step
-// ends, what repeats is what the program does every step; it becomes the plan: in the order of the step that has just
-// ended, cut into batches as large as the threshold allows. Cutting anew, rather than repeating the batches of
+// A *step* is what was appended between two ends of step; a set whose members call end_step ends them so, any other at
+// a name's second entry. A tensor *repeats* when it was appended in the last two steps under one generation. When a
+// step ends, what repeats is what the program does every step; it becomes the plan: in the order of the step that has
+// just ended, cut into batches as large as the threshold allows. Cutting anew, rather than repeating the batches of
 // that step, matters because those were accidents: how much had gathered when the backend had a free slot.
 //
 // A *cut* is what a broken plan has taught: these members of a batch were there while those were lacking, and somebody
@@ -24,8 +24,9 @@
 
 namespace kolo::negotiation {
 
-/// What a batch under construction still takes: tensors of the first one's kind (only allreduces fuse with each other, and
-/// broadcasts), up to `threshold` bytes; a tensor that is larger, and any tensor when the threshold is 0, goes alone.
+/// What a batch under construction still takes: tensors of the first one's kind (only allreduces fuse with each other,
+/// and broadcasts), up to `threshold` bytes; a tensor that is larger, and any tensor when the threshold is 0, goes
+/// alone.
 class BatchRoom {
  public:
   explicit BatchRoom(std::int64_t threshold) : threshold_(threshold) {}
@@ -50,8 +51,8 @@ class Planner {
   /// The tensor is being appended.
   void note(core::TensorId id);
   [[nodiscard]] std::size_t step_size() const { return order_.size(); }
-  /// Ends the step. Returns the batches of a new plan when one is due: something repeats that the present plan, if there
-  /// is one, does not hold.
+  /// Ends the step. Returns the batches of a new plan when one is due: something repeats that the present plan, if
+  /// there is one, does not hold.
   [[nodiscard]] std::optional<Batches> end_step();
 
   /// A plan was broken: `lacking` (members of `batch`) were not there, the others were.

@@ -2,17 +2,19 @@
 //
 // Two kinds of names, two ways of merging:
 //
-//   A name that has an id. For every child the relay keeps how far it has submitted (`reached`), whether it said so by a count
-//   or by a declaration. A round is complete when every child with members has reached it; if some child declared it,
-//   one `Declared` goes up, in which those who counted appear as the variant without a signature; else a `Counted`.
+//   A name that has an id. For every child the relay keeps how far it has submitted (`reached`), whether it said so by
+//   a count or by a declaration. A round is complete when every child with members has reached it; if some child
+//   declared it, one `Declared` goes up, in which those who counted appear as the variant without a signature; else a
+//   `Counted`.
 //
 //   A name that has none yet. All children must declare it. What they said is kept under (set, name) until it is
-//   complete, and the fact that it was complete until the log has answered (a query in between is still answered right).
+//   complete, and the fact that it was complete until the log has answered (a query in between is still answered
+//   right).
 //
-// Rounds need no book-keeping beyond this, because children are never more than one round apart: round k+1 begins when round
-// k has been consumed by the log, and that takes everybody. The exception is a set in which a rank has left: there a
-// round can fail before it is complete, and the children of one relay can drift apart. No round of that name will
-// ever be complete again, so all that matters is that nothing breaks: the newest round wins.
+// Rounds need no book-keeping beyond this, because children are never more than one round apart: round k+1 begins when
+// round k has been consumed by the log, and that takes everybody. The exception is a set in which a rank has left:
+// there a round can fail before it is complete, and the children of one relay can drift apart. No round of that name
+// will ever be complete again, so all that matters is that nothing breaks: the newest round wins.
 #include "negotiation/relay.hpp"
 
 #include <algorithm>

@@ -4,11 +4,12 @@
 // - say, and passes on upward only what all of them that matter have said. A pure state machine. The root's relay
 // feeds the sequencer; it hears everything as if the world were one child.
 //
-//   counts        for each id the least count of the children that have members of the id's set; goes up when it rises. The
-//                 completed counts go up lazily while their set runs planned batches: together with the next other count of the set, or when the
-//                 sequencer may be waiting for them (`open_batches` are open as far as it has been told).
-//   declarations  held for (set, name, round) until every child with members has submitted that round, bare or whole; then
-//                 one `Declared` with all variants goes up (equal signatures merged).
+//   counts        for each id the least count of the children that have members of the id's set; goes up when it rises.
+//                 The completed counts go up lazily while their set runs planned batches: together with the next other
+//                 count of the set, or when the sequencer may be waiting for them (`open_batches` are open as far as it
+//                 has been told).
+//   declarations  held for (set, name, round) until every child with members has submitted that round, bare or whole;
+//                 then one `Declared` with all variants goes up (equal signatures merged).
 //   the rest      goes up at once.
 //
 // A leader hands every log entry to its relay before it publishes it to its children. So what a child says under a
@@ -29,7 +30,8 @@ class Relay {
  public:
   /// One entry a child: the ranks of the world below it, ascending (one rank for a rank of this node). Children are
   /// called by their index. Children that are ranks of this node come first: `local` of them.
-  /// `open_batches` is the sequencer's, or less: more than it would leave the sequencer waiting for a count that is held back.
+  /// `open_batches` is the sequencer's, or less: more than it would leave the sequencer waiting for a count that is
+  /// held back.
   Relay(int size, std::vector<std::vector<std::int32_t>> children, std::size_t local, std::uint64_t open_batches = 1);
   ~Relay();
   Relay(const Relay&) = delete;

@@ -304,8 +304,8 @@ struct Sequencer::Impl {
     }
   }
 
-  /// Whether this is a name's second entry in a step, in a set that does not end its steps by itself; also bounds what a
-  /// step that never ends can hold.
+  /// Whether this is a name's second entry in a step, in a set that does not end its steps by itself; also bounds what
+  /// a step that never ends can hold.
   bool begins_step(const Set& set, const Queued& next) const {
     if (set.planner.step_size() > options.capacity) return true;
     if (set.steps > 0) return false;
@@ -375,7 +375,8 @@ struct Sequencer::Impl {
     }
   }
 
-  /// The plan's ready members queue by themselves: those of complete batches in their batch's place, the others at the end.
+  /// The plan's ready members queue by themselves: those of complete batches in their batch's place, the others at the
+  /// end.
   void void_plan(Set& set) {
     const Plan plan = std::move(*set.plan);
     set.plan.reset();

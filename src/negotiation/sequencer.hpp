@@ -3,13 +3,26 @@
 // The one that decides: hears from the root's relay what all members have said, and appends to the log. A pure state
 // machine; time is an argument. The rules it keeps are those of docs/architecture.md, "Negotiation".
 //
-//   naming     a declaration on which all agree assigns an id (or a new generation of the name's id) and is ready at once; one on which they
-//              disagree fails that round on every member, with the same sentence: the tensor, what differs, which ranks said what.
-//   flushing   ready tensors of a set are appended in the order in which they became ready, as one batch up to the fusion threshold, while the slowest
-//              member has fewer than `open_batches` open; what becomes ready meanwhile gathers. Ids are evicted least recently used first.
-//   plans      once a step repeats the last one's tensors, its order is cut into batches by the threshold and frozen; from
-//              then on each batch is one short entry when all its members are ready. Cuts that a broken plan has taught are kept.
+//   naming     a declaration on which all agree assigns an id (or a new generation of the name's id) and is ready at
+//              once; one on which they disagree fails that round on every member, with the same sentence: the tensor,
+//              what differs, which ranks said what. Ids are evicted least recently used first, never a ready one.
+//   flushing   ready tensors of a set are appended in the order in which they became ready, as one batch up to the
+//              fusion threshold, while the slowest member has fewer than `open_batches` open; what becomes ready
+//              meanwhile gathers.
+//   plans      once a step repeats the last one's tensors, its order is cut into batches by the threshold and frozen;
+//              from then on each batch is one short entry when all its members are ready. An `Interest`, or a warning
+//              about a tensor that only waits for its batch, breaks the plan: what is ready is appended, the place is
+//              remembered as a cut, and the plan is learned anew. A new generation, a failed member, an eviction and a
+//              member that leaves void it (planner.hpp).
+//   waits      an `Overdue` becomes a `Query` that every node answers; then a warning (`Stalled`) or, at the deadline,
+//              a fault that names who is missing. Answers that do not come are waited for `latch_timeout_s`.
+//   leaving    `RankLeft` tells the others, who ask at once about what they have in flight with that rank: if it is
+//              missing, the submission fails. Why ask, and not fail everything in flight? Because the rank may have
+//              submitted before it left, and then the submission runs; only its own node knows.
 //   faults     the first one ends the log.
+//
+// Messages must be given in the order in which the root's relay said them; what refers to a generation that is over is
+// dropped, its sender says it again when he reads the log.
 #pragma once
 
 #include <chrono>

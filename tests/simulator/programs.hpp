@@ -63,8 +63,9 @@ struct Random {
   bool end_steps = true;
 };
 
-/// One program a rank. In some phases all ranks submit in one order, with waits where each likes; in the others each submits in an order of
-/// its own and waits for nothing but what is still in flight from an earlier phase, or for everything at the end.
+/// One program a rank. In some phases all ranks submit in one order, with waits where each likes; in the others each
+/// submits in an order of its own and waits for nothing but what is still in flight from an earlier phase, or for
+/// everything at the end.
 class RandomPrograms {
  public:
   RandomPrograms(const Random& random, int ranks, std::uint64_t seed)

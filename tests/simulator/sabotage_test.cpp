@@ -139,7 +139,8 @@ TEST(Checker, SeesASequencerThatIsDeafToInterest) {
   EXPECT_TRUE(contains(seen, "waits for ever")) << seen;
 }
 
-/// Names in another order on every rank and fewer ids than names: counts are on their way when their ids are given away.
+/// Names in another order on every rank and fewer ids than names: counts are on their way when their ids are given
+/// away.
 Programs crossing() {
   Programs programs;
   for (int rank = 0; rank < 4; ++rank) {

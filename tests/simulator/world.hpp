@@ -4,13 +4,16 @@
 // between them made up. Time is a number; every delay is drawn from a seeded generator; one thread.
 //
 // What is modelled, because the protocol depends on it:
-//   board     a rank's counts and messages reach its leader when that looks: all the counts, and of the messages as many
-//             as it sees, in either order; so counts and messages overtake each other. Ranks read the node's log each at
-//             its own pace.
-//   links     first in, first out; different links reorder freely. The sequencer's entries reach even the root's relay late.
-//   programs  each rank runs a list of operations (submit, wait, ...), with random pauses; a blocked rank is interested.
+//   board     a rank's counts and messages reach its leader when that looks: all the counts, and of the messages as
+//             many as it sees, in either order; so counts and messages overtake each other. Ranks read the node's log
+//             each at its own pace.
+//   links     first in, first out; different links reorder freely. The sequencer's entries reach even the root's relay
+//             late.
+//   programs  each rank runs a list of operations (submit, wait, ...), with random pauses; a blocked rank is
+//             interested.
 //   batches   complete on a rank some time after all members of the set have executed them.
-//   death     a rank stops; its node's leader says so some time later, or its node's parent when it was the leader itself.
+//   death     a rank stops; its node's leader says so some time later, or its node's parent when it was the leader
+//             itself.
 //
 // The checker looks at every event, the first violation stops the world:
 //   - what a rank or relay reads is the sequencer's log, entry by entry;
