@@ -51,8 +51,9 @@ struct Metrics {
   std::uint64_t log_bytes = 0;         ///< of these entries
   std::uint64_t batches = 0;           ///< executed
   std::uint64_t planned_batches = 0;   ///< of these, announced by a plan's short entry
-  std::uint64_t batch_digest =
-      0;  ///< of the members of all batches since the last end_step, in order: equal digests, equal batches
+  /// The sum, over the batches since the last end_step, of a hash of each one's members in order: equal digests, equal
+  /// batches, whatever the order in which they became ready.
+  std::uint64_t batch_digest = 0;
   std::uint64_t last_step_digest = 0;   ///< the digest of the step that ended last
   std::uint64_t last_step_batches = 0;  ///< how many batches it had
   std::uint64_t plans = 0;              ///< defined

@@ -4,6 +4,8 @@
 #include "engine/engine.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <utility>
 
 #include "base/check.hpp"
@@ -24,6 +26,14 @@ struct Overloaded : Visitors... {
 };
 template <class... Visitors>
 Overloaded(Visitors...) -> Overloaded<Visitors...>;
+
+std::string subject(const std::string& name) { return name.empty() ? "an unnamed call" : "tensor \"" + name + "\""; }
+
+std::string seconds_text(double seconds) {
+  std::array<char, 40> text{};
+  std::snprintf(text.data(), text.size(), "%.4g s", seconds);
+  return text.data();
+}
 
 }  // namespace
 
@@ -126,8 +136,8 @@ bool Engine::progress(bool in_call) {
     if (leader_) moved |= leader_->step(now);
     moved |= read_log();
     moved |= move_backend(in_call);
-    moved |= speak();
     if (now >= next_due_ || now >= latch_at_) check_deadlines(now);
+    moved |= speak();  // last: what has come up in this pass is said before anybody sleeps
   } catch (const Error& error) {
     announce_fault(error.code(), error.status().message());
     moved = true;
@@ -251,14 +261,14 @@ void Engine::run_batch(const negotiation::RunBatch& batch) {
   if (batch.plan_key != 0) ++metrics_.planned_batches;
   std::vector<OperationPtr> members;
   members.reserve(batch.members.size());
-  std::uint64_t digest = base::hash_number(batch.members.size(), metrics_.batch_digest);
+  std::uint64_t digest = base::hash_number(batch.members.size());
   for (const negotiation::SlotId slot : batch.members) {
     Entry& entry = *by_slot_[slot];
-    digest = base::hash_string(entry.name, digest);
+    digest = base::hash_number(entry.name.size(), base::hash_string(entry.name, digest));
     KOLO_CHECK(entry.operation) << "the log runs \"" << entry.name << "\", which this rank has not submitted";
     members.push_back(std::move(entry.operation));
   }
-  metrics_.batch_digest = digest;
+  metrics_.batch_digest += digest;  // a sum: planned batches come in the order in which they became ready
   executor_.run(std::move(members), batch.plan_key, batch.number);
 }
 
@@ -323,10 +333,10 @@ void Engine::check_deadline(Operation& operation, base::Time now) {
   const double waited = base::to_seconds(now - operation.submitted);
   const bool negotiating = operation.entry->operation.get() == &operation;  // else it runs
   if (now >= operation.latch_at) {
-    latch(Status(ErrorCode::timeout, "\"" + operation.entry->name + "\" did not complete within " +
-                                         std::to_string(waited) +
-                                         " s, and the rank that decides (rank 0) did not answer; the contents of all "
-                                         "buffers in flight are undefined"));
+    latch(Status(ErrorCode::timeout, subject(operation.entry->name) + " has not completed within " +
+                                         seconds_text(waited) +
+                                         ", and the rank that decides (rank 0) did not answer. The contents of the "
+                                         "buffers in flight are undefined."));
     return;
   }
   if (now >= operation.deadline && operation.latch_at == base::Time::max()) {
@@ -334,8 +344,8 @@ void Engine::check_deadline(Operation& operation, base::Time now) {
     if (negotiating) {
       participant_.overdue(*operation.entry->slot, waited, true);
     } else {
-      announce_fault(ErrorCode::timeout, "\"" + operation.entry->name + "\" was not completed within its deadline (" +
-                                             std::to_string(waited) + " s) though all ranks had submitted it");
+      announce_fault(ErrorCode::timeout, subject(operation.entry->name) + " has not completed within " +
+                                             seconds_text(waited) + " though all ranks had submitted it");
     }
   } else if (now >= warn_at && !operation.warned) {
     operation.warned = true;
@@ -413,8 +423,8 @@ void Engine::report_stall(const core::Stalled& stall) {
   if (topology_.rank != 0) return;
   std::string ranks;
   for (const std::int32_t rank : stall.missing) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
-  KOLO_LOG(*logger_, warning) << "\"" << stall.name << "\" has waited for " << stall.waited_s
-                              << " s: not yet submitted by rank " << ranks
+  KOLO_LOG(*logger_, warning) << subject(stall.name) << " has waited for " << seconds_text(stall.waited_s)
+                              << ": not yet submitted by rank " << ranks
                               << ". Either these ranks are slow, or their program does not submit it.";
 }
 

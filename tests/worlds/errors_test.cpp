@@ -50,18 +50,22 @@ class AtTheCall : public testing::Test {
 };
 
 TEST_F(AtTheCall, NullPointer) {
-  EXPECT_EQ(refused([&] { kolo::allreduce(context_, "x", kolo::view<float>(nullptr, 4)); }),
-            "allreduce of \"x\": the tensor is a null pointer, but its shape [4] has 4 elements; give the address of the "
-            "first");
-  EXPECT_EQ(refused([&] { kolo::allreduce_into(context_, "x", kolo::const_view(x_), kolo::view<float>(nullptr, 4)); }),
-            "allreduce of \"x\": the output is a null pointer, but its shape [4] has 4 elements; give the address of the "
-            "first");
-  EXPECT_EQ(refused([&] { kolo::broadcast(context_, kolo::view<float>(nullptr, 1), 0); }),
-            "unnamed broadcast: the tensor is a null pointer, but its shape [1] has 1 elements; give the address of the "
-            "first");
-  EXPECT_EQ(refused([&] { (void)kolo::allgather(context_, "x", kolo::const_view<float>(nullptr, 2)); }),
-            "allgather of \"x\": the input is a null pointer, but its shape [2] has 2 elements; give the address of the "
-            "first");
+  EXPECT_EQ(
+      refused([&] { kolo::allreduce(context_, "x", kolo::view<float>(nullptr, 4)); }),
+      "allreduce of \"x\": the tensor is a null pointer, but its shape [4] has 4 elements; give the address of the "
+      "first");
+  EXPECT_EQ(
+      refused([&] { kolo::allreduce_into(context_, "x", kolo::const_view(x_), kolo::view<float>(nullptr, 4)); }),
+      "allreduce of \"x\": the output is a null pointer, but its shape [4] has 4 elements; give the address of the "
+      "first");
+  EXPECT_EQ(
+      refused([&] { kolo::broadcast(context_, kolo::view<float>(nullptr, 1), 0); }),
+      "unnamed broadcast: the tensor is a null pointer, but its shape [1] has 1 elements; give the address of the "
+      "first");
+  EXPECT_EQ(
+      refused([&] { (void)kolo::allgather(context_, "x", kolo::const_view<float>(nullptr, 2)); }),
+      "allgather of \"x\": the input is a null pointer, but its shape [2] has 2 elements; give the address of the "
+      "first");
   kolo::allreduce(context_, "nothing", kolo::view<float>(nullptr, 0));
 }
 
@@ -75,12 +79,13 @@ TEST_F(AtTheCall, OverlappingOutput) {
             wanted);
   EXPECT_EQ(refused([&] { kolo::allreduce_into(context_, "x", kolo::const_view(x_), kolo::view(x_)); }), wanted);
   std::vector<float> whole(8, 1);
-  EXPECT_EQ(refused([&] {
-              (void)kolo::allgather_into_async(context_, "x", kolo::const_view(whole.data(), 4),
-                                               kolo::view(whole.data() + 3, 4));
-            }),
-            "allgather of \"x\": the input and the output overlap; use the call without _into to work in place, or give "
-            "an output of its own");
+  EXPECT_EQ(
+      refused([&] {
+        (void)kolo::allgather_into_async(context_, "x", kolo::const_view(whole.data(), 4),
+                                         kolo::view(whole.data() + 3, 4));
+      }),
+      "allgather of \"x\": the input and the output overlap; use the call without _into to work in place, or give "
+      "an output of its own");
   // Side by side is no overlap.
   kolo::allreduce_into(context_, "x", kolo::const_view(whole.data(), 4), kolo::view(whole.data() + 4, 4));
 }
@@ -92,10 +97,9 @@ TEST_F(AtTheCall, InputAndOutputThatDoNotFit) {
   std::vector<float> longer(5);
   EXPECT_EQ(refused([&] { kolo::allreduce_into(context_, "x", kolo::const_view(x_), kolo::view(longer)); }),
             "allreduce of \"x\": the input has shape [4], but the output has [5]; they must agree");
-  EXPECT_EQ(refused([&] {
-              (void)kolo::broadcast_into_async(context_, "x", kolo::const_view(x_), kolo::view(longer), 0);
-            }),
-            "broadcast of \"x\": the input has shape [4], but the output has [5]; they must agree");
+  EXPECT_EQ(
+      refused([&] { (void)kolo::broadcast_into_async(context_, "x", kolo::const_view(x_), kolo::view(longer), 0); }),
+      "broadcast of \"x\": the input has shape [4], but the output has [5]; they must agree");
 }
 
 TEST_F(AtTheCall, UnknownRoot) {
@@ -108,11 +112,10 @@ TEST_F(AtTheCall, UnknownRoot) {
 }
 
 TEST_F(AtTheCall, AverageOfIntegers) {
-  EXPECT_EQ(refused([&] {
-              kolo::allreduce(context_, "x", kolo::view(n_), AllreduceOptions{}.with_op(ReduceOp::average));
-            }),
-            "allreduce of \"x\": the average of int32 is not defined; use ReduceOp::sum and divide, or a "
-            "floating-point type");
+  EXPECT_EQ(
+      refused([&] { kolo::allreduce(context_, "x", kolo::view(n_), AllreduceOptions{}.with_op(ReduceOp::average)); }),
+      "allreduce of \"x\": the average of int32 is not defined; use ReduceOp::sum and divide, or a "
+      "floating-point type");
   std::array<bool, 2> flags{};
   EXPECT_EQ(refused([&] {
               kolo::allreduce(context_, "x", kolo::view(flags), AllreduceOptions{}.with_op(ReduceOp::average));
@@ -122,14 +125,12 @@ TEST_F(AtTheCall, AverageOfIntegers) {
 }
 
 TEST_F(AtTheCall, ScaledIntegers) {
-  EXPECT_EQ(
-      refused([&] { kolo::allreduce(context_, "x", kolo::view(n_), AllreduceOptions{}.with_prescale(0.5)); }),
-      "allreduce of \"x\": int32 cannot be scaled by 0.500000 and 1.000000; prescale and postscale need a "
-      "floating-point type");
-  EXPECT_EQ(
-      refused([&] { kolo::allreduce(context_, "x", kolo::view(n_), AllreduceOptions{}.with_postscale(2)); }),
-      "allreduce of \"x\": int32 cannot be scaled by 1.000000 and 2.000000; prescale and postscale need a "
-      "floating-point type");
+  EXPECT_EQ(refused([&] { kolo::allreduce(context_, "x", kolo::view(n_), AllreduceOptions{}.with_prescale(0.5)); }),
+            "allreduce of \"x\": int32 cannot be scaled by 0.500000 and 1.000000; prescale and postscale need a "
+            "floating-point type");
+  EXPECT_EQ(refused([&] { kolo::allreduce(context_, "x", kolo::view(n_), AllreduceOptions{}.with_postscale(2)); }),
+            "allreduce of \"x\": int32 cannot be scaled by 1.000000 and 2.000000; prescale and postscale need a "
+            "floating-point type");
 }
 
 TEST_F(AtTheCall, ScalesThatAreNoNumbers) {
@@ -156,10 +157,11 @@ TEST_F(AtTheCall, Names) {
   EXPECT_EQ(refused([&] { (void)kolo::allgather_async(context_, "", kolo::const_view(x_)); }), empty);
   EXPECT_EQ(refused([&] { (void)kolo::barrier_async(context_, ""); }), empty);
   EXPECT_EQ(refused([&] { (void)kolo::prepare_allreduce(context_, "", kolo::view(x_)); }), empty);
-  const std::string reserved =
-      "the name \"kolo.x\" is reserved: names that begin with \"kolo.\" are Kolo's own";
+  const std::string reserved = "the name \"kolo.x\" is reserved: names that begin with \"kolo.\" are Kolo's own";
   EXPECT_EQ(refused([&] { kolo::allreduce(context_, "kolo.x", kolo::view(x_)); }), reserved);
-  EXPECT_EQ(refused([&] { (void)kolo::grouped_allreduce_async(context_, "kolo.x", {{"m", kolo::view(x_)}}); }),
+  EXPECT_EQ(refused([&] {
+              (void)kolo::grouped_allreduce_async(context_, "kolo.x", {{"m", kolo::view(x_)}});
+            }),
             reserved);
   EXPECT_EQ(refused([&] { kolo::allreduce(context_, std::string(65537, 'n'), kolo::view(x_)); }),
             "a name of 65537 bytes is too long; the longest has 65536");
@@ -172,11 +174,11 @@ TEST_F(AtTheCall, Names) {
 TEST_F(AtTheCall, Groups) {
   EXPECT_EQ(refused([&] { kolo::grouped_allreduce(context_, "x", {}); }),
             "allreduce of \"x\": a group needs at least one member");
-  EXPECT_EQ(refused([&] {
-              kolo::grouped_allreduce(
-                  context_, "x", {{"b", kolo::view(x_.data() + 2, 2)}, {"a", kolo::view(x_.data(), 3)}});
-            }),
-            "allreduce of \"x\": its members \"a\" and \"b\" overlap");
+  EXPECT_EQ(
+      refused([&] {
+        kolo::grouped_allreduce(context_, "x", {{"b", kolo::view(x_.data() + 2, 2)}, {"a", kolo::view(x_.data(), 3)}});
+      }),
+      "allreduce of \"x\": its members \"a\" and \"b\" overlap");
   EXPECT_EQ(refused([&] {
               kolo::grouped_allreduce(context_, "x", {{"a", kolo::view(x_)}, {"b", kolo::view(n_)}},
                                       AllreduceOptions{}.with_op(ReduceOp::average));
@@ -186,14 +188,16 @@ TEST_F(AtTheCall, Groups) {
 }
 
 TEST_F(AtTheCall, AllgatherOfRowsOfNothing) {
-  EXPECT_EQ(refused([&] { (void)kolo::allgather(context_, "x", kolo::const_view(x_.data(), kolo::Shape{2, 0})); }),
+  EXPECT_EQ(refused([&] {
+              (void)kolo::allgather(context_, "x", kolo::const_view(x_.data(), kolo::Shape{2, 0}));
+            }),
             "allgather of \"x\": its rows, of shape [0], have no elements; nothing can be gathered");
 }
 
 TEST_F(AtTheCall, ShapesThatCannotBe) {
   EXPECT_TRUE(has(sentence_of(ErrorCode::invalid_argument, [] { (void)kolo::Shape{-1}; }), {"-1"}));
-  EXPECT_TRUE(has(sentence_of(ErrorCode::invalid_argument, [] { (void)kolo::Shape{1, 1, 1, 1, 1, 1, 1, 1, 1}; }),
-                  {"9", "8"}));
+  EXPECT_TRUE(
+      has(sentence_of(ErrorCode::invalid_argument, [] { (void)kolo::Shape{1, 1, 1, 1, 1, 1, 1, 1, 1}; }), {"9", "8"}));
 }
 
 // ---------------------------------------------------------------- a name is in flight once
@@ -274,8 +278,7 @@ TEST(Duplicates, PreparedRequestsHoldTheirNames) {
   kolo::Context context;
   std::vector<float> x{1};
   std::vector<float> y{2};
-  const std::string held =
-      "the name \"x\" belongs to a prepared request: start that one, or use another name";
+  const std::string held = "the name \"x\" belongs to a prepared request: start that one, or use another name";
   {
     kolo::Prepared prepared = kolo::prepare_allreduce(context, "x", kolo::view(x));
     EXPECT_EQ(
@@ -338,7 +341,9 @@ kolo::TensorView four() { return kolo::view(memory(), 4); }
 const std::vector<Disagreement>& Disagreements::all() {
   static const std::vector<Disagreement> list{
       {"Shape",
-       [](bool odd) { return kolo::allreduce_async("w", kolo::view(memory(), kolo::Shape{2, odd ? 3 : 2})); },
+       [](bool odd) {
+         return kolo::allreduce_async("w", kolo::view(memory(), kolo::Shape{2, odd ? 3 : 2}));
+       },
        "tensor \"w\" of allreduce: ranks disagree about shape: [2, 2] on ranks 0, 1, 3; [2, 3] on rank 2. Nothing was "
        "reduced; submit the same everywhere."},
       {"Dtype",
@@ -378,14 +383,16 @@ const std::vector<Disagreement>& Disagreements::all() {
          if (odd) members.push_back({"c", kolo::view(memory() + 4, 2)});
          return kolo::grouped_allreduce_async("w", members);
        },
-       "tensor \"w\" of allreduce: ranks disagree about the number of tensors: 2 on ranks 0, 1, 3; 3 on rank 2. Nothing "
+       "tensor \"w\" of allreduce: ranks disagree about the number of tensors: 2 on ranks 0, 1, 3; 3 on rank 2. "
+       "Nothing "
        "was reduced; submit the same everywhere."},
       {"ShapeOfAMember",
        [](bool odd) {
          return kolo::grouped_allreduce_async(
              "w", {{"a", kolo::view(memory(), 2)}, {"b", kolo::view(memory() + 2, odd ? 3U : 2U)}});
        },
-       "tensor \"w\" of allreduce: ranks disagree about shape of tensor 1: [2] on ranks 0, 1, 3; [3] on rank 2. Nothing "
+       "tensor \"w\" of allreduce: ranks disagree about shape of tensor 1: [2] on ranks 0, 1, 3; [3] on rank 2. "
+       "Nothing "
        "was reduced; submit the same everywhere."},
       {"TrailingDimensions",
        [](bool odd) -> kolo::Handle {
@@ -561,7 +568,8 @@ TEST(Handles, ResultsAreTakenOnce) {
   EXPECT_EQ(result.as<float>()[1], 2.0F);
   EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { (void)future.get(); }),
             "the result of this operation has been taken already");
-  EXPECT_TRUE(has(sentence_of(ErrorCode::invalid_argument, [&] { (void)result.as<double>(); }), {"float32", "float64"}));
+  EXPECT_TRUE(
+      has(sentence_of(ErrorCode::invalid_argument, [&] { (void)result.as<double>(); }), {"float32", "float64"}));
 }
 
 TEST(Handles, WaitInsideACallback) {
@@ -604,8 +612,7 @@ TEST(Handles, EveryWayOfWaitingInsideACallback) {
         EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { open.wait(); }), wanted);
         EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { (void)open.wait_for(std::chrono::seconds(9)); }),
                   wanted);
-        EXPECT_EQ(sentence_of(ErrorCode::invalid_argument,
-                              [&] { kolo::wait_all(kolo::Span<kolo::Handle>(&open, 1)); }),
+        EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { kolo::wait_all(kolo::Span<kolo::Handle>(&open, 1)); }),
                   wanted);
         EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { kolo::barrier(context); }), wanted);
         EXPECT_FALSE(open.done());  // looking is allowed
@@ -659,8 +666,10 @@ TEST(Settings, BadValuesNameTheVariableTheValueAndTheRange) {
   const auto refused = [](const char* name, const char* value) {
     const kolo::Options options = kolo::Options{}.with_setting(name, value);
     std::atomic<int> ran{0};
-    const std::string sentence =
-        sentence_of(ErrorCode::invalid_setting, [&] { kolo::run_local(3, [&] { ++ran; }, options); });
+    const std::string sentence = sentence_of(ErrorCode::invalid_setting, [&] {
+      kolo::run_local(
+          3, [&] { ++ran; }, options);
+    });
     EXPECT_EQ(ran.load(), 0) << "the body of a world that cannot be made runs nowhere";
     const std::string alone = sentence_of(ErrorCode::invalid_setting, [&] { const kolo::Context context(options); });
     EXPECT_TRUE(has(sentence, {alone.c_str()}));
@@ -743,9 +752,9 @@ TEST(Life, InitTwiceAndAgain) {
     kolo::shutdown();
     EXPECT_FALSE(kolo::is_initialized());
   }
-  EXPECT_TRUE(has(sentence_of(ErrorCode::invalid_setting,
-                              [] { kolo::init(kolo::Options{}.with_setting("KOLO_SLOTS", "0")); }),
-                  {"KOLO_SLOTS"}));
+  EXPECT_TRUE(
+      has(sentence_of(ErrorCode::invalid_setting, [] { kolo::init(kolo::Options{}.with_setting("KOLO_SLOTS", "0")); }),
+          {"KOLO_SLOTS"}));
   kolo::init();  // after an init that failed
   kolo::shutdown();
 }
@@ -763,9 +772,7 @@ TEST(Life, SessionsAndGuards) {
   }
   EXPECT_FALSE(kolo::is_initialized());
   kolo::run_local(3, [] {
-    {
-      const kolo::Session session;
-    }
+    { const kolo::Session session; }
     EXPECT_EQ(kolo::size(), 3);  // the session left it alone
     kolo::Context alone;
     {

@@ -39,10 +39,13 @@ class Protocol : public testing::TestWithParam<Form> {
   [[nodiscard]] std::size_t size() const { return static_cast<std::size_t>(ranks()); }
 };
 
-/// This rank's metrics when it has done, and its engine has drained, everything that the body called so far.
+/// This rank's metrics when it has done, and its engine has drained, everything that the body called so far; and before
+/// any rank has left.
 Metrics settled() {
   kolo::barrier();
-  return kolo::metrics();
+  Metrics metrics = kolo::metrics();
+  kolo::barrier();
+  return metrics;
 }
 
 constexpr std::size_t kTensors = 30;
@@ -76,21 +79,20 @@ std::vector<Seen> watch(int ranks, const kolo::Options& options, Step step_of) {
 
 TEST_P(Protocol, ASteadyStepSendsCountsAndReadsOneEntryABatch) {
   // A threshold that cuts a step into several batches.
-  const std::vector<Seen> seen = watch(ranks(), options().with_setting("KOLO_FUSION_THRESHOLD", "4K"),
-                                       [](Gradients& gradients, int step) {
-                                         gradients.run(kolo::current_context(), step);
-                                       });
+  const std::vector<Seen> seen =
+      watch(ranks(), options().with_setting("KOLO_FUSION_THRESHOLD", "4K"),
+            [](Gradients& gradients, int step) { gradients.run(kolo::current_context(), step); });
   const std::uint64_t steps = kLast - kLearnt;
   for (const auto& [early, late] : seen) {
     EXPECT_EQ(late.signatures_sent, early.signatures_sent);
-    EXPECT_EQ(late.counts_published - early.counts_published, steps * kTensors + 1) << "and one of a barrier";
+    EXPECT_EQ(late.counts_published - early.counts_published, steps * kTensors + 2) << "and two of barriers";
     EXPECT_EQ(late.messages_posted, early.messages_posted);
     EXPECT_EQ(late.plans, 1U);
     EXPECT_EQ(late.plans_voided, 0U);
     const std::uint64_t batches = late.batches - early.batches;
-    EXPECT_EQ(late.planned_batches - early.planned_batches, batches - 1) << "all but the barrier";
+    EXPECT_EQ(late.planned_batches - early.planned_batches, batches - 2) << "all but the barriers";
     EXPECT_EQ(late.log_entries - early.log_entries, batches);
-    EXPECT_EQ(batches - 1, steps * late.last_step_batches);
+    EXPECT_EQ(batches - 2, steps * late.last_step_batches);
     EXPECT_GT(late.last_step_batches, 1U);
     EXPECT_LT(late.last_step_batches, kTensors);
     EXPECT_LE(late.log_bytes - early.log_bytes, batches * 16);
@@ -106,8 +108,7 @@ TEST_P(Protocol, ASteadyStepSendsCountsAndReadsOneEntryABatch) {
 
 TEST_P(Protocol, FramesBetweenNodesAreBoundedByTensorsNotByRanks) {
   const std::vector<Seen> seen =
-      watch(ranks(), options(),
-            [](Gradients& gradients, int step) { gradients.run(kolo::current_context(), step); });
+      watch(ranks(), options(), [](Gradients& gradients, int step) { gradients.run(kolo::current_context(), step); });
   const std::uint64_t steps = kLast - kLearnt;
   const int per_node = GetParam().second == 0 ? ranks() : GetParam().second;
   const auto nodes = static_cast<std::uint64_t>((ranks() + per_node - 1) / per_node);
@@ -120,8 +121,8 @@ TEST_P(Protocol, FramesBetweenNodesAreBoundedByTensorsNotByRanks) {
       EXPECT_EQ(late.control_frames_received, 0U);
       continue;
     }
-    // At worst every count goes alone: those of the tensors, of the step's end, of a completed batch; a barrier's two.
-    const std::uint64_t counts = steps * (kTensors + 1 + late.last_step_batches) + 3;
+    // At worst every count goes alone: those of the tensors, of the step's end, of a completed batch; two barriers' two.
+    const std::uint64_t counts = steps * (kTensors + 1 + late.last_step_batches) + 4;
     const std::uint64_t entries = steps * late.last_step_batches + 2;
     EXPECT_LE(sent, counts + (nodes - 1) * entries);
     EXPECT_LE(received, (nodes - 1) * counts + entries);
@@ -144,7 +145,7 @@ TEST_P(Protocol, AMetricNowAndThenGoesInBetween) {
     EXPECT_EQ(late.signatures_sent, early.signatures_sent);
     EXPECT_EQ(early.last_step_digest, late.last_step_digest) << "neither step 10 nor step 100 has a metric";
     const std::uint64_t metrics = kLast / 7 - kLearnt / 7;
-    EXPECT_EQ((late.batches - late.planned_batches) - (early.batches - early.planned_batches), metrics + 1);
+    EXPECT_EQ((late.batches - late.planned_batches) - (early.batches - early.planned_batches), metrics + 2);
   }
 }
 
@@ -162,7 +163,7 @@ TEST_P(Protocol, AMetricInEveryStepIsLearntToStandAlone) {
     EXPECT_EQ(late.plans, late.plans_voided + 1);
     EXPECT_EQ(late.plans, early.plans);
     EXPECT_EQ(late.signatures_sent, early.signatures_sent);
-    EXPECT_EQ(late.planned_batches - early.planned_batches, late.batches - early.batches - 1);
+    EXPECT_EQ(late.planned_batches - early.planned_batches, late.batches - early.batches - 2);
     EXPECT_EQ(early.last_step_digest, late.last_step_digest);
     EXPECT_EQ(late.last_step_digest, seen.front().late.last_step_digest);
   }
@@ -232,7 +233,7 @@ TEST_P(Protocol, StepsAreRecognisedByRepetition) {
     EXPECT_EQ(late.signatures_sent, early.signatures_sent);
     EXPECT_EQ(late.messages_posted, early.messages_posted);
     EXPECT_EQ(late.plans_voided, 0U);
-    EXPECT_EQ(late.planned_batches - early.planned_batches, late.batches - early.batches - 1);
+    EXPECT_EQ(late.planned_batches - early.planned_batches, late.batches - early.batches - 2);
   }
 }
 
@@ -306,7 +307,7 @@ TEST_P(Protocol, GroupsArePlannedLikeTensors) {
   for (const auto& [early, late] : seen) {
     EXPECT_EQ(late.signatures_sent, early.signatures_sent);
     EXPECT_EQ(late.tensors - early.tensors, 20U * 3) << "members count one by one";
-    EXPECT_EQ(late.submissions - early.submissions, 20U * 2 + 1) << "groups as one; and a barrier";
+    EXPECT_EQ(late.submissions - early.submissions, 20U * 2 + 2) << "groups as one; and two barriers";
   }
 }
 
@@ -358,9 +359,9 @@ class HarshSettings : public testing::TestWithParam<std::tuple<Harsh, Form>> {};
 
 TEST_P(HarshSettings, EverythingStillWorks) {
   const auto& [harsh, form] = GetParam();
-  kolo::Options options =
-      kolo::Options{}.with_setting("KOLO_RANKS_PER_NODE", std::to_string(form.second)).with_setting("KOLO_TIMEOUT_S",
-                                                                                                   "100");
+  kolo::Options options = kolo::Options{}
+                              .with_setting("KOLO_RANKS_PER_NODE", std::to_string(form.second))
+                              .with_setting("KOLO_TIMEOUT_S", "100");
   for (const auto& [name, value] : harsh.settings) options.with_setting(name, value);
   kolo::run_local(
       form.first,
@@ -393,27 +394,28 @@ TEST_P(HarshSettings, EverythingStillWorks) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, HarshSettings,
-    testing::Combine(
-        testing::Values(Harsh{"NoFusion", {{"KOLO_FUSION_THRESHOLD", "0"}}},
-                        Harsh{"TinyFusion", {{"KOLO_FUSION_THRESHOLD", "100"}}},
-                        Harsh{"NoPlan", {{"KOLO_PLAN", "0"}}}, Harsh{"OneOpenBatch", {{"KOLO_OPEN_BATCHES", "1"}}},
-                        Harsh{"SmallRings", {{"KOLO_MESSAGE_RING", "4K"}, {"KOLO_LOG_RING", "4K"}}},
-                        Harsh{"SmallMailbox", {{"KOLO_MAILBOX", "1"}}},
-                        Harsh{"SmallSlots", {{"KOLO_SLOT_BYTES", "256"}, {"KOLO_SLOTS", "2"}}},
-                        Harsh{"FewNumbers", {{"KOLO_CACHE_CAPACITY", "8"}}},
-                        Harsh{"NoSpin", {{"KOLO_SPIN_US", "0"}}}, Harsh{"Chain", {{"KOLO_TREE_FANOUT", "1"}}},
-                        Harsh{"AllAtOnce",
-                              {{"KOLO_MESSAGE_RING", "4K"},
-                               {"KOLO_LOG_RING", "4K"},
-                               {"KOLO_MAILBOX", "2"},
-                               {"KOLO_SLOT_BYTES", "256"},
-                               {"KOLO_SLOTS", "2"},
-                               {"KOLO_OPEN_BATCHES", "1"},
-                               {"KOLO_CACHE_CAPACITY", "12"},
-                               {"KOLO_FUSION_THRESHOLD", "1K"},
-                               {"KOLO_TREE_FANOUT", "1"},
-                               {"KOLO_SPIN_US", "0"}}}),
-        testing::Values(Form{2, 0}, Form{4, 0}, Form{5, 2}, Form{4, 1})),
+    testing::Combine(testing::Values(Harsh{"NoFusion", {{"KOLO_FUSION_THRESHOLD", "0"}}},
+                                     Harsh{"TinyFusion", {{"KOLO_FUSION_THRESHOLD", "100"}}},
+                                     Harsh{"NoPlan", {{"KOLO_PLAN", "0"}}},
+                                     Harsh{"OneOpenBatch", {{"KOLO_OPEN_BATCHES", "1"}}},
+                                     Harsh{"SmallRings", {{"KOLO_MESSAGE_RING", "4K"}, {"KOLO_LOG_RING", "4K"}}},
+                                     Harsh{"SmallMailbox", {{"KOLO_MAILBOX", "1"}}},
+                                     Harsh{"SmallSlots", {{"KOLO_SLOT_BYTES", "256"}, {"KOLO_SLOTS", "2"}}},
+                                     Harsh{"FewNumbers", {{"KOLO_CACHE_CAPACITY", "8"}}},
+                                     Harsh{"NoSpin", {{"KOLO_SPIN_US", "0"}}},
+                                     Harsh{"Chain", {{"KOLO_TREE_FANOUT", "1"}}},
+                                     Harsh{"AllAtOnce",
+                                           {{"KOLO_MESSAGE_RING", "4K"},
+                                            {"KOLO_LOG_RING", "4K"},
+                                            {"KOLO_MAILBOX", "2"},
+                                            {"KOLO_SLOT_BYTES", "256"},
+                                            {"KOLO_SLOTS", "2"},
+                                            {"KOLO_OPEN_BATCHES", "1"},
+                                            {"KOLO_CACHE_CAPACITY", "12"},
+                                            {"KOLO_FUSION_THRESHOLD", "1K"},
+                                            {"KOLO_TREE_FANOUT", "1"},
+                                            {"KOLO_SPIN_US", "0"}}}),
+                     testing::Values(Form{2, 0}, Form{4, 0}, Form{5, 2}, Form{4, 1})),
     [](const auto& info) {
       const Form form = std::get<1>(info.param);
       return std::string(std::get<0>(info.param).what) + "_" + std::to_string(form.first) + "ranks" +

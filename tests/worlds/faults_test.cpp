@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Worlds that break: a rank that never submits, leaves early, or throws. Every rank is told, by the same sentence; later
+// calls fail at once; shutdown returns. Times are set so that a deadline passes soon; no verdict depends on how soon,
+// but that nothing takes as long as `kPatience`.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <kolo/collectives.hpp>
+#include <kolo/info.hpp>
+
+#include "errors.hpp"
+#include "steps.hpp"
+
+namespace {
+
+using kolo::ErrorCode;
+using kolo::ReduceOp;
+using kolo::testing::Gradients;
+using kolo::testing::has;
+using kolo::testing::sentence_of;
+
+constexpr std::chrono::seconds kPatience{60};
+
+/// What was logged, by all ranks together.
+class Records {
+ public:
+  kolo::LogSink sink() {
+    return [this](const kolo::LogRecord& record) {
+      const std::lock_guard lock(mutex_);
+      records_.push_back(record);
+    };
+  }
+  [[nodiscard]] std::vector<std::string> of(kolo::LogLevel level, const std::string& part) const {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::string> found;
+    for (const kolo::LogRecord& record : records_) {
+      if (record.level == level && record.message.find(part) != std::string::npos) found.push_back(record.message);
+    }
+    return found;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<kolo::LogRecord> records_;
+};
+
+/// A place where ranks wait for one another without Kolo.
+class Gate {
+ public:
+  void come() { come_.fetch_add(1); }
+  void wait_for(int ranks) const {
+    while (come_.load() < ranks) std::this_thread::yield();
+  }
+
+ private:
+  std::atomic<int> come_{0};
+};
+
+/// Ranks, ranks per (virtual) node, and the rank that misbehaves.
+using Form = std::tuple<int, int, int>;
+
+class Faults : public testing::TestWithParam<Form> {
+ protected:
+  void SetUp() override { began_ = std::chrono::steady_clock::now(); }
+  void TearDown() override { EXPECT_LT(std::chrono::steady_clock::now() - began_, kPatience); }
+
+  [[nodiscard]] kolo::Options options() {
+    return kolo::Options{}
+        .with_setting("KOLO_RANKS_PER_NODE", std::to_string(std::get<1>(GetParam())))
+        .with_setting("KOLO_LATCH_TIMEOUT_S", "30")
+        .with_log_sink(records_.sink());
+  }
+  /// Deadlines that pass soon.
+  [[nodiscard]] kolo::Options hasty() {
+    return options().with_setting("KOLO_TIMEOUT_S", "1").with_setting("KOLO_STALL_WARNING_S", "0.2");
+  }
+  [[nodiscard]] int ranks() const { return std::get<0>(GetParam()); }
+  [[nodiscard]] int odd() const { return std::get<2>(GetParam()); }
+  [[nodiscard]] std::string odd_text() const { return "rank " + std::to_string(odd()); }
+
+  /// That the world is broken, and says so the same way whatever is called.
+  static void expect_broken(ErrorCode code, const std::string& sentence) {
+    std::vector<float> x{1};
+    EXPECT_EQ(sentence_of(code, [&] { kolo::allreduce("later", kolo::view(x)); }), sentence);
+    EXPECT_EQ(sentence_of(code, [&] { (void)kolo::allreduce_async("later", kolo::view(x)); }), sentence);
+    EXPECT_EQ(sentence_of(code, [&] { kolo::barrier(); }), sentence);
+    EXPECT_EQ(sentence_of(code, [&] { kolo::end_step(); }), sentence);
+    EXPECT_EQ(sentence_of(code, [&] { (void)kolo::prepare_allreduce("later", kolo::view(x)); }), sentence);
+    EXPECT_EQ(x[0], 1.0F);
+  }
+
+  Records records_;
+  Gate gate_;
+  std::chrono::steady_clock::time_point began_;
+};
+
+TEST_P(Faults, RankThatNeverSubmits) {
+  kolo::run_local(
+      ranks(),
+      [&] {
+        EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), ranks());
+        if (kolo::rank() == odd()) {
+          gate_.wait_for(ranks() - 1);
+          const std::string sentence = sentence_of(ErrorCode::timeout, [] { kolo::barrier(); });
+          EXPECT_TRUE(has(sentence, {"tensor \"w\" has not completed within ", odd_text().c_str()}));
+          return;
+        }
+        std::vector<float> x{1};
+        kolo::Handle handle = kolo::allreduce_async("w", kolo::view(x));
+        const std::string sentence = sentence_of(ErrorCode::timeout, [&] { handle.wait(); });
+        EXPECT_TRUE(has(sentence, {"tensor \"w\" has not completed within ",
+                                   (": " + odd_text() + " has not submitted it.").c_str(),
+                                   "The contents of the buffers in flight are undefined."}));
+        EXPECT_EQ(handle.status()->message(), sentence);
+        expect_broken(ErrorCode::timeout, sentence);
+        gate_.come();
+        kolo::current_context().shutdown();
+        expect_broken(ErrorCode::timeout, sentence);
+      },
+      hasty());
+  const std::vector<std::string> warnings = records_.of(kolo::LogLevel::warning, "\"w\" has waited for ");
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_TRUE(has(warnings[0], {("not yet submitted by " + odd_text() + ".").c_str()}));
+  EXPECT_EQ(records_.of(kolo::LogLevel::warning, "").size(), 1U);
+}
+
+TEST_P(Faults, DeadlineOfOneCall) {
+  kolo::run_local(
+      ranks(),
+      [&] {
+        if (kolo::rank() == odd()) {
+          gate_.wait_for(ranks() - 1);
+          return;
+        }
+        std::vector<float> x{1};
+        const auto soon = kolo::AllreduceOptions{}.with_timeout(std::chrono::milliseconds(300));
+        const std::string sentence =
+            sentence_of(ErrorCode::timeout, [&] { kolo::allreduce("w", kolo::view(x), soon); });
+        EXPECT_TRUE(has(sentence, {"tensor \"w\"", (odd_text() + " has not submitted it").c_str()}));
+        expect_broken(ErrorCode::timeout, sentence);
+        gate_.come();
+      },
+      options());
+  EXPECT_EQ(records_.of(kolo::LogLevel::warning, "").size(), 0U);
+}
+
+TEST_P(Faults, UnnamedCallThatOneRankNeverMakes) {
+  kolo::run_local(
+      ranks(),
+      [&] {
+        for (int i = 0; i < 3; ++i) kolo::barrier();
+        if (kolo::rank() == odd()) return gate_.wait_for(ranks() - 1);
+        const std::string sentence = sentence_of(ErrorCode::timeout, [] { kolo::barrier(); });
+        EXPECT_TRUE(has(sentence, {"unnamed call number 4 has not completed within",
+                                   (odd_text() + " has not submitted it").c_str()}));
+        gate_.come();
+      },
+      hasty());
+}
+
+/// Reported once, completed after all.
+TEST_P(Faults, SlowRankIsReportedAndForgiven) {
+  kolo::run_local(
+      ranks(),
+      [&] {
+        for (int round = 0; round < 2; ++round) {
+          const std::string name = "slow" + std::to_string(round);
+          std::vector<float> x{1};
+          if (kolo::rank() == odd()) {
+            while (records_.of(kolo::LogLevel::warning, name).empty()) std::this_thread::yield();
+          }
+          kolo::allreduce(name, kolo::view(x));
+          EXPECT_EQ(x[0], static_cast<float>(ranks()));
+        }
+        kolo::barrier();
+        EXPECT_EQ(kolo::metrics().stalls, 2U);
+        kolo::barrier();
+      },
+      options().with_setting("KOLO_STALL_WARNING_S", "0.1"));
+  EXPECT_EQ(records_.of(kolo::LogLevel::warning, "has waited for").size(), 2U);
+}
+
+/// In a planned batch one rank leaves out one tensor: the others' wait breaks the plan, the rest completes, and the
+/// report names what is really missing.
+TEST_P(Faults, OneTensorOfAPlannedBatchIsMissing) {
+  kolo::run_local(
+      ranks(),
+      [&] {
+        Gradients gradients(10);
+        kolo::Context& context = kolo::current_context();
+        for (int step = 0; step < 5; ++step) {
+          gradients.run(context, step);
+          kolo::end_step();
+        }
+        std::vector<kolo::Handle> handles;
+        for (std::size_t k = 0; k < 10; ++k) {
+          if (k == 3 && kolo::rank() == odd()) continue;
+          handles.push_back(gradients.submit(context, k, 5));
+        }
+        if (kolo::rank() == odd()) {
+          while (records_.of(kolo::LogLevel::warning, "\"t3\"").empty()) std::this_thread::yield();
+          handles.push_back(gradients.submit(context, 3, 5));
+        }
+        kolo::wait_all(handles);
+        for (std::size_t k = 0; k < 10; ++k) gradients.check(k, 5, kolo::size());
+        kolo::end_step();
+        for (int step = 6; step < 12; ++step) {
+          gradients.run(context, step);
+          kolo::end_step();
+        }
+      },
+      options().with_setting("KOLO_STALL_WARNING_S", "0.2"));
+  for (const std::string& warning : records_.of(kolo::LogLevel::warning, "has waited for")) {
+    EXPECT_TRUE(has(warning, {"\"t3\"", ("not yet submitted by " + odd_text() + ".").c_str()}));
+  }
+  EXPECT_EQ(records_.of(kolo::LogLevel::warning, "\"t3\"").size(), 1U);
+}
+
+TEST_P(Faults, RankThatLeavesBeforeTheOthersSubmit) {
+  kolo::run_local(
+      ranks(),
+      [&] {
+        Gradients gradients(6);
+        for (int step = 0; step < 5; ++step) {
+          gradients.run(kolo::current_context(), step);
+          kolo::end_step();
+        }
+        if (kolo::rank() == odd()) return;
+        std::vector<float> x{1};
+        const std::string has_left = odd_text() + " has shut down and will not submit ";
+        EXPECT_EQ(sentence_of(ErrorCode::rank_lost, [&] { kolo::allreduce("new", kolo::view(x)); }),
+                  has_left + "tensor \"new\".");
+        EXPECT_EQ(sentence_of(ErrorCode::rank_lost, [&] { gradients.submit(kolo::current_context(), 2, 5).wait(); }),
+                  has_left + "tensor \"t2\".");
+        EXPECT_EQ(sentence_of(ErrorCode::rank_lost, [&] { kolo::barrier(); }), has_left + "unnamed call number 1.");
+      },
+      options());
+}
+
+TEST_P(Faults, RankThatLeavesWhileTheOthersWait) {
+  kolo::run_local(
+      ranks(),
+      [&] {
+        EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), ranks());
+        if (kolo::rank() == odd()) return gate_.wait_for(ranks() - 1);
+        std::vector<std::vector<float>> x(5, std::vector<float>(100));
+        std::vector<kolo::Handle> handles;
+        for (std::size_t k = 0; k < x.size(); ++k) {
+          handles.push_back(kolo::allreduce_async("w" + std::to_string(k), kolo::view(x[k])));
+        }
+        gate_.come();
+        for (std::size_t k = 0; k < x.size(); ++k) {
+          EXPECT_EQ(sentence_of(ErrorCode::rank_lost, [&] { handles[k].wait(); }),
+                    odd_text() + " has shut down and will not submit tensor \"w" + std::to_string(k) + "\".");
+        }
+      },
+      options());
+}
+
+TEST_P(Faults, RankThatThrowsWhileTheOthersWait) {
+  const std::string wanted = odd_text() + " left by an exception: its code threw: out of luck. The contents of the "
+                                          "buffers in flight are undefined.";
+  EXPECT_EQ(sentence_of(ErrorCode::user_exception,
+                        [&] {
+                          kolo::run_local(
+                              ranks(),
+                              [&] {
+                                EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), ranks());
+                                if (kolo::rank() == odd()) {
+                                  gate_.wait_for(ranks() - 1);
+                                  throw std::runtime_error("out of luck");
+                                }
+                                std::vector<float> x{1};
+                                kolo::Handle handle = kolo::allreduce_async("w", kolo::view(x));
+                                gate_.come();
+                                EXPECT_EQ(sentence_of(ErrorCode::user_exception, [&] { handle.wait(); }), wanted);
+                                expect_broken(ErrorCode::user_exception, wanted);
+                                kolo::current_context().shutdown();
+                              },
+                              options());
+                        }),
+            odd_text() + ": out of luck");
+}
+
+/// The others do not wait for Kolo when it happens: their next call tells them.
+TEST_P(Faults, RankThatThrowsWhileTheOthersCompute) {
+  EXPECT_EQ(sentence_of(ErrorCode::mismatch,
+                        [&] {
+                          kolo::run_local(
+                              ranks(),
+                              [&] {
+                                if (kolo::rank() == odd()) throw kolo::Error(ErrorCode::mismatch, "no two alike");
+                                while (true) kolo::barrier();
+                              },
+                              options());
+                        }),
+            odd_text() + ": no two alike");
+}
+
+/// In the middle of large reductions, whose buffers live on.
+TEST_P(Faults, RankThatThrowsInTheMiddleOfLargeReductions) {
+  std::vector<std::vector<float>> memory(static_cast<std::size_t>(ranks()), std::vector<float>(1 << 20, 1.0F));
+  EXPECT_EQ(sentence_of(ErrorCode::user_exception,
+                        [&] {
+                          kolo::run_local(
+                              ranks(),
+                              [&] {
+                                std::vector<float>& x = memory[static_cast<std::size_t>(kolo::rank())];
+                                for (int i = 0;; ++i) {
+                                  kolo::Handle handle = kolo::allreduce_async("big", kolo::view(x));
+                                  if (i == 3 && kolo::rank() == odd()) throw 42;
+                                  handle.wait();
+                                }
+                              },
+                              options());
+                        }),
+            odd_text() + ": an exception that is no std::exception");
+}
+
+TEST_P(Faults, EverybodyThrows) {
+  for (int round = 0; round < 10; ++round) {
+    const std::string sentence = sentence_of(ErrorCode::user_exception, [&] {
+      kolo::run_local(
+          ranks(),
+          [&] {
+            EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), ranks());
+            throw std::runtime_error("all of us");
+          },
+          options());
+    });
+    EXPECT_TRUE(has(sentence, {"rank ", ": all of us"}));
+  }
+}
+
+/// Every way of being told.
+TEST_P(Faults, EveryHandleIsTold) {
+  EXPECT_THROW(kolo::run_local(
+                   ranks(),
+                   [&] {
+                     std::vector<std::vector<float>> x(6, std::vector<float>(10));
+                     std::vector<float> p(10);
+                     kolo::Prepared prepared = kolo::prepare_allreduce("p", kolo::view(p));
+                     if (kolo::rank() == odd()) {
+                       gate_.wait_for(ranks() - 1);
+                       throw std::runtime_error("enough");
+                     }
+                     std::vector<kolo::Handle> handles;
+                     for (std::size_t k = 0; k < x.size(); ++k) {
+                       handles.push_back(kolo::allreduce_async("x" + std::to_string(k), kolo::view(x[k])));
+                     }
+                     handles.push_back(prepared.start());
+                     std::atomic<int> called{0};
+                     handles[4].on_done([&](const kolo::Status& status) {
+                       EXPECT_EQ(status.code(), ErrorCode::user_exception);
+                       called.fetch_add(1);
+                     });
+                     handles[5] = kolo::Handle();  // nobody asks any more
+                     kolo::Context& context = kolo::current_context();
+                     std::atomic<int> threads{0};
+                     std::vector<std::thread> queue;  // unnamed calls, one after the other
+                     for (int i = 0; i < 3; ++i) {
+                       queue.emplace_back([&] {
+                         threads.fetch_add(1);
+                         EXPECT_NE(
+                             sentence_of(ErrorCode::user_exception, [&] { kolo::barrier(context); }).find(odd_text()),
+                             0U + std::string::npos);
+                       });
+                     }
+                     while (threads.load() < 3) std::this_thread::yield();
+                     gate_.come();
+                     EXPECT_THROW(handles[0].wait(), kolo::Error);
+                     EXPECT_THROW((void)handles[1].wait_for(kPatience), kolo::Error);
+                     while (!handles[2].done()) std::this_thread::yield();
+                     EXPECT_EQ(handles[2].status()->code(), ErrorCode::user_exception);
+                     EXPECT_THROW(kolo::wait_all(kolo::Span<kolo::Handle>(handles.data() + 3, 1)), kolo::Error);
+                     while (called.load() == 0) std::this_thread::yield();
+                     EXPECT_THROW(handles[6].wait(), kolo::Error);
+                     EXPECT_THROW((void)prepared.start(), kolo::Error);
+                     for (std::thread& thread : queue) thread.join();
+                     EXPECT_EQ(called.load(), 1);
+                   },
+                   options()),
+               kolo::Error);
+}
+
+/// The rank that decides is gone (it ran out of patience): the others latch by themselves.
+TEST_P(Faults, ShutdownDoesNotWaitForEver) {
+  if (odd() != 0) {  // rank 0 leaves in time, the odd one not
+    kolo::run_local(
+        ranks(),
+        [&] {
+          if (kolo::rank() == odd()) return gate_.wait_for(ranks() - 1);
+          kolo::current_context().shutdown();
+          gate_.come();
+        },
+        hasty());
+    EXPECT_GE(records_.of(kolo::LogLevel::warning, "shutdown: not all ranks have left within 1").size(), 1U);
+    return;
+  }
+  kolo::run_local(
+      ranks(),
+      [&] {
+        if (kolo::rank() == 0) {  // leaves after a second, with nobody else
+          kolo::current_context().shutdown();
+          gate_.come();
+          return;
+        }
+        gate_.wait_for(1);
+        std::vector<float> x{1};
+        EXPECT_THROW(kolo::allreduce("w", kolo::view(x)), kolo::Error);
+      },
+      hasty().with_setting("KOLO_LATCH_TIMEOUT_S", "0.2"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, Faults,
+                         testing::Values(Form{2, 0, 0}, Form{2, 0, 1}, Form{4, 0, 2}, Form{4, 2, 0}, Form{4, 2, 1},
+                                         Form{4, 2, 2}, Form{4, 2, 3}, Form{3, 1, 0}, Form{3, 1, 2}, Form{5, 2, 4}),
+                         [](const testing::TestParamInfo<Form>& info) {
+                           return std::to_string(std::get<0>(info.param)) + "ranks" +
+                                  std::to_string(std::get<1>(info.param)) + "pernodeOdd" +
+                                  std::to_string(std::get<2>(info.param));
+                         });
+
+}  // namespace
