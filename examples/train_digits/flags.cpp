@@ -29,7 +29,7 @@ po::options_description describe(Flags& flags, RawFlags& raw) {
   add("batch-size", po::value(&raw.batch_size)->value_name("N")->default_value(raw.batch_size),
       "images a step over all ranks; rounded up to a multiple of the ranks");
   add("learning-rate", po::value(&raw.learning_rate)->value_name("X"),
-      "default: 0.1 for sgd, 0.005 for adamw, or the loaded checkpoint's");
+      "default: 0.05 for sgd, 0.005 for adamw, or the loaded checkpoint's");
   add("optimizer", po::value(&flags.train.optimizer)->value_name("NAME")->default_value(flags.train.optimizer),
       "sgd (momentum 0.9) or adamw");
   add("seed", po::value(&raw.seed)->value_name("N")->default_value(raw.seed),

@@ -184,7 +184,7 @@ TrainResult train(const Digits& digits, const TrainOptions& options, const OnEpo
     kolo::AdamW adamw(net.parameters(), {/*learning_rate=*/0.005});
     return train_with(adamw, net, digits, options, on_epoch);
   }
-  kolo::Sgd sgd(net.parameters(), {/*learning_rate=*/0.1, /*momentum=*/0.9});
+  kolo::Sgd sgd(net.parameters(), {/*learning_rate=*/0.05, /*momentum=*/0.9});
   return train_with(sgd, net, digits, options, on_epoch);
 }
 
