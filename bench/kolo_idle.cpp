@@ -15,6 +15,7 @@
 #include <iostream>
 #include <mutex>
 #include <stdexcept>
+#include <string>
 #include <system_error>
 #include <vector>
 
@@ -30,6 +31,7 @@ namespace po = boost::program_options;
 
 struct Flags {
   double seconds = 10;
+  int steps = 0;
   double limit_ms = 10;
 };
 
@@ -90,8 +92,22 @@ bool report(const std::vector<Usage>& ranks, const Flags& flags, bool print) {
   return good;
 }
 
+/// Training steps in miniature, so that there are names, batches and plans to be idle with.
+void work(int steps) {
+  std::vector<std::vector<float>> gradients(8, std::vector<float>(1 << 16, 1.0F));
+  for (int step = 0; step < steps; ++step) {
+    std::vector<kolo::Handle> handles;
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      handles.push_back(kolo::allreduce_async("gradient" + std::to_string(i), kolo::view(gradients[i])));
+    }
+    kolo::wait_all(handles);
+    kolo::end_step();
+  }
+}
+
 bool run(const Flags& flags) {
   const kolo::Session session;
+  work(flags.steps);
   const Usage before = usage();
   block_for(flags.seconds);
   const Usage mine = usage() - before;
@@ -114,6 +130,7 @@ bool parse(int argc, char** argv, Flags& flags) {
     throw BadFlags(error.what());
   }
   if (!(flags.seconds >= 0 && flags.seconds <= 86400)) throw BadFlags("--seconds must be from 0 to 86400");
+  if (flags.steps < 0) throw BadFlags("--steps must not be negative");
   if (!(flags.limit_ms > 0)) throw BadFlags("--limit-ms must be more than 0");
   if (given.count("help") == 0) return true;
   std::cout << "Measures the CPU time of an engine with nothing to do, in every rank of the job.\n\n"
