@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The collectives. What holds for all of them:
-//
-// - Every rank makes the same calls on the same names, with the same dtype, shape, op, scales and root, in any order and
-//   from any threads. Who disagrees is told on every rank (`Error` mismatch), and the job goes on.
-// - Asynchronous calls take a name, which is in flight once at a time: submitting it again before it has completed is
-//   an error at the call (duplicate_name). Synchronous calls may leave the name out: then the order of the calls is the name, so
-//   all ranks must make their unnamed calls in the same order (threads of one rank queue).
-// - Buffers stay valid, and untouched by the caller, until completion. Any alignment is accepted. The input and the output
-//   of an `_into` call must not overlap (else: invalid_argument).
-// - Errors at the call: invalid_argument, duplicate_name, unsupported, not_initialized, or the world's fault if
-//   there was one. Errors at `wait()`: mismatch, timeout, rank_lost, shut_down, transport. After those, buffers in
-//   flight are undefined.
-// - A name must not begin with "kolo." (those are Kolo's own).
-// - Results are bitwise the same on every rank.
+
+/// @file
+/// The collectives. What holds for all of them:
+///
+/// - Every rank makes the same calls on the same names, with the same dtype, shape, op, scales and root, in any order
+///   and from any threads. Who disagrees is told on every rank (`Error` mismatch), and the job goes on.
+/// - Asynchronous calls take a name, which is in flight once at a time: submitting it again before it has completed is
+///   an error at the call (duplicate_name). Synchronous calls may leave the name out: then the order of the calls is
+///   the name, so all ranks must make their unnamed calls in the same order (threads of one rank queue).
+/// - Buffers stay valid, and untouched by the caller, until completion. Any alignment is accepted. The input and the
+///   output of an `_into` call must not overlap (else: invalid_argument).
+/// - Errors at the call: invalid_argument, duplicate_name, unsupported, not_initialized, or the world's fault if
+///   there was one. Errors at `wait()`: mismatch, timeout, rank_lost, shut_down, transport. After those, buffers in
+///   flight are undefined.
+/// - A name must not begin with "kolo." (those are Kolo's own).
+/// - Results are bitwise the same on every rank.
 #ifndef KOLO_COLLECTIVES_HPP
 #define KOLO_COLLECTIVES_HPP
 
@@ -30,7 +31,9 @@
 
 namespace kolo {
 
-// ---- allreduce: element by element over all ranks; the same shape everywhere
+/// @name allreduce
+/// Element by element over all ranks; the same shape everywhere. In place, or from `in` to `out`.
+/// @{
 
 KOLO_API void allreduce(TensorView inout, const AllreduceOptions& options = {});
 KOLO_API void allreduce(std::string_view name, TensorView inout, const AllreduceOptions& options = {});
@@ -64,8 +67,12 @@ template <class T, std::enable_if_t<std::is_arithmetic_v<T>, int> = 0>
   return allreduce(current_context(), value, op);
 }
 
-// ---- grouped allreduce: several tensors as one request, ready as a whole and executed as a whole. All ranks give the
-//      same members in the same order; dtypes may differ within the group.
+/// @}
+
+/// @name grouped allreduce
+/// Several tensors as one request, ready as a whole and executed as a whole. All ranks give the same members in the
+/// same order; dtypes may differ within the group.
+/// @{
 
 KOLO_API void grouped_allreduce(std::string_view group, Span<const NamedView> members,
                                 const AllreduceOptions& options = {});
@@ -77,7 +84,11 @@ KOLO_API void grouped_allreduce(Context& context, std::string_view group, Span<c
                                                       Span<const NamedView> members,
                                                       const AllreduceOptions& options = {});
 
-// ---- broadcast: rank `root`'s contents to all
+/// @}
+
+/// @name broadcast
+/// Rank `root`'s contents to all; the same shape everywhere.
+/// @{
 
 KOLO_API void broadcast(TensorView inout, int root, const CallOptions& options = {});
 KOLO_API void broadcast(std::string_view name, TensorView inout, int root, const CallOptions& options = {});
@@ -94,8 +105,12 @@ KOLO_API void broadcast(Context& context, std::string_view name, TensorView inou
 [[nodiscard]] KOLO_API Handle broadcast_into_async(Context& context, std::string_view name, ConstTensorView in,
                                                    TensorView out, int root, const CallOptions& options = {});
 
-// ---- allgather: everyone's tensor one after another along the first dimension, in the order of ranks. The first
-//      dimension may differ by rank (and be 0); the others agree. A scalar counts as one row.
+/// @}
+
+/// @name allgather
+/// Everyone's tensor one after another along the first dimension, in the order of ranks. The first dimension may differ
+/// by rank (and be 0); the others agree. A scalar counts as one row.
+/// @{
 
 [[nodiscard]] KOLO_API Tensor allgather(ConstTensorView in, const CallOptions& options = {});
 [[nodiscard]] KOLO_API Tensor allgather(std::string_view name, ConstTensorView in, const CallOptions& options = {});
@@ -113,22 +128,27 @@ KOLO_API void broadcast(Context& context, std::string_view name, TensorView inou
 [[nodiscard]] KOLO_API Handle allgather_into_async(Context& context, std::string_view name, ConstTensorView in,
                                                    TensorView out, const CallOptions& options = {});
 
-// ---- barrier: completes when every rank has come
+/// @}
+
+/// @name barrier
+/// Completes when every rank has come.
+/// @{
 
 KOLO_API void barrier(const CallOptions& options = {});
 [[nodiscard]] KOLO_API Handle barrier_async(std::string_view name, const CallOptions& options = {});
 KOLO_API void barrier(Context& context, const CallOptions& options = {});
 [[nodiscard]] KOLO_API Handle barrier_async(Context& context, std::string_view name, const CallOptions& options = {});
 
+/// @}
+
 /// Says that a training step ends here: what repeats from step to step is learned and frozen (docs/architecture.md,
 /// "plans"). `DistributedOptimizer::step()` calls it; programs without it may, once per step on every rank, or never.
 KOLO_API void end_step();
 KOLO_API void end_step(Context& context);
 
-// ---- prepared requests: checked and named once, started often (as MPI 4's persistent collectives)
-
-/// A request that is ready to start. Move-only; thread-compatible. It holds its name: submitting the same name by
-/// another way while it exists is an error. The buffers must outlive it, or at least its last operation.
+/// A request that is checked and named once and started often, as MPI 4's persistent collectives. Move-only;
+/// thread-compatible. It holds its name: submitting the same name by another way while it exists is an error. The
+/// buffers must outlive it, or at least its last operation.
 class KOLO_API Prepared {
  public:
   class Impl;
@@ -146,6 +166,10 @@ class KOLO_API Prepared {
   std::unique_ptr<Impl> impl_;
 };
 
+/// @name prepared requests
+/// As the calls of the same name. Errors at the call are thrown here, once.
+/// @{
+
 [[nodiscard]] KOLO_API Prepared prepare_allreduce(std::string_view name, TensorView inout,
                                                   const AllreduceOptions& options = {});
 [[nodiscard]] KOLO_API Prepared prepare_grouped_allreduce(std::string_view group, Span<const NamedView> members,
@@ -159,6 +183,8 @@ class KOLO_API Prepared {
                                                           const AllreduceOptions& options = {});
 [[nodiscard]] KOLO_API Prepared prepare_broadcast(Context& context, std::string_view name, TensorView inout, int root,
                                                   const CallOptions& options = {});
+
+/// @}
 
 }  // namespace kolo
 

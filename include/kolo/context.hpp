@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Life and place: joining a job, leaving it, and knowing where one is in it.
-//
-// A *context* is one rank's membership in one world. `init` makes the process's own, from the launcher's environment
-// (a world of one without a launcher; MPI is then not touched at all). Libraries and programs that have MPI make
-// theirs explicitly, and several live side by side. Calls that are not given a context use the one bound to the
-// calling thread (`ContextGuard`, `run_local`), else the one that `init` made, else throw `Error` (not_initialized).
+
+/// @file
+/// Life and place: joining a job, leaving it, and knowing where one is in it.
+///
+/// A *context* is one rank's membership in one world. `init` makes the process's own, from the launcher's environment
+/// (a world of one without a launcher; MPI is then not touched at all). Libraries and programs that have MPI make
+/// theirs explicitly, and several live side by side. Calls that are not given a context use the one bound to the
+/// calling thread (`ContextGuard`, `run_local`), else the one that `init` made, else throw `Error` (not_initialized).
 #ifndef KOLO_CONTEXT_HPP
 #define KOLO_CONTEXT_HPP
 
@@ -31,6 +32,7 @@ class KOLO_API Bootstrap {
   Bootstrap& operator=(Bootstrap&&) noexcept;
   ~Bootstrap();
 
+  /// The library's own.
   [[nodiscard]] std::unique_ptr<detail::BootstrapHolder> release() noexcept;
 
  private:
@@ -51,6 +53,7 @@ class KOLO_API Context {
   Context& operator=(Context&&) noexcept;
   ~Context();
 
+  /// See the free functions of the same names.
   [[nodiscard]] int rank() const;
   [[nodiscard]] int size() const;
   [[nodiscard]] int local_rank() const;
@@ -64,6 +67,7 @@ class KOLO_API Context {
   /// nothing. Does not throw for a fault of the world: those were told to the operations.
   void shutdown();
 
+  /// The library's own.
   [[nodiscard]] detail::ContextImpl& impl() const;
 
  private:
@@ -85,9 +89,9 @@ class KOLO_API ContextGuard {
   Context* previous_;
 };
 
-/// Joins the job that the launcher started, or makes a world of one where none did. Throws `Error`: invalid_setting for a bad
-/// value, transport when ranks cannot find each other, invalid_argument when a context made by `init` is alive. `init`
-/// after `shutdown` works. A process that ends without `shutdown` is closed at exit.
+/// Joins the job that the launcher started, or makes a world of one where none did. Throws `Error`: invalid_setting for
+/// a bad value, transport when ranks cannot find each other, invalid_argument when a context made by `init` is alive.
+/// `init` after `shutdown` works. A process that ends without `shutdown` is closed at exit.
 KOLO_API void init(const Options& options = {});
 /// Leaves it; see `Context::shutdown`. Does nothing when `init` was not called.
 KOLO_API void shutdown();
@@ -118,12 +122,15 @@ KOLO_API void run_local(int ranks, const std::function<void()>& body, const Opti
 
 /// This rank's place among all ranks: 0 ... size()-1.
 [[nodiscard]] KOLO_API int rank();
+/// How many ranks there are.
 [[nodiscard]] KOLO_API int size();
-/// Among the ranks of this node.
+/// Its place among the ranks of this node (a machine, or a part of one: `KOLO_RANKS_PER_NODE`).
 [[nodiscard]] KOLO_API int local_rank();
+/// How many ranks this node has.
 [[nodiscard]] KOLO_API int local_size();
-/// Among the ranks of the same local rank, one a node.
+/// Its place among the ranks of the same local rank, one a node: the number of this node, if all have as many ranks.
 [[nodiscard]] KOLO_API int cross_rank();
+/// How many nodes have a rank of this local rank.
 [[nodiscard]] KOLO_API int cross_size();
 /// Whether every node has as many ranks.
 [[nodiscard]] KOLO_API bool is_homogeneous();

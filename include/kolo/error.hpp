@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// What can go wrong, as values. Faults of the world (a rank that died, a tensor nobody submitted, a wrong argument) are
-// `Error`s; a broken invariant of Kolo's own aborts the process with a message instead.
+
+/// @file
+/// What can go wrong, as values. Faults of the world (a rank that died, a tensor nobody submitted, a wrong argument)
+/// are `Error`s; a broken invariant of Kolo's own aborts the process with a message instead.
 #ifndef KOLO_ERROR_HPP
 #define KOLO_ERROR_HPP
 
@@ -30,6 +31,7 @@ enum class ErrorCode : std::uint8_t {
   transport = 10,        ///< MPI, TCP or the system failed: a fault of the world. Retry: no.
   user_exception = 11,   ///< a rank's own code threw and left the job: a fault of the world. Retry: no.
 };
+/// The code's name as above: "rank_lost".
 KOLO_API std::string_view to_string(ErrorCode code) noexcept;
 
 /// The outcome of an operation: `ok`, or a code and one sentence that names the tensor, what was given and what would

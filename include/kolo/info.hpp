@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Looking: what this build is, what this job runs on, and what the engine has done.
+
+/// @file
+/// Looking: what this build is, what this job runs on, and what the engine has done.
 #ifndef KOLO_INFO_HPP
 #define KOLO_INFO_HPP
 

@@ -1,6 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// All of Kolo that needs nothing but the standard library. Adapters are apart: <kolo/mpi.hpp>.
+
+/// @file
+/// All of Kolo that needs nothing but the standard library. Adapters are apart: kolo/mpi.hpp.
+///
+/// @mainpage
+/// - Life and place: kolo::Session, kolo::init, kolo::shutdown, kolo::run_local, kolo::Context; kolo::rank and its like
+///   (context.hpp)
+/// - Collectives, and what holds for all of them: collectives.hpp; kolo::Handle; small values: objects.hpp
+/// - Training: training.hpp, with kolo::DistributedOptimizer, kolo::DistributedSampler, kolo::broadcast_parameters
+/// - Tensors are views of the caller's memory: kolo::TensorView, kolo::view (types.hpp)
+/// - What may go wrong: kolo::Error, kolo::ErrorCode
+/// - Looking: kolo::describe, kolo::settings, kolo::metrics (info.hpp); kolo::Options::log_sink
+/// - For programs that have MPI: kolo::mpi::bootstrap
 #ifndef KOLO_KOLO_HPP
 #define KOLO_KOLO_HPP
 

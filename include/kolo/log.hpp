@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// What Kolo says about itself: levels, records, and where they go. By default one line a record on standard error.
+
+/// @file
+/// What Kolo says about itself: levels, records, and where they go. By default one line a record on standard error.
 #ifndef KOLO_LOG_HPP
 #define KOLO_LOG_HPP
 
@@ -24,6 +25,7 @@ enum class LogLevel : std::uint8_t {
   error = 4,    ///< faults, once each
   off = 5,      ///< nothing; no record has this level
 };
+/// The level's name as above.
 KOLO_API std::string_view to_string(LogLevel level) noexcept;
 /// The inverse of `to_string`, which also takes "fatal" (Horovod's word) for `off`; empty when the name is unknown.
 KOLO_API std::optional<LogLevel> parse_log_level(std::string_view name) noexcept;

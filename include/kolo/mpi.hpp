@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// For programs that have MPI already. Not part of <kolo/kolo.hpp>: it includes <mpi.h>. Present when the library was
-// built with MPI.
+
+/// @file
+/// For programs that have MPI already. Not part of kolo/kolo.hpp: it includes MPI's own header. Present when the
+/// library was built with MPI.
 #ifndef KOLO_MPI_HPP
 #define KOLO_MPI_HPP
 

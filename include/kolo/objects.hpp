@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Small values between ranks: bytes, strings and trivially copyable types. Synchronous, unnamed: the order of calls is
-// their name, as for every unnamed collective.
+
+/// @file
+/// Small values between ranks: bytes, strings and trivially copyable types. Synchronous, unnamed: the order of calls is
+/// their name, as for every unnamed collective.
 #ifndef KOLO_OBJECTS_HPP
 #define KOLO_OBJECTS_HPP
 

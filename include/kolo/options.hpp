@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Options of calls: small structs, one comment and one default a field; fields are only ever appended. `with_...`
-// chains, because C++17 has no designated initialisers.
+
+/// @file
+/// Options of calls: small structs, one comment and one default a field; fields are only ever appended. `with_...`
+/// chains, because C++17 has no designated initialisers.
 #ifndef KOLO_OPTIONS_HPP
 #define KOLO_OPTIONS_HPP
 
@@ -34,6 +35,7 @@ struct Options {
   }
 };
 
+/// Options of `allreduce` and its like. All but the timeout are part of the signature: the same on every rank.
 struct AllreduceOptions {
   /// What to compute.
   ReduceOp op = ReduceOp::sum;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The nouns of every call: element types, reduction operations, devices, shapes, and views of memory.
-// All of them are plain values: cheap to copy, safe to use from any thread, and none owns memory except `Tensor`.
+
+/// @file
+/// The nouns of every call: element types, reduction operations, devices, shapes, and views of memory.
+/// All of them are plain values: cheap to copy, safe to use from any thread, and none owns memory except `Tensor`.
 #ifndef KOLO_TYPES_HPP
 #define KOLO_TYPES_HPP
 
@@ -37,6 +38,7 @@ enum class DType : std::uint8_t {
   float32 = 11,
   float64 = 12,
 };
+/// How many element types there are.
 inline constexpr int kDTypeCount = 13;
 
 /// Bytes of one element.
@@ -57,7 +59,7 @@ struct BFloat16 {
   std::uint16_t bits = 0;
 };
 
-/// `dtype_of<T>`: the DType of a C++ type; not defined for types that have none.
+/// What `dtype_of` looks up for types that are no integers.
 template <class T>
 struct DTypeOf {};
 template <>
@@ -88,6 +90,7 @@ constexpr DType integer_dtype() {
 }
 }  // namespace detail
 
+/// The DType of a C++ type, integers of any name included; does not compile for types that have none.
 template <class T>
 constexpr DType dtype_of() {
   if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
@@ -105,19 +108,24 @@ enum class ReduceOp : std::uint8_t {
   max = 3,
   product = 4,
 };
+/// "sum", "average", ...
 KOLO_API std::string_view to_string(ReduceOp op) noexcept;
+/// The inverse of `to_string`; empty when the name is unknown.
 KOLO_API std::optional<ReduceOp> parse_reduce_op(std::string_view name) noexcept;
 
 /// Where memory lies.
 enum class DeviceKind : std::uint8_t { cpu = 0, cuda = 1 };
 
+/// One place of memory.
 struct Device {
   DeviceKind kind = DeviceKind::cpu;
   int index = 0;  ///< the CUDA device ordinal; 0 for the CPU
   friend bool operator==(const Device& a, const Device& b) noexcept { return a.kind == b.kind && a.index == b.index; }
   friend bool operator!=(const Device& a, const Device& b) noexcept { return !(a == b); }
 };
+/// The CPU's memory.
 inline Device cpu() noexcept { return {}; }
+/// "cpu", "cuda:1".
 KOLO_API std::string to_string(Device device);
 
 /// A device's queue, as an opaque pointer (`cudaStream_t`). On CUDA `nullptr` is the legacy default stream,
