@@ -117,10 +117,13 @@ bool run(const Flags& flags) {
 /// False: help was printed, nothing is to be done.
 bool parse(int argc, char** argv, Flags& flags) {
   po::options_description options("flags");
-  options.add_options()("help,h", "print this")(
-      "seconds", po::value(&flags.seconds)->value_name("S")->default_value(flags.seconds),
-      "how long to be idle")("limit-ms", po::value(&flags.limit_ms)->value_name("MS")->default_value(flags.limit_ms),
-                             "how much CPU time a rank may use meanwhile");
+  auto add = options.add_options();
+  add("help,h", "print this");
+  add("seconds", po::value(&flags.seconds)->value_name("S")->default_value(flags.seconds), "how long to be idle");
+  add("steps", po::value(&flags.steps)->value_name("N")->default_value(flags.steps),
+      "how many small training steps to run before");
+  add("limit-ms", po::value(&flags.limit_ms)->value_name("MS")->default_value(flags.limit_ms),
+      "how much CPU time a rank may use meanwhile");
   po::variables_map given;
   try {
     const auto style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
