@@ -11,6 +11,7 @@
 #include "base/check.hpp"
 #include "base/hash.hpp"
 #include "engine/tags.hpp"
+#include "negotiation/sentences.hpp"
 
 namespace kolo::engine {
 namespace {
@@ -335,8 +336,8 @@ void Engine::check_deadline(Operation& operation, base::Time now) {
   if (now >= operation.latch_at) {
     latch(Status(ErrorCode::timeout, subject(operation.entry->name) + " has not completed within " +
                                          seconds_text(waited) +
-                                         ", and the rank that decides (rank 0) did not answer. The contents of the "
-                                         "buffers in flight are undefined."));
+                                         ", and " + describe_deciders() +
+                                         " did not answer. The contents of the buffers in flight are undefined."));
     return;
   }
   if (now >= operation.deadline && operation.latch_at == base::Time::max()) {
@@ -366,6 +367,15 @@ void Engine::handle_events(const std::vector<base::Poller::Event>& events) {
     if (event.tag == kWakeTag) {
       drain_wake(link_->wake_fd());
       nudged_.store(false);
+/// Who was asked: the rank that decides, and whoever stands between it and this one.
+std::string Engine::describe_deciders() const {
+  const int leader = topology_.leader_of(topology_.node);
+  const std::string decider = "rank 0, which decides,";
+  if (leader == 0) return decider;
+  if (leader == topology_.rank) return decider + " or a node on the way to it";
+  return "rank " + std::to_string(leader) + ", which speaks for this node, or " + decider;
+}
+
     } else if (event.tag == kControlTag) {
       sockets = true;
     } else {
@@ -388,14 +398,13 @@ void Engine::on_death(int local_rank) {
   }
   const int rank = topology_.leader_of(topology_.node);
   latch(Status(ErrorCode::rank_lost,
-               "rank " + std::to_string(rank) +
-                   " is lost: its process has ended; the contents of all buffers in flight are undefined"));
+               negotiation::rank_lost({rank, ErrorCode::rank_lost, "its process has ended"})));
 }
 
 /// This rank cannot go on; the world learns of it, and if it does not answer the fault is latched here.
 void Engine::announce_fault(ErrorCode code, const std::string& reason) {
   if (faulted() || !announced_.ok()) return;
-  announced_ = Status(code, "rank " + std::to_string(topology_.rank) + ": " + reason);
+  announced_ = Status(code, negotiation::rank_lost({topology_.rank, code, reason}));
   backend_broken_ = true;
   latch_at_ = base::now() + base::from_seconds(settings_.latch_timeout_s);
   next_due_ = std::min(next_due_, latch_at_);

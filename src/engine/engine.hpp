@@ -140,6 +140,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void complete(const OperationPtr& operation, const Status& status);
   void check_deadlines(base::Time now);
   void check_deadline(Operation& operation, base::Time now);
+  [[nodiscard]] std::string describe_deciders() const;
   void poll_descriptors();
   void handle_events(const std::vector<base::Poller::Event>& events);
   void on_death(int local_rank);

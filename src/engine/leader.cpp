@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "negotiation/sentences.hpp"
 
 namespace kolo::engine {
 namespace {
@@ -273,7 +274,7 @@ void Leader::on_lost(int node, const std::string& reason) {
   const int rank = topology_.leader_of(node);
   KOLO_LOG(logger_, debug) << "the link to node " << node << " (rank " << rank << ") is lost: " << reason;
   if (control_->parent() == node) {
-    latch(Status(ErrorCode::rank_lost, "rank " + std::to_string(rank) + " is lost: " + reason), rank);
+    latch(Status(ErrorCode::rank_lost, negotiation::rank_lost({rank, ErrorCode::rank_lost, reason})), rank);
     return;
   }
   relay_.on_message(0, core::RankLost{rank, ErrorCode::rank_lost, reason});
