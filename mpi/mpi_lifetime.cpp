@@ -20,6 +20,8 @@ bool started_by_launcher(const Lookup& lookup) {
   });
 }
 
+std::string describe_library() { return library_version(); }
+
 void Lifetime::begin() {
   if (is_finalized()) {
     throw Error(ErrorCode::transport, "MPI has been finalised and cannot be initialised again: a program that "

@@ -17,6 +17,9 @@ using Lookup = std::function<std::optional<std::string>(const char* name)>;
 /// PMIx. A plain srun (--mpi=none) is none: MPI would know of one rank. Without a launcher MPI is not touched.
 [[nodiscard]] bool started_by_launcher(const Lookup& lookup);
 
+/// "Open MPI v4.1.4": the library that this process has, initialised or not.
+[[nodiscard]] std::string describe_library();
+
 /// What Kolo did to the process's MPI. One instance a process, owned by src/api; calls one at a time.
 class Lifetime {
  public:

@@ -21,7 +21,7 @@ namespace kolo {
 struct BuildInfo {
   std::string version;
   std::string compiler;  ///< "GCC 12.2.0"
-  std::string mpi;       ///< "Open MPI 4.1.4"
+  std::string mpi;       ///< "Open MPI v4.1.4"
   std::string cuda;      ///< empty: this build has no CUDA part
   std::string simd;      ///< the instruction set that the CPU kernels use here: "AVX3"
 };

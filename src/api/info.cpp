@@ -5,6 +5,9 @@
 
 #include "api/context_impl.hpp"
 #include "kernels/instruction_set.hpp"
+#ifdef KOLO_HAS_MPI
+#include "mpi/mpi_lifetime.hpp"
+#endif
 
 namespace kolo {
 namespace {
@@ -40,6 +43,9 @@ BuildInfo built_with() {
   BuildInfo info;
   info.version = version();
   info.compiler = compiler();
+#ifdef KOLO_HAS_MPI
+  info.mpi = mpi::describe_library();
+#endif
   info.simd = kernels::instruction_set();
   return info;
 }

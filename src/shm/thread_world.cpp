@@ -136,7 +136,9 @@ class ThreadBootstrap final : public core::Bootstrap {
     return std::make_shared<ThreadInterNode>(state_->mail_room(), rank_);
   }
 
-  [[nodiscard]] std::string describe() const override { return "ranks as threads of one process"; }
+  [[nodiscard]] std::string describe() const override {
+    return size() == 1 ? "none, a world of one" : "ranks as threads of one process";
+  }
 
  private:
   const std::shared_ptr<ThreadWorldState> state_;

@@ -34,6 +34,12 @@ class KoloInfo(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)["ranks"]
 
+    def test_names_what_it_was_built_with(self):
+        build = json.loads(run("--json").stdout)["build"]
+        self.assertRegex(build["version"], r"^\d+\.\d+\.\d+$")
+        if LAUNCHER:
+            self.assertNotEqual(build["mpi"], "")
+
     def test_prints_rank_0_alone(self):
         ranks = self.ranks()
         self.assertEqual([one["place"]["rank"] for one in ranks], [0])
