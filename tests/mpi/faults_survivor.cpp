@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A rank of a job in which one rank dies; started by faults_run.py, which reads what it prints.
+//
+// usage: mpi_faults_survivor SCENARIO VICTIM
+//   waiting   the others wait for a tensor that the victim never submits; it is killed
+//   large     everybody reduces large tensors without pause; the victim is killed with one in flight
+//   idle      the others' main threads sleep, nothing is driven; the victim is killed
+//   stopped   the victim is stopped (SIGSTOP), which no descriptor shows; the deadline finds it
+//
+// Lines: "PROCESS rank pid" from everybody; "ERROR rank code sentence" and "SURVIVED rank" from survivors, after shutdown
+// has returned.
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <future>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include <kolo/collectives.hpp>
+
+namespace {
+
+void say(const std::string& line) { std::cout << line + "\n" << std::flush; }
+
+/// What a survivor was told.
+using Told = kolo::Status;
+
+template <class Call>
+Told told_by(Call&& call) {
+  try {
+    call();
+  } catch (const kolo::Error& error) {
+    return error.status();
+  }
+  return {};
+}
+
+void die(int signal) {
+  std::raise(signal);
+  std::abort();  // only a stopped process gets here, when it is continued
+}
+
+void wait_for_the_dead(bool victim, int signal) {
+  if (victim) die(signal);
+  std::vector<float> x(1000, 1);
+  kolo::allreduce("w", kolo::view(x));
+}
+
+void reduce_without_pause(bool victim) {
+  std::vector<float> x(std::size_t{4} << 20, 1);
+  std::vector<float> y(std::size_t{4} << 20, 1);
+  for (int i = 0;; ++i) {
+    kolo::Handle first = kolo::allreduce_async("x", kolo::view(x));
+    kolo::Handle second = kolo::allreduce_async("y", kolo::view(y));
+    first.wait();
+    if (victim && i == 3) die(SIGKILL);
+    second.wait();
+  }
+}
+
+void sleep(bool victim) {
+  if (victim) die(SIGKILL);
+  std::promise<Told> told;
+  kolo::Handle handle = kolo::barrier_async("never");
+  handle.on_done([&told](const kolo::Status& status) { told.set_value(status); });
+  throw kolo::Error(told.get_future().get());
+}
+
+/// Ends with an Error, for those who survive.
+void run(const std::string& scenario, bool victim) {
+  kolo::barrier();  // which may be broken by the victim's death already: it completes here and there
+  if (scenario == "waiting") wait_for_the_dead(victim, SIGKILL);
+  if (scenario == "stopped") wait_for_the_dead(victim, SIGSTOP);
+  if (scenario == "large") reduce_without_pause(victim);
+  if (scenario == "idle") sleep(victim);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) return EXIT_FAILURE;
+  kolo::init();
+  const std::string rank = std::to_string(kolo::rank());
+  say("PROCESS " + rank + " " + std::to_string(::getpid()));
+  const bool victim = kolo::rank() == std::atoi(argv[2]);
+  const Told told = told_by([&] { run(argv[1], victim); });
+  say("ERROR " + rank + " " + std::string(kolo::to_string(told.code())) + " " + told.message());
+  const Told later = told_by([] { kolo::barrier(); });
+  if (later.message() != told.message()) say("FAIL " + rank + " a later call says: " + later.message());
+  kolo::shutdown();
+  say("SURVIVED " + rank);
+  return EXIT_SUCCESS;
+}
