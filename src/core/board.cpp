@@ -95,6 +95,10 @@ void Board::publish_count(TensorId id, CountWord word) noexcept {
   ring_doorbell();
 }
 
+void Board::publish_quietly(TensorId id, CountWord word) noexcept {
+  count_word(local_rank_, id).store(word.pack(), std::memory_order_seq_cst);
+}
+
 bool Board::post(ByteView message) noexcept {
   Column& own = column(local_rank_);
   const std::uint64_t before = own.messages_written.load(std::memory_order_relaxed);
@@ -131,7 +135,7 @@ std::uint64_t Board::doorbell(int local_rank) const noexcept {
 }
 
 CountWord Board::count(int local_rank, TensorId id) const noexcept {
-  return CountWord::unpack(count_word(local_rank, id).load(std::memory_order_acquire));
+  return CountWord::unpack(count_word(local_rank, id).load(std::memory_order_seq_cst));
 }
 
 bool Board::receive(int local_rank, Bytes& message) {
@@ -185,10 +189,19 @@ int Board::laggard() const noexcept {
 
 // ---------------------------------------------------------------- sleeping
 
-void Board::announce_sleep() noexcept { column(local_rank_).asleep.store(1, std::memory_order_seq_cst); }
-void Board::announce_awake() noexcept { column(local_rank_).asleep.store(0, std::memory_order_release); }
-bool Board::asleep(int local_rank) const noexcept {
-  return column(local_rank).asleep.load(std::memory_order_seq_cst) != 0;
+void Board::announce_sleep(Sleep sleep) noexcept {
+  std::uint64_t state = kAsleep;
+  if (sleep.has_batches) state |= kHasBatches;
+  if (sleep.hears_quiet) state |= kHearsQuiet;
+  column(local_rank_).asleep.store(state, std::memory_order_seq_cst);
 }
+void Board::announce_awake() noexcept { column(local_rank_).asleep.store(0, std::memory_order_release); }
+
+std::uint64_t Board::sleep_of(int local_rank) const noexcept {
+  return column(local_rank).asleep.load(std::memory_order_seq_cst);
+}
+bool Board::asleep(int local_rank) const noexcept { return sleep_of(local_rank) != 0; }
+bool Board::asleep_with_batches(int local_rank) const noexcept { return (sleep_of(local_rank) & kHasBatches) != 0; }
+bool Board::asleep_hearing_quiet(int local_rank) const noexcept { return (sleep_of(local_rank) & kHearsQuiet) != 0; }
 
 }  // namespace kolo::core

@@ -9,7 +9,7 @@
 //              of a rank that did nothing
 //   messages   a byte ring (one writer: the rank, one reader: the leader) for what is more than a count
 //   log cursor how far the rank has read the log
-//   asleep     1 while nobody drives this rank's engine
+//   asleep     what may wake this rank while nobody drives its engine; 0 while somebody does
 // and one log a node, a byte ring with one writer (the leader) and all local ranks as readers, each at its own cursor:
 // an entry is overwritten only when the slowest has passed it.
 //
@@ -59,6 +59,9 @@ class Board {
   // -- as a rank
   /// Publishes a count: the whole of a known tensor's submission. Rings the doorbell.
   void publish_count(TensorId id, CountWord word) noexcept;
+  /// The same without the doorbell, for what the leader may learn when it next looks: it wakes the leader only where that one
+  /// asked for it (`Sleep::hears_quiet`).
+  void publish_quietly(TensorId id, CountWord word) noexcept;
   /// Publishes a message and rings the doorbell; false when the ring has no room for all of it (try again with the same
   /// message after the leader has read).
   [[nodiscard]] bool post(ByteView message) noexcept;
@@ -79,13 +82,23 @@ class Board {
   [[nodiscard]] int laggard() const noexcept;
 
   // -- sleeping
-  /// Announces that this rank's engine is going to sleep (sequentially consistent). Look once more afterwards at `has_log_entry`, and, as
-  /// the leader, at the doorbells.
-  void announce_sleep() noexcept;
+  /// Why a sleeper may be woken, besides for messages and log entries.
+  struct Sleep {
+    bool has_batches = false;  ///< it has open batches: wake it when the data plane has moved
+    bool hears_quiet = false;  ///< the leader waits for what is published quietly
+  };
+  /// Announces that nobody drives this rank's engine (sequentially consistent). Look once more afterwards at
+  /// `has_log_entry`, and, as the leader, at the doorbells and at what is published quietly.
+  void announce_sleep(Sleep sleep) noexcept;
+  void announce_sleep() noexcept { announce_sleep(Sleep{}); }
   void announce_awake() noexcept;
   [[nodiscard]] bool asleep(int local_rank) const noexcept;
+  [[nodiscard]] bool asleep_with_batches(int local_rank) const noexcept;
+  [[nodiscard]] bool asleep_hearing_quiet(int local_rank) const noexcept;
 
  private:
+  enum : std::uint64_t { kAsleep = 1, kHasBatches = 2, kHearsQuiet = 4 };
+
   struct Column;
   struct Log;
   [[nodiscard]] Column& column(int local_rank) const noexcept;
@@ -94,6 +107,7 @@ class Board {
   [[nodiscard]] Log& log() const noexcept;
   [[nodiscard]] ByteRing log_ring() const noexcept;
   void ring_doorbell() noexcept;
+  [[nodiscard]] std::uint64_t sleep_of(int local_rank) const noexcept;
   [[nodiscard]] std::uint64_t slowest_cursor() const noexcept;
 
   std::byte* memory_;

@@ -66,6 +66,10 @@ bool Engine::owes_work() const noexcept {
          (leader_ && leader_->board_rang()) || (interested_.load() > 0 && !interest_seen_) || executor_.has_ready();
 }
 
+core::Board::Sleep Engine::sleep_state() const noexcept {
+  return {executor_.open() > 0, leader_ && leader_->hears_quiet()};
+}
+
 std::optional<std::chrono::nanoseconds> Engine::sleep_time(base::Time now) const noexcept {
   if (backend_moves() || !unsent_.empty() || (leader_ && leader_->blocked())) return kNap;
   base::Time until = latch_at_;
@@ -77,7 +81,7 @@ std::optional<std::chrono::nanoseconds> Engine::sleep_time(base::Time now) const
 
 /// Sleeps until something rings or is due. With `release` the driver's place is free meanwhile.
 void Engine::sleep_in_poller(std::unique_lock<std::mutex>& lock, bool release, std::optional<base::Time> until) {
-  board_.announce_sleep();
+  board_.announce_sleep(sleep_state());
   if (owes_work() || stop_.load(std::memory_order_acquire)) {
     board_.announce_awake();
     return;
@@ -173,7 +177,7 @@ void Engine::drive_until(Done done, base::Time until) {
 
 /// A driver's last act before it lets go: what is left falls to the background thread, which is woken if it must be.
 void Engine::hand_over() noexcept {
-  board_.announce_sleep();
+  board_.announce_sleep(sleep_state());
   const base::Time due = open_.empty() ? latch_at_ : std::min(latch_at_, next_due_);
   if (owes_work() || backend_moves() || !unsent_.empty() || (leader_ && leader_->blocked()) ||
       due < background_until_) {

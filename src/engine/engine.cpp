@@ -206,6 +206,9 @@ bool Engine::speak() {
     unsent_.push_back(bytes_);
   }
   outbox.messages.clear();
+  // Parts of a message that does not fit yet are for the leader, too: it makes the room.
+  bool loud = !unsent_.empty();
+  bool quiet = false;
   bool moved = false;
   while (!unsent_.empty() && board_.post(core::ByteView(unsent_.front().data(), unsent_.front().size()))) {
     unsent_.pop_front();
@@ -213,11 +216,19 @@ bool Engine::speak() {
     moved = true;
   }
   if (unsent_.empty()) {
-    for (const auto& [id, word] : outbox.counts) board_.publish_count(id, word);
     moved |= !outbox.counts.empty();
+    for (const auto& [id, word] : outbox.counts) {
+      if (id == core::kCompleted) {
+        quiet = true;
+        board_.publish_quietly(id, word);
+      } else {
+        loud = true;
+        board_.publish_count(id, word);
+      }
+    }
     outbox.counts.clear();
   }
-  if ((moved || !unsent_.empty()) && !leader_ && board_.asleep(0)) {
+  if (!leader_ && ((loud && board_.asleep(0)) || (quiet && board_.asleep_hearing_quiet(0)))) {
     link_->wake(0);
     ++metrics_.wakeups_sent;
   }
@@ -279,7 +290,7 @@ bool Engine::move_backend(bool in_call) {
   another_thread_ = result == core::Progress::another_thread;
   if (result != core::Progress::advanced) return false;
   for (int rank = 0; rank < board_.ranks(); ++rank) {
-    if (rank == topology_.local_rank || !board_.asleep(rank)) continue;
+    if (rank == topology_.local_rank || !board_.asleep_with_batches(rank)) continue;
     link_->wake(rank);
     ++metrics_.wakeups_sent;
   }
@@ -356,6 +367,15 @@ void Engine::check_deadline(Operation& operation, base::Time now) {
   next_due_ = std::min({next_due_, due, operation.warned ? base::Time::max() : warn_at});
 }
 
+/// Who was asked: the rank that decides, and whoever stands between it and this one.
+std::string Engine::describe_deciders() const {
+  const int leader = topology_.leader_of(topology_.node);
+  const std::string decider = "rank 0, which decides,";
+  if (leader == 0) return decider;
+  if (leader == topology_.rank) return decider + " or a node on the way to it";
+  return "rank " + std::to_string(leader) + ", which speaks for this node, or " + decider;
+}
+
 void Engine::poll_descriptors() {
   poller_.poll(events_);
   handle_events(events_);
@@ -367,15 +387,6 @@ void Engine::handle_events(const std::vector<base::Poller::Event>& events) {
     if (event.tag == kWakeTag) {
       drain_wake(link_->wake_fd());
       nudged_.store(false);
-/// Who was asked: the rank that decides, and whoever stands between it and this one.
-std::string Engine::describe_deciders() const {
-  const int leader = topology_.leader_of(topology_.node);
-  const std::string decider = "rank 0, which decides,";
-  if (leader == 0) return decider;
-  if (leader == topology_.rank) return decider + " or a node on the way to it";
-  return "rank " + std::to_string(leader) + ", which speaks for this node, or " + decider;
-}
-
     } else if (event.tag == kControlTag) {
       sockets = true;
     } else {

@@ -149,6 +149,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void report_stall(const core::Stalled& stall);
   [[nodiscard]] bool backend_moves() const noexcept;
   [[nodiscard]] bool owes_work() const noexcept;
+  [[nodiscard]] core::Board::Sleep sleep_state() const noexcept;
   [[nodiscard]] std::optional<std::chrono::nanoseconds> sleep_time(base::Time now) const noexcept;
 
   // -- driving

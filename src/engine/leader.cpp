@@ -104,11 +104,16 @@ bool Leader::service_sockets() {
 }
 
 bool Leader::board_rang() const noexcept {
+  const bool quiet_too = hears_quiet();
   for (int rank = 0; rank < board_.ranks(); ++rank) {
-    if (board_.doorbell(rank) > seen_[static_cast<std::size_t>(rank)].publications) return true;
+    const Seen& seen = seen_[static_cast<std::size_t>(rank)];
+    if (board_.doorbell(rank) > seen.publications) return true;
+    if (quiet_too && board_.count(rank, core::kCompleted).pack() != seen.words[core::kCompleted]) return true;
   }
   return false;
 }
+
+bool Leader::hears_quiet() const noexcept { return !sequencer_ || sequencer_->waits_for_room(); }
 
 bool Leader::blocked() const noexcept { return !waiting_.empty() || (control_ != nullptr && !control_->flushed()); }
 
@@ -118,8 +123,21 @@ base::Time Leader::next_deadline() const noexcept {
 
 bool Leader::scan_board() {
   bool moved = false;
-  for (int rank = 0; rank < board_.ranks(); ++rank) moved |= scan_rank(rank);
+  for (int rank = 0; rank < board_.ranks(); ++rank) {
+    moved |= scan_rank(rank);
+    moved |= scan_quiet(rank);
+  }
   return moved;
+}
+
+/// How many batches of the global set a rank has completed; published without the doorbell.
+bool Leader::scan_quiet(int local_rank) {
+  Seen& seen = seen_[static_cast<std::size_t>(local_rank)];
+  const core::CountWord word = board_.count(local_rank, core::kCompleted);
+  if (word.pack() == seen.words[core::kCompleted]) return false;
+  seen.words[core::kCompleted] = word.pack();
+  relay_.on_count(static_cast<std::size_t>(local_rank), core::kCompleted, word);
+  return true;
 }
 
 /// Messages are taken out first and heard last: what a rank published as counts before a message (a `Left`, say) is
@@ -151,7 +169,7 @@ void Leader::scan_counts(int local_rank, std::uint64_t rung) {
     seen.cursor = id + 1;
     const core::CountWord word = board_.count(local_rank, id);
     const std::uint64_t packed = word.pack();
-    if (packed == seen.words[id]) continue;
+    if (packed == seen.words[id] || id == core::kCompleted) continue;
     seen.words[id] = packed;
     ++seen.publications;
     relay_.on_count(static_cast<std::size_t>(local_rank), id, word);

@@ -50,6 +50,9 @@ class Leader final : private core::ControlChannel::Handler {
   bool service_sockets();
   /// Something on the board has not been looked at. Sequentially consistent: ask it after announcing sleep.
   [[nodiscard]] bool board_rang() const noexcept;
+  /// Whether completed batches, which ranks publish quietly, are waited for: by the sequencer, or - nobody knows here -
+  /// by the one above. Else they are heard whenever the board is next looked at.
+  [[nodiscard]] bool hears_quiet() const noexcept;
   /// Entries wait for a laggard, or frames for a socket.
   [[nodiscard]] bool blocked() const noexcept;
   /// When `step` is due though nothing was heard.
@@ -72,6 +75,7 @@ class Leader final : private core::ControlChannel::Handler {
   bool scan_board();
   bool scan_rank(int local_rank);
   void scan_counts(int local_rank, std::uint64_t rung);
+  bool scan_quiet(int local_rank);
   void pass_up(base::Time now);
   bool sequence(base::Time now);
   void publish(const std::vector<core::LogEntry>& entries);

@@ -584,6 +584,10 @@ void Sequencer::decide(Time now) {
   if (!impl_->ended) impl_->decide(now);
 }
 
+bool Sequencer::waits_for_room() const noexcept {
+  return std::any_of(impl_->sets.begin(), impl_->sets.end(), [](const auto& set) { return !set.second.queue.empty(); });
+}
+
 Sequencer::Time Sequencer::next_deadline() const noexcept { return impl_->next_deadline(); }
 std::vector<core::LogEntry>& Sequencer::outbox() noexcept { return impl_->out; }
 const SequencerCounters& Sequencer::counters() const noexcept { return impl_->counters; }

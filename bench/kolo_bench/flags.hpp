@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The command line: what nccl-tests' users expect, and what is ours.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <kolo/types.hpp>
+
+namespace kolo_bench {
+
+/// A wrong command line; what() says what would be right. Exit code 2.
+struct BadFlags : std::invalid_argument {
+  using std::invalid_argument::invalid_argument;
+};
+
+enum class Mode { allreduce, broadcast, allgather, barrier, step, latency };
+enum class Baseline { mpi, mpi_per_tensor, mpi_packed };
+/// "mpi", "mpi-per-tensor", "mpi-packed".
+std::string to_string(Baseline baseline);
+
+struct Flags {
+  Mode mode = Mode::allreduce;
+  std::string mode_name;
+  std::int64_t begin = 4;
+  std::int64_t end = std::int64_t{64} << 20;
+  std::int64_t factor = 4;                ///< from size to size; ignored with a step
+  std::optional<std::int64_t> increment;  ///< -i: bytes from size to size
+  int iterations = 20;                    ///< -n: at least so many samples
+  int warmup = 5;
+  bool check = true;
+  std::vector<kolo::DType> dtypes;
+  std::vector<kolo::ReduceOp> ops;
+  int root = 0;
+  bool in_place = true;
+  bool out_of_place = true;
+  double seconds = 1.0;  ///< a row takes no longer, samples permitting
+  std::vector<Baseline> baselines;
+  bool peer_only = false;
+  std::string model = "resnet50";
+  std::string shapes;
+  std::string submit = "by-name";  ///< step: by-name, prepared, grouped
+  std::string json;
+};
+
+/// Empty when there is nothing more to do (--help, --version have been printed). Throws BadFlags.
+std::optional<Flags> parse_flags(int argc, char** argv);
+
+}  // namespace kolo_bench

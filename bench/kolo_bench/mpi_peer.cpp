@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mpi_peer.hpp"
+
+#include <limits>
+#include <string>
+
+#include "flags.hpp"
+#include "mpi_check.hpp"
+
+namespace kolo_bench {
+namespace {
+
+using kolo::DType;
+using kolo::ReduceOp;
+
+MPI_Datatype type_of(DType dtype) {
+  switch (dtype) {
+  case DType::boolean:
+    return MPI_C_BOOL;
+  case DType::int8:
+    return MPI_INT8_T;
+  case DType::int16:
+    return MPI_INT16_T;
+  case DType::int32:
+    return MPI_INT32_T;
+  case DType::int64:
+    return MPI_INT64_T;
+  case DType::uint8:
+    return MPI_UINT8_T;
+  case DType::uint16:
+    return MPI_UINT16_T;
+  case DType::uint32:
+    return MPI_UINT32_T;
+  case DType::uint64:
+    return MPI_UINT64_T;
+  case DType::float32:
+    return MPI_FLOAT;
+  case DType::float64:
+    return MPI_DOUBLE;
+  case DType::float16:
+  case DType::bfloat16:
+    break;
+  }
+  throw BadFlags("MPI has no " + std::string(to_string(dtype)) + "; leave out --baseline for this dtype");
+}
+
+MPI_Op op_of(DType dtype, ReduceOp op) {
+  const bool boolean = dtype == DType::boolean;
+  switch (op) {
+  case ReduceOp::sum:
+  case ReduceOp::average:
+    return boolean ? MPI_LOR : MPI_SUM;
+  case ReduceOp::min:
+    return boolean ? MPI_LAND : MPI_MIN;
+  case ReduceOp::max:
+    return boolean ? MPI_LOR : MPI_MAX;
+  case ReduceOp::product:
+    break;
+  }
+  return boolean ? MPI_LAND : MPI_PROD;
+}
+
+template <class T>
+void divide(Buffer& buffer, int ranks) {
+  auto* x = static_cast<T*>(buffer.data());
+  for (std::int64_t i = 0; i < buffer.elements(); ++i) x[i] /= static_cast<T>(ranks);
+}
+
+/// MPI has no average: its user divides.
+void finish(Buffer& buffer, ReduceOp op, int ranks) {
+  if (op != ReduceOp::average) return;
+  if (buffer.dtype() == DType::float64) {
+    divide<double>(buffer, ranks);
+  } else {
+    divide<float>(buffer, ranks);
+  }
+}
+
+int count_of(const Buffer& buffer) { return static_cast<int>(buffer.elements()); }
+
+}  // namespace
+
+void check_mpi_can(DType dtype, ReduceOp op, std::int64_t count) {
+  (void)op_of(dtype, op);
+  (void)type_of(dtype);
+  if (count > std::numeric_limits<int>::max()) {
+    throw BadFlags("MPI 3 counts elements in ints; leave out --baseline for more than 2^31 - 1 elements");
+  }
+}
+
+void mpi_allreduce_in_place(Buffer& inout, ReduceOp op, int ranks) {
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, inout.data(), count_of(inout), type_of(inout.dtype()), op_of(inout.dtype(), op),
+                          MPI_COMM_WORLD),
+            "MPI_Allreduce");
+  finish(inout, op, ranks);
+}
+
+void mpi_allreduce(Buffer& in, Buffer& out, ReduceOp op, int ranks) {
+  check_mpi(
+      MPI_Allreduce(in.data(), out.data(), count_of(in), type_of(in.dtype()), op_of(in.dtype(), op), MPI_COMM_WORLD),
+      "MPI_Allreduce");
+  finish(out, op, ranks);
+}
+
+void mpi_broadcast(Buffer& inout, int root) {
+  check_mpi(MPI_Bcast(inout.data(), count_of(inout), type_of(inout.dtype()), root, MPI_COMM_WORLD), "MPI_Bcast");
+}
+
+void mpi_allgather(Buffer& in, Buffer& out) {
+  check_mpi(MPI_Allgather(in.data(), count_of(in), type_of(in.dtype()), out.data(), count_of(in), type_of(in.dtype()),
+                          MPI_COMM_WORLD),
+            "MPI_Allgather");
+}
+
+void mpi_barrier() { check_mpi(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier"); }
+
+}  // namespace kolo_bench
