@@ -2,7 +2,7 @@
 //
 // The training job, as every rank runs it. `train()` is the whole program; what is Kolo's in it stands out by its
 // `kolo::`. Everything depends on the rank, the number of ranks and the seed alone, so that ranks that are processes
-// and ranks that are threads end with the same weights, bit for bit.
+// and ranks that are threads end with the same weights, bit for bit (docs/writing-a-trainer.md says where that ends).
 #pragma once
 
 #include <chrono>

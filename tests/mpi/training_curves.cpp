@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The example's training job under mpirun, against the same job on a single rank (the loss curves agree) and on as
-// many threads (the weights are the same, bit for bit).
+// many threads (the weights are the same, bit for bit, on one or two nodes: over more, the order in which nodes are added
+// depends on where an element lies in its batch, and batches on time).
 #include <cmath>
 #include <cstdio>
 #include <string>
@@ -49,7 +50,7 @@ Results train_all(const Digits& digits) {
 }
 
 void compare(const std::string& what, const TrainResult& here, const TrainResult& alone, const TrainResult& threads,
-             double tolerance) {
+             bool ordered, double tolerance) {
   expect(here.all_ranks_equal, what + ": ranks hold different weights");
   expect(here.losses.size() == alone.losses.size(), what + ": another number of epochs");
   for (std::size_t i = 0; i < here.losses.size(); ++i) {
@@ -59,7 +60,7 @@ void compare(const std::string& what, const TrainResult& here, const TrainResult
                                         " tolerances");
   }
   expect(here.losses.back() < 0.7 * here.losses.front(), what + ": it does not learn");
-  expect(here.weights_hash == threads.weights_hash, what + ": threads train other weights");
+  expect(!ordered || here.weights_hash == threads.weights_hash, what + ": threads train other weights");
 }
 
 }  // namespace
@@ -68,11 +69,13 @@ int main() {
   const Digits digits = load_digits(kolo::test::digits_csv());
   int rank = 0;
   int size = 0;
+  bool ordered = false;
   Results here;
   {
     const kolo::Session session;
     rank = kolo::rank();
     size = kolo::size();
+    ordered = kolo::cross_size() <= 2;
     here = train_all(digits);
   }
   if (rank != 0) {
@@ -90,9 +93,9 @@ int main() {
       threads = std::move(mine);
     }
   });
-  compare("float32", here.floats, alone.floats, threads.floats, 1e-5);
-  compare("float64", here.doubles, alone.doubles, threads.doubles, 1e-12);
-  compare("float64 with adamw", here.adamw, alone.adamw, threads.adamw, 1e-12);
+  compare("float32", here.floats, alone.floats, threads.floats, ordered, 1e-5);
+  compare("float64", here.doubles, alone.doubles, threads.doubles, ordered, 1e-12);
+  compare("float64 with adamw", here.adamw, alone.adamw, threads.adamw, ordered, 1e-12);
   std::printf("%s %d ranks, %d failures\n", failures == 0 ? "PASS" : "FAIL", size, failures);
   return failures == 0 ? 0 : 1;
 }
