@@ -2,7 +2,8 @@
 //
 // Data whose reductions are exact in every type, and the check against what must come out.
 //
-// Rank r gives (3 i + 5 r) mod 8 at element i (booleans: whether that is odd); for products 2 where i mod n == r and else
+// Rank r gives (3 i + 5 r) mod 8 at element i (booleans: whether that is odd); for products 2 where i mod n == r and
+// else
 // 1. Sums over up to 32 ranks stay below 256, which even a bfloat16 holds exactly. An average is one rounded division.
 #pragma once
 

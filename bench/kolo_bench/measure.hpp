@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How time is taken. The contestants of a row take turns, sample by sample, so that whatever the machine does to one
-// it does to all. A sample is the mean of so many calls in a row that it lasts about a tenth of a millisecond (one call,
-// when that takes longer), begins behind a barrier, and counts as long as the slowest rank took.
+// it does to all. A sample is the mean of so many calls in a row that it lasts about a tenth of a millisecond (one
+// call, when that takes longer), begins behind a barrier, and counts as long as the slowest rank took.
 #pragma once
 
 #include <cstdint>

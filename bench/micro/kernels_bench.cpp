@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The reduce kernels on buffers that stay in the L2 cache, as the slots of the shared-memory backend do. The rate counts
-// every byte read and written.
+// The reduce kernels on buffers that stay in the L2 cache, as the slots of the shared-memory backend do. The rate
+// counts every byte read and written.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>

@@ -32,7 +32,8 @@ struct Request {
   std::int64_t output_elements = 0;
 };
 
-// Each checks its arguments and throws Error (invalid_argument, unsupported). `name` is for the sentence; empty: unnamed.
+// Each checks its arguments and throws Error (invalid_argument, unsupported). `name` is for the sentence; empty:
+// unnamed.
 Request allreduce_request(std::string_view name, ConstTensorView in, TensorView out, bool in_place,
                           const AllreduceOptions& options);
 Request grouped_allreduce_request(std::string_view group, Span<const NamedView> members,

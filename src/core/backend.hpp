@@ -34,8 +34,9 @@ struct Run {
   int root = 0;              ///< for a broadcast, as a rank of the world
   std::vector<Piece> pieces;
   std::int64_t elements = 0;  ///< of all pieces
-  /// Allgather: called once, by the driver, when every rank's contribution is known (bytes by rank of the set); returns the output, which has room
-  /// for their sum, or throws (std::bad_alloc becomes the handle's error and the bytes are discarded).
+  /// Allgather: called once, by the driver, when every rank's contribution is known (bytes by rank of the set); returns
+  /// the output, which has room for their sum, or throws (std::bad_alloc becomes the handle's error and the bytes are
+  /// discarded).
   std::function<std::byte*(const std::vector<std::int64_t>& bytes)> allocate;
 };
 
@@ -62,10 +63,11 @@ class Backend {
   [[nodiscard]] virtual std::string describe() const = 0;
   /// Queues a job. Jobs of one set run in the order they were started, on every rank the same; several may overlap.
   virtual void start(Job& job) = 0;
-  /// Moves whatever can move without blocking; appends jobs that have finished, in order. `in_call`: the calling thread is inside a
-  /// call of the library (not the background thread). Throws `Error` (transport): a fault of the world.
+  /// Moves whatever can move without blocking; appends jobs that have finished, in order. `in_call`: the calling thread
+  /// is inside a call of the library (not the background thread). Throws `Error` (transport): a fault of the world.
   virtual Progress progress(bool in_call, std::vector<Job*>& finished) = 0;
-  /// Forgets all jobs. After it returns nothing touches a caller's memory any more. Only `describe` and destruction may follow.
+  /// Forgets all jobs. After it returns nothing touches a caller's memory any more. Only `describe` and destruction may
+  /// follow.
   virtual void abort() noexcept = 0;
 };
 

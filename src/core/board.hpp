@@ -13,9 +13,9 @@
 // and one log a node, a byte ring with one writer (the leader) and all local ranks as readers, each at its own cursor:
 // an entry is overwritten only when the slowest has passed it.
 //
-// Going to sleep and publishing cross over: the sleeper stores `asleep`, then looks at what would wake it; the publisher stores
-// what it has, then looks at `asleep`. All four accesses are sequentially consistent; with acquire and release alone the
-// two miss each other. The publisher's store that counts here is the doorbell's and the log length's.
+// Going to sleep and publishing cross over: the sleeper stores `asleep`, then looks at what would wake it; the
+// publisher stores what it has, then looks at `asleep`. All four accesses are sequentially consistent; with acquire and
+// release alone the two miss each other. The publisher's store that counts here is the doorbell's and the log length's.
 //
 // Fences are not used: thread sanitizers do not see them.
 #pragma once
@@ -45,8 +45,8 @@ struct BoardShape {
 ///
 /// Rings may be shorter than a message. What is longer than a quarter of its ring goes through in parts: `post` and
 /// `append_log` write what fits, return false, and go on where they were when called again with the same message, which
-/// must happen before another one is offered. (A shorter message is written whole or not at all.) The reader's part of it
-/// is to read: parts ring the doorbell and show as log entries, and `receive` and `next_log_entry` take them in
+/// must happen before another one is offered. (A shorter message is written whole or not at all.) The reader's part of
+/// it is to read: parts ring the doorbell and show as log entries, and `receive` and `next_log_entry` take them in
 /// although they return false. Who got false looks again when the reader has had time; nothing here wakes it.
 class Board {
  public:
@@ -59,8 +59,8 @@ class Board {
   // -- as a rank
   /// Publishes a count: the whole of a known tensor's submission. Rings the doorbell.
   void publish_count(TensorId id, CountWord word) noexcept;
-  /// The same without the doorbell, for what the leader may learn when it next looks: it wakes the leader only where that one
-  /// asked for it (`Sleep::hears_quiet`).
+  /// The same without the doorbell, for what the leader may learn when it next looks: it wakes the leader only where
+  /// that one asked for it (`Sleep::hears_quiet`).
   void publish_quietly(TensorId id, CountWord word) noexcept;
   /// Publishes a message and rings the doorbell; false when the ring has no room for all of it (try again with the same
   /// message after the leader has read).
@@ -75,8 +75,8 @@ class Board {
   [[nodiscard]] CountWord count(int local_rank, TensorId id) const noexcept;
   /// The next message of that rank, or false.
   [[nodiscard]] bool receive(int local_rank, Bytes& message);
-  /// Appends to the node's log; false when a laggard has not yet read what would be overwritten (wake it, try again with
-  /// the same entry). The leader reads the log like any rank, and may be the laggard itself.
+  /// Appends to the node's log; false when a laggard has not yet read what would be overwritten (wake it, try again
+  /// with the same entry). The leader reads the log like any rank, and may be the laggard itself.
   [[nodiscard]] bool append_log(ByteView entry) noexcept;
   /// The local rank whose cursor is furthest behind.
   [[nodiscard]] int laggard() const noexcept;

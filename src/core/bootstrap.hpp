@@ -25,9 +25,10 @@ class Bootstrap {
   virtual std::vector<int> machines() = 0;
   /// Everyone's contribution, by rank.
   virtual std::vector<std::string> allgather(const std::string& mine) = 0;
-  /// The node's shared memory (`bytes` of it, zeroed), wake-ups and liveness, among the ranks of one node of `topology`.
-  /// `job_key` is the same random string on every rank and authenticates the handover.
-  virtual std::shared_ptr<NodeLink> join_node(const Topology& topology, std::size_t bytes, const std::string& job_key) = 0;
+  /// The node's shared memory (`bytes` of it, zeroed), wake-ups and liveness, among the ranks of one node of
+  /// `topology`. `job_key` is the same random string on every rank and authenticates the handover.
+  virtual std::shared_ptr<NodeLink> join_node(const Topology& topology, std::size_t bytes,
+                                              const std::string& job_key) = 0;
   /// Bulk transport between nodes; called only when there is more than one node.
   virtual std::shared_ptr<InterNode> inter_node(const Topology& topology) = 0;
   /// "MPI (Open MPI 4.1.4, thread level MULTIPLE)": for describe() and kolo-info.

@@ -4,8 +4,8 @@
 // byte counts; publishing them, and knowing how far readers are, is the owner's business (core/board.cpp).
 //
 // A frame is a 4-byte word - the payload's length, and a bit that says whether more parts of the same message follow -
-// and the payload, padded to 8 bytes. Frames lie one after another and wrap around at the ring's end, in the middle of a
-// payload if it so happens. A message longer than a quarter of the ring travels in parts, so that one writer and one
+// and the payload, padded to 8 bytes. Frames lie one after another and wrap around at the ring's end, in the middle of
+// a payload if it so happens. A message longer than a quarter of the ring travels in parts, so that one writer and one
 // reader can pass on a message of any length, and a long one does not wait for an empty ring.
 #pragma once
 

@@ -28,7 +28,8 @@ class ControlChannel {
   virtual ~ControlChannel() = default;
   [[nodiscard]] virtual std::optional<int> parent() const noexcept = 0;         ///< its node
   [[nodiscard]] virtual const std::vector<int>& children() const noexcept = 0;  ///< their nodes
-  /// Registers the sockets (and, while something waits to be written, their writability) with the poller, all under `tag`.
+  /// Registers the sockets (and, while something waits to be written, their writability) with the poller, all under
+  /// `tag`.
   virtual void attach(base::Poller& poller, std::uint64_t tag) = 0;
   /// Queues a frame and writes what the socket takes now. A lost peer is ignored here and reported by `service`.
   virtual void send(int node, ByteView frame) = 0;

@@ -18,12 +18,12 @@ class InterNode {
 
   virtual ~InterNode() = default;
 
-  /// Staging memory, 64-byte aligned, owned by the transport and freed by its destructor - unless an operation is still open, then it is
-  /// kept until the process exits.
+  /// Staging memory, 64-byte aligned, owned by the transport and freed by its destructor - unless an operation is still
+  /// open, then it is kept until the process exits.
   virtual std::byte* staging(std::size_t bytes) = 0;
 
-  /// Both return at once. Messages between the same two ranks with the same tag match in the order they were started; sizes
-  /// must agree. Any size (64-bit). Throw `Error` (transport).
+  /// Both return at once. Messages between the same two ranks with the same tag match in the order they were started;
+  /// sizes must agree. Any size (64-bit). Throw `Error` (transport).
   virtual Operation send(int rank, int tag, const std::byte* data, std::size_t bytes) = 0;
   virtual Operation receive(int rank, int tag, std::byte* data, std::size_t bytes) = 0;
   /// True once when the operation has completed; the operation is then gone. Throws `Error` (transport).

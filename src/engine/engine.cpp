@@ -346,8 +346,7 @@ void Engine::check_deadline(Operation& operation, base::Time now) {
   const bool negotiating = operation.entry->operation.get() == &operation;  // else it runs
   if (now >= operation.latch_at) {
     latch(Status(ErrorCode::timeout, subject(operation.entry->name) + " has not completed within " +
-                                         seconds_text(waited) +
-                                         ", and " + describe_deciders() +
+                                         seconds_text(waited) + ", and " + describe_deciders() +
                                          " did not answer. The contents of the buffers in flight are undefined."));
     return;
   }
@@ -408,8 +407,7 @@ void Engine::on_death(int local_rank) {
     return;
   }
   const int rank = topology_.leader_of(topology_.node);
-  latch(Status(ErrorCode::rank_lost,
-               negotiation::rank_lost({rank, ErrorCode::rank_lost, "its process has ended"})));
+  latch(Status(ErrorCode::rank_lost, negotiation::rank_lost({rank, ErrorCode::rank_lost, "its process has ended"})));
 }
 
 /// This rank cannot go on; the world learns of it, and if it does not answer the fault is latched here.

@@ -12,13 +12,14 @@
 //
 // Sleeping. A driver that finds nothing to do for as long as its wait policy says goes away: it announces that nobody
 // drives (`Board::announce_sleep`), looks once more, and sleeps - the background thread in the poller, where every
-// socket and this rank's eventfd end, a waiting thread on its handle. Whoever publishes something for this rank looks at
-// the announcement and rings the eventfd. While a batch is open in the backend the background thread sleeps for a
+// socket and this rank's eventfd end, a waiting thread on its handle. Whoever publishes something for this rank looks
+// at the announcement and rings the eventfd. While a batch is open in the backend the background thread sleeps for a
 // millisecond at most, for the data plane's counters ring no bell (a peer that moves them wakes sleepers it sees, and
 // that look may miss). With nothing open there is no time-out but the deadlines of open operations.
 //
-// Faults. The log latches the world's fault; where no log can be had (the leader is dead, a deadline goes unanswered) the
-// rank latches it here. From then on every operation, open or new, fails with it, and no caller's memory is touched.
+// Faults. The log latches the world's fault; where no log can be had (the leader is dead, a deadline goes unanswered)
+// the rank latches it here. From then on every operation, open or new, fails with it, and no caller's memory is
+// touched.
 #pragma once
 
 #include <atomic>

@@ -64,7 +64,8 @@ std::unique_ptr<negotiation::Sequencer> make_sequencer(const core::Topology& top
   options.open_batches = static_cast<std::uint64_t>(settings.open_batches);
   options.capacity = static_cast<std::uint32_t>(settings.cache_capacity);
   options.plan = settings.plan;
-  // Ranks wait for an answer that long: nodes get half of it, so that one that is silent does not make the root seem so.
+  // Ranks wait for an answer that long: nodes get half of it, so that one that is silent does not make the root seem
+  // so.
   options.latch_timeout_s = settings.latch_timeout_s / 2;
   return std::make_unique<negotiation::Sequencer>(options);
 }

@@ -2,8 +2,9 @@
 //
 // One submission of one name, from the call to the moment when its handle is done. This is what a `Handle` points to.
 //
-// Life: a caller fills it in (open), the engine's mailbox and tables hold it, the driver completes it once (done). After
-// that only the outcome may be looked at. A prepared request uses the same object again when nobody else holds it.
+// Life: a caller fills it in (open), the engine's mailbox and tables hold it, the driver completes it once (done).
+// After that only the outcome may be looked at. A prepared request uses the same object again when nobody else holds
+// it.
 #pragma once
 
 #include <atomic>

@@ -4,8 +4,8 @@
 // in the stream of elements. Pure, and the same on every rank because it depends on the log alone.
 //
 // Members are taken in log order; each tensor joins the first run that it can share - same kind (allreduce), dtype,
-// op, scales and device - else opens a run of its own. Broadcasts are merged by root and dtype; an allgather is always a run of its own;
-// a barrier needs no run: that it is in the log says that all have come.
+// op, scales and device - else opens a run of its own. Broadcasts are merged by root and dtype; an allgather is always
+// a run of its own; a barrier needs no run: that it is in the log says that all have come.
 #pragma once
 
 #include <cstdint>

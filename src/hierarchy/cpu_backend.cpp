@@ -12,8 +12,8 @@ namespace kolo::hierarchy {
 
 namespace {
 
-/// Moves of each stage in one call: enough that a call is worth its price, few enough that the caller soon looks at what
-/// else it owes.
+/// Moves of each stage in one call: enough that a call is worth its price, few enough that the caller soon looks at
+/// what else it owes.
 constexpr int kRoundsPerCall = 4;
 
 /// What of a share is reduced before it is written back: out of the first-level cache.

@@ -18,14 +18,15 @@
 //
 //   flat       one node, all-reduce of a small chunk. Nothing to do in reduce; when all have filled, every rank reduces
 //              all slots by itself, straight into its outputs. One synchronisation.
-//   sliced     one node, all-reduce. The chunk is divided into a share a rank. When all have filled, rank j reduces share
-//              j over all slots and writes the sum back into share j of *each peer's own* slot: so each line crosses
-//              between cores once in each direction. (To leave the sums in the reducer's slot, and copy out from there,
-//              would be a pass less for the reducer, but then every line is read by all peers while it is still dirty
-//              in another core's cache, and a slot could be filled again only after all had taken.) When all have reduced,
-//              everybody takes from its own slot.
+//   sliced     one node, all-reduce. The chunk is divided into a share a rank. When all have filled, rank j reduces
+//              share j over all slots and writes the sum back into share j of *each peer's own* slot: so each line
+//              crosses between cores once in each direction. (To leave the sums in the reducer's slot, and copy out
+//              from there, would be a pass less for the reducer, but then every line is read by all peers while it is
+//              still dirty in another core's cache, and a slot could be filled again only after all had taken.) When
+//              all have reduced, everybody takes from its own slot.
 //   ring       several nodes, all-reduce. The shares belong to the lanes (hierarchy/lane.hpp): rank j reduces share j
-//              over its node into partial sums, brings them around the ring of nodes, and writes the result back as above.
+//              over its node into partial sums, brings them around the ring of nodes, and writes the result back as
+//              above.
 //   root_slot  broadcast, on the root's node: everybody takes from the root's slot. Lane ranks also start share j on
 //              its way to the other nodes.
 //   relayed    broadcast, on other nodes: lane rank j receives share j and writes it into each peer's own slot.
@@ -34,12 +35,12 @@
 // the others its owner's own take is enough: it happens after all have reduced, and nobody touches it after that.
 //
 // Inside a node elements are always added in rank order, whatever the route and however runs were cut, so results there
-// do not depend on batching, to the bit. Between nodes they depend on where an element lies in its chunk, and are the same
-// on all ranks.
+// do not depend on batching, to the bit. Between nodes they depend on where an element lies in its chunk, and are the
+// same on all ranks.
 //
 // All-gather, where contributions differ in length, is two steps made of the above: an all-reduce of one vector with
-// every rank's length at its place, and then, after `Run::allocate`, one broadcast from every rank. Nothing is cut behind
-// the lengths until they are known.
+// every rank's length at its place, and then, after `Run::allocate`, one broadcast from every rank. Nothing is cut
+// behind the lengths until they are known.
 //
 // A set of one rank needs none of this: it reduces from input to output.
 #pragma once
@@ -72,8 +73,8 @@ struct CpuBackendOptions {
 
 class CpuBackend final : public core::Backend {
  public:
-  /// `topology` is the set's: its ranks are places in `options.members` (see `topology_of_set`). `intra` has this rank's
-  /// place in its node, the same slots everywhere. `inter` is null when there is one node.
+  /// `topology` is the set's: its ranks are places in `options.members` (see `topology_of_set`). `intra` has this
+  /// rank's place in its node, the same slots everywhere. `inter` is null when there is one node.
   CpuBackend(core::Topology topology, std::shared_ptr<core::IntraNode> intra, std::shared_ptr<core::InterNode> inter,
              CpuBackendOptions options = {});
 

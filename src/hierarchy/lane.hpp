@@ -3,17 +3,18 @@
 // A lane's part of the way between nodes.
 //
 // A *lane* is one rank of every node: lane j is made of the ranks with local rank j, and there are as many lanes as the
-// smallest node has ranks. Chunks are divided among the lanes, so that all of a node's lane ranks send at the same time.
-// An *exchange* brings the lane's share of one chunk through all nodes; several are open at once, each at its own step.
+// smallest node has ranks. Chunks are divided among the lanes, so that all of a node's lane ranks send at the same
+// time. An *exchange* brings the lane's share of one chunk through all nodes; several are open at once, each at its own
+// step.
 //
 // All-reduce is a ring. The share is cut into one segment a node. In N-1 steps every node sends the segment that it
 // added to last to the next node, and adds what it receives to its own partial sums (reduce-scatter): segment k starts
-// at node k and ends, complete, at node k-1. There it is finished - divided, scaled, rounded, once for each element - and
-// in N-1 more steps the finished bytes go round (all-gather). The order of additions depends on the segment alone, and
-// everybody gets the owner's bits. Partial sums travel in the accumulator's type, finished ones in the element's.
+// at node k and ends, complete, at node k-1. There it is finished - divided, scaled, rounded, once for each element -
+// and in N-1 more steps the finished bytes go round (all-gather). The order of additions depends on the segment alone,
+// and everybody gets the owner's bits. Partial sums travel in the accumulator's type, finished ones in the element's.
 //
-// Broadcast is a chain from the root's node through all others in ring order; a node passes a chunk on as soon as it has
-// it.
+// Broadcast is a chain from the root's node through all others in ring order; a node passes a chunk on as soon as it
+// has it.
 #pragma once
 
 #include <array>

@@ -27,8 +27,8 @@ class OpenJob {
   [[nodiscard]] core::Job& job() const noexcept { return *job_; }
 
   /// The stream that the next chunk is to be cut from, or null: then the job is wholly cut, or (`is_cut()` is false)
-  /// waits for the lengths of an all-gather. `filled` and `taken` are the backend's counts of chunks. Streams stay where
-  /// they are until the job is opened again.
+  /// waits for the lengths of an all-gather. `filled` and `taken` are the backend's counts of chunks. Streams stay
+  /// where they are until the job is opened again.
   const Stream* next_stream(std::uint64_t filled, std::uint64_t taken);
   /// The first element that has not been cut from the stream of `next_stream`, and the step that cuts.
   [[nodiscard]] std::int64_t offset() const noexcept { return offset_; }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The one loop of this room. It knows four things by their types:
-//   a format  how elements lie in memory and become lanes: load(), store(). The unit of loading and storing is a Pair of
-//             vectors, so that 16-bit elements fill whole vectors of 32-bit lanes, in whatever order suits the format;
+//   a format  how elements lie in memory and become lanes: load(), store(). The unit of loading and storing is a Pair
+//             of vectors, so that 16-bit elements fill whole vectors of 32-bit lanes, in whatever order suits the
+//             format;
 //   an op     combines two vectors;
 //   a scale   what happens to a vector after loading (on_load) and before storing (on_store).
 // Every element takes the same instructions wherever it lies: the last, incomplete unit is copied to and from a buffer

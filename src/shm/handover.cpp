@@ -158,8 +158,8 @@ std::shared_ptr<core::NodeLink> follow(const std::string& leader, const core::To
                                            std::move(watched));
 }
 
-/// Runs a rank's part of a step, and lets the world hear of it: what it says, or why it failed. Throws on every rank when
-/// it failed on one.
+/// Runs a rank's part of a step, and lets the world hear of it: what it says, or why it failed. Throws on every rank
+/// when it failed on one.
 template <class Step>
 std::vector<std::string> together(core::Bootstrap& bootstrap, Step&& step) {
   std::string said;

@@ -18,8 +18,8 @@ namespace kolo::shm {
 /// `bootstrap.allgather`. If it fails for one rank it fails for all, with that rank's reason: Error(transport).
 ///
 /// The leader listens on an abstract socket whose name the kernel chose; the others learn the name through the
-/// bootstrap. (Such names live in a network namespace: hosts do not see each other's.) Both ends must belong to the same
-/// user and know the job key. Each rank hands in the descriptor of its bell, the leader hands out the segment and
+/// bootstrap. (Such names live in a network namespace: hosts do not see each other's.) Both ends must belong to the
+/// same user and know the job key. Each rank hands in the descriptor of its bell, the leader hands out the segment and
 /// everybody's bells.
 ///
 /// `liveness` watches each peer by its process (a pidfd), where it can be seen, and by its socket.

@@ -27,7 +27,8 @@ struct Packet {
   std::vector<base::UniqueFd> descriptors;
 };
 
-/// One end of a connection. All calls throw Error(transport) when the system fails, the peer is gone, or `deadline` passes.
+/// One end of a connection. All calls throw Error(transport) when the system fails, the peer is gone, or `deadline`
+/// passes.
 class LocalSocket {
  public:
   /// The most descriptors of one packet; the kernel's limit is 253.

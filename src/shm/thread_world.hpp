@@ -19,8 +19,8 @@ class ThreadWorld {
   explicit ThreadWorld(int size);
   ~ThreadWorld();
 
-  /// Rank `rank`'s way in; used by that rank's thread alone. All ranks are on one machine, so a topology of several nodes is
-  /// one of virtual nodes.
+  /// Rank `rank`'s way in; used by that rank's thread alone. All ranks are on one machine, so a topology of several
+  /// nodes is one of virtual nodes.
   [[nodiscard]] std::unique_ptr<core::Bootstrap> bootstrap(int rank);
 
   /// Ends every blocked or later call of a bootstrap with Error(transport, reason), and every later use of an InterNode

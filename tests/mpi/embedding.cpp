@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program that has MPI already, at the thread level that the first argument names, and uses Kolo through contexts: one
-// over all ranks, and at the same time one over the ranks of its own parity. MPI stays the program's.
+// A program that has MPI already, at the thread level that the first argument names, and uses Kolo through contexts:
+// one over all ranks, and at the same time one over the ranks of its own parity. MPI stays the program's.
 #include <mpi.h>
 
 #include <cstdio>

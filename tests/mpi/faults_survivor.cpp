@@ -8,8 +8,8 @@
 //   idle      the others' main threads sleep, nothing is driven; the victim is killed
 //   stopped   the victim is stopped (SIGSTOP), which no descriptor shows; the deadline finds it
 //
-// Lines: "PROCESS rank pid" from everybody; "ERROR rank code sentence" and "SURVIVED rank" from survivors, after shutdown
-// has returned.
+// Lines: "PROCESS rank pid" from everybody; "ERROR rank code sentence" and "SURVIVED rank" from survivors, after
+// shutdown has returned.
 #include <unistd.h>
 
 #include <csignal>

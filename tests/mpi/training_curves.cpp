@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The example's training job under mpirun, against the same job on a single rank (the loss curves agree) and on as
-// many threads (the weights are the same, bit for bit, on one or two nodes: over more, the order in which nodes are added
-// depends on where an element lies in its batch, and batches on time).
+// many threads (the weights are the same, bit for bit, on one or two nodes: over more, the order in which nodes are
+// added depends on where an element lies in its batch, and batches on time).
 #include <cmath>
 #include <cstdio>
 #include <string>

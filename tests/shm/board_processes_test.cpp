@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The board's memory order between real processes: what a thread sanitizer cannot see, and a fence forgotten would break.
+// The board's memory order between real processes: what a thread sanitizer cannot see, and a fence forgotten would
+// break.
 #include <gtest/gtest.h>
 
 #include <random>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Worlds that break: a rank that never submits, leaves early, or throws. Every rank is told, by the same sentence; later
-// calls fail at once; shutdown returns. Times are set so that a deadline passes soon; no verdict depends on how soon,
-// but that nothing takes as long as `kPatience`.
+// Worlds that break: a rank that never submits, leaves early, or throws. Every rank is told, by the same sentence;
+// later calls fail at once; shutdown returns. Times are set so that a deadline passes soon; no verdict depends on how
+// soon, but that nothing takes as long as `kPatience`.
 #include <gtest/gtest.h>
 
 #include <algorithm>

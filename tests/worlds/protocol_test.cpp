@@ -121,7 +121,8 @@ TEST_P(Protocol, FramesBetweenNodesAreBoundedByTensorsNotByRanks) {
       EXPECT_EQ(late.control_frames_received, 0U);
       continue;
     }
-    // At worst every count goes alone: those of the tensors, of the step's end, of a completed batch; two barriers' two.
+    // At worst every count goes alone: those of the tensors, of the step's end, of a completed batch; two barriers'
+    // two.
     const std::uint64_t counts = steps * (kTensors + 1 + late.last_step_batches) + 4;
     const std::uint64_t entries = steps * late.last_step_batches + 2;
     EXPECT_LE(sent, counts + (nodes - 1) * entries);
