@@ -35,7 +35,9 @@ const char* truth(bool value) { return value ? "true" : "false"; }
 
 }  // namespace
 
-Progress::Progress(int epochs, bool quiet) : epochs_(epochs), quiet_(quiet), terminal_(::isatty(STDOUT_FILENO) == 1) {}
+// Open MPI gives rank 0 a terminal of its own for standard output, whatever mpirun writes to; not for standard error.
+Progress::Progress(int epochs, bool quiet)
+    : epochs_(epochs), quiet_(quiet), terminal_(::isatty(STDOUT_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1) {}
 
 void Progress::show(int epoch, double loss) const {
   if (quiet_) {

@@ -33,8 +33,7 @@ void set_or_throw(const SettingRow& row, Settings& settings, std::string_view na
                   SettingSource source) {
   if (!set_from_text(row, settings, text)) {
     throw Error(ErrorCode::invalid_setting, std::string(name) + " is \"" + text + "\" (" +
-                                                std::string(to_string(source)) + "), which is not " +
-                                                expected_text(row));
+                                                std::string(to_string(source)) + "); expected " + expected_text(row));
   }
   settings.sources[std::string(row.name)] = source;
 }

@@ -10,16 +10,15 @@
 #include <cerrno>
 #include <cstdint>
 #include <exception>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
+#include <memory>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 #include <system_error>
 #include <vector>
 
-#include <sched.h>
+#include <hwloc.h>
 #include <unistd.h>
 
 #include <boost/program_options.hpp>
@@ -42,6 +41,11 @@ struct BadFlags : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+struct FreeBitmap {
+  void operator()(hwloc_bitmap_t bitmap) const noexcept { hwloc_bitmap_free(bitmap); }
+};
+using CpuSet = std::unique_ptr<hwloc_bitmap_s, FreeBitmap>;
+
 // ---------------------------------------------------------------- this machine, as the process sees it
 
 std::string host_name() {
@@ -50,62 +54,62 @@ std::string host_name() {
   return name;
 }
 
-/// The first line of a file under /sys; empty where there is none.
-std::string first_line(const std::filesystem::path& file) {
-  std::ifstream in(file);
-  std::string line;
-  std::getline(in, line);
-  return line;
-}
+/// What hwloc knows of this machine.
+class Machine {
+ public:
+  Machine() {
+    if (hwloc_topology_init(&topology_) != 0) throw std::runtime_error("hwloc cannot be initialised");
+    if (hwloc_topology_load(topology_) != 0) {
+      hwloc_topology_destroy(topology_);
+      throw std::runtime_error("hwloc cannot read this machine's topology");
+    }
+  }
+  ~Machine() { hwloc_topology_destroy(topology_); }
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
 
-std::string cpu_model() {
-  std::ifstream in("/proc/cpuinfo");
-  for (std::string line; std::getline(in, line);) {
-    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
-  }
-  return "unknown";
-}
+  [[nodiscard]] int count(hwloc_obj_type_t type) const { return hwloc_get_nbobjs_by_type(topology_, type); }
 
-std::vector<int> affinity() {
-  cpu_set_t cpus;
-  CPU_ZERO(&cpus);
-  if (::sched_getaffinity(0, sizeof cpus, &cpus) != 0) {
-    throw std::system_error(errno, std::generic_category(), "sched_getaffinity");
+  [[nodiscard]] std::string cpu_model() const {
+    const hwloc_obj_t package = hwloc_get_obj_by_type(topology_, HWLOC_OBJ_PACKAGE, 0);
+    const char* model = package == nullptr ? nullptr : hwloc_obj_get_info_by_name(package, "CPUModel");
+    return model == nullptr ? "unknown" : model;
   }
-  std::vector<int> list;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &cpus)) list.push_back(cpu);
-  }
-  return list;
-}
 
-/// "0-3, 8": as taskset takes it, but for the blanks.
-std::string describe_cpus(const std::vector<int>& cpus) {
-  std::string text;
-  for (std::size_t i = 0; i < cpus.size();) {
-    std::size_t last = i;
-    while (last + 1 < cpus.size() && cpus[last + 1] == cpus[last] + 1) ++last;
-    text += (text.empty() ? "" : ", ") + std::to_string(cpus[i]);
-    if (last > i) text += "-" + std::to_string(cpus[last]);
-    i = last + 1;
+  /// The CPUs that this process may run on.
+  [[nodiscard]] CpuSet allowed() const {
+    CpuSet cpus(hwloc_bitmap_alloc());
+    if (!cpus || hwloc_get_cpubind(topology_, cpus.get(), HWLOC_CPUBIND_PROCESS) != 0) {
+      throw std::system_error(errno, std::generic_category(), "hwloc_get_cpubind");
+    }
+    return cpus;
   }
-  return text;
-}
 
-/// The data caches of one CPU, innermost first. Empty where the kernel does not tell.
-Json caches_of(int cpu) {
-  Json caches = Json::array();
-  const std::filesystem::path folder = "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cache";
-  for (int index = 0;; ++index) {
-    const std::filesystem::path cache = folder / ("index" + std::to_string(index));
-    const std::string level = first_line(cache / "level");
-    if (level.empty()) return caches;
-    if (first_line(cache / "type") == "Instruction") continue;
-    caches.push_back({{"level", std::stoi(level)},
-                      {"size", first_line(cache / "size")},
-                      {"shared_by_cpus", first_line(cache / "shared_cpu_list")}});
+  /// The data caches of the first of these CPUs, innermost first.
+  [[nodiscard]] Json caches(const CpuSet& cpus) const {
+    Json caches = Json::array();
+    const int first = hwloc_bitmap_first(cpus.get());
+    const hwloc_obj_t unit =
+        first < 0 ? nullptr : hwloc_get_pu_obj_by_os_index(topology_, static_cast<unsigned>(first));
+    for (hwloc_obj_t at = unit; at != nullptr; at = at->parent) {
+      if (hwloc_obj_type_is_dcache(at->type) == 0) continue;
+      caches.push_back({{"level", at->attr->cache.depth},
+                        {"size", std::to_string(at->attr->cache.size / 1024) + "K"},
+                        {"shared_by_cpus", describe(at->cpuset)}});
+    }
+    return caches;
   }
-}
+
+  /// "0-3,8": as taskset takes it.
+  [[nodiscard]] static std::string describe(hwloc_const_cpuset_t cpus) {
+    char text[1024] = {};
+    hwloc_bitmap_list_snprintf(text, sizeof text, cpus);
+    return text;
+  }
+
+ private:
+  hwloc_topology_t topology_ = nullptr;
+};
 
 // ---------------------------------------------------------------- what there is to say
 
@@ -129,12 +133,17 @@ Json of_place() {
 }
 
 Json of_machine() {
-  const std::vector<int> cpus = affinity();
+  const Machine machine;
+  const CpuSet cpus = machine.allowed();
   return {{"host", host_name()},
           {"pid", ::getpid()},
-          {"cpu", cpu_model()},
-          {"cpus_allowed", describe_cpus(cpus)},
-          {"caches", cpus.empty() ? Json::array() : caches_of(cpus.front())}};
+          {"cpu", machine.cpu_model()},
+          {"packages", machine.count(HWLOC_OBJ_PACKAGE)},
+          {"cores", machine.count(HWLOC_OBJ_CORE)},
+          {"cpus", machine.count(HWLOC_OBJ_PU)},
+          {"memory_nodes", machine.count(HWLOC_OBJ_NUMANODE)},
+          {"cpus_allowed", Machine::describe(cpus.get())},
+          {"caches", machine.caches(cpus)}};
 }
 
 Json of_variables() {
@@ -176,6 +185,8 @@ void print_rank(const Json& one) {
   std::cout << "\nrank " << one["place"]["rank"] << "\n"
             << "  host      " << machine["host"].get<std::string>() << ", process " << machine["pid"] << "\n"
             << "  CPU       " << machine["cpu"].get<std::string>() << "\n"
+            << "  has       packages " << machine["packages"] << ", cores " << machine["cores"] << ", CPUs "
+            << machine["cpus"] << ", memory nodes " << machine["memory_nodes"] << "\n"
             << "  may use   CPUs " << machine["cpus_allowed"].get<std::string>() << "\n"
             << "  caches    ";
   for (const Json& cache : machine["caches"]) {

@@ -135,24 +135,24 @@ TEST(Settings, Bytes) {
        {"4Q", "K", "4 K", "4KK", "-4K", "4.5K", "0x10", "9223372036854775807K", "99999999999999999999", "17M", "255"}) {
     EXPECT_EQ(error_of({{"KOLO_SLOT_BYTES", bad}}),
               "KOLO_SLOT_BYTES is \"" + bad +
-                  "\" (environment), which is not bytes, such as 65536 or 64K, in the range 256 .. 16M");
+                  "\" (environment); expected bytes, such as 65536 or 64K, in the range 256 .. 16M");
   }
 }
 
 TEST(Settings, BadValuesNameVariableValueAndRange) {
   EXPECT_EQ(error_of({{"KOLO_SLOTS", "1"}}),
-            "KOLO_SLOTS is \"1\" (environment), which is not an integer in the range 2 .. 64");
+            "KOLO_SLOTS is \"1\" (environment); expected an integer in the range 2 .. 64");
   EXPECT_EQ(error_of({{"KOLO_SLOTS", "65"}}),
-            "KOLO_SLOTS is \"65\" (environment), which is not an integer in the range 2 .. 64");
+            "KOLO_SLOTS is \"65\" (environment); expected an integer in the range 2 .. 64");
   EXPECT_EQ(error_of({{"KOLO_SPIN_US", "3us"}}),
-            "KOLO_SPIN_US is \"3us\" (environment), which is not an integer in the range -1 .. 1000000000");
+            "KOLO_SPIN_US is \"3us\" (environment); expected an integer in the range -1 .. 1000000000");
   EXPECT_EQ(error_of({}, {{"KOLO_PLAN", "maybe"}}),
-            "KOLO_PLAN is \"maybe\" (option), which is not true or false (also 1 or 0, yes or no, on or off)");
+            "KOLO_PLAN is \"maybe\" (option); expected true or false (also 1 or 0, yes or no, on or off)");
   EXPECT_EQ(error_of({{"HOROVOD_LOG_LEVEL", "loud"}}),
-            "HOROVOD_LOG_LEVEL is \"loud\" (alias), which is not one of trace, debug, info, warning, error, off");
+            "HOROVOD_LOG_LEVEL is \"loud\" (alias); expected one of trace, debug, info, warning, error, off");
   for (const std::string bad : {"0", "soon", "-1", "nan", "inf", "1e10", "1s"}) {
     EXPECT_EQ(error_of({{"KOLO_TIMEOUT_S", bad}}), "KOLO_TIMEOUT_S is \"" + bad +
-                                                       "\" (environment), which is not seconds in the range "
+                                                       "\" (environment); expected seconds in the range "
                                                        "0.001 .. 1000000000");
   }
 }

@@ -50,7 +50,7 @@ VENDORS = [
     ("cuda", r"cuda|nccl|driver_types\.h$", ("src/cuda/", "include/kolo/cuda.hpp", "tests/cuda/", "bench/")),
     ("torch", r"(torch|ATen|c10)/", ("src/libtorch/", "include/kolo/libtorch.hpp", "tests/libtorch/", "bench/peers/")),
     ("dlpack", r"dlpack/", ("include/kolo/dlpack.hpp",)),
-    ("hwloc", r"hwloc(\.h$|/)", ("src/base/", "src/api/")),
+    ("hwloc", r"hwloc(\.h$|/)", ("src/tools/",)),
     ("highway", r"hwy/", ("src/kernels/", "tests/kernels/")),
     ("boost.asio", r"boost/(asio|system)", ("src/net/", "tests/net/")),
     ("boost.program_options", r"boost/program_options", ("src/tools/", "bench/", "examples/")),
