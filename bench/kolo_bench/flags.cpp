@@ -10,7 +10,6 @@
 
 #include <kolo/info.hpp>
 
-#include "models.hpp"
 #include "sizes.hpp"
 
 namespace kolo_bench {
@@ -102,8 +101,9 @@ po::options_description describe(Flags& flags, std::string& begin, std::string& 
   add("baseline", po::value<std::string>()->default_value(""),
       "peers, in turns in the same job: mpi; for step mpi-per-tensor, mpi-packed");
   add("peer-only", po::bool_switch(&flags.peer_only), "only the peer, with MPI at MPI_THREAD_SINGLE and without Kolo");
-  add("model", po::value(&flags.model)->default_value("resnet50"), "step: resnet50, bert-base, gpt2-small, many-small");
-  add("shapes", po::value(&flags.shapes), "step: a file, one tensor a line, dimensions separated by spaces");
+  add("model", po::value<std::string>()->default_value("resnet50"),
+      "step: resnet50, bert-base, gpt2-small, many-small");
+  add("shapes", po::value<std::string>(), "step: a file, one tensor a line, dimensions separated by spaces");
   add("submit", po::value(&flags.submit)->default_value("by-name"), "step: by-name, prepared or grouped");
   add("json", po::value(&flags.json), "write the records there, too");
   return description;
@@ -176,6 +176,8 @@ std::optional<Flags> parse_flags(int argc, char** argv) {
       flags.baselines.push_back(find(kBaselines, name, "baseline"));
     }
     parse_place(values["place"].as<std::string>(), flags);
+    flags.model = values.count("shapes") != 0 ? read_shapes(values["shapes"].as<std::string>())
+                                              : find_model(values["model"].as<std::string>());
   } catch (const BadFlags&) {
     throw;
   } catch (const po::error& error) {

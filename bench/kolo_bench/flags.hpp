@@ -11,6 +11,8 @@
 
 #include <kolo/types.hpp>
 
+#include "models.hpp"
+
 namespace kolo_bench {
 
 /// A wrong command line; what() says what would be right. Exit code 2.
@@ -41,8 +43,7 @@ struct Flags {
   double seconds = 1.0;  ///< a row takes no longer, samples permitting
   std::vector<Baseline> baselines;
   bool peer_only = false;
-  std::string model = "resnet50";
-  std::string shapes;
+  Model model;                     ///< step: from --model or --shapes
   std::string submit = "by-name";  ///< step: by-name, prepared, grouped
   std::string json;
 };

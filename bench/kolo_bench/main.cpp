@@ -14,24 +14,39 @@ namespace {
 
 using namespace kolo_bench;
 
-int run(const Flags& flags) {
-  const std::unique_ptr<Job> job = flags.peer_only ? make_mpi_job() : make_kolo_job();
-  if (!flags.baselines.empty() && !mpi_is_up()) {
-    throw BadFlags("--baseline needs MPI: start kolo-bench with mpirun");
+void check_against_job(const Flags& flags, const Job& job) {
+  if (!flags.baselines.empty() && !mpi_is_up()) throw BadFlags("--baseline needs MPI: start kolo-bench with mpirun");
+  if (flags.root < 0 || flags.root >= job.size()) {
+    throw BadFlags("--root is a rank: 0 to " + std::to_string(job.size() - 1));
   }
-  if (flags.root < 0 || flags.root >= job->size()) {
-    throw BadFlags("--root is a rank: 0 to " + std::to_string(job->size() - 1));
-  }
-  Report report(flags, *job);
+}
+
+int measure_all(Job& job, const Flags& flags) {
+  check_against_job(flags, job);
+  Report report(flags, job);
   if (flags.mode == Mode::step) {
-    run_step(*job, flags, report);
+    run_step(job, flags, report);
   } else if (flags.mode == Mode::latency) {
-    run_latency(*job, flags, report);
+    run_latency(job, flags, report);
   } else {
-    run_collective(*job, flags, report);
+    run_collective(job, flags, report);
   }
   report.finish();
   return report.wrong() == 0 ? 0 : 1;
+}
+
+int refuse(const BadFlags& error) {
+  std::cerr << "kolo-bench: " << error.what() << " (see --help)\n";
+  return 2;
+}
+
+int run(const Flags& flags) {
+  const std::unique_ptr<Job> job = flags.peer_only ? make_mpi_job() : make_kolo_job();
+  try {
+    return measure_all(*job, flags);
+  } catch (const BadFlags& error) {  // on all ranks alike: they leave in order
+    return job->rank() == 0 ? refuse(error) : 2;
+  }
 }
 
 }  // namespace
@@ -41,8 +56,7 @@ int main(int argc, char** argv) {
     const std::optional<Flags> flags = parse_flags(argc, argv);
     return flags ? run(*flags) : 0;
   } catch (const BadFlags& error) {
-    std::cerr << "kolo-bench: " << error.what() << " (see --help)\n";
-    return 2;
+    return refuse(error);
   } catch (const std::exception& error) {
     std::cerr << "kolo-bench: " << error.what() << "\n";
     return 1;

@@ -12,7 +12,6 @@
 #include <kolo/kolo.hpp>
 
 #include "data.hpp"
-#include "models.hpp"
 #include "modes.hpp"
 #include "mpi_peer.hpp"
 
@@ -115,7 +114,7 @@ std::function<void()> mpi_packed(const std::shared_ptr<Gradients>& gradients, st
 }  // namespace
 
 void run_step(Job& job, const Flags& flags, Report& report) {
-  const Model model = flags.shapes.empty() ? find_model(flags.model) : read_shapes(flags.shapes);
+  const Model& model = flags.model;
   const std::int64_t elements = std::accumulate(model.tensors.begin(), model.tensors.end(), std::int64_t{0});
   auto gradients = std::make_shared<Gradients>(model, job.rank(), job.size());
   const auto add = [&](std::vector<Contestant>& contestants, const std::string& name, std::function<void()> call) {
