@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The planner of batches: laying out the members of one batch, as it is done once for a planned batch and every time for
-// any other.
+// The planner of batches: laying out the members of one batch, as it is done once for a planned batch and every time
+// for any other.
 #include <benchmark/benchmark.h>
 
 #include <vector>

@@ -56,7 +56,8 @@ std::string CpuBackend::describe() const {
   text << intra_->name() << " (" << topology_.local_size() << " ranks, " << intra_->slots() << " slots of "
        << intra_->slot_bytes() / 1024 << " KiB)";
   if (inter_ != nullptr)
-    text << ", " << inter_->name() << " (" << topology_.node_count() << " nodes, " << lanes_ << (lanes_ == 1 ? " lane)" : " lanes)");
+    text << ", " << inter_->name() << " (" << topology_.node_count() << " nodes, " << lanes_
+         << (lanes_ == 1 ? " lane)" : " lanes)");
   return text.str();
 }
 
