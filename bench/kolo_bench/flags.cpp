@@ -34,8 +34,9 @@ Modes: allreduce, broadcast, allgather, barrier   one collective, size by size
        step      all gradients of a model, submitted in backward order, all handles open at once
        latency   one small allreduce at a time, asynchronously, on an engine that was idle
 
-Sizes are bytes with binary suffixes, of the whole result (allgather: of everybody's parts together). A time is the median of the slowest rank's;
-algbw = bytes / time, busbw = algbw x 2(n-1)/n for allreduce, (n-1)/n for allgather, 1 for broadcast; GB = 1e9 bytes.
+Sizes are bytes with binary suffixes, of the whole result (allgather: of everybody's parts together). A time is the
+median of the slowest rank's; algbw = bytes / time, busbw = algbw x 2(n-1)/n for allreduce, (n-1)/n for allgather, 1
+for broadcast; GB = 1e9 bytes.
 #wrong counts elements that differ from the exact result, on all ranks, into poisoned memory.
 
 Exit codes: 0 done, 1 something was wrong or failed, 2 wrong flags.
