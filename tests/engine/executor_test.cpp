@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/executor.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using kolo::DType;
+using kolo::Shape;
+using kolo::core::CollectiveKind;
+using kolo::core::Job;
+using kolo::core::Progress;
+using kolo::engine::Batch;
+using kolo::engine::Executor;
+using kolo::engine::Operation;
+using kolo::engine::OperationPtr;
+
+/// Finishes what the test says, when it says.
+class FakeBackend final : public kolo::core::Backend {
+ public:
+  std::vector<Job*> started;
+  std::vector<Job*> to_finish;
+  int asked = 0;
+  bool aborted = false;
+
+  [[nodiscard]] std::string describe() const override { return "fake"; }
+  void start(Job& job) override { started.push_back(&job); }
+  Progress progress(bool, std::vector<Job*>& finished) override {
+    ++asked;
+    if (to_finish.empty()) return Progress::waiting;
+    finished = std::exchange(to_finish, {});
+    return Progress::advanced;
+  }
+  void abort() noexcept override { aborted = true; }
+};
+
+OperationPtr operation(CollectiveKind kind, std::vector<float>& memory) {
+  auto result = std::make_shared<Operation>();
+  auto signature = std::make_shared<kolo::core::Signature>();
+  signature->kind = kind;
+  if (kind != CollectiveKind::barrier) {
+    const auto elements = static_cast<std::int64_t>(memory.size());
+    signature->tensors.push_back({DType::float32, Shape{elements}});
+    auto* data = reinterpret_cast<std::byte*>(memory.data());
+    result->buffers.push_back({data, data, elements});
+  }
+  result->signature = signature;
+  return result;
+}
+
+class ExecutorTest : public testing::Test {
+ protected:
+  /// The members that the next pass finishes, batch by batch.
+  std::vector<std::vector<OperationPtr>> pass(Progress wanted) {
+    std::vector<std::vector<OperationPtr>> finished;
+    const Progress result = executor_.progress(true, [&](Batch& batch) {
+      finished.push_back(batch.members);
+      outcomes_.push_back(batch.status);
+    });
+    EXPECT_EQ(result, wanted);
+    return finished;
+  }
+
+  FakeBackend backend_;
+  Executor executor_{backend_, 4};
+  std::vector<float> x_ = std::vector<float>(3);
+  std::vector<float> y_ = std::vector<float>(5);
+  std::vector<kolo::Status> outcomes_;
+};
+
+TEST_F(ExecutorTest, PointsPiecesAtTheCallersMemory) {
+  const OperationPtr x = operation(CollectiveKind::allreduce, x_);
+  const OperationPtr y = operation(CollectiveKind::allreduce, y_);
+  executor_.run({x, y}, 0, 0);
+  EXPECT_EQ(executor_.open(), 1U);
+  ASSERT_EQ(backend_.started.size(), 1U);
+  const Job& job = *backend_.started[0];
+  ASSERT_EQ(job.runs.size(), 1U);
+  EXPECT_EQ(job.runs[0].elements, 8);
+  ASSERT_EQ(job.runs[0].pieces.size(), 2U);
+  EXPECT_EQ(job.runs[0].pieces[1].output, reinterpret_cast<std::byte*>(y_.data()));
+  EXPECT_EQ(job.runs[0].pieces[1].elements, 5);
+  EXPECT_TRUE(pass(Progress::waiting).empty());
+  backend_.to_finish = backend_.started;
+  const auto finished = pass(Progress::advanced);
+  ASSERT_EQ(finished.size(), 1U);
+  EXPECT_EQ(finished[0], (std::vector<OperationPtr>{x, y}));
+  EXPECT_EQ(executor_.open(), 0U);
+}
+
+TEST_F(ExecutorTest, ABackendWithoutJobsIsNotAsked) {
+  EXPECT_TRUE(pass(Progress::idle).empty());
+  EXPECT_EQ(backend_.asked, 0);
+}
+
+TEST_F(ExecutorTest, BarriersNeedNoBackend) {
+  const OperationPtr barrier = operation(CollectiveKind::barrier, x_);
+  executor_.run({barrier}, 0, 0);
+  EXPECT_TRUE(backend_.started.empty());
+  EXPECT_TRUE(executor_.has_ready());
+  EXPECT_EQ(pass(Progress::advanced).size(), 1U);
+  EXPECT_FALSE(executor_.has_ready());
+}
+
+TEST_F(ExecutorTest, HandsOnTheJobsOutcome) {
+  executor_.run({operation(CollectiveKind::allreduce, x_)}, 0, 0);
+  backend_.started[0]->status = kolo::Status(kolo::ErrorCode::invalid_argument, "it does not fit");
+  backend_.to_finish = backend_.started;
+  pass(Progress::advanced);
+  ASSERT_EQ(outcomes_.size(), 1U);
+  EXPECT_EQ(outcomes_[0].message(), "it does not fit");
+  // The batch is used again, without the old outcome.
+  backend_.started.clear();
+  executor_.run({operation(CollectiveKind::allreduce, x_)}, 0, 0);
+  backend_.to_finish = backend_.started;
+  pass(Progress::advanced);
+  EXPECT_TRUE(outcomes_[1].ok());
+}
+
+/// The key stands for the layout: what is different about the members does not matter until the plan is dropped.
+TEST_F(ExecutorTest, PlannedLayoutsAreMadeOnce) {
+  const auto elements_of = [&](const OperationPtr& member, std::uint32_t key) {
+    backend_.started.clear();
+    executor_.run({member}, key, 7);
+    backend_.to_finish = backend_.started;
+    const std::int64_t elements = backend_.started.at(0)->runs.at(0).elements;
+    pass(Progress::advanced);
+    return elements;
+  };
+  EXPECT_EQ(elements_of(operation(CollectiveKind::allreduce, x_), 1), 3);
+  EXPECT_EQ(elements_of(operation(CollectiveKind::allreduce, y_), 1), 3);
+  EXPECT_EQ(elements_of(operation(CollectiveKind::allreduce, y_), 2), 5);
+  executor_.drop_plan(1);
+  EXPECT_EQ(elements_of(operation(CollectiveKind::allreduce, y_), 1), 5);
+}
+
+TEST_F(ExecutorTest, AbortForgetsTheMembers) {
+  const OperationPtr x = operation(CollectiveKind::allreduce, x_);
+  executor_.run({x}, 0, 0);
+  executor_.run({operation(CollectiveKind::barrier, x_)}, 0, 0);
+  EXPECT_EQ(x.use_count(), 2);
+  executor_.abort();
+  EXPECT_TRUE(backend_.aborted);
+  EXPECT_EQ(x.use_count(), 1);
+  EXPECT_EQ(executor_.open(), 0U);
+  EXPECT_FALSE(executor_.has_ready());
+}
+
+TEST_F(ExecutorTest, AllgathersAskForRoom) {
+  const OperationPtr gather = operation(CollectiveKind::allgather, x_);
+  gather->owns_result = true;
+  gather->row_bytes = 4;
+  executor_.run({gather}, 0, 0);
+  const kolo::core::Run& run = backend_.started.at(0)->runs.at(0);
+  EXPECT_EQ(run.elements, 3);
+  const std::byte* const room = run.allocate({12, 8});
+  EXPECT_EQ(room, gather->result.data());
+  EXPECT_EQ(gather->result.shape(), (Shape{5}));
+}
+
+}  // namespace

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/name_table.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using kolo::ErrorCode;
+using kolo::engine::Entry;
+using kolo::engine::NameTable;
+
+template <class Call>
+bool is_duplicate(Call&& call) {
+  try {
+    call();
+  } catch (const kolo::Error& error) {
+    return error.code() == ErrorCode::duplicate_name;
+  }
+  return false;
+}
+
+TEST(NameTable, ANameIsClaimedOnce) {
+  NameTable names;
+  Entry& entry = names.claim("a");
+  EXPECT_EQ(entry.name, "a");
+  EXPECT_TRUE(is_duplicate([&] { names.claim("a"); }));
+  EXPECT_TRUE(is_duplicate([&] { names.hold("a"); }));
+  Entry& other = names.claim("b");
+  EXPECT_NE(&entry, &other);
+  names.finished(entry);
+  EXPECT_EQ(&names.claim("a"), &entry) << "the same entry, with what is known about the name";
+  EXPECT_EQ(names.size(), 2U);
+}
+
+TEST(NameTable, HeldNamesAreClaimedByTheirHolderAlone) {
+  NameTable names;
+  Entry& entry = names.hold("a");
+  EXPECT_TRUE(is_duplicate([&] { names.claim("a"); }));
+  EXPECT_TRUE(is_duplicate([&] { names.hold("a"); }));
+  names.claim_held(entry);
+  EXPECT_TRUE(is_duplicate([&] { names.claim_held(entry); }));
+  names.release(entry);  // its operation goes on
+  EXPECT_TRUE(is_duplicate([&] { names.claim("a"); }));
+  names.finished(entry);
+  EXPECT_EQ(&names.claim("a"), &entry);
+}
+
+TEST(NameTable, ForgottenNamesGoUnlessSomebodyHasThem) {
+  NameTable names;
+  Entry& idle = names.claim("idle");
+  idle.slot = 1;
+  names.finished(idle);
+  names.forget(idle);
+  EXPECT_EQ(names.size(), 0U);
+
+  Entry& busy = names.claim("busy");
+  busy.slot = 2;
+  names.forget(busy);
+  EXPECT_FALSE(busy.slot.has_value());
+  EXPECT_EQ(names.size(), 1U);
+  names.finished(busy);
+
+  Entry& held = names.hold("held");
+  held.slot = 3;
+  names.forget(held);
+  EXPECT_FALSE(held.slot.has_value());
+  names.claim_held(held);  // the address is still good
+  EXPECT_EQ(names.size(), 2U);
+}
+
+TEST(NameTable, OfManyThreadsOneWins) {
+  NameTable names;
+  for (int round = 0; round < 100; ++round) {
+    std::atomic<int> winners{0};
+    std::atomic<int> losers{0};
+    const std::string name = "n" + std::to_string(round);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) {
+      threads.emplace_back([&] {
+        if (is_duplicate([&] { names.claim(name); })) {
+          losers.fetch_add(1);
+        } else {
+          winners.fetch_add(1);
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    ASSERT_EQ(winners.load(), 1);
+    ASSERT_EQ(losers.load(), 3);
+  }
+}
+
+/// One unnamed call at a time, in the order in which they came.
+TEST(NameTable, UnnamedCallsQueue) {
+  NameTable names;
+  std::atomic<int> inside{0};
+  std::atomic<int> done{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int k = 0; k < 50; ++k) {
+        Entry& entry = names.claim_unnamed();
+        EXPECT_EQ(inside.fetch_add(1), 0);
+        EXPECT_EQ(entry.name, "");
+        inside.fetch_sub(1);
+        names.finished(entry);
+        done.fetch_add(1);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(done.load(), 200);
+}
+
+}  // namespace

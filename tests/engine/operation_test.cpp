@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/operation.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using kolo::DType;
+using kolo::ErrorCode;
+using kolo::Shape;
+using kolo::Status;
+using kolo::engine::Operation;
+namespace base = kolo::base;
+
+TEST(Operation, CompletesOnceWithItsOutcome) {
+  Operation operation;
+  EXPECT_FALSE(operation.done());
+  bool was_interesting = true;
+  EXPECT_TRUE(operation.complete(Status(ErrorCode::timeout, "too late"), was_interesting).empty());
+  EXPECT_FALSE(was_interesting);
+  EXPECT_TRUE(operation.done());
+  EXPECT_EQ(operation.outcome().code(), ErrorCode::timeout);
+  EXPECT_EQ(operation.outcome().message(), "too late");
+  EXPECT_DEATH(static_cast<void>(operation.complete(Status(), was_interesting)), "an operation completed twice");
+}
+
+TEST(Operation, InterestIsCountedOnceAndOnlyWhileOpen) {
+  Operation operation;
+  EXPECT_TRUE(operation.mark_interest());
+  EXPECT_FALSE(operation.mark_interest());
+  bool was_interesting = false;
+  static_cast<void>(operation.complete(Status(), was_interesting));
+  EXPECT_TRUE(was_interesting);
+  EXPECT_FALSE(operation.mark_interest());
+  operation.reset();
+  EXPECT_FALSE(operation.done());
+  EXPECT_TRUE(operation.outcome().ok());
+  EXPECT_TRUE(operation.mark_interest());
+}
+
+TEST(Operation, CallbacksAreHandedOutInOrderAndNoneAfterwards) {
+  Operation operation;
+  std::vector<int> called;
+  for (int i = 0; i < 3; ++i) {
+    std::function<void(const Status&)> callback = [&called, i](const Status&) { called.push_back(i); };
+    EXPECT_TRUE(operation.add_callback(callback));
+  }
+  bool was_interesting = false;
+  for (auto& callback : operation.complete(Status(), was_interesting)) callback(operation.outcome());
+  EXPECT_EQ(called, (std::vector<int>{0, 1, 2}));
+  std::function<void(const Status&)> late = [](const Status&) {};
+  EXPECT_FALSE(operation.add_callback(late));
+  EXPECT_TRUE(late) << "the caller still has it";
+}
+
+TEST(Operation, SleepersAreWoken) {
+  Operation operation;
+  EXPECT_FALSE(operation.sleep_until(base::now()));
+  std::atomic<int> awake{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      EXPECT_TRUE(operation.sleep_until(std::nullopt));
+      awake.fetch_add(1);
+    });
+  }
+  bool was_interesting = false;
+  static_cast<void>(operation.complete(Status(), was_interesting));
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(awake.load(), 3);
+  EXPECT_TRUE(operation.sleep_until(std::nullopt));
+}
+
+kolo::engine::OperationPtr allgather(bool owns_result) {
+  auto operation = std::make_shared<Operation>();
+  auto signature = std::make_shared<kolo::core::Signature>();
+  signature->kind = kolo::core::CollectiveKind::allgather;
+  signature->tensors.push_back({DType::int32, Shape{3}});
+  operation->signature = signature;
+  operation->row = Shape{3};
+  operation->row_bytes = 12;
+  operation->owns_result = owns_result;
+  return operation;
+}
+
+TEST(Operation, MakesRoomForAResultOfItsOwn) {
+  const auto operation = allgather(true);
+  std::byte* const room = operation->make_room({24, 0, 12});
+  EXPECT_EQ(room, operation->result.data());
+  EXPECT_EQ(operation->result.shape(), (Shape{3, 3}));
+  EXPECT_EQ(operation->result.dtype(), DType::int32);
+}
+
+TEST(Operation, TakesTheCallersMemoryOnlyWhenItFits) {
+  const auto operation = allgather(false);
+  std::vector<int> memory(9);
+  operation->buffers.push_back({nullptr, reinterpret_cast<std::byte*>(memory.data()), 0});
+  operation->output_elements = 9;
+  EXPECT_EQ(operation->make_room({24, 0, 12}), reinterpret_cast<std::byte*>(memory.data()));
+  try {
+    operation->make_room({24, 12, 12});
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const kolo::Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_EQ(error.status().message(), "the output of this allgather has 9 elements, but the ranks together gave 12");
+  }
+}
+
+}  // namespace
