@@ -422,6 +422,10 @@ struct Sequencer::Impl {
   void on(const core::Overdue& message, Time now) {
     const auto set = sets.find(message.set);
     if (set == sets.end()) return;
+    // Who asks late is told what the first one was told, whoever has left since.
+    if (is_hopeless(message.set, message.name, message.round)) {
+      return fail_hopeless(message.set, message.name, message.round);
+    }
     const TensorId id = tensors.find(message.set, message.name);
     if (id != kNoTensor && tensors[id].round >= message.round) return overdue_ready(set->second, id, message);
     if (!message.deadline && !set->second.has_left && reported(message)) return;
