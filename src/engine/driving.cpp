@@ -63,7 +63,8 @@ bool Engine::backend_moves() const noexcept { return executor_.open() > 0 && !an
 /// Something for this rank has been published and not been looked at. Asked after announcing sleep.
 bool Engine::owes_work() const noexcept {
   return !mailbox_.empty() || (!faulted() && !closed_ && board_.has_log_entry()) ||
-         (leader_ && leader_->board_rang()) || (interested_.load() > 0 && !interest_seen_) || executor_.has_ready();
+         (leader_ && (leader_->board_rang() || leader_->has_news())) || (interested_.load() > 0 && !interest_seen_) ||
+         executor_.has_ready();
 }
 
 core::Board::Sleep Engine::sleep_state() const noexcept {

@@ -146,7 +146,7 @@ bool Engine::progress(bool in_call) {
   if (moved) {
     passes_ = 0;
   } else if (++passes_ % (control_ ? kPassesPerSocketPoll : kPassesPerPoll) == 0) {
-    poll_descriptors();
+    moved = poll_descriptors();
   }
   return moved;
 }
@@ -375,9 +375,16 @@ std::string Engine::describe_deciders() const {
   return "rank " + std::to_string(leader) + ", which speaks for this node, or " + decider;
 }
 
-void Engine::poll_descriptors() {
-  poller_.poll(events_);
-  handle_events(events_);
+/// True when the leader has heard something: another pass must deal with it before anybody sleeps.
+bool Engine::poll_descriptors() {
+  try {
+    poller_.poll(events_);
+    handle_events(events_);
+  } catch (const Error& error) {
+    announce_fault(error.code(), error.status().message());
+    return true;
+  }
+  return leader_ && leader_->has_news();
 }
 
 void Engine::handle_events(const std::vector<base::Poller::Event>& events) {

@@ -142,7 +142,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void check_deadlines(base::Time now);
   void check_deadline(Operation& operation, base::Time now);
   [[nodiscard]] std::string describe_deciders() const;
-  void poll_descriptors();
+  bool poll_descriptors();
   void handle_events(const std::vector<base::Poller::Event>& events);
   void on_death(int local_rank);
   void announce_fault(ErrorCode code, const std::string& reason);

@@ -89,6 +89,7 @@ Leader::~Leader() = default;
 
 bool Leader::step(base::Time now) {
   heard_ = false;
+  news_ = false;
   bool moved = append_waiting();
   moved |= scan_board();
   pass_up(now);
@@ -246,7 +247,7 @@ bool Leader::append_waiting() {
       break;
     }
     waiting_.pop_front();
-    moved = true;
+    moved = wake_wanted_ = true;
   }
   return moved;
 }
@@ -268,7 +269,7 @@ void Leader::send(int node, const core::Bytes& frame) {
 }
 
 void Leader::on_frame(int node, core::ByteView frame) {
-  heard_ = true;
+  heard_ = news_ = true;
   ++counters_.frames_received;
   if (control_->parent() == node) {
     for (const int child : child_nodes_) {
@@ -289,7 +290,7 @@ void Leader::on_frame(int node, core::ByteView frame) {
 }
 
 void Leader::on_lost(int node, const std::string& reason) {
-  heard_ = true;
+  heard_ = news_ = true;
   if (ended_) return;
   const int rank = topology_.leader_of(node);
   KOLO_LOG(logger_, debug) << "the link to node " << node << " (rank " << rank << ") is lost: " << reason;
@@ -302,6 +303,7 @@ void Leader::on_lost(int node, const std::string& reason) {
 
 void Leader::on_local_death(int local_rank) {
   if (ended_) return;
+  news_ = true;
   scan_rank(local_rank);
   const int rank = topology_.nodes[static_cast<std::size_t>(topology_.node)][static_cast<std::size_t>(local_rank)];
   relay_.on_message(static_cast<std::size_t>(local_rank),

@@ -53,6 +53,8 @@ class Leader final : private core::ControlChannel::Handler {
   /// Whether completed batches, which ranks publish quietly, are waited for: by the sequencer, or - nobody knows here -
   /// by the one above. Else they are heard whenever the board is next looked at.
   [[nodiscard]] bool hears_quiet() const noexcept;
+  /// Something was heard from a socket, or of a death, that `step` has not passed on yet.
+  [[nodiscard]] bool has_news() const noexcept { return news_; }
   /// Entries wait for a laggard, or frames for a socket.
   [[nodiscard]] bool blocked() const noexcept;
   /// When `step` is due though nothing was heard.
@@ -105,6 +107,7 @@ class Leader final : private core::ControlChannel::Handler {
   core::Bytes frame_;
   LeaderCounters counters_;
   bool heard_ = false;
+  bool news_ = false;
   bool wake_wanted_ = false;
   bool ended_ = false;
 };
