@@ -67,7 +67,9 @@ else()
   endif()
 endif()
 
-foreach(part CUDA TORCH)
+include(KoloCuda)
+
+foreach(part TORCH)
   string(SUBSTRING "${part}          " 0 10 label)
   if(KOLO_WITH_${part} STREQUAL ON)
     message(FATAL_ERROR "KOLO_WITH_${part}=ON, but this version of Kolo (${PROJECT_VERSION}) has no such part yet.")

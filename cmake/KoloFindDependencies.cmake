@@ -24,6 +24,29 @@ macro(kolo_find_by_pkg_config name module)
   endif()
 endmacro()
 
+# The CUDA runtime, static (it looks for the driver when it is used, so programs start where there is none), and NCCL,
+# shared. kolo_nccl_include and CUDAToolkit_VERSION say what was found.
+macro(kolo_find_cuda)
+  if(NOT TARGET kolo_deps::cuda)
+    find_package(CUDAToolkit 12.0 QUIET)
+    if(CUDAToolkit_FOUND)
+      find_path(kolo_nccl_include nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+      find_library(kolo_nccl_library nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
+      mark_as_advanced(kolo_nccl_include kolo_nccl_library)
+    endif()
+    if(TARGET CUDA::cudart_static AND kolo_nccl_include AND kolo_nccl_library)
+      # Spelled out instead of CUDA::..., which a parent directory (add_subdirectory) could not see.
+      get_target_property(kolo_cudart CUDA::cudart_static IMPORTED_LOCATION)
+      add_library(kolo_deps::cuda_headers INTERFACE IMPORTED GLOBAL)
+      target_include_directories(kolo_deps::cuda_headers SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS}
+                                                                          ${kolo_nccl_include})
+      add_library(kolo_deps::cuda INTERFACE IMPORTED GLOBAL)
+      target_link_libraries(kolo_deps::cuda INTERFACE kolo_deps::cuda_headers "${kolo_nccl_library}" "${kolo_cudart}"
+                                                      Threads::Threads ${CMAKE_DL_LIBS} rt)
+    endif()
+  endif()
+endmacro()
+
 # The C interface of MPI alone. It is asked for as CXX because our project and its users need no C compiler; the
 # deprecated C++ bindings (libmpi_cxx and the like) are left out again.
 macro(kolo_find_mpi)

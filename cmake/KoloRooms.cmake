@@ -24,13 +24,47 @@ function(kolo_room name)
   if(KOLO_HAS_MPI)
     target_compile_definitions(kolo_room_${name} PRIVATE KOLO_HAS_MPI=1)
   endif()
+  if(KOLO_HAS_CUDA)
+    target_compile_definitions(kolo_room_${name} PRIVATE KOLO_HAS_CUDA=1)
+  endif()
   target_link_libraries(kolo_room_${name} PRIVATE kolo_build_flags Threads::Threads ${arg_LIBS})
   set_property(GLOBAL APPEND PROPERTY KOLO_ROOMS ${name})
   set_property(GLOBAL APPEND PROPERTY KOLO_ROOM_OBJECTS $<TARGET_OBJECTS:kolo_room_${name}>)
 endfunction()
 
+# kolo_device_objects(<sources>...): what stands between the rooms and a real device, compiled by nvcc where it is .cu.
+# Apart from the rooms, because tests put an emulated device in its place.
+function(kolo_device_objects)
+  add_library(kolo_device OBJECT ${ARGN})
+  set_target_properties(kolo_device PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
+    CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON CXX_EXTENSIONS OFF CUDA_EXTENSIONS OFF CUDA_STANDARD 17)
+  target_include_directories(kolo_device PRIVATE ${KOLO_INCLUDE_ROOTS})
+  target_link_libraries(kolo_device PRIVATE kolo_deps::cuda_headers)
+  target_compile_options(kolo_device PRIVATE
+    # -Wpedantic is not for the code that nvcc makes.
+    "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>"
+    "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${KOLO_WERROR}>>:-Werror=all-warnings>")
+endfunction()
+
+# The rooms' objects with every symbol in reach, and what they link but for the device.
+function(kolo_internal_library name)
+  get_property(objects GLOBAL PROPERTY KOLO_ROOM_OBJECTS)
+  add_library(${name} STATIC EXCLUDE_FROM_ALL ${objects})
+  set_target_properties(${name} PROPERTIES LINKER_LANGUAGE CXX)
+  target_include_directories(${name} INTERFACE ${KOLO_INCLUDE_ROOTS})
+  target_link_libraries(${name} INTERFACE kolo_build_flags Boost::headers Threads::Threads kolo_deps::highway)
+  if(KOLO_HAS_MPI)
+    target_link_libraries(${name} INTERFACE kolo_deps::mpi)
+    target_compile_definitions(${name} INTERFACE KOLO_HAS_MPI=1)
+  endif()
+  if(KOLO_HAS_CUDA)
+    target_compile_definitions(${name} INTERFACE KOLO_HAS_CUDA=1)
+  endif()
+endfunction()
+
 # Makes kolo (kolo::kolo), what users link, and kolo_internal: the same objects with every symbol in reach, for
-# unit tests and micro benchmarks.
+# unit tests and micro benchmarks. With CUDA also kolo_emulated: kolo_internal without the device, for tests that link
+# an emulated one.
 function(kolo_library)
   get_property(objects GLOBAL PROPERTY KOLO_ROOM_OBJECTS)
   if(NOT objects)
@@ -40,6 +74,10 @@ function(kolo_library)
   set(links Threads::Threads kolo_deps::highway)
   if(KOLO_HAS_MPI)
     list(APPEND links kolo_deps::mpi)
+  endif()
+  if(KOLO_HAS_CUDA)
+    list(APPEND links kolo_deps::cuda)
+    list(APPEND objects $<TARGET_OBJECTS:kolo_device>)
   endif()
 
   add_library(kolo ${objects})
@@ -55,12 +93,12 @@ function(kolo_library)
     target_link_options(kolo PRIVATE LINKER:-z,defs)  # what is missing fails here, not in a user's build
   endif()
 
-  add_library(kolo_internal STATIC EXCLUDE_FROM_ALL ${objects})
-  set_target_properties(kolo_internal PROPERTIES LINKER_LANGUAGE CXX)
-  target_include_directories(kolo_internal INTERFACE ${KOLO_INCLUDE_ROOTS})
-  target_link_libraries(kolo_internal INTERFACE kolo_build_flags Boost::headers ${links})
-  if(KOLO_HAS_MPI)
-    target_compile_definitions(kolo_internal INTERFACE KOLO_HAS_MPI=1)
+  kolo_internal_library(kolo_internal)
+  if(KOLO_HAS_CUDA)
+    target_sources(kolo_internal PRIVATE $<TARGET_OBJECTS:kolo_device>)
+    target_link_libraries(kolo_internal INTERFACE kolo_deps::cuda)
+    kolo_internal_library(kolo_emulated)
+    target_link_libraries(kolo_emulated INTERFACE kolo_deps::cuda_headers)
   endif()
 endfunction()
 

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What stands between this room and a real device, beside the two vendor libraries: kernel launches. device/device.cu
+// implements it with nvcc; the tests put an emulated device in its place, and in that of the libraries.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "cuda/call_site.hpp"
+#include "cuda/move.hpp"
+
+namespace kolo::cuda {
+
+/// Loads every kernel onto the current device: loading one later could deadlock against a running collective. Throws
+/// Error(transport).
+void load_kernels();
+/// Gives one launch of `blocks` blocks to a stream of the current device. Throws Error(transport).
+void launch(const Move& move, std::uint32_t blocks, cudaStream_t stream);
+
+/// Asked before every call that only orders work. Always true on a real device; the emulated one leaves out single
+/// calls, to see whether their absence is noticed.
+bool performs(const char* call, CallSite site) noexcept;
+
+}  // namespace kolo::cuda

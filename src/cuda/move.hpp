@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the pack and unpack kernels work from: a table of chunks, as plain numbers that host and device read alike.
+//
+// A batch's tensors lie in a slot (the fusion buffer) one behind another, each at a multiple of 16 bytes, the same on
+// every rank. The host cuts them into chunks of at most kChunkBytes, so that every block has as much to do whatever the
+// sizes of the tensors. One table serves both ways, and every slot, because it holds offsets into the slot: it is
+// copied to the device once and used again as long as the same tensors come in the same order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace kolo::cuda {
+
+inline constexpr std::size_t kChunkBytes = 32 << 10;
+/// Tensors begin at multiples of this in a slot; what is between them is zeroed by the pack.
+inline constexpr std::size_t kSlotAlignment = 16;
+
+/// What an element is, where that matters: when it is scaled, or made 0 or 1.
+enum class Element : std::uint8_t { plain, boolean, float16, bfloat16, float32, float64 };
+
+struct Chunk {
+  const std::byte* input;  ///< the caller's
+  std::byte* output;       ///< the caller's; may be the input
+  std::uint64_t offset;    ///< in the slot; kNoOffset: not packed, reduced where it lies
+  double prescale;
+  double postscale;
+  std::uint32_t bytes;
+  Element element;
+  bool ends;  ///< the last chunk of its tensor: the pack zeroes up to the next multiple of kSlotAlignment
+  bool takes_part_in_pack;
+  bool takes_part_in_unpack;
+};
+inline constexpr std::uint64_t kNoOffset = ~std::uint64_t{0};
+
+enum class Direction : std::uint8_t {
+  pack,    ///< input to slot, times prescale
+  unpack,  ///< slot (or, of what is not packed, output) to output, times postscale
+};
+
+/// One launch.
+struct Move {
+  const Chunk* chunks;  ///< memory of the device
+  std::uint32_t count;
+  Direction direction;
+  std::byte* slot;  ///< memory of the device
+};
+
+}  // namespace kolo::cuda
