@@ -14,7 +14,7 @@
 ///   there was one. Errors at `wait()`: mismatch, timeout, rank_lost, shut_down, transport. After those, buffers in
 ///   flight are undefined.
 /// - A name must not begin with "kolo." (those are Kolo's own).
-/// - Results are bitwise the same on every rank.
+/// - What several ranks get is bitwise the same on all of them.
 #ifndef KOLO_COLLECTIVES_HPP
 #define KOLO_COLLECTIVES_HPP
 
@@ -127,6 +127,85 @@ KOLO_API void broadcast(Context& context, std::string_view name, TensorView inou
                                                       const CallOptions& options = {});
 [[nodiscard]] KOLO_API Handle allgather_into_async(Context& context, std::string_view name, ConstTensorView in,
                                                    TensorView out, const CallOptions& options = {});
+
+/// @}
+
+/// @name alltoall
+/// Every rank sends some of its rows (of the first dimension) to every other, and gets what the others send it, one
+/// after another in the order of ranks. Rows go in order: the first to rank 0, and so on. A scalar has no rows
+/// (invalid_argument).
+///
+/// Without splits everybody gets the same number of rows: the shape is the same on all ranks, and its first dimension a
+/// multiple of their number. With splits, `splits[r]` rows go to rank r: one number a rank, none negative, together the
+/// first dimension (else: invalid_argument at the call). Splits, and with them the first dimension, may differ by rank;
+/// dtype and the other dimensions agree, and so does whether there are splits. They are copied by the call. How many
+/// rows came from each rank stands in `AlltoallResult::received_splits`. Without splits one exchange suffices; with
+/// them the ranks first tell each other how much will come.
+/// @{
+
+[[nodiscard]] KOLO_API AlltoallResult alltoall(ConstTensorView in, Span<const std::int64_t> splits = {},
+                                               const CallOptions& options = {});
+[[nodiscard]] KOLO_API AlltoallResult alltoall(std::string_view name, ConstTensorView in,
+                                               Span<const std::int64_t> splits = {}, const CallOptions& options = {});
+[[nodiscard]] KOLO_API Future<AlltoallResult> alltoall_async(std::string_view name, ConstTensorView in,
+                                                             Span<const std::int64_t> splits = {},
+                                                             const CallOptions& options = {});
+/// Into memory of the caller, whose number of elements must be that of the result: without splits an error at the call
+/// when it is not; with splits the operation then fails on this rank (invalid_argument) and completes on the others.
+KOLO_API void alltoall_into(ConstTensorView in, TensorView out, Span<const std::int64_t> splits = {},
+                            const CallOptions& options = {});
+KOLO_API void alltoall_into(std::string_view name, ConstTensorView in, TensorView out,
+                            Span<const std::int64_t> splits = {}, const CallOptions& options = {});
+[[nodiscard]] KOLO_API Handle alltoall_into_async(std::string_view name, ConstTensorView in, TensorView out,
+                                                  Span<const std::int64_t> splits = {},
+                                                  const CallOptions& options = {});
+[[nodiscard]] KOLO_API AlltoallResult alltoall(Context& context, ConstTensorView in,
+                                               Span<const std::int64_t> splits = {}, const CallOptions& options = {});
+[[nodiscard]] KOLO_API AlltoallResult alltoall(Context& context, std::string_view name, ConstTensorView in,
+                                               Span<const std::int64_t> splits = {}, const CallOptions& options = {});
+[[nodiscard]] KOLO_API Future<AlltoallResult> alltoall_async(Context& context, std::string_view name,
+                                                             ConstTensorView in, Span<const std::int64_t> splits = {},
+                                                             const CallOptions& options = {});
+KOLO_API void alltoall_into(Context& context, ConstTensorView in, TensorView out, Span<const std::int64_t> splits = {},
+                            const CallOptions& options = {});
+KOLO_API void alltoall_into(Context& context, std::string_view name, ConstTensorView in, TensorView out,
+                            Span<const std::int64_t> splits = {}, const CallOptions& options = {});
+[[nodiscard]] KOLO_API Handle alltoall_into_async(Context& context, std::string_view name, ConstTensorView in,
+                                                  TensorView out, Span<const std::int64_t> splits = {},
+                                                  const CallOptions& options = {});
+
+/// @}
+
+/// @name reduce_scatter
+/// Element by element over all ranks, as allreduce, but each rank gets only its rows (of the first dimension) of the
+/// result: with `rows` rows on n ranks every rank gets rows / n of them, in the order of ranks, and the first rows % n
+/// ranks one more (so a rank may get none). The same shape everywhere; a scalar has no rows (invalid_argument).
+/// @{
+
+[[nodiscard]] KOLO_API Tensor reduce_scatter(ConstTensorView in, const AllreduceOptions& options = {});
+[[nodiscard]] KOLO_API Tensor reduce_scatter(std::string_view name, ConstTensorView in,
+                                             const AllreduceOptions& options = {});
+[[nodiscard]] KOLO_API Future<Tensor> reduce_scatter_async(std::string_view name, ConstTensorView in,
+                                                           const AllreduceOptions& options = {});
+/// Into memory of the caller with as many elements as this rank's rows have (else: invalid_argument at the call). In
+/// place: `out` may be exactly this rank's rows of `in`; the rest of `in` is left alone.
+KOLO_API void reduce_scatter_into(ConstTensorView in, TensorView out, const AllreduceOptions& options = {});
+KOLO_API void reduce_scatter_into(std::string_view name, ConstTensorView in, TensorView out,
+                                  const AllreduceOptions& options = {});
+[[nodiscard]] KOLO_API Handle reduce_scatter_into_async(std::string_view name, ConstTensorView in, TensorView out,
+                                                        const AllreduceOptions& options = {});
+[[nodiscard]] KOLO_API Tensor reduce_scatter(Context& context, ConstTensorView in,
+                                             const AllreduceOptions& options = {});
+[[nodiscard]] KOLO_API Tensor reduce_scatter(Context& context, std::string_view name, ConstTensorView in,
+                                             const AllreduceOptions& options = {});
+[[nodiscard]] KOLO_API Future<Tensor> reduce_scatter_async(Context& context, std::string_view name, ConstTensorView in,
+                                                           const AllreduceOptions& options = {});
+KOLO_API void reduce_scatter_into(Context& context, ConstTensorView in, TensorView out,
+                                  const AllreduceOptions& options = {});
+KOLO_API void reduce_scatter_into(Context& context, std::string_view name, ConstTensorView in, TensorView out,
+                                  const AllreduceOptions& options = {});
+[[nodiscard]] KOLO_API Handle reduce_scatter_into_async(Context& context, std::string_view name, ConstTensorView in,
+                                                        TensorView out, const AllreduceOptions& options = {});
 
 /// @}
 

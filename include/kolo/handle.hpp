@@ -78,13 +78,22 @@ KOLO_API void wait_all(Span<Handle> handles);
 template <class T>
 class Future;
 
-/// The result of an allgather.
+/// The result of an allgather or a reduce_scatter.
 template <>
 class KOLO_API Future<Tensor> : public Handle {
  public:
   using Handle::Handle;
   /// Waits, and moves the result out; a second call throws `Error` (invalid_argument).
   [[nodiscard]] Tensor get();
+};
+
+/// The result of an alltoall.
+template <>
+class KOLO_API Future<AlltoallResult> : public Handle {
+ public:
+  using Handle::Handle;
+  /// Waits, and moves the result out; a second call throws `Error` (invalid_argument).
+  [[nodiscard]] AlltoallResult get();
 };
 
 }  // namespace kolo

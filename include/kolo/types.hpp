@@ -313,6 +313,12 @@ class KOLO_API Tensor {
   DType dtype_ = DType::float32;
 };
 
+/// What an alltoall gives: the rows that all ranks sent here, in the order of ranks, and how many came from each.
+struct AlltoallResult {
+  Tensor output;
+  std::vector<std::int64_t> received_splits;
+};
+
 }  // namespace kolo
 
 #endif  // KOLO_TYPES_HPP

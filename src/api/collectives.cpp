@@ -134,6 +134,114 @@ Handle allgather_into_async(std::string_view name, ConstTensorView in, TensorVie
   return allgather_into_async(current_context(), name, in, out, options);
 }
 
+// ---------------------------------------------------------------- alltoall
+
+namespace {
+AlltoallResult taken(detail::HandleState& operation) {
+  return {std::move(operation.result), std::move(operation.received_splits)};
+}
+}  // namespace
+
+AlltoallResult alltoall(Context& context, ConstTensorView in, Span<const std::int64_t> splits,
+                        const CallOptions& options) {
+  return taken(*api::run(context, {}, api::alltoall_request({}, in, {}, splits, api::Place(context), options)));
+}
+AlltoallResult alltoall(Context& context, std::string_view name, ConstTensorView in, Span<const std::int64_t> splits,
+                        const CallOptions& options) {
+  api::check_name(name);
+  return taken(*api::run(context, name, api::alltoall_request(name, in, {}, splits, api::Place(context), options)));
+}
+Future<AlltoallResult> alltoall_async(Context& context, std::string_view name, ConstTensorView in,
+                                      Span<const std::int64_t> splits, const CallOptions& options) {
+  return Future<AlltoallResult>(
+      api::submit(context, name, api::alltoall_request(name, in, {}, splits, api::Place(context), options)));
+}
+void alltoall_into(Context& context, ConstTensorView in, TensorView out, Span<const std::int64_t> splits,
+                   const CallOptions& options) {
+  api::run(context, {}, api::alltoall_request({}, in, out, splits, api::Place(context), options));
+}
+void alltoall_into(Context& context, std::string_view name, ConstTensorView in, TensorView out,
+                   Span<const std::int64_t> splits, const CallOptions& options) {
+  api::check_name(name);
+  api::run(context, name, api::alltoall_request(name, in, out, splits, api::Place(context), options));
+}
+Handle alltoall_into_async(Context& context, std::string_view name, ConstTensorView in, TensorView out,
+                           Span<const std::int64_t> splits, const CallOptions& options) {
+  return Handle(api::submit(context, name, api::alltoall_request(name, in, out, splits, api::Place(context), options)));
+}
+
+AlltoallResult alltoall(ConstTensorView in, Span<const std::int64_t> splits, const CallOptions& options) {
+  return alltoall(current_context(), in, splits, options);
+}
+AlltoallResult alltoall(std::string_view name, ConstTensorView in, Span<const std::int64_t> splits,
+                        const CallOptions& options) {
+  return alltoall(current_context(), name, in, splits, options);
+}
+Future<AlltoallResult> alltoall_async(std::string_view name, ConstTensorView in, Span<const std::int64_t> splits,
+                                      const CallOptions& options) {
+  return alltoall_async(current_context(), name, in, splits, options);
+}
+void alltoall_into(ConstTensorView in, TensorView out, Span<const std::int64_t> splits, const CallOptions& options) {
+  alltoall_into(current_context(), in, out, splits, options);
+}
+void alltoall_into(std::string_view name, ConstTensorView in, TensorView out, Span<const std::int64_t> splits,
+                   const CallOptions& options) {
+  alltoall_into(current_context(), name, in, out, splits, options);
+}
+Handle alltoall_into_async(std::string_view name, ConstTensorView in, TensorView out, Span<const std::int64_t> splits,
+                           const CallOptions& options) {
+  return alltoall_into_async(current_context(), name, in, out, splits, options);
+}
+
+// ---------------------------------------------------------------- reduce_scatter
+
+Tensor reduce_scatter(Context& context, ConstTensorView in, const AllreduceOptions& options) {
+  return std::move(
+      api::run(context, {}, api::reduce_scatter_request({}, in, {}, api::Place(context), options))->result);
+}
+Tensor reduce_scatter(Context& context, std::string_view name, ConstTensorView in, const AllreduceOptions& options) {
+  api::check_name(name);
+  return std::move(
+      api::run(context, name, api::reduce_scatter_request(name, in, {}, api::Place(context), options))->result);
+}
+Future<Tensor> reduce_scatter_async(Context& context, std::string_view name, ConstTensorView in,
+                                    const AllreduceOptions& options) {
+  return Future<Tensor>(
+      api::submit(context, name, api::reduce_scatter_request(name, in, {}, api::Place(context), options)));
+}
+void reduce_scatter_into(Context& context, ConstTensorView in, TensorView out, const AllreduceOptions& options) {
+  api::run(context, {}, api::reduce_scatter_request({}, in, out, api::Place(context), options));
+}
+void reduce_scatter_into(Context& context, std::string_view name, ConstTensorView in, TensorView out,
+                         const AllreduceOptions& options) {
+  api::check_name(name);
+  api::run(context, name, api::reduce_scatter_request(name, in, out, api::Place(context), options));
+}
+Handle reduce_scatter_into_async(Context& context, std::string_view name, ConstTensorView in, TensorView out,
+                                 const AllreduceOptions& options) {
+  return Handle(api::submit(context, name, api::reduce_scatter_request(name, in, out, api::Place(context), options)));
+}
+
+Tensor reduce_scatter(ConstTensorView in, const AllreduceOptions& options) {
+  return reduce_scatter(current_context(), in, options);
+}
+Tensor reduce_scatter(std::string_view name, ConstTensorView in, const AllreduceOptions& options) {
+  return reduce_scatter(current_context(), name, in, options);
+}
+Future<Tensor> reduce_scatter_async(std::string_view name, ConstTensorView in, const AllreduceOptions& options) {
+  return reduce_scatter_async(current_context(), name, in, options);
+}
+void reduce_scatter_into(ConstTensorView in, TensorView out, const AllreduceOptions& options) {
+  reduce_scatter_into(current_context(), in, out, options);
+}
+void reduce_scatter_into(std::string_view name, ConstTensorView in, TensorView out, const AllreduceOptions& options) {
+  reduce_scatter_into(current_context(), name, in, out, options);
+}
+Handle reduce_scatter_into_async(std::string_view name, ConstTensorView in, TensorView out,
+                                 const AllreduceOptions& options) {
+  return reduce_scatter_into_async(current_context(), name, in, out, options);
+}
+
 // ---------------------------------------------------------------- barrier, steps
 
 void barrier(Context& context, const CallOptions& options) { api::run(context, {}, api::barrier_request(options)); }

@@ -80,14 +80,27 @@ void wait_all(Span<Handle> handles) {
   }
 }
 
-Tensor Future<Tensor>::get() {
-  wait();
-  detail::HandleState& operation = detail::HandleAccess::state(*this);
+namespace {
+/// The operation of a future that has been waited for, once.
+detail::HandleState& result_of(const Handle& handle) {
+  detail::HandleState& operation = detail::HandleAccess::state(handle);
   if (!operation.owns_result) {
     throw Error(ErrorCode::invalid_argument, "the result of this operation has been taken already");
   }
   operation.owns_result = false;
-  return std::move(operation.result);
+  return operation;
+}
+}  // namespace
+
+Tensor Future<Tensor>::get() {
+  wait();
+  return std::move(result_of(*this).result);
+}
+
+AlltoallResult Future<AlltoallResult>::get() {
+  wait();
+  detail::HandleState& operation = result_of(*this);
+  return {std::move(operation.result), std::move(operation.received_splits)};
 }
 
 }  // namespace kolo

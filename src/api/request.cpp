@@ -46,7 +46,8 @@ bool overlap(const void* a, std::int64_t a_bytes, const void* b, std::int64_t b_
          second < first + static_cast<std::uintptr_t>(a_bytes);
 }
 
-void check_pair(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in, const TensorView& out) {
+/// The views of an `_into` call that may differ in shape.
+void check_types(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in, const TensorView& out) {
   check_view(kind, name, "input", in);
   check_view(kind, name, "output", out);
   if (in.dtype() != out.dtype()) {
@@ -54,20 +55,26 @@ void check_pair(core::CollectiveKind kind, std::string_view name, const ConstTen
            "the input is " + std::string(to_string(in.dtype())) + ", but the output is " +
                std::string(to_string(out.dtype())) + "; they must agree");
   }
-  if (kind != core::CollectiveKind::allgather && in.shape() != out.shape()) {
+}
+
+void check_apart(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in, const TensorView& out,
+                 const char* remedy) {
+  if (overlap(in.data(), in.bytes(), out.data(), out.bytes())) {
+    refuse(kind, name, std::string("the input and the output overlap; ") + remedy);
+  }
+}
+
+void check_pair(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in, const TensorView& out) {
+  check_types(kind, name, in, out);
+  if (in.shape() != out.shape()) {
     refuse(kind, name,
            "the input has shape " + to_string(in.shape()) + ", but the output has " + to_string(out.shape()) +
                "; they must agree");
   }
-  if (overlap(in.data(), in.bytes(), out.data(), out.bytes())) {
-    refuse(kind, name,
-           "the input and the output overlap; use the call without _into to work in place, or give an "
-           "output of its own");
-  }
+  check_apart(kind, name, in, out, "use the call without _into to work in place, or give an output of its own");
 }
 
-void check_reduction(std::string_view name, DType dtype, const AllreduceOptions& options) {
-  const auto kind = core::CollectiveKind::allreduce;
+void check_reduction(core::CollectiveKind kind, std::string_view name, DType dtype, const AllreduceOptions& options) {
   const std::string type(to_string(dtype));
   if (!is_floating_point(dtype)) {
     if (options.op == ReduceOp::average) {
@@ -85,13 +92,16 @@ void check_reduction(std::string_view name, DType dtype, const AllreduceOptions&
   }
 }
 
+/// A shape of at least one dimension without its first.
+Shape row_of(const Shape& shape) { return {shape.begin() + 1, shape.rank() - 1}; }
+
 engine::Buffer buffer_of(const ConstTensorView& in, void* out) {
   return {static_cast<const std::byte*>(in.data()), static_cast<std::byte*>(out), in.elements()};
 }
 
-core::Signature reduction_signature(const AllreduceOptions& options) {
+core::Signature reduction_signature(core::CollectiveKind kind, const AllreduceOptions& options) {
   core::Signature signature;
-  signature.kind = core::CollectiveKind::allreduce;
+  signature.kind = kind;
   signature.op = options.op;
   signature.prescale = options.prescale;
   signature.postscale = options.postscale;
@@ -126,9 +136,9 @@ Request allreduce_request(std::string_view name, ConstTensorView in, TensorView 
   } else {
     check_pair(kind, name, in, out);
   }
-  check_reduction(name, in.dtype(), options);
+  check_reduction(kind, name, in.dtype(), options);
   Request request;
-  request.signature = reduction_signature(options);
+  request.signature = reduction_signature(kind, options);
   request.signature.tensors.push_back({in.dtype(), in.shape()});
   request.buffers.push_back(buffer_of(in, out.data()));
   request.timeout = options.timeout;
@@ -140,12 +150,12 @@ Request grouped_allreduce_request(std::string_view group, Span<const NamedView> 
   const auto kind = core::CollectiveKind::allreduce;
   if (members.empty()) refuse(kind, group, "a group needs at least one member");
   Request request;
-  request.signature = reduction_signature(options);
+  request.signature = reduction_signature(kind, options);
   request.signature.tensors.reserve(members.size());
   request.buffers.reserve(members.size());
   for (const NamedView& member : members) {
     check_view(kind, member.name, "tensor", member.view);
-    check_reduction(member.name, member.view.dtype(), options);
+    check_reduction(kind, member.name, member.view.dtype(), options);
     request.signature.tensors.push_back({member.view.dtype(), member.view.shape()});
     request.buffers.push_back(buffer_of(member.view, member.view.data()));
   }
@@ -179,12 +189,13 @@ Request allgather_request(std::string_view name, ConstTensorView in, const std::
                           const CallOptions& options) {
   const auto kind = core::CollectiveKind::allgather;
   if (out) {
-    check_pair(kind, name, in, *out);
+    check_types(kind, name, in, *out);
+    check_apart(kind, name, in, *out, "give an output of its own");
   } else {
     check_view(kind, name, "input", in);
   }
   Request request;
-  request.row = in.shape().rank() == 0 ? Shape{} : Shape(in.shape().begin() + 1, in.shape().rank() - 1);
+  request.row = in.shape().rank() == 0 ? Shape{} : row_of(in.shape());
   if (request.row.elements() == 0) {
     refuse(kind, name, "its rows, of shape " + to_string(request.row) + ", have no elements; nothing can be gathered");
   }
@@ -194,6 +205,118 @@ Request allgather_request(std::string_view name, ConstTensorView in, const std::
   request.signature.kind = kind;
   request.signature.tensors.push_back({in.dtype(), request.row});
   request.buffers.push_back(buffer_of(in, out ? out->data() : nullptr));
+  request.timeout = options.timeout;
+  return request;
+}
+
+namespace {
+
+/// What an alltoall needs to know of its splits, and what may be wrong with them.
+void check_splits(core::CollectiveKind kind, std::string_view name, const Shape& shape, Span<const std::int64_t> splits,
+                  int size) {
+  if (shape.rank() == 0) refuse(kind, name, "a scalar has no rows to send; give a tensor of at least one dimension");
+  const std::int64_t rows = shape[0];
+  if (splits.empty()) {
+    if (rows % size == 0) return;
+    refuse(kind, name,
+           "its " + std::to_string(rows) + " rows cannot be divided evenly among " + std::to_string(size) +
+               " ranks; give splits");
+  }
+  if (splits.size() != static_cast<std::size_t>(size)) {
+    refuse(kind, name,
+           std::to_string(splits.size()) + " splits were given for " + std::to_string(size) +
+               " ranks; give one for each");
+  }
+  std::int64_t sum = 0;
+  for (const std::int64_t split : splits) {
+    if (split < 0) refuse(kind, name, "a split is " + std::to_string(split) + "; they must not be negative");
+    if (__builtin_add_overflow(sum, split, &sum)) sum = -1;
+    if (sum < 0) break;
+  }
+  if (sum != rows) {
+    refuse(kind, name,
+           "the splits sum up to " + (sum < 0 ? "more than any tensor's rows" : std::to_string(sum)) +
+               ", but the input has " + std::to_string(rows) + " rows; all of them must go somewhere");
+  }
+}
+
+Request alltoall_with_splits(const ConstTensorView& in, const std::optional<TensorView>& out,
+                             Span<const std::int64_t> splits) {
+  Request request;
+  request.row = row_of(in.shape());
+  request.owns_result = !out;
+  request.output_elements = out ? out->elements() : 0;
+  request.signature.kind = core::CollectiveKind::alltoall_splits;
+  request.signature.tensors.push_back({in.dtype(), request.row});
+  request.buffers.push_back(buffer_of(in, out ? out->data() : nullptr));
+  request.splits.assign(splits.begin(), splits.end());
+  return request;
+}
+
+/// A result of known size: the caller's memory, or our own.
+void* output_of(Request& request, const std::optional<TensorView>& out, DType dtype, const Shape& shape) {
+  if (out) return out->data();
+  request.owns_result = true;
+  request.result = Tensor(dtype, shape);
+  return request.result.data();
+}
+
+}  // namespace
+
+Request alltoall_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
+                         Span<const std::int64_t> splits, const Place& place, const CallOptions& options) {
+  const auto kind = splits.empty() ? core::CollectiveKind::alltoall : core::CollectiveKind::alltoall_splits;
+  if (out) {
+    check_types(kind, name, in, *out);
+    check_apart(kind, name, in, *out, "give an output of its own");
+  } else {
+    check_view(kind, name, "input", in);
+  }
+  check_splits(kind, name, in.shape(), splits, place.size);
+  Request request;
+  if (!splits.empty()) {
+    request = alltoall_with_splits(in, out, splits);
+  } else {
+    if (out && out->elements() != in.elements()) {
+      refuse(kind, name,
+             "the input has " + std::to_string(in.elements()) + " elements, but the output has " +
+                 std::to_string(out->elements()) + "; they must agree");
+    }
+    request.received_splits.assign(static_cast<std::size_t>(place.size), in.shape()[0] / place.size);
+    request.signature.kind = kind;
+    request.signature.tensors.push_back({in.dtype(), in.shape()});
+    request.buffers.push_back(buffer_of(in, output_of(request, out, in.dtype(), in.shape())));
+  }
+  request.timeout = options.timeout;
+  return request;
+}
+
+Request reduce_scatter_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
+                               const Place& place, const AllreduceOptions& options) {
+  const auto kind = core::CollectiveKind::reduce_scatter;
+  check_view(kind, name, "input", in);
+  check_reduction(kind, name, in.dtype(), options);
+  if (in.shape().rank() == 0) refuse(kind, name, "a scalar has no rows; give a tensor of at least one dimension");
+  const core::RowsOf rows(in.shape()[0], place.rank, place.size);
+  const Shape row = row_of(in.shape());
+  std::vector<std::int64_t> extents{rows.count};
+  extents.insert(extents.end(), row.begin(), row.end());
+  const Shape mine(extents);
+  if (out) {
+    check_types(kind, name, in, *out);
+    if (out->elements() != mine.elements()) {
+      refuse(kind, name,
+             "the output has shape " + to_string(out->shape()) + ", but rank " + std::to_string(place.rank) +
+                 "'s part of the input's " + to_string(in.shape()) + " is " + to_string(mine));
+    }
+    const auto offset = rows.begin * row.elements() * static_cast<std::int64_t>(size_of(in.dtype()));
+    if (static_cast<const std::byte*>(in.data()) + offset != out->data())
+      check_apart(kind, name, in, *out, "give an output of its own, or exactly this rank's rows of the input");
+  }
+  Request request;
+  request.signature = reduction_signature(kind, options);
+  request.signature.tensors.push_back({in.dtype(), in.shape()});
+  request.buffers.push_back(buffer_of(in, output_of(request, out, in.dtype(), mine)));
   request.timeout = options.timeout;
   return request;
 }
@@ -252,6 +375,9 @@ std::shared_ptr<detail::HandleState> start(engine::Engine& engine, engine::Entry
   operation->row_bytes = request.row_bytes;
   operation->owns_result = request.owns_result;
   operation->output_elements = request.output_elements;
+  operation->result = std::move(request.result);
+  operation->splits = std::move(request.splits);
+  operation->received_splits = std::move(request.received_splits);
   claim.submitted();
   engine.submit(operation, quiet);
   return operation;

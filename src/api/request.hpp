@@ -25,11 +25,22 @@ struct Request {
   core::Signature signature;
   std::vector<engine::Buffer> buffers;
   std::optional<std::chrono::nanoseconds> timeout;
-  // Allgather.
+  // What the ranks find out together: allgather, alltoall with splits.
   Shape row;
   std::int64_t row_bytes = 0;
   bool owns_result = false;
   std::int64_t output_elements = 0;
+  /// Made here where its size is known at the call: alltoall without splits, reduce_scatter.
+  Tensor result;
+  std::vector<std::int64_t> splits;
+  std::vector<std::int64_t> received_splits;
+};
+
+/// This rank's place among those that take part.
+struct Place {
+  int rank = 0;
+  int size = 1;
+  explicit Place(const Context& context) : rank(context.rank()), size(context.size()) {}
 };
 
 // Each checks its arguments and throws Error (invalid_argument, unsupported). `name` is for the sentence; empty:
@@ -43,6 +54,11 @@ Request broadcast_request(std::string_view name, ConstTensorView in, TensorView 
 /// `out`: the caller's memory, or empty for a result of our own.
 Request allgather_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
                           const CallOptions& options);
+/// Likewise. `splits` empty: the same number of rows to everyone.
+Request alltoall_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
+                         Span<const std::int64_t> splits, const Place& place, const CallOptions& options);
+Request reduce_scatter_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
+                               const Place& place, const AllreduceOptions& options);
 Request barrier_request(const CallOptions& options);
 
 /// Throws Error (invalid_argument) for a name that cannot be submitted: empty, reserved, or longer than 64 KiB.

@@ -3,6 +3,7 @@
 // What runs a batch. The engine hands over jobs in log order and asks for progress; the backend moves the bytes.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -23,7 +24,7 @@ struct Piece {
 };
 
 /// A homogeneous stretch of a batch: one collective over the concatenation of its pieces, the same number of elements
-/// on every rank (allgather excepted).
+/// on every rank (allgather and alltoall with splits excepted). Alltoall and reduce_scatter have one piece.
 struct Run {
   CollectiveKind kind = CollectiveKind::allreduce;
   DType dtype = DType::float32;
@@ -34,10 +35,24 @@ struct Run {
   int root = 0;              ///< for a broadcast, as a rank of the world
   std::vector<Piece> pieces;
   std::int64_t elements = 0;  ///< of all pieces
+  std::int64_t rows = 0;      ///< reduce_scatter: the first dimension; see `RowsOf` for who gets how many
+  /// Alltoall with splits: how many rows each rank gets, and the elements of a row. The caller's memory.
+  Span<const std::int64_t> splits;
+  std::int64_t row_elements = 0;
   /// Allgather: called once, by the driver, when every rank's contribution is known (bytes by rank of the set); returns
   /// the output, which has room for their sum, or throws (std::bad_alloc becomes the handle's error and the bytes are
-  /// discarded).
-  std::function<std::byte*(const std::vector<std::int64_t>& bytes)> allocate;
+  /// discarded). Alltoall with splits: the same with the rows that each rank sends here, in place of bytes.
+  std::function<std::byte*(const std::vector<std::int64_t>& parts)> allocate;
+};
+
+/// Which of `rows` rows are `rank`'s after a reduce_scatter over `ranks` ranks: the same number for all, one more for
+/// the first `rows % ranks`.
+struct RowsOf {
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+  RowsOf(std::int64_t rows, int rank, int ranks) noexcept
+      : begin(rows / ranks * rank + std::min<std::int64_t>(rank, rows % ranks)),
+        count(rows / ranks + (rank < rows % ranks ? 1 : 0)) {}
 };
 
 /// A batch as a backend sees it: runs one after another. Owned by the engine; must stay alive and unmoved from `start`

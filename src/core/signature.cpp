@@ -27,7 +27,9 @@ std::string spell_tensor(const TensorSignature& tensor) {
   return std::string(to_string(tensor.dtype)) + " " + to_string(tensor.shape);
 }
 
-bool has_op(CollectiveKind kind) noexcept { return kind == CollectiveKind::allreduce; }
+bool has_op(CollectiveKind kind) noexcept {
+  return kind == CollectiveKind::allreduce || kind == CollectiveKind::reduce_scatter;
+}
 
 std::optional<Difference> tensor_difference(const Signature& a, const Signature& b) {
   const bool grouped = a.tensors.size() > 1;
@@ -84,6 +86,12 @@ std::string_view to_string(CollectiveKind kind) noexcept {
     return "broadcast";
   case CollectiveKind::barrier:
     return "barrier";
+  case CollectiveKind::alltoall:
+    return "alltoall";
+  case CollectiveKind::alltoall_splits:
+    return "alltoall with splits";
+  case CollectiveKind::reduce_scatter:
+    return "reduce_scatter";
   case CollectiveKind::add_process_set:
     return "add_process_set";
   case CollectiveKind::remove_process_set:

@@ -38,14 +38,17 @@ enum class CollectiveKind : std::uint8_t {
   allgather = 1,
   broadcast = 2,
   barrier = 3,
-  add_process_set = 4,     ///< `Signature::ranks` are the members
-  remove_process_set = 5,  ///< `Signature::ranks` holds the one set id
+  alltoall = 4,         ///< the same number of rows to everyone
+  alltoall_splits = 5,  ///< as many rows as each rank's splits say
+  reduce_scatter = 6,
+  add_process_set = 7,     ///< `Signature::ranks` are the members
+  remove_process_set = 8,  ///< `Signature::ranks` holds the one set id
 };
 std::string_view to_string(CollectiveKind kind) noexcept;
 
 struct TensorSignature {
   DType dtype = DType::float32;
-  Shape shape;  ///< for an allgather without its first dimension, which may differ by rank
+  Shape shape;  ///< of an allgather and an alltoall with splits without the first dimension, which may differ by rank
   friend bool operator==(const TensorSignature& a, const TensorSignature& b) noexcept {
     return a.dtype == b.dtype && a.shape == b.shape;
   }
@@ -63,7 +66,7 @@ struct Signature {
   std::vector<TensorSignature> tensors;
   std::vector<std::int32_t> ranks;
 
-  /// Payload bytes of all tensors (0 for a barrier; for an allgather one row of the first dimension).
+  /// Payload bytes of all tensors (0 for a barrier; one row where the first dimension may differ by rank).
   [[nodiscard]] std::int64_t bytes() const noexcept;
   friend bool operator==(const Signature& a, const Signature& b) noexcept;
   friend bool operator!=(const Signature& a, const Signature& b) noexcept { return !(a == b); }

@@ -52,6 +52,11 @@ void Executor::fill(Batch& batch, const fusion::Layout& layout) {
       Operation* operation = batch.members[planned.pieces.front().member].get();
       run.elements = run.pieces.front().elements;
       run.allocate = [operation](const std::vector<std::int64_t>& bytes) { return operation->make_room(bytes); };
+    } else if (run.kind == core::CollectiveKind::alltoall_splits) {
+      Operation* operation = batch.members[planned.pieces.front().member].get();
+      run.elements = run.pieces.front().elements;
+      run.splits = operation->splits;
+      run.allocate = [operation](const std::vector<std::int64_t>& rows) { return operation->make_room_for(rows); };
     }
   }
 }

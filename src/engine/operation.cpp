@@ -23,6 +23,22 @@ std::byte* HandleState::make_room(const std::vector<std::int64_t>& bytes) {
   return static_cast<std::byte*>(result.data());
 }
 
+std::byte* HandleState::make_room_for(const std::vector<std::int64_t>& rows) {
+  received_splits = rows;
+  const std::int64_t total = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+  std::vector<std::int64_t> extents{total};
+  extents.insert(extents.end(), row.begin(), row.end());
+  const Shape shape(extents);
+  if (owns_result) {
+    result = Tensor(signature->tensors.front().dtype, shape);
+    return static_cast<std::byte*>(result.data());
+  }
+  if (shape.elements() == output_elements) return buffers.front().output;
+  throw Error(ErrorCode::invalid_argument, "the output of this alltoall has " + std::to_string(output_elements) +
+                                               " elements, but the ranks together gave this one " +
+                                               std::to_string(shape.elements()));
+}
+
 bool HandleState::mark_interest() noexcept {
   int expected = kNone;
   return interest_.compare_exchange_strong(expected, kMarked);

@@ -47,13 +47,21 @@ class HandleState {
   std::vector<engine::Buffer> buffers;
   std::optional<std::chrono::nanoseconds> timeout;
 
-  // -- allgather: how large a row is, and where the result goes (into `result` unless the caller gave the memory)
+  // -- results whose size the ranks find out: how large a row is, and where they go (into `result` unless the caller
+  // gave the memory)
   Shape row;  ///< the shape without the first dimension
   std::int64_t row_bytes = 0;
   bool owns_result = false;
   std::int64_t output_elements = 0;  ///< capacity of the caller's memory
-  Tensor result;                     ///< written by the driver before completion
+  Tensor result;                     ///< written by the driver before completion (of known size: made at the call)
+  /// Allgather: the output, given everybody's bytes.
   std::byte* make_room(const std::vector<std::int64_t>& bytes);
+
+  // -- alltoall
+  std::vector<std::int64_t> splits;           ///< rows for each rank; empty: the same number for all
+  std::vector<std::int64_t> received_splits;  ///< rows from each rank; with splits written by the driver
+  /// The output, given the rows from each rank.
+  std::byte* make_room_for(const std::vector<std::int64_t>& rows);
 
   // -- the driver's
   base::Time submitted{};

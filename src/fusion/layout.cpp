@@ -27,7 +27,7 @@ bool can_share(const core::Run& a, const core::Run& b) {
   case core::CollectiveKind::broadcast:
     return a.root == b.root;
   default:
-    return false;  // an allgather has lengths of its own
+    return false;  // the others have lengths or rows of their own
   }
 }
 
@@ -49,9 +49,12 @@ Layout make_layout(const std::vector<const core::Signature*>& members, std::int6
     for (std::uint32_t tensor = 0; tensor < signature.tensors.size(); ++tensor) {
       const core::TensorSignature& part = signature.tensors[tensor];
       RunLayout& run = run_for(layout, make_prototype(signature, part.dtype, set_size));
-      // An allgather's signature leaves the first dimension out: how much each rank has is known to the rank alone.
-      const bool gathered = signature.kind == core::CollectiveKind::allgather;
-      const std::int64_t elements = gathered ? 0 : part.shape.elements();
+      // Where the signature leaves the first dimension out, how much each rank has is known to the rank alone.
+      const bool ragged =
+          signature.kind == core::CollectiveKind::allgather || signature.kind == core::CollectiveKind::alltoall_splits;
+      const std::int64_t elements = ragged ? 0 : part.shape.elements();
+      if (signature.kind == core::CollectiveKind::reduce_scatter) run.prototype.rows = part.shape[0];
+      if (signature.kind == core::CollectiveKind::alltoall_splits) run.prototype.row_elements = part.shape.elements();
       run.pieces.push_back({member, tensor, elements});
       run.prototype.elements += elements;
     }

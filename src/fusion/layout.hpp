@@ -5,7 +5,8 @@
 //
 // Members are taken in log order; each tensor joins the first run that it can share - same kind (allreduce), dtype,
 // op, scales and device - else opens a run of its own. Broadcasts are merged by root and dtype; an allgather is always
-// a run of its own; a barrier needs no run: that it is in the log says that all have come.
+// a run of its own, and so are an alltoall and a reduce_scatter; a barrier needs no run: that it is in the log says
+// that all have come.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hierarchy/alone.hpp"
 
-#include <exception>
-#include <string>
-
 #include "base/check.hpp"
+#include "hierarchy/open_job.hpp"
 #include "kernels/reduce.hpp"
 
 namespace kolo::hierarchy {
@@ -34,21 +32,18 @@ void copy(const core::Run& run) {
 void gather(const core::Run& run, Status& status) {
   const auto width = static_cast<std::int64_t>(size_of(run.dtype));
   const std::int64_t bytes = run.elements * width;
-  std::byte* output = nullptr;
-  try {
-    output = run.allocate({bytes});
-  } catch (const Error& error) {
-    status = error.status();
-    return;
-  } catch (const std::exception& error) {
-    status = Status(ErrorCode::invalid_argument,
-                    "no memory for the result of an allgather, " + std::to_string(bytes) + " bytes: " + error.what());
-    return;
-  }
+  std::byte* output = allocate_output(run, {bytes}, status);
+  if (output == nullptr) return;
   for (const core::Piece& piece : run.pieces) {
     kernels::copy(output, piece.input, piece.elements * width);
     output += piece.elements * width;
   }
+}
+
+void exchange(const core::Run& run, Status& status) {
+  std::byte* output = allocate_output(run, {run.splits.begin(), run.splits.end()}, status);
+  if (output == nullptr) return;
+  kernels::copy(output, run.pieces.front().input, run.elements * static_cast<std::int64_t>(size_of(run.dtype)));
 }
 
 }  // namespace
@@ -57,13 +52,18 @@ void run_alone(core::Job& job) {
   for (const core::Run& run : job.runs) {
     switch (run.kind) {
     case core::CollectiveKind::allreduce:
+    case core::CollectiveKind::reduce_scatter:
       reduce(run);
       break;
     case core::CollectiveKind::broadcast:
+    case core::CollectiveKind::alltoall:
       copy(run);
       break;
     case core::CollectiveKind::allgather:
       gather(run, job.status);
+      break;
+    case core::CollectiveKind::alltoall_splits:
+      exchange(run, job.status);
       break;
     default:
       KOLO_UNREACHABLE(core::to_string(run.kind));

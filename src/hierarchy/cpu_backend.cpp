@@ -35,12 +35,23 @@ LanePlace place_in_lane(const core::Topology& topology, const std::vector<int>& 
   return place;
 }
 
+std::optional<Mesh> make_mesh(const core::Topology& topology, const core::IntraNode& intra,
+                              const std::shared_ptr<core::InterNode>& inter, int first_tag) {
+  if (inter == nullptr) return std::nullopt;
+  const std::size_t slot = intra.slot_bytes();
+  return Mesh(inter, first_tag, intra.slots(), std::max(slot, ReduceScatter::outgoing_bytes(topology, slot)),
+              std::max(slot, ReduceScatter::incoming_bytes(topology, slot)));
+}
+
 }  // namespace
 
 CpuBackend::CpuBackend(core::Topology topology, std::shared_ptr<core::IntraNode> intra,
                        std::shared_ptr<core::InterNode> inter, CpuBackendOptions options)
     : topology_(std::move(topology)), options_(std::move(options)), intra_(std::move(intra)), inter_(std::move(inter)),
-      lanes_(lanes_of(topology_)), chunks_(intra_->slots()), inputs_(static_cast<std::size_t>(topology_.local_size())) {
+      lanes_(lanes_of(topology_)), mesh_(make_mesh(topology_, *intra_, inter_, options_.first_tag)),
+      alltoall_(topology_, options_.members, *intra_, mesh_ ? &*mesh_ : nullptr),
+      reduce_scatter_(topology_, options_.members, *intra_, mesh_ ? &*mesh_ : nullptr), chunks_(intra_->slots()),
+      inputs_(static_cast<std::size_t>(topology_.local_size())) {
   KOLO_CHECK((inter_ != nullptr) == (topology_.node_count() > 1)) << topology_.node_count() << " nodes";
   KOLO_CHECK(intra_->local_size() == topology_.local_size() && intra_->local_rank() == topology_.local_rank);
   KOLO_CHECK(options_.members.empty() || static_cast<int>(options_.members.size()) == topology_.size);
@@ -65,7 +76,7 @@ void CpuBackend::start(core::Job& job) {
   if (spare_.empty()) spare_.push_back(std::make_unique<OpenJob>());
   open_.push_back(std::move(spare_.back()));
   spare_.pop_back();
-  open_.back()->open(job, {topology_.rank, topology_.size, &options_.members});
+  open_.back()->open(job, {topology_.rank, topology_.size, &options_.members, intra_->slot_bytes()});
 }
 
 core::Progress CpuBackend::progress(bool in_call, std::vector<core::Job*>& finished) {
@@ -130,8 +141,9 @@ bool CpuBackend::cut(Chunk& chunk) {
     if (stream == nullptr) return false;
     chunk.stream = stream;
     chunk.begin = job.offset();
-    chunk.elements = std::min(stream->elements - chunk.begin,
-                              static_cast<std::int64_t>(intra_->slot_bytes() / stream->element_bytes));
+    const bool planned = stream->alltoall != nullptr || stream->scatter != nullptr;
+    const auto room = planned ? 1 : static_cast<std::int64_t>(intra_->slot_bytes() / stream->element_bytes);
+    chunk.elements = std::min(stream->elements - chunk.begin, room);
     chunk.route = route_of(*stream, chunk.elements);
     job.cut(chunk.elements);
     return true;
@@ -140,6 +152,8 @@ bool CpuBackend::cut(Chunk& chunk) {
 }
 
 Route CpuBackend::route_of(const Stream& stream, std::int64_t elements) const noexcept {
+  if (stream.kind == Stream::Kind::alltoall) return Route::alltoall;
+  if (stream.kind == Stream::Kind::scatter) return Route::scatter;
   if (stream.kind == Stream::Kind::broadcast) {
     const int root_node = topology_.node_of[static_cast<std::size_t>(stream.root)];
     return root_node == topology_.node ? Route::root_slot : Route::relayed;
@@ -150,6 +164,8 @@ Route CpuBackend::route_of(const Stream& stream, std::int64_t elements) const no
 }
 
 void CpuBackend::copy_in(const Chunk& chunk) {
+  if (chunk.route == Route::alltoall) return alltoall_.fill(*chunk.stream->alltoall, chunk.begin, filled_);
+  if (chunk.route == Route::scatter) return reduce_scatter_.fill(*chunk.stream->scatter, chunk.begin, filled_);
   if (chunk.stream->kind == Stream::Kind::broadcast && chunk.stream->root != topology_.rank) return;
   if (chunk.begin == 0) fill_cursor_ = PieceCursor(*chunk.stream);
   const auto width = static_cast<std::int64_t>(chunk.stream->element_bytes);
@@ -168,9 +184,11 @@ bool CpuBackend::reduce_one(bool transport_usable) {
     ++entered_;
     moved = true;
   }
-  if (lane_ && transport_usable) {
-    for (std::uint64_t number = reduced_; number < entered_; ++number)
+  if (inter_ != nullptr && transport_usable) {
+    for (std::uint64_t number = reduced_; number < entered_; ++number) {
+      if (is_meshed(chunk(number))) moved = mesh_->advance(number % chunks_.size()) || moved;
       if (is_exchanged(chunk(number))) moved = lane_->advance(number % chunks_.size()) || moved;
+    }
   }
   while (reduced_ < entered_ && complete(reduced_)) {
     intra_->publish(core::Stage::reduced, ++reduced_);
@@ -180,7 +198,11 @@ bool CpuBackend::reduce_one(bool transport_usable) {
 }
 
 bool CpuBackend::is_exchanged(const Chunk& chunk) const noexcept {
-  return lane_ && chunk.route != Route::flat && chunk.route != Route::sliced;
+  return lane_ && !is_meshed(chunk) && chunk.route != Route::flat && chunk.route != Route::sliced;
+}
+
+bool CpuBackend::is_meshed(const Chunk& chunk) const noexcept {
+  return mesh_ && (chunk.route == Route::alltoall || chunk.route == Route::scatter);
 }
 
 Part CpuBackend::own_share(const Chunk& chunk) const noexcept {
@@ -190,6 +212,11 @@ Part CpuBackend::own_share(const Chunk& chunk) const noexcept {
 /// Does what can be done at once, if it can be done.
 bool CpuBackend::enter(std::uint64_t number) {
   const Chunk& entering = chunk(number);
+  if (entering.route == Route::scatter) return reduce_scatter_.enter(*entering.stream->scatter, entering.begin, number);
+  if (entering.route == Route::alltoall) {
+    alltoall_.enter(*entering.stream->alltoall, entering.begin, number);
+    return true;
+  }
   if (entering.route != Route::sliced && !is_exchanged(entering)) return true;  // nothing of it is this rank's to bring
   if (intra_->all_reached(core::Stage::filled) <= number) return false;
   if (entering.route == Route::sliced) {
@@ -243,6 +270,7 @@ void CpuBackend::start_exchange(std::uint64_t number) {
 /// Finishes the stage for a chunk that has entered, if that can be done.
 bool CpuBackend::complete(std::uint64_t number) {
   const Chunk& completing = chunk(number);
+  if (is_meshed(completing)) return mesh_->done(number % chunks_.size());
   if (!is_exchanged(completing)) return true;
   const std::size_t exchange = number % chunks_.size();
   if (!lane_->done(exchange)) return false;
@@ -268,6 +296,10 @@ bool CpuBackend::take_one() {
   if (taking.begin == 0) take_cursor_ = PieceCursor(*taking.stream);
   if (taking.route == Route::flat) {
     reduce_out(taken_);
+  } else if (taking.route == Route::alltoall) {
+    alltoall_.take(*taking.stream->alltoall, taking.begin, taken_);
+  } else if (taking.route == Route::scatter) {
+    reduce_scatter_.take(*taking.stream->scatter, taking.begin, taken_);
   } else {
     const int from = taking.route == Route::root_slot
                          ? topology_.local_rank_of[static_cast<std::size_t>(taking.stream->root)]
@@ -287,6 +319,10 @@ bool CpuBackend::ready_to_take(std::uint64_t number) const {
     const int root = topology_.local_rank_of[static_cast<std::size_t>(taking.stream->root)];
     return intra_->reached(core::Stage::filled, root) > number;
   }
+  case Route::alltoall:
+    return alltoall_.ready(*taking.stream->alltoall, taking.begin, number);
+  case Route::scatter:
+    return reduce_scatter_.ready(*taking.stream->scatter, taking.begin, number);
   case Route::sliced:
   case Route::ring:
   case Route::relayed:

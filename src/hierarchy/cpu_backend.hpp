@@ -30,8 +30,11 @@
 //   root_slot  broadcast, on the root's node: everybody takes from the root's slot. Lane ranks also start share j on
 //              its way to the other nodes.
 //   relayed    broadcast, on other nodes: lane rank j receives share j and writes it into each peer's own slot.
+//   alltoall   all-to-all, one node and between nodes: hierarchy/alltoall.hpp.
+//   scatter    reduce-scatter, likewise: hierarchy/reduce_scatter.hpp.
 //
-// When may a slot be filled again? With flat and root_slot peers read it when they take: so when all have taken. With
+// When may a slot be filled again? With flat, root_slot, alltoall and scatter peers read it when they take: so when all
+// have taken. With
 // the others its owner's own take is enough: it happens after all have reduced, and nobody touches it after that.
 //
 // Inside a node elements are always added in rank order, whatever the route and however runs were cut, so results there
@@ -55,8 +58,11 @@
 #include "core/inter_node.hpp"
 #include "core/intra_node.hpp"
 #include "core/topology.hpp"
+#include "hierarchy/alltoall.hpp"
 #include "hierarchy/lane.hpp"
+#include "hierarchy/mesh.hpp"
 #include "hierarchy/open_job.hpp"
+#include "hierarchy/reduce_scatter.hpp"
 #include "hierarchy/stream.hpp"
 
 namespace kolo::hierarchy {
@@ -105,6 +111,7 @@ class CpuBackend final : public core::Backend {
   [[nodiscard]] Chunk& chunk(std::uint64_t number) noexcept { return chunks_[number % chunks_.size()]; }
   [[nodiscard]] const Chunk& chunk(std::uint64_t number) const noexcept { return chunks_[number % chunks_.size()]; }
   [[nodiscard]] bool is_exchanged(const Chunk& chunk) const noexcept;
+  [[nodiscard]] bool is_meshed(const Chunk& chunk) const noexcept;
   [[nodiscard]] Part own_share(const Chunk& chunk) const noexcept;
   [[nodiscard]] std::byte* slot(int local_rank, std::uint64_t number) const noexcept {
     return intra_->slot(local_rank, number);
@@ -116,6 +123,9 @@ class CpuBackend final : public core::Backend {
   const std::shared_ptr<core::InterNode> inter_;
   const int lanes_;           // ranks of the smallest node; all of them when there is one node
   std::optional<Lane> lane_;  // of this rank, if it is in one and there are several nodes
+  std::optional<Mesh> mesh_;  // if there are several nodes
+  Alltoall alltoall_;
+  ReduceScatter reduce_scatter_;
 
   std::deque<std::unique_ptr<OpenJob>> open_;  // in the order of start
   std::size_t cutting_ = 0;                    // the first of them that is not wholly cut into chunks

@@ -9,6 +9,23 @@
 
 namespace kolo::hierarchy {
 
+std::byte* allocate_output(const core::Run& run, const std::vector<std::int64_t>& parts, Status& status) {
+  const bool gathers = run.kind == core::CollectiveKind::allgather;
+  try {
+    return run.allocate(parts);
+  } catch (const Error& error) {
+    status = error.status();
+  } catch (const std::exception& error) {
+    const std::int64_t unit = gathers ? 1 : run.row_elements * static_cast<std::int64_t>(size_of(run.dtype));
+    std::int64_t bytes = 0;
+    for (const std::int64_t part : parts) bytes += part * unit;
+    status = Status(ErrorCode::invalid_argument, std::string("no memory for the result of an ") +
+                                                     (gathers ? "allgather, " : "alltoall, ") + std::to_string(bytes) +
+                                                     " bytes: " + error.what());
+  }
+  return nullptr;
+}
+
 void OpenJob::open(core::Job& job, const SetPlace& place) {
   job_ = &job;
   place_ = place;
@@ -17,14 +34,35 @@ void OpenJob::open(core::Job& job, const SetPlace& place) {
   lengths_due_ = cut_ = false;
   streams_.clear();
   gathers_.clear();
-  std::size_t streams = 0, gathers = 0;
+  exchanges_.clear();
+  scatters_.clear();
+  std::size_t streams = 0, gathers = 0, exchanges = 0, scatters = 0;
   for (const core::Run& run : job.runs) {
-    const bool gather = run.kind == core::CollectiveKind::allgather;
-    gathers += gather ? 1 : 0;
-    streams += gather ? 1 + static_cast<std::size_t>(place.size) : 1;
+    switch (run.kind) {
+    case core::CollectiveKind::allgather:
+      ++gathers;
+      streams += 1 + static_cast<std::size_t>(place.size);
+      break;
+    case core::CollectiveKind::alltoall_splits:
+      ++exchanges;
+      streams += 3;
+      break;
+    case core::CollectiveKind::alltoall:
+      ++exchanges;
+      ++streams;
+      break;
+    case core::CollectiveKind::reduce_scatter:
+      ++scatters;
+      ++streams;
+      break;
+    default:
+      ++streams;
+    }
   }
   streams_.reserve(streams);
   gathers_.reserve(gathers);
+  exchanges_.reserve(exchanges);
+  scatters_.reserve(scatters);
 }
 
 const Stream* OpenJob::next_stream(std::uint64_t filled, std::uint64_t taken) {
@@ -36,7 +74,7 @@ const Stream* OpenJob::next_stream(std::uint64_t filled, std::uint64_t taken) {
       lengths_end_ = filled;
     } else if (lengths_due_) {
       if (taken < lengths_end_) return nullptr;
-      open_broadcasts();
+      open_known_lengths();
     } else if (next_run_ < job_->runs.size()) {
       open_run(job_->runs[next_run_++]);
     } else {
@@ -48,7 +86,93 @@ const Stream* OpenJob::next_stream(std::uint64_t filled, std::uint64_t taken) {
 }
 
 void OpenJob::open_run(const core::Run& run) {
-  if (run.kind == core::CollectiveKind::allgather) return open_gather(run);
+  switch (run.kind) {
+  case core::CollectiveKind::allgather:
+    return open_gather(run);
+  case core::CollectiveKind::alltoall:
+    return open_alltoall(run);
+  case core::CollectiveKind::alltoall_splits:
+    return open_splits(run);
+  case core::CollectiveKind::reduce_scatter:
+    return open_scatter(run);
+  default:
+    return open_plain(run);
+  }
+}
+
+/// What comes after the lengths that are known now.
+void OpenJob::open_known_lengths() {
+  lengths_due_ = false;
+  const bool gathers = job_->runs[next_run_ - 1].kind == core::CollectiveKind::allgather;
+  gathers ? open_broadcasts() : open_known_splits();
+}
+
+void OpenJob::open_scatter(const core::Run& run) {
+  const ScatterPlan& plan = scatters_.emplace_back(run, place_.size, place_.slot_bytes);
+  Stream stream;
+  stream.kind = Stream::Kind::scatter;
+  stream.scatter = &plan;
+  stream.elements = plan.chunks();
+  streams_.push_back(stream);
+}
+
+void OpenJob::add_alltoall(const AlltoallPlan& plan) {
+  Stream stream;
+  stream.kind = Stream::Kind::alltoall;
+  stream.alltoall = &plan;
+  stream.elements = plan.chunks();
+  streams_.push_back(stream);
+}
+
+void OpenJob::open_alltoall(const core::Run& run) {
+  Exchange& exchange = exchanges_.emplace_back();
+  const auto width = static_cast<std::int64_t>(size_of(run.dtype));
+  exchange.sent.assign(static_cast<std::size_t>(place_.size), run.elements / place_.size * width);
+  const core::Piece& piece = run.pieces.front();
+  exchange.plan.make(place_.rank, piece.input, piece.output, exchange.sent, exchange.sent, exchange.sent,
+                     place_.slot_bytes);
+  add_alltoall(exchange.plan);
+}
+
+void OpenJob::open_splits(const core::Run& run) {
+  Exchange& exchange = exchanges_.emplace_back();
+  exchange.run = &run;
+  exchange.sent.assign(run.splits.begin(), run.splits.end());
+  const std::size_t size = exchange.sent.size();
+  KOLO_CHECK(size == static_cast<std::size_t>(place_.size)) << size << " splits for " << place_.size << " ranks";
+  exchange.received.assign(size, 0);
+  const std::vector<std::int64_t> widths(size, sizeof(std::int64_t));
+  exchange.splits_plan.make(place_.rank, reinterpret_cast<const std::byte*>(exchange.sent.data()),
+                            reinterpret_cast<std::byte*>(exchange.received.data()), widths, widths, widths,
+                            place_.slot_bytes);
+  add_alltoall(exchange.splits_plan);
+  for (std::size_t distance = 0; distance < size; ++distance)
+    exchange.largest.push_back(exchange.sent[(static_cast<std::size_t>(place_.rank) + distance) % size]);
+  auto* bytes = reinterpret_cast<std::byte*>(exchange.largest.data());
+  exchange.largest_piece = {bytes, bytes, place_.size};
+  Stream stream;
+  stream.reduction = {DType::int64, ReduceOp::max, {}};
+  stream.element_bytes = sizeof(std::int64_t);
+  stream.pieces = &exchange.largest_piece;
+  stream.piece_count = 1;
+  stream.elements = place_.size;
+  streams_.push_back(stream);
+  lengths_due_ = true;
+}
+
+void OpenJob::open_known_splits() {
+  Exchange& exchange = exchanges_.back();
+  const core::Run& run = *exchange.run;
+  std::byte* output = allocate_output(run, exchange.received);
+  const std::int64_t row_bytes = run.row_elements * static_cast<std::int64_t>(size_of(run.dtype));
+  for (std::vector<std::int64_t>* rows : {&exchange.sent, &exchange.received, &exchange.largest})
+    for (std::int64_t& count : *rows) count *= row_bytes;
+  exchange.plan.make(place_.rank, run.pieces.front().input, output, exchange.sent, exchange.received, exchange.largest,
+                     place_.slot_bytes);
+  add_alltoall(exchange.plan);
+}
+
+void OpenJob::open_plain(const core::Run& run) {
   const bool reduces = run.kind == core::CollectiveKind::allreduce;
   KOLO_CHECK(reduces || run.kind == core::CollectiveKind::broadcast) << core::to_string(run.kind) << " moves no data";
   Stream stream;
@@ -80,10 +204,9 @@ void OpenJob::open_gather(const core::Run& run) {
 }
 
 void OpenJob::open_broadcasts() {
-  lengths_due_ = false;
   Gather& gather = gathers_.back();
   const auto width = static_cast<std::int64_t>(size_of(gather.run->dtype));
-  std::byte* output = allocate_output(gather);
+  std::byte* output = allocate_output(*gather.run, gather.bytes);
   const auto place = [&](const std::byte* input, std::int64_t elements) {
     gather.pieces.push_back({input, output, elements});
     if (output != nullptr) output += elements * width;
@@ -110,18 +233,8 @@ void OpenJob::open_broadcasts() {
 }
 
 /// Null when the caller has no room: the others still expect this rank to pass their bytes on, so it goes on without.
-std::byte* OpenJob::allocate_output(const Gather& gather) {
-  std::int64_t bytes = 0;
-  for (const std::int64_t part : gather.bytes) bytes += part;
-  try {
-    return gather.run->allocate(gather.bytes);
-  } catch (const Error& error) {
-    job_->status = error.status();
-  } catch (const std::exception& error) {
-    job_->status = Status(ErrorCode::invalid_argument, "no memory for the result of an allgather, " +
-                                                           std::to_string(bytes) + " bytes: " + error.what());
-  }
-  return nullptr;
+std::byte* OpenJob::allocate_output(const core::Run& run, const std::vector<std::int64_t>& parts) {
+  return hierarchy::allocate_output(run, parts, job_->status);
 }
 
 int OpenJob::set_rank_of(int world_rank) const {

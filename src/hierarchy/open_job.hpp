@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "core/backend.hpp"
+#include "hierarchy/alltoall.hpp"
+#include "hierarchy/reduce_scatter.hpp"
 #include "hierarchy/stream.hpp"
 
 namespace kolo::hierarchy {
@@ -17,7 +19,11 @@ struct SetPlace {
   int rank = 0;
   int size = 1;
   const std::vector<int>* members = nullptr;  ///< ranks of the world, ascending; empty: the world itself
+  std::size_t slot_bytes = 0;
 };
+
+/// The output of a run whose size has become known, or null and a status that says why there is none.
+std::byte* allocate_output(const core::Run& run, const std::vector<std::int64_t>& parts, Status& status);
 
 /// One driver. Reusable: `open` again after the job has finished.
 class OpenJob {
@@ -27,8 +33,8 @@ class OpenJob {
   [[nodiscard]] core::Job& job() const noexcept { return *job_; }
 
   /// The stream that the next chunk is to be cut from, or null: then the job is wholly cut, or (`is_cut()` is false)
-  /// waits for the lengths of an all-gather. `filled` and `taken` are the backend's counts of chunks. Streams stay
-  /// where they are until the job is opened again.
+  /// waits for the lengths of an all-gather or an all-to-all. `filled` and `taken` are the backend's counts of chunks.
+  /// Streams stay where they are until the job is opened again.
   const Stream* next_stream(std::uint64_t filled, std::uint64_t taken);
   /// The first element that has not been cut from the stream of `next_stream`, and the step that cuts.
   [[nodiscard]] std::int64_t offset() const noexcept { return offset_; }
@@ -47,21 +53,41 @@ class OpenJob {
     std::vector<core::Piece> pieces;  // of all broadcasts, by rank; the own ones as many as the run has
   };
 
+  /// An all-to-all. One with splits has two steps as well: an all-to-all of the splits, and the largest by distance.
+  struct Exchange {
+    const core::Run* run = nullptr;
+    std::vector<std::int64_t> sent;      // rows to every rank; bytes in the second step
+    std::vector<std::int64_t> received;  // from
+    std::vector<std::int64_t> largest;   // by distance, over all ranks
+    core::Piece largest_piece;
+    AlltoallPlan splits_plan;
+    AlltoallPlan plan;
+  };
+
   void open_run(const core::Run& run);
+  void open_plain(const core::Run& run);
+  void open_scatter(const core::Run& run);
+  void open_alltoall(const core::Run& run);
+  void open_splits(const core::Run& run);
+  void open_known_splits();
+  void add_alltoall(const AlltoallPlan& plan);
+  void open_known_lengths();
   void open_gather(const core::Run& run);
   void open_broadcasts();
-  [[nodiscard]] std::byte* allocate_output(const Gather& gather);
+  [[nodiscard]] std::byte* allocate_output(const core::Run& run, const std::vector<std::int64_t>& parts);
   [[nodiscard]] int set_rank_of(int world_rank) const;
 
   core::Job* job_ = nullptr;
   SetPlace place_;
   std::size_t next_run_ = 0;
-  std::vector<Stream> streams_;    // never grows beyond what `open` reserved: chunks point into it
-  std::size_t current_ = 0;        // of the streams
-  std::int64_t offset_ = 0;        // in it
-  std::vector<Gather> gathers_;    // never grows beyond what `open` reserved: streams point into it
-  bool lengths_due_ = false;       // the last gather's lengths are on their way
-  std::uint64_t lengths_end_ = 0;  // the chunk after theirs, once they are cut
+  std::vector<Stream> streams_;        // never grows beyond what `open` reserved: chunks point into it
+  std::size_t current_ = 0;            // of the streams
+  std::int64_t offset_ = 0;            // in it
+  std::vector<Gather> gathers_;        // never grows beyond what `open` reserved: streams point into it
+  std::vector<Exchange> exchanges_;    // likewise, and so are
+  std::vector<ScatterPlan> scatters_;  // these
+  bool lengths_due_ = false;           // the last gather's lengths, or the last exchange's splits, are on their way
+  std::uint64_t lengths_end_ = 0;      // the chunk after theirs, once they are cut
   bool cut_ = false;
   std::uint64_t end_ = 0;
 };

@@ -13,9 +13,13 @@
 
 namespace kolo::hierarchy {
 
+class AlltoallPlan;
+class ScatterPlan;
+
 /// A homogeneous sequence of elements - the concatenation of its pieces - of the same length on every rank of the set.
+/// Of an alltoall and a scatter the elements are chunks, and their plan knows what is in them.
 struct Stream {
-  enum class Kind : std::uint8_t { reduce, broadcast };
+  enum class Kind : std::uint8_t { reduce, broadcast, alltoall, scatter };
   Kind kind = Kind::reduce;
   kernels::Reduction reduction;  ///< of a broadcast only the dtype
   std::size_t element_bytes = 0;
@@ -23,10 +27,12 @@ struct Stream {
   const core::Piece* pieces = nullptr;  ///< a null output discards
   std::size_t piece_count = 0;
   std::int64_t elements = 0;
+  const AlltoallPlan* alltoall = nullptr;
+  const ScatterPlan* scatter = nullptr;
 };
 
 /// How a chunk gets from everybody's inputs to everybody's outputs; see cpu_backend.hpp.
-enum class Route : std::uint8_t { flat, sliced, ring, root_slot, relayed };
+enum class Route : std::uint8_t { flat, sliced, ring, root_slot, relayed, alltoall, scatter };
 
 /// What one slot holds.
 struct Chunk {
@@ -36,7 +42,9 @@ struct Chunk {
   Route route = Route::flat;
 
   /// Whether peers read this rank's slot when they take: then it is free only when all have taken.
-  [[nodiscard]] bool peers_read_at_take() const noexcept { return route == Route::flat || route == Route::root_slot; }
+  [[nodiscard]] bool peers_read_at_take() const noexcept {
+    return route == Route::flat || route == Route::root_slot || route == Route::alltoall || route == Route::scatter;
+  }
 };
 
 /// Part `index` of `count` elements cut into `parts`: equal but for rounding to `granule`, so the last ones may be

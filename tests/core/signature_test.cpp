@@ -31,6 +31,13 @@ TEST(Signature, DescribesItself) {
   Signature barrier;
   barrier.kind = CollectiveKind::barrier;
   EXPECT_EQ(describe(barrier), "barrier");
+  Signature exchange = allreduce_of(DType::float32, Shape{3});
+  exchange.kind = CollectiveKind::alltoall;
+  EXPECT_EQ(describe(exchange), "alltoall of float32 [3]");
+  exchange.kind = CollectiveKind::alltoall_splits;
+  EXPECT_EQ(describe(exchange), "alltoall with splits of float32 [3]");
+  exchange.kind = CollectiveKind::reduce_scatter;
+  EXPECT_EQ(describe(exchange), "reduce_scatter of float32 [3], op sum");
   Signature add;
   add.kind = CollectiveKind::add_process_set;
   add.ranks = {0, 2};

@@ -151,6 +151,20 @@ TEST_F(ExecutorTest, AbortForgetsTheMembers) {
   EXPECT_FALSE(executor_.has_ready());
 }
 
+TEST_F(ExecutorTest, AlltoallsWithSplitsAskForRoom) {
+  const OperationPtr exchange = operation(CollectiveKind::alltoall_splits, x_);
+  exchange->owns_result = true;
+  exchange->splits = {1, 2};
+  executor_.run({exchange}, 0, 0);
+  const kolo::core::Run& run = backend_.started.at(0)->runs.at(0);
+  EXPECT_EQ(run.elements, 3);
+  EXPECT_EQ(run.splits.data(), exchange->splits.data());
+  const std::byte* const room = run.allocate({4, 0});
+  EXPECT_EQ(room, exchange->result.data());
+  EXPECT_EQ(exchange->result.shape(), (Shape{4}));
+  EXPECT_EQ(exchange->received_splits, (std::vector<std::int64_t>{4, 0}));
+}
+
 TEST_F(ExecutorTest, AllgathersAskForRoom) {
   const OperationPtr gather = operation(CollectiveKind::allgather, x_);
   gather->owns_result = true;

@@ -119,6 +119,24 @@ TEST(Layout, AllgathersStandAloneAndBarriersNeedNoRun) {
   EXPECT_TRUE(layout_of({of_kind(CollectiveKind::barrier, 0)}).runs.empty());
 }
 
+TEST(Layout, ExchangesAndScattersStandAloneAndKnowTheirRows) {
+  Signature rows;
+  rows.kind = CollectiveKind::reduce_scatter;
+  rows.tensors.push_back({DType::float32, Shape{5, 3}});
+  Signature splits;
+  splits.kind = CollectiveKind::alltoall_splits;
+  splits.tensors.push_back({DType::float32, Shape{2, 3}});
+  const Layout layout = layout_of(
+      {of_kind(CollectiveKind::alltoall, 6), rows, of_kind(CollectiveKind::alltoall, 6), splits, rows, splits});
+  ASSERT_EQ(layout.runs.size(), 6U);
+  EXPECT_EQ(layout.runs[0].prototype.elements, 6);
+  EXPECT_EQ(layout.runs[1].prototype.elements, 15);
+  EXPECT_EQ(layout.runs[1].prototype.rows, 5);
+  EXPECT_EQ(places(layout.runs[2]), (Places{{2, 0, 6}}));
+  EXPECT_EQ(layout.runs[3].prototype.elements, 0);
+  EXPECT_EQ(layout.runs[3].prototype.row_elements, 6);
+}
+
 TEST(Layout, LongerThanThirtyTwoBits) {
   const std::int64_t long_one = std::int64_t{5} << 32;
   const Layout layout = layout_of({reduction(DType::int8, long_one), reduction(DType::int8, long_one)});

@@ -18,6 +18,7 @@ namespace {
 struct Case {
   core::Job job;
   std::deque<Tensor> tensors;
+  std::deque<std::vector<std::int64_t>> numbers;
   struct Expectation {
     Tensor* output;
     std::vector<std::byte> bytes;
@@ -135,6 +136,90 @@ void add_allgather(Case& test, const Rank& rank, Dice& dice, DType dtype) {
   run.elements = mine;
 }
 
+/// What `from` sends to `to` at place i of `count`.
+std::int64_t sent_value(DType dtype, std::int64_t i, int from, int to) {
+  return value_of(dtype, ReduceOp::sum, i * 3 + to, from, 1);
+}
+
+/// All-to-all of `rows[from][to]` rows of `row_elements` elements; `even`: the same number everywhere.
+void add_alltoall(Case& test, const Rank& rank, Dice& dice, DType dtype, bool even) {
+  core::Run& run = test.job.runs.emplace_back();
+  run.kind = even ? core::CollectiveKind::alltoall : core::CollectiveKind::alltoall_splits;
+  run.dtype = dtype;
+  run.row_elements = 1 + static_cast<std::int64_t>(dice.common() % 3);
+  const auto size = static_cast<std::size_t>(rank.size());
+  const std::int64_t same = dice.length();
+  std::vector<std::vector<std::int64_t>> rows(size, std::vector<std::int64_t>(size, same));
+  if (!even)
+    for (auto& list : rows)
+      for (std::int64_t& count : list) count = dice.length();
+  const auto me = static_cast<std::size_t>(rank.rank());
+  auto& splits = test.numbers.emplace_back(rows[me]);
+  auto& received = test.numbers.emplace_back();
+  for (std::size_t from = 0; from < size; ++from) received.push_back(rows[from][me]);
+  const auto total = [&](const std::vector<std::int64_t>& list) {
+    return std::accumulate(list.begin(), list.end(), std::int64_t{0}) * run.row_elements;
+  };
+  Tensor& input = test.tensor(dtype, total(splits), dice.misalignment());
+  Tensor& output = test.tensor(dtype, total(received), dice.misalignment());
+  Tensor wanted(dtype, total(received), 0);
+  std::int64_t at = 0;
+  for (int to = 0; to < rank.size(); ++to)
+    for (std::int64_t i = 0; i < splits[static_cast<std::size_t>(to)] * run.row_elements; ++i)
+      store(dtype, input.element(at++), sent_value(dtype, i, rank.rank(), to));
+  at = 0;
+  for (int from = 0; from < rank.size(); ++from)
+    for (std::int64_t i = 0; i < received[static_cast<std::size_t>(from)] * run.row_elements; ++i)
+      store(dtype, wanted.element(at++), sent_value(dtype, i, from, rank.rank()));
+  test.expected.push_back({&output, wanted.contents(),
+                           (even ? "alltoall of " : "alltoall with splits of ") + std::string(to_string(dtype))});
+  run.elements = total(splits);
+  run.pieces.push_back({input.data(), even ? output.data() : nullptr, run.elements});
+  if (even) return;
+  run.splits = splits;
+  run.allocate = [&output, &received](const std::vector<std::int64_t>& known) {
+    EXPECT_EQ(known, received);
+    return output.data();
+  };
+}
+
+void add_reduce_scatter(Case& test, const Rank& rank, Dice& dice, DType dtype, ReduceOp op) {
+  core::Run& run = test.job.runs.emplace_back();
+  run.kind = core::CollectiveKind::reduce_scatter;
+  run.dtype = dtype;
+  run.op = op;
+  const int ranks = rank.size();
+  const bool scaled = is_float(dtype) && op != ReduceOp::product && dice.common() % 2 == 0;
+  if (scaled) {
+    run.prescale = 2;
+    run.postscale = 1.5;
+  }
+  if (op == ReduceOp::average) run.divisor = ranks;
+  const std::int64_t factor = scaled ? 3 : 1;
+  const std::int64_t row = 1 + static_cast<std::int64_t>(dice.common() % 3);
+  run.rows = dice.length();
+  run.elements = run.rows * row;
+  const core::RowsOf mine(run.rows, rank.rank(), ranks);
+  Tensor& input = test.tensor(dtype, run.elements, dice.misalignment());
+  for (std::int64_t i = 0; i < run.elements; ++i)
+    store(dtype, input.element(i), value_of(dtype, op, i, rank.rank(), ranks));
+  Tensor wanted(dtype, mine.count * row, 0);
+  for (std::int64_t i = 0; i < mine.count * row; ++i)
+    store(dtype, wanted.element(i), factor * reduced_value(dtype, op, mine.begin * row + i, ranks));
+  const std::string what = "reduce_scatter of " + std::string(to_string(dtype)) + " " + std::string(to_string(op));
+  if (dice.in_place()) {  // the own rows of the input; the rest of it is left alone
+    std::vector<std::byte> whole = input.contents();
+    const std::vector<std::byte> part = wanted.contents();
+    std::copy(part.begin(), part.end(), whole.begin() + mine.begin * row * static_cast<std::int64_t>(size_of(dtype)));
+    test.expected.push_back({&input, whole, what + " in place"});
+    run.pieces.push_back({input.data(), input.element(mine.begin * row), run.elements});
+  } else {
+    Tensor& output = test.tensor(dtype, mine.count * row, dice.misalignment());
+    test.expected.push_back({&output, wanted.contents(), what});
+    run.pieces.push_back({input.data(), output.data(), run.elements});
+  }
+}
+
 /// Every kind, type and operation, as jobs of one or more runs that are all in flight at once.
 void everything_once(Rank& rank, std::uint32_t seed) {
   Dice dice(rank, seed);
@@ -144,7 +229,12 @@ void everything_once(Rank& rank, std::uint32_t seed) {
   };
   for (int type = 0; type < kDTypeCount; ++type) {
     const auto dtype = static_cast<DType>(type);
-    for (const ReduceOp op : ops_of(dtype)) add_allreduce(next_case(), rank, dice, dtype, op);
+    for (const ReduceOp op : ops_of(dtype)) {
+      add_allreduce(next_case(), rank, dice, dtype, op);
+      add_reduce_scatter(next_case(), rank, dice, dtype, op);
+    }
+    add_alltoall(next_case(), rank, dice, dtype, true);
+    add_alltoall(next_case(), rank, dice, dtype, false);
     add_broadcast(next_case(), rank, dice, dtype, static_cast<int>(dice.common() % static_cast<unsigned>(rank.size())));
     if (type % 3 == 0) add_allgather(next_case(), rank, dice, dtype);
   }

@@ -2,6 +2,7 @@
 //
 // The public API between real processes: every collective, checked on every rank. Prints one line a rank; non-zero
 // when anything was wrong.
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <numeric>
@@ -80,6 +81,54 @@ void check_others() {
   kolo::barrier();
 }
 
+/// The first of a row of two numbers is its sender, the second which of its rows it is.
+void check_alltoall() {
+  const int rank = kolo::rank();
+  const auto rows = [](int from, int to) { return std::int64_t{(from * 5 + to) % 4 == 0 ? 0 : 1000 * from + to}; };
+  std::vector<std::int64_t> splits, from_each;
+  std::vector<int> mine, wanted;
+  for (int other = 0; other < kolo::size(); ++other) {
+    splits.push_back(rows(rank, other));
+    from_each.push_back(rows(other, rank));
+    for (std::int64_t i = 0; i < splits.back(); ++i) mine.insert(mine.end(), {rank, static_cast<int>(i) + other});
+    for (std::int64_t i = 0; i < from_each.back(); ++i)
+      wanted.insert(wanted.end(), {other, static_cast<int>(i) + rank});
+  }
+  const kolo::Shape shape{static_cast<std::int64_t>(mine.size()) / 2, 2};
+  const auto [output, received] = kolo::alltoall(kolo::const_view(mine.data(), shape), splits);
+  const auto got = output.as<int>();
+  expect(std::vector<int>(got.begin(), got.end()) == wanted, "alltoall with splits");
+  expect(received == from_each, "received splits");
+  constexpr std::size_t kPart = 30'001;
+  std::vector<float> in(kPart * static_cast<std::size_t>(kolo::size()));
+  for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(i / kPart * 100) + static_cast<float>(rank);
+  std::vector<float> out(in.size(), -1);
+  kolo::alltoall_into("alltoall", kolo::const_view(in), kolo::view(out));
+  bool right = true;
+  for (std::size_t i = 0; i < out.size(); ++i)
+    right = right && out[i] == static_cast<float>(rank * 100) + static_cast<float>(i / kPart);
+  expect(right, "alltoall");
+}
+
+template <class T>
+void check_reduce_scatter(const char* name, int rows) {
+  const int size = kolo::size();
+  const int rank = kolo::rank();
+  std::vector<T> x(static_cast<std::size_t>(rows) * 3);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<T>((i + static_cast<std::size_t>(rank)) % 13);
+  const kolo::Tensor result = kolo::reduce_scatter(name, kolo::const_view(x.data(), kolo::Shape{rows, 3}));
+  const std::size_t begin = 3 * static_cast<std::size_t>(rows / size * rank + std::min(rank, rows % size));
+  expect(result.shape()[0] == rows / size + (rank < rows % size ? 1 : 0), "rows of a reduce_scatter");
+  const auto got = result.as<T>();
+  bool right = true;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    std::size_t sum = 0;
+    for (int other = 0; other < size; ++other) sum += (begin + i + static_cast<std::size_t>(other)) % 13;
+    right = right && got[i] == static_cast<T>(sum);
+  }
+  expect(right, name);
+}
+
 }  // namespace
 
 int main() {
@@ -92,6 +141,10 @@ int main() {
     check_allreduce<std::uint8_t>("uint8 x 99999", 99'999);
     check_steps();
     check_others();
+    check_alltoall();
+    check_reduce_scatter<float>("reduce_scatter of float32", 70'001);
+    check_reduce_scatter<std::int16_t>("reduce_scatter of int16", 33'333);
+    check_reduce_scatter<std::uint8_t>("reduce_scatter of uint8", 3);
     failures = kolo::allreduce(failures, kolo::ReduceOp::sum);
     if (kolo::rank() == 0) {
       std::printf("%s %d ranks, %d on this node, %d failures\n", failures == 0 ? "PASS" : "FAIL", kolo::size(),

@@ -27,6 +27,7 @@ namespace {
 using kolo::AllreduceOptions;
 using kolo::ErrorCode;
 using kolo::ReduceOp;
+using kolo::Shape;
 using kolo::testing::has;
 using kolo::testing::sentence_of;
 
@@ -79,13 +80,11 @@ TEST_F(AtTheCall, OverlappingOutput) {
             wanted);
   EXPECT_EQ(refused([&] { kolo::allreduce_into(context_, "x", kolo::const_view(x_), kolo::view(x_)); }), wanted);
   std::vector<float> whole(8, 1);
-  EXPECT_EQ(
-      refused([&] {
-        (void)kolo::allgather_into_async(context_, "x", kolo::const_view(whole.data(), 4),
-                                         kolo::view(whole.data() + 3, 4));
-      }),
-      "allgather of \"x\": the input and the output overlap; use the call without _into to work in place, or give "
-      "an output of its own");
+  EXPECT_EQ(refused([&] {
+              (void)kolo::allgather_into_async(context_, "x", kolo::const_view(whole.data(), 4),
+                                               kolo::view(whole.data() + 3, 4));
+            }),
+            "allgather of \"x\": the input and the output overlap; give an output of its own");
   // Side by side is no overlap.
   kolo::allreduce_into(context_, "x", kolo::const_view(whole.data(), 4), kolo::view(whole.data() + 4, 4));
 }
@@ -399,6 +398,44 @@ const std::vector<Disagreement>& Disagreements::all() {
          return kolo::allgather_async("w", kolo::const_view(memory(), kolo::Shape{2, odd ? 5 : 4}));
        },
        "tensor \"w\" of allgather: ranks disagree about shape: [4] on ranks 0, 1, 3; [5] on rank 2. Nothing was "
+       "reduced; submit the same everywhere."},
+      {"RowsWithoutSplits",
+       [](bool odd) -> kolo::Handle { return kolo::alltoall_async("w", kolo::const_view(memory(), odd ? 8U : 4U)); },
+       "tensor \"w\" of alltoall: ranks disagree about shape: [4] on ranks 0, 1, 3; [8] on rank 2. Nothing was "
+       "reduced; submit the same everywhere."},
+      {"TrailingDimensionsWithSplits",
+       [](bool odd) -> kolo::Handle {
+         return kolo::alltoall_async("w", kolo::const_view(memory(), Shape{2, odd ? 5 : 4}), {0, 2, 0, 0});
+       },
+       "tensor \"w\" of alltoall with splits: ranks disagree about shape: [4] on ranks 0, 1, 3; [5] on rank 2. Nothing "
+       "was reduced; submit the same everywhere."},
+      {"DtypeWithSplits",
+       [](bool odd) -> kolo::Handle {
+         return kolo::alltoall_async(
+             "w", kolo::ConstTensorView(memory(), odd ? kolo::DType::int32 : kolo::DType::float32, Shape{4}),
+             {1, odd ? 2 : 1, odd ? 0 : 1, 1});
+       },
+       "tensor \"w\" of alltoall with splits: ranks disagree about dtype: float32 on ranks 0, 1, 3; int32 on rank 2. "
+       "Nothing was reduced; submit the same everywhere."},
+      {"SplitsOrNone",
+       [](bool odd) -> kolo::Handle {
+         if (odd) return kolo::alltoall_async("w", kolo::const_view(memory(), 4), {1, 1, 1, 1});
+         return kolo::alltoall_async("w", kolo::const_view(memory(), 4));
+       },
+       "tensor \"w\": ranks disagree about the kind of collective: alltoall on ranks 0, 1, 3; alltoall with splits on "
+       "rank 2. Nothing was reduced; submit the same everywhere."},
+      {"RowsToScatter",
+       [](bool odd) -> kolo::Handle {
+         return kolo::reduce_scatter_async("w", kolo::const_view(memory(), odd ? 5U : 4U));
+       },
+       "tensor \"w\" of reduce_scatter: ranks disagree about shape: [4] on ranks 0, 1, 3; [5] on rank 2. Nothing was "
+       "reduced; submit the same everywhere."},
+      {"OpToScatter",
+       [](bool odd) -> kolo::Handle {
+         return kolo::reduce_scatter_async("w", four(),
+                                           AllreduceOptions{}.with_op(odd ? ReduceOp::min : ReduceOp::average));
+       },
+       "tensor \"w\" of reduce_scatter: ranks disagree about op: average on ranks 0, 1, 3; min on rank 2. Nothing was "
        "reduced; submit the same everywhere."},
   };
   return list;

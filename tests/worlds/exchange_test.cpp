@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// alltoall and reduce_scatter from end to end, on threads: every form of the calls, shapes and splits of every kind,
+// what is refused at the call, and what fails on every rank.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <kolo/collectives.hpp>
+#include <kolo/info.hpp>
+
+#include "errors.hpp"
+
+namespace {
+
+using kolo::AllreduceOptions;
+using kolo::ErrorCode;
+using kolo::ReduceOp;
+using kolo::Shape;
+using kolo::testing::sentence_of;
+using Splits = std::vector<std::int64_t>;
+
+class Exchange : public testing::TestWithParam<std::pair<int, int>> {
+ protected:
+  static kolo::Options options() {
+    return kolo::Options{}
+        .with_setting("KOLO_RANKS_PER_NODE", std::to_string(GetParam().second))
+        .with_setting("KOLO_SLOT_BYTES", "256")
+        .with_setting("KOLO_TIMEOUT_S", "60");
+  }
+  template <class Body>
+  static void run(Body&& body) {
+    kolo::run_local(GetParam().first, std::forward<Body>(body), options());
+  }
+};
+
+template <class T>
+std::vector<T> contents(const kolo::Tensor& tensor) {
+  const auto elements = tensor.as<T>();
+  return {elements.begin(), elements.end()};
+}
+
+// ---------------------------------------------------------------- alltoall
+
+/// Rows of two numbers: who sends them, and to whom and which they are.
+std::vector<int> row(int from, int to, std::int64_t which) { return {from, to * 1000 + static_cast<int>(which)}; }
+void append(std::vector<int>& to, const std::vector<int>& from) { to.insert(to.end(), from.begin(), from.end()); }
+
+/// What `from` sends to `to`: nothing at times, much at others.
+std::int64_t rows_between(int from, int to, int step) {
+  const int mixed = from * 7 + to * 3 + step;
+  return mixed % 4 == 0 ? 0 : mixed % 5 == 0 ? 150 : mixed % 7;
+}
+
+struct Exchanged {
+  Splits splits;
+  Splits received;
+  std::vector<int> sent;
+  std::vector<int> wanted;
+  kolo::ConstTensorView view() const {
+    return kolo::const_view(sent.data(), Shape{static_cast<std::int64_t>(sent.size()) / 2, 2});
+  }
+};
+
+template <class Rows>
+Exchanged exchange_of(Rows&& rows) {
+  Exchanged all;
+  const int rank = kolo::rank();
+  for (int other = 0; other < kolo::size(); ++other) {
+    all.splits.push_back(rows(rank, other));
+    all.received.push_back(rows(other, rank));
+    for (std::int64_t i = 0; i < all.splits.back(); ++i) append(all.sent, row(rank, other, i));
+    for (std::int64_t i = 0; i < all.received.back(); ++i) append(all.wanted, row(other, rank, i));
+  }
+  return all;
+}
+
+void expect_result(const kolo::AlltoallResult& result, const Exchanged& all) {
+  EXPECT_EQ(contents<int>(result.output), all.wanted);
+  EXPECT_EQ(result.received_splits, all.received);
+  EXPECT_EQ(result.output.shape(), (Shape{static_cast<std::int64_t>(all.wanted.size()) / 2, 2}));
+}
+
+TEST_P(Exchange, AlltoallWithSplitsOfEveryKind) {
+  run([] {
+    kolo::Context& context = kolo::current_context();
+    for (int step = 0; step < 12; ++step) {
+      const Exchanged all = exchange_of([step](int from, int to) { return rows_between(from, to, step); });
+      expect_result(kolo::alltoall(all.view(), all.splits), all);
+      expect_result(kolo::alltoall("a", all.view(), all.splits), all);
+      expect_result(kolo::alltoall_async("b", all.view(), all.splits).get(), all);
+      expect_result(kolo::alltoall(context, "c", all.view(), all.splits), all);
+      std::vector<int> out(all.wanted.size(), -1);
+      kolo::alltoall_into("d", all.view(), kolo::view(out), all.splits);
+      EXPECT_EQ(out, all.wanted);
+      std::fill(out.begin(), out.end(), -1);
+      kolo::alltoall_into_async(context, "e", all.view(), kolo::view(out), all.splits).wait();
+      EXPECT_EQ(out, all.wanted);
+    }
+  });
+}
+
+TEST_P(Exchange, AlltoallWithoutSplits) {
+  run([] {
+    kolo::Context& context = kolo::current_context();
+    for (const std::int64_t rows : {0, 1, 3, 16, 100, 501}) {
+      const Exchanged all = exchange_of([rows](int, int) { return rows; });
+      expect_result(kolo::alltoall(all.view()), all);
+      expect_result(kolo::alltoall(context, all.view()), all);
+      expect_result(kolo::alltoall_async("a" + std::to_string(rows), all.view()).get(), all);
+      std::vector<int> out(all.wanted.size(), -1);
+      kolo::alltoall_into(all.view(), kolo::view(out));
+      EXPECT_EQ(out, all.wanted);
+      std::fill(out.begin(), out.end(), -1);
+      kolo::alltoall_into(context, "b" + std::to_string(rows), all.view(), kolo::view(out));
+      EXPECT_EQ(out, all.wanted);
+    }
+  });
+}
+
+TEST_P(Exchange, ManyAlltoallsInFlightBesideReductions) {
+  run([] {
+    constexpr int kCalls = 8;
+    for (int step = 0; step < 4; ++step) {
+      std::vector<Exchanged> all;
+      std::vector<kolo::Future<kolo::AlltoallResult>> futures;
+      std::vector<std::vector<float>> sums(kCalls, std::vector<float>(100, 1));
+      std::vector<kolo::Handle> handles;
+      for (int k = 0; k < kCalls; ++k)
+        all.push_back(exchange_of([&](int from, int to) { return rows_between(from, to, step + k); }));
+      for (int i = 0; i < kCalls; ++i) {
+        const auto k = static_cast<std::size_t>((i * 3 + kolo::rank()) % kCalls);
+        futures.push_back(kolo::alltoall_async("x" + std::to_string(k), all[k].view(), all[k].splits));
+        handles.push_back(kolo::allreduce_async("y" + std::to_string(k), kolo::view(sums[k])));
+      }
+      kolo::wait_all(handles);
+      for (int i = 0; i < kCalls; ++i) {
+        const auto k = static_cast<std::size_t>((i * 3 + kolo::rank()) % kCalls);
+        expect_result(futures[static_cast<std::size_t>(i)].get(), all[k]);
+        EXPECT_EQ(sums[k], std::vector<float>(100, static_cast<float>(kolo::size())));
+      }
+      kolo::end_step();
+    }
+  });
+}
+
+TEST_P(Exchange, RowsOfNothingAreCounted) {
+  run([] {
+    const auto size = static_cast<std::size_t>(kolo::size());
+    const Splits splits(size, kolo::rank());
+    const std::int64_t rows = kolo::rank() * std::int64_t{kolo::size()};
+    const kolo::AlltoallResult result = kolo::alltoall(kolo::const_view<float>(nullptr, Shape{rows, 0}), splits);
+    Splits wanted(size);
+    std::iota(wanted.begin(), wanted.end(), 0);
+    EXPECT_EQ(result.received_splits, wanted);
+    EXPECT_EQ(result.output.shape(), (Shape{std::accumulate(wanted.begin(), wanted.end(), std::int64_t{0}), 0}));
+  });
+}
+
+// ---------------------------------------------------------------- reduce_scatter
+
+TEST_P(Exchange, ReduceScatterInEveryForm) {
+  run([] {
+    kolo::Context& context = kolo::current_context();
+    const int size = kolo::size();
+    const int rank = kolo::rank();
+    for (const int rows : {0, 1, 2, 5, 17, 64, 333}) {
+      const int count = rows / size + (rank < rows % size ? 1 : 0);
+      const int begin = rows / size * rank + std::min(rank, rows % size);
+      std::vector<double> x(static_cast<std::size_t>(rows) * 3);
+      for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i) + rank;
+      std::vector<double> wanted;
+      for (int i = begin * 3; i < (begin + count) * 3; ++i) wanted.push_back(size * i + size * (size - 1) / 2);
+      const auto view = kolo::const_view(x.data(), Shape{rows, 3});
+      const std::string name = "x" + std::to_string(rows);
+      const auto expect = [&](const kolo::Tensor& result) {
+        EXPECT_EQ(contents<double>(result), wanted);
+        EXPECT_EQ(result.shape(), (Shape{count, 3}));
+      };
+      expect(kolo::reduce_scatter(view));
+      expect(kolo::reduce_scatter(name, view));
+      expect(kolo::reduce_scatter(context, name, view));
+      expect(kolo::reduce_scatter_async(name, view).get());
+      std::vector<double> out(wanted.size(), -1);
+      kolo::reduce_scatter_into(view, kolo::view(out));
+      EXPECT_EQ(out, wanted);
+      std::fill(out.begin(), out.end(), -1);
+      kolo::reduce_scatter_into_async(context, name, view, kolo::view(out)).wait();
+      EXPECT_EQ(out, wanted);
+      const std::vector<double> before = x;
+      kolo::reduce_scatter_into(name, view, kolo::view(x.data() + begin * 3, wanted.size()));
+      std::vector<double> after = before;
+      std::copy(wanted.begin(), wanted.end(), after.begin() + begin * 3);
+      EXPECT_EQ(x, after) << "in place";
+    }
+  });
+}
+
+TEST_P(Exchange, ReduceScatterAveragesAndScales) {
+  run([] {
+    const std::vector<float> x(static_cast<std::size_t>(kolo::size()), static_cast<float>(4 * (kolo::rank() + 1)));
+    const auto mean = static_cast<float>(4 * (kolo::size() + 1)) / 2;
+    const auto options = AllreduceOptions{}.with_op(ReduceOp::average).with_prescale(2).with_postscale(0.25);
+    EXPECT_EQ(contents<float>(kolo::reduce_scatter(kolo::const_view(x), options)), std::vector<float>{mean / 2});
+    const auto largest = kolo::reduce_scatter(kolo::const_view(x), AllreduceOptions{}.with_op(ReduceOp::max));
+    EXPECT_EQ(contents<float>(largest), std::vector<float>{static_cast<float>(4 * kolo::size())});
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Exchange,
+                         testing::Values(std::pair{1, 0}, std::pair{2, 0}, std::pair{3, 0}, std::pair{4, 0},
+                                         std::pair{7, 0}, std::pair{8, 0}, std::pair{2, 1}, std::pair{4, 2},
+                                         std::pair{5, 2}, std::pair{8, 3}),
+                         [](const auto& info) {
+                           return std::to_string(info.param.first) + "ranks" + std::to_string(info.param.second) +
+                                  "pernode";
+                         });
+
+// ---------------------------------------------------------------- at the call
+
+TEST(ExchangeAtTheCall, WhatIsRefused) {
+  kolo::run_local(2, [] {
+    const std::vector<float> x(6, 1);
+    std::vector<float> out(6);
+    std::vector<double> wide(6);
+    const auto in = kolo::const_view(x.data(), Shape{3, 2});
+    const auto refused = [](auto&& call) { return sentence_of(ErrorCode::invalid_argument, call); };
+    EXPECT_EQ(refused([&] { (void)kolo::alltoall("x", in); }),
+              "alltoall of \"x\": its 3 rows cannot be divided evenly among 2 ranks; give splits");
+    EXPECT_EQ(refused([&] {
+                (void)kolo::alltoall(in, {1, 1, 1});
+              }),
+              "unnamed alltoall with splits: 3 splits were given for 2 ranks; give one for each");
+    EXPECT_EQ(refused([&] {
+                (void)kolo::alltoall("x", in, {4, -1});
+              }),
+              "alltoall with splits of \"x\": a split is -1; they must not be negative");
+    EXPECT_EQ(refused([&] {
+                (void)kolo::alltoall_async("x", in, {0, 2});
+              }),
+              "alltoall with splits of \"x\": the splits sum up to 2, but the input has 3 rows; all of them must go "
+              "somewhere");
+    EXPECT_EQ(refused([&] {
+                (void)kolo::alltoall("x", in, {INT64_MAX, INT64_MAX});
+              }),
+              "alltoall with splits of \"x\": the splits sum up to more than any tensor's rows, but the input has 3 "
+              "rows; all of them must go somewhere");
+    EXPECT_EQ(refused([&] {
+                (void)kolo::alltoall("x", kolo::const_view(x.data(), Shape{}), {1, 0});
+              }),
+              "alltoall with splits of \"x\": a scalar has no rows to send; give a tensor of at least one dimension");
+    EXPECT_EQ(refused([&] { kolo::alltoall_into("x", kolo::const_view(x), kolo::view(wide)); }),
+              "alltoall of \"x\": the input is float32, but the output is float64; they must agree");
+    EXPECT_EQ(refused([&] { kolo::alltoall_into("x", kolo::const_view(x), kolo::view(out.data(), 5)); }),
+              "alltoall of \"x\": the input has 6 elements, but the output has 5; they must agree");
+    EXPECT_EQ(
+        refused([&] { kolo::alltoall_into("x", kolo::const_view(out.data(), 4), kolo::view(out.data() + 2, 4)); }),
+        "alltoall of \"x\": the input and the output overlap; give an output of its own");
+    EXPECT_EQ(refused([&] { (void)kolo::reduce_scatter("x", kolo::const_view(x.data(), Shape{})); }),
+              "reduce_scatter of \"x\": a scalar has no rows; give a tensor of at least one dimension");
+    EXPECT_EQ(refused([&] { kolo::reduce_scatter_into("x", in, kolo::view(out)); }),
+              kolo::rank() == 0
+                  ? "reduce_scatter of \"x\": the output has shape [6], but rank 0's part of the input's [3, 2] is [2, "
+                    "2]"
+                  : "reduce_scatter of \"x\": the output has shape [6], but rank 1's part of the input's [3, 2] is [1, "
+                    "2]");
+    EXPECT_EQ(refused([&] {
+                kolo::reduce_scatter_into("x", kolo::const_view(out.data(), 4), kolo::view(out.data() + 1, 2));
+              }),
+              "reduce_scatter of \"x\": the input and the output overlap; give an output of its own, or exactly this "
+              "rank's rows of the input");
+    const std::vector<int> n(4);
+    EXPECT_EQ(refused([&] {
+                (void)kolo::reduce_scatter("x", kolo::const_view(n), AllreduceOptions{}.with_op(ReduceOp::average));
+              }),
+              "reduce_scatter of \"x\": the average of int32 is not defined; use ReduceOp::sum and divide, or a "
+              "floating-point type");
+    EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), 2);
+  });
+}
+
+// ---------------------------------------------------------------- after the call
+
+TEST(ExchangeResults, AnOutputOfTheWrongSizeFailsOnThatRankAlone) {
+  for (const int ranks_per_node : {0, 1, 2}) {
+    kolo::run_local(
+        3,
+        [] {
+          const int rank = kolo::rank();
+          for (int round = 0; round < 3; ++round) {
+            const std::vector<int> in{rank, rank, rank};
+            std::vector<int> out(rank == 1 ? 2 : 3, -1);
+            kolo::Handle handle = kolo::alltoall_into_async("a", kolo::const_view(in), kolo::view(out), {1, 1, 1});
+            if (rank == 1) {
+              EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { handle.wait(); }),
+                        "the output of this alltoall has 2 elements, but the ranks together gave this one 3");
+              EXPECT_EQ(out, std::vector<int>(2, -1));
+            } else {
+              handle.wait();
+              EXPECT_EQ(out, (std::vector<int>{0, 1, 2}));
+            }
+          }
+        },
+        kolo::Options{}.with_setting("KOLO_RANKS_PER_NODE", std::to_string(ranks_per_node)));
+  }
+}
+
+TEST(ExchangeResults, AreTakenOnce) {
+  kolo::Context context;
+  const std::vector<float> x{1, 2};
+  kolo::Future<kolo::AlltoallResult> exchanged = kolo::alltoall_async(context, "x", kolo::const_view(x));
+  const auto [output, received] = exchanged.get();
+  EXPECT_EQ(contents<float>(output), x);
+  EXPECT_EQ(received, Splits{2});
+  EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { (void)exchanged.get(); }),
+            "the result of this operation has been taken already");
+  kolo::Future<kolo::Tensor> reduced = kolo::reduce_scatter_async(context, "x", kolo::const_view(x));
+  EXPECT_EQ(contents<float>(reduced.get()), x);
+  EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { (void)reduced.get(); }),
+            "the result of this operation has been taken already");
+}
+
+}  // namespace
