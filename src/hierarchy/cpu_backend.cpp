@@ -48,7 +48,7 @@ std::optional<Mesh> make_mesh(const core::Topology& topology, const core::IntraN
 CpuBackend::CpuBackend(core::Topology topology, std::shared_ptr<core::IntraNode> intra,
                        std::shared_ptr<core::InterNode> inter, CpuBackendOptions options)
     : topology_(std::move(topology)), options_(std::move(options)), intra_(std::move(intra)), inter_(std::move(inter)),
-      lanes_(lanes_of(topology_)), mesh_(make_mesh(topology_, *intra_, inter_, options_.first_tag)),
+      lanes_(lanes_of(topology_)), mesh_(make_mesh(topology_, *intra_, inter_, options_.first_tag)), gather_(*intra_),
       alltoall_(topology_, options_.members, *intra_, mesh_ ? &*mesh_ : nullptr),
       reduce_scatter_(topology_, options_.members, *intra_, mesh_ ? &*mesh_ : nullptr), chunks_(intra_->slots()),
       inputs_(static_cast<std::size_t>(topology_.local_size())) {
@@ -76,7 +76,7 @@ void CpuBackend::start(core::Job& job) {
   if (spare_.empty()) spare_.push_back(std::make_unique<OpenJob>());
   open_.push_back(std::move(spare_.back()));
   spare_.pop_back();
-  open_.back()->open(job, {topology_.rank, topology_.size, &options_.members, intra_->slot_bytes()});
+  open_.back()->open(job, {topology_.rank, topology_.size, &options_.members, intra_->slot_bytes(), inter_ == nullptr});
 }
 
 core::Progress CpuBackend::progress(bool in_call, std::vector<core::Job*>& finished) {
@@ -141,7 +141,7 @@ bool CpuBackend::cut(Chunk& chunk) {
     if (stream == nullptr) return false;
     chunk.stream = stream;
     chunk.begin = job.offset();
-    const bool planned = stream->alltoall != nullptr || stream->scatter != nullptr;
+    const bool planned = stream->kind != Stream::Kind::reduce && stream->kind != Stream::Kind::broadcast;
     const auto room = planned ? 1 : static_cast<std::int64_t>(intra_->slot_bytes() / stream->element_bytes);
     chunk.elements = std::min(stream->elements - chunk.begin, room);
     chunk.route = route_of(*stream, chunk.elements);
@@ -152,6 +152,7 @@ bool CpuBackend::cut(Chunk& chunk) {
 }
 
 Route CpuBackend::route_of(const Stream& stream, std::int64_t elements) const noexcept {
+  if (stream.kind == Stream::Kind::gather) return Route::gather;
   if (stream.kind == Stream::Kind::alltoall) return Route::alltoall;
   if (stream.kind == Stream::Kind::scatter) return Route::scatter;
   if (stream.kind == Stream::Kind::broadcast) {
@@ -164,6 +165,7 @@ Route CpuBackend::route_of(const Stream& stream, std::int64_t elements) const no
 }
 
 void CpuBackend::copy_in(const Chunk& chunk) {
+  if (chunk.route == Route::gather) return gather_.fill(chunk, filled_, fill_cursor_);
   if (chunk.route == Route::alltoall) return alltoall_.fill(*chunk.stream->alltoall, chunk.begin, filled_);
   if (chunk.route == Route::scatter) return reduce_scatter_.fill(*chunk.stream->scatter, chunk.begin, filled_);
   if (chunk.stream->kind == Stream::Kind::broadcast && chunk.stream->root != topology_.rank) return;
@@ -293,9 +295,11 @@ void CpuBackend::write_back(std::uint64_t number, const Part& share, const std::
 bool CpuBackend::take_one() {
   if (taken_ == reduced_ || !ready_to_take(taken_)) return false;
   const Chunk& taking = chunk(taken_);
-  if (taking.begin == 0) take_cursor_ = PieceCursor(*taking.stream);
+  if (taking.begin == 0 && taking.route != Route::gather) take_cursor_ = PieceCursor(*taking.stream);
   if (taking.route == Route::flat) {
     reduce_out(taken_);
+  } else if (taking.route == Route::gather) {
+    gather_.take(taking, taken_, take_cursor_);
   } else if (taking.route == Route::alltoall) {
     alltoall_.take(*taking.stream->alltoall, taking.begin, taken_);
   } else if (taking.route == Route::scatter) {
@@ -319,6 +323,8 @@ bool CpuBackend::ready_to_take(std::uint64_t number) const {
     const int root = topology_.local_rank_of[static_cast<std::size_t>(taking.stream->root)];
     return intra_->reached(core::Stage::filled, root) > number;
   }
+  case Route::gather:
+    return gather_.ready(number);
   case Route::alltoall:
     return alltoall_.ready(*taking.stream->alltoall, taking.begin, number);
   case Route::scatter:

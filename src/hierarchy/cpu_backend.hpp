@@ -30,20 +30,21 @@
 //   root_slot  broadcast, on the root's node: everybody takes from the root's slot. Lane ranks also start share j on
 //              its way to the other nodes.
 //   relayed    broadcast, on other nodes: lane rank j receives share j and writes it into each peer's own slot.
+//   gather     all-gather on one node: hierarchy/gather.hpp.
 //   alltoall   all-to-all, one node and between nodes: hierarchy/alltoall.hpp.
 //   scatter    reduce-scatter, likewise: hierarchy/reduce_scatter.hpp.
 //
-// When may a slot be filled again? With flat, root_slot, alltoall and scatter peers read it when they take: so when all
-// have taken. With
+// When may a slot be filled again? With flat, root_slot, gather, alltoall and scatter peers read it when they take: so
+// when all have taken. With
 // the others its owner's own take is enough: it happens after all have reduced, and nobody touches it after that.
 //
 // Inside a node elements are always added in rank order, whatever the route and however runs were cut, so results there
 // do not depend on batching, to the bit. Between nodes they depend on where an element lies in its chunk, and are the
 // same on all ranks.
 //
-// All-gather, where contributions differ in length, is two steps made of the above: an all-reduce of one vector with
-// every rank's length at its place, and then, after `Run::allocate`, one broadcast from every rank. Nothing is cut
-// behind the lengths until they are known.
+// All-gather between nodes, where contributions differ in length, is two steps made of the above: an all-reduce of one
+// vector with every rank's length at its place, and then, after `Run::allocate`, one broadcast from every rank. Nothing
+// is cut behind the lengths, of an all-gather or an all-to-all, until they are known.
 //
 // A set of one rank needs none of this: it reduces from input to output.
 #pragma once
@@ -59,6 +60,7 @@
 #include "core/intra_node.hpp"
 #include "core/topology.hpp"
 #include "hierarchy/alltoall.hpp"
+#include "hierarchy/gather.hpp"
 #include "hierarchy/lane.hpp"
 #include "hierarchy/mesh.hpp"
 #include "hierarchy/open_job.hpp"
@@ -124,6 +126,7 @@ class CpuBackend final : public core::Backend {
   const int lanes_;           // ranks of the smallest node; all of them when there is one node
   std::optional<Lane> lane_;  // of this rank, if it is in one and there are several nodes
   std::optional<Mesh> mesh_;  // if there are several nodes
+  Gather gather_;
   Alltoall alltoall_;
   ReduceScatter reduce_scatter_;
 

@@ -88,7 +88,7 @@ const Stream* OpenJob::next_stream(std::uint64_t filled, std::uint64_t taken) {
 void OpenJob::open_run(const core::Run& run) {
   switch (run.kind) {
   case core::CollectiveKind::allgather:
-    return open_gather(run);
+    return place_.one_node ? open_gather_here(run) : open_gather(run);
   case core::CollectiveKind::alltoall:
     return open_alltoall(run);
   case core::CollectiveKind::alltoall_splits:
@@ -104,7 +104,33 @@ void OpenJob::open_run(const core::Run& run) {
 void OpenJob::open_known_lengths() {
   lengths_due_ = false;
   const bool gathers = job_->runs[next_run_ - 1].kind == core::CollectiveKind::allgather;
-  gathers ? open_broadcasts() : open_known_splits();
+  if (!gathers) return open_known_splits();
+  place_.one_node ? open_gather_rest() : open_broadcasts();
+}
+
+void OpenJob::open_gather_here(const core::Run& run) {
+  Gather& gather = gathers_.emplace_back();
+  gather.run = &run;
+  gather.plan.make(run, *job_, place_.rank, place_.size, place_.slot_bytes);
+  add_gather(run, gather.plan, true);
+  lengths_due_ = true;
+}
+
+void OpenJob::open_gather_rest() {
+  Gather& gather = gathers_.back();
+  add_gather(*gather.run, gather.plan, false);
+}
+
+void OpenJob::add_gather(const core::Run& run, GatherPlan& plan, bool head) {
+  Stream stream;
+  stream.kind = Stream::Kind::gather;
+  stream.element_bytes = size_of(run.dtype);
+  stream.pieces = run.pieces.data();
+  stream.piece_count = run.pieces.size();
+  stream.gather = &plan;
+  stream.gathers_head = head;
+  stream.elements = head ? 1 : plan.rest_chunks();
+  streams_.push_back(stream);
 }
 
 void OpenJob::open_scatter(const core::Run& run) {

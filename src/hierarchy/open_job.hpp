@@ -9,6 +9,7 @@
 
 #include "core/backend.hpp"
 #include "hierarchy/alltoall.hpp"
+#include "hierarchy/gather.hpp"
 #include "hierarchy/reduce_scatter.hpp"
 #include "hierarchy/stream.hpp"
 
@@ -20,6 +21,7 @@ struct SetPlace {
   int size = 1;
   const std::vector<int>* members = nullptr;  ///< ranks of the world, ascending; empty: the world itself
   std::size_t slot_bytes = 0;
+  bool one_node = true;
 };
 
 /// The output of a run whose size has become known, or null and a status that says why there is none.
@@ -45,8 +47,9 @@ class OpenJob {
   [[nodiscard]] std::uint64_t end() const noexcept { return end_; }
 
  private:
-  /// An all-gather between its two steps.
+  /// An all-gather between its two steps, which are others on one node (hierarchy/gather.hpp) than on several.
   struct Gather {
+    GatherPlan plan;
     const core::Run* run = nullptr;
     std::vector<std::int64_t> bytes;  // by rank of the set; the sum of vectors that have only the own length
     core::Piece bytes_piece;
@@ -73,6 +76,9 @@ class OpenJob {
   void add_alltoall(const AlltoallPlan& plan);
   void open_known_lengths();
   void open_gather(const core::Run& run);
+  void open_gather_here(const core::Run& run);
+  void open_gather_rest();
+  void add_gather(const core::Run& run, GatherPlan& plan, bool head);
   void open_broadcasts();
   [[nodiscard]] std::byte* allocate_output(const core::Run& run, const std::vector<std::int64_t>& parts);
   [[nodiscard]] int set_rank_of(int world_rank) const;

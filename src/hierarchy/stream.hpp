@@ -14,12 +14,13 @@
 namespace kolo::hierarchy {
 
 class AlltoallPlan;
+class GatherPlan;
 class ScatterPlan;
 
 /// A homogeneous sequence of elements - the concatenation of its pieces - of the same length on every rank of the set.
-/// Of an alltoall and a scatter the elements are chunks, and their plan knows what is in them.
+/// Of a gather, an alltoall and a scatter the elements are chunks, and their plan knows what is in them.
 struct Stream {
-  enum class Kind : std::uint8_t { reduce, broadcast, alltoall, scatter };
+  enum class Kind : std::uint8_t { reduce, broadcast, gather, alltoall, scatter };
   Kind kind = Kind::reduce;
   kernels::Reduction reduction;  ///< of a broadcast only the dtype
   std::size_t element_bytes = 0;
@@ -27,12 +28,14 @@ struct Stream {
   const core::Piece* pieces = nullptr;  ///< a null output discards
   std::size_t piece_count = 0;
   std::int64_t elements = 0;
+  GatherPlan* gather = nullptr;  ///< on one node; learns the lengths when its head is taken
+  bool gathers_head = false;
   const AlltoallPlan* alltoall = nullptr;
   const ScatterPlan* scatter = nullptr;
 };
 
 /// How a chunk gets from everybody's inputs to everybody's outputs; see cpu_backend.hpp.
-enum class Route : std::uint8_t { flat, sliced, ring, root_slot, relayed, alltoall, scatter };
+enum class Route : std::uint8_t { flat, sliced, ring, root_slot, relayed, gather, alltoall, scatter };
 
 /// What one slot holds.
 struct Chunk {
@@ -43,7 +46,7 @@ struct Chunk {
 
   /// Whether peers read this rank's slot when they take: then it is free only when all have taken.
   [[nodiscard]] bool peers_read_at_take() const noexcept {
-    return route == Route::flat || route == Route::root_slot || route == Route::alltoall || route == Route::scatter;
+    return route != Route::sliced && route != Route::ring && route != Route::relayed;
   }
 };
 

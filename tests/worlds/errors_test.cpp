@@ -475,13 +475,13 @@ TEST_P(Disagreements, FailOnEveryRankAndTheJobGoesOn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Disagreements,
-                         testing::Combine(testing::Range<std::size_t>(0, 11), testing::Values(0, 1, 3)),
+                         testing::Combine(testing::Range<std::size_t>(0, 17), testing::Values(0, 1, 3)),
                          [](const auto& info) {
                            return std::string(Disagreements::all()[std::get<0>(info.param)].what) + "_" +
                                   std::to_string(std::get<1>(info.param)) + "pernode";
                          });
 
-TEST(DisagreementList, IsTestedToItsEnd) { EXPECT_EQ(Disagreements::all().size(), 11U); }
+TEST(DisagreementList, IsTestedToItsEnd) { EXPECT_EQ(Disagreements::all().size(), 17U); }
 
 TEST(Disagreement, OfEveryRank) {
   kolo::run_local(3, [] {
