@@ -101,6 +101,61 @@ std::vector<Contestant> allgather(const Case& c) {
   return line_up(c.flags, std::move(kolo), std::move(peer));
 }
 
+std::vector<Contestant> alltoall(const Case& c) {
+  const int rank = c.job.rank();
+  const int ranks = c.job.size();
+  const std::int64_t part = c.count / ranks;
+  auto in = std::make_shared<Buffer>(c.dtype, c.count);
+  auto out = std::make_shared<Buffer>(c.dtype, c.count);
+  Contestant kolo;
+  kolo.name = "kolo";
+  kolo.prepare = [=] {
+    out->poison();
+    for (int to = 0; to < ranks; ++to) fill_part(*in, rank * ranks + to, to * part, part);
+  };
+  kolo.check = [=] {
+    std::int64_t wrong = 0;
+    for (int from = 0; from < ranks; ++from) wrong += count_wrong_copy(*out, from * ranks + rank, from * part, part);
+    return wrong;
+  };
+  Contestant peer = kolo;
+  peer.name = "mpi";
+  kolo.call = [=] { kolo::alltoall_into(in->view(), out->view()); };
+  peer.call = [=] { mpi_alltoall(*in, *out, ranks); };
+  return line_up(c.flags, std::move(kolo), std::move(peer));
+}
+
+std::vector<Contestant> reduce_scatter(const Case& c) {
+  const int rank = c.job.rank();
+  const int ranks = c.job.size();
+  const std::int64_t part = c.count / ranks;
+  auto in = std::make_shared<Buffer>(c.dtype, c.count);
+  auto out = c.in_place ? in : std::make_shared<Buffer>(c.dtype, part);
+  const auto contestant = [=, op = c.op](const char* name, std::int64_t at) {
+    Contestant one;
+    one.name = name;
+    one.prepare = [=] {
+      out->poison();
+      fill_input(*in, op, rank, ranks);
+    };
+    one.check = [=] { return count_wrong_reduction(*out, op, ranks, at, part, rank * part); };
+    return one;
+  };
+  Contestant kolo = contestant("kolo", c.in_place ? rank * part : 0);
+  Contestant peer = contestant("mpi", 0);
+  const kolo::AllreduceOptions options = kolo::AllreduceOptions{}.with_op(c.op);
+  auto* const first = static_cast<std::byte*>(out->data());
+  auto* const mine = first + (c.in_place ? static_cast<std::size_t>(rank * part) * size_of(c.dtype) : 0);
+  const kolo::TensorView result(mine, c.dtype, kolo::Shape{part});
+  kolo.call = [=] { kolo::reduce_scatter_into(in->view(), result, options); };
+  if (c.in_place) {
+    peer.call = [=, op = c.op] { mpi_reduce_scatter_in_place(*in, op, ranks); };
+  } else {
+    peer.call = [=, op = c.op] { mpi_reduce_scatter(*in, *out, op, ranks); };
+  }
+  return line_up(c.flags, std::move(kolo), std::move(peer));
+}
+
 std::vector<Contestant> barrier(const Flags& flags) {
   const auto nothing = [] {};
   const auto right = [] { return std::int64_t{0}; };
@@ -108,12 +163,16 @@ std::vector<Contestant> barrier(const Flags& flags) {
                  {"mpi", nothing, [] { mpi_barrier(); }, right});
 }
 
+bool reduces(Mode mode) { return mode == Mode::allreduce || mode == Mode::reduce_scatter; }
+
 double bus_factor(Mode mode, int ranks) {
   const double n = ranks;
   switch (mode) {
   case Mode::allreduce:
     return 2 * (n - 1) / n;
   case Mode::allgather:
+  case Mode::alltoall:
+  case Mode::reduce_scatter:
     return (n - 1) / n;
   default:
     return 1;
@@ -129,15 +188,19 @@ void run_size(Job& job, const Flags& flags, Report& report, DType dtype, ReduceO
   row.collective = flags.mode_name;
   row.count = count;
   row.dtype = std::string(to_string(dtype));
-  row.op = flags.mode == Mode::allreduce ? std::string(to_string(op)) : "none";
+  row.op = reduces(flags.mode) ? std::string(to_string(op)) : "none";
   row.in_place = in_place;
   row.bus_factor = bus_factor(flags.mode, job.size());
   if (flags.mode == Mode::allreduce) {
     contestants = allreduce(setting);
   } else if (flags.mode == Mode::broadcast) {
     contestants = broadcast(setting);
-  } else {
+  } else if (flags.mode == Mode::allgather) {
     contestants = allgather(setting);
+  } else if (flags.mode == Mode::alltoall) {
+    contestants = alltoall(setting);
+  } else {
+    contestants = reduce_scatter(setting);
   }
   row.bytes = count * static_cast<std::int64_t>(size_of(dtype));
   report.add(row, measure(job, flags, std::move(contestants)));
@@ -145,7 +208,8 @@ void run_size(Job& job, const Flags& flags, Report& report, DType dtype, ReduceO
 
 /// A size in bytes as a whole number of elements, on every rank the same number where everybody gives a part.
 std::int64_t elements_of(std::int64_t bytes, DType dtype, Mode mode, int ranks) {
-  const std::int64_t unit = mode == Mode::allgather ? ranks : 1;
+  const bool in_parts = mode == Mode::allgather || mode == Mode::alltoall || mode == Mode::reduce_scatter;
+  const std::int64_t unit = in_parts ? ranks : 1;
   const std::int64_t count = bytes / static_cast<std::int64_t>(size_of(dtype)) / unit * unit;
   return std::max(count, unit);
 }
@@ -160,10 +224,11 @@ void run_collective(Job& job, const Flags& flags, Report& report) {
     report.add(row, measure(job, flags, barrier(flags)));
     return;
   }
-  const bool reduces = flags.mode == Mode::allreduce;
-  const std::vector<ReduceOp> ops = reduces ? flags.ops : std::vector<ReduceOp>{ReduceOp::sum};
-  const bool in_place = flags.mode == Mode::broadcast || (reduces && flags.in_place);
-  const bool out_of_place = flags.mode == Mode::allgather || (reduces && flags.out_of_place);
+  const bool reducing = reduces(flags.mode);
+  const std::vector<ReduceOp> ops = reducing ? flags.ops : std::vector<ReduceOp>{ReduceOp::sum};
+  const bool in_place = flags.mode == Mode::broadcast || (reducing && flags.in_place);
+  const bool out_of_place =
+      flags.mode == Mode::allgather || flags.mode == Mode::alltoall || (reducing && flags.out_of_place);
   for (const DType dtype : flags.dtypes) {
     for (const ReduceOp op : ops) {
       for (std::int64_t bytes = flags.begin; bytes <= flags.end;

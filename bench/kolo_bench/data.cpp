@@ -140,9 +140,21 @@ void fill_input(Buffer& buffer, ReduceOp op, int rank, int ranks, std::int64_t f
 }
 
 std::int64_t count_wrong_reduction(Buffer& buffer, ReduceOp op, int ranks) {
+  return count_wrong_reduction(buffer, op, ranks, 0, buffer.elements(), 0);
+}
+
+std::int64_t count_wrong_reduction(Buffer& buffer, ReduceOp op, int ranks, std::int64_t at, std::int64_t count,
+                                   std::int64_t first) {
   const bool boolean = buffer.dtype() == DType::boolean;
-  return count_wrong(buffer, 0, buffer.elements(), period(op, ranks),
-                     [=](std::int64_t i) { return reduced(op, i, ranks, boolean); });
+  return count_wrong(buffer, at, count, period(op, ranks),
+                     [=](std::int64_t i) { return reduced(op, first + i, ranks, boolean); });
+}
+
+void fill_part(Buffer& buffer, int rank, std::int64_t first, std::int64_t count) {
+  Buffer part(buffer.dtype(), count);
+  fill_input(part, ReduceOp::sum, rank, 1);
+  const auto offset = static_cast<std::size_t>(first) * kolo::size_of(buffer.dtype());
+  std::memcpy(static_cast<std::byte*>(buffer.data()) + offset, part.data(), static_cast<std::size_t>(part.bytes()));
 }
 
 std::int64_t count_wrong_copy(Buffer& buffer, int rank, std::int64_t first, std::int64_t count) {

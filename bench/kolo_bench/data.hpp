@@ -34,6 +34,11 @@ class Buffer {
 void fill_input(Buffer& buffer, kolo::ReduceOp op, int rank, int ranks, std::int64_t first = 0);
 /// Elements that are not the exact reduction over `ranks` ranks.
 std::int64_t count_wrong_reduction(Buffer& buffer, kolo::ReduceOp op, int ranks);
+/// The same for `count` elements at `at` in the buffer, of which the first is number `first` in the whole.
+std::int64_t count_wrong_reduction(Buffer& buffer, kolo::ReduceOp op, int ranks, std::int64_t at, std::int64_t count,
+                                   std::int64_t first);
+/// Writes what `count_wrong_copy` wants of `rank` into a part of the buffer.
+void fill_part(Buffer& buffer, int rank, std::int64_t first, std::int64_t count);
 /// Elements that are not what `rank` gave; `first` and `count` say which part of the buffer.
 std::int64_t count_wrong_copy(Buffer& buffer, int rank, std::int64_t first, std::int64_t count);
 

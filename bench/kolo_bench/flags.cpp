@@ -17,9 +17,14 @@ namespace {
 
 namespace po = boost::program_options;
 
-constexpr std::pair<const char*, Mode> kModes[] = {{"allreduce", Mode::allreduce}, {"broadcast", Mode::broadcast},
-                                                   {"allgather", Mode::allgather}, {"barrier", Mode::barrier},
-                                                   {"step", Mode::step},           {"latency", Mode::latency}};
+constexpr std::pair<const char*, Mode> kModes[] = {{"allreduce", Mode::allreduce},
+                                                   {"broadcast", Mode::broadcast},
+                                                   {"allgather", Mode::allgather},
+                                                   {"alltoall", Mode::alltoall},
+                                                   {"reduce_scatter", Mode::reduce_scatter},
+                                                   {"barrier", Mode::barrier},
+                                                   {"step", Mode::step},
+                                                   {"latency", Mode::latency}};
 constexpr std::pair<const char*, Baseline> kBaselines[] = {
     {"mpi", Baseline::mpi}, {"mpi-per-tensor", Baseline::mpi_per_tensor}, {"mpi-packed", Baseline::mpi_packed}};
 constexpr const char* kSubmissions[] = {"by-name", "prepared", "grouped"};
@@ -30,13 +35,13 @@ constexpr const char* kUsage =
   mpirun -np 4 kolo-bench allreduce -b 4 -e 256M -f 4 --baseline mpi --json out.json
   mpirun -np 4 kolo-bench step --model resnet50 --baseline mpi-per-tensor,mpi-packed
 
-Modes: allreduce, broadcast, allgather, barrier   one collective, size by size
+Modes: allreduce, broadcast, allgather, alltoall, reduce_scatter, barrier   one collective, size by size
        step      all gradients of a model, submitted in backward order, all handles open at once
        latency   one small allreduce at a time, asynchronously, on an engine that was idle
 
-Sizes are bytes with binary suffixes, of the whole result (allgather: of everybody's parts together). A time is the
-median of the slowest rank's; algbw = bytes / time, busbw = algbw x 2(n-1)/n for allreduce, (n-1)/n for allgather, 1
-for broadcast; GB = 1e9 bytes.
+Sizes are bytes with binary suffixes, of the whole result (allgather: of everybody's parts together; alltoall and
+reduce_scatter: of what one rank gives). A time is the median of the slowest rank's; algbw = bytes / time, busbw =
+algbw x 2(n-1)/n for allreduce, (n-1)/n for allgather, alltoall and reduce_scatter, 1 for broadcast; GB = 1e9 bytes.
 #wrong counts elements that differ from the exact result, on all ranks, into poisoned memory.
 
 Exit codes: 0 done, 1 something was wrong or failed, 2 wrong flags.
@@ -166,7 +171,8 @@ std::optional<Flags> parse_flags(int argc, char** argv) {
     if (values.count("version") != 0) return std::cout << "kolo-bench " << kolo::version() << "\n", std::nullopt;
     po::notify(values);
     if (flags.mode_name.empty())
-      throw BadFlags("give a mode: allreduce, broadcast, allgather, barrier, step or latency");
+      throw BadFlags(
+          "give a mode: allreduce, broadcast, allgather, alltoall, reduce_scatter, barrier, step or latency");
     flags.mode = find(kModes, flags.mode_name, "mode");
     flags.begin = parse_size(begin);
     flags.end = parse_size(end);

@@ -20,7 +20,7 @@ struct BadFlags : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
-enum class Mode { allreduce, broadcast, allgather, barrier, step, latency };
+enum class Mode { allreduce, broadcast, allgather, alltoall, reduce_scatter, barrier, step, latency };
 enum class Baseline { mpi, mpi_per_tensor, mpi_packed };
 /// "mpi", "mpi-per-tensor", "mpi-packed".
 std::string to_string(Baseline baseline);

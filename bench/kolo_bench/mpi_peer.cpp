@@ -112,6 +112,26 @@ void mpi_allgather(Buffer& in, Buffer& out) {
             "MPI_Allgather");
 }
 
+void mpi_alltoall(Buffer& in, Buffer& out, int ranks) {
+  const int part = count_of(in) / ranks;
+  check_mpi(MPI_Alltoall(in.data(), part, type_of(in.dtype()), out.data(), part, type_of(in.dtype()), MPI_COMM_WORLD),
+            "MPI_Alltoall");
+}
+
+void mpi_reduce_scatter_in_place(Buffer& inout, ReduceOp op, int ranks) {
+  check_mpi(MPI_Reduce_scatter_block(MPI_IN_PLACE, inout.data(), count_of(inout) / ranks, type_of(inout.dtype()),
+                                     op_of(inout.dtype(), op), MPI_COMM_WORLD),
+            "MPI_Reduce_scatter_block");
+  finish(inout, op, ranks);
+}
+
+void mpi_reduce_scatter(Buffer& in, Buffer& out, ReduceOp op, int ranks) {
+  check_mpi(MPI_Reduce_scatter_block(in.data(), out.data(), count_of(out), type_of(in.dtype()), op_of(in.dtype(), op),
+                                     MPI_COMM_WORLD),
+            "MPI_Reduce_scatter_block");
+  finish(out, op, ranks);
+}
+
 void mpi_barrier() { check_mpi(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier"); }
 
 }  // namespace kolo_bench

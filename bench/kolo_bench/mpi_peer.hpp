@@ -18,6 +18,10 @@ void mpi_allreduce_in_place(Buffer& inout, kolo::ReduceOp op, int ranks);
 void mpi_allreduce(Buffer& in, Buffer& out, kolo::ReduceOp op, int ranks);
 void mpi_broadcast(Buffer& inout, int root);
 void mpi_allgather(Buffer& in, Buffer& out);
+void mpi_alltoall(Buffer& in, Buffer& out, int ranks);
+/// MPI_Reduce_scatter_block of equal parts; in place the result is the first part of `inout`.
+void mpi_reduce_scatter_in_place(Buffer& inout, kolo::ReduceOp op, int ranks);
+void mpi_reduce_scatter(Buffer& in, Buffer& out, kolo::ReduceOp op, int ranks);
 void mpi_barrier();
 
 }  // namespace kolo_bench

@@ -39,7 +39,7 @@ def check_records(command, ranks, peers):
         if peers:
             assert row["baseline"]["mpi"]["wrong"] == 0 and row["baseline"]["mpi"]["ratio"] > 0, row
     assert {row["bytes"] for row in rows} == {48 << 10, 384 << 10, 3 << 20}
-    for mode in ("broadcast", "allgather"):
+    for mode in ("broadcast", "allgather", "alltoall", "reduce_scatter"):
         for row in records(command, mode, "-b", "1", "-e", "100K", "-f", "300", *baseline):
             assert row["wrong"] == 0 and row["collective"] == mode, row
     halves = records(command, "allreduce", "-b", "1K", "-e", "1K", "-d", "float16,bfloat16,bool", "-o", "min,product")
