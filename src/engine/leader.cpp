@@ -169,14 +169,21 @@ void Leader::scan_counts(int local_rank, std::uint64_t rung) {
   for (core::TensorId looked = 0; looked < bound && seen.publications < rung; ++looked) {
     const core::TensorId id = seen.cursor < bound ? seen.cursor : 0;
     seen.cursor = id + 1;
-    const core::CountWord word = board_.count(local_rank, id);
-    const std::uint64_t packed = word.pack();
-    if (packed == seen.words[id] || id == core::kCompleted) continue;
-    seen.words[id] = packed;
-    ++seen.publications;
-    relay_.on_count(static_cast<std::size_t>(local_rank), id, word);
+    if (id != core::kCompleted) scan_count(local_rank, id);
   }
+  // A rank ends its step before it submits for the next: who has seen one of those must hear of the end, too, before
+  // he decides, or the tensor is taken for the old step's.
+  scan_count(local_rank, core::kSteps);
   seen.publications = std::max(seen.publications, rung);
+}
+
+void Leader::scan_count(int local_rank, core::TensorId id) {
+  Seen& seen = seen_[static_cast<std::size_t>(local_rank)];
+  const core::CountWord word = board_.count(local_rank, id);
+  if (word.pack() == seen.words[id]) return;
+  seen.words[id] = word.pack();
+  ++seen.publications;
+  relay_.on_count(static_cast<std::size_t>(local_rank), id, word);
 }
 
 void Leader::pass_up(base::Time now) {

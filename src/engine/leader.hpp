@@ -77,6 +77,7 @@ class Leader final : private core::ControlChannel::Handler {
   bool scan_board();
   bool scan_rank(int local_rank);
   void scan_counts(int local_rank, std::uint64_t rung);
+  void scan_count(int local_rank, core::TensorId id);
   bool scan_quiet(int local_rank);
   void pass_up(base::Time now);
   bool sequence(base::Time now);

@@ -107,5 +107,74 @@ TEST_F(LeaderOfTwoNodes, ALostNodeIsAFaultThatNamesItsLeader) {
   EXPECT_EQ(std::get<core::Faulted>(read).code, ErrorCode::rank_lost);
 }
 
+/// A world of one rank, which speaks through its board as an engine would.
+class LeaderOfOneRank : public testing::Test {
+ protected:
+  void declare(const std::string& name) {
+    core::Declared declared;
+    declared.name = name;
+    declared.round = 1;
+    core::Signature signature;
+    signature.tensors.push_back({DType::float32, Shape{4}});
+    declared.variants.push_back({signature, {0}});
+    core::Bytes bytes;
+    core::encode(core::UpMessage(declared), bytes);
+    ASSERT_TRUE(board_.post(core::ByteView(bytes.data(), bytes.size())));
+  }
+  /// Until nothing is left to do.
+  void step_and_read() {
+    while (leader_.step(base::now())) read();
+  }
+  void read() {
+    core::Bytes bytes;
+    while (board_.next_log_entry(bytes)) {
+      const core::LogEntry entry = core::decode_log(core::ByteView(bytes.data(), bytes.size()));
+      if (const auto* assigned = std::get_if<core::Assigned>(&entry)) ids_.push_back(assigned->id);
+      if (const auto* plan = std::get_if<core::PlanDefined>(&entry)) plans_.push_back(*plan);
+      if (std::holds_alternative<core::BatchAppended>(entry) || std::holds_alternative<core::PlannedBatch>(entry)) {
+        board_.publish_quietly(core::kCompleted, reserved(++batches_));
+      }
+    }
+  }
+  [[nodiscard]] static core::CountWord reserved(std::uint64_t count) { return {0, count}; }
+  [[nodiscard]] static core::CountWord named(std::uint64_t count) { return {1, count}; }  // the first generation
+
+  base::Settings settings_;
+  core::Topology topology_ = core::make_topology(0, {0}, 0);
+  PlainLink link_{board_shape(settings_, 1).bytes()};
+  core::Board board_{link_.memory(), board_shape(settings_, 1), 0};
+  base::Logger logger_{LogLevel::off};
+  Leader leader_{topology_, settings_, board_, link_, nullptr, logger_};
+  std::vector<core::TensorId> ids_;
+  std::vector<core::PlanDefined> plans_;
+  std::uint64_t batches_ = 0;
+};
+
+/// A count may be found before its bell has rung. If it is the next step's, and what has rung is the end of the step
+/// before it, both are heard in one look.
+TEST_F(LeaderOfOneRank, WhoSeesTheNextStepHasSeenTheEndOfTheLast) {
+  board_.publish_count(core::kSteps, reserved(1));  // steps end by word from now on, not by repetition
+  step_and_read();
+  declare("first");
+  declare("second");
+  step_and_read();
+  ASSERT_EQ(ids_.size(), 2U);
+  board_.publish_count(ids_[0], named(2));  // the leader will look on from here
+  step_and_read();
+  for (std::uint64_t step = 2; step < 8; ++step) {
+    board_.publish_count(core::kSteps, reserved(step));
+    if (step == 2) {
+      board_.publish_quietly(ids_[1], named(step));
+      step_and_read();
+    }
+    board_.publish_count(ids_[1], named(step));  // in step 2 the same word: its bell
+    board_.publish_count(ids_[0], named(step + 1));
+    step_and_read();
+  }
+  ASSERT_EQ(plans_.size(), 1U);
+  ASSERT_EQ(plans_[0].batches.size(), 1U);
+  EXPECT_EQ(plans_[0].batches[0].size(), 2U);
+}
+
 }  // namespace
 }  // namespace kolo::engine
