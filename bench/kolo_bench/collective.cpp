@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One collective at all sizes. What is measured of each stands in one table, kCollectives.
+#include <algorithm>
+#include <cstring>
+#include <iterator>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include <kolo/kolo.hpp>
 
 #include "data.hpp"
 #include "modes.hpp"
 #include "mpi_peer.hpp"
+#include "sizes.hpp"
 
 namespace kolo_bench {
 namespace {
@@ -16,27 +23,21 @@ using kolo::ReduceOp;
 
 /// One row's setting.
 struct Case {
-  Job& job;
-  const Flags& flags;
+  int rank;
+  int ranks;
   DType dtype;
   ReduceOp op;
+  int root;
   std::int64_t count;  ///< elements of the result
   bool in_place;
 };
 
-bool has_peer(const Flags& flags) { return !flags.baselines.empty(); }
+/// Kolo and its peer, in this order.
+using Pair = std::pair<Contestant, Contestant>;
 
-/// The contestants in their order: Kolo unless only the peer is wanted, then the peer if one is wanted.
-std::vector<Contestant> line_up(const Flags& flags, Contestant kolo, Contestant peer) {
-  std::vector<Contestant> contestants;
-  if (!flags.peer_only) contestants.push_back(std::move(kolo));
-  if (has_peer(flags)) contestants.push_back(std::move(peer));
-  return contestants;
-}
-
-std::vector<Contestant> allreduce(const Case& c) {
-  const int rank = c.job.rank();
-  const int ranks = c.job.size();
+Pair allreduce(const Case& c) {
+  const int rank = c.rank;
+  const int ranks = c.ranks;
   auto in = std::make_shared<Buffer>(c.dtype, c.count);
   auto out = c.in_place ? in : std::make_shared<Buffer>(c.dtype, c.count);
   Contestant kolo;
@@ -56,30 +57,40 @@ std::vector<Contestant> allreduce(const Case& c) {
     kolo.call = [=] { kolo::allreduce_into(in->view(), out->view(), options); };
     peer.call = [=, op = c.op] { mpi_allreduce(*in, *out, op, ranks); };
   }
-  return line_up(c.flags, std::move(kolo), std::move(peer));
+  return {std::move(kolo), std::move(peer)};
 }
 
-std::vector<Contestant> broadcast(const Case& c) {
-  const int rank = c.job.rank();
-  const int root = c.flags.root;
-  auto buffer = std::make_shared<Buffer>(c.dtype, c.count);
+Pair broadcast(const Case& c) {
+  const int rank = c.rank;
+  const int root = c.root;
+  auto in = std::make_shared<Buffer>(c.dtype, c.count);
+  auto out = c.in_place ? in : std::make_shared<Buffer>(c.dtype, c.count);
   Contestant kolo;
   kolo.name = "kolo";
   kolo.prepare = [=] {
-    buffer->poison();
-    if (rank == root) fill_input(*buffer, ReduceOp::sum, root, 1);
+    in->poison();
+    out->poison();
+    if (rank == root) fill_input(*in, ReduceOp::sum, root, 1);
   };
-  kolo.check = [=, count = c.count] { return count_wrong_copy(*buffer, root, 0, count); };
+  kolo.check = [=, count = c.count] { return count_wrong_copy(*out, root, 0, count); };
   Contestant peer = kolo;
   peer.name = "mpi";
-  kolo.call = [=] { kolo::broadcast(buffer->view(), root); };
-  peer.call = [=] { mpi_broadcast(*buffer, root); };
-  return line_up(c.flags, std::move(kolo), std::move(peer));
+  if (c.in_place) {
+    kolo.call = [=] { kolo::broadcast(in->view(), root); };
+    peer.call = [=] { mpi_broadcast(*in, root); };
+  } else {
+    kolo.call = [=] { kolo::broadcast_into_async("kolo-bench", in->view(), out->view(), root).wait(); };
+    peer.call = [=] {  // MPI has no such call: its user copies
+      if (rank == root) std::memcpy(out->data(), in->data(), static_cast<std::size_t>(in->bytes()));
+      mpi_broadcast(*out, root);
+    };
+  }
+  return {std::move(kolo), std::move(peer)};
 }
 
-std::vector<Contestant> allgather(const Case& c) {
-  const int rank = c.job.rank();
-  const int ranks = c.job.size();
+Pair allgather(const Case& c) {
+  const int rank = c.rank;
+  const int ranks = c.ranks;
   const std::int64_t part = c.count / ranks;
   auto in = std::make_shared<Buffer>(c.dtype, part);
   auto out = std::make_shared<Buffer>(c.dtype, part * ranks);
@@ -98,12 +109,12 @@ std::vector<Contestant> allgather(const Case& c) {
   peer.name = "mpi";
   kolo.call = [=] { kolo::allgather_into_async("kolo-bench", in->view(), out->view()).wait(); };
   peer.call = [=] { mpi_allgather(*in, *out); };
-  return line_up(c.flags, std::move(kolo), std::move(peer));
+  return {std::move(kolo), std::move(peer)};
 }
 
-std::vector<Contestant> alltoall(const Case& c) {
-  const int rank = c.job.rank();
-  const int ranks = c.job.size();
+Pair alltoall(const Case& c) {
+  const int rank = c.rank;
+  const int ranks = c.ranks;
   const std::int64_t part = c.count / ranks;
   auto in = std::make_shared<Buffer>(c.dtype, c.count);
   auto out = std::make_shared<Buffer>(c.dtype, c.count);
@@ -122,12 +133,12 @@ std::vector<Contestant> alltoall(const Case& c) {
   peer.name = "mpi";
   kolo.call = [=] { kolo::alltoall_into(in->view(), out->view()); };
   peer.call = [=] { mpi_alltoall(*in, *out, ranks); };
-  return line_up(c.flags, std::move(kolo), std::move(peer));
+  return {std::move(kolo), std::move(peer)};
 }
 
-std::vector<Contestant> reduce_scatter(const Case& c) {
-  const int rank = c.job.rank();
-  const int ranks = c.job.size();
+Pair reduce_scatter(const Case& c) {
+  const int rank = c.rank;
+  const int ranks = c.ranks;
   const std::int64_t part = c.count / ranks;
   auto in = std::make_shared<Buffer>(c.dtype, c.count);
   auto out = c.in_place ? in : std::make_shared<Buffer>(c.dtype, part);
@@ -153,89 +164,116 @@ std::vector<Contestant> reduce_scatter(const Case& c) {
   } else {
     peer.call = [=, op = c.op] { mpi_reduce_scatter(*in, *out, op, ranks); };
   }
-  return line_up(c.flags, std::move(kolo), std::move(peer));
+  return {std::move(kolo), std::move(peer)};
 }
 
-std::vector<Contestant> barrier(const Flags& flags) {
-  const auto nothing = [] {};
-  const auto right = [] { return std::int64_t{0}; };
-  return line_up(flags, {"kolo", nothing, [] { kolo::barrier(); }, right},
-                 {"mpi", nothing, [] { mpi_barrier(); }, right});
+Pair barrier(const Case&) {
+  Contestant kolo;
+  kolo.name = "kolo";
+  kolo.prepare = [] {};
+  kolo.check = [] { return std::int64_t{0}; };
+  Contestant peer = kolo;
+  peer.name = "mpi";
+  kolo.call = [] { kolo::barrier(); };
+  peer.call = [] { mpi_barrier(); };
+  return {std::move(kolo), std::move(peer)};
 }
 
-bool reduces(Mode mode) { return mode == Mode::allreduce || mode == Mode::reduce_scatter; }
+/// What is to be known of a collective to measure it at all sizes.
+struct Collective {
+  Mode mode;
+  Pair (*pair)(const Case&);
+  double (*bus_factor)(double ranks);
+  bool reduces;  ///< for every operation
+  bool has_root;
+  bool has_size;
+  bool by_part;       ///< consists of as many equal parts as there are ranks
+  bool in_place;      ///< can be
+  bool out_of_place;  ///< can be
+};
 
-double bus_factor(Mode mode, int ranks) {
-  const double n = ranks;
-  switch (mode) {
-  case Mode::allreduce:
-    return 2 * (n - 1) / n;
-  case Mode::allgather:
-  case Mode::alltoall:
-  case Mode::reduce_scatter:
-    return (n - 1) / n;
-  default:
-    return 1;
-  }
+double one(double) { return 1; }
+double twice_the_rest(double ranks) { return 2 * (ranks - 1) / ranks; }
+double the_rest(double ranks) { return (ranks - 1) / ranks; }
+
+constexpr Collective kCollectives[] = {
+    // mode, contestants, busbw/algbw, reduces, has_root, has_size, by_part, in_place, out_of_place
+    {Mode::allreduce, allreduce, twice_the_rest, true, false, true, false, true, true},
+    {Mode::broadcast, broadcast, one, false, true, true, false, true, true},
+    {Mode::allgather, allgather, the_rest, false, false, true, true, false, true},
+    {Mode::alltoall, alltoall, the_rest, false, false, true, true, false, true},
+    {Mode::reduce_scatter, reduce_scatter, the_rest, true, false, true, true, true, true},
+    {Mode::barrier, barrier, one, false, false, false, false, true, false},
+};
+
+const Collective& collective_of(Mode mode) {
+  return *std::find_if(std::begin(kCollectives), std::end(kCollectives),
+                       [mode](const Collective& collective) { return collective.mode == mode; });
 }
 
-void run_size(Job& job, const Flags& flags, Report& report, DType dtype, ReduceOp op, std::int64_t count,
-              bool in_place) {
-  if (has_peer(flags)) check_mpi_can(dtype, op, count);
-  const Case setting{job, flags, dtype, op, count, in_place};
+/// Kolo unless only the peer is wanted, then the peer if one is wanted.
+std::vector<Contestant> line_up(const Flags& flags, Pair pair) {
   std::vector<Contestant> contestants;
+  if (!flags.peer_only) contestants.push_back(std::move(pair.first));
+  if (!flags.baselines.empty()) contestants.push_back(std::move(pair.second));
+  return contestants;
+}
+
+void run_row(Bench& bench, Report& report, const Collective& collective, const Case& setting) {
+  const Flags& flags = bench.flags;
+  if (!flags.baselines.empty()) check_mpi_can(setting.dtype, setting.op, setting.count);
   Row row;
   row.collective = flags.mode_name;
-  row.count = count;
-  row.dtype = std::string(to_string(dtype));
-  row.op = reduces(flags.mode) ? std::string(to_string(op)) : "none";
-  row.in_place = in_place;
-  row.bus_factor = bus_factor(flags.mode, job.size());
-  if (flags.mode == Mode::allreduce) {
-    contestants = allreduce(setting);
-  } else if (flags.mode == Mode::broadcast) {
-    contestants = broadcast(setting);
-  } else if (flags.mode == Mode::allgather) {
-    contestants = allgather(setting);
-  } else if (flags.mode == Mode::alltoall) {
-    contestants = alltoall(setting);
-  } else {
-    contestants = reduce_scatter(setting);
-  }
-  row.bytes = count * static_cast<std::int64_t>(size_of(dtype));
-  report.add(row, measure(job, flags, std::move(contestants)));
+  row.count = setting.count;
+  row.bytes = setting.count * static_cast<std::int64_t>(size_of(setting.dtype));
+  row.dtype = collective.has_size ? std::string(to_string(setting.dtype)) : "none";
+  row.op = collective.reduces ? std::string(to_string(setting.op)) : "none";
+  row.root = collective.has_root ? setting.root : -1;
+  row.in_place = setting.in_place;
+  row.bus_factor = collective.bus_factor(setting.ranks);
+  bench.progress.begin(flags.mode_name + " " + format_size(row.bytes) + " " + row.dtype);
+  report.add(row, measure(bench, line_up(flags, collective.pair(setting))));
 }
 
 /// A size in bytes as a whole number of elements, on every rank the same number where everybody gives a part.
-std::int64_t elements_of(std::int64_t bytes, DType dtype, Mode mode, int ranks) {
-  const bool in_parts = mode == Mode::allgather || mode == Mode::alltoall || mode == Mode::reduce_scatter;
-  const std::int64_t unit = in_parts ? ranks : 1;
+std::int64_t elements_of(std::int64_t bytes, DType dtype, const Collective& collective, int ranks) {
+  if (!collective.has_size) return 0;
+  const std::int64_t unit = collective.by_part ? ranks : 1;
   const std::int64_t count = bytes / static_cast<std::int64_t>(size_of(dtype)) / unit * unit;
   return std::max(count, unit);
 }
 
+std::vector<std::int64_t> sizes_of(const Flags& flags, const Collective& collective) {
+  if (!collective.has_size) return {0};
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t bytes = flags.begin; bytes <= flags.end;
+       bytes = flags.increment ? bytes + *flags.increment : bytes * flags.factor) {
+    sizes.push_back(bytes);
+  }
+  return sizes;
+}
+
 }  // namespace
 
-void run_collective(Job& job, const Flags& flags, Report& report) {
-  if (flags.mode == Mode::barrier) {
-    Row row;
-    row.collective = flags.mode_name;
-    row.dtype = row.op = "none";
-    report.add(row, measure(job, flags, barrier(flags)));
-    return;
-  }
-  const bool reducing = reduces(flags.mode);
-  const std::vector<ReduceOp> ops = reducing ? flags.ops : std::vector<ReduceOp>{ReduceOp::sum};
-  const bool in_place = flags.mode == Mode::broadcast || (reducing && flags.in_place);
-  const bool out_of_place =
-      flags.mode == Mode::allgather || flags.mode == Mode::alltoall || (reducing && flags.out_of_place);
-  for (const DType dtype : flags.dtypes) {
+void run_collective(Bench& bench, Report& report) {
+  const Flags& flags = bench.flags;
+  const Collective& collective = collective_of(flags.mode);
+  const int ranks = bench.job.size();
+  const std::vector<DType> dtypes = collective.has_size ? flags.dtypes : std::vector<DType>{DType::float32};
+  const std::vector<ReduceOp> ops = collective.reduces ? flags.ops : std::vector<ReduceOp>{ReduceOp::sum};
+  for (const DType dtype : dtypes) {
     for (const ReduceOp op : ops) {
-      for (std::int64_t bytes = flags.begin; bytes <= flags.end;
-           bytes = flags.increment ? bytes + *flags.increment : bytes * flags.factor) {
-        const std::int64_t count = elements_of(bytes, dtype, flags.mode, job.size());
-        if (out_of_place) run_size(job, flags, report, dtype, op, count, false);
-        if (in_place) run_size(job, flags, report, dtype, op, count, true);
+      if (op == ReduceOp::average && !kolo::is_floating_point(dtype)) continue;  // there is none (kolo::ReduceOp)
+      for (const std::int64_t bytes : sizes_of(flags, collective)) {
+        Case setting{
+            bench.job.rank(), ranks, dtype, op, flags.root, elements_of(bytes, dtype, collective, ranks), false};
+        if (collective.out_of_place && (flags.out_of_place || !collective.in_place)) {
+          run_row(bench, report, collective, setting);
+        }
+        setting.in_place = true;
+        if (collective.in_place && (flags.in_place || !collective.out_of_place)) {
+          run_row(bench, report, collective, setting);
+        }
       }
     }
   }

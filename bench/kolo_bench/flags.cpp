@@ -2,6 +2,7 @@
 #include "flags.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <iostream>
 #include <sstream>
 #include <utility>
@@ -24,10 +25,13 @@ constexpr std::pair<const char*, Mode> kModes[] = {{"allreduce", Mode::allreduce
                                                    {"reduce_scatter", Mode::reduce_scatter},
                                                    {"barrier", Mode::barrier},
                                                    {"step", Mode::step},
-                                                   {"latency", Mode::latency}};
+                                                   {"overlap", Mode::overlap},
+                                                   {"latency", Mode::latency},
+                                                   {"memory", Mode::memory}};
 constexpr std::pair<const char*, Baseline> kBaselines[] = {
     {"mpi", Baseline::mpi}, {"mpi-per-tensor", Baseline::mpi_per_tensor}, {"mpi-packed", Baseline::mpi_packed}};
-constexpr const char* kSubmissions[] = {"by-name", "prepared", "grouped"};
+constexpr std::pair<const char*, Submission> kSubmissions[] = {
+    {"by-name", Submission::by_name}, {"prepared", Submission::prepared}, {"grouped", Submission::grouped}};
 
 constexpr const char* kUsage =
     R"(kolo-bench MODE [flags]: measures Kolo's collectives, and their peers in the same job.
@@ -35,16 +39,22 @@ constexpr const char* kUsage =
   mpirun -np 4 kolo-bench allreduce -b 4 -e 256M -f 4 --baseline mpi --json out.json
   mpirun -np 4 kolo-bench step --model resnet50 --baseline mpi-per-tensor,mpi-packed
 
-Modes: allreduce, broadcast, allgather, alltoall, reduce_scatter, barrier   one collective, size by size
+Modes: allreduce, broadcast, allgather, alltoall, reduce_scatter, barrier
+                 one collective, size by size
        step      all gradients of a model, submitted in backward order, all handles open at once
+       overlap   the same while the backward pass computes: what of the communication is hidden
        latency   one small allreduce at a time, asynchronously, on an engine that was idle
+       memory    what a rank's resident memory grows by when it joins and runs such steps
 
 Sizes are bytes with binary suffixes, of the whole result (allgather: of everybody's parts together; alltoall and
-reduce_scatter: of what one rank gives). A time is the median of the slowest rank's; algbw = bytes / time, busbw =
-algbw x 2(n-1)/n for allreduce, (n-1)/n for allgather, alltoall and reduce_scatter, 1 for broadcast; GB = 1e9 bytes.
-#wrong counts elements that differ from the exact result, on all ranks, into poisoned memory.
+reduce_scatter: of what one rank gives). A time is the median of the slowest rank's, p10 and p90 are percentiles; algbw
+= bytes / time, busbw = algbw x 2(n-1)/n for allreduce, (n-1)/n for allgather, alltoall and reduce_scatter, 1 for
+broadcast; GB = 1e9 bytes. Peers take turns with Kolo, sample by sample; a
+ratio is the peer's median over Kolo's (above 1, Kolo is faster), and beside it stand the 10th and the 90th percentile
+of the ratios of neighbouring samples. #wrong counts elements that differ from the exact result, on all ranks, into
+poisoned memory.
 
-Exit codes: 0 done, 1 something was wrong or failed, 2 wrong flags.
+Exit codes: 0 done, 1 something was wrong or failed, 2 wrong flags, 130 interrupted (what was measured is told).
 
 Flags)";
 
@@ -56,63 +66,120 @@ std::vector<std::string> split(const std::string& list) {
 }
 
 template <class Value, std::size_t N>
-Value find(const std::pair<const char*, Value> (&table)[N], const std::string& name, const std::string& what) {
+std::string names_of(const std::pair<const char*, Value> (&table)[N]) {
   std::string known;
+  for (const auto& [spelling, value] : table) known += (known.empty() ? "" : ", ") + std::string(spelling);
+  return known;
+}
+
+template <class Value, std::size_t N>
+Value find(const std::pair<const char*, Value> (&table)[N], const std::string& name, const std::string& what) {
   for (const auto& [spelling, value] : table) {
     if (name == spelling) return value;
-    known += (known.empty() ? "" : ", ") + std::string(spelling);
   }
-  throw BadFlags("there is no " + what + " '" + name + "'; give one of " + known);
+  throw BadFlags("there is no " + what + " '" + name + "'; give one of " + names_of(table));
+}
+
+template <class Value, std::size_t N>
+std::string name_of(const std::pair<const char*, Value> (&table)[N], Value wanted) {
+  return std::find_if(std::begin(table), std::end(table), [&](const auto& row) { return row.second == wanted; })->first;
+}
+
+template <class Value, std::size_t N>
+std::vector<Value> find_all(const std::pair<const char*, Value> (&table)[N], const std::string& list,
+                            const std::string& what) {
+  std::vector<Value> found;
+  for (const std::string& name : split(list)) {
+    found.push_back(find(table, name, what));
+    if (std::count(found.begin(), found.end(), found.back()) > 1) throw BadFlags(name + " stands there twice");
+  }
+  return found;
 }
 
 std::vector<kolo::DType> parse_dtypes(const std::string& list) {
   std::vector<kolo::DType> dtypes;
+  if (list == "all") {
+    for (int i = 0; i < kolo::kDTypeCount; ++i) dtypes.push_back(static_cast<kolo::DType>(i));
+    return dtypes;
+  }
   for (const std::string& name : split(list)) {
     const std::optional<kolo::DType> dtype = kolo::parse_dtype(name);
-    if (!dtype)
+    if (!dtype) {
       throw BadFlags("there is no dtype '" + name +
-                     "'; give float32, float16, bfloat16, float64, int8 ... uint64 or bool");
+                     "'; give float32, float16, bfloat16, float64, int8 ... uint64, bool, or all");
+    }
     dtypes.push_back(*dtype);
   }
   return dtypes;
 }
 
 std::vector<kolo::ReduceOp> parse_ops(const std::string& list) {
-  std::vector<kolo::ReduceOp> ops;
+  using kolo::ReduceOp;
+  if (list == "all") return {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max, ReduceOp::average};
+  std::vector<ReduceOp> ops;
   for (const std::string& name : split(list)) {
-    const std::optional<kolo::ReduceOp> op = kolo::parse_reduce_op(name);
-    if (!op) throw BadFlags("there is no operation '" + name + "'; give sum, average, min, max or product");
+    const std::optional<ReduceOp> op = kolo::parse_reduce_op(name);
+    if (!op) throw BadFlags("there is no operation '" + name + "'; give sum, average, min, max, product, or all");
     ops.push_back(*op);
   }
   return ops;
 }
 
-po::options_description describe(Flags& flags, std::string& begin, std::string& end, std::string& increment) {
+/// What is given as text and turned into values afterwards.
+struct Texts {
+  std::string begin, end, increment, dtypes, ops, place, baselines, model, shapes, submissions, turn;
+};
+
+po::options_description describe(Flags& flags, Texts& texts) {
   po::options_description description(kUsage);
   auto add = description.add_options();
   add("help,h", "this text")("version", "the library's version");
-  add("minbytes,b", po::value(&begin)->default_value("4"), "the first size");
-  add("maxbytes,e", po::value(&end)->default_value("64M"), "the last size");
+  add("minbytes,b", po::value(&texts.begin)->default_value("4"), "the first size");
+  add("maxbytes,e", po::value(&texts.end)->default_value("64M"), "the last size");
   add("stepfactor,f", po::value(&flags.factor)->default_value(4), "from size to size, as a factor");
-  add("stepbytes,i", po::value(&increment), "from size to size, in bytes (instead of -f)");
+  add("stepbytes,i", po::value(&texts.increment), "from size to size, in bytes (instead of -f)");
   add("iters,n", po::value(&flags.iterations)->default_value(20), "samples a row, at least");
   add("warmup_iters,w", po::value(&flags.warmup)->default_value(5), "calls before the first sample");
   add("check,c", po::value(&flags.check)->default_value(true), "compare results with the exact ones");
-  add("datatype,d", po::value<std::string>()->default_value("float32"), "dtypes, separated by commas");
-  add("op,o", po::value<std::string>()->default_value("sum"), "operations, separated by commas");
+  add("datatype,d", po::value(&texts.dtypes)->default_value("float32"), "dtypes, separated by commas, or all");
+  add("op,o", po::value(&texts.ops), "operations, separated by commas, or all (sum; a step: average)");
   add("root,r", po::value(&flags.root)->default_value(0), "of a broadcast");
-  add("place", po::value<std::string>()->default_value("both"), "in, out or both: in place or into another buffer");
+  add("place", po::value(&texts.place)->default_value("both"), "in, out or both: in place or into another buffer");
   add("seconds,t", po::value(&flags.seconds)->default_value(1.0),
       "a row goes on sampling until its median is stable, at most so long");
-  add("baseline", po::value<std::string>()->default_value(""),
-      "peers, in turns in the same job: mpi; for step mpi-per-tensor, mpi-packed");
+  add("baseline", po::value(&texts.baselines)->default_value(""),
+      "peers, separated by commas: mpi; for step and overlap mpi-per-tensor, mpi-packed");
   add("peer-only", po::bool_switch(&flags.peer_only), "only the peer, with MPI at MPI_THREAD_SINGLE and without Kolo");
-  add("model", po::value<std::string>()->default_value("resnet50"),
-      "step: resnet50, bert-base, gpt2-small, many-small");
-  add("shapes", po::value<std::string>(), "step: a file, one tensor a line, dimensions separated by spaces");
-  add("submit", po::value(&flags.submit)->default_value("by-name"), "step: by-name, prepared or grouped");
+  add("model", po::value(&texts.model)->default_value("resnet50"),
+      "the gradients of resnet50, bert-base, gpt2-small or many-small (1000 of 1 KiB)");
+  add("shapes", po::value(&texts.shapes), "a file instead, one tensor a line, dimensions separated by spaces");
+  add("submit", po::value(&texts.submissions)->default_value("by-name"),
+      "step: by-name, prepared, grouped, or several separated by commas, in turns");
+  add("compute-ms", po::value(&flags.compute_ms)->default_value(0),
+      "overlap: how long the backward pass computes (0: as long as the reduction alone takes)");
+  add("turn", po::value(&texts.turn),
+      "I/N:FOLDER: this is job I of N that measure in turns through FOLDER (see bench/README.md)");
   add("json", po::value(&flags.json), "write the records there, too");
   return description;
+}
+
+bool measures_model(Mode mode) { return mode == Mode::step || mode == Mode::overlap || mode == Mode::memory; }
+
+void check_baselines(const Flags& flags) {
+  for (const Baseline baseline : flags.baselines) {
+    if (flags.mode == Mode::latency || flags.mode == Mode::memory) {
+      throw BadFlags(flags.mode_name + " has no baseline: leave --baseline out");
+    }
+    if ((baseline == Baseline::mpi) == measures_model(flags.mode)) {
+      throw BadFlags(measures_model(flags.mode) ? flags.mode_name + " has the baselines mpi-per-tensor and mpi-packed"
+                                                : flags.mode_name + " has the baseline mpi");
+    }
+    if (flags.mode == Mode::overlap && baseline == Baseline::mpi_packed) {
+      throw BadFlags("overlap has the baseline mpi-per-tensor: what is packed waits for the last gradient");
+    }
+  }
+  if (flags.peer_only && flags.baselines.empty()) throw BadFlags("--peer-only needs a --baseline: the peer to run");
+  if (flags.peer_only && flags.mode == Mode::overlap) throw BadFlags("--peer-only is for collectives and step");
 }
 
 void check_ranges(const Flags& flags) {
@@ -121,19 +188,16 @@ void check_ranges(const Flags& flags) {
   if (flags.increment && *flags.increment < 1) throw BadFlags("-i is at least 1 byte");
   if (flags.iterations < 1 || flags.warmup < 0) throw BadFlags("-n is at least 1 and -w not negative");
   if (!(flags.seconds > 0)) throw BadFlags("-t is more than 0 seconds");
-  if (std::find(std::begin(kSubmissions), std::end(kSubmissions), flags.submit) == std::end(kSubmissions)) {
-    throw BadFlags("--submit is by-name, prepared or grouped, not '" + flags.submit + "'");
+  if (!(flags.compute_ms >= 0)) throw BadFlags("--compute-ms is not negative");
+  if (flags.dtypes.empty() || flags.ops.empty()) throw BadFlags("-d and -o name at least one each");
+  if (flags.submissions.empty()) throw BadFlags("--submit is one or more of " + names_of(kSubmissions));
+  if (measures_model(flags.mode)) {
+    const bool good = std::all_of(flags.ops.begin(), flags.ops.end(), [](kolo::ReduceOp op) {
+      return op == kolo::ReduceOp::sum || op == kolo::ReduceOp::average;
+    });
+    if (!good || flags.ops.size() != 1) throw BadFlags("-o of " + flags.mode_name + " is sum or average");
   }
-  for (const Baseline baseline : flags.baselines) {
-    if ((baseline == Baseline::mpi) == (flags.mode == Mode::step)) {
-      throw BadFlags(flags.mode == Mode::step ? "step has the baselines mpi-per-tensor and mpi-packed"
-                                              : flags.mode_name + " has the baseline mpi");
-    }
-  }
-  if (flags.mode == Mode::latency && !flags.baselines.empty())
-    throw BadFlags("latency has no baseline: MPI has no engine to be idle");
-  if (flags.peer_only && flags.baselines.size() != 1)
-    throw BadFlags("--peer-only needs one --baseline: the peer to run");
+  check_baselines(flags);
 }
 
 void parse_place(const std::string& place, Flags& flags) {
@@ -143,52 +207,79 @@ void parse_place(const std::string& place, Flags& flags) {
   flags.out_of_place = place != "in";
 }
 
-}  // namespace
-
-std::string to_string(Baseline baseline) {
-  for (const auto& [name, value] : kBaselines) {
-    if (value == baseline) return name;
+TurnFlags parse_turn(const std::string& text) {
+  TurnFlags turn;
+  char slash = 0;
+  char colon = 0;
+  std::istringstream stream(text);
+  stream >> turn.index >> slash >> turn.jobs >> colon >> turn.folder;
+  if (!stream || slash != '/' || colon != ':' || turn.index < 0 || turn.index >= turn.jobs) {
+    throw BadFlags("--turn is I/N:FOLDER with I from 0 to N-1, as in 0/3:/tmp/turns, not '" + text + "'");
   }
-  return "?";
+  return turn;
 }
 
-std::optional<Flags> parse_flags(int argc, char** argv) {
+void convert(const Texts& texts, Flags& flags) {
+  if (flags.mode_name.empty()) throw BadFlags("give a mode: one of " + names_of(kModes));
+  flags.mode = find(kModes, flags.mode_name, "mode");
+  flags.begin = parse_size(texts.begin);
+  flags.end = parse_size(texts.end);
+  if (!texts.increment.empty()) flags.increment = parse_size(texts.increment);
+  flags.dtypes = parse_dtypes(texts.dtypes);
+  const char* usual = measures_model(flags.mode) ? "average" : "sum";
+  flags.ops = parse_ops(texts.ops.empty() ? usual : texts.ops);
+  flags.baselines = find_all(kBaselines, texts.baselines, "baseline");
+  flags.submissions = find_all(kSubmissions, texts.submissions, "--submit");
+  parse_place(texts.place, flags);
+  flags.model = texts.shapes.empty() ? find_model(texts.model) : read_shapes(texts.shapes);
+  if (!texts.turn.empty()) flags.turn = parse_turn(texts.turn);
+}
+
+/// What program_options says of a wrong flag, and what would be right.
+[[noreturn]] void refuse(const po::error& error, const po::options_description& known) {
+  std::string advice;
+  if (const auto* flag = dynamic_cast<const po::error_with_option_name*>(&error)) {
+    std::string name = flag->get_option_name();
+    name.erase(0, name.find_first_not_of('-'));
+    if (const po::option_description* option = known.find_nothrow(name, false)) {
+      advice = "; " + option->format_name() + ": " + option->description();
+    }
+  }
+  if (advice.empty()) {
+    for (const auto& option : known.options())
+      advice += (advice.empty() ? "; flags are " : ", ") + option->format_name();
+  }
+  throw BadFlags(error.what() + advice);
+}
+
+}  // namespace
+
+std::string to_string(Baseline baseline) { return name_of(kBaselines, baseline); }
+std::string to_string(Submission submission) { return name_of(kSubmissions, submission); }
+
+std::optional<Flags> parse_flags(int argc, const char* const* argv) {
   Flags flags;
-  std::string begin;
-  std::string end;
-  std::string increment;
-  const po::options_description visible = describe(flags, begin, end, increment);
+  Texts texts;
+  const po::options_description visible = describe(flags, texts);
   po::options_description all;
   all.add(visible).add_options()("mode", po::value(&flags.mode_name));
+  const auto style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
   try {
     po::variables_map values;
     po::store(po::command_line_parser(argc, argv)
                   .options(all)
+                  .style(style)
                   .positional(po::positional_options_description().add("mode", 1))
                   .run(),
               values);
     if (values.count("help") != 0) return std::cout << visible << "\n", std::nullopt;
     if (values.count("version") != 0) return std::cout << "kolo-bench " << kolo::version() << "\n", std::nullopt;
     po::notify(values);
-    if (flags.mode_name.empty())
-      throw BadFlags(
-          "give a mode: allreduce, broadcast, allgather, alltoall, reduce_scatter, barrier, step or latency");
-    flags.mode = find(kModes, flags.mode_name, "mode");
-    flags.begin = parse_size(begin);
-    flags.end = parse_size(end);
-    if (!increment.empty()) flags.increment = parse_size(increment);
-    flags.dtypes = parse_dtypes(values["datatype"].as<std::string>());
-    flags.ops = parse_ops(values["op"].as<std::string>());
-    for (const std::string& name : split(values["baseline"].as<std::string>())) {
-      flags.baselines.push_back(find(kBaselines, name, "baseline"));
-    }
-    parse_place(values["place"].as<std::string>(), flags);
-    flags.model = values.count("shapes") != 0 ? read_shapes(values["shapes"].as<std::string>())
-                                              : find_model(values["model"].as<std::string>());
+    convert(texts, flags);
   } catch (const BadFlags&) {
     throw;
   } catch (const po::error& error) {
-    throw BadFlags(error.what());
+    refuse(error, visible);
   } catch (const std::invalid_argument& error) {
     throw BadFlags(error.what());
   }

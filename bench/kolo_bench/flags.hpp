@@ -20,10 +20,21 @@ struct BadFlags : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
-enum class Mode { allreduce, broadcast, allgather, alltoall, reduce_scatter, barrier, step, latency };
+enum class Mode { allreduce, broadcast, allgather, alltoall, reduce_scatter, barrier, step, overlap, latency, memory };
 enum class Baseline { mpi, mpi_per_tensor, mpi_packed };
+/// How a step's gradients are submitted.
+enum class Submission { by_name, prepared, grouped };
 /// "mpi", "mpi-per-tensor", "mpi-packed".
 std::string to_string(Baseline baseline);
+/// "by-name", "prepared", "grouped".
+std::string to_string(Submission submission);
+
+/// This job's place among jobs that measure in turns (turns.hpp).
+struct TurnFlags {
+  int index = 0;
+  int jobs = 1;
+  std::string folder;
+};
 
 struct Flags {
   Mode mode = Mode::allreduce;
@@ -43,12 +54,14 @@ struct Flags {
   double seconds = 1.0;  ///< a row takes no longer, samples permitting
   std::vector<Baseline> baselines;
   bool peer_only = false;
-  Model model;                     ///< step: from --model or --shapes
-  std::string submit = "by-name";  ///< step: by-name, prepared, grouped
+  Model model;  ///< step, overlap, memory: from --model or --shapes
+  std::vector<Submission> submissions;
+  double compute_ms = 0;  ///< overlap; 0: as long as the reduction takes
+  TurnFlags turn;
   std::string json;
 };
 
 /// Empty when there is nothing more to do (--help, --version have been printed). Throws BadFlags.
-std::optional<Flags> parse_flags(int argc, char** argv);
+std::optional<Flags> parse_flags(int argc, const char* const* argv);
 
 }  // namespace kolo_bench

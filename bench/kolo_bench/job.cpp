@@ -36,9 +36,9 @@ class KoloJob final : public Job {
 
 class MpiJob final : public Job {
  public:
-  MpiJob() {
+  explicit MpiJob(int level) {
     int provided = 0;
-    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SINGLE, &provided), "MPI_Init_thread");
+    check_mpi(MPI_Init_thread(nullptr, nullptr, level, &provided), "MPI_Init_thread");
     check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
     check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
     MPI_Comm node = MPI_COMM_NULL;
@@ -76,6 +76,8 @@ class MpiJob final : public Job {
 }  // namespace
 
 std::unique_ptr<Job> make_kolo_job() { return std::make_unique<KoloJob>(); }
-std::unique_ptr<Job> make_mpi_job() { return std::make_unique<MpiJob>(); }
+std::unique_ptr<Job> make_mpi_job(bool threads) {
+  return std::make_unique<MpiJob>(threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
+}
 
 }  // namespace kolo_bench

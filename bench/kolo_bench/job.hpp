@@ -24,7 +24,7 @@ class Job {
 
 /// Kolo is initialised, and MPI by it when there is a launcher.
 std::unique_ptr<Job> make_kolo_job();
-/// MPI alone, at MPI_THREAD_SINGLE; finalised at the end.
-std::unique_ptr<Job> make_mpi_job();
+/// MPI alone, at MPI_THREAD_SINGLE, or at MPI_THREAD_MULTIPLE; finalised at the end.
+std::unique_ptr<Job> make_mpi_job(bool threads);
 
 }  // namespace kolo_bench

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "flags.hpp"
+#include "interrupt.hpp"
 #include "job.hpp"
 #include "modes.hpp"
 #include "mpi_check.hpp"
@@ -21,18 +22,34 @@ void check_against_job(const Flags& flags, const Job& job) {
   }
 }
 
+void measure_mode(Bench& bench, Report& report) {
+  switch (bench.flags.mode) {
+  case Mode::step:
+    return run_step(bench, report);
+  case Mode::overlap:
+    return run_overlap(bench, report);
+  case Mode::latency:
+    return run_latency(bench, report);
+  case Mode::memory:
+    return run_memory(bench, report);
+  default:
+    return run_collective(bench, report);
+  }
+}
+
 int measure_all(Job& job, const Flags& flags) {
   check_against_job(flags, job);
+  Bench bench{job, flags};
   Report report(flags, job);
-  if (flags.mode == Mode::step) {
-    run_step(job, flags, report);
-  } else if (flags.mode == Mode::latency) {
-    run_latency(job, flags, report);
-  } else {
-    run_collective(job, flags, report);
+  int code = 0;
+  try {
+    measure_mode(bench, report);
+  } catch (const Interrupted& interrupted) {
+    if (job.rank() == 0) std::cerr << "kolo-bench: " << interrupted.what() << "\n";
+    code = 130;
   }
   report.finish();
-  return report.wrong() == 0 ? 0 : 1;
+  return code != 0 ? code : report.wrong() == 0 ? 0 : 1;
 }
 
 int refuse(const BadFlags& error) {
@@ -41,7 +58,9 @@ int refuse(const BadFlags& error) {
 }
 
 int run(const Flags& flags) {
-  const std::unique_ptr<Job> job = flags.peer_only ? make_mpi_job() : make_kolo_job();
+  note_interrupts();
+  const bool alone = flags.peer_only || flags.mode == Mode::memory;  // memory begins without Kolo
+  const std::unique_ptr<Job> job = alone ? make_mpi_job(flags.mode == Mode::memory) : make_kolo_job();
   try {
     return measure_all(*job, flags);
   } catch (const BadFlags& error) {  // on all ranks alike: they leave in order

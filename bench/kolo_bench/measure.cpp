@@ -3,6 +3,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+
+#include "interrupt.hpp"
 
 namespace kolo_bench {
 namespace {
@@ -11,13 +16,20 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kSampleMicroseconds = 100;
 constexpr int kMostCalls = 1000;
-constexpr int kRoundsPerLook = 10;
+/// Ranks look together whether there is enough, or an interrupt, about so often.
+constexpr double kLookMicroseconds = 50'000;
+constexpr int kMostRounds = 10;
 
 double microseconds_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
 }
 
 double time_calls(Job& job, const Contestant& contestant, int calls) {
+  if (contestant.pause) {
+    contestant.pause();
+  } else if (calls > 1) {
+    contestant.call();
+  }
   job.barrier();
   const auto begin = Clock::now();
   for (int i = 0; i < calls; ++i) contestant.call();
@@ -30,52 +42,96 @@ std::int64_t check(Job& job, const Contestant& contestant) {
   return job.sum(contestant.check());
 }
 
-/// How many calls make a sample, the same on all ranks.
-int warm_up(Job& job, const Flags& flags, const Contestant& contestant) {
-  std::vector<double> slowest{time_calls(job, contestant, std::max(flags.warmup, 1))};
-  job.max(slowest);
-  return std::clamp(static_cast<int>(kSampleMicroseconds / std::max(slowest[0], 0.01)), 1, kMostCalls);
-}
+/// Of one row.
+class Course {
+ public:
+  Course(Bench& bench, const std::vector<Contestant>& contestants)
+      : bench_(bench), contestants_(contestants), samples_(contestants.size()), results_(contestants.size()) {}
 
-/// Takes `rounds` samples of each contestant and appends the slowest rank's.
-void take_samples(Job& job, const std::vector<Contestant>& contestants, const std::vector<int>& calls, int rounds,
-                  std::vector<std::vector<double>>& samples) {
-  std::vector<double> taken;
-  for (int round = 0; round < rounds; ++round) {
-    for (std::size_t i = 0; i < contestants.size(); ++i) taken.push_back(time_calls(job, contestants[i], calls[i]));
+  std::vector<Measured> run() {
+    warm_up();
+    while (bench_.turns.begin()) {
+      take_samples();
+      const bool ended = bench_.turns.leads() && enough();
+      bench_.turns.end(ended);
+      if (ended) return summaries();
+    }
+    bench_.turns.end(true);
+    return summaries();
   }
-  job.max(taken);
-  for (std::size_t i = 0; i < taken.size(); ++i) samples[i % contestants.size()].push_back(taken[i]);
-}
+
+ private:
+  /// Checks, and finds out how many calls make a sample, the same on all ranks.
+  void warm_up() {
+    if (!bench_.turns.begin()) throw std::logic_error("a row that ended before it began");
+    double round = 0;
+    for (std::size_t i = 0; i < contestants_.size(); ++i) {
+      results_[i].name = contestants_[i].name;
+      if (bench_.flags.check) results_[i].wrong = check(bench_.job, contestants_[i]);
+      std::vector<double> slowest{time_calls(bench_.job, contestants_[i], std::max(bench_.flags.warmup, 1))};
+      bench_.job.max(slowest);
+      const double most = contestants_[i].pause ? 1 : kMostCalls;
+      const double calls = std::clamp(std::floor(kSampleMicroseconds / std::max(slowest[0], 0.01)), 1.0, most);
+      calls_.push_back(static_cast<int>(calls));
+      round += slowest[0] * calls;
+    }
+    rounds_ = static_cast<int>(std::clamp(kLookMicroseconds / round, 1.0, 1.0 * kMostRounds));
+    begin_ = Clock::now();
+    bench_.turns.end(false);
+  }
+
+  /// Some samples of each contestant; appends the slowest rank's. In the last place of what the ranks compare stand
+  /// the time since the row's begin, and whether anybody has been interrupted.
+  void take_samples() {
+    std::vector<double> taken;
+    for (int round = 0; round < rounds_; ++round) {
+      for (std::size_t i = 0; i < contestants_.size(); ++i) {
+        taken.push_back(time_calls(bench_.job, contestants_[i], calls_[i]));
+      }
+    }
+    taken.push_back(microseconds_since(begin_));
+    taken.push_back(interrupted() ? 1 : 0);
+    bench_.job.max(taken);
+    const bool stop = taken.back() != 0;
+    taken.pop_back();
+    elapsed_ = taken.back() / 1e6;
+    taken.pop_back();
+    for (std::size_t i = 0; i < taken.size(); ++i) samples_[i % contestants_.size()].push_back(taken[i]);
+    bench_.progress.show(samples_[0].size(), elapsed_);
+    if (!stop) return;
+    bench_.progress.clear();
+    throw Interrupted();
+  }
+
+  [[nodiscard]] bool enough() const {
+    if (elapsed_ > bench_.flags.seconds) return true;
+    const bool many = samples_[0].size() >= static_cast<std::size_t>(bench_.flags.iterations);
+    return many && std::all_of(samples_.begin(), samples_.end(), is_stable);
+  }
+
+  std::vector<Measured> summaries() {
+    bench_.progress.clear();
+    for (std::size_t i = 0; i < results_.size(); ++i) {
+      results_[i].microseconds = summarize(samples_[i]);
+      results_[i].samples = std::move(samples_[i]);
+    }
+    return results_;
+  }
+
+  Bench& bench_;
+  const std::vector<Contestant>& contestants_;
+  std::vector<int> calls_;
+  int rounds_ = 1;
+  Clock::time_point begin_;
+  double elapsed_ = 0;
+  std::vector<std::vector<double>> samples_;
+  std::vector<Measured> results_;
+};
 
 }  // namespace
 
-std::vector<Measured> measure(Job& job, const Flags& flags, std::vector<Contestant> contestants) {
-  std::vector<Measured> results;
-  std::vector<int> calls;
-  for (const Contestant& contestant : contestants) {
-    Measured measured;
-    measured.name = contestant.name;
-    if (flags.check) measured.wrong = check(job, contestant);
-    calls.push_back(warm_up(job, flags, contestant));
-    results.push_back(measured);
-  }
-  std::vector<std::vector<double>> samples(contestants.size());
-  const auto begin = Clock::now();
-  const int rounds = std::min(kRoundsPerLook, flags.iterations);
-  while (true) {
-    take_samples(job, contestants, calls, rounds, samples);
-    std::vector<double> elapsed{microseconds_since(begin)};
-    job.max(elapsed);
-    const bool enough = samples.front().size() >= static_cast<std::size_t>(flags.iterations);
-    const bool stable = std::all_of(samples.begin(), samples.end(), is_stable);
-    if ((enough && stable) || elapsed[0] > flags.seconds * 1e6) break;
-  }
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    results[i].microseconds = summarize(samples[i]);
-    results[i].samples = samples[i].size();
-  }
-  return results;
+std::vector<Measured> measure(Bench& bench, const std::vector<Contestant>& contestants) {
+  return Course(bench, contestants).run();
 }
 
 }  // namespace kolo_bench

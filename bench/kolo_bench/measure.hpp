@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How time is taken. The contestants of a row take turns, sample by sample, so that whatever the machine does to one
-// it does to all. A sample is the mean of so many calls in a row that it lasts about a tenth of a millisecond (one
-// call, when that takes longer), begins behind a barrier, and counts as long as the slowest rank took.
+// it does to all. A sample begins behind a barrier and counts as long as the slowest rank took. It is one call, or,
+// when that is shorter than a tenth of a millisecond, the mean of as many calls in a row as last that long, after one
+// that is not counted: a clock and a barrier cost more than the call, and who comes after another must fill its
+// caches first.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +14,9 @@
 
 #include "flags.hpp"
 #include "job.hpp"
+#include "progress.hpp"
 #include "samples.hpp"
+#include "turns.hpp"
 
 namespace kolo_bench {
 
@@ -21,16 +25,25 @@ struct Contestant {
   std::function<void()> prepare;        ///< fills inputs, poisons outputs
   std::function<void()> call;           ///< what is timed
   std::function<std::int64_t()> check;  ///< after prepare and one call: wrong elements on this rank
+  std::function<void()> pause{};        ///< before every timed call, which is a sample by itself then; may be empty
 };
 
 struct Measured {
   std::string name;
+  std::vector<double> samples;  ///< microseconds, in the order of measuring; every contestant has as many
   Summary microseconds;
-  std::size_t samples = 0;
   std::int64_t wrong = -1;  ///< on all ranks; -1: not checked
 };
 
-/// All contestants, in their order. Collective.
-std::vector<Measured> measure(Job& job, const Flags& flags, std::vector<Contestant> contestants);
+/// Where a row is measured.
+struct Bench {
+  Job& job;
+  const Flags& flags;
+  Turns turns{flags.turn, job.rank()};
+  Progress progress{job.rank() == 0};
+};
+
+/// All contestants, in their order; there is at least one. Collective. Throws Interrupted, on all ranks alike.
+std::vector<Measured> measure(Bench& bench, const std::vector<Contestant>& contestants);
 
 }  // namespace kolo_bench

@@ -3,6 +3,7 @@
 
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "flags.hpp"
 #include "mpi_check.hpp"
@@ -130,6 +131,35 @@ void mpi_reduce_scatter(Buffer& in, Buffer& out, ReduceOp op, int ranks) {
                                      MPI_COMM_WORLD),
             "MPI_Reduce_scatter_block");
   finish(out, op, ranks);
+}
+
+struct MpiRequests::Open {
+  struct Finish {
+    Buffer* buffer;
+    ReduceOp op;
+  };
+  std::vector<MPI_Request> requests;
+  std::vector<Finish> finishes;
+};
+
+MpiRequests::MpiRequests() : open_(std::make_unique<Open>()) {}
+MpiRequests::~MpiRequests() = default;
+
+void MpiRequests::start_allreduce(Buffer& inout, ReduceOp op) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Iallreduce(MPI_IN_PLACE, inout.data(), count_of(inout), type_of(inout.dtype()),
+                           op_of(inout.dtype(), op), MPI_COMM_WORLD, &request),
+            "MPI_Iallreduce");
+  open_->requests.push_back(request);
+  open_->finishes.push_back({&inout, op});
+}
+
+void MpiRequests::wait_all(int ranks) {
+  check_mpi(MPI_Waitall(static_cast<int>(open_->requests.size()), open_->requests.data(), MPI_STATUSES_IGNORE),
+            "MPI_Waitall");
+  for (const Open::Finish& one : open_->finishes) finish(*one.buffer, one.op, ranks);
+  open_->requests.clear();
+  open_->finishes.clear();
 }
 
 void mpi_barrier() { check_mpi(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier"); }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include <kolo/types.hpp>
 
@@ -23,5 +24,22 @@ void mpi_alltoall(Buffer& in, Buffer& out, int ranks);
 void mpi_reduce_scatter_in_place(Buffer& inout, kolo::ReduceOp op, int ranks);
 void mpi_reduce_scatter(Buffer& in, Buffer& out, kolo::ReduceOp op, int ranks);
 void mpi_barrier();
+
+/// All-reduces in place that are under way at once. One thread.
+class MpiRequests {
+ public:
+  MpiRequests();
+  ~MpiRequests();
+  MpiRequests(const MpiRequests&) = delete;
+  MpiRequests& operator=(const MpiRequests&) = delete;
+
+  /// The buffer must outlive `wait_all`. An average is divided there.
+  void start_allreduce(Buffer& inout, kolo::ReduceOp op);
+  void wait_all(int ranks);
+
+ private:
+  struct Open;
+  std::unique_ptr<Open> open_;
+};
 
 }  // namespace kolo_bench

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gradients.hpp"
+
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "mpi_peer.hpp"
+
+namespace kolo_bench {
+namespace {
+
+std::function<void()> submit_by_name(const std::shared_ptr<Gradients>& gradients) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < gradients->size(); ++i) names.push_back(gradients->name("gradient", i));
+  return [gradients, names] {
+    std::vector<kolo::Handle> handles;
+    handles.reserve(names.size());
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      handles.push_back(kolo::allreduce_async(names[i], gradients->backward(i).view(), gradients->options()));
+    }
+    kolo::wait_all(handles);
+    kolo::end_step();
+  };
+}
+
+std::function<void()> submit_prepared(const std::shared_ptr<Gradients>& gradients) {
+  auto prepared = std::make_shared<std::vector<kolo::Prepared>>();
+  for (std::size_t i = 0; i < gradients->size(); ++i) {
+    prepared->push_back(
+        kolo::prepare_allreduce(gradients->name("prepared", i), gradients->backward(i).view(), gradients->options()));
+  }
+  return [gradients, prepared] {
+    std::vector<kolo::Handle> handles;
+    handles.reserve(prepared->size());
+    for (kolo::Prepared& one : *prepared) handles.push_back(one.start());
+    kolo::wait_all(handles);
+    kolo::end_step();
+  };
+}
+
+std::function<void()> submit_grouped(const std::shared_ptr<Gradients>& gradients) {
+  std::vector<kolo::NamedView> members;
+  for (std::size_t i = 0; i < gradients->size(); ++i) {
+    members.push_back({gradients->name("member", i), gradients->backward(i).view()});
+  }
+  auto prepared =
+      std::make_shared<kolo::Prepared>(kolo::prepare_grouped_allreduce("gradients", members, gradients->options()));
+  return [gradients, prepared] {
+    prepared->start().wait();
+    kolo::end_step();
+  };
+}
+
+std::function<void()> mpi_per_tensor(const std::shared_ptr<Gradients>& gradients) {
+  return [gradients] {
+    for (std::size_t i = 0; i < gradients->size(); ++i) {
+      mpi_allreduce_in_place(gradients->backward(i), gradients->op(), gradients->ranks());
+    }
+  };
+}
+
+/// From the packed buffer, divided where an average is wanted: one pass.
+void unpack(const float* packed, Buffer& buffer, float divisor) {
+  auto* out = static_cast<float*>(buffer.data());
+  if (divisor == 1) {
+    std::memcpy(out, packed, static_cast<std::size_t>(buffer.bytes()));
+  } else {
+    for (std::int64_t k = 0; k < buffer.elements(); ++k) out[k] = packed[k] / divisor;
+  }
+}
+
+std::function<void()> mpi_packed(const std::shared_ptr<Gradients>& gradients) {
+  auto packed = std::make_shared<Buffer>(kolo::DType::float32, gradients->elements());
+  return [gradients, packed] {
+    auto* next = static_cast<float*>(packed->data());
+    for (std::size_t i = 0; i < gradients->size(); ++i) {
+      Buffer& buffer = gradients->backward(i);
+      std::memcpy(next, buffer.data(), static_cast<std::size_t>(buffer.bytes()));
+      next += buffer.elements();
+    }
+    mpi_allreduce_in_place(*packed, kolo::ReduceOp::sum, gradients->ranks());
+    next = static_cast<float*>(packed->data());
+    const float divisor = gradients->op() == kolo::ReduceOp::average ? static_cast<float>(gradients->ranks()) : 1;
+    for (std::size_t i = 0; i < gradients->size(); ++i) {
+      Buffer& buffer = gradients->backward(i);
+      unpack(next, buffer, divisor);
+      next += buffer.elements();
+    }
+  };
+}
+
+}  // namespace
+
+Gradients::Gradients(const Model& model, kolo::ReduceOp op, int rank, int ranks) : op_(op), rank_(rank), ranks_(ranks) {
+  for (const std::int64_t elements : model.tensors) buffers_.emplace_back(kolo::DType::float32, elements);
+}
+
+void Gradients::fill() {
+  for (Buffer& buffer : buffers_) fill_input(buffer, op_, rank_, ranks_);
+}
+
+std::int64_t Gradients::count_wrong() {
+  std::int64_t wrong = 0;
+  for (Buffer& buffer : buffers_) wrong += count_wrong_reduction(buffer, op_, ranks_);
+  return wrong;
+}
+
+std::string Gradients::name(const std::string& prefix, std::size_t i) const {
+  return prefix + " " + std::to_string(buffers_.size() - 1 - i);
+}
+
+std::int64_t Gradients::elements() const {
+  return std::accumulate(buffers_.begin(), buffers_.end(), std::int64_t{0},
+                         [](std::int64_t sum, const Buffer& buffer) { return sum + buffer.elements(); });
+}
+
+std::function<void()> step_by_kolo(const std::shared_ptr<Gradients>& gradients, Submission submission) {
+  switch (submission) {
+  case Submission::by_name:
+    return submit_by_name(gradients);
+  case Submission::prepared:
+    return submit_prepared(gradients);
+  case Submission::grouped:
+    break;
+  }
+  return submit_grouped(gradients);
+}
+
+std::function<void()> step_by_mpi(const std::shared_ptr<Gradients>& gradients, Baseline baseline) {
+  return baseline == Baseline::mpi_packed ? mpi_packed(gradients) : mpi_per_tensor(gradients);
+}
+
+}  // namespace kolo_bench

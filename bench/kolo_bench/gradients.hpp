@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The gradients of one rank, and the ways in which a step reduces them: by Kolo in backward order (the last layer
+// first) with all handles open at once; by MPI tensor by tensor, or packed into one buffer, as a program without Kolo
+// would. All float32, summed or averaged. (MPI has no average: its user divides, in the pass that unpacks or in one
+// more.)
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <kolo/collectives.hpp>
+
+#include "data.hpp"
+#include "flags.hpp"
+#include "models.hpp"
+
+namespace kolo_bench {
+
+/// One thread.
+class Gradients {
+ public:
+  Gradients(const Model& model, kolo::ReduceOp op, int rank, int ranks);
+
+  void fill();
+  /// Elements that are not the exact result.
+  [[nodiscard]] std::int64_t count_wrong();
+  [[nodiscard]] std::size_t size() const { return buffers_.size(); }
+  /// In backward order: 0 is the last layer's.
+  [[nodiscard]] Buffer& backward(std::size_t i) { return buffers_[buffers_.size() - 1 - i]; }
+  [[nodiscard]] std::string name(const std::string& prefix, std::size_t i) const;
+  [[nodiscard]] std::int64_t elements() const;
+  [[nodiscard]] int ranks() const { return ranks_; }
+  [[nodiscard]] kolo::ReduceOp op() const { return op_; }
+  [[nodiscard]] kolo::AllreduceOptions options() const { return kolo::AllreduceOptions{}.with_op(op_); }
+
+ private:
+  const kolo::ReduceOp op_;
+  const int rank_;
+  const int ranks_;
+  std::vector<Buffer> buffers_;
+};
+
+/// One step by Kolo.
+std::function<void()> step_by_kolo(const std::shared_ptr<Gradients>& gradients, Submission submission);
+/// One step by MPI.
+std::function<void()> step_by_mpi(const std::shared_ptr<Gradients>& gradients, Baseline baseline);
+
+}  // namespace kolo_bench

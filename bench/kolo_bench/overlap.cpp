@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Computing and reducing together. The backward pass is arithmetic on a few cached numbers, cut into as many pieces as
+// there are gradients, each piece as long as its gradient's share of the model; after each piece its gradient is
+// submitted, and at the end the step waits for all. Three times are taken in turns: the computing alone, the reduction
+// alone, and both together. Hidden is what of the reduction's time the two together do not take:
+//
+//     hidden = (computing + reducing - both) / reducing          1: all of it, 0: nothing, below 0: they disturb
+//
+// Where ranks have a core each and nothing more, as with two ranks on two cores, whatever a reduction costs its CPU
+// cannot be hidden; what can be are the waits for the others. The peer submits in the same way by MPI_Iallreduce and
+// divides at the end.
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gradients.hpp"
+#include "modes.hpp"
+#include "mpi_peer.hpp"
+
+namespace kolo_bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Arithmetic that a compiler cannot drop.
+class Arithmetic {
+ public:
+  void run(std::int64_t rounds) {
+    for (std::int64_t round = 0; round < rounds; ++round) {
+      for (float& x : numbers_) x = x * 0.999F + 0.001F;
+    }
+    sink_ = numbers_[0];
+  }
+  double rounds_per_ms() {
+    constexpr std::int64_t kRounds = 20'000;
+    const auto begin = Clock::now();
+    run(kRounds);
+    return kRounds / std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+  }
+
+ private:
+  std::vector<float> numbers_ = std::vector<float>(1024, 1.0F);
+  volatile float sink_ = 0;
+};
+
+/// The backward pass: what is computed before each gradient is ready.
+class Backward {
+ public:
+  Backward(Gradients& gradients, double rounds) {
+    const auto elements = static_cast<double>(gradients.elements());
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      const double share = static_cast<double>(gradients.backward(i).elements()) / elements;
+      rounds_.push_back(static_cast<std::int64_t>(share * rounds));
+    }
+  }
+  void compute(std::size_t i) { arithmetic_.run(rounds_[i]); }
+  void compute_all() {
+    for (std::size_t i = 0; i < rounds_.size(); ++i) compute(i);
+  }
+
+ private:
+  Arithmetic arithmetic_;
+  std::vector<std::int64_t> rounds_;
+};
+
+std::function<void()> both_by_kolo(const std::shared_ptr<Gradients>& gradients,
+                                   const std::shared_ptr<Backward>& backward) {
+  auto prepared = std::make_shared<std::vector<kolo::Prepared>>();
+  for (std::size_t i = 0; i < gradients->size(); ++i) {
+    prepared->push_back(
+        kolo::prepare_allreduce(gradients->name("overlapped", i), gradients->backward(i).view(), gradients->options()));
+  }
+  return [backward, prepared] {
+    std::vector<kolo::Handle> handles;
+    handles.reserve(prepared->size());
+    for (std::size_t i = 0; i < prepared->size(); ++i) {
+      backward->compute(i);
+      handles.push_back((*prepared)[i].start());
+    }
+    kolo::wait_all(handles);
+    kolo::end_step();
+  };
+}
+
+std::function<void()> both_by_mpi(const std::shared_ptr<Gradients>& gradients,
+                                  const std::shared_ptr<Backward>& backward) {
+  return [gradients, backward] {
+    MpiRequests requests;
+    for (std::size_t i = 0; i < gradients->size(); ++i) {
+      backward->compute(i);
+      requests.start_allreduce(gradients->backward(i), gradients->op());
+    }
+    requests.wait_all(gradients->ranks());
+  };
+}
+
+struct Times {
+  Measured compute, reduce, both;
+
+  [[nodiscard]] double hidden() const {
+    const double apart = compute.microseconds.median + reduce.microseconds.median;
+    return (apart - both.microseconds.median) / reduce.microseconds.median;
+  }
+};
+
+std::string line_of(const std::string& name, const Times& times) {
+  char line[160];
+  std::snprintf(line, sizeof line, "  %-16s %12.1f %12.1f %12.1f %8.0f %% %8s", name.c_str(),
+                times.compute.microseconds.median, times.reduce.microseconds.median, times.both.microseconds.median,
+                100 * times.hidden(), format_wrong(times.both.wrong).c_str());
+  return line;
+}
+
+nlohmann::ordered_json record_of(const Times& times) {
+  const Summary& both = times.both.microseconds;
+  return {{"time_us", both.median},
+          {"time_p10_us", both.p10},
+          {"time_p90_us", both.p90},
+          {"compute_us", times.compute.microseconds.median},
+          {"reduce_us", times.reduce.microseconds.median},
+          {"hidden", times.hidden()},
+          {"wrong", times.both.wrong}};
+}
+
+/// How many rounds of arithmetic last as long as is wanted, the same on all ranks.
+double rounds_wanted(Bench& bench, const std::function<void()>& reduce) {
+  double wanted_ms = bench.flags.compute_ms;
+  for (int i = 0; i < 3; ++i) {  // the first ones learn names, plans and pages
+    bench.job.barrier();
+    const auto begin = Clock::now();
+    reduce();
+    const double took = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+    if (bench.flags.compute_ms == 0) wanted_ms = took;
+  }
+  std::vector<double> agreed{wanted_ms * Arithmetic().rounds_per_ms()};
+  bench.job.max(agreed);
+  return agreed[0];
+}
+
+}  // namespace
+
+void run_overlap(Bench& bench, Report& report) {
+  const Flags& flags = bench.flags;
+  auto gradients = std::make_shared<Gradients>(flags.model, flags.ops.front(), bench.job.rank(), bench.job.size());
+  gradients->fill();
+  const std::function<void()> reduce = step_by_kolo(gradients, Submission::prepared);
+  auto backward = std::make_shared<Backward>(*gradients, rounds_wanted(bench, reduce));
+  const auto fill = [gradients] { gradients->fill(); };
+  const auto check = [gradients] { return gradients->count_wrong(); };
+  std::vector<Contestant> contestants{
+      {"compute", [] {}, [backward] { backward->compute_all(); }, [] { return std::int64_t{0}; }},
+      {"kolo", fill, reduce, check},
+      {"kolo", fill, both_by_kolo(gradients, backward), check}};
+  for (const Baseline baseline : flags.baselines) {
+    contestants.push_back({to_string(baseline), fill, step_by_mpi(gradients, baseline), check});
+    contestants.push_back({to_string(baseline), fill, both_by_mpi(gradients, backward), check});
+  }
+  bench.progress.begin("overlap " + flags.model.name);
+  const std::vector<Measured> measured = measure(bench, contestants);
+  const Times own{measured[0], measured[1], measured[2]};
+  nlohmann::ordered_json record{
+      {"collective", "overlap"},      {"model", flags.model.name},
+      {"tensors", gradients->size()}, {"bytes", gradients->elements() * static_cast<std::int64_t>(sizeof(float))},
+      {"dtype", "float32"},           {"op", std::string(to_string(gradients->op()))}};
+  record.update(record_of(own));
+  std::string lines = "#                     computing     reducing         both   hidden   #wrong\n";
+  lines += line_of("kolo", own);
+  for (std::size_t i = 3; i + 1 < measured.size(); i += 2) {
+    const Times peer{measured[0], measured[i], measured[i + 1]};
+    lines += "\n" + line_of(peer.both.name, peer);
+    record["baseline"][peer.both.name] = record_of(peer);
+    record["baseline"][peer.both.name]["ratio"] = peer.both.microseconds.median / own.both.microseconds.median;
+  }
+  for (const Measured& one : measured) report.count_wrong(one.wrong);
+  report.add_lines(lines, std::move(record));
+}
+
+}  // namespace kolo_bench

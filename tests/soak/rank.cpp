@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rank.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <numeric>
+#include <thread>
+#include <utility>
+
+namespace kolo::soak {
+
+using testing::Wrong;
+
+namespace {
+
+constexpr std::uint64_t kOwn = 100;
+
+void check(InFlight& one) {
+  try {
+    one.check();
+  } catch (const Wrong& wrong) {
+    throw Wrong(describe(one.operation()) + ": " + wrong.what());
+  }
+}
+
+/// Runs `part(0)` ... `part(count - 1)`, each on a thread of its own; the first exception is rethrown.
+void on_threads(std::size_t count, const std::function<void(std::size_t)>& part) {
+  std::vector<std::exception_ptr> thrown(count);
+  const auto guarded = [&](std::size_t i) {
+    try {
+      part(i);
+    } catch (...) {
+      thrown[i] = std::current_exception();
+    }
+  };
+  std::vector<std::thread> threads;
+  for (std::size_t i = 1; i < count; ++i) threads.emplace_back(guarded, i);
+  guarded(0);
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& one : thrown) {
+    if (one) std::rethrow_exception(one);
+  }
+}
+
+void wait_by_callback(Handle& handle) {
+  auto done = std::make_shared<std::atomic<bool>>(false);
+  handle.on_done([done](const Status&) { done->store(true, std::memory_order_release); });
+  while (!done->load(std::memory_order_acquire)) std::this_thread::yield();
+  handle.wait();
+}
+
+void wait_for_one(Handle& handle, std::int64_t way) {
+  switch (way) {
+  case 0:
+    while (!handle.done()) std::this_thread::yield();
+    return handle.wait();
+  case 1:
+    while (!handle.wait_for(std::chrono::microseconds(50))) {
+    }
+    return;
+  case 2:
+    return wait_by_callback(handle);
+  default:
+    return handle.wait();
+  }
+}
+
+}  // namespace
+
+Rank::Rank(Context& context, std::uint64_t seed, std::uint64_t world, const Limits& limits)
+    : context_(context), seed_(seed), world_(world) {
+  Random own = random_of(seed, kOwn, world, static_cast<std::uint64_t>(context.rank()));
+  for (const Operation& operation : prepared_of(seed, world, limits)) {
+    auto one = std::make_unique<InFlight>(context, operation, own);
+    one->prepare();
+    prepared_.emplace(operation.name, std::move(one));
+  }
+}
+
+/// The memory for an operation; what was left open under its name comes first.
+std::unique_ptr<InFlight> Rank::take(const Operation& operation, Random& own) {
+  if (const auto late = late_.find(operation.name); late != late_.end()) {
+    late->second->handle().wait();
+    check(*late->second);
+    put_back(std::move(late->second));
+    late_.erase(late);
+  }
+  if (!operation.prepared) return std::make_unique<InFlight>(context_, operation, own);
+  return std::move(prepared_.at(operation.name));
+}
+
+void Rank::put_back(std::unique_ptr<InFlight> one) {
+  if (one->operation().prepared) prepared_.at(one->operation().name) = std::move(one);
+}
+
+void Rank::submit(Members& members, const Step& step, Random& own) {
+  std::vector<std::size_t> order(members.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::shuffle(order.begin(), order.end(), own);
+  const std::size_t threads = chance(own, 15) ? 2 + own() % 2 : 1;
+  on_threads(threads, [&](std::size_t thread) {
+    for (std::size_t i = thread; i < order.size(); i += threads) {
+      members[order[i]]->submit(step.operations[order[i]].salt);
+    }
+  });
+}
+
+void Rank::wait(Members& members, Random& own) {
+  std::shuffle(members.begin(), members.end(), own);
+  if (chance(own, 30)) {
+    std::vector<Handle> handles;
+    for (const auto& one : members) {
+      if (one->operation().kind != Kind::allgather) handles.push_back(std::move(one->handle()));
+    }
+    wait_all(handles);
+    for (const auto& one : members) {
+      if (one->operation().kind == Kind::allgather) one->handle().wait();
+    }
+    return;
+  }
+  const std::int64_t way = draw(own, 8);
+  const std::size_t threads = chance(own, 15) ? 2 + own() % 2 : 1;
+  on_threads(threads, [&](std::size_t thread) {
+    for (std::size_t i = thread; i < members.size(); i += threads) wait_for_one(members[i]->handle(), way);
+  });
+}
+
+/// Their order is their name, so all ranks make them in the same one.
+void Rank::run_unnamed(int calls, std::uint64_t number) {
+  for (int i = 0; i < calls; ++i) {
+    const auto given = static_cast<std::int64_t>(number % 1000) + i + context_.rank();
+    const std::int64_t ranks = context_.size();
+    const std::int64_t wanted = ranks * (given - context_.rank()) + ranks * (ranks - 1) / 2;
+    if (allreduce(context_, given, ReduceOp::sum) != wanted) throw Wrong("an allreduce without a name");
+    if ((number + static_cast<std::uint64_t>(i)) % 3 == 0) barrier(context_);
+    std::vector<std::int32_t> small(static_cast<std::size_t>(1 + number % 700), context_.rank());
+    broadcast(context_, view(small), context_.size() - 1);
+    const bool good = std::all_of(small.begin(), small.end(), [&](int x) { return x == context_.size() - 1; });
+    if (!good) throw Wrong("a broadcast without a name");
+  }
+}
+
+void Rank::run(const Step& step, std::uint64_t number) {
+  Random own = random_of(seed_, kOwn + 1 + static_cast<std::uint64_t>(context_.rank()), world_, number);
+  Members members;
+  for (const Operation& operation : step.operations) members.push_back(take(operation, own));
+  submit(members, step, own);
+  for (auto& one : members) {
+    if (!chance(own, 10)) continue;
+    std::string name = one->operation().name;
+    late_.emplace(std::move(name), std::move(one));
+  }
+  members.erase(std::remove(members.begin(), members.end(), nullptr), members.end());
+  wait(members, own);
+  for (auto& one : members) {
+    check(*one);
+    put_back(std::move(one));
+  }
+  run_unnamed(step.unnamed, number);
+  if (step.ends) end_step(context_);
+}
+
+void Rank::finish() {
+  for (auto& [name, one] : late_) {
+    one->handle().wait();
+    check(*one);
+  }
+  late_.clear();
+  prepared_.clear();
+  barrier(context_);
+}
+
+}  // namespace kolo::soak

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One rank in one world: executes the common plan in an order of its own.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <kolo/context.hpp>
+
+#include "plan.hpp"
+
+namespace kolo::soak {
+
+using testing::InFlight;
+
+/// In each step a rank draws for itself: the order of submission, one or more threads that submit and wait, the way of
+/// waiting, and which operations it leaves open beyond the step's end. (All of a step is submitted before anything of
+/// it is waited for: two ranks that wait for each other's next call would wait forever, and rightly.) One thread.
+class Rank {
+ public:
+  Rank(Context& context, std::uint64_t seed, std::uint64_t world, const Limits& limits);
+
+  /// Throws Wrong, with the operation's description.
+  void run(const Step& step, std::uint64_t number);
+  /// What was left open. To be called before the world ends.
+  void finish();
+
+ private:
+  using Members = std::vector<std::unique_ptr<InFlight>>;
+
+  std::unique_ptr<InFlight> take(const Operation& operation, Random& own);
+  void put_back(std::unique_ptr<InFlight> one);
+  void submit(Members& members, const Step& step, Random& own);
+  void wait(Members& members, Random& own);
+  void run_unnamed(int calls, std::uint64_t number);
+
+  Context& context_;
+  const std::uint64_t seed_;
+  const std::uint64_t world_;
+  std::map<std::string, std::unique_ptr<InFlight>> prepared_;
+  std::map<std::string, std::unique_ptr<InFlight>> late_;  ///< still open, by name
+};
+
+}  // namespace kolo::soak

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A collective with all that ranks must agree on, and one rank's part in it: its memory, the call, and the comparison
+// of every byte afterwards.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <kolo/collectives.hpp>
+
+#include "tests/support/random.hpp"
+
+namespace kolo::testing {
+
+enum class Kind { allreduce, allreduce_into, grouped, broadcast, broadcast_into, allgather, allgather_into, barrier };
+constexpr int kKinds = 8;
+
+struct Operation {
+  Kind kind = Kind::allreduce;
+  std::string name;
+  DType dtype = DType::float32;
+  ReduceOp op = ReduceOp::sum;
+  bool scaled = false;  ///< before and after
+  int root = 0;
+  /// Elements of each member of a group, of each rank's part of an allgather, else of the only tensor.
+  std::vector<std::int64_t> lengths;
+  std::int64_t salt = 0;  ///< which numbers the tensors hold; another in every step
+  bool prepared = false;  ///< by the world's prepared request of this name
+};
+/// For a person.
+std::string describe(const Operation& operation);
+
+/// A byte that is not what it must be; what() says which.
+struct Wrong : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// A tensor at any alignment, with borders that nobody may write to.
+class Memory {
+ public:
+  Memory(DType dtype, std::int64_t elements, std::size_t misalignment);
+
+  [[nodiscard]] std::byte* data() { return bytes_.data() + begin_; }
+  [[nodiscard]] std::size_t size() const { return size_; }
+  [[nodiscard]] std::byte* element(std::int64_t i) { return data() + static_cast<std::size_t>(i) * size_of(dtype_); }
+  [[nodiscard]] TensorView view() { return {data(), dtype_, Shape{elements_}}; }
+  /// Everything but the borders, too.
+  void poison();
+  /// Throws Wrong.
+  void check_borders() const;
+
+ private:
+  DType dtype_;
+  std::int64_t elements_;
+  std::size_t begin_;
+  std::size_t size_;
+  std::vector<std::byte> bytes_;
+};
+
+/// One thread at a time.
+class InFlight {
+ public:
+  /// `own` draws the alignment, in half of the cases some odd one.
+  InFlight(Context& context, Operation operation, Random& own);
+
+  /// Of a prepared operation, once, before the first `submit`.
+  void prepare();
+  /// Fills the memory for this step and makes the call.
+  void submit(std::int64_t salt);
+  [[nodiscard]] Handle& handle() { return gathered_.valid() ? gathered_ : handle_; }
+  /// After completion. Throws Wrong.
+  void check();
+  [[nodiscard]] const Operation& operation() const { return operation_; }
+
+ private:
+  [[nodiscard]] bool gathers() const;
+  [[nodiscard]] bool broadcasts() const;
+  [[nodiscard]] bool apart() const;  ///< another buffer for the result
+  [[nodiscard]] AllreduceOptions options() const;
+  [[nodiscard]] std::vector<NamedView> members();
+  [[nodiscard]] std::int64_t wanted(std::int64_t i, int rank) const;
+  void fill();
+  void check_elements(const std::byte* got, std::int64_t first, std::int64_t count, int rank);
+
+  Context& context_;
+  Operation operation_;
+  std::deque<Memory> inputs_;   ///< of a group one a member, else one
+  std::deque<Memory> outputs_;  ///< empty where the result lies in the input
+  Handle handle_;
+  Future<Tensor> gathered_;
+  Prepared prepared_;
+};
+
+}  // namespace kolo::testing
