@@ -37,7 +37,7 @@ MAY_INCLUDE = {
     **{room: {"public"} for room in ("optimizer", "libtorch", "capi")},
     **{room: {"public"} for room in ("tools", "bench", "examples")},
     "bench/micro": EVERYTHING | {"tests"},
-    "tests": EVERYTHING | {"examples"},
+    "tests": EVERYTHING | {"bench", "examples"},
 }
 
 # Public headers that exist to meet one vendor's types. Other public headers may not include them.
