@@ -40,9 +40,14 @@ Operation draw_operation(Random& random, std::string name, const Limits& limits)
   operation.op = draw_op(random, operation.dtype);
   operation.root = static_cast<int>(draw(random, limits.ranks));
   operation.scaled = is_floating_point(operation.dtype) && operation.op != ReduceOp::product && chance(random, 20);
-  const bool gathers = operation.kind == Kind::allgather || operation.kind == Kind::allgather_into;
-  const std::int64_t members = gathers ? limits.ranks : operation.kind == Kind::grouped ? 1 + draw(random, 6) : 1;
-  for (std::int64_t i = 0; i < members; ++i) operation.lengths.push_back(draw_length(random, limits.most_elements));
+  const std::int64_t ranks = limits.ranks;
+  std::int64_t members = 1;
+  std::int64_t most = limits.most_elements;
+  if (operation.kind == Kind::grouped) members = 1 + draw(random, 6);
+  if (operation.kind == Kind::allgather || operation.kind == Kind::allgather_into) members = ranks;
+  if (operation.kind == Kind::alltoall) members = ranks * ranks;
+  if (operation.kind == Kind::alltoall || operation.kind == Kind::alltoall_into) most = 1 + most / ranks;
+  for (std::int64_t i = 0; i < members; ++i) operation.lengths.push_back(draw_length(random, most));
   return operation;
 }
 

@@ -113,11 +113,11 @@ void Rank::wait(Members& members, Random& own) {
   if (chance(own, 30)) {
     std::vector<Handle> handles;
     for (const auto& one : members) {
-      if (one->operation().kind != Kind::allgather) handles.push_back(std::move(one->handle()));
+      if (!one->brings_result()) handles.push_back(std::move(one->handle()));
     }
     wait_all(handles);
     for (const auto& one : members) {
-      if (one->operation().kind == Kind::allgather) one->handle().wait();
+      if (one->brings_result()) one->handle().wait();
     }
     return;
   }

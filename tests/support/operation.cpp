@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <numeric>
 #include <stdexcept>
 #include <utility>
@@ -18,8 +19,10 @@ constexpr std::byte kPoison{0xA5};
 }  // namespace
 
 std::string describe(const Operation& operation) {
-  static constexpr const char* kNamesOfKinds[] = {"allreduce",      "allreduce_into", "grouped_allreduce", "broadcast",
-                                                  "broadcast_into", "allgather",      "allgather_into",    "barrier"};
+  static constexpr const char* kNamesOfKinds[] = {
+      "allreduce",      "allreduce_into", "grouped_allreduce",   "broadcast", "broadcast_into",        "allgather",
+      "allgather_into", "reduce_scatter", "reduce_scatter_into", "alltoall",  "alltoall_into (equal)", "barrier"};
+  static_assert(std::size(kNamesOfKinds) == kKinds);
   std::string text = std::string(kNamesOfKinds[static_cast<int>(operation.kind)]) + " '" + operation.name + "' of " +
                      std::string(to_string(operation.dtype)) + ", " + std::string(to_string(operation.op)) +
                      (operation.scaled ? ", scaled" : "") + (operation.prepared ? ", prepared" : "") + ", root " +
@@ -44,25 +47,59 @@ void Memory::check_borders() const {
 
 InFlight::InFlight(Context& context, Operation operation, Random& own)
     : context_(context), operation_(std::move(operation)) {
-  const auto misalignment = [&] { return chance(own, 50) ? 0 : static_cast<std::size_t>(draw(own, 64)); };
-  std::vector<std::int64_t> lengths = operation_.lengths;
-  if (gathers()) lengths = {operation_.lengths[static_cast<std::size_t>(context.rank())]};
-  for (const std::int64_t length : lengths) inputs_.emplace_back(operation_.dtype, length, misalignment());
-  if (operation_.kind == Kind::allgather_into) {
-    lengths = {std::accumulate(operation_.lengths.begin(), operation_.lengths.end(), std::int64_t{0})};
+  const auto add = [&](std::deque<Memory>& to, std::int64_t elements) {
+    const std::size_t misalignment = chance(own, 50) ? 0 : static_cast<std::size_t>(draw(own, 64));
+    to.emplace_back(operation_.dtype, elements, misalignment);
+  };
+  const int rank = context.rank();
+  const int ranks = context.size();
+  switch (operation_.kind) {
+  case Kind::grouped:
+    for (const std::int64_t elements : operation_.lengths) add(inputs_, elements);
+    break;
+  case Kind::allgather:
+  case Kind::allgather_into:
+    add(inputs_, length(rank));
+    if (operation_.kind == Kind::allgather_into) {
+      add(outputs_, std::accumulate(operation_.lengths.begin(), operation_.lengths.end(), std::int64_t{0}));
+    }
+    break;
+  case Kind::alltoall:
+  case Kind::alltoall_into:
+    add(inputs_, sent_before(rank, ranks));
+    if (operation_.kind == Kind::alltoall_into) add(outputs_, sent_before(rank, ranks));
+    break;
+  case Kind::reduce_scatter_into:
+    add(inputs_, length(0));
+    if (chance(own, 50)) add(outputs_, first_row(rank + 1) - first_row(rank));
+    break;
+  default:
+    add(inputs_, length(0));
+    if (is({Kind::allreduce_into, Kind::broadcast_into})) add(outputs_, length(0));
   }
-  if (apart()) outputs_.emplace_back(operation_.dtype, lengths[0], misalignment());
 }
 
-bool InFlight::gathers() const { return operation_.kind == Kind::allgather || operation_.kind == Kind::allgather_into; }
-
-bool InFlight::broadcasts() const {
-  return operation_.kind == Kind::broadcast || operation_.kind == Kind::broadcast_into;
+bool InFlight::is(std::initializer_list<Kind> kinds) const {
+  return std::find(kinds.begin(), kinds.end(), operation_.kind) != kinds.end();
 }
 
-bool InFlight::apart() const {
-  return operation_.kind == Kind::allreduce_into || operation_.kind == Kind::broadcast_into ||
-         operation_.kind == Kind::allgather_into;
+bool InFlight::reduces() const {
+  return is({Kind::allreduce, Kind::allreduce_into, Kind::grouped, Kind::reduce_scatter, Kind::reduce_scatter_into});
+}
+
+std::int64_t InFlight::split(int from, int to) const {
+  return operation_.kind == Kind::alltoall ? length(from * context_.size() + to) : length(0);
+}
+
+std::int64_t InFlight::sent_before(int from, int to) const {
+  std::int64_t sum = 0;
+  for (int rank = 0; rank < to; ++rank) sum += split(from, rank);
+  return sum;
+}
+
+std::int64_t InFlight::first_row(int rank) const {
+  const std::int64_t ranks = context_.size();
+  return length(0) / ranks * rank + std::min<std::int64_t>(rank, length(0) % ranks);
 }
 
 AllreduceOptions InFlight::options() const {
@@ -87,23 +124,22 @@ void InFlight::prepare() {
   }
 }
 
-/// What element i of a rank's input, or of the result, must be. A broadcast and a gather take the inputs as they are.
+/// What element i of the result must be: of a reduction, or else of what `rank` gave.
 std::int64_t InFlight::wanted(std::int64_t i, int rank) const {
   const int ranks = context_.size();
   const std::int64_t at = i + operation_.salt;
-  if (gathers() || broadcasts()) return value_of(operation_.dtype, ReduceOp::sum, at, rank, ranks);
+  if (!reduces()) return value_of(operation_.dtype, ReduceOp::sum, at, rank, ranks);
   const std::int64_t sum = reduced_value(operation_.dtype, operation_.op, at, ranks);
   return operation_.scaled ? 3 * sum : sum;
 }
 
 void InFlight::fill() {
-  const ReduceOp op = gathers() || broadcasts() ? ReduceOp::sum : operation_.op;
+  const ReduceOp op = reduces() ? operation_.op : ReduceOp::sum;
+  const bool takes = is({Kind::broadcast, Kind::broadcast_into}) && context_.rank() != operation_.root;
   for (Memory& output : outputs_) output.poison();
   for (Memory& input : inputs_) {
     input.poison();
-    if (broadcasts() && context_.rank() != operation_.root) continue;
-    const auto count = static_cast<std::int64_t>(input.size() / size_of(operation_.dtype));
-    for (std::int64_t i = 0; i < count; ++i) {
+    for (std::int64_t i = 0; !takes && i < input.elements(); ++i) {
       const std::int64_t value = value_of(operation_.dtype, op, i + operation_.salt, context_.rank(), context_.size());
       store(operation_.dtype, input.element(i), value);
     }
@@ -113,32 +149,55 @@ void InFlight::fill() {
 void InFlight::submit(std::int64_t salt) {
   operation_.salt = salt;
   fill();
-  const std::string& name = operation_.name;
   if (operation_.prepared) {
     handle_ = prepared_.start();
-    return;
+  } else {
+    start();
   }
+}
+
+void InFlight::start() {
+  const std::string& name = operation_.name;
+  const TensorView in = inputs_[0].view();
+  const TensorView out = outputs_.empty() ? in : outputs_[0].view();
+  std::vector<std::int64_t> splits;
   switch (operation_.kind) {
   case Kind::allreduce:
-    handle_ = allreduce_async(context_, name, inputs_[0].view(), options());
+    handle_ = allreduce_async(context_, name, in, options());
     break;
   case Kind::allreduce_into:
-    handle_ = allreduce_into_async(context_, name, inputs_[0].view(), outputs_[0].view(), options());
+    handle_ = allreduce_into_async(context_, name, in, out, options());
     break;
   case Kind::grouped:
     handle_ = grouped_allreduce_async(context_, name, members(), options());
     break;
   case Kind::broadcast:
-    handle_ = broadcast_async(context_, name, inputs_[0].view(), operation_.root);
+    handle_ = broadcast_async(context_, name, in, operation_.root);
     break;
   case Kind::broadcast_into:
-    handle_ = broadcast_into_async(context_, name, inputs_[0].view(), outputs_[0].view(), operation_.root);
+    handle_ = broadcast_into_async(context_, name, in, out, operation_.root);
     break;
   case Kind::allgather:
-    gathered_ = allgather_async(context_, name, inputs_[0].view());
+    gathered_ = allgather_async(context_, name, in);
     break;
   case Kind::allgather_into:
-    handle_ = allgather_into_async(context_, name, inputs_[0].view(), outputs_[0].view());
+    handle_ = allgather_into_async(context_, name, in, out);
+    break;
+  case Kind::reduce_scatter:
+    gathered_ = reduce_scatter_async(context_, name, in, options());
+    break;
+  case Kind::reduce_scatter_into: {
+    const std::int64_t first = first_row(context_.rank());
+    const TensorView rows(inputs_[0].element(first), operation_.dtype, Shape{first_row(context_.rank() + 1) - first});
+    handle_ = reduce_scatter_into_async(context_, name, in, outputs_.empty() ? rows : out, options());
+    break;
+  }
+  case Kind::alltoall:
+    for (int to = 0; to < context_.size(); ++to) splits.push_back(split(context_.rank(), to));
+    exchanged_ = alltoall_async(context_, name, in, splits);
+    break;
+  case Kind::alltoall_into:
+    handle_ = alltoall_into_async(context_, name, in, out);
     break;
   case Kind::barrier:
     handle_ = barrier_async(context_, name);
@@ -146,14 +205,15 @@ void InFlight::submit(std::int64_t salt) {
   }
 }
 
-void InFlight::check_elements(const std::byte* got, std::int64_t first, std::int64_t count, int rank) {
+/// `count` elements that must be those from `first` on of the result, or of what `rank` gave.
+void InFlight::check_elements(const std::byte* got, std::int64_t count, std::int64_t first, int rank) {
   const std::size_t width = size_of(operation_.dtype);
   std::byte want[8];
   for (std::int64_t i = 0; i < count; ++i) {
-    store(operation_.dtype, want, wanted(i, rank));
-    const std::byte* element = got + static_cast<std::size_t>(first + i) * width;
+    store(operation_.dtype, want, wanted(first + i, rank));
+    const std::byte* element = got + static_cast<std::size_t>(i) * width;
     if (std::memcmp(element, want, width) == 0) continue;
-    std::string text = "element " + std::to_string(first + i) + " is";
+    std::string text = "element " + std::to_string(i) + " of " + std::to_string(count) + " is";
     for (std::size_t k = 0; k < width; ++k) text += " " + std::to_string(std::to_integer<int>(element[k]));
     text += ", not";
     for (std::size_t k = 0; k < width; ++k) text += " " + std::to_string(std::to_integer<int>(want[k]));
@@ -161,27 +221,56 @@ void InFlight::check_elements(const std::byte* got, std::int64_t first, std::int
   }
 }
 
+void InFlight::check_gathered() {
+  const Tensor all = operation_.kind == Kind::allgather ? gathered_.get() : Tensor{};
+  const auto* got = outputs_.empty() ? static_cast<const std::byte*>(all.data()) : outputs_[0].data();
+  for (int rank = 0; rank < context_.size(); ++rank) {
+    check_elements(got, length(rank), 0, rank);
+    got += static_cast<std::size_t>(length(rank)) * size_of(operation_.dtype);
+  }
+}
+
+void InFlight::check_exchanged() {
+  const AlltoallResult all = operation_.kind == Kind::alltoall ? exchanged_.get() : AlltoallResult{};
+  const auto* got = outputs_.empty() ? static_cast<const std::byte*>(all.output.data()) : outputs_[0].data();
+  for (int from = 0; from < context_.size(); ++from) {
+    const std::int64_t count = split(from, context_.rank());
+    if (outputs_.empty() && all.received_splits.at(static_cast<std::size_t>(from)) != count) {
+      throw Wrong("received splits are wrong");
+    }
+    check_elements(got, count, sent_before(from, context_.rank()), from);
+    got += static_cast<std::size_t>(count) * size_of(operation_.dtype);
+  }
+}
+
+void InFlight::check_scattered() {
+  const std::int64_t first = first_row(context_.rank());
+  const std::int64_t count = first_row(context_.rank() + 1) - first;
+  const Tensor rows = operation_.kind == Kind::reduce_scatter ? gathered_.get() : Tensor{};
+  const auto* got = operation_.kind == Kind::reduce_scatter ? static_cast<const std::byte*>(rows.data())
+                    : outputs_.empty()                      ? inputs_[0].element(first)
+                                                            : outputs_[0].data();
+  check_elements(got, count, first, 0);
+  for (std::int64_t i = 0; i < length(0); ++i) {  // what is not its result is left alone
+    if (i >= first && i < first + count) continue;
+    std::byte given[8];
+    store(operation_.dtype, given,
+          value_of(operation_.dtype, operation_.op, i + operation_.salt, context_.rank(), context_.size()));
+    if (std::memcmp(inputs_[0].element(i), given, size_of(operation_.dtype)) != 0) {
+      throw Wrong("element " + std::to_string(i) + " of the input was written");
+    }
+  }
+}
+
 void InFlight::check() {
   if (operation_.kind == Kind::barrier) return;
   for (const Memory& memory : inputs_) memory.check_borders();
   for (const Memory& memory : outputs_) memory.check_borders();
-  if (gathers()) {
-    const Tensor all = operation_.kind == Kind::allgather ? gathered_.get() : Tensor{};
-    const std::byte* got =
-        operation_.kind == Kind::allgather ? static_cast<const std::byte*>(all.data()) : outputs_[0].data();
-    std::int64_t first = 0;
-    for (int rank = 0; rank < context_.size(); ++rank) {
-      const std::int64_t count = operation_.lengths[static_cast<std::size_t>(rank)];
-      check_elements(got, first, count, rank);
-      first += count;
-    }
-    gathered_ = {};
-    return;
-  }
-  std::deque<Memory>& results = apart() ? outputs_ : inputs_;
-  for (Memory& result : results) {
-    const auto count = static_cast<std::int64_t>(result.size() / size_of(operation_.dtype));
-    check_elements(result.data(), 0, count, operation_.root);
+  if (is({Kind::allgather, Kind::allgather_into})) return check_gathered();
+  if (is({Kind::alltoall, Kind::alltoall_into})) return check_exchanged();
+  if (is({Kind::reduce_scatter, Kind::reduce_scatter_into})) return check_scattered();
+  for (Memory& result : outputs_.empty() ? inputs_ : outputs_) {
+    check_elements(result.data(), result.elements(), 0, operation_.root);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -17,8 +18,21 @@
 
 namespace kolo::testing {
 
-enum class Kind { allreduce, allreduce_into, grouped, broadcast, broadcast_into, allgather, allgather_into, barrier };
-constexpr int kKinds = 8;
+enum class Kind {
+  allreduce,
+  allreduce_into,
+  grouped,
+  broadcast,
+  broadcast_into,
+  allgather,
+  allgather_into,
+  reduce_scatter,
+  reduce_scatter_into,  ///< in place on some ranks, into another buffer on others
+  alltoall,             ///< with splits
+  alltoall_into,        ///< without
+  barrier
+};
+constexpr int kKinds = 12;
 
 struct Operation {
   Kind kind = Kind::allreduce;
@@ -27,7 +41,8 @@ struct Operation {
   ReduceOp op = ReduceOp::sum;
   bool scaled = false;  ///< before and after
   int root = 0;
-  /// Elements of each member of a group, of each rank's part of an allgather, else of the only tensor.
+  /// Elements: of each member of a group; of each rank's part of an allgather; that each rank sends to each (r * ranks
+  /// + to) with splits, without splits those that all send to each; else of the only tensor.
   std::vector<std::int64_t> lengths;
   std::int64_t salt = 0;  ///< which numbers the tensors hold; another in every step
   bool prepared = false;  ///< by the world's prepared request of this name
@@ -46,7 +61,7 @@ class Memory {
   Memory(DType dtype, std::int64_t elements, std::size_t misalignment);
 
   [[nodiscard]] std::byte* data() { return bytes_.data() + begin_; }
-  [[nodiscard]] std::size_t size() const { return size_; }
+  [[nodiscard]] std::int64_t elements() const { return elements_; }
   [[nodiscard]] std::byte* element(std::int64_t i) { return data() + static_cast<std::size_t>(i) * size_of(dtype_); }
   [[nodiscard]] TensorView view() { return {data(), dtype_, Shape{elements_}}; }
   /// Everything but the borders, too.
@@ -72,27 +87,42 @@ class InFlight {
   void prepare();
   /// Fills the memory for this step and makes the call.
   void submit(std::int64_t salt);
-  [[nodiscard]] Handle& handle() { return gathered_.valid() ? gathered_ : handle_; }
+  [[nodiscard]] Handle& handle() {
+    if (exchanged_.valid()) return exchanged_;
+    return gathered_.valid() ? gathered_ : handle_;
+  }
+  /// Whether the handle brings the result, so that it must stay here.
+  [[nodiscard]] bool brings_result() const { return exchanged_.valid() || gathered_.valid(); }
   /// After completion. Throws Wrong.
   void check();
   [[nodiscard]] const Operation& operation() const { return operation_; }
 
  private:
-  [[nodiscard]] bool gathers() const;
-  [[nodiscard]] bool broadcasts() const;
-  [[nodiscard]] bool apart() const;  ///< another buffer for the result
+  [[nodiscard]] bool is(std::initializer_list<Kind> kinds) const;
+  [[nodiscard]] bool reduces() const;
   [[nodiscard]] AllreduceOptions options() const;
   [[nodiscard]] std::vector<NamedView> members();
+  [[nodiscard]] std::int64_t length(int i) const { return operation_.lengths[static_cast<std::size_t>(i)]; }
+  /// What `from` sends to `to`, and where in the input of `from` that begins.
+  [[nodiscard]] std::int64_t split(int from, int to) const;
+  [[nodiscard]] std::int64_t sent_before(int from, int to) const;
+  /// This rank's rows of a reduce_scatter.
+  [[nodiscard]] std::int64_t first_row(int rank) const;
   [[nodiscard]] std::int64_t wanted(std::int64_t i, int rank) const;
   void fill();
-  void check_elements(const std::byte* got, std::int64_t first, std::int64_t count, int rank);
+  void start();
+  void check_elements(const std::byte* got, std::int64_t count, std::int64_t first, int rank);
+  void check_gathered();
+  void check_exchanged();
+  void check_scattered();
 
   Context& context_;
   Operation operation_;
   std::deque<Memory> inputs_;   ///< of a group one a member, else one
-  std::deque<Memory> outputs_;  ///< empty where the result lies in the input
+  std::deque<Memory> outputs_;  ///< empty where the result lies in the input, or in the handle
   Handle handle_;
   Future<Tensor> gathered_;
+  Future<AlltoallResult> exchanged_;
   Prepared prepared_;
 };
 

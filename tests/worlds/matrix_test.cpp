@@ -30,9 +30,12 @@ struct World {
 /// Lengths around the edges of SIMD registers and of slots of 256 bytes.
 constexpr std::int64_t kLengths[] = {0, 1, 3, 17, 64, 255, 1001};
 
-bool reduces(Kind kind) { return kind == Kind::allreduce || kind == Kind::allreduce_into || kind == Kind::grouped; }
+bool reduces(Kind kind) {
+  return kind == Kind::allreduce || kind == Kind::allreduce_into || kind == Kind::grouped ||
+         kind == Kind::reduce_scatter || kind == Kind::reduce_scatter_into;
+}
 
-/// The elements of the members of a group, of each rank's part, or of the only tensor.
+/// As kolo::testing::Operation wants them; parts differ by rank.
 std::vector<std::int64_t> lengths_of(Kind kind, std::int64_t length, int ranks) {
   switch (kind) {
   case Kind::grouped:
@@ -41,6 +44,11 @@ std::vector<std::int64_t> lengths_of(Kind kind, std::int64_t length, int ranks) 
   case Kind::allgather_into: {
     std::vector<std::int64_t> parts;
     for (int rank = 0; rank < ranks; ++rank) parts.push_back((length + 13 * rank) % (length + 1));
+    return parts;
+  }
+  case Kind::alltoall: {
+    std::vector<std::int64_t> parts;
+    for (int pair = 0; pair < ranks * ranks; ++pair) parts.push_back((length + 7 * pair) % (length / 2 + 1));
     return parts;
   }
   default:
