@@ -72,6 +72,7 @@ struct Metrics {
   std::uint64_t wakeups_sent = 0;       ///< to peers that slept
   std::uint64_t driven_by_waiters = 0;  ///< completions found by a thread that waited
   std::uint64_t driven_by_background = 0;
+  std::uint64_t bytes_in_place = 0;  ///< of `bytes`, reduced where they lay, in a GradientArena, without a copy
 };
 [[nodiscard]] KOLO_API Metrics metrics(Context& context);
 [[nodiscard]] KOLO_API Metrics metrics();

@@ -8,6 +8,7 @@
 ///   (context.hpp)
 /// - Collectives, and what holds for all of them: collectives.hpp; kolo::Handle; small values: objects.hpp
 /// - Training: training.hpp, with kolo::DistributedOptimizer, kolo::DistributedSampler, kolo::broadcast_parameters
+/// - Gradients that are reduced where they lie: kolo::GradientArena
 /// - Tensors are views of the caller's memory: kolo::TensorView, kolo::view (types.hpp)
 /// - What may go wrong: kolo::Error, kolo::ErrorCode
 /// - Looking: kolo::describe, kolo::settings, kolo::metrics (info.hpp); kolo::Options::log_sink
@@ -18,6 +19,7 @@
 #include <kolo/collectives.hpp>
 #include <kolo/context.hpp>
 #include <kolo/error.hpp>
+#include <kolo/gradient_arena.hpp>
 #include <kolo/handle.hpp>
 #include <kolo/info.hpp>
 #include <kolo/log.hpp>

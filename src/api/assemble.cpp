@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <limits>
 #include <map>
 #include <set>
 #include <utility>
@@ -23,6 +24,7 @@ namespace {
 
 /// Slots are cut into cache lines.
 constexpr std::size_t kSlotAlignment = 64;
+constexpr std::size_t kSmallestSlot = 256;
 
 std::string random_key() {
   unsigned char bytes[16];
@@ -137,14 +139,19 @@ base::WaitPolicy wait_policy(const std::vector<std::string>& cpus_of, const std:
   return base::choose_wait_policy(usable, ranks, settings.spin_us);
 }
 
-std::size_t rounded_slot(const base::Settings& settings) {
-  return (static_cast<std::size_t>(settings.slot_bytes) + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
+hierarchy::Tuning tuning_of(const base::Settings& settings) {
+  hierarchy::Tuning tuning;
+  tuning.flat_bytes = static_cast<std::size_t>(settings.flat_bytes);
+  tuning.least_chunk_bytes = static_cast<std::size_t>(settings.chunk_bytes);
+  tuning.past_cache_bytes = static_cast<std::size_t>(settings.past_cache_bytes);
+  return tuning;
 }
 
 /// Everything on the way to an engine, in the order in which ranks must take the steps together.
 class Assembly {
  public:
-  Assembly(core::Bootstrap& bootstrap, const Options& options) : bootstrap_(bootstrap) {
+  Assembly(core::Bootstrap& bootstrap, const Options& options, std::shared_ptr<core::Regions> regions)
+      : bootstrap_(bootstrap), regions_(std::move(regions)) {
     std::vector<std::string> warnings;
     parts_.settings = agree_on_settings(bootstrap, options, job_key_, warnings);
     parts_.logger = make_logger(parts_.settings, options, bootstrap.rank(), warnings);
@@ -166,15 +173,19 @@ class Assembly {
     std::optional<net::Listener> listener;
     if (talks) listener.emplace(parts_.settings.interface);
     const std::vector<std::string> said =
-        bootstrap_.allgather(join({talks ? listener->announcement() : std::string(), encode_cpus(base::affinity())}));
+        bootstrap_.allgather(join({talks ? listener->announcement() : std::string(), encode_cpus(base::affinity()),
+                                   std::to_string(base::private_cache_bytes())}));
     std::vector<std::string> announcements;
     std::vector<std::string> cpus;
+    std::size_t cache = std::numeric_limits<std::size_t>::max();
     for (const std::string& one : said) {
       std::vector<std::string> fields = split(one);
-      if (fields.size() != 2) throw Error(ErrorCode::transport, "a rank said something else at bootstrap");
+      if (fields.size() != 3) throw Error(ErrorCode::transport, "a rank said something else at bootstrap");
       announcements.push_back(std::move(fields[0]));
       cpus.push_back(std::move(fields[1]));
+      cache = std::min<std::size_t>(cache, std::stoull(fields[2]));
     }
+    slot_bytes_ = slot_bytes(cache);
     parts_.wait_policy = wait_policy(cpus, machines_, topology.rank, parts_.settings);
     parts_.link = bootstrap_.join_node(topology, board_bytes() + slot_memory(), job_key_);
     if (talks) {
@@ -188,36 +199,55 @@ class Assembly {
 
   void make_backend() {
     const core::Topology& topology = parts_.topology;
-    auto intra = std::make_shared<shm::SlotRing>(
-        parts_.link->memory() + board_bytes(), slot_memory(), topology.local_rank, topology.local_size(),
-        rounded_slot(parts_.settings), static_cast<std::uint64_t>(parts_.settings.slots));
+    auto intra = std::make_shared<shm::SlotRing>(parts_.link->memory() + board_bytes(), slot_memory(),
+                                                 topology.local_rank, topology.local_size(), slot_bytes_,
+                                                 static_cast<std::uint64_t>(parts_.settings.slots));
     std::shared_ptr<core::InterNode> inter;
     if (topology.node_count() > 1) {
       inter = bootstrap_.inter_node(topology);
       parts_.must_drive = [inter] { return !inter->usable_here(false) && inter->usable_here(true); };
     }
-    parts_.backend = std::make_unique<hierarchy::CpuBackend>(topology, std::move(intra), std::move(inter));
+    hierarchy::CpuBackendOptions options;
+    options.regions = regions_;
+    options.tuning = tuning_of(parts_.settings);
+    parts_.backend = std::make_unique<hierarchy::CpuBackend>(topology, std::move(intra), std::move(inter), options);
   }
 
+  /// The same on all ranks of the world, whose chunks are cut alike: by the smallest cache and the largest node.
+  [[nodiscard]] std::size_t slot_bytes(std::size_t cache) const {
+    std::size_t bytes = static_cast<std::size_t>(parts_.settings.slot_bytes);
+    if (bytes == 0) {
+      std::size_t largest = 0;
+      for (const std::vector<int>& node : parts_.topology.nodes) largest = std::max(largest, node.size());
+      bytes = hierarchy::choose_slot_bytes(cache, static_cast<std::uint64_t>(parts_.settings.slots),
+                                           static_cast<int>(largest));
+    }
+    return std::max(kSmallestSlot, (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment);
+  }
   [[nodiscard]] std::size_t board_bytes() const {
     return engine::board_shape(parts_.settings, parts_.topology.local_size()).bytes();
   }
   [[nodiscard]] std::size_t slot_memory() const {
-    return shm::SlotRing::required_bytes(parts_.topology.local_size(), rounded_slot(parts_.settings),
+    return shm::SlotRing::required_bytes(parts_.topology.local_size(), slot_bytes_,
                                          static_cast<std::uint64_t>(parts_.settings.slots));
   }
 
   core::Bootstrap& bootstrap_;
+  const std::shared_ptr<core::Regions> regions_;
   engine::EngineParts parts_;
   std::string job_key_;
   std::vector<int> machines_;
+  std::size_t slot_bytes_ = 0;
 };
 
 }  // namespace
 
 std::shared_ptr<detail::ContextImpl> assemble(std::unique_ptr<core::Bootstrap> bootstrap, const Options& options) {
-  engine::EngineParts parts = Assembly(*bootstrap, options).take();
-  return std::make_shared<detail::ContextImpl>(std::move(bootstrap), engine::Engine::start(std::move(parts)));
+  auto regions = std::make_shared<core::Regions>();
+  engine::EngineParts parts = Assembly(*bootstrap, options, regions).take();
+  std::shared_ptr<core::NodeLink> link = parts.link;
+  return std::make_shared<detail::ContextImpl>(std::move(bootstrap), engine::Engine::start(std::move(parts)),
+                                               std::move(link), std::move(regions));
 }
 
 }  // namespace kolo::api

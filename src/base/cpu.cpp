@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <fstream>
+#include <string>
 
 #include <sched.h>
 #include <unistd.h>
@@ -37,6 +39,22 @@ int usable_cpus() {
   // Half a CPU more than whole ones does not keep another thread busy.
   const int granted = quota && *quota < allowed ? static_cast<int>(*quota) : allowed;
   return std::max(granted, 1);
+}
+
+std::size_t private_cache_bytes(const std::filesystem::path& root) {
+  constexpr std::size_t kUsual = std::size_t{1} << 20;
+  const std::filesystem::path caches = root / "sys/devices/system/cpu/cpu0/cache";
+  for (int index = 0; index < 8; ++index) {
+    const std::filesystem::path cache = caches / ("index" + std::to_string(index));
+    int level = 0;
+    std::size_t kibibytes = 0;
+    char unit = 0;
+    if (std::ifstream(cache / "level") >> level && level == 2 && std::ifstream(cache / "size") >> kibibytes >> unit &&
+        unit == 'K' && kibibytes > 0) {
+      return kibibytes << 10;
+    }
+  }
+  return kUsual;
 }
 
 WaitPolicy choose_wait_policy(int cpus, int local_ranks, std::int64_t spin_us) {

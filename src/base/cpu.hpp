@@ -4,7 +4,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <thread>
 #include <vector>
 
@@ -18,6 +20,10 @@ std::vector<int> affinity();
 /// How many CPUs this process can keep busy: its affinity, cut down to the quota of its control groups
 /// (cgroup.hpp); at least 1.
 int usable_cpus();
+
+/// The size of the cache that a core has to itself beyond the first level, in bytes; where the system does not tell
+/// (some virtual machines), 1 MiB. `root` is the file system's, for tests.
+std::size_t private_cache_bytes(const std::filesystem::path& root = "/");
 
 /// Tells the processor that this is a waiting loop.
 inline void cpu_relax() noexcept {

@@ -60,8 +60,9 @@ struct RowsOf {
 struct Job {
   SetId set = kGlobalSet;
   std::vector<Run> runs;
-  void* cookie = nullptr;  ///< the engine's own
-  Status status;           ///< set by the backend before the job is reported finished
+  void* cookie = nullptr;            ///< the engine's own
+  Status status;                     ///< set by the backend before the job is reported finished
+  std::uint64_t bytes_in_place = 0;  ///< of this rank's tensors, not copied: added to by the backend
 };
 
 enum class Progress : std::uint8_t {

@@ -11,6 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/regions.hpp"
+
 namespace kolo::core {
 
 /// A rank's progress through the chunks. `publish(stage, n)` says: chunks 0 ... n-1 have passed this stage here.
@@ -20,6 +22,9 @@ enum class Stage : std::uint8_t {
   taken = 2,    ///< results copied out: nothing of the chunk will be read again by this rank
 };
 inline constexpr int kStageCount = 3;
+
+/// How many stretches of a chunk can lie elsewhere than in the slot; the others are copied.
+inline constexpr std::size_t kPlaces = 64;
 
 /// One driver a rank at a time. `publish` is a release store and `reached` an acquire load: memory written before the
 /// one is visible after the other has returned its number.
@@ -32,6 +37,11 @@ class IntraNode {
   [[nodiscard]] virtual std::uint64_t slots() const noexcept = 0;
   /// The slot of `local_rank` for chunk `chunk`; 64-byte aligned.
   [[nodiscard]] virtual std::byte* slot(int local_rank, std::uint64_t chunk) const noexcept = 0;
+  /// Beside each slot: where the chunk's data lies if not in the slot (core/regions.hpp), kPlaces words that the owner
+  /// writes before it publishes `filled`, and that count only if it has said so by `set_placed`.
+  [[nodiscard]] virtual Place* places(int local_rank, std::uint64_t chunk) const noexcept = 0;
+  virtual void set_placed(std::uint64_t chunk, bool placed) noexcept = 0;
+  [[nodiscard]] virtual bool is_placed(int local_rank, std::uint64_t chunk) const noexcept = 0;
   virtual void publish(Stage stage, std::uint64_t chunks) noexcept = 0;
   [[nodiscard]] virtual std::uint64_t reached(Stage stage, int local_rank) const noexcept = 0;
   /// The least that any rank of the node has reached. May remember what it saw.

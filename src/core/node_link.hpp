@@ -4,7 +4,10 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <vector>
+
+#include "core/regions.hpp"
 
 namespace kolo::core {
 
@@ -32,6 +35,10 @@ class NodeLink {
     int local_rank = 0;
   };
   [[nodiscard]] virtual std::vector<Liveness> liveness() const = 0;
+
+  /// A region with a part of `bytes` (more than 0) for each rank. All ranks of the world call it, with the same
+  /// number, and meet several times in `meet`. If it fails for one rank it fails for all: Error(transport).
+  virtual std::shared_ptr<SharedRegion> share(std::size_t bytes, const Meeting& meet) = 0;
 };
 
 }  // namespace kolo::core

@@ -299,6 +299,7 @@ bool Engine::move_backend(bool in_call) {
 
 void Engine::finish(Batch& batch) {
   participant_.completed(core::kGlobalSet);
+  metrics_.bytes_in_place += batch.job.bytes_in_place;
   for (OperationPtr& member : batch.members) {
     metrics_.tensors += member->buffers.size();
     for (std::size_t i = 0; i < member->buffers.size(); ++i) {
@@ -451,6 +452,21 @@ void Engine::report_stall(const core::Stalled& stall) {
   KOLO_LOG(*logger_, warning) << subject(stall.name) << " has waited for " << seconds_text(stall.waited_s)
                               << ": not yet submitted by rank " << ranks
                               << ". Either these ranks are slow, or their program does not submit it.";
+}
+
+bool Engine::uses(const std::byte* begin, std::size_t bytes) {
+  if (stopped_.load(std::memory_order_acquire)) return false;
+  std::unique_lock lock = take_over();
+  board_.announce_awake();
+  progress(true);  // what lies in the mailbox is open, too
+  const auto inside = [&](const std::byte* data) { return data >= begin && data < begin + bytes; };
+  const bool used = std::any_of(open_.begin(), open_.end(), [&](const OperationPtr& operation) {
+    return std::any_of(operation->buffers.begin(), operation->buffers.end(),
+                       [&](const Buffer& buffer) { return inside(buffer.input) || inside(buffer.output); });
+  });
+  run_callbacks(lock);
+  hand_over();
+  return used;
 }
 
 Metrics Engine::metrics() {

@@ -101,6 +101,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// Notes that somebody asked about an open operation without waiting.
   void note_interest(Operation& operation);
   [[nodiscard]] Metrics metrics();
+  /// Whether a tensor of an open operation begins in this memory.
+  [[nodiscard]] bool uses(const std::byte* begin, std::size_t bytes);
   [[nodiscard]] const core::Topology& topology() const noexcept { return topology_; }
   [[nodiscard]] const base::Settings& settings() const noexcept { return settings_; }
   [[nodiscard]] base::Logger& logger() const noexcept { return *logger_; }

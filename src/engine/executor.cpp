@@ -76,6 +76,7 @@ void Executor::recycle(Batch& batch) {
   batch.members.clear();
   batch.status = Status();
   batch.job.status = Status();
+  batch.job.bytes_in_place = 0;
   for (core::Run& run : batch.job.runs) run.allocate = nullptr;
   free_.push_back(&batch);
 }

@@ -16,8 +16,7 @@ namespace {
 /// what else it owes.
 constexpr int kRoundsPerCall = 4;
 
-/// What of a share is reduced before it is written back: out of the first-level cache.
-constexpr std::size_t kBlockBytes = 8 << 10;
+constexpr std::size_t kLine = 64;
 
 int lanes_of(const core::Topology& topology) {
   std::size_t least = topology.nodes.front().size();
@@ -51,7 +50,9 @@ CpuBackend::CpuBackend(core::Topology topology, std::shared_ptr<core::IntraNode>
       lanes_(lanes_of(topology_)), mesh_(make_mesh(topology_, *intra_, inter_, options_.first_tag)), gather_(*intra_),
       alltoall_(topology_, options_.members, *intra_, mesh_ ? &*mesh_ : nullptr),
       reduce_scatter_(topology_, options_.members, *intra_, mesh_ ? &*mesh_ : nullptr), chunks_(intra_->slots()),
-      inputs_(static_cast<std::size_t>(topology_.local_size())) {
+      inputs_(static_cast<std::size_t>(topology_.local_size())),
+      outputs_(static_cast<std::size_t>(topology_.local_size())),
+      regions_(options_.regions ? options_.regions : std::make_shared<core::Regions>()) {
   KOLO_CHECK((inter_ != nullptr) == (topology_.node_count() > 1)) << topology_.node_count() << " nodes";
   KOLO_CHECK(intra_->local_size() == topology_.local_size() && intra_->local_rank() == topology_.local_rank);
   KOLO_CHECK(options_.members.empty() || static_cast<int>(options_.members.size()) == topology_.size);
@@ -114,6 +115,8 @@ bool CpuBackend::retire(std::vector<core::Job*>& finished) {
 }
 
 void CpuBackend::abort() noexcept {
+  // Peers may be at work on chunks of open jobs.
+  if (!open_.empty()) regions_.regions().detach_all();
   // Staging memory of open exchanges is the transport's, and outlives them.
   open_.clear();
   cutting_ = 0;
@@ -127,28 +130,36 @@ bool CpuBackend::fill_one() {
   Chunk& next = chunk(filled_);  // still describes the slot's last chunk
   if (filled_ >= slots && next.peers_read_at_take() && intra_->all_reached(core::Stage::taken) <= filled_ - slots)
     return false;
-  if (!cut(next)) return false;
-  copy_in(next);
+  OpenJob* job = cut(next);
+  if (job == nullptr) return false;
+  copy_in(next, job->job());
   intra_->publish(core::Stage::filled, ++filled_);
   return true;
 }
 
-bool CpuBackend::cut(Chunk& chunk) {
+OpenJob* CpuBackend::cut(Chunk& chunk) {
   for (; cutting_ < open_.size(); ++cutting_) {
     OpenJob& job = *open_[cutting_];
     const Stream* stream = job.next_stream(filled_, taken_);
     if (stream == nullptr && job.is_cut()) continue;
-    if (stream == nullptr) return false;
+    if (stream == nullptr) return nullptr;
     chunk.stream = stream;
     chunk.begin = job.offset();
     const bool planned = stream->kind != Stream::Kind::reduce && stream->kind != Stream::Kind::broadcast;
-    const auto room = planned ? 1 : static_cast<std::int64_t>(intra_->slot_bytes() / stream->element_bytes);
-    chunk.elements = std::min(stream->elements - chunk.begin, room);
+    chunk.elements = std::min(stream->elements - chunk.begin, planned ? 1 : most_elements(*stream));
     chunk.route = route_of(*stream, chunk.elements);
     job.cut(chunk.elements);
-    return true;
+    return &job;
   }
-  return false;
+  return nullptr;
+}
+
+/// Of a chunk of this stream: as many as a slot holds, fewer where the stages would not overlap otherwise.
+std::int64_t CpuBackend::most_elements(const Stream& stream) const noexcept {
+  const std::size_t bytes = static_cast<std::size_t>(stream.elements) * stream.element_bytes;
+  const std::size_t fair = std::max(bytes / chunks_.size(), options_.tuning.least_chunk_bytes);
+  const std::size_t most = std::min(intra_->slot_bytes(), (fair + kLine - 1) / kLine * kLine);
+  return static_cast<std::int64_t>(most / stream.element_bytes);
 }
 
 Route CpuBackend::route_of(const Stream& stream, std::int64_t elements) const noexcept {
@@ -160,22 +171,51 @@ Route CpuBackend::route_of(const Stream& stream, std::int64_t elements) const no
     return root_node == topology_.node ? Route::root_slot : Route::relayed;
   }
   if (inter_ != nullptr) return Route::ring;
-  const bool small = static_cast<std::size_t>(elements) * stream.element_bytes <= options_.flat_bytes;
+  const bool small = static_cast<std::size_t>(elements) * stream.element_bytes <= options_.tuning.flat_bytes;
   return small ? Route::flat : Route::sliced;
 }
 
-void CpuBackend::copy_in(const Chunk& chunk) {
+void CpuBackend::copy_in(Chunk& chunk, core::Job& job) {
+  intra_->set_placed(filled_, false);
   if (chunk.route == Route::gather) return gather_.fill(chunk, filled_, fill_cursor_);
   if (chunk.route == Route::alltoall) return alltoall_.fill(*chunk.stream->alltoall, chunk.begin, filled_);
   if (chunk.route == Route::scatter) return reduce_scatter_.fill(*chunk.stream->scatter, chunk.begin, filled_);
   if (chunk.stream->kind == Stream::Kind::broadcast && chunk.stream->root != topology_.rank) return;
   if (chunk.begin == 0) fill_cursor_ = PieceCursor(*chunk.stream);
+  chunk.cursor = fill_cursor_;
   const auto width = static_cast<std::int64_t>(chunk.stream->element_bytes);
+  const Part kept = kept_share(chunk);
   std::byte* to = slot(topology_.local_rank, filled_);
+  std::int64_t at = 0;
+  std::size_t stretch = 0;
+  std::int64_t placed = 0;
   fill_cursor_.advance(chunk.elements, [&](const core::Piece& piece, std::int64_t first, std::int64_t elements) {
-    kernels::copy(to, piece.input + first * width, elements * width);
-    to += elements * width;
+    if (place_of(chunk, piece, first, elements, stretch++) == core::kNowhere) {
+      around(kept, at, elements, [&](std::int64_t from, std::int64_t count) {
+        kernels::copy(to + from * width, piece.input + (first + from - at) * width, count * width);
+      });
+    } else {
+      placed += elements;
+    }
+    at += elements;
   });
+  if (placed == 0) return;
+  intra_->set_placed(filled_, true);
+  job.bytes_in_place += static_cast<std::uint64_t>(placed * width);
+}
+
+/// Where the peers will find a stretch of the chunk that is being filled, if not in the slot; written down for them.
+core::Place CpuBackend::place_of(const Chunk& chunk, const core::Piece& piece, std::int64_t first,
+                                 std::int64_t elements, std::size_t stretch) {
+  if (!chunk.is_written_back()) return core::kNowhere;
+  if (stretch >= core::kPlaces || regions_.empty()) return core::kNowhere;
+  const std::size_t width = chunk.stream->element_bytes;
+  core::Place place = core::kNowhere;
+  if (piece.input == piece.output)
+    place = regions_.find(piece.input + static_cast<std::size_t>(first) * width,
+                          static_cast<std::size_t>(elements) * width);
+  intra_->places(topology_.local_rank, filled_)[stretch] = place;
+  return place;
 }
 
 // ---------------------------------------------------------------- reduce
@@ -211,6 +251,11 @@ Part CpuBackend::own_share(const Chunk& chunk) const noexcept {
   return part_of(chunk.elements, topology_.local_rank, lanes_, line_of(chunk.stream->element_bytes));
 }
 
+/// What of the chunk neither fill nor take moves, because this rank's reduce does: from its inputs, to its outputs.
+Part CpuBackend::kept_share(const Chunk& chunk) const noexcept {
+  return chunk.is_written_back() ? own_share(chunk) : Part{};
+}
+
 /// Does what can be done at once, if it can be done.
 bool CpuBackend::enter(std::uint64_t number) {
   const Chunk& entering = chunk(number);
@@ -230,20 +275,51 @@ bool CpuBackend::enter(std::uint64_t number) {
 }
 
 void CpuBackend::reduce_share(std::uint64_t number) {
+  const kernels::Reduction& reduction = chunk(number).stream->reduction;
+  const int ranks = topology_.local_size();
+  each_stretch(number, own_share(chunk(number)), [&](std::int64_t, std::int64_t elements) {
+    kernels::reduce_to_all(reduction, inputs_.data(), ranks, outputs_.data(), ranks, elements);
+  });
+}
+
+/// Points `inputs_` and `outputs_` at everybody's memory of the own share, `part`, stretch by stretch, and calls
+/// visit(first element, elements), counted from the share's begin.
+template <class Visit>
+void CpuBackend::each_stretch(std::uint64_t number, const Part& part, Visit&& visit) {
   const Chunk& chunk = this->chunk(number);
   const std::size_t width = chunk.stream->element_bytes;
-  const auto block = static_cast<std::int64_t>(kBlockBytes / width);
-  Part rest = own_share(chunk);
-  while (rest.elements > 0) {
-    const Part now{rest.begin, std::min(block, rest.elements)};
-    const std::size_t offset = static_cast<std::size_t>(now.begin) * width;
-    for (int peer = 0; peer < topology_.local_size(); ++peer)
-      inputs_[static_cast<std::size_t>(peer)] = slot(peer, number) + offset;
-    std::byte* sum = slot(topology_.local_rank, number) + offset;
-    kernels::reduce(chunk.stream->reduction, inputs_.data(), topology_.local_size(), sum, now.elements);
-    write_back(number, now, sum, topology_.local_rank);
-    rest = {rest.begin + now.elements, rest.elements - now.elements};
+  const auto self = static_cast<std::size_t>(topology_.local_rank);
+  if (part.elements == 0) return;
+  PieceCursor cursor = chunk.cursor;
+  std::int64_t at = 0;
+  std::size_t stretch = 0;
+  cursor.advance(part.begin + part.elements, [&](const core::Piece& piece, std::int64_t first, std::int64_t elements) {
+    const std::int64_t begin = std::max(at, part.begin);
+    const std::int64_t end = at + elements;
+    if (begin < end) {
+      for (int peer = 0; peer < topology_.local_size(); ++peer) {
+        inputs_[static_cast<std::size_t>(peer)] = outputs_[static_cast<std::size_t>(peer)] =
+            peers_memory(peer, number, stretch, static_cast<std::size_t>(begin) * width,
+                         static_cast<std::size_t>(begin - at) * width);
+      }
+      const std::size_t offset = static_cast<std::size_t>(first + begin - at) * width;
+      inputs_[self] = piece.input + offset;
+      outputs_[self] = piece.output + offset;
+      visit(begin - part.begin, end - begin);
+    }
+    at = end;
+    ++stretch;
+  });
+}
+
+/// Where a peer's stretch lies: `in_slot` bytes into its slot, or `in_stretch` bytes into its place.
+std::byte* CpuBackend::peers_memory(int peer, std::uint64_t number, std::size_t stretch, std::size_t in_slot,
+                                    std::size_t in_stretch) {
+  if (stretch < core::kPlaces && intra_->is_placed(peer, number)) {
+    const core::Place place = intra_->places(peer, number)[stretch];
+    if (place != core::kNowhere) return regions_.at(peer, place) + in_stretch;
   }
+  return slot(peer, number) + in_slot;
 }
 
 void CpuBackend::start_exchange(std::uint64_t number) {
@@ -253,10 +329,11 @@ void CpuBackend::start_exchange(std::uint64_t number) {
   const std::size_t offset = static_cast<std::size_t>(share.begin) * stream.element_bytes;
   const std::size_t exchange = number % chunks_.size();
   if (chunk.route == Route::ring) {
-    for (int peer = 0; peer < topology_.local_size(); ++peer)
-      inputs_[static_cast<std::size_t>(peer)] = slot(peer, number) + offset;
-    kernels::reduce_partial(stream.reduction, inputs_.data(), topology_.local_size(), lane_->partial(exchange),
-                            share.elements);
+    const std::size_t width = size_of(kernels::accumulator_of(stream.reduction.dtype));
+    each_stretch(number, share, [&](std::int64_t first, std::int64_t elements) {
+      kernels::reduce_partial(stream.reduction, inputs_.data(), topology_.local_size(),
+                              lane_->partial(exchange) + static_cast<std::size_t>(first) * width, elements);
+    });
     lane_->start_allreduce(exchange, stream.reduction, share.elements);
     return;
   }
@@ -276,18 +353,25 @@ bool CpuBackend::complete(std::uint64_t number) {
   if (!is_exchanged(completing)) return true;
   const std::size_t exchange = number % chunks_.size();
   if (!lane_->done(exchange)) return false;
-  if (completing.route != Route::root_slot) write_back(number, own_share(completing), lane_->result(exchange), -1);
+  if (completing.route == Route::ring) write_back(number, lane_->result(exchange));
+  if (completing.route == Route::relayed) pass_on(number, lane_->result(exchange));
   return true;
 }
 
-/// Copies a share of the result into all local ranks' own slots, `except` one that has it.
-void CpuBackend::write_back(std::uint64_t number, const Part& share, const std::byte* data, int except) {
-  const std::size_t width = chunk(number).stream->element_bytes;
-  for (int peer = 0; peer < topology_.local_size(); ++peer) {
-    if (peer == except) continue;
-    kernels::copy(slot(peer, number) + static_cast<std::size_t>(share.begin) * width, data,
-                  share.elements * static_cast<std::int64_t>(width));
-  }
+/// Copies the own share of the result to where each local rank takes it from, and to the own output.
+void CpuBackend::write_back(std::uint64_t number, const std::byte* result) {
+  const auto width = static_cast<std::int64_t>(chunk(number).stream->element_bytes);
+  each_stretch(number, own_share(chunk(number)), [&](std::int64_t first, std::int64_t elements) {
+    for (void* output : outputs_) kernels::copy(output, result + first * width, elements * width);
+  });
+}
+
+/// Copies the own share of a broadcast into each local rank's slot.
+void CpuBackend::pass_on(std::uint64_t number, const std::byte* data) {
+  const auto width = static_cast<std::int64_t>(chunk(number).stream->element_bytes);
+  const Part share = own_share(chunk(number));
+  for (int peer = 0; peer < topology_.local_size(); ++peer)
+    kernels::copy(slot(peer, number) + share.begin * width, data, share.elements * width);
 }
 
 // ---------------------------------------------------------------- take
@@ -308,7 +392,7 @@ bool CpuBackend::take_one() {
     const int from = taking.route == Route::root_slot
                          ? topology_.local_rank_of[static_cast<std::size_t>(taking.stream->root)]
                          : topology_.local_rank;
-    copy_out(taking, slot(from, taken_));
+    copy_out(taken_, slot(from, taken_));
   }
   intra_->publish(core::Stage::taken, ++taken_);
   return true;
@@ -350,13 +434,27 @@ void CpuBackend::reduce_out(std::uint64_t number) {
   });
 }
 
-void CpuBackend::copy_out(const Chunk& chunk, const std::byte* slot) {
+void CpuBackend::copy_out(std::uint64_t number, const std::byte* slot) {
+  const Chunk& chunk = this->chunk(number);
   const auto width = static_cast<std::int64_t>(chunk.stream->element_bytes);
   const bool is_root = chunk.stream->kind == Stream::Kind::broadcast && chunk.stream->root == topology_.rank;
+  const core::Place* places =
+      intra_->is_placed(topology_.local_rank, number) ? intra_->places(topology_.local_rank, number) : nullptr;
+  const Part kept = kept_share(chunk);
+  const bool is_long = static_cast<std::size_t>(chunk.stream->elements * width) >= options_.tuning.past_cache_bytes;
+  std::int64_t at = 0;
+  std::size_t stretch = 0;
   take_cursor_.advance(chunk.elements, [&](const core::Piece& piece, std::int64_t first, std::int64_t elements) {
-    const bool has_it = is_root && piece.input == piece.output;
-    if (piece.output != nullptr && !has_it) kernels::copy(piece.output + first * width, slot, elements * width);
-    slot += elements * width;
+    const bool placed = places != nullptr && stretch < core::kPlaces && places[stretch] != core::kNowhere;
+    const bool has_it = placed || (is_root && piece.input == piece.output);
+    if (piece.output != nullptr && !has_it) {
+      const auto copy = is_long && piece.output != piece.input ? &kernels::copy_past_cache : &kernels::copy;
+      around(kept, at, elements, [&](std::int64_t from, std::int64_t count) {
+        copy(piece.output + (first + from - at) * width, slot + from * width, count * width);
+      });
+    }
+    at += elements;
+    ++stretch;
   });
 }
 

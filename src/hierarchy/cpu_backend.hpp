@@ -10,7 +10,7 @@
 // rank. On each rank a chunk passes three stages, in order; the stages advance independently of each other, so several
 // chunks are under way at once, and a job's first chunks are filled while the last job's are still being taken:
 //
-//   fill    copy the own input into the own slot                                     publish filled
+//   fill    copy the own input into the own slot, where the peers read it            publish filled
 //   reduce  bring the own share of the chunk to where everybody will take it from    publish reduced
 //   take    copy the result from the own slot (or reduce it there and then) straight into the tensors   publish taken
 //
@@ -19,8 +19,9 @@
 //   flat       one node, all-reduce of a small chunk. Nothing to do in reduce; when all have filled, every rank reduces
 //              all slots by itself, straight into its outputs. One synchronisation.
 //   sliced     one node, all-reduce. The chunk is divided into a share a rank. When all have filled, rank j reduces
-//              share j over all slots and writes the sum back into share j of *each peer's own* slot: so each line
-//              crosses between cores once in each direction. (To leave the sums in the reducer's slot, and copy out
+//              share j over its own input and the peers' slots, and writes the sum into its own output and back into
+//              share j of *each peer's own* slot: so each line crosses between cores once in each direction, and the
+//              own share is neither filled nor taken. (To leave the sums in the reducer's slot, and copy out
 //              from there, would be a pass less for the reducer, but then every line is read by all peers while it is
 //              still dirty in another core's cache, and a slot could be filled again only after all had taken.) When
 //              all have reduced, everybody takes from its own slot.
@@ -33,6 +34,12 @@
 //   gather     all-gather on one node: hierarchy/gather.hpp.
 //   alltoall   all-to-all, one node and between nodes: hierarchy/alltoall.hpp.
 //   scatter    reduce-scatter, likewise: hierarchy/reduce_scatter.hpp.
+//
+// Tensors that lie in a region which the node shares (core/regions.hpp, `GradientArena`) are neither filled nor taken:
+// beside the slot stands, for each *stretch* of a chunk - what it holds of one piece -, whether it lies in the slot or
+// at a place in a region, and reduce reads and writes it there. Each rank decides that for itself, stretch by stretch;
+// how chunks are cut does not depend on it. Only the routes whose results are written back do so, and only for
+// all-reduces in place.
 //
 // When may a slot be filled again? With flat, root_slot, gather, alltoall and scatter peers read it when they take: so
 // when all have taken. With
@@ -58,6 +65,7 @@
 #include "core/backend.hpp"
 #include "core/inter_node.hpp"
 #include "core/intra_node.hpp"
+#include "core/regions.hpp"
 #include "core/topology.hpp"
 #include "hierarchy/alltoall.hpp"
 #include "hierarchy/gather.hpp"
@@ -66,6 +74,7 @@
 #include "hierarchy/open_job.hpp"
 #include "hierarchy/reduce_scatter.hpp"
 #include "hierarchy/stream.hpp"
+#include "hierarchy/tuning.hpp"
 
 namespace kolo::hierarchy {
 
@@ -75,8 +84,9 @@ struct CpuBackendOptions {
   std::vector<int> members;
   /// Sets whose members share an InterNode must not share tags: this set uses `first_tag` ... first_tag + slots - 1.
   int first_tag = 0;
-  /// An all-reduce chunk of up to this many bytes, inside one node, is reduced whole by everybody.
-  std::size_t flat_bytes = 8 << 10;
+  Tuning tuning;
+  /// What the node's ranks share beyond the slots; null: nothing.
+  std::shared_ptr<core::Regions> regions;
 };
 
 class CpuBackend final : public core::Backend {
@@ -98,23 +108,32 @@ class CpuBackend final : public core::Backend {
   bool take_one();
   bool retire(std::vector<core::Job*>& finished);
 
-  [[nodiscard]] bool cut(Chunk& chunk);
+  [[nodiscard]] OpenJob* cut(Chunk& chunk);
+  [[nodiscard]] std::int64_t most_elements(const Stream& stream) const noexcept;
   [[nodiscard]] Route route_of(const Stream& stream, std::int64_t elements) const noexcept;
-  void copy_in(const Chunk& chunk);
+  void copy_in(Chunk& chunk, core::Job& job);
+  [[nodiscard]] core::Place place_of(const Chunk& chunk, const core::Piece& piece, std::int64_t first,
+                                     std::int64_t elements, std::size_t stretch);
   [[nodiscard]] bool enter(std::uint64_t number);
   [[nodiscard]] bool complete(std::uint64_t number);
   void reduce_share(std::uint64_t number);
   void start_exchange(std::uint64_t number);
-  void write_back(std::uint64_t number, const Part& share, const std::byte* data, int except);
+  void write_back(std::uint64_t number, const std::byte* result);
+  void pass_on(std::uint64_t number, const std::byte* data);
+  [[nodiscard]] std::byte* peers_memory(int peer, std::uint64_t number, std::size_t stretch, std::size_t in_slot,
+                                        std::size_t in_stretch);
+  template <class Visit>
+  void each_stretch(std::uint64_t number, const Part& part, Visit&& visit);
   [[nodiscard]] bool ready_to_take(std::uint64_t number) const;
   void reduce_out(std::uint64_t number);
-  void copy_out(const Chunk& chunk, const std::byte* slot);
+  void copy_out(std::uint64_t number, const std::byte* slot);
 
   [[nodiscard]] Chunk& chunk(std::uint64_t number) noexcept { return chunks_[number % chunks_.size()]; }
   [[nodiscard]] const Chunk& chunk(std::uint64_t number) const noexcept { return chunks_[number % chunks_.size()]; }
   [[nodiscard]] bool is_exchanged(const Chunk& chunk) const noexcept;
   [[nodiscard]] bool is_meshed(const Chunk& chunk) const noexcept;
   [[nodiscard]] Part own_share(const Chunk& chunk) const noexcept;
+  [[nodiscard]] Part kept_share(const Chunk& chunk) const noexcept;
   [[nodiscard]] std::byte* slot(int local_rank, std::uint64_t number) const noexcept {
     return intra_->slot(local_rank, number);
   }
@@ -143,6 +162,8 @@ class CpuBackend final : public core::Backend {
   PieceCursor fill_cursor_;
   PieceCursor take_cursor_;
   std::vector<const void*> inputs_;  // reduce's arguments, by local rank
+  std::vector<void*> outputs_;
+  core::RegionTable regions_;
 };
 
 /// The topology of a set of ranks, given the world's as one of its members sees it; nodes without members are left out.

@@ -37,37 +37,6 @@ struct Stream {
 /// How a chunk gets from everybody's inputs to everybody's outputs; see cpu_backend.hpp.
 enum class Route : std::uint8_t { flat, sliced, ring, root_slot, relayed, gather, alltoall, scatter };
 
-/// What one slot holds.
-struct Chunk {
-  const Stream* stream = nullptr;
-  std::int64_t begin = 0;  ///< in elements of the stream
-  std::int64_t elements = 0;
-  Route route = Route::flat;
-
-  /// Whether peers read this rank's slot when they take: then it is free only when all have taken.
-  [[nodiscard]] bool peers_read_at_take() const noexcept {
-    return route != Route::sliced && route != Route::ring && route != Route::relayed;
-  }
-};
-
-/// Part `index` of `count` elements cut into `parts`: equal but for rounding to `granule`, so the last ones may be
-/// smaller, or empty. Part 0 is the largest.
-struct Part {
-  std::int64_t begin = 0;
-  std::int64_t elements = 0;
-};
-inline Part part_of(std::int64_t count, int index, int parts, std::int64_t granule) noexcept {
-  const std::int64_t even = (count + parts - 1) / parts;
-  const std::int64_t size = (even + granule - 1) / granule * granule;
-  const std::int64_t begin = std::min(count, size * index);
-  return {begin, std::min(count - begin, size)};
-}
-
-/// Elements in a cache line: no two ranks write the same line of a slot.
-inline std::int64_t line_of(std::size_t element_bytes) noexcept {
-  return static_cast<std::int64_t>(64 / element_bytes);
-}
-
 /// A place in a stream, moving forward.
 class PieceCursor {
  public:
@@ -96,5 +65,50 @@ class PieceCursor {
   const core::Piece* end_ = nullptr;
   std::int64_t offset_ = 0;
 };
+
+/// What one slot holds.
+struct Chunk {
+  const Stream* stream = nullptr;
+  std::int64_t begin = 0;  ///< in elements of the stream
+  std::int64_t elements = 0;
+  Route route = Route::flat;
+  PieceCursor cursor;  ///< of a stream that reduces: at its begin
+
+  /// Whether peers read this rank's slot when they take: then it is free only when all have taken.
+  [[nodiscard]] bool peers_read_at_take() const noexcept {
+    return route != Route::sliced && route != Route::ring && route != Route::relayed;
+  }
+  /// Whether shares are reduced by one rank each, and the results written back to all.
+  [[nodiscard]] bool is_written_back() const noexcept { return route == Route::sliced || route == Route::ring; }
+};
+
+/// Part `index` of `count` elements cut into `parts`: equal but for rounding to `granule`, so the last ones may be
+/// smaller, or empty. Part 0 is the largest.
+struct Part {
+  std::int64_t begin = 0;
+  std::int64_t elements = 0;
+};
+inline Part part_of(std::int64_t count, int index, int parts, std::int64_t granule) noexcept {
+  const std::int64_t even = (count + parts - 1) / parts;
+  const std::int64_t size = (even + granule - 1) / granule * granule;
+  const std::int64_t begin = std::min(count, size * index);
+  return {begin, std::min(count - begin, size)};
+}
+
+/// Calls visit(first, elements) for what of [at, at + elements) lies before the part, and behind it.
+template <class Visit>
+void around(const Part& part, std::int64_t at, std::int64_t elements, Visit&& visit) {
+  const std::int64_t end = at + elements;
+  const std::int64_t before = std::min(end, part.begin);
+  const std::int64_t behind = std::max(at, part.begin + part.elements);
+  if (part.elements == 0) return visit(at, elements);
+  if (at < before) visit(at, before - at);
+  if (behind < end) visit(behind, end - behind);
+}
+
+/// Elements in a cache line: no two ranks write the same line of a slot.
+inline std::int64_t line_of(std::size_t element_bytes) noexcept {
+  return static_cast<std::int64_t>(64 / element_bytes);
+}
 
 }  // namespace kolo::hierarchy

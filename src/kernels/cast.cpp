@@ -37,7 +37,7 @@ float round_to_odd(double value) {
 
 void cast_singles(DType from, const void* source, DType to, void* destination, std::int64_t count) {
   if (from == to) return copy(destination, source, count * bytes_of(from));
-  cast_floats(from, to, {&source, 1, destination, count});
+  cast_floats(from, to, {&source, 1, &destination, 1, count});
 }
 
 void cast_from_double(const unsigned char* source, DType to, unsigned char* destination, std::int64_t count) {
@@ -67,11 +67,6 @@ void cast_to_double(DType from, const unsigned char* source, unsigned char* dest
 
 }  // namespace
 
-void copy(void* destination, const void* source, std::int64_t bytes) {
-  HWY_ASSERT(bytes >= 0);
-  if (bytes > 0) std::memcpy(destination, source, static_cast<std::size_t>(bytes));
-}
-
 void cast(DType from, const void* source, DType to, void* destination, std::int64_t count) {
   HWY_ASSERT(is_float(from) && is_float(to) && count >= 0);
   if (count == 0) return;
@@ -82,7 +77,7 @@ void cast(DType from, const void* source, DType to, void* destination, std::int6
   } else if (to == DType::float64) {
     cast_to_double(from, static_cast<const unsigned char*>(source), static_cast<unsigned char*>(destination), count);
   } else {
-    cast_floats(from, to, {&source, 1, destination, count});
+    cast_floats(from, to, {&source, 1, &destination, 1, count});
   }
 }
 

@@ -38,25 +38,31 @@ DType accumulator_of(DType dtype) noexcept {
 }
 
 void reduce(const Reduction& reduction, const void* const* inputs, int n, void* output, std::int64_t count) {
-  run(Stage::whole, reduction, {inputs, n, output, count});
+  run(Stage::whole, reduction, {inputs, n, &output, 1, count});
+}
+
+void reduce_to_all(const Reduction& reduction, const void* const* inputs, int n, void* const* outputs, int copies,
+                   std::int64_t count) {
+  HWY_ASSERT(copies >= 1);
+  run(Stage::whole, reduction, {inputs, n, outputs, copies, count});
 }
 
 void reduce_partial(const Reduction& reduction, const void* const* inputs, int n, void* accumulator,
                     std::int64_t count) {
   Reduction partial = reduction;
   partial.scaling = {reduction.scaling.prescale, 1, 1};
-  run(Stage::partial, partial, {inputs, n, accumulator, count});
+  run(Stage::partial, partial, {inputs, n, &accumulator, 1, count});
 }
 
 void combine(const Reduction& reduction, void* accumulator, const void* other, std::int64_t count) {
   const void* inputs[] = {accumulator, other};
-  run(Stage::whole, {accumulator_of(reduction.dtype), reduction.op, {}}, {inputs, 2, accumulator, count});
+  run(Stage::whole, {accumulator_of(reduction.dtype), reduction.op, {}}, {inputs, 2, &accumulator, 1, count});
 }
 
 void finish(const Reduction& reduction, const void* accumulator, void* output, std::int64_t count) {
   Reduction last = reduction;
   last.scaling = {1, reduction.scaling.postscale, reduction.scaling.divisor};
-  run(Stage::finish, last, {&accumulator, 1, output, count});
+  run(Stage::finish, last, {&accumulator, 1, &output, 1, count});
 }
 
 }  // namespace kolo::kernels

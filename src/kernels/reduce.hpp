@@ -49,8 +49,12 @@ struct Reduction {
 /// arrays of `dtype`; so is the output, which may be one of the inputs (exactly the same pointer) or disjoint from all.
 void reduce(const Reduction& reduction, const void* const* inputs, int n, void* output, std::int64_t count);
 
-/// The same without finishing: `accumulator` is an array of accumulator_of(dtype), the partial result of one node. It
-/// may be one of the inputs only where the accumulator type is `dtype` itself.
+/// The same with the result in each of `copies` (at least 1) arrays, which are disjoint from each other, in one pass.
+void reduce_to_all(const Reduction& reduction, const void* const* inputs, int n, void* const* outputs, int copies,
+                   std::int64_t count);
+
+/// As `reduce`, without finishing: `accumulator` is an array of accumulator_of(dtype), the partial result of one node.
+/// It may be one of the inputs only where the accumulator type is `dtype` itself.
 void reduce_partial(const Reduction& reduction, const void* const* inputs, int n, void* accumulator,
                     std::int64_t count);
 
@@ -65,6 +69,10 @@ void finish(const Reduction& reduction, const void* accumulator, void* output, s
 
 /// A plain copy between disjoint memory.
 void copy(void* destination, const void* source, std::int64_t bytes);
+
+/// The same by stores that do not bring the destination into the cache first: faster where it is not there, and will
+/// not be needed there soon. Done, for other cores, when this returns.
+void copy_past_cache(void* destination, const void* source, std::int64_t bytes);
 
 /// Converts among float16, bfloat16, float32 and float64, rounding once, to nearest, ties to even; too large a number
 /// becomes infinity. Source and destination are disjoint, or the same pointer where both types have one size.

@@ -11,11 +11,12 @@
 
 namespace kolo::kernels {
 
-/// One pass over memory: n arrays in, one out, `count` elements each.
+/// One pass over memory: n arrays in, the same result into every array that goes out, `count` elements each.
 struct Stream {
   const void* const* inputs;
   int n;
-  void* output;
+  void* const* outputs;
+  int copies;
   std::int64_t count;
 };
 

@@ -119,18 +119,29 @@ HWY_INLINE Pair<Lane> stored(const Scale& scale, const Pair<Lane>& pair) {
   return {scale.on_store(pair.first), scale.on_store(pair.second)};
 }
 
+/// Where results go: to every output.
+struct Outputs {
+  std::uint8_t* const* arrays;
+  int n;
+
+  template <class Format, class Unit>
+  HWY_INLINE void store(const Unit& unit, const Pair<typename Format::Lane>& pair, std::size_t element) const {
+    for (int o = 0; o < n; ++o) unit.template store<Format>(pair, arrays[o] + element * Format::kElementBytes);
+  }
+};
+
 template <class In, class Out, class Op, class Scale, class Unit>
 HWY_INLINE void reduce_unit(const Scale& scale, const Unit& unit, const std::uint8_t* const* inputs, int n,
-                            std::uint8_t* output, std::size_t element) {
+                            const Outputs& outputs, std::size_t element) {
   const std::size_t at = element * In::kElementBytes;
   auto sum = loaded(scale, unit.template load<In>(inputs[0] + at));
   for (int r = 1; r < n; ++r) accumulate<Op>(scale, sum, unit.template load<In>(inputs[r] + at));
-  unit.template store<Out>(stored(scale, sum), output + element * Out::kElementBytes);
+  outputs.store<Out>(unit, stored(scale, sum), element);
 }
 
 /// Two units at once: enough independent work to hide the latency of an addition, few enough for the registers.
 template <class In, class Out, class Op, class Scale>
-HWY_INLINE void reduce_two_units(const Scale& scale, const std::uint8_t* const* inputs, int n, std::uint8_t* output,
+HWY_INLINE void reduce_two_units(const Scale& scale, const std::uint8_t* const* inputs, int n, const Outputs& outputs,
                                  std::size_t element) {
   constexpr std::size_t kUnit = In::kUnitBytes / In::kElementBytes;
   const std::size_t at = element * In::kElementBytes;
@@ -141,8 +152,12 @@ HWY_INLINE void reduce_two_units(const Scale& scale, const std::uint8_t* const* 
     accumulate<Op>(scale, a, In::load(input));
     accumulate<Op>(scale, b, In::load(input + In::kUnitBytes));
   }
-  Out::store(stored(scale, a), output + element * Out::kElementBytes);
-  Out::store(stored(scale, b), output + (element + kUnit) * Out::kElementBytes);
+  const Pair<typename Out::Lane> first = stored(scale, a);
+  const Pair<typename Out::Lane> second = stored(scale, b);
+  for (int o = 0; o < outputs.n; ++o) {
+    Out::store(first, outputs.arrays[o] + element * Out::kElementBytes);
+    Out::store(second, outputs.arrays[o] + (element + kUnit) * Out::kElementBytes);
+  }
 }
 
 /// A loop for a known number of inputs is no faster (measured for 2): the pointers, read anew for each unit, are in L1.
@@ -151,16 +166,16 @@ HWY_NOINLINE void run(const Scale& scale, const Stream& stream) {
   constexpr std::size_t kUnit = In::kUnitBytes / In::kElementBytes;
   static_assert(kUnit == Out::kUnitBytes / Out::kElementBytes);
   const auto* inputs = reinterpret_cast<const std::uint8_t* const*>(stream.inputs);
-  auto* output = static_cast<std::uint8_t*>(stream.output);
+  const Outputs outputs{reinterpret_cast<std::uint8_t* const*>(stream.outputs), stream.copies};
   const auto count = static_cast<std::size_t>(stream.count);
 
   std::size_t i = 0;
-  for (; i + 2 * kUnit <= count; i += 2 * kUnit) reduce_two_units<In, Out, Op>(scale, inputs, stream.n, output, i);
+  for (; i + 2 * kUnit <= count; i += 2 * kUnit) reduce_two_units<In, Out, Op>(scale, inputs, stream.n, outputs, i);
   if (i + kUnit <= count) {
-    reduce_unit<In, Out, Op>(scale, WholeUnit{}, inputs, stream.n, output, i);
+    reduce_unit<In, Out, Op>(scale, WholeUnit{}, inputs, stream.n, outputs, i);
     i += kUnit;
   }
-  if (i < count) reduce_unit<In, Out, Op>(scale, PartOfUnit{count - i}, inputs, stream.n, output, i);
+  if (i < count) reduce_unit<In, Out, Op>(scale, PartOfUnit{count - i}, inputs, stream.n, outputs, i);
 }
 
 }  // namespace kolo::kernels::HWY_NAMESPACE

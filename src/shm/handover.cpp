@@ -4,25 +4,21 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <charconv>
-#include <exception>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include <kolo/error.hpp>
-
 #include "base/check.hpp"
 #include "base/event_fd.hpp"
+#include "shm/gathering.hpp"
 #include "shm/local_socket.hpp"
+#include "shm/process_region.hpp"
 #include "shm/segment.hpp"
 
 namespace kolo::shm {
 
 namespace {
-
-constexpr char kGreeting[] = "kolo node ";
 
 /// A peer and the two ways to see it end.
 struct Watched {
@@ -41,10 +37,10 @@ Watched watch(int local_rank, LocalSocket socket) {
 
 class ProcessNodeLink final : public core::NodeLink {
  public:
-  ProcessNodeLink(Segment segment, base::EventFd own_bell, std::vector<base::UniqueFd> bells,
-                  std::vector<Watched> watched)
-      : segment_(std::move(segment)), own_bell_(std::move(own_bell)), bells_(std::move(bells)),
-        watched_(std::move(watched)) {}
+  ProcessNodeLink(core::Topology topology, std::string job_key, Segment segment, base::EventFd own_bell,
+                  std::vector<base::UniqueFd> bells, std::vector<Watched> watched)
+      : topology_(std::move(topology)), job_key_(std::move(job_key)), segment_(std::move(segment)),
+        own_bell_(std::move(own_bell)), bells_(std::move(bells)), watched_(std::move(watched)) {}
 
   [[nodiscard]] std::byte* memory() const noexcept override { return segment_.data(); }
   [[nodiscard]] std::size_t bytes() const noexcept override { return segment_.bytes(); }
@@ -66,28 +62,18 @@ class ProcessNodeLink final : public core::NodeLink {
     return all;
   }
 
+  std::shared_ptr<core::SharedRegion> share(std::size_t bytes, const core::Meeting& meet) override {
+    return share_between_processes(topology_, bytes, job_key_, meet);
+  }
+
  private:
+  const core::Topology topology_;
+  const std::string job_key_;
   Segment segment_;
   base::EventFd own_bell_;
   std::vector<base::UniqueFd> bells_;  // by local rank; the own one is a copy
   std::vector<Watched> watched_;       // of the leader: all others; of the others: the leader
 };
-
-/// What a rank of the node says first, and what the leader answers.
-std::string greeting(int local_rank, const std::string& job_key) {
-  return kGreeting + std::to_string(local_rank) + ' ' + job_key;
-}
-
-/// The local rank of a greeting that knows the key; empty for a stranger's.
-std::optional<int> understand(const Packet& packet, const std::string& job_key) {
-  int local_rank = 0;
-  const std::size_t prefix = sizeof kGreeting - 1;
-  if (packet.bytes.compare(0, prefix, kGreeting) != 0) return {};
-  const char* end = packet.bytes.data() + packet.bytes.size();
-  const auto parsed = std::from_chars(packet.bytes.data() + prefix, end, local_rank);
-  if (parsed.ec != std::errc() || std::string(parsed.ptr, end) != ' ' + job_key) return {};
-  return local_rank;
-}
 
 /// Where the leader waits, with what it will hand out.
 struct Leading {
@@ -96,104 +82,54 @@ struct Leading {
   LocalListener listener;
 };
 
-/// A rank of this node, or empty for somebody else who found the name.
-std::optional<std::pair<Watched, base::UniqueFd>> admit(LocalSocket socket, const std::string& job_key,
-                                                        base::Time deadline) {
-  if (socket.peer().uid != ::geteuid()) return {};
-  Packet hello = socket.receive(deadline);
-  const std::optional<int> local_rank = understand(hello, job_key);
-  if (!local_rank || hello.descriptors.size() != 1) return {};
-  return std::pair(watch(*local_rank, std::move(socket)), std::move(hello.descriptors.front()));
-}
-
-std::shared_ptr<core::NodeLink> lead(Leading leading, int local_size, const std::string& job_key, base::Time deadline) {
+std::shared_ptr<core::NodeLink> lead(Leading leading, const core::Topology& topology, const std::string& job_key,
+                                     base::Time deadline) {
   base::EventFd bell;
-  std::vector<base::UniqueFd> bells(static_cast<std::size_t>(local_size));
+  std::vector<Guest> guests = welcome(leading.listener, topology.local_size(), job_key, deadline);
+  std::vector<base::UniqueFd> bells(static_cast<std::size_t>(topology.local_size()));
   bells.front().reset(::dup(bell.fd()));
-  std::vector<Watched> watched;
-  while (watched.size() + 1 < bells.size()) {
-    auto admitted = admit(leading.listener.accept(deadline), job_key, deadline);
-    if (!admitted) continue;
-    const int local_rank = admitted->first.local_rank;
-    if (local_rank < 1 || local_rank >= local_size || bells[static_cast<std::size_t>(local_rank)].valid())
-      throw Error(ErrorCode::transport, "two processes say that they are local rank " + std::to_string(local_rank));
-    bells[static_cast<std::size_t>(local_rank)] = std::move(admitted->second);
-    watched.push_back(std::move(admitted->first));
-  }
+  for (Guest& guest : guests) bells[static_cast<std::size_t>(guest.local_rank)] = std::move(guest.brought);
   std::vector<int> descriptors{leading.segment.fd()};
   for (const base::UniqueFd& each : bells) descriptors.push_back(each.get());
-  for (Watched& peer : watched) {
-    for (auto first = descriptors.begin(); first != descriptors.end();) {
-      const auto last = first + std::min<std::ptrdiff_t>(descriptors.end() - first, LocalSocket::kDescriptorsPerPacket);
-      peer.socket.send(greeting(0, job_key), std::vector<int>(first, last), deadline);
-      first = last;
-    }
-  }
+  hand_out(guests, descriptors, job_key, deadline);
   leading.segment.close_file();
-  return std::make_shared<ProcessNodeLink>(std::move(leading.segment), std::move(bell), std::move(bells),
-                                           std::move(watched));
+  std::vector<Watched> watched;
+  for (Guest& guest : guests) watched.push_back(watch(guest.local_rank, std::move(guest.socket)));
+  return std::make_shared<ProcessNodeLink>(topology, job_key, std::move(leading.segment), std::move(bell),
+                                           std::move(bells), std::move(watched));
 }
 
 std::shared_ptr<core::NodeLink> follow(const std::string& leader, const core::Topology& topology, std::size_t bytes,
                                        const std::string& job_key, base::Time deadline) {
   base::EventFd bell;
-  LocalSocket socket = LocalSocket::connect(leader, deadline);
-  if (socket.peer().uid != ::geteuid())
-    throw Error(ErrorCode::transport, "the leader of this node belongs to another user");
-  socket.send(greeting(topology.local_rank, job_key), {bell.fd()}, deadline);
-  std::vector<base::UniqueFd> descriptors;
-  const std::size_t expected = 1 + static_cast<std::size_t>(topology.local_size());
-  while (descriptors.size() < expected) {
-    Packet packet = socket.receive(deadline);
-    if (understand(packet, job_key) != 0 || packet.descriptors.empty())
-      throw Error(ErrorCode::transport, "the leader of this node belongs to another job");
-    for (base::UniqueFd& each : packet.descriptors) descriptors.push_back(std::move(each));
-  }
+  LocalSocket socket = visit(leader, topology.local_rank, bell.fd(), job_key, deadline);
+  std::vector<base::UniqueFd> descriptors =
+      take_home(socket, 1 + static_cast<std::size_t>(topology.local_size()), job_key, deadline);
   Segment segment = Segment::map(std::move(descriptors.front()), bytes);
   segment.close_file();
   descriptors.erase(descriptors.begin());
   std::vector<Watched> watched;
   watched.push_back(watch(0, std::move(socket)));
-  return std::make_shared<ProcessNodeLink>(std::move(segment), std::move(bell), std::move(descriptors),
-                                           std::move(watched));
-}
-
-/// Runs a rank's part of a step, and lets the world hear of it: what it says, or why it failed. Throws on every rank
-/// when it failed on one.
-template <class Step>
-std::vector<std::string> together(core::Bootstrap& bootstrap, Step&& step) {
-  std::string said;
-  try {
-    said = '+' + step();
-  } catch (const Error& error) {
-    said = '-' + error.status().message();
-  }
-  std::vector<std::string> all = bootstrap.allgather(said);
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank].empty() || all[rank].front() != '+')
-      throw Error(ErrorCode::transport, "rank " + std::to_string(rank) + " cannot share memory with its node: " +
-                                            all[rank].substr(all[rank].empty() ? 0 : 1));
-    all[rank].erase(0, 1);
-  }
-  return all;
+  return std::make_shared<ProcessNodeLink>(topology, job_key, std::move(segment), std::move(bell),
+                                           std::move(descriptors), std::move(watched));
 }
 
 }  // namespace
 
 std::shared_ptr<core::NodeLink> join_node(core::Bootstrap& bootstrap, const core::Topology& topology, std::size_t bytes,
                                           const std::string& job_key, base::Duration patience) {
-  const int local_size = topology.local_size();
+  const core::Meeting meet = [&](const std::string& mine) { return bootstrap.allgather(mine); };
   std::optional<Leading> leading;
-  const std::vector<std::string> names = together(bootstrap, [&]() -> std::string {
+  const std::vector<std::string> names = together(meet, [&]() -> std::string {
     if (!topology.is_leader()) return {};
-    leading.emplace(bytes, local_size);
+    leading.emplace(bytes, topology.local_size());
     return leading->listener.name();
   });
   std::shared_ptr<core::NodeLink> link;
-  together(bootstrap, [&]() -> std::string {
+  together(meet, [&]() -> std::string {
     const base::Time deadline = base::now() + patience;
     const std::string& leader = names[static_cast<std::size_t>(topology.leader_of(topology.node))];
-    link = leading ? lead(std::move(*leading), local_size, job_key, deadline)
+    link = leading ? lead(std::move(*leading), topology, job_key, deadline)
                    : follow(leader, topology, bytes, job_key, deadline);
     return {};
   });

@@ -17,10 +17,8 @@ namespace kolo::shm {
 /// What a process bootstrap's `join_node` does; collective over the whole world, which meets twice in
 /// `bootstrap.allgather`. If it fails for one rank it fails for all, with that rank's reason: Error(transport).
 ///
-/// The leader listens on an abstract socket whose name the kernel chose; the others learn the name through the
-/// bootstrap. (Such names live in a network namespace: hosts do not see each other's.) Both ends must belong to the
-/// same user and know the job key. Each rank hands in the descriptor of its bell, the leader hands out the segment and
-/// everybody's bells.
+/// The others learn the name of the leader's socket (gathering.hpp) through the bootstrap. Each rank hands in the
+/// descriptor of its bell, the leader hands out the segment and everybody's bells.
 ///
 /// `liveness` watches each peer by its process (a pidfd), where it can be seen, and by its socket.
 std::shared_ptr<core::NodeLink> join_node(core::Bootstrap& bootstrap, const core::Topology& topology, std::size_t bytes,

@@ -6,7 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <string>
 
 #include <kolo/error.hpp>
@@ -57,6 +59,25 @@ Segment Segment::anonymous(std::size_t bytes) {
   segment.bytes_ = bytes;
   segment.map_pages(MAP_PRIVATE | MAP_ANONYMOUS);
   return segment;
+}
+
+void Segment::make_private() noexcept {
+  void* pages = ::mmap(data_, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, file_.get(), 0);
+  if (pages == MAP_FAILED) return;
+  [[maybe_unused]] const int advised = ::madvise(pages, bytes_, MADV_DONTFORK);  // as before: it cannot fail now
+  // A private page shows what others write until it is written here. The write must change nothing, also where another
+  // thread of this process writes at this moment.
+  constexpr std::size_t kPage = 4096;
+  for (std::size_t at = 0; at < bytes_; at += kPage)
+    std::atomic_ref(*reinterpret_cast<std::uint64_t*>(data_ + at)).fetch_or(0, std::memory_order_relaxed);
+}
+
+void Segment::discard() noexcept {
+  if (data_ == nullptr) return;
+  const int punched = ::fallocate(fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes_));
+  KOLO_CHECK(punched == 0) << base::errno_text(errno);
+  unmap();
+  close_file();
 }
 
 void Segment::map_pages(int flags) {

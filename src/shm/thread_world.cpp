@@ -14,6 +14,7 @@
 #include "base/event_fd.hpp"
 #include "shm/segment.hpp"
 #include "shm/thread_inter_node.hpp"
+#include "shm/thread_region.hpp"
 
 namespace kolo::shm {
 
@@ -24,23 +25,28 @@ struct ThreadNode {
   ThreadNode(std::size_t bytes, std::size_t ranks) : memory(Segment::anonymous(bytes)), bells(ranks) {}
   Segment memory;
   std::vector<base::EventFd> bells;  // by local rank
+  PartExchange parts;
 };
 
 class ThreadNodeLink final : public core::NodeLink {
  public:
-  ThreadNodeLink(std::shared_ptr<ThreadNode> node, int local_rank) : node_(std::move(node)), local_rank_(local_rank) {}
+  ThreadNodeLink(std::shared_ptr<ThreadNode> node, core::Topology topology)
+      : node_(std::move(node)), topology_(std::move(topology)) {}
 
   [[nodiscard]] std::byte* memory() const noexcept override { return node_->memory.data(); }
   [[nodiscard]] std::size_t bytes() const noexcept override { return node_->memory.bytes(); }
   void wake(int local_rank) noexcept override { node_->bells[static_cast<std::size_t>(local_rank)].signal(); }
   [[nodiscard]] int wake_fd() const noexcept override {
-    return node_->bells[static_cast<std::size_t>(local_rank_)].fd();
+    return node_->bells[static_cast<std::size_t>(topology_.local_rank)].fd();
   }
   [[nodiscard]] std::vector<Liveness> liveness() const override { return {}; }
+  std::shared_ptr<core::SharedRegion> share(std::size_t bytes, const core::Meeting& meet) override {
+    return share_between_threads(node_->parts, topology_, bytes, meet);
+  }
 
  private:
   const std::shared_ptr<ThreadNode> node_;
-  const int local_rank_;
+  const core::Topology topology_;
 };
 
 }  // namespace
@@ -129,7 +135,7 @@ class ThreadBootstrap final : public core::Bootstrap {
                                             const std::string& /*job_key: threads need no proof*/) override {
     auto node = state_->join(topology.node, static_cast<std::size_t>(topology.local_size()), bytes);
     state_->meet(rank_, {});  // so that a next call cannot meet this one
-    return std::make_shared<ThreadNodeLink>(std::move(node), topology.local_rank);
+    return std::make_shared<ThreadNodeLink>(std::move(node), topology);
   }
 
   std::shared_ptr<core::InterNode> inter_node(const core::Topology& /*topology*/) override {

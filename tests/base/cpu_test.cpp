@@ -110,6 +110,18 @@ TEST_F(CgroupTree, VersionTwoBesideVersionOne) {
   EXPECT_EQ(cgroup_cpu_quota("0::/jobs\n", root_), 1.0);
 }
 
+TEST_F(CgroupTree, TheSecondLevelCacheIsACoresOwn) {
+  EXPECT_EQ(private_cache_bytes(root_), 1U << 20);  // nobody tells
+  put("sys/devices/system/cpu/cpu0/cache/index0/level", "1\n");
+  put("sys/devices/system/cpu/cpu0/cache/index0/size", "48K\n");
+  put("sys/devices/system/cpu/cpu0/cache/index2/level", "2\n");
+  put("sys/devices/system/cpu/cpu0/cache/index2/size", "nonsense\n");
+  EXPECT_EQ(private_cache_bytes(root_), 1U << 20);
+  put("sys/devices/system/cpu/cpu0/cache/index2/size", "2048K\n");
+  EXPECT_EQ(private_cache_bytes(root_), 2U << 20);
+  EXPECT_GT(private_cache_bytes(), 0U);
+}
+
 TEST(WaitPolicy, FollowsTheCpusThereAre) {
   EXPECT_GT(choose_wait_policy(2, 2).pauses_before_yield, 0);
   EXPECT_EQ(choose_wait_policy(2, 2), choose_wait_policy(64, 8));

@@ -58,6 +58,9 @@ class ReluctantInterNode final : public core::InterNode {
   std::mt19937 random_;
 };
 
+/// What a rank shares with its node beside the slots.
+constexpr std::size_t kRegionBytes = 1 << 20;
+
 /// What a test's body sees of its rank.
 struct Rank {
   core::Bootstrap& bootstrap;
@@ -65,7 +68,14 @@ struct Rank {
   std::shared_ptr<core::NodeLink> node;
   std::shared_ptr<core::InterNode> inter;
   CpuBackend& backend;
+  core::SharedRegion& region;
+  std::size_t taken = 0;  // of the region
 
+  /// Memory of the region; null when there is none left.
+  std::byte* take(std::size_t bytes) {
+    if (bytes > region.bytes() - taken) return nullptr;
+    return region.own() + std::exchange(taken, taken + bytes);
+  }
   int rank() const { return topology.rank; }
   int size() const { return topology.size; }
 };
@@ -121,10 +131,16 @@ inline void run_rank(shm::ThreadWorld& world, const WorldShape& shape, int rank,
     inter = std::make_shared<ReluctantInterNode>(bootstrap->inter_node(topology),
                                                  shape.seed + static_cast<std::uint32_t>(rank));
   }
+  const auto meet = [&](const std::string& mine) { return bootstrap->allgather(mine); };
+  const std::shared_ptr<core::SharedRegion> region = node->share(kRegionBytes, meet);
   CpuBackendOptions options;
-  options.flat_bytes = shape.flat_bytes;
+  options.tuning.flat_bytes = shape.flat_bytes;
+  options.tuning.least_chunk_bytes = 192;
+  options.tuning.past_cache_bytes = 512;
+  options.regions = std::make_shared<core::Regions>();
+  options.regions->add(7, region);
   CpuBackend backend(topology, intra, inter, options);
-  Rank self{*bootstrap, topology, node, inter, backend};
+  Rank self{*bootstrap, topology, node, inter, backend, *region};
   body(self);
   bootstrap->allgather("");  // nobody takes its memory away while others still read their slots
 }

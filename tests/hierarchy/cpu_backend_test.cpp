@@ -26,8 +26,8 @@ struct Case {
   };
   std::vector<Expectation> expected;
 
-  Tensor& tensor(DType dtype, std::int64_t elements, std::size_t misalignment) {
-    return tensors.emplace_back(dtype, elements, misalignment);
+  Tensor& tensor(DType dtype, std::int64_t elements, std::size_t misalignment, std::byte* memory = nullptr) {
+    return tensors.emplace_back(dtype, elements, misalignment, memory);
   }
   void check(int rank) {
     EXPECT_TRUE(job.status.ok()) << job.status.message();
@@ -52,13 +52,16 @@ struct Dice {
   std::int64_t length() { return static_cast<std::int64_t>(common() % 4 == 0 ? common() % 3 : common() % 170); }
   std::size_t misalignment() { return own() % 2 == 0 ? 0 : own() % 64; }
   bool in_place() { return own() % 2 == 0; }
+  bool in_region() { return own() % 2 == 0; }
 };
 
 /// One tensor of a run: input, output (perhaps the same memory), and what is expected.
-void add_piece(Case& test, core::Run& run, const Rank& rank, Dice& dice, std::int64_t elements,
+void add_piece(Case& test, core::Run& run, Rank& rank, Dice& dice, std::int64_t elements,
                const std::function<std::int64_t(std::int64_t)>& mine,
                const std::function<std::int64_t(std::int64_t)>& result) {
-  Tensor& input = test.tensor(run.dtype, elements, dice.misalignment());
+  const std::size_t misalignment = dice.misalignment();
+  std::byte* memory = dice.in_region() ? rank.take(Tensor::whole_size(run.dtype, elements, misalignment)) : nullptr;
+  Tensor& input = test.tensor(run.dtype, elements, misalignment, memory);
   for (std::int64_t i = 0; i < elements; ++i) store(run.dtype, input.element(i), mine(i));
   Tensor& output = dice.in_place() ? input : test.tensor(run.dtype, elements, dice.misalignment());
   Tensor wanted(run.dtype, elements, 0);
@@ -70,7 +73,7 @@ void add_piece(Case& test, core::Run& run, const Rank& rank, Dice& dice, std::in
   run.elements += elements;
 }
 
-void add_allreduce(Case& test, const Rank& rank, Dice& dice, DType dtype, ReduceOp op) {
+void add_allreduce(Case& test, Rank& rank, Dice& dice, DType dtype, ReduceOp op) {
   core::Run& run = test.job.runs.emplace_back();
   run.dtype = dtype;
   run.op = op;
@@ -91,7 +94,7 @@ void add_allreduce(Case& test, const Rank& rank, Dice& dice, DType dtype, Reduce
   }
 }
 
-void add_broadcast(Case& test, const Rank& rank, Dice& dice, DType dtype, int root) {
+void add_broadcast(Case& test, Rank& rank, Dice& dice, DType dtype, int root) {
   core::Run& run = test.job.runs.emplace_back();
   run.kind = core::CollectiveKind::broadcast;
   run.dtype = dtype;

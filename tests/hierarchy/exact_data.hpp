@@ -26,17 +26,26 @@ using kolo::testing::value_of;
 /// Elements between poisoned borders, at any alignment.
 class Tensor {
  public:
-  Tensor(DType dtype, std::int64_t elements, std::size_t misalignment)
+  /// With `memory` there: room for `whole_size`, which outlives the tensor.
+  Tensor(DType dtype, std::int64_t elements, std::size_t misalignment, std::byte* memory = nullptr)
       : dtype_(dtype), elements_(elements), begin_(kBorder + misalignment),
-        bytes_(2 * kBorder + misalignment + static_cast<std::size_t>(elements) * size_of(dtype), kPoison) {}
+        whole_(whole_size(dtype, elements, misalignment)), own_(memory == nullptr ? whole_ : 0),
+        bytes_(memory == nullptr ? own_.data() : memory) {
+    std::fill(bytes_, bytes_ + whole_, kPoison);
+  }
+  Tensor(const Tensor&) = delete;
+  Tensor& operator=(const Tensor&) = delete;
+  static std::size_t whole_size(DType dtype, std::int64_t elements, std::size_t misalignment) {
+    return 2 * kBorder + misalignment + static_cast<std::size_t>(elements) * size_of(dtype);
+  }
 
-  std::byte* data() { return bytes_.data() + begin_; }
+  std::byte* data() { return bytes_ + begin_; }
   std::size_t size() const { return static_cast<std::size_t>(elements_) * size_of(dtype_); }
   std::byte* element(std::int64_t i) { return data() + static_cast<std::size_t>(i) * size_of(dtype_); }
   std::vector<std::byte> contents() { return {data(), data() + size()}; }
 
   void expect_borders_untouched() const {
-    for (std::size_t i = 0; i < bytes_.size(); ++i) {
+    for (std::size_t i = 0; i < whole_; ++i) {
       const bool inside = i >= begin_ && i < begin_ + size();
       ASSERT_TRUE(inside || bytes_[i] == kPoison) << "byte " << i << " beside the tensor";
     }
@@ -47,7 +56,9 @@ class Tensor {
   DType dtype_;
   std::int64_t elements_;
   std::size_t begin_;
-  std::vector<std::byte> bytes_;
+  std::size_t whole_;
+  std::vector<std::byte> own_;
+  std::byte* bytes_;
 };
 
 }  // namespace kolo::hierarchy::test

@@ -150,13 +150,5 @@ TEST(CastContractDeathTest, IntegersAbort) {
   EXPECT_DEATH(cast(DType::int32, &x, DType::float32, &x, 1), "is_float");
 }
 
-TEST(Copy, CopiesBytes) {
-  const std::vector<unsigned char> source = {1, 2, 3, 4, 5};
-  Memory destination(5, 1);
-  copy(destination.data(), source.data(), 5);
-  EXPECT_EQ(std::memcmp(destination.data(), source.data(), 5), 0);
-  EXPECT_TRUE(destination.surroundings_untouched());
-}
-
 }  // namespace
 }  // namespace kolo::kernels

@@ -71,6 +71,20 @@ class Reduce : public OnEveryTarget {
     ASSERT_TRUE(same(reduction.dtype, expected.data(), output.data(), kMost)) << "in place of input " << r;
     ASSERT_TRUE(output.surroundings_untouched());
   }
+
+  /// All inputs become the result, as when a rank writes a sum back to all.
+  static void expect_same_to_all(const Reduction& reduction, int n) {
+    Inputs inputs(reduction.dtype, n, false);
+    const auto expected = expected_of(reduction, inputs.pointers(), n);
+    std::vector<void*> outputs;
+    for (int r = 0; r < n; ++r) outputs.push_back(inputs[static_cast<std::size_t>(r)].data());
+    reduce_to_all(reduction, inputs.pointers(), n, outputs.data(), n, kMost);
+    for (int r = 0; r < n; ++r) {
+      Memory& output = inputs[static_cast<std::size_t>(r)];
+      ASSERT_TRUE(same(reduction.dtype, expected.data(), output.data(), kMost)) << "output " << r;
+      ASSERT_TRUE(output.surroundings_untouched());
+    }
+  }
 };
 KOLO_ON_EVERY_TARGET(Reduce);
 
@@ -83,6 +97,7 @@ TEST_P(Reduce, EqualsTheReferenceForEveryTypeAndOp) {
         ASSERT_NO_FATAL_FAILURE(expect_same_for_all_counts(reduction, n, true));
         ASSERT_NO_FATAL_FAILURE(expect_same_for_all_counts(reduction, n, false));
         for (const int r : {0, n / 2, n - 1}) ASSERT_NO_FATAL_FAILURE(expect_same_in_place(reduction, n, r));
+        ASSERT_NO_FATAL_FAILURE(expect_same_to_all(reduction, n));
       }
     }
   }

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/// @file
+/// Memory for gradients that the ranks of a node share: what lies there is reduced in place, by all ranks together,
+/// without a copy in or out.
+///
+///     kolo::GradientArena arena(parameters);                  // every parameter's gradient now lies in the arena
+///     kolo::DistributedOptimizer optimizer(sgd, parameters);  // as ever
+///
+/// or, where the program makes its gradients itself:
+///
+///     kolo::GradientArena arena(kolo::GradientArena::room_for(kolo::DType::float32, shape) * layers);
+///     kolo::TensorView gradient = arena.allocate(kolo::DType::float32, shape);
+///     kolo::allreduce("w", gradient);
+///
+/// Nothing else changes. An `allreduce` (or grouped, or prepared one) recognises memory of an arena by its address, in
+/// place and for the whole tensor or any part of it, and gives the same results, to the bit, as it would elsewhere. It
+/// does not matter whether the other ranks have that tensor in an arena too, or at the same place: each rank saves the
+/// copies of what it has there. Other collectives take it as any memory. `Metrics::bytes_in_place` tells how much went
+/// without a copy.
+#ifndef KOLO_GRADIENT_ARENA_HPP
+#define KOLO_GRADIENT_ARENA_HPP
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include <kolo/context.hpp>
+#include <kolo/export.hpp>
+#include <kolo/parameters.hpp>
+#include <kolo/types.hpp>
+
+namespace kolo {
+
+/// Move-only. Its memory is the gradients' own and counts as theirs: pages that no tensor uses take none. It has no
+/// name in any file system, and vanishes with the last process that maps it; a forked child does not get it.
+///
+/// Threads: `allocate` and the questions may be called from any thread; not while the arena is moved or destroyed.
+///
+/// Life: the memory is valid until the arena is destroyed, also after a fault, and after the context was shut down or
+/// destroyed: a trainer may still save what lies there. As with any memory, what is in flight must be done before:
+/// should an exception destroy an arena while operations on it are open, its memory stays until the context ends.
+/// After a fault of the world no other rank reads or writes it any more (the pages become private copies, once, which
+/// costs the time of copying them); tensors in flight are undefined, all others keep their values.
+class KOLO_API GradientArena {
+ public:
+  /// How tensors are aligned, in bytes.
+  static constexpr std::size_t kAlignment = 64;
+
+  /// Room for `bytes`, which are rounded up to pages. Give more than is needed rather than less: what is not allocated
+  /// costs nothing but addresses.
+  ///
+  /// Collective: every rank calls it, with the same name and size, in any order among its other calls; two arenas that
+  /// are made at the same time, on different threads, need different names. Throws `Error`: mismatch, on every rank,
+  /// when sizes differ; transport, on every rank, when one cannot have the memory; else as any collective.
+  explicit GradientArena(std::size_t bytes, std::string name = "gradients");
+  GradientArena(Context& context, std::size_t bytes, std::string name = "gradients");
+  /// Room for the gradients of these parameters, and makes it theirs: each `Parameter::gradient` that there is becomes
+  /// a view of the arena, of the same type and shape, filled with zeros. The backward pass must write there.
+  explicit GradientArena(Span<Parameter> parameters, std::string name = "gradients");
+  GradientArena(Context& context, Span<Parameter> parameters, std::string name = "gradients");
+  GradientArena(GradientArena&&) noexcept;
+  GradientArena& operator=(GradientArena&&) noexcept;
+  ~GradientArena();
+
+  /// Memory for one tensor, zeroed, first touched by the calling thread, aligned to `kAlignment`. It is never given
+  /// back before the arena's end. Local: ranks need not allocate the same. Throws `Error` (invalid_argument) when the
+  /// room that is left is too small.
+  [[nodiscard]] TensorView allocate(DType dtype, Shape shape);
+
+  /// The room that `allocate` takes for such a tensor.
+  [[nodiscard]] static std::size_t room_for(DType dtype, const Shape& shape) noexcept;
+  /// The whole room, and what of it is allocated.
+  [[nodiscard]] std::size_t capacity() const;
+  [[nodiscard]] std::size_t allocated() const;
+  /// Whether this address lies in it.
+  [[nodiscard]] bool contains(const void* address) const;
+
+ private:
+  class Impl;
+  [[nodiscard]] Impl& impl() const;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kolo
+
+#endif  // KOLO_GRADIENT_ARENA_HPP

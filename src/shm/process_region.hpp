@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Regions (core/regions.hpp) of ranks that are processes: an anonymous file for each rank's part, which its peers map.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "base/clock.hpp"
+#include "core/regions.hpp"
+#include "core/topology.hpp"
+
+namespace kolo::shm {
+
+/// NodeLink::share between processes.
+std::shared_ptr<core::SharedRegion> share_between_processes(const core::Topology& topology, std::size_t bytes,
+                                                            const std::string& job_key, const core::Meeting& meet,
+                                                            base::Duration patience = base::from_seconds(60));
+
+}  // namespace kolo::shm
