@@ -72,7 +72,8 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
       {"KOLO_PLAN", "off"},           {"KOLO_RANKS_PER_NODE", "6"},  {"KOLO_TREE_FANOUT", "7"},
       {"KOLO_INTERFACE", "eth0"},     {"KOLO_SLOT_BYTES", "4K"},     {"KOLO_SLOTS", "9"},
       {"KOLO_MESSAGE_RING", "8K"},    {"KOLO_LOG_RING", "16K"},      {"KOLO_MAILBOX", "10"},
-      {"KOLO_SPIN_US", "11"}};
+      {"KOLO_SPIN_US", "11"},         {"KOLO_FLAT_BYTES", "1K"},     {"KOLO_CHUNK_BYTES", "3K"},
+      {"KOLO_PAST_CACHE_BYTES", "5M"}};
   const Settings settings = load(environment);
   EXPECT_EQ(settings.timeout_s, 1.5);
   EXPECT_EQ(settings.stall_warning_s, 2);
@@ -89,6 +90,9 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
   EXPECT_EQ(settings.interface, "eth0");
   EXPECT_EQ(settings.slot_bytes, 4096);
   EXPECT_EQ(settings.slots, 9);
+  EXPECT_EQ(settings.flat_bytes, 1024);
+  EXPECT_EQ(settings.chunk_bytes, 3072);
+  EXPECT_EQ(settings.past_cache_bytes, 5 << 20);
   EXPECT_EQ(settings.message_ring_bytes, 8192);
   EXPECT_EQ(settings.log_ring_bytes, 16384);
   EXPECT_EQ(settings.mailbox_capacity, 10);
