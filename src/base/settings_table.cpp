@@ -53,16 +53,18 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "The network that control connections use: the name of an interface (`eth0`), or an address with its prefix "
      "(`10.0.0.0/8`). Empty: whichever address answers."},
     {"KOLO_SLOT_BYTES", &S::slot_bytes, Type::bytes, 0, 16 * kMi, kShared, "",
-     "The size of one of a rank's slots in shared memory, through which batches stream in chunks; 0 chooses by the size "
-     "of a core's cache and the number of ranks, and less than 256 is 256."},
+     "The size of one of a rank's slots in shared memory, through which batches stream in chunks; 0 chooses by the "
+     "size of a core's cache and the number of ranks, and less than 256 is 256."},
     {"KOLO_SLOTS", &S::slots, Type::integer, 2, 64, kShared, "",
      "How many slots a rank has: how many chunks are under way at once."},
     {"KOLO_FLAT_BYTES", &S::flat_bytes, Type::bytes, 0, 16 * kMi, kShared, "",
-     "Up to how many bytes every rank of a node reduces everything by itself, instead of a share that it gives to all."},
+     "Up to how many bytes every rank of a node reduces everything by itself, instead of a share that it gives to "
+     "all."},
     {"KOLO_CHUNK_BYTES", &S::chunk_bytes, Type::bytes, 256, 16 * kMi, kShared, "",
      "The smallest chunk into which an all-reduce is cut so that copying and reducing overlap."},
     {"KOLO_PAST_CACHE_BYTES", &S::past_cache_bytes, Type::bytes, 0, kTi, kShared, "",
-     "From how many bytes on the results of one run, where they do not replace the inputs, are written past the cache."},
+     "From how many bytes on the results of one run, where they do not replace the inputs, are written past the "
+     "cache."},
     {"KOLO_MESSAGE_RING", &S::message_ring_bytes, Type::bytes, 4 * kKi, kGi, kShared, "",
      "The size of the ring in shared memory through which a rank describes tensors that have no number yet."},
     {"KOLO_LOG_RING", &S::log_ring_bytes, Type::bytes, 4 * kKi, kGi, kShared, "",
