@@ -80,6 +80,8 @@ class KOLO_API GradientReducer {
   /// Whether gradients may be zeroed: false between the micro-steps of one step, whose sum they hold. Throws `Error`
   /// (invalid_argument) while they are being reduced.
   [[nodiscard]] bool may_zero() const;
+  /// How many of the gradients that were submitted in this step have been reduced.
+  [[nodiscard]] std::size_t finished() const;
 
  private:
   struct Impl;

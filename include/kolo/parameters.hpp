@@ -6,6 +6,8 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <kolo/context.hpp>
 #include <kolo/export.hpp>
@@ -35,6 +37,12 @@ struct Parameter {
 /// After an error during the copying the values are undefined.
 KOLO_API void broadcast_parameters(Span<const Parameter> parameters, int root = 0);
 KOLO_API void broadcast_parameters(Context& context, Span<const Parameter> parameters, int root = 0);
+
+/// Collective. Returns when every rank has given equal entries (one line of text each: what must be the same, such as
+/// "layer0.weight float32 [64, 64]"); else throws, on every rank, the same `Error` (mismatch): `caller`, the first
+/// entry that differs, and which ranks say what. For what the engine cannot compare: a name that only some ranks know
+/// it would wait for. `caller` is also the collective's name.
+KOLO_API void check_agreement(Context& context, std::string_view caller, const std::vector<std::string>& entries);
 
 namespace detail {
 KOLO_API void broadcast_state(Context& context, Span<const NamedView> state, int root);

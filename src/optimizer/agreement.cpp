@@ -9,8 +9,9 @@
 
 #include <kolo/collectives.hpp>
 #include <kolo/error.hpp>
+#include <kolo/parameters.hpp>
 
-namespace kolo::optimizer {
+namespace kolo {
 namespace {
 
 // What ranks compare first: FNV-1a of the entries, and their length as text.
@@ -86,7 +87,7 @@ std::size_t first_difference(const std::vector<std::vector<std::string>>& lists)
 
 }  // namespace
 
-std::string describe(std::string_view name, const TensorView& view) {
+std::string optimizer::describe(std::string_view name, const TensorView& view) {
   std::string text = std::string(name) + ' ' + std::string(to_string(view.dtype())) + ' ' + to_string(view.shape());
   if (view.device() != cpu()) {
     text += ' ' + to_string(view.device());
@@ -94,7 +95,7 @@ std::string describe(std::string_view name, const TensorView& view) {
   return text;
 }
 
-void check_names(std::string_view caller, const std::vector<std::string_view>& names) {
+void optimizer::check_names(std::string_view caller, const std::vector<std::string_view>& names) {
   std::set<std::string_view> seen;
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (names[i].empty()) {
@@ -108,7 +109,7 @@ void check_names(std::string_view caller, const std::vector<std::string_view>& n
   }
 }
 
-void check_root(std::string_view caller, Context& context, int root) {
+void optimizer::check_root(std::string_view caller, Context& context, int root) {
   if (root < 0 || root >= context.size()) {
     throw Error(ErrorCode::invalid_argument, std::string(caller) + ": root " + std::to_string(root) +
                                                  " is no rank; ranks are 0 to " + std::to_string(context.size() - 1));
@@ -140,4 +141,4 @@ void check_agreement(Context& context, std::string_view caller, const std::vecto
   throw Error(ErrorCode::mismatch, explain(caller, lists, first_difference(lists)));
 }
 
-}  // namespace kolo::optimizer
+}  // namespace kolo

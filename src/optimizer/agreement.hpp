@@ -23,9 +23,4 @@ void check_names(std::string_view caller, const std::vector<std::string_view>& n
 /// Throws `Error` (invalid_argument) unless `root` is one of the context's ranks.
 void check_root(std::string_view caller, Context& context, int root);
 
-/// Collective. Returns when every rank has given equal entries; else throws, on every rank, the same `Error`
-/// (mismatch): `caller`, the first entry that differs, and which ranks say what. Gathers 16 bytes a rank, and the
-/// entries only when they differ. `caller` is also the collective's name.
-void check_agreement(Context& context, std::string_view caller, const std::vector<std::string>& entries);
-
 }  // namespace kolo::optimizer

@@ -12,6 +12,7 @@
 // ready. The alternative, to multiply by samples_r and divide the result by the sum, would need no such wait, but its
 // products overflow 16-bit gradients, and equal batches would not give bitwise what they give without weights; here
 // their w_r is exactly 1. The prescale of the reduction cannot carry w_r: it is part of what ranks must agree on.
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -82,7 +83,7 @@ struct GradientReducer::Impl {
   Impl(Context& owner, Span<const Parameter> parameters, const DistributedOptimizerOptions& given)
       : context(owner), options(given) {
     check_options(parameters, options);
-    optimizer::check_agreement(context, "DistributedOptimizer(" + options.name + ")", entries_of(parameters, options));
+    check_agreement(context, "DistributedOptimizer(" + options.name + ")", entries_of(parameters, options));
     prepare(parameters);
   }
 
@@ -308,6 +309,15 @@ bool GradientReducer::may_zero() const {
     misused("DistributedOptimizer: zero_grad() while gradients are being reduced; step() or synchronize() comes first");
   }
   return impl_->micro_step == 0;
+}
+
+std::size_t GradientReducer::finished() const {
+  if (impl_->synchronized) {
+    return static_cast<std::size_t>(std::count_if(impl_->gradients.begin(), impl_->gradients.end(),
+                                                  [](const Gradient& g) { return g.view.has_value(); }));
+  }
+  return static_cast<std::size_t>(
+      std::count_if(impl_->handles.begin(), impl_->handles.end(), [](const Handle& handle) { return handle.done(); }));
 }
 
 }  // namespace kolo

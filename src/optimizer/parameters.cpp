@@ -44,7 +44,7 @@ void broadcast_list(Context& context, const std::string& caller, Span<const Name
   }
   optimizer::check_names(caller, names);
   optimizer::check_root(caller, context, root);
-  optimizer::check_agreement(context, caller, entries);
+  check_agreement(context, caller, entries);
   broadcast_all(context, caller, tensors, root);
 }
 

@@ -48,7 +48,8 @@ LIBRARY = ("src/", "mpi/", "tests/", "bench/micro/")
 VENDORS = [
     ("mpi", r"mpi\.h$|mpi-ext\.h$", ("mpi/", "include/kolo/mpi.hpp", "tests/mpi/", "bench/")),
     ("cuda", r"cuda|nccl|driver_types\.h$", ("src/cuda/", "include/kolo/cuda.hpp", "tests/cuda/", "bench/")),
-    ("torch", r"(torch|ATen|c10)/", ("src/libtorch/", "include/kolo/libtorch.hpp", "tests/libtorch/", "bench/peers/")),
+    ("torch", r"(torch|ATen|c10)/", ("src/libtorch/", "include/kolo/libtorch.hpp", "tests/libtorch/", "bench/",
+                                     "examples/torch_")),
     ("dlpack", r"dlpack/", ("include/kolo/dlpack.hpp",)),
     ("hwloc", r"hwloc(\.h$|/)", ("src/tools/",)),
     ("highway", r"hwy/", ("src/kernels/", "tests/kernels/")),

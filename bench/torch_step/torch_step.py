@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A training step of ResNet-50: LibTorch with Kolo against Python's DistributedDataParallel over Gloo.
+
+usage: torch_step.py --torch-resnet PROGRAM [--ranks N] [--rounds N] [--steps N] [--alone N] [--batch N] [--image N]
+                     [--threads N] [--json FILE]
+
+Both jobs run in turns, `rounds` times, each in fresh processes that first take steps without any communication (what
+the computation alone takes, in that language, in those processes) and then steps together. A round's time beyond the
+computation is the median of the one less the median of the other, each without the first 3 steps. Both reset
+gradients by set_to_none, and both again by zeroing ("zeros"). Images are small, batches of 1, so that communication is
+not lost in the noise of the computation. The interval is that of Student's t at 95 % over rounds. Needs Debian's
+python3-torch, which is the same version with the same kernels as libtorch-dev.
+"""
+
+import argparse
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+# Student's t, two-sided 95 %, by degrees of freedom.
+T95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228}
+WARM_UP = 3
+HERE = Path(__file__).resolve().parent
+ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+def common_flags(flags, zeros):
+    names = ("alone", "steps", "batch", "image", "threads")
+    return [word for name in names for word in (f"--{name}", str(getattr(flags, name)))] + ["--zeros"] * zeros
+
+
+def run_kolo(flags, zeros, folder):
+    result = folder / "kolo.json"
+    environment = {**ENVIRONMENT, "OMP_NUM_THREADS": str(flags.threads)}
+    subprocess.run(["mpirun", "--oversubscribe", "--bind-to", "none", "-np", str(flags.ranks), flags.torch_resnet,
+                    *common_flags(flags, zeros), "--json", str(result)], check=True, env=environment,
+                   stdout=subprocess.DEVNULL)
+    return json.loads(result.read_text())
+
+
+def run_ddp(flags, zeros, folder):
+    result = folder / "ddp.json"
+    environment = {**ENVIRONMENT, "OMP_NUM_THREADS": str(flags.threads)}
+    with tempfile.TemporaryDirectory(dir=folder) as store:
+        jobs = []
+        for rank in range(flags.ranks):
+            command = [sys.executable, str(HERE / "ddp_resnet.py"), "--rank", str(rank), "--size", str(flags.ranks),
+                       "--store", f"{store}/store", *common_flags(flags, zeros)]
+            jobs.append(subprocess.Popen(command + (["--json", str(result)] if rank == 0 else []), env=environment))
+        if any([job.wait() for job in jobs]):
+            raise SystemExit("torch_step: a rank of DDP failed")
+    return json.loads(result.read_text())
+
+
+def measure(run, flags, zeros, folder):
+    times = run(flags, zeros, folder)
+    alone, together = (1e3 * statistics.median(times[what][WARM_UP:]) for what in ("alone", "together"))
+    return {"alone": alone, "together": together, "beyond": together - alone, "mebibytes": times["mebibytes"]}
+
+
+def mean_and_interval(values):
+    if len(values) < 2:
+        return values[0], math.nan
+    return statistics.mean(values), T95.get(len(values) - 1, 1.96) * statistics.stdev(values) / math.sqrt(len(values))
+
+
+def summary(rounds):
+    table = {}
+    for what in ("alone", "together", "beyond", "mebibytes"):
+        table[what] = mean_and_interval([one[what] for one in rounds])
+    return table
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--torch-resnet", required=True)
+    for name, default in (("ranks", 2), ("rounds", 5), ("steps", 20), ("alone", 20), ("batch", 1), ("image", 64),
+                          ("threads", 1)):
+        parser.add_argument("--" + name, type=int, default=default)
+    parser.add_argument("--json")
+    flags = parser.parse_args()
+
+    jobs = [(f"{who}{', zeros' if zeros else ''}", run, zeros)
+            for zeros in (False, True) for who, run in (("kolo", run_kolo), ("ddp", run_ddp))]
+    rounds = {name: [] for name, _, _ in jobs}
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(flags.rounds):
+            for name, run, zeros in jobs if number % 2 == 0 else reversed(jobs):
+                rounds[name].append(measure(run, flags, zeros, Path(folder)))
+
+    print(f"ResNet-50, {flags.image} x {flags.image}, batch {flags.batch}, {flags.ranks} ranks of {flags.threads} "
+          f"threads, {flags.rounds} rounds; milliseconds, mean +- 95 %")
+    print(f"{'':12} {'step':>16} {'computation':>16} {'beyond it':>16} {'images/s':>9} {'MiB a rank':>11}")
+    results = {name: summary(values) for name, values in rounds.items()}
+    for name, table in results.items():
+        cells = " ".join(f"{f'{table[what][0]:.1f} +- {table[what][1]:.1f}':>16}"
+                         for what in ("together", "alone", "beyond"))
+        images = 1e3 * flags.batch * flags.ranks / table["together"][0]
+        print(f"{name:12} {cells} {images:9.1f} {table['mebibytes'][0]:11.0f}")
+    for zeros in ("", ", zeros"):
+        kolo, ddp = rounds["kolo" + zeros], rounds["ddp" + zeros]
+        ratio = mean_and_interval([k["beyond"] / d["beyond"] for k, d in zip(kolo, ddp)])
+        print(f"beyond the computation, kolo / ddp{zeros}: {ratio[0]:.3f} +- {ratio[1]:.3f}")
+    if flags.json:
+        Path(flags.json).write_text(json.dumps({"flags": vars(flags), "rounds": rounds}, indent=1))
+
+
+main()

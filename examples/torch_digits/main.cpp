@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Trains a small network of LibTorch's to read handwritten digits, on as many ranks as there are:
+//
+//     torch_digits [EPOCHS]               one process
+//     mpirun -np 4 torch_digits [EPOCHS]  four
+//
+// The four lines marked "Kolo" are what makes an ordinary trainer one for many ranks.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+
+#include <torch/torch.h>
+
+#include <kolo/kolo.hpp>
+#include <kolo/libtorch.hpp>
+
+#include "examples/train_digits/digits.hpp"
+
+namespace {
+
+struct Images {
+  torch::Tensor pixels, labels;
+};
+
+Images images_of(const train_digits::Digits& digits, const train_digits::Rows& rows) {
+  const auto batch = train_digits::gather<float>(digits, rows);
+  const auto count = static_cast<std::int64_t>(rows.size());
+  return {torch::tensor(batch.pixels).reshape({count, static_cast<std::int64_t>(train_digits::kPixels)}),
+          torch::tensor(batch.labels).to(torch::kLong)};
+}
+
+Images pick(const Images& from, const std::vector<std::size_t>& rows) {
+  const torch::Tensor index = torch::tensor(std::vector<std::int64_t>(rows.begin(), rows.end()));
+  return {from.pixels.index_select(0, index), from.labels.index_select(0, index)};
+}
+
+void train(int epochs) {
+  const kolo::Session session;       // Kolo: joins the job
+  torch::manual_seed(kolo::rank());  // every rank starts differently ...
+  const auto digits = train_digits::load_digits(DIGITS_CSV);
+  const auto split = train_digits::split(digits.size(), 1437);
+  const Images training = images_of(digits, split.training), held_out = images_of(digits, split.held_out);
+
+  torch::nn::Sequential model(torch::nn::Linear(64, 128), torch::nn::ReLU(), torch::nn::Linear(128, 10));
+  kolo::libtorch::broadcast_parameters(*model);  // Kolo: ... and now the same
+  torch::optim::Adam adam(model->parameters(), torch::optim::AdamOptions(2e-3));
+  kolo::libtorch::DistributedOptimizer optimizer(adam, *model);       // Kolo: averages gradients during backward()
+  kolo::libtorch::DistributedSampler sampler(split.training.size());  // Kolo: this rank's share, reshuffled by epoch
+
+  const auto per_rank = static_cast<std::size_t>(std::max(1, 32 / kolo::size()));
+  for (int epoch = 1; epoch <= epochs; ++epoch) {
+    double loss_sum = 0, count = 0;
+    sampler.reset();
+    while (const auto rows = sampler.next(per_rank)) {
+      const Images batch = pick(training, *rows);
+      optimizer.zero_grad();
+      const torch::Tensor loss = torch::nn::functional::cross_entropy(model->forward(batch.pixels), batch.labels);
+      loss.backward();
+      optimizer.step();
+      loss_sum += loss.item<double>() * static_cast<double>(rows->size());
+      count += static_cast<double>(rows->size());
+    }
+    const double loss = kolo::libtorch::average(loss_sum / count, count);
+    if (kolo::rank() == 0) {
+      std::printf("epoch %d/%d  loss %.6f\n", epoch, epochs, loss);
+    }
+  }
+
+  const torch::NoGradGuard no_grad;
+  const torch::Tensor right = model->forward(held_out.pixels).argmax(1).eq(held_out.labels);
+  if (kolo::rank() == 0) {
+    std::printf("accuracy %.1f %%  %d rank%s\n", 100 * right.to(torch::kDouble).mean().item<double>(), kolo::size(),
+                kolo::size() == 1 ? "" : "s");
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    train(argc > 1 ? std::atoi(argv[1]) : 30);
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "torch_digits: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/// @file
+/// Data-parallel training for programs that use LibTorch (the C++ side of PyTorch). Four lines more:
+///
+///     kolo::Session session;                                        // one rank a process: mpirun -np 4 program
+///     ...
+///     kolo::libtorch::broadcast_parameters(*model);                 // all ranks start from rank 0's weights
+///     torch::optim::Adam adam(model->parameters(), 1e-3);
+///     kolo::libtorch::DistributedOptimizer optimizer(adam, *model); // averages gradients during backward()
+///     kolo::libtorch::DistributedSampler sampler(data.size());      // this rank's share of the data
+///
+/// The loop stays as it was: `optimizer.zero_grad()`, `loss.backward()`, `optimizer.step()`.
+///
+/// Link `kolo::libtorch`. What is not given a context uses the calling thread's, as everywhere in Kolo. Errors are
+/// `kolo::Error`s; LibTorch's own pass as they are. Not supported, and an error that says so: sparse gradients,
+/// backward passes that are themselves differentiated (`create_graph`), gradients through collectives, LBFGS.
+#ifndef KOLO_LIBTORCH_HPP
+#define KOLO_LIBTORCH_HPP
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <torch/data/samplers/base.h>
+#include <torch/nn/module.h>
+#include <torch/optim/optimizer.h>
+
+#include <kolo/collectives.hpp>
+#include <kolo/context.hpp>
+#include <kolo/export.hpp>
+#include <kolo/handle.hpp>
+#include <kolo/options.hpp>
+#include <kolo/sampler.hpp>
+#include <kolo/types.hpp>
+
+/// Kolo for LibTorch. (Not `kolo::torch`: with `using namespace kolo` the name `torch` would be ambiguous.)
+namespace kolo::libtorch {
+
+/// @name models
+/// @{
+
+/// Tensors with names that are unique and the same on every rank.
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+/// A module's parameters and its buffers, as `module.named_parameters()` and `named_buffers()` name them, each behind
+/// `prefix`. A tensor that several modules share comes once, under its first name. For programs with several modules:
+/// put the lists one behind the other, with prefixes that keep the names apart.
+[[nodiscard]] KOLO_API NamedTensors named_parameters(const torch::nn::Module& module, const std::string& prefix = "");
+[[nodiscard]] KOLO_API NamedTensors named_buffers(const torch::nn::Module& module, const std::string& prefix = "");
+
+/// Copies rank `root`'s parameters and buffers to every rank. Collective, and checked as `kolo::broadcast_parameters`:
+/// ranks whose models differ are told which entry does, and who has what.
+KOLO_API void broadcast_parameters(const torch::nn::Module& module, int root = 0);
+KOLO_API void broadcast_parameters(Context& context, const torch::nn::Module& module, int root = 0);
+KOLO_API void broadcast_parameters(const NamedTensors& tensors, int root = 0);
+KOLO_API void broadcast_parameters(Context& context, const NamedTensors& tensors, int root = 0);
+
+/// The same for the buffers alone (running means and the like), which every rank computes from its own batches.
+KOLO_API void broadcast_buffers(const torch::nn::Module& module, int root = 0);
+KOLO_API void broadcast_buffers(Context& context, const torch::nn::Module& module, int root = 0);
+
+/// Copies rank `root`'s optimizer state (momenta, step counts) and options (learning rates) to every rank. For a run
+/// that goes on from a checkpoint which one rank has read. Optimizers are of the same class, with the same groups of
+/// parameters; any class will do whose state and options can be saved: SGD, Adam, AdamW, RMSprop and Adagrad can.
+/// Collective. Throws `Error`: mismatch, on every rank, when optimizers differ; unsupported, on every rank, when the
+/// root's cannot be saved; else as any collective.
+KOLO_API void broadcast_optimizer_state(torch::optim::Optimizer& optimizer, int root = 0);
+KOLO_API void broadcast_optimizer_state(Context& context, torch::optim::Optimizer& optimizer, int root = 0);
+
+/// Rank 0 writes the model, the optimizer and a number (the step or epoch reached) to a file, whole or not at all; the
+/// others wait until it has. Collective. Throws `Error` (invalid_argument), on every rank, when rank 0 cannot.
+KOLO_API void save_checkpoint(const std::string& path, const torch::nn::Module& module,
+                              const torch::optim::Optimizer& optimizer, std::int64_t number = 0);
+KOLO_API void save_checkpoint(Context& context, const std::string& path, const torch::nn::Module& module,
+                              const torch::optim::Optimizer& optimizer, std::int64_t number = 0);
+
+/// Rank 0 reads such a file, and all ranks get what was in it; only rank 0 needs the file. Returns the number. Throws
+/// `Error` (invalid_argument), on every rank, when rank 0 cannot read it; else as `broadcast_parameters` and
+/// `broadcast_optimizer_state`. After an error model and optimizer are undefined.
+[[nodiscard]] KOLO_API std::int64_t load_checkpoint(const std::string& path, torch::nn::Module& module,
+                                                    torch::optim::Optimizer& optimizer);
+[[nodiscard]] KOLO_API std::int64_t load_checkpoint(Context& context, const std::string& path,
+                                                    torch::nn::Module& module, torch::optim::Optimizer& optimizer);
+
+/// @}
+
+/// Options of `DistributedOptimizer`; the same on every rank.
+struct DistributedOptimizerOptions {
+  /// `average` over ranks and micro-steps, or `sum` over both.
+  ReduceOp op = ReduceOp::average;
+  /// How many micro-steps (backward passes, each followed by `step()`) make a step. See also `no_sync`.
+  int accumulation_steps = 1;
+  /// Gradients are reduced as "<name>/<parameter>". Optimizers whose parameters share names need names of their own.
+  std::string name = "gradients";
+  /// When a reduction is given up, a fault of the world; `KOLO_TIMEOUT_S` when empty.
+  std::optional<std::chrono::nanoseconds> timeout;
+  /// Whether every step ends with `broadcast_buffers` from rank 0. Needs a module.
+  bool broadcast_buffers = false;
+
+  DistributedOptimizerOptions& with_op(ReduceOp value) {
+    op = value;
+    return *this;
+  }
+  DistributedOptimizerOptions& with_accumulation_steps(int value) {
+    accumulation_steps = value;
+    return *this;
+  }
+  DistributedOptimizerOptions& with_name(std::string value) {
+    name = std::move(value);
+    return *this;
+  }
+  DistributedOptimizerOptions& with_timeout(std::chrono::nanoseconds value) {
+    timeout = value;
+    return *this;
+  }
+  DistributedOptimizerOptions& with_broadcast_buffers(bool value) {
+    broadcast_buffers = value;
+    return *this;
+  }
+};
+
+/// Makes a `torch::optim::Optimizer` distributed: every gradient is reduced over all ranks before the optimizer steps,
+/// each as soon as the backward pass has finished it, while the pass goes on.
+///
+/// Every rank makes one at the same place in its program, over the same model, before or after the broadcast, and runs
+/// the same number of steps. It covers the parameters that the optimizer steps; each must have a name in the module (or
+/// in the list given). A parameter that several modules share, or that is used several times, is reduced once; one that
+/// does not require a gradient is left alone; one that a rank has not used counts there as zero.
+///
+/// Gradients live in memory of Kolo's (`GradientArena`), and are zero rather than undefined: `parameter.grad()` is
+/// always defined, and stays the same tensor from step to step. One that the program replaces or resets is copied back
+/// during the next backward pass.
+///
+/// Errors (`Error`) leave `backward()` (which rethrows what the hooks throw), `synchronize()` and `step()` as they are:
+/// invalid_argument and unsupported with nothing changed; else as any collective, after which the gradients are
+/// undefined, the optimizer has not stepped, nothing is in flight, and the next backward pass begins a new step.
+///
+/// One thread at a time, `backward()` included. The optimizer, the module and the context outlive this; destruction
+/// removes the hooks, and leaves the gradients to whoever holds them. Move-only.
+class KOLO_API DistributedOptimizer {
+ public:
+  /// Collective. Throws `Error`: mismatch, on every rank, when models or options differ (the first parameter that does,
+  /// and who has what: a missing one, another shape, type, layout or order); invalid_argument when the optimizer steps
+  /// a parameter that has no name here, for options out of range, and for LBFGS (unsupported); duplicate_name when
+  /// another optimizer of this name has a parameter of the same name.
+  DistributedOptimizer(torch::optim::Optimizer& optimizer, torch::nn::Module& module,
+                       const DistributedOptimizerOptions& options = {});
+  DistributedOptimizer(torch::optim::Optimizer& optimizer, NamedTensors parameters,
+                       const DistributedOptimizerOptions& options = {});
+  DistributedOptimizer(Context& context, torch::optim::Optimizer& optimizer, torch::nn::Module& module,
+                       const DistributedOptimizerOptions& options = {});
+  DistributedOptimizer(Context& context, torch::optim::Optimizer& optimizer, NamedTensors parameters,
+                       const DistributedOptimizerOptions& options = {});
+  DistributedOptimizer(DistributedOptimizer&&) noexcept;
+  DistributedOptimizer& operator=(DistributedOptimizer&&) noexcept;
+  ~DistributedOptimizer();
+
+  /// Zeroes the gradients. With `set_to_none` they become undefined instead until the backward pass has made them:
+  /// cheaper by one pass over each. Between the micro-steps of one step it does nothing, so that a loop reads the same
+  /// with and without accumulation. An error while gradients are being reduced.
+  void zero_grad(bool set_to_none = false);
+
+  /// Says how many samples this rank's batch has, where ranks' batches differ: before the backward pass, in every
+  /// micro-step or none, on every rank or none. See `kolo::DistributedOptimizer::begin_micro_step`.
+  void begin_micro_step(std::size_t samples);
+
+  /// Waits until every gradient has been reduced. Returns true: they are those that `step()` will use; look at them or
+  /// clip them now. Before the last micro-step there is nothing to wait for: returns false.
+  bool synchronize();
+
+  /// Ends the micro-step. The last one synchronizes, if that was not done, steps the optimizer, and returns true.
+  bool step();
+  /// The same around a closure that computes the loss and its gradients, called once; returns the loss.
+  at::Tensor step(const torch::optim::Optimizer::LossClosure& closure);
+
+  /// While one of these lives, backward passes add to the gradients and nothing is reduced; the first pass without
+  /// reduces the sum. `step()` and `synchronize()` are errors meanwhile. The average is over ranks alone.
+  class KOLO_API NoSync {
+   public:
+    NoSync(NoSync&& other) noexcept;
+    NoSync& operator=(NoSync&&) = delete;
+    ~NoSync();
+
+   private:
+    friend class DistributedOptimizer;
+    explicit NoSync(int& depth) noexcept;
+    int* depth_;
+  };
+  [[nodiscard]] NoSync no_sync();
+
+  /// Adds a group of parameters to the optimizer, and takes them in. Their names come from the module, or are given.
+  /// Collective, between steps; otherwise as the constructor.
+  void add_param_group(const torch::optim::OptimizerParamGroup& group, const NamedTensors& names = {});
+
+  /// Looks at the optimizer and the module again: for parameters that were added to them, frozen or thawed, moved to
+  /// another device or type. `step()` says so (invalid_argument) when that was forgotten. Collective, between steps;
+  /// otherwise as the constructor.
+  void rebuild();
+
+  /// Of this step's gradients: how many have been handed over to be reduced, and how many of those have been.
+  [[nodiscard]] std::size_t started() const;
+  [[nodiscard]] std::size_t finished() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// @name tensors
+/// Kolo's collectives on tensors. In-place calls take any tensor, views and strides included, but for asynchronous
+/// ones, whose tensor must be contiguous. Types as `kolo::DType` (complex tensors count as pairs of reals). A tensor
+/// that autograd would have to follow (one with a grad_fn) is an error (unsupported): detach it.
+/// @{
+
+/// A tensor's memory, which must be contiguous, for calls that take views. Owns nothing.
+[[nodiscard]] KOLO_API TensorView view(const at::Tensor& tensor);
+
+/// An operation on a tensor that was started: holds the tensor, so that its memory lasts until the operation has ended,
+/// also when this is dropped. Otherwise as `kolo::Handle`.
+class KOLO_API TensorHandle {
+ public:
+  TensorHandle(Handle handle, at::Tensor tensor) noexcept;
+  TensorHandle(TensorHandle&&) noexcept;
+  TensorHandle& operator=(TensorHandle&&) noexcept;
+  ~TensorHandle();
+
+  [[nodiscard]] bool done() const { return handle_.done(); }
+  /// Waits, and returns the tensor. Throws the operation's `Error`.
+  at::Tensor wait();
+
+ private:
+  void let_go() noexcept;
+  Handle handle_;
+  at::Tensor tensor_;
+};
+
+KOLO_API void allreduce(const at::Tensor& inout, const AllreduceOptions& options = {});
+KOLO_API void allreduce(Context& context, const at::Tensor& inout, const AllreduceOptions& options = {});
+[[nodiscard]] KOLO_API TensorHandle allreduce_async(std::string_view name, const at::Tensor& inout,
+                                                    const AllreduceOptions& options = {});
+[[nodiscard]] KOLO_API TensorHandle allreduce_async(Context& context, std::string_view name, const at::Tensor& inout,
+                                                    const AllreduceOptions& options = {});
+KOLO_API void broadcast(const at::Tensor& inout, int root, const CallOptions& options = {});
+KOLO_API void broadcast(Context& context, const at::Tensor& inout, int root, const CallOptions& options = {});
+[[nodiscard]] KOLO_API TensorHandle broadcast_async(std::string_view name, const at::Tensor& inout, int root,
+                                                    const CallOptions& options = {});
+[[nodiscard]] KOLO_API TensorHandle broadcast_async(Context& context, std::string_view name, const at::Tensor& inout,
+                                                    int root, const CallOptions& options = {});
+/// Everyone's tensor one after another along the first dimension, in a new tensor.
+[[nodiscard]] KOLO_API at::Tensor allgather(const at::Tensor& in, const CallOptions& options = {});
+[[nodiscard]] KOLO_API at::Tensor allgather(Context& context, const at::Tensor& in, const CallOptions& options = {});
+
+/// @}
+
+/// @name metrics
+/// The mean over all ranks, each rank's value counted `weight` times (its number of samples, say). Computed in float64.
+/// NaN when all weights are 0. Collective, unnamed.
+/// @{
+
+[[nodiscard]] KOLO_API double average(double value, double weight = 1);
+[[nodiscard]] KOLO_API double average(Context& context, double value, double weight = 1);
+
+/// @}
+
+namespace detail {
+template <class Class, class Argument>
+Argument argument_of(void (Class::*)(Argument));
+}  // namespace detail
+
+/// This rank's share of a data set, for `torch::data`: `make_data_loader(dataset, sampler, options)` takes it. The
+/// order is that of `kolo::DistributedSampler`. Each `reset()` begins the next epoch, and the data loader resets at
+/// each `begin()`, so epochs come by themselves, from 0; `set_epoch` chooses the one that the next `reset()` begins.
+class KOLO_API DistributedSampler : public torch::data::samplers::Sampler<> {
+ public:
+  using Base = torch::data::samplers::Sampler<>;
+  /// std::optional or LibTorch's own, as its version has it.
+  using Batch = decltype(std::declval<Base&>().next(std::size_t{}));
+  using NewSize = decltype(detail::argument_of(&Base::reset));
+
+  explicit DistributedSampler(std::size_t dataset_size, DistributedSamplerOptions options = {});
+  DistributedSampler(Context& context, std::size_t dataset_size, DistributedSamplerOptions options = {});
+  explicit DistributedSampler(kolo::DistributedSampler sampler);
+
+  /// Begins the next epoch. A new size is an error (invalid_argument): make a new sampler.
+  void reset(NewSize new_size = {}) override;
+  /// The next rows, at most `batch_size`; empty at the epoch's end.
+  Batch next(std::size_t batch_size) override;
+  void save(torch::serialize::OutputArchive& archive) const override;
+  void load(torch::serialize::InputArchive& archive) override;
+
+  void set_epoch(std::uint64_t epoch) noexcept { next_epoch_ = epoch; }
+  /// How many rows this rank gets in an epoch.
+  [[nodiscard]] std::size_t size() const noexcept { return sampler_.size(); }
+
+ private:
+  kolo::DistributedSampler sampler_;
+  std::uint64_t next_epoch_ = 0;
+  std::vector<std::size_t> rows_;
+  std::size_t place_ = 0;
+};
+
+}  // namespace kolo::libtorch
+
+#endif  // KOLO_LIBTORCH_HPP

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <utility>
+
+#include <ATen/ops/from_blob.h>
+
+#include <kolo/error.hpp>
+#include <kolo/libtorch.hpp>
+
+#include "libtorch/tensors.hpp"
+
+namespace kolo::libtorch {
+namespace {
+
+void check_not_followed(const std::string& call, const at::Tensor& tensor) {
+  if (at::GradMode::is_enabled() && tensor.requires_grad() && !tensor.is_leaf()) {
+    throw Error(ErrorCode::unsupported, call + ": autograd would have to follow this tensor through the collective, "
+                                               "which is not supported; give it detached (detach())");
+  }
+}
+
+// Runs an in-place call on the tensor's memory, or, where that is strided, on a copy.
+template <class Call>
+void in_place(const std::string& caller, const at::Tensor& tensor, const Call& call) {
+  check_not_followed(caller, tensor);
+  dtype_of(caller + ": the tensor", tensor);
+  const at::NoGradGuard no_grad;
+  const at::Tensor memory = tensor.detach().contiguous();
+  call(memory_view(caller + ": the tensor", memory));
+  if (memory.data_ptr() != tensor.data_ptr()) {
+    tensor.detach().copy_(memory);
+  }
+  mark_changed(tensor);
+}
+
+at::ScalarType scalar_type_of(DType dtype) {
+  switch (dtype) {
+  case DType::boolean:
+    return at::kBool;
+  case DType::int8:
+    return at::kChar;
+  case DType::int16:
+    return at::kShort;
+  case DType::int32:
+    return at::kInt;
+  case DType::int64:
+    return at::kLong;
+  case DType::uint8:
+    return at::kByte;
+  case DType::float16:
+    return at::kHalf;
+  case DType::bfloat16:
+    return at::kBFloat16;
+  case DType::float32:
+    return at::kFloat;
+  case DType::float64:
+    return at::kDouble;
+  case DType::uint16:
+  case DType::uint32:
+  case DType::uint64:
+    break;
+  }
+  throw Error(ErrorCode::unsupported, "LibTorch has no tensors of " + std::string(to_string(dtype)));
+}
+
+// A LibTorch tensor of a result's memory, which it owns from then on.
+at::Tensor adopt(kolo::Tensor result, bool complex) {
+  const at::ScalarType type = scalar_type_of(result.dtype());
+  const std::vector<std::int64_t> sizes(result.shape().begin(), result.shape().end());
+  auto owner = std::make_shared<kolo::Tensor>(std::move(result));
+  at::Tensor tensor = at::from_blob(
+      owner->data(), sizes, [owner](void*) {}, at::TensorOptions(type));
+  return complex ? at::view_as_complex(tensor) : tensor;
+}
+
+}  // namespace
+
+TensorView view(const at::Tensor& tensor) {
+  if (!tensor.is_contiguous()) {
+    throw Error(ErrorCode::invalid_argument,
+                "view: the tensor is not contiguous (" + describe(tensor) + "); contiguous() makes one that is");
+  }
+  return memory_view("view: the tensor", tensor);
+}
+
+TensorHandle::TensorHandle(Handle handle, at::Tensor tensor) noexcept
+    : handle_(std::move(handle)), tensor_(std::move(tensor)) {}
+TensorHandle::TensorHandle(TensorHandle&&) noexcept = default;
+TensorHandle& TensorHandle::operator=(TensorHandle&& other) noexcept {
+  if (this != &other) {
+    let_go();
+    handle_ = std::move(other.handle_);
+    tensor_ = std::move(other.tensor_);
+  }
+  return *this;
+}
+TensorHandle::~TensorHandle() { let_go(); }
+
+// What is still under way takes the tensor along.
+void TensorHandle::let_go() noexcept {
+  if (handle_.valid() && !handle_.done()) {
+    handle_.on_done([tensor = std::move(tensor_)](const Status&) {});
+  }
+}
+
+at::Tensor TensorHandle::wait() {
+  handle_.wait();
+  mark_changed(tensor_);
+  return tensor_;
+}
+
+void allreduce(Context& context, const at::Tensor& inout, const AllreduceOptions& options) {
+  in_place("allreduce", inout, [&](const TensorView& memory) { kolo::allreduce(context, memory, options); });
+}
+void allreduce(const at::Tensor& inout, const AllreduceOptions& options) {
+  allreduce(current_context(), inout, options);
+}
+TensorHandle allreduce_async(Context& context, std::string_view name, const at::Tensor& inout,
+                             const AllreduceOptions& options) {
+  check_not_followed("allreduce_async", inout);
+  return {kolo::allreduce_async(context, name, view(inout), options), inout};
+}
+TensorHandle allreduce_async(std::string_view name, const at::Tensor& inout, const AllreduceOptions& options) {
+  return allreduce_async(current_context(), name, inout, options);
+}
+
+void broadcast(Context& context, const at::Tensor& inout, int root, const CallOptions& options) {
+  in_place("broadcast", inout, [&](const TensorView& memory) { kolo::broadcast(context, memory, root, options); });
+}
+void broadcast(const at::Tensor& inout, int root, const CallOptions& options) {
+  broadcast(current_context(), inout, root, options);
+}
+TensorHandle broadcast_async(Context& context, std::string_view name, const at::Tensor& inout, int root,
+                             const CallOptions& options) {
+  check_not_followed("broadcast_async", inout);
+  return {kolo::broadcast_async(context, name, view(inout), root, options), inout};
+}
+TensorHandle broadcast_async(std::string_view name, const at::Tensor& inout, int root, const CallOptions& options) {
+  return broadcast_async(current_context(), name, inout, root, options);
+}
+
+at::Tensor allgather(Context& context, const at::Tensor& in, const CallOptions& options) {
+  check_not_followed("allgather", in);
+  const at::NoGradGuard no_grad;
+  const at::Tensor memory = in.detach().contiguous();
+  return adopt(kolo::allgather(context, memory_view("allgather: the tensor", memory), options), in.is_complex());
+}
+at::Tensor allgather(const at::Tensor& in, const CallOptions& options) {
+  return allgather(current_context(), in, options);
+}
+
+double average(Context& context, double value, double weight) {
+  double sums[2] = {weight == 0 ? 0 : value * weight, weight};
+  kolo::allreduce(context, kolo::view(sums, 2));
+  return sums[0] / sums[1];
+}
+double average(double value, double weight) { return average(current_context(), value, weight); }
+
+}  // namespace kolo::libtorch

@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// LibTorch's side of a distributed step; when which gradient is reduced, and with what weight, is `GradientReducer`'s.
+//
+// Where gradients live. Each is a tensor made once, of memory that Kolo reduces in place, and is `parameter.grad()`
+// from then on: autograd adds to it in place (AccumulateGrad does so when a gradient is defined and no graph is
+// recorded). Where the program has reset or replaced it, autograd leaves another tensor there, whose contents are
+// copied in, and which is dropped, as the pass goes on: `adopt`. What it costs to reset them first (one copy) is less
+// than what zeroing and adding costs, hence `zero_grad(true)`.
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/ops/empty_strided.h>
+#include <torch/optim/lbfgs.h>
+
+#include <kolo/distributed_optimizer.hpp>
+#include <kolo/error.hpp>
+#include <kolo/libtorch.hpp>
+#include <kolo/parameters.hpp>
+
+#include "libtorch/gradient_hooks.hpp"
+#include "libtorch/tensors.hpp"
+
+namespace kolo::libtorch {
+namespace {
+
+[[noreturn]] void misused(const std::string& sentence) {
+  throw Error(ErrorCode::invalid_argument, "DistributedOptimizer: " + sentence);
+}
+[[noreturn]] void unsupported(const std::string& sentence) {
+  throw Error(ErrorCode::unsupported, "DistributedOptimizer: " + sentence);
+}
+
+// A parameter that is reduced.
+struct Slot {
+  std::string name;
+  at::Tensor parameter;
+  at::Tensor gradient;  // whose memory is reduced
+  std::optional<GradientHooks> hooks;
+  bool started = false;  // in this step
+};
+
+const void* identity(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl(); }
+
+kolo::DistributedOptimizerOptions reducer_options(const DistributedOptimizerOptions& options) {
+  kolo::DistributedOptimizerOptions result;
+  result.op = options.op;
+  result.accumulation_steps = options.accumulation_steps;
+  result.name = options.name;
+  result.timeout = options.timeout;
+  return result;
+}
+
+// A parameter's layout, for a tensor without gaps; else that of a contiguous one.
+at::Tensor zeros_like_in_memory(const at::Tensor& parameter) {
+  const at::Tensor layout =
+      parameter.is_non_overlapping_and_dense() ? parameter.detach() : parameter.detach().contiguous();
+  return at::empty_strided(layout.sizes(), layout.strides(), layout.options()).zero_();
+}
+
+}  // namespace
+
+struct DistributedOptimizer::Impl {
+  Context& context;
+  torch::optim::Optimizer& optimizer;
+  torch::nn::Module* module;  // or none
+  NamedTensors given;         // the names, where there is no module, and those given later
+  const DistributedOptimizerOptions options;
+
+  // Autograd runs the hooks of CPU tensors on the thread that called backward(), those of a device's on its own.
+  mutable std::mutex mutex;
+  std::vector<Slot> slots;
+  std::map<const void*, std::pair<std::string, bool>> known;  // all the optimizer's: name, and whether it is reduced
+  std::optional<GradientReducer> reducer;
+  int micro_step = 0;
+  int no_sync_depth = 0;
+
+  Impl(Context& owner, torch::optim::Optimizer& wrapped, torch::nn::Module* model, NamedTensors names,
+       const DistributedOptimizerOptions& settings)
+      : context(owner), optimizer(wrapped), module(model), given(std::move(names)), options(settings) {
+    if (dynamic_cast<torch::optim::LBFGS*>(&optimizer) != nullptr) {
+      unsupported("LBFGS evaluates its closure several times a step, which is not supported");
+    }
+    if (options.broadcast_buffers && module == nullptr) {
+      misused("broadcast_buffers needs the module; it was given a list of parameters");
+    }
+    build();
+  }
+
+  // All names that there are, each tensor once.
+  [[nodiscard]] NamedTensors all_names() const {
+    NamedTensors names = module != nullptr ? libtorch::named_parameters(*module) : NamedTensors();
+    names.insert(names.end(), given.begin(), given.end());
+    return names;
+  }
+
+  // The optimizer's parameters, in the order of names.
+  [[nodiscard]] NamedTensors own_parameters() const {
+    std::map<const void*, std::string> wanted;  // and what to call it where it has no name
+    const auto& groups = optimizer.param_groups();
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      for (std::size_t j = 0; j < groups[i].params().size(); ++j) {
+        const at::Tensor& parameter = groups[i].params()[j];
+        wanted.emplace(identity(parameter), "parameter " + std::to_string(j) + " of group " + std::to_string(i) + " (" +
+                                                describe(parameter) + ')');
+      }
+    }
+    NamedTensors found;
+    for (auto& [name, tensor] : all_names()) {
+      if (wanted.erase(identity(tensor)) != 0) {
+        found.emplace_back(std::move(name), std::move(tensor));
+      }
+    }
+    if (!wanted.empty()) {
+      misused("the optimizer steps " + wanted.begin()->second + ", which has no name " +
+              (module != nullptr ? "in the module" : "in the list") + "; it would not be reduced");
+    }
+    return found;
+  }
+
+  void check_agreement_about(const NamedTensors& parameters) const {
+    std::vector<std::string> entries{"op " + std::string(to_string(options.op)),
+                                     "accumulation_steps " + std::to_string(options.accumulation_steps),
+                                     std::string("broadcast_buffers ") + (options.broadcast_buffers ? "on" : "off")};
+    for (const auto& [name, parameter] : parameters) {
+      entries.push_back(name + ' ' + describe(parameter) + (parameter.requires_grad() ? "" : " without gradient"));
+    }
+    check_agreement(context, "DistributedOptimizer(" + options.name + ")", entries);
+  }
+
+  void build() {
+    const NamedTensors parameters = own_parameters();
+    check_agreement_about(parameters);
+    reducer.reset();  // its names become free
+    slots.clear();
+    known.clear();
+    std::vector<kolo::Parameter> views;
+    for (const auto& [name, parameter] : parameters) {
+      known.emplace(identity(parameter), std::make_pair(name, parameter.requires_grad()));
+      if (parameter.requires_grad()) {
+        slots.push_back(make_slot(name, parameter));
+        const TensorView view = memory_view('"' + name + '"', slots.back().gradient);
+        views.push_back({name, view, view});
+      }
+    }
+    reducer.emplace(context, views, reducer_options(options));
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      slots[i].hooks.emplace(
+          slots[i].parameter, [this, i](const at::Tensor& incoming) { before(i, incoming); }, [this, i] { after(i); });
+    }
+    micro_step = 0;
+  }
+
+  static Slot make_slot(const std::string& name, const at::Tensor& parameter) {
+    const at::NoGradGuard no_grad;
+    const DType dtype = dtype_of('"' + name + '"', parameter);
+    if (!is_floating_point(dtype) || !parameter.is_leaf()) {
+      misused('"' + name + "\" is no floating-point leaf tensor");
+    }
+    Slot slot{name, parameter, zeros_like_in_memory(parameter), {}, false};
+    bind(slot);
+    return slot;
+  }
+
+  // Makes the gradient the slot's, whatever it was; of none, zeros.
+  static void bind(Slot& slot) {
+    if (!adopt(slot)) {
+      slot.gradient.zero_();
+      slot.parameter.mutable_grad() = slot.gradient;
+    }
+  }
+
+  // The same where there is a gradient; else returns false.
+  static bool adopt(Slot& slot) {
+    at::Tensor& current = slot.parameter.mutable_grad();
+    if (!current.defined()) {
+      return false;
+    }
+    if (identity(current) == identity(slot.gradient)) {
+      return true;
+    }
+    if (current.layout() != at::kStrided) {
+      unsupported("the gradient of \"" + slot.name + "\" is sparse, which is not supported");
+    }
+    const at::NoGradGuard no_grad;
+    if (current.data_ptr() != slot.gradient.data_ptr() || current.strides() != slot.gradient.strides()) {
+      slot.gradient.copy_(current);
+    }
+    current = slot.gradient;
+    return true;
+  }
+
+  [[nodiscard]] bool is_last() const { return micro_step + 1 == options.accumulation_steps; }
+
+  // The hooks.
+  void before(std::size_t index, const at::Tensor& incoming) const {
+    const std::lock_guard lock(mutex);
+    const Slot& slot = slots[index];
+    if (incoming.defined() && incoming.layout() != at::kStrided) {
+      unsupported("the gradient of \"" + slot.name + "\" is sparse, which is not supported");
+    }
+    if (at::GradMode::is_enabled()) {
+      unsupported("a backward pass that is itself differentiated (create_graph) is not supported");
+    }
+    if (slot.started) {
+      misused("a second backward pass has reached \"" + slot.name +
+              "\", which is being reduced already; step() comes first, or accumulate (accumulation_steps, no_sync())");
+    }
+  }
+
+  void after(std::size_t index) {
+    const std::lock_guard lock(mutex);
+    Slot& slot = slots[index];
+    bind(slot);
+    if (no_sync_depth == 0 && is_last()) {
+      or_begin_new_step([&] { reducer->gradient_ready(index); });
+      slot.started = true;
+    }
+  }
+
+  void begin_new_step() {
+    micro_step = 0;
+    for (Slot& slot : slots) {
+      slot.started = false;
+    }
+  }
+
+  template <class Body>
+  void or_begin_new_step(const Body& body) {
+    try {
+      body();
+    } catch (...) {
+      begin_new_step();
+      throw;
+    }
+  }
+
+  // Nothing may be stepped that was not reduced.
+  void check_nothing_changed() const {
+    for (const auto& group : optimizer.param_groups()) {
+      for (const at::Tensor& parameter : group.params()) {
+        const auto found = known.find(identity(parameter));
+        if (found == known.end()) {
+          misused("the optimizer has a parameter (" + describe(parameter) +
+                  ") that was added after this was made; add_param_group() or rebuild() takes it in");
+        }
+        if (parameter.requires_grad() && !found->second.second) {
+          misused('"' + found->second.first +
+                  "\" did not require a gradient when this was made; rebuild() takes it in");
+        }
+      }
+    }
+    for (const Slot& slot : slots) {
+      if (slot.parameter.dtype() != slot.gradient.dtype() || slot.parameter.device() != slot.gradient.device() ||
+          slot.parameter.sizes() != slot.gradient.sizes()) {
+        misused('"' + slot.name + "\" was " + describe(slot.gradient) + " when this was made and is " +
+                describe(slot.parameter) + "; rebuild() takes it in");
+      }
+    }
+  }
+
+  void check_may_end() const {
+    if (no_sync_depth != 0) {
+      misused("step() and synchronize() while a no_sync() scope is open");
+    }
+    check_nothing_changed();
+  }
+
+  bool synchronize() {
+    check_may_end();
+    for (Slot& slot : slots) {
+      bind(slot);
+    }
+    bool reduced = false;
+    or_begin_new_step([&] { reduced = reducer->synchronize(); });
+    if (reduced) {
+      for (Slot& slot : slots) {
+        slot.started = true;
+        mark_changed(slot.gradient);
+      }
+    }
+    return reduced;
+  }
+
+  bool step() {
+    if (!synchronize()) {
+      (void)reducer->finish_micro_step();
+      ++micro_step;
+      return false;
+    }
+    (void)reducer->finish_micro_step();
+    begin_new_step();
+    optimizer.step();
+    reducer->end_step();
+    if (options.broadcast_buffers) {
+      libtorch::broadcast_buffers(context, *module);
+    }
+    return true;
+  }
+
+  void zero_grad(bool set_to_none) {
+    if (!reducer->may_zero()) {
+      return;
+    }
+    const at::NoGradGuard no_grad;
+    for (Slot& slot : slots) {
+      if (set_to_none) {
+        slot.parameter.mutable_grad().reset();
+      } else {
+        slot.gradient.zero_();
+        slot.parameter.mutable_grad() = slot.gradient;
+      }
+    }
+    for (const auto& group : optimizer.param_groups()) {  // what is left of those that were frozen
+      for (const at::Tensor& parameter : group.params()) {
+        const auto found = known.find(identity(parameter));
+        if (found == known.end() || !found->second.second) {
+          parameter.mutable_grad().reset();
+        }
+      }
+    }
+  }
+
+  void check_between_steps(const std::string& call) const {
+    if (micro_step != 0 || started() != 0 || no_sync_depth != 0) {
+      misused(call + " in the middle of a step; after step() is the time for it");
+    }
+  }
+
+  [[nodiscard]] std::size_t started() const {
+    std::size_t count = 0;
+    for (const Slot& slot : slots) {
+      count += slot.started ? 1 : 0;
+    }
+    return count;
+  }
+};
+
+DistributedOptimizer::DistributedOptimizer(torch::optim::Optimizer& optimizer, torch::nn::Module& module,
+                                           const DistributedOptimizerOptions& options)
+    : DistributedOptimizer(current_context(), optimizer, module, options) {}
+DistributedOptimizer::DistributedOptimizer(torch::optim::Optimizer& optimizer, NamedTensors parameters,
+                                           const DistributedOptimizerOptions& options)
+    : DistributedOptimizer(current_context(), optimizer, std::move(parameters), options) {}
+DistributedOptimizer::DistributedOptimizer(Context& context, torch::optim::Optimizer& optimizer,
+                                           torch::nn::Module& module, const DistributedOptimizerOptions& options)
+    : impl_(std::make_unique<Impl>(context, optimizer, &module, NamedTensors(), options)) {}
+DistributedOptimizer::DistributedOptimizer(Context& context, torch::optim::Optimizer& optimizer,
+                                           NamedTensors parameters, const DistributedOptimizerOptions& options)
+    : impl_(std::make_unique<Impl>(context, optimizer, nullptr, std::move(parameters), options)) {}
+DistributedOptimizer::DistributedOptimizer(DistributedOptimizer&&) noexcept = default;
+DistributedOptimizer& DistributedOptimizer::operator=(DistributedOptimizer&&) noexcept = default;
+DistributedOptimizer::~DistributedOptimizer() = default;
+
+void DistributedOptimizer::zero_grad(bool set_to_none) { impl_->zero_grad(set_to_none); }
+void DistributedOptimizer::begin_micro_step(std::size_t samples) {
+  impl_->or_begin_new_step([&] { impl_->reducer->begin_micro_step(samples); });
+}
+bool DistributedOptimizer::synchronize() { return impl_->synchronize(); }
+bool DistributedOptimizer::step() { return impl_->step(); }
+
+at::Tensor DistributedOptimizer::step(const torch::optim::Optimizer::LossClosure& closure) {
+  at::Tensor loss;
+  {
+    const at::AutoGradMode with_grad(true);
+    loss = closure();
+  }
+  step();
+  return loss;
+}
+
+DistributedOptimizer::NoSync::NoSync(int& depth) noexcept : depth_(&depth) { ++depth; }
+DistributedOptimizer::NoSync::NoSync(NoSync&& other) noexcept : depth_(std::exchange(other.depth_, nullptr)) {}
+DistributedOptimizer::NoSync::~NoSync() {
+  if (depth_ != nullptr) {
+    --*depth_;
+  }
+}
+DistributedOptimizer::NoSync DistributedOptimizer::no_sync() { return NoSync(impl_->no_sync_depth); }
+
+void DistributedOptimizer::add_param_group(const torch::optim::OptimizerParamGroup& group, const NamedTensors& names) {
+  impl_->check_between_steps("add_param_group()");
+  impl_->optimizer.add_param_group(group);
+  impl_->given.insert(impl_->given.end(), names.begin(), names.end());
+  impl_->build();
+}
+
+void DistributedOptimizer::rebuild() {
+  impl_->check_between_steps("rebuild()");
+  impl_->build();
+}
+
+std::size_t DistributedOptimizer::started() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->started();
+}
+
+std::size_t DistributedOptimizer::finished() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->reducer->finished();
+}
+
+}  // namespace kolo::libtorch

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libtorch/gradient_hooks.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+namespace kolo::libtorch {
+namespace {
+
+using torch::autograd::variable_list;
+
+struct BeforeHook : torch::autograd::FunctionPreHook {
+  explicit BeforeHook(GradientHooks::Before call) : call(std::move(call)) {}
+  variable_list operator()(const variable_list& incoming) override {
+    call(incoming.at(0));
+    return incoming;
+  }
+  GradientHooks::Before call;
+};
+
+struct AfterHook : torch::autograd::FunctionPostHook {
+  explicit AfterHook(GradientHooks::After call) : call(std::move(call)) {}
+  variable_list operator()(const variable_list& outputs, const variable_list&) override {
+    call();
+    return outputs;
+  }
+  GradientHooks::After call;
+};
+
+}  // namespace
+
+struct GradientHooks::Impl {
+  std::shared_ptr<torch::autograd::Node> accumulator;  // which the tensor itself holds weakly
+  torch::autograd::FunctionPreHook* before;
+  std::uintptr_t after;
+
+  ~Impl() {
+    auto& hooks = accumulator->pre_hooks();
+    hooks.erase(std::remove_if(hooks.begin(), hooks.end(), [&](const auto& hook) { return hook.get() == before; }),
+                hooks.end());
+    accumulator->del_post_hook(after);
+  }
+};
+
+GradientHooks::GradientHooks(const at::Tensor& parameter, Before before, After after) {
+  auto accumulator = torch::autograd::impl::grad_accumulator(parameter);
+  auto first = std::make_unique<BeforeHook>(std::move(before));
+  auto* pointer = first.get();
+  accumulator->add_pre_hook(std::move(first));
+  const std::uintptr_t key = accumulator->add_post_hook(std::make_unique<AfterHook>(std::move(after)));
+  impl_ = std::make_unique<Impl>(Impl{std::move(accumulator), pointer, key});
+}
+
+GradientHooks::GradientHooks(GradientHooks&&) noexcept = default;
+GradientHooks& GradientHooks::operator=(GradientHooks&&) noexcept = default;
+GradientHooks::~GradientHooks() = default;
+
+}  // namespace kolo::libtorch

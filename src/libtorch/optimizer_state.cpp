@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libtorch/optimizer_state.hpp"
+
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <typeinfo>
+#include <utility>
+#include <vector>
+
+#include <kolo/error.hpp>
+#include <kolo/libtorch.hpp>
+#include <kolo/parameters.hpp>
+
+#include "libtorch/on_root.hpp"
+#include "libtorch/tensors.hpp"
+
+namespace kolo::libtorch {
+namespace {
+
+using torch::optim::Optimizer;
+
+std::vector<std::string> entries_of(const Optimizer& optimizer, int root) {
+  std::vector<std::string> entries{"root " + std::to_string(root), std::string("class ") + typeid(optimizer).name()};
+  const auto& groups = optimizer.param_groups();
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const auto& parameters = groups[i].params();
+    for (std::size_t j = 0; j < parameters.size(); ++j) {
+      entries.push_back("group " + std::to_string(i) + " parameter " + std::to_string(j) + ' ' +
+                        describe(parameters[j]));
+    }
+  }
+  return entries;
+}
+
+// Where an optimizer's tensors are to lie.
+torch::Device device_of(const Optimizer& optimizer) {
+  for (const auto& group : optimizer.param_groups()) {
+    if (!group.params().empty()) {
+      return group.params().front().device();
+    }
+  }
+  return torch::kCPU;
+}
+
+void write_file(const std::string& path, torch::serialize::OutputArchive& archive) {
+  const std::string unfinished = path + ".part";
+  archive.save_to(unfinished);
+  if (std::rename(unfinished.c_str(), path.c_str()) != 0) {
+    std::remove(unfinished.c_str());
+    throw Error(ErrorCode::invalid_argument, "cannot give " + unfinished + " its name " + path);
+  }
+}
+
+}  // namespace
+
+void write_optimizer(torch::serialize::OutputArchive& archive, const Optimizer& optimizer) {
+  torch::serialize::OutputArchive state(archive.compilation_unit());
+  optimizer.save(state);
+  archive.write("state", state);
+  // LibTorch 1.13 saves the options and does not load them; so they are read from copies of our own.
+  const auto& groups = optimizer.param_groups();
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    torch::serialize::OutputArchive options(archive.compilation_unit());
+    groups[i].options().serialize(options);
+    archive.write("options" + std::to_string(i), options);
+  }
+}
+
+void read_optimizer(torch::serialize::InputArchive& archive, Optimizer& optimizer) {
+  optimizer.state().clear();  // a parameter that has none in the archive has none afterwards
+  torch::serialize::InputArchive state;
+  archive.read("state", state);
+  optimizer.load(state);
+  auto& groups = optimizer.param_groups();
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    torch::serialize::InputArchive options;
+    archive.read("options" + std::to_string(i), options);
+    groups[i].options().serialize(options);
+  }
+}
+
+void broadcast_optimizer_state(Context& context, Optimizer& optimizer, int root) {
+  constexpr std::string_view kCaller = "broadcast_optimizer_state";
+  if (root < 0 || root >= context.size()) {
+    throw Error(ErrorCode::invalid_argument, std::string(kCaller) + ": root " + std::to_string(root) +
+                                                 " is no rank; ranks are 0 to " + std::to_string(context.size() - 1));
+  }
+  check_agreement(context, kCaller, entries_of(optimizer, root));
+  const std::string bytes = on_root(context, kCaller, root, ErrorCode::unsupported, [&] {
+    torch::serialize::OutputArchive archive;
+    write_optimizer(archive, optimizer);
+    std::ostringstream stream;
+    archive.save_to(stream);
+    return stream.str();
+  });
+  if (context.rank() == root) {
+    return;
+  }
+  std::istringstream stream(bytes);
+  torch::serialize::InputArchive archive;
+  archive.load_from(stream, device_of(optimizer));
+  read_optimizer(archive, optimizer);
+}
+void broadcast_optimizer_state(Optimizer& optimizer, int root) {
+  broadcast_optimizer_state(current_context(), optimizer, root);
+}
+
+void save_checkpoint(Context& context, const std::string& path, const torch::nn::Module& module,
+                     const Optimizer& optimizer, std::int64_t number) {
+  on_root(context, "save_checkpoint", 0, ErrorCode::invalid_argument, [&] {
+    torch::serialize::OutputArchive archive;
+    torch::serialize::OutputArchive model(archive.compilation_unit());
+    torch::serialize::OutputArchive state(archive.compilation_unit());
+    module.save(model);
+    write_optimizer(state, optimizer);
+    archive.write("kolo_checkpoint", c10::IValue(static_cast<std::int64_t>(1)));
+    archive.write("number", c10::IValue(number));
+    archive.write("model", model);
+    archive.write("optimizer", state);
+    write_file(path, archive);
+    return std::string();
+  });
+}
+void save_checkpoint(const std::string& path, const torch::nn::Module& module, const Optimizer& optimizer,
+                     std::int64_t number) {
+  save_checkpoint(current_context(), path, module, optimizer, number);
+}
+
+std::int64_t load_checkpoint(Context& context, const std::string& path, torch::nn::Module& module,
+                             Optimizer& optimizer) {
+  const std::string number = on_root(context, "load_checkpoint", 0, ErrorCode::invalid_argument, [&] {
+    torch::serialize::InputArchive archive, model, state;
+    archive.load_from(path, device_of(optimizer));
+    c10::IValue format, number;
+    archive.read("kolo_checkpoint", format);
+    archive.read("number", number);
+    archive.read("model", model);
+    archive.read("optimizer", state);
+    module.load(model);
+    read_optimizer(state, optimizer);
+    return std::to_string(number.toInt());
+  });
+  broadcast_parameters(context, module, 0);
+  broadcast_optimizer_state(context, optimizer, 0);
+  return std::stoll(number);
+}
+std::int64_t load_checkpoint(const std::string& path, torch::nn::Module& module, Optimizer& optimizer) {
+  return load_checkpoint(current_context(), path, module, optimizer);
+}
+
+}  // namespace kolo::libtorch

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libtorch/tensors.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include <kolo/error.hpp>
+
+namespace kolo::libtorch {
+namespace {
+
+std::string list(c10::IntArrayRef numbers) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    text += (i == 0 ? "" : ", ") + std::to_string(numbers[i]);
+  }
+  return text + "]";
+}
+
+// The extents by falling stride. Extents of 1 have any stride and stay where they are among their neighbours.
+std::vector<std::int64_t> extents_in_memory(const at::Tensor& tensor) {
+  std::vector<std::int64_t> extents = tensor.sizes().vec();
+  if (!tensor.is_contiguous()) {
+    std::vector<std::size_t> order(extents.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return tensor.stride(static_cast<std::int64_t>(a)) > tensor.stride(static_cast<std::int64_t>(b));
+    });
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      extents[i] = tensor.size(static_cast<std::int64_t>(order[i]));
+    }
+  }
+  if (tensor.is_complex()) {
+    extents.push_back(2);
+  }
+  if (extents.size() > Shape::kMaxRank) {  // more than a Shape takes: the first ones as one
+    const auto last = extents.end() - static_cast<std::ptrdiff_t>(Shape::kMaxRank - 1);
+    const std::int64_t first = std::accumulate(extents.begin(), last, std::int64_t{1}, std::multiplies<>());
+    extents.erase(extents.begin(), last);
+    extents.insert(extents.begin(), first);
+  }
+  return extents;
+}
+
+}  // namespace
+
+DType dtype_of(std::string_view what, const at::Tensor& tensor) {
+  if (tensor.layout() != at::kStrided || tensor.is_quantized()) {
+    throw Error(ErrorCode::unsupported,
+                std::string(what) + " is sparse, quantized or otherwise not plain memory; only dense tensors are "
+                                    "supported");
+  }
+  switch (tensor.scalar_type()) {
+  case at::kBool:
+    return DType::boolean;
+  case at::kByte:
+    return DType::uint8;
+  case at::kChar:
+    return DType::int8;
+  case at::kShort:
+    return DType::int16;
+  case at::kInt:
+    return DType::int32;
+  case at::kLong:
+    return DType::int64;
+  case at::kHalf:
+    return DType::float16;
+  case at::kBFloat16:
+    return DType::bfloat16;
+  case at::kFloat:
+  case at::kComplexFloat:
+    return DType::float32;
+  case at::kDouble:
+  case at::kComplexDouble:
+    return DType::float64;
+  default:
+    throw Error(ErrorCode::unsupported, std::string(what) + " is of LibTorch's type " +
+                                            c10::toString(tensor.scalar_type()) + ", which Kolo has none for");
+  }
+}
+
+std::string describe(const at::Tensor& tensor) {
+  std::string text = std::string(tensor.is_complex() ? "complex " : "") +
+                     std::string(to_string(dtype_of("a tensor", tensor))) + ' ' + list(tensor.sizes());
+  if (!tensor.is_contiguous()) {
+    text += " strides " + list(tensor.strides());
+  }
+  return tensor.is_cpu() ? text : text + ' ' + c10::DeviceTypeName(tensor.device().type(), /*lower_case=*/true);
+}
+
+TensorView memory_view(std::string_view what, const at::Tensor& tensor) {
+  const DType dtype = dtype_of(what, tensor);
+  if (!tensor.is_non_overlapping_and_dense()) {
+    throw Error(ErrorCode::invalid_argument, std::string(what) + " has gaps in its memory (sizes " +
+                                                 list(tensor.sizes()) + ", strides " + list(tensor.strides()) +
+                                                 "); contiguous() makes one without");
+  }
+  if (!tensor.is_cpu()) {
+    throw Error(ErrorCode::unsupported,
+                std::string(what) + " is on " + tensor.device().str() + "; only CPU memory is supported");
+  }
+  return {tensor.data_ptr(), dtype, Shape(extents_in_memory(tensor))};
+}
+
+void mark_changed(const at::Tensor& tensor) { tensor.unsafeGetTensorImpl()->bump_version(); }
+
+}  // namespace kolo::libtorch
