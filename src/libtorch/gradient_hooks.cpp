@@ -37,26 +37,28 @@ struct AfterHook : torch::autograd::FunctionPostHook {
 
 struct GradientHooks::Impl {
   std::shared_ptr<torch::autograd::Node> accumulator;  // which the tensor itself holds weakly
-  torch::autograd::FunctionPreHook* before;
-  std::uintptr_t after;
+  torch::autograd::FunctionPreHook* first = nullptr;
+  std::uintptr_t second = 0;
 
+  Impl(const at::Tensor& parameter, Before before, After after)
+      : accumulator(torch::autograd::impl::grad_accumulator(parameter)) {
+    auto hook = std::make_unique<BeforeHook>(std::move(before));
+    first = hook.get();
+    accumulator->add_pre_hook(std::move(hook));
+    second = accumulator->add_post_hook(std::make_unique<AfterHook>(std::move(after)));
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
   ~Impl() {
     auto& hooks = accumulator->pre_hooks();
-    hooks.erase(std::remove_if(hooks.begin(), hooks.end(), [&](const auto& hook) { return hook.get() == before; }),
+    hooks.erase(std::remove_if(hooks.begin(), hooks.end(), [&](const auto& hook) { return hook.get() == first; }),
                 hooks.end());
-    accumulator->del_post_hook(after);
+    accumulator->del_post_hook(second);
   }
 };
 
-GradientHooks::GradientHooks(const at::Tensor& parameter, Before before, After after) {
-  auto accumulator = torch::autograd::impl::grad_accumulator(parameter);
-  auto first = std::make_unique<BeforeHook>(std::move(before));
-  auto* pointer = first.get();
-  accumulator->add_pre_hook(std::move(first));
-  const std::uintptr_t key = accumulator->add_post_hook(std::make_unique<AfterHook>(std::move(after)));
-  impl_ = std::make_unique<Impl>(Impl{std::move(accumulator), pointer, key});
-}
-
+GradientHooks::GradientHooks(const at::Tensor& parameter, Before before, After after)
+    : impl_(std::make_unique<Impl>(parameter, std::move(before), std::move(after))) {}
 GradientHooks::GradientHooks(GradientHooks&&) noexcept = default;
 GradientHooks& GradientHooks::operator=(GradientHooks&&) noexcept = default;
 GradientHooks::~GradientHooks() = default;
