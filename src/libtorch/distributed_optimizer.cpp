@@ -9,6 +9,7 @@
 // than what zeroing and adding costs, hence `zero_grad(true)`.
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -99,13 +100,10 @@ struct DistributedOptimizer::Impl {
 
   // The optimizer's parameters, in the order of names.
   [[nodiscard]] NamedTensors own_parameters() const {
-    std::map<const void*, std::string> wanted;  // and what to call it where it has no name
-    const auto& groups = optimizer.param_groups();
-    for (std::size_t i = 0; i < groups.size(); ++i) {
-      for (std::size_t j = 0; j < groups[i].params().size(); ++j) {
-        const at::Tensor& parameter = groups[i].params()[j];
-        wanted.emplace(identity(parameter), "parameter " + std::to_string(j) + " of group " + std::to_string(i) + " (" +
-                                                describe(parameter) + ')');
+    std::set<const void*> wanted;
+    for (const auto& group : optimizer.param_groups()) {
+      for (const at::Tensor& parameter : group.params()) {
+        wanted.insert(identity(parameter));
       }
     }
     NamedTensors found;
@@ -115,10 +113,26 @@ struct DistributedOptimizer::Impl {
       }
     }
     if (!wanted.empty()) {
-      misused("the optimizer steps " + wanted.begin()->second + ", which has no name " +
-              (module != nullptr ? "in the module" : "in the list") + "; it would not be reduced");
+      tell_nameless(wanted);
     }
     return found;
+  }
+
+  // Of the parameters that no name was found for, tells the first.
+  [[noreturn]] void tell_nameless(const std::set<const void*>& nameless) const {
+    std::string which;
+    const auto& groups = optimizer.param_groups();
+    for (std::size_t i = 0; i < groups.size() && which.empty(); ++i) {
+      for (std::size_t j = 0; j < groups[i].params().size() && which.empty(); ++j) {
+        const at::Tensor& parameter = groups[i].params()[j];
+        if (nameless.count(identity(parameter)) != 0) {
+          which =
+              "parameter " + std::to_string(j) + " of group " + std::to_string(i) + " (" + describe(parameter) + ')';
+        }
+      }
+    }
+    misused("the optimizer steps " + which + ", which has no name in the " + (module != nullptr ? "module" : "list") +
+            "; it would not be reduced");
   }
 
   void check_agreement_about(const NamedTensors& parameters) const {

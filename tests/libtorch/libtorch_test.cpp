@@ -10,6 +10,9 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
+#include <future>
+#include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -354,14 +357,17 @@ TEST(Backward, ASecondPassBeforeStepIsAnErrorThatChangesNothing) {
 
 TEST(Backward, AFaultOfTheWorldLeavesStepAndBackwardAsAnError) {
   std::string from_step, from_backward;
+  std::promise<void> made;  // by rank 0, which would else hear of the fault while it makes its optimizer
   const std::string told = error_of([&] {
     kolo::run_local(2, [&] {
       torch::nn::Linear layer(2, 1);
       torch::optim::SGD sgd(layer->parameters(), 1);
       kt::DistributedOptimizer optimizer(sgd, *layer);
       if (kolo::rank() == 1) {
+        made.get_future().wait();
         throw std::runtime_error("rank 1 has had enough");
       }
+      made.set_value();
       const auto pass = [&] { layer(torch::ones({1, 2})).sum().backward(); };
       from_step = error_of([&] {
         pass();
