@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "call.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace kolo::emulated {
+namespace {
+
+struct NextSite {
+  const char* file = nullptr;
+  int line = 0;
+};
+NextSite& next_site() {
+  thread_local NextSite site;
+  return site;
+}
+
+}  // namespace
+
+void at_site(const char* file, int line) { next_site() = {file, line}; }
+
+bool passes(const char* call, const char* file, int line) {
+  Machine& machine = Machine::instance();
+  const std::string place = site_text(file, line);
+  const Lock lock(machine.mutex);
+  auto found = std::find_if(machine.sites.begin(), machine.sites.end(),
+                            [&](const SyncSite& site) { return site.place == place && site.call == call; });
+  if (found == machine.sites.end()) found = machine.sites.insert(found, SyncSite{call, place, 0});
+  ++found->calls;
+  at_site(file, line);
+  return machine.left_out.count(place) == 0;
+}
+
+Call::Call(const char* name) : machine(Machine::instance()), lock(machine.mutex), api(name) {
+  const NextSite where = std::exchange(next_site(), {});
+  site = site_text(where.file, where.line);
+  ++machine.call_counts[api];
+  ++machine.call_number;
+  ++machine.doings;
+}
+
+Call::~Call() = default;
+
+std::optional<Failure> Call::injected(int device, int rank) {
+  for (Machine::Injection& injection : machine.injections) {
+    const Failure& failure = injection.failure;
+    if (failure.api != api || (failure.device >= 0 && failure.device != device) ||
+        (failure.rank >= 0 && failure.rank != rank)) {
+      continue;
+    }
+    ++injection.seen;
+    if (injection.seen == failure.nth || (failure.and_later && injection.seen > failure.nth)) return failure;
+  }
+  return std::nullopt;
+}
+
+cudaError_t Call::refusal() {
+  if (this_thread().in_host_function) {
+    machine.report(Report::Kind::misuse, std::string(api) + " in a host function, on " + this_thread().stream->name());
+    return cudaErrorNotPermitted;
+  }
+  if (!machine.config.driver) return end(cudaErrorInsufficientDriver);
+  if (machine.config.devices == 0) return end(cudaErrorNoDevice);
+  if (const auto failure = injected(host().device)) return end(static_cast<cudaError_t>(failure->code));
+  return cudaSuccess;
+}
+
+cudaError_t Call::end(cudaError_t result) {
+  if (result != cudaSuccess && result != cudaErrorNotReady) host().last_error = result;
+  return result;
+}
+
+cudaError_t Call::misuse(cudaError_t result, const std::string& why) {
+  std::string text = std::string(api) + (site.empty() ? "" : " (" + site + ")") + ": " + why;
+  machine.report(Report::Kind::misuse, text);
+  return end(result);
+}
+
+StreamPtr Call::stream(cudaStream_t handle) {
+  StreamPtr found = machine.find_stream(handle, host().device);
+  if (found == nullptr) misuse(cudaErrorInvalidResourceHandle, "a stream that does not exist (any more)");
+  return found;
+}
+
+bool Call::captured(Stream& stream) {
+  if (!stream.capturing) return false;
+  stream.capture_invalidated = true;
+  misuse(cudaErrorStreamCaptureUnsupported, stream.name() + " is being captured");
+  return true;
+}
+
+Op Call::op(const Stream& stream, const std::string& what) const {
+  Op made;
+  made.operation = machine.operation(what.empty() ? api : what, stream, site);
+  return made;
+}
+
+}  // namespace kolo::emulated

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One call of a program's into CUDA or NCCL: counts it, holds the machine's mutex, knows where it was made, and whether
+// it was chosen to fail.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include <cuda_runtime_api.h>
+
+#include "machine.hpp"
+
+namespace kolo::emulated {
+
+/// Says where this thread's next call is made, for the reports. The strings must outlive the call.
+void at_site(const char* file, int line);
+
+/// Notes that a place that synchronises was passed, and makes it the next call's site. False: it is left out.
+bool passes(const char* call, const char* file, int line);
+
+class Call {
+ public:
+  explicit Call(const char* api);
+  ~Call();
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  /// The failure that was injected for this call, if any; looked up once the rank and the device are known.
+  std::optional<Failure> injected(int device, int rank = -1);
+  /// CUDA's calls begin with this: what they must return at once, or success.
+  cudaError_t refusal();
+  /// CUDA's calls end with this.
+  cudaError_t end(cudaError_t result);
+  /// A call that CUDA refuses, with a report that says why.
+  cudaError_t misuse(cudaError_t result, const std::string& why);
+  /// The stream a handle stands for, of the current device for the default ones; null and reported when it is none.
+  StreamPtr stream(cudaStream_t handle);
+  /// Work given to a capturing stream would become part of a graph; none is emulated, so it is refused and reported.
+  bool captured(Stream& stream);
+  /// An operation of this call's name, or of another, with what it needs to be submitted.
+  Op op(const Stream& stream, const std::string& what = {}) const;
+  bool valid_device(int device) const { return device >= 0 && device < machine.config.devices; }
+
+  Machine& machine;
+  Lock lock;
+  const char* const api;
+  std::string site;
+
+  HostThread& host() { return machine.host(); }
+};
+
+}  // namespace kolo::emulated

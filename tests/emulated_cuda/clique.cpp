@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "clique.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.hpp"
+
+namespace kolo::emulated {
+namespace {
+
+bool point_to_point(const Part& part) {
+  return part.signature.kind == Collective::send || part.signature.kind == Collective::receive;
+}
+
+void announce() { Machine::instance().cliques->changed.notify_all(); }
+
+}  // namespace
+
+bool Clique::join(int rank, Communicator* communicator) {
+  Communicator*& seat = members_[static_cast<std::size_t>(rank)];
+  if (seat != nullptr) {
+    Machine::instance().report(Report::Kind::misuse,
+                               "two callers are rank " + std::to_string(rank) + " of communicator " + name_);
+    return false;
+  }
+  seat = communicator;
+  ++joined_;
+  announce();
+  return true;
+}
+
+bool Clique::has_device(int device) const {
+  return std::any_of(members_.begin(), members_.end(),
+                     [&](const Communicator* member) { return member != nullptr && member->device == device; });
+}
+
+void Clique::tell_others(int rank, ncclResult_t error, const std::string& text) {
+  for (std::size_t other = 0; other < members_.size(); ++other) {
+    Communicator* member = members_[other];
+    if (member == nullptr || static_cast<int>(other) == rank || member->error != ncclSuccess) continue;
+    member->error = error;
+    member->error_text = text;
+  }
+  announce();
+}
+
+Clique::RoundKey Clique::key_of(int rank, const Part& part) const {
+  if (part.signature.kind == Collective::send) return {{rank, part.signature.root}, part.number};
+  if (part.signature.kind == Collective::receive) return {{part.signature.root, rank}, part.number};
+  return {{-1, -1}, part.number};
+}
+
+std::size_t Clique::seat_of(int rank, const Part& part) const {
+  if (part.signature.kind == Collective::send) return 0;
+  return part.signature.kind == Collective::receive ? 1 : static_cast<std::size_t>(rank);
+}
+
+Round& Clique::round_of(int rank, const Part& part) {
+  Round& round = rounds_[key_of(rank, part)];
+  if (round.seats.empty()) round.seats.resize(point_to_point(part) ? 2 : members_.size());
+  return round;
+}
+
+void Clique::call(int rank, const Part& part) {
+  Round& round = round_of(rank, part);
+  Round::Seat& seat = round.seats[seat_of(rank, part)];
+  seat.called = true;
+  seat.signature = part.signature;
+  seat.said = "rank " + std::to_string(rank) + (part.site.empty() ? "" : " (" + part.site + ")") + ": " +
+              to_string(part.signature);
+  const bool disputed = std::any_of(round.seats.begin(), round.seats.end(), [&](const Round::Seat& other) {
+    return &other != &seat && other.called && !agree(other.signature, seat.signature);
+  });
+  if (disputed) disagree(round);
+}
+
+void Clique::disagree(const Round& round) {
+  std::string text = "communicator " + name_ + ": ranks disagree.";
+  for (const Round::Seat& seat : round.seats) {
+    if (seat.called) text += "\n  " + seat.said;
+  }
+  // Every further call of a disturbed order disagrees too: the first is what matters.
+  if (!broken_) Machine::instance().report(Report::Kind::mismatch, text);
+  broken_ = true;
+  tell_others(-1, ncclInvalidUsage, text);
+}
+
+VectorClock Clique::clock_after(const Round& round, std::size_t seat) const {
+  VectorClock clock;
+  const Signature& signature = round.seats[seat].signature;
+  for (std::size_t other = 0; other < round.seats.size(); ++other) {
+    bool feeds = true;  // does what the seat gets depend on what the other gave?
+    if (signature.kind == Collective::broadcast) feeds = static_cast<int>(other) == signature.root;
+    if (signature.kind == Collective::reduce) feeds = static_cast<int>(seat) == signature.root;
+    if (signature.kind == Collective::send) feeds = false;
+    if (feeds) clock.join(round.seats[other].clock);
+  }
+  return clock;
+}
+
+void Clique::arrive(Lock& lock, int rank, const Part& part, const VectorClock& clock) {
+  Machine& machine = Machine::instance();
+  Round& round = round_of(rank, part);
+  Round::Seat& seat = round.seats[seat_of(rank, part)];
+  seat.arrived = true;
+  seat.clock = clock;
+  seat.buffers = {machine.memory->device_view(part.input), machine.memory->device_view(part.output)};
+  const bool all = std::all_of(round.seats.begin(), round.seats.end(), [](const Round::Seat& s) { return s.arrived; });
+  if (!all || broken_) return;
+  std::vector<Buffers> buffers;
+  for (const Round::Seat& other : round.seats) buffers.push_back(other.buffers);
+  round.computing = true;
+  machine.move_data(lock, [&] { compute(round.seats[0].signature, buffers); });
+  round.computing = false;
+  round.done = true;
+  ++machine.doings;
+  announce();
+}
+
+void Clique::depart(int rank, const Part& part, Stream& stream) {
+  const auto found = rounds_.find(key_of(rank, part));
+  Round& round = found->second;
+  const std::size_t seat = seat_of(rank, part);
+  if (round.done) stream.clock().join(clock_after(round, seat));
+  round.seats[seat].left = true;
+  if (std::all_of(round.seats.begin(), round.seats.end(), [](const Round::Seat& s) { return s.left; })) {
+    rounds_.erase(found);
+  }
+}
+
+void Clique::run(Lock& lock, Stream& stream, Communicator& communicator, const std::vector<Part>& parts) {
+  Machine& machine = Machine::instance();
+  const int rank = communicator.rank;
+  const VectorClock clock = stream.clock();
+  const auto ended = [&] { return communicator.state == Communicator::State::aborted || broken_ || cut_; };
+  ++communicator.running;
+  if (!communicator.lost) {
+    for (const Part& part : parts) {
+      if (!ended()) arrive(lock, rank, part, clock);
+    }
+  }
+  for (const Part& part : parts) {
+    Round& round = round_of(rank, part);
+    machine.cliques->changed.wait(lock, [&] { return round.done || (!round.computing && ended()); });
+    if (!round.done && !cut_) {
+      const std::size_t bytes = output_bytes(part.signature, rank, size());
+      void* output = machine.memory->device_view(part.output);
+      machine.move_data(lock, [&] {
+        if (bytes > 0) std::memset(output, Memory::kPoison, bytes);
+      });
+    }
+  }
+  for (const Part& part : parts) depart(rank, part, stream);
+  --communicator.running;
+  --communicator.outstanding;
+  announce();
+}
+
+void Clique::split(int rank, std::uint64_t number, const Answer& answer) {
+  std::vector<Answer>& answers = splits_[number];
+  answers.resize(members_.size());
+  answers[static_cast<std::size_t>(rank)] = answer;
+  if (!std::all_of(answers.begin(), answers.end(), [](const Answer& a) { return a.given; })) return;
+  std::map<int, std::vector<std::pair<int, int>>> colors;  // {key, rank of the parent}, in the children's order
+  for (int member = 0; member < size(); ++member) {
+    const Answer& said = answers[static_cast<std::size_t>(member)];
+    if (said.child != nullptr) colors[said.color].push_back({said.key, member});
+  }
+  for (auto& [color, ranks] : colors) {
+    std::sort(ranks.begin(), ranks.end());
+    const auto child = std::make_shared<Clique>(name_ + "." + std::to_string(number) + "." + std::to_string(color),
+                                                static_cast<int>(ranks.size()));
+    Machine::instance().cliques->keep(child);
+    for (std::size_t place = 0; place < ranks.size(); ++place) {
+      Communicator* communicator = answers[static_cast<std::size_t>(ranks[place].second)].child;
+      communicator->clique = child;
+      communicator->rank = static_cast<int>(place);
+      communicator->size = child->size();
+      KOLO_CHECK(child->join(communicator->rank, communicator));
+    }
+  }
+  splits_.erase(number);
+  announce();
+}
+
+std::string Clique::describe() const {
+  std::string text;
+  for (const auto& [key, round] : rounds_) {
+    text += "communicator " + name_ + ", number " + std::to_string(key.second) + ":";
+    for (const Round::Seat& seat : round.seats) {
+      text += seat.called ? " [" + seat.said + (seat.arrived ? ", arrived]" : ", called]") : " [nothing]";
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+// ---------------------------------------------------------------- Communicator
+
+bool Communicator::may_advance() const {
+  switch (state) {
+  case State::initialising:
+    return clique != nullptr && clique->complete();
+  case State::finalising:
+    return outstanding == 0;
+  default:
+    return true;
+  }
+}
+
+void Communicator::enqueue(const std::vector<std::pair<StreamPtr, Part>>& parts) {
+  Machine& machine = Machine::instance();
+  std::vector<std::pair<StreamPtr, std::vector<Part>>> by_stream;
+  for (const auto& [stream, part] : parts) {
+    auto found = std::find_if(by_stream.begin(), by_stream.end(),
+                              [&on = stream](const auto& known) { return known.first == on; });
+    if (found == by_stream.end()) found = by_stream.insert(found, {stream, {}});
+    found->second.push_back(part);
+  }
+  for (auto& [stream, own] : by_stream) {
+    Op op;
+    std::string what = to_string(own.front().signature) + " by rank " + std::to_string(rank);
+    if (own.size() > 1) what += " and " + std::to_string(own.size() - 1) + " more of its group";
+    op.operation = machine.operation(what, *stream, own.front().site);
+    for (const Part& part : own) {
+      // Both were found to be in live memory when the call was made.
+      machine.add_touch(op.touches, {part.input, input_bytes(part.signature, rank, size), false}, what);
+      machine.add_touch(op.touches, {part.output, output_bytes(part.signature, rank, size), true}, what);
+    }
+    ++outstanding;
+    op.occupy = [clique = clique, self = machine.cliques->shared(*this), parts = own](Lock& lock, Stream& on) {
+      clique->run(lock, on, *self, parts);
+    };
+    machine.submit(stream, std::move(op));
+  }
+}
+
+// ---------------------------------------------------------------- Cliques
+
+CommunicatorPtr Cliques::find(ncclComm_t handle) const {
+  const auto found = communicators_.find(handle);
+  return found == communicators_.end() ? nullptr : found->second;
+}
+
+CommunicatorPtr Cliques::shared(const Communicator& communicator) const {
+  for (const auto& [handle, known] : communicators_) {
+    if (known.get() == &communicator) return known;
+  }
+  KOLO_UNREACHABLE();
+}
+
+CliquePtr Cliques::of(const ncclUniqueId& id, int size) {
+  CliquePtr& clique = by_id_[std::string(id.internal, sizeof id.internal)];
+  if (clique == nullptr) {
+    clique = std::make_shared<Clique>(new_name(), size);
+    keep(clique);
+  }
+  return clique;
+}
+
+ncclComm_t Cliques::add(const CommunicatorPtr& communicator) {
+  communicator->number = next_number_++;
+  auto* handle = reinterpret_cast<ncclComm_t>(Machine::instance().next_handle);
+  Machine::instance().next_handle += 2;
+  communicators_[handle] = communicator;
+  return handle;
+}
+
+void Cliques::remove(ncclComm_t handle) {
+  const CommunicatorPtr communicator = find(handle);
+  if (communicator->clique != nullptr) communicator->clique->leave(communicator->rank);
+  for (const auto& [registration, allocation] : communicator->registered) --allocation->registrations;
+  communicators_.erase(handle);
+}
+
+void Cliques::cut_off() {
+  for (const auto& weak : all_) {
+    if (const CliquePtr clique = weak.lock()) clique->cut_off();
+  }
+  changed.notify_all();
+}
+
+void Cliques::clear() {
+  communicators_.clear();
+  by_id_.clear();
+  all_.clear();
+}
+
+std::string Cliques::describe() const {
+  std::string text;
+  for (const auto& weak : all_) {
+    if (const CliquePtr clique = weak.lock()) text += clique->describe();
+  }
+  return text;
+}
+
+std::vector<std::string> Cliques::live() const {
+  std::vector<std::string> found;
+  for (const auto& [handle, communicator] : communicators_) {
+    found.push_back(communicator->clique != nullptr ? communicator->name() : "communicator of an unfinished split");
+  }
+  return found;
+}
+
+}  // namespace kolo::emulated

@@ -1,0 +1,530 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// NCCL's functions, over cliques of ranks.
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nccl.h>
+#include <unistd.h>
+
+#include "base/check.hpp"
+#include "call.hpp"
+#include "clique.hpp"
+#include "cuda_memory.hpp"
+#include "machine.hpp"
+
+namespace kolo::emulated {
+namespace {
+
+struct GroupCall {
+  CommunicatorPtr communicator;
+  StreamPtr stream;
+  Part part;
+};
+
+/// What a thread has gathered between ncclGroupStart and ncclGroupEnd.
+struct Group {
+  int depth = 0;
+  std::vector<GroupCall> calls;
+  std::vector<CommunicatorPtr> beginning;  // blocking ones, to be waited for at the end
+};
+Group& group() {
+  thread_local Group open;
+  return open;
+}
+
+std::string& last_error() {
+  thread_local std::string text;
+  return text;
+}
+
+ncclResult_t misuse(Call& call, ncclResult_t result, const std::string& why) {
+  last_error() = std::string(call.api) + (call.site.empty() ? "" : " (" + call.site + ")") + ": " + why;
+  call.machine.report(Report::Kind::misuse, last_error());
+  return result;
+}
+
+/// What a call on a communicator finds: the communicator, or what to return at once.
+struct Found {
+  CommunicatorPtr communicator;
+  ncclResult_t result = ncclSuccess;
+};
+
+Found find(Call& call, ncclComm_t handle) {
+  if (this_thread().in_host_function) {
+    return {nullptr, misuse(call, ncclInvalidUsage, "in a host function, on " + this_thread().stream->name())};
+  }
+  CommunicatorPtr found = call.machine.cliques->find(handle);
+  if (found == nullptr) {
+    return {nullptr, misuse(call, ncclInvalidArgument, "a communicator that does not exist (any more)")};
+  }
+  if (const auto failure = call.injected(found->device, found->rank)) {
+    last_error() = std::string(call.api) + ": injected";
+    if (failure->effect == Failure::Effect::fail) return {nullptr, static_cast<ncclResult_t>(failure->code)};
+    found->lost = true;
+    if (failure->effect == Failure::Effect::lose_peer && found->clique != nullptr) {
+      found->clique->tell_others(found->rank, ncclRemoteError, "rank " + std::to_string(found->rank) + " was lost");
+    }
+    if (failure->code != ncclSuccess) return {nullptr, static_cast<ncclResult_t>(failure->code)};
+  }
+  return {std::move(found), ncclSuccess};
+}
+
+/// The same for calls that need the communicator to be done with the one before.
+Found find_ready(Call& call, ncclComm_t handle) {
+  Found found = find(call, handle);
+  if (found.communicator == nullptr) return found;
+  if (found.communicator->error != ncclSuccess) return {nullptr, found.communicator->error};
+  if (found.communicator->state != Communicator::State::ready) {
+    return {nullptr, misuse(call, ncclInvalidArgument, "the call before is still ncclInProgress")};
+  }
+  return found;
+}
+
+/// Begins what a non-blocking communicator does behind the caller's back; it ends after some polls.
+ncclResult_t begin(Call& call, Communicator& communicator, Communicator::State state) {
+  communicator.state = state;
+  const unsigned most = call.machine.config.lateness > 0 ? 4 : 1;
+  communicator.polls_left = static_cast<unsigned>(call.machine.draw(communicator.number, ++communicator.begun) % most);
+  return ncclInProgress;
+}
+
+/// The state that follows; the calls of a group go to their streams.
+void advance(Communicator& communicator) {
+  if (communicator.state == Communicator::State::enqueuing) {
+    communicator.enqueue(std::exchange(communicator.waiting, {}));
+  }
+  communicator.state = communicator.state == Communicator::State::finalising ? Communicator::State::finalised
+                                                                             : Communicator::State::ready;
+}
+
+/// Waits as a blocking communicator's calls do.
+ncclResult_t await(Call& call, Communicator& communicator) {
+  call.machine.cliques->changed.wait(call.lock, [&] {
+    return communicator.may_advance() || communicator.error != ncclSuccess ||
+           communicator.state == Communicator::State::aborted;
+  });
+  if (communicator.error != ncclSuccess) return communicator.error;
+  if (communicator.state == Communicator::State::aborted) return ncclInternalError;
+  advance(communicator);
+  return ncclSuccess;
+}
+
+bool is_blocking(const ncclConfig_t* config) { return config == nullptr || config->blocking != 0; }
+
+/// What ncclCommInitRank and ncclCommSplit end with.
+ncclResult_t begin_new(Call& call, const CommunicatorPtr& communicator) {
+  begin(call, *communicator, Communicator::State::initialising);
+  if (!communicator->blocking) return ncclInProgress;
+  if (group().depth > 0) {
+    group().beginning.push_back(communicator);
+    return ncclSuccess;
+  }
+  return await(call, *communicator);
+}
+
+ncclResult_t put_on_streams(Call& call, Communicator& communicator,
+                            const std::vector<std::pair<StreamPtr, Part>>& parts) {
+  const bool late = !communicator.blocking && call.machine.config.lateness > 0 &&
+                    call.machine.draw(communicator.number, ++communicator.begun) % 3 != 0;
+  if (!late) {
+    communicator.enqueue(parts);
+    return ncclSuccess;
+  }
+  communicator.waiting = parts;
+  return begin(call, communicator, Communicator::State::enqueuing);
+}
+
+// ---------------------------------------------------------------- calls that go to a stream
+
+/// Why NCCL would refuse a call or, worse, not notice; empty when nothing is wrong.
+std::string objection(Call& call, const Communicator& communicator, const Part& part, const Stream* stream) {
+  const Signature& signature = part.signature;
+  if (stream == nullptr) return "a stream that does not exist (any more)";
+  if (stream->device != communicator.device) return "the communicator is of another device than " + stream->name();
+  if (stream->capturing) return stream->name() + " is being captured, which is not emulated";
+  if (element_bytes(signature.type) == 0) return "this data type is not emulated";
+  if (!is_operator(signature.op)) return "not an operator";
+  if (signature.root < 0 || signature.root >= communicator.size) return "no rank " + std::to_string(signature.root);
+  const std::size_t in = input_bytes(signature, communicator.rank, communicator.size);
+  const std::size_t out = output_bytes(signature, communicator.rank, communicator.size);
+  std::vector<Touch> touches;
+  const std::string what = std::string(call.api) + (call.site.empty() ? "" : " (" + call.site + ")");
+  if (!call.machine.add_touch(touches, {part.input, in, false}, what + " reads") ||
+      !call.machine.add_touch(touches, {part.output, out, true}, what + " writes")) {
+    return "a buffer that is not all in live memory";
+  }
+  if (touches.size() != static_cast<std::size_t>(in > 0) + static_cast<std::size_t>(out > 0)) {
+    return "memory that the device cannot reach";
+  }
+  for (const Touch& touch : touches) {
+    if (touch.range.allocation->kind == Allocation::Kind::device &&
+        touch.range.allocation->device != communicator.device) {
+      return "memory of another device: " + touch.range.allocation->name;
+    }
+  }
+  // In place means one particular place; any other overlap is undefined.
+  const auto* input = static_cast<const unsigned char*>(part.input);
+  const auto* output = static_cast<const unsigned char*>(part.output);
+  if (in == 0 || out == 0 || input + in <= output || output + out <= input) return {};
+  const auto rank = static_cast<std::size_t>(communicator.rank);
+  const unsigned char* expected = signature.kind == Collective::all_gather       ? input - rank * in
+                                  : signature.kind == Collective::reduce_scatter ? input + rank * out
+                                                                                 : input;
+  return output == expected ? "" : "input and output overlap, and not as in-place calls do";
+}
+
+std::uint64_t next_number(Communicator& communicator, const Signature& signature) {
+  if (signature.kind == Collective::send) return communicator.next_to[signature.root]++;
+  if (signature.kind == Collective::receive) return communicator.next_from[signature.root]++;
+  return communicator.next_collective++;
+}
+
+ncclResult_t give(const char* api, const Signature& signature, const void* input, void* output, ncclComm_t handle,
+                  cudaStream_t raw_stream) {
+  Call call(api);
+  const Found found = find_ready(call, handle);
+  if (found.communicator == nullptr) return found.result;
+  Communicator& communicator = *found.communicator;
+  Part part{signature, input, output, 0, call.site};
+  const StreamPtr stream = call.machine.find_stream(raw_stream, communicator.device);
+  if (const std::string why = objection(call, communicator, part, stream.get()); !why.empty()) {
+    return misuse(call, ncclInvalidArgument, why);
+  }
+  part.number = next_number(communicator, signature);
+  if (!communicator.lost) communicator.clique->call(communicator.rank, part);
+  call.machine.collectives.push_back({api, call.machine.call_number, std::this_thread::get_id(), signature.count});
+  if (group().depth > 0) {
+    group().calls.push_back({found.communicator, stream, part});
+    return ncclSuccess;
+  }
+  return put_on_streams(call, communicator, {{stream, part}});
+}
+
+ncclResult_t end_group(Call& call) {
+  const std::vector<GroupCall> calls = std::exchange(group().calls, {});
+  const std::vector<CommunicatorPtr> beginning = std::exchange(group().beginning, {});
+  std::vector<std::pair<CommunicatorPtr, std::vector<std::pair<StreamPtr, Part>>>> by_communicator;
+  for (const GroupCall& one : calls) {
+    if (by_communicator.empty() || by_communicator.back().first != one.communicator) {
+      auto known = by_communicator.begin();
+      while (known != by_communicator.end() && known->first != one.communicator) ++known;
+      if (known == by_communicator.end()) {
+        by_communicator.push_back({one.communicator, {}});
+      } else {
+        known->second.push_back({one.stream, one.part});
+        continue;
+      }
+    }
+    by_communicator.back().second.push_back({one.stream, one.part});
+  }
+  ncclResult_t result = ncclSuccess;
+  for (const auto& [communicator, parts] : by_communicator) {
+    const ncclResult_t one = put_on_streams(call, *communicator, parts);
+    if (result == ncclSuccess) result = one;
+  }
+  for (const CommunicatorPtr& communicator : beginning) {
+    const ncclResult_t one = await(call, *communicator);
+    if (result == ncclSuccess) result = one;
+  }
+  return result;
+}
+
+}  // namespace
+}  // namespace kolo::emulated
+
+using kolo::emulated::Allocation;
+using kolo::emulated::await;
+using kolo::emulated::begin;
+using kolo::emulated::begin_new;
+using kolo::emulated::Call;
+using kolo::emulated::Clique;
+using kolo::emulated::Collective;
+using kolo::emulated::Communicator;
+using kolo::emulated::CommunicatorPtr;
+using kolo::emulated::end_group;
+using kolo::emulated::Failure;
+using kolo::emulated::find;
+using kolo::emulated::find_ready;
+using kolo::emulated::Found;
+using kolo::emulated::give;
+using kolo::emulated::group;
+using kolo::emulated::misuse;
+
+// ---------------------------------------------------------------- life
+
+ncclResult_t ncclGetVersion(int* version) {
+  const Call call("ncclGetVersion");
+  *version = NCCL_VERSION_CODE;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  Call call("ncclGetUniqueId");
+  if (const auto failure = call.injected(call.host().device)) return static_cast<ncclResult_t>(failure->code);
+  *id = {};
+  const std::string text = "emulated " + std::to_string(::getpid()) + " " + std::to_string(call.machine.generation) +
+                           " " + call.machine.cliques->new_name();
+  KOLO_CHECK(text.size() < sizeof id->internal);
+  std::memcpy(id->internal, text.data(), text.size());
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* handle, int size, ncclUniqueId id, int rank, ncclConfig_t* config) {
+  Call call("ncclCommInitRankConfig");
+  *handle = nullptr;
+  if (call.refusal() != cudaSuccess) return ncclUnhandledCudaError;
+  if (size < 1 || rank < 0 || rank >= size) return misuse(call, ncclInvalidArgument, "no such rank");
+  const auto clique = call.machine.cliques->of(id, size);
+  if (clique->size() != size) {
+    return misuse(call, ncclInvalidArgument,
+                  "rank " + std::to_string(rank) + " says " + std::to_string(size) + " ranks, others said " +
+                      std::to_string(clique->size()));
+  }
+  const auto communicator = std::make_shared<Communicator>();
+  communicator->clique = clique;
+  communicator->rank = rank;
+  communicator->size = size;
+  communicator->device = call.host().device;
+  communicator->blocking = kolo::emulated::is_blocking(config);
+  if (!call.machine.config.shared_devices && clique->has_device(communicator->device)) {
+    return misuse(call, ncclInvalidUsage, "Duplicate GPU detected: device " + std::to_string(communicator->device));
+  }
+  if (!clique->join(rank, communicator.get())) return ncclInvalidUsage;
+  *handle = call.machine.cliques->add(communicator);
+  return begin_new(call, communicator);
+}
+
+ncclResult_t ncclCommInitRank(ncclComm_t* handle, int size, ncclUniqueId id, int rank) {
+  return ncclCommInitRankConfig(handle, size, id, rank, nullptr);
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t parent_handle, int color, int key, ncclComm_t* handle, ncclConfig_t* config) {
+  Call call("ncclCommSplit");
+  *handle = nullptr;
+  const Found parent = find_ready(call, parent_handle);
+  if (parent.communicator == nullptr) return parent.result;
+  Clique::Answer answer{color, key, nullptr, true};
+  CommunicatorPtr child;
+  if (color != NCCL_SPLIT_NOCOLOR) {
+    child = std::make_shared<Communicator>();
+    child->device = parent.communicator->device;
+    child->blocking = config == nullptr ? parent.communicator->blocking : kolo::emulated::is_blocking(config);
+    answer.child = child.get();
+    *handle = call.machine.cliques->add(child);
+  }
+  const std::uint64_t number = parent.communicator->next_split++;
+  if (!parent.communicator->lost) parent.communicator->clique->split(parent.communicator->rank, number, answer);
+  return child == nullptr ? ncclSuccess : begin_new(call, child);
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* error) {
+  Call call("ncclCommGetAsyncError");
+  const Found found = find(call, handle);
+  if (found.communicator == nullptr) return found.result;
+  Communicator& communicator = *found.communicator;
+  *error = communicator.error;
+  if (communicator.error != ncclSuccess || communicator.state == Communicator::State::ready ||
+      communicator.state == Communicator::State::finalised) {
+    return ncclSuccess;
+  }
+  *error = ncclInProgress;
+  if (!communicator.may_advance()) return ncclSuccess;
+  if (communicator.polls_left > 0) {
+    --communicator.polls_left;
+    return ncclSuccess;
+  }
+  kolo::emulated::advance(communicator);
+  *error = ncclSuccess;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t handle) {
+  Call call("ncclCommFinalize");
+  const Found found = find_ready(call, handle);
+  if (found.communicator == nullptr) return found.result;
+  begin(call, *found.communicator, Communicator::State::finalising);
+  return found.communicator->blocking ? await(call, *found.communicator) : ncclInProgress;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t handle) {
+  Call call("ncclCommDestroy");
+  const Found found = find(call, handle);
+  if (found.communicator == nullptr) return found.result;
+  call.machine.cliques->changed.wait(call.lock, [&] { return found.communicator->outstanding == 0; });
+  call.machine.cliques->remove(handle);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t handle) {
+  Call call("ncclCommAbort");
+  const Found found = find(call, handle);
+  if (found.communicator == nullptr) return found.result;
+  found.communicator->state = Communicator::State::aborted;
+  found.communicator->waiting.clear();
+  call.machine.cliques->changed.notify_all();
+  // What has started has to end; what waits behind other work ends when its turn comes.
+  call.machine.cliques->changed.wait(call.lock, [&] { return found.communicator->running == 0; });
+  call.machine.cliques->remove(handle);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommCount(const ncclComm_t handle, int* count) {
+  Call call("ncclCommCount");
+  const Found found = find(call, handle);
+  if (found.communicator == nullptr) return found.result;
+  *count = found.communicator->size;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommUserRank(const ncclComm_t handle, int* rank) {
+  Call call("ncclCommUserRank");
+  const Found found = find(call, handle);
+  if (found.communicator == nullptr) return found.result;
+  *rank = found.communicator->rank;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommCuDevice(const ncclComm_t handle, int* device) {
+  Call call("ncclCommCuDevice");
+  const Found found = find(call, handle);
+  if (found.communicator == nullptr) return found.result;
+  *device = found.communicator->device;
+  return ncclSuccess;
+}
+
+const char* ncclGetErrorString(ncclResult_t result) {
+  switch (result) {
+  case ncclSuccess:
+    return "no error";
+  case ncclUnhandledCudaError:
+    return "unhandled cuda error";
+  case ncclSystemError:
+    return "unhandled system error";
+  case ncclInternalError:
+    return "internal error";
+  case ncclInvalidArgument:
+    return "invalid argument";
+  case ncclInvalidUsage:
+    return "invalid usage";
+  case ncclRemoteError:
+    return "remote process exited or there was a network error";
+  case ncclInProgress:
+    return "NCCL operation in progress";
+  default:
+    return "unknown result code";
+  }
+}
+
+const char* ncclGetLastError(ncclComm_t handle) {
+  Call call("ncclGetLastError");
+  const CommunicatorPtr found = call.machine.cliques->find(handle);
+  std::string& text = kolo::emulated::last_error();
+  if (found != nullptr && !found->error_text.empty()) text = found->error_text;
+  return text.c_str();  // of this thread: nobody else changes it
+}
+
+// ---------------------------------------------------------------- memory
+
+ncclResult_t ncclMemAlloc(void** data, size_t bytes) {
+  Call call("ncclMemAlloc");
+  if (call.refusal() != cudaSuccess) return ncclUnhandledCudaError;
+  const cudaError_t result = allocate(call, Allocation::Kind::device, data, bytes, 4096);
+  return result == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+ncclResult_t ncclMemFree(void* data) {
+  Call call("ncclMemFree");
+  if (call.refusal() != cudaSuccess) return ncclUnhandledCudaError;
+  const cudaError_t result = kolo::emulated::free(call, Allocation::Kind::device, data);
+  return result == cudaSuccess ? ncclSuccess : ncclInvalidArgument;
+}
+
+ncclResult_t ncclCommRegister(const ncclComm_t handle, void* data, size_t bytes, void** registration) {
+  Call call("ncclCommRegister");
+  const Found found = find_ready(call, handle);
+  if (found.communicator == nullptr) return found.result;
+  bool wrong = false;
+  const auto range = call.machine.resolve(data, bytes, "ncclCommRegister", wrong);
+  if (wrong || range.allocation == nullptr || range.allocation->kind != Allocation::Kind::device) {
+    return misuse(call, ncclInvalidArgument, "not memory of a device");
+  }
+  *registration = reinterpret_cast<void*>(call.machine.next_handle);
+  call.machine.next_handle += 2;
+  found.communicator->registered[*registration] = range.allocation;
+  ++range.allocation->registrations;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommDeregister(const ncclComm_t handle, void* registration) {
+  Call call("ncclCommDeregister");
+  const Found found = find(call, handle);
+  if (found.communicator == nullptr) return found.result;
+  const auto known = found.communicator->registered.find(registration);
+  if (known == found.communicator->registered.end()) {
+    return misuse(call, ncclInvalidArgument, "a registration that does not exist (any more)");
+  }
+  --known->second->registrations;
+  found.communicator->registered.erase(known);
+  return ncclSuccess;
+}
+
+// ---------------------------------------------------------------- groups and collectives
+
+ncclResult_t ncclGroupStart() {
+  const Call call("ncclGroupStart");
+  ++group().depth;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd() {
+  Call call("ncclGroupEnd");
+  if (group().depth == 0) return misuse(call, ncclInvalidUsage, "no group is open");
+  if (--group().depth > 0) return ncclSuccess;
+  if (const auto failure = call.injected(call.host().device)) {
+    group().calls.clear();
+    group().beginning.clear();
+    return static_cast<ncclResult_t>(failure->code);
+  }
+  return end_group(call);
+}
+
+ncclResult_t ncclAllReduce(const void* input, void* output, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                           ncclComm_t communicator, cudaStream_t stream) {
+  return give("ncclAllReduce", {Collective::all_reduce, count, type, op, 0}, input, output, communicator, stream);
+}
+
+ncclResult_t ncclBroadcast(const void* input, void* output, size_t count, ncclDataType_t type, int root,
+                           ncclComm_t communicator, cudaStream_t stream) {
+  return give("ncclBroadcast", {Collective::broadcast, count, type, ncclSum, root}, input, output, communicator,
+              stream);
+}
+
+ncclResult_t ncclReduce(const void* input, void* output, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
+                        ncclComm_t communicator, cudaStream_t stream) {
+  return give("ncclReduce", {Collective::reduce, count, type, op, root}, input, output, communicator, stream);
+}
+
+ncclResult_t ncclAllGather(const void* input, void* output, size_t count, ncclDataType_t type, ncclComm_t communicator,
+                           cudaStream_t stream) {
+  return give("ncclAllGather", {Collective::all_gather, count, type, ncclSum, 0}, input, output, communicator, stream);
+}
+
+ncclResult_t ncclReduceScatter(const void* input, void* output, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                               ncclComm_t communicator, cudaStream_t stream) {
+  return give("ncclReduceScatter", {Collective::reduce_scatter, count, type, op, 0}, input, output, communicator,
+              stream);
+}
+
+ncclResult_t ncclSend(const void* input, size_t count, ncclDataType_t type, int peer, ncclComm_t communicator,
+                      cudaStream_t stream) {
+  return give("ncclSend", {Collective::send, count, type, ncclSum, peer}, input, nullptr, communicator, stream);
+}
+
+ncclResult_t ncclRecv(void* output, size_t count, ncclDataType_t type, int peer, ncclComm_t communicator,
+                      cudaStream_t stream) {
+  return give("ncclRecv", {Collective::receive, count, type, ncclSum, peer}, nullptr, output, communicator, stream);
+}
