@@ -99,12 +99,13 @@ VectorClock Clique::clock_after(const Round& round, std::size_t seat) const {
   return clock;
 }
 
-void Clique::arrive(Lock& lock, int rank, const Part& part, const VectorClock& clock) {
+void Clique::arrive(Lock& lock, int rank, const Part& part, Stream& stream, const VectorClock& clock) {
   Machine& machine = Machine::instance();
   Round& round = round_of(rank, part);
   Round::Seat& seat = round.seats[seat_of(rank, part)];
   seat.arrived = true;
   seat.clock = clock;
+  seat.stream = &stream;
   seat.buffers = {machine.memory->device_view(part.input), machine.memory->device_view(part.output)};
   const bool all = std::all_of(round.seats.begin(), round.seats.end(), [](const Round::Seat& s) { return s.arrived; });
   if (!all || broken_) return;
@@ -114,6 +115,8 @@ void Clique::arrive(Lock& lock, int rank, const Part& part, const VectorClock& c
   machine.move_data(lock, [&] { compute(round.seats[0].signature, buffers); });
   round.computing = false;
   round.done = true;
+  // They have yet to be told, but are idle no longer.
+  for (const Round::Seat& other : round.seats) other.stream->waits_for_peers = false;
   ++machine.doings;
   announce();
 }
@@ -137,12 +140,17 @@ void Clique::run(Lock& lock, Stream& stream, Communicator& communicator, const s
   ++communicator.running;
   if (!communicator.lost) {
     for (const Part& part : parts) {
-      if (!ended()) arrive(lock, rank, part, clock);
+      if (!ended()) arrive(lock, rank, part, stream, clock);
     }
   }
   for (const Part& part : parts) {
     Round& round = round_of(rank, part);
-    machine.cliques->changed.wait(lock, [&] { return round.done || (!round.computing && ended()); });
+    machine.cliques->changed.wait(lock, [&] {
+      const bool over = round.done || (!round.computing && ended());
+      stream.waits_for_peers = !over;
+      if (!over) machine.progressed.notify_all();
+      return over;
+    });
     if (!round.done && !cut_) {
       const std::size_t bytes = output_bytes(part.signature, rank, size());
       void* output = machine.memory->device_view(part.output);

@@ -46,6 +46,7 @@ struct Round {
     std::string said;  // "rank 1 (src/x.cpp:3): ncclAllReduce of 4 float32, sum"
     Buffers buffers;   // as a device thread may touch them
     VectorClock clock;
+    Stream* stream = nullptr;  // while it waits
   };
   std::vector<Seat> seats;
   bool computing = false;
@@ -90,7 +91,7 @@ class Clique {
   RoundKey key_of(int rank, const Part& part) const;
   std::size_t seat_of(int rank, const Part& part) const;
   Round& round_of(int rank, const Part& part);
-  void arrive(Lock& lock, int rank, const Part& part, const VectorClock& clock);
+  void arrive(Lock& lock, int rank, const Part& part, Stream& stream, const VectorClock& clock);
   void depart(int rank, const Part& part, Stream& stream);
   VectorClock clock_after(const Round& round, std::size_t seat) const;
   void disagree(const Round& round);

@@ -23,8 +23,9 @@ void drain() {
   Machine& machine = Machine::instance();
   Lock lock(machine.mutex);
   machine.progressed.wait(lock, [&] {
-    return std::all_of(machine.all_streams_.begin(), machine.all_streams_.end(),
-                       [](const StreamPtr& stream) { return stream->finished || stream->idle() || stream->occupied; });
+    return std::all_of(machine.all_streams_.begin(), machine.all_streams_.end(), [](const StreamPtr& stream) {
+      return stream->finished || stream->idle() || stream->waits_for_peers;
+    });
   });
 }
 

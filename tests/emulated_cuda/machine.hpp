@@ -102,8 +102,9 @@ class Stream {
   CompletionPtr last;  // of what was enqueued last
   bool capturing = false;
   bool capture_invalidated = false;
-  bool finished = false;  // the thread has left its loop
-  bool occupied = false;  // by a collective that has started
+  bool finished = false;         // the thread has left its loop
+  bool occupied = false;         // by a collective that has started
+  bool waits_for_peers = false;  // whose collective has not all it needs
   const char* state = "idle";
 
  private:

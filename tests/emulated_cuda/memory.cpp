@@ -18,7 +18,10 @@
 #endif
 #endif
 #ifdef KOLO_EMULATED_ASAN
-#include <sanitizer/asan_interface.h>
+extern "C" {
+void __asan_poison_memory_region(const volatile void* data, std::size_t bytes);
+void __asan_unpoison_memory_region(const volatile void* data, std::size_t bytes);
+}
 #endif
 
 namespace kolo::emulated {
@@ -33,13 +36,13 @@ std::size_t pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPag
 
 void poison([[maybe_unused]] std::uintptr_t address, [[maybe_unused]] std::size_t bytes) {
 #ifdef KOLO_EMULATED_ASAN
-  ASAN_POISON_MEMORY_REGION(reinterpret_cast<void*>(address), bytes);
+  __asan_poison_memory_region(reinterpret_cast<void*>(address), bytes);
 #endif
 }
 
 void unpoison([[maybe_unused]] std::uintptr_t address, [[maybe_unused]] std::size_t bytes) {
 #ifdef KOLO_EMULATED_ASAN
-  ASAN_UNPOISON_MEMORY_REGION(reinterpret_cast<void*>(address), bytes);
+  __asan_unpoison_memory_region(reinterpret_cast<void*>(address), bytes);
 #endif
 }
 
