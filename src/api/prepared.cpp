@@ -14,7 +14,8 @@ class Prepared::Impl {
   Impl(Context& context, std::string_view name, api::Request request)
       : engine_(context.impl().shared_engine()),
         signature_(std::make_shared<const core::Signature>(std::move(request.signature))),
-        buffers_(std::move(request.buffers)), timeout_(request.timeout), entry_(engine_->names().hold(name)) {}
+        buffers_(std::move(request.buffers)), timeout_(request.timeout), device_(request.device),
+        streams_(std::move(request.streams)), entry_(engine_->names().hold(name)) {}
   ~Impl() { engine_->names().release(entry_); }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -28,11 +29,20 @@ class Prepared::Impl {
       renew();
     }
     entry_.signature = signature_;
+    record();
     engine_->submit(operation_, false);
     return Handle(operation_);
   }
 
  private:
+  void record() {
+    try {
+      operation_->ready = api::record(*engine_, device_, streams_);
+    } catch (...) {
+      engine_->names().finished(entry_);
+      throw;
+    }
+  }
   void renew() {
     try {
       operation_ = std::make_shared<detail::HandleState>();
@@ -50,6 +60,8 @@ class Prepared::Impl {
   const std::shared_ptr<const core::Signature> signature_;
   const std::vector<engine::Buffer> buffers_;
   const std::optional<std::chrono::nanoseconds> timeout_;
+  const Device device_;
+  const std::vector<Stream> streams_;
   engine::Entry& entry_;
   std::shared_ptr<detail::HandleState> operation_;  // reused while nobody else holds it
 };
@@ -71,6 +83,7 @@ namespace {
 Prepared prepare(Context& context, std::string_view name, api::Request request) {
   api::check_name(name);
   context.impl().engine().check_usable();
+  api::check_device(context.impl().engine(), name, request);
   return Prepared(std::make_unique<Prepared::Impl>(context, name, std::move(request)));
 }
 

@@ -26,12 +26,6 @@ std::string subject(core::CollectiveKind kind, std::string_view name) {
 }
 
 void check_view(core::CollectiveKind kind, std::string_view name, const char* which, const ConstTensorView& view) {
-  if (view.device().kind == DeviceKind::cuda) {
-    refuse(kind, name,
-           std::string("the ") + which + " lies on " + to_string(view.device()) +
-               ", but no CUDA device can be used: this build has no CUDA part; give memory of the CPU",
-           ErrorCode::unsupported);
-  }
   if (view.data() == nullptr && view.elements() > 0) {
     refuse(kind, name,
            std::string("the ") + which + " is a null pointer, but its shape " + to_string(view.shape()) + " has " +
@@ -95,6 +89,40 @@ void check_reduction(core::CollectiveKind kind, std::string_view name, DType dty
 /// A shape of at least one dimension without its first.
 Shape row_of(const Shape& shape) { return {shape.begin() + 1, shape.rank() - 1}; }
 
+/// Notes where a tensor of the request lies; all lie in one place.
+void locate(Request& request, std::string_view name, const ConstTensorView& view) {
+  if (request.located && view.device() != request.device) {
+    refuse(request.signature.kind, name,
+           "its tensors lie on " + to_string(request.device) + " and on " + to_string(view.device()) +
+               "; all tensors of a call must be in one place");
+  }
+  request.located = true;
+  request.device = view.device();
+  request.signature.device = view.device().kind;
+  if (view.device().kind == DeviceKind::cpu || !view.stream()) return;
+  const auto same = [&](const Stream& stream) { return stream.native == view.stream()->native; };
+  if (std::none_of(request.streams.begin(), request.streams.end(), same)) request.streams.push_back(*view.stream());
+}
+
+/// A tensor of the request, with its output.
+void add_tensor(Request& request, std::string_view name, const ConstTensorView& in, const ConstTensorView& out) {
+  locate(request, name, in);
+  request.signature.tensors.push_back({in.dtype(), in.shape()});
+  locate(request, name, out);
+}
+
+/// Input and output, where the output may be the caller's or, without one, our own: those lie in the CPU's memory.
+void locate_result(Request& request, std::string_view name, const ConstTensorView& in,
+                   const std::optional<TensorView>& out) {
+  locate(request, name, in);
+  if (out) locate(request, name, *out);
+  if (out || request.device.kind == DeviceKind::cpu) return;
+  refuse(request.signature.kind, name,
+         "its input lies on " + to_string(request.device) +
+             ", where the call that returns its result does not work; use the call with _into, and give the output",
+         ErrorCode::unsupported);
+}
+
 engine::Buffer buffer_of(const ConstTensorView& in, void* out) {
   return {static_cast<const std::byte*>(in.data()), static_cast<std::byte*>(out), in.elements()};
 }
@@ -139,7 +167,7 @@ Request allreduce_request(std::string_view name, ConstTensorView in, TensorView 
   check_reduction(kind, name, in.dtype(), options);
   Request request;
   request.signature = reduction_signature(kind, options);
-  request.signature.tensors.push_back({in.dtype(), in.shape()});
+  add_tensor(request, name, in, out);
   request.buffers.push_back(buffer_of(in, out.data()));
   request.timeout = options.timeout;
   return request;
@@ -156,7 +184,7 @@ Request grouped_allreduce_request(std::string_view group, Span<const NamedView> 
   for (const NamedView& member : members) {
     check_view(kind, member.name, "tensor", member.view);
     check_reduction(kind, member.name, member.view.dtype(), options);
-    request.signature.tensors.push_back({member.view.dtype(), member.view.shape()});
+    add_tensor(request, group, member.view, member.view);
     request.buffers.push_back(buffer_of(member.view, member.view.data()));
   }
   check_members(group, members);
@@ -179,7 +207,7 @@ Request broadcast_request(std::string_view name, ConstTensorView in, TensorView 
   Request request;
   request.signature.kind = kind;
   request.signature.root = root;
-  request.signature.tensors.push_back({in.dtype(), in.shape()});
+  add_tensor(request, name, in, out);
   request.buffers.push_back(buffer_of(in, out.data()));
   request.timeout = options.timeout;
   return request;
@@ -204,6 +232,7 @@ Request allgather_request(std::string_view name, ConstTensorView in, const std::
   request.output_elements = out ? out->elements() : 0;
   request.signature.kind = kind;
   request.signature.tensors.push_back({in.dtype(), request.row});
+  locate_result(request, name, in, out);
   request.buffers.push_back(buffer_of(in, out ? out->data() : nullptr));
   request.timeout = options.timeout;
   return request;
@@ -287,6 +316,7 @@ Request alltoall_request(std::string_view name, ConstTensorView in, const std::o
     request.signature.tensors.push_back({in.dtype(), in.shape()});
     request.buffers.push_back(buffer_of(in, output_of(request, out, in.dtype(), in.shape())));
   }
+  locate_result(request, name, in, out);
   request.timeout = options.timeout;
   return request;
 }
@@ -317,6 +347,7 @@ Request reduce_scatter_request(std::string_view name, ConstTensorView in, const 
   request.signature = reduction_signature(kind, options);
   request.signature.tensors.push_back({in.dtype(), in.shape()});
   request.buffers.push_back(buffer_of(in, output_of(request, out, in.dtype(), mine)));
+  locate_result(request, name, in, out);
   request.timeout = options.timeout;
   return request;
 }
@@ -343,6 +374,28 @@ void check_name(std::string_view name) {
   }
 }
 
+void check_device(engine::Engine& engine, std::string_view name, const Request& request) {
+  if (request.device.kind == DeviceKind::cpu) return;
+  const std::string where = "the tensor lies on " + to_string(request.device) + ", but ";
+  if (engine.device() == nullptr) {
+    refuse(request.signature.kind, name,
+           where + "no CUDA device can be used: this build has no CUDA part; give memory of the CPU",
+           ErrorCode::unsupported);
+  }
+  try {
+    engine.device()->check_usable(request.device, request.signature);
+  } catch (const Error& error) {
+    refuse(request.signature.kind, name, where + error.status().message(), error.code());
+  }
+}
+
+std::vector<core::DeviceEventPtr> record(engine::Engine& engine, Device device, const std::vector<Stream>& streams) {
+  std::vector<core::DeviceEventPtr> events;
+  events.reserve(streams.size());
+  for (const Stream& stream : streams) events.push_back(engine.device()->record(device, stream));
+  return events;
+}
+
 namespace {
 
 /// Gives a claimed name back unless it has been submitted.
@@ -364,6 +417,7 @@ class Claim {
 std::shared_ptr<detail::HandleState> start(engine::Engine& engine, engine::Entry& entry, Request request, bool quiet) {
   Claim claim(engine.names(), entry);
   auto operation = std::make_shared<detail::HandleState>();
+  operation->ready = record(engine, request.device, request.streams);
   operation->entry = &entry;
   if (!entry.signature || *entry.signature != request.signature) {
     entry.signature = std::make_shared<const core::Signature>(std::move(request.signature));
@@ -389,6 +443,7 @@ std::shared_ptr<detail::HandleState> submit(Context& context, std::string_view n
   engine::Engine& engine = context.impl().engine();
   check_name(name);
   engine.check_usable();
+  check_device(engine, name, request);
   return start(engine, engine.names().claim(name), std::move(request), false);
 }
 
@@ -397,6 +452,7 @@ std::shared_ptr<detail::HandleState> run(Context& context, std::string_view name
   engine.check_usable();
   engine.check_may_wait();
   if (!name.empty()) check_name(name);
+  check_device(engine, name, request);
   engine::Entry& entry = name.empty() ? engine.names().claim_unnamed() : engine.names().claim(name);
   std::shared_ptr<detail::HandleState> operation = start(engine, entry, std::move(request), true);
   engine.wait(*operation, std::nullopt);

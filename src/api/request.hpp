@@ -25,6 +25,9 @@ struct Request {
   core::Signature signature;
   std::vector<engine::Buffer> buffers;
   std::optional<std::chrono::nanoseconds> timeout;
+  bool located = false;
+  Device device = cpu();  ///< of all tensors; once located
+  std::vector<Stream> streams;  ///< that have work to do on the tensors first; each once
   // What the ranks find out together: allgather, alltoall with splits.
   Shape row;
   std::int64_t row_bytes = 0;
@@ -63,6 +66,12 @@ Request barrier_request(const CallOptions& options);
 
 /// Throws Error (invalid_argument) for a name that cannot be submitted: empty, reserved, or longer than 64 KiB.
 void check_name(std::string_view name);
+
+/// Throws Error (unsupported) when tensors of the request's device cannot be used with this engine.
+void check_device(engine::Engine& engine, std::string_view name, const Request& request);
+/// Where the request's streams stand now: what its operation is held back behind. Throws Error (invalid_argument) when
+/// one of them is being captured.
+std::vector<core::DeviceEventPtr> record(engine::Engine& engine, Device device, const std::vector<Stream>& streams);
 
 /// Claims the name and submits.
 std::shared_ptr<detail::HandleState> submit(Context& context, std::string_view name, Request request);

@@ -55,11 +55,15 @@ struct RowsOf {
         count(rows / ranks + (rank < rows % ranks ? 1 : 0)) {}
 };
 
+class DeviceEvent;
+using DeviceEventPtr = std::shared_ptr<const DeviceEvent>;
+
 /// A batch as a backend sees it: runs one after another. Owned by the engine; must stay alive and unmoved from `start`
 /// until it is reported finished or `abort` has returned.
 struct Job {
   SetId set = kGlobalSet;
   std::vector<Run> runs;
+  std::vector<DeviceEventPtr> ready;  ///< on a device: when the callers' streams have come to where they submitted
   void* cookie = nullptr;            ///< the engine's own
   Status status;                     ///< set by the backend before the job is reported finished
   std::uint64_t bytes_in_place = 0;  ///< of this rank's tensors, not copied: added to by the backend

@@ -32,7 +32,7 @@ void Engine::background() {
     give_way(lock);
     if (moved) {
       waiter.reset();
-    } else if (backend_moves() && !waiter.exhausted()) {
+    } else if ((backend_moves() && !waiter.exhausted()) || executor_.expects_soon()) {
       waiter.step();
     } else {
       sleep_in_poller(lock, true, std::nullopt);
@@ -60,6 +60,10 @@ std::unique_lock<std::mutex> Engine::take_over() {
 /// Whether passes of the background thread can move an open batch.
 bool Engine::backend_moves() const noexcept { return executor_.open() > 0 && !another_thread_ && !backend_broken_; }
 
+/// Whether the background thread, which alone gives work to a device, has batches to look after there. It is rung when
+/// they have come further, so it sleeps meanwhile. Any thread may ask.
+bool Engine::device_moves() const noexcept { return executor_.open_on_device() > 0; }
+
 /// Something for this rank has been published and not been looked at. Asked after announcing sleep.
 bool Engine::owes_work() const noexcept {
   return !mailbox_.empty() || (!faulted() && !closed_ && board_.has_log_entry()) ||
@@ -72,7 +76,7 @@ core::Board::Sleep Engine::sleep_state() const noexcept {
 }
 
 std::optional<std::chrono::nanoseconds> Engine::sleep_time(base::Time now) const noexcept {
-  if (backend_moves() || !unsent_.empty() || (leader_ && leader_->blocked())) return kNap;
+  if (backend_moves() || device_moves() || !unsent_.empty() || (leader_ && leader_->blocked())) return kNap;
   base::Time until = latch_at_;
   if (!open_.empty()) until = std::min(until, next_due_);
   if (leader_) until = std::min(until, leader_->next_deadline());
@@ -100,7 +104,11 @@ void Engine::sleep_in_poller(std::unique_lock<std::mutex>& lock, bool release, s
     lock.unlock();
   }
   poller_.wait(timeout, events);
-  if (release) lock.lock();
+  if (release && device_moves()) {
+    lock = take_over();  // from a driver that stays: the device needs this very thread
+  } else if (release) {
+    lock.lock();
+  }
   board_.announce_awake();
   try {
     handle_events(events);
@@ -123,11 +131,14 @@ void Engine::wait_all(Span<Operation* const> operations, std::optional<base::Tim
     if (!operations[i]->done() && operations[i]->mark_interest()) interested_.fetch_add(1);
   }
   const bool must = must_drive_();
+  const bool on_device = std::any_of(operations.begin() + at, operations.end(), [](const Operation* operation) {
+    return operation->signature->device != DeviceKind::cpu;
+  });
   while (!all_done()) {
     std::unique_lock<std::mutex> lock;
     if (must) {
       lock = take_over();
-    } else {
+    } else if (!on_device && !device_moves()) {
       lock = std::unique_lock(driver_, std::try_to_lock);
     }
     if (lock) {
@@ -141,6 +152,22 @@ void Engine::wait_all(Span<Operation* const> operations, std::optional<base::Tim
   }
 }
 
+/// For a driver that stays: the background thread must come to look after the device, by itself or rung awake. (A ring
+/// alone may be lost: whoever polls first takes it.)
+void Engine::rouse_background(std::unique_lock<std::mutex>& lock) {
+  if (background_until_ <= base::now() + 2 * kNap) return;
+  link_->wake(topology_.local_rank);
+  lock.unlock();
+  std::this_thread::yield();
+  lock = take_over();
+}
+
+core::DeviceEventPtr Engine::wait_enqueued(Operation& operation) {
+  check_may_wait();
+  note_interest(operation);
+  return operation.sleep_until_enqueued();
+}
+
 /// Drives until `done`, until the time has come, or - unless it is to stay - until nothing moved for so long that the
 /// background thread may as well do it.
 template <class Done>
@@ -148,6 +175,10 @@ void Engine::drive(std::unique_lock<std::mutex>& lock, Done done, std::optional<
   board_.announce_awake();
   base::Waiter waiter(wait_policy_);
   while (!done()) {
+    if (device_moves()) {
+      if (!stay) break;
+      rouse_background(lock);
+    }
     in_background_ = false;
     if (progress(true)) {
       waiter.reset();
@@ -180,7 +211,7 @@ void Engine::drive_until(Done done, base::Time until) {
 void Engine::hand_over() noexcept {
   board_.announce_sleep(sleep_state());
   const base::Time due = open_.empty() ? latch_at_ : std::min(latch_at_, next_due_);
-  if (owes_work() || backend_moves() || !unsent_.empty() || (leader_ && leader_->blocked()) ||
+  if (owes_work() || backend_moves() || device_moves() || !unsent_.empty() || (leader_ && leader_->blocked()) ||
       due < background_until_) {
     link_->wake(topology_.local_rank);
   }
@@ -229,7 +260,9 @@ void Engine::shutdown() {
   check_may_wait();
   if (!faulted()) {
     push({Command::leave, nullptr});
-    const auto left = [this] { return faulted() || (closed_ && executor_.open() == 0 && !executor_.has_ready()); };
+    const auto left = [this] {
+      return faulted() || (closed_ && executor_.open() == 0 && !device_moves() && !executor_.has_ready());
+    };
     drive_until(left, base::now() + base::from_seconds(settings_.timeout_s));
     if (!closed_ && !faulted()) {
       KOLO_LOG(*logger_, warning) << "shutdown: not all ranks have left within " << settings_.timeout_s
@@ -258,6 +291,7 @@ void Engine::stop(const Status& status) {
   thread_.join();
   std::unique_lock lock(driver_);
   executor_.abort();
+  if (device_) device_->close();
   while (std::optional<Item> item = mailbox_.try_pop()) {
     if (item->command == Command::submit) admit(std::move(item->operation), base::now());
   }

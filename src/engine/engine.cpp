@@ -50,10 +50,10 @@ core::BoardShape board_shape(const base::Settings& settings, int local_size) {
 Engine::Engine(EngineParts parts)
     : topology_(std::move(parts.topology)), settings_(std::move(parts.settings)), logger_(std::move(parts.logger)),
       link_(std::move(parts.link)), control_(std::move(parts.control)), backend_(std::move(parts.backend)),
-      wait_policy_(parts.wait_policy), must_drive_(std::move(parts.must_drive)),
+      device_(std::move(parts.device)), wait_policy_(parts.wait_policy), must_drive_(std::move(parts.must_drive)),
       mailbox_(static_cast<std::size_t>(settings_.mailbox_capacity)),
       board_(link_->memory(), board_shape(settings_, topology_.local_size()), topology_.local_rank),
-      participant_(topology_.rank, topology_.size), executor_(*backend_, topology_.size) {
+      participant_(topology_.rank, topology_.size), executor_(*backend_, device_.get(), topology_.size) {
   if (topology_.is_leader()) {
     leader_ = std::make_unique<Leader>(topology_, settings_, board_, *link_, control_.get(), *logger_);
   }
@@ -282,6 +282,8 @@ void Engine::run_batch(const negotiation::RunBatch& batch) {
   }
   metrics_.batch_digest += digest;  // a sum: planned batches come in the order in which they became ready
   executor_.run(std::move(members), batch.plan_key, batch.number);
+  // A device's work is given to it by the background thread alone.
+  if (!in_background_ && device_moves()) link_->wake(topology_.local_rank);
 }
 
 bool Engine::move_backend(bool in_call) {
@@ -298,7 +300,7 @@ bool Engine::move_backend(bool in_call) {
 }
 
 void Engine::finish(Batch& batch) {
-  participant_.completed(core::kGlobalSet);
+  if (batch.sibling == nullptr) participant_.completed(core::kGlobalSet);
   metrics_.bytes_in_place += batch.job.bytes_in_place;
   for (OperationPtr& member : batch.members) {
     metrics_.tensors += member->buffers.size();

@@ -44,6 +44,7 @@
 #include "core/backend.hpp"
 #include "core/board.hpp"
 #include "core/control_channel.hpp"
+#include "core/device.hpp"
 #include "core/node_link.hpp"
 #include "core/topology.hpp"
 #include "engine/executor.hpp"
@@ -62,6 +63,7 @@ struct EngineParts {
   std::shared_ptr<core::NodeLink> link;           ///< the board lies at the beginning of its memory
   std::unique_ptr<core::ControlChannel> control;  ///< leaders, with more than one node
   std::unique_ptr<core::Backend> backend;
+  std::unique_ptr<core::DeviceBackend> device;  ///< null: no tensors but the CPU's
   base::WaitPolicy wait_policy;
   /// Whether the calling thread must move the backend itself because the background thread may not (MPI thread levels).
   std::function<bool()> must_drive = [] { return false; };
@@ -94,6 +96,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   }
   /// All of them. A driver's place is taken once for all.
   void wait_all(Span<Operation* const> operations, std::optional<base::Time> until);
+  /// Waits until all work of a device's operation has been given to the device, and returns the event behind which its
+  /// result is complete; null when it is done. Throws Error (invalid_argument) inside a callback.
+  [[nodiscard]] core::DeviceEventPtr wait_enqueued(Operation& operation);
   /// Throws Error (invalid_argument) inside a callback, where nobody may wait.
   void check_may_wait();
   /// Runs a callback of on_done on this thread: no wait inside it, and what it throws is logged and dropped.
@@ -107,6 +112,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] const base::Settings& settings() const noexcept { return settings_; }
   [[nodiscard]] base::Logger& logger() const noexcept { return *logger_; }
   [[nodiscard]] std::string describe_backend() const { return backend_->describe(); }
+  /// Null: no tensors but the CPU's.
+  [[nodiscard]] core::DeviceBackend* device() const noexcept { return device_.get(); }
   [[nodiscard]] bool faulted() const noexcept { return faulted_.load(std::memory_order_acquire); }
 
   // -- one thread, nobody else using the engine any more
@@ -151,6 +158,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void latch(const Status& status);
   void report_stall(const core::Stalled& stall);
   [[nodiscard]] bool backend_moves() const noexcept;
+  [[nodiscard]] bool device_moves() const noexcept;
   [[nodiscard]] bool owes_work() const noexcept;
   [[nodiscard]] core::Board::Sleep sleep_state() const noexcept;
   [[nodiscard]] std::optional<std::chrono::nanoseconds> sleep_time(base::Time now) const noexcept;
@@ -165,6 +173,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void drive_until(Done done, base::Time until);
   std::unique_lock<std::mutex> take_over();
   void give_way(std::unique_lock<std::mutex>& lock);
+  void rouse_background(std::unique_lock<std::mutex>& lock);
   void hand_over() noexcept;
   void stop(const Status& status);
 
@@ -175,6 +184,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const std::shared_ptr<core::NodeLink> link_;
   const std::unique_ptr<core::ControlChannel> control_;
   const std::unique_ptr<core::Backend> backend_;
+  const std::unique_ptr<core::DeviceBackend> device_;
   const base::WaitPolicy wait_policy_;
   const std::function<bool()> must_drive_;
 

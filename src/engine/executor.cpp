@@ -1,41 +1,83 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/executor.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace kolo::engine {
+namespace {
+
+bool is_on_device(const OperationPtr& operation) { return operation->signature->device != DeviceKind::cpu; }
+
+}  // namespace
+
+Executor::Executor(core::Backend& backend, core::DeviceBackend* device, std::int64_t set_size)
+    : backend_(backend), device_(device), set_size_(set_size) {
+  if (device_ == nullptr) return;
+  device_->set_enqueued([](core::Job& job, const core::DeviceEventPtr& event) {
+    for (const OperationPtr& member : static_cast<Batch*>(job.cookie)->members) member->set_enqueued(event);
+  });
+}
 
 void Executor::run(std::vector<OperationPtr> members, std::uint32_t plan_key, std::uint32_t number) {
+  const auto on_device = static_cast<std::size_t>(std::count_if(members.begin(), members.end(), is_on_device));
+  if (on_device == 0 || on_device == members.size()) {
+    run_part(std::move(members), on_device > 0, plan_key, number);
+    return;
+  }
+  const auto middle = std::stable_partition(members.begin(), members.end(), is_on_device);
+  std::vector<OperationPtr> others(std::make_move_iterator(middle), std::make_move_iterator(members.end()));
+  members.erase(middle, members.end());
+  Batch& first = run_part(std::move(members), true, plan_key, number);
+  Batch& second = run_part(std::move(others), false, plan_key, number);
+  first.sibling = &second;
+  second.sibling = &first;
+}
+
+Batch& Executor::run_part(std::vector<OperationPtr> members, bool on_device, std::uint32_t plan_key,
+                          std::uint32_t number) {
   Batch& batch = take();
   batch.members = std::move(members);
+  batch.on_device = on_device;
   fusion::Layout once;
   fill(batch, layout_for(batch, plan_key, number, once));
   if (batch.job.runs.empty()) {  // barriers: that they are in the log says that all have come
     ready_.push_back(&batch);
-    return;
+  } else if (on_device) {
+    ++open_on_device_;
+    device_->start(batch.job);
+  } else {
+    ++open_;
+    backend_.start(batch.job);
   }
-  ++open_;
-  backend_.start(batch.job);
+  return batch;
 }
 
 const fusion::Layout& Executor::layout_for(const Batch& batch, std::uint32_t plan_key, std::uint32_t number,
                                            fusion::Layout& once) {
+  const PartNumber part{number, batch.on_device};
   if (plan_key != 0) {
     const auto plan = plans_.find(plan_key);
     if (plan != plans_.end()) {
-      const auto layout = plan->second.find(number);
+      const auto layout = plan->second.find(part);
       if (layout != plan->second.end()) return layout->second;
     }
   }
   std::vector<const core::Signature*> signatures;
   signatures.reserve(batch.members.size());
   for (const OperationPtr& member : batch.members) signatures.push_back(member->signature.get());
-  fusion::Layout& layout = plan_key == 0 ? once : plans_[plan_key][number];
+  fusion::Layout& layout = plan_key == 0 ? once : plans_[plan_key][part];
   layout = fusion::make_layout(signatures, set_size_);
   return layout;
 }
 
 void Executor::fill(Batch& batch, const fusion::Layout& layout) {
+  batch.job.ready.clear();
+  for (const OperationPtr& member : batch.members) {
+    std::move(member->ready.begin(), member->ready.end(), std::back_inserter(batch.job.ready));
+    member->ready.clear();
+  }
   batch.job.runs.resize(layout.runs.size());
   for (std::size_t i = 0; i < layout.runs.size(); ++i) {
     const fusion::RunLayout& planned = layout.runs[i];
@@ -73,6 +115,8 @@ Batch& Executor::take() {
 }
 
 void Executor::recycle(Batch& batch) {
+  if (batch.sibling != nullptr) batch.sibling->sibling = nullptr;
+  batch.sibling = nullptr;
   batch.members.clear();
   batch.status = Status();
   batch.job.status = Status();
@@ -83,7 +127,9 @@ void Executor::recycle(Batch& batch) {
 
 void Executor::abort() noexcept {
   backend_.abort();
+  if (device_ != nullptr) device_->abort();
   open_ = 0;
+  open_on_device_ = 0;
   ready_.clear();
   for (const std::unique_ptr<Batch>& batch : batches_) batch->members.clear();
 }

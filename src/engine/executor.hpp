@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From a batch of the log to the backend and back: lays the members out (`fusion`), points the pieces at the callers'
-// memory, and gives the members back when the backend has finished.
+// From a batch of the log to the backends and back: lays the members out (`fusion`), points the pieces at the callers'
+// memory, and gives the members back when the backend has finished. A batch with tensors of both the CPU and a device
+// becomes two, each of one kind; where its tensors lie is part of a signature, so all ranks cut it in the same way.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/backend.hpp"
+#include "core/device.hpp"
 #include "engine/operation.hpp"
 #include "fusion/layout.hpp"
 
@@ -20,32 +25,30 @@ struct Batch {
   core::Job job;
   std::vector<OperationPtr> members;
   Status status;
+  bool on_device = false;
+  /// The other part of a batch of both kinds, while it is open.
+  Batch* sibling = nullptr;
 };
 
 /// One thread at a time (the engine's driver).
 class Executor {
  public:
-  /// `set_size`: ranks of the global set. The backend outlives the executor.
-  Executor(core::Backend& backend, std::int64_t set_size) : backend_(backend), set_size_(set_size) {}
+  /// `device`: null where there is none. `set_size`: ranks of the global set. The backends outlive the executor.
+  Executor(core::Backend& backend, core::DeviceBackend* device, std::int64_t set_size);
 
   /// Starts a batch of these members. `plan_key` and `number` as in negotiation::RunBatch: the same key, the same
   /// layout (0: laid out for this once).
   void run(std::vector<OperationPtr> members, std::uint32_t plan_key, std::uint32_t number);
   void drop_plan(std::uint32_t plan_key) { plans_.erase(plan_key); }
 
-  /// Moves the backend. Finished batches are handed to `finish` in order, as Batch&, and may be reused after.
+  /// Moves the backends. Finished batches are handed to `finish` in order, as Batch&, and may be reused after. Says
+  /// what the CPU's backend did, unless something advanced elsewhere.
   template <class Finish>
   core::Progress progress(bool in_call, Finish finish) {
     core::Progress result = core::Progress::idle;
-    if (open_ > 0) {
-      finished_.clear();
-      result = backend_.progress(in_call, finished_);
-      for (core::Job* job : finished_) {
-        auto& batch = *static_cast<Batch*>(job->cookie);
-        batch.status = std::move(job->status);
-        ready_.push_back(&batch);
-        --open_;
-      }
+    if (open_ > 0) result = move(backend_, in_call, open_);
+    if (open_on_device_ > 0 && move(*device_, in_call, open_on_device_) == core::Progress::advanced) {
+      result = core::Progress::advanced;
     }
     if (ready_.empty()) return result;
     for (Batch* batch : ready_) {
@@ -56,8 +59,12 @@ class Executor {
     return core::Progress::advanced;
   }
 
-  /// Batches that the backend has.
+  /// Batches that the CPU's backend has.
   [[nodiscard]] std::uint64_t open() const noexcept { return open_; }
+  /// Batches that the device's backend has. Any thread may ask.
+  [[nodiscard]] std::uint64_t open_on_device() const noexcept { return open_on_device_; }
+  /// Whether it is worth looking at the device's backend again at once.
+  [[nodiscard]] bool expects_soon() const noexcept { return open_on_device_ > 0 && device_->expects_soon(); }
   [[nodiscard]] bool has_ready() const noexcept { return !ready_.empty(); }
   /// Forgets all batches: nothing touches callers' memory after this returns.
   void abort() noexcept;
@@ -66,17 +73,33 @@ class Executor {
   const fusion::Layout& layout_for(const Batch& batch, std::uint32_t plan_key, std::uint32_t number,
                                    fusion::Layout& once);
   void fill(Batch& batch, const fusion::Layout& layout);
+  Batch& run_part(std::vector<OperationPtr> members, bool on_device, std::uint32_t plan_key, std::uint32_t number);
+  template <class Count>
+  core::Progress move(core::Backend& backend, bool in_call, Count& open) {
+    finished_.clear();
+    const core::Progress result = backend.progress(in_call, finished_);
+    for (core::Job* job : finished_) {
+      auto& batch = *static_cast<Batch*>(job->cookie);
+      batch.status = std::move(job->status);
+      ready_.push_back(&batch);
+      --open;
+    }
+    return result;
+  }
   Batch& take();
   void recycle(Batch& batch);
 
   core::Backend& backend_;
+  core::DeviceBackend* const device_;
   const std::int64_t set_size_;
-  std::unordered_map<std::uint32_t, std::unordered_map<std::uint32_t, fusion::Layout>> plans_;  // key, then number
+  using PartNumber = std::pair<std::uint32_t, bool>;  // a batch's number in its plan; whether on the device
+  std::unordered_map<std::uint32_t, std::map<PartNumber, fusion::Layout>> plans_;  // by key
   std::vector<std::unique_ptr<Batch>> batches_;
   std::vector<Batch*> free_;
   std::vector<Batch*> ready_;  // need no backend, or it has finished them
   std::vector<core::Job*> finished_;
   std::uint64_t open_ = 0;
+  std::atomic<std::uint64_t> open_on_device_{0};
 };
 
 }  // namespace kolo::engine

@@ -57,6 +57,20 @@ bool HandleState::sleep_until(std::optional<base::Time> until) {
   return done();
 }
 
+core::DeviceEventPtr HandleState::sleep_until_enqueued() {
+  std::unique_lock lock(mutex_);
+  ++sleepers_;
+  changed_.wait(lock, [this] { return done() || enqueued_ != nullptr; });
+  --sleepers_;
+  return done() ? nullptr : enqueued_;
+}
+
+void HandleState::set_enqueued(core::DeviceEventPtr event) {
+  const std::lock_guard lock(mutex_);
+  enqueued_ = std::move(event);
+  if (sleepers_ > 0) changed_.notify_all();
+}
+
 bool HandleState::add_callback(std::function<void(const Status&)>& callback) {
   const std::lock_guard lock(mutex_);
   if (done()) return false;
@@ -69,6 +83,7 @@ std::vector<std::function<void(const Status&)>> HandleState::complete(Status sta
   was_interesting = interest_.exchange(kClosed) == kMarked;
   const std::lock_guard lock(mutex_);
   outcome_ = std::move(status);
+  enqueued_.reset();
   done_.store(true, std::memory_order_release);
   if (sleepers_ > 0) changed_.notify_all();
   return std::move(callbacks_);

@@ -20,6 +20,7 @@
 #include <kolo/types.hpp>
 
 #include "base/clock.hpp"
+#include "core/backend.hpp"
 #include "core/signature.hpp"
 
 namespace kolo::engine {
@@ -63,6 +64,9 @@ class HandleState {
   /// The output, given the rows from each rank.
   std::byte* make_room_for(const std::vector<std::int64_t>& rows);
 
+  /// On a device: what the batch is held back behind.
+  std::vector<core::DeviceEventPtr> ready;
+
   // -- the driver's
   base::Time submitted{};
   base::Time deadline{};
@@ -78,9 +82,14 @@ class HandleState {
   bool mark_interest() noexcept;
   /// Sleeps until done or until the time has come; whether it is done.
   bool sleep_until(std::optional<base::Time> until);
+  /// Sleeps until all work has been given to the device, or until done. The event behind which the result is complete;
+  /// null when done.
+  [[nodiscard]] core::DeviceEventPtr sleep_until_enqueued();
   /// Registers a callback; false when the operation is done already (the caller then calls it).
   bool add_callback(std::function<void(const Status&)>& callback);
 
+  /// The driver: all work has been given to the device.
+  void set_enqueued(core::DeviceEventPtr event);
   /// The driver: the outcome, once. Returns the callbacks to run, without any lock held; `was_interesting` says
   /// whether `mark_interest` had returned true.
   std::vector<std::function<void(const Status&)>> complete(Status status, bool& was_interesting);
@@ -96,6 +105,7 @@ class HandleState {
   std::mutex mutex_;
   std::condition_variable changed_;
   int sleepers_ = 0;                                           // guarded by mutex_
+  core::DeviceEventPtr enqueued_;                              // guarded by mutex_
   std::vector<std::function<void(const Status&)>> callbacks_;  // guarded by mutex_
 };
 

@@ -67,7 +67,7 @@ class ExecutorTest : public testing::Test {
   }
 
   FakeBackend backend_;
-  Executor executor_{backend_, 4};
+  Executor executor_{backend_, nullptr, 4};
   std::vector<float> x_ = std::vector<float>(3);
   std::vector<float> y_ = std::vector<float>(5);
   std::vector<kolo::Status> outcomes_;

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the engine and the calls know of devices other than the CPU. A build without any has no implementation.
+//
+// A caller's tensors are written and read by work that he has given to streams and that may run later. So a submission
+// takes along an event, recorded on the caller's stream, behind which the batch's first step is held back; and once all
+// steps of the batch have been given to the device ("enqueued") there is an event behind which a caller can hold back
+// a stream of his own. The host waits for neither.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include <kolo/types.hpp>
+
+#include "core/backend.hpp"
+
+namespace kolo::core {
+
+/// A point in a device's work. Any thread.
+class DeviceEvent {
+ public:
+  virtual ~DeviceEvent() = default;
+  /// What is given to `stream` (of the same device) from now on runs after this point. Does not block. Throws Error
+  /// (transport; invalid_argument while the stream is being captured into a graph).
+  virtual void hold_back(Stream stream) const = 0;
+};
+
+/// One device of one rank.
+class DeviceBackend : public Backend {
+ public:
+  // -- any thread
+  /// Throws Error (unsupported) unless this can be done with tensors of this device: there is none, this rank uses
+  /// another one already, or nothing there can reduce such elements. The sentence goes on after "..., but ".
+  virtual void check_usable(Device device, const Signature& signature) = 0;
+  /// The stream as it is now. Throws Error (invalid_argument) while it is being captured into a graph.
+  [[nodiscard]] virtual DeviceEventPtr record(Device device, Stream stream) = 0;
+
+  // -- the driver
+  using Enqueued = std::function<void(Job&, const DeviceEventPtr&)>;
+  /// `enqueued` is called once a job, by `progress`, when all its work has been given to the device; the event is
+  /// reached when the outputs are complete.
+  virtual void set_enqueued(Enqueued enqueued) = 0;
+  /// Whether something of its own doing should move within microseconds: then it is worth looking again at once. At
+  /// other times somebody rings the engine when there is something to see.
+  [[nodiscard]] virtual bool expects_soon() const noexcept = 0;
+
+  /// The end, on any thread, after the last job has finished or `abort`: gives everything back, in peace with the other
+  /// ranks where there was no fault. Only `describe` and destruction may follow.
+  virtual void close() noexcept = 0;
+};
+
+}  // namespace kolo::core
