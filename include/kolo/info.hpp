@@ -22,7 +22,7 @@ struct BuildInfo {
   std::string version;
   std::string compiler;  ///< "GCC 12.2.0"
   std::string mpi;       ///< "Open MPI v4.1.4"
-  std::string cuda;      ///< empty: this build has no CUDA part
+  std::string cuda;      ///< "CUDA 13.0, NCCL 2.28.9"; empty: this build has no CUDA part
   std::string simd;      ///< the instruction set that the CPU kernels use here: "AVX3"
 };
 [[nodiscard]] KOLO_API BuildInfo built_with();

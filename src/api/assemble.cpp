@@ -18,6 +18,9 @@
 #include "hierarchy/cpu_backend.hpp"
 #include "net/control_tree.hpp"
 #include "shm/slot_ring.hpp"
+#ifdef KOLO_HAS_CUDA
+#include "cuda/cuda_backend.hpp"
+#endif
 
 namespace kolo::api {
 namespace {
@@ -25,6 +28,12 @@ namespace {
 /// Slots are cut into cache lines.
 constexpr std::size_t kSlotAlignment = 64;
 constexpr std::size_t kSmallestSlot = 256;
+/// Data planes in the segment: the CPU's, and with CUDA the device's own.
+#ifdef KOLO_HAS_CUDA
+constexpr std::size_t kRings = 2;
+#else
+constexpr std::size_t kRings = 1;
+#endif
 
 std::string random_key() {
   unsigned char bytes[16];
@@ -187,7 +196,7 @@ class Assembly {
     }
     slot_bytes_ = slot_bytes(cache);
     parts_.wait_policy = wait_policy(cpus, machines_, topology.rank, parts_.settings);
-    parts_.link = bootstrap_.join_node(topology, board_bytes() + slot_memory(), job_key_);
+    parts_.link = bootstrap_.join_node(topology, board_bytes() + kRings * slot_memory(), job_key_);
     if (talks) {
       const auto timeout =
           std::chrono::duration_cast<std::chrono::milliseconds>(base::from_seconds(parts_.settings.connect_timeout_s));
@@ -210,7 +219,10 @@ class Assembly {
     hierarchy::CpuBackendOptions options;
     options.regions = regions_;
     options.tuning = tuning_of(parts_.settings);
-    parts_.backend = std::make_unique<hierarchy::CpuBackend>(topology, std::move(intra), std::move(inter), options);
+    parts_.backend = std::make_unique<hierarchy::CpuBackend>(topology, std::move(intra), inter, options);
+#ifdef KOLO_HAS_CUDA
+    make_device_backend(std::move(inter));
+#endif
   }
 
   /// The same on all ranks of the world, whose chunks are cut alike: by the smallest cache and the largest node.
@@ -224,6 +236,35 @@ class Assembly {
     }
     return std::max(kSmallestSlot, (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment);
   }
+
+#ifdef KOLO_HAS_CUDA
+  /// The device has a data plane of the CPU for itself: a ring of its own (pages that nobody touches cost nothing), and
+  /// its own tags between nodes.
+  void make_device_backend(std::shared_ptr<core::InterNode> inter) {
+    const core::Topology& topology = parts_.topology;
+    const base::Settings& settings = parts_.settings;
+    auto intra = std::make_shared<shm::SlotRing>(parts_.link->memory() + board_bytes() + slot_memory(), slot_memory(),
+                                                 topology.local_rank, topology.local_size(), slot_bytes_,
+                                                 static_cast<std::uint64_t>(settings.slots));
+    hierarchy::CpuBackendOptions plane;
+    plane.tuning = tuning_of(settings);
+    plane.first_tag = static_cast<int>(settings.slots);
+    cuda::CudaBackendOptions options;
+    options.rank = topology.rank;
+    options.size = topology.size;
+    options.local_rank = topology.local_rank;
+    options.staged = settings.gpu_backend == base::GpuBackend::staged;
+    options.share_device = settings.share_device;
+    options.slots = static_cast<std::size_t>(settings.gpu_slots);
+    options.slot_bytes = cuda::slot_bytes_for(settings.fusion_threshold_bytes, topology.size, options.staged);
+    options.direct_bytes = static_cast<std::size_t>(settings.gpu_direct_bytes);
+    options.ring = [link = parts_.link, rank = topology.local_rank] { link->wake(rank); };
+    parts_.device = std::make_unique<cuda::CudaBackend>(
+        std::move(options),
+        std::make_unique<hierarchy::CpuBackend>(topology, std::move(intra), std::move(inter), std::move(plane)));
+  }
+#endif
+
   [[nodiscard]] std::size_t board_bytes() const {
     return engine::board_shape(parts_.settings, parts_.topology.local_size()).bytes();
   }

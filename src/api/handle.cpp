@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/handle_access.hpp"
 #include "engine/engine.hpp"
 #include "engine/operation.hpp"
 
@@ -56,12 +57,6 @@ void Handle::on_done(std::function<void(const Status&)> callback) {
   }
   operation.engine->note_interest(operation);
 }
-
-namespace detail {
-struct HandleAccess {
-  static HandleState& state(const Handle& handle) { return handle.state(); }
-};
-}  // namespace detail
 
 void wait_all(Span<Handle> handles) {
   // Operations of one engine are waited for together; handles of several contexts take turns.

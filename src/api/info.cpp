@@ -5,6 +5,10 @@
 
 #include "api/context_impl.hpp"
 #include "kernels/instruction_set.hpp"
+#ifdef KOLO_HAS_CUDA
+#include "cuda/cuda_api.hpp"
+#include "cuda/nccl_api.hpp"
+#endif
 #ifdef KOLO_HAS_MPI
 #include "mpi/mpi_lifetime.hpp"
 #endif
@@ -46,6 +50,9 @@ BuildInfo built_with() {
 #ifdef KOLO_HAS_MPI
   info.mpi = mpi::describe_library();
 #endif
+#ifdef KOLO_HAS_CUDA
+  info.cuda = "CUDA " + cuda::runtime_version() + ", NCCL " + cuda::nccl_version();
+#endif
   info.simd = kernels::instruction_set();
   return info;
 }
@@ -72,6 +79,7 @@ std::string describe(Context& context) {
        << describe_nodes(topology)  //
        << "control: shared memory within a node" << (topology.node_count() > 1 ? ", TCP between nodes" : "") << "\n"
        << "CPU backend: " << engine.describe_backend() << "\n";
+  if (engine.device() != nullptr) text << "CUDA backend: " << engine.device()->describe() << "\n";
   return text.str();
 }
 std::string describe() { return describe(current_context()); }

@@ -23,6 +23,11 @@ enum class SettingSource : std::uint8_t { default_value, alias, environment, opt
 /// "default", "alias", "environment", "option", "rank 0".
 std::string_view to_string(SettingSource source) noexcept;
 
+/// What reduces tensors that lie on a GPU.
+enum class GpuBackend : std::uint8_t { nccl, staged };
+/// "nccl", "staged".
+std::string_view to_string(GpuBackend backend) noexcept;
+
 /// A plain value. `Settings{}` is all defaults. Sizes are in bytes, times in seconds unless the name says otherwise.
 struct Settings {
   double timeout_s = 600;
@@ -47,6 +52,10 @@ struct Settings {
   std::int64_t mailbox_capacity = 4096;
   std::int64_t spin_us = -1;
   bool print_settings = false;
+  GpuBackend gpu_backend = GpuBackend::nccl;
+  std::int64_t gpu_slots = 3;
+  std::int64_t gpu_direct_bytes = std::int64_t{8} << 20;
+  bool share_device = false;
 
   /// Where each value came from, by variable; a variable that is not here has its default.
   std::map<std::string, SettingSource, std::less<>> sources;

@@ -73,6 +73,15 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "How many submissions wait for the engine before the submitting thread helps it."},
     {"KOLO_SPIN_US", &S::spin_us, Type::integer, -1, 1e9, kOwn, "",
      "For how many microseconds a waiting thread looks before it sleeps; -1 chooses by the CPUs there are."},
+    {"KOLO_GPU_BACKEND", &S::gpu_backend, Type::gpu_backend, 0, 0, kShared, "",
+     "What reduces tensors that lie on a GPU: NCCL, or the CPU by way of pinned memory (`staged`), for machines where "
+     "NCCL does not work."},
+    {"KOLO_GPU_SLOTS", &S::gpu_slots, Type::integer, 2, 16, kShared, "",
+     "How many fusion buffers a GPU has, each of `KOLO_FUSION_THRESHOLD`: while one is reduced the next is packed."},
+    {"KOLO_GPU_DIRECT_BYTES", &S::gpu_direct_bytes, Type::bytes, 0, kTi, kShared, "",
+     "Tensors on a GPU of at least this size are reduced where they lie, smaller ones in a fusion buffer."},
+    {"KOLO_SHARE_DEVICE", &S::share_device, Type::boolean, 0, 0, kShared, "",
+     "Whether several ranks may use one GPU; if not, that is an error."},
 });
 // clang-format on
 

@@ -14,11 +14,11 @@
 
 namespace kolo::base {
 
-enum class SettingType : std::uint8_t { seconds, bytes, integer, boolean, text, log_level };
+enum class SettingType : std::uint8_t { seconds, bytes, integer, boolean, text, log_level, gpu_backend };
 
 /// Where a value lives in Settings. Its alternatives and SettingType go together: int64 is bytes or an integer.
 using SettingField = std::variant<double Settings::*, std::int64_t Settings::*, bool Settings::*,
-                                  std::string Settings::*, LogLevel Settings::*>;
+                                  std::string Settings::*, LogLevel Settings::*, GpuBackend Settings::*>;
 
 struct SettingRow {
   std::string_view name;

@@ -68,6 +68,13 @@ std::string bytes_text(std::int64_t bytes) {
   return std::to_string(bytes) + suffix;
 }
 
+std::optional<GpuBackend> parse_gpu_backend(std::string_view text) {
+  for (const GpuBackend backend : {GpuBackend::nccl, GpuBackend::staged}) {
+    if (text == to_string(backend)) return backend;
+  }
+  return std::nullopt;
+}
+
 template <class Number>
 bool set_number(const SettingRow& row, Settings& settings, std::optional<Number> number) {
   // The comparison is false for what is not a number, too.
@@ -84,6 +91,8 @@ bool set_value(const SettingRow& row, Settings& settings, const std::optional<Va
 
 }  // namespace
 
+std::string_view to_string(GpuBackend backend) noexcept { return backend == GpuBackend::nccl ? "nccl" : "staged"; }
+
 std::string_view type_text(SettingType type) {
   switch (type) {
   case SettingType::seconds:
@@ -97,6 +106,7 @@ std::string_view type_text(SettingType type) {
   case SettingType::text:
     return "text";
   case SettingType::log_level:
+  case SettingType::gpu_backend:
     return "one of";
   }
   KOLO_UNREACHABLE();
@@ -121,6 +131,8 @@ std::string range_text(const SettingRow& row) {
     }
     return levels + std::string(to_string(LogLevel::off));
   }
+  case SettingType::gpu_backend:
+    return std::string(to_string(GpuBackend::nccl)) + ", " + std::string(to_string(GpuBackend::staged));
   }
   KOLO_UNREACHABLE();
 }
@@ -139,6 +151,8 @@ std::string value_text(const SettingRow& row, const Settings& settings) {
     return settings.*std::get<std::string Settings::*>(row.field);
   case SettingType::log_level:
     return std::string(to_string(settings.*std::get<LogLevel Settings::*>(row.field)));
+  case SettingType::gpu_backend:
+    return std::string(to_string(settings.*std::get<GpuBackend Settings::*>(row.field)));
   }
   KOLO_UNREACHABLE();
 }
@@ -157,6 +171,8 @@ bool set_from_text(const SettingRow& row, Settings& settings, std::string_view t
     return set_value(row, settings, std::optional(std::string(text)));
   case SettingType::log_level:
     return set_value(row, settings, parse_log_level(lower(text)));
+  case SettingType::gpu_backend:
+    return set_value(row, settings, parse_gpu_backend(lower(text)));
   }
   KOLO_UNREACHABLE();
 }

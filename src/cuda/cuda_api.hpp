@@ -54,7 +54,7 @@ struct DeviceInfo {
 /// "13.0".
 [[nodiscard]] std::string runtime_version();
 /// The device on which memory lies (managed memory: the device it was allocated for), or -1 for memory of the host.
-[[nodiscard]] int device_of(const void* memory);
+[[nodiscard]] int device_holding(const void* memory);
 
 // ---------------------------------------------------------------- streams and events
 

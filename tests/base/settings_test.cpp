@@ -73,7 +73,7 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
       {"KOLO_INTERFACE", "eth0"},     {"KOLO_SLOT_BYTES", "4K"},     {"KOLO_SLOTS", "9"},
       {"KOLO_MESSAGE_RING", "8K"},    {"KOLO_LOG_RING", "16K"},      {"KOLO_MAILBOX", "10"},
       {"KOLO_SPIN_US", "11"},         {"KOLO_FLAT_BYTES", "1K"},     {"KOLO_CHUNK_BYTES", "3K"},
-      {"KOLO_PAST_CACHE_BYTES", "5M"}};
+      {"KOLO_PAST_CACHE_BYTES", "5M"}, {"KOLO_GPU_BACKEND", "Staged"}, {"KOLO_GPU_SLOTS", "12"}, {"KOLO_GPU_DIRECT_BYTES", "32K"}, {"KOLO_SHARE_DEVICE", "1"}};
   const Settings settings = load(environment);
   EXPECT_EQ(settings.timeout_s, 1.5);
   EXPECT_EQ(settings.stall_warning_s, 2);
@@ -97,6 +97,10 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
   EXPECT_EQ(settings.log_ring_bytes, 16384);
   EXPECT_EQ(settings.mailbox_capacity, 10);
   EXPECT_EQ(settings.spin_us, 11);
+  EXPECT_EQ(settings.gpu_backend, GpuBackend::staged);
+  EXPECT_EQ(settings.gpu_slots, 12);
+  EXPECT_EQ(settings.gpu_direct_bytes, 32768);
+  EXPECT_TRUE(settings.share_device);
   EXPECT_EQ(report(settings).size(), environment.size());
   for (const SettingReport& setting : report(settings)) {
     EXPECT_EQ(setting.source, SettingSource::environment) << setting.name;

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifdef KOLO_HAS_CUDA
+
+#include <kolo/cuda.hpp>
+
+#include "api/context_impl.hpp"
+#include "api/handle_access.hpp"
+#include "cuda/cuda_api.hpp"
+
+namespace kolo::cuda {
+
+int bind(Context& context) {
+  core::DeviceBackend* const backend = context.impl().engine().device();
+  const int device = backend->bind();
+  set_current_device(device);
+  return device;
+}
+int bind() { return bind(current_context()); }
+
+Device device_of(const void* memory) {
+  if (const DeviceCount count = count_devices(); count.devices == 0) {
+    throw Error(ErrorCode::unsupported, "there is no CUDA device: " + count.why);
+  }
+  if (memory == nullptr) return {DeviceKind::cuda, current_device()};
+  const int device = device_holding(memory);
+  if (device < 0) {
+    throw Error(ErrorCode::invalid_argument,
+                "this pointer is to memory of the host, not of a CUDA device; use kolo::view for it");
+  }
+  return {DeviceKind::cuda, device};
+}
+
+void wait_on(Handle& handle, StreamHandle stream) {
+  detail::HandleState& operation = detail::HandleAccess::state(handle);
+  if (operation.signature->device != DeviceKind::cuda) {
+    throw Error(ErrorCode::invalid_argument, "wait_on is for operations on tensors of a CUDA device; use wait()");
+  }
+  if (const core::DeviceEventPtr end = operation.engine->wait_enqueued(operation)) {
+    end->hold_back(Stream{stream});
+    return;
+  }
+  if (!operation.outcome().ok()) throw Error(operation.outcome());
+}
+
+}  // namespace kolo::cuda
+
+#endif

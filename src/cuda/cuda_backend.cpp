@@ -1,0 +1,495 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/cuda_backend.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <kolo/error.hpp>
+
+#include "base/check.hpp"
+#include "cuda/device.hpp"
+#include "cuda/kernels.hpp"
+#include "cuda/nccl_carrier.hpp"
+#include "cuda/staged_carrier.hpp"
+
+namespace kolo::cuda {
+namespace {
+
+constexpr std::size_t kTables = 32;
+constexpr std::size_t kChunksPerStep = 4096;
+/// For how long after something moved it is worth looking again at once: what NCCL does between a group's end and its
+/// launch takes some tens of microseconds.
+constexpr std::chrono::microseconds kSoon{200};
+
+/// What ranks tell each other in the beginning: each field with its length, so that contents are free.
+std::string join(const std::vector<std::string>& fields) {
+  std::string joined;
+  for (const std::string& field : fields) joined += std::to_string(field.size()) + ":" + field;
+  return joined;
+}
+
+std::vector<std::string> split(const std::string& joined) {
+  std::vector<std::string> fields;
+  std::size_t at = 0;
+  while (at < joined.size()) {
+    const std::size_t colon = joined.find(':', at);
+    KOLO_CHECK(colon != std::string::npos) << joined;
+    const std::size_t length = std::stoull(joined.substr(at, colon - at));
+    fields.push_back(joined.substr(colon + 1, length));
+    at = colon + 1 + length;
+  }
+  return fields;
+}
+
+std::string number_bytes(const std::vector<std::int64_t>& numbers) {
+  std::string bytes(numbers.size() * sizeof(std::int64_t), '\0');
+  std::memcpy(bytes.data(), numbers.data(), bytes.size());
+  return bytes;
+}
+
+std::vector<std::int64_t> numbers_of(const std::string& bytes) {
+  std::vector<std::int64_t> numbers(bytes.size() / sizeof(std::int64_t));
+  std::memcpy(numbers.data(), bytes.data(), bytes.size());
+  return numbers;
+}
+
+}  // namespace
+
+/// All that is allocated on the device, in the order in which it may be given back.
+class CudaBackend::Equipment {
+ public:
+  Equipment(HostPlane& plane, const CudaBackendOptions& options, int device)
+      : info(device_info(device)), tables(kTables, kChunksPerStep), unpacked(options.slots) {
+    load_kernels();
+    if (options.staged) {
+      carrier = std::make_unique<StagedCarrier>(
+          plane, options.slots, options.slot_bytes, [this, ring = &options.ring](const Event& event) {
+            event.hold_back(bell.raw());
+            bell.call_on_host(call_ring, const_cast<std::function<void()>*>(ring));
+          });
+    } else {
+      auto made = std::make_unique<NcclCarrier>(options.slots, options.slot_bytes, options.patience);
+      nccl = made.get();
+      carrier = std::move(made);
+    }
+  }
+  static void call_ring(void* ring) { (*static_cast<const std::function<void()>*>(ring))(); }
+
+  const DeviceInfo info;
+  OwnStream pack;
+  OwnStream unpack;
+  OwnStream bell;
+  Tables tables;
+  std::vector<Event> unpacked;  // by slot
+  std::unique_ptr<Carrier> carrier;
+  NcclCarrier* nccl = nullptr;  // the carrier, where it is NCCL
+};
+
+struct CudaBackend::OpenJob {
+  core::Job* job = nullptr;
+  std::size_t planned_runs = 0;
+  bool planned = false;
+  std::optional<StepPlanner> planner;
+  std::vector<Step> steps;
+  std::size_t packed_steps = 0;
+  std::shared_ptr<const PooledEvent> end;  // recorded behind the last unpack
+  // An uneven run, while the ranks tell each other about it.
+  std::optional<Uneven> uneven;
+  Status refusal;
+};
+
+struct CudaBackend::Flight {
+  OpenJob* open = nullptr;
+  Load load;
+  Table* table = nullptr;
+  bool last = false;
+  bool under_way = false;
+};
+
+std::size_t slot_bytes_for(std::int64_t fusion_threshold_bytes, int size, bool staged) noexcept {
+  constexpr std::int64_t kLeast = std::int64_t{1} << 20;
+  constexpr std::int64_t kStaged = std::int64_t{2} << 20;
+  constexpr std::int64_t kGaps = std::int64_t{64} << 10;
+  const std::int64_t whole = std::max(staged ? kStaged : fusion_threshold_bytes, kLeast) + kGaps;
+  // Gathers give every rank a share of a slot.
+  const std::int64_t shares = static_cast<std::int64_t>(size) * 1024;
+  const auto bytes = static_cast<std::size_t>(std::max(whole, shares));
+  return (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
+}
+
+CudaBackend::CudaBackend(CudaBackendOptions options, std::unique_ptr<core::Backend> plane)
+    : options_(std::move(options)), plane_(std::move(plane)), exchange_(plane_, options_.size) {}
+
+CudaBackend::~CudaBackend() { close(); }
+
+// ---------------------------------------------------------------- callers' threads
+
+void CudaBackend::choose(int device, const char* how) {
+  if (!count_) count_ = count_devices();
+  if (count_->devices == 0) {
+    throw Error(ErrorCode::unsupported, "there is no CUDA device: " + count_->why);
+  }
+  if (device_ >= 0 && device == device_) return;
+  if (device_ >= 0) {
+    throw Error(ErrorCode::unsupported, "this rank uses cuda:" + std::to_string(device_) + ", which " + chosen_by_ +
+                                            " chose; one rank uses one device");
+  }
+  if (device < 0 || device >= count_->devices) {
+    throw Error(ErrorCode::unsupported, "there is no such CUDA device: " + std::to_string(count_->devices) +
+                                            (count_->devices == 1 ? " is visible" : " are visible"));
+  }
+  events_ = std::make_shared<EventPool>(device);
+  chosen_by_ = how;
+  device_ = device;
+}
+
+int CudaBackend::bind() {
+  const std::lock_guard lock(mutex_);
+  if (device_ >= 0) return device_;
+  if (!count_) count_ = count_devices();
+  const int devices = std::max(count_->devices, 1);
+  // One device: the launcher gave each rank its own, or there is no other. Whether two ranks got the same one is seen
+  // when they meet.
+  if (devices > 1 && options_.local_rank >= devices && !options_.share_device) {
+    throw Error(ErrorCode::unsupported, "local rank " + std::to_string(options_.local_rank) + " has no device: only " +
+                                            std::to_string(devices) +
+                                            " are visible; KOLO_SHARE_DEVICE=1 lets ranks share them");
+  }
+  choose(options_.local_rank % devices, "kolo::cuda::bind");
+  return device_;
+}
+
+void CudaBackend::check_usable(Device device, const core::Signature& signature) {
+  {
+    const std::lock_guard lock(mutex_);
+    choose(device.index, "its first tensor");
+  }
+  if (options_.staged || signature.kind != core::CollectiveKind::allreduce) return;
+  for (const core::TensorSignature& tensor : signature.tensors) {
+    if (nccl_reduces(tensor.dtype)) continue;
+    const std::string type(to_string(tensor.dtype));
+    throw Error(ErrorCode::unsupported, "NCCL cannot reduce " + type +
+                                            "; use a wider integer, or KOLO_GPU_BACKEND=staged, which reduces on the "
+                                            "CPU");
+  }
+}
+
+core::DeviceEventPtr CudaBackend::record(Device device, Stream stream) {
+  const DeviceGuard guard(device.index);
+  refuse_capture(native(stream));
+  std::shared_ptr<EventPool> pool;
+  {
+    const std::lock_guard lock(mutex_);
+    pool = events_;
+  }
+  std::shared_ptr<const PooledEvent> event = pool->take();
+  event->event().record(native(stream));
+  return event;
+}
+
+std::string CudaBackend::describe() const {
+  const std::lock_guard lock(mutex_);
+  if (device_ < 0) return "not in use";
+  std::string text = "cuda:" + std::to_string(device_);
+  if (!equipment_) return text + ", not in use yet";
+  text += " (" + equipment_->info.name + "), " + equipment_->carrier->describe() + ", " +
+          std::to_string(options_.slots) + " slots of " + std::to_string(options_.slot_bytes >> 10) + " KiB";
+  if (!options_.staged) text += ", tensors from " + std::to_string(options_.direct_bytes >> 10) + " KiB in place";
+  return text;
+}
+
+// ---------------------------------------------------------------- the beginning
+
+void CudaBackend::start(core::Job& job) {
+  auto open = std::make_unique<OpenJob>();
+  open->job = &job;
+  jobs_.push_back(std::move(open));
+}
+
+/// Everything that a rank needs for itself. Returns what went wrong.
+std::string CudaBackend::equip(std::string& id) {
+  try {
+    equipment_ = std::make_unique<Equipment>(plane_, options_, device_);
+    if (!options_.staged && options_.rank == 0) {
+      const UniqueId made = make_unique_id();
+      id.assign(made.begin(), made.end());
+    }
+    return {};
+  } catch (const Error& error) {
+    equipment_.reset();
+    return error.status().message();
+  }
+}
+
+bool CudaBackend::begin() {
+  if (state_ == State::unused) {
+    std::string id;
+    const std::string problem = equip(id);
+    exchange_.start(join({problem, equipment_ ? equipment_->info.uuid : std::string(), id}));
+    state_ = State::meeting;
+    return true;
+  }
+  if (state_ == State::meeting) return exchange_.done() && meet();
+  if (!equipment_->nccl->connected()) return false;
+  state_ = State::ready;
+  return true;
+}
+
+/// Looks at what all ranks have said.
+bool CudaBackend::meet() {
+  std::vector<std::vector<std::string>> said;
+  for (const std::string& one : exchange_.take()) said.push_back(split(one));
+  state_ = State::failed;
+  for (std::size_t rank = 0; rank < said.size(); ++rank) {
+    KOLO_CHECK(said[rank].size() == 3);
+    if (said[rank][0].empty()) continue;
+    failure_ = Status(ErrorCode::unsupported, "rank " + std::to_string(rank) + " cannot use its GPU: " + said[rank][0]);
+    return true;
+  }
+  for (std::size_t a = 0; a < said.size() && !options_.share_device; ++a) {
+    for (std::size_t b = a + 1; b < said.size(); ++b) {
+      if (said[a][1] != said[b][1]) continue;
+      failure_ = Status(ErrorCode::unsupported, "ranks " + std::to_string(a) + " and " + std::to_string(b) +
+                                                    " use the same GPU: give each rank one of its own "
+                                                    "(kolo::cuda::bind does), or set KOLO_SHARE_DEVICE=1");
+      return true;
+    }
+  }
+  if (options_.staged) {
+    state_ = State::ready;
+    return true;
+  }
+  UniqueId id{};
+  KOLO_CHECK(said.front()[2].size() == id.size());
+  std::copy(said.front()[2].begin(), said.front()[2].end(), id.begin());
+  equipment_->nccl->connect(id, options_.rank, options_.size);
+  state_ = State::connecting;
+  return true;
+}
+
+void CudaBackend::fail_open(const Status& status, std::vector<core::Job*>& finished) {
+  for (const std::unique_ptr<OpenJob>& open : jobs_) {
+    open->job->status = status;
+    finished.push_back(open->job);
+  }
+  jobs_.clear();
+}
+
+// ---------------------------------------------------------------- the pipeline
+
+bool CudaBackend::expects_soon() const noexcept {
+  const bool carries = std::any_of(flights_.begin(), flights_.end(), [](const Flight& one) { return one.under_way; });
+  return (carries || plane_.busy()) && base::now() - moved_at_ < kSoon;
+}
+
+core::Progress CudaBackend::progress(bool in_call, std::vector<core::Job*>& finished) {
+  if (jobs_.empty()) return core::Progress::idle;
+  bool moved = plane_.progress(in_call);
+  if (!in_call) {  // the device is the background thread's
+    const DeviceGuard guard(device_);
+    if (state_ == State::failed) {
+      fail_open(failure_, finished);
+      return core::Progress::advanced;
+    }
+    if (state_ != State::ready) {
+      moved |= begin();
+    } else {
+      moved |= plan_one();
+      moved |= unpack_one();
+      moved |= carry_one();
+      moved |= pack_one();
+      moved |= finish_one(finished);
+    }
+  }
+  if (moved) moved_at_ = base::now();
+  return moved ? core::Progress::advanced : core::Progress::waiting;
+}
+
+/// Plans the first batch that is not planned yet. What ranks must tell each other for it is said when all that was
+/// planned before has gone to the CPU's data plane, so that everybody says it at the same place.
+bool CudaBackend::plan_one() {
+  const auto next = std::find_if(jobs_.begin(), jobs_.end(), [](const auto& open) { return !open->planned; });
+  if (next == jobs_.end()) return false;
+  OpenJob& open = **next;
+  if (!open.planner) {
+    open.planner.emplace(StepLimits{options_.rank, options_.size, options_.slot_bytes, !options_.staged,
+                                    options_.direct_bytes, kChunksPerStep});
+  }
+  bool moved = false;
+  for (; open.planned_runs < open.job->runs.size(); ++open.planned_runs) {
+    const core::Run& run = open.job->runs[open.planned_runs];
+    if (run.kind != core::CollectiveKind::allgather) {
+      open.planner->add(run);
+    } else if (!plan_uneven(open, run)) {
+      return moved;
+    }
+    moved = true;
+  }
+  open.steps = open.planner->take();
+  if (open.steps.empty()) open.steps.emplace_back();  // tensors without elements: an end, and nothing before it
+  open.planned = true;
+  return true;
+}
+
+/// True when the run is planned, or has failed.
+bool CudaBackend::plan_uneven(OpenJob& open, const core::Run& run) {
+  const bool carried_on =
+      std::all_of(flights_.begin(), flights_.end(), [](const Flight& one) { return one.under_way; });
+  const bool packed_all = std::all_of(jobs_.begin(), jobs_.end(), [&](const auto& other) {
+    return !other->planned || other->packed_steps == other->steps.size();
+  });
+  if (!exchange_.started()) {
+    if (options_.staged && !(carried_on && packed_all)) return false;
+    const auto width = static_cast<std::int64_t>(size_of(run.dtype));
+    exchange_.start(number_bytes({run.elements * width}));
+    return false;
+  }
+  if (!exchange_.done()) return false;
+  const std::vector<std::string> said = exchange_.take();
+  if (!open.uneven) {  // everybody's length; now whether everybody has room for the result
+    std::vector<std::int64_t> bytes;
+    for (const std::string& one : said) bytes.push_back(numbers_of(one).front());
+    open.uneven.emplace();
+    for (const std::int64_t from : bytes) {
+      open.uneven->bytes.insert(open.uneven->bytes.end(), static_cast<std::size_t>(options_.size), from);
+    }
+    try {
+      open.uneven->output = run.allocate(bytes);
+    } catch (const Error& error) {
+      open.refusal = error.status();
+    }
+    exchange_.start(open.refusal.message());
+    return false;
+  }
+  const auto bad = std::find_if(said.begin(), said.end(), [](const std::string& one) { return !one.empty(); });
+  if (bad == said.end()) {
+    open.planner->add(run, *open.uneven);
+  } else if (!open.refusal.ok()) {
+    open.job->status = open.refusal;
+  } else {
+    open.job->status = Status(ErrorCode::invalid_argument,
+                              "rank " + std::to_string(bad - said.begin()) + " has no room for the result: " + *bad);
+  }
+  open.uneven.reset();
+  return true;
+}
+
+bool CudaBackend::pack_one() {
+  if (flights_.size() == options_.slots) return false;
+  const auto next = std::find_if(jobs_.begin(), jobs_.end(), [](const auto& open) {
+    return !open->planned || open->packed_steps < open->steps.size();
+  });
+  if (next == jobs_.end() || !(*next)->planned) return false;
+  OpenJob& open = **next;
+  Equipment& with = *equipment_;
+  const Step& step = open.steps[open.packed_steps];
+  Flight flight;
+  if (!step.segments.empty()) {
+    flight.table = with.tables.find(step.segments, with.pack.raw());
+    if (flight.table == nullptr) return false;
+  }
+  if (open.packed_steps == 0) {
+    for (const core::DeviceEventPtr& ready : open.job->ready) {
+      static_cast<const PooledEvent&>(*ready).event().hold_back(with.pack.raw());
+    }
+    open.job->ready.clear();
+  }
+  flight.open = &open;
+  flight.load.step = &step;
+  flight.load.slot = packed_ % options_.slots;
+  flight.load.memory = with.carrier->slot(flight.load.slot);
+  flight.last = ++open.packed_steps == open.steps.size();
+  ++packed_;
+  with.unpacked[flight.load.slot].hold_back(with.pack.raw());
+  if (step.packs()) {
+    const Move move{flight.table->chunks(), flight.table->count(), Direction::pack, flight.load.memory};
+    launch(move, kernels::blocks_for(move.count, with.info.processors), with.pack.raw());
+  }
+  with.carrier->collect(flight.load, with.pack);
+  flights_.push_back(flight);
+  return true;
+}
+
+bool CudaBackend::carry_one() {
+  const auto next = std::find_if(flights_.begin(), flights_.end(), [](const Flight& one) { return !one.under_way; });
+  if (next == flights_.end() || !equipment_->carrier->may_carry(next->load)) return false;
+  equipment_->carrier->carry(next->load);
+  next->under_way = true;
+  return true;
+}
+
+bool CudaBackend::unpack_one() {
+  if (flights_.empty() || !flights_.front().under_way) return false;
+  Equipment& with = *equipment_;
+  const Flight flight = flights_.front();
+  if (!with.carrier->carried(flight.load)) return false;
+  with.carrier->deliver(flight.load, with.unpack);
+  if (flight.load.step->unpacks()) {
+    const Move move{flight.table->chunks(), flight.table->count(), Direction::unpack, flight.load.memory};
+    launch(move, kernels::blocks_for(move.count, with.info.processors), with.unpack.raw());
+  }
+  with.unpacked[flight.load.slot].record(with.unpack.raw());
+  if (flight.table != nullptr) flight.table->used(with.unpack.raw());
+  flights_.pop_front();
+  if (flight.last) enqueue_end(*flight.open);
+  return true;
+}
+
+void CudaBackend::enqueue_end(OpenJob& open) {
+  open.end = events_->take();
+  open.end->event().record(equipment_->unpack.raw());
+  enqueued_(*open.job, open.end);
+  ring_behind(open.end->event());
+}
+
+void CudaBackend::ring_behind(const Event& event) {
+  event.hold_back(equipment_->bell.raw());
+  equipment_->bell.call_on_host(Equipment::call_ring, const_cast<std::function<void()>*>(&options_.ring));
+}
+
+bool CudaBackend::finish_one(std::vector<core::Job*>& finished) {
+  if (jobs_.empty() || !jobs_.front()->end || !jobs_.front()->end->event().reached()) return false;
+  finished.push_back(jobs_.front()->job);
+  jobs_.pop_front();
+  return true;
+}
+
+// ---------------------------------------------------------------- the end
+
+/// Returns when nothing runs on our streams any more.
+void CudaBackend::run_dry() noexcept {
+  try {
+    const DeviceGuard guard(device_);
+    for (const OwnStream* stream : {&equipment_->pack, &equipment_->unpack, &equipment_->bell}) stream->synchronize();
+  } catch (const Error&) {
+    // The device has failed: it runs nothing any more, either.
+  }
+}
+
+void CudaBackend::abort() noexcept {
+  plane_.abort();
+  flights_.clear();
+  jobs_.clear();
+  if (!equipment_) return;
+  equipment_->carrier->abort();
+  run_dry();
+}
+
+void CudaBackend::close() noexcept {
+  if (state_ == State::closed) return;
+  if (equipment_) {
+    run_dry();
+    try {
+      const DeviceGuard guard(device_);
+      if (!equipment_->carrier->leave()) equipment_->carrier->abort();
+      equipment_.reset();
+    } catch (const Error&) {
+      equipment_->carrier->abort();
+      equipment_.reset();
+    }
+  }
+  state_ = State::closed;
+}
+
+}  // namespace kolo::cuda

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Batches of tensors that lie on a GPU.
+//
+// Words. A *step* is what one slot holds: it is packed, carried around the ranks, unpacked (steps.hpp). A *slot* is a
+// fusion buffer on the device. A *carrier* is NCCL, or the CPU by way of pinned memory.
+//
+// Streams. Each has one task, so that neighbouring steps overlap, and events hold back one behind another:
+//
+//     caller's stream  ..backward..|event|..backward..                         |wait_on|..optimizer..
+//                                     \                                        /
+//     pack                             [pack k][pack k+1]  [pack k+3 when unpack k has ended: the same slot]
+//                                              \                             /
+//     carrier's                                 [NCCL k][NCCL k+1]          /
+//                                                       \                  /
+//     unpack                                             [unpack k][unpack k+1]
+//     bell                                                         [ring]
+//
+// The host blocks nowhere; it gives a step's work to the streams as soon as that is known. All of it is done by the
+// engine's background thread, so no CUDA call of a caller's thread is held up by ours, but for `record` at submission
+// and `hold_back` in wait_on. NCCL's non-blocking calls return before their work is on the stream, so an event is
+// recorded behind them only when the communicator has settled: until then the step waits in the pipeline.
+//
+// Completion is not polled for. When a batch's last event has been recorded, a stream of its own is held back behind it
+// and then rings the engine's bell from a host function. A stream of its own, because a host function would hold up the
+// next step on any other; a bell, because the alternatives are a core that spins, or naps that are late by their
+// length. (The engine's nap of a millisecond stays as a safeguard: a host function is not called after an error.)
+//
+// The beginning. Nothing is done before a tensor on a device is submitted, or `bind` is called. The first batch - every
+// rank comes to it, at the same place of the log - makes the ranks tell each other, over the CPU's data plane, on which
+// device they are, whether they could allocate and load what they need, and NCCL's unique id. What one of them lacks
+// fails every batch on every rank with the same sentence, and the job goes on. All memory is allocated and all kernels
+// are loaded before: later both could deadlock against a running collective.
+//
+// The end. `abort` ends NCCL's kernels, which may wait for a rank that is dead, lets the streams run dry, and returns
+// when no kernel of ours can touch a caller's memory any more.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "core/device.hpp"
+#include "cuda/carrier.hpp"
+#include "cuda/cuda_api.hpp"
+#include "cuda/events.hpp"
+#include "cuda/host_plane.hpp"
+#include "cuda/steps.hpp"
+#include "cuda/tables.hpp"
+
+namespace kolo::cuda {
+
+struct CudaBackendOptions {
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;
+  bool staged = false;
+  bool share_device = false;
+  std::size_t slots = 3;
+  std::size_t slot_bytes = std::size_t{16} << 20;
+  std::size_t direct_bytes = std::size_t{8} << 20;
+  /// How long `close` waits for peers to leave, too.
+  std::chrono::nanoseconds patience = std::chrono::seconds(5);
+  std::function<void()> ring;  ///< wakes the engine; any thread, also after the backend's end
+};
+
+/// How large slots are: a batch fits into one, with the gaps between its tensors. Staged they are smaller, because it
+/// is their number under way that makes the copies overlap.
+[[nodiscard]] std::size_t slot_bytes_for(std::int64_t fusion_threshold_bytes, int size, bool staged) noexcept;
+
+class CudaBackend final : public core::DeviceBackend {
+ public:
+  /// `plane`: a data plane of the CPU for this backend alone.
+  CudaBackend(CudaBackendOptions options, std::unique_ptr<core::Backend> plane);
+  ~CudaBackend() override;
+
+  // core::DeviceBackend
+  int bind() override;
+  [[nodiscard]] std::string describe() const override;
+  void check_usable(Device device, const core::Signature& signature) override;
+  [[nodiscard]] core::DeviceEventPtr record(Device device, Stream stream) override;
+  void set_enqueued(Enqueued enqueued) override { enqueued_ = std::move(enqueued); }
+  [[nodiscard]] bool expects_soon() const noexcept override;
+  void start(core::Job& job) override;
+  core::Progress progress(bool in_call, std::vector<core::Job*>& finished) override;
+  void abort() noexcept override;
+  void close() noexcept override;
+
+ private:
+  struct OpenJob;
+  struct Flight;
+  class Equipment;
+
+  // The beginning.
+  enum class State : std::uint8_t { unused, meeting, connecting, ready, failed, closed };
+  bool begin();
+  [[nodiscard]] std::string equip(std::string& id);
+  bool meet();
+  void fail_open(const Status& status, std::vector<core::Job*>& finished);
+
+  // The pipeline; each true when something moved.
+  bool plan_one();
+  bool plan_uneven(OpenJob& open, const core::Run& run);
+  bool pack_one();
+  bool carry_one();
+  bool unpack_one();
+  bool finish_one(std::vector<core::Job*>& finished);
+  void enqueue_end(OpenJob& open);
+  void ring_behind(const Event& event);
+  void choose(int device, const char* how);
+  void run_dry() noexcept;
+
+  const CudaBackendOptions options_;
+  HostPlane plane_;
+  Enqueued enqueued_;
+
+  mutable std::mutex mutex_;
+  int device_ = -1;                    // guarded by mutex_; constant once chosen
+  std::string chosen_by_;              // guarded by mutex_
+  std::shared_ptr<EventPool> events_;  // guarded by mutex_; constant once chosen
+  std::optional<DeviceCount> count_;   // guarded by mutex_
+
+  // -- the driver's
+  State state_ = State::unused;
+  Status failure_;
+  Exchange exchange_;
+  std::unique_ptr<Equipment> equipment_;
+  std::deque<std::unique_ptr<OpenJob>> jobs_;
+  std::deque<Flight> flights_;
+  std::uint64_t packed_ = 0;  // steps so far
+  base::Time moved_at_{};
+};
+
+}  // namespace kolo::cuda

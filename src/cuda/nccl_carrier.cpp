@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/nccl_carrier.hpp"
+
+#include <thread>
+
+#include <kolo/error.hpp>
+
+#include "base/check.hpp"
+#include "base/clock.hpp"
+
+namespace kolo::cuda {
+namespace {
+
+std::optional<ncclDataType_t> nccl_type(DType dtype) noexcept {
+  switch (dtype) {
+  case DType::int8:
+    return ncclInt8;
+  case DType::boolean:
+  case DType::uint8:
+    return ncclUint8;
+  case DType::int32:
+    return ncclInt32;
+  case DType::uint32:
+    return ncclUint32;
+  case DType::int64:
+    return ncclInt64;
+  case DType::uint64:
+    return ncclUint64;
+  case DType::float16:
+    return ncclFloat16;
+  case DType::bfloat16:
+    return ncclBfloat16;
+  case DType::float32:
+    return ncclFloat32;
+  case DType::float64:
+    return ncclFloat64;
+  case DType::int16:
+  case DType::uint16:
+    break;
+  }
+  return std::nullopt;
+}
+
+ncclRedOp_t nccl_op(ReduceOp op) {
+  switch (op) {
+  case ReduceOp::sum:
+    return ncclSum;
+  case ReduceOp::min:
+    return ncclMin;
+  case ReduceOp::max:
+    return ncclMax;
+  case ReduceOp::product:
+    return ncclProd;
+  case ReduceOp::average:
+    break;
+  }
+  KOLO_UNREACHABLE("averages are sums, divided in the unpack");
+}
+
+}  // namespace
+
+bool nccl_reduces(DType dtype) noexcept { return nccl_type(dtype).has_value(); }
+
+NcclCarrier::NcclCarrier(std::size_t slots, std::size_t slot_bytes, std::chrono::nanoseconds patience)
+    : patience_(patience), packed_(slots), reduced_(slots) {
+  memory_.reserve(slots);
+  for (std::size_t i = 0; i < slots; ++i) memory_.emplace_back(slot_bytes);
+}
+
+void NcclCarrier::connect(const UniqueId& id, int rank, int size) { communicator_.emplace(id, size, rank); }
+
+bool NcclCarrier::connected() {
+  if (!communicator_->settled()) return false;
+  if (registrations_.empty()) {
+    for (const CollectiveMemory& memory : memory_) {
+      registrations_.push_back(std::make_unique<Registration>(*communicator_, memory));
+    }
+  }
+  return communicator_->settled();
+}
+
+std::string NcclCarrier::describe() const { return "NCCL " + nccl_version(); }
+
+void NcclCarrier::collect(const Load& load, const OwnStream& stream) {
+  packed_[load.slot].record(stream.raw());
+  packed_[load.slot].hold_back(stream_.raw());
+}
+
+bool NcclCarrier::may_carry(const Load& /*load*/) { return !unsettled_; }
+
+void NcclCarrier::carry(const Load& load) {
+  if (load.step->calls.empty()) return;
+  Group group;
+  for (const Call& one : load.step->calls) call(one, load.memory);
+  group.end();
+  unsettled_ = true;
+}
+
+bool NcclCarrier::carried(const Load& /*load*/) {
+  if (unsettled_ && communicator_->settled()) unsettled_ = false;
+  return !unsettled_;
+}
+
+void NcclCarrier::deliver(const Load& load, const OwnStream& stream) {
+  reduced_[load.slot].record(stream_.raw());
+  reduced_[load.slot].hold_back(stream.raw());
+}
+
+void NcclCarrier::call(const Call& call, std::byte* slot) {
+  const std::byte* from = call.from != nullptr ? call.from : slot + call.offset;
+  std::byte* to = call.to != nullptr ? call.to : slot + call.offset;
+  const std::optional<ncclDataType_t> type = nccl_type(call.dtype);
+  KOLO_CHECK(type) << "NCCL has no " << to_string(call.dtype);
+  switch (call.kind) {
+  case Call::Kind::all_reduce:
+    communicator_->all_reduce(from, to, call.count, *type, nccl_op(call.op), stream_.raw());
+    return;
+  case Call::Kind::broadcast:
+    communicator_->broadcast(from, to, call.count, *type, call.peer, stream_.raw());
+    return;
+  case Call::Kind::all_gather:
+    communicator_->all_gather(from, to, call.count, *type, stream_.raw());
+    return;
+  case Call::Kind::send:
+    communicator_->send(from, call.count, *type, call.peer, stream_.raw());
+    return;
+  case Call::Kind::receive:
+    communicator_->receive(to, call.count, *type, call.peer, stream_.raw());
+    return;
+  }
+  KOLO_UNREACHABLE();
+}
+
+void NcclCarrier::abort() noexcept {
+  if (!communicator_) return;
+  communicator_->abort();
+  registrations_.clear();
+  communicator_.reset();
+  try {
+    stream_.synchronize();
+  } catch (const Error&) {
+    // The device has failed: it runs nothing any more, either.
+  }
+}
+
+bool NcclCarrier::leave() {
+  registrations_.clear();
+  if (!communicator_) return true;
+  const base::Time until = base::now() + patience_;
+  while (!communicator_->settled()) {
+    if (base::now() >= until) return false;
+    std::this_thread::yield();
+  }
+  communicator_->finalize();
+  while (!communicator_->settled()) {
+    if (base::now() >= until) return false;
+    std::this_thread::yield();
+  }
+  communicator_->destroy();
+  return true;
+}
+
+}  // namespace kolo::cuda
