@@ -26,7 +26,7 @@ struct Request {
   std::vector<engine::Buffer> buffers;
   std::optional<std::chrono::nanoseconds> timeout;
   bool located = false;
-  Device device = cpu();  ///< of all tensors; once located
+  Device device = cpu();        ///< of all tensors; once located
   std::vector<Stream> streams;  ///< that have work to do on the tensors first; each once
   // What the ranks find out together: allgather, alltoall with splits.
   Shape row;

@@ -45,6 +45,10 @@ enum class CollectiveKind : std::uint8_t {
   remove_process_set = 8,  ///< `Signature::ranks` holds the one set id
 };
 std::string_view to_string(CollectiveKind kind) noexcept;
+/// Whether elements of several ranks become one.
+inline bool reduces(CollectiveKind kind) noexcept {
+  return kind == CollectiveKind::allreduce || kind == CollectiveKind::reduce_scatter;
+}
 
 struct TensorSignature {
   DType dtype = DType::float32;

@@ -165,7 +165,7 @@ void CudaBackend::check_usable(Device device, const core::Signature& signature) 
     const std::lock_guard lock(mutex_);
     choose(device.index, "its first tensor");
   }
-  if (options_.staged || signature.kind != core::CollectiveKind::allreduce) return;
+  if (options_.staged || !core::reduces(signature.kind)) return;
   for (const core::TensorSignature& tensor : signature.tensors) {
     if (nccl_reduces(tensor.dtype)) continue;
     const std::string type(to_string(tensor.dtype));
@@ -319,7 +319,7 @@ bool CudaBackend::plan_one() {
   bool moved = false;
   for (; open.planned_runs < open.job->runs.size(); ++open.planned_runs) {
     const core::Run& run = open.job->runs[open.planned_runs];
-    if (run.kind != core::CollectiveKind::allgather) {
+    if (run.kind != core::CollectiveKind::allgather && run.kind != core::CollectiveKind::alltoall_splits) {
       open.planner->add(run);
     } else if (!plan_uneven(open, run)) {
       return moved;
@@ -332,6 +332,23 @@ bool CudaBackend::plan_one() {
   return true;
 }
 
+/// From what the ranks have said to the bytes from each to each. Returns what `Run::allocate` wants: what comes from
+/// each rank, in bytes for an allgather, in rows for an alltoall.
+std::vector<std::int64_t> CudaBackend::note_units(const core::Run& run, const std::vector<std::string>& said,
+                                                  std::vector<std::int64_t>& bytes) const {
+  const bool gathers = run.kind == core::CollectiveKind::allgather;
+  const auto size = static_cast<std::size_t>(options_.size);
+  const std::int64_t unit = static_cast<std::int64_t>(size_of(run.dtype)) * (gathers ? 1 : run.row_elements);
+  std::vector<std::int64_t> parts;
+  for (const std::string& one : said) {
+    std::vector<std::int64_t> units = numbers_of(one);
+    units.resize(size, units.front());
+    parts.push_back(units[static_cast<std::size_t>(options_.rank)] * (gathers ? unit : 1));
+    for (const std::int64_t count : units) bytes.push_back(count * unit);
+  }
+  return parts;
+}
+
 /// True when the run is planned, or has failed.
 bool CudaBackend::plan_uneven(OpenJob& open, const core::Run& run) {
   const bool carried_on =
@@ -341,21 +358,20 @@ bool CudaBackend::plan_uneven(OpenJob& open, const core::Run& run) {
   });
   if (!exchange_.started()) {
     if (options_.staged && !(carried_on && packed_all)) return false;
-    const auto width = static_cast<std::int64_t>(size_of(run.dtype));
-    exchange_.start(number_bytes({run.elements * width}));
+    // How many units it has for everybody, or for each: elements, or rows.
+    std::vector<std::int64_t> units{run.elements};
+    if (run.kind == core::CollectiveKind::alltoall_splits) units.assign(run.splits.begin(), run.splits.end());
+    exchange_.start(number_bytes(units));
     return false;
   }
   if (!exchange_.done()) return false;
   const std::vector<std::string> said = exchange_.take();
   if (!open.uneven) {  // everybody's length; now whether everybody has room for the result
-    std::vector<std::int64_t> bytes;
-    for (const std::string& one : said) bytes.push_back(numbers_of(one).front());
     open.uneven.emplace();
-    for (const std::int64_t from : bytes) {
-      open.uneven->bytes.insert(open.uneven->bytes.end(), static_cast<std::size_t>(options_.size), from);
-    }
+    const std::vector<std::int64_t> parts = note_units(run, said, open.uneven->bytes);
+    open.refusal = Status();
     try {
-      open.uneven->output = run.allocate(bytes);
+      open.uneven->output = run.allocate(parts);
     } catch (const Error& error) {
       open.refusal = error.status();
     }

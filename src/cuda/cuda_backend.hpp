@@ -107,6 +107,8 @@ class CudaBackend final : public core::DeviceBackend {
   // The pipeline; each true when something moved.
   bool plan_one();
   bool plan_uneven(OpenJob& open, const core::Run& run);
+  [[nodiscard]] std::vector<std::int64_t> note_units(const core::Run& run, const std::vector<std::string>& said,
+                                                     std::vector<std::int64_t>& bytes) const;
   bool pack_one();
   bool carry_one();
   bool unpack_one();

@@ -121,6 +121,9 @@ void NcclCarrier::call(const Call& call, std::byte* slot) {
   case Call::Kind::all_gather:
     communicator_->all_gather(from, to, call.count, *type, stream_.raw());
     return;
+  case Call::Kind::reduce_scatter:
+    communicator_->reduce_scatter(from, to, call.count, *type, nccl_op(call.op), stream_.raw());
+    return;
   case Call::Kind::send:
     communicator_->send(from, call.count, *type, call.peer, stream_.raw());
     return;

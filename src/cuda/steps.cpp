@@ -91,6 +91,15 @@ void StepPlanner::add(const core::Run& run) {
   case core::CollectiveKind::broadcast:
     add_broadcast(run);
     return;
+  case core::CollectiveKind::reduce_scatter:
+    add_reduce_scatter(run);
+    return;
+  case core::CollectiveKind::alltoall: {
+    const auto size = static_cast<std::size_t>(limits_.size);
+    const std::int64_t bytes = run.elements / limits_.size * static_cast<std::int64_t>(size_of(run.dtype));
+    add_exchange(run.pieces.front(), std::vector<std::int64_t>(size * size, bytes), run.pieces.front().output, false);
+    return;
+  }
   default:
     KOLO_UNREACHABLE("no such collective on a device");
   }
@@ -125,16 +134,40 @@ Step& StepPlanner::step_with_room(std::uint64_t bytes) {
 // ---------------------------------------------------------------- allreduce
 
 void StepPlanner::add_allreduce(const core::Run& run) {
-  const bool may_be_direct = limits_.direct && run.prescale == 1.0 && run.dtype != DType::boolean;
-  const auto is_direct = [&](const Segment& whole) { return may_be_direct && whole.bytes >= limits_.direct_bytes; };
   // First what shares calls: a call ends where a tensor lies elsewhere.
   for (const core::Piece& piece : run.pieces) {
     const Segment whole = segment_of(run, piece);
-    if (!is_direct(whole)) reduce_in_slot(run, whole);
+    if (!is_direct(run, whole.bytes)) reduce_in_slot(run, whole);
   }
   for (const core::Piece& piece : run.pieces) {
     const Segment whole = segment_of(run, piece);
-    if (whole.bytes > 0 && is_direct(whole)) reduce_direct(run, whole);
+    if (whole.bytes > 0 && is_direct(run, whole.bytes)) reduce_direct(run, whole, Call::Kind::all_reduce);
+  }
+}
+
+/// What must be changed before it is reduced goes through a slot.
+bool StepPlanner::is_direct(const core::Run& run, std::uint64_t bytes) const noexcept {
+  return limits_.direct && run.prescale == 1.0 && run.dtype != DType::boolean && bytes >= limits_.direct_bytes;
+}
+
+/// Through a slot everything is reduced, rank by rank's rows, the same on all ranks, and a rank unpacks its own.
+void StepPlanner::add_reduce_scatter(const core::Run& run) {
+  if (run.elements == 0) return;
+  const std::int64_t width = run.elements / run.rows * static_cast<std::int64_t>(size_of(run.dtype));
+  const core::Piece& piece = run.pieces.front();
+  Segment part = segment_of(run, piece);
+  if (run.rows % limits_.size == 0 && is_direct(run, part.bytes)) {
+    part.bytes /= static_cast<std::uint64_t>(limits_.size);
+    reduce_direct(run, part, Call::Kind::reduce_scatter);
+    return;
+  }
+  for (int rank = 0; rank < limits_.size; ++rank) {
+    const core::RowsOf rows(run.rows, rank, limits_.size);
+    part.input = piece.input + rows.begin * width;
+    part.bytes = static_cast<std::uint64_t>(rows.count * width);
+    part.unpacks = rank == limits_.rank;
+    part.output = part.unpacks ? piece.output : nullptr;
+    reduce_in_slot(run, part);
   }
 }
 
@@ -159,8 +192,10 @@ void StepPlanner::reduce_in_slot(const core::Run& run, Segment part) {
   }
 }
 
-void StepPlanner::reduce_direct(const core::Run& run, const Segment& part) {
+/// `part.bytes` are those of the output.
+void StepPlanner::reduce_direct(const core::Run& run, const Segment& part, Call::Kind kind) {
   Call call;
+  call.kind = kind;
   call.from = part.input;
   call.to = part.output;
   call.count = part.bytes / size_of(run.dtype);

@@ -36,7 +36,7 @@ struct Segment {
 
 /// One collective of a step's group.
 struct Call {
-  enum class Kind : std::uint8_t { all_reduce, broadcast, all_gather, send, receive };
+  enum class Kind : std::uint8_t { all_reduce, broadcast, all_gather, reduce_scatter, send, receive };
   Kind kind = Kind::all_reduce;
   const std::byte* from = nullptr;  ///< null: in the slot, at `offset`
   std::byte* to = nullptr;          ///< likewise
@@ -76,9 +76,9 @@ struct Uneven {
 class StepPlanner {
  public:
   explicit StepPlanner(const StepLimits& limits) : limits_(limits) {}
-  /// Allreduce, broadcast.
+  /// Allreduce, broadcast, reduce_scatter, alltoall without splits.
   void add(const core::Run& run);
-  /// Those in which who sends how much to whom differs: allgather.
+  /// Those in which who sends how much to whom differs: allgather, alltoall with splits.
   void add(const core::Run& run, const Uneven& uneven);
   /// All steps since the last call.
   [[nodiscard]] std::vector<Step> take();
@@ -86,13 +86,15 @@ class StepPlanner {
  private:
   void add_allreduce(const core::Run& run);
   void add_broadcast(const core::Run& run);
+  void add_reduce_scatter(const core::Run& run);
+  [[nodiscard]] bool is_direct(const core::Run& run, std::uint64_t bytes) const noexcept;
   void add_exchange(const core::Piece& piece, const std::vector<std::int64_t>& bytes, std::byte* output, bool gathers);
   void exchange_direct(const core::Piece& piece, const std::vector<std::int64_t>& bytes, std::byte* output,
                        bool gathers);
   void exchange_in_slots(const core::Piece& piece, const std::vector<std::int64_t>& bytes, std::byte* output,
                          bool gathers);
   void reduce_in_slot(const core::Run& run, Segment part);
-  void reduce_direct(const core::Run& run, const Segment& part);
+  void reduce_direct(const core::Run& run, const Segment& part, Call::Kind kind);
   Step& step_with_room(std::uint64_t bytes);
   Step& open_step();
 
