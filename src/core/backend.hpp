@@ -64,9 +64,9 @@ struct Job {
   SetId set = kGlobalSet;
   std::vector<Run> runs;
   std::vector<DeviceEventPtr> ready;  ///< on a device: when the callers' streams have come to where they submitted
-  void* cookie = nullptr;            ///< the engine's own
-  Status status;                     ///< set by the backend before the job is reported finished
-  std::uint64_t bytes_in_place = 0;  ///< of this rank's tensors, not copied: added to by the backend
+  void* cookie = nullptr;             ///< the engine's own
+  Status status;                      ///< set by the backend before the job is reported finished
+  std::uint64_t bytes_in_place = 0;   ///< of this rank's tensors, not copied: added to by the backend
 };
 
 enum class Progress : std::uint8_t {

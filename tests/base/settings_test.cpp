@@ -65,15 +65,32 @@ TEST(Settings, DefaultsWithoutAnEnvironment) {
 }
 
 TEST(Settings, EveryVariableReachesItsOwnField) {
-  const Values environment{
-      {"KOLO_TIMEOUT_S", "1.5"},      {"KOLO_STALL_WARNING_S", "2"}, {"KOLO_CONNECT_TIMEOUT_S", "3"},
-      {"KOLO_LATCH_TIMEOUT_S", "4"},  {"KOLO_LOG_LEVEL", "debug"},   {"KOLO_PRINT_SETTINGS", "yes"},
-      {"KOLO_FUSION_THRESHOLD", "0"}, {"KOLO_OPEN_BATCHES", "5"},    {"KOLO_CACHE_CAPACITY", "64"},
-      {"KOLO_PLAN", "off"},           {"KOLO_RANKS_PER_NODE", "6"},  {"KOLO_TREE_FANOUT", "7"},
-      {"KOLO_INTERFACE", "eth0"},     {"KOLO_SLOT_BYTES", "4K"},     {"KOLO_SLOTS", "9"},
-      {"KOLO_MESSAGE_RING", "8K"},    {"KOLO_LOG_RING", "16K"},      {"KOLO_MAILBOX", "10"},
-      {"KOLO_SPIN_US", "11"},         {"KOLO_FLAT_BYTES", "1K"},     {"KOLO_CHUNK_BYTES", "3K"},
-      {"KOLO_PAST_CACHE_BYTES", "5M"}, {"KOLO_GPU_BACKEND", "Staged"}, {"KOLO_GPU_SLOTS", "12"}, {"KOLO_GPU_DIRECT_BYTES", "32K"}, {"KOLO_SHARE_DEVICE", "1"}};
+  const Values environment{{"KOLO_TIMEOUT_S", "1.5"},
+                           {"KOLO_STALL_WARNING_S", "2"},
+                           {"KOLO_CONNECT_TIMEOUT_S", "3"},
+                           {"KOLO_LATCH_TIMEOUT_S", "4"},
+                           {"KOLO_LOG_LEVEL", "debug"},
+                           {"KOLO_PRINT_SETTINGS", "yes"},
+                           {"KOLO_FUSION_THRESHOLD", "0"},
+                           {"KOLO_OPEN_BATCHES", "5"},
+                           {"KOLO_CACHE_CAPACITY", "64"},
+                           {"KOLO_PLAN", "off"},
+                           {"KOLO_RANKS_PER_NODE", "6"},
+                           {"KOLO_TREE_FANOUT", "7"},
+                           {"KOLO_INTERFACE", "eth0"},
+                           {"KOLO_SLOT_BYTES", "4K"},
+                           {"KOLO_SLOTS", "9"},
+                           {"KOLO_MESSAGE_RING", "8K"},
+                           {"KOLO_LOG_RING", "16K"},
+                           {"KOLO_MAILBOX", "10"},
+                           {"KOLO_SPIN_US", "11"},
+                           {"KOLO_FLAT_BYTES", "1K"},
+                           {"KOLO_CHUNK_BYTES", "3K"},
+                           {"KOLO_PAST_CACHE_BYTES", "5M"},
+                           {"KOLO_GPU_BACKEND", "Staged"},
+                           {"KOLO_GPU_SLOTS", "12"},
+                           {"KOLO_GPU_DIRECT_BYTES", "32K"},
+                           {"KOLO_SHARE_DEVICE", "1"}};
   const Settings settings = load(environment);
   EXPECT_EQ(settings.timeout_s, 1.5);
   EXPECT_EQ(settings.stall_warning_s, 2);
