@@ -88,7 +88,9 @@ TEST_P(Arena, ReducesInPlaceWhatLiesInIt) {
         }
         const std::uint64_t in_place = kolo::metrics().bytes_in_place - before;
         // All but chunks so small that a copy is cheaper.
-        if (kolo::local_size() > 1) EXPECT_GT(in_place, static_cast<std::uint64_t>(4 * x.bytes()));
+        if (kolo::local_size() > 1) {
+          EXPECT_GT(in_place, static_cast<std::uint64_t>(4 * x.bytes()));
+        }
         EXPECT_LE(in_place, static_cast<std::uint64_t>(4 * (x.bytes() + y.bytes())));
       },
       options());
@@ -230,7 +232,9 @@ TEST_P(Arena, ParametersGetTheirGradientsThere) {
         optimizer.step();
         EXPECT_EQ(w, std::vector<float>(w.size(), 1.0F - static_cast<float>(kolo::size() - 1) / 2));
         EXPECT_EQ(b, std::vector<float>(b.size(), 2.0F));
-        if (kolo::local_size() > 1) EXPECT_GT(kolo::metrics().bytes_in_place, 0U);
+        if (kolo::local_size() > 1) {
+          EXPECT_GT(kolo::metrics().bytes_in_place, 0U);
+        }
       },
       options());
 }
