@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A model's gradients by PyTorch's DistributedDataParallel over Gloo, on the CPUs of this machine.
+
+    ddp_step.py --ranks N --shapes FILE [--view] [--turn I/N:FOLDER] [--seconds S] [--json FILE]
+
+Measured is what DDP takes beyond the pure backward pass: the backward hands out gradients that lie ready, once with
+DDP's hooks and once inside no_sync(), in turns; the time is the median of the differences. FILE holds one tensor a
+line, dimensions separated by spaces. --turn as in kolo-bench (bench/README.md). Needs python3-torch.
+"""
+import argparse
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+
+class Turns:
+    """kolo-bench's (bench/kolo_bench/turns.hpp); this job never leads."""
+
+    def __init__(self, text, rank):
+        self.own = self.next = None
+        if text:
+            place, folder = text.split(":", 1)
+            index, jobs = (int(part) for part in place.split("/"))
+            self.own, self.next = (self.open(f"{folder}/{job}.{rank}") for job in (index, (index + 1) % jobs))
+
+    @staticmethod
+    def open(path):
+        try:
+            os.mkfifo(path, 0o600)
+        except FileExistsError:
+            pass
+        return os.open(path, os.O_RDWR)
+
+    def begin(self):
+        return self.own is None or os.read(self.own, 1) == b"+"
+
+    def end(self, row_ended):
+        if self.own is not None:
+            os.write(self.next, b"." if row_ended else b"+")
+
+
+class Gradients(torch.autograd.Function):
+    """A backward pass that costs nothing."""
+    ready = ()
+
+    @staticmethod
+    def forward(_, *parameters):
+        return parameters[0].new_zeros(())
+
+    @staticmethod
+    def backward(_, *__):
+        return Gradients.ready
+
+
+class Model(torch.nn.Module):
+    def __init__(self, sizes):
+        super().__init__()
+        self.tensors = torch.nn.ParameterList([torch.nn.Parameter(torch.zeros(size)) for size in sizes])
+
+    def forward(self):
+        return Gradients.apply(*self.tensors)
+
+
+def read_shapes(file):
+    sizes = []
+    for line in Path(file).read_text().splitlines():
+        if line and not line.startswith("#"):
+            sizes.append(1)
+            for extent in line.split():
+                sizes[-1] *= int(extent)
+    return sizes
+
+
+def step(model, ddp, synchronised):
+    model.zero_grad(set_to_none=True)
+    dist.barrier()
+    begin = time.perf_counter()
+    if synchronised:
+        ddp().backward()
+    else:
+        with ddp.no_sync():
+            ddp().backward()
+    slowest = torch.tensor([time.perf_counter() - begin])
+    dist.all_reduce(slowest, dist.ReduceOp.MAX)
+    return slowest.item()
+
+
+def check(model, ranks):
+    """Elements that are not the average, on this rank."""
+    wanted = (ranks + 1) / 2
+    return sum(int((parameter.grad != wanted).sum()) for parameter in model.parameters())
+
+
+def measure(flags, rank):
+    sizes = read_shapes(flags.shapes)
+    model = Model(sizes)
+    Gradients.ready = tuple(torch.full((size,), float(rank + 1)) for size in sizes)
+    ddp = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=flags.view)
+    turns = Turns(flags.turn, rank)
+    turns.begin()
+    for _ in range(3):  # buckets are made anew after the first
+        step(model, ddp, True)
+        step(model, ddp, False)
+    step(model, ddp, True)
+    wrong = torch.tensor([check(model, flags.ranks)])
+    dist.all_reduce(wrong)
+    turns.end(False)
+    differences = []
+    start = time.perf_counter()
+    while turns.begin():
+        differences.append(step(model, ddp, True) - step(model, ddp, False))
+        if flags.turn is None:
+            over = torch.tensor([time.perf_counter() - start > flags.seconds], dtype=torch.uint8)
+            dist.all_reduce(over, dist.ReduceOp.MAX)
+            if over.item():
+                break
+        turns.end(False)
+    turns.end(True)
+    return sizes, differences, wrong.item()
+
+
+def run_rank(flags, rank):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", rank=rank, world_size=flags.ranks)
+    sizes, differences, wrong = measure(flags, rank)
+    if rank == 0:
+        times = sorted(difference * 1e6 for difference in differences)
+        name = "ddp-view" if flags.view else "ddp"
+        record = {"collective": "step", "contestant": name, "torch": torch.__version__, "tensors": len(sizes),
+                  "bytes": 4 * sum(sizes), "ranks": flags.ranks, "time_us": statistics.median(times),
+                  "time_p10_us": times[len(times) // 10], "time_p90_us": times[len(times) * 9 // 10],
+                  "samples": len(times), "wrong": wrong}
+        print(f"{name}: {record['time_us']:.0f} us beyond the backward pass, #wrong {wrong}")
+        if flags.json:
+            Path(flags.json).write_text(json.dumps([record], indent=2) + "\n")
+    dist.barrier()
+    dist.destroy_process_group()
+    return 0 if wrong == 0 else 1
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, required=True)
+    parser.add_argument("--shapes", required=True)
+    parser.add_argument("--view", action="store_true", help="gradient_as_bucket_view")
+    parser.add_argument("--turn")
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--json")
+    flags = parser.parse_args()
+    if "RANK" in os.environ:
+        return run_rank(flags, int(os.environ["RANK"]))
+    common = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
+              "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    ranks = [subprocess.Popen([sys.executable, *sys.argv], env={**common, "RANK": str(rank)})
+             for rank in range(flags.ranks)]
+    return max(rank.wait() for rank in ranks)
+
+
+sys.exit(main())
