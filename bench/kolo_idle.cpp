@@ -4,8 +4,13 @@
 // computes on something else, and prints how much CPU time its whole process used meanwhile: the engine's background
 // thread, and whatever MPI keeps running.
 //
+// With --busy the main thread computes instead, by turns in a job and without one, and what counts is whether the
+// engine slows it.
+//
 //     mpirun -np 4 kolo-idle
+//     mpirun -np 2 kolo-idle --busy
 //     KOLO_RANKS_PER_NODE=1 mpirun -np 4 kolo-idle    virtual nodes: TCP between them
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
@@ -33,6 +38,8 @@ struct Flags {
   double seconds = 10;
   int steps = 0;
   double limit_ms = 10;
+  bool busy = false;
+  double limit_percent = 1;
 };
 
 struct BadFlags : std::runtime_error {
@@ -105,13 +112,93 @@ void work(int steps) {
   }
 }
 
-bool run(const Flags& flags) {
+bool run_idle(const Flags& flags) {
   const kolo::Session session;
   work(flags.steps);
   const Usage before = usage();
   block_for(flags.seconds);
   const Usage mine = usage() - before;
   return report(kolo::allgather_object(mine), flags, kolo::rank() == 0);
+}
+
+/// How long the trainer computes, in ms, and what its process did meanwhile.
+struct Computed {
+  double took_ms = 0;
+  Usage used;
+};
+
+Computed compute() {
+  constexpr int kRounds = 40'000;  // some 5 ms
+  std::vector<float> numbers(1024, 1.0F);
+  const Usage before = usage();
+  const auto begin = std::chrono::steady_clock::now();
+  for (int round = 0; round < kRounds; ++round) {
+    for (float& x : numbers) x = x * 0.999F + 0.001F;
+  }
+  const auto took = std::chrono::steady_clock::now() - begin;
+  const volatile float result = numbers[0];  // so that the compiler keeps the computing
+  (void)result;
+  return {std::chrono::duration<double, std::milli>(took).count(), usage() - before};
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+/// What a busy rank saw: the medians of its computing, and how often its threads slept while they need not have.
+struct Busy {
+  double without_ms = 0;
+  double with_ms = 0;
+  std::int64_t slept = 0;
+};
+
+/// In turns with and without a job, because a machine's speed drifts.
+Busy compare(const Flags& flags) {
+  constexpr int kTurns = 5;
+  Busy busy;
+  std::vector<double> without;
+  std::vector<double> with;
+  const auto turn = [&](std::vector<double>& times) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(flags.seconds / 2 / kTurns);
+    std::int64_t slept = 0;
+    while (std::chrono::steady_clock::now() < end) {
+      const Computed one = compute();
+      times.push_back(one.took_ms);
+      slept += one.used.slept;
+    }
+    return slept;
+  };
+  for (int i = 0; i < kTurns; ++i) {
+    turn(without);
+    const kolo::Session session;
+    work(flags.steps);
+    compute();  // until the engine has gone to sleep
+    busy.slept += turn(with);
+  }
+  busy.without_ms = median(without);
+  busy.with_ms = median(with);
+  return busy;
+}
+
+bool run_busy(const Flags& flags) {
+  const Busy mine = compare(flags);
+  const kolo::Session session;
+  bool good = true;
+  double slowest = 0;
+  std::int64_t slept = 0;
+  for (const Busy& one : kolo::allgather_object(mine)) {
+    const double percent = 100 * (one.with_ms / one.without_ms - 1);
+    slowest = std::max(slowest, percent);
+    slept += one.slept;
+    good = good && percent < flags.limit_percent;
+  }
+  if (kolo::rank() == 0) {
+    std::printf("%s: computing took at most %.2f %% longer beside an idle engine, which woke up %lld times\n",
+                good ? "good" : "MISSED", slowest, static_cast<long long>(slept));
+    std::fflush(stdout);
+  }
+  return good;
 }
 
 /// False: help was printed, nothing is to be done.
@@ -124,6 +211,9 @@ bool parse(int argc, char** argv, Flags& flags) {
       "how many small training steps to run before");
   add("limit-ms", po::value(&flags.limit_ms)->value_name("MS")->default_value(flags.limit_ms),
       "how much CPU time a rank may use meanwhile");
+  add("busy", po::bool_switch(&flags.busy), "compute, in turns with and without an engine, and compare");
+  add("limit-percent", po::value(&flags.limit_percent)->value_name("P")->default_value(flags.limit_percent),
+      "with --busy: by how much the engine may slow it");
   po::variables_map given;
   try {
     const auto style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
@@ -134,6 +224,7 @@ bool parse(int argc, char** argv, Flags& flags) {
   }
   if (!(flags.seconds >= 0 && flags.seconds <= 86400)) throw BadFlags("--seconds must be from 0 to 86400");
   if (flags.steps < 0) throw BadFlags("--steps must not be negative");
+  if (!(flags.limit_percent > 0)) throw BadFlags("--limit-percent must be more than 0");
   if (!(flags.limit_ms > 0)) throw BadFlags("--limit-ms must be more than 0");
   if (given.count("help") == 0) return true;
   std::cout << "Measures the CPU time of an engine with nothing to do, in every rank of the job.\n\n"
@@ -148,7 +239,7 @@ int main(int argc, char** argv) {
   try {
     Flags flags;
     if (!parse(argc, argv, flags)) return 0;
-    return run(flags) ? 0 : 1;
+    return (flags.busy ? run_busy(flags) : run_idle(flags)) ? 0 : 1;
   } catch (const BadFlags& error) {
     std::cerr << "kolo-idle: " << error.what() << " (see --help)\n";
     return 2;

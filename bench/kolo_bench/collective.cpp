@@ -30,6 +30,7 @@ struct Case {
   int root;
   std::int64_t count;  ///< elements of the result
   bool in_place;
+  bool arena;
 };
 
 /// Kolo and its peer, in this order.
@@ -38,8 +39,16 @@ using Pair = std::pair<Contestant, Contestant>;
 Pair allreduce(const Case& c) {
   const int rank = c.rank;
   const int ranks = c.ranks;
-  auto in = std::make_shared<Buffer>(c.dtype, c.count);
-  auto out = c.in_place ? in : std::make_shared<Buffer>(c.dtype, c.count);
+  std::shared_ptr<kolo::GradientArena> arena;
+  if (c.arena) {
+    const std::size_t room = kolo::GradientArena::room_for(c.dtype, kolo::Shape{c.count});
+    arena = std::make_shared<kolo::GradientArena>(c.in_place ? room : 2 * room);
+  }
+  const auto make = [&] {
+    return arena ? std::make_shared<Buffer>(c.dtype, c.count, arena) : std::make_shared<Buffer>(c.dtype, c.count);
+  };
+  auto in = make();
+  auto out = c.in_place ? in : make();
   Contestant kolo;
   kolo.name = "kolo";
   kolo.prepare = [=, op = c.op] {
@@ -266,7 +275,8 @@ void run_collective(Bench& bench, Report& report) {
       if (op == ReduceOp::average && !kolo::is_floating_point(dtype)) continue;  // there is none (kolo::ReduceOp)
       for (const std::int64_t bytes : sizes_of(flags, collective)) {
         Case setting{
-            bench.job.rank(), ranks, dtype, op, flags.root, elements_of(bytes, dtype, collective, ranks), false};
+            bench.job.rank(), ranks, dtype, op, flags.root, elements_of(bytes, dtype, collective, ranks), false,
+            flags.arena};
         if (collective.out_of_place && (flags.out_of_place || !collective.in_place)) {
           run_row(bench, report, collective, setting);
         }

@@ -133,7 +133,7 @@ std::int64_t count_wrong(Buffer& buffer, std::int64_t first, std::int64_t count,
 
 }  // namespace
 
-void Buffer::poison() { std::memset(tensor_.data(), 0xA5, static_cast<std::size_t>(tensor_.bytes())); }
+void Buffer::poison() { std::memset(data(), 0xA5, static_cast<std::size_t>(bytes())); }
 
 void fill_input(Buffer& buffer, ReduceOp op, int rank, int ranks, std::int64_t first) {
   write_periodic(buffer, period(op, ranks), [=](std::int64_t i) { return input(op, first + i, rank, ranks); });

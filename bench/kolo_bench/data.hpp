@@ -8,26 +8,33 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <memory>
+#include <utility>
 
+#include <kolo/gradient_arena.hpp>
 #include <kolo/types.hpp>
 
 namespace kolo_bench {
 
-/// Memory for elements of any type, 64-byte aligned.
+/// Memory for elements of any type, 64-byte aligned: of its own, or in an arena, which it keeps alive.
 class Buffer {
  public:
-  Buffer(kolo::DType dtype, std::int64_t elements) : tensor_(dtype, kolo::Shape{elements}) {}
-  [[nodiscard]] kolo::TensorView view() { return tensor_.view(); }
-  [[nodiscard]] void* data() { return tensor_.data(); }
-  [[nodiscard]] std::int64_t elements() const { return tensor_.elements(); }
-  [[nodiscard]] kolo::DType dtype() const { return tensor_.dtype(); }
-  [[nodiscard]] std::int64_t bytes() const { return tensor_.bytes(); }
+  Buffer(kolo::DType dtype, std::int64_t elements)
+      : own_(dtype, kolo::Shape{elements}), view_(own_.data(), dtype, kolo::Shape{elements}) {}
+  Buffer(kolo::DType dtype, std::int64_t elements, std::shared_ptr<kolo::GradientArena> arena)
+      : arena_(std::move(arena)), view_(arena_->allocate(dtype, kolo::Shape{elements})) {}
+  [[nodiscard]] kolo::TensorView view() const { return view_; }
+  [[nodiscard]] void* data() const { return view_.data(); }
+  [[nodiscard]] std::int64_t elements() const { return view_.elements(); }
+  [[nodiscard]] kolo::DType dtype() const { return view_.dtype(); }
+  [[nodiscard]] std::int64_t bytes() const { return view_.bytes(); }
   /// Bytes that no result has.
   void poison();
 
  private:
-  kolo::Tensor tensor_;
+  kolo::Tensor own_;
+  std::shared_ptr<kolo::GradientArena> arena_;
+  kolo::TensorView view_;
 };
 
 /// What `rank` of `ranks` gives. `first`: the number of the buffer's first element in the whole.

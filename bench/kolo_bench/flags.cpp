@@ -153,8 +153,10 @@ po::options_description describe(Flags& flags, Texts& texts) {
   add("model", po::value(&texts.model)->default_value("resnet50"),
       "the gradients of resnet50, bert-base, gpt2-small or many-small (1000 of 1 KiB)");
   add("shapes", po::value(&texts.shapes), "a file instead, one tensor a line, dimensions separated by spaces");
+  add("list", "print the elements of these tensors, one a line, and end");
   add("submit", po::value(&texts.submissions)->default_value("by-name"),
       "step: by-name, prepared, grouped, or several separated by commas, in turns");
+  add("arena", po::bool_switch(&flags.arena), "buffers lie in a GradientArena (allreduce, step, overlap)");
   add("compute-ms", po::value(&flags.compute_ms)->default_value(0),
       "overlap: how long the backward pass computes (0: as long as the reduction alone takes)");
   add("turn", po::value(&texts.turn),
@@ -197,6 +199,10 @@ void check_ranges(const Flags& flags) {
     });
     if (!good || flags.ops.size() != 1) throw BadFlags("-o of " + flags.mode_name + " is sum or average");
   }
+  if (flags.arena && flags.mode != Mode::allreduce && flags.mode != Mode::step && flags.mode != Mode::overlap) {
+    throw BadFlags("--arena is for allreduce, step and overlap");
+  }
+  if (flags.arena && flags.peer_only) throw BadFlags("--arena is Kolo's: leave out --peer-only");
   check_baselines(flags);
 }
 
@@ -233,6 +239,10 @@ void convert(const Texts& texts, Flags& flags) {
   parse_place(texts.place, flags);
   flags.model = texts.shapes.empty() ? find_model(texts.model) : read_shapes(texts.shapes);
   if (!texts.turn.empty()) flags.turn = parse_turn(texts.turn);
+}
+
+void print_tensors(const Model& model) {
+  for (const std::int64_t elements : model.tensors) std::cout << elements << "\n";
 }
 
 /// What program_options says of a wrong flag, and what would be right.
@@ -276,6 +286,7 @@ std::optional<Flags> parse_flags(int argc, const char* const* argv) {
     if (values.count("version") != 0) return std::cout << "kolo-bench " << kolo::version() << "\n", std::nullopt;
     po::notify(values);
     convert(texts, flags);
+    if (values.count("list") != 0) return print_tensors(flags.model), std::nullopt;
   } catch (const BadFlags&) {
     throw;
   } catch (const po::error& error) {

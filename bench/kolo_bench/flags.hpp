@@ -56,12 +56,13 @@ struct Flags {
   bool peer_only = false;
   Model model;  ///< step, overlap, memory: from --model or --shapes
   std::vector<Submission> submissions;
+  bool arena = false;     ///< allreduce, step, overlap: buffers lie in a GradientArena
   double compute_ms = 0;  ///< overlap; 0: as long as the reduction takes
   TurnFlags turn;
   std::string json;
 };
 
-/// Empty when there is nothing more to do (--help, --version have been printed). Throws BadFlags.
+/// Empty when there is nothing more to do (--help, --version or --list has been printed). Throws BadFlags.
 std::optional<Flags> parse_flags(int argc, const char* const* argv);
 
 }  // namespace kolo_bench

@@ -92,8 +92,20 @@ std::function<void()> mpi_packed(const std::shared_ptr<Gradients>& gradients) {
 
 }  // namespace
 
-Gradients::Gradients(const Model& model, kolo::ReduceOp op, int rank, int ranks) : op_(op), rank_(rank), ranks_(ranks) {
-  for (const std::int64_t elements : model.tensors) buffers_.emplace_back(kolo::DType::float32, elements);
+Gradients::Gradients(const Flags& flags, int rank, int ranks) : op_(flags.ops.front()), rank_(rank), ranks_(ranks) {
+  constexpr kolo::DType kType = kolo::DType::float32;
+  std::size_t room = 0;
+  for (const std::int64_t elements : flags.model.tensors) {
+    room += kolo::GradientArena::room_for(kType, kolo::Shape{elements});
+  }
+  const auto arena = flags.arena ? std::make_shared<kolo::GradientArena>(room) : nullptr;
+  for (const std::int64_t elements : flags.model.tensors) {
+    if (arena) {
+      buffers_.emplace_back(kType, elements, arena);
+    } else {
+      buffers_.emplace_back(kType, elements);
+    }
+  }
 }
 
 void Gradients::fill() {

@@ -16,14 +16,14 @@
 
 #include "data.hpp"
 #include "flags.hpp"
-#include "models.hpp"
 
 namespace kolo_bench {
 
 /// One thread.
 class Gradients {
  public:
-  Gradients(const Model& model, kolo::ReduceOp op, int rank, int ranks);
+  /// In an arena: collective, and Kolo must be there.
+  Gradients(const Flags& flags, int rank, int ranks);
 
   void fill();
   /// Elements that are not the exact result.

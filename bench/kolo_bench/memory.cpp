@@ -94,7 +94,7 @@ Use use_of_steps(Job& job, const std::shared_ptr<Gradients>& gradients, Submissi
 
 void run_memory(Bench& bench, Report& report) {
   const Flags& flags = bench.flags;
-  auto gradients = std::make_shared<Gradients>(flags.model, flags.ops.front(), bench.job.rank(), bench.job.size());
+  auto gradients = std::make_shared<Gradients>(flags, bench.job.rank(), bench.job.size());
   let_mpi_talk(bench.job.size());
   const Use use = use_of_steps(bench.job, gradients, flags.submissions.front());
   std::vector<double> highest{static_cast<double>(use.held), static_cast<double>(use.peak)};

@@ -145,7 +145,7 @@ double rounds_wanted(Bench& bench, const std::function<void()>& reduce) {
 
 void run_overlap(Bench& bench, Report& report) {
   const Flags& flags = bench.flags;
-  auto gradients = std::make_shared<Gradients>(flags.model, flags.ops.front(), bench.job.rank(), bench.job.size());
+  auto gradients = std::make_shared<Gradients>(flags, bench.job.rank(), bench.job.size());
   gradients->fill();
   const std::function<void()> reduce = step_by_kolo(gradients, Submission::prepared);
   auto backward = std::make_shared<Backward>(*gradients, rounds_wanted(bench, reduce));
@@ -165,7 +165,8 @@ void run_overlap(Bench& bench, Report& report) {
   nlohmann::ordered_json record{
       {"collective", "overlap"},      {"model", flags.model.name},
       {"tensors", gradients->size()}, {"bytes", gradients->elements() * static_cast<std::int64_t>(sizeof(float))},
-      {"dtype", "float32"},           {"op", std::string(to_string(gradients->op()))}};
+      {"dtype", "float32"},           {"op", std::string(to_string(gradients->op()))},
+      {"arena", flags.arena}};
   record.update(record_of(own));
   std::string lines = "#                     computing     reducing         both   hidden   #wrong\n";
   lines += line_of("kolo", own);

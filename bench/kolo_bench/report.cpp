@@ -95,7 +95,8 @@ nlohmann::ordered_json Report::record_of(const Row& row, const std::vector<Measu
                                 {"samples", own.samples.size()},
                                 {"algbw", algbw},
                                 {"busbw", algbw * row.bus_factor},
-                                {"wrong", own.wrong}};
+                                {"wrong", own.wrong},
+                                {"arena", flags_.arena}};
   if (!row.more.is_null()) record.update(row.more);
   for (std::size_t i = 1; i < measured.size(); ++i) {
     const Measured& peer = measured[i];

@@ -30,7 +30,7 @@ Row row_of(const Bench& bench, const Gradients& gradients) {
 
 void run_step(Bench& bench, Report& report) {
   const Flags& flags = bench.flags;
-  auto gradients = std::make_shared<Gradients>(flags.model, flags.ops.front(), bench.job.rank(), bench.job.size());
+  auto gradients = std::make_shared<Gradients>(flags, bench.job.rank(), bench.job.size());
   std::vector<Contestant> contestants;
   const auto add = [&](const std::string& name, std::function<void()> call) {
     contestants.push_back(

@@ -99,6 +99,8 @@ TEST(Flags, WrongOnesSayWhatWouldBeRight) {
       {{"allreduce", "--baseline", "mpi-packed"}, "has the baseline mpi"},
       {{"allreduce", "--baseline", "mpi,mpi"}, "twice"},
       {{"allreduce", "--peer-only"}, "--baseline"},
+      {{"allgather", "--arena"}, "for allreduce"},
+      {{"step", "--arena", "--peer-only", "--baseline", "mpi-packed"}, "leave out --peer-only"},
       {{"step", "--baseline", "mpi"}, "mpi-per-tensor"},
       {{"step", "--model", "vgg"}, "resnet50"},
       {{"step", "--submit", "shouting"}, "by-name"},

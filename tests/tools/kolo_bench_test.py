@@ -14,11 +14,11 @@ from pathlib import Path
 NUMBER = (int, float)
 COLLECTIVE = {"collective": str, "bytes": int, "count": int, "dtype": str, "op": str, "root": int, "ranks": int,
               "nodes": int, "in_place": bool, "contestant": str, "time_us": NUMBER, "time_p10_us": NUMBER,
-              "time_p90_us": NUMBER, "samples": int, "algbw": NUMBER, "busbw": NUMBER, "wrong": int}
+              "time_p90_us": NUMBER, "samples": int, "algbw": NUMBER, "busbw": NUMBER, "wrong": int, "arena": bool}
 STEP = {**COLLECTIVE, "model": str, "tensors": int, "submit": str}
 OVERLAP = {"collective": str, "model": str, "tensors": int, "bytes": int, "dtype": str, "op": str, "time_us": NUMBER,
            "time_p10_us": NUMBER, "time_p90_us": NUMBER, "compute_us": NUMBER, "reduce_us": NUMBER, "hidden": NUMBER,
-           "wrong": int, "ranks": int, "nodes": int}
+           "wrong": int, "ranks": int, "nodes": int, "arena": bool}
 MEMORY = {"collective": str, "model": str, "tensors": int, "bytes": int, "submit": str, "held_bytes": int,
           "peak_bytes": int, "wrong": int, "ranks": int, "nodes": int}
 PEER = {"time_us": NUMBER, "time_p10_us": NUMBER, "time_p90_us": NUMBER, "ratio": NUMBER, "ratio_p10": NUMBER,
@@ -77,6 +77,9 @@ def check_collectives(command, ranks, peers):
             assert abs(row["busbw"] - row["algbw"] * factor) < 1e-9, row
     for row in records(command, "barrier", *baseline):
         check_record(row, COLLECTIVE, ranks, names)
+    for row in records(command, "allreduce", "-b", "4", "-e", "1M", "-f", "512", "--arena", *baseline):
+        check_record(row, COLLECTIVE, ranks, names)
+        assert row["arena"], row
     rows = records(command, "allreduce", "-b", "1K", "-e", "1K", "-d", "all", "-o", "all")
     assert len(rows) == 2 * (13 * 4 + 4), len(rows)  # averages of floats only
     for row in rows:
@@ -96,7 +99,10 @@ def check_steps(command, ranks, peers):
             assert [row["submit"] for row in rows] == ways, rows
             for row in rows:
                 check_record(row, STEP, ranks, names)
-                assert row["tensors"] == 3 and row["count"] == 64 * 147 + 64 + 64000 and row["op"] == op, row
+                assert not row["arena"] and row["tensors"] == 3 and row["count"] == 64 * 147 + 64 + 64000 and row["op"] == op, row
+        (row,) = records(command, "step", *model, "--arena", "--submit", "prepared", *baseline)
+        check_record(row, STEP, ranks, names)
+        assert row["arena"], row
         (row,) = records(command, "overlap", *model, *(baseline and ["--baseline", "mpi-per-tensor"]))
         check_record(row, OVERLAP, ranks, names[:1])
         (row,) = records(command, "memory", *model)
