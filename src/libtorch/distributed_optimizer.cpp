@@ -14,11 +14,12 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/from_blob.h>
 #include <torch/optim/lbfgs.h>
 
 #include <kolo/distributed_optimizer.hpp>
 #include <kolo/error.hpp>
+#include <kolo/gradient_arena.hpp>
 #include <kolo/libtorch.hpp>
 #include <kolo/parameters.hpp>
 
@@ -55,11 +56,17 @@ kolo::DistributedOptimizerOptions reducer_options(const DistributedOptimizerOpti
   return result;
 }
 
-// A parameter's layout, for a tensor without gaps; else that of a contiguous one.
-at::Tensor zeros_like_in_memory(const at::Tensor& parameter) {
-  const at::Tensor layout =
-      parameter.is_non_overlapping_and_dense() ? parameter.detach() : parameter.detach().contiguous();
-  return at::empty_strided(layout.sizes(), layout.strides(), layout.options()).zero_();
+// What a gradient's layout is: the parameter's, if that has no gaps; else that of a contiguous tensor.
+at::Tensor layout_of(const at::Tensor& parameter) {
+  return parameter.is_non_overlapping_and_dense() ? parameter.detach() : parameter.detach().contiguous();
+}
+
+// A tensor of the same layout in the arena, which lives as long as one of its tensors.
+at::Tensor tensor_in(const std::shared_ptr<GradientArena>& arena, const at::Tensor& layout) {
+  const TensorView view = memory_view("a gradient", layout);
+  const TensorView memory = arena->allocate(view.dtype(), view.shape());
+  return at::from_blob(
+      memory.data(), layout.sizes(), layout.strides(), [arena](void*) {}, layout.options());
 }
 
 }  // namespace
@@ -151,14 +158,18 @@ struct DistributedOptimizer::Impl {
     reducer.reset();  // its names become free
     slots.clear();
     known.clear();
-    std::vector<kolo::Parameter> views;
     for (const auto& [name, parameter] : parameters) {
       known.emplace(identity(parameter), std::make_pair(name, parameter.requires_grad()));
       if (parameter.requires_grad()) {
-        slots.push_back(make_slot(name, parameter));
-        const TensorView view = memory_view('"' + name + '"', slots.back().gradient);
-        views.push_back({name, view, view});
+        check_trainable(name, parameter);
+        slots.push_back({name, parameter, {}, {}, false});
       }
+    }
+    place_gradients();
+    std::vector<kolo::Parameter> views;
+    for (const Slot& slot : slots) {
+      const TensorView view = memory_view('"' + slot.name + '"', slot.gradient);
+      views.push_back({slot.name, view, view});
     }
     reducer.emplace(context, views, reducer_options(options));
     for (std::size_t i = 0; i < slots.size(); ++i) {
@@ -168,15 +179,29 @@ struct DistributedOptimizer::Impl {
     micro_step = 0;
   }
 
-  static Slot make_slot(const std::string& name, const at::Tensor& parameter) {
-    const at::NoGradGuard no_grad;
-    const DType dtype = dtype_of('"' + name + '"', parameter);
-    if (!is_floating_point(dtype) || !parameter.is_leaf()) {
+  static void check_trainable(const std::string& name, const at::Tensor& parameter) {
+    if (!is_floating_point(dtype_of('"' + name + '"', parameter)) || !parameter.is_leaf()) {
       misused('"' + name + "\" is no floating-point leaf tensor");
     }
-    Slot slot{name, parameter, zeros_like_in_memory(parameter), {}, false};
-    bind(slot);
-    return slot;
+  }
+
+  // Gives every slot its gradient: in the order in which a backward pass comes by, last layers first, so that what is
+  // reduced together lies together.
+  void place_gradients() {
+    const at::NoGradGuard no_grad;
+    std::size_t bytes = 0;
+    for (const Slot& slot : slots) {
+      const TensorView view = memory_view('"' + slot.name + '"', layout_of(slot.parameter));
+      bytes += GradientArena::room_for(view.dtype(), view.shape());
+    }
+    if (slots.empty()) {
+      return;
+    }
+    const auto arena = std::make_shared<GradientArena>(context, bytes, "DistributedOptimizer(" + options.name + ")");
+    for (auto slot = slots.rbegin(); slot != slots.rend(); ++slot) {
+      slot->gradient = tensor_in(arena, layout_of(slot->parameter));
+      bind(*slot);
+    }
   }
 
   // Makes the gradient the slot's, whatever it was; of none, zeros.
