@@ -25,12 +25,13 @@ std::vector<std::int64_t>& sum_up(const std::vector<std::int64_t>& parts, std::v
 
 void AlltoallPlan::make(int rank, const std::byte* input, std::byte* output, const std::vector<std::int64_t>& send,
                         const std::vector<std::int64_t>& receive, const std::vector<std::int64_t>& largest,
-                        std::size_t slot_bytes) {
+                        std::size_t slot_bytes, std::size_t past_cache_bytes) {
   rank_ = rank;
   input_ = input;
   output_ = output;
   sum_up(send, send_begin_);
   sum_up(receive, receive_begin_);
+  past_cache_ = static_cast<std::size_t>(receive_begin_.back()) >= past_cache_bytes;
   groups_.clear();
   chunks_ = 0;
   const auto room = static_cast<std::int64_t>(slot_bytes);
@@ -103,6 +104,7 @@ bool Alltoall::ready(const AlltoallPlan& plan, std::int64_t chunk, std::uint64_t
 }
 
 void Alltoall::take(const AlltoallPlan& plan, std::int64_t chunk, std::uint64_t number) {
+  const auto copy = plan.past_cache() ? &kernels::copy_past_cache : &kernels::copy;
   plan.for_each_received(chunk, [&](const AlltoallPlan::Block& block) {
     if (block.output == nullptr) return;
     const std::byte* from = block.input;
@@ -111,7 +113,7 @@ void Alltoall::take(const AlltoallPlan& plan, std::int64_t chunk, std::uint64_t 
           is_near(block.peer) ? intra_.slot(local_rank_of(block.peer), number) : mesh_->incoming(exchange_of(number));
       from += block.offset;
     }
-    kernels::copy(block.output, from, static_cast<std::int64_t>(block.bytes));
+    copy(block.output, from, static_cast<std::int64_t>(block.bytes));
   });
 }
 

@@ -30,8 +30,11 @@ class AlltoallPlan {
   /// `send[r]` and `receive[r]`: bytes to and from rank r, in that order in input and output; an output of null
   /// discards. `largest[d]`: the most that any rank sends over distance d; the same on all ranks.
   void make(int rank, const std::byte* input, std::byte* output, const std::vector<std::int64_t>& send,
-            const std::vector<std::int64_t>& receive, const std::vector<std::int64_t>& largest, std::size_t slot_bytes);
+            const std::vector<std::int64_t>& receive, const std::vector<std::int64_t>& largest, std::size_t slot_bytes,
+            std::size_t past_cache_bytes);
   [[nodiscard]] std::int64_t chunks() const noexcept { return chunks_; }
+  /// Whether the output is written past the cache (hierarchy/tuning.hpp).
+  [[nodiscard]] bool past_cache() const noexcept { return past_cache_; }
 
   /// What one rank brings to another in one chunk.
   struct Block {
@@ -81,6 +84,7 @@ class AlltoallPlan {
   std::vector<std::int64_t> receive_begin_;
   std::vector<Group> groups_;
   std::int64_t chunks_ = 0;
+  bool past_cache_ = false;
 };
 
 /// The stages of a chunk. `chunk` is its place in the plan, `number` its number in the ring of slots.

@@ -77,7 +77,8 @@ void CpuBackend::start(core::Job& job) {
   if (spare_.empty()) spare_.push_back(std::make_unique<OpenJob>());
   open_.push_back(std::move(spare_.back()));
   spare_.pop_back();
-  open_.back()->open(job, {topology_.rank, topology_.size, &options_.members, intra_->slot_bytes(), inter_ == nullptr});
+  open_.back()->open(job, {topology_.rank, topology_.size, &options_.members, intra_->slot_bytes(), inter_ == nullptr,
+                           options_.tuning.past_cache_bytes});
 }
 
 core::Progress CpuBackend::progress(bool in_call, std::vector<core::Job*>& finished) {
@@ -437,7 +438,8 @@ void CpuBackend::reduce_out(std::uint64_t number) {
 void CpuBackend::copy_out(std::uint64_t number, const std::byte* slot) {
   const Chunk& chunk = this->chunk(number);
   const auto width = static_cast<std::int64_t>(chunk.stream->element_bytes);
-  const bool is_root = chunk.stream->kind == Stream::Kind::broadcast && chunk.stream->root == topology_.rank;
+  const bool is_broadcast = chunk.stream->kind == Stream::Kind::broadcast;
+  const bool is_root = is_broadcast && chunk.stream->root == topology_.rank;
   const core::Place* places =
       intra_->is_placed(topology_.local_rank, number) ? intra_->places(topology_.local_rank, number) : nullptr;
   const Part kept = kept_share(chunk);
@@ -448,7 +450,8 @@ void CpuBackend::copy_out(std::uint64_t number, const std::byte* slot) {
     const bool placed = places != nullptr && stretch < core::kPlaces && places[stretch] != core::kNowhere;
     const bool has_it = placed || (is_root && piece.input == piece.output);
     if (piece.output != nullptr && !has_it) {
-      const auto copy = is_long && piece.output != piece.input ? &kernels::copy_past_cache : &kernels::copy;
+      const auto copy =
+          is_long && (is_broadcast || piece.output != piece.input) ? &kernels::copy_past_cache : &kernels::copy;
       around(kept, at, elements, [&](std::int64_t from, std::int64_t count) {
         copy(piece.output + (first + from - at) * width, slot + from * width, count * width);
       });

@@ -12,11 +12,13 @@ namespace kolo::hierarchy {
 
 // ---------------------------------------------------------------- the plan
 
-void GatherPlan::make(const core::Run& run, core::Job& job, int rank, int size, std::size_t slot_bytes) {
+void GatherPlan::make(const core::Run& run, core::Job& job, int rank, int size, std::size_t slot_bytes,
+                      std::size_t past_cache_bytes) {
   run_ = &run;
   job_ = &job;
   slot_bytes_ = static_cast<std::int64_t>(slot_bytes);
   output_ = nullptr;
+  past_cache_bytes_ = static_cast<std::int64_t>(past_cache_bytes);
   begin_.clear();
   bytes_.assign(static_cast<std::size_t>(size), 0);
   bytes_[static_cast<std::size_t>(rank)] = run.elements * static_cast<std::int64_t>(size_of(run.dtype));
@@ -44,6 +46,7 @@ void GatherPlan::learn(std::vector<std::int64_t> bytes) {
   bytes_ = std::move(bytes);
   std::int64_t sum = 0;
   for (const std::int64_t part : bytes_) begin_.push_back(std::exchange(sum, sum + part));
+  past_cache_ = sum >= past_cache_bytes_;
   output_ = allocate_output(*run_, bytes_, job_->status);
 }
 
@@ -79,6 +82,7 @@ void Gather::take(const Chunk& chunk, std::uint64_t number, PieceCursor& cursor)
     learn(plan, number);
   }
   take_own(chunk, cursor);
+  const auto copy = plan.past_cache() ? &kernels::copy_past_cache : &kernels::copy;
   // Everybody begins with the next rank's slot, so that nobody's is read by all at once.
   for (int distance = 1; distance < intra_.local_size(); ++distance) {
     const int peer = (intra_.local_rank() + distance) % intra_.local_size();
@@ -86,7 +90,7 @@ void Gather::take(const Chunk& chunk, std::uint64_t number, PieceCursor& cursor)
     std::byte* output = plan.output_of(peer);
     if (output == nullptr || part.bytes == 0) continue;
     const std::size_t header = chunk.stream->gathers_head ? GatherPlan::kHeader : 0;
-    kernels::copy(output + part.begin, intra_.slot(peer, number) + header, part.bytes);
+    copy(output + part.begin, intra_.slot(peer, number) + header, part.bytes);
   }
 }
 
@@ -94,10 +98,10 @@ void Gather::take_own(const Chunk& chunk, PieceCursor& cursor) {
   const auto width = static_cast<std::int64_t>(chunk.stream->element_bytes);
   const GatherPlan::Part part = chunk.stream->gather->part(chunk, intra_.local_rank());
   std::byte* output = chunk.stream->gather->output_of(intra_.local_rank());
+  const auto copy = chunk.stream->gather->past_cache() ? &kernels::copy_past_cache : &kernels::copy;
   cursor.advance(part.bytes / width, [&](const core::Piece& piece, std::int64_t first, std::int64_t elements) {
     if (output == nullptr) return;
-    kernels::copy(std::exchange(output, output + elements * width) + part.begin, piece.input + first * width,
-                  elements * width);
+    copy(std::exchange(output, output + elements * width) + part.begin, piece.input + first * width, elements * width);
   });
 }
 

@@ -26,7 +26,8 @@ namespace kolo::hierarchy {
 /// One all-gather as one rank sees it. Sizes in bytes; local ranks are the set's ranks, for there is one node.
 class GatherPlan {
  public:
-  void make(const core::Run& run, core::Job& job, int rank, int size, std::size_t slot_bytes);
+  void make(const core::Run& run, core::Job& job, int rank, int size, std::size_t slot_bytes,
+            std::size_t past_cache_bytes);
 
   /// The part of a rank's contribution that lies in a chunk.
   struct Part {
@@ -40,6 +41,8 @@ class GatherPlan {
 
   /// Learns all lengths, and asks for the output. Once, when the head is taken.
   void learn(std::vector<std::int64_t> bytes);
+  /// Whether the output is written past the cache (hierarchy/tuning.hpp).
+  [[nodiscard]] bool past_cache() const noexcept { return past_cache_; }
   /// How many chunks follow; after `learn`.
   [[nodiscard]] std::int64_t rest_chunks() const noexcept;
 
@@ -56,6 +59,8 @@ class GatherPlan {
   std::vector<std::int64_t> bytes_;  // by rank; before `learn` the own only
   std::vector<std::int64_t> begin_;  // in the output
   std::byte* output_ = nullptr;
+  std::int64_t past_cache_bytes_ = 0;
+  bool past_cache_ = false;
 };
 
 /// The stages of a chunk. `number` is its number in the ring of slots; the cursors walk through the own contribution,

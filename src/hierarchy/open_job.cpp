@@ -111,7 +111,7 @@ void OpenJob::open_known_lengths() {
 void OpenJob::open_gather_here(const core::Run& run) {
   Gather& gather = gathers_.emplace_back();
   gather.run = &run;
-  gather.plan.make(run, *job_, place_.rank, place_.size, place_.slot_bytes);
+  gather.plan.make(run, *job_, place_.rank, place_.size, place_.slot_bytes, place_.past_cache_bytes);
   add_gather(run, gather.plan, true);
   lengths_due_ = true;
 }
@@ -156,7 +156,7 @@ void OpenJob::open_alltoall(const core::Run& run) {
   exchange.sent.assign(static_cast<std::size_t>(place_.size), run.elements / place_.size * width);
   const core::Piece& piece = run.pieces.front();
   exchange.plan.make(place_.rank, piece.input, piece.output, exchange.sent, exchange.sent, exchange.sent,
-                     place_.slot_bytes);
+                     place_.slot_bytes, place_.past_cache_bytes);
   add_alltoall(exchange.plan);
 }
 
@@ -170,7 +170,7 @@ void OpenJob::open_splits(const core::Run& run) {
   const std::vector<std::int64_t> widths(size, sizeof(std::int64_t));
   exchange.splits_plan.make(place_.rank, reinterpret_cast<const std::byte*>(exchange.sent.data()),
                             reinterpret_cast<std::byte*>(exchange.received.data()), widths, widths, widths,
-                            place_.slot_bytes);
+                            place_.slot_bytes, place_.past_cache_bytes);
   add_alltoall(exchange.splits_plan);
   for (std::size_t distance = 0; distance < size; ++distance)
     exchange.largest.push_back(exchange.sent[(static_cast<std::size_t>(place_.rank) + distance) % size]);
@@ -194,7 +194,7 @@ void OpenJob::open_known_splits() {
   for (std::vector<std::int64_t>* rows : {&exchange.sent, &exchange.received, &exchange.largest})
     for (std::int64_t& count : *rows) count *= row_bytes;
   exchange.plan.make(place_.rank, run.pieces.front().input, output, exchange.sent, exchange.received, exchange.largest,
-                     place_.slot_bytes);
+                     place_.slot_bytes, place_.past_cache_bytes);
   add_alltoall(exchange.plan);
 }
 

@@ -22,6 +22,7 @@ struct SetPlace {
   const std::vector<int>* members = nullptr;  ///< ranks of the world, ascending; empty: the world itself
   std::size_t slot_bytes = 0;
   bool one_node = true;
+  std::size_t past_cache_bytes = 0;  ///< as Tuning has it
 };
 
 /// The output of a run whose size has become known, or null and a status that says why there is none.
