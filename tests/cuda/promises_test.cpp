@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the header promises beside results: streams of every kind, capture, devices, faults.
+#include "tests/cuda/rank_device.hpp"
+
+#include <nccl.h>
+
+#include <functional>
+
+#include <kolo/info.hpp>
+
+namespace kolo::cuda::test {
+namespace {
+
+using emulated::Failure;
+
+class Promises : public CudaTest {
+ protected:
+  static std::string refused(const std::function<void()>& call, ErrorCode code) {
+    try {
+      call();
+    } catch (const Error& error) {
+      EXPECT_EQ(to_string(error.code()), to_string(code)) << error.what();
+      return error.status().message();
+    }
+    ADD_FAILURE() << "not refused";
+    return {};
+  }
+};
+
+TEST_F(Promises, WithoutADriverGpuTensorsAreRefusedAndOthersWork) {
+  emulated::Config config;
+  config.driver = false;
+  emulated::reset(config);
+  Context context;
+  std::vector<float> x{1, 2};
+  allreduce(context, kolo::view(x));
+  const TensorView away(x.data(), DType::float32, Shape{2}, {DeviceKind::cuda, 0});
+  const std::string said = refused([&] { allreduce(context, "x", away); }, ErrorCode::unsupported);
+  EXPECT_NE(said.find("there is no CUDA device"), std::string::npos) << said;
+  EXPECT_NE(refused([&] { bind(context); }, ErrorCode::unsupported).find("no CUDA device"), std::string::npos);
+}
+
+TEST_F(Promises, BindFollowsTheLocalRankAndLeavesOthersAlone) {
+  run_local(3, [] {
+    EXPECT_EQ(bind(), rank());
+    int current = -1;
+    ok(cudaGetDevice(&current));
+    EXPECT_EQ(current, rank());
+    EXPECT_EQ(bind(), rank());
+  });
+}
+
+TEST_F(Promises, TheCallersCurrentDeviceStays) {
+  run_local(2, [] {
+    bind();
+    const RankStream stream;
+    DeviceTensor x(DType::float32, 10, stream);
+    x.write(elements_of(DType::float32, 10, [](std::int64_t i) { return i; }));
+    ok(cudaSetDevice(3));
+    Handle handle = allreduce_async("x", x.view());
+    follow(handle, stream);
+    handle.wait();
+    int current = -1;
+    ok(cudaGetDevice(&current));
+    EXPECT_EQ(current, 3);
+    ok(cudaSetDevice(rank()));
+    emulated::acquire_all();
+    EXPECT_EQ(x.read(), elements_of(DType::float32, 10, [](std::int64_t i) { return 2 * i; }));
+  });
+}
+
+TEST_F(Promises, DefaultStreams) {
+  run_local(2, [] {
+    bind();
+    for (cudaStream_t stream : {cudaStream_t{nullptr}, cudaStreamLegacy, cudaStreamPerThread}) {
+      DeviceTensor x(DType::float32, 5000, stream);
+      x.write(elements_of(DType::float32, 5000, [](std::int64_t i) { return i % 9; }));
+      Handle handle = allreduce_async("x", x.view());
+      follow(handle, stream);
+      EXPECT_EQ(x.read(), elements_of(DType::float32, 5000, [](std::int64_t i) { return i % 9 * 2; }));
+      handle.wait();
+    }
+  });
+}
+
+TEST_F(Promises, ACapturedStreamIsRefused) {
+  Context context;
+  bind(context);
+  const RankStream stream;
+  DeviceTensor x(DType::float32, 4, stream);
+  x.write(elements_of(DType::float32, 4, [](std::int64_t) { return 1; }));
+  Handle before = allreduce_async(context, "before", x.view());
+  ok(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  const TensorView view = x.view();
+  EXPECT_NE(refused([&] { allreduce(context, "x", view); }, ErrorCode::invalid_argument).find("captured"),
+            std::string::npos);
+  EXPECT_NE(refused([&] { wait_on(before, stream); }, ErrorCode::invalid_argument).find("captured"), std::string::npos);
+  cudaGraph_t graph = nullptr;
+  static_cast<void>(cudaStreamEndCapture(stream, &graph));
+  before.wait();
+  allreduce(context, "x", view);  // the name is free
+  stream.synchronize();
+}
+
+TEST_F(Promises, HostMemoryOtherDevicesAndTypesWithoutReductionAreRefused) {
+  Context context;
+  bind(context);
+  const RankStream stream;
+  int on_host = 0;
+  EXPECT_NE(refused([&] { static_cast<void>(view(&on_host, 1, stream)); }, ErrorCode::invalid_argument).find("host"),
+            std::string::npos);
+  DeviceTensor x(DType::int16, 4, stream);
+  EXPECT_NE(refused([&] { allreduce(context, "x", x.view()); }, ErrorCode::unsupported).find("int16"),
+            std::string::npos);
+  const TensorView other(x.data(), DType::float32, Shape{2}, {DeviceKind::cuda, 2});
+  EXPECT_NE(refused([&] { allreduce(context, "x", other); }, ErrorCode::unsupported).find("one rank uses one device"),
+            std::string::npos);
+  EXPECT_NE(refused([&] { static_cast<void>(allgather(context, x.view())); }, ErrorCode::unsupported).find("_into"),
+            std::string::npos);
+  std::vector<float> host(2);
+  Handle handle = allreduce_async(context, "host", kolo::view(host));
+  EXPECT_NE(refused([&] { wait_on(handle, stream); }, ErrorCode::invalid_argument).find("wait()"), std::string::npos);
+  handle.wait();
+}
+
+TEST_F(Promises, TwoRanksOnOneDeviceMustBeAllowed) {
+  emulated::Config config;
+  config.devices = 1;
+  emulated::reset(config);
+  const auto body = [](bool allowed) {
+    run_local(
+        2,
+        [&] {
+          bind();
+          const RankStream stream;
+          DeviceTensor x(DType::float32, 4, stream);
+          x.write(elements_of(DType::float32, 4, [](std::int64_t) { return 1; }));
+          Handle handle = allreduce_async("x", x.view());
+          if (!allowed) {
+            const std::string said = refused([&] { handle.wait(); }, ErrorCode::unsupported);
+            EXPECT_NE(said.find("KOLO_SHARE_DEVICE=1"), std::string::npos) << said;
+            std::vector<float> host{1};
+            allreduce(kolo::view(host));  // the job goes on
+            stream.synchronize();
+            return;
+          }
+          follow(handle, stream);
+          EXPECT_EQ(x.read(), elements_of(DType::float32, 4, [](std::int64_t) { return 2; }));
+          handle.wait();
+        },
+        options().with_setting("KOLO_SHARE_DEVICE", allowed ? "1" : "0"));
+  };
+  body(false);
+  body(true);
+}
+
+TEST_F(Promises, ADeviceWithoutMemoryFailsEveryRankAlike) {
+  Failure failure;
+  failure.api = "cudaMalloc";
+  failure.nth = 2;
+  failure.code = cudaErrorMemoryAllocation;
+  failure.and_later = true;
+  run_local(
+      2,
+      [&] {
+        bind();
+        const RankStream stream;
+        DeviceTensor x(DType::float32, 4, stream);
+        x.write(elements_of(DType::float32, 4, [](std::int64_t) { return 1; }));
+        barrier();
+        if (rank() == 0) emulated::inject(failure);
+        barrier();
+        const std::string said = refused([&] { allreduce("x", x.view()); }, ErrorCode::unsupported);
+        EXPECT_NE(said.find("cannot use its GPU: cudaMalloc failed"), std::string::npos) << said;
+        stream.synchronize();
+      },
+      options());
+}
+
+TEST_F(Promises, AFailureOfNcclEndsTheJobEverywhere) {
+  for (const std::uint64_t nth : {1, 3, 6}) {
+    emulated::reset(machine());
+    EXPECT_THROW(run_local(
+                     2,
+                     [&] {
+                       bind();
+                       const RankStream stream;
+                       DeviceTensor x(DType::float32, 1000, stream);
+                       ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
+                       allreduce("x", x.view());
+                       if (rank() == 0) {
+                         Failure failure;
+                         failure.api = "ncclAllReduce";
+                         failure.nth = nth;
+                         failure.code = ncclSystemError;
+                         emulated::inject(failure);
+                       }
+                       for (int step = 0; step < 20; ++step) allreduce("x", x.view());
+                     },
+                     options().with_setting("KOLO_LATCH_TIMEOUT_S", "1")),
+                 Error);
+    emulated::drain();
+    EXPECT_TRUE(emulated::take_reports().empty());
+  }
+}
+
+TEST_F(Promises, APeerThatVanishesInsideACollectiveIsNotWaitedForForever) {
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_THROW(run_local(
+                   3,
+                   [&] {
+                     bind();
+                     const RankStream stream;
+                     DeviceTensor x(DType::float32, 1000, stream);
+                     ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
+                     allreduce("x", x.view());
+                     if (rank() == 1) {
+                       Failure failure;
+                       failure.api = "ncclAllReduce";
+                       failure.effect = Failure::Effect::vanish;
+                       failure.rank = 1;
+                       emulated::inject(failure);
+                     }
+                     for (int step = 0; step < 20; ++step) allreduce("x", x.view());
+                   },
+                   options().with_setting("KOLO_TIMEOUT_S", "1").with_setting("KOLO_LATCH_TIMEOUT_S", "1")),
+               Error);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(60));
+  emulated::drain();
+  emulated::take_reports();  // what a lost rank leaves is its own
+}
+
+TEST_F(Promises, WhatIsUsedIsDescribed) {
+  Context context;
+  EXPECT_NE(describe(context).find("CUDA backend: not in use"), std::string::npos);
+  bind(context);
+  const RankStream stream;
+  DeviceTensor x(DType::float32, 4, stream);
+  ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
+  allreduce(context, "x", x.view());
+  const std::string text = describe(context);
+  EXPECT_NE(text.find("CUDA backend: cuda:0"), std::string::npos) << text;
+  EXPECT_NE(text.find("NCCL"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace kolo::cuda::test
