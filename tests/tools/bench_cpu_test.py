@@ -41,7 +41,8 @@ class Judging(unittest.TestCase):
         self.assertTrue(row_of(rows, "the same, in the arena", "Open MPI")["met"])
 
     def test_one_case_that_misses_misses_the_row(self):
-        records = [record("allreduce", 64 << 10, ranks, time, {"mpi apart": 20.0}) for ranks, time in ((2, 10), (4, 16))]
+        records = [record("allreduce", 64 << 10, ranks, time, {"mpi apart": 20.0})
+                   for ranks, time in ((2, 10), (4, 16))]
         rows = targets.judge({"small-to-16M": records})
         self.assertFalse(row_of(rows, "all-reduce 64 KiB to 16 MiB, every size; 2, 4, 8 ranks")["met"])
 

@@ -142,7 +142,8 @@ def steps(rows, by_part):
         if found:
             rows.ratios(f"the same, {where}", "PyTorch 1.13 DDP, view", 3, found)
         else:
-            rows.add(f"the same, {where}", "PyTorch DDP, view", "3 x faster", "not measured: python3-torch missing", None)
+            rows.add(f"the same, {where}", "PyTorch DDP, view", "3 x faster", "not measured: python3-torch missing",
+                     None)
     many(rows, of)
     for index, (name, least) in enumerate((("its defaults", 5), ("its best setting", 2.5))):
         found = [(f"{model} on {ranks}", factors[index] * ratio) for (model, ranks), factors in HOROVOD.items()
@@ -155,7 +156,8 @@ def steps(rows, by_part):
 def many(rows, of):
     what = "1000 x 1 KiB step"
     for ranks in (2, 4):
-        batch = [record for record in (of("many-small", ranks, "prepared"), of("many-small", ranks, "grouped")) if record]
+        batch = [of("many-small", ranks, "prepared"), of("many-small", ranks, "grouped")]
+        batch = [record for record in batch if record]
         one = of("many-small", ranks, "by-name")
         if not batch or not one:
             rows.add(f"{what}, {ranks} ranks", "MPI packed", "1.3 x faster", "not measured", None)
