@@ -95,6 +95,9 @@ KOLO_API void broadcast(std::string_view name, TensorView inout, int root, const
 [[nodiscard]] KOLO_API Handle broadcast_async(std::string_view name, TensorView inout, int root,
                                               const CallOptions& options = {});
 /// The root reads `in`; every rank, the root too, gets the contents in `out`.
+KOLO_API void broadcast_into(ConstTensorView in, TensorView out, int root, const CallOptions& options = {});
+KOLO_API void broadcast_into(std::string_view name, ConstTensorView in, TensorView out, int root,
+                             const CallOptions& options = {});
 [[nodiscard]] KOLO_API Handle broadcast_into_async(std::string_view name, ConstTensorView in, TensorView out, int root,
                                                    const CallOptions& options = {});
 KOLO_API void broadcast(Context& context, TensorView inout, int root, const CallOptions& options = {});
@@ -102,6 +105,10 @@ KOLO_API void broadcast(Context& context, std::string_view name, TensorView inou
                         const CallOptions& options = {});
 [[nodiscard]] KOLO_API Handle broadcast_async(Context& context, std::string_view name, TensorView inout, int root,
                                               const CallOptions& options = {});
+KOLO_API void broadcast_into(Context& context, ConstTensorView in, TensorView out, int root,
+                             const CallOptions& options = {});
+KOLO_API void broadcast_into(Context& context, std::string_view name, ConstTensorView in, TensorView out, int root,
+                             const CallOptions& options = {});
 [[nodiscard]] KOLO_API Handle broadcast_into_async(Context& context, std::string_view name, ConstTensorView in,
                                                    TensorView out, int root, const CallOptions& options = {});
 
@@ -118,6 +125,9 @@ KOLO_API void broadcast(Context& context, std::string_view name, TensorView inou
                                                       const CallOptions& options = {});
 /// Into memory of the caller, whose number of elements must be that of the result: else the operation fails on this
 /// rank (invalid_argument) and completes on the others.
+KOLO_API void allgather_into(ConstTensorView in, TensorView out, const CallOptions& options = {});
+KOLO_API void allgather_into(std::string_view name, ConstTensorView in, TensorView out,
+                             const CallOptions& options = {});
 [[nodiscard]] KOLO_API Handle allgather_into_async(std::string_view name, ConstTensorView in, TensorView out,
                                                    const CallOptions& options = {});
 [[nodiscard]] KOLO_API Tensor allgather(Context& context, ConstTensorView in, const CallOptions& options = {});
@@ -125,6 +135,9 @@ KOLO_API void broadcast(Context& context, std::string_view name, TensorView inou
                                         const CallOptions& options = {});
 [[nodiscard]] KOLO_API Future<Tensor> allgather_async(Context& context, std::string_view name, ConstTensorView in,
                                                       const CallOptions& options = {});
+KOLO_API void allgather_into(Context& context, ConstTensorView in, TensorView out, const CallOptions& options = {});
+KOLO_API void allgather_into(Context& context, std::string_view name, ConstTensorView in, TensorView out,
+                             const CallOptions& options = {});
 [[nodiscard]] KOLO_API Handle allgather_into_async(Context& context, std::string_view name, ConstTensorView in,
                                                    TensorView out, const CallOptions& options = {});
 

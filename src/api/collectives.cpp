@@ -85,6 +85,14 @@ Handle broadcast_async(Context& context, std::string_view name, TensorView inout
   return Handle(
       api::submit(context, name, api::broadcast_request(name, inout, inout, true, root, context.size(), options)));
 }
+void broadcast_into(Context& context, std::string_view name, ConstTensorView in, TensorView out, int root,
+                    const CallOptions& options) {
+  api::check_name(name);
+  api::run(context, name, api::broadcast_request(name, in, out, false, root, context.size(), options));
+}
+void broadcast_into(Context& context, ConstTensorView in, TensorView out, int root, const CallOptions& options) {
+  api::run(context, {}, api::broadcast_request({}, in, out, false, root, context.size(), options));
+}
 Handle broadcast_into_async(Context& context, std::string_view name, ConstTensorView in, TensorView out, int root,
                             const CallOptions& options) {
   return Handle(
@@ -99,6 +107,12 @@ void broadcast(std::string_view name, TensorView inout, int root, const CallOpti
 }
 Handle broadcast_async(std::string_view name, TensorView inout, int root, const CallOptions& options) {
   return broadcast_async(current_context(), name, inout, root, options);
+}
+void broadcast_into(ConstTensorView in, TensorView out, int root, const CallOptions& options) {
+  broadcast_into(current_context(), in, out, root, options);
+}
+void broadcast_into(std::string_view name, ConstTensorView in, TensorView out, int root, const CallOptions& options) {
+  broadcast_into(current_context(), name, in, out, root, options);
 }
 Handle broadcast_into_async(std::string_view name, ConstTensorView in, TensorView out, int root,
                             const CallOptions& options) {
@@ -118,6 +132,14 @@ Future<Tensor> allgather_async(Context& context, std::string_view name, ConstTen
                                const CallOptions& options) {
   return Future<Tensor>(api::submit(context, name, api::allgather_request(name, in, {}, options)));
 }
+void allgather_into(Context& context, ConstTensorView in, TensorView out, const CallOptions& options) {
+  api::run(context, {}, api::allgather_request({}, in, out, options));
+}
+void allgather_into(Context& context, std::string_view name, ConstTensorView in, TensorView out,
+                    const CallOptions& options) {
+  api::check_name(name);
+  api::run(context, name, api::allgather_request(name, in, out, options));
+}
 Handle allgather_into_async(Context& context, std::string_view name, ConstTensorView in, TensorView out,
                             const CallOptions& options) {
   return Handle(api::submit(context, name, api::allgather_request(name, in, out, options)));
@@ -129,6 +151,12 @@ Tensor allgather(std::string_view name, ConstTensorView in, const CallOptions& o
 }
 Future<Tensor> allgather_async(std::string_view name, ConstTensorView in, const CallOptions& options) {
   return allgather_async(current_context(), name, in, options);
+}
+void allgather_into(ConstTensorView in, TensorView out, const CallOptions& options) {
+  allgather_into(current_context(), in, out, options);
+}
+void allgather_into(std::string_view name, ConstTensorView in, TensorView out, const CallOptions& options) {
+  allgather_into(current_context(), name, in, out, options);
 }
 Handle allgather_into_async(std::string_view name, ConstTensorView in, TensorView out, const CallOptions& options) {
   return allgather_into_async(current_context(), name, in, out, options);

@@ -42,8 +42,8 @@
 // all-reduces in place.
 //
 // When may a slot be filled again? With flat, root_slot, gather, alltoall and scatter peers read it when they take: so
-// when all have taken. With
-// the others its owner's own take is enough: it happens after all have reduced, and nobody touches it after that.
+// when all have taken. With the others its owner's own take is enough: it happens after all have reduced, and nobody
+// touches it after that.
 //
 // Inside a node elements are always added in rank order, whatever the route and however runs were cut, so results there
 // do not depend on batching, to the bit. Between nodes they depend on where an element lies in its chunk, and are the

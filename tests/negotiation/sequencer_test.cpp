@@ -166,17 +166,18 @@ TEST_F(SequencerTest, FusesOnlyWhatIsOfOneKind) {
     mixed.on_message(Declared{0, name, 1, kNoTensor, 0, {{signature, {0, 1, 2, 3}}}}, now);
   };
   using Kind = core::CollectiveKind;
-  const Kind kinds[] = {Kind::broadcast, Kind::broadcast, Kind::allreduce, Kind::allgather, Kind::allgather};
-  for (int i = 0; i < 5; ++i) say("t" + std::to_string(i), kinds[i]);
+  const Kind kinds[] = {Kind::broadcast, Kind::broadcast, Kind::allreduce,      Kind::allgather,     Kind::allgather,
+                        Kind::alltoall,  Kind::alltoall,  Kind::reduce_scatter, Kind::reduce_scatter};
+  for (int i = 0; i < 9; ++i) say("t" + std::to_string(i), kinds[i]);
   std::vector<Ids> found;
-  for (std::uint64_t done = 0; done < 5; ++done) {
+  for (std::uint64_t done = 0; done < 9; ++done) {
     mixed.on_message(Counted{core::kCompleted, {0, done}}, now);
     mixed.decide(now);
     for (const auto& entry : std::exchange(mixed.outbox(), {})) {
       if (const auto* batch = std::get_if<BatchAppended>(&entry)) found.push_back(batch->members);
     }
   }
-  EXPECT_EQ(found, (std::vector<Ids>{{3, 4}, {5}, {6}, {7}}));
+  EXPECT_EQ(found, (std::vector<Ids>{{3, 4}, {5}, {6}, {7}, {8}, {9}, {10}, {11}}));
 }
 
 TEST_F(SequencerTest, FreezesARepeatedStepAndCutsItAnew) {

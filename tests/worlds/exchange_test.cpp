@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// alltoall and reduce_scatter from end to end, on threads: every form of the calls, shapes and splits of every kind,
-// what is refused at the call, and what fails on every rank.
+// alltoall, reduce_scatter and what gathers into the caller's memory, from end to end, on threads: every form of the
+// calls, shapes and splits of every kind, what is refused at the call, and what fails on every rank.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -159,6 +159,40 @@ TEST_P(Exchange, RowsOfNothingAreCounted) {
     std::iota(wanted.begin(), wanted.end(), 0);
     EXPECT_EQ(result.received_splits, wanted);
     EXPECT_EQ(result.output.shape(), (Shape{std::accumulate(wanted.begin(), wanted.end(), std::int64_t{0}), 0}));
+  });
+}
+
+// ---------------------------------------------------------------- into memory of the caller
+
+TEST_P(Exchange, GathersAndBroadcastsIntoMemoryOfTheCaller) {
+  run([] {
+    kolo::Context& context = kolo::current_context();
+    const int rank = kolo::rank();
+    for (const std::size_t unit : {1U, 40U, 700U}) {
+      const std::vector<int> mine(unit * static_cast<std::size_t>(rank + 1), rank);
+      std::vector<int> all;
+      for (int other = 0; other < kolo::size(); ++other)
+        all.insert(all.end(), unit * static_cast<std::size_t>(other + 1), other);
+      const std::vector<int> first(unit, 0), last(unit, kolo::size() - 1);
+      const std::vector<int> own(unit, rank);
+      std::vector<int> out(all.size()), sent(unit);
+      const auto expect = [](std::vector<int>& got, const std::vector<int>& wanted) {
+        EXPECT_EQ(got, wanted);
+        std::fill(got.begin(), got.end(), -1);
+      };
+      kolo::allgather_into(kolo::const_view(mine), kolo::view(out));
+      expect(out, all);
+      kolo::allgather_into(context, kolo::const_view(mine), kolo::view(out));
+      expect(out, all);
+      kolo::allgather_into("g", kolo::const_view(mine), kolo::view(out));
+      expect(out, all);
+      kolo::broadcast_into(kolo::const_view(own), kolo::view(sent), 0);
+      expect(sent, first);
+      kolo::broadcast_into(context, kolo::const_view(own), kolo::view(sent), kolo::size() - 1);
+      expect(sent, last);
+      kolo::broadcast_into("b", kolo::const_view(own), kolo::view(sent), 0);
+      expect(sent, first);
+    }
   });
 }
 
