@@ -16,7 +16,7 @@
 #include <kolo/cuda.hpp>
 #include <kolo/types.hpp>
 
-#include "tests/emulated_cuda/emulator.hpp"
+#include "tests/cuda/machine.hpp"
 #include "tests/hierarchy/exact_data.hpp"
 
 namespace kolo::cuda::test {
@@ -110,7 +110,11 @@ class CudaTest : public ::testing::Test {
     config.devices = 4;
     return config;
   }
-  static Options options() { return Options{}.with_setting("KOLO_TIMEOUT_S", "60"); }
+  static Options options() {
+    return Options{}
+        .with_setting("KOLO_TIMEOUT_S", "60")
+        .with_setting("KOLO_SHARE_DEVICE", emulated::kIsReal ? "1" : "0");
+  }
 
   static void expect_no_reports() {
     emulated::drain();

@@ -48,7 +48,7 @@ LIBRARY = ("src/", "mpi/", "tests/", "bench/micro/")
 VENDORS = [
     ("mpi", r"mpi\.h$|mpi-ext\.h$", ("mpi/", "include/kolo/mpi.hpp", "tests/mpi/", "bench/")),
     ("cuda", r"cuda|nccl|driver_types\.h$", ("src/cuda/", "include/kolo/cuda.hpp", "tests/cuda/",
-                                       "tests/emulated_cuda/", "bench/")),
+                                       "tests/emulated_cuda/", "examples/cuda_trainer/", "bench/")),
     ("torch", r"(torch|ATen|c10)/", ("src/libtorch/", "include/kolo/libtorch.hpp", "tests/libtorch/", "bench/",
                                      "examples/torch_")),
     ("dlpack", r"dlpack/", ("include/kolo/dlpack.hpp",)),
