@@ -6,6 +6,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "cuda/call_site.hpp"
@@ -22,5 +23,8 @@ void launch(const Move& move, std::uint32_t blocks, cudaStream_t stream);
 /// Asked before every call that only orders work. Always true on a real device; the emulated one leaves out single
 /// calls, to see whether their absence is noticed.
 bool performs(const char* call, CallSite site) noexcept;
+/// Said when the host touches memory that the device reaches too. Nothing on a real device; the emulated one looks
+/// whether anything orders that and the device's own accesses.
+void host_touches(const void* data, std::size_t bytes, bool writes, const char* what) noexcept;
 
 }  // namespace kolo::cuda

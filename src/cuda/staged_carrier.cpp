@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "cuda/device.hpp"
 
 namespace kolo::cuda {
 
@@ -45,6 +46,7 @@ void StagedCarrier::carry(const Load& load) {
     run.pieces = {{data, data, run.elements}};
     job.runs.push_back(std::move(run));
   }
+  host_touches(pinned_[load.slot].data(), load.step->slot_bytes, true, "the CPU's data plane");
   under_way_[load.slot] = true;
   plane_.start(job, [this, slot = load.slot] { under_way_[slot] = false; });
 }

@@ -5,12 +5,14 @@
 #include <new>
 
 #include "base/check.hpp"
+#include "cuda/device.hpp"
 
 namespace kolo::cuda {
 
 void Table::fill(const std::vector<Segment>& segments, cudaStream_t stream) {
   segments_ = segments;
   count_ = 0;
+  host_touches(host_.data(), host_.size(), true, "making a table");
   for (const Segment& segment : segments) {
     for (std::uint64_t done = 0; done < segment.bytes; done += kChunkBytes) {
       KOLO_CHECK(count_ < capacity_) << "a step of more than " << capacity_ << " chunks";

@@ -98,4 +98,8 @@ void launch(const Move& move, std::uint32_t blocks, cudaStream_t stream) {
 
 bool performs(const char* call, CallSite site) noexcept { return emulated::passes(call, site.file, site.line); }
 
+void host_touches(const void* data, std::size_t bytes, bool writes, const char* what) noexcept {
+  writes ? emulated::host_write(data, bytes, what) : emulated::host_read(data, bytes, what);
+}
+
 }  // namespace kolo::cuda

@@ -101,7 +101,13 @@ void Stream::execute(Lock& lock, Op& op) {
     std::vector<RawTouch> found;
     machine.move_data(lock, [&] { found = op.find_touches(); });
     const std::string what = to_string(*op.operation);
+    const std::size_t known = touches.size() + found.size();
     for (const RawTouch& touch : found) machine.add_touch(touches, touch, what);
+    // It would fault, and nothing would be learned that is not reported.
+    if (touches.size() != known) {
+      machine.report(Report::Kind::memory, what + " would touch memory that the device cannot reach");
+      return;
+    }
   }
   begin(op, touches);
   this_thread().op = &op;

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every place in the CUDA backend that orders work, waits or asks is left out in turn, and the emulated device has to
+// notice: what nobody misses is superfluous, or not tested. The list of places is made by running the workloads, and
+// compared with the text of src/cuda, so that none is left out of the list.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <kolo/cuda.hpp>
+#include <kolo/kolo.hpp>
+
+#include "support_for_tests.hpp"
+
+namespace kolo::emulated {
+namespace {
+
+constexpr std::size_t kCount = 400 << 10;  // floats of a gradient: two steps, so that slots are used again
+constexpr std::size_t kLarge = 512 << 10;  // of one that NCCL reduces where it lies
+constexpr std::size_t kGradients = 5;      // of which the first is the large one
+
+Options options(const char* backend) {
+  return Options{}
+      .with_setting("KOLO_GPU_BACKEND", backend)
+      .with_setting("KOLO_GPU_SLOTS", "2")
+      .with_setting("KOLO_FUSION_THRESHOLD", "1M")
+      .with_setting("KOLO_GPU_DIRECT_BYTES", "2M")
+      .with_setting("KOLO_TIMEOUT_S", "60");
+}
+
+/// A rank's gradients, and what it does with them on two streams: `backward_` writes, `optimizer_` reads.
+class Trainer {
+ public:
+  Trainer() : device_(cuda::bind()), backward_(new_stream()), optimizer_(new_stream()), read_(new_event()) {
+    EXPECT_EQ(device_, rank());
+    for (std::size_t i = 0; i < kGradients; ++i) {
+      counts_.push_back(i > 0 ? kCount : kLarge);
+      gradients_.push_back(new_memory<float>(counts_.back()));
+      copies_.push_back(new_memory<float>(counts_.back()));
+    }
+  }
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+  ~Trainer() {
+    for (float* memory : gradients_) EXPECT_EQ(cudaFree(memory), cudaSuccess);
+    for (float* memory : copies_) EXPECT_EQ(cudaFree(memory), cudaSuccess);
+    EXPECT_EQ(cudaStreamDestroy(backward_), cudaSuccess);
+    EXPECT_EQ(cudaStreamDestroy(optimizer_), cudaSuccess);
+    EXPECT_EQ(cudaEventDestroy(read_), cudaSuccess);
+  }
+
+  /// Everything is submitted as backward produces it, and nothing is waited for by the host.
+  std::vector<Handle> step(int number) {
+    std::vector<Handle> handles;
+    for (std::size_t i = 0; i < kGradients; ++i) {
+      ok(cudaMemsetAsync(gradients_[i], number, counts_[i] * sizeof(float), backward_));
+      handles.push_back(
+          allreduce_async("gradient " + std::to_string(i), cuda::view(gradients_[i], counts_[i], backward_)));
+    }
+    return handles;
+  }
+  /// All gradients in one batch, and then the copies in another.
+  std::vector<Handle> grouped_steps() {
+    std::vector<Handle> handles;
+    for (const std::vector<float*>* memory : {&gradients_, &copies_}) {
+      std::vector<NamedView> views;
+      for (std::size_t i = 0; i < kGradients; ++i) {
+        ok(cudaMemsetAsync((*memory)[i], 0, counts_[i] * sizeof(float), backward_));
+        views.push_back({std::to_string(i), cuda::view((*memory)[i], counts_[i], backward_)});
+      }
+      handles.push_back(grouped_allreduce_async("group " + std::to_string(handles.size()), views,
+                                                AllreduceOptions{}.with_op(ReduceOp::average)));
+    }
+    return handles;
+  }
+  void use(std::vector<Handle>& handles) {
+    for (std::size_t i = 0; i < kGradients; ++i) {
+      cuda::wait_on(handles[i], optimizer_);
+      ok(cudaMemcpyAsync(copies_[i], gradients_[i], counts_[i] * sizeof(float), cudaMemcpyDeviceToDevice, optimizer_));
+    }
+    ok(cudaEventRecord(read_, optimizer_));
+    ok(cudaStreamWaitEvent(backward_, read_, 0));
+  }
+  /// The memory is the program's again: the host has been told so.
+  void reuse() {
+    acquire_all();
+    ok(cudaStreamSynchronize(backward_));
+    for (std::size_t i = 0; i < kGradients; ++i) {
+      ok(cudaMemsetAsync(gradients_[i], 0, counts_[i] * sizeof(float), optimizer_));
+      ok(cudaMemsetAsync(copies_[i], 0, counts_[i] * sizeof(float), optimizer_));
+    }
+    ok(cudaStreamSynchronize(optimizer_));
+  }
+
+ private:
+  int device_;  // first: what follows is made on it
+  cudaStream_t backward_;
+  cudaStream_t optimizer_;
+  cudaEvent_t read_;
+  std::vector<std::size_t> counts_;
+  std::vector<float*> gradients_;
+  std::vector<float*> copies_;
+};
+
+void steps_on_the_device(const char* backend) {
+  run_local(
+      2,
+      [] {
+        Trainer trainer;
+        for (int number = 0; number < 3; ++number) {
+          std::vector<Handle> handles = trainer.step(number);
+          trainer.use(handles);
+          wait_all(handles);
+        }
+        trainer.reuse();
+      },
+      options(backend));
+}
+
+void steps_that_the_host_waits_for(const char* backend) {
+  run_local(
+      2,
+      [] {
+        Trainer trainer;
+        for (int number = 0; number < 2; ++number) {
+          std::vector<Handle> handles = trainer.step(number);
+          wait_all(handles);
+          trainer.reuse();
+        }
+      },
+      options(backend));
+}
+
+/// More steps in one batch than there are tables, so that tables are made anew while nothing has been asked for.
+void a_tensor_of_many_steps(const char* backend) {
+  constexpr std::size_t kHuge = std::size_t{10} << 20;  // floats
+  run_local(
+      2,
+      [] {
+        cuda::bind();
+        cudaStream_t stream = new_stream();
+        float* data = new_memory<float>(kHuge);
+        ok(cudaMemsetAsync(data, 0, kHuge * sizeof(float), stream));
+        Handle handle = allreduce_async("huge", cuda::view(data, kHuge, stream));
+        handle.wait();
+        acquire_all();
+        ok(cudaFree(data));
+        ok(cudaStreamDestroy(stream));
+      },
+      options(backend).with_setting("KOLO_GPU_DIRECT_BYTES", "1G"));
+}
+
+/// Rank 1 stops taking part in one batch, behind which its unpack then waits, and fails in the middle of the next, a
+/// group of calls that reduce tensors where they lie. When the handles say so, the memory is the program's.
+void a_fault_on_the_way(const char* backend) {
+  Failure lost;
+  lost.api = "ncclAllReduce";
+  lost.nth = 2;
+  lost.device = 1;
+  lost.code = ncclSuccess;
+  lost.effect = Failure::Effect::vanish;
+  inject(lost);
+  Failure failure = lost;
+  failure.nth = kGradients + 3;
+  failure.code = ncclInternalError;
+  failure.effect = Failure::Effect::fail;
+  inject(failure);
+  const auto body = [] {
+    Trainer trainer;
+    int failed = 0;
+    for (Handle& handle : trainer.grouped_steps()) {
+      try {
+        handle.wait();
+      } catch (const Error&) {
+        ++failed;  // the world's, on all ranks: what matters here is what touches the memory from now on
+      }
+    }
+    EXPECT_EQ(failed, 2);
+    trainer.reuse();
+  };
+  try {
+    run_local(
+        2, body,
+        options(backend).with_setting("KOLO_FUSION_THRESHOLD", "64M").with_setting("KOLO_GPU_DIRECT_BYTES", "1M"));
+  } catch (const Error&) {
+    // As above.
+  }
+}
+
+struct Workload {
+  const char* backend;
+  void (*run)(const char*);
+};
+constexpr Workload kWorkloads[] = {{"nccl", steps_on_the_device},
+                                   {"staged", steps_on_the_device},
+                                   {"nccl", steps_that_the_host_waits_for},
+                                   {"staged", steps_that_the_host_waits_for},
+                                   {"nccl", a_fault_on_the_way},
+                                   {"nccl", a_tensor_of_many_steps},
+                                   {"staged", a_tensor_of_many_steps}};
+
+/// Runs a workload on a new machine, without what happens at `left_out`; what the machine had to say.
+std::vector<Report> reports_of(const Workload& workload, const std::string& left_out) {
+  Config config;
+  config.devices = 2;
+  reset(config);
+  if (!left_out.empty()) leave_out(left_out);
+  workload.run(workload.backend);
+  drain();
+  return take_reports();
+}
+
+/// The line of a place.
+std::string text_of(const std::string& place) {
+  const std::size_t colon = place.rfind(':');
+  std::ifstream text(std::filesystem::path(KOLO_SOURCE_DIR) / place.substr(0, colon));
+  std::string line;
+  for (int number = std::stoi(place.substr(colon + 1)); number > 0; --number) std::getline(text, line);
+  return line;
+}
+
+/// Every call in src/cuda of a function that Event and OwnStream synchronise by: "src/cuda/x.cpp:12".
+std::set<std::string> places_in_the_text() {
+  const std::regex call(R"((\.|->)(record|hold_back|reached|synchronize)\()");
+  std::set<std::string> places;
+  for (const char* room : {"src/cuda"}) {
+    for (const auto& file : std::filesystem::directory_iterator(std::filesystem::path(KOLO_SOURCE_DIR) / room)) {
+      std::ifstream text(file.path());
+      std::string line;
+      for (int number = 1; std::getline(text, line); ++number) {
+        line = line.substr(0, line.find("//"));
+        if (!std::regex_search(line, call)) continue;
+        places.insert(std::string(room) + "/" + file.path().filename().string() + ":" + std::to_string(number));
+      }
+    }
+  }
+  return places;
+}
+
+TEST(Mutation, EveryOrderInTheBackendIsMissedWhenItIsLeftOut) {
+  std::set<std::string> places;
+  for (const Workload& workload : kWorkloads) {
+    for (const Report& report : reports_of(workload, {})) {
+      ADD_FAILURE() << workload.backend << ": " << to_string(report.kind) << ": " << report.text;
+    }
+    for (const SyncSite& site : sync_sites()) places.insert(site.place);
+  }
+  EXPECT_EQ(places, places_in_the_text());
+
+  for (const std::string& place : places) {
+    std::string said;
+    for (const Workload& workload : kWorkloads) {
+      const std::vector<Report> reports = reports_of(workload, place);
+      if (reports.empty()) continue;
+      said = reports.front().text;
+      break;
+    }
+    std::printf("without %s: %s\n", place.c_str(), said.empty() ? "nothing" : said.c_str());
+    // The bell's stream orders no data: a bell that rings too early wakes the engine for nothing, and then it naps.
+    const bool only_wakes = text_of(place).find("bell.raw()") != std::string::npos;
+    EXPECT_EQ(said.empty(), only_wakes) << place << " is left out: " << (said.empty() ? "nobody notices" : said);
+  }
+  reset();
+}
+
+}  // namespace
+}  // namespace kolo::emulated
