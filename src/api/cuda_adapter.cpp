@@ -6,6 +6,7 @@
 #include "api/context_impl.hpp"
 #include "api/handle_access.hpp"
 #include "cuda/cuda_api.hpp"
+#include "cuda/device.hpp"
 
 namespace kolo::cuda {
 
@@ -39,6 +40,7 @@ void wait_on(Handle& handle, StreamHandle stream) {
     end->hold_back(Stream{stream});
     return;
   }
+  host_was_told();
   if (!operation.outcome().ok()) throw Error(operation.outcome());
 }
 

@@ -26,5 +26,8 @@ bool performs(const char* call, CallSite site) noexcept;
 /// Said when the host touches memory that the device reaches too. Nothing on a real device; the emulated one looks
 /// whether anything orders that and the device's own accesses.
 void host_touches(const void* data, std::size_t bytes, bool writes, const char* what) noexcept;
+/// Said when this thread was told of the end of a device's work by another thread, which had asked the device. Nothing
+/// on a real device; the emulated one sees no locks of ours, and would take what follows for unordered.
+void host_was_told() noexcept;
 
 }  // namespace kolo::cuda

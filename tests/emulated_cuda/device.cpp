@@ -102,4 +102,6 @@ void host_touches(const void* data, std::size_t bytes, bool writes, const char* 
   writes ? emulated::host_write(data, bytes, what) : emulated::host_read(data, bytes, what);
 }
 
+void host_was_told() noexcept { emulated::acquire_all(); }
+
 }  // namespace kolo::cuda
