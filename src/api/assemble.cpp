@@ -231,8 +231,7 @@ class Assembly {
     if (bytes == 0) {
       std::size_t largest = 0;
       for (const std::vector<int>& node : parts_.topology.nodes) largest = std::max(largest, node.size());
-      bytes = hierarchy::choose_slot_bytes(cache, static_cast<std::uint64_t>(parts_.settings.slots),
-                                           static_cast<int>(largest));
+      bytes = hierarchy::choose_slot_bytes(cache, static_cast<int>(largest));
     }
     return std::max(kSmallestSlot, (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment);
   }
