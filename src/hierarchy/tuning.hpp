@@ -25,9 +25,9 @@ struct Tuning {
 /// KOLO_SLOT_BYTES, when it is 0. Two forces: a slot that is small stays in its core's own (second-level) cache between
 /// fill, reduce and take; one that is large gives the memory's prefetchers long rows to run along, which counts most
 /// for tensors in an arena, and fewer meetings. Measured with 1 MiB of cache a core: at 2 ranks 64 MiB from an arena
-/// take half the time with slots of 256 KiB that they take with 64 KiB; with more ranks more slots are in use at once, and rows are longer anyway. The
-/// number of slots hardly matters to the cache, for all but the chunks under way are cold; it lets a rank run ahead of
-/// a slower one.
+/// take half the time with slots of 256 KiB that they take with 64 KiB; with more ranks more slots are in use at once,
+/// and rows are longer anyway. The number of slots hardly matters to the cache, for all but the chunks under way are
+/// cold; it lets a rank run ahead of a slower one.
 inline std::size_t choose_slot_bytes(std::size_t cache_bytes, int local_ranks) {
   const std::size_t fair = cache_bytes / (local_ranks <= 2 ? 4 : local_ranks <= 4 ? 8 : 16);
   return std::clamp<std::size_t>(fair / 4096 * 4096, 32 << 10, 256 << 10);

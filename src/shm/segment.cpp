@@ -85,6 +85,10 @@ void Segment::map_pages(int flags) {
   void* pages = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, flags, fd(), 0);
   if (pages == MAP_FAILED) base::throw_errno(of_size("mapping ", bytes_), errno);
   data_ = static_cast<std::byte*>(pages);
+  // Advice: where the system has no huge pages for shared memory it says so, and nothing is lost. A small segment would
+  // only become larger.
+  constexpr std::size_t kWorthHugePages = std::size_t{16} << 20;
+  if (bytes_ >= kWorthHugePages) static_cast<void>(::madvise(pages, bytes_, MADV_HUGEPAGE));
   // A forked child that went on as if it were this rank would write into its peers' results; so it has no segment.
   if (::madvise(pages, bytes_, MADV_DONTFORK) != 0)
     base::throw_errno(of_size("madvise(MADV_DONTFORK) of ", bytes_), errno);
