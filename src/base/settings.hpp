@@ -43,7 +43,7 @@ struct Settings {
   std::int64_t tree_fanout = 8;
   std::string interface;
   std::int64_t slot_bytes = 0;
-  std::int64_t slots = 8;
+  std::int64_t slots = 4;
   std::int64_t flat_bytes = std::int64_t{8} << 10;
   std::int64_t chunk_bytes = std::int64_t{32} << 10;
   std::int64_t past_cache_bytes = std::int64_t{4} << 20;

@@ -231,7 +231,7 @@ TEST(Settings, WhatAnotherReleaseSendsIsRefusedWhole) {
       EXPECT_EQ(error.code(), ErrorCode::invalid_setting);
       EXPECT_NE(error.status().message().find("all ranks must run the same release of Kolo"), std::string::npos);
     }
-    EXPECT_EQ(mine.slots, 8);
+    EXPECT_EQ(mine.slots, 4);
     EXPECT_TRUE(mine.sources.empty());
   }
 }
