@@ -39,6 +39,15 @@ std::vector<std::int64_t> resnet50() {
 
 class Training : public CudaTest {};
 
+/// Worlds of random steps: fewer where a sanitizer makes each of them many times as long.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr unsigned kWorlds = 12;
+constexpr unsigned kStagedWorlds = 4;
+#else
+constexpr unsigned kWorlds = 36;
+constexpr unsigned kStagedWorlds = 14;
+#endif
+
 TEST_F(Training, AStepOfResNet50TakesFewCallsAndOverlaps) {
   constexpr int kRanks = 2;
   constexpr int kSteps = 3;
@@ -194,11 +203,12 @@ void random_steps(unsigned seed, int ranks, int steps, const char* backend) {
 }
 
 TEST_F(Training, RandomSteps) {
-  for (unsigned seed = 1; seed <= 36; ++seed) random_steps(seed, 1 + static_cast<int>(seed % 4), 60, "nccl");
+  for (unsigned seed = 1; seed <= kWorlds; ++seed) random_steps(seed, 1 + static_cast<int>(seed % 4), 60, "nccl");
 }
 
 TEST_F(Training, RandomStepsStaged) {
-  for (unsigned seed = 1; seed <= 14; ++seed) random_steps(seed, 1 + static_cast<int>(seed % 4), 60, "staged");
+  for (unsigned seed = 1; seed <= kStagedWorlds; ++seed)
+    random_steps(seed, 1 + static_cast<int>(seed % 4), 60, "staged");
 }
 
 }  // namespace
