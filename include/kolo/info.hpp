@@ -73,6 +73,7 @@ struct Metrics {
   std::uint64_t driven_by_waiters = 0;  ///< completions found by a thread that waited
   std::uint64_t driven_by_background = 0;
   std::uint64_t bytes_in_place = 0;  ///< of `bytes`, reduced where they lay, in a GradientArena, without a copy
+  std::uint64_t expressed = 0;       ///< submissions whose data travelled with their readiness, past the log
 };
 [[nodiscard]] KOLO_API Metrics metrics(Context& context);
 [[nodiscard]] KOLO_API Metrics metrics();

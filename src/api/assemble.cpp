@@ -196,7 +196,7 @@ class Assembly {
     }
     slot_bytes_ = slot_bytes(cache);
     parts_.wait_policy = wait_policy(cpus, machines_, topology.rank, parts_.settings);
-    parts_.link = bootstrap_.join_node(topology, board_bytes() + kRings * slot_memory(), job_key_);
+    parts_.link = bootstrap_.join_node(topology, engine_bytes() + kRings * slot_memory(), job_key_);
     if (talks) {
       const auto timeout =
           std::chrono::duration_cast<std::chrono::milliseconds>(base::from_seconds(parts_.settings.connect_timeout_s));
@@ -208,7 +208,7 @@ class Assembly {
 
   void make_backend() {
     const core::Topology& topology = parts_.topology;
-    auto intra = std::make_shared<shm::SlotRing>(parts_.link->memory() + board_bytes(), slot_memory(),
+    auto intra = std::make_shared<shm::SlotRing>(parts_.link->memory() + engine_bytes(), slot_memory(),
                                                  topology.local_rank, topology.local_size(), slot_bytes_,
                                                  static_cast<std::uint64_t>(parts_.settings.slots));
     std::shared_ptr<core::InterNode> inter;
@@ -242,7 +242,7 @@ class Assembly {
   void make_device_backend(std::shared_ptr<core::InterNode> inter) {
     const core::Topology& topology = parts_.topology;
     const base::Settings& settings = parts_.settings;
-    auto intra = std::make_shared<shm::SlotRing>(parts_.link->memory() + board_bytes() + slot_memory(), slot_memory(),
+    auto intra = std::make_shared<shm::SlotRing>(parts_.link->memory() + engine_bytes() + slot_memory(), slot_memory(),
                                                  topology.local_rank, topology.local_size(), slot_bytes_,
                                                  static_cast<std::uint64_t>(settings.slots));
     hierarchy::CpuBackendOptions plane;
@@ -264,9 +264,7 @@ class Assembly {
   }
 #endif
 
-  [[nodiscard]] std::size_t board_bytes() const {
-    return engine::board_shape(parts_.settings, parts_.topology.local_size()).bytes();
-  }
+  [[nodiscard]] std::size_t engine_bytes() const { return engine::shared_bytes(parts_.settings, parts_.topology); }
   [[nodiscard]] std::size_t slot_memory() const {
     return shm::SlotRing::required_bytes(parts_.topology.local_size(), slot_bytes_,
                                          static_cast<std::uint64_t>(parts_.settings.slots));

@@ -16,7 +16,7 @@ void allreduce(Context& context, std::string_view name, TensorView inout, const 
   api::run(context, name, api::allreduce_request(name, inout, inout, true, options));
 }
 void allreduce(Context& context, TensorView inout, const AllreduceOptions& options) {
-  api::run(context, {}, api::allreduce_request({}, inout, inout, true, options));
+  api::run_unnamed_allreduce(context, inout, inout, true, options);
 }
 void allreduce_into(Context& context, std::string_view name, ConstTensorView in, TensorView out,
                     const AllreduceOptions& options) {
@@ -24,14 +24,14 @@ void allreduce_into(Context& context, std::string_view name, ConstTensorView in,
   api::run(context, name, api::allreduce_request(name, in, out, false, options));
 }
 void allreduce_into(Context& context, ConstTensorView in, TensorView out, const AllreduceOptions& options) {
-  api::run(context, {}, api::allreduce_request({}, in, out, false, options));
+  api::run_unnamed_allreduce(context, in, out, false, options);
 }
 Handle allreduce_async(Context& context, std::string_view name, TensorView inout, const AllreduceOptions& options) {
-  return Handle(api::submit(context, name, api::allreduce_request(name, inout, inout, true, options)));
+  return Handle(api::submit_allreduce(context, name, inout, inout, true, options));
 }
 Handle allreduce_into_async(Context& context, std::string_view name, ConstTensorView in, TensorView out,
                             const AllreduceOptions& options) {
-  return Handle(api::submit(context, name, api::allreduce_request(name, in, out, false, options)));
+  return Handle(api::submit_allreduce(context, name, in, out, false, options));
 }
 
 void allreduce(TensorView inout, const AllreduceOptions& options) { allreduce(current_context(), inout, options); }

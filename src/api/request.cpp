@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include "api/context_impl.hpp"
@@ -154,10 +155,8 @@ void check_members(std::string_view group, Span<const NamedView> members) {
   }
 }
 
-}  // namespace
-
-Request allreduce_request(std::string_view name, ConstTensorView in, TensorView out, bool in_place,
-                          const AllreduceOptions& options) {
+void check_allreduce(std::string_view name, const ConstTensorView& in, const TensorView& out, bool in_place,
+                     const AllreduceOptions& options) {
   const auto kind = core::CollectiveKind::allreduce;
   if (in_place) {
     check_view(kind, name, "tensor", in);
@@ -165,8 +164,15 @@ Request allreduce_request(std::string_view name, ConstTensorView in, TensorView 
     check_pair(kind, name, in, out);
   }
   check_reduction(kind, name, in.dtype(), options);
+}
+
+}  // namespace
+
+Request allreduce_request(std::string_view name, ConstTensorView in, TensorView out, bool in_place,
+                          const AllreduceOptions& options) {
+  check_allreduce(name, in, out, in_place, options);
   Request request;
-  request.signature = reduction_signature(kind, options);
+  request.signature = reduction_signature(core::CollectiveKind::allreduce, options);
   add_tensor(request, name, in, out);
   request.buffers.push_back(buffer_of(in, out.data()));
   request.timeout = options.timeout;
@@ -407,6 +413,7 @@ class Claim {
   }
   Claim(const Claim&) = delete;
   Claim& operator=(const Claim&) = delete;
+  [[nodiscard]] engine::Entry& entry() const noexcept { return *entry_; }
   void submitted() noexcept { entry_ = nullptr; }
 
  private:
@@ -414,11 +421,12 @@ class Claim {
   engine::Entry* entry_;
 };
 
-std::shared_ptr<detail::HandleState> start(engine::Engine& engine, engine::Entry& entry, Request request, bool quiet) {
-  Claim claim(engine.names(), entry);
+std::shared_ptr<detail::HandleState> start(engine::Engine& engine, Claim& claim, Request request, bool quiet) {
+  engine::Entry& entry = claim.entry();
   auto operation = std::make_shared<detail::HandleState>();
   operation->ready = record(engine, request.device, request.streams);
   operation->entry = &entry;
+  if (entry.name.empty()) operation->call = engine.unnamed_call();
   if (!entry.signature || *entry.signature != request.signature) {
     entry.signature = std::make_shared<const core::Signature>(std::move(request.signature));
   }
@@ -437,14 +445,70 @@ std::shared_ptr<detail::HandleState> start(engine::Engine& engine, engine::Entry
   return operation;
 }
 
+std::shared_ptr<detail::HandleState> start_and_wait(engine::Engine& engine, Claim& claim, Request request) {
+  std::shared_ptr<detail::HandleState> operation = start(engine, claim, std::move(request), true);
+  engine.wait(*operation, std::nullopt);
+  if (!operation->outcome().ok()) throw Error(operation->outcome());
+  return operation;
+}
+
 }  // namespace
+
+namespace {
+
+bool same_bits(double a, double b) noexcept { return std::memcmp(&a, &b, sizeof a) == 0; }
+
+/// Whether that signature is the one that `allreduce_request` would make for a tensor in the CPU's memory.
+bool is_same_allreduce(const core::Signature& signature, const ConstTensorView& in, const AllreduceOptions& options) {
+  return signature.device == DeviceKind::cpu && signature.kind == core::CollectiveKind::allreduce &&
+         signature.op == options.op && signature.tensors.size() == 1 && signature.tensors.front().dtype == in.dtype() &&
+         signature.tensors.front().shape == in.shape() && same_bits(signature.prescale, options.prescale) &&
+         same_bits(signature.postscale, options.postscale);
+}
+
+/// The name's last operation once more, if nobody else holds it, else a new one.
+std::shared_ptr<detail::HandleState> take_operation(engine::Entry& entry) {
+  if (entry.last && entry.last.use_count() == 1 && entry.last->done()) {
+    entry.last->reset();
+  } else {
+    entry.last = std::make_shared<detail::HandleState>();
+    entry.last->entry = &entry;
+  }
+  return entry.last;
+}
+
+}  // namespace
+
+std::shared_ptr<detail::HandleState> submit_allreduce(Context& context, std::string_view name, ConstTensorView in,
+                                                      TensorView out, bool in_place, const AllreduceOptions& options) {
+  if (in.device().kind != DeviceKind::cpu || out.device().kind != DeviceKind::cpu) {
+    return submit(context, name, allreduce_request(name, in, out, in_place, options));
+  }
+  check_allreduce(name, in, out, in_place, options);
+  engine::Engine& engine = context.impl().engine();
+  check_name(name);
+  engine.check_usable();
+  Claim claim(engine.names(), engine.names().claim(name));
+  engine::Entry& entry = claim.entry();
+  if (!entry.signature || !is_same_allreduce(*entry.signature, in, options)) {
+    return start(engine, claim, allreduce_request(name, in, out, in_place, options), false);
+  }
+  std::shared_ptr<detail::HandleState> operation = take_operation(entry);
+  operation->signature = entry.signature;
+  operation->buffers.assign(1, buffer_of(in, out.data()));
+  operation->timeout = options.timeout;
+  claim.submitted();
+  engine.submit(operation, false);
+  return operation;
+}
 
 std::shared_ptr<detail::HandleState> submit(Context& context, std::string_view name, Request request) {
   engine::Engine& engine = context.impl().engine();
   check_name(name);
   engine.check_usable();
   check_device(engine, name, request);
-  return start(engine, engine.names().claim(name), std::move(request), false);
+  Claim claim(engine.names(), engine.names().claim(name));
+  return start(engine, claim, std::move(request), false);
 }
 
 std::shared_ptr<detail::HandleState> run(Context& context, std::string_view name, Request request) {
@@ -453,11 +517,28 @@ std::shared_ptr<detail::HandleState> run(Context& context, std::string_view name
   engine.check_may_wait();
   if (!name.empty()) check_name(name);
   check_device(engine, name, request);
-  engine::Entry& entry = name.empty() ? engine.names().claim_unnamed() : engine.names().claim(name);
-  std::shared_ptr<detail::HandleState> operation = start(engine, entry, std::move(request), true);
-  engine.wait(*operation, std::nullopt);
-  if (!operation->outcome().ok()) throw Error(operation->outcome());
-  return operation;
+  if (!name.empty()) {
+    Claim claim(engine.names(), engine.names().claim(name));
+    return start_and_wait(engine, claim, std::move(request));
+  }
+  Claim claim(engine.names(), engine.names().claim_unnamed());
+  engine.decline_express();
+  return start_and_wait(engine, claim, std::move(request));
+}
+
+void run_unnamed_allreduce(Context& context, ConstTensorView in, TensorView out, bool in_place,
+                           const AllreduceOptions& options) {
+  check_allreduce({}, in, out, in_place, options);
+  if (in.device().kind != DeviceKind::cpu || out.device().kind != DeviceKind::cpu) {
+    run(context, {}, allreduce_request({}, in, out, in_place, options));
+    return;
+  }
+  engine::Engine& engine = context.impl().engine();
+  engine.check_usable();
+  engine.check_may_wait();
+  Claim claim(engine.names(), engine.names().claim_unnamed());
+  if (engine.express_allreduce(buffer_of(in, out.data()), in.dtype(), in.shape(), options)) return;
+  start_and_wait(engine, claim, allreduce_request({}, in, out, in_place, options));
 }
 
 }  // namespace kolo::api

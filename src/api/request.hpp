@@ -64,9 +64,16 @@ Request reduce_scatter_request(std::string_view name, ConstTensorView in, const 
                                const Place& place, const AllreduceOptions& options);
 Request barrier_request(const CallOptions& options);
 
+/// A synchronous all-reduce without a name: past the log where it can go that way, else as `run` would.
+void run_unnamed_allreduce(Context& context, ConstTensorView in, TensorView out, bool in_place,
+                           const AllreduceOptions& options);
+
 /// Throws Error (invalid_argument) for a name that cannot be submitted: empty, reserved, or longer than 64 KiB.
 void check_name(std::string_view name);
 
+/// An all-reduce of one tensor, as `submit` of its request; without making one when the name is known.
+std::shared_ptr<detail::HandleState> submit_allreduce(Context& context, std::string_view name, ConstTensorView in,
+                                                      TensorView out, bool in_place, const AllreduceOptions& options);
 /// Throws Error (unsupported) when tensors of the request's device cannot be used with this engine.
 void check_device(engine::Engine& engine, std::string_view name, const Request& request);
 /// Where the request's streams stand now: what its operation is held back behind. Throws Error (invalid_argument) when

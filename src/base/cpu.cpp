@@ -65,6 +65,7 @@ WaitPolicy choose_wait_policy(int cpus, int local_ranks, std::int64_t spin_us) {
   constexpr WaitPolicy kOwnCpu{300, microseconds(200)};
   constexpr WaitPolicy kSharedCpu{0, microseconds(1000)};
   WaitPolicy policy = cpus >= local_ranks ? kOwnCpu : kSharedCpu;
+  if (cpus >= 2 * local_ranks) policy.background_pauses = policy.pauses_before_yield;
   if (spin_us >= 0) policy.active = microseconds(spin_us);
   return policy;
 }

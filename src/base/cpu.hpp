@@ -38,6 +38,7 @@ inline void cpu_relax() noexcept {
 struct WaitPolicy {
   int pauses_before_yield = 0;
   std::chrono::nanoseconds active{0};  ///< how long to look before sleeping; 0 sleeps at once
+  int background_pauses = 0;           ///< how long a thread looks that is there beside one that computes
 
   friend bool operator==(const WaitPolicy&, const WaitPolicy&) = default;
 };

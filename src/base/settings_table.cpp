@@ -65,6 +65,9 @@ constexpr auto kRows = std::to_array<SettingRow>({
     {"KOLO_PAST_CACHE_BYTES", &S::past_cache_bytes, Type::bytes, 0, kTi, kShared, "",
      "From how many bytes on the results of one run, where they do not replace the inputs, are written past the "
      "cache."},
+    {"KOLO_EXPRESS_BYTES", &S::express_bytes, Type::bytes, 0, 16 * kMi, kShared, "",
+     "Unnamed all-reduces of up to this many bytes on one node carry their data with their readiness and skip the log; "
+     "0 sends all of them through the log."},
     {"KOLO_MESSAGE_RING", &S::message_ring_bytes, Type::bytes, 4 * kKi, kGi, kShared, "",
      "The size of the ring in shared memory through which a rank describes tensors that have no number yet."},
     {"KOLO_LOG_RING", &S::log_ring_bytes, Type::bytes, 4 * kKi, kGi, kShared, "",

@@ -85,14 +85,13 @@ ByteRing Board::log_ring() const noexcept {
 // ---------------------------------------------------------------- as a rank
 
 /// The publisher's store of rule "write, then look for sleepers". It also publishes what was written before it.
-void Board::ring_doorbell() noexcept {
+void Board::ring(std::uint64_t publications) noexcept {
   Counter& bell = column(local_rank_).doorbell;
-  bell.store(bell.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
+  bell.store(bell.load(std::memory_order_relaxed) + publications, std::memory_order_seq_cst);
 }
 
-void Board::publish_count(TensorId id, CountWord word) noexcept {
+void Board::write_count(TensorId id, CountWord word) noexcept {
   count_word(local_rank_, id).store(word.pack(), std::memory_order_release);
-  ring_doorbell();
 }
 
 void Board::publish_quietly(TensorId id, CountWord word) noexcept {
@@ -107,7 +106,7 @@ bool Board::post(ByteView message) noexcept {
       posting_.write(message_ring(local_rank_), position, own.messages_read.load(std::memory_order_acquire), message);
   if (position != before) {
     own.messages_written.store(position, std::memory_order_release);
-    ring_doorbell();
+    ring(1);
   }
   return whole;
 }

@@ -58,7 +58,13 @@ class Board {
 
   // -- as a rank
   /// Publishes a count: the whole of a known tensor's submission. Rings the doorbell.
-  void publish_count(TensorId id, CountWord word) noexcept;
+  void publish_count(TensorId id, CountWord word) noexcept {
+    write_count(id, word);
+    ring(1);
+  }
+  /// The same in two steps, for many counts under one ring of the doorbell.
+  void write_count(TensorId id, CountWord word) noexcept;
+  void ring(std::uint64_t publications) noexcept;
   /// The same without the doorbell, for what the leader may learn when it next looks: it wakes the leader only where
   /// that one asked for it (`Sleep::hears_quiet`).
   void publish_quietly(TensorId id, CountWord word) noexcept;
@@ -106,7 +112,6 @@ class Board {
   [[nodiscard]] ByteRing message_ring(int local_rank) const noexcept;
   [[nodiscard]] Log& log() const noexcept;
   [[nodiscard]] ByteRing log_ring() const noexcept;
-  void ring_doorbell() noexcept;
   [[nodiscard]] std::uint64_t sleep_of(int local_rank) const noexcept;
   [[nodiscard]] std::uint64_t slowest_cursor() const noexcept;
 

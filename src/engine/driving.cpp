@@ -14,6 +14,10 @@ namespace {
 
 /// How long the background thread sleeps at most while something is open that rings no bell when it moves.
 constexpr std::chrono::milliseconds kNap{1};
+/// So many open operations are a burst: one more of them may wait for the background thread's next nap to end.
+constexpr std::size_t kBurst = 8;
+/// How many turns a thread that waits gives away in the hope of becoming the driver, before it sleeps.
+constexpr int kTurnsBeforeSleep = 64;
 /// How long a rank that leaves because of its own error stays to see its announcement delivered.
 constexpr std::chrono::seconds kFarewell{1};
 
@@ -25,20 +29,59 @@ void Engine::background() {
   base::set_thread_name("kolo-engine");
   std::unique_lock lock(driver_);
   base::Waiter waiter(wait_policy_);
+  int pauses = 0;
   while (!stop_.load(std::memory_order_acquire)) {
     in_background_ = true;
     const bool moved = progress(false);
     run_callbacks(lock);
     give_way(lock);
+    if (seekers_.load() > 0 && !device_moves() && leave_to_seekers(lock)) continue;
     if (moved) {
       waiter.reset();
-    } else if ((backend_moves() && !waiter.exhausted()) || executor_.expects_soon()) {
+      pauses = 0;
+      burst_ = open_.size() >= kBurst;
+    } else if (executor_.expects_soon()) {
       waiter.step();
+    } else if (backend_moves() && pauses++ < wait_policy_.background_pauses) {
+      base::cpu_relax();
     } else {
       sleep_in_poller(lock, true, std::nullopt);
       waiter.reset();
+      pauses = 0;
     }
   }
+}
+
+/// A thread that waits wants to drive: the background thread sleeps until that one leaves something behind, or, if it
+/// never came to drive, says so. Both store, then look (sequentially consistent): one of them sees the other.
+bool Engine::leave_to_seekers(std::unique_lock<std::mutex>& lock) {
+  beside_.store(true);
+  if (seekers_.load() == 0) {
+    beside_.store(false);
+    return false;
+  }
+  background_until_ = base::Time::max();
+  lock.unlock();
+  std::vector<base::Poller::Event> events;
+  poller_.wait(std::nullopt, events);
+  beside_.store(false);
+  lock.lock();
+  wake_up(events);
+  return true;
+}
+
+/// The driver's place, unless another waiting thread has it.
+std::unique_lock<std::mutex> Engine::seek(const std::function<bool()>& all_done) {
+  std::unique_lock lock(driver_, std::try_to_lock);
+  if (lock) return lock;
+  seekers_.fetch_add(1);
+  for (int turn = 0; !lock && !all_done() && (turn < kTurnsBeforeSleep || in_background_.load()); ++turn) {
+    std::this_thread::yield();
+    lock.try_lock();
+  }
+  seekers_.fetch_sub(1);
+  if (!lock && beside_.load()) link_->wake(topology_.local_rank);
+  return lock;
 }
 
 /// Lets a thread have the driver's place that asked for it (a mutex alone would not: it is not fair).
@@ -86,13 +129,15 @@ std::optional<std::chrono::nanoseconds> Engine::sleep_time(base::Time now) const
 
 /// Sleeps until something rings or is due. With `release` the driver's place is free meanwhile.
 void Engine::sleep_in_poller(std::unique_lock<std::mutex>& lock, bool release, std::optional<base::Time> until) {
+  const bool burst = release && std::exchange(burst_, false);
   board_.announce_sleep(sleep_state());
-  if (owes_work() || stop_.load(std::memory_order_acquire)) {
+  if (owes_work() || stop_.load(std::memory_order_acquire) || (backend_moves() && progress(!release))) {
     board_.announce_awake();
     return;
   }
   const base::Time now = base::now();
   std::optional<std::chrono::nanoseconds> timeout = sleep_time(now);
+  if (burst) timeout = timeout ? std::min<std::chrono::nanoseconds>(*timeout, kNap) : kNap;
   if (until) {
     const std::chrono::nanoseconds left = std::max(*until - now, base::Duration::zero());
     timeout = timeout ? std::min(*timeout, left) : left;
@@ -101,14 +146,22 @@ void Engine::sleep_in_poller(std::unique_lock<std::mutex>& lock, bool release, s
   std::vector<base::Poller::Event> events;
   if (release) {
     background_until_ = timeout ? now + *timeout : base::Time::max();
+    napping_.store(burst);
     lock.unlock();
   }
   poller_.wait(timeout, events);
-  if (release && device_moves()) {
-    lock = take_over();  // from a driver that stays: the device needs this very thread
-  } else if (release) {
-    lock.lock();
+  if (release) {
+    napping_.store(false);
+    if (device_moves()) {
+      lock = take_over();  // from a driver that stays: the device needs this very thread
+    } else {
+      lock.lock();
+    }
   }
+  wake_up(events);
+}
+
+void Engine::wake_up(const std::vector<base::Poller::Event>& events) {
   board_.announce_awake();
   try {
     handle_events(events);
@@ -127,9 +180,7 @@ void Engine::wait_all(Span<Operation* const> operations, std::optional<base::Tim
   };
   if (all_done()) return;
   check_may_wait();
-  for (std::size_t i = at; i < operations.size(); ++i) {
-    if (!operations[i]->done() && operations[i]->mark_interest()) interested_.fetch_add(1);
-  }
+  mark_interest(operations.data() + at, operations.size() - at);
   const bool must = must_drive_();
   const bool on_device = std::any_of(operations.begin() + at, operations.end(), [](const Operation* operation) {
     return operation->signature->device != DeviceKind::cpu;
@@ -139,7 +190,7 @@ void Engine::wait_all(Span<Operation* const> operations, std::optional<base::Tim
     if (must) {
       lock = take_over();
     } else if (!on_device && !device_moves()) {
-      lock = std::unique_lock(driver_, std::try_to_lock);
+      lock = seek(all_done);
     }
     if (lock) {
       drive(lock, all_done, until, must);
@@ -148,7 +199,11 @@ void Engine::wait_all(Span<Operation* const> operations, std::optional<base::Tim
       nudge();
     }
     if (all_done() || (until && base::now() >= *until)) return;
-    if (!must) operations[at]->sleep_until(until);
+    if (must) continue;
+    // The last in the hope that it is the last to complete: who sleeps for the first is woken for every single one.
+    std::size_t last = operations.size() - 1;
+    while (last > at && operations[last]->done()) --last;
+    operations[last]->sleep_until(until);
   }
 }
 
@@ -205,6 +260,18 @@ template <class Done>
 void Engine::drive_until(Done done, base::Time until) {
   std::unique_lock lock = take_over();
   drive(lock, done, until, true);
+}
+
+/// For a thread that waits for something beside the engine: drives while nobody else does, until `done` or until the
+/// time has come. Never sleeps.
+void Engine::help_until(const std::function<bool()>& done, base::Time until) {
+  while (!done() && base::now() < until) {
+    if (std::unique_lock lock(driver_, std::try_to_lock); lock) {
+      drive(lock, done, until, false);
+    } else {
+      std::this_thread::yield();
+    }
+  }
 }
 
 /// A driver's last act before it lets go: what is left falls to the background thread, which is woken if it must be.
@@ -277,6 +344,7 @@ void Engine::abandon(ErrorCode code, const std::string& reason) {
   {
     const std::unique_lock lock = take_over();
     announce_fault(code, reason);
+    hand_over();
   }
   drive_until([this] { return faulted(); }, base::now() + kFarewell);
   stop(Status(code, reason));
@@ -298,6 +366,7 @@ void Engine::stop(const Status& status) {
   const Status outcome = faulted() ? fault_ : status;
   while (!open_.empty()) complete(OperationPtr(open_.back()), outcome);
   run_callbacks(lock);
+  names_.drop_operations();
 }
 
 }  // namespace kolo::engine

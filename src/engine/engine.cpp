@@ -47,6 +47,10 @@ core::BoardShape board_shape(const base::Settings& settings, int local_size) {
   return shape;
 }
 
+std::size_t shared_bytes(const base::Settings& settings, const core::Topology& topology) {
+  return board_shape(settings, topology.local_size()).bytes() + express_shape(settings, topology).bytes();
+}
+
 Engine::Engine(EngineParts parts)
     : topology_(std::move(parts.topology)), settings_(std::move(parts.settings)), logger_(std::move(parts.logger)),
       link_(std::move(parts.link)), control_(std::move(parts.control)), backend_(std::move(parts.backend)),
@@ -56,6 +60,11 @@ Engine::Engine(EngineParts parts)
       participant_(topology_.rank, topology_.size), executor_(*backend_, device_.get(), topology_.size) {
   if (topology_.is_leader()) {
     leader_ = std::make_unique<Leader>(topology_, settings_, board_, *link_, control_.get(), *logger_);
+  }
+  if (const negotiation::ExpressShape shape = express_shape(settings_, topology_); shape.ranks > 0) {
+    express_.emplace(link_->memory() + board_shape(settings_, topology_.local_size()).bytes(), shape,
+                     topology_.local_rank);
+    express_inputs_.resize(static_cast<std::size_t>(shape.ranks));
   }
   poller_.add(link_->wake_fd(), kWakeTag);
   if (control_) control_->attach(poller_, kControlTag);
@@ -85,7 +94,7 @@ void Engine::check_usable() const {
 }
 
 void Engine::submit(OperationPtr operation, bool quiet) {
-  operation->engine = shared_from_this();
+  if (!operation->engine) operation->engine = shared_from_this();
   push({Command::submit, std::move(operation)});
   if (!quiet) nudge();
 }
@@ -113,13 +122,25 @@ void Engine::push(Item item) {
 /// Wakes the background thread where nobody drives. The mailbox's push and this look are sequentially consistent, as
 /// are the announcement of sleep and the look that follows it.
 void Engine::nudge() noexcept {
-  if (board_.asleep(topology_.local_rank) && !nudged_.exchange(true)) link_->wake(topology_.local_rank);
+  if (board_.asleep(topology_.local_rank) && !napping_.load() && !nudged_.exchange(true)) {
+    link_->wake(topology_.local_rank);
+  }
 }
 
 void Engine::note_interest(Operation& operation) {
-  if (operation.done() || !operation.mark_interest()) return;
-  interested_.fetch_add(1);
-  nudge();
+  if (operation.done()) return;
+  Operation* const one = &operation;
+  if (mark_interest(&one, 1)) nudge();
+}
+
+/// Whether any was not marked before. Counted first, and corrected: the count is never too low.
+bool Engine::mark_interest(Operation* const* operations, std::size_t count) noexcept {
+  if (count == 0) return false;
+  interested_.fetch_add(static_cast<std::int64_t>(count));
+  std::int64_t marked = 0;
+  for (std::size_t i = 0; i < count; ++i) marked += !operations[i]->done() && operations[i]->mark_interest() ? 1 : 0;
+  interested_.fetch_sub(static_cast<std::int64_t>(count) - marked);
+  return marked > 0;
 }
 
 // ---------------------------------------------------------------- one pass
@@ -143,6 +164,7 @@ bool Engine::progress(bool in_call) {
     announce_fault(error.code(), error.status().message());
     moved = true;
   }
+  if (interest_met_ > 0) interested_.fetch_sub(std::exchange(interest_met_, 0));
   if (moved) {
     passes_ = 0;
   } else if (++passes_ % (control_ ? kPassesPerSocketPoll : kPassesPerPoll) == 0) {
@@ -193,7 +215,7 @@ void Engine::admit(OperationPtr operation, base::Time now) {
     by_slot_[*entry.slot] = &entry;
   }
   entry.operation = std::move(operation);
-  participant_.submit(*entry.slot, entry.operation->signature);
+  participant_.submit(*entry.slot, entry.operation->signature, entry.operation->call);
 }
 
 /// Publishes what the participant says: messages first, in order, and nothing before those that wait for room.
@@ -217,14 +239,19 @@ bool Engine::speak() {
   }
   if (unsent_.empty()) {
     moved |= !outbox.counts.empty();
+    std::uint64_t published = 0;
     for (const auto& [id, word] : outbox.counts) {
       if (id == core::kCompleted) {
         quiet = true;
         board_.publish_quietly(id, word);
       } else {
-        loud = true;
-        board_.publish_count(id, word);
+        ++published;
+        board_.write_count(id, word);
       }
+    }
+    if (published > 0) {
+      loud = true;
+      board_.ring(published);
     }
     outbox.counts.clear();
   }
@@ -242,6 +269,7 @@ bool Engine::read_log() {
     ++metrics_.log_entries;
     metrics_.log_bytes += bytes_.size();
     participant_.on_log(core::decode_log(core::ByteView(bytes_.data(), bytes_.size())), actions_);
+    if (participant_.somebody_left()) express_open_.store(false, std::memory_order_release);
     for (negotiation::Action& action : actions_) act(action);
     actions_.clear();
   }
@@ -276,7 +304,7 @@ void Engine::run_batch(const negotiation::RunBatch& batch) {
   std::uint64_t digest = base::hash_number(batch.members.size());
   for (const negotiation::SlotId slot : batch.members) {
     Entry& entry = *by_slot_[slot];
-    digest = base::hash_number(entry.name.size(), base::hash_string(entry.name, digest));
+    digest = base::hash_hash(entry.hash, digest);
     KOLO_CHECK(entry.operation) << "the log runs \"" << entry.name << "\", which this rank has not submitted";
     members.push_back(std::move(entry.operation));
   }
@@ -329,7 +357,7 @@ void Engine::complete(const OperationPtr& operation, const Status& status) {
   for (auto& callback : operation->complete(status, was_interesting)) {
     callbacks_.emplace_back(std::move(callback), status);
   }
-  if (was_interesting) interested_.fetch_sub(1);
+  if (was_interesting) ++interest_met_;
 }
 
 // ---------------------------------------------------------------- deadlines, deaths, faults
@@ -477,6 +505,12 @@ Metrics Engine::metrics() {
   wanted_.fetch_sub(1);
   Metrics metrics = metrics_;
   const negotiation::ParticipantCounters& counters = participant_.counters();
+  const std::uint64_t expressed = expressed_.load(std::memory_order_relaxed);
+  metrics.expressed = expressed;
+  metrics.submissions += expressed;
+  metrics.tensors += expressed;
+  metrics.driven_by_waiters += expressed;
+  metrics.bytes += expressed_bytes_.load(std::memory_order_relaxed);
   metrics.signatures_sent = counters.declared;
   metrics.counts_published = counters.bare;
   metrics.plans = counters.plans;
@@ -487,6 +521,7 @@ Metrics Engine::metrics() {
     metrics.control_bytes_sent = leader_->counters().bytes_sent;
     metrics.wakeups_sent += leader_->counters().wakeups;
   }
+  hand_over();  // as everybody who has held the driver's place
   return metrics;
 }
 

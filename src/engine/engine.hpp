@@ -17,6 +17,13 @@
 // millisecond at most, for the data plane's counters ring no bell (a peer that moves them wakes sleepers it sees, and
 // that look may miss). With nothing open there is no time-out but the deadlines of open operations.
 //
+// The background thread often shares a CPU with the thread that submits (mpirun binds a rank to one). So it neither
+// spins there nor yields (to a thread that computes, that would give a whole time slice; who sleeps is woken at once),
+// and it leaves the driver's place to a thread that waits (`seek`); that one hands over when it leaves (`hand_over`,
+// which everybody calls who has held the place), and the background thread sleeps until then. And since
+// submissions come in bursts, and to wake a thread for each costs more than the submission, it goes on with a nap when
+// many operations are open: submissions then do not wake it, only peers do, and the nap's end.
+//
 // Faults. The log latches the world's fault; where no log can be had (the leader is dead, a deadline goes unanswered)
 // the rank latches it here. From then on every operation, open or new, fails with it, and no caller's memory is
 // touched.
@@ -35,6 +42,7 @@
 #include <vector>
 
 #include <kolo/info.hpp>
+#include <kolo/options.hpp>
 
 #include "base/cpu.hpp"
 #include "base/log.hpp"
@@ -51,6 +59,7 @@
 #include "engine/leader.hpp"
 #include "engine/name_table.hpp"
 #include "engine/operation.hpp"
+#include "negotiation/express.hpp"
 #include "negotiation/participant.hpp"
 
 namespace kolo::engine {
@@ -60,7 +69,7 @@ struct EngineParts {
   core::Topology topology;
   base::Settings settings;
   std::shared_ptr<base::Logger> logger;
-  std::shared_ptr<core::NodeLink> link;           ///< the board lies at the beginning of its memory
+  std::shared_ptr<core::NodeLink> link;           ///< its memory begins with `shared_bytes` for the engine
   std::unique_ptr<core::ControlChannel> control;  ///< leaders, with more than one node
   std::unique_ptr<core::Backend> backend;
   std::unique_ptr<core::DeviceBackend> device;  ///< null: no tensors but the CPU's
@@ -71,6 +80,10 @@ struct EngineParts {
 
 /// The shape of a node's board under these settings.
 core::BoardShape board_shape(const base::Settings& settings, int local_size);
+/// The shape of its express; no ranks: there is none.
+negotiation::ExpressShape express_shape(const base::Settings& settings, const core::Topology& topology);
+/// What an engine needs of its node's memory: the board, then the express.
+std::size_t shared_bytes(const base::Settings& settings, const core::Topology& topology);
 
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
@@ -88,6 +101,14 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// the background thread woken.
   void submit(OperationPtr operation, bool quiet);
   void end_step();
+  /// Inside the caller's claim of the unnamed calls, the first thing of every one: an all-reduce of one tensor that may
+  /// pass by the log (negotiation/express.hpp) and, when this returns true, has done so. False: submit it.
+  [[nodiscard]] bool express_allreduce(const Buffer& buffer, DType dtype, const Shape& shape,
+                                       const AllreduceOptions& options);
+  /// Likewise, of any other call: submit it.
+  void decline_express();
+  /// After either: the operation's `call`.
+  [[nodiscard]] core::Round unnamed_call() const noexcept { return express_ ? express_->call() : 0; }
   /// Waits until the operation is done, or until the time has come; drives meanwhile. Throws Error (invalid_argument)
   /// inside a callback. The operation's own failure is left to be looked at.
   void wait(Operation& operation, std::optional<base::Time> until) {
@@ -134,6 +155,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // -- submitting
   void push(Item item);
+  bool mark_interest(Operation* const* operations, std::size_t count) noexcept;
   void nudge() noexcept;
 
   // -- the driver's, under driver_
@@ -163,14 +185,21 @@ class Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] core::Board::Sleep sleep_state() const noexcept;
   [[nodiscard]] std::optional<std::chrono::nanoseconds> sleep_time(base::Time now) const noexcept;
 
+  // -- the unnamed call's (express.cpp)
+  negotiation::Express::Verdict await_express();
+
   // -- driving
   void background();
+  bool leave_to_seekers(std::unique_lock<std::mutex>& lock);
+  std::unique_lock<std::mutex> seek(const std::function<bool()>& all_done);
+  void wake_up(const std::vector<base::Poller::Event>& events);
   void sleep_in_poller(std::unique_lock<std::mutex>& lock, bool release, std::optional<base::Time> until);
   void run_callbacks(std::unique_lock<std::mutex>& lock);
   template <class Done>
   void drive(std::unique_lock<std::mutex>& lock, Done done, std::optional<base::Time> until, bool stay);
   template <class Done>
   void drive_until(Done done, base::Time until);
+  void help_until(const std::function<bool()>& done, base::Time until);
   std::unique_lock<std::mutex> take_over();
   void give_way(std::unique_lock<std::mutex>& lock);
   void rouse_background(std::unique_lock<std::mutex>& lock);
@@ -192,12 +221,23 @@ class Engine : public std::enable_shared_from_this<Engine> {
   NameTable names_;
   base::Mailbox<Item> mailbox_;
   base::Poller poller_;
-  std::atomic<int> interested_{0};  ///< operations that somebody waits for or asked about
-  std::atomic<int> wanted_{0};      ///< threads that want the driver's place
+  std::atomic<std::int64_t> interested_{0};  ///< operations that somebody waits for or asked about
+  std::atomic<int> seekers_{0};              ///< threads that wait and would drive
+  std::atomic<bool> beside_{false};          ///< the background thread has left the driver's place to them
+  std::atomic<bool> in_background_{false};   ///< it is, or was last, the driver
+  std::atomic<int> wanted_{0};               ///< threads that want the driver's place
   std::atomic<bool> nudged_{false};
+  std::atomic<bool> napping_{false};  ///< the background thread looks at the mailbox soon, unwoken
   std::atomic<bool> faulted_{false};
   std::atomic<bool> stopped_{false};
   std::atomic<bool> stop_{false};
+  std::atomic<bool> express_open_{true};  ///< until a rank leaves
+  std::atomic<std::uint64_t> expressed_{0};
+  std::atomic<std::uint64_t> expressed_bytes_{0};
+
+  // -- guarded by the claim of the unnamed calls
+  std::optional<negotiation::Express> express_;
+  std::vector<const void*> express_inputs_;  ///< by local rank
 
   mutable std::mutex fault_mutex_;
   Status fault_;  // guarded by fault_mutex_; constant once faulted_
@@ -225,11 +265,12 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Status announced_;
   std::uint64_t passes_ = 0;
   std::uint64_t step_began_at_ = 0;  ///< batches then
+  std::int64_t interest_met_ = 0;    ///< completed, and still to be taken off `interested_`
   bool interest_seen_ = false;
+  bool burst_ = false;  ///< something has moved since the background thread slept, and many operations are open
   bool backend_broken_ = false;
   bool another_thread_ = false;
   bool closed_ = false;
-  bool in_background_ = false;
   Metrics metrics_;
 
   std::thread thread_;

@@ -38,9 +38,9 @@ Entry& NameTable::claim_unnamed() {
   std::unique_lock lock(mutex_);
   const std::uint64_t ticket = unnamed_next_++;
   unnamed_free_.wait(lock, [&] { return unnamed_serving_ == ticket; });
-  Entry& entry = find_or_make({});
-  KOLO_CHECK(!entry.in_flight.exchange(true, std::memory_order_acquire)) << "two unnamed calls at once";
-  return entry;
+  if (unnamed_ == nullptr) unnamed_ = &find_or_make({});
+  KOLO_CHECK(!unnamed_->in_flight.exchange(true, std::memory_order_acquire)) << "two unnamed calls at once";
+  return *unnamed_;
 }
 
 Entry& NameTable::hold(std::string_view name) {
@@ -75,7 +75,13 @@ void NameTable::finished(Entry& entry) noexcept {
 void NameTable::forget(Entry& entry) {
   const std::lock_guard lock(mutex_);
   entry.slot.reset();
-  if (!entry.held && !entry.in_flight.load(std::memory_order_acquire)) entries_.erase(std::string(entry.name));
+  if (!entry.name.empty() && !entry.held && !entry.in_flight.load(std::memory_order_acquire))
+    entries_.erase(std::string(entry.name));
+}
+
+void NameTable::drop_operations() {
+  const std::lock_guard lock(mutex_);
+  for (auto& [name, entry] : entries_) entry->last.reset();
 }
 
 std::size_t NameTable::size() const {

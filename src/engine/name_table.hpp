@@ -14,6 +14,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "base/hash.hpp"
 #include "core/signature.hpp"
 #include "engine/operation.hpp"
 
@@ -21,9 +22,10 @@ namespace kolo::engine {
 
 /// One name of one set. Its address is stable while it is claimed, held, or known to the driver.
 struct Entry {
-  explicit Entry(std::string its_name) : name(std::move(its_name)) {}
+  explicit Entry(std::string its_name) : name(std::move(its_name)), hash(base::hash_string(name)) {}
 
   const std::string name;
+  const std::uint64_t hash;
   const core::SetId set = core::kGlobalSet;
   /// From the claim to completion.
   std::atomic<bool> in_flight{false};
@@ -31,6 +33,8 @@ struct Entry {
   /// The last signature under this name: an equal one is the same object, which makes submitting cheap. Belongs to
   /// whoever has claimed the entry.
   std::shared_ptr<const core::Signature> signature;
+  /// The last operation of a call under this name, for the next one. Likewise.
+  OperationPtr last;
 
   // -- the driver's
   std::optional<std::uint32_t> slot;  ///< the participant's number for it
@@ -53,6 +57,8 @@ class NameTable {
   void finished(Entry& entry) noexcept;
   /// The driver: the name was evicted; the entry goes away unless somebody has it.
   void forget(Entry& entry);
+  /// The end of the engine, which operations hold: none of the names keeps one any longer.
+  void drop_operations();
   /// How many names are known.
   [[nodiscard]] std::size_t size() const;
 
@@ -61,6 +67,7 @@ class NameTable {
 
   mutable std::mutex mutex_;
   std::unordered_map<std::string, std::unique_ptr<Entry>> entries_;  // guarded by mutex_
+  Entry* unnamed_ = nullptr;                                         // guarded by mutex_; never forgotten once made
   std::condition_variable unnamed_free_;
   std::uint64_t unnamed_next_ = 0;     // tickets; guarded by mutex_
   std::uint64_t unnamed_serving_ = 0;  // guarded by mutex_

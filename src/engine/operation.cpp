@@ -40,12 +40,12 @@ std::byte* HandleState::make_room_for(const std::vector<std::int64_t>& rows) {
 }
 
 bool HandleState::mark_interest() noexcept {
-  int expected = kNone;
-  return interest_.compare_exchange_strong(expected, kMarked);
+  return (state_.fetch_or(kMarked, std::memory_order_acq_rel) & (kMarked | kDone)) == 0;
 }
 
 bool HandleState::sleep_until(std::optional<base::Time> until) {
   std::unique_lock lock(mutex_);
+  state_.fetch_or(kAttended, std::memory_order_acq_rel);
   ++sleepers_;
   const auto is_done = [this] { return done(); };
   if (until) {
@@ -59,6 +59,7 @@ bool HandleState::sleep_until(std::optional<base::Time> until) {
 
 core::DeviceEventPtr HandleState::sleep_until_enqueued() {
   std::unique_lock lock(mutex_);
+  state_.fetch_or(kAttended, std::memory_order_acq_rel);
   ++sleepers_;
   changed_.wait(lock, [this] { return done() || enqueued_ != nullptr; });
   --sleepers_;
@@ -67,37 +68,40 @@ core::DeviceEventPtr HandleState::sleep_until_enqueued() {
 
 void HandleState::set_enqueued(core::DeviceEventPtr event) {
   const std::lock_guard lock(mutex_);
+  state_.fetch_or(kAttended, std::memory_order_acq_rel);  // so that completion takes it away
   enqueued_ = std::move(event);
   if (sleepers_ > 0) changed_.notify_all();
 }
 
 bool HandleState::add_callback(std::function<void(const Status&)>& callback) {
   const std::lock_guard lock(mutex_);
-  if (done()) return false;
+  if ((state_.fetch_or(kAttended, std::memory_order_acq_rel) & kDone) != 0) return false;
   callbacks_.push_back(std::move(callback));
   return true;
 }
 
 std::vector<std::function<void(const Status&)>> HandleState::complete(Status status, bool& was_interesting) {
-  KOLO_CHECK(!done()) << "an operation completed twice";
-  was_interesting = interest_.exchange(kClosed) == kMarked;
-  const std::lock_guard lock(mutex_);
   outcome_ = std::move(status);
+  const unsigned before = state_.fetch_or(kDone, std::memory_order_acq_rel);
+  KOLO_CHECK((before & kDone) == 0) << "an operation completed twice";
+  was_interesting = (before & kMarked) != 0;
+  if ((before & kAttended) == 0) return {};  // who comes from here on finds it done
+  const std::lock_guard lock(mutex_);
+  changed_.notify_all();
   enqueued_.reset();
-  done_.store(true, std::memory_order_release);
-  if (sleepers_ > 0) changed_.notify_all();
   return std::move(callbacks_);
 }
 
 void HandleState::reset() noexcept {
-  const std::lock_guard lock(mutex_);
-  KOLO_CHECK(sleepers_ == 0) << "a prepared operation is started again while a thread waits for it";
-  callbacks_.clear();
+  if ((state_.load(std::memory_order_acquire) & kAttended) != 0) {
+    const std::lock_guard lock(mutex_);
+    KOLO_CHECK(sleepers_ == 0) << "a prepared operation is started again while a thread waits for it";
+    callbacks_.clear();
+  }
   outcome_ = Status();
-  interest_.store(kNone, std::memory_order_relaxed);
   latch_at = base::Time::max();
   warned = false;
-  done_.store(false, std::memory_order_release);
+  state_.store(0, std::memory_order_release);
 }
 
 }  // namespace kolo::detail

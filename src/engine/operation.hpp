@@ -47,6 +47,7 @@ class HandleState {
   std::shared_ptr<const core::Signature> signature;
   std::vector<engine::Buffer> buffers;
   std::optional<std::chrono::nanoseconds> timeout;
+  core::Round call = 0;  ///< the number of an unnamed call where some do not come this way; 0: the next
 
   // -- results whose size the ranks find out: how large a row is, and where they go (into `result` unless the caller
   // gave the memory)
@@ -75,7 +76,7 @@ class HandleState {
   std::size_t open_index = 0;
 
   // -- any thread
-  [[nodiscard]] bool done() const noexcept { return done_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool done() const noexcept { return (state_.load(std::memory_order_acquire) & kDone) != 0; }
   /// After `done`.
   [[nodiscard]] const Status& outcome() const noexcept { return outcome_; }
   /// Says that somebody waits for this or asked about it: true the first time, while it is open.
@@ -97,11 +98,15 @@ class HandleState {
   void reset() noexcept;
 
  private:
-  enum Interest : int { kNone, kMarked, kClosed };
+  /// Most operations are neither slept on nor have callbacks: those bits keep completion to one atomic step.
+  enum State : unsigned {
+    kDone = 1,      ///< `outcome_` is written
+    kMarked = 2,    ///< somebody is interested
+    kAttended = 4,  ///< somebody sleeps, or there are callbacks: see below, under the mutex
+  };
 
-  std::atomic<bool> done_{false};
-  std::atomic<int> interest_{kNone};
-  Status outcome_;  // written before done_, constant afterwards
+  std::atomic<unsigned> state_{0};
+  Status outcome_;  // written before kDone, constant afterwards
   std::mutex mutex_;
   std::condition_variable changed_;
   int sleepers_ = 0;                                           // guarded by mutex_

@@ -138,11 +138,12 @@ struct Participant::Impl {
 
   // ---- submitting
 
-  void submit(SlotId number, const std::shared_ptr<const Signature>& signature) {
+  void submit(SlotId number, const std::shared_ptr<const Signature>& signature, Round round) {
     Slot& slot = slots[number];
     KOLO_CHECK(slot.set != nullptr && slot.set->member) << "no slot of this rank: " << number;
     KOLO_CHECK(!slot.in_flight) << "'" << slot.name << "' is in flight already";
-    ++slot.round;
+    KOLO_CHECK(round == 0 || round > slot.round) << "round " << round << " after " << slot.round;
+    slot.round = round == 0 ? slot.round + 1 : round;
     slot.in_flight = true;
     if (slot.current && (slot.current == signature || *slot.current == *signature)) {
       if (slot.current != signature) slot.current = signature;
@@ -378,6 +379,7 @@ struct Participant::Impl {
 
   void on(const core::RankLeft& entry, std::vector<Action>&) {
     if (entry.rank == rank) return;
+    somebody_left = true;
     for (auto& [number, set] : sets) {
       if (set.member && std::binary_search(set.members.begin(), set.members.end(), entry.rank)) set.has_left = true;
     }
@@ -400,6 +402,7 @@ struct Participant::Impl {
   std::map<std::uint32_t, Plan> plans;
   std::size_t unreported = 0;  ///< planned batches that are partial here and not reported
   bool interested = false;
+  bool somebody_left = false;
   Outbox out;
   ParticipantCounters counters;
 };
@@ -409,8 +412,8 @@ Participant::~Participant() = default;
 
 SlotId Participant::open(SetId set, const std::string& name) { return impl_->open(set, name); }
 
-void Participant::submit(SlotId slot, const std::shared_ptr<const Signature>& signature) {
-  impl_->submit(slot, signature);
+void Participant::submit(SlotId slot, const std::shared_ptr<const Signature>& signature, Round round) {
+  impl_->submit(slot, signature, round);
 }
 
 void Participant::completed(SetId set) {
@@ -448,6 +451,7 @@ Outbox& Participant::outbox() noexcept {
 const ParticipantCounters& Participant::counters() const noexcept { return impl_->counters; }
 bool Participant::in_flight(SlotId slot) const { return impl_->slots[slot].in_flight; }
 const std::string& Participant::name_of(SlotId slot) const { return impl_->slots[slot].name; }
+bool Participant::somebody_left() const noexcept { return impl_->somebody_left; }
 TensorId Participant::id_bound() const noexcept { return static_cast<TensorId>(impl_->slot_of.size()); }
 
 }  // namespace kolo::negotiation

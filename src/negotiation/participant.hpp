@@ -104,7 +104,9 @@ class Participant {
   /// The slot of a name (the empty name: the set's unnamed calls), made when it is new. The set must exist.
   SlotId open(core::SetId set, const std::string& name);
   /// Submits a slot that is not in flight. The same pointer as last time is the fast path: nothing is compared.
-  void submit(SlotId slot, const std::shared_ptr<const core::Signature>& signature);
+  /// `round`: the number of an unnamed call, greater than the last one's, where not all of them come this way; 0: the
+  /// next.
+  void submit(SlotId slot, const std::shared_ptr<const core::Signature>& signature, core::Round round = 0);
   /// One more batch of the set is complete here.
   void completed(core::SetId set);
   void end_step(core::SetId set);
@@ -125,6 +127,8 @@ class Participant {
   [[nodiscard]] const ParticipantCounters& counters() const noexcept;
   [[nodiscard]] bool in_flight(SlotId slot) const;
   [[nodiscard]] const std::string& name_of(SlotId slot) const;
+  /// Whether the log has said of any other rank that it has left.
+  [[nodiscard]] bool somebody_left() const noexcept;
   /// All ids in use lie below: how far a leader must look along a count column.
   [[nodiscard]] core::TensorId id_bound() const noexcept;
 

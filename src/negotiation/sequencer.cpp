@@ -500,6 +500,7 @@ struct Sequencer::Impl {
   }
 
   bool is_hopeless(SetId set, const std::string& name, Round round) const {
+    if (hopeless_rounds.empty()) return false;  // asked at every readiness
     const auto found = hopeless_rounds.find(Key(set, name));
     return found != hopeless_rounds.end() && round <= found->second.first;
   }

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Unnamed all-reduces that pass by the log, among calls that cannot: every result exact, every rank of one mind, and
+// whatever is wrong is said by the log as if there were no other way.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <numeric>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <kolo/collectives.hpp>
+#include <kolo/info.hpp>
+
+#include "errors.hpp"
+
+namespace {
+
+using kolo::AllreduceOptions;
+using kolo::ErrorCode;
+using kolo::ReduceOp;
+using kolo::testing::has;
+using kolo::testing::sentence_of;
+
+struct Form {
+  const char* name;
+  int ranks;
+  std::map<std::string, std::string> settings;
+};
+
+class ExpressCalls : public testing::TestWithParam<Form> {
+ protected:
+  [[nodiscard]] int ranks() const { return GetParam().ranks; }
+  [[nodiscard]] kolo::Options options() const {
+    kolo::Options options;
+    for (const auto& [name, value] : GetParam().settings) options.with_setting(name, value);
+    return options.with_setting("KOLO_TIMEOUT_S", "100");
+  }
+};
+
+/// Small integers, so that every order of adding gives the same float.
+template <class T>
+void reduce_once(std::size_t elements, int call, bool in_place) {
+  std::vector<T> in(elements);
+  for (std::size_t i = 0; i < elements; ++i) in[i] = static_cast<T>((i + static_cast<std::size_t>(call)) % 7 + 1);
+  std::vector<T> wanted = in;
+  for (T& x : wanted) x = static_cast<T>(x * kolo::size());
+  std::vector<T> out(elements, T{99});
+  if (in_place) {
+    out = in;
+    kolo::allreduce(kolo::view(out));
+  } else {
+    const std::vector<T> before = in;
+    kolo::allreduce_into(kolo::const_view(in), kolo::view(out));
+    ASSERT_EQ(in, before);
+  }
+  ASSERT_EQ(out, wanted) << "call " << call;
+}
+
+TEST_P(ExpressCalls, EveryResultIsExactWhateverComesBetween) {
+  constexpr int kCalls = 400;
+  kolo::run_local(
+      ranks(),
+      [&] {
+        std::minstd_rand same(7);  // the same program on every rank, but not at the same pace
+        std::minstd_rand own(static_cast<unsigned>(kolo::rank() + 1));
+        for (int call = 0; call < kCalls; ++call) {
+          const std::size_t sizes[] = {0, 1, 7, 14, 15, 100, 1000, 8192, 8193, 20000};
+          const std::size_t elements = sizes[same() % std::size(sizes)];
+          const bool in_place = same() % 2 == 0;
+          for (unsigned pause = own() % 32 == 0 ? 200 : 0; pause > 0; --pause) std::this_thread::yield();
+          switch (same() % 16) {
+          case 0:
+            kolo::barrier();
+            break;
+          case 1: {
+            std::vector<int> x(3, kolo::rank() == 0 ? call : -1);
+            kolo::broadcast(kolo::view(x), 0);
+            ASSERT_EQ(x, std::vector<int>(3, call));
+            break;
+          }
+          case 2: {
+            float loss = 1;
+            kolo::allreduce("a name", kolo::view(&loss, kolo::Shape{}));
+            ASSERT_EQ(loss, static_cast<float>(kolo::size()));
+            break;
+          }
+          case 3:
+          case 4:
+            reduce_once<double>(elements, call, in_place);
+            break;
+          case 5:
+            reduce_once<std::int8_t>(elements, call, in_place);
+            break;
+          default:
+            reduce_once<float>(elements, call, in_place);
+          }
+        }
+        const float mean = kolo::allreduce(static_cast<float>(2 * kolo::rank()), ReduceOp::average);
+        EXPECT_EQ(mean, static_cast<float>(kolo::size() - 1));
+        EXPECT_EQ(kolo::allreduce(kolo::rank(), ReduceOp::max), kolo::size() - 1);
+        const std::string express = GetParam().settings.count("KOLO_EXPRESS_BYTES") == 0
+                                        ? std::string("8K")
+                                        : GetParam().settings.at("KOLO_EXPRESS_BYTES");
+        if (express == "0") EXPECT_EQ(kolo::metrics().expressed, 0U);
+      },
+      options());
+}
+
+TEST_P(ExpressCalls, WhoDisagreesIsToldByTheLogAndTheJobGoesOn) {
+  if (ranks() < 2) return;  // nobody to disagree with
+  std::vector<std::string> said(static_cast<std::size_t>(ranks()));
+  kolo::run_local(
+      ranks(),
+      [&] {
+        const int last = kolo::size() - 1;
+        for (int round = 0; round < 20; ++round) {
+          std::vector<float> x(kolo::rank() == last ? 5 : 4, 1.0F);
+          said[static_cast<std::size_t>(kolo::rank())] =
+              sentence_of(ErrorCode::mismatch, [&] { kolo::allreduce(kolo::view(x)); });
+          EXPECT_EQ(x, std::vector<float>(x.size(), 1.0F));
+          // What only one of the two may pass by the log.
+          const std::string kinds = sentence_of(ErrorCode::mismatch, [&] {
+            if (kolo::rank() == last) {
+              kolo::barrier();
+            } else {
+              kolo::allreduce(kolo::view(x));
+            }
+          });
+          EXPECT_TRUE(has(kinds, {"unnamed call number ", "barrier"}));
+          EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), kolo::size());
+        }
+      },
+      options());
+  EXPECT_TRUE(has(said.front(), {"unnamed call number ", "shape", "[4]", "[5]"}));
+  for (const std::string& sentence : said) EXPECT_EQ(sentence, said.front());
+}
+
+TEST_P(ExpressCalls, ThreadsOfARankQueue) {
+  constexpr int kThreads = 3;
+  constexpr int kCalls = 60;
+  kolo::run_local(
+      ranks(),
+      [&] {
+        kolo::Context& context = kolo::current_context();
+        std::vector<std::thread> threads;
+        for (int t = 0; t < kThreads; ++t) {
+          threads.emplace_back([&context, t] {
+            for (int call = 0; call < kCalls; ++call) {
+              std::vector<int> x(10, 1);
+              if (t == 0) {
+                kolo::allreduce(context, "of thread 0", kolo::view(x));
+              } else {
+                kolo::allreduce(context, kolo::view(x));
+              }
+              ASSERT_EQ(x, std::vector<int>(10, context.size()));
+            }
+          });
+        }
+        for (std::thread& thread : threads) thread.join();
+      },
+      options());
+}
+
+/// One rank is late for longer than anybody looks; then one leaves, and the others are told so, each in his own time.
+TEST_P(ExpressCalls, TheLateAreWaitedForAndTheGoneAreNamed) {
+  std::atomic<std::int64_t> demoted{0};
+  kolo::run_local(
+      ranks(),
+      [&] {
+        const int last = kolo::size() - 1;
+        for (int round = 1; round <= 3; ++round) {
+          // The others have given up looking when this call of theirs stands in the log.
+          if (kolo::rank() == last) {
+            while (demoted.load() < round * last) std::this_thread::yield();
+          } else {
+            const std::uint64_t submitted = kolo::metrics().counts_published + kolo::metrics().signatures_sent;
+            std::thread watcher([&demoted, submitted, &context = kolo::current_context()] {
+              const auto said = [&context] {
+                const kolo::Metrics metrics = kolo::metrics(context);
+                return metrics.counts_published + metrics.signatures_sent;
+              };
+              while (said() == submitted) std::this_thread::yield();
+              demoted.fetch_add(1);
+            });
+            EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), kolo::size());
+            watcher.join();
+            continue;
+          }
+          EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), kolo::size());
+        }
+        if (kolo::rank() == last) return;
+        for (int round = 0; round < 3; ++round) {
+          const std::string sentence =
+              sentence_of(ErrorCode::rank_lost, [] { (void)kolo::allreduce(1, ReduceOp::sum); });
+          EXPECT_TRUE(has(sentence, {"unnamed call number ", ("rank " + std::to_string(last)).c_str()}));
+        }
+      },
+      options());
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, ExpressCalls,
+                         testing::Values(Form{"One", 1, {}}, Form{"Two", 2, {}}, Form{"Four", 4, {}},
+                                         Form{"ThreeWithoutPatience", 3, {{"KOLO_SPIN_US", "0"}}},
+                                         Form{"FourInOneLine", 4, {{"KOLO_EXPRESS_BYTES", "1"}}},
+                                         Form{"ThreeByTheLog", 3, {{"KOLO_EXPRESS_BYTES", "0"}}},
+                                         Form{"FourOnTwoNodes", 4, {{"KOLO_RANKS_PER_NODE", "2"}}}),
+                         [](const testing::TestParamInfo<Form>& info) { return info.param.name; });
+
+}  // namespace
