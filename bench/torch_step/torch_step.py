@@ -9,7 +9,7 @@ Both jobs run in turns, `rounds` times, each in fresh processes that first take 
 the computation alone takes, in that language, in those processes) and then steps together. A round's time beyond the
 computation is the median of the one less the median of the other, each without the first 3 steps. Both reset
 gradients by set_to_none, and both again by zeroing ("zeros"). Images are small, batches of 1, so that communication is
-not lost in the noise of the computation. The interval is that of Student's t at 95 % over rounds. Needs Debian's
+not lost in the noise of the computation. Start it with the Python that has torch. The interval is that of Student's t at 95 % over rounds. Needs Debian's
 python3-torch, which is the same version with the same kernels as libtorch-dev.
 """
 
@@ -92,7 +92,10 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for number in range(flags.rounds):
             for name, run, zeros in jobs if number % 2 == 0 else reversed(jobs):
-                rounds[name].append(measure(run, flags, zeros, Path(folder)))
+                one = measure(run, flags, zeros, Path(folder))
+                rounds[name].append(one)
+                print(f"round {number}  {name:12} " + "  ".join(f"{what} {one[what]:.1f}" for what in one),
+                      file=sys.stderr, flush=True)
 
     print(f"ResNet-50, {flags.image} x {flags.image}, batch {flags.batch}, {flags.ranks} ranks of {flags.threads} "
           f"threads, {flags.rounds} rounds; milliseconds, mean +- 95 %")

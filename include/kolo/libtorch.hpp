@@ -256,6 +256,15 @@ KOLO_API void broadcast(Context& context, const at::Tensor& inout, int root, con
 /// Everyone's tensor one after another along the first dimension, in a new tensor.
 [[nodiscard]] KOLO_API at::Tensor allgather(const at::Tensor& in, const CallOptions& options = {});
 [[nodiscard]] KOLO_API at::Tensor allgather(Context& context, const at::Tensor& in, const CallOptions& options = {});
+/// Some rows (of the first dimension) to every rank, as `kolo::alltoall`; what the others sent, in a new tensor.
+[[nodiscard]] KOLO_API at::Tensor alltoall(const at::Tensor& in, Span<const std::int64_t> splits = {},
+                                           const CallOptions& options = {});
+[[nodiscard]] KOLO_API at::Tensor alltoall(Context& context, const at::Tensor& in, Span<const std::int64_t> splits = {},
+                                           const CallOptions& options = {});
+/// This rank's rows of what allreduce would give, as `kolo::reduce_scatter`, in a new tensor.
+[[nodiscard]] KOLO_API at::Tensor reduce_scatter(const at::Tensor& in, const AllreduceOptions& options = {});
+[[nodiscard]] KOLO_API at::Tensor reduce_scatter(Context& context, const at::Tensor& in,
+                                                 const AllreduceOptions& options = {});
 
 /// @}
 

@@ -72,6 +72,16 @@ at::Tensor adopt(kolo::Tensor result, bool complex) {
   return complex ? at::view_as_complex(tensor) : tensor;
 }
 
+// Runs a call that gives a new tensor on the contents of this one.
+template <class Call>
+at::Tensor into_new(const std::string& caller, const at::Tensor& in, const Call& call) {
+  check_not_followed(caller, in);
+  dtype_of(caller + ": the tensor", in);
+  const at::NoGradGuard no_grad;
+  const at::Tensor memory = in.detach().contiguous();
+  return adopt(call(memory_view(caller + ": the tensor", memory)), in.is_complex());
+}
+
 }  // namespace
 
 TensorView view(const at::Tensor& tensor) {
@@ -139,13 +149,27 @@ TensorHandle broadcast_async(std::string_view name, const at::Tensor& inout, int
 }
 
 at::Tensor allgather(Context& context, const at::Tensor& in, const CallOptions& options) {
-  check_not_followed("allgather", in);
-  const at::NoGradGuard no_grad;
-  const at::Tensor memory = in.detach().contiguous();
-  return adopt(kolo::allgather(context, memory_view("allgather: the tensor", memory), options), in.is_complex());
+  return into_new("allgather", in, [&](const TensorView& memory) { return kolo::allgather(context, memory, options); });
 }
 at::Tensor allgather(const at::Tensor& in, const CallOptions& options) {
   return allgather(current_context(), in, options);
+}
+
+at::Tensor alltoall(Context& context, const at::Tensor& in, Span<const std::int64_t> splits,
+                    const CallOptions& options) {
+  return into_new("alltoall", in,
+                  [&](const TensorView& memory) { return kolo::alltoall(context, memory, splits, options).output; });
+}
+at::Tensor alltoall(const at::Tensor& in, Span<const std::int64_t> splits, const CallOptions& options) {
+  return alltoall(current_context(), in, splits, options);
+}
+
+at::Tensor reduce_scatter(Context& context, const at::Tensor& in, const AllreduceOptions& options) {
+  return into_new("reduce_scatter", in,
+                  [&](const TensorView& memory) { return kolo::reduce_scatter(context, memory, options); });
+}
+at::Tensor reduce_scatter(const at::Tensor& in, const AllreduceOptions& options) {
+  return reduce_scatter(current_context(), in, options);
 }
 
 double average(Context& context, double value, double weight) {

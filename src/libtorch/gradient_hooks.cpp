@@ -36,7 +36,9 @@ struct AfterHook : torch::autograd::FunctionPostHook {
 }  // namespace
 
 struct GradientHooks::Impl {
-  std::shared_ptr<torch::autograd::Node> accumulator;  // which the tensor itself holds weakly
+  // An owning pointer of the kind that this version of LibTorch has; the tensor itself holds the node weakly.
+  using Owner = decltype(torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
+  Owner accumulator;
   torch::autograd::FunctionPreHook* first = nullptr;
   std::uintptr_t second = 0;
 

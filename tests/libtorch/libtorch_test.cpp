@@ -622,6 +622,16 @@ TEST(Tensors, Collectives) {
     EXPECT_EQ(rows.size(0) == 0 ? 0 : rows[0][0].item<std::int64_t>(), size > 1 ? 1 : 0);
     EXPECT_TRUE(kt::allgather(torch::ones({1}, torch::kComplexDouble)).is_complex());
 
+    // Row r goes to rank r, who gets everybody's number; and gets the sum of everybody's row.
+    const torch::Tensor numbered = torch::full({size, 2}, rank);
+    const torch::Tensor received = torch::arange(size).unsqueeze(1).expand({size, 2});
+    EXPECT_TRUE(torch::equal(kt::alltoall(numbered), received));
+    EXPECT_TRUE(torch::equal(kt::alltoall(numbered.t().contiguous().t()), received));
+    std::vector<std::int64_t> to_first(static_cast<std::size_t>(size));
+    to_first[0] = size;
+    EXPECT_EQ(kt::alltoall(numbered, to_first).size(0), rank == 0 ? size * size : 0);
+    EXPECT_TRUE(torch::equal(kt::reduce_scatter(numbered), torch::full({1, 2}, size * (size - 1) / 2)));
+
     const torch::Tensor followed = torch::ones({2}).set_requires_grad(true) * 2;
     EXPECT_EQ(error_of([&] { kt::allreduce(followed); }),
               "unsupported: allreduce: autograd would have to follow this tensor through the collective, which is not "
