@@ -5,8 +5,7 @@
 // Where gradients live. Each is a tensor made once, of memory that Kolo reduces in place, and is `parameter.grad()`
 // from then on: autograd adds to it in place (AccumulateGrad does so when a gradient is defined and no graph is
 // recorded). Where the program has reset or replaced it, autograd leaves another tensor there, whose contents are
-// copied in, and which is dropped, as the pass goes on: `adopt`. What it costs to reset them first (one copy) is less
-// than what zeroing and adding costs, hence `zero_grad(true)`.
+// copied in, and which is dropped, as the pass goes on: `adopt`.
 #include <map>
 #include <mutex>
 #include <set>
