@@ -51,7 +51,9 @@ TEST(Express, AllReadyIsTogetherAndEverybodySeesAllInputs) {
   // More calls than the sixteen bits of a word can count.
   for (int call = 0; call < 70000; ++call) {
     for (int rank = 0; rank < 3; ++rank) {
-      if (rank > 0) EXPECT_EQ(ends[0].look(), Verdict::undecided);
+      if (rank > 0) {
+        EXPECT_EQ(ends[0].look(), Verdict::undecided);
+      }
       say(ends[rank], kTag, 3 * call + rank);
     }
     for (int rank = 0; rank < 3; ++rank) {

@@ -107,7 +107,9 @@ TEST_P(ExpressCalls, EveryResultIsExactWhateverComesBetween) {
         const std::string express = GetParam().settings.count("KOLO_EXPRESS_BYTES") == 0
                                         ? std::string("8K")
                                         : GetParam().settings.at("KOLO_EXPRESS_BYTES");
-        if (express == "0") EXPECT_EQ(kolo::metrics().expressed, 0U);
+        if (express == "0") {
+          EXPECT_EQ(kolo::metrics().expressed, 0U);
+        }
       },
       options());
 }
