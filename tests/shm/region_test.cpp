@@ -43,7 +43,7 @@ void share_detach_and_release(core::Bootstrap& bootstrap, core::NodeLink& link) 
   // Rank 0 takes its part back: what it holds stays, what peers write is not seen, and it is not seen by them.
   if (rank == 0) region->detach();
   bootstrap.allgather("");
-  if (rank != 0) std::memset(region->of(0), 77, kBytes);
+  if (rank == 1) std::memset(region->of(0), 77, kBytes);
   bootstrap.allgather("");
   if (rank == 0) {
     for (int peer = 0; peer < size; ++peer)
