@@ -266,7 +266,7 @@ TEST(Environment, OfThisProcess) {
 }
 
 TEST(SettingsMarkdown, IsWhatIsCommitted) {
-  const auto page = std::filesystem::path(__FILE__).parent_path() / "../../docs/variables.md";
+  const std::filesystem::path page = KOLO_SOURCE_DIR "/docs/variables.md";
   std::ifstream stream(page);
   ASSERT_TRUE(stream) << page;
   const std::string committed{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <filesystem>
 #include <string>
 
 namespace kolo::test {
 
-/// The example's data, found from where this file is.
+/// The example's data. Its user is compiled with KOLO_SOURCE_DIR: __FILE__ may be relative to a folder of the build.
 inline std::string digits_csv() {
-  return (std::filesystem::path(__FILE__).parent_path() / "../../examples/data/digits.csv").lexically_normal().string();
+  return KOLO_SOURCE_DIR "/examples/data/digits.csv";
 }
 
 }  // namespace kolo::test
