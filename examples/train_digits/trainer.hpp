@@ -31,6 +31,7 @@ struct TrainOptions {
   std::uint64_t seed = 0;               // of initial weights and of the order of images
   std::size_t train_rows = 1437;        // the rest is held out
   std::string save, load;               // checkpoints; empty: none
+  std::optional<kolo::DType> send_gradients_as;
 };
 
 struct TrainResult {
@@ -141,7 +142,9 @@ TrainResult train_with(Optimizer& local, Network<T>& net, const Digits& digits, 
   }
   kolo::broadcast_parameters(parameters);  // every rank started differently, and now the same
 
-  kolo::DistributedOptimizer optimizer(local, parameters);
+  kolo::DistributedOptimizerOptions reduction;
+  reduction.send_gradients_as = options.send_gradients_as;
+  kolo::DistributedOptimizer optimizer(local, parameters, reduction);
   const Split rows = split(digits.size(), options.train_rows);
   const kolo::DistributedSampler sampler(rows.training.size(),
                                          kolo::DistributedSamplerOptions{}.with_seed(options.seed));

@@ -34,6 +34,10 @@ struct DistributedOptimizerOptions {
   std::string name = "gradients";
   /// When a reduction is given up, a fault of the world; `KOLO_TIMEOUT_S` when empty.
   std::optional<std::chrono::nanoseconds> timeout;
+  /// `DType::float16` or `DType::bfloat16`: float32 and float64 gradients travel as that type and are summed in
+  /// float32; see `AllreduceOptions::send_as`. 16-bit gradients are sent as they are. Pays where bytes are what takes
+  /// the time: a slow network; inside a node gradients are reduced where they lie, which costs less than rounding them.
+  std::optional<DType> send_gradients_as;
 
   DistributedOptimizerOptions& with_op(ReduceOp value) {
     op = value;
@@ -49,6 +53,10 @@ struct DistributedOptimizerOptions {
   }
   DistributedOptimizerOptions& with_timeout(std::chrono::nanoseconds value) {
     timeout = value;
+    return *this;
+  }
+  DistributedOptimizerOptions& with_send_gradients_as(DType value) {
+    send_gradients_as = value;
     return *this;
   }
 };

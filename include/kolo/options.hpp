@@ -45,6 +45,13 @@ struct AllreduceOptions {
   double postscale = 1.0;
   /// When this operation is given up, a fault of the world; `KOLO_TIMEOUT_S` when empty.
   std::optional<std::chrono::nanoseconds> timeout;
+  /// `DType::float16` or `DType::bfloat16`: float32 and float64 tensors travel as that type. Every input is rounded to
+  /// it after prescale, in the copy that sends it; the sum is computed in float32 (so between nodes partial sums travel
+  /// as float32), and the result rounded to it once more, so that all ranks hold the same. Values beyond its range
+  /// become infinite. Tensors of 16 bits are sent as they are; for other types it is an error (invalid_argument). A
+  /// world of one sends and rounds nothing. In `allreduce` and its forms, in CPU memory; elsewhere an error
+  /// (unsupported). What lies in a `GradientArena` is copied then as any memory.
+  std::optional<DType> send_as;
 
   AllreduceOptions& with_op(ReduceOp value) {
     op = value;
@@ -60,6 +67,10 @@ struct AllreduceOptions {
   }
   AllreduceOptions& with_timeout(std::chrono::nanoseconds value) {
     timeout = value;
+    return *this;
+  }
+  AllreduceOptions& with_send_as(DType value) {
+    send_as = value;
     return *this;
   }
 };

@@ -69,6 +69,19 @@ void check_pair(core::CollectiveKind kind, std::string_view name, const ConstTen
   check_apart(kind, name, in, out, "use the call without _into to work in place, or give an output of its own");
 }
 
+void check_send_as(core::CollectiveKind kind, std::string_view name, DType dtype, DType send_as) {
+  const std::string type(to_string(dtype)), sent(to_string(send_as));
+  if (send_as != DType::float16 && send_as != DType::bfloat16) {
+    refuse(kind, name, "send_as is " + sent + "; only float16 and bfloat16 make sense");
+  }
+  if (!is_floating_point(dtype)) {
+    refuse(kind, name, type + " cannot be sent as " + sent + "; send_as needs a floating-point type");
+  }
+  if (kind != core::CollectiveKind::allreduce) {
+    refuse(kind, name, "send_as is for allreduce only", ErrorCode::unsupported);
+  }
+}
+
 void check_reduction(core::CollectiveKind kind, std::string_view name, DType dtype, const AllreduceOptions& options) {
   const std::string type(to_string(dtype));
   if (!is_floating_point(dtype)) {
@@ -85,6 +98,7 @@ void check_reduction(core::CollectiveKind kind, std::string_view name, DType dty
   if (!std::isfinite(options.prescale) || !std::isfinite(options.postscale)) {
     refuse(kind, name, "prescale and postscale must be finite numbers");
   }
+  if (options.send_as) check_send_as(kind, name, dtype, *options.send_as);
 }
 
 /// A shape of at least one dimension without its first.
@@ -103,6 +117,14 @@ void locate(Request& request, std::string_view name, const ConstTensorView& view
   if (view.device().kind == DeviceKind::cpu || !view.stream()) return;
   const auto same = [&](const Stream& stream) { return stream.native == view.stream()->native; };
   if (std::none_of(request.streams.begin(), request.streams.end(), same)) request.streams.push_back(*view.stream());
+}
+
+/// What an all-reduce of tensors that are not in the CPU's memory cannot do.
+void check_sent_from(const Request& request, std::string_view name) {
+  if (!request.signature.sent_as || request.device.kind == DeviceKind::cpu) return;
+  refuse(request.signature.kind, name,
+         "its tensors lie on " + to_string(request.device) + "; send_as works in CPU memory only",
+         ErrorCode::unsupported);
 }
 
 /// A tensor of the request, with its output.
@@ -134,6 +156,7 @@ core::Signature reduction_signature(core::CollectiveKind kind, const AllreduceOp
   signature.op = options.op;
   signature.prescale = options.prescale;
   signature.postscale = options.postscale;
+  signature.sent_as = options.send_as;
   return signature;
 }
 
@@ -174,6 +197,7 @@ Request allreduce_request(std::string_view name, ConstTensorView in, TensorView 
   Request request;
   request.signature = reduction_signature(core::CollectiveKind::allreduce, options);
   add_tensor(request, name, in, out);
+  check_sent_from(request, name);
   request.buffers.push_back(buffer_of(in, out.data()));
   request.timeout = options.timeout;
   return request;
@@ -193,6 +217,7 @@ Request grouped_allreduce_request(std::string_view group, Span<const NamedView> 
     add_tensor(request, group, member.view, member.view);
     request.buffers.push_back(buffer_of(member.view, member.view.data()));
   }
+  check_sent_from(request, group);
   check_members(group, members);
   request.timeout = options.timeout;
   return request;
@@ -462,8 +487,8 @@ bool same_bits(double a, double b) noexcept { return std::memcmp(&a, &b, sizeof 
 bool is_same_allreduce(const core::Signature& signature, const ConstTensorView& in, const AllreduceOptions& options) {
   return signature.device == DeviceKind::cpu && signature.kind == core::CollectiveKind::allreduce &&
          signature.op == options.op && signature.tensors.size() == 1 && signature.tensors.front().dtype == in.dtype() &&
-         signature.tensors.front().shape == in.shape() && same_bits(signature.prescale, options.prescale) &&
-         same_bits(signature.postscale, options.postscale);
+         signature.tensors.front().shape == in.shape() && signature.sent_as == options.send_as &&
+         same_bits(signature.prescale, options.prescale) && same_bits(signature.postscale, options.postscale);
 }
 
 /// The name's last operation once more, if nobody else holds it, else a new one.
@@ -537,7 +562,11 @@ void run_unnamed_allreduce(Context& context, ConstTensorView in, TensorView out,
   engine.check_usable();
   engine.check_may_wait();
   Claim claim(engine.names(), engine.names().claim_unnamed());
-  if (engine.express_allreduce(buffer_of(in, out.data()), in.dtype(), in.shape(), options)) return;
+  if (options.send_as) {
+    engine.decline_express();
+  } else if (engine.express_allreduce(buffer_of(in, out.data()), in.dtype(), in.shape(), options)) {
+    return;
+  }
   start_and_wait(engine, claim, allreduce_request({}, in, out, in_place, options));
 }
 

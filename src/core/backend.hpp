@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,9 @@ struct Piece {
 struct Run {
   CollectiveKind kind = CollectiveKind::allreduce;
   DType dtype = DType::float32;
+  /// Allreduce: what every rank's input is rounded to, times prescale, before it is reduced, and the result before it
+  /// is handed out in `dtype`; where there is only one rank nothing is.
+  std::optional<DType> sent_as;
   ReduceOp op = ReduceOp::sum;
   double prescale = 1.0;
   double postscale = 1.0;

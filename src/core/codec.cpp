@@ -65,6 +65,8 @@ void write(Writer& w, const Signature& s) {
   w.signed_number(s.root);
   w.real(s.prescale);
   w.real(s.postscale);
+  w.byte(s.sent_as ? 1 : 0);
+  if (s.sent_as) w.byte(static_cast<std::uint8_t>(*s.sent_as));
   w.number(s.tensors.size());
   for (const TensorSignature& tensor : s.tensors) {
     w.byte(static_cast<std::uint8_t>(tensor.dtype));
@@ -305,6 +307,7 @@ void read(Reader& r, Signature& s) {
   s.root = r.rank();
   s.prescale = r.real();
   s.postscale = r.real();
+  if (r.flag()) s.sent_as = r.choice(DType::float64);
   s.tensors.resize(r.length());
   for (TensorSignature& tensor : s.tensors) {
     tensor.dtype = r.choice(DType::float64);

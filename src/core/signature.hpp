@@ -67,6 +67,7 @@ struct Signature {
   std::int32_t root = 0;
   double prescale = 1.0;
   double postscale = 1.0;
+  std::optional<DType> sent_as;  ///< of an allreduce of wider floats: float16 or bfloat16
   std::vector<TensorSignature> tensors;
   std::vector<std::int32_t> ranks;
 
@@ -86,6 +87,7 @@ enum class Aspect : std::uint8_t {
   root,
   prescale,
   postscale,
+  sent_as,
   device,
   tensor_count,
   dtype,

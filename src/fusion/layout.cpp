@@ -14,6 +14,7 @@ core::Run make_prototype(const core::Signature& signature, DType dtype, std::int
   run.divisor = signature.op == ReduceOp::average ? set_size : 1;
   run.prescale = signature.prescale;
   run.postscale = signature.postscale;
+  if (dtype == DType::float32 || dtype == DType::float64) run.sent_as = signature.sent_as;  // others are narrow already
   run.root = signature.root;
   return run;
 }
@@ -23,7 +24,8 @@ bool can_share(const core::Run& a, const core::Run& b) {
   if (a.kind != b.kind || a.dtype != b.dtype) return false;
   switch (a.kind) {
   case core::CollectiveKind::allreduce:
-    return a.op == b.op && a.divisor == b.divisor && a.prescale == b.prescale && a.postscale == b.postscale;
+    return a.op == b.op && a.sent_as == b.sent_as && a.divisor == b.divisor && a.prescale == b.prescale &&
+           a.postscale == b.postscale;
   case core::CollectiveKind::broadcast:
     return a.root == b.root;
   default:

@@ -193,7 +193,12 @@ void CpuBackend::copy_in(Chunk& chunk, core::Job& job) {
   fill_cursor_.advance(chunk.elements, [&](const core::Piece& piece, std::int64_t first, std::int64_t elements) {
     if (place_of(chunk, piece, first, elements, stretch++) == core::kNowhere) {
       around(kept, at, elements, [&](std::int64_t from, std::int64_t count) {
-        kernels::copy(to + from * width, piece.input + (first + from - at) * width, count * width);
+        if (const auto& cast = chunk.stream->cast) {
+          kernels::scale_and_cast(cast->memory, piece.input + (first + from - at) * cast->width,
+                                  chunk.stream->reduction.dtype, to + from * width, count, cast->prescale);
+        } else {
+          kernels::copy(to + from * width, piece.input + (first + from - at) * width, count * width);
+        }
       });
     } else {
       placed += elements;
@@ -208,7 +213,7 @@ void CpuBackend::copy_in(Chunk& chunk, core::Job& job) {
 /// Where the peers will find a stretch of the chunk that is being filled, if not in the slot; written down for them.
 core::Place CpuBackend::place_of(const Chunk& chunk, const core::Piece& piece, std::int64_t first,
                                  std::int64_t elements, std::size_t stretch) {
-  if (!chunk.is_written_back()) return core::kNowhere;
+  if (!chunk.is_written_back() || chunk.stream->cast) return core::kNowhere;
   if (stretch >= core::kPlaces || regions_.empty()) return core::kNowhere;
   const std::size_t width = chunk.stream->element_bytes;
   core::Place place = core::kNowhere;
@@ -254,7 +259,7 @@ Part CpuBackend::own_share(const Chunk& chunk) const noexcept {
 
 /// What of the chunk neither fill nor take moves, because this rank's reduce does: from its inputs, to its outputs.
 Part CpuBackend::kept_share(const Chunk& chunk) const noexcept {
-  return chunk.is_written_back() ? own_share(chunk) : Part{};
+  return chunk.is_written_back() && !chunk.stream->cast ? own_share(chunk) : Part{};
 }
 
 /// Does what can be done at once, if it can be done.
@@ -303,9 +308,11 @@ void CpuBackend::each_stretch(std::uint64_t number, const Part& part, Visit&& vi
             peers_memory(peer, number, stretch, static_cast<std::size_t>(begin) * width,
                          static_cast<std::size_t>(begin - at) * width);
       }
-      const std::size_t offset = static_cast<std::size_t>(first + begin - at) * width;
-      inputs_[self] = piece.input + offset;
-      outputs_[self] = piece.output + offset;
+      if (!chunk.stream->cast) {
+        const std::size_t offset = static_cast<std::size_t>(first + begin - at) * width;
+        inputs_[self] = piece.input + offset;
+        outputs_[self] = piece.output + offset;
+      }
       visit(begin - part.begin, end - begin);
     }
     at = end;
@@ -427,9 +434,13 @@ void CpuBackend::reduce_out(std::uint64_t number) {
   const std::size_t width = taking.stream->element_bytes;
   for (int peer = 0; peer < topology_.local_size(); ++peer)
     inputs_[static_cast<std::size_t>(peer)] = slot(peer, number);
+  const auto& cast = taking.stream->cast;
+  if (cast) narrow_.resize(static_cast<std::size_t>(taking.elements) * width);
   take_cursor_.advance(taking.elements, [&](const core::Piece& piece, std::int64_t first, std::int64_t elements) {
-    kernels::reduce(taking.stream->reduction, inputs_.data(), topology_.local_size(),
-                    piece.output + static_cast<std::size_t>(first) * width, elements);
+    std::byte* output = cast ? narrow_.data() : piece.output + static_cast<std::size_t>(first) * width;
+    kernels::reduce(taking.stream->reduction, inputs_.data(), topology_.local_size(), output, elements);
+    if (cast)
+      kernels::cast(taking.stream->reduction.dtype, output, cast->memory, piece.output + first * cast->width, elements);
     for (const void*& input : inputs_)
       input = static_cast<const std::byte*>(input) + static_cast<std::size_t>(elements) * width;
   });
@@ -453,7 +464,12 @@ void CpuBackend::copy_out(std::uint64_t number, const std::byte* slot) {
       const auto copy =
           is_long && (is_broadcast || piece.output != piece.input) ? &kernels::copy_past_cache : &kernels::copy;
       around(kept, at, elements, [&](std::int64_t from, std::int64_t count) {
-        copy(piece.output + (first + from - at) * width, slot + from * width, count * width);
+        if (const auto& cast = chunk.stream->cast) {
+          kernels::cast(chunk.stream->reduction.dtype, slot + from * width, cast->memory,
+                        piece.output + (first + from - at) * cast->width, count);
+        } else {
+          copy(piece.output + (first + from - at) * width, slot + from * width, count * width);
+        }
       });
     }
     at += elements;

@@ -41,6 +41,9 @@
 // how chunks are cut does not depend on it. Only the routes whose results are written back do so, and only for
 // all-reduces in place.
 //
+// Where a run is sent as a narrower type (`Run::sent_as`), slots hold that type: fill casts, take casts back, and the
+// own share goes through the own slot as all others do, so that it is rounded as they are. Tensors in regions too.
+//
 // When may a slot be filled again? With flat, root_slot, gather, alltoall and scatter peers read it when they take: so
 // when all have taken. With the others its owner's own take is enough: it happens after all have reduced, and nobody
 // touches it after that.
@@ -163,6 +166,7 @@ class CpuBackend final : public core::Backend {
   PieceCursor take_cursor_;
   std::vector<const void*> inputs_;  // reduce's arguments, by local rank
   std::vector<void*> outputs_;
+  std::vector<std::byte> narrow_;  // the result of a flat chunk before it is cast
   core::RegionTable regions_;
 };
 

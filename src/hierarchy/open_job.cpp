@@ -205,6 +205,11 @@ void OpenJob::open_plain(const core::Run& run) {
   stream.kind = reduces ? Stream::Kind::reduce : Stream::Kind::broadcast;
   stream.reduction = {run.dtype, run.op, {run.prescale, run.postscale, run.divisor}};
   stream.element_bytes = size_of(run.dtype);
+  if (run.sent_as) {
+    stream.cast = Cast{run.dtype, static_cast<std::int64_t>(stream.element_bytes), run.prescale};
+    stream.reduction = {*run.sent_as, run.op, {1, run.postscale, run.divisor}};
+    stream.element_bytes = size_of(*run.sent_as);
+  }
   stream.root = reduces ? 0 : set_rank_of(run.root);
   stream.pieces = run.pieces.data();
   stream.piece_count = run.pieces.size();

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "base/check.hpp"
 #include "core/backend.hpp"
@@ -17,6 +18,13 @@ class AlltoallPlan;
 class GatherPlan;
 class ScatterPlan;
 
+/// What fill and take do where slots hold another type than the tensors: fill multiplies by prescale, and casts.
+struct Cast {
+  DType memory = DType::float32;
+  std::int64_t width = 0;  ///< bytes of an element in memory
+  double prescale = 1;
+};
+
 /// A homogeneous sequence of elements - the concatenation of its pieces - of the same length on every rank of the set.
 /// Of a gather, an alltoall and a scatter the elements are chunks, and their plan knows what is in them.
 struct Stream {
@@ -24,6 +32,7 @@ struct Stream {
   Kind kind = Kind::reduce;
   kernels::Reduction reduction;  ///< of a broadcast only the dtype
   std::size_t element_bytes = 0;
+  std::optional<Cast> cast;             ///< then `reduction` and `element_bytes` are those of what the slots hold
   int root = 0;                         ///< of a broadcast, as a rank of the set; only its pieces have inputs
   const core::Piece* pieces = nullptr;  ///< a null output discards
   std::size_t piece_count = 0;

@@ -40,13 +40,15 @@ void cast_singles(DType from, const void* source, DType to, void* destination, s
   cast_floats(from, to, {&source, 1, &destination, 1, count});
 }
 
-void cast_from_double(const unsigned char* source, DType to, unsigned char* destination, std::int64_t count) {
+void cast_from_double(const unsigned char* source, DType to, unsigned char* destination, std::int64_t count,
+                      double factor) {
   float singles[kPiece];
   for (std::int64_t i = 0; i < count; i += kPiece) {
     const std::int64_t n = std::min(kPiece, count - i);
     for (std::int64_t k = 0; k < n; ++k) {
       double value = 0;
       std::memcpy(&value, source + (i + k) * 8, sizeof value);
+      value *= factor;
       singles[k] = to == DType::float32 ? static_cast<float>(value) : round_to_odd(value);
     }
     cast_singles(DType::float32, singles, to, destination + i * bytes_of(to), n);
@@ -73,11 +75,22 @@ void cast(DType from, const void* source, DType to, void* destination, std::int6
   if (from == to) {
     if (source != destination) copy(destination, source, count * bytes_of(from));
   } else if (from == DType::float64) {
-    cast_from_double(static_cast<const unsigned char*>(source), to, static_cast<unsigned char*>(destination), count);
+    cast_from_double(static_cast<const unsigned char*>(source), to, static_cast<unsigned char*>(destination), count, 1);
   } else if (to == DType::float64) {
     cast_to_double(from, static_cast<const unsigned char*>(source), static_cast<unsigned char*>(destination), count);
   } else {
     cast_floats(from, to, {&source, 1, &destination, 1, count});
+  }
+}
+
+void scale_and_cast(DType from, const void* source, DType to, void* destination, std::int64_t count, double factor) {
+  HWY_ASSERT(is_float(from) && is_float(to) && from != to && to != DType::float64 && count >= 0);
+  if (count == 0) return;
+  if (from == DType::float64) {
+    cast_from_double(static_cast<const unsigned char*>(source), to, static_cast<unsigned char*>(destination), count,
+                     factor);
+  } else {
+    cast_floats(from, to, {&source, 1, &destination, 1, count}, static_cast<float>(factor));
   }
 }
 

@@ -77,6 +77,9 @@ void copy_past_cache(void* destination, const void* source, std::int64_t bytes);
 /// Converts among float16, bfloat16, float32 and float64, rounding once, to nearest, ties to even; too large a number
 /// becomes infinity. Source and destination are disjoint, or the same pointer where both types have one size.
 void cast(DType from, const void* source, DType to, void* destination, std::int64_t count);
+/// The same of different types, but not to float64, with every number multiplied first, in float64 where that is the
+/// source's type, else in float32.
+void scale_and_cast(DType from, const void* source, DType to, void* destination, std::int64_t count, double factor);
 
 }  // namespace kolo::kernels
 

@@ -27,8 +27,8 @@ enum class Stage { whole, partial, finish };
 void reduce_floats(Stage stage, const Reduction& reduction, const Stream& stream);
 /// Integers and booleans.
 void reduce_integers(DType dtype, ReduceOp op, const Stream& stream);
-/// float16, bfloat16 and float32, in any pair of two different ones; one input.
-void cast_floats(DType from, DType to, const Stream& stream);
+/// float16, bfloat16 and float32, in any pair of two different ones; one input, multiplied by the factor in float32.
+void cast_floats(DType from, DType to, const Stream& stream, float factor = 1);
 
 }  // namespace kolo::kernels
 

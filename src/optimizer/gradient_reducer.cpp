@@ -39,6 +39,9 @@ struct Gradient {
 std::vector<std::string> entries_of(Span<const Parameter> parameters, const DistributedOptimizerOptions& options) {
   std::vector<std::string> entries{"op " + std::string(to_string(options.op)),
                                    "accumulation_steps " + std::to_string(options.accumulation_steps)};
+  if (options.send_gradients_as) {
+    entries.push_back("send_gradients_as " + std::string(to_string(*options.send_gradients_as)));
+  }
   for (const Parameter& parameter : parameters) {
     entries.push_back(parameter.gradient ? optimizer::describe(parameter.name, *parameter.gradient)
                                          : parameter.name + " without gradient");
@@ -58,6 +61,11 @@ void check_options(Span<const Parameter> parameters, const DistributedOptimizerO
   if (options.accumulation_steps < 1) {
     misused("DistributedOptimizer: accumulation_steps is " + std::to_string(options.accumulation_steps) +
             "; it must be 1 or more");
+  }
+  if (options.send_gradients_as && *options.send_gradients_as != DType::float16 &&
+      *options.send_gradients_as != DType::bfloat16) {
+    misused("DistributedOptimizer: send_gradients_as is " + std::string(to_string(*options.send_gradients_as)) +
+            "; only float16 and bfloat16 make sense");
   }
 }
 
@@ -91,6 +99,7 @@ struct GradientReducer::Impl {
     AllreduceOptions reduce;
     reduce.op = options.op;
     reduce.timeout = options.timeout;
+    reduce.send_as = options.send_gradients_as;
     if (options.op == ReduceOp::average) {
       reduce.postscale = 1.0 / options.accumulation_steps;
     }

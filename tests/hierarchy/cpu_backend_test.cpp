@@ -73,9 +73,10 @@ void add_piece(Case& test, core::Run& run, Rank& rank, Dice& dice, std::int64_t 
   run.elements += elements;
 }
 
-void add_allreduce(Case& test, Rank& rank, Dice& dice, DType dtype, ReduceOp op) {
+void add_allreduce(Case& test, Rank& rank, Dice& dice, DType dtype, ReduceOp op, std::optional<DType> sent_as = {}) {
   core::Run& run = test.job.runs.emplace_back();
   run.dtype = dtype;
+  run.sent_as = sent_as;
   run.op = op;
   const int ranks = rank.size();
   const bool scaled = is_float(dtype) && op != ReduceOp::product && dice.common() % 2 == 0;
@@ -235,6 +236,10 @@ void everything_once(Rank& rank, std::uint32_t seed) {
     for (const ReduceOp op : ops_of(dtype)) {
       add_allreduce(next_case(), rank, dice, dtype, op);
       add_reduce_scatter(next_case(), rank, dice, dtype, op);
+      if (dtype != DType::float32 && dtype != DType::float64) continue;
+      for (const DType narrow : {DType::float16, DType::bfloat16}) {
+        add_allreduce(next_case(), rank, dice, dtype, op, narrow);
+      }
     }
     add_alltoall(next_case(), rank, dice, dtype, true);
     add_alltoall(next_case(), rank, dice, dtype, false);

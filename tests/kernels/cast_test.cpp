@@ -70,6 +70,31 @@ TEST_P(Cast, All16BitNumbersToEveryTypeAndBack) {
   }
 }
 
+TEST_P(Cast, ScalesBeforeItRounds) {
+  // Most are beyond float16, and not by 2^-10.
+  constexpr std::int64_t kCount = 1000;
+  std::vector<float> singles(kCount);
+  std::vector<double> doubles(kCount);
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    doubles[static_cast<std::size_t>(i)] = static_cast<double>(2 * i - 999) * (1 << 14);
+    singles[static_cast<std::size_t>(i)] = static_cast<float>(doubles[static_cast<std::size_t>(i)]);
+  }
+  for (const DType narrow : {DType::float16, DType::bfloat16}) {
+    std::vector<std::uint16_t> expected(kCount);
+    for (std::int64_t i = 0; i < kCount; ++i) {
+      reference::write(expected.data(), i,
+                       reference::encode(format_of(narrow), doubles[static_cast<std::size_t>(i)] / 1024));
+    }
+    for (const bool wide : {false, true}) {
+      const void* source = wide ? static_cast<const void*>(doubles.data()) : singles.data();
+      Memory actual(kCount * 2, 6);
+      scale_and_cast(wide ? DType::float64 : DType::float32, source, narrow, actual.data(), kCount, 1.0 / 1024);
+      ASSERT_TRUE(same(narrow, expected.data(), actual.data(), kCount)) << int(narrow) << wide;
+      ASSERT_TRUE(actual.surroundings_untouched());
+    }
+  }
+}
+
 // Around every 16-bit number and every middle between two of them: the number itself, and its neighbours in the wide
 // type, just below and just above. A double next to a middle is what rounding twice gets wrong.
 template <class Wide>

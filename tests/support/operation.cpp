@@ -25,8 +25,10 @@ std::string describe(const Operation& operation) {
   static_assert(std::size(kNamesOfKinds) == kKinds);
   std::string text = std::string(kNamesOfKinds[static_cast<int>(operation.kind)]) + " '" + operation.name + "' of " +
                      std::string(to_string(operation.dtype)) + ", " + std::string(to_string(operation.op)) +
-                     (operation.scaled ? ", scaled" : "") + (operation.prepared ? ", prepared" : "") + ", root " +
-                     std::to_string(operation.root) + ", elements";
+                     (operation.scaled ? ", scaled" : "") +
+                     (operation.send_as ? ", as " + std::string(to_string(*operation.send_as)) : "") +
+                     (operation.prepared ? ", prepared" : "") + ", root " + std::to_string(operation.root) +
+                     ", elements";
   for (const std::int64_t length : operation.lengths) text += " " + std::to_string(length);
   return text;
 }
@@ -105,6 +107,7 @@ std::int64_t InFlight::first_row(int rank) const {
 AllreduceOptions InFlight::options() const {
   AllreduceOptions options = AllreduceOptions{}.with_op(operation_.op);
   if (operation_.scaled) options.with_prescale(2).with_postscale(1.5);
+  options.send_as = operation_.send_as;
   return options;
 }
 

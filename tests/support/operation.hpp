@@ -40,6 +40,7 @@ struct Operation {
   DType dtype = DType::float32;
   ReduceOp op = ReduceOp::sum;
   bool scaled = false;  ///< before and after
+  std::optional<DType> send_as;
   int root = 0;
   /// Elements: of each member of a group; of each rank's part of an allgather; that each rank sends to each (r * ranks
   /// + to) with splits, without splits those that all send to each; else of the only tensor.

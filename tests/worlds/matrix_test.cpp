@@ -57,6 +57,10 @@ std::vector<std::int64_t> lengths_of(Kind kind, std::int64_t length, int ranks) 
 }
 
 /// All that a world of this size runs, one dtype after another.
+bool is_allreduce(Kind kind) {
+  return kind == Kind::allreduce || kind == Kind::allreduce_into || kind == Kind::grouped;
+}
+
 std::vector<Operation> operations_of(DType dtype, int ranks) {
   std::vector<Operation> operations;
   for (int number = 0; number < kolo::testing::kKinds; ++number) {
@@ -75,6 +79,10 @@ std::vector<Operation> operations_of(DType dtype, int ranks) {
         operation.root = static_cast<int>(length) % ranks;
         operation.scaled = kolo::is_floating_point(dtype) && op != ReduceOp::product && length % 2 == 1;
         operation.lengths = lengths_of(kind, length, ranks);
+        operations.push_back(operation);
+        if (!kolo::is_floating_point(dtype) || !is_allreduce(kind)) continue;
+        operation.name += ", narrow";
+        operation.send_as = length % 4 < 2 ? DType::float16 : DType::bfloat16;
         operations.push_back(operation);
       }
     }

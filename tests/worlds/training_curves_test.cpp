@@ -87,6 +87,20 @@ TEST(TrainingCurves, TheSameRunTwiceIsTheSameBits) {
   EXPECT_EQ(first.weights_hash, second.weights_hash);
 }
 
+TEST(TrainingCurves, GradientsSentAs16BitsLearnAsWell) {
+  TrainOptions options = small(10);
+  const TrainResult alone = train_on<float>(1, 0, options);
+  for (const kolo::DType narrow : {kolo::DType::float16, kolo::DType::bfloat16}) {
+    options.send_gradients_as = narrow;
+    for (const int per_node : {0, 2}) {
+      const TrainResult together = train_on<float>(4, per_node, options);
+      EXPECT_GE(together.accuracy, alone.accuracy - 0.01) << kolo::to_string(narrow);
+      EXPECT_LE(std::abs(together.losses.back() / alone.losses.back() - 1), 0.05) << kolo::to_string(narrow);
+      EXPECT_NE(together.weights_hash, alone.weights_hash) << "something was rounded";
+    }
+  }
+}
+
 // A loop of its own, over batches of 50 rows that 4 ranks share as 20, 15, 10 and 5.
 std::vector<double> uneven_losses(int ranks) {
   std::vector<double> losses;
