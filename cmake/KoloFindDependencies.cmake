@@ -80,6 +80,7 @@ macro(kolo_find_torch)
       find_library(KOLO_TORCH_${kolo_library} ${kolo_library} HINTS "${kolo_torch_prefix}/lib")
       list(APPEND kolo_torch_libraries "${KOLO_TORCH_${kolo_library}}")
     endforeach()
+    find_library(KOLO_TORCH_c10_cuda c10_cuda HINTS "${kolo_torch_prefix}/lib")  # where it has CUDA
     if(KOLO_TORCH_INCLUDE AND KOLO_TORCH_torch_cpu AND KOLO_TORCH_c10)
       set(kolo_torch_version_file "${KOLO_TORCH_INCLUDE}/torch/headeronly/version.h")
       if(NOT EXISTS "${kolo_torch_version_file}")  # where it was before LibTorch 2.9

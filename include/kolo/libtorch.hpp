@@ -12,6 +12,10 @@
 ///
 /// The loop stays as it was: `optimizer.zero_grad()`, `loss.backward()`, `optimizer.step()`.
 ///
+/// Tensors may lie on a CUDA device where LibTorch and Kolo were built with CUDA: collectives begin behind what
+/// LibTorch's current stream was given. Where results are waited for it is the host that waits, `TensorHandle::wait`
+/// apart.
+///
 /// Link `kolo::libtorch`. What is not given a context uses the calling thread's, as everywhere in Kolo. Errors are
 /// `kolo::Error`s; LibTorch's own pass as they are. Not supported, and an error that says so: sparse gradients,
 /// backward passes that are themselves differentiated (`create_graph`), gradients through collectives, LBFGS.
@@ -103,6 +107,10 @@ struct DistributedOptimizerOptions {
   std::optional<std::chrono::nanoseconds> timeout;
   /// Whether every step ends with `broadcast_buffers` from rank 0. Needs a module.
   bool broadcast_buffers = false;
+  /// `DType::float16` or `DType::bfloat16`: float32 and float64 gradients travel as that type and are summed in
+  /// float32; see `AllreduceOptions::send_as`. 16-bit gradients are sent as they are. Pays where bytes are what takes
+  /// the time: a slow network; inside a node gradients are reduced where they lie, which costs less than rounding them.
+  std::optional<DType> send_gradients_as;
 
   DistributedOptimizerOptions& with_op(ReduceOp value) {
     op = value;
@@ -122,6 +130,10 @@ struct DistributedOptimizerOptions {
   }
   DistributedOptimizerOptions& with_broadcast_buffers(bool value) {
     broadcast_buffers = value;
+    return *this;
+  }
+  DistributedOptimizerOptions& with_send_gradients_as(DType value) {
+    send_gradients_as = value;
     return *this;
   }
 };
@@ -232,7 +244,8 @@ class KOLO_API TensorHandle {
   ~TensorHandle();
 
   [[nodiscard]] bool done() const { return handle_.done(); }
-  /// Waits, and returns the tensor. Throws the operation's `Error`.
+  /// Waits, and returns the tensor. Throws the operation's `Error`. Of a CUDA tensor it is not the host that waits for
+  /// the device but LibTorch's current stream; a failure after that is told by the next call.
   at::Tensor wait();
 
  private:

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <memory>
+#include <numeric>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
 #include <kolo/error.hpp>
 #include <kolo/libtorch.hpp>
 
+#include "libtorch/devices.hpp"
 #include "libtorch/tensors.hpp"
 
 namespace kolo::libtorch {
@@ -72,14 +78,29 @@ at::Tensor adopt(kolo::Tensor result, bool complex) {
   return complex ? at::view_as_complex(tensor) : tensor;
 }
 
-// Runs a call that gives a new tensor on the contents of this one.
-template <class Call>
-at::Tensor into_new(const std::string& caller, const at::Tensor& in, const Call& call) {
+// Runs a call that gives a new tensor on the contents of this one. Where those are on a device Kolo has no memory of
+// its own to give: there `rows`, a call, finds out how many rows the result has, and `into` fills it.
+template <class Call, class Rows, class Into>
+at::Tensor into_new(const std::string& caller, const at::Tensor& in, const Call& call, const Rows& rows,
+                    const Into& into) {
   check_not_followed(caller, in);
   dtype_of(caller + ": the tensor", in);
   const at::NoGradGuard no_grad;
   const at::Tensor memory = in.detach().contiguous();
-  return adopt(call(memory_view(caller + ": the tensor", memory)), in.is_complex());
+  const TensorView view = memory_view(caller + ": the tensor", memory);
+  if (in.is_cpu()) {
+    return adopt(call(view), in.is_complex());
+  }
+  std::vector<std::int64_t> sizes = in.dim() == 0 ? std::vector<std::int64_t>{1} : in.sizes().vec();
+  sizes[0] = rows(sizes[0]);
+  at::Tensor result = at::empty(sizes, memory.options());
+  into(view, memory_view(caller + ": the result", result));
+  return result;
+}
+
+// The sum of what all ranks say, or of what they say to this one.
+std::int64_t sum_of(Span<const std::int64_t> numbers) {
+  return std::accumulate(numbers.begin(), numbers.end(), std::int64_t{0});
 }
 
 }  // namespace
@@ -113,7 +134,11 @@ void TensorHandle::let_go() noexcept {
 }
 
 at::Tensor TensorHandle::wait() {
-  handle_.wait();
+  if (tensor_.is_cpu()) {
+    handle_.wait();
+  } else {
+    wait_on_current_stream(handle_, tensor_);
+  }
   mark_changed(tensor_);
   return tensor_;
 }
@@ -149,7 +174,12 @@ TensorHandle broadcast_async(std::string_view name, const at::Tensor& inout, int
 }
 
 at::Tensor allgather(Context& context, const at::Tensor& in, const CallOptions& options) {
-  return into_new("allgather", in, [&](const TensorView& memory) { return kolo::allgather(context, memory, options); });
+  return into_new(
+      "allgather", in, [&](const TensorView& memory) { return kolo::allgather(context, memory, options); },
+      [&](std::int64_t rows) {
+        return sum_of(kolo::allgather(context, const_view(&rows, std::size_t{1}), options).as<std::int64_t>());
+      },
+      [&](const TensorView& memory, const TensorView& out) { kolo::allgather_into(context, memory, out, options); });
 }
 at::Tensor allgather(const at::Tensor& in, const CallOptions& options) {
   return allgather(current_context(), in, options);
@@ -157,16 +187,30 @@ at::Tensor allgather(const at::Tensor& in, const CallOptions& options) {
 
 at::Tensor alltoall(Context& context, const at::Tensor& in, Span<const std::int64_t> splits,
                     const CallOptions& options) {
-  return into_new("alltoall", in,
-                  [&](const TensorView& memory) { return kolo::alltoall(context, memory, splits, options).output; });
+  return into_new(
+      "alltoall", in, [&](const TensorView& memory) { return kolo::alltoall(context, memory, splits, options).output; },
+      [&](std::int64_t rows) {
+        if (splits.empty()) {
+          return rows;  // as many as it gives
+        }
+        const auto received = kolo::alltoall(context, const_view(splits.data(), splits.size()), {}, options);
+        return sum_of(received.output.as<std::int64_t>());
+      },
+      [&](const TensorView& memory, const TensorView& out) {
+        kolo::alltoall_into(context, memory, out, splits, options);
+      });
 }
 at::Tensor alltoall(const at::Tensor& in, Span<const std::int64_t> splits, const CallOptions& options) {
   return alltoall(current_context(), in, splits, options);
 }
 
 at::Tensor reduce_scatter(Context& context, const at::Tensor& in, const AllreduceOptions& options) {
-  return into_new("reduce_scatter", in,
-                  [&](const TensorView& memory) { return kolo::reduce_scatter(context, memory, options); });
+  return into_new(
+      "reduce_scatter", in, [&](const TensorView& memory) { return kolo::reduce_scatter(context, memory, options); },
+      [&](std::int64_t rows) { return rows / context.size() + (context.rank() < rows % context.size() ? 1 : 0); },
+      [&](const TensorView& memory, const TensorView& out) {
+        kolo::reduce_scatter_into(context, memory, out, options);
+      });
 }
 at::Tensor reduce_scatter(const at::Tensor& in, const AllreduceOptions& options) {
   return reduce_scatter(current_context(), in, options);

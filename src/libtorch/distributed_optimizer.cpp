@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/from_blob.h>
 #include <torch/optim/lbfgs.h>
 
@@ -22,6 +23,7 @@
 #include <kolo/libtorch.hpp>
 #include <kolo/parameters.hpp>
 
+#include "libtorch/devices.hpp"
 #include "libtorch/gradient_hooks.hpp"
 #include "libtorch/tensors.hpp"
 
@@ -52,6 +54,7 @@ kolo::DistributedOptimizerOptions reducer_options(const DistributedOptimizerOpti
   result.accumulation_steps = options.accumulation_steps;
   result.name = options.name;
   result.timeout = options.timeout;
+  result.send_gradients_as = options.send_gradients_as;
   return result;
 }
 
@@ -81,6 +84,7 @@ struct DistributedOptimizer::Impl {
   mutable std::mutex mutex;
   std::vector<Slot> slots;
   std::map<const void*, std::pair<std::string, bool>> known;  // all the optimizer's: name, and whether it is reduced
+  std::optional<Gate> gate;                                   // where there are gradients on a device
   std::optional<GradientReducer> reducer;
   int micro_step = 0;
   int no_sync_depth = 0;
@@ -167,7 +171,7 @@ struct DistributedOptimizer::Impl {
     place_gradients();
     std::vector<kolo::Parameter> views;
     for (const Slot& slot : slots) {
-      const TensorView view = memory_view('"' + slot.name + '"', slot.gradient);
+      const TensorView view = view_of(slot);
       views.push_back({slot.name, view, view});
     }
     reducer.emplace(context, views, reducer_options(options));
@@ -178,6 +182,19 @@ struct DistributedOptimizer::Impl {
     micro_step = 0;
   }
 
+  // Of a gradient on a device, with the stream from which the hooks hand it over, whichever the backward pass uses.
+  TensorView view_of(const Slot& slot) {
+    const std::string what = '"' + slot.name + '"';
+    const TensorView view = memory_view(what, slot.gradient);
+    if (slot.gradient.is_cpu()) {
+      return view;
+    }
+    if (!gate) {
+      gate.emplace(what, slot.gradient);
+    }
+    return {view.data(), view.dtype(), view.shape(), view.device(), gate->stream()};
+  }
+
   static void check_trainable(const std::string& name, const at::Tensor& parameter) {
     if (!is_floating_point(dtype_of('"' + name + '"', parameter)) || !parameter.is_leaf()) {
       misused('"' + name + "\" is no floating-point leaf tensor");
@@ -185,20 +202,23 @@ struct DistributedOptimizer::Impl {
   }
 
   // Gives every slot its gradient: in the order in which a backward pass comes by, last layers first, so that what is
-  // reduced together lies together.
+  // reduced together lies together. On a device it is LibTorch's memory.
   void place_gradients() {
     const at::NoGradGuard no_grad;
     std::size_t bytes = 0;
+    bool any_here = false;
     for (const Slot& slot : slots) {
       const TensorView view = memory_view('"' + slot.name + '"', layout_of(slot.parameter));
-      bytes += GradientArena::room_for(view.dtype(), view.shape());
+      bytes += slot.parameter.is_cpu() ? GradientArena::room_for(view.dtype(), view.shape()) : 0;
+      any_here = any_here || slot.parameter.is_cpu();
     }
-    if (slots.empty()) {
-      return;
+    std::shared_ptr<GradientArena> arena;
+    if (any_here) {
+      arena = std::make_shared<GradientArena>(context, bytes, "DistributedOptimizer(" + options.name + ")");
     }
-    const auto arena = std::make_shared<GradientArena>(context, bytes, "DistributedOptimizer(" + options.name + ")");
     for (auto slot = slots.rbegin(); slot != slots.rend(); ++slot) {
-      slot->gradient = tensor_in(arena, layout_of(slot->parameter));
+      const at::Tensor layout = layout_of(slot->parameter);
+      slot->gradient = slot->parameter.is_cpu() ? tensor_in(arena, layout) : at::empty_like(layout);
       bind(*slot);
     }
   }
@@ -254,8 +274,15 @@ struct DistributedOptimizer::Impl {
     Slot& slot = slots[index];
     bind(slot);
     if (no_sync_depth == 0 && is_last()) {
+      let_pass();
       or_begin_new_step([&] { reducer->gradient_ready(index); });
       slot.started = true;
+    }
+  }
+
+  void let_pass() {
+    if (gate) {
+      gate->let_pass();
     }
   }
 
@@ -312,6 +339,7 @@ struct DistributedOptimizer::Impl {
     for (Slot& slot : slots) {
       bind(slot);
     }
+    let_pass();
     bool reduced = false;
     or_begin_new_step([&] { reduced = reducer->synchronize(); });
     if (reduced) {

@@ -8,6 +8,8 @@
 
 #include <kolo/error.hpp>
 
+#include "libtorch/devices.hpp"
+
 namespace kolo::libtorch {
 namespace {
 
@@ -97,11 +99,11 @@ TensorView memory_view(std::string_view what, const at::Tensor& tensor) {
                                                  list(tensor.sizes()) + ", strides " + list(tensor.strides()) +
                                                  "); contiguous() makes one without");
   }
+  const Shape shape(extents_in_memory(tensor));
   if (!tensor.is_cpu()) {
-    throw Error(ErrorCode::unsupported,
-                std::string(what) + " is on " + tensor.device().str() + "; only CPU memory is supported");
+    return device_view(what, tensor, dtype, shape);
   }
-  return {tensor.data_ptr(), dtype, Shape(extents_in_memory(tensor))};
+  return {tensor.data_ptr(), dtype, shape};
 }
 
 void mark_changed(const at::Tensor& tensor) { tensor.unsafeGetTensorImpl()->bump_version(); }

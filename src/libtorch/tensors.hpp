@@ -19,7 +19,8 @@ DType dtype_of(std::string_view what, const at::Tensor& tensor);
 /// "float32 [64, 32]", and where they are not those of a contiguous tensor, " strides [1, 64]"; " cuda" off the CPU.
 std::string describe(const at::Tensor& tensor);
 
-/// A view of a tensor whose memory has no gaps, in the order of memory: one of NHWC layout is [n, h, w, c].
+/// A view of a tensor whose memory has no gaps, in the order of memory: one of NHWC layout is [n, h, w, c]. Of a CUDA
+/// tensor, as `device_view`.
 TensorView memory_view(std::string_view what, const at::Tensor& tensor);
 
 /// Tells autograd that the tensor's memory was written to behind its back: a backward pass that has saved it complains

@@ -90,7 +90,7 @@ std::size_t first_difference(const std::vector<std::vector<std::string>>& lists)
 std::string optimizer::describe(std::string_view name, const TensorView& view) {
   std::string text = std::string(name) + ' ' + std::string(to_string(view.dtype())) + ' ' + to_string(view.shape());
   if (view.device() != cpu()) {
-    text += ' ' + to_string(view.device());
+    text += " cuda";  // which of a host's devices it is differs by rank
   }
   return text;
 }

@@ -12,6 +12,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -146,6 +147,7 @@ struct Variant {
   int passes;
   bool by_no_sync;   // how several passes are accumulated
   bool set_to_none;  // how gradients are reset
+  std::optional<kolo::DType> narrow = {};
 };
 
 // One step of this rank's part, in as many passes.
@@ -184,13 +186,16 @@ void train_together(const Variant& variant) {
   const auto inner = variant.make(net.parameters());
   kt::DistributedOptimizerOptions options;
   options.accumulation_steps = variant.by_no_sync ? 1 : variant.passes;
+  options.send_gradients_as = variant.narrow;
   kt::DistributedOptimizer optimizer(*inner, net, options);
   for (int step = 0; step < kSteps; ++step) {
     step_together(net, optimizer, variant, step);
   }
   const std::vector<torch::Tensor> alone = train_alone(variant.make, kolo::size(), variant.passes);
+  const double tolerance = variant.narrow ? 5e-3 : 1e-10;  // bfloat16 holds 3 digits of a gradient
   for (std::size_t i = 0; i < alone.size(); ++i) {
-    EXPECT_TRUE(torch::allclose(net.parameters()[i], alone[i], 1e-10, 1e-10)) << variant.name << ", parameter " << i;
+    EXPECT_TRUE(torch::allclose(net.parameters()[i], alone[i], tolerance, tolerance))
+        << variant.name << ", parameter " << i;
     EXPECT_TRUE(same_on_all_ranks(net.parameters()[i]));
   }
 }
@@ -202,6 +207,33 @@ TEST(Training, FourRanksReachWhatOneProcessDoes) {
         Variant{"sgd, no_sync", make_sgd, 2, true, false}, Variant{"adamw, no_sync", make_adamw, 2, true, true}}) {
     on_ranks(4, [&] { train_together(variant); });
   }
+}
+
+TEST(Training, GradientsSentAs16BitsTrainAsWell) {
+  for (const Variant& variant :
+       {Variant{"sgd, float16", make_sgd, 1, false, false, kolo::DType::float16},
+        Variant{"adamw, bfloat16, 2 passes", make_adamw, 2, false, true, kolo::DType::bfloat16}}) {
+    on_ranks(4, [&] { train_together(variant); });
+  }
+  on_ranks(2, [] {  // numbers that 16 bits hold: nothing is lost, and of others something
+    torch::nn::Linear layer(torch::nn::LinearOptions(2, 1).bias(false));
+    torch::optim::SGD sgd(layer->parameters(), 1);
+    kt::DistributedOptimizer optimizer(sgd, *layer,
+                                       kt::DistributedOptimizerOptions().with_send_gradients_as(kolo::DType::float16));
+    for (const double beyond : {0.0, 1.0 / (1 << 20)}) {
+      optimizer.zero_grad();
+      layer(torch::full({1, 2}, 1.0 + kolo::rank() + beyond)).sum().backward();
+      EXPECT_TRUE(optimizer.synchronize());
+      const double lost = kolo::size() == 1 ? 0 : beyond;
+      EXPECT_TRUE(torch::equal(layer->weight.grad(), torch::full({1, 2}, (kolo::size() + 1) / 2.0 + beyond - lost)));
+      EXPECT_TRUE(optimizer.step());
+    }
+    kt::DistributedOptimizerOptions wrong;
+    wrong.with_name("wrong").with_send_gradients_as(kolo::DType::float32);
+    EXPECT_EQ(error_of([&] { kt::DistributedOptimizer(sgd, *layer, wrong); }),
+              "invalid_argument: DistributedOptimizer: send_gradients_as is float32; only float16 and bfloat16 make "
+              "sense");
+  });
 }
 
 TEST(Training, GradientsAreReducedWhileTheBackwardPassGoesOn) {
@@ -632,6 +664,8 @@ TEST(Tensors, Collectives) {
     EXPECT_EQ(kt::alltoall(numbered, to_first).size(0), rank == 0 ? size * size : 0);
     EXPECT_TRUE(torch::equal(kt::reduce_scatter(numbered), torch::full({1, 2}, size * (size - 1) / 2)));
 
+    const std::string elsewhere = error_of([&] { kt::allreduce(torch::empty({2}, torch::kMeta)); });
+    EXPECT_EQ(elsewhere.substr(0, 52), "unsupported: allreduce: the tensor is on meta; only ");
     const torch::Tensor followed = torch::ones({2}).set_requires_grad(true) * 2;
     EXPECT_EQ(error_of([&] { kt::allreduce(followed); }),
               "unsupported: allreduce: autograd would have to follow this tensor through the collective, which is not "
