@@ -181,17 +181,43 @@ MPI_Request Communicator::receive(int rank, int tag, std::byte* data, int bytes)
   return request;
 }
 
-bool test(MPI_Request& request, std::size_t& received) {
-  int done = 0;
-  MPI_Status status;
-  const int code = MPI_Test(&request, &done, &status);
-  if (code != MPI_SUCCESS) check(code, "MPI_Test");
-  if (done == 0) return false;
-  // MPI_Get_elements_x has no upper limit, and says the same for bytes.
-  MPI_Count count = 0;
-  check(MPI_Get_elements_x(&status, MPI_BYTE, &count), "MPI_Get_elements_x");
-  received = count > 0 ? static_cast<std::size_t>(count) : 0;
-  return true;
+void Requests::add(MPI_Request request, Note note) {
+  requests_.push_back(request);
+  notes_.push_back(note);
+}
+
+const std::vector<Requests::Completed>& Requests::test() {
+  completed_.clear();
+  if (requests_.empty()) return completed_;
+  indices_.resize(requests_.size());
+  statuses_.resize(requests_.size());
+  int count = 0;
+  const int code =
+      MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, indices_.data(), statuses_.data());
+  if (code == MPI_ERR_IN_STATUS) {
+    for (int i = 0; i < count; ++i) {
+      const int one = statuses_[static_cast<std::size_t>(i)].MPI_ERROR;
+      if (one != MPI_ERR_PENDING) check(one, "MPI_Testsome");
+    }
+  }
+  check(code, "MPI_Testsome");
+  for (int i = 0; i < count; ++i) {  // `count` may be MPI_UNDEFINED, which is negative
+    // MPI_Get_elements_x has no upper limit, and says the same for bytes.
+    MPI_Count bytes = 0;
+    check(MPI_Get_elements_x(&statuses_[static_cast<std::size_t>(i)], MPI_BYTE, &bytes), "MPI_Get_elements_x");
+    const auto index = static_cast<std::size_t>(indices_[static_cast<std::size_t>(i)]);
+    completed_.push_back({notes_[index], bytes > 0 ? static_cast<std::size_t>(bytes) : 0});
+  }
+  if (completed_.empty()) return completed_;
+  std::size_t left = 0;  // completed ones have become null
+  for (std::size_t i = 0; i < requests_.size(); ++i) {
+    if (requests_[i] == MPI_REQUEST_NULL) continue;
+    requests_[left] = requests_[i];
+    notes_[left++] = notes_[i];
+  }
+  requests_.resize(left);
+  notes_.resize(left);
+  return completed_;
 }
 
 }  // namespace kolo::mpi

@@ -74,7 +74,31 @@ class Communicator {
   int size_ = 1;
 };
 
-/// True when the operation has completed; `request` is then null, and `received` the size of what came (0 for a send).
-[[nodiscard]] bool test(MPI_Request& request, std::size_t& received);
+/// Operations that are open together, so that one call looks at all of them. One thread at a time.
+class Requests {
+ public:
+  /// What the caller knows of a request, and gets back with its completion.
+  struct Note {
+    std::size_t owner = 0;
+    std::size_t due = 0;  ///< bytes
+  };
+  struct Completed {
+    Note note;
+    std::size_t received = 0;  ///< bytes that came; 0 for a send
+  };
+
+  void add(MPI_Request request, Note note);
+  [[nodiscard]] std::size_t open() const noexcept { return requests_.size(); }
+  /// Those that have completed since the last call, which are then gone; valid until the next. Lets MPI move data when
+  /// there are none.
+  const std::vector<Completed>& test();
+
+ private:
+  std::vector<MPI_Request> requests_;
+  std::vector<Note> notes_;  // of the requests
+  std::vector<Completed> completed_;
+  std::vector<int> indices_;          // MPI_Testsome's results
+  std::vector<MPI_Status> statuses_;  // likewise
+};
 
 }  // namespace kolo::mpi

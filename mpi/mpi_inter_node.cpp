@@ -45,13 +45,11 @@ std::size_t MpiInterNode::claim_slot(int rank) {
     free_slots_.push_back(slots_.size());
     slots_.emplace_back();
   }
-  const std::size_t slot = free_slots_.back();
+  const std::size_t index = free_slots_.back();
   free_slots_.pop_back();
-  slots_[slot].pieces.clear();
-  slots_[slot].completed = 0;
-  slots_[slot].rank = rank;
-  ++slots_[slot].generation;
-  return slot;
+  Slot& slot = slots_[index];
+  slot = {0, 0, slot.generation + 1, rank, true};
+  return index;
 }
 
 core::InterNode::Operation MpiInterNode::name_of(std::size_t slot) const noexcept {
@@ -69,8 +67,8 @@ core::InterNode::Operation MpiInterNode::send(int rank, int tag, const std::byte
   std::size_t begin = 0;
   do {
     const std::size_t piece = std::min(bytes - begin, piece_bytes_);
-    slots_[slot].pieces.push_back(
-        {communicator_.send(rank, mapped(tag), data + begin, static_cast<int>(piece)), /*expected=*/0});
+    requests_.add(communicator_.send(rank, mapped(tag), data + begin, static_cast<int>(piece)), {slot, /*due=*/0});
+    ++slots_[slot].open_pieces;
     begin += piece;
   } while (begin < bytes);
   return name_of(slot);
@@ -81,8 +79,8 @@ core::InterNode::Operation MpiInterNode::receive(int rank, int tag, std::byte* d
   std::size_t begin = 0;
   do {
     const std::size_t piece = std::min(bytes - begin, piece_bytes_);
-    slots_[slot].pieces.push_back(
-        {communicator_.receive(rank, mapped(tag), data + begin, static_cast<int>(piece)), piece});
+    requests_.add(communicator_.receive(rank, mapped(tag), data + begin, static_cast<int>(piece)), {slot, piece});
+    ++slots_[slot].open_pieces;
     begin += piece;
   } while (begin < bytes);
   return name_of(slot);
@@ -90,22 +88,30 @@ core::InterNode::Operation MpiInterNode::receive(int rank, int tag, std::byte* d
 
 bool MpiInterNode::test(Operation operation) {
   const std::size_t index = (operation & ((Operation{1} << kSlotBits) - 1)) - 1;
-  KOLO_CHECK(operation != 0 && index < slots_.size() && name_of(index) == operation && !slots_[index].pieces.empty())
+  KOLO_CHECK(operation != 0 && index < slots_.size() && name_of(index) == operation && slots_[index].claimed)
       << "operation " << operation << " is not open";
+  if (slots_[index].open_pieces > 0 && slots_[index].looked_at == looks_) look();
   Slot& slot = slots_[index];
-  while (slot.completed < slot.pieces.size()) {
-    Piece& piece = slot.pieces[slot.completed];
-    std::size_t received = 0;
-    if (!mpi::test(piece.request, received)) return false;
-    if (piece.expected != 0 && received != piece.expected) {
-      throw Error(ErrorCode::transport, "rank " + std::to_string(slot.rank) + " sent " + std::to_string(received) +
-                                            " bytes where " + std::to_string(piece.expected) + " were due");
-    }
-    ++slot.completed;
-  }
-  slot.pieces.clear();
+  slot.looked_at = looks_;
+  if (slot.open_pieces > 0) return false;
+  slot.claimed = false;
   free_slots_.push_back(index);
   return true;
+}
+
+void MpiInterNode::look() {
+  ++looks_;
+  // MPI moves data only where nothing had completed before, and does not tell then what has by that.
+  const std::vector<Requests::Completed>* completed = &requests_.test();
+  if (completed->empty()) completed = &requests_.test();
+  for (const Requests::Completed& one : *completed) {
+    Slot& slot = slots_[one.note.owner];
+    --slot.open_pieces;
+    if (one.note.due != 0 && one.received != one.note.due) {
+      throw Error(ErrorCode::transport, "rank " + std::to_string(slot.rank) + " sent " + std::to_string(one.received) +
+                                            " bytes where " + std::to_string(one.note.due) + " were due");
+    }
+  }
 }
 
 bool MpiInterNode::usable_here(bool in_call) const noexcept {

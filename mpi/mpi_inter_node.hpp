@@ -8,6 +8,10 @@
 //   SERIALIZED         a thread that is inside a call of Kolo's: the program promises that no other calls MPI meanwhile
 //   FUNNELED, SINGLE   the thread that initialised MPI, while it is inside a call of Kolo's
 //
+// A look at MPI is for all open operations together: `test` tells of an operation what the last look found, and looks
+// again when it has told that before. So asking for each of many operations in turn costs one look, not one each - and
+// a look is a system call or two with TCP, and gives the CPU away where MPI knows that ranks share it.
+//
 // So below MULTIPLE nothing moves between nodes while the program computes, and below SERIALIZED a handle must be
 // waited on from the thread that initialised MPI: others wait until that thread waits as well.
 #pragma once
@@ -41,22 +45,20 @@ class MpiInterNode final : public core::InterNode {
   [[nodiscard]] const char* name() const noexcept override { return "MPI point-to-point"; }
 
  private:
-  struct Piece {
-    MPI_Request request = MPI_REQUEST_NULL;
-    std::size_t expected = 0;  // bytes that must come; 0 for a send
-  };
   /// An open operation; its place is used again, with the next generation.
   struct Slot {
-    std::vector<Piece> pieces;
-    std::size_t completed = 0;  // of the pieces, in order
+    std::size_t open_pieces = 0;
+    std::uint64_t looked_at = 0;  // the look whose outcome the last `test` told
     std::uint32_t generation = 0;
     int rank = 0;
+    bool claimed = false;
   };
   struct Free {
     void operator()(std::byte* memory) const noexcept { std::free(memory); }
   };
 
   [[nodiscard]] std::size_t claim_slot(int rank);
+  void look();
   [[nodiscard]] Operation name_of(std::size_t slot) const noexcept;
   [[nodiscard]] int mapped(int tag) const;
 
@@ -67,6 +69,8 @@ class MpiInterNode final : public core::InterNode {
   const std::thread::id maker_;
   std::vector<Slot> slots_;
   std::vector<std::size_t> free_slots_;
+  Requests requests_;
+  std::uint64_t looks_ = 0;
   std::vector<std::unique_ptr<std::byte, Free>> staging_;
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <functional>
 #include <limits>
 #include <map>
 #include <set>
@@ -28,6 +29,7 @@ namespace {
 /// Slots are cut into cache lines.
 constexpr std::size_t kSlotAlignment = 64;
 constexpr std::size_t kSmallestSlot = 256;
+constexpr std::int64_t kFewestSlots = 2;
 /// Data planes in the segment: the CPU's, and with CUDA the device's own.
 #ifdef KOLO_HAS_CUDA
 constexpr std::size_t kRings = 2;
@@ -153,6 +155,7 @@ hierarchy::Tuning tuning_of(const base::Settings& settings) {
   tuning.flat_bytes = static_cast<std::size_t>(settings.flat_bytes);
   tuning.least_chunk_bytes = static_cast<std::size_t>(settings.chunk_bytes);
   tuning.past_cache_bytes = static_cast<std::size_t>(settings.past_cache_bytes);
+  tuning.step_bytes = static_cast<std::size_t>(settings.step_bytes);
   return tuning;
 }
 
@@ -194,7 +197,11 @@ class Assembly {
       cpus.push_back(std::move(fields[1]));
       cache = std::min<std::size_t>(cache, std::stoull(fields[2]));
     }
-    slot_bytes_ = slot_bytes(cache);
+    const bool one_machine =
+        std::adjacent_find(machines_.begin(), machines_.end(), std::not_equal_to<>()) == machines_.end();
+    slot_bytes_ = slot_bytes(cache, one_machine);
+    slots_ = parts_.settings.slots == 0 ? hierarchy::choose_slots(one_machine)
+                                        : std::max<std::int64_t>(parts_.settings.slots, kFewestSlots);
     parts_.wait_policy = wait_policy(cpus, machines_, topology.rank, parts_.settings);
     parts_.link = bootstrap_.join_node(topology, engine_bytes() + kRings * slot_memory(), job_key_);
     if (talks) {
@@ -208,9 +215,9 @@ class Assembly {
 
   void make_backend() {
     const core::Topology& topology = parts_.topology;
-    auto intra = std::make_shared<shm::SlotRing>(parts_.link->memory() + engine_bytes(), slot_memory(),
-                                                 topology.local_rank, topology.local_size(), slot_bytes_,
-                                                 static_cast<std::uint64_t>(parts_.settings.slots));
+    auto intra =
+        std::make_shared<shm::SlotRing>(parts_.link->memory() + engine_bytes(), slot_memory(), topology.local_rank,
+                                        topology.local_size(), slot_bytes_, static_cast<std::uint64_t>(slots_));
     std::shared_ptr<core::InterNode> inter;
     if (topology.node_count() > 1) {
       inter = bootstrap_.inter_node(topology);
@@ -226,12 +233,12 @@ class Assembly {
   }
 
   /// The same on all ranks of the world, whose chunks are cut alike: by the smallest cache and the largest node.
-  [[nodiscard]] std::size_t slot_bytes(std::size_t cache) const {
+  [[nodiscard]] std::size_t slot_bytes(std::size_t cache, bool one_machine) const {
     std::size_t bytes = static_cast<std::size_t>(parts_.settings.slot_bytes);
     if (bytes == 0) {
       std::size_t largest = 0;
       for (const std::vector<int>& node : parts_.topology.nodes) largest = std::max(largest, node.size());
-      bytes = hierarchy::choose_slot_bytes(cache, static_cast<int>(largest));
+      bytes = hierarchy::choose_slot_bytes(cache, static_cast<int>(largest), one_machine);
     }
     return std::max(kSmallestSlot, (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment);
   }
@@ -244,10 +251,10 @@ class Assembly {
     const base::Settings& settings = parts_.settings;
     auto intra = std::make_shared<shm::SlotRing>(parts_.link->memory() + engine_bytes() + slot_memory(), slot_memory(),
                                                  topology.local_rank, topology.local_size(), slot_bytes_,
-                                                 static_cast<std::uint64_t>(settings.slots));
+                                                 static_cast<std::uint64_t>(slots_));
     hierarchy::CpuBackendOptions plane;
     plane.tuning = tuning_of(settings);
-    plane.first_tag = static_cast<int>(settings.slots);
+    plane.first_tag = static_cast<int>(slots_);
     cuda::CudaBackendOptions options;
     options.rank = topology.rank;
     options.size = topology.size;
@@ -266,8 +273,7 @@ class Assembly {
 
   [[nodiscard]] std::size_t engine_bytes() const { return engine::shared_bytes(parts_.settings, parts_.topology); }
   [[nodiscard]] std::size_t slot_memory() const {
-    return shm::SlotRing::required_bytes(parts_.topology.local_size(), slot_bytes_,
-                                         static_cast<std::uint64_t>(parts_.settings.slots));
+    return shm::SlotRing::required_bytes(parts_.topology.local_size(), slot_bytes_, static_cast<std::uint64_t>(slots_));
   }
 
   core::Bootstrap& bootstrap_;
@@ -276,6 +282,7 @@ class Assembly {
   std::string job_key_;
   std::vector<int> machines_;
   std::size_t slot_bytes_ = 0;
+  std::int64_t slots_ = 0;
 };
 
 }  // namespace

@@ -55,8 +55,9 @@ constexpr auto kRows = std::to_array<SettingRow>({
     {"KOLO_SLOT_BYTES", &S::slot_bytes, Type::bytes, 0, 16 * kMi, kShared, "",
      "The size of one of a rank's slots in shared memory, through which batches stream in chunks; 0 chooses by the "
      "size of a core's cache and the number of ranks, and less than 256 is 256."},
-    {"KOLO_SLOTS", &S::slots, Type::integer, 2, 64, kShared, "",
-     "How many slots a rank has: how many chunks are under way at once."},
+    {"KOLO_SLOTS", &S::slots, Type::integer, 0, 64, kShared, "",
+     "How many slots a rank has: how many chunks are under way at once; 0 chooses 4 on one machine and 16 on several, "
+     "and 1 is 2."},
     {"KOLO_FLAT_BYTES", &S::flat_bytes, Type::bytes, 0, 16 * kMi, kShared, "",
      "Up to how many bytes every rank of a node reduces everything by itself, instead of a share that it gives to "
      "all."},
@@ -65,6 +66,9 @@ constexpr auto kRows = std::to_array<SettingRow>({
     {"KOLO_PAST_CACHE_BYTES", &S::past_cache_bytes, Type::bytes, 0, kTi, kShared, "",
      "From how many bytes on the results of one run, where they do not replace the inputs, are written past the "
      "cache."},
+    {"KOLO_STEP_BYTES", &S::step_bytes, Type::bytes, 0, kGi, kShared, "",
+     "How many bytes a link between nodes carries in the time that one more step of an all-reduce costs: small ones "
+     "send so many more where that saves a step."},
     {"KOLO_EXPRESS_BYTES", &S::express_bytes, Type::bytes, 0, 16 * kMi, kShared, "",
      "Unnamed all-reduces of up to this many bytes on one node carry their data with their readiness and skip the log; "
      "0 sends all of them through the log."},

@@ -57,8 +57,8 @@ CpuBackend::CpuBackend(core::Topology topology, std::shared_ptr<core::IntraNode>
   KOLO_CHECK(intra_->local_size() == topology_.local_size() && intra_->local_rank() == topology_.local_rank);
   KOLO_CHECK(options_.members.empty() || static_cast<int>(options_.members.size()) == topology_.size);
   if (inter_ != nullptr && topology_.local_rank < lanes_) {
-    lane_.emplace(inter_, place_in_lane(topology_, options_.members), options_.first_tag, chunks_.size(),
-                  intra_->slot_bytes(), lanes_);
+    lane_.emplace(inter_, place_in_lane(topology_, options_.members), options_.first_tag,
+                  LaneShape{chunks_.size(), intra_->slot_bytes(), lanes_, options_.tuning.step_bytes});
   }
 }
 
@@ -171,7 +171,7 @@ Route CpuBackend::route_of(const Stream& stream, std::int64_t elements) const no
     const int root_node = topology_.node_of[static_cast<std::size_t>(stream.root)];
     return root_node == topology_.node ? Route::root_slot : Route::relayed;
   }
-  if (inter_ != nullptr) return Route::ring;
+  if (inter_ != nullptr) return Route::lanes;
   const bool small = static_cast<std::size_t>(elements) * stream.element_bytes <= options_.tuning.flat_bytes;
   return small ? Route::flat : Route::sliced;
 }
@@ -336,7 +336,7 @@ void CpuBackend::start_exchange(std::uint64_t number) {
   const Part share = own_share(chunk);
   const std::size_t offset = static_cast<std::size_t>(share.begin) * stream.element_bytes;
   const std::size_t exchange = number % chunks_.size();
-  if (chunk.route == Route::ring) {
+  if (chunk.route == Route::lanes) {
     const std::size_t width = size_of(kernels::accumulator_of(stream.reduction.dtype));
     each_stretch(number, share, [&](std::int64_t first, std::int64_t elements) {
       kernels::reduce_partial(stream.reduction, inputs_.data(), topology_.local_size(),
@@ -361,7 +361,7 @@ bool CpuBackend::complete(std::uint64_t number) {
   if (!is_exchanged(completing)) return true;
   const std::size_t exchange = number % chunks_.size();
   if (!lane_->done(exchange)) return false;
-  if (completing.route == Route::ring) write_back(number, lane_->result(exchange));
+  if (completing.route == Route::lanes) write_back(number, lane_->result(exchange));
   if (completing.route == Route::relayed) pass_on(number, lane_->result(exchange));
   return true;
 }
@@ -422,7 +422,7 @@ bool CpuBackend::ready_to_take(std::uint64_t number) const {
   case Route::scatter:
     return reduce_scatter_.ready(*taking.stream->scatter, taking.begin, number);
   case Route::sliced:
-  case Route::ring:
+  case Route::lanes:
   case Route::relayed:
     break;
   }

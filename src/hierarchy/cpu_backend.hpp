@@ -25,9 +25,9 @@
 //              from there, would be a pass less for the reducer, but then every line is read by all peers while it is
 //              still dirty in another core's cache, and a slot could be filled again only after all had taken.) When
 //              all have reduced, everybody takes from its own slot.
-//   ring       several nodes, all-reduce. The shares belong to the lanes (hierarchy/lane.hpp): rank j reduces share j
-//              over its node into partial sums, brings them around the ring of nodes, and writes the result back as
-//              above.
+//   lanes      several nodes, all-reduce. The shares belong to the lanes (hierarchy/lane.hpp): rank j reduces share j
+//              over its node into partial sums, exchanges them with rank j of the other nodes, and writes the result
+//              back as above.
 //   root_slot  broadcast, on the root's node: everybody takes from the root's slot. Lane ranks also start share j on
 //              its way to the other nodes.
 //   relayed    broadcast, on other nodes: lane rank j receives share j and writes it into each peer's own slot.
@@ -48,9 +48,8 @@
 // when all have taken. With the others its owner's own take is enough: it happens after all have reduced, and nobody
 // touches it after that.
 //
-// Inside a node elements are always added in rank order, whatever the route and however runs were cut, so results there
-// do not depend on batching, to the bit. Between nodes they depend on where an element lies in its chunk, and are the
-// same on all ranks.
+// Inside a node elements are always added in rank order, and the nodes' sums in the order of the nodes, whatever the
+// route and however runs were cut: so results do not depend on batching, to the bit, and are the same on all ranks.
 //
 // All-gather between nodes, where contributions differ in length, is two steps made of the above: an all-reduce of one
 // vector with every rank's length at its place, and then, after `Run::allocate`, one broadcast from every rank. Nothing

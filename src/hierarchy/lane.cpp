@@ -18,26 +18,28 @@ struct Sizes {
   std::size_t incoming = 0;
   std::size_t result = 0;
 
-  Sizes(std::size_t slot_bytes, int lanes, int nodes) noexcept {
+  Sizes(const LaneShape& shape, int nodes) noexcept {
     for (const std::size_t element : {1, 2, 4, 8}) {
       const std::size_t accumulator = element == 2 ? 4 : element;  // 16-bit floats are summed in 32
-      const auto slot = static_cast<std::int64_t>(slot_bytes / element);
-      const std::int64_t share = part_of(slot, 0, lanes, line_of(element)).elements;
+      const auto slot = static_cast<std::int64_t>(shape.slot_bytes / element);
+      const std::int64_t share = part_of(slot, 0, shape.lanes, line_of(element)).elements;
       const std::int64_t segment = part_of(share, 0, nodes, line_of(element)).elements;
       partial = std::max(partial, lines(share, accumulator));
-      incoming = std::max(incoming, lines(segment, accumulator));
+      incoming = std::max(incoming, static_cast<std::size_t>(nodes - 1) * lines(segment, accumulator));
       result = std::max(result, lines(share, element));
     }
+    incoming = std::max(incoming, partial);  // from one other node, whole
   }
 };
 
 }  // namespace
 
-Lane::Lane(std::shared_ptr<core::InterNode> transport, LanePlace place, int first_tag, std::size_t exchanges,
-           std::size_t slot_bytes, int lanes)
-    : transport_(std::move(transport)), place_(std::move(place)), first_tag_(first_tag), exchanges_(exchanges) {
-  const Sizes sizes(slot_bytes, lanes, nodes());
-  std::byte* memory = transport_->staging(exchanges * (sizes.partial + sizes.incoming + sizes.result));
+Lane::Lane(std::shared_ptr<core::InterNode> transport, LanePlace place, int first_tag, const LaneShape& shape)
+    : transport_(std::move(transport)), place_(std::move(place)), first_tag_(first_tag), step_bytes_(shape.step_bytes),
+      exchanges_(shape.exchanges), inputs_(place_.ranks.size()) {
+  const Sizes sizes(shape, nodes());
+  incoming_bytes_ = sizes.incoming;
+  std::byte* memory = transport_->staging(exchanges_.size() * (sizes.partial + sizes.incoming + sizes.result));
   for (Exchange& exchange : exchanges_) {
     exchange.partial = std::exchange(memory, memory + sizes.partial);
     exchange.incoming = std::exchange(memory, memory + sizes.incoming);
@@ -52,8 +54,8 @@ void Lane::start_allreduce(std::size_t index, const kernels::Reduction& reductio
   exchange.accumulator_bytes = size_of(kernels::accumulator_of(reduction.dtype));
   exchange.elements = elements;
   exchange.broadcast = false;
-  exchange.step = 0;
-  exchange.steps = 2 * (nodes() - 1);
+  exchange.whole = goes_whole(exchange);
+  exchange.step = Step::start;
 }
 
 void Lane::start_broadcast(std::size_t index, std::size_t element_bytes, std::int64_t elements, int root_node) {
@@ -62,86 +64,148 @@ void Lane::start_broadcast(std::size_t index, std::size_t element_bytes, std::in
   exchange.elements = elements;
   exchange.broadcast = true;
   exchange.root_node = root_node;
-  exchange.step = 0;
-  exchange.steps = 2;  // to have it, and to pass it on
+  exchange.step = Step::start;
+}
+
+/// Whether one step costs less than two, which carry fewer bytes between more than two nodes.
+bool Lane::goes_whole(const Exchange& exchange) const noexcept {
+  const auto others = static_cast<std::size_t>(nodes() - 1);
+  const auto part =
+      static_cast<std::size_t>(part_of(exchange.elements, 0, nodes(), line_of(exchange.element_bytes)).elements);
+  const std::size_t in_one = others * static_cast<std::size_t>(exchange.elements) * exchange.accumulator_bytes;
+  const std::size_t in_two = others * part * (exchange.accumulator_bytes + exchange.element_bytes);
+  return in_one <= in_two + step_bytes_ &&
+         others * lines(exchange.elements, exchange.accumulator_bytes) <= incoming_bytes_;
 }
 
 bool Lane::advance(std::size_t index) {
   Exchange& exchange = exchanges_[index];
   bool moved = false;
-  while (exchange.step < exchange.steps) {
-    if (!exchange.under_way) {
-      exchange.under_way = true;
-      moved = true;
-      exchange.broadcast ? begin_broadcast_step(exchange, first_tag_ + static_cast<int>(index))
-                         : begin_step(exchange, first_tag_ + static_cast<int>(index));
-    }
-    if (exchange.receiving != 0 && transport_->test(exchange.receiving)) exchange.receiving = 0;
-    if (exchange.sending != 0 && transport_->test(exchange.sending)) exchange.sending = 0;
-    if (exchange.receiving != 0 || exchange.sending != 0) return moved;
-    if (!exchange.broadcast) end_step(exchange);
-    exchange.under_way = false;
-    ++exchange.step;
-    moved = true;
-  }
+  while (exchange.step != Step::done && take_step(exchange, first_tag_ + static_cast<int>(index))) moved = true;
   return moved;
 }
 
-Part Lane::segment(const Exchange& exchange, int which) const noexcept {
-  return part_of(exchange.elements, ring(which), nodes(), line_of(exchange.element_bytes));
+/// True when something moved.
+bool Lane::take_step(Exchange& exchange, int tag) {
+  switch (exchange.step) {
+  case Step::start:
+    exchange.broadcast ? receive_broadcast(exchange, tag) : send_parts(exchange, tag);
+    exchange.step = exchange.broadcast ? Step::pass_on : Step::add;
+    return true;
+  case Step::add:
+    if (!complete(exchange.parts)) return false;
+    add_up(exchange);
+    send_result(exchange, tag);
+    exchange.step = Step::rest;
+    return true;
+  case Step::pass_on:
+    if (!complete(exchange.operations)) return false;
+    pass_on(exchange, tag);
+    exchange.step = Step::rest;
+    return true;
+  case Step::rest:
+    if (!complete(exchange.operations)) return false;
+    exchange.step = Step::done;
+    return true;
+  case Step::done:
+    break;
+  }
+  return false;
 }
 
-void Lane::begin_step(Exchange& exchange, int tag) {
-  const int node = place_.node;
-  const int scatter_steps = nodes() - 1;
-  if (exchange.step < scatter_steps) {
-    const Part out = segment(exchange, node - exchange.step);
-    const Part in = segment(exchange, node - exchange.step - 1);
-    const std::size_t width = exchange.accumulator_bytes;
-    receive(exchange, tag, exchange.incoming, static_cast<std::size_t>(in.elements) * width);
-    send(exchange, tag, exchange.partial + static_cast<std::size_t>(out.begin) * width,
-         static_cast<std::size_t>(out.elements) * width);
-  } else {
-    const int gathered = exchange.step - scatter_steps;
-    const Part out = segment(exchange, node + 1 - gathered);
-    const Part in = segment(exchange, node - gathered);
-    const std::size_t width = exchange.element_bytes;
-    receive(exchange, tag, exchange.result + static_cast<std::size_t>(in.begin) * width,
-            static_cast<std::size_t>(in.elements) * width);
-    send(exchange, tag, exchange.result + static_cast<std::size_t>(out.begin) * width,
-         static_cast<std::size_t>(out.elements) * width);
+/// What this node adds up: a part of the share, or all of it. The same on all nodes.
+Part Lane::segment(const Exchange& exchange, int node) const noexcept {
+  if (exchange.whole) return {0, exchange.elements};
+  return part_of(exchange.elements, node, nodes(), line_of(exchange.element_bytes));
+}
+
+std::byte* Lane::incoming(const Exchange& exchange, int node) const noexcept {
+  const auto place = static_cast<std::size_t>(node < place_.node ? node : node - 1);
+  return exchange.incoming + place * lines(segment(exchange, place_.node).elements, exchange.accumulator_bytes);
+}
+
+/// Asks for all that will come - the partial sums of a node are its first message, and finished elements its second -
+/// and sends partial sums, to the next node first: so that no node is sent to by all at once.
+void Lane::send_parts(Exchange& exchange, int tag) {
+  const std::size_t width = exchange.accumulator_bytes;
+  const Part own = segment(exchange, place_.node);
+  for (int distance = 1; distance < nodes(); ++distance) {
+    const int from = ring(place_.node - distance);
+    receive(exchange.parts, from, tag, incoming(exchange, from), static_cast<std::size_t>(own.elements) * width);
+    if (exchange.whole) continue;
+    const Part theirs = segment(exchange, from);
+    receive(exchange.operations, from, tag,
+            exchange.result + static_cast<std::size_t>(theirs.begin) * exchange.element_bytes,
+            static_cast<std::size_t>(theirs.elements) * exchange.element_bytes);
+  }
+  for (int distance = 1; distance < nodes(); ++distance) {
+    const int to = ring(place_.node + distance);
+    const Part theirs = segment(exchange, to);
+    send(exchange, to, tag, exchange.partial + static_cast<std::size_t>(theirs.begin) * width,
+         static_cast<std::size_t>(theirs.elements) * width);
   }
 }
 
-void Lane::begin_broadcast_step(Exchange& exchange, int tag) {
-  const int place = ring(place_.node - exchange.root_node);
+/// Adds all nodes' partial sums of the own segment and finishes them, in one pass where the types allow.
+void Lane::add_up(Exchange& exchange) {
+  const Part own = segment(exchange, place_.node);
+  for (int node = 0; node < nodes(); ++node) {
+    inputs_[static_cast<std::size_t>(node)] =
+        node == place_.node ? exchange.partial + static_cast<std::size_t>(own.begin) * exchange.accumulator_bytes
+                            : incoming(exchange, node);
+  }
+  std::byte* result = exchange.result + static_cast<std::size_t>(own.begin) * exchange.element_bytes;
+  kernels::Reduction rest = exchange.reduction;
+  rest.scaling.prescale = 1;  // that was done within the nodes
+  const DType accumulator = kernels::accumulator_of(rest.dtype);
+  if (accumulator == rest.dtype) {
+    kernels::reduce(rest, inputs_.data(), nodes(), result, own.elements);
+    return;
+  }
+  std::byte* sum = incoming(exchange, place_.node == 0 ? 1 : 0);  // not the own sums: they may be on their way still
+  kernels::reduce({accumulator, rest.op, {}}, inputs_.data(), nodes(), sum, own.elements);
+  kernels::finish(rest, sum, result, own.elements);
+}
+
+void Lane::send_result(Exchange& exchange, int tag) {
+  if (exchange.whole) return;
+  const Part own = segment(exchange, place_.node);
+  for (int distance = 1; distance < nodes(); ++distance) {
+    send(exchange, ring(place_.node + distance), tag,
+         exchange.result + static_cast<std::size_t>(own.begin) * exchange.element_bytes,
+         static_cast<std::size_t>(own.elements) * exchange.element_bytes);
+  }
+}
+
+void Lane::receive_broadcast(Exchange& exchange, int tag) {
+  if (place_.node == exchange.root_node) return;
   const std::size_t bytes = static_cast<std::size_t>(exchange.elements) * exchange.element_bytes;
-  if (exchange.step == 0 && place > 0) receive(exchange, tag, exchange.result, bytes);
-  if (exchange.step == 1 && place < nodes() - 1) send(exchange, tag, exchange.result, bytes);
+  receive(exchange.operations, ring(place_.node - 1), tag, exchange.result, bytes);
 }
 
-void Lane::end_step(Exchange& exchange) {
-  const int scatter_steps = nodes() - 1;
-  if (exchange.step >= scatter_steps) return;
-  const Part in = segment(exchange, place_.node - exchange.step - 1);
-  std::byte* sums = exchange.partial + static_cast<std::size_t>(in.begin) * exchange.accumulator_bytes;
-  kernels::combine(exchange.reduction, sums, exchange.incoming, in.elements);
-  if (exchange.step == scatter_steps - 1) {
-    kernels::finish(exchange.reduction, sums,
-                    exchange.result + static_cast<std::size_t>(in.begin) * exchange.element_bytes, in.elements);
-  }
+void Lane::pass_on(Exchange& exchange, int tag) {
+  const int next = ring(place_.node + 1);
+  if (next == exchange.root_node) return;
+  const std::size_t bytes = static_cast<std::size_t>(exchange.elements) * exchange.element_bytes;
+  send(exchange, next, tag, exchange.result, bytes);
+}
+
+/// Whether all have; forgets those that have.
+bool Lane::complete(std::vector<Operation>& operations) {
+  const auto completed = [&](Operation operation) { return transport_->test(operation); };
+  operations.erase(std::remove_if(operations.begin(), operations.end(), completed), operations.end());
+  return operations.empty();
 }
 
 // A segment may be empty, on both sides alike: then nothing is sent and nothing expected.
-void Lane::send(Exchange& exchange, int tag, const std::byte* data, std::size_t bytes) {
+void Lane::send(Exchange& exchange, int node, int tag, const std::byte* data, std::size_t bytes) {
   if (bytes == 0) return;
-  exchange.sending = transport_->send(place_.ranks[static_cast<std::size_t>(ring(place_.node + 1))], tag, data, bytes);
+  exchange.operations.push_back(transport_->send(place_.ranks[static_cast<std::size_t>(node)], tag, data, bytes));
 }
 
-void Lane::receive(Exchange& exchange, int tag, std::byte* data, std::size_t bytes) {
+void Lane::receive(std::vector<Operation>& operations, int node, int tag, std::byte* data, std::size_t bytes) {
   if (bytes == 0) return;
-  exchange.receiving =
-      transport_->receive(place_.ranks[static_cast<std::size_t>(ring(place_.node - 1))], tag, data, bytes);
+  operations.push_back(transport_->receive(place_.ranks[static_cast<std::size_t>(node)], tag, data, bytes));
 }
 
 }  // namespace kolo::hierarchy

@@ -2,7 +2,7 @@
 //
 // Messages between any two ranks of different nodes, a few for each chunk: what all-to-all and reduce-scatter send.
 //
-// Where a lane (hierarchy/lane.hpp) passes everybody's data around a ring, here each message has one receiver, and goes
+// Where a lane (hierarchy/lane.hpp) brings everybody's data to everybody, here each message has one receiver, and goes
 // to it directly: no shorter way, and no rank carries what is not its own.
 #pragma once
 

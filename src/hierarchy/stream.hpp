@@ -44,7 +44,7 @@ struct Stream {
 };
 
 /// How a chunk gets from everybody's inputs to everybody's outputs; see cpu_backend.hpp.
-enum class Route : std::uint8_t { flat, sliced, ring, root_slot, relayed, gather, alltoall, scatter };
+enum class Route : std::uint8_t { flat, sliced, lanes, root_slot, relayed, gather, alltoall, scatter };
 
 /// A place in a stream, moving forward.
 class PieceCursor {
@@ -85,10 +85,10 @@ struct Chunk {
 
   /// Whether peers read this rank's slot when they take: then it is free only when all have taken.
   [[nodiscard]] bool peers_read_at_take() const noexcept {
-    return route != Route::sliced && route != Route::ring && route != Route::relayed;
+    return route != Route::sliced && route != Route::lanes && route != Route::relayed;
   }
   /// Whether shares are reduced by one rank each, and the results written back to all.
-  [[nodiscard]] bool is_written_back() const noexcept { return route == Route::sliced || route == Route::ring; }
+  [[nodiscard]] bool is_written_back() const noexcept { return route == Route::sliced || route == Route::lanes; }
 };
 
 /// Part `index` of `count` elements cut into `parts`: equal but for rounding to `granule`, so the last ones may be

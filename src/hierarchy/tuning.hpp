@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 namespace kolo::hierarchy {
 
@@ -20,17 +21,33 @@ struct Tuning {
   /// cache: they are not in it, and fetching their lines first costs as much again as writing them. In place they are
   /// in the second-level cache from being read a few chunks ago, and the caller's next step may use small ones soon.
   std::size_t past_cache_bytes = 4 << 20;
+  /// KOLO_STEP_BYTES. What a link between nodes carries in the time of one step of an exchange (hierarchy/lane.hpp):
+  /// so many bytes more are sent where that saves a step. 10 Gbit/s and 13 us, or 1 Gbit/s and 130 us.
+  std::size_t step_bytes = 16 << 10;
 };
+
+/// KOLO_SLOTS, when it is 0. On one machine few, so that they stay in the cache; virtual nodes, too, are one step apart
+/// as soon as the other rank has a CPU. Between hosts a link is full only while as many bytes are under way as it
+/// carries from the moment that a rank sends a part until it has received and looked at what comes back: at 1 Gbit/s
+/// and 5 ms - ranks that share CPUs, or sleep for a millisecond at a time (engine/driving.cpp) - 600 KiB, at 100 Gbit/s
+/// and 100 us 1.2 MiB. With links of 1 Gbit/s, 2 hosts of 2 ranks, 64 MiB took 640 ms with 4 slots of 256 KiB and 574
+/// ms with 16 of 128 KiB, of 562 ms that the link takes with its frames' headers.
+inline std::int64_t choose_slots(bool one_machine) { return one_machine ? 4 : 16; }
+
+/// Between hosts slots are of this size at most: 16 of them, and the staging memory that goes with each - up to six
+/// times its size where a node has one rank, for 16-bit floats -, are 12 MiB.
+inline constexpr std::size_t kMostSlotBytesBetweenHosts = 128 << 10;
 
 /// KOLO_SLOT_BYTES, when it is 0. Two forces: a slot that is small stays in its core's own (second-level) cache between
 /// fill, reduce and take; one that is large gives the memory's prefetchers long rows to run along, which counts most
 /// for tensors in an arena, and fewer meetings. Measured with 1 MiB of cache a core and 4 slots, 64 MiB: at 2 ranks
 /// 10.0 ms with 64 KiB, 8.8 with 256 KiB and with 1 MiB, from an arena 8.8, 4.3 and 3.4; at 4 ranks on 2 cores 25.6 ms
 /// with 64 KiB, 17.7 with 128 KiB, 21.6 with 256 KiB (and 8 slots of 128 KiB take 23.6).
-inline std::size_t choose_slot_bytes(std::size_t cache_bytes, int local_ranks) {
+inline std::size_t choose_slot_bytes(std::size_t cache_bytes, int local_ranks, bool one_machine) {
   const bool pair = local_ranks <= 2;
   const std::size_t fair = cache_bytes / (pair ? 4 : 8);
-  return std::clamp<std::size_t>(fair / 4096 * 4096, 32 << 10, (pair ? 256 : 128) << 10);
+  const std::size_t most = one_machine ? (pair ? 256 : 128) << 10 : kMostSlotBytesBetweenHosts;
+  return std::clamp<std::size_t>(fair / 4096 * 4096, 32 << 10, most);
 }
 
 }  // namespace kolo::hierarchy

@@ -87,6 +87,7 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
                            {"KOLO_FLAT_BYTES", "1K"},
                            {"KOLO_CHUNK_BYTES", "3K"},
                            {"KOLO_PAST_CACHE_BYTES", "5M"},
+                           {"KOLO_STEP_BYTES", "7K"},
                            {"KOLO_GPU_BACKEND", "Staged"},
                            {"KOLO_GPU_SLOTS", "12"},
                            {"KOLO_GPU_DIRECT_BYTES", "32K"},
@@ -111,6 +112,7 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
   EXPECT_EQ(settings.flat_bytes, 1024);
   EXPECT_EQ(settings.chunk_bytes, 3072);
   EXPECT_EQ(settings.past_cache_bytes, 5 << 20);
+  EXPECT_EQ(settings.step_bytes, 7168);
   EXPECT_EQ(settings.express_bytes, 2048);
   EXPECT_EQ(settings.message_ring_bytes, 8192);
   EXPECT_EQ(settings.log_ring_bytes, 16384);
@@ -167,10 +169,10 @@ TEST(Settings, Bytes) {
 }
 
 TEST(Settings, BadValuesNameVariableValueAndRange) {
-  EXPECT_EQ(error_of({{"KOLO_SLOTS", "1"}}),
-            "KOLO_SLOTS is \"1\" (environment); expected an integer in the range 2 .. 64");
+  EXPECT_EQ(error_of({{"KOLO_SLOTS", "-1"}}),
+            "KOLO_SLOTS is \"-1\" (environment); expected an integer in the range 0 .. 64");
   EXPECT_EQ(error_of({{"KOLO_SLOTS", "65"}}),
-            "KOLO_SLOTS is \"65\" (environment); expected an integer in the range 2 .. 64");
+            "KOLO_SLOTS is \"65\" (environment); expected an integer in the range 0 .. 64");
   EXPECT_EQ(error_of({{"KOLO_SPIN_US", "3us"}}),
             "KOLO_SPIN_US is \"3us\" (environment); expected an integer in the range -1 .. 1000000000");
   EXPECT_EQ(error_of({}, {{"KOLO_PLAN", "maybe"}}),
@@ -222,7 +224,7 @@ TEST(Settings, WhatAnotherReleaseSendsIsRefusedWhole) {
   const std::string good = encode_shared(load({{"KOLO_SLOTS", "5"}}));
   const std::size_t second_line = good.find('\n') + 1;
   std::string bad_value = good;
-  bad_value.replace(bad_value.find("KOLO_SLOTS=5"), 12, "KOLO_SLOTS=1");
+  bad_value.replace(bad_value.find("KOLO_SLOTS=5"), 12, "KOLO_SLOTS=65");
   for (const std::string& bad :
        {std::string(), good.substr(second_line), good + "KOLO_X=1\n", bad_value, good.substr(0, good.size() - 1)}) {
     Settings mine = load({});
@@ -233,7 +235,7 @@ TEST(Settings, WhatAnotherReleaseSendsIsRefusedWhole) {
       EXPECT_EQ(error.code(), ErrorCode::invalid_setting);
       EXPECT_NE(error.status().message().find("all ranks must run the same release of Kolo"), std::string::npos);
     }
-    EXPECT_EQ(mine.slots, 4);
+    EXPECT_EQ(mine.slots, 0);
     EXPECT_TRUE(mine.sources.empty());
   }
 }

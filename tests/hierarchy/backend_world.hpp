@@ -28,13 +28,15 @@ struct WorldShape {
   std::size_t slot_bytes = 256;
   std::uint64_t slots = 3;
   std::size_t flat_bytes = 128;
+  std::size_t step_bytes = 100;
   std::uint32_t seed = 1;  ///< of how reluctantly the transport completes
 };
 
 inline std::string describe(const WorldShape& shape) {
   return std::to_string(shape.ranks) + " ranks, " + std::to_string(shape.ranks_per_node) + " a node, " +
          std::to_string(shape.slots) + " slots of " + std::to_string(shape.slot_bytes) + ", flat up to " +
-         std::to_string(shape.flat_bytes) + ", seed " + std::to_string(shape.seed);
+         std::to_string(shape.flat_bytes) + ", a step for " + std::to_string(shape.step_bytes) + ", seed " +
+         std::to_string(shape.seed);
 }
 
 /// A transport whose operations complete some time after they could, and that is not usable everywhere.
@@ -135,6 +137,7 @@ inline void run_rank(shm::ThreadWorld& world, const WorldShape& shape, int rank,
   const std::shared_ptr<core::SharedRegion> region = node->share(kRegionBytes, meet);
   CpuBackendOptions options;
   options.tuning.flat_bytes = shape.flat_bytes;
+  options.tuning.step_bytes = shape.step_bytes;
   options.tuning.least_chunk_bytes = 192;
   options.tuning.past_cache_bytes = 512;
   options.regions = std::make_shared<core::Regions>();

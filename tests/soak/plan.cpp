@@ -76,6 +76,7 @@ Options options_of(std::uint64_t seed, std::uint64_t world, int ranks) {
   };
   sometimes("KOLO_SLOT_BYTES", {"256", "320", "1K", "4K", "64K", "1M"});
   sometimes("KOLO_SLOTS", {"2", "3", "8", "64"});
+  sometimes("KOLO_STEP_BYTES", {"0", "500", "1M"});
   sometimes("KOLO_FUSION_THRESHOLD", {"0", "100", "10K", "1M", "1G"});
   sometimes("KOLO_OPEN_BATCHES", {"1", "2", "16"});
   sometimes("KOLO_CACHE_CAPACITY", {"8", "16", "100"});

@@ -715,7 +715,7 @@ TEST(Settings, BadValuesNameTheVariableTheValueAndTheRange) {
   EXPECT_TRUE(has(refused("KOLO_TIMEOUT_S", "soon"), {"KOLO_TIMEOUT_S", "soon", "0.001 .. 1000000000"}));
   EXPECT_TRUE(has(refused("KOLO_TIMEOUT_S", "0"), {"KOLO_TIMEOUT_S", "\"0\"", "0.001 .. 1000000000"}));
   EXPECT_TRUE(has(refused("KOLO_TIMEOUT_S", "nan"), {"KOLO_TIMEOUT_S", "nan", "0.001 .. 1000000000"}));
-  EXPECT_TRUE(has(refused("KOLO_SLOTS", "1"), {"KOLO_SLOTS", "\"1\"", "2 .. 64"}));
+  EXPECT_TRUE(has(refused("KOLO_SLOTS", "65"), {"KOLO_SLOTS", "\"65\"", "0 .. 64"}));
   EXPECT_TRUE(has(refused("KOLO_PLAN", "perhaps"), {"KOLO_PLAN", "perhaps", "true or false"}));
   EXPECT_TRUE(has(refused("KOLO_LOG_LEVEL", "loud"), {"KOLO_LOG_LEVEL", "loud", "trace, debug, info"}));
   EXPECT_TRUE(has(refused("KOLO_FUSION_THRESHOLD", "-1"), {"KOLO_FUSION_THRESHOLD", "-1", "0 .. 1T"}));
@@ -790,7 +790,7 @@ TEST(Life, InitTwiceAndAgain) {
     EXPECT_FALSE(kolo::is_initialized());
   }
   EXPECT_TRUE(
-      has(sentence_of(ErrorCode::invalid_setting, [] { kolo::init(kolo::Options{}.with_setting("KOLO_SLOTS", "0")); }),
+      has(sentence_of(ErrorCode::invalid_setting, [] { kolo::init(kolo::Options{}.with_setting("KOLO_SLOTS", "65")); }),
           {"KOLO_SLOTS"}));
   kolo::init();  // after an init that failed
   kolo::shutdown();
