@@ -7,7 +7,8 @@ macro(kolo_find_threads)
   find_package(Threads REQUIRED)
 endmacro()
 
-# kolo_find_by_pkg_config(<name> <pkg-config module>)
+# kolo_find_by_pkg_config(<name> <pkg-config module> [<header> <library>]): where there is no pkg-config, or it does not
+# know the module, by header and library.
 macro(kolo_find_by_pkg_config name module)
   if(NOT TARGET kolo_deps::${name})
     find_package(PkgConfig QUIET)
@@ -20,18 +21,28 @@ macro(kolo_find_by_pkg_config name module)
       target_include_directories(kolo_deps::${name} SYSTEM INTERFACE ${KOLO_PC_${name}_INCLUDE_DIRS})
       target_compile_options(kolo_deps::${name} INTERFACE ${KOLO_PC_${name}_CFLAGS_OTHER})
       target_link_libraries(kolo_deps::${name} INTERFACE ${KOLO_PC_${name}_LINK_LIBRARIES})
+    elseif(${ARGC} GREATER 2)
+      find_path(KOLO_${name}_INCLUDE ${ARGV2})
+      find_library(KOLO_${name}_LIBRARY ${ARGV3})
+      mark_as_advanced(KOLO_${name}_INCLUDE KOLO_${name}_LIBRARY)
+      if(KOLO_${name}_INCLUDE AND KOLO_${name}_LIBRARY)
+        add_library(kolo_deps::${name} INTERFACE IMPORTED GLOBAL)
+        target_include_directories(kolo_deps::${name} SYSTEM INTERFACE ${KOLO_${name}_INCLUDE})
+        target_link_libraries(kolo_deps::${name} INTERFACE ${KOLO_${name}_LIBRARY})
+      endif()
     endif()
   endif()
 endmacro()
 
 # The CUDA runtime, static (it looks for the driver when it is used, so programs start where there is none), and NCCL,
-# shared. kolo_nccl_include and CUDAToolkit_VERSION say what was found.
+# shared: NVIDIA's package, or the folder nvidia/nccl of the Python wheel that PyTorch brings (by CMAKE_PREFIX_PATH), which
+# has the library under its full name alone. kolo_nccl_include and CUDAToolkit_VERSION say what was found.
 macro(kolo_find_cuda)
   if(NOT TARGET kolo_deps::cuda)
     find_package(CUDAToolkit 12.0 QUIET)
     if(CUDAToolkit_FOUND)
       find_path(kolo_nccl_include nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
-      find_library(kolo_nccl_library nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
+      find_library(kolo_nccl_library NAMES nccl libnccl.so.2 HINTS ${CUDAToolkit_LIBRARY_DIR})
       mark_as_advanced(kolo_nccl_include kolo_nccl_library)
     endif()
     if(TARGET CUDA::cudart_static AND kolo_nccl_include AND kolo_nccl_library)

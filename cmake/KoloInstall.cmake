@@ -5,7 +5,12 @@ include(CMakePackageConfigHelpers)
 set(kolo_cmake_dir "${CMAKE_INSTALL_LIBDIR}/cmake/kolo")
 
 install(TARGETS kolo EXPORT kolo-targets COMPONENT kolo)
-install(DIRECTORY include/kolo DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT kolo FILES_MATCHING PATTERN "*.hpp")
+set(kolo_absent_header "")
+if(NOT KOLO_HAS_CUDA)
+  set(kolo_absent_header PATTERN "cuda.hpp" EXCLUDE)  # whoever includes it learns at once that this library has no CUDA
+endif()
+install(DIRECTORY include/kolo DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT kolo
+        FILES_MATCHING PATTERN "*.hpp" ${kolo_absent_header})
 install(EXPORT kolo-targets NAMESPACE kolo:: DESTINATION "${kolo_cmake_dir}" COMPONENT kolo)
 if(KOLO_HAS_TORCH)
   # A file of its own: find_package(kolo) without the component needs no LibTorch.

@@ -24,6 +24,9 @@
 #include <boost/program_options.hpp>
 #include <nlohmann/json.hpp>
 
+#ifdef KOLO_HAS_CUDA
+#include <kolo/cuda.hpp>
+#endif
 #include <kolo/kolo.hpp>
 
 namespace {
@@ -132,6 +135,19 @@ Json of_place() {
           {"is_homogeneous", kolo::is_homogeneous()}};
 }
 
+/// Empty where the library has no CUDA part. Makes no context on the device.
+std::string device_of_machine() {
+#ifdef KOLO_HAS_CUDA
+  try {
+    return kolo::to_string(kolo::cuda::device_of(nullptr)) + " is there";
+  } catch (const kolo::Error& error) {
+    return error.status().message();
+  }
+#else
+  return {};
+#endif
+}
+
 Json of_machine() {
   const Machine machine;
   const CpuSet cpus = machine.allowed();
@@ -143,7 +159,8 @@ Json of_machine() {
           {"cpus", machine.count(HWLOC_OBJ_PU)},
           {"memory_nodes", machine.count(HWLOC_OBJ_NUMANODE)},
           {"cpus_allowed", Machine::describe(cpus.get())},
-          {"caches", machine.caches(cpus)}};
+          {"caches", machine.caches(cpus)},
+          {"gpu", device_of_machine()}};
 }
 
 Json of_variables() {
@@ -195,6 +212,7 @@ void print_rank(const Json& one) {
   }
   if (machine["caches"].empty()) std::cout << "unknown";
   std::cout << "\n";
+  if (const auto gpu = machine["gpu"].get<std::string>(); !gpu.empty()) std::cout << "  GPU       " << gpu << "\n";
   std::istringstream description(one["description"].get<std::string>());
   for (std::string line; std::getline(description, line);) std::cout << "  " << line << "\n";
 }
