@@ -2,9 +2,9 @@
 //
 // One collective at all sizes. What is measured of each stands in one table, kCollectives.
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -13,6 +13,7 @@
 #include "data.hpp"
 #include "modes.hpp"
 #include "mpi_peer.hpp"
+#include "peer.hpp"
 #include "sizes.hpp"
 
 namespace kolo_bench {
@@ -31,10 +32,48 @@ struct Case {
   std::int64_t count;  ///< elements of the result
   bool in_place;
   bool arena;
+  std::shared_ptr<Device> device;  ///< null: the host
+  std::shared_ptr<Peer> peer;      ///< may be null
+  std::string name;                ///< of what is asynchronous
 };
+
+std::shared_ptr<Buffer> make_buffer(const Case& c, std::int64_t elements) {
+  return std::make_shared<Buffer>(c.dtype, elements, c.device);
+}
+
+/// The same preparation, the peer's call, and the same check where that is exact.
+Contestant beside(const Case& c, const Contestant& kolo, std::function<void()> call) {
+  Contestant peer = kolo;
+  if (!c.peer) return peer;
+  peer.name = c.peer->name();
+  peer.call = std::move(call);
+  if (!c.peer->is_exact(c.op)) peer.check = nullptr;
+  return peer;
+}
 
 /// Kolo and its peer, in this order.
 using Pair = std::pair<Contestant, Contestant>;
+
+/// Asynchronous calls that the device's stream waits for, and the host does not: up to kInFlight of them, each under a
+/// name of its own, as names are free again only when the host knows that the call has completed.
+std::function<void()> on_device(const Case& c, std::function<kolo::Handle(const std::string& name)> start) {
+  constexpr std::size_t kInFlight = 8;
+  struct Calls {
+    std::vector<kolo::Handle> handles;
+    std::size_t next = 0;
+  };
+  auto calls = std::make_shared<Calls>();
+  return [=, device = c.device, base = c.name] {
+    const std::size_t at = calls->next++ % kInFlight;
+    if (at == calls->handles.size()) {
+      calls->handles.emplace_back();
+    } else {
+      calls->handles[at].wait();
+    }
+    calls->handles[at] = start(base + " " + std::to_string(at));
+    device->follow(calls->handles[at]);
+  };
+}
 
 Pair allreduce(const Case& c) {
   const int rank = c.rank;
@@ -44,9 +83,7 @@ Pair allreduce(const Case& c) {
     const std::size_t room = kolo::GradientArena::room_for(c.dtype, kolo::Shape{c.count});
     arena = std::make_shared<kolo::GradientArena>(c.in_place ? room : 2 * room);
   }
-  const auto make = [&] {
-    return arena ? std::make_shared<Buffer>(c.dtype, c.count, arena) : std::make_shared<Buffer>(c.dtype, c.count);
-  };
+  const auto make = [&] { return arena ? std::make_shared<Buffer>(c.dtype, c.count, arena) : make_buffer(c, c.count); };
   auto in = make();
   auto out = c.in_place ? in : make();
   Contestant kolo;
@@ -56,24 +93,25 @@ Pair allreduce(const Case& c) {
     fill_input(*in, op, rank, ranks);
   };
   kolo.check = [=, op = c.op] { return count_wrong_reduction(*out, op, ranks); };
-  Contestant peer = kolo;
-  peer.name = "mpi";
   const kolo::AllreduceOptions options = kolo::AllreduceOptions{}.with_op(c.op);
-  if (c.in_place) {
+  if (c.device && c.in_place) {
+    kolo.call = on_device(c, [=](const std::string& name) { return kolo::allreduce_async(name, in->view(), options); });
+  } else if (c.device) {
+    kolo.call = on_device(
+        c, [=](const std::string& name) { return kolo::allreduce_into_async(name, in->view(), out->view(), options); });
+  } else if (c.in_place) {
     kolo.call = [=] { kolo::allreduce(in->view(), options); };
-    peer.call = [=, op = c.op] { mpi_allreduce_in_place(*in, op, ranks); };
   } else {
     kolo.call = [=] { kolo::allreduce_into(in->view(), out->view(), options); };
-    peer.call = [=, op = c.op] { mpi_allreduce(*in, *out, op, ranks); };
   }
-  return {std::move(kolo), std::move(peer)};
+  return {kolo, beside(c, kolo, [=, peer = c.peer, op = c.op] { peer->allreduce(*in, *out, op); })};
 }
 
 Pair broadcast(const Case& c) {
   const int rank = c.rank;
   const int root = c.root;
-  auto in = std::make_shared<Buffer>(c.dtype, c.count);
-  auto out = c.in_place ? in : std::make_shared<Buffer>(c.dtype, c.count);
+  auto in = make_buffer(c, c.count);
+  auto out = c.in_place ? in : make_buffer(c, c.count);
   Contestant kolo;
   kolo.name = "kolo";
   kolo.prepare = [=] {
@@ -82,27 +120,25 @@ Pair broadcast(const Case& c) {
     if (rank == root) fill_input(*in, ReduceOp::sum, root, 1);
   };
   kolo.check = [=, count = c.count] { return count_wrong_copy(*out, root, 0, count); };
-  Contestant peer = kolo;
-  peer.name = "mpi";
-  if (c.in_place) {
+  if (c.device && c.in_place) {
+    kolo.call = on_device(c, [=](const std::string& name) { return kolo::broadcast_async(name, in->view(), root); });
+  } else if (c.device) {
+    kolo.call = on_device(
+        c, [=](const std::string& name) { return kolo::broadcast_into_async(name, in->view(), out->view(), root); });
+  } else if (c.in_place) {
     kolo.call = [=] { kolo::broadcast(in->view(), root); };
-    peer.call = [=] { mpi_broadcast(*in, root); };
   } else {
     kolo.call = [=] { kolo::broadcast_into(in->view(), out->view(), root); };
-    peer.call = [=] {  // MPI has no such call: its user copies
-      if (rank == root) std::memcpy(out->data(), in->data(), static_cast<std::size_t>(in->bytes()));
-      mpi_broadcast(*out, root);
-    };
   }
-  return {std::move(kolo), std::move(peer)};
+  return {kolo, beside(c, kolo, [=, peer = c.peer] { peer->broadcast(*in, *out, root); })};
 }
 
 Pair allgather(const Case& c) {
   const int rank = c.rank;
   const int ranks = c.ranks;
   const std::int64_t part = c.count / ranks;
-  auto in = std::make_shared<Buffer>(c.dtype, part);
-  auto out = std::make_shared<Buffer>(c.dtype, part * ranks);
+  auto in = make_buffer(c, part);
+  auto out = make_buffer(c, part * ranks);
   Contestant kolo;
   kolo.name = "kolo";
   kolo.prepare = [=] {
@@ -114,19 +150,21 @@ Pair allgather(const Case& c) {
     for (int other = 0; other < ranks; ++other) wrong += count_wrong_copy(*out, other, other * part, part);
     return wrong;
   };
-  Contestant peer = kolo;
-  peer.name = "mpi";
-  kolo.call = [=] { kolo::allgather_into(in->view(), out->view()); };
-  peer.call = [=] { mpi_allgather(*in, *out); };
-  return {std::move(kolo), std::move(peer)};
+  if (c.device) {
+    kolo.call = on_device(
+        c, [=](const std::string& name) { return kolo::allgather_into_async(name, in->view(), out->view()); });
+  } else {
+    kolo.call = [=] { kolo::allgather_into(in->view(), out->view()); };
+  }
+  return {kolo, beside(c, kolo, [=, peer = c.peer] { peer->allgather(*in, *out); })};
 }
 
 Pair alltoall(const Case& c) {
   const int rank = c.rank;
   const int ranks = c.ranks;
   const std::int64_t part = c.count / ranks;
-  auto in = std::make_shared<Buffer>(c.dtype, c.count);
-  auto out = std::make_shared<Buffer>(c.dtype, c.count);
+  auto in = make_buffer(c, c.count);
+  auto out = make_buffer(c, c.count);
   Contestant kolo;
   kolo.name = "kolo";
   kolo.prepare = [=] {
@@ -138,54 +176,52 @@ Pair alltoall(const Case& c) {
     for (int from = 0; from < ranks; ++from) wrong += count_wrong_copy(*out, from * ranks + rank, from * part, part);
     return wrong;
   };
-  Contestant peer = kolo;
-  peer.name = "mpi";
-  kolo.call = [=] { kolo::alltoall_into(in->view(), out->view()); };
-  peer.call = [=] { mpi_alltoall(*in, *out, ranks); };
-  return {std::move(kolo), std::move(peer)};
+  if (c.device) {
+    kolo.call =
+        on_device(c, [=](const std::string& name) { return kolo::alltoall_into_async(name, in->view(), out->view()); });
+  } else {
+    kolo.call = [=] { kolo::alltoall_into(in->view(), out->view()); };
+  }
+  return {kolo, beside(c, kolo, [=, peer = c.peer] { peer->alltoall(*in, *out); })};
 }
 
 Pair reduce_scatter(const Case& c) {
   const int rank = c.rank;
   const int ranks = c.ranks;
   const std::int64_t part = c.count / ranks;
-  auto in = std::make_shared<Buffer>(c.dtype, c.count);
-  auto out = c.in_place ? in : std::make_shared<Buffer>(c.dtype, part);
-  const auto contestant = [=, op = c.op](const char* name, std::int64_t at) {
-    Contestant one;
-    one.name = name;
-    one.prepare = [=] {
-      out->poison();
-      fill_input(*in, op, rank, ranks);
-    };
-    one.check = [=] { return count_wrong_reduction(*out, op, ranks, at, part, rank * part); };
-    return one;
+  auto in = make_buffer(c, c.count);
+  auto out = c.in_place ? in : make_buffer(c, part);
+  Contestant kolo;
+  kolo.name = "kolo";
+  kolo.prepare = [=, op = c.op] {
+    out->poison();
+    fill_input(*in, op, rank, ranks);
   };
-  Contestant kolo = contestant("kolo", c.in_place ? rank * part : 0);
-  Contestant peer = contestant("mpi", 0);
+  const auto check_at = [=, op = c.op](std::int64_t at) {
+    return [=] { return count_wrong_reduction(*out, op, ranks, at, part, rank * part); };
+  };
+  const std::int64_t mine = c.in_place ? rank * part : 0;
+  kolo.check = check_at(mine);
   const kolo::AllreduceOptions options = kolo::AllreduceOptions{}.with_op(c.op);
-  auto* const first = static_cast<std::byte*>(out->data());
-  auto* const mine = first + (c.in_place ? static_cast<std::size_t>(rank * part) * size_of(c.dtype) : 0);
-  const kolo::TensorView result(mine, c.dtype, kolo::Shape{part});
-  kolo.call = [=] { kolo::reduce_scatter_into(in->view(), result, options); };
-  if (c.in_place) {
-    peer.call = [=, op = c.op] { mpi_reduce_scatter_in_place(*in, op, ranks); };
+  const kolo::TensorView result = out->part(mine, part);
+  if (c.device) {
+    kolo.call = on_device(
+        c, [=](const std::string& name) { return kolo::reduce_scatter_into_async(name, in->view(), result, options); });
   } else {
-    peer.call = [=, op = c.op] { mpi_reduce_scatter(*in, *out, op, ranks); };
+    kolo.call = [=] { kolo::reduce_scatter_into(in->view(), result, options); };
   }
+  Contestant peer = beside(c, kolo, [=, peer = c.peer, op = c.op] { peer->reduce_scatter(*in, *out, op); });
+  if (c.peer && peer.check) peer.check = check_at(c.in_place ? c.peer->in_place_at(part) : 0);
   return {std::move(kolo), std::move(peer)};
 }
 
-Pair barrier(const Case&) {
+Pair barrier(const Case& c) {
   Contestant kolo;
   kolo.name = "kolo";
   kolo.prepare = [] {};
   kolo.check = [] { return std::int64_t{0}; };
-  Contestant peer = kolo;
-  peer.name = "mpi";
   kolo.call = [] { kolo::barrier(); };
-  peer.call = [] { mpi_barrier(); };
-  return {std::move(kolo), std::move(peer)};
+  return {kolo, beside(c, kolo, [peer = c.peer] { peer->barrier(); })};
 }
 
 /// What is to be known of a collective to measure it at all sizes.
@@ -230,7 +266,7 @@ std::vector<Contestant> line_up(const Flags& flags, Pair pair) {
 
 void run_row(Bench& bench, Report& report, const Collective& collective, const Case& setting) {
   const Flags& flags = bench.flags;
-  if (!flags.baselines.empty()) check_mpi_can(setting.dtype, setting.op, setting.count);
+  if (setting.peer) setting.peer->check_can(setting.dtype, setting.op, setting.count);
   Row row;
   row.collective = flags.mode_name;
   row.count = setting.count;
@@ -268,6 +304,9 @@ void run_collective(Bench& bench, Report& report) {
   const Flags& flags = bench.flags;
   const Collective& collective = collective_of(flags.mode);
   const int ranks = bench.job.size();
+  std::shared_ptr<Peer> peer;
+  if (!flags.baselines.empty())
+    peer = flags.cuda ? bench.device->nccl(bench.job) : make_mpi_peer(bench.job.rank(), ranks);
   const std::vector<DType> dtypes = collective.has_size ? flags.dtypes : std::vector<DType>{DType::float32};
   const std::vector<ReduceOp> ops = collective.reduces ? flags.ops : std::vector<ReduceOp>{ReduceOp::sum};
   for (const DType dtype : dtypes) {
@@ -275,12 +314,16 @@ void run_collective(Bench& bench, Report& report) {
       if (op == ReduceOp::average && !kolo::is_floating_point(dtype)) continue;  // there is none (kolo::ReduceOp)
       for (const std::int64_t bytes : sizes_of(flags, collective)) {
         Case setting{
-            bench.job.rank(), ranks, dtype, op, flags.root, elements_of(bytes, dtype, collective, ranks), false,
-            flags.arena};
+            bench.job.rank(), ranks,        dtype, op, flags.root, elements_of(bytes, dtype, collective, ranks), false,
+            flags.arena,      bench.device, peer,  {}};
+        const std::string name =
+            std::string(to_string(dtype)) + " " + std::string(to_string(op)) + " " + std::to_string(setting.count);
+        setting.name = name + " apart";
         if (collective.out_of_place && (flags.out_of_place || !collective.in_place)) {
           run_row(bench, report, collective, setting);
         }
         setting.in_place = true;
+        setting.name = name;
         if (collective.in_place && (flags.in_place || !collective.out_of_place)) {
           run_row(bench, report, collective, setting);
         }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <stdexcept>
 
 namespace kolo_bench {
@@ -102,7 +103,15 @@ double reduced(ReduceOp op, std::int64_t i, int ranks, bool boolean) {
       }
     }
   }
-  return op == ReduceOp::average ? result / ranks : result;
+  return result;
+}
+
+/// The average of `ranks` of this sum in the arithmetic of the dtype: one rounded division; or, on a device, also the
+/// sum times 1/n, rounded twice.
+double average(double sum, int ranks, DType dtype, bool by_factor) {
+  if (!by_factor) return sum / ranks;
+  if (dtype == DType::float64) return sum * (1.0 / ranks);
+  return static_cast<double>(static_cast<float>(sum) * static_cast<float>(1.0 / ranks));
 }
 
 /// Writes one period of elements, then that period again and again.
@@ -131,12 +140,51 @@ std::int64_t count_wrong(Buffer& buffer, std::int64_t first, std::int64_t count,
   return wrong;
 }
 
+/// The elements where the host reaches them: the buffer itself, or a copy of what a device holds.
+class OnHost {
+ public:
+  enum class Access { read, write, both };
+  OnHost(Buffer& buffer, Access access) : buffer_(buffer), writes_(access != Access::read) {
+    if (buffer.device() == nullptr) return;
+    copy_.emplace(buffer.dtype(), buffer.elements());
+    if (access != Access::write) buffer.device()->read(copy_->data(), buffer.data(), bytes());
+  }
+  ~OnHost() {
+    if (copy_ && writes_) buffer_.device()->write(buffer_.data(), copy_->data(), bytes());
+  }
+  OnHost(const OnHost&) = delete;
+  OnHost& operator=(const OnHost&) = delete;
+  [[nodiscard]] Buffer& elements() { return copy_ ? *copy_ : buffer_; }
+
+ private:
+  [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(buffer_.bytes()); }
+
+  Buffer& buffer_;
+  const bool writes_;
+  std::optional<Buffer> copy_;
+};
+
 }  // namespace
 
-void Buffer::poison() { std::memset(data(), 0xA5, static_cast<std::size_t>(bytes())); }
+Buffer::Buffer(DType dtype, std::int64_t elements, std::shared_ptr<Device> device)
+    : own_(device ? kolo::Tensor() : kolo::Tensor(dtype, kolo::Shape{elements})), device_(std::move(device)),
+      memory_(device_ ? device_->allocate(static_cast<std::size_t>(elements) * kolo::size_of(dtype)) : nullptr),
+      view_(device_ ? device_->view(memory_.get(), dtype, kolo::Shape{elements})
+                    : kolo::TensorView(own_.data(), dtype, kolo::Shape{elements})) {}
+
+kolo::TensorView Buffer::part(std::int64_t at, std::int64_t count) const {
+  auto* const first = static_cast<std::byte*>(data()) + static_cast<std::size_t>(at) * kolo::size_of(dtype());
+  return {first, dtype(), kolo::Shape{count}, view_.device(), view_.stream()};
+}
+
+void Buffer::poison() {
+  OnHost host(*this, OnHost::Access::write);
+  std::memset(host.elements().data(), 0xA5, static_cast<std::size_t>(bytes()));
+}
 
 void fill_input(Buffer& buffer, ReduceOp op, int rank, int ranks, std::int64_t first) {
-  write_periodic(buffer, period(op, ranks), [=](std::int64_t i) { return input(op, first + i, rank, ranks); });
+  OnHost host(buffer, OnHost::Access::write);
+  write_periodic(host.elements(), period(op, ranks), [=](std::int64_t i) { return input(op, first + i, rank, ranks); });
 }
 
 std::int64_t count_wrong_reduction(Buffer& buffer, ReduceOp op, int ranks) {
@@ -146,19 +194,30 @@ std::int64_t count_wrong_reduction(Buffer& buffer, ReduceOp op, int ranks) {
 std::int64_t count_wrong_reduction(Buffer& buffer, ReduceOp op, int ranks, std::int64_t at, std::int64_t count,
                                    std::int64_t first) {
   const bool boolean = buffer.dtype() == DType::boolean;
-  return count_wrong(buffer, at, count, period(op, ranks),
-                     [=](std::int64_t i) { return reduced(op, first + i, ranks, boolean); });
+  const DType dtype = buffer.dtype();
+  OnHost host(buffer, OnHost::Access::read);
+  const auto wrong = [&](bool by_factor) {
+    return count_wrong(host.elements(), at, count, period(op, ranks), [=](std::int64_t i) {
+      const double result = reduced(op, first + i, ranks, boolean);
+      return op == ReduceOp::average ? average(result, ranks, dtype, by_factor) : result;
+    });
+  };
+  const std::int64_t by_division = wrong(false);
+  return by_division == 0 || buffer.device() == nullptr ? by_division : std::min(by_division, wrong(true));
 }
 
 void fill_part(Buffer& buffer, int rank, std::int64_t first, std::int64_t count) {
   Buffer part(buffer.dtype(), count);
   fill_input(part, ReduceOp::sum, rank, 1);
   const auto offset = static_cast<std::size_t>(first) * kolo::size_of(buffer.dtype());
-  std::memcpy(static_cast<std::byte*>(buffer.data()) + offset, part.data(), static_cast<std::size_t>(part.bytes()));
+  OnHost host(buffer, OnHost::Access::both);
+  std::memcpy(static_cast<std::byte*>(host.elements().data()) + offset, part.data(),
+              static_cast<std::size_t>(part.bytes()));
 }
 
 std::int64_t count_wrong_copy(Buffer& buffer, int rank, std::int64_t first, std::int64_t count) {
-  return count_wrong(buffer, first, count, period(ReduceOp::sum, 1),
+  OnHost host(buffer, OnHost::Access::read);
+  return count_wrong(host.elements(), first, count, period(ReduceOp::sum, 1),
                      [=](std::int64_t i) { return input(ReduceOp::sum, i, rank, 1); });
 }
 

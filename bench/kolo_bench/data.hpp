@@ -2,9 +2,9 @@
 //
 // Data whose reductions are exact in every type, and the check against what must come out.
 //
-// Rank r gives (3 i + 5 r) mod 8 at element i (booleans: whether that is odd); for products 2 where i mod n == r and
-// else
-// 1. Sums over up to 32 ranks stay below 256, which even a bfloat16 holds exactly. An average is one rounded division.
+// Rank r gives (3 i + 5 r) mod 8 at element i (booleans: whether that is odd); for products 2 where i mod n == r, and
+// else 1. Sums over up to 32 ranks stay below 256, which even a bfloat16 holds exactly. An average is one rounded
+// division; a device may multiply by a rounded 1/n instead.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,25 @@
 #include <kolo/gradient_arena.hpp>
 #include <kolo/types.hpp>
 
+#include "device.hpp"
+
 namespace kolo_bench {
 
-/// Memory for elements of any type, 64-byte aligned: of its own, or in an arena, which it keeps alive.
+/// Memory for elements of any type, 64-byte aligned: of its own, in an arena, or on a device; it keeps those alive.
 class Buffer {
  public:
   Buffer(kolo::DType dtype, std::int64_t elements)
       : own_(dtype, kolo::Shape{elements}), view_(own_.data(), dtype, kolo::Shape{elements}) {}
   Buffer(kolo::DType dtype, std::int64_t elements, std::shared_ptr<kolo::GradientArena> arena)
       : arena_(std::move(arena)), view_(arena_->allocate(dtype, kolo::Shape{elements})) {}
+  /// On the device, unless that is null.
+  Buffer(kolo::DType dtype, std::int64_t elements, std::shared_ptr<Device> device);
   [[nodiscard]] kolo::TensorView view() const { return view_; }
+  /// `count` elements from `at` on.
+  [[nodiscard]] kolo::TensorView part(std::int64_t at, std::int64_t count) const;
   [[nodiscard]] void* data() const { return view_.data(); }
+  /// Null: the host reaches the elements.
+  [[nodiscard]] Device* device() const { return device_.get(); }
   [[nodiscard]] std::int64_t elements() const { return view_.elements(); }
   [[nodiscard]] kolo::DType dtype() const { return view_.dtype(); }
   [[nodiscard]] std::int64_t bytes() const { return view_.bytes(); }
@@ -34,6 +42,8 @@ class Buffer {
  private:
   kolo::Tensor own_;
   std::shared_ptr<kolo::GradientArena> arena_;
+  std::shared_ptr<Device> device_;
+  std::shared_ptr<void> memory_;  // the device's
   kolo::TensorView view_;
 };
 

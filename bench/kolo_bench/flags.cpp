@@ -29,7 +29,8 @@ constexpr std::pair<const char*, Mode> kModes[] = {{"allreduce", Mode::allreduce
                                                    {"latency", Mode::latency},
                                                    {"memory", Mode::memory}};
 constexpr std::pair<const char*, Baseline> kBaselines[] = {
-    {"mpi", Baseline::mpi}, {"mpi-per-tensor", Baseline::mpi_per_tensor}, {"mpi-packed", Baseline::mpi_packed}};
+    {"mpi", Baseline::mpi},   {"mpi-per-tensor", Baseline::mpi_per_tensor},   {"mpi-packed", Baseline::mpi_packed},
+    {"nccl", Baseline::nccl}, {"nccl-per-tensor", Baseline::nccl_per_tensor}, {"nccl-grouped", Baseline::nccl_grouped}};
 constexpr std::pair<const char*, Submission> kSubmissions[] = {
     {"by-name", Submission::by_name}, {"prepared", Submission::prepared}, {"grouped", Submission::grouped}};
 
@@ -38,6 +39,7 @@ constexpr const char* kUsage =
 
   mpirun -np 4 kolo-bench allreduce -b 4 -e 256M -f 4 --baseline mpi --json out.json
   mpirun -np 4 kolo-bench step --model resnet50 --baseline mpi-per-tensor,mpi-packed
+  mpirun -np 4 kolo-bench allreduce --device cuda --baseline nccl
 
 Modes: allreduce, broadcast, allgather, alltoall, reduce_scatter, barrier
                  one collective, size by size
@@ -127,7 +129,7 @@ std::vector<kolo::ReduceOp> parse_ops(const std::string& list) {
 
 /// What is given as text and turned into values afterwards.
 struct Texts {
-  std::string begin, end, increment, dtypes, ops, place, baselines, model, shapes, submissions, turn;
+  std::string begin, end, increment, dtypes, ops, place, baselines, model, shapes, submissions, turn, device;
 };
 
 po::options_description describe(Flags& flags, Texts& texts) {
@@ -148,7 +150,10 @@ po::options_description describe(Flags& flags, Texts& texts) {
   add("seconds,t", po::value(&flags.seconds)->default_value(1.0),
       "a row goes on sampling until its median is stable, at most so long");
   add("baseline", po::value(&texts.baselines)->default_value(""),
-      "peers, separated by commas: mpi; for step and overlap mpi-per-tensor, mpi-packed");
+      "peers, separated by commas: mpi; for step and overlap mpi-per-tensor, mpi-packed; on a GPU nccl, for step "
+      "nccl-per-tensor, nccl-grouped");
+  add("device", po::value(&texts.device)->default_value("cpu"),
+      "cpu or cuda: where buffers lie; on cuda times are taken by the device's events");
   add("peer-only", po::bool_switch(&flags.peer_only), "only the peer, with MPI at MPI_THREAD_SINGLE and without Kolo");
   add("model", po::value(&texts.model)->default_value("resnet50"),
       "the gradients of resnet50, bert-base, gpt2-small or many-small (1000 of 1 KiB)");
@@ -167,10 +172,30 @@ po::options_description describe(Flags& flags, Texts& texts) {
 
 bool measures_model(Mode mode) { return mode == Mode::step || mode == Mode::overlap || mode == Mode::memory; }
 
+void check_cuda(const Flags& flags) {
+  if (flags.mode == Mode::overlap || flags.mode == Mode::latency || flags.mode == Mode::memory) {
+    throw BadFlags("--device cuda is for the collectives and step");
+  }
+  if (flags.peer_only) throw BadFlags("--peer-only is not for --device cuda: Kolo says which device is whose");
+  if (flags.arena) throw BadFlags("--arena is not for --device cuda yet: arenas lie in the host's memory");
+}
+
 void check_baselines(const Flags& flags) {
   for (const Baseline baseline : flags.baselines) {
     if (flags.mode == Mode::latency || flags.mode == Mode::memory) {
       throw BadFlags(flags.mode_name + " has no baseline: leave --baseline out");
+    }
+    if (is_nccl(baseline) != flags.cuda) {
+      throw BadFlags(flags.cuda ? "the baselines of --device cuda are NCCL's: nccl, nccl-per-tensor, nccl-grouped"
+                                : to_string(baseline) + " needs --device cuda");
+    }
+    if (flags.cuda) {
+      if ((baseline == Baseline::nccl) == (flags.mode == Mode::step)) {
+        throw BadFlags(flags.mode == Mode::step ? "step on a GPU has the baselines nccl-per-tensor and nccl-grouped"
+                                                : flags.mode_name + " on a GPU has the baseline nccl");
+      }
+      if (flags.mode == Mode::barrier) throw BadFlags("NCCL has no barrier: leave --baseline out");
+      continue;
     }
     if ((baseline == Baseline::mpi) == measures_model(flags.mode)) {
       throw BadFlags(measures_model(flags.mode) ? flags.mode_name + " has the baselines mpi-per-tensor and mpi-packed"
@@ -203,6 +228,7 @@ void check_ranges(const Flags& flags) {
     throw BadFlags("--arena is for allreduce, step and overlap");
   }
   if (flags.arena && flags.peer_only) throw BadFlags("--arena is Kolo's: leave out --peer-only");
+  if (flags.cuda) check_cuda(flags);
   check_baselines(flags);
 }
 
@@ -231,7 +257,17 @@ void convert(const Texts& texts, Flags& flags) {
   flags.begin = parse_size(texts.begin);
   flags.end = parse_size(texts.end);
   if (!texts.increment.empty()) flags.increment = parse_size(texts.increment);
+  if (texts.device != "cpu" && texts.device != "cuda") {
+    throw BadFlags("--device is cpu or cuda, not '" + texts.device + "'");
+  }
+  flags.cuda = texts.device == "cuda";
   flags.dtypes = parse_dtypes(texts.dtypes);
+  if (flags.cuda && texts.dtypes == "all") {  // those that NCCL reduces
+    const auto last = std::remove_if(flags.dtypes.begin(), flags.dtypes.end(), [](kolo::DType dtype) {
+      return dtype == kolo::DType::int16 || dtype == kolo::DType::uint16;
+    });
+    flags.dtypes.erase(last, flags.dtypes.end());
+  }
   const char* usual = measures_model(flags.mode) ? "average" : "sum";
   flags.ops = parse_ops(texts.ops.empty() ? usual : texts.ops);
   flags.baselines = find_all(kBaselines, texts.baselines, "baseline");
@@ -265,6 +301,7 @@ void print_tensors(const Model& model) {
 }  // namespace
 
 std::string to_string(Baseline baseline) { return name_of(kBaselines, baseline); }
+bool is_nccl(Baseline baseline) { return to_string(baseline).rfind("nccl", 0) == 0; }
 std::string to_string(Submission submission) { return name_of(kSubmissions, submission); }
 
 std::optional<Flags> parse_flags(int argc, const char* const* argv) {

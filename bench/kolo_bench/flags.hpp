@@ -21,11 +21,13 @@ struct BadFlags : std::invalid_argument {
 };
 
 enum class Mode { allreduce, broadcast, allgather, alltoall, reduce_scatter, barrier, step, overlap, latency, memory };
-enum class Baseline { mpi, mpi_per_tensor, mpi_packed };
+enum class Baseline { mpi, mpi_per_tensor, mpi_packed, nccl, nccl_per_tensor, nccl_grouped };
 /// How a step's gradients are submitted.
 enum class Submission { by_name, prepared, grouped };
-/// "mpi", "mpi-per-tensor", "mpi-packed".
+/// "mpi", "mpi-per-tensor", ...
 std::string to_string(Baseline baseline);
+/// Whether it works on a GPU.
+bool is_nccl(Baseline baseline);
 /// "by-name", "prepared", "grouped".
 std::string to_string(Submission submission);
 
@@ -57,6 +59,7 @@ struct Flags {
   Model model;  ///< step, overlap, memory: from --model or --shapes
   std::vector<Submission> submissions;
   bool arena = false;     ///< allreduce, step, overlap: buffers lie in a GradientArena
+  bool cuda = false;      ///< buffers lie on each rank's GPU
   double compute_ms = 0;  ///< overlap; 0: as long as the reduction takes
   TurnFlags turn;
   std::string json;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gradients.hpp"
 
+#include <chrono>
 #include <cstring>
 #include <numeric>
 #include <utility>
@@ -10,45 +11,80 @@
 namespace kolo_bench {
 namespace {
 
-std::function<void()> submit_by_name(const std::shared_ptr<Gradients>& gradients) {
+/// Of one step.
+class Watch {
+ public:
+  explicit Watch(HostTimes* times) : times_(times) {}
+  void submitted() const {
+    if (times_ != nullptr) times_->submitted.push_back(so_far());
+  }
+  void ended() const {
+    if (times_ != nullptr) times_->step.push_back(so_far());
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  [[nodiscard]] double so_far() const {
+    return std::chrono::duration<double, std::micro>(Clock::now() - begin_).count();
+  }
+
+  HostTimes* const times_;
+  const Clock::time_point begin_ = Clock::now();
+};
+
+std::function<void()> submit_by_name(const std::shared_ptr<Gradients>& gradients,
+                                     const std::shared_ptr<HostTimes>& times) {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < gradients->size(); ++i) names.push_back(gradients->name("gradient", i));
-  return [gradients, names] {
-    std::vector<kolo::Handle> handles;
+  return [gradients, names, times] {
+    std::vector<kolo::Handle>& handles = gradients->begin_step();
+    const Watch watch(times.get());
     handles.reserve(names.size());
     for (std::size_t i = 0; i < names.size(); ++i) {
       handles.push_back(kolo::allreduce_async(names[i], gradients->backward(i).view(), gradients->options()));
     }
-    kolo::wait_all(handles);
+    watch.submitted();
+    gradients->finish_step();
     kolo::end_step();
+    watch.ended();
   };
 }
 
-std::function<void()> submit_prepared(const std::shared_ptr<Gradients>& gradients) {
+std::function<void()> submit_prepared(const std::shared_ptr<Gradients>& gradients,
+                                      const std::shared_ptr<HostTimes>& times) {
   auto prepared = std::make_shared<std::vector<kolo::Prepared>>();
   for (std::size_t i = 0; i < gradients->size(); ++i) {
     prepared->push_back(
         kolo::prepare_allreduce(gradients->name("prepared", i), gradients->backward(i).view(), gradients->options()));
   }
-  return [gradients, prepared] {
-    std::vector<kolo::Handle> handles;
+  return [gradients, prepared, times] {
+    std::vector<kolo::Handle>& handles = gradients->begin_step();
+    const Watch watch(times.get());
     handles.reserve(prepared->size());
     for (kolo::Prepared& one : *prepared) handles.push_back(one.start());
-    kolo::wait_all(handles);
+    watch.submitted();
+    gradients->finish_step();
     kolo::end_step();
+    watch.ended();
   };
 }
 
-std::function<void()> submit_grouped(const std::shared_ptr<Gradients>& gradients) {
+std::function<void()> submit_grouped(const std::shared_ptr<Gradients>& gradients,
+                                     const std::shared_ptr<HostTimes>& times) {
   std::vector<kolo::NamedView> members;
   for (std::size_t i = 0; i < gradients->size(); ++i) {
     members.push_back({gradients->name("member", i), gradients->backward(i).view()});
   }
   auto prepared =
       std::make_shared<kolo::Prepared>(kolo::prepare_grouped_allreduce("gradients", members, gradients->options()));
-  return [gradients, prepared] {
-    prepared->start().wait();
+  return [gradients, prepared, times] {
+    std::vector<kolo::Handle>& handles = gradients->begin_step();
+    const Watch watch(times.get());
+    handles.push_back(prepared->start());
+    watch.submitted();
+    gradients->finish_step();
     kolo::end_step();
+    watch.ended();
   };
 }
 
@@ -92,7 +128,8 @@ std::function<void()> mpi_packed(const std::shared_ptr<Gradients>& gradients) {
 
 }  // namespace
 
-Gradients::Gradients(const Flags& flags, int rank, int ranks) : op_(flags.ops.front()), rank_(rank), ranks_(ranks) {
+Gradients::Gradients(const Flags& flags, int rank, int ranks, std::shared_ptr<Device> device)
+    : op_(flags.ops.front()), rank_(rank), ranks_(ranks), device_(std::move(device)) {
   constexpr kolo::DType kType = kolo::DType::float32;
   std::size_t room = 0;
   for (const std::int64_t elements : flags.model.tensors) {
@@ -103,7 +140,7 @@ Gradients::Gradients(const Flags& flags, int rank, int ranks) : op_(flags.ops.fr
     if (arena) {
       buffers_.emplace_back(kType, elements, arena);
     } else {
-      buffers_.emplace_back(kType, elements);
+      buffers_.emplace_back(kType, elements, device_);
     }
   }
 }
@@ -118,6 +155,17 @@ std::int64_t Gradients::count_wrong() {
   return wrong;
 }
 
+std::vector<kolo::Handle>& Gradients::begin_step() {
+  if (device_) kolo::wait_all(handles_);
+  handles_.clear();
+  return handles_;
+}
+
+void Gradients::finish_step() {
+  if (!device_) return kolo::wait_all(handles_);
+  for (kolo::Handle& handle : handles_) device_->follow(handle);
+}
+
 std::string Gradients::name(const std::string& prefix, std::size_t i) const {
   return prefix + " " + std::to_string(buffers_.size() - 1 - i);
 }
@@ -127,16 +175,29 @@ std::int64_t Gradients::elements() const {
                          [](std::int64_t sum, const Buffer& buffer) { return sum + buffer.elements(); });
 }
 
-std::function<void()> step_by_kolo(const std::shared_ptr<Gradients>& gradients, Submission submission) {
+std::function<void()> step_by_kolo(const std::shared_ptr<Gradients>& gradients, Submission submission,
+                                   const std::shared_ptr<HostTimes>& times) {
   switch (submission) {
   case Submission::by_name:
-    return submit_by_name(gradients);
+    return submit_by_name(gradients, times);
   case Submission::prepared:
-    return submit_prepared(gradients);
+    return submit_prepared(gradients, times);
   case Submission::grouped:
     break;
   }
-  return submit_grouped(gradients);
+  return submit_grouped(gradients, times);
+}
+
+std::function<void()> step_by_nccl(const std::shared_ptr<Gradients>& gradients, Baseline baseline,
+                                   const std::shared_ptr<Peer>& nccl) {
+  const bool grouped = baseline == Baseline::nccl_grouped;
+  return [gradients, nccl, grouped] {
+    if (grouped) nccl->begin_group();
+    for (std::size_t i = 0; i < gradients->size(); ++i) {
+      nccl->allreduce(gradients->backward(i), gradients->backward(i), gradients->op());
+    }
+    if (grouped) nccl->end_group();
+  };
 }
 
 std::function<void()> step_by_mpi(const std::shared_ptr<Gradients>& gradients, Baseline baseline) {

@@ -16,14 +16,15 @@
 
 #include "data.hpp"
 #include "flags.hpp"
+#include "peer.hpp"
 
 namespace kolo_bench {
 
 /// One thread.
 class Gradients {
  public:
-  /// In an arena: collective, and Kolo must be there.
-  Gradients(const Flags& flags, int rank, int ranks);
+  /// In an arena: collective, and Kolo must be there. On the device, unless that is null.
+  Gradients(const Flags& flags, int rank, int ranks, std::shared_ptr<Device> device = nullptr);
 
   void fill();
   /// Elements that are not the exact result.
@@ -34,6 +35,11 @@ class Gradients {
   [[nodiscard]] std::string name(const std::string& prefix, std::size_t i) const;
   [[nodiscard]] std::int64_t elements() const;
   [[nodiscard]] int ranks() const { return ranks_; }
+  /// For the handles of a step. On a device the host may still be a step ahead: then it waits for the step before, as
+  /// the names are the same.
+  [[nodiscard]] std::vector<kolo::Handle>& begin_step();
+  /// Waits for them, or makes the device's stream wait.
+  void finish_step();
   [[nodiscard]] kolo::ReduceOp op() const { return op_; }
   [[nodiscard]] kolo::AllreduceOptions options() const { return kolo::AllreduceOptions{}.with_op(op_); }
 
@@ -41,12 +47,25 @@ class Gradients {
   const kolo::ReduceOp op_;
   const int rank_;
   const int ranks_;
+  const std::shared_ptr<Device> device_;
   std::vector<Buffer> buffers_;
+  std::vector<kolo::Handle> handles_;
 };
 
-/// One step by Kolo.
-std::function<void()> step_by_kolo(const std::shared_ptr<Gradients>& gradients, Submission submission);
+/// What steps took of the calling thread, in microseconds: until all gradients were submitted, and until it could go on
+/// with what follows the step.
+struct HostTimes {
+  std::vector<double> submitted;
+  std::vector<double> step;
+};
+
+/// One step by Kolo. Notes its times where asked.
+std::function<void()> step_by_kolo(const std::shared_ptr<Gradients>& gradients, Submission submission,
+                                   const std::shared_ptr<HostTimes>& times = nullptr);
 /// One step by MPI.
 std::function<void()> step_by_mpi(const std::shared_ptr<Gradients>& gradients, Baseline baseline);
+/// One step by NCCL: a call a tensor, each by itself or all as one group.
+std::function<void()> step_by_nccl(const std::shared_ptr<Gradients>& gradients, Baseline baseline,
+                                   const std::shared_ptr<Peer>& nccl);
 
 }  // namespace kolo_bench

@@ -27,6 +27,9 @@ class KoloJob final : public Job {
     kolo::allreduce(kolo::view(values), kolo::AllreduceOptions{}.with_op(kolo::ReduceOp::max));
   }
   [[nodiscard]] std::int64_t sum(std::int64_t value) override { return kolo::allreduce(value, kolo::ReduceOp::sum); }
+  void broadcast(std::vector<char>& bytes) override {
+    kolo::broadcast({bytes.data(), kolo::DType::uint8, kolo::Shape{static_cast<std::int64_t>(bytes.size())}}, 0);
+  }
 
  private:
   kolo::Session session_;
@@ -65,6 +68,9 @@ class MpiJob final : public Job {
   [[nodiscard]] std::int64_t sum(std::int64_t value) override {
     check_mpi(MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD), "MPI_Allreduce");
     return value;
+  }
+  void broadcast(std::vector<char>& bytes) override {
+    check_mpi(MPI_Bcast(bytes.data(), static_cast<int>(bytes.size()), MPI_CHAR, 0, MPI_COMM_WORLD), "MPI_Bcast");
   }
 
  private:

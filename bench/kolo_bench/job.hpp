@@ -20,6 +20,8 @@ class Job {
   /// Each replaced by the largest of all ranks.
   virtual void max(std::vector<double>& values) = 0;
   [[nodiscard]] virtual std::int64_t sum(std::int64_t value) = 0;
+  /// Everybody gets rank 0's, which are as many.
+  virtual void broadcast(std::vector<char>& bytes) = 0;
 };
 
 /// Kolo is initialised, and MPI by it when there is a launcher.

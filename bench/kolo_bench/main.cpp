@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "device.hpp"
 #include "flags.hpp"
 #include "interrupt.hpp"
 #include "job.hpp"
@@ -16,7 +17,8 @@ namespace {
 using namespace kolo_bench;
 
 void check_against_job(const Flags& flags, const Job& job) {
-  if (!flags.baselines.empty() && !mpi_is_up()) throw BadFlags("--baseline needs MPI: start kolo-bench with mpirun");
+  if (!flags.baselines.empty() && !flags.cuda && !mpi_is_up())
+    throw BadFlags("--baseline needs MPI: start kolo-bench with mpirun");
   if (flags.root < 0 || flags.root >= job.size()) {
     throw BadFlags("--root is a rank: 0 to " + std::to_string(job.size() - 1));
   }
@@ -40,6 +42,10 @@ void measure_mode(Bench& bench, Report& report) {
 int measure_all(Job& job, const Flags& flags) {
   check_against_job(flags, job);
   Bench bench{job, flags};
+  if (flags.cuda) {
+    bench.device = open_device(job);
+    bench.timer = bench.device->timer();
+  }
   Report report(flags, job);
   int code = 0;
   try {

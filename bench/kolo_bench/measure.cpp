@@ -24,23 +24,34 @@ double microseconds_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
 }
 
-double time_calls(Job& job, const Contestant& contestant, int calls) {
+class HostTimer final : public Timer {
+ public:
+  void settle() override {}
+  void start() override { begin_ = Clock::now(); }
+  double stop() override { return microseconds_since(begin_); }
+
+ private:
+  Clock::time_point begin_;
+};
+
+double time_calls(Bench& bench, const Contestant& contestant, int calls) {
   if (contestant.pause) {
     contestant.pause();
   } else if (calls > 1) {
     contestant.call();
   }
-  job.barrier();
-  const auto begin = Clock::now();
+  bench.timer->settle();
+  bench.job.barrier();
+  bench.timer->start();
   for (int i = 0; i < calls; ++i) contestant.call();
-  return microseconds_since(begin) / calls;
+  return bench.timer->stop() / calls;
 }
 
 /// Fills the memory also where nothing is compared: pages that were never written are all one page of zeros, which
 /// stays in the cache.
 std::int64_t prepare_and_check(Job& job, const Contestant& contestant, bool compare) {
   contestant.prepare();
-  if (!compare) return -1;
+  if (!compare || !contestant.check) return -1;
   contestant.call();
   return job.sum(contestant.check());
 }
@@ -70,7 +81,7 @@ class Course {
     for (std::size_t i = 0; i < contestants_.size(); ++i) {
       results_[i].name = contestants_[i].name;
       results_[i].wrong = prepare_and_check(bench_.job, contestants_[i], bench_.flags.check);
-      std::vector<double> slowest{time_calls(bench_.job, contestants_[i], std::max(bench_.flags.warmup, 1))};
+      std::vector<double> slowest{time_calls(bench_, contestants_[i], std::max(bench_.flags.warmup, 1))};
       bench_.job.max(slowest);
       const double most = contestants_[i].pause ? 1 : kMostCalls;
       const double calls = std::clamp(std::floor(kSampleMicroseconds / std::max(slowest[0], 0.01)), 1.0, most);
@@ -88,7 +99,7 @@ class Course {
     std::vector<double> taken;
     for (int round = 0; round < rounds_; ++round) {
       for (std::size_t i = 0; i < contestants_.size(); ++i) {
-        taken.push_back(time_calls(bench_.job, contestants_[i], calls_[i]));
+        taken.push_back(time_calls(bench_, contestants_[i], calls_[i]));
       }
     }
     taken.push_back(microseconds_since(begin_));
@@ -131,6 +142,8 @@ class Course {
 };
 
 }  // namespace
+
+std::shared_ptr<Timer> make_host_timer() { return std::make_shared<HostTimer>(); }
 
 std::vector<Measured> measure(Bench& bench, const std::vector<Contestant>& contestants) {
   return Course(bench, contestants).run();

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,11 +21,26 @@
 
 namespace kolo_bench {
 
+class Device;
+
+/// Takes the time of calls. One thread.
+class Timer {
+ public:
+  virtual ~Timer() = default;
+  /// Returns when nothing is under way any more that was begun before.
+  virtual void settle() = 0;
+  virtual void start() = 0;
+  /// Microseconds from `start` to the end of what was begun since.
+  virtual double stop() = 0;
+};
+/// By the clock of the host, for calls that return when they are done.
+std::shared_ptr<Timer> make_host_timer();
+
 struct Contestant {
   std::string name;                     ///< "kolo", "mpi", ...
   std::function<void()> prepare;        ///< fills inputs, poisons outputs
   std::function<void()> call;           ///< what is timed
-  std::function<std::int64_t()> check;  ///< after prepare and one call: wrong elements on this rank
+  std::function<std::int64_t()> check;  ///< after prepare and one call: wrong elements on this rank; may be empty
   std::function<void()> pause{};        ///< before every timed call, which is a sample by itself then; may be empty
 };
 
@@ -39,6 +55,8 @@ struct Measured {
 struct Bench {
   Job& job;
   const Flags& flags;
+  std::shared_ptr<Device> device = nullptr;  ///< null: buffers lie in the host's memory
+  std::shared_ptr<Timer> timer = make_host_timer();
   Turns turns{flags.turn, job.rank()};
   Progress progress{job.rank() == 0};
 };

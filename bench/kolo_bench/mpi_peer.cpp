@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mpi_peer.hpp"
 
+#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -163,5 +164,43 @@ void MpiRequests::wait_all(int ranks) {
 }
 
 void mpi_barrier() { check_mpi(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier"); }
+
+namespace {
+
+class MpiPeer final : public Peer {
+ public:
+  MpiPeer(int rank, int ranks) : rank_(rank), ranks_(ranks) {}
+  [[nodiscard]] std::string name() const override { return "mpi"; }
+  void check_can(DType dtype, ReduceOp op, std::int64_t count) const override { check_mpi_can(dtype, op, count); }
+  [[nodiscard]] bool is_exact(ReduceOp /*op*/) const override { return true; }
+  void allreduce(Buffer& in, Buffer& out, ReduceOp op) override {
+    if (&in == &out) return mpi_allreduce_in_place(in, op, ranks_);
+    mpi_allreduce(in, out, op, ranks_);
+  }
+  void broadcast(Buffer& in, Buffer& out, int root) override {
+    // MPI has no such call into another buffer: its user copies.
+    const bool copies = &in != &out && rank_ == root;
+    if (copies) std::memcpy(out.data(), in.data(), static_cast<std::size_t>(in.bytes()));
+    mpi_broadcast(out, root);
+  }
+  void allgather(Buffer& in, Buffer& out) override { mpi_allgather(in, out); }
+  void alltoall(Buffer& in, Buffer& out) override { mpi_alltoall(in, out, ranks_); }
+  void reduce_scatter(Buffer& in, Buffer& out, ReduceOp op) override {
+    if (&in == &out) return mpi_reduce_scatter_in_place(in, op, ranks_);
+    mpi_reduce_scatter(in, out, op, ranks_);
+  }
+  [[nodiscard]] std::int64_t in_place_at(std::int64_t /*part*/) const override { return 0; }
+  void barrier() override { mpi_barrier(); }
+  void begin_group() override {}
+  void end_group() override {}
+
+ private:
+  const int rank_;
+  const int ranks_;
+};
+
+}  // namespace
+
+std::shared_ptr<Peer> make_mpi_peer(int rank, int ranks) { return std::make_shared<MpiPeer>(rank, ranks); }
 
 }  // namespace kolo_bench

@@ -9,8 +9,12 @@
 #include <kolo/types.hpp>
 
 #include "data.hpp"
+#include "peer.hpp"
 
 namespace kolo_bench {
+
+/// All of the below as a `Peer`. There is no group.
+std::shared_ptr<Peer> make_mpi_peer(int rank, int ranks);
 
 /// Throws BadFlags when MPI has no such type or operation, or counts in ints cannot reach so far.
 void check_mpi_can(kolo::DType dtype, kolo::ReduceOp op, std::int64_t count);

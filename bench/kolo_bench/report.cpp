@@ -44,8 +44,8 @@ std::string format_wrong(std::int64_t wrong) { return wrong < 0 ? "N/A" : std::t
 Report::Report(const Flags& flags, const Job& job)
     : flags_(flags), ranks_(job.size()), nodes_(job.nodes()), prints_(job.rank() == 0) {
   if (!prints_) return;
-  std::printf("# %s, %d ranks on %d node%s%s; times in microseconds, bandwidths in GB/s (1e9 bytes)\n",
-              flags_.mode_name.c_str(), ranks_, nodes_, nodes_ == 1 ? "" : "s",
+  std::printf("# %s%s, %d ranks on %d node%s%s; times in microseconds, bandwidths in GB/s (1e9 bytes)\n",
+              flags_.mode_name.c_str(), flags_.cuda ? " on GPUs" : "", ranks_, nodes_, nodes_ == 1 ? "" : "s",
               flags_.peer_only ? ", without Kolo" : "");
   std::fflush(stdout);
 }
@@ -73,6 +73,11 @@ void Report::print(const Row& row, const std::vector<Measured>& measured, double
                 format_wrong(measured[i].wrong).c_str());
   }
   if (row.more.contains("submit")) std::printf("  %s", row.more["submit"].get<std::string>().c_str());
+  if (row.more.contains("host_step_us")) {
+    std::printf("; host: %.2f for all submissions, %.3f each, %.2f the whole step",
+                row.more["host_submit_us"].get<double>(), row.more["host_submit_one_us"].get<double>(),
+                row.more["host_step_us"].get<double>());
+  }
   std::printf("\n");
   std::fflush(stdout);
 }
@@ -96,7 +101,8 @@ nlohmann::ordered_json Report::record_of(const Row& row, const std::vector<Measu
                                 {"algbw", algbw},
                                 {"busbw", algbw * row.bus_factor},
                                 {"wrong", own.wrong},
-                                {"arena", flags_.arena}};
+                                {"arena", flags_.arena},
+                                {"device", flags_.cuda ? "cuda" : "cpu"}};
   if (!row.more.is_null()) record.update(row.more);
   for (std::size_t i = 1; i < measured.size(); ++i) {
     const Measured& peer = measured[i];

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A trainer in raw CUDA, made to train on many GPUs: handwritten digits by a network with one hidden layer. Each gradient
-// is reduced as soon as the kernel that computes it has been enqueued, and no step waits on the host: the stream waits.
+// is reduced as soon as the kernel that computes it has been enqueued, and no step waits on the host for its own work: the
+// stream waits. The host is at most one step ahead of the device, because a tensor's name is in use until the reduction
+// under it has completed.
 //
 //     mpirun -np 4 cuda_trainer            # one rank a GPU
 //
@@ -90,6 +92,7 @@ struct Parameter {
   }
   /// Call when the kernel that computes the gradient has been enqueued.
   void reduce(cudaStream_t stream) {
+    if (reduction.valid()) reduction.wait();  // the last step's
     reduction = kolo::allreduce_async(name + ".grad", kolo::cuda::view(gradient.data(), gradient.size(), stream),
                                       kolo::AllreduceOptions{}.with_op(kolo::ReduceOp::average));
   }

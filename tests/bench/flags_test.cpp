@@ -79,6 +79,14 @@ TEST(Flags, OfSteps) {
   EXPECT_EQ(turn.turn.folder, "/tmp/turns");
 }
 
+TEST(Flags, OnAGpu) {
+  const Flags flags = parse({"allreduce", "--device", "cuda", "--baseline", "nccl", "-d", "all"});
+  EXPECT_TRUE(flags.cuda);
+  EXPECT_EQ(flags.baselines, std::vector<Baseline>{Baseline::nccl});
+  EXPECT_EQ(flags.dtypes.size(), static_cast<std::size_t>(kolo::kDTypeCount) - 2) << "NCCL has no 16-bit integers";
+  EXPECT_FALSE(parse({"allreduce", "--device", "cpu"}).cuda);
+}
+
 TEST(Flags, WrongOnesSayWhatWouldBeRight) {
   const struct {
     std::vector<const char*> words;
@@ -108,6 +116,15 @@ TEST(Flags, WrongOnesSayWhatWouldBeRight) {
       {{"step", "--turn", "3/3:/tmp"}, "0/3:"},
       {{"overlap", "--baseline", "mpi-packed"}, "mpi-per-tensor"},
       {{"latency", "--baseline", "mpi"}, "leave"},
+      {{"allreduce", "--device", "gpu"}, "cpu or cuda"},
+      {{"allreduce", "--baseline", "nccl"}, "needs --device cuda"},
+      {{"allreduce", "--device", "cuda", "--baseline", "mpi"}, "nccl, nccl-per-tensor"},
+      {{"allreduce", "--device", "cuda", "--baseline", "nccl-grouped"}, "has the baseline nccl"},
+      {{"step", "--device", "cuda", "--baseline", "nccl"}, "nccl-per-tensor and nccl-grouped"},
+      {{"barrier", "--device", "cuda", "--baseline", "nccl"}, "no barrier"},
+      {{"overlap", "--device", "cuda"}, "collectives and step"},
+      {{"step", "--device", "cuda", "--arena"}, "not for --device cuda"},
+      {{"allreduce", "--device", "cuda", "--baseline", "nccl", "--peer-only"}, "--peer-only"},
   };
   for (const auto& wrong : cases) {
     EXPECT_NE(complaint(wrong.words).find(wrong.advice), std::string::npos)

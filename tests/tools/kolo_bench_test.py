@@ -14,7 +14,8 @@ from pathlib import Path
 NUMBER = (int, float)
 COLLECTIVE = {"collective": str, "bytes": int, "count": int, "dtype": str, "op": str, "root": int, "ranks": int,
               "nodes": int, "in_place": bool, "contestant": str, "time_us": NUMBER, "time_p10_us": NUMBER,
-              "time_p90_us": NUMBER, "samples": int, "algbw": NUMBER, "busbw": NUMBER, "wrong": int, "arena": bool}
+              "time_p90_us": NUMBER, "samples": int, "algbw": NUMBER, "busbw": NUMBER, "wrong": int, "arena": bool,
+              "device": str}
 STEP = {**COLLECTIVE, "model": str, "tensors": int, "submit": str}
 OVERLAP = {"collective": str, "model": str, "tensors": int, "bytes": int, "dtype": str, "op": str, "time_us": NUMBER,
            "time_p10_us": NUMBER, "time_p90_us": NUMBER, "compute_us": NUMBER, "reduce_us": NUMBER, "hidden": NUMBER,

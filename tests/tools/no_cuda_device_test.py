@@ -41,7 +41,7 @@ def main():
 
     if trainer:
         must_refuse(1, f"{programs}/{trainer}")
-    if False and Path(programs, "kolo-bench").exists():
+    if Path(programs, "kolo-bench").exists():
         for flags in (["allreduce"], ["step"], ["broadcast", "--baseline", "nccl"]):
             must_refuse(2, f"{programs}/kolo-bench", *flags, "--device", "cuda")
     print("PASS")

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifdef KOLO_HAS_CUDA
+
+#include "nccl_peer.hpp"
+
+#include <nccl.h>
+
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "flags.hpp"
+
+namespace kolo_bench {
+namespace {
+
+using kolo::DType;
+using kolo::ReduceOp;
+
+void check(ncclResult_t result, const char* call) {
+  if (result != ncclSuccess) throw std::runtime_error(std::string(call) + ": " + ncclGetErrorString(result));
+}
+
+ncclDataType_t type_of(DType dtype) {
+  switch (dtype) {
+  case DType::boolean:
+  case DType::uint8:
+    return ncclUint8;
+  case DType::int8:
+    return ncclInt8;
+  case DType::int32:
+    return ncclInt32;
+  case DType::uint32:
+    return ncclUint32;
+  case DType::int64:
+    return ncclInt64;
+  case DType::uint64:
+    return ncclUint64;
+  case DType::float16:
+    return ncclFloat16;
+  case DType::bfloat16:
+    return ncclBfloat16;
+  case DType::float32:
+    return ncclFloat32;
+  case DType::float64:
+    return ncclFloat64;
+  case DType::int16:
+  case DType::uint16:
+    break;
+  }
+  throw BadFlags("NCCL has no " + std::string(to_string(dtype)) + "; leave it out of -d");
+}
+
+/// Booleans are bytes of 0 and 1.
+ncclRedOp_t op_of(DType dtype, ReduceOp op) {
+  const bool boolean = dtype == DType::boolean;
+  switch (op) {
+  case ReduceOp::sum:
+    return boolean ? ncclMax : ncclSum;
+  case ReduceOp::average:
+    return ncclAvg;
+  case ReduceOp::min:
+    return ncclMin;
+  case ReduceOp::max:
+    return ncclMax;
+  case ReduceOp::product:
+    break;
+  }
+  return boolean ? ncclMin : ncclProd;
+}
+
+std::size_t count_of(std::int64_t elements) { return static_cast<std::size_t>(elements); }
+
+class NcclPeer final : public Peer {
+ public:
+  NcclPeer(Job& job, cudaStream_t stream) : rank_(job.rank()), ranks_(job.size()), stream_(stream) {
+    ncclUniqueId id{};
+    if (rank_ == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+    std::vector<char> bytes(id.internal, id.internal + sizeof id.internal);
+    job.broadcast(bytes);
+    std::memcpy(id.internal, bytes.data(), bytes.size());
+    check(ncclCommInitRank(&raw_, ranks_, id, rank_), "ncclCommInitRank");
+  }
+  ~NcclPeer() override {
+    static_cast<void>(cudaStreamSynchronize(stream_));
+    static_cast<void>(ncclCommDestroy(raw_));
+  }
+  NcclPeer(const NcclPeer&) = delete;
+  NcclPeer& operator=(const NcclPeer&) = delete;
+
+  [[nodiscard]] std::string name() const override { return "nccl"; }
+  void check_can(DType dtype, ReduceOp /*op*/, std::int64_t /*count*/) const override {
+    static_cast<void>(type_of(dtype));
+  }
+  /// ncclAvg multiplies by 1/n before it adds, which rounds unless n is a power of two.
+  [[nodiscard]] bool is_exact(ReduceOp op) const override {
+    return op != ReduceOp::average || (ranks_ & (ranks_ - 1)) == 0;
+  }
+  void allreduce(Buffer& in, Buffer& out, ReduceOp op) override {
+    check(ncclAllReduce(in.data(), out.data(), count_of(in.elements()), type_of(in.dtype()), op_of(in.dtype(), op),
+                        raw_, stream_),
+          "ncclAllReduce");
+  }
+  void broadcast(Buffer& in, Buffer& out, int root) override {
+    check(ncclBroadcast(in.data(), out.data(), count_of(in.elements()), type_of(in.dtype()), root, raw_, stream_),
+          "ncclBroadcast");
+  }
+  void allgather(Buffer& in, Buffer& out) override {
+    check(ncclAllGather(in.data(), out.data(), count_of(in.elements()), type_of(in.dtype()), raw_, stream_),
+          "ncclAllGather");
+  }
+  void alltoall(Buffer& in, Buffer& out) override {
+    const std::int64_t part = in.elements() / ranks_;
+    begin_group();
+    for (int peer = 0; peer < ranks_; ++peer) {
+      check(ncclSend(in.part(peer * part, part).data(), count_of(part), type_of(in.dtype()), peer, raw_, stream_),
+            "ncclSend");
+      check(ncclRecv(out.part(peer * part, part).data(), count_of(part), type_of(in.dtype()), peer, raw_, stream_),
+            "ncclRecv");
+    }
+    end_group();
+  }
+  void reduce_scatter(Buffer& in, Buffer& out, ReduceOp op) override {
+    const std::int64_t part = in.elements() / ranks_;
+    void* const to = &in == &out ? in.part(in_place_at(part), part).data() : out.data();
+    check(ncclReduceScatter(in.data(), to, count_of(part), type_of(in.dtype()), op_of(in.dtype(), op), raw_, stream_),
+          "ncclReduceScatter");
+  }
+  [[nodiscard]] std::int64_t in_place_at(std::int64_t part) const override { return rank_ * part; }
+  void barrier() override { throw BadFlags("NCCL has no barrier; leave out --baseline"); }
+  void begin_group() override { check(ncclGroupStart(), "ncclGroupStart"); }
+  void end_group() override { check(ncclGroupEnd(), "ncclGroupEnd"); }
+
+ private:
+  const int rank_;
+  const int ranks_;
+  const cudaStream_t stream_;
+  ncclComm_t raw_ = nullptr;
+};
+
+}  // namespace
+
+std::shared_ptr<Peer> make_nccl_peer(Job& job, cudaStream_t stream) { return std::make_shared<NcclPeer>(job, stream); }
+
+}  // namespace kolo_bench
+
+#endif
