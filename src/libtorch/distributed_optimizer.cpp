@@ -13,6 +13,10 @@
 #include <utility>
 #include <vector>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/from_blob.h>
 #include <torch/optim/lbfgs.h>
@@ -69,6 +73,14 @@ at::Tensor tensor_in(const std::shared_ptr<GradientArena>& arena, const at::Tens
   const TensorView memory = arena->allocate(view.dtype(), view.shape());
   return at::from_blob(
       memory.data(), layout.sizes(), layout.strides(), [arena](void*) {}, layout.options());
+}
+
+// What the program's own gradients lay in is free now, and would stay the process's beside the arena: glibc gives back
+// by itself only what lies at the heap's end.
+void give_back_memory() {
+#ifdef __GLIBC__
+  ::malloc_trim(0);
+#endif
 }
 
 }  // namespace
@@ -216,10 +228,15 @@ struct DistributedOptimizer::Impl {
     if (any_here) {
       arena = std::make_shared<GradientArena>(context, bytes, "DistributedOptimizer(" + options.name + ")");
     }
+    bool replaced = false;
     for (auto slot = slots.rbegin(); slot != slots.rend(); ++slot) {
       const at::Tensor layout = layout_of(slot->parameter);
       slot->gradient = slot->parameter.is_cpu() ? tensor_in(arena, layout) : at::empty_like(layout);
+      replaced = replaced || slot->parameter.grad().defined();
       bind(*slot);
+    }
+    if (replaced) {
+      give_back_memory();
     }
   }
 
