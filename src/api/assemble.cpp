@@ -14,6 +14,7 @@
 #include <sys/random.h>
 
 #include "base/cpu.hpp"
+#include "base/fields.hpp"
 #include "base/settings.hpp"
 #include "base/system_error.hpp"
 #include "hierarchy/cpu_backend.hpp"
@@ -49,26 +50,6 @@ std::string random_key() {
   return key;
 }
 
-/// Fields of one rank's contribution to an exchange: each with its length, so that contents are free.
-std::string join(const std::vector<std::string>& fields) {
-  std::string joined;
-  for (const std::string& field : fields) joined += std::to_string(field.size()) + ":" + field;
-  return joined;
-}
-
-std::vector<std::string> split(const std::string& joined) {
-  std::vector<std::string> fields;
-  std::size_t at = 0;
-  while (at < joined.size()) {
-    const std::size_t colon = joined.find(':', at);
-    if (colon == std::string::npos) throw Error(ErrorCode::transport, "a rank said something else at bootstrap");
-    const std::size_t length = std::stoull(joined.substr(at, colon - at));
-    fields.push_back(joined.substr(colon + 1, length));
-    at = colon + 1 + length;
-  }
-  return fields;
-}
-
 /// Loads the settings, and lets every rank fail if one does: nobody waits for a rank that has given up.
 base::Settings agree_on_settings(core::Bootstrap& bootstrap, const Options& options, std::string& job_key,
                                  std::vector<std::string>& warnings) {
@@ -80,13 +61,14 @@ base::Settings agree_on_settings(core::Bootstrap& bootstrap, const Options& opti
     failure = error.status();
   }
   const bool root = bootstrap.rank() == 0;
-  const std::string mine = join({KOLO_VERSION_STRING, failure.message(), root ? random_key() : std::string(),
-                                 root && failure.ok() ? base::encode_shared(settings) : std::string()});
+  const std::string mine =
+      base::join_fields({KOLO_VERSION_STRING, failure.message(), root ? random_key() : std::string(),
+                         root && failure.ok() ? base::encode_shared(settings) : std::string()});
   const std::vector<std::string> all = bootstrap.allgather(mine);
   if (!failure.ok()) throw Error(failure);
   std::vector<std::string> of_root;
   for (int rank = 0; rank < bootstrap.size(); ++rank) {
-    std::vector<std::string> fields = split(all[static_cast<std::size_t>(rank)]);
+    std::vector<std::string> fields = base::split_fields(all[static_cast<std::size_t>(rank)]);
     if (fields.size() != 4 || fields[0] != KOLO_VERSION_STRING) {
       throw Error(ErrorCode::transport, "rank " + std::to_string(rank) + " runs Kolo " +
                                             (fields.empty() ? "of another release" : fields[0]) + ", rank " +
@@ -184,14 +166,14 @@ class Assembly {
     const bool talks = topology.node_count() > 1 && topology.is_leader();
     std::optional<net::Listener> listener;
     if (talks) listener.emplace(parts_.settings.interface);
-    const std::vector<std::string> said =
-        bootstrap_.allgather(join({talks ? listener->announcement() : std::string(), encode_cpus(base::affinity()),
-                                   std::to_string(base::private_cache_bytes())}));
+    const std::vector<std::string> said = bootstrap_.allgather(
+        base::join_fields({talks ? listener->announcement() : std::string(), encode_cpus(base::affinity()),
+                           std::to_string(base::private_cache_bytes())}));
     std::vector<std::string> announcements;
     std::vector<std::string> cpus;
     std::size_t cache = std::numeric_limits<std::size_t>::max();
     for (const std::string& one : said) {
-      std::vector<std::string> fields = split(one);
+      std::vector<std::string> fields = base::split_fields(one);
       if (fields.size() != 3) throw Error(ErrorCode::transport, "a rank said something else at bootstrap");
       announcements.push_back(std::move(fields[0]));
       cpus.push_back(std::move(fields[1]));

@@ -34,6 +34,8 @@ class Carrier {
   virtual void carry(const Load& load) = 0;
   /// Whether it has been carried so far that the rest can be given to a stream.
   [[nodiscard]] virtual bool carried(const Load& load) = 0;
+  /// Notices what went wrong, here or at a peer, with what is on the device already. Throws Error (transport).
+  virtual void look() = 0;
   /// Gives `stream` what must come before the unpack.
   virtual void deliver(const Load& load, const OwnStream& stream) = 0;
   /// Ends what is under way, so that every stream runs dry. Any thread.

@@ -98,7 +98,8 @@ void OwnStream::synchronize(CallSite site) const {
   if (performs("cudaStreamSynchronize", site)) check(cudaStreamSynchronize(raw_), "cudaStreamSynchronize");
 }
 
-void OwnStream::call_on_host(cudaHostFn_t function, void* argument) const {
+void OwnStream::call_on_host(cudaHostFn_t function, void* argument, const Event& told_of) const {
+  tells_of(told_of.raw_, raw_);
   check(cudaLaunchHostFunc(raw_, function, argument), "cudaLaunchHostFunc");
 }
 

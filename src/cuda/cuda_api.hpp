@@ -62,6 +62,8 @@ struct DeviceInfo {
 /// streams.
 [[nodiscard]] bool is_capturing(cudaStream_t stream);
 
+class Event;
+
 /// A stream of our own: does not wait for the legacy default stream, and has the highest priority. Of the current
 /// device. Movable.
 class OwnStream {
@@ -73,9 +75,10 @@ class OwnStream {
   [[nodiscard]] cudaStream_t raw() const noexcept { return raw_; }
   /// Blocks until all its work is done.
   void synchronize(CallSite site = CallSite::here()) const;
-  /// Runs `function(argument)` on a thread of the driver's once what was given to the stream before has run. The
-  /// function makes no CUDA call. May not be called at all after an error on the device.
-  void call_on_host(cudaHostFn_t function, void* argument) const;
+  /// Runs `function(argument)` on a thread of the driver's once what was given to the stream before has run: this
+  /// stream is held back behind the event, of which the function tells. It makes no CUDA call. May not be called at all
+  /// after an error on the device.
+  void call_on_host(cudaHostFn_t function, void* argument, const Event& told_of) const;
 
  private:
   cudaStream_t raw_ = nullptr;
@@ -96,6 +99,7 @@ class Event {
   [[nodiscard]] bool reached(CallSite site = CallSite::here()) const;
 
  private:
+  friend class OwnStream;
   cudaEvent_t raw_ = nullptr;
 };
 

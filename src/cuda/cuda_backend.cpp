@@ -8,6 +8,8 @@
 #include <kolo/error.hpp>
 
 #include "base/check.hpp"
+#include "base/fields.hpp"
+#include "cuda/bell.hpp"
 #include "cuda/device.hpp"
 #include "cuda/kernels.hpp"
 #include "cuda/nccl_carrier.hpp"
@@ -21,26 +23,6 @@ constexpr std::size_t kChunksPerStep = 4096;
 /// For how long after something moved it is worth looking again at once: what NCCL does between a group's end and its
 /// launch takes some tens of microseconds.
 constexpr std::chrono::microseconds kSoon{200};
-
-/// What ranks tell each other in the beginning: each field with its length, so that contents are free.
-std::string join(const std::vector<std::string>& fields) {
-  std::string joined;
-  for (const std::string& field : fields) joined += std::to_string(field.size()) + ":" + field;
-  return joined;
-}
-
-std::vector<std::string> split(const std::string& joined) {
-  std::vector<std::string> fields;
-  std::size_t at = 0;
-  while (at < joined.size()) {
-    const std::size_t colon = joined.find(':', at);
-    KOLO_CHECK(colon != std::string::npos) << joined;
-    const std::size_t length = std::stoull(joined.substr(at, colon - at));
-    fields.push_back(joined.substr(colon + 1, length));
-    at = colon + 1 + length;
-  }
-  return fields;
-}
 
 std::string number_bytes(const std::vector<std::int64_t>& numbers) {
   std::string bytes(numbers.size() * sizeof(std::int64_t), '\0');
@@ -60,26 +42,21 @@ std::vector<std::int64_t> numbers_of(const std::string& bytes) {
 class CudaBackend::Equipment {
  public:
   Equipment(HostPlane& plane, const CudaBackendOptions& options, int device)
-      : info(device_info(device)), tables(kTables, kChunksPerStep), unpacked(options.slots) {
+      : info(device_info(device)), bell(options.ring), tables(kTables, kChunksPerStep), unpacked(options.slots) {
     load_kernels();
     if (options.staged) {
-      carrier = std::make_unique<StagedCarrier>(
-          plane, options.slots, options.slot_bytes, [this, ring = &options.ring](const Event& event) {
-            event.hold_back(bell.raw());
-            bell.call_on_host(call_ring, const_cast<std::function<void()>*>(ring));
-          });
+      carrier = std::make_unique<StagedCarrier>(plane, options.slots, options.slot_bytes, bell);
     } else {
       auto made = std::make_unique<NcclCarrier>(options.slots, options.slot_bytes, options.patience);
       nccl = made.get();
       carrier = std::move(made);
     }
   }
-  static void call_ring(void* ring) { (*static_cast<const std::function<void()>*>(ring))(); }
 
   const DeviceInfo info;
   OwnStream pack;
   OwnStream unpack;
-  OwnStream bell;
+  Bell bell;
   Tables tables;
   std::vector<Event> unpacked;  // by slot
   std::unique_ptr<Carrier> carrier;
@@ -226,7 +203,7 @@ bool CudaBackend::begin() {
   if (state_ == State::unused) {
     std::string id;
     const std::string problem = equip(id);
-    exchange_.start(join({problem, equipment_ ? equipment_->info.uuid : std::string(), id}));
+    exchange_.start(base::join_fields({problem, equipment_ ? equipment_->info.uuid : std::string(), id}));
     state_ = State::meeting;
     return true;
   }
@@ -239,7 +216,7 @@ bool CudaBackend::begin() {
 /// Looks at what all ranks have said.
 bool CudaBackend::meet() {
   std::vector<std::vector<std::string>> said;
-  for (const std::string& one : exchange_.take()) said.push_back(split(one));
+  for (const std::string& one : exchange_.take()) said.push_back(base::split_fields(one));
   state_ = State::failed;
   for (std::size_t rank = 0; rank < said.size(); ++rank) {
     KOLO_CHECK(said[rank].size() == 3);
@@ -300,6 +277,7 @@ core::Progress CudaBackend::progress(bool in_call, std::vector<core::Job*>& fini
       moved |= carry_one();
       moved |= pack_one();
       moved |= finish_one(finished);
+      if (!moved) equipment_->carrier->look();
     }
   }
   if (moved) moved_at_ = base::now();
@@ -456,12 +434,7 @@ void CudaBackend::enqueue_end(OpenJob& open) {
   open.end = events_->take();
   open.end->event().record(equipment_->unpack.raw());
   enqueued_(*open.job, open.end);
-  ring_behind(open.end->event());
-}
-
-void CudaBackend::ring_behind(const Event& event) {
-  event.hold_back(equipment_->bell.raw());
-  equipment_->bell.call_on_host(Equipment::call_ring, const_cast<std::function<void()>*>(&options_.ring));
+  equipment_->bell.ring_behind(open.end->event());
 }
 
 bool CudaBackend::finish_one(std::vector<core::Job*>& finished) {
@@ -477,7 +450,8 @@ bool CudaBackend::finish_one(std::vector<core::Job*>& finished) {
 void CudaBackend::run_dry() noexcept {
   try {
     const DeviceGuard guard(device_);
-    for (const OwnStream* stream : {&equipment_->pack, &equipment_->unpack, &equipment_->bell}) stream->synchronize();
+    const Equipment& with = *equipment_;
+    for (const OwnStream* stream : {&with.pack, &with.unpack, &with.bell.stream()}) stream->synchronize();
   } catch (const Error&) {
     // The device has failed: it runs nothing any more, either.
   }

@@ -19,7 +19,8 @@
 // The host blocks nowhere; it gives a step's work to the streams as soon as that is known. All of it is done by the
 // engine's background thread, so no CUDA call of a caller's thread is held up by ours, but for `record` at submission
 // and `hold_back` in wait_on. NCCL's non-blocking calls return before their work is on the stream, so an event is
-// recorded behind them only when the communicator has settled: until then the step waits in the pipeline.
+// recorded behind them only when the communicator has settled: until then the step waits in the pipeline. While batches
+// are open the communicator is asked whether something went wrong: a peer may be lost while its kernel is waited for.
 //
 // Completion is not polled for. When a batch's last event has been recorded, a stream of its own is held back behind it
 // and then rings the engine's bell from a host function. A stream of its own, because a host function would hold up the
@@ -114,7 +115,6 @@ class CudaBackend final : public core::DeviceBackend {
   bool unpack_one();
   bool finish_one(std::vector<core::Job*>& finished);
   void enqueue_end(OpenJob& open);
-  void ring_behind(const Event& event);
   void choose(int device, const char* how);
   void run_dry() noexcept;
 

@@ -26,6 +26,9 @@ bool performs(const char* call, CallSite site) noexcept;
 /// Said when the host touches memory that the device reaches too. Nothing on a real device; the emulated one looks
 /// whether anything orders that and the device's own accesses.
 void host_touches(const void* data, std::size_t bytes, bool writes, const char* what) noexcept;
+/// Said before a host function is given to `stream` that tells of the event, as it was recorded last. Nothing on a real
+/// device; the emulated one looks whether the stream is held back behind it.
+void tells_of(cudaEvent_t event, cudaStream_t stream) noexcept;
 /// Said when this thread was told of the end of a device's work by another thread, which had asked the device. Nothing
 /// on a real device; the emulated one sees no locks of ours, and would take what follows for unordered.
 void host_was_told() noexcept;

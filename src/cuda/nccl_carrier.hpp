@@ -28,6 +28,7 @@ class NcclCarrier final : public Carrier {
   [[nodiscard]] bool may_carry(const Load& load) override;
   void carry(const Load& load) override;
   [[nodiscard]] bool carried(const Load& load) override;
+  void look() override;
   void deliver(const Load& load, const OwnStream& stream) override;
   void abort() noexcept override;
   [[nodiscard]] bool leave() override;

@@ -8,9 +8,8 @@
 
 namespace kolo::cuda {
 
-StagedCarrier::StagedCarrier(HostPlane& plane, std::size_t slots, std::size_t slot_bytes,
-                             std::function<void(const Event&)> ring)
-    : plane_(plane), ring_(std::move(ring)), collected_(slots), jobs_(slots), under_way_(slots, false) {
+StagedCarrier::StagedCarrier(HostPlane& plane, std::size_t slots, std::size_t slot_bytes, const Bell& bell)
+    : plane_(plane), bell_(bell), collected_(slots), jobs_(slots), under_way_(slots, false) {
   memory_.reserve(slots);
   pinned_.reserve(slots);
   for (std::size_t i = 0; i < slots; ++i) {
@@ -24,7 +23,7 @@ void StagedCarrier::collect(const Load& load, const OwnStream& stream) {
     copy_async(pinned_[load.slot].data(), load.memory, load.step->slot_bytes, stream.raw());
   }
   collected_[load.slot].record(stream.raw());
-  ring_(collected_[load.slot]);
+  bell_.ring_behind(collected_[load.slot]);
 }
 
 bool StagedCarrier::may_carry(const Load& load) { return collected_[load.slot].reached(); }

@@ -5,9 +5,9 @@
 // where NCCL does not work, and for several ranks on one GPU.
 #pragma once
 
-#include <functional>
 #include <vector>
 
+#include "cuda/bell.hpp"
 #include "cuda/carrier.hpp"
 #include "cuda/host_plane.hpp"
 
@@ -15,10 +15,8 @@ namespace kolo::cuda {
 
 class StagedCarrier final : public Carrier {
  public:
-  /// Allocates. The device is current. `ring(stream)` sees to it that the engine looks again when the stream has come
-  /// so far.
-  StagedCarrier(HostPlane& plane, std::size_t slots, std::size_t slot_bytes,
-                std::function<void(const Event& reached)> ring);
+  /// Allocates. The device is current. The bell wakes the engine when a step's copy into pinned memory is done.
+  StagedCarrier(HostPlane& plane, std::size_t slots, std::size_t slot_bytes, const Bell& bell);
 
   [[nodiscard]] std::string describe() const override { return "pinned memory and the CPU"; }
   [[nodiscard]] std::byte* slot(std::size_t index) const noexcept override { return memory_[index].data(); }
@@ -26,13 +24,14 @@ class StagedCarrier final : public Carrier {
   [[nodiscard]] bool may_carry(const Load& load) override;
   void carry(const Load& load) override;
   [[nodiscard]] bool carried(const Load& load) override { return !under_way_[load.slot]; }
+  void look() override {}  // the plane's own progress throws
   void deliver(const Load& load, const OwnStream& stream) override;
   void abort() noexcept override {}  // the plane is aborted by its owner
   [[nodiscard]] bool leave() override { return true; }
 
  private:
   HostPlane& plane_;
-  const std::function<void(const Event&)> ring_;
+  const Bell& bell_;
   std::vector<DeviceMemory> memory_;
   std::vector<PinnedMemory> pinned_;
   std::vector<Event> collected_;

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The clock, hashes and thread names.
+// The clock, hashes, fields of a message, and thread names.
 #include <limits>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 
+#include <kolo/error.hpp>
+
 #include "base/clock.hpp"
+#include "base/fields.hpp"
 #include "base/hash.hpp"
 #include "base/thread_name.hpp"
 
@@ -39,6 +43,18 @@ TEST(Hash, GoesOnFromAnEarlierOne) {
   EXPECT_EQ(hash_string("bar", hash_string("foo")), hash_string("foobar"));
   EXPECT_EQ(hash_bytes(nullptr, 0, 42), 42U);
   EXPECT_EQ(hash_number(0x0807060504030201), hash_string("\1\2\3\4\5\6\7\x8"));
+}
+
+TEST(Fields, ContentsAreFree) {
+  const std::vector<std::string> fields{"", "3:abc", std::string("\0:", 2), "last"};
+  EXPECT_EQ(split_fields(join_fields(fields)), fields);
+  EXPECT_TRUE(split_fields("").empty());
+}
+
+TEST(Fields, WhatIsNoneIsRefused) {
+  for (const char* text : {"x", "3", "3:ab", "-1:", ":", "1:ab", "99999999999999999999999:a"}) {
+    EXPECT_THROW(static_cast<void>(split_fields(text)), Error) << text;
+  }
 }
 
 TEST(ThreadName, IsCutToWhatLinuxKeeps) {

@@ -3,7 +3,9 @@
 // Steps of training: what the number of NCCL calls is, who makes them and when, and thousands of random steps.
 #include <algorithm>
 #include <atomic>
+#include <iterator>
 #include <mutex>
+#include <numeric>
 #include <random>
 #include <set>
 #include <thread>
@@ -11,7 +13,7 @@
 
 #include <kolo/info.hpp>
 
-#include "tests/cuda/rank_device.hpp"
+#include "tests/cuda/any_collective.hpp"
 
 namespace kolo::cuda::test {
 namespace {
@@ -44,8 +46,8 @@ class Training : public CudaTest {};
 constexpr unsigned kWorlds = 12;
 constexpr unsigned kStagedWorlds = 4;
 #else
-constexpr unsigned kWorlds = 36;
-constexpr unsigned kStagedWorlds = 14;
+constexpr unsigned kWorlds = 64;
+constexpr unsigned kStagedWorlds = 24;
 #endif
 
 TEST_F(Training, AStepOfResNet50TakesFewCallsAndOverlaps) {
@@ -128,88 +130,81 @@ TEST_F(Training, AStepOfResNet50TakesFewCallsAndOverlaps) {
   for (const std::thread::id caller : callers) EXPECT_EQ(issuers.count(caller), 0U) << "not from the caller's";
 }
 
-/// One world: random tensors of random types, in and out of place, submitted in an order of its own by every rank.
-void random_steps(unsigned seed, int ranks, int steps, const char* backend) {
+/// What a world of random steps consists of: drawn alike on all ranks.
+std::vector<AnyArguments> draw(std::mt19937& random, int ranks, bool nccl) {
+  std::vector<AnyArguments> drawn;
+  while (drawn.size() < 6) {
+    AnyArguments one;
+    one.kind = random() % 2 == 0 ? core::CollectiveKind::allreduce : kKinds[random() % std::size(kKinds)];
+    one.dtype = random() % 2 == 0 ? DType::float32 : kTypes[random() % std::size(kTypes)];
+    one.op = static_cast<ReduceOp>(random() % 5);
+    one.in_place = random() % 3 > 0;
+    one.rows = static_cast<std::int64_t>(random() % 12);
+    one.width = static_cast<std::int64_t>(random() % 8 == 0 ? 1 + random() % 1500 : 1 + random() % 15);
+    one.root = static_cast<int>(random() % static_cast<unsigned>(ranks));
+    one.scaled = random() % 4 == 0;
+    if (is_supported(one, nccl)) drawn.push_back(one);
+  }
+  return drawn;
+}
+
+/// One world: random collectives of random types, submitted in an order of its own by every rank, and waited for as
+/// chance will have it. Returns how many collectives ran.
+std::size_t random_steps(unsigned seed, int ranks, int steps, const char* backend) {
   emulated::Config machine;
   machine.devices = ranks;
   machine.seed = seed;
   emulated::reset(machine);
+  std::mt19937 same(seed);
+  const std::vector<AnyArguments> drawn = draw(same, ranks, std::string(backend) == "nccl");
   run_local(
       ranks,
       [&] {
-        std::mt19937 same(seed);
         std::mt19937 own(seed * 31 + static_cast<unsigned>(rank()));
         bind();
         const RankStream streams[2];
-        const DType types[] = {DType::float32, DType::float16, DType::int32, DType::boolean};
-        struct Gradient {
-          std::unique_ptr<DeviceTensor> in;
-          std::unique_ptr<DeviceTensor> out;
-          cudaStream_t stream;
-        };
-        std::vector<Gradient> gradients;
-        for (int i = 0; i < 6; ++i) {
-          const DType dtype = types[same() % 4];
-          const auto elements = static_cast<std::int64_t>(same() % 8 == 0 ? same() % 20000 : same() % 200);
-          Gradient gradient;
-          gradient.stream = streams[same() % 2];
-          gradient.in = std::make_unique<DeviceTensor>(dtype, elements, gradient.stream, own() % 4 * size_of(dtype));
-          if (same() % 3 == 0) gradient.out = std::make_unique<DeviceTensor>(dtype, elements, gradient.stream);
-          gradients.push_back(std::move(gradient));
+        std::vector<AnyCollective> collectives;
+        for (std::size_t i = 0; i < drawn.size(); ++i) {
+          collectives.emplace_back("g" + std::to_string(i), drawn[i], streams[i % 2], own() % 4);
         }
-        std::vector<std::size_t> order(gradients.size());
-        for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+        std::vector<std::size_t> order(collectives.size());
+        std::iota(order.begin(), order.end(), std::size_t{0});
         for (int step = 0; step < steps; ++step) {
           if (own() % 4 == 0) std::shuffle(order.begin(), order.end(), own);
-          std::vector<Handle> handles(gradients.size());
-          for (const std::size_t i : order) {
-            const Gradient& one = gradients[i];
-            const TensorView in = one.in->view();
-            one.in->write(elements_of(in.dtype(), in.elements(), [&](std::int64_t k) {
-              return exact::value_of(in.dtype(), ReduceOp::sum, k + step, rank(), size());
-            }));
-            const std::string name = "g" + std::to_string(i);
-            handles[i] = one.out ? allreduce_into_async(name, in, one.out->view()) : allreduce_async(name, in);
-          }
+          std::vector<Handle> handles(collectives.size());
+          for (const std::size_t i : order) handles[i] = collectives[i].start(step);
           const bool on_host = own() % 4 == 0;
-          for (std::size_t i = 0; i < handles.size(); ++i) {
-            if (on_host) {
-              handles[i].wait();
-            } else {
-              follow(handles[i], gradients[i].stream);
-            }
-          }
-          if (on_host) emulated::acquire_all();
-          for (const Gradient& one : gradients) {
-            const TensorView view = one.in->view();
-            const auto wanted = elements_of(view.dtype(), view.elements(), [&](std::int64_t k) {
-              return exact::reduced_value(view.dtype(), ReduceOp::sum, k + step, size());
-            });
-            ASSERT_EQ((one.out ? *one.out : *one.in).read(), wanted) << "seed " << seed << ", step " << step;
-          }
+          for (std::size_t i = 0; i < handles.size(); ++i) finish(handles[i], collectives[i], on_host);
+          for (const AnyCollective& one : collectives) one.expect_result();
           wait_all(handles);
           end_step();
+          ASSERT_FALSE(::testing::Test::HasFailure()) << "seed " << seed << ", step " << step;
         }
       },
       Options{}
           .with_setting("KOLO_TIMEOUT_S", "60")
           .with_setting("KOLO_GPU_BACKEND", backend)
-          .with_setting("KOLO_FUSION_THRESHOLD", "16K")
-          .with_setting("KOLO_GPU_DIRECT_BYTES", "24K"));
+          .with_setting("KOLO_FUSION_THRESHOLD", seed % 5 == 0 ? "0" : "16K")
+          .with_setting("KOLO_GPU_DIRECT_BYTES", seed % 3 == 0 ? "1K" : "24K"));
   emulated::drain();
   for (const emulated::Report& report : emulated::take_reports()) {
     ADD_FAILURE() << "seed " << seed << ": " << emulated::to_string(report.kind) << ": " << report.text;
   }
+  return drawn.size() * static_cast<std::size_t>(steps);
 }
 
-TEST_F(Training, RandomSteps) {
-  for (unsigned seed = 1; seed <= kWorlds; ++seed) random_steps(seed, 1 + static_cast<int>(seed % 4), 60, "nccl");
+void random_worlds(unsigned worlds, const char* backend) {
+  constexpr int kSteps = 60;
+  std::size_t collectives = 0;
+  for (unsigned seed = 1; seed <= worlds && !::testing::Test::HasFailure(); ++seed) {
+    collectives += random_steps(seed, 1 + static_cast<int>(seed % 4), kSteps, backend);
+  }
+  std::printf("%u random steps by way of %s, %zu collectives, in %u worlds of 1 to 4 ranks\n", worlds * kSteps, backend,
+              collectives, worlds);
 }
 
-TEST_F(Training, RandomStepsStaged) {
-  for (unsigned seed = 1; seed <= kStagedWorlds; ++seed)
-    random_steps(seed, 1 + static_cast<int>(seed % 4), 60, "staged");
-}
+TEST_F(Training, RandomSteps) { random_worlds(kWorlds, "nccl"); }
+TEST_F(Training, RandomStepsStaged) { random_worlds(kStagedWorlds, "staged"); }
 
 }  // namespace
 }  // namespace kolo::cuda::test

@@ -24,6 +24,14 @@ class VectorClock {
     for (std::size_t i = 0; i < other.times_.size(); ++i) times_[i] = std::max(times_[i], other.times_[i]);
   }
 
+  /// Whether the owner comes after all that `other` comes after.
+  bool covers(const VectorClock& other) const noexcept {
+    for (std::size_t i = 0; i < other.times_.size(); ++i) {
+      if (at(static_cast<ActorId>(i)) < other.times_[i]) return false;
+    }
+    return true;
+  }
+
   /// The actor whose clock this is does one more thing; its time is returned.
   std::uint64_t tick(ActorId actor) {
     if (times_.size() <= actor) times_.resize(actor + std::size_t{1});

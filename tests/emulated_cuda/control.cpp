@@ -97,6 +97,21 @@ void acquire_all() {
   }
 }
 
+void expect_behind(cudaStream_t raw_stream, cudaEvent_t event) {
+  Machine& machine = Machine::instance();
+  const Lock lock(machine.mutex);
+  const StreamPtr stream = machine.find_stream(raw_stream, machine.host().device);
+  const auto found = machine.events.find(event);
+  if (stream == nullptr || found == machine.events.end() || found->second->recorded == nullptr) return;
+  Op op;
+  op.operation = machine.operation("what tells of event " + std::to_string(found->second->number), *stream, {});
+  op.occupy = [what = op.operation, recorded = found->second->recorded](Lock& /*lock*/, Stream& on) {
+    if (recorded->done && on.clock().covers(recorded->clock)) return;
+    Machine::instance().report(Report::Kind::race, to_string(*what) + " may come before it: nothing orders them");
+  };
+  machine.submit(stream, std::move(op));
+}
+
 // ---------------------------------------------------------------- faults, counts, mutation
 
 void inject(const Failure& failure) {

@@ -102,6 +102,8 @@ void host_touches(const void* data, std::size_t bytes, bool writes, const char* 
   writes ? emulated::host_write(data, bytes, what) : emulated::host_read(data, bytes, what);
 }
 
+void tells_of(cudaEvent_t event, cudaStream_t stream) noexcept { emulated::expect_behind(stream, event); }
+
 void host_was_told() noexcept { emulated::acquire_all(); }
 
 }  // namespace kolo::cuda

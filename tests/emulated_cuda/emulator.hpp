@@ -8,6 +8,8 @@
 // of CUDA's or NCCL's. One device machine a process.
 #pragma once
 
+#include <cuda_runtime_api.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -74,6 +76,10 @@ void acquire(const void* key);
 /// The calling thread comes after all that any host thread has waited for by now. For a thread that was told of an
 /// operation's end by means that the emulator does not see, as by a handle.
 void acquire_all();
+
+/// What is given to the stream from now on is meant to come after the event, as it was recorded last: a report when
+/// nothing orders the two.
+void expect_behind(cudaStream_t stream, cudaEvent_t event);
 
 // ---------------------------------------------------------------- faults
 

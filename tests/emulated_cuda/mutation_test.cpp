@@ -219,15 +219,6 @@ std::vector<Report> reports_of(const Workload& workload, const std::string& left
   return take_reports();
 }
 
-/// The line of a place.
-std::string text_of(const std::string& place) {
-  const std::size_t colon = place.rfind(':');
-  std::ifstream text(std::filesystem::path(KOLO_SOURCE_DIR) / place.substr(0, colon));
-  std::string line;
-  for (int number = std::stoi(place.substr(colon + 1)); number > 0; --number) std::getline(text, line);
-  return line;
-}
-
 /// Every call in src/cuda of a function that Event and OwnStream synchronise by: "src/cuda/x.cpp:12".
 std::set<std::string> places_in_the_text() {
   const std::regex call(R"((\.|->)(record|hold_back|reached|synchronize)\()");
@@ -265,10 +256,9 @@ TEST(Mutation, EveryOrderInTheBackendIsMissedWhenItIsLeftOut) {
       break;
     }
     std::printf("without %s: %s\n", place.c_str(), said.empty() ? "nothing" : said.c_str());
-    // The bell's stream orders no data: a bell that rings too early wakes the engine for nothing, and then it naps.
-    const bool only_wakes = text_of(place).find("bell.raw()") != std::string::npos;
-    EXPECT_EQ(said.empty(), only_wakes) << place << " is left out: " << (said.empty() ? "nobody notices" : said);
+    EXPECT_FALSE(said.empty()) << place << " is left out: nobody notices";
   }
+  std::printf("left out in turn, and noticed: %zu places\n", places.size());
   reset();
 }
 

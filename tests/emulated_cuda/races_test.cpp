@@ -259,6 +259,21 @@ TEST_F(Races, AHostFunctionIsNotPartOfAnotherStream) {
 
 // ---------------------------------------------------------------- host threads
 
+TEST_F(Races, WhatTellsOfAnEventIsHeldBackBehindIt) {
+  write(first_);
+  ok(cudaEventRecord(event_, first_));
+  ok(cudaStreamWaitEvent(second_, event_, 0));
+  expect_behind(second_, event_);
+}
+
+TEST_F(Races, WhatTellsOfAnEventTooEarlyIsReported) {
+  write(first_);
+  ok(cudaEventRecord(event_, first_));
+  drain();  // that it happens to have ended is no order
+  expect_behind(second_, event_);
+  EXPECT_NE(the_report(Report::Kind::race).find("tells of event 1"), std::string::npos);
+}
+
 class StrictThreads : public Races {
  protected:
   Config config() const override {

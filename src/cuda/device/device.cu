@@ -35,6 +35,7 @@ void launch(const Move& move, std::uint32_t blocks, cudaStream_t stream) {
 
 bool performs(const char* /*call*/, CallSite /*site*/) noexcept { return true; }
 void host_touches(const void* /*data*/, std::size_t /*bytes*/, bool /*writes*/, const char* /*what*/) noexcept {}
+void tells_of(cudaEvent_t /*event*/, cudaStream_t /*stream*/) noexcept {}
 void host_was_told() noexcept {}
 
 }  // namespace kolo::cuda

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/fields.hpp"
+
+#include <charconv>
+#include <cstddef>
+
+#include <kolo/error.hpp>
+
+namespace kolo::base {
+
+std::string join_fields(const std::vector<std::string>& fields) {
+  std::string joined;
+  for (const std::string& field : fields) joined += std::to_string(field.size()) + ":" + field;
+  return joined;
+}
+
+std::vector<std::string> split_fields(const std::string& joined) {
+  std::vector<std::string> fields;
+  const char* at = joined.data();
+  const char* const end = at + joined.size();
+  while (at != end) {
+    std::size_t length = 0;
+    const auto [colon, result] = std::from_chars(at, end, length);
+    if (result != std::errc() || colon == end || *colon != ':' || length > static_cast<std::size_t>(end - colon - 1)) {
+      throw Error(ErrorCode::transport, "a rank said something that this release does not understand");
+    }
+    fields.emplace_back(colon + 1, length);
+    at = colon + 1 + length;
+  }
+  return fields;
+}
+
+}  // namespace kolo::base

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a rank tells the others in one exchange, when that is several things: each field with its length before it, so
+// that contents are free.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace kolo::base {
+
+[[nodiscard]] std::string join_fields(const std::vector<std::string>& fields);
+/// The inverse. Throws Error (transport) for what `join_fields` does not make: another release said it.
+[[nodiscard]] std::vector<std::string> split_fields(const std::string& joined);
+
+}  // namespace kolo::base
