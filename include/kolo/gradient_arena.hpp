@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// Memory for gradients that the ranks of a node share: what lies there is reduced in place, by all ranks together,
-/// without a copy in or out.
+/// Memory for gradients that is reduced in place, without a copy in or out: on the CPU because the ranks of a node
+/// share it, on a GPU because NCCL knows it.
 ///
 ///     kolo::GradientArena arena(parameters);                  // every parameter's gradient now lies in the arena
 ///     kolo::DistributedOptimizer optimizer(sgd, parameters);  // as ever
@@ -18,6 +18,12 @@
 /// does not matter whether the other ranks have that tensor in an arena too, or at the same place: each rank saves the
 /// copies of what it has there. Other collectives take it as any memory. `Metrics::bytes_in_place` tells how much went
 /// without a copy.
+///
+/// On a GPU an arena is memory that NCCL knows (made by `ncclMemAlloc`, and registered). What lies there is neither
+/// packed nor unpacked, and neighbours in a batch are reduced by one call; an average costs one pass over them, to
+/// divide. There a tensor must lie at the same place of the same arena on every rank, or on no rank in any: allocate
+/// alike everywhere; otherwise its all-reduce fails on every rank (mismatch), as with shapes that differ. Booleans,
+/// tensors with a prescale, and everything with KOLO_GPU_BACKEND=staged, go through fusion buffers as ever.
 #ifndef KOLO_GRADIENT_ARENA_HPP
 #define KOLO_GRADIENT_ARENA_HPP
 
@@ -32,16 +38,17 @@
 
 namespace kolo {
 
-/// Move-only. Its memory is the gradients' own and counts as theirs: pages that no tensor uses take none. It has no
-/// name in any file system, and vanishes with the last process that maps it; a forked child does not get it.
+/// Move-only. Its memory is the gradients' own and counts as theirs: on the CPU pages that no tensor uses take none. It
+/// has no name in any file system, and vanishes with the last process that maps it; a forked child does not get it.
 ///
 /// Threads: `allocate` and the questions may be called from any thread; not while the arena is moved or destroyed.
 ///
 /// Life: the memory is valid until the arena is destroyed, also after a fault, and after the context was shut down or
 /// destroyed: a trainer may still save what lies there. As with any memory, what is in flight must be done before:
-/// should an exception destroy an arena while operations on it are open, its memory stays until the context ends.
-/// After a fault of the world no other rank reads or writes it any more (the pages become private copies, once, which
-/// costs the time of copying them); tensors in flight are undefined, all others keep their values.
+/// should an exception destroy an arena while operations on it are open, its memory stays until the context ends. A
+/// device's memory is given back with the next batch on it, or when the context ends.
+/// After a fault of the world no other rank reads or writes it any more (on the CPU the pages become private copies,
+/// once, which costs the time of copying them); tensors in flight are undefined, all others keep their values.
 class KOLO_API GradientArena {
  public:
   /// How tensors are aligned, in bytes.
@@ -55,18 +62,26 @@ class KOLO_API GradientArena {
   /// when sizes differ; transport, on every rank, when one cannot have the memory; else as any collective.
   explicit GradientArena(std::size_t bytes, std::string name = "gradients");
   GradientArena(Context& context, std::size_t bytes, std::string name = "gradients");
+  /// The same in the memory of a device: `Device{DeviceKind::cuda, kolo::cuda::bind()}`. All of it is allocated at
+  /// once. Throws also: unsupported, on every rank, when one cannot use its device. While it is made, batches of GPU
+  /// tensors that are under way end first.
+  GradientArena(std::size_t bytes, Device device, std::string name = "gradients");
+  GradientArena(Context& context, std::size_t bytes, Device device, std::string name = "gradients");
   /// Room for the gradients of these parameters, and makes it theirs: each `Parameter::gradient` that there is becomes
-  /// a view of the arena, of the same type and shape, filled with zeros. The backward pass must write there.
+  /// a view of the arena, of the same type, shape and stream, filled with zeros. The backward pass must write there.
+  /// All of them lie on one device, or on the CPU, and so does the arena.
   explicit GradientArena(Span<Parameter> parameters, std::string name = "gradients");
   GradientArena(Context& context, Span<Parameter> parameters, std::string name = "gradients");
   GradientArena(GradientArena&&) noexcept;
   GradientArena& operator=(GradientArena&&) noexcept;
   ~GradientArena();
 
-  /// Memory for one tensor, zeroed, first touched by the calling thread, aligned to `kAlignment`. It is never given
-  /// back before the arena's end. Local: ranks need not allocate the same. Throws `Error` (invalid_argument) when the
-  /// room that is left is too small.
+  /// Memory for one tensor, zeroed, aligned to `kAlignment`, on the CPU first touched by the calling thread. It is
+  /// never given back before the arena's end. Local: on the CPU ranks need not allocate the same. Throws `Error`
+  /// (invalid_argument) when the room that is left is too small. On a device the view has no stream, unless one is
+  /// given: that on which the tensor will be written (see kolo/cuda.hpp).
   [[nodiscard]] TensorView allocate(DType dtype, Shape shape);
+  [[nodiscard]] TensorView allocate(DType dtype, Shape shape, Stream stream);
 
   /// The room that `allocate` takes for such a tensor.
   [[nodiscard]] static std::size_t room_for(DType dtype, const Shape& shape) noexcept;
@@ -75,6 +90,8 @@ class KOLO_API GradientArena {
   [[nodiscard]] std::size_t allocated() const;
   /// Whether this address lies in it.
   [[nodiscard]] bool contains(const void* address) const;
+  /// Where its memory is.
+  [[nodiscard]] Device device() const;
 
  private:
   class Impl;

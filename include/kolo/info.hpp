@@ -43,7 +43,7 @@ struct Setting {
 [[nodiscard]] KOLO_API std::string describe(Context& context);
 [[nodiscard]] KOLO_API std::string describe();
 
-/// Counters since the context was made; they only rise. All of this rank alone.
+/// Counters since the context was made; they only rise, but for what says otherwise. All of this rank alone.
 struct Metrics {
   std::uint64_t submissions = 0;       ///< requests (a group counts once)
   std::uint64_t signatures_sent = 0;   ///< submissions published whole: none, once steps repeat
@@ -74,6 +74,16 @@ struct Metrics {
   std::uint64_t driven_by_background = 0;
   std::uint64_t bytes_in_place = 0;  ///< of `bytes`, reduced where they lay, in a GradientArena, without a copy
   std::uint64_t expressed = 0;       ///< submissions whose data travelled with their readiness, past the log
+  // What is used on the GPU, by way of NCCL or of pinned memory. All 0 until it is.
+  std::uint64_t device_slot_bytes = 0;   ///< of fusion buffers; constant once they are there
+  std::uint64_t device_arena_bytes = 0;  ///< of arenas that are there now: falls when one is gone
+  std::uint64_t device_communicators = 0;
+  std::uint64_t device_batches = 0;
+  std::uint64_t device_steps = 0;           ///< what batches were cut into: each fills one fusion buffer at most
+  std::uint64_t device_bytes_packed = 0;    ///< copied into fusion buffers, and as many out of them
+  std::uint64_t device_bytes_in_place = 0;  ///< that collectives read and wrote where they lay, arenas included
+  /// Those for NCCL (or, staged, for the CPU): all-reduces and their like; each send and each receive.
+  std::uint64_t device_calls = 0;
 };
 [[nodiscard]] KOLO_API Metrics metrics(Context& context);
 [[nodiscard]] KOLO_API Metrics metrics();

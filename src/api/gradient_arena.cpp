@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -40,48 +41,150 @@ std::vector<std::string> meet(Context& context, const std::string& name, const s
   return result;
 }
 
-/// What rank 0 proposes for the number, and that all ask for the same size.
-core::Regions::Number agree(Context& context, core::Regions& regions, const std::string& name, std::size_t bytes) {
-  const std::uint64_t mine[2] = {context.rank() == 0 ? regions.propose() : 0U, bytes};
-  const Tensor gathered = allgather(context, name, const_view(mine, Shape{1, 2}));
+/// What rank 0 proposes for the number, and that all ask for the same size in the same kind of memory.
+core::Regions::Number agree(Context& context, core::Regions& regions, const std::string& name, std::size_t bytes,
+                            DeviceKind kind) {
+  const std::uint64_t mine[3] = {context.rank() == 0 ? regions.propose() : 0U, bytes, static_cast<std::uint64_t>(kind)};
+  const Tensor gathered = allgather(context, name, const_view(mine, Shape{1, 3}));
   const Span<const std::uint64_t> all = gathered.as<std::uint64_t>();
-  for (std::size_t i = 3; i < all.size(); i += 2) {
-    if (all[i] == all[1]) continue;
-    throw Error(ErrorCode::mismatch, name + ": ranks disagree about its size: rank 0 asks for " +
-                                         std::to_string(all[1]) + " bytes, rank " + std::to_string(i / 2) + " for " +
-                                         std::to_string(all[i]));
+  const auto where = [](std::uint64_t one) { return std::string(one == 0 ? "the CPU" : "a CUDA device"); };
+  for (std::size_t i = 3; i < all.size(); i += 3) {
+    const std::string rank = std::to_string(i / 3);
+    if (all[i + 1] != all[1]) {
+      throw Error(ErrorCode::mismatch, name + ": ranks disagree about its size: rank 0 asks for " +
+                                           std::to_string(all[1]) + " bytes, rank " + rank + " for " +
+                                           std::to_string(all[i + 1]));
+    }
+    if (all[i + 2] != all[2]) {
+      throw Error(ErrorCode::mismatch, name + ": ranks disagree about where it is: rank 0 wants memory of " +
+                                           where(all[2]) + ", rank " + rank + " of " + where(all[i + 2]));
+    }
   }
   return static_cast<core::Regions::Number>(all[0]);
+}
+
+/// Throws on every rank what went wrong on one of them.
+void fail_together(Context& context, const std::string& name, const std::string& step, const std::string& problem,
+                   ErrorCode code) {
+  const std::vector<std::string> all = meet(context, name + " " + step, problem);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (!all[rank].empty()) throw Error(code, name + ": rank " + std::to_string(rank) + ": " + all[rank]);
+  }
+}
+
+/// An arena's part of memory, of whatever kind.
+class Memory {
+ public:
+  virtual ~Memory() = default;
+  [[nodiscard]] virtual std::byte* data() const noexcept = 0;
+  [[nodiscard]] virtual std::size_t bytes() const noexcept = 0;
+  /// A tensor takes these bytes of it.
+  virtual void allocated(std::size_t offset, std::size_t tensor_bytes, std::size_t room) = 0;
+};
+
+class HostMemory final : public Memory {
+ public:
+  HostMemory(Context& context, const std::string& name, std::size_t bytes)
+      : engine_(context.impl().shared_engine()), regions_(context.impl().regions()),
+        number_(agree(context, *regions_, name, bytes, DeviceKind::cpu)),
+        region_(context.impl().link().share(
+            bytes, [&](const std::string& mine) { return meet(context, name + " handover", mine); })) {
+    regions_->add(number_, region_);
+    // Nobody uses it before all know it.
+    barrier_async(context, name + " ready").wait();
+  }
+  ~HostMemory() override {
+    const std::shared_ptr<engine::Engine> engine = engine_.lock();
+    regions_->retire(number_, engine == nullptr || !engine->uses(region_->own(), region_->bytes()));
+  }
+  HostMemory(const HostMemory&) = delete;
+  HostMemory& operator=(const HostMemory&) = delete;
+
+  [[nodiscard]] std::byte* data() const noexcept override { return region_->own(); }
+  [[nodiscard]] std::size_t bytes() const noexcept override { return region_->bytes(); }
+  void allocated(std::size_t offset, std::size_t /*tensor_bytes*/, std::size_t room) override {
+    std::memset(data() + offset, 0, room);
+  }
+
+ private:
+  const std::weak_ptr<engine::Engine> engine_;  // an arena may outlive its context, but must not keep it alive
+  const std::shared_ptr<core::Regions> regions_;
+  const core::Regions::Number number_;
+  const std::shared_ptr<core::SharedRegion> region_;
+};
+
+class DeviceMemory final : public Memory {
+ public:
+  DeviceMemory(Context& context, const std::string& name, std::size_t bytes, Device device)
+      : engine_(context.impl().shared_engine()) {
+    const core::Regions::Number number = agree(context, *context.impl().regions(), name, bytes, device.kind);
+    fail_together(context, name, "device", why_unusable(context, device), ErrorCode::unsupported);
+    core::DeviceBackend& backend = *context.impl().engine().device();
+    region_ = backend.ask_region(number, bytes);
+    std::string problem;
+    try {
+      // It says to the thread that gives work to the device that there is something to do.
+      allreduce_async(context, name + " memory", TensorView(nullptr, DType::uint8, Shape{0}, device)).wait();
+      data_ = region_->memory();
+    } catch (const Error& error) {
+      problem = error.status().message();
+    }
+    try {
+      fail_together(context, name, "ready", problem, ErrorCode::transport);
+    } catch (...) {
+      backend.retire(*region_, true);
+      throw;
+    }
+  }
+  ~DeviceMemory() override {
+    const std::shared_ptr<engine::Engine> engine = engine_.lock();
+    if (engine != nullptr) engine->device()->retire(*region_, !engine->uses(data_, bytes()));
+  }
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  [[nodiscard]] std::byte* data() const noexcept override { return data_; }
+  [[nodiscard]] std::size_t bytes() const noexcept override { return region_->bytes(); }
+  void allocated(std::size_t offset, std::size_t tensor_bytes, std::size_t /*room*/) override {
+    region_->note_end(offset + tensor_bytes);
+  }
+
+ private:
+  static std::string why_unusable(Context& context, Device device) {
+    core::DeviceBackend* const backend = context.impl().engine().device();
+    if (backend == nullptr) return "no CUDA device can be used: this build has no CUDA part";
+    try {
+      backend->check_usable(device, core::Signature());
+      return {};
+    } catch (const Error& error) {
+      return error.status().message();
+    }
+  }
+
+  const std::weak_ptr<engine::Engine> engine_;
+  std::shared_ptr<core::DeviceRegion> region_;
+  std::byte* data_ = nullptr;
+};
+
+std::unique_ptr<Memory> make_memory(Context& context, const std::string& name, std::size_t bytes, Device device) {
+  if (bytes > kMost) {
+    throw Error(ErrorCode::invalid_argument, name + ": " + std::to_string(bytes) + " bytes are too many");
+  }
+  const std::size_t rounded = round_up(std::max<std::size_t>(bytes, 1), kPage);
+  if (device.kind == DeviceKind::cpu) return std::make_unique<HostMemory>(context, name, rounded);
+  return std::make_unique<DeviceMemory>(context, name, rounded, device);
 }
 
 }  // namespace
 
 class GradientArena::Impl {
  public:
-  Impl(Context& context, std::size_t bytes, std::string name)
-      : name_(std::move(name)), engine_(context.impl().shared_engine()), regions_(context.impl().regions()) {
-    if (bytes > kMost) {
-      throw Error(ErrorCode::invalid_argument, subject(name_) + ": " + std::to_string(bytes) + " bytes are too many");
-    }
-    const std::size_t rounded = round_up(std::max<std::size_t>(bytes, 1), kPage);
-    number_ = agree(context, *regions_, subject(name_), rounded);
-    region_ = context.impl().link().share(
-        rounded, [&](const std::string& mine) { return meet(context, subject(name_) + " handover", mine); });
-    regions_->add(number_, region_);
-    // Nobody uses it before all know it.
-    barrier_async(context, subject(name_) + " ready").wait();
-  }
+  Impl(Context& context, std::size_t bytes, Device device, std::string name)
+      : name_(std::move(name)), device_(device), memory_(make_memory(context, subject(name_), bytes, device)) {}
 
-  ~Impl() {
-    const std::shared_ptr<engine::Engine> engine = engine_.lock();
-    regions_->retire(number_, engine == nullptr || !engine->uses(region_->own(), region_->bytes()));
-  }
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
-
-  TensorView allocate(DType dtype, const Shape& shape) {
+  TensorView allocate(DType dtype, const Shape& shape, std::optional<Stream> stream) {
     const std::size_t room = room_for(dtype, shape);
-    std::byte* data = nullptr;
+    std::size_t offset = 0;
     {
       const std::lock_guard lock(mutex_);
       if (room > capacity() - allocated_) {
@@ -90,29 +193,28 @@ class GradientArena::Impl {
                                                      std::to_string(capacity() - allocated_) + " of " +
                                                      std::to_string(capacity()) + " are left");
       }
-      data = region_->own() + allocated_;
+      offset = allocated_;
       allocated_ += room;
     }
-    std::memset(data, 0, room);
-    return {data, dtype, shape};
+    memory_->allocated(offset, static_cast<std::size_t>(shape.elements()) * size_of(dtype), room);
+    return {memory_->data() + offset, dtype, shape, device_, stream};
   }
 
-  [[nodiscard]] std::size_t capacity() const noexcept { return region_->bytes(); }
+  [[nodiscard]] Device device() const noexcept { return device_; }
+  [[nodiscard]] std::size_t capacity() const noexcept { return memory_->bytes(); }
   [[nodiscard]] std::size_t allocated() const {
     const std::lock_guard lock(mutex_);
     return allocated_;
   }
   [[nodiscard]] bool contains(const void* address) const noexcept {
     const auto* byte = static_cast<const std::byte*>(address);
-    return byte >= region_->own() && byte < region_->own() + region_->bytes();
+    return byte >= memory_->data() && byte < memory_->data() + memory_->bytes();
   }
 
  private:
   const std::string name_;
-  const std::weak_ptr<engine::Engine> engine_;  // an arena may outlive its context, but must not keep it alive
-  const std::shared_ptr<core::Regions> regions_;
-  core::Regions::Number number_ = 0;
-  std::shared_ptr<core::SharedRegion> region_;
+  const Device device_;
+  const std::unique_ptr<Memory> memory_;
   mutable std::mutex mutex_;
   std::size_t allocated_ = 0;  // guarded by mutex_
 };
@@ -127,20 +229,41 @@ std::size_t room_for_gradients(Span<Parameter> parameters) {
   return bytes;
 }
 
+/// Where all gradients lie: on the CPU, or on one device.
+Device device_of_gradients(Span<Parameter> parameters, const std::string& name) {
+  const Parameter* first = nullptr;
+  for (const Parameter& parameter : parameters) {
+    if (!parameter.gradient) continue;
+    if (first == nullptr) first = &parameter;
+    if (parameter.gradient->device() == first->gradient->device()) continue;
+    throw Error(ErrorCode::invalid_argument, subject(name) + ": the gradient of \"" + first->name + "\" lies on " +
+                                                 to_string(first->gradient->device()) + ", that of \"" +
+                                                 parameter.name + "\" on " + to_string(parameter.gradient->device()) +
+                                                 "; an arena is in one place");
+  }
+  return first == nullptr ? cpu() : first->gradient->device();
+}
+
 }  // namespace
 
+GradientArena::GradientArena(Context& context, std::size_t bytes, Device device, std::string name)
+    : impl_(std::make_unique<Impl>(context, bytes, device, std::move(name))) {}
 GradientArena::GradientArena(Context& context, std::size_t bytes, std::string name)
-    : impl_(std::make_unique<Impl>(context, bytes, std::move(name))) {}
+    : GradientArena(context, bytes, cpu(), std::move(name)) {}
 
 GradientArena::GradientArena(Context& context, Span<Parameter> parameters, std::string name)
-    : GradientArena(context, room_for_gradients(parameters), std::move(name)) {
+    : GradientArena(context, room_for_gradients(parameters), device_of_gradients(parameters, name), name) {
   for (Parameter& parameter : parameters) {
-    if (parameter.gradient) parameter.gradient = allocate(parameter.gradient->dtype(), parameter.gradient->shape());
+    if (!parameter.gradient) continue;
+    const TensorView& old = *parameter.gradient;
+    parameter.gradient = impl().allocate(old.dtype(), old.shape(), old.stream());
   }
 }
 
 GradientArena::GradientArena(std::size_t bytes, std::string name)
     : GradientArena(current_context(), bytes, std::move(name)) {}
+GradientArena::GradientArena(std::size_t bytes, Device device, std::string name)
+    : GradientArena(current_context(), bytes, device, std::move(name)) {}
 GradientArena::GradientArena(Span<Parameter> parameters, std::string name)
     : GradientArena(current_context(), parameters, std::move(name)) {}
 
@@ -153,7 +276,10 @@ GradientArena::Impl& GradientArena::impl() const {
   return *impl_;
 }
 
-TensorView GradientArena::allocate(DType dtype, Shape shape) { return impl().allocate(dtype, shape); }
+TensorView GradientArena::allocate(DType dtype, Shape shape) { return impl().allocate(dtype, shape, std::nullopt); }
+TensorView GradientArena::allocate(DType dtype, Shape shape, Stream stream) {
+  return impl().allocate(dtype, shape, stream);
+}
 
 std::size_t GradientArena::room_for(DType dtype, const Shape& shape) noexcept {
   return round_up(static_cast<std::size_t>(shape.elements()) * size_of(dtype), kAlignment);
@@ -162,5 +288,6 @@ std::size_t GradientArena::room_for(DType dtype, const Shape& shape) noexcept {
 std::size_t GradientArena::capacity() const { return impl().capacity(); }
 std::size_t GradientArena::allocated() const { return impl().allocated(); }
 bool GradientArena::contains(const void* address) const { return impl().contains(address); }
+Device GradientArena::device() const { return impl().device(); }
 
 }  // namespace kolo

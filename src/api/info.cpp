@@ -84,7 +84,21 @@ std::string describe(Context& context) {
 }
 std::string describe() { return describe(current_context()); }
 
-Metrics metrics(Context& context) { return context.impl().engine().metrics(); }
+Metrics metrics(Context& context) {
+  const engine::Engine& engine = context.impl().engine();
+  Metrics metrics = context.impl().engine().metrics();
+  if (engine.device() == nullptr) return metrics;
+  const core::DeviceUsage usage = engine.device()->usage();
+  metrics.device_slot_bytes = usage.slot_bytes;
+  metrics.device_arena_bytes = usage.arena_bytes;
+  metrics.device_communicators = usage.communicators;
+  metrics.device_batches = usage.batches;
+  metrics.device_steps = usage.steps;
+  metrics.device_bytes_packed = usage.bytes_packed;
+  metrics.device_bytes_in_place = usage.bytes_in_place;
+  metrics.device_calls = usage.collective_calls;
+  return metrics;
+}
 Metrics metrics() { return metrics(current_context()); }
 
 }  // namespace kolo

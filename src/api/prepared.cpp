@@ -83,7 +83,7 @@ namespace {
 Prepared prepare(Context& context, std::string_view name, api::Request request) {
   api::check_name(name);
   context.impl().engine().check_usable();
-  api::check_device(context.impl().engine(), name, request);
+  api::settle_device(context.impl().engine(), name, request);
   return Prepared(std::make_unique<Prepared::Impl>(context, name, std::move(request)));
 }
 

@@ -405,7 +405,7 @@ void check_name(std::string_view name) {
   }
 }
 
-void check_device(engine::Engine& engine, std::string_view name, const Request& request) {
+void settle_device(engine::Engine& engine, std::string_view name, Request& request) {
   if (request.device.kind == DeviceKind::cpu) return;
   const std::string where = "the tensor lies on " + to_string(request.device) + ", but ";
   if (engine.device() == nullptr) {
@@ -417,6 +417,14 @@ void check_device(engine::Engine& engine, std::string_view name, const Request& 
     engine.device()->check_usable(request.device, request.signature);
   } catch (const Error& error) {
     refuse(request.signature.kind, name, where + error.status().message(), error.code());
+  }
+  if (request.signature.kind != core::CollectiveKind::allreduce) return;
+  for (std::size_t i = 0; i < request.buffers.size(); ++i) {
+    const engine::Buffer& buffer = request.buffers[i];
+    core::TensorSignature& tensor = request.signature.tensors[i];
+    if (buffer.input != buffer.output) continue;
+    tensor.place =
+        engine.device()->place_of(buffer.input, static_cast<std::size_t>(buffer.elements) * size_of(tensor.dtype));
   }
 }
 
@@ -531,7 +539,7 @@ std::shared_ptr<detail::HandleState> submit(Context& context, std::string_view n
   engine::Engine& engine = context.impl().engine();
   check_name(name);
   engine.check_usable();
-  check_device(engine, name, request);
+  settle_device(engine, name, request);
   Claim claim(engine.names(), engine.names().claim(name));
   return start(engine, claim, std::move(request), false);
 }
@@ -541,7 +549,7 @@ std::shared_ptr<detail::HandleState> run(Context& context, std::string_view name
   engine.check_usable();
   engine.check_may_wait();
   if (!name.empty()) check_name(name);
-  check_device(engine, name, request);
+  settle_device(engine, name, request);
   if (!name.empty()) {
     Claim claim(engine.names(), engine.names().claim(name));
     return start_and_wait(engine, claim, std::move(request));

@@ -74,8 +74,9 @@ void check_name(std::string_view name);
 /// An all-reduce of one tensor, as `submit` of its request; without making one when the name is known.
 std::shared_ptr<detail::HandleState> submit_allreduce(Context& context, std::string_view name, ConstTensorView in,
                                                       TensorView out, bool in_place, const AllreduceOptions& options);
-/// Throws Error (unsupported) when tensors of the request's device cannot be used with this engine.
-void check_device(engine::Engine& engine, std::string_view name, const Request& request);
+/// Throws Error (unsupported) when tensors of the request's device cannot be used with this engine. Notes which of them
+/// lie in an arena of the device.
+void settle_device(engine::Engine& engine, std::string_view name, Request& request);
 /// Where the request's streams stand now: what its operation is held back behind. Throws Error (invalid_argument) when
 /// one of them is being captured.
 std::vector<core::DeviceEventPtr> record(engine::Engine& engine, Device device, const std::vector<Stream>& streams);

@@ -22,6 +22,7 @@ struct Piece {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::int64_t elements = 0;
+  std::uint64_t place = 0;  ///< TensorSignature::place
 };
 
 /// A homogeneous stretch of a batch: one collective over the concatenation of its pieces, the same number of elements

@@ -72,6 +72,7 @@ void write(Writer& w, const Signature& s) {
     w.byte(static_cast<std::uint8_t>(tensor.dtype));
     w.byte(static_cast<std::uint8_t>(tensor.shape.rank()));
     for (const std::int64_t extent : tensor.shape) w.number(static_cast<std::uint64_t>(extent));
+    w.number(tensor.place);
   }
   w.list(s.ranks);
 }
@@ -312,6 +313,7 @@ void read(Reader& r, Signature& s) {
   for (TensorSignature& tensor : s.tensors) {
     tensor.dtype = r.choice(DType::float64);
     tensor.shape = read_shape(r);
+    tensor.place = r.number();
   }
   s.ranks = r.list<std::int32_t>();
 }

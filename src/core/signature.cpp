@@ -7,6 +7,8 @@
 #include <cstring>
 #include <limits>
 
+#include "core/device_place.hpp"
+
 namespace kolo::core {
 namespace {
 
@@ -39,6 +41,9 @@ std::optional<Difference> tensor_difference(const Signature& a, const Signature&
   for (std::size_t i = 0; i < a.tensors.size(); ++i) {
     if (a.tensors[i].shape != b.tensors[i].shape) return Difference{Aspect::shape, i, grouped};
   }
+  for (std::size_t i = 0; i < a.tensors.size(); ++i) {
+    if (a.tensors[i].place != b.tensors[i].place) return Difference{Aspect::place, i, grouped};
+  }
   return std::nullopt;
 }
 
@@ -64,6 +69,8 @@ const char* name_of(Aspect aspect) noexcept {
     return "dtype";
   case Aspect::shape:
     return "shape";
+  case Aspect::place:
+    return "place in a GradientArena of the device";
   case Aspect::ranks:
     return "ranks";
   }
@@ -74,6 +81,12 @@ std::string spell_list(const std::vector<std::int32_t>& numbers) {
   std::string text = "[";
   for (std::size_t i = 0; i < numbers.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(numbers[i]);
   return text + "]";
+}
+
+std::string describe_place(std::uint64_t place) {
+  if (place == 0) return "none";
+  const DevicePlace where(place);
+  return "byte " + std::to_string(where.offset) + " of arena " + std::to_string(where.region);
 }
 
 }  // namespace
@@ -177,12 +190,14 @@ std::string describe_value(const Signature& signature, const Difference& differe
     return std::to_string(signature.tensors.size());
   case Aspect::dtype:
   case Aspect::shape:
+  case Aspect::place:
     break;
   case Aspect::ranks:
     return spell_list(signature.ranks);
   }
   if (difference.tensor >= signature.tensors.size()) return "none";
   const TensorSignature& tensor = signature.tensors[difference.tensor];
+  if (difference.aspect == Aspect::place) return describe_place(tensor.place);
   return difference.aspect == Aspect::dtype ? std::string(to_string(tensor.dtype)) : to_string(tensor.shape);
 }
 

@@ -53,8 +53,11 @@ inline bool reduces(CollectiveKind kind) noexcept {
 struct TensorSignature {
   DType dtype = DType::float32;
   Shape shape;  ///< of an allgather and an alltoall with splits without the first dimension, which may differ by rank
+  /// Where it lies in an arena of the device (DeviceRegion), 0 for elsewhere. What lies at the same place everywhere is
+  /// reduced there; that ranks do so alike is why it is part of the signature.
+  std::uint64_t place = 0;
   friend bool operator==(const TensorSignature& a, const TensorSignature& b) noexcept {
-    return a.dtype == b.dtype && a.shape == b.shape;
+    return a.dtype == b.dtype && a.shape == b.shape && a.place == b.place;
   }
 };
 
@@ -92,11 +95,12 @@ enum class Aspect : std::uint8_t {
   tensor_count,
   dtype,
   shape,
+  place,
   ranks,
 };
 struct Difference {
   Aspect aspect = Aspect::kind;
-  std::size_t tensor = 0;  ///< for dtype and shape: which tensor of a group
+  std::size_t tensor = 0;  ///< for dtype, shape and place: which tensor of a group
   bool grouped = false;    ///< whether there are several
   friend bool operator<(const Difference& a, const Difference& b) noexcept {
     return a.aspect != b.aspect ? a.aspect < b.aspect : a.tensor < b.tensor;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What brings a packed step around the ranks: NCCL, or the CPU by way of pinned memory. The pipeline (pipeline.hpp)
+// What brings a packed step around the ranks: NCCL, or the CPU by way of pinned memory. The pipeline (cuda_backend.hpp)
 // packs, asks the carrier in the order of steps, and unpacks.
 #pragma once
 
@@ -8,12 +8,14 @@
 #include <string>
 
 #include "cuda/cuda_api.hpp"
+#include "cuda/region.hpp"
 #include "cuda/steps.hpp"
 
 namespace kolo::cuda {
 
 /// A step in one of the slots.
 struct Load {
+  core::SetId set = core::kGlobalSet;  ///< whose ranks take part
   const Step* step = nullptr;
   std::size_t slot = 0;
   std::byte* memory = nullptr;  ///< the slot's, on the device
@@ -27,6 +29,10 @@ class Carrier {
   [[nodiscard]] virtual std::string describe() const = 0;
   /// Memory for a slot, and the host's part of it.
   [[nodiscard]] virtual std::byte* slot(std::size_t index) const noexcept = 0;
+  /// Makes the most of memory that callers' tensors will lie in, from the next load on; until `forget`, which is called
+  /// when no load is under way.
+  virtual void adopt(const Region& region) = 0;
+  virtual void forget(const Region& region) = 0;
   /// Called right after the pack was given to `stream`, to give it whatever must follow at once.
   virtual void collect(const Load& load, const OwnStream& stream) = 0;
   /// Whether `carry` may be called for this load now; loads go in order.

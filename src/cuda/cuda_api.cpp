@@ -131,6 +131,10 @@ void copy_async(void* to, const void* from, std::size_t bytes, cudaStream_t stre
   check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), "cudaMemcpyAsync");
 }
 
+void zero_async(void* data, std::size_t bytes, cudaStream_t stream) {
+  check(cudaMemsetAsync(data, 0, bytes, stream), "cudaMemsetAsync");
+}
+
 DeviceMemory::DeviceMemory(std::size_t bytes) : bytes_(bytes) {
   if (bytes > 0) check(cudaMalloc(&raw_, bytes), "cudaMalloc");
 }

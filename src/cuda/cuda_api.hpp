@@ -108,6 +108,8 @@ class Event {
 /// Between any two places; the host's must be pinned to be asynchronous.
 void copy_async(void* to, const void* from, std::size_t bytes, cudaStream_t stream);
 
+void zero_async(void* data, std::size_t bytes, cudaStream_t stream);
+
 /// Memory of the current device. Movable.
 class DeviceMemory {
  public:

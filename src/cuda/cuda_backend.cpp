@@ -165,9 +165,54 @@ core::DeviceEventPtr CudaBackend::record(Device device, Stream stream) {
   return event;
 }
 
+std::shared_ptr<core::DeviceRegion> CudaBackend::ask_region(std::uint16_t number, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  KOLO_CHECK(device_ >= 0) << "check_usable comes first";
+  regions_.push_back({std::make_shared<Region>(device_, number, bytes)});
+  regions_asked_.store(true);
+  return regions_.back().region;
+}
+
+void CudaBackend::retire(const core::DeviceRegion& region, bool release) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (KnownRegion& known : regions_) {
+    if (known.region.get() != &region) continue;
+    known.retired = true;
+    known.released = release;
+    if (release) regions_released_.store(true);
+  }
+}
+
+std::uint64_t CudaBackend::place_of(const std::byte* data, std::size_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  for (const KnownRegion& known : regions_) {
+    const std::uint64_t place = known.retired ? 0 : known.region->place_of(data, bytes);
+    if (place != 0) return place;
+  }
+  return 0;
+}
+
+core::DeviceUsage CudaBackend::usage() const {
+  core::DeviceUsage usage;
+  usage.batches = counters_.batches;
+  usage.steps = counters_.steps;
+  usage.bytes_packed = counters_.bytes_packed;
+  usage.bytes_in_place = counters_.bytes_in_place;
+  usage.collective_calls = counters_.collective_calls;
+  usage.slot_bytes = counters_.slot_bytes;
+  usage.communicators = counters_.communicators;
+  const std::lock_guard lock(mutex_);
+  for (const KnownRegion& known : regions_) usage.arena_bytes += known.region->is_there() ? known.region->bytes() : 0;
+  return usage;
+}
+
 std::string CudaBackend::describe() const {
   const std::lock_guard lock(mutex_);
-  if (device_ < 0) return "not in use";
+  if (device_ < 0) {
+    const DeviceCount count = count_ ? *count_ : count_devices();
+    if (count.devices == 0) return "no CUDA device: " + count.why;
+    return "not in use; " + std::to_string(count.devices) + (count.devices == 1 ? " device" : " devices") + " visible";
+  }
   std::string text = "cuda:" + std::to_string(device_);
   if (!equipment_) return text + ", not in use yet";
   text += " (" + equipment_->info.name + "), " + equipment_->carrier->describe() + ", " +
@@ -188,6 +233,7 @@ void CudaBackend::start(core::Job& job) {
 std::string CudaBackend::equip(std::string& id) {
   try {
     equipment_ = std::make_unique<Equipment>(plane_, options_, device_);
+    counters_.slot_bytes = options_.slots * options_.slot_bytes;
     if (!options_.staged && options_.rank == 0) {
       const UniqueId made = make_unique_id();
       id.assign(made.begin(), made.end());
@@ -241,6 +287,7 @@ bool CudaBackend::meet() {
   KOLO_CHECK(said.front()[2].size() == id.size());
   std::copy(said.front()[2].begin(), said.front()[2].end(), id.begin());
   equipment_->nccl->connect(id, options_.rank, options_.size);
+  counters_.communicators = 1;
   state_ = State::connecting;
   return true;
 }
@@ -272,6 +319,7 @@ core::Progress CudaBackend::progress(bool in_call, std::vector<core::Job*>& fini
     if (state_ != State::ready) {
       moved |= begin();
     } else {
+      moved |= serve_regions();
       moved |= plan_one();
       moved |= unpack_one();
       moved |= carry_one();
@@ -282,6 +330,42 @@ core::Progress CudaBackend::progress(bool in_call, std::vector<core::Job*>& fini
   }
   if (moved) moved_at_ = base::now();
   return moved ? core::Progress::advanced : core::Progress::waiting;
+}
+
+/// Allocates what arenas have asked for, when nothing of ours is on the device: batches that are packed already end
+/// first, others begin after it.
+bool CudaBackend::serve_regions() {
+  if (!regions_asked_.load()) return false;
+  const bool idle = std::all_of(jobs_.begin(), jobs_.end(), [](const auto& open) { return open->packed_steps == 0; });
+  if (!idle) return false;
+  std::vector<std::shared_ptr<Region>> asked;
+  {
+    const std::lock_guard lock(mutex_);
+    regions_asked_.store(false);
+    for (const KnownRegion& known : regions_) {
+      if (!known.region->answered() && !known.retired) asked.push_back(known.region);
+    }
+  }
+  for (const std::shared_ptr<Region>& region : asked) {
+    region->allocate(!options_.staged, equipment_->unpack.raw());
+    if (region->is_there()) equipment_->carrier->adopt(*region);
+  }
+  return !asked.empty();
+}
+
+/// The arenas that are gone, when no batch is open that might lie there.
+void CudaBackend::let_go_of_regions() {
+  if (!regions_released_.load()) return;
+  std::vector<std::shared_ptr<Region>> released;
+  {
+    const std::lock_guard lock(mutex_);
+    regions_released_.store(false);
+    const auto kept = std::stable_partition(regions_.begin(), regions_.end(),
+                                            [](const KnownRegion& known) { return !known.released; });
+    for (auto known = kept; known != regions_.end(); ++known) released.push_back(std::move(known->region));
+    regions_.erase(kept, regions_.end());
+  }
+  for (const std::shared_ptr<Region>& region : released) equipment_->carrier->forget(*region);
 }
 
 /// Plans the first batch that is not planned yet. What ranks must tell each other for it is said when all that was
@@ -297,6 +381,10 @@ bool CudaBackend::plan_one() {
   bool moved = false;
   for (; open.planned_runs < open.job->runs.size(); ++open.planned_runs) {
     const core::Run& run = open.job->runs[open.planned_runs];
+    for (const core::Piece& piece : run.pieces) {
+      if (!open.planner->is_in_arena(run, piece)) continue;
+      open.job->bytes_in_place += static_cast<std::uint64_t>(piece.elements) * size_of(run.dtype);
+    }
     if (run.kind != core::CollectiveKind::allgather && run.kind != core::CollectiveKind::alltoall_splits) {
       open.planner->add(run);
     } else if (!plan_uneven(open, run)) {
@@ -376,6 +464,7 @@ bool CudaBackend::pack_one() {
   });
   if (next == jobs_.end() || !(*next)->planned) return false;
   OpenJob& open = **next;
+  if (open.packed_steps == 0 && regions_asked_.load()) return false;
   Equipment& with = *equipment_;
   const Step& step = open.steps[open.packed_steps];
   Flight flight;
@@ -390,6 +479,7 @@ bool CudaBackend::pack_one() {
     open.job->ready.clear();
   }
   flight.open = &open;
+  flight.load.set = open.job->set;
   flight.load.step = &step;
   flight.load.slot = packed_ % options_.slots;
   flight.load.memory = with.carrier->slot(flight.load.slot);
@@ -401,8 +491,20 @@ bool CudaBackend::pack_one() {
     launch(move, kernels::blocks_for(move.count, with.info.processors), with.pack.raw());
   }
   with.carrier->collect(flight.load, with.pack);
+  count(step);
   flights_.push_back(flight);
   return true;
+}
+
+void CudaBackend::count(const Step& step) {
+  ++counters_.steps;
+  for (const Segment& segment : step.segments) {
+    if (segment.packs) counters_.bytes_packed += segment.bytes;
+  }
+  counters_.collective_calls += step.calls.size();
+  for (const Call& call : step.calls) {
+    if (call.to != nullptr) counters_.bytes_in_place += call.count * size_of(call.dtype);
+  }
 }
 
 bool CudaBackend::carry_one() {
@@ -433,6 +535,7 @@ bool CudaBackend::unpack_one() {
 void CudaBackend::enqueue_end(OpenJob& open) {
   open.end = events_->take();
   open.end->event().record(equipment_->unpack.raw());
+  ++counters_.batches;
   enqueued_(*open.job, open.end);
   equipment_->bell.ring_behind(open.end->event());
 }
@@ -441,6 +544,7 @@ bool CudaBackend::finish_one(std::vector<core::Job*>& finished) {
   if (jobs_.empty() || !jobs_.front()->end || !jobs_.front()->end->event().reached()) return false;
   finished.push_back(jobs_.front()->job);
   jobs_.pop_front();
+  if (jobs_.empty()) let_go_of_regions();
   return true;
 }
 
@@ -480,6 +584,9 @@ void CudaBackend::close() noexcept {
     }
   }
   state_ = State::closed;
+  std::vector<KnownRegion> regions;  // whose memory may go with them, without the lock
+  const std::lock_guard lock(mutex_);
+  regions.swap(regions_);
 }
 
 }  // namespace kolo::cuda

@@ -33,10 +33,15 @@
 // fails every batch on every rank with the same sentence, and the job goes on. All memory is allocated and all kernels
 // are loaded before: later both could deadlock against a running collective.
 //
+// Arenas. A GradientArena's memory is allocated by the driver while no work of ours is on the device, and registered
+// with NCCL. Tensors that lie at the same place of it on all ranks - which is part of what ranks must agree on - are
+// neither packed nor unpacked; where tensors of a batch are neighbours there, one collective reduces all of them.
+//
 // The end. `abort` ends NCCL's kernels, which may wait for a rank that is dead, lets the streams run dry, and returns
 // when no kernel of ours can touch a caller's memory any more.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <functional>
@@ -52,6 +57,7 @@
 #include "cuda/cuda_api.hpp"
 #include "cuda/events.hpp"
 #include "cuda/host_plane.hpp"
+#include "cuda/region.hpp"
 #include "cuda/steps.hpp"
 #include "cuda/tables.hpp"
 
@@ -86,6 +92,10 @@ class CudaBackend final : public core::DeviceBackend {
   [[nodiscard]] std::string describe() const override;
   void check_usable(Device device, const core::Signature& signature) override;
   [[nodiscard]] core::DeviceEventPtr record(Device device, Stream stream) override;
+  [[nodiscard]] std::shared_ptr<core::DeviceRegion> ask_region(std::uint16_t number, std::size_t bytes) override;
+  void retire(const core::DeviceRegion& region, bool release) noexcept override;
+  [[nodiscard]] std::uint64_t place_of(const std::byte* data, std::size_t bytes) const override;
+  [[nodiscard]] core::DeviceUsage usage() const override;
   void set_enqueued(Enqueued enqueued) override { enqueued_ = std::move(enqueued); }
   [[nodiscard]] bool expects_soon() const noexcept override;
   void start(core::Job& job) override;
@@ -106,11 +116,14 @@ class CudaBackend final : public core::DeviceBackend {
   void fail_open(const Status& status, std::vector<core::Job*>& finished);
 
   // The pipeline; each true when something moved.
+  bool serve_regions();
+  void let_go_of_regions();
   bool plan_one();
   bool plan_uneven(OpenJob& open, const core::Run& run);
   [[nodiscard]] std::vector<std::int64_t> note_units(const core::Run& run, const std::vector<std::string>& said,
                                                      std::vector<std::int64_t>& bytes) const;
   bool pack_one();
+  void count(const Step& step);
   bool carry_one();
   bool unpack_one();
   bool finish_one(std::vector<core::Job*>& finished);
@@ -127,6 +140,24 @@ class CudaBackend final : public core::DeviceBackend {
   std::string chosen_by_;              // guarded by mutex_
   std::shared_ptr<EventPool> events_;  // guarded by mutex_; constant once chosen
   std::optional<DeviceCount> count_;   // guarded by mutex_
+  struct KnownRegion {
+    std::shared_ptr<Region> region;
+    bool retired = false;
+    bool released = false;
+  };
+  std::vector<KnownRegion> regions_;  // guarded by mutex_
+  std::atomic<bool> regions_asked_{false};
+  std::atomic<bool> regions_released_{false};
+  struct Counters {
+    std::atomic<std::uint64_t> batches{0};
+    std::atomic<std::uint64_t> steps{0};
+    std::atomic<std::uint64_t> bytes_packed{0};
+    std::atomic<std::uint64_t> bytes_in_place{0};
+    std::atomic<std::uint64_t> collective_calls{0};
+    std::atomic<std::uint64_t> slot_bytes{0};
+    std::atomic<std::uint64_t> communicators{0};
+  };
+  Counters counters_;  // written by the driver
 
   // -- the driver's
   State state_ = State::unused;
@@ -135,7 +166,7 @@ class CudaBackend final : public core::DeviceBackend {
   std::unique_ptr<Equipment> equipment_;
   std::deque<std::unique_ptr<OpenJob>> jobs_;
   std::deque<Flight> flights_;
-  std::uint64_t packed_ = 0;  // steps so far
+  std::uint64_t packed_ = 0;  // steps so far: whose turn a slot is
   base::Time moved_at_{};
 };
 

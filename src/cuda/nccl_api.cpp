@@ -66,18 +66,36 @@ Communicator::Communicator(const UniqueId& id, int size, int rank) {
   check(ncclCommInitRankConfig(&raw_, size, raw_id, rank, &config), "ncclCommInitRankConfig");
 }
 
+Communicator::Communicator(Communicator& parent, std::optional<int> color, int key) {
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0)
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  check(ncclCommSplit(parent.raw_, color.value_or(NCCL_SPLIT_NOCOLOR), key, &raw_, &config), "ncclCommSplit",
+        parent.raw_);
+#else
+  static_cast<void>(parent), static_cast<void>(color), static_cast<void>(key);
+  throw Error(ErrorCode::unsupported, "communicators of process sets need NCCL 2.18; this build has an older one");
+#endif
+}
+
 Communicator::~Communicator() { abort(); }
 
 bool Communicator::settled() {
+  if (raw_ == nullptr) return true;
   ncclResult_t state = ncclSuccess;
   check(ncclCommGetAsyncError(raw_, &state), "ncclCommGetAsyncError", raw_);
   check(state, "NCCL", raw_);
   return state != ncclInProgress;
 }
 
-void Communicator::finalize() { check(ncclCommFinalize(raw_), "ncclCommFinalize", raw_); }
+void Communicator::finalize() {
+  if (raw_ == nullptr) return;
+  check(ncclCommFinalize(raw_), "ncclCommFinalize", raw_);
+}
 
-void Communicator::destroy() { check(ncclCommDestroy(std::exchange(raw_, nullptr)), "ncclCommDestroy"); }
+void Communicator::destroy() {
+  if (raw_ != nullptr) check(ncclCommDestroy(std::exchange(raw_, nullptr)), "ncclCommDestroy");
+}
 
 void Communicator::abort() noexcept {
   if (raw_ != nullptr) forgive(ncclCommAbort(std::exchange(raw_, nullptr)));

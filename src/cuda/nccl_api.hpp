@@ -12,6 +12,7 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -44,6 +45,11 @@ class Communicator {
  public:
   /// Begins to make one on the current device; every rank does. Not settled afterwards.
   Communicator(const UniqueId& id, int size, int rank);
+  /// Begins to make one of some of another's ranks: all of that one's ranks call this, at the same place among their
+  /// calls on it, once it has settled. Those that give the same `color` are together, in the order of their `key`; who
+  /// gives none gets a communicator of nobody, which is always settled. Neither is settled afterwards. Throws Error
+  /// (unsupported) where the NCCL of this build cannot (before 2.18).
+  Communicator(Communicator& parent, std::optional<int> color, int key);
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
   /// Aborts it unless it was finished or aborted.

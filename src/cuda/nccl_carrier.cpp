@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/nccl_carrier.hpp"
 
+#include <algorithm>
 #include <thread>
 
 #include <kolo/error.hpp>
@@ -81,24 +82,56 @@ bool NcclCarrier::connected() {
 
 std::string NcclCarrier::describe() const { return "NCCL " + nccl_version(); }
 
+void NcclCarrier::add_set(core::SetId set, std::optional<int> place) {
+  KOLO_CHECK(set != core::kGlobalSet && sets_.count(set) == 0) << "process set " << set;
+  std::optional<int> color;
+  if (place) color = 0;
+  sets_[set] = std::make_unique<Communicator>(*communicator_, color, place.value_or(0));
+  unsettled_ = true;
+}
+
 void NcclCarrier::collect(const Load& load, const OwnStream& stream) {
   packed_[load.slot].record(stream.raw());
   packed_[load.slot].hold_back(stream_.raw());
 }
 
-bool NcclCarrier::may_carry(const Load& /*load*/) { return !unsettled_; }
+bool NcclCarrier::may_carry(const Load& load) {
+  while (carried(load)) {
+    if (unregistered_.empty()) return true;
+    const Region* const region = unregistered_.back();
+    unregistered_.pop_back();
+    regions_[region] = std::make_unique<Registration>(*communicator_, region->for_nccl());
+    unsettled_ = true;
+  }
+  return false;
+}
+
+void NcclCarrier::forget(const Region& region) {
+  unregistered_.erase(std::remove(unregistered_.begin(), unregistered_.end(), &region), unregistered_.end());
+  regions_.erase(&region);
+}
 
 void NcclCarrier::carry(const Load& load) {
   if (load.step->calls.empty()) return;
+  const auto own = sets_.find(load.set);
+  KOLO_CHECK(load.set == core::kGlobalSet || own != sets_.end()) << "process set " << load.set;
+  Communicator& communicator = load.set == core::kGlobalSet ? *communicator_ : *own->second;
   Group group;
-  for (const Call& one : load.step->calls) call(one, load.memory);
+  for (const Call& one : load.step->calls) call(one, communicator, load.memory);
   group.end();
   unsettled_ = true;
 }
 
 bool NcclCarrier::carried(const Load& /*load*/) {
-  if (communicator_->settled()) unsettled_ = false;
+  if (settled()) unsettled_ = false;
   return !unsettled_;
+}
+
+/// All of them are asked, whatever the first says: each may have an error to tell of.
+bool NcclCarrier::settled() {
+  bool all = communicator_->settled();
+  for (const auto& [set, communicator] : sets_) all = communicator->settled() && all;
+  return all;
 }
 
 /// Of a peer that is lost while a collective runs on the device NCCL tells only who asks.
@@ -109,29 +142,29 @@ void NcclCarrier::deliver(const Load& load, const OwnStream& stream) {
   reduced_[load.slot].hold_back(stream.raw());
 }
 
-void NcclCarrier::call(const Call& call, std::byte* slot) {
+void NcclCarrier::call(const Call& call, Communicator& communicator, std::byte* slot) {
   const std::byte* from = call.from != nullptr ? call.from : slot + call.offset;
   std::byte* to = call.to != nullptr ? call.to : slot + call.offset;
   const std::optional<ncclDataType_t> type = nccl_type(call.dtype);
   KOLO_CHECK(type) << "NCCL has no " << to_string(call.dtype);
   switch (call.kind) {
   case Call::Kind::all_reduce:
-    communicator_->all_reduce(from, to, call.count, *type, nccl_op(call.op), stream_.raw());
+    communicator.all_reduce(from, to, call.count, *type, nccl_op(call.op), stream_.raw());
     return;
   case Call::Kind::broadcast:
-    communicator_->broadcast(from, to, call.count, *type, call.peer, stream_.raw());
+    communicator.broadcast(from, to, call.count, *type, call.peer, stream_.raw());
     return;
   case Call::Kind::all_gather:
-    communicator_->all_gather(from, to, call.count, *type, stream_.raw());
+    communicator.all_gather(from, to, call.count, *type, stream_.raw());
     return;
   case Call::Kind::reduce_scatter:
-    communicator_->reduce_scatter(from, to, call.count, *type, nccl_op(call.op), stream_.raw());
+    communicator.reduce_scatter(from, to, call.count, *type, nccl_op(call.op), stream_.raw());
     return;
   case Call::Kind::send:
-    communicator_->send(from, call.count, *type, call.peer, stream_.raw());
+    communicator.send(from, call.count, *type, call.peer, stream_.raw());
     return;
   case Call::Kind::receive:
-    communicator_->receive(to, call.count, *type, call.peer, stream_.raw());
+    communicator.receive(to, call.count, *type, call.peer, stream_.raw());
     return;
   }
   KOLO_UNREACHABLE();
@@ -139,8 +172,11 @@ void NcclCarrier::call(const Call& call, std::byte* slot) {
 
 void NcclCarrier::abort() noexcept {
   if (!communicator_) return;
+  for (const auto& [set, communicator] : sets_) communicator->abort();
   communicator_->abort();
+  regions_.clear();
   registrations_.clear();
+  sets_.clear();
   communicator_.reset();
   try {
     stream_.synchronize();
@@ -150,19 +186,25 @@ void NcclCarrier::abort() noexcept {
 }
 
 bool NcclCarrier::leave() {
+  regions_.clear();
   registrations_.clear();
   if (!communicator_) return true;
   const base::Time until = base::now() + patience_;
-  while (!communicator_->settled()) {
-    if (base::now() >= until) return false;
-    std::this_thread::yield();
-  }
+  if (!settled_before(until)) return false;
+  for (const auto& [set, communicator] : sets_) communicator->finalize();
+  if (!settled_before(until)) return false;
+  for (const auto& [set, communicator] : sets_) communicator->destroy();
   communicator_->finalize();
-  while (!communicator_->settled()) {
+  if (!settled_before(until)) return false;
+  communicator_->destroy();
+  return true;
+}
+
+bool NcclCarrier::settled_before(base::Time until) {
+  while (!settled()) {
     if (base::now() >= until) return false;
     std::this_thread::yield();
   }
-  communicator_->destroy();
   return true;
 }
 

@@ -20,6 +20,8 @@ class StagedCarrier final : public Carrier {
 
   [[nodiscard]] std::string describe() const override { return "pinned memory and the CPU"; }
   [[nodiscard]] std::byte* slot(std::size_t index) const noexcept override { return memory_[index].data(); }
+  void adopt(const Region& /*region*/) override {}
+  void forget(const Region& /*region*/) override {}
   void collect(const Load& load, const OwnStream& stream) override;
   [[nodiscard]] bool may_carry(const Load& load) override;
   void carry(const Load& load) override;

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "base/check.hpp"
+#include "core/device_place.hpp"
 
 namespace kolo::cuda {
 namespace {
@@ -137,12 +139,53 @@ void StepPlanner::add_allreduce(const core::Run& run) {
   // First what shares calls: a call ends where a tensor lies elsewhere.
   for (const core::Piece& piece : run.pieces) {
     const Segment whole = segment_of(run, piece);
-    if (!is_direct(run, whole.bytes)) reduce_in_slot(run, whole);
+    if (!is_in_arena(run, piece) && !is_direct(run, whole.bytes)) reduce_in_slot(run, whole);
   }
+  reduce_in_arena(run);
   for (const core::Piece& piece : run.pieces) {
     const Segment whole = segment_of(run, piece);
-    if (whole.bytes > 0 && is_direct(run, whole.bytes)) reduce_direct(run, whole, Call::Kind::all_reduce);
+    if (whole.bytes > 0 && !is_in_arena(run, piece) && is_direct(run, whole.bytes))
+      reduce_direct(run, whole, Call::Kind::all_reduce);
   }
+}
+
+bool StepPlanner::is_in_arena(const core::Run& run, const core::Piece& piece) const noexcept {
+  return limits_.direct && piece.place != 0 && piece.elements > 0 && run.kind == core::CollectiveKind::allreduce &&
+         run.prescale == 1.0 && run.dtype != DType::boolean;
+}
+
+/// Neighbours in an arena are one collective. Behind a tensor with which an allocation ends, zeroes up to the next
+/// multiple of the alignment belong to nobody, and are reduced along.
+void StepPlanner::reduce_in_arena(const core::Run& run) {
+  std::vector<const core::Piece*> pieces;
+  for (const core::Piece& piece : run.pieces) {
+    if (is_in_arena(run, piece)) pieces.push_back(&piece);
+  }
+  const auto begin_of = [](const core::Piece* piece) {
+    const core::DevicePlace place(piece->place);
+    return std::pair(place.region, place.offset);
+  };
+  std::sort(pieces.begin(), pieces.end(), [&](const auto* a, const auto* b) { return begin_of(a) < begin_of(b); });
+  const std::uint64_t element = size_of(run.dtype);
+  std::optional<Segment> range;
+  core::DevicePlace end;  // of the range
+  for (const core::Piece* piece : pieces) {
+    const core::DevicePlace place(piece->place);
+    const std::uint64_t bytes = static_cast<std::uint64_t>(piece->elements) * element;
+    const std::uint64_t padded =
+        end.ends ? (end.offset + core::kArenaAlignment - 1) / core::kArenaAlignment * core::kArenaAlignment : 0;
+    const bool joins = range && place.region == end.region &&
+                       (place.offset == end.offset || (place.offset == padded && (padded - end.offset) % element == 0));
+    if (!joins) {
+      if (range) reduce_direct(run, *range, Call::Kind::all_reduce);
+      range = segment_of(run, *piece);
+    } else {
+      range->bytes += place.offset - end.offset + bytes;
+    }
+    end = place;
+    end.offset += bytes;
+  }
+  if (range) reduce_direct(run, *range, Call::Kind::all_reduce);
 }
 
 /// What must be changed before it is reduced goes through a slot.

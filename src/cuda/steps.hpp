@@ -5,7 +5,8 @@
 // A step packs some tensors (or parts of them) into one slot, runs a few collectives as one group, and unpacks. What is
 // small goes through the slot, where all that is reduced in the same way is one collective; what is large is reduced
 // where it lies, if the backend can ("direct"), because packing it would cost two more passes over memory and save one
-// launch. A batch that is larger than a slot becomes several steps, which overlap as those of several batches do.
+// launch. What lies in an arena is reduced there whatever its size, and neighbours by one collective over all of them.
+// A batch that is larger than a slot becomes several steps, which overlap as those of several batches do.
 //
 // The steps are the same on every rank but for addresses and for what a rank packs and unpacks: they follow from the
 // batch, the limits, and - where ranks contribute different amounts - from what the ranks have told each other.
@@ -80,11 +81,14 @@ class StepPlanner {
   void add(const core::Run& run);
   /// Those in which who sends how much to whom differs: allgather, alltoall with splits.
   void add(const core::Run& run, const Uneven& uneven);
+  /// Whether the run reduces this piece in the arena in which it lies.
+  [[nodiscard]] bool is_in_arena(const core::Run& run, const core::Piece& piece) const noexcept;
   /// All steps since the last call.
   [[nodiscard]] std::vector<Step> take();
 
  private:
   void add_allreduce(const core::Run& run);
+  void reduce_in_arena(const core::Run& run);
   void add_broadcast(const core::Run& run);
   void add_reduce_scatter(const core::Run& run);
   [[nodiscard]] bool is_direct(const core::Run& run, std::uint64_t bytes) const noexcept;

@@ -86,8 +86,9 @@ void Executor::fill(Batch& batch, const fusion::Layout& layout) {
     run = planned.prototype;
     pieces.clear();
     for (const fusion::Placed& placed : planned.pieces) {
-      const Buffer& buffer = batch.members[placed.member]->buffers[placed.tensor];
-      pieces.push_back({buffer.input, buffer.output, buffer.elements});
+      const Operation& member = *batch.members[placed.member];
+      const Buffer& buffer = member.buffers[placed.tensor];
+      pieces.push_back({buffer.input, buffer.output, buffer.elements, member.signature->tensors[placed.tensor].place});
     }
     run.pieces = std::move(pieces);
     if (run.kind == core::CollectiveKind::allgather) {

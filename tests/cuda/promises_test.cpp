@@ -231,6 +231,68 @@ TEST_F(Promises, APeerThatVanishesInsideACollectiveIsNotWaitedForForever) {
   emulated::take_reports();  // what a lost rank leaves is its own
 }
 
+TEST_F(Promises, NcclsWordOfALostPeerIsHeardWhileItsCollectiveRuns) {
+  // No deadline comes to help: the others' kernels wait for the lost rank, and NCCL tells only who asks.
+  std::string said;
+  EXPECT_THROW(run_local(
+                   3,
+                   [&] {
+                     bind();
+                     const RankStream stream;
+                     DeviceTensor x(DType::float32, 1000, stream);
+                     ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
+                     allreduce("x", x.view());
+                     barrier();
+                     if (rank() == 1) {
+                       Failure failure;
+                       failure.api = "ncclAllReduce";
+                       failure.effect = Failure::Effect::lose_peer;
+                       failure.code = ncclSuccess;
+                       failure.rank = 1;
+                       emulated::inject(failure);
+                     }
+                     barrier();
+                     try {
+                       allreduce("x", x.view());
+                     } catch (const Error& error) {
+                       if (rank() == 0) said = error.status().message();
+                       throw;
+                     }
+                   },
+                   options().with_setting("KOLO_TIMEOUT_S", "100000").with_setting("KOLO_LATCH_TIMEOUT_S", "1")),
+               Error);
+  EXPECT_NE(said.find("NCCL failed"), std::string::npos) << said;
+  EXPECT_NE(said.find("rank 1 was lost"), std::string::npos) << said;
+  emulated::drain();
+  emulated::take_reports();  // what a lost rank leaves is its own
+}
+
+TEST_F(Promises, SeveralDevicesInOneProcessHaveAContextEach) {
+  // One thread, four worlds of one rank, each on its own device, with work of all of them under way at once.
+  std::vector<std::unique_ptr<Context>> contexts;
+  std::vector<std::unique_ptr<RankStream>> streams;
+  std::vector<std::unique_ptr<DeviceTensor>> tensors;
+  std::vector<Handle> handles;
+  for (int device = 0; device < 4; ++device) {
+    ok(cudaSetDevice(device));
+    contexts.push_back(std::make_unique<Context>());
+    streams.push_back(std::make_unique<RankStream>());
+    tensors.push_back(std::make_unique<DeviceTensor>(DType::float32, 1000, *streams.back()));
+    tensors.back()->write(elements_of(DType::float32, 1000, [&](std::int64_t i) { return i + device; }));
+    handles.push_back(
+        allreduce_async(*contexts.back(), "x", tensors.back()->view(), AllreduceOptions{}.with_prescale(2.0)));
+  }
+  for (int device = 0; device < 4; ++device) {
+    const auto at = static_cast<std::size_t>(device);
+    follow(handles[at], *streams[at]);
+    ok(cudaSetDevice(device));
+    EXPECT_EQ(tensors[at]->read(), elements_of(DType::float32, 1000, [&](std::int64_t i) { return 2 * (i + device); }));
+    handles[at].wait();
+    EXPECT_NE(describe(*contexts[at]).find("CUDA backend: cuda:" + std::to_string(device)), std::string::npos);
+  }
+  ok(cudaSetDevice(0));
+}
+
 TEST_F(Promises, WhatIsUsedIsDescribed) {
   Context context;
   EXPECT_NE(describe(context).find("CUDA backend: not in use"), std::string::npos);
@@ -242,6 +304,31 @@ TEST_F(Promises, WhatIsUsedIsDescribed) {
   const std::string text = describe(context);
   EXPECT_NE(text.find("CUDA backend: cuda:0"), std::string::npos) << text;
   EXPECT_NE(text.find("NCCL"), std::string::npos) << text;
+}
+
+TEST_F(Promises, WhatIsUsedIsCounted) {
+  run_local(
+      2,
+      [] {
+        EXPECT_EQ(metrics().device_slot_bytes, 0U);
+        bind();
+        const RankStream stream;
+        DeviceTensor small(DType::float32, 100, stream);
+        DeviceTensor large(DType::float32, 50000, stream);
+        for (const DeviceTensor* one : {&small, &large}) ok(cudaMemsetAsync(one->data(), 0, one->bytes(), stream));
+        allreduce("small", small.view());
+        allreduce("large", large.view());
+        const Metrics counted = metrics();
+        EXPECT_EQ(counted.device_batches, 2U);
+        EXPECT_EQ(counted.device_steps, 2U);
+        EXPECT_EQ(counted.device_calls, 2U);
+        EXPECT_EQ(counted.device_communicators, 1U);
+        EXPECT_EQ(counted.device_bytes_packed, 400U);
+        EXPECT_EQ(counted.device_bytes_in_place, 200000U);
+        EXPECT_EQ(counted.device_arena_bytes, 0U);
+        EXPECT_GE(counted.device_slot_bytes, 2U * (std::uint64_t{1} << 20));
+      },
+      options().with_setting("KOLO_GPU_SLOTS", "2").with_setting("KOLO_GPU_DIRECT_BYTES", "64K"));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <kolo/cuda.hpp>
+#include <kolo/gradient_arena.hpp>
 #include <kolo/kolo.hpp>
 
 #include "support_for_tests.hpp"
@@ -155,6 +156,49 @@ void a_tensor_of_many_steps(const char* backend) {
       options(backend).with_setting("KOLO_GPU_DIRECT_BYTES", "1G"));
 }
 
+/// Gradients that are neither packed nor unpacked.
+void steps_in_an_arena(const char* backend) {
+  constexpr std::size_t kBytes = kCount * sizeof(float);
+  run_local(
+      2,
+      [] {
+        const Device device{DeviceKind::cuda, cuda::bind()};
+        cudaStream_t backward = new_stream();
+        cudaStream_t optimizer = new_stream();
+        cudaEvent_t read = new_event();
+        auto* copies = new_memory<float>(2 * kCount);
+        {
+          GradientArena arena(2 * kBytes, device);
+          std::vector<TensorView> gradients;
+          for (int i = 0; i < 2; ++i) {
+            gradients.push_back(arena.allocate(DType::float32, Shape{kCount}, Stream{backward}));
+          }
+          for (int number = 0; number < 3; ++number) {
+            std::vector<Handle> handles;
+            for (std::size_t i = 0; i < 2; ++i) {
+              ok(cudaMemsetAsync(gradients[i].data(), number, kBytes, backward));
+              handles.push_back(allreduce_async("gradient " + std::to_string(i), gradients[i]));
+            }
+            for (std::size_t i = 0; i < 2; ++i) {
+              cuda::wait_on(handles[i], optimizer);
+              ok(cudaMemcpyAsync(copies + i * kCount, gradients[i].data(), kBytes, cudaMemcpyDeviceToDevice,
+                                 optimizer));
+            }
+            ok(cudaEventRecord(read, optimizer));
+            ok(cudaStreamWaitEvent(backward, read, 0));
+            wait_all(handles);
+          }
+          acquire_all();
+          ok(cudaStreamSynchronize(backward));
+        }
+        ok(cudaFree(copies));
+        ok(cudaStreamDestroy(backward));
+        ok(cudaStreamDestroy(optimizer));
+        ok(cudaEventDestroy(read));
+      },
+      options(backend));
+}
+
 /// Rank 1 stops taking part in one batch, behind which its unpack then waits, and fails in the middle of the next, a
 /// group of calls that reduce tensors where they lie. When the handles say so, the memory is the program's.
 void a_fault_on_the_way(const char* backend) {
@@ -204,6 +248,7 @@ const Workload kWorkloads[] = {{"nccl", steps_on_the_device},
                                {"nccl", a_fault_on_the_way},
                                // What NCCL was asked for is on its stream at once, and not ended with the call.
                                {"nccl", a_fault_on_the_way, 0},
+                               {"nccl", steps_in_an_arena},
                                {"nccl", a_tensor_of_many_steps},
                                {"staged", a_tensor_of_many_steps}};
 
