@@ -26,6 +26,7 @@ bool Clique::join(int rank, Communicator* communicator) {
   }
   seat = communicator;
   ++joined_;
+  if (processes_) processes_->join(rank);
   announce();
   return true;
 }
@@ -63,6 +64,7 @@ Round& Clique::round_of(int rank, const Part& part) {
 }
 
 void Clique::call(int rank, const Part& part) {
+  if (processes_) return;  // compared when both are there
   Round& round = round_of(rank, part);
   Round::Seat& seat = round.seats[seat_of(rank, part)];
   seat.called = true;
@@ -132,7 +134,44 @@ void Clique::depart(int rank, const Part& part, Stream& stream) {
   }
 }
 
+/// What goes on in other processes is waited for without the machine's mutex, as a device would.
+void Clique::run_with_processes(Lock& lock, Stream& stream, Communicator& communicator,
+                                const std::vector<Part>& parts) {
+  Machine& machine = Machine::instance();
+  const auto ended = [&] {
+    const Lock look(machine.mutex);
+    return communicator.state == Communicator::State::aborted || broken_ || cut_;
+  };
+  const int rank = communicator.rank;
+  ++communicator.running;
+  for (const Part& part : parts) {
+    const Buffers own{machine.memory->device_view(part.input), machine.memory->device_view(part.output)};
+    std::string dispute;
+    stream.waits_for_peers = true;
+    machine.progressed.notify_all();
+    lock.unlock();
+    const bool done = !communicator.lost && processes_->run(rank, part.signature, own, ended, dispute);
+    lock.lock();
+    stream.waits_for_peers = false;
+    if (!dispute.empty() && !broken_) {
+      machine.report(Report::Kind::mismatch, "communicator " + name_ + ": ranks disagree.\n  " + dispute);
+      broken_ = true;
+      tell_others(-1, ncclInvalidUsage, dispute);
+    }
+    const std::size_t bytes = output_bytes(part.signature, rank, size());
+    if (!done && !cut_ && bytes > 0) std::memset(own.output, Memory::kPoison, bytes);
+  }
+  --communicator.running;
+  --communicator.outstanding;
+  ++machine.doings;
+  announce();
+}
+
 void Clique::run(Lock& lock, Stream& stream, Communicator& communicator, const std::vector<Part>& parts) {
+  if (processes_) {
+    run_with_processes(lock, stream, communicator, parts);
+    return;
+  }
   Machine& machine = Machine::instance();
   const int rank = communicator.rank;
   const VectorClock clock = stream.clock();
@@ -261,7 +300,9 @@ CommunicatorPtr Cliques::shared(const Communicator& communicator) const {
 CliquePtr Cliques::of(const ncclUniqueId& id, int size) {
   CliquePtr& clique = by_id_[std::string(id.internal, sizeof id.internal)];
   if (clique == nullptr) {
-    clique = std::make_shared<Clique>(new_name(), size);
+    clique = Machine::instance().config.ranks_are_processes
+                 ? std::make_shared<Clique>(new_name(), size, std::string(id.internal))
+                 : std::make_shared<Clique>(new_name(), size);
     keep(clique);
   }
   return clique;

@@ -24,6 +24,7 @@
 
 #include "arithmetic.hpp"
 #include "machine.hpp"
+#include "processes.hpp"
 
 namespace kolo::emulated {
 
@@ -58,6 +59,10 @@ struct Communicator;
 class Clique {
  public:
   Clique(std::string name, int size) : name_(std::move(name)), members_(static_cast<std::size_t>(size)) {}
+  /// The other ranks are processes.
+  Clique(std::string name, int size, const std::string& id) : Clique(std::move(name), size) {
+    processes_ = std::make_unique<ProcessRounds>(id, size);
+  }
 
   int size() const noexcept { return static_cast<int>(members_.size()); }
   const std::string& name() const noexcept { return name_; }
@@ -66,7 +71,8 @@ class Clique {
   /// The rank's communicator is gone; what others expect of it never comes.
   void leave(int rank) { members_[static_cast<std::size_t>(rank)] = nullptr; }
   bool has_device(int device) const;
-  bool complete() const noexcept { return joined_ == size(); }
+  bool complete() const noexcept { return processes_ ? processes_->complete() : joined_ == size(); }
+  bool has_processes() const noexcept { return processes_ != nullptr; }
   /// Everybody but `rank` hears of an error.
   void tell_others(int rank, ncclResult_t error, const std::string& text);
 
@@ -92,6 +98,7 @@ class Clique {
   std::size_t seat_of(int rank, const Part& part) const;
   Round& round_of(int rank, const Part& part);
   void arrive(Lock& lock, int rank, const Part& part, Stream& stream, const VectorClock& clock);
+  void run_with_processes(Lock& lock, Stream& stream, Communicator& communicator, const std::vector<Part>& parts);
   void depart(int rank, const Part& part, Stream& stream);
   VectorClock clock_after(const Round& round, std::size_t seat) const;
   void disagree(const Round& round);
@@ -103,6 +110,7 @@ class Clique {
   bool cut_ = false;
   std::map<RoundKey, Round> rounds_;
   std::map<std::uint64_t, std::vector<Answer>> splits_;
+  std::unique_ptr<ProcessRounds> processes_;
 };
 using CliquePtr = std::shared_ptr<Clique>;
 

@@ -25,6 +25,9 @@ struct Config {
   unsigned lateness = 32;  ///< the longest time that one operation is held back, in doings of others; 0: none
   std::size_t device_bytes = std::size_t{1} << 30;  ///< what each device has
   bool shared_devices = true;  ///< several ranks of a communicator on one device; false: ncclInvalidUsage, as NCCL
+  /// The ranks of every communicator are processes, each with a machine of its own, which find each other in shared
+  /// memory. No sends and receives, no splits.
+  bool ranks_are_processes = false;
   /// A host thread's first call comes after all that host threads had waited for by then, as if one of them had just
   /// created it. False: only what `acquire` says.
   bool threads_inherit = true;
