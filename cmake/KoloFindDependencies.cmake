@@ -34,7 +34,7 @@ macro(kolo_find_by_pkg_config name module)
   endif()
 endmacro()
 
-# The CUDA runtime, static (it looks for the driver when it is used, so programs start where there is none), and NCCL,
+# The CUDA runtime, static where there is that (it looks for the driver when it is used, so programs start where there is none), and NCCL,
 # shared: NVIDIA's package, or the folder nvidia/nccl of the Python wheel that PyTorch brings (by CMAKE_PREFIX_PATH), which
 # has the library under its full name alone. kolo_nccl_include and CUDAToolkit_VERSION say what was found.
 macro(kolo_find_cuda)
@@ -45,9 +45,13 @@ macro(kolo_find_cuda)
       find_library(kolo_nccl_library NAMES nccl libnccl.so.2 HINTS ${CUDAToolkit_LIBRARY_DIR})
       mark_as_advanced(kolo_nccl_include kolo_nccl_library)
     endif()
-    if(TARGET CUDA::cudart_static AND kolo_nccl_include AND kolo_nccl_library)
+    set(kolo_cudart_target CUDA::cudart_static)
+    if(NOT TARGET CUDA::cudart_static)
+      set(kolo_cudart_target CUDA::cudart)
+    endif()
+    if(TARGET ${kolo_cudart_target} AND kolo_nccl_include AND kolo_nccl_library)
       # Spelled out instead of CUDA::..., which a parent directory (add_subdirectory) could not see.
-      get_target_property(kolo_cudart CUDA::cudart_static IMPORTED_LOCATION)
+      get_target_property(kolo_cudart ${kolo_cudart_target} IMPORTED_LOCATION)
       add_library(kolo_deps::cuda_headers INTERFACE IMPORTED GLOBAL)
       target_include_directories(kolo_deps::cuda_headers SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS}
                                                                           ${kolo_nccl_include})

@@ -129,7 +129,7 @@ endfunction()
 
 function(kolo_micro_benchmarks dir)
   file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${dir}/*.cpp")
-  if(NOT sources OR NOT TARGET kolo_internal)
+  if(NOT sources OR NOT TARGET kolo_internal OR NOT TARGET benchmark::benchmark_main)
     return()
   endif()
   add_executable(kolo-micro ${sources})

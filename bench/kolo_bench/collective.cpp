@@ -81,9 +81,11 @@ Pair allreduce(const Case& c) {
   std::shared_ptr<kolo::GradientArena> arena;
   if (c.arena) {
     const std::size_t room = kolo::GradientArena::room_for(c.dtype, kolo::Shape{c.count});
-    arena = std::make_shared<kolo::GradientArena>(c.in_place ? room : 2 * room);
+    arena = make_arena(c.in_place ? room : 2 * room, c.device);
   }
-  const auto make = [&] { return arena ? std::make_shared<Buffer>(c.dtype, c.count, arena) : make_buffer(c, c.count); };
+  const auto make = [&] {
+    return arena ? std::make_shared<Buffer>(c.dtype, c.count, arena, c.device) : make_buffer(c, c.count);
+  };
   auto in = make();
   auto out = c.in_place ? in : make();
   Contestant kolo;

@@ -85,6 +85,8 @@ class CudaDevice final : public Device {
     check(cudaGetDeviceProperties(&properties, index_), "cudaGetDeviceProperties");
     return properties.name;
   }
+  [[nodiscard]] kolo::Device place() const override { return {kolo::DeviceKind::cuda, index_}; }
+  [[nodiscard]] kolo::Stream stream() const override { return {stream_}; }
   [[nodiscard]] std::shared_ptr<void> allocate(std::size_t bytes) override {
     if (bytes == 0) return nullptr;
     void* memory = nullptr;
@@ -94,7 +96,7 @@ class CudaDevice final : public Device {
   void write(void* to, const void* from, std::size_t bytes) override { copy(to, from, bytes, cudaMemcpyHostToDevice); }
   void read(void* to, const void* from, std::size_t bytes) override { copy(to, from, bytes, cudaMemcpyDeviceToHost); }
   [[nodiscard]] kolo::TensorView view(void* data, kolo::DType dtype, const kolo::Shape& shape) const override {
-    return {data, dtype, shape, {kolo::DeviceKind::cuda, index_}, kolo::Stream{stream_}};
+    return {data, dtype, shape, place(), stream()};
   }
   void follow(kolo::Handle& handle) override { kolo::cuda::wait_on(handle, stream_); }
   [[nodiscard]] std::shared_ptr<Timer> timer() override { return std::make_shared<DeviceTimer>(stream_); }

@@ -23,8 +23,12 @@ class Buffer {
  public:
   Buffer(kolo::DType dtype, std::int64_t elements)
       : own_(dtype, kolo::Shape{elements}), view_(own_.data(), dtype, kolo::Shape{elements}) {}
-  Buffer(kolo::DType dtype, std::int64_t elements, std::shared_ptr<kolo::GradientArena> arena)
-      : arena_(std::move(arena)), view_(arena_->allocate(dtype, kolo::Shape{elements})) {}
+  /// In an arena, which lies on the device, unless that is null.
+  Buffer(kolo::DType dtype, std::int64_t elements, std::shared_ptr<kolo::GradientArena> arena,
+         std::shared_ptr<Device> device)
+      : arena_(std::move(arena)), device_(std::move(device)),
+        view_(device_ ? arena_->allocate(dtype, kolo::Shape{elements}, device_->stream())
+                      : arena_->allocate(dtype, kolo::Shape{elements})) {}
   /// On the device, unless that is null.
   Buffer(kolo::DType dtype, std::int64_t elements, std::shared_ptr<Device> device);
   [[nodiscard]] kolo::TensorView view() const { return view_; }
@@ -46,6 +50,12 @@ class Buffer {
   std::shared_ptr<void> memory_;  // the device's
   kolo::TensorView view_;
 };
+
+/// On the device, unless that is null. Collective.
+inline std::shared_ptr<kolo::GradientArena> make_arena(std::size_t bytes, const std::shared_ptr<Device>& device) {
+  return device ? std::make_shared<kolo::GradientArena>(bytes, device->place())
+                : std::make_shared<kolo::GradientArena>(bytes);
+}
 
 /// What `rank` of `ranks` gives. `first`: the number of the buffer's first element in the whole.
 void fill_input(Buffer& buffer, kolo::ReduceOp op, int rank, int ranks, std::int64_t first = 0);

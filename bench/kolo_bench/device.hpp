@@ -23,6 +23,8 @@ class Device {
   virtual ~Device() = default;
   /// "NVIDIA H200".
   [[nodiscard]] virtual std::string name() const = 0;
+  [[nodiscard]] virtual kolo::Device place() const = 0;
+  [[nodiscard]] virtual kolo::Stream stream() const = 0;
   [[nodiscard]] virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
   /// From the host's memory, behind the stream's work so far; done on return.
   virtual void write(void* to, const void* from, std::size_t bytes) = 0;

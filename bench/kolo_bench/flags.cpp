@@ -177,7 +177,6 @@ void check_cuda(const Flags& flags) {
     throw BadFlags("--device cuda is for the collectives and step");
   }
   if (flags.peer_only) throw BadFlags("--peer-only is not for --device cuda: Kolo says which device is whose");
-  if (flags.arena) throw BadFlags("--arena is not for --device cuda yet: arenas lie in the host's memory");
 }
 
 void check_baselines(const Flags& flags) {

@@ -135,10 +135,10 @@ Gradients::Gradients(const Flags& flags, int rank, int ranks, std::shared_ptr<De
   for (const std::int64_t elements : flags.model.tensors) {
     room += kolo::GradientArena::room_for(kType, kolo::Shape{elements});
   }
-  const auto arena = flags.arena ? std::make_shared<kolo::GradientArena>(room) : nullptr;
+  const auto arena = flags.arena ? make_arena(room, device_) : nullptr;
   for (const std::int64_t elements : flags.model.tensors) {
     if (arena) {
-      buffers_.emplace_back(kType, elements, arena);
+      buffers_.emplace_back(kType, elements, arena, device_);
     } else {
       buffers_.emplace_back(kType, elements, device_);
     }

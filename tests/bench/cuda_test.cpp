@@ -114,6 +114,19 @@ TEST_P(BenchOnGpus, Steps) {
   }
 }
 
+TEST_P(BenchOnGpus, InAnArena) {
+  for (const nlohmann::json& row : run(GetParam(), {"allreduce", "-b", "4", "-e", "1M", "-f", "512", "--arena"})) {
+    EXPECT_TRUE(row["arena"]) << row;
+    EXPECT_EQ(row["wrong"], 0) << row;
+  }
+  for (const nlohmann::json& row : run(GetParam(), {"step", "--model", "many-small", "--arena", "--submit",
+                                                    "by-name,grouped", "--baseline", "nccl-grouped", "-o", "sum"})) {
+    EXPECT_TRUE(row["arena"]) << row;
+    EXPECT_EQ(row["wrong"], 0) << row;
+    EXPECT_EQ(row["baseline"]["nccl-grouped"]["wrong"], 0) << row;
+  }
+}
+
 TEST_P(BenchOnGpus, ABarrierHasNoPeer) { EXPECT_EQ(run(GetParam(), {"barrier"}).size(), 1U); }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, BenchOnGpus, testing::Values(1, 2, 3));

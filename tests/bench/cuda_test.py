@@ -48,7 +48,7 @@ def main():
                    *(["--baseline", ",".join(both)] if both else []))
     check(rows, 3, ranks, both)
     assert all(0 < row["host_submit_one_us"] < row["host_step_us"] for row in rows), rows
-    for flags, words in ((["overlap"], "collectives and step"), (["allreduce", "--arena"], "not for --device cuda yet"),
+    for flags, words in ((["overlap"], "collectives and step"), (["broadcast", "--arena"], "for allreduce"),
                          (["step", "--baseline", "mpi-packed"], "nccl-grouped"),
                          (["barrier", "--baseline", "nccl"], "no barrier")):
         result = run([bench], *flags, "--device", "cuda")

@@ -123,7 +123,7 @@ TEST(Flags, WrongOnesSayWhatWouldBeRight) {
       {{"step", "--device", "cuda", "--baseline", "nccl"}, "nccl-per-tensor and nccl-grouped"},
       {{"barrier", "--device", "cuda", "--baseline", "nccl"}, "no barrier"},
       {{"overlap", "--device", "cuda"}, "collectives and step"},
-      {{"step", "--device", "cuda", "--arena"}, "not for --device cuda"},
+      {{"broadcast", "--device", "cuda", "--arena"}, "for allreduce"},
       {{"allreduce", "--device", "cuda", "--baseline", "nccl", "--peer-only"}, "--peer-only"},
   };
   for (const auto& wrong : cases) {
