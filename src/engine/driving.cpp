@@ -114,8 +114,15 @@ bool Engine::owes_work() const noexcept {
          executor_.has_ready();
 }
 
+/// The root of one node, with nothing open, need not hear of submissions: none of them can complete anything before it
+/// has submitted as well, and then it looks at all. What else becomes of them (a deadline, a rank that leaves) comes as
+/// a message.
 core::Board::Sleep Engine::sleep_state() const noexcept {
-  return {executor_.open() > 0, leader_ && leader_->hears_quiet()};
+  core::Board::Sleep sleep;
+  sleep.has_batches = executor_.open() > 0;
+  sleep.hears_quiet = leader_ && leader_->hears_quiet();
+  sleep.hears_counts = leader_ && (topology_.node_count() > 1 || !open_.empty());
+  return sleep;
 }
 
 std::optional<std::chrono::nanoseconds> Engine::sleep_time(base::Time now) const noexcept {

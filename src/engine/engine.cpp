@@ -64,7 +64,7 @@ Engine::Engine(EngineParts parts)
   if (const negotiation::ExpressShape shape = express_shape(settings_, topology_); shape.ranks > 0) {
     express_.emplace(link_->memory() + board_shape(settings_, topology_.local_size()).bytes(), shape,
                      topology_.local_rank);
-    express_inputs_.resize(static_cast<std::size_t>(shape.ranks));
+    routes_.emplace(*express_, std::move(parts.peers), express_limits(settings_));
   }
   poller_.add(link_->wake_fd(), kWakeTag);
   if (control_) control_->attach(poller_, kControlTag);
@@ -229,7 +229,8 @@ bool Engine::speak() {
   }
   outbox.messages.clear();
   // Parts of a message that does not fit yet are for the leader, too: it makes the room.
-  bool loud = !unsent_.empty();
+  const bool loud = !unsent_.empty();
+  bool counts = false;
   bool quiet = false;
   bool moved = false;
   while (!unsent_.empty() && board_.post(core::ByteView(unsent_.front().data(), unsent_.front().size()))) {
@@ -250,12 +251,13 @@ bool Engine::speak() {
       }
     }
     if (published > 0) {
-      loud = true;
+      counts = true;
       board_.ring(published);
     }
     outbox.counts.clear();
   }
-  if (!leader_ && ((loud && board_.asleep(0)) || (quiet && board_.asleep_hearing_quiet(0)))) {
+  if (!leader_ && ((loud && board_.asleep(0)) || (counts && board_.asleep_hearing_counts(0)) ||
+                   (quiet && board_.asleep_hearing_quiet(0)))) {
     link_->wake(0);
     ++metrics_.wakeups_sent;
   }
