@@ -282,13 +282,18 @@ void Engine::help_until(const std::function<bool()>& done, base::Time until) {
 }
 
 /// A driver's last act before it lets go: what is left falls to the background thread, which is woken if it must be.
+/// For a deadline that it does not know of it is enough to set its alarm.
 void Engine::hand_over() noexcept {
   board_.announce_sleep(sleep_state());
-  const base::Time due = open_.empty() ? latch_at_ : std::min(latch_at_, next_due_);
-  if (owes_work() || backend_moves() || device_moves() || !unsent_.empty() || (leader_ && leader_->blocked()) ||
-      due < background_until_) {
+  if (owes_work() || backend_moves() || device_moves() || !callbacks_.empty() || !unsent_.empty() ||
+      (leader_ && leader_->blocked())) {
     link_->wake(topology_.local_rank);
+    return;
   }
+  const base::Time due = open_.empty() ? latch_at_ : std::min(latch_at_, next_due_);
+  if (due >= background_until_) return;
+  alarm_.set(due);
+  background_until_ = due;
 }
 
 void Engine::run_callbacks(std::unique_lock<std::mutex>& lock) {

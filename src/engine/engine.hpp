@@ -49,6 +49,7 @@
 #include "base/mailbox.hpp"
 #include "base/poller.hpp"
 #include "base/settings.hpp"
+#include "base/timer_fd.hpp"
 #include "core/backend.hpp"
 #include "core/board.hpp"
 #include "core/control_channel.hpp"
@@ -161,6 +162,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // -- submitting
   void push(Item item);
   bool mark_interest(Operation* const* operations, std::size_t count) noexcept;
+  bool say_at_once();
   void nudge() noexcept;
 
   // -- the driver's, under driver_
@@ -231,6 +233,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   NameTable names_;
   base::Mailbox<Item> mailbox_;
   base::Poller poller_;
+  base::TimerFd alarm_;                      ///< set for the sleeping background thread
   std::atomic<std::int64_t> interested_{0};  ///< operations that somebody waits for or asked about
   std::atomic<int> seekers_{0};              ///< threads that wait and would drive
   std::atomic<bool> beside_{false};          ///< the background thread has left the driver's place to them

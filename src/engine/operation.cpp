@@ -44,12 +44,14 @@ std::byte* ResultRoom::of_alltoall(const std::vector<std::int64_t>& rows, DType 
 }
 
 std::byte* HandleState::make_room(const std::vector<std::int64_t>& bytes) {
-  return room.of_gather(bytes, signature->tensors.front().dtype, buffers.front().output);
+  std::byte* given = room.owns_result ? nullptr : buffers.front().output;
+  return room.of_gather(bytes, signature->tensors.front().dtype, given);
 }
 
 std::byte* HandleState::make_room_for(const std::vector<std::int64_t>& rows) {
   received_splits = rows;
-  return room.of_alltoall(rows, signature->tensors.front().dtype, buffers.front().output);
+  std::byte* given = room.owns_result ? nullptr : buffers.front().output;
+  return room.of_alltoall(rows, signature->tensors.front().dtype, given);
 }
 
 bool HandleState::mark_interest() noexcept {
