@@ -254,16 +254,15 @@ Request allgather_request(std::string_view name, ConstTensorView in, const std::
     check_view(kind, name, "input", in);
   }
   Request request;
-  request.room.row = in.shape().rank() == 0 ? Shape{} : row_of(in.shape());
-  if (request.room.row.elements() == 0) {
-    refuse(kind, name,
-           "its rows, of shape " + to_string(request.room.row) + ", have no elements; nothing can be gathered");
+  request.row = in.shape().rank() == 0 ? Shape{} : row_of(in.shape());
+  if (request.row.elements() == 0) {
+    refuse(kind, name, "its rows, of shape " + to_string(request.row) + ", have no elements; nothing can be gathered");
   }
-  request.room.row_bytes = request.room.row.elements() * static_cast<std::int64_t>(size_of(in.dtype()));
-  request.room.owns_result = !out;
-  request.room.output_elements = out ? out->elements() : 0;
+  request.row_bytes = request.row.elements() * static_cast<std::int64_t>(size_of(in.dtype()));
+  request.owns_result = !out;
+  request.output_elements = out ? out->elements() : 0;
   request.signature.kind = kind;
-  request.signature.tensors.push_back({in.dtype(), request.room.row});
+  request.signature.tensors.push_back({in.dtype(), request.row});
   locate_result(request, name, in, out);
   request.buffers.push_back(buffer_of(in, out ? out->data() : nullptr));
   request.timeout = options.timeout;
@@ -304,11 +303,11 @@ void check_splits(core::CollectiveKind kind, std::string_view name, const Shape&
 Request alltoall_with_splits(const ConstTensorView& in, const std::optional<TensorView>& out,
                              Span<const std::int64_t> splits) {
   Request request;
-  request.room.row = row_of(in.shape());
-  request.room.owns_result = !out;
-  request.room.output_elements = out ? out->elements() : 0;
+  request.row = row_of(in.shape());
+  request.owns_result = !out;
+  request.output_elements = out ? out->elements() : 0;
   request.signature.kind = core::CollectiveKind::alltoall_splits;
-  request.signature.tensors.push_back({in.dtype(), request.room.row});
+  request.signature.tensors.push_back({in.dtype(), request.row});
   request.buffers.push_back(buffer_of(in, out ? out->data() : nullptr));
   request.splits.assign(splits.begin(), splits.end());
   return request;
@@ -317,9 +316,9 @@ Request alltoall_with_splits(const ConstTensorView& in, const std::optional<Tens
 /// A result of known size: the caller's memory, or our own.
 void* output_of(Request& request, const std::optional<TensorView>& out, DType dtype, const Shape& shape) {
   if (out) return out->data();
-  request.room.owns_result = true;
-  request.room.result = Tensor(dtype, shape);
-  return request.room.result.data();
+  request.owns_result = true;
+  request.result = Tensor(dtype, shape);
+  return request.result.data();
 }
 
 }  // namespace
@@ -467,7 +466,11 @@ std::shared_ptr<detail::HandleState> start(engine::Engine& engine, Claim& claim,
   operation->signature = entry.signature;
   operation->buffers = std::move(request.buffers);
   operation->timeout = request.timeout;
-  operation->room = std::move(request.room);
+  operation->row = request.row;
+  operation->row_bytes = request.row_bytes;
+  operation->owns_result = request.owns_result;
+  operation->output_elements = request.output_elements;
+  operation->result = std::move(request.result);
   operation->splits = std::move(request.splits);
   operation->received_splits = std::move(request.received_splits);
   claim.submitted();
@@ -475,31 +478,11 @@ std::shared_ptr<detail::HandleState> start(engine::Engine& engine, Claim& claim,
   return operation;
 }
 
-Result start_and_wait(engine::Engine& engine, Claim& claim, Request request) {
-  const std::shared_ptr<detail::HandleState> operation = start(engine, claim, std::move(request), true);
+std::shared_ptr<detail::HandleState> start_and_wait(engine::Engine& engine, Claim& claim, Request request) {
+  std::shared_ptr<detail::HandleState> operation = start(engine, claim, std::move(request), true);
   engine.wait(*operation, std::nullopt);
   if (!operation->outcome().ok()) throw Error(operation->outcome());
-  return {std::move(operation->room.result), std::move(operation->received_splits)};
-}
-
-/// An unnamed request on the CPU's memory, past the log if that is possible; whether it was.
-bool run_by_express(engine::Engine& engine, Request& request) {
-  const core::Signature& signature = request.signature;
-  engine::ExpressCall call;
-  call.kind = signature.kind;
-  call.op = signature.op;
-  call.prescale = signature.prescale;
-  call.postscale = signature.postscale;
-  call.root = signature.root;
-  if (!signature.tensors.empty()) {
-    call.dtype = signature.tensors.front().dtype;
-    call.shape = signature.tensors.front().shape;
-    call.buffer = request.buffers.front();
-  }
-  call.make_room = [&](const std::vector<std::int64_t>& bytes) {
-    return request.room.of_gather(bytes, call.dtype, call.buffer.output);
-  };
-  return engine.express(call, request.timeout);
+  return operation;
 }
 
 }  // namespace
@@ -561,7 +544,7 @@ std::shared_ptr<detail::HandleState> submit(Context& context, std::string_view n
   return start(engine, claim, std::move(request), false);
 }
 
-Result run(Context& context, std::string_view name, Request request) {
+std::shared_ptr<detail::HandleState> run(Context& context, std::string_view name, Request request) {
   engine::Engine& engine = context.impl().engine();
   engine.check_usable();
   engine.check_may_wait();
@@ -572,11 +555,7 @@ Result run(Context& context, std::string_view name, Request request) {
     return start_and_wait(engine, claim, std::move(request));
   }
   Claim claim(engine.names(), engine.names().claim_unnamed());
-  if (request.device.kind != DeviceKind::cpu || request.signature.sent_as) {
-    engine.decline_express();
-  } else if (run_by_express(engine, request)) {
-    return {std::move(request.room.result), std::move(request.received_splits)};
-  }
+  engine.decline_express();
   return start_and_wait(engine, claim, std::move(request));
 }
 
@@ -593,18 +572,9 @@ void run_unnamed_allreduce(Context& context, ConstTensorView in, TensorView out,
   Claim claim(engine.names(), engine.names().claim_unnamed());
   if (options.send_as) {
     engine.decline_express();
-    start_and_wait(engine, claim, allreduce_request({}, in, out, in_place, options));
+  } else if (engine.express_allreduce(buffer_of(in, out.data()), in.dtype(), in.shape(), options)) {
     return;
   }
-  engine::ExpressCall call;
-  call.kind = core::CollectiveKind::allreduce;
-  call.dtype = in.dtype();
-  call.shape = in.shape();
-  call.op = options.op;
-  call.prescale = options.prescale;
-  call.postscale = options.postscale;
-  call.buffer = buffer_of(in, out.data());
-  if (engine.express(call, options.timeout)) return;
   start_and_wait(engine, claim, allreduce_request({}, in, out, in_place, options));
 }
 

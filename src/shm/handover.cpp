@@ -13,7 +13,6 @@
 #include "base/event_fd.hpp"
 #include "shm/gathering.hpp"
 #include "shm/local_socket.hpp"
-#include "shm/peer_memory.hpp"
 #include "shm/process_region.hpp"
 #include "shm/segment.hpp"
 
@@ -65,10 +64,6 @@ class ProcessNodeLink final : public core::NodeLink {
 
   std::shared_ptr<core::SharedRegion> share(std::size_t bytes, const core::Meeting& meet) override {
     return share_between_processes(topology_, bytes, job_key_, meet);
-  }
-
-  std::shared_ptr<core::PeerMemory> peer_memory(const core::Meeting& meet) override {
-    return read_between_processes(topology_, meet);
   }
 
  private:
