@@ -73,7 +73,7 @@ struct Metrics {
   std::uint64_t driven_by_waiters = 0;  ///< completions found by a thread that waited
   std::uint64_t driven_by_background = 0;
   std::uint64_t bytes_in_place = 0;  ///< of `bytes`, reduced where they lay, in a GradientArena, without a copy
-  std::uint64_t expressed = 0;       ///< submissions whose data travelled with their readiness, past the log
+  std::uint64_t expressed = 0;       ///< submissions that went past the log: unnamed calls on one node
   // What is used on the GPU, by way of NCCL or of pinned memory. All 0 until it is.
   std::uint64_t device_slot_bytes = 0;   ///< of fusion buffers; constant once they are there
   std::uint64_t device_arena_bytes = 0;  ///< of arenas that are there now: falls when one is gone

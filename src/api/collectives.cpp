@@ -122,11 +122,11 @@ Handle broadcast_into_async(std::string_view name, ConstTensorView in, TensorVie
 // ---------------------------------------------------------------- allgather
 
 Tensor allgather(Context& context, ConstTensorView in, const CallOptions& options) {
-  return std::move(api::run(context, {}, api::allgather_request({}, in, {}, options))->result);
+  return api::run(context, {}, api::allgather_request({}, in, {}, options)).tensor;
 }
 Tensor allgather(Context& context, std::string_view name, ConstTensorView in, const CallOptions& options) {
   api::check_name(name);
-  return std::move(api::run(context, name, api::allgather_request(name, in, {}, options))->result);
+  return api::run(context, name, api::allgather_request(name, in, {}, options)).tensor;
 }
 Future<Tensor> allgather_async(Context& context, std::string_view name, ConstTensorView in,
                                const CallOptions& options) {
@@ -165,19 +165,17 @@ Handle allgather_into_async(std::string_view name, ConstTensorView in, TensorVie
 // ---------------------------------------------------------------- alltoall
 
 namespace {
-AlltoallResult taken(detail::HandleState& operation) {
-  return {std::move(operation.result), std::move(operation.received_splits)};
-}
+AlltoallResult taken(api::Result result) { return {std::move(result.tensor), std::move(result.received_splits)}; }
 }  // namespace
 
 AlltoallResult alltoall(Context& context, ConstTensorView in, Span<const std::int64_t> splits,
                         const CallOptions& options) {
-  return taken(*api::run(context, {}, api::alltoall_request({}, in, {}, splits, api::Place(context), options)));
+  return taken(api::run(context, {}, api::alltoall_request({}, in, {}, splits, api::Place(context), options)));
 }
 AlltoallResult alltoall(Context& context, std::string_view name, ConstTensorView in, Span<const std::int64_t> splits,
                         const CallOptions& options) {
   api::check_name(name);
-  return taken(*api::run(context, name, api::alltoall_request(name, in, {}, splits, api::Place(context), options)));
+  return taken(api::run(context, name, api::alltoall_request(name, in, {}, splits, api::Place(context), options)));
 }
 Future<AlltoallResult> alltoall_async(Context& context, std::string_view name, ConstTensorView in,
                                       Span<const std::int64_t> splits, const CallOptions& options) {
@@ -224,13 +222,11 @@ Handle alltoall_into_async(std::string_view name, ConstTensorView in, TensorView
 // ---------------------------------------------------------------- reduce_scatter
 
 Tensor reduce_scatter(Context& context, ConstTensorView in, const AllreduceOptions& options) {
-  return std::move(
-      api::run(context, {}, api::reduce_scatter_request({}, in, {}, api::Place(context), options))->result);
+  return api::run(context, {}, api::reduce_scatter_request({}, in, {}, api::Place(context), options)).tensor;
 }
 Tensor reduce_scatter(Context& context, std::string_view name, ConstTensorView in, const AllreduceOptions& options) {
   api::check_name(name);
-  return std::move(
-      api::run(context, name, api::reduce_scatter_request(name, in, {}, api::Place(context), options))->result);
+  return api::run(context, name, api::reduce_scatter_request(name, in, {}, api::Place(context), options)).tensor;
 }
 Future<Tensor> reduce_scatter_async(Context& context, std::string_view name, ConstTensorView in,
                                     const AllreduceOptions& options) {

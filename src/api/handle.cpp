@@ -79,23 +79,23 @@ namespace {
 /// The operation of a future that has been waited for, once.
 detail::HandleState& result_of(const Handle& handle) {
   detail::HandleState& operation = detail::HandleAccess::state(handle);
-  if (!operation.owns_result) {
+  if (!operation.room.owns_result) {
     throw Error(ErrorCode::invalid_argument, "the result of this operation has been taken already");
   }
-  operation.owns_result = false;
+  operation.room.owns_result = false;
   return operation;
 }
 }  // namespace
 
 Tensor Future<Tensor>::get() {
   wait();
-  return std::move(result_of(*this).result);
+  return std::move(result_of(*this).room.result);
 }
 
 AlltoallResult Future<AlltoallResult>::get() {
   wait();
   detail::HandleState& operation = result_of(*this);
-  return {std::move(operation.result), std::move(operation.received_splits)};
+  return {std::move(operation.room.result), std::move(operation.received_splits)};
 }
 
 }  // namespace kolo

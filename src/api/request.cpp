@@ -254,15 +254,16 @@ Request allgather_request(std::string_view name, ConstTensorView in, const std::
     check_view(kind, name, "input", in);
   }
   Request request;
-  request.row = in.shape().rank() == 0 ? Shape{} : row_of(in.shape());
-  if (request.row.elements() == 0) {
-    refuse(kind, name, "its rows, of shape " + to_string(request.row) + ", have no elements; nothing can be gathered");
+  request.room.row = in.shape().rank() == 0 ? Shape{} : row_of(in.shape());
+  if (request.room.row.elements() == 0) {
+    refuse(kind, name,
+           "its rows, of shape " + to_string(request.room.row) + ", have no elements; nothing can be gathered");
   }
-  request.row_bytes = request.row.elements() * static_cast<std::int64_t>(size_of(in.dtype()));
-  request.owns_result = !out;
-  request.output_elements = out ? out->elements() : 0;
+  request.room.row_bytes = request.room.row.elements() * static_cast<std::int64_t>(size_of(in.dtype()));
+  request.room.owns_result = !out;
+  request.room.output_elements = out ? out->elements() : 0;
   request.signature.kind = kind;
-  request.signature.tensors.push_back({in.dtype(), request.row});
+  request.signature.tensors.push_back({in.dtype(), request.room.row});
   locate_result(request, name, in, out);
   request.buffers.push_back(buffer_of(in, out ? out->data() : nullptr));
   request.timeout = options.timeout;
@@ -303,11 +304,11 @@ void check_splits(core::CollectiveKind kind, std::string_view name, const Shape&
 Request alltoall_with_splits(const ConstTensorView& in, const std::optional<TensorView>& out,
                              Span<const std::int64_t> splits) {
   Request request;
-  request.row = row_of(in.shape());
-  request.owns_result = !out;
-  request.output_elements = out ? out->elements() : 0;
+  request.room.row = row_of(in.shape());
+  request.room.owns_result = !out;
+  request.room.output_elements = out ? out->elements() : 0;
   request.signature.kind = core::CollectiveKind::alltoall_splits;
-  request.signature.tensors.push_back({in.dtype(), request.row});
+  request.signature.tensors.push_back({in.dtype(), request.room.row});
   request.buffers.push_back(buffer_of(in, out ? out->data() : nullptr));
   request.splits.assign(splits.begin(), splits.end());
   return request;
@@ -316,9 +317,9 @@ Request alltoall_with_splits(const ConstTensorView& in, const std::optional<Tens
 /// A result of known size: the caller's memory, or our own.
 void* output_of(Request& request, const std::optional<TensorView>& out, DType dtype, const Shape& shape) {
   if (out) return out->data();
-  request.owns_result = true;
-  request.result = Tensor(dtype, shape);
-  return request.result.data();
+  request.room.owns_result = true;
+  request.room.result = Tensor(dtype, shape);
+  return request.room.result.data();
 }
 
 }  // namespace
@@ -466,11 +467,7 @@ std::shared_ptr<detail::HandleState> start(engine::Engine& engine, Claim& claim,
   operation->signature = entry.signature;
   operation->buffers = std::move(request.buffers);
   operation->timeout = request.timeout;
-  operation->row = request.row;
-  operation->row_bytes = request.row_bytes;
-  operation->owns_result = request.owns_result;
-  operation->output_elements = request.output_elements;
-  operation->result = std::move(request.result);
+  operation->room = std::move(request.room);
   operation->splits = std::move(request.splits);
   operation->received_splits = std::move(request.received_splits);
   claim.submitted();
@@ -478,11 +475,31 @@ std::shared_ptr<detail::HandleState> start(engine::Engine& engine, Claim& claim,
   return operation;
 }
 
-std::shared_ptr<detail::HandleState> start_and_wait(engine::Engine& engine, Claim& claim, Request request) {
-  std::shared_ptr<detail::HandleState> operation = start(engine, claim, std::move(request), true);
+Result start_and_wait(engine::Engine& engine, Claim& claim, Request request) {
+  const std::shared_ptr<detail::HandleState> operation = start(engine, claim, std::move(request), true);
   engine.wait(*operation, std::nullopt);
   if (!operation->outcome().ok()) throw Error(operation->outcome());
-  return operation;
+  return {std::move(operation->room.result), std::move(operation->received_splits)};
+}
+
+/// An unnamed request on the CPU's memory, past the log if that is possible; whether it was.
+bool run_by_express(engine::Engine& engine, Request& request) {
+  const core::Signature& signature = request.signature;
+  engine::ExpressCall call;
+  call.kind = signature.kind;
+  call.op = signature.op;
+  call.prescale = signature.prescale;
+  call.postscale = signature.postscale;
+  call.root = signature.root;
+  if (!signature.tensors.empty()) {
+    call.dtype = signature.tensors.front().dtype;
+    call.shape = signature.tensors.front().shape;
+    call.buffer = request.buffers.front();
+  }
+  call.make_room = [&](const std::vector<std::int64_t>& bytes) {
+    return request.room.of_gather(bytes, call.dtype, call.buffer.output);
+  };
+  return engine.express(call, request.timeout);
 }
 
 }  // namespace
@@ -544,7 +561,7 @@ std::shared_ptr<detail::HandleState> submit(Context& context, std::string_view n
   return start(engine, claim, std::move(request), false);
 }
 
-std::shared_ptr<detail::HandleState> run(Context& context, std::string_view name, Request request) {
+Result run(Context& context, std::string_view name, Request request) {
   engine::Engine& engine = context.impl().engine();
   engine.check_usable();
   engine.check_may_wait();
@@ -555,7 +572,11 @@ std::shared_ptr<detail::HandleState> run(Context& context, std::string_view name
     return start_and_wait(engine, claim, std::move(request));
   }
   Claim claim(engine.names(), engine.names().claim_unnamed());
-  engine.decline_express();
+  if (request.device.kind != DeviceKind::cpu || request.signature.sent_as) {
+    engine.decline_express();
+  } else if (run_by_express(engine, request)) {
+    return {std::move(request.room.result), std::move(request.received_splits)};
+  }
   return start_and_wait(engine, claim, std::move(request));
 }
 
@@ -572,9 +593,18 @@ void run_unnamed_allreduce(Context& context, ConstTensorView in, TensorView out,
   Claim claim(engine.names(), engine.names().claim_unnamed());
   if (options.send_as) {
     engine.decline_express();
-  } else if (engine.express_allreduce(buffer_of(in, out.data()), in.dtype(), in.shape(), options)) {
+    start_and_wait(engine, claim, allreduce_request({}, in, out, in_place, options));
     return;
   }
+  engine::ExpressCall call;
+  call.kind = core::CollectiveKind::allreduce;
+  call.dtype = in.dtype();
+  call.shape = in.shape();
+  call.op = options.op;
+  call.prescale = options.prescale;
+  call.postscale = options.postscale;
+  call.buffer = buffer_of(in, out.data());
+  if (engine.express(call, options.timeout)) return;
   start_and_wait(engine, claim, allreduce_request({}, in, out, in_place, options));
 }
 

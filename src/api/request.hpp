@@ -28,13 +28,7 @@ struct Request {
   bool located = false;
   Device device = cpu();        ///< of all tensors; once located
   std::vector<Stream> streams;  ///< that have work to do on the tensors first; each once
-  // What the ranks find out together: allgather, alltoall with splits.
-  Shape row;
-  std::int64_t row_bytes = 0;
-  bool owns_result = false;
-  std::int64_t output_elements = 0;
-  /// Made here where its size is known at the call: alltoall without splits, reduce_scatter.
-  Tensor result;
+  detail::ResultRoom room;      ///< for what the ranks find out together, and what is known at the call to be ours
   std::vector<std::int64_t> splits;
   std::vector<std::int64_t> received_splits;
 };
@@ -64,7 +58,13 @@ Request reduce_scatter_request(std::string_view name, ConstTensorView in, const 
                                const Place& place, const AllreduceOptions& options);
 Request barrier_request(const CallOptions& options);
 
-/// A synchronous all-reduce without a name: past the log where it can go that way, else as `run` would.
+/// What a synchronous call leaves behind.
+struct Result {
+  Tensor tensor;
+  std::vector<std::int64_t> received_splits;
+};
+
+/// A synchronous all-reduce without a name, as `run` of its request; without making one when it passes by the log.
 void run_unnamed_allreduce(Context& context, ConstTensorView in, TensorView out, bool in_place,
                            const AllreduceOptions& options);
 
@@ -83,7 +83,8 @@ std::vector<core::DeviceEventPtr> record(engine::Engine& engine, Device device, 
 
 /// Claims the name and submits.
 std::shared_ptr<detail::HandleState> submit(Context& context, std::string_view name, Request request);
-/// Submits under the name - or, when it is empty, in the order of the calls - waits, and throws what went wrong.
-std::shared_ptr<detail::HandleState> run(Context& context, std::string_view name, Request request);
+/// Submits under the name - or, when it is empty, in the order of the calls, past the log where that is possible -,
+/// waits, and throws what went wrong.
+Result run(Context& context, std::string_view name, Request request);
 
 }  // namespace kolo::api

@@ -70,8 +70,11 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "How many bytes a link between nodes carries in the time that one more step of an all-reduce costs: small ones "
      "send so many more where that saves a step."},
     {"KOLO_EXPRESS_BYTES", &S::express_bytes, Type::bytes, 0, 16 * kMi, kShared, "",
-     "Unnamed all-reduces of up to this many bytes on one node carry their data with their readiness and skip the log; "
-     "0 sends all of them through the log."},
+     "Unnamed calls of up to this many bytes on one node carry their data with their readiness and skip the log; 0 "
+     "sends all unnamed calls through the log."},
+    {"KOLO_DIRECT_BYTES", &S::direct_bytes, Type::bytes, 0, kTi, kShared, "",
+     "Unnamed calls that bring a rank at least this many bytes from another one of its node read them from its memory, "
+     "where the system permits, and skip the log; 0: never."},
     {"KOLO_MESSAGE_RING", &S::message_ring_bytes, Type::bytes, 4 * kKi, kGi, kShared, "",
      "The size of the ring in shared memory through which a rank describes tensors that have no number yet."},
     {"KOLO_LOG_RING", &S::log_ring_bytes, Type::bytes, 4 * kKi, kGi, kShared, "",

@@ -192,6 +192,7 @@ void Board::announce_sleep(Sleep sleep) noexcept {
   std::uint64_t state = kAsleep;
   if (sleep.has_batches) state |= kHasBatches;
   if (sleep.hears_quiet) state |= kHearsQuiet;
+  if (sleep.hears_counts) state |= kHearsCounts;
   column(local_rank_).asleep.store(state, std::memory_order_seq_cst);
 }
 void Board::announce_awake() noexcept { column(local_rank_).asleep.store(0, std::memory_order_release); }
@@ -202,5 +203,6 @@ std::uint64_t Board::sleep_of(int local_rank) const noexcept {
 bool Board::asleep(int local_rank) const noexcept { return sleep_of(local_rank) != 0; }
 bool Board::asleep_with_batches(int local_rank) const noexcept { return (sleep_of(local_rank) & kHasBatches) != 0; }
 bool Board::asleep_hearing_quiet(int local_rank) const noexcept { return (sleep_of(local_rank) & kHearsQuiet) != 0; }
+bool Board::asleep_hearing_counts(int local_rank) const noexcept { return (sleep_of(local_rank) & kHearsCounts) != 0; }
 
 }  // namespace kolo::core

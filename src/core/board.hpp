@@ -92,6 +92,7 @@ class Board {
   struct Sleep {
     bool has_batches = false;  ///< it has open batches: wake it when the data plane has moved
     bool hears_quiet = false;  ///< the leader waits for what is published quietly
+    bool hears_counts = true;  ///< the leader waits for submissions: no batch can be ready without its own
   };
   /// Announces that nobody drives this rank's engine (sequentially consistent). Look once more afterwards at
   /// `has_log_entry`, and, as the leader, at the doorbells and at what is published quietly.
@@ -101,9 +102,10 @@ class Board {
   [[nodiscard]] bool asleep(int local_rank) const noexcept;
   [[nodiscard]] bool asleep_with_batches(int local_rank) const noexcept;
   [[nodiscard]] bool asleep_hearing_quiet(int local_rank) const noexcept;
+  [[nodiscard]] bool asleep_hearing_counts(int local_rank) const noexcept;
 
  private:
-  enum : std::uint64_t { kAsleep = 1, kHasBatches = 2, kHearsQuiet = 4 };
+  enum : std::uint64_t { kAsleep = 1, kHasBatches = 2, kHearsQuiet = 4, kHearsCounts = 8 };
 
   struct Column;
   struct Log;

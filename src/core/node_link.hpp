@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/peer_memory.hpp"
 #include "core/regions.hpp"
 
 namespace kolo::core {
@@ -39,6 +40,10 @@ class NodeLink {
   /// A region with a part of `bytes` (more than 0) for each rank. All ranks of the world call it, with the same
   /// number, and meet several times in `meet`. If it fails for one rank it fails for all: Error(transport).
   virtual std::shared_ptr<SharedRegion> share(std::size_t bytes, const Meeting& meet) = 0;
+
+  /// The means to read the memory of the node's other ranks; null, on all ranks of the world, unless the system lets
+  /// every rank read that of all others of its node. All ranks call it, and meet in `meet`.
+  virtual std::shared_ptr<PeerMemory> peer_memory(const Meeting& meet) = 0;
 };
 
 }  // namespace kolo::core

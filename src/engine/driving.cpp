@@ -114,8 +114,15 @@ bool Engine::owes_work() const noexcept {
          executor_.has_ready();
 }
 
+/// The root of one node, with nothing open, need not hear of submissions: none of them can complete anything before it
+/// has submitted as well, and then it looks at all. What else becomes of them (a deadline, a rank that leaves) comes as
+/// a message.
 core::Board::Sleep Engine::sleep_state() const noexcept {
-  return {executor_.open() > 0, leader_ && leader_->hears_quiet()};
+  core::Board::Sleep sleep;
+  sleep.has_batches = executor_.open() > 0;
+  sleep.hears_quiet = leader_ && leader_->hears_quiet();
+  sleep.hears_counts = leader_ && (topology_.node_count() > 1 || !open_.empty());
+  return sleep;
 }
 
 std::optional<std::chrono::nanoseconds> Engine::sleep_time(base::Time now) const noexcept {
@@ -275,13 +282,18 @@ void Engine::help_until(const std::function<bool()>& done, base::Time until) {
 }
 
 /// A driver's last act before it lets go: what is left falls to the background thread, which is woken if it must be.
+/// For a deadline that it does not know of it is enough to set its alarm.
 void Engine::hand_over() noexcept {
   board_.announce_sleep(sleep_state());
-  const base::Time due = open_.empty() ? latch_at_ : std::min(latch_at_, next_due_);
-  if (owes_work() || backend_moves() || device_moves() || !unsent_.empty() || (leader_ && leader_->blocked()) ||
-      due < background_until_) {
+  if (owes_work() || backend_moves() || device_moves() || !callbacks_.empty() || !unsent_.empty() ||
+      (leader_ && leader_->blocked())) {
     link_->wake(topology_.local_rank);
+    return;
   }
+  const base::Time due = open_.empty() ? latch_at_ : std::min(latch_at_, next_due_);
+  if (due >= background_until_) return;
+  alarm_.set(due);
+  background_until_ = due;
 }
 
 void Engine::run_callbacks(std::unique_lock<std::mutex>& lock) {

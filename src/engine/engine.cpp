@@ -64,9 +64,10 @@ Engine::Engine(EngineParts parts)
   if (const negotiation::ExpressShape shape = express_shape(settings_, topology_); shape.ranks > 0) {
     express_.emplace(link_->memory() + board_shape(settings_, topology_.local_size()).bytes(), shape,
                      topology_.local_rank);
-    express_inputs_.resize(static_cast<std::size_t>(shape.ranks));
+    routes_.emplace(*express_, std::move(parts.peers), express_limits(settings_));
   }
   poller_.add(link_->wake_fd(), kWakeTag);
+  poller_.add(alarm_.fd(), kAlarmTag);
   if (control_) control_->attach(poller_, kControlTag);
   for (const core::NodeLink::Liveness& peer : link_->liveness()) {
     poller_.add(peer.fd, kLivenessTag + static_cast<std::uint64_t>(peer.local_rank));
@@ -96,7 +97,29 @@ void Engine::check_usable() const {
 void Engine::submit(OperationPtr operation, bool quiet) {
   if (!operation->engine) operation->engine = shared_from_this();
   push({Command::submit, std::move(operation)});
-  if (!quiet) nudge();
+  if (!quiet && !say_at_once()) nudge();
+}
+
+/// A submission to an engine that sleeps with nothing open is said by the thread that makes it: that costs less than to
+/// wake the background thread for it, which often shares this thread's CPU. What comes of it wakes the engine. More of
+/// them are a burst, and the background thread's. False: nothing was done.
+bool Engine::say_at_once() {
+  if (!board_.asleep(topology_.local_rank) || napping_.load()) return false;
+  const std::unique_lock lock(driver_, std::try_to_lock);
+  if (!lock || !open_.empty() || faulted() || closed_) return false;
+  board_.announce_awake();
+  try {
+    const base::Time now = base::now();
+    interest_seen_ = interested_.load() > 0;  // before the mailbox, as in progress()
+    drain_mailbox(now);
+    participant_.set_interested(interest_seen_);
+    speak();
+    if (leader_) leader_->step(now);
+  } catch (const Error& error) {
+    announce_fault(error.code(), error.status().message());
+  }
+  hand_over();
+  return true;
 }
 
 void Engine::end_step() {
@@ -229,7 +252,8 @@ bool Engine::speak() {
   }
   outbox.messages.clear();
   // Parts of a message that does not fit yet are for the leader, too: it makes the room.
-  bool loud = !unsent_.empty();
+  const bool loud = !unsent_.empty();
+  bool counts = false;
   bool quiet = false;
   bool moved = false;
   while (!unsent_.empty() && board_.post(core::ByteView(unsent_.front().data(), unsent_.front().size()))) {
@@ -250,12 +274,13 @@ bool Engine::speak() {
       }
     }
     if (published > 0) {
-      loud = true;
+      counts = true;
       board_.ring(published);
     }
     outbox.counts.clear();
   }
-  if (!leader_ && ((loud && board_.asleep(0)) || (quiet && board_.asleep_hearing_quiet(0)))) {
+  if (!leader_ && ((loud && board_.asleep(0)) || (counts && board_.asleep_hearing_counts(0)) ||
+                   (quiet && board_.asleep_hearing_quiet(0)))) {
     link_->wake(0);
     ++metrics_.wakeups_sent;
   }
@@ -424,6 +449,8 @@ void Engine::handle_events(const std::vector<base::Poller::Event>& events) {
     if (event.tag == kWakeTag) {
       drain_wake(link_->wake_fd());
       nudged_.store(false);
+    } else if (event.tag == kAlarmTag) {
+      alarm_.drain();  // the pass that follows looks at the deadlines
     } else if (event.tag == kControlTag) {
       sockets = true;
     } else {

@@ -49,13 +49,16 @@
 #include "base/mailbox.hpp"
 #include "base/poller.hpp"
 #include "base/settings.hpp"
+#include "base/timer_fd.hpp"
 #include "core/backend.hpp"
 #include "core/board.hpp"
 #include "core/control_channel.hpp"
 #include "core/device.hpp"
 #include "core/node_link.hpp"
+#include "core/peer_memory.hpp"
 #include "core/topology.hpp"
 #include "engine/executor.hpp"
+#include "engine/express_routes.hpp"
 #include "engine/leader.hpp"
 #include "engine/name_table.hpp"
 #include "engine/operation.hpp"
@@ -73,6 +76,7 @@ struct EngineParts {
   std::unique_ptr<core::ControlChannel> control;  ///< leaders, with more than one node
   std::unique_ptr<core::Backend> backend;
   std::unique_ptr<core::DeviceBackend> device;  ///< null: no tensors but the CPU's
+  std::shared_ptr<core::PeerMemory> peers;      ///< null: ranks cannot read each other's memory
   base::WaitPolicy wait_policy;
   /// Whether the calling thread must move the backend itself because the background thread may not (MPI thread levels).
   std::function<bool()> must_drive = [] { return false; };
@@ -82,6 +86,8 @@ struct EngineParts {
 core::BoardShape board_shape(const base::Settings& settings, int local_size);
 /// The shape of its express; no ranks: there is none.
 negotiation::ExpressShape express_shape(const base::Settings& settings, const core::Topology& topology);
+/// When its calls take which way.
+ExpressLimits express_limits(const base::Settings& settings);
 /// What an engine needs of its node's memory: the board, then the express.
 std::size_t shared_bytes(const base::Settings& settings, const core::Topology& topology);
 
@@ -101,10 +107,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// the background thread woken.
   void submit(OperationPtr operation, bool quiet);
   void end_step();
-  /// Inside the caller's claim of the unnamed calls, the first thing of every one: an all-reduce of one tensor that may
-  /// pass by the log (negotiation/express.hpp) and, when this returns true, has done so. False: submit it.
-  [[nodiscard]] bool express_allreduce(const Buffer& buffer, DType dtype, const Shape& shape,
-                                       const AllreduceOptions& options);
+  /// Inside the caller's claim of the unnamed calls, the first thing of every one: a call on the CPU's memory that may
+  /// pass by the log (negotiation/express.hpp) and, when this returns true, has done so. False: submit it. Throws
+  /// Error: it failed.
+  [[nodiscard]] bool express(const ExpressCall& call, std::optional<std::chrono::nanoseconds> timeout);
   /// Likewise, of any other call: submit it.
   void decline_express();
   /// After either: the operation's `call`.
@@ -156,6 +162,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // -- submitting
   void push(Item item);
   bool mark_interest(Operation* const* operations, std::size_t count) noexcept;
+  bool say_at_once();
   void nudge() noexcept;
 
   // -- the driver's, under driver_
@@ -186,7 +193,12 @@ class Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] std::optional<std::chrono::nanoseconds> sleep_time(base::Time now) const noexcept;
 
   // -- the unnamed call's (express.cpp)
+  template <class There>
+  bool look_out(There there);
   negotiation::Express::Verdict await_express();
+  void await_peers(const ExpressCall& call, const std::function<bool()>& there,
+                   std::optional<std::chrono::nanoseconds> timeout);
+  void give_up(const ExpressCall& call, const Error& error);
 
   // -- driving
   void background();
@@ -221,6 +233,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   NameTable names_;
   base::Mailbox<Item> mailbox_;
   base::Poller poller_;
+  base::TimerFd alarm_;                      ///< set for the sleeping background thread
   std::atomic<std::int64_t> interested_{0};  ///< operations that somebody waits for or asked about
   std::atomic<int> seekers_{0};              ///< threads that wait and would drive
   std::atomic<bool> beside_{false};          ///< the background thread has left the driver's place to them
@@ -237,7 +250,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // -- guarded by the claim of the unnamed calls
   std::optional<negotiation::Express> express_;
-  std::vector<const void*> express_inputs_;  ///< by local rank
+  std::optional<ExpressRoutes> routes_;
 
   mutable std::mutex fault_mutex_;
   Status fault_;  // guarded by fault_mutex_; constant once faulted_

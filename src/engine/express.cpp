@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Unnamed all-reduces that need not go by the log: what an engine adds to negotiation/express.hpp is how to wait.
+// Unnamed calls that need not go by the log: what an engine adds to negotiation/express.hpp and express_routes.hpp is
+// how to wait.
 //
 // A peer that is on its way is looked for without touching the engine: for about as long as it takes a rank with a CPU
 // of its own to get there, or as many turns as it takes ranks that share CPUs to have had theirs. After that the peer
 // may be waiting for something this engine owes it (an asynchronous operation, a leader's relaying), so the caller
 // drives the engine, if nobody does, while it looks. When a waiter's patience is over the call is demoted to the log,
 // where waiting costs nothing, has a deadline, and finds out who is missing.
+//
+// Once all have spoken a call cannot be demoted any more. Where it has a second meeting a rank waits in the same
+// manner, but to its deadline: that peers take long to read is no fault, that they died is, and ends the wait.
 #include <algorithm>
+#include <string>
 
 #include "engine/engine.hpp"
-#include "kernels/reduce.hpp"
 
 namespace kolo::engine {
 namespace {
@@ -30,27 +34,33 @@ negotiation::ExpressShape express_shape(const base::Settings& settings, const co
   return shape;
 }
 
-bool Engine::express_allreduce(const Buffer& buffer, DType dtype, const Shape& shape, const AllreduceOptions& options) {
-  const std::size_t bytes = static_cast<std::size_t>(buffer.elements) * size_of(dtype);
-  if (!express_ || !express_open_.load(std::memory_order_acquire) || bytes > express_->capacity()) {
-    decline_express();
+ExpressLimits express_limits(const base::Settings& settings) {
+  ExpressLimits limits;
+  limits.carried_bytes = static_cast<std::size_t>(settings.express_bytes);
+  limits.direct_bytes = static_cast<std::size_t>(settings.direct_bytes);
+  limits.past_cache_bytes = static_cast<std::size_t>(settings.past_cache_bytes);
+  return limits;
+}
+
+bool Engine::express(const ExpressCall& call, std::optional<std::chrono::nanoseconds> timeout) {
+  if (!express_) return false;
+  if (!express_open_.load(std::memory_order_acquire)) {
+    express_->pass_over();
     return false;
   }
-  using negotiation::Express;
-  express_->say(Express::tag_of(options.op, dtype, shape, options.prescale, options.postscale), buffer.input, bytes);
-  if (await_express() != Express::Verdict::together) return false;
-  for (int rank = 0; rank < express_->ranks(); ++rank) {
-    express_inputs_[static_cast<std::size_t>(rank)] =
-        rank == topology_.local_rank ? buffer.input : express_->input_of(rank, bytes);
+  express_->speak(routes_->prepare(call));
+  if (await_express() != negotiation::Express::Verdict::together) return false;
+  try {
+    routes_->run(call, [&](const std::function<bool()>& there) { await_peers(call, there, timeout); });
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::transport) give_up(call, error);
+    throw;
   }
-  const std::int64_t divisor = options.op == ReduceOp::average ? topology_.size : 1;
-  kernels::reduce({dtype, options.op, {options.prescale, options.postscale, divisor}}, express_inputs_.data(),
-                  express_->ranks(), buffer.output, buffer.elements);
   const auto add = [](std::atomic<std::uint64_t>& counter, std::uint64_t amount) {  // one writer at a time
     counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
   };
   add(expressed_, 1);
-  add(expressed_bytes_, bytes);
+  add(expressed_bytes_, call.bytes());
   return true;
 }
 
@@ -63,19 +73,54 @@ void Engine::decline_express() {
   }
 }
 
-negotiation::Express::Verdict Engine::await_express() {
-  using negotiation::Express;
+/// Looks for as long as a peer that is on its way takes; whether it came.
+template <class There>
+bool Engine::look_out(There there) {
   base::Waiter waiter(wait_policy_);
-  Express::Verdict verdict = express_->look();
-  for (int steps = wait_policy_.pauses_before_yield + kTurns; steps > 0 && verdict == Express::Verdict::undecided;
-       --steps) {
+  for (int steps = wait_policy_.pauses_before_yield + kTurns; steps > 0; --steps) {
+    if (there()) return true;
     waiter.step();
-    verdict = express_->look();
   }
-  if (verdict != Express::Verdict::undecided) return verdict;
-  const auto decided = [this] { return express_->look() != Express::Verdict::undecided; };
+  return there();
+}
+
+negotiation::Express::Verdict Engine::await_express() {
+  const auto decided = [this] { return express_->look() != negotiation::Express::Verdict::undecided; };
+  if (look_out(decided)) return express_->look();
   help_until(decided, base::now() + std::min<base::Duration>(wait_policy_.active, kPatience));
   return express_->demote();
+}
+
+void Engine::await_peers(const ExpressCall& call, const std::function<bool()>& there,
+                         std::optional<std::chrono::nanoseconds> timeout) {
+  if (look_out(there)) return;
+  const base::Duration patience =
+      timeout ? std::chrono::duration_cast<base::Duration>(*timeout) : base::from_seconds(settings_.timeout_s);
+  const base::Time until = base::now() + patience;
+  while (!there()) {
+    check_usable();
+    if (base::now() >= until) {
+      give_up(call,
+              Error(ErrorCode::timeout, "a rank has not read its peers' data, or not made its own ready, within " +
+                                            std::to_string(base::to_seconds(patience)) + " s"));
+    }
+    help_until(there, std::min(until, base::now() + kPatience));
+  }
+}
+
+/// This call cannot be finished, and the peers are in the middle of it: a fault of the world. If it is a peer's death
+/// that was noticed here first, that is the better reason.
+void Engine::give_up(const ExpressCall& call, const Error& error) {
+  const auto is_over = [this] { return faulted(); };
+  help_until(is_over, base::now() + kPatience);
+  if (!faulted()) {
+    std::unique_lock lock = take_over();
+    announce_fault(error.code(),
+                   "unnamed " + std::string(core::to_string(call.kind)) + ": " + std::string(error.status().message()));
+    hand_over();
+  }
+  while (!faulted()) help_until(is_over, base::now() + kPatience);
+  check_usable();
 }
 
 }  // namespace kolo::engine

@@ -8,35 +8,50 @@
 
 namespace kolo::detail {
 
-std::byte* HandleState::make_room(const std::vector<std::int64_t>& bytes) {
+namespace {
+
+Shape with_rows(std::int64_t rows, const Shape& row) {
+  std::vector<std::int64_t> extents{rows};
+  extents.insert(extents.end(), row.begin(), row.end());
+  return Shape(extents);
+}
+
+}  // namespace
+
+std::byte* ResultRoom::of_gather(const std::vector<std::int64_t>& bytes, DType dtype, std::byte* given) {
   const std::int64_t total = std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
   if (!owns_result) {
-    const auto element = static_cast<std::int64_t>(size_of(signature->tensors.front().dtype));
-    if (total == output_elements * element) return buffers.front().output;
+    const auto element = static_cast<std::int64_t>(size_of(dtype));
+    if (total == output_elements * element) return given;
     throw Error(ErrorCode::invalid_argument, "the output of this allgather has " + std::to_string(output_elements) +
                                                  " elements, but the ranks together gave " +
                                                  std::to_string(total / element));
   }
-  std::vector<std::int64_t> extents{total / row_bytes};
-  extents.insert(extents.end(), row.begin(), row.end());
-  result = Tensor(signature->tensors.front().dtype, Shape(extents));
+  result = Tensor(dtype, with_rows(total / row_bytes, row));
   return static_cast<std::byte*>(result.data());
+}
+
+std::byte* ResultRoom::of_alltoall(const std::vector<std::int64_t>& rows, DType dtype, std::byte* given) {
+  const Shape shape = with_rows(std::accumulate(rows.begin(), rows.end(), std::int64_t{0}), row);
+  if (owns_result) {
+    result = Tensor(dtype, shape);
+    return static_cast<std::byte*>(result.data());
+  }
+  if (shape.elements() == output_elements) return given;
+  throw Error(ErrorCode::invalid_argument, "the output of this alltoall has " + std::to_string(output_elements) +
+                                               " elements, but the ranks together gave this one " +
+                                               std::to_string(shape.elements()));
+}
+
+std::byte* HandleState::make_room(const std::vector<std::int64_t>& bytes) {
+  std::byte* given = room.owns_result ? nullptr : buffers.front().output;
+  return room.of_gather(bytes, signature->tensors.front().dtype, given);
 }
 
 std::byte* HandleState::make_room_for(const std::vector<std::int64_t>& rows) {
   received_splits = rows;
-  const std::int64_t total = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
-  std::vector<std::int64_t> extents{total};
-  extents.insert(extents.end(), row.begin(), row.end());
-  const Shape shape(extents);
-  if (owns_result) {
-    result = Tensor(signature->tensors.front().dtype, shape);
-    return static_cast<std::byte*>(result.data());
-  }
-  if (shape.elements() == output_elements) return buffers.front().output;
-  throw Error(ErrorCode::invalid_argument, "the output of this alltoall has " + std::to_string(output_elements) +
-                                               " elements, but the ranks together gave this one " +
-                                               std::to_string(shape.elements()));
+  std::byte* given = room.owns_result ? nullptr : buffers.front().output;
+  return room.of_alltoall(rows, signature->tensors.front().dtype, given);
 }
 
 bool HandleState::mark_interest() noexcept {

@@ -39,6 +39,19 @@ struct Buffer {
 
 namespace kolo::detail {
 
+/// Where the result of a call goes whose size the ranks find out together: how large a row is, and whose memory it is.
+struct ResultRoom {
+  Shape row;  ///< the shape without the first dimension
+  std::int64_t row_bytes = 0;
+  bool owns_result = false;          ///< it goes into `result`; else into memory that the caller gave,
+  std::int64_t output_elements = 0;  ///< which holds so much
+  Tensor result;                     ///< (of known size: made at the call)
+  /// Of an all-gather: the output, given everybody's bytes. `given` is the caller's memory. Throws Error.
+  std::byte* of_gather(const std::vector<std::int64_t>& bytes, DType dtype, std::byte* given);
+  /// Of an all-to-all: the output, given the rows from each rank.
+  std::byte* of_alltoall(const std::vector<std::int64_t>& rows, DType dtype, std::byte* given);
+};
+
 class HandleState {
  public:
   // -- constant from the submission to completion
@@ -49,13 +62,7 @@ class HandleState {
   std::optional<std::chrono::nanoseconds> timeout;
   core::Round call = 0;  ///< the number of an unnamed call where some do not come this way; 0: the next
 
-  // -- results whose size the ranks find out: how large a row is, and where they go (into `result` unless the caller
-  // gave the memory)
-  Shape row;  ///< the shape without the first dimension
-  std::int64_t row_bytes = 0;
-  bool owns_result = false;
-  std::int64_t output_elements = 0;  ///< capacity of the caller's memory
-  Tensor result;                     ///< written by the driver before completion (of known size: made at the call)
+  ResultRoom room;  ///< its result is written by the driver before completion
   /// Allgather: the output, given everybody's bytes.
   std::byte* make_room(const std::vector<std::int64_t>& bytes);
 

@@ -11,13 +11,13 @@ namespace kolo::engine {
 
 inline constexpr std::uint64_t kWakeTag = 1;
 inline constexpr std::uint64_t kControlTag = 2;
+inline constexpr std::uint64_t kAlarmTag = 3;
 inline constexpr std::uint64_t kLivenessTag = 16;  ///< and the local rank on top
 
 /// Empties an eventfd; that it is empty already is no error.
 inline void drain_wake(int fd) noexcept {
-  std::uint64_t count = 0;
-  while (::read(fd, &count, sizeof count) == static_cast<ssize_t>(sizeof count)) {
-  }
+  std::uint64_t count = 0;  // one read takes all
+  [[maybe_unused]] const ssize_t bytes = ::read(fd, &count, sizeof count);
 }
 
 }  // namespace kolo::engine

@@ -5,11 +5,26 @@
 #ifndef KOLO_KERNELS_STREAM_HPP
 #define KOLO_KERNELS_STREAM_HPP
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/reduce.hpp"
 
 namespace kolo::kernels {
+
+/// So far ahead lines are claimed that will be read and then written: further than the processor fetches by itself what
+/// is read, which would bring them to be shared.
+inline constexpr std::size_t kClaimAhead = 2048;
+
+/// Asks for the lines of [begin, begin + bytes) as their only owner. A hint, which may point anywhere.
+inline void claim_lines(const std::uint8_t* begin, std::size_t bytes) noexcept {
+#if defined(__x86_64__)
+  // Not __builtin_prefetch: compilers make a shared prefetch of it unless told that the processor has this one.
+  for (std::size_t at = 0; at < bytes; at += 64) asm volatile("prefetchw %0" : : "m"(begin[at]));
+#else
+  for (std::size_t at = 0; at < bytes; at += 64) __builtin_prefetch(begin + at, 1);
+#endif
+}
 
 /// One pass over memory: n arrays in, the same result into every array that goes out, `count` elements each.
 struct Stream {

@@ -170,6 +170,16 @@ HWY_NOINLINE void run(const Scale& scale, const Stream& stream) {
   const auto count = static_cast<std::size_t>(stream.count);
 
   std::size_t i = 0;
+  if (stream.copies == 2) {
+    // A pair of ranks that each have a core: the peer's line is read and written here. (With more ranks the lines are
+    // too many to be kept.)
+    constexpr std::size_t kAhead = kClaimAhead / Out::kElementBytes;
+    for (; i + kAhead + 2 * kUnit <= count; i += 2 * kUnit) {
+      for (int o = 0; o < 2; ++o)
+        claim_lines(outputs.arrays[o] + (i + kAhead) * Out::kElementBytes, 2 * Out::kUnitBytes);
+      reduce_two_units<In, Out, Op>(scale, inputs, stream.n, outputs, i);
+    }
+  }
   for (; i + 2 * kUnit <= count; i += 2 * kUnit) reduce_two_units<In, Out, Op>(scale, inputs, stream.n, outputs, i);
   if (i + kUnit <= count) {
     reduce_unit<In, Out, Op>(scale, WholeUnit{}, inputs, stream.n, outputs, i);

@@ -35,27 +35,32 @@ std::uint64_t bits_of(double value) noexcept {
 }  // namespace
 
 struct Express::Line {
-  static constexpr std::size_t kRoom = 56;
   std::atomic<std::uint64_t> word;
   std::byte room[kRoom];
 };
 
-// In memory, a rank after the other from a page of its own: the two lines, then the two payloads.
+struct Express::Counts {
+  std::atomic<std::uint64_t> finished;  // the last call of which everything has been read
+};
+
+// In memory, a rank after the other from a page of its own: the two lines, the counts, then the two payloads.
 std::size_t ExpressShape::bytes() const noexcept {
-  return static_cast<std::size_t>(ranks) * round_up(2 * kStride + 2 * round_up(payload_bytes, kStride), kPage);
+  return static_cast<std::size_t>(ranks) * round_up(3 * kStride + 2 * round_up(payload_bytes, kStride), kPage);
 }
 
-Express::Tag Express::tag_of(ReduceOp op, DType dtype, const Shape& shape, double prescale, double postscale) noexcept {
-  std::uint64_t hash = mix(0x9e3779b97f4a7c15U, static_cast<std::uint64_t>(op) << 16 |
-                                                    static_cast<std::uint64_t>(dtype) << 8 | shape.rank());
+Express::Tag Express::tag_of(core::CollectiveKind kind, DType dtype, const Shape& shape, ReduceOp op, double prescale,
+                             double postscale, int root) noexcept {
+  std::uint64_t hash =
+      mix(0x9e3779b97f4a7c15U, static_cast<std::uint64_t>(root) << 32 | static_cast<std::uint64_t>(kind) << 24 |
+                                   static_cast<std::uint64_t>(op) << 16 | static_cast<std::uint64_t>(dtype) << 8 |
+                                   shape.rank());
   for (const std::int64_t extent : shape) hash = mix(hash, static_cast<std::uint64_t>(extent));
   hash = mix(mix(hash, bits_of(prescale)), bits_of(postscale)) & kTagMask;
   return hash == kByLog ? 1 : hash;
 }
 
 Express::Express(std::byte* memory, const ExpressShape& shape, int local_rank)
-    : memory_(memory), ranks_(shape.ranks), local_rank_(local_rank),
-      capacity_(std::max(shape.payload_bytes, Line::kRoom)),
+    : memory_(memory), ranks_(shape.ranks), local_rank_(local_rank), capacity_(shape.payload_bytes),
       rank_bytes_(shape.bytes() / static_cast<std::size_t>(shape.ranks)),
       payload_bytes_(round_up(shape.payload_bytes, kStride)) {
   static_assert(sizeof(Line) == 64 && std::atomic<std::uint64_t>::is_always_lock_free);
@@ -71,17 +76,19 @@ Express::Line& Express::line(int local_rank) const noexcept {
   return *reinterpret_cast<Line*>(column(local_rank) + call_ % 2 * kStride);
 }
 
-std::byte* Express::place(int local_rank, std::size_t bytes) const noexcept {
-  if (bytes <= Line::kRoom) return line(local_rank).room;
-  return column(local_rank) + 2 * kStride + call_ % 2 * payload_bytes_;
+Express::Counts& Express::counts(int local_rank) const noexcept {
+  return *reinterpret_cast<Counts*>(column(local_rank) + 2 * kStride);
 }
 
-void Express::say(Tag tag, const void* input, std::size_t bytes) noexcept {
-  KOLO_CHECK(bytes <= capacity_) << bytes << " bytes for an express of " << capacity_;
-  ++call_;
+std::byte* Express::room(int local_rank) const noexcept { return line(local_rank).room; }
+
+std::byte* Express::payload(int local_rank) const noexcept {
+  return column(local_rank) + 3 * kStride + call_ % 2 * payload_bytes_;
+}
+
+void Express::speak(Tag tag) noexcept {
   word_ = pack(call_, tag);
   seen_ = 0;
-  if (bytes > 0) std::memcpy(place(local_rank_, bytes), input, bytes);
   std::uint64_t& before = own_line_[call_ % 2];
   if (line(local_rank_).word.compare_exchange_strong(before, word_, std::memory_order_acq_rel)) {
     before = word_;
@@ -114,8 +121,10 @@ Express::Verdict Express::demote() noexcept {
   return verdict_;
 }
 
-const std::byte* Express::input_of(int local_rank, std::size_t bytes) const noexcept {
-  return place(local_rank, bytes);
+void Express::finish() noexcept { counts(local_rank_).finished.store(call_, std::memory_order_release); }
+
+bool Express::has_finished(int local_rank) const noexcept {
+  return counts(local_rank).finished.load(std::memory_order_acquire) >= call_;
 }
 
 }  // namespace kolo::negotiation

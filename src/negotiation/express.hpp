@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The express: small unnamed collectives of one node whose data travels with the readiness, past the log. One store
-// says "ready, for this, with these bytes"; one look at the peers says that all are; then every rank reduces all inputs
-// by itself. A layout over shared memory that somebody else maps (zeroed), and the protocol on it; nothing here waits.
+// The express: unnamed collectives of one node whose data travels with the readiness, past the log. One store says
+// "ready, for this, with these bytes"; one look at the peers says that all are; then every rank takes what it needs
+// from all inputs by itself. A layout over shared memory that somebody else maps (zeroed), and the protocol on it;
+// nothing here waits, and nothing here moves data (engine/express_routes.hpp).
 //
 // Why no order can matter here. The unnamed calls of a set are numbered by each rank's own order of calls, one at a
 // time (threads queue for them), and synchronous: call k is over on a rank before that rank begins call k + 1. So
@@ -11,7 +12,8 @@
 //
 // Words. A rank has a *line* for odd and one for even calls. The line's first eight bytes are its *word*: the number of
 // the call (16 bits of it) and a *tag* (48 bits), a hash of the signature; the tag `kByLog` says "not past the log".
-// The rest of the line holds inputs of up to 56 bytes, longer ones lie in a payload area of the same parity.
+// The rest of the line holds inputs of up to 56 bytes, longer ones lie in a payload area of the same parity; still
+// longer ones stay where they are, and the line says at which address (core/peer_memory.hpp).
 //
 // The verdict on call k is a function of the n words of call k, which are written once each:
 //
@@ -25,6 +27,10 @@
 // The late rank finds its word written and follows. Word k of a line is written by compare-and-swap from what the line
 // held before, so exactly one of the two comes first, and whoever reads it reads that one: the verdict is the same for
 // everybody. A rank that is dead, has left, or faulted never speaks, so its peers end in the log as well.
+//
+// After the verdict `together` nothing can be taken back. Where peers read a rank's own memory the call is over for
+// that rank only when they have: each rank says in a third line the last call that it has *finished* reading in. Who
+// waits for a dead rank's hears of its death as a fault of the world.
 //
 // Reuse. A rank writes word and payload of call k over those of call k - 2. Nobody needs them any more: to begin call
 // k it has ended call k - 1; either together, then all have spoken in k - 1, or by the log, then all have submitted it
@@ -49,7 +55,7 @@ namespace kolo::negotiation {
 
 struct ExpressShape {
   int ranks = 1;                        ///< of the node, which is the world
-  std::size_t payload_bytes = 8 << 10;  ///< the longest input; 0 is as good as 56
+  std::size_t payload_bytes = 8 << 10;  ///< the longest input that is carried; 0 is as good as 56
   /// Bytes of shared memory that it needs; a multiple of 4096.
   [[nodiscard]] std::size_t bytes() const noexcept;
 };
@@ -61,20 +67,27 @@ class Express {
   static constexpr Tag kByLog = 0;
   enum class Verdict : std::uint8_t { undecided, together, by_log };
 
-  /// The tag of an all-reduce of one tensor; never kByLog.
-  static Tag tag_of(ReduceOp op, DType dtype, const Shape& shape, double prescale, double postscale) noexcept;
+  /// What must agree, as a tag; never kByLog. `shape` is what the signature's would be.
+  static Tag tag_of(core::CollectiveKind kind, DType dtype, const Shape& shape, ReduceOp op = ReduceOp::sum,
+                    double prescale = 1, double postscale = 1, int root = 0) noexcept;
 
   /// `memory` is zeroed, page aligned, `shape.bytes()` long, and outlives it.
   Express(std::byte* memory, const ExpressShape& shape, int local_rank);
 
   [[nodiscard]] int ranks() const noexcept { return ranks_; }
-  /// The longest input.
+  [[nodiscard]] int local_rank() const noexcept { return local_rank_; }
+  /// How much a payload holds.
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
 
-  /// Begins the next call and says this rank's word: `input` is copied. Afterwards the verdict may be asked for.
-  void say(Tag tag, const void* input, std::size_t bytes) noexcept;
+  /// Begins the next call: now this rank's room and payload may be written.
+  void begin() noexcept { ++call_; }
+  /// Says this rank's word, once it has begun. Afterwards the verdict may be asked for.
+  void speak(Tag tag) noexcept;
   /// Begins the next call and says that it goes by the log.
-  void say_by_log() noexcept { say(kByLog, nullptr, 0); }
+  void say_by_log() noexcept {
+    begin();
+    speak(kByLog);
+  }
   /// Counts a call and says nothing: what remains when the express is closed.
   void pass_over() noexcept { ++call_; }
   /// The number of the call that was begun last: 1, 2, ...
@@ -83,14 +96,27 @@ class Express {
   [[nodiscard]] Verdict look() noexcept;
   /// Decides: makes the call go by the log unless all have spoken meanwhile.
   [[nodiscard]] Verdict demote() noexcept;
-  /// With the verdict `together`, until the next call: that rank's input, `bytes` as everybody said them.
-  [[nodiscard]] const std::byte* input_of(int local_rank, std::size_t bytes) const noexcept;
+  /// What stands beside a rank's word: kRoom bytes in its cache line, aligned to 8, and the payload, `capacity()` bytes
+  /// elsewhere, aligned to 64. The own ones are written between `begin` and `speak`, the peers' may be read with the
+  /// verdict `together`, until the next call.
+  static constexpr std::size_t kRoom = 56;
+  [[nodiscard]] std::byte* room(int local_rank) const noexcept;
+  [[nodiscard]] std::byte* payload(int local_rank) const noexcept;
+  /// The shorter of the two that holds so much.
+  [[nodiscard]] std::byte* place(int local_rank, std::size_t bytes) const noexcept {
+    return bytes <= kRoom ? room(local_rank) : payload(local_rank);
+  }
+
+  /// This rank has read all that it needs of its peers' memory, in this call and all before.
+  void finish() noexcept;
+  [[nodiscard]] bool has_finished(int local_rank) const noexcept;
 
  private:
   struct Line;
+  struct Counts;
   [[nodiscard]] std::byte* column(int local_rank) const noexcept;
   [[nodiscard]] Line& line(int local_rank) const noexcept;  // for the current call
-  [[nodiscard]] std::byte* place(int local_rank, std::size_t bytes) const noexcept;
+  [[nodiscard]] Counts& counts(int local_rank) const noexcept;
 
   std::byte* const memory_;
   const int ranks_;

@@ -13,6 +13,7 @@
 #include "base/event_fd.hpp"
 #include "shm/gathering.hpp"
 #include "shm/local_socket.hpp"
+#include "shm/peer_memory.hpp"
 #include "shm/process_region.hpp"
 #include "shm/segment.hpp"
 
@@ -64,6 +65,10 @@ class ProcessNodeLink final : public core::NodeLink {
 
   std::shared_ptr<core::SharedRegion> share(std::size_t bytes, const core::Meeting& meet) override {
     return share_between_processes(topology_, bytes, job_key_, meet);
+  }
+
+  std::shared_ptr<core::PeerMemory> peer_memory(const core::Meeting& meet) override {
+    return read_between_processes(topology_, meet);
   }
 
  private:

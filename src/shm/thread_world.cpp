@@ -12,6 +12,7 @@
 
 #include "base/check.hpp"
 #include "base/event_fd.hpp"
+#include "shm/peer_memory.hpp"
 #include "shm/segment.hpp"
 #include "shm/thread_inter_node.hpp"
 #include "shm/thread_region.hpp"
@@ -42,6 +43,9 @@ class ThreadNodeLink final : public core::NodeLink {
   [[nodiscard]] std::vector<Liveness> liveness() const override { return {}; }
   std::shared_ptr<core::SharedRegion> share(std::size_t bytes, const core::Meeting& meet) override {
     return share_between_threads(node_->parts, topology_, bytes, meet);
+  }
+  std::shared_ptr<core::PeerMemory> peer_memory(const core::Meeting& /*meet: threads may*/) override {
+    return read_between_threads();
   }
 
  private:

@@ -92,7 +92,8 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
                            {"KOLO_GPU_SLOTS", "12"},
                            {"KOLO_GPU_DIRECT_BYTES", "32K"},
                            {"KOLO_SHARE_DEVICE", "1"},
-                           {"KOLO_EXPRESS_BYTES", "2K"}};
+                           {"KOLO_EXPRESS_BYTES", "2K"},
+                           {"KOLO_DIRECT_BYTES", "6K"}};
   const Settings settings = load(environment);
   EXPECT_EQ(settings.timeout_s, 1.5);
   EXPECT_EQ(settings.stall_warning_s, 2);
@@ -114,6 +115,7 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
   EXPECT_EQ(settings.past_cache_bytes, 5 << 20);
   EXPECT_EQ(settings.step_bytes, 7168);
   EXPECT_EQ(settings.express_bytes, 2048);
+  EXPECT_EQ(settings.direct_bytes, 6144);
   EXPECT_EQ(settings.message_ring_bytes, 8192);
   EXPECT_EQ(settings.log_ring_bytes, 16384);
   EXPECT_EQ(settings.mailbox_capacity, 10);

@@ -153,28 +153,28 @@ TEST_F(ExecutorTest, AbortForgetsTheMembers) {
 
 TEST_F(ExecutorTest, AlltoallsWithSplitsAskForRoom) {
   const OperationPtr exchange = operation(CollectiveKind::alltoall_splits, x_);
-  exchange->owns_result = true;
+  exchange->room.owns_result = true;
   exchange->splits = {1, 2};
   executor_.run({exchange}, 0, 0);
   const kolo::core::Run& run = backend_.started.at(0)->runs.at(0);
   EXPECT_EQ(run.elements, 3);
   EXPECT_EQ(run.splits.data(), exchange->splits.data());
   const std::byte* const room = run.allocate({4, 0});
-  EXPECT_EQ(room, exchange->result.data());
-  EXPECT_EQ(exchange->result.shape(), (Shape{4}));
+  EXPECT_EQ(room, exchange->room.result.data());
+  EXPECT_EQ(exchange->room.result.shape(), (Shape{4}));
   EXPECT_EQ(exchange->received_splits, (std::vector<std::int64_t>{4, 0}));
 }
 
 TEST_F(ExecutorTest, AllgathersAskForRoom) {
   const OperationPtr gather = operation(CollectiveKind::allgather, x_);
-  gather->owns_result = true;
-  gather->row_bytes = 4;
+  gather->room.owns_result = true;
+  gather->room.row_bytes = 4;
   executor_.run({gather}, 0, 0);
   const kolo::core::Run& run = backend_.started.at(0)->runs.at(0);
   EXPECT_EQ(run.elements, 3);
   const std::byte* const room = run.allocate({12, 8});
-  EXPECT_EQ(room, gather->result.data());
-  EXPECT_EQ(gather->result.shape(), (Shape{5}));
+  EXPECT_EQ(room, gather->room.result.data());
+  EXPECT_EQ(gather->room.result.shape(), (Shape{5}));
 }
 
 }  // namespace

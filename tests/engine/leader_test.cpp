@@ -30,6 +30,7 @@ class PlainLink final : public core::NodeLink {
   [[nodiscard]] int wake_fd() const noexcept override { return -1; }
   [[nodiscard]] std::vector<Liveness> liveness() const override { return {}; }
   std::shared_ptr<core::SharedRegion> share(std::size_t, const core::Meeting&) override { std::abort(); }
+  std::shared_ptr<core::PeerMemory> peer_memory(const core::Meeting&) override { std::abort(); }
 
  private:
   std::byte* memory_;

@@ -84,25 +84,25 @@ kolo::engine::OperationPtr allgather(bool owns_result) {
   signature->kind = kolo::core::CollectiveKind::allgather;
   signature->tensors.push_back({DType::int32, Shape{3}});
   operation->signature = signature;
-  operation->row = Shape{3};
-  operation->row_bytes = 12;
-  operation->owns_result = owns_result;
+  operation->room.row = Shape{3};
+  operation->room.row_bytes = 12;
+  operation->room.owns_result = owns_result;
   return operation;
 }
 
 TEST(Operation, MakesRoomForAResultOfItsOwn) {
   const auto operation = allgather(true);
   std::byte* const room = operation->make_room({24, 0, 12});
-  EXPECT_EQ(room, operation->result.data());
-  EXPECT_EQ(operation->result.shape(), (Shape{3, 3}));
-  EXPECT_EQ(operation->result.dtype(), DType::int32);
+  EXPECT_EQ(room, operation->room.result.data());
+  EXPECT_EQ(operation->room.result.shape(), (Shape{3, 3}));
+  EXPECT_EQ(operation->room.result.dtype(), DType::int32);
 }
 
 TEST(Operation, TakesTheCallersMemoryOnlyWhenItFits) {
   const auto operation = allgather(false);
   std::vector<int> memory(9);
   operation->buffers.push_back({nullptr, reinterpret_cast<std::byte*>(memory.data()), 0});
-  operation->output_elements = 9;
+  operation->room.output_elements = 9;
   EXPECT_EQ(operation->make_room({24, 0, 12}), reinterpret_cast<std::byte*>(memory.data()));
   try {
     operation->make_room({24, 12, 12});

@@ -5,6 +5,8 @@
 // usage: mpi_faults_survivor SCENARIO VICTIM
 //   waiting   the others wait for a tensor that the victim never submits; it is killed
 //   large     everybody reduces large tensors without pause; the victim is killed with one in flight
+//   reading   everybody exchanges large tensors without names, read from each other's memory; the victim is killed amid
+//             it
 //   idle      the others' main threads sleep, nothing is driven; the victim is killed
 //   stopped   the victim is stopped (SIGSTOP), which no descriptor shows; the deadline finds it
 //
@@ -12,11 +14,13 @@
 // shutdown has returned.
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <future>
 #include <iostream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <kolo/collectives.hpp>
@@ -61,6 +65,26 @@ void reduce_without_pause(bool victim) {
   }
 }
 
+void read_without_pause(bool victim) {
+  const std::vector<float> x(std::size_t{4} << 20, 1);
+  std::vector<float> y(x.size());
+  std::atomic<int> calls{0};
+  std::thread killer([&calls, victim] {
+    while (calls.load() < 3) std::this_thread::yield();
+    if (victim) die(SIGKILL);
+  });
+  try {
+    while (true) {
+      ++calls;
+      kolo::alltoall_into(kolo::const_view(x), kolo::view(y));
+    }
+  } catch (...) {
+    calls = 3;
+    killer.join();
+    throw;
+  }
+}
+
 void sleep(bool victim) {
   if (victim) die(SIGKILL);
   std::promise<Told> told;
@@ -75,6 +99,7 @@ void run(const std::string& scenario, bool victim) {
   if (scenario == "waiting") wait_for_the_dead(victim, SIGKILL);
   if (scenario == "stopped") wait_for_the_dead(victim, SIGSTOP);
   if (scenario == "large") reduce_without_pause(victim);
+  if (scenario == "reading") read_without_pause(victim);
   if (scenario == "idle") sleep(victim);
 }
 

@@ -38,11 +38,16 @@ class Ends {
 
 constexpr Express::Tag kTag = 7;
 
-void say(Express& end, Express::Tag tag, int value) { end.say(tag, &value, sizeof value); }
+void say(Express& end, Express::Tag tag, const void* input, std::size_t bytes) {
+  end.begin();
+  if (bytes > 0) std::memcpy(end.place(end.local_rank(), bytes), input, bytes);
+  end.speak(tag);
+}
+void say(Express& end, Express::Tag tag, int value) { say(end, tag, &value, sizeof value); }
 
 int value_of(Express& end, int rank) {
   int value = 0;
-  std::memcpy(&value, end.input_of(rank, sizeof value), sizeof value);
+  std::memcpy(&value, end.place(rank, sizeof value), sizeof value);
   return value;
 }
 
@@ -72,12 +77,12 @@ TEST(Express, InputsOfEverySizeUpToTheLongest) {
     second.reserve(1);
     std::iota(first.begin(), first.end(), static_cast<unsigned char>(bytes));
     std::iota(second.begin(), second.end(), static_cast<unsigned char>(bytes + 100));
-    ends[0].say(kTag, first.data(), bytes);
-    ends[1].say(kTag, second.data(), bytes);
+    say(ends[0], kTag, first.data(), bytes);
+    say(ends[1], kTag, second.data(), bytes);
     ASSERT_EQ(ends[0].look(), Verdict::together);
     ASSERT_EQ(ends[1].look(), Verdict::together);
-    EXPECT_EQ(std::memcmp(ends[0].input_of(1, bytes), second.data(), bytes), 0);
-    EXPECT_EQ(std::memcmp(ends[1].input_of(0, bytes), first.data(), bytes), 0);
+    EXPECT_EQ(std::memcmp(ends[0].place(1, bytes), second.data(), bytes), 0);
+    EXPECT_EQ(std::memcmp(ends[1].place(0, bytes), first.data(), bytes), 0);
   }
 }
 
@@ -129,19 +134,47 @@ TEST(Express, DemotingTooLateChangesNothing) {
 }
 
 TEST(Express, EveryAspectOfASignatureIsInItsTag) {
+  using core::CollectiveKind;
   const auto tag = [](ReduceOp op, DType dtype, const Shape& shape, double prescale, double postscale) {
-    return Express::tag_of(op, dtype, shape, prescale, postscale);
+    return Express::tag_of(CollectiveKind::allreduce, dtype, shape, op, prescale, postscale);
   };
   const Shape shape{4, 6};
   const std::set<Express::Tag> tags{
-      tag(ReduceOp::sum, DType::float32, shape, 1, 1),     tag(ReduceOp::max, DType::float32, shape, 1, 1),
-      tag(ReduceOp::sum, DType::int32, shape, 1, 1),       tag(ReduceOp::sum, DType::float32, Shape{6, 4}, 1, 1),
-      tag(ReduceOp::sum, DType::float32, Shape{24}, 1, 1), tag(ReduceOp::sum, DType::float32, Shape{24, 1}, 1, 1),
-      tag(ReduceOp::sum, DType::float32, Shape{}, 1, 1),   tag(ReduceOp::sum, DType::float32, shape, 2, 1),
-      tag(ReduceOp::sum, DType::float32, shape, 1, 2)};
-  EXPECT_EQ(tags.size(), 9U);
+      tag(ReduceOp::sum, DType::float32, shape, 1, 1),
+      tag(ReduceOp::max, DType::float32, shape, 1, 1),
+      tag(ReduceOp::sum, DType::int32, shape, 1, 1),
+      tag(ReduceOp::sum, DType::float32, Shape{6, 4}, 1, 1),
+      tag(ReduceOp::sum, DType::float32, Shape{24}, 1, 1),
+      tag(ReduceOp::sum, DType::float32, Shape{24, 1}, 1, 1),
+      tag(ReduceOp::sum, DType::float32, Shape{}, 1, 1),
+      tag(ReduceOp::sum, DType::float32, shape, 2, 1),
+      tag(ReduceOp::sum, DType::float32, shape, 1, 2),
+      Express::tag_of(CollectiveKind::broadcast, DType::float32, shape),
+      Express::tag_of(CollectiveKind::broadcast, DType::float32, shape, ReduceOp::sum, 1, 1, 1),
+      Express::tag_of(CollectiveKind::allgather, DType::float32, shape),
+      Express::tag_of(CollectiveKind::alltoall, DType::float32, shape),
+      Express::tag_of(CollectiveKind::reduce_scatter, DType::float32, shape),
+      Express::tag_of(CollectiveKind::barrier, DType::float32, Shape{})};
+  EXPECT_EQ(tags.size(), 15U);
   EXPECT_EQ(tags.count(Express::kByLog), 0U);
   EXPECT_EQ(tags.count(tag(ReduceOp::sum, DType::float32, Shape{4, 6}, 1, 1)), 1U);
+}
+
+TEST(Express, WhoHasFinishedReadingIsKnownUntilTheNextCall) {
+  Ends ends(2, 0);
+  for (int call = 0; call < 3; ++call) {
+    say(ends[0], kTag, 1);
+    say(ends[1], kTag, 2);
+    EXPECT_FALSE(ends[0].has_finished(1));
+    ends[1].finish();
+    EXPECT_TRUE(ends[0].has_finished(1));
+    EXPECT_FALSE(ends[1].has_finished(0));
+    ends[0].finish();
+    EXPECT_TRUE(ends[1].has_finished(0));
+    say(ends[0], kTag, 1);  // a call in which nobody reads
+    say(ends[1], kTag, 2);
+    EXPECT_FALSE(ends[0].has_finished(1));
+  }
 }
 
 // Ranks of random patience, and random mistakes. A call by the log ends only when all have come there, as with the log.
@@ -158,7 +191,7 @@ TEST(Express, ThreadsWithoutPatienceComeToTheSameVerdicts) {
       const std::vector<int> input(call % 2 == 0 ? 3 : 40, call * kRanks + rank);
       const std::size_t bytes = input.size() * sizeof(int);
       const unsigned mood = static_cast<unsigned>(random()) % 16;
-      end.say(mood == 0 ? Express::kByLog : kTag, input.data(), bytes);
+      say(end, mood == 0 ? Express::kByLog : kTag, input.data(), bytes);
       Verdict verdict = end.look();
       for (unsigned patience = mood; patience > 0 && verdict == Verdict::undecided; --patience) {
         std::this_thread::yield();
@@ -174,7 +207,7 @@ TEST(Express, ThreadsWithoutPatienceComeToTheSameVerdicts) {
       }
       for (int other = 0; other < kRanks; ++other) {
         const std::vector<int> expected(input.size(), call * kRanks + other);
-        ASSERT_EQ(std::memcmp(end.input_of(other, bytes), expected.data(), bytes), 0) << "call " << call;
+        ASSERT_EQ(std::memcmp(end.place(other, bytes), expected.data(), bytes), 0) << "call " << call;
       }
     }
   };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Unnamed all-reduces that pass by the log, among calls that cannot: every result exact, every rank of one mind, and
-// whatever is wrong is said by the log as if there were no other way.
+// Unnamed calls that pass by the log, carried or read directly, among calls that cannot: every result exact, every rank
+// of one mind, and whatever is wrong is said by the log as if there were no other way.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -114,6 +114,144 @@ TEST_P(ExpressCalls, EveryResultIsExactWhateverComesBetween) {
       options());
 }
 
+/// What element i of rank r's input is, exact in every type and different from its neighbours.
+std::int32_t value(int rank, std::int64_t i, int call) {
+  return static_cast<std::int32_t>(rank * 1000003 + i * 7 + call * 13);
+}
+
+std::vector<std::int32_t> input_of(int rank, std::int64_t elements, int call) {
+  std::vector<std::int32_t> in(static_cast<std::size_t>(elements));
+  for (std::int64_t i = 0; i < elements; ++i) in[static_cast<std::size_t>(i)] = value(rank, i, call);
+  return in;
+}
+
+// The inputs are overwritten as soon as a call returns: a peer that still read them would see that.
+void broadcast_once(std::int64_t elements, int call) {
+  const int root = call % kolo::size();
+  std::vector<std::int32_t> x = input_of(kolo::rank(), elements, call);
+  std::vector<std::int32_t> out(x.size(), -1);
+  if (call % 2 == 0) {
+    kolo::broadcast_into(kolo::const_view(x), kolo::view(out), root);
+    x.assign(x.size(), -2);
+  } else {
+    kolo::broadcast(kolo::view(x), root);
+    out.swap(x);
+  }
+  ASSERT_EQ(out, input_of(root, elements, call)) << "call " << call;
+}
+
+void gather_once(std::int64_t most, int call) {
+  const auto elements_of = [&](int rank) { return most == 0 ? 0 : (call * 31 + rank * 17) % most; };
+  std::vector<std::int32_t> in = input_of(kolo::rank(), elements_of(kolo::rank()), call);
+  std::vector<std::int32_t> wanted;
+  for (int rank = 0; rank < kolo::size(); ++rank) {
+    const std::vector<std::int32_t> part = input_of(rank, elements_of(rank), call);
+    wanted.insert(wanted.end(), part.begin(), part.end());
+  }
+  if (call % 2 == 0) {
+    const kolo::Tensor result = kolo::allgather(kolo::const_view(in));
+    in.assign(in.size(), -2);
+    ASSERT_EQ(result.elements(), static_cast<std::int64_t>(wanted.size()));
+    ASSERT_TRUE(std::equal(wanted.begin(), wanted.end(), static_cast<const std::int32_t*>(result.data())));
+    return;
+  }
+  std::vector<std::int32_t> out(wanted.size(), -1);
+  kolo::allgather_into(kolo::const_view(in), kolo::view(out));
+  in.assign(in.size(), -2);
+  ASSERT_EQ(out, wanted) << "call " << call;
+}
+
+void exchange_once(std::int64_t block, int call) {
+  const int ranks = kolo::size();
+  std::vector<std::int32_t> in = input_of(kolo::rank(), block * ranks, call);
+  std::vector<std::int32_t> out(in.size(), -1);
+  kolo::alltoall_into(kolo::const_view(in), kolo::view(out));
+  in.assign(in.size(), -2);
+  for (int rank = 0; rank < ranks; ++rank)
+    for (std::int64_t i = 0; i < block; ++i)
+      ASSERT_EQ(out[static_cast<std::size_t>(rank * block + i)], value(rank, kolo::rank() * block + i, call));
+}
+
+void scatter_once(std::int64_t rows, int call) {
+  const int ranks = kolo::size();
+  std::vector<std::int32_t> in = input_of(kolo::rank(), rows, call);
+  const kolo::Tensor out = kolo::reduce_scatter(kolo::const_view(in));
+  in.assign(in.size(), -2);
+  std::int64_t begin = 0;
+  for (int rank = 0; rank < kolo::rank(); ++rank) begin += rows / ranks + (rank < rows % ranks ? 1 : 0);
+  ASSERT_EQ(out.elements(), rows / ranks + (kolo::rank() < rows % ranks ? 1 : 0));
+  for (std::int64_t i = 0; i < out.elements(); ++i) {
+    std::int32_t sum = 0;
+    for (int rank = 0; rank < ranks; ++rank) sum += value(rank, begin + i, call);
+    ASSERT_EQ(static_cast<const std::int32_t*>(out.data())[i], sum);
+  }
+}
+
+TEST_P(ExpressCalls, EveryKindInEverySizeIsExact) {
+  constexpr int kCalls = 300;
+  kolo::run_local(
+      ranks(),
+      [&] {
+        std::minstd_rand same(11);
+        std::minstd_rand own(static_cast<unsigned>(kolo::rank() + 5));
+        for (int call = 0; call < kCalls; ++call) {
+          const std::int64_t sizes[] = {0, 1, 5, 8, 13, 14, 15, 200, 4000, 5000, 16384, 16385, 40000};
+          const std::int64_t elements = sizes[same() % std::size(sizes)];
+          for (unsigned pause = own() % 32 == 0 ? 200 : 0; pause > 0; --pause) std::this_thread::yield();
+          switch (same() % 6) {
+          case 0:
+            broadcast_once(elements, call);
+            break;
+          case 1:
+            gather_once(elements, call);
+            break;
+          case 2:
+            exchange_once(elements, call);
+            break;
+          case 3:
+            scatter_once(elements, call);
+            break;
+          case 4:
+            kolo::barrier();
+            break;
+          default:
+            reduce_once<std::int32_t>(static_cast<std::size_t>(elements), call, call % 2 == 0);
+          }
+          ASSERT_FALSE(testing::Test::HasFatalFailure());
+        }
+        const auto& settings = GetParam().settings;
+        const bool in_haste = settings.count("KOLO_SPIN_US") != 0 || settings.count("KOLO_RANKS_PER_NODE") != 0;
+        const bool never = settings.count("KOLO_EXPRESS_BYTES") != 0 && settings.at("KOLO_EXPRESS_BYTES") == "0";
+        if (kolo::size() > 1 && !in_haste && !never) {
+          EXPECT_GT(kolo::metrics().expressed, 0U);
+        }
+      },
+      options());
+}
+
+TEST_P(ExpressCalls, AnOutputTooSmallIsSaidAndTheOthersGoOn) {
+  if (ranks() < 2) return;  // the rank that is wrong is not the only one
+  kolo::run_local(
+      ranks(),
+      [&] {
+        for (const std::int64_t elements : {3, 3000, 30000}) {
+          std::vector<std::int32_t> in = input_of(kolo::rank(), elements, 1);
+          const bool wrong = kolo::rank() == kolo::size() - 1;
+          std::vector<std::int32_t> out(static_cast<std::size_t>(elements * kolo::size() - (wrong ? 1 : 0)), -1);
+          if (wrong) {
+            const std::string sentence = sentence_of(
+                ErrorCode::invalid_argument, [&] { kolo::allgather_into(kolo::const_view(in), kolo::view(out)); });
+            EXPECT_TRUE(has(sentence, {"output of this allgather has ", "the ranks together gave "}));
+          } else {
+            kolo::allgather_into(kolo::const_view(in), kolo::view(out));
+            EXPECT_EQ(out.back(), value(kolo::size() - 1, elements - 1, 1));
+          }
+          EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), kolo::size());
+        }
+      },
+      options());
+}
+
 TEST_P(ExpressCalls, WhoDisagreesIsToldByTheLogAndTheJobGoesOn) {
   if (ranks() < 2) return;  // nobody to disagree with
   std::vector<std::string> said(static_cast<std::size_t>(ranks()));
@@ -206,12 +344,16 @@ TEST_P(ExpressCalls, TheLateAreWaitedForAndTheGoneAreNamed) {
       options());
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, ExpressCalls,
-                         testing::Values(Form{"One", 1, {}}, Form{"Two", 2, {}}, Form{"Four", 4, {}},
-                                         Form{"ThreeWithoutPatience", 3, {{"KOLO_SPIN_US", "0"}}},
-                                         Form{"FourInOneLine", 4, {{"KOLO_EXPRESS_BYTES", "1"}}},
-                                         Form{"ThreeByTheLog", 3, {{"KOLO_EXPRESS_BYTES", "0"}}},
-                                         Form{"FourOnTwoNodes", 4, {{"KOLO_RANKS_PER_NODE", "2"}}}),
-                         [](const testing::TestParamInfo<Form>& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Worlds, ExpressCalls,
+    testing::Values(Form{"One", 1, {}}, Form{"Two", 2, {}}, Form{"Four", 4, {}},
+                    Form{"ThreeWithoutPatience", 3, {{"KOLO_SPIN_US", "0"}}},
+                    Form{"FourInOneLine", 4, {{"KOLO_EXPRESS_BYTES", "1"}}},
+                    Form{"ThreeByTheLog", 3, {{"KOLO_EXPRESS_BYTES", "0"}}},
+                    Form{"ThreeNeverDirectly", 3, {{"KOLO_DIRECT_BYTES", "0"}}},
+                    Form{"TwoAlwaysDirectly", 2, {{"KOLO_EXPRESS_BYTES", "1"}, {"KOLO_DIRECT_BYTES", "1"}}},
+                    Form{"FourAlwaysDirectly", 4, {{"KOLO_DIRECT_BYTES", "1"}}},
+                    Form{"FourOnTwoNodes", 4, {{"KOLO_RANKS_PER_NODE", "2"}}}),
+    [](const testing::TestParamInfo<Form>& info) { return info.param.name; });
 
 }  // namespace

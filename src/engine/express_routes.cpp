@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/express_routes.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "core/backend.hpp"
+
+namespace kolo::engine {
+
+namespace {
+
+using core::CollectiveKind;
+using negotiation::Express;
+
+void transfer(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes > 0 && to != from) kernels::copy(to, from, static_cast<std::int64_t>(bytes));
+}
+
+/// Rank `rank`'s rows of a reduce-scatter, as bytes of the input.
+struct Range {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+Range rows_of(const ExpressCall& call, int rank, int ranks) {
+  const core::RowsOf rows(call.shape[0], rank, ranks);
+  const std::size_t row = call.shape[0] == 0 ? 0 : call.bytes() / static_cast<std::size_t>(call.shape[0]);
+  const auto begin = static_cast<std::size_t>(rows.begin) * row;
+  return {begin, begin + static_cast<std::size_t>(rows.count) * row};
+}
+
+}  // namespace
+
+ExpressRoutes::ExpressRoutes(Express& express, std::shared_ptr<core::PeerMemory> peers, const ExpressLimits& limits)
+    : express_(express), peers_(std::move(peers)), limits_(limits), ranks_(express.ranks()), own_(express.local_rank()),
+      inputs_(static_cast<std::size_t>(ranks_)), lengths_(static_cast<std::size_t>(ranks_)) {}
+
+// ---------------------------------------------------------------- before all have spoken
+
+ExpressRoutes::Way ExpressRoutes::way_of(const ExpressCall& call) const {
+  const std::size_t bytes = call.bytes();
+  const bool can_carry = bytes <= limits_.carried_bytes || bytes <= Express::kRoom;
+  const Way carried = can_carry ? Way::carried : Way::by_log;
+  const auto direct_from = [&](std::size_t for_one_peer) {
+    return peers_ != nullptr && limits_.direct_bytes > 0 && for_one_peer >= limits_.direct_bytes;
+  };
+  // The slots bring a line to all ranks at the price of one, and write results past the cache.
+  const bool suits_slots = bytes * static_cast<std::size_t>(ranks_) >= limits_.past_cache_bytes;
+  switch (call.kind) {
+  case CollectiveKind::barrier:
+  case CollectiveKind::allreduce:
+  case CollectiveKind::reduce_scatter:
+    return carried;
+  case CollectiveKind::broadcast:
+    if (can_carry) return carried;
+    return ranks_ == 2 && direct_from(bytes) && bytes < limits_.past_cache_bytes ? Way::direct : Way::by_log;
+  case CollectiveKind::allgather:
+    if (direct_from(bytes)) return ranks_ == 2 || !suits_slots ? Way::direct : Way::by_log;
+    return bytes <= limits_.carried_bytes ? Way::carried : Way::by_log;
+  case CollectiveKind::alltoall:
+    return direct_from(bytes / static_cast<std::size_t>(ranks_)) ? Way::direct : carried;
+  default:
+    return Way::by_log;
+  }
+}
+
+/// Whether the peers can read what this rank would offer them.
+bool ExpressRoutes::can_offer(const ExpressCall& call) const {
+  const bool offers = call.kind != CollectiveKind::broadcast || call.root == own_;
+  return !offers || peers_->is_readable(call.buffer.input, call.bytes());
+}
+
+Express::Tag ExpressRoutes::prepare(const ExpressCall& call) {
+  way_ = way_of(call);
+  if (way_ == Way::direct && !can_offer(call)) way_ = Way::by_log;
+  express_.begin();
+  if (way_ == Way::by_log) return Express::kByLog;
+  if (way_ == Way::direct) {
+    offer(call);
+  } else {
+    carry(call);
+  }
+  return Express::tag_of(call.kind, call.dtype, call.shape, call.op, call.prescale, call.postscale, call.root);
+}
+
+void ExpressRoutes::carry(const ExpressCall& call) {
+  if (call.kind == CollectiveKind::allgather) return carry_contribution(call);
+  if (call.kind == CollectiveKind::broadcast && call.root != own_) return;
+  std::byte* to = express_.place(own_, call.bytes());
+  // What is this rank's own in an exchange nobody else reads.
+  Range own;
+  if (call.kind == CollectiveKind::reduce_scatter) own = rows_of(call, own_, ranks_);
+  if (call.kind == CollectiveKind::alltoall) {
+    const std::size_t block = call.bytes() / static_cast<std::size_t>(ranks_);
+    own = {block * static_cast<std::size_t>(own_), block * static_cast<std::size_t>(own_ + 1)};
+  }
+  transfer(to, call.buffer.input, own.begin);
+  transfer(to + own.end, call.buffer.input + own.end, call.bytes() - own.end);
+}
+
+void ExpressRoutes::carry_contribution(const ExpressCall& call) {
+  const Offer offer{nullptr, static_cast<std::int64_t>(call.bytes())};
+  std::memcpy(express_.room(own_), &offer, sizeof offer);
+  transfer(express_.payload(own_), call.buffer.input, call.bytes());
+}
+
+void ExpressRoutes::offer(const ExpressCall& call) {
+  const Offer offer{call.buffer.input, static_cast<std::int64_t>(call.bytes())};
+  static_assert(sizeof offer <= Express::kRoom);
+  std::memcpy(express_.room(own_), &offer, sizeof offer);
+}
+
+// ---------------------------------------------------------------- after
+
+ExpressRoutes::Offer ExpressRoutes::offer_of(int rank) const noexcept {
+  Offer offer{};
+  std::memcpy(&offer, express_.room(rank), sizeof offer);
+  return offer;
+}
+
+void ExpressRoutes::run(const ExpressCall& call, const Await& await) {
+  switch (call.kind) {
+  case CollectiveKind::allreduce:
+    return reduce(call);
+  case CollectiveKind::reduce_scatter:
+    return scatter(call);
+  case CollectiveKind::broadcast:
+    return broadcast(call, await);
+  case CollectiveKind::allgather:
+    return gather(call, await);
+  case CollectiveKind::alltoall:
+    return exchange(call, await);
+  default:
+    return;
+  }
+}
+
+kernels::Reduction ExpressRoutes::reduction_of(const ExpressCall& call) const noexcept {
+  return {call.dtype, call.op, {call.prescale, call.postscale, call.op == ReduceOp::average ? ranks_ : 1}};
+}
+
+void ExpressRoutes::reduce(const ExpressCall& call) {
+  for (int rank = 0; rank < ranks_; ++rank)
+    inputs_[static_cast<std::size_t>(rank)] = rank == own_ ? call.buffer.input : express_.place(rank, call.bytes());
+  kernels::reduce(reduction_of(call), inputs_.data(), ranks_, call.buffer.output, call.buffer.elements);
+}
+
+void ExpressRoutes::scatter(const ExpressCall& call) {
+  const Range own = rows_of(call, own_, ranks_);
+  for (int rank = 0; rank < ranks_; ++rank)
+    inputs_[static_cast<std::size_t>(rank)] =
+        (rank == own_ ? call.buffer.input : express_.place(rank, call.bytes())) + own.begin;
+  kernels::reduce(reduction_of(call), inputs_.data(), ranks_, call.buffer.output,
+                  static_cast<std::int64_t>((own.end - own.begin) / size_of(call.dtype)));
+}
+
+void ExpressRoutes::broadcast(const ExpressCall& call, const Await& await) {
+  if (call.root == own_) {
+    transfer(call.buffer.output, call.buffer.input, call.bytes());
+  } else if (way_ == Way::direct) {
+    read(call.root, call.buffer.output, offer_of(call.root).input, call.bytes());
+  } else {
+    transfer(call.buffer.output, express_.place(call.root, call.bytes()), call.bytes());
+  }
+  if (way_ != Way::direct) return;
+  express_.finish();
+  if (call.root == own_) finish(await);
+}
+
+void ExpressRoutes::gather(const ExpressCall& call, const Await& await) {
+  bool direct = false;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const Offer offer = offer_of(rank);
+    lengths_[static_cast<std::size_t>(rank)] = offer.bytes;
+    direct = direct || offer.input != nullptr;
+  }
+  std::byte* output = nullptr;
+  try {
+    output = call.make_room(lengths_);
+  } catch (...) {
+    // The others go on, and this rank's memory must stay until they have read it.
+    if (direct) finish(await);
+    throw;
+  }
+  const auto total = std::accumulate(lengths_.begin(), lengths_.end(), std::int64_t{0});
+  const bool past_cache = static_cast<std::size_t>(total) >= limits_.past_cache_bytes;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const Offer offer = offer_of(rank);
+    const auto bytes = static_cast<std::size_t>(offer.bytes);
+    if (rank == own_) {
+      (past_cache ? kernels::copy_past_cache : kernels::copy)(output, call.buffer.input, offer.bytes);
+    } else if (offer.input != nullptr) {
+      read(rank, output, offer.input, bytes);
+    } else {
+      transfer(output, express_.payload(rank), bytes);
+    }
+    output += bytes;
+  }
+  if (direct) finish(await);
+}
+
+void ExpressRoutes::exchange(const ExpressCall& call, const Await& await) {
+  const std::size_t block = call.bytes() / static_cast<std::size_t>(ranks_);
+  const std::size_t mine = block * static_cast<std::size_t>(own_);
+  const bool past_cache = call.bytes() >= limits_.past_cache_bytes;
+  // Everybody begins with the next rank, so that nobody's memory is read by all at once.
+  for (int distance = 1; distance < ranks_; ++distance) {
+    const int peer = (own_ + distance) % ranks_;
+    std::byte* to = call.buffer.output + block * static_cast<std::size_t>(peer);
+    if (way_ == Way::direct) {
+      read(peer, to, offer_of(peer).input + mine, block);
+    } else {
+      transfer(to, express_.place(peer, call.bytes()) + mine, block);
+    }
+  }
+  (past_cache ? kernels::copy_past_cache : kernels::copy)(call.buffer.output + mine, call.buffer.input + mine,
+                                                          static_cast<std::int64_t>(block));
+  if (way_ == Way::direct) finish(await);
+}
+
+void ExpressRoutes::read(int rank, std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  const Status status = peers_->read(rank, to, from, bytes);
+  if (!status.ok()) throw Error(status);
+}
+
+/// The end of a call in which peers read this rank's memory.
+void ExpressRoutes::finish(const Await& await) {
+  express_.finish();
+  for (int rank = 0; rank < ranks_; ++rank) await([&] { return express_.has_finished(rank); });
+}
+
+}  // namespace kolo::engine

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the unnamed calls that pass by the log do with data (negotiation/express.hpp says why they may, and when).
+//
+// Two ways, chosen by what all ranks know (of an all-gather, whose contributions differ in length, by each rank for its
+// own, which it says beside its word):
+//
+//   carried   the input lies beside the word, a copy. When all have spoken, everybody takes what it needs of it: one
+//             meeting. An all-reduce is reduced by everybody from all inputs.
+//   direct    the input stays where it is, and peers read it there (core/peer_memory.hpp): one copy instead of two, and
+//             a system call for a peer's data instead of a meeting for every few slots. The call ends with a second
+//             meeting: nobody returns before its peers have read its memory. Not for reductions: an element of theirs
+//             crosses between cores twice, and the system's copies are slower at that than sums written back into
+//             slots (2 ranks, 1 MiB: 220 us against 120).
+//
+// What peers will not be able to read (memory of devices, say) goes by the log: each rank tries its own buffers first.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include <kolo/error.hpp>
+#include <kolo/types.hpp>
+
+#include "core/peer_memory.hpp"
+#include "core/signature.hpp"
+#include "engine/operation.hpp"
+#include "kernels/reduce.hpp"
+#include "negotiation/express.hpp"
+
+namespace kolo::engine {
+
+/// An unnamed call, as its caller has checked it.
+struct ExpressCall {
+  core::CollectiveKind kind = core::CollectiveKind::barrier;
+  DType dtype = DType::float32;
+  Shape shape;  ///< as the signature has it: of an all-gather the row's
+  ReduceOp op = ReduceOp::sum;
+  double prescale = 1;
+  double postscale = 1;
+  int root = 0;
+  Buffer buffer;
+  /// All-gather: the output, given everybody's bytes. May throw Error.
+  std::function<std::byte*(const std::vector<std::int64_t>&)> make_room;
+
+  [[nodiscard]] std::size_t bytes() const noexcept {
+    return static_cast<std::size_t>(buffer.elements) * size_of(dtype);
+  }
+};
+
+/// When which way is taken; the same on all ranks.
+struct ExpressLimits {
+  std::size_t carried_bytes = 0;     ///< the longest input that is carried
+  std::size_t direct_bytes = 0;      ///< from how many bytes for one peer inputs are read directly; 0: never
+  std::size_t past_cache_bytes = 0;  ///< as hierarchy/tuning.hpp has it, for what is copied on the way
+};
+
+class ExpressRoutes {
+ public:
+  /// Waits until `there()`; throws Error when that cannot be hoped for any more.
+  using Await = std::function<void(const std::function<bool()>& there)>;
+
+  /// `peers` is null where no memory can be read; `express` outlives this.
+  ExpressRoutes(negotiation::Express& express, std::shared_ptr<core::PeerMemory> peers, const ExpressLimits& limits);
+
+  /// Begins the call, puts what the peers will need beside the word, and returns the tag to be said: kByLog when the
+  /// call cannot pass by the log.
+  [[nodiscard]] negotiation::Express::Tag prepare(const ExpressCall& call);
+  /// Once all have said the same: does the call of `prepare`. Throws what `make_room` and `await` throw, and Error
+  /// (transport) when a peer's memory could not be read.
+  void run(const ExpressCall& call, const Await& await);
+  [[nodiscard]] bool reads_peers() const noexcept { return peers_ != nullptr; }
+
+ private:
+  enum class Way : std::uint8_t { by_log, carried, direct };
+  /// Beside the word of a rank whose data peers read, and of every rank of an all-gather.
+  struct Offer {
+    const std::byte* input;  ///< null: carried
+    std::int64_t bytes;
+  };
+
+  [[nodiscard]] Way way_of(const ExpressCall& call) const;
+  [[nodiscard]] bool can_offer(const ExpressCall& call) const;
+  void carry(const ExpressCall& call);
+  void carry_contribution(const ExpressCall& call);
+  void offer(const ExpressCall& call);
+  [[nodiscard]] Offer offer_of(int rank) const noexcept;
+
+  void reduce(const ExpressCall& call);
+  void scatter(const ExpressCall& call);
+  void broadcast(const ExpressCall& call, const Await& await);
+  void gather(const ExpressCall& call, const Await& await);
+  void exchange(const ExpressCall& call, const Await& await);
+  void read(int rank, std::byte* to, const std::byte* from, std::size_t bytes);
+  void finish(const Await& await);
+  [[nodiscard]] kernels::Reduction reduction_of(const ExpressCall& call) const noexcept;
+
+  negotiation::Express& express_;
+  const std::shared_ptr<core::PeerMemory> peers_;
+  const ExpressLimits limits_;
+  const int ranks_;
+  const int own_;
+  Way way_ = Way::by_log;
+  std::vector<const void*> inputs_;    // reduce's arguments, by rank
+  std::vector<std::int64_t> lengths_;  // of contributions, by rank
+};
+
+}  // namespace kolo::engine
