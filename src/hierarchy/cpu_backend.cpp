@@ -158,7 +158,9 @@ OpenJob* CpuBackend::cut(Chunk& chunk) {
 /// Of a chunk of this stream: as many as a slot holds, fewer where the stages would not overlap otherwise.
 std::int64_t CpuBackend::most_elements(const Stream& stream) const noexcept {
   const std::size_t bytes = static_cast<std::size_t>(stream.elements) * stream.element_bytes;
-  const std::size_t fair = std::max(bytes / chunks_.size(), options_.tuning.least_chunk_bytes);
+  const std::size_t least =
+      inter_ == nullptr ? options_.tuning.least_chunk_bytes : options_.tuning.least_exchanged_bytes();
+  const std::size_t fair = std::max(bytes / chunks_.size(), least);
   const std::size_t most = std::min(intra_->slot_bytes(), (fair + kLine - 1) / kLine * kLine);
   return static_cast<std::int64_t>(most / stream.element_bytes);
 }

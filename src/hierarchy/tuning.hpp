@@ -24,6 +24,13 @@ struct Tuning {
   /// KOLO_STEP_BYTES. What a link between nodes carries in the time of one step of an exchange (hierarchy/lane.hpp):
   /// so many bytes more are sent where that saves a step. 10 Gbit/s and 13 us, or 1 Gbit/s and 130 us.
   std::size_t step_bytes = 16 << 10;
+
+  /// The same as `least_chunk_bytes` between nodes, where a chunk costs two steps as well: it should carry more than
+  /// passes in their time. 64 KiB in one chunk took 0.5 ms between 2 hosts and 1.2 between 4, in two 0.9 and 3.7 (links
+  /// of 1 Gbit/s that let bursts through, 2 ranks a host, all on 2 cores).
+  [[nodiscard]] std::size_t least_exchanged_bytes() const noexcept {
+    return std::max(least_chunk_bytes, 4 * step_bytes);
+  }
 };
 
 /// KOLO_SLOTS, when it is 0. On one machine few, so that they stay in the cache; virtual nodes, too, are one step apart
@@ -34,8 +41,9 @@ struct Tuning {
 /// ms with 16 of 128 KiB, of 562 ms that the link takes with its frames' headers.
 inline std::int64_t choose_slots(bool one_machine) { return one_machine ? 4 : 16; }
 
-/// Between hosts slots are of this size at most: 16 of them, and the staging memory that goes with each - up to six
-/// times its size where a node has one rank, for 16-bit floats -, are 12 MiB.
+/// Between hosts slots are of this size at most. With each of the 16 goes staging memory: three times its size in a
+/// node of one rank that sums 32-bit floats (8 MiB in all), five times for 16-bit ones, twice more for all-to-all and
+/// reduce-scatter: at the very most 16 MiB, of which pages that no call has touched cost nothing.
 inline constexpr std::size_t kMostSlotBytesBetweenHosts = 128 << 10;
 
 /// KOLO_SLOT_BYTES, when it is 0. Two forces: a slot that is small stays in its core's own (second-level) cache between
