@@ -89,18 +89,22 @@ def main():
     images = torch.randn(flags.batch, 3, flags.image, flags.image)
     labels = torch.randint(1000, (flags.batch,))
 
-    def step(network):
-        sgd.zero_grad(set_to_none=not flags.zeros)
+    def step(network, optimizer):
+        optimizer.zero_grad(set_to_none=not flags.zeros)
         torch.nn.functional.cross_entropy(network(images), labels).backward()
-        sgd.step()
+        optimizer.step()
 
-    alone = time_steps(flags.alone, lambda: step(model))
-    sgd.zero_grad(set_to_none=True)
     # Buffers are left alone, as Kolo leaves them unless it is told otherwise.
     ddp = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True, broadcast_buffers=False)
-    together = time_steps(flags.steps, lambda: step(ddp))
+    time_steps(flags.steps, lambda: step(ddp, sgd))
     memory = torch.tensor([mebibytes()])
     dist.all_reduce(memory, dist.ReduceOp.MAX)
+    other = ResNet50()
+    plain = torch.optim.SGD(other.parameters(), lr=0.01)
+    together, alone = [], []
+    for _ in range(flags.alone):
+        together += time_steps(1, lambda: step(ddp, sgd))
+        alone += time_steps(1, lambda: step(other, plain))
     if flags.json:
         with open(flags.json, "w", encoding="ascii") as file:
             json.dump({"alone": alone, "together": together, "mebibytes": memory.item()}, file)

@@ -3,14 +3,16 @@
 """A training step of ResNet-50: LibTorch with Kolo against Python's DistributedDataParallel over Gloo.
 
 usage: torch_step.py --torch-resnet PROGRAM [--ranks N] [--rounds N] [--steps N] [--alone N] [--batch N] [--image N]
-                     [--threads N] [--json FILE]
+                     [--threads N] [--gradients none|zeros|both] [--json FILE [--more]]
 
-Both jobs run in turns, `rounds` times, each in fresh processes that first take steps without any communication (what
-the computation alone takes, in that language, in those processes) and then steps together. A round's time beyond the
-computation is the median of the one less the median of the other, each without the first 3 steps. Both reset
-gradients by set_to_none, and both again by zeroing ("zeros"). Images are small, batches of 1, so that communication is
-not lost in the noise of the computation. Start it with the Python that has torch. The interval is that of Student's t at 95 % over rounds. Needs Debian's
-python3-torch, which is the same version with the same kernels as libtorch-dev.
+Both jobs run in turns, `rounds` times, each in fresh processes. Each takes `steps` steps, after which memory is looked
+at; then `alone` more, and after each of them one on a second model that every rank takes by itself: what the
+computation alone takes, in that language, in those processes, at that moment. A round's time beyond the computation is
+the median difference of these pairs, without the first 3. Both reset gradients by set_to_none, and both again by zeroing ("zeros"). Images are
+small, batches of 1, so that communication is not lost in the noise of the computation. The interval is that of
+Student's t at 95 % over rounds; --more adds this run's rounds to those in the file, which must be of the same flags.
+Start it with the Python that has torch: Debian's python3-torch is the same version with the same kernels as
+libtorch-dev.
 """
 
 import argparse
@@ -23,8 +25,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-# Student's t, two-sided 95 %, by degrees of freedom.
-T95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228}
+# Student's t, two-sided 95 %, by degrees of freedom from 1.
+T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
+       2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)
 WARM_UP = 3
 HERE = Path(__file__).resolve().parent
 ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -60,14 +63,16 @@ def run_ddp(flags, zeros, folder):
 
 def measure(run, flags, zeros, folder):
     times = run(flags, zeros, folder)
-    alone, together = (1e3 * statistics.median(times[what][WARM_UP:]) for what in ("alone", "together"))
-    return {"alone": alone, "together": together, "beyond": together - alone, "mebibytes": times["mebibytes"]}
+    pairs = [(1e3 * t, 1e3 * a) for t, a in zip(times["together"], times["alone"])][WARM_UP:]
+    return {"alone": statistics.median(a for _, a in pairs), "together": statistics.median(t for t, _ in pairs),
+            "beyond": statistics.median(t - a for t, a in pairs), "mebibytes": times["mebibytes"]}
 
 
 def mean_and_interval(values):
     if len(values) < 2:
         return values[0], math.nan
-    return statistics.mean(values), T95.get(len(values) - 1, 1.96) * statistics.stdev(values) / math.sqrt(len(values))
+    student = T95[min(len(values) - 1, len(T95)) - 1]
+    return statistics.mean(values), student * statistics.stdev(values) / math.sqrt(len(values))
 
 
 def summary(rounds):
@@ -80,15 +85,24 @@ def summary(rounds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--torch-resnet", required=True)
-    for name, default in (("ranks", 2), ("rounds", 5), ("steps", 20), ("alone", 20), ("batch", 1), ("image", 64),
+    for name, default in (("ranks", 2), ("rounds", 5), ("steps", 4), ("alone", 18), ("batch", 1), ("image", 64),
                           ("threads", 1)):
         parser.add_argument("--" + name, type=int, default=default)
-    parser.add_argument("--json")
+    parser.add_argument("--gradients", choices=("none", "zeros", "both"), default="both")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--more", action="store_true")
     flags = parser.parse_args()
 
     jobs = [(f"{who}{', zeros' if zeros else ''}", run, zeros)
-            for zeros in (False, True) for who, run in (("kolo", run_kolo), ("ddp", run_ddp))]
+            for zeros in (False, True) if flags.gradients in ("both", "zeros" if zeros else "none")
+            for who, run in (("kolo", run_kolo), ("ddp", run_ddp))]
     rounds = {name: [] for name, _, _ in jobs}
+    setup = {name: getattr(flags, name) for name in ("ranks", "steps", "alone", "batch", "image", "threads")}
+    if flags.more and flags.json.exists():
+        before = json.loads(flags.json.read_text())
+        if before["setup"] != setup:
+            raise SystemExit(f"torch_step: {flags.json} is of other flags: {before['setup']}")
+        rounds = {**rounds, **before["rounds"]}
     with tempfile.TemporaryDirectory() as folder:
         for number in range(flags.rounds):
             for name, run, zeros in jobs if number % 2 == 0 else reversed(jobs):
@@ -96,9 +110,12 @@ def main():
                 rounds[name].append(one)
                 print(f"round {number}  {name:12} " + "  ".join(f"{what} {one[what]:.1f}" for what in one),
                       file=sys.stderr, flush=True)
+            if flags.json:
+                flags.json.write_text(json.dumps({"setup": setup, "rounds": rounds}, indent=1))
 
     print(f"ResNet-50, {flags.image} x {flags.image}, batch {flags.batch}, {flags.ranks} ranks of {flags.threads} "
-          f"threads, {flags.rounds} rounds; milliseconds, mean +- 95 %")
+          f"threads, {'/'.join(str(len(some)) for some in rounds.values())} rounds; milliseconds, mean +- 95 %")
+    rounds = {name: some for name, some in rounds.items() if some}
     print(f"{'':12} {'step':>16} {'computation':>16} {'beyond it':>16} {'images/s':>9} {'MiB a rank':>11}")
     results = {name: summary(values) for name, values in rounds.items()}
     for name, table in results.items():
@@ -107,11 +124,11 @@ def main():
         images = 1e3 * flags.batch * flags.ranks / table["together"][0]
         print(f"{name:12} {cells} {images:9.1f} {table['mebibytes'][0]:11.0f}")
     for zeros in ("", ", zeros"):
-        kolo, ddp = rounds["kolo" + zeros], rounds["ddp" + zeros]
+        kolo, ddp = rounds.get("kolo" + zeros, []), rounds.get("ddp" + zeros, [])
+        if not kolo:
+            continue
         ratio = mean_and_interval([k["beyond"] / d["beyond"] for k, d in zip(kolo, ddp)])
         print(f"beyond the computation, kolo / ddp{zeros}: {ratio[0]:.3f} +- {ratio[1]:.3f}")
-    if flags.json:
-        Path(flags.json).write_text(json.dumps({"flags": vars(flags), "rounds": rounds}, indent=1))
 
 
 main()

@@ -5,8 +5,8 @@
 //     torch_resnet --steps 20                 one process
 //     mpirun -np 2 torch_resnet --steps 20    two
 //
-// With --alone N every rank first takes N steps by itself, nothing reduced: what the computation takes, to compare.
-// bench/torch_step does that beside Python's DistributedDataParallel.
+// With --alone N there are N more, and between them as many steps on a second model, which every rank takes by itself:
+// what the computation takes, to compare. bench/torch_step does that beside Python's DistributedDataParallel.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -39,15 +39,13 @@ struct Flags {
 
 using Seconds = std::vector<double>;
 
-Seconds time_steps(int steps, const std::function<void()>& step) {
-  Seconds seconds;
+void time_steps(int steps, const std::function<void()>& step, Seconds& seconds) {
   for (int i = 0; i < steps; ++i) {
     kolo::barrier();
     const auto start = std::chrono::steady_clock::now();
     step();
     seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
-  return seconds;
 }
 
 double median(Seconds seconds) {
@@ -90,6 +88,28 @@ void report(const Flags& flags, const Seconds& alone, const Seconds& together, d
   }
 }
 
+void check_same_weights(const torch::nn::Module& model) {
+  double sum = 0;
+  for (const auto& parameter : model.parameters()) {
+    sum += parameter.detach().to(torch::kDouble).abs().sum().item<double>();
+  }
+  for (const double other : kolo::allgather_object(sum)) {
+    if (other != sum) {
+      throw std::runtime_error("ranks hold different weights");
+    }
+  }
+}
+
+void forget_gradients(const torch::nn::Module& model, bool zero) {
+  for (const auto& parameter : model.parameters()) {
+    if (!zero) {
+      parameter.mutable_grad().reset();
+    } else if (parameter.grad().defined()) {
+      parameter.mutable_grad().zero_();
+    }
+  }
+}
+
 void train(const Flags& flags) {
   const kolo::Session session;
   at::set_num_threads(flags.threads);
@@ -99,37 +119,36 @@ void train(const Flags& flags) {
   torch::optim::SGD sgd(model->parameters(), torch::optim::SGDOptions(0.01));
   const torch::Tensor images = torch::randn({flags.batch, 3, flags.image, flags.image});
   const torch::Tensor labels = torch::randint(1000, {flags.batch}, torch::kLong);
-  const auto pass = [&] { torch::nn::functional::cross_entropy(model->forward(images), labels).backward(); };
-
-  const Seconds alone = time_steps(flags.alone, [&] {
-    for (const auto& parameter : model->parameters()) {
-      if (!flags.zeros) {
-        parameter.mutable_grad().reset();
-      } else if (parameter.grad().defined()) {
-        parameter.mutable_grad().zero_();
-      }
-    }
-    pass();
-    sgd.step();
-  });
-  kolo::libtorch::broadcast_parameters(*model);  // ranks have gone their own ways
+  const auto pass = [&](torch_resnet::ResNet50& network) {
+    torch::nn::functional::cross_entropy(network->forward(images), labels).backward();
+  };
   kolo::libtorch::DistributedOptimizer optimizer(sgd, *model);
-  const Seconds together = time_steps(flags.steps, [&] {
+  const auto step = [&] {
     optimizer.zero_grad(!flags.zeros);
-    pass();
+    pass(model);
     optimizer.step();
-  });
+  };
+  Seconds together, alone;
+  time_steps(flags.steps, step, together);
+  const double memory = kolo::allreduce(mebibytes(), kolo::ReduceOp::max);
 
-  double sum = 0;
-  for (const auto& parameter : model->parameters()) {
-    sum += parameter.detach().to(torch::kDouble).abs().sum().item<double>();
-  }
-  for (const double other : kolo::allgather_object(sum)) {
-    if (other != sum) {
-      throw std::runtime_error("ranks hold different weights");
+  if (flags.alone > 0) {
+    together.clear();
+    torch_resnet::ResNet50 other;
+    torch::optim::SGD plain(other->parameters(), torch::optim::SGDOptions(0.01));
+    for (int i = 0; i < flags.alone; ++i) {
+      time_steps(1, step, together);
+      time_steps(
+          1,
+          [&] {
+            forget_gradients(*other, flags.zeros);
+            pass(other);
+            plain.step();
+          },
+          alone);
     }
   }
-  const double memory = kolo::allreduce(mebibytes(), kolo::ReduceOp::max);
+  check_same_weights(*model);
   if (kolo::rank() == 0) {
     report(flags, alone, together, memory);
   }
@@ -144,7 +163,8 @@ int main(int argc, char** argv) {
   auto add = options.add_options();
   add("help,h", "print this");
   add("steps", po::value(&flags.steps)->default_value(flags.steps), "steps to train together");
-  add("alone", po::value(&flags.alone)->default_value(flags.alone), "steps that each rank takes by itself before");
+  add("alone", po::value(&flags.alone)->default_value(flags.alone),
+      "more steps, beside as many that each rank takes by itself");
   add("batch", po::value(&flags.batch)->default_value(flags.batch), "images a rank and step");
   add("image", po::value(&flags.image)->default_value(flags.image), "pixels in each direction");
   add("threads", po::value(&flags.threads)->default_value(flags.threads), "threads a rank");
