@@ -13,6 +13,7 @@ inline constexpr bool kIsReal = false;
 
 #else
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ inline constexpr bool kIsReal = true;
 
 struct Config {
   int devices = 1;
+  std::uint64_t seed = 1;
 };
 struct Report {
   enum class Kind { none };
