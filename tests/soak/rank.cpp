@@ -16,7 +16,7 @@ using testing::Wrong;
 
 namespace {
 
-constexpr std::uint64_t kOwn = 100;
+constexpr std::uint64_t kUnnamed = 99, kOwn = 100;
 
 void check(InFlight& one) {
   try {
@@ -128,18 +128,80 @@ void Rank::wait(Members& members, Random& own) {
   });
 }
 
-/// Their order is their name, so all ranks make them in the same one.
+/// Their order is their name, so all ranks make them in the same one. Inputs are spoilt as soon as a call has returned.
 void Rank::run_unnamed(int calls, std::uint64_t number) {
-  for (int i = 0; i < calls; ++i) {
-    const auto given = static_cast<std::int64_t>(number % 1000) + i + context_.rank();
-    const std::int64_t ranks = context_.size();
-    const std::int64_t wanted = ranks * (given - context_.rank()) + ranks * (ranks - 1) / 2;
-    if (allreduce(context_, given, ReduceOp::sum) != wanted) throw Wrong("an allreduce without a name");
-    if ((number + static_cast<std::uint64_t>(i)) % 3 == 0) barrier(context_);
-    std::vector<std::int32_t> small(static_cast<std::size_t>(1 + number % 700), context_.rank());
-    broadcast(context_, view(small), context_.size() - 1);
-    const bool good = std::all_of(small.begin(), small.end(), [&](int x) { return x == context_.size() - 1; });
-    if (!good) throw Wrong("a broadcast without a name");
+  Random same = random_of(seed_, kUnnamed, world_, number);
+  const int ranks = context_.size();
+  const int rank = context_.rank();
+  const auto value = [](int of, std::int64_t i) { return static_cast<std::int32_t>(of * 100003 + i); };
+  for (int call = 0; call < calls; ++call) {
+    const std::int64_t elements = draw(same, chance(same, 50) ? 100 : 20000);
+    const auto input = [&](int of, std::int64_t count) {
+      std::vector<std::int32_t> in(static_cast<std::size_t>(count));
+      for (std::int64_t i = 0; i < count; ++i) in[static_cast<std::size_t>(i)] = value(of, i);
+      return in;
+    };
+    const auto expect = [](bool good, const char* what) {
+      if (!good) throw Wrong(std::string(what) + " without a name");
+    };
+    switch (draw(same, 6)) {
+    case 0: {
+      std::vector<std::int32_t> x = input(rank, elements);
+      allreduce(context_, view(x));
+      bool good = true;
+      for (std::int64_t i = 0; i < elements; ++i)
+        good = good && x[static_cast<std::size_t>(i)] == ranks * i + 100003 * (ranks * (ranks - 1) / 2);
+      expect(good, "an allreduce");
+      break;
+    }
+    case 1: {
+      const int root = static_cast<int>(draw(same, ranks));
+      std::vector<std::int32_t> x = input(rank, elements);
+      broadcast(context_, view(x), root);
+      expect(x == input(root, elements), "a broadcast");
+      x.assign(x.size(), -1);
+      break;
+    }
+    case 2: {
+      std::vector<std::int32_t> in = input(rank, elements + rank);
+      std::vector<std::int32_t> wanted;
+      for (int of = 0; of < ranks; ++of) {
+        const std::vector<std::int32_t> part = input(of, elements + of);
+        wanted.insert(wanted.end(), part.begin(), part.end());
+      }
+      std::vector<std::int32_t> out(wanted.size(), -1);
+      allgather_into(context_, const_view(in), view(out));
+      in.assign(in.size(), -1);
+      expect(out == wanted, "an allgather");
+      break;
+    }
+    case 3: {
+      std::vector<std::int32_t> in = input(rank, elements * ranks);
+      std::vector<std::int32_t> out(in.size(), -1);
+      alltoall_into(context_, const_view(in), view(out));
+      in.assign(in.size(), -1);
+      bool good = true;
+      for (int of = 0; of < ranks; ++of)
+        for (std::int64_t i = 0; i < elements; ++i)
+          good = good && out[static_cast<std::size_t>(of * elements + i)] == value(of, rank * elements + i);
+      expect(good, "an alltoall");
+      break;
+    }
+    case 4: {
+      std::vector<std::int32_t> in = input(rank, elements * ranks);
+      std::vector<std::int32_t> out(static_cast<std::size_t>(elements), -1);
+      reduce_scatter_into(context_, const_view(in), view(out));
+      in.assign(in.size(), -1);
+      bool good = true;
+      for (std::int64_t i = 0; i < elements; ++i)
+        good = good &&
+               out[static_cast<std::size_t>(i)] == ranks * (rank * elements + i) + 100003 * (ranks * (ranks - 1) / 2);
+      expect(good, "a reduce_scatter");
+      break;
+    }
+    default:
+      barrier(context_);
+    }
   }
 }
 

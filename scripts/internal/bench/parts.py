@@ -159,6 +159,7 @@ def step(model, ranks, seconds):
             ddp = [Job(name, ranks, more_flags, program=script) for name, more_flags in views]
             kolos = [Job("kolo, beside ddp", ranks, [*flags, "--submit", "prepared", "-t", setting.seconds(seconds)]),
                      Job("kolo by name, beside ddp", ranks, [*flags, "--submit", "by-name"]),
+                     Job("kolo grouped, beside ddp", ranks, [*flags, "--submit", "grouped"]),
                      Job("kolo arena, beside ddp", ranks, [*flags, "--submit", "prepared", "--arena"])]
             found = setting.run([*kolos, *ddp], 150)
         for job in kolos:
