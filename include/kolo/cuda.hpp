@@ -18,6 +18,7 @@
 /// - `wait()` and `done()` speak of the device's work, too. `wait_on` does not block the host for it.
 /// - A call while its stream is being captured into a CUDA graph is an error (invalid_argument).
 /// - No call changes the caller's current device, `bind` apart.
+/// - `GradientArena(bytes, Device{DeviceKind::cuda, kolo::cuda::bind()})` is memory for gradients that need no copy.
 #ifndef KOLO_CUDA_HPP
 #define KOLO_CUDA_HPP
 

@@ -13,7 +13,9 @@
 //             crosses between cores twice, and the system's copies are slower at that than sums written back into
 //             slots (2 ranks, 1 MiB: 220 us against 120).
 //
-// What peers will not be able to read (memory of devices, say) goes by the log: each rank tries its own buffers first.
+// What peers will not be able to read (memory of devices, say) goes by the log: each rank tries its own buffers first,
+// and remembers some that could be read. (One that has become unreadable since, at the same address and of the same
+// length, is an error of the call, and a fault.)
 #pragma once
 
 #include <cstddef>
@@ -83,7 +85,7 @@ class ExpressRoutes {
   };
 
   [[nodiscard]] Way way_of(const ExpressCall& call) const;
-  [[nodiscard]] bool can_offer(const ExpressCall& call) const;
+  [[nodiscard]] bool can_offer(const ExpressCall& call);
   void carry(const ExpressCall& call);
   void carry_contribution(const ExpressCall& call);
   void offer(const ExpressCall& call);
@@ -104,6 +106,11 @@ class ExpressRoutes {
   const int ranks_;
   const int own_;
   Way way_ = Way::by_log;
+  struct Range {
+    std::uintptr_t begin = 0;
+    std::size_t bytes = 0;
+  };
+  Range known_readable_[16];           // of this rank's own memory, by page
   std::vector<const void*> inputs_;    // reduce's arguments, by rank
   std::vector<std::int64_t> lengths_;  // of contributions, by rank
 };

@@ -6,11 +6,13 @@
 #include <iterator>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <set>
 #include <thread>
 #include <utility>
 
+#include <kolo/gradient_arena.hpp>
 #include <kolo/info.hpp>
 
 #include "tests/cuda/any_collective.hpp"
@@ -45,25 +47,31 @@ class Training : public CudaTest {};
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr unsigned kWorlds = 12;
 constexpr unsigned kStagedWorlds = 4;
+/// And the sizes in a step of ResNet-50, of tensors and of batches, divided by this: the same calls, on fewer bytes.
+constexpr std::int64_t kDivisor = 32;
 #else
 constexpr unsigned kWorlds = 64;
 constexpr unsigned kStagedWorlds = 24;
+constexpr std::int64_t kDivisor = 1;
 #endif
 
-TEST_F(Training, AStepOfResNet50TakesFewCallsAndOverlaps) {
+/// The gradients of ResNet-50, submitted one by one as backward produces them: how many calls of NCCL a step takes, who
+/// makes them and when.
+void a_step_of_resnet50(bool in_arena) {
   constexpr int kRanks = 2;
   constexpr int kSteps = 3;
-  const std::int64_t threshold = std::int64_t{16} << 20;
-  const std::int64_t direct = std::int64_t{8} << 20;
-  const std::vector<std::int64_t> sizes = resnet50();
+  const std::int64_t threshold = (std::int64_t{16} << 20) / kDivisor;
+  const std::int64_t direct = (std::int64_t{8} << 20) / kDivisor;
+  std::vector<std::int64_t> sizes = resnet50();
   ASSERT_EQ(sizes.size(), 161U);
   std::int64_t total = 0;
   std::int64_t larger = 0;
-  for (const std::int64_t size : sizes) {
+  EXPECT_EQ(std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}), 25557032);
+  for (std::int64_t& size : sizes) {
+    size = std::max<std::int64_t>(size / kDivisor, 1);
     total += size * 4;
     larger += size * 4 >= direct ? 1 : 0;
   }
-  EXPECT_EQ(total, 25557032 * 4);
 
   std::mutex mutex;
   std::set<std::thread::id> callers;
@@ -77,10 +85,22 @@ TEST_F(Training, AStepOfResNet50TakesFewCallsAndOverlaps) {
         }
         bind();
         const RankStream stream;
-        std::vector<std::unique_ptr<DeviceTensor>> gradients;
+        std::optional<GradientArena> arena;
+        if (in_arena) {
+          std::size_t room = 0;
+          for (const std::int64_t size : sizes) room += GradientArena::room_for(DType::float32, Shape{size});
+          arena.emplace(room, Device{DeviceKind::cuda, rank()});
+        }
+        std::vector<std::unique_ptr<DeviceTensor>> memory;
+        std::vector<TensorView> gradients;
         for (const std::int64_t size : sizes) {
-          gradients.push_back(std::make_unique<DeviceTensor>(DType::float32, size, stream));
-          ok(cudaMemsetAsync(gradients.back()->data(), 0, gradients.back()->bytes(), stream));
+          if (arena) {
+            gradients.push_back(arena->allocate(DType::float32, Shape{size}, Stream{stream}));
+          } else {
+            memory.push_back(std::make_unique<DeviceTensor>(DType::float32, size, stream));
+            gradients.push_back(memory.back()->view());
+          }
+          ok(cudaMemsetAsync(gradients.back().data(), 0, static_cast<std::size_t>(gradients.back().bytes()), stream));
         }
         for (int step = 0; step < kSteps; ++step) {
           if (step == kSteps - 1) {
@@ -98,16 +118,22 @@ TEST_F(Training, AStepOfResNet50TakesFewCallsAndOverlaps) {
               }
               EXPECT_GT(emulated::collective_calls().size(), calls_before) << "nothing runs before the last gradient";
             }
-            handles.push_back(allreduce_async("g" + std::to_string(i), gradients[i]->view(),
-                                              AllreduceOptions{}.with_op(ReduceOp::average)));
+            handles.push_back(
+                allreduce_async("g" + std::to_string(i), gradients[i], AllreduceOptions{}.with_op(ReduceOp::average)));
           }
           for (Handle& handle : handles) follow(handle, stream);
           wait_all(handles);
           end_step();
         }
         stream.synchronize();
+        if (in_arena) {
+          EXPECT_EQ(metrics().device_bytes_packed, 0U);
+        }
       },
-      options());
+      Options{}
+          .with_setting("KOLO_TIMEOUT_S", "300")
+          .with_setting("KOLO_FUSION_THRESHOLD", std::to_string(threshold))
+          .with_setting("KOLO_GPU_DIRECT_BYTES", std::to_string(direct)));
 
   const std::vector<emulated::CallRecord> all = emulated::collective_calls();
   std::size_t reductions = 0;
@@ -121,14 +147,18 @@ TEST_F(Training, AStepOfResNet50TakesFewCallsAndOverlaps) {
   // it together.
   const std::int64_t batches = 2 * ((total + threshold - 1) / threshold);
   const std::int64_t allowed = batches + larger;
-  std::printf("ResNet-50: 161 gradients, %lld bytes: %zu ncclAllReduce calls a rank and step (at most %lld)\n",
-              static_cast<long long>(total), reductions / kRanks, static_cast<long long>(allowed));
+  std::printf("ResNet-50%s: 161 gradients, %lld bytes: %zu ncclAllReduce calls a rank and step (at most %lld)\n",
+              in_arena ? " in an arena" : "", static_cast<long long>(total), reductions / kRanks,
+              static_cast<long long>(allowed));
   EXPECT_EQ(reductions % kRanks, 0U);
   EXPECT_LE(static_cast<std::int64_t>(reductions / kRanks), allowed);
   EXPECT_GT(reductions, 0U);
   EXPECT_EQ(issuers.size(), static_cast<std::size_t>(kRanks)) << "each rank's calls come from one thread";
   for (const std::thread::id caller : callers) EXPECT_EQ(issuers.count(caller), 0U) << "not from the caller's";
 }
+
+TEST_F(Training, AStepOfResNet50TakesFewCallsAndOverlaps) { a_step_of_resnet50(false); }
+TEST_F(Training, AStepOfResNet50InAnArenaPacksNothing) { a_step_of_resnet50(true); }
 
 /// What a world of random steps consists of: drawn alike on all ranks.
 std::vector<AnyArguments> draw(std::mt19937& random, int ranks, bool nccl) {
