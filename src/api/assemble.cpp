@@ -208,7 +208,7 @@ class Assembly {
     hierarchy::CpuBackendOptions options;
     options.regions = regions_;
     options.tuning = tuning_of(parts_.settings);
-    if (topology.size > 1 && topology.node_count() == 1 && parts_.settings.direct_bytes > 0)
+    if (engine::express_shape(parts_.settings, topology).ranks > 1 && parts_.settings.direct_bytes > 0)
       parts_.peers = parts_.link->peer_memory([this](const std::string& mine) { return bootstrap_.allgather(mine); });
     parts_.backend = std::make_unique<hierarchy::CpuBackend>(topology, std::move(intra), inter, options);
 #ifdef KOLO_HAS_CUDA

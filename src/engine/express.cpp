@@ -100,9 +100,12 @@ void Engine::await_peers(const ExpressCall& call, const std::function<bool()>& t
   while (!there()) {
     check_usable();
     if (base::now() >= until) {
-      give_up(call,
-              Error(ErrorCode::timeout, "a rank has not read its peers' data, or not made its own ready, within " +
-                                            std::to_string(base::to_seconds(patience)) + " s"));
+      std::string missing;
+      for (int rank = 0; rank < express_->ranks(); ++rank) {
+        if (!express_->has_finished(rank)) missing += (missing.empty() ? "rank " : ", rank ") + std::to_string(rank);
+      }
+      give_up(call, Error(ErrorCode::timeout, missing + " has not read its peers' data within " +
+                                                  std::to_string(base::to_seconds(patience)) + " s"));
     }
     help_until(there, std::min(until, base::now() + kPatience));
   }

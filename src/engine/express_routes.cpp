@@ -49,9 +49,13 @@ ExpressRoutes::Way ExpressRoutes::way_of(const ExpressCall& call) const {
   };
   // The slots bring a line to all ranks at the price of one, and write results past the cache.
   const bool suits_slots = bytes * static_cast<std::size_t>(ranks_) >= limits_.past_cache_bytes;
+  // Everybody reads every other's whole input: measured to be worth it up to 8 ranks.
+  const bool reads_too_much =
+      bytes > Express::kRoom && bytes * static_cast<std::size_t>(ranks_) > 8 * limits_.carried_bytes;
   switch (call.kind) {
-  case CollectiveKind::barrier:
   case CollectiveKind::allreduce:
+    return reads_too_much ? Way::by_log : carried;
+  case CollectiveKind::barrier:
   case CollectiveKind::reduce_scatter:
     return carried;
   case CollectiveKind::broadcast:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/operation.hpp"
 
+#include <new>
 #include <numeric>
 #include <utility>
 
@@ -27,7 +28,12 @@ std::byte* ResultRoom::of_gather(const std::vector<std::int64_t>& bytes, DType d
                                                  " elements, but the ranks together gave " +
                                                  std::to_string(total / element));
   }
-  result = Tensor(dtype, with_rows(total / row_bytes, row));
+  try {
+    result = Tensor(dtype, with_rows(total / row_bytes, row));
+  } catch (const std::bad_alloc& error) {
+    throw Error(ErrorCode::invalid_argument,
+                "no memory for the result of an allgather, " + std::to_string(total) + " bytes: " + error.what());
+  }
   return static_cast<std::byte*>(result.data());
 }
 

@@ -92,12 +92,12 @@ class Job:
 def names_the_victim(error):
     """A node whose leader is stopped is only known not to have answered."""
     silent = ("1 node did not answer", "which decides, did not answer", "which decides, or a node on the way")
-    return f"rank {VICTIM}" in error or (SCENARIO == "stopped" and any(text in error for text in silent))
+    return f"rank {VICTIM}" in error or (SCENARIO.startswith("stopped") and any(text in error for text in silent))
 
 
 def complaints_about(job):
     """What is wrong with what the survivors said."""
-    wanted = "timeout" if SCENARIO == "stopped" else "rank_lost"
+    wanted = "timeout" if SCENARIO.startswith("stopped") else "rank_lost"
     complaints = [line for line in job.lines if line.startswith("FAIL")]
     for rank in range(RANKS):
         if rank == VICTIM:

@@ -7,6 +7,7 @@
 //   large     everybody reduces large tensors without pause; the victim is killed with one in flight
 //   reading   everybody exchanges large tensors without names, read from each other's memory; the victim is killed amid
 //             it
+//   stopped_reading  the same, and the victim is stopped
 //   idle      the others' main threads sleep, nothing is driven; the victim is killed
 //   stopped   the victim is stopped (SIGSTOP), which no descriptor shows; the deadline finds it
 //
@@ -65,13 +66,13 @@ void reduce_without_pause(bool victim) {
   }
 }
 
-void read_without_pause(bool victim) {
+void read_without_pause(bool victim, int signal) {
   const std::vector<float> x(std::size_t{4} << 20, 1);
   std::vector<float> y(x.size());
   std::atomic<int> calls{0};
-  std::thread killer([&calls, victim] {
+  std::thread killer([&calls, victim, signal] {
     while (calls.load() < 3) std::this_thread::yield();
-    if (victim) die(SIGKILL);
+    if (victim) die(signal);
   });
   try {
     while (true) {
@@ -99,7 +100,8 @@ void run(const std::string& scenario, bool victim) {
   if (scenario == "waiting") wait_for_the_dead(victim, SIGKILL);
   if (scenario == "stopped") wait_for_the_dead(victim, SIGSTOP);
   if (scenario == "large") reduce_without_pause(victim);
-  if (scenario == "reading") read_without_pause(victim);
+  if (scenario == "reading") read_without_pause(victim, SIGKILL);
+  if (scenario == "stopped_reading") read_without_pause(victim, SIGSTOP);
   if (scenario == "idle") sleep(victim);
 }
 
