@@ -306,6 +306,19 @@ core::Run sum_of(std::vector<float>& data, const std::vector<std::size_t>& cuts)
   return run;
 }
 
+/// The ranks' `rough` numbers, as one tensor and cut into several.
+void expect_sum_however_cut(const WorldShape& shape, const std::vector<float>& wanted) {
+  run_world(shape, [&](Rank& rank) {
+    for (const std::vector<std::size_t>& cuts : {std::vector<std::size_t>{}, {1, 2, 500}, {333, 333, 999}}) {
+      std::vector<float> data = rough(wanted.size(), static_cast<std::uint32_t>(rank.rank()));
+      core::Job job;
+      job.runs.push_back(sum_of(data, cuts));
+      run(rank.backend, {&job});
+      EXPECT_EQ(data, wanted);
+    }
+  });
+}
+
 TEST(CpuBackend, InsideANodeElementsAreAddedInRankOrderWhateverTheBatching) {
   constexpr std::size_t kCount = 1000;
   WorldShape shape;
@@ -319,15 +332,7 @@ TEST(CpuBackend, InsideANodeElementsAreAddedInRankOrderWhateverTheBatching) {
     for (const std::size_t slot_bytes : {256, 4096}) {
       shape.flat_bytes = flat_bytes;
       shape.slot_bytes = slot_bytes;
-      run_world(shape, [&](Rank& rank) {
-        for (const std::vector<std::size_t>& cuts : {std::vector<std::size_t>{}, {1, 2, 500}, {333, 333, 999}}) {
-          std::vector<float> data = rough(kCount, static_cast<std::uint32_t>(rank.rank()));
-          core::Job job;
-          job.runs.push_back(sum_of(data, cuts));
-          run(rank.backend, {&job});
-          EXPECT_EQ(data, wanted);
-        }
-      });
+      expect_sum_however_cut(shape, wanted);
     }
   }
 }
@@ -351,15 +356,7 @@ TEST(CpuBackend, BetweenNodesElementsAreAddedInTheOrderOfTheNodesWhateverTheBatc
       for (const std::size_t slot_bytes : {256, 4096}) {
         shape.step_bytes = step_bytes;
         shape.slot_bytes = slot_bytes;
-        run_world(shape, [&](Rank& rank) {
-          for (const std::vector<std::size_t>& cuts : {std::vector<std::size_t>{}, {1, 2, 500}, {333, 333, 999}}) {
-            std::vector<float> data = rough(kCount, static_cast<std::uint32_t>(rank.rank()));
-            core::Job job;
-            job.runs.push_back(sum_of(data, cuts));
-            run(rank.backend, {&job});
-            EXPECT_EQ(data, wanted);
-          }
-        });
+        expect_sum_however_cut(shape, wanted);
       }
     }
   }
