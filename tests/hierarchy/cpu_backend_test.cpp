@@ -536,7 +536,7 @@ TEST(CpuBackend, AFaultOfTheTransportReachesTheCaller) {
   const shm::Segment memory = shm::Segment::anonymous(shm::SlotRing::required_bytes(1, 256, 2));
   auto intra = std::make_shared<shm::SlotRing>(memory.data(), memory.bytes(), 0, 1, 256, 2);
   CpuBackend backend(core::make_topology(0, {0, 1}, 0), intra, std::make_shared<Broken>());
-  EXPECT_EQ(backend.describe(), "shared memory (1 ranks, 2 slots of 0 KiB), a broken cable (2 nodes, 1 lane)");
+  EXPECT_EQ(backend.describe(), "shared memory (1 ranks, 2 slots of 256 bytes), a broken cable (2 nodes, 1 lane)");
   std::vector<float> data(20, 1.0F);
   core::Job job;
   job.runs.push_back(sum_of(data, {}));
