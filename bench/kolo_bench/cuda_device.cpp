@@ -18,39 +18,15 @@ std::shared_ptr<Device> open_device(Job& /*job*/) {
 
 #include <cuda_runtime_api.h>
 
-#include <stdexcept>
-
 #include <kolo/cuda.hpp>
 #include <kolo/error.hpp>
 
+#include "bench/cuda_events.hpp"
 #include "measure.hpp"
 #include "nccl_peer.hpp"
 
 namespace kolo_bench {
 namespace {
-
-void check(cudaError_t result, const char* call) {
-  if (result != cudaSuccess) throw std::runtime_error(std::string(call) + ": " + cudaGetErrorString(result));
-}
-
-/// A point of the stream's time.
-class Point {
- public:
-  Point() { check(cudaEventCreate(&raw_), "cudaEventCreate"); }
-  ~Point() { static_cast<void>(cudaEventDestroy(raw_)); }
-  Point(const Point&) = delete;
-  Point& operator=(const Point&) = delete;
-  void record(cudaStream_t stream) { check(cudaEventRecord(raw_, stream), "cudaEventRecord"); }
-  void wait() const { check(cudaEventSynchronize(raw_), "cudaEventSynchronize"); }
-  [[nodiscard]] double microseconds_since(const Point& before) const {
-    float milliseconds = 0;
-    check(cudaEventElapsedTime(&milliseconds, before.raw_, raw_), "cudaEventElapsedTime");
-    return 1e3 * static_cast<double>(milliseconds);
-  }
-
- private:
-  cudaEvent_t raw_ = nullptr;
-};
 
 class DeviceTimer final : public Timer {
  public:
@@ -59,7 +35,6 @@ class DeviceTimer final : public Timer {
   void start() override { begin_.record(stream_); }
   double stop() override {
     end_.record(stream_);
-    end_.wait();
     return end_.microseconds_since(begin_);
   }
 

@@ -36,7 +36,7 @@ MAY_INCLUDE = {
     "api": BELOW_API,
     **{room: {"public"} for room in ("optimizer", "libtorch", "capi")},
     **{room: {"public"} for room in ("tools", "bench", "examples")},
-    "bench/micro": EVERYTHING | {"tests"},
+    "bench/micro": EVERYTHING | {"tests", "bench"},
     "tests": EVERYTHING | {"bench", "examples"},
 }
 

@@ -27,6 +27,7 @@
 #include <kolo/info.hpp>
 #include <nlohmann/json.hpp>
 
+#include "bench/cuda_events.hpp"
 #include "cuda/device.hpp"
 #include "cuda/kernels.hpp"
 #include "cuda/tables.hpp"
@@ -34,6 +35,8 @@
 namespace {
 
 namespace po = boost::program_options;
+using kolo_bench::check;
+using kolo_bench::Point;
 
 struct Flags {
   std::vector<std::int64_t> tensors;  ///< elements of each
@@ -41,28 +44,6 @@ struct Flags {
   int slots = 3;
   int iterations = 50;
   std::string json;
-};
-
-void check(cudaError_t result, const char* call) {
-  if (result != cudaSuccess) throw std::runtime_error(std::string(call) + ": " + cudaGetErrorString(result));
-}
-
-class Point {
- public:
-  Point() { check(cudaEventCreate(&raw_), "cudaEventCreate"); }
-  ~Point() { static_cast<void>(cudaEventDestroy(raw_)); }
-  Point(const Point&) = delete;
-  Point& operator=(const Point&) = delete;
-  void record(cudaStream_t stream) { check(cudaEventRecord(raw_, stream), "cudaEventRecord"); }
-  [[nodiscard]] double microseconds_since(const Point& before) const {
-    float milliseconds = 0;
-    check(cudaEventSynchronize(raw_), "cudaEventSynchronize");
-    check(cudaEventElapsedTime(&milliseconds, before.raw_, raw_), "cudaEventElapsedTime");
-    return 1e3 * static_cast<double>(milliseconds);
-  }
-
- private:
-  cudaEvent_t raw_ = nullptr;
 };
 
 struct Summary {
