@@ -233,6 +233,8 @@ void Memory::clear() {
     }
   }
   allocations_.clear();
+  device_.restart();
+  pinned_.restart();
   next_number_ = 1;
 }
 

@@ -49,7 +49,7 @@ struct Range {
   std::size_t end = 0;
 };
 
-/// A reservation of addresses from which pieces are cut, never to be used again.
+/// A reservation of addresses from which pieces are cut, not to be used again before `restart`.
 class Arena {
  public:
   enum class View : std::uint8_t { two, one };
@@ -62,6 +62,8 @@ class Arena {
   std::uintptr_t allocate(std::size_t bytes, std::size_t alignment);
   /// False when a red zone was written to.
   [[nodiscard]] bool release(std::uintptr_t address, std::size_t bytes);
+  /// Everything is released: addresses begin anew. They must, or a sanitizer keeps its notes of all there ever were.
+  void restart() noexcept { used_ = 0; }
   bool contains(std::uintptr_t address) const noexcept { return address - host_ < kBytes; }
   bool contains_touchable(std::uintptr_t address) const noexcept { return address - device_ < kBytes; }
   /// From the program's view to that which can be touched.
