@@ -29,11 +29,10 @@ class Processes : public CudaTest {
   }
 };
 
-/// What NCCL does without sends and receives, which the emulated device does not have between processes.
+/// Every collective of every type.
 std::vector<AnyArguments> drawn() {
   std::vector<AnyArguments> all;
-  for (const core::CollectiveKind kind :
-       {core::CollectiveKind::allreduce, core::CollectiveKind::broadcast, core::CollectiveKind::reduce_scatter}) {
+  for (const core::CollectiveKind kind : kKinds) {
     for (const DType dtype : kTypes) {
       for (const bool in_place : {true, false}) {
         AnyArguments arguments;

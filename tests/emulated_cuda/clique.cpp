@@ -134,7 +134,8 @@ void Clique::depart(int rank, const Part& part, Stream& stream) {
   }
 }
 
-/// What goes on in other processes is waited for without the machine's mutex, as a device would.
+/// What goes on in other processes is waited for without the machine's mutex, as a device would. Of a group first the
+/// collectives, one after another, and then all messages together.
 void Clique::run_with_processes(Lock& lock, Stream& stream, Communicator& communicator,
                                 const std::vector<Part>& parts) {
   Machine& machine = Machine::instance();
@@ -143,23 +144,35 @@ void Clique::run_with_processes(Lock& lock, Stream& stream, Communicator& commun
     return communicator.state == Communicator::State::aborted || broken_ || cut_;
   };
   const int rank = communicator.rank;
-  ++communicator.running;
+  std::vector<ProcessRounds::Message> messages;
+  std::vector<ProcessRounds::Message> rounds;
   for (const Part& part : parts) {
     const Buffers own{machine.memory->device_view(part.input), machine.memory->device_view(part.output)};
-    std::string dispute;
-    stream.waits_for_peers = true;
-    machine.progressed.notify_all();
-    lock.unlock();
-    const bool done = !communicator.lost && processes_->run(rank, part.signature, own, ended, dispute);
-    lock.lock();
-    stream.waits_for_peers = false;
-    if (!dispute.empty() && !broken_) {
-      machine.report(Report::Kind::mismatch, "communicator " + name_ + ": ranks disagree.\n  " + dispute);
-      broken_ = true;
-      tell_others(-1, ncclInvalidUsage, dispute);
+    (point_to_point(part) ? messages : rounds).push_back({part.signature, own, part.number, false});
+  }
+  std::string dispute;
+  ++communicator.running;
+  stream.waits_for_peers = true;
+  machine.progressed.notify_all();
+  lock.unlock();
+  bool on = !communicator.lost;
+  for (ProcessRounds::Message& round : rounds) {
+    on = on && processes_->run(rank, round.signature, round.own, ended, dispute);
+    round.done = on;
+  }
+  if (on) static_cast<void>(processes_->pass(rank, messages, ended, dispute));
+  lock.lock();
+  stream.waits_for_peers = false;
+  if (!dispute.empty() && !broken_) {
+    machine.report(Report::Kind::mismatch, "communicator " + name_ + ": ranks disagree." + dispute);
+    broken_ = true;
+    tell_others(-1, ncclInvalidUsage, dispute);
+  }
+  for (const auto* some : {&rounds, &messages}) {
+    for (const ProcessRounds::Message& one : *some) {
+      const std::size_t bytes = output_bytes(one.signature, rank, size());
+      if (!one.done && !cut_ && bytes > 0) std::memset(one.own.output, Memory::kPoison, bytes);
     }
-    const std::size_t bytes = output_bytes(part.signature, rank, size());
-    if (!done && !cut_ && bytes > 0) std::memset(own.output, Memory::kPoison, bytes);
   }
   --communicator.running;
   --communicator.outstanding;

@@ -144,10 +144,6 @@ ncclResult_t put_on_streams(Call& call, Communicator& communicator,
 std::string objection(Call& call, const Communicator& communicator, const Part& part, const Stream* stream) {
   const Signature& signature = part.signature;
   if (stream == nullptr) return "a stream that does not exist (any more)";
-  if (communicator.clique->has_processes() &&
-      (signature.kind == Collective::send || signature.kind == Collective::receive)) {
-    return "sends and receives between processes are not emulated";
-  }
   if (stream->device != communicator.device) return "the communicator is of another device than " + stream->name();
   if (stream->capturing) return stream->name() + " is being captured, which is not emulated";
   if (element_bytes(signature.type) == 0) return "this data type is not emulated";

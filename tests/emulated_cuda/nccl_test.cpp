@@ -351,6 +351,69 @@ TEST_F(Nccl, DisagreementIsReportedWithWhatEachRankSaid) {
   }
 }
 
+// ---------------------------------------------------------------- ranks as processes, here by threads
+
+class NcclOfProcesses : public Nccl {
+ protected:
+  Config config() const override {
+    Config processes = Nccl::config();
+    processes.ranks_are_processes = true;
+    return processes;
+  }
+};
+
+TEST_F(NcclOfProcesses, MessagesOfAGroupPassEachOther) {
+  for (int round = 0; round < 3; ++round) {
+    run(3, true, [](Rank& self) {
+      const auto own = static_cast<float>(self.rank);
+      float* in = put({own, own + 10, own + 20, own + 30});
+      float* out = put(std::vector<float>(2 * 3, -1));
+      for (int again = 0; again < 4; ++again) {
+        ok(ncclGroupStart());
+        ok(ncclAllReduce(in + 3, in + 3, 1, ncclFloat32, ncclMax, self.communicator, self.stream));
+        for (int peer = 0; peer < 3; ++peer) {  // two to everybody, itself included, and one of nothing
+          ok(ncclSend(in, 1, ncclFloat32, peer, self.communicator, self.stream));
+          ok(ncclSend(in + 1, 0, ncclFloat32, peer, self.communicator, self.stream));
+          ok(ncclSend(in + 1, 1, ncclFloat32, peer, self.communicator, self.stream));
+          ok(ncclRecv(out + 2 * peer, 1, ncclFloat32, peer, self.communicator, self.stream));
+          ok(ncclRecv(out, 0, ncclFloat32, peer, self.communicator, self.stream));
+          ok(ncclRecv(out + 2 * peer + 1, 1, ncclFloat32, peer, self.communicator, self.stream));
+        }
+        self.settled(ncclGroupEnd());
+        EXPECT_EQ(get(self, out, 6), (std::vector<float>{0, 10, 1, 11, 2, 12}));
+        EXPECT_EQ(get(self, in + 3, 1), std::vector<float>{32});
+      }
+    });
+  }
+}
+
+TEST_F(NcclOfProcesses, MessagesOfDifferentSizesAreReportedAtBothEnds) {
+  run(2, true, [](Rank& self) {
+    float* data = put({1, 2});
+    ok(self.rank == 0 ? ncclSend(data, 1, ncclFloat32, 1, self.communicator, self.stream)
+                      : ncclRecv(data, 2, ncclFloat32, 0, self.communicator, self.stream));
+    ok(cudaStreamSynchronize(self.stream));
+    ncclResult_t state = ncclSuccess;
+    ok(ncclCommGetAsyncError(self.communicator, &state));
+    EXPECT_EQ(state, ncclInvalidUsage);
+    ok(ncclCommAbort(self.communicator));
+    self.communicator = nullptr;
+  });
+  const std::string text = the_report(Report::Kind::mismatch);
+  EXPECT_NE(text.find("rank 0: ncclSend of 1 float32 to rank 1"), std::string::npos) << text;
+  EXPECT_NE(text.find("rank 1: ncclRecv of 2 float32 from rank 0"), std::string::npos) << text;
+}
+
+TEST_F(NcclOfProcesses, AbortEndsAMessageThatNobodyTakes) {
+  run(2, true, [](Rank& self) {
+    float* data = put({1});
+    if (self.rank == 0) ok(ncclSend(data, 1, ncclFloat32, 1, self.communicator, self.stream));
+    ok(ncclCommAbort(self.communicator));
+    self.communicator = nullptr;
+    ok(cudaStreamSynchronize(self.stream));
+  });
+}
+
 // ---------------------------------------------------------------- faults
 
 TEST_F(Nccl, AbortEndsWhatAPeerNeverJoins) {

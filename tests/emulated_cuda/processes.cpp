@@ -19,12 +19,18 @@ namespace {
 
 constexpr std::size_t kHeader = 64 << 10;
 
+std::string said(int rank, const Signature& signature) {
+  return "\n  rank " + std::to_string(rank) + ": " + to_string(signature);
+}
+
 std::string name_of(const std::string& id) { return "/kolo-emulated-" + std::to_string(base::hash_string(id)); }
 
 }  // namespace
 
 ProcessRounds::ProcessRounds(const std::string& id, int size)
-    : name_(name_of(id)), size_(size), bytes_(kHeader + static_cast<std::size_t>(size) * kMostBytes) {
+    : name_(name_of(id)), size_(size),
+      bytes_(kHeader +
+             static_cast<std::size_t>(size) * (kMostBytes + static_cast<std::size_t>(size) * kMostMessageBytes)) {
   static_assert(sizeof(Shared) <= kHeader);
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
   KOLO_CHECK(size <= kMostRanks) << size << " ranks in processes";
@@ -49,6 +55,10 @@ void ProcessRounds::join(int /*rank*/) {
 
 std::byte* ProcessRounds::input_of(int rank) const noexcept {
   return reinterpret_cast<std::byte*>(shared_) + kHeader + static_cast<std::size_t>(rank) * kMostBytes;
+}
+
+std::byte* ProcessRounds::message_of(int from, int to) const noexcept {
+  return input_of(size_) + static_cast<std::size_t>(from * size_ + to) * kMostMessageBytes;
 }
 
 bool ProcessRounds::wait(const std::function<bool()>& until, const std::function<bool()>& ended) const {
@@ -78,8 +88,7 @@ bool ProcessRounds::run(int rank, const Signature& signature, const Buffers& own
   std::vector<std::vector<std::byte>> others(static_cast<std::size_t>(size_));
   for (int other = 0; other < size_; ++other) {
     if (!agree(seats[other].signature, signature)) {
-      dispute = "rank " + std::to_string(rank) + ": " + to_string(signature) + "\n  rank " + std::to_string(other) +
-                ": " + to_string(seats[other].signature);
+      dispute = said(rank, signature) + said(other, seats[other].signature);
       return false;
     }
     // What the others get they compute themselves.
@@ -90,6 +99,59 @@ bool ProcessRounds::run(int rank, const Signature& signature, const Buffers& own
   compute(signature, buffers);
   seats[rank].taken.store(number + 1);
   return true;
+}
+
+/// Both return whether something moved.
+bool ProcessRounds::send(int rank, Message& message, std::string& dispute) {
+  const int to = message.signature.root;
+  Channel& line = channel(rank, to);
+  if (line.taken.load() > message.number) {
+    message.done = true;
+    line.over = message.number + 1;
+    if (!agree(message.signature, line.wanted)) dispute = said(rank, message.signature) + said(to, line.wanted);
+    return true;
+  }
+  if (line.over != message.number || line.brought.load() != message.number) return false;
+  const std::size_t bytes = input_bytes(message.signature, rank, size_);
+  KOLO_CHECK(bytes <= kMostMessageBytes) << bytes << " bytes of one message between processes";
+  if (bytes > 0) std::memcpy(message_of(rank, to), message.own.input, bytes);
+  line.sent = message.signature;
+  line.brought.store(message.number + 1);
+  return true;
+}
+
+bool ProcessRounds::receive(int rank, Message& message, std::string& dispute) {
+  const int from = message.signature.root;
+  Channel& line = channel(from, rank);
+  if (line.taken.load() != message.number || line.brought.load() <= message.number) return false;
+  if (agree(message.signature, line.sent)) {
+    const std::size_t bytes = output_bytes(message.signature, rank, size_);
+    if (bytes > 0) std::memcpy(message.own.output, message_of(from, rank), bytes);
+    message.done = true;
+  } else {
+    dispute = said(from, line.sent) + said(rank, message.signature);
+  }
+  line.wanted = message.signature;
+  line.taken.store(message.number + 1);
+  return true;
+}
+
+bool ProcessRounds::pass(int rank, std::vector<Message>& messages, const std::function<bool()>& ended,
+                         std::string& dispute) {
+  for (;;) {
+    bool moved = false;
+    bool all = true;
+    for (Message& message : messages) {
+      if (message.done) continue;
+      const bool sends = message.signature.kind == Collective::send;
+      moved |= sends ? send(rank, message, dispute) : receive(rank, message, dispute);
+      if (!dispute.empty()) return false;
+      all = all && message.done;
+    }
+    if (all) return true;
+    if (ended()) return false;
+    if (!moved) std::this_thread::yield();
+  }
 }
 
 }  // namespace kolo::emulated
