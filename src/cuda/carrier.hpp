@@ -25,8 +25,6 @@ struct Load {
 class Carrier {
  public:
   virtual ~Carrier() = default;
-  /// "NCCL 2.28.9", "pinned memory and the CPU".
-  [[nodiscard]] virtual std::string describe() const = 0;
   /// Memory for a slot, and the host's part of it.
   [[nodiscard]] virtual std::byte* slot(std::size_t index) const noexcept = 0;
   /// Makes the most of memory that callers' tensors will lie in, from the next load on; until `forget`, which is called

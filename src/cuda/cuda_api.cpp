@@ -24,6 +24,10 @@ void check(cudaError_t result, const char* call) {
 DeviceCount count_devices() {
   DeviceCount count;
   const cudaError_t result = cudaGetDeviceCount(&count.devices);
+  if (result == cudaErrorInsufficientDriver) {  // what the runtime also says when there is none at all
+    int driver = 0;
+    if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) return {0, "no NVIDIA driver is installed"};
+  }
   if (result != cudaSuccess) return {0, cudaGetErrorString(result)};
   if (count.devices == 0) count.why = "no device is visible";
   return count;

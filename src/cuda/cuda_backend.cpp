@@ -36,6 +36,15 @@ std::vector<std::int64_t> numbers_of(const std::string& bytes) {
   return numbers;
 }
 
+/// " (NVIDIA H200)"; empty where the device does not say, as after a fault.
+std::string name_in_brackets(int device) {
+  try {
+    return " (" + device_info(device).name + ")";
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 }  // namespace
 
 /// All that is allocated on the device, in the order in which it may be given back.
@@ -121,19 +130,25 @@ void CudaBackend::choose(int device, const char* how) {
   device_ = device;
 }
 
+/// Which of the visible devices is this rank's; -1 when there are more ranks than devices. One device: the launcher
+/// gave each rank its own, or there is no other. Whether two ranks got the same one is seen when they meet.
+int CudaBackend::turn(int devices) const noexcept {
+  if (devices > 1 && options_.local_rank >= devices && !options_.share_device) return -1;
+  return options_.local_rank % devices;
+}
+
 int CudaBackend::bind() {
   const std::lock_guard lock(mutex_);
   if (device_ >= 0) return device_;
   if (!count_) count_ = count_devices();
   const int devices = std::max(count_->devices, 1);
-  // One device: the launcher gave each rank its own, or there is no other. Whether two ranks got the same one is seen
-  // when they meet.
-  if (devices > 1 && options_.local_rank >= devices && !options_.share_device) {
+  const int device = turn(devices);
+  if (device < 0) {
     throw Error(ErrorCode::unsupported, "local rank " + std::to_string(options_.local_rank) + " has no device: only " +
                                             std::to_string(devices) +
                                             " are visible; KOLO_SHARE_DEVICE=1 lets ranks share them");
   }
-  choose(options_.local_rank % devices, "kolo::cuda::bind");
+  choose(device, "kolo::cuda::bind");
   return device_;
 }
 
@@ -207,17 +222,19 @@ core::DeviceUsage CudaBackend::usage() const {
 }
 
 std::string CudaBackend::describe() const {
+  const core::DeviceUsage used = usage();
   const std::lock_guard lock(mutex_);
-  if (device_ < 0) {
-    const DeviceCount count = count_ ? *count_ : count_devices();
-    if (count.devices == 0) return "no CUDA device: " + count.why;
-    return "not in use; " + std::to_string(count.devices) + (count.devices == 1 ? " device" : " devices") + " visible";
-  }
-  std::string text = "cuda:" + std::to_string(device_);
-  if (!equipment_) return text + ", not in use yet";
-  text += " (" + equipment_->info.name + "), " + equipment_->carrier->describe() + ", " +
+  const DeviceCount count = count_ ? *count_ : count_devices();
+  if (count.devices == 0) return "no CUDA device: " + count.why;
+  const int device = device_ >= 0 ? device_ : turn(count.devices);
+  std::string text =
+      device < 0 ? "no device for this rank" : "cuda:" + std::to_string(device) + name_in_brackets(device);
+  text +=
+      " of " + std::to_string(count.devices) + " visible, " + (used.slot_bytes > 0 ? "in use: " : "not in use yet: ");
+  text += (options_.staged ? "pinned memory and the CPU" : "NCCL " + nccl_version()) + ", " +
           std::to_string(options_.slots) + " slots of " + std::to_string(options_.slot_bytes >> 10) + " KiB";
   if (!options_.staged) text += ", tensors from " + std::to_string(options_.direct_bytes >> 10) + " KiB in place";
+  if (used.arena_bytes > 0) text += ", arenas of " + std::to_string(used.arena_bytes >> 10) + " KiB";
   return text;
 }
 

@@ -129,6 +129,7 @@ class CudaBackend final : public core::DeviceBackend {
   bool finish_one(std::vector<core::Job*>& finished);
   void enqueue_end(OpenJob& open);
   void choose(int device, const char* how);
+  [[nodiscard]] int turn(int devices) const noexcept;
   void run_dry() noexcept;
 
   const CudaBackendOptions options_;

@@ -80,8 +80,6 @@ bool NcclCarrier::connected() {
   return communicator_->settled();
 }
 
-std::string NcclCarrier::describe() const { return "NCCL " + nccl_version(); }
-
 void NcclCarrier::add_set(core::SetId set, std::optional<int> place) {
   KOLO_CHECK(set != core::kGlobalSet && sets_.count(set) == 0) << "process set " << set;
   std::optional<int> color;

@@ -29,7 +29,6 @@ class NcclCarrier final : public Carrier {
   /// the carrier leaves.
   void add_set(core::SetId set, std::optional<int> place);
 
-  [[nodiscard]] std::string describe() const override;
   [[nodiscard]] std::byte* slot(std::size_t index) const noexcept override { return memory_[index].data(); }
   void adopt(const Region& region) override { unregistered_.push_back(&region); }
   void forget(const Region& region) override;

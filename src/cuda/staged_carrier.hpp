@@ -18,7 +18,6 @@ class StagedCarrier final : public Carrier {
   /// Allocates. The device is current. The bell wakes the engine when a step's copy into pinned memory is done.
   StagedCarrier(HostPlane& plane, std::size_t slots, std::size_t slot_bytes, const Bell& bell);
 
-  [[nodiscard]] std::string describe() const override { return "pinned memory and the CPU"; }
   [[nodiscard]] std::byte* slot(std::size_t index) const noexcept override { return memory_[index].data(); }
   void adopt(const Region& /*region*/) override {}
   void forget(const Region& /*region*/) override {}

@@ -7,6 +7,7 @@
 
 #include <functional>
 
+#include <kolo/gradient_arena.hpp>
 #include <kolo/info.hpp>
 
 namespace kolo::cuda::test {
@@ -37,7 +38,7 @@ TEST_F(Promises, WithoutADriverGpuTensorsAreRefusedAndOthersWork) {
   allreduce(context, kolo::view(x));
   const TensorView away(x.data(), DType::float32, Shape{2}, {DeviceKind::cuda, 0});
   const std::string said = refused([&] { allreduce(context, "x", away); }, ErrorCode::unsupported);
-  EXPECT_NE(said.find("there is no CUDA device"), std::string::npos) << said;
+  EXPECT_NE(said.find("there is no CUDA device: no NVIDIA driver is installed"), std::string::npos) << said;
   EXPECT_NE(refused([&] { bind(context); }, ErrorCode::unsupported).find("no CUDA device"), std::string::npos);
 }
 
@@ -295,15 +296,20 @@ TEST_F(Promises, SeveralDevicesInOneProcessHaveAContextEach) {
 
 TEST_F(Promises, WhatIsUsedIsDescribed) {
   Context context;
-  EXPECT_NE(describe(context).find("CUDA backend: not in use"), std::string::npos);
+  EXPECT_NE(describe(context).find("CUDA backend: cuda:0 (Emulated device) of 4 visible, not in use yet: NCCL"),
+            std::string::npos)
+      << describe(context);
   bind(context);
   const RankStream stream;
   DeviceTensor x(DType::float32, 4, stream);
   ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
   allreduce(context, "x", x.view());
   const std::string text = describe(context);
-  EXPECT_NE(text.find("CUDA backend: cuda:0"), std::string::npos) << text;
-  EXPECT_NE(text.find("NCCL"), std::string::npos) << text;
+  EXPECT_NE(text.find("4 visible, in use: NCCL"), std::string::npos) << text;
+  EXPECT_EQ(text.find("arenas"), std::string::npos) << text;
+  const GradientArena arena(context, 1 << 20, Device{DeviceKind::cuda, 0});
+  allreduce(context, "x", x.view());
+  EXPECT_NE(describe(context).find(", arenas of 1024 KiB"), std::string::npos) << describe(context);
 }
 
 TEST_F(Promises, WhatIsUsedIsCounted) {
