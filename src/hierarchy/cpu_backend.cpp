@@ -65,8 +65,9 @@ CpuBackend::CpuBackend(core::Topology topology, std::shared_ptr<core::IntraNode>
 std::string CpuBackend::describe() const {
   if (topology_.size == 1) return "in place (1 rank)";
   std::ostringstream text;
+  const std::size_t slot = intra_->slot_bytes();
   text << intra_->name() << " (" << topology_.local_size() << " ranks, " << intra_->slots() << " slots of "
-       << intra_->slot_bytes() / 1024 << " KiB)";
+       << (slot % 1024 == 0 ? slot / 1024 : slot) << (slot % 1024 == 0 ? " KiB)" : " bytes)");
   if (inter_ != nullptr)
     text << ", " << inter_->name() << " (" << topology_.node_count() << " nodes, " << lanes_
          << (lanes_ == 1 ? " lane)" : " lanes)");

@@ -1,39 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shm/process_region.hpp"
 
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "shm/gathering.hpp"
+#include "shm/region.hpp"
 #include "shm/segment.hpp"
 
 namespace kolo::shm {
 
 namespace {
-
-class ProcessRegion final : public core::SharedRegion {
- public:
-  /// `parts` by local rank; the own one is empty.
-  ProcessRegion(Segment own, std::vector<std::optional<Segment>> parts)
-      : bytes_(own.bytes()), own_(std::move(own)), parts_(std::move(parts)) {}
-
-  [[nodiscard]] std::size_t bytes() const noexcept override { return bytes_; }
-  [[nodiscard]] std::byte* own() const noexcept override { return own_.data(); }
-  [[nodiscard]] std::byte* of(int local_rank) const noexcept override {
-    const std::optional<Segment>& part = parts_[static_cast<std::size_t>(local_rank)];
-    return part ? part->data() : own_.data();
-  }
-  void detach() noexcept override {
-    if (own_.data() != nullptr && parts_.size() > 1) own_.make_private();
-  }
-  void release_own() noexcept override { own_.discard(); }
-
- private:
-  const std::size_t bytes_;
-  Segment own_;
-  const std::vector<std::optional<Segment>> parts_;
-};
 
 /// Everybody's file, by local rank; as the leader.
 std::vector<base::UniqueFd> collect(LocalListener& listener, int own, int local_size, const std::string& job_key,
@@ -60,7 +39,7 @@ std::shared_ptr<core::SharedRegion> share_between_processes(const core::Topology
     listener.emplace(topology.local_size());
     return listener->name();
   });
-  std::vector<std::optional<Segment>> parts(static_cast<std::size_t>(topology.local_size()));
+  std::vector<std::shared_ptr<Segment>> parts(static_cast<std::size_t>(topology.local_size()));
   together(meet, [&]() -> std::string {
     const base::Time deadline = base::now() + patience;
     std::vector<base::UniqueFd> files;
@@ -73,12 +52,12 @@ std::shared_ptr<core::SharedRegion> share_between_processes(const core::Topology
     }
     for (std::size_t peer = 0; peer < parts.size(); ++peer) {
       if (static_cast<int>(peer) == topology.local_rank) continue;
-      parts[peer].emplace(Segment::map(std::move(files[peer]), bytes));
+      parts[peer] = std::make_shared<Segment>(Segment::map(std::move(files[peer]), bytes));
       parts[peer]->close_file();
     }
     return {};
   });
-  return std::make_shared<ProcessRegion>(std::move(*own), std::move(parts));
+  return std::make_shared<Region>(std::move(*own), std::move(parts));
 }
 
 }  // namespace kolo::shm

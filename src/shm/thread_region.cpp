@@ -11,33 +11,11 @@
 
 #include "base/system_error.hpp"
 #include "shm/gathering.hpp"
+#include "shm/region.hpp"
 
 namespace kolo::shm {
 
 namespace {
-
-class ThreadRegion final : public core::SharedRegion {
- public:
-  /// `parts` by local rank; the own one is null.
-  ThreadRegion(Segment own, std::vector<std::shared_ptr<Segment>> parts)
-      : bytes_(own.bytes()), own_(std::move(own)), parts_(std::move(parts)) {}
-
-  [[nodiscard]] std::size_t bytes() const noexcept override { return bytes_; }
-  [[nodiscard]] std::byte* own() const noexcept override { return own_.data(); }
-  [[nodiscard]] std::byte* of(int local_rank) const noexcept override {
-    const std::shared_ptr<Segment>& part = parts_[static_cast<std::size_t>(local_rank)];
-    return part ? part->data() : own_.data();
-  }
-  void detach() noexcept override {
-    if (own_.data() != nullptr && parts_.size() > 1) own_.make_private();
-  }
-  void release_own() noexcept override { own_.discard(); }
-
- private:
-  const std::size_t bytes_;
-  Segment own_;
-  const std::vector<std::shared_ptr<Segment>> parts_;
-};
 
 /// Another mapping of the same pages, for the peers.
 std::shared_ptr<Segment> second_mapping(const Segment& part) {
@@ -83,7 +61,7 @@ std::shared_ptr<core::SharedRegion> share_between_threads(PartExchange& exchange
   }
   together(meet, [] { return std::string(); });
   exchange.withdraw(ticket);
-  return std::make_shared<ThreadRegion>(std::move(*own), std::move(parts));
+  return std::make_shared<Region>(std::move(*own), std::move(parts));
 }
 
 }  // namespace kolo::shm

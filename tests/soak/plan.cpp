@@ -128,6 +128,7 @@ Step step_of(std::uint64_t seed, std::uint64_t world, std::uint64_t number, cons
   for (Operation& operation : step.operations) operation.salt = draw(random, 1000);
   step.ends = chance(random, 80);
   step.unnamed = chance(random, 30) ? static_cast<int>(draw(random, 4)) : 0;
+  step.new_arena = chance(random, 2);
   return step;
 }
 

@@ -38,6 +38,7 @@ struct Step {
   std::vector<Operation> operations;  ///< different names
   bool ends = true;                   ///< with end_step()
   int unnamed = 0;                    ///< so many synchronous calls without a name follow
+  bool new_arena = false;             ///< before all else
 };
 /// Often the same list as the step before, so that plans are made; often not, so that they are broken.
 Step step_of(std::uint64_t seed, std::uint64_t world, std::uint64_t step, const Limits& limits);

@@ -9,6 +9,9 @@
 #include <numeric>
 #include <thread>
 #include <utility>
+#include <vector>
+
+#include <kolo/gradient_arena.hpp>
 
 namespace kolo::soak {
 
@@ -70,14 +73,44 @@ void wait_for_one(Handle& handle, std::int64_t way) {
 
 }  // namespace
 
+/// An arena, cut into cells that one tensor has at a time. It lives as long as one of them is in use.
+class Cells {
+ public:
+  explicit Cells(Context& context)
+      : arena_(context, kCells * kCellBytes),
+        begin_(static_cast<std::byte*>(arena_.allocate(DType::uint8, Shape{kCells * kCellBytes}).data())) {
+    for (std::int64_t cell = 0; cell < kCells; ++cell) free_.push_back(begin_ + cell * kCellBytes);
+  }
+
+  /// Null: it is too long, or all are in use.
+  static std::shared_ptr<std::byte> take(const std::shared_ptr<Cells>& cells, std::size_t bytes) {
+    if (bytes > kCellBytes || cells->free_.empty()) return nullptr;
+    std::byte* cell = cells->free_.back();
+    cells->free_.pop_back();
+    return {cell, [cells](std::byte* done) { cells->free_.push_back(done); }};
+  }
+
+ private:
+  static constexpr std::int64_t kCells = 32;
+  static constexpr std::int64_t kCellBytes = 1 << 18;
+  GradientArena arena_;
+  std::byte* begin_;
+  std::vector<std::byte*> free_;
+};
+
 Rank::Rank(Context& context, std::uint64_t seed, std::uint64_t world, const Limits& limits)
-    : context_(context), seed_(seed), world_(world) {
+    : context_(context), seed_(seed), world_(world), cells_(std::make_shared<Cells>(context)) {
   Random own = random_of(seed, kOwn, world, static_cast<std::uint64_t>(context.rank()));
   for (const Operation& operation : prepared_of(seed, world, limits)) {
-    auto one = std::make_unique<InFlight>(context, operation, own);
+    auto one = make(operation, own);
     one->prepare();
     prepared_.emplace(operation.name, std::move(one));
   }
+}
+
+std::unique_ptr<InFlight> Rank::make(const Operation& operation, Random& own) {
+  const auto room = [&](std::size_t bytes) { return Cells::take(cells_, bytes); };
+  return std::make_unique<InFlight>(context_, operation, own, chance(own, 30) ? testing::Room(room) : nullptr);
 }
 
 /// The memory for an operation; what was left open under its name comes first.
@@ -88,7 +121,7 @@ std::unique_ptr<InFlight> Rank::take(const Operation& operation, Random& own) {
     put_back(std::move(late->second));
     late_.erase(late);
   }
-  if (!operation.prepared) return std::make_unique<InFlight>(context_, operation, own);
+  if (!operation.prepared) return make(operation, own);
   return std::move(prepared_.at(operation.name));
 }
 
@@ -207,6 +240,7 @@ void Rank::run_unnamed(int calls, std::uint64_t number) {
 
 void Rank::run(const Step& step, std::uint64_t number) {
   Random own = random_of(seed_, kOwn + 1 + static_cast<std::uint64_t>(context_.rank()), world_, number);
+  if (step.new_arena) cells_ = std::make_shared<Cells>(context_);
   Members members;
   for (const Operation& operation : step.operations) members.push_back(take(operation, own));
   submit(members, step, own);
@@ -232,6 +266,7 @@ void Rank::finish() {
   }
   late_.clear();
   prepared_.clear();
+  cells_.reset();
   barrier(context_);
 }
 

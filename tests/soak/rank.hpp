@@ -17,9 +17,12 @@ namespace kolo::soak {
 
 using testing::InFlight;
 
-/// In each step a rank draws for itself: the order of submission, one or more threads that submit and wait, the way of
-/// waiting, and which operations it leaves open beyond the step's end. (All of a step is submitted before anything of
-/// it is waited for: two ranks that wait for each other's next call would wait forever, and rightly.) One thread.
+class Cells;
+
+/// In each step a rank draws for itself: which tensors lie in an arena, the order of submission, one or more threads
+/// that submit and wait, the way of waiting, and which operations it leaves open beyond the step's end. (All of a step
+/// is submitted before anything of it is waited for: two ranks that wait for each other's next call would wait forever,
+/// and rightly.) One thread.
 class Rank {
  public:
   Rank(Context& context, std::uint64_t seed, std::uint64_t world, const Limits& limits);
@@ -32,6 +35,7 @@ class Rank {
  private:
   using Members = std::vector<std::unique_ptr<InFlight>>;
 
+  std::unique_ptr<InFlight> make(const Operation& operation, Random& own);
   std::unique_ptr<InFlight> take(const Operation& operation, Random& own);
   void put_back(std::unique_ptr<InFlight> one);
   void submit(Members& members, const Step& step, Random& own);
@@ -41,6 +45,7 @@ class Rank {
   Context& context_;
   const std::uint64_t seed_;
   const std::uint64_t world_;
+  std::shared_ptr<Cells> cells_;  ///< an arena's
   std::map<std::string, std::unique_ptr<InFlight>> prepared_;
   std::map<std::string, std::unique_ptr<InFlight>> late_;  ///< still open, by name
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <memory>
 #include <numeric>
 #include <stdexcept>
 #include <utility>
@@ -33,25 +34,30 @@ std::string describe(const Operation& operation) {
   return text;
 }
 
-Memory::Memory(DType dtype, std::int64_t elements, std::size_t misalignment)
+Memory::Memory(DType dtype, std::int64_t elements, std::size_t misalignment, const Room& room)
     : dtype_(dtype), elements_(elements), begin_(kBorder + misalignment),
-      size_(static_cast<std::size_t>(elements) * size_of(dtype)), bytes_(begin_ + size_ + kBorder, kPoison) {}
+      size_(static_cast<std::size_t>(elements) * size_of(dtype)), all_(begin_ + size_ + kBorder) {
+  if (room) bytes_ = room(all_);
+  if (!bytes_) bytes_ = {new std::byte[all_], std::default_delete<std::byte[]>()};
+  poison();
+}
 
-void Memory::poison() { std::fill(bytes_.begin(), bytes_.end(), kPoison); }
+void Memory::poison() { std::fill_n(bytes_.get(), all_, kPoison); }
 
 void Memory::check_borders() const {
   const auto untouched = [](std::byte byte) { return byte == kPoison; };
-  const auto begin = bytes_.begin() + static_cast<std::ptrdiff_t>(begin_);
-  const auto end = begin + static_cast<std::ptrdiff_t>(size_);
-  if (!std::all_of(bytes_.begin(), begin, untouched)) throw Wrong("bytes before the tensor were written");
-  if (!std::all_of(end, bytes_.end(), untouched)) throw Wrong("bytes behind the tensor were written");
+  const std::byte* first = bytes_.get();
+  if (!std::all_of(first, first + begin_, untouched)) throw Wrong("bytes before the tensor were written");
+  if (!std::all_of(first + begin_ + size_, first + all_, untouched)) {
+    throw Wrong("bytes behind the tensor were written");
+  }
 }
 
-InFlight::InFlight(Context& context, Operation operation, Random& own)
+InFlight::InFlight(Context& context, Operation operation, Random& own, const Room& room)
     : context_(context), operation_(std::move(operation)) {
   const auto add = [&](std::deque<Memory>& to, std::int64_t elements) {
     const std::size_t misalignment = chance(own, 50) ? 0 : static_cast<std::size_t>(draw(own, 64));
-    to.emplace_back(operation_.dtype, elements, misalignment);
+    to.emplace_back(operation_.dtype, elements, misalignment, room);
   };
   const int rank = context.rank();
   const int ranks = context.size();

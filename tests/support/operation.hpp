@@ -7,7 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <initializer_list>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -56,12 +58,16 @@ struct Wrong : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Where tensors are to lie, if not on the heap: given the bytes, a place for them, or null. On the thread that makes
+/// the operation.
+using Room = std::function<std::shared_ptr<std::byte>(std::size_t)>;
+
 /// A tensor at any alignment, with borders that nobody may write to.
 class Memory {
  public:
-  Memory(DType dtype, std::int64_t elements, std::size_t misalignment);
+  Memory(DType dtype, std::int64_t elements, std::size_t misalignment, const Room& room = nullptr);
 
-  [[nodiscard]] std::byte* data() { return bytes_.data() + begin_; }
+  [[nodiscard]] std::byte* data() { return bytes_.get() + begin_; }
   [[nodiscard]] std::int64_t elements() const { return elements_; }
   [[nodiscard]] std::byte* element(std::int64_t i) { return data() + static_cast<std::size_t>(i) * size_of(dtype_); }
   [[nodiscard]] TensorView view() { return {data(), dtype_, Shape{elements_}}; }
@@ -75,14 +81,15 @@ class Memory {
   std::int64_t elements_;
   std::size_t begin_;
   std::size_t size_;
-  std::vector<std::byte> bytes_;
+  std::size_t all_;  ///< with the borders
+  std::shared_ptr<std::byte> bytes_;
 };
 
 /// One thread at a time.
 class InFlight {
  public:
-  /// `own` draws the alignment, in half of the cases some odd one.
-  InFlight(Context& context, Operation operation, Random& own);
+  /// `own` draws the alignment, in half of the cases some odd one. Without `room` the memory is the heap's.
+  InFlight(Context& context, Operation operation, Random& own, const Room& room = nullptr);
 
   /// Of a prepared operation, once, before the first `submit`.
   void prepare();
