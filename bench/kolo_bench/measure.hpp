@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How time is taken. The contestants of a row take turns, sample by sample, so that whatever the machine does to one
-// it does to all. A sample begins behind a barrier and counts as long as the slowest rank took. It is one call, or,
-// when that is shorter than a tenth of a millisecond, the mean of as many calls in a row as last that long, after one
-// that is not counted: a clock and a barrier cost more than the call, and who comes after another must fill its
-// caches first.
+// it does to all. A sample begins behind a barrier, where nobody keeps a CPU that others need, and counts as long as
+// the slowest rank took. It is one call, or, when that is shorter than a tenth of a millisecond, the mean of as many
+// calls in a row as last that long, after one that is not counted: a clock and a barrier cost more than the call, and
+// who comes after another must fill its caches first.
 #pragma once
 
 #include <cstdint>
