@@ -7,7 +7,7 @@
 #include <functional>
 #include <limits>
 #include <map>
-#include <set>
+#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -112,24 +112,11 @@ std::string encode_cpus(const std::vector<int>& cpus) {
   return text;
 }
 
-/// How many CPUs the node's ranks may use together. Virtual nodes of one machine share it, so that all ranks of the
-/// machine count.
-base::WaitPolicy wait_policy(const std::vector<std::string>& cpus_of, const std::vector<int>& machines, int rank,
-                             const base::Settings& settings) {
-  std::set<std::string> cpus;
-  int ranks = 0;
-  for (std::size_t other = 0; other < machines.size(); ++other) {
-    if (machines[other] != machines[static_cast<std::size_t>(rank)]) continue;
-    ++ranks;
-    std::size_t at = 0;
-    for (std::size_t end = 0; (end = cpus_of[other].find(' ', at)) != std::string::npos; at = end + 1) {
-      cpus.insert(cpus_of[other].substr(at, end - at));
-    }
-  }
-  int usable = static_cast<int>(cpus.size());
-  const int own = static_cast<int>(base::affinity().size());
-  if (base::usable_cpus() < own) usable = std::min(usable, base::usable_cpus());  // a quota of the control group
-  return base::choose_wait_policy(usable, ranks, settings.spin_us);
+std::vector<int> decode_cpus(const std::string& text) {
+  std::vector<int> cpus;
+  std::istringstream numbers(text);
+  for (int cpu = 0; numbers >> cpu;) cpus.push_back(cpu);
+  return cpus;
 }
 
 hierarchy::Tuning tuning_of(const base::Settings& settings) {
@@ -168,15 +155,15 @@ class Assembly {
     if (talks) listener.emplace(parts_.settings.interface);
     const std::vector<std::string> said = bootstrap_.allgather(
         base::join_fields({talks ? listener->announcement() : std::string(), encode_cpus(base::affinity()),
-                           std::to_string(base::private_cache_bytes())}));
+                           std::to_string(base::private_cache_bytes()), base::system_name()}));
     std::vector<std::string> announcements;
-    std::vector<std::string> cpus;
+    std::vector<base::RankCpus> cpus;
     std::size_t cache = std::numeric_limits<std::size_t>::max();
     for (const std::string& one : said) {
       std::vector<std::string> fields = base::split_fields(one);
-      if (fields.size() != 3) throw Error(ErrorCode::transport, "a rank said something else at bootstrap");
+      if (fields.size() != 4) throw Error(ErrorCode::transport, "a rank said something else at bootstrap");
       announcements.push_back(std::move(fields[0]));
-      cpus.push_back(std::move(fields[1]));
+      cpus.push_back({decode_cpus(fields[1]), machines_[cpus.size()], std::move(fields[3])});
       cache = std::min<std::size_t>(cache, std::stoull(fields[2]));
     }
     const bool one_machine =
@@ -184,7 +171,8 @@ class Assembly {
     slot_bytes_ = slot_bytes(cache, one_machine);
     slots_ = parts_.settings.slots == 0 ? hierarchy::choose_slots(one_machine)
                                         : std::max<std::int64_t>(parts_.settings.slots, kFewestSlots);
-    parts_.wait_policy = wait_policy(cpus, machines_, topology.rank, parts_.settings);
+    const base::CpuShare share = base::cpu_share(cpus, static_cast<std::size_t>(topology.rank), base::usable_cpus());
+    parts_.wait_policy = base::choose_wait_policy(share.cpus, share.ranks, parts_.settings.spin_us);
     parts_.link = bootstrap_.join_node(topology, engine_bytes() + kRings * slot_memory(), job_key_);
     if (talks) {
       const auto timeout =

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
+#include <set>
 #include <string>
 
 #include <sched.h>
@@ -55,6 +56,29 @@ std::size_t private_cache_bytes(const std::filesystem::path& root) {
     }
   }
   return kUsual;
+}
+
+std::string system_name(const std::filesystem::path& root) {
+  std::string name;
+  std::ifstream(root / "proc/sys/kernel/random/boot_id") >> name;
+  return name;
+}
+
+CpuShare cpu_share(const std::vector<RankCpus>& ranks, std::size_t self, int usable) {
+  std::set<int> cpus;
+  CpuShare system;
+  int on_machine = 0;
+  for (const RankCpus& rank : ranks) {
+    const bool one_machine = rank.machine == ranks[self].machine;
+    if (!one_machine && (rank.system.empty() || rank.system != ranks[self].system)) continue;
+    ++system.ranks;
+    on_machine += one_machine ? 1 : 0;
+    cpus.insert(rank.cpus.begin(), rank.cpus.end());
+  }
+  system.cpus = static_cast<int>(cpus.size());
+  if (usable >= static_cast<int>(ranks[self].cpus.size())) return system;
+  const CpuShare granted{usable, on_machine};
+  return std::int64_t{granted.cpus} * system.ranks < std::int64_t{system.cpus} * granted.ranks ? granted : system;
 }
 
 WaitPolicy choose_wait_policy(int cpus, int local_ranks, std::int64_t spin_us) {

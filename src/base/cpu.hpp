@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -24,6 +25,10 @@ int usable_cpus();
 /// The size of the cache that a core has to itself beyond the first level, in bytes; where the system does not tell
 /// (some virtual machines), 1 MiB. `root` is the file system's, for tests.
 std::size_t private_cache_bytes(const std::filesystem::path& root = "/");
+
+/// Names the running system whose CPUs these are: the same in all containers of a machine, which may share CPUs though
+/// they share nothing else. Empty where the system does not tell. `root` is the file system's, for tests.
+std::string system_name(const std::filesystem::path& root = "/");
 
 /// Tells the processor that this is a waiting loop.
 inline void cpu_relax() noexcept {
@@ -43,11 +48,29 @@ struct WaitPolicy {
   friend bool operator==(const WaitPolicy&, const WaitPolicy&) = default;
 };
 
-/// The policy for a rank that waits for its peers. `cpus` is how many distinct CPUs the node's ranks may use
-/// together (mpirun binds each rank to one: ask all of them), `local_ranks` how many they are. With a CPU each, waiting
-/// spins briefly; it yields after that, since a bound rank shares its one CPU with its own background thread. With
-/// fewer CPUs than ranks it yields at once, for the awaited peer may need this very CPU. `spin_us` is KOLO_SPIN_US: it
-/// replaces the active time unless negative.
+/// What there is to know of a rank's CPUs.
+struct RankCpus {
+  std::vector<int> cpus;  ///< its affinity
+  int machine = 0;        ///< as the launcher takes them: its virtual nodes are one
+  std::string system;     ///< system_name(): its containers are one
+};
+
+/// CPUs, and the ranks that take turns on them.
+struct CpuShare {
+  int cpus = 0;
+  int ranks = 0;
+};
+
+/// The CPUs that rank `self` shares with others: the distinct ones of all ranks of its running system (mpirun binds
+/// each rank to one: ask all of them). A launcher takes containers for hosts with CPUs of their own; so do the ranks in
+/// them, unless they look at the system. `usable` is this process's usable_cpus(): where its control groups grant fewer
+/// CPUs than its affinity has, so many are what its machine's ranks share, if that is less for each.
+CpuShare cpu_share(const std::vector<RankCpus>& ranks, std::size_t self, int usable);
+
+/// The policy for a rank that waits for its peers, `local_ranks` of which, itself among them, share `cpus`. With a CPU
+/// each, waiting spins briefly; it yields after that, since a bound rank shares its one CPU with its own background
+/// thread. With fewer CPUs than ranks it yields at once, for the awaited peer may need this very CPU. `spin_us` is
+/// KOLO_SPIN_US: it replaces the active time unless negative.
 WaitPolicy choose_wait_policy(int cpus, int local_ranks, std::int64_t spin_us = -1);
 
 /// One wait:

@@ -122,6 +122,38 @@ TEST_F(CgroupTree, TheSecondLevelCacheIsACoresOwn) {
   EXPECT_GT(private_cache_bytes(), 0U);
 }
 
+TEST_F(CgroupTree, ASystemHasANameOrNone) {
+  EXPECT_EQ(system_name(root_), "");
+  put("proc/sys/kernel/random/boot_id", "0b1f-22\n");
+  EXPECT_EQ(system_name(root_), "0b1f-22");
+}
+
+TEST(CpuShare, RanksOfOneMachineShareTheUnionOfTheirCpus) {
+  const std::vector<RankCpus> bound = {{{0}, 0, ""}, {{1}, 0, ""}, {{0, 1, 2, 3}, 1, ""}};
+  EXPECT_EQ(cpu_share(bound, 0, 1).cpus, 2);
+  EXPECT_EQ(cpu_share(bound, 0, 1).ranks, 2);
+  EXPECT_EQ(cpu_share(bound, 2, 4).cpus, 4);
+  EXPECT_EQ(cpu_share(bound, 2, 4).ranks, 1);
+}
+
+TEST(CpuShare, ContainersOfOneSystemShareItsCpus) {
+  const std::vector<RankCpus> ranks = {{{0, 1}, 0, "a"}, {{0, 1}, 0, "a"}, {{0, 1}, 1, "a"}, {{0, 1}, 2, "b"}};
+  EXPECT_EQ(cpu_share(ranks, 0, 2).ranks, 3);
+  EXPECT_EQ(cpu_share(ranks, 2, 2).ranks, 3);
+  EXPECT_EQ(cpu_share(ranks, 2, 2).cpus, 2);
+  EXPECT_EQ(cpu_share(ranks, 3, 2).ranks, 1);
+}
+
+TEST(CpuShare, AQuotaIsItsMachinesAlone) {
+  const std::vector<int> all = {0, 1, 2, 3, 4, 5, 6, 7};
+  const std::vector<RankCpus> ranks = {{all, 0, "a"}, {all, 0, "a"}, {all, 1, "a"}, {all, 1, "a"}};
+  EXPECT_EQ(cpu_share(ranks, 0, 8).cpus, 8);
+  EXPECT_EQ(cpu_share(ranks, 0, 8).ranks, 4);
+  EXPECT_EQ(cpu_share(ranks, 0, 2).cpus, 2) << "one each: less than the two each of the system";
+  EXPECT_EQ(cpu_share(ranks, 0, 2).ranks, 2);
+  EXPECT_EQ(cpu_share(ranks, 0, 6).cpus, 8) << "three each: more";
+}
+
 TEST(WaitPolicy, FollowsTheCpusThereAre) {
   EXPECT_GT(choose_wait_policy(2, 2).pauses_before_yield, 0);
   EXPECT_EQ(choose_wait_policy(2, 2), choose_wait_policy(15, 8));
