@@ -101,12 +101,12 @@ core::Progress CpuBackend::progress(bool in_call, std::vector<core::Job*>& finis
     advanced = true;
   }
   if (retire(finished) || advanced) return core::Progress::advanced;
-  return !transport_usable && reduced_ < entered_ ? core::Progress::another_thread : core::Progress::waiting;
+  return !transport_usable && sent_ < entered_ ? core::Progress::another_thread : core::Progress::waiting;
 }
 
 bool CpuBackend::retire(std::vector<core::Job*>& finished) {
   bool any = false;
-  while (!open_.empty() && open_.front()->is_cut() && taken_ >= open_.front()->end()) {
+  while (!open_.empty() && open_.front()->is_cut() && std::min(taken_, sent_) >= open_.front()->end()) {
     finished.push_back(&open_.front()->job());
     spare_.push_back(std::move(open_.front()));
     open_.pop_front();
@@ -128,7 +128,7 @@ void CpuBackend::abort() noexcept {
 
 bool CpuBackend::fill_one() {
   const std::uint64_t slots = chunks_.size();
-  if (cutting_ == open_.size() || filled_ - taken_ == slots) return false;
+  if (cutting_ == open_.size() || filled_ - std::min(taken_, sent_) == slots) return false;
   Chunk& next = chunk(filled_);  // still describes the slot's last chunk
   if (filled_ >= slots && next.peers_read_at_take() && intra_->all_reached(core::Stage::taken) <= filled_ - slots)
     return false;
@@ -236,7 +236,7 @@ bool CpuBackend::reduce_one(bool transport_usable) {
     moved = true;
   }
   if (inter_ != nullptr && transport_usable) {
-    for (std::uint64_t number = reduced_; number < entered_; ++number) {
+    for (std::uint64_t number = sent_; number < entered_; ++number) {
       if (is_meshed(chunk(number))) moved = mesh_->advance(number % chunks_.size()) || moved;
       if (is_exchanged(chunk(number))) moved = lane_->advance(number % chunks_.size()) || moved;
     }
@@ -245,6 +245,8 @@ bool CpuBackend::reduce_one(bool transport_usable) {
     intra_->publish(core::Stage::reduced, ++reduced_);
     moved = true;
   }
+  for (; sent_ < reduced_ && (!is_exchanged(chunk(sent_)) || lane_->done(sent_ % chunks_.size())); ++sent_)
+    moved = true;
   return moved;
 }
 
@@ -363,17 +365,16 @@ bool CpuBackend::complete(std::uint64_t number) {
   if (is_meshed(completing)) return mesh_->done(number % chunks_.size());
   if (!is_exchanged(completing)) return true;
   const std::size_t exchange = number % chunks_.size();
-  if (!lane_->done(exchange)) return false;
-  if (completing.route == Route::lanes) write_back(number, lane_->result(exchange));
+  if (!lane_->ready(exchange)) return false;
+  if (completing.route == Route::lanes) write_back(number);
   if (completing.route == Route::relayed) pass_on(number, lane_->result(exchange));
   return true;
 }
 
-/// Copies the own share of the result to where each local rank takes it from, and to the own output.
-void CpuBackend::write_back(std::uint64_t number, const std::byte* result) {
-  const auto width = static_cast<std::int64_t>(chunk(number).stream->element_bytes);
+/// Brings the own share of the result to where each local rank takes it from, and to the own output.
+void CpuBackend::write_back(std::uint64_t number) {
   each_stretch(number, own_share(chunk(number)), [&](std::int64_t first, std::int64_t elements) {
-    for (void* output : outputs_) kernels::copy(output, result + first * width, elements * width);
+    lane_->deliver(number % chunks_.size(), first, elements, outputs_.data(), topology_.local_size());
   });
 }
 

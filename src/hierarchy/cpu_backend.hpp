@@ -120,7 +120,7 @@ class CpuBackend final : public core::Backend {
   [[nodiscard]] bool complete(std::uint64_t number);
   void reduce_share(std::uint64_t number);
   void start_exchange(std::uint64_t number);
-  void write_back(std::uint64_t number, const std::byte* result);
+  void write_back(std::uint64_t number);
   void pass_on(std::uint64_t number, const std::byte* data);
   [[nodiscard]] std::byte* peers_memory(int peer, std::uint64_t number, std::size_t stretch, std::size_t in_slot,
                                         std::size_t in_stretch);
@@ -156,11 +156,12 @@ class CpuBackend final : public core::Backend {
   std::vector<std::unique_ptr<OpenJob>> spare_;
 
   std::vector<Chunk> chunks_;  // those between take and fill, by number % slots
-  // Chunks 0 ... n-1 have passed: filled_ >= entered_ >= reduced_ >= taken_ >= filled_ - slots.
+  // Chunks 0 ... n-1 have passed: filled_ >= entered_ >= reduced_ >= taken_ >= filled_ - slots. Likewise sent_.
   std::uint64_t filled_ = 0;
   std::uint64_t entered_ = 0;  // in the stage of reduce, perhaps still on their way between nodes
   std::uint64_t reduced_ = 0;
   std::uint64_t taken_ = 0;
+  std::uint64_t sent_ = 0;  // reduced, and no message of theirs is open
   PieceCursor fill_cursor_;
   PieceCursor take_cursor_;
   std::vector<const void*> inputs_;  // reduce's arguments, by local rank

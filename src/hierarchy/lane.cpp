@@ -12,6 +12,12 @@ std::size_t lines(std::int64_t elements, std::size_t element_bytes) noexcept {
   return (static_cast<std::size_t>(elements) * element_bytes + 63) / 64 * 64;
 }
 
+/// What is left to do after the nodes: prescaling was done within them.
+kernels::Reduction among_nodes(kernels::Reduction reduction) {
+  reduction.scaling.prescale = 1;
+  return reduction;
+}
+
 /// The most that an exchange's three regions hold, over all element types.
 struct Sizes {
   std::size_t partial = 0;
@@ -55,6 +61,7 @@ void Lane::start_allreduce(std::size_t index, const kernels::Reduction& reductio
   exchange.elements = elements;
   exchange.broadcast = false;
   exchange.whole = goes_whole(exchange);
+  exchange.adds_late = exchange.whole && kernels::accumulator_of(reduction.dtype) == reduction.dtype;
   exchange.step = Step::start;
 }
 
@@ -94,17 +101,21 @@ bool Lane::take_step(Exchange& exchange, int tag) {
     return true;
   case Step::add:
     if (!complete(exchange.parts)) return false;
-    add_up(exchange);
+    if (!exchange.adds_late) add_up(exchange);
     send_result(exchange, tag);
+    exchange.step = Step::collect;
+    return true;
+  case Step::collect:
+    if (!complete(exchange.results)) return false;
     exchange.step = Step::rest;
     return true;
   case Step::pass_on:
-    if (!complete(exchange.operations)) return false;
+    if (!complete(exchange.results)) return false;
     pass_on(exchange, tag);
     exchange.step = Step::rest;
     return true;
   case Step::rest:
-    if (!complete(exchange.operations)) return false;
+    if (!complete(exchange.sent)) return false;
     exchange.step = Step::done;
     return true;
   case Step::done:
@@ -134,7 +145,7 @@ void Lane::send_parts(Exchange& exchange, int tag) {
     receive(exchange.parts, from, tag, incoming(exchange, from), static_cast<std::size_t>(own.elements) * width);
     if (exchange.whole) continue;
     const Part theirs = segment(exchange, from);
-    receive(exchange.operations, from, tag,
+    receive(exchange.results, from, tag,
             exchange.result + static_cast<std::size_t>(theirs.begin) * exchange.element_bytes,
             static_cast<std::size_t>(theirs.elements) * exchange.element_bytes);
   }
@@ -146,17 +157,22 @@ void Lane::send_parts(Exchange& exchange, int tag) {
   }
 }
 
+/// Points `inputs_` at all nodes' partial sums of the own segment, from element `first` of it on.
+void Lane::point_at_sums(const Exchange& exchange, std::int64_t first) {
+  const std::size_t width = exchange.accumulator_bytes;
+  const auto own = static_cast<std::size_t>(segment(exchange, place_.node).begin);
+  for (int node = 0; node < nodes(); ++node) {
+    const std::byte* sums = node == place_.node ? exchange.partial + own * width : incoming(exchange, node);
+    inputs_[static_cast<std::size_t>(node)] = sums + static_cast<std::size_t>(first) * width;
+  }
+}
+
 /// Adds all nodes' partial sums of the own segment and finishes them, in one pass where the types allow.
 void Lane::add_up(Exchange& exchange) {
   const Part own = segment(exchange, place_.node);
-  for (int node = 0; node < nodes(); ++node) {
-    inputs_[static_cast<std::size_t>(node)] =
-        node == place_.node ? exchange.partial + static_cast<std::size_t>(own.begin) * exchange.accumulator_bytes
-                            : incoming(exchange, node);
-  }
+  point_at_sums(exchange, 0);
   std::byte* result = exchange.result + static_cast<std::size_t>(own.begin) * exchange.element_bytes;
-  kernels::Reduction rest = exchange.reduction;
-  rest.scaling.prescale = 1;  // that was done within the nodes
+  const kernels::Reduction rest = among_nodes(exchange.reduction);
   const DType accumulator = kernels::accumulator_of(rest.dtype);
   if (accumulator == rest.dtype) {
     kernels::reduce(rest, inputs_.data(), nodes(), result, own.elements);
@@ -165,6 +181,17 @@ void Lane::add_up(Exchange& exchange) {
   std::byte* sum = incoming(exchange, place_.node == 0 ? 1 : 0);  // not the own sums: they may be on their way still
   kernels::reduce({accumulator, rest.op, {}}, inputs_.data(), nodes(), sum, own.elements);
   kernels::finish(rest, sum, result, own.elements);
+}
+
+void Lane::deliver(std::size_t index, std::int64_t first, std::int64_t elements, void* const* outputs, int copies) {
+  const Exchange& exchange = exchanges_[index];
+  if (exchange.adds_late) {
+    point_at_sums(exchange, first);
+    kernels::reduce_to_all(among_nodes(exchange.reduction), inputs_.data(), nodes(), outputs, copies, elements);
+    return;
+  }
+  const auto width = static_cast<std::int64_t>(exchange.element_bytes);
+  for (int i = 0; i < copies; ++i) kernels::copy(outputs[i], exchange.result + first * width, elements * width);
 }
 
 void Lane::send_result(Exchange& exchange, int tag) {
@@ -180,7 +207,7 @@ void Lane::send_result(Exchange& exchange, int tag) {
 void Lane::receive_broadcast(Exchange& exchange, int tag) {
   if (place_.node == exchange.root_node) return;
   const std::size_t bytes = static_cast<std::size_t>(exchange.elements) * exchange.element_bytes;
-  receive(exchange.operations, ring(place_.node - 1), tag, exchange.result, bytes);
+  receive(exchange.results, ring(place_.node - 1), tag, exchange.result, bytes);
 }
 
 void Lane::pass_on(Exchange& exchange, int tag) {
@@ -200,7 +227,7 @@ bool Lane::complete(std::vector<Operation>& operations) {
 // A segment may be empty, on both sides alike: then nothing is sent and nothing expected.
 void Lane::send(Exchange& exchange, int node, int tag, const std::byte* data, std::size_t bytes) {
   if (bytes == 0) return;
-  exchange.operations.push_back(transport_->send(place_.ranks[static_cast<std::size_t>(node)], tag, data, bytes));
+  exchange.sent.push_back(transport_->send(place_.ranks[static_cast<std::size_t>(node)], tag, data, bytes));
 }
 
 void Lane::receive(std::vector<Operation>& operations, int node, int tag, std::byte* data, std::size_t bytes) {

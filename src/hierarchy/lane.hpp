@@ -16,6 +16,7 @@
 //
 // Small shares, and all shares between two nodes, go *whole*: every node sends all its partial sums to all others, and
 // each adds and finishes all for itself. One step; between two nodes it carries no more bytes than two steps would.
+// Nothing of that is sent on, so where the types allow it is added straight into the outputs.
 //
 // Partial sums are added in the order of the nodes, so together with the order inside a node (cpu_backend.hpp) a sum
 // depends on nothing but the ranks' inputs, neither on how chunks and shares were cut nor on who adds: all nodes that
@@ -60,24 +61,31 @@ class Lane {
 
   /// The exchange's memory for the node's partial sums, to be filled before `start_allreduce`.
   [[nodiscard]] std::byte* partial(std::size_t exchange) noexcept { return exchanges_[exchange].partial; }
-  /// The finished elements: to be filled on the root's node before `start_broadcast`, to be read elsewhere when done.
+  /// The elements of a broadcast: to be filled on the root's node before `start_broadcast`, to be read elsewhere when
+  /// ready.
   [[nodiscard]] std::byte* result(std::size_t exchange) noexcept { return exchanges_[exchange].result; }
 
   void start_allreduce(std::size_t exchange, const kernels::Reduction& reduction, std::int64_t elements);
   void start_broadcast(std::size_t exchange, std::size_t element_bytes, std::int64_t elements, int root_node);
   /// Moves an exchange on; true when something moved. Calls the transport; throws what it throws.
   bool advance(std::size_t exchange);
+  /// What was to come has come, and the result may be used; what this rank sends may still be on its way.
+  [[nodiscard]] bool ready(std::size_t exchange) const noexcept { return exchanges_[exchange].step >= Step::rest; }
+  /// Nothing is open any more: the exchange may be started again.
   [[nodiscard]] bool done(std::size_t exchange) const noexcept { return exchanges_[exchange].step == Step::done; }
+  /// Of an all-reduce that is ready: finished elements from `first` on, into each of `copies` arrays.
+  void deliver(std::size_t exchange, std::int64_t first, std::int64_t elements, void* const* outputs, int copies);
 
  private:
   using Operation = core::InterNode::Operation;
 
-  /// start -> add -> rest -> done for an all-reduce, start -> pass_on -> rest -> done for a broadcast.
+  /// start -> add -> collect -> rest -> done for an all-reduce, start -> pass_on -> rest -> done for a broadcast.
   enum class Step : std::uint8_t {
     start,    ///< nothing has been sent
     add,      ///< partial sums of the own segment are coming
+    collect,  ///< finished elements are coming
     pass_on,  ///< a broadcast is coming
-    rest,     ///< what is open need only complete
+    rest,     ///< what is sent need only complete
     done
   };
   struct Exchange {
@@ -92,8 +100,10 @@ class Lane {
     int root_node = 0;
     bool whole = false;
     Step step = Step::done;
-    std::vector<Operation> parts;       // open: partial sums that come
-    std::vector<Operation> operations;  // all others that are open
+    bool adds_late = false;          // sums are made when they are delivered
+    std::vector<Operation> parts;    // open: partial sums that come
+    std::vector<Operation> results;  // finished elements that come
+    std::vector<Operation> sent;     // all that goes
   };
 
   [[nodiscard]] int nodes() const noexcept { return static_cast<int>(place_.ranks.size()); }
@@ -104,6 +114,7 @@ class Lane {
   bool take_step(Exchange& exchange, int tag);
   void send_parts(Exchange& exchange, int tag);
   void add_up(Exchange& exchange);
+  void point_at_sums(const Exchange& exchange, std::int64_t first);
   void send_result(Exchange& exchange, int tag);
   void receive_broadcast(Exchange& exchange, int tag);
   void pass_on(Exchange& exchange, int tag);

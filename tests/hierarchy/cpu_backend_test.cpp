@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <deque>
 #include <new>
 #include <numeric>
@@ -550,6 +551,49 @@ TEST(CpuBackend, AFaultOfTheTransportReachesTheCaller) {
     EXPECT_STREQ(error.what(), "kolo: the cable is cut");
   }
   backend.abort();
+}
+
+TEST(CpuBackend, AResultIsUsedBeforeTheOwnPartHasGone) {
+  class Unhurried final : public core::InterNode {
+   public:
+    std::byte* staging(std::size_t bytes) override { return memory_.emplace_back(bytes).data(); }
+    Operation send(int, int, const std::byte*, std::size_t) override { return kSend; }
+    Operation receive(int, int, std::byte* data, std::size_t bytes) override {
+      const std::vector<float> theirs(bytes / sizeof(float), 2.0F);
+      std::memcpy(data, theirs.data(), bytes);
+      return kReceive;
+    }
+    bool test(Operation operation) override { return operation == kReceive || gone; }
+    bool usable_here(bool) const noexcept override { return true; }
+    const char* name() const noexcept override { return "a slow reader"; }
+
+    bool gone = false;
+
+   private:
+    enum : Operation { kSend = 1, kReceive = 2 };
+    std::deque<std::vector<std::byte>> memory_;
+  };
+  constexpr std::size_t kSlot = 256;
+  constexpr std::size_t kSlots = 2;
+  const shm::Segment memory = shm::Segment::anonymous(shm::SlotRing::required_bytes(1, kSlot, kSlots));
+  auto intra = std::make_shared<shm::SlotRing>(memory.data(), memory.bytes(), 0, 1, kSlot, kSlots);
+  const auto cable = std::make_shared<Unhurried>();
+  CpuBackend backend(core::make_topology(0, {0, 1}, 0), intra, cable);
+  constexpr std::size_t kBegun = kSlots * kSlot / sizeof(float);
+  std::vector<float> data(kBegun + 10, 1.0F);
+  core::Job job;
+  job.runs.push_back(sum_of(data, {}));
+  backend.start(job);
+  std::vector<core::Job*> finished;
+  while (backend.progress(true, finished) == core::Progress::advanced) {
+  }
+  EXPECT_EQ(data[kBegun - 1], 3.0F);
+  EXPECT_EQ(data[kBegun], 1.0F) << "its slot's last message has not gone";
+  EXPECT_EQ(backend.progress(true, finished), core::Progress::waiting);
+  EXPECT_TRUE(finished.empty());
+  cable->gone = true;
+  while (finished.empty()) ASSERT_EQ(backend.progress(true, finished), core::Progress::advanced);
+  EXPECT_EQ(data, std::vector<float>(kBegun + 10, 3.0F));
 }
 
 // ---------------------------------------------------------------- parts
