@@ -16,7 +16,8 @@
 ///   before the call is done. nullptr is the legacy default stream, `cudaStreamPerThread` the calling thread's; a view
 ///   without a stream (from `TensorView`'s constructor) is of memory that nothing on the device is writing any more.
 /// - `wait()` and `done()` speak of the device's work, too. `wait_on` does not block the host for it.
-/// - A call while its stream is being captured into a CUDA graph is an error (invalid_argument).
+/// - A call while its stream is being captured into a CUDA graph is an error (invalid_argument). Captures of other
+///   streams are left alone, whatever their mode.
 /// - No call changes the caller's current device, `bind` apart.
 /// - `GradientArena(bytes, Device{DeviceKind::cuda, kolo::cuda::bind()})` is memory for gradients that need no copy.
 #ifndef KOLO_CUDA_HPP

@@ -43,9 +43,12 @@ void set_current_device(int device) { check(cudaSetDevice(device), "cudaSetDevic
 
 DeviceGuard::DeviceGuard(int device) : former_(current_device()), changed_(former_ != device) {
   if (changed_) set_current_device(device);
+  // Refused only by a device that has failed, and then nothing is captured.
+  relaxed_ = cudaThreadExchangeStreamCaptureMode(&mode_) == cudaSuccess;
 }
 
 DeviceGuard::~DeviceGuard() {
+  if (relaxed_) forgive(cudaThreadExchangeStreamCaptureMode(&mode_));
   if (changed_) forgive(cudaSetDevice(former_));
 }
 

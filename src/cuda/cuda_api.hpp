@@ -32,7 +32,9 @@ struct DeviceCount {
 /// For `cuda::bind` alone, whose purpose this is.
 void set_current_device(int device);
 
-/// Makes a device the thread's current one, and the former again at the end.
+/// Makes a device the thread's current one, and the former again at the end. Meanwhile a program may capture its
+/// streams into graphs: by default a capture forbids every thread to ask events, allocate and the like, and ends when
+/// one does, although ours have nothing to do with it.
 class DeviceGuard {
  public:
   explicit DeviceGuard(int device);
@@ -43,6 +45,8 @@ class DeviceGuard {
  private:
   int former_;
   bool changed_;
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // then the former one
+  bool relaxed_ = false;
 };
 
 struct DeviceInfo {

@@ -583,6 +583,12 @@ void CudaBackend::abort() noexcept {
   flights_.clear();
   jobs_.clear();
   if (!equipment_) return;
+  std::optional<DeviceGuard> guard;
+  try {
+    guard.emplace(device_);
+  } catch (const Error&) {
+    // The device has failed: there is nothing that a guard would help against.
+  }
   equipment_->carrier->abort();
   run_dry();
 }

@@ -104,6 +104,29 @@ TEST_F(Promises, ACapturedStreamIsRefused) {
   stream.synchronize();
 }
 
+TEST_F(Promises, ACaptureBesideIsNotDisturbed) {
+  const RankStream captured;
+  cudaGraph_t graph = nullptr;
+  for (const char* backend : {"nccl", "staged"}) {
+    auto context = std::make_unique<Context>(options().with_setting("KOLO_GPU_BACKEND", backend));
+    bind(*context);
+    const RankStream stream;
+    const DeviceTensor x(DType::float32, 100000, stream);
+    x.write(elements_of(DType::float32, 100000, [](std::int64_t i) { return i % 5; }));
+    ok(cudaStreamBeginCapture(captured, cudaStreamCaptureModeGlobal));
+    Handle handle = allreduce_async(*context, "x", x.view());  // all is allocated for it, too
+    wait_on(handle, stream);
+    handle.wait();
+    allreduce(*context, "x", x.view());
+    ok(cudaStreamEndCapture(captured, &graph));
+    emulated::acquire_all();
+    EXPECT_EQ(x.read(), elements_of(DType::float32, 100000, [](std::int64_t i) { return i % 5; }));
+    ok(cudaStreamBeginCapture(captured, cudaStreamCaptureModeGlobal));
+    context.reset();  // and given back
+    ok(cudaStreamEndCapture(captured, &graph));
+  }
+}
+
 TEST_F(Promises, HostMemoryOtherDevicesAndTypesWithoutReductionAreRefused) {
   Context context;
   bind(context);

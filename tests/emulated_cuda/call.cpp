@@ -90,6 +90,22 @@ bool Call::captured(Stream& stream) {
   return true;
 }
 
+cudaError_t Call::beside_captures() {
+  const HostThread& caller = host();
+  if (caller.capture_mode == cudaStreamCaptureModeRelaxed) return cudaSuccess;
+  for (const auto& [handle, stream] : machine.streams) {
+    if (!stream->capturing) continue;
+    const bool own = stream->captured_by == caller.number && stream->capture_mode != cudaStreamCaptureModeRelaxed;
+    const bool global =
+        caller.capture_mode == cudaStreamCaptureModeGlobal && stream->capture_mode == cudaStreamCaptureModeGlobal;
+    if (!own && !global) continue;
+    stream->capture_invalidated = true;
+    return misuse(cudaErrorStreamCaptureUnsupported,
+                  "by " + caller.name() + " while " + stream->name() + " is being captured, which ends the capture");
+  }
+  return cudaSuccess;
+}
+
 Op Call::op(const Stream& stream, const std::string& what) const {
   Op made;
   made.operation = machine.operation(what.empty() ? api : what, stream, site);

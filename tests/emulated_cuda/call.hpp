@@ -39,6 +39,9 @@ class Call {
   StreamPtr stream(cudaStream_t handle);
   /// Work given to a capturing stream would become part of a graph; none is emulated, so it is refused and reported.
   bool captured(Stream& stream);
+  /// What a capture forbids a thread to do even beside the captured stream, by the mode of either: to ask, to wait, to
+  /// allocate. It ends the capture. Success where nothing is captured.
+  cudaError_t beside_captures();
   /// An operation of this call's name, or of another, with what it needs to be submitted.
   Op op(const Stream& stream, const std::string& what = {}) const;
   bool valid_device(int device) const { return device >= 0 && device < machine.config.devices; }

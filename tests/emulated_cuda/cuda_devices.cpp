@@ -46,6 +46,7 @@ cudaError_t cudaSetDevice(int device) {
 cudaError_t cudaDeviceSynchronize() {
   Call call("cudaDeviceSynchronize");
   if (const cudaError_t refused = call.refusal()) return refused;
+  if (const cudaError_t refused = call.beside_captures()) return refused;
   for (const StreamPtr& stream : call.machine.streams_of(call.host().device)) {
     call.machine.await(call.lock, stream->last);
   }

@@ -23,6 +23,7 @@ namespace kolo::emulated {
 
 cudaError_t allocate(Call& call, Allocation::Kind kind, void** data, std::size_t bytes, std::size_t alignment) {
   if (data == nullptr) return call.misuse(cudaErrorInvalidValue, "no place for the pointer");
+  if (const cudaError_t refused = call.beside_captures()) return refused;
   const int device = call.host().device;
   if (call.machine.allocation_hazard(device)) {
     call.machine.report(Report::Kind::hazard, std::string(call.api) +
@@ -58,6 +59,7 @@ bool of_kind(const Allocation& allocation, Allocation::Kind kind, const char* ap
 
 cudaError_t free(Call& call, Allocation::Kind kind, void* data) {
   if (data == nullptr) return call.end(cudaSuccess);
+  if (const cudaError_t refused = call.beside_captures()) return refused;
   const AllocationPtr found = call.machine.memory->at(data);
   if (found == nullptr || !found->live || found->base != reinterpret_cast<std::uintptr_t>(data) ||
       !of_kind(*found, kind, call.api)) {
@@ -121,6 +123,7 @@ cudaError_t copy(Call& call, void* to, const void* from, std::size_t bytes, cuda
                  const StreamPtr& stream, bool wait) {
   if (bytes == 0) return call.end(cudaSuccess);
   if (call.captured(*stream)) return cudaErrorStreamCaptureUnsupported;
+  if (const cudaError_t refused = wait ? call.beside_captures() : cudaSuccess) return refused;
   bool wrong = false;
   Range source = call.machine.resolve(from, bytes, std::string(call.api) + " reads", wrong);
   Range target = call.machine.resolve(to, bytes, std::string(call.api) + " writes", wrong);

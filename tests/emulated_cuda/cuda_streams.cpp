@@ -51,6 +51,7 @@ std::shared_ptr<Event> find_event(Call& call, cudaEvent_t event) {
 
 /// Success when what it stands for has been reached, which the calling thread then comes after.
 cudaError_t query(Call& call, const CompletionPtr& completion) {
+  if (const cudaError_t refused = call.beside_captures()) return refused;
   if (completion == nullptr) return call.end(cudaSuccess);
   if (!completion->done) return call.end(cudaErrorNotReady);
   call.host().clock.join(completion->clock);
@@ -101,6 +102,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (const cudaError_t refused = call.refusal()) return refused;
   const StreamPtr found = call.stream(stream);
   if (found == nullptr || call.captured(*found)) return cudaErrorInvalidResourceHandle;
+  if (const cudaError_t refused = call.beside_captures()) return refused;
   call.machine.await(call.lock, found->last);
   return call.end(cudaSuccess);
 }
@@ -163,7 +165,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureSta
   return call.end(cudaSuccess);
 }
 
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode /*mode*/) {
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode) {
   Call call("cudaStreamBeginCapture");
   if (const cudaError_t refused = call.refusal()) return refused;
   const StreamPtr found = call.stream(stream);
@@ -173,6 +175,17 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
   }
   found->capturing = true;
   found->capture_invalidated = false;
+  found->capture_mode = mode;
+  found->captured_by = call.host().number;
+  return call.end(cudaSuccess);
+}
+
+cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode* mode) {
+  Call call("cudaThreadExchangeStreamCaptureMode");
+  if (const cudaError_t refused = call.refusal()) return refused;
+  const int former = call.host().capture_mode;
+  call.host().capture_mode = *mode;
+  *mode = static_cast<enum cudaStreamCaptureMode>(former);
   return call.end(cudaSuccess);
 }
 
@@ -237,6 +250,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (const cudaError_t refused = call.refusal()) return refused;
   const auto found = find_event(call, event);
   if (found == nullptr) return cudaErrorInvalidResourceHandle;
+  if (const cudaError_t refused = call.beside_captures()) return refused;
   call.machine.await(call.lock, found->recorded);
   return call.end(cudaSuccess);
 }

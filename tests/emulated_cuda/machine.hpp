@@ -102,6 +102,8 @@ class Stream {
   CompletionPtr last;  // of what was enqueued last
   bool capturing = false;
   bool capture_invalidated = false;
+  int capture_mode = 0;          // as given to cudaStreamBeginCapture
+  unsigned captured_by = 0;      // the number of the host thread that began
   bool finished = false;         // the thread has left its loop
   bool occupied = false;         // by a collective that has started
   bool waits_for_peers = false;  // whose collective has not all it needs
@@ -138,6 +140,7 @@ struct HostThread {
   VectorClock clock;
   int device = 0;
   int last_error = 0;
+  int capture_mode = 0;                      // of cudaThreadExchangeStreamCaptureMode: global, as it begins
   std::map<int, StreamPtr> default_streams;  // per-thread default streams, by device
   std::string name() const { return "host thread " + std::to_string(number); }
 };
