@@ -238,18 +238,6 @@ void parse_place(const std::string& place, Flags& flags) {
   flags.out_of_place = place != "in";
 }
 
-TurnFlags parse_turn(const std::string& text) {
-  TurnFlags turn;
-  char slash = 0;
-  char colon = 0;
-  std::istringstream stream(text);
-  stream >> turn.index >> slash >> turn.jobs >> colon >> turn.folder;
-  if (!stream || slash != '/' || colon != ':' || turn.index < 0 || turn.index >= turn.jobs) {
-    throw BadFlags("--turn is I/N:FOLDER with I from 0 to N-1, as in 0/3:/tmp/turns, not '" + text + "'");
-  }
-  return turn;
-}
-
 void convert(const Texts& texts, Flags& flags) {
   if (flags.mode_name.empty()) throw BadFlags("give a mode: one of " + names_of(kModes));
   flags.mode = find(kModes, flags.mode_name, "mode");
@@ -298,6 +286,18 @@ void print_tensors(const Model& model) {
 }
 
 }  // namespace
+
+TurnFlags parse_turn(const std::string& text) {
+  TurnFlags turn;
+  char slash = 0;
+  char colon = 0;
+  std::istringstream stream(text);
+  stream >> turn.index >> slash >> turn.jobs >> colon >> turn.folder;
+  if (!stream || slash != '/' || colon != ':' || turn.index < 0 || turn.index >= turn.jobs) {
+    throw BadFlags("--turn is I/N:FOLDER with I from 0 to N-1, as in 0/3:/tmp/turns, not '" + text + "'");
+  }
+  return turn;
+}
 
 std::string to_string(Baseline baseline) { return name_of(kBaselines, baseline); }
 bool is_nccl(Baseline baseline) { return to_string(baseline).rfind("nccl", 0) == 0; }

@@ -38,6 +38,9 @@ struct TurnFlags {
   std::string folder;
 };
 
+/// Of "I/N:FOLDER". Throws BadFlags.
+TurnFlags parse_turn(const std::string& text);
+
 struct Flags {
   Mode mode = Mode::allreduce;
   std::string mode_name;

@@ -11,10 +11,7 @@ spaces. Ranks share the GPUs there are. Needs PyTorch.
 """
 import argparse
 import json
-import os
-import socket
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -22,39 +19,9 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from ddp_peer import Model, backward, own_rank, read_shapes, run_ranks
+
 WARM_UP = 5
-
-
-class Gradients(torch.autograd.Function):
-    """A backward pass that costs nothing."""
-    ready = ()
-
-    @staticmethod
-    def forward(_, *parameters):
-        return parameters[0].new_zeros(())
-
-    @staticmethod
-    def backward(_, *__):
-        return Gradients.ready
-
-
-class Model(torch.nn.Module):
-    def __init__(self, sizes, device):
-        super().__init__()
-        self.tensors = torch.nn.ParameterList([torch.nn.Parameter(torch.zeros(size, device=device)) for size in sizes])
-
-    def forward(self):
-        return Gradients.apply(*self.tensors)
-
-
-def read_shapes(file):
-    sizes = []
-    for line in Path(file).read_text(encoding="ascii").splitlines():
-        if line and not line.startswith("#"):
-            sizes.append(1)
-            for extent in line.split():
-                sizes[-1] *= int(extent)
-    return sizes
 
 
 def settle(device):
@@ -72,11 +39,7 @@ def step(model, ddp, synchronised, device):
     if events:
         events[0].record()
     begin = time.perf_counter()
-    if synchronised:
-        ddp().backward()
-    else:
-        with ddp.no_sync():
-            ddp().backward()
+    backward(ddp, synchronised)
     host = time.perf_counter() - begin
     if events:
         events[1].record()
@@ -95,15 +58,13 @@ def run_rank(flags, rank):
     if flags.device == "cuda":
         torch.cuda.set_device(rank % torch.cuda.device_count())
     sizes = read_shapes(flags.shapes)
-    model = Model(sizes, flags.device)
-    Gradients.ready = tuple(torch.full((size,), float(rank + 1), device=flags.device) for size in sizes)
+    model = Model(sizes, rank, flags.device)
     ddp = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
     host, device = [], []
     for number in range(WARM_UP + flags.steps):
         with_hooks = step(model, ddp, True, flags.device)
         if number == 0:
-            wanted = (flags.ranks + 1) / 2
-            wrong = sum(int((tensor.grad != wanted).sum()) for tensor in model.parameters())
+            wrong = model.wrong(flags.ranks)
         without = step(model, ddp, False, flags.device)
         if number >= WARM_UP:
             host.append(with_hooks[0] - without[0])
@@ -121,12 +82,6 @@ def run_rank(flags, rank):
     return 0 if wrong == 0 else 1
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, required=True)
@@ -138,18 +93,14 @@ def main():
     if flags.device == "cuda" and not torch.cuda.is_available():
         print("ddp_gpu_step: PyTorch sees no CUDA device", file=sys.stderr)
         return 2
-    if "RANK" in os.environ:
-        return run_rank(flags, int(os.environ["RANK"]))
-    common = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1",
-              "GLOO_SOCKET_IFNAME": "lo"}
+    rank = own_rank()
+    if rank is not None:
+        return run_rank(flags, rank)
+    shared = {}
     if flags.ranks > 1:  # ranks of one GPU are for NCCL ranks of different hosts
-        common.update({"NCCL_NET": "Socket", "NCCL_IB_DISABLE": "1", "NCCL_SOCKET_IFNAME": "lo",
-                       "NCCL_MNNVL_ENABLE": "0", "NCCL_NVLS_ENABLE": "0", "NCCL_MAX_CTAS": "2",
-                       "NCCL_RAS_ENABLE": "0"})
-    ranks = [subprocess.Popen([sys.executable, *sys.argv],
-                              env={**common, "RANK": str(rank), "NCCL_HOSTID": f"ddp-{rank}"})
-             for rank in range(flags.ranks)]
-    return max(rank.wait() for rank in ranks)
+        shared = {"NCCL_NET": "Socket", "NCCL_IB_DISABLE": "1", "NCCL_SOCKET_IFNAME": "lo", "NCCL_MNNVL_ENABLE": "0",
+                  "NCCL_NVLS_ENABLE": "0", "NCCL_MAX_CTAS": "2", "NCCL_RAS_ENABLE": "0"}
+    return run_ranks(flags.ranks, shared, lambda rank: {"NCCL_HOSTID": f"ddp-{rank}"})
 
 
 sys.exit(main())

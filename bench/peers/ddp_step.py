@@ -10,10 +10,7 @@ line, dimensions separated by spaces. --turn as in kolo-bench (bench/README.md).
 """
 import argparse
 import json
-import os
-import socket
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -21,89 +18,22 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-
-class Turns:
-    """kolo-bench's (bench/kolo_bench/turns.hpp); this job never leads."""
-
-    def __init__(self, text, rank):
-        self.own = self.next = None
-        if text:
-            place, folder = text.split(":", 1)
-            index, jobs = (int(part) for part in place.split("/"))
-            self.own, self.next = (self.open(f"{folder}/{job}.{rank}") for job in (index, (index + 1) % jobs))
-
-    @staticmethod
-    def open(path):
-        try:
-            os.mkfifo(path, 0o600)
-        except FileExistsError:
-            pass
-        return os.open(path, os.O_RDWR)
-
-    def begin(self):
-        return self.own is None or os.read(self.own, 1) == b"+"
-
-    def end(self, row_ended):
-        if self.own is not None:
-            os.write(self.next, b"." if row_ended else b"+")
-
-
-class Gradients(torch.autograd.Function):
-    """A backward pass that costs nothing."""
-    ready = ()
-
-    @staticmethod
-    def forward(_, *parameters):
-        return parameters[0].new_zeros(())
-
-    @staticmethod
-    def backward(_, *__):
-        return Gradients.ready
-
-
-class Model(torch.nn.Module):
-    def __init__(self, sizes):
-        super().__init__()
-        self.tensors = torch.nn.ParameterList([torch.nn.Parameter(torch.zeros(size)) for size in sizes])
-
-    def forward(self):
-        return Gradients.apply(*self.tensors)
-
-
-def read_shapes(file):
-    sizes = []
-    for line in Path(file).read_text().splitlines():
-        if line and not line.startswith("#"):
-            sizes.append(1)
-            for extent in line.split():
-                sizes[-1] *= int(extent)
-    return sizes
+from ddp_peer import Model, Turns, backward, own_rank, read_shapes, run_ranks
 
 
 def step(model, ddp, synchronised):
     model.zero_grad(set_to_none=True)
     dist.barrier()
     begin = time.perf_counter()
-    if synchronised:
-        ddp().backward()
-    else:
-        with ddp.no_sync():
-            ddp().backward()
+    backward(ddp, synchronised)
     slowest = torch.tensor([time.perf_counter() - begin])
     dist.all_reduce(slowest, dist.ReduceOp.MAX)
     return slowest.item()
 
 
-def check(model, ranks):
-    """Elements that are not the average, on this rank."""
-    wanted = (ranks + 1) / 2
-    return sum(int((parameter.grad != wanted).sum()) for parameter in model.parameters())
-
-
 def measure(flags, rank):
     sizes = read_shapes(flags.shapes)
-    model = Model(sizes)
-    Gradients.ready = tuple(torch.full((size,), float(rank + 1)) for size in sizes)
+    model = Model(sizes, rank)
     ddp = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=flags.view)
     turns = Turns(flags.turn, rank)
     turns.begin()
@@ -111,7 +41,7 @@ def measure(flags, rank):
         step(model, ddp, True)
         step(model, ddp, False)
     step(model, ddp, True)
-    wrong = torch.tensor([check(model, flags.ranks)])
+    wrong = torch.tensor([model.wrong(flags.ranks)])
     dist.all_reduce(wrong)
     turns.end(False)
     differences = []
@@ -141,16 +71,10 @@ def run_rank(flags, rank):
                   "samples": len(times), "wrong": wrong}
         print(f"{name}: {record['time_us']:.0f} us beyond the backward pass, #wrong {wrong}")
         if flags.json:
-            Path(flags.json).write_text(json.dumps([record], indent=2) + "\n")
+            Path(flags.json).write_text(json.dumps([record], indent=2) + "\n", encoding="ascii")
     dist.barrier()
     dist.destroy_process_group()
     return 0 if wrong == 0 else 1
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def main():
@@ -162,13 +86,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--json")
     flags = parser.parse_args()
-    if "RANK" in os.environ:
-        return run_rank(flags, int(os.environ["RANK"]))
-    common = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
-              "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-    ranks = [subprocess.Popen([sys.executable, *sys.argv], env={**common, "RANK": str(rank)})
-             for rank in range(flags.ranks)]
-    return max(rank.wait() for rank in ranks)
+    rank = own_rank()
+    return run_ranks(flags.ranks) if rank is None else run_rank(flags, rank)
 
 
 sys.exit(main())

@@ -1,134 +1,201 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A training step of ResNet-50: LibTorch with Kolo against Python's DistributedDataParallel over Gloo.
+"""A training step of ResNet-50: LibTorch with Kolo beside Python's DistributedDataParallel over Gloo.
 
-usage: torch_step.py --torch-resnet PROGRAM [--ranks N] [--rounds N] [--steps N] [--alone N] [--batch N] [--image N]
-                     [--threads N] [--gradients none|zeros|both] [--json FILE [--more]]
+usage: torch_step.py --kolo-resnet PROGRAM [--ranks N] [--rounds N] [--turns N] [--pairs N] [--batch N] [--image N]
+                     [--threads N] [--gradients none|zeros] [--memory] [--json FILE [--more]]
 
-Both jobs run in turns, `rounds` times, each in fresh processes. Each takes `steps` steps, after which memory is looked
-at; then `alone` more, and after each of them one on a second model that every rank takes by itself: what the
-computation alone takes, in that language, in those processes, at that moment. A round's time beyond the computation is
-the median difference of these pairs, without the first 3. Both reset gradients by set_to_none, and both again by zeroing ("zeros"). Images are
-small, batches of 1, so that communication is not lost in the noise of the computation. The interval is that of
-Student's t at 95 % over rounds; --more adds this run's rounds to those in the file, which must be of the same flags.
-Start it with the Python that has torch: Debian's python3-torch is the same version with the same kernels as
-libtorch-dev.
+Both jobs run at once and take turns of a second or less; whoever waits sleeps in a read(). A turn is a step that does not
+count, and `pairs` of two steps: one together, and one of a second model that every rank trains by itself, in changing
+order. The difference of a pair is what a step costs beyond the computation, in that language, in those processes, at that
+moment. It is taken of three times:
+
+  beyond      until all ranks have done the step: both steps end in a barrier. The slowest rank's computation is in both,
+              so that waiting for it is not charged to who reduces gradients.
+  uncorrected until this rank has done it, mean over the ranks: by itself without a barrier, together with the wait for
+              the slower rank's computation, which is the same for everybody.
+  CPU time    of all threads of a rank, mean over the ranks: what neighbours of the machine hardly change. Whoever waits
+              busily pays for it here.
+
+Printed are the means of the middle three fifths, and 95 % intervals by bootstrap: rounds are drawn, and of each its turns,
+Kolo's with DDP's beside it. A round is both jobs started anew; --more adds this run's rounds to those in the file, which
+must be of the same flags. Ranks are not bound to CPUs, and have `threads` threads. Images are small, so that the
+computation is short beside what is looked for; the gradients are those of ResNet-50 all the same, 102 MB. Gradients are
+reset by set_to_none, or zeroed with --gradients zeros. --memory: instead of times, what a rank holds after 4 steps (its
+proportional set), each job by itself. Start it with the Python that has torch: Debian's python3-torch is the same version
+with the same kernels as libtorch-dev.
 """
 
 import argparse
 import json
-import math
 import os
+import random
 import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-# Student's t, two-sided 95 %, by degrees of freedom from 1.
-T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
-       2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)
-WARM_UP = 3
-HERE = Path(__file__).resolve().parent
+DDP = Path(__file__).resolve().parents[1] / "peers" / "ddp_resnet.py"
 ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+OWN, PACED, CPU, FAULTS, SWITCHES = range(5)  # the columns of a measured step
+DRAWS = 2000
+JOBS = ("kolo", "ddp")
 
 
-def common_flags(flags, zeros):
-    names = ("alone", "steps", "batch", "image", "threads")
-    return [word for name in names for word in (f"--{name}", str(getattr(flags, name)))] + ["--zeros"] * zeros
+def start(job, flags, turns, folder, turn=None):
+    """One of the two jobs; its ranks write folder/job.RANK."""
+    own = [f"--{name}={getattr(flags, name)}" for name in ("pairs", "batch", "image", "threads")]
+    own += [f"--turns={turns}", f"--json={folder}/{job}"] + ["--zeros"] * (flags.gradients == "zeros")
+    own += [f"--turn={turn}"] if turn else []
+    if job == "kolo":
+        command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-np", str(flags.ranks), flags.kolo_resnet]
+    else:
+        command = [sys.executable, str(DDP), "--ranks", str(flags.ranks)]
+    return subprocess.Popen(command + own, env={**ENVIRONMENT, "OMP_NUM_THREADS": str(flags.threads)},
+                            stdin=subprocess.DEVNULL, stdout=sys.stderr)
 
 
-def run_kolo(flags, zeros, folder):
-    result = folder / "kolo.json"
-    environment = {**ENVIRONMENT, "OMP_NUM_THREADS": str(flags.threads)}
-    subprocess.run(["mpirun", "--oversubscribe", "--bind-to", "none", "-np", str(flags.ranks), flags.torch_resnet,
-                    *common_flags(flags, zeros), "--json", str(result)], check=True, env=environment,
-                   stdout=subprocess.DEVNULL)
-    return json.loads(result.read_text())
+def finish(job, process, flags, folder):
+    if process.wait() != 0:
+        raise SystemExit(f"torch_step: {job} failed")
+    ranks = [json.loads(Path(folder, f"{job}.{rank}").read_text(encoding="ascii")) for rank in range(flags.ranks)]
+    if len({rank["weights"] for rank in ranks}) != 1:
+        raise SystemExit(f"torch_step: {job}: ranks hold different weights")
+    return ranks
 
 
-def run_ddp(flags, zeros, folder):
-    result = folder / "ddp.json"
-    environment = {**ENVIRONMENT, "OMP_NUM_THREADS": str(flags.threads)}
-    with tempfile.TemporaryDirectory(dir=folder) as store:
-        jobs = []
-        for rank in range(flags.ranks):
-            command = [sys.executable, str(HERE / "ddp_resnet.py"), "--rank", str(rank), "--size", str(flags.ranks),
-                       "--store", f"{store}/store", *common_flags(flags, zeros)]
-            jobs.append(subprocess.Popen(command + (["--json", str(result)] if rank == 0 else []), env=environment))
-        if any([job.wait() for job in jobs]):
-            raise SystemExit("torch_step: a rank of DDP failed")
-    return json.loads(result.read_text())
+def merge(steps):
+    """The ranks' rows of one step as one: its end is the slowest rank's, the rest means."""
+    row = [statistics.mean(column) for column in zip(*steps)]
+    row[PACED] = max(step[PACED] for step in steps)
+    return row
 
 
-def measure(run, flags, zeros, folder):
-    times = run(flags, zeros, folder)
-    pairs = [(1e3 * t, 1e3 * a) for t, a in zip(times["together"], times["alone"])][WARM_UP:]
-    return {"alone": statistics.median(a for _, a in pairs), "together": statistics.median(t for t, _ in pairs),
-            "beyond": statistics.median(t - a for t, a in pairs), "mebibytes": times["mebibytes"]}
+def measure_round(flags):
+    """By job, its turns: the pairs of each, (together, alone)."""
+    with tempfile.TemporaryDirectory() as folder:
+        processes = [start(job, flags, flags.turns, folder, f"{place}/{len(JOBS)}:{folder}")
+                     for place, job in enumerate(JOBS)]
+        result = {}
+        for job, process in zip(JOBS, processes):
+            ranks = finish(job, process, flags, folder)
+            result[job] = [[[merge([turn[kind][pair] for turn in turns]) for kind in ("together", "alone")]
+                            for pair in range(flags.pairs)] for turns in zip(*(rank["turns"] for rank in ranks))]
+        return result
 
 
-def mean_and_interval(values):
-    if len(values) < 2:
-        return values[0], math.nan
-    student = T95[min(len(values) - 1, len(T95)) - 1]
-    return statistics.mean(values), student * statistics.stdev(values) / math.sqrt(len(values))
+def measure_memory(flags):
+    result = {}
+    for job in JOBS:
+        with tempfile.TemporaryDirectory() as folder:
+            ranks = finish(job, start(job, flags, 0, folder), flags, folder)
+            result[job] = max(rank["mebibytes"] for rank in ranks)
+    return result
 
 
-def summary(rounds):
-    table = {}
-    for what in ("alone", "together", "beyond", "mebibytes"):
-        table[what] = mean_and_interval([one[what] for one in rounds])
-    return table
+def middle(values):
+    """The mean without the highest and the lowest fifth."""
+    values = sorted(values)
+    cut = len(values) // 5
+    return statistics.fmean(values[cut:len(values) - cut])
+
+
+def together(column):
+    return lambda pairs: middle([pair[0][column] for pair in pairs])
+
+
+def alone(column):
+    return lambda pairs: middle([pair[1][column] for pair in pairs])
+
+
+def beyond(column):
+    return lambda pairs: middle([pair[0][column] - pair[1][column] for pair in pairs])
+
+
+def pooled(turns):
+    return [pair for turn in turns for pair in turn]
+
+
+def draw(rounds, chance):
+    """As many rounds and turns as there are, drawn with replacement; by job, the pairs."""
+    drawn = {job: [] for job in JOBS}
+    for one in chance.choices(rounds, k=len(rounds)):
+        places = chance.choices(range(len(one[JOBS[0]])), k=len(one[JOBS[0]]))
+        for job in JOBS:
+            drawn[job] += [pair for place in places for pair in one[job][place]]
+    return drawn
+
+
+class Sample:
+    """What was measured, and what might have been."""
+
+    def __init__(self, rounds):
+        chance = random.Random(1)
+        self.measured = {job: pooled([turn for one in rounds for turn in one[job]]) for job in JOBS}
+        self.drawn = [draw(rounds, chance) for _ in range(DRAWS)]
+
+    def tell(self, of):
+        """The value and its 95 % interval of a function of the pairs by job."""
+        values = sorted(of(pairs) for pairs in self.drawn)
+        return of(self.measured), values[DRAWS * 25 // 1000], values[DRAWS * 975 // 1000 - 1]
+
+
+def text(value, scale=1.0, digits=1):
+    return "{:.{d}f} ({:.{d}f} to {:.{d}f})".format(*(scale * number for number in value), d=digits)
+
+
+def report(flags, rounds):
+    sample = Sample(rounds)
+    pairs = len(sample.measured["kolo"])
+    print(f"ResNet-50, {flags.image} x {flags.image}, batch {flags.batch}, {flags.ranks} ranks of {flags.threads} threads, "
+          f"gradients {flags.gradients}; {len(rounds)} rounds, {pairs} pairs; with 95 % intervals")
+    rows = [("a step, ms", together(PACED), 1e3), ("of it computation, ms", alone(PACED), 1e3),
+            ("beyond it, ms", beyond(PACED), 1e3), ("uncorrected, ms", beyond(OWN), 1e3),
+            ("CPU time beyond it, ms", beyond(CPU), 1e3),
+            ("images/s", lambda p: flags.batch * flags.ranks / together(PACED)(p), 1.0),
+            ("page faults of the computation", alone(FAULTS), 1.0), ("page faults beyond", beyond(FAULTS), 1.0),
+            ("thread switches of the computation", alone(SWITCHES), 1.0), ("thread switches beyond", beyond(SWITCHES), 1.0)]
+    print(f"{'':36}" + "".join(f"{job:>28}" for job in JOBS) + f"{'kolo / ddp':>26}")
+    for name, of, scale in rows:
+        cells = [text(sample.tell(lambda drawn, job=job: of(drawn[job])), scale) for job in JOBS]
+        ratio = ""
+        if "faults" not in name and "switches" not in name:
+            ratio = text(sample.tell(lambda drawn: of(drawn["kolo"]) / of(drawn["ddp"])), digits=3)
+        print(f"{name:36}" + "".join(f"{cell:>28}" for cell in cells) + f"{ratio:>26}")
+    by_round = (tuple(beyond(PACED)(pooled(one[job])) for job in JOBS) for one in rounds)
+    print("beyond it by round, kolo / ddp, ms: " + ", ".join(f"{1e3 * k:.1f} / {1e3 * d:.1f}" for k, d in by_round))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--torch-resnet", required=True)
-    for name, default in (("ranks", 2), ("rounds", 5), ("steps", 4), ("alone", 18), ("batch", 1), ("image", 64),
+    parser.add_argument("--kolo-resnet", required=True)
+    for name, default in (("ranks", 2), ("rounds", 4), ("turns", 20), ("pairs", 4), ("batch", 2), ("image", 32),
                           ("threads", 1)):
         parser.add_argument("--" + name, type=int, default=default)
-    parser.add_argument("--gradients", choices=("none", "zeros", "both"), default="both")
+    parser.add_argument("--gradients", choices=("none", "zeros"), default="none")
+    parser.add_argument("--memory", action="store_true")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--more", action="store_true")
     flags = parser.parse_args()
 
-    jobs = [(f"{who}{', zeros' if zeros else ''}", run, zeros)
-            for zeros in (False, True) if flags.gradients in ("both", "zeros" if zeros else "none")
-            for who, run in (("kolo", run_kolo), ("ddp", run_ddp))]
-    rounds = {name: [] for name, _, _ in jobs}
-    setup = {name: getattr(flags, name) for name in ("ranks", "steps", "alone", "batch", "image", "threads")}
+    if flags.memory:
+        rounds = [measure_memory(flags) for _ in range(flags.rounds)]
+        for job in JOBS:
+            print(f"{job:6} {' '.join(f'{one[job]:.0f}' for one in rounds)} MiB a rank")
+        return
+    setup = {name: getattr(flags, name) for name in ("ranks", "pairs", "batch", "image", "threads", "gradients")}
+    rounds = []
     if flags.more and flags.json.exists():
-        before = json.loads(flags.json.read_text())
+        before = json.loads(flags.json.read_text(encoding="ascii"))
         if before["setup"] != setup:
             raise SystemExit(f"torch_step: {flags.json} is of other flags: {before['setup']}")
-        rounds = {**rounds, **before["rounds"]}
-    with tempfile.TemporaryDirectory() as folder:
-        for number in range(flags.rounds):
-            for name, run, zeros in jobs if number % 2 == 0 else reversed(jobs):
-                one = measure(run, flags, zeros, Path(folder))
-                rounds[name].append(one)
-                print(f"round {number}  {name:12} " + "  ".join(f"{what} {one[what]:.1f}" for what in one),
-                      file=sys.stderr, flush=True)
-            if flags.json:
-                flags.json.write_text(json.dumps({"setup": setup, "rounds": rounds}, indent=1))
-
-    print(f"ResNet-50, {flags.image} x {flags.image}, batch {flags.batch}, {flags.ranks} ranks of {flags.threads} "
-          f"threads, {'/'.join(str(len(some)) for some in rounds.values())} rounds; milliseconds, mean +- 95 %")
-    rounds = {name: some for name, some in rounds.items() if some}
-    print(f"{'':12} {'step':>16} {'computation':>16} {'beyond it':>16} {'images/s':>9} {'MiB a rank':>11}")
-    results = {name: summary(values) for name, values in rounds.items()}
-    for name, table in results.items():
-        cells = " ".join(f"{f'{table[what][0]:.1f} +- {table[what][1]:.1f}':>16}"
-                         for what in ("together", "alone", "beyond"))
-        images = 1e3 * flags.batch * flags.ranks / table["together"][0]
-        print(f"{name:12} {cells} {images:9.1f} {table['mebibytes'][0]:11.0f}")
-    for zeros in ("", ", zeros"):
-        kolo, ddp = rounds.get("kolo" + zeros, []), rounds.get("ddp" + zeros, [])
-        if not kolo:
-            continue
-        ratio = mean_and_interval([k["beyond"] / d["beyond"] for k, d in zip(kolo, ddp)])
-        print(f"beyond the computation, kolo / ddp{zeros}: {ratio[0]:.3f} +- {ratio[1]:.3f}")
+        rounds = before["rounds"]
+    for _ in range(flags.rounds):
+        rounds.append(measure_round(flags))
+        if flags.json:
+            flags.json.write_text(json.dumps({"setup": setup, "rounds": rounds}), encoding="ascii")
+    report(flags, rounds)
 
 
 main()

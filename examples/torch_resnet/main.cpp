@@ -5,17 +5,13 @@
 //     torch_resnet --steps 20                 one process
 //     mpirun -np 2 torch_resnet --steps 20    two
 //
-// With --alone N there are N more, and between them as many steps on a second model, which every rank takes by itself:
-// what the computation takes, to compare. bench/torch_step does that beside Python's DistributedDataParallel.
+// bench/torch_step measures such a step beside Python's DistributedDataParallel.
 #include <algorithm>
 #include <chrono>
-#include <cstdint>
 #include <cstdio>
 #include <exception>
-#include <fstream>
-#include <functional>
 #include <iostream>
-#include <string>
+#include <stdexcept>
 #include <vector>
 
 #include <boost/program_options.hpp>
@@ -32,62 +28,15 @@
 namespace {
 
 struct Flags {
-  int steps = 20, alone = 0, batch = 8, image = 64, threads = 1;
-  bool zeros = false;
-  std::string json;
+  int steps = 20, batch = 8, image = 64, threads = 1;
 };
 
-using Seconds = std::vector<double>;
-
-void time_steps(int steps, const std::function<void()>& step, Seconds& seconds) {
-  for (int i = 0; i < steps; ++i) {
-    kolo::barrier();
-    const auto start = std::chrono::steady_clock::now();
-    step();
-    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  }
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values.empty() ? 0 : values[values.size() / 2];
 }
 
-double median(Seconds seconds) {
-  std::sort(seconds.begin(), seconds.end());
-  return seconds.empty() ? 0 : seconds[seconds.size() / 2];
-}
-
-// This process's share of memory in MiB, pages that it shares divided by who shares them.
-double mebibytes() {
-  std::ifstream file("/proc/self/smaps_rollup");
-  std::string word;
-  while (file >> word) {
-    if (word == "Pss:") {
-      double kibibytes = 0;
-      file >> kibibytes;
-      return kibibytes / 1024;
-    }
-  }
-  return 0;
-}
-
-std::string list(const Seconds& seconds) {
-  std::string text;
-  for (const double second : seconds) {
-    text += (text.empty() ? "" : ", ") + std::to_string(second);
-  }
-  return "[" + text + "]";
-}
-
-void report(const Flags& flags, const Seconds& alone, const Seconds& together, double memory) {
-  const double images = flags.batch * kolo::size() / median(together);
-  std::printf("%.1f images/s  %.1f ms a step", images, 1e3 * median(together));
-  if (!alone.empty()) {
-    std::printf(" (%.1f ms of it computation)", 1e3 * median(alone));
-  }
-  std::printf("  %.0f MiB a rank  %d ranks of %d threads\n", memory, kolo::size(), flags.threads);
-  if (!flags.json.empty()) {
-    std::ofstream(flags.json) << "{\"alone\": " << list(alone) << ", \"together\": " << list(together)
-                              << ", \"mebibytes\": " << memory << "}\n";
-  }
-}
-
+// Every rank has the same weights, bit for bit.
 void check_same_weights(const torch::nn::Module& model) {
   double sum = 0;
   for (const auto& parameter : model.parameters()) {
@@ -100,16 +49,6 @@ void check_same_weights(const torch::nn::Module& model) {
   }
 }
 
-void forget_gradients(const torch::nn::Module& model, bool zero) {
-  for (const auto& parameter : model.parameters()) {
-    if (!zero) {
-      parameter.mutable_grad().reset();
-    } else if (parameter.grad().defined()) {
-      parameter.mutable_grad().zero_();
-    }
-  }
-}
-
 void train(const Flags& flags) {
   const kolo::Session session;
   at::set_num_threads(flags.threads);
@@ -117,40 +56,22 @@ void train(const Flags& flags) {
   torch_resnet::ResNet50 model;
   kolo::libtorch::broadcast_parameters(*model);
   torch::optim::SGD sgd(model->parameters(), torch::optim::SGDOptions(0.01));
+  kolo::libtorch::DistributedOptimizer optimizer(sgd, *model);
   const torch::Tensor images = torch::randn({flags.batch, 3, flags.image, flags.image});
   const torch::Tensor labels = torch::randint(1000, {flags.batch}, torch::kLong);
-  const auto pass = [&](torch_resnet::ResNet50& network) {
-    torch::nn::functional::cross_entropy(network->forward(images), labels).backward();
-  };
-  kolo::libtorch::DistributedOptimizer optimizer(sgd, *model);
-  const auto step = [&] {
-    optimizer.zero_grad(!flags.zeros);
-    pass(model);
-    optimizer.step();
-  };
-  Seconds together, alone;
-  time_steps(flags.steps, step, together);
-  const double memory = kolo::allreduce(mebibytes(), kolo::ReduceOp::max);
 
-  if (flags.alone > 0) {
-    together.clear();
-    torch_resnet::ResNet50 other;
-    torch::optim::SGD plain(other->parameters(), torch::optim::SGDOptions(0.01));
-    for (int i = 0; i < flags.alone; ++i) {
-      time_steps(1, step, together);
-      time_steps(
-          1,
-          [&] {
-            forget_gradients(*other, flags.zeros);
-            pass(other);
-            plain.step();
-          },
-          alone);
-    }
+  std::vector<double> seconds;
+  for (int i = 0; i < flags.steps; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    optimizer.zero_grad();
+    torch::nn::functional::cross_entropy(model->forward(images), labels).backward();
+    optimizer.step();
+    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
   check_same_weights(*model);
   if (kolo::rank() == 0) {
-    report(flags, alone, together, memory);
+    std::printf("%.1f images/s  %.1f ms a step  %d ranks of %d threads\n", flags.batch * kolo::size() / median(seconds),
+                1e3 * median(seconds), kolo::size(), flags.threads);
   }
 }
 
@@ -162,14 +83,10 @@ int main(int argc, char** argv) {
   po::options_description options("flags", 110);
   auto add = options.add_options();
   add("help,h", "print this");
-  add("steps", po::value(&flags.steps)->default_value(flags.steps), "steps to train together");
-  add("alone", po::value(&flags.alone)->default_value(flags.alone),
-      "more steps, beside as many that each rank takes by itself");
+  add("steps", po::value(&flags.steps)->default_value(flags.steps), "steps to train");
   add("batch", po::value(&flags.batch)->default_value(flags.batch), "images a rank and step");
   add("image", po::value(&flags.image)->default_value(flags.image), "pixels in each direction");
   add("threads", po::value(&flags.threads)->default_value(flags.threads), "threads a rank");
-  add("zeros", po::bool_switch(&flags.zeros), "zero gradients and add to them, instead of making them anew");
-  add("json", po::value(&flags.json)->value_name("FILE"), "write every step's seconds");
   try {
     po::variables_map given;
     po::store(po::parse_command_line(argc, argv, options), given);

@@ -35,7 +35,8 @@ MAY_INCLUDE = {
     "engine": (BELOW_3 | FLOOR_3) - BACKEND_ROOMS,
     "api": BELOW_API,
     **{room: {"public"} for room in ("optimizer", "libtorch", "capi")},
-    **{room: {"public"} for room in ("tools", "bench", "examples")},
+    **{room: {"public"} for room in ("tools", "examples")},
+    "bench": {"public", "examples"},
     "bench/micro": EVERYTHING | {"tests", "bench"},
     "tests": EVERYTHING | {"bench", "examples"},
 }
