@@ -46,7 +46,8 @@
 //
 // When may a slot be filled again? With flat, root_slot, gather, alltoall and scatter peers read it when they take: so
 // when all have taken. With the others its owner's own take is enough: it happens after all have reduced, and nobody
-// touches it after that.
+// touches it after that. Between nodes the chunk's messages must have gone, too: its staging memory is used again with
+// the slot. Results do not wait for that, a job's end does.
 //
 // Inside a node elements are always added in rank order, and the nodes' sums in the order of the nodes, whatever the
 // route and however runs were cut: so results do not depend on batching, to the bit, and are the same on all ranks.
