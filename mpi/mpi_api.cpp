@@ -181,6 +181,11 @@ MPI_Request Communicator::receive(int rank, int tag, std::byte* data, int bytes)
   return request;
 }
 
+void Communicator::progress() const {
+  int flag = 0;
+  check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, raw_, &flag, MPI_STATUS_IGNORE), "MPI_Iprobe");
+}
+
 void Requests::add(MPI_Request request, Note note) {
   requests_.push_back(request);
   notes_.push_back(note);

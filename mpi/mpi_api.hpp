@@ -65,6 +65,8 @@ class Communicator {
 
   [[nodiscard]] MPI_Request send(int rank, int tag, const std::byte* data, int bytes) const;
   [[nodiscard]] MPI_Request receive(int rank, int tag, std::byte* data, int bytes) const;
+  /// Lets MPI work, whether or not anything is open.
+  void progress() const;
 
  private:
   explicit Communicator(MPI_Comm raw);

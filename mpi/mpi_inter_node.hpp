@@ -41,6 +41,7 @@ class MpiInterNode final : public core::InterNode {
   Operation send(int rank, int tag, const std::byte* data, std::size_t bytes) override;
   Operation receive(int rank, int tag, std::byte* data, std::size_t bytes) override;
   bool test(Operation operation) override;
+  void push() override { communicator_.progress(); }
   [[nodiscard]] bool usable_here(bool in_call) const noexcept override;
   [[nodiscard]] const char* name() const noexcept override { return "MPI point-to-point"; }
 

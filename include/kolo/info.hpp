@@ -72,6 +72,7 @@ struct Metrics {
   std::uint64_t wakeups_sent = 0;       ///< to peers that slept
   std::uint64_t driven_by_waiters = 0;  ///< completions found by a thread that waited
   std::uint64_t driven_by_background = 0;
+  std::uint64_t pushes = 0;  ///< how often some rank was starved of what another node's transport might hold back
   std::uint64_t bytes_in_place = 0;  ///< of `bytes`, reduced where they lay, in a GradientArena, without a copy
   std::uint64_t expressed = 0;       ///< submissions that went past the log: unnamed calls on one node
   // What is used on the GPU, by way of NCCL or of pinned memory. All 0 until it is.

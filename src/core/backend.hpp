@@ -91,6 +91,10 @@ class Backend {
   /// Moves whatever can move without blocking; appends jobs that have finished, in order. `in_call`: the calling thread
   /// is inside a call of the library (not the background thread). Throws `Error` (transport): a fault of the world.
   virtual Progress progress(bool in_call, std::vector<Job*>& finished) = 0;
+  /// Whether a job waits for messages of other nodes.
+  [[nodiscard]] virtual bool awaits_nodes() const noexcept { return false; }
+  /// InterNode::push, where there is one that this thread may call (`in_call` as above).
+  virtual void push(bool /*in_call*/) {}
   /// Forgets all jobs. After it returns nothing touches a caller's memory any more. Only `describe` and destruction may
   /// follow.
   virtual void abort() noexcept = 0;

@@ -120,6 +120,7 @@ void write(Writer& w, const RankLost& m) {
   w.text(m.reason);
 }
 void write(Writer& w, const Left& m) { w.signed_number(m.rank); }
+void write(Writer& w, const Starved& m) { w.signed_number(m.rank); }
 
 void write(Writer& w, const Assigned& m) {
   w.number(m.id);
@@ -186,6 +187,7 @@ void write(Writer& w, const Faulted& m) {
   w.text(m.message);
 }
 void write(Writer&, const Closed&) {}
+void write(Writer&, const Push&) {}
 
 // ---------------------------------------------------------------- reading
 
@@ -360,6 +362,7 @@ void read(Reader& r, RankLost& m) {
   m.reason = r.text();
 }
 void read(Reader& r, Left& m) { m.rank = r.rank(); }
+void read(Reader& r, Starved& m) { m.rank = r.rank(); }
 
 void read(Reader& r, Assigned& m) {
   m.id = r.number_of<TensorId>();
@@ -426,6 +429,7 @@ void read(Reader& r, Faulted& m) {
   m.message = r.text();
 }
 void read(Reader&, Closed&) {}
+void read(Reader&, Push&) {}
 
 // ---------------------------------------------------------------- variants: the tag is the alternative's index
 

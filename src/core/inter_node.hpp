@@ -29,6 +29,13 @@ class InterNode {
   /// True once when the operation has completed; the operation is then gone. Throws `Error` (transport).
   virtual bool test(Operation operation) = 0;
 
+  /// Moves what the transport may still hold of operations that have completed. MPI promises that a send that has
+  /// completed needs no further call on the sending side; Open MPI does not keep that: a long message ends with one of
+  /// its own (FIN) that it queues while a socket is full and sends in a later call, any call, of the sender's. Without
+  /// one the receiver waits for ever. So who is starved asks everybody to push (core::Starved), and nobody needs to
+  /// while nobody is. To be called again and again for a while.
+  virtual void push() {}
+
   /// Whether the calling thread may make the calls above: always with MPI_THREAD_MULTIPLE; only the thread that
   /// initialised MPI with FUNNELED and SINGLE; with SERIALIZED only a thread that is inside a call of the library
   /// (`in_call`), never the background thread.

@@ -102,7 +102,13 @@ struct Left {
   std::int32_t rank = 0;
 };
 
-using UpMessage = std::variant<Counted, Declared, Interest, Overdue, Missing, RankLost, Left>;
+/// Nothing has come to `rank` for some time from the nodes that it waits for, in a batch that all have submitted. See
+/// InterNode::push.
+struct Starved {
+  std::int32_t rank = 0;
+};
+
+using UpMessage = std::variant<Counted, Declared, Interest, Overdue, Missing, RankLost, Left, Starved>;
 
 // ---------------------------------------------------------------- down: the log
 
@@ -200,10 +206,13 @@ struct Faulted {
   std::string message;
 };
 
+/// Whoever has sent between nodes pushes what the transport may still hold back: somebody waits for it.
+struct Push {};
+
 /// All ranks have left; links may be closed once the batches before it have run. Nothing follows it in the log.
 struct Closed {};
 
 using LogEntry = std::variant<Assigned, Evicted, BatchAppended, PlanDefined, PlanVoided, PlannedBatch, Failed, Query,
-                              Stalled, SetAdded, SetRemoved, RankLeft, Faulted, Closed>;
+                              Stalled, SetAdded, SetRemoved, RankLeft, Faulted, Closed, Push>;
 
 }  // namespace kolo::core

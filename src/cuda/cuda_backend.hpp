@@ -100,6 +100,7 @@ class CudaBackend final : public core::DeviceBackend {
   [[nodiscard]] bool expects_soon() const noexcept override;
   void start(core::Job& job) override;
   core::Progress progress(bool in_call, std::vector<core::Job*>& finished) override;
+  [[nodiscard]] bool awaits_nodes() const noexcept override { return plane_.awaits_nodes(); }
   void abort() noexcept override;
   void close() noexcept override;
 

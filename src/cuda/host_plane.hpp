@@ -23,6 +23,7 @@ class HostPlane {
   /// True when something moved. Throws Error.
   bool progress(bool in_call);
   [[nodiscard]] bool busy() const noexcept { return open_ > 0; }
+  [[nodiscard]] bool awaits_nodes() const noexcept { return backend_->awaits_nodes(); }
   void abort() noexcept;
 
  private:

@@ -126,7 +126,7 @@ core::Board::Sleep Engine::sleep_state() const noexcept {
 }
 
 std::optional<std::chrono::nanoseconds> Engine::sleep_time(base::Time now) const noexcept {
-  if (backend_moves() || device_moves() || !unsent_.empty() || (leader_ && leader_->blocked())) return kNap;
+  if (backend_moves() || device_moves() || pushing_ || !unsent_.empty() || (leader_ && leader_->blocked())) return kNap;
   base::Time until = latch_at_;
   if (!open_.empty()) until = std::min(until, next_due_);
   if (leader_) until = std::min(until, leader_->next_deadline());
@@ -285,7 +285,7 @@ void Engine::help_until(const std::function<bool()>& done, base::Time until) {
 /// For a deadline that it does not know of it is enough to set its alarm.
 void Engine::hand_over() noexcept {
   board_.announce_sleep(sleep_state());
-  if (owes_work() || backend_moves() || device_moves() || !callbacks_.empty() || !unsent_.empty() ||
+  if (owes_work() || backend_moves() || device_moves() || pushing_ || !callbacks_.empty() || !unsent_.empty() ||
       (leader_ && leader_->blocked())) {
     link_->wake(topology_.local_rank);
     return;
@@ -338,11 +338,14 @@ void Engine::shutdown() {
   if (stopped_.load(std::memory_order_acquire)) return;
   check_may_wait();
   if (!faulted()) {
+    // What runs here first: once all have left nobody can be asked to push (core::Starved) any more.
+    const base::Time until = base::now() + base::from_seconds(settings_.timeout_s);
+    drive_until([this] { return faulted() || executor_.open() == 0; }, until);
     push({Command::leave, nullptr});
     const auto left = [this] {
       return faulted() || (closed_ && executor_.open() == 0 && !device_moves() && !executor_.has_ready());
     };
-    drive_until(left, base::now() + base::from_seconds(settings_.timeout_s));
+    drive_until(left, until);
     if (!closed_ && !faulted()) {
       KOLO_LOG(*logger_, warning) << "shutdown: not all ranks have left within " << settings_.timeout_s
                                   << " s (KOLO_TIMEOUT_S); leaving without them";

@@ -21,6 +21,12 @@ constexpr std::uint64_t kPassesPerPoll = 64;
 /// A leader's sockets carry what the ranks below wait for.
 constexpr std::uint64_t kPassesPerSocketPoll = 4;
 
+/// How long a batch stands still for want of other nodes' data before this is said, and how long at most from one time
+/// to the next; and how long ranks push when it was.
+constexpr std::chrono::milliseconds kStarved{100};
+constexpr std::chrono::seconds kMostStarved{1};
+constexpr std::chrono::milliseconds kPushing{100};
+
 template <class... Visitors>
 struct Overloaded : Visitors... {
   using Visitors::operator()...;
@@ -180,7 +186,7 @@ bool Engine::progress(bool in_call) {
     moved |= speak();
     if (leader_) moved |= leader_->step(now);
     moved |= read_log();
-    moved |= move_backend(in_call);
+    moved |= move_backend(in_call, now);
     if (now >= next_due_ || now >= latch_at_) check_deadlines(now);
     moved |= speak();  // last: what has come up in this pass is said before anybody sleeps
   } catch (const Error& error) {
@@ -317,6 +323,7 @@ void Engine::act(negotiation::Action& action) {
                  [](const negotiation::SetChanged&) {},
                  [this](const negotiation::WorldFault& fault) { latch(fault.status); },
                  [this](const negotiation::WorldClosed&) { closed_ = true; },
+                 [this](const negotiation::PushTransport&) { push_transport(); },
              },
              action);
 }
@@ -339,10 +346,16 @@ void Engine::run_batch(const negotiation::RunBatch& batch) {
   if (!in_background_ && device_moves()) link_->wake(topology_.local_rank);
 }
 
-bool Engine::move_backend(bool in_call) {
-  if (backend_broken_ || faulted()) return false;
+bool Engine::move_backend(bool in_call, base::Time now) {
+  if (backend_broken_ || faulted()) {
+    pushing_ = false;
+    return false;
+  }
+  if (pushing_) backend_->push(in_call);
+  pushing_ = pushing_ && now < push_until_;
   const core::Progress result = executor_.progress(in_call, [this](Batch& batch) { finish(batch); });
   another_thread_ = result == core::Progress::another_thread;
+  watch_starvation(result, now);
   if (result != core::Progress::advanced) return false;
   for (int rank = 0; rank < board_.ranks(); ++rank) {
     if (rank == topology_.local_rank || !board_.asleep_with_batches(rank)) continue;
@@ -350,6 +363,29 @@ bool Engine::move_backend(bool in_call) {
     ++metrics_.wakeups_sent;
   }
   return true;
+}
+
+/// What nodes send each other may be held back by a transport whose owner has nothing more to do (InterNode::push). Who
+/// waits for it in vain for a while says so, less and less often, and all ranks push for some time.
+void Engine::watch_starvation(core::Progress result, base::Time now) {
+  const bool waits = result != core::Progress::advanced && result != core::Progress::another_thread &&
+                     (backend_->awaits_nodes() || (device_ && device_->awaits_nodes()));
+  if (!waits) {
+    starved_at_ = base::Time::max();
+    starving_ = kStarved;
+  } else if (starved_at_ == base::Time::max()) {
+    starved_at_ = now + starving_;
+  } else if (now >= starved_at_) {
+    participant_.starved();
+    starving_ = std::min<base::Duration>(2 * starving_, kMostStarved);
+    starved_at_ = now + starving_;
+  }
+}
+
+void Engine::push_transport() {
+  ++metrics_.pushes;
+  pushing_ = true;
+  push_until_ = base::now() + kPushing;
 }
 
 void Engine::finish(Batch& batch) {

@@ -174,7 +174,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool read_log();
   void act(negotiation::Action& action);
   void run_batch(const negotiation::RunBatch& batch);
-  bool move_backend(bool in_call);
+  bool move_backend(bool in_call, base::Time now);
+  void watch_starvation(core::Progress result, base::Time now);
+  void push_transport();
   void finish(Batch& batch);
   void complete(const OperationPtr& operation, const Status& status);
   void check_deadlines(base::Time now);
@@ -280,7 +282,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::uint64_t step_began_at_ = 0;  ///< batches then
   std::int64_t interest_met_ = 0;    ///< completed, and still to be taken off `interested_`
   bool interest_seen_ = false;
-  bool burst_ = false;  ///< something has moved since the background thread slept, and many operations are open
+  base::Time starved_at_ = base::Time::max();  ///< when to say so, should nothing have come from other nodes by then
+  base::Duration starving_ = {};               ///< how long it takes from one time that this is said to the next
+  base::Time push_until_ = base::Time::max();
+  bool pushing_ = false;  ///< another rank is starved: until push_until_, what the transport holds back is pushed
+  bool burst_ = false;    ///< something has moved since the background thread slept, and many operations are open
   bool backend_broken_ = false;
   bool another_thread_ = false;
   bool closed_ = false;

@@ -116,6 +116,12 @@ bool CpuBackend::retire(std::vector<core::Job*>& finished) {
   return any;
 }
 
+bool CpuBackend::awaits_nodes() const noexcept { return inter_ != nullptr && reduced_ < entered_; }
+
+void CpuBackend::push(bool in_call) {
+  if (inter_ != nullptr && inter_->usable_here(in_call)) inter_->push();
+}
+
 void CpuBackend::abort() noexcept {
   // Peers may be at work on chunks of open jobs.
   if (!open_.empty()) regions_.regions().detach_all();

@@ -102,6 +102,8 @@ class CpuBackend final : public core::Backend {
   [[nodiscard]] std::string describe() const override;
   void start(core::Job& job) override;
   core::Progress progress(bool in_call, std::vector<core::Job*>& finished) override;
+  [[nodiscard]] bool awaits_nodes() const noexcept override;
+  void push(bool in_call) override;
   void abort() noexcept override;
 
  private:

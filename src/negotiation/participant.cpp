@@ -394,6 +394,8 @@ struct Participant::Impl {
 
   void on(const core::Closed&, std::vector<Action>& actions) { actions.emplace_back(WorldClosed{}); }
 
+  void on(const core::Push&, std::vector<Action>& actions) { actions.emplace_back(PushTransport{}); }
+
   const std::int32_t rank;
   std::map<SetId, Set> sets;  ///< slots point into it
   std::deque<Slot> slots;     ///< names are handed out by reference
@@ -435,6 +437,8 @@ void Participant::set_interested(bool interested) { impl_->interested = interest
 void Participant::overdue(SlotId slot, double waited_s, bool deadline) {
   impl_->ask(impl_->slots[slot], waited_s, deadline);
 }
+
+void Participant::starved() { impl_->out.messages.emplace_back(core::Starved{impl_->rank}); }
 
 void Participant::leave() { impl_->out.messages.emplace_back(core::Left{impl_->rank}); }
 

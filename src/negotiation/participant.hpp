@@ -80,7 +80,11 @@ struct WorldFault {
 /// All ranks have left. Batches handed out before still run; what is in flight beyond them will never run.
 struct WorldClosed {};
 
-using Action = std::variant<RunBatch, FailSlot, ForgetSlot, DropPlan, ReportStall, SetChanged, WorldFault, WorldClosed>;
+/// Some rank is starved of what another node sent (core/inter_node.hpp): push.
+struct PushTransport {};
+
+using Action = std::variant<RunBatch, FailSlot, ForgetSlot, DropPlan, ReportStall, SetChanged, WorldFault, WorldClosed,
+                            PushTransport>;
 
 struct ParticipantCounters {
   std::uint64_t bare = 0;             ///< submissions published as a count
@@ -116,6 +120,8 @@ class Participant {
   void set_interested(bool interested);
   /// A slot's last submission has waited for `waited_s` seconds; in flight, or handed out and not complete.
   void overdue(SlotId slot, double waited_s, bool deadline);
+  /// Nothing comes from other nodes for a batch that has been handed out.
+  void starved();
   /// This rank will submit nothing more.
   void leave();
 

@@ -322,6 +322,7 @@ struct Relay::Impl {
   void on(const core::RankLeft&) {}
   void on(const core::Faulted&) {}
   void on(const core::Closed&) {}
+  void on(const core::Push&) { asked_to_push = false; }
 
   const std::vector<std::vector<std::int32_t>> below;  ///< ranks, by child
   const std::size_t local;
@@ -331,6 +332,7 @@ struct Relay::Impl {
   std::map<Key, TensorId> names;
   std::map<Key, Gathered> fresh;  ///< names without an id
   std::map<std::uint32_t, SetId> plans;
+  bool asked_to_push = false;  ///< a Starved has gone up, and no Push has come since
   std::vector<core::UpMessage> up;
 };
 
@@ -345,7 +347,7 @@ void Relay::on_message(std::size_t child, core::UpMessage message) {
     impl_->on_count(child, counted->id, counted->word);
   } else if (auto* declared = std::get_if<Declared>(&message)) {
     impl_->on_declared(child, std::move(*declared));
-  } else {
+  } else if (!std::holds_alternative<core::Starved>(message) || !std::exchange(impl_->asked_to_push, true)) {
     impl_->up.push_back(std::move(message));
   }
 }

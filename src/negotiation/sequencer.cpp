@@ -511,6 +511,8 @@ struct Sequencer::Impl {
 
   // ---------------------------------------------------------------- ranks that go
 
+  void on(const core::Starved&, Time) { append(core::Push{}); }
+
   void on(const core::RankLost& message, Time) { fault(message.code, message.rank, rank_lost(message)); }
 
   void on(const core::Left& message, Time) {

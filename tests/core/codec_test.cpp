@@ -42,7 +42,8 @@ std::vector<UpMessage> sample_up() {
           Overdue{2, 1, "x", 9, kWaited, true},
           Missing{kMost, {1, 2, 3, 900}},
           RankLost{4, ErrorCode::user_exception, "std::runtime_error: no"},
-          Left{1023}};
+          Left{1023},
+          Starved{12}};
 }
 
 std::vector<LogEntry> sample_log() {
@@ -59,7 +60,8 @@ std::vector<LogEntry> sample_log() {
           SetRemoved{1, "remove", 9},
           RankLeft{6},
           Faulted{ErrorCode::timeout, -1, "too late"},
-          Closed{}};
+          Closed{},
+          Push{}};
 }
 
 template <class Message>
@@ -138,7 +140,7 @@ TEST(Codec, SaysWhyItRefuses) {
   const auto up = [](const Bytes& bytes) { return decode_up(bytes); };
   const auto log = [](const Bytes& bytes) { return decode_log(bytes); };
   expect_refused(up, {}, "it ends too early");
-  expect_refused(up, bytes_of({7}), "its kind is unknown");
+  expect_refused(up, bytes_of({8}), "its kind is unknown");
   expect_refused(log, bytes_of({200}), "its kind is unknown");
   expect_refused(log, bytes_of({5, 1}), "it ends too early");
   expect_refused(log, bytes_of({5, 1, 1, 0}), "it is longer than its contents");

@@ -596,6 +596,43 @@ TEST(CpuBackend, AResultIsUsedBeforeTheOwnPartHasGone) {
   EXPECT_EQ(data, std::vector<float>(kBegun + 10, 3.0F));
 }
 
+TEST(CpuBackend, PushesATransportAndSaysWhenItAwaitsNodes) {
+  class Silent final : public core::InterNode {
+   public:
+    explicit Silent(int& pushes) : pushes_(pushes) {}
+    std::byte* staging(std::size_t bytes) override {
+      memory_.resize(bytes);
+      return memory_.data();
+    }
+    Operation send(int, int, const std::byte*, std::size_t) override { return 1; }
+    Operation receive(int, int, std::byte*, std::size_t) override { return 1; }
+    bool test(Operation) override { return false; }
+    void push() override { ++pushes_; }
+    bool usable_here(bool in_call) const noexcept override { return in_call; }
+    const char* name() const noexcept override { return "silence"; }
+
+   private:
+    int& pushes_;
+    std::vector<std::byte> memory_;
+  };
+  int pushes = 0;
+  const shm::Segment memory = shm::Segment::anonymous(shm::SlotRing::required_bytes(1, 256, 2));
+  auto intra = std::make_shared<shm::SlotRing>(memory.data(), memory.bytes(), 0, 1, 256, 2);
+  CpuBackend backend(core::make_topology(0, {0, 1}, 0), intra, std::make_shared<Silent>(pushes));
+  EXPECT_FALSE(backend.awaits_nodes());
+  backend.push(true);
+  backend.push(false);
+  EXPECT_EQ(pushes, 1) << "only where the transport may be called";
+  std::vector<float> data(20, 1.0F);
+  core::Job job;
+  job.runs.push_back(sum_of(data, {}));
+  backend.start(job);
+  std::vector<core::Job*> finished;
+  for (int i = 0; i < 3; ++i) static_cast<void>(backend.progress(true, finished));
+  EXPECT_TRUE(backend.awaits_nodes());
+  backend.abort();
+}
+
 // ---------------------------------------------------------------- parts
 
 TEST(PartOf, CoversEverythingOnceInLines) {

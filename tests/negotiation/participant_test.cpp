@@ -290,6 +290,9 @@ TEST_F(ParticipantTest, HandsOnStallsFaultsAndTheEnd) {
   EXPECT_EQ(fault.status.code(), ErrorCode::timeout);
   EXPECT_EQ(fault.rank, 2);
   EXPECT_TRUE(std::holds_alternative<WorldClosed>(read(core::Closed{}).at(0)));
+  EXPECT_TRUE(std::holds_alternative<PushTransport>(read(core::Push{}).at(0)));
+  participant.starved();
+  EXPECT_EQ(std::get<core::Starved>(take().messages.at(0)).rank, 1);
   participant.leave();
   EXPECT_EQ(std::get<core::Left>(take().messages.at(0)).rank, 1);
 }

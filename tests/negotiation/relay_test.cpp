@@ -198,6 +198,17 @@ TEST_F(RelayTest, PassesTheRestOnAtOnce) {
   EXPECT_EQ(take().size(), 5U);
 }
 
+TEST_F(RelayTest, AsksOnceForAllWhoAreStarved) {
+  relay.on_message(0, core::Starved{0});
+  relay.on_message(2, core::Starved{3});
+  EXPECT_EQ(take().size(), 1U);
+  relay.on_message(1, core::Starved{1});
+  EXPECT_TRUE(take().empty()) << "not answered yet";
+  relay.on_log(core::Push{});
+  relay.on_message(1, core::Starved{1});
+  EXPECT_EQ(std::get<core::Starved>(take().at(0)).rank, 1);
+}
+
 TEST_F(RelayTest, StartsAfreshAfterAFailure) {
   for (std::size_t child = 0; child < 3; ++child) relay.on_message(child, declare("x", 1, {}, 9));
   take();

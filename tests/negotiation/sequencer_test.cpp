@@ -406,6 +406,12 @@ TEST_F(SequencerTest, NamesARankWhoseCodeThrew) {
             "rank 1 left by an exception: no such file. The contents of the buffers in flight are undefined.");
 }
 
+TEST_F(SequencerTest, HasAllPushWhenOneIsStarved) {
+  sequencer.on_message(core::Starved{2}, now);
+  static_cast<void>(only<core::Push>(decide()));
+  EXPECT_TRUE(decide().empty());
+}
+
 TEST_F(SequencerTest, ClosesWhenAllHaveLeft) {
   for (std::int32_t rank = 0; rank < 3; ++rank) {
     sequencer.on_message(core::Left{rank}, now);

@@ -576,6 +576,7 @@ class World {
     ranks_[index(rank)].ended = true;
   }
   void act(int rank, std::size_t, negotiation::WorldClosed&) { ranks_[index(rank)].ended = true; }
+  void act(int, std::size_t, negotiation::PushTransport&) {}
 
   // ---------------------------------------------------------------- a node
 
@@ -798,6 +799,7 @@ class World {
   void check(std::size_t, const core::RankLeft&) {}
   void check(std::size_t, const core::Faulted&) { faulted_ = closed_ = true; }
   void check(std::size_t, const core::Closed&) { closed_ = true; }
+  void check(std::size_t, const core::Push&) {}
 
   void check_entry(std::size_t number) {
     if (closed_) return violate("entry " + std::to_string(number) + " follows the end of the log");
