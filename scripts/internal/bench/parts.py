@@ -105,9 +105,9 @@ def large(setting):
         candidates = settings
         for size in ("4M",) if setting.quick else ("64M", "256M"):
             flags = ["allreduce", "-b", size, "-e", size, "--place", "in", "-n", "5", "-w", "1"]
-            kolo = Job("kolo", ranks, [*flags, "-t", setting.seconds(5 if size == "64M" else 8)])
+            kolo = Job("kolo", ranks, [*flags, "-t", setting.seconds(8 if size == "64M" else 20)])
             arena = Job("kolo arena", ranks, [*flags, "--arena"])
-            found = in_turns(setting, kolo, apart(ranks, flags, settings=candidates), 180, [arena])
+            found = in_turns(setting, kolo, apart(ranks, flags, settings=candidates), 300, [arena])
             records += found
             best = sorted(candidates, key=lambda name: found[0]["baseline"][f"mpi tuned: {name}"]["time_us"])
             candidates = {name: candidates[name] for name in best[:2]}  # of the best, for the larger size
@@ -118,11 +118,11 @@ def sizes(setting):
     """Synchronous all-reduce from 4 B to 16 MiB."""
     records = []
     for ranks in (2, 4, 8):
-        flags = ["allreduce", "-b", "4", "-e", "64K" if setting.quick else "16M", "-f", "2", "--place", "in"]
+        flags = ["allreduce", "-b", "4", "-e", "64K" if setting.quick else "16M", "-f", "2", "--place", "in", "-n", "40"]
         beside = ["--baseline", "mpi"] if ranks == 2 else []
-        kolo = Job("kolo", ranks, [*flags, *beside, "-t", setting.seconds(0.8)])
+        kolo = Job("kolo", ranks, [*flags, *beside, "-t", setting.seconds(1.6)])
         unbound = [Job("kolo unbound", ranks, flags, bound=False)] if ranks <= jobs.CPUS else []
-        records += in_turns(setting, kolo, apart(ranks, flags), 150, unbound)
+        records += in_turns(setting, kolo, apart(ranks, flags), 200, unbound)
     return records
 
 
@@ -197,9 +197,9 @@ def others(setting):
         for mode, begin, place in (("broadcast", "1K", "in"), ("allgather", "1K", "out"), ("alltoall", "1K", "out"),
                                    ("reduce_scatter", "1M", "out")):
             flags = [mode, "-b", begin, "-e", "64K" if setting.quick and begin == "1K" else "64M", "-f", "4", "--place",
-                     place, "-n", "10"]
+                     place, "-n", "24"]
             kolo = Job("kolo", ranks, [*flags, "-t", setting.seconds(0.7)])
-            records += in_turns(setting, kolo, apart(ranks, flags), 120)
+            records += in_turns(setting, kolo, apart(ranks, flags), 200)
     return records
 
 
