@@ -198,8 +198,8 @@ def others(setting):
                                    ("reduce_scatter", "1M", "out")):
             flags = [mode, "-b", begin, "-e", "64K" if setting.quick and begin == "1K" else "64M", "-f", "4", "--place",
                      place, "-n", "24"]
-            kolo = Job("kolo", ranks, [*flags, "-t", setting.seconds(0.7)])
-            records += in_turns(setting, kolo, apart(ranks, flags), 200)
+            kolo = Job("kolo", ranks, [*flags, "-t", setting.seconds(4)])
+            records += in_turns(setting, kolo, apart(ranks, flags), 300)
     return records
 
 
