@@ -5,8 +5,8 @@
     ddp_resnet.py --ranks N [--steps N] [--turns N] [--pairs N] [--batch N] [--image N] [--threads N] [--zeros]
                   [--turn I/N:FOLDER] [--json FILE]
 
-The same model, steps and measurements as bench/torch_step/kolo_resnet.cpp, and the same JSON; torch_step.py starts both.
-Gradients are views of DDP's buckets (gradient_as_bucket_view); the rest is DDP's default, but that buffers are left
+The same model, steps and measurements as bench/torch_step/kolo_resnet.cpp, and the same JSON; torch_step.py starts
+both. Gradients are views of DDP's buckets (gradient_as_bucket_view); the rest is DDP's default, but that buffers are left
 alone, as Kolo leaves them.
 """
 

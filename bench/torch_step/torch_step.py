@@ -3,27 +3,28 @@
 """A training step of ResNet-50: LibTorch with Kolo beside Python's DistributedDataParallel over Gloo.
 
 usage: torch_step.py --kolo-resnet PROGRAM [--ranks N] [--rounds N] [--turns N] [--pairs N] [--batch N] [--image N]
-                     [--threads N] [--gradients none|zeros] [--memory] [--json FILE [--more]]
+                     [--threads N] [--gradients none|zeros] [--keep-heap] [--memory] [--json FILE [--more]]
 
-Both jobs run at once and take turns of a second or less; whoever waits sleeps in a read(). A turn is a step that does not
-count, and `pairs` of two steps: one together, and one of a second model that every rank trains by itself, in changing
-order. The difference of a pair is what a step costs beyond the computation, in that language, in those processes, at that
-moment. It is taken of three times:
+Both jobs run at once and take turns; whoever waits sleeps in a read(). A turn is a step that does not count, and
+`pairs` of two steps: one together, and one of a second model that every rank trains by itself, in changing order. The
+difference of a pair is what a step costs beyond the computation, in that language, in those processes, at that moment.
+It is taken of three times:
 
   beyond      until all ranks have done the step: both steps end in a barrier. The slowest rank's computation is in both,
               so that waiting for it is not charged to who reduces gradients.
   uncorrected until this rank has done it, mean over the ranks: by itself without a barrier, together with the wait for
               the slower rank's computation, which is the same for everybody.
-  CPU time    of all threads of a rank, mean over the ranks: what neighbours of the machine hardly change. Whoever waits
-              busily pays for it here.
+  CPU time    of all threads of a rank, mean over the ranks: no waits but busy ones, though what neighbours take of caches
+              and memory shows here, too.
 
-Printed are the means of the middle three fifths, and 95 % intervals by bootstrap: rounds are drawn, and of each its turns,
-Kolo's with DDP's beside it. A round is both jobs started anew; --more adds this run's rounds to those in the file, which
-must be of the same flags. Ranks are not bound to CPUs, and have `threads` threads. Images are small, so that the
-computation is short beside what is looked for; the gradients are those of ResNet-50 all the same, 102 MB. Gradients are
-reset by set_to_none, or zeroed with --gradients zeros. --memory: instead of times, what a rank holds after 4 steps (its
-proportional set), each job by itself. Start it with the Python that has torch: Debian's python3-torch is the same version
-with the same kernels as libtorch-dev.
+Printed are the means of the middle three fifths, and 95 % intervals by bootstrap: rounds are drawn, and of each its
+turns, Kolo's with DDP's beside it. A round is both jobs started anew; --more adds this run's rounds to those in the
+file, which must be of the same flags. Ranks are not bound to CPUs, and have `threads` threads. Images are small, so
+that the computation is short beside what is looked for; the gradients are those of ResNet-50 all the same, 102 MB.
+Gradients are reset by set_to_none, or zeroed with --gradients zeros. With --keep-heap glibc gives no freed memory back
+to the system, in either job: what a backward pass allocates costs no page faults then. --memory: instead of times,
+what a rank holds after 4 steps (its proportional set), each job by itself. Start it with the Python that has torch:
+Debian's python3-torch is the same version with the same kernels as libtorch-dev.
 """
 
 import argparse
@@ -39,6 +40,7 @@ from pathlib import Path
 DDP = Path(__file__).resolve().parents[1] / "peers" / "ddp_resnet.py"
 ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 OWN, PACED, CPU, FAULTS, SWITCHES = range(5)  # the columns of a measured step
+KEEP_HEAP = {"MALLOC_TRIM_THRESHOLD_": str(128 << 20), "MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
 DRAWS = 2000
 JOBS = ("kolo", "ddp")
 
@@ -52,8 +54,8 @@ def start(job, flags, turns, folder, turn=None):
         command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-np", str(flags.ranks), flags.kolo_resnet]
     else:
         command = [sys.executable, str(DDP), "--ranks", str(flags.ranks)]
-    return subprocess.Popen(command + own, env={**ENVIRONMENT, "OMP_NUM_THREADS": str(flags.threads)},
-                            stdin=subprocess.DEVNULL, stdout=sys.stderr)
+    environment = {**ENVIRONMENT, "OMP_NUM_THREADS": str(flags.threads), **(KEEP_HEAP if flags.keep_heap else {})}
+    return subprocess.Popen(command + own, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr)
 
 
 def finish(job, process, flags, folder):
@@ -148,14 +150,16 @@ def text(value, scale=1.0, digits=1):
 def report(flags, rounds):
     sample = Sample(rounds)
     pairs = len(sample.measured["kolo"])
-    print(f"ResNet-50, {flags.image} x {flags.image}, batch {flags.batch}, {flags.ranks} ranks of {flags.threads} threads, "
-          f"gradients {flags.gradients}; {len(rounds)} rounds, {pairs} pairs; with 95 % intervals")
+    print(f"ResNet-50, {flags.image} x {flags.image}, batch {flags.batch}, {flags.ranks} ranks of {flags.threads} "
+          f"threads, gradients {flags.gradients}{', heap kept' * flags.keep_heap}; {len(rounds)} rounds, {pairs} pairs; "
+          "with 95 % intervals")
     rows = [("a step, ms", together(PACED), 1e3), ("of it computation, ms", alone(PACED), 1e3),
             ("beyond it, ms", beyond(PACED), 1e3), ("uncorrected, ms", beyond(OWN), 1e3),
             ("CPU time beyond it, ms", beyond(CPU), 1e3),
             ("images/s", lambda p: flags.batch * flags.ranks / together(PACED)(p), 1.0),
             ("page faults of the computation", alone(FAULTS), 1.0), ("page faults beyond", beyond(FAULTS), 1.0),
-            ("thread switches of the computation", alone(SWITCHES), 1.0), ("thread switches beyond", beyond(SWITCHES), 1.0)]
+            ("thread switches of the computation", alone(SWITCHES), 1.0),
+            ("thread switches beyond", beyond(SWITCHES), 1.0)]
     print(f"{'':36}" + "".join(f"{job:>28}" for job in JOBS) + f"{'kolo / ddp':>26}")
     for name, of, scale in rows:
         cells = [text(sample.tell(lambda drawn, job=job: of(drawn[job])), scale) for job in JOBS]
@@ -170,10 +174,11 @@ def report(flags, rounds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kolo-resnet", required=True)
-    for name, default in (("ranks", 2), ("rounds", 4), ("turns", 20), ("pairs", 4), ("batch", 2), ("image", 32),
+    for name, default in (("ranks", 2), ("rounds", 4), ("turns", 6), ("pairs", 4), ("batch", 2), ("image", 32),
                           ("threads", 1)):
         parser.add_argument("--" + name, type=int, default=default)
     parser.add_argument("--gradients", choices=("none", "zeros"), default="none")
+    parser.add_argument("--keep-heap", action="store_true")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--more", action="store_true")
@@ -184,7 +189,8 @@ def main():
         for job in JOBS:
             print(f"{job:6} {' '.join(f'{one[job]:.0f}' for one in rounds)} MiB a rank")
         return
-    setup = {name: getattr(flags, name) for name in ("ranks", "pairs", "batch", "image", "threads", "gradients")}
+    setup = {name: getattr(flags, name)
+             for name in ("ranks", "pairs", "batch", "image", "threads", "gradients", "keep_heap")}
     rounds = []
     if flags.more and flags.json.exists():
         before = json.loads(flags.json.read_text(encoding="ascii"))
