@@ -116,7 +116,7 @@ bool CpuBackend::retire(std::vector<core::Job*>& finished) {
   return any;
 }
 
-bool CpuBackend::awaits_nodes() const noexcept { return inter_ != nullptr && reduced_ < entered_; }
+bool CpuBackend::awaits_nodes() const noexcept { return inter_ != nullptr && sent_ < entered_; }
 
 void CpuBackend::push(bool in_call) {
   if (inter_ != nullptr && inter_->usable_here(in_call)) inter_->push();
