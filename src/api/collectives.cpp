@@ -27,11 +27,11 @@ void allreduce_into(Context& context, ConstTensorView in, TensorView out, const 
   api::run_unnamed_allreduce(context, in, out, false, options);
 }
 Handle allreduce_async(Context& context, std::string_view name, TensorView inout, const AllreduceOptions& options) {
-  return Handle(api::submit_allreduce(context, name, inout, inout, true, options));
+  return Handle(api::submit_allreduce(context, name, inout, options));
 }
 Handle allreduce_into_async(Context& context, std::string_view name, ConstTensorView in, TensorView out,
                             const AllreduceOptions& options) {
-  return Handle(api::submit_allreduce(context, name, in, out, false, options));
+  return Handle(api::submit_allreduce_into(context, name, in, out, options));
 }
 
 void allreduce(TensorView inout, const AllreduceOptions& options) { allreduce(current_context(), inout, options); }
@@ -45,11 +45,11 @@ void allreduce_into(std::string_view name, ConstTensorView in, TensorView out, c
   allreduce_into(current_context(), name, in, out, options);
 }
 Handle allreduce_async(std::string_view name, TensorView inout, const AllreduceOptions& options) {
-  return allreduce_async(current_context(), name, inout, options);
+  return Handle(api::submit_allreduce(current_context(), name, inout, options));
 }
 Handle allreduce_into_async(std::string_view name, ConstTensorView in, TensorView out,
                             const AllreduceOptions& options) {
-  return allreduce_into_async(current_context(), name, in, out, options);
+  return Handle(api::submit_allreduce_into(current_context(), name, in, out, options));
 }
 
 // ---------------------------------------------------------------- grouped allreduce

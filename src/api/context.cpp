@@ -3,6 +3,7 @@
 // Contexts, the one that belongs to the process, and the one that is bound to a thread.
 #include <kolo/context.hpp>
 
+#include <atomic>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -30,10 +31,12 @@ class Process {
       throw Error(ErrorCode::invalid_argument, "kolo::init was called before, and kolo::shutdown has not been");
     }
     context_ = std::make_unique<Context>(Bootstrap(launcher_.bootstrap()), options);
+    current_.store(context_.get(), std::memory_order_release);
   }
   /// Takes it away: whoever has it ends it.
   std::unique_ptr<Context> release() {
     const std::lock_guard lock(mutex_);
+    current_.store(nullptr, std::memory_order_release);
     return std::move(context_);
   }
   /// Ends what was taken away.
@@ -43,15 +46,14 @@ class Process {
     const std::lock_guard lock(mutex_);
     launcher_.note_fault();
   }
-  Context* context() {
-    const std::lock_guard lock(mutex_);
-    return context_.get();
-  }
+  /// Asked by every call, so without the lock.
+  [[nodiscard]] Context* context() const noexcept { return current_.load(std::memory_order_acquire); }
 
  private:
   std::mutex mutex_;
-  std::unique_ptr<Context> context_;  // guarded by mutex_
-  api::Launcher launcher_;            // guarded by mutex_
+  std::unique_ptr<Context> context_;        // guarded by mutex_
+  std::atomic<Context*> current_{nullptr};  // what context_ holds
+  api::Launcher launcher_;                  // guarded by mutex_
 };
 
 Process& process() {

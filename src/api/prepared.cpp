@@ -12,8 +12,7 @@ namespace kolo {
 class Prepared::Impl {
  public:
   Impl(Context& context, std::string_view name, api::Request request)
-      : engine_(context.impl().shared_engine()),
-        signature_(std::make_shared<const core::Signature>(std::move(request.signature))),
+      : engine_(context.impl().shared_engine()), signature_(engine_->names().share(std::move(request.signature))),
         buffers_(std::move(request.buffers)), timeout_(request.timeout), device_(request.device),
         streams_(std::move(request.streams)), entry_(engine_->names().hold(name)) {}
   ~Impl() { engine_->names().release(entry_); }
@@ -28,8 +27,8 @@ class Prepared::Impl {
     } else {
       renew();
     }
-    entry_.signature = signature_;
-    record();
+    if (entry_.signature != signature_) entry_.signature = signature_;
+    if (!streams_.empty()) record();
     engine_->submit(operation_, false);
     return Handle(operation_);
   }

@@ -26,7 +26,8 @@ std::string subject(core::CollectiveKind kind, std::string_view name) {
   throw Error(code, subject(kind, name) + ": " + why);
 }
 
-void check_view(core::CollectiveKind kind, std::string_view name, const char* which, const ConstTensorView& view) {
+template <class View>
+void check_view(core::CollectiveKind kind, std::string_view name, const char* which, const View& view) {
   if (view.data() == nullptr && view.elements() > 0) {
     refuse(kind, name,
            std::string("the ") + which + " is a null pointer, but its shape " + to_string(view.shape()) + " has " +
@@ -83,8 +84,8 @@ void check_send_as(core::CollectiveKind kind, std::string_view name, DType dtype
 }
 
 void check_reduction(core::CollectiveKind kind, std::string_view name, DType dtype, const AllreduceOptions& options) {
-  const std::string type(to_string(dtype));
   if (!is_floating_point(dtype)) {
+    const std::string type(to_string(dtype));
     if (options.op == ReduceOp::average) {
       refuse(kind, name,
              "the average of " + type + " is not defined; use ReduceOp::sum and divide, or a floating-point type");
@@ -146,7 +147,8 @@ void locate_result(Request& request, std::string_view name, const ConstTensorVie
          ErrorCode::unsupported);
 }
 
-engine::Buffer buffer_of(const ConstTensorView& in, void* out) {
+template <class View>
+engine::Buffer buffer_of(const View& in, void* out) {
   return {static_cast<const std::byte*>(in.data()), static_cast<std::byte*>(out), in.elements()};
 }
 
@@ -178,7 +180,8 @@ void check_members(std::string_view group, Span<const NamedView> members) {
   }
 }
 
-void check_allreduce(std::string_view name, const ConstTensorView& in, const TensorView& out, bool in_place,
+template <class View>
+void check_allreduce(std::string_view name, const View& in, const TensorView& out, bool in_place,
                      const AllreduceOptions& options) {
   const auto kind = core::CollectiveKind::allreduce;
   if (in_place) {
@@ -462,7 +465,7 @@ std::shared_ptr<detail::HandleState> start(engine::Engine& engine, Claim& claim,
   operation->entry = &entry;
   if (entry.name.empty()) operation->call = engine.unnamed_call();
   if (!entry.signature || *entry.signature != request.signature) {
-    entry.signature = std::make_shared<const core::Signature>(std::move(request.signature));
+    entry.signature = engine.names().share(std::move(request.signature));
   }
   operation->signature = entry.signature;
   operation->buffers = std::move(request.buffers);
@@ -509,7 +512,8 @@ namespace {
 bool same_bits(double a, double b) noexcept { return std::memcmp(&a, &b, sizeof a) == 0; }
 
 /// Whether that signature is the one that `allreduce_request` would make for a tensor in the CPU's memory.
-bool is_same_allreduce(const core::Signature& signature, const ConstTensorView& in, const AllreduceOptions& options) {
+template <class View>
+bool is_same_allreduce(const core::Signature& signature, const View& in, const AllreduceOptions& options) {
   return signature.device == DeviceKind::cpu && signature.kind == core::CollectiveKind::allreduce &&
          signature.op == options.op && signature.tensors.size() == 1 && signature.tensors.front().dtype == in.dtype() &&
          signature.tensors.front().shape == in.shape() && signature.sent_as == options.send_as &&
@@ -517,7 +521,7 @@ bool is_same_allreduce(const core::Signature& signature, const ConstTensorView& 
 }
 
 /// The name's last operation once more, if nobody else holds it, else a new one.
-std::shared_ptr<detail::HandleState> take_operation(engine::Entry& entry) {
+const std::shared_ptr<detail::HandleState>& take_operation(engine::Entry& entry) {
   if (entry.last && entry.last.use_count() == 1 && entry.last->done()) {
     entry.last->reset();
   } else {
@@ -527,10 +531,11 @@ std::shared_ptr<detail::HandleState> take_operation(engine::Entry& entry) {
   return entry.last;
 }
 
-}  // namespace
-
-std::shared_ptr<detail::HandleState> submit_allreduce(Context& context, std::string_view name, ConstTensorView in,
-                                                      TensorView out, bool in_place, const AllreduceOptions& options) {
+/// `View`: of the input, as the caller gave it. Views are long, and many small tensors are submitted one by one.
+template <class View>
+std::shared_ptr<detail::HandleState> submit_allreduce_of(Context& context, std::string_view name, const View& in,
+                                                         const TensorView& out, bool in_place,
+                                                         const AllreduceOptions& options) {
   if (in.device().kind != DeviceKind::cpu || out.device().kind != DeviceKind::cpu) {
     return submit(context, name, allreduce_request(name, in, out, in_place, options));
   }
@@ -543,13 +548,28 @@ std::shared_ptr<detail::HandleState> submit_allreduce(Context& context, std::str
   if (!entry.signature || !is_same_allreduce(*entry.signature, in, options)) {
     return start(engine, claim, allreduce_request(name, in, out, in_place, options), false);
   }
-  std::shared_ptr<detail::HandleState> operation = take_operation(entry);
-  operation->signature = entry.signature;
-  operation->buffers.assign(1, buffer_of(in, out.data()));
+  const std::shared_ptr<detail::HandleState>& operation = take_operation(entry);
+  if (operation->signature != entry.signature) operation->signature = entry.signature;
+  operation->buffers.resize(1);
+  operation->buffers.front() = buffer_of(in, out.data());
   operation->timeout = options.timeout;
   claim.submitted();
-  engine.submit(operation, false);
-  return operation;
+  std::shared_ptr<detail::HandleState> handle = operation;  // now: once submitted, the entry is the next one's
+  engine.submit(handle, false);
+  return handle;
+}
+
+}  // namespace
+
+std::shared_ptr<detail::HandleState> submit_allreduce(Context& context, std::string_view name, const TensorView& inout,
+                                                      const AllreduceOptions& options) {
+  return submit_allreduce_of(context, name, inout, inout, true, options);
+}
+
+std::shared_ptr<detail::HandleState> submit_allreduce_into(Context& context, std::string_view name,
+                                                           const ConstTensorView& in, const TensorView& out,
+                                                           const AllreduceOptions& options) {
+  return submit_allreduce_of(context, name, in, out, false, options);
 }
 
 std::shared_ptr<detail::HandleState> submit(Context& context, std::string_view name, Request request) {

@@ -72,8 +72,11 @@ void run_unnamed_allreduce(Context& context, ConstTensorView in, TensorView out,
 void check_name(std::string_view name);
 
 /// An all-reduce of one tensor, as `submit` of its request; without making one when the name is known.
-std::shared_ptr<detail::HandleState> submit_allreduce(Context& context, std::string_view name, ConstTensorView in,
-                                                      TensorView out, bool in_place, const AllreduceOptions& options);
+std::shared_ptr<detail::HandleState> submit_allreduce(Context& context, std::string_view name, const TensorView& inout,
+                                                      const AllreduceOptions& options);
+std::shared_ptr<detail::HandleState> submit_allreduce_into(Context& context, std::string_view name,
+                                                           const ConstTensorView& in, const TensorView& out,
+                                                           const AllreduceOptions& options);
 /// Throws Error (unsupported) when tensors of the request's device cannot be used with this engine. Notes which of them
 /// lie in an arena of the device.
 void settle_device(engine::Engine& engine, std::string_view name, Request& request);

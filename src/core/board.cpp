@@ -137,6 +137,8 @@ CountWord Board::count(int local_rank, TensorId id) const noexcept {
   return CountWord::unpack(count_word(local_rank, id).load(std::memory_order_seq_cst));
 }
 
+const std::atomic<std::uint64_t>* Board::counts(int local_rank) const noexcept { return &count_word(local_rank, 0); }
+
 bool Board::receive(int local_rank, Bytes& message) {
   KOLO_CHECK(local_rank_ == 0) << "only the leader receives";
   Column& sender = column(local_rank);

@@ -79,6 +79,8 @@ class Board {
   // -- as the leader (local rank 0), who is a rank as well
   [[nodiscard]] std::uint64_t doorbell(int local_rank) const noexcept;
   [[nodiscard]] CountWord count(int local_rank, TensorId id) const noexcept;
+  /// That rank's whole column of packed words, `shape.ids` of them: for looking along it.
+  [[nodiscard]] const std::atomic<std::uint64_t>* counts(int local_rank) const noexcept;
   /// The next message of that rank, or false.
   [[nodiscard]] bool receive(int local_rank, Bytes& message);
   /// Appends to the node's log; false when a laggard has not yet read what would be overwritten (wake it, try again

@@ -12,10 +12,6 @@
 namespace kolo::engine {
 namespace {
 
-/// How long the background thread sleeps at most while something is open that rings no bell when it moves.
-constexpr std::chrono::milliseconds kNap{1};
-/// So many open operations are a burst: one more of them may wait for the background thread's next nap to end.
-constexpr std::size_t kBurst = 8;
 /// How many turns a thread that waits gives away in the hope of becoming the driver, before it sleeps.
 constexpr int kTurnsBeforeSleep = 64;
 /// How long a rank that leaves because of its own error stays to see its announcement delivered.
@@ -158,7 +154,6 @@ void Engine::sleep_in_poller(std::unique_lock<std::mutex>& lock, bool release, s
   }
   poller_.wait(timeout, events);
   if (release) {
-    napping_.store(false);
     if (device_moves()) {
       lock = take_over();  // from a driver that stays: the device needs this very thread
     } else {
@@ -169,6 +164,7 @@ void Engine::sleep_in_poller(std::unique_lock<std::mutex>& lock, bool release, s
 }
 
 void Engine::wake_up(const std::vector<base::Poller::Event>& events) {
+  napping_.store(false);  // who naps says so under the lock, and this is under the lock
   board_.announce_awake();
   try {
     handle_events(events);
@@ -181,13 +177,23 @@ void Engine::wake_up(const std::vector<base::Poller::Event>& events) {
 
 void Engine::wait_all(Span<Operation* const> operations, std::optional<base::Time> until) {
   std::size_t at = 0;
-  const auto all_done = [&] {
+  const auto skip_done = [&] {
     while (at < operations.size() && operations[at]->done()) ++at;
     return at == operations.size();
   };
-  if (all_done()) return;
+  if (skip_done()) return;
   check_may_wait();
-  mark_interest(operations.data() + at, operations.size() - at);
+  // One of them is marked at a time: that somebody waits is all that matters.
+  const Operation* marked = nullptr;
+  const auto mark = [&](Operation* operation) {
+    return operation != std::exchange(marked, operation) && mark_interest(operation);
+  };
+  const auto all_done = [&] {
+    if (skip_done()) return true;
+    mark(operations[at]);
+    return false;
+  };
+  if (all_done()) return;
   const bool must = must_drive_();
   const bool on_device = std::any_of(operations.begin() + at, operations.end(), [](const Operation* operation) {
     return operation->signature->device != DeviceKind::cpu;
@@ -201,7 +207,6 @@ void Engine::wait_all(Span<Operation* const> operations, std::optional<base::Tim
     }
     if (lock) {
       drive(lock, all_done, until, must);
-      lock.unlock();
     } else {
       nudge();
     }
@@ -210,6 +215,7 @@ void Engine::wait_all(Span<Operation* const> operations, std::optional<base::Tim
     // The last in the hope that it is the last to complete: who sleeps for the first is woken for every single one.
     std::size_t last = operations.size() - 1;
     while (last > at && operations[last]->done()) --last;
+    if (mark(operations[last])) nudge();
     operations[last]->sleep_until(until);
   }
 }
@@ -231,7 +237,7 @@ core::DeviceEventPtr Engine::wait_enqueued(Operation& operation) {
 }
 
 /// Drives until `done`, until the time has come, or - unless it is to stay - until nothing moved for so long that the
-/// background thread may as well do it.
+/// background thread may as well do it. Lets go of the lock.
 template <class Done>
 void Engine::drive(std::unique_lock<std::mutex>& lock, Done done, std::optional<base::Time> until, bool stay) {
   board_.announce_awake();
@@ -259,7 +265,7 @@ void Engine::drive(std::unique_lock<std::mutex>& lock, Done done, std::optional<
     give_way(lock);
   }
   run_callbacks(lock);
-  hand_over();
+  hand_over(lock);
 }
 
 /// For the end: stays the driver until `done` or until the time has come.
@@ -281,16 +287,31 @@ void Engine::help_until(const std::function<bool()>& done, base::Time until) {
   }
 }
 
-/// A driver's last act before it lets go: what is left falls to the background thread, which is woken if it must be.
-/// For a deadline that it does not know of it is enough to set its alarm.
-void Engine::hand_over() noexcept {
+/// A driver's last act: lets go. What is left falls to the background thread, which is woken if it must be, once the
+/// lock is free. An alarm is enough for a deadline that it does not know of, and for a batch that peers have to move
+/// next: they ring, but their look may have missed us. `look`: this driver has brought batches further, and looks once
+/// more now.
+void Engine::hand_over(std::unique_lock<std::mutex>& lock, bool look) noexcept {
   board_.announce_sleep(sleep_state());
-  if (owes_work() || backend_moves() || device_moves() || pushing_ || !callbacks_.empty() || !unsent_.empty() ||
-      (leader_ && leader_->blocked())) {
-    link_->wake(topology_.local_rank);
-    return;
+  bool wake = false;
+  if (backend_moves() && look) {
+    // Where it has a CPU of its own the background thread looks on.
+    wake = wait_policy_.background_pauses > 0 || progress(true);
   }
-  const base::Time due = open_.empty() ? latch_at_ : std::min(latch_at_, next_due_);
+  wake = wake || owes_work() || device_moves() || pushing_ || !callbacks_.empty() || !unsent_.empty() ||
+         (leader_ && leader_->blocked());
+  if (!wake) {
+    base::Time due = open_.empty() ? latch_at_ : std::min(latch_at_, next_due_);
+    if (leader_) due = std::min(due, leader_->next_deadline());
+    if (backend_moves()) due = std::min(due, base::now() + kNap);
+    if (open_.empty()) napping_.store(false);  // a lone submission does not wait for its end
+    set_alarm(due);
+  }
+  lock.unlock();
+  if (wake) link_->wake(topology_.local_rank);
+}
+
+void Engine::set_alarm(base::Time due) noexcept {
   if (due >= background_until_) return;
   alarm_.set(due);
   background_until_ = due;
@@ -357,9 +378,9 @@ void Engine::shutdown() {
 void Engine::abandon(ErrorCode code, const std::string& reason) {
   if (stopped_.load(std::memory_order_acquire)) return;
   {
-    const std::unique_lock lock = take_over();
+    std::unique_lock lock = take_over();
     announce_fault(code, reason);
-    hand_over();
+    hand_over(lock);
   }
   drive_until([this] { return faulted(); }, base::now() + kFarewell);
   stop(Status(code, reason));
@@ -379,7 +400,8 @@ void Engine::stop(const Status& status) {
     if (item->command == Command::submit) admit(std::move(item->operation), base::now());
   }
   const Status outcome = faulted() ? fault_ : status;
-  while (!open_.empty()) complete(OperationPtr(open_.back()), outcome);
+  fail_open(outcome);
+  executor_.drop();
   run_callbacks(lock);
   names_.drop_operations();
 }

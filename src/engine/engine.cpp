@@ -18,6 +18,10 @@ namespace {
 
 /// How many passes without a find lie between two looks at the descriptors: a system call each.
 constexpr std::uint64_t kPassesPerPoll = 64;
+/// So much a thread that submits moves by itself: it takes a fraction of what waking another thread takes.
+constexpr std::int64_t kSmallBytes = 16 << 10;
+/// How often a submitter looks again for what others have said while it spoke.
+constexpr int kTurns = 4;
 /// A leader's sockets carry what the ranks below wait for.
 constexpr std::uint64_t kPassesPerSocketPoll = 4;
 
@@ -61,6 +65,8 @@ Engine::Engine(EngineParts parts)
     : topology_(std::move(parts.topology)), settings_(std::move(parts.settings)), logger_(std::move(parts.logger)),
       link_(std::move(parts.link)), control_(std::move(parts.control)), backend_(std::move(parts.backend)),
       device_(std::move(parts.device)), wait_policy_(parts.wait_policy), must_drive_(std::move(parts.must_drive)),
+      usual_timeout_(base::from_seconds(settings_.timeout_s)),
+      warn_after_(base::from_seconds(settings_.stall_warning_s)),
       mailbox_(static_cast<std::size_t>(settings_.mailbox_capacity)),
       board_(link_->memory(), board_shape(settings_, topology_.local_size()), topology_.local_rank),
       participant_(topology_.rank, topology_.size), executor_(*backend_, device_.get(), topology_.size) {
@@ -103,35 +109,70 @@ void Engine::check_usable() const {
 void Engine::submit(OperationPtr operation, bool quiet) {
   if (!operation->engine) operation->engine = shared_from_this();
   push({Command::submit, std::move(operation)});
-  if (!quiet && !say_at_once()) nudge();
+  if (!quiet && nobody_looks() && !say_at_once(false)) nudge();
 }
 
-/// A submission to an engine that sleeps with nothing open is said by the thread that makes it: that costs less than to
-/// wake the background thread for it, which often shares this thread's CPU. What comes of it wakes the engine. More of
-/// them are a burst, and the background thread's. False: nothing was done.
-bool Engine::say_at_once() {
-  if (!board_.asleep(topology_.local_rank) || napping_.load()) return false;
-  const std::unique_lock lock(driver_, std::try_to_lock);
-  if (!lock || !open_.empty() || faulted() || closed_) return false;
+/// Whether what was said just now waits for somebody to drive. The mailbox's push and this look are sequentially
+/// consistent, as are the announcement of sleep and the look that follows it.
+bool Engine::nobody_looks() const noexcept { return board_.asleep(topology_.local_rank) && !napping_.load(); }
+
+/// What a thread has to say to an engine that sleeps it says itself: that costs less than to wake the background thread
+/// for it, which often shares this thread's CPU. A lone small tensor it also brings as far as it comes; what comes of
+/// it later wakes the engine. When many are open they are a burst, and the background thread's, after a nap. Callbacks
+/// are not a submitter's, who may hold a lock that they want. False: nothing was done.
+bool Engine::say_at_once(bool may_call_back) {
+  std::unique_lock lock(driver_, std::try_to_lock);
+  if (!lock || faulted() || closed_ || device_moves()) return false;
+  if (open_.size() >= kBurst) {
+    napping_.store(true);
+    set_alarm(base::now() + kNap);
+    return true;
+  }
   board_.announce_awake();
+  in_background_ = false;
+  bool lone = false;
+  // Once more for what others say meanwhile: as long as that is not for the background thread anyway.
+  for (int turn = 0; turn < kTurns && (turn == 0 || owes_work()); ++turn) lone = say();
+  if (may_call_back) run_callbacks(lock);
+  hand_over(lock, lone);
+  return true;
+}
+
+/// One turn of it; whether there is a lone small tensor, and batches have been brought further.
+bool Engine::say() {
+  bool lone = false;
   try {
     const base::Time now = base::now();
     interest_seen_ = interested_.load() > 0;  // before the mailbox, as in progress()
     drain_mailbox(now);
     participant_.set_interested(interest_seen_);
     speak();
+    lone = open_.size() == 1 && is_small(*open_.front());
     if (leader_) leader_->step(now);
+    if (lone) read_log();
+    if (leader_) leader_->wake_ranks();
+    while (lone && move_backend(true, now)) {
+    }
+    speak();
   } catch (const Error& error) {
     announce_fault(error.code(), error.status().message());
   }
-  hand_over();
-  return true;
+  settle_interest();
+  return lone;
+}
+
+bool Engine::is_small(const Operation& operation) noexcept {
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < operation.buffers.size(); ++i) {
+    bytes += operation.buffers[i].elements * static_cast<std::int64_t>(size_of(operation.signature->tensors[i].dtype));
+  }
+  return operation.signature->device == DeviceKind::cpu && bytes <= kSmallBytes;
 }
 
 void Engine::end_step() {
   check_usable();
   push({Command::end_step, nullptr});
-  nudge();
+  if (nobody_looks() && !say_at_once(false)) nudge();
 }
 
 /// A full mailbox is emptied by the submitter itself where nobody else is at it.
@@ -141,35 +182,29 @@ void Engine::push(Item item) {
       board_.announce_awake();
       progress(true);
       run_callbacks(lock);
-      hand_over();
+      hand_over(lock);
     } else {
       std::this_thread::yield();
     }
   }
 }
 
-/// Wakes the background thread where nobody drives. The mailbox's push and this look are sequentially consistent, as
-/// are the announcement of sleep and the look that follows it.
+/// Wakes the background thread where nobody drives.
 void Engine::nudge() noexcept {
-  if (board_.asleep(topology_.local_rank) && !napping_.load() && !nudged_.exchange(true)) {
-    link_->wake(topology_.local_rank);
-  }
+  if (nobody_looks() && !nudged_.exchange(true)) link_->wake(topology_.local_rank);
 }
 
 void Engine::note_interest(Operation& operation) {
   if (operation.done()) return;
-  Operation* const one = &operation;
-  if (mark_interest(&one, 1)) nudge();
+  if (mark_interest(&operation) && nobody_looks() && !say_at_once(true)) nudge();
 }
 
-/// Whether any was not marked before. Counted first, and corrected: the count is never too low.
-bool Engine::mark_interest(Operation* const* operations, std::size_t count) noexcept {
-  if (count == 0) return false;
-  interested_.fetch_add(static_cast<std::int64_t>(count));
-  std::int64_t marked = 0;
-  for (std::size_t i = 0; i < count; ++i) marked += !operations[i]->done() && operations[i]->mark_interest() ? 1 : 0;
-  interested_.fetch_sub(static_cast<std::int64_t>(count) - marked);
-  return marked > 0;
+/// Whether it was not marked before. Counted first, and corrected: the count is never too low.
+bool Engine::mark_interest(Operation* operation) noexcept {
+  interested_.fetch_add(1);
+  if (operation->mark_interest()) return true;
+  interested_.fetch_sub(1);
+  return false;
 }
 
 // ---------------------------------------------------------------- one pass
@@ -186,6 +221,7 @@ bool Engine::progress(bool in_call) {
     moved |= speak();
     if (leader_) moved |= leader_->step(now);
     moved |= read_log();
+    if (leader_) leader_->wake_ranks();
     moved |= move_backend(in_call, now);
     if (now >= next_due_ || now >= latch_at_) check_deadlines(now);
     moved |= speak();  // last: what has come up in this pass is said before anybody sleeps
@@ -193,13 +229,17 @@ bool Engine::progress(bool in_call) {
     announce_fault(error.code(), error.status().message());
     moved = true;
   }
-  if (interest_met_ > 0) interested_.fetch_sub(std::exchange(interest_met_, 0));
+  settle_interest();
   if (moved) {
     passes_ = 0;
   } else if (++passes_ % (control_ ? kPassesPerSocketPoll : kPassesPerPoll) == 0) {
     moved = poll_descriptors();
   }
   return moved;
+}
+
+void Engine::settle_interest() noexcept {
+  if (interest_met_ > 0) interested_.fetch_sub(std::exchange(interest_met_, 0));
 }
 
 bool Engine::drain_mailbox(base::Time now) {
@@ -229,15 +269,15 @@ void Engine::admit(OperationPtr operation, base::Time now) {
   Entry& entry = *operation->entry;
   ++metrics_.submissions;
   operation->submitted = now;
-  const auto timeout = operation->timeout.value_or(base::from_seconds(settings_.timeout_s));
+  const base::Duration timeout = operation->timeout.value_or(usual_timeout_);
   operation->deadline = timeout >= base::Time::max() - now ? base::Time::max() : now + timeout;
   operation->open_index = open_.size();
-  open_.push_back(operation);
+  open_.push_back(operation.get());
   if (faulted() || closed_) {
-    complete(operation, closed_ ? Status(ErrorCode::shut_down, "the job was shut down") : fault_);
+    complete(*operation, closed_ ? Status(ErrorCode::shut_down, "the job was shut down") : fault_);
     return;
   }
-  next_due_ = std::min({next_due_, operation->deadline, now + base::from_seconds(settings_.stall_warning_s)});
+  next_due_ = std::min({next_due_, operation->deadline, now + warn_after_});
   if (!entry.slot) {
     entry.slot = participant_.open(entry.set, entry.name);
     if (by_slot_.size() <= *entry.slot) by_slot_.resize(*entry.slot + 1);
@@ -313,7 +353,7 @@ void Engine::act(negotiation::Action& action) {
                  [this](const negotiation::FailSlot& failed) {
                    // Moved out: completing the operation frees its entry for the next submission.
                    const OperationPtr operation = std::move(by_slot_[failed.slot]->operation);
-                   complete(operation, failed.status);
+                   complete(*operation, failed.status);
                  },
                  [this](const negotiation::ForgetSlot& forgotten) {
                    names_.forget(*std::exchange(by_slot_[forgotten.slot], nullptr));
@@ -397,28 +437,33 @@ void Engine::finish(Batch& batch) {
       metrics_.bytes +=
           static_cast<std::uint64_t>(member->buffers[i].elements) * size_of(member->signature->tensors[i].dtype);
     }
-    complete(member, batch.status);
+    complete(*member, batch.status);
   }
 }
 
-void Engine::complete(const OperationPtr& operation, const Status& status) {
-  OperationPtr last = std::move(open_.back());
+void Engine::complete(Operation& operation, const Status& status) {
+  Operation* const last = open_.back();
   open_.pop_back();
-  if (last != operation) {
-    last->open_index = operation->open_index;
-    open_[operation->open_index] = std::move(last);
+  if (last != &operation) {
+    last->open_index = operation.open_index;
+    open_[operation.open_index] = last;
   }
   if (!status.ok()) ++metrics_.failures;
   if (status.code() == ErrorCode::mismatch) ++metrics_.mismatches;
   ++(in_background_ ? metrics_.driven_by_background : metrics_.driven_by_waiters);
-  Entry& entry = *operation->entry;
-  entry.operation.reset();
+  Entry& entry = *operation.entry;
+  const OperationPtr held = std::move(entry.operation);  // by the entry alone, perhaps
   names_.finished(entry);  // before the handle is done: its owner may submit the name again at once
   bool was_interesting = false;
-  for (auto& callback : operation->complete(status, was_interesting)) {
+  for (auto& callback : operation.complete(status, was_interesting)) {
     callbacks_.emplace_back(std::move(callback), status);
   }
   if (was_interesting) ++interest_met_;
+}
+
+/// Everything that is open. Batches may hold it: they are dropped after this.
+void Engine::fail_open(const Status& status) {
+  while (!open_.empty()) complete(*open_.back(), status);
 }
 
 // ---------------------------------------------------------------- deadlines, deaths, faults
@@ -433,7 +478,7 @@ void Engine::check_deadlines(base::Time now) {
 }
 
 void Engine::check_deadline(Operation& operation, base::Time now) {
-  const base::Time warn_at = operation.submitted + base::from_seconds(settings_.stall_warning_s);
+  const base::Time warn_at = operation.submitted + warn_after_;
   const double waited = base::to_seconds(now - operation.submitted);
   const bool negotiating = operation.entry->operation.get() == &operation;  // else it runs
   if (now >= operation.latch_at) {
@@ -486,7 +531,10 @@ void Engine::handle_events(const std::vector<base::Poller::Event>& events) {
       drain_wake(link_->wake_fd());
       nudged_.store(false);
     } else if (event.tag == kAlarmTag) {
-      alarm_.drain();  // the pass that follows looks at the deadlines
+      // The pass that follows looks at the deadlines. The background thread may sleep on: this driver took its alarm.
+      alarm_.drain();
+      background_until_ = base::Time::max();
+      napping_.store(false);
     } else if (event.tag == kControlTag) {
       sockets = true;
     } else {
@@ -534,7 +582,8 @@ void Engine::latch(const Status& status) {
   executor_.abort();
   KOLO_LOG(*logger_, error) << status.message();
   if (leader_) leader_->latch(status, -1);
-  while (!open_.empty()) complete(OperationPtr(open_.back()), status);
+  fail_open(status);
+  executor_.drop();
 }
 
 void Engine::report_stall(const core::Stalled& stall) {
@@ -553,19 +602,17 @@ bool Engine::uses(const std::byte* begin, std::size_t bytes) {
   board_.announce_awake();
   progress(true);  // what lies in the mailbox is open, too
   const auto inside = [&](const std::byte* data) { return data >= begin && data < begin + bytes; };
-  const bool used = std::any_of(open_.begin(), open_.end(), [&](const OperationPtr& operation) {
+  const bool used = std::any_of(open_.begin(), open_.end(), [&](const Operation* operation) {
     return std::any_of(operation->buffers.begin(), operation->buffers.end(),
                        [&](const Buffer& buffer) { return inside(buffer.input) || inside(buffer.output); });
   });
   run_callbacks(lock);
-  hand_over();
+  hand_over(lock);
   return used;
 }
 
 Metrics Engine::metrics() {
-  wanted_.fetch_add(1);
-  const std::lock_guard lock(driver_);
-  wanted_.fetch_sub(1);
+  std::unique_lock lock = take_over();
   Metrics metrics = metrics_;
   const negotiation::ParticipantCounters& counters = participant_.counters();
   const std::uint64_t expressed = expressed_.load(std::memory_order_relaxed);
@@ -584,7 +631,7 @@ Metrics Engine::metrics() {
     metrics.control_bytes_sent = leader_->counters().bytes_sent;
     metrics.wakeups_sent += leader_->counters().wakeups;
   }
-  hand_over();  // as everybody who has held the driver's place
+  hand_over(lock);  // as everybody who has held the driver's place
   return metrics;
 }
 

@@ -20,9 +20,12 @@
 // The background thread often shares a CPU with the thread that submits (mpirun binds a rank to one). So it neither
 // spins there nor yields (to a thread that computes, that would give a whole time slice; who sleeps is woken at once),
 // and it leaves the driver's place to a thread that waits (`seek`); that one hands over when it leaves (`hand_over`,
-// which everybody calls who has held the place), and the background thread sleeps until then. And since
-// submissions come in bursts, and to wake a thread for each costs more than the submission, it goes on with a nap when
-// many operations are open: submissions then do not wake it, only peers do, and the nap's end.
+// which everybody calls who has held the place), and the background thread sleeps until then.
+//
+// To wake it costs more than most of what it would be woken for, so it is woken as late as can be. Who submits to an
+// engine that sleeps says so by itself, and with a small tensor goes as far as it can (`say_at_once`); a batch that
+// peers have to move next gets an alarm, behind the ring that they give. And since submissions come in bursts, it goes
+// on with a nap when many operations are open: submissions then do not wake it, only peers do, and the nap's end.
 //
 // Faults. The log latches the world's fault; where no log can be had (the leader is dead, a deadline goes unanswered)
 // the rank latches it here. From then on every operation, open or new, fails with it, and no caller's memory is
@@ -157,16 +160,25 @@ class Engine : public std::enable_shared_from_this<Engine> {
   };
   using Callback = std::pair<std::function<void(const Status&)>, Status>;
 
+  /// How long the background thread sleeps at most while something is open that rings no bell when it moves.
+  static constexpr std::chrono::milliseconds kNap{1};
+  /// So many open operations are a burst: one more of them may wait for the background thread's next nap to end.
+  static constexpr std::size_t kBurst = 8;
+
   explicit Engine(EngineParts parts);
 
   // -- submitting
   void push(Item item);
-  bool mark_interest(Operation* const* operations, std::size_t count) noexcept;
-  bool say_at_once();
+  bool mark_interest(Operation* operation) noexcept;
+  [[nodiscard]] bool nobody_looks() const noexcept;
+  bool say_at_once(bool may_call_back);
+  bool say();
+  [[nodiscard]] static bool is_small(const Operation& operation) noexcept;
   void nudge() noexcept;
 
   // -- the driver's, under driver_
   bool progress(bool in_call);
+  void settle_interest() noexcept;
   bool drain_mailbox(base::Time now);
   void admit(OperationPtr operation, base::Time now);
   bool speak();
@@ -178,7 +190,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void watch_starvation(core::Progress result, base::Time now);
   void push_transport();
   void finish(Batch& batch);
-  void complete(const OperationPtr& operation, const Status& status);
+  void complete(Operation& operation, const Status& status);
+  void fail_open(const Status& status);
   void check_deadlines(base::Time now);
   void check_deadline(Operation& operation, base::Time now);
   [[nodiscard]] std::string describe_deciders() const;
@@ -217,7 +230,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::unique_lock<std::mutex> take_over();
   void give_way(std::unique_lock<std::mutex>& lock);
   void rouse_background(std::unique_lock<std::mutex>& lock);
-  void hand_over() noexcept;
+  void hand_over(std::unique_lock<std::mutex>& lock, bool look = true) noexcept;
+  void set_alarm(base::Time due) noexcept;
   void stop(const Status& status);
 
   // -- constant
@@ -230,6 +244,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const std::unique_ptr<core::DeviceBackend> device_;
   const base::WaitPolicy wait_policy_;
   const std::function<bool()> must_drive_;
+  const base::Duration usual_timeout_;
+  const base::Duration warn_after_;
 
   // -- self-synchronised
   NameTable names_;
@@ -267,7 +283,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   negotiation::Participant participant_;
   std::unique_ptr<Leader> leader_;
   Executor executor_;
-  std::vector<OperationPtr> open_;
+  std::vector<Operation*> open_;  ///< each held by its entry, or by its batch once it runs
   std::vector<Entry*> by_slot_;
   std::deque<core::Bytes> unsent_;  ///< messages that the ring had no room for
   std::vector<negotiation::Action> actions_;

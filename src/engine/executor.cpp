@@ -132,6 +132,9 @@ void Executor::abort() noexcept {
   open_ = 0;
   open_on_device_ = 0;
   ready_.clear();
+}
+
+void Executor::drop() noexcept {
   for (const std::unique_ptr<Batch>& batch : batches_) batch->members.clear();
 }
 

@@ -66,8 +66,9 @@ class Executor {
   /// Whether it is worth looking at the device's backend again at once.
   [[nodiscard]] bool expects_soon() const noexcept { return open_on_device_ > 0 && device_->expects_soon(); }
   [[nodiscard]] bool has_ready() const noexcept { return !ready_.empty(); }
-  /// Forgets all batches: nothing touches callers' memory after this returns.
+  /// Forgets all batches: nothing touches callers' memory after this returns. Their members are held until `drop`.
   void abort() noexcept;
+  void drop() noexcept;
 
  private:
   const fusion::Layout& layout_for(const Batch& batch, std::uint32_t plan_key, std::uint32_t number,

@@ -120,7 +120,7 @@ void Engine::give_up(const ExpressCall& call, const Error& error) {
     std::unique_lock lock = take_over();
     announce_fault(error.code(),
                    "unnamed " + std::string(core::to_string(call.kind)) + ": " + std::string(error.status().message()));
-    hand_over();
+    hand_over(lock);
   }
   while (!faulted()) help_until(is_over, base::now() + kPatience);
   check_usable();

@@ -94,7 +94,6 @@ bool Leader::step(base::Time now) {
   moved |= scan_board();
   pass_up(now);
   if (sequencer_ && (moved || heard_ || now >= sequencer_->next_deadline())) moved |= sequence(now);
-  if (wake_wanted_) wake_sleepers();
   return moved || heard_;
 }
 
@@ -166,10 +165,15 @@ bool Leader::scan_rank(int local_rank) {
 void Leader::scan_counts(int local_rank, std::uint64_t rung) {
   Seen& seen = seen_[static_cast<std::size_t>(local_rank)];
   const core::TensorId bound = std::max<core::TensorId>(relay_.id_bound(), core::kReservedIds);
+  const std::atomic<std::uint64_t>* const words = board_.counts(local_rank);
   for (core::TensorId looked = 0; looked < bound && seen.publications < rung; ++looked) {
     const core::TensorId id = seen.cursor < bound ? seen.cursor : 0;
     seen.cursor = id + 1;
-    if (id != core::kCompleted) scan_count(local_rank, id);
+    const std::uint64_t word = words[id].load(std::memory_order_seq_cst);
+    if (word == seen.words[id] || id == core::kCompleted) continue;
+    seen.words[id] = word;
+    ++seen.publications;
+    relay_.on_count(static_cast<std::size_t>(local_rank), id, core::CountWord::unpack(word));
   }
   // A rank ends its step before it submits for the next: who has seen one of those must hear of the end, too, before
   // he decides, or the tensor is taken for the old step's.
@@ -227,7 +231,6 @@ void Leader::publish(const std::vector<core::LogEntry>& entries) {
     publish_bytes(entry, std::move(bytes));
   }
   for (const int node : child_nodes_) send(node, frame);
-  if (wake_wanted_) wake_sleepers();
 }
 
 /// One entry into this node: the relay first (see negotiation/relay.hpp), then the ranks.
@@ -320,6 +323,7 @@ void Leader::on_local_death(int local_rank) {
 void Leader::latch(const Status& status, std::int32_t rank) {
   if (ended_) return;
   publish({core::Faulted{status.code(), rank, status.message()}});
+  wake_ranks();
 }
 
 }  // namespace kolo::engine

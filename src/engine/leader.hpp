@@ -46,6 +46,11 @@ class Leader final : private core::ControlChannel::Handler {
 
   /// Does what can be done now; true when anything was heard or said.
   bool step(base::Time now);
+  /// Wakes the ranks of this node that sleep and have entries of the log to read: after `step`, and as late as the
+  /// driver can, for a rank that has submitted just now is often about to wait by itself.
+  void wake_ranks() {
+    if (wake_wanted_) wake_sleepers();
+  }
   /// Reads and writes the sockets; called when they are ready.
   bool service_sockets();
   /// Something on the board has not been looked at. Sequentially consistent: ask it after announcing sleep.

@@ -21,14 +21,40 @@ namespace {
 }  // namespace
 
 Entry& NameTable::find_or_make(std::string_view name) {
-  auto [place, inserted] = entries_.try_emplace(std::string(name));
-  if (inserted) place->second = std::make_unique<Entry>(std::string(name));
-  return *place->second;
+  if (const auto found = entries_.find(name); found != entries_.end()) return *found->second;
+  auto made = std::make_unique<Entry>(std::string(name));
+  Entry& entry = *made;
+  entries_.emplace(entry.name, std::move(made));
+  return entry;
+}
+
+/// Steps repeat: most often it is the name that followed the last one the last time, which saves the hash and the look
+/// into the table.
+Entry& NameTable::next(std::string_view name) {
+  Entry* const last = claimed_last_;
+  if (last != nullptr && last->after != nullptr && last->after->name == name) {
+    claimed_last_ = last->after;
+    return *last->after;
+  }
+  Entry& entry = find_or_make(name);
+  if (last != nullptr && last != &entry) {
+    if (last->after != nullptr) last->after->before = nullptr;
+    if (entry.before != nullptr) entry.before->after = nullptr;
+    last->after = &entry;
+    entry.before = last;
+  }
+  claimed_last_ = &entry;
+  return entry;
+}
+
+void NameTable::unlink(Entry& entry) noexcept {
+  if (entry.before != nullptr) entry.before->after = entry.after;
+  if (entry.after != nullptr) entry.after->before = entry.before;
 }
 
 Entry& NameTable::claim(std::string_view name) {
   const std::lock_guard lock(mutex_);
-  Entry& entry = find_or_make(name);
+  Entry& entry = next(name);
   if (entry.held) throw_held(entry.name);
   if (entry.in_flight.exchange(true, std::memory_order_acquire)) throw_in_flight(entry.name);
   return entry;
@@ -75,13 +101,24 @@ void NameTable::finished(Entry& entry) noexcept {
 void NameTable::forget(Entry& entry) {
   const std::lock_guard lock(mutex_);
   entry.slot.reset();
-  if (!entry.name.empty() && !entry.held && !entry.in_flight.load(std::memory_order_acquire))
-    entries_.erase(std::string(entry.name));
+  if (entry.name.empty() || entry.held || entry.in_flight.load(std::memory_order_acquire)) return;
+  unlink(entry);
+  if (claimed_last_ == &entry) claimed_last_ = nullptr;
+  const auto found = entries_.find(entry.name);
+  KOLO_CHECK(found != entries_.end()) << "'" << entry.name << "' is not known";
+  const std::unique_ptr<Entry> gone = std::move(found->second);  // its name is the key
+  entries_.erase(found);
 }
 
 void NameTable::drop_operations() {
   const std::lock_guard lock(mutex_);
   for (auto& [name, entry] : entries_) entry->last.reset();
+}
+
+std::shared_ptr<const core::Signature> NameTable::share(core::Signature signature) {
+  const std::lock_guard lock(mutex_);
+  if (!shared_ || *shared_ != signature) shared_ = std::make_shared<const core::Signature>(std::move(signature));
+  return shared_;
 }
 
 std::size_t NameTable::size() const {

@@ -30,15 +30,21 @@ struct Entry {
   /// From the claim to completion.
   std::atomic<bool> in_flight{false};
   bool held = false;  ///< by a prepared request; guarded by the table's mutex
-  /// The last signature under this name: an equal one is the same object, which makes submitting cheap. Belongs to
-  /// whoever has claimed the entry.
-  std::shared_ptr<const core::Signature> signature;
-  /// The last operation of a call under this name, for the next one. Likewise.
-  OperationPtr last;
 
   // -- the driver's
   std::optional<std::uint32_t> slot;  ///< the participant's number for it
-  OperationPtr operation;             ///< while it is in flight and drained
+  OperationPtr operation;             ///< while it is in flight, drained and not running
+
+  // -- whoever has claimed the entry
+  /// The last signature under this name: an equal one is the same object, which makes submitting cheap.
+  std::shared_ptr<const core::Signature> signature;
+  /// The last operation of a call under this name, for the next one.
+  OperationPtr last;
+
+  // -- guarded by the table's mutex
+  /// The entries that were claimed before and after this one the last time.
+  Entry* before = nullptr;
+  Entry* after = nullptr;
 };
 
 class NameTable {
@@ -61,13 +67,24 @@ class NameTable {
   void drop_operations();
   /// How many names are known.
   [[nodiscard]] std::size_t size() const;
+  /// An equal signature that was given last, or this one: neighbours are often alike, and what they share stays in the
+  /// cache.
+  std::shared_ptr<const core::Signature> share(core::Signature signature);
 
  private:
+  struct Hash {
+    std::size_t operator()(std::string_view name) const noexcept { return base::hash_string(name); }
+  };
   Entry& find_or_make(std::string_view name);
+  Entry& next(std::string_view name);
+  static void unlink(Entry& entry) noexcept;
 
   mutable std::mutex mutex_;
-  std::unordered_map<std::string, std::unique_ptr<Entry>> entries_;  // guarded by mutex_
-  Entry* unnamed_ = nullptr;                                         // guarded by mutex_; never forgotten once made
+  /// The keys are the entries' own names. Guarded by mutex_.
+  std::unordered_map<std::string_view, std::unique_ptr<Entry>, Hash> entries_;
+  Entry* claimed_last_ = nullptr;                  // guarded by mutex_
+  std::shared_ptr<const core::Signature> shared_;  // guarded by mutex_
+  Entry* unnamed_ = nullptr;                       // guarded by mutex_; never forgotten once made
   std::condition_variable unnamed_free_;
   std::uint64_t unnamed_next_ = 0;     // tickets; guarded by mutex_
   std::uint64_t unnamed_serving_ = 0;  // guarded by mutex_

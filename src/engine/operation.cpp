@@ -101,16 +101,21 @@ bool HandleState::add_callback(std::function<void(const Status&)>& callback) {
   return true;
 }
 
-std::vector<std::function<void(const Status&)>> HandleState::complete(Status status, bool& was_interesting) {
-  outcome_ = std::move(status);
+std::vector<std::function<void(const Status&)>> HandleState::complete(const Status& status, bool& was_interesting) {
+  if (!status.ok()) outcome_ = status;
   const unsigned before = state_.fetch_or(kDone, std::memory_order_acq_rel);
   KOLO_CHECK((before & kDone) == 0) << "an operation completed twice";
   was_interesting = (before & kMarked) != 0;
   if ((before & kAttended) == 0) return {};  // who comes from here on finds it done
-  const std::lock_guard lock(mutex_);
-  changed_.notify_all();
-  enqueued_.reset();
-  return std::move(callbacks_);
+  std::vector<std::function<void(const Status&)>> callbacks;
+  {
+    const std::lock_guard lock(mutex_);
+    enqueued_.reset();
+    callbacks = std::move(callbacks_);
+    if (sleepers_ == 0) return callbacks;
+  }
+  changed_.notify_all();  // without the lock, for which who is woken would have to wait; the driver holds this object
+  return callbacks;
 }
 
 void HandleState::reset() noexcept {
@@ -119,7 +124,7 @@ void HandleState::reset() noexcept {
     KOLO_CHECK(sleepers_ == 0) << "a prepared operation is started again while a thread waits for it";
     callbacks_.clear();
   }
-  outcome_ = Status();
+  if (!outcome_.ok()) outcome_ = Status();
   latch_at = base::Time::max();
   warned = false;
   state_.store(0, std::memory_order_release);

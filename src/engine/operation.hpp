@@ -52,15 +52,38 @@ struct ResultRoom {
   std::byte* of_alltoall(const std::vector<std::int64_t>& rows, DType dtype, std::byte* given);
 };
 
+/// Members stand in the order of their use, because many small tensors are in flight at once, and what a submission
+/// touches of each must come through the cache.
 class HandleState {
  public:
   // -- constant from the submission to completion
-  std::shared_ptr<engine::Engine> engine;
   engine::Entry* entry = nullptr;
+  std::shared_ptr<engine::Engine> engine;
   std::shared_ptr<const core::Signature> signature;
   std::vector<engine::Buffer> buffers;
+
+ private:
+  /// Most operations are neither slept on nor have callbacks: those bits keep completion to one atomic step.
+  enum State : unsigned {
+    kDone = 1,      ///< `outcome_` is written
+    kMarked = 2,    ///< somebody is interested
+    kAttended = 4,  ///< somebody sleeps, or there are callbacks: see below, under the mutex
+  };
+  std::atomic<unsigned> state_{0};
+
+ public:
+  // -- the driver's
+  bool warned = false;
+  std::size_t open_index = 0;
+  base::Time submitted{};
+  base::Time deadline{};
+  base::Time latch_at = base::Time::max();  ///< when an unanswered deadline is latched here
+
+  // -- constant from the submission to completion
   std::optional<std::chrono::nanoseconds> timeout;
   core::Round call = 0;  ///< the number of an unnamed call where some do not come this way; 0: the next
+  /// On a device: what the batch is held back behind.
+  std::vector<core::DeviceEventPtr> ready;
 
   ResultRoom room;  ///< its result is written by the driver before completion
   /// Allgather: the output, given everybody's bytes.
@@ -71,16 +94,6 @@ class HandleState {
   std::vector<std::int64_t> received_splits;  ///< rows from each rank; with splits written by the driver
   /// The output, given the rows from each rank.
   std::byte* make_room_for(const std::vector<std::int64_t>& rows);
-
-  /// On a device: what the batch is held back behind.
-  std::vector<core::DeviceEventPtr> ready;
-
-  // -- the driver's
-  base::Time submitted{};
-  base::Time deadline{};
-  base::Time latch_at = base::Time::max();  ///< when an unanswered deadline is latched here
-  bool warned = false;
-  std::size_t open_index = 0;
 
   // -- any thread
   [[nodiscard]] bool done() const noexcept { return (state_.load(std::memory_order_acquire) & kDone) != 0; }
@@ -100,19 +113,11 @@ class HandleState {
   void set_enqueued(core::DeviceEventPtr event);
   /// The driver: the outcome, once. Returns the callbacks to run, without any lock held; `was_interesting` says
   /// whether `mark_interest` had returned true.
-  std::vector<std::function<void(const Status&)>> complete(Status status, bool& was_interesting);
+  std::vector<std::function<void(const Status&)>> complete(const Status& status, bool& was_interesting);
   /// Makes a done operation ready for another submission. Nobody else holds it.
   void reset() noexcept;
 
  private:
-  /// Most operations are neither slept on nor have callbacks: those bits keep completion to one atomic step.
-  enum State : unsigned {
-    kDone = 1,      ///< `outcome_` is written
-    kMarked = 2,    ///< somebody is interested
-    kAttended = 4,  ///< somebody sleeps, or there are callbacks: see below, under the mutex
-  };
-
-  std::atomic<unsigned> state_{0};
   Status outcome_;  // written before kDone, constant afterwards
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -57,17 +57,17 @@ struct Participant::Impl {
     std::unordered_map<std::string, SlotId> names;
   };
   struct Slot {
-    Set* set = nullptr;  ///< null when the slot is free
-    std::string name;
+    Set* set = nullptr;                        ///< null when the slot is free
+    std::shared_ptr<const Signature> current;  ///< what the id means in this generation
+    PlannedPart* part = nullptr;
+    Round round = 0;
     TensorId id = kNoTensor;
     std::uint16_t generation = 0;
     bool in_flight = false;
-    bool whole = false;    ///< the submission in flight was sent whole
-    bool counted = false;  ///< the count word of the present id has been written
-    Round round = 0;
-    std::shared_ptr<const Signature> current;  ///< what the id means in this generation
+    bool whole = false;                        ///< the submission in flight was sent whole
+    bool counted = false;                      ///< the count word of the present id has been written
     std::shared_ptr<const Signature> pending;  ///< of the submission in flight, when it was sent whole
-    PlannedPart* part = nullptr;
+    std::string name;
   };
 
   Impl(int rank_of_this, int size) : rank(rank_of_this) {
@@ -257,7 +257,7 @@ struct Participant::Impl {
     Slot& slot = slots[number];
     KOLO_CHECK(slot.in_flight) << "the log runs '" << slot.name << "', which this rank has not submitted";
     slot.in_flight = false;
-    slot.pending.reset();
+    if (slot.pending) slot.pending.reset();
   }
 
   void on(const core::BatchAppended& entry, std::vector<Action>& actions) {

@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -68,15 +69,15 @@ struct Relay::Impl {
     std::uint64_t completed_sent = 0;
     bool lazy = false;  ///< the last batch was a planned one
   };
+  /// What each child has reached stands apart, in `reached`: of an id's row the least that has gone up is `forwarded`.
   struct Tensor {
     Set* set = nullptr;  ///< null: the id means nothing now
-    std::string name;
+    std::uint64_t forwarded = 0;
+    std::unique_ptr<Gathered> gathered;  ///< declarations of a round that is not complete
+    std::uint32_t ahead = 0;             ///< children beyond `forwarded`
     std::uint16_t generation = 0;
-    bool completions = false;            ///< the set's completed count
-    std::vector<std::uint64_t> reached;  ///< by child
-    std::uint64_t forwarded = 0;         ///< the least of them that has gone up
-    std::size_t ahead = 0;               ///< children beyond `forwarded`
-    std::optional<Gathered> gathered;    ///< declarations of a round that is not complete
+    bool completions = false;  ///< the set's completed count
+    std::string name;
   };
   using Key = std::pair<SetId, std::string>;
 
@@ -108,17 +109,24 @@ struct Relay::Impl {
     tensors[base + core::kCompleted].completions = true;
   }
 
-  /// From here on the id means this name, of which every child has submitted `reached` rounds.
-  void begin(TensorId id, Set& set, const std::string& name, std::uint16_t generation, Round reached) {
-    if (id >= tensors.size()) tensors.resize(std::size_t{id} + 1);
+  /// From here on the id means this name, of which every child has submitted so many rounds.
+  void begin(TensorId id, Set& set, const std::string& name, std::uint16_t generation, Round submitted) {
+    if (id >= tensors.size()) {
+      tensors.resize(std::size_t{id} + 1);
+      reached.resize(tensors.size() * below.size());
+    }
     Tensor& tensor = tensors[id];
     tensor = Tensor{};
     tensor.set = &set;
     tensor.name = name;
     tensor.generation = generation;
-    tensor.reached.assign(below.size(), reached);
-    tensor.forwarded = reached;
+    tensor.forwarded = submitted;
+    std::fill_n(row(id), below.size(), submitted);
   }
+
+  /// How far each child has come with this id.
+  std::uint64_t* row(TensorId id) { return reached.data() + std::size_t{id} * below.size(); }
+  [[nodiscard]] const std::uint64_t* row(TensorId id) const { return reached.data() + std::size_t{id} * below.size(); }
 
   Tensor* current(TensorId id, std::uint16_t generation) {
     if (id >= tensors.size()) return nullptr;
@@ -130,22 +138,24 @@ struct Relay::Impl {
 
   void on_count(std::size_t child, TensorId id, CountWord word) {
     Tensor* tensor = current(id, word.generation);
-    if (tensor != nullptr && word.count > tensor->reached[child]) reach(id, *tensor, child, word.count);
+    if (tensor != nullptr && word.count > row(id)[child]) reach(id, *tensor, child, word.count);
   }
 
   void reach(TensorId id, Tensor& tensor, std::size_t child, std::uint64_t count) {
-    if (tensor.reached[child] <= tensor.forwarded && count > tensor.forwarded) ++tensor.ahead;
-    tensor.reached[child] = count;
+    std::uint64_t& so_far = row(id)[child];
+    if (so_far <= tensor.forwarded && count > tensor.forwarded) ++tensor.ahead;
+    so_far = count;
     if (tensor.ahead == tensor.set->children.size()) advance(id, tensor);
   }
 
   void advance(TensorId id, Tensor& tensor) {
     Set& set = *tensor.set;
+    const std::uint64_t* const counts = row(id);
     std::uint64_t least = ~std::uint64_t{0};
-    for (const std::size_t child : set.children) least = std::min(least, tensor.reached[child]);
+    for (const std::size_t child : set.children) least = std::min(least, counts[child]);
     tensor.forwarded = least;
     tensor.ahead = 0;
-    for (const std::size_t child : set.children) tensor.ahead += tensor.reached[child] > least ? 1U : 0U;
+    for (const std::size_t child : set.children) tensor.ahead += counts[child] > least ? 1U : 0U;
     if (tensor.completions) {
       if (!set.lazy || blocking(set)) send_completed(set);
       return;
@@ -205,9 +215,9 @@ struct Relay::Impl {
     }
     Tensor* tensor = current(declared.id, declared.generation);
     const Round round = declared.round;
-    if (tensor == nullptr || round <= tensor->reached[child]) return;
+    if (tensor == nullptr || round <= row(declared.id)[child]) return;
     if (!tensor->gathered || tensor->gathered->round < round) {
-      tensor->gathered.emplace();
+      tensor->gathered = std::make_unique<Gathered>();
       tensor->gathered->round = round;
     }
     const TensorId id = declared.id;
@@ -295,7 +305,7 @@ struct Relay::Impl {
   bool has_submitted(const core::Query& query, std::size_t child) const {
     const Key key(query.set, query.name);
     const TensorId id = id_of(key);
-    if (id != kNoTensor) return tensors[id].reached[child] >= query.round;
+    if (id != kNoTensor) return row(id)[child] >= query.round;
     const auto waiting = fresh.find(key);
     if (waiting == fresh.end() || waiting->second.round < query.round) return false;
     return waiting->second.round > query.round || waiting->second.declared[child];
@@ -327,8 +337,9 @@ struct Relay::Impl {
   const std::vector<std::vector<std::int32_t>> below;  ///< ranks, by child
   const std::size_t local;
   const std::uint64_t open_batches;
-  std::map<SetId, Set> sets;    ///< tensors point into it
-  std::vector<Tensor> tensors;  ///< by id
+  std::map<SetId, Set> sets;           ///< tensors point into it
+  std::vector<Tensor> tensors;         ///< by id
+  std::vector<std::uint64_t> reached;  ///< by id, then by child: see `row`
   std::map<Key, TensorId> names;
   std::map<Key, Gathered> fresh;  ///< names without an id
   std::map<std::uint32_t, SetId> plans;

@@ -20,29 +20,31 @@
 
 namespace kolo::negotiation {
 
+/// What every round touches comes first: many small tensors must come through the cache.
 struct Tensor {
-  // What it means.
+  // What it means; more below.
   bool used = false;
   bool reserved = false;
   std::uint16_t generation = 0;  ///< survives the id's being free: the next meaning has another
   core::SetId set = core::kGlobalSet;
-  std::string name;
-  std::optional<core::Signature> signature;  ///< none: an unnamed call that nobody has made yet
-  std::int64_t bytes = 0;                    ///< of the signature
 
   // How far it has come.
-  core::Round round = 0;  ///< the last that all members have submitted (or that failed)
   bool ready = false;     ///< this round has not been appended yet
+  core::Round round = 0;  ///< the last that all members have submitted (or that failed)
 
   // Steps and plans (planner.hpp).
   bool planned = false;
   std::uint32_t batch = 0;        ///< of the set's plan, when planned
   std::uint64_t seen = 0;         ///< the last step in which it was appended, under this generation; 0: never
   std::uint64_t seen_before = 0;  ///< the one before that
-  std::uint64_t cut_ready = 0;    ///< bit by cut: was there when that cut was learned
-  std::uint64_t cut_lacking = 0;  ///< bit by cut: was not
 
   std::list<core::TensorId>::iterator place{};  ///< in the order of use, when used and not reserved
+
+  std::int64_t bytes = 0;                    ///< of the signature
+  std::optional<core::Signature> signature;  ///< none: an unnamed call that nobody has made yet
+  std::string name;
+  std::uint64_t cut_ready = 0;    ///< bit by cut: was there when that cut was learned
+  std::uint64_t cut_lacking = 0;  ///< bit by cut: was not
 };
 
 class TensorTable {

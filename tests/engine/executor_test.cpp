@@ -146,6 +146,8 @@ TEST_F(ExecutorTest, AbortForgetsTheMembers) {
   EXPECT_EQ(x.use_count(), 2);
   executor_.abort();
   EXPECT_TRUE(backend_.aborted);
+  EXPECT_EQ(x.use_count(), 2) << "members are held until they have been failed";
+  executor_.drop();
   EXPECT_EQ(x.use_count(), 1);
   EXPECT_EQ(executor_.open(), 0U);
   EXPECT_FALSE(executor_.has_ready());

@@ -73,6 +73,42 @@ TEST(NameTable, ForgottenNamesGoUnlessSomebodyHasThem) {
   EXPECT_EQ(names.size(), 2U);
 }
 
+TEST(NameTable, NamesAreFoundInAnyOrderAndAfterNeighboursHaveGone) {
+  NameTable names;
+  const std::vector<std::string> all{"a", "b", "c", "d", "e"};
+  std::vector<Entry*> entries;
+  for (const std::string& name : all) entries.push_back(&names.claim(name));
+  for (Entry* entry : entries) names.finished(*entry);
+  const auto claim_again = [&](std::vector<std::size_t> order) {
+    for (const std::size_t i : order) EXPECT_EQ(&names.claim(all[i]), entries[i]) << all[i];
+    for (const std::size_t i : order) names.finished(*entries[i]);
+  };
+  claim_again({0, 1, 2, 3, 4});
+  claim_again({0, 1, 2, 3, 4});
+  claim_again({4, 2, 0, 3, 1});
+  claim_again({3, 0, 1, 4, 2});
+  for (const std::size_t gone : {1U, 4U, 0U}) {
+    names.forget(*entries[gone]);
+    entries[gone] = &names.claim(all[gone]);
+    EXPECT_EQ(entries[gone]->last, nullptr) << "a new one";
+    names.finished(*entries[gone]);
+    claim_again({0, 1, 2, 3, 4});
+  }
+  EXPECT_EQ(names.size(), all.size());
+}
+
+TEST(NameTable, NeighboursShareEqualSignatures) {
+  NameTable names;
+  kolo::core::Signature signature;
+  signature.tensors.push_back({kolo::DType::float32, {3}});
+  const auto first = names.share(signature);
+  EXPECT_EQ(names.share(signature), first);
+  signature.tensors.front().shape = {4};
+  const auto second = names.share(signature);
+  EXPECT_NE(second, first);
+  EXPECT_EQ(*second, signature);
+}
+
 TEST(NameTable, OfManyThreadsOneWins) {
   NameTable names;
   for (int round = 0; round < 100; ++round) {
