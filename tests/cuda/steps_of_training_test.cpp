@@ -212,7 +212,7 @@ std::size_t random_steps(unsigned seed, int ranks, int steps, const char* backen
         }
       },
       Options{}
-          .with_setting("KOLO_TIMEOUT_S", "60")
+          .with_setting("KOLO_TIMEOUT_S", "300")
           .with_setting("KOLO_GPU_BACKEND", backend)
           .with_setting("KOLO_FUSION_THRESHOLD", seed % 5 == 0 ? "0" : "16K")
           .with_setting("KOLO_GPU_DIRECT_BYTES", seed % 3 == 0 ? "1K" : "24K"));
