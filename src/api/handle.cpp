@@ -51,11 +51,8 @@ std::optional<Status> Handle::status() const {
 void Handle::on_done(std::function<void(const Status&)> callback) {
   if (!callback) throw Error(ErrorCode::invalid_argument, "on_done needs something to call");
   detail::HandleState& operation = state();
-  if (!operation.add_callback(callback)) {
-    operation.engine->call_back(callback, operation.outcome());
-    return;
-  }
-  operation.engine->note_interest(operation);
+  operation.engine->note_interest(operation);  // which may complete it: then nobody need be woken to call back
+  if (!operation.add_callback(callback)) operation.engine->call_back(callback, operation.outcome());
 }
 
 void wait_all(Span<Handle> handles) {

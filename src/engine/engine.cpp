@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Construction, submission, and the passes of the driver. Driving and sleeping are in driving.cpp.
+// Construction, and the passes of the driver. Submission is in submission.cpp, driving and sleeping in driving.cpp.
 #include "engine/engine.hpp"
 
 #include <algorithm>
@@ -18,10 +18,6 @@ namespace {
 
 /// How many passes without a find lie between two looks at the descriptors: a system call each.
 constexpr std::uint64_t kPassesPerPoll = 64;
-/// So much a thread that submits moves by itself: it takes a fraction of what waking another thread takes.
-constexpr std::int64_t kSmallBytes = 16 << 10;
-/// How often a submitter looks again for what others have said while it spoke.
-constexpr int kTurns = 4;
 /// A leader's sockets carry what the ranks below wait for.
 constexpr std::uint64_t kPassesPerSocketPoll = 4;
 
@@ -104,107 +100,6 @@ void Engine::check_usable() const {
   if (stopped_.load(std::memory_order_acquire)) {
     throw Error(ErrorCode::shut_down, "this context was shut down");
   }
-}
-
-void Engine::submit(OperationPtr operation, bool quiet) {
-  if (!operation->engine) operation->engine = shared_from_this();
-  push({Command::submit, std::move(operation)});
-  if (!quiet && nobody_looks() && !say_at_once(false)) nudge();
-}
-
-/// Whether what was said just now waits for somebody to drive. The mailbox's push and this look are sequentially
-/// consistent, as are the announcement of sleep and the look that follows it.
-bool Engine::nobody_looks() const noexcept { return board_.asleep(topology_.local_rank) && !napping_.load(); }
-
-/// What a thread has to say to an engine that sleeps it says itself: that costs less than to wake the background thread
-/// for it, which often shares this thread's CPU. A lone small tensor it also brings as far as it comes; what comes of
-/// it later wakes the engine. When many are open they are a burst, and the background thread's, after a nap. Callbacks
-/// are not a submitter's, who may hold a lock that they want. False: nothing was done.
-bool Engine::say_at_once(bool may_call_back) {
-  std::unique_lock lock(driver_, std::try_to_lock);
-  if (!lock || faulted() || closed_ || device_moves()) return false;
-  if (open_.size() >= kBurst) {
-    napping_.store(true);
-    set_alarm(base::now() + kNap);
-    return true;
-  }
-  board_.announce_awake();
-  in_background_ = false;
-  bool lone = false;
-  // Once more for what others say meanwhile: as long as that is not for the background thread anyway.
-  for (int turn = 0; turn < kTurns && (turn == 0 || owes_work()); ++turn) lone = say();
-  if (may_call_back) run_callbacks(lock);
-  hand_over(lock, lone);
-  return true;
-}
-
-/// One turn of it; whether there is a lone small tensor, and batches have been brought further.
-bool Engine::say() {
-  bool lone = false;
-  try {
-    const base::Time now = base::now();
-    interest_seen_ = interested_.load() > 0;  // before the mailbox, as in progress()
-    drain_mailbox(now);
-    participant_.set_interested(interest_seen_);
-    speak();
-    lone = open_.size() == 1 && is_small(*open_.front());
-    if (leader_) leader_->step(now);
-    if (lone) read_log();
-    if (leader_) leader_->wake_ranks();
-    while (lone && move_backend(true, now)) {
-    }
-    speak();
-  } catch (const Error& error) {
-    announce_fault(error.code(), error.status().message());
-  }
-  settle_interest();
-  return lone;
-}
-
-bool Engine::is_small(const Operation& operation) noexcept {
-  std::int64_t bytes = 0;
-  for (std::size_t i = 0; i < operation.buffers.size(); ++i) {
-    bytes += operation.buffers[i].elements * static_cast<std::int64_t>(size_of(operation.signature->tensors[i].dtype));
-  }
-  return operation.signature->device == DeviceKind::cpu && bytes <= kSmallBytes;
-}
-
-void Engine::end_step() {
-  check_usable();
-  push({Command::end_step, nullptr});
-  if (nobody_looks() && !say_at_once(false)) nudge();
-}
-
-/// A full mailbox is emptied by the submitter itself where nobody else is at it.
-void Engine::push(Item item) {
-  while (!mailbox_.try_push(std::move(item))) {
-    if (std::unique_lock lock(driver_, std::try_to_lock); lock) {
-      board_.announce_awake();
-      progress(true);
-      run_callbacks(lock);
-      hand_over(lock);
-    } else {
-      std::this_thread::yield();
-    }
-  }
-}
-
-/// Wakes the background thread where nobody drives.
-void Engine::nudge() noexcept {
-  if (nobody_looks() && !nudged_.exchange(true)) link_->wake(topology_.local_rank);
-}
-
-void Engine::note_interest(Operation& operation) {
-  if (operation.done()) return;
-  if (mark_interest(&operation) && nobody_looks() && !say_at_once(true)) nudge();
-}
-
-/// Whether it was not marked before. Counted first, and corrected: the count is never too low.
-bool Engine::mark_interest(Operation* operation) noexcept {
-  interested_.fetch_add(1);
-  if (operation->mark_interest()) return true;
-  interested_.fetch_sub(1);
-  return false;
 }
 
 // ---------------------------------------------------------------- one pass
@@ -606,7 +501,6 @@ bool Engine::uses(const std::byte* begin, std::size_t bytes) {
     return std::any_of(operation->buffers.begin(), operation->buffers.end(),
                        [&](const Buffer& buffer) { return inside(buffer.input) || inside(buffer.output); });
   });
-  run_callbacks(lock);
   hand_over(lock);
   return used;
 }

@@ -171,7 +171,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void push(Item item);
   bool mark_interest(Operation* operation) noexcept;
   [[nodiscard]] bool nobody_looks() const noexcept;
-  bool say_at_once(bool may_call_back);
+  bool say_at_once();
   bool say();
   [[nodiscard]] static bool is_small(const Operation& operation) noexcept;
   void nudge() noexcept;

@@ -32,11 +32,14 @@ using Form = std::pair<int, int>;
 
 class Submission : public testing::TestWithParam<Form> {
  protected:
-  void run(const std::function<void()>& body) const {
-    kolo::run_local(GetParam().first, body,
-                    kolo::Options{}
-                        .with_setting("KOLO_RANKS_PER_NODE", std::to_string(GetParam().second))
-                        .with_setting("KOLO_TIMEOUT_S", "100"));
+  using Settings = std::vector<std::pair<std::string, std::string>>;
+
+  void run(const std::function<void()>& body, const Settings& settings = {}) const {
+    kolo::Options options;
+    options.with_setting("KOLO_RANKS_PER_NODE", std::to_string(GetParam().second))
+        .with_setting("KOLO_TIMEOUT_S", "100");
+    for (const auto& [name, value] : settings) options.with_setting(name, value);
+    kolo::run_local(GetParam().first, body, options);
   }
 };
 
@@ -253,6 +256,38 @@ TEST_P(Submission, CallbacksOneByOne) {
       kolo::end_step();
     }
   });
+}
+
+/// Who submits or looks, and does not wait, may hold a lock that another operation's callback wants. The mailbox has
+/// room for one: submitters find it full, and empty it themselves.
+TEST_P(Submission, CallbacksAreNotForWhoDoesNotWait) {
+  run(
+      [] {
+        kolo::Context& context = kolo::current_context();
+        const std::thread::id self = std::this_thread::get_id();
+        const kolo::Handle* on_its_own = nullptr;  // this thread's alone: whose callback may run on it now
+        std::atomic<int> intruders{0};
+        std::vector<std::vector<float>> x(40, std::vector<float>(4, 1));
+        for (int round = 0; round < 20; ++round) {
+          std::vector<kolo::Handle> handles(x.size());
+          std::atomic<std::size_t> called{0};
+          for (std::size_t k = 0; k < x.size(); ++k) {
+            handles[k] = kolo::allreduce_async(context, "t" + std::to_string(k), kolo::view(x[k]));
+            on_its_own = &handles[k];
+            handles[k].on_done([&, one = &handles[k]](const kolo::Status&) {
+              if (std::this_thread::get_id() == self && on_its_own != one) intruders.fetch_add(1);
+              called.fetch_add(1, std::memory_order_release);
+            });
+            on_its_own = nullptr;
+          }
+          while (called.load(std::memory_order_acquire) < x.size()) {
+            for (const kolo::Handle& handle : handles) static_cast<void>(handle.done());
+            std::this_thread::yield();
+          }
+          EXPECT_EQ(intruders.load(), 0) << "round " << round;
+        }
+      },
+      {{"KOLO_MAILBOX", "1"}});
 }
 
 TEST_P(Submission, HandlesThatAreDropped) {
