@@ -19,6 +19,9 @@ constexpr int kMostCalls = 1000;
 /// Ranks look together whether there is enough, or an interrupt, about so often.
 constexpr double kLookMicroseconds = 50'000;
 constexpr int kMostRounds = 10;
+/// A job whose turn begins has slept: its ranks stand on whatever CPUs they were woken on, often unevenly, and the
+/// system takes some milliseconds to spread them. Until then calls do not count.
+constexpr double kSettlingMicroseconds = 20'000;
 
 double microseconds_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
@@ -87,6 +90,9 @@ class Course {
       const double calls = std::clamp(std::floor(kSampleMicroseconds / std::max(slowest[0], 0.01)), 1.0, most);
       calls_.push_back(static_cast<int>(calls));
       round += slowest[0] * calls;
+      if (i == 0 && !bench_.turns.alone() && !contestants_[0].pause) {
+        settling_calls_ = static_cast<int>(std::ceil(kSettlingMicroseconds / std::max(slowest[0], 0.01)));
+      }
     }
     rounds_ = static_cast<int>(std::clamp(kLookMicroseconds / round, 1.0, 1.0 * kMostRounds));
     begin_ = Clock::now();
@@ -97,6 +103,7 @@ class Course {
   /// the time since the row's begin, and whether anybody has been interrupted.
   void take_samples() {
     std::vector<double> taken;
+    for (int i = 0; i < settling_calls_; ++i) contestants_[0].call();
     for (int round = 0; round < rounds_; ++round) {
       for (std::size_t i = 0; i < contestants_.size(); ++i) {
         taken.push_back(time_calls(bench_, contestants_[i], calls_[i]));
@@ -135,6 +142,7 @@ class Course {
   const std::vector<Contestant>& contestants_;
   std::vector<int> calls_;
   int rounds_ = 1;
+  int settling_calls_ = 0;  ///< the same on all ranks
   Clock::time_point begin_;
   double elapsed_ = 0;
   std::vector<std::vector<double>> samples_;

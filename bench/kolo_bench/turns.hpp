@@ -25,6 +25,8 @@ class Turns {
   Turns(const Turns&) = delete;
   Turns& operator=(const Turns&) = delete;
 
+  /// Whether there are other jobs, during whose turns this one sleeps.
+  [[nodiscard]] bool alone() const { return alone_; }
   /// Whether this job decides when a row has enough samples.
   [[nodiscard]] bool leads() const { return index_ == 0; }
   /// Waits for this job's turn. False: the row has ended, and only `end` is left to do. Throws Interrupted.
