@@ -5,7 +5,9 @@
 // Where gradients live. Each is a tensor made once, of memory that Kolo reduces in place, and is `parameter.grad()`
 // from then on: autograd adds to it in place (AccumulateGrad does so when a gradient is defined and no graph is
 // recorded). Where the program has reset or replaced it, autograd leaves another tensor there, whose contents are
-// copied in, and which is dropped, as the pass goes on: `adopt`.
+// copied in, and which is dropped, as the pass goes on: `adopt`. Zeroing and copying are passes over all gradients, and
+// what a step costs beside the reduction; libtorch/past_cache.hpp.
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <set>
@@ -29,6 +31,7 @@
 
 #include "libtorch/devices.hpp"
 #include "libtorch/gradient_hooks.hpp"
+#include "libtorch/past_cache.hpp"
 #include "libtorch/tensors.hpp"
 
 namespace kolo::libtorch {
@@ -83,6 +86,17 @@ void give_back_memory() {
 #endif
 }
 
+// Has glibc keep what is freed (`keep_heap`), by its own rule: a block so large that it came from the system by itself
+// makes, when freed, blocks of up to its size come from the heap, and leaves twice that at the heap's end. 32 MiB are
+// the most that counts. mallopt() would also overrule what the program or its environment has set.
+void keep_heap() {
+#ifdef __GLIBC__
+  constexpr std::size_t kMost = (32U << 20) - (64U << 10);
+  void* volatile block = std::malloc(kMost);  // volatile: a compiler may leave out the pair
+  std::free(block);
+#endif
+}
+
 }  // namespace
 
 struct DistributedOptimizer::Impl {
@@ -98,6 +112,7 @@ struct DistributedOptimizer::Impl {
   std::map<const void*, std::pair<std::string, bool>> known;  // all the optimizer's: name, and whether it is reduced
   std::optional<Gate> gate;                                   // where there are gradients on a device
   std::optional<GradientReducer> reducer;
+  bool past_cache = false;  // whether gradients in CPU memory are written past the cache
   int micro_step = 0;
   int no_sync_depth = 0;
 
@@ -168,6 +183,9 @@ struct DistributedOptimizer::Impl {
   }
 
   void build() {
+    if (options.keep_heap) {
+      keep_heap();
+    }
     const NamedTensors parameters = own_parameters();
     check_agreement_about(parameters);
     reducer.reset();  // its names become free
@@ -224,6 +242,7 @@ struct DistributedOptimizer::Impl {
       bytes += slot.parameter.is_cpu() ? GradientArena::room_for(view.dtype(), view.shape()) : 0;
       any_here = any_here || slot.parameter.is_cpu();
     }
+    past_cache = exceeds_cache(bytes);
     std::shared_ptr<GradientArena> arena;
     if (any_here) {
       arena = std::make_shared<GradientArena>(context, bytes, "DistributedOptimizer(" + options.name + ")");
@@ -241,15 +260,24 @@ struct DistributedOptimizer::Impl {
   }
 
   // Makes the gradient the slot's, whatever it was; of none, zeros.
-  static void bind(Slot& slot) {
+  void bind(Slot& slot) const {
     if (!adopt(slot)) {
-      slot.gradient.zero_();
-      slot.parameter.mutable_grad() = slot.gradient;
+      zero(slot);
     }
   }
 
+  // Makes the gradient the slot's, and zeroes it.
+  void zero(Slot& slot) const {
+    if (past_cache && slot.gradient.is_cpu()) {
+      zero_past_cache(slot.gradient);
+    } else {
+      slot.gradient.zero_();
+    }
+    slot.parameter.mutable_grad() = slot.gradient;
+  }
+
   // The same where there is a gradient; else returns false.
-  static bool adopt(Slot& slot) {
+  bool adopt(Slot& slot) const {
     at::Tensor& current = slot.parameter.mutable_grad();
     if (!current.defined()) {
       return false;
@@ -262,7 +290,11 @@ struct DistributedOptimizer::Impl {
     }
     const at::NoGradGuard no_grad;
     if (current.data_ptr() != slot.gradient.data_ptr() || current.strides() != slot.gradient.strides()) {
-      slot.gradient.copy_(current);
+      if (past_cache && slot.gradient.is_cpu()) {
+        copy_past_cache(slot.gradient, current);
+      } else {
+        slot.gradient.copy_(current);
+      }
     }
     current = slot.gradient;
     return true;
@@ -393,8 +425,7 @@ struct DistributedOptimizer::Impl {
       if (set_to_none) {
         slot.parameter.mutable_grad().reset();
       } else {
-        slot.gradient.zero_();
-        slot.parameter.mutable_grad() = slot.gradient;
+        zero(slot);
       }
     }
     for (const auto& group : optimizer.param_groups()) {  // what is left of those that were frozen

@@ -519,6 +519,39 @@ TEST(Backward, TypesLayoutsAndForeignGradients) {
   });
 }
 
+// So many that they are zeroed and copied past the cache; of odd sizes, and one that is not laid out row by row.
+TEST(Backward, ManyGradients) {
+  on_ranks(2, [] {
+    const std::vector<torch::Tensor> sources{numbers({3001, 2999}, 1, torch::kFloat), numbers({17}, 2, torch::kFloat),
+                                             numbers({801, 611}, 3, torch::kFloat).t()};
+    kt::NamedTensors parameters;
+    std::vector<torch::Tensor> tensors;
+    for (const torch::Tensor& source : sources) {
+      tensors.push_back(torch::empty_like(source).fill_(1).requires_grad_());
+      parameters.emplace_back(std::to_string(tensors.size()), tensors.back());
+    }
+    torch::optim::SGD sgd(tensors, torch::optim::SGDOptions(0.5));
+    kt::DistributedOptimizer optimizer(sgd, parameters, kt::DistributedOptimizerOptions{}.with_keep_heap(true));
+    for (const bool set_to_none : {false, true, true, false}) {
+      optimizer.zero_grad(set_to_none);
+      torch::Tensor loss = torch::zeros({});
+      for (std::size_t i = 0; i < sources.size(); ++i) {
+        loss = loss + (tensors[i] * sources[i]).sum() * (kolo::rank() + 1);
+      }
+      loss.backward();
+      EXPECT_TRUE(optimizer.synchronize());
+      for (std::size_t i = 0; i < sources.size(); ++i) {
+        EXPECT_TRUE(torch::equal(tensors[i].grad(), sources[i] * 1.5)) << i;
+      }
+      EXPECT_TRUE(optimizer.step());
+    }
+    optimizer.zero_grad();
+    for (const torch::Tensor& tensor : tensors) {
+      EXPECT_EQ(tensor.grad().count_nonzero().item<std::int64_t>(), 0);
+    }
+  });
+}
+
 TEST(Backward, GroupsAddedLaterAndSeveralModels) {
   on_ranks(2, [] {
     torch::nn::Linear one(2, 2), two(2, 2), later(2, 2);
