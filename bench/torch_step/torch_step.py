@@ -3,12 +3,15 @@
 """A training step of ResNet-50: LibTorch with Kolo beside Python's DistributedDataParallel over Gloo.
 
 usage: torch_step.py --kolo-resnet PROGRAM [--ranks N] [--rounds N] [--turns N] [--pairs N] [--batch N] [--image N]
-                     [--threads N] [--gradients none|zeros] [--keep-heap] [--memory] [--json FILE [--more]]
+                     [--threads N] [--gradients zeros|none|both] [--keep-heap] [--memory] [--json FILE [--more]]
 
-Both jobs run at once and take turns; whoever waits sleeps in a read(). A turn is a step that does not count, and
-`pairs` of two steps: one together, and one of a second model that every rank trains by itself, in changing order. The
-difference of a pair is what a step costs beyond the computation, in that language, in those processes, at that moment.
-It is taken of three times:
+Jobs run at once and take turns; whoever waits sleeps in a read(). There is one of each library, or, with --gradients
+both, one for each way to forget gradients: `zeros`, the default of zero_grad() in Kolo and in PyTorch 1.13, keeps them
+and sets them to zero, so that a backward pass adds to them where they lie; `none` resets them (set_to_none), and a
+backward pass makes new ones. In the step that a rank makes by itself they are forgotten in the same way. A turn is a
+step that does not count, and `pairs` of two steps: one together, and one of a second model that every rank trains by
+itself, in changing order. The difference of a pair is what a step costs beyond the computation, in that language, in
+those processes, at that moment. It is taken of three times:
 
   beyond      until all ranks have done the step: both steps end in a barrier. The slowest rank's computation is in both,
               so that waiting for it is not charged to who reduces gradients.
@@ -18,12 +21,11 @@ It is taken of three times:
               and memory shows here, too.
 
 Printed are the means of the middle three fifths, and 95 % intervals by bootstrap: rounds are drawn, and of each its
-turns, Kolo's with DDP's beside it. A round is both jobs started anew; --more adds this run's rounds to those in the
-file, which must be of the same flags. Ranks are not bound to CPUs, and have `threads` threads. Images are small, so
+turns, Kolo's with DDP's beside it. A round is all jobs started anew; --more adds this run's rounds to those in the
+file, which must be of the same flags; with --rounds 0 it only prints. Ranks are not bound to CPUs, and have `threads` threads. Images are small, so
 that the computation is short beside what is looked for; the gradients are those of ResNet-50 all the same, 102 MB.
-Gradients are reset by set_to_none, or zeroed with --gradients zeros. With --keep-heap glibc gives no freed memory back
-to the system, in either job: what a backward pass allocates costs no page faults then. --memory: instead of times,
-what a rank holds after 4 steps (its proportional set), each job by itself. Start it with the Python that has torch:
+With --keep-heap glibc keeps freed memory in every job, for Kolo by its optimizer's option, for DDP by glibc's variables:
+what a backward pass allocates costs no page faults then. --memory: instead of times, what a rank holds after 4 steps (its proportional set), each job by itself. Start it with the Python that has torch:
 Debian's python3-torch is the same version with the same kernels as libtorch-dev.
 """
 
@@ -42,19 +44,29 @@ ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_R
 OWN, PACED, CPU, FAULTS, SWITCHES = range(5)  # the columns of a measured step
 KEEP_HEAP = {"MALLOC_TRIM_THRESHOLD_": str(128 << 20), "MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
 DRAWS = 2000
-JOBS = ("kolo", "ddp")
+LIBRARIES = ("kolo", "ddp")
+WAYS = {"zeros": ("zeros",), "none": ("none",), "both": ("zeros", "none")}
+
+
+def jobs_of(flags):
+    """A job is a library and how it forgets gradients, as "kolo-zeros"."""
+    return [f"{library}-{way}" for way in WAYS[flags.gradients] for library in LIBRARIES]
 
 
 def start(job, flags, turns, folder, turn=None):
-    """One of the two jobs; its ranks write folder/job.RANK."""
+    """One of the jobs; its ranks write folder/job.RANK."""
+    library, way = job.split("-")
     own = [f"--{name}={getattr(flags, name)}" for name in ("pairs", "batch", "image", "threads")]
-    own += [f"--turns={turns}", f"--json={folder}/{job}"] + ["--zeros"] * (flags.gradients == "zeros")
+    own += [f"--turns={turns}", f"--json={folder}/{job}"] + ["--zeros"] * (way == "zeros")
     own += [f"--turn={turn}"] if turn else []
-    if job == "kolo":
+    if library == "kolo":
+        own += ["--keep-heap"] * flags.keep_heap
         command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-np", str(flags.ranks), flags.kolo_resnet]
     else:
         command = [sys.executable, str(DDP), "--ranks", str(flags.ranks)]
-    environment = {**ENVIRONMENT, "OMP_NUM_THREADS": str(flags.threads), **(KEEP_HEAP if flags.keep_heap else {})}
+    environment = {**ENVIRONMENT, "OMP_NUM_THREADS": str(flags.threads)}
+    if flags.keep_heap and library == "ddp":
+        environment.update(KEEP_HEAP)
     return subprocess.Popen(command + own, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr)
 
 
@@ -76,11 +88,12 @@ def merge(steps):
 
 def measure_round(flags):
     """By job, its turns: the pairs of each, (together, alone)."""
+    jobs = jobs_of(flags)
     with tempfile.TemporaryDirectory() as folder:
-        processes = [start(job, flags, flags.turns, folder, f"{place}/{len(JOBS)}:{folder}")
-                     for place, job in enumerate(JOBS)]
+        processes = [start(job, flags, flags.turns, folder, f"{place}/{len(jobs)}:{folder}")
+                     for place, job in enumerate(jobs)]
         result = {}
-        for job, process in zip(JOBS, processes):
+        for job, process in zip(jobs, processes):
             ranks = finish(job, process, flags, folder)
             result[job] = [[[merge([turn[kind][pair] for turn in turns]) for kind in ("together", "alone")]
                             for pair in range(flags.pairs)] for turns in zip(*(rank["turns"] for rank in ranks))]
@@ -89,7 +102,7 @@ def measure_round(flags):
 
 def measure_memory(flags):
     result = {}
-    for job in JOBS:
+    for job in jobs_of(flags):
         with tempfile.TemporaryDirectory() as folder:
             ranks = finish(job, start(job, flags, 0, folder), flags, folder)
             result[job] = max(rank["mebibytes"] for rank in ranks)
@@ -121,11 +134,12 @@ def pooled(turns):
 
 def draw(rounds, chance):
     """As many rounds and turns as there are, drawn with replacement; by job, the pairs."""
-    drawn = {job: [] for job in JOBS}
+    drawn = {job: [] for job in rounds[0]}
     for one in chance.choices(rounds, k=len(rounds)):
-        places = chance.choices(range(len(one[JOBS[0]])), k=len(one[JOBS[0]]))
-        for job in JOBS:
-            drawn[job] += [pair for place in places for pair in one[job][place]]
+        turns = range(min(len(of_job) for of_job in one.values()))
+        places = chance.choices(turns, k=len(turns))
+        for job, of_job in one.items():
+            drawn[job] += [pair for place in places for pair in of_job[place]]
     return drawn
 
 
@@ -134,7 +148,7 @@ class Sample:
 
     def __init__(self, rounds):
         chance = random.Random(1)
-        self.measured = {job: pooled([turn for one in rounds for turn in one[job]]) for job in JOBS}
+        self.measured = {job: pooled([turn for one in rounds for turn in one[job]]) for job in rounds[0]}
         self.drawn = [draw(rounds, chance) for _ in range(DRAWS)]
 
     def tell(self, of):
@@ -147,28 +161,55 @@ def text(value, scale=1.0, digits=1):
     return "{:.{d}f} ({:.{d}f} to {:.{d}f})".format(*(scale * number for number in value), d=digits)
 
 
-def report(flags, rounds):
-    sample = Sample(rounds)
-    pairs = len(sample.measured["kolo"])
-    print(f"ResNet-50, {flags.image} x {flags.image}, batch {flags.batch}, {flags.ranks} ranks of {flags.threads} "
-          f"threads, gradients {flags.gradients}{', heap kept' * flags.keep_heap}; {len(rounds)} rounds, {pairs} pairs; "
-          "with 95 % intervals")
+def images_a_second(flags):
+    return lambda pairs: flags.batch * flags.ranks / together(PACED)(pairs)
+
+
+def report_way(flags, rounds, sample, way):
+    """What Kolo and DDP take when both forget gradients in one way."""
+    kolo, ddp = (f"{library}-{way}" for library in LIBRARIES)
     rows = [("a step, ms", together(PACED), 1e3), ("of it computation, ms", alone(PACED), 1e3),
             ("beyond it, ms", beyond(PACED), 1e3), ("uncorrected, ms", beyond(OWN), 1e3),
-            ("CPU time beyond it, ms", beyond(CPU), 1e3),
-            ("images/s", lambda p: flags.batch * flags.ranks / together(PACED)(p), 1.0),
+            ("CPU time of the computation, ms", alone(CPU), 1e3), ("CPU time beyond it, ms", beyond(CPU), 1e3),
+            ("images/s", images_a_second(flags), 1.0),
             ("page faults of the computation", alone(FAULTS), 1.0), ("page faults beyond", beyond(FAULTS), 1.0),
             ("thread switches of the computation", alone(SWITCHES), 1.0),
             ("thread switches beyond", beyond(SWITCHES), 1.0)]
-    print(f"{'':36}" + "".join(f"{job:>28}" for job in JOBS) + f"{'kolo / ddp':>26}")
+    print(f"{'gradients: ' + way:36}" + "".join(f"{job:>28}" for job in (kolo, ddp)) + f"{'kolo / ddp':>26}")
     for name, of, scale in rows:
-        cells = [text(sample.tell(lambda drawn, job=job: of(drawn[job])), scale) for job in JOBS]
+        cells = [text(sample.tell(lambda drawn, job=job: of(drawn[job])), scale) for job in (kolo, ddp)]
         ratio = ""
         if "faults" not in name and "switches" not in name:
-            ratio = text(sample.tell(lambda drawn: of(drawn["kolo"]) / of(drawn["ddp"])), digits=3)
+            ratio = text(sample.tell(lambda drawn: of(drawn[kolo]) / of(drawn[ddp])), digits=3)
         print(f"{name:36}" + "".join(f"{cell:>28}" for cell in cells) + f"{ratio:>26}")
-    by_round = (tuple(beyond(PACED)(pooled(one[job])) for job in JOBS) for one in rounds)
+    by_round = (tuple(beyond(PACED)(pooled(one[job])) for job in (kolo, ddp)) for one in rounds)
     print("beyond it by round, kolo / ddp, ms: " + ", ".join(f"{1e3 * k:.1f} / {1e3 * d:.1f}" for k, d in by_round))
+
+
+def report_best(flags, sample):
+    """Each library in the way in which it is faster."""
+    def best(drawn, library):
+        return max(images_a_second(flags)(drawn[f"{library}-{way}"]) for way in WAYS["both"])
+
+    ways = {library: max(WAYS["both"], key=lambda way: images_a_second(flags)(sample.measured[f"{library}-{way}"]))
+            for library in LIBRARIES}
+    ratio = text(sample.tell(lambda drawn: best(drawn, "kolo") / best(drawn, "ddp")), digits=3)
+    print(f"images/s, each its faster way: kolo ({ways['kolo']}) / ddp ({ways['ddp']}) = {ratio}")
+    for library in LIBRARIES:
+        ratio = text(sample.tell(lambda drawn: together(PACED)(drawn[f"{library}-zeros"])
+                                 / together(PACED)(drawn[f"{library}-none"])), digits=3)
+        print(f"a step of {library}, zeros / none: {ratio}")
+
+
+def report(flags, rounds):
+    sample = Sample(rounds)
+    pairs = len(next(iter(sample.measured.values())))
+    print(f"ResNet-50, {flags.image} x {flags.image}, batch {flags.batch}, {flags.ranks} ranks of {flags.threads} "
+          f"threads{', heap kept' * flags.keep_heap}; {len(rounds)} rounds, {pairs} pairs; with 95 % intervals")
+    for way in WAYS[flags.gradients]:
+        report_way(flags, rounds, sample, way)
+    if flags.gradients == "both":
+        report_best(flags, sample)
 
 
 def main():
@@ -177,7 +218,7 @@ def main():
     for name, default in (("ranks", 2), ("rounds", 4), ("turns", 6), ("pairs", 4), ("batch", 2), ("image", 32),
                           ("threads", 1)):
         parser.add_argument("--" + name, type=int, default=default)
-    parser.add_argument("--gradients", choices=("none", "zeros"), default="none")
+    parser.add_argument("--gradients", choices=tuple(WAYS), default="both")
     parser.add_argument("--keep-heap", action="store_true")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--json", type=Path)
@@ -186,8 +227,8 @@ def main():
 
     if flags.memory:
         rounds = [measure_memory(flags) for _ in range(flags.rounds)]
-        for job in JOBS:
-            print(f"{job:6} {' '.join(f'{one[job]:.0f}' for one in rounds)} MiB a rank")
+        for job in rounds[0]:
+            print(f"{job:11} {' '.join(f'{one[job]:.0f}' for one in rounds)} MiB a rank")
         return
     setup = {name: getattr(flags, name)
              for name in ("ranks", "pairs", "batch", "image", "threads", "gradients", "keep_heap")}
