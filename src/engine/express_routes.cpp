@@ -59,14 +59,19 @@ ExpressRoutes::Way ExpressRoutes::way_of(const ExpressCall& call) const {
   case CollectiveKind::reduce_scatter:
     return carried;
   case CollectiveKind::broadcast:
-    // To one peer: what is carried is copied twice, one after the other.
-    if (ranks_ == 2 && direct_from(bytes / 2) && bytes < limits_.past_cache_bytes) return Way::direct;
+    // To one peer: what is carried is copied twice, one after the other. From some MiB on slots are faster: the root
+    // fetches the lines while the peer writes.
+    if (ranks_ == 2 && direct_from(bytes) && bytes < limits_.past_cache_bytes / 2) return Way::direct;
     return carried;
   case CollectiveKind::allgather:
     if (direct_from(bytes)) return ranks_ == 2 || !suits_slots ? Way::direct : Way::by_log;
     return bytes <= limits_.carried_bytes ? Way::carried : Way::by_log;
-  case CollectiveKind::alltoall:
-    return direct_from(bytes / static_cast<std::size_t>(ranks_)) ? Way::direct : carried;
+  case CollectiveKind::alltoall: {
+    const std::size_t block = bytes / static_cast<std::size_t>(ranks_);
+    // With more peers one meeting instead of two is worth more than one copy instead of two, while blocks are short.
+    if (ranks_ > 2 && can_carry && !direct_from(block / 4)) return carried;
+    return direct_from(block) ? Way::direct : carried;
+  }
   default:
     return Way::by_log;
   }
@@ -216,7 +221,10 @@ void ExpressRoutes::gather(const ExpressCall& call, const Await& await) {
 void ExpressRoutes::exchange(const ExpressCall& call, const Await& await) {
   const std::size_t block = call.bytes() / static_cast<std::size_t>(ranks_);
   const std::size_t mine = block * static_cast<std::size_t>(own_);
-  const bool past_cache = call.bytes() >= limits_.past_cache_bytes;
+  // Input and output together fill a second-level cache before the output alone is long.
+  const bool past_cache = call.bytes() >= limits_.past_cache_bytes / 4;
+  (past_cache ? kernels::copy_past_cache : kernels::copy)(call.buffer.output + mine, call.buffer.input + mine,
+                                                          static_cast<std::int64_t>(block));
   // Everybody begins with the next rank, so that nobody's memory is read by all at once.
   for (int distance = 1; distance < ranks_; ++distance) {
     const int peer = (own_ + distance) % ranks_;
@@ -227,8 +235,6 @@ void ExpressRoutes::exchange(const ExpressCall& call, const Await& await) {
       transfer(to, express_.place(peer, call.bytes()) + mine, block);
     }
   }
-  (past_cache ? kernels::copy_past_cache : kernels::copy)(call.buffer.output + mine, call.buffer.input + mine,
-                                                          static_cast<std::int64_t>(block));
   if (way_ == Way::direct) finish(await);
 }
 

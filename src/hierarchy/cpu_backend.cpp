@@ -18,6 +18,9 @@ constexpr int kRoundsPerCall = 4;
 
 constexpr std::size_t kLine = 64;
 
+/// A broadcast to one peer takes as long as the copy out, and one chunk: it is cut into so many times more of them.
+constexpr std::size_t kCutsOfPair = 8;
+
 int lanes_of(const core::Topology& topology) {
   std::size_t least = topology.nodes.front().size();
   for (const std::vector<int>& node : topology.nodes) least = std::min(least, node.size());
@@ -162,12 +165,18 @@ OpenJob* CpuBackend::cut(Chunk& chunk) {
   return nullptr;
 }
 
+/// From one rank to another: root and peer have nothing to do but to copy, one behind the other.
+bool CpuBackend::is_paired_broadcast(const Stream& stream) const noexcept {
+  return stream.kind == Stream::Kind::broadcast && inter_ == nullptr && topology_.local_size() == 2;
+}
+
 /// Of a chunk of this stream: as many as a slot holds, fewer where the stages would not overlap otherwise.
 std::int64_t CpuBackend::most_elements(const Stream& stream) const noexcept {
   const std::size_t bytes = static_cast<std::size_t>(stream.elements) * stream.element_bytes;
   const std::size_t least =
       inter_ == nullptr ? options_.tuning.least_chunk_bytes : options_.tuning.least_exchanged_bytes();
-  const std::size_t fair = std::max(bytes / chunks_.size(), least);
+  const std::size_t overlapping = is_paired_broadcast(stream) ? kCutsOfPair * chunks_.size() : chunks_.size();
+  const std::size_t fair = std::max(bytes / overlapping, least);
   const std::size_t most = std::min(intra_->slot_bytes(), (fair + kLine - 1) / kLine * kLine);
   return static_cast<std::int64_t>(most / stream.element_bytes);
 }
@@ -206,7 +215,7 @@ void CpuBackend::copy_in(Chunk& chunk, core::Job& job) {
           kernels::scale_and_cast(cast->memory, piece.input + (first + from - at) * cast->width,
                                   chunk.stream->reduction.dtype, to + from * width, count, cast->prescale);
         } else {
-          kernels::copy(to + from * width, piece.input + (first + from - at) * width, count * width);
+          kernels::copy_ahead(to + from * width, piece.input + (first + from - at) * width, count * width);
         }
       });
     } else {
@@ -456,6 +465,15 @@ void CpuBackend::reduce_out(std::uint64_t number) {
   });
 }
 
+/// How results get out of the slots where they do not replace the inputs.
+CpuBackend::CopyOut CpuBackend::copy_out_of(const Stream& stream) const noexcept {
+  const std::size_t bytes = static_cast<std::size_t>(stream.elements) * stream.element_bytes;
+  const bool paired = is_paired_broadcast(stream);
+  if (bytes >= options_.tuning.past_cache_bytes * (paired ? Tuning::kPairKeeps : 1)) return &kernels::copy_past_cache;
+  // To several peers (measured where ranks share CPUs) asking ahead gained nothing.
+  return stream.kind == Stream::Kind::broadcast && !paired ? &kernels::copy : &kernels::copy_ahead;
+}
+
 void CpuBackend::copy_out(std::uint64_t number, const std::byte* slot) {
   const Chunk& chunk = this->chunk(number);
   const auto width = static_cast<std::int64_t>(chunk.stream->element_bytes);
@@ -464,15 +482,14 @@ void CpuBackend::copy_out(std::uint64_t number, const std::byte* slot) {
   const core::Place* places =
       intra_->is_placed(topology_.local_rank, number) ? intra_->places(topology_.local_rank, number) : nullptr;
   const Part kept = kept_share(chunk);
-  const bool is_long = static_cast<std::size_t>(chunk.stream->elements * width) >= options_.tuning.past_cache_bytes;
+  const CopyOut copy_elsewhere = copy_out_of(*chunk.stream);
   std::int64_t at = 0;
   std::size_t stretch = 0;
   take_cursor_.advance(chunk.elements, [&](const core::Piece& piece, std::int64_t first, std::int64_t elements) {
     const bool placed = places != nullptr && stretch < core::kPlaces && places[stretch] != core::kNowhere;
     const bool has_it = placed || (is_root && piece.input == piece.output);
     if (piece.output != nullptr && !has_it) {
-      const auto copy =
-          is_long && (is_broadcast || piece.output != piece.input) ? &kernels::copy_past_cache : &kernels::copy;
+      const CopyOut copy = is_broadcast || piece.output != piece.input ? copy_elsewhere : &kernels::copy_ahead;
       around(kept, at, elements, [&](std::int64_t from, std::int64_t count) {
         if (const auto& cast = chunk.stream->cast) {
           kernels::cast(chunk.stream->reduction.dtype, slot + from * width, cast->memory,

@@ -114,6 +114,7 @@ class CpuBackend final : public core::Backend {
   bool retire(std::vector<core::Job*>& finished);
 
   [[nodiscard]] OpenJob* cut(Chunk& chunk);
+  [[nodiscard]] bool is_paired_broadcast(const Stream& stream) const noexcept;
   [[nodiscard]] std::int64_t most_elements(const Stream& stream) const noexcept;
   [[nodiscard]] Route route_of(const Stream& stream, std::int64_t elements) const noexcept;
   void copy_in(Chunk& chunk, core::Job& job);
@@ -131,6 +132,8 @@ class CpuBackend final : public core::Backend {
   void each_stretch(std::uint64_t number, const Part& part, Visit&& visit);
   [[nodiscard]] bool ready_to_take(std::uint64_t number) const;
   void reduce_out(std::uint64_t number);
+  using CopyOut = void (*)(void* destination, const void* source, std::int64_t bytes);
+  [[nodiscard]] CopyOut copy_out_of(const Stream& stream) const noexcept;
   void copy_out(std::uint64_t number, const std::byte* slot);
 
   [[nodiscard]] Chunk& chunk(std::uint64_t number) noexcept { return chunks_[number % chunks_.size()]; }

@@ -134,7 +134,8 @@ void OpenJob::add_gather(const core::Run& run, GatherPlan& plan, bool head) {
 }
 
 void OpenJob::open_scatter(const core::Run& run) {
-  const ScatterPlan& plan = scatters_.emplace_back(run, place_.size, place_.slot_bytes);
+  const ScatterPlan& plan =
+      scatters_.emplace_back(run, place_.rank, place_.size, place_.slot_bytes, place_.past_cache_bytes);
   Stream stream;
   stream.kind = Stream::Kind::scatter;
   stream.scatter = &plan;

@@ -40,7 +40,8 @@ std::int64_t ScatterPlan::largest_block(int size, std::size_t slot_bytes, std::s
   return elements / line * line;
 }
 
-ScatterPlan::ScatterPlan(const core::Run& run, int size, std::size_t slot_bytes) noexcept
+ScatterPlan::ScatterPlan(const core::Run& run, int rank, int size, std::size_t slot_bytes,
+                         std::size_t past_cache_bytes) noexcept
     : reduction_{run.dtype, run.op, {run.prescale, run.postscale, run.divisor}}, width_(size_of(run.dtype)),
       size_(size), rows_(run.rows), row_elements_(run.rows == 0 ? 0 : run.elements / run.rows),
       input_(run.pieces.front().input), output_(run.pieces.front().output), owners_(owners_in_chunk(size, slot_bytes)) {
@@ -51,6 +52,10 @@ ScatterPlan::ScatterPlan(const core::Run& run, int size, std::size_t slot_bytes)
   blocks_ = std::max<std::int64_t>(1, divide_up(longest, most));
   block_ = std::max(line, divide_up(divide_up(longest, blocks_), line) * line);
   chunks_ = longest == 0 ? 0 : blocks_ * divide_up(size_, owners_);
+  const core::RowsOf own(rows_, rank, size_);
+  const std::size_t result = static_cast<std::size_t>(own.count * row_elements_) * width_;
+  const bool in_place = input_ + static_cast<std::size_t>(own.begin * row_elements_) * width_ == output_;
+  past_cache_ = !in_place && result >= past_cache_bytes;
 }
 
 ScatterPlan::Block ScatterPlan::block(std::int64_t chunk, int owner) const noexcept {
@@ -94,7 +99,7 @@ void ReduceScatter::fill(const ScatterPlan& plan, std::int64_t chunk, std::uint6
   for (int owner = plan.first_owner(chunk); owner < plan.end_owner(chunk); ++owner) {
     if (reduces_for(owner)) continue;
     const ScatterPlan::Block block = plan.block(chunk, owner);
-    kernels::copy(slot + block.offset, block.input, block.elements * static_cast<std::int64_t>(plan.width()));
+    kernels::copy_ahead(slot + block.offset, block.input, block.elements * static_cast<std::int64_t>(plan.width()));
   }
 }
 
@@ -141,7 +146,8 @@ void ReduceScatter::take(const ScatterPlan& plan, std::int64_t chunk, std::uint6
   if (block.elements == 0) return;
   gather_inputs(block, number);
   if (mesh_ != nullptr) return take_between_nodes(plan, block, number);
-  kernels::reduce(plan.reduction(), inputs_.data(), topology_.local_size(), block.output, block.elements);
+  const auto reduce = plan.past_cache() ? &kernels::reduce_past_cache : &kernels::reduce;
+  reduce(plan.reduction(), inputs_.data(), topology_.local_size(), block.output, block.elements);
 }
 
 void ReduceScatter::take_between_nodes(const ScatterPlan& plan, const ScatterPlan::Block& block, std::uint64_t number) {

@@ -33,7 +33,8 @@ namespace kolo::hierarchy {
 class ScatterPlan {
  public:
   ScatterPlan() = default;
-  ScatterPlan(const core::Run& run, int size, std::size_t slot_bytes) noexcept;
+  /// `rank`: this one, whose result is written past the cache from so many bytes on where it replaces no input.
+  ScatterPlan(const core::Run& run, int rank, int size, std::size_t slot_bytes, std::size_t past_cache_bytes) noexcept;
   [[nodiscard]] std::int64_t chunks() const noexcept { return chunks_; }
 
   [[nodiscard]] const kernels::Reduction& reduction() const noexcept { return reduction_; }
@@ -56,6 +57,7 @@ class ScatterPlan {
     std::byte* output = nullptr;       ///< for this rank, if it is the owner
   };
   [[nodiscard]] Block block(std::int64_t chunk, int owner) const noexcept;
+  [[nodiscard]] bool past_cache() const noexcept { return past_cache_; }
   /// The most elements of a block.
   [[nodiscard]] std::int64_t block_elements() const noexcept { return block_; }
 
@@ -75,6 +77,7 @@ class ScatterPlan {
   std::int64_t block_ = 1;   // elements of one of them in a chunk
   std::int64_t blocks_ = 1;  // of one of them
   std::int64_t chunks_ = 0;
+  bool past_cache_ = false;
 };
 
 /// The stages of a chunk. `chunk` is its place in the plan, `number` its number in the ring of slots.

@@ -41,6 +41,10 @@ void reduce(const Reduction& reduction, const void* const* inputs, int n, void* 
   run(Stage::whole, reduction, {inputs, n, &output, 1, count});
 }
 
+void reduce_past_cache(const Reduction& reduction, const void* const* inputs, int n, void* output, std::int64_t count) {
+  run(Stage::whole, reduction, {inputs, n, &output, 1, count, true});
+}
+
 void reduce_to_all(const Reduction& reduction, const void* const* inputs, int n, void* const* outputs, int copies,
                    std::int64_t count) {
   HWY_ASSERT(copies >= 1);

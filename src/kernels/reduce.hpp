@@ -49,7 +49,12 @@ struct Reduction {
 /// arrays of `dtype`; so is the output, which may be one of the inputs (exactly the same pointer) or disjoint from all.
 void reduce(const Reduction& reduction, const void* const* inputs, int n, void* output, std::int64_t count);
 
-/// The same with the result in each of `copies` (at least 1) arrays, which are disjoint from each other, in one pass.
+/// The same by stores that do not bring the output into the cache first, as copy_past_cache has it. The output is
+/// disjoint from all inputs.
+void reduce_past_cache(const Reduction& reduction, const void* const* inputs, int n, void* output, std::int64_t count);
+
+/// The same as `reduce` with the result in each of `copies` (at least 1) arrays, which are disjoint from each other, in
+/// one pass.
 void reduce_to_all(const Reduction& reduction, const void* const* inputs, int n, void* const* outputs, int copies,
                    std::int64_t count);
 
@@ -69,6 +74,10 @@ void finish(const Reduction& reduction, const void* accumulator, void* output, s
 
 /// A plain copy between disjoint memory.
 void copy(void* destination, const void* source, std::int64_t bytes);
+
+/// The same with the lines of both asked for ahead, the destination's as this core's own: faster where they are neither
+/// in this core's cache nor so many that they would do better past it.
+void copy_ahead(void* destination, const void* source, std::int64_t bytes);
 
 /// The same by stores that do not bring the destination into the cache first: faster where it is not there, and will
 /// not be needed there soon. Done, for other cores, when this returns.

@@ -26,6 +26,11 @@ inline void claim_lines(const std::uint8_t* begin, std::size_t bytes) noexcept {
 #endif
 }
 
+/// Asks for the lines of [begin, begin + bytes) to read. A hint, which may point anywhere.
+inline void fetch_lines(const std::uint8_t* begin, std::size_t bytes) noexcept {
+  for (std::size_t at = 0; at < bytes; at += 64) __builtin_prefetch(begin + at, 0);
+}
+
 /// One pass over memory: n arrays in, the same result into every array that goes out, `count` elements each.
 struct Stream {
   const void* const* inputs;
@@ -33,6 +38,7 @@ struct Stream {
   void* const* outputs;
   int copies;
   std::int64_t count;
+  bool past_cache = false;  ///< of one output, disjoint from the inputs
 };
 
 /// Which of the two types, the element's or its accumulator's, comes in and goes out.

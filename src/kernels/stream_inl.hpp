@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include "kernels/stream.hpp"
@@ -103,6 +104,24 @@ struct PartOfUnit {
   }
 };
 
+/// A whole unit that is written past the cache, to memory aligned to a vector: by way of the stack, so that formats
+/// need not know two ways of storing.
+struct UnitPastCache {
+  template <class Format>
+  HWY_INLINE Pair<typename Format::Lane> load(const std::uint8_t* memory) const {
+    return Format::load(memory);
+  }
+  template <class Format>
+  HWY_INLINE void store(const Pair<typename Format::Lane>& pair, std::uint8_t* memory) const {
+    const Tag<std::uint8_t> d;
+    static_assert(Format::kUnitBytes % kLanes<std::uint8_t> == 0);
+    alignas(64) std::uint8_t unit[Format::kUnitBytes];
+    Format::store(pair, unit);
+    for (std::size_t at = 0; at < Format::kUnitBytes; at += kLanes<std::uint8_t>)
+      hn::Stream(hn::Load(d, unit + at), d, memory + at);
+  }
+};
+
 template <class Op, class Scale, class Lane>
 HWY_INLINE void accumulate(const Scale& scale, Pair<Lane>& sum, const Pair<Lane>& next) {
   sum.first = Op::apply(sum.first, scale.on_load(next.first));
@@ -140,9 +159,9 @@ HWY_INLINE void reduce_unit(const Scale& scale, const Unit& unit, const std::uin
 }
 
 /// Two units at once: enough independent work to hide the latency of an addition, few enough for the registers.
-template <class In, class Out, class Op, class Scale>
-HWY_INLINE void reduce_two_units(const Scale& scale, const std::uint8_t* const* inputs, int n, const Outputs& outputs,
-                                 std::size_t element) {
+template <class In, class Out, class Op, class Scale, class Unit>
+HWY_INLINE void reduce_two_units(const Scale& scale, const Unit& unit, const std::uint8_t* const* inputs, int n,
+                                 const Outputs& outputs, std::size_t element) {
   constexpr std::size_t kUnit = In::kUnitBytes / In::kElementBytes;
   const std::size_t at = element * In::kElementBytes;
   auto a = loaded(scale, In::load(inputs[0] + at));
@@ -155,9 +174,26 @@ HWY_INLINE void reduce_two_units(const Scale& scale, const std::uint8_t* const* 
   const Pair<typename Out::Lane> first = stored(scale, a);
   const Pair<typename Out::Lane> second = stored(scale, b);
   for (int o = 0; o < outputs.n; ++o) {
-    Out::store(first, outputs.arrays[o] + element * Out::kElementBytes);
-    Out::store(second, outputs.arrays[o] + (element + kUnit) * Out::kElementBytes);
+    unit.template store<Out>(first, outputs.arrays[o] + element * Out::kElementBytes);
+    unit.template store<Out>(second, outputs.arrays[o] + (element + kUnit) * Out::kElementBytes);
   }
+}
+
+/// Whole units of one output past the cache; returns how many elements, from the first on, have been reduced. None
+/// where no element of the output begins at a multiple of a vector.
+template <class In, class Out, class Op, class Scale>
+HWY_INLINE std::size_t reduce_past_cache(const Scale& scale, const std::uint8_t* const* inputs, int n,
+                                         const Outputs& outputs, std::size_t count) {
+  constexpr std::size_t kUnit = In::kUnitBytes / In::kElementBytes;
+  constexpr std::size_t kVector = kLanes<std::uint8_t>;
+  const std::size_t before = (kVector - reinterpret_cast<std::uintptr_t>(outputs.arrays[0]) % kVector) % kVector;
+  if (before % Out::kElementBytes != 0 || count < 3 * kUnit) return 0;
+  std::size_t i = before / Out::kElementBytes;
+  if (i > 0) reduce_unit<In, Out, Op>(scale, PartOfUnit{i}, inputs, n, outputs, 0);
+  for (; i + 2 * kUnit <= count; i += 2 * kUnit)
+    reduce_two_units<In, Out, Op>(scale, UnitPastCache{}, inputs, n, outputs, i);
+  hwy::FlushStream();
+  return i;
 }
 
 /// A loop for a known number of inputs is no faster (measured for 2): the pointers, read anew for each unit, are in L1.
@@ -170,17 +206,20 @@ HWY_NOINLINE void run(const Scale& scale, const Stream& stream) {
   const auto count = static_cast<std::size_t>(stream.count);
 
   std::size_t i = 0;
-  if (stream.copies == 2) {
+  if (stream.past_cache) {
+    i = reduce_past_cache<In, Out, Op>(scale, inputs, stream.n, outputs, count);
+  } else if (stream.copies == 2) {
     // A pair of ranks that each have a core: the peer's line is read and written here. (With more ranks the lines are
     // too many to be kept.)
     constexpr std::size_t kAhead = kClaimAhead / Out::kElementBytes;
     for (; i + kAhead + 2 * kUnit <= count; i += 2 * kUnit) {
       for (int o = 0; o < 2; ++o)
         claim_lines(outputs.arrays[o] + (i + kAhead) * Out::kElementBytes, 2 * Out::kUnitBytes);
-      reduce_two_units<In, Out, Op>(scale, inputs, stream.n, outputs, i);
+      reduce_two_units<In, Out, Op>(scale, WholeUnit{}, inputs, stream.n, outputs, i);
     }
   }
-  for (; i + 2 * kUnit <= count; i += 2 * kUnit) reduce_two_units<In, Out, Op>(scale, inputs, stream.n, outputs, i);
+  for (; i + 2 * kUnit <= count; i += 2 * kUnit)
+    reduce_two_units<In, Out, Op>(scale, WholeUnit{}, inputs, stream.n, outputs, i);
   if (i + kUnit <= count) {
     reduce_unit<In, Out, Op>(scale, WholeUnit{}, inputs, stream.n, outputs, i);
     i += kUnit;

@@ -116,7 +116,7 @@ TEST(ScatterPlan, CoversEveryOwnersRowsOnce) {
         run.elements = rows * 3;
         run.pieces.push_back(
             {reinterpret_cast<std::byte*>(input.data()), reinterpret_cast<std::byte*>(output.data()), run.elements});
-        const ScatterPlan plan(run, size, slot_bytes);
+        const ScatterPlan plan(run, 0, size, slot_bytes, 1 << 20);
         std::int64_t next = 0;
         for (int owner = 0; owner < size; ++owner) {
           std::int64_t found = 0;

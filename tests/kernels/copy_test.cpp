@@ -30,7 +30,7 @@ class Copy : public OnEveryTarget {
 KOLO_ON_EVERY_TARGET(Copy);
 
 TEST_P(Copy, CopiesBytesAndNothingElse) {
-  for (const Copier copier : {&copy, &copy_past_cache}) {
+  for (const Copier copier : {&copy, &copy_ahead, &copy_past_cache}) {
     for (const std::int64_t bytes : {0, 1, 5, 64, 1023, 1024, 1025, 4096, 10'007}) {
       for (const std::int64_t from : {0, 1, 60}) {
         for (const std::int64_t to : {0, 3, 63}) expect_copies(copier, bytes, from, to);

@@ -60,6 +60,11 @@ class Reduce : public OnEveryTarget {
       reduce(reduction, inputs.pointers(), n, output.data(), count);
       ASSERT_TRUE(same(reduction.dtype, expected.data(), output.data(), count)) << "count " << count;
       ASSERT_TRUE(output.surroundings_untouched()) << "count " << count;
+      // An address within a vector, at a multiple of the element's size or not.
+      Memory past(count * size, aligned ? static_cast<std::int64_t>(2 * size) : 5);
+      reduce_past_cache(reduction, inputs.pointers(), n, past.data(), count);
+      ASSERT_TRUE(same(reduction.dtype, expected.data(), past.data(), count)) << "past the cache, count " << count;
+      ASSERT_TRUE(past.surroundings_untouched()) << "past the cache, count " << count;
     }
   }
 
