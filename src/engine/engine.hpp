@@ -65,6 +65,7 @@
 #include "engine/leader.hpp"
 #include "engine/name_table.hpp"
 #include "engine/operation.hpp"
+#include "engine/spread.hpp"
 #include "negotiation/express.hpp"
 #include "negotiation/participant.hpp"
 
@@ -269,6 +270,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // -- guarded by the claim of the unnamed calls
   std::optional<negotiation::Express> express_;
   std::optional<ExpressRoutes> routes_;
+  Spread spread_;
 
   mutable std::mutex fault_mutex_;
   Status fault_;  // guarded by fault_mutex_; constant once faulted_

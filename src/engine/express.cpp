@@ -10,7 +10,9 @@
 // where waiting costs nothing, has a deadline, and finds out who is missing.
 //
 // Once all have spoken a call cannot be demoted any more. Where it has a second meeting a rank waits in the same
-// manner, but to its deadline: that peers take long to read is no fault, that they died is, and ends the wait.
+// manner, but looks for as long as the peers' copies take before it drives - they need nothing of this engine
+// meanwhile, and what others need its background thread does - and to its deadline: that peers take long to read is no
+// fault, that they died is, and ends the wait.
 #include <algorithm>
 #include <string>
 
@@ -21,6 +23,8 @@ namespace {
 
 /// Turns given away before the engine is driven: every rank that shares this CPU should have had one.
 constexpr int kTurns = 64;
+/// A peer that copies is looked for once more for so many bytes: a look lasts 40 us or more.
+constexpr std::size_t kBytesPerLook = 256 << 10;
 /// The longest patience, whatever KOLO_SPIN_US says: nobody looks at deadlines meanwhile.
 constexpr std::chrono::milliseconds kPatience{10};
 
@@ -48,6 +52,7 @@ bool Engine::express(const ExpressCall& call, std::optional<std::chrono::nanosec
     express_->pass_over();
     return false;
   }
+  if (wait_policy_.pauses_before_yield == 0) spread_.look(*express_);
   express_->speak(routes_->prepare(call));
   if (await_express() != negotiation::Express::Verdict::together) return false;
   try {
@@ -93,7 +98,9 @@ negotiation::Express::Verdict Engine::await_express() {
 
 void Engine::await_peers(const ExpressCall& call, const std::function<bool()>& there,
                          std::optional<std::chrono::nanoseconds> timeout) {
-  if (look_out(there)) return;
+  for (std::size_t looks = 0; looks <= call.bytes() / kBytesPerLook; ++looks) {
+    if (look_out(there)) return;
+  }
   const base::Duration patience =
       timeout ? std::chrono::duration_cast<base::Duration>(*timeout) : base::from_seconds(settings_.timeout_s);
   const base::Time until = base::now() + patience;

@@ -41,6 +41,7 @@ struct Express::Line {
 
 struct Express::Counts {
   std::atomic<std::uint64_t> finished;  // the last call of which everything has been read
+  std::atomic<int> cpu;                 // 1 more than its number
 };
 
 // In memory, a rank after the other from a page of its own: the two lines, the counts, then the two payloads.
@@ -125,6 +126,12 @@ void Express::finish() noexcept { counts(local_rank_).finished.store(call_, std:
 
 bool Express::has_finished(int local_rank) const noexcept {
   return counts(local_rank).finished.load(std::memory_order_acquire) >= call_;
+}
+
+void Express::say_cpu(int cpu) noexcept { counts(local_rank_).cpu.store(cpu + 1, std::memory_order_relaxed); }
+
+int Express::cpu_of(int local_rank) const noexcept {
+  return counts(local_rank).cpu.load(std::memory_order_relaxed) - 1;
 }
 
 }  // namespace kolo::negotiation

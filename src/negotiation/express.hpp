@@ -111,6 +111,10 @@ class Express {
   void finish() noexcept;
   [[nodiscard]] bool has_finished(int local_rank) const noexcept;
 
+  /// Beside all that, a notice for the others: on which CPU this rank last found itself. Negative: it has not said.
+  void say_cpu(int cpu) noexcept;
+  [[nodiscard]] int cpu_of(int local_rank) const noexcept;
+
  private:
   struct Line;
   struct Counts;
