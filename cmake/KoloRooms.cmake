@@ -7,6 +7,7 @@ set(KOLO_INCLUDE_ROOTS "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/sr
 # kolo_room(<name> [DIR <dir>] [LIBS <targets>...] [DEFINITIONS <definitions>...])
 # A room is an object library of all .cpp files in its folder (default: the current one). Symbols are hidden
 # unless marked KOLO_API. A room without .cpp files is headers only and makes no target.
+# With KOLO_UNITY its files are compiled together, ten at a time: names in their unnamed namespaces must differ.
 function(kolo_room name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "DIR" "LIBS;DEFINITIONS")
   if(NOT arg_DIR)
@@ -19,6 +20,7 @@ function(kolo_room name)
   add_library(kolo_room_${name} OBJECT ${sources})
   set_target_properties(kolo_room_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
                                                      VISIBILITY_INLINES_HIDDEN ON CXX_EXTENSIONS OFF)
+  kolo_compile_together(kolo_room_${name})
   target_include_directories(kolo_room_${name} PRIVATE ${KOLO_INCLUDE_ROOTS})
   target_compile_definitions(kolo_room_${name} PRIVATE KOLO_VERSION_STRING="${PROJECT_VERSION}" ${arg_DEFINITIONS})
   if(KOLO_HAS_MPI)
@@ -27,6 +29,18 @@ function(kolo_room name)
   target_link_libraries(kolo_room_${name} PRIVATE kolo_build_flags Threads::Threads ${arg_LIBS})
   set_property(GLOBAL APPEND PROPERTY KOLO_ROOMS ${name})
   set_property(GLOBAL APPEND PROPERTY KOLO_ROOM_OBJECTS $<TARGET_OBJECTS:kolo_room_${name}>)
+endfunction()
+
+# kolo_compile_together(<target>): if KOLO_UNITY is on.
+function(kolo_compile_together target)
+  if(NOT KOLO_UNITY)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    # What a file keeps to itself gcc takes for a header's once the file is included.
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+  endif()
 endfunction()
 
 # kolo_device_objects(<sources>...): what stands between the rooms and a real device, compiled by nvcc where it is .cu.

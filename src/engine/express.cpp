@@ -22,7 +22,7 @@ namespace kolo::engine {
 namespace {
 
 /// Turns given away before the engine is driven: every rank that shares this CPU should have had one.
-constexpr int kTurns = 64;
+constexpr int kTurnsGivenAway = 64;
 /// A peer that copies is looked for once more for so many bytes: a look lasts 40 us or more.
 constexpr std::size_t kBytesPerLook = 256 << 10;
 /// The longest patience, whatever KOLO_SPIN_US says: nobody looks at deadlines meanwhile.
@@ -82,7 +82,7 @@ void Engine::decline_express() {
 template <class There>
 bool Engine::look_out(There there) {
   base::Waiter waiter(wait_policy_);
-  for (int steps = wait_policy_.pauses_before_yield + kTurns; steps > 0; --steps) {
+  for (int steps = wait_policy_.pauses_before_yield + kTurnsGivenAway; steps > 0; --steps) {
     if (there()) return true;
     waiter.step();
   }

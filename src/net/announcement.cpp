@@ -14,7 +14,7 @@
 namespace kolo::net {
 namespace {
 
-constexpr const char* kVersion = "1";
+constexpr const char* kFormat = "1";
 
 [[noreturn]] void refuse(const std::string& text) {
   throw Error(ErrorCode::transport, "a rank announced an address of its control channel that cannot be read: '" + text +
@@ -48,7 +48,7 @@ Nonce make_nonce() {
 
 std::string encode(const Announcement& announcement) {
   static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text = std::string(kVersion) + " ";
+  std::string text = std::string(kFormat) + " ";
   for (const std::uint8_t byte : announcement.nonce) {
     text += kDigits[byte >> 4];
     text += kDigits[byte & 15];
@@ -64,7 +64,7 @@ Announcement decode_announcement(const std::string& text) {
   std::string version;
   std::string nonce;
   Announcement result;
-  if (!(words >> version >> nonce) || version != kVersion || !parse_nonce(nonce, result.nonce)) refuse(text);
+  if (!(words >> version >> nonce) || version != kFormat || !parse_nonce(nonce, result.nonce)) refuse(text);
   for (std::string word; words >> word;) {
     const std::size_t bar = word.find('|');
     std::uint16_t port = 0;
