@@ -54,7 +54,7 @@ constexpr std::size_t kTensors = 30;
 constexpr int kLearnt = 10;
 constexpr int kLast = 100;
 /// Where the machine stands still for a tenth of a second ranks say that they are starved: a message now and then.
-constexpr std::uint64_t kStalls = 9;
+constexpr std::uint64_t kStalls = 30;
 
 /// What each rank saw after step 10, and after step 100.
 struct Seen {
@@ -95,7 +95,8 @@ TEST_P(Protocol, ASteadyStepSendsCountsAndReadsOneEntryABatch) {
     EXPECT_EQ(late.plans_voided, 0U);
     const std::uint64_t batches = late.batches - early.batches;
     EXPECT_EQ(late.planned_batches - early.planned_batches, batches - 2) << "all but the barriers";
-    EXPECT_EQ(late.log_entries - early.log_entries, batches);
+    EXPECT_GE(late.log_entries - early.log_entries, batches);
+    EXPECT_LE(late.log_entries - early.log_entries, batches + kStalls) << "and what has the starved ones' data pushed";
     EXPECT_EQ(batches - 2, steps * late.last_step_batches);
     EXPECT_GT(late.last_step_batches, 1U);
     EXPECT_LT(late.last_step_batches, kTensors);
