@@ -41,7 +41,8 @@ class KOLO_API Bootstrap {
 
 /// One rank's membership in a world. Thread-safe, but for construction, destruction and `shutdown`, which must not
 /// overlap other uses. Destruction is `shutdown` without its exceptions; while an exception unwinds it announces the
-/// departure and does not wait for the others.
+/// departure and does not wait for the others. A context that is destroyed inside a callback of `on_done` logs an error
+/// and stays open until the process ends.
 class KOLO_API Context {
  public:
   /// A world of one, whatever the environment says.
@@ -64,7 +65,8 @@ class KOLO_API Context {
 
   /// Leaves: waits (at most `KOLO_TIMEOUT_S`) until every rank has called it, then ends the engine. Operations still
   /// open fail with shut_down. Returns at once after a fault of the world. Never finalises MPI. A second call does
-  /// nothing. Does not throw for a fault of the world: those were told to the operations.
+  /// nothing. Does not throw for a fault of the world: those were told to the operations. Throws `Error`
+  /// (invalid_argument) inside a callback of `on_done`, and leaves the context open.
   void shutdown();
 
   /// The library's own.

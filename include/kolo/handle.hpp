@@ -57,9 +57,10 @@ class KOLO_API Handle {
 
   /// Calls `callback` once, when the operation has completed or failed: at once on this thread when it already has,
   /// else on the thread that drives the engine then (the background thread, or one that waits). It must be short and
-  /// must not wait for a Kolo operation (that is an error there); starting operations is fine, with
-  /// their `Context` where it is not the process's own (no context is bound to the thread that calls back). An
-  /// exception that leaves it is logged as an error and dropped.
+  /// must not wait for a Kolo operation nor shut the context down (`Error` invalid_argument there); starting operations
+  /// is fine, with their `Context` where it is not the process's own (no context is bound to the thread that calls
+  /// back). Kolo holds no lock while it calls it, nor while it destroys what it has captured. An exception that leaves
+  /// it is logged as an error and dropped.
   void on_done(std::function<void(const Status&)> callback);
 
  private:

@@ -39,7 +39,8 @@ struct LogRecord {
 };
 
 /// Takes the records of one context. Called from any thread, by one at a time; what it throws is dropped. A record that
-/// it causes itself goes to standard error.
+/// it causes itself goes to standard error. It may call Kolo, but must not wait for an operation nor shut the context
+/// down.
 using LogSink = std::function<void(const LogRecord&)>;
 
 /// The line that the default sink writes, with its newline: "[kolo 3 warning 14:03:27.012] message", in local time.

@@ -7,7 +7,9 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "api/assemble.hpp"
 #include "api/bootstrap_holder.hpp"
@@ -21,7 +23,8 @@ namespace {
 class Process {
  public:
   ~Process() {
-    if (const std::unique_ptr<Context> context = release()) end(*context, {});
+    if (const std::unique_ptr<Context> context = release()) end(context->impl(), {});
+    for (const auto& impl : left_open_) end(*impl, {});
     launcher_.end();
   }
 
@@ -40,20 +43,26 @@ class Process {
     return std::move(context_);
   }
   /// Ends what was taken away.
-  void end(Context& context, const std::string& reason) noexcept {
-    context.impl().close(reason);
-    if (!context.impl().engine().faulted()) return;
+  void end(detail::ContextImpl& impl, const std::string& reason) noexcept {
+    impl.close(reason);
+    if (!impl.engine().faulted()) return;
     const std::lock_guard lock(mutex_);
     launcher_.note_fault();
+  }
+  /// For the end of the process: what was destroyed inside a callback, where nothing can be shut down.
+  void leave_open(std::shared_ptr<detail::ContextImpl> impl) {
+    const std::lock_guard lock(mutex_);
+    left_open_.push_back(std::move(impl));
   }
   /// Asked by every call, so without the lock.
   [[nodiscard]] Context* context() const noexcept { return current_.load(std::memory_order_acquire); }
 
  private:
   std::mutex mutex_;
-  std::unique_ptr<Context> context_;        // guarded by mutex_
-  std::atomic<Context*> current_{nullptr};  // what context_ holds
-  api::Launcher launcher_;                  // guarded by mutex_
+  std::unique_ptr<Context> context_;                             // guarded by mutex_
+  std::atomic<Context*> current_{nullptr};                       // what context_ holds
+  std::vector<std::shared_ptr<detail::ContextImpl>> left_open_;  // guarded by mutex_
+  api::Launcher launcher_;                                       // guarded by mutex_
 };
 
 Process& process() {
@@ -66,6 +75,25 @@ thread_local Context* bound_context = nullptr;
 Context* find_context() noexcept { return bound_context != nullptr ? bound_context : process().context(); }
 
 constexpr const char* kUnwinding = "an exception ended this rank's part of the job";
+
+/// Whether a destructor runs inside a callback of on_done, where the context cannot be shut down; says so.
+bool stays_open(const detail::ContextImpl& impl, const char* what) noexcept {
+  if (!impl.engine().in_callback()) return false;
+  impl.engine().logger().write(
+      LogLevel::error, std::string("a ") + what +
+                           " was destroyed inside a callback of on_done, where its context cannot be shut down: the "
+                           "context stays open until the process ends");
+  return true;
+}
+
+/// The end of a context by its destructor.
+void end_by_destructor(std::shared_ptr<detail::ContextImpl> impl, const std::string& reason) noexcept {
+  if (stays_open(*impl, "kolo::Context")) {
+    process().leave_open(std::move(impl));
+  } else {
+    impl->close(reason);
+  }
+}
 
 }  // namespace
 
@@ -108,7 +136,7 @@ Context::Context(Context&&) noexcept = default;
 
 Context& Context::operator=(Context&& other) noexcept {
   if (this != &other) {
-    if (impl_) impl_->close({});
+    if (impl_) end_by_destructor(std::move(impl_), {});
     impl_ = std::move(other.impl_);
     exceptions_at_birth_ = other.exceptions_at_birth_;
   }
@@ -116,7 +144,7 @@ Context& Context::operator=(Context&& other) noexcept {
 }
 
 Context::~Context() {
-  if (impl_) impl_->close(std::uncaught_exceptions() > exceptions_at_birth_ ? kUnwinding : "");
+  if (impl_) end_by_destructor(std::move(impl_), std::uncaught_exceptions() > exceptions_at_birth_ ? kUnwinding : "");
 }
 
 detail::ContextImpl& Context::impl() const {
@@ -144,7 +172,8 @@ ContextGuard::~ContextGuard() { bound_context = previous_; }
 void init(const Options& options) { process().init(options); }
 
 void shutdown() {
-  if (const std::unique_ptr<Context> context = process().release()) process().end(*context, {});
+  if (const Context* const context = process().context()) context->impl().engine().check_may_shut_down();
+  if (const std::unique_ptr<Context> context = process().release()) process().end(context->impl(), {});
 }
 
 bool is_initialized() noexcept { return find_context() != nullptr; }
@@ -165,8 +194,11 @@ Session::Session(const Options& options)
 
 Session::~Session() {
   if (!owner_) return;
+  if (const Context* const context = process().context()) {
+    if (stays_open(context->impl(), "kolo::Session")) return;
+  }
   if (const std::unique_ptr<Context> context = process().release()) {
-    process().end(*context, std::uncaught_exceptions() > exceptions_at_birth_ ? kUnwinding : "");
+    process().end(context->impl(), std::uncaught_exceptions() > exceptions_at_birth_ ? kUnwinding : "");
   }
 }
 

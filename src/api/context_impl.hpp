@@ -27,7 +27,8 @@ class ContextImpl {
   [[nodiscard]] core::NodeLink& link() const noexcept { return *link_; }
   [[nodiscard]] const std::shared_ptr<core::Regions>& regions() const noexcept { return regions_; }
   [[nodiscard]] std::string describe_bootstrap() const { return bootstrap_->describe(); }
-  /// Ends the engine; while an exception unwinds (`reason` is not empty) without waiting for the others.
+  /// Ends the engine; while an exception unwinds (`reason` is not empty) without waiting for the others. Not inside a
+  /// callback of on_done.
   void close(const std::string& reason) noexcept;
 
  private:

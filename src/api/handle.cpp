@@ -52,7 +52,7 @@ void Handle::on_done(std::function<void(const Status&)> callback) {
   if (!callback) throw Error(ErrorCode::invalid_argument, "on_done needs something to call");
   detail::HandleState& operation = state();
   operation.engine->note_interest(operation);  // which may complete it: then nobody need be woken to call back
-  if (!operation.add_callback(callback)) operation.engine->call_back(callback, operation.outcome());
+  if (!operation.add_callback(callback)) operation.engine->call_back(std::move(callback), operation.outcome());
 }
 
 void wait_all(Span<Handle> handles) {

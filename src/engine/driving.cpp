@@ -29,7 +29,7 @@ void Engine::background() {
   while (!stop_.load(std::memory_order_acquire)) {
     in_background_ = true;
     const bool moved = progress(false);
-    run_callbacks(lock);
+    run_errands(lock);
     give_way(lock);
     if (seekers_.load() > 0 && !device_moves() && leave_to_seekers(lock)) continue;
     if (moved) {
@@ -248,9 +248,10 @@ void Engine::drive(std::unique_lock<std::mutex>& lock, Done done, std::optional<
       rouse_background(lock);
     }
     in_background_ = false;
-    if (progress(true)) {
+    const bool moved = progress(true);
+    run_errands(lock);
+    if (moved) {
       waiter.reset();
-      run_callbacks(lock);
       continue;
     }
     if (until && base::now() >= *until) break;
@@ -264,7 +265,7 @@ void Engine::drive(std::unique_lock<std::mutex>& lock, Done done, std::optional<
     }
     give_way(lock);
   }
-  run_callbacks(lock);
+  run_errands(lock);
   hand_over(lock);
 }
 
@@ -298,7 +299,7 @@ void Engine::hand_over(std::unique_lock<std::mutex>& lock, bool look) noexcept {
     // Where it has a CPU of its own the background thread looks on.
     wake = wait_policy_.background_pauses > 0 || progress(true);
   }
-  wake = wake || owes_work() || device_moves() || pushing_ || !callbacks_.empty() || !unsent_.empty() ||
+  wake = wake || owes_work() || device_moves() || pushing_ || !errands_.empty() || !unsent_.empty() ||
          (leader_ && leader_->blocked());
   if (!wake) {
     base::Time due = open_.empty() ? latch_at_ : std::min(latch_at_, next_due_);
@@ -317,47 +318,67 @@ void Engine::set_alarm(base::Time due) noexcept {
   background_until_ = due;
 }
 
-void Engine::run_callbacks(std::unique_lock<std::mutex>& lock) {
-  if (callbacks_.empty()) return;
-  const std::vector<Callback> callbacks = std::exchange(callbacks_, {});
+void Engine::run_errands(std::unique_lock<std::mutex>& lock) {
+  if (errands_.empty()) return;
+  std::vector<Errand> errands = errands_.take();
   lock.unlock();
-  for (const auto& [callback, status] : callbacks) call_back(callback, status);
+  for (Errand& errand : errands) run_errand(std::move(errand));
   lock.lock();
   board_.announce_awake();
 }
 
-void Engine::call_back(const std::function<void(const Status&)>& callback, const Status& status) noexcept {
+/// By value: what a callback has captured is destroyed here, too.
+void Engine::run_errand(Errand errand) noexcept {
   {
     const std::lock_guard guard(callback_mutex_);
-    in_callback_.push_back(std::this_thread::get_id());
+    callers_back_.push_back(std::this_thread::get_id());
     callbacks_running_.fetch_add(1);
   }
   try {
-    callback(status);
+    if (!errand.callback) {
+      logger_->write(errand.level, std::move(errand.record));
+    } else {
+      const auto callback = std::move(errand.callback);
+      callback(errand.status);
+    }
   } catch (const std::exception& error) {
     KOLO_LOG(*logger_, error) << "an exception left a callback of on_done and was dropped: " << error.what();
   } catch (...) {
     KOLO_LOG(*logger_, error) << "an exception left a callback of on_done and was dropped";
   }
   const std::lock_guard guard(callback_mutex_);
-  in_callback_.erase(std::find(in_callback_.begin(), in_callback_.end(), std::this_thread::get_id()));
+  callers_back_.erase(std::find(callers_back_.begin(), callers_back_.end(), std::this_thread::get_id()));
   callbacks_running_.fetch_sub(1);
 }
 
-void Engine::check_may_wait() {
-  if (callbacks_running_.load() == 0) return;
+void Engine::call_back(std::function<void(const Status&)> callback, const Status& status) noexcept {
+  run_errand({std::move(callback), status, LogLevel::off, {}});
+}
+
+bool Engine::in_callback() {
+  if (callbacks_running_.load() == 0) return false;
   const std::lock_guard guard(callback_mutex_);
-  if (std::find(in_callback_.begin(), in_callback_.end(), std::this_thread::get_id()) != in_callback_.end()) {
-    throw Error(ErrorCode::invalid_argument,
-                "a callback of on_done must not wait for an operation: start it there, and wait elsewhere");
-  }
+  return std::find(callers_back_.begin(), callers_back_.end(), std::this_thread::get_id()) != callers_back_.end();
+}
+
+void Engine::check_may_wait() {
+  if (!in_callback()) return;
+  throw Error(ErrorCode::invalid_argument,
+              "a callback of on_done must not wait for an operation: start it there, and wait elsewhere");
+}
+
+void Engine::check_may_shut_down() {
+  if (!in_callback()) return;
+  throw Error(ErrorCode::invalid_argument,
+              "a callback of on_done must not shut its context down, which would wait for the callback: the context "
+              "stays open; shut it down outside the callback");
 }
 
 // ---------------------------------------------------------------- the end
 
 void Engine::shutdown() {
   if (stopped_.load(std::memory_order_acquire)) return;
-  check_may_wait();
+  check_may_shut_down();
   if (!faulted()) {
     // What runs here first: once all have left nobody can be asked to push (core::Starved) any more.
     const base::Time until = base::now() + base::from_seconds(settings_.timeout_s);
@@ -402,7 +423,7 @@ void Engine::stop(const Status& status) {
   const Status outcome = faulted() ? fault_ : status;
   fail_open(outcome);
   executor_.drop();
-  run_callbacks(lock);
+  run_errands(lock);
   names_.drop_operations();
 }
 

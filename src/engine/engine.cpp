@@ -65,9 +65,10 @@ Engine::Engine(EngineParts parts)
       warn_after_(base::from_seconds(settings_.stall_warning_s)),
       mailbox_(static_cast<std::size_t>(settings_.mailbox_capacity)),
       board_(link_->memory(), board_shape(settings_, topology_.local_size()), topology_.local_rank),
-      participant_(topology_.rank, topology_.size), executor_(*backend_, device_.get(), topology_.size) {
+      participant_(topology_.rank, topology_.size), executor_(*backend_, device_.get(), topology_.size),
+      errands_(*logger_) {
   if (topology_.is_leader()) {
-    leader_ = std::make_unique<Leader>(topology_, settings_, board_, *link_, control_.get(), *logger_);
+    leader_ = std::make_unique<Leader>(topology_, settings_, board_, *link_, control_.get(), errands_);
   }
   if (const negotiation::ExpressShape shape = express_shape(settings_, topology_); shape.ranks > 0) {
     express_.emplace(link_->memory() + board_shape(settings_, topology_.local_size()).bytes(), shape,
@@ -350,9 +351,7 @@ void Engine::complete(Operation& operation, const Status& status) {
   const OperationPtr held = std::move(entry.operation);  // by the entry alone, perhaps
   names_.finished(entry);  // before the handle is done: its owner may submit the name again at once
   bool was_interesting = false;
-  for (auto& callback : operation.complete(status, was_interesting)) {
-    callbacks_.emplace_back(std::move(callback), status);
-  }
+  for (auto& callback : operation.complete(status, was_interesting)) errands_.call(std::move(callback), status);
   if (was_interesting) ++interest_met_;
 }
 
@@ -475,7 +474,7 @@ void Engine::latch(const Status& status) {
   faulted_.store(true, std::memory_order_release);
   latch_at_ = base::Time::max();
   executor_.abort();
-  KOLO_LOG(*logger_, error) << status.message();
+  errands_.log(LogLevel::error, status.message());
   if (leader_) leader_->latch(status, -1);
   fail_open(status);
   executor_.drop();
@@ -486,9 +485,9 @@ void Engine::report_stall(const core::Stalled& stall) {
   if (topology_.rank != 0) return;
   std::string ranks;
   for (const std::int32_t rank : stall.missing) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
-  KOLO_LOG(*logger_, warning) << subject(stall.name) << " has waited for " << seconds_text(stall.waited_s)
-                              << ": not yet submitted by rank " << ranks
-                              << ". Either these ranks are slow, or their program does not submit it.";
+  errands_.log(LogLevel::warning, subject(stall.name) + " has waited for " + seconds_text(stall.waited_s) +
+                                      ": not yet submitted by rank " + ranks +
+                                      ". Either these ranks are slow, or their program does not submit it.");
 }
 
 bool Engine::uses(const std::byte* begin, std::size_t bytes) {

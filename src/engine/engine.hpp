@@ -60,6 +60,7 @@
 #include "core/node_link.hpp"
 #include "core/peer_memory.hpp"
 #include "core/topology.hpp"
+#include "engine/errands.hpp"
 #include "engine/executor.hpp"
 #include "engine/express_routes.hpp"
 #include "engine/leader.hpp"
@@ -132,8 +133,12 @@ class Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] core::DeviceEventPtr wait_enqueued(Operation& operation);
   /// Throws Error (invalid_argument) inside a callback, where nobody may wait.
   void check_may_wait();
+  /// Likewise where nobody may shut this engine down.
+  void check_may_shut_down();
+  /// Whether this thread is inside a callback of on_done, or inside the log sink on behalf of the engine.
+  [[nodiscard]] bool in_callback();
   /// Runs a callback of on_done on this thread: no wait inside it, and what it throws is logged and dropped.
-  void call_back(const std::function<void(const Status&)>& callback, const Status& status) noexcept;
+  void call_back(std::function<void(const Status&)> callback, const Status& status) noexcept;
   /// Notes that somebody asked about an open operation without waiting.
   void note_interest(Operation& operation);
   [[nodiscard]] Metrics metrics();
@@ -159,8 +164,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
     Command command = Command::submit;
     OperationPtr operation;
   };
-  using Callback = std::pair<std::function<void(const Status&)>, Status>;
-
   /// How long the background thread sleeps at most while something is open that rings no bell when it moves.
   static constexpr std::chrono::milliseconds kNap{1};
   /// So many open operations are a burst: one more of them may wait for the background thread's next nap to end.
@@ -222,7 +225,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::unique_lock<std::mutex> seek(const std::function<bool()>& all_done);
   void wake_up(const std::vector<base::Poller::Event>& events);
   void sleep_in_poller(std::unique_lock<std::mutex>& lock, bool release, std::optional<base::Time> until);
-  void run_callbacks(std::unique_lock<std::mutex>& lock);
+  void run_errands(std::unique_lock<std::mutex>& lock);
+  void run_errand(Errand errand) noexcept;
   template <class Done>
   void drive(std::unique_lock<std::mutex>& lock, Done done, std::optional<base::Time> until, bool stay);
   template <class Done>
@@ -276,7 +280,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Status fault_;  // guarded by fault_mutex_; constant once faulted_
 
   std::mutex callback_mutex_;
-  std::vector<std::thread::id> in_callback_;  // guarded by callback_mutex_
+  std::vector<std::thread::id> callers_back_;  // guarded by callback_mutex_
   std::atomic<int> callbacks_running_{0};
 
   // -- guarded by driver_
@@ -289,7 +293,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::vector<Entry*> by_slot_;
   std::deque<core::Bytes> unsent_;  ///< messages that the ring had no room for
   std::vector<negotiation::Action> actions_;
-  std::vector<Callback> callbacks_;
+  Errands errands_;
   std::vector<base::Poller::Event> events_;
   core::Bytes bytes_;
   base::Time next_due_ = base::Time::max();

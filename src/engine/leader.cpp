@@ -73,8 +73,8 @@ std::unique_ptr<negotiation::Sequencer> make_sequencer(const core::Topology& top
 }  // namespace
 
 Leader::Leader(const core::Topology& topology, const base::Settings& settings, core::Board& board, core::NodeLink& link,
-               core::ControlChannel* control, base::Logger& logger)
-    : topology_(topology), board_(board), link_(link), control_(control), logger_(logger),
+               core::ControlChannel* control, Errands& errands)
+    : topology_(topology), board_(board), link_(link), control_(control), errands_(errands),
       relay_(topology.size,
              relay_children(topology, control == nullptr ? std::vector<int>{} : control->children(),
                             static_cast<int>(settings.tree_fanout)),
@@ -303,7 +303,8 @@ void Leader::on_lost(int node, const std::string& reason) {
   heard_ = news_ = true;
   if (ended_) return;
   const int rank = topology_.leader_of(node);
-  KOLO_LOG(logger_, debug) << "the link to node " << node << " (rank " << rank << ") is lost: " << reason;
+  errands_.log(LogLevel::debug,
+               "the link to node " + std::to_string(node) + " (rank " + std::to_string(rank) + ") is lost: " + reason);
   if (control_->parent() == node) {
     latch(Status(ErrorCode::rank_lost, negotiation::rank_lost({rank, ErrorCode::rank_lost, reason})), rank);
     return;

@@ -18,12 +18,12 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "base/log.hpp"
 #include "base/settings.hpp"
 #include "core/board.hpp"
 #include "core/control_channel.hpp"
 #include "core/node_link.hpp"
 #include "core/topology.hpp"
+#include "engine/errands.hpp"
 #include "negotiation/relay.hpp"
 #include "negotiation/sequencer.hpp"
 
@@ -39,9 +39,10 @@ struct LeaderCounters {
 /// One thread at a time (the engine's driver).
 class Leader final : private core::ControlChannel::Handler {
  public:
-  /// `control` is null in a world of one node. Everything referred to outlives the leader.
+  /// `control` is null in a world of one node. `errands` takes records for the log. Everything referred to outlives the
+  /// leader.
   Leader(const core::Topology& topology, const base::Settings& settings, core::Board& board, core::NodeLink& link,
-         core::ControlChannel* control, base::Logger& logger);
+         core::ControlChannel* control, Errands& errands);
   ~Leader() override;
 
   /// Does what can be done now; true when anything was heard or said.
@@ -103,7 +104,7 @@ class Leader final : private core::ControlChannel::Handler {
   core::Board& board_;
   core::NodeLink& link_;
   core::ControlChannel* control_;
-  base::Logger& logger_;
+  Errands& errands_;
   negotiation::Relay relay_;
   std::unique_ptr<negotiation::Sequencer> sequencer_;  ///< on the root
   std::vector<int> child_nodes_;

@@ -75,7 +75,8 @@ class LeaderOfTwoNodes : public testing::Test {
   core::Board board_{link_.memory(), board_shape(settings_, 1), 0};
   ScriptedChannel channel_;
   base::Logger logger_{LogLevel::off};
-  Leader leader_{topology_, settings_, board_, link_, &channel_, logger_};
+  Errands errands_{logger_};
+  Leader leader_{topology_, settings_, board_, link_, &channel_, errands_};
 };
 
 TEST_F(LeaderOfTwoNodes, WhatWasHeardIsOwedUntilItHasBeenPassedOn) {
@@ -146,7 +147,8 @@ class LeaderOfOneRank : public testing::Test {
   PlainLink link_{board_shape(settings_, 1).bytes()};
   core::Board board_{link_.memory(), board_shape(settings_, 1), 0};
   base::Logger logger_{LogLevel::off};
-  Leader leader_{topology_, settings_, board_, link_, nullptr, logger_};
+  Errands errands_{logger_};
+  Leader leader_{topology_, settings_, board_, link_, nullptr, errands_};
   std::vector<core::TensorId> ids_;
   std::vector<core::PlanDefined> plans_;
   std::uint64_t batches_ = 0;

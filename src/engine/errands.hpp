@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the engine owes the program's own code: callbacks of on_done, and records for the log sink. Both may do anything
+// that a program may do: ask for metrics, destroy an arena, take a lock that a thread holds which waits for the engine.
+// So none of it runs, and nothing that a callback has captured is destroyed, while the driver's lock is held. A driver
+// collects errands under the lock and runs them, in order, after it has let go of it.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <kolo/error.hpp>
+
+#include "base/log.hpp"
+
+namespace kolo::engine {
+
+struct Errand {
+  std::function<void(const Status&)> callback;  ///< empty: a record for the log
+  Status status;
+  LogLevel level = LogLevel::off;
+  std::string record;
+};
+
+/// One thread at a time (the engine's driver).
+class Errands {
+ public:
+  /// The logger only says which levels are wanted.
+  explicit Errands(const base::Logger& logger) noexcept : logger_(logger) {}
+
+  void call(std::function<void(const Status&)> callback, const Status& status) {
+    errands_.push_back({std::move(callback), status, LogLevel::off, {}});
+  }
+  void log(LogLevel level, std::string record) {
+    if (logger_.enabled(level)) errands_.push_back({{}, {}, level, std::move(record)});
+  }
+  [[nodiscard]] bool empty() const noexcept { return errands_.empty(); }
+  [[nodiscard]] std::vector<Errand> take() noexcept { return std::exchange(errands_, {}); }
+
+ private:
+  const base::Logger& logger_;
+  std::vector<Errand> errands_;
+};
+
+}  // namespace kolo::engine
