@@ -26,6 +26,7 @@ class Job:
     bound: bool = True  # mpirun's default
     mca: dict = field(default_factory=dict)
     program: list = None
+    bench: Path = None  # another kolo-bench than the other jobs'
 
     def command(self, bench):
         if self.program:
@@ -37,7 +38,7 @@ class Job:
             command += ["--bind-to", "none"]
         for name, value in self.mca.items():
             command += ["--mca", name, str(value)]
-        return [*command, str(bench), *self.arguments]
+        return [*command, str(self.bench or bench), *self.arguments]
 
 
 def end(process):
