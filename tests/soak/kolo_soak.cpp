@@ -30,7 +30,8 @@ struct Flags {
   std::uint64_t world_steps = 100;
   std::optional<std::uint64_t> world;  ///< only this one
   std::int64_t largest = 1 << 20;
-  int threads = 0;  ///< 0: the job's processes
+  int threads = 0;                 ///< 0: the job's processes
+  std::uint64_t most_wait_ms = 0;  ///< 0: as long as it takes
 };
 
 struct BadFlags : std::runtime_error {
@@ -46,6 +47,9 @@ constexpr const char* kHelp =
   --world W          only this world
   --largest N        elements of the largest tensor (1048576)
   --threads N        N ranks as threads, instead of the job's processes
+  --most-wait-ms N   a wait that lasts longer is a failure
+
+The last lines name the longest wait, and end in PASS.
 
 Exit status: 0 all was right, 1 something was not (seed, world, step and operation are told), 2 wrong flags.
 )";
@@ -81,6 +85,8 @@ std::optional<Flags> parse(int argc, char** argv) {
       flags.world = value;
     } else if (name == "--largest" && value > 0) {
       flags.largest = static_cast<std::int64_t>(value);
+    } else if (name == "--most-wait-ms" && value > 0) {
+      flags.most_wait_ms = value;
     } else if (name == "--threads" && value > 0 && value <= 8) {
       flags.threads = static_cast<int>(value);
     } else {
@@ -90,8 +96,9 @@ std::optional<Flags> parse(int argc, char** argv) {
   return flags;
 }
 
-/// One world, on this rank.
-void run_world(const Flags& flags, std::uint64_t world, std::uint64_t steps, const soak::Limits& limits) {
+/// One world, on this rank. Rank 0 keeps the longest wait of all.
+void run_world(const Flags& flags, std::uint64_t world, std::uint64_t steps, const soak::Limits& limits,
+               double& longest_wait_s) {
   kolo::Context& context = kolo::current_context();
   soak::Rank rank(context, flags.seed, world, limits);
   for (std::uint64_t number = 0; number < steps; ++number) {
@@ -105,6 +112,16 @@ void run_world(const Flags& flags, std::uint64_t world, std::uint64_t steps, con
     }
   }
   rank.finish();
+  const soak::Wait longest = rank.longest_wait();
+  const std::uint64_t milliseconds = static_cast<std::uint64_t>(1000 * longest.seconds);
+  if (flags.most_wait_ms > 0 && milliseconds > flags.most_wait_ms) {
+    throw std::runtime_error("rank " + std::to_string(context.rank()) + " waited " + std::to_string(milliseconds) +
+                             " ms for " + longest.what + " in world " + std::to_string(world) + ", step " +
+                             std::to_string(longest.step) + ", more than " + std::to_string(flags.most_wait_ms));
+  }
+  double slowest = longest.seconds;
+  allreduce(context, kolo::view(&slowest, kolo::Shape{1}), kolo::AllreduceOptions{}.with_op(kolo::ReduceOp::max));
+  if (context.rank() == 0 && slowest > longest_wait_s) longest_wait_s = slowest;
 }
 
 /// How many processes the launcher has started.
@@ -116,16 +133,17 @@ int size_of_job() {
 void run(const Flags& flags) {
   const soak::Limits limits{flags.threads > 0 ? flags.threads : size_of_job(), flags.largest};
   bool speaks = true;
+  double longest_wait_s = 0;
   for (std::uint64_t world = flags.world.value_or(0), done = 0; done < flags.steps; ++world) {
     const std::uint64_t steps = std::min(flags.world_steps, flags.steps - done);
     const kolo::Options options = soak::options_of(flags.seed, world, limits.ranks);
     if (flags.threads > 0) {
       kolo::run_local(
-          flags.threads, [&] { run_world(flags, world, steps, limits); }, options);
+          flags.threads, [&] { run_world(flags, world, steps, limits, longest_wait_s); }, options);
     } else {
       const kolo::Session session(options);
       speaks = kolo::rank() == 0;
-      run_world(flags, world, steps, limits);
+      run_world(flags, world, steps, limits, longest_wait_s);
     }
     done += steps;
     if (flags.world) break;
@@ -135,7 +153,7 @@ void run(const Flags& flags) {
       std::fflush(stdout);
     }
   }
-  if (speaks) std::printf("PASS\n");
+  if (speaks) std::printf("longest wait %.3f s\nPASS\n", longest_wait_s);
 }
 
 }  // namespace

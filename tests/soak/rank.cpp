@@ -98,8 +98,10 @@ class Cells {
   std::vector<std::byte*> free_;
 };
 
-Rank::Rank(Context& context, std::uint64_t seed, std::uint64_t world, const Limits& limits)
-    : context_(context), seed_(seed), world_(world), cells_(std::make_shared<Cells>(context)) {
+Rank::Rank(Context& context, std::uint64_t seed, std::uint64_t world, const Limits& limits,
+           std::function<void()> before_call)
+    : context_(context), before_call_(std::move(before_call)), seed_(seed), world_(world),
+      cells_(std::make_shared<Cells>(context)) {
   Random own = random_of(seed, kOwn, world, static_cast<std::uint64_t>(context.rank()));
   for (const Operation& operation : prepared_of(seed, world, limits)) {
     auto one = make(operation, own);
@@ -116,7 +118,7 @@ std::unique_ptr<InFlight> Rank::make(const Operation& operation, Random& own) {
 /// The memory for an operation; what was left open under its name comes first.
 std::unique_ptr<InFlight> Rank::take(const Operation& operation, Random& own) {
   if (const auto late = late_.find(operation.name); late != late_.end()) {
-    late->second->handle().wait();
+    wait_in(describe(operation), [&] { late->second->handle().wait(); });
     check(*late->second);
     put_back(std::move(late->second));
     late_.erase(late);
@@ -136,6 +138,7 @@ void Rank::submit(Members& members, const Step& step, Random& own) {
   const std::size_t threads = chance(own, 15) ? 2 + own() % 2 : 1;
   on_threads(threads, [&](std::size_t thread) {
     for (std::size_t i = thread; i < order.size(); i += threads) {
+      before_call_();
       members[order[i]]->submit(step.operations[order[i]].salt);
     }
   });
@@ -148,16 +151,20 @@ void Rank::wait(Members& members, Random& own) {
     for (const auto& one : members) {
       if (!one->brings_result()) handles.push_back(std::move(one->handle()));
     }
-    wait_all(handles);
+    before_call_();
+    wait_in("all of a step", [&] { wait_all(handles); });
     for (const auto& one : members) {
-      if (one->brings_result()) one->handle().wait();
+      if (one->brings_result()) wait_in(describe(one->operation()), [&] { one->handle().wait(); });
     }
     return;
   }
   const std::int64_t way = draw(own, 8);
   const std::size_t threads = chance(own, 15) ? 2 + own() % 2 : 1;
   on_threads(threads, [&](std::size_t thread) {
-    for (std::size_t i = thread; i < members.size(); i += threads) wait_for_one(members[i]->handle(), way);
+    for (std::size_t i = thread; i < members.size(); i += threads) {
+      before_call_();
+      wait_in(describe(members[i]->operation()), [&] { wait_for_one(members[i]->handle(), way); });
+    }
   });
 }
 
@@ -177,10 +184,11 @@ void Rank::run_unnamed(int calls, std::uint64_t number) {
     const auto expect = [](bool good, const char* what) {
       if (!good) throw Wrong(std::string(what) + " without a name");
     };
+    before_call_();
     switch (draw(same, 6)) {
     case 0: {
       std::vector<std::int32_t> x = input(rank, elements);
-      allreduce(context_, view(x));
+      wait_in("an allreduce without a name", [&] { allreduce(context_, view(x)); });
       bool good = true;
       for (std::int64_t i = 0; i < elements; ++i)
         good = good && x[static_cast<std::size_t>(i)] == ranks * i + 100003 * (ranks * (ranks - 1) / 2);
@@ -190,7 +198,7 @@ void Rank::run_unnamed(int calls, std::uint64_t number) {
     case 1: {
       const int root = static_cast<int>(draw(same, ranks));
       std::vector<std::int32_t> x = input(rank, elements);
-      broadcast(context_, view(x), root);
+      wait_in("a broadcast without a name", [&] { broadcast(context_, view(x), root); });
       expect(x == input(root, elements), "a broadcast");
       x.assign(x.size(), -1);
       break;
@@ -203,7 +211,7 @@ void Rank::run_unnamed(int calls, std::uint64_t number) {
         wanted.insert(wanted.end(), part.begin(), part.end());
       }
       std::vector<std::int32_t> out(wanted.size(), -1);
-      allgather_into(context_, const_view(in), view(out));
+      wait_in("an allgather without a name", [&] { allgather_into(context_, const_view(in), view(out)); });
       in.assign(in.size(), -1);
       expect(out == wanted, "an allgather");
       break;
@@ -211,7 +219,7 @@ void Rank::run_unnamed(int calls, std::uint64_t number) {
     case 3: {
       std::vector<std::int32_t> in = input(rank, elements * ranks);
       std::vector<std::int32_t> out(in.size(), -1);
-      alltoall_into(context_, const_view(in), view(out));
+      wait_in("an alltoall without a name", [&] { alltoall_into(context_, const_view(in), view(out)); });
       in.assign(in.size(), -1);
       bool good = true;
       for (int of = 0; of < ranks; ++of)
@@ -223,7 +231,7 @@ void Rank::run_unnamed(int calls, std::uint64_t number) {
     case 4: {
       std::vector<std::int32_t> in = input(rank, elements * ranks);
       std::vector<std::int32_t> out(static_cast<std::size_t>(elements), -1);
-      reduce_scatter_into(context_, const_view(in), view(out));
+      wait_in("a reduce_scatter without a name", [&] { reduce_scatter_into(context_, const_view(in), view(out)); });
       in.assign(in.size(), -1);
       bool good = true;
       for (std::int64_t i = 0; i < elements; ++i)
@@ -233,12 +241,26 @@ void Rank::run_unnamed(int calls, std::uint64_t number) {
       break;
     }
     default:
-      barrier(context_);
+      wait_in("a barrier without a name", [&] { barrier(context_); });
     }
   }
 }
 
+void Rank::wait_in(const std::string& what, const std::function<void()>& call) {
+  const auto begin = std::chrono::steady_clock::now();
+  call();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const std::lock_guard lock(mutex_);
+  if (seconds > longest_.seconds) longest_ = {seconds, what, step_};
+}
+
+Wait Rank::longest_wait() const {
+  const std::lock_guard lock(mutex_);
+  return longest_;
+}
+
 void Rank::run(const Step& step, std::uint64_t number) {
+  step_ = number;
   Random own = random_of(seed_, kOwn + 1 + static_cast<std::uint64_t>(context_.rank()), world_, number);
   if (step.new_arena) cells_ = std::make_shared<Cells>(context_);
   Members members;
@@ -261,7 +283,7 @@ void Rank::run(const Step& step, std::uint64_t number) {
 
 void Rank::finish() {
   for (auto& [name, one] : late_) {
-    one->handle().wait();
+    wait_in(describe(one->operation()), [&, handle = &one->handle()] { handle->wait(); });
     check(*one);
   }
   late_.clear();

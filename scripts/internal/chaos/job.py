@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One run of scripts/chaos: starts the job, waits until its ranks have ended, cleans up, and says what was left."""
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import judge as judging
+
+ROOT = Path(__file__).resolve().parents[3]
+MARK = "CHAOS_RUN"  # in the environment of every process of a run, whatever becomes of its parents
+SHARED = Path("/dev/shm")
+
+
+@dataclass
+class Outcome:
+    plan: object
+    phase: str  # that the victim was hit in; None: it was not
+    complaints: list
+    record: str  # facts and outputs, for a person
+    mpirun_status: int  # None: it had to be ended
+    seconds: float
+
+
+def environment(mark, folder):
+    """Open MPI's own files lie in the run's folder; with them those of ranks that were killed vanish."""
+    return {**os.environ, MARK: mark, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            "OMPI_MCA_orte_tmpdir_base": folder, "OMPI_MCA_btl_vader_backing_directory": folder, "TMPDIR": folder}
+
+
+def command(plan, program, folder):
+    """--enable-recovery: mpirun would end the survivors, too."""
+    rank = [str(program), *plan.arguments(folder)]
+    if plan.start == "hosts":
+        line = " ".join(["exec $KOLO_MPIRUN --enable-recovery -np", str(plan.ranks), *rank])
+        return [str(ROOT / "scripts/with-hosts"), str(len(plan.nodes)), "--slots", str(plan.per_node), "--shell", line]
+    return ["mpirun", "--oversubscribe", "--bind-to", "none", "--enable-recovery", "-np", str(plan.ranks), *rank]
+
+
+def state_of(pid):
+    """R, S, T, Z ...; empty: there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return ""
+
+
+def marked(mark):
+    """Living processes of the run: {pid: name}."""
+    wanted = f"{MARK}={mark}".encode()
+    found = {}
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            if wanted in (folder / "environ").read_bytes().split(b"\0") and state_of(folder.name) not in ("Z", ""):
+                found[int(folder.name)] = (folder / "comm").read_text().strip()
+        except OSError:
+            pass  # it ended meanwhile
+    return found
+
+
+def send(pids, signal_number):
+    for pid in pids:
+        try:
+            os.kill(pid, signal_number)
+        except ProcessLookupError:
+            pass
+
+
+def wait_until(condition, seconds):
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+class Run:
+    def __init__(self, plan, program, folder):
+        self.plan, self.program, self.folder = plan, program, folder
+        self.mark = f"{plan.seed}.{os.getpid()}"
+
+    def facts(self):
+        return [judging.Facts.parse(path.read_text()) if path.exists() else judging.Facts()
+                for path in (Path(self.folder) / f"rank.{rank}" for rank in range(self.plan.ranks))]
+
+    def go(self):
+        begin = time.monotonic()
+        shared = set(os.listdir(SHARED))
+        with open(f"{self.folder}/output", "w+", encoding="utf-8", errors="replace") as output:
+            launcher = subprocess.Popen(command(self.plan, self.program, self.folder), stdout=output,
+                                        stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                                        env=environment(self.mark, self.folder), start_new_session=True)
+            self.wait_for_survivors(begin, launcher)
+            facts = self.facts()
+            complaints, phase = judging.judge(self.plan, facts)
+            status = self.end(launcher, facts)
+            complaints += [f"process {pid} ({name}) is left" for pid, name in self.kill_what_is_left().items()]
+            complaints += [f"{SHARED}/{name} is left" for name in sorted(set(os.listdir(SHARED)) - shared)
+                           if self.is_ours(name)]
+            output.seek(0)
+            return Outcome(self.plan, phase, complaints, self.record(facts, output.read()), status,
+                           time.monotonic() - begin)
+
+    def wait_for_survivors(self, begin, launcher):
+        """Until all have ended that can, or their time is over."""
+        while True:
+            facts = self.facts()
+            blow = facts[self.plan.victim].first("HIT")
+            waits_for = [one for rank, one in enumerate(facts)
+                         if not (blow and self.plan.kind == "stop" and rank == self.plan.victim)]
+            if all(one.first("EXIT") for one in waits_for):
+                return
+            limit = blow[0] + judging.LIMIT_S if blow else begin + judging.LIMIT_OF_START_S
+            if time.monotonic() > limit or launcher.poll() is not None and not marked(self.mark):
+                return
+            time.sleep(0.05)
+
+    def end(self, launcher, facts):
+        """Ends a victim that is stopped, and mpirun, which does not end by itself after most failures."""
+        stopped = facts[self.plan.victim].first("PROCESS")
+        if stopped and self.plan.kind == "stop":
+            send([int(stopped[1])], signal.SIGKILL)
+        if wait_until(lambda: launcher.poll() is not None, 0.5):
+            return launcher.returncode
+        send([pid for pid, name in marked(self.mark).items() if name in ("mpirun", "orterun")], signal.SIGTERM)
+        wait_until(lambda: launcher.poll() is not None, 5)
+        return None
+
+    def kill_what_is_left(self):
+        """Processes that outlived mpirun, some patience, and why."""
+        wait_until(lambda: not marked(self.mark), 2)
+        left = marked(self.mark)
+        send(left, signal.SIGKILL)
+        wait_until(lambda: not marked(self.mark), 5)
+        return left
+
+    @staticmethod
+    def is_ours(name):
+        """Open MPI's own are not ours to clean; other programs' come and go."""
+        theirs = ("vader_segment", "sm_segment", "open_mpi", "ompi", "pmix")
+        return not name.startswith(theirs) and not wait_until(lambda: not (SHARED / name).exists(), 5)
+
+    def record(self, facts, output):
+        lines = []
+        for rank, one in enumerate(facts):
+            start = one.lines[0][0] if one.lines else 0
+            lines += [f"  rank {rank} {seconds - start:8.3f} {text}" for seconds, text in one.lines]
+        lines += [f"  | {line}" for line in output.splitlines()[:80]]
+        return "\n".join(lines)
+
+
+def run(plan, program):
+    with tempfile.TemporaryDirectory(prefix="kolo-chaos-", ignore_cleanup_errors=True) as folder:
+        return Run(plan, program, folder).go()

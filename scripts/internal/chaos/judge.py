@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What must have happened in a run of scripts/chaos, and whether it has.
+
+The victim's phase is the one that it was hit in, which the rank notes down, not the one that was aimed at.
+
+  phase                    kill, stop, return, exit, throw         slow
+  before, mpi_init, init   every survivor fails                    all complete
+  first_step, step         every survivor is told who it was       all complete
+  last_step, shutdown      told who it was, or complete            all complete
+  after                    all complete                            all complete
+
+In every phase: a sentence that the program is told names no rank but the victim; every process ends in time; its exit
+status is the one that the program gave.
+"""
+import re
+from dataclasses import dataclass, field
+
+LIMIT_S = 20  # from the blow to the end of the last survivor
+LIMIT_OF_START_S = 40  # without a blow
+
+STATUS_OF = {"return": 7, "exit": 3, "throw": 4}
+TOLD_STATUS = 10
+
+FAILS, TOLD, MAY, COMPLETES = "fails", "told", "may", "completes"
+EXPECTED = {"before": FAILS, "mpi_init": FAILS, "init": FAILS, "first_step": TOLD, "step": TOLD, "last_step": MAY,
+            "shutdown": MAY, "after": COMPLETES}
+CODES = {"kill": ("rank_lost",), "stop": ("timeout",), "return": ("rank_lost",), "exit": ("rank_lost",),
+         "throw": ("rank_lost", "user_exception")}
+
+RANKS = re.compile(r"\branks? (\d+(?:(?:-|, | and )\d+)*)")
+NODES = re.compile(r"\bnodes? (\d+(?:(?:-|, | and )\d+)*)")
+
+
+@dataclass
+class Facts:
+    """What one rank noted down (tests/chaos/facts.hpp)."""
+    lines: list = field(default_factory=list)  # (seconds, text)
+
+    @staticmethod
+    def parse(text):
+        facts = Facts()
+        for line in text.splitlines():
+            seconds, _, rest = line.partition(" ")
+            facts.lines.append((float(seconds), rest))
+        return facts
+
+    def of(self, word):
+        """(seconds, what follows the word) of each line that begins with it."""
+        return [(seconds, text[len(word):].strip()) for seconds, text in self.lines
+                if text == word or text.startswith(word + " ")]
+
+    def first(self, word):
+        found = self.of(word)
+        return found[0] if found else None
+
+
+def expected(phase, kind):
+    """What is expected of survivors; `phase` None: nobody was hit."""
+    return COMPLETES if phase is None or kind == "slow" else EXPECTED[phase]
+
+
+def numbers(pattern, sentence):
+    found = set()
+    for text in pattern.findall(sentence):
+        for part in re.split(r", | and ", text):
+            first, _, last = part.partition("-")
+            found.update(range(int(first), int(last or first) + 1))
+    return found
+
+
+def names(plan, sentence):
+    """(whether it names the victim, healthy ranks that it names). A node that does not answer may stand for its leader."""
+    ranks = numbers(RANKS, sentence)
+    nodes = numbers(NODES, sentence)
+    leading = [number for number, members in enumerate(plan.nodes) if members[0] == plan.victim]
+    healthy = ranks - {plan.victim}
+    wrong_nodes = {f"node {number}" for number in nodes if number >= len(plan.nodes)
+                   or plan.victim not in plan.nodes[number]}
+    named = plan.victim in ranks or bool(nodes & set(leading))
+    return named, sorted(f"rank {rank}" for rank in healthy) + sorted(wrong_nodes)
+
+
+def judge_told(plan, rank, facts, want):
+    complaints = []
+    told = facts.of("TOLD")
+    for _, text in told:
+        phase, code, sentence = (text.split(" ", 2) + ["", ""])[:3]
+        named, healthy = names(plan, sentence)
+        if healthy:
+            complaints.append(f"rank {rank} was told of {', '.join(healthy)}, which did nothing wrong: {sentence}")
+        if want == COMPLETES:
+            complaints.append(f"rank {rank} was told of a failure in {phase}: {code}: {sentence}")
+        elif want == TOLD and not named:
+            complaints.append(f"rank {rank} was not told of rank {plan.victim}: {code}: {sentence}")
+        elif want == TOLD and code not in CODES[plan.kind]:
+            complaints.append(f"rank {rank} was told {code}, not {' or '.join(CODES[plan.kind])}: {sentence}")
+    if want == TOLD and len(told) != 1:
+        complaints.append(f"rank {rank} was told {len(told)} times, not once")
+    if want == FAILS and facts.first("STEPS"):
+        complaints.append(f"rank {rank} completed all steps without rank {plan.victim}")
+    if want == COMPLETES and not facts.first("STEPS"):
+        complaints.append(f"rank {rank} did not complete its steps")
+    return complaints
+
+
+def judge_end(rank, facts, status, want):
+    """The exit status, and that it came."""
+    end = facts.first("EXIT")
+    if end is None:
+        last = facts.lines[-1][1] if facts.lines else "it never came to main"
+        return [f"rank {rank} did not end; the last that it noted: {last}"]
+    if status is None:
+        return []
+    return [] if end[1] == f"status {status}" else [f"rank {rank} ended with {end[1]}, the program with {status}"]
+
+
+def judge(plan, facts):
+    """Complaints about a run; `facts` by rank. And the phase that the victim was hit in (None: it was not)."""
+    blow = facts[plan.victim].first("HIT")
+    phase = blow[1] if blow else None
+    want = expected(phase, plan.kind)
+    complaints = []
+    for rank, one in enumerate(facts):
+        complaints += [f"rank {rank}: {text}" for _, text in one.of("WRONG")]
+        gone = blow and rank == plan.victim and plan.kind != "slow"
+        if gone:
+            if plan.kind in STATUS_OF:
+                status = 0 if phase == "after" and plan.kind == "return" else STATUS_OF[plan.kind]
+                complaints += judge_end(rank, one, status, want)
+            continue
+        complaints += judge_told(plan, rank, one, want)
+        # A process that gives up inside MPI_Init has no status of the program's to end with.
+        status = None if want == FAILS and not one.of("TOLD") else TOLD_STATUS if one.of("TOLD") else 0
+        complaints += judge_end(rank, one, status, want)
+    return complaints, phase
