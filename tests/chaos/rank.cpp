@@ -5,7 +5,7 @@
 //
 // usage: mpi_chaos FOLDER RANK SEED STEPS VICTIM KIND PHASE EVENT DELAY_US PAUSE_MS STYLE [NAME=VALUE]...
 //   FOLDER    where the facts go (facts.hpp)
-//   RANK      this rank's place, or the name of the variable that tells it (OMPI_COMM_WORLD_RANK)
+//   RANK      the variable that tells this rank's place (OMPI_COMM_WORLD_RANK)
 //   KIND      kill, stop, slow (stopped and let go after PAUSE_MS), return, exit, throw
 //   STYLE     session (a kolo::Session), calls (kolo::init and kolo::shutdown)
 //   NAME=...  variables that Kolo shall see
@@ -31,6 +31,7 @@
 
 #include <kolo/kolo.hpp>
 
+#include "base/settings.hpp"
 #include "facts.hpp"
 #include "tests/soak/plan.hpp"
 #include "tests/soak/rank.hpp"
@@ -60,9 +61,9 @@ Flags parse(int argc, char** argv) {
   const auto number = [&](int i) { return std::stoll(argv[i]); };
   Flags flags;
   flags.folder = argv[1];
-  const char* rank = std::getenv(argv[2]);
-  if (rank == nullptr) throw std::runtime_error(std::string("there is no ") + argv[2]);
-  flags.rank = std::stoi(rank);
+  const std::optional<std::string> rank = kolo::base::process_environment()(argv[2]);
+  if (!rank) throw std::runtime_error(std::string("there is no ") + argv[2]);
+  flags.rank = std::stoi(*rank);
   flags.seed = std::stoull(argv[3]);
   flags.steps = std::stoull(argv[4]);
   flags.fate.victim = flags.rank == number(5);

@@ -47,7 +47,8 @@ ADAPTERS = {"mpi.hpp": {"mpi"}, "cuda.hpp": {"cuda"}, "libtorch.hpp": {"torch"},
 # Whose header it is, and the path prefixes of the files that may include it.
 LIBRARY = ("src/", "mpi/", "tests/", "bench/micro/")
 VENDORS = [
-    ("mpi", r"mpi\.h$|mpi-ext\.h$", ("mpi/", "include/kolo/mpi.hpp", "tests/mpi/", "bench/")),
+    ("mpi", r"mpi\.h$|mpi-ext\.h$", ("mpi/", "include/kolo/mpi.hpp", "tests/mpi/", "tests/chaos/",
+                                       "bench/")),
     ("cuda", r"cuda|nccl|driver_types\.h$", ("src/cuda/", "include/kolo/cuda.hpp", "tests/cuda/",
                                        "tests/emulated_cuda/", "examples/cuda_trainer/", "bench/")),
     ("torch", r"(torch|ATen|c10)/", ("src/libtorch/", "include/kolo/libtorch.hpp", "tests/libtorch/", "bench/",
