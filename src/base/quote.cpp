@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/quote.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdio>
+
+namespace kolo::base {
+namespace {
+
+constexpr std::size_t kLongest = 200;
+constexpr std::size_t kShown = 100;
+
+unsigned byte_at(std::string_view text, std::size_t at) noexcept {
+  return at < text.size() ? static_cast<unsigned char>(text[at]) : 0U;
+}
+
+/// Bytes of the UTF-8 character of several bytes that begins there; 0: there is none. (Overlong forms and surrogates
+/// are none. Of the control characters beyond ASCII, U+0080 to U+009F, terminals obey some.)
+std::size_t character_at(std::string_view text, std::size_t at) noexcept {
+  const unsigned first = byte_at(text, at);
+  const std::size_t length = first >= 0xf0U ? 4 : first >= 0xe0U ? 3 : 2;
+  if (first < 0xc2U || first > 0xf4U) return 0;
+  const unsigned second = byte_at(text, at + 1);
+  if ((first == 0xc2U && second < 0xa0U) || (first == 0xe0U && second < 0xa0U) || (first == 0xedU && second > 0x9fU) ||
+      (first == 0xf0U && second < 0x90U) || (first == 0xf4U && second > 0x8fU)) {
+    return 0;
+  }
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte_at(text, at + i) & 0xc0U) != 0x80U) return 0;
+  }
+  return length;
+}
+
+std::string escape(unsigned byte) {
+  switch (byte) {
+  case '\n':
+    return "\\n";
+  case '\t':
+    return "\\t";
+  case '\r':
+    return "\\r";
+  case '"':
+    return "\\\"";
+  case '\\':
+    return "\\\\";
+  default:
+    break;
+  }
+  std::array<char, 8> text{};
+  std::snprintf(text.data(), text.size(), "\\x%02x", byte);
+  return text.data();
+}
+
+}  // namespace
+
+std::string quoted(std::string_view name) {
+  const bool is_cut = name.size() > kLongest;
+  const std::size_t end = is_cut ? kShown : name.size();
+  std::string text = "\"";
+  for (std::size_t at = 0; at < end;) {
+    const unsigned byte = byte_at(name, at);
+    const bool is_plain = byte >= 0x20U && byte < 0x7fU && byte != '"' && byte != '\\';
+    const std::size_t length = is_plain ? 1 : character_at(name, at);
+    text += length > 0 ? std::string(name.substr(at, length)) : escape(byte);
+    at += length > 0 ? length : 1;
+  }
+  return text + (is_cut ? "...\" (" + std::to_string(name.size()) + " bytes)" : "\"");
+}
+
+}  // namespace kolo::base

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/quote.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace kolo::base {
+namespace {
+
+TEST(Quoted, LeavesPlainNamesAlone) {
+  EXPECT_EQ(base::quoted("layer1.weight"), "\"layer1.weight\"");
+  EXPECT_EQ(base::quoted("Schicht/größe ✓ 層 😀"), "\"Schicht/größe ✓ 層 😀\"");
+  EXPECT_EQ(base::quoted(""), "\"\"");
+}
+
+TEST(Quoted, EscapesWhatWouldBreakALineOrMoveATerminal) {
+  EXPECT_EQ(base::quoted("a\nb\tc\rd"), "\"a\\nb\\tc\\rd\"");
+  EXPECT_EQ(base::quoted("\x1b[31mred"), "\"\\x1b[31mred\"");
+  EXPECT_EQ(base::quoted(std::string("\0\x7f", 2)), "\"\\x00\\x7f\"");
+  EXPECT_EQ(base::quoted("a\"b\\c"), "\"a\\\"b\\\\c\"");
+  EXPECT_EQ(base::quoted("\xc2\x9b"), "\"\\xc2\\x9b\"");  // a terminal's escape in one character
+}
+
+TEST(Quoted, EscapesWhatIsNotUtf8) {
+  EXPECT_EQ(base::quoted("a\xff z"), "\"a\\xff z\"");
+  EXPECT_EQ(base::quoted("\xc3"), "\"\\xc3\"");                    // cut off
+  EXPECT_EQ(base::quoted("\xc0\xaf"), "\"\\xc0\\xaf\"");           // overlong
+  EXPECT_EQ(base::quoted("\xed\xa0\x80"), "\"\\xed\\xa0\\x80\"");  // a surrogate
+  EXPECT_EQ(base::quoted("\xf4\x90\x80\x80"), "\"\\xf4\\x90\\x80\\x80\"");
+}
+
+TEST(Quoted, CutsLongNames) {
+  EXPECT_EQ(base::quoted(std::string(200, 'x')), "\"" + std::string(200, 'x') + "\"");
+  EXPECT_EQ(base::quoted(std::string(65536, 'x')), "\"" + std::string(100, 'x') + "...\" (65536 bytes)");
+}
+
+}  // namespace
+}  // namespace kolo::base
