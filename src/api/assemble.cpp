@@ -81,9 +81,10 @@ base::Settings agree_on_settings(core::Bootstrap& bootstrap, const Options& opti
   }
   job_key = of_root[2];
   const std::map<std::string, base::SettingSource, std::less<>> chosen_here = settings.sources;
-  for (const std::string& name : base::adopt_shared(settings, of_root[3])) {
-    if (chosen_here.count(name) == 0) continue;  // nobody chose the default that rank 0 overrides
-    warnings.push_back(name + " differs from rank 0's; rank 0's value is used");
+  for (const base::DifferingSetting& setting : base::adopt_shared(settings, of_root[3])) {
+    if (chosen_here.count(setting.name) == 0) continue;  // nobody chose the default that rank 0 overrides
+    warnings.push_back(setting.name + " is " + setting.here + " on this rank and " + setting.on_root +
+                       " on rank 0, whose value is used");
   }
   return settings;
 }

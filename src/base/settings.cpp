@@ -129,9 +129,9 @@ std::string encode_shared(const Settings& settings) {
   return lines;
 }
 
-std::vector<std::string> adopt_shared(Settings& settings, std::string_view encoded) {
+std::vector<DifferingSetting> adopt_shared(Settings& settings, std::string_view encoded) {
   Settings adopted = settings;
-  std::vector<std::string> differing;
+  std::vector<DifferingSetting> differing;
   for (const SettingRow& row : settings_table()) {
     if (!row.shared) continue;
     // Both sides list the shared rows in the table's order, so anything else is another table.
@@ -143,7 +143,7 @@ std::vector<std::string> adopt_shared(Settings& settings, std::string_view encod
     if (value == value_text(row, settings)) continue;
     if (!set_from_text(row, adopted, value)) throw_foreign(key + value);
     adopted.sources[std::string(row.name)] = SettingSource::rank0;
-    differing.emplace_back(row.name);
+    differing.push_back({std::string(row.name), value_text(row, settings), value});
   }
   if (!encoded.empty()) throw_foreign("more than there are here");
   settings = std::move(adopted);

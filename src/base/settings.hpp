@@ -97,9 +97,15 @@ std::vector<SettingReport> report(const Settings& settings);
 
 /// The shared settings, for `adopt_shared` on another rank.
 std::string encode_shared(const Settings& settings);
-/// Takes over rank 0's shared settings. Returns the names of the variables whose values differed here: a warning.
-/// Throws Error(invalid_setting) when the text is not from the same release of Kolo; the settings are then unchanged.
-std::vector<std::string> adopt_shared(Settings& settings, std::string_view encoded);
+/// A shared setting whose value differed from rank 0's.
+struct DifferingSetting {
+  std::string name;
+  std::string here;
+  std::string on_root;
+};
+/// Takes over rank 0's shared settings. Returns those that differed here: for a warning. Throws Error(invalid_setting)
+/// when the text is not from the same release of Kolo; the settings are then unchanged.
+std::vector<DifferingSetting> adopt_shared(Settings& settings, std::string_view encoded);
 
 /// docs/variables.md.
 std::string settings_markdown();

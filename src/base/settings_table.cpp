@@ -30,8 +30,9 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "that somebody waits for is then broken up."},
     {"KOLO_CONNECT_TIMEOUT_S", &S::connect_timeout_s, Type::seconds, 0.001, 1e9, kOwn, "",
      "How long `init` tries to reach the other nodes."},
-    {"KOLO_LATCH_TIMEOUT_S", &S::latch_timeout_s, Type::seconds, 0.001, 1e9, kOwn, "",
-     "How long a rank that asked for a fault to be declared waits for the answer before it declares the fault alone."},
+    {"KOLO_LATCH_TIMEOUT_S", &S::latch_timeout_s, Type::seconds, 0.001, 1e9, kShared, "",
+     "How long a rank whose deadline has passed, or that has announced an error, waits for rank 0's verdict before it "
+     "fails by itself; every rank's engine must answer rank 0 within half of it, or is named as stopped."},
     {"KOLO_LOG_LEVEL", &S::log_level, Type::log_level, 0, 0, kOwn, "HOROVOD_LOG_LEVEL",
      "The least important level that is logged; `fatal`, Horovod's word, means `off`."},
     {"KOLO_PRINT_SETTINGS", &S::print_settings, Type::boolean, 0, 0, kOwn, "",

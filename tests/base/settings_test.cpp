@@ -214,8 +214,11 @@ TEST(Settings, UnknownVariables) {
 TEST(Settings, RankZerosSharedValuesAreTakenOver) {
   const Settings rank0 = load({{"KOLO_SLOTS", "5"}, {"KOLO_STALL_WARNING_S", "0.1"}, {"KOLO_TIMEOUT_S", "7"}});
   Settings mine = load({{"KOLO_SLOTS", "16"}, {"KOLO_TIMEOUT_S", "9"}, {"KOLO_STALL_WARNING_S", "0.1"}});
-  const std::vector<std::string> differing = adopt_shared(mine, encode_shared(rank0));
-  EXPECT_EQ(differing, std::vector<std::string>{"KOLO_SLOTS"});
+  const std::vector<DifferingSetting> differing = adopt_shared(mine, encode_shared(rank0));
+  ASSERT_EQ(differing.size(), 1U);
+  EXPECT_EQ(differing[0].name, "KOLO_SLOTS");
+  EXPECT_EQ(differing[0].here, "16");
+  EXPECT_EQ(differing[0].on_root, "5");
   EXPECT_EQ(mine.slots, 5);
   EXPECT_EQ(mine.stall_warning_s, 0.1);
   EXPECT_EQ(mine.timeout_s, 9) << "not shared";
