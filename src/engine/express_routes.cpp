@@ -5,6 +5,7 @@
 #include <cstring>
 #include <iterator>
 #include <numeric>
+#include <string>
 #include <utility>
 
 #include "core/backend.hpp"
@@ -182,8 +183,9 @@ void ExpressRoutes::broadcast(const ExpressCall& call, const Await& await) {
     transfer(call.buffer.output, express_.place(call.root, call.bytes()), call.bytes());
   }
   if (way_ != Way::direct) return;
+  if (call.root == own_) return finish(await);
   express_.finish();
-  if (call.root == own_) finish(await);
+  check_read();
 }
 
 void ExpressRoutes::gather(const ExpressCall& call, const Await& await) {
@@ -215,7 +217,9 @@ void ExpressRoutes::gather(const ExpressCall& call, const Await& await) {
     }
     output += bytes;
   }
-  if (direct) finish(await);
+  if (!direct) return;
+  finish(await);
+  check_read();
 }
 
 void ExpressRoutes::exchange(const ExpressCall& call, const Await& await) {
@@ -235,19 +239,36 @@ void ExpressRoutes::exchange(const ExpressCall& call, const Await& await) {
       transfer(to, express_.place(peer, call.bytes()) + mine, block);
     }
   }
-  if (way_ == Way::direct) finish(await);
+  if (way_ != Way::direct) return;
+  finish(await);
+  check_read();
 }
 
 void ExpressRoutes::read(int rank, std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes == 0) return;
   const Status status = peers_->read(rank, to, from, bytes);
-  if (!status.ok()) throw Error(status);
+  if (status.ok()) return;
+  express_.withdraw();  // this call ends here, and peers may be reading
+  throw Error(status);
 }
 
 /// The end of a call in which peers read this rank's memory.
 void ExpressRoutes::finish(const Await& await) {
   express_.finish();
-  for (int rank = 0; rank < ranks_; ++rank) await([&] { return express_.has_finished(rank); });
+  try {
+    for (int rank = 0; rank < ranks_; ++rank) await([&] { return express_.has_finished(rank); });
+  } catch (...) {
+    express_.withdraw();
+    throw;
+  }
+}
+
+/// After peers' memory has been read: that it was still what they had offered.
+void ExpressRoutes::check_read() const {
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (!express_.has_withdrawn(rank)) continue;
+    throw Error(ErrorCode::transport, "rank " + std::to_string(rank) + " gave up before all had read its data");
+  }
 }
 
 }  // namespace kolo::engine

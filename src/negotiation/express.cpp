@@ -42,6 +42,7 @@ struct Express::Line {
 struct Express::Counts {
   std::atomic<std::uint64_t> finished;  // the last call of which everything has been read
   std::atomic<int> cpu;                 // 1 more than its number
+  std::atomic<bool> withdrawn;
 };
 
 // In memory, a rank after the other from a page of its own: the two lines, the counts, then the two payloads.
@@ -126,6 +127,14 @@ void Express::finish() noexcept { counts(local_rank_).finished.store(call_, std:
 
 bool Express::has_finished(int local_rank) const noexcept {
   return counts(local_rank).finished.load(std::memory_order_acquire) >= call_;
+}
+
+void Express::withdraw() noexcept { counts(local_rank_).withdrawn.store(true, std::memory_order_seq_cst); }
+
+/// Memory is read by a system call, which ends before this load begins: if it saw what the peer's caller wrote after
+/// the peer had withdrawn, this load sees that.
+bool Express::has_withdrawn(int local_rank) const noexcept {
+  return counts(local_rank).withdrawn.load(std::memory_order_seq_cst);
 }
 
 void Express::say_cpu(int cpu) noexcept { counts(local_rank_).cpu.store(cpu + 1, std::memory_order_relaxed); }

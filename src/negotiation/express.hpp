@@ -30,7 +30,9 @@
 //
 // After the verdict `together` nothing can be taken back. Where peers read a rank's own memory the call is over for
 // that rank only when they have: each rank says in a third line the last call that it has *finished* reading in. Who
-// waits for a dead rank's hears of its death as a fault of the world.
+// waits for a dead rank's hears of its death as a fault of the world. A rank that must give up this wait, for whatever
+// reason, says that it has *withdrawn* before its caller may touch the memory again. A peer that has read looks for
+// that afterwards: if it finds it, what it has read may be anything, and its call fails, too.
 //
 // Reuse. A rank writes word and payload of call k over those of call k - 2. Nobody needs them any more: to begin call
 // k it has ended call k - 1; either together, then all have spoken in k - 1, or by the log, then all have submitted it
@@ -110,6 +112,10 @@ class Express {
   /// This rank has read all that it needs of its peers' memory, in this call and all before.
   void finish() noexcept;
   [[nodiscard]] bool has_finished(int local_rank) const noexcept;
+  /// This rank's memory may change from now on, though peers may not have read it. For good: it is a fatal error.
+  void withdraw() noexcept;
+  /// Whether that rank had withdrawn when its memory was read before this call.
+  [[nodiscard]] bool has_withdrawn(int local_rank) const noexcept;
 
   /// Beside all that, a notice for the others: on which CPU this rank last found itself. Negative: it has not said.
   void say_cpu(int cpu) noexcept;
