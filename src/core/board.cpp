@@ -51,7 +51,8 @@ std::size_t BoardShape::bytes() const noexcept {
 
 Board::Board(std::byte* memory, const BoardShape& shape, int local_rank)
     : memory_(memory), shape_(shape), local_rank_(local_rank),
-      receiving_(local_rank == 0 ? static_cast<std::size_t>(shape.ranks) : 0) {
+      receiving_(local_rank == 0 ? static_cast<std::size_t>(shape.ranks) : 0),
+      gone_(local_rank == 0 ? static_cast<std::size_t>(shape.ranks) : 0, false) {
   static_assert(sizeof(Column) == kColumnHead && alignof(Column) == kLine && sizeof(Log) == kLine);
   static_assert(offsetof(Column, messages_read) == kLine && offsetof(Column, asleep) == 3 * kLine);
   KOLO_CHECK(reinterpret_cast<std::uintptr_t>(memory) % kLine == 0);
@@ -122,6 +123,11 @@ bool Board::next_log_entry(Bytes& entry) {
   return whole;
 }
 
+bool Board::has_unread_messages() const noexcept {
+  const Column& own = column(local_rank_);
+  return own.messages_read.load(std::memory_order_acquire) != own.messages_written.load(std::memory_order_relaxed);
+}
+
 bool Board::has_log_entry() const noexcept {
   return log().written.load(std::memory_order_seq_cst) !=
          column(local_rank_).log_cursor.load(std::memory_order_relaxed);
@@ -170,8 +176,10 @@ bool Board::append_log(ByteView entry) noexcept {
 /// Not the laggard's cursor, read again: by then it may have passed the others.
 std::uint64_t Board::slowest_cursor() const noexcept {
   std::uint64_t least = ~std::uint64_t{0};
-  for (int rank = 0; rank < shape_.ranks; ++rank)
+  for (int rank = 0; rank < shape_.ranks; ++rank) {
+    if (gone_[static_cast<std::size_t>(rank)]) continue;
     least = std::min(least, column(rank).log_cursor.load(std::memory_order_acquire));
+  }
   return least;
 }
 
@@ -180,7 +188,7 @@ int Board::laggard() const noexcept {
   std::uint64_t least = ~std::uint64_t{0};
   for (int rank = 0; rank < shape_.ranks; ++rank) {
     const std::uint64_t cursor = column(rank).log_cursor.load(std::memory_order_acquire);
-    if (cursor < least) {
+    if (!gone_[static_cast<std::size_t>(rank)] && cursor < least) {
       least = cursor;
       slowest = rank;
     }

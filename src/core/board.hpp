@@ -73,6 +73,8 @@ class Board {
   [[nodiscard]] bool post(ByteView message) noexcept;
   /// The next log entry that this rank has not read, or false. The cursor moves; the entry is copied out.
   [[nodiscard]] bool next_log_entry(Bytes& entry);
+  /// Whether the leader has not taken all messages that this rank has posted.
+  [[nodiscard]] bool has_unread_messages() const noexcept;
   /// Whether `next_log_entry` has something to read, be it only parts.
   [[nodiscard]] bool has_log_entry() const noexcept;
 
@@ -88,6 +90,8 @@ class Board {
   [[nodiscard]] bool append_log(ByteView entry) noexcept;
   /// The local rank whose cursor is furthest behind.
   [[nodiscard]] int laggard() const noexcept;
+  /// This rank's process is gone and reads nothing more: the log waits for it no longer.
+  void forget_reader(int local_rank) noexcept { gone_[static_cast<std::size_t>(local_rank)] = true; }
 
   // -- sleeping
   /// Why a sleeper may be woken, besides for messages and log entries.
@@ -127,6 +131,7 @@ class Board {
   // The leader's.
   PartWriter appending_;
   std::vector<PartReader> receiving_;  // by local rank
+  std::vector<bool> gone_;             // by local rank
   std::uint64_t log_reusable_ = 0;     // all cursors have passed this
 };
 

@@ -139,6 +139,39 @@ TEST(Board, TheLogWaitsForItsSlowestReader) {
   }
 }
 
+TEST(Board, TheLogDoesNotWaitForAReaderThatIsGone) {
+  const BoardShape shape = tiny(3);
+  BoardMemory memory(shape);
+  Board leader(memory.get(), shape, 0);
+  Board reader(memory.get(), shape, 1);
+  Bytes entry;
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    EXPECT_TRUE(leader.append_log(pattern(12, i)));
+    ASSERT_TRUE(leader.next_log_entry(entry));
+  }
+  EXPECT_FALSE(leader.append_log(pattern(12, 4)));
+  leader.forget_reader(2);
+  EXPECT_EQ(leader.laggard(), 1);
+  EXPECT_FALSE(leader.append_log(pattern(12, 4))) << "rank 1 has not read yet";
+  for (std::uint32_t i = 0; i < 4; ++i) ASSERT_TRUE(reader.next_log_entry(entry));
+  EXPECT_TRUE(leader.append_log(pattern(12, 4)));
+  ASSERT_TRUE(reader.next_log_entry(entry));
+  EXPECT_EQ(entry, pattern(12, 4));
+}
+
+TEST(Board, ARankSeesWhetherItsLeaderTakesItsMessages) {
+  const BoardShape shape = tiny(2);
+  BoardMemory memory(shape);
+  Board leader(memory.get(), shape, 0);
+  Board rank(memory.get(), shape, 1);
+  EXPECT_FALSE(rank.has_unread_messages());
+  EXPECT_TRUE(rank.post(pattern(12, 1)));
+  EXPECT_TRUE(rank.has_unread_messages());
+  Bytes message;
+  EXPECT_TRUE(leader.receive(1, message));
+  EXPECT_FALSE(rank.has_unread_messages());
+}
+
 TEST(Board, ALogEntryLargerThanTheRingGoesThroughInParts) {
   const BoardShape shape = tiny(2);
   BoardMemory memory(shape);
