@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 
+#include <kolo/duration.hpp>
 #include <kolo/error.hpp>
 #include <kolo/export.hpp>
 #include <kolo/types.hpp>
@@ -43,10 +44,11 @@ class KOLO_API Handle {
   /// Must not be called inside a callback (`Error` invalid_argument).
   void wait();
 
-  /// As `wait`, but gives up after `duration` and returns false; that is no fault, and the operation goes on.
+  /// As `wait`, but gives up after `duration` and returns false; that is no error, and the operation goes on. Any
+  /// duration: `std::chrono::hours::max()` waits as long as `wait` does, a negative one not at all.
   template <class Rep, class Period>
   [[nodiscard]] bool wait_for(std::chrono::duration<Rep, Period> duration) {
-    return wait_for_ns(std::chrono::duration_cast<std::chrono::nanoseconds>(duration));
+    return wait_for_ns(detail::to_nanoseconds(duration));
   }
 
   /// Whether the operation has completed or failed; does not wait.

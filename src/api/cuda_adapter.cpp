@@ -3,6 +3,8 @@
 
 #include <kolo/cuda.hpp>
 
+#include <memory>
+
 #include "api/context_impl.hpp"
 #include "api/handle_access.hpp"
 #include "cuda/cuda_api.hpp"
@@ -36,7 +38,8 @@ void wait_on(Handle& handle, StreamHandle stream) {
   if (operation.signature->device != DeviceKind::cuda) {
     throw Error(ErrorCode::invalid_argument, "wait_on is for operations on tensors of a CUDA device; use wait()");
   }
-  if (const core::DeviceEventPtr end = operation.engine->wait_enqueued(operation)) {
+  const std::shared_ptr<engine::Engine> engine = operation.engine.lock();  // null: it is done
+  if (const core::DeviceEventPtr end = engine ? engine->wait_enqueued(operation) : nullptr) {
     end->hold_back(Stream{stream});
     return;
   }

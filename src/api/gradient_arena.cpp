@@ -14,6 +14,7 @@
 #include <kolo/error.hpp>
 
 #include "api/context_impl.hpp"
+#include "base/quote.hpp"
 #include "core/regions.hpp"
 
 namespace kolo {
@@ -236,10 +237,10 @@ Device device_of_gradients(Span<Parameter> parameters, const std::string& name) 
     if (!parameter.gradient) continue;
     if (first == nullptr) first = &parameter;
     if (parameter.gradient->device() == first->gradient->device()) continue;
-    throw Error(ErrorCode::invalid_argument, subject(name) + ": the gradient of \"" + first->name + "\" lies on " +
-                                                 to_string(first->gradient->device()) + ", that of \"" +
-                                                 parameter.name + "\" on " + to_string(parameter.gradient->device()) +
-                                                 "; an arena is in one place");
+    throw Error(ErrorCode::invalid_argument,
+                subject(name) + ": the gradient of " + base::quoted(first->name) + " lies on " +
+                    to_string(first->gradient->device()) + ", that of " + base::quoted(parameter.name) + " on " +
+                    to_string(parameter.gradient->device()) + "; an arena is in one place");
   }
   return first == nullptr ? cpu() : first->gradient->device();
 }

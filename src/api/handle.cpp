@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kolo/handle.hpp>
 
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "api/handle_access.hpp"
+#include "base/check.hpp"
+#include "base/log.hpp"
 #include "engine/engine.hpp"
 #include "engine/operation.hpp"
 
@@ -20,17 +26,37 @@ detail::HandleState& Handle::state() const {
   return *state_;
 }
 
+namespace {
+/// The engine of an operation that is open; null when it is done meanwhile, and its context gone.
+std::shared_ptr<engine::Engine> engine_of(const detail::HandleState& operation) {
+  std::shared_ptr<engine::Engine> engine = operation.engine.lock();
+  KOLO_CHECK(engine != nullptr || operation.done()) << "a context went before its operations were done";
+  return engine;
+}
+
+void wait_until(detail::HandleState& operation, std::optional<base::Time> until) {
+  if (operation.done()) return;
+  if (const auto engine = engine_of(operation)) engine->wait(operation, until);
+}
+
+void note_interest(detail::HandleState& operation) {
+  if (operation.done()) return;
+  if (const auto engine = engine_of(operation)) engine->note_interest(operation);
+}
+}  // namespace
+
 void Handle::wait() {
   detail::HandleState& operation = state();
-  if (!operation.done()) operation.engine->wait(operation, std::nullopt);
+  wait_until(operation, std::nullopt);
   if (!operation.outcome().ok()) throw Error(operation.outcome());
 }
 
 bool Handle::wait_for_ns(std::chrono::nanoseconds duration) {
   detail::HandleState& operation = state();
   const base::Time now = base::now();
-  const base::Time until = duration >= base::Time::max() - now ? base::Time::max() : now + duration;
-  if (!operation.done()) operation.engine->wait(operation, until);
+  std::optional<base::Time> until;  // none: as long as it takes
+  if (duration < base::Time::max() - now) until = now + std::max(duration, std::chrono::nanoseconds::zero());
+  wait_until(operation, until);
   if (!operation.done()) return false;
   if (!operation.outcome().ok()) throw Error(operation.outcome());
   return true;
@@ -39,7 +65,7 @@ bool Handle::wait_for_ns(std::chrono::nanoseconds duration) {
 bool Handle::done() const {
   detail::HandleState& operation = state();
   if (operation.done()) return true;
-  operation.engine->note_interest(operation);
+  note_interest(operation);
   return false;
 }
 
@@ -51,8 +77,13 @@ std::optional<Status> Handle::status() const {
 void Handle::on_done(std::function<void(const Status&)> callback) {
   if (!callback) throw Error(ErrorCode::invalid_argument, "on_done needs something to call");
   detail::HandleState& operation = state();
-  operation.engine->note_interest(operation);  // which may complete it: then nobody need be woken to call back
-  if (!operation.add_callback(callback)) operation.engine->call_back(std::move(callback), operation.outcome());
+  note_interest(operation);  // which may complete it: then nobody need be woken to call back
+  if (operation.add_callback(callback)) return;
+  if (const auto engine = operation.engine.lock()) {
+    engine->call_back(std::move(callback), operation.outcome());
+  } else {
+    engine::call_back(callback, operation.outcome(), base::Logger());  // its context is gone, and its log with it
+  }
 }
 
 void wait_all(Span<Handle> handles) {
@@ -60,12 +91,15 @@ void wait_all(Span<Handle> handles) {
   std::vector<detail::HandleState*> operations;
   operations.reserve(handles.size());
   for (const Handle& handle : handles) operations.push_back(&detail::HandleAccess::state(handle));
-  std::size_t at = 0;
-  while (at < operations.size()) {
-    std::size_t end = at + 1;
-    while (end < operations.size() && operations[end]->engine == operations[at]->engine) ++end;
-    operations[at]->engine->wait_all(Span<detail::HandleState* const>(operations.data() + at, end - at), std::nullopt);
-    at = end;
+  for (std::size_t at = 0, end = 0; at < operations.size(); at = end) {
+    const auto same = [&](const detail::HandleState* operation) {
+      return !operation->engine.owner_before(operations[at]->engine) &&
+             !operations[at]->engine.owner_before(operation->engine);
+    };
+    for (end = at + 1; end < operations.size() && same(operations[end]);) ++end;
+    if (const auto engine = operations[at]->engine.lock()) {  // else they are done
+      engine->wait_all(Span<detail::HandleState* const>(operations.data() + at, end - at), std::nullopt);
+    }
   }
   for (const detail::HandleState* operation : operations) {
     if (!operation->outcome().ok()) throw Error(operation->outcome());

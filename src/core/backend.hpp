@@ -91,6 +91,9 @@ class Backend {
   /// Moves whatever can move without blocking; appends jobs that have finished, in order. `in_call`: the calling thread
   /// is inside a call of the library (not the background thread). Throws `Error` (transport): a fault of the world.
   virtual Progress progress(bool in_call, std::vector<Job*>& finished) = 0;
+  /// The other ranks of the world that open jobs wait for, ascending; empty: the next move is this rank's own. Nothing:
+  /// the backend cannot say.
+  [[nodiscard]] virtual std::optional<std::vector<int>> awaited() const { return std::nullopt; }
   /// Whether a job waits for other nodes: for their messages, or for them to take its own.
   [[nodiscard]] virtual bool awaits_nodes() const noexcept { return false; }
   /// InterNode::push, where there is one that this thread may call (`in_call` as above).

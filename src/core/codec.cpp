@@ -109,6 +109,7 @@ void write(Writer& w, const Overdue& m) {
   w.number(m.round);
   w.real(m.waited_s);
   w.byte(m.deadline ? 1 : 0);
+  w.byte(m.running ? 1 : 0);
 }
 void write(Writer& w, const Missing& m) {
   w.number(m.query);
@@ -121,6 +122,19 @@ void write(Writer& w, const RankLost& m) {
 }
 void write(Writer& w, const Left& m) { w.signed_number(m.rank); }
 void write(Writer& w, const Starved& m) { w.signed_number(m.rank); }
+void write(Writer& w, const Answer& m) {
+  w.number(m.query);
+  w.signed_number(m.rank);
+  w.byte(m.submitted ? 1 : 0);
+  w.byte(static_cast<std::uint8_t>(m.doing));
+  w.list(m.awaited);
+  w.text(m.reason);
+  w.byte(m.wait ? 1 : 0);
+  if (!m.wait) return;
+  w.number(m.wait->set);
+  w.text(m.wait->name);
+  w.number(m.wait->round);
+}
 
 void write(Writer& w, const Assigned& m) {
   w.number(m.id);
@@ -160,6 +174,7 @@ void write(Writer& w, const Query& m) {
   w.number(m.set);
   w.text(m.name);
   w.number(m.round);
+  w.byte(m.deadline ? 1 : 0);
 }
 void write(Writer& w, const Stalled& m) {
   w.number(m.set);
@@ -351,6 +366,7 @@ void read(Reader& r, Overdue& m) {
   m.round = r.number();
   m.waited_s = r.real();
   m.deadline = r.flag();
+  m.running = r.flag();
 }
 void read(Reader& r, Missing& m) {
   m.query = r.number();
@@ -363,6 +379,19 @@ void read(Reader& r, RankLost& m) {
 }
 void read(Reader& r, Left& m) { m.rank = r.rank(); }
 void read(Reader& r, Starved& m) { m.rank = r.rank(); }
+void read(Reader& r, Answer& m) {
+  m.query = r.number();
+  m.rank = r.rank();
+  m.submitted = r.flag();
+  m.doing = r.choice(Doing::standing);
+  m.awaited = r.list<std::int32_t>();
+  m.reason = r.text();
+  if (!r.flag()) return;
+  Answer::Wait& wait = m.wait.emplace();
+  wait.set = r.number_of<SetId>();
+  wait.name = r.text();
+  wait.round = r.number();
+}
 
 void read(Reader& r, Assigned& m) {
   m.id = r.number_of<TensorId>();
@@ -402,6 +431,7 @@ void read(Reader& r, Query& m) {
   m.set = r.number_of<SetId>();
   m.name = r.text();
   m.round = r.number();
+  m.deadline = r.flag();
 }
 void read(Reader& r, Stalled& m) {
   m.set = r.number_of<SetId>();

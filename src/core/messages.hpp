@@ -74,7 +74,8 @@ struct Interest {
   Round round = 0;                ///< of the first of them: the round it lacks
 };
 
-/// `rank` has waited for this submission for `waited_s`; `deadline` asks for a world fault, else a warning is due.
+/// `rank` has waited for this submission for `waited_s`. With `deadline` the wait must end now, by a fatal error; else
+/// a warning is due. `running`: its batch has been handed to the data plane; `round` may be 0 then.
 struct Overdue {
   std::int32_t rank = 0;
   SetId set = kGlobalSet;
@@ -82,12 +83,37 @@ struct Overdue {
   Round round = 0;
   double waited_s = 0;
   bool deadline = false;
+  bool running = false;
 };
 
-/// A node's answer to a `Query`: those of its own ranks that have not submitted.
+/// A node's answer to a `Query` for a warning: those of its own ranks that have not submitted.
 struct Missing {
   std::uint64_t query = 0;
   std::vector<std::int32_t> ranks;
+};
+
+/// What the data plane of a rank does.
+enum class Doing : std::uint8_t {
+  nothing,   ///< no batch is open
+  waiting,   ///< open batches wait for other ranks
+  standing,  ///< open batches wait for no other rank: this one has to move them on
+};
+
+/// A rank's answer to a `Query` for a deadline. A rank that does not answer is stopped, or is kept from running.
+struct Answer {
+  /// A submission of this rank's own that some thread waits for and that is not in the log yet.
+  struct Wait {
+    SetId set = kGlobalSet;
+    std::string name;
+    Round round = 0;
+  };
+  std::uint64_t query = 0;
+  std::int32_t rank = 0;
+  bool submitted = false;  ///< what was asked about
+  Doing doing = Doing::nothing;
+  std::vector<std::int32_t> awaited;  ///< whom it waits for, ascending; empty: the data plane cannot say
+  std::string reason;                 ///< why it stands, where that is known
+  std::optional<Wait> wait;
 };
 
 /// A rank is gone: its process died, its link broke, or its code threw. Always a world fault.
@@ -108,7 +134,7 @@ struct Starved {
   std::int32_t rank = 0;
 };
 
-using UpMessage = std::variant<Counted, Declared, Interest, Overdue, Missing, RankLost, Left, Starved>;
+using UpMessage = std::variant<Counted, Declared, Interest, Overdue, Missing, RankLost, Left, Starved, Answer>;
 
 // ---------------------------------------------------------------- down: the log
 
@@ -159,12 +185,15 @@ struct Failed {
   std::string message;
 };
 
-/// Leaders answer with `Missing`. Ranks do nothing.
+/// For a warning: leaders answer with `Missing`, ranks do nothing. For a deadline: every member of the set answers by
+/// itself (`Answer`), because only a rank knows whom its data plane waits for, and because a rank that is stopped is
+/// found by its silence. Round 0: everybody has submitted it.
 struct Query {
   std::uint64_t query = 0;
   SetId set = kGlobalSet;
   std::string name;
   Round round = 0;
+  bool deadline = false;
 };
 
 /// A tensor that some have waited for longer than the stall warning time, and who has not submitted it.

@@ -83,6 +83,14 @@ std::string spell_list(const std::vector<std::int32_t>& numbers) {
   return text + "]";
 }
 
+/// As the caller knows it. Where ranks may bring different numbers of rows, the signature has the shape of a row only:
+/// "[*, 4]".
+std::string spell_shape(CollectiveKind kind, const TensorSignature& tensor) {
+  std::string text = to_string(tensor.shape);
+  if (kind != CollectiveKind::allgather && kind != CollectiveKind::alltoall_splits) return text;
+  return text.insert(1, tensor.shape.rank() == 0 ? "*" : "*, ");
+}
+
 std::string describe_place(std::uint64_t place) {
   if (place == 0) return "none";
   const DevicePlace where(place);
@@ -198,7 +206,8 @@ std::string describe_value(const Signature& signature, const Difference& differe
   if (difference.tensor >= signature.tensors.size()) return "none";
   const TensorSignature& tensor = signature.tensors[difference.tensor];
   if (difference.aspect == Aspect::place) return describe_place(tensor.place);
-  return difference.aspect == Aspect::dtype ? std::string(to_string(tensor.dtype)) : to_string(tensor.shape);
+  return difference.aspect == Aspect::dtype ? std::string(to_string(tensor.dtype))
+                                            : spell_shape(signature.kind, tensor);
 }
 
 std::string describe_difference(const Signature& a, const Signature& b) {
@@ -214,7 +223,7 @@ std::string describe_ranks(const std::vector<std::int32_t>& ascending) {
     std::size_t end = i + 1;
     while (end < ascending.size() && ascending[end] == ascending[end - 1] + 1) ++end;
     if (end - i < 3) end = i + 1;
-    if (i > 0) text += ", ";
+    if (i > 0) text += end == ascending.size() ? " and " : ", ";
     text += std::to_string(ascending[i]);
     if (end - i >= 3) text += "-" + std::to_string(ascending[end - 1]);
     i = end;

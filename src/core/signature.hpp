@@ -115,7 +115,7 @@ std::string describe_value(const Signature& signature, const Difference& differe
 /// What differs between two signatures, in words: "shape [3, 4] against [4, 3]". Empty when they are equal.
 std::string describe_difference(const Signature& a, const Signature& b);
 
-/// "rank 3", "ranks 0, 2-5, 9": ascending numbers with runs of three or more closed up. "no rank" for none.
+/// "rank 3", "ranks 0 and 2-5 and 9": ascending numbers with runs of three or more closed up. "no rank" for none.
 std::string describe_ranks(const std::vector<std::int32_t>& ascending);
 
 }  // namespace kolo::core

@@ -134,7 +134,8 @@ std::optional<std::chrono::nanoseconds> Engine::sleep_time(base::Time now) const
 void Engine::sleep_in_poller(std::unique_lock<std::mutex>& lock, bool release, std::optional<base::Time> until) {
   const bool burst = release && std::exchange(burst_, false);
   board_.announce_sleep(sleep_state());
-  if (owes_work() || stop_.load(std::memory_order_acquire) || (backend_moves() && progress(!release))) {
+  if (owes_work() || !errands_.empty() || abort_due_ || !queries_.empty() || stop_.load(std::memory_order_acquire) ||
+      (backend_moves() && progress(!release))) {
     board_.announce_awake();
     return;
   }
@@ -166,11 +167,10 @@ void Engine::sleep_in_poller(std::unique_lock<std::mutex>& lock, bool release, s
 void Engine::wake_up(const std::vector<base::Poller::Event>& events) {
   napping_.store(false);  // who naps says so under the lock, and this is under the lock
   board_.announce_awake();
-  try {
+  guarded([&] {
     handle_events(events);
-  } catch (const Error& error) {
-    announce_fault(error.code(), error.status().message());
-  }
+    return true;
+  });
 }
 
 // ---------------------------------------------------------------- threads that wait
@@ -240,6 +240,7 @@ core::DeviceEventPtr Engine::wait_enqueued(Operation& operation) {
 /// background thread may as well do it. Lets go of the lock.
 template <class Done>
 void Engine::drive(std::unique_lock<std::mutex>& lock, Done done, std::optional<base::Time> until, bool stay) {
+  const HandOver after(*this, lock);
   board_.announce_awake();
   base::Waiter waiter(wait_policy_);
   while (!done()) {
@@ -266,7 +267,6 @@ void Engine::drive(std::unique_lock<std::mutex>& lock, Done done, std::optional<
     give_way(lock);
   }
   run_errands(lock);
-  hand_over(lock);
 }
 
 /// For the end: stays the driver until `done` or until the time has come.
@@ -299,8 +299,8 @@ void Engine::hand_over(std::unique_lock<std::mutex>& lock, bool look) noexcept {
     // Where it has a CPU of its own the background thread looks on.
     wake = wait_policy_.background_pauses > 0 || progress(true);
   }
-  wake = wake || owes_work() || device_moves() || pushing_ || !errands_.empty() || !unsent_.empty() ||
-         (leader_ && leader_->blocked());
+  wake = wake || owes_work() || device_moves() || pushing_ || !errands_.empty() || abort_due_ || !queries_.empty() ||
+         !unsent_.empty() || (leader_ && leader_->blocked());
   if (!wake) {
     base::Time due = open_.empty() ? latch_at_ : std::min(latch_at_, next_due_);
     if (leader_) due = std::min(due, leader_->next_deadline());
@@ -319,12 +319,14 @@ void Engine::set_alarm(base::Time due) noexcept {
 }
 
 void Engine::run_errands(std::unique_lock<std::mutex>& lock) {
-  if (errands_.empty()) return;
-  std::vector<Errand> errands = errands_.take();
-  lock.unlock();
-  for (Errand& errand : errands) run_errand(std::move(errand));
-  lock.lock();
-  board_.announce_awake();
+  while (!errands_.empty() || abort_due_) {
+    if (abort_due_ && errands_.empty()) end_batches(lock);
+    std::vector<Errand> errands = errands_.take();
+    lock.unlock();
+    for (Errand& errand : errands) run_errand(std::move(errand));
+    lock.lock();
+    board_.announce_awake();
+  }
 }
 
 /// By value: what a callback has captured is destroyed here, too.
@@ -334,17 +336,11 @@ void Engine::run_errand(Errand errand) noexcept {
     callers_back_.push_back(std::this_thread::get_id());
     callbacks_running_.fetch_add(1);
   }
-  try {
-    if (!errand.callback) {
-      logger_->write(errand.level, std::move(errand.record));
-    } else {
-      const auto callback = std::move(errand.callback);
-      callback(errand.status);
-    }
-  } catch (const std::exception& error) {
-    KOLO_LOG(*logger_, error) << "an exception left a callback of on_done and was dropped: " << error.what();
-  } catch (...) {
-    KOLO_LOG(*logger_, error) << "an exception left a callback of on_done and was dropped";
+  if (errand.callback) {
+    engine::call_back(errand.callback, errand.status, *logger_);
+    errand.callback = nullptr;
+  } else {
+    logger_->write(errand.level, std::move(errand.record));
   }
   const std::lock_guard guard(callback_mutex_);
   callers_back_.erase(std::find(callers_back_.begin(), callers_back_.end(), std::this_thread::get_id()));
@@ -398,12 +394,14 @@ void Engine::shutdown() {
 
 void Engine::abandon(ErrorCode code, const std::string& reason) {
   if (stopped_.load(std::memory_order_acquire)) return;
-  {
-    std::unique_lock lock = take_over();
-    announce_fault(code, reason);
-    hand_over(lock);
+  if (topology_.size > 1) {  // else there is nobody to tell
+    {
+      std::unique_lock lock = take_over();
+      const HandOver after(*this, lock);
+      announce_fault(code, reason);
+    }
+    drive_until([this] { return faulted(); }, base::now() + kFarewell);
   }
-  drive_until([this] { return faulted(); }, base::now() + kFarewell);
   stop(Status(code, reason));
 }
 
@@ -416,6 +414,7 @@ void Engine::stop(const Status& status) {
   thread_.join();
   std::unique_lock lock(driver_);
   executor_.abort();
+  executor_.forget();
   if (device_) device_->close();
   while (std::optional<Item> item = mailbox_.try_pop()) {
     if (item->command == Command::submit) admit(std::move(item->operation), base::now());
@@ -423,8 +422,8 @@ void Engine::stop(const Status& status) {
   const Status outcome = faulted() ? fault_ : status;
   fail_open(outcome);
   executor_.drop();
+  abort_due_ = false;
   run_errands(lock);
-  names_.drop_operations();
 }
 
 }  // namespace kolo::engine

@@ -4,12 +4,13 @@
 #include "engine/engine.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
+#include <exception>
+#include <new>
 #include <utility>
 
 #include "base/check.hpp"
 #include "base/hash.hpp"
+#include "base/quote.hpp"
 #include "engine/tags.hpp"
 #include "negotiation/sentences.hpp"
 
@@ -26,6 +27,8 @@ constexpr std::uint64_t kPassesPerSocketPoll = 4;
 constexpr std::chrono::milliseconds kStarved{100};
 constexpr std::chrono::seconds kMostStarved{1};
 constexpr std::chrono::milliseconds kPushing{100};
+/// How long a rank that always has something to move puts off its answer to a query.
+constexpr std::chrono::milliseconds kAnswering{100};
 
 template <class... Visitors>
 struct Overloaded : Visitors... {
@@ -34,13 +37,12 @@ struct Overloaded : Visitors... {
 template <class... Visitors>
 Overloaded(Visitors...) -> Overloaded<Visitors...>;
 
-std::string subject(const std::string& name) { return name.empty() ? "an unnamed call" : "tensor \"" + name + "\""; }
-
-std::string seconds_text(double seconds) {
-  std::array<char, 40> text{};
-  std::snprintf(text.data(), text.size(), "%.4g s", seconds);
-  return text.data();
+std::string subject(const std::string& name) {
+  return name.empty() ? "an unnamed call" : "tensor " + base::quoted(name);
 }
+
+/// Not in the log yet; else its batch runs.
+bool is_negotiating(const Operation& operation) noexcept { return operation.entry->operation.get() == &operation; }
 
 }  // namespace
 
@@ -105,32 +107,34 @@ void Engine::check_usable() const {
 
 // ---------------------------------------------------------------- one pass
 
-bool Engine::progress(bool in_call) {
-  bool moved = false;
-  try {
-    const base::Time now = base::now();
-    // Before the mailbox: whoever is interested has submitted what he had to, so that no planned batch is reported as
-    // lacking what lies in the mailbox already.
-    interest_seen_ = interested_.load() > 0;
-    moved |= drain_mailbox(now);
-    participant_.set_interested(interest_seen_);
-    moved |= speak();
-    if (leader_) moved |= leader_->step(now);
-    moved |= read_log();
-    if (leader_) leader_->wake_ranks();
-    moved |= move_backend(in_call, now);
-    if (now >= next_due_ || now >= latch_at_) check_deadlines(now);
-    moved |= speak();  // last: what has come up in this pass is said before anybody sleeps
-  } catch (const Error& error) {
-    announce_fault(error.code(), error.status().message());
-    moved = true;
-  }
+bool Engine::progress(bool in_call) noexcept {
+  bool moved = guarded([&] { return pass(in_call); });
   settle_interest();
   if (moved) {
     passes_ = 0;
   } else if (++passes_ % (control_ ? kPassesPerSocketPoll : kPassesPerPoll) == 0) {
     moved = poll_descriptors();
   }
+  return moved;
+}
+
+bool Engine::pass(bool in_call) {
+  bool moved = false;
+  const base::Time now = base::now();
+  // Before the mailbox: whoever is interested has submitted what he had to, so that no planned batch is reported as
+  // lacking what lies in the mailbox already.
+  interest_seen_ = interested_.load() > 0;
+  moved |= drain_mailbox(now);
+  participant_.set_interested(interest_seen_);
+  moved |= speak();
+  if (leader_) moved |= leader_->step(now);
+  moved |= read_log();
+  if (leader_) leader_->wake_ranks();
+  const bool advanced = move_backend(in_call, now);
+  moved |= advanced;
+  if (!queries_.empty()) answer_queries(advanced, now);
+  if (now >= next_due_ || now >= latch_at_) check_deadlines(now);
+  moved |= speak();  // last: what has come up in this pass is said before anybody sleeps
   return moved;
 }
 
@@ -260,6 +264,10 @@ void Engine::act(negotiation::Action& action) {
                  [this](const negotiation::WorldFault& fault) { latch(fault.status); },
                  [this](const negotiation::WorldClosed&) { closed_ = true; },
                  [this](const negotiation::PushTransport&) { push_transport(); },
+                 [this](negotiation::AnswerQuery& query) {
+                   if (queries_.empty()) queried_at_ = base::now();
+                   queries_.push_back(std::move(query));
+                 },
              },
              action);
 }
@@ -373,49 +381,100 @@ void Engine::check_deadlines(base::Time now) {
 
 void Engine::check_deadline(Operation& operation, base::Time now) {
   const base::Time warn_at = operation.submitted + warn_after_;
+  const base::Duration patience = base::from_seconds(settings_.latch_timeout_s);
   const double waited = base::to_seconds(now - operation.submitted);
-  const bool negotiating = operation.entry->operation.get() == &operation;  // else it runs
   if (now >= operation.latch_at) {
-    latch(Status(ErrorCode::timeout, subject(operation.entry->name) + " has not completed within " +
-                                         seconds_text(waited) + ", and " + describe_deciders() +
-                                         " did not answer. The contents of the buffers in flight are undefined."));
+    latch(Status(ErrorCode::timeout, negotiation::unanswered(describe(operation), waited, describe_silence())));
     return;
   }
   if (now >= operation.deadline && operation.latch_at == base::Time::max()) {
-    operation.latch_at = now + base::from_seconds(settings_.latch_timeout_s);
-    if (negotiating) {
-      participant_.overdue(*operation.entry->slot, waited, true);
-    } else {
-      announce_fault(ErrorCode::timeout, subject(operation.entry->name) + " has not completed within " +
-                                             seconds_text(waited) + " though all ranks had submitted it");
-    }
+    operation.latch_at = now + patience;
+    ask_about(operation, now);
+  } else if (operation.latch_at != base::Time::max() && !operation.reminded &&
+             now >= operation.latch_at - patience / 2) {
+    // If the leader stops taking messages meanwhile, this one tells: describe_silence.
+    operation.reminded = true;
+    ask_about(operation, now);
   } else if (now >= warn_at && !operation.warned) {
     operation.warned = true;
-    if (negotiating) participant_.overdue(*operation.entry->slot, waited, false);
+    if (is_negotiating(operation)) participant_.overdue(*operation.entry->slot, waited, false);
   }
-  const base::Time due = operation.latch_at != base::Time::max() ? operation.latch_at : operation.deadline;
+  base::Time due = operation.deadline;
+  if (operation.latch_at != base::Time::max()) {
+    due = operation.reminded ? operation.latch_at : operation.latch_at - patience / 2;
+  }
   next_due_ = std::min({next_due_, due, operation.warned ? base::Time::max() : warn_at});
 }
 
-/// Who was asked: the rank that decides, and whoever stands between it and this one.
-std::string Engine::describe_deciders() const {
+/// The deadline has passed.
+void Engine::ask_about(Operation& operation, base::Time now) {
+  const double waited = base::to_seconds(now - operation.submitted);
+  if (is_negotiating(operation)) {
+    participant_.overdue(*operation.entry->slot, waited, true);
+  } else {
+    participant_.overdue_running(operation.entry->set, operation.entry->name, waited);
+  }
+}
+
+std::string Engine::describe(const Operation& operation) const {
+  const Entry& entry = *operation.entry;
+  return negotiation::subject(entry.set, entry.name, entry.slot ? participant_.round_of(*entry.slot) : 0);
+}
+
+/// Who should have answered this rank's question: its leader, if it has not even read it, else the rank that decides,
+/// or whoever stands between the two.
+std::string Engine::describe_silence() const {
+  const std::string stopped = "; its process is stopped, or kept from running";
   const int leader = topology_.leader_of(topology_.node);
+  if (leader > 0 && leader != topology_.rank && board_.has_unread_messages()) {
+    return "rank " + std::to_string(leader) + ", which speaks for this node, does not answer" + stopped;
+  }
   const std::string decider = "rank 0, which decides,";
-  if (leader == 0) return decider;
-  if (leader == topology_.rank) return decider + " or a node on the way to it";
-  return "rank " + std::to_string(leader) + ", which speaks for this node, or " + decider;
+  std::vector<std::int32_t> between;
+  const auto fanout = static_cast<int>(settings_.tree_fanout);
+  for (int node = topology_.node; node > 0; node = core::Topology::tree_parent(node, fanout)) {
+    if (node != topology_.node) between.push_back(topology_.leader_of(node));
+  }
+  if (between.empty()) return decider + " does not answer" + stopped;
+  std::sort(between.begin(), between.end());
+  return decider + " does not answer, or " + core::describe_ranks(between) + " on the way to it";
+}
+
+/// Once nothing more can be moved here: whom this rank waits for says nothing while it has work to do itself. If it
+/// always has, it answers all the same, soon.
+void Engine::answer_queries(bool advanced, base::Time now) {
+  if (advanced && now < queried_at_ + kAnswering) return;
+  for (negotiation::AnswerQuery& query : std::exchange(queries_, {})) {
+    core::Answer& answer = query.answer;
+    if (!faulted()) executor_.account(answer);
+    if (answer.doing == core::Doing::standing && another_thread_) {
+      answer.reason =
+          "only a thread that may call MPI can do that (the thread level is below MPI_THREAD_MULTIPLE), and none of "
+          "these is in a call of Kolo";
+    }
+    if (!answer.submitted) answer.wait = oldest_wait();
+    participant_.answer(std::move(answer));
+  }
+}
+
+/// What some thread of this rank has waited for longest, of what is not in the log yet.
+std::optional<core::Answer::Wait> Engine::oldest_wait() const {
+  const Operation* oldest = nullptr;
+  for (const Operation* operation : open_) {
+    if (!operation->is_interesting() || !is_negotiating(*operation)) continue;
+    if (oldest == nullptr || operation->submitted < oldest->submitted) oldest = operation;
+  }
+  if (oldest == nullptr) return std::nullopt;
+  return core::Answer::Wait{oldest->entry->set, oldest->entry->name, participant_.round_of(*oldest->entry->slot)};
 }
 
 /// True when the leader has heard something: another pass must deal with it before anybody sleeps.
-bool Engine::poll_descriptors() {
-  try {
+bool Engine::poll_descriptors() noexcept {
+  return guarded([&] {
     poller_.poll(events_);
     handle_events(events_);
-  } catch (const Error& error) {
-    announce_fault(error.code(), error.status().message());
-    return true;
-  }
-  return leader_ && leader_->has_news();
+    return leader_ && leader_->has_news();
+  });
 }
 
 void Engine::handle_events(const std::vector<base::Poller::Event>& events) {
@@ -444,13 +503,28 @@ void Engine::on_death(int local_rank) {
     if (peer.local_rank == local_rank) poller_.remove(peer.fd);
   }
   read_log();
-  if (closed_ || faulted()) return;
   if (leader_) {
     leader_->on_local_death(local_rank);
     return;
   }
+  if (closed_ || faulted()) return;
   const int rank = topology_.leader_of(topology_.node);
   latch(Status(ErrorCode::rank_lost, negotiation::rank_lost({rank, ErrorCode::rank_lost, "its process has ended"})));
+}
+
+/// Of the exception that is being handled.
+void Engine::announce_exception() noexcept {
+  try {
+    throw;
+  } catch (const Error& error) {
+    announce_fault(error.code(), error.status().message());
+  } catch (const std::bad_alloc&) {
+    announce_fault(ErrorCode::transport, "there is no memory left");
+  } catch (const std::exception& error) {
+    announce_fault(ErrorCode::transport, error.what());
+  } catch (...) {
+    announce_fault(ErrorCode::transport, "an exception that is no std::exception");
+  }
 }
 
 /// This rank cannot go on; the world learns of it, and if it does not answer the fault is latched here.
@@ -473,26 +547,37 @@ void Engine::latch(const Status& status) {
   }
   faulted_.store(true, std::memory_order_release);
   latch_at_ = base::Time::max();
-  executor_.abort();
   errands_.log(LogLevel::error, status.message());
   if (leader_) leader_->latch(status, -1);
-  fail_open(status);
+  abort_due_ = true;
+}
+
+/// After a fatal error, without the lock while the backends end their work. Nobody else uses them meanwhile.
+void Engine::end_batches(std::unique_lock<std::mutex>& lock) {
+  abort_due_ = false;
+  lock.unlock();
+  executor_.abort();
+  lock.lock();
+  board_.announce_awake();
+  executor_.forget();
+  fail_open(fault_);
   executor_.drop();
 }
 
 void Engine::report_stall(const core::Stalled& stall) {
   ++metrics_.stalls;
   if (topology_.rank != 0) return;
-  std::string ranks;
-  for (const std::int32_t rank : stall.missing) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
-  errands_.log(LogLevel::warning, subject(stall.name) + " has waited for " + seconds_text(stall.waited_s) +
-                                      ": not yet submitted by rank " + ranks +
-                                      ". Either these ranks are slow, or their program does not submit it.");
+  const bool one = stall.missing.size() == 1;
+  errands_.log(LogLevel::warning,
+               subject(stall.name) + " has waited for " + negotiation::spell_seconds(stall.waited_s) + ": " +
+                   core::describe_ranks(stall.missing) + (one ? " has" : " have") + " not submitted it. Either " +
+                   (one ? "this rank is" : "these ranks are") + " slow, or the program does not submit it there.");
 }
 
 bool Engine::uses(const std::byte* begin, std::size_t bytes) {
   if (stopped_.load(std::memory_order_acquire)) return false;
   std::unique_lock lock = take_over();
+  const HandOver after(*this, lock);
   board_.announce_awake();
   progress(true);  // what lies in the mailbox is open, too
   const auto inside = [&](const std::byte* data) { return data >= begin && data < begin + bytes; };
@@ -500,12 +585,12 @@ bool Engine::uses(const std::byte* begin, std::size_t bytes) {
     return std::any_of(operation->buffers.begin(), operation->buffers.end(),
                        [&](const Buffer& buffer) { return inside(buffer.input) || inside(buffer.output); });
   });
-  hand_over(lock);
   return used;
 }
 
 Metrics Engine::metrics() {
   std::unique_lock lock = take_over();
+  const HandOver after(*this, lock);
   Metrics metrics = metrics_;
   const negotiation::ParticipantCounters& counters = participant_.counters();
   const std::uint64_t expressed = expressed_.load(std::memory_order_relaxed);
@@ -524,7 +609,6 @@ Metrics Engine::metrics() {
     metrics.control_bytes_sent = leader_->counters().bytes_sent;
     metrics.wakeups_sent += leader_->counters().wakeups;
   }
-  hand_over(lock);  // as everybody who has held the driver's place
   return metrics;
 }
 

@@ -27,9 +27,13 @@
 // peers have to move next gets an alarm, behind the ring that they give. And since submissions come in bursts, it goes
 // on with a nap when many operations are open: submissions then do not wake it, only peers do, and the nap's end.
 //
-// Faults. The log latches the world's fault; where no log can be had (the leader is dead, a deadline goes unanswered)
-// the rank latches it here. From then on every operation, open or new, fails with it, and no caller's memory is
-// touched.
+// Fatal errors. The log brings them; where no log can be had (the leader is dead, a deadline goes unanswered) the rank
+// records one by itself. From then on every operation, open or new, fails with it, and no caller's memory is touched.
+// The node hears of it first. Only then are the backends aborted, which may block in a driver of the device: a driver
+// does that without its lock, after it has logged the error, and fails what is open when it has been done.
+//
+// Whatever is thrown in a pass is a fatal error of this rank, announced to all (`guarded`); a driver hands over in any
+// case (`HandOver`).
 #pragma once
 
 #include <atomic>
@@ -159,6 +163,21 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void abandon(ErrorCode code, const std::string& reason);
 
  private:
+  /// At the end of its scope a driver hands over, whatever has happened.
+  class HandOver {
+   public:
+    HandOver(Engine& engine, std::unique_lock<std::mutex>& lock) noexcept : engine_(engine), lock_(lock) {}
+    ~HandOver() {
+      if (lock_) engine_.hand_over(lock_);
+    }
+    HandOver(const HandOver&) = delete;
+    HandOver& operator=(const HandOver&) = delete;
+
+   private:
+    Engine& engine_;
+    std::unique_lock<std::mutex>& lock_;
+  };
+
   enum class Command : std::uint8_t { submit, end_step, leave };
   struct Item {
     Command command = Command::submit;
@@ -181,7 +200,18 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void nudge() noexcept;
 
   // -- the driver's, under driver_
-  bool progress(bool in_call);
+  /// Whatever is thrown in `work` is a fatal error of this rank; true then, else what `work` says.
+  template <class Work>
+  bool guarded(Work&& work) noexcept {
+    try {
+      return work();
+    } catch (...) {
+      announce_exception();
+      return true;
+    }
+  }
+  bool progress(bool in_call) noexcept;
+  bool pass(bool in_call);
   void settle_interest() noexcept;
   bool drain_mailbox(base::Time now);
   void admit(OperationPtr operation, base::Time now);
@@ -198,12 +228,18 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void fail_open(const Status& status);
   void check_deadlines(base::Time now);
   void check_deadline(Operation& operation, base::Time now);
-  [[nodiscard]] std::string describe_deciders() const;
-  bool poll_descriptors();
+  void ask_about(Operation& operation, base::Time now);
+  [[nodiscard]] std::string describe(const Operation& operation) const;
+  [[nodiscard]] std::string describe_silence() const;
+  void answer_queries(bool advanced, base::Time now);
+  [[nodiscard]] std::optional<core::Answer::Wait> oldest_wait() const;
+  bool poll_descriptors() noexcept;
   void handle_events(const std::vector<base::Poller::Event>& events);
   void on_death(int local_rank);
+  void announce_exception() noexcept;
   void announce_fault(ErrorCode code, const std::string& reason);
   void latch(const Status& status);
+  void end_batches(std::unique_lock<std::mutex>& lock);
   void report_stall(const core::Stalled& stall);
   [[nodiscard]] bool backend_moves() const noexcept;
   [[nodiscard]] bool device_moves() const noexcept;
@@ -294,6 +330,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::deque<core::Bytes> unsent_;  ///< messages that the ring had no room for
   std::vector<negotiation::Action> actions_;
   Errands errands_;
+  bool abort_due_ = false;                         ///< a fatal error: the backends must be aborted
+  std::vector<negotiation::AnswerQuery> queries_;  ///< not answered yet
+  base::Time queried_at_ = base::Time::max();      ///< the first of them came
   std::vector<base::Poller::Event> events_;
   core::Bytes bytes_;
   base::Time next_due_ = base::Time::max();

@@ -17,6 +17,10 @@
 
 namespace kolo::engine {
 
+/// Calls back; what the callback throws is logged as an error and dropped.
+void call_back(const std::function<void(const Status&)>& callback, const Status& status,
+               const base::Logger& logger) noexcept;
+
 struct Errand {
   std::function<void(const Status&)> callback;  ///< empty: a record for the log
   Status status;

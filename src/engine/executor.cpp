@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 namespace kolo::engine {
@@ -126,9 +127,27 @@ void Executor::recycle(Batch& batch) {
   free_.push_back(&batch);
 }
 
+void Executor::account(core::Answer& answer) const {
+  if (open_ == 0 && open_on_device_ == 0) return;
+  bool is_known = true;
+  const auto add = [&](const core::Backend& backend) {
+    const std::optional<std::vector<int>> ranks = backend.awaited();
+    is_known = is_known && ranks.has_value();
+    if (ranks) answer.awaited.insert(answer.awaited.end(), ranks->begin(), ranks->end());
+  };
+  if (open_ > 0) add(backend_);
+  if (open_on_device_ > 0) add(*device_);
+  std::sort(answer.awaited.begin(), answer.awaited.end());
+  answer.awaited.erase(std::unique(answer.awaited.begin(), answer.awaited.end()), answer.awaited.end());
+  answer.doing = is_known && answer.awaited.empty() ? core::Doing::standing : core::Doing::waiting;
+}
+
 void Executor::abort() noexcept {
   backend_.abort();
   if (device_ != nullptr) device_->abort();
+}
+
+void Executor::forget() noexcept {
   open_ = 0;
   open_on_device_ = 0;
   ready_.clear();

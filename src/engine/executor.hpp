@@ -15,6 +15,7 @@
 
 #include "core/backend.hpp"
 #include "core/device.hpp"
+#include "core/messages.hpp"
 #include "engine/operation.hpp"
 #include "fusion/layout.hpp"
 
@@ -66,8 +67,13 @@ class Executor {
   /// Whether it is worth looking at the device's backend again at once.
   [[nodiscard]] bool expects_soon() const noexcept { return open_on_device_ > 0 && device_->expects_soon(); }
   [[nodiscard]] bool has_ready() const noexcept { return !ready_.empty(); }
-  /// Forgets all batches: nothing touches callers' memory after this returns. Their members are held until `drop`.
+  /// Adds what open batches wait for.
+  void account(core::Answer& answer) const;
+  /// Ends all work of the backends, which may take long: nothing touches callers' memory after this returns. Any
+  /// thread, while no other call but the counts above is made; `forget` must follow.
   void abort() noexcept;
+  /// Forgets all batches. Their members are held until `drop`.
+  void forget() noexcept;
   void drop() noexcept;
 
  private:

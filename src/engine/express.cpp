@@ -15,8 +15,10 @@
 // fault, that they died is, and ends the wait.
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "engine/engine.hpp"
+#include "negotiation/sentences.hpp"
 
 namespace kolo::engine {
 namespace {
@@ -107,12 +109,13 @@ void Engine::await_peers(const ExpressCall& call, const std::function<bool()>& t
   while (!there()) {
     check_usable();
     if (base::now() >= until) {
-      std::string missing;
+      std::vector<std::int32_t> behind;
       for (int rank = 0; rank < express_->ranks(); ++rank) {
-        if (!express_->has_finished(rank)) missing += (missing.empty() ? "rank " : ", rank ") + std::to_string(rank);
+        if (!express_->has_finished(rank)) behind.push_back(rank);
       }
-      give_up(call, Error(ErrorCode::timeout, missing + " has not read its peers' data within " +
-                                                  std::to_string(base::to_seconds(patience)) + " s"));
+      give_up(call, Error(ErrorCode::timeout, core::describe_ranks(behind) + (behind.size() == 1 ? " has" : " have") +
+                                                  " not read its peers' data within " +
+                                                  negotiation::spell_seconds(base::to_seconds(patience))));
     }
     help_until(there, std::min(until, base::now() + kPatience));
   }
@@ -125,9 +128,9 @@ void Engine::give_up(const ExpressCall& call, const Error& error) {
   help_until(is_over, base::now() + kPatience);
   if (!faulted()) {
     std::unique_lock lock = take_over();
+    const HandOver after(*this, lock);
     announce_fault(error.code(),
                    "unnamed " + std::string(core::to_string(call.kind)) + ": " + std::string(error.status().message()));
-    hand_over(lock);
   }
   while (!faulted()) help_until(is_over, base::now() + kPatience);
   check_usable();

@@ -47,12 +47,27 @@ void for_each_part(core::ByteView frame, Visit visit) {
 
 /// Whether ranks that sleep must read this entry now. What follows at once, or concerns leaders alone, wakes nobody.
 bool wakes_ranks(const core::LogEntry& entry) {
-  return !std::holds_alternative<core::Assigned>(entry) && !std::holds_alternative<core::Query>(entry) &&
-         !std::holds_alternative<core::PlanVoided>(entry);
+  if (const auto* query = std::get_if<core::Query>(&entry)) return query->deadline;
+  return !std::holds_alternative<core::Assigned>(entry) && !std::holds_alternative<core::PlanVoided>(entry);
 }
 
 bool ends_log(const core::LogEntry& entry) {
   return std::holds_alternative<core::Faulted>(entry) || std::holds_alternative<core::Closed>(entry);
+}
+
+/// negotiation::SequencerOptions has it.
+std::vector<std::int32_t> speakers(const core::Topology& topology, int fanout) {
+  std::vector<std::int32_t> speakers(static_cast<std::size_t>(topology.size), -1);
+  for (int node = 0; node < topology.node_count(); ++node) {
+    const int leader = topology.leader_of(node);
+    for (const int rank : topology.nodes[static_cast<std::size_t>(node)]) {
+      if (rank != leader) speakers[static_cast<std::size_t>(rank)] = leader;
+    }
+    if (node > 0) {
+      speakers[static_cast<std::size_t>(leader)] = topology.leader_of(core::Topology::tree_parent(node, fanout));
+    }
+  }
+  return speakers;
 }
 
 std::unique_ptr<negotiation::Sequencer> make_sequencer(const core::Topology& topology, const base::Settings& settings) {
@@ -64,9 +79,10 @@ std::unique_ptr<negotiation::Sequencer> make_sequencer(const core::Topology& top
   options.open_batches = static_cast<std::uint64_t>(settings.open_batches);
   options.capacity = static_cast<std::uint32_t>(settings.cache_capacity);
   options.plan = settings.plan;
-  // Ranks wait for an answer that long: nodes get half of it, so that one that is silent does not make the root seem
-  // so.
+  // Ranks wait for an answer that long. They answer the root's question in half of it, so that one that is silent does
+  // not make the root seem so.
   options.latch_timeout_s = settings.latch_timeout_s / 2;
+  options.speaks_through = speakers(topology, static_cast<int>(settings.tree_fanout));
   return std::make_unique<negotiation::Sequencer>(options);
 }
 
@@ -313,6 +329,7 @@ void Leader::on_lost(int node, const std::string& reason) {
 }
 
 void Leader::on_local_death(int local_rank) {
+  board_.forget_reader(local_rank);
   if (ended_) return;
   news_ = true;
   scan_rank(local_rank);

@@ -2,20 +2,21 @@
 #include "engine/name_table.hpp"
 
 #include "base/check.hpp"
+#include "base/quote.hpp"
 
 namespace kolo::engine {
 namespace {
 
 [[noreturn]] void throw_in_flight(const std::string& name) {
   throw Error(ErrorCode::duplicate_name,
-              "tensor \"" + name +
-                  "\" is already in flight: wait for its handle before submitting the name again, or " +
+              "tensor " + base::quoted(name) +
+                  " is already in flight: wait for its handle before submitting the name again, or " +
                   "give the second tensor another name");
 }
 
 [[noreturn]] void throw_held(const std::string& name) {
   throw Error(ErrorCode::duplicate_name,
-              "the name \"" + name + "\" belongs to a prepared request: start that one, or use another name");
+              "the name " + base::quoted(name) + " belongs to a prepared request: start that one, or use another name");
 }
 
 }  // namespace
@@ -108,11 +109,6 @@ void NameTable::forget(Entry& entry) {
   KOLO_CHECK(found != entries_.end()) << "'" << entry.name << "' is not known";
   const std::unique_ptr<Entry> gone = std::move(found->second);  // its name is the key
   entries_.erase(found);
-}
-
-void NameTable::drop_operations() {
-  const std::lock_guard lock(mutex_);
-  for (auto& [name, entry] : entries_) entry->last.reset();
 }
 
 std::shared_ptr<const core::Signature> NameTable::share(core::Signature signature) {

@@ -63,8 +63,6 @@ class NameTable {
   void finished(Entry& entry) noexcept;
   /// The driver: the name was evicted; the entry goes away unless somebody has it.
   void forget(Entry& entry);
-  /// The end of the engine, which operations hold: none of the names keeps one any longer.
-  void drop_operations();
   /// How many names are known.
   [[nodiscard]] std::size_t size() const;
   /// An equal signature that was given last, or this one: neighbours are often alike, and what they share stays in the

@@ -126,7 +126,7 @@ void HandleState::reset() noexcept {
   }
   if (!outcome_.ok()) outcome_ = Status();
   latch_at = base::Time::max();
-  warned = false;
+  warned = reminded = false;
   state_.store(0, std::memory_order_release);
 }
 

@@ -58,7 +58,8 @@ class HandleState {
  public:
   // -- constant from the submission to completion
   engine::Entry* entry = nullptr;
-  std::shared_ptr<engine::Engine> engine;
+  /// Alive while this is open. Handles may outlive a context, and must not keep it alive.
+  std::weak_ptr<engine::Engine> engine;
   std::shared_ptr<const core::Signature> signature;
   std::vector<engine::Buffer> buffers;
 
@@ -74,6 +75,7 @@ class HandleState {
  public:
   // -- the driver's
   bool warned = false;
+  bool reminded = false;  ///< the leader, of a deadline
   std::size_t open_index = 0;
   base::Time submitted{};
   base::Time deadline{};
@@ -101,6 +103,7 @@ class HandleState {
   [[nodiscard]] const Status& outcome() const noexcept { return outcome_; }
   /// Says that somebody waits for this or asked about it: true the first time, while it is open.
   bool mark_interest() noexcept;
+  [[nodiscard]] bool is_interesting() const noexcept { return (state_.load(std::memory_order_acquire) & kMarked) != 0; }
   /// Sleeps until done or until the time has come; whether it is done.
   bool sleep_until(std::optional<base::Time> until);
   /// Sleeps until all work has been given to the device, or until done. The event behind which the result is complete;

@@ -21,7 +21,7 @@ constexpr int kTurns = 4;
 }  // namespace
 
 void Engine::submit(OperationPtr operation, bool quiet) {
-  if (!operation->engine) operation->engine = shared_from_this();
+  if (operation->engine.expired()) operation->engine = weak_from_this();
   push({Command::submit, std::move(operation)});
   if (!quiet && nobody_looks() && !say_at_once()) nudge();
 }
@@ -47,31 +47,29 @@ bool Engine::say_at_once() {
   in_background_ = false;
   bool lone = false;
   // Once more for what others say meanwhile: as long as that is not for the background thread anyway.
-  for (int turn = 0; turn < kTurns && (turn == 0 || owes_work()); ++turn) lone = say();
+  for (int turn = 0; turn < kTurns && (turn == 0 || owes_work()); ++turn) {
+    lone = false;
+    guarded([&] { return lone = say(); });
+    settle_interest();
+  }
   hand_over(lock, lone);
   return true;
 }
 
 /// One turn of it; whether there is a lone small tensor, and batches have been brought further.
 bool Engine::say() {
-  bool lone = false;
-  try {
-    const base::Time now = base::now();
-    interest_seen_ = interested_.load() > 0;  // before the mailbox, as in progress()
-    drain_mailbox(now);
-    participant_.set_interested(interest_seen_);
-    speak();
-    lone = open_.size() == 1 && is_small(*open_.front());
-    if (leader_) leader_->step(now);
-    if (lone) read_log();
-    if (leader_) leader_->wake_ranks();
-    while (lone && move_backend(true, now)) {
-    }
-    speak();
-  } catch (const Error& error) {
-    announce_fault(error.code(), error.status().message());
+  const base::Time now = base::now();
+  interest_seen_ = interested_.load() > 0;  // before the mailbox, as in pass()
+  drain_mailbox(now);
+  participant_.set_interested(interest_seen_);
+  speak();
+  const bool lone = open_.size() == 1 && is_small(*open_.front());
+  if (leader_) leader_->step(now);
+  if (lone) read_log();
+  if (leader_) leader_->wake_ranks();
+  while (lone && move_backend(true, now)) {
   }
-  settle_interest();
+  speak();
   return lone;
 }
 
@@ -93,9 +91,9 @@ void Engine::end_step() {
 void Engine::push(Item item) {
   while (!mailbox_.try_push(std::move(item))) {
     if (std::unique_lock lock(driver_, std::try_to_lock); lock) {
+      const HandOver after(*this, lock);
       board_.announce_awake();
       progress(true);
-      hand_over(lock);
     } else {
       std::this_thread::yield();
     }

@@ -119,6 +119,35 @@ bool CpuBackend::retire(std::vector<core::Job*>& finished) {
   return any;
 }
 
+std::optional<std::vector<int>> CpuBackend::awaited() const {
+  std::vector<int> ranks;
+  const std::uint64_t slots = chunks_.size();
+  const bool slot_is_own = filled_ - std::min(taken_, sent_) < slots;
+  if (cutting_ < open_.size() && filled_ >= slots && slot_is_own && chunk(filled_).peers_read_at_take()) {
+    add_behind(core::Stage::taken, filled_ - slots, ranks);
+  }
+  if (entered_ < filled_ && enters_when_all_filled(chunk(entered_))) add_behind(core::Stage::filled, entered_, ranks);
+  for (std::uint64_t number = sent_; number < entered_; ++number) {
+    if (is_meshed(chunk(number))) mesh_->add_awaited(number % slots, ranks);
+    if (is_exchanged(chunk(number))) lane_->add_awaited(number % slots, ranks);
+  }
+  if (taken_ < reduced_ && !ready_to_take(taken_)) {
+    const bool reads_inputs = chunk(taken_).peers_read_at_take();
+    add_behind(reads_inputs ? core::Stage::filled : core::Stage::reduced, taken_, ranks);
+  }
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
+}
+
+void CpuBackend::add_behind(core::Stage stage, std::uint64_t number, std::vector<int>& ranks) const {
+  for (int peer = 0; peer < topology_.local_size(); ++peer) {
+    if (peer == topology_.local_rank || intra_->reached(stage, peer) > number) continue;
+    const int rank = topology_.nodes[static_cast<std::size_t>(topology_.node)][static_cast<std::size_t>(peer)];
+    ranks.push_back(options_.members.empty() ? rank : options_.members[static_cast<std::size_t>(rank)]);
+  }
+}
+
 bool CpuBackend::awaits_nodes() const noexcept { return inter_ != nullptr && sent_ < entered_; }
 
 void CpuBackend::push(bool in_call) {
@@ -265,6 +294,10 @@ bool CpuBackend::reduce_one(bool transport_usable) {
   return moved;
 }
 
+bool CpuBackend::enters_when_all_filled(const Chunk& chunk) const noexcept {
+  return chunk.route == Route::sliced || chunk.route == Route::scatter || is_exchanged(chunk);
+}
+
 bool CpuBackend::is_exchanged(const Chunk& chunk) const noexcept {
   return lane_ && !is_meshed(chunk) && chunk.route != Route::flat && chunk.route != Route::sliced;
 }
@@ -290,7 +323,7 @@ bool CpuBackend::enter(std::uint64_t number) {
     alltoall_.enter(*entering.stream->alltoall, entering.begin, number);
     return true;
   }
-  if (entering.route != Route::sliced && !is_exchanged(entering)) return true;  // nothing of it is this rank's to bring
+  if (!enters_when_all_filled(entering)) return true;  // nothing of it is this rank's to bring
   if (intra_->all_reached(core::Stage::filled) <= number) return false;
   if (entering.route == Route::sliced) {
     reduce_share(number);

@@ -102,6 +102,7 @@ class CpuBackend final : public core::Backend {
   [[nodiscard]] std::string describe() const override;
   void start(core::Job& job) override;
   core::Progress progress(bool in_call, std::vector<core::Job*>& finished) override;
+  [[nodiscard]] std::optional<std::vector<int>> awaited() const override;
   [[nodiscard]] bool awaits_nodes() const noexcept override;
   void push(bool in_call) override;
   void abort() noexcept override;
@@ -113,6 +114,8 @@ class CpuBackend final : public core::Backend {
   bool take_one();
   bool retire(std::vector<core::Job*>& finished);
 
+  /// The ranks of this node that have not brought chunk `number` past a stage.
+  void add_behind(core::Stage stage, std::uint64_t number, std::vector<int>& ranks) const;
   [[nodiscard]] OpenJob* cut(Chunk& chunk);
   [[nodiscard]] bool is_paired_broadcast(const Stream& stream) const noexcept;
   [[nodiscard]] std::int64_t most_elements(const Stream& stream) const noexcept;
@@ -138,6 +141,7 @@ class CpuBackend final : public core::Backend {
 
   [[nodiscard]] Chunk& chunk(std::uint64_t number) noexcept { return chunks_[number % chunks_.size()]; }
   [[nodiscard]] const Chunk& chunk(std::uint64_t number) const noexcept { return chunks_[number % chunks_.size()]; }
+  [[nodiscard]] bool enters_when_all_filled(const Chunk& chunk) const noexcept;
   [[nodiscard]] bool is_exchanged(const Chunk& chunk) const noexcept;
   [[nodiscard]] bool is_meshed(const Chunk& chunk) const noexcept;
   [[nodiscard]] Part own_share(const Chunk& chunk) const noexcept;

@@ -218,21 +218,28 @@ void Lane::pass_on(Exchange& exchange, int tag) {
 }
 
 /// Whether all have; forgets those that have.
-bool Lane::complete(std::vector<Operation>& operations) {
-  const auto completed = [&](Operation operation) { return transport_->test(operation); };
-  operations.erase(std::remove_if(operations.begin(), operations.end(), completed), operations.end());
-  return operations.empty();
+bool Lane::complete(std::vector<Message>& messages) {
+  const auto completed = [&](const Message& message) { return transport_->test(message.operation); };
+  messages.erase(std::remove_if(messages.begin(), messages.end(), completed), messages.end());
+  return messages.empty();
+}
+
+void Lane::add_awaited(std::size_t exchange, std::vector<int>& ranks) const {
+  for (const auto* messages :
+       {&exchanges_[exchange].parts, &exchanges_[exchange].results, &exchanges_[exchange].sent}) {
+    for (const Message& message : *messages) ranks.push_back(place_.ranks[static_cast<std::size_t>(message.node)]);
+  }
 }
 
 // A segment may be empty, on both sides alike: then nothing is sent and nothing expected.
 void Lane::send(Exchange& exchange, int node, int tag, const std::byte* data, std::size_t bytes) {
   if (bytes == 0) return;
-  exchange.sent.push_back(transport_->send(place_.ranks[static_cast<std::size_t>(node)], tag, data, bytes));
+  exchange.sent.push_back({transport_->send(place_.ranks[static_cast<std::size_t>(node)], tag, data, bytes), node});
 }
 
-void Lane::receive(std::vector<Operation>& operations, int node, int tag, std::byte* data, std::size_t bytes) {
+void Lane::receive(std::vector<Message>& messages, int node, int tag, std::byte* data, std::size_t bytes) {
   if (bytes == 0) return;
-  operations.push_back(transport_->receive(place_.ranks[static_cast<std::size_t>(node)], tag, data, bytes));
+  messages.push_back({transport_->receive(place_.ranks[static_cast<std::size_t>(node)], tag, data, bytes), node});
 }
 
 }  // namespace kolo::hierarchy

@@ -73,11 +73,17 @@ class Lane {
   [[nodiscard]] bool ready(std::size_t exchange) const noexcept { return exchanges_[exchange].step >= Step::rest; }
   /// Nothing is open any more: the exchange may be started again.
   [[nodiscard]] bool done(std::size_t exchange) const noexcept { return exchanges_[exchange].step == Step::done; }
+  /// The ranks of messages that were started and have not completed.
+  void add_awaited(std::size_t exchange, std::vector<int>& ranks) const;
   /// Of an all-reduce that is ready: finished elements from `first` on, into each of `copies` arrays.
   void deliver(std::size_t exchange, std::int64_t first, std::int64_t elements, void* const* outputs, int copies);
 
  private:
-  using Operation = core::InterNode::Operation;
+  /// An open message to or from another node.
+  struct Message {
+    core::InterNode::Operation operation = 0;
+    int node = 0;
+  };
 
   /// start -> add -> collect -> rest -> done for an all-reduce, start -> pass_on -> rest -> done for a broadcast.
   enum class Step : std::uint8_t {
@@ -100,10 +106,10 @@ class Lane {
     int root_node = 0;
     bool whole = false;
     Step step = Step::done;
-    bool adds_late = false;          // sums are made when they are delivered
-    std::vector<Operation> parts;    // open: partial sums that come
-    std::vector<Operation> results;  // finished elements that come
-    std::vector<Operation> sent;     // all that goes
+    bool adds_late = false;        // sums are made when they are delivered
+    std::vector<Message> parts;    // open: partial sums that come
+    std::vector<Message> results;  // finished elements that come
+    std::vector<Message> sent;     // all that goes
   };
 
   [[nodiscard]] int nodes() const noexcept { return static_cast<int>(place_.ranks.size()); }
@@ -118,9 +124,9 @@ class Lane {
   void send_result(Exchange& exchange, int tag);
   void receive_broadcast(Exchange& exchange, int tag);
   void pass_on(Exchange& exchange, int tag);
-  bool complete(std::vector<Operation>& operations);
+  bool complete(std::vector<Message>& messages);
   void send(Exchange& exchange, int node, int tag, const std::byte* data, std::size_t bytes);
-  void receive(std::vector<Operation>& operations, int node, int tag, std::byte* data, std::size_t bytes);
+  void receive(std::vector<Message>& messages, int node, int tag, std::byte* data, std::size_t bytes);
 
   std::shared_ptr<core::InterNode> transport_;
   LanePlace place_;

@@ -47,4 +47,10 @@ bool Mesh::advance(std::size_t index) {
   return moved;
 }
 
+void Mesh::add_awaited(std::size_t exchange, std::vector<int>& ranks) const {
+  for (const Message& message : exchanges_[exchange].messages) {
+    if (message.operation != 0) ranks.push_back(message.rank);
+  }
+}
+
 }  // namespace kolo::hierarchy

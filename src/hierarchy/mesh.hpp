@@ -37,6 +37,8 @@ class Mesh {
   /// Starts what was noted, and looks what has completed; true when something moved. Throws what the transport throws.
   bool advance(std::size_t exchange);
   [[nodiscard]] bool done(std::size_t exchange) const noexcept { return exchanges_[exchange].messages.empty(); }
+  /// The ranks of messages that were started and have not completed.
+  void add_awaited(std::size_t exchange, std::vector<int>& ranks) const;
 
  private:
   struct Message {

@@ -15,6 +15,7 @@
 #include <map>
 
 #include "base/check.hpp"
+#include "base/quote.hpp"
 
 namespace kolo::negotiation {
 
@@ -169,7 +170,7 @@ struct Participant::Impl {
 
   void ask(const Slot& slot, double waited_s, bool deadline) {
     const SetId set = slot.set == nullptr ? core::kGlobalSet : slot.set->number;
-    out.messages.emplace_back(core::Overdue{rank, set, slot.name, slot.round, waited_s, deadline});
+    out.messages.emplace_back(core::Overdue{rank, set, slot.name, slot.round, waited_s, deadline, false});
   }
 
   // ---- planned batches: how many are partial here and not yet reported
@@ -334,7 +335,17 @@ struct Participant::Impl {
     actions.emplace_back(FailSlot{number, Status(entry.code, entry.message)});
   }
 
-  void on(const core::Query&, std::vector<Action>&) {}
+  void on(const core::Query& entry, std::vector<Action>& actions) {
+    if (!entry.deadline) return;
+    const auto set = sets.find(entry.set);
+    if (set == sets.end() || !set->second.member) return;
+    const SlotId number = find(set->second, entry.name);
+    core::Answer answer;
+    answer.query = entry.query;
+    answer.rank = rank;
+    answer.submitted = entry.round == 0 || (number != kNoSlot && slots[number].round >= entry.round);
+    actions.emplace_back(AnswerQuery{std::move(answer)});
+  }
 
   void on(const core::Stalled& entry, std::vector<Action>& actions) { actions.emplace_back(ReportStall{entry}); }
 
@@ -361,7 +372,7 @@ struct Participant::Impl {
     for (const SlotId number : numbers) {
       Slot& slot = slots[number];
       if (slot.in_flight) {
-        const std::string what = slot.name.empty() ? "an unnamed call" : "tensor \"" + slot.name + "\"";
+        const std::string what = slot.name.empty() ? "an unnamed call" : "tensor " + base::quoted(slot.name);
         actions.emplace_back(
             FailSlot{number, Status(ErrorCode::invalid_argument, "process set " + std::to_string(entry.set) +
                                                                      " was removed while " + what +
@@ -437,6 +448,17 @@ void Participant::set_interested(bool interested) { impl_->interested = interest
 void Participant::overdue(SlotId slot, double waited_s, bool deadline) {
   impl_->ask(impl_->slots[slot], waited_s, deadline);
 }
+
+void Participant::overdue_running(SetId set, const std::string& name, double waited_s) {
+  const auto found = impl_->sets.find(set);
+  const SlotId slot = found == impl_->sets.end() ? kNoSlot : impl_->find(found->second, name);
+  const Round round = slot == kNoSlot ? 0 : impl_->slots[slot].round;
+  impl_->out.messages.emplace_back(core::Overdue{impl_->rank, set, name, round, waited_s, true, true});
+}
+
+void Participant::answer(core::Answer answer) { impl_->out.messages.emplace_back(std::move(answer)); }
+
+Round Participant::round_of(SlotId slot) const { return impl_->slots[slot].round; }
 
 void Participant::starved() { impl_->out.messages.emplace_back(core::Starved{impl_->rank}); }
 

@@ -83,8 +83,14 @@ struct WorldClosed {};
 /// Some rank is starved of what another node sent (core/inter_node.hpp): push.
 struct PushTransport {};
 
+/// Somebody's deadline has passed: complete this answer by what the data plane does, and give it to
+/// `Participant::answer`.
+struct AnswerQuery {
+  core::Answer answer;
+};
+
 using Action = std::variant<RunBatch, FailSlot, ForgetSlot, DropPlan, ReportStall, SetChanged, WorldFault, WorldClosed,
-                            PushTransport>;
+                            PushTransport, AnswerQuery>;
 
 struct ParticipantCounters {
   std::uint64_t bare = 0;             ///< submissions published as a count
@@ -118,8 +124,13 @@ class Participant {
   /// batch that this rank has submitted in part is reported by `Interest`, once in each such state. Looked at when
   /// the outbox is taken: take it after a group of submissions, not between them, or a batch seems partial that is not.
   void set_interested(bool interested);
-  /// A slot's last submission has waited for `waited_s` seconds; in flight, or handed out and not complete.
+  /// A slot's submission, in flight, has waited for `waited_s` seconds.
   void overdue(SlotId slot, double waited_s, bool deadline);
+  /// The deadline of a submission has passed whose batch has been handed out and is not complete.
+  void overdue_running(core::SetId set, const std::string& name, double waited_s);
+  void answer(core::Answer answer);
+  /// Of the slot's last submission.
+  [[nodiscard]] core::Round round_of(SlotId slot) const;
   /// Nothing comes from other nodes for a batch that has been handed out.
   void starved();
   /// This rank will submit nothing more.

@@ -289,7 +289,10 @@ struct Relay::Impl {
     return name == names.end() ? kNoTensor : name->second;
   }
 
-  void on(const core::Query& entry) { up.emplace_back(core::Missing{entry.query, missing(entry)}); }
+  /// For a deadline every rank answers by itself.
+  void on(const core::Query& entry) {
+    if (!entry.deadline) up.emplace_back(core::Missing{entry.query, missing(entry)});
+  }
 
   /// The ranks of this node that are members and have not submitted.
   std::vector<std::int32_t> missing(const core::Query& query) const {

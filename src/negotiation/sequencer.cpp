@@ -71,9 +71,14 @@ struct Sequencer::Impl {
     Round round = 0;
     bool deadline = false;
     double waited_s = 0;
-    Time due = Time::max();  ///< for a deadline: when the answers that have come must do
+    // For a warning:
     int answers = 0;
     std::vector<std::int32_t> missing;
+    std::vector<std::int32_t> gone;  ///< of these, who had left when the answer came
+    // For a deadline:
+    bool running = false;    ///< every member has submitted it
+    Time due = Time::max();  ///< when the answers that have come must do
+    std::vector<core::Answer> heard;
   };
   using Key = std::pair<SetId, std::string>;
 
@@ -426,18 +431,24 @@ struct Sequencer::Impl {
     if (is_hopeless(message.set, message.name, message.round)) {
       return fail_hopeless(message.set, message.name, message.round);
     }
-    const TensorId id = tensors.find(message.set, message.name);
-    if (id != kNoTensor && tensors[id].round >= message.round) return overdue_ready(set->second, id, message);
+    if (message.running) return ask(message, now);
+    if (is_complete(message.set, message.name, message.round)) {
+      unblock(set->second, tensors.find(message.set, message.name));
+      if (message.deadline) ask(message, now);
+      return;
+    }
     if (!message.deadline && !set->second.has_left && reported(message)) return;
     ask(message, now);
   }
 
-  /// Every member has submitted it.
-  void overdue_ready(Set& set, TensorId id, const core::Overdue& message) {
-    if (message.deadline) {
-      return fault(ErrorCode::timeout, -1,
-                   deadline_passed(subject(message.set, message.name, message.round), {message.waited_s, {}, {}, 0}));
-    }
+  /// Whether every member has submitted it.
+  bool is_complete(SetId set, const std::string& name, Round round) const {
+    const TensorId id = tensors.find(set, name);
+    return id != kNoTensor && tensors[id].round >= round;
+  }
+
+  /// Breaks the plan if a planned batch holds up this tensor, which every member has submitted.
+  void unblock(Set& set, TensorId id) {
     const Tensor& tensor = tensors[id];
     if (!tensor.ready || !tensor.planned) return;
     const std::vector<TensorId>& batch = set.plan->batches[tensor.batch];
@@ -460,14 +471,28 @@ struct Sequencer::Impl {
             : Time::max();
     for (auto& [number, question] : questions) {
       if (question.set != message.set || question.name != message.name || question.round != message.round) continue;
-      question.deadline = question.deadline || message.deadline;
+      if (question.deadline != message.deadline) continue;
+      question.running = question.running || message.running;
       question.waited_s = std::max(question.waited_s, message.waited_s);
       question.due = std::min(question.due, due);
       return;
     }
+    Question question;
+    question.set = message.set;
+    question.name = message.name;
+    question.round = message.round;
+    question.deadline = message.deadline;
+    question.running = message.running;
+    question.waited_s = message.waited_s;
+    question.due = due;
+    ask(std::move(question));
+  }
+
+  void ask(Question question) {
     const std::uint64_t number = next_question++;
-    questions[number] = {message.set, message.name, message.round, message.deadline, message.waited_s, due, 0, {}};
-    append(core::Query{number, message.set, message.name, message.round});
+    const Round round = question.running ? 0 : question.round;  // the name may have been evicted meanwhile
+    append(core::Query{number, question.set, question.name, round, question.deadline});
+    questions[number] = std::move(question);
   }
 
   void on(const core::Missing& message, Time) {
@@ -475,28 +500,98 @@ struct Sequencer::Impl {
     if (found == questions.end()) return;
     Question& question = found->second;
     question.missing.insert(question.missing.end(), message.ranks.begin(), message.ranks.end());
+    std::copy_if(message.ranks.begin(), message.ranks.end(), std::back_inserter(question.gone),
+                 [this](std::int32_t rank) { return has_left(rank); });
     if (++question.answers < options.nodes) return;
-    const Question answered = std::move(question);
+    Question answered = std::move(question);
     questions.erase(found);
-    conclude(answered);
+    conclude_warning(std::move(answered));
   }
 
-  void conclude(const Question& question) {
-    Wait wait{question.waited_s, question.missing, {}, options.nodes - question.answers};
-    std::sort(wait.missing.begin(), wait.missing.end());
-    std::copy_if(wait.missing.begin(), wait.missing.end(), std::back_inserter(wait.left),
-                 [this](std::int32_t rank) { return left[static_cast<std::size_t>(rank)]; });
-    const std::string what = subject(question.set, question.name, question.round);
-    if (!wait.left.empty() && wait.silent_nodes == 0) {
-      hopeless_rounds[Key(question.set, question.name)] = {question.round, hopeless(what, wait.left)};
+  void conclude_warning(Question question) {
+    if (is_complete(question.set, question.name, question.round)) return;
+    std::sort(question.missing.begin(), question.missing.end());
+    std::sort(question.gone.begin(), question.gone.end());
+    if (!question.gone.empty()) {
+      const std::string what = subject(question.set, question.name, question.round);
+      hopeless_rounds[Key(question.set, question.name)] = {question.round, hopeless(what, question.gone)};
       fail_hopeless(question.set, question.name, question.round);
-    } else if (question.deadline) {
-      fault(ErrorCode::timeout, wait.missing.size() == 1 ? wait.missing.front() : -1, deadline_passed(what, wait));
-    } else if (!wait.missing.empty() && question.waited_s > 0) {
+    } else if (std::any_of(question.missing.begin(), question.missing.end(), [this](auto r) { return has_left(r); })) {
+      question.answers = 0;  // it may have submitted after its node had answered
+      question.missing.clear();
+      ask(std::move(question));
+    } else if (!question.missing.empty() && question.waited_s > 0) {
       stalls[Key(question.set, question.name)] = question.round;
       ++counters.stalls;
-      append(core::Stalled{question.set, question.name, question.waited_s, wait.missing});
+      append(core::Stalled{question.set, question.name, question.waited_s, question.missing});
     }
+  }
+
+  bool has_left(std::int32_t rank) const { return left[static_cast<std::size_t>(rank)]; }
+
+  // ---------------------------------------------------------------- deadlines
+
+  void on(const core::Answer& message, Time) {
+    const auto found = questions.find(message.query);
+    if (found == questions.end()) return;
+    Question& question = found->second;
+    const auto same = [&message](const core::Answer& answer) { return answer.rank == message.rank; };
+    if (std::any_of(question.heard.begin(), question.heard.end(), same)) return;
+    question.heard.push_back(message);
+    if (!silent_of(question).empty()) return;
+    const Question answered = std::move(question);
+    questions.erase(found);
+    conclude_deadline(answered);
+  }
+
+  /// The members that have not answered, ascending. A rank that has left need not answer.
+  std::vector<std::int32_t> silent_of(const Question& question) const {
+    std::vector<std::int32_t> silent;
+    for (const std::int32_t member : sets.at(question.set).members) {
+      const auto same = [member](const core::Answer& answer) { return answer.rank == member; };
+      const bool answered = std::any_of(question.heard.begin(), question.heard.end(), same);
+      if (!answered && !has_left(member)) silent.push_back(member);
+    }
+    return silent;
+  }
+
+  /// Without those whose words would have had to pass through another silent rank.
+  std::vector<std::int32_t> nearest(const std::vector<std::int32_t>& silent) const {
+    std::vector<std::int32_t> ranks;
+    const auto is_silent = [&silent](std::int32_t rank) {
+      return std::binary_search(silent.begin(), silent.end(), rank);
+    };
+    for (const std::int32_t rank : silent) {
+      std::int32_t on_the_way = speaker_of(rank);
+      while (on_the_way >= 0 && !is_silent(on_the_way)) on_the_way = speaker_of(on_the_way);
+      if (on_the_way < 0) ranks.push_back(rank);
+    }
+    return ranks;
+  }
+
+  std::int32_t speaker_of(std::int32_t rank) const {
+    return options.speaks_through.empty() ? -1 : options.speaks_through[static_cast<std::size_t>(rank)];
+  }
+
+  void conclude_deadline(const Question& question) {
+    Wait wait;
+    wait.waited_s = question.waited_s;
+    wait.silent = nearest(silent_of(question));
+    wait.answers = question.heard;
+    std::sort(wait.answers.begin(), wait.answers.end(),
+              [](const core::Answer& a, const core::Answer& b) { return a.rank < b.rank; });
+    if (!question.running && !is_complete(question.set, question.name, question.round)) {
+      const std::vector<std::int32_t>& members = sets.at(question.set).members;
+      std::copy_if(members.begin(), members.end(), std::back_inserter(wait.left),
+                   [this](std::int32_t rank) { return has_left(rank); });
+    }
+    const bool is_over =
+        wait.silent.empty() && std::all_of(wait.answers.begin(), wait.answers.end(), [](const core::Answer& answer) {
+          return answer.submitted && answer.doing == core::Doing::nothing;
+        });
+    if (is_over && wait.left.empty()) return;
+    const Verdict verdict = deadline_passed(subject(question.set, question.name, question.round), wait);
+    fault(ErrorCode::timeout, verdict.rank, verdict.sentence);
   }
 
   bool is_hopeless(SetId set, const std::string& name, Round round) const {
@@ -550,7 +645,7 @@ struct Sequencer::Impl {
     for (auto it = questions.begin(); it != questions.end();) {
       const Question question = it->second;
       it = question.due <= now ? questions.erase(it) : std::next(it);
-      if (question.due <= now) conclude(question);
+      if (question.due <= now) conclude_deadline(question);
     }
   }
 

@@ -14,11 +14,21 @@
 //              about a tensor that only waits for its batch, breaks the plan: what is ready is appended, the place is
 //              remembered as a cut, and the plan is learned anew. A new generation, a failed member, an eviction and a
 //              member that leaves void it (planner.hpp).
-//   waits      an `Overdue` becomes a `Query` that every node answers; then a warning (`Stalled`) or, at the deadline,
-//              a fault that names who is missing. Answers that do not come are waited for `latch_timeout_s`.
+//   waits      an `Overdue` becomes a `Query`. For a warning every node answers who of its ranks is missing
+//              (`Missing`), and `Stalled` says so. At the deadline every member answers by itself (`Answer`); answers
+//              that do not come are waited for `latch_timeout_s`. The fault names, in this order:
+//                1. the ranks that are silent: they are stopped, or kept from running. What a rank says passes through
+//                   its leader, and through the leaders on the way to the root; of several silent ranks on one way only
+//                   the one next to the root is named, because the others may have answered.
+//                2. if all have answered, the ranks that have not submitted, and what they wait for instead;
+//                3. if all have submitted, the ranks whose open batches wait for no other rank;
+//                4. if there is none, which rank waits for which.
+//              If no batch is open any more, the wait is over, and there is no fault.
 //   leaving    `RankLeft` tells the others, who ask at once about what they have in flight with that rank: if it is
 //              missing, the submission fails. Why ask, and not fail everything in flight? Because the rank may have
-//              submitted before it left, and then the submission runs; only its own node knows.
+//              submitted before it left, and then the submission runs; only its own node knows. A
+//              node's answer counts for the ranks that had left when it came; for those that left since, it is asked
+//              again.
 //   faults     the first one ends the log.
 //
 // Messages must be given in the order in which the root's relay said them; what refers to a generation that is over is
@@ -42,6 +52,9 @@ struct SequencerOptions {
   std::uint32_t capacity = 8192;  ///< ids, reserved ones included
   bool plan = true;
   double latch_timeout_s = 5;  ///< a query for a deadline is not waited for longer
+  /// By rank, the rank that passes its words on to the root: a node's leader, and for a leader that of the node above;
+  /// -1 for rank 0. Empty: nobody passes on anything.
+  std::vector<std::int32_t> speaks_through;
 };
 
 struct SequencerCounters {

@@ -39,11 +39,13 @@ std::vector<UpMessage> sample_up() {
           Declared{7, "layer1.weight", 3, kNoTensor, 0, {{sample_signature(), {0, 1, 2}}, {std::nullopt, {3}}}},
           Declared{0, "", kMost, 0, 65535, {}},
           Interest{3, 4, 5, {17, 3, kNoTensor}, 99},
-          Overdue{2, 1, "x", 9, kWaited, true},
+          Overdue{2, 1, "x", 9, kWaited, true, true},
           Missing{kMost, {1, 2, 3, 900}},
           RankLost{4, ErrorCode::user_exception, "std::runtime_error: no"},
           Left{1023},
-          Starved{12}};
+          Starved{12},
+          Answer{kMost, 1023, true, Doing::standing, {0, 7}, "no time", Answer::Wait{3, "y", kMost}},
+          Answer{1, 2, false, Doing::waiting, {}, "", std::nullopt}};
 }
 
 std::vector<LogEntry> sample_log() {
@@ -54,7 +56,7 @@ std::vector<LogEntry> sample_log() {
           PlanVoided{1},
           PlannedBatch{100, 120},
           Failed{3, "x", 4, ErrorCode::mismatch, "they disagree"},
-          Query{1, 2, "y", 3},
+          Query{1, 2, "y", 3, true},
           Stalled{1, "z", kWaited, {4, 5}},
           SetAdded{1, 3, 2, {0, 1}, "add", 8},
           SetRemoved{1, "remove", 9},
@@ -99,6 +101,16 @@ TEST(Codec, BringsEveryFieldBack) {
   const auto overdue = std::get<Overdue>(decode_up(encoded(sample_up()[5])));
   EXPECT_EQ(overdue.waited_s, kWaited);
   EXPECT_TRUE(overdue.deadline);
+  EXPECT_TRUE(overdue.running);
+  const auto answer = std::get<Answer>(decode_up(encoded(sample_up()[10])));
+  EXPECT_TRUE(answer.submitted);
+  EXPECT_EQ(answer.doing, Doing::standing);
+  EXPECT_EQ(answer.awaited, (std::vector<std::int32_t>{0, 7}));
+  EXPECT_EQ(answer.reason, "no time");
+  ASSERT_TRUE(answer.wait.has_value());
+  EXPECT_EQ(answer.wait->set, 3U);
+  EXPECT_EQ(answer.wait->name, "y");
+  EXPECT_EQ(answer.wait->round, kMost);
   const auto interest = std::get<Interest>(decode_up(encoded(sample_up()[4])));
   EXPECT_EQ(interest.lacking, (std::vector<TensorId>{17, 3, kNoTensor}));
   EXPECT_EQ(interest.round, 99U);
@@ -140,7 +152,7 @@ TEST(Codec, SaysWhyItRefuses) {
   const auto up = [](const Bytes& bytes) { return decode_up(bytes); };
   const auto log = [](const Bytes& bytes) { return decode_log(bytes); };
   expect_refused(up, {}, "it ends too early");
-  expect_refused(up, bytes_of({8}), "its kind is unknown");
+  expect_refused(up, bytes_of({200}), "its kind is unknown");
   expect_refused(log, bytes_of({200}), "its kind is unknown");
   expect_refused(log, bytes_of({5, 1}), "it ends too early");
   expect_refused(log, bytes_of({5, 1, 1, 0}), "it is longer than its contents");

@@ -105,8 +105,8 @@ TEST(Signature, ComparesScalesByTheirBits) {
 TEST(Signature, SaysRanksShortly) {
   EXPECT_EQ(describe_ranks({}), "no rank");
   EXPECT_EQ(describe_ranks({3}), "rank 3");
-  EXPECT_EQ(describe_ranks({0, 1}), "ranks 0, 1");
-  EXPECT_EQ(describe_ranks({0, 2, 3, 4, 5, 9, 10}), "ranks 0, 2-5, 9, 10");
+  EXPECT_EQ(describe_ranks({0, 1}), "ranks 0 and 1");
+  EXPECT_EQ(describe_ranks({0, 2, 3, 4, 5, 9, 10}), "ranks 0, 2-5, 9 and 10");
 }
 
 }  // namespace

@@ -36,7 +36,10 @@ class FakeBackend final : public kolo::core::Backend {
     finished = std::exchange(to_finish, {});
     return Progress::advanced;
   }
+  [[nodiscard]] std::optional<std::vector<int>> awaited() const override { return awaits; }
   void abort() noexcept override { aborted = true; }
+
+  std::optional<std::vector<int>> awaits;
 };
 
 OperationPtr operation(CollectiveKind kind, std::vector<float>& memory) {
@@ -146,11 +149,29 @@ TEST_F(ExecutorTest, AbortForgetsTheMembers) {
   EXPECT_EQ(x.use_count(), 2);
   executor_.abort();
   EXPECT_TRUE(backend_.aborted);
+  executor_.forget();
   EXPECT_EQ(x.use_count(), 2) << "members are held until they have been failed";
   executor_.drop();
   EXPECT_EQ(x.use_count(), 1);
   EXPECT_EQ(executor_.open(), 0U);
   EXPECT_FALSE(executor_.has_ready());
+}
+
+TEST_F(ExecutorTest, SaysWhatOpenBatchesWaitFor) {
+  using kolo::core::Doing;
+  const auto doing = [this](std::vector<std::int32_t> awaited = {}) {
+    kolo::core::Answer answer;
+    executor_.account(answer);
+    EXPECT_EQ(answer.awaited, awaited);
+    return answer.doing;
+  };
+  EXPECT_EQ(doing(), Doing::nothing);
+  executor_.run({operation(CollectiveKind::allreduce, x_)}, 0, 0);
+  EXPECT_EQ(doing(), Doing::waiting) << "a backend that cannot say";
+  backend_.awaits = {3, 5};
+  EXPECT_EQ(doing({3, 5}), Doing::waiting);
+  backend_.awaits = std::vector<int>();
+  EXPECT_EQ(doing(), Doing::standing);
 }
 
 TEST_F(ExecutorTest, AlltoallsWithSplitsAskForRoom) {

@@ -110,6 +110,34 @@ TEST_F(LeaderOfTwoNodes, ALostNodeIsAFaultThatNamesItsLeader) {
   EXPECT_EQ(std::get<core::Faulted>(read).code, ErrorCode::rank_lost);
 }
 
+/// A node of three ranks and a short log. Rank 2 has read nothing of it.
+TEST(Leader, TellsOfADeathThatFilledTheLog) {
+  base::Settings settings;
+  settings.log_ring_bytes = 4096;
+  const core::Topology topology = core::make_topology(0, {0, 0, 0}, 0);
+  const core::BoardShape shape = board_shape(settings, 3);
+  PlainLink link(shape.bytes());
+  core::Board board(link.memory(), shape, 0);
+  core::Board survivor(link.memory(), shape, 1);
+  base::Logger logger(LogLevel::off);
+  Errands errands(logger);
+  Leader leader(topology, settings, board, link, nullptr, errands);
+  core::Bytes filler(500);
+  core::Bytes entry;
+  while (board.append_log(core::ByteView(filler.data(), filler.size()))) {
+    ASSERT_TRUE(board.next_log_entry(entry));
+    ASSERT_TRUE(survivor.next_log_entry(entry));
+  }
+  leader.on_local_death(2);
+  leader.step(base::now());
+  ASSERT_TRUE(survivor.next_log_entry(entry));
+  const core::LogEntry read = core::decode_log(core::ByteView(entry.data(), entry.size()));
+  ASSERT_TRUE(std::holds_alternative<core::Faulted>(read));
+  EXPECT_EQ(std::get<core::Faulted>(read).rank, 2);
+  EXPECT_EQ(std::get<core::Faulted>(read).message,
+            "rank 2 was lost: its process has ended. The contents of the buffers in flight are undefined.");
+}
+
 /// A world of one rank, which speaks through its board as an engine would.
 class LeaderOfOneRank : public testing::Test {
  protected:

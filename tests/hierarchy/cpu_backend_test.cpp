@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <new>
@@ -492,6 +493,47 @@ TEST(CpuBackend, AsksForAnotherThreadWhenOnlyTheTransportCouldMove) {
     drive(rank.backend, {&job});
     EXPECT_EQ(data, std::vector<float>(20, 2.0F));
   });
+}
+
+/// Drives a job until it stands still for want of these ranks.
+void drive_until_awaiting(core::Backend& backend, const std::vector<int>& ranks) {
+  const test::Watchdog watchdog;
+  std::vector<core::Job*> finished;
+  while (backend.awaited() != ranks) {
+    EXPECT_NE(backend.progress(true, finished), core::Progress::idle);
+    watchdog.check();
+  }
+}
+
+TEST(CpuBackend, SaysWhomItWaitsFor) {
+  // A chunk that is reduced where it is taken, chunks that fill all slots, and a root that has not come.
+  for (const int elements : {30, 5000, -5000}) {
+    for (const int ranks_per_node : {0, 2}) {
+      WorldShape shape;
+      shape.ranks = 4;
+      shape.ranks_per_node = ranks_per_node;
+      run_world(shape, [&](Rank& rank) {
+        std::vector<float> data(static_cast<std::size_t>(std::abs(elements)), 1.0F);
+        core::Job job;
+        job.runs.push_back(sum_of(data, {}));
+        if (elements < 0) {
+          job.runs.front().kind = core::CollectiveKind::broadcast;
+          job.runs.front().root = 3;
+        }
+        EXPECT_EQ(rank.backend.awaited(), std::vector<int>());
+        rank.backend.start(job);
+        EXPECT_EQ(rank.backend.awaited(), std::vector<int>()) << "nothing has been done yet";
+        if (rank.rank() != 3) {
+          // Between nodes rank 0 waits for its lane's rank of the other node, which waits for rank 3.
+          const bool through_two = rank.rank() == 0 && ranks_per_node > 0;
+          drive_until_awaiting(rank.backend, {through_two ? 2 : 3});
+        }
+        rank.bootstrap.allgather("");
+        drive(rank.backend, {&job});
+        EXPECT_EQ(data[0], elements < 0 ? 1.0F : 4.0F);
+      });
+    }
+  }
 }
 
 TEST(CpuBackend, AbortLeavesCallersMemoryAlone) {

@@ -191,8 +191,8 @@ TEST(Mismatches, FailOnEveryRankWithOneSentenceAndTheJobGoesOn) {
     ASSERT_EQ(world.failures(rank).size(), 1U);
     EXPECT_EQ(world.failures(rank)[0].code(), ErrorCode::mismatch);
     EXPECT_EQ(world.failures(rank)[0].message(),
-              "tensor \"layer1.weight\" of allreduce: ranks disagree about shape: [3, 4] on ranks 0, 2, 3; [4, 3] on "
-              "rank 1. Nothing was reduced; submit the same everywhere.");
+              "tensor \"layer1.weight\" of allreduce: ranks disagree about shape: [3, 4] on ranks 0, 2 and 3; [4, 3] "
+              "on rank 1. The operation did not run; submit the same on every rank.");
     EXPECT_EQ(world.counters(rank).mismatches, 1U);
   }
 }
@@ -210,7 +210,7 @@ TEST(Mismatches, OfUnnamedCallsNameTheirNumber) {
   ASSERT_EQ(world.failures(2).size(), 1U);
   EXPECT_EQ(world.failures(2)[0].message(),
             "unnamed call number 2: ranks disagree about the kind of collective: allreduce on ranks 0-2; barrier on "
-            "rank 3. Nothing was reduced; submit the same everywhere.");
+            "rank 3. The operation did not run; submit the same on every rank.");
 }
 
 TEST(Sets, RefusedRequestsFailOnEveryRank) {
@@ -289,30 +289,66 @@ TEST(Faults, AStallIsReportedOnceAndFailsAtTheDeadline) {
     EXPECT_EQ(world.stalls(rank)[0].name, "b");
     EXPECT_EQ(world.stalls(rank)[0].missing, (std::vector<std::int32_t>{1, 3}));
     EXPECT_EQ(world.fault(rank).code(), ErrorCode::timeout);
-    EXPECT_EQ(
-        world.fault(rank).message(),
-        "tensor \"b\" has not completed within 4 s: ranks 1, 3 have not submitted it. The contents of the buffers "
-        "in flight are undefined.");
+    EXPECT_EQ(world.fault(rank).message(), "tensor \"b\" has not completed within 4 s: ranks 1 and 3 have not "
+                                           "submitted it. The contents of the buffers in flight are undefined.");
   }
 }
 
-TEST(Faults, ADeadlineDoesNotWaitForANodeThatDoesNotAnswer) {
-  Options options;
-  options.deadline = 4000;
-  Sabotage sabotage;
-  sabotage.relayed = [](int node, core::UpMessage& message) {
-    return node != 1 || !std::holds_alternative<core::Missing>(message);
-  };
-  World world(options, allreduces(2), sabotage);
-  for (int rank = 0; rank < 4; ++rank) {
-    world.set_program(rank, rank == 1 ? Program{} : Program{submit("b", 1), wait_all()});
+constexpr const char* kRankOneIsStopped =
+    "tensor \"b\" has not completed within 4 s: rank 1 does not answer; its process is stopped, or kept from running. "
+    "The contents of the buffers in flight are undefined.";
+
+TEST(Faults, ARankThatIsStoppedBeforeItSubmitsIsNamed) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Options options;
+    options.seed = seed;
+    options.deadline = 4000;
+    World world(options, allreduces(2));
+    for (int rank = 0; rank < 4; ++rank) {
+      world.set_program(rank, rank == 1 ? Program{stop()} : Program{submit("b", 1), wait_all()});
+    }
+    ASSERT_EQ(world.run(), "") << "seed " << seed;
+    EXPECT_EQ(world.fault(2).message(), kRankOneIsStopped);
+    EXPECT_EQ(world.fault(2).code(), ErrorCode::timeout);
+    EXPECT_GE(world.now(), 9000U);  // it was waited for
   }
-  ASSERT_EQ(world.run(), "");
-  EXPECT_EQ(
-      world.fault(2).message(),
-      "tensor \"b\" has not completed within 4 s: rank 1 has not submitted it; 1 node did not answer. The contents "
-      "of the buffers in flight are undefined.");
-  EXPECT_GE(world.now(), 9000U);
+}
+
+TEST(Faults, ARankThatIsStoppedAmidABatchIsNamed) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Options options;
+    options.seed = seed;
+    options.deadline = 4000;
+    World world(options, allreduces(2));
+    for (int rank = 0; rank < 4; ++rank) {
+      Program program{submit("b", 1)};
+      program.push_back(rank == 1 ? stop() : wait_all());
+      world.set_program(rank, program);
+    }
+    ASSERT_EQ(world.run(), "") << "seed " << seed;
+    EXPECT_EQ(world.fault(2).message(), kRankOneIsStopped);
+  }
+}
+
+/// Two ranks wait for each other: the error names both waits, whichever is reported.
+TEST(Faults, RanksThatWaitForEachOtherAreBothNamed) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Options options;
+    options.seed = seed;
+    options.deadline = 4000;
+    World world(options, allreduces(2));
+    world.set_program(0, {submit("b", 1), wait_all()});
+    world.set_program(1, {submit("c", 1), wait_all()});
+    world.set_program(2, {submit("b", 1), wait_all()});
+    world.set_program(3, {submit("b", 1), submit("c", 1), wait_all()});
+    ASSERT_EQ(world.run(), "") << "seed " << seed;
+    const std::string b = "rank 1 has not submitted it; rank 1 waits for tensor \"c\".";
+    const std::string c = "ranks 0 and 2 have not submitted it; ranks 0 and 2 wait for tensor \"b\".";
+    const std::string said = world.fault(3).message();
+    const std::string reason = said.substr(said.find(": ") + 2);
+    const std::string undefined = " The contents of the buffers in flight are undefined.";
+    EXPECT_TRUE(reason == b + undefined || reason == c + undefined) << said;
+  }
 }
 
 TEST(Leaving, FailsSoonWhatARankThatLeftWouldHaveToSubmit) {

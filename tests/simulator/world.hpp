@@ -13,7 +13,7 @@
 //             interested.
 //   batches   complete on a rank some time after all members of the set have executed them.
 //   death     a rank stops; its node's leader says so some time later, or its node's parent when it was the leader
-//             itself.
+//             itself. Or nobody notices: its process was stopped.
 //
 // The checker looks at every event, the first violation stops the world:
 //   - what a rank or relay reads is the sequencer's log, entry by entry;
@@ -59,7 +59,7 @@ using Tick = std::uint64_t;
 /// One operation of a rank's program. Sets are called by their number in the order in which the program made them; 0 is
 /// the world's. Submitting a name that is in flight waits for it first.
 struct Op {
-  enum class Kind { submit, wait, wait_all, poll, end_step, add_set, remove_set, pause, leave, die };
+  enum class Kind { submit, wait, wait_all, poll, end_step, add_set, remove_set, pause, leave, die, stop };
   Kind kind = Kind::pause;
   int set = 0;
   std::string name;
@@ -82,6 +82,8 @@ inline Op remove_set(int set) { return {Op::Kind::remove_set, set, {}, 0, {}, 0}
 inline Op pause(Tick ticks) { return {Op::Kind::pause, 0, {}, 0, {}, ticks}; }
 inline Op leave() { return {Op::Kind::leave, 0, {}, 0, {}, 0}; }
 inline Op die() { return {Op::Kind::die, 0, {}, 0, {}, 0}; }
+/// Nothing of the rank runs any more, and nobody notices.
+inline Op stop() { return {Op::Kind::stop, 0, {}, 0, {}, 0}; }
 
 /// Called with what passes between two machines; may change it, or return false to lose it.
 struct Sabotage {
@@ -329,9 +331,11 @@ class World {
     if (violation_.empty() && !r.ended) run_program(rank);
     publish(rank);
     const Node& node = nodes_[index(topology_.node_of[index(rank)])];
-    const bool more = !r.ended && (r.cursor < node.log.size() || (!r.blocked && r.at < r.program.size()));
-    if (more)
-      schedule_tick(rank, std::max<Tick>(1 + draw(options_.pause), r.busy_until > now_ ? r.busy_until - now_ : 0));
+    if (r.ended) return;
+    const bool goes_on = !r.blocked && r.at < r.program.size();
+    // A program that pauses does not keep its engine from reading the log.
+    if (goes_on && r.busy_until > now_) schedule(r.busy_until, Event::Kind::tick, rank);
+    if (r.cursor < node.log.size() || (goes_on && r.busy_until <= now_)) schedule_tick(rank, 1 + draw(options_.pause));
   }
 
   void read_log(int rank) {
@@ -421,6 +425,9 @@ class World {
     case Op::Kind::die:
       perish(rank);
       return true;
+    case Op::Kind::stop:
+      r.dead = true;
+      return true;
     }
     return true;
   }
@@ -479,10 +486,14 @@ class World {
       const Tick waited = now_ - handle.since;
       const double seconds = static_cast<double>(waited) / 1000;
       if (options_.deadline > 0 && waited >= options_.deadline) {
-        r.participant->overdue(handle.slot, seconds, true);
+        if (handle.running) {
+          r.participant->overdue_running(key.first, key.second, seconds);
+        } else {
+          r.participant->overdue(handle.slot, seconds, true);
+        }
       } else if (options_.stall_warning > 0 && waited >= options_.stall_warning && !handle.warned) {
         handle.warned = true;
-        r.participant->overdue(handle.slot, seconds, false);
+        if (!handle.running) r.participant->overdue(handle.slot, seconds, false);
       }
     }
     publish(rank);
@@ -577,6 +588,17 @@ class World {
   }
   void act(int rank, std::size_t, negotiation::WorldClosed&) { ranks_[index(rank)].ended = true; }
   void act(int, std::size_t, negotiation::PushTransport&) {}
+  void act(int rank, std::size_t, negotiation::AnswerQuery& query) {
+    Rank& r = ranks_[index(rank)];
+    const auto runs = [](const auto& item) { return item.second.pending && item.second.running; };
+    const bool waits = std::any_of(r.handles.begin(), r.handles.end(), runs);
+    query.answer.doing = waits ? core::Doing::waiting : core::Doing::nothing;
+    for (const auto& [key, handle] : r.handles) {
+      if (query.answer.submitted || !r.blocked || !handle.pending || handle.running) continue;
+      query.answer.wait = core::Answer::Wait{key.first, key.second, handle.ordinal};
+    }
+    r.participant->answer(std::move(query.answer));
+  }
 
   // ---------------------------------------------------------------- a node
 

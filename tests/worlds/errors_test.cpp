@@ -350,100 +350,100 @@ const std::vector<Disagreement>& Disagreements::all() {
        [](bool odd) {
          return kolo::allreduce_async("w", kolo::view(memory(), kolo::Shape{2, odd ? 3 : 2}));
        },
-       "tensor \"w\" of allreduce: ranks disagree about shape: [2, 2] on ranks 0, 1, 3; [2, 3] on rank 2. Nothing was "
-       "reduced; submit the same everywhere."},
+       "tensor \"w\" of allreduce: ranks disagree about shape: [2, 2] on ranks 0, 1 and 3; [2, 3] on rank 2. The "
+       "operation did not run; submit the same on every rank."},
       {"Dtype",
        [](bool odd) {
          return kolo::allreduce_async(
              "w", kolo::TensorView(memory(), odd ? kolo::DType::int32 : kolo::DType::float32, kolo::Shape{4}));
        },
-       "tensor \"w\" of allreduce: ranks disagree about dtype: float32 on ranks 0, 1, 3; int32 on rank 2. Nothing was "
-       "reduced; submit the same everywhere."},
+       "tensor \"w\" of allreduce: ranks disagree about dtype: float32 on ranks 0, 1 and 3; int32 on rank 2. The "
+       "operation did not run; submit the same on every rank."},
       {"Op",
        [](bool odd) {
          return kolo::allreduce_async("w", four(), AllreduceOptions{}.with_op(odd ? ReduceOp::max : ReduceOp::sum));
        },
-       "tensor \"w\" of allreduce: ranks disagree about op: sum on ranks 0, 1, 3; max on rank 2. Nothing was reduced; "
-       "submit the same everywhere."},
+       "tensor \"w\" of allreduce: ranks disagree about op: sum on ranks 0, 1 and 3; max on rank 2. The operation did "
+       "not run; submit the same on every rank."},
       {"Root", [](bool odd) { return kolo::broadcast_async("w", four(), odd ? 3 : 1); },
-       "tensor \"w\" of broadcast: ranks disagree about root: 1 on ranks 0, 1, 3; 3 on rank 2. Nothing was reduced; "
-       "submit the same everywhere."},
+       "tensor \"w\" of broadcast: ranks disagree about root: 1 on ranks 0, 1 and 3; 3 on rank 2. The operation did "
+       "not run; submit the same on every rank."},
       {"Prescale",
        [](bool odd) { return kolo::allreduce_async("w", four(), AllreduceOptions{}.with_prescale(odd ? 0.5 : 0.25)); },
-       "tensor \"w\" of allreduce: ranks disagree about prescale: 0.25 on ranks 0, 1, 3; 0.5 on rank 2. Nothing was "
-       "reduced; submit the same everywhere."},
+       "tensor \"w\" of allreduce: ranks disagree about prescale: 0.25 on ranks 0, 1 and 3; 0.5 on rank 2. The "
+       "operation did not run; submit the same on every rank."},
       {"Postscale",
        [](bool odd) { return kolo::allreduce_async("w", four(), AllreduceOptions{}.with_postscale(odd ? 3 : 1)); },
-       "tensor \"w\" of allreduce: ranks disagree about postscale: 1 on ranks 0, 1, 3; 3 on rank 2. Nothing was "
-       "reduced; submit the same everywhere."},
+       "tensor \"w\" of allreduce: ranks disagree about postscale: 1 on ranks 0, 1 and 3; 3 on rank 2. The operation "
+       "did not run; submit the same on every rank."},
       {"Kind",
        [](bool odd) { return odd ? kolo::broadcast_async("w", four(), 0) : kolo::allreduce_async("w", four()); },
-       "tensor \"w\": ranks disagree about the kind of collective: allreduce on ranks 0, 1, 3; broadcast on rank 2. "
-       "Nothing was reduced; submit the same everywhere."},
+       "tensor \"w\": ranks disagree about the kind of collective: allreduce on ranks 0, 1 and 3; broadcast on rank 2. "
+       "The operation did not run; submit the same on every rank."},
       {"Barrier", [](bool odd) { return odd ? kolo::barrier_async("w") : kolo::allreduce_async("w", four()); },
-       "tensor \"w\": ranks disagree about the kind of collective: allreduce on ranks 0, 1, 3; barrier on rank 2. "
-       "Nothing was reduced; submit the same everywhere."},
+       "tensor \"w\": ranks disagree about the kind of collective: allreduce on ranks 0, 1 and 3; barrier on rank 2. "
+       "The operation did not run; submit the same on every rank."},
       {"NumberOfMembers",
        [](bool odd) {
          std::vector<kolo::NamedView> members{{"a", kolo::view(memory(), 2)}, {"b", kolo::view(memory() + 2, 2)}};
          if (odd) members.push_back({"c", kolo::view(memory() + 4, 2)});
          return kolo::grouped_allreduce_async("w", members);
        },
-       "tensor \"w\" of allreduce: ranks disagree about the number of tensors: 2 on ranks 0, 1, 3; 3 on rank 2. "
-       "Nothing "
-       "was reduced; submit the same everywhere."},
+       "tensor \"w\" of allreduce: ranks disagree about the number of tensors: 2 on ranks 0, 1 and 3; 3 on rank 2. The "
+       "operation did not run; submit the same on every rank."},
       {"ShapeOfAMember",
        [](bool odd) {
          return kolo::grouped_allreduce_async(
              "w", {{"a", kolo::view(memory(), 2)}, {"b", kolo::view(memory() + 2, odd ? 3U : 2U)}});
        },
-       "tensor \"w\" of allreduce: ranks disagree about shape of tensor 1: [2] on ranks 0, 1, 3; [3] on rank 2. "
-       "Nothing "
-       "was reduced; submit the same everywhere."},
+       "tensor \"w\" of allreduce: ranks disagree about shape of tensor 1: [2] on ranks 0, 1 and 3; [3] on rank 2. The "
+       "operation did not run; submit the same on every rank."},
       {"TrailingDimensions",
        [](bool odd) -> kolo::Handle {
          return kolo::allgather_async("w", kolo::const_view(memory(), kolo::Shape{2, odd ? 5 : 4}));
        },
-       "tensor \"w\" of allgather: ranks disagree about shape: [4] on ranks 0, 1, 3; [5] on rank 2. Nothing was "
-       "reduced; submit the same everywhere."},
+       "tensor \"w\" of allgather: ranks disagree about shape: [*, 4] on ranks 0, 1 and 3; [*, 5] on rank 2. The "
+       "operation "
+       "did not run; submit the same on every rank."},
       {"RowsWithoutSplits",
        [](bool odd) -> kolo::Handle { return kolo::alltoall_async("w", kolo::const_view(memory(), odd ? 8U : 4U)); },
-       "tensor \"w\" of alltoall: ranks disagree about shape: [4] on ranks 0, 1, 3; [8] on rank 2. Nothing was "
-       "reduced; submit the same everywhere."},
+       "tensor \"w\" of alltoall: ranks disagree about shape: [4] on ranks 0, 1 and 3; [8] on rank 2. The operation "
+       "did not run; submit the same on every rank."},
       {"TrailingDimensionsWithSplits",
        [](bool odd) -> kolo::Handle {
          return kolo::alltoall_async("w", kolo::const_view(memory(), Shape{2, odd ? 5 : 4}), {0, 2, 0, 0});
        },
-       "tensor \"w\" of alltoall with splits: ranks disagree about shape: [4] on ranks 0, 1, 3; [5] on rank 2. Nothing "
-       "was reduced; submit the same everywhere."},
+       "tensor \"w\" of alltoall with splits: ranks disagree about shape: [*, 4] on ranks 0, 1 and 3; [*, 5] on rank "
+       "2. The "
+       "operation did not run; submit the same on every rank."},
       {"DtypeWithSplits",
        [](bool odd) -> kolo::Handle {
          return kolo::alltoall_async(
              "w", kolo::ConstTensorView(memory(), odd ? kolo::DType::int32 : kolo::DType::float32, Shape{4}),
              {1, odd ? 2 : 1, odd ? 0 : 1, 1});
        },
-       "tensor \"w\" of alltoall with splits: ranks disagree about dtype: float32 on ranks 0, 1, 3; int32 on rank 2. "
-       "Nothing was reduced; submit the same everywhere."},
+       "tensor \"w\" of alltoall with splits: ranks disagree about dtype: float32 on ranks 0, 1 and 3; int32 on rank "
+       "2. The operation did not run; submit the same on every rank."},
       {"SplitsOrNone",
        [](bool odd) -> kolo::Handle {
          if (odd) return kolo::alltoall_async("w", kolo::const_view(memory(), 4), {1, 1, 1, 1});
          return kolo::alltoall_async("w", kolo::const_view(memory(), 4));
        },
-       "tensor \"w\": ranks disagree about the kind of collective: alltoall on ranks 0, 1, 3; alltoall with splits on "
-       "rank 2. Nothing was reduced; submit the same everywhere."},
+       "tensor \"w\": ranks disagree about the kind of collective: alltoall on ranks 0, 1 and 3; alltoall with splits "
+       "on rank 2. The operation did not run; submit the same on every rank."},
       {"RowsToScatter",
        [](bool odd) -> kolo::Handle {
          return kolo::reduce_scatter_async("w", kolo::const_view(memory(), odd ? 5U : 4U));
        },
-       "tensor \"w\" of reduce_scatter: ranks disagree about shape: [4] on ranks 0, 1, 3; [5] on rank 2. Nothing was "
-       "reduced; submit the same everywhere."},
+       "tensor \"w\" of reduce_scatter: ranks disagree about shape: [4] on ranks 0, 1 and 3; [5] on rank 2. The "
+       "operation did not run; submit the same on every rank."},
       {"OpToScatter",
        [](bool odd) -> kolo::Handle {
          return kolo::reduce_scatter_async("w", four(),
                                            AllreduceOptions{}.with_op(odd ? ReduceOp::min : ReduceOp::average));
        },
-       "tensor \"w\" of reduce_scatter: ranks disagree about op: average on ranks 0, 1, 3; min on rank 2. Nothing was "
-       "reduced; submit the same everywhere."},
+       "tensor \"w\" of reduce_scatter: ranks disagree about op: average on ranks 0, 1 and 3; min on rank 2. The "
+       "operation did not run; submit the same on every rank."},
   };
   return list;
 }
@@ -494,8 +494,8 @@ TEST(Disagreement, OfEveryRank) {
   kolo::run_local(3, [] {
     std::vector<float> x(static_cast<std::size_t>(kolo::rank() + 1), 1);
     EXPECT_EQ(sentence_of(ErrorCode::mismatch, [&] { kolo::allreduce("w", kolo::view(x)); }),
-              "tensor \"w\" of allreduce: ranks disagree about shape: [1] on rank 0; [2] on rank 1; [3] on rank 2. "
-              "Nothing was reduced; submit the same everywhere.");
+              "tensor \"w\" of allreduce: ranks disagree about shape: [1] on rank 0; [2] on rank 1; [3] on rank 2. The "
+              "operation did not run; submit the same on every rank.");
   });
 }
 
@@ -511,8 +511,8 @@ TEST(Disagreement, OfUnnamedCalls) {
                               kolo::allreduce(kolo::view(x));
                             }
                           }),
-              "unnamed call number 2: ranks disagree about the kind of collective: allreduce on ranks 0, 2; barrier on "
-              "rank 1. Nothing was reduced; submit the same everywhere.");
+              "unnamed call number 2: ranks disagree about the kind of collective: allreduce on ranks 0 and 2; barrier "
+              "on rank 1. The operation did not run; submit the same on every rank.");
     EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), 3);
   });
 }

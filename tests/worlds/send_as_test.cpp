@@ -242,7 +242,7 @@ TEST(SendAsRefuses, RanksThatDisagree) {
     AllreduceOptions options;
     if (kolo::rank() == 1) options.send_as = DType::float16;
     const std::string wanted = "ranks disagree about the type that is sent: the tensor's own on rank 0; float16 on "
-                               "rank 1. Nothing was reduced; submit the same everywhere.";
+                               "rank 1. The operation did not run; submit the same on every rank.";
     EXPECT_EQ(sentence_of(ErrorCode::mismatch, [&] { kolo::allreduce("x", kolo::view(x), options); }),
               "tensor \"x\" of allreduce: " + wanted);
     EXPECT_NE(sentence_of(ErrorCode::mismatch, [&] { kolo::allreduce(kolo::view(x), options); }).find(wanted),
