@@ -51,8 +51,9 @@ struct DistributedOptimizerOptions {
     name = std::move(value);
     return *this;
   }
-  DistributedOptimizerOptions& with_timeout(std::chrono::nanoseconds value) {
-    timeout = value;
+  template <class Rep, class Period>
+  DistributedOptimizerOptions& with_timeout(std::chrono::duration<Rep, Period> value) {
+    timeout = detail::to_nanoseconds(value);
     return *this;
   }
   DistributedOptimizerOptions& with_send_gradients_as(DType value) {

@@ -13,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include <kolo/duration.hpp>
 #include <kolo/log.hpp>
 #include <kolo/types.hpp>
 
@@ -43,7 +44,8 @@ struct AllreduceOptions {
   double prescale = 1.0;
   /// The result (of an average: after the division) is multiplied by this. 1 unless floating-point.
   double postscale = 1.0;
-  /// When this operation is given up, a fault of the world; `KOLO_TIMEOUT_S` when empty.
+  /// How long this operation may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty. More than zero
+  /// (`Error` invalid_argument at the call).
   std::optional<std::chrono::nanoseconds> timeout;
   /// `DType::float16` or `DType::bfloat16`: float32 and float64 tensors travel as that type. Every input is rounded to
   /// it after prescale, in the copy that sends it; the sum is computed in float32 (so between nodes partial sums travel
@@ -65,8 +67,9 @@ struct AllreduceOptions {
     postscale = value;
     return *this;
   }
-  AllreduceOptions& with_timeout(std::chrono::nanoseconds value) {
-    timeout = value;
+  template <class Rep, class Period>
+  AllreduceOptions& with_timeout(std::chrono::duration<Rep, Period> value) {
+    timeout = detail::to_nanoseconds(value);
     return *this;
   }
   AllreduceOptions& with_send_as(DType value) {
@@ -77,11 +80,13 @@ struct AllreduceOptions {
 
 /// Options of collectives that have nothing but a deadline.
 struct CallOptions {
-  /// When this operation is given up, a fault of the world; `KOLO_TIMEOUT_S` when empty.
+  /// How long this operation may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty. More than zero
+  /// (`Error` invalid_argument at the call).
   std::optional<std::chrono::nanoseconds> timeout;
 
-  CallOptions& with_timeout(std::chrono::nanoseconds value) {
-    timeout = value;
+  template <class Rep, class Period>
+  CallOptions& with_timeout(std::chrono::duration<Rep, Period> value) {
+    timeout = detail::to_nanoseconds(value);
     return *this;
   }
 };

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "api/context_impl.hpp"
+#include "base/quote.hpp"
 
 namespace kolo::api {
 namespace {
@@ -18,7 +19,7 @@ constexpr std::string_view kReserved = "kolo.";
 /// "allreduce of \"w\"", "unnamed allreduce".
 std::string subject(core::CollectiveKind kind, std::string_view name) {
   const std::string what(core::to_string(kind));
-  return name.empty() ? "unnamed " + what : what + " of \"" + std::string(name) + "\"";
+  return name.empty() ? "unnamed " + what : what + " of " + base::quoted(name);
 }
 
 [[noreturn]] void refuse(core::CollectiveKind kind, std::string_view name, const std::string& why,
@@ -102,6 +103,17 @@ void check_reduction(core::CollectiveKind kind, std::string_view name, DType dty
   if (options.send_as) check_send_as(kind, name, dtype, *options.send_as);
 }
 
+/// The call's own deadline, or none.
+std::optional<std::chrono::nanoseconds> checked_timeout(core::CollectiveKind kind, std::string_view name,
+                                                        std::optional<std::chrono::nanoseconds> timeout) {
+  if (timeout && *timeout <= std::chrono::nanoseconds::zero()) {
+    refuse(kind, name,
+           "its timeout is " + std::to_string(timeout->count()) +
+               " ns; give a time greater than zero, or none for KOLO_TIMEOUT_S");
+  }
+  return timeout;
+}
+
 /// A shape of at least one dimension without its first.
 Shape row_of(const Shape& shape) { return {shape.begin() + 1, shape.rank() - 1}; }
 
@@ -174,7 +186,8 @@ void check_members(std::string_view group, Span<const NamedView> members) {
   for (const NamedView* member : sorted) {
     if (member->view.elements() == 0) continue;
     if (last != nullptr && overlap(last->view.data(), last->view.bytes(), member->view.data(), member->view.bytes())) {
-      refuse(kind, group, "its members \"" + last->name + "\" and \"" + member->name + "\" overlap");
+      refuse(kind, group,
+             "its members " + base::quoted(last->name) + " and " + base::quoted(member->name) + " overlap");
     }
     last = member;
   }
@@ -190,6 +203,7 @@ void check_allreduce(std::string_view name, const View& in, const TensorView& ou
     check_pair(kind, name, in, out);
   }
   check_reduction(kind, name, in.dtype(), options);
+  checked_timeout(kind, name, options.timeout);
 }
 
 }  // namespace
@@ -222,7 +236,7 @@ Request grouped_allreduce_request(std::string_view group, Span<const NamedView> 
   }
   check_sent_from(request, group);
   check_members(group, members);
-  request.timeout = options.timeout;
+  request.timeout = checked_timeout(kind, group, options.timeout);
   return request;
 }
 
@@ -243,7 +257,7 @@ Request broadcast_request(std::string_view name, ConstTensorView in, TensorView 
   request.signature.root = root;
   add_tensor(request, name, in, out);
   request.buffers.push_back(buffer_of(in, out.data()));
-  request.timeout = options.timeout;
+  request.timeout = checked_timeout(kind, name, options.timeout);
   return request;
 }
 
@@ -269,7 +283,7 @@ Request allgather_request(std::string_view name, ConstTensorView in, const std::
   request.signature.tensors.push_back({in.dtype(), request.room.row});
   locate_result(request, name, in, out);
   request.buffers.push_back(buffer_of(in, out ? out->data() : nullptr));
-  request.timeout = options.timeout;
+  request.timeout = checked_timeout(kind, name, options.timeout);
   return request;
 }
 
@@ -352,7 +366,7 @@ Request alltoall_request(std::string_view name, ConstTensorView in, const std::o
     request.buffers.push_back(buffer_of(in, output_of(request, out, in.dtype(), in.shape())));
   }
   locate_result(request, name, in, out);
-  request.timeout = options.timeout;
+  request.timeout = checked_timeout(kind, name, options.timeout);
   return request;
 }
 
@@ -383,14 +397,14 @@ Request reduce_scatter_request(std::string_view name, ConstTensorView in, const 
   request.signature.tensors.push_back({in.dtype(), in.shape()});
   request.buffers.push_back(buffer_of(in, output_of(request, out, in.dtype(), mine)));
   locate_result(request, name, in, out);
-  request.timeout = options.timeout;
+  request.timeout = checked_timeout(kind, name, options.timeout);
   return request;
 }
 
 Request barrier_request(const CallOptions& options) {
   Request request;
   request.signature.kind = core::CollectiveKind::barrier;
-  request.timeout = options.timeout;
+  request.timeout = checked_timeout(core::CollectiveKind::barrier, {}, options.timeout);
   return request;
 }
 
@@ -401,7 +415,7 @@ void check_name(std::string_view name) {
   }
   if (name.substr(0, kReserved.size()) == kReserved) {
     throw Error(ErrorCode::invalid_argument,
-                "the name \"" + std::string(name) + "\" is reserved: names that begin with \"kolo.\" are Kolo's own");
+                "the name " + base::quoted(name) + " is reserved: names that begin with \"kolo.\" are Kolo's own");
   }
   if (name.size() > kLongestName) {
     throw Error(ErrorCode::invalid_argument, "a name of " + std::to_string(name.size()) +
@@ -458,12 +472,13 @@ class Claim {
   engine::Entry* entry_;
 };
 
-std::shared_ptr<detail::HandleState> start(engine::Engine& engine, Claim& claim, Request request, bool quiet) {
+/// All of a submission that may throw. Of an unnamed call it comes before the call takes its number: a call that throws
+/// on one rank alone has not been made.
+std::shared_ptr<detail::HandleState> make_operation(engine::Engine& engine, Claim& claim, Request request) {
   engine::Entry& entry = claim.entry();
   auto operation = std::make_shared<detail::HandleState>();
   operation->ready = record(engine, request.device, request.streams);
   operation->entry = &entry;
-  if (entry.name.empty()) operation->call = engine.unnamed_call();
   if (!entry.signature || *entry.signature != request.signature) {
     entry.signature = engine.names().share(std::move(request.signature));
   }
@@ -473,16 +488,30 @@ std::shared_ptr<detail::HandleState> start(engine::Engine& engine, Claim& claim,
   operation->room = std::move(request.room);
   operation->splits = std::move(request.splits);
   operation->received_splits = std::move(request.received_splits);
-  claim.submitted();
-  engine.submit(operation, quiet);
   return operation;
 }
 
-Result start_and_wait(engine::Engine& engine, Claim& claim, Request request) {
-  const std::shared_ptr<detail::HandleState> operation = start(engine, claim, std::move(request), true);
+std::shared_ptr<detail::HandleState> start(engine::Engine& engine, Claim& claim, Request request) {
+  std::shared_ptr<detail::HandleState> operation = make_operation(engine, claim, std::move(request));
+  claim.submitted();
+  engine.submit(operation, false);
+  return operation;
+}
+
+Result submit_and_wait(engine::Engine& engine, Claim& claim, const std::shared_ptr<detail::HandleState>& operation) {
+  if (claim.entry().name.empty()) operation->call = engine.unnamed_call();
+  claim.submitted();
+  engine.submit(operation, true);
   engine.wait(*operation, std::nullopt);
   if (!operation->outcome().ok()) throw Error(operation->outcome());
   return {std::move(operation->room.result), std::move(operation->received_splits)};
+}
+
+/// An unnamed call that cannot go by the express.
+Result run_by_log(engine::Engine& engine, Claim& claim, Request request) {
+  const std::shared_ptr<detail::HandleState> operation = make_operation(engine, claim, std::move(request));
+  engine.decline_express();
+  return submit_and_wait(engine, claim, operation);
 }
 
 /// An unnamed request on the CPU's memory, past the log if that is possible; whether it was.
@@ -546,7 +575,7 @@ std::shared_ptr<detail::HandleState> submit_allreduce_of(Context& context, std::
   Claim claim(engine.names(), engine.names().claim(name));
   engine::Entry& entry = claim.entry();
   if (!entry.signature || !is_same_allreduce(*entry.signature, in, options)) {
-    return start(engine, claim, allreduce_request(name, in, out, in_place, options), false);
+    return start(engine, claim, allreduce_request(name, in, out, in_place, options));
   }
   const std::shared_ptr<detail::HandleState>& operation = take_operation(entry);
   if (operation->signature != entry.signature) operation->signature = entry.signature;
@@ -578,7 +607,7 @@ std::shared_ptr<detail::HandleState> submit(Context& context, std::string_view n
   engine.check_usable();
   settle_device(engine, name, request);
   Claim claim(engine.names(), engine.names().claim(name));
-  return start(engine, claim, std::move(request), false);
+  return start(engine, claim, std::move(request));
 }
 
 Result run(Context& context, std::string_view name, Request request) {
@@ -589,15 +618,16 @@ Result run(Context& context, std::string_view name, Request request) {
   settle_device(engine, name, request);
   if (!name.empty()) {
     Claim claim(engine.names(), engine.names().claim(name));
-    return start_and_wait(engine, claim, std::move(request));
+    return submit_and_wait(engine, claim, make_operation(engine, claim, std::move(request)));
   }
   Claim claim(engine.names(), engine.names().claim_unnamed());
   if (request.device.kind != DeviceKind::cpu || request.signature.sent_as) {
-    engine.decline_express();
-  } else if (run_by_express(engine, request)) {
+    return run_by_log(engine, claim, std::move(request));
+  }
+  if (run_by_express(engine, request)) {
     return {std::move(request.room.result), std::move(request.received_splits)};
   }
-  return start_and_wait(engine, claim, std::move(request));
+  return submit_and_wait(engine, claim, make_operation(engine, claim, std::move(request)));
 }
 
 void run_unnamed_allreduce(Context& context, ConstTensorView in, TensorView out, bool in_place,
@@ -612,8 +642,7 @@ void run_unnamed_allreduce(Context& context, ConstTensorView in, TensorView out,
   engine.check_may_wait();
   Claim claim(engine.names(), engine.names().claim_unnamed());
   if (options.send_as) {
-    engine.decline_express();
-    start_and_wait(engine, claim, allreduce_request({}, in, out, in_place, options));
+    run_by_log(engine, claim, allreduce_request({}, in, out, in_place, options));
     return;
   }
   engine::ExpressCall call;
@@ -625,7 +654,7 @@ void run_unnamed_allreduce(Context& context, ConstTensorView in, TensorView out,
   call.postscale = options.postscale;
   call.buffer = buffer_of(in, out.data());
   if (engine.express(call, options.timeout)) return;
-  start_and_wait(engine, claim, allreduce_request({}, in, out, in_place, options));
+  submit_and_wait(engine, claim, make_operation(engine, claim, allreduce_request({}, in, out, in_place, options)));
 }
 
 }  // namespace kolo::api

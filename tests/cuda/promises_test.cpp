@@ -104,6 +104,28 @@ TEST_F(Promises, ACapturedStreamIsRefused) {
   stream.synchronize();
 }
 
+/// Else the ranks' next calls would be taken for different ones.
+TEST_F(Promises, AnUnnamedCallThatIsRefusedHereIsNoCall) {
+  run_local(2, [] {
+    bind();
+    const RankStream stream;
+    DeviceTensor x(DType::float32, 4, stream);
+    x.write(elements_of(DType::float32, 4, [](std::int64_t i) { return i; }));
+    if (rank() == 0) {
+      ok(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+      const TensorView view = x.view();
+      EXPECT_NE(refused([&] { allreduce(view); }, ErrorCode::invalid_argument).find("captured"), std::string::npos);
+      cudaGraph_t graph = nullptr;
+      static_cast<void>(cudaStreamEndCapture(stream, &graph));
+    }
+    EXPECT_EQ(allreduce(rank() + 1, ReduceOp::sum), 3);
+    allreduce(x.view());
+    stream.synchronize();
+    EXPECT_EQ(x.read(), elements_of(DType::float32, 4, [](std::int64_t i) { return 2 * i; }));
+    barrier();
+  });
+}
+
 TEST_F(Promises, ACaptureBesideIsNotDisturbed) {
   const RankStream captured;
   cudaGraph_t graph = nullptr;

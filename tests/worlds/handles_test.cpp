@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Handles beside the operation's own outcome: how long they wait, and what they keep.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <filesystem>
+#include <iterator>
+#include <limits>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <kolo/collectives.hpp>
+
+#include "errors.hpp"
+
+namespace {
+
+using kolo::ErrorCode;
+using kolo::testing::sentence_of;
+
+std::ptrdiff_t open_descriptors() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
+}
+
+TEST(Handles, DoNotKeepTheirContext) {
+  const std::ptrdiff_t before = open_descriptors();
+  std::vector<float> x{1};
+  std::vector<kolo::Handle> handles;
+  for (int i = 0; i < 5; ++i) {
+    kolo::Context context;
+    handles.push_back(kolo::allreduce_async(context, "w", kolo::view(x)));
+    handles.back().wait();
+  }
+  EXPECT_EQ(open_descriptors(), before);
+  for (kolo::Handle& handle : handles) {
+    EXPECT_TRUE(handle.done());
+    handle.wait();
+    EXPECT_TRUE(handle.wait_for(std::chrono::seconds(1)));
+    int called = 0;
+    handle.on_done([&](const kolo::Status& status) {
+      EXPECT_TRUE(status.ok());
+      ++called;
+    });
+    EXPECT_EQ(called, 1);
+  }
+  kolo::wait_all(handles);
+}
+
+TEST(Handles, OfAContextThatWentSayWhatBecameOfThem) {
+  kolo::run_local(2, [] {
+    std::vector<float> x{1};
+    kolo::Handle handle = kolo::allreduce_async("w" + std::to_string(kolo::rank()), kolo::view(x));
+    kolo::current_context().shutdown();
+    EXPECT_TRUE(handle.done());
+    EXPECT_THROW(handle.wait(), kolo::Error);
+  });
+}
+
+/// Rank 1 submits when rank 0 has begun to wait, or is about to.
+template <class Duration>
+void expect_waits(Duration duration) {
+  std::atomic<bool> waits{false};
+  kolo::run_local(2, [&] {
+    std::vector<float> x{1};
+    if (kolo::rank() == 1) {
+      while (!waits.load()) std::this_thread::yield();
+      kolo::allreduce("w", kolo::view(x));
+      return;
+    }
+    kolo::Handle handle = kolo::allreduce_async("w", kolo::view(x));
+    EXPECT_FALSE(handle.wait_for(std::chrono::seconds(-1)));
+    EXPECT_FALSE(handle.wait_for(Duration::min()));
+    waits.store(true);
+    EXPECT_TRUE(handle.wait_for(duration));
+    EXPECT_EQ(x[0], 2.0F);
+  });
+}
+
+TEST(Handles, WaitForAnyDuration) {
+  expect_waits(std::chrono::hours::max());
+  expect_waits(std::chrono::nanoseconds::max());
+  expect_waits(std::chrono::duration<double>(1e300));
+  expect_waits(std::chrono::duration<float, std::ratio<86400>>(std::numeric_limits<float>::infinity()));
+}
+
+TEST(Handles, TimeoutsOfCallsTakeAnyUnit) {
+  using Options = kolo::AllreduceOptions;
+  EXPECT_EQ(Options{}.with_timeout(std::chrono::hours::max()).timeout, std::chrono::nanoseconds::max());
+  EXPECT_EQ(Options{}.with_timeout(std::chrono::duration<double>(0.5)).timeout, std::chrono::milliseconds(500));
+  EXPECT_EQ(kolo::CallOptions{}.with_timeout(std::chrono::minutes::min()).timeout, std::chrono::nanoseconds::min());
+  kolo::Context context;
+  std::vector<float> x{1};
+  kolo::allreduce(context, "w", kolo::view(x), Options{}.with_timeout(std::chrono::hours::max()));
+  EXPECT_EQ(x[0], 1.0F);
+}
+
+TEST(Handles, TimeoutsOfCallsMustBePositive) {
+  kolo::Context context;
+  std::vector<float> x{1};
+  const kolo::TensorView view = kolo::view(x);
+  const auto refused = [](const auto& call) { return sentence_of(ErrorCode::invalid_argument, call); };
+  const std::string zero = ": its timeout is 0 ns; give a time greater than zero, or none for KOLO_TIMEOUT_S";
+  const auto none = kolo::AllreduceOptions{}.with_timeout(std::chrono::seconds(0));
+  const auto nothing = kolo::CallOptions{}.with_timeout(std::chrono::seconds(0));
+  for (int round = 0; round < 2; ++round) {  // then the name is known
+    EXPECT_EQ(refused([&] { kolo::allreduce(context, "w", view, none); }), "allreduce of \"w\"" + zero);
+    EXPECT_EQ(refused([&] { (void)kolo::allreduce_async(context, "w", view, none); }), "allreduce of \"w\"" + zero);
+    kolo::allreduce(context, "w", view);
+  }
+  EXPECT_EQ(refused([&] { kolo::allreduce(context, view, none); }), "unnamed allreduce" + zero);
+  EXPECT_EQ(refused([&] { kolo::barrier(context, nothing); }), "unnamed barrier" + zero);
+  EXPECT_EQ(refused([&] { kolo::broadcast(context, "b", view, 0, nothing); }), "broadcast of \"b\"" + zero);
+  EXPECT_EQ(refused([&] { (void)kolo::allgather(context, "g", view, nothing); }), "allgather of \"g\"" + zero);
+  EXPECT_EQ(
+      refused([&] {
+        (void)kolo::prepare_allreduce(context, "p", view,
+                                      kolo::AllreduceOptions{}.with_timeout(std::chrono::milliseconds(-2)));
+      }),
+      "allreduce of \"p\": its timeout is -2000000 ns; give a time greater than zero, or none for KOLO_TIMEOUT_S");
+  kolo::barrier(context);
+}
+
+TEST(Handles, NamesAreShownOnOneLineAndInPart) {
+  kolo::run_local(2, [] {
+    std::vector<float> x{1};
+    const std::string name = "a\nb\x1b[31m" + std::string(60000, 'c');
+    std::vector<float> y{1};
+    kolo::Prepared prepared = kolo::prepare_allreduce(name, kolo::view(x));
+    EXPECT_EQ(sentence_of(ErrorCode::duplicate_name, [&] { (void)kolo::allreduce_async(name, kolo::view(y)); }),
+              "the name \"a\\nb\\x1b[31m" + std::string(92, 'c') +
+                  "...\" (60008 bytes) belongs to a prepared request: start that one, or use another name");
+  });
+}
+
+}  // namespace
