@@ -69,6 +69,14 @@ class KOLO_API Context {
   /// (invalid_argument) inside a callback of `on_done`, and leaves the context open.
   void shutdown();
 
+  /// Leaves because of an error of this rank's own: on every other rank operations fail with `user_exception`, and the
+  /// sentence holds `reason`. Does not wait for the others, but for at most a second for the announcement; operations
+  /// still open here fail, too. Nothing happens after `shutdown` or a second time. For a handler inside the context's
+  /// scope (its destructor, while an exception unwinds, cannot know what the exception says):
+  ///
+  ///     try { train(context); } catch (const std::exception& error) { context.abandon(error.what()); throw; }
+  void abandon(const std::string& reason);
+
   /// The library's own.
   [[nodiscard]] detail::ContextImpl& impl() const;
 
@@ -97,6 +105,8 @@ class KOLO_API ContextGuard {
 KOLO_API void init(const Options& options = {});
 /// Leaves it; see `Context::shutdown`. Does nothing when `init` was not called.
 KOLO_API void shutdown();
+/// Leaves it because of an error of this rank's own; see `Context::abandon`.
+KOLO_API void abandon(const std::string& reason);
 /// Whether calls without a context have one on this thread.
 [[nodiscard]] KOLO_API bool is_initialized() noexcept;
 /// The context that calls without one use. Throws `Error` (not_initialized).

@@ -74,7 +74,8 @@ thread_local Context* bound_context = nullptr;
 
 Context* find_context() noexcept { return bound_context != nullptr ? bound_context : process().context(); }
 
-constexpr const char* kUnwinding = "an exception ended this rank's part of the job";
+constexpr const char* kUnwinding =
+    "only that rank knows what it says (kolo::abandon, called in a handler, tells it to all)";
 
 /// Whether a destructor runs inside a callback of on_done, where the context cannot be shut down; says so.
 bool stays_open(const detail::ContextImpl& impl, const char* what) noexcept {
@@ -156,6 +157,12 @@ void Context::shutdown() {
   if (impl_) impl_->engine().shutdown();
 }
 
+void Context::abandon(const std::string& reason) {
+  engine::Engine& engine = impl().engine();
+  engine.check_may_shut_down();
+  engine.abandon(ErrorCode::user_exception, reason);
+}
+
 int Context::rank() const { return impl().engine().topology().rank; }
 int Context::size() const { return impl().engine().topology().size; }
 int Context::local_rank() const { return impl().engine().topology().local_rank; }
@@ -175,6 +182,8 @@ void shutdown() {
   if (const Context* const context = process().context()) context->impl().engine().check_may_shut_down();
   if (const std::unique_ptr<Context> context = process().release()) process().end(context->impl(), {});
 }
+
+void abandon(const std::string& reason) { current_context().abandon(reason); }
 
 bool is_initialized() noexcept { return find_context() != nullptr; }
 

@@ -140,4 +140,18 @@ TEST(Callbacks, ContextDestroyedInACallbackStaysOpen) {
                 "down: the context stays open until the process ends"}));
 }
 
+/// There is nobody to tell.
+TEST(Callbacks, NothingIsLoggedWhenAWorldOfOneUnwinds) {
+  Records records;
+  try {
+    const kolo::Context context(kolo::Options{}.with_log_sink([&](const kolo::LogRecord& record) {
+      const std::lock_guard lock(records.mutex);
+      records.messages.push_back(record.message);
+    }));
+    throw std::runtime_error("mine");
+  } catch (const std::runtime_error&) {
+  }
+  EXPECT_EQ(records.messages, std::vector<std::string>());
+}
+
 }  // namespace

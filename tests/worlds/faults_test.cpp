@@ -132,7 +132,7 @@ TEST_P(Faults, RankThatNeverSubmits) {
       hasty());
   const std::vector<std::string> warnings = records_.of(kolo::LogLevel::warning, "\"w\" has waited for ");
   ASSERT_EQ(warnings.size(), 1U);
-  EXPECT_TRUE(has(warnings[0], {("not yet submitted by " + odd_text() + ".").c_str()}));
+  EXPECT_TRUE(has(warnings[0], {(": " + odd_text() + " has not submitted it.").c_str()}));
 }
 
 TEST_P(Faults, DeadlineOfOneCall) {
@@ -224,7 +224,7 @@ TEST_P(Faults, OneTensorOfAPlannedBatchIsMissing) {
       },
       options().with_setting("KOLO_STALL_WARNING_S", "0.5"));
   for (const std::string& warning : records_.of(kolo::LogLevel::warning, "has waited for")) {
-    EXPECT_TRUE(has(warning, {"\"t3\"", ("not yet submitted by " + odd_text() + ".").c_str()}));
+    EXPECT_TRUE(has(warning, {"\"t3\"", (": " + odd_text() + " has not submitted it.").c_str()}));
   }
   EXPECT_EQ(records_.of(kolo::LogLevel::warning, "\"t3\"").size(), 1U);
 }
@@ -295,6 +295,29 @@ TEST_P(Faults, RankThatThrowsWhileTheOthersWait) {
                               options());
                         }),
             odd_text() + ": out of luck");
+}
+
+TEST_P(Faults, RankThatSaysWhyItAbandonsTheOthers) {
+  const std::string wanted = odd_text() +
+                             " left by an exception: no such file: digits.bin. The contents of the buffers "
+                             "in flight are undefined.";
+  kolo::run_local(
+      ranks(),
+      [&] {
+        EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), ranks());
+        if (kolo::rank() == odd()) {
+          gate_.wait_for(ranks() - 1);
+          kolo::abandon("no such file: digits.bin");
+          kolo::abandon("once more");
+          return;
+        }
+        std::vector<float> x{1};
+        kolo::Handle handle = kolo::allreduce_async("w", kolo::view(x));
+        gate_.come();
+        EXPECT_EQ(sentence_of(ErrorCode::user_exception, [&] { handle.wait(); }), wanted);
+        expect_broken(ErrorCode::user_exception, wanted);
+      },
+      options());
 }
 
 /// The others do not wait for Kolo when it happens: their next call tells them.

@@ -424,8 +424,9 @@ TEST(TrainingDisagreement, AnotherShape) {
     const kolo::Shape shape = kolo::rank() == 1 ? kolo::Shape{3, 2} : kolo::Shape{2, 3};
     kolo::broadcast_parameters({{"b", kolo::view(b)}, {"w", kolo::view(w.data(), shape)}});
   });
-  EXPECT_EQ(errors, std::vector<std::string>(3, "mismatch: broadcast_parameters: ranks disagree: ranks 0 and 2 have "
-                                                "\"w float32 [2, 3]\"; rank 1 has \"w float32 [3, 2]\""));
+  EXPECT_EQ(errors,
+            std::vector<std::string>(3, "mismatch: broadcast_parameters: ranks disagree: ranks 0, 2 have \"w float32 "
+                                        "[2, 3]\"; rank 1 has \"w float32 [3, 2]\""));
 }
 
 TEST(TrainingDisagreement, AnotherNameOrTypeOrNumberOrRoot) {
