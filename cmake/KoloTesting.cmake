@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-# How tests are built and registered. One ctest entry an executable; scripts/test counts the cases inside.
+# How tests are built and registered. One ctest entry an executable, or a few for a part of its cases each;
+# scripts/test counts the cases inside.
+#
+# How much of the machine a test takes is its property PROCESSORS, in halves of a CPU: scripts/test lets ctest run tests
+# of two halves for each CPU. A test that computes takes 2, one that mostly waits 1, an mpirun job of many ranks more.
 
 # kolo_gtest_program(<target>): the compile settings of an executable of GoogleTest's cases.
 # GoogleTest's header, the heaviest of each file, is compiled once a tree. It alone, so that no file gets by without an
-# include that it needs. CMAKE_DISABLE_PRECOMPILE_HEADERS=ON leaves it out.
+# include that it needs; with KOLO_UNITY, where another build sees to that, together with all else that tests include
+# often. CMAKE_DISABLE_PRECOMPILE_HEADERS=ON leaves it out.
 function(kolo_gtest_program target)
   kolo_gtest_options(${target})
   if(CMAKE_DISABLE_PRECOMPILE_HEADERS OR KOLO_COVERAGE)
@@ -14,41 +19,67 @@ function(kolo_gtest_program target)
     add_library(kolo_gtest_header OBJECT EXCLUDE_FROM_ALL "${PROJECT_BINARY_DIR}/gtest_header.cpp")
     kolo_gtest_options(kolo_gtest_header)
     target_link_libraries(kolo_gtest_header PRIVATE kolo_build_flags Threads::Threads GTest::gtest)
-    target_precompile_headers(kolo_gtest_header PRIVATE <gtest/gtest.h>)
+    set(headers <gtest/gtest.h>)
+    if(KOLO_UNITY)
+      list(APPEND headers <algorithm> <array> <atomic> <chrono> <condition_variable> <cstdint> <cstring> <deque>
+        <functional> <future> <map> <memory> <mutex> <numeric> <optional> <random> <set> <sstream> <string> <thread>
+        <utility> <variant> <vector> <kolo/kolo.hpp>)
+      target_include_directories(kolo_gtest_header PRIVATE ${KOLO_INCLUDE_ROOTS})
+    endif()
+    target_precompile_headers(kolo_gtest_header PRIVATE ${headers})
   endif()
   target_precompile_headers(${target} REUSE_FROM kolo_gtest_header)
 endfunction()
 
 function(kolo_gtest_options target)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
-  target_compile_options(${target} PRIVATE
-    # For ccache: gcc says which precompiled header it read; in clang's does not stand when it was made.
-    $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess> "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>")
+  target_compile_options(${target} PRIVATE ${KOLO_PRECOMPILED_HEADER_OPTIONS})
   if(KOLO_SANITIZE MATCHES address)
     # What both sanitizers add takes the optimiser longer than all else. What is tested is optimised all the same.
     target_compile_options(${target} PRIVATE -O0)
+    # Undefined behaviour is looked for in what is tested. (An address error of the library's may show in a test.)
+    set_target_properties(${target} PROPERTIES KOLO_NO_SANITIZE undefined)
   endif()
 endfunction()
 
-# kolo_test(NAME <name> SOURCES <files>... [LABELS <labels>...] [LIBS <targets>...] [TIMEOUT <seconds>])
+# kolo_test(NAME <name> SOURCES <files>... [LABELS <labels>...] [LIBS <targets>...] [TIMEOUT <seconds>] [SHARDS <n>])
 # A GoogleTest executable that sees Kolo's internals. LABELS defaults to unit, TIMEOUT to 120.
 function(kolo_test)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT" "SOURCES;LABELS;LIBS")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT;SHARDS" "SOURCES;LABELS;LIBS")
+  add_executable(${arg_NAME} ${arg_SOURCES})
+  kolo_gtest_program(${arg_NAME})
+  target_link_libraries(${arg_NAME} PRIVATE kolo_internal $<TARGET_NAME_IF_EXISTS:kolo_test_support> ${arg_LIBS}
+                                            GTest::gtest_main)
+  kolo_add_gtest(${arg_NAME} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} SHARDS ${arg_SHARDS})
+endfunction()
+
+# kolo_add_gtest(<target> [LABELS <labels>...] [TIMEOUT <seconds>] [SHARDS <n>]): registers an executable of
+# GoogleTest's cases. With SHARDS each of n ctest entries, <target>_1 to <target>_<n>, runs its part of the cases, so
+# that long suites use several CPUs. Each entry leaves the list of its cases in <build tree>/gtest, for scripts/test.
+function(kolo_add_gtest target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT;SHARDS" "LABELS")
   if(NOT arg_LABELS)
     set(arg_LABELS unit)
   endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
+  if(NOT arg_SHARDS)
+    set(arg_SHARDS 1)
+  endif()
   if(KOLO_SANITIZE)
     math(EXPR arg_TIMEOUT "${arg_TIMEOUT} * 5")  # the thread sanitizer slows down that much and more
   endif()
-  add_executable(${arg_NAME} ${arg_SOURCES})
-  kolo_gtest_program(${arg_NAME})
-  target_link_libraries(${arg_NAME} PRIVATE kolo_internal $<TARGET_NAME_IF_EXISTS:kolo_test_support> ${arg_LIBS}
-                                            GTest::gtest_main)
-  add_test(NAME ${arg_NAME} COMMAND ${arg_NAME})
-  set_tests_properties(${arg_NAME} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+  foreach(shard RANGE 1 ${arg_SHARDS})
+    set(test ${target})
+    if(arg_SHARDS GREATER 1)
+      string(APPEND test _${shard})
+    endif()
+    math(EXPR index "${shard} - 1")
+    add_test(NAME ${test} COMMAND ${target})
+    set_tests_properties(${test} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} PROCESSORS 2 ENVIRONMENT
+      "GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${index};GTEST_OUTPUT=json:${PROJECT_BINARY_DIR}/gtest/${test}.json")
+  endforeach()
 endfunction()
 
 # kolo_mpi_test(NAME <name> SOURCE <file or target> [NPS <n>...] [ENV <A=b>...] [ARGS <args>...] [TIMEOUT <seconds>]
@@ -71,7 +102,7 @@ function(kolo_mpi_test)
     set(test ${arg_NAME}_np${np})
     add_test(NAME ${test} COMMAND ${MPIEXEC_EXECUTABLE} --oversubscribe --bind-to none -np ${np} ${arg_MPIRUN_ARGS}
                                   $<TARGET_FILE:${target}> ${arg_ARGS})
-    kolo_mpi_properties(${test} "${arg_TIMEOUT}" "${arg_LABELS}" "${arg_ENV}")
+    kolo_mpi_properties(${test} ${np} "${arg_TIMEOUT}" "${arg_LABELS}" "${arg_ENV}")
   endforeach()
 endfunction()
 
@@ -98,7 +129,8 @@ function(kolo_hosts_test)
     set(test ${arg_NAME}_hosts${hosts})
     add_test(NAME ${test} COMMAND "${PROJECT_SOURCE_DIR}/scripts/with-hosts" ${hosts} --slots ${arg_SLOTS} --
                                   ${variables} $<TARGET_FILE:${target}> ${arg_ARGS})
-    kolo_mpi_properties(${test} "${arg_TIMEOUT}" hosts "")
+    math(EXPR ranks "${hosts} * ${arg_SLOTS}")
+    kolo_mpi_properties(${test} ${ranks} "${arg_TIMEOUT}" hosts "")
   endforeach()
 endfunction()
 
@@ -116,9 +148,10 @@ function(kolo_mpi_program out source)
   set(${out} ${name} PARENT_SCOPE)
 endfunction()
 
-# mpirun jobs fill the machine: one at a time, and none beside other tests.
-function(kolo_mpi_properties test timeout labels environment)
+# kolo_mpi_properties(<test> <ranks> <timeout> <labels> <environment>): of a test that starts mpirun. Its ranks compute
+# or wait for each other, so that a rank counts as half a CPU.
+function(kolo_mpi_properties test ranks timeout labels environment)
   set_tests_properties(${test} PROPERTIES
-    LABELS "${labels}" TIMEOUT ${timeout} RUN_SERIAL TRUE
+    LABELS "${labels}" TIMEOUT ${timeout} PROCESSORS ${ranks}
     ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;${environment}")
 endfunction()

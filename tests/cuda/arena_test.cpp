@@ -15,6 +15,7 @@
 #include <nccl.h>
 
 #include "tests/cuda/rank_device.hpp"
+#include "tests/support/sanitized.hpp"
 
 namespace kolo::cuda::test {
 namespace {
@@ -353,11 +354,7 @@ TEST_F(Arena, AFaultLeavesWhatWasNotInFlight) {
 
 /// Worlds of steps over an arena: with tensors outside it, orders of each rank's own, and everything late.
 TEST_F(Arena, RandomSteps) {
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  constexpr unsigned kWorlds = 4;
-#else
-  constexpr unsigned kWorlds = 20;
-#endif
+  constexpr unsigned kWorlds = kolo::testing::unless_sanitized(8U, 3U);
   constexpr int kSteps = 40;
   std::uint64_t in_place = 0;
   for (unsigned seed = 1; seed <= kWorlds; ++seed) {

@@ -6,15 +6,12 @@
 #include <tuple>
 
 #include "tests/cuda/any_collective.hpp"
+#include "tests/support/sanitized.hpp"
 
 namespace kolo::cuda::test {
 namespace {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr unsigned kSeeds = 1;
-#else
-constexpr unsigned kSeeds = 2;
-#endif
+constexpr unsigned kSeeds = kolo::testing::unless_sanitized(2U, 1U);
 
 enum class Way : std::uint8_t { fused, alone, direct };
 

@@ -16,6 +16,7 @@
 #include <kolo/info.hpp>
 
 #include "tests/cuda/any_collective.hpp"
+#include "tests/support/sanitized.hpp"
 
 namespace kolo::cuda::test {
 namespace {
@@ -43,17 +44,11 @@ std::vector<std::int64_t> resnet50() {
 
 class Training : public CudaTest {};
 
-/// Worlds of random steps: fewer where a sanitizer makes each of them many times as long.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr unsigned kWorlds = 12;
-constexpr unsigned kStagedWorlds = 4;
-/// And the sizes in a step of ResNet-50, of tensors and of batches, divided by this: the same calls, on fewer bytes.
-constexpr std::int64_t kDivisor = 32;
-#else
-constexpr unsigned kWorlds = 64;
-constexpr unsigned kStagedWorlds = 24;
-constexpr std::int64_t kDivisor = 1;
-#endif
+/// Worlds of random steps.
+constexpr unsigned kWorlds = kolo::testing::unless_sanitized(24U, 6U);
+constexpr unsigned kStagedWorlds = kolo::testing::unless_sanitized(12U, 3U);
+/// The sizes in a step of ResNet-50, of tensors and of batches, divided by this: the same calls, on fewer bytes.
+constexpr std::int64_t kDivisor = kolo::testing::unless_sanitized(1, 32);
 
 /// The gradients of ResNet-50, submitted one by one as backward produces them: how many calls of NCCL a step takes, who
 /// makes them and when.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A program that has MPI already, at the thread level that the first argument names, and uses Kolo through contexts:
-// one over all ranks, and at the same time one over the ranks of its own parity. MPI stays the program's.
+// one over all ranks of a communicator, and at the same time one over those of its own parity. MPI stays the program's.
+// Communicators are all of the job, three ranks each, and one each.
 #include <mpi.h>
 
 #include <cstdio>
@@ -51,6 +52,28 @@ void check_polling(kolo::Context& context, int level) {
   expect(x.front() == static_cast<float>(context.size()), "polled sum");
 }
 
+void check_communicator(MPI_Comm communicator, int level) {
+  int rank = 0;
+  int size = 0;
+  MPI_Comm_rank(communicator, &rank);
+  MPI_Comm_size(communicator, &size);
+  MPI_Comm parity = MPI_COMM_NULL;
+  MPI_Comm_split(communicator, rank % 2, -rank, &parity);  // in reverse order
+  kolo::Context all(kolo::mpi::bootstrap(communicator));
+  kolo::Context half(kolo::mpi::bootstrap(parity));
+  MPI_Comm_free(&parity);  // Kolo has its own
+  expect(all.rank() == rank && all.size() == size, "place in the world");
+  expect(half.size() == (size + (rank % 2 == 0 ? 1 : 0)) / 2, "size of the half");
+  expect(!kolo::is_initialized(), "a context is nobody's default");
+  for (int step = 0; step < 5; ++step) {
+    check_sum(all, "all", 100'000);
+    check_sum(half, "half", 33'333);
+  }
+  check_polling(all, level);
+  int mine = failures;
+  MPI_Allreduce(&mine, &failures, 1, MPI_INT, MPI_SUM, communicator);  // the program's own messages, meanwhile
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -61,27 +84,17 @@ int main(int argc, char** argv) {
   int size = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
-  MPI_Comm parity = MPI_COMM_NULL;
-  MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &parity);  // in reverse order
-  {
-    kolo::Context all(kolo::mpi::bootstrap(MPI_COMM_WORLD));
-    kolo::Context half(kolo::mpi::bootstrap(parity));
-    MPI_Comm_free(&parity);  // Kolo has its own
-    expect(all.rank() == rank && all.size() == size, "place in the world");
-    expect(half.size() == (size + (rank % 2 == 0 ? 1 : 0)) / 2, "size of the half");
-    expect(!kolo::is_initialized(), "a context is nobody's default");
-    for (int step = 0; step < 5; ++step) {
-      check_sum(all, "all", 100'000);
-      check_sum(half, "half", 33'333);
-    }
-    check_polling(all, provided);
-    int mine = failures;
-    MPI_Allreduce(&mine, &failures, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);  // the program's own messages, meanwhile
+  check_communicator(MPI_COMM_WORLD, provided);
+  for (const int each : {3, 1}) {
+    MPI_Comm part = MPI_COMM_NULL;
+    MPI_Comm_split(MPI_COMM_WORLD, rank / each, rank, &part);
+    check_communicator(part, provided);
+    MPI_Comm_free(&part);
   }
   int finalized = 0;
   MPI_Finalized(&finalized);
   if (finalized != 0) ++failures;
   MPI_Finalize();
-  if (rank == 0) std::printf("%s embedding, %d ranks, %d failures\n", failures == 0 ? "PASS" : "FAIL", size, failures);
+  std::printf("%s embedding, rank %d of %d, %d failures\n", failures == 0 ? "PASS" : "FAIL", rank, size, failures);
   return failures == 0 ? 0 : 1;
 }

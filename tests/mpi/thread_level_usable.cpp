@@ -9,7 +9,7 @@
 #include "mpi/mpi_api.hpp"
 #include "mpi/mpi_borrow.hpp"
 #include "mpi/mpi_lifetime.hpp"
-#include "tests/mpi/transport_check.hpp"
+#include "tests/mpi/report.hpp"
 
 namespace {
 
@@ -43,8 +43,8 @@ void pass_on(Report& report, core::InterNode& transport, int rank, int size) {
 
 void on_another_thread(const std::function<void()>& body) { std::thread(body).join(); }
 
-void check_level(Report& report, mpi::ThreadLevel level) {
-  const auto bootstrap = mpi::borrow(MPI_COMM_WORLD, {});
+void check_level(Report& report, mpi::ThreadLevel level, MPI_Comm world) {
+  const auto bootstrap = mpi::borrow(world, {});
   const int rank = bootstrap->rank();
   const int size = bootstrap->size();
   report.set_place(rank, size);
@@ -83,7 +83,8 @@ int main(int argc, char** argv) {
                  "MPI gives the level that was asked for: " + std::string(mpi::to_string(mpi::thread_level())));
     mpi::Lifetime lifetime;
     lifetime.begin();  // finds it initialised
-    check_level(report, level);
+    check_level(report, level, MPI_COMM_WORLD);
+    check_level(report, level, MPI_COMM_SELF);
     lifetime.end();
     report.check(!mpi::is_finalized(), "the program's MPI is left to the program");
     MPI_Finalize();

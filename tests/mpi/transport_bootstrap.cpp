@@ -8,7 +8,7 @@
 #include "mpi/mpi_api.hpp"
 #include "mpi/mpi_borrow.hpp"
 #include "mpi/mpi_lifetime.hpp"
-#include "tests/mpi/transport_check.hpp"
+#include "tests/mpi/report.hpp"
 
 namespace {
 
@@ -99,6 +99,14 @@ void check_borrowing(Report& report, int rank) {
   report.check(bootstrap->join_node(topology, 4096, "key") == nullptr && joined, "the joiner is given what it needs");
 }
 
+/// What a bootstrap gathers, in communicators of other sizes than the job's.
+void check_smaller_worlds(Report& report) {
+  kolo::testing::for_worlds_within_job([&](MPI_Comm world) {
+    const auto bootstrap = mpi::borrow(world, join_nobody);
+    check_gathering(report, *bootstrap, mpi::Communicator::duplicate(world));
+  });
+}
+
 void check_errors_are_values(Report& report, const mpi::Communicator& communicator) {
   report.throws(ErrorCode::transport, "MPI_Isend to rank 1000 failed: MPI_ERR_RANK", [&] {
     std::byte byte{};
@@ -128,7 +136,7 @@ int main(int argc, char** argv) {
       report.equal(bootstrap->describe().substr(0, 5), std::string("MPI ("), "the beginning of the description");
       report.check(bootstrap->describe().find(", thread level MULTIPLE)") != std::string::npos, bootstrap->describe());
       const auto communicator = mpi::Communicator::duplicate(MPI_COMM_WORLD);
-      check_gathering(report, *bootstrap, communicator);
+      check_smaller_worlds(report);
       check_machines(report, *bootstrap, hosts);
       check_borrowing(report, bootstrap->rank());
       check_errors_are_values(report, communicator);

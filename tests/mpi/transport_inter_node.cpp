@@ -7,10 +7,10 @@
 
 #include "core/topology.hpp"
 #include "mpi/mpi_api.hpp"
-#include "mpi/mpi_bootstrap.hpp"
+#include "mpi/mpi_borrow.hpp"
 #include "mpi/mpi_inter_node.hpp"
 #include "mpi/mpi_lifetime.hpp"
-#include "tests/mpi/transport_check.hpp"
+#include "tests/mpi/report.hpp"
 
 namespace {
 
@@ -120,6 +120,32 @@ void check_short_message(Report& report, core::InterNode& transport, int rank, i
                 [&] { finish(transport, operation); });
 }
 
+void check_world(Report& report, MPI_Comm world) {
+  const auto bootstrap = mpi::borrow(world, {});
+  const int rank = bootstrap->rank();
+  const int size = bootstrap->size();
+  report.set_place(rank, size);
+  const core::Topology topology = core::make_topology(rank, bootstrap->machines(), 1);
+  report.equal(topology.node_count(), size, "virtual nodes of one rank");
+
+  const auto transport = bootstrap->inter_node(topology);
+  report.equal(std::string(transport->name()), std::string("MPI point-to-point"), "the name");
+  exchange(report, *transport, rank, size, 200000, 10);
+  // The largest messages that fit a test, cut where a message of more than 1 GiB would be.
+  mpi::MpiInterNode in_pieces(mpi::Communicator::duplicate(world), 4096);
+  exchange(report, in_pieces, rank, size, 300000, 3);
+  bootstrap->allgather("");
+
+  check_short_message(report, *bootstrap->inter_node(topology), rank, size);
+  // A receive that nobody answers stays open: its memory and communicator are kept, and nothing waits.
+  if (size > 1) {
+    mpi::MpiInterNode abandoned(mpi::Communicator::duplicate(world));
+    const Operation operation = abandoned.receive((rank + 1) % size, 5, abandoned.staging(1000), 1000);
+    report.check(!abandoned.test(operation), "what nobody sends does not arrive");
+  }
+  bootstrap->allgather("");
+}
+
 }  // namespace
 
 int main() {
@@ -127,31 +153,7 @@ int main() {
   return kolo::testing::run(report, [&] {
     mpi::Lifetime lifetime;
     lifetime.begin();
-    {
-      const auto bootstrap = mpi::MpiBootstrap::of_world({});
-      const int rank = bootstrap->rank();
-      const int size = bootstrap->size();
-      report.set_place(rank, size);
-      const core::Topology topology = core::make_topology(rank, bootstrap->machines(), 1);
-      report.equal(topology.node_count(), size, "virtual nodes of one rank");
-
-      const auto transport = bootstrap->inter_node(topology);
-      report.equal(std::string(transport->name()), std::string("MPI point-to-point"), "the name");
-      exchange(report, *transport, rank, size, 200000, 10);
-      // The largest messages that fit a test, cut where a message of more than 1 GiB would be.
-      mpi::MpiInterNode in_pieces(mpi::Communicator::duplicate(MPI_COMM_WORLD), 4096);
-      exchange(report, in_pieces, rank, size, 300000, 3);
-      bootstrap->allgather("");
-
-      check_short_message(report, *bootstrap->inter_node(topology), rank, size);
-      // A receive that nobody answers stays open: its memory and communicator are kept, and nothing waits.
-      if (size > 1) {
-        mpi::MpiInterNode abandoned(mpi::Communicator::duplicate(MPI_COMM_WORLD));
-        const Operation operation = abandoned.receive((rank + 1) % size, 5, abandoned.staging(1000), 1000);
-        report.check(!abandoned.test(operation), "what nobody sends does not arrive");
-      }
-      bootstrap->allgather("");
-    }
+    kolo::testing::for_worlds_within_job([&](MPI_Comm world) { check_world(report, world); });
     lifetime.leave_open();  // an operation is open, as after a fault
     lifetime.end();
     report.check(!mpi::is_finalized(), "after a fault MPI is not finalised");

@@ -7,10 +7,10 @@
 #include "core/control_channel.hpp"
 #include "core/topology.hpp"
 #include "mpi/mpi_api.hpp"
-#include "mpi/mpi_bootstrap.hpp"
+#include "mpi/mpi_borrow.hpp"
 #include "mpi/mpi_lifetime.hpp"
 #include "net/control_tree.hpp"
-#include "tests/mpi/transport_check.hpp"
+#include "tests/mpi/report.hpp"
 
 namespace {
 
@@ -122,13 +122,13 @@ int main() {
   return kolo::testing::run(report, [&] {
     mpi::Lifetime lifetime;
     lifetime.begin();
-    {
-      const auto bootstrap = mpi::MpiBootstrap::of_world({});
+    kolo::testing::for_worlds_within_job([&](MPI_Comm world) {
+      const auto bootstrap = mpi::borrow(world, {});
       report.set_place(bootstrap->rank(), bootstrap->size());
       for (const int ranks_per_node : {0, 1, 2, 3}) {
         for (const int fanout : {1, 2, 8}) grow_a_tree(report, *bootstrap, ranks_per_node, fanout);
       }
-    }
+    });
     lifetime.end();
   });
 }

@@ -15,6 +15,7 @@
 
 #include "api/context_impl.hpp"
 #include "steps.hpp"
+#include "tests/support/sanitized.hpp"
 
 namespace {
 
@@ -178,19 +179,20 @@ TEST_P(Protocol, AMetricInEveryStepIsLearntToStandAlone) {
 /// The worst program for a plan that fuses: it waits for each tensor before it submits the next.
 TEST_P(Protocol, WaitingForEachTensorLearnsAPlanOfSingles) {
   constexpr std::size_t kFew = 6;
+  constexpr int kHalf = kolo::testing::unless_sanitized(100, 40);
   std::vector<Seen> seen(size());
   kolo::run_local(
       ranks(),
       [&] {
         Gradients gradients(kFew);
         auto& mine = seen[static_cast<std::size_t>(kolo::rank())];
-        for (int step = 1; step <= 200; ++step) {
+        for (int step = 1; step <= 2 * kHalf; ++step) {
           for (std::size_t which = 0; which < kFew; ++which) {
             gradients.submit(kolo::current_context(), which, step).wait();
             gradients.check(which, step, kolo::size());
           }
           kolo::end_step();
-          if (step == 100) mine.early = settled();
+          if (step == kHalf) mine.early = settled();
         }
         mine.late = settled();
       },
@@ -198,7 +200,7 @@ TEST_P(Protocol, WaitingForEachTensorLearnsAPlanOfSingles) {
   for (const auto& [early, late] : seen) {
     EXPECT_EQ(late.plans_voided, early.plans_voided);
     EXPECT_LE(late.plans_voided, kFew) << "one break a cut";
-    EXPECT_EQ(late.planned_batches - early.planned_batches, 100 * kFew);
+    EXPECT_EQ(late.planned_batches - early.planned_batches, kHalf * kFew);
     EXPECT_EQ(late.last_step_batches, kFew);
     EXPECT_EQ(early.last_step_digest, late.last_step_digest);
   }
@@ -337,7 +339,7 @@ TEST_P(Protocol, UniqueNamesForEverKeepNothing) {
       ranks(),
       [] {
         kolo::Context& context = kolo::current_context();
-        constexpr int kNames = 1000;
+        constexpr int kNames = kolo::testing::unless_sanitized(1000, 300);
         std::vector<float> x(3);
         for (int i = 0; i < kNames; ++i) {
           std::fill(x.begin(), x.end(), static_cast<float>(i));

@@ -15,22 +15,17 @@
 
 #include "examples/train_digits/trainer.hpp"
 #include "tests/optimizer/digits_csv.hpp"
+#include "tests/support/sanitized.hpp"
 
 namespace train_digits {
 namespace {
 
 constexpr std::size_t kRows = 1408;  // 44 batches of 32, whole on 1, 2, 4 and 8 ranks
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-// Sanitizers look at the ways that memory takes, which an epoch has all been through; its arithmetic takes them long.
-constexpr int kEpochs = 2;
-constexpr double kLeft = 0.75;  // of the first epoch's loss, after the last
-constexpr int kEpochsOf16Bits = 3;
-#else
-constexpr int kEpochs = 4;
-constexpr double kLeft = 0.5;
-constexpr int kEpochsOf16Bits = 10;
-#endif
+// Sanitizers look at the ways that memory takes, which an epoch has all been through.
+constexpr int kEpochs = kolo::testing::unless_sanitized(4, 2);
+constexpr double kLeft = kolo::testing::unless_sanitized(0.5, 0.75);  // of the first epoch's loss, after the last
+constexpr int kEpochsOf16Bits = kolo::testing::unless_sanitized(10, 3);
 
 const Digits& digits() {
   static const Digits loaded = load_digits(kolo::test::digits_csv());

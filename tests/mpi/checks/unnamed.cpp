@@ -1,24 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Unnamed calls between real processes, small and large: past the log, carried or read from the peers' memory, and
-// every element checked on every rank. Inputs are overwritten as soon as a call returns. Non-zero when anything was
-// wrong.
+// Unnamed calls, small and large: past the log, carried or read from the peers' memory, and every element checked on
+// every rank. Inputs are overwritten as soon as a call returns.
 #include <cstdint>
-#include <cstdio>
 #include <string>
 #include <vector>
 
 #include <kolo/kolo.hpp>
 
+#include "tests/mpi/checks/check.hpp"
+
 namespace {
 
-int failures = 0;
-
-void expect(bool condition, const std::string& what) {
-  if (condition) return;
-  ++failures;
-  std::printf("FAIL rank %d: %s\n", kolo::rank(), what.c_str());
-}
+using kolo::testing::Report;
 
 std::int32_t value(int rank, std::int64_t i, int call) {
   return static_cast<std::int32_t>(rank * 100003 + i * 3 + call * 7);
@@ -32,7 +26,7 @@ std::vector<std::int32_t> input_of(int rank, std::int64_t elements, int call) {
 
 void spoil(std::vector<std::int32_t>& in) { in.assign(in.size(), -1); }
 
-void run_all(std::int64_t elements, int call) {
+void run_all(Report& report, std::int64_t elements, int call) {
   const int ranks = kolo::size();
   const int rank = kolo::rank();
   const std::string what = " of " + std::to_string(elements) + " elements";
@@ -42,7 +36,7 @@ void run_all(std::int64_t elements, int call) {
   std::vector<std::int32_t> out(x.size(), -2);
   kolo::broadcast_into(kolo::const_view(x), kolo::view(out), root);
   spoil(x);
-  expect(out == input_of(root, elements, call), "broadcast" + what);
+  report.check(out == input_of(root, elements, call), "broadcast" + what);
 
   x = input_of(rank, elements + rank, call);
   std::vector<std::int32_t> wanted;
@@ -53,7 +47,7 @@ void run_all(std::int64_t elements, int call) {
   out.assign(wanted.size(), -2);
   kolo::allgather_into(kolo::const_view(x), kolo::view(out));
   spoil(x);
-  expect(out == wanted, "allgather" + what);
+  report.check(out == wanted, "allgather" + what);
 
   x = input_of(rank, elements * ranks, call);
   out.assign(x.size(), -2);
@@ -63,7 +57,7 @@ void run_all(std::int64_t elements, int call) {
   for (int r = 0; r < ranks; ++r)
     for (std::int64_t i = 0; i < elements; ++i)
       right = right && out[static_cast<std::size_t>(r * elements + i)] == value(r, rank * elements + i, call);
-  expect(right, "alltoall" + what);
+  report.check(right, "alltoall" + what);
 
   x = input_of(rank, elements, call);
   kolo::allreduce(kolo::view(x));
@@ -73,18 +67,24 @@ void run_all(std::int64_t elements, int call) {
     for (int r = 0; r < ranks; ++r) sum += value(r, i, call);
     right = right && x[static_cast<std::size_t>(i)] == sum;
   }
-  expect(right, "allreduce" + what);
+  report.check(right, "allreduce" + what);
   kolo::barrier();
 }
 
-}  // namespace
-
-int main() {
-  const kolo::Session session;
+void check_unnamed(Report& report) {
   int call = 0;
   for (const std::int64_t elements : {0, 1, 13, 14, 1000, 4096, 4097, 20000, 300000, 2000000}) {
-    for (int repeat = 0; repeat < 3; ++repeat) run_all(elements, call++);
+    const int repeats = elements < 1'000'000 ? 3 : 1;
+    for (int repeat = 0; repeat < repeats; ++repeat) run_all(report, elements, call++);
   }
-  std::printf("%s rank %d: %d calls each\n", failures == 0 ? "PASS" : "FAIL", kolo::rank(), call);
-  return failures == 0 ? 0 : 1;
 }
+
+// As it comes, nothing read directly, all of it.
+const kolo::testing::Registered registered({.name = "unnamed",
+                                            .run = check_unnamed,
+                                            .options = {kolo::Options{},
+                                                        kolo::Options{}.with_setting("KOLO_DIRECT_BYTES", "0"),
+                                                        kolo::Options{}.with_setting("KOLO_DIRECT_BYTES", "1")},
+                                            .per_node = {0}});
+
+}  // namespace

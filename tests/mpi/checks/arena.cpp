@@ -1,24 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// GradientArena between real processes: exact sums and the same bits everywhere, with tensors of an arena on some ranks
-// and elsewhere on others; what went in place is counted. Non-zero when anything was wrong.
+// GradientArena: exact sums and the same bits everywhere, with tensors of an arena on some ranks and elsewhere on
+// others; what went in place is counted.
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include <kolo/kolo.hpp>
 
+#include "tests/mpi/checks/check.hpp"
+
 namespace {
 
-int failures = 0;
-
-void expect(bool condition, const std::string& what) {
-  if (condition) return;
-  ++failures;
-  std::printf("FAIL rank %d: %s\n", kolo::rank(), what.c_str());
-}
+using kolo::testing::Report;
 
 float term(std::int64_t i, int rank, int step) { return static_cast<float>(i % 89 + (step + 1) * (rank + 1)); }
 
@@ -27,12 +22,12 @@ void fill(const kolo::TensorView& view, int step) {
   for (std::int64_t i = 0; i < view.elements(); ++i) data[i] = term(i, kolo::rank(), step);
 }
 
-void check(const kolo::TensorView& view, int step, const std::string& what) {
+void check(Report& report, const kolo::TensorView& view, int step, const std::string& what) {
   const auto* data = static_cast<const float*>(view.data());
   for (std::int64_t i = 0; i < view.elements(); ++i) {
     float wanted = 0;
     for (int rank = 0; rank < kolo::size(); ++rank) wanted += term(i, rank, step);
-    if (data[i] != wanted) return expect(false, what + " in step " + std::to_string(step));
+    if (data[i] != wanted) return report.check(false, what + " in step " + std::to_string(step));
   }
 }
 
@@ -40,7 +35,7 @@ const std::vector<std::int64_t> kSizes{1'000'003, 17, 4'097, 300'000, 1, 64'000}
 
 /// `mine`: whether this rank has tensor k in the arena.
 template <class Mine>
-void run_steps(kolo::GradientArena& arena, const std::string& prefix, Mine mine) {
+void run_steps(Report& report, kolo::GradientArena& arena, const std::string& prefix, Mine mine) {
   std::vector<std::vector<float>> elsewhere;
   std::vector<kolo::TensorView> views;
   for (std::size_t k = 0; k < kSizes.size(); ++k) {
@@ -56,11 +51,11 @@ void run_steps(kolo::GradientArena& arena, const std::string& prefix, Mine mine)
     }
     kolo::wait_all(handles);
     kolo::end_step();
-    for (std::size_t k = 0; k < kSizes.size(); ++k) check(views[k], step, prefix + std::to_string(k));
+    for (std::size_t k = 0; k < kSizes.size(); ++k) check(report, views[k], step, prefix + std::to_string(k));
   }
 }
 
-void check_bits(kolo::GradientArena& arena) {
+void check_bits(Report& report, kolo::GradientArena& arena) {
   const kolo::TensorView x = arena.allocate(kolo::DType::float32, kolo::Shape{100'000});
   auto* data = static_cast<float*>(x.data());
   for (std::int64_t i = 0; i < x.elements(); ++i) data[i] = 1.0F / static_cast<float>(i + 3 + 7 * kolo::rank());
@@ -68,27 +63,25 @@ void check_bits(kolo::GradientArena& arena) {
   const auto average = kolo::AllreduceOptions{}.with_op(kolo::ReduceOp::average);
   kolo::allreduce("bits x", x, average);
   kolo::allreduce("bits y", kolo::view(y), average);
-  expect(std::memcmp(data, y.data(), y.size() * sizeof(float)) == 0, "the same bits as elsewhere");
+  report.check(std::memcmp(data, y.data(), y.size() * sizeof(float)) == 0, "the same bits as elsewhere");
   const kolo::Tensor all = kolo::allgather("all", x);
   for (int rank = 0; rank < kolo::size(); ++rank) {
     const float* theirs = all.as<float>().data() + rank * x.elements();
-    expect(std::memcmp(theirs, data, y.size() * sizeof(float)) == 0, "the same bits everywhere");
+    report.check(std::memcmp(theirs, data, y.size() * sizeof(float)) == 0, "the same bits everywhere");
   }
 }
 
-}  // namespace
-
-int main() {
-  const kolo::Session session;
+void check_arena(Report& report) {
   kolo::GradientArena arena(32 << 20);
   kolo::GradientArena other(16 << 20, "other");
-  run_steps(arena, "all", [](std::size_t) { return true; });
-  run_steps(other, "some", [](std::size_t k) { return (k + static_cast<std::size_t>(kolo::rank())) % 3 != 0; });
-  run_steps(arena, "one", [](std::size_t) { return kolo::rank() == kolo::size() - 1; });
-  check_bits(arena);
+  run_steps(report, arena, "all", [](std::size_t) { return true; });
+  run_steps(report, other, "some", [](std::size_t k) { return (k + static_cast<std::size_t>(kolo::rank())) % 3 != 0; });
+  run_steps(report, arena, "one", [](std::size_t) { return kolo::rank() == kolo::size() - 1; });
+  check_bits(report, arena);
   const bool shares = kolo::size() > 1;
-  expect((kolo::metrics().bytes_in_place > 0) == shares, "bytes in place");
-  std::printf("%s rank %d, %llu bytes in place\n", failures == 0 ? "PASS" : "FAIL", kolo::rank(),
-              static_cast<unsigned long long>(kolo::metrics().bytes_in_place));
-  return failures == 0 ? 0 : 1;
+  report.check((kolo::metrics().bytes_in_place > 0) == shares, "bytes in place");
 }
+
+const kolo::testing::Registered registered({.name = "arena", .run = check_arena, .per_node = {0, 2}});
+
+}  // namespace

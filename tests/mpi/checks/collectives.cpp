@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The public API between real processes: every collective, checked on every rank. Prints one line a rank; non-zero
-// when anything was wrong.
+// Every collective of the public API, checked on every rank.
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -13,18 +11,14 @@
 #include <kolo/info.hpp>
 #include <kolo/objects.hpp>
 
+#include "tests/mpi/checks/check.hpp"
+
 namespace {
 
-int failures = 0;
-
-void expect(bool condition, const char* what) {
-  if (condition) return;
-  ++failures;
-  std::printf("FAIL rank %d: %s\n", kolo::rank(), what);
-}
+using kolo::testing::Report;
 
 template <class T>
-void check_allreduce(const char* name, std::size_t count) {
+void check_allreduce(Report& report, const char* name, std::size_t count) {
   std::vector<T> x(count);
   for (std::size_t i = 0; i < count; ++i) x[i] = static_cast<T>((i + static_cast<std::size_t>(kolo::rank())) % 13);
   std::vector<T> out(count, static_cast<T>(77));
@@ -37,10 +31,10 @@ void check_allreduce(const char* name, std::size_t count) {
     for (int rank = 0; rank < kolo::size(); ++rank) sum += (i + static_cast<std::size_t>(rank)) % 13;
     right = right && out[i] == static_cast<T>(sum);
   }
-  expect(right, name);
+  report.check(right, name);
 }
 
-void check_steps() {
+void check_steps(Report& report) {
   for (int step = 0; step < 20; ++step) {
     std::vector<std::vector<float>> gradients;
     for (int k = 0; k < 30; ++k) gradients.emplace_back(1000 + 37 * k, static_cast<float>(kolo::rank() + k));
@@ -56,17 +50,17 @@ void check_steps() {
       const float wanted = static_cast<float>(kolo::size() * k + kolo::size() * (kolo::size() - 1) / 2) /
                            static_cast<float>(kolo::size());
       for (const float x : gradients[static_cast<std::size_t>(k)]) {
-        if (x != wanted) return expect(false, "averaged gradients");
+        if (x != wanted) return report.check(false, "averaged gradients");
       }
     }
   }
 }
 
-void check_others() {
+void check_others(Report& report) {
   for (int root = 0; root < kolo::size(); ++root) {
     std::vector<std::int16_t> x(100'001, static_cast<std::int16_t>(kolo::rank() == root ? root + 3 : -1));
     kolo::broadcast(kolo::view(x), root);
-    expect(x == std::vector<std::int16_t>(100'001, static_cast<std::int16_t>(root + 3)), "broadcast");
+    report.check(x == std::vector<std::int16_t>(100'001, static_cast<std::int16_t>(root + 3)), "broadcast");
   }
   const std::vector<double> mine(static_cast<std::size_t>(kolo::rank()) * 1000, kolo::rank());
   const kolo::Tensor all = kolo::allgather(kolo::const_view(mine));
@@ -74,15 +68,15 @@ void check_others() {
   for (int rank = 0; rank < kolo::size(); ++rank)
     wanted.insert(wanted.end(), static_cast<std::size_t>(rank) * 1000, rank);
   const auto got = all.as<double>();
-  expect(std::vector<double>(got.begin(), got.end()) == wanted, "allgather");
-  expect(kolo::broadcast_object(std::string("from ") + std::to_string(kolo::rank()), kolo::size() - 1) ==
-             "from " + std::to_string(kolo::size() - 1),
-         "broadcast_object");
+  report.check(std::vector<double>(got.begin(), got.end()) == wanted, "allgather");
+  report.check(kolo::broadcast_object(std::string("from ") + std::to_string(kolo::rank()), kolo::size() - 1) ==
+                   "from " + std::to_string(kolo::size() - 1),
+               "broadcast_object");
   kolo::barrier();
 }
 
 /// The first of a row of two numbers is its sender, the second which of its rows it is.
-void check_alltoall() {
+void check_alltoall(Report& report) {
   const int rank = kolo::rank();
   const auto rows = [](int from, int to) { return std::int64_t{(from * 5 + to) % 4 == 0 ? 0 : 1000 * from + to}; };
   std::vector<std::int64_t> splits, from_each;
@@ -97,8 +91,8 @@ void check_alltoall() {
   const kolo::Shape shape{static_cast<std::int64_t>(mine.size()) / 2, 2};
   const auto [output, received] = kolo::alltoall(kolo::const_view(mine.data(), shape), splits);
   const auto got = output.as<int>();
-  expect(std::vector<int>(got.begin(), got.end()) == wanted, "alltoall with splits");
-  expect(received == from_each, "received splits");
+  report.check(std::vector<int>(got.begin(), got.end()) == wanted, "alltoall with splits");
+  report.check(received == from_each, "received splits");
   constexpr std::size_t kPart = 30'001;
   std::vector<float> in(kPart * static_cast<std::size_t>(kolo::size()));
   for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(i / kPart * 100) + static_cast<float>(rank);
@@ -107,18 +101,18 @@ void check_alltoall() {
   bool right = true;
   for (std::size_t i = 0; i < out.size(); ++i)
     right = right && out[i] == static_cast<float>(rank * 100) + static_cast<float>(i / kPart);
-  expect(right, "alltoall");
+  report.check(right, "alltoall");
 }
 
 template <class T>
-void check_reduce_scatter(const char* name, int rows) {
+void check_reduce_scatter(Report& report, const char* name, int rows) {
   const int size = kolo::size();
   const int rank = kolo::rank();
   std::vector<T> x(static_cast<std::size_t>(rows) * 3);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<T>((i + static_cast<std::size_t>(rank)) % 13);
   const kolo::Tensor result = kolo::reduce_scatter(name, kolo::const_view(x.data(), kolo::Shape{rows, 3}));
   const std::size_t begin = 3 * static_cast<std::size_t>(rows / size * rank + std::min(rank, rows % size));
-  expect(result.shape()[0] == rows / size + (rank < rows % size ? 1 : 0), "rows of a reduce_scatter");
+  report.check(result.shape()[0] == rows / size + (rank < rows % size ? 1 : 0), "rows of a reduce_scatter");
   const auto got = result.as<T>();
   bool right = true;
   for (std::size_t i = 0; i < got.size(); ++i) {
@@ -126,34 +120,23 @@ void check_reduce_scatter(const char* name, int rows) {
     for (int other = 0; other < size; ++other) sum += (begin + i + static_cast<std::size_t>(other)) % 13;
     right = right && got[i] == static_cast<T>(sum);
   }
-  expect(right, name);
+  report.check(right, name);
 }
+
+void check_collectives(Report& report) {
+  check_allreduce<float>(report, "float32 x 1", 1);
+  check_allreduce<float>(report, "float32 x 1000", 1000);
+  check_allreduce<double>(report, "float64 x 300001", 300'001);
+  check_allreduce<std::int64_t>(report, "int64 x 70000", 70'000);
+  check_allreduce<std::uint8_t>(report, "uint8 x 99999", 99'999);
+  check_steps(report);
+  check_others(report);
+  check_alltoall(report);
+  check_reduce_scatter<float>(report, "reduce_scatter of float32", 70'001);
+  check_reduce_scatter<std::int16_t>(report, "reduce_scatter of int16", 33'333);
+  check_reduce_scatter<std::uint8_t>(report, "reduce_scatter of uint8", 3);
+}
+
+const kolo::testing::Registered registered({.name = "collectives", .run = check_collectives});
 
 }  // namespace
-
-int main() {
-  {
-    kolo::Session session;
-    check_allreduce<float>("float32 x 1", 1);
-    check_allreduce<float>("float32 x 1000", 1000);
-    check_allreduce<double>("float64 x 300001", 300'001);
-    check_allreduce<std::int64_t>("int64 x 70000", 70'000);
-    check_allreduce<std::uint8_t>("uint8 x 99999", 99'999);
-    check_steps();
-    check_others();
-    check_alltoall();
-    check_reduce_scatter<float>("reduce_scatter of float32", 70'001);
-    check_reduce_scatter<std::int16_t>("reduce_scatter of int16", 33'333);
-    check_reduce_scatter<std::uint8_t>("reduce_scatter of uint8", 3);
-    failures = kolo::allreduce(failures, kolo::ReduceOp::sum);
-    if (kolo::rank() == 0) {
-      std::printf("%s %d ranks, %d on this node, %d failures\n", failures == 0 ? "PASS" : "FAIL", kolo::size(),
-                  kolo::local_size(), failures);
-    }
-  }
-  // A second life in the same process.
-  kolo::init();
-  failures += kolo::allreduce(1, kolo::ReduceOp::sum) == kolo::size() ? 0 : 1;
-  kolo::shutdown();
-  return failures == 0 ? 0 : 1;
-}
