@@ -12,6 +12,7 @@
 #include "core/topology.hpp"
 #include "processes.hpp"
 #include "shm/handover.hpp"
+#include "tests/support/sanitized.hpp"
 
 namespace kolo::shm::test {
 namespace {
@@ -83,7 +84,7 @@ struct Member {
 /// time, so that each may still hold its store back from the other when it looks.
 class Duel {
  public:
-  static constexpr std::uint64_t kRounds = 200000;
+  static constexpr std::uint64_t kRounds = kolo::testing::unless_sanitized(200000, 20000);
 
   Duel(Member& self, bool leader_sleeps) : self_(self), is_sleeper_((self.topology.rank == 0) == leader_sleeps) {}
 
@@ -204,7 +205,7 @@ void follow(Member& self, std::uint64_t rounds) {
 }
 
 TEST(BoardProcesses, MessagesCountsAndLogArriveWholeOnceAndInOrder) {
-  constexpr std::uint64_t kRounds = 50000;
+  constexpr std::uint64_t kRounds = kolo::testing::unless_sanitized(50000, 5000);
   const std::vector<int> statuses = run_processes(3, [&](core::Bootstrap& bootstrap) {
     Member self(bootstrap);
     self.topology.rank == 0 ? lead(self, kRounds) : follow(self, kRounds);

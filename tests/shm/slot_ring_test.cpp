@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "shm/segment.hpp"
+#include "tests/support/sanitized.hpp"
 
 namespace kolo::shm {
 namespace {
@@ -45,7 +46,7 @@ TEST(SlotRing, AllReachedIsTheSlowestOfAll) {
 }
 
 TEST(SlotRing, WhatWasWrittenBeforeAPublicationIsSeenAfterIt) {
-  constexpr std::uint64_t kChunks = 20000;
+  constexpr std::uint64_t kChunks = kolo::testing::unless_sanitized(20000, 4000);
   const std::size_t bytes = SlotRing::required_bytes(2, 64, 2);
   const Segment memory = Segment::anonymous(bytes);
   const auto body = [&](int rank) {

@@ -18,6 +18,7 @@
 #include <kolo/info.hpp>
 
 #include "errors.hpp"
+#include "tests/support/sanitized.hpp"
 
 namespace {
 
@@ -63,7 +64,7 @@ void reduce_once(std::size_t elements, int call, bool in_place) {
 }
 
 TEST_P(ExpressCalls, EveryResultIsExactWhateverComesBetween) {
-  constexpr int kCalls = 400;
+  constexpr int kCalls = kolo::testing::unless_sanitized(400, 150);
   kolo::run_local(
       ranks(),
       [&] {
@@ -188,7 +189,7 @@ void scatter_once(std::int64_t rows, int call) {
 }
 
 TEST_P(ExpressCalls, EveryKindInEverySizeIsExact) {
-  constexpr int kCalls = 300;
+  constexpr int kCalls = kolo::testing::unless_sanitized(300, 120);
   kolo::run_local(
       ranks(),
       [&] {
