@@ -12,8 +12,9 @@ if(KOLO_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER AND PROJECT_IS_TOP_LEVEL)
   if(NOT KOLO_COVERAGE)
     # One object serves every build tree with the same flags (the consumer tests build the library twice more); all
     # that is lost is the compilation directory in its debug information, where paths are absolute anyway. Nor does it
-    # keep what includes a precompiled header unless told that macros and times in that matter to nobody.
-    list(PREPEND CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros)
+    # keep what includes a precompiled header unless told that macros and times in that matter to nobody. Locale: ctest,
+    # which runs the consumers' builds, sets variables of it, and no object would be found again there.
+    list(PREPEND CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros,locale)
   endif()
 endif()
 
