@@ -128,6 +128,25 @@ function(kolo_program name)
   endif()
 endfunction()
 
+# kolo_precompile_libtorch(<target>): a program of ours that includes kolo/libtorch.hpp, which is 15 s of LibTorch's
+# headers, shares that header compiled. No file gets by without an include that it needs: each includes it itself.
+# CMAKE_DISABLE_PRECOMPILE_HEADERS=ON leaves it out.
+function(kolo_precompile_libtorch target)
+  if(CMAKE_DISABLE_PRECOMPILE_HEADERS OR KOLO_COVERAGE OR NOT PROJECT_IS_TOP_LEVEL)
+    return()
+  endif()
+  if(NOT TARGET kolo_libtorch_header)
+    file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/libtorch_header.cpp" CONTENT "// Compiled for its precompiled header.\n")
+    add_library(kolo_libtorch_header OBJECT EXCLUDE_FROM_ALL "${PROJECT_BINARY_DIR}/libtorch_header.cpp")
+    set_target_properties(kolo_libtorch_header PROPERTIES CXX_EXTENSIONS OFF)
+    target_link_libraries(kolo_libtorch_header PRIVATE kolo::libtorch kolo_build_flags)
+    target_compile_options(kolo_libtorch_header PRIVATE ${KOLO_PRECOMPILED_HEADER_OPTIONS})
+    target_precompile_headers(kolo_libtorch_header PRIVATE <kolo/libtorch.hpp>)
+  endif()
+  target_compile_options(${target} PRIVATE ${KOLO_PRECOMPILED_HEADER_OPTIONS})
+  target_precompile_headers(${target} REUSE_FROM kolo_libtorch_header)
+endfunction()
+
 # Each .cpp of the folder becomes a program of its name, '_' written '-'.
 function(kolo_programs dir)
   file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${dir}/*.cpp")
