@@ -3,7 +3,8 @@
 # scripts/test counts the cases inside.
 #
 # How much of the machine a test takes is its property PROCESSORS, in halves of a CPU: scripts/test lets ctest run tests
-# of two halves for each CPU. A test that computes takes 2, one that mostly waits 1, an mpirun job of many ranks more.
+# of two halves for each CPU. A test that computes takes 2, one that waits most or much of its time 1, an mpirun job half
+# of its ranks.
 
 # kolo_gtest_program(<target>): the compile settings of an executable of GoogleTest's cases.
 # GoogleTest's header, the heaviest of each file, is compiled once a tree. It alone, so that no file gets by without an
@@ -42,22 +43,24 @@ function(kolo_gtest_options target)
   endif()
 endfunction()
 
-# kolo_test(NAME <name> SOURCES <files>... [LABELS <labels>...] [LIBS <targets>...] [TIMEOUT <seconds>] [SHARDS <n>])
-# A GoogleTest executable that sees Kolo's internals. LABELS defaults to unit, TIMEOUT to 120.
+# kolo_test(NAME <name> SOURCES <files>... [LIBS <targets>...] [...]): a GoogleTest executable that sees Kolo's internals.
+# The rest is kolo_add_gtest's.
 function(kolo_test)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT;SHARDS" "SOURCES;LABELS;LIBS")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME" "SOURCES;LIBS;LABELS;TIMEOUT;SHARDS;PROCESSORS")
   add_executable(${arg_NAME} ${arg_SOURCES})
   kolo_gtest_program(${arg_NAME})
   target_link_libraries(${arg_NAME} PRIVATE kolo_internal $<TARGET_NAME_IF_EXISTS:kolo_test_support> ${arg_LIBS}
                                             GTest::gtest_main)
-  kolo_add_gtest(${arg_NAME} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} SHARDS ${arg_SHARDS})
+  kolo_add_gtest(${arg_NAME} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} SHARDS ${arg_SHARDS}
+                             PROCESSORS ${arg_PROCESSORS})
 endfunction()
 
-# kolo_add_gtest(<target> [LABELS <labels>...] [TIMEOUT <seconds>] [SHARDS <n>]): registers an executable of
-# GoogleTest's cases. With SHARDS each of n ctest entries, <target>_1 to <target>_<n>, runs its part of the cases, so
-# that long suites use several CPUs. Each entry leaves the list of its cases in <build tree>/gtest, for scripts/test.
+# kolo_add_gtest(<target> [LABELS <labels>...] [TIMEOUT <seconds>] [SHARDS <n>] [PROCESSORS <halves>]): registers an
+# executable of GoogleTest's cases. LABELS defaults to unit, TIMEOUT to 120, PROCESSORS to 2. With SHARDS each of n ctest
+# entries, <target>_1 to <target>_<n>, runs its part of the cases, so that long suites use several CPUs; they begin
+# first. Each entry leaves the list of its cases in <build tree>/gtest, for scripts/test.
 function(kolo_add_gtest target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT;SHARDS" "LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT;SHARDS;PROCESSORS" "LABELS")
   if(NOT arg_LABELS)
     set(arg_LABELS unit)
   endif()
@@ -66,6 +69,9 @@ function(kolo_add_gtest target)
   endif()
   if(NOT arg_SHARDS)
     set(arg_SHARDS 1)
+  endif()
+  if(NOT arg_PROCESSORS)
+    set(arg_PROCESSORS 2)
   endif()
   if(KOLO_SANITIZE)
     math(EXPR arg_TIMEOUT "${arg_TIMEOUT} * 5")  # the thread sanitizer slows down that much and more
@@ -77,7 +83,8 @@ function(kolo_add_gtest target)
     endif()
     math(EXPR index "${shard} - 1")
     add_test(NAME ${test} COMMAND ${target})
-    set_tests_properties(${test} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} PROCESSORS 2 ENVIRONMENT
+    set_tests_properties(${test} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} PROCESSORS ${arg_PROCESSORS}
+      COST ${arg_SHARDS} ENVIRONMENT
       "GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${index};GTEST_OUTPUT=json:${PROJECT_BINARY_DIR}/gtest/${test}.json")
   endforeach()
 endfunction()
@@ -148,10 +155,10 @@ function(kolo_mpi_program out source)
   set(${out} ${name} PARENT_SCOPE)
 endfunction()
 
-# kolo_mpi_properties(<test> <ranks> <timeout> <labels> <environment>): of a test that starts mpirun. Its ranks compute
-# or wait for each other, so that a rank counts as half a CPU.
+# kolo_mpi_properties(<test> <ranks> <timeout> <labels> <environment>): of a test that starts mpirun.
 function(kolo_mpi_properties test ranks timeout labels environment)
+  math(EXPR halves "(${ranks} + 1) / 2")
   set_tests_properties(${test} PROPERTIES
-    LABELS "${labels}" TIMEOUT ${timeout} PROCESSORS ${ranks}
+    LABELS "${labels}" TIMEOUT ${timeout} PROCESSORS ${halves}
     ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;${environment}")
 endfunction()
