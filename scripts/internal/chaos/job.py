@@ -143,7 +143,7 @@ class Run:
     @staticmethod
     def is_ours(name):
         """Open MPI's own are not ours to clean; other programs' come and go."""
-        theirs = ("vader_segment", "sm_segment", "open_mpi", "ompi", "pmix")
+        theirs = ("vader_segment", "sm_segment", "open_mpi", "ompi", "pmix", "kolo-emulated-")
         return not name.startswith(theirs) and not wait_until(lambda: not (SHARED / name).exists(), 5)
 
     def record(self, facts, output):
