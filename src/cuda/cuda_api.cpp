@@ -39,6 +39,11 @@ int current_device() {
   return device;
 }
 
+bool is_unloaded() noexcept {
+  int device = 0;
+  return cudaGetDevice(&device) == cudaErrorCudartUnloading;
+}
+
 void set_current_device(int device) { check(cudaSetDevice(device), "cudaSetDevice"); }
 
 DeviceGuard::DeviceGuard(int device) : former_(current_device()), changed_(former_ != device) {

@@ -29,6 +29,8 @@ struct DeviceCount {
 /// Never throws for a machine without a driver or a device: that is an answer.
 [[nodiscard]] DeviceCount count_devices();
 [[nodiscard]] int current_device();
+/// Whether CUDA has gone before us, at the end of a process: its calls are errors from now on, and NCCL's would crash.
+[[nodiscard]] bool is_unloaded() noexcept;
 /// For `cuda::bind` alone, whose purpose this is.
 void set_current_device(int device);
 

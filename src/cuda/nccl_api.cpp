@@ -58,7 +58,7 @@ Group::~Group() {
 
 // ---------------------------------------------------------------- communicators
 
-Communicator::Communicator(const UniqueId& id, int size, int rank) {
+Communicator::Communicator(const UniqueId& id, int size, int rank) : Communicator() {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   ncclUniqueId raw_id{};
@@ -66,7 +66,7 @@ Communicator::Communicator(const UniqueId& id, int size, int rank) {
   check(ncclCommInitRankConfig(&raw_, size, raw_id, rank, &config), "ncclCommInitRankConfig");
 }
 
-Communicator::Communicator(Communicator& parent, std::optional<int> color, int key) {
+Communicator::Communicator(Communicator& parent, std::optional<int> color, int key) : Communicator() {
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0)
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
@@ -98,7 +98,9 @@ void Communicator::destroy() {
 }
 
 void Communicator::abort() noexcept {
-  if (raw_ != nullptr) forgive(ncclCommAbort(std::exchange(raw_, nullptr)));
+  if (raw_ == nullptr) return;
+  const ncclComm_t raw = std::exchange(raw_, nullptr);
+  if (!is_unloaded()) forgive(ncclCommAbort(raw));
 }
 
 void Communicator::all_reduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
@@ -140,7 +142,7 @@ CollectiveMemory::CollectiveMemory(std::size_t bytes) : bytes_(bytes) {
 }
 
 CollectiveMemory::~CollectiveMemory() {
-  if (raw_ == nullptr) return;
+  if (raw_ == nullptr || is_unloaded()) return;
 #ifdef KOLO_NCCL_HAS_MEMORY
   forgive(ncclMemFree(raw_));
 #else
@@ -159,7 +161,7 @@ Registration::Registration(Communicator& communicator, const CollectiveMemory& m
 
 Registration::~Registration() {
 #ifdef KOLO_NCCL_HAS_MEMORY
-  if (handle_ != nullptr && communicator_.raw_ != nullptr) {
+  if (handle_ != nullptr && communicator_.raw_ != nullptr && !is_unloaded()) {
     forgive(ncclCommDeregister(communicator_.raw_, handle_));
   }
 #endif

@@ -3,9 +3,9 @@
 // Every call of NCCL that Kolo makes, in C++ manners: results checked, failures thrown as an Error(transport) that
 // names the call and has NCCL's own text. Nothing here decides anything.
 //
-// Communicators are non-blocking: a call on one, or the end of a group, may only have begun when it returns. `settled`
-// says when it is through; until then nothing but `settled` and `abort` may be called, and no event be recorded behind
-// it. One thread at a time; `abort` too.
+// Communicators are non-blocking: a call on one, a registration of memory, or the end of a group may only have begun
+// when it returns. `settled` says when it is through; until then nothing but `settled` and `abort` may be called, and
+// no event be recorded behind it. One thread at a time; `abort` too.
 #pragma once
 
 #include <nccl.h>
@@ -80,6 +80,7 @@ class Communicator {
 
  private:
   friend class Registration;
+  Communicator() noexcept = default;  // the others begin with it, so that what they leave is aborted when they throw
   ncclComm_t raw_ = nullptr;
 };
 
@@ -105,7 +106,8 @@ class CollectiveMemory {
 };
 
 /// Tells a settled communicator about memory, so that peers may reach into it instead of copying through NCCL's own.
-/// Does nothing where the NCCL of this build cannot (before 2.19). Ends before the communicator and the memory do.
+/// Not settled afterwards. Does nothing where the NCCL of this build cannot (before 2.19). Ends before the communicator
+/// and the memory do, while the communicator is settled or was aborted.
 class Registration {
  public:
   Registration(Communicator& communicator, const CollectiveMemory& memory);

@@ -53,9 +53,9 @@ ncclRedOp_t nccl_op(ReduceOp op) {
   case ReduceOp::product:
     return ncclProd;
   case ReduceOp::average:
-    break;
+    return ncclAvg;
   }
-  KOLO_UNREACHABLE("averages are sums, divided in the unpack");
+  KOLO_UNREACHABLE();
 }
 
 }  // namespace
@@ -71,13 +71,11 @@ NcclCarrier::NcclCarrier(std::size_t slots, std::size_t slot_bytes, std::chrono:
 void NcclCarrier::connect(const UniqueId& id, int rank, int size) { communicator_.emplace(id, size, rank); }
 
 bool NcclCarrier::connected() {
-  if (!communicator_->settled()) return false;
-  if (registrations_.empty()) {
-    for (const CollectiveMemory& memory : memory_) {
-      registrations_.push_back(std::make_unique<Registration>(*communicator_, memory));
-    }
+  while (communicator_->settled()) {
+    if (registrations_.size() == memory_.size()) return true;
+    registrations_.push_back(std::make_unique<Registration>(*communicator_, memory_[registrations_.size()]));
   }
-  return communicator_->settled();
+  return false;
 }
 
 void NcclCarrier::add_set(core::SetId set, std::optional<int> place) {
@@ -184,11 +182,11 @@ void NcclCarrier::abort() noexcept {
 }
 
 bool NcclCarrier::leave() {
-  regions_.clear();
-  registrations_.clear();
   if (!communicator_) return true;
   const base::Time until = base::now() + patience_;
   if (!settled_before(until)) return false;
+  regions_.clear();
+  registrations_.clear();
   for (const auto& [set, communicator] : sets_) communicator->finalize();
   if (!settled_before(until)) return false;
   for (const auto& [set, communicator] : sets_) communicator->destroy();

@@ -21,8 +21,8 @@ class Carriers : public CudaTest {};
 /// One rank's end, on the device of its number.
 class Rank {
  public:
-  Rank(const UniqueId& id, int rank, int size)
-      : rank_(rank), guard_(rank), carrier_(1, kElements * sizeof(float), std::chrono::seconds(60)) {
+  Rank(const UniqueId& id, int rank, int size, std::size_t slots)
+      : rank_(rank), guard_(rank), carrier_(slots, kElements * sizeof(float), std::chrono::seconds(60)) {
     carrier_.connect(id, rank, size);
     while (!carrier_.connected()) std::this_thread::yield();
   }
@@ -66,12 +66,12 @@ class Rank {
   OwnStream unpack_;
 };
 
-void on_ranks(int size, const std::function<void(Rank&, int)>& body) {
+void on_ranks(int size, const std::function<void(Rank&, int)>& body, std::size_t slots = 1) {
   const UniqueId id = make_unique_id();
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
-      Rank one(id, rank, size);
+      Rank one(id, rank, size, slots);
       body(one, rank);
     });
   }
@@ -94,6 +94,31 @@ TEST_F(Carriers, ProcessSetsHaveCommunicatorsOfTheirOwn) {
     }
     EXPECT_TRUE(rank.carrier().leave());
   });
+}
+
+TEST_F(Carriers, EverySlotIsRegisteredAndGivenBack) {
+  on_ranks(
+      2,
+      [](Rank& rank, int /*number*/) {
+        EXPECT_EQ(rank.reduce(core::kGlobalSet, 1.0F), 2.0F);
+        EXPECT_TRUE(rank.carrier().leave());
+      },
+      8);
+  EXPECT_EQ(emulated::calls("ncclCommRegister"), 16U);
+  EXPECT_EQ(emulated::calls("ncclCommDeregister"), 16U);
+  EXPECT_EQ(emulated::calls("ncclCommAbort"), 0U);
+}
+
+TEST_F(Carriers, ACommunicatorThatCannotBeMadeIsNotLeftBehind) {
+  emulated::Failure failure;
+  failure.api = "ncclCommInitRankConfig";
+  failure.code = ncclSystemError;
+  emulated::inject(failure);
+  NcclCarrier carrier(1, kElements * sizeof(float), std::chrono::seconds(60));
+  EXPECT_THROW(carrier.connect(make_unique_id(), 0, 2), Error);
+  for (const std::string& left : emulated::live_objects()) {
+    EXPECT_EQ(left.find("communicator"), std::string::npos) << left;
+  }
 }
 
 TEST_F(Carriers, AllCommunicatorsAreAbortedTogether) {

@@ -4,6 +4,8 @@
 #include <numeric>
 #include <tuple>
 
+#include <kolo/info.hpp>
+
 #include "tests/cuda/rank_device.hpp"
 
 namespace kolo::cuda::test {
@@ -111,6 +113,34 @@ TEST_P(Collectives, ManyTensorsShareBatches) {
           }
           wait_all(handles);
           end_step();
+        }
+      },
+      options());
+}
+
+TEST_P(Collectives, ABatchOfSeveralStepsIsDoneWithItsLast) {
+  run_local(
+      ranks(),
+      [] {
+        bind();
+        const RankStream stream;
+        constexpr std::int64_t kElements = 900000;  // several slots
+        DeviceTensor x(DType::float32, kElements, stream);
+        for (const bool on_host : {false, true}) {
+          x.write(elements_of(DType::float32, kElements, [](std::int64_t i) { return i % 9 + rank(); }));
+          const std::uint64_t before = metrics().device_steps;
+          Handle handle = allreduce_async("x", x.view(), AllreduceOptions{}.with_prescale(2.0));
+          if (on_host) {
+            handle.wait();
+            emulated::acquire_all();
+          } else {
+            follow(handle, stream);
+          }
+          EXPECT_EQ(x.read(), elements_of(DType::float32, kElements, [](std::int64_t i) {
+                      return 2 * (i % 9 * size() + size() * (size() - 1) / 2);
+                    }));
+          handle.wait();
+          EXPECT_GT(metrics().device_steps, before + 1);
         }
       },
       options());

@@ -60,6 +60,8 @@ cudaError_t Call::refusal() {
     machine.report(Report::Kind::misuse, std::string(api) + " in a host function, on " + this_thread().stream->name());
     return cudaErrorNotPermitted;
   }
+  machine.released.wait(lock, [this] { return machine.held.count(api) == 0; });
+  if (machine.unloaded) return end(cudaErrorCudartUnloading);
   if (!machine.config.driver) return end(cudaErrorInsufficientDriver);
   if (machine.config.devices == 0) return end(cudaErrorNoDevice);
   if (const auto failure = injected(host().device)) return end(static_cast<cudaError_t>(failure->code));

@@ -114,6 +114,27 @@ void expect_behind(cudaStream_t raw_stream, cudaEvent_t event) {
 
 // ---------------------------------------------------------------- faults, counts, mutation
 
+void hold_calls(const std::string& api) {
+  Machine& machine = Machine::instance();
+  const Lock lock(machine.mutex);
+  machine.held.insert(api);
+}
+
+void release_calls() {
+  Machine& machine = Machine::instance();
+  const Lock lock(machine.mutex);
+  machine.held.clear();
+  machine.released.notify_all();
+}
+
+void unload() {
+  Machine& machine = Machine::instance();
+  const Lock lock(machine.mutex);
+  machine.unloaded = true;
+  machine.cliques->cut_off();
+  for (const StreamPtr& stream : machine.all_streams_) stream->close(/*at_once=*/true);
+}
+
 void inject(const Failure& failure) {
   Machine& machine = Machine::instance();
   const Lock lock(machine.mutex);

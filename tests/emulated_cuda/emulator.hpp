@@ -104,6 +104,14 @@ struct Failure {
 };
 void inject(const Failure& failure);
 
+/// Calls of this function (of CUDA's, or ncclMemAlloc) do not return until `release_calls`.
+void hold_calls(const std::string& api);
+void release_calls();
+
+/// What the end of a process does before the destructors of its globals: from now on, until the next reset, every call
+/// of CUDA returns cudaErrorCudartUnloading, and a call of NCCL is reported. What streams are doing is cut off.
+void unload();
+
 // ---------------------------------------------------------------- what was called
 
 /// How often, since the last reset.

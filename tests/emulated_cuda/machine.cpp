@@ -84,6 +84,7 @@ void Machine::reset(const Config& new_config) {
   call_number = 0;
   collectives.clear();
   injections.clear();
+  unloaded = false;
   sites.clear();
   left_out.clear();
   reports_.clear();

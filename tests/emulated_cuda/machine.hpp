@@ -215,6 +215,9 @@ class Machine {
     std::uint64_t seen = 0;
   };
   std::vector<Injection> injections;
+  bool unloaded = false;
+  std::set<std::string> held;
+  std::condition_variable released;
   std::vector<SyncSite> sites;
   std::set<std::string> left_out;
 
@@ -234,6 +237,7 @@ class Machine {
   friend std::vector<Report> take_reports();
   friend void drain();
   friend std::string describe();
+  friend void unload();
 };
 
 /// "src/cuda/queue.cpp:120".

@@ -136,7 +136,8 @@ void steps_that_the_host_waits_for(const char* backend) {
       options(backend));
 }
 
-/// More steps in one batch than there are tables, so that tables are made anew while nothing has been asked for.
+/// More steps in one batch than there are tables, so that tables are made anew while nothing has been asked for. The
+/// tensor is written again behind the batch: behind its last step, not an earlier one.
 void a_tensor_of_many_steps(const char* backend) {
   constexpr std::size_t kHuge = std::size_t{10} << 20;  // floats
   run_local(
@@ -147,8 +148,11 @@ void a_tensor_of_many_steps(const char* backend) {
         float* data = new_memory<float>(kHuge);
         ok(cudaMemsetAsync(data, 0, kHuge * sizeof(float), stream));
         Handle handle = allreduce_async("huge", cuda::view(data, kHuge, stream));
+        cuda::wait_on(handle, stream);  // behind the last step
+        ok(cudaMemsetAsync(data, 0, kHuge * sizeof(float), stream));
         handle.wait();
         acquire_all();
+        ok(cudaStreamSynchronize(stream));
         ok(cudaFree(data));
         ok(cudaStreamDestroy(stream));
       },

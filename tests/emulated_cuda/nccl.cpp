@@ -57,6 +57,9 @@ Found find(Call& call, ncclComm_t handle) {
   if (this_thread().in_host_function) {
     return {nullptr, misuse(call, ncclInvalidUsage, "in a host function, on " + this_thread().stream->name())};
   }
+  if (call.machine.unloaded) {
+    return {nullptr, misuse(call, ncclUnhandledCudaError, "after CUDA has been unloaded")};
+  }
   CommunicatorPtr found = call.machine.cliques->find(handle);
   if (found == nullptr) {
     return {nullptr, misuse(call, ncclInvalidArgument, "a communicator that does not exist (any more)")};
@@ -112,6 +115,17 @@ ncclResult_t await(Call& call, Communicator& communicator) {
   advance(communicator);
   return ncclSuccess;
 }
+
+/// What a call that works on this rank alone ends with: on a non-blocking communicator it may only have begun.
+ncclResult_t perhaps_later(Call& call, Communicator& communicator) {
+  const bool late = !communicator.blocking && call.machine.config.lateness > 0 &&
+                    call.machine.draw(communicator.number, ++communicator.begun) % 3 != 0;
+  return late ? begin(call, communicator, Communicator::State::enqueuing) : ncclSuccess;
+}
+
+/// Ids tell which process made them: the others find nobody there.
+std::string id_text(const ncclUniqueId& id) { return {id.internal, ::strnlen(id.internal, sizeof id.internal)}; }
+std::string own_id_prefix() { return "emulated " + std::to_string(::getpid()) + " "; }
 
 bool is_blocking(const ncclConfig_t* config) { return config == nullptr || config->blocking != 0; }
 
@@ -253,6 +267,7 @@ using kolo::emulated::Found;
 using kolo::emulated::give;
 using kolo::emulated::group;
 using kolo::emulated::misuse;
+using kolo::emulated::perhaps_later;
 
 // ---------------------------------------------------------------- life
 
@@ -266,8 +281,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   Call call("ncclGetUniqueId");
   if (const auto failure = call.injected(call.host().device)) return static_cast<ncclResult_t>(failure->code);
   *id = {};
-  const std::string text = "emulated " + std::to_string(::getpid()) + " " + std::to_string(call.machine.generation) +
-                           " " + call.machine.cliques->new_name();
+  const std::string text = kolo::emulated::own_id_prefix() + std::to_string(call.machine.generation) + " " +
+                           call.machine.cliques->new_name();
   KOLO_CHECK(text.size() < sizeof id->internal);
   std::memcpy(id->internal, text.data(), text.size());
   return ncclSuccess;
@@ -278,6 +293,13 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* handle, int size, ncclUniqueId i
   *handle = nullptr;
   if (call.refusal() != cudaSuccess) return ncclUnhandledCudaError;
   if (size < 1 || rank < 0 || rank >= size) return misuse(call, ncclInvalidArgument, "no such rank");
+  if (!call.machine.config.ranks_are_processes &&
+      kolo::emulated::id_text(id).rfind(kolo::emulated::own_id_prefix(), 0) != 0) {
+    return misuse(
+        call, ncclInvalidUsage,
+        "another process made this communicator's id, but NCCL is emulated between the threads of one process "
+        "(Config::ranks_are_processes makes it between processes)");
+  }
   const auto clique = call.machine.cliques->of(id, size);
   if (clique->size() != size) {
     return misuse(call, ncclInvalidArgument,
@@ -295,6 +317,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* handle, int size, ncclUniqueId i
   }
   if (!clique->join(rank, communicator.get())) return ncclInvalidUsage;
   *handle = call.machine.cliques->add(communicator);
+  if (const auto failure = call.injected(communicator->device, rank)) return static_cast<ncclResult_t>(failure->code);
   return begin_new(call, communicator);
 }
 
@@ -441,6 +464,7 @@ ncclResult_t ncclMemAlloc(void** data, size_t bytes) {
 
 ncclResult_t ncclMemFree(void* data) {
   Call call("ncclMemFree");
+  if (call.machine.unloaded) return misuse(call, ncclUnhandledCudaError, "after CUDA has been unloaded");
   if (call.refusal() != cudaSuccess) return ncclUnhandledCudaError;
   const cudaError_t result = kolo::emulated::free(call, Allocation::Kind::device, data);
   return result == cudaSuccess ? ncclSuccess : ncclInvalidArgument;
@@ -459,12 +483,12 @@ ncclResult_t ncclCommRegister(const ncclComm_t handle, void* data, size_t bytes,
   call.machine.next_handle += 2;
   found.communicator->registered[*registration] = range.allocation;
   ++range.allocation->registrations;
-  return ncclSuccess;
+  return perhaps_later(call, *found.communicator);
 }
 
 ncclResult_t ncclCommDeregister(const ncclComm_t handle, void* registration) {
   Call call("ncclCommDeregister");
-  const Found found = find(call, handle);
+  const Found found = find_ready(call, handle);
   if (found.communicator == nullptr) return found.result;
   const auto known = found.communicator->registered.find(registration);
   if (known == found.communicator->registered.end()) {

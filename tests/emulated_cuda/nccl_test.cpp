@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Communicators and collectives among threads: results, order, what disagrees, what is lost.
+#include <cstring>
 #include <functional>
 #include <string>
 #include <thread>
@@ -469,6 +470,37 @@ TEST_F(Nccl, TheNthCallFails) {
   ncclUniqueId id;
   EXPECT_EQ(ncclGetUniqueId(&id), ncclSystemError);
   EXPECT_EQ(ncclGetUniqueId(&id), ncclSystemError);
+}
+
+TEST_F(Nccl, AnIdOfAnotherProcessIsRefused) {
+  ncclUniqueId id{};
+  std::strncpy(id.internal, "emulated 0 1 1", sizeof id.internal - 1);  // no process has this number
+  ncclComm_t communicator = nullptr;
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  EXPECT_EQ(ncclCommInitRankConfig(&communicator, 2, id, 1, &config), ncclInvalidUsage);
+  EXPECT_EQ(communicator, nullptr);
+  EXPECT_EQ(the_report(Report::Kind::misuse),
+            "ncclCommInitRankConfig: another process made this communicator's id, but NCCL is emulated between the "
+            "threads of one process (Config::ranks_are_processes makes it between processes)");
+}
+
+TEST_F(Nccl, RegisteringMayOnlyHaveBegunWhenItReturns) {
+  run(1, false, [](Rank& self) {
+    void* memory = nullptr;
+    ok(ncclMemAlloc(&memory, 4096));
+    int began = 0;
+    for (int i = 0; i < 100; ++i) {
+      void* registration = nullptr;
+      const ncclResult_t result = ncclCommRegister(self.communicator, memory, 4096, &registration);
+      began += result == ncclInProgress ? 1 : 0;
+      self.settled(result);
+      ok(ncclCommDeregister(self.communicator, registration));
+    }
+    EXPECT_GT(began, 0);
+    EXPECT_LT(began, 100);
+    ok(ncclMemFree(memory));
+  });
 }
 
 }  // namespace
