@@ -20,10 +20,11 @@
 /// without a copy.
 ///
 /// On a GPU an arena is memory that NCCL knows (made by `ncclMemAlloc`, and registered). What lies there is neither
-/// packed nor unpacked, and neighbours in a batch are reduced by one call; an average costs one pass over them, to
-/// divide. There a tensor must lie at the same place of the same arena on every rank, or on no rank in any: allocate
-/// alike everywhere; otherwise its all-reduce fails on every rank (mismatch), as with shapes that differ. Booleans,
-/// tensors with a prescale, and everything with KOLO_GPU_BACKEND=staged, go through fusion buffers as ever.
+/// packed nor unpacked, and neighbours in a batch are reduced by one call; an average of float32 or float64 costs one
+/// pass over them, to divide. There a tensor must lie at the same place of the same arena on every rank, or on no rank
+/// in any: allocate alike everywhere; otherwise its all-reduce fails on every rank (mismatch), as with shapes that
+/// differ. Booleans, tensors with a prescale, and everything with KOLO_GPU_BACKEND=staged, go through fusion buffers as
+/// ever.
 #ifndef KOLO_GRADIENT_ARENA_HPP
 #define KOLO_GRADIENT_ARENA_HPP
 

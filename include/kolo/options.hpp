@@ -40,7 +40,7 @@ struct Options {
 struct AllreduceOptions {
   /// What to compute.
   ReduceOp op = ReduceOp::sum;
-  /// Every rank's input is multiplied by this first, in the accumulator's precision. 1 unless floating-point.
+  /// Every rank's input is multiplied by this first, in the accumulator's type (NCCL: the tensor's). 1 for integers.
   double prescale = 1.0;
   /// The result (of an average: after the division) is multiplied by this. 1 unless floating-point.
   double postscale = 1.0;

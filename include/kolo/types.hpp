@@ -33,8 +33,8 @@ enum class DType : std::uint8_t {
   uint16 = 6,
   uint32 = 7,
   uint64 = 8,
-  float16 = 9,    ///< IEEE 754 binary16; sums are accumulated in float32 and rounded to nearest even
-  bfloat16 = 10,  ///< the upper half of a float32; accumulated and rounded likewise
+  float16 = 9,    ///< IEEE 754 binary16; added in float32, rounded once, to nearest even; by NCCL: see kolo/cuda.hpp
+  bfloat16 = 10,  ///< the upper half of a float32; added and rounded likewise
   float32 = 11,
   float64 = 12,
 };

@@ -80,23 +80,28 @@ struct EachElement {
 struct Truth {
   KOLO_DEVICE std::uint8_t operator()(std::uint8_t value) const { return value != 0 ? 1 : 0; }
 };
-struct TimesHalf {
-  float factor;
-  KOLO_DEVICE std::uint16_t operator()(std::uint16_t bits) const { return half_of_float(float_of_half(bits) * factor); }
-};
-struct TimesBFloat {
-  float factor;
-  KOLO_DEVICE std::uint16_t operator()(std::uint16_t bits) const {
-    return bfloat_of_float(float_of_bfloat(bits) * factor);
-  }
-};
-struct TimesFloat {
-  float factor;
-  KOLO_DEVICE float operator()(float value) const { return value * factor; }
-};
-struct TimesDouble {
+/// Divided, then multiplied, each rounded: the CPU's kernels do the same, so that averages have the same bits.
+struct Scale {
+  double divisor;
   double factor;
-  KOLO_DEVICE double operator()(double value) const { return value * factor; }
+};
+template <class T>
+struct ScaleNumber {
+  T divisor;
+  T factor;
+  KOLO_DEVICE explicit ScaleNumber(const Scale& scale)
+      : divisor(static_cast<T>(scale.divisor)), factor(static_cast<T>(scale.factor)) {}
+  KOLO_DEVICE T operator()(T value) const { return value / divisor * factor; }
+};
+struct ScaleHalf {
+  ScaleNumber<float> scale;
+  KOLO_DEVICE std::uint16_t operator()(std::uint16_t bits) const { return half_of_float(scale(float_of_half(bits))); }
+};
+struct ScaleBFloat {
+  ScaleNumber<float> scale;
+  KOLO_DEVICE std::uint16_t operator()(std::uint16_t bits) const {
+    return bfloat_of_float(scale(float_of_bfloat(bits)));
+  }
 };
 
 // ---------------------------------------------------------------- one chunk
@@ -150,22 +155,23 @@ KOLO_DEVICE void move_bytes(const std::byte* from, std::byte* to, std::uint32_t 
   move_by<Smallest, Smallest>(from, to, bytes, thread, change);
 }
 
-KOLO_DEVICE void move_chunk(const Chunk& chunk, const std::byte* from, std::byte* to, double scale, bool to_slot,
+KOLO_DEVICE void move_chunk(const Chunk& chunk, const std::byte* from, std::byte* to, const Scale& scale, bool to_slot,
                             std::uint32_t thread) {
   if (chunk.element == Element::boolean) {
     move_bytes<std::uint8_t>(from, to, chunk.bytes, thread, EachElement<std::uint8_t, Truth>{{}});
-  } else if (scale == 1.0 || chunk.element == Element::plain) {
+  } else if ((scale.divisor == 1.0 && scale.factor == 1.0) || chunk.element == Element::plain) {
     if (from != to) move_bytes<std::uint8_t>(from, to, chunk.bytes, thread, Plain{});
   } else if (chunk.element == Element::float16) {
     move_bytes<std::uint16_t>(from, to, chunk.bytes, thread,
-                              EachElement<std::uint16_t, TimesHalf>{{static_cast<float>(scale)}});
+                              EachElement<std::uint16_t, ScaleHalf>{{ScaleNumber<float>(scale)}});
   } else if (chunk.element == Element::bfloat16) {
     move_bytes<std::uint16_t>(from, to, chunk.bytes, thread,
-                              EachElement<std::uint16_t, TimesBFloat>{{static_cast<float>(scale)}});
+                              EachElement<std::uint16_t, ScaleBFloat>{{ScaleNumber<float>(scale)}});
   } else if (chunk.element == Element::float32) {
-    move_bytes<float>(from, to, chunk.bytes, thread, EachElement<float, TimesFloat>{{static_cast<float>(scale)}});
+    move_bytes<float>(from, to, chunk.bytes, thread, EachElement<float, ScaleNumber<float>>{ScaleNumber<float>(scale)});
   } else {
-    move_bytes<double>(from, to, chunk.bytes, thread, EachElement<double, TimesDouble>{{scale}});
+    move_bytes<double>(from, to, chunk.bytes, thread,
+                       EachElement<double, ScaleNumber<double>>{ScaleNumber<double>(scale)});
   }
   if (!to_slot || !chunk.ends) return;
   const auto rest = static_cast<std::uint32_t>((kSlotAlignment - chunk.bytes % kSlotAlignment) % kSlotAlignment);
@@ -180,10 +186,10 @@ KOLO_DEVICE void move(const Move& move, const Place& place) {
     const Chunk& chunk = move.chunks[at];
     if (packs ? !chunk.takes_part_in_pack : !chunk.takes_part_in_unpack) continue;
     if (packs) {
-      move_chunk(chunk, chunk.input, move.slot + chunk.offset, chunk.prescale, true, place.thread);
+      move_chunk(chunk, chunk.input, move.slot + chunk.offset, {1.0, chunk.prescale}, true, place.thread);
     } else {
       const std::byte* from = chunk.offset == kNoOffset ? chunk.output : move.slot + chunk.offset;
-      move_chunk(chunk, from, chunk.output, chunk.postscale, false, place.thread);
+      move_chunk(chunk, from, chunk.output, {chunk.divisor, chunk.postscale}, false, place.thread);
     }
   }
 }

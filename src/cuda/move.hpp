@@ -25,6 +25,7 @@ struct Chunk {
   std::byte* output;       ///< the caller's; may be the input
   std::uint64_t offset;    ///< in the slot; kNoOffset: not packed, reduced where it lies
   double prescale;
+  double divisor;
   double postscale;
   std::uint32_t bytes;
   Element element;
@@ -36,7 +37,7 @@ inline constexpr std::uint64_t kNoOffset = ~std::uint64_t{0};
 
 enum class Direction : std::uint8_t {
   pack,    ///< input to slot, times prescale
-  unpack,  ///< slot (or, of what is not packed, output) to output, times postscale
+  unpack,  ///< slot (or, of what is not packed, output) to output, divided by divisor, times postscale
 };
 
 /// One launch.

@@ -39,6 +39,9 @@ void StagedCarrier::carry(const Load& load) {
     run.kind = call.kind == Call::Kind::broadcast ? core::CollectiveKind::broadcast : core::CollectiveKind::allreduce;
     run.dtype = call.dtype;
     run.op = call.op;
+    run.prescale = call.scaling.prescale;
+    run.divisor = static_cast<std::int64_t>(call.scaling.divisor);
+    run.postscale = call.scaling.postscale;
     run.root = call.peer;
     run.elements = static_cast<std::int64_t>(call.count);
     std::byte* data = pinned_[load.slot].data() + call.offset;

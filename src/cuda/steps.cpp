@@ -41,18 +41,13 @@ ReduceOp wire_op(DType dtype, ReduceOp op) noexcept {
   return op == ReduceOp::sum || op == ReduceOp::max ? ReduceOp::max : ReduceOp::min;
 }
 
-double postscale_of(const core::Run& run) noexcept { return run.postscale / static_cast<double>(run.divisor); }
-
-Segment segment_of(const core::Run& run, const core::Piece& piece) noexcept {
-  Segment segment;
-  segment.input = piece.input;
-  segment.output = piece.output;
-  segment.bytes = static_cast<std::uint64_t>(piece.elements) * size_of(run.dtype);
-  segment.element = element_of(run.dtype);
-  segment.prescale = run.prescale;
-  segment.postscale = postscale_of(run);
-  return segment;
+Scaling scaling_of(const core::Run& run) noexcept {
+  return {run.prescale, static_cast<double>(run.divisor), run.postscale};
 }
+
+bool has_16_bits(DType dtype) noexcept { return dtype == DType::float16 || dtype == DType::bfloat16; }
+/// NCCL would add these in their own type, and overflow.
+bool averages_in_nccl(const core::Run& run) noexcept { return run.divisor > 1 && has_16_bits(run.dtype); }
 
 /// The first `bytes` of it; the rest stays.
 Segment cut(Segment& rest, std::uint64_t bytes) noexcept {
@@ -68,8 +63,7 @@ Segment cut(Segment& rest, std::uint64_t bytes) noexcept {
 
 bool operator==(const Segment& a, const Segment& b) noexcept {
   return a.input == b.input && a.output == b.output && a.offset == b.offset && a.bytes == b.bytes &&
-         a.element == b.element && a.prescale == b.prescale && a.postscale == b.postscale && a.packs == b.packs &&
-         a.unpacks == b.unpacks;
+         a.element == b.element && a.scaling == b.scaling && a.packs == b.packs && a.unpacks == b.unpacks;
 }
 
 bool Step::packs() const noexcept {
@@ -82,6 +76,30 @@ std::size_t Step::chunks() const noexcept {
   return std::accumulate(segments.begin(), segments.end(), std::size_t{0}, [](std::size_t sum, const Segment& segment) {
     return sum + (segment.bytes + kChunkBytes - 1) / kChunkBytes;
   });
+}
+
+Segment StepPlanner::segment_of(const core::Run& run, const core::Piece& piece) const noexcept {
+  Segment segment;
+  segment.input = piece.input;
+  segment.output = piece.output;
+  segment.bytes = static_cast<std::uint64_t>(piece.elements) * size_of(run.dtype);
+  segment.element = element_of(run.dtype);
+  if (!limits_.carrier_scales) segment.scaling = scaling_of(run);
+  if (averages_in_nccl(run)) segment.scaling.divisor = 1.0;
+  return segment;
+}
+
+/// Without a place and a count.
+Call StepPlanner::call_of(const core::Run& run) const noexcept {
+  Call call;
+  call.dtype = wire_type(run.dtype);
+  call.op = wire_op(run.dtype, run.op);
+  if (limits_.carrier_scales) {
+    call.scaling = scaling_of(run);
+  } else if (averages_in_nccl(run)) {
+    call.op = ReduceOp::average;
+  }
+  return call;
 }
 
 void StepPlanner::add(const core::Run& run) {
@@ -221,10 +239,8 @@ void StepPlanner::reduce_in_slot(const core::Run& run, Segment part) {
     Step& step = step_with_room(now.bytes);
     now.offset = step.slot_bytes;
     if (region_of_ != &run) {
-      Call call;
+      Call call = call_of(run);
       call.offset = now.offset;
-      call.dtype = wire_type(run.dtype);
-      call.op = wire_op(run.dtype, run.op);
       step.calls.push_back(call);
       region_of_ = &run;
     }
@@ -237,18 +253,16 @@ void StepPlanner::reduce_in_slot(const core::Run& run, Segment part) {
 
 /// `part.bytes` are those of the output.
 void StepPlanner::reduce_direct(const core::Run& run, const Segment& part, Call::Kind kind) {
-  Call call;
+  Call call = call_of(run);
   call.kind = kind;
   call.from = part.input;
   call.to = part.output;
   call.count = part.bytes / size_of(run.dtype);
-  call.dtype = run.dtype;
-  call.op = run.op;
   // Scaling works on chunks, of which a step has so many at most; what needs none is one call however large it is.
   Segment rest = part;
   rest.offset = kNoOffset;
   rest.packs = false;
-  const bool scales = part.postscale != 1.0;
+  const bool scales = !part.scaling.is_identity();
   const std::uint64_t chunks = scales ? (part.bytes + kChunkBytes - 1) / kChunkBytes : 0;
   KOLO_CHECK(chunks == 0 || limits_.chunks > 0);
   if (steps_.empty() || steps_.back().chunks() + std::min<std::uint64_t>(chunks, limits_.chunks) > limits_.chunks) {
@@ -271,7 +285,7 @@ void StepPlanner::add_broadcast(const core::Run& run) {
   for (const core::Piece& piece : run.pieces) {
     Segment rest = segment_of(run, piece);
     rest.element = Element::plain;
-    rest.prescale = rest.postscale = 1.0;
+    rest.scaling = Scaling();
     if (limits_.direct && rest.bytes > 0) {
       Call call;
       call.kind = Call::Kind::broadcast;

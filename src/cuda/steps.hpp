@@ -8,6 +8,11 @@
 // launch. What lies in an arena is reduced there whatever its size, and neighbours by one collective over all of them.
 // A batch that is larger than a slot becomes several steps, which overlap as those of several batches do.
 //
+// Who scales. A carrier that can (the CPU) does all of it, and so accumulates 16-bit floats in float32 and rounds them
+// once. NCCL cannot, and adds 16-bit floats in their own type: the sum of an average could overflow where the average
+// does not, so those are NCCL's own averages, which multiply each input by 1/n before they add. All else is scaled by
+// the pack and divided and scaled by the unpack, with the arithmetic of the CPU's kernels.
+//
 // The steps are the same on every rank but for addresses and for what a rank packs and unpacks: they follow from the
 // batch, the limits, and - where ranks contribute different amounts - from what the ranks have told each other.
 #pragma once
@@ -21,6 +26,15 @@
 
 namespace kolo::cuda {
 
+/// As the CPU's kernels have it: reduce(prescale * x) / divisor * postscale.
+struct Scaling {
+  double prescale = 1.0;
+  double divisor = 1.0;
+  double postscale = 1.0;
+  [[nodiscard]] bool is_identity() const noexcept { return *this == Scaling(); }
+  friend bool operator==(const Scaling&, const Scaling&) = default;
+};
+
 /// A part of one tensor.
 struct Segment {
   const std::byte* input = nullptr;
@@ -28,8 +42,7 @@ struct Segment {
   std::uint64_t offset = 0;  ///< in the slot; kNoOffset: where it lies
   std::uint64_t bytes = 0;
   Element element = Element::plain;
-  double prescale = 1.0;
-  double postscale = 1.0;
+  Scaling scaling;  ///< what the pack and the unpack do of it
   bool packs = true;
   bool unpacks = true;
   friend bool operator==(const Segment& a, const Segment& b) noexcept;
@@ -45,7 +58,8 @@ struct Call {
   std::uint64_t count = 0;  ///< in elements, as NCCL counts for that call
   DType dtype = DType::uint8;
   ReduceOp op = ReduceOp::sum;
-  int peer = 0;  ///< the root, or the other end
+  Scaling scaling;  ///< what the carrier does of it
+  int peer = 0;     ///< the root, or the other end
 };
 
 struct Step {
@@ -62,6 +76,7 @@ struct StepLimits {
   int size = 1;
   std::uint64_t slot_bytes = 0;  ///< a multiple of kSlotAlignment, and at least 64 of them a rank
   bool direct = false;           ///< whether collectives can work on callers' tensors, not on slots alone
+  bool carrier_scales = false;   ///< whether collectives scale as they reduce
   std::uint64_t direct_bytes = 0;
   std::size_t chunks = 4096;  ///< of one step at most
 };
@@ -97,6 +112,8 @@ class StepPlanner {
                        bool gathers);
   void exchange_in_slots(const core::Piece& piece, const std::vector<std::int64_t>& bytes, std::byte* output,
                          bool gathers);
+  [[nodiscard]] Segment segment_of(const core::Run& run, const core::Piece& piece) const noexcept;
+  [[nodiscard]] Call call_of(const core::Run& run) const noexcept;
   void reduce_in_slot(const core::Run& run, Segment part);
   void reduce_direct(const core::Run& run, const Segment& part, Call::Kind kind);
   Step& step_with_room(std::uint64_t bytes);

@@ -21,8 +21,9 @@ void Table::fill(const std::vector<Segment>& segments, cudaStream_t stream) {
       chunk->input = segment.input == nullptr ? nullptr : segment.input + done;
       chunk->output = segment.output == nullptr ? nullptr : segment.output + done;
       chunk->offset = packed ? segment.offset + done : kNoOffset;
-      chunk->prescale = segment.prescale;
-      chunk->postscale = segment.postscale;
+      chunk->prescale = segment.scaling.prescale;
+      chunk->divisor = segment.scaling.divisor;
+      chunk->postscale = segment.scaling.postscale;
       chunk->bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(segment.bytes - done, kChunkBytes));
       chunk->element = segment.element;
       chunk->ends = done + chunk->bytes == segment.bytes;
