@@ -61,7 +61,7 @@ bool Engine::leave_to_seekers(std::unique_lock<std::mutex>& lock) {
   std::vector<base::Poller::Event> events;
   poller_.wait(std::nullopt, events);
   beside_.store(false);
-  lock.lock();
+  come_back(lock);
   wake_up(events);
   return true;
 }
@@ -80,12 +80,20 @@ std::unique_lock<std::mutex> Engine::seek(const std::function<bool()>& all_done)
   return lock;
 }
 
+/// Of a thread that had the driver's place and let go of it for a while. A driver that stays lets it in when the device
+/// needs the background thread, which may be this one.
+void Engine::come_back(std::unique_lock<std::mutex>& lock) {
+  coming_back_.fetch_add(1);
+  lock.lock();
+  coming_back_.fetch_sub(1);
+}
+
 /// Lets a thread have the driver's place that asked for it (a mutex alone would not: it is not fair).
 void Engine::give_way(std::unique_lock<std::mutex>& lock) {
   if (wanted_.load() == 0) return;
   lock.unlock();
   while (wanted_.load() > 0) std::this_thread::yield();
-  lock.lock();
+  come_back(lock);
   board_.announce_awake();  // the other one has announced that nobody drives
 }
 
@@ -158,7 +166,7 @@ void Engine::sleep_in_poller(std::unique_lock<std::mutex>& lock, bool release, s
     if (device_moves()) {
       lock = take_over();  // from a driver that stays: the device needs this very thread
     } else {
-      lock.lock();
+      come_back(lock);
     }
   }
   wake_up(events);
@@ -221,12 +229,16 @@ void Engine::wait_all(Span<Operation* const> operations, std::optional<base::Tim
 }
 
 /// For a driver that stays: the background thread must come to look after the device, by itself or rung awake. (A ring
-/// alone may be lost: whoever polls first takes it.)
+/// alone may be lost: whoever polls first takes it.) If it is awake and waits for the lock, it gets the lock: it may
+/// have begun to wait before the device had anything to do, and a mutex is not fair to it.
 void Engine::rouse_background(std::unique_lock<std::mutex>& lock) {
-  if (background_until_ <= base::now() + 2 * kNap) return;
-  link_->wake(topology_.local_rank);
+  const bool sleeps = background_until_ > base::now() + 2 * kNap;
+  if (!sleeps && coming_back_.load() == 0) return;
+  if (sleeps) link_->wake(topology_.local_rank);
   lock.unlock();
-  std::this_thread::yield();
+  do {
+    std::this_thread::yield();
+  } while (coming_back_.load() > 0);
   lock = take_over();
 }
 
@@ -324,7 +336,7 @@ void Engine::run_errands(std::unique_lock<std::mutex>& lock) {
     std::vector<Errand> errands = errands_.take();
     lock.unlock();
     for (Errand& errand : errands) run_errand(std::move(errand));
-    lock.lock();
+    come_back(lock);
     board_.announce_awake();
   }
 }
@@ -378,7 +390,7 @@ void Engine::shutdown() {
   if (!faulted()) {
     // What runs here first: once all have left nobody can be asked to push (core::Starved) any more.
     const base::Time until = base::now() + base::from_seconds(settings_.timeout_s);
-    drive_until([this] { return faulted() || executor_.open() == 0; }, until);
+    drive_until([this] { return faulted() || (executor_.open() == 0 && !device_moves()); }, until);
     push({Command::leave, nullptr});
     const auto left = [this] {
       return faulted() || (closed_ && executor_.open() == 0 && !device_moves() && !executor_.has_ready());
@@ -413,7 +425,9 @@ void Engine::stop(const Status& status) {
   link_->wake(topology_.local_rank);
   thread_.join();
   std::unique_lock lock(driver_);
-  executor_.abort();
+  // In peace nothing is open, and a device's communicators end together with their peers'.
+  const bool in_peace = closed_ && !faulted() && executor_.open() == 0 && !device_moves();
+  if (!in_peace) executor_.abort();
   executor_.forget();
   if (device_) device_->close();
   while (std::optional<Item> item = mailbox_.try_pop()) {

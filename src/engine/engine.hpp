@@ -271,6 +271,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::unique_lock<std::mutex> take_over();
   void give_way(std::unique_lock<std::mutex>& lock);
   void rouse_background(std::unique_lock<std::mutex>& lock);
+  void come_back(std::unique_lock<std::mutex>& lock);
   void hand_over(std::unique_lock<std::mutex>& lock, bool look = true) noexcept;
   void set_alarm(base::Time due) noexcept;
   void stop(const Status& status);
@@ -296,6 +297,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::atomic<std::int64_t> interested_{0};  ///< operations that somebody waits for or asked about
   std::atomic<int> seekers_{0};              ///< threads that wait and would drive
   std::atomic<bool> beside_{false};          ///< the background thread has left the driver's place to them
+  std::atomic<int> coming_back_{0};          ///< threads that wait for the lock after they have let go of it
   std::atomic<bool> in_background_{false};   ///< it is, or was last, the driver
   std::atomic<int> wanted_{0};               ///< threads that want the driver's place
   std::atomic<bool> nudged_{false};
