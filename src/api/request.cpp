@@ -117,6 +117,16 @@ std::optional<std::chrono::nanoseconds> checked_timeout(core::CollectiveKind kin
 /// A shape of at least one dimension without its first.
 Shape row_of(const Shape& shape) { return {shape.begin() + 1, shape.rank() - 1}; }
 
+/// A GPU reads aligned elements only. Collectives that move data without reducing it move bytes.
+void check_aligned(core::CollectiveKind kind, std::string_view name, const ConstTensorView& view) {
+  const std::size_t size = size_of(view.dtype());
+  if (view.device().kind == DeviceKind::cpu || !core::reduces(kind)) return;
+  if (reinterpret_cast<std::uintptr_t>(view.data()) % size == 0) return;
+  refuse(kind, name,
+         "its tensor's address is not a multiple of " + std::to_string(size) + " bytes, the size of " +
+             std::string(to_string(view.dtype())) + "; a GPU reduces aligned elements only");
+}
+
 /// Notes where a tensor of the request lies; all lie in one place.
 void locate(Request& request, std::string_view name, const ConstTensorView& view) {
   if (request.located && view.device() != request.device) {
@@ -127,6 +137,7 @@ void locate(Request& request, std::string_view name, const ConstTensorView& view
   request.located = true;
   request.device = view.device();
   request.signature.device = view.device().kind;
+  check_aligned(request.signature.kind, name, view);
   if (view.device().kind == DeviceKind::cpu || !view.stream()) return;
   const auto same = [&](const Stream& stream) { return stream.native == view.stream()->native; };
   if (std::none_of(request.streams.begin(), request.streams.end(), same)) request.streams.push_back(*view.stream());
