@@ -20,6 +20,33 @@
 ///   streams are left alone, whatever their mode.
 /// - No call changes the caller's current device, `bind` apart.
 /// - `GradientArena(bytes, Device{DeviceKind::cuda, kolo::cuda::bind()})` is memory for gradients that need no copy.
+///
+/// Other communicators on the same GPU (the program's own, a library's, a second context's): NCCL needs the collectives
+/// of all communicators of a GPU in the same order on every rank, or they can deadlock. Kolo orders those of one
+/// context. The program orders the rest: while a collective of one communicator may run, no collective of another is
+/// open, unless a stream orders the two in the same way on every rank, or the host waits for the first before it starts
+/// the second. `wait_on(handle, stream)` puts Kolo's collective before what the stream is given next; a view of the
+/// stream puts it behind what the stream was given before. Kolo refuses (unsupported) a second context that would use
+/// NCCL on a GPU that another context of the process uses by NCCL. KOLO_SHARE_DEVICE=1 allows it: then the program
+/// orders the two. Contexts of one rank are never refused.
+///
+/// Shut a context down before the process ends. Destructors of globals may run after CUDA has been unloaded: a context
+/// that ends there loses what is open on the device, and the other ranks wait some seconds for its communicator.
+///
+/// What is added in which type:
+///
+/// | tensors | KOLO_GPU_BACKEND=nccl | KOLO_GPU_BACKEND=staged, and tensors of the CPU |
+/// |---|---|---|
+/// | float32, float64 | in that type, in an order of NCCL's | in that type, in the order of the ranks |
+/// | float16, bfloat16 | in that type: each sum is rounded | in float32, rounded once at the end |
+/// | an average | float32, float64: the sum is divided | the sum is divided |
+/// | an average of 16 bits | each input times 1/ranks, rounded, then added | the sum is divided |
+/// | prescale | each product is rounded to the tensor's type | in the type of the sum |
+/// | postscale | of the sum as NCCL rounded it | before the sum is rounded |
+///
+/// So staged results have the bits of the CPU's, and so have those of float32 and float64 by NCCL where it adds in the
+/// same order. An average of 16 bits does not overflow where its sum would; a plain sum of 16 bits by NCCL does, and a
+/// prescale of 1/ranks spares it that. What is below the smallest 16-bit number after the division is lost.
 #ifndef KOLO_CUDA_HPP
 #define KOLO_CUDA_HPP
 

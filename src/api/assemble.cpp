@@ -31,6 +31,14 @@ namespace {
 constexpr std::size_t kSlotAlignment = 64;
 constexpr std::size_t kSmallestSlot = 256;
 constexpr std::int64_t kFewestSlots = 2;
+#ifdef KOLO_HAS_CUDA
+/// Of the process: contexts of several worlds may be on one GPU.
+std::shared_ptr<cuda::Tenants> tenants() {
+  static const auto all = std::make_shared<cuda::Tenants>();
+  return all;
+}
+#endif
+
 /// Data planes in the segment: the CPU's, and with CUDA the device's own.
 #ifdef KOLO_HAS_CUDA
 constexpr std::size_t kRings = 2;
@@ -237,6 +245,7 @@ class Assembly {
     options.slots = static_cast<std::size_t>(settings.gpu_slots);
     options.slot_bytes = cuda::slot_bytes_for(settings.fusion_threshold_bytes, topology.size, options.staged);
     options.direct_bytes = static_cast<std::size_t>(settings.gpu_direct_bytes);
+    options.tenants = tenants();
     options.ring = [link = parts_.link, rank = topology.local_rank] { link->wake(rank); };
     parts_.device = std::make_unique<cuda::CudaBackend>(
         std::move(options),

@@ -19,7 +19,7 @@
 namespace kolo {
 namespace {
 
-/// The only process-wide state of the library: what `init` made, closed at exit if nobody has before.
+/// The process-wide state of the library: what `init` made, closed at exit if nobody has before.
 class Process {
  public:
   ~Process() {

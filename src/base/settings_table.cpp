@@ -95,7 +95,7 @@ constexpr auto kRows = std::to_array<SettingRow>({
     {"KOLO_GPU_DIRECT_BYTES", &S::gpu_direct_bytes, Type::bytes, 0, kTi, kShared, "",
      "Tensors on a GPU of at least this size are reduced where they lie, smaller ones in a fusion buffer."},
     {"KOLO_SHARE_DEVICE", &S::share_device, Type::boolean, 0, 0, kShared, "",
-     "Whether several ranks may use one GPU; if not, that is an error."},
+     "Whether several ranks, or several contexts of a process by NCCL, may use one GPU; if not, that is an error."},
 });
 // clang-format on
 

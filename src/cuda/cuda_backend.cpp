@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include <kolo/error.hpp>
 
 #include "base/check.hpp"
 #include "base/fields.hpp"
+#include "base/thread_name.hpp"
 #include "cuda/bell.hpp"
 #include "cuda/device.hpp"
 #include "cuda/kernels.hpp"
@@ -52,6 +54,7 @@ class CudaBackend::Equipment {
  public:
   Equipment(HostPlane& plane, const CudaBackendOptions& options, int device)
       : info(device_info(device)), bell(options.ring), tables(kTables, kChunksPerStep), unpacked(options.slots) {
+    if (!options.staged && options.size > 1) tenancy.emplace(options.tenants, info.uuid);
     load_kernels();
     if (options.staged) {
       carrier = std::make_unique<StagedCarrier>(plane, options.slots, options.slot_bytes, bell);
@@ -63,6 +66,7 @@ class CudaBackend::Equipment {
   }
 
   const DeviceInfo info;
+  std::optional<Tenants::Tenancy> tenancy;  // of one who waits for peers there
   OwnStream pack;
   OwnStream unpack;
   Bell bell;
@@ -246,27 +250,44 @@ void CudaBackend::start(core::Job& job) {
   jobs_.push_back(std::move(open));
 }
 
-/// Everything that a rank needs for itself. Returns what went wrong.
-std::string CudaBackend::equip(std::string& id) {
+/// Everything that a rank needs for itself, and what it says to the others. On a thread of its own.
+void CudaBackend::equip() noexcept {
+  base::set_thread_name("kolo-equip");
   try {
-    equipment_ = std::make_unique<Equipment>(plane_, options_, device_);
-    counters_.slot_bytes = options_.slots * options_.slot_bytes;
+    const DeviceGuard guard(device_);
+    auto made = std::make_unique<Equipment>(plane_, options_, device_);
+    std::string id;
     if (!options_.staged && options_.rank == 0) {
-      const UniqueId made = make_unique_id();
-      id.assign(made.begin(), made.end());
+      const UniqueId unique = make_unique_id();
+      id.assign(unique.begin(), unique.end());
     }
-    return {};
-  } catch (const Error& error) {
-    equipment_.reset();
-    return error.status().message();
+    const bool shares = made->tenancy && !made->tenancy->is_first();
+    mine_ = {"", made->info.uuid, id, shares ? "shares" : ""};
+    equipment_ = std::move(made);
+  } catch (const std::exception& error) {
+    const auto* const own = dynamic_cast<const Error*>(&error);
+    mine_ = {own != nullptr ? own->status().message() : error.what(), "", "", ""};
   }
+  equipped_.store(true, std::memory_order_release);
+  options_.ring();
 }
 
 bool CudaBackend::begin() {
   if (state_ == State::unused) {
-    std::string id;
-    const std::string problem = equip(id);
-    exchange_.start(base::join_fields({problem, equipment_ ? equipment_->info.uuid : std::string(), id}));
+    try {
+      equipping_ = std::thread([this] { equip(); });
+    } catch (const std::system_error& error) {
+      throw Error(ErrorCode::transport,
+                  std::string("the thread that prepares the GPU cannot be started: ") + error.what());
+    }
+    state_ = State::equipping;
+    return true;
+  }
+  if (state_ == State::equipping) {
+    if (!equipped_.load(std::memory_order_acquire)) return false;
+    equipping_.join();
+    if (equipment_) counters_.slot_bytes = options_.slots * options_.slot_bytes;
+    exchange_.start(base::join_fields(mine_));
     state_ = State::meeting;
     return true;
   }
@@ -276,25 +297,42 @@ bool CudaBackend::begin() {
   return true;
 }
 
-/// Looks at what all ranks have said.
-bool CudaBackend::meet() {
-  std::vector<std::vector<std::string>> said;
-  for (const std::string& one : exchange_.take()) said.push_back(base::split_fields(one));
-  state_ = State::failed;
+/// Whether the job can use its GPUs, from what all ranks have said: the same answer everywhere.
+Status CudaBackend::judge(const std::vector<Said>& said) const {
+  const auto of = [](std::size_t rank) { return "rank " + std::to_string(rank) + " cannot use its GPU: "; };
   for (std::size_t rank = 0; rank < said.size(); ++rank) {
-    KOLO_CHECK(said[rank].size() == 3);
-    if (said[rank][0].empty()) continue;
-    failure_ = Status(ErrorCode::unsupported, "rank " + std::to_string(rank) + " cannot use its GPU: " + said[rank][0]);
-    return true;
+    KOLO_CHECK(said[rank].size() == 4);
+    if (!said[rank][0].empty()) return Status(ErrorCode::unsupported, of(rank) + said[rank][0]);
   }
-  for (std::size_t a = 0; a < said.size() && !options_.share_device; ++a) {
+  if (options_.share_device) return {};
+  for (std::size_t a = 0; a < said.size(); ++a) {
     for (std::size_t b = a + 1; b < said.size(); ++b) {
       if (said[a][1] != said[b][1]) continue;
-      failure_ = Status(ErrorCode::unsupported, "ranks " + std::to_string(a) + " and " + std::to_string(b) +
-                                                    " use the same GPU: give each rank one of its own "
-                                                    "(kolo::cuda::bind does), or set KOLO_SHARE_DEVICE=1");
-      return true;
+      return Status(ErrorCode::unsupported, "ranks " + std::to_string(a) + " and " + std::to_string(b) +
+                                                " use the same GPU: give each rank one of its own (kolo::cuda::bind "
+                                                "does), or set KOLO_SHARE_DEVICE=1");
     }
+  }
+  for (std::size_t rank = 0; rank < said.size(); ++rank) {
+    if (said[rank][3].empty()) continue;
+    return Status(ErrorCode::unsupported,
+                  of(rank) +
+                      "another context of its process uses it by NCCL, and nothing orders the two. Shut that context "
+                      "down first, or set KOLO_GPU_BACKEND=staged for one of them, or KOLO_SHARE_DEVICE=1 where the "
+                      "program never has collectives of both open at a time");
+  }
+  return {};
+}
+
+bool CudaBackend::meet() {
+  std::vector<Said> said;
+  for (const std::string& one : exchange_.take()) said.push_back(base::split_fields(one));
+  failure_ = judge(said);
+  if (!failure_.ok()) {
+    state_ = State::failed;
+    equipment_.reset();
+    counters_.slot_bytes = 0;
+    return true;
   }
   if (options_.staged) {
     state_ = State::ready;
@@ -392,8 +430,15 @@ bool CudaBackend::plan_one() {
   if (next == jobs_.end()) return false;
   OpenJob& open = **next;
   if (!open.planner) {
-    open.planner.emplace(StepLimits{options_.rank, options_.size, options_.slot_bytes, !options_.staged,
-                                    options_.direct_bytes, kChunksPerStep});
+    StepLimits limits;
+    limits.rank = options_.rank;
+    limits.size = options_.size;
+    limits.slot_bytes = options_.slot_bytes;
+    limits.direct = !options_.staged;
+    limits.carrier_scales = options_.staged;
+    limits.direct_bytes = options_.direct_bytes;
+    limits.chunks = kChunksPerStep;
+    open.planner.emplace(limits);
   }
   bool moved = false;
   for (; open.planned_runs < open.job->runs.size(); ++open.planned_runs) {
@@ -582,6 +627,7 @@ void CudaBackend::abort() noexcept {
   plane_.abort();
   flights_.clear();
   jobs_.clear();
+  if (state_ == State::equipping) return;  // nothing is on the device; `close` waits for what is being made
   if (!equipment_) return;
   std::optional<DeviceGuard> guard;
   try {
@@ -595,6 +641,7 @@ void CudaBackend::abort() noexcept {
 
 void CudaBackend::close() noexcept {
   if (state_ == State::closed) return;
+  if (equipping_.joinable()) equipping_.join();
   if (equipment_) {
     run_dry();
     try {

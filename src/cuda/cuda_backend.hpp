@@ -31,7 +31,11 @@
 // rank comes to it, at the same place of the log - makes the ranks tell each other, over the CPU's data plane, on which
 // device they are, whether they could allocate and load what they need, and NCCL's unique id. What one of them lacks
 // fails every batch on every rank with the same sentence, and the job goes on. All memory is allocated and all kernels
-// are loaded before: later both could deadlock against a running collective.
+// are loaded before: later both could deadlock against a running collective. That takes up to seconds, so it has a
+// thread of its own: the driver, and with it the tensors of the CPU, go on meanwhile.
+//
+// What blocks under the driver's lock after that: the memory of an arena, milliseconds, while nothing of ours is on the
+// device; giving it back, which waits for the device; a launch, when a stream is full; and the end.
 //
 // Arenas. A GradientArena's memory is allocated by the driver while no work of ours is on the device, and registered
 // with NCCL. Tensors that lie at the same place of it on all ranks - which is part of what ranks must agree on - are
@@ -49,6 +53,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/clock.hpp"
@@ -60,6 +65,7 @@
 #include "cuda/region.hpp"
 #include "cuda/steps.hpp"
 #include "cuda/tables.hpp"
+#include "cuda/tenants.hpp"
 
 namespace kolo::cuda {
 
@@ -75,6 +81,7 @@ struct CudaBackendOptions {
   /// How long `close` waits for peers to leave, too.
   std::chrono::nanoseconds patience = std::chrono::seconds(5);
   std::function<void()> ring;  ///< wakes the engine; any thread, also after the backend's end
+  std::shared_ptr<Tenants> tenants = std::make_shared<Tenants>();  ///< the process's
 };
 
 /// How large slots are: a batch fits into one, with the gaps between its tensors. Staged they are smaller, because it
@@ -110,10 +117,12 @@ class CudaBackend final : public core::DeviceBackend {
   class Equipment;
 
   // The beginning.
-  enum class State : std::uint8_t { unused, meeting, connecting, ready, failed, closed };
+  enum class State : std::uint8_t { unused, equipping, meeting, connecting, ready, failed, closed };
+  using Said = std::vector<std::string>;  // a rank's problem, its device, NCCL's id, whether others are on the device
   bool begin();
-  [[nodiscard]] std::string equip(std::string& id);
+  void equip() noexcept;
   bool meet();
+  [[nodiscard]] Status judge(const std::vector<Said>& said) const;
   void fail_open(const Status& status, std::vector<core::Job*>& finished);
 
   // The pipeline; each true when something moved.
@@ -165,7 +174,10 @@ class CudaBackend final : public core::DeviceBackend {
   State state_ = State::unused;
   Status failure_;
   Exchange exchange_;
+  std::thread equipping_;  // makes what follows, until equipped_
   std::unique_ptr<Equipment> equipment_;
+  Said mine_;
+  std::atomic<bool> equipped_{false};
   std::deque<std::unique_ptr<OpenJob>> jobs_;
   std::deque<Flight> flights_;
   std::uint64_t packed_ = 0;  // steps so far: whose turn a slot is

@@ -5,7 +5,9 @@
 
 #include <nccl.h>
 
+#include <atomic>
 #include <functional>
+#include <thread>
 
 #include <kolo/gradient_arena.hpp>
 #include <kolo/info.hpp>
@@ -14,6 +16,8 @@ namespace kolo::cuda::test {
 namespace {
 
 using emulated::Failure;
+
+constexpr const char* kLeft = "rank 0 has shut down and will not submit tensor \"what rank 0 never submits\".";
 
 class Promises : public CudaTest {
  protected:
@@ -170,6 +174,25 @@ TEST_F(Promises, HostMemoryOtherDevicesAndTypesWithoutReductionAreRefused) {
   handle.wait();
 }
 
+TEST_F(Promises, WhatIsReducedIsAlignedToItsElements) {
+  Context context;
+  bind(context);
+  const RankStream stream;
+  const DeviceTensor x(DType::float32, 4, stream, 2);
+  const DeviceTensor y(DType::float32, 4, stream);
+  ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
+  const std::string why =
+      "its tensor's address is not a multiple of 4 bytes, the size of float32; a GPU reduces aligned elements only";
+  EXPECT_EQ(refused([&] { allreduce(context, "x", x.view()); }, ErrorCode::invalid_argument),
+            "allreduce of \"x\": " + why);
+  EXPECT_EQ(refused([&] { allreduce_into(context, "x", y.view(), x.view()); }, ErrorCode::invalid_argument),
+            "allreduce of \"x\": " + why);
+  EXPECT_EQ(refused([&] { reduce_scatter_into(context, "x", x.view(), y.view()); }, ErrorCode::invalid_argument),
+            "reduce_scatter of \"x\": " + why);
+  broadcast(context, "x", x.view(), 0);  // moves bytes
+  stream.synchronize();
+}
+
 TEST_F(Promises, TwoRanksOnOneDeviceMustBeAllowed) {
   emulated::Config config;
   config.devices = 1;
@@ -199,6 +222,79 @@ TEST_F(Promises, TwoRanksOnOneDeviceMustBeAllowed) {
   };
   body(false);
   body(true);
+}
+
+TEST_F(Promises, ASecondContextOnAGpuMustBeAllowed) {
+  const auto reduce = [] {
+    const RankStream stream;
+    DeviceTensor x(DType::float32, 4, stream);
+    x.write(elements_of(DType::float32, 4, [](std::int64_t) { return 1; }));
+    Handle handle = allreduce_async("x", x.view());
+    try {
+      follow(handle, stream);
+    } catch (...) {
+      stream.synchronize();
+      throw;
+    }
+    EXPECT_EQ(x.read(), elements_of(DType::float32, 4, [](std::int64_t) { return size(); }));
+    handle.wait();
+  };
+  for (const char* backend : {"nccl", "staged"}) {
+    for (const bool allowed : {false, true}) {
+      const bool works = allowed || std::string(backend) == "staged";
+      run_local(
+          2,
+          [&] {
+            bind();
+            reduce();
+            barrier();
+            if (rank() == 0) {  // on the same two devices
+              run_local(
+                  2,
+                  [&] {
+                    bind();
+                    if (works) return reduce();
+                    EXPECT_EQ(refused(reduce, ErrorCode::unsupported),
+                              "rank 0 cannot use its GPU: another context of its process uses it by NCCL, and nothing "
+                              "orders the two. Shut that context down first, or set KOLO_GPU_BACKEND=staged for one of "
+                              "them, or KOLO_SHARE_DEVICE=1 where the program never has collectives of both open at a "
+                              "time");
+                    std::vector<float> host{1};
+                    allreduce(kolo::view(host));  // the job goes on
+                  },
+                  options()
+                      .with_setting("KOLO_GPU_BACKEND", backend)
+                      .with_setting("KOLO_SHARE_DEVICE", allowed ? "1" : "0"));
+            }
+            barrier();
+            reduce();
+          },
+          options());
+    }
+  }
+}
+
+TEST_F(Promises, TheCpuGoesOnWhileADeviceIsMadeReady) {
+  std::atomic<int> checked{0};
+  emulated::hold_calls("cudaHostAlloc");
+  run_local(
+      2,
+      [&] {
+        bind();
+        const RankStream stream;
+        DeviceTensor x(DType::float32, 4, stream);
+        ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
+        Handle device = allreduce_async("device", x.view());
+        std::vector<float> host{1};
+        Handle handle = allreduce_async("host", kolo::view(host));
+        EXPECT_TRUE(handle.wait_for(std::chrono::seconds(10)));
+        EXPECT_FALSE(device.done());
+        if (checked.fetch_add(1) == 1) emulated::release_calls();
+        device.wait();
+        emulated::acquire_all();
+        EXPECT_EQ(host.front(), 2.0F);
+      },
+      options());
 }
 
 TEST_F(Promises, ADeviceWithoutMemoryFailsEveryRankAlike) {
@@ -311,6 +407,98 @@ TEST_F(Promises, NcclsWordOfALostPeerIsHeardWhileItsCollectiveRuns) {
   EXPECT_NE(said.find("rank 1 was lost"), std::string::npos) << said;
   emulated::drain();
   emulated::take_reports();  // what a lost rank leaves is its own
+}
+
+TEST_F(Promises, InPeaceCommunicatorsAreFinalisedAndNoneIsAborted) {
+  run_local(
+      2,
+      [] {
+        bind();
+        const RankStream stream;
+        DeviceTensor x(DType::float32, 1000, stream);
+        ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
+        allreduce("x", x.view());
+      },
+      options());
+  EXPECT_EQ(emulated::calls("ncclCommFinalize"), 2U);
+  EXPECT_EQ(emulated::calls("ncclCommDestroy"), 2U);
+  EXPECT_EQ(emulated::calls("ncclCommAbort"), 0U);
+}
+
+/// Keeps a stream from going on.
+class Gate {
+ public:
+  void hold(cudaStream_t stream) { ok(cudaLaunchHostFunc(stream, wait, this)); }
+  void open() { open_.store(true); }
+
+ private:
+  static void wait(void* gate) {
+    while (!static_cast<Gate*>(gate)->open_.load()) std::this_thread::yield();
+  }
+  std::atomic<bool> open_{false};
+};
+struct Opened {
+  Gate& gate;
+  ~Opened() { gate.open(); }
+};
+
+TEST_F(Promises, ShutdownWaitsForTheDeviceBeforeItSaysThatARankLeaves) {
+  Gate gate;
+  run_local(
+      2,
+      [&] {
+        bind();
+        const RankStream stream;
+        DeviceTensor x(DType::float32, 1000, stream);
+        ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
+        if (rank() == 0) gate.hold(stream);
+        Handle handle = allreduce_async("x", x.view());
+        std::vector<float> host{1};
+        allreduce("behind x in the log", kolo::view(host));
+        if (rank() == 0) {
+          current_context().shutdown();
+          EXPECT_TRUE(handle.done());
+          handle.wait();
+        } else {
+          const Opened opened{gate};  // whatever is thrown here
+          Handle lost = allreduce_async("what rank 0 never submits", kolo::view(host));
+          EXPECT_FALSE(lost.wait_for(std::chrono::milliseconds(50))) << "rank 0 has left, with a batch on its device";
+          gate.open();
+          EXPECT_EQ(refused([&] { lost.wait(); }, ErrorCode::rank_lost), kLeft);
+          handle.wait();
+        }
+        emulated::acquire_all();
+      },
+      options());
+}
+
+TEST_F(Promises, AContextThatOutlivesCudaEnds) {
+  for (const bool under_way : {false, true}) {
+    Gate gate;
+    auto context = std::make_unique<Context>(options());
+    bind(*context);
+    cudaStream_t stream = nullptr;  // these are given back by nobody: CUDA goes first
+    void* memory = nullptr;
+    ok(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    ok(cudaMalloc(&memory, 4000));
+    ok(cudaMemsetAsync(memory, 0, 4000, stream));
+    const TensorView x = view(static_cast<float*>(memory), 1000, stream);
+    allreduce(*context, "x", x);
+    auto arena = std::make_unique<GradientArena>(*context, 1 << 16, Device{DeviceKind::cuda, 0});
+    if (under_way) {
+      gate.hold(stream);
+      Handle handle = allreduce_async(*context, "x", x);
+      emulated::unload();
+      gate.open();
+      EXPECT_THROW(handle.wait(), Error);
+    } else {
+      emulated::unload();
+    }
+    arena.reset();
+    context.reset();
+    expect_no_reports();
+    emulated::reset(machine());
+  }
 }
 
 TEST_F(Promises, SeveralDevicesInOneProcessHaveAContextEach) {
