@@ -53,11 +53,11 @@ Metrics settled() {
 
 constexpr std::size_t kTensors = 30;
 constexpr int kLearnt = 10;
-constexpr int kLast = 100;
+constexpr int kLast = kolo::testing::unless_sanitized(100, 40);
 /// Where the machine stands still for a tenth of a second ranks say that they are starved: a message now and then.
 constexpr std::uint64_t kStalls = 30;
 
-/// What each rank saw after step 10, and after step 100.
+/// What each rank saw after step kLearnt, and after step kLast.
 struct Seen {
   Metrics early;
   Metrics late;
@@ -103,7 +103,7 @@ TEST_P(Protocol, ASteadyStepSendsCountsAndReadsOneEntryABatch) {
     EXPECT_LT(late.last_step_batches, kTensors);
     EXPECT_LE(late.log_bytes - early.log_bytes, batches * 16);
     EXPECT_EQ(late.failures, 0U);
-    // The batches of step 10 are those of step 100, on every rank.
+    // The batches of step kLearnt are those of step kLast, on every rank.
     EXPECT_EQ(early.last_step_digest, late.last_step_digest);
     EXPECT_EQ(early.last_step_batches, late.last_step_batches);
     EXPECT_EQ(late.last_step_digest, seen.front().late.last_step_digest);
@@ -150,7 +150,7 @@ TEST_P(Protocol, AMetricNowAndThenGoesInBetween) {
     EXPECT_EQ(late.plans, 1U);
     EXPECT_EQ(late.plans_voided, 0U);
     EXPECT_EQ(late.signatures_sent, early.signatures_sent);
-    EXPECT_EQ(early.last_step_digest, late.last_step_digest) << "neither step 10 nor step 100 has a metric";
+    EXPECT_EQ(early.last_step_digest, late.last_step_digest) << "neither step has a metric";
     const std::uint64_t metrics = kLast / 7 - kLearnt / 7;
     EXPECT_EQ((late.batches - late.planned_batches) - (early.batches - early.planned_batches), metrics + 2);
   }
@@ -211,7 +211,7 @@ TEST_P(Protocol, ManyTensorsWaitedForOneByOneNeverHang) {
       ranks(),
       [&] {
         Gradients gradients(20);
-        for (int step = 1; step <= 40; ++step) {
+        for (int step = 1; step <= kolo::testing::unless_sanitized(40, 15); ++step) {
           for (std::size_t which = 0; which < gradients.count(); ++which) {
             gradients.submit(kolo::current_context(), which, step).wait();
             gradients.check(which, step, kolo::size());
@@ -381,7 +381,7 @@ TEST_P(HarshSettings, EverythingStillWorks) {
         for (std::size_t i = 0; i < members.size(); ++i) {
           group.push_back({"member" + std::to_string(i), kolo::view(members[i])});
         }
-        for (int step = 0; step < 12; ++step) {
+        for (int step = 0; step < kolo::testing::unless_sanitized(12, 6); ++step) {
           for (auto& member : members) std::fill(member.begin(), member.end(), static_cast<float>(kolo::rank() + step));
           kolo::Handle together = kolo::grouped_allreduce_async("group", group);
           gradients.run(context, step);
