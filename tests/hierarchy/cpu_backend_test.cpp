@@ -635,6 +635,7 @@ TEST(CpuBackend, AResultIsUsedBeforeTheOwnPartHasGone) {
   EXPECT_EQ(data[kBegun], 1.0F) << "its slot's last message has not gone";
   EXPECT_EQ(backend.progress(true, finished), core::Progress::waiting);
   EXPECT_TRUE(finished.empty());
+  EXPECT_TRUE(backend.awaits_nodes()) << "to take the last messages";
   cable->gone = true;
   while (finished.empty()) ASSERT_EQ(backend.progress(true, finished), core::Progress::advanced);
   EXPECT_EQ(data, std::vector<float>(kBegun + 10, 3.0F));

@@ -423,6 +423,21 @@ TEST_F(SequencerTest, FailsWhatARankThatLeftIsMissingFrom) {
                             "tensor \"x\".");
 }
 
+/// Whoever has left since.
+TEST_F(SequencerTest, ALateQuestionHasTheAnswerOfTheFirst) {
+  sequencer.on_message(core::Left{2}, now);
+  decide();
+  sequencer.on_message(core::Overdue{0, 0, "x", 1, 0, false}, now);
+  EXPECT_EQ(only<core::Query>(decide()).name, "x");
+  sequencer.on_message(core::Missing{1, {}}, now);
+  sequencer.on_message(core::Missing{1, {2}}, now);
+  const std::string first = only<core::Failed>(decide()).message;
+  sequencer.on_message(core::Left{3}, now);
+  EXPECT_EQ(only<core::RankLeft>(decide()).rank, 3);
+  sequencer.on_message(core::Overdue{0, 1, "x", 1, 0, false}, now);
+  EXPECT_EQ(only<core::Failed>(decide()).message, first);
+}
+
 /// Its node had answered before it submitted and left.
 TEST_F(SequencerTest, RunsWhatARankSubmittedBeforeItLeft) {
   sequencer.on_message(core::Overdue{0, 0, "x", 1, 60, false}, now);
