@@ -42,27 +42,78 @@ std::vector<std::string> meet(Context& context, const std::string& name, const s
   return result;
 }
 
-/// What rank 0 proposes for the number, and that all ask for the same size in the same kind of memory.
-core::Regions::Number agree(Context& context, core::Regions& regions, const std::string& name, std::size_t bytes,
-                            DeviceKind kind) {
-  const std::uint64_t mine[3] = {context.rank() == 0 ? regions.propose() : 0U, bytes, static_cast<std::uint64_t>(kind)};
-  const Tensor gathered = allgather(context, name, const_view(mine, Shape{1, 3}));
-  const Span<const std::uint64_t> all = gathered.as<std::uint64_t>();
-  const auto where = [](std::uint64_t one) { return std::string(one == 0 ? "the CPU" : "a CUDA device"); };
-  for (std::size_t i = 3; i < all.size(); i += 3) {
-    const std::string rank = std::to_string(i / 3);
-    if (all[i + 1] != all[1]) {
+/// One rank's word in the meeting of an arena.
+struct Wish {
+  core::Regions::Id id;  ///< rank 0's proposal
+  std::uint64_t bytes = 0;
+  std::uint64_t kind = 0;
+  std::vector<core::Regions::Serial> retired;
+};
+
+std::vector<Wish> gather(Context& context, const std::string& name, const Wish& mine) {
+  std::vector<std::uint64_t> numbers{mine.id.number, mine.id.serial, mine.bytes, mine.kind, mine.retired.size()};
+  numbers.insert(numbers.end(), mine.retired.begin(), mine.retired.end());
+  const Tensor gathered = allgather(context, name, const_view(numbers));
+  std::vector<Wish> all;
+  const Span<const std::uint64_t> words = gathered.as<std::uint64_t>();
+  for (const std::uint64_t* at = words.begin(); at != words.end();) {
+    const std::uint64_t* const retired = at + 5;
+    all.push_back({{static_cast<core::Regions::Number>(at[0]), at[1]}, at[2], at[3], {retired, retired + at[4]}});
+    at = retired + at[4];
+  }
+  return all;
+}
+
+void check_agreement(const std::string& name, const std::vector<Wish>& all) {
+  const auto where = [](std::uint64_t kind) { return std::string(kind == 0 ? "the CPU" : "a CUDA device"); };
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    const std::string rank = std::to_string(i);
+    if (all[i].bytes != all[0].bytes) {
       throw Error(ErrorCode::mismatch, name + ": ranks disagree about its size: rank 0 asks for " +
-                                           std::to_string(all[1]) + " bytes, rank " + rank + " for " +
-                                           std::to_string(all[i + 1]));
+                                           std::to_string(all[0].bytes) + " bytes, rank " + rank + " for " +
+                                           std::to_string(all[i].bytes));
     }
-    if (all[i + 2] != all[2]) {
+    if (all[i].kind != all[0].kind) {
       throw Error(ErrorCode::mismatch, name + ": ranks disagree about where it is: rank 0 wants memory of " +
-                                           where(all[2]) + ", rank " + rank + " of " + where(all[i + 2]));
+                                           where(all[0].kind) + ", rank " + rank + " of " + where(all[i].kind));
     }
   }
-  return static_cast<core::Regions::Number>(all[0]);
+  if (all[0].id.number == 0) {
+    throw Error(ErrorCode::unsupported, name + ": 65535 arenas exist already, which is the most that there can be");
+  }
 }
+
+/// The number of an arena that is being made. It becomes free again when the arena fails.
+class Reservation {
+ public:
+  /// The meeting: all ask for the same size in the same kind of memory, and use the number that rank 0 proposes.
+  Reservation(Context& context, std::shared_ptr<core::Regions> regions, const std::string& name, std::size_t bytes,
+              DeviceKind kind)
+      : regions_(std::move(regions)) {
+    if (context.rank() == 0) id_ = regions_->propose();
+    try {
+      const std::vector<Wish> all =
+          gather(context, name, {id_, bytes, static_cast<std::uint64_t>(kind), regions_->retired()});
+      std::vector<std::vector<core::Regions::Serial>> retired;
+      for (const Wish& one : all) retired.push_back(one.retired);
+      regions_->forget_common(retired);
+      check_agreement(name, all);
+      id_ = all[0].id;
+    } catch (...) {
+      regions_->withdraw(id_);
+      throw;
+    }
+  }
+  ~Reservation() { regions_->withdraw(id_); }
+  Reservation(const Reservation&) = delete;
+  Reservation& operator=(const Reservation&) = delete;
+
+  [[nodiscard]] core::Regions::Id id() const noexcept { return id_; }
+
+ private:
+  const std::shared_ptr<core::Regions> regions_;
+  core::Regions::Id id_;
+};
 
 /// Throws on every rank what went wrong on one of them.
 void fail_together(Context& context, const std::string& name, const std::string& step, const std::string& problem,
@@ -86,17 +137,18 @@ class Memory {
 class HostMemory final : public Memory {
  public:
   HostMemory(Context& context, const std::string& name, std::size_t bytes)
-      : engine_(context.impl().shared_engine()), regions_(context.impl().regions()),
-        number_(agree(context, *regions_, name, bytes, DeviceKind::cpu)),
-        region_(context.impl().link().share(
-            bytes, [&](const std::string& mine) { return meet(context, name + " handover", mine); })) {
-    regions_->add(number_, region_);
+      : engine_(context.impl().shared_engine()), regions_(context.impl().regions()) {
+    const Reservation reservation(context, regions_, name, bytes, DeviceKind::cpu);
+    region_ = context.impl().link().share(
+        bytes, [&](const std::string& mine) { return meet(context, name + " handover", mine); });
+    id_ = reservation.id();
+    regions_->add(id_, region_);
     // Nobody uses it before all know it.
     barrier_async(context, name + " ready").wait();
   }
   ~HostMemory() override {
     const std::shared_ptr<engine::Engine> engine = engine_.lock();
-    regions_->retire(number_, engine == nullptr || !engine->uses(region_->own(), region_->bytes()));
+    regions_->retire(id_, engine == nullptr || !engine->uses(region_->own(), region_->bytes()));
   }
   HostMemory(const HostMemory&) = delete;
   HostMemory& operator=(const HostMemory&) = delete;
@@ -110,18 +162,18 @@ class HostMemory final : public Memory {
  private:
   const std::weak_ptr<engine::Engine> engine_;  // an arena may outlive its context, but must not keep it alive
   const std::shared_ptr<core::Regions> regions_;
-  const core::Regions::Number number_;
-  const std::shared_ptr<core::SharedRegion> region_;
+  core::Regions::Id id_;
+  std::shared_ptr<core::SharedRegion> region_;
 };
 
 class DeviceMemory final : public Memory {
  public:
   DeviceMemory(Context& context, const std::string& name, std::size_t bytes, Device device)
-      : engine_(context.impl().shared_engine()) {
-    const core::Regions::Number number = agree(context, *context.impl().regions(), name, bytes, device.kind);
+      : engine_(context.impl().shared_engine()), regions_(context.impl().regions()) {
+    const Reservation reservation(context, regions_, name, bytes, device.kind);
     fail_together(context, name, "device", why_unusable(context, device), ErrorCode::unsupported);
     core::DeviceBackend& backend = *context.impl().engine().device();
-    region_ = backend.ask_region(number, bytes);
+    region_ = backend.ask_region(reservation.id().number, bytes);
     std::string problem;
     try {
       // It says to the thread that gives work to the device that there is something to do.
@@ -136,10 +188,14 @@ class DeviceMemory final : public Memory {
       backend.retire(*region_, true);
       throw;
     }
+    id_ = reservation.id();
+    regions_->add(id_, nullptr);
   }
   ~DeviceMemory() override {
     const std::shared_ptr<engine::Engine> engine = engine_.lock();
-    if (engine != nullptr) engine->device()->retire(*region_, !engine->uses(data_, bytes()));
+    const bool release = engine == nullptr || !engine->uses(data_, bytes());
+    if (engine != nullptr) engine->device()->retire(*region_, release);
+    regions_->retire(id_, release);
   }
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
@@ -163,11 +219,17 @@ class DeviceMemory final : public Memory {
   }
 
   const std::weak_ptr<engine::Engine> engine_;
+  const std::shared_ptr<core::Regions> regions_;
+  core::Regions::Id id_;
   std::shared_ptr<core::DeviceRegion> region_;
   std::byte* data_ = nullptr;
 };
 
 std::unique_ptr<Memory> make_memory(Context& context, const std::string& name, std::size_t bytes, Device device) {
+  if (device.kind > DeviceKind::cuda) {
+    throw Error(ErrorCode::invalid_argument,
+                name + ": there is no device kind number " + std::to_string(static_cast<unsigned>(device.kind)));
+  }
   if (bytes > kMost) {
     throw Error(ErrorCode::invalid_argument, name + ": " + std::to_string(bytes) + " bytes are too many");
   }
@@ -184,6 +246,10 @@ class GradientArena::Impl {
       : name_(std::move(name)), device_(device), memory_(make_memory(context, subject(name_), bytes, device)) {}
 
   TensorView allocate(DType dtype, const Shape& shape, std::optional<Stream> stream) {
+    if (dtype > DType::float64) {
+      throw Error(ErrorCode::invalid_argument,
+                  subject(name_) + ": there is no dtype number " + std::to_string(static_cast<unsigned>(dtype)));
+    }
     const std::size_t room = room_for(dtype, shape);
     std::size_t offset = 0;
     {

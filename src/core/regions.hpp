@@ -7,6 +7,10 @@
 // which it alone hands to its program, and reaches the parts of its node's other ranks. A *place* is an address that
 // all ranks of the node understand: a region's number, and the offset in its owner's part.
 //
+// A number is used again once every rank has retired the region that had it. Ranks learn that from one another when the
+// next region is made: each says what it has retired, and what all have retired all forget. A number alone does not
+// tell two such regions apart, so each has a *serial*, too, which is never used again.
+//
 // Peers reach a part through another mapping than its owner does (also where ranks are threads), so that an owner can
 // take its part back without asking them: `detach` makes private copies of the pages under the owner's mapping, and
 // what peers still write goes to pages that nobody looks at. That is how a failed handle can promise that nobody
@@ -47,32 +51,48 @@ class SharedRegion {
 using Place = std::uint64_t;
 inline constexpr Place kNowhere = 0;
 
-/// The regions of a context, by number. Thread-safe; readers use a RegionTable.
+/// The regions of a context. Thread-safe; readers use a RegionTable.
 class Regions {
  public:
   using Number = std::uint16_t;
+  using Serial = std::uint64_t;
+  struct Id {
+    Number number = 0;  ///< 0: no number was free
+    Serial serial = 0;
+  };
 
-  /// A number that has not been used: what rank 0 says in the region's meeting is what all ranks use.
-  [[nodiscard]] Number propose() noexcept { return static_cast<Number>(next_.fetch_add(1) + 1); }
-  void add(Number number, std::shared_ptr<SharedRegion> region);
+  /// A free number: what rank 0 says in the region's meeting is what all ranks use. It stays taken until the region
+  /// that is added has been retired, or until it is withdrawn.
+  [[nodiscard]] Id propose();
+  /// Gives back what was proposed; nothing when a region has been added.
+  void withdraw(const Id& id) noexcept;
+  /// No region: the number is used for memory of a device, which the device's backend knows.
+  void add(const Id& id, std::shared_ptr<SharedRegion> region);
   /// The owner's tensors are not found there any more; with `release` the memory goes, too. The region stays, for the
-  /// parts of the other ranks.
-  void retire(Number number, bool release);
+  /// parts of the other ranks, until all have retired it with `release`.
+  void retire(const Id& id, bool release);
+  /// What this rank has retired with `release`, and not forgotten: what it says in the meeting of the next region.
+  [[nodiscard]] std::vector<Serial> retired() const;
+  /// What every rank has said: regions that stand in all lists are forgotten.
+  void forget_common(const std::vector<std::vector<Serial>>& lists);
+  /// How many are known, those that were proposed included.
+  [[nodiscard]] std::size_t size() const;
   /// Detaches every own part.
   void detach_all() noexcept;
 
  private:
   friend class RegionTable;
+  enum class State : std::uint8_t { proposed, alive, retired, kept };  ///< kept: retired without `release`
   struct Entry {
-    Number number = 0;
+    Id id;
     std::shared_ptr<SharedRegion> region;
-    bool retired = false;
+    State state = State::alive;
   };
 
-  std::atomic<std::uint32_t> next_{0};
   std::atomic<std::uint64_t> generation_{0};  ///< changes with the entries
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::vector<Entry> entries_;  // guarded by mutex_
+  Serial serials_ = 0;          // guarded by mutex_
 };
 
 /// The driver's copy: looking into it takes no lock while nothing changes.
