@@ -27,8 +27,19 @@ std::string subject(core::CollectiveKind kind, std::string_view name) {
   throw Error(code, subject(kind, name) + ": " + why);
 }
 
+/// A cast may have made any number a value of an enum.
+template <class Enum>
+void check_known(core::CollectiveKind kind, std::string_view name, const char* what, Enum value, Enum last) {
+  if (value <= last) return;
+  refuse(kind, name,
+         std::string("its ") + what + " is number " + std::to_string(static_cast<unsigned>(value)) +
+             ", which does not exist; the last one is " + std::to_string(static_cast<unsigned>(last)));
+}
+
 template <class View>
 void check_view(core::CollectiveKind kind, std::string_view name, const char* which, const View& view) {
+  check_known(kind, name, "dtype", view.dtype(), DType::float64);
+  check_known(kind, name, "device kind", view.device().kind, DeviceKind::cuda);
   if (view.data() == nullptr && view.elements() > 0) {
     refuse(kind, name,
            std::string("the ") + which + " is a null pointer, but its shape " + to_string(view.shape()) + " has " +
@@ -72,6 +83,7 @@ void check_pair(core::CollectiveKind kind, std::string_view name, const ConstTen
 }
 
 void check_send_as(core::CollectiveKind kind, std::string_view name, DType dtype, DType send_as) {
+  check_known(kind, name, "send_as", send_as, DType::float64);
   const std::string type(to_string(dtype)), sent(to_string(send_as));
   if (send_as != DType::float16 && send_as != DType::bfloat16) {
     refuse(kind, name, "send_as is " + sent + "; only float16 and bfloat16 make sense");
@@ -85,6 +97,7 @@ void check_send_as(core::CollectiveKind kind, std::string_view name, DType dtype
 }
 
 void check_reduction(core::CollectiveKind kind, std::string_view name, DType dtype, const AllreduceOptions& options) {
+  check_known(kind, name, "op", options.op, ReduceOp::product);
   if (!is_floating_point(dtype)) {
     const std::string type(to_string(dtype));
     if (options.op == ReduceOp::average) {

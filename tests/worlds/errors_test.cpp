@@ -193,6 +193,44 @@ TEST_F(AtTheCall, Groups) {
             "floating-point type");
 }
 
+/// Numbers that a cast has made values of an enum: in every collective, named and not, before anything is said to
+/// others.
+TEST_F(AtTheCall, NumbersOutsideAnEnum) {
+  const kolo::TensorView odd_type(x_.data(), static_cast<kolo::DType>(77), Shape{4});
+  const kolo::TensorView odd_place(x_.data(), kolo::DType::float32, Shape{4}, {static_cast<kolo::DeviceKind>(2), 0});
+  const AllreduceOptions odd_op = AllreduceOptions{}.with_op(static_cast<ReduceOp>(5));
+  const AllreduceOptions odd_wire = AllreduceOptions{}.with_send_as(static_cast<kolo::DType>(13));
+  const std::string type = ": its dtype is number 77, which does not exist; the last one is 12";
+  const std::string place = ": its device kind is number 2, which does not exist; the last one is 1";
+  const std::string op = ": its op is number 5, which does not exist; the last one is 4";
+  const std::string wire = ": its send_as is number 13, which does not exist; the last one is 12";
+  EXPECT_EQ(refused([&] { kolo::allreduce(context_, odd_type); }), "unnamed allreduce" + type);
+  EXPECT_EQ(refused([&] { kolo::allreduce(context_, odd_place); }), "unnamed allreduce" + place);
+  EXPECT_EQ(refused([&] { kolo::allreduce(context_, kolo::view(x_), odd_op); }), "unnamed allreduce" + op);
+  EXPECT_EQ(refused([&] { kolo::allreduce(context_, kolo::view(x_), odd_wire); }), "unnamed allreduce" + wire);
+  EXPECT_EQ(refused([&] { kolo::allreduce(context_, "x", odd_type); }), "allreduce of \"x\"" + type);
+  EXPECT_EQ(refused([&] { (void)kolo::allreduce_async(context_, "x", odd_type); }), "allreduce of \"x\"" + type);
+  EXPECT_EQ(refused([&] { (void)kolo::allreduce_async(context_, "x", kolo::view(x_), odd_op); }),
+            "allreduce of \"x\"" + op);
+  EXPECT_EQ(refused([&] { (void)kolo::prepare_allreduce(context_, "x", kolo::view(x_), odd_op); }),
+            "allreduce of \"x\"" + op);
+  EXPECT_EQ(refused([&] { kolo::allreduce_into(context_, "x", kolo::const_view(x_), odd_type); }),
+            "allreduce of \"x\"" + type);
+  EXPECT_EQ(refused([&] { kolo::grouped_allreduce(context_, "x", {{"a", odd_type}}); }), "allreduce of \"a\"" + type);
+  EXPECT_EQ(refused([&] { kolo::broadcast(context_, odd_type, 0); }), "unnamed broadcast" + type);
+  EXPECT_EQ(refused([&] { (void)kolo::broadcast_async(context_, "x", odd_place, 0); }), "broadcast of \"x\"" + place);
+  EXPECT_EQ(refused([&] { (void)kolo::allgather(context_, odd_type); }), "unnamed allgather" + type);
+  EXPECT_EQ(refused([&] { (void)kolo::allgather_async(context_, "x", odd_type); }), "allgather of \"x\"" + type);
+  EXPECT_EQ(refused([&] { (void)kolo::alltoall(context_, odd_type); }), "unnamed alltoall" + type);
+  EXPECT_EQ(refused([&] { (void)kolo::alltoall_async(context_, "x", odd_place, {4}); }),
+            "alltoall with splits of \"x\"" + place);
+  EXPECT_EQ(refused([&] { (void)kolo::reduce_scatter(context_, kolo::view(x_), odd_op); }),
+            "unnamed reduce_scatter" + op);
+  EXPECT_EQ(refused([&] { (void)kolo::reduce_scatter_async(context_, "x", odd_type); }),
+            "reduce_scatter of \"x\"" + type);
+  EXPECT_EQ(x_, (std::vector<float>{1, 2, 3, 4}));
+}
+
 TEST_F(AtTheCall, AllgatherOfRowsOfNothing) {
   EXPECT_EQ(refused([&] {
               (void)kolo::allgather(context_, "x", kolo::const_view(x_.data(), kolo::Shape{2, 0}));
