@@ -71,7 +71,8 @@ template <class T, std::enable_if_t<std::is_arithmetic_v<T>, int> = 0>
 
 /// @name grouped allreduce
 /// Several tensors as one request, ready as a whole and executed as a whole. All ranks give the same members in the
-/// same order; dtypes may differ within the group.
+/// same order: names, dtypes and shapes are compared, and a difference is an error on every rank (mismatch). Names
+/// differ within a group (invalid_argument at the call); dtypes may.
 /// @{
 
 KOLO_API void grouped_allreduce(std::string_view group, Span<const NamedView> members,

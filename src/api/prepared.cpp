@@ -83,6 +83,7 @@ Prepared prepare(Context& context, std::string_view name, api::Request request) 
   api::check_name(name);
   context.impl().engine().check_usable();
   api::settle_device(context.impl().engine(), name, request);
+  api::name_members(name, request);
   return Prepared(std::make_unique<Prepared::Impl>(context, name, std::move(request)));
 }
 

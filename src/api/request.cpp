@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "api/context_impl.hpp"
+#include "base/hash.hpp"
 #include "base/quote.hpp"
 
 namespace kolo::api {
@@ -252,7 +253,10 @@ Request grouped_allreduce_request(std::string_view group, Span<const NamedView> 
   request.signature = reduction_signature(kind, options);
   request.signature.tensors.reserve(members.size());
   request.buffers.reserve(members.size());
+  request.members = members;
+  request.signature.members = base::kHashSeed;
   for (const NamedView& member : members) {
+    request.signature.members = base::hash_text_quickly(member.name, request.signature.members);
     check_view(kind, member.name, "tensor", member.view);
     check_reduction(kind, member.name, member.view.dtype(), options);
     add_tensor(request, group, member.view, member.view);
@@ -262,6 +266,20 @@ Request grouped_allreduce_request(std::string_view group, Span<const NamedView> 
   check_members(group, members);
   request.timeout = checked_timeout(kind, group, options.timeout);
   return request;
+}
+
+void name_members(std::string_view group, Request& request) {
+  std::vector<std::string> names;
+  names.reserve(request.members.size());
+  for (const NamedView& member : request.members) names.push_back(member.name);
+  std::vector<std::string_view> sorted(names.begin(), names.end());
+  std::sort(sorted.begin(), sorted.end());
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  if (twice != sorted.end()) {
+    refuse(request.signature.kind, group,
+           "two of its members are named " + base::quoted(*twice) + "; names within a group must differ");
+  }
+  request.signature.names = std::move(names);
 }
 
 Request broadcast_request(std::string_view name, ConstTensorView in, TensorView out, bool in_place, int root, int size,
@@ -500,12 +518,12 @@ class Claim {
 /// on one rank alone has not been made.
 std::shared_ptr<detail::HandleState> make_operation(engine::Engine& engine, Claim& claim, Request request) {
   engine::Entry& entry = claim.entry();
+  const bool known = entry.signature && *entry.signature == request.signature;
+  if (!known) name_members(entry.name, request);
   auto operation = std::make_shared<detail::HandleState>();
   operation->ready = record(engine, request.device, request.streams);
   operation->entry = &entry;
-  if (!entry.signature || *entry.signature != request.signature) {
-    entry.signature = engine.names().share(std::move(request.signature));
-  }
+  if (!known) entry.signature = engine.names().share(std::move(request.signature));
   operation->signature = entry.signature;
   operation->buffers = std::move(request.buffers);
   operation->timeout = request.timeout;
@@ -568,9 +586,10 @@ bool same_bits(double a, double b) noexcept { return std::memcmp(&a, &b, sizeof 
 template <class View>
 bool is_same_allreduce(const core::Signature& signature, const View& in, const AllreduceOptions& options) {
   return signature.device == DeviceKind::cpu && signature.kind == core::CollectiveKind::allreduce &&
-         signature.op == options.op && signature.tensors.size() == 1 && signature.tensors.front().dtype == in.dtype() &&
-         signature.tensors.front().shape == in.shape() && signature.sent_as == options.send_as &&
-         same_bits(signature.prescale, options.prescale) && same_bits(signature.postscale, options.postscale);
+         signature.op == options.op && signature.members == 0 && signature.tensors.size() == 1 &&
+         signature.tensors.front().dtype == in.dtype() && signature.tensors.front().shape == in.shape() &&
+         signature.sent_as == options.send_as && same_bits(signature.prescale, options.prescale) &&
+         same_bits(signature.postscale, options.postscale);
 }
 
 /// The name's last operation once more, if nobody else holds it, else a new one.

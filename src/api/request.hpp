@@ -24,6 +24,7 @@ namespace kolo::api {
 struct Request {
   core::Signature signature;
   std::vector<engine::Buffer> buffers;
+  Span<const NamedView> members;  ///< of a group: the caller's, for as long as the call lasts
   std::optional<std::chrono::nanoseconds> timeout;
   bool located = false;
   Device device = cpu();        ///< of all tensors; once located
@@ -67,6 +68,10 @@ struct Result {
 /// A synchronous all-reduce without a name, as `run` of its request; without making one when it passes by the log.
 void run_unnamed_allreduce(Context& context, ConstTensorView in, TensorView out, bool in_place,
                            const AllreduceOptions& options);
+
+/// Puts the names of a group's members into its signature, for the sentence about ranks that disagree. Whoever sees the
+/// signature for the first time does it: a known one has them. Throws Error (invalid_argument) when two are equal.
+void name_members(std::string_view group, Request& request);
 
 /// Throws Error (invalid_argument) for a name that cannot be submitted: empty, reserved, or longer than 64 KiB.
 void check_name(std::string_view name);

@@ -74,6 +74,9 @@ void write(Writer& w, const Signature& s) {
     for (const std::int64_t extent : tensor.shape) w.number(static_cast<std::uint64_t>(extent));
     w.number(tensor.place);
   }
+  w.number(s.members);
+  w.number(s.names.size());
+  for (const std::string& name : s.names) w.text(name);
   w.list(s.ranks);
 }
 
@@ -332,6 +335,9 @@ void read(Reader& r, Signature& s) {
     tensor.shape = read_shape(r);
     tensor.place = r.number();
   }
+  s.members = r.number();
+  s.names.resize(r.length());
+  for (std::string& name : s.names) name = r.text();
   s.ranks = r.list<std::int32_t>();
 }
 

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/quote.hpp"
 #include "core/device_place.hpp"
 
 namespace kolo::core {
@@ -31,6 +32,16 @@ std::string spell_tensor(const TensorSignature& tensor) {
 
 bool has_op(CollectiveKind kind) noexcept {
   return kind == CollectiveKind::allreduce || kind == CollectiveKind::reduce_scatter;
+}
+
+/// Of signatures whose members differ, and are as many.
+Difference member_difference(const Signature& a, const Signature& b) {
+  std::size_t first = 0;
+  while (first + 1 < a.tensors.size() && first < a.names.size() && first < b.names.size() &&
+         a.names[first] == b.names[first]) {
+    ++first;
+  }
+  return {Aspect::member, first, true};
 }
 
 std::optional<Difference> tensor_difference(const Signature& a, const Signature& b) {
@@ -65,6 +76,8 @@ const char* name_of(Aspect aspect) noexcept {
     return "device";
   case Aspect::tensor_count:
     return "the number of tensors";
+  case Aspect::member:
+    return "the name";
   case Aspect::dtype:
     return "dtype";
   case Aspect::shape:
@@ -140,7 +153,7 @@ std::int64_t Signature::bytes() const noexcept {
 bool operator==(const Signature& a, const Signature& b) noexcept {
   return a.kind == b.kind && a.op == b.op && a.device == b.device && a.root == b.root &&
          same_bits(a.prescale, b.prescale) && same_bits(a.postscale, b.postscale) && a.sent_as == b.sent_as &&
-         a.tensors == b.tensors && a.ranks == b.ranks;
+         a.tensors == b.tensors && a.members == b.members && a.ranks == b.ranks;
 }
 
 std::string describe(const Signature& signature) {
@@ -167,6 +180,7 @@ std::optional<Difference> first_difference(const Signature& a, const Signature& 
   if (a.sent_as != b.sent_as) return Difference{Aspect::sent_as};
   if (a.device != b.device) return Difference{Aspect::device};
   if (a.tensors.size() != b.tensors.size()) return Difference{Aspect::tensor_count};
+  if (a.members != b.members) return member_difference(a, b);
   if (const auto difference = tensor_difference(a, b)) return difference;
   if (a.ranks != b.ranks) return Difference{Aspect::ranks};
   return std::nullopt;
@@ -196,6 +210,10 @@ std::string describe_value(const Signature& signature, const Difference& differe
     return signature.device == DeviceKind::cpu ? "cpu" : "cuda";
   case Aspect::tensor_count:
     return std::to_string(signature.tensors.size());
+  case Aspect::member:
+    if (signature.members == 0) return "none (no group)";
+    return difference.tensor < signature.names.size() ? base::quoted(signature.names[difference.tensor])
+                                                      : "another one";
   case Aspect::dtype:
   case Aspect::shape:
   case Aspect::place:

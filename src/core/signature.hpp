@@ -72,6 +72,11 @@ struct Signature {
   double postscale = 1.0;
   std::optional<DType> sent_as;  ///< of an allreduce of wider floats: float16 or bfloat16
   std::vector<TensorSignature> tensors;
+  /// Of a group: a hash of its members' names in their order, which is what is compared; else 0.
+  std::uint64_t members = 0;
+  /// The names, for the sentence about ranks that disagree. Not compared; left out of the log, which nobody reads for
+  /// them.
+  std::vector<std::string> names;
   std::vector<std::int32_t> ranks;
 
   /// Payload bytes of all tensors (0 for a barrier; one row where the first dimension may differ by rank).
@@ -93,6 +98,7 @@ enum class Aspect : std::uint8_t {
   sent_as,
   device,
   tensor_count,
+  member,
   dtype,
   shape,
   place,
@@ -100,7 +106,7 @@ enum class Aspect : std::uint8_t {
 };
 struct Difference {
   Aspect aspect = Aspect::kind;
-  std::size_t tensor = 0;  ///< for dtype, shape and place: which tensor of a group
+  std::size_t tensor = 0;  ///< for member, dtype, shape and place: which tensor of a group
   bool grouped = false;    ///< whether there are several
   friend bool operator<(const Difference& a, const Difference& b) noexcept {
     return a.aspect != b.aspect ? a.aspect < b.aspect : a.tensor < b.tensor;
@@ -108,7 +114,7 @@ struct Difference {
 };
 /// The first difference in the order of `Aspect`; none when the signatures are equal.
 std::optional<Difference> first_difference(const Signature& a, const Signature& b);
-/// "shape", or "shape of tensor 2" in a group (numbered from 0).
+/// "shape", or "shape of tensor 2" in a group (numbered from 0), "the name of tensor 2".
 std::string describe(const Difference& difference);
 /// The value of that aspect in one signature: "[3, 4]", "float32", "average". "none" when it has no such tensor.
 std::string describe_value(const Signature& signature, const Difference& difference);

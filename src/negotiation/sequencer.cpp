@@ -34,6 +34,16 @@ using core::SetId;
 using core::Signature;
 using core::TensorId;
 
+namespace {
+
+/// As it stands in the log.
+Signature without_names(Signature signature) {
+  signature.names.clear();
+  return signature;
+}
+
+}  // namespace
+
 struct Sequencer::Impl {
   struct Queued {
     bool planned = false;  ///< a batch of the set's plan, by number; else a tensor, by id
@@ -191,7 +201,7 @@ struct Sequencer::Impl {
   void change_signature(Set& set, TensorId id, const Signature& signature) {
     if (tensors[id].planned) void_plan(set);
     tensors.change(id, signature);
-    append(core::Assigned{id, tensors[id].generation, set.number, tensors[id].name, signature});
+    append(core::Assigned{id, tensors[id].generation, set.number, tensors[id].name, without_names(signature)});
   }
 
   // ---------------------------------------------------------------- ids
@@ -204,7 +214,7 @@ struct Sequencer::Impl {
         const TensorId id = make_room();
         if (id == kNoTensor) return;
         tensors.assign(id, next.set, next.name, next.signature);
-        append(core::Assigned{id, tensors[id].generation, next.set, next.name, next.signature});
+        append(core::Assigned{id, tensors[id].generation, next.set, next.name, without_names(next.signature)});
         become_ready(set->second, id, next.round);
       }
       newcomers.pop_front();

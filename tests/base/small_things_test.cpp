@@ -42,6 +42,9 @@ TEST(Hash, TheAlgorithmsOwnVectors) {
 TEST(Hash, GoesOnFromAnEarlierOne) {
   EXPECT_EQ(hash_string("bar", hash_string("foo")), hash_string("foobar"));
   EXPECT_EQ(hash_bytes(nullptr, 0, 42), 42U);
+  EXPECT_NE(hash_text_quickly("b", hash_text_quickly("a")), hash_text_quickly("a", hash_text_quickly("b")));
+  EXPECT_NE(hash_text_quickly("", hash_text_quickly("ab")), hash_text_quickly("b", hash_text_quickly("a")));
+  EXPECT_NE(hash_text_quickly("layer1.weight"), hash_text_quickly("layer2.weight"));
   EXPECT_EQ(hash_number(0x0807060504030201), hash_string("\1\2\3\4\5\6\7\x8"));
 }
 

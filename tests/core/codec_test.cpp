@@ -26,6 +26,8 @@ Signature sample_signature() {
   signature.postscale = -3e300;
   signature.sent_as = DType::bfloat16;
   signature.tensors = {{DType::bfloat16, Shape{3, 224, 224}}, {DType::boolean, Shape{}}, {DType::int64, Shape{0, 7}}};
+  signature.members = 0xfedcba9876543210;
+  signature.names = {"layer1.weight", "", "layer1.bias"};
   signature.ranks = {0, 5, 1000000, -1};
   return signature;
 }
@@ -96,6 +98,7 @@ TEST(Codec, BringsEveryFieldBack) {
   EXPECT_EQ(declared.generation, 0);
   ASSERT_EQ(declared.variants.size(), 2U);
   EXPECT_EQ(declared.variants[0].signature, sample_signature());
+  EXPECT_EQ(declared.variants[0].signature->names, sample_signature().names);
   EXPECT_EQ(declared.variants[0].ranks, (std::vector<std::int32_t>{0, 1, 2}));
   EXPECT_FALSE(declared.variants[1].signature.has_value());
   const auto overdue = std::get<Overdue>(decode_up(encoded(sample_up()[5])));

@@ -91,6 +91,24 @@ TEST(Signature, NumbersTheTensorOfAGroup) {
   EXPECT_EQ(describe_difference(a, b), "shape of tensor 1 [2] against [3]");
 }
 
+TEST(Signature, NamesTheFirstMemberThatDiffers) {
+  Signature a = allreduce_of(DType::float32, Shape{1});
+  a.tensors.push_back({DType::float32, Shape{2}});
+  a.members = 1;
+  a.names = {"one", "two"};
+  Signature b = a;
+  b.names = {"one", "other"};
+  EXPECT_EQ(a, b) << "the hash alone is compared";
+  b.members = 2;
+  EXPECT_EQ(describe_difference(a, b), "the name of tensor 1 \"two\" against \"other\"");
+  b.tensors[1].shape = Shape{3};
+  EXPECT_EQ(describe_difference(a, b), "the name of tensor 1 \"two\" against \"other\"") << "rather than the shape";
+  Signature no_group = a;
+  no_group.members = 0;
+  no_group.names.clear();
+  EXPECT_EQ(describe_difference(a, no_group), "the name of tensor 0 \"one\" against none (no group)");
+}
+
 TEST(Signature, ComparesScalesByTheirBits) {
   Signature a = allreduce_of(DType::float32, Shape{1});
   a.prescale = std::nan("");

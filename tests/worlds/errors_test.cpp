@@ -193,6 +193,15 @@ TEST_F(AtTheCall, Groups) {
             "floating-point type");
 }
 
+TEST_F(AtTheCall, GroupsWithANameTwice) {
+  const std::vector<kolo::NamedView> twice{
+      {"b", kolo::view(x_.data(), 1)}, {"a", kolo::view(x_.data() + 1, 1)}, {"b", kolo::view(x_.data() + 2, 1)}};
+  const std::string wanted = "allreduce of \"x\": two of its members are named \"b\"; names within a group must differ";
+  EXPECT_EQ(refused([&] { kolo::grouped_allreduce(context_, "x", twice); }), wanted);
+  EXPECT_EQ(refused([&] { (void)kolo::grouped_allreduce_async(context_, "x", twice); }), wanted);
+  EXPECT_EQ(refused([&] { (void)kolo::prepare_grouped_allreduce(context_, "x", twice); }), wanted);
+}
+
 /// Numbers that a cast has made values of an enum: in every collective, named and not, before anything is said to
 /// others.
 TEST_F(AtTheCall, NumbersOutsideAnEnum) {
@@ -436,6 +445,28 @@ const std::vector<Disagreement>& Disagreements::all() {
        },
        "tensor \"w\" of allreduce: ranks disagree about shape of tensor 1: [2] on ranks 0, 1 and 3; [3] on rank 2. The "
        "operation did not run; submit the same on every rank."},
+      {"OrderOfMembers",
+       [](bool odd) {
+         const kolo::NamedView a{"a", kolo::view(memory(), 2)}, b{"b", kolo::view(memory() + 2, 2)},
+             c{"c", kolo::view(memory() + 4, 2)};
+         return odd ? kolo::grouped_allreduce_async("w", {a, c, b}) : kolo::grouped_allreduce_async("w", {a, b, c});
+       },
+       "tensor \"w\" of allreduce: ranks disagree about the name of tensor 1: \"b\" on ranks 0, 1 and 3; \"c\" on rank "
+       "2. "
+       "The operation did not run; submit the same on every rank."},
+      {"NameOfALoneMember",
+       [](bool odd) {
+         return kolo::grouped_allreduce_async("w", {{odd ? "another" : "one", four()}});
+       },
+       "tensor \"w\" of allreduce: ranks disagree about the name of tensor 0: \"one\" on ranks 0, 1 and 3; \"another\" "
+       "on "
+       "rank 2. The operation did not run; submit the same on every rank."},
+      {"GroupOrNone",
+       [](bool odd) {
+         return odd ? kolo::allreduce_async("w", four()) : kolo::grouped_allreduce_async("w", {{"one", four()}});
+       },
+       "tensor \"w\" of allreduce: ranks disagree about the name of tensor 0: \"one\" on ranks 0, 1 and 3; none (no "
+       "group) on rank 2. The operation did not run; submit the same on every rank."},
       {"TrailingDimensions",
        [](bool odd) -> kolo::Handle {
          return kolo::allgather_async("w", kolo::const_view(memory(), kolo::Shape{2, odd ? 5 : 4}));
@@ -520,13 +551,13 @@ TEST_P(Disagreements, FailOnEveryRankAndTheJobGoesOn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Disagreements,
-                         testing::Combine(testing::Range<std::size_t>(0, 17), testing::Values(0, 1, 3)),
+                         testing::Combine(testing::Range<std::size_t>(0, 20), testing::Values(0, 1, 3)),
                          [](const auto& info) {
                            return std::string(Disagreements::all()[std::get<0>(info.param)].what) + "_" +
                                   std::to_string(std::get<1>(info.param)) + "pernode";
                          });
 
-TEST(DisagreementList, IsTestedToItsEnd) { EXPECT_EQ(Disagreements::all().size(), 17U); }
+TEST(DisagreementList, IsTestedToItsEnd) { EXPECT_EQ(Disagreements::all().size(), 20U); }
 
 TEST(Disagreement, OfEveryRank) {
   kolo::run_local(3, [] {
@@ -534,6 +565,27 @@ TEST(Disagreement, OfEveryRank) {
     EXPECT_EQ(sentence_of(ErrorCode::mismatch, [&] { kolo::allreduce("w", kolo::view(x)); }),
               "tensor \"w\" of allreduce: ranks disagree about shape: [1] on rank 0; [2] on rank 1; [3] on rank 2. The "
               "operation did not run; submit the same on every rank.");
+  });
+}
+
+/// The ranks that know the order by its number, against one that has another.
+TEST(Disagreement, OfPreparedGroups) {
+  kolo::run_local(3, [] {
+    std::vector<float> x{1, 1}, y{100, 100};
+    const kolo::NamedView first{"layer0", kolo::view(x)}, second{"layer1", kolo::view(y)};
+    for (int turn = 0; turn < 2; ++turn) {
+      kolo::Prepared same = kolo::prepare_grouped_allreduce("g", {first, second});
+      same.start().wait();
+    }
+    EXPECT_EQ(x[1], 9);
+    EXPECT_EQ(y[1], 900);
+    kolo::Prepared other = kolo::rank() == 1 ? kolo::prepare_grouped_allreduce("g", {second, first})
+                                             : kolo::prepare_grouped_allreduce("g", {first, second});
+    EXPECT_EQ(sentence_of(ErrorCode::mismatch, [&] { other.start().wait(); }),
+              "tensor \"g\" of allreduce: ranks disagree about the name of tensor 0: \"layer0\" on ranks 0 and 2; "
+              "\"layer1\" on rank 1. The operation did not run; submit the same on every rank.");
+    EXPECT_EQ(x[1], 9);
+    EXPECT_EQ(y[1], 900);
   });
 }
 
