@@ -25,6 +25,12 @@ struct HandleAccess;
 /// An operation that was started. Move-only. Dropping a handle neither waits nor cancels: the buffers must outlive the
 /// operation all the same. One thread at a time uses one handle; different handles are independent.
 ///
+/// Exceptions. A handle that an exception destroys while its operation is open sees to it that no memory is touched
+/// afterwards, for the buffers probably go next. It cannot wait for ranks that may never come; so it ends this rank's
+/// part of the job: all operations of its context fail, here and on the other ranks, with user_exception. A world of
+/// one waits for the operation instead. Catch an exception that the job is to survive before it reaches an open handle,
+/// or `detach` the handle.
+///
 /// A thread that waits drives the engine itself, so a wait costs no thread switch where the operation is quick.
 class KOLO_API Handle {
  public:
@@ -65,12 +71,16 @@ class KOLO_API Handle {
   /// it is logged as an error and dropped.
   void on_done(std::function<void(const Status&)> callback);
 
+  /// Lets go of the operation, and makes the handle empty: the buffers will outlive it, whatever becomes of the handle.
+  void detach() noexcept;
+
  private:
   friend struct detail::HandleAccess;
   bool wait_for_ns(std::chrono::nanoseconds duration);
   [[nodiscard]] detail::HandleState& state() const;
 
   std::shared_ptr<detail::HandleState> state_;
+  int exceptions_at_birth_ = 0;
 };
 
 /// Waits for all of them, also when one fails; then throws the first failure in the order given. Empty handles are

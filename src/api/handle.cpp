@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,10 +18,10 @@
 
 namespace kolo {
 
-Handle::Handle(std::shared_ptr<detail::HandleState> state) noexcept : state_(std::move(state)) {}
+Handle::Handle(std::shared_ptr<detail::HandleState> state) noexcept
+    : state_(std::move(state)), exceptions_at_birth_(std::uncaught_exceptions()) {}
 Handle::Handle(Handle&&) noexcept = default;
 Handle& Handle::operator=(Handle&&) noexcept = default;
-Handle::~Handle() = default;
 
 detail::HandleState& Handle::state() const {
   if (!state_) throw Error(ErrorCode::invalid_argument, "this handle is empty: it was moved from, or never started");
@@ -43,7 +45,29 @@ void note_interest(detail::HandleState& operation) {
   if (operation.done()) return;
   if (const auto engine = engine_of(operation)) engine->note_interest(operation);
 }
+
+/// Ends an operation whose memory an exception may be about to take away. When other ranks will come for it nobody can
+/// say, so it ends together with this rank's part of the job, unless there are no other ranks.
+void end_open(detail::HandleState& operation) noexcept {
+  const std::shared_ptr<engine::Engine> engine = engine_of(operation);
+  if (engine == nullptr) return;
+  try {
+    if (engine->topology().size == 1) return engine->wait(operation, std::nullopt);
+  } catch (const std::exception&) {  // inside a callback, where nobody may wait
+  }
+  try {
+    engine->end_now(operation);
+  } catch (const std::exception& error) {
+    engine->logger().write(LogLevel::error, std::string("while leaving: ") + error.what());
+  }
+}
 }  // namespace
+
+Handle::~Handle() {
+  if (state_ && !state_->done() && std::uncaught_exceptions() > exceptions_at_birth_) end_open(*state_);
+}
+
+void Handle::detach() noexcept { state_.reset(); }
 
 void Handle::wait() {
   detail::HandleState& operation = state();

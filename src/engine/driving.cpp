@@ -417,6 +417,23 @@ void Engine::abandon(ErrorCode code, const std::string& reason) {
   stop(Status(code, reason));
 }
 
+void Engine::end_now(Operation& operation) {
+  {
+    std::unique_lock lock = take_over();
+    const HandOver after(*this, lock);
+    announce_fault(ErrorCode::user_exception,
+                   "the handle of an open operation was destroyed (" + core::describe(*operation.signature) + ")");
+  }
+  const auto is_done = [&operation] { return operation.done(); };
+  help_until([&] { return faulted() || is_done(); }, base::now() + kFarewell);
+  if (!is_done()) {
+    std::unique_lock lock = take_over();
+    const HandOver after(*this, lock);
+    latch(announced_);  // unless the announcement has come back
+  }
+  while (!is_done()) help_until(is_done, base::now() + kFarewell);
+}
+
 /// Delivers what is still to be said, ends the background thread, and fails what is open.
 void Engine::stop(const Status& status) {
   if (stopped_.exchange(true)) return;

@@ -155,6 +155,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// Null: no tensors but the CPU's.
   [[nodiscard]] core::DeviceBackend* device() const noexcept { return device_.get(); }
   [[nodiscard]] bool faulted() const noexcept { return faulted_.load(std::memory_order_acquire); }
+  /// Ends an operation whose memory is about to go, by a fatal error that is announced but not waited for. Nothing
+  /// touches the memory once this returns.
+  void end_now(Operation& operation);
 
   // -- one thread, nobody else using the engine any more
   /// Leaves, and waits for the others to leave (see Context::shutdown).

@@ -130,6 +130,7 @@ TensorHandle::~TensorHandle() { let_go(); }
 void TensorHandle::let_go() noexcept {
   if (handle_.valid() && !handle_.done()) {
     handle_.on_done([tensor = std::move(tensor_)](const Status&) {});
+    handle_.detach();
   }
 }
 
