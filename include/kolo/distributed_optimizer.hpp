@@ -13,6 +13,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -63,15 +64,19 @@ struct DistributedOptimizerOptions {
 };
 
 /// The part of a `DistributedOptimizer` that knows no optimizer: when which gradient is reduced, and with what weight.
-/// For those who wrap another library's optimizer. One thread at a time; move-only; must not outlive its context or
-/// the memory of its gradients. Destruction neither waits nor throws: gradients that were announced and not
-/// synchronized may still be written to.
+/// For those who wrap another library's optimizer. One thread at a time; move-only (everything but destruction and
+/// assignment then throws `Error`, invalid_argument); must not outlive its context or the memory of its gradients.
+///
+/// Destruction. Nothing touches a gradient afterwards. A step whose gradients are being reduced is finished first, as
+/// `synchronize` would, but without its errors, so that other ranks need not wait for this one. While an exception
+/// unwinds nothing is waited for: if reductions are open, this rank's part of the job ends, as for any handle (see
+/// `Handle`), and the other ranks' operations fail.
 class KOLO_API GradientReducer {
  public:
   /// Collective, and checked, as `broadcast_parameters`: every rank gives the same list and the same options. Throws
-  /// `Error`: mismatch, on every rank, when they disagree; invalid_argument for empty or repeated names, for options
-  /// out of range, and for what no reduction can do (a null gradient, an average of integers); duplicate_name when
-  /// another reducer has a gradient of that name.
+  /// `Error`: mismatch, on every rank, when they disagree; invalid_argument for empty or repeated names, for a gradient
+  /// of another type or shape than its value, for options out of range, and for what no reduction can do (a null
+  /// gradient, an average of integers); duplicate_name when another reducer has a gradient of that name.
   GradientReducer(Context& context, Span<const Parameter> parameters, const DistributedOptimizerOptions& options);
   GradientReducer(GradientReducer&&) noexcept;
   GradientReducer& operator=(GradientReducer&&) noexcept;
@@ -81,9 +86,13 @@ class KOLO_API GradientReducer {
   void begin_micro_step(std::size_t samples);
   void gradient_ready(std::size_t index);
   bool synchronize();
+  /// `begin_micro_step` after the backward pass, for `step(samples)`: only where a step is one micro-step.
+  void give_samples_late(std::size_t samples);
 
   /// Ends the micro-step: whether the optimizer is to step now, its gradients reduced.
   [[nodiscard]] bool finish_micro_step();
+  /// Ends a step early, and reduces what there is: whether the optimizer is to step now.
+  [[nodiscard]] bool flush();
   /// Tells the engine that the step has ended; after the optimizer's own.
   void end_step();
   /// Whether gradients may be zeroed: false between the micro-steps of one step, whose sum they hold. Throws `Error`
@@ -94,8 +103,23 @@ class KOLO_API GradientReducer {
 
  private:
   struct Impl;
+  [[nodiscard]] Impl& impl() const;
   std::unique_ptr<Impl> impl_;
 };
+
+namespace detail {
+/// Throws `Error` (invalid_argument) unless both lists have the same values and gradients, in any order.
+KOLO_API void check_stepped(Span<const Parameter> given, Span<const Parameter> stepped);
+
+/// The same for an optimizer that tells what it steps; nothing for another.
+template <class Optimizer>
+auto check_stepped_by(const Optimizer& optimizer, Span<const Parameter> given, int)
+    -> decltype(check_stepped(given, optimizer.parameters())) {
+  check_stepped(given, optimizer.parameters());
+}
+template <class Optimizer>
+void check_stepped_by(const Optimizer& /*optimizer*/, Span<const Parameter> /*given*/, long) {}
+}  // namespace detail
 
 /// Wraps anything that has `step()`. Every rank makes one at the same place, over the same parameters, before or after
 /// the broadcast, and runs the same number of micro-steps.
@@ -104,24 +128,38 @@ class KOLO_API GradientReducer {
 /// after `zero_grad()`. Afterwards all ranks hold bitwise the same gradients, and an optimizer that computes the same
 /// from the same keeps the parameters equal.
 ///
-/// Batches of uneven size: give every rank's number of samples, by `step(samples)`, or by `begin_micro_step(samples)`
-/// where gradients are announced. The result is then the sum of samples x gradient over ranks, divided by the sum of
-/// samples: the gradient of the mean loss over the whole batch, if every rank's is that of the mean over its part.
+/// What is computed, with op average. Without samples: the mean over ranks and micro-steps, each counted alike. With
+/// samples (`begin_micro_step(samples)` before every backward pass, or `step(samples)`): the sum of samples x gradient
+/// over all ranks and micro-steps, divided by the sum of samples; that is the gradient of the mean loss over all rows
+/// of the step, if every backward pass adds that of the mean over its own rows, however uneven. The order of the
+/// arithmetic: with n samples in a micro-step, c in the last one before it that had any, N in the whole step,
+///
+///     memory = memory x (c / n)                            before the micro-step, unless c = n
+///     memory = memory + gradient                           the backward pass
+///     memory = memory x (c x size x accumulation_steps / N)    after the last one, unless that is 1
+///     memory = average over ranks x (1 / accumulation_steps)   the reduction
+///
+/// with factors computed in float64 and rounded to the gradient's type. Equal numbers give bitwise what no numbers
+/// give. Ranks that disagree (some give samples and others none; without samples, other numbers of micro-steps) get an
+/// error on every rank, in the step in which they do (mismatch).
 ///
 /// Errors (`Error`): invalid_argument at the call that breaks a rule below, with nothing changed; else as any
 /// collective, from `gradient_ready`, `synchronize` and `step`. After those the gradients are undefined, the optimizer
 /// has not stepped, nothing is in flight, and the next micro-step begins a new step.
 ///
-/// One thread at a time. The optimizer, the context and the parameters' memory outlive this. Move-only.
+/// One thread at a time. The optimizer, the context and the parameters' memory outlive this. Move-only. Destruction is
+/// that of a `GradientReducer`.
 template <class Optimizer>
 class DistributedOptimizer {
  public:
-  /// Throws `Error`: as `GradientReducer`. The calling thread's context is asked now and not later.
+  /// Throws `Error`: as `GradientReducer`; also invalid_argument when the optimizer has `parameters()` (as `Sgd` and
+  /// `AdamW`) and steps others than these, or with other memory. The calling thread's context is asked now and not
+  /// later.
   DistributedOptimizer(Optimizer& optimizer, Span<const Parameter> parameters, DistributedOptimizerOptions options = {})
       : DistributedOptimizer(current_context(), optimizer, parameters, std::move(options)) {}
   DistributedOptimizer(Context& context, Optimizer& optimizer, Span<const Parameter> parameters,
                        DistributedOptimizerOptions options = {})
-      : optimizer_(&optimizer), reducer_(context, parameters, options) {}
+      : optimizer_(&optimizer), reducer_(context, checked(optimizer, parameters), options) {}
 
   /// Zeroes the gradients, by the optimizer's `zero_grad()`; between the micro-steps of one step it does nothing, so
   /// that a loop reads the same with and without accumulation. An error while gradients are being reduced.
@@ -131,10 +169,10 @@ class DistributedOptimizer {
     }
   }
 
-  /// Says how many samples (0 or more) this rank's batch has: before the backward pass, in every micro-step of a step
-  /// or in none, and on every rank or on none. With accumulation a rank weighs the sum of its samples, and its own
-  /// micro-steps count alike. Needs op average, and gradients in CPU memory. A rank without samples counts nothing,
-  /// whatever its gradients hold; a step without any sample has zero gradients.
+  /// Says how many samples (0 or more) the micro-step that begins has on this rank: before its backward pass, in every
+  /// micro-step of a step or in none, and on every rank or on none. Needs op average, and float32 or float64 gradients
+  /// in CPU memory. A micro-step without samples counts nothing, whatever its backward pass does to the gradients; a
+  /// step without any sample on any rank has zero gradients.
   void begin_micro_step(std::size_t samples) { reducer_.begin_micro_step(samples); }
 
   /// Announces that the backward pass has finished the gradient of parameter `index` (of the list given): in the last
@@ -156,13 +194,37 @@ class DistributedOptimizer {
     reducer_.end_step();
     return true;
   }
-  /// `begin_micro_step(samples)` and `step()`, where no gradient was announced before.
+  /// `begin_micro_step(samples)` and `step()`, where no gradient was announced before. An error with accumulation_steps
+  /// above 1, where samples must be known before the backward pass.
   bool step(std::size_t samples) {
-    begin_micro_step(samples);
+    reducer_.give_samples_late(samples);
     return step();
   }
 
+  /// Ends a step early: reduces what the micro-steps since the last step have added up to, as the mean over these, and
+  /// steps the optimizer. For the end of an epoch, so that what is left over does not enter the next one. Collective,
+  /// between micro-steps: every rank calls it at the same place, whether it has anything left or not. Returns whether
+  /// the optimizer has stepped: false, on every rank, when no rank has anything left. Without samples all ranks must
+  /// have made the same number of micro-steps (mismatch, on every rank); with samples any number, none included.
+  /// `before_step` is called between the reduction and the step: to clip, say.
+  bool flush(const std::function<void()>& before_step = {}) {
+    if (!reducer_.flush()) {
+      return false;
+    }
+    if (before_step) {
+      before_step();
+    }
+    optimizer_->step();
+    reducer_.end_step();
+    return true;
+  }
+
  private:
+  static Span<const Parameter> checked(const Optimizer& optimizer, Span<const Parameter> parameters) {
+    detail::check_stepped_by(optimizer, parameters, 0);
+    return parameters;
+  }
+
   Optimizer* optimizer_;
   GradientReducer reducer_;
 };

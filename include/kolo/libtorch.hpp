@@ -25,6 +25,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -166,7 +167,8 @@ struct DistributedOptimizerOptions {
 /// undefined, the optimizer has not stepped, nothing is in flight, and the next backward pass begins a new step.
 ///
 /// One thread at a time, `backward()` included. The optimizer, the module and the context outlive this; destruction
-/// removes the hooks, and leaves the gradients to whoever holds them. Move-only.
+/// removes the hooks, and leaves the gradients to whoever holds them; if they are being reduced then, it is as that of
+/// `kolo::GradientReducer`. Move-only; one that was moved from throws `Error` (invalid_argument).
 class KOLO_API DistributedOptimizer {
  public:
   /// Collective. Throws `Error`: mismatch, on every rank, when models or options differ (the first parameter that does,
@@ -190,8 +192,8 @@ class KOLO_API DistributedOptimizer {
   /// with and without accumulation. An error while gradients are being reduced.
   void zero_grad(bool set_to_none = false);
 
-  /// Says how many samples this rank's batch has, where ranks' batches differ: before the backward pass, in every
-  /// micro-step or none, on every rank or none. See `kolo::DistributedOptimizer::begin_micro_step`.
+  /// Says how many samples the micro-step has on this rank, where batches differ: before the backward pass, in every
+  /// micro-step or none, on every rank or none. See `kolo::DistributedOptimizer`, which says what is computed.
   void begin_micro_step(std::size_t samples);
 
   /// Waits until every gradient has been reduced. Returns true: they are those that `step()` will use; look at them or
@@ -203,8 +205,11 @@ class KOLO_API DistributedOptimizer {
   /// The same around a closure that computes the loss and its gradients, called once; returns the loss.
   at::Tensor step(const torch::optim::Optimizer::LossClosure& closure);
 
+  /// Ends a step early, as `kolo::DistributedOptimizer::flush`: for what is left over at the end of an epoch.
+  bool flush(const std::function<void()>& before_step = {});
+
   /// While one of these lives, backward passes add to the gradients and nothing is reduced; the first pass without
-  /// reduces the sum. `step()` and `synchronize()` are errors meanwhile. The average is over ranks alone.
+  /// reduces the sum. `step()`, `synchronize()` and `flush()` are errors meanwhile. The average is over ranks alone.
   class KOLO_API NoSync {
    public:
     NoSync(NoSync&& other) noexcept;
@@ -213,8 +218,8 @@ class KOLO_API DistributedOptimizer {
 
    private:
     friend class DistributedOptimizer;
-    explicit NoSync(int& depth) noexcept;
-    int* depth_;
+    explicit NoSync(std::shared_ptr<int> depth) noexcept;
+    std::shared_ptr<int> depth_;
   };
   [[nodiscard]] NoSync no_sync();
 
@@ -233,6 +238,7 @@ class KOLO_API DistributedOptimizer {
 
  private:
   struct Impl;
+  [[nodiscard]] Impl& impl() const;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -74,6 +74,8 @@ class KOLO_API Sgd {
   void step();
   /// Sets every gradient to zero.
   void zero_grad();
+  /// Those with a gradient: what `step` updates.
+  [[nodiscard]] Span<const Parameter> parameters() const noexcept { return parameters_; }
 
   [[nodiscard]] double learning_rate() const noexcept { return options_.learning_rate; }
   /// From the next step on. Throws `Error` (invalid_argument) when negative or not a number.
@@ -143,6 +145,8 @@ class KOLO_API AdamW {
   void step();
   /// Sets every gradient to zero.
   void zero_grad();
+  /// Those with a gradient: what `step` updates.
+  [[nodiscard]] Span<const Parameter> parameters() const noexcept { return parameters_; }
 
   [[nodiscard]] double learning_rate() const noexcept { return options_.learning_rate; }
   /// From the next step on. Throws `Error` (invalid_argument) when negative or not a number.

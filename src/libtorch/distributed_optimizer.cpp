@@ -8,6 +8,7 @@
 // copied in, and which is dropped, as the pass goes on: `adopt`. Zeroing and copying are passes over all gradients, and
 // what a step costs beside the reduction; libtorch/past_cache.hpp.
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
@@ -114,7 +115,7 @@ struct DistributedOptimizer::Impl {
   std::optional<GradientReducer> reducer;
   bool past_cache = false;  // whether gradients in CPU memory are written past the cache
   int micro_step = 0;
-  int no_sync_depth = 0;
+  const std::shared_ptr<int> no_sync_depth = std::make_shared<int>(0);  // a scope may outlive this
 
   Impl(Context& owner, torch::optim::Optimizer& wrapped, torch::nn::Module* model, NamedTensors names,
        const DistributedOptimizerOptions& settings)
@@ -322,7 +323,7 @@ struct DistributedOptimizer::Impl {
     const std::lock_guard lock(mutex);
     Slot& slot = slots[index];
     bind(slot);
-    if (no_sync_depth == 0 && is_last()) {
+    if (*no_sync_depth == 0 && is_last()) {
       let_pass();
       or_begin_new_step([&] { reducer->gradient_ready(index); });
       slot.started = true;
@@ -377,8 +378,8 @@ struct DistributedOptimizer::Impl {
   }
 
   void check_may_end() const {
-    if (no_sync_depth != 0) {
-      misused("step() and synchronize() while a no_sync() scope is open");
+    if (*no_sync_depth != 0) {
+      misused("step(), synchronize() and flush() while a no_sync() scope is open");
     }
     check_nothing_changed();
   }
@@ -408,11 +409,40 @@ struct DistributedOptimizer::Impl {
     }
     (void)reducer->finish_micro_step();
     begin_new_step();
+    update();
+    return true;
+  }
+
+  void update() {
     optimizer.step();
     reducer->end_step();
     if (options.broadcast_buffers) {
       libtorch::broadcast_buffers(context, *module);
     }
+  }
+
+  bool flush(const std::function<void()>& before_step) {
+    check_may_end();
+    if (started() != 0) {
+      misused("flush() while gradients are being reduced; step() comes first");
+    }
+    for (Slot& slot : slots) {
+      bind(slot);
+    }
+    let_pass();
+    bool reduced = false;
+    or_begin_new_step([&] { reduced = reducer->flush(); });
+    begin_new_step();
+    if (!reduced) {
+      return false;
+    }
+    for (Slot& slot : slots) {
+      mark_changed(slot.gradient);
+    }
+    if (before_step) {
+      before_step();
+    }
+    update();
     return true;
   }
 
@@ -439,7 +469,7 @@ struct DistributedOptimizer::Impl {
   }
 
   void check_between_steps(const std::string& call) const {
-    if (micro_step != 0 || started() != 0 || no_sync_depth != 0) {
+    if (micro_step != 0 || started() != 0 || *no_sync_depth != 0) {
       misused(call + " in the middle of a step; after step() is the time for it");
     }
   }
@@ -469,12 +499,21 @@ DistributedOptimizer::DistributedOptimizer(DistributedOptimizer&&) noexcept = de
 DistributedOptimizer& DistributedOptimizer::operator=(DistributedOptimizer&&) noexcept = default;
 DistributedOptimizer::~DistributedOptimizer() = default;
 
-void DistributedOptimizer::zero_grad(bool set_to_none) { impl_->zero_grad(set_to_none); }
-void DistributedOptimizer::begin_micro_step(std::size_t samples) {
-  impl_->or_begin_new_step([&] { impl_->reducer->begin_micro_step(samples); });
+DistributedOptimizer::Impl& DistributedOptimizer::impl() const {
+  if (!impl_) {
+    misused("this one was moved from");
+  }
+  return *impl_;
 }
-bool DistributedOptimizer::synchronize() { return impl_->synchronize(); }
-bool DistributedOptimizer::step() { return impl_->step(); }
+
+void DistributedOptimizer::zero_grad(bool set_to_none) { impl().zero_grad(set_to_none); }
+void DistributedOptimizer::begin_micro_step(std::size_t samples) {
+  Impl& self = impl();
+  self.or_begin_new_step([&] { self.reducer->begin_micro_step(samples); });
+}
+bool DistributedOptimizer::synchronize() { return impl().synchronize(); }
+bool DistributedOptimizer::step() { return impl().step(); }
+bool DistributedOptimizer::flush(const std::function<void()>& before_step) { return impl().flush(before_step); }
 
 at::Tensor DistributedOptimizer::step(const torch::optim::Optimizer::LossClosure& closure) {
   at::Tensor loss;
@@ -486,35 +525,35 @@ at::Tensor DistributedOptimizer::step(const torch::optim::Optimizer::LossClosure
   return loss;
 }
 
-DistributedOptimizer::NoSync::NoSync(int& depth) noexcept : depth_(&depth) { ++depth; }
-DistributedOptimizer::NoSync::NoSync(NoSync&& other) noexcept : depth_(std::exchange(other.depth_, nullptr)) {}
+DistributedOptimizer::NoSync::NoSync(std::shared_ptr<int> depth) noexcept : depth_(std::move(depth)) { ++*depth_; }
+DistributedOptimizer::NoSync::NoSync(NoSync&&) noexcept = default;
 DistributedOptimizer::NoSync::~NoSync() {
-  if (depth_ != nullptr) {
+  if (depth_) {
     --*depth_;
   }
 }
-DistributedOptimizer::NoSync DistributedOptimizer::no_sync() { return NoSync(impl_->no_sync_depth); }
+DistributedOptimizer::NoSync DistributedOptimizer::no_sync() { return NoSync(impl().no_sync_depth); }
 
 void DistributedOptimizer::add_param_group(const torch::optim::OptimizerParamGroup& group, const NamedTensors& names) {
-  impl_->check_between_steps("add_param_group()");
-  impl_->optimizer.add_param_group(group);
-  impl_->given.insert(impl_->given.end(), names.begin(), names.end());
-  impl_->build();
+  impl().check_between_steps("add_param_group()");
+  impl().optimizer.add_param_group(group);
+  impl().given.insert(impl().given.end(), names.begin(), names.end());
+  impl().build();
 }
 
 void DistributedOptimizer::rebuild() {
-  impl_->check_between_steps("rebuild()");
-  impl_->build();
+  impl().check_between_steps("rebuild()");
+  impl().build();
 }
 
 std::size_t DistributedOptimizer::started() const {
-  const std::lock_guard lock(impl_->mutex);
-  return impl_->started();
+  const std::lock_guard lock(impl().mutex);
+  return impl().started();
 }
 
 std::size_t DistributedOptimizer::finished() const {
-  const std::lock_guard lock(impl_->mutex);
-  return impl_->reducer->finished();
+  const std::lock_guard lock(impl().mutex);
+  return impl().reducer->finished();
 }
 
 }  // namespace kolo::libtorch

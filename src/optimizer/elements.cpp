@@ -35,6 +35,21 @@ void fill_zero(const TensorView& view) {
   }
 }
 
+void copy(const TensorView& from, Tensor& to) {
+  if (to.data() == nullptr) {
+    to = Tensor(from.dtype(), from.shape());
+  }
+  if (from.elements() != 0) {
+    std::memcpy(to.data(), from.data(), static_cast<std::size_t>(from.bytes()));
+  }
+}
+
+void copy_back(const Tensor& from, const TensorView& to) {
+  if (to.elements() != 0) {
+    std::memcpy(to.data(), from.data(), static_cast<std::size_t>(to.bytes()));
+  }
+}
+
 void scale(const TensorView& view, double factor) {
   with_type(view, [&](auto zero) {
     using T = decltype(zero);

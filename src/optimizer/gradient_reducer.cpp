@@ -6,13 +6,33 @@
 //     micro-step k           each gradient is submitted when it is announced, the rest by synchronize()
 //     synchronized           all have arrived; the caller may look, clip; finish_micro_step() lets the optimizer step
 //
-// Weights (begin_micro_step). Rank r's gradient is multiplied by w_r = samples_r x size / (sum of samples) before it is
-// submitted, and the reduction averages as ever. The sum of samples is a reduction of its own, of one number; it is
-// started where the samples are known, before the backward pass, and has arrived by the time the first gradient is
-// ready. The alternative, to multiply by samples_r and divide the result by the sum, would need no such wait, but its
-// products overflow 16-bit gradients, and equal batches would not give bitwise what they give without weights; here
-// their w_r is exactly 1. The prescale of the reduction cannot carry w_r: it is part of what ranks must agree on.
+// Weights (begin_micro_step). With n samples in a micro-step, and g the gradient of the mean over them, the result is
+// the sum of n x g over all ranks and micro-steps, divided by N, the sum of n. It is computed in this order:
+//
+//     before micro-step 2, 3, ...   what the earlier ones have added up to is multiplied by c / n: c is the number of
+//                                   samples of the last micro-step that had any, n that of the one that begins. The
+//                                   backward pass adds g to it, so c x memory is the sum of n x g, with c = n from now
+//                                   on
+//     before it is submitted        the rank's gradient is multiplied by c x size x accumulation_steps / N
+//     by the reduction              the average over ranks, times 1 / accumulation_steps
+//
+// Each factor is computed in double and rounded once to the gradient's type. Equal samples everywhere make all factors
+// exactly 1, and nothing is multiplied: the result is bitwise that without weights. A micro-step without samples has no
+// g: what the earlier ones have added up to is set aside while it runs, and put back.
+//
+// N is a reduction of its own, started where a rank knows its samples, before the last backward pass, and has arrived
+// by the time the first gradient is ready. The alternative, to divide the result by N, would need no such wait, but
+// also another pass over all gradients. The prescale of the reduction cannot carry the factor: it is part of what ranks
+// must agree on.
+//
+// Agreement. Ranks may also differ in whether they give samples, and in how many micro-steps they have made (flush). A
+// rank that gives none does not wait for the others' numbers before it submits its gradients, so one that gives some
+// cannot find out by a signature: it would wait before it has submitted any. Therefore every rank says in every step
+// what it does, in the reduction that brings N: 32 bytes, which travel with the last gradients. After a disagreement
+// all gradients are submitted all the same, because some rank may have submitted its own, and every rank throws.
 #include <algorithm>
+#include <array>
+#include <exception>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,6 +54,33 @@ struct Gradient {
   std::optional<TensorView> view;  // empty for a buffer
   Prepared reduction;
   bool announced = false;  // in this micro-step
+  Tensor aside;            // the earlier micro-steps' sum, while one without samples runs
+};
+
+// What the ranks say of a step, summed. The sums alone tell whether they agree, so every rank finds the same.
+struct StepSums {
+  std::array<double, 4> numbers{};
+
+  StepSums() = default;
+  // One rank's word.
+  StepSums(double samples, bool weighted, int micro_steps) : numbers{samples, weighted ? 1.0 : 0.0, 0, 0} {
+    if (!weighted) {
+      numbers[2] = micro_steps;
+      numbers[3] = static_cast<double>(micro_steps) * micro_steps;
+    }
+  }
+
+  [[nodiscard]] double samples() const { return numbers[0]; }
+  // Ranks that give samples.
+  [[nodiscard]] double weighted() const { return numbers[1]; }
+  // Of the ranks that give none.
+  [[nodiscard]] double micro_steps() const { return numbers[2]; }
+  [[nodiscard]] bool empty() const { return weighted() == 0 && micro_steps() == 0; }
+  // Either nobody gives samples, and all have made as many micro-steps (when size x sum of squares = square of the
+  // sum); or all do, but for ranks that have made no micro-step.
+  [[nodiscard]] bool agree(int size) const {
+    return micro_steps() == 0 || (weighted() == 0 && size * numbers[3] == micro_steps() * micro_steps());
+  }
 };
 
 std::vector<std::string> entries_of(Span<const Parameter> parameters, const DistributedOptimizerOptions& options) {
@@ -49,12 +96,27 @@ std::vector<std::string> entries_of(Span<const Parameter> parameters, const Dist
   return entries;
 }
 
+// A gradient that is reduced is of its value's type and shape.
+void check_alike(const Parameter& parameter) {
+  const TensorView& value = parameter.value;
+  if (!parameter.gradient ||
+      (parameter.gradient->dtype() == value.dtype() && parameter.gradient->shape() == value.shape())) {
+    return;
+  }
+  misused("DistributedOptimizer: the gradient of \"" + optimizer::describe(parameter.name, value) + "\" is " +
+          std::string(to_string(parameter.gradient->dtype())) + ' ' + to_string(parameter.gradient->shape()) +
+          "; it must have the value's type and shape");
+}
+
 void check_options(Span<const Parameter> parameters, const DistributedOptimizerOptions& options) {
   std::vector<std::string_view> names;
   for (const Parameter& parameter : parameters) {
     names.push_back(parameter.name);
   }
   optimizer::check_names("DistributedOptimizer", names);
+  for (const Parameter& parameter : parameters) {
+    check_alike(parameter);
+  }
   if (options.op != ReduceOp::average && options.op != ReduceOp::sum) {
     misused("DistributedOptimizer: op is " + std::string(to_string(options.op)) + "; gradients are averaged or summed");
   }
@@ -73,43 +135,34 @@ void check_options(Span<const Parameter> parameters, const DistributedOptimizerO
 
 struct GradientReducer::Impl {
   Context& context;
+  const int size;
   const DistributedOptimizerOptions options;
   std::vector<Gradient> gradients;
-  Prepared sum_of_samples;
+  Prepared agreement;
+  StepSums sums;  // the agreement's memory
 
   int micro_step = 0;         // of this step, from 0
   bool synchronized = false;  // this step's gradients have arrived
-  std::vector<Handle> handles;
 
   bool weighted = false;         // this step's micro-steps give their samples
   bool has_samples = false;      // this micro-step has
+  bool is_aside = false;         // this one has none, and the earlier ones' sum is set aside
   double samples = 0;            // of this rank, in this step so far
-  double all_samples = 0;        // of all ranks; the reduction's memory
-  Handle samples_handle;         // valid while the sum is under way
-  std::optional<double> weight;  // w_r, once the sum has arrived
+  double unit = 0;               // c: samples x gradient is unit x memory
+  bool settled = false;          // what the others do in this step is known
+  std::optional<double> weight;  // by which this rank's gradients are multiplied
+
+  std::vector<Handle> handles;  // behind what they write to: while an exception unwinds, they end first
+  Handle agreement_handle;      // valid while the sums are under way
 
   Impl(Context& owner, Span<const Parameter> parameters, const DistributedOptimizerOptions& given)
-      : context(owner), options(given) {
+      : context(owner), size(owner.size()), options(given) {
     check_options(parameters, options);
     check_agreement(context, "DistributedOptimizer(" + options.name + ")", entries_of(parameters, options));
-    prepare(parameters);
-  }
-
-  void prepare(Span<const Parameter> parameters) {
-    AllreduceOptions reduce;
-    reduce.op = options.op;
-    reduce.timeout = options.timeout;
-    reduce.send_as = options.send_gradients_as;
-    if (options.op == ReduceOp::average) {
-      reduce.postscale = 1.0 / options.accumulation_steps;
-    }
     for (const Parameter& parameter : parameters) {
-      Gradient gradient{parameter.name, parameter.gradient, {}, false};
-      if (gradient.view) {
-        gradient.reduction = reserve(gradient.name, *gradient.view, reduce);
-      }
-      gradients.push_back(std::move(gradient));
+      gradients.push_back({parameter.name, parameter.gradient, {}, false, {}});
     }
+    prepare(options.accumulation_steps);
     handles.reserve(gradients.size());
     if (gradients.empty()) {
       return;
@@ -117,7 +170,38 @@ struct GradientReducer::Impl {
     // Named after a parameter too, so that optimizers of one name over different parameters stay apart.
     AllreduceOptions sum;
     sum.timeout = options.timeout;
-    sum_of_samples = reserve(gradients.front().name + " (samples)", kolo::view(&all_samples, Shape{}), sum);
+    agreement = reserve(gradients.front().name + " (step)", kolo::view(sums.numbers), sum);
+  }
+
+  // A step that has begun is finished, for the other ranks may be in it, too. While an exception unwinds nothing is
+  // waited for: the handles see to it that nothing is written any more.
+  ~Impl() {
+    if (std::uncaught_exceptions() > exceptions_at_birth || !in_flight()) {
+      return;
+    }
+    try {
+      or_begin_new_step([this] { reduce(); });
+    } catch (const std::exception&) {  // there is nobody to tell
+    }
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  // Prepares every gradient's reduction, for a mean over so many micro-steps.
+  void prepare(int micro_steps) {
+    AllreduceOptions reduce;
+    reduce.op = options.op;
+    reduce.timeout = options.timeout;
+    reduce.send_as = options.send_gradients_as;
+    if (options.op == ReduceOp::average) {
+      reduce.postscale = 1.0 / micro_steps;
+    }
+    for (Gradient& gradient : gradients) {
+      if (gradient.view) {
+        gradient.reduction = Prepared();  // which gives its name back
+        gradient.reduction = reserve(gradient.name, *gradient.view, reduce);
+      }
+    }
   }
 
   // Prepares a reduction under this optimizer's name, which must be free.
@@ -135,33 +219,117 @@ struct GradientReducer::Impl {
 
   [[nodiscard]] bool is_last() const { return micro_step + 1 == options.accumulation_steps; }
 
-  // A gradient of this rank's is on its way.
-  [[nodiscard]] bool in_flight() const { return !handles.empty(); }
+  // A gradient of this rank's, or what it says of the step, is on its way.
+  [[nodiscard]] bool in_flight() const { return !handles.empty() || agreement_handle.valid(); }
+
+  [[nodiscard]] bool has_begun_micro_step() const {
+    return has_samples || synchronized || in_flight() ||
+           std::any_of(gradients.begin(), gradients.end(), [](const Gradient& gradient) { return gradient.announced; });
+  }
 
   void check_samples_given() const {
     if (weighted && !has_samples) {
       misused("DistributedOptimizer: this step's earlier micro-steps gave their samples; each must, by "
-              "begin_micro_step(samples) or step(samples)");
+              "begin_micro_step(samples)");
     }
   }
 
-  void start_sum_of_samples() {
-    all_samples = samples;
-    samples_handle = sum_of_samples.start();
+  void check_may_be_weighted() const {
+    if (options.op != ReduceOp::average) {
+      misused("DistributedOptimizer: samples weigh an average; with op sum they have no meaning");
+    }
+    if (has_samples) {
+      misused("DistributedOptimizer: this micro-step's samples were given already");
+    }
+    if (synchronized || in_flight()) {
+      misused("DistributedOptimizer: a micro-step's samples must be given before its first gradient_ready()");
+    }
+    if (micro_step > 0 && !weighted) {
+      misused("DistributedOptimizer: this step's earlier micro-steps gave no samples; all or none must");
+    }
+    for (const Gradient& gradient : gradients) {
+      if (gradient.view) {
+        optimizer::check_computable("DistributedOptimizer: samples", "weigh \"" + gradient.name + "\", which",
+                                    *gradient.view);
+      }
+    }
   }
 
-  // Waits for the sum of samples, where it is under way.
-  void settle_weight() {
-    if (!samples_handle.valid()) {
+  template <class Body>
+  void for_each_view(const Body& body) {
+    for (Gradient& gradient : gradients) {
+      if (gradient.view) {
+        body(gradient);
+      }
+    }
+  }
+
+  // Makes room for a micro-step of so many samples in what the earlier ones have added up to.
+  void weigh_earlier(double count) {
+    if (count == 0) {
+      if (unit != 0) {
+        for_each_view([](Gradient& gradient) { optimizer::copy(*gradient.view, gradient.aside); });
+        is_aside = true;
+      }
       return;
     }
-    Handle handle = std::move(samples_handle);
+    if (micro_step > 0 && count != unit) {
+      for_each_view([&](const Gradient& gradient) {
+        if (unit == 0) {
+          optimizer::fill_zero(*gradient.view);  // what micro-steps without samples have left there
+        } else {
+          optimizer::scale(*gradient.view, unit / count);
+        }
+      });
+    }
+    unit = count;
+  }
+
+  // Of a micro-step without samples: undoes what it has done to the gradient.
+  void put_back(const Gradient& gradient) const {
+    if (is_aside) {
+      optimizer::copy_back(gradient.aside, *gradient.view);
+    }
+  }
+
+  // Says what this rank does in this step, of which it makes so many micro-steps.
+  void start_agreement(int micro_steps) {
+    if (gradients.empty() || settled || agreement_handle.valid()) {
+      return;
+    }
+    sums = StepSums(samples, weighted, micro_steps);
+    agreement_handle = agreement.start();
+  }
+
+  // Waits for what the others do, where it is under way.
+  void settle() {
+    if (!agreement_handle.valid()) {
+      return;
+    }
+    Handle handle = std::move(agreement_handle);
     handle.wait();
-    weight = all_samples == 0 ? 0.0 : samples * context.size() / all_samples;
+    settled = true;
+    if (sums.weighted() > 0 && agreed()) {
+      weight = unit == 0 ? 0.0 : unit * size * options.accumulation_steps / sums.samples();
+    }
+  }
+
+  [[nodiscard]] bool agreed() const { return sums.agree(size); }
+
+  // Throws what each rank does.
+  [[noreturn]] void explain(int micro_steps) const {
+    const std::string steps = std::to_string(micro_steps) + (micro_steps == 1 ? " micro-step" : " micro-steps");
+    const std::string caller = "DistributedOptimizer(" + options.name + "): weights of a step";
+    check_agreement(context, caller, {weighted ? "the samples of every micro-step" : "no samples, " + steps});
+    throw Error(ErrorCode::mismatch, caller + ": ranks disagree");
   }
 
   void submit(Gradient& gradient) {
-    settle_weight();
+    gradient.announced = true;
+    if (weighted) {
+      settle();
+    }
+    put_back(gradient);
     if (weight && *weight == 0.0) {
       optimizer::fill_zero(*gradient.view);  // not 0 x: there may be no number there
     } else if (weight && *weight != 1.0) {
@@ -170,21 +338,48 @@ struct GradientReducer::Impl {
     handles.push_back(gradient.reduction.start());
   }
 
-  void submit_rest() {
+  // Submits what is left, and waits for all of it.
+  void reduce() { reduce(micro_step + 1); }
+  void reduce(int micro_steps) {
     for (auto gradient = gradients.rbegin(); gradient != gradients.rend(); ++gradient) {
       if (gradient->view && !gradient->announced) {
-        gradient->announced = true;
         submit(*gradient);
       }
     }
-    settle_weight();  // a list without gradients has submitted nothing
+    start_agreement(micro_steps);
+    settle();
+    if (!agreed()) {
+      drain();
+      explain(micro_steps);
+    }
+    wait_all(handles);
+    handles.clear();
+    synchronized = true;
+  }
+
+  // Reduces what the micro-steps so far have added up to; whether there was anything.
+  bool reduce_early() {
+    start_agreement(micro_step);
+    settle();
+    if (gradients.empty() ? micro_step == 0 : sums.empty()) {
+      return false;
+    }
+    const bool is_other_mean = !weight && agreed() && options.op == ReduceOp::average && micro_step > 0;
+    if (is_other_mean) {
+      prepare(micro_step);
+    }
+    reduce(micro_step);
+    if (is_other_mean) {
+      prepare(options.accumulation_steps);
+    }
+    return true;
   }
 
   // Waits until nothing is in flight, whatever becomes of it.
   void drain() noexcept {
     try {
-      if (samples_handle.valid()) {
-        Handle(std::move(samples_handle)).wait();
+      if (agreement_handle.valid()) {
+        Handle(std::move(agreement_handle)).wait();
       }
     } catch (const std::exception&) {  // told already, or of no interest beside what was
     }
@@ -194,15 +389,20 @@ struct GradientReducer::Impl {
     }
   }
 
-  void begin_new_step() {
+  void begin_new_micro_step() {
     for (Gradient& gradient : gradients) {
       gradient.announced = false;
     }
+    has_samples = is_aside = false;
+  }
+
+  void begin_new_step() {
+    begin_new_micro_step();
     handles.clear();
     micro_step = 0;
-    synchronized = false;
-    weighted = has_samples = false;
-    samples = 0;
+    synchronized = settled = weighted = false;
+    samples = unit = 0;
+    sums = StepSums();
     weight.reset();
   }
 
@@ -217,6 +417,8 @@ struct GradientReducer::Impl {
       throw;
     }
   }
+
+  const int exceptions_at_birth = std::uncaught_exceptions();
 };
 
 GradientReducer::GradientReducer(Context& context, Span<const Parameter> parameters,
@@ -226,51 +428,52 @@ GradientReducer::GradientReducer(GradientReducer&&) noexcept = default;
 GradientReducer& GradientReducer::operator=(GradientReducer&&) noexcept = default;
 GradientReducer::~GradientReducer() = default;
 
+GradientReducer::Impl& GradientReducer::impl() const {
+  if (!impl_) {
+    misused("this DistributedOptimizer was moved from");
+  }
+  return *impl_;
+}
+
 void GradientReducer::begin_micro_step(std::size_t samples) {
-  Impl& self = *impl_;
-  if (self.options.op != ReduceOp::average) {
-    misused("DistributedOptimizer: samples weigh an average; with op sum they have no meaning");
-  }
-  if (self.has_samples) {
-    misused("DistributedOptimizer: this micro-step's samples were given already");
-  }
-  if (self.synchronized || self.in_flight()) {
-    misused("DistributedOptimizer: a micro-step's samples must be given before its first gradient_ready()");
-  }
-  if (self.micro_step > 0 && !self.weighted) {
-    misused("DistributedOptimizer: this step's earlier micro-steps gave no samples; all or none must");
-  }
-  for (const Gradient& gradient : self.gradients) {
-    if (!gradient.view) {
-      continue;
-    }
-    optimizer::check_computable("DistributedOptimizer: samples", "weigh \"" + gradient.name + "\", which",
-                                *gradient.view);
-  }
+  Impl& self = impl();
+  self.check_may_be_weighted();
+  self.weigh_earlier(static_cast<double>(samples));
   self.weighted = self.has_samples = true;
   self.samples += static_cast<double>(samples);
-  if (self.is_last() && !self.gradients.empty()) {
-    self.or_begin_new_step([&] { self.start_sum_of_samples(); });
+  if (self.is_last()) {
+    self.or_begin_new_step([&] { self.start_agreement(self.micro_step + 1); });
   }
 }
 
+void GradientReducer::give_samples_late(std::size_t samples) {
+  Impl& self = impl();
+  self.check_may_be_weighted();
+  if (self.options.accumulation_steps > 1) {
+    misused("DistributedOptimizer: step(samples) comes after the backward pass has added to earlier micro-steps' "
+            "gradients; with accumulation_steps above 1 give the samples before it, by begin_micro_step(samples)");
+  }
+  begin_micro_step(samples);
+}
+
 void GradientReducer::gradient_ready(std::size_t index) {
-  Impl& self = *impl_;
+  Impl& self = impl();
   if (index >= self.gradients.size()) {
     misused("DistributedOptimizer: gradient_ready(" + std::to_string(index) + "), but there are " +
             std::to_string(self.gradients.size()) + " parameters");
   }
   Gradient& gradient = self.gradients[index];
-  const std::string call =
-      "DistributedOptimizer: gradient_ready(" + std::to_string(index) + "): \"" + gradient.name + "\" ";
+  const auto refuse = [&](const char* why) {
+    misused("DistributedOptimizer: gradient_ready(" + std::to_string(index) + "): \"" + gradient.name + "\" " + why);
+  };
   if (!gradient.view) {
-    misused(call + "is a buffer and has no gradient");
+    refuse("is a buffer and has no gradient");
   }
   if (self.synchronized) {
-    misused(call + "was reduced by synchronize() already; step() comes next");
+    refuse("was reduced by synchronize() already; step() comes next");
   }
   if (gradient.announced) {
-    misused(call + "was announced already in this micro-step");
+    refuse("was announced already in this micro-step");
   }
   self.check_samples_given();
   gradient.announced = true;
@@ -280,7 +483,7 @@ void GradientReducer::gradient_ready(std::size_t index) {
 }
 
 bool GradientReducer::synchronize() {
-  Impl& self = *impl_;
+  Impl& self = impl();
   if (self.synchronized) {
     return true;
   }
@@ -288,45 +491,78 @@ bool GradientReducer::synchronize() {
   if (!self.is_last()) {
     return false;
   }
-  self.or_begin_new_step([&] {
-    self.submit_rest();
-    wait_all(self.handles);
-  });
-  self.handles.clear();
-  self.synchronized = true;
+  self.or_begin_new_step([&] { self.reduce(); });
   return true;
 }
 
 bool GradientReducer::finish_micro_step() {
-  Impl& self = *impl_;
-  if (!synchronize()) {
-    ++self.micro_step;
-    self.has_samples = false;
-    for (Gradient& gradient : self.gradients) {
-      gradient.announced = false;
-    }
-    return false;
+  if (synchronize()) {
+    impl_->begin_new_step();
+    return true;
   }
-  self.begin_new_step();
-  return true;
+  Impl& self = *impl_;
+  self.for_each_view([&](const Gradient& gradient) { self.put_back(gradient); });
+  ++self.micro_step;
+  self.begin_new_micro_step();
+  return false;
 }
 
-void GradientReducer::end_step() { kolo::end_step(impl_->context); }
+bool GradientReducer::flush() {
+  Impl& self = impl();
+  if (self.has_begun_micro_step()) {
+    misused("DistributedOptimizer: flush() in the middle of a micro-step; step() ends it");
+  }
+  bool reduced = false;
+  self.or_begin_new_step([&] { reduced = self.reduce_early(); });
+  self.begin_new_step();
+  return reduced;
+}
+
+void GradientReducer::end_step() { kolo::end_step(impl().context); }
 
 bool GradientReducer::may_zero() const {
-  if (impl_->in_flight()) {
+  if (!impl().handles.empty()) {
     misused("DistributedOptimizer: zero_grad() while gradients are being reduced; step() or synchronize() comes first");
   }
   return impl_->micro_step == 0;
 }
 
 std::size_t GradientReducer::finished() const {
-  if (impl_->synchronized) {
-    return static_cast<std::size_t>(std::count_if(impl_->gradients.begin(), impl_->gradients.end(),
+  const Impl& self = impl();
+  if (self.synchronized) {
+    return static_cast<std::size_t>(std::count_if(self.gradients.begin(), self.gradients.end(),
                                                   [](const Gradient& g) { return g.view.has_value(); }));
   }
   return static_cast<std::size_t>(
-      std::count_if(impl_->handles.begin(), impl_->handles.end(), [](const Handle& handle) { return handle.done(); }));
+      std::count_if(self.handles.begin(), self.handles.end(), [](const Handle& handle) { return handle.done(); }));
+}
+
+void detail::check_stepped(Span<const Parameter> given, Span<const Parameter> stepped) {
+  const auto find = [](Span<const Parameter> list, const Parameter& wanted) {
+    return std::find_if(list.begin(), list.end(),
+                        [&](const Parameter& one) { return one.gradient && one.name == wanted.name; });
+  };
+  for (const Parameter& parameter : stepped) {
+    if (!parameter.gradient) {
+      continue;
+    }
+    const auto found = find(given, parameter);
+    if (found == given.end()) {
+      misused("DistributedOptimizer: the optimizer steps \"" + parameter.name +
+              "\", which is not in the list of parameters; its gradient would not be reduced");
+    }
+    if (found->gradient->data() != parameter.gradient->data() || found->value.data() != parameter.value.data()) {
+      misused("DistributedOptimizer: the optimizer steps \"" + parameter.name +
+              "\" with other memory than the list of parameters has; make the optimizer from that list (and a "
+              "GradientArena before both)");
+    }
+  }
+  for (const Parameter& parameter : given) {
+    if (parameter.gradient && find(stepped, parameter) == stepped.end()) {
+      misused("DistributedOptimizer: \"" + parameter.name +
+              "\" is in the list of parameters, but the optimizer does not step it; give both the same list");
+    }
+  }
 }
 
 }  // namespace kolo

@@ -398,8 +398,9 @@ TEST(Backward, ASecondPassBeforeStepIsAnErrorThatChangesNothing) {
     EXPECT_TRUE(torch::equal(layer->weight.grad(), torch::full({1, 2}, (kolo::size() + 1) / 2.0)));
     {
       const auto scope = optimizer.no_sync();
-      EXPECT_EQ(error_of([&] { optimizer.step(); }),
-                "invalid_argument: DistributedOptimizer: step() and synchronize() while a no_sync() scope is open");
+      EXPECT_EQ(
+          error_of([&] { optimizer.step(); }),
+          "invalid_argument: DistributedOptimizer: step(), synchronize() and flush() while a no_sync() scope is open");
     }
     EXPECT_TRUE(optimizer.step());
   });
@@ -608,6 +609,61 @@ TEST(Backward, ClosuresWeightsAndBuffers) {
     EXPECT_TRUE(torch::equal(model.weight.detach(), torch::full({2}, -1.0)));
     EXPECT_TRUE(torch::equal(model.mean, torch::ones({2})));
   });
+}
+
+// Passes of uneven size, of which some are left over.
+TEST(Backward, UnevenPassesAndAStepThatEndsEarly) {
+  on_ranks(2, [] {
+    torch::nn::Linear layer(3, 2);
+    layer->to(torch::kDouble);
+    fill(*layer, 1);
+    torch::optim::SGD sgd(layer->parameters(), 0);
+    kt::DistributedOptimizer optimizer(sgd, *layer, kt::DistributedOptimizerOptions().with_accumulation_steps(3));
+    const std::int64_t rows[] = {4, 0, 7, 1, 2};
+    torch::Tensor sum = torch::zeros({2, 3}, torch::kDouble);
+    double all = 0;
+    for (int pass = 0; pass < 5; ++pass) {
+      for (int rank = 0; rank < kolo::size(); ++rank) {
+        const std::int64_t count = rows[(pass + rank) % 5];
+        const torch::Tensor batch = numbers({count, 3}, 10 * pass + rank);
+        sum += batch.sum(0);  // the gradient of the sum of a linear layer's outputs
+        all += static_cast<double>(count);
+        if (rank != kolo::rank()) {
+          continue;
+        }
+        optimizer.begin_micro_step(static_cast<std::size_t>(count));
+        optimizer.zero_grad();
+        layer(batch).sum(1).mean().backward();  // of no rows: no number
+        EXPECT_EQ(optimizer.step(), pass == 2);
+      }
+      if (pass == 2) {
+        EXPECT_TRUE(torch::allclose(layer->weight.grad(), sum / all, 0, 1e-12));
+        sum.zero_();
+        all = 0;
+      }
+    }
+    torch::Tensor seen;
+    EXPECT_TRUE(optimizer.flush([&] { seen = layer->weight.grad().clone(); }));
+    EXPECT_TRUE(torch::allclose(seen, sum / all, 0, 1e-12));
+    EXPECT_FALSE(optimizer.flush());
+  });
+}
+
+TEST(Optimizer, ThatWasMovedFromThrows) {
+  kolo::Context context;
+  torch::nn::Linear layer(3, 2);
+  torch::optim::SGD sgd(layer->parameters(), 1);
+  std::optional<kt::DistributedOptimizer> first(std::in_place, context, sgd, *layer);
+  kt::DistributedOptimizer second = std::move(*first);
+  EXPECT_EQ(error_of([&] { first->step(); }), "invalid_argument: DistributedOptimizer: this one was moved from");
+  EXPECT_EQ(error_of([&] { first->zero_grad(); }), "invalid_argument: DistributedOptimizer: this one was moved from");
+  EXPECT_TRUE(second.step());
+  std::optional<kt::DistributedOptimizer::NoSync> scope(second.no_sync());
+  EXPECT_EQ(
+      error_of([&] { second.flush(); }),
+      "invalid_argument: DistributedOptimizer: step(), synchronize() and flush() while a no_sync() scope is open");
+  { const kt::DistributedOptimizer gone = std::move(second); }
+  scope.reset();  // after its optimizer
 }
 
 // Steps on gradients of this rank alone.

@@ -284,16 +284,18 @@ TEST_P(Training, AccumulationWithSamplesWeighsTheirSum) {
     double all = 0, weighted = 0;
     for (int rank = 0; rank < kolo::size(); ++rank) {
       all += 2 * rank + 3;
-      weighted += (2 * rank + 3) * (rank + 1.0);
+      weighted += (rank + 1) * rank + (rank + 2) * (rank + 2.0);
     }
     const auto rank = static_cast<std::size_t>(kolo::rank());
+    optimizer.begin_micro_step(rank + 1);
     w.gradient = {kolo::rank() + 0.0};
-    EXPECT_FALSE(optimizer.step(rank + 1));
+    EXPECT_FALSE(optimizer.step());
     EXPECT_EQ(error_of([&] { optimizer.step(); }),
               "invalid_argument: DistributedOptimizer: this step's earlier micro-steps gave their samples; each must, "
-              "by begin_micro_step(samples) or step(samples)");
+              "by begin_micro_step(samples)");
+    optimizer.begin_micro_step(rank + 2);
     w.gradient[0] += kolo::rank() + 2.0;
-    EXPECT_TRUE(optimizer.step(rank + 2));
+    EXPECT_TRUE(optimizer.step());
     EXPECT_NEAR(w.gradient[0], weighted / all, 1e-14);
   });
 }
@@ -382,6 +384,51 @@ TEST_P(Training, OptimizersOverDifferentParametersLiveSideBySide) {
         << clash;
     DistributedOptimizer third(counter, generator.parameters(), DistributedOptimizerOptions{}.with_name("third"));
     EXPECT_TRUE(third.step());
+  });
+}
+
+TEST_P(Training, TheOptimizersListMustBeTheSame) {
+  run(GetParam(), [] {
+    Model<float> model;
+    model.add("a", {0.0F});
+    model.add("b", {0.0F});
+    const std::vector<kolo::Parameter> both = model.parameters();
+    const std::vector<kolo::Parameter> first{both[0]};
+    kolo::Sgd sgd(both);
+    kolo::AdamW adamw(first);
+    EXPECT_EQ(error_of([&] { DistributedOptimizer(sgd, first); }),
+              "invalid_argument: DistributedOptimizer: the optimizer steps \"b\", which is not in the list of "
+              "parameters; its gradient would not be reduced");
+    EXPECT_EQ(error_of([&] { DistributedOptimizer(adamw, both); }),
+              "invalid_argument: DistributedOptimizer: \"b\" is in the list of parameters, but the optimizer does not "
+              "step it; give both the same list");
+    std::vector<kolo::Parameter> moved = both;
+    const kolo::GradientArena arena(moved);
+    EXPECT_EQ(error_of([&] { DistributedOptimizer(sgd, moved); }),
+              "invalid_argument: DistributedOptimizer: the optimizer steps \"a\" with other memory than the list of "
+              "parameters has; make the optimizer from that list (and a GradientArena before both)");
+    const std::vector<kolo::Parameter> backwards{both[1], both[0]};
+    EXPECT_TRUE(DistributedOptimizer(sgd, backwards).step()) << "the order does not matter";
+  });
+}
+
+TEST_P(Training, AGradientIsLikeItsValue) {
+  run(GetParam(), [] {
+    std::vector<float> x(6), short_one(3);
+    std::vector<double> wide(6);
+    Counter counter;
+    EXPECT_EQ(
+        error_of([&] {
+          DistributedOptimizer(counter, {{"x", kolo::view(x.data(), {2, 3}), kolo::view(short_one)}});
+        }),
+        "invalid_argument: DistributedOptimizer: the gradient of \"x float32 [2, 3]\" is float32 [3]; it must have "
+        "the value's type and shape");
+    EXPECT_EQ(error_of([&] {
+                DistributedOptimizer(counter, {{"x", kolo::view(x), kolo::view(wide)}});
+              }),
+              "invalid_argument: DistributedOptimizer: the gradient of \"x float32 [6]\" is float64 [6]; it must have "
+              "the value's type and shape");
+    kolo::barrier();
   });
 }
 
