@@ -462,7 +462,7 @@ Round Participant::round_of(SlotId slot) const { return impl_->slots[slot].round
 
 void Participant::starved() { impl_->out.messages.emplace_back(core::Starved{impl_->rank}); }
 
-void Participant::leave() { impl_->out.messages.emplace_back(core::Left{impl_->rank}); }
+void Participant::leave() { impl_->out.left = core::Left{impl_->rank}; }
 
 void Participant::on_log(const core::LogEntry& entry, std::vector<Action>& actions) {
   ++impl_->counters.log_entries;

@@ -20,6 +20,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -34,11 +35,13 @@ namespace kolo::negotiation {
 
 using SlotId = std::uint32_t;
 
-/// What to publish, in this order: messages first.
+/// What to publish, in this order. Messages and counts may overtake each other on their way to the leader; `left` must
+/// not overtake anything, for when all ranks have left the log ends.
 struct Outbox {
   std::vector<core::UpMessage> messages;
   std::vector<std::pair<core::TensorId, core::CountWord>> counts;
-  [[nodiscard]] bool empty() const noexcept { return messages.empty() && counts.empty(); }
+  std::optional<core::Left> left;
+  [[nodiscard]] bool empty() const noexcept { return messages.empty() && counts.empty() && !left; }
 };
 
 /// Execute these slots' submissions as one batch, in this order. The batch completes when the caller says `completed`.

@@ -65,6 +65,7 @@ struct Sequencer::Impl {
     std::uint64_t completed = 0;
     std::uint64_t steps = 0;  ///< heard; a set that never says so has its steps recognised by repetition
     bool has_left = false;    ///< some member has
+    bool ends = false;        ///< the set, or the log, is about to end: there is no step that a plan could be for
     Planner planner;
     std::optional<Plan> plan;
   };
@@ -287,9 +288,14 @@ struct Sequencer::Impl {
   }
 
   /// What all members have submitted still runs; the backends' room does not matter any more.
-  void remove_set(Set& set, const std::string& name, Round round) {
+  void flush_out(Set& set) {
+    set.ends = true;
     if (set.plan) void_plan(set);
     flush(set, true);
+  }
+
+  void remove_set(Set& set, const std::string& name, Round round) {
+    flush_out(set);
     append(core::SetRemoved{set.number, name, round});
     forget(questions, [&set](const auto& item) { return item.second.set == set.number; });
     forget(stalls, [&set](const auto& item) { return item.first.first == set.number; });
@@ -362,7 +368,7 @@ struct Sequencer::Impl {
 
   void end_step(Set& set) {
     const auto batches = set.planner.end_step();
-    if (!batches || !options.plan || set.has_left) return;
+    if (!batches || !options.plan || set.has_left || set.ends) return;
     if (set.plan) void_plan(set);
     define_plan(set, *batches);
   }
@@ -635,10 +641,7 @@ struct Sequencer::Impl {
   }
 
   void close() {
-    for (auto& [number, set] : sets) {
-      if (set.plan) void_plan(set);
-      flush(set, true);
-    }
+    for (auto& [number, set] : sets) flush_out(set);
     append(core::Closed{});
     ended = true;
   }

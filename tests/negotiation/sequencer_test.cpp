@@ -409,6 +409,35 @@ TEST_F(SequencerTest, ClosesWhenAllHaveLeft) {
   EXPECT_TRUE(std::holds_alternative<core::Closed>(entries[0]));
 }
 
+class AloneTest : public SequencerTest {
+ protected:
+  AloneTest() : SequencerTest(of_one_rank()) {}
+  static SequencerOptions of_one_rank() {
+    SequencerOptions options = defaults();
+    options.size = 1;
+    options.nodes = 1;
+    return options;
+  }
+};
+
+/// Steps are recognised by repetition: what begins a step ends the one before, which would make a plan.
+TEST_F(AloneTest, RunsBeforeTheEndWhatWasSubmitted) {
+  declare("a", 1);
+  declare("b", 1);
+  decide();
+  complete(1);
+  count(3, {1, 2});
+  count(4, {1, 2});
+  decide();
+  complete(2);
+  count(3, {1, 3});
+  sequencer.on_message(core::Left{0}, now);
+  const auto entries = decide();
+  ASSERT_EQ(entries.size(), 2U);
+  EXPECT_EQ(std::get<BatchAppended>(entries[0]).members, Ids{3});
+  EXPECT_TRUE(std::holds_alternative<core::Closed>(entries[1]));
+}
+
 TEST_F(SequencerTest, FailsWhatARankThatLeftIsMissingFrom) {
   sequencer.on_message(core::Left{2}, now);
   decide();
@@ -482,6 +511,31 @@ TEST_F(SequencerTest, MakesAndRemovesSets) {
   EXPECT_EQ(again.set, 2U);
   EXPECT_EQ(again.base, 3U);
   EXPECT_GT(again.generation, added.generation);
+}
+
+TEST_F(SequencerTest, RunsBeforeASetIsRemovedWhatItsMembersSubmitted) {
+  core::Signature add;
+  add.kind = core::CollectiveKind::add_process_set;
+  add.ranks = {1, 3};
+  sequencer.on_message(Declared{0, "", 1, 0, 0, {{add, {0, 1, 2, 3}}}}, now);
+  for (const char* name : {"a", "b"})
+    sequencer.on_message(Declared{1, name, 1, kNoTensor, 0, {{of_length(1), {1, 3}}}}, now);
+  decide();
+  count(6, {1, 2});
+  count(7, {1, 2});
+  decide();
+  count(6, {1, 3});
+  core::Signature remove;
+  remove.kind = core::CollectiveKind::remove_process_set;
+  remove.ranks = {1};
+  sequencer.on_message(Declared{0, "", 2, 0, 0, {{remove, {0, 1, 2, 3}}}}, now);
+  const auto entries = decide();
+  ASSERT_EQ(entries.size(), 2U);
+  EXPECT_EQ(std::get<BatchAppended>(entries[0]).members, Ids{6});
+  EXPECT_TRUE(std::holds_alternative<core::SetRemoved>(entries[1]));
+  // No plan of the set is left behind.
+  sequencer.on_message(core::Interest{1, 0, 0, {7}, 9}, now);
+  EXPECT_TRUE(decide().empty());
 }
 
 TEST_F(SequencerTest, ForgetsTheQuestionsOfASetThatIsRemoved) {

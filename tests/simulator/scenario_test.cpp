@@ -416,5 +416,28 @@ TEST(LargeWorlds, WithOverlappingSetsKeepEveryPromise) {
   ASSERT_EQ(world.run(), "");
 }
 
+/// Nobody waits for the last submissions, counts of names that all know: some complete a planned batch, some do not.
+TEST(Leaving, LosesNothingThatAllSubmittedBefore) {
+  Program program;
+  for (int step = 0; step < 3; ++step) {
+    for (const char* name : {"a", "b", "c"}) program.push_back(submit(name));
+    program.push_back(wait_all());
+    program.push_back(end_step());
+  }
+  program.push_back(submit("a"));
+  program.push_back(submit("c"));
+  program.push_back(leave());
+  for (const int ranks : {1, 2, 5}) {
+    for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+      Options options;
+      options.ranks = ranks;
+      options.seed = seed;
+      World world(options, allreduces(1));
+      for (int rank = 0; rank < ranks; ++rank) world.set_program(rank, program);
+      ASSERT_EQ(world.run(), "") << ranks << " ranks, seed " << seed;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kolo::simulator

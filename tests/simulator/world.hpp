@@ -5,8 +5,8 @@
 //
 // What is modelled, because the protocol depends on it:
 //   board     a rank's counts and messages reach its leader when that looks: all the counts, and of the messages as
-//             many as it sees, in either order; so counts and messages overtake each other. Ranks read the node's log
-//             each at its own pace.
+//             many as it sees, in either order; so counts and messages overtake each other. Only a departure (`Left`)
+//             overtakes nothing. Ranks read the node's log each at its own pace.
 //   links     first in, first out; different links reorder freely. The sequencer's entries reach even the root's relay
 //             late.
 //   programs  each rank runs a list of operations (submit, wait, ...), with random pauses; a blocked rank is
@@ -370,8 +370,11 @@ class World {
       if (sabotage_.count && !sabotage_.count(rank, id, word)) continue;
       r.column[id] = word;
     }
-    outbox.messages.clear();
-    outbox.counts.clear();
+    if (outbox.left) {
+      core::UpMessage left = *outbox.left;
+      if (!sabotage_.message || sabotage_.message(rank, left)) r.ring.push_back(std::move(left));
+    }
+    outbox = {};
     schedule_visit(topology_.node_of[index(rank)]);
   }
 
@@ -617,6 +620,7 @@ class World {
       std::size_t messages = r.ring.size();
       if (messages > 0 && draw(3) == 0) messages = draw(messages);
       for (; messages > 0; --messages) {
+        if (std::holds_alternative<core::Left>(r.ring.front())) hear_counts(*n.relay, child, r);
         n.relay->on_message(child, std::move(r.ring.front()));
         r.ring.pop_front();
       }
