@@ -2,6 +2,9 @@
 #include "mpi/mpi_api.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <memory>
+#include <thread>
 #include <utility>
 
 #include <kolo/error.hpp>
@@ -49,7 +52,29 @@ int to_mpi(ThreadLevel level) {
   KOLO_UNREACHABLE();
 }
 
+bool is_complete(MPI_Request& request, const char* call) {
+  int flag = 0;
+  check(MPI_Test(&request, &flag, MPI_STATUS_IGNORE), call);
+  return flag != 0;
+}
+
+/// Looks this often without a find are a yield each, later ones a nap: MPI has nothing to sleep on.
+constexpr int kYields = 1000;
+constexpr std::chrono::microseconds kNap{50};
+
 }  // namespace
+
+bool poll_until(base::Time until, const std::function<bool()>& done) {
+  for (int looks = 0; !done(); ++looks) {
+    if (base::now() >= until) return false;
+    if (looks < kYields) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(kNap);
+    }
+  }
+  return true;
+}
 
 std::string_view to_string(ThreadLevel level) noexcept {
   switch (level) {
@@ -97,6 +122,12 @@ ThreadLevel initialize(ThreadLevel wanted) {
 
 void finalize() { check(MPI_Finalize(), "MPI_Finalize"); }
 
+void meet_world(base::Time until) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  check(MPI_Ibarrier(MPI_COMM_WORLD, &request), "MPI_Ibarrier");
+  poll_until(until, [&] { return is_complete(request, "MPI_Ibarrier"); });
+}
+
 std::string library_version() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING + 1] = {};
   int length = 0;
@@ -120,10 +151,17 @@ Communicator::Communicator(MPI_Comm raw) : raw_(raw) {
   check(MPI_Comm_size(raw_, &size_), "MPI_Comm_size");
 }
 
-Communicator Communicator::duplicate(MPI_Comm original) {
-  MPI_Comm copy = MPI_COMM_NULL;
-  check(MPI_Comm_dup(original, &copy), "MPI_Comm_dup");
-  return Communicator(copy);
+Communicator Communicator::duplicate(MPI_Comm original, base::Duration patience) {
+  const base::Time until = base::now() + patience;
+  auto copy = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
+  MPI_Request request = MPI_REQUEST_NULL;
+  check(MPI_Comm_idup(original, copy.get(), &request), "MPI_Comm_idup");
+  if (!poll_until(until, [&] { return is_complete(request, "MPI_Comm_idup"); })) {
+    static_cast<void>(copy.release());  // MPI may still write there
+    throw Error(ErrorCode::transport, "MPI_Comm_idup did not complete in time: a rank does not answer. MPI cannot be "
+                                      "finalised.");
+  }
+  return Communicator(*copy);
 }
 
 Communicator::Communicator(Communicator&& other) noexcept
@@ -150,23 +188,6 @@ int Communicator::tag_limit() const {
   return flag != 0 ? *limit : kLeastByTheStandard;
 }
 
-Communicator Communicator::split_by_machine() const {
-  MPI_Comm part = MPI_COMM_NULL;
-  check(MPI_Comm_split_type(raw_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &part), "MPI_Comm_split_type");
-  return Communicator(part);
-}
-
-std::vector<std::int64_t> Communicator::allgather(std::int64_t mine) const {
-  std::vector<std::int64_t> all(static_cast<std::size_t>(size_));
-  check(MPI_Allgather(&mine, 1, MPI_INT64_T, all.data(), 1, MPI_INT64_T, raw_), "MPI_Allgather");
-  return all;
-}
-
-void Communicator::allgather(const std::byte* mine, int bytes, std::byte* all, const std::vector<int>& counts,
-                             const std::vector<int>& offsets) const {
-  check(MPI_Allgatherv(mine, bytes, MPI_BYTE, all, counts.data(), offsets.data(), MPI_BYTE, raw_), "MPI_Allgatherv");
-}
-
 MPI_Request Communicator::send(int rank, int tag, const std::byte* data, int bytes) const {
   MPI_Request request = MPI_REQUEST_NULL;
   const int code = MPI_Isend(data, bytes, MPI_BYTE, rank, tag, raw_, &request);
@@ -185,6 +206,34 @@ void Communicator::progress() const {
   int flag = 0;
   check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, raw_, &flag, MPI_STATUS_IGNORE), "MPI_Iprobe");
 }
+
+RollCall::RollCall(MPI_Comm theirs) : theirs_(theirs) {
+  int size = 0;
+  check(MPI_Comm_rank(theirs_, &rank_), "MPI_Comm_rank");
+  check(MPI_Comm_size(theirs_, &size), "MPI_Comm_size");
+  here_.resize(static_cast<std::size_t>(size));
+  told_.resize(here_.size());
+  check(MPI_Igather(&present_, 1, MPI_CHAR, here_.data(), 1, MPI_CHAR, 0, theirs_, &gather_), "MPI_Igather");
+  if (rank_ != 0) scatter();
+}
+
+bool RollCall::gathered() { return is_complete(gather_, "MPI_Igather"); }
+
+void RollCall::answer() {
+  here_[0] = present_;
+  for (std::size_t rank = 0; rank < here_.size(); ++rank) answer_.insert(answer_.end(), here_.begin(), here_.end());
+  scatter();
+}
+
+void RollCall::scatter() {
+  const auto size = static_cast<int>(told_.size());
+  check(MPI_Iscatter(answer_.data(), size, MPI_CHAR, told_.data(), size, MPI_CHAR, 0, theirs_, &scatter_),
+        "MPI_Iscatter");
+}
+
+bool RollCall::answered() { return is_complete(scatter_, "MPI_Iscatter"); }
+
+std::vector<char> RollCall::here() const { return rank_ == 0 ? here_ : told_; }
 
 void Requests::add(MPI_Request request, Note note) {
   requests_.push_back(request);

@@ -9,14 +9,20 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/clock.hpp"
 
 namespace kolo::mpi {
 
 /// What one MPI call carries at most; whoever has more to carry calls more often. (Counts in MPI 3 are ints.)
 inline constexpr std::size_t kMaxPieceBytes = std::size_t{1} << 30;
+
+/// Calls `done`, which lets MPI work, until it says so or the time has come; whether it did.
+bool poll_until(base::Time until, const std::function<bool()>& done);
 
 enum class ThreadLevel : std::uint8_t { single, funneled, serialized, multiple };
 std::string_view to_string(ThreadLevel level) noexcept;  ///< "SINGLE", ...
@@ -30,6 +36,8 @@ std::string_view to_string(ThreadLevel level) noexcept;  ///< "SINGLE", ...
 /// Returns what MPI provides, which may be less or more.
 ThreadLevel initialize(ThreadLevel wanted);
 void finalize();
+/// Lets MPI work until all ranks of the world have called this, or the time has come. Not to be called again then.
+void meet_world(base::Time until);
 /// "Open MPI v4.1.4": the first line of what the library says, up to the first comma.
 [[nodiscard]] std::string library_version();
 
@@ -39,8 +47,9 @@ void finalize();
 /// A communicator of our own, whose errors come back as values. Movable; threads as the thread level allows.
 class Communicator {
  public:
-  /// Collective over `original`.
-  static Communicator duplicate(MPI_Comm original);
+  /// Collective over `original`. Throws Error (transport) when it is not there within `patience`; what is open then is
+  /// never freed.
+  static Communicator duplicate(MPI_Comm original, base::Duration patience);
   Communicator(Communicator&& other) noexcept;
   Communicator& operator=(Communicator&&) = delete;
   /// Frees it, unless MPI is finalised or the calling thread may not call it. (Collective by the letter; in Open MPI
@@ -52,16 +61,8 @@ class Communicator {
   [[nodiscard]] MPI_Comm raw() const noexcept { return raw_; }
   /// The greatest tag.
   [[nodiscard]] int tag_limit() const;
-  /// Those that can share memory with this rank. Collective.
-  [[nodiscard]] Communicator split_by_machine() const;
   /// Never frees it: operations are open on it.
   void abandon() noexcept;
-
-  // Collective.
-  [[nodiscard]] std::vector<std::int64_t> allgather(std::int64_t mine) const;
-  /// Everyone's bytes one behind another; `counts` and `offsets` are by rank. The total is within an int.
-  void allgather(const std::byte* mine, int bytes, std::byte* all, const std::vector<int>& counts,
-                 const std::vector<int>& offsets) const;
 
   [[nodiscard]] MPI_Request send(int rank, int tag, const std::byte* data, int bytes) const;
   [[nodiscard]] MPI_Request receive(int rank, int tag, std::byte* data, int bytes) const;
@@ -74,6 +75,35 @@ class Communicator {
   MPI_Comm raw_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;
+};
+
+/// Two collectives on a communicator of the program's that find out who has come: a byte of each rank goes to rank 0
+/// (`gathered`), which then sends everybody what it has (`answer`, `answered`). They match the program's own collectives
+/// only by their order. To be destroyed only when complete: else MPI may still write here.
+class RollCall {
+ public:
+  explicit RollCall(MPI_Comm theirs);
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  /// Whether rank 0 has heard everybody, and on the others, whether rank 0 will hear this one. Lets MPI work.
+  [[nodiscard]] bool gathered();
+  /// Rank 0: tells all who is here now.
+  void answer();
+  /// Whether the answer is complete here. Lets MPI work.
+  [[nodiscard]] bool answered();
+  /// By rank, not 0 for those who are here; on other ranks than 0 once answered.
+  [[nodiscard]] std::vector<char> here() const;
+
+ private:
+  void scatter();
+
+  MPI_Comm theirs_;
+  int rank_ = 0;
+  const char present_ = 1;
+  std::vector<char> here_;    // rank 0's: written by MPI as they come
+  std::vector<char> answer_;  // rank 0's: the same for every rank
+  std::vector<char> told_;
+  MPI_Request gather_ = MPI_REQUEST_NULL;
+  MPI_Request scatter_ = MPI_REQUEST_NULL;
 };
 
 /// Operations that are open together, so that one call looks at all of them. One thread at a time.

@@ -7,43 +7,40 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/bootstrap.hpp"
 
 namespace kolo::mpi {
 
-class Communicator;
+class MpiExchange;
 
-/// Makes the node's shared memory, given a bootstrap whose `allgather` works: shared memory is another room's.
+/// Makes the node's shared memory, given a bootstrap whose `exchange` works: shared memory is another room's.
 using NodeJoiner = std::function<std::shared_ptr<core::NodeLink>(
-    core::Bootstrap& bootstrap, const core::Topology& topology, std::size_t bytes, const std::string& job_key)>;
+    core::Bootstrap& bootstrap, const core::Topology& topology, std::size_t bytes, const std::string& job_key,
+    base::Duration patience)>;
 
 /// MPI must be initialised, and outlive it and the transports that it made. With MPI_THREAD_SINGLE and FUNNELED only
 /// the thread that initialised MPI may make and use one.
 class MpiBootstrap final : public core::Bootstrap {
  public:
   /// All ranks of the job: `borrow(MPI_COMM_WORLD)`, see mpi_borrow.hpp.
-  static std::unique_ptr<MpiBootstrap> of_world(NodeJoiner joiner);
-  MpiBootstrap(std::unique_ptr<Communicator> communicator, NodeJoiner joiner);
+  static std::unique_ptr<MpiBootstrap> of_world(NodeJoiner joiner, base::Duration patience);
+  MpiBootstrap(std::unique_ptr<MpiExchange> exchange, NodeJoiner joiner);
   ~MpiBootstrap() override;
 
   [[nodiscard]] int rank() const noexcept override;
   [[nodiscard]] int size() const noexcept override;
-  std::vector<int> machines() override;
-  std::vector<std::string> allgather(const std::string& mine) override;
+  std::vector<std::string> exchange(std::string_view label, const std::string& mine, base::Duration patience) override;
   std::shared_ptr<core::NodeLink> join_node(const core::Topology& topology, std::size_t bytes,
-                                            const std::string& job_key) override;
-  std::shared_ptr<core::InterNode> inter_node(const core::Topology& topology) override;
+                                            const std::string& job_key, base::Duration patience) override;
+  std::shared_ptr<core::InterNode> inter_node(const core::Topology& topology, base::Duration patience) override;
   [[nodiscard]] std::string describe() const override;
 
  private:
-  std::unique_ptr<Communicator> communicator_;
+  std::unique_ptr<MpiExchange> exchange_;
   NodeJoiner joiner_;
 };
-
-/// `allgather` in rounds of at most `round_bytes` in all, which is at most INT_MAX.
-std::vector<std::string> allgather_in_rounds(const Communicator& communicator, const std::string& mine,
-                                             std::size_t round_bytes);
 
 }  // namespace kolo::mpi

@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <sstream>
 #include <utility>
 #include <vector>
@@ -58,43 +59,44 @@ std::string random_key() {
   return key;
 }
 
-/// Loads the settings, and lets every rank fail if one does: nobody waits for a rank that has given up.
-base::Settings agree_on_settings(core::Bootstrap& bootstrap, const Options& options, std::string& job_key,
-                                 std::vector<std::string>& warnings) {
+/// What all ranks know of each other after the first step.
+struct Agreement {
   base::Settings settings;
-  Status failure;
-  try {
-    settings = base::load_settings(base::process_environment(), options.settings);
-  } catch (const Error& error) {
-    failure = error.status();
-  }
-  const bool root = bootstrap.rank() == 0;
-  const std::string mine =
-      base::join_fields({KOLO_VERSION_STRING, failure.message(), root ? random_key() : std::string(),
-                         root && failure.ok() ? base::encode_shared(settings) : std::string()});
-  const std::vector<std::string> all = bootstrap.allgather(mine);
-  if (!failure.ok()) throw Error(failure);
+  std::string job_key;
+  std::vector<int> machines;  // by rank
+  std::vector<std::string> warnings;
+};
+
+/// Loads the settings; rank 0's shared ones hold for all.
+Agreement agree(core::Bootstrap& bootstrap, const Options& options) {
+  Agreement agreed;
+  const std::vector<std::string> all = core::take_step(bootstrap, "settings", connect_patience(options), [&] {
+    agreed.settings = base::load_settings(base::process_environment(), options.settings);
+    const bool root = bootstrap.rank() == 0;
+    return base::join_fields({KOLO_VERSION_STRING, base::machine_name(), root ? random_key() : std::string(),
+                              root ? base::encode_shared(agreed.settings) : std::string()});
+  });
+  std::vector<std::string> machines;
   std::vector<std::string> of_root;
-  for (int rank = 0; rank < bootstrap.size(); ++rank) {
-    std::vector<std::string> fields = base::split_fields(all[static_cast<std::size_t>(rank)]);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    std::vector<std::string> fields = base::split_fields(all[rank]);
     if (fields.size() != 4 || fields[0] != KOLO_VERSION_STRING) {
       throw Error(ErrorCode::transport, "rank " + std::to_string(rank) + " runs Kolo " +
                                             (fields.empty() ? "of another release" : fields[0]) + ", rank " +
                                             std::to_string(bootstrap.rank()) + " runs " KOLO_VERSION_STRING);
     }
-    if (!fields[1].empty()) {
-      throw Error(ErrorCode::invalid_setting, "rank " + std::to_string(rank) + ": " + fields[1]);
-    }
+    machines.push_back(fields[1]);
     if (rank == 0) of_root = std::move(fields);
   }
-  job_key = of_root[2];
-  const std::map<std::string, base::SettingSource, std::less<>> chosen_here = settings.sources;
-  for (const base::DifferingSetting& setting : base::adopt_shared(settings, of_root[3])) {
+  agreed.machines = core::number_machines(machines);
+  agreed.job_key = of_root[2];
+  const std::map<std::string, base::SettingSource, std::less<>> chosen_here = agreed.settings.sources;
+  for (const base::DifferingSetting& setting : base::adopt_shared(agreed.settings, of_root[3])) {
     if (chosen_here.count(setting.name) == 0) continue;  // nobody chose the default that rank 0 overrides
-    warnings.push_back(setting.name + " is " + setting.here + " on this rank and " + setting.on_root +
-                       " on rank 0, whose value is used");
+    agreed.warnings.push_back(setting.name + " is " + setting.here + " on this rank and " + setting.on_root +
+                              " on rank 0, whose value is used");
   }
-  return settings;
+  return agreed;
 }
 
 std::shared_ptr<base::Logger> make_logger(const base::Settings& settings, const Options& options, int rank,
@@ -137,41 +139,54 @@ hierarchy::Tuning tuning_of(const base::Settings& settings) {
   return tuning;
 }
 
-/// Everything on the way to an engine, in the order in which ranks must take the steps together.
+/// Everything on the way to an engine: the steps that all ranks take together (core/bootstrap.hpp). What may fail on one
+/// rank alone is inside a step.
 class Assembly {
  public:
   Assembly(core::Bootstrap& bootstrap, const Options& options, std::shared_ptr<core::Regions> regions)
       : bootstrap_(bootstrap), regions_(std::move(regions)) {
-    std::vector<std::string> warnings;
-    parts_.settings = agree_on_settings(bootstrap, options, job_key_, warnings);
-    parts_.logger = make_logger(parts_.settings, options, bootstrap.rank(), warnings);
-    machines_ = bootstrap.machines();
+    Agreement agreed = agree(bootstrap, options);
+    parts_.settings = std::move(agreed.settings);
+    parts_.logger = make_logger(parts_.settings, options, bootstrap.rank(), agreed.warnings);
     parts_.topology =
-        core::make_topology(bootstrap.rank(), machines_, static_cast<int>(parts_.settings.ranks_per_node));
+        core::make_topology(bootstrap.rank(), agreed.machines, static_cast<int>(parts_.settings.ranks_per_node));
+    job_key_ = std::move(agreed.job_key);
+    machines_ = std::move(agreed.machines);
+    patience_ = base::from_seconds(parts_.settings.connect_timeout_s);
   }
 
-  engine::EngineParts take() {
+  /// Used once.
+  std::shared_ptr<detail::ContextImpl> start(std::unique_ptr<core::Bootstrap>&& bootstrap) {
+    introduce();
+    parts_.link = bootstrap_.join_node(parts_.topology, engine_bytes() + kRings * slot_memory(), job_key_, patience_);
     connect();
-    make_backend();
-    return std::move(parts_);
+    const std::shared_ptr<core::NodeLink> link = parts_.link;
+    std::shared_ptr<engine::Engine> engine;
+    core::take_step(bootstrap_, "engine", patience_, [&]() -> std::string {
+      make_backend();
+      engine = engine::Engine::make(std::move(parts_));
+      return {};
+    });
+    engine->begin();
+    return std::make_shared<detail::ContextImpl>(std::move(bootstrap), std::move(engine), link, regions_);
   }
 
  private:
-  void connect() {
-    const core::Topology& topology = parts_.topology;
-    const bool talks = topology.node_count() > 1 && topology.is_leader();
-    std::optional<net::Listener> listener;
-    if (talks) listener.emplace(parts_.settings.interface);
-    const std::vector<std::string> said = bootstrap_.allgather(
-        base::join_fields({talks ? listener->announcement() : std::string(), encode_cpus(base::affinity()),
-                           std::to_string(base::private_cache_bytes()), base::system_name()}));
-    std::vector<std::string> announcements;
+  [[nodiscard]] bool talks() const { return parts_.topology.node_count() > 1 && parts_.topology.is_leader(); }
+
+  /// What ranks must know of each other before memory is shared: addresses, CPUs, caches.
+  void introduce() {
+    const std::vector<std::string> said = core::take_step(bootstrap_, "addresses", patience_, [this] {
+      if (talks()) listener_.emplace(parts_.settings.interface);
+      return base::join_fields({listener_ ? listener_->announcement() : std::string(), encode_cpus(base::affinity()),
+                                std::to_string(base::private_cache_bytes()), base::system_name()});
+    });
     std::vector<base::RankCpus> cpus;
     std::size_t cache = std::numeric_limits<std::size_t>::max();
     for (const std::string& one : said) {
       std::vector<std::string> fields = base::split_fields(one);
       if (fields.size() != 4) throw Error(ErrorCode::transport, "a rank said something else at bootstrap");
-      announcements.push_back(std::move(fields[0]));
+      announcements_.push_back(std::move(fields[0]));
       cpus.push_back({decode_cpus(fields[1]), machines_[cpus.size()], std::move(fields[3])});
       cache = std::min<std::size_t>(cache, std::stoull(fields[2]));
     }
@@ -180,15 +195,30 @@ class Assembly {
     slot_bytes_ = slot_bytes(cache, one_machine);
     slots_ = parts_.settings.slots == 0 ? hierarchy::choose_slots(one_machine)
                                         : std::max<std::int64_t>(parts_.settings.slots, kFewestSlots);
-    const base::CpuShare share = base::cpu_share(cpus, static_cast<std::size_t>(topology.rank), base::usable_cpus());
+    const auto rank = static_cast<std::size_t>(parts_.topology.rank);
+    const base::CpuShare share = base::cpu_share(cpus, rank, base::usable_cpus());
     parts_.wait_policy = base::choose_wait_policy(share.cpus, share.ranks, parts_.settings.spin_us);
-    parts_.link = bootstrap_.join_node(topology, engine_bytes() + kRings * slot_memory(), job_key_);
-    if (talks) {
-      const auto timeout =
-          std::chrono::duration_cast<std::chrono::milliseconds>(base::from_seconds(parts_.settings.connect_timeout_s));
-      parts_.control =
-          net::TcpControlChannel::connect(std::move(*listener), topology, static_cast<int>(parts_.settings.tree_fanout),
-                                          announcements, job_key_, timeout);
+  }
+
+  /// The control tree, the transport between nodes, and the means to read peers' memory.
+  void connect() {
+    if (parts_.topology.node_count() > 1) {
+      core::take_step(bootstrap_, "control connections", core::after_waiting(patience_), [this]() -> std::string {
+        if (!talks()) return {};
+        parts_.control = net::TcpControlChannel::connect(
+            std::move(*listener_), parts_.topology, static_cast<int>(parts_.settings.tree_fanout), announcements_,
+            job_key_, std::chrono::duration_cast<std::chrono::milliseconds>(patience_));
+        return {};
+      });
+      core::take_step(bootstrap_, "transport", core::after_waiting(patience_), [this]() -> std::string {
+        inter_ = bootstrap_.inter_node(parts_.topology, patience_);
+        return {};
+      });
+      parts_.must_drive = [inter = inter_] { return !inter->usable_here(false) && inter->usable_here(true); };
+    }
+    if (engine::express_shape(parts_.settings, parts_.topology).ranks > 1 && parts_.settings.direct_bytes > 0) {
+      parts_.peers = parts_.link->peer_memory(
+          [this](const std::string& mine) { return bootstrap_.exchange("peer memory", mine, patience_); });
     }
   }
 
@@ -197,19 +227,12 @@ class Assembly {
     auto intra =
         std::make_shared<shm::SlotRing>(parts_.link->memory() + engine_bytes(), slot_memory(), topology.local_rank,
                                         topology.local_size(), slot_bytes_, static_cast<std::uint64_t>(slots_));
-    std::shared_ptr<core::InterNode> inter;
-    if (topology.node_count() > 1) {
-      inter = bootstrap_.inter_node(topology);
-      parts_.must_drive = [inter] { return !inter->usable_here(false) && inter->usable_here(true); };
-    }
     hierarchy::CpuBackendOptions options;
     options.regions = regions_;
     options.tuning = tuning_of(parts_.settings);
-    if (engine::express_shape(parts_.settings, topology).ranks > 1 && parts_.settings.direct_bytes > 0)
-      parts_.peers = parts_.link->peer_memory([this](const std::string& mine) { return bootstrap_.allgather(mine); });
-    parts_.backend = std::make_unique<hierarchy::CpuBackend>(topology, std::move(intra), inter, options);
+    parts_.backend = std::make_unique<hierarchy::CpuBackend>(topology, std::move(intra), inter_, options);
 #ifdef KOLO_HAS_CUDA
-    make_device_backend(std::move(inter));
+    make_device_backend();
 #endif
   }
 
@@ -227,7 +250,7 @@ class Assembly {
 #ifdef KOLO_HAS_CUDA
   /// The device has a data plane of the CPU for itself: a ring of its own (pages that nobody touches cost nothing), and
   /// its own tags between nodes.
-  void make_device_backend(std::shared_ptr<core::InterNode> inter) {
+  void make_device_backend() {
     const core::Topology& topology = parts_.topology;
     const base::Settings& settings = parts_.settings;
     auto intra = std::make_shared<shm::SlotRing>(parts_.link->memory() + engine_bytes() + slot_memory(), slot_memory(),
@@ -249,7 +272,7 @@ class Assembly {
     options.ring = [link = parts_.link, rank = topology.local_rank] { link->wake(rank); };
     parts_.device = std::make_unique<cuda::CudaBackend>(
         std::move(options),
-        std::make_unique<hierarchy::CpuBackend>(topology, std::move(intra), std::move(inter), std::move(plane)));
+        std::make_unique<hierarchy::CpuBackend>(topology, std::move(intra), inter_, std::move(plane)));
   }
 #endif
 
@@ -262,19 +285,31 @@ class Assembly {
   const std::shared_ptr<core::Regions> regions_;
   engine::EngineParts parts_;
   std::string job_key_;
-  std::vector<int> machines_;
+  std::vector<int> machines_;               // by rank
+  std::vector<std::string> announcements_;  // by rank; empty for those that lead no node
+  base::Duration patience_{};
+  std::optional<net::Listener> listener_;
+  std::shared_ptr<core::InterNode> inter_;
   std::size_t slot_bytes_ = 0;
   std::int64_t slots_ = 0;
 };
 
 }  // namespace
 
+base::Duration connect_patience(const Options& options) {
+  base::Settings settings;
+  try {
+    settings = base::load_settings(base::process_environment(), options.settings);
+  } catch (const Error&) {
+    // The default, then; the first step of the start tells all ranks what is wrong.
+  }
+  return base::from_seconds(settings.connect_timeout_s);
+}
+
 std::shared_ptr<detail::ContextImpl> assemble(std::unique_ptr<core::Bootstrap> bootstrap, const Options& options) {
   auto regions = std::make_shared<core::Regions>();
-  engine::EngineParts parts = Assembly(*bootstrap, options, regions).take();
-  std::shared_ptr<core::NodeLink> link = parts.link;
-  return std::make_shared<detail::ContextImpl>(std::move(bootstrap), engine::Engine::start(std::move(parts)),
-                                               std::move(link), std::move(regions));
+  Assembly assembly(*bootstrap, options, std::move(regions));
+  return assembly.start(std::move(bootstrap));
 }
 
 }  // namespace kolo::api

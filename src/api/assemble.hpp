@@ -8,12 +8,16 @@
 #include <kolo/options.hpp>
 
 #include "api/context_impl.hpp"
+#include "base/clock.hpp"
 #include "core/bootstrap.hpp"
 
 namespace kolo::api {
 
-/// Collective over the ranks of `bootstrap`. Throws Error: invalid_setting (on every rank, when any rank has a bad
-/// value), transport.
+/// How long a step of the start waits for other ranks (KOLO_CONNECT_TIMEOUT_S); the default where the settings are bad.
+base::Duration connect_patience(const Options& options);
+
+/// Collective over the ranks of `bootstrap`. Throws Error on every rank alike when any rank fails: invalid_setting
+/// for a bad value, else mostly transport. The sentence names the rank.
 std::shared_ptr<detail::ContextImpl> assemble(std::unique_ptr<core::Bootstrap> bootstrap, const Options& options);
 
 }  // namespace kolo::api

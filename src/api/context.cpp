@@ -33,7 +33,12 @@ class Process {
     if (context_) {
       throw Error(ErrorCode::invalid_argument, "kolo::init was called before, and kolo::shutdown has not been");
     }
-    context_ = std::make_unique<Context>(Bootstrap(launcher_.bootstrap()), options);
+    try {
+      context_ = std::make_unique<Context>(Bootstrap(launcher_.bootstrap(api::connect_patience(options))), options);
+    } catch (...) {
+      launcher_.note_fault();
+      throw;
+    }
     current_.store(context_.get(), std::memory_order_release);
   }
   /// Takes it away: whoever has it ends it.

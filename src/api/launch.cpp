@@ -22,14 +22,15 @@ std::unique_ptr<detail::BootstrapHolder> solo_bootstrap() {
 #ifdef KOLO_HAS_MPI
 
 std::shared_ptr<core::NodeLink> join_node_of_processes(core::Bootstrap& bootstrap, const core::Topology& topology,
-                                                       std::size_t bytes, const std::string& job_key) {
-  return shm::join_node(bootstrap, topology, bytes, job_key);
+                                                       std::size_t bytes, const std::string& job_key,
+                                                       base::Duration patience) {
+  return shm::join_node(bootstrap, topology, bytes, job_key, patience);
 }
 
-std::unique_ptr<detail::BootstrapHolder> Launcher::bootstrap() {
+std::unique_ptr<detail::BootstrapHolder> Launcher::bootstrap(base::Duration patience) {
   if (!mpi::started_by_launcher(base::process_environment())) return solo_bootstrap();
   mpi_.begin();
-  return std::make_unique<detail::BootstrapHolder>(mpi::MpiBootstrap::of_world(join_node_of_processes));
+  return std::make_unique<detail::BootstrapHolder>(mpi::MpiBootstrap::of_world(join_node_of_processes, patience));
 }
 
 void Launcher::note_fault() noexcept { mpi_.leave_open(); }
@@ -38,7 +39,7 @@ void Launcher::end() noexcept { mpi_.end(); }
 
 #else
 
-std::unique_ptr<detail::BootstrapHolder> Launcher::bootstrap() {
+std::unique_ptr<detail::BootstrapHolder> Launcher::bootstrap(base::Duration /*patience*/) {
   const base::Lookup environment = base::process_environment();
   for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
     const std::optional<std::string> size = environment(variable);

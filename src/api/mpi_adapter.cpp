@@ -3,6 +3,7 @@
 
 #include <kolo/mpi.hpp>
 
+#include "api/assemble.hpp"
 #include "api/bootstrap_holder.hpp"
 #include "api/launch.hpp"
 #include "mpi/mpi_borrow.hpp"
@@ -10,7 +11,8 @@
 namespace kolo::mpi {
 
 Bootstrap bootstrap(MPI_Comm communicator) {
-  return Bootstrap(std::make_unique<detail::BootstrapHolder>(borrow(communicator, api::join_node_of_processes)));
+  return Bootstrap(std::make_unique<detail::BootstrapHolder>(
+      borrow(communicator, api::join_node_of_processes, api::connect_patience({}))));
 }
 
 }  // namespace kolo::mpi

@@ -3,7 +3,9 @@
 // Ranks as threads of one process.
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -11,6 +13,7 @@
 
 #include "api/assemble.hpp"
 #include "api/context_impl.hpp"
+#include "base/system_error.hpp"
 #include "shm/thread_world.hpp"
 
 namespace kolo {
@@ -19,7 +22,8 @@ namespace {
 /// The exception that ended the world: the first one, and whose it was.
 class FirstFailure {
  public:
-  void note(int rank, std::exception_ptr what) {
+  /// `rank`: none when the sentence says whose fault it is.
+  void note(std::optional<int> rank, std::exception_ptr what) {
     const std::lock_guard lock(mutex_);
     if (what_) return;
     rank_ = rank;
@@ -27,7 +31,7 @@ class FirstFailure {
   }
   void rethrow() const {
     if (!what_) return;
-    const std::string prefix = "rank " + std::to_string(rank_) + ": ";
+    const std::string prefix = rank_ ? "rank " + std::to_string(*rank_) + ": " : "";
     try {
       std::rethrow_exception(what_);
     } catch (const Error& error) {
@@ -41,7 +45,7 @@ class FirstFailure {
 
  private:
   std::mutex mutex_;
-  int rank_ = 0;
+  std::optional<int> rank_;
   std::exception_ptr what_;
 };
 
@@ -68,8 +72,7 @@ void run_local(int ranks, const std::function<void()>& body, const Options& opti
     try {
       impl = api::assemble(world.bootstrap(rank), options);
     } catch (...) {
-      failure.note(rank, std::current_exception());
-      world.abort("rank " + std::to_string(rank) + " could not join: " + what_of(std::current_exception()));
+      failure.note(std::nullopt, std::current_exception());
       return;
     }
     try {
@@ -89,7 +92,14 @@ void run_local(int ranks, const std::function<void()>& body, const Options& opti
   };
   std::vector<std::thread> threads;
   threads.reserve(static_cast<std::size_t>(ranks));
-  for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(run_rank, rank);
+  try {
+    for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(run_rank, rank);
+  } catch (const std::system_error& error) {
+    const Error why(ErrorCode::transport, "the thread of rank " + std::to_string(threads.size()) +
+                                              " cannot be started: " + base::errno_text(error.code().value()));
+    failure.note(std::nullopt, std::make_exception_ptr(why));
+    world.abort(why.status().message());
+  }
   for (std::thread& thread : threads) thread.join();
   failure.rethrow();
 }

@@ -2,10 +2,12 @@
 #include "base/cpu.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <fstream>
 #include <set>
 #include <string>
+#include <system_error>
 
 #include <sched.h>
 #include <unistd.h>
@@ -62,6 +64,14 @@ std::string system_name(const std::filesystem::path& root) {
   std::string name;
   std::ifstream(root / "proc/sys/kernel/random/boot_id") >> name;
   return name;
+}
+
+std::string machine_name(const std::filesystem::path& root) {
+  std::error_code unreadable;  // then the others must tell machines apart
+  const std::filesystem::path network = std::filesystem::read_symlink(root / "proc/self/ns/net", unreadable);
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) throw_errno("gethostname", errno);
+  return system_name(root) + " " + network.string() + " " + host.data();
 }
 
 CpuShare cpu_share(const std::vector<RankCpus>& ranks, std::size_t self, int usable) {

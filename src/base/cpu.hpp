@@ -30,6 +30,11 @@ std::size_t private_cache_bytes(const std::filesystem::path& root = "/");
 /// they share nothing else. Empty where the system does not tell. `root` is the file system's, for tests.
 std::string system_name(const std::filesystem::path& root = "/");
 
+/// Names the machine for the purpose of sharing memory: equal for processes that can hand descriptors to each other by
+/// an abstract socket. So it is made of the running system, the network namespace, which such sockets live in, and the
+/// host's name, which tells copies of one virtual machine apart. `root` is the file system's, for tests.
+std::string machine_name(const std::filesystem::path& root = "/");
+
 /// Tells the processor that this is a waiting loop.
 inline void cpu_relax() noexcept {
 #if defined(__x86_64__) || defined(__i386__)

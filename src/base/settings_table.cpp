@@ -28,8 +28,10 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "HOROVOD_STALL_CHECK_TIME_SECONDS",
      "After how long a tensor that some ranks have not submitted is reported, once, with those ranks; a planned batch "
      "that somebody waits for is then broken up."},
-    {"KOLO_CONNECT_TIMEOUT_S", &S::connect_timeout_s, Type::seconds, 0.001, 1e9, kOwn, "",
-     "How long `init` tries to reach the other nodes."},
+    {"KOLO_CONNECT_TIMEOUT_S", &S::connect_timeout_s, Type::seconds, 0.001, 1e9, kShared, "",
+     "How long `init` waits in each of its steps for the other ranks: to come at all, to share memory, to connect. Then "
+     "it fails on every rank, and says who was missing. `MPI_Init` gets as long when `init` calls it; a process that "
+     "is still in there then ends."},
     {"KOLO_LATCH_TIMEOUT_S", &S::latch_timeout_s, Type::seconds, 0.001, 1e9, kShared, "",
      "How long a rank whose deadline has passed, or that has announced an error, waits for rank 0's verdict before it "
      "fails by itself; every rank's engine must answer rank 0 within half of it, or is named as stopped."},

@@ -28,6 +28,14 @@ std::vector<std::vector<int>> cut(const std::vector<int>& machine_of, int ranks_
 
 }  // namespace
 
+std::vector<int> number_machines(const std::vector<std::string>& name_of) {
+  std::map<std::string, int> numbers;
+  std::vector<int> machine_of;
+  for (std::size_t rank = 0; rank < name_of.size(); ++rank)
+    machine_of.push_back(numbers.emplace(name_of[rank], static_cast<int>(rank)).first->second);
+  return machine_of;
+}
+
 int Topology::cross_rank() const noexcept {
   int before = 0;
   for (int other = 0; other < node; ++other) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace kolo::core {
@@ -36,6 +37,9 @@ struct Topology {
   /// All ranks of `which` and of every node below it in the tree, ascending.
   [[nodiscard]] std::vector<int> tree_ranks(int which, int fanout) const;
 };
+
+/// Numbers machines by the lowest rank that has each name.
+std::vector<int> number_machines(const std::vector<std::string>& name_of);
 
 /// Builds the topology from one machine number a rank (equal numbers: same machine), as seen by `rank`. Each machine's
 /// ranks, in ascending order, are cut into virtual nodes of `ranks_per_node` (0: not cut), the last possibly smaller.

@@ -439,8 +439,9 @@ void Engine::stop(const Status& status) {
   if (stopped_.exchange(true)) return;
   if (leader_) drive_until([this] { return !leader_->blocked(); }, base::now() + kFarewell);
   stop_.store(true, std::memory_order_release);
+  begin();  // should it not have begun
   link_->wake(topology_.local_rank);
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
   std::unique_lock lock(driver_);
   // In peace nothing is open, and a device's communicators end together with their peers'.
   const bool in_peace = closed_ && !faulted() && executor_.open() == 0 && !device_moves();

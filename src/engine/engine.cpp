@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <exception>
 #include <new>
+#include <system_error>
 #include <utility>
 
 #include "base/check.hpp"
 #include "base/hash.hpp"
 #include "base/quote.hpp"
+#include "base/system_error.hpp"
 #include "engine/tags.hpp"
 #include "negotiation/sentences.hpp"
 
@@ -47,11 +49,15 @@ bool is_negotiating(const Operation& operation) noexcept { return operation.entr
 }  // namespace
 
 core::BoardShape board_shape(const base::Settings& settings, int local_size) {
+  const auto ring = [](std::int64_t bytes) {  // the board wants whole cache lines
+    constexpr std::size_t kLine = 64;
+    return (static_cast<std::size_t>(bytes) + kLine - 1) / kLine * kLine;
+  };
   core::BoardShape shape;
   shape.ranks = local_size;
   shape.ids = static_cast<std::uint32_t>(settings.cache_capacity);
-  shape.message_ring_bytes = static_cast<std::size_t>(settings.message_ring_bytes);
-  shape.log_ring_bytes = static_cast<std::size_t>(settings.log_ring_bytes);
+  shape.message_ring_bytes = ring(settings.message_ring_bytes);
+  shape.log_ring_bytes = ring(settings.log_ring_bytes);
   return shape;
 }
 
@@ -85,10 +91,22 @@ Engine::Engine(EngineParts parts)
   }
 }
 
-std::shared_ptr<Engine> Engine::start(EngineParts parts) {
+std::shared_ptr<Engine> Engine::make(EngineParts parts) {
   std::shared_ptr<Engine> engine(new Engine(std::move(parts)));
-  engine->thread_ = std::thread([raw = engine.get()] { raw->background(); });
+  try {
+    engine->thread_ = std::thread([raw = engine.get()] {
+      raw->begun_.wait(false);
+      raw->background();
+    });
+  } catch (const std::system_error& error) {
+    base::throw_errno("starting the engine's thread", error.code().value());
+  }
   return engine;
+}
+
+void Engine::begin() noexcept {
+  begun_.store(true);
+  begun_.notify_one();
 }
 
 Engine::~Engine() { stop(Status(ErrorCode::shut_down, "the engine was shut down")); }
@@ -187,26 +205,35 @@ void Engine::admit(OperationPtr operation, base::Time now) {
   participant_.submit(*entry.slot, entry.operation->signature, entry.operation->call);
 }
 
-/// Publishes what the participant says: messages first, in order, and nothing before those that wait for room.
-bool Engine::speak() {
-  negotiation::Outbox& outbox = participant_.outbox();
-  if (outbox.empty() && unsent_.empty()) return false;
-  for (const core::UpMessage& message : outbox.messages) {
-    bytes_.clear();
-    core::encode(message, bytes_);
-    unsent_.push_back(bytes_);
-  }
-  outbox.messages.clear();
-  // Parts of a message that does not fit yet are for the leader, too: it makes the room.
-  const bool loud = !unsent_.empty();
-  bool counts = false;
-  bool quiet = false;
+void Engine::queue(const core::UpMessage& message) {
+  bytes_.clear();
+  core::encode(message, bytes_);
+  unsent_.push_back(bytes_);
+}
+
+/// Posts what the ring has room for; whether that was anything.
+bool Engine::post_unsent() {
   bool moved = false;
   while (!unsent_.empty() && board_.post(core::ByteView(unsent_.front().data(), unsent_.front().size()))) {
     unsent_.pop_front();
     ++metrics_.messages_posted;
     moved = true;
   }
+  return moved;
+}
+
+/// Publishes what the participant says: messages first, in order, and nothing before those that wait for room; the
+/// departure last.
+bool Engine::speak() {
+  negotiation::Outbox& outbox = participant_.outbox();
+  if (outbox.empty() && unsent_.empty()) return false;
+  for (const core::UpMessage& message : outbox.messages) queue(message);
+  outbox.messages.clear();
+  // Parts of a message that does not fit yet are for the leader, too: it makes the room.
+  bool loud = !unsent_.empty();
+  bool counts = false;
+  bool quiet = false;
+  bool moved = post_unsent();
   if (unsent_.empty()) {
     moved |= !outbox.counts.empty();
     std::uint64_t published = 0;
@@ -224,6 +251,11 @@ bool Engine::speak() {
       board_.ring(published);
     }
     outbox.counts.clear();
+    if (outbox.left) {
+      queue(*std::exchange(outbox.left, std::nullopt));
+      loud = true;
+      moved |= post_unsent();
+    }
   }
   if (!leader_ && ((loud && board_.asleep(0)) || (counts && board_.asleep_hearing_counts(0)) ||
                    (quiet && board_.asleep_hearing_quiet(0)))) {
@@ -534,9 +566,7 @@ void Engine::announce_fault(ErrorCode code, const std::string& reason) {
   backend_broken_ = true;
   latch_at_ = base::now() + base::from_seconds(settings_.latch_timeout_s);
   next_due_ = std::min(next_due_, latch_at_);
-  bytes_.clear();
-  core::encode(core::UpMessage(core::RankLost{topology_.rank, code, reason}), bytes_);
-  unsent_.push_back(bytes_);
+  queue(core::RankLost{topology_.rank, code, reason});
 }
 
 void Engine::latch(const Status& status) {

@@ -102,8 +102,10 @@ std::size_t shared_bytes(const base::Settings& settings, const core::Topology& t
 
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
-  /// Starts the background thread. Every rank of the world does so at about the same time.
-  static std::shared_ptr<Engine> start(EngineParts parts);
+  /// All that may fail: throws Error (transport) where the system lacks descriptors or threads.
+  static std::shared_ptr<Engine> make(EngineParts parts);
+  /// Lets the background thread run. Every rank of the world does so at about the same time.
+  void begin() noexcept;
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -219,7 +221,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool drain_mailbox(base::Time now);
   void admit(OperationPtr operation, base::Time now);
   bool speak();
-  bool post(const core::Bytes& message);
+  void queue(const core::UpMessage& message);
+  bool post_unsent();
   bool read_log();
   void act(negotiation::Action& action);
   void run_batch(const negotiation::RunBatch& batch);
@@ -307,6 +310,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::atomic<bool> napping_{false};  ///< the background thread looks at the mailbox soon, unwoken
   std::atomic<bool> faulted_{false};
   std::atomic<bool> stopped_{false};
+  std::atomic<bool> begun_{false};  ///< the background thread waits for it
   std::atomic<bool> stop_{false};
   std::atomic<bool> express_open_{true};  ///< until a rank leaves
   std::atomic<std::uint64_t> expressed_{0};

@@ -161,14 +161,13 @@ bool Leader::scan_quiet(int local_rank) {
 /// on the board when the message is, and must be heard before it.
 bool Leader::scan_rank(int local_rank) {
   Seen& seen = seen_[static_cast<std::size_t>(local_rank)];
-  const std::uint64_t rung = board_.doorbell(local_rank);
-  if (rung <= seen.publications) return false;  // less: a count was found before its bell rang
+  if (board_.doorbell(local_rank) <= seen.publications) return false;  // less: a count was found before its bell rang
   std::vector<core::UpMessage> messages;
   while (board_.receive(local_rank, scratch_)) {
     messages.push_back(core::decode_up(core::ByteView(scratch_.data(), scratch_.size())));
     ++seen.publications;
   }
-  scan_counts(local_rank, rung);
+  scan_counts(local_rank, board_.doorbell(local_rank));  // read again: those before the last message have rung by now
   for (core::UpMessage& message : messages) {
     relay_.on_message(static_cast<std::size_t>(local_rank), std::move(message));
   }

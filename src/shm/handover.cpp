@@ -123,7 +123,9 @@ std::shared_ptr<core::NodeLink> follow(const std::string& leader, const core::To
 
 std::shared_ptr<core::NodeLink> join_node(core::Bootstrap& bootstrap, const core::Topology& topology, std::size_t bytes,
                                           const std::string& job_key, base::Duration patience) {
-  const core::Meeting meet = [&](const std::string& mine) { return bootstrap.allgather(mine); };
+  const core::Meeting meet = [&](const std::string& mine) {
+    return bootstrap.exchange("shared memory", mine, core::after_waiting(patience));
+  };
   std::optional<Leading> leading;
   const std::vector<std::string> names = together(meet, [&]() -> std::string {
     if (!topology.is_leader()) return {};

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -63,20 +65,24 @@ class ThreadWorldState {
   [[nodiscard]] int size() const noexcept { return size_; }
   [[nodiscard]] const std::shared_ptr<MailRoom>& mail_room() const noexcept { return mail_room_; }
 
-  /// Blocks until all ranks have come; returns what they brought, by rank.
-  std::vector<std::string> meet(int rank, const std::string& brought) {
+  /// Blocks until all ranks have come; returns what they brought, by rank. When patience ends, the world does.
+  std::vector<std::string> meet(int rank, std::string_view label, const std::string& brought, base::Duration patience) {
     std::unique_lock lock(mutex_);
     check_alive();
     arrived_[static_cast<std::size_t>(rank)] = brought;
     const std::uint64_t meeting = meetings_;
     if (++present_ == size_) {
       // Everybody of the meeting before has left it: nobody comes to the next one without having done so.
-      brought_ = arrived_;
+      brought_.clear();
+      for (std::optional<std::string>& one : arrived_) brought_.push_back(std::move(*std::exchange(one, std::nullopt)));
       present_ = 0;
       ++meetings_;
       all_here_.notify_all();
     } else {
-      all_here_.wait(lock, [&] { return meetings_ != meeting || !aborted_.empty(); });
+      const auto over = [&] { return meetings_ != meeting || !aborted_.empty(); };
+      if (!all_here_.wait_until(lock, base::now() + patience, over)) {
+        end(core::missing_ranks(absent(), label, patience));
+      }
       if (meetings_ == meeting) check_alive();
     }
     return brought_;
@@ -95,10 +101,8 @@ class ThreadWorldState {
   }
 
   void abort(const std::string& reason) {
-    mail_room_->abort(reason);
     const std::lock_guard lock(mutex_);
-    if (aborted_.empty()) aborted_ = reason;
-    all_here_.notify_all();
+    end(reason);
   }
 
  private:
@@ -106,6 +110,21 @@ class ThreadWorldState {
     std::shared_ptr<ThreadNode> node;
     std::size_t ranks = 0;
   };
+
+  /// Under mutex_.
+  void end(const std::string& reason) {
+    if (aborted_.empty()) aborted_ = reason;
+    mail_room_->abort(aborted_);
+    all_here_.notify_all();
+  }
+
+  [[nodiscard]] std::vector<int> absent() const {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < size_; ++rank) {
+      if (!arrived_[static_cast<std::size_t>(rank)]) ranks.push_back(rank);
+    }
+    return ranks;
+  }
 
   void check_alive() const {
     if (!aborted_.empty()) throw Error(ErrorCode::transport, aborted_);
@@ -116,8 +135,8 @@ class ThreadWorldState {
   std::mutex mutex_;
   std::condition_variable all_here_;
   // All under mutex_.
-  std::vector<std::string> arrived_;  // of the meeting at hand
-  std::vector<std::string> brought_;  // of the last one
+  std::vector<std::optional<std::string>> arrived_;  // of the meeting at hand
+  std::vector<std::string> brought_;                 // of the last one
   int present_ = 0;
   std::uint64_t meetings_ = 0;
   std::map<int, Joining> joining_;  // by node
@@ -132,17 +151,22 @@ class ThreadBootstrap final : public core::Bootstrap {
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
   [[nodiscard]] int size() const noexcept override { return state_->size(); }
-  std::vector<int> machines() override { return std::vector<int>(static_cast<std::size_t>(size()), 0); }
-  std::vector<std::string> allgather(const std::string& mine) override { return state_->meet(rank_, mine); }
+  std::vector<std::string> exchange(std::string_view label, const std::string& mine, base::Duration patience) override {
+    return state_->meet(rank_, label, mine, patience);
+  }
 
   std::shared_ptr<core::NodeLink> join_node(const core::Topology& topology, std::size_t bytes,
-                                            const std::string& /*job_key: threads need no proof*/) override {
-    auto node = state_->join(topology.node, static_cast<std::size_t>(topology.local_size()), bytes);
-    state_->meet(rank_, {});  // so that a next call cannot meet this one
+                                            const std::string& /*job_key: threads need no proof*/,
+                                            base::Duration patience) override {
+    std::shared_ptr<ThreadNode> node;
+    core::take_step(*this, "shared memory", patience, [&]() -> std::string {
+      node = state_->join(topology.node, static_cast<std::size_t>(topology.local_size()), bytes);
+      return {};
+    });
     return std::make_shared<ThreadNodeLink>(std::move(node), topology);
   }
 
-  std::shared_ptr<core::InterNode> inter_node(const core::Topology& /*topology*/) override {
+  std::shared_ptr<core::InterNode> inter_node(const core::Topology& /*topology*/, base::Duration /*patience*/) override {
     return std::make_shared<ThreadInterNode>(state_->mail_room(), rank_);
   }
 

@@ -128,6 +128,16 @@ TEST_F(CgroupTree, ASystemHasANameOrNone) {
   EXPECT_EQ(system_name(root_), "0b1f-22");
 }
 
+TEST_F(CpuFiles, AMachineIsARunningSystemANetworkAndAHost) {
+  std::array<char, 256> host{};
+  ASSERT_EQ(::gethostname(host.data(), host.size() - 1), 0);
+  EXPECT_EQ(machine_name(root_), std::string("  ") + host.data());
+  put("proc/sys/kernel/random/boot_id", "0b1f-22\n");
+  std::filesystem::create_directories(root_ / "proc/self/ns");
+  std::filesystem::create_symlink("net:[4026531840]", root_ / "proc/self/ns/net");
+  EXPECT_EQ(machine_name(root_), std::string("0b1f-22 net:[4026531840] ") + host.data());
+}
+
 TEST(CpuShare, RanksOfOneMachineShareTheUnionOfTheirCpus) {
   const std::vector<RankCpus> bound = {{{0}, 0, ""}, {{1}, 0, ""}, {{0, 1, 2, 3}, 1, ""}};
   EXPECT_EQ(cpu_share(bound, 0, 1).cpus, 2);

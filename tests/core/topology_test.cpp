@@ -33,6 +33,10 @@ TEST(Topology, NumbersNodesByTheirLowestRank) {
   EXPECT_FALSE(t.is_homogeneous());
 }
 
+TEST(Topology, NumbersMachinesByTheLowestRankOfTheirName) {
+  EXPECT_EQ(number_machines({"b", "a", "b", "", "a"}), (std::vector<int>{0, 1, 0, 3, 1}));
+}
+
 TEST(Topology, CutsMachinesIntoVirtualNodesTheLastOneSmaller) {
   const Topology t = make_topology(4, std::vector<int>(5, 0), 2);
   EXPECT_EQ(t.nodes, (Nodes{{0, 1}, {2, 3}, {4}}));

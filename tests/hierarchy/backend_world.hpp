@@ -19,6 +19,7 @@
 #include "hierarchy/cpu_backend.hpp"
 #include "shm/slot_ring.hpp"
 #include "shm/thread_world.hpp"
+#include "tests/support/meeting.hpp"
 
 namespace kolo::hierarchy::test {
 
@@ -122,18 +123,18 @@ inline void run(core::Backend& backend, const std::vector<core::Job*>& jobs) {
 inline void run_rank(shm::ThreadWorld& world, const WorldShape& shape, int rank,
                      const std::function<void(Rank&)>& body) {
   const auto bootstrap = world.bootstrap(rank);
-  const core::Topology topology = core::make_topology(rank, bootstrap->machines(), shape.ranks_per_node);
+  const core::Topology topology = test_support::topology_on_one_machine(*bootstrap, shape.ranks_per_node);
   const int locals = topology.local_size();
   const std::size_t bytes = shm::SlotRing::required_bytes(locals, shape.slot_bytes, shape.slots);
-  auto node = bootstrap->join_node(topology, bytes, "key");
+  auto node = bootstrap->join_node(topology, bytes, "key", test_support::kPatience);
   auto intra = std::make_shared<shm::SlotRing>(node->memory(), node->bytes(), topology.local_rank, locals,
                                                shape.slot_bytes, shape.slots);
   std::shared_ptr<core::InterNode> inter;
   if (topology.node_count() > 1) {
-    inter = std::make_shared<ReluctantInterNode>(bootstrap->inter_node(topology),
+    inter = std::make_shared<ReluctantInterNode>(bootstrap->inter_node(topology, test_support::kPatience),
                                                  shape.seed + static_cast<std::uint32_t>(rank));
   }
-  const auto meet = [&](const std::string& mine) { return bootstrap->allgather(mine); };
+  const auto meet = [&](const std::string& mine) { return test_support::meet(*bootstrap, mine); };
   const std::shared_ptr<core::SharedRegion> region = node->share(kRegionBytes, meet);
   CpuBackendOptions options;
   options.tuning.flat_bytes = shape.flat_bytes;
@@ -145,7 +146,7 @@ inline void run_rank(shm::ThreadWorld& world, const WorldShape& shape, int rank,
   CpuBackend backend(topology, intra, inter, options);
   Rank self{*bootstrap, topology, node, inter, backend, *region};
   body(self);
-  bootstrap->allgather("");  // nobody takes its memory away while others still read their slots
+  test_support::meet(*bootstrap);  // nobody takes its memory away while others still read their slots
 }
 
 /// Runs `body` on every rank at once; an exception ends the test, and frees the others.

@@ -12,6 +12,7 @@
 #include "backend_world.hpp"
 #include "exact_data.hpp"
 #include "shm/segment.hpp"
+#include "tests/support/meeting.hpp"
 #include "tests/support/sanitized.hpp"
 
 namespace kolo::hierarchy::test {
@@ -456,7 +457,7 @@ TEST(CpuBackend, ASetRunsAmongItsMembersOnly) {
   shape.ranks_per_node = 2;  // nodes {0,1} {2,3} {4}; the set has {1} {2,3} of them
   run_world(shape, [&](Rank& rank) {
     const std::vector<int> members{1, 2, 3};
-    rank.bootstrap.allgather("");  // the set's slots lie where the world's do: those have been made
+    test_support::meet(rank.bootstrap);  // the set's slots lie where the world's do: those have been made
     if (rank.rank() == 0 || rank.rank() == 4) return;
     const core::Topology topology = topology_of_set(rank.topology, members);
     EXPECT_EQ(topology.size, 3);
@@ -530,7 +531,7 @@ TEST(CpuBackend, SaysWhomItWaitsFor) {
           const bool through_two = rank.rank() == 0 && ranks_per_node > 0;
           drive_until_awaiting(rank.backend, {through_two ? 2 : 3});
         }
-        rank.bootstrap.allgather("");
+        test_support::meet(rank.bootstrap);
         drive(rank.backend, {&job});
         EXPECT_EQ(data[0], elements < 0 ? 1.0F : 4.0F);
       });
@@ -555,7 +556,7 @@ TEST(CpuBackend, AbortLeavesCallersMemoryAlone) {
       rank.backend.abort();
       job.runs.clear();
       data.reset();
-      rank.bootstrap.allgather("");
+      test_support::meet(rank.bootstrap);
       for (int i = 0; i < 50; ++i) EXPECT_EQ(rank.backend.progress(true, finished), core::Progress::idle);
       EXPECT_TRUE(finished.empty());
     });

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The life of an MPI that Kolo initialises, and everything a bootstrap gathers over it.
+#include <chrono>
 #include <set>
 
+#include "base/cpu.hpp"
 #include "base/settings.hpp"
 #include "core/topology.hpp"
 #include "mpi/mpi_api.hpp"
@@ -17,7 +19,10 @@ using kolo::testing::Report;
 namespace mpi = kolo::mpi;
 namespace core = kolo::core;
 
-std::shared_ptr<core::NodeLink> join_nobody(core::Bootstrap&, const core::Topology&, std::size_t, const std::string&) {
+constexpr kolo::base::Duration kPatience = std::chrono::seconds(60);
+
+std::shared_ptr<core::NodeLink> join_nobody(core::Bootstrap&, const core::Topology&, std::size_t, const std::string&,
+                                            kolo::base::Duration) {
   return nullptr;
 }
 
@@ -40,31 +45,26 @@ void check_launchers(Report& report) {
   report.check(!with("SLURM_PROCID", "0"), "a plain srun is no launcher that MPI knows");
 }
 
-void check_gathering(Report& report, core::Bootstrap& bootstrap, const mpi::Communicator& communicator) {
+void check_exchange(Report& report, core::Bootstrap& bootstrap) {
   // Lengths of all kinds: none at all, none of some, one by far the longest.
   for (const std::size_t unit : {std::size_t{0}, std::size_t{1}, std::size_t{1000}, std::size_t{300000}}) {
     const auto length_of = [&](int rank) {
       return rank % 3 == 1 ? 0 : unit * static_cast<std::size_t>(rank * rank + 1);
     };
     const int rank = bootstrap.rank();
-    const std::string mine = text_of(rank, length_of(rank));
-    for (const std::size_t round : {std::size_t{0}, std::size_t{3001}, std::size_t{1} << 20}) {
-      if (round == 3001 && unit > 1000) continue;  // tens of thousands of rounds
-      const std::vector<std::string> all =
-          round == 0 ? bootstrap.allgather(mine) : mpi::allgather_in_rounds(communicator, mine, round);
-      report.equal(all.size(), static_cast<std::size_t>(bootstrap.size()), "the number of texts");
-      for (int other = 0; other < bootstrap.size(); ++other) {
-        report.check(all[static_cast<std::size_t>(other)] == text_of(other, length_of(other)),
-                     "the text of rank " + std::to_string(other) + " in units of " + std::to_string(unit) +
-                         ", rounds of " + std::to_string(round));
-      }
+    const std::vector<std::string> all = bootstrap.exchange("test", text_of(rank, length_of(rank)), kPatience);
+    report.equal(all.size(), static_cast<std::size_t>(bootstrap.size()), "the number of texts");
+    for (int other = 0; other < bootstrap.size(); ++other) {
+      report.check(all[static_cast<std::size_t>(other)] == text_of(other, length_of(other)),
+                   "the text of rank " + std::to_string(other) + " in units of " + std::to_string(unit));
     }
   }
 }
 
 /// `hosts` machines with as many ranks each, placed as mpirun does by slot.
-void check_machines(Report& report, core::Bootstrap& bootstrap, int hosts) {
-  const std::vector<int> machines = bootstrap.machines();
+std::vector<int> check_machines(Report& report, core::Bootstrap& bootstrap, int hosts) {
+  const std::vector<int> machines =
+      core::number_machines(bootstrap.exchange("test", kolo::base::machine_name(), kPatience));
   report.equal(machines.size(), static_cast<std::size_t>(bootstrap.size()), "the number of machine numbers");
   report.equal(std::set<int>(machines.begin(), machines.end()).size(), static_cast<std::size_t>(hosts), "machines");
   const int per_host = bootstrap.size() / hosts;
@@ -72,10 +72,37 @@ void check_machines(Report& report, core::Bootstrap& bootstrap, int hosts) {
     report.equal(machines[static_cast<std::size_t>(rank)], rank / per_host * per_host,
                  "the machine of rank " + std::to_string(rank));
   }
+  return machines;
+}
+
+/// A rank that does not come is named to those who do, when their patience ends; and, should it come later, to itself.
+/// All it takes to finalise MPI after all is that it does come.
+void check_missing(Report& report, int rank, int size) {
+  if (size < 3) return;
+  const auto patience = kolo::base::from_seconds(1);
+  const std::string late = std::to_string(size - 1);
+  const auto sentence = [&](const std::string& step) {
+    return "rank " + late + " did not reach the step \"" + step +
+           "\" of the start within 1 s (KOLO_CONNECT_TIMEOUT_S): a process has not joined yet, is stopped, or has "
+           "ended. MPI operations stay open, so MPI cannot be finalised.";
+  };
+  const auto last_comes_late = [&](const std::string& step, const std::function<void()>& call) {
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == size - 1) MPI_Barrier(MPI_COMM_WORLD);
+    report.throws(ErrorCode::transport, sentence(step), call);
+    if (rank != size - 1) MPI_Barrier(MPI_COMM_WORLD);
+  };
+  {
+    const auto bootstrap = mpi::MpiBootstrap::of_world(join_nobody, kPatience);
+    last_comes_late("test", [&] { bootstrap->exchange("test", "", patience); });
+  }
+  MPI_Comm theirs = MPI_COMM_NULL;
+  MPI_Comm_dup(MPI_COMM_WORLD, &theirs);
+  last_comes_late("roll call", [&] { mpi::borrow(theirs, join_nobody, patience); });
 }
 
 void check_borrowing(Report& report, int rank) {
-  report.throws(ErrorCode::invalid_argument, "MPI_COMM_NULL", [] { mpi::borrow(MPI_COMM_NULL, join_nobody); });
+  report.throws(ErrorCode::invalid_argument, "MPI_COMM_NULL", [] { mpi::borrow(MPI_COMM_NULL, join_nobody, kPatience); });
   // Every other rank, in reverse order; the original is freed while the duplicate lives.
   MPI_Comm half = MPI_COMM_NULL;
   MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half);
@@ -83,27 +110,30 @@ void check_borrowing(Report& report, int rank) {
   MPI_Comm_rank(half, &theirs);
   bool joined = false;
   const auto bootstrap = mpi::borrow(
-      half, [&](core::Bootstrap& among, const core::Topology& topology, std::size_t bytes, const std::string& key) {
+      half,
+      [&](core::Bootstrap& among, const core::Topology& topology, std::size_t bytes, const std::string& key, auto) {
         joined = among.rank() == theirs && topology.rank == theirs && bytes == 4096 && key == "key";
         return std::shared_ptr<core::NodeLink>();
-      });
+      },
+      kPatience);
   MPI_Comm_free(&half);
   report.equal(bootstrap->rank(), theirs, "the rank in the borrowed communicator");
-  const std::vector<std::string> all = bootstrap->allgather(std::to_string(rank));
+  const std::vector<std::string> all = bootstrap->exchange("test", std::to_string(rank), kPatience);
   int expected = (bootstrap->size() - 1) * 2 + rank % 2;
   for (const std::string& one : all) {
     report.equal(one, std::to_string(expected), "who is there in a borrowed communicator");
     expected -= 2;
   }
-  const core::Topology topology = core::make_topology(bootstrap->rank(), bootstrap->machines(), 0);
-  report.check(bootstrap->join_node(topology, 4096, "key") == nullptr && joined, "the joiner is given what it needs");
+  const core::Topology topology = core::make_topology(
+      bootstrap->rank(), std::vector<int>(static_cast<std::size_t>(bootstrap->size()), 0), 0);
+  report.check(bootstrap->join_node(topology, 4096, "key", kPatience) == nullptr && joined, "the joiner is given what it needs");
 }
 
 /// What a bootstrap gathers, in communicators of other sizes than the job's.
 void check_smaller_worlds(Report& report) {
   kolo::testing::for_worlds_within_job([&](MPI_Comm world) {
-    const auto bootstrap = mpi::borrow(world, join_nobody);
-    check_gathering(report, *bootstrap, mpi::Communicator::duplicate(world));
+    const auto bootstrap = mpi::borrow(world, join_nobody, kPatience);
+    check_exchange(report, *bootstrap);
   });
 }
 
@@ -121,7 +151,7 @@ int main(int argc, char** argv) {
   return kolo::testing::run(report, [&] {
     const int hosts = argc > 1 ? std::stoi(argv[1]) : 1;
     check_launchers(report);
-    report.throws(ErrorCode::transport, "MPI is not initialised", [] { mpi::borrow(MPI_COMM_WORLD, join_nobody); });
+    report.throws(ErrorCode::transport, "MPI is not initialised", [] { mpi::borrow(MPI_COMM_WORLD, join_nobody, kPatience); });
 
     mpi::Lifetime program_with_its_own;  // begins once MPI is there, and so never ends it
     mpi::Lifetime lifetime;
@@ -131,23 +161,29 @@ int main(int argc, char** argv) {
     program_with_its_own.end();
     report.check(!mpi::is_finalized(), "an MPI that others initialised is not finalised");
     {
-      const auto bootstrap = mpi::MpiBootstrap::of_world(join_nobody);
+      const auto bootstrap = mpi::MpiBootstrap::of_world(join_nobody, kPatience);
       report.set_place(bootstrap->rank(), bootstrap->size());
       report.equal(bootstrap->describe().substr(0, 5), std::string("MPI ("), "the beginning of the description");
       report.check(bootstrap->describe().find(", thread level MULTIPLE)") != std::string::npos, bootstrap->describe());
-      const auto communicator = mpi::Communicator::duplicate(MPI_COMM_WORLD);
+      const auto communicator = mpi::Communicator::duplicate(MPI_COMM_WORLD, kPatience);
       check_smaller_worlds(report);
       check_machines(report, *bootstrap, hosts);
       check_borrowing(report, bootstrap->rank());
       check_errors_are_values(report, communicator);
     }
     // Many worlds one after another: communicators are a limited good. (Each costs many round trips between hosts.)
-    for (int i = 0; i < (hosts > 1 ? 10 : 300); ++i) mpi::MpiBootstrap::of_world(join_nobody)->allgather("");
+    for (int i = 0; i < (hosts > 1 ? 10 : 300); ++i) mpi::MpiBootstrap::of_world(join_nobody, kPatience)->exchange("test", "", kPatience);
+
+    int rank = 0;
+    int size = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    check_missing(report, rank, size);
 
     lifetime.end();
     report.check(mpi::is_finalized(), "MPI that we initialised is finalised at the end");
     lifetime.end();
     report.throws(ErrorCode::transport, "MPI has been finalised", [&] { lifetime.begin(); });
-    report.throws(ErrorCode::transport, "MPI has been finalised", [] { mpi::borrow(MPI_COMM_WORLD, join_nobody); });
+    report.throws(ErrorCode::transport, "MPI has been finalised", [] { mpi::borrow(MPI_COMM_WORLD, join_nobody, kPatience); });
   });
 }

@@ -2,6 +2,7 @@
 //
 // Bulk transport by MPI: every pair of ranks, sizes of all kinds, many operations at once, order within a tag.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <deque>
 
@@ -21,6 +22,7 @@ namespace mpi = kolo::mpi;
 namespace core = kolo::core;
 using Operation = core::InterNode::Operation;
 
+constexpr kolo::base::Duration kPatience = std::chrono::seconds(60);
 constexpr std::byte kPoison{0xa5};
 
 std::byte content(std::uint64_t message, std::size_t i) {
@@ -121,29 +123,29 @@ void check_short_message(Report& report, core::InterNode& transport, int rank, i
 }
 
 void check_world(Report& report, MPI_Comm world) {
-  const auto bootstrap = mpi::borrow(world, {});
+  const auto bootstrap = mpi::borrow(world, {}, kPatience);
   const int rank = bootstrap->rank();
   const int size = bootstrap->size();
   report.set_place(rank, size);
-  const core::Topology topology = core::make_topology(rank, bootstrap->machines(), 1);
+  const core::Topology topology = core::make_topology(rank, std::vector<int>(static_cast<std::size_t>(size), 0), 1);
   report.equal(topology.node_count(), size, "virtual nodes of one rank");
 
-  const auto transport = bootstrap->inter_node(topology);
+  const auto transport = bootstrap->inter_node(topology, kPatience);
   report.equal(std::string(transport->name()), std::string("MPI point-to-point"), "the name");
   exchange(report, *transport, rank, size, 200000, 10);
   // The largest messages that fit a test, cut where a message of more than 1 GiB would be.
-  mpi::MpiInterNode in_pieces(mpi::Communicator::duplicate(world), 4096);
+  mpi::MpiInterNode in_pieces(mpi::Communicator::duplicate(world, kPatience), 4096);
   exchange(report, in_pieces, rank, size, 300000, 3);
-  bootstrap->allgather("");
+  bootstrap->exchange("test", "", kPatience);
 
-  check_short_message(report, *bootstrap->inter_node(topology), rank, size);
+  check_short_message(report, *bootstrap->inter_node(topology, kPatience), rank, size);
   // A receive that nobody answers stays open: its memory and communicator are kept, and nothing waits.
   if (size > 1) {
-    mpi::MpiInterNode abandoned(mpi::Communicator::duplicate(world));
+    mpi::MpiInterNode abandoned(mpi::Communicator::duplicate(world, kPatience));
     const Operation operation = abandoned.receive((rank + 1) % size, 5, abandoned.staging(1000), 1000);
     report.check(!abandoned.test(operation), "what nobody sends does not arrive");
   }
-  bootstrap->allgather("");
+  bootstrap->exchange("test", "", kPatience);
 }
 
 }  // namespace

@@ -3,7 +3,9 @@
 // The control channel between real processes: addresses exchanged by MPI, one leader a node, machines cut into virtual
 // nodes of 0 (not), 1, 2 and 3 ranks, trees of different width.
 #include <algorithm>
+#include <chrono>
 
+#include "base/cpu.hpp"
 #include "core/control_channel.hpp"
 #include "core/topology.hpp"
 #include "mpi/mpi_api.hpp"
@@ -20,6 +22,7 @@ namespace core = kolo::core;
 namespace net = kolo::net;
 namespace base = kolo::base;
 
+constexpr base::Duration kPatience = std::chrono::seconds(60);
 constexpr int kFrames = 20;
 
 core::Bytes frame_of(int from, int to, int i) {
@@ -92,10 +95,12 @@ class Talker : public core::ControlChannel::Handler {
 };
 
 void grow_a_tree(Report& report, core::Bootstrap& bootstrap, int ranks_per_node, int fanout) {
-  const core::Topology topology = core::make_topology(bootstrap.rank(), bootstrap.machines(), ranks_per_node);
+  const std::vector<int> machines =
+      core::number_machines(bootstrap.exchange("machine", base::machine_name(), kPatience));
+  const core::Topology topology = core::make_topology(bootstrap.rank(), machines, ranks_per_node);
   std::optional<net::Listener> listener;
   if (topology.is_leader()) listener.emplace();
-  const auto announcements = bootstrap.allgather(listener ? listener->announcement() : "");
+  const auto announcements = bootstrap.exchange("address", listener ? listener->announcement() : "", kPatience);
   if (listener) {
     const auto channel = net::TcpControlChannel::connect(std::move(*listener), topology, fanout, announcements,
                                                          "the key of this job", std::chrono::seconds(60));
@@ -104,15 +109,15 @@ void grow_a_tree(Report& report, core::Bootstrap& bootstrap, int ranks_per_node,
                  topology.node == 0 ? -1 : core::Topology::tree_parent(topology.node, fanout), "the parent");
     Talker talker(report, topology.node, *channel);
     talker.talk();
-    bootstrap.allgather("");
+    bootstrap.exchange("test", "", kPatience);
     if (topology.node != 0) talker.lose_the_root(channel->parent() == 0);
     // Node 0 closes now; the others stay until its children have noticed.
-    if (topology.node != 0) bootstrap.allgather("");
+    if (topology.node != 0) bootstrap.exchange("test", "", kPatience);
   } else {
-    bootstrap.allgather("");
-    bootstrap.allgather("");
+    bootstrap.exchange("test", "", kPatience);
+    bootstrap.exchange("test", "", kPatience);
   }
-  if (topology.rank == 0) bootstrap.allgather("");
+  if (topology.rank == 0) bootstrap.exchange("test", "", kPatience);
 }
 
 }  // namespace
@@ -123,7 +128,7 @@ int main() {
     mpi::Lifetime lifetime;
     lifetime.begin();
     kolo::testing::for_worlds_within_job([&](MPI_Comm world) {
-      const auto bootstrap = mpi::borrow(world, {});
+      const auto bootstrap = mpi::borrow(world, {}, kPatience);
       report.set_place(bootstrap->rank(), bootstrap->size());
       for (const int ranks_per_node : {0, 1, 2, 3}) {
         for (const int fanout : {1, 2, 8}) grow_a_tree(report, *bootstrap, ranks_per_node, fanout);

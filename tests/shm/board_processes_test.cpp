@@ -11,6 +11,7 @@
 #include "core/board.hpp"
 #include "core/topology.hpp"
 #include "processes.hpp"
+#include "tests/support/meeting.hpp"
 #include "shm/handover.hpp"
 #include "tests/support/sanitized.hpp"
 
@@ -70,7 +71,7 @@ class Sleeper {
 
 struct Member {
   explicit Member(core::Bootstrap& bootstrap)
-      : topology(core::make_topology(bootstrap.rank(), bootstrap.machines(), 0)), shape(small_board(topology.size)),
+      : topology(test_support::topology_on_one_machine(bootstrap)), shape(small_board(topology.size)),
         link(join_node(bootstrap, topology, shape.bytes(), "a key")), board(link->memory(), shape, topology.rank),
         sleeper(board, *link, static_cast<std::uint32_t>(topology.rank) + 1) {}
   core::Topology topology;
@@ -137,7 +138,7 @@ TEST(BoardProcesses, NoWakeUpIsLost) {
     const std::vector<int> statuses = run_processes(2, [&](core::Bootstrap& bootstrap) {
       Member self(bootstrap);
       Duel(self, leader_sleeps).run();
-      bootstrap.allgather("");
+      test_support::meet(bootstrap);
     });
     EXPECT_EQ(statuses, std::vector<int>(2, 0)) << (leader_sleeps ? "the leader sleeps" : "the other sleeps");
   }
@@ -209,7 +210,7 @@ TEST(BoardProcesses, MessagesCountsAndLogArriveWholeOnceAndInOrder) {
   const std::vector<int> statuses = run_processes(3, [&](core::Bootstrap& bootstrap) {
     Member self(bootstrap);
     self.topology.rank == 0 ? lead(self, kRounds) : follow(self, kRounds);
-    bootstrap.allgather("");
+    test_support::meet(bootstrap);
   });
   EXPECT_EQ(statuses, std::vector<int>(3, 0));
 }

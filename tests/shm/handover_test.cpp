@@ -9,6 +9,7 @@
 
 #include "core/topology.hpp"
 #include "processes.hpp"
+#include "tests/support/meeting.hpp"
 
 namespace kolo::shm::test {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 constexpr std::size_t kBytes = 1 << 20;
 
 core::Topology topology_of(core::Bootstrap& bootstrap, int ranks_per_node = 0) {
-  return core::make_topology(bootstrap.rank(), bootstrap.machines(), ranks_per_node);
+  return test_support::topology_on_one_machine(bootstrap, ranks_per_node);
 }
 
 void drain(int fd) {
@@ -32,19 +33,19 @@ TEST(Handover, ProcessesShareOneZeroedSegmentAndWakeEachOther) {
       ASSERT_EQ(link->bytes(), kBytes);
       auto* words = reinterpret_cast<std::uint64_t*>(link->memory());
       for (std::size_t i = 0; i < kBytes / sizeof(std::uint64_t); ++i) ASSERT_EQ(words[i], 0u);
-      bootstrap.allgather("");
+      test_support::meet(bootstrap);
       words[1000 + bootstrap.rank()] = static_cast<std::uint64_t>(bootstrap.rank()) + 1;
-      bootstrap.allgather("");
+      test_support::meet(bootstrap);
       for (int r = 0; r < size; ++r) EXPECT_EQ(words[1000 + r], static_cast<std::uint64_t>(r) + 1);
 
       EXPECT_FALSE(is_readable(link->wake_fd(), 0));
-      bootstrap.allgather("");
+      test_support::meet(bootstrap);
       link->wake((bootstrap.rank() + 1) % size);
       EXPECT_TRUE(is_readable(link->wake_fd(), 20000));
-      bootstrap.allgather("");
+      test_support::meet(bootstrap);
       drain(link->wake_fd());
       EXPECT_FALSE(is_readable(link->wake_fd(), 0));
-      bootstrap.allgather("");
+      test_support::meet(bootstrap);
     });
     EXPECT_EQ(statuses, std::vector<int>(static_cast<std::size_t>(size), 0));
   }
@@ -55,9 +56,9 @@ TEST(Handover, VirtualNodesShareNothing) {
     const core::Topology topology = topology_of(bootstrap, 2);
     const auto link = join_node(bootstrap, topology, kBytes, "a key");
     if (topology.is_leader()) *link->memory() = static_cast<std::byte>(topology.node + 1);
-    bootstrap.allgather("");
+    test_support::meet(bootstrap);
     EXPECT_EQ(*link->memory(), static_cast<std::byte>(topology.node + 1));
-    bootstrap.allgather("");
+    test_support::meet(bootstrap);
   });
   EXPECT_EQ(statuses, std::vector<int>(5, 0));
 }
@@ -69,7 +70,7 @@ TEST(Handover, TheEndOfAProcessIsSeenEvenIfAChildOfItLivesOn) {
     const auto peers = link->liveness();
     ASSERT_EQ(peers.size(), bootstrap.rank() == 0 ? 4u : 2u);  // a socket and a process each
     for (const auto& peer : peers) EXPECT_FALSE(is_readable(peer.fd, 0));
-    bootstrap.allgather("");
+    test_support::meet(bootstrap);
     if (bootstrap.rank() == 2) {
       if (::fork() == 0) {  // holds copies of all its descriptors
         ::alarm(3);

@@ -13,6 +13,7 @@
 
 #include "core/topology.hpp"
 #include "processes.hpp"
+#include "tests/support/meeting.hpp"
 #include "shm/peer_memory.hpp"
 
 namespace kolo::shm::test {
@@ -31,12 +32,12 @@ std::vector<unsigned char> contents(int rank) {
 TEST(PeerMemory, ProcessesReadWhatTheOthersHave) {
   constexpr int kRanks = 3;
   const std::vector<int> statuses = run_processes(kRanks, [&](core::Bootstrap& bootstrap) {
-    const core::Topology topology = core::make_topology(bootstrap.rank(), bootstrap.machines(), 0);
+    const core::Topology topology = test_support::topology_on_one_machine(bootstrap);
     const auto peers =
-        read_between_processes(topology, [&](const std::string& mine) { return bootstrap.allgather(mine); });
+        read_between_processes(topology, [&](const std::string& mine) { return test_support::meet(bootstrap, mine); });
     ASSERT_NE(peers, nullptr);
     const std::vector<unsigned char> own = contents(bootstrap.rank());
-    const std::vector<std::string> addresses = bootstrap.allgather(std::to_string(address_of(own.data())));
+    const std::vector<std::string> addresses = test_support::meet(bootstrap, std::to_string(address_of(own.data())));
     for (int rank = 0; rank < kRanks; ++rank) {
       std::vector<unsigned char> found(kBytes, 0xee);
       const auto* from = reinterpret_cast<const void*>(std::stoull(addresses[static_cast<std::size_t>(rank)]));
@@ -44,16 +45,16 @@ TEST(PeerMemory, ProcessesReadWhatTheOthersHave) {
       EXPECT_TRUE(status.ok()) << status.message();
       EXPECT_EQ(found, contents(rank));
     }
-    bootstrap.allgather("");  // nobody's memory goes while it is read
+    test_support::meet(bootstrap);  // nobody's memory goes while it is read
   });
   EXPECT_EQ(statuses, std::vector<int>(kRanks, 0));
 }
 
 TEST(PeerMemory, WhatCannotBeReadIsSaid) {
   const std::vector<int> statuses = run_processes(2, [&](core::Bootstrap& bootstrap) {
-    const core::Topology topology = core::make_topology(bootstrap.rank(), bootstrap.machines(), 0);
+    const core::Topology topology = test_support::topology_on_one_machine(bootstrap);
     const auto peers =
-        read_between_processes(topology, [&](const std::string& mine) { return bootstrap.allgather(mine); });
+        read_between_processes(topology, [&](const std::string& mine) { return test_support::meet(bootstrap, mine); });
     ASSERT_NE(peers, nullptr);
     // Two pages that can be read, and one behind them that cannot.
     const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
@@ -66,7 +67,7 @@ TEST(PeerMemory, WhatCannotBeReadIsSaid) {
     EXPECT_TRUE(peers->is_readable(memory, 0));
     EXPECT_FALSE(peers->is_readable(memory, 2 * page + 1));
     EXPECT_FALSE(peers->is_readable(memory + 2 * page, 1));
-    const std::vector<std::string> addresses = bootstrap.allgather(std::to_string(address_of(memory)));
+    const std::vector<std::string> addresses = test_support::meet(bootstrap, std::to_string(address_of(memory)));
     const int peer = 1 - bootstrap.rank();
     const auto from = std::stoull(addresses[static_cast<std::size_t>(peer)]);
     std::vector<std::byte> found(3 * page);
@@ -74,17 +75,17 @@ TEST(PeerMemory, WhatCannotBeReadIsSaid) {
     const Status status = peers->read(peer, found.data(), reinterpret_cast<const void*>(from), 3 * page);
     EXPECT_EQ(status.code(), ErrorCode::transport);
     EXPECT_NE(status.message().find("local rank " + std::to_string(peer)), std::string::npos) << status.message();
-    bootstrap.allgather("");
+    test_support::meet(bootstrap);
   });
   EXPECT_EQ(statuses, std::vector<int>(2, 0));
 }
 
 TEST(PeerMemory, OneThatCannotReadIsEnoughForNoneToDoSo) {
   const std::vector<int> statuses = run_processes(3, [&](core::Bootstrap& bootstrap) {
-    const core::Topology topology = core::make_topology(bootstrap.rank(), bootstrap.machines(), 0);
+    const core::Topology topology = test_support::topology_on_one_machine(bootstrap);
     int meeting = 0;
     const auto peers = read_between_processes(topology, [&](const std::string& mine) {
-      std::vector<std::string> all = bootstrap.allgather(mine);
+      std::vector<std::string> all = test_support::meet(bootstrap, mine);
       // Rank 1 looks for another number than rank 2 has.
       if (meeting++ == 0 && bootstrap.rank() == 1) all[2].back() = all[2].back() == '1' ? '2' : '1';
       return all;

@@ -31,14 +31,13 @@ inline bool is_readable(int fd, int timeout_ms) {
   return ::poll(&entry, 1, timeout_ms) == 1;
 }
 
-/// allgather through the hub: each rank sends a packet, and gets everybody's in return.
+/// `exchange` through the hub: each rank sends a packet, and gets everybody's in return.
 class HubBootstrap final : public core::Bootstrap {
  public:
   HubBootstrap(int rank, int size, base::UniqueFd hub) : rank_(rank), size_(size), hub_(std::move(hub)) {}
   int rank() const noexcept override { return rank_; }
   int size() const noexcept override { return size_; }
-  std::vector<int> machines() override { return std::vector<int>(static_cast<std::size_t>(size_), 0); }
-  std::vector<std::string> allgather(const std::string& mine) override {
+  std::vector<std::string> exchange(std::string_view /*label*/, const std::string& mine, base::Duration) override {
     // A packet of length zero could not be told from an end of file.
     const std::string packet = '.' + mine;
     if (::send(hub_.get(), packet.data(), packet.size(), MSG_NOSIGNAL) < 0)
@@ -52,10 +51,11 @@ class HubBootstrap final : public core::Bootstrap {
     }
     return all;
   }
-  std::shared_ptr<core::NodeLink> join_node(const core::Topology&, std::size_t, const std::string&) override {
+  std::shared_ptr<core::NodeLink> join_node(const core::Topology&, std::size_t, const std::string&,
+                                            base::Duration) override {
     std::abort();  // the tests call the function under test
   }
-  std::shared_ptr<core::InterNode> inter_node(const core::Topology&) override { std::abort(); }
+  std::shared_ptr<core::InterNode> inter_node(const core::Topology&, base::Duration) override { std::abort(); }
   std::string describe() const override { return "processes of a test"; }
 
  private:

@@ -14,6 +14,7 @@
 #include "core/regions.hpp"
 #include "core/topology.hpp"
 #include "processes.hpp"
+#include "tests/support/meeting.hpp"
 #include "shm/handover.hpp"
 #include "shm/thread_world.hpp"
 
@@ -26,54 +27,54 @@ constexpr std::size_t kBytes = 64 << 10;
 void share_detach_and_release(core::Bootstrap& bootstrap, core::NodeLink& link) {
   const int size = bootstrap.size();
   const int rank = bootstrap.rank();
-  const auto meet = [&](const std::string& mine) { return bootstrap.allgather(mine); };
+  const auto meet = [&](const std::string& mine) { return test_support::meet(bootstrap, mine); };
   const std::shared_ptr<core::SharedRegion> region = link.share(kBytes, meet);
   ASSERT_EQ(region->bytes(), kBytes);
   for (std::size_t i = 0; i < kBytes; ++i) ASSERT_EQ(region->own()[i], std::byte{0});
-  bootstrap.allgather("");
+  test_support::meet(bootstrap);
 
   // Everybody writes a byte of everybody's.
   for (int peer = 0; peer < size; ++peer)
     region->of(peer)[static_cast<std::size_t>(rank) * 5000] = static_cast<std::byte>(10 * peer + rank + 1);
-  bootstrap.allgather("");
+  test_support::meet(bootstrap);
   for (int peer = 0; peer < size; ++peer)
     ASSERT_EQ(region->own()[static_cast<std::size_t>(peer) * 5000], static_cast<std::byte>(10 * rank + peer + 1));
-  bootstrap.allgather("");
+  test_support::meet(bootstrap);
 
   // Rank 0 takes its part back: what it holds stays, what peers write is not seen, and it is not seen by them.
   if (rank == 0) region->detach();
-  bootstrap.allgather("");
+  test_support::meet(bootstrap);
   if (rank == 1) std::memset(region->of(0), 77, kBytes);
-  bootstrap.allgather("");
+  test_support::meet(bootstrap);
   if (rank == 0) {
     for (int peer = 0; peer < size; ++peer)
       ASSERT_EQ(region->own()[static_cast<std::size_t>(peer) * 5000], static_cast<std::byte>(peer + 1));
     ASSERT_EQ(region->own()[1], std::byte{0});
     region->own()[1] = std::byte{5};
   }
-  bootstrap.allgather("");
+  test_support::meet(bootstrap);
   if (rank != 0) {
     ASSERT_EQ(region->of(0)[1], std::byte{77});
   }
-  bootstrap.allgather("");
+  test_support::meet(bootstrap);
 
   // Its memory goes; the others' parts stay in reach, and what is written to its part harms nobody.
   if (rank == 0) region->release_own();
-  bootstrap.allgather("");
+  test_support::meet(bootstrap);
   ASSERT_EQ(region->own() == nullptr, rank == 0);
   if (rank != 0) {
     ASSERT_EQ(region->of(0)[1], std::byte{0});
   }
-  bootstrap.allgather("");
+  test_support::meet(bootstrap);
   if (rank != 0) region->of(0)[static_cast<std::size_t>(rank)] = std::byte{1};
   ASSERT_EQ(region->of(size - 1)[0], static_cast<std::byte>(10 * (size - 1) + 1));
-  bootstrap.allgather("");
+  test_support::meet(bootstrap);
 }
 
 TEST(Region, BetweenProcesses) {
   for (const int size : {2, 4}) {
     const std::vector<int> statuses = run_processes(size, [&](core::Bootstrap& bootstrap) {
-      const core::Topology topology = core::make_topology(bootstrap.rank(), bootstrap.machines(), 0);
+      const core::Topology topology = test_support::topology_on_one_machine(bootstrap);
       const auto link = join_node(bootstrap, topology, 4096, "a key");
       share_detach_and_release(bootstrap, *link);
     });
@@ -88,7 +89,7 @@ TEST(Region, BetweenThreads) {
     for (int rank = 0; rank < size; ++rank) {
       threads.emplace_back([&, rank] {
         const auto bootstrap = world.bootstrap(rank);
-        const core::Topology topology = core::make_topology(rank, bootstrap->machines(), 0);
+        const core::Topology topology = test_support::topology_on_one_machine(*bootstrap);
         const auto link = bootstrap->join_node(topology, 4096, "a key");
         share_detach_and_release(*bootstrap, *link);
       });
@@ -100,8 +101,8 @@ TEST(Region, BetweenThreads) {
 TEST(Region, PlacesAreFoundByAddressUntilRetired) {
   ThreadWorld world(1);
   const auto bootstrap = world.bootstrap(0);
-  const auto link = bootstrap->join_node(core::make_topology(0, bootstrap->machines(), 0), 4096, "a key");
-  const auto meet = [&](const std::string& mine) { return bootstrap->allgather(mine); };
+  const auto link = bootstrap->join_node(test_support::topology_on_one_machine(*bootstrap), 4096, "a key", test_support::kPatience);
+  const auto meet = [&](const std::string& mine) { return test_support::meet(*bootstrap, mine); };
   const auto regions = std::make_shared<core::Regions>();
   core::RegionTable table(regions);
   EXPECT_TRUE(table.empty());
