@@ -17,9 +17,9 @@ namespace kolo::mpi {
 class MpiExchange;
 
 /// Makes the node's shared memory, given a bootstrap whose `exchange` works: shared memory is another room's.
-using NodeJoiner = std::function<std::shared_ptr<core::NodeLink>(
-    core::Bootstrap& bootstrap, const core::Topology& topology, std::size_t bytes, const std::string& job_key,
-    base::Duration patience)>;
+using NodeJoiner = std::function<std::shared_ptr<core::NodeLink>(core::Bootstrap& bootstrap,
+                                                                 const core::Topology& topology, std::size_t bytes,
+                                                                 const std::string& job_key, base::Duration patience)>;
 
 /// MPI must be initialised, and outlive it and the transports that it made. With MPI_THREAD_SINGLE and FUNNELED only
 /// the thread that initialised MPI may make and use one.

@@ -102,7 +102,8 @@ std::string MpiExchange::report(std::string_view label, const std::string& mine,
   std::vector<core::InterNode::Operation> open;
   send(0, mine, open);
   std::vector<Incoming> answer{expect(0)};
-  if (!hear(answer, base::now() + core::after_waiting(patience))) return kBad + core::missing_ranks({0}, label, patience);
+  if (!hear(answer, base::now() + core::after_waiting(patience)))
+    return kBad + core::missing_ranks({0}, label, patience);
   send(0, {}, open);
   poll_until(base::now() + patience, [&] { return flush(open); });
   return text(answer.front());

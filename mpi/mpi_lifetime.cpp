@@ -3,9 +3,16 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <utility>
 
 #include <kolo/error.hpp>
 
+#include "base/settings.hpp"
+#include "base/watchdog.hpp"
 #include "mpi/mpi_api.hpp"
 
 namespace kolo::mpi {
@@ -22,21 +29,65 @@ bool started_by_launcher(const Lookup& lookup) {
 
 std::string describe_library() { return library_version(); }
 
-void Lifetime::begin() {
+namespace {
+
+/// Open MPI's MPI_Finalize begins with a barrier of the world, which has no deadline, unless this variable says otherwise
+/// when MPI is initialised. A rank whose program has ended need not wait for one that goes on computing: nothing of ours
+/// is under way between them.
+constexpr const char* kWithoutBarrier = "OMPI_MCA_async_mpi_finalize";
+
+/// How long ranks that leave together let MPI work for one another.
+constexpr std::chrono::seconds kFarewell{1};
+
+std::string seconds_text(base::Duration duration) {
+  std::array<char, 40> text{};
+  std::snprintf(text.data(), text.size(), "%.4g s", base::to_seconds(duration));
+  return text.data();
+}
+
+/// " (process 2 of 4)"; empty where the environment does not tell.
+std::string place_in(const Lookup& environment) {
+  static constexpr std::array<std::pair<const char*, const char*>, 3> kVariables = {
+      {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+       {"PMI_RANK", "PMI_SIZE"},
+       {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"}}};
+  for (const auto& [rank, size] : kVariables) {
+    const auto own = environment(rank);
+    const auto all = environment(size);
+    if (own && all) return " (rank " + *own + " of " + *all + ")";
+  }
+  return {};
+}
+
+}  // namespace
+
+void Lifetime::begin(base::Duration patience, const Lookup& environment) {
   if (is_finalized()) {
     throw Error(ErrorCode::transport, "MPI has been finalised and cannot be initialised again: a program that "
                                       "finalises MPI must leave Kolo first, and cannot join a job afterwards");
   }
   if (is_initialized()) return;
+  const base::Watchdog watchdog(patience,
+                                "kolo: MPI_Init has not returned within " + seconds_text(patience) +
+                                    " (KOLO_CONNECT_TIMEOUT_S) in this process" + place_in(environment) +
+                                    ": another process of the job has not called kolo::init, is stopped, or has ended. "
+                                    "This process ends.",
+                                EXIT_FAILURE);
+  const base::ScopedVariable without_barrier(kWithoutBarrier, "1");
   initialize(ThreadLevel::multiple);
   ours_ = true;
 }
 
-void Lifetime::end() noexcept {
+void Lifetime::end(base::Duration patience, int status) noexcept {
   if (!ours_ || leave_open_) return;
   ours_ = false;
   try {
     if (is_finalized() || (thread_level() != ThreadLevel::multiple && !is_main_thread())) return;
+    const base::Watchdog watchdog(patience,
+                                  "kolo: MPI_Finalize has not returned within " + seconds_text(patience) +
+                                      " (KOLO_TIMEOUT_S): another rank has not left. This process ends.",
+                                  status);
+    if (together_) meet_world(base::now() + kFarewell);
     finalize();
   } catch (const Error&) {
     // The process is ending, and nobody is left to tell.

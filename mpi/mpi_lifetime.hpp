@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "base/clock.hpp"
+
 namespace kolo::mpi {
 
 /// Looks a variable up in an environment (base::Lookup).
@@ -24,17 +26,25 @@ using Lookup = std::function<std::optional<std::string>(const char* name)>;
 class Lifetime {
  public:
   /// Initialises MPI with the highest thread level it gives, unless that has been done, by us or by the program.
-  /// Throws Error(transport) when it has been finalised already.
-  void begin();
-  /// After a fault of the world MPI must not be finalised: it would wait for ranks that are gone.
-  void leave_open() noexcept { leave_open_ = true; }
-  /// At the end of the process: finalises an MPI that `begin` initialised, unless somebody has, a fault forbids it, or
-  /// this thread may not.
-  void end() noexcept;
+  /// MPI_Init has no deadline and names nobody: when it has not returned within `patience` the process ends, with exit
+  /// status 1 and a sentence on stderr that says which of the job's processes this is, as far as `environment` tells.
+  /// Throws Error(transport) when MPI has been finalised already.
+  void begin(base::Duration patience, const Lookup& environment);
+  /// Whether MPI can be finalised: not after a fault of the world, nor after a start that failed, for operations may be
+  /// open with ranks that are gone.
+  void leave_open(bool open) noexcept { leave_open_ = open; }
+  /// Whether the others leave at the same time as this rank. Then `end` lets MPI deliver what it may still hold back
+  /// (core::InterNode::push).
+  void leave_together(bool together) noexcept { together_ = together; }
+  /// At the end of the process: finalises an MPI that `begin` initialised, unless somebody has, `leave_open` forbids it,
+  /// or this thread may not. Waits for nobody where the library allows that (Open MPI): ranks leave when they like. Should
+  /// it not return within `patience`, the process ends with exit status `status` and a sentence on stderr.
+  void end(base::Duration patience, int status) noexcept;
 
  private:
   bool ours_ = false;
   bool leave_open_ = false;
+  bool together_ = false;
 };
 
 }  // namespace kolo::mpi

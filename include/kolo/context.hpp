@@ -45,9 +45,12 @@ class KOLO_API Bootstrap {
 /// and stays open until the process ends.
 class KOLO_API Context {
  public:
-  /// A world of one, whatever the environment says.
+  /// Joins the job that the launcher started, as `init` does, or makes a world of one where none did; nobody's default.
+  /// Collective over the job's ranks. Throws `Error`.
   Context();
   explicit Context(const Options& options);
+  /// A world of one, whatever launcher has started this process.
+  [[nodiscard]] static Context alone(const Options& options = {});
   /// The world that `bootstrap` describes. Collective over its ranks. Throws `Error`.
   explicit Context(Bootstrap bootstrap, const Options& options = {});
   Context(Context&&) noexcept;
@@ -63,8 +66,9 @@ class KOLO_API Context {
   [[nodiscard]] int cross_size() const;
   [[nodiscard]] bool is_homogeneous() const;
 
-  /// Leaves: waits (at most `KOLO_TIMEOUT_S`) until every rank has called it, then ends the engine. Operations still
-  /// open fail with shut_down. Returns at once after a fault of the world. Never finalises MPI. A second call does
+  /// Leaves: waits (at most `KOLO_TIMEOUT_S`) until every rank has called it, then ends the engine. Who comes later than
+  /// that has lost nobody: its own `shutdown` returns, its other operations fail. Operations still open fail with
+  /// shut_down. Returns at once after a fault of the world. Never finalises MPI. A second call does
   /// nothing. Does not throw for a fault of the world: those were told to the operations. Throws `Error`
   /// (invalid_argument) inside a callback of `on_done`, and leaves the context open.
   void shutdown();
@@ -99,11 +103,16 @@ class KOLO_API ContextGuard {
   Context* previous_;
 };
 
-/// Joins the job that the launcher started, or makes a world of one where none did. Throws `Error`: invalid_setting for
-/// a bad value, transport when ranks cannot find each other, invalid_argument when a context made by `init` is alive.
-/// `init` after `shutdown` works. A process that ends without `shutdown` is closed at exit.
+/// Joins the job that the launcher started, or makes a world of one where none did (`KOLO_ALONE` asks for one in any
+/// case). Each of its steps waits for the other ranks for `KOLO_CONNECT_TIMEOUT_S` at most. Throws `Error`, on every rank
+/// alike if one rank fails: invalid_setting for a bad value, transport when ranks cannot find each other, or when the
+/// environment speaks of several processes (of torchrun's, say) that cannot be joined. And on this thread alone:
+/// invalid_argument when a context made by `init` is alive, or the thread has one of `run_local` or a ContextGuard;
+/// unsupported in a process that a rank forked. `init` after `shutdown` works, and after an `init` that failed on all
+/// ranks. A process that ends without `shutdown` is closed at exit; with another exit status than 0 it waits for nobody.
 KOLO_API void init(const Options& options = {});
-/// Leaves it; see `Context::shutdown`. Does nothing when `init` was not called.
+/// Leaves it; see `Context::shutdown`. Does nothing when `init` was not called. Throws `Error` (invalid_argument) on a
+/// thread that has a context of `run_local` or a ContextGuard.
 KOLO_API void shutdown();
 /// Leaves it because of an error of this rank's own; see `Context::abandon`.
 KOLO_API void abandon(const std::string& reason);

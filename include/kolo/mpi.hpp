@@ -22,8 +22,9 @@ namespace kolo::mpi {
 /// program's to finalise, after the context has gone. Any thread level works; below MPI_THREAD_MULTIPLE data moves
 /// between nodes only while a thread is inside a call of Kolo's, and with MPI_THREAD_SINGLE and FUNNELED the context
 /// must be made, and its handles waited on, by the thread that initialised MPI. Throws `Error`: transport when MPI is
-/// not initialised, is finalised or fails; unsupported from a thread that may not call MPI; invalid_argument for
-/// MPI_COMM_NULL and intercommunicators.
+/// not initialised, is finalised or fails, or when not all ranks have called this within `KOLO_CONNECT_TIMEOUT_S` (the
+/// sentence names those who have not; what is open then stays open, so MPI must not be finalised); unsupported from a
+/// thread that may not call MPI; invalid_argument for MPI_COMM_NULL and intercommunicators.
 [[nodiscard]] KOLO_API Bootstrap bootstrap(MPI_Comm communicator);
 
 }  // namespace kolo::mpi

@@ -161,6 +161,7 @@ class Assembly {
     parts_.link = bootstrap_.join_node(parts_.topology, engine_bytes() + kRings * slot_memory(), job_key_, patience_);
     connect();
     const std::shared_ptr<core::NodeLink> link = parts_.link;
+    const std::vector<int> connections = list_connections();
     std::shared_ptr<engine::Engine> engine;
     core::take_step(bootstrap_, "engine", patience_, [&]() -> std::string {
       make_backend();
@@ -168,11 +169,17 @@ class Assembly {
       return {};
     });
     engine->begin();
-    return std::make_shared<detail::ContextImpl>(std::move(bootstrap), std::move(engine), link, regions_);
+    return std::make_shared<detail::ContextImpl>(std::move(bootstrap), std::move(engine), link, regions_, connections);
   }
 
  private:
   [[nodiscard]] bool talks() const { return parts_.topology.node_count() > 1 && parts_.topology.is_leader(); }
+
+  [[nodiscard]] std::vector<int> list_connections() const {
+    std::vector<int> all = parts_.control ? parts_.control->descriptors() : std::vector<int>{};
+    for (const core::NodeLink::Liveness& peer : parts_.link->liveness()) all.push_back(peer.fd);
+    return all;
+  }
 
   /// What ranks must know of each other before memory is shared: addresses, CPUs, caches.
   void introduce() {

@@ -4,9 +4,13 @@
 #include <kolo/context.hpp>
 
 #include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,32 +18,70 @@
 #include "api/assemble.hpp"
 #include "api/bootstrap_holder.hpp"
 #include "api/context_impl.hpp"
+#include "api/forks.hpp"
 #include "api/launch.hpp"
 
 namespace kolo {
 namespace {
 
+[[noreturn]] void throw_inherited() {
+  throw Error(ErrorCode::unsupported,
+              "this process is a fork of a rank, and no rank itself: it cannot use its parent's "
+              "context, nor join the job");
+}
+
+/// Never destroyed: its threads are the parent's.
+void abandon_inherited(std::shared_ptr<detail::ContextImpl> impl) noexcept {
+  static_cast<void>(new (std::nothrow) std::shared_ptr<detail::ContextImpl>(std::move(impl)));
+}
+
+/// The process's exit status, once it ends by `exit` or by returning from main.
+std::atomic<int> exit_status{0};
+
+/// How long a rank that fails stays to see its departure announced.
+constexpr std::chrono::seconds kFarewell{1};
+
 /// The process-wide state of the library: what `init` made, closed at exit if nobody has before.
 class Process {
  public:
   ~Process() {
-    if (const std::unique_ptr<Context> context = release()) end(context->impl(), {});
-    for (const auto& impl : left_open_) end(*impl, {});
-    launcher_.end();
+    if (is_inherited()) {
+      abandon_all();
+      return;
+    }
+    const int status = exit_status.load();
+    if (const std::unique_ptr<Context> context = release()) end(context->impl(), {}, status != 0);
+    for (const auto& impl : left_open_) end(*impl, {}, status != 0);
+    launcher_.end(patience_, status);
   }
 
   void init(const Options& options) {
-    const std::lock_guard lock(mutex_);
-    if (context_) {
+    const std::lock_guard one_at_a_time(initialising_);
+    if (context() != nullptr) {
       throw Error(ErrorCode::invalid_argument, "kolo::init was called before, and kolo::shutdown has not been");
     }
+    auto context = std::make_unique<Context>(options);
+    const std::lock_guard lock(mutex_);
+    context_ = std::move(context);
+    current_.store(context_.get(), std::memory_order_release);
+  }
+  /// A membership in the launcher's job.
+  std::shared_ptr<detail::ContextImpl> join(const Options& options) {
+    if (is_inherited()) throw_inherited();
+    const std::lock_guard lock(joining_);
     try {
-      context_ = std::make_unique<Context>(Bootstrap(launcher_.bootstrap(api::connect_patience(options))), options);
+      auto holder = bootstrap(options);
+      auto impl = api::assemble(std::move(holder->bootstrap), options);
+      impl->belong_to_job();
+      const std::lock_guard members(mutex_);
+      launcher_.note(api::Launcher::State::joined);
+      patience_ = base::from_seconds(impl->engine().settings().timeout_s);
+      return impl;
     } catch (...) {
-      launcher_.note_fault();
+      const std::lock_guard members(mutex_);
+      launcher_.note(api::Launcher::State::broken);
       throw;
     }
-    current_.store(context_.get(), std::memory_order_release);
   }
   /// Takes it away: whoever has it ends it.
   std::unique_ptr<Context> release() {
@@ -47,31 +89,57 @@ class Process {
     current_.store(nullptr, std::memory_order_release);
     return std::move(context_);
   }
-  /// Ends what was taken away.
-  void end(detail::ContextImpl& impl, const std::string& reason) noexcept {
-    impl.close(reason);
-    if (!impl.engine().faulted()) return;
+  /// Ends a context. `hurry`: without waiting for the others.
+  void end(detail::ContextImpl& impl, const std::string& reason, bool hurry = false) noexcept {
+    impl.close(reason, hurry);
+    note_end(impl);
+  }
+  void note_end(const detail::ContextImpl& impl) noexcept {
+    using State = api::Launcher::State;
+    if (!impl.of_job()) return;
+    const State state = impl.engine().faulted()         ? State::broken
+                        : impl.engine().left_together() ? State::left_together
+                                                        : State::left_alone;
     const std::lock_guard lock(mutex_);
-    launcher_.note_fault();
+    launcher_.note(state);
   }
   /// For the end of the process: what was destroyed inside a callback, where nothing can be shut down.
   void leave_open(std::shared_ptr<detail::ContextImpl> impl) {
     const std::lock_guard lock(mutex_);
     left_open_.push_back(std::move(impl));
   }
+  /// Whether this process is a fork of the one that made this.
+  [[nodiscard]] bool is_inherited() const noexcept { return generation_ != api::fork_generation(); }
   /// Asked by every call, so without the lock.
   [[nodiscard]] Context* context() const noexcept { return current_.load(std::memory_order_acquire); }
 
  private:
+  std::unique_ptr<detail::BootstrapHolder> bootstrap(const Options& options) {
+    const std::lock_guard lock(mutex_);
+    return launcher_.bootstrap(options);
+  }
+  /// In a forked child: what is here is the parent's.
+  void abandon_all() noexcept {
+    static_cast<void>(context_.release());
+    for (auto& impl : left_open_) abandon_inherited(std::move(impl));
+  }
+
+  const std::uint64_t generation_ = api::fork_generation();
+  std::mutex initialising_;
+  std::mutex joining_;
   std::mutex mutex_;
   std::unique_ptr<Context> context_;                             // guarded by mutex_
   std::atomic<Context*> current_{nullptr};                       // what context_ holds
   std::vector<std::shared_ptr<detail::ContextImpl>> left_open_;  // guarded by mutex_
   api::Launcher launcher_;                                       // guarded by mutex_
+  base::Duration patience_{};                                    // guarded by mutex_: KOLO_TIMEOUT_S
 };
 
 Process& process() {
   static Process instance;
+  // Registered behind its destructor, and so called before it.
+  static const bool asks = ::on_exit([](int status, void*) { exit_status.store(status); }, nullptr) == 0;
+  static_cast<void>(asks);  // else the status is taken for 0
   return instance;
 }
 
@@ -94,10 +162,12 @@ bool stays_open(const detail::ContextImpl& impl, const char* what) noexcept {
 
 /// The end of a context by its destructor.
 void end_by_destructor(std::shared_ptr<detail::ContextImpl> impl, const std::string& reason) noexcept {
-  if (stays_open(*impl, "kolo::Context")) {
+  if (impl->is_inherited()) {
+    abandon_inherited(std::move(impl));
+  } else if (stays_open(*impl, "kolo::Context")) {
     process().leave_open(std::move(impl));
   } else {
-    impl->close(reason);
+    process().end(*impl, reason);
   }
 }
 
@@ -111,9 +181,11 @@ std::unique_ptr<detail::BootstrapHolder> Bootstrap::release() noexcept { return 
 
 // ---------------------------------------------------------------- Context
 
-void detail::ContextImpl::close(const std::string& reason) noexcept {
+void detail::ContextImpl::close(const std::string& reason, bool hurry) noexcept {
   try {
-    if (reason.empty()) {
+    if (hurry) {
+      engine_->shutdown(kFarewell);
+    } else if (reason.empty()) {
       engine_->shutdown();
     } else {
       engine_->abandon(ErrorCode::user_exception, reason);
@@ -125,7 +197,9 @@ void detail::ContextImpl::close(const std::string& reason) noexcept {
 
 Context::Context() : Context(Options{}) {}
 
-Context::Context(const Options& options) : Context(Bootstrap(api::solo_bootstrap()), options) {}
+Context::Context(const Options& options) : Context(process().join(options)) {}
+
+Context Context::alone(const Options& options) { return Context(Bootstrap(api::solo_bootstrap()), options); }
 
 Context::Context(Bootstrap bootstrap, const Options& options) : exceptions_at_birth_(std::uncaught_exceptions()) {
   const std::unique_ptr<detail::BootstrapHolder> holder = bootstrap.release();
@@ -155,11 +229,15 @@ Context::~Context() {
 
 detail::ContextImpl& Context::impl() const {
   if (!impl_) throw Error(ErrorCode::not_initialized, "this context was moved from");
+  if (impl_->is_inherited()) throw_inherited();
   return *impl_;
 }
 
 void Context::shutdown() {
-  if (impl_) impl_->engine().shutdown();
+  if (!impl_) return;
+  if (impl_->is_inherited()) throw_inherited();
+  impl_->engine().shutdown();
+  process().note_end(*impl_);
 }
 
 void Context::abandon(const std::string& reason) {
@@ -181,9 +259,21 @@ bool Context::is_homogeneous() const { return impl().engine().topology().is_homo
 ContextGuard::ContextGuard(Context& context) noexcept : previous_(std::exchange(bound_context, &context)) {}
 ContextGuard::~ContextGuard() { bound_context = previous_; }
 
-void init(const Options& options) { process().init(options); }
+void init(const Options& options) {
+  if (bound_context != nullptr) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        "kolo::init: this thread has a context already, that of run_local or of a ContextGuard; leave init out, "
+        "or use a kolo::Session, which takes what is there");
+  }
+  process().init(options);
+}
 
 void shutdown() {
+  if (bound_context != nullptr) {
+    throw Error(ErrorCode::invalid_argument, "kolo::shutdown: this thread's context is that of run_local or of a "
+                                             "ContextGuard, and not init's; whoever made it shuts it down");
+  }
   if (const Context* const context = process().context()) context->impl().engine().check_may_shut_down();
   if (const std::unique_ptr<Context> context = process().release()) process().end(context->impl(), {});
 }
@@ -209,6 +299,7 @@ Session::Session(const Options& options)
 Session::~Session() {
   if (!owner_) return;
   if (const Context* const context = process().context()) {
+    if (process().is_inherited()) return;
     if (stays_open(context->impl(), "kolo::Session")) return;
   }
   if (const std::unique_ptr<Context> context = process().release()) {

@@ -3,11 +3,14 @@
 // What a `Context` is made of: an engine, and what it was assembled from.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <kolo/context.hpp>
 
+#include "api/forks.hpp"
 #include "core/bootstrap.hpp"
 #include "core/node_link.hpp"
 #include "core/regions.hpp"
@@ -17,25 +20,36 @@ namespace kolo::detail {
 
 class ContextImpl {
  public:
+  /// `connections`: descriptors by which others hear of the end of this process.
   ContextImpl(std::unique_ptr<core::Bootstrap> bootstrap, std::shared_ptr<engine::Engine> engine,
-              std::shared_ptr<core::NodeLink> link, std::shared_ptr<core::Regions> regions)
+              std::shared_ptr<core::NodeLink> link, std::shared_ptr<core::Regions> regions,
+              const std::vector<int>& connections)
       : bootstrap_(std::move(bootstrap)), link_(std::move(link)), regions_(std::move(regions)),
-        engine_(std::move(engine)) {}
+        engine_(std::move(engine)), connections_(connections) {}
 
   [[nodiscard]] engine::Engine& engine() const noexcept { return *engine_; }
   [[nodiscard]] const std::shared_ptr<engine::Engine>& shared_engine() const noexcept { return engine_; }
   [[nodiscard]] core::NodeLink& link() const noexcept { return *link_; }
   [[nodiscard]] const std::shared_ptr<core::Regions>& regions() const noexcept { return regions_; }
   [[nodiscard]] std::string describe_bootstrap() const { return bootstrap_->describe(); }
-  /// Ends the engine; while an exception unwinds (`reason` is not empty) without waiting for the others. Not inside a
-  /// callback of on_done.
-  void close(const std::string& reason) noexcept;
+  /// Ends the engine; while an exception unwinds (`reason` is not empty), or in a `hurry`, without waiting for the
+  /// others. Not inside a callback of on_done.
+  void close(const std::string& reason, bool hurry = false) noexcept;
+  /// Whether this process is a fork of the one that made it: then its threads are not there, and it can neither be used
+  /// nor destroyed.
+  [[nodiscard]] bool is_inherited() const noexcept { return generation_ != api::fork_generation(); }
+  /// That its end matters to the launcher, through whose MPI it was made.
+  void belong_to_job() noexcept { of_job_ = true; }
+  [[nodiscard]] bool of_job() const noexcept { return of_job_; }
 
  private:
+  const std::uint64_t generation_ = api::fork_generation();
   const std::unique_ptr<core::Bootstrap> bootstrap_;  // outlives what was made with it
   const std::shared_ptr<core::NodeLink> link_;
   const std::shared_ptr<core::Regions> regions_;
   const std::shared_ptr<engine::Engine> engine_;
+  const api::ClosedInChildren connections_;
+  bool of_job_ = false;
 };
 
 }  // namespace kolo::detail

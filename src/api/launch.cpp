@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/launch.hpp"
 
+#include <array>
+#include <charconv>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include <kolo/error.hpp>
 
+#include "api/assemble.hpp"
 #include "base/settings.hpp"
 #include "shm/thread_world.hpp"
 #ifdef KOLO_HAS_MPI
@@ -19,6 +23,42 @@ std::unique_ptr<detail::BootstrapHolder> solo_bootstrap() {
   return std::make_unique<detail::BootstrapHolder>(shm::ThreadWorld(1).bootstrap(0));
 }
 
+namespace {
+
+bool wants_to_be_alone(const base::Lookup& environment, const Options& options) {
+  try {
+    return base::load_settings(environment, options.settings).alone;
+  } catch (const Error&) {
+    return false;  // the start will say what is wrong, to all ranks
+  }
+}
+
+#ifdef KOLO_HAS_MPI
+constexpr const char* kRemedy = "start them by mpirun, or by srun with the --mpi that this MPI was built for";
+#else
+constexpr const char* kRemedy = "build Kolo with MPI (KOLO_WITH_MPI=ON)";
+#endif
+
+/// What launchers call the number of processes. Those of mpirun and torchrun go before Slurm's, under which they may
+/// run; and Slurm's is that of a step, for a batch script has the job's though it is alone.
+constexpr std::array kSizes = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "WORLD_SIZE",
+                               "SLURM_STEP_NUM_TASKS"};
+
+}  // namespace
+
+void expect_all_processes(const base::Lookup& environment, int found) {
+  for (const char* variable : kSizes) {
+    const std::optional<std::string> text = environment(variable);
+    if (!text || text->empty()) continue;
+    int size = 0;
+    std::from_chars(text->data(), text->data() + text->size(), size);
+    if (size <= 1 || found > 1) return;
+    throw Error(ErrorCode::transport, std::string(variable) + " says that a launcher has started " + *text +
+                                          " processes, but each of them would be alone: " + kRemedy +
+                                          ", or set KOLO_ALONE=1 if each shall be a world of its own");
+  }
+}
+
 #ifdef KOLO_HAS_MPI
 
 std::shared_ptr<core::NodeLink> join_node_of_processes(core::Bootstrap& bootstrap, const core::Topology& topology,
@@ -27,33 +67,38 @@ std::shared_ptr<core::NodeLink> join_node_of_processes(core::Bootstrap& bootstra
   return shm::join_node(bootstrap, topology, bytes, job_key, patience);
 }
 
-std::unique_ptr<detail::BootstrapHolder> Launcher::bootstrap(base::Duration patience) {
-  if (!mpi::started_by_launcher(base::process_environment())) return solo_bootstrap();
-  mpi_.begin();
-  return std::make_unique<detail::BootstrapHolder>(mpi::MpiBootstrap::of_world(join_node_of_processes, patience));
+std::unique_ptr<detail::BootstrapHolder> Launcher::bootstrap(const Options& options) {
+  const base::Lookup environment = base::process_environment();
+  if (wants_to_be_alone(environment, options)) return solo_bootstrap();
+  if (!mpi::started_by_launcher(environment)) {
+    expect_all_processes(environment, 1);
+    return solo_bootstrap();
+  }
+  const base::Duration patience = connect_patience(options);
+  mpi_.begin(patience, environment);
+  auto bootstrap = mpi::MpiBootstrap::of_world(join_node_of_processes, patience);
+  expect_all_processes(environment, bootstrap->size());
+  return std::make_unique<detail::BootstrapHolder>(std::move(bootstrap));
 }
 
-void Launcher::note_fault() noexcept { mpi_.leave_open(); }
+void Launcher::note(State state) noexcept {
+  if (state == State::joined || state == State::broken) mpi_.leave_open(state == State::broken);
+  mpi_.leave_together(state == State::left_together);
+}
 
-void Launcher::end() noexcept { mpi_.end(); }
+void Launcher::end(base::Duration patience, int status) noexcept { mpi_.end(patience, status); }
 
 #else
 
-std::unique_ptr<detail::BootstrapHolder> Launcher::bootstrap(base::Duration /*patience*/) {
+std::unique_ptr<detail::BootstrapHolder> Launcher::bootstrap(const Options& options) {
   const base::Lookup environment = base::process_environment();
-  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
-    const std::optional<std::string> size = environment(variable);
-    if (size && *size != "1") {
-      throw Error(ErrorCode::transport, std::string("a launcher has started ") + *size + " processes (" + variable +
-                                            "), but this build of Kolo has no MPI: build it with KOLO_WITH_MPI=ON");
-    }
-  }
+  if (!wants_to_be_alone(environment, options)) expect_all_processes(environment, 1);
   return solo_bootstrap();
 }
 
-void Launcher::note_fault() noexcept {}
+void Launcher::note(State /*state*/) noexcept {}
 
-void Launcher::end() noexcept {}
+void Launcher::end(base::Duration /*patience*/, int /*status*/) noexcept {}
 
 #endif
 

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which bootstrap a program gets: the launcher's, where it was started by one and this build has MPI; else a world of
-// one, without touching MPI.
+// Which bootstrap a program gets: the launcher's, where it was started by one that MPI knows; a world of one, without
+// touching MPI, where none has started it or the program asks for that; an error where a launcher has started several
+// processes that could only make a world of one each.
 #pragma once
 
 #include <memory>
 
+#include <kolo/options.hpp>
+
 #include "api/bootstrap_holder.hpp"
 #include "base/clock.hpp"
+#include "base/settings.hpp"
 #ifdef KOLO_HAS_MPI
 #include "mpi/mpi_lifetime.hpp"
 #endif
@@ -27,18 +31,25 @@ std::shared_ptr<core::NodeLink> join_node_of_processes(core::Bootstrap& bootstra
 /// What the process owes its launcher. One instance a process; one thread at a time.
 class Launcher {
  public:
-  /// Throws Error (transport): a launcher has started several processes, but this build has no MPI, MPI cannot be
-  /// initialised, or not all ranks come within `patience`.
-  std::unique_ptr<detail::BootstrapHolder> bootstrap(base::Duration patience);
-  /// There was a fault of the world: MPI would wait for ranks that are gone.
-  void note_fault() noexcept;
-  /// At the end of the process: finalises an MPI that Kolo initialised, unless there was a fault.
-  void end() noexcept;
+  /// Throws Error (transport): a launcher has started several processes that cannot be joined, MPI cannot be
+  /// initialised, or not all ranks come in time. KOLO_ALONE asks for a world of one.
+  std::unique_ptr<detail::BootstrapHolder> bootstrap(const Options& options);
+  /// How the last membership in the job began or ended, and so whether MPI can be finalised: not after a fault or a
+  /// start that failed, which may have left operations open with ranks that are gone. A later start that succeeds heals
+  /// that.
+  enum class State { joined, left_together, left_alone, broken };
+  void note(State state) noexcept;
+  /// At the end of the process: finalises an MPI that Kolo initialised, within `patience`; else the process ends with
+  /// exit status `status`.
+  void end(base::Duration patience, int status) noexcept;
 
  private:
 #ifdef KOLO_HAS_MPI
   mpi::Lifetime mpi_;
 #endif
 };
+
+/// Throws Error (transport) when a launcher's variables speak of several processes, of which `found` make a world.
+void expect_all_processes(const base::Lookup& environment, int found);
 
 }  // namespace kolo::api

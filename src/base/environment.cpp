@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The only file that reads the environment.
+// The only file that reads or changes the environment.
+#include <cerrno>
 #include <cstdlib>
 
 #include <unistd.h>
 
 #include "base/settings.hpp"
+#include "base/system_error.hpp"
 
 namespace kolo::base {
 
@@ -15,6 +17,15 @@ Lookup process_environment() {
     if (value == nullptr) return std::nullopt;
     return value;
   };
+}
+
+ScopedVariable::ScopedVariable(const char* name, const char* value)
+    : name_(name), is_ours_(!process_environment()(name)) {
+  if (is_ours_ && ::setenv(name, value, 0) != 0) throw_errno("setenv", errno);  // NOLINT(concurrency-mt-unsafe)
+}
+
+ScopedVariable::~ScopedVariable() {
+  if (is_ours_) ::unsetenv(name_);  // NOLINT(concurrency-mt-unsafe)
 }
 
 std::vector<std::string> environment_names() {

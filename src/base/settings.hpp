@@ -34,6 +34,7 @@ struct Settings {
   double stall_warning_s = 60;
   double connect_timeout_s = 60;
   double latch_timeout_s = 5;
+  bool alone = false;
   LogLevel log_level = LogLevel::warning;
   std::int64_t fusion_threshold_bytes = std::int64_t{16} << 20;
   std::int64_t open_batches = 4;
@@ -70,6 +71,19 @@ using Lookup = std::function<std::optional<std::string>(const char* name)>;
 
 /// This process's environment: the only use of getenv. Read it before other threads may change the environment.
 Lookup process_environment();
+/// Sets a variable for a scope, unless it is set: for libraries that can be told things no other way. As with every
+/// change of the environment, no other thread may use it meanwhile.
+class ScopedVariable {
+ public:
+  ScopedVariable(const char* name, const char* value);
+  ~ScopedVariable();
+  ScopedVariable(const ScopedVariable&) = delete;
+  ScopedVariable& operator=(const ScopedVariable&) = delete;
+
+ private:
+  const char* const name_;
+  const bool is_ours_;
+};
 /// The names of all variables of this process's environment.
 std::vector<std::string> environment_names();
 

@@ -32,6 +32,8 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "How long `init` waits in each of its steps for the other ranks: to come at all, to share memory, to connect. Then "
      "it fails on every rank, and says who was missing. `MPI_Init` gets as long when `init` calls it; a process that "
      "is still in there then ends."},
+    {"KOLO_ALONE", &S::alone, Type::boolean, 0, 0, kOwn, "",
+     "Whether `init` makes a world of one, whatever launcher has started this process."},
     {"KOLO_LATCH_TIMEOUT_S", &S::latch_timeout_s, Type::seconds, 0.001, 1e9, kShared, "",
      "How long a rank whose deadline has passed, or that has announced an error, waits for rank 0's verdict before it "
      "fails by itself; every rank's engine must answer rank 0 within half of it, or is named as stopped."},

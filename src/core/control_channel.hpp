@@ -28,6 +28,8 @@ class ControlChannel {
   virtual ~ControlChannel() = default;
   [[nodiscard]] virtual std::optional<int> parent() const noexcept = 0;         ///< its node
   [[nodiscard]] virtual const std::vector<int>& children() const noexcept = 0;  ///< their nodes
+  /// The sockets, while they are open.
+  [[nodiscard]] virtual std::vector<int> descriptors() const = 0;
   /// Registers the sockets (and, while something waits to be written, their writability) with the poller, all under
   /// `tag`.
   virtual void attach(base::Poller& poller, std::uint64_t tag) = 0;

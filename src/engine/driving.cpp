@@ -384,12 +384,12 @@ void Engine::check_may_shut_down() {
 
 // ---------------------------------------------------------------- the end
 
-void Engine::shutdown() {
+void Engine::shutdown(base::Duration patience) {
   if (stopped_.load(std::memory_order_acquire)) return;
   check_may_shut_down();
   if (!faulted()) {
     // What runs here first: once all have left nobody can be asked to push (core::Starved) any more.
-    const base::Time until = base::now() + base::from_seconds(settings_.timeout_s);
+    const base::Time until = base::now() + patience;
     drive_until([this] { return faulted() || (executor_.open() == 0 && !device_moves()); }, until);
     push({Command::leave, nullptr});
     const auto left = [this] {
@@ -397,8 +397,8 @@ void Engine::shutdown() {
     };
     drive_until(left, until);
     if (!closed_ && !faulted()) {
-      KOLO_LOG(*logger_, warning) << "shutdown: not all ranks have left within " << settings_.timeout_s
-                                  << " s (KOLO_TIMEOUT_S); leaving without them";
+      KOLO_LOG(*logger_, warning) << "shutdown: not all ranks have left within " << base::to_seconds(patience)
+                                  << " s; leaving without them";
     }
   }
   stop(Status(ErrorCode::shut_down, "the context was shut down before this operation completed"));

@@ -176,6 +176,7 @@ bool Engine::drain_mailbox(base::Time now) {
       step_began_at_ = metrics_.batches;
       break;
     case Command::leave:
+      leaving_ = true;
       participant_.leave();
       break;
     }
@@ -192,7 +193,7 @@ void Engine::admit(OperationPtr operation, base::Time now) {
   operation->open_index = open_.size();
   open_.push_back(operation.get());
   if (faulted() || closed_) {
-    complete(*operation, closed_ ? Status(ErrorCode::shut_down, "the job was shut down") : fault_);
+    complete(*operation, closed_ ? closed_as_ : fault_);
     return;
   }
   next_due_ = std::min({next_due_, operation->deadline, now + warn_after_});
@@ -272,7 +273,7 @@ bool Engine::read_log() {
     ++metrics_.log_entries;
     metrics_.log_bytes += bytes_.size();
     participant_.on_log(core::decode_log(core::ByteView(bytes_.data(), bytes_.size())), actions_);
-    if (participant_.somebody_left()) express_open_.store(false, std::memory_order_release);
+    if (!participant_.left().empty()) express_open_.store(false, std::memory_order_release);
     for (negotiation::Action& action : actions_) act(action);
     actions_.clear();
   }
@@ -294,7 +295,7 @@ void Engine::act(negotiation::Action& action) {
                  [this](const negotiation::ReportStall& report) { report_stall(report.stall); },
                  [](const negotiation::SetChanged&) {},
                  [this](const negotiation::WorldFault& fault) { latch(fault.status); },
-                 [this](const negotiation::WorldClosed&) { closed_ = true; },
+                 [this](const negotiation::WorldClosed&) { close_log(); },
                  [this](const negotiation::PushTransport&) { push_transport(); },
                  [this](negotiation::AnswerQuery& query) {
                    if (queries_.empty()) queried_at_ = base::now();
@@ -535,13 +536,33 @@ void Engine::on_death(int local_rank) {
     if (peer.local_rank == local_rank) poller_.remove(peer.fd);
   }
   read_log();
+  const int rank = topology_.nodes[static_cast<std::size_t>(topology_.node)][static_cast<std::size_t>(local_rank)];
+  if (participant_.has_left(rank)) {  // whose part in what is still open here is done
+    while (!closed_ && !faulted() && move_backend(false, base::now())) {
+    }
+  }
   if (leader_) {
     leader_->on_local_death(local_rank);
     return;
   }
   if (closed_ || faulted()) return;
-  const int rank = topology_.leader_of(topology_.node);
+  if (participant_.has_left(rank) && executor_.open() == 0) return close_log();
   latch(Status(ErrorCode::rank_lost, negotiation::rank_lost({rank, ErrorCode::rank_lost, "its process has ended"})));
+}
+
+/// The log has ended: all ranks have left, or one of those that have and that this one hears the log from is gone. What
+/// is not in it will never run.
+void Engine::close_log() {
+  closed_ = true;
+  if (leaving_) {
+    closed_as_ = Status(ErrorCode::shut_down, "the job was shut down");
+    return;  // what is open ends with the engine
+  }
+  closed_as_ = Status(ErrorCode::rank_lost, negotiation::nothing_more(participant_.left()));
+  for (std::size_t i = open_.size(); i-- > 0;) {
+    Operation& operation = *open_[i];
+    if (operation.entry->operation.get() == &operation) complete(operation, closed_as_);  // else it runs
+  }
 }
 
 /// Of the exception that is being handled.

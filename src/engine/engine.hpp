@@ -162,8 +162,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void end_now(Operation& operation);
 
   // -- one thread, nobody else using the engine any more
-  /// Leaves, and waits for the others to leave (see Context::shutdown).
-  void shutdown();
+  /// Leaves, and waits for the others to leave (see Context::shutdown), for KOLO_TIMEOUT_S at most.
+  void shutdown() { shutdown(usual_timeout_); }
+  void shutdown(base::Duration patience);
+  /// After `shutdown`: all ranks have left in order, and all their operations have run.
+  [[nodiscard]] bool left_together() const noexcept { return leaving_ && closed_ && !faulted(); }
   /// Leaves because of an error of this rank: a fault of the world, announced but not waited for.
   void abandon(ErrorCode code, const std::string& reason);
 
@@ -243,6 +246,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void handle_events(const std::vector<base::Poller::Event>& events);
   void on_death(int local_rank);
   void announce_exception() noexcept;
+  void close_log();
   void announce_fault(ErrorCode code, const std::string& reason);
   void latch(const Status& status);
   void end_batches(std::unique_lock<std::mutex>& lock);
@@ -359,7 +363,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool burst_ = false;    ///< something has moved since the background thread slept, and many operations are open
   bool backend_broken_ = false;
   bool another_thread_ = false;
-  bool closed_ = false;
+  bool leaving_ = false;  ///< this rank has said so
+  bool closed_ = false;   ///< the log has ended without a fault
+  Status closed_as_;      ///< what operations are told that come later
   Metrics metrics_;
 
   std::thread thread_;

@@ -97,7 +97,7 @@ Leader::Leader(const core::Topology& topology, const base::Settings& settings, c
              static_cast<std::size_t>(topology.local_size()), static_cast<std::uint64_t>(settings.open_batches)),
       sequencer_(make_sequencer(topology, settings)),
       child_nodes_(control == nullptr ? std::vector<int>{} : control->children()),
-      seen_(static_cast<std::size_t>(topology.local_size())) {
+      left_(static_cast<std::size_t>(topology.size)), seen_(static_cast<std::size_t>(topology.local_size())) {
   for (Seen& seen : seen_) seen.words.resize(static_cast<std::size_t>(settings.cache_capacity));
 }
 
@@ -252,6 +252,7 @@ void Leader::publish(const std::vector<core::LogEntry>& entries) {
 void Leader::publish_bytes(const core::LogEntry& entry, core::Bytes bytes) {
   if (ended_) return;
   relay_.on_log(entry);
+  if (const auto* left = std::get_if<core::RankLeft>(&entry)) left_[static_cast<std::size_t>(left->rank)] = true;
   if (ends_log(entry)) {
     ended_ = true;
     if (control_ != nullptr) control_->expect_close();
@@ -320,6 +321,11 @@ void Leader::on_lost(int node, const std::string& reason) {
   const int rank = topology_.leader_of(node);
   errands_.log(LogLevel::debug,
                "the link to node " + std::to_string(node) + " (rank " + std::to_string(rank) + ") is lost: " + reason);
+  if (control_->parent() == node && left_[static_cast<std::size_t>(rank)]) {
+    publish({core::Closed{}});  // no loss, but for those who have not left the log ends here
+    wake_ranks();
+    return;
+  }
   if (control_->parent() == node) {
     latch(Status(ErrorCode::rank_lost, negotiation::rank_lost({rank, ErrorCode::rank_lost, reason})), rank);
     return;

@@ -108,6 +108,7 @@ class Leader final : private core::ControlChannel::Handler {
   negotiation::Relay relay_;
   std::unique_ptr<negotiation::Sequencer> sequencer_;  ///< on the root
   std::vector<int> child_nodes_;
+  std::vector<bool> left_;           ///< by rank of the world: the log has said so
   std::vector<Seen> seen_;           ///< by local rank
   std::deque<core::Bytes> waiting_;  ///< encoded entries that the log ring had no room for
   core::Bytes scratch_;

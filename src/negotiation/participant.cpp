@@ -390,7 +390,7 @@ struct Participant::Impl {
 
   void on(const core::RankLeft& entry, std::vector<Action>&) {
     if (entry.rank == rank) return;
-    somebody_left = true;
+    left.insert(std::upper_bound(left.begin(), left.end(), entry.rank), entry.rank);
     for (auto& [number, set] : sets) {
       if (set.member && std::binary_search(set.members.begin(), set.members.end(), entry.rank)) set.has_left = true;
     }
@@ -415,7 +415,7 @@ struct Participant::Impl {
   std::map<std::uint32_t, Plan> plans;
   std::size_t unreported = 0;  ///< planned batches that are partial here and not reported
   bool interested = false;
-  bool somebody_left = false;
+  std::vector<std::int32_t> left;
   Outbox out;
   ParticipantCounters counters;
 };
@@ -477,7 +477,10 @@ Outbox& Participant::outbox() noexcept {
 const ParticipantCounters& Participant::counters() const noexcept { return impl_->counters; }
 bool Participant::in_flight(SlotId slot) const { return impl_->slots[slot].in_flight; }
 const std::string& Participant::name_of(SlotId slot) const { return impl_->slots[slot].name; }
-bool Participant::somebody_left() const noexcept { return impl_->somebody_left; }
+const std::vector<std::int32_t>& Participant::left() const noexcept { return impl_->left; }
+bool Participant::has_left(std::int32_t rank) const noexcept {
+  return std::binary_search(impl_->left.begin(), impl_->left.end(), rank);
+}
 TensorId Participant::id_bound() const noexcept { return static_cast<TensorId>(impl_->slot_of.size()); }
 
 }  // namespace kolo::negotiation

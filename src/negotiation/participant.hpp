@@ -147,8 +147,9 @@ class Participant {
   [[nodiscard]] const ParticipantCounters& counters() const noexcept;
   [[nodiscard]] bool in_flight(SlotId slot) const;
   [[nodiscard]] const std::string& name_of(SlotId slot) const;
-  /// Whether the log has said of any other rank that it has left.
-  [[nodiscard]] bool somebody_left() const noexcept;
+  /// The other ranks of which the log has said that they have left, ascending.
+  [[nodiscard]] const std::vector<std::int32_t>& left() const noexcept;
+  [[nodiscard]] bool has_left(std::int32_t rank) const noexcept;
   /// All ids in use lie below: how far a leader must look along a count column.
   [[nodiscard]] core::TensorId id_bound() const noexcept;
 

@@ -141,6 +141,10 @@ std::string hopeless(const std::string& subject, const std::vector<std::int32_t>
   return has_left(left) + " and will not submit " + subject + ".";
 }
 
+std::string nothing_more(const std::vector<std::int32_t>& left) {
+  return has_left(left) + "; no later operation can complete.";
+}
+
 std::string rank_lost(const core::RankLost& lost) {
   const std::string rank = "rank " + std::to_string(lost.rank);
   std::string text;

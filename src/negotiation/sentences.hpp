@@ -42,6 +42,8 @@ struct Verdict {
 Verdict deadline_passed(const std::string& subject, const Wait& wait);
 /// Why a submission can never be complete.
 std::string hopeless(const std::string& subject, const std::vector<std::int32_t>& left);
+/// Why nothing can be decided any more: those who decide have left.
+std::string nothing_more(const std::vector<std::int32_t>& left);
 /// Why the rank that says so ended the job.
 std::string rank_lost(const core::RankLost& lost);
 /// A wait whose question nobody answered; `silent`: who should have.

@@ -65,6 +65,7 @@ struct Sequencer::Impl {
     std::uint64_t completed = 0;
     std::uint64_t steps = 0;  ///< heard; a set that never says so has its steps recognised by repetition
     bool has_left = false;    ///< some member has
+    bool has_gone = false;    ///< some member has left, and its process has ended or cannot be reached
     bool ends = false;        ///< the set, or the log, is about to end: there is no step that a plan could be for
     Planner planner;
     std::optional<Plan> plan;
@@ -134,6 +135,7 @@ struct Sequencer::Impl {
     Tensor& tensor = tensors[id];
     KOLO_CHECK(!tensor.ready && tensor.signature) << "id " << id << " is ready twice";
     if (is_hopeless(set.number, tensor.name, round)) return fail_hopeless(set.number, tensor.name, round);
+    if (set.has_gone) return fail_without_members(set, tensor.name, round);
     tensor.round = round;
     tensor.ready = true;
     if (!tensor.planned) {
@@ -448,6 +450,7 @@ struct Sequencer::Impl {
       return fail_hopeless(message.set, message.name, message.round);
     }
     if (message.running) return ask(message, now);
+    if (set->second.has_gone) return fail_without_members(set->second, message.name, message.round);
     if (is_complete(message.set, message.name, message.round)) {
       unblock(set->second, tensors.find(message.set, message.name));
       if (message.deadline) ask(message, now);
@@ -624,7 +627,38 @@ struct Sequencer::Impl {
 
   void on(const core::Starved&, Time) { append(core::Push{}); }
 
-  void on(const core::RankLost& message, Time) { fault(message.code, message.rank, rank_lost(message)); }
+  void on(const core::RankLost& message, Time) {
+    const auto rank = static_cast<std::size_t>(message.rank);
+    if (message.code == ErrorCode::rank_lost && rank < left.size() && left[rank]) return depart(message.rank);
+    fault(message.code, message.rank, rank_lost(message));
+  }
+
+  /// A rank that has left is gone, and the job goes on. But nothing that its sets have not run can run any more.
+  void depart(std::int32_t rank) {
+    for (auto& [number, set] : sets) {
+      if (!std::binary_search(set.members.begin(), set.members.end(), rank)) continue;
+      set.has_gone = true;
+      for (const Queued& item : std::exchange(set.queue, {})) {  // no plan: one of its ranks has left
+        tensors[item.which].ready = false;
+        fail_without_members(set, tensors[item.which].name, tensors[item.which].round);
+      }
+    }
+    for (auto it = questions.begin(); it != questions.end();) {
+      const Question question = it->second;
+      Set& set = sets.at(question.set);
+      const bool is_over = set.has_gone && !question.running;
+      it = is_over ? questions.erase(it) : std::next(it);
+      if (is_over) fail_without_members(set, question.name, question.round);
+    }
+  }
+
+  void fail_without_members(const Set& set, const std::string& name, Round round) {
+    std::vector<std::int32_t> absent;
+    std::copy_if(set.members.begin(), set.members.end(), std::back_inserter(absent),
+                 [this](std::int32_t rank) { return has_left(rank); });
+    hopeless_rounds[Key(set.number, name)] = {round, hopeless(subject(set.number, name, round), absent)};
+    fail_hopeless(set.number, name, round);
+  }
 
   void on(const core::Left& message, Time) {
     const auto rank = static_cast<std::size_t>(message.rank);

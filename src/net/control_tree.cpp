@@ -138,6 +138,14 @@ std::unique_ptr<TcpControlChannel> TcpControlChannel::connect(Listener listener,
 std::optional<int> TcpControlChannel::parent() const noexcept { return state_->parent; }
 const std::vector<int>& TcpControlChannel::children() const noexcept { return state_->children; }
 
+std::vector<int> TcpControlChannel::descriptors() const {
+  std::vector<int> all;
+  for (const auto& link : state_->links) {
+    if (const int fd = link->descriptor(); fd >= 0) all.push_back(fd);
+  }
+  return all;
+}
+
 void TcpControlChannel::attach(base::Poller& poller, std::uint64_t tag) {
   for (const auto& link : state_->links) link->attach(poller, tag);
 }

@@ -5,7 +5,7 @@
 // It is built in two steps around the bootstrap, because nobody knows where the others listen before asking:
 //
 //   net::Listener listener(settings.interface);                        // leaders only
-//   auto announcements = bootstrap.allgather(listener.announcement());  // all ranks; those that lead nothing say ""
+//   auto announcements = bootstrap.exchange("addresses", listener.announcement(), patience);  // all ranks; others: ""
 //   auto channel = net::TcpControlChannel::connect(std::move(listener), topology, fanout, announcements, key, timeout);
 //
 // Which of the parent's addresses leads to it nobody can tell in advance: a child tries all that were announced, those
@@ -55,6 +55,7 @@ class TcpControlChannel final : public core::ControlChannel {
   [[nodiscard]] std::optional<int> parent() const noexcept override;
   [[nodiscard]] const std::vector<int>& children() const noexcept override;
   /// The poller must outlive the channel's use, though not its destruction.
+  [[nodiscard]] std::vector<int> descriptors() const override;
   void attach(base::Poller& poller, std::uint64_t tag) override;
   void send(int node, core::ByteView frame) override;
   /// A handler may call `send` and `expect_close`; what it throws comes out here, and the rest is served by the next

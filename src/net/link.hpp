@@ -35,6 +35,8 @@ class Link {
   Link& operator=(const Link&) = delete;
 
   [[nodiscard]] int node() const noexcept { return node_; }
+  /// -1 once it has ended.
+  [[nodiscard]] int descriptor() { return socket_.is_open() ? socket_.native_handle() : -1; }
   /// The poller must outlive all calls but the destructor.
   void attach(base::Poller& poller, std::uint64_t tag);
   void send(core::ByteView frame);

@@ -166,7 +166,8 @@ class ThreadBootstrap final : public core::Bootstrap {
     return std::make_shared<ThreadNodeLink>(std::move(node), topology);
   }
 
-  std::shared_ptr<core::InterNode> inter_node(const core::Topology& /*topology*/, base::Duration /*patience*/) override {
+  std::shared_ptr<core::InterNode> inter_node(const core::Topology& /*topology*/,
+                                              base::Duration /*patience*/) override {
     return std::make_shared<ThreadInterNode>(state_->mail_room(), rank_);
   }
 

@@ -2,6 +2,7 @@
 #include "base/cpu.hpp"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -128,7 +129,7 @@ TEST_F(CgroupTree, ASystemHasANameOrNone) {
   EXPECT_EQ(system_name(root_), "0b1f-22");
 }
 
-TEST_F(CpuFiles, AMachineIsARunningSystemANetworkAndAHost) {
+TEST_F(CgroupTree, AMachineIsARunningSystemANetworkAndAHost) {
   std::array<char, 256> host{};
   ASSERT_EQ(::gethostname(host.data(), host.size() - 1), 0);
   EXPECT_EQ(machine_name(root_), std::string("  ") + host.data());

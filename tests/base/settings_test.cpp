@@ -69,6 +69,7 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
                            {"KOLO_STALL_WARNING_S", "2"},
                            {"KOLO_CONNECT_TIMEOUT_S", "3"},
                            {"KOLO_LATCH_TIMEOUT_S", "4"},
+                           {"KOLO_ALONE", "1"},
                            {"KOLO_LOG_LEVEL", "debug"},
                            {"KOLO_PRINT_SETTINGS", "yes"},
                            {"KOLO_FUSION_THRESHOLD", "0"},
@@ -100,6 +101,7 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
   EXPECT_EQ(settings.stall_warning_s, 2);
   EXPECT_EQ(settings.connect_timeout_s, 3);
   EXPECT_EQ(settings.latch_timeout_s, 4);
+  EXPECT_TRUE(settings.alone);
   EXPECT_EQ(settings.log_level, LogLevel::debug);
   EXPECT_TRUE(settings.print_settings);
   EXPECT_EQ(settings.fusion_threshold_bytes, 0);

@@ -68,7 +68,9 @@ class LoneEngine : public testing::Test {
     backend_ = backend.get();
     parts.backend = std::move(backend);
     parts.wait_policy = base::choose_wait_policy(1, 1);
-    return Engine::start(std::move(parts));
+    std::shared_ptr<Engine> engine = Engine::make(std::move(parts));
+    engine->begin();
+    return engine;
   }
   OperationPtr submit(Engine& engine) {
     auto operation = std::make_shared<Operation>();

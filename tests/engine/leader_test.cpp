@@ -42,6 +42,7 @@ class ScriptedChannel final : public core::ControlChannel {
  public:
   [[nodiscard]] std::optional<int> parent() const noexcept override { return std::nullopt; }
   [[nodiscard]] const std::vector<int>& children() const noexcept override { return children_; }
+  [[nodiscard]] std::vector<int> descriptors() const override { return {}; }
   void attach(base::Poller&, std::uint64_t) override {}
   void send(int, core::ByteView frame) override { sent.emplace_back(frame.begin(), frame.end()); }
   void service(Handler& handler) override {
@@ -108,6 +109,20 @@ TEST_F(LeaderOfTwoNodes, ALostNodeIsAFaultThatNamesItsLeader) {
   ASSERT_TRUE(std::holds_alternative<core::Faulted>(read));
   EXPECT_EQ(std::get<core::Faulted>(read).rank, 1);
   EXPECT_EQ(std::get<core::Faulted>(read).code, ErrorCode::rank_lost);
+}
+
+TEST_F(LeaderOfTwoNodes, ANodeWhoseLeaderHasLeftIsNoLoss) {
+  const core::Bytes frame = frame_of(core::Left{1});
+  channel_.incoming.push_back([&](auto& handler) { handler.on_frame(1, core::ByteView(frame.data(), frame.size())); });
+  leader_.service_sockets();
+  leader_.step(base::now());
+  core::Bytes entry;
+  ASSERT_TRUE(board_.next_log_entry(entry));
+  channel_.incoming.push_back([](auto& handler) { handler.on_lost(1, "connection closed"); });
+  leader_.service_sockets();
+  leader_.step(base::now());
+  EXPECT_FALSE(leader_.ended());
+  EXPECT_FALSE(board_.next_log_entry(entry));
 }
 
 /// A node of three ranks and a short log. Rank 2 has read nothing of it.

@@ -9,6 +9,7 @@
 //             it
 //   stopped_reading  the same, and the victim is stopped
 //   idle      the others' main threads sleep, nothing is driven; the victim is killed
+//   forked    the same; a child of the victim, which it forked after the start, lives on
 //   stopped   the victim is stopped (SIGSTOP), which no descriptor shows; the deadline finds it
 //
 // Lines: "PROCESS rank pid" from everybody; "ERROR rank code sentence" and "SURVIVED rank" from survivors, after
@@ -94,6 +95,13 @@ void sleep(bool victim) {
   throw kolo::Error(told.get_future().get());
 }
 
+/// The child has copies of all descriptors that it was not told to close.
+void leave_a_child() {
+  if (::fork() != 0) return;
+  ::alarm(20);
+  ::pause();
+}
+
 /// Ends with an Error, for those who survive.
 void run(const std::string& scenario, bool victim) {
   kolo::barrier();  // which may be broken by the victim's death already: it completes here and there
@@ -103,6 +111,10 @@ void run(const std::string& scenario, bool victim) {
   if (scenario == "reading") read_without_pause(victim, SIGKILL);
   if (scenario == "stopped_reading") read_without_pause(victim, SIGSTOP);
   if (scenario == "idle") sleep(victim);
+  if (scenario == "forked") {
+    if (victim) leave_a_child();
+    sleep(victim);
+  }
 }
 
 }  // namespace

@@ -2,9 +2,11 @@
 //
 // MPI initialised by the program, with the thread level that the first argument names: who may drive the transport, and
 // that those who may can.
+#include <chrono>
 #include <cstring>
 #include <thread>
 
+#include "base/settings.hpp"
 #include "core/topology.hpp"
 #include "mpi/mpi_api.hpp"
 #include "mpi/mpi_borrow.hpp"
@@ -17,6 +19,8 @@ using kolo::ErrorCode;
 using kolo::testing::Report;
 namespace mpi = kolo::mpi;
 namespace core = kolo::core;
+
+constexpr kolo::base::Duration kPatience = std::chrono::seconds(60);
 
 mpi::ThreadLevel level_named(const std::string& name) {
   for (const auto level : {mpi::ThreadLevel::single, mpi::ThreadLevel::funneled, mpi::ThreadLevel::serialized,
@@ -44,13 +48,14 @@ void pass_on(Report& report, core::InterNode& transport, int rank, int size) {
 void on_another_thread(const std::function<void()>& body) { std::thread(body).join(); }
 
 void check_level(Report& report, mpi::ThreadLevel level, MPI_Comm world) {
-  const auto bootstrap = mpi::borrow(world, {});
+  const auto bootstrap = mpi::borrow(world, {}, kPatience);
   const int rank = bootstrap->rank();
   const int size = bootstrap->size();
   report.set_place(rank, size);
   report.check(bootstrap->describe().find("thread level " + std::string(mpi::to_string(level))) != std::string::npos,
                bootstrap->describe());
-  const auto transport = bootstrap->inter_node(core::make_topology(rank, bootstrap->machines(), 1));
+  const auto transport = bootstrap->inter_node(
+      core::make_topology(rank, std::vector<int>(static_cast<std::size_t>(size), 0), 1), kPatience);
 
   const bool any_thread = level == mpi::ThreadLevel::multiple;
   report.equal(transport->usable_here(true), true, "in a call, where MPI was initialised");
@@ -61,10 +66,10 @@ void check_level(Report& report, mpi::ThreadLevel level, MPI_Comm world) {
     report.equal(transport->usable_here(false), any_thread, "in the background");
     if (transport->usable_here(true)) {
       pass_on(report, *transport, rank, size);
-      bootstrap->allgather("");
+      bootstrap->exchange("test", "", kPatience);
     } else {
       report.throws(ErrorCode::unsupported, "only the thread that did may join a job",
-                    [] { mpi::borrow(MPI_COMM_WORLD, {}); });
+                    [] { mpi::borrow(MPI_COMM_WORLD, {}, kPatience); });
     }
   });
   pass_on(report, *transport, rank, size);
@@ -82,10 +87,10 @@ int main(int argc, char** argv) {
     report.check(mpi::thread_level() == level,
                  "MPI gives the level that was asked for: " + std::string(mpi::to_string(mpi::thread_level())));
     mpi::Lifetime lifetime;
-    lifetime.begin();  // finds it initialised
+    lifetime.begin(kPatience, kolo::base::process_environment());  // finds it initialised
     check_level(report, level, MPI_COMM_WORLD);
     check_level(report, level, MPI_COMM_SELF);
-    lifetime.end();
+    lifetime.end(kPatience, 0);
     report.check(!mpi::is_finalized(), "the program's MPI is left to the program");
     MPI_Finalize();
   });

@@ -102,7 +102,8 @@ void check_missing(Report& report, int rank, int size) {
 }
 
 void check_borrowing(Report& report, int rank) {
-  report.throws(ErrorCode::invalid_argument, "MPI_COMM_NULL", [] { mpi::borrow(MPI_COMM_NULL, join_nobody, kPatience); });
+  report.throws(ErrorCode::invalid_argument, "MPI_COMM_NULL",
+                [] { mpi::borrow(MPI_COMM_NULL, join_nobody, kPatience); });
   // Every other rank, in reverse order; the original is freed while the duplicate lives.
   MPI_Comm half = MPI_COMM_NULL;
   MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half);
@@ -124,9 +125,10 @@ void check_borrowing(Report& report, int rank) {
     report.equal(one, std::to_string(expected), "who is there in a borrowed communicator");
     expected -= 2;
   }
-  const core::Topology topology = core::make_topology(
-      bootstrap->rank(), std::vector<int>(static_cast<std::size_t>(bootstrap->size()), 0), 0);
-  report.check(bootstrap->join_node(topology, 4096, "key", kPatience) == nullptr && joined, "the joiner is given what it needs");
+  const core::Topology topology =
+      core::make_topology(bootstrap->rank(), std::vector<int>(static_cast<std::size_t>(bootstrap->size()), 0), 0);
+  report.check(bootstrap->join_node(topology, 4096, "key", kPatience) == nullptr && joined,
+               "the joiner is given what it needs");
 }
 
 /// What a bootstrap gathers, in communicators of other sizes than the job's.
@@ -151,14 +153,15 @@ int main(int argc, char** argv) {
   return kolo::testing::run(report, [&] {
     const int hosts = argc > 1 ? std::stoi(argv[1]) : 1;
     check_launchers(report);
-    report.throws(ErrorCode::transport, "MPI is not initialised", [] { mpi::borrow(MPI_COMM_WORLD, join_nobody, kPatience); });
+    report.throws(ErrorCode::transport, "MPI is not initialised",
+                  [] { mpi::borrow(MPI_COMM_WORLD, join_nobody, kPatience); });
 
     mpi::Lifetime program_with_its_own;  // begins once MPI is there, and so never ends it
     mpi::Lifetime lifetime;
-    lifetime.begin();
-    lifetime.begin();
-    program_with_its_own.begin();
-    program_with_its_own.end();
+    lifetime.begin(kPatience, kolo::base::process_environment());
+    lifetime.begin(kPatience, kolo::base::process_environment());
+    program_with_its_own.begin(kPatience, kolo::base::process_environment());
+    program_with_its_own.end(kPatience, 0);
     report.check(!mpi::is_finalized(), "an MPI that others initialised is not finalised");
     {
       const auto bootstrap = mpi::MpiBootstrap::of_world(join_nobody, kPatience);
@@ -172,7 +175,8 @@ int main(int argc, char** argv) {
       check_errors_are_values(report, communicator);
     }
     // Many worlds one after another: communicators are a limited good. (Each costs many round trips between hosts.)
-    for (int i = 0; i < (hosts > 1 ? 10 : 300); ++i) mpi::MpiBootstrap::of_world(join_nobody, kPatience)->exchange("test", "", kPatience);
+    for (int i = 0; i < (hosts > 1 ? 10 : 300); ++i)
+      mpi::MpiBootstrap::of_world(join_nobody, kPatience)->exchange("test", "", kPatience);
 
     int rank = 0;
     int size = 0;
@@ -180,10 +184,12 @@ int main(int argc, char** argv) {
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     check_missing(report, rank, size);
 
-    lifetime.end();
+    lifetime.end(kPatience, 0);
     report.check(mpi::is_finalized(), "MPI that we initialised is finalised at the end");
-    lifetime.end();
-    report.throws(ErrorCode::transport, "MPI has been finalised", [&] { lifetime.begin(); });
-    report.throws(ErrorCode::transport, "MPI has been finalised", [] { mpi::borrow(MPI_COMM_WORLD, join_nobody, kPatience); });
+    lifetime.end(kPatience, 0);
+    report.throws(ErrorCode::transport, "MPI has been finalised",
+                  [&] { lifetime.begin(kPatience, kolo::base::process_environment()); });
+    report.throws(ErrorCode::transport, "MPI has been finalised",
+                  [] { mpi::borrow(MPI_COMM_WORLD, join_nobody, kPatience); });
   });
 }

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <deque>
 
+#include "base/settings.hpp"
 #include "core/topology.hpp"
 #include "mpi/mpi_api.hpp"
 #include "mpi/mpi_borrow.hpp"
@@ -154,10 +155,10 @@ int main() {
   Report report("transport-inter-node");
   return kolo::testing::run(report, [&] {
     mpi::Lifetime lifetime;
-    lifetime.begin();
+    lifetime.begin(kPatience, kolo::base::process_environment());
     kolo::testing::for_worlds_within_job([&](MPI_Comm world) { check_world(report, world); });
-    lifetime.leave_open();  // an operation is open, as after a fault
-    lifetime.end();
+    lifetime.leave_open(true);  // an operation is open, as after a fault
+    lifetime.end(kPatience, 0);
     report.check(!mpi::is_finalized(), "after a fault MPI is not finalised");
     MPI_Finalize();  // the test's own, so that mpirun is content
   });

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "base/cpu.hpp"
+#include "base/settings.hpp"
 #include "core/control_channel.hpp"
 #include "core/topology.hpp"
 #include "mpi/mpi_api.hpp"
@@ -126,7 +127,7 @@ int main() {
   Report report("transport-tree");
   return kolo::testing::run(report, [&] {
     mpi::Lifetime lifetime;
-    lifetime.begin();
+    lifetime.begin(kPatience, kolo::base::process_environment());
     kolo::testing::for_worlds_within_job([&](MPI_Comm world) {
       const auto bootstrap = mpi::borrow(world, {}, kPatience);
       report.set_place(bootstrap->rank(), bootstrap->size());
@@ -134,6 +135,6 @@ int main() {
         for (const int fanout : {1, 2, 8}) grow_a_tree(report, *bootstrap, ranks_per_node, fanout);
       }
     });
-    lifetime.end();
+    lifetime.end(kPatience, 0);
   });
 }

@@ -384,6 +384,20 @@ TEST_F(SequencerTest, LatchesTheFirstLoss) {
   EXPECT_EQ(faulted.message, "rank 2 was lost: signal 9. The contents of the buffers in flight are undefined.");
 }
 
+TEST_F(SequencerTest, TakesTheEndOfARankThatHasLeftForNoLoss) {
+  sequencer.on_message(core::Left{2}, now);
+  decide();
+  sequencer.on_message(core::Overdue{0, 0, "x", 1, 0, false}, now);
+  EXPECT_EQ(only<core::Query>(decide()).name, "x");
+  sequencer.on_message(core::RankLost{2, ErrorCode::rank_lost, "its process has ended"}, now);
+  const std::string sentence = "rank 2 has shut down and will not submit tensor ";
+  EXPECT_EQ(only<core::Failed>(decide()).message, sentence + "\"x\".") << "though not all nodes have answered";
+  sequencer.on_message(core::Overdue{0, 0, "y", 1, 0, false}, now);
+  EXPECT_EQ(only<core::Failed>(decide()).message, sentence + "\"y\".");
+  sequencer.on_message(core::RankLost{1, ErrorCode::rank_lost, "its process has ended"}, now);
+  EXPECT_EQ(only<core::Faulted>(decide()).rank, 1);
+}
+
 TEST_F(SequencerTest, NamesARankWhoseCodeThrew) {
   sequencer.on_message(core::RankLost{1, ErrorCode::user_exception, "no such file"}, now);
   const auto faulted = only<core::Faulted>(decide());

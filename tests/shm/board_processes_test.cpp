@@ -11,8 +11,8 @@
 #include "core/board.hpp"
 #include "core/topology.hpp"
 #include "processes.hpp"
-#include "tests/support/meeting.hpp"
 #include "shm/handover.hpp"
+#include "tests/support/meeting.hpp"
 #include "tests/support/sanitized.hpp"
 
 namespace kolo::shm::test {

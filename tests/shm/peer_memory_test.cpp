@@ -13,8 +13,8 @@
 
 #include "core/topology.hpp"
 #include "processes.hpp"
-#include "tests/support/meeting.hpp"
 #include "shm/peer_memory.hpp"
+#include "tests/support/meeting.hpp"
 
 namespace kolo::shm::test {
 namespace {

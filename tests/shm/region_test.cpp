@@ -14,9 +14,9 @@
 #include "core/regions.hpp"
 #include "core/topology.hpp"
 #include "processes.hpp"
-#include "tests/support/meeting.hpp"
 #include "shm/handover.hpp"
 #include "shm/thread_world.hpp"
+#include "tests/support/meeting.hpp"
 
 namespace kolo::shm::test {
 namespace {
@@ -90,7 +90,7 @@ TEST(Region, BetweenThreads) {
       threads.emplace_back([&, rank] {
         const auto bootstrap = world.bootstrap(rank);
         const core::Topology topology = test_support::topology_on_one_machine(*bootstrap);
-        const auto link = bootstrap->join_node(topology, 4096, "a key");
+        const auto link = bootstrap->join_node(topology, 4096, "a key", test_support::kPatience);
         share_detach_and_release(*bootstrap, *link);
       });
     }
@@ -101,7 +101,8 @@ TEST(Region, BetweenThreads) {
 TEST(Region, PlacesAreFoundByAddressUntilRetired) {
   ThreadWorld world(1);
   const auto bootstrap = world.bootstrap(0);
-  const auto link = bootstrap->join_node(test_support::topology_on_one_machine(*bootstrap), 4096, "a key", test_support::kPatience);
+  const auto link =
+      bootstrap->join_node(test_support::topology_on_one_machine(*bootstrap), 4096, "a key", test_support::kPatience);
   const auto meet = [&](const std::string& mine) { return test_support::meet(*bootstrap, mine); };
   const auto regions = std::make_shared<core::Regions>();
   core::RegionTable table(regions);

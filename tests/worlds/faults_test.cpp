@@ -252,6 +252,23 @@ TEST_P(Faults, RankThatLeavesBeforeTheOthersSubmit) {
       options());
 }
 
+/// The others have given up waiting for it, and are gone: nothing is lost by that, and the rank can leave as well.
+TEST_P(Faults, RankThatLeavesAfterTheOthersHaveGone) {
+  kolo::run_local(
+      ranks(),
+      [&] {
+        if (kolo::rank() != odd()) return;
+        while (records_.of(kolo::LogLevel::warning, "leaving without them").size() + 1 <
+               static_cast<std::size_t>(ranks())) {
+          std::this_thread::yield();
+        }
+        const std::string sentence = sentence_of(ErrorCode::rank_lost, [] { kolo::barrier(); });
+        EXPECT_TRUE(has(sentence, {" shut down"}));
+      },
+      options().with_setting("KOLO_TIMEOUT_S", "0.3"));
+  EXPECT_EQ(records_.of(kolo::LogLevel::error, "").size(), 0U);
+}
+
 TEST_P(Faults, RankThatLeavesWhileTheOthersWait) {
   kolo::run_local(
       ranks(),

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <string>
@@ -16,6 +17,7 @@
 namespace {
 
 using kolo::ErrorCode;
+using kolo::testing::has;
 using kolo::testing::sentence_of;
 
 /// Leaves this process so many descriptors more than it has open.
@@ -42,10 +44,7 @@ TEST(Start, WithoutDescriptorsFailsAtOnceAndSaysWhoLacksThem) {
   for (rlim_t spare = 0; spare < 12; ++spare) {
     const FewDescriptors few(spare);
     const std::string sentence = sentence_of(ErrorCode::transport, [&] { kolo::run_local(4, [&] { ++bodies; }); });
-    const std::string reason = "Too many open files (errno 24)";
-    ASSERT_GT(sentence.size(), reason.size());
-    EXPECT_EQ(sentence.substr(sentence.size() - reason.size()), reason) << sentence;
-    EXPECT_EQ(sentence.substr(0, 5), "rank ") << sentence;
+    EXPECT_TRUE(has(sentence, {"rank ", ": Too many open files (errno 24)"}));
   }
   EXPECT_EQ(bodies, 0);
   kolo::run_local(4, [] { EXPECT_EQ(kolo::allreduce(1, kolo::ReduceOp::sum), 4); });
@@ -53,8 +52,63 @@ TEST(Start, WithoutDescriptorsFailsAtOnceAndSaysWhoLacksThem) {
 
 TEST(Start, ABadSettingIsEveryRanks) {
   const auto options = kolo::Options{}.with_setting("KOLO_SLOTS", "many");
-  EXPECT_EQ(sentence_of(ErrorCode::invalid_setting, [&] { kolo::run_local(3, [] {}, options); }),
+  EXPECT_EQ(sentence_of(ErrorCode::invalid_setting,
+                        [&] {
+                          kolo::run_local(
+                              3, [] {}, options);
+                        }),
             "rank 0: KOLO_SLOTS is \"many\" (option); expected an integer in the range 0 .. 64");
+}
+
+/// On all threads alike.
+TEST(Start, InitAndShutdownAreRefusedInsideRunLocal) {
+  kolo::run_local(3, [] {
+    EXPECT_EQ(
+        sentence_of(ErrorCode::invalid_argument, [] { kolo::init(); }),
+        "kolo::init: this thread has a context already, that of run_local or of a ContextGuard; leave init out, or "
+        "use a kolo::Session, which takes what is there");
+    EXPECT_EQ(
+        sentence_of(ErrorCode::invalid_argument, [] { kolo::shutdown(); }),
+        "kolo::shutdown: this thread's context is that of run_local or of a ContextGuard, and not init's; whoever "
+        "made it shuts it down");
+    const kolo::Session session;  // a guest
+    EXPECT_EQ(kolo::size(), 3);
+  });
+  EXPECT_FALSE(kolo::is_initialized());
+}
+
+/// A variable of the environment, for a scope.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { EXPECT_EQ(::setenv(name, value, 1), 0); }
+  ~Variable() { EXPECT_EQ(::unsetenv(name_), 0); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
+TEST(Start, ALauncherThatCannotBeJoinedIsAnErrorAndNotManyWorldsOfOne) {
+  for (const char* name : {"WORLD_SIZE", "SLURM_STEP_NUM_TASKS"}) {
+    const Variable size(name, "8");
+    for (int way = 0; way < 2; ++way) {
+      const std::string sentence = sentence_of(ErrorCode::transport, [&] {
+        if (way == 0) kolo::init();
+        const kolo::Context context;
+      });
+      EXPECT_TRUE(has(sentence, {(name + std::string(" says that a launcher has started 8 processes, but each of them "
+                                                     "would be alone: "))
+                                     .c_str(),
+                                 ", or set KOLO_ALONE=1 if each shall be a world of its own"}));
+    }
+    const Variable alone("KOLO_ALONE", "1");
+    EXPECT_EQ(kolo::Context().size(), 1);
+  }
+  const Variable job("SLURM_STEP_NUM_TASKS", "8");  // in which torchrun has started one
+  const Variable torchrun("WORLD_SIZE", "1");
+  EXPECT_EQ(kolo::Context().size(), 1);
+  EXPECT_EQ(kolo::Context::alone().size(), 1);
 }
 
 TEST(Start, RingsOfAnySizeInTheirRange) {

@@ -57,7 +57,7 @@ void compare(Report& report, const std::string& what, const TrainResult& here, c
 
 const Results& on_one_rank(const Digits& digits) {
   static const Results results = [&] {
-    kolo::Context context;
+    kolo::Context context = kolo::Context::alone();
     const kolo::ContextGuard guard(context);
     return train_all(digits);
   }();

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs that start or end in an unusual way: what each rank is told, how mpirun ends, and that it does end.
+
+usage: lifecycle_run.py MPIRUN PROGRAM
+"""
+
+import os
+import re
+import subprocess
+import sys
+
+PATIENCE_S = 60
+MPIRUN, PROGRAM = sys.argv[1:3]
+RANKS = 3
+FAILURES = []
+
+
+def run(scenario, rank, variables=None, arguments=()):
+    """The exit status and the lines of a job."""
+    command = [MPIRUN, "--oversubscribe", "--bind-to", "none", *arguments]
+    for own in range(RANKS):  # each is told its rank, which it may need before it starts
+        command += ["-np", "1", PROGRAM, scenario, str(rank), str(own), ":"]
+    command.pop()
+    environment = {**os.environ, **(variables or {})}
+    try:
+        job = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                             timeout=PATIENCE_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        return None, (error.output or b"").decode().splitlines()
+    return job.returncode, job.stdout.splitlines()
+
+
+def expect(what, found, wanted, lines):
+    if found != wanted:
+        FAILURES.append(what)
+        print(f"FAIL {what}: {found!r} instead of {wanted!r}")
+        print("\n".join("     " + line for line in lines))
+
+
+def told(lines):
+    return sorted(line for line in lines if line.startswith(("TOLD", "FAIL")))
+
+
+def done(lines):
+    return sorted(line for line in lines if line.startswith("DONE"))
+
+
+def leave_late(rank, per_node):
+    name = f"late rank {rank}, {per_node} ranks a node"
+    variables = {"KOLO_TIMEOUT_S": "2", "KOLO_RANKS_PER_NODE": str(per_node), "KOLO_TREE_FANOUT": "1"}
+    status, lines = run("late", rank, variables)
+    others = [str(other) for other in range(RANKS) if other != rank]
+    expect(f"{name}: status", status, 0, lines)
+    expect(f"{name}: all leave", done(lines), [f"DONE {each}" for each in range(RANKS)], lines)
+    left = f"TOLD {rank} rank_lost: ranks {others[0]} and {others[1]} have shut down"
+    expect(f"{name}: one sentence", len(told(lines)), 1, lines)
+    sentence = re.sub(r"number \d+", "number N", "".join(told(lines)))
+    wanted = (f"{left} and will not submit unnamed call number N.", f"{left}; no later operation can complete.")
+    expect(f"{name}: the sentence", sentence in wanted, True, lines)
+
+
+def leave_by_exit(rank):
+    status, lines = run("exit", rank, arguments=("--mca", "orte_abort_on_non_zero_status", "0"))
+    expect(f"exit of rank {rank}: status", status, 3, lines)
+    expect(f"exit of rank {rank}: the others leave", done(lines),
+           [f"DONE {other}" for other in range(RANKS) if other != rank], lines)
+    expect(f"exit of rank {rank}: nobody complains", [line for line in lines if "kolo" in line], [], lines)
+
+
+def start_with_a_bad_setting():
+    status, lines = run("setting", 1, {"KOLO_RANKS_PER_NODE": "1"})
+    sentences = {line.split(" ", 2)[2] for line in told(lines)}
+    expect("a bad setting: one sentence", len(sentences), 1, lines)
+    sentence = sentences.pop() if sentences else ""
+    expect("a bad setting: names the rank", sentence.startswith("transport: rank 1: "), True, lines)
+    expect("a bad setting: names the value", "none9" in sentence, True, lines)
+    expect("a bad setting: started again", done(lines), [f"DONE {each}" for each in range(RANKS)], lines)
+    expect("a bad setting: status", status, 0, lines)
+
+
+def start_without_a_rank():
+    status, lines = run("absent", 1, {"KOLO_CONNECT_TIMEOUT_S": "1"})
+    sentences = {line for line in lines if line.startswith("kolo: ")}
+    wanted = {f"kolo: MPI_Init has not returned within 1 s (KOLO_CONNECT_TIMEOUT_S) in this process (rank {rank} of "
+              f"{RANKS}): another process of the job has not called kolo::init, is stopped, or has ended. This process "
+              "ends." for rank in (0, 2)}
+    expect("an absent rank: told", bool(sentences) and sentences <= wanted, True, lines)
+    expect("an absent rank: status", status in (None, 0), False, lines)
+
+
+def fork():
+    status, lines = run("fork", 0)
+    refusal = "this process is a fork of a rank, and no rank itself: it cannot use its parent's context, nor join the job"
+    expect("forks: told", told(lines), sorted(2 * [f"TOLD {each} unsupported: {refusal}" for each in range(RANKS)]), lines)
+    expect("forks: ranks go on", done(lines), [f"DONE {each}" for each in range(RANKS)], lines)
+    expect("forks: status", status, 0, lines)
+
+
+def main():
+    leave_late(0, 0)
+    leave_late(2, 0)
+    leave_late(0, 1)
+    leave_late(2, 1)
+    leave_by_exit(0)
+    leave_by_exit(1)
+    start_with_a_bad_setting()
+    start_without_a_rank()
+    fork()
+    print("FAIL lifecycle" if FAILURES else "PASS lifecycle")
+    return 1 if FAILURES else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
