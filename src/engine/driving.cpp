@@ -36,7 +36,7 @@ void Engine::background() {
       waiter.reset();
       pauses = 0;
       burst_ = open_.size() >= kBurst;
-    } else if (executor_.expects_soon()) {
+    } else if (!faulted() && executor_.expects_soon()) {  // once faulted, another thread may be ending the backends
       waiter.step();
     } else if (backend_moves() && pauses++ < wait_policy_.background_pauses) {
       base::cpu_relax();
