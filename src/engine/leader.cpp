@@ -27,7 +27,7 @@ void append_part(core::Bytes& frame, const core::Bytes& part) {
   const std::size_t at = frame.size();
   frame.resize(at + sizeof length + part.size());
   std::memcpy(frame.data() + at, &length, sizeof length);
-  std::memcpy(frame.data() + at + sizeof length, part.data(), part.size());
+  if (!part.empty()) std::memcpy(frame.data() + at + sizeof length, part.data(), part.size());
 }
 
 /// Calls `visit` with each part of a frame. Throws Error (transport) when lengths do not add up.
@@ -97,7 +97,8 @@ Leader::Leader(const core::Topology& topology, const base::Settings& settings, c
              static_cast<std::size_t>(topology.local_size()), static_cast<std::uint64_t>(settings.open_batches)),
       sequencer_(make_sequencer(topology, settings)),
       child_nodes_(control == nullptr ? std::vector<int>{} : control->children()),
-      left_(static_cast<std::size_t>(topology.size)), seen_(static_cast<std::size_t>(topology.local_size())) {
+      left_(static_cast<std::size_t>(topology.size)), seen_(static_cast<std::size_t>(topology.local_size())),
+      patience_(base::from_seconds(settings.latch_timeout_s / 2)) {
   for (Seen& seen : seen_) seen.words.resize(static_cast<std::size_t>(settings.cache_capacity));
 }
 
@@ -109,6 +110,7 @@ bool Leader::step(base::Time now) {
   bool moved = append_waiting();
   moved |= scan_board();
   pass_up(now);
+  if (now >= parent_due_) give_up_parent();
   if (sequencer_ && (moved || heard_ || now >= sequencer_->next_deadline())) moved |= sequence(now);
   return moved || heard_;
 }
@@ -134,9 +136,7 @@ bool Leader::hears_quiet() const noexcept { return !sequencer_ || sequencer_->wa
 
 bool Leader::blocked() const noexcept { return !waiting_.empty() || (control_ != nullptr && !control_->flushed()); }
 
-base::Time Leader::next_deadline() const noexcept {
-  return sequencer_ ? sequencer_->next_deadline() : base::Time::max();
-}
+base::Time Leader::next_deadline() const noexcept { return sequencer_ ? sequencer_->next_deadline() : parent_due_; }
 
 bool Leader::scan_board() {
   bool moved = false;
@@ -217,10 +217,32 @@ void Leader::pass_up(base::Time now) {
       scratch_.clear();
       core::encode(message, scratch_);
       append_part(frame_, scratch_);
+      if (const auto* overdue = std::get_if<core::Overdue>(&message); overdue && overdue->deadline)
+        probe(*overdue, now);
     }
     if (const auto parent = control_->parent()) send(*parent, frame_);
   }
   outbox.clear();
+}
+
+/// Asks whether the leader above runs, behind this message.
+void Leader::probe(const core::Overdue& overdue, base::Time now) {
+  append_part(frame_, {});
+  if (parent_due_ != base::Time::max()) return;  // asked already
+  parent_due_ = now + patience_;
+  parent_asked_ = overdue;
+}
+
+void Leader::give_up_parent() {
+  parent_due_ = base::Time::max();
+  const auto parent = control_->parent();
+  if (ended_ || !parent) return;
+  const int rank = topology_.leader_of(*parent);
+  const core::Overdue& asked = *parent_asked_;
+  const double waited = asked.waited_s + base::to_seconds(patience_);
+  latch(Status(ErrorCode::timeout, negotiation::unanswered(negotiation::subject(asked.set, asked.name, asked.round),
+                                                           waited, negotiation::silence_of({rank}))),
+        rank);
 }
 
 /// Lets the sequencer decide and publishes what it says. Publishing may make the relay speak (it answers queries).
@@ -298,12 +320,14 @@ void Leader::on_frame(int node, core::ByteView frame) {
   heard_ = news_ = true;
   ++counters_.frames_received;
   if (control_->parent() == node) {
+    parent_due_ = base::Time::max();
     for (const int child : child_nodes_) {
       control_->send(child, frame);
       ++counters_.frames_sent;
       counters_.bytes_sent += frame.size();
     }
     for_each_part(frame, [this](core::ByteView part) {
+      if (part.size() == 0) return;
       publish_bytes(core::decode_log(part), core::Bytes(part.begin(), part.end()));
     });
     return;
@@ -312,7 +336,12 @@ void Leader::on_frame(int node, core::ByteView frame) {
   KOLO_CHECK(place != child_nodes_.end()) << "a frame from node " << node << ", which is not below this one";
   const auto child =
       static_cast<std::size_t>(topology_.local_size()) + static_cast<std::size_t>(place - child_nodes_.begin());
-  for_each_part(frame, [this, child](core::ByteView part) { relay_.on_message(child, core::decode_up(part)); });
+  for_each_part(frame, [this, child, node](core::ByteView part) {
+    if (part.size() > 0) return relay_.on_message(child, core::decode_up(part));
+    core::Bytes answer;
+    append_part(answer, {});
+    send(node, answer);
+  });
 }
 
 void Leader::on_lost(int node, const std::string& reason) {

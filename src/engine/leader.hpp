@@ -6,7 +6,11 @@
 //         hands what comes out to the parent node - or, on the root, to the sequencer
 //   down  hands each new log entry to its relay, then to the nodes below, then to the node's log, and wakes who sleeps
 //
-// Frames between leaders carry several messages: a u32 length and the bytes of each.
+// Frames between leaders carry several messages: a u32 length and the bytes of each. A message of no bytes is no word
+// of the protocol: on the way up it asks whether the leader above runs, on the way down it says so. A leader asks when
+// it passes on that a deadline has passed. If nothing at all comes down within half of KOLO_LATCH_TIMEOUT_S, it ends
+// the log for its node and those below with a fatal error that names the leader above. So a stopped leader is named by
+// the nodes below it, as it is named by the ranks of its own node, which see that it reads no messages.
 //
 // A laggard that has not read the log yet holds up the node's ring, not the leader: entries wait here in order.
 #pragma once
@@ -14,6 +18,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -86,6 +91,8 @@ class Leader final : private core::ControlChannel::Handler {
   void scan_count(int local_rank, core::TensorId id);
   bool scan_quiet(int local_rank);
   void pass_up(base::Time now);
+  void probe(const core::Overdue& overdue, base::Time now);
+  void give_up_parent();
   bool sequence(base::Time now);
   void publish(const std::vector<core::LogEntry>& entries);
   void publish_bytes(const core::LogEntry& entry, core::Bytes bytes);
@@ -108,9 +115,12 @@ class Leader final : private core::ControlChannel::Handler {
   negotiation::Relay relay_;
   std::unique_ptr<negotiation::Sequencer> sequencer_;  ///< on the root
   std::vector<int> child_nodes_;
-  std::vector<bool> left_;           ///< by rank of the world: the log has said so
-  std::vector<Seen> seen_;           ///< by local rank
-  std::deque<core::Bytes> waiting_;  ///< encoded entries that the log ring had no room for
+  std::vector<bool> left_;                     ///< by rank of the world: the log has said so
+  std::vector<Seen> seen_;                     ///< by local rank
+  std::deque<core::Bytes> waiting_;            ///< encoded entries that the log ring had no room for
+  const base::Duration patience_;              ///< for the leader above
+  base::Time parent_due_ = base::Time::max();  ///< when it must have said something
+  std::optional<core::Overdue> parent_asked_;  ///< about this
   core::Bytes scratch_;
   core::Bytes frame_;
   LeaderCounters counters_;

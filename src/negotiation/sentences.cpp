@@ -39,11 +39,6 @@ std::string not_completed(const std::string& subject, double waited_s) {
 
 // ---- why a wait has not ended; see deadline_passed
 
-std::string silence_of(const std::vector<std::int32_t>& silent) {
-  return core::describe_ranks(silent) + one_or_many(silent, " does", " do") + " not answer; " +
-         one_or_many(silent, "its process is", "their processes are") + " stopped, or kept from running";
-}
-
 std::string absence_of(const std::vector<std::int32_t>& missing, const Wait& wait) {
   std::string text = core::describe_ranks(missing) + one_or_many(missing, " has", " have") + " not submitted it";
   if (!wait.left.empty()) text += " (" + has_left(wait.left) + ")";
@@ -115,6 +110,11 @@ std::string disagreement(const std::string& subject, const std::vector<Opinion>&
 
 std::string unanswered(const std::string& subject, double waited_s, const std::string& silent) {
   return not_completed(subject, waited_s) + silent + "." + kUndefined;
+}
+
+std::string silence_of(const std::vector<std::int32_t>& silent) {
+  return core::describe_ranks(silent) + one_or_many(silent, " does", " do") + " not answer; " +
+         one_or_many(silent, "its process is", "their processes are") + " stopped, or kept from running";
 }
 
 Verdict deadline_passed(const std::string& subject, const Wait& wait) {

@@ -46,6 +46,8 @@ std::string hopeless(const std::string& subject, const std::vector<std::int32_t>
 std::string nothing_more(const std::vector<std::int32_t>& left);
 /// Why the rank that says so ended the job.
 std::string rank_lost(const core::RankLost& lost);
+/// "rank 2 does not answer; its process is stopped, or kept from running".
+std::string silence_of(const std::vector<std::int32_t>& silent);
 /// A wait whose question nobody answered; `silent`: who should have.
 std::string unanswered(const std::string& subject, double waited_s, const std::string& silent);
 

@@ -38,7 +38,7 @@ class PlainLink final : public core::NodeLink {
 };
 
 /// The root's channel to one child node, whose words the test puts into it.
-class ScriptedChannel final : public core::ControlChannel {
+class ScriptedChannel : public core::ControlChannel {
  public:
   [[nodiscard]] std::optional<int> parent() const noexcept override { return std::nullopt; }
   [[nodiscard]] const std::vector<int>& children() const noexcept override { return children_; }
@@ -123,6 +123,73 @@ TEST_F(LeaderOfTwoNodes, ANodeWhoseLeaderHasLeftIsNoLoss) {
   leader_.step(base::now());
   EXPECT_FALSE(leader_.ended());
   EXPECT_FALSE(board_.next_log_entry(entry));
+}
+
+core::Bytes empty_message() { return core::Bytes(sizeof(std::uint32_t)); }
+
+TEST_F(LeaderOfTwoNodes, SaysThatItRunsWhenItIsAsked) {
+  const core::Bytes frame = empty_message();
+  channel_.incoming.push_back([&](auto& handler) { handler.on_frame(1, core::ByteView(frame.data(), frame.size())); });
+  leader_.service_sockets();
+  ASSERT_EQ(channel_.sent.size(), 1U);
+  EXPECT_EQ(channel_.sent[0], empty_message());
+}
+
+/// The leader of the node below, rank 1.
+class LeaderBelow : public LeaderOfTwoNodes {
+ protected:
+  struct ChannelUp final : ScriptedChannel {
+    [[nodiscard]] std::optional<int> parent() const noexcept override { return 0; }
+    [[nodiscard]] const std::vector<int>& children() const noexcept override { return none_; }
+    const std::vector<int> none_;
+  };
+  void SetUp() override {
+    const core::UpMessage message = core::Overdue{1, 0, "x", 1, 600, true, false};
+    core::Bytes bytes;
+    core::encode(message, bytes);
+    ASSERT_TRUE(board_below_.post(core::ByteView(bytes.data(), bytes.size())));
+    below_.step(now_);
+    core::Bytes wanted = frame_of(message);
+    for (const std::byte b : empty_message()) wanted.push_back(b);
+    ASSERT_EQ(up_.sent.size(), 1U);
+    EXPECT_EQ(up_.sent[0], wanted);
+    EXPECT_EQ(below_.next_deadline(), now_ + std::chrono::milliseconds(2500));
+  }
+
+  const base::Time now_ = base::now();
+  core::Topology topology_below_ = core::make_topology(1, {0, 1}, 0);
+  PlainLink link_below_{board_shape(settings_, 1).bytes()};
+  core::Board board_below_{link_below_.memory(), board_shape(settings_, 1), 0};
+  ChannelUp up_;
+  Leader below_{topology_below_, settings_, board_below_, link_below_, &up_, errands_};
+};
+
+TEST_F(LeaderBelow, NamesTheLeaderAboveThatDoesNotAnswer) {
+  below_.step(now_ + std::chrono::milliseconds(2499));
+  EXPECT_FALSE(below_.ended());
+  below_.step(now_ + std::chrono::milliseconds(2500));
+  EXPECT_TRUE(below_.ended());
+  core::Bytes entry;
+  ASSERT_TRUE(board_below_.next_log_entry(entry));
+  const core::LogEntry read = core::decode_log(core::ByteView(entry.data(), entry.size()));
+  ASSERT_TRUE(std::holds_alternative<core::Faulted>(read));
+  EXPECT_EQ(std::get<core::Faulted>(read).rank, 0);
+  EXPECT_EQ(std::get<core::Faulted>(read).code, ErrorCode::timeout);
+  EXPECT_EQ(
+      std::get<core::Faulted>(read).message,
+      "tensor \"x\" has not completed within 602.5 s: rank 0 does not answer; its process is stopped, or kept from "
+      "running. The contents of the buffers in flight are undefined.");
+}
+
+TEST_F(LeaderBelow, GoesOnWhenTheLeaderAboveAnswers) {
+  const core::Bytes frame = empty_message();
+  up_.incoming.push_back([&](auto& handler) { handler.on_frame(0, core::ByteView(frame.data(), frame.size())); });
+  below_.service_sockets();
+  EXPECT_EQ(below_.next_deadline(), base::Time::max());
+  below_.step(now_ + std::chrono::seconds(10));
+  EXPECT_FALSE(below_.ended());
+  core::Bytes entry;
+  EXPECT_FALSE(board_below_.next_log_entry(entry));
 }
 
 /// A node of three ranks and a short log. Rank 2 has read nothing of it.
