@@ -140,7 +140,8 @@ class HostMemory final : public Memory {
       : engine_(context.impl().shared_engine()), regions_(context.impl().regions()) {
     const Reservation reservation(context, regions_, name, bytes, DeviceKind::cpu);
     region_ = context.impl().link().share(
-        bytes, [&](const std::string& mine) { return meet(context, name + " handover", mine); });
+        bytes, [&](const std::string& mine) { return meet(context, name + " handover", mine); },
+        [&] { context.impl().engine().check_usable(); });
     id_ = reservation.id();
     regions_->add(id_, region_);
     // Nobody uses it before all know it.

@@ -11,7 +11,12 @@ namespace kolo::base {
 /// "Connection refused (errno 111)".
 std::string errno_text(int error);
 
-/// Throws Error(transport): "<what>: <text of the error>". Give `errno` where it was set; nothing may come between.
+/// What the user can do about it, with the limit that was met: "; the limit is 1024 file descriptors: raise it
+/// (ulimit -n)". Empty for most errors.
+std::string remedy(int error);
+
+/// Throws Error(transport): "<what>: <text of the error><remedy>". Give `errno` where it was set; nothing may come
+/// between.
 [[noreturn]] void throw_errno(std::string_view what, int error);
 
 }  // namespace kolo::base

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -38,8 +39,10 @@ class NodeLink {
   [[nodiscard]] virtual std::vector<Liveness> liveness() const = 0;
 
   /// A region with a part of `bytes` (more than 0) for each rank. All ranks of the world call it, with the same
-  /// number, and meet several times in `meet`. If it fails for one rank it fails for all: Error(transport).
-  virtual std::shared_ptr<SharedRegion> share(std::size_t bytes, const Meeting& meet) = 0;
+  /// number, and meet several times in `meet`. If it fails for one rank it fails for all: Error(transport). While it
+  /// waits for a peer it calls `check` several times a second, and ends by what that throws.
+  virtual std::shared_ptr<SharedRegion> share(std::size_t bytes, const Meeting& meet,
+                                              const std::function<void()>& check) = 0;
 
   /// The means to read the memory of the node's other ranks; null, on all ranks of the world, unless the system lets
   /// every rank read that of all others of its node. All ranks call it, and meet in `meet`.

@@ -4,13 +4,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/check.hpp"
 #include "base/event_fd.hpp"
+#include "base/system_error.hpp"
 #include "shm/gathering.hpp"
 #include "shm/local_socket.hpp"
 #include "shm/peer_memory.hpp"
@@ -38,10 +40,11 @@ Watched watch(int local_rank, LocalSocket socket) {
 
 class ProcessNodeLink final : public core::NodeLink {
  public:
-  ProcessNodeLink(core::Topology topology, std::string job_key, Segment segment, base::EventFd own_bell,
+  ProcessNodeLink(const Gathering& gathering, Segment segment, base::EventFd own_bell,
                   std::vector<base::UniqueFd> bells, std::vector<Watched> watched)
-      : topology_(std::move(topology)), job_key_(std::move(job_key)), segment_(std::move(segment)),
-        own_bell_(std::move(own_bell)), bells_(std::move(bells)), watched_(std::move(watched)) {}
+      : topology_(gathering.topology), job_key_(gathering.job_key), patience_(gathering.patience),
+        segment_(std::move(segment)), own_bell_(std::move(own_bell)), bells_(std::move(bells)),
+        watched_(std::move(watched)) {}
 
   [[nodiscard]] std::byte* memory() const noexcept override { return segment_.data(); }
   [[nodiscard]] std::size_t bytes() const noexcept override { return segment_.bytes(); }
@@ -63,8 +66,9 @@ class ProcessNodeLink final : public core::NodeLink {
     return all;
   }
 
-  std::shared_ptr<core::SharedRegion> share(std::size_t bytes, const core::Meeting& meet) override {
-    return share_between_processes(topology_, bytes, job_key_, meet);
+  std::shared_ptr<core::SharedRegion> share(std::size_t bytes, const core::Meeting& meet,
+                                            const std::function<void()>& check) override {
+    return share_between_processes(topology_, bytes, job_key_, meet, check, patience_);
   }
 
   std::shared_ptr<core::PeerMemory> peer_memory(const core::Meeting& meet) override {
@@ -74,49 +78,60 @@ class ProcessNodeLink final : public core::NodeLink {
  private:
   const core::Topology topology_;
   const std::string job_key_;
+  const base::Duration patience_;
   Segment segment_;
   base::EventFd own_bell_;
   std::vector<base::UniqueFd> bells_;  // by local rank; the own one is a copy
   std::vector<Watched> watched_;       // of the leader: all others; of the others: the leader
 };
 
-/// Where the leader waits, with what it will hand out.
-struct Leading {
-  explicit Leading(std::size_t bytes, int local_size) : segment(Segment::create(bytes)), listener(local_size) {}
-  Segment segment;
-  LocalListener listener;
+/// What a rank opens before anybody waits for it.
+struct NodeParts {
+  NodeParts(const core::Topology& topology, std::size_t bytes) {
+    const auto ranks = static_cast<std::size_t>(topology.local_size());
+    if (topology.is_leader()) {
+      segment.emplace(Segment::create(bytes));
+      listener.emplace(topology.local_size());
+      require_descriptors(3 * (ranks - 1) + 1);  // of each other rank socket, bell and process; a copy of the own bell
+    } else {
+      socket.emplace();
+      require_descriptors(ranks + 2);  // all bells, the segment, the leader's process
+    }
+  }
+  base::EventFd bell;
+  std::optional<Segment> segment;         // the leader's
+  std::optional<LocalListener> listener;  // the leader's
+  std::optional<LocalSocket> socket;      // the others'
 };
 
-std::shared_ptr<core::NodeLink> lead(Leading leading, const core::Topology& topology, const std::string& job_key,
-                                     base::Time deadline) {
-  base::EventFd bell;
-  std::vector<Guest> guests = welcome(leading.listener, topology.local_size(), job_key, deadline);
-  std::vector<base::UniqueFd> bells(static_cast<std::size_t>(topology.local_size()));
-  bells.front().reset(::dup(bell.fd()));
-  for (Guest& guest : guests) bells[static_cast<std::size_t>(guest.local_rank)] = std::move(guest.brought);
-  std::vector<int> descriptors{leading.segment.fd()};
+std::shared_ptr<core::NodeLink> lead(NodeParts parts, const Gathering& gathering) {
+  std::vector<Member> members = accept_members(*parts.listener, gathering);
+  std::vector<base::UniqueFd> bells(members.size() + 1);
+  bells.front().reset(::dup(parts.bell.fd()));
+  if (!bells.front().valid()) base::throw_errno("copying the descriptor of a bell", errno);
+  for (Member& member : members) bells[static_cast<std::size_t>(member.local_rank)] = std::move(member.brought);
+  std::vector<int> descriptors{parts.segment->fd()};
   for (const base::UniqueFd& each : bells) descriptors.push_back(each.get());
-  hand_out(guests, descriptors, job_key, deadline);
-  leading.segment.close_file();
+  send_descriptors(members, descriptors, gathering);
+  parts.segment->close_file();
   std::vector<Watched> watched;
-  for (Guest& guest : guests) watched.push_back(watch(guest.local_rank, std::move(guest.socket)));
-  return std::make_shared<ProcessNodeLink>(topology, job_key, std::move(leading.segment), std::move(bell),
+  for (Member& member : members) watched.push_back(watch(member.local_rank, std::move(member.socket)));
+  return std::make_shared<ProcessNodeLink>(gathering, std::move(*parts.segment), std::move(parts.bell),
                                            std::move(bells), std::move(watched));
 }
 
-std::shared_ptr<core::NodeLink> follow(const std::string& leader, const core::Topology& topology, std::size_t bytes,
-                                       const std::string& job_key, base::Time deadline) {
-  base::EventFd bell;
-  LocalSocket socket = visit(leader, topology.local_rank, bell.fd(), job_key, deadline);
+std::shared_ptr<core::NodeLink> follow(NodeParts parts, const std::string& leader, std::size_t bytes,
+                                       const Gathering& gathering) {
+  connect_to_leader(*parts.socket, leader, parts.bell.fd(), gathering);
   std::vector<base::UniqueFd> descriptors =
-      take_home(socket, 1 + static_cast<std::size_t>(topology.local_size()), job_key, deadline);
+      receive_descriptors(*parts.socket, 1 + static_cast<std::size_t>(gathering.topology.local_size()), gathering);
   Segment segment = Segment::map(std::move(descriptors.front()), bytes);
   segment.close_file();
   descriptors.erase(descriptors.begin());
   std::vector<Watched> watched;
-  watched.push_back(watch(0, std::move(socket)));
-  return std::make_shared<ProcessNodeLink>(topology, job_key, std::move(segment), std::move(bell),
-                                           std::move(descriptors), std::move(watched));
+  watched.push_back(watch(0, std::move(*parts.socket)));
+  return std::make_shared<ProcessNodeLink>(gathering, std::move(segment), std::move(parts.bell), std::move(descriptors),
+                                           std::move(watched));
 }
 
 }  // namespace
@@ -126,18 +141,16 @@ std::shared_ptr<core::NodeLink> join_node(core::Bootstrap& bootstrap, const core
   const core::Meeting meet = [&](const std::string& mine) {
     return bootstrap.exchange("shared memory", mine, core::after_waiting(patience));
   };
-  std::optional<Leading> leading;
-  const std::vector<std::string> names = together(meet, [&]() -> std::string {
-    if (!topology.is_leader()) return {};
-    leading.emplace(bytes, topology.local_size());
-    return leading->listener.name();
+  std::optional<NodeParts> parts;
+  const std::vector<std::string> names = together(meet, [&] {
+    parts.emplace(topology, bytes);
+    return parts->listener ? parts->listener->name() : std::string();
   });
   std::shared_ptr<core::NodeLink> link;
   together(meet, [&]() -> std::string {
-    const base::Time deadline = base::now() + patience;
+    const Gathering gathering(topology, job_key, patience, [] {});  // until the engine runs, nobody hears of a failure
     const std::string& leader = names[static_cast<std::size_t>(topology.leader_of(topology.node))];
-    link = leading ? lead(std::move(*leading), topology, job_key, deadline)
-                   : follow(leader, topology, bytes, job_key, deadline);
+    link = parts->listener ? lead(std::move(*parts), gathering) : follow(std::move(*parts), leader, bytes, gathering);
     return {};
   });
   return link;

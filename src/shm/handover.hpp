@@ -15,10 +15,12 @@
 namespace kolo::shm {
 
 /// What a process bootstrap's `join_node` does; collective over the whole world, which meets twice in
-/// `bootstrap.allgather`. If it fails for one rank it fails for all, with that rank's reason: Error(transport).
+/// `bootstrap.exchange`. If it fails for one rank it fails for all, with that rank's reason: Error(transport).
 ///
 /// The others learn the name of the leader's socket (gathering.hpp) through the bootstrap. Each rank hands in the
 /// descriptor of its bell, the leader hands out the segment and everybody's bells.
+///
+/// `patience`: how long the ranks of a node wait for each other, here and in NodeLink::share.
 ///
 /// `liveness` watches each peer by its process (a pidfd), where it can be seen, and by its socket.
 std::shared_ptr<core::NodeLink> join_node(core::Bootstrap& bootstrap, const core::Topology& topology, std::size_t bytes,

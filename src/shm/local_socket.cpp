@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shm/local_socket.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 
 #include <algorithm>
@@ -21,18 +23,6 @@ namespace kolo::shm {
 
 namespace {
 
-/// Sleeps until the descriptor is ready or closed.
-void await(int fd, short events, base::Time deadline, const char* what) {
-  while (true) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - base::now()).count();
-    pollfd entry{fd, events, 0};
-    const int ready = ::poll(&entry, 1, static_cast<int>(std::clamp<std::int64_t>(left, 0, 1 << 30)));
-    if (ready > 0) return;
-    if (ready < 0 && errno != EINTR) base::throw_errno(what, errno);
-    if (base::now() >= deadline) throw Error(ErrorCode::transport, std::string(what) + ": no answer in time");
-  }
-}
-
 sockaddr_un address_of(const std::string& name, socklen_t& length) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
@@ -47,6 +37,29 @@ base::UniqueFd make_socket() {
   if (!fd.valid()) base::throw_errno("making a local socket", errno);
   return fd;
 }
+
+void set_blocking(int fd, bool blocking) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  if (flags < 0 || ::fcntl(fd, F_SETFL, blocking ? flags & ~O_NONBLOCK : flags | O_NONBLOCK) != 0)
+    base::throw_errno("fcntl(O_NONBLOCK)", errno);
+}
+
+void set_send_timeout(int fd, base::Duration timeout) {
+  const auto microseconds = std::chrono::ceil<std::chrono::microseconds>(timeout).count();
+  const timeval value{static_cast<time_t>(microseconds / 1'000'000),
+                      static_cast<suseconds_t>(microseconds % 1'000'000)};
+  if (::setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &value, sizeof value) != 0)
+    base::throw_errno("setsockopt(SO_SNDTIMEO)", errno);
+}
+
+/// Nothing tells when a user's descriptors have arrived.
+void wait_for_arrivals(base::Time deadline) {
+  constexpr int kMilliseconds = 1;
+  if (base::now() >= deadline) base::throw_errno("handing over a descriptor", ETOOMANYREFS);
+  if (::poll(nullptr, 0, kMilliseconds) < 0 && errno != EINTR) base::throw_errno("poll", errno);
+}
+
+bool is_gone(int error) { return error == EPIPE || error == ECONNRESET; }
 
 /// Room for the descriptors of a packet, aligned as the kernel wants it.
 struct Control {
@@ -69,15 +82,37 @@ std::vector<base::UniqueFd> descriptors_in(msghdr& message) {
 
 }  // namespace
 
-LocalSocket LocalSocket::connect(const std::string& name, base::Time deadline) {
-  base::UniqueFd fd = make_socket();
+LocalSocket::LocalSocket() : fd_(make_socket()) {}
+
+/// Sleeps until the descriptor is ready or closed.
+void LocalSocket::await(short events, base::Time deadline, const std::function<void()>& check,
+                        const char* doing) const {
+  constexpr std::chrono::milliseconds kCheckEvery{50};
+  while (true) {
+    check();
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - base::now());
+    if (left.count() <= 0) throw PeerError(peer_name_ + " did not answer in time (" + doing + ")");
+    pollfd entry{fd(), events, 0};
+    const int ready = ::poll(&entry, 1, static_cast<int>(std::min(left, kCheckEvery).count()));
+    if (ready > 0) return;
+    if (ready < 0 && errno != EINTR) base::throw_errno(doing, errno);
+  }
+}
+
+void LocalSocket::connect(const std::string& name, base::Time deadline) {
   socklen_t length = 0;
   const sockaddr_un address = address_of(name, length);
-  // The listener's backlog has room for everybody who knows the name, so this does not have to wait.
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0)
-    base::throw_errno("connecting to the node's leader", errno);
-  await(fd.get(), POLLOUT, deadline, "connecting to the node's leader");
-  return LocalSocket(std::move(fd));
+  set_blocking(fd(), true);  // then the system waits for room in the listener's queue, which it does not poll for
+  while (true) {
+    // No time at all would mean without end.
+    set_send_timeout(fd(), std::max<base::Duration>(deadline - base::now(), std::chrono::milliseconds(1)));
+    if (::connect(fd(), reinterpret_cast<const sockaddr*>(&address), length) == 0) break;
+    if (errno == ECONNREFUSED) throw PeerError(peer_name_ + " does not listen any more");
+    if (errno != EINTR && errno != EAGAIN) base::throw_errno("connecting to the leader of this node", errno);
+    if (base::now() >= deadline)
+      throw PeerError(peer_name_ + " had no room for another connection until the time was over");
+  }
+  set_blocking(fd(), false);
 }
 
 void LocalSocket::send(const std::string& bytes, const std::vector<int>& descriptors, base::Time deadline) {
@@ -96,35 +131,53 @@ void LocalSocket::send(const std::string& bytes, const std::vector<int>& descrip
     header->cmsg_len = CMSG_LEN(descriptors.size() * sizeof(int));
     std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size() * sizeof(int));
   }
+  constexpr const char* kDoing = "sending it a packet";
   while (::sendmsg(fd(), &message, MSG_NOSIGNAL) < 0) {
     if (errno == EINTR) continue;
-    if (errno != EAGAIN) base::throw_errno("sending to a rank of this node", errno);
-    await(fd(), POLLOUT, deadline, "sending to a rank of this node");
+    if (is_gone(errno)) throw PeerError(peer_name_ + " closed its connection");
+    if (errno == ETOOMANYREFS) {
+      wait_for_arrivals(deadline);
+    } else if (errno == EAGAIN) {
+      await(
+          POLLOUT, deadline, [] {}, kDoing);
+    } else {
+      base::throw_errno("sending a packet to a rank of this node", errno);
+    }
   }
 }
 
-Packet LocalSocket::receive(base::Time deadline) {
-  std::array<char, kLongestPacket> buffer;
+Packet LocalSocket::receive(base::Time deadline, const std::function<void()>& check) {
   while (true) {
-    iovec part{buffer.data(), buffer.size()};
-    Control control;
-    msghdr message = {};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
+    if (std::optional<Packet> packet = try_receive()) return std::move(*packet);
+    await(POLLIN, deadline, check, "waiting for its packet");
+  }
+}
+
+std::optional<Packet> LocalSocket::try_receive() {
+  std::array<char, kLongestPacket> buffer;
+  iovec part{buffer.data(), buffer.size()};
+  Control control;
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  ssize_t bytes = -1;
+  do {
     message.msg_control = control.bytes.data();
     message.msg_controllen = control.bytes.size();
-    const ssize_t bytes = ::recvmsg(fd(), &message, MSG_CMSG_CLOEXEC);
-    if (bytes > 0) {
-      Packet packet{std::string(buffer.data(), static_cast<std::size_t>(bytes)), descriptors_in(message)};
-      if ((message.msg_flags & (MSG_CTRUNC | MSG_TRUNC)) != 0)
-        throw Error(ErrorCode::transport, "a packet from a rank of this node was cut off: too few descriptors left?");
-      return packet;
-    }
-    if (bytes == 0) throw Error(ErrorCode::transport, "a rank of this node closed its connection");
-    if (errno == EINTR) continue;
-    if (errno != EAGAIN) base::throw_errno("receiving from a rank of this node", errno);
-    await(fd(), POLLIN, deadline, "receiving from a rank of this node");
-  }
+    bytes = ::recvmsg(fd(), &message, MSG_CMSG_CLOEXEC);
+  } while (bytes < 0 && errno == EINTR);
+  if (bytes < 0 && errno == EAGAIN) return {};
+  if (bytes == 0 || (bytes < 0 && is_gone(errno))) throw PeerError(peer_name_ + " closed its connection");
+  if (bytes < 0) base::throw_errno("receiving a packet from a rank of this node", errno);
+  Packet packet{std::string(buffer.data(), static_cast<std::size_t>(bytes)), descriptors_in(message), false};
+  packet.descriptors_lost = (message.msg_flags & MSG_CTRUNC) != 0;
+  if ((message.msg_flags & MSG_TRUNC) != 0) throw PeerError(peer_name_ + " sent a packet that is too long");
+  return packet;
+}
+
+bool LocalSocket::has_packet() const {
+  pollfd entry{fd(), POLLIN, 0};
+  return ::poll(&entry, 1, 0) > 0;
 }
 
 Peer LocalSocket::peer() const {
@@ -148,13 +201,12 @@ LocalListener::LocalListener(int backlog) : fd_(make_socket()) {
   name_.assign(address.sun_path + 1, length - offsetof(sockaddr_un, sun_path) - 1);
 }
 
-LocalSocket LocalListener::accept(base::Time deadline) {
+std::optional<LocalSocket> LocalListener::try_accept() {
   while (true) {
     base::UniqueFd fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (fd.valid()) return LocalSocket(std::move(fd));
-    if (errno == EINTR || errno == ECONNABORTED) continue;
-    if (errno != EAGAIN) base::throw_errno("accepting a rank of this node", errno);
-    await(fd_.get(), POLLIN, deadline, "waiting for the ranks of this node");
+    if (errno == EAGAIN) return {};
+    if (errno != EINTR && errno != ECONNABORTED) base::throw_errno("accepting a rank of this node", errno);
   }
 }
 

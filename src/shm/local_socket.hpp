@@ -6,14 +6,24 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include <kolo/error.hpp>
 
 #include "base/clock.hpp"
 #include "base/unique_fd.hpp"
 
 namespace kolo::shm {
+
+/// The process at the other end has gone, or did not answer in time: the failure is not this process's own.
+class PeerError final : public Error {
+ public:
+  explicit PeerError(const std::string& message) : Error(ErrorCode::transport, message) {}
+};
 
 /// What the kernel says about the process at the other end.
 struct Peer {
@@ -25,26 +35,43 @@ struct Peer {
 struct Packet {
   std::string bytes;
   std::vector<base::UniqueFd> descriptors;
+  bool descriptors_lost = false;  ///< this process could open no more
 };
 
-/// One end of a connection. All calls throw Error(transport) when the system fails, the peer is gone, or `deadline`
-/// passes.
+/// One end of a connection. All calls throw Error(transport) when the system fails, PeerError when the peer is gone or
+/// `deadline` passes.
 class LocalSocket {
  public:
   /// The most descriptors of one packet; the kernel's limit is 253.
   static constexpr std::size_t kDescriptorsPerPacket = 128;
   static constexpr std::size_t kLongestPacket = 4096;
 
+  /// Not connected yet: `connect` then needs no descriptor any more.
+  LocalSocket();
   explicit LocalSocket(base::UniqueFd fd) noexcept : fd_(std::move(fd)) {}
-  static LocalSocket connect(const std::string& name, base::Time deadline);
 
+  /// To the listener of this name. Waits while more processes want to connect than the listener has room for.
+  void connect(const std::string& name, base::Time deadline);
+  /// Who the peer is, for error messages: "rank 3".
+  void call_peer(std::string name) { peer_name_ = std::move(name); }
+
+  /// The system lets a user have only so many descriptors on their way (RLIMIT_NOFILE): waits until some have arrived.
   void send(const std::string& bytes, const std::vector<int>& descriptors, base::Time deadline);
-  Packet receive(base::Time deadline);
+  /// Calls `check` several times a second while it waits; ends the wait by what that throws.
+  Packet receive(
+      base::Time deadline, const std::function<void()>& check = [] {});
+  /// What is there already.
+  std::optional<Packet> try_receive();
+  /// Whether `try_receive` has something to return, or to throw.
+  [[nodiscard]] bool has_packet() const;
   [[nodiscard]] Peer peer() const;
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
 
  private:
+  void await(short events, base::Time deadline, const std::function<void()>& check, const char* doing) const;
+
   base::UniqueFd fd_;
+  std::string peer_name_ = "a rank of this node";
 };
 
 /// Listens under an abstract name that the kernel chose.
@@ -53,7 +80,10 @@ class LocalListener {
   explicit LocalListener(int backlog);
   /// The name, without the zero byte that makes it abstract.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  LocalSocket accept(base::Time deadline);
+  /// Readable while somebody wants to connect.
+  [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+  /// Nothing when nobody wants to connect.
+  std::optional<LocalSocket> try_accept();
 
  private:
   base::UniqueFd fd_;

@@ -15,40 +15,54 @@ namespace kolo::shm {
 namespace {
 
 /// Everybody's file, by local rank; as the leader.
-std::vector<base::UniqueFd> collect(LocalListener& listener, int own, int local_size, const std::string& job_key,
-                                    base::Time deadline) {
-  std::vector<Guest> guests = welcome(listener, local_size, job_key, deadline);
-  std::vector<int> files(static_cast<std::size_t>(local_size), own);
-  for (const Guest& guest : guests) files[static_cast<std::size_t>(guest.local_rank)] = guest.brought.get();
-  hand_out(guests, files, job_key, deadline);
+std::vector<base::UniqueFd> collect(LocalListener& listener, int own, const Gathering& gathering) {
+  std::vector<Member> members = accept_members(listener, gathering);
+  std::vector<int> files(members.size() + 1, own);
+  for (const Member& member : members) files[static_cast<std::size_t>(member.local_rank)] = member.brought.get();
+  send_descriptors(members, files, gathering);
   std::vector<base::UniqueFd> collected(files.size());
-  for (Guest& guest : guests) collected[static_cast<std::size_t>(guest.local_rank)] = std::move(guest.brought);
+  for (Member& member : members) collected[static_cast<std::size_t>(member.local_rank)] = std::move(member.brought);
   return collected;
 }
+
+/// What a rank opens before anybody waits for it.
+struct RegionParts {
+  RegionParts(const core::Topology& topology, std::size_t bytes) : own(Segment::create(bytes)) {
+    const auto ranks = static_cast<std::size_t>(topology.local_size());
+    if (topology.is_leader()) {
+      listener.emplace(topology.local_size());
+      require_descriptors(2 * (ranks - 1));  // of each other rank its socket and its file
+    } else {
+      socket.emplace();
+      require_descriptors(ranks);
+    }
+  }
+  Segment own;
+  std::optional<LocalListener> listener;  // the leader's
+  std::optional<LocalSocket> socket;      // the others'
+};
 
 }  // namespace
 
 std::shared_ptr<core::SharedRegion> share_between_processes(const core::Topology& topology, std::size_t bytes,
                                                             const std::string& job_key, const core::Meeting& meet,
+                                                            const std::function<void()>& check,
                                                             base::Duration patience) {
-  std::optional<Segment> own;
-  std::optional<LocalListener> listener;
-  const std::vector<std::string> names = together(meet, [&]() -> std::string {
-    own.emplace(Segment::create(bytes));
-    if (!topology.is_leader()) return {};
-    listener.emplace(topology.local_size());
-    return listener->name();
+  std::optional<RegionParts> opened;
+  const std::vector<std::string> names = together(meet, [&] {
+    opened.emplace(topology, bytes);
+    return opened->listener ? opened->listener->name() : std::string();
   });
   std::vector<std::shared_ptr<Segment>> parts(static_cast<std::size_t>(topology.local_size()));
   together(meet, [&]() -> std::string {
-    const base::Time deadline = base::now() + patience;
+    const Gathering gathering(topology, job_key, patience, check);
     std::vector<base::UniqueFd> files;
-    if (listener) {
-      files = collect(*listener, own->fd(), topology.local_size(), job_key, deadline);
+    if (opened->listener) {
+      files = collect(*opened->listener, opened->own.fd(), gathering);
     } else {
       const std::string& leader = names[static_cast<std::size_t>(topology.leader_of(topology.node))];
-      LocalSocket socket = visit(leader, topology.local_rank, own->fd(), job_key, deadline);
-      files = take_home(socket, parts.size(), job_key, deadline);
+      connect_to_leader(*opened->socket, leader, opened->own.fd(), gathering);
+      files = receive_descriptors(*opened->socket, parts.size(), gathering);
     }
     for (std::size_t peer = 0; peer < parts.size(); ++peer) {
       if (static_cast<int>(peer) == topology.local_rank) continue;
@@ -57,7 +71,7 @@ std::shared_ptr<core::SharedRegion> share_between_processes(const core::Topology
     }
     return {};
   });
-  return std::make_shared<Region>(std::move(*own), std::move(parts));
+  return std::make_shared<Region>(std::move(opened->own), std::move(parts));
 }
 
 }  // namespace kolo::shm

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -13,9 +14,10 @@
 
 namespace kolo::shm {
 
-/// NodeLink::share between processes.
+/// NodeLink::share between processes. `patience`: how long a rank waits for its node.
 std::shared_ptr<core::SharedRegion> share_between_processes(const core::Topology& topology, std::size_t bytes,
                                                             const std::string& job_key, const core::Meeting& meet,
-                                                            base::Duration patience = base::from_seconds(60));
+                                                            const std::function<void()>& check,
+                                                            base::Duration patience);
 
 }  // namespace kolo::shm

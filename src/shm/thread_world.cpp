@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -43,7 +44,8 @@ class ThreadNodeLink final : public core::NodeLink {
     return node_->bells[static_cast<std::size_t>(topology_.local_rank)].fd();
   }
   [[nodiscard]] std::vector<Liveness> liveness() const override { return {}; }
-  std::shared_ptr<core::SharedRegion> share(std::size_t bytes, const core::Meeting& meet) override {
+  std::shared_ptr<core::SharedRegion> share(std::size_t bytes, const core::Meeting& meet,
+                                            const std::function<void()>& /*check: only the meeting waits*/) override {
     return share_between_threads(node_->parts, topology_, bytes, meet);
   }
   std::shared_ptr<core::PeerMemory> peer_memory(const core::Meeting& /*meet: threads may*/) override {

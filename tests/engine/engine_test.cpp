@@ -34,7 +34,9 @@ class LoneLink final : public core::NodeLink {
   void wake(int) noexcept override { wake_.signal(); }
   [[nodiscard]] int wake_fd() const noexcept override { return wake_.fd(); }
   [[nodiscard]] std::vector<Liveness> liveness() const override { return {}; }
-  std::shared_ptr<core::SharedRegion> share(std::size_t, const core::Meeting&) override { std::abort(); }
+  std::shared_ptr<core::SharedRegion> share(std::size_t, const core::Meeting&, const std::function<void()>&) override {
+    std::abort();
+  }
   std::shared_ptr<core::PeerMemory> peer_memory(const core::Meeting&) override { std::abort(); }
 
  private:

@@ -135,7 +135,7 @@ inline void run_rank(shm::ThreadWorld& world, const WorldShape& shape, int rank,
                                                  shape.seed + static_cast<std::uint32_t>(rank));
   }
   const auto meet = [&](const std::string& mine) { return test_support::meet(*bootstrap, mine); };
-  const std::shared_ptr<core::SharedRegion> region = node->share(kRegionBytes, meet);
+  const std::shared_ptr<core::SharedRegion> region = node->share(kRegionBytes, meet, [] {});
   CpuBackendOptions options;
   options.tuning.flat_bytes = shape.flat_bytes;
   options.tuning.step_bytes = shape.step_bytes;

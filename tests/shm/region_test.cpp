@@ -28,7 +28,7 @@ void share_detach_and_release(core::Bootstrap& bootstrap, core::NodeLink& link) 
   const int size = bootstrap.size();
   const int rank = bootstrap.rank();
   const auto meet = [&](const std::string& mine) { return test_support::meet(bootstrap, mine); };
-  const std::shared_ptr<core::SharedRegion> region = link.share(kBytes, meet);
+  const std::shared_ptr<core::SharedRegion> region = link.share(kBytes, meet, [] {});
   ASSERT_EQ(region->bytes(), kBytes);
   for (std::size_t i = 0; i < kBytes; ++i) ASSERT_EQ(region->own()[i], std::byte{0});
   test_support::meet(bootstrap);
@@ -107,10 +107,11 @@ TEST(Region, PlacesAreFoundByAddressUntilRetired) {
   const auto regions = std::make_shared<core::Regions>();
   core::RegionTable table(regions);
   EXPECT_TRUE(table.empty());
-  const std::shared_ptr<core::SharedRegion> first = link->share(kBytes, meet);
-  const std::shared_ptr<core::SharedRegion> second = link->share(kBytes, meet);
-  regions->add(3, first);
-  regions->add(9, second);
+  const std::shared_ptr<core::SharedRegion> first = link->share(kBytes, meet, [] {});
+  const std::shared_ptr<core::SharedRegion> second = link->share(kBytes, meet, [] {});
+  const core::Regions::Id id = regions->propose();
+  regions->add(id, first);
+  regions->add(regions->propose(), second);
   std::byte elsewhere{};
   EXPECT_EQ(table.find(&elsewhere, 1), core::kNowhere);
   for (const auto& region : {first, second}) {
@@ -119,10 +120,10 @@ TEST(Region, PlacesAreFoundByAddressUntilRetired) {
     EXPECT_EQ(table.find(region->own() + 1, kBytes), core::kNowhere) << "beyond its end";
   }
   const std::byte* own = first->own();
-  regions->retire(3, true);
+  regions->retire(id, true);
   EXPECT_EQ(table.find(own, 1), core::kNowhere);
   EXPECT_FALSE(table.empty());
-  EXPECT_NE(regions->propose(), regions->propose());
+  EXPECT_NE(regions->propose().number, regions->propose().number);
 }
 
 }  // namespace
