@@ -5,9 +5,11 @@
 #include <sstream>
 #include <utility>
 
+#include <boost/system/system_error.hpp>
 #include <kolo/error.hpp>
 
 #include "base/check.hpp"
+#include "base/system_error.hpp"
 #include "net/asio.hpp"
 #include "net/interfaces.hpp"
 #include "net/link.hpp"
@@ -15,10 +17,25 @@
 
 namespace kolo::net {
 
+namespace {
+
+/// Its first timer opens its descriptors, which may fail.
+std::unique_ptr<asio::io_context> make_io_context() {
+  try {
+    auto io = std::make_unique<asio::io_context>(1);
+    const asio::steady_timer first(*io);
+    return io;
+  } catch (const boost::system::system_error& error) {
+    base::throw_errno("making the event loop of the control channel", error.code().value());
+  }
+}
+
+}  // namespace
+
 struct Listener::State {
   // One a listener, as no other thread may meet its sockets; on the heap, as sockets refer to it. Nothing runs on it
   // once the channel is connected.
-  std::unique_ptr<asio::io_context> io = std::make_unique<asio::io_context>(1);
+  std::unique_ptr<asio::io_context> io = make_io_context();
   std::vector<tcp::acceptor> acceptors;
   Announcement announced;
   std::string text;
@@ -36,7 +53,8 @@ tcp::acceptor listen(asio::io_context& io, const tcp::endpoint& endpoint, bool b
   if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
   if (error) {
     std::ostringstream text;
-    text << "cannot listen for control connections on " << endpoint.address() << ": " << error.message();
+    text << "cannot listen for control connections on " << endpoint.address() << ": " << error.message()
+         << base::remedy(error.value());
     throw Error(ErrorCode::transport, text.str());
   }
   return acceptor;

@@ -28,6 +28,8 @@ constexpr milliseconds kStagger{100};
 constexpr milliseconds kRetry{200};
 /// Strangers may hold connections open without a word; the oldest gives way. Children are greeted within moments.
 constexpr std::size_t kMostConversations = 128;
+/// When descriptors run out, those who have been there for so long without a hello give way.
+constexpr milliseconds kMostSilence{500};
 
 std::string to_text(const tcp::endpoint& endpoint) {
   std::ostringstream text;
@@ -78,6 +80,7 @@ class Conversation : public std::enable_shared_from_this<Conversation> {
     error_code ignored;  // it is given up either way
     socket_.close(ignored);
   }
+  [[nodiscard]] Clock::duration age() const { return Clock::now() - begun_; }
 
  private:
   void await_hello() {
@@ -109,6 +112,7 @@ class Conversation : public std::enable_shared_from_this<Conversation> {
   tcp::socket socket_;
   const std::string who_;
   const GreetingBytes greeting_;
+  const Clock::time_point begun_ = Clock::now();
   HelloBytes hello_{};
 };
 
@@ -116,28 +120,60 @@ class Reception {
  public:
   Reception(Meeting& meeting, std::vector<tcp::acceptor>& acceptors) : meeting_(meeting), acceptors_(acceptors) {
     if (meeting.plan.children.empty()) return;
-    for (tcp::acceptor& acceptor : acceptors_) accept(acceptor);
+    for (tcp::acceptor& acceptor : acceptors_) {
+      pauses_.emplace_back(meeting.io);
+      accept(acceptor, pauses_.back());
+    }
   }
   void end() {
     error_code ignored;
     for (tcp::acceptor& acceptor : acceptors_) acceptor.close(ignored);
+    for (asio::steady_timer& pause : pauses_) pause.cancel(ignored);
     for (const auto& weak : conversations_) {
       if (const auto conversation = weak.lock()) conversation->end();
     }
   }
 
  private:
-  void accept(tcp::acceptor& acceptor) {
-    acceptor.async_accept([this, &acceptor](error_code error, tcp::socket socket) {
+  void accept(tcp::acceptor& acceptor, asio::steady_timer& pause) {
+    acceptor.async_accept([this, &acceptor, &pause](error_code error, tcp::socket socket) {
       if (meeting_.over) return;
       if (!error) {
         converse(std::move(socket));
-      } else if (error == asio::error::no_descriptors || error == asio::error::operation_aborted) {
-        // Out of descriptors, to accept again at once would spin; the deadline says what is missing.
-        return meeting_.turn_away("the system", "refused a connection: " + error.message());
+      } else if (is_shortage(error)) {
+        meeting_.turn_away("the system", "refused a connection: " + error.message() + base::remedy(error.value()));
+        return accept_later(acceptor, pause);
       }
-      accept(acceptor);
+      accept(acceptor, pause);
     });
+  }
+
+  [[nodiscard]] static bool is_shortage(const error_code& error) {
+    return error == asio::error::no_descriptors || error == error_code(ENFILE, boost::system::system_category()) ||
+           error == asio::error::no_memory || error == asio::error::no_buffer_space;
+  }
+
+  /// Out of descriptors, to accept again at once would spin. Strangers must not be those who hold them.
+  void accept_later(tcp::acceptor& acceptor, asio::steady_timer& pause) {
+    end_oldest(kMostSilence);
+    pause.expires_after(kRetry);
+    pause.async_wait([this, &acceptor, &pause](error_code error) {
+      if (!error && !meeting_.over) accept(acceptor, pause);
+    });
+  }
+
+  /// If it is so old.
+  void end_oldest(milliseconds age) {
+    forget_ended();
+    const auto oldest = conversations_.empty() ? nullptr : conversations_.front().lock();
+    if (!oldest || oldest->age() < age) return;
+    oldest->end();
+    conversations_.pop_front();
+  }
+  void forget_ended() {
+    conversations_.erase(
+        std::remove_if(conversations_.begin(), conversations_.end(), [](const auto& weak) { return weak.expired(); }),
+        conversations_.end());
   }
 
   void converse(tcp::socket socket) {
@@ -145,13 +181,8 @@ class Reception {
     const tcp::endpoint from = socket.remote_endpoint(error);
     if (error) return;  // gone already
     close_on_exec(socket.native_handle());
-    conversations_.erase(
-        std::remove_if(conversations_.begin(), conversations_.end(), [](const auto& weak) { return weak.expired(); }),
-        conversations_.end());
-    if (conversations_.size() >= kMostConversations) {
-      if (const auto oldest = conversations_.front().lock()) oldest->end();
-      conversations_.pop_front();
-    }
+    forget_ended();
+    if (conversations_.size() >= kMostConversations) end_oldest(milliseconds(0));
     const auto conversation = std::make_shared<Conversation>(meeting_, std::move(socket), to_text(from));
     conversations_.push_back(conversation);
     conversation->begin();
@@ -159,6 +190,7 @@ class Reception {
 
   Meeting& meeting_;
   std::vector<tcp::acceptor>& acceptors_;
+  std::deque<asio::steady_timer> pauses_;                  // of each acceptor, before it tries again
   std::deque<std::weak_ptr<Conversation>> conversations_;  // each is owned by its own handlers
 };
 
@@ -222,7 +254,7 @@ class Search {
     error_code error;
     attempt.socket.close(error);
     attempt.socket.open(attempt.endpoint.protocol(), error);
-    if (error) return fail(attempt, error.message());
+    if (error) return fail(attempt, error.message() + base::remedy(error.value()));
     close_on_exec(attempt.socket.native_handle());
     if (attempt.said == "not tried yet") attempt.said = "no answer";
     attempt.socket.async_connect(attempt.endpoint, [this, &attempt, turn](error_code failure) {

@@ -10,8 +10,10 @@
 
 #include <kolo/error.hpp>
 
+#include "net/rendezvous.hpp"
 #include "tests/net/raw_peer.hpp"
 #include "tests/net/tree_harness.hpp"
+#include "tests/support/descriptors.hpp"
 
 namespace kolo::net::testing {
 namespace {
@@ -97,6 +99,37 @@ TEST(Rendezvous, ACrowdOfSilentStrangersDoesNotKeepTheChildOut) {
     return text;
   };
   EXPECT_EQ(run_tree(options, talk), Errors(2));
+}
+
+TEST(Rendezvous, SaysWhatToDoAboutAShortageOfDescriptors) {
+  for (const unsigned left : {0U, 3U}) {
+    const kolo::testing::FewDescriptors few(left);
+    try {
+      const Listener listener("127.0.0.1");
+      FAIL() << "listens without a descriptor";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::transport);
+      expect_contains(error.what(), "Too many open files");
+      expect_contains(error.what(), "; the limit is " + few.limit() + " file descriptors: raise it (ulimit -n)");
+    }
+  }
+}
+
+TEST(Rendezvous, TakesUpAcceptingAgainAfterAShortageOfDescriptors) {
+  asio::io_context io;
+  std::vector<tcp::acceptor> acceptors;
+  acceptors.emplace_back(io, tcp::endpoint(asio::ip::make_address("127.0.0.1"), 0));
+  RendezvousPlan plan;
+  plan.job_key = "key";
+  plan.children = {{1, 1}};
+  RawPeer stranger(acceptors[0].local_endpoint());  // has the only descriptor that is left
+  RawPeer child(acceptors[0].local_endpoint());
+  std::thread thread([&] { child.join(1, "key"); });
+  {
+    const kolo::testing::FewDescriptors few(1);
+    EXPECT_EQ(meet(io, acceptors, plan, milliseconds(60000)).size(), 1u);
+  }
+  thread.join();
 }
 
 TEST(Rendezvous, AnotherJobsKeyIsRefusedAndBothSaySo) {
