@@ -15,6 +15,7 @@
 //
 //   PROCESS pid            READY              STEPS n         HIT phase        CONTINUED
 //   TOLD phase code sentence (an Error that the program caught)  WRONG text  LEFT (shutdown has returned)
+//   HOLDS what (shared memory or a socket of the node that is still there)
 //   EXIT status n          EXIT signal n      (by the process that waits)
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -33,6 +34,7 @@
 
 #include "base/settings.hpp"
 #include "facts.hpp"
+#include "leftovers.hpp"
 #include "tests/soak/plan.hpp"
 #include "tests/soak/rank.hpp"
 #include "victim.hpp"
@@ -113,20 +115,31 @@ Flags parse(int argc, char** argv) {
 
 // ---------------------------------------------------------------- the rank
 
-void train(const Flags& flags, Victim& victim, Facts& facts) {
-  kolo::Context& context = kolo::current_context();
-  const kolo::soak::Limits limits{context.size(), 4000};
-  kolo::soak::Rank rank(context, flags.seed, 0, limits, [&victim] { victim.event(); });
+void run_steps(const Flags& flags, kolo::soak::Rank& rank, Victim& victim, const kolo::soak::Limits& limits) {
   for (std::uint64_t number = 0; number < flags.steps; ++number) {
     if (number <= 1) victim.enter(number == 0 ? Phase::first_step : Phase::step);
     // Ranks wait for each other here, so that all survivors are told of what happened before.
     if (number + 1 == flags.steps) {
-      kolo::barrier(context);
+      kolo::barrier();
       victim.enter(Phase::last_step);
     }
     rank.run(kolo::soak::step_of(flags.seed, 0, number, limits), number);
   }
   rank.finish();
+}
+
+void train(const Flags& flags, Victim& victim, Facts& facts) {
+  kolo::Context& context = kolo::current_context();
+  const kolo::soak::Limits limits{context.size(), 4000};
+  auto rank = std::make_unique<kolo::soak::Rank>(context, flags.seed, 0, limits, [&victim] { victim.event(); });
+  try {
+    run_steps(flags, *rank, victim, limits);
+  } catch (const kolo::Error&) {
+    throw;  // nobody touches its tensors any more
+  } catch (...) {
+    static_cast<void>(rank.release());  // operations are under way: their memory must stay
+    throw;
+  }
   facts.note("STEPS " + std::to_string(flags.steps));
 }
 
@@ -137,10 +150,9 @@ int note(const kolo::Error& error, const Victim& victim, Facts& facts) {
   return kolo::chaos::kStatusOfTold;
 }
 
-void leave(Victim& victim, Facts& facts) {
-  victim.enter(Phase::shutdown);
-  kolo::shutdown();
+void note_end(Victim& victim, Facts& facts) {
   facts.note("LEFT");
+  for (const std::string& one : kolo::chaos::leftovers()) facts.note("HOLDS " + one);
   victim.enter(Phase::after);
 }
 
@@ -154,7 +166,9 @@ int run_with_calls(const Flags& flags, Victim& victim, Facts& facts) {
   } catch (const kolo::Error& error) {
     status = note(error, victim, facts);
   }
-  leave(victim, facts);
+  victim.enter(Phase::shutdown);
+  kolo::shutdown();
+  note_end(victim, facts);
   return status;
 }
 
@@ -169,8 +183,7 @@ int run_with_session(const Flags& flags, Victim& victim, Facts& facts) {
   } catch (const kolo::Error& error) {
     status = note(error, victim, facts);
   }
-  facts.note("LEFT");
-  victim.enter(Phase::after);
+  note_end(victim, facts);
   return status;
 }
 

@@ -88,6 +88,8 @@ class Judging(unittest.TestCase):
                 ("never began", facts_of(), "rank 1 did not end; the last that it noted: it never came to main"),
                 ("another status", facts_of("TOLD step rank_lost rank 2 was lost.", "EXIT status 1"),
                  "rank 1 ended with status 1, the program with 10"),
+                ("something held", facts_of("TOLD step rank_lost rank 2 was lost.", "LEFT", "HOLDS open: 5 memfd:kolo"),
+                 "rank 1 still holds after shutdown: open: 5 memfd:kolo"),
                 ("wrong data", facts_of("WRONG byte 3"), "rank 1: byte 3")):
             with self.subTest(name):
                 self.assertIn(want, complaints(run(), [good, bad, dead(), good]))

@@ -122,6 +122,7 @@ def judge(plan, facts):
     complaints = []
     for rank, one in enumerate(facts):
         complaints += [f"rank {rank}: {text}" for _, text in one.of("WRONG")]
+        complaints += [f"rank {rank} still holds after shutdown: {text}" for _, text in one.of("HOLDS")]
         gone = blow and rank == plan.victim and plan.kind != "slow"
         if gone:
             if plan.kind in STATUS_OF:

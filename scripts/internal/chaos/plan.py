@@ -92,7 +92,7 @@ def plan_of(seed, starts=STARTS):
     else:
         hosts, per_node = draw.choice(((2, 1), (2, 2), (3, 1), (3, 2), (2, 4)))
         ranks = hosts * per_node
-    events = {"first_step": 30, "step": 200, "last_step": 20}
+    events = {"first_step": 12, "step": 150, "last_step": 8}
     event = draw.randrange(events[phase]) if phase in events else 0
     style = {"return": "calls"}.get(kind, draw.choice(("calls", "session")))
     return Plan(seed=seed, start=start, ranks=ranks, per_node=per_node, victim=draw.randrange(ranks), kind=kind,
