@@ -65,6 +65,10 @@ class Concluding(unittest.TestCase):
         self.assertGreater(covered, 165)
         self.assertLess(covered, 200)
 
+    def test_a_few_rounds_decide_nothing(self):
+        row = conclude(STEADY[:4], [2 * time for time in STEADY[:4]])
+        self.assertFalse(row["worse"] or row["better"])
+
     def test_wrong_elements_are_told(self):
         row = conclude(STEADY, STEADY, wrong=(0, 3))
         self.assertEqual((row["wrong_old"], row["wrong_new"]), (0, 3))

@@ -16,6 +16,7 @@ from .targets import size_name
 
 DRAWS = 1000
 CONFIDENCE = 0.9
+LEAST_ROUNDS = 5  # fewer say nothing about an interval
 LEAST_IDLE_MS = 1.0  # CPU time of an idle engine below this is all the same
 
 
@@ -132,9 +133,10 @@ def interval(rounds):
 def conclude(name, rounds, wrong, limit):
     """A row of the result; `wrong`: elements of the old build and the new one that were not right."""
     low, high = interval(rounds)
+    enough = len(rounds) >= LEAST_ROUNDS
     return {"row": name, "old": median([old for old, _ in rounds]), "new": median([new for _, new in rounds]),
-            "ratio": ratio_of(rounds), "low": low, "high": high, "worse": low > limit, "better": high < 1 / limit,
-            "wrong_old": wrong[0], "wrong_new": wrong[1], "rounds": rounds}
+            "ratio": ratio_of(rounds), "low": low, "high": high, "worse": enough and low > limit,
+            "better": enough and high < 1 / limit, "wrong_old": wrong[0], "wrong_new": wrong[1], "rounds": rounds}
 
 
 def builds_differ(old, new):
