@@ -12,6 +12,10 @@ CELLS = ([(phase, kind) for phase in ("before", "first_step", "step", "step", "s
          [(phase, kind) for phase in ("mpi_init", "init", "init") for kind in ("kill", "stop", "slow")] +
          [(phase, kind) for phase in ("shutdown", "after") for kind in ("kill", "stop", "slow", "exit")])
 
+# What is known not to go as expected yet, and why: (phase, kind) that a run aims at. Such runs are left out, unless asked
+# for, and the docs say so (docs/writing-a-trainer.md).
+KNOWN_LIMITS = {}
+
 TIMEOUT_S, LATCH_TIMEOUT_S, CONNECT_TIMEOUT_S = 3, 1, 5
 STEPS = 20
 
@@ -50,6 +54,10 @@ class Plan:
         fields = [folder, "OMPI_COMM_WORLD_RANK", self.seed, STEPS, self.victim, self.kind, self.phase, self.event,
                   self.delay_us, self.pause_ms, self.style]
         return [str(field) for field in fields] + [f"{name}={value}" for name, value in self.settings]
+
+
+def is_left_out(seed):
+    return CELLS[seed % len(CELLS)] in KNOWN_LIMITS
 
 
 def delay_of(draw, phase, kind):
