@@ -29,7 +29,7 @@ def parse():
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--limits", default="20,26,32,40,60")
     parser.add_argument("--user", type=int, default=os.geteuid())
-    parser.add_argument("program")
+    parser.add_argument("program", type=os.path.abspath)
     return parser.parse_args()
 
 

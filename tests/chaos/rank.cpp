@@ -178,7 +178,11 @@ int run_with_session(const Flags& flags, Victim& victim, Facts& facts) {
   try {
     const kolo::Session session;
     facts.note("READY");
-    train(flags, victim, facts);
+    try {
+      train(flags, victim, facts);
+    } catch (const kolo::Error& error) {  // caught inside the session, so that it is left in order
+      status = note(error, victim, facts);
+    }
     victim.enter(Phase::shutdown);
   } catch (const kolo::Error& error) {
     status = note(error, victim, facts);

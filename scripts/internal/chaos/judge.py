@@ -15,8 +15,8 @@ status is the one that the program gave.
 import re
 from dataclasses import dataclass, field
 
-LIMIT_S = 20  # from the blow to the end of the last survivor
-LIMIT_OF_START_S = 40  # without a blow
+LIMIT_S = 30  # from the blow to the end of the last survivor
+LIMIT_OF_START_S = 60  # without a blow
 
 STATUS_OF = {"return": 7, "exit": 3, "throw": 4}
 TOLD_STATUS = 10

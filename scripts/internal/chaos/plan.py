@@ -16,7 +16,8 @@ CELLS = ([(phase, kind) for phase in ("before", "first_step", "step", "step", "s
 # for, and the docs say so (docs/writing-a-trainer.md).
 KNOWN_LIMITS = {}
 
-TIMEOUT_S, LATCH_TIMEOUT_S, CONNECT_TIMEOUT_S = 3, 1, 5
+# Short, but not so short that ranks of a busy machine seem stopped.
+TIMEOUT_S, LATCH_TIMEOUT_S, CONNECT_TIMEOUT_S = 5, 3, 10
 STEPS = 20
 
 
