@@ -175,7 +175,7 @@ int main(int argc, char** argv) {
       check_errors_are_values(report, communicator);
     }
     // Many worlds one after another: communicators are a limited good. (Each costs many round trips between hosts.)
-    for (int i = 0; i < (hosts > 1 ? 10 : 300); ++i)
+    for (int i = 0; i < (hosts > 1 ? 10 : 40); ++i)
       mpi::MpiBootstrap::of_world(join_nobody, kPatience)->exchange("test", "", kPatience);
 
     int rank = 0;
