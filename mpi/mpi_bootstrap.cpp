@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mpi/mpi_bootstrap.hpp"
 
+#include <mutex>
+#include <thread>
 #include <utility>
 
 #include <kolo/error.hpp>
@@ -25,9 +27,17 @@ void require_usable_mpi() {
   }
 }
 
+/// Below MPI_THREAD_MULTIPLE no two threads may be in MPI at once. (A collective that waits for other ranks holds the
+/// gate meanwhile: below MULTIPLE other threads' data stands still while a context is made.)
+std::unique_lock<std::mutex> hold(core::CallerGate& gate) {
+  if (is_finalized() || thread_level() == ThreadLevel::multiple) return {};
+  return gate.hold();
+}
+
 }  // namespace
 
-std::unique_ptr<MpiBootstrap> borrow(MPI_Comm theirs, NodeJoiner joiner, base::Duration patience) {
+std::unique_ptr<MpiBootstrap> borrow(MPI_Comm theirs, NodeJoiner joiner, base::Duration patience,
+                                     std::shared_ptr<core::CallerGate> gate) {
   require_usable_mpi();
   if (theirs == MPI_COMM_NULL) {
     throw Error(ErrorCode::invalid_argument,
@@ -36,25 +46,33 @@ std::unique_ptr<MpiBootstrap> borrow(MPI_Comm theirs, NodeJoiner joiner, base::D
   if (is_intercommunicator(theirs)) {
     throw Error(ErrorCode::invalid_argument, "the communicator joins two groups; merge them by MPI_Intercomm_merge");
   }
+  if (gate == nullptr) gate = std::make_shared<core::CallerGate>();
+  const auto held = hold(*gate);
   roll_call(theirs, patience);
   return std::make_unique<MpiBootstrap>(std::make_unique<MpiExchange>(Communicator::duplicate(theirs, patience)),
-                                        std::move(joiner));
+                                        std::move(gate), std::move(joiner));
 }
 
-std::unique_ptr<MpiBootstrap> MpiBootstrap::of_world(NodeJoiner joiner, base::Duration patience) {
-  return borrow(MPI_COMM_WORLD, std::move(joiner), patience);
+std::unique_ptr<MpiBootstrap> MpiBootstrap::of_world(NodeJoiner joiner, base::Duration patience,
+                                                     std::shared_ptr<core::CallerGate> gate) {
+  return borrow(MPI_COMM_WORLD, std::move(joiner), patience, std::move(gate));
 }
 
-MpiBootstrap::MpiBootstrap(std::unique_ptr<MpiExchange> exchange, NodeJoiner joiner)
-    : exchange_(std::move(exchange)), joiner_(std::move(joiner)) {}
+MpiBootstrap::MpiBootstrap(std::unique_ptr<MpiExchange> exchange, std::shared_ptr<core::CallerGate> gate,
+                           NodeJoiner joiner)
+    : exchange_(std::move(exchange)), gate_(std::move(gate)), joiner_(std::move(joiner)) {}
 
-MpiBootstrap::~MpiBootstrap() = default;
+MpiBootstrap::~MpiBootstrap() {
+  const auto held = hold(*gate_);
+  exchange_.reset();
+}
 
 int MpiBootstrap::rank() const noexcept { return exchange_->rank(); }
 int MpiBootstrap::size() const noexcept { return exchange_->size(); }
 
 std::vector<std::string> MpiBootstrap::exchange(std::string_view label, const std::string& mine,
                                                 base::Duration patience) {
+  const auto held = hold(*gate_);
   return exchange_->exchange(label, mine, patience);
 }
 
@@ -65,7 +83,22 @@ std::shared_ptr<core::NodeLink> MpiBootstrap::join_node(const core::Topology& to
 
 std::shared_ptr<core::InterNode> MpiBootstrap::inter_node(const core::Topology& topology, base::Duration patience) {
   KOLO_CHECK(topology.size == size()) << "a topology of " << topology.size << " ranks for a world of " << size();
+  const auto held = hold(*gate_);
   return std::make_shared<MpiInterNode>(exchange_->duplicate(patience));
+}
+
+std::optional<core::CallRule> MpiBootstrap::call_rule() const {
+  const ThreadLevel level = thread_level();
+  if (level == ThreadLevel::multiple) return std::nullopt;
+  core::CallRule rule;
+  rule.gate = gate_;
+  rule.any_thread = level == ThreadLevel::serialized;
+  rule.only = std::this_thread::get_id();  // require_usable_mpi: the one that may
+  rule.refusal = "this thread may not wait for a collective between nodes: MPI was initialised with thread level " +
+                 std::string(to_string(level)) +
+                 ", so only the thread that initialised it may; poll with done() here while that thread calls Kolo, or "
+                 "ask MPI_Init_thread for MPI_THREAD_MULTIPLE";
+  return rule;
 }
 
 std::string MpiBootstrap::describe() const {

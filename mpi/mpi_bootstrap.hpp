@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,13 +22,22 @@ using NodeJoiner = std::function<std::shared_ptr<core::NodeLink>(core::Bootstrap
                                                                  const core::Topology& topology, std::size_t bytes,
                                                                  const std::string& job_key, base::Duration patience)>;
 
-/// MPI must be initialised, and outlive it and the transports that it made. With MPI_THREAD_SINGLE and FUNNELED only
-/// the thread that initialised MPI may make and use one.
+/// MPI must be initialised, and outlive it and the transports that it made. Who may call it, and its transport, follows
+/// from MPI's thread level:
+///
+///   MULTIPLE           any thread
+///   SERIALIZED         a thread that is inside a call of Kolo's, one at a time in the whole process: they pass the
+///                      process's gate, and the program promises that it does not call MPI itself meanwhile
+///   FUNNELED, SINGLE   the thread that initialised MPI, while it is inside a call of Kolo's
+///
+/// So below MULTIPLE nothing moves between nodes while the program computes.
 class MpiBootstrap final : public core::Bootstrap {
  public:
   /// All ranks of the job: `borrow(MPI_COMM_WORLD)`, see mpi_borrow.hpp.
-  static std::unique_ptr<MpiBootstrap> of_world(NodeJoiner joiner, base::Duration patience);
-  MpiBootstrap(std::unique_ptr<MpiExchange> exchange, NodeJoiner joiner);
+  /// `gate`: the process's, which all contexts share; without one this world has a gate of its own.
+  static std::unique_ptr<MpiBootstrap> of_world(NodeJoiner joiner, base::Duration patience,
+                                                std::shared_ptr<core::CallerGate> gate = nullptr);
+  MpiBootstrap(std::unique_ptr<MpiExchange> exchange, std::shared_ptr<core::CallerGate> gate, NodeJoiner joiner);
   ~MpiBootstrap() override;
 
   [[nodiscard]] int rank() const noexcept override;
@@ -36,10 +46,12 @@ class MpiBootstrap final : public core::Bootstrap {
   std::shared_ptr<core::NodeLink> join_node(const core::Topology& topology, std::size_t bytes,
                                             const std::string& job_key, base::Duration patience) override;
   std::shared_ptr<core::InterNode> inter_node(const core::Topology& topology, base::Duration patience) override;
+  [[nodiscard]] std::optional<core::CallRule> call_rule() const override;
   [[nodiscard]] std::string describe() const override;
 
  private:
   std::unique_ptr<MpiExchange> exchange_;
+  const std::shared_ptr<core::CallerGate> gate_;
   NodeJoiner joiner_;
 };
 

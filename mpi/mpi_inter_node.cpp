@@ -21,9 +21,9 @@ constexpr int kSlotBits = 32;
 
 MpiInterNode::MpiInterNode(Communicator communicator, std::size_t piece_bytes)
     : communicator_(std::move(communicator)), piece_bytes_(piece_bytes),
-      tags_(std::int64_t{communicator_.tag_limit()} + 1), level_(thread_level()), maker_(std::this_thread::get_id()) {
+      tags_(std::int64_t{communicator_.tag_limit()} + 1) {
   KOLO_CHECK(piece_bytes > 0 && piece_bytes <= std::size_t{std::numeric_limits<int>::max()}) << piece_bytes;
-  KOLO_CHECK(level_ >= ThreadLevel::serialized || is_main_thread()) << "made on a thread that may not call MPI";
+  KOLO_CHECK(thread_level() >= ThreadLevel::serialized || is_main_thread()) << "made on a thread that may not call MPI";
 }
 
 MpiInterNode::~MpiInterNode() {
@@ -112,11 +112,6 @@ void MpiInterNode::look() {
                                             " bytes where " + std::to_string(one.note.due) + " were due");
     }
   }
-}
-
-bool MpiInterNode::usable_here(bool in_call) const noexcept {
-  if (level_ == ThreadLevel::multiple) return true;
-  return in_call && (level_ == ThreadLevel::serialized || std::this_thread::get_id() == maker_);
 }
 
 }  // namespace kolo::mpi

@@ -1,24 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bulk data between nodes by MPI point-to-point, on a communicator of its own.
-//
-// Which threads may drive it follows from MPI's thread level:
-//
-//   MULTIPLE           any thread
-//   SERIALIZED         a thread that is inside a call of Kolo's: the program promises that no other calls MPI meanwhile
-//   FUNNELED, SINGLE   the thread that initialised MPI, while it is inside a call of Kolo's
+// Bulk data between nodes by MPI point-to-point, on a communicator of its own. Below MPI_THREAD_MULTIPLE a
+// GatedInterNode stands before it (MpiBootstrap::call_rule).
 //
 // A look at MPI is for all open operations together: `test` tells of an operation what the last look found, and looks
 // again when it has told that before. So asking for each of many operations in turn costs one look, not one each - and
 // a look is a system call or two with TCP, and gives the CPU away where MPI knows that ranks share it.
-//
-// So below MULTIPLE nothing moves between nodes while the program computes, and below SERIALIZED a handle must be
-// waited on from the thread that initialised MPI: others wait until that thread waits as well.
 #pragma once
 
 #include <cstdlib>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "core/inter_node.hpp"
@@ -42,7 +33,6 @@ class MpiInterNode final : public core::InterNode {
   Operation receive(int rank, int tag, std::byte* data, std::size_t bytes) override;
   bool test(Operation operation) override;
   void push() override { communicator_.progress(); }
-  [[nodiscard]] bool usable_here(bool in_call) const noexcept override;
   [[nodiscard]] const char* name() const noexcept override { return "MPI point-to-point"; }
 
  private:
@@ -66,8 +56,6 @@ class MpiInterNode final : public core::InterNode {
   Communicator communicator_;
   const std::size_t piece_bytes_;
   const std::int64_t tags_;
-  const ThreadLevel level_;
-  const std::thread::id maker_;
   std::vector<Slot> slots_;
   std::vector<std::size_t> free_slots_;
   Requests requests_;

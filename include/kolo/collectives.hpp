@@ -13,8 +13,10 @@
 /// - Errors at the call: invalid_argument, duplicate_name, unsupported, not_initialized, or the world's fault if
 ///   there was one. Errors at `wait()`: mismatch, timeout, rank_lost, shut_down, transport. After those, buffers in
 ///   flight are undefined.
-/// - A name must not begin with "kolo." (those are Kolo's own).
-/// - What several ranks get is bitwise the same on all of them.
+/// - A name has at most 65,536 bytes and must not begin with "kolo." (those are Kolo's own).
+/// - What several ranks get is bitwise the same on all of them. Whatever the calling threads have made of their
+///   floating-point control registers, Kolo's sums round to nearest and keep subnormal numbers: a program's
+///   flush-to-zero does not reach them. The registers are afterwards as they were.
 #ifndef KOLO_COLLECTIVES_HPP
 #define KOLO_COLLECTIVES_HPP
 
@@ -224,7 +226,8 @@ KOLO_API void reduce_scatter_into(Context& context, std::string_view name, Const
 /// @}
 
 /// @name barrier
-/// Completes when every rank has come.
+/// Completes when every rank has come. It is no fence: operations that this rank has started asynchronously may still
+/// be open when it completes, here and elsewhere; wait for their handles.
 /// @{
 
 KOLO_API void barrier(const CallOptions& options = {});

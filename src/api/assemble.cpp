@@ -72,6 +72,7 @@ Agreement agree(core::Bootstrap& bootstrap, const Options& options) {
   Agreement agreed;
   const std::vector<std::string> all = core::take_step(bootstrap, "settings", connect_patience(options), [&] {
     agreed.settings = base::load_settings(base::process_environment(), options.settings);
+    if (!wanted.empty()) net::select_addresses(net::local_addresses(), wanted);
     const bool root = bootstrap.rank() == 0;
     return base::join_fields({KOLO_VERSION_STRING, base::machine_name(), root ? random_key() : std::string(),
                               root ? base::encode_shared(agreed.settings) : std::string()});
@@ -221,7 +222,10 @@ class Assembly {
         inter_ = bootstrap_.inter_node(parts_.topology, patience_);
         return {};
       });
-      parts_.must_drive = [inter = inter_] { return !inter->usable_here(false) && inter->usable_here(true); };
+      if (std::optional<core::CallRule> rule = bootstrap_.call_rule()) {
+        parts_.gated = std::make_shared<core::GatedInterNode>(std::move(inter_), std::move(*rule));
+        inter_ = parts_.gated;
+      }
     }
     if (engine::express_shape(parts_.settings, parts_.topology).ranks > 1 && parts_.settings.direct_bytes > 0) {
       parts_.peers = parts_.link->peer_memory(

@@ -67,6 +67,11 @@ std::shared_ptr<core::NodeLink> join_node_of_processes(core::Bootstrap& bootstra
   return shm::join_node(bootstrap, topology, bytes, job_key, patience);
 }
 
+std::shared_ptr<core::CallerGate> process_gate() {
+  static const auto gate = std::make_shared<core::CallerGate>();
+  return gate;
+}
+
 std::unique_ptr<detail::BootstrapHolder> Launcher::bootstrap(const Options& options) {
   const base::Lookup environment = base::process_environment();
   if (wants_to_be_alone(environment, options)) return solo_bootstrap();
@@ -76,7 +81,7 @@ std::unique_ptr<detail::BootstrapHolder> Launcher::bootstrap(const Options& opti
   }
   const base::Duration patience = connect_patience(options);
   mpi_.begin(patience, environment);
-  auto bootstrap = mpi::MpiBootstrap::of_world(join_node_of_processes, patience);
+  auto bootstrap = mpi::MpiBootstrap::of_world(join_node_of_processes, patience, process_gate());
   expect_all_processes(environment, bootstrap->size());
   return std::make_unique<detail::BootstrapHolder>(std::move(bootstrap));
 }

@@ -541,6 +541,7 @@ std::shared_ptr<detail::HandleState> start(engine::Engine& engine, Claim& claim,
 }
 
 Result submit_and_wait(engine::Engine& engine, Claim& claim, const std::shared_ptr<detail::HandleState>& operation) {
+  engine.check_may_wait_for(*operation->signature);  // before anybody else counts on it
   if (claim.entry().name.empty()) operation->call = engine.unnamed_call();
   claim.submitted();
   engine.submit(operation, true);

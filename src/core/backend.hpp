@@ -75,10 +75,9 @@ struct Job {
 };
 
 enum class Progress : std::uint8_t {
-  idle,            ///< nothing to do: no job is open
-  waiting,         ///< jobs are open, and all of them wait for somebody else
-  advanced,        ///< something moved
-  another_thread,  ///< jobs are open, and only a thread that may call MPI can move them (InterNode::usable_here)
+  idle,      ///< nothing to do: no job is open
+  waiting,   ///< jobs are open, and all of them wait for somebody else
+  advanced,  ///< something moved
 };
 
 /// Calls come from the engine's driver, one thread at a time.
@@ -96,8 +95,8 @@ class Backend {
   [[nodiscard]] virtual std::optional<std::vector<int>> awaited() const { return std::nullopt; }
   /// Whether a job waits for other nodes: for their messages, or for them to take its own.
   [[nodiscard]] virtual bool awaits_nodes() const noexcept { return false; }
-  /// InterNode::push, where there is one that this thread may call (`in_call` as above).
-  virtual void push(bool /*in_call*/) {}
+  /// InterNode::push, where there is one.
+  virtual void push() {}
   /// Forgets all jobs. After it returns nothing touches a caller's memory any more. Only `describe` and destruction may
   /// follow.
   virtual void abort() noexcept = 0;

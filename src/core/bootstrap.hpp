@@ -10,11 +10,13 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/clock.hpp"
+#include "core/gated_inter_node.hpp"
 #include "core/inter_node.hpp"
 #include "core/node_link.hpp"
 #include "core/topology.hpp"
@@ -40,6 +42,8 @@ class Bootstrap {
                                               base::Duration patience) = 0;
   /// Bulk transport between nodes; called only when there is more than one node.
   virtual std::shared_ptr<InterNode> inter_node(const Topology& topology, base::Duration patience) = 0;
+  /// Who may call it; empty: any thread.
+  [[nodiscard]] virtual std::optional<CallRule> call_rule() const { return std::nullopt; }
   /// "MPI (Open MPI 4.1.4, thread level MULTIPLE)": for describe() and kolo-info.
   [[nodiscard]] virtual std::string describe() const = 0;
 };

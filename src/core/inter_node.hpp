@@ -10,7 +10,8 @@
 
 namespace kolo::core {
 
-/// Calls come from the engine's driver only, one thread at a time (which thread may change; see `usable_here`).
+/// Calls come from the engine's driver only, one thread at a time; which thread may change. Where not every thread may
+/// call a transport (Bootstrap::call_rule) a GatedInterNode stands before it.
 class InterNode {
  public:
   /// An open operation; 0 is none.
@@ -35,11 +36,6 @@ class InterNode {
   /// one the receiver waits for ever. So who is starved asks everybody to push (core::Starved), and nobody needs to
   /// while nobody is. To be called again and again for a while.
   virtual void push() {}
-
-  /// Whether the calling thread may make the calls above: always with MPI_THREAD_MULTIPLE; only the thread that
-  /// initialised MPI with FUNNELED and SINGLE; with SERIALIZED only a thread that is inside a call of the library
-  /// (`in_call`), never the background thread.
-  [[nodiscard]] virtual bool usable_here(bool in_call) const noexcept = 0;
 
   /// "MPI point-to-point": for describe().
   [[nodiscard]] virtual const char* name() const noexcept = 0;

@@ -23,6 +23,8 @@ constexpr std::chrono::seconds kFarewell{1};
 
 void Engine::background() {
   base::set_thread_name("kolo-engine");
+  const std::optional<core::CallerGate::NoCaller> no_caller =
+      gated_ ? std::optional<core::CallerGate::NoCaller>(std::in_place, gated_->gate()) : std::nullopt;
   std::unique_lock lock(driver_);
   base::Waiter waiter(wait_policy_);
   int pauses = 0;
@@ -41,7 +43,7 @@ void Engine::background() {
     } else if (backend_moves() && pauses++ < wait_policy_.background_pauses) {
       base::cpu_relax();
     } else {
-      sleep_in_poller(lock, true, std::nullopt);
+      sleep_in_poller(lock);
       waiter.reset();
       pauses = 0;
     }
@@ -61,7 +63,7 @@ bool Engine::leave_to_seekers(std::unique_lock<std::mutex>& lock) {
   std::vector<base::Poller::Event> events;
   poller_.wait(std::nullopt, events);
   beside_.store(false);
-  come_back(lock);
+  lock.lock();
   wake_up(events);
   return true;
 }
@@ -80,20 +82,12 @@ std::unique_lock<std::mutex> Engine::seek(const std::function<bool()>& all_done)
   return lock;
 }
 
-/// Of a thread that had the driver's place and let go of it for a while. A driver that stays lets it in when the device
-/// needs the background thread, which may be this one.
-void Engine::come_back(std::unique_lock<std::mutex>& lock) {
-  coming_back_.fetch_add(1);
-  lock.lock();
-  coming_back_.fetch_sub(1);
-}
-
 /// Lets a thread have the driver's place that asked for it (a mutex alone would not: it is not fair).
 void Engine::give_way(std::unique_lock<std::mutex>& lock) {
   if (wanted_.load() == 0) return;
   lock.unlock();
   while (wanted_.load() > 0) std::this_thread::yield();
-  come_back(lock);
+  lock.lock();
   board_.announce_awake();  // the other one has announced that nobody drives
 }
 
@@ -105,7 +99,7 @@ std::unique_lock<std::mutex> Engine::take_over() {
 }
 
 /// Whether passes of the background thread can move an open batch.
-bool Engine::backend_moves() const noexcept { return executor_.open() > 0 && !another_thread_ && !backend_broken_; }
+bool Engine::backend_moves() const noexcept { return executor_.open() > 0 && !backend_broken_; }
 
 /// Whether the background thread, which alone gives work to a device, has batches to look after there. It is rung when
 /// they have come further, so it sleeps meanwhile. Any thread may ask.
@@ -138,37 +132,25 @@ std::optional<std::chrono::nanoseconds> Engine::sleep_time(base::Time now) const
   return std::max(until - now, base::Duration::zero());
 }
 
-/// Sleeps until something rings or is due. With `release` the driver's place is free meanwhile.
-void Engine::sleep_in_poller(std::unique_lock<std::mutex>& lock, bool release, std::optional<base::Time> until) {
-  const bool burst = release && std::exchange(burst_, false);
+/// The background thread sleeps until something rings or is due. The driver's place is free meanwhile.
+void Engine::sleep_in_poller(std::unique_lock<std::mutex>& lock) {
+  const bool burst = std::exchange(burst_, false);
   board_.announce_sleep(sleep_state());
   if (owes_work() || !errands_.empty() || abort_due_ || !queries_.empty() || stop_.load(std::memory_order_acquire) ||
-      (backend_moves() && progress(!release))) {
+      (backend_moves() && progress(false))) {
     board_.announce_awake();
     return;
   }
   const base::Time now = base::now();
   std::optional<std::chrono::nanoseconds> timeout = sleep_time(now);
   if (burst) timeout = timeout ? std::min<std::chrono::nanoseconds>(*timeout, kNap) : kNap;
-  if (until) {
-    const std::chrono::nanoseconds left = std::max(*until - now, base::Duration::zero());
-    timeout = timeout ? std::min(*timeout, left) : left;
-  }
   ++metrics_.sleeps;
+  background_until_ = timeout ? now + *timeout : base::Time::max();
+  napping_.store(burst);
+  lock.unlock();
   std::vector<base::Poller::Event> events;
-  if (release) {
-    background_until_ = timeout ? now + *timeout : base::Time::max();
-    napping_.store(burst);
-    lock.unlock();
-  }
   poller_.wait(timeout, events);
-  if (release) {
-    if (device_moves()) {
-      lock = take_over();  // from a driver that stays: the device needs this very thread
-    } else {
-      come_back(lock);
-    }
-  }
+  lock.lock();
   wake_up(events);
 }
 
@@ -179,9 +161,46 @@ void Engine::wake_up(const std::vector<base::Poller::Event>& events) {
     handle_events(events);
     return true;
   });
+  settle_pass();
 }
 
 // ---------------------------------------------------------------- threads that wait
+
+/// Whether there is a transport that only callers move, and this thread, which is inside a call, may.
+bool Engine::is_caller() const noexcept { return gated_ && gated_->is_callable_here(); }
+
+bool Engine::move_transport() noexcept { return is_caller() && gated_->gate().move(); }
+
+/// A caller that does not wait: moves the transports, and this engine where nobody else is at it.
+void Engine::look_in() {
+  move_transport();
+  if (device_moves()) return;
+  std::unique_lock lock(driver_, std::try_to_lock);
+  if (!lock) return;
+  board_.announce_awake();
+  in_background_ = false;
+  progress(true);
+  hand_over(lock, false);  // moves the transports once more
+}
+
+/// A thread that waits, and that has found nothing done since it took the ticket: sleeps until something has changed.
+/// A caller moves the transports as well.
+void Engine::attend(base::EventCount::Ticket ticket, std::optional<base::Time> until) {
+  if (move_transport()) return;
+  if (is_caller() && gated_->gate().has_open()) until = doze(until);
+  changes_.sleep(ticket, until.value_or(base::Time::max()));
+}
+
+/// When a thread that sleeps until then at most, and would not be rung when transports could move, looks again.
+base::Time Engine::doze(std::optional<base::Time> until) noexcept {
+  return std::min(until.value_or(base::Time::max()), base::now() + kNap);
+}
+
+void Engine::check_may_wait_for(const core::Signature& signature) const {
+  if (!gated_ || gated_->is_callable_here() || signature.kind == core::CollectiveKind::barrier) return;
+  const bool carried = signature.device == DeviceKind::cpu || settings_.gpu_backend == base::GpuBackend::staged;
+  if (carried) throw Error(ErrorCode::unsupported, gated_->refusal());
+}
 
 void Engine::wait_all(Span<Operation* const> operations, std::optional<base::Time> until) {
   std::size_t at = 0;
@@ -202,90 +221,86 @@ void Engine::wait_all(Span<Operation* const> operations, std::optional<base::Tim
     return false;
   };
   if (all_done()) return;
-  const bool must = must_drive_();
+  const bool asks_only = until && base::now() >= *until;
+  for (std::size_t i = at; gated_ && !asks_only && i < operations.size(); ++i) {
+    if (!operations[i]->done()) check_may_wait_for(*operations[i]->signature);
+  }
   const bool on_device = std::any_of(operations.begin() + at, operations.end(), [](const Operation* operation) {
     return operation->signature->device != DeviceKind::cpu;
   });
   while (!all_done()) {
     std::unique_lock<std::mutex> lock;
-    if (must) {
-      lock = take_over();
-    } else if (!on_device && !device_moves()) {
-      lock = seek(all_done);
-    }
-    if (lock) {
-      drive(lock, all_done, until, must);
+    if (!on_device && !device_moves()) lock = seek(all_done);
+    const bool drove = lock.owns_lock();
+    if (drove) {
+      drive(lock, all_done, until);
     } else {
       nudge();
     }
+    const base::EventCount::Ticket ticket = changes_.ticket();
     if (all_done() || (until && base::now() >= *until)) return;
-    if (must) continue;
+    if (is_caller() && (drove || on_device || device_moves())) {
+      attend(ticket, until);
+      continue;
+    }
+    if (move_transport()) continue;
     // The last in the hope that it is the last to complete: who sleeps for the first is woken for every single one.
     std::size_t last = operations.size() - 1;
     while (last > at && operations[last]->done()) --last;
     if (mark(operations[last])) nudge();
-    operations[last]->sleep_until(until);
+    operations[last]->sleep_until(is_caller() ? doze(until) : until);
   }
-}
-
-/// For a driver that stays: the background thread must come to look after the device, by itself or rung awake. (A ring
-/// alone may be lost: whoever polls first takes it.) If it is awake and waits for the lock, it gets the lock: it may
-/// have begun to wait before the device had anything to do, and a mutex is not fair to it.
-void Engine::rouse_background(std::unique_lock<std::mutex>& lock) {
-  const bool sleeps = background_until_ > base::now() + 2 * kNap;
-  if (!sleeps && coming_back_.load() == 0) return;
-  if (sleeps) link_->wake(topology_.local_rank);
-  lock.unlock();
-  do {
-    std::this_thread::yield();
-  } while (coming_back_.load() > 0);
-  lock = take_over();
 }
 
 core::DeviceEventPtr Engine::wait_enqueued(Operation& operation) {
   check_may_wait();
+  check_may_wait_for(*operation.signature);
   note_interest(operation);
+  while (is_caller()) {
+    const base::EventCount::Ticket ticket = changes_.ticket();
+    if (operation.is_enqueued()) break;
+    attend(ticket, std::nullopt);
+  }
   return operation.sleep_until_enqueued();
 }
 
-/// Drives until `done`, until the time has come, or - unless it is to stay - until nothing moved for so long that the
-/// background thread may as well do it. Lets go of the lock.
+/// Drives until `done`, until the time has come, or until nothing moved for so long that the background thread may as
+/// well do it. Lets go of the lock. Empty when done; else with what to sleep until something has changed.
 template <class Done>
-void Engine::drive(std::unique_lock<std::mutex>& lock, Done done, std::optional<base::Time> until, bool stay) {
+std::optional<base::EventCount::Ticket> Engine::drive(std::unique_lock<std::mutex>& lock, Done done,
+                                                      std::optional<base::Time> until) {
   const HandOver after(*this, lock);
   board_.announce_awake();
   base::Waiter waiter(wait_policy_);
-  while (!done()) {
-    if (device_moves()) {
-      if (!stay) break;
-      rouse_background(lock);
-    }
+  while (!done() && !device_moves()) {
     in_background_ = false;
-    const bool moved = progress(true);
+    const bool transferred = move_transport();
+    const bool moved = progress(true) || transferred;
     run_errands(lock);
     if (moved) {
       waiter.reset();
       continue;
     }
-    if (until && base::now() >= *until) break;
-    if (!waiter.exhausted()) {
-      waiter.step();
-    } else if (stay) {
-      sleep_in_poller(lock, false, until);
-      waiter.reset();
-    } else {
-      break;
-    }
+    if (waiter.exhausted() || (until && base::now() >= *until)) break;
+    waiter.step();
     give_way(lock);
   }
   run_errands(lock);
+  std::optional<base::EventCount::Ticket> ticket;
+  if (!done()) ticket = changes_.ticket();
+  return ticket;
 }
 
-/// For the end: stays the driver until `done` or until the time has come.
+/// For the end: until `done` or until the time has come. Drives while anything moves, and sleeps while it does not:
+/// then the background thread drives.
 template <class Done>
 void Engine::drive_until(Done done, base::Time until) {
-  std::unique_lock lock = take_over();
-  drive(lock, done, until, true);
+  while (base::now() < until) {
+    std::unique_lock lock = take_over();
+    const std::optional<base::EventCount::Ticket> ticket = drive(lock, done, until);
+    if (!ticket) return;
+    attend(*ticket, until);
+  }
 }
 
 /// For a thread that waits for something beside the engine: drives while nobody else does, until `done` or until the
@@ -293,7 +308,7 @@ void Engine::drive_until(Done done, base::Time until) {
 void Engine::help_until(const std::function<bool()>& done, base::Time until) {
   while (!done() && base::now() < until) {
     if (std::unique_lock lock(driver_, std::try_to_lock); lock) {
-      drive(lock, done, until, false);
+      drive(lock, done, until);
     } else {
       std::this_thread::yield();
     }
@@ -322,6 +337,7 @@ void Engine::hand_over(std::unique_lock<std::mutex>& lock, bool look) noexcept {
   }
   lock.unlock();
   if (wake) link_->wake(topology_.local_rank);
+  move_transport();  // what this driver has noted last
 }
 
 void Engine::set_alarm(base::Time due) noexcept {
@@ -332,11 +348,14 @@ void Engine::set_alarm(base::Time due) noexcept {
 
 void Engine::run_errands(std::unique_lock<std::mutex>& lock) {
   while (!errands_.empty() || abort_due_) {
-    if (abort_due_ && errands_.empty()) end_batches(lock);
+    if (abort_due_ && errands_.empty()) {
+      end_batches(lock);
+      settle_pass();
+    }
     std::vector<Errand> errands = errands_.take();
     lock.unlock();
     for (Errand& errand : errands) run_errand(std::move(errand));
-    come_back(lock);
+    lock.lock();
     board_.announce_awake();
   }
 }
@@ -442,6 +461,7 @@ void Engine::stop(const Status& status) {
   begin();  // should it not have begun
   link_->wake(topology_.local_rank);
   if (thread_.joinable()) thread_.join();
+  if (gated_) gated_->set_wake({});
   std::unique_lock lock(driver_);
   // In peace nothing is open, and a device's communicators end together with their peers'.
   const bool in_peace = closed_ && !faulted() && executor_.open() == 0 && !device_moves();
@@ -455,6 +475,7 @@ void Engine::stop(const Status& status) {
   fail_open(outcome);
   executor_.drop();
   abort_due_ = false;
+  settle_pass();
   run_errands(lock);
 }
 

@@ -68,10 +68,11 @@ std::size_t shared_bytes(const base::Settings& settings, const core::Topology& t
 Engine::Engine(EngineParts parts)
     : topology_(std::move(parts.topology)), settings_(std::move(parts.settings)), logger_(std::move(parts.logger)),
       link_(std::move(parts.link)), control_(std::move(parts.control)), backend_(std::move(parts.backend)),
-      device_(std::move(parts.device)), wait_policy_(parts.wait_policy), must_drive_(std::move(parts.must_drive)),
+      device_(std::move(parts.device)), wait_policy_(parts.wait_policy), gated_(std::move(parts.gated)),
       usual_timeout_(base::from_seconds(settings_.timeout_s)),
       warn_after_(base::from_seconds(settings_.stall_warning_s)),
       mailbox_(static_cast<std::size_t>(settings_.mailbox_capacity)),
+      changes_(gated_ ? gated_->gate().changes() : own_changes_),
       board_(link_->memory(), board_shape(settings_, topology_.local_size()), topology_.local_rank),
       participant_(topology_.rank, topology_.size), executor_(*backend_, device_.get(), topology_.size),
       errands_(*logger_) {
@@ -93,6 +94,7 @@ Engine::Engine(EngineParts parts)
 
 std::shared_ptr<Engine> Engine::make(EngineParts parts) {
   std::shared_ptr<Engine> engine(new Engine(std::move(parts)));
+  if (engine->gated_) engine->gated_->set_wake([raw = engine.get()] { raw->nudge(); });
   try {
     engine->thread_ = std::thread([raw = engine.get()] {
       raw->begun_.wait(false);
@@ -127,12 +129,13 @@ void Engine::check_usable() const {
 
 bool Engine::progress(bool in_call) noexcept {
   bool moved = guarded([&] { return pass(in_call); });
-  settle_interest();
   if (moved) {
     passes_ = 0;
   } else if (++passes_ % (control_ ? kPassesPerSocketPoll : kPassesPerPoll) == 0) {
     moved = poll_descriptors();
   }
+  changed_ |= moved;
+  settle_pass();
   return moved;
 }
 
@@ -156,8 +159,10 @@ bool Engine::pass(bool in_call) {
   return moved;
 }
 
-void Engine::settle_interest() noexcept {
+/// The end of everything that changes what others may wait for.
+void Engine::settle_pass() noexcept {
   if (interest_met_ > 0) interested_.fetch_sub(std::exchange(interest_met_, 0));
+  if (std::exchange(changed_, false)) changes_.ring();
 }
 
 bool Engine::drain_mailbox(base::Time now) {
@@ -328,10 +333,9 @@ bool Engine::move_backend(bool in_call, base::Time now) {
     pushing_ = false;
     return false;
   }
-  if (pushing_) backend_->push(in_call);
+  if (pushing_) backend_->push();
   pushing_ = pushing_ && now < push_until_;
   const core::Progress result = executor_.progress(in_call, [this](Batch& batch) { finish(batch); });
-  another_thread_ = result == core::Progress::another_thread;
   watch_starvation(result, now);
   if (result != core::Progress::advanced) return false;
   for (int rank = 0; rank < board_.ranks(); ++rank) {
@@ -345,14 +349,18 @@ bool Engine::move_backend(bool in_call, base::Time now) {
 /// What nodes send each other may be held back by a transport whose owner has nothing more to do (InterNode::push). Who
 /// waits for it in vain for a while says so, less and less often, and all ranks push for some time.
 void Engine::watch_starvation(core::Progress result, base::Time now) {
-  const bool waits = result != core::Progress::advanced && result != core::Progress::another_thread &&
-                     (backend_->awaits_nodes() || (device_ && device_->awaits_nodes()));
+  const bool waits =
+      result != core::Progress::advanced && (backend_->awaits_nodes() || (device_ && device_->awaits_nodes()));
   if (!waits) {
     starved_at_ = base::Time::max();
     starving_ = kStarved;
   } else if (starved_at_ == base::Time::max()) {
     starved_at_ = now + starving_;
   } else if (now >= starved_at_) {
+    if (gated_ && gated_->is_neglected(now)) {  // nobody here has looked for them
+      starved_at_ = base::Time::max();
+      return;
+    }
     participant_.starved();
     starving_ = std::min<base::Duration>(2 * starving_, kMostStarved);
     starved_at_ = now + starving_;
@@ -379,6 +387,7 @@ void Engine::finish(Batch& batch) {
 }
 
 void Engine::complete(Operation& operation, const Status& status) {
+  changed_ = true;
   Operation* const last = open_.back();
   open_.pop_back();
   if (last != &operation) {
@@ -480,7 +489,9 @@ void Engine::answer_queries(bool advanced, base::Time now) {
   for (negotiation::AnswerQuery& query : std::exchange(queries_, {})) {
     core::Answer& answer = query.answer;
     if (!faulted()) executor_.account(answer);
-    if (answer.doing == core::Doing::standing && another_thread_) {
+    if (gated_ && backend_->awaits_nodes() && gated_->is_neglected(now)) {
+      answer.doing = core::Doing::standing;
+      answer.awaited.clear();
       answer.reason =
           "only a thread that may call MPI can do that (the thread level is below MPI_THREAD_MULTIPLE), and none of "
           "these is in a call of Kolo";
@@ -598,6 +609,8 @@ void Engine::latch(const Status& status) {
   }
   faulted_.store(true, std::memory_order_release);
   latch_at_ = base::Time::max();
+  changed_ = true;
+  if (gated_) gated_->abandon();
   errands_.log(LogLevel::error, status.message());
   if (leader_) leader_->latch(status, -1);
   abort_due_ = true;

@@ -27,6 +27,12 @@
 // peers have to move next gets an alarm, behind the ring that they give. And since submissions come in bursts, it goes
 // on with a nap when many operations are open: submissions then do not wake it, only peers do, and the nap's end.
 //
+// Transports that not every thread may call (core/gated_inter_node.hpp) are moved by callers: a thread of the program's
+// that may, inside a call of ours, moves those of all contexts of the process, also when it only asks or submits. While
+// it waits it sleeps on what all engines behind the gate ring, and looks at open transfers once a millisecond, for
+// nothing rings when they could move. The engine itself is driven by anybody, as always, and nobody sleeps with the
+// driver's lock. A wait that needs such a transport on a thread that may not call it is refused.
+//
 // Fatal errors. The log brings them; where no log can be had (the leader is dead, a deadline goes unanswered) the rank
 // records one by itself. From then on every operation, open or new, fails with it, and no caller's memory is touched.
 // The node hears of it first. Only then are the backends aborted, which may block in a driver of the device: a driver
@@ -52,6 +58,7 @@
 #include <kolo/options.hpp>
 
 #include "base/cpu.hpp"
+#include "base/event_count.hpp"
 #include "base/log.hpp"
 #include "base/mailbox.hpp"
 #include "base/poller.hpp"
@@ -61,6 +68,7 @@
 #include "core/board.hpp"
 #include "core/control_channel.hpp"
 #include "core/device.hpp"
+#include "core/gated_inter_node.hpp"
 #include "core/node_link.hpp"
 #include "core/peer_memory.hpp"
 #include "core/topology.hpp"
@@ -87,8 +95,8 @@ struct EngineParts {
   std::unique_ptr<core::DeviceBackend> device;  ///< null: no tensors but the CPU's
   std::shared_ptr<core::PeerMemory> peers;      ///< null: ranks cannot read each other's memory
   base::WaitPolicy wait_policy;
-  /// Whether the calling thread must move the backend itself because the background thread may not (MPI thread levels).
-  std::function<bool()> must_drive = [] { return false; };
+  /// The backend's transport, where not every thread may call it; null: any thread may.
+  std::shared_ptr<core::GatedInterNode> gated;
 };
 
 /// The shape of a node's board under these settings.
@@ -126,8 +134,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void decline_express();
   /// After either: the operation's `call`.
   [[nodiscard]] core::Round unnamed_call() const noexcept { return express_ ? express_->call() : 0; }
-  /// Waits until the operation is done, or until the time has come; drives meanwhile. Throws Error (invalid_argument)
-  /// inside a callback. The operation's own failure is left to be looked at.
+  /// Waits until the operation is done, or until the time has come; drives meanwhile. Throws Error: invalid_argument
+  /// inside a callback; unsupported where the operation needs a transport that this thread may not call. The
+  /// operation's own failure is left to be looked at.
   void wait(Operation& operation, std::optional<base::Time> until) {
     Operation* const one = &operation;
     wait_all(Span<Operation* const>(&one, 1), until);
@@ -141,11 +150,13 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void check_may_wait();
   /// Likewise where nobody may shut this engine down.
   void check_may_shut_down();
+  /// Throws Error (unsupported) where such an operation needs a transport that this thread may not call.
+  void check_may_wait_for(const core::Signature& signature) const;
   /// Whether this thread is inside a callback of on_done, or inside the log sink on behalf of the engine.
   [[nodiscard]] bool in_callback();
   /// Runs a callback of on_done on this thread: no wait inside it, and what it throws is logged and dropped.
   void call_back(std::function<void(const Status&)> callback, const Status& status) noexcept;
-  /// Notes that somebody asked about an open operation without waiting.
+  /// Notes that somebody asked about an open operation without waiting, and moves what only callers may move.
   void note_interest(Operation& operation);
   [[nodiscard]] Metrics metrics();
   /// Whether a tensor of an open operation begins in this memory.
@@ -220,7 +231,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   }
   bool progress(bool in_call) noexcept;
   bool pass(bool in_call);
-  void settle_interest() noexcept;
+  void settle_pass() noexcept;
   bool drain_mailbox(base::Time now);
   void admit(OperationPtr operation, base::Time now);
   bool speak();
@@ -269,19 +280,23 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void background();
   bool leave_to_seekers(std::unique_lock<std::mutex>& lock);
   std::unique_lock<std::mutex> seek(const std::function<bool()>& all_done);
+  [[nodiscard]] bool is_caller() const noexcept;
+  bool move_transport() noexcept;
+  void look_in();
+  void attend(base::EventCount::Ticket ticket, std::optional<base::Time> until);
+  [[nodiscard]] static base::Time doze(std::optional<base::Time> until) noexcept;
   void wake_up(const std::vector<base::Poller::Event>& events);
-  void sleep_in_poller(std::unique_lock<std::mutex>& lock, bool release, std::optional<base::Time> until);
+  void sleep_in_poller(std::unique_lock<std::mutex>& lock);
   void run_errands(std::unique_lock<std::mutex>& lock);
   void run_errand(Errand errand) noexcept;
   template <class Done>
-  void drive(std::unique_lock<std::mutex>& lock, Done done, std::optional<base::Time> until, bool stay);
+  std::optional<base::EventCount::Ticket> drive(std::unique_lock<std::mutex>& lock, Done done,
+                                                std::optional<base::Time> until);
   template <class Done>
   void drive_until(Done done, base::Time until);
   void help_until(const std::function<bool()>& done, base::Time until);
   std::unique_lock<std::mutex> take_over();
   void give_way(std::unique_lock<std::mutex>& lock);
-  void rouse_background(std::unique_lock<std::mutex>& lock);
-  void come_back(std::unique_lock<std::mutex>& lock);
   void hand_over(std::unique_lock<std::mutex>& lock, bool look = true) noexcept;
   void set_alarm(base::Time due) noexcept;
   void stop(const Status& status);
@@ -295,7 +310,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const std::unique_ptr<core::Backend> backend_;
   const std::unique_ptr<core::DeviceBackend> device_;
   const base::WaitPolicy wait_policy_;
-  const std::function<bool()> must_drive_;
+  const std::shared_ptr<core::GatedInterNode> gated_;
   const base::Duration usual_timeout_;
   const base::Duration warn_after_;
 
@@ -303,11 +318,12 @@ class Engine : public std::enable_shared_from_this<Engine> {
   NameTable names_;
   base::Mailbox<Item> mailbox_;
   base::Poller poller_;
-  base::TimerFd alarm_;                      ///< set for the sleeping background thread
+  base::TimerFd alarm_;  ///< set for the sleeping background thread
+  base::EventCount own_changes_;
+  base::EventCount& changes_;                ///< rung after a pass that changed anything; the gate's where there is one
   std::atomic<std::int64_t> interested_{0};  ///< operations that somebody waits for or asked about
   std::atomic<int> seekers_{0};              ///< threads that wait and would drive
   std::atomic<bool> beside_{false};          ///< the background thread has left the driver's place to them
-  std::atomic<int> coming_back_{0};          ///< threads that wait for the lock after they have let go of it
   std::atomic<bool> in_background_{false};   ///< it is, or was last, the driver
   std::atomic<int> wanted_{0};               ///< threads that want the driver's place
   std::atomic<bool> nudged_{false};
@@ -362,9 +378,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool pushing_ = false;  ///< another rank is starved: until push_until_, what the transport holds back is pushed
   bool burst_ = false;    ///< something has moved since the background thread slept, and many operations are open
   bool backend_broken_ = false;
-  bool another_thread_ = false;
   bool leaving_ = false;  ///< this rank has said so
   bool closed_ = false;   ///< the log has ended without a fault
+  bool changed_ = false;  ///< since `changes_` was rung
   Status closed_as_;      ///< what operations are told that come later
   Metrics metrics_;
 

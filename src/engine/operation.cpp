@@ -78,6 +78,11 @@ bool HandleState::sleep_until(std::optional<base::Time> until) {
   return done();
 }
 
+bool HandleState::is_enqueued() {
+  const std::lock_guard lock(mutex_);
+  return done() || enqueued_ != nullptr;
+}
+
 core::DeviceEventPtr HandleState::sleep_until_enqueued() {
   std::unique_lock lock(mutex_);
   state_.fetch_or(kAttended, std::memory_order_acq_rel);

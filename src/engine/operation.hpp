@@ -106,6 +106,8 @@ class HandleState {
   [[nodiscard]] bool is_interesting() const noexcept { return (state_.load(std::memory_order_acquire) & kMarked) != 0; }
   /// Sleeps until done or until the time has come; whether it is done.
   bool sleep_until(std::optional<base::Time> until);
+  /// Whether all work has been given to the device, or it is done.
+  [[nodiscard]] bool is_enqueued();
   /// Sleeps until all work has been given to the device, or until done. The event behind which the result is complete;
   /// null when done.
   [[nodiscard]] core::DeviceEventPtr sleep_until_enqueued();

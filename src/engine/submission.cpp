@@ -23,7 +23,9 @@ constexpr int kTurns = 4;
 void Engine::submit(OperationPtr operation, bool quiet) {
   if (operation->engine.expired()) operation->engine = weak_from_this();
   push({Command::submit, std::move(operation)});
-  if (!quiet && nobody_looks() && !say_at_once()) nudge();
+  if (quiet) return;
+  if (nobody_looks() && !say_at_once()) nudge();
+  move_transport();
 }
 
 /// Whether what was said just now waits for somebody to drive. The mailbox's push and this look are sequentially
@@ -50,7 +52,8 @@ bool Engine::say_at_once() {
   for (int turn = 0; turn < kTurns && (turn == 0 || owes_work()); ++turn) {
     lone = false;
     guarded([&] { return lone = say(); });
-    settle_interest();
+    changed_ = true;
+    settle_pass();
   }
   hand_over(lock, lone);
   return true;
@@ -85,6 +88,7 @@ void Engine::end_step() {
   check_usable();
   push({Command::end_step, nullptr});
   if (nobody_looks() && !say_at_once()) nudge();
+  move_transport();
 }
 
 /// A full mailbox is emptied by the submitter itself where nobody else is at it. Callbacks are not for it, here too.
@@ -108,6 +112,7 @@ void Engine::nudge() noexcept {
 void Engine::note_interest(Operation& operation) {
   if (operation.done()) return;
   if (mark_interest(&operation) && nobody_looks() && !say_at_once()) nudge();
+  if (is_caller()) look_in();
 }
 
 /// Whether it was not marked before. Counted first, and corrected: the count is never too low.

@@ -85,7 +85,7 @@ void CpuBackend::start(core::Job& job) {
                            options_.tuning.past_cache_bytes});
 }
 
-core::Progress CpuBackend::progress(bool in_call, std::vector<core::Job*>& finished) {
+core::Progress CpuBackend::progress(bool /*in_call*/, std::vector<core::Job*>& finished) {
   if (open_.empty()) return core::Progress::idle;
   if (topology_.size == 1) {
     run_alone(open_.front()->job());
@@ -94,17 +94,16 @@ core::Progress CpuBackend::progress(bool in_call, std::vector<core::Job*>& finis
     open_.pop_front();
     return core::Progress::advanced;
   }
-  const bool transport_usable = inter_ == nullptr || inter_->usable_here(in_call);
   bool advanced = false;
   for (int round = 0; round < kRoundsPerCall; ++round) {
     bool moved = fill_one();
-    moved = reduce_one(transport_usable) || moved;
+    moved = reduce_one() || moved;
     moved = take_one() || moved;
     if (!moved) break;
     advanced = true;
   }
   if (retire(finished) || advanced) return core::Progress::advanced;
-  return !transport_usable && sent_ < entered_ ? core::Progress::another_thread : core::Progress::waiting;
+  return core::Progress::waiting;
 }
 
 bool CpuBackend::retire(std::vector<core::Job*>& finished) {
@@ -150,8 +149,8 @@ void CpuBackend::add_behind(core::Stage stage, std::uint64_t number, std::vector
 
 bool CpuBackend::awaits_nodes() const noexcept { return inter_ != nullptr && sent_ < entered_; }
 
-void CpuBackend::push(bool in_call) {
-  if (inter_ != nullptr && inter_->usable_here(in_call)) inter_->push();
+void CpuBackend::push() {
+  if (inter_ != nullptr) inter_->push();
 }
 
 void CpuBackend::abort() noexcept {
@@ -273,13 +272,13 @@ core::Place CpuBackend::place_of(const Chunk& chunk, const core::Piece& piece, s
 
 // ---------------------------------------------------------------- reduce
 
-bool CpuBackend::reduce_one(bool transport_usable) {
+bool CpuBackend::reduce_one() {
   bool moved = false;
   if (entered_ < filled_ && enter(entered_)) {
     ++entered_;
     moved = true;
   }
-  if (inter_ != nullptr && transport_usable) {
+  if (inter_ != nullptr) {
     for (std::uint64_t number = sent_; number < entered_; ++number) {
       if (is_meshed(chunk(number))) moved = mesh_->advance(number % chunks_.size()) || moved;
       if (is_exchanged(chunk(number))) moved = lane_->advance(number % chunks_.size()) || moved;

@@ -104,13 +104,13 @@ class CpuBackend final : public core::Backend {
   core::Progress progress(bool in_call, std::vector<core::Job*>& finished) override;
   [[nodiscard]] std::optional<std::vector<int>> awaited() const override;
   [[nodiscard]] bool awaits_nodes() const noexcept override;
-  void push(bool in_call) override;
+  void push() override;
   void abort() noexcept override;
 
  private:
   // The stages, each one chunk at most; true when something moved.
   bool fill_one();
-  bool reduce_one(bool transport_usable);
+  bool reduce_one();
   bool take_one();
   bool retire(std::vector<core::Job*>& finished);
 

@@ -62,7 +62,6 @@ class ThreadInterNode final : public core::InterNode {
   Operation send(int rank, int tag, const std::byte* data, std::size_t bytes) override;
   Operation receive(int rank, int tag, std::byte* data, std::size_t bytes) override;
   bool test(Operation operation) override;
-  [[nodiscard]] bool usable_here(bool /*in_call*/) const noexcept override { return true; }
   [[nodiscard]] const char* name() const noexcept override { return "queues between threads"; }
 
  private:

@@ -40,7 +40,7 @@ inline std::string describe(const WorldShape& shape) {
          std::to_string(shape.seed);
 }
 
-/// A transport whose operations complete some time after they could, and that is not usable everywhere.
+/// A transport whose operations complete some time after they could.
 class ReluctantInterNode final : public core::InterNode {
  public:
   ReluctantInterNode(std::shared_ptr<core::InterNode> inner, std::uint32_t seed)
@@ -53,7 +53,6 @@ class ReluctantInterNode final : public core::InterNode {
     return inner_->receive(rank, tag, data, bytes);
   }
   bool test(Operation operation) override { return random_() % 3 != 0 && inner_->test(operation); }
-  bool usable_here(bool in_call) const noexcept override { return in_call; }
   const char* name() const noexcept override { return "reluctance"; }
 
  private:
@@ -107,7 +106,6 @@ inline void drive(core::Backend& backend, const std::vector<core::Job*>& jobs) {
       watchdog.check();
       break;
     case core::Progress::advanced:
-    case core::Progress::another_thread:
       break;
     }
   }

@@ -481,23 +481,6 @@ TEST(CpuBackend, ASetRunsAmongItsMembersOnly) {
   });
 }
 
-TEST(CpuBackend, AsksForAnotherThreadWhenOnlyTheTransportCouldMove) {
-  WorldShape shape;
-  shape.ranks_per_node = 1;
-  run_world(shape, [&](Rank& rank) {
-    std::vector<float> data(20, 1.0F);
-    core::Job job;
-    job.runs.push_back(sum_of(data, {}));
-    rank.backend.start(job);
-    std::vector<core::Job*> finished;
-    EXPECT_EQ(rank.backend.progress(false, finished), core::Progress::advanced);
-    EXPECT_EQ(rank.backend.progress(false, finished), core::Progress::another_thread);
-    EXPECT_EQ(rank.backend.progress(false, finished), core::Progress::another_thread);
-    drive(rank.backend, {&job});
-    EXPECT_EQ(data, std::vector<float>(20, 2.0F));
-  });
-}
-
 /// Drives a job until it stands still for want of these ranks.
 void drive_until_awaiting(core::Backend& backend, const std::vector<int>& ranks) {
   const test::Watchdog watchdog;
@@ -573,7 +556,6 @@ TEST(CpuBackend, AFaultOfTheTransportReachesTheCaller) {
     Operation send(int, int, const std::byte*, std::size_t) override { return 1; }
     Operation receive(int, int, std::byte*, std::size_t) override { return 1; }
     bool test(Operation) override { throw Error(ErrorCode::transport, "the cable is cut"); }
-    bool usable_here(bool) const noexcept override { return true; }
     const char* name() const noexcept override { return "a broken cable"; }
 
    private:
@@ -609,7 +591,6 @@ TEST(CpuBackend, AResultIsUsedBeforeTheOwnPartHasGone) {
       return kReceive;
     }
     bool test(Operation operation) override { return operation == kReceive || gone; }
-    bool usable_here(bool) const noexcept override { return true; }
     const char* name() const noexcept override { return "a slow reader"; }
 
     bool gone = false;
@@ -654,7 +635,6 @@ TEST(CpuBackend, PushesATransportAndSaysWhenItAwaitsNodes) {
     Operation receive(int, int, std::byte*, std::size_t) override { return 1; }
     bool test(Operation) override { return false; }
     void push() override { ++pushes_; }
-    bool usable_here(bool in_call) const noexcept override { return in_call; }
     const char* name() const noexcept override { return "silence"; }
 
    private:
@@ -666,9 +646,8 @@ TEST(CpuBackend, PushesATransportAndSaysWhenItAwaitsNodes) {
   auto intra = std::make_shared<shm::SlotRing>(memory.data(), memory.bytes(), 0, 1, 256, 2);
   CpuBackend backend(core::make_topology(0, {0, 1}, 0), intra, std::make_shared<Silent>(pushes));
   EXPECT_FALSE(backend.awaits_nodes());
-  backend.push(true);
-  backend.push(false);
-  EXPECT_EQ(pushes, 1) << "only where the transport may be called";
+  backend.push();
+  EXPECT_EQ(pushes, 1);
   std::vector<float> data(20, 1.0F);
   core::Job job;
   job.runs.push_back(sum_of(data, {}));

@@ -3,7 +3,8 @@
 // MPI initialised by the program, with the thread level that the first argument names: who may drive the transport, and
 // that those who may can.
 #include <chrono>
-#include <cstring>
+#include <memory>
+#include <optional>
 #include <thread>
 
 #include "base/settings.hpp"
@@ -45,10 +46,10 @@ void pass_on(Report& report, core::InterNode& transport, int rank, int size) {
   report.equal(*received, (rank + size - 1) % size * 100, "what the rank before passed on");
 }
 
-void on_another_thread(const std::function<void()>& body) { std::thread(body).join(); }
-
+/// Who may call MPI's transport: nobody but those whom the rule names.
 void check_level(Report& report, mpi::ThreadLevel level, MPI_Comm world) {
-  const auto bootstrap = mpi::borrow(world, {}, kPatience);
+  const auto gate = std::make_shared<core::CallerGate>();
+  const auto bootstrap = mpi::borrow(world, {}, kPatience, gate);
   const int rank = bootstrap->rank();
   const int size = bootstrap->size();
   report.set_place(rank, size);
@@ -56,22 +57,23 @@ void check_level(Report& report, mpi::ThreadLevel level, MPI_Comm world) {
                bootstrap->describe());
   const auto transport = bootstrap->inter_node(
       core::make_topology(rank, std::vector<int>(static_cast<std::size_t>(size), 0), 1), kPatience);
-
-  const bool any_thread = level == mpi::ThreadLevel::multiple;
-  report.equal(transport->usable_here(true), true, "in a call, where MPI was initialised");
-  report.equal(transport->usable_here(false), any_thread, "outside of calls, where MPI was initialised");
+  const std::optional<core::CallRule> rule = bootstrap->call_rule();
+  report.equal(rule.has_value(), level != mpi::ThreadLevel::multiple, "whether there is a rule");
+  if (rule) {
+    report.check(rule->gate == gate, "the gate is the one that was handed in");
+    report.equal(rule->any_thread, level == mpi::ThreadLevel::serialized, "whether any thread may call");
+    report.check(rule->only == std::this_thread::get_id(), "the thread that may is this one");
+  }
   pass_on(report, *transport, rank, size);
-  on_another_thread([&] {
-    report.equal(transport->usable_here(true), level >= mpi::ThreadLevel::serialized, "in a call of another thread");
-    report.equal(transport->usable_here(false), any_thread, "in the background");
-    if (transport->usable_here(true)) {
+  std::thread([&] {
+    if (level >= mpi::ThreadLevel::serialized) {
       pass_on(report, *transport, rank, size);
       bootstrap->exchange("test", "", kPatience);
     } else {
       report.throws(ErrorCode::unsupported, "only the thread that did may join a job",
-                    [] { mpi::borrow(MPI_COMM_WORLD, {}, kPatience); });
+                    [&] { mpi::borrow(MPI_COMM_WORLD, {}, kPatience, gate); });
     }
-  });
+  }).join();
   pass_on(report, *transport, rank, size);
 }
 
