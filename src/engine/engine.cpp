@@ -14,6 +14,7 @@
 #include "base/quote.hpp"
 #include "base/system_error.hpp"
 #include "engine/tags.hpp"
+#include "kernels/float_mode.hpp"
 #include "negotiation/sentences.hpp"
 
 namespace kolo::engine {
@@ -128,6 +129,7 @@ void Engine::check_usable() const {
 // ---------------------------------------------------------------- one pass
 
 bool Engine::progress(bool in_call) noexcept {
+  const kernels::FloatMode float_mode;  // whatever thread drives
   bool moved = guarded([&] { return pass(in_call); });
   if (moved) {
     passes_ = 0;

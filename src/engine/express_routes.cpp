@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/backend.hpp"
+#include "kernels/float_mode.hpp"
 
 namespace kolo::engine {
 
@@ -162,6 +163,7 @@ kernels::Reduction ExpressRoutes::reduction_of(const ExpressCall& call) const no
 void ExpressRoutes::reduce(const ExpressCall& call) {
   for (int rank = 0; rank < ranks_; ++rank)
     inputs_[static_cast<std::size_t>(rank)] = rank == own_ ? call.buffer.input : express_.place(rank, call.bytes());
+  const kernels::FloatMode float_mode;
   kernels::reduce(reduction_of(call), inputs_.data(), ranks_, call.buffer.output, call.buffer.elements);
 }
 
@@ -170,6 +172,7 @@ void ExpressRoutes::scatter(const ExpressCall& call) {
   for (int rank = 0; rank < ranks_; ++rank)
     inputs_[static_cast<std::size_t>(rank)] =
         (rank == own_ ? call.buffer.input : express_.place(rank, call.bytes())) + own.begin;
+  const kernels::FloatMode float_mode;
   kernels::reduce(reduction_of(call), inputs_.data(), ranks_, call.buffer.output,
                   static_cast<std::int64_t>((own.end - own.begin) / size_of(call.dtype)));
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "engine/engine.hpp"
+#include "kernels/float_mode.hpp"
 
 namespace kolo::engine {
 namespace {
@@ -61,6 +62,7 @@ bool Engine::say_at_once() {
 
 /// One turn of it; whether there is a lone small tensor, and batches have been brought further.
 bool Engine::say() {
+  const kernels::FloatMode float_mode;
   const base::Time now = base::now();
   interest_seen_ = interested_.load() > 0;  // before the mailbox, as in pass()
   drain_mailbox(now);
