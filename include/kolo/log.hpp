@@ -18,9 +18,9 @@ namespace kolo {
 
 /// How important a record is. As a threshold: everything of this level and above is logged; `off` silences the log.
 enum class LogLevel : std::uint8_t {
-  trace = 0,    ///< every message and batch
-  debug = 1,    ///< decisions: plans learned and broken, routes chosen
-  info = 2,     ///< once a run: what was found, what was chosen
+  trace = 0,    ///< every request, when it is submitted and when it is done
+  debug = 1,    ///< every batch, and the routes of its parts
+  info = 2,     ///< on rank 0: what was found and chosen at the start; plans learned and given up, and why
   warning = 3,  ///< the default: stalls, settings that differ between ranks
   error = 4,    ///< faults, once each
   off = 5,      ///< nothing; no record has this level

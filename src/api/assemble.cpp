@@ -141,6 +141,27 @@ hierarchy::Tuning tuning_of(const base::Settings& settings) {
 }
 
 /// Everything on the way to an engine: the steps that all ranks take together (core/bootstrap.hpp). What may fail on one
+/// What was found and chosen, once a job.
+void tell(const engine::EngineParts& parts, const core::Bootstrap& bootstrap) {
+  const core::Topology& topology = parts.topology;
+  base::Logger& logger = *parts.logger;
+  if (topology.rank != 0 || !logger.enabled(LogLevel::info)) return;
+  std::string nodes;
+  for (const std::vector<int>& node : topology.nodes)
+    nodes += (nodes.empty() ? "" : ", ") + std::to_string(node.size());
+  KOLO_LOG(logger, info) << "Kolo " KOLO_VERSION_STRING << ", " << topology.size
+                         << (topology.size == 1 ? " rank" : " ranks") << " on " << topology.node_count()
+                         << (topology.node_count() == 1 ? " node" : " nodes") << " (" << nodes
+                         << "); ranks meet by: " << bootstrap.describe();
+  KOLO_LOG(logger, info) << "CPU tensors: " << parts.backend->describe();
+  if (parts.device) KOLO_LOG(logger, info) << "GPU tensors: " << parts.device->describe();
+  if (topology.size > 1 && topology.node_count() == 1) {
+    KOLO_LOG(logger, info) << "peers' memory: "
+                           << (parts.peers ? "read from " + std::to_string(parts.settings.direct_bytes) + " bytes on"
+                                           : std::string("not read"));
+  }
+}
+
 /// rank alone is inside a step.
 class Assembly {
  public:
@@ -166,6 +187,7 @@ class Assembly {
     std::shared_ptr<engine::Engine> engine;
     core::take_step(bootstrap_, "engine", patience_, [&]() -> std::string {
       make_backend();
+      tell(parts_, bootstrap_);
       engine = engine::Engine::make(std::move(parts_));
       return {};
     });

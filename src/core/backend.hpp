@@ -85,6 +85,8 @@ class Backend {
  public:
   virtual ~Backend() = default;
   [[nodiscard]] virtual std::string describe() const = 0;
+  /// By which route it runs such a run, in a word or two, for the log; empty: there is one only.
+  [[nodiscard]] virtual std::string route(const Run& /*run*/) const { return {}; }
   /// Queues a job. Jobs of one set run in the order they were started, on every rank the same; several may overlap.
   virtual void start(Job& job) = 0;
   /// Moves whatever can move without blocking; appends jobs that have finished, in order. `in_call`: the calling thread

@@ -160,7 +160,10 @@ void write(Writer& w, const PlanDefined& m) {
   w.number(m.batches.size());
   for (const auto& batch : m.batches) w.list(batch);
 }
-void write(Writer& w, const PlanVoided& m) { w.number(m.plan); }
+void write(Writer& w, const PlanVoided& m) {
+  w.number(m.plan);
+  w.byte(static_cast<std::uint8_t>(m.why));
+}
 void write(Writer& w, const PlannedBatch& m) {
   w.number(m.plan);
   w.number(m.number);
@@ -420,7 +423,10 @@ void read(Reader& r, PlanDefined& m) {
   m.batches.resize(r.length());
   for (auto& batch : m.batches) batch = r.list<TensorId>();
 }
-void read(Reader& r, PlanVoided& m) { m.plan = r.number_of<std::uint32_t>(); }
+void read(Reader& r, PlanVoided& m) {
+  m.plan = r.number_of<std::uint32_t>();
+  m.why = r.choice(PlanEnd::left);
+}
 void read(Reader& r, PlannedBatch& m) {
   m.plan = r.number_of<std::uint32_t>();
   m.number = r.number_of<std::uint32_t>();

@@ -165,9 +165,19 @@ struct PlanDefined {
   SetId set = kGlobalSet;
   std::vector<std::vector<TensorId>> batches;
 };
+/// Why a plan ends.
+enum class PlanEnd : std::uint8_t {
+  new_plan,    ///< the last steps differed from it; another one follows
+  waited_for,  ///< a rank waited for a part of a batch and lacked the rest
+  signature,   ///< a tensor of it got another signature
+  failed,      ///< ranks disagreed about a tensor of it
+  evicted,     ///< ids ran out
+  left,        ///< a rank left, or the set was removed
+};
 /// The plan will not be used again.
 struct PlanVoided {
   std::uint32_t plan = 0;
+  PlanEnd why = PlanEnd::new_plan;
 };
 /// Execute batch `number` of a plan: the short entry of a steady step.
 struct PlannedBatch {

@@ -13,6 +13,7 @@
 #include "base/hash.hpp"
 #include "base/quote.hpp"
 #include "base/system_error.hpp"
+#include "engine/records.hpp"
 #include "engine/tags.hpp"
 #include "kernels/float_mode.hpp"
 #include "negotiation/sentences.hpp"
@@ -84,6 +85,11 @@ Engine::Engine(EngineParts parts)
     express_.emplace(link_->memory() + board_shape(settings_, topology_.local_size()).bytes(), shape,
                      topology_.local_rank);
     routes_.emplace(*express_, std::move(parts.peers), express_limits(settings_));
+  }
+  if (logger_->enabled(LogLevel::debug)) {
+    executor_.set_started([this](const Batch& batch, std::uint32_t plan_key, const core::Backend& backend) {
+      errands_.log(LogLevel::debug, record_of(batch, plan_key, backend));
+    });
   }
   poller_.add(link_->wake_fd(), kWakeTag);
   poller_.add(alarm_.fd(), kAlarmTag);
@@ -210,6 +216,7 @@ void Engine::admit(OperationPtr operation, base::Time now) {
     by_slot_[*entry.slot] = &entry;
   }
   entry.operation = std::move(operation);
+  if (logger_->enabled(LogLevel::trace)) errands_.log(LogLevel::trace, "submitted: " + record_of(*entry.operation));
   participant_.submit(*entry.slot, entry.operation->signature, entry.operation->call);
 }
 
@@ -279,12 +286,21 @@ bool Engine::read_log() {
     moved = true;
     ++metrics_.log_entries;
     metrics_.log_bytes += bytes_.size();
-    participant_.on_log(core::decode_log(core::ByteView(bytes_.data(), bytes_.size())), actions_);
+    const core::LogEntry entry = core::decode_log(core::ByteView(bytes_.data(), bytes_.size()));
+    if (logger_->enabled(LogLevel::info)) record_plans(entry);
+    participant_.on_log(entry, actions_);
     if (!participant_.left().empty()) express_open_.store(false, std::memory_order_release);
     for (negotiation::Action& action : actions_) act(action);
     actions_.clear();
   }
   return moved;
+}
+
+/// All ranks read the same log: rank 0 tells of it.
+void Engine::record_plans(const core::LogEntry& entry) {
+  if (topology_.rank != 0) return;
+  if (const auto* plan = std::get_if<core::PlanDefined>(&entry)) errands_.log(LogLevel::info, record_of(*plan));
+  if (const auto* plan = std::get_if<core::PlanVoided>(&entry)) errands_.log(LogLevel::info, record_of(*plan));
 }
 
 void Engine::act(negotiation::Action& action) {
@@ -390,6 +406,9 @@ void Engine::finish(Batch& batch) {
 
 void Engine::complete(Operation& operation, const Status& status) {
   changed_ = true;
+  if (logger_->enabled(LogLevel::trace)) {
+    errands_.log(LogLevel::trace, (status.ok() ? "done: " : "failed: ") + record_of(operation));
+  }
   Operation* const last = open_.back();
   open_.pop_back();
   if (last != &operation) {

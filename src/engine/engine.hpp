@@ -238,6 +238,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void queue(const core::UpMessage& message);
   bool post_unsent();
   bool read_log();
+  void record_plans(const core::LogEntry& entry);
   void act(negotiation::Action& action);
   void run_batch(const negotiation::RunBatch& batch);
   bool move_backend(bool in_call, base::Time now);

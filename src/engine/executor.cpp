@@ -43,6 +43,7 @@ Batch& Executor::run_part(std::vector<OperationPtr> members, bool on_device, std
   batch.on_device = on_device;
   fusion::Layout once;
   fill(batch, layout_for(batch, plan_key, number, once));
+  if (started_) started_(batch, plan_key, on_device ? static_cast<core::Backend&>(*device_) : backend_);
   if (batch.job.runs.empty()) {  // barriers: that they are in the log says that all have come
     ready_.push_back(&batch);
   } else if (on_device) {

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <unordered_map>
@@ -40,6 +41,9 @@ class Executor {
   /// Starts a batch of these members. `plan_key` and `number` as in negotiation::RunBatch: the same key, the same
   /// layout (0: laid out for this once).
   void run(std::vector<OperationPtr> members, std::uint32_t plan_key, std::uint32_t number);
+  /// Called with every part of a batch when it starts, its plan_key, and the backend that runs it. Empty: nobody.
+  using Started = std::function<void(const Batch&, std::uint32_t plan_key, const core::Backend&)>;
+  void set_started(Started started) { started_ = std::move(started); }
   void drop_plan(std::uint32_t plan_key) { plans_.erase(plan_key); }
 
   /// Moves the backends. Finished batches are handed to `finish` in order, as Batch&, and may be reused after. Says
@@ -98,6 +102,7 @@ class Executor {
 
   core::Backend& backend_;
   core::DeviceBackend* const device_;
+  Started started_;
   const std::int64_t set_size_;
   using PartNumber = std::pair<std::uint32_t, bool>;  // a batch's number in its plan; whether on the device
   std::unordered_map<std::uint32_t, std::map<PartNumber, fusion::Layout>> plans_;  // by key

@@ -63,6 +63,8 @@ bool Engine::express(const ExpressCall& call, std::optional<std::chrono::nanosec
     if (error.code() == ErrorCode::transport) give_up(call, error);
     throw;
   }
+  KOLO_LOG(*logger_, trace) << "done past the log: unnamed " << core::to_string(call.kind) << ", " << call.bytes()
+                            << " bytes";
   const auto add = [](std::atomic<std::uint64_t>& counter, std::uint64_t amount) {  // one writer at a time
     counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
   };

@@ -77,6 +77,14 @@ std::string CpuBackend::describe() const {
   return text.str();
 }
 
+std::string CpuBackend::route(const core::Run& run) const {
+  if (topology_.size == 1) return "in place";
+  if (inter_ != nullptr) return run.kind == core::CollectiveKind::allreduce ? "lanes" : "between nodes";
+  if (run.kind != core::CollectiveKind::allreduce) return "slots";
+  const std::size_t bytes = static_cast<std::size_t>(run.elements) * size_of(run.sent_as.value_or(run.dtype));
+  return bytes <= options_.tuning.flat_bytes ? "flat" : "sliced";
+}
+
 void CpuBackend::start(core::Job& job) {
   if (spare_.empty()) spare_.push_back(std::make_unique<OpenJob>());
   open_.push_back(std::move(spare_.back()));

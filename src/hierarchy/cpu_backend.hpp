@@ -100,6 +100,7 @@ class CpuBackend final : public core::Backend {
              CpuBackendOptions options = {});
 
   [[nodiscard]] std::string describe() const override;
+  [[nodiscard]] std::string route(const core::Run& run) const override;
   void start(core::Job& job) override;
   core::Progress progress(bool in_call, std::vector<core::Job*>& finished) override;
   [[nodiscard]] std::optional<std::vector<int>> awaited() const override;

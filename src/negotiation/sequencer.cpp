@@ -195,14 +195,14 @@ struct Sequencer::Impl {
 
   void fail(Set& set, const core::Declared& message, ErrorCode code, const std::string& sentence) {
     if (message.id != kNoTensor) {
-      if (tensors[message.id].planned) void_plan(set);
+      if (tensors[message.id].planned) void_plan(set, core::PlanEnd::failed);
       tensors[message.id].round = message.round;
     }
     append(core::Failed{message.set, message.name, message.round, code, sentence});
   }
 
   void change_signature(Set& set, TensorId id, const Signature& signature) {
-    if (tensors[id].planned) void_plan(set);
+    if (tensors[id].planned) void_plan(set, core::PlanEnd::signature);
     tensors.change(id, signature);
     append(core::Assigned{id, tensors[id].generation, set.number, tensors[id].name, without_names(signature)});
   }
@@ -235,13 +235,13 @@ struct Sequencer::Impl {
     }
     // Ready members of incomplete planned batches would never drain by themselves.
     for (auto& [number, set] : sets) {
-      if (set.plan) void_plan(set);
+      if (set.plan) void_plan(set, core::PlanEnd::evicted);
     }
     return kNoTensor;
   }
 
   void evict(TensorId id) {
-    if (tensors[id].planned) void_plan(sets.at(tensors[id].set));
+    if (tensors[id].planned) void_plan(sets.at(tensors[id].set), core::PlanEnd::evicted);
     append(core::Evicted{id, tensors[id].generation});
     tensors.release(id);
     ++counters.evictions;
@@ -292,7 +292,7 @@ struct Sequencer::Impl {
   /// What all members have submitted still runs; the backends' room does not matter any more.
   void flush_out(Set& set) {
     set.ends = true;
-    if (set.plan) void_plan(set);
+    if (set.plan) void_plan(set, core::PlanEnd::left);
     flush(set, true);
   }
 
@@ -371,7 +371,7 @@ struct Sequencer::Impl {
   void end_step(Set& set) {
     const auto batches = set.planner.end_step();
     if (!batches || !options.plan || set.has_left || set.ends) return;
-    if (set.plan) void_plan(set);
+    if (set.plan) void_plan(set, core::PlanEnd::new_plan);
     define_plan(set, *batches);
   }
 
@@ -400,11 +400,11 @@ struct Sequencer::Impl {
 
   /// The plan's ready members queue by themselves: those of complete batches in their batch's place, the others at the
   /// end.
-  void void_plan(Set& set) {
+  void void_plan(Set& set, core::PlanEnd why) {
     const Plan plan = std::move(*set.plan);
     set.plan.reset();
     plan_owner.erase(plan.number);
-    append(core::PlanVoided{plan.number});
+    append(core::PlanVoided{plan.number, why});
     std::deque<Queued> queue;
     for (const Queued& item : set.queue) {
       if (!item.planned) {
@@ -426,7 +426,7 @@ struct Sequencer::Impl {
   void break_plan(Set& set, std::uint32_t batch, const std::vector<TensorId>& lacking) {
     set.planner.learn_cut(set.plan->batches[batch], lacking);
     ++counters.plans_broken;
-    void_plan(set);
+    void_plan(set, core::PlanEnd::waited_for);
   }
 
   void on(const core::Interest& message, Time) {
@@ -670,7 +670,7 @@ struct Sequencer::Impl {
     for (auto& [number, set] : sets) {
       if (!std::binary_search(set.members.begin(), set.members.end(), message.rank)) continue;
       set.has_left = true;
-      if (set.plan) void_plan(set);
+      if (set.plan) void_plan(set, core::PlanEnd::left);
     }
   }
 

@@ -55,7 +55,7 @@ std::vector<LogEntry> sample_log() {
           Evicted{5, 6},
           BatchAppended{2, {9, 8, 7, 100000}},
           PlanDefined{1, 2, {{3, 4, 5}, {}, {6}}},
-          PlanVoided{1},
+          PlanVoided{1, PlanEnd::evicted},
           PlannedBatch{100, 120},
           Failed{3, "x", 4, ErrorCode::mismatch, "they disagree"},
           Query{1, 2, "y", 3, true},

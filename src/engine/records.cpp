@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/records.hpp"
+
+#include <cstddef>
+
+#include "base/check.hpp"
+#include "base/quote.hpp"
+#include "engine/name_table.hpp"
+
+namespace kolo::engine {
+namespace {
+
+std::string count_of(std::size_t count, const std::string& what, const std::string& plural) {
+  return std::to_string(count) + " " + (count == 1 ? what : plural);
+}
+
+const char* reason_of(core::PlanEnd why) {
+  switch (why) {
+  case core::PlanEnd::new_plan:
+    return "the last steps were others, and a new plan follows";
+  case core::PlanEnd::waited_for:
+    return "a rank waits for a part of a batch, and lacks the rest";
+  case core::PlanEnd::signature:
+    return "a tensor of it has another signature";
+  case core::PlanEnd::failed:
+    return "ranks disagree about a tensor of it";
+  case core::PlanEnd::evicted:
+    return "there are more names than KOLO_CACHE_CAPACITY";
+  case core::PlanEnd::left:
+    return "a rank has left";
+  }
+  KOLO_UNREACHABLE();
+}
+
+}  // namespace
+
+std::string record_of(const core::PlanDefined& plan) {
+  std::size_t tensors = 0;
+  for (const std::vector<core::TensorId>& batch : plan.batches) tensors += batch.size();
+  return "plan " + std::to_string(plan.plan) + ": " + count_of(tensors, "tensor", "tensors") + " in " +
+         count_of(plan.batches.size(), "batch", "batches");
+}
+
+std::string record_of(const core::PlanVoided& plan) {
+  return "plan " + std::to_string(plan.plan) + " is no longer used: " + reason_of(plan.why);
+}
+
+std::string record_of(const Batch& batch, std::uint32_t plan_key, const core::Backend& backend) {
+  std::string text = "batch of " + count_of(batch.members.size(), "request", "requests");
+  if (plan_key != 0) text += ", plan " + std::to_string(plan_key - 1);
+  const char* separator = ": ";
+  for (const core::Run& run : batch.job.runs) {
+    text += separator + std::string(core::to_string(run.kind)) + " of " + std::to_string(run.elements) + " " +
+            std::string(to_string(run.dtype)) + " elements";
+    if (const std::string route = backend.route(run); !route.empty()) text += " (" + route + ")";
+    separator = ", ";
+  }
+  return text;
+}
+
+std::string record_of(const Operation& operation) {
+  const core::Signature& signature = *operation.signature;
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < operation.buffers.size(); ++i) {
+    bytes += static_cast<std::size_t>(operation.buffers[i].elements) * size_of(signature.tensors[i].dtype);
+  }
+  const std::string kind(core::to_string(signature.kind));
+  const std::string& name = operation.entry->name;
+  std::string text = name.empty() ? "unnamed " + kind : kind + " of " + base::quoted(name);
+  if (!operation.buffers.empty()) {
+    text += ", " + count_of(operation.buffers.size(), "tensor", "tensors") + " of " + std::to_string(bytes) + " bytes";
+  }
+  return text;
+}
+
+}  // namespace kolo::engine
