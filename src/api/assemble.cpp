@@ -20,6 +20,7 @@
 #include "base/system_error.hpp"
 #include "hierarchy/cpu_backend.hpp"
 #include "net/control_tree.hpp"
+#include "net/interfaces.hpp"
 #include "shm/slot_ring.hpp"
 #ifdef KOLO_HAS_CUDA
 #include "cuda/cuda_backend.hpp"
@@ -72,6 +73,8 @@ Agreement agree(core::Bootstrap& bootstrap, const Options& options) {
   Agreement agreed;
   const std::vector<std::string> all = core::take_step(bootstrap, "settings", connect_patience(options), [&] {
     agreed.settings = base::load_settings(base::process_environment(), options.settings);
+    // Here, where it is everybody's failure; and on one node, too, which needs no network.
+    const std::string& wanted = agreed.settings.interface;
     if (!wanted.empty()) net::select_addresses(net::local_addresses(), wanted);
     const bool root = bootstrap.rank() == 0;
     return base::join_fields({KOLO_VERSION_STRING, base::machine_name(), root ? random_key() : std::string(),

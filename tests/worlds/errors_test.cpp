@@ -809,6 +809,8 @@ TEST(Settings, BadValuesNameTheVariableTheValueAndTheRange) {
   EXPECT_TRUE(has(refused("KOLO_PLAN", "perhaps"), {"KOLO_PLAN", "perhaps", "true or false"}));
   EXPECT_TRUE(has(refused("KOLO_LOG_LEVEL", "loud"), {"KOLO_LOG_LEVEL", "loud", "trace, debug, info"}));
   EXPECT_TRUE(has(refused("KOLO_FUSION_THRESHOLD", "-1"), {"KOLO_FUSION_THRESHOLD", "-1", "0 .. 1T"}));
+  EXPECT_TRUE(has(refused("KOLO_INTERFACE", "10.1.0.0/99"),
+                  {"KOLO_INTERFACE=10.1.0.0/99 matches no address of this machine; give an interface's name, "}));
   EXPECT_TRUE(has(refused("KOLO_TIMEOUTS", "1"), {"KOLO_TIMEOUTS", "did you mean KOLO_TIMEOUT_S?"}));
 }
 
