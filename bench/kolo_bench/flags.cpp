@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <iostream>
+#include <numeric>
 #include <sstream>
 #include <utility>
 
@@ -268,6 +269,36 @@ void print_tensors(const Model& model) {
   for (const std::int64_t elements : model.tensors) std::cout << elements << "\n";
 }
 
+/// How many letters must be changed, put in or left out to make one word of the other.
+std::size_t distance(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t changed = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({changed, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+/// The flag that was probably meant, as it is written; empty where none is alike.
+std::string nearest(const std::string& name, const po::options_description& known) {
+  std::string best;
+  std::size_t least = std::max<std::size_t>(name.size() / 3, 1) + 1;
+  for (const auto& option : known.options()) {
+    const std::string& spelling = option->long_name();
+    const bool begins = name.size() >= 3 && spelling.rfind(name, 0) == 0;
+    const std::size_t off = begins ? 0 : distance(name, spelling);
+    if (off >= least) continue;
+    least = off;
+    best = "--" + spelling;
+  }
+  return best;
+}
+
 /// What program_options says of a wrong flag, and what would be right.
 [[noreturn]] void refuse(const po::error& error, const po::options_description& known) {
   std::string advice;
@@ -276,11 +307,9 @@ void print_tensors(const Model& model) {
     name.erase(0, name.find_first_not_of('-'));
     if (const po::option_description* option = known.find_nothrow(name, false)) {
       advice = "; " + option->format_name() + ": " + option->description();
+    } else if (const std::string meant = nearest(name, known); !meant.empty()) {
+      advice = "; did you mean " + meant + "?";
     }
-  }
-  if (advice.empty()) {
-    for (const auto& option : known.options())
-      advice += (advice.empty() ? "; flags are " : ", ") + option->format_name();
   }
   throw BadFlags(error.what() + advice);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <exception>
+#include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -16,12 +17,14 @@ namespace {
 
 using namespace kolo_bench;
 
-void check_against_job(const Flags& flags, const Job& job) {
+void check_against_job(const Flags& flags, Job& job) {
   if (!flags.baselines.empty() && !flags.cuda && !mpi_is_up())
     throw BadFlags("--baseline needs MPI: start kolo-bench with mpirun");
   if (flags.root < 0 || flags.root >= job.size()) {
     throw BadFlags("--root is a rank: 0 to " + std::to_string(job.size() - 1));
   }
+  const bool lost = job.rank() == 0 && !flags.json.empty() && !std::ofstream(flags.json, std::ios::app);
+  if (job.sum(lost ? 1 : 0) > 0) throw BadFlags("--json: '" + flags.json + "' cannot be written");
 }
 
 void measure_mode(Bench& bench, Report& report) {

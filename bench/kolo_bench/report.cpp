@@ -72,6 +72,7 @@ void Report::print(const Row& row, const std::vector<Measured>& measured, double
     std::printf(" %14.2f %7.2f %13s %7s", measured[i].microseconds.median, ratio_of(measured[i], own), spread,
                 format_wrong(measured[i].wrong).c_str());
   }
+  if (flags_.mode == Mode::latency) std::printf("  %s", row.collective.c_str());
   if (row.more.contains("submit")) std::printf("  %s", row.more["submit"].get<std::string>().c_str());
   if (row.more.contains("host_step_us")) {
     std::printf("; host: %.2f for all submissions, %.3f each, %.2f the whole step",

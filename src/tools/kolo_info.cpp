@@ -36,6 +36,7 @@ using Json = nlohmann::ordered_json;
 
 struct Flags {
   bool help = false;
+  bool version = false;
   bool all = false;
   bool json = false;
 };
@@ -262,6 +263,7 @@ po::options_description describe_flags(Flags& flags) {
   po::options_description options("flags");
   options.add_options()                                                                      //
       ("help,h", po::bool_switch(&flags.help), "print this")                                 //
+      ("version", po::bool_switch(&flags.version), "print the library's version")            //
       ("all,a", po::bool_switch(&flags.all), "print every rank, in order, not only rank 0")  //
       ("json,j", po::bool_switch(&flags.json), "print JSON");
   return options;
@@ -322,6 +324,8 @@ int main(int argc, char** argv) {
     const Flags flags = parse(argc, argv);
     if (flags.help) {
       print_help();
+    } else if (flags.version) {
+      std::cout << "kolo-info " << kolo::built_with().version << "\n";
     } else {
       run(flags);
     }

@@ -101,8 +101,8 @@ TEST(Flags, WrongOnesSayWhatWouldBeRight) {
       {{"allreduce", "-d", "float31"}, "float32"},
       {{"allreduce", "-o", "mean"}, "average"},
       {{"allreduce", "--place", "above"}, "in, out or both"},
-      {{"allreduce", "--nonsense"}, "--minbytes"},
-      {{"allreduce", "--iter", "4"}, "--iters"},
+      {{"allreduce", "--iter", "4"}, "did you mean --iters?"},
+      {{"allreduce", "--jsn", "x"}, "did you mean --json?"},
       {{"allreduce", "--baseline", "gloo"}, "mpi-per-tensor"},
       {{"allreduce", "--baseline", "mpi-packed"}, "has the baseline mpi"},
       {{"allreduce", "--baseline", "mpi,mpi"}, "twice"},
@@ -130,6 +130,10 @@ TEST(Flags, WrongOnesSayWhatWouldBeRight) {
     EXPECT_NE(complaint(wrong.words).find(wrong.advice), std::string::npos)
         << complaint(wrong.words) << " does not say " << wrong.advice;
   }
+}
+
+TEST(Flags, AnUnknownOneIsNoReasonToListThemAll) {
+  EXPECT_EQ(complaint({"allreduce", "--nonsense"}), "unrecognised option '--nonsense'");
 }
 
 TEST(Models, AreThoseOfThePapers) {

@@ -154,13 +154,31 @@ def check_bad_flags(command):
         assert result.returncode == 2 and word in result.stderr, (flags, result.returncode, result.stderr)
 
 
+def check_lost_json(command):
+    """Whoever cannot write the records says so before anything is measured."""
+    result = run(command, "allreduce", "--json", "/no/such/folder/out.json")
+    assert result.returncode != 0 and result.stdout == "", (result.returncode, result.stdout)
+    assert "kolo-bench: --json: '/no/such/folder/out.json' cannot be written (see --help)" in result.stderr, result.stderr
+
+
+def check_latency(command, ranks):
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "out.json"
+        result = run(command, "latency", "-n", "2", "-w", "1", "-t", "0.05", "--json", str(file))
+        assert result.returncode == 0, result.stdout + result.stderr
+        rows = [line.split() for line in result.stdout.splitlines() if not line.startswith("#")]
+        assert [row[-1] for row in rows] == ["latency", "latency-callback"], result.stdout
+        for row in json.loads(file.read_text()):
+            check_record(row, COLLECTIVE, ranks)
+
+
 def main():
     bench, ranks, *launcher = sys.argv[1:]
     command = [*launcher, bench]
     check_collectives(command, int(ranks), bool(launcher))
     check_steps(command, int(ranks), bool(launcher))
-    for row in records(command, "latency"):
-        check_record(row, COLLECTIVE, int(ranks))
+    check_latency(command, int(ranks))
+    check_lost_json(command)
     check_interrupt(command)
     if launcher:
         check_peer_alone(command, int(ranks))

@@ -40,6 +40,11 @@ class KoloInfo(unittest.TestCase):
         if LAUNCHER:
             self.assertNotEqual(build["mpi"], "")
 
+    def test_prints_its_version(self):
+        done = run("--version")
+        self.assertRegex(done.stdout, r"^(kolo-info \d+\.\d+\.\d+\n)+$")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def test_prints_rank_0_alone(self):
         ranks = self.ranks()
         self.assertEqual([one["place"]["rank"] for one in ranks], [0])
