@@ -140,7 +140,7 @@ inline void run_rank(shm::ThreadWorld& world, const WorldShape& shape, int rank,
   options.tuning.least_chunk_bytes = 192;
   options.tuning.past_cache_bytes = 512;
   options.regions = std::make_shared<core::Regions>();
-  options.regions->add(7, region);
+  options.regions->add(options.regions->propose(), region);
   CpuBackend backend(topology, intra, inter, options);
   Rank self{*bootstrap, topology, node, inter, backend, *region};
   body(self);
