@@ -477,7 +477,7 @@ TEST_F(SequencerTest, ALateQuestionHasTheAnswerOfTheFirst) {
   const std::string first = only<core::Failed>(decide()).message;
   sequencer.on_message(core::Left{3}, now);
   EXPECT_EQ(only<core::RankLeft>(decide()).rank, 3);
-  sequencer.on_message(core::Overdue{0, 1, "x", 1, 0, false}, now);
+  sequencer.on_message(core::Overdue{1, 0, "x", 1, 0, false}, now);
   EXPECT_EQ(only<core::Failed>(decide()).message, first);
 }
 
