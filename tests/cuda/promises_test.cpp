@@ -124,7 +124,7 @@ TEST_F(Promises, AnUnnamedCallThatIsRefusedHereIsNoCall) {
     }
     EXPECT_EQ(allreduce(rank() + 1, ReduceOp::sum), 3);
     allreduce(x.view());
-    stream.synchronize();
+    emulated::acquire_all();
     EXPECT_EQ(x.read(), elements_of(DType::float32, 4, [](std::int64_t i) { return 2 * i; }));
     barrier();
   });
