@@ -78,8 +78,8 @@ class Communicator {
 };
 
 /// Two collectives on a communicator of the program's that find out who has come: a byte of each rank goes to rank 0
-/// (`gathered`), which then sends everybody what it has (`answer`, `answered`). They match the program's own collectives
-/// only by their order. To be destroyed only when complete: else MPI may still write here.
+/// (`gathered`), which then sends everybody what it has (`answer`, `answered`). They match the program's own
+/// collectives only by their order. To be destroyed only when complete: else MPI may still write here.
 class RollCall {
  public:
   explicit RollCall(MPI_Comm theirs);

@@ -31,9 +31,9 @@ std::string describe_library() { return library_version(); }
 
 namespace {
 
-/// Open MPI's MPI_Finalize begins with a barrier of the world, which has no deadline, unless this variable says otherwise
-/// when MPI is initialised. A rank whose program has ended need not wait for one that goes on computing: nothing of ours
-/// is under way between them.
+/// Open MPI's MPI_Finalize begins with a barrier of the world, which has no deadline, unless this variable says
+/// otherwise when MPI is initialised. A rank whose program has ended need not wait for one that goes on computing:
+/// nothing of ours is under way between them.
 constexpr const char* kWithoutBarrier = "OMPI_MCA_async_mpi_finalize";
 
 /// How long ranks that leave together let MPI work for one another.

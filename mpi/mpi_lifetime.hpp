@@ -36,9 +36,9 @@ class Lifetime {
   /// Whether the others leave at the same time as this rank. Then `end` lets MPI deliver what it may still hold back
   /// (core::InterNode::push).
   void leave_together(bool together) noexcept { together_ = together; }
-  /// At the end of the process: finalises an MPI that `begin` initialised, unless somebody has, `leave_open` forbids it,
-  /// or this thread may not. Waits for nobody where the library allows that (Open MPI): ranks leave when they like. Should
-  /// it not return within `patience`, the process ends with exit status `status` and a sentence on stderr.
+  /// At the end of the process: finalises an MPI that `begin` initialised, unless somebody has, `leave_open` forbids
+  /// it, or this thread may not. Waits for nobody where the library allows that (Open MPI): ranks leave when they like.
+  /// Should it not return within `patience`, the process ends with exit status `status` and a sentence on stderr.
   void end(base::Duration patience, int status) noexcept;
 
  private:

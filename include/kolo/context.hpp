@@ -66,8 +66,8 @@ class KOLO_API Context {
   [[nodiscard]] int cross_size() const;
   [[nodiscard]] bool is_homogeneous() const;
 
-  /// Leaves: waits (at most `KOLO_TIMEOUT_S`) until every rank has called it, then ends the engine. Who comes later than
-  /// that has lost nobody: its own `shutdown` returns, its other operations fail. Operations still open fail with
+  /// Leaves: waits (at most `KOLO_TIMEOUT_S`) until every rank has called it, then ends the engine. Who comes later
+  /// than that has lost nobody: its own `shutdown` returns, its other operations fail. Operations still open fail with
   /// shut_down. Returns at once after a fault of the world. Never finalises MPI. A second call does
   /// nothing. Does not throw for a fault of the world: those were told to the operations. Throws `Error`
   /// (invalid_argument) inside a callback of `on_done`, and leaves the context open.
@@ -104,12 +104,13 @@ class KOLO_API ContextGuard {
 };
 
 /// Joins the job that the launcher started, or makes a world of one where none did (`KOLO_ALONE` asks for one in any
-/// case). Each of its steps waits for the other ranks for `KOLO_CONNECT_TIMEOUT_S` at most. Throws `Error`, on every rank
-/// alike if one rank fails: invalid_setting for a bad value, transport when ranks cannot find each other, or when the
-/// environment speaks of several processes (of torchrun's, say) that cannot be joined. And on this thread alone:
+/// case). Each of its steps waits for the other ranks for `KOLO_CONNECT_TIMEOUT_S` at most. Throws `Error`, on every
+/// rank alike if one rank fails: invalid_setting for a bad value, transport when ranks cannot find each other, or when
+/// the environment speaks of several processes (of torchrun's, say) that cannot be joined. And on this thread alone:
 /// invalid_argument when a context made by `init` is alive, or the thread has one of `run_local` or a ContextGuard;
 /// unsupported in a process that a rank forked. `init` after `shutdown` works, and after an `init` that failed on all
-/// ranks. A process that ends without `shutdown` is closed at exit; with another exit status than 0 it waits for nobody.
+/// ranks. A process that ends without `shutdown` is closed at exit; with another exit status than 0 it waits for
+/// nobody.
 KOLO_API void init(const Options& options = {});
 /// Leaves it; see `Context::shutdown`. Does nothing when `init` was not called. Throws `Error` (invalid_argument) on a
 /// thread that has a context of `run_local` or a ContextGuard.

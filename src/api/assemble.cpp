@@ -143,8 +143,8 @@ hierarchy::Tuning tuning_of(const base::Settings& settings) {
   return tuning;
 }
 
-/// Everything on the way to an engine: the steps that all ranks take together (core/bootstrap.hpp). What may fail on one
-/// What was found and chosen, once a job.
+/// Everything on the way to an engine: the steps that all ranks take together (core/bootstrap.hpp). What may fail on
+/// one What was found and chosen, once a job.
 void tell(const engine::EngineParts& parts, const core::Bootstrap& bootstrap) {
   const core::Topology& topology = parts.topology;
   base::Logger& logger = *parts.logger;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What becomes of a rank in a process that it forks. The child inherits contexts whose threads are not there: nothing of
-// them can be used or destroyed, and their connections are closed at once, or the rank's death would not be heard while
-// the child lives.
+// What becomes of a rank in a process that it forks. The child inherits contexts whose threads are not there: nothing
+// of them can be used or destroyed, and their connections are closed at once, or the rank's death would not be heard
+// while the child lives.
 #pragma once
 
 #include <sys/types.h>
