@@ -85,7 +85,12 @@ TEST(LogRecords, InfoIsWhatWasFoundAndThePlans) {
                          ", 2 ranks on 1 node (2); ranks meet by: ranks as threads of one process");
   EXPECT_EQ(said[1], "CPU tensors: shared memory (2 ranks, 4 slots of 64 KiB)");
   EXPECT_EQ(said[2], "peers' memory: not read");
-  EXPECT_TRUE(has(said, "plan 0 is no longer used: a tensor of it has another signature")) << said[4];
+  // Why it ends depends on who was first: by a wait, by the other signature, or when the ranks leave.
+  for (const char* beginning : {"plan 0: ", "plan 0 is no longer used: "}) {
+    EXPECT_TRUE(std::any_of(said.begin(), said.end(), [&](const std::string& one) {
+      return one.rfind(beginning, 0) == 0;
+    })) << beginning;
+  }
   EXPECT_EQ(records.of(1, LogLevel::info), std::vector<std::string>()) << "rank 0 tells for all";
   EXPECT_EQ(records.of(0, LogLevel::debug), std::vector<std::string>());
 }
