@@ -24,7 +24,7 @@ TOLD_STATUS = 10
 FAILS, TOLD, MAY, COMPLETES = "fails", "told", "may", "completes"
 EXPECTED = {"before": FAILS, "mpi_init": FAILS, "init": FAILS, "first_step": TOLD, "step": TOLD, "last_step": MAY,
             "shutdown": MAY, "after": COMPLETES}
-CODES = {"kill": ("rank_lost",), "stop": ("timeout",), "return": ("rank_lost",), "exit": ("rank_lost",),
+CODES = {"kill": ("rank_lost",), "stop": ("timeout",), "return": ("rank_lost", "user_exception"), "exit": ("rank_lost",),
          "throw": ("rank_lost", "user_exception")}
 
 RANKS = re.compile(r"\branks? (\d+(?:(?:-|, | and )\d+)*)")
