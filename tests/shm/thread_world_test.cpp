@@ -48,7 +48,7 @@ TEST(ThreadWorld, NamesTheRanksThatDoNotComeToThoseThatDo) {
     for (int call = 0; call < 2; ++call) {  // the world has ended: nobody is waited for a second time
       const Status status = failure_of([&] { bootstrap.exchange("test", "", base::from_seconds(0.02)); });
       EXPECT_EQ(status.code(), ErrorCode::transport);
-      EXPECT_EQ(status.message(), "ranks 3, 4 did not reach the step \"test\" of the start within 0.02 s "
+      EXPECT_EQ(status.message(), "ranks 3 and 4 did not reach the step \"test\" of the start within 0.02 s "
                                   "(KOLO_CONNECT_TIMEOUT_S): a process has not joined yet, is stopped, or has ended");
     }
   });
