@@ -93,7 +93,7 @@ class Job:
 def names_the_victim(error):
     """It, and nobody else."""
     sentence = error.split(" ", 3)[3]
-    return re.findall(r"\branks? (\d+)", sentence) == [str(VICTIM)]
+    return set(re.findall(r"\branks? (\d+)", sentence)) == {str(VICTIM)}
 
 
 def complaints_about(job):
