@@ -19,15 +19,17 @@
 namespace kolo {
 namespace {
 
-/// The exception that ended the world: the first one, and whose it was.
+/// The exception that ended the world, and whose it was: the first one that does not only repeat another rank's.
 class FirstFailure {
  public:
-  /// `rank`: none when the sentence says whose fault it is.
-  void note(std::optional<int> rank, std::exception_ptr what) {
+  /// `rank`: none when the sentence says whose fault it is. `repeats`: the exception tells of a fatal error that may be
+  /// another rank's exception.
+  void note(std::optional<int> rank, std::exception_ptr what, bool repeats = false) {
     const std::lock_guard lock(mutex_);
-    if (what_) return;
+    if (what_ && (repeats || !repeats_)) return;
     rank_ = rank;
     what_ = std::move(what);
+    repeats_ = repeats;
   }
   void rethrow() const {
     if (!what_) return;
@@ -47,7 +49,24 @@ class FirstFailure {
   std::mutex mutex_;
   std::optional<int> rank_;
   std::exception_ptr what_;
+  bool repeats_ = false;
 };
+
+/// Whether this exception is the engine's fatal error: what every other rank throws as well.
+bool is_fatal_error(engine::Engine& engine, const std::exception_ptr& exception) {
+  if (!engine.faulted()) return false;
+  try {
+    engine.check_usable();
+  } catch (const Error& fatal) {
+    try {
+      std::rethrow_exception(exception);
+    } catch (const Error& error) {
+      return error.status().message() == fatal.status().message();
+    } catch (...) {
+    }
+  }
+  return false;
+}
 
 std::string what_of(const std::exception_ptr& exception) {
   try {
@@ -81,7 +100,7 @@ void run_local(int ranks, const std::function<void()>& body, const Options& opti
       try {
         body();
       } catch (...) {
-        failure.note(rank, std::current_exception());
+        failure.note(rank, std::current_exception(), is_fatal_error(impl->engine(), std::current_exception()));
         impl->close("its code threw: " + what_of(std::current_exception()));
         return;
       }
