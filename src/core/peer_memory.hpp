@@ -15,8 +15,8 @@ class PeerMemory {
  public:
   virtual ~PeerMemory() = default;
   /// Copies `bytes` from a local rank's memory. What the owner wrote before it told this rank the address is seen.
-  /// Fails (transport) when the system does not let it: the peer is gone, or its memory is of a kind that cannot be
-  /// read.
+  /// Fails (rank_lost) when the peer's process has ended, (transport) when the system does not let it: memory may be of
+  /// a kind that cannot be read.
   virtual Status read(int local_rank, void* to, const void* from, std::size_t bytes) = 0;
   /// Whether peers will be able to read this memory of this rank's own. Looks at the first and the last page.
   [[nodiscard]] virtual bool is_readable(const void* begin, std::size_t bytes) = 0;

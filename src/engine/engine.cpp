@@ -612,14 +612,15 @@ void Engine::announce_exception() noexcept {
   }
 }
 
-/// This rank cannot go on; the world learns of it, and if it does not answer the fault is latched here.
-void Engine::announce_fault(ErrorCode code, const std::string& reason) {
+/// This rank cannot go on because of `rank`, itself or a peer. The world learns of it; if rank 0 does not answer, this
+/// rank fails by itself.
+void Engine::announce_loss(int rank, ErrorCode code, const std::string& reason) {
   if (faulted() || !announced_.ok()) return;
-  announced_ = Status(code, negotiation::rank_lost({topology_.rank, code, reason}));
+  announced_ = Status(code, negotiation::rank_lost({rank, code, reason}));
   backend_broken_ = true;
   latch_at_ = base::now() + base::from_seconds(settings_.latch_timeout_s);
   next_due_ = std::min(next_due_, latch_at_);
-  queue(core::RankLost{topology_.rank, code, reason});
+  queue(core::RankLost{rank, code, reason});
 }
 
 void Engine::latch(const Status& status) {

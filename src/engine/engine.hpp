@@ -259,7 +259,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void on_death(int local_rank);
   void announce_exception() noexcept;
   void close_log();
-  void announce_fault(ErrorCode code, const std::string& reason);
+  void announce_fault(ErrorCode code, const std::string& reason) { announce_loss(topology_.rank, code, reason); }
+  void announce_loss(int rank, ErrorCode code, const std::string& reason);
   void latch(const Status& status);
   void end_batches(std::unique_lock<std::mutex>& lock);
   void report_stall(const core::Stalled& stall);
@@ -276,6 +277,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void await_peers(const ExpressCall& call, const std::function<bool()>& there,
                    std::optional<std::chrono::nanoseconds> timeout);
   void give_up(const ExpressCall& call, const Error& error);
+  void give_up(int rank, ErrorCode code, const std::string& reason);
 
   // -- driving
   void background();

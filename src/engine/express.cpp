@@ -59,6 +59,9 @@ bool Engine::express(const ExpressCall& call, std::optional<std::chrono::nanosec
   if (await_express() != negotiation::Express::Verdict::together) return false;
   try {
     routes_->run(call, [&](const std::function<bool()>& there) { await_peers(call, there, timeout); });
+  } catch (const PeerLost& lost) {
+    give_up(lost.rank(), lost.code(), std::string(lost.status().message()));
+    throw;
   } catch (const Error& error) {
     if (error.code() == ErrorCode::transport) give_up(call, error);
     throw;
@@ -123,16 +126,20 @@ void Engine::await_peers(const ExpressCall& call, const std::function<bool()>& t
   }
 }
 
-/// This call cannot be finished, and the peers are in the middle of it: a fault of the world. If it is a peer's death
-/// that was noticed here first, that is the better reason.
 void Engine::give_up(const ExpressCall& call, const Error& error) {
+  give_up(topology_.rank, error.code(),
+          "unnamed " + std::string(core::to_string(call.kind)) + ": " + std::string(error.status().message()));
+}
+
+/// A call cannot be finished because of `rank`, and the peers are in the middle of it: a fatal error. If this rank hears
+/// of a better reason meanwhile, such as a peer's death, that one is taken.
+void Engine::give_up(int rank, ErrorCode code, const std::string& reason) {
   const auto is_over = [this] { return faulted(); };
   help_until(is_over, base::now() + kPatience);
   if (!faulted()) {
     std::unique_lock lock = take_over();
     const HandOver after(*this, lock);
-    announce_fault(error.code(),
-                   "unnamed " + std::string(core::to_string(call.kind)) + ": " + std::string(error.status().message()));
+    announce_loss(rank, code, reason);
   }
   while (!faulted()) help_until(is_over, base::now() + kPatience);
   check_usable();

@@ -252,6 +252,7 @@ void ExpressRoutes::read(int rank, std::byte* to, const std::byte* from, std::si
   const Status status = peers_->read(rank, to, from, bytes);
   if (status.ok()) return;
   express_.withdraw();  // this call ends here, and peers may be reading
+  if (status.code() == ErrorCode::rank_lost) throw PeerLost(rank, status);
   throw Error(status);
 }
 

@@ -36,6 +36,16 @@
 
 namespace kolo::engine {
 
+/// A peer's process has ended before this rank had read its memory.
+class PeerLost final : public Error {
+ public:
+  PeerLost(int rank, const Status& status) : Error(status), rank_(rank) {}
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+
+ private:
+  int rank_;
+};
+
 /// An unnamed call, as its caller has checked it.
 struct ExpressCall {
   core::CollectiveKind kind = core::CollectiveKind::barrier;

@@ -47,6 +47,7 @@ class ProcessPeers final : public core::PeerMemory {
   Status read(int local_rank, void* to, const void* from, std::size_t bytes) override {
     const pid_t process = processes_[static_cast<std::size_t>(local_rank)];
     if (read_process(process, to, from, bytes)) return {};
+    if (errno == ESRCH) return {ErrorCode::rank_lost, "its process has ended"};
     return {ErrorCode::transport, "process_vm_readv of " + std::to_string(bytes) + " bytes from local rank " +
                                       std::to_string(local_rank) + ": " + base::errno_text(errno)};
   }

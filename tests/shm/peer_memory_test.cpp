@@ -4,6 +4,7 @@
 // one rank that cannot is enough for none to do it.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -76,6 +77,27 @@ TEST(PeerMemory, WhatCannotBeReadIsSaid) {
     EXPECT_EQ(status.code(), ErrorCode::transport);
     EXPECT_NE(status.message().find("local rank " + std::to_string(peer)), std::string::npos) << status.message();
     test_support::meet(bootstrap);
+  });
+  EXPECT_EQ(statuses, std::vector<int>(2, 0));
+}
+
+TEST(PeerMemory, APeerWhoseProcessHasEndedIsLost) {
+  const std::vector<int> statuses = run_processes(2, [&](core::Bootstrap& bootstrap) {
+    const core::Topology topology = test_support::topology_on_one_machine(bootstrap);
+    const auto peers =
+        read_between_processes(topology, [&](const std::string& mine) { return test_support::meet(bootstrap, mine); });
+    ASSERT_NE(peers, nullptr);
+    const std::byte mine{7};
+    const std::vector<std::string> processes = test_support::meet(bootstrap, std::to_string(::getpid()));
+    const base::UniqueFd peer(static_cast<int>(::syscall(SYS_pidfd_open, std::stoi(processes[1]), 0)));
+    ASSERT_GE(peer.get(), 0);
+    const std::vector<std::string> addresses = test_support::meet(bootstrap, std::to_string(address_of(&mine)));
+    if (bootstrap.rank() == 1) return;
+    ASSERT_TRUE(is_readable(peer.get(), -1)) << "it has ended";
+    std::byte found{};
+    const Status status = peers->read(1, &found, reinterpret_cast<const void*>(std::stoull(addresses[1])), 1);
+    EXPECT_EQ(status.code(), ErrorCode::rank_lost);
+    EXPECT_EQ(status.message(), "its process has ended");
   });
   EXPECT_EQ(statuses, std::vector<int>(2, 0));
 }
