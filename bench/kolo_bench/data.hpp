@@ -4,7 +4,7 @@
 //
 // Rank r gives (3 i + 5 r) mod 8 at element i (booleans: whether that is odd); for products 2 where i mod n == r, and
 // else 1. Sums over up to 32 ranks stay below 256, which even a bfloat16 holds exactly. An average is one rounded
-// division; a device may multiply by a rounded 1/n instead.
+// division; of 16-bit floats on a device it is rounded more often.
 #pragma once
 
 #include <cstdint>
