@@ -163,11 +163,19 @@ bool Leader::scan_rank(int local_rank) {
   Seen& seen = seen_[static_cast<std::size_t>(local_rank)];
   if (board_.doorbell(local_rank) <= seen.publications) return false;  // less: a count was found before its bell rang
   std::vector<core::UpMessage> messages;
-  while (board_.receive(local_rank, scratch_)) {
-    messages.push_back(core::decode_up(core::ByteView(scratch_.data(), scratch_.size())));
-    ++seen.publications;
-  }
-  scan_counts(local_rank, board_.doorbell(local_rank));  // read again: those before the last message have rung by now
+  // Until the bell was read behind the last message, so that the counts before it have rung, and before a look that
+  // found no message, so that no message has rung that was not taken.
+  std::uint64_t rung = 0;
+  std::size_t before = 0;
+  do {
+    before = messages.size();
+    rung = board_.doorbell(local_rank);
+    while (board_.receive(local_rank, scratch_)) {
+      messages.push_back(core::decode_up(core::ByteView(scratch_.data(), scratch_.size())));
+      ++seen.publications;
+    }
+  } while (messages.size() != before);
+  scan_counts(local_rank, rung);
   for (core::UpMessage& message : messages) {
     relay_.on_message(static_cast<std::size_t>(local_rank), std::move(message));
   }
