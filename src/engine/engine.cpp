@@ -283,7 +283,7 @@ bool Engine::speak() {
 bool Engine::read_log() {
   bool moved = false;
   while (!faulted() && !closed_ && board_.next_log_entry(bytes_)) {
-    moved = true;
+    moved = changed_ = true;  // a peer's end has the log read outside a pass as well
     ++metrics_.log_entries;
     metrics_.log_bytes += bytes_.size();
     const core::LogEntry entry = core::decode_log(core::ByteView(bytes_.data(), bytes_.size()));
