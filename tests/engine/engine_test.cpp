@@ -90,7 +90,12 @@ class LoneEngine : public testing::Test {
   FailingBackend* backend_ = nullptr;
 };
 
-constexpr const char* kUndefined = " The contents of the buffers in flight are undefined.";
+/// What a rank is told whose engine failed for this reason.
+std::string told(const char* reason) {
+  std::string sentence = reason;
+  sentence += " The contents of the buffers in flight are undefined.";
+  return sentence;
+}
 
 /// Whatever it is, it is a fatal error with the exception's words, and the driver's place is free again.
 TEST_F(LoneEngine, MakesAFatalErrorOfWhateverIsThrown) {
@@ -105,14 +110,11 @@ TEST_F(LoneEngine, MakesAFatalErrorOfWhateverIsThrown) {
     engine->shutdown();
     return operation->outcome().message();
   };
-  EXPECT_EQ(reason_of([] { throw std::bad_alloc(); }),
-            std::string("rank 0 failed: there is no memory left.") + kUndefined);
-  EXPECT_EQ(reason_of([] { throw std::logic_error("unheard of"); }),
-            std::string("rank 0 failed: unheard of.") + kUndefined);
-  EXPECT_EQ(reason_of([] { throw 42; }),
-            std::string("rank 0 failed: an exception that is no std::exception.") + kUndefined);
+  EXPECT_EQ(reason_of([] { throw std::bad_alloc(); }), told("rank 0 failed: there is no memory left."));
+  EXPECT_EQ(reason_of([] { throw std::logic_error("unheard of"); }), told("rank 0 failed: unheard of."));
+  EXPECT_EQ(reason_of([] { throw 42; }), told("rank 0 failed: an exception that is no std::exception."));
   EXPECT_EQ(reason_of([] { throw Error(ErrorCode::transport, "a broken wire"); }),
-            std::string("rank 0 failed: a broken wire.") + kUndefined);
+            told("rank 0 failed: a broken wire."));
 }
 
 /// A backend's abort may block: nobody may have to wait for it to hear of the error, nor hang on the engine meanwhile.
