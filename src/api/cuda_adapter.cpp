@@ -9,6 +9,7 @@
 #include "api/handle_access.hpp"
 #include "cuda/cuda_api.hpp"
 #include "cuda/device.hpp"
+#include "cuda/events.hpp"
 
 namespace kolo::cuda {
 
@@ -38,6 +39,7 @@ void wait_on(Handle& handle, StreamHandle stream) {
   if (operation.signature->device != DeviceKind::cuda) {
     throw Error(ErrorCode::invalid_argument, "wait_on is for operations on tensors of a CUDA device; use wait()");
   }
+  refuse_capture(native(Stream{stream}));  // also where the operation is done, and nothing is given to the stream
   const std::shared_ptr<engine::Engine> engine = operation.engine.lock();  // null: it is done
   if (const core::DeviceEventPtr end = engine ? engine->wait_enqueued(operation) : nullptr) {
     end->hold_back(Stream{stream});

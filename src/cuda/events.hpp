@@ -16,7 +16,7 @@ namespace kolo::cuda {
 /// What the stream's handle, in kolo's words, is in CUDA's.
 inline cudaStream_t native(Stream stream) noexcept { return static_cast<cudaStream_t>(stream.native); }
 
-/// Throws Error (invalid_argument) while the stream is being captured. The device is current.
+/// Throws Error (invalid_argument) while the stream is being captured. The device is current, where the stream is null.
 void refuse_capture(cudaStream_t stream);
 
 class EventPool;
