@@ -26,16 +26,16 @@ class FirstFailure {
   /// another rank's exception.
   void note(std::optional<int> rank, std::exception_ptr what, bool repeats = false) {
     const std::lock_guard lock(mutex_);
-    if (what_ && (repeats || !repeats_)) return;
-    rank_ = rank;
-    what_ = std::move(what);
-    repeats_ = repeats;
+    Failure& first = repeats ? repeat_ : cause_;
+    if (!first.what)
+      first = {rank, std::move(what)};  // what is held is dropped behind the ranks' ends: they may use it
   }
   void rethrow() const {
-    if (!what_) return;
-    const std::string prefix = rank_ ? "rank " + std::to_string(*rank_) + ": " : "";
+    const Failure& first = cause_.what ? cause_ : repeat_;
+    if (!first.what) return;
+    const std::string prefix = first.rank ? "rank " + std::to_string(*first.rank) + ": " : "";
     try {
-      std::rethrow_exception(what_);
+      std::rethrow_exception(first.what);
     } catch (const Error& error) {
       throw Error(error.code(), prefix + error.status().message());
     } catch (const std::exception& error) {
@@ -46,10 +46,14 @@ class FirstFailure {
   }
 
  private:
+  struct Failure {
+    std::optional<int> rank;
+    std::exception_ptr what;
+  };
+
   std::mutex mutex_;
-  std::optional<int> rank_;
-  std::exception_ptr what_;
-  bool repeats_ = false;
+  Failure cause_;   // guarded by mutex_ while ranks run
+  Failure repeat_;  // likewise
 };
 
 /// Whether this exception is the engine's fatal error: what every other rank throws as well.
