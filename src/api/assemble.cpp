@@ -186,7 +186,8 @@ class Assembly {
     parts_.link = bootstrap_.join_node(parts_.topology, engine_bytes() + kRings * slot_memory(), job_key_, patience_);
     connect();
     const std::shared_ptr<core::NodeLink> link = parts_.link;
-    const std::vector<int> connections = list_connections();
+    // Before there is an engine, which may close them.
+    auto connections = std::make_unique<const ClosedInChildren>(list_connections());
     std::shared_ptr<engine::Engine> engine;
     core::take_step(bootstrap_, "engine", patience_, [&]() -> std::string {
       make_backend();
@@ -195,7 +196,8 @@ class Assembly {
       return {};
     });
     engine->begin();
-    return std::make_shared<detail::ContextImpl>(std::move(bootstrap), std::move(engine), link, regions_, connections);
+    return std::make_shared<detail::ContextImpl>(std::move(bootstrap), std::move(engine), link, regions_,
+                                                 std::move(connections));
   }
 
  private:

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include <kolo/context.hpp>
 
@@ -23,9 +22,9 @@ class ContextImpl {
   /// `connections`: descriptors by which others hear of the end of this process.
   ContextImpl(std::unique_ptr<core::Bootstrap> bootstrap, std::shared_ptr<engine::Engine> engine,
               std::shared_ptr<core::NodeLink> link, std::shared_ptr<core::Regions> regions,
-              const std::vector<int>& connections)
+              std::unique_ptr<const api::ClosedInChildren> connections)
       : bootstrap_(std::move(bootstrap)), link_(std::move(link)), regions_(std::move(regions)),
-        engine_(std::move(engine)), connections_(connections) {}
+        engine_(std::move(engine)), connections_(std::move(connections)) {}
 
   [[nodiscard]] engine::Engine& engine() const noexcept { return *engine_; }
   [[nodiscard]] const std::shared_ptr<engine::Engine>& shared_engine() const noexcept { return engine_; }
@@ -48,7 +47,7 @@ class ContextImpl {
   const std::shared_ptr<core::NodeLink> link_;
   const std::shared_ptr<core::Regions> regions_;
   const std::shared_ptr<engine::Engine> engine_;
-  const api::ClosedInChildren connections_;
+  const std::unique_ptr<const api::ClosedInChildren> connections_;
   bool of_job_ = false;
 };
 
