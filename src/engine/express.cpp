@@ -131,8 +131,8 @@ void Engine::give_up(const ExpressCall& call, const Error& error) {
           "unnamed " + std::string(core::to_string(call.kind)) + ": " + std::string(error.status().message()));
 }
 
-/// A call cannot be finished because of `rank`, and the peers are in the middle of it: a fatal error. If this rank hears
-/// of a better reason meanwhile, such as a peer's death, that one is taken.
+/// A call cannot be finished because of `rank`, and the peers are in the middle of it: a fatal error. If this rank
+/// hears of a better reason meanwhile, such as a peer's death, that one is taken.
 void Engine::give_up(int rank, ErrorCode code, const std::string& reason) {
   const auto is_over = [this] { return faulted(); };
   help_until(is_over, base::now() + kPatience);
