@@ -8,6 +8,8 @@
 //          node's segment counts once, however many ranks have looked at it
 //   peak   growth of the resident set at its highest (VmHWM, set back before), in which every rank counts all of the
 //          segment that it has touched: an upper bound
+//
+// Pages of files are left out of both: they are the code of libraries, which becomes resident when it first runs.
 #include <array>
 #include <cstdio>
 #include <fstream>
@@ -40,8 +42,11 @@ std::int64_t read_kib(const char* file, const std::string& key) {
   throw std::runtime_error(std::string(file) + " says nothing of " + key);
 }
 
-std::int64_t proportional() { return read_kib("/proc/self/smaps_rollup", "Pss"); }
-std::int64_t peak() { return read_kib("/proc/self/status", "VmHWM"); }
+std::int64_t proportional() {
+  const char* file = "/proc/self/smaps_rollup";
+  return read_kib(file, "Pss_Anon") + read_kib(file, "Pss_Shmem");
+}
+std::int64_t peak() { return read_kib("/proc/self/status", "VmHWM") - read_kib("/proc/self/status", "RssFile"); }
 
 /// The highest resident set so far is forgotten (proc(5), clear_refs).
 void forget_peak() {
