@@ -165,6 +165,23 @@ void MpiRequests::wait_all(int ranks) {
 
 void mpi_barrier() { check_mpi(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier"); }
 
+void mpi_send_unexpected() {
+  int ranks = 0;
+  check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &ranks), "MPI_Comm_size");
+  char sent = 0;
+  std::vector<MPI_Request> requests(static_cast<std::size_t>(ranks));
+  for (int peer = 0; peer < ranks; ++peer) {
+    check_mpi(MPI_Isend(&sent, 1, MPI_CHAR, peer, 0, MPI_COMM_WORLD, &requests[static_cast<std::size_t>(peer)]),
+              "MPI_Isend");
+  }
+  mpi_barrier();
+  char received = 0;
+  for (int peer = 0; peer < ranks; ++peer) {
+    check_mpi(MPI_Recv(&received, 1, MPI_CHAR, peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE), "MPI_Recv");
+  }
+  check_mpi(MPI_Waitall(ranks, requests.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
+}
+
 namespace {
 
 class MpiPeer final : public Peer {

@@ -28,6 +28,8 @@ void mpi_alltoall(Buffer& in, Buffer& out, int ranks);
 void mpi_reduce_scatter_in_place(Buffer& inout, kolo::ReduceOp op, int ranks);
 void mpi_reduce_scatter(Buffer& in, Buffer& out, kolo::ReduceOp op, int ranks);
 void mpi_barrier();
+/// Every rank sends a byte to every rank, itself included, and receives only when all have been sent.
+void mpi_send_unexpected();
 
 /// All-reduces in place that are under way at once. One thread.
 class MpiRequests {

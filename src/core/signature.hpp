@@ -67,10 +67,10 @@ struct Signature {
   CollectiveKind kind = CollectiveKind::allreduce;
   ReduceOp op = ReduceOp::sum;
   DeviceKind device = DeviceKind::cpu;
+  std::optional<DType> sent_as;  ///< of an allreduce of wider floats: float16 or bfloat16
   std::int32_t root = 0;
   double prescale = 1.0;
   double postscale = 1.0;
-  std::optional<DType> sent_as;  ///< of an allreduce of wider floats: float16 or bfloat16
   std::vector<TensorSignature> tensors;
   /// Of a group: a hash of its members' names in their order, which is what is compared; else 0.
   std::uint64_t members = 0;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <utility>
 
 #include "base/check.hpp"
@@ -162,7 +163,7 @@ bool Leader::scan_quiet(int local_rank) {
 bool Leader::scan_rank(int local_rank) {
   Seen& seen = seen_[static_cast<std::size_t>(local_rank)];
   if (board_.doorbell(local_rank) <= seen.publications) return false;  // less: a count was found before its bell rang
-  std::vector<core::UpMessage> messages;
+  std::deque<core::UpMessage> messages;
   // Until the bell was read behind the last message, so that the counts before it have rung, and before a look that
   // found no message, so that no message has rung that was not taken.
   std::uint64_t rung = 0;
