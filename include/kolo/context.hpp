@@ -75,8 +75,9 @@ class KOLO_API Context {
 
   /// Leaves because of an error of this rank's own: on every other rank operations fail with `user_exception`, and the
   /// sentence holds `reason`. Does not wait for the others, but for at most a second for the announcement; operations
-  /// still open here fail, too. Nothing happens after `shutdown` or a second time. For a handler inside the context's
-  /// scope (its destructor, while an exception unwinds, cannot know what the exception says):
+  /// still open here fail, too. Nothing happens after `shutdown` or a second time. A rank that has been told that
+  /// another one has left (`rank_lost`) leaves as by `shutdown`: the others are told of that one. For a handler inside
+  /// the context's scope (its destructor, while an exception unwinds, cannot know what the exception says):
   ///
   ///     try { train(context); } catch (const std::exception& error) { context.abandon(error.what()); throw; }
   void abandon(const std::string& reason);

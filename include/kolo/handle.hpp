@@ -28,7 +28,8 @@ struct HandleAccess;
 /// Exceptions. A handle that an exception destroys while its operation is open sees to it that no memory is touched
 /// afterwards, for the buffers probably go next. It cannot wait for ranks that may never come; so it ends this rank's
 /// part of the job: all operations of its context fail, here and on the other ranks, with user_exception. A world of
-/// one waits for the operation instead. Catch an exception that the job is to survive before it reaches an open handle,
+/// one waits for the operation instead, and so does a rank that has been told that another one has left (`rank_lost`).
+/// Catch an exception that the job is to survive before it reaches an open handle,
 /// or `detach` the handle.
 ///
 /// A thread that waits drives the engine itself, so a wait costs no thread switch where the operation is quick.

@@ -425,6 +425,7 @@ void Engine::shutdown(base::Duration patience) {
 
 void Engine::abandon(ErrorCode code, const std::string& reason) {
   if (stopped_.load(std::memory_order_acquire)) return;
+  if (deserted_.load()) return shutdown(kFarewell);
   if (topology_.size > 1) {  // else there is nobody to tell
     {
       std::unique_lock lock = take_over();
@@ -437,14 +438,16 @@ void Engine::abandon(ErrorCode code, const std::string& reason) {
 }
 
 void Engine::end_now(Operation& operation) {
-  {
+  const auto is_done = [&operation] { return operation.done(); };
+  const auto is_over = [&] { return faulted() || is_done(); };
+  if (deserted_.load()) help_until(is_over, base::now() + usual_timeout_);
+  if (!is_over()) {
     std::unique_lock lock = take_over();
     const HandOver after(*this, lock);
     announce_fault(ErrorCode::user_exception,
                    "the handle of an open operation was destroyed (" + core::describe(*operation.signature) + ")");
   }
-  const auto is_done = [&operation] { return operation.done(); };
-  help_until([&] { return faulted() || is_done(); }, base::now() + kFarewell);
+  help_until(is_over, base::now() + kFarewell);
   if (!is_done()) {
     std::unique_lock lock = take_over();
     const HandOver after(*this, lock);

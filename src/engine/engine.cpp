@@ -309,6 +309,7 @@ void Engine::act(negotiation::Action& action) {
                  [this](const negotiation::FailSlot& failed) {
                    // Moved out: completing the operation frees its entry for the next submission.
                    const OperationPtr operation = std::move(by_slot_[failed.slot]->operation);
+                   if (failed.status.code() == ErrorCode::rank_lost) deserted_.store(true);
                    complete(*operation, failed.status);
                  },
                  [this](const negotiation::ForgetSlot& forgotten) {
@@ -590,7 +591,7 @@ void Engine::close_log() {
     closed_as_ = Status(ErrorCode::shut_down, "the job was shut down");
     return;  // what is open ends with the engine
   }
-  closed_as_ = Status(ErrorCode::rank_lost, negotiation::nothing_more(participant_.left()));
+  closed_as_ = Status(ErrorCode::rank_lost, negotiation::nothing_more(participant_.first_to_leave()));
   for (std::size_t i = open_.size(); i-- > 0;) {
     Operation& operation = *open_[i];
     if (operation.entry->operation.get() == &operation) complete(operation, closed_as_);  // else it runs

@@ -168,8 +168,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// Null: no tensors but the CPU's.
   [[nodiscard]] core::DeviceBackend* device() const noexcept { return device_.get(); }
   [[nodiscard]] bool faulted() const noexcept { return faulted_.load(std::memory_order_acquire); }
-  /// Ends an operation whose memory is about to go, by a fatal error that is announced but not waited for. Nothing
-  /// touches the memory once this returns.
+  /// Ends an operation whose memory is about to go, by a fatal error that is announced but not waited for. A rank that
+  /// has been told that another one has left waits for the operation instead: it fails by itself, and names that one.
+  /// Nothing touches the memory once this returns.
   void end_now(Operation& operation);
 
   // -- one thread, nobody else using the engine any more
@@ -178,7 +179,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void shutdown(base::Duration patience);
   /// After `shutdown`: all ranks have left in order, and all their operations have run.
   [[nodiscard]] bool left_together() const noexcept { return leaving_ && closed_ && !faulted(); }
-  /// Leaves because of an error of this rank: a fault of the world, announced but not waited for.
+  /// Leaves because of an error of this rank: a fault of the world, announced but not waited for. A rank that has been
+  /// told that another one has left leaves like that one: its error is no news.
   void abandon(ErrorCode code, const std::string& reason);
 
  private:
@@ -332,6 +334,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::atomic<bool> nudged_{false};
   std::atomic<bool> napping_{false};  ///< the background thread looks at the mailbox soon, unwoken
   std::atomic<bool> faulted_{false};
+  std::atomic<bool> deserted_{false};  ///< an operation of this rank has failed because another rank has left
   std::atomic<bool> stopped_{false};
   std::atomic<bool> begun_{false};  ///< the background thread waits for it
   std::atomic<bool> stop_{false};

@@ -324,6 +324,7 @@ struct Participant::Impl {
   }
 
   void on(const core::Failed& entry, std::vector<Action>& actions) {
+    if (entry.code == ErrorCode::rank_lost && first_to_leave.empty()) first_to_leave = left;
     Set& set = set_of(entry.set);
     const SlotId number = set.member ? find(set, entry.name) : kNoSlot;
     if (number == kNoSlot) return;
@@ -416,6 +417,7 @@ struct Participant::Impl {
   std::size_t unreported = 0;  ///< planned batches that are partial here and not reported
   bool interested = false;
   std::vector<std::int32_t> left;
+  std::vector<std::int32_t> first_to_leave;  ///< empty until a submission has failed because of that
   Outbox out;
   ParticipantCounters counters;
 };
@@ -478,6 +480,9 @@ const ParticipantCounters& Participant::counters() const noexcept { return impl_
 bool Participant::in_flight(SlotId slot) const { return impl_->slots[slot].in_flight; }
 const std::string& Participant::name_of(SlotId slot) const { return impl_->slots[slot].name; }
 const std::vector<std::int32_t>& Participant::left() const noexcept { return impl_->left; }
+const std::vector<std::int32_t>& Participant::first_to_leave() const noexcept {
+  return impl_->first_to_leave.empty() ? impl_->left : impl_->first_to_leave;
+}
 bool Participant::has_left(std::int32_t rank) const noexcept {
   return std::binary_search(impl_->left.begin(), impl_->left.end(), rank);
 }

@@ -149,6 +149,9 @@ class Participant {
   [[nodiscard]] const std::string& name_of(SlotId slot) const;
   /// The other ranks of which the log has said that they have left, ascending.
   [[nodiscard]] const std::vector<std::int32_t>& left() const noexcept;
+  /// Of these, those whose leaving is not the consequence of another's: who had left when the first submission failed
+  /// because of that; all, when none has.
+  [[nodiscard]] const std::vector<std::int32_t>& first_to_leave() const noexcept;
   [[nodiscard]] bool has_left(std::int32_t rank) const noexcept;
   /// All ids in use lie below: how far a leader must look along a count column.
   [[nodiscard]] core::TensorId id_bound() const noexcept;

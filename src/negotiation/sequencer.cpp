@@ -532,9 +532,7 @@ struct Sequencer::Impl {
     std::sort(question.missing.begin(), question.missing.end());
     std::sort(question.gone.begin(), question.gone.end());
     if (!question.gone.empty()) {
-      const std::string what = subject(question.set, question.name, question.round);
-      hopeless_rounds[Key(question.set, question.name)] = {question.round, hopeless(what, question.gone)};
-      fail_hopeless(question.set, question.name, question.round);
+      give_up(question.set, question.name, question.round, question.gone);
     } else if (std::any_of(question.missing.begin(), question.missing.end(), [this](auto r) { return has_left(r); })) {
       question.answers = 0;  // it may have submitted after its node had answered
       question.missing.clear();
@@ -619,6 +617,21 @@ struct Sequencer::Impl {
     return found != hopeless_rounds.end() && round <= found->second.first;
   }
 
+  /// A submission that these ranks will never make, because they have left.
+  void give_up(SetId set, const std::string& name, Round round, const std::vector<std::int32_t>& gone) {
+    if (first_to_leave.empty()) {
+      for (std::int32_t rank = 0; rank < options.size; ++rank) {
+        if (has_left(rank)) first_to_leave.push_back(rank);
+      }
+    }
+    std::vector<std::int32_t> culprits;
+    std::set_intersection(gone.begin(), gone.end(), first_to_leave.begin(), first_to_leave.end(),
+                          std::back_inserter(culprits));
+    hopeless_rounds[Key(set, name)] = {round, culprits.empty() ? nothing_more(first_to_leave)
+                                                               : hopeless(subject(set, name, round), culprits)};
+    fail_hopeless(set, name, round);
+  }
+
   void fail_hopeless(SetId set, const std::string& name, Round round) {
     append(core::Failed{set, name, round, ErrorCode::rank_lost, hopeless_rounds.at(Key(set, name)).second});
   }
@@ -656,8 +669,7 @@ struct Sequencer::Impl {
     std::vector<std::int32_t> absent;
     std::copy_if(set.members.begin(), set.members.end(), std::back_inserter(absent),
                  [this](std::int32_t rank) { return has_left(rank); });
-    hopeless_rounds[Key(set.number, name)] = {round, hopeless(subject(set.number, name, round), absent)};
-    fail_hopeless(set.number, name, round);
+    give_up(set.number, name, round, absent);
   }
 
   void on(const core::Left& message, Time) {
@@ -715,6 +727,9 @@ struct Sequencer::Impl {
   /// Failed although not complete, because a rank has left: up to which round, and the sentence.
   std::map<Key, std::pair<Round, std::string>> hopeless_rounds;
   std::vector<bool> left;
+  /// Ranks that had left when the first submission failed because of that, ascending. Who leaves later has, as a rule,
+  /// been told of them, and is not to be named.
+  std::vector<std::int32_t> first_to_leave;
   bool ended = false;
   std::vector<core::LogEntry> out;
   SequencerCounters counters;

@@ -466,6 +466,24 @@ TEST_F(SequencerTest, FailsWhatARankThatLeftIsMissingFrom) {
                             "tensor \"x\".");
 }
 
+/// Whoever leaves when others have failed because of the first to leave has been told of it.
+TEST_F(SequencerTest, NamesTheFirstToLeave) {
+  const auto reason_of = [this](const char* name, std::vector<std::int32_t> missing) {
+    sequencer.on_message(core::Overdue{0, 0, name, 1, 0, false}, now);
+    const std::uint64_t query = only<core::Query>(decide()).query;
+    sequencer.on_message(core::Missing{query, {}}, now);
+    sequencer.on_message(core::Missing{query, std::move(missing)}, now);
+    return only<core::Failed>(decide()).message;
+  };
+  sequencer.on_message(core::Left{2}, now);
+  decide();
+  EXPECT_EQ(reason_of("x", {1, 2}), "rank 2 has shut down and will not submit tensor \"x\".");
+  sequencer.on_message(core::Left{1}, now);
+  decide();
+  EXPECT_EQ(reason_of("y", {1, 2}), "rank 2 has shut down and will not submit tensor \"y\".");
+  EXPECT_EQ(reason_of("z", {1}), "rank 2 has shut down; no later operation can complete.");
+}
+
 /// Whoever has left since.
 TEST_F(SequencerTest, ALateQuestionHasTheAnswerOfTheFirst) {
   sequencer.on_message(core::Left{2}, now);
