@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mpi/mpi_bootstrap.hpp"
 
+#include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -34,6 +36,21 @@ std::unique_lock<std::mutex> hold(core::CallerGate& gate) {
   return gate.hold();
 }
 
+/// Who fails to make the communicator knows not why, and has none to ask by: one more roll call tells all.
+Communicator duplicate(MPI_Comm theirs, base::Duration patience) {
+  const base::Time begun = base::now();
+  std::optional<Communicator> ours;
+  std::exception_ptr why;
+  try {
+    ours.emplace(Communicator::duplicate(theirs, patience));
+  } catch (const Error&) {
+    why = std::current_exception();
+  }
+  roll_call(theirs, "communicator", core::after_waiting(patience), begun);
+  if (!ours) std::rethrow_exception(why);
+  return std::move(*ours);
+}
+
 }  // namespace
 
 std::unique_ptr<MpiBootstrap> borrow(MPI_Comm theirs, NodeJoiner joiner, base::Duration patience,
@@ -48,9 +65,9 @@ std::unique_ptr<MpiBootstrap> borrow(MPI_Comm theirs, NodeJoiner joiner, base::D
   }
   if (gate == nullptr) gate = std::make_shared<core::CallerGate>();
   const auto held = hold(*gate);
-  roll_call(theirs, patience);
-  return std::make_unique<MpiBootstrap>(std::make_unique<MpiExchange>(Communicator::duplicate(theirs, patience)),
-                                        std::move(gate), std::move(joiner));
+  roll_call(theirs, "roll call", patience, base::now());
+  return std::make_unique<MpiBootstrap>(std::make_unique<MpiExchange>(duplicate(theirs, patience)), std::move(gate),
+                                        std::move(joiner));
 }
 
 std::unique_ptr<MpiBootstrap> MpiBootstrap::of_world(NodeJoiner joiner, base::Duration patience,
@@ -71,9 +88,9 @@ int MpiBootstrap::rank() const noexcept { return exchange_->rank(); }
 int MpiBootstrap::size() const noexcept { return exchange_->size(); }
 
 std::vector<std::string> MpiBootstrap::exchange(std::string_view label, const std::string& mine,
-                                                base::Duration patience) {
+                                                base::Duration patience, base::Time begun) {
   const auto held = hold(*gate_);
-  return exchange_->exchange(label, mine, patience);
+  return exchange_->exchange(label, mine, patience, begun);
 }
 
 std::shared_ptr<core::NodeLink> MpiBootstrap::join_node(const core::Topology& topology, std::size_t bytes,

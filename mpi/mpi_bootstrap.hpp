@@ -42,7 +42,8 @@ class MpiBootstrap final : public core::Bootstrap {
 
   [[nodiscard]] int rank() const noexcept override;
   [[nodiscard]] int size() const noexcept override;
-  std::vector<std::string> exchange(std::string_view label, const std::string& mine, base::Duration patience) override;
+  std::vector<std::string> exchange(std::string_view label, const std::string& mine, base::Duration patience,
+                                    base::Time begun = base::now()) override;
   std::shared_ptr<core::NodeLink> join_node(const core::Topology& topology, std::size_t bytes,
                                             const std::string& job_key, base::Duration patience) override;
   std::shared_ptr<core::InterNode> inter_node(const core::Topology& topology, base::Duration patience) override;

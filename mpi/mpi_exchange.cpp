@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -28,6 +27,10 @@ constexpr char kBad = '-';
   throw Error(ErrorCode::transport, why + ". MPI operations stay open, so MPI cannot be finalised.");
 }
 
+/// How long others wait for rank 0: until it has said who is missing, though it may have begun later than they, or be
+/// at the receipts of the step before.
+base::Duration of_others(base::Duration patience) { return core::after_waiting(core::after_waiting(patience)); }
+
 std::vector<int> absent(const std::vector<char>& here) {
   std::vector<int> ranks;
   for (std::size_t rank = 0; rank < here.size(); ++rank) {
@@ -38,74 +41,64 @@ std::vector<int> absent(const std::vector<char>& here) {
 
 }  // namespace
 
-void roll_call(MPI_Comm theirs, base::Duration patience) {
-  constexpr std::string_view kLabel = "roll call";
-  const base::Time until = base::now() + patience;
+void roll_call(MPI_Comm theirs, std::string_view label, base::Duration patience, base::Time begun) {
   auto call = std::make_unique<RollCall>(theirs);
-  poll_until(until, [&] { return call->gathered(); });
+  poll_until(begun + patience, [&] { return call->gathered(); });
   if (call->rank() == 0) call->answer();
-  const base::Time last = call->rank() == 0 ? base::now() + kFarewell : base::now() + core::after_waiting(patience);
+  const base::Time last = call->rank() == 0 ? base::now() + kFarewell : begun + of_others(patience);
   const bool answered = poll_until(last, [&] { return call->answered(); });
   const std::vector<int> missing = call->rank() == 0 || answered ? absent(call->here()) : std::vector<int>{0};
   if (answered && missing.empty()) return;
   static_cast<void>(call.release());  // MPI may still write there
-  give_up(core::missing_ranks(missing, kLabel, patience));
+  give_up(core::missing_ranks(missing, label, patience));
 }
-
-/// What comes from one rank: its length, then the bytes.
-struct MpiExchange::Incoming {
-  int rank = 0;
-  std::byte* memory = nullptr;
-  std::uint64_t length = 0;
-  core::InterNode::Operation operation = 0;
-  bool has_length = false;
-  bool complete = false;
-};
 
 MpiExchange::MpiExchange(Communicator communicator)
     : rank_(communicator.rank()), size_(communicator.size()), communicator_(communicator.raw()),
       transport_(std::move(communicator)) {}
 
-std::vector<std::string> MpiExchange::exchange(std::string_view label, const std::string& mine,
-                                               base::Duration patience) {
+std::vector<std::string> MpiExchange::exchange(std::string_view label, const std::string& mine, base::Duration patience,
+                                               base::Time begun) {
   if (size_ == 1) return {mine};
   const std::string said = base::join_fields({std::string(label), mine});
-  const std::string answer = rank_ == 0 ? gather(label, said, patience) : report(label, said, patience);
+  const std::string answer = rank_ == 0 ? gather(label, said, patience, begun) : report(label, said, patience, begun);
   if (answer.empty() || answer.front() != kGood) give_up(answer.empty() ? "rank 0 said nothing" : answer.substr(1));
   return base::split_fields(answer.substr(1));
 }
 
-/// Rank 0: hears everybody, then tells everybody.
-std::string MpiExchange::gather(std::string_view label, const std::string& mine, base::Duration patience) {
-  const base::Time until = base::now() + patience;
+/// Rank 0: hears everybody, then tells everybody, and waits a little for the receipts. Who sends none is missed at the
+/// next step, where all hear of it; behind the last step the engines see to it.
+std::string MpiExchange::gather(std::string_view label, const std::string& mine, base::Duration patience,
+                                base::Time begun) {
   std::vector<Incoming> others = expect_others();
-  const bool complete = hear(others, until);
+  if (!hear(others, begun + patience)) {
+    const std::string news = kBad + core::missing_ranks(incomplete(others), label, patience);
+    // Those who are there must hear of it; the others, should they come, find it.
+    for (int rank = 1; rank < size_; ++rank) send(rank, news);
+    poll_until(base::now() + kFarewell, [this] { return flush(); });
+    return news;
+  }
+  hear(receipts_, base::now());  // they have come before what came now
   std::vector<std::string> said{mine};
   for (const Incoming& one : others) said.push_back(text(one));
-  const std::string answer =
-      complete ? judge(label, said) : kBad + core::missing_ranks(incomplete(others), label, patience);
-  std::vector<core::InterNode::Operation> open;
-  for (int rank = 1; rank < size_; ++rank) send(rank, answer, open);
-  if (!complete) {
-    // Those who are there must hear of it; the others, should they come, find it.
-    poll_until(base::now() + kFarewell, [&] { return flush(open); });
-    return answer;
-  }
-  std::vector<Incoming> receipts = expect_others();
-  if (hear(receipts, base::now() + patience) && flush(open)) return answer;
-  return kBad + core::missing_ranks(incomplete(receipts), label, patience);
+  const std::string answer = judge(label, said);
+  for (int rank = 1; rank < size_; ++rank) send(rank, answer);
+  receipts_ = expect_others();
+  const base::Time last = base::now() + core::after_waiting(patience) - patience;
+  hear(receipts_, last);
+  poll_until(last, [this] { return flush(); });
+  return answer;
 }
 
 /// All others: tell rank 0, hear from it, and say so. (A send that has completed may still wait for a call of the
 /// sender's, InterNode::push: with receipts nobody leaves for other work before all have heard.)
-std::string MpiExchange::report(std::string_view label, const std::string& mine, base::Duration patience) {
-  std::vector<core::InterNode::Operation> open;
-  send(0, mine, open);
+std::string MpiExchange::report(std::string_view label, const std::string& mine, base::Duration patience,
+                                base::Time begun) {
+  send(0, mine);
   std::vector<Incoming> answer{expect(0)};
-  if (!hear(answer, base::now() + core::after_waiting(patience)))
-    return kBad + core::missing_ranks({0}, label, patience);
-  send(0, {}, open);
-  poll_until(base::now() + patience, [&] { return flush(open); });
+  if (!hear(answer, begun + of_others(patience))) return kBad + core::missing_ranks({0}, label, patience);
+  send(0, {});
+  poll_until(base::now() + patience, [this] { return flush(); });
   return text(answer.front());
 }
 
@@ -123,21 +116,22 @@ std::string MpiExchange::judge(std::string_view label, const std::vector<std::st
   return kGood + base::join_fields(all);
 }
 
-void MpiExchange::send(int rank, const std::string& bytes, std::vector<core::InterNode::Operation>& open) {
+void MpiExchange::send(int rank, const std::string& bytes) {
   const std::uint64_t length = bytes.size();
   std::byte* const memory = transport_.staging(sizeof length + bytes.size());
   std::memcpy(memory, &length, sizeof length);
-  open.push_back(transport_.send(rank, kTag, memory, sizeof length));
+  sends_.push_back(transport_.send(rank, kTag, memory, sizeof length));
   if (bytes.empty()) return;
   std::memcpy(memory + sizeof length, bytes.data(), bytes.size());
-  open.push_back(transport_.send(rank, kTag, memory + sizeof length, bytes.size()));
+  sends_.push_back(transport_.send(rank, kTag, memory + sizeof length, bytes.size()));
 }
 
 /// Whether all have completed.
-bool MpiExchange::flush(std::vector<core::InterNode::Operation>& open) {
-  open.erase(std::remove_if(open.begin(), open.end(), [this](auto operation) { return transport_.test(operation); }),
-             open.end());
-  return open.empty();
+bool MpiExchange::flush() {
+  sends_.erase(
+      std::remove_if(sends_.begin(), sends_.end(), [this](auto operation) { return transport_.test(operation); }),
+      sends_.end());
+  return sends_.empty();
 }
 
 MpiExchange::Incoming MpiExchange::expect(int rank) {

@@ -7,6 +7,8 @@
 
 #include <mpi.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,13 +19,14 @@
 namespace kolo::mpi {
 
 /// Whether all ranks of `theirs`, a communicator of the program's or the world, have come. Collective; on all ranks
-/// that have, throws Error (transport) that names those who have not within `patience`.
+/// that have, throws Error (transport) that names those who have not for `patience` after `begun`. `label` names the
+/// step.
 ///
 /// There is no communicator of our own to ask by yet, and no message of ours may meet the program's. So this is one
 /// nonblocking gather of a byte to rank 0 and one scatter of what has arrived. Rank 0 looks at the bytes when its
 /// patience ends, though the gather is open: where a library gathers by way of other ranks (MPICH), those behind a
 /// missing one are named with it.
-void roll_call(MPI_Comm theirs, base::Duration patience);
+void roll_call(MPI_Comm theirs, std::string_view label, base::Duration patience, base::Time begun);
 
 class MpiExchange {
  public:
@@ -33,20 +36,29 @@ class MpiExchange {
   [[nodiscard]] int size() const noexcept { return size_; }
 
   /// See core::Bootstrap.
-  std::vector<std::string> exchange(std::string_view label, const std::string& mine, base::Duration patience);
+  std::vector<std::string> exchange(std::string_view label, const std::string& mine, base::Duration patience,
+                                    base::Time begun);
   /// Another communicator of the same ranks; collective, between two exchanges.
   [[nodiscard]] Communicator duplicate(base::Duration patience) const {
     return Communicator::duplicate(communicator_, patience);
   }
 
  private:
-  struct Incoming;
+  /// What comes from one rank: its length, then the bytes.
+  struct Incoming {
+    int rank = 0;
+    std::byte* memory = nullptr;
+    std::uint64_t length = 0;
+    core::InterNode::Operation operation = 0;
+    bool has_length = false;
+    bool complete = false;
+  };
 
-  std::string gather(std::string_view label, const std::string& mine, base::Duration patience);
-  std::string report(std::string_view label, const std::string& mine, base::Duration patience);
+  std::string gather(std::string_view label, const std::string& mine, base::Duration patience, base::Time begun);
+  std::string report(std::string_view label, const std::string& mine, base::Duration patience, base::Time begun);
   [[nodiscard]] std::string judge(std::string_view label, const std::vector<std::string>& said) const;
-  void send(int rank, const std::string& bytes, std::vector<core::InterNode::Operation>& open);
-  bool flush(std::vector<core::InterNode::Operation>& open);
+  void send(int rank, const std::string& bytes);
+  bool flush();
   Incoming expect(int rank);
   std::vector<Incoming> expect_others();
   bool hear(std::vector<Incoming>& all, base::Time until);
@@ -58,6 +70,8 @@ class MpiExchange {
   const int size_;
   const MPI_Comm communicator_;  // the transport's
   MpiInterNode transport_;
+  std::vector<core::InterNode::Operation> sends_;  // under way
+  std::vector<Incoming> receipts_;                 // rank 0's: of the last answer
 };
 
 }  // namespace kolo::mpi

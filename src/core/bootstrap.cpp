@@ -64,6 +64,7 @@ std::optional<std::size_t> culprit(const std::vector<Report>& reports) {
 
 std::vector<std::string> take_step(Bootstrap& bootstrap, std::string_view label, base::Duration patience,
                                    const std::function<std::string()>& part) {
+  const base::Time begun = base::now();
   std::string said;
   const Status status = run(part, said);
   if (bootstrap.size() == 1) {
@@ -71,7 +72,7 @@ std::vector<std::string> take_step(Bootstrap& bootstrap, std::string_view label,
     return {said};
   }
   std::vector<Report> reports;
-  for (const std::string& bytes : bootstrap.exchange(label, encode(status, said), patience))
+  for (const std::string& bytes : bootstrap.exchange(label, encode(status, said), patience, begun))
     reports.push_back(decode(bytes));
   if (const auto rank = culprit(reports)) {
     const Report& why = reports[*rank];

@@ -31,10 +31,10 @@ class Bootstrap {
   virtual ~Bootstrap() = default;
   [[nodiscard]] virtual int rank() const noexcept = 0;
   [[nodiscard]] virtual int size() const noexcept = 0;
-  /// Everyone's bytes, by rank. `label` names the step in errors. Throws when not all ranks come while the first one
-  /// waits for `patience`: the sentence is `missing_ranks`.
-  virtual std::vector<std::string> exchange(std::string_view label, const std::string& mine,
-                                            base::Duration patience) = 0;
+  /// Everyone's bytes, by rank. `label` names the step in errors. Throws when not all ranks have come for `patience`
+  /// after `begun`, when the step began here: the sentence is `missing_ranks`.
+  virtual std::vector<std::string> exchange(std::string_view label, const std::string& mine, base::Duration patience,
+                                            base::Time begun = base::now()) = 0;
   /// The node's shared memory (`bytes` of it, zeroed), wake-ups and liveness, among the ranks of one node of
   /// `topology`. `job_key` is the same random string on every rank and authenticates the handover. A failure of one
   /// rank is everyone's.
@@ -54,8 +54,8 @@ class Bootstrap {
 std::vector<std::string> take_step(Bootstrap& bootstrap, std::string_view label, base::Duration patience,
                                    const std::function<std::string()>& part);
 
-/// How long an exchange waits after a part that itself waits for others for up to `patience`: longer, so that who gives
-/// up in there can still say why.
+/// The patience of a step whose part itself waits for others for up to `patience`: longer, so that who gives up in
+/// there can still say why.
 base::Duration after_waiting(base::Duration patience) noexcept;
 
 /// "ranks 1, 3 did not reach the step "settings" of the start within 60 s (KOLO_CONNECT_TIMEOUT_S); ...".

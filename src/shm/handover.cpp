@@ -138,8 +138,9 @@ std::shared_ptr<core::NodeLink> follow(NodeParts parts, const std::string& leade
 
 std::shared_ptr<core::NodeLink> join_node(core::Bootstrap& bootstrap, const core::Topology& topology, std::size_t bytes,
                                           const std::string& job_key, base::Duration patience) {
+  base::Time begun = base::now();
   const core::Meeting meet = [&](const std::string& mine) {
-    return bootstrap.exchange("shared memory", mine, core::after_waiting(patience));
+    return bootstrap.exchange("shared memory", mine, core::after_waiting(patience), begun);
   };
   std::optional<NodeParts> parts;
   const std::vector<std::string> names = together(meet, [&] {
@@ -147,6 +148,7 @@ std::shared_ptr<core::NodeLink> join_node(core::Bootstrap& bootstrap, const core
     return parts->listener ? parts->listener->name() : std::string();
   });
   std::shared_ptr<core::NodeLink> link;
+  begun = base::now();
   together(meet, [&]() -> std::string {
     const Gathering gathering(topology, job_key, patience, [] {});  // until the engine runs, nobody hears of a failure
     const std::string& leader = names[static_cast<std::size_t>(topology.leader_of(topology.node))];

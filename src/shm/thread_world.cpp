@@ -68,7 +68,8 @@ class ThreadWorldState {
   [[nodiscard]] const std::shared_ptr<MailRoom>& mail_room() const noexcept { return mail_room_; }
 
   /// Blocks until all ranks have come; returns what they brought, by rank. When patience ends, the world does.
-  std::vector<std::string> meet(int rank, std::string_view label, const std::string& brought, base::Duration patience) {
+  std::vector<std::string> meet(int rank, std::string_view label, const std::string& brought, base::Duration patience,
+                                base::Time begun) {
     std::unique_lock lock(mutex_);
     check_alive();
     arrived_[static_cast<std::size_t>(rank)] = brought;
@@ -82,7 +83,7 @@ class ThreadWorldState {
       all_here_.notify_all();
     } else {
       const auto over = [&] { return meetings_ != meeting || !aborted_.empty(); };
-      if (!all_here_.wait_until(lock, base::now() + patience, over)) {
+      if (!all_here_.wait_until(lock, begun + patience, over)) {
         end(core::missing_ranks(absent(), label, patience));
       }
       if (meetings_ == meeting) check_alive();
@@ -153,8 +154,9 @@ class ThreadBootstrap final : public core::Bootstrap {
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
   [[nodiscard]] int size() const noexcept override { return state_->size(); }
-  std::vector<std::string> exchange(std::string_view label, const std::string& mine, base::Duration patience) override {
-    return state_->meet(rank_, label, mine, patience);
+  std::vector<std::string> exchange(std::string_view label, const std::string& mine, base::Duration patience,
+                                    base::Time begun) override {
+    return state_->meet(rank_, label, mine, patience, begun);
   }
 
   std::shared_ptr<core::NodeLink> join_node(const core::Topology& topology, std::size_t bytes,

@@ -37,7 +37,8 @@ class HubBootstrap final : public core::Bootstrap {
   HubBootstrap(int rank, int size, base::UniqueFd hub) : rank_(rank), size_(size), hub_(std::move(hub)) {}
   int rank() const noexcept override { return rank_; }
   int size() const noexcept override { return size_; }
-  std::vector<std::string> exchange(std::string_view /*label*/, const std::string& mine, base::Duration) override {
+  std::vector<std::string> exchange(std::string_view /*label*/, const std::string& mine, base::Duration,
+                                    base::Time) override {
     // A packet of length zero could not be told from an end of file.
     const std::string packet = '.' + mine;
     if (::send(hub_.get(), packet.data(), packet.size(), MSG_NOSIGNAL) < 0)

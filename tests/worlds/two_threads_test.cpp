@@ -27,8 +27,9 @@ class GatedBootstrap final : public core::Bootstrap {
       : inner_(std::move(inner)), rule_(std::move(rule)) {}
   int rank() const noexcept override { return inner_->rank(); }
   int size() const noexcept override { return inner_->size(); }
-  std::vector<std::string> exchange(std::string_view label, const std::string& mine, base::Duration patience) override {
-    return inner_->exchange(label, mine, patience);
+  std::vector<std::string> exchange(std::string_view label, const std::string& mine, base::Duration patience,
+                                    base::Time begun) override {
+    return inner_->exchange(label, mine, patience, begun);
   }
   std::shared_ptr<core::NodeLink> join_node(const core::Topology& topology, std::size_t bytes,
                                             const std::string& job_key, base::Duration patience) override {
