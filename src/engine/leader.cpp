@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "engine/take_messages.hpp"
 #include "negotiation/sentences.hpp"
 
 namespace kolo::engine {
@@ -164,18 +165,8 @@ bool Leader::scan_rank(int local_rank) {
   Seen& seen = seen_[static_cast<std::size_t>(local_rank)];
   if (board_.doorbell(local_rank) <= seen.publications) return false;  // less: a count was found before its bell rang
   std::deque<core::UpMessage> messages;
-  // Until the bell was read behind the last message, so that the counts before it have rung, and before a look that
-  // found no message, so that no message has rung that was not taken.
-  std::uint64_t rung = 0;
-  std::size_t before = 0;
-  do {
-    before = messages.size();
-    rung = board_.doorbell(local_rank);
-    while (board_.receive(local_rank, scratch_)) {
-      messages.push_back(core::decode_up(core::ByteView(scratch_.data(), scratch_.size())));
-      ++seen.publications;
-    }
-  } while (messages.size() != before);
+  const std::uint64_t rung = take_messages(board_, local_rank, scratch_, messages);
+  seen.publications += messages.size();
   scan_counts(local_rank, rung);
   for (core::UpMessage& message : messages) {
     relay_.on_message(static_cast<std::size_t>(local_rank), std::move(message));

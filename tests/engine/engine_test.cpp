@@ -14,6 +14,7 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -138,6 +139,63 @@ TEST_F(LoneEngine, TellsOfAFatalErrorBeforeItAbortsTheBackend) {
   EXPECT_TRUE(free) << "and what is open has not failed before the backend was done";
   EXPECT_EQ(said.get(), operation->outcome().message());
   engine->shutdown();
+}
+
+/// The link of a rank whose leader the test is. Nobody wakes the rank but itself, and the leader's end.
+class LinkToLeader final : public core::NodeLink {
+ public:
+  explicit LinkToLeader(std::size_t bytes) : own_(bytes) {}
+  [[nodiscard]] std::byte* memory() const noexcept override { return own_.memory(); }
+  [[nodiscard]] std::size_t bytes() const noexcept override { return own_.bytes(); }
+  void wake(int local_rank) noexcept override {
+    if (local_rank == 1) own_.wake(0);
+  }
+  [[nodiscard]] int wake_fd() const noexcept override { return own_.wake_fd(); }
+  [[nodiscard]] std::vector<Liveness> liveness() const override { return {{end_.fd(), 0}}; }
+  std::shared_ptr<core::SharedRegion> share(std::size_t, const core::Meeting&, const std::function<void()>&) override {
+    std::abort();
+  }
+  std::shared_ptr<core::PeerMemory> peer_memory(const core::Meeting&) override { std::abort(); }
+  void end_leader() { end_.signal(); }
+
+ private:
+  LoneLink own_;
+  base::EventFd end_;
+};
+
+/// A leader that has said that all have left, and is gone before this rank has read it. It is heard by the background
+/// thread, outside a pass; the thread that shuts down sleeps.
+TEST(EngineOfTwo, HearsTheEndOfTheLogByThatOfItsLeader) {
+  constexpr std::chrono::seconds kPatience{20};
+  for (int turn = 0; turn < 5; ++turn) {
+    EngineParts parts;
+    parts.topology = core::make_topology(1, {0, 0}, 0);
+    parts.settings.express_bytes = 0;
+    parts.logger = std::make_shared<base::Logger>(LogLevel::off);
+    const auto link = std::make_shared<LinkToLeader>(shared_bytes(parts.settings, parts.topology));
+    core::Board leader(link->memory(), board_shape(parts.settings, 2), 0);
+    parts.link = link;
+    parts.backend = std::make_unique<FailingBackend>();
+    parts.wait_policy = base::choose_wait_policy(1, 2);
+    const std::shared_ptr<Engine> engine = Engine::make(std::move(parts));
+    engine->begin();
+    auto left = std::async(std::launch::async, [&] {
+      const auto begun = std::chrono::steady_clock::now();
+      engine->shutdown(kPatience);
+      return std::chrono::steady_clock::now() - begun;
+    });
+    core::Bytes message;
+    while (!leader.receive(1, message)) std::this_thread::yield();
+    while (!leader.asleep(1)) std::this_thread::yield();
+    for (const core::LogEntry& entry : {core::LogEntry(core::RankLeft{0}), core::LogEntry(core::Closed{})}) {
+      core::Bytes bytes;
+      core::encode(entry, bytes);
+      ASSERT_TRUE(leader.append_log(core::ByteView(bytes.data(), bytes.size())));
+    }
+    link->end_leader();
+    EXPECT_LT(left.get(), kPatience);
+    EXPECT_TRUE(engine->left_together());
+  }
 }
 
 }  // namespace

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/take_messages.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+namespace kolo::engine {
+namespace {
+
+/// A rank's messages on the board, of which more are posted right behind looks that find none.
+struct Posting {
+  void post() {
+    core::Bytes bytes;
+    core::encode(core::UpMessage(core::Left{0}), bytes);
+    posted.push_back(bytes);
+    ++rung;
+  }
+  [[nodiscard]] std::uint64_t doorbell(int) const { return rung; }
+  bool receive(int, core::Bytes& message) {
+    if (posted.empty()) {
+      if (still_to_come > 0) {
+        --still_to_come;
+        post();
+      }
+      return false;
+    }
+    message = posted.front();
+    posted.pop_front();
+    return true;
+  }
+
+  std::deque<core::Bytes> posted;
+  std::uint64_t rung = 0;
+  int still_to_come = 0;
+};
+
+/// Else the leader would take the bell for heard, and sleep beside the message.
+TEST(TakeMessages, TakesEachThatHasRung) {
+  for (const int late : {0, 1, 2, 5}) {
+    Posting rank;
+    rank.post();
+    rank.still_to_come = late;
+    core::Bytes scratch;
+    std::deque<core::UpMessage> taken;
+    EXPECT_EQ(take_messages(rank, 0, scratch, taken), taken.size()) << late << " late";
+  }
+}
+
+}  // namespace
+}  // namespace kolo::engine
