@@ -25,6 +25,16 @@ class Outcome:
     seconds: float
 
 
+def can_make_hosts():
+    """Whether this machine lets us make network namespaces (scripts/with-hosts)."""
+    name = f"kolo{os.getpid()}-try"
+    try:
+        made = subprocess.run(["ip", "netns", "add", name], capture_output=True, check=False).returncode == 0
+        return made and subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
 def environment(mark, folder):
     """Open MPI's own files lie in the run's folder; with them those of ranks that were killed vanish."""
     return {**os.environ, MARK: mark, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
