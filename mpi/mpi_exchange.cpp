@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kTag = 0;
 /// How long rank 0 lets MPI work on the bad news after its patience has ended, and the others wait for them.
-constexpr std::chrono::seconds kFarewell{1};
+constexpr std::chrono::seconds kBadNews{1};
 
 constexpr char kGood = '+';
 constexpr char kBad = '-';
@@ -45,7 +45,7 @@ void roll_call(MPI_Comm theirs, std::string_view label, base::Duration patience,
   auto call = std::make_unique<RollCall>(theirs);
   poll_until(begun + patience, [&] { return call->gathered(); });
   if (call->rank() == 0) call->answer();
-  const base::Time last = call->rank() == 0 ? base::now() + kFarewell : begun + of_others(patience);
+  const base::Time last = call->rank() == 0 ? base::now() + kBadNews : begun + of_others(patience);
   const bool answered = poll_until(last, [&] { return call->answered(); });
   const std::vector<int> missing = call->rank() == 0 || answered ? absent(call->here()) : std::vector<int>{0};
   if (answered && missing.empty()) return;
@@ -75,10 +75,10 @@ std::string MpiExchange::gather(std::string_view label, const std::string& mine,
     const std::string news = kBad + core::missing_ranks(incomplete(others), label, patience);
     // Those who are there must hear of it; the others, should they come, find it.
     for (int rank = 1; rank < size_; ++rank) send(rank, news);
-    poll_until(base::now() + kFarewell, [this] { return flush(); });
+    poll_until(base::now() + kBadNews, [this] { return flush(); });
     return news;
   }
-  hear(receipts_, base::now());  // they have come before what came now
+  hear(receipts_, base::now() + kBadNews);  // which have come before what has come now
   std::vector<std::string> said{mine};
   for (const Incoming& one : others) said.push_back(text(one));
   const std::string answer = judge(label, said);

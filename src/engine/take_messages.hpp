@@ -14,8 +14,7 @@ namespace kolo::engine {
 /// message has rung that was not taken, and the counts before those that were have rung. A rank goes on posting
 /// meanwhile: so the bell is read behind the last message, and before a look that found none. (`Board`: core::Board.)
 template <class Board>
-std::uint64_t take_messages(Board& board, int local_rank, core::Bytes& scratch,
-                            std::deque<core::UpMessage>& messages) {
+std::uint64_t take_messages(Board& board, int local_rank, core::Bytes& scratch, std::deque<core::UpMessage>& messages) {
   std::uint64_t rung = 0;
   std::size_t before = 0;
   do {

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <vector>
 
 namespace kolo::engine {
 namespace {
