@@ -44,7 +44,8 @@ TEST(TakeMessages, TakesEachThatHasRung) {
     rank.still_to_come = late;
     core::Bytes scratch;
     std::deque<core::UpMessage> taken;
-    EXPECT_EQ(take_messages(rank, 0, scratch, taken), taken.size()) << late << " late";
+    const std::uint64_t rung = take_messages(rank, 0, scratch, taken);
+    EXPECT_EQ(rung, taken.size()) << late << " late";
   }
 }
 
