@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/bootstrap.hpp"
+#include "bootstrap/bootstrap.hpp"
 
 namespace kolo::mpi {
 

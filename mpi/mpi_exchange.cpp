@@ -11,7 +11,7 @@
 #include <kolo/error.hpp>
 
 #include "base/fields.hpp"
-#include "core/bootstrap.hpp"
+#include "bootstrap/bootstrap.hpp"
 #include "mpi/mpi_api.hpp"
 
 namespace kolo::mpi {

@@ -12,8 +12,8 @@
 #include <memory>
 #include <vector>
 
-#include "core/inter_node.hpp"
 #include "mpi/mpi_api.hpp"
+#include "transport/inter_node.hpp"
 
 namespace kolo::mpi {
 

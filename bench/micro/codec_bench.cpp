@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "core/codec.hpp"
+#include "control/codec.hpp"
 
 namespace kolo::core {
 namespace {

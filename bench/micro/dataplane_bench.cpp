@@ -10,9 +10,9 @@
 
 #include "base/check.hpp"
 #include "base/cpu.hpp"
-#include "hierarchy/cpu_backend.hpp"
-#include "shm/segment.hpp"
-#include "shm/slot_ring.hpp"
+#include "data/cpu/cpu_backend.hpp"
+#include "transport/shm/segment.hpp"
+#include "transport/shm/slot_ring.hpp"
 
 namespace kolo {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/signature.hpp"
-#include "fusion/layout.hpp"
+#include "data/layout.hpp"
 
 namespace {
 

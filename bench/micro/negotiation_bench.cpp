@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "negotiation/participant.hpp"
+#include "control/participant.hpp"
 #include "tests/simulator/programs.hpp"
 #include "tests/simulator/world.hpp"
 

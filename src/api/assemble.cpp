@@ -18,12 +18,12 @@
 #include "base/fields.hpp"
 #include "base/settings.hpp"
 #include "base/system_error.hpp"
-#include "hierarchy/cpu_backend.hpp"
-#include "net/control_tree.hpp"
-#include "net/interfaces.hpp"
-#include "shm/slot_ring.hpp"
+#include "control/tcp/control_tree.hpp"
+#include "control/tcp/interfaces.hpp"
+#include "data/cpu/cpu_backend.hpp"
+#include "transport/shm/slot_ring.hpp"
 #ifdef KOLO_HAS_CUDA
-#include "cuda/cuda_backend.hpp"
+#include "data/cuda/cuda_backend.hpp"
 #endif
 
 namespace kolo::api {
@@ -143,8 +143,8 @@ hierarchy::Tuning tuning_of(const base::Settings& settings) {
   return tuning;
 }
 
-/// Everything on the way to an engine: the steps that all ranks take together (core/bootstrap.hpp). What may fail on
-/// one What was found and chosen, once a job.
+/// Everything on the way to an engine: the steps that all ranks take together (bootstrap/bootstrap.hpp). What may fail
+/// on one What was found and chosen, once a job.
 void tell(const engine::EngineParts& parts, const core::Bootstrap& bootstrap) {
   const core::Topology& topology = parts.topology;
   base::Logger& logger = *parts.logger;

@@ -9,7 +9,7 @@
 
 #include "api/context_impl.hpp"
 #include "base/clock.hpp"
-#include "core/bootstrap.hpp"
+#include "bootstrap/bootstrap.hpp"
 
 namespace kolo::api {
 

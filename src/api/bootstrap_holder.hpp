@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "core/bootstrap.hpp"
+#include "bootstrap/bootstrap.hpp"
 
 namespace kolo::detail {
 

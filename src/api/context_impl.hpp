@@ -11,10 +11,10 @@
 #include <kolo/context.hpp>
 
 #include "api/forks.hpp"
-#include "core/bootstrap.hpp"
-#include "core/node_link.hpp"
-#include "core/regions.hpp"
+#include "bootstrap/bootstrap.hpp"
 #include "engine/engine.hpp"
+#include "transport/node_link.hpp"
+#include "transport/regions.hpp"
 
 namespace kolo::detail {
 

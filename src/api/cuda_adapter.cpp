@@ -7,9 +7,9 @@
 
 #include "api/context_impl.hpp"
 #include "api/handle_access.hpp"
-#include "cuda/cuda_api.hpp"
-#include "cuda/device.hpp"
-#include "cuda/events.hpp"
+#include "data/cuda/cuda_api.hpp"
+#include "data/cuda/device.hpp"
+#include "data/cuda/events.hpp"
 
 namespace kolo::cuda {
 

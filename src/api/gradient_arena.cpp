@@ -15,7 +15,7 @@
 
 #include "api/context_impl.hpp"
 #include "base/quote.hpp"
-#include "core/regions.hpp"
+#include "transport/regions.hpp"
 
 namespace kolo {
 namespace {

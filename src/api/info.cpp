@@ -4,10 +4,10 @@
 #include <sstream>
 
 #include "api/context_impl.hpp"
-#include "kernels/instruction_set.hpp"
+#include "data/kernels/instruction_set.hpp"
 #ifdef KOLO_HAS_CUDA
-#include "cuda/cuda_api.hpp"
-#include "cuda/nccl_api.hpp"
+#include "data/cuda/cuda_api.hpp"
+#include "data/cuda/nccl_api.hpp"
 #endif
 #ifdef KOLO_HAS_MPI
 #include "mpi/mpi_lifetime.hpp"

@@ -11,10 +11,10 @@
 
 #include "api/assemble.hpp"
 #include "base/settings.hpp"
-#include "shm/thread_world.hpp"
+#include "bootstrap/thread_world.hpp"
 #ifdef KOLO_HAS_MPI
+#include "bootstrap/handover.hpp"
 #include "mpi/mpi_bootstrap.hpp"
-#include "shm/handover.hpp"
 #endif
 
 namespace kolo::api {

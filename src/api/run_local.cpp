@@ -14,7 +14,7 @@
 #include "api/assemble.hpp"
 #include "api/context_impl.hpp"
 #include "base/system_error.hpp"
-#include "shm/thread_world.hpp"
+#include "bootstrap/thread_world.hpp"
 
 namespace kolo {
 namespace {

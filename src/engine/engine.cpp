@@ -13,10 +13,10 @@
 #include "base/hash.hpp"
 #include "base/quote.hpp"
 #include "base/system_error.hpp"
+#include "control/sentences.hpp"
+#include "data/kernels/float_mode.hpp"
 #include "engine/records.hpp"
 #include "engine/tags.hpp"
-#include "kernels/float_mode.hpp"
-#include "negotiation/sentences.hpp"
 
 namespace kolo::engine {
 namespace {

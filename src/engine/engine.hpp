@@ -27,11 +27,11 @@
 // peers have to move next gets an alarm, behind the ring that they give. And since submissions come in bursts, it goes
 // on with a nap when many operations are open: submissions then do not wake it, only peers do, and the nap's end.
 //
-// Transports that not every thread may call (core/gated_inter_node.hpp) are moved by callers: a thread of the program's
-// that may, inside a call of ours, moves those of all contexts of the process, also when it only asks or submits. While
-// it waits it sleeps on what all engines behind the gate ring, and looks at open transfers once a millisecond, for
-// nothing rings when they could move. The engine itself is driven by anybody, as always, and nobody sleeps with the
-// driver's lock. A wait that needs such a transport on a thread that may not call it is refused.
+// Transports that not every thread may call (transport/gated_inter_node.hpp) are moved by callers: a thread of the
+// program's that may, inside a call of ours, moves those of all contexts of the process, also when it only asks or
+// submits. While it waits it sleeps on what all engines behind the gate ring, and looks at open transfers once a
+// millisecond, for nothing rings when they could move. The engine itself is driven by anybody, as always, and nobody
+// sleeps with the driver's lock. A wait that needs such a transport on a thread that may not call it is refused.
 //
 // Fatal errors. The log brings them; where no log can be had (the leader is dead, a deadline goes unanswered) the rank
 // records one by itself. From then on every operation, open or new, fails with it, and no caller's memory is touched.
@@ -64,14 +64,13 @@
 #include "base/poller.hpp"
 #include "base/settings.hpp"
 #include "base/timer_fd.hpp"
-#include "core/backend.hpp"
-#include "core/board.hpp"
-#include "core/control_channel.hpp"
-#include "core/device.hpp"
-#include "core/gated_inter_node.hpp"
-#include "core/node_link.hpp"
-#include "core/peer_memory.hpp"
+#include "control/board.hpp"
+#include "control/control_channel.hpp"
+#include "control/express.hpp"
+#include "control/participant.hpp"
 #include "core/topology.hpp"
+#include "data/backend.hpp"
+#include "data/device.hpp"
 #include "engine/errands.hpp"
 #include "engine/executor.hpp"
 #include "engine/express_routes.hpp"
@@ -79,8 +78,9 @@
 #include "engine/name_table.hpp"
 #include "engine/operation.hpp"
 #include "engine/spread.hpp"
-#include "negotiation/express.hpp"
-#include "negotiation/participant.hpp"
+#include "transport/gated_inter_node.hpp"
+#include "transport/node_link.hpp"
+#include "transport/peer_memory.hpp"
 
 namespace kolo::engine {
 
@@ -127,7 +127,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void submit(OperationPtr operation, bool quiet);
   void end_step();
   /// Inside the caller's claim of the unnamed calls, the first thing of every one: a call on the CPU's memory that may
-  /// pass by the log (negotiation/express.hpp) and, when this returns true, has done so. False: submit it. Throws
+  /// pass by the log (control/express.hpp) and, when this returns true, has done so. False: submit it. Throws
   /// Error: it failed.
   [[nodiscard]] bool express(const ExpressCall& call, std::optional<std::chrono::nanoseconds> timeout);
   /// Likewise, of any other call: submit it.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From a batch of the log to the backends and back: lays the members out (`fusion`), points the pieces at the callers'
-// memory, and gives the members back when the backend has finished. A batch with tensors of both the CPU and a device
-// becomes two, each of one kind; where its tensors lie is part of a signature, so all ranks cut it in the same way.
+// From a batch of the log to the backends and back: lays the members out (`data/layout.hpp`), points the pieces at the
+// callers' memory, and gives the members back when the backend has finished. A batch with tensors of both the CPU and a
+// device becomes two, each of one kind; where its tensors lie is part of a signature, so all ranks cut it in the same
+// way.
 #pragma once
 
 #include <atomic>
@@ -14,11 +15,11 @@
 #include <utility>
 #include <vector>
 
-#include "core/backend.hpp"
-#include "core/device.hpp"
-#include "core/messages.hpp"
+#include "control/messages.hpp"
+#include "data/backend.hpp"
+#include "data/device.hpp"
+#include "data/layout.hpp"
 #include "engine/operation.hpp"
-#include "fusion/layout.hpp"
 
 namespace kolo::engine {
 

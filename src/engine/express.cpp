@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Unnamed calls that need not go by the log: what an engine adds to negotiation/express.hpp and express_routes.hpp is
+// Unnamed calls that need not go by the log: what an engine adds to control/express.hpp and express_routes.hpp is
 // how to wait.
 //
 // A peer that is on its way is looked for without touching the engine: for about as long as it takes a rank with a CPU
@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "control/sentences.hpp"
 #include "engine/engine.hpp"
-#include "negotiation/sentences.hpp"
 
 namespace kolo::engine {
 namespace {
@@ -131,8 +131,8 @@ void Engine::give_up(const ExpressCall& call, const Error& error) {
           "unnamed " + std::string(core::to_string(call.kind)) + ": " + std::string(error.status().message()));
 }
 
-/// A call cannot be finished because of `rank`, and the peers are in the middle of it: a fatal error. If this rank hears
-/// of a better reason meanwhile, such as a peer's death, that one is taken.
+/// A call cannot be finished because of `rank`, and the peers are in the middle of it: a fatal error. If this rank
+/// hears of a better reason meanwhile, such as a peer's death, that one is taken.
 void Engine::give_up(int rank, ErrorCode code, const std::string& reason) {
   const auto is_over = [this] { return faulted(); };
   help_until(is_over, base::now() + kPatience);

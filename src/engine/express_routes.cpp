@@ -8,8 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "core/backend.hpp"
-#include "kernels/float_mode.hpp"
+#include "data/backend.hpp"
+#include "data/kernels/float_mode.hpp"
 
 namespace kolo::engine {
 

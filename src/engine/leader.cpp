@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "negotiation/sentences.hpp"
+#include "control/sentences.hpp"
 
 namespace kolo::engine {
 namespace {
@@ -278,7 +278,7 @@ void Leader::publish(const std::vector<core::LogEntry>& entries) {
   for (const int node : child_nodes_) send(node, frame);
 }
 
-/// One entry into this node: the relay first (see negotiation/relay.hpp), then the ranks.
+/// One entry into this node: the relay first (see control/relay.hpp), then the ranks.
 void Leader::publish_bytes(const core::LogEntry& entry, core::Bytes bytes) {
   if (ended_) return;
   relay_.on_log(entry);

@@ -24,13 +24,13 @@
 
 #include "base/clock.hpp"
 #include "base/settings.hpp"
-#include "core/board.hpp"
-#include "core/control_channel.hpp"
-#include "core/node_link.hpp"
+#include "control/board.hpp"
+#include "control/control_channel.hpp"
+#include "control/relay.hpp"
+#include "control/sequencer.hpp"
 #include "core/topology.hpp"
 #include "engine/errands.hpp"
-#include "negotiation/relay.hpp"
-#include "negotiation/sequencer.hpp"
+#include "transport/node_link.hpp"
 
 namespace kolo::engine {
 

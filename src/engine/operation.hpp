@@ -20,8 +20,8 @@
 #include <kolo/types.hpp>
 
 #include "base/clock.hpp"
-#include "core/backend.hpp"
 #include "core/signature.hpp"
+#include "data/backend.hpp"
 
 namespace kolo::engine {
 

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "core/messages.hpp"
+#include "control/messages.hpp"
 #include "engine/executor.hpp"
 #include "engine/operation.hpp"
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "negotiation/express.hpp"
+#include "control/express.hpp"
 
 namespace kolo::engine {
 

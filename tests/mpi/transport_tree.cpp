@@ -7,12 +7,12 @@
 
 #include "base/cpu.hpp"
 #include "base/settings.hpp"
-#include "core/control_channel.hpp"
+#include "control/control_channel.hpp"
+#include "control/tcp/control_tree.hpp"
 #include "core/topology.hpp"
 #include "mpi/mpi_api.hpp"
 #include "mpi/mpi_borrow.hpp"
 #include "mpi/mpi_lifetime.hpp"
-#include "net/control_tree.hpp"
 #include "tests/mpi/report.hpp"
 
 namespace {

@@ -43,11 +43,11 @@
 #include <variant>
 #include <vector>
 
-#include "core/codec.hpp"
+#include "control/codec.hpp"
+#include "control/participant.hpp"
+#include "control/relay.hpp"
+#include "control/sequencer.hpp"
 #include "core/topology.hpp"
-#include "negotiation/participant.hpp"
-#include "negotiation/relay.hpp"
-#include "negotiation/sequencer.hpp"
 
 namespace kolo::simulator {
 

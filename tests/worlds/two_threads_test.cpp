@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "api/bootstrap_holder.hpp"
-#include "shm/thread_world.hpp"
+#include "bootstrap/thread_world.hpp"
 
 namespace kolo {
 namespace {

@@ -28,9 +28,9 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/cuda_events.hpp"
-#include "cuda/device.hpp"
-#include "cuda/kernels.hpp"
-#include "cuda/tables.hpp"
+#include "data/cuda/device.hpp"
+#include "data/cuda/kernels.hpp"
+#include "data/cuda/tables.hpp"
 
 namespace {
 

@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/cuda/steps.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "base/check.hpp"
+#include "core/device_place.hpp"
+
+namespace kolo::cuda {
+namespace {
+
+std::uint64_t rounded(std::uint64_t bytes) noexcept {
+  return (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
+}
+
+Element element_of(DType dtype) noexcept {
+  switch (dtype) {
+  case DType::boolean:
+    return Element::boolean;
+  case DType::float16:
+    return Element::float16;
+  case DType::bfloat16:
+    return Element::bfloat16;
+  case DType::float32:
+    return Element::float32;
+  case DType::float64:
+    return Element::float64;
+  default:
+    return Element::plain;
+  }
+}
+
+/// Booleans are bytes of 0 and 1: a sum of them is "or".
+DType wire_type(DType dtype) noexcept { return dtype == DType::boolean ? DType::uint8 : dtype; }
+ReduceOp wire_op(DType dtype, ReduceOp op) noexcept {
+  if (dtype != DType::boolean) return op;
+  return op == ReduceOp::sum || op == ReduceOp::max ? ReduceOp::max : ReduceOp::min;
+}
+
+Scaling scaling_of(const core::Run& run) noexcept {
+  return {run.prescale, static_cast<double>(run.divisor), run.postscale};
+}
+
+bool has_16_bits(DType dtype) noexcept { return dtype == DType::float16 || dtype == DType::bfloat16; }
+/// NCCL would add these in their own type, and overflow.
+bool averages_in_nccl(const core::Run& run) noexcept { return run.divisor > 1 && has_16_bits(run.dtype); }
+
+/// The first `bytes` of it; the rest stays.
+Segment cut(Segment& rest, std::uint64_t bytes) noexcept {
+  Segment front = rest;
+  front.bytes = bytes;
+  rest.bytes -= bytes;
+  if (rest.input != nullptr) rest.input += bytes;
+  if (rest.output != nullptr) rest.output += bytes;
+  return front;
+}
+
+}  // namespace
+
+bool operator==(const Segment& a, const Segment& b) noexcept {
+  return a.input == b.input && a.output == b.output && a.offset == b.offset && a.bytes == b.bytes &&
+         a.element == b.element && a.scaling == b.scaling && a.packs == b.packs && a.unpacks == b.unpacks;
+}
+
+bool Step::packs() const noexcept {
+  return std::any_of(segments.begin(), segments.end(), [](const Segment& segment) { return segment.packs; });
+}
+bool Step::unpacks() const noexcept {
+  return std::any_of(segments.begin(), segments.end(), [](const Segment& segment) { return segment.unpacks; });
+}
+std::size_t Step::chunks() const noexcept {
+  return std::accumulate(segments.begin(), segments.end(), std::size_t{0}, [](std::size_t sum, const Segment& segment) {
+    return sum + (segment.bytes + kChunkBytes - 1) / kChunkBytes;
+  });
+}
+
+Segment StepPlanner::segment_of(const core::Run& run, const core::Piece& piece) const noexcept {
+  Segment segment;
+  segment.input = piece.input;
+  segment.output = piece.output;
+  segment.bytes = static_cast<std::uint64_t>(piece.elements) * size_of(run.dtype);
+  segment.element = element_of(run.dtype);
+  if (!limits_.carrier_scales) segment.scaling = scaling_of(run);
+  if (averages_in_nccl(run)) segment.scaling.divisor = 1.0;
+  return segment;
+}
+
+/// Without a place and a count.
+Call StepPlanner::call_of(const core::Run& run) const noexcept {
+  Call call;
+  call.dtype = wire_type(run.dtype);
+  call.op = wire_op(run.dtype, run.op);
+  if (limits_.carrier_scales) {
+    call.scaling = scaling_of(run);
+  } else if (averages_in_nccl(run)) {
+    call.op = ReduceOp::average;
+  }
+  return call;
+}
+
+void StepPlanner::add(const core::Run& run) {
+  region_of_ = nullptr;
+  switch (run.kind) {
+  case core::CollectiveKind::allreduce:
+    add_allreduce(run);
+    return;
+  case core::CollectiveKind::broadcast:
+    add_broadcast(run);
+    return;
+  case core::CollectiveKind::reduce_scatter:
+    add_reduce_scatter(run);
+    return;
+  case core::CollectiveKind::alltoall: {
+    const auto size = static_cast<std::size_t>(limits_.size);
+    const std::int64_t bytes = run.elements / limits_.size * static_cast<std::int64_t>(size_of(run.dtype));
+    add_exchange(run.pieces.front(), std::vector<std::int64_t>(size * size, bytes), run.pieces.front().output, false);
+    return;
+  }
+  default:
+    KOLO_UNREACHABLE("no such collective on a device");
+  }
+}
+
+void StepPlanner::add(const core::Run& run, const Uneven& uneven) {
+  region_of_ = nullptr;
+  const bool gathers = run.kind == core::CollectiveKind::allgather;
+  add_exchange(run.pieces.front(), uneven.bytes, uneven.output, gathers);
+}
+
+std::vector<Step> StepPlanner::take() {
+  region_of_ = nullptr;
+  return std::exchange(steps_, {});
+}
+
+Step& StepPlanner::open_step() {
+  region_of_ = nullptr;
+  return steps_.emplace_back();
+}
+
+/// The last step, if it has room for so many bytes and one more segment of them, else a new one.
+Step& StepPlanner::step_with_room(std::uint64_t bytes) {
+  const std::size_t chunks = (bytes + kChunkBytes - 1) / kChunkBytes;
+  if (steps_.empty() || steps_.back().slot_bytes + rounded(bytes) > limits_.slot_bytes ||
+      steps_.back().chunks() + chunks > limits_.chunks) {
+    return open_step();
+  }
+  return steps_.back();
+}
+
+// ---------------------------------------------------------------- allreduce
+
+void StepPlanner::add_allreduce(const core::Run& run) {
+  // First what shares calls: a call ends where a tensor lies elsewhere.
+  for (const core::Piece& piece : run.pieces) {
+    const Segment whole = segment_of(run, piece);
+    if (!is_in_arena(run, piece) && !is_direct(run, whole.bytes)) reduce_in_slot(run, whole);
+  }
+  reduce_in_arena(run);
+  for (const core::Piece& piece : run.pieces) {
+    const Segment whole = segment_of(run, piece);
+    if (whole.bytes > 0 && !is_in_arena(run, piece) && is_direct(run, whole.bytes))
+      reduce_direct(run, whole, Call::Kind::all_reduce);
+  }
+}
+
+bool StepPlanner::is_in_arena(const core::Run& run, const core::Piece& piece) const noexcept {
+  return limits_.direct && piece.place != 0 && piece.elements > 0 && run.kind == core::CollectiveKind::allreduce &&
+         run.prescale == 1.0 && run.dtype != DType::boolean;
+}
+
+/// Neighbours in an arena are one collective. Behind a tensor with which an allocation ends, zeroes up to the next
+/// multiple of the alignment belong to nobody, and are reduced along.
+void StepPlanner::reduce_in_arena(const core::Run& run) {
+  std::vector<const core::Piece*> pieces;
+  for (const core::Piece& piece : run.pieces) {
+    if (is_in_arena(run, piece)) pieces.push_back(&piece);
+  }
+  const auto begin_of = [](const core::Piece* piece) {
+    const core::DevicePlace place(piece->place);
+    return std::pair(place.region, place.offset);
+  };
+  std::sort(pieces.begin(), pieces.end(), [&](const auto* a, const auto* b) { return begin_of(a) < begin_of(b); });
+  const std::uint64_t element = size_of(run.dtype);
+  std::optional<Segment> range;
+  core::DevicePlace end;  // of the range
+  for (const core::Piece* piece : pieces) {
+    const core::DevicePlace place(piece->place);
+    const std::uint64_t bytes = static_cast<std::uint64_t>(piece->elements) * element;
+    const std::uint64_t padded =
+        end.ends ? (end.offset + core::kArenaAlignment - 1) / core::kArenaAlignment * core::kArenaAlignment : 0;
+    const bool joins = range && place.region == end.region &&
+                       (place.offset == end.offset || (place.offset == padded && (padded - end.offset) % element == 0));
+    if (!joins) {
+      if (range) reduce_direct(run, *range, Call::Kind::all_reduce);
+      range = segment_of(run, *piece);
+    } else {
+      range->bytes += place.offset - end.offset + bytes;
+    }
+    end = place;
+    end.offset += bytes;
+  }
+  if (range) reduce_direct(run, *range, Call::Kind::all_reduce);
+}
+
+/// What must be changed before it is reduced goes through a slot.
+bool StepPlanner::is_direct(const core::Run& run, std::uint64_t bytes) const noexcept {
+  return limits_.direct && run.prescale == 1.0 && run.dtype != DType::boolean && bytes >= limits_.direct_bytes;
+}
+
+/// Through a slot everything is reduced, rank by rank's rows, the same on all ranks, and a rank unpacks its own.
+void StepPlanner::add_reduce_scatter(const core::Run& run) {
+  if (run.elements == 0) return;
+  const std::int64_t width = run.elements / run.rows * static_cast<std::int64_t>(size_of(run.dtype));
+  const core::Piece& piece = run.pieces.front();
+  Segment part = segment_of(run, piece);
+  if (run.rows % limits_.size == 0 && is_direct(run, part.bytes)) {
+    part.bytes /= static_cast<std::uint64_t>(limits_.size);
+    reduce_direct(run, part, Call::Kind::reduce_scatter);
+    return;
+  }
+  for (int rank = 0; rank < limits_.size; ++rank) {
+    const core::RowsOf rows(run.rows, rank, limits_.size);
+    part.input = piece.input + rows.begin * width;
+    part.bytes = static_cast<std::uint64_t>(rows.count * width);
+    part.unpacks = rank == limits_.rank;
+    part.output = part.unpacks ? piece.output : nullptr;
+    reduce_in_slot(run, part);
+  }
+}
+
+void StepPlanner::reduce_in_slot(const core::Run& run, Segment part) {
+  const std::uint64_t most = std::min<std::uint64_t>(limits_.slot_bytes, limits_.chunks * kChunkBytes);
+  while (part.bytes > 0) {
+    Segment now = cut(part, std::min(part.bytes, most));
+    Step& step = step_with_room(now.bytes);
+    now.offset = step.slot_bytes;
+    if (region_of_ != &run) {
+      Call call = call_of(run);
+      call.offset = now.offset;
+      step.calls.push_back(call);
+      region_of_ = &run;
+    }
+    // With the zeroes that follow it.
+    step.calls.back().count += rounded(now.bytes) / size_of(run.dtype);
+    step.slot_bytes += rounded(now.bytes);
+    step.segments.push_back(now);
+  }
+}
+
+/// `part.bytes` are those of the output.
+void StepPlanner::reduce_direct(const core::Run& run, const Segment& part, Call::Kind kind) {
+  Call call = call_of(run);
+  call.kind = kind;
+  call.from = part.input;
+  call.to = part.output;
+  call.count = part.bytes / size_of(run.dtype);
+  // Scaling works on chunks, of which a step has so many at most; what needs none is one call however large it is.
+  Segment rest = part;
+  rest.offset = kNoOffset;
+  rest.packs = false;
+  const bool scales = !part.scaling.is_identity();
+  const std::uint64_t chunks = scales ? (part.bytes + kChunkBytes - 1) / kChunkBytes : 0;
+  KOLO_CHECK(chunks == 0 || limits_.chunks > 0);
+  if (steps_.empty() || steps_.back().chunks() + std::min<std::uint64_t>(chunks, limits_.chunks) > limits_.chunks) {
+    open_step();
+  }
+  steps_.back().calls.push_back(call);
+  region_of_ = nullptr;
+  if (!scales) return;
+  while (rest.bytes > 0) {
+    if (steps_.back().chunks() >= limits_.chunks) open_step();
+    const std::uint64_t room = (limits_.chunks - steps_.back().chunks()) * kChunkBytes;
+    steps_.back().segments.push_back(cut(rest, std::min(rest.bytes, room)));
+  }
+}
+
+// ---------------------------------------------------------------- broadcast
+
+void StepPlanner::add_broadcast(const core::Run& run) {
+  const bool is_root = run.root == limits_.rank;
+  for (const core::Piece& piece : run.pieces) {
+    Segment rest = segment_of(run, piece);
+    rest.element = Element::plain;
+    rest.scaling = Scaling();
+    if (limits_.direct && rest.bytes > 0) {
+      Call call;
+      call.kind = Call::Kind::broadcast;
+      call.from = piece.input;
+      call.to = piece.output;
+      call.count = rest.bytes;
+      call.peer = run.root;
+      (steps_.empty() ? open_step() : steps_.back()).calls.push_back(call);
+      region_of_ = nullptr;
+      continue;
+    }
+    rest.packs = is_root;
+    rest.unpacks = !is_root || piece.input != piece.output;
+    while (rest.bytes > 0) {
+      Segment now = cut(rest, std::min(rest.bytes, limits_.slot_bytes));
+      Step& step = step_with_room(now.bytes);
+      now.offset = step.slot_bytes;
+      Call call;
+      call.kind = Call::Kind::broadcast;
+      call.offset = now.offset;
+      call.count = rounded(now.bytes);
+      call.peer = run.root;
+      step.calls.push_back(call);
+      step.slot_bytes += rounded(now.bytes);
+      step.segments.push_back(now);
+    }
+  }
+}
+
+// ---------------------------------------------------------------- who sends how much to whom differs
+
+void StepPlanner::add_exchange(const core::Piece& piece, const std::vector<std::int64_t>& bytes, std::byte* output,
+                               bool gathers) {
+  KOLO_CHECK(bytes.size() == static_cast<std::size_t>(limits_.size) * static_cast<std::size_t>(limits_.size));
+  if (limits_.direct) {
+    exchange_direct(piece, bytes, output, gathers);
+  } else {
+    exchange_in_slots(piece, bytes, output, gathers);
+  }
+}
+
+/// Everybody sends to everybody, this rank to itself, too: NCCL makes a copy of that. Where all give all the same there
+/// is a better way.
+void StepPlanner::exchange_direct(const core::Piece& piece, const std::vector<std::int64_t>& bytes, std::byte* output,
+                                  bool gathers) {
+  const auto size = static_cast<std::size_t>(limits_.size);
+  const auto rank = static_cast<std::size_t>(limits_.rank);
+  Step& step = steps_.empty() ? open_step() : steps_.back();
+  if (gathers && std::adjacent_find(bytes.begin(), bytes.end(), std::not_equal_to<>()) == bytes.end()) {
+    Call gather;
+    gather.kind = Call::Kind::all_gather;
+    gather.from = piece.input;
+    gather.to = output;
+    gather.count = static_cast<std::uint64_t>(bytes.front());
+    if (gather.count > 0) step.calls.push_back(gather);
+    return;
+  }
+  const std::byte* from = piece.input;
+  std::byte* to = output;
+  for (std::size_t peer = 0; peer < size; ++peer) {
+    Call send;
+    send.kind = Call::Kind::send;
+    send.from = from;
+    send.count = static_cast<std::uint64_t>(bytes[rank * size + peer]);
+    send.peer = static_cast<int>(peer);
+    Call receive;
+    receive.kind = Call::Kind::receive;
+    receive.to = to;
+    receive.count = static_cast<std::uint64_t>(bytes[peer * size + rank]);
+    receive.peer = static_cast<int>(peer);
+    if (send.count > 0) step.calls.push_back(send);
+    if (receive.count > 0) step.calls.push_back(receive);
+    if (!gathers) from += send.count;
+    to += receive.count;
+  }
+}
+
+/// Through slots everybody hears everything, round by round, and takes what is his: what the ways through the CPU can
+/// do is broadcasts. A gather loses nothing by that.
+void StepPlanner::exchange_in_slots(const core::Piece& piece, const std::vector<std::int64_t>& bytes, std::byte* output,
+                                    bool gathers) {
+  const auto size = static_cast<std::size_t>(limits_.size);
+  const auto rank = static_cast<std::size_t>(limits_.rank);
+  const std::uint64_t share = limits_.slot_bytes / size / kSlotAlignment * kSlotAlignment;
+  KOLO_CHECK(share > 0) << "a slot of " << limits_.slot_bytes << " bytes for " << size << " ranks";
+  for (std::size_t peer = 0; peer < size; ++peer) {
+    const auto of = [&](std::size_t from, std::size_t to) {
+      return static_cast<std::uint64_t>(bytes[from * size + to]);
+    };
+    std::byte* to = output;
+    for (std::size_t before = 0; before < peer; ++before) to += of(before, rank);
+    const std::byte* from = piece.input;
+    for (std::size_t target = 0; target < (gathers ? 1 : size); ++target) {
+      const bool mine = gathers || target == rank;
+      Segment rest;
+      rest.input = peer == rank ? from : nullptr;
+      rest.output = mine ? to : nullptr;
+      rest.bytes = of(peer, target);
+      rest.packs = peer == rank;
+      rest.unpacks = mine;
+      if (peer == rank) from += rest.bytes;
+      while (rest.bytes > 0) {
+        Segment now = cut(rest, std::min(rest.bytes, share));
+        Step& step = step_with_room(now.bytes);
+        now.offset = step.slot_bytes;
+        Call call;
+        call.kind = Call::Kind::broadcast;
+        call.offset = now.offset;
+        call.count = rounded(now.bytes);
+        call.peer = static_cast<int>(peer);
+        step.calls.push_back(call);
+        step.slot_bytes += rounded(now.bytes);
+        if (now.packs || now.unpacks) step.segments.push_back(now);
+      }
+    }
+  }
+}
+
+}  // namespace kolo::cuda

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/layout.hpp"
+
+#include "base/check.hpp"
+
+namespace kolo::fusion {
+namespace {
+
+core::Run make_prototype(const core::Signature& signature, DType dtype, std::int64_t set_size) {
+  core::Run run;
+  run.kind = signature.kind;
+  run.dtype = dtype;
+  run.op = signature.op == ReduceOp::average ? ReduceOp::sum : signature.op;
+  run.divisor = signature.op == ReduceOp::average ? set_size : 1;
+  run.prescale = signature.prescale;
+  run.postscale = signature.postscale;
+  if (dtype == DType::float32 || dtype == DType::float64) run.sent_as = signature.sent_as;  // others are narrow already
+  run.root = signature.root;
+  return run;
+}
+
+/// Whether elements of both may lie in one stream.
+bool can_share(const core::Run& a, const core::Run& b) {
+  if (a.kind != b.kind || a.dtype != b.dtype) return false;
+  switch (a.kind) {
+  case core::CollectiveKind::allreduce:
+    return a.op == b.op && a.sent_as == b.sent_as && a.divisor == b.divisor && a.prescale == b.prescale &&
+           a.postscale == b.postscale;
+  case core::CollectiveKind::broadcast:
+    return a.root == b.root;
+  default:
+    return false;  // the others have lengths or rows of their own
+  }
+}
+
+RunLayout& run_for(Layout& layout, const core::Run& prototype) {
+  for (RunLayout& run : layout.runs) {
+    if (can_share(run.prototype, prototype)) return run;
+  }
+  return layout.runs.emplace_back(RunLayout{prototype, {}});
+}
+
+}  // namespace
+
+Layout make_layout(const std::vector<const core::Signature*>& members, std::int64_t set_size) {
+  KOLO_CHECK(set_size >= 1) << "a set of " << set_size << " ranks";
+  Layout layout;
+  for (std::uint32_t member = 0; member < members.size(); ++member) {
+    const core::Signature& signature = *members[member];
+    if (signature.kind == core::CollectiveKind::barrier) continue;
+    for (std::uint32_t tensor = 0; tensor < signature.tensors.size(); ++tensor) {
+      const core::TensorSignature& part = signature.tensors[tensor];
+      RunLayout& run = run_for(layout, make_prototype(signature, part.dtype, set_size));
+      // Where the signature leaves the first dimension out, how much each rank has is known to the rank alone.
+      const bool ragged =
+          signature.kind == core::CollectiveKind::allgather || signature.kind == core::CollectiveKind::alltoall_splits;
+      const std::int64_t elements = ragged ? 0 : part.shape.elements();
+      if (signature.kind == core::CollectiveKind::reduce_scatter) run.prototype.rows = part.shape[0];
+      if (signature.kind == core::CollectiveKind::alltoall_splits) run.prototype.row_elements = part.shape.elements();
+      run.pieces.push_back({member, tensor, elements});
+      run.prototype.elements += elements;
+    }
+  }
+  return layout;
+}
+
+}  // namespace kolo::fusion
