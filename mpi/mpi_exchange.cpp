@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kTag = 0;
 /// How long rank 0 lets MPI work on the bad news after its patience has ended, and the others wait for them.
-constexpr std::chrono::seconds kFarewell{1};
+constexpr std::chrono::seconds kFlushPatience{1};
 
 constexpr char kGood = '+';
 constexpr char kBad = '-';
@@ -44,12 +44,13 @@ void roll_call(MPI_Comm theirs, base::Duration patience) {
   auto call = std::make_unique<RollCall>(theirs);
   poll_until(until, [&] { return call->gathered(); });
   if (call->rank() == 0) call->answer();
-  const base::Time last = call->rank() == 0 ? base::now() + kFarewell : base::now() + core::after_waiting(patience);
+  const base::Time last =
+      call->rank() == 0 ? base::now() + kFlushPatience : base::now() + bootstrap::after_waiting(patience);
   const bool answered = poll_until(last, [&] { return call->answered(); });
   const std::vector<int> missing = call->rank() == 0 || answered ? absent(call->here()) : std::vector<int>{0};
   if (answered && missing.empty()) return;
   static_cast<void>(call.release());  // MPI may still write there
-  give_up(core::missing_ranks(missing, kLabel, patience));
+  give_up(bootstrap::missing_ranks(missing, kLabel, patience));
 }
 
 /// What comes from one rank: its length, then the bytes.
@@ -57,7 +58,7 @@ struct MpiExchange::Incoming {
   int rank = 0;
   std::byte* memory = nullptr;
   std::uint64_t length = 0;
-  core::InterNode::Operation operation = 0;
+  transport::InterNode::Operation operation = 0;
   bool has_length = false;
   bool complete = false;
 };
@@ -83,27 +84,27 @@ std::string MpiExchange::gather(std::string_view label, const std::string& mine,
   std::vector<std::string> said{mine};
   for (const Incoming& one : others) said.push_back(text(one));
   const std::string answer =
-      complete ? judge(label, said) : kBad + core::missing_ranks(incomplete(others), label, patience);
-  std::vector<core::InterNode::Operation> open;
+      complete ? judge(label, said) : kBad + bootstrap::missing_ranks(incomplete(others), label, patience);
+  std::vector<transport::InterNode::Operation> open;
   for (int rank = 1; rank < size_; ++rank) send(rank, answer, open);
   if (!complete) {
     // Those who are there must hear of it; the others, should they come, find it.
-    poll_until(base::now() + kFarewell, [&] { return flush(open); });
+    poll_until(base::now() + kFlushPatience, [&] { return flush(open); });
     return answer;
   }
   std::vector<Incoming> receipts = expect_others();
   if (hear(receipts, base::now() + patience) && flush(open)) return answer;
-  return kBad + core::missing_ranks(incomplete(receipts), label, patience);
+  return kBad + bootstrap::missing_ranks(incomplete(receipts), label, patience);
 }
 
 /// All others: tell rank 0, hear from it, and say so. (A send that has completed may still wait for a call of the
 /// sender's, InterNode::push: with receipts nobody leaves for other work before all have heard.)
 std::string MpiExchange::report(std::string_view label, const std::string& mine, base::Duration patience) {
-  std::vector<core::InterNode::Operation> open;
+  std::vector<transport::InterNode::Operation> open;
   send(0, mine, open);
   std::vector<Incoming> answer{expect(0)};
-  if (!hear(answer, base::now() + core::after_waiting(patience)))
-    return kBad + core::missing_ranks({0}, label, patience);
+  if (!hear(answer, base::now() + bootstrap::after_waiting(patience)))
+    return kBad + bootstrap::missing_ranks({0}, label, patience);
   send(0, {}, open);
   poll_until(base::now() + patience, [&] { return flush(open); });
   return text(answer.front());
@@ -123,7 +124,7 @@ std::string MpiExchange::judge(std::string_view label, const std::vector<std::st
   return kGood + base::join_fields(all);
 }
 
-void MpiExchange::send(int rank, const std::string& bytes, std::vector<core::InterNode::Operation>& open) {
+void MpiExchange::send(int rank, const std::string& bytes, std::vector<transport::InterNode::Operation>& open) {
   const std::uint64_t length = bytes.size();
   std::byte* const memory = transport_.staging(sizeof length + bytes.size());
   std::memcpy(memory, &length, sizeof length);
@@ -134,7 +135,7 @@ void MpiExchange::send(int rank, const std::string& bytes, std::vector<core::Int
 }
 
 /// Whether all have completed.
-bool MpiExchange::flush(std::vector<core::InterNode::Operation>& open) {
+bool MpiExchange::flush(std::vector<transport::InterNode::Operation>& open) {
   open.erase(std::remove_if(open.begin(), open.end(), [this](auto operation) { return transport_.test(operation); }),
              open.end());
   return open.empty();

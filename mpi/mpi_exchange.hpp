@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `core::Bootstrap::exchange` over MPI: point to point by way of rank 0, and nothing that blocks, so that it can end
-// when patience does. What is open then can never be completed nor taken back: it is left to MPI, its memory is never
-// freed, and MPI must not be finalised.
+// `bootstrap::Bootstrap::exchange` over MPI: point to point by way of rank 0, and nothing that blocks, so that it can
+// end when patience does. What is open then can never be completed nor taken back: it is left to MPI, its memory is
+// never freed, and MPI must not be finalised.
 #pragma once
 
 #include <mpi.h>
@@ -32,7 +32,7 @@ class MpiExchange {
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return size_; }
 
-  /// See core::Bootstrap.
+  /// See bootstrap::Bootstrap.
   std::vector<std::string> exchange(std::string_view label, const std::string& mine, base::Duration patience);
   /// Another communicator of the same ranks; collective, between two exchanges.
   [[nodiscard]] Communicator duplicate(base::Duration patience) const {
@@ -45,8 +45,8 @@ class MpiExchange {
   std::string gather(std::string_view label, const std::string& mine, base::Duration patience);
   std::string report(std::string_view label, const std::string& mine, base::Duration patience);
   [[nodiscard]] std::string judge(std::string_view label, const std::vector<std::string>& said) const;
-  void send(int rank, const std::string& bytes, std::vector<core::InterNode::Operation>& open);
-  bool flush(std::vector<core::InterNode::Operation>& open);
+  void send(int rank, const std::string& bytes, std::vector<transport::InterNode::Operation>& open);
+  bool flush(std::vector<transport::InterNode::Operation>& open);
   Incoming expect(int rank);
   std::vector<Incoming> expect_others();
   bool hear(std::vector<Incoming>& all, base::Time until);

@@ -52,7 +52,7 @@ std::size_t MpiInterNode::claim_slot(int rank) {
   return index;
 }
 
-core::InterNode::Operation MpiInterNode::name_of(std::size_t slot) const noexcept {
+transport::InterNode::Operation MpiInterNode::name_of(std::size_t slot) const noexcept {
   return Operation{slots_[slot].generation} << kSlotBits | (slot + 1);
 }
 
@@ -61,7 +61,7 @@ int MpiInterNode::mapped(int tag) const {
   return static_cast<int>(tag % tags_);
 }
 
-core::InterNode::Operation MpiInterNode::send(int rank, int tag, const std::byte* data, std::size_t bytes) {
+transport::InterNode::Operation MpiInterNode::send(int rank, int tag, const std::byte* data, std::size_t bytes) {
   // Claimed first: should a piece fail, those before it are open, and the slot says so for ever.
   const std::size_t slot = claim_slot(rank);
   std::size_t begin = 0;
@@ -74,7 +74,7 @@ core::InterNode::Operation MpiInterNode::send(int rank, int tag, const std::byte
   return name_of(slot);
 }
 
-core::InterNode::Operation MpiInterNode::receive(int rank, int tag, std::byte* data, std::size_t bytes) {
+transport::InterNode::Operation MpiInterNode::receive(int rank, int tag, std::byte* data, std::size_t bytes) {
   const std::size_t slot = claim_slot(rank);
   std::size_t begin = 0;
   do {

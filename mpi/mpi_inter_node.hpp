@@ -17,7 +17,7 @@
 
 namespace kolo::mpi {
 
-class MpiInterNode final : public core::InterNode {
+class MpiInterNode final : public transport::InterNode {
  public:
   /// Made on a thread that may call MPI. Messages travel in pieces of at most `piece_bytes`, the same on all ranks.
   explicit MpiInterNode(Communicator communicator, std::size_t piece_bytes = kMaxPieceBytes);

@@ -11,8 +11,8 @@
 namespace kolo::detail {
 
 struct BootstrapHolder {
-  explicit BootstrapHolder(std::unique_ptr<core::Bootstrap> its) : bootstrap(std::move(its)) {}
-  std::unique_ptr<core::Bootstrap> bootstrap;
+  explicit BootstrapHolder(std::unique_ptr<bootstrap::Bootstrap> its) : bootstrap(std::move(its)) {}
+  std::unique_ptr<bootstrap::Bootstrap> bootstrap;
 };
 
 }  // namespace kolo::detail

@@ -88,7 +88,7 @@ Metrics metrics(Context& context) {
   const engine::Engine& engine = context.impl().engine();
   Metrics metrics = context.impl().engine().metrics();
   if (engine.device() == nullptr) return metrics;
-  const core::DeviceUsage usage = engine.device()->usage();
+  const data::DeviceUsage usage = engine.device()->usage();
   metrics.device_slot_bytes = usage.slot_bytes;
   metrics.device_arena_bytes = usage.arena_bytes;
   metrics.device_communicators = usage.communicators;

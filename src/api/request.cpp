@@ -418,7 +418,7 @@ Request reduce_scatter_request(std::string_view name, ConstTensorView in, const 
   check_view(kind, name, "input", in);
   check_reduction(kind, name, in.dtype(), options);
   if (in.shape().rank() == 0) refuse(kind, name, "a scalar has no rows; give a tensor of at least one dimension");
-  const core::RowsOf rows(in.shape()[0], place.rank, place.size);
+  const data::RowsOf rows(in.shape()[0], place.rank, place.size);
   const Shape row = row_of(in.shape());
   std::vector<std::int64_t> extents{rows.count};
   extents.insert(extents.end(), row.begin(), row.end());
@@ -488,8 +488,8 @@ void settle_device(engine::Engine& engine, std::string_view name, Request& reque
   }
 }
 
-std::vector<core::DeviceEventPtr> record(engine::Engine& engine, Device device, const std::vector<Stream>& streams) {
-  std::vector<core::DeviceEventPtr> events;
+std::vector<data::DeviceEventPtr> record(engine::Engine& engine, Device device, const std::vector<Stream>& streams) {
+  std::vector<data::DeviceEventPtr> events;
   events.reserve(streams.size());
   for (const Stream& stream : streams) events.push_back(engine.device()->record(device, stream));
   return events;

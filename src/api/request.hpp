@@ -87,7 +87,7 @@ std::shared_ptr<detail::HandleState> submit_allreduce_into(Context& context, std
 void settle_device(engine::Engine& engine, std::string_view name, Request& request);
 /// Where the request's streams stand now: what its operation is held back behind. Throws Error (invalid_argument) when
 /// one of them is being captured.
-std::vector<core::DeviceEventPtr> record(engine::Engine& engine, Device device, const std::vector<Stream>& streams);
+std::vector<data::DeviceEventPtr> record(engine::Engine& engine, Device device, const std::vector<Stream>& streams);
 
 /// Claims the name and submits.
 std::shared_ptr<detail::HandleState> submit(Context& context, std::string_view name, Request request);

@@ -14,7 +14,7 @@
 #include "base/fields.hpp"
 #include "core/signature.hpp"
 
-namespace kolo::core {
+namespace kolo::bootstrap {
 namespace {
 
 constexpr std::chrono::seconds kLeastSlack{1};
@@ -90,8 +90,8 @@ base::Duration after_waiting(base::Duration patience) noexcept {
 std::string missing_ranks(const std::vector<int>& ranks, std::string_view label, base::Duration patience) {
   std::array<char, 40> seconds{};
   std::snprintf(seconds.data(), seconds.size(), "%.4g s", base::to_seconds(patience));
-  return describe_ranks(ranks) + " did not reach the step \"" + std::string(label) + "\" of the start within " +
+  return core::describe_ranks(ranks) + " did not reach the step \"" + std::string(label) + "\" of the start within " +
          seconds.data() + " (KOLO_CONNECT_TIMEOUT_S): a process has not joined yet, is stopped, or has ended";
 }
 
-}  // namespace kolo::core
+}  // namespace kolo::bootstrap

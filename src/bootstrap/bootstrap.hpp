@@ -21,7 +21,7 @@
 #include "transport/inter_node.hpp"
 #include "transport/node_link.hpp"
 
-namespace kolo::core {
+namespace kolo::bootstrap {
 
 /// Calls are collective: every rank makes the same calls in the same order, from one thread. All of them block for
 /// `patience` at most (or little more); a failure is an `Error` (transport). After a failure no call works any more.
@@ -38,12 +38,12 @@ class Bootstrap {
   /// The node's shared memory (`bytes` of it, zeroed), wake-ups and liveness, among the ranks of one node of
   /// `topology`. `job_key` is the same random string on every rank and authenticates the handover. A failure of one
   /// rank is everyone's.
-  virtual std::shared_ptr<NodeLink> join_node(const Topology& topology, std::size_t bytes, const std::string& job_key,
-                                              base::Duration patience) = 0;
+  virtual std::shared_ptr<transport::NodeLink> join_node(const core::Topology& topology, std::size_t bytes,
+                                                         const std::string& job_key, base::Duration patience) = 0;
   /// Bulk transport between nodes; called only when there is more than one node.
-  virtual std::shared_ptr<InterNode> inter_node(const Topology& topology, base::Duration patience) = 0;
+  virtual std::shared_ptr<transport::InterNode> inter_node(const core::Topology& topology, base::Duration patience) = 0;
   /// Who may call it; empty: any thread.
-  [[nodiscard]] virtual std::optional<CallRule> call_rule() const { return std::nullopt; }
+  [[nodiscard]] virtual std::optional<transport::CallRule> call_rule() const { return std::nullopt; }
   /// "MPI (Open MPI 4.1.4, thread level MULTIPLE)": for describe() and kolo-info.
   [[nodiscard]] virtual std::string describe() const = 0;
 };
@@ -61,4 +61,4 @@ base::Duration after_waiting(base::Duration patience) noexcept;
 /// "ranks 1, 3 did not reach the step "settings" of the start within 60 s (KOLO_CONNECT_TIMEOUT_S); ...".
 std::string missing_ranks(const std::vector<int>& ranks, std::string_view label, base::Duration patience);
 
-}  // namespace kolo::core
+}  // namespace kolo::bootstrap

@@ -12,7 +12,7 @@
 #include "bootstrap/bootstrap.hpp"
 #include "transport/node_link.hpp"
 
-namespace kolo::shm {
+namespace kolo::bootstrap {
 
 /// What a process bootstrap's `join_node` does; collective over the whole world, which meets twice in
 /// `bootstrap.exchange`. If it fails for one rank it fails for all, with that rank's reason: Error(transport).
@@ -23,7 +23,8 @@ namespace kolo::shm {
 /// `patience`: how long the ranks of a node wait for each other, here and in NodeLink::share.
 ///
 /// `liveness` watches each peer by its process (a pidfd), where it can be seen, and by its socket.
-std::shared_ptr<core::NodeLink> join_node(core::Bootstrap& bootstrap, const core::Topology& topology, std::size_t bytes,
-                                          const std::string& job_key, base::Duration patience = base::from_seconds(60));
+std::shared_ptr<transport::NodeLink> join_node(Bootstrap& bootstrap, const core::Topology& topology, std::size_t bytes,
+                                               const std::string& job_key,
+                                               base::Duration patience = base::from_seconds(60));
 
-}  // namespace kolo::shm
+}  // namespace kolo::bootstrap

@@ -20,19 +20,19 @@
 #include "transport/threads/thread_inter_node.hpp"
 #include "transport/threads/thread_region.hpp"
 
-namespace kolo::shm {
+namespace kolo::bootstrap {
 
 namespace {
 
 /// What the ranks of a (virtual) node share.
 struct ThreadNode {
-  ThreadNode(std::size_t bytes, std::size_t ranks) : memory(Segment::anonymous(bytes)), bells(ranks) {}
-  Segment memory;
+  ThreadNode(std::size_t bytes, std::size_t ranks) : memory(shm::Segment::anonymous(bytes)), bells(ranks) {}
+  shm::Segment memory;
   std::vector<base::EventFd> bells;  // by local rank
-  PartExchange parts;
+  threads::PartExchange parts;
 };
 
-class ThreadNodeLink final : public core::NodeLink {
+class ThreadNodeLink final : public transport::NodeLink {
  public:
   ThreadNodeLink(std::shared_ptr<ThreadNode> node, core::Topology topology)
       : node_(std::move(node)), topology_(std::move(topology)) {}
@@ -44,12 +44,13 @@ class ThreadNodeLink final : public core::NodeLink {
     return node_->bells[static_cast<std::size_t>(topology_.local_rank)].fd();
   }
   [[nodiscard]] std::vector<Liveness> liveness() const override { return {}; }
-  std::shared_ptr<core::SharedRegion> share(std::size_t bytes, const core::Meeting& meet,
-                                            const std::function<void()>& /*check: only the meeting waits*/) override {
-    return share_between_threads(node_->parts, topology_, bytes, meet);
+  std::shared_ptr<transport::SharedRegion>
+  share(std::size_t bytes, const transport::Meeting& meet,
+        const std::function<void()>& /*check: only the meeting waits*/) override {
+    return threads::share_between_threads(node_->parts, topology_, bytes, meet);
   }
-  std::shared_ptr<core::PeerMemory> peer_memory(const core::Meeting& /*meet: threads may*/) override {
-    return read_between_threads();
+  std::shared_ptr<transport::PeerMemory> peer_memory(const transport::Meeting& /*meet: threads may*/) override {
+    return shm::read_between_threads();
   }
 
  private:
@@ -65,7 +66,7 @@ class ThreadWorldState {
   explicit ThreadWorldState(int size) : size_(size), arrived_(static_cast<std::size_t>(size)) {}
 
   [[nodiscard]] int size() const noexcept { return size_; }
-  [[nodiscard]] const std::shared_ptr<MailRoom>& mail_room() const noexcept { return mail_room_; }
+  [[nodiscard]] const std::shared_ptr<threads::MailRoom>& mail_room() const noexcept { return mail_room_; }
 
   /// Blocks until all ranks have come; returns what they brought, by rank. When patience ends, the world does.
   std::vector<std::string> meet(int rank, std::string_view label, const std::string& brought, base::Duration patience) {
@@ -83,7 +84,7 @@ class ThreadWorldState {
     } else {
       const auto over = [&] { return meetings_ != meeting || !aborted_.empty(); };
       if (!all_here_.wait_until(lock, base::now() + patience, over)) {
-        end(core::missing_ranks(absent(), label, patience));
+        end(missing_ranks(absent(), label, patience));
       }
       if (meetings_ == meeting) check_alive();
     }
@@ -133,7 +134,7 @@ class ThreadWorldState {
   }
 
   const int size_;
-  const std::shared_ptr<MailRoom> mail_room_ = std::make_shared<MailRoom>();
+  const std::shared_ptr<threads::MailRoom> mail_room_ = std::make_shared<threads::MailRoom>();
   std::mutex mutex_;
   std::condition_variable all_here_;
   // All under mutex_.
@@ -147,7 +148,7 @@ class ThreadWorldState {
 
 namespace {
 
-class ThreadBootstrap final : public core::Bootstrap {
+class ThreadBootstrap final : public Bootstrap {
  public:
   ThreadBootstrap(std::shared_ptr<ThreadWorldState> state, int rank) : state_(std::move(state)), rank_(rank) {}
 
@@ -157,20 +158,20 @@ class ThreadBootstrap final : public core::Bootstrap {
     return state_->meet(rank_, label, mine, patience);
   }
 
-  std::shared_ptr<core::NodeLink> join_node(const core::Topology& topology, std::size_t bytes,
-                                            const std::string& /*job_key: threads need no proof*/,
-                                            base::Duration patience) override {
+  std::shared_ptr<transport::NodeLink> join_node(const core::Topology& topology, std::size_t bytes,
+                                                 const std::string& /*job_key: threads need no proof*/,
+                                                 base::Duration patience) override {
     std::shared_ptr<ThreadNode> node;
-    core::take_step(*this, "shared memory", patience, [&]() -> std::string {
+    take_step(*this, "shared memory", patience, [&]() -> std::string {
       node = state_->join(topology.node, static_cast<std::size_t>(topology.local_size()), bytes);
       return {};
     });
     return std::make_shared<ThreadNodeLink>(std::move(node), topology);
   }
 
-  std::shared_ptr<core::InterNode> inter_node(const core::Topology& /*topology*/,
-                                              base::Duration /*patience*/) override {
-    return std::make_shared<ThreadInterNode>(state_->mail_room(), rank_);
+  std::shared_ptr<transport::InterNode> inter_node(const core::Topology& /*topology*/,
+                                                   base::Duration /*patience*/) override {
+    return std::make_shared<threads::ThreadInterNode>(state_->mail_room(), rank_);
   }
 
   [[nodiscard]] std::string describe() const override {
@@ -190,11 +191,11 @@ ThreadWorld::ThreadWorld(int size) : state_(std::make_shared<ThreadWorldState>(s
 
 ThreadWorld::~ThreadWorld() = default;
 
-std::unique_ptr<core::Bootstrap> ThreadWorld::bootstrap(int rank) {
+std::unique_ptr<Bootstrap> ThreadWorld::bootstrap(int rank) {
   KOLO_CHECK(rank >= 0 && rank < state_->size()) << "rank " << rank << " of " << state_->size();
   return std::make_unique<ThreadBootstrap>(state_, rank);
 }
 
 void ThreadWorld::abort(const std::string& reason) { state_->abort(reason); }
 
-}  // namespace kolo::shm
+}  // namespace kolo::bootstrap

@@ -9,7 +9,7 @@
 
 #include "bootstrap/bootstrap.hpp"
 
-namespace kolo::shm {
+namespace kolo::bootstrap {
 
 class ThreadWorldState;
 
@@ -21,7 +21,7 @@ class ThreadWorld {
 
   /// Rank `rank`'s way in; used by that rank's thread alone. All ranks are on one machine, so a topology of several
   /// nodes is one of virtual nodes.
-  [[nodiscard]] std::unique_ptr<core::Bootstrap> bootstrap(int rank);
+  [[nodiscard]] std::unique_ptr<Bootstrap> bootstrap(int rank);
 
   /// Ends every blocked or later call of a bootstrap with Error(transport, reason), and every later use of an InterNode
   /// likewise: a rank has left, and nobody shall wait for it. The first reason stays.
@@ -31,4 +31,4 @@ class ThreadWorld {
   std::shared_ptr<ThreadWorldState> state_;
 };
 
-}  // namespace kolo::shm
+}  // namespace kolo::bootstrap

@@ -5,22 +5,20 @@
 #include <cstddef>
 
 #include "base/check.hpp"
+#include "base/round_up.hpp"
 
-namespace kolo::core {
+namespace kolo::control {
 
 namespace {
 
 constexpr std::size_t kLine = 64;
-constexpr std::size_t kPage = 4096;
-
-constexpr std::size_t round_up(std::size_t value, std::size_t to) noexcept { return (value + to - 1) / to * to; }
 
 using Counter = std::atomic<std::uint64_t>;
 // Shared between processes: the word itself, at its own address, with no lock in anybody's private memory.
 static_assert(Counter::is_always_lock_free && sizeof(Counter) == 8 && alignof(Counter) == 8);
 
 constexpr std::size_t kColumnHead = 4 * kLine;
-std::size_t count_bytes(const BoardShape& shape) noexcept { return round_up(shape.ids * sizeof(Counter), kLine); }
+std::size_t count_bytes(const BoardShape& shape) noexcept { return base::round_up(shape.ids * sizeof(Counter), kLine); }
 std::size_t column_bytes(const BoardShape& shape) noexcept {
   return kColumnHead + count_bytes(shape) + shape.message_ring_bytes;
 }
@@ -46,7 +44,8 @@ struct Board::Log {
 
 // In memory: the log's head, the columns - each its head, its counts, its message ring - and the log's ring.
 std::size_t BoardShape::bytes() const noexcept {
-  return round_up(kLine + static_cast<std::size_t>(ranks) * column_bytes(*this) + log_ring_bytes, kPage);
+  return base::round_up(kLine + static_cast<std::size_t>(ranks) * column_bytes(*this) + log_ring_bytes,
+                        base::kPageBytes);
 }
 
 Board::Board(std::byte* memory, const BoardShape& shape, int local_rank)
@@ -66,7 +65,7 @@ Board::Column& Board::column(int local_rank) const noexcept {
   return *reinterpret_cast<Column*>(memory_ + offset);
 }
 
-std::atomic<std::uint64_t>& Board::count_word(int local_rank, TensorId id) const noexcept {
+std::atomic<std::uint64_t>& Board::count_word(int local_rank, core::TensorId id) const noexcept {
   KOLO_CHECK(id < shape_.ids) << "id " << id << " on a board of " << shape_.ids;
   return reinterpret_cast<Counter*>(reinterpret_cast<std::byte*>(&column(local_rank)) + kColumnHead)[id];
 }
@@ -91,11 +90,11 @@ void Board::ring(std::uint64_t publications) noexcept {
   bell.store(bell.load(std::memory_order_relaxed) + publications, std::memory_order_seq_cst);
 }
 
-void Board::write_count(TensorId id, CountWord word) noexcept {
+void Board::write_count(core::TensorId id, CountWord word) noexcept {
   count_word(local_rank_, id).store(word.pack(), std::memory_order_release);
 }
 
-void Board::publish_quietly(TensorId id, CountWord word) noexcept {
+void Board::publish_quietly(core::TensorId id, CountWord word) noexcept {
   count_word(local_rank_, id).store(word.pack(), std::memory_order_seq_cst);
 }
 
@@ -139,7 +138,7 @@ std::uint64_t Board::doorbell(int local_rank) const noexcept {
   return column(local_rank).doorbell.load(std::memory_order_seq_cst);
 }
 
-CountWord Board::count(int local_rank, TensorId id) const noexcept {
+CountWord Board::count(int local_rank, core::TensorId id) const noexcept {
   return CountWord::unpack(count_word(local_rank, id).load(std::memory_order_seq_cst));
 }
 
@@ -215,4 +214,4 @@ bool Board::asleep_with_batches(int local_rank) const noexcept { return (sleep_o
 bool Board::asleep_hearing_quiet(int local_rank) const noexcept { return (sleep_of(local_rank) & kHearsQuiet) != 0; }
 bool Board::asleep_hearing_counts(int local_rank) const noexcept { return (sleep_of(local_rank) & kHearsCounts) != 0; }
 
-}  // namespace kolo::core
+}  // namespace kolo::control

@@ -29,7 +29,7 @@
 #include "control/codec.hpp"
 #include "control/messages.hpp"
 
-namespace kolo::core {
+namespace kolo::control {
 
 struct BoardShape {
   int ranks = 1;                               ///< of this node
@@ -58,16 +58,16 @@ class Board {
 
   // -- as a rank
   /// Publishes a count: the whole of a known tensor's submission. Rings the doorbell.
-  void publish_count(TensorId id, CountWord word) noexcept {
+  void publish_count(core::TensorId id, CountWord word) noexcept {
     write_count(id, word);
     ring(1);
   }
   /// The same in two steps, for many counts under one ring of the doorbell.
-  void write_count(TensorId id, CountWord word) noexcept;
+  void write_count(core::TensorId id, CountWord word) noexcept;
   void ring(std::uint64_t publications) noexcept;
   /// The same without the doorbell, for what the leader may learn when it next looks: it wakes the leader only where
   /// that one asked for it (`Sleep::hears_quiet`).
-  void publish_quietly(TensorId id, CountWord word) noexcept;
+  void publish_quietly(core::TensorId id, CountWord word) noexcept;
   /// Publishes a message and rings the doorbell; false when the ring has no room for all of it (try again with the same
   /// message after the leader has read).
   [[nodiscard]] bool post(ByteView message) noexcept;
@@ -80,7 +80,7 @@ class Board {
 
   // -- as the leader (local rank 0), who is a rank as well
   [[nodiscard]] std::uint64_t doorbell(int local_rank) const noexcept;
-  [[nodiscard]] CountWord count(int local_rank, TensorId id) const noexcept;
+  [[nodiscard]] CountWord count(int local_rank, core::TensorId id) const noexcept;
   /// That rank's whole column of packed words, `shape.ids` of them: for looking along it.
   [[nodiscard]] const std::atomic<std::uint64_t>* counts(int local_rank) const noexcept;
   /// The next message of that rank, or false.
@@ -116,7 +116,7 @@ class Board {
   struct Column;
   struct Log;
   [[nodiscard]] Column& column(int local_rank) const noexcept;
-  [[nodiscard]] std::atomic<std::uint64_t>& count_word(int local_rank, TensorId id) const noexcept;
+  [[nodiscard]] std::atomic<std::uint64_t>& count_word(int local_rank, core::TensorId id) const noexcept;
   [[nodiscard]] ByteRing message_ring(int local_rank) const noexcept;
   [[nodiscard]] Log& log() const noexcept;
   [[nodiscard]] ByteRing log_ring() const noexcept;
@@ -135,4 +135,4 @@ class Board {
   std::uint64_t log_reusable_ = 0;     // all cursors have passed this
 };
 
-}  // namespace kolo::core
+}  // namespace kolo::control

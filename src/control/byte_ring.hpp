@@ -18,7 +18,7 @@
 #include "base/check.hpp"
 #include "control/codec.hpp"
 
-namespace kolo::core {
+namespace kolo::control {
 
 class ByteRing {
  public:
@@ -110,4 +110,4 @@ class PartReader {
   Bytes gathered_;
 };
 
-}  // namespace kolo::core
+}  // namespace kolo::control

@@ -16,7 +16,7 @@
 
 #include <kolo/error.hpp>
 
-namespace kolo::core {
+namespace kolo::control {
 namespace {
 
 // ---------------------------------------------------------------- writing
@@ -58,7 +58,7 @@ class Writer {
   Bytes& out_;
 };
 
-void write(Writer& w, const Signature& s) {
+void write(Writer& w, const core::Signature& s) {
   w.byte(static_cast<std::uint8_t>(s.kind));
   w.byte(static_cast<std::uint8_t>(s.op));
   w.byte(static_cast<std::uint8_t>(s.device));
@@ -68,7 +68,7 @@ void write(Writer& w, const Signature& s) {
   w.byte(s.sent_as ? 1 : 0);
   if (s.sent_as) w.byte(static_cast<std::uint8_t>(*s.sent_as));
   w.number(s.tensors.size());
-  for (const TensorSignature& tensor : s.tensors) {
+  for (const core::TensorSignature& tensor : s.tensors) {
     w.byte(static_cast<std::uint8_t>(tensor.dtype));
     w.byte(static_cast<std::uint8_t>(tensor.shape.rank()));
     for (const std::int64_t extent : tensor.shape) w.number(static_cast<std::uint64_t>(extent));
@@ -324,8 +324,8 @@ Shape read_shape(Reader& r) {
   }
 }
 
-void read(Reader& r, Signature& s) {
-  s.kind = r.choice(CollectiveKind::remove_process_set);
+void read(Reader& r, core::Signature& s) {
+  s.kind = r.choice(core::CollectiveKind::remove_process_set);
   s.op = r.choice(ReduceOp::product);
   s.device = r.choice(DeviceKind::cuda);
   s.root = r.rank();
@@ -333,7 +333,7 @@ void read(Reader& r, Signature& s) {
   s.postscale = r.real();
   if (r.flag()) s.sent_as = r.choice(DType::float64);
   s.tensors.resize(r.length());
-  for (TensorSignature& tensor : s.tensors) {
+  for (core::TensorSignature& tensor : s.tensors) {
     tensor.dtype = r.choice(DType::float64);
     tensor.shape = read_shape(r);
     tensor.place = r.number();
@@ -345,15 +345,15 @@ void read(Reader& r, Signature& s) {
 }
 
 void read(Reader& r, Counted& m) {
-  m.id = r.number_of<TensorId>();
+  m.id = r.number_of<core::TensorId>();
   m.word.generation = r.number_of<std::uint16_t>();
   m.word.count = r.number_up_to<std::uint64_t>((std::uint64_t{1} << CountWord::kCountBits) - 1);
 }
 void read(Reader& r, Declared& m) {
-  m.set = r.number_of<SetId>();
+  m.set = r.number_of<core::SetId>();
   m.name = r.text();
   m.round = r.number();
-  m.id = r.number_of<TensorId>();
+  m.id = r.number_of<core::TensorId>();
   m.generation = r.number_of<std::uint16_t>();
   m.variants.resize(r.length());
   for (Declared::Variant& variant : m.variants) {
@@ -365,12 +365,12 @@ void read(Reader& r, Interest& m) {
   m.rank = r.rank();
   m.plan = r.number_of<std::uint32_t>();
   m.batch = r.number_of<std::uint32_t>();
-  m.lacking = r.list<TensorId>();
+  m.lacking = r.list<core::TensorId>();
   m.round = r.number();
 }
 void read(Reader& r, Overdue& m) {
   m.rank = r.rank();
-  m.set = r.number_of<SetId>();
+  m.set = r.number_of<core::SetId>();
   m.name = r.text();
   m.round = r.number();
   m.waited_s = r.real();
@@ -397,31 +397,31 @@ void read(Reader& r, Answer& m) {
   m.reason = r.text();
   if (!r.flag()) return;
   Answer::Wait& wait = m.wait.emplace();
-  wait.set = r.number_of<SetId>();
+  wait.set = r.number_of<core::SetId>();
   wait.name = r.text();
   wait.round = r.number();
 }
 
 void read(Reader& r, Assigned& m) {
-  m.id = r.number_of<TensorId>();
+  m.id = r.number_of<core::TensorId>();
   m.generation = r.number_of<std::uint16_t>();
-  m.set = r.number_of<SetId>();
+  m.set = r.number_of<core::SetId>();
   m.name = r.text();
   read(r, m.signature);
 }
 void read(Reader& r, Evicted& m) {
-  m.id = r.number_of<TensorId>();
+  m.id = r.number_of<core::TensorId>();
   m.generation = r.number_of<std::uint16_t>();
 }
 void read(Reader& r, BatchAppended& m) {
-  m.set = r.number_of<SetId>();
-  m.members = r.list<TensorId>();
+  m.set = r.number_of<core::SetId>();
+  m.members = r.list<core::TensorId>();
 }
 void read(Reader& r, PlanDefined& m) {
   m.plan = r.number_of<std::uint32_t>();
-  m.set = r.number_of<SetId>();
+  m.set = r.number_of<core::SetId>();
   m.batches.resize(r.length());
-  for (auto& batch : m.batches) batch = r.list<TensorId>();
+  for (auto& batch : m.batches) batch = r.list<core::TensorId>();
 }
 void read(Reader& r, PlanVoided& m) {
   m.plan = r.number_of<std::uint32_t>();
@@ -432,7 +432,7 @@ void read(Reader& r, PlannedBatch& m) {
   m.number = r.number_of<std::uint32_t>();
 }
 void read(Reader& r, Failed& m) {
-  m.set = r.number_of<SetId>();
+  m.set = r.number_of<core::SetId>();
   m.name = r.text();
   m.round = r.number();
   m.code = r.choice(ErrorCode::user_exception);
@@ -440,27 +440,27 @@ void read(Reader& r, Failed& m) {
 }
 void read(Reader& r, Query& m) {
   m.query = r.number();
-  m.set = r.number_of<SetId>();
+  m.set = r.number_of<core::SetId>();
   m.name = r.text();
   m.round = r.number();
   m.deadline = r.flag();
 }
 void read(Reader& r, Stalled& m) {
-  m.set = r.number_of<SetId>();
+  m.set = r.number_of<core::SetId>();
   m.name = r.text();
   m.waited_s = r.real();
   m.missing = r.list<std::int32_t>();
 }
 void read(Reader& r, SetAdded& m) {
-  m.set = r.number_of<SetId>();
-  m.base = r.number_of<TensorId>();
+  m.set = r.number_of<core::SetId>();
+  m.base = r.number_of<core::TensorId>();
   m.generation = r.number_of<std::uint16_t>();
   m.members = r.list<std::int32_t>();
   m.name = r.text();
   m.round = r.number();
 }
 void read(Reader& r, SetRemoved& m) {
-  m.set = r.number_of<SetId>();
+  m.set = r.number_of<core::SetId>();
   m.name = r.text();
   m.round = r.number();
 }
@@ -511,4 +511,4 @@ void encode(const LogEntry& entry, Bytes& out) { encode_variant(entry, out); }
 UpMessage decode_up(ByteView bytes) { return decode_variant<UpMessage>(bytes); }
 LogEntry decode_log(ByteView bytes) { return decode_variant<LogEntry>(bytes); }
 
-}  // namespace kolo::core
+}  // namespace kolo::control

@@ -12,7 +12,7 @@
 
 #include "control/messages.hpp"
 
-namespace kolo::core {
+namespace kolo::control {
 
 using Bytes = std::vector<std::byte>;
 using ByteView = Span<const std::byte>;
@@ -25,4 +25,4 @@ void encode(const LogEntry& entry, Bytes& out);
 UpMessage decode_up(ByteView bytes);
 LogEntry decode_log(ByteView bytes);
 
-}  // namespace kolo::core
+}  // namespace kolo::control

@@ -11,7 +11,7 @@
 #include "base/poller.hpp"
 #include "control/codec.hpp"
 
-namespace kolo::core {
+namespace kolo::control {
 
 /// Only a node's leader has one, and only when there is more than one node. Calls come from the engine's driver, one
 /// thread at a time. Nothing blocks: frames are buffered until the peer takes them.
@@ -43,4 +43,4 @@ class ControlChannel {
   virtual void expect_close() noexcept = 0;
 };
 
-}  // namespace kolo::core
+}  // namespace kolo::control

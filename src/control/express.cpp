@@ -5,17 +5,15 @@
 #include <cstring>
 
 #include "base/check.hpp"
+#include "base/round_up.hpp"
 
-namespace kolo::negotiation {
+namespace kolo::control {
 namespace {
 
-constexpr std::size_t kPage = 4096;
 // Lines lie two apart: processors fetch the other half of 128 bytes as well, and the two are in use by turns.
 constexpr std::size_t kStride = 128;
 constexpr int kTagBits = 48;
 constexpr std::uint64_t kTagMask = (std::uint64_t{1} << kTagBits) - 1;
-
-constexpr std::size_t round_up(std::size_t value, std::size_t to) noexcept { return (value + to - 1) / to * to; }
 
 constexpr std::uint64_t pack(std::uint64_t call, Express::Tag tag) noexcept { return call << kTagBits | tag; }
 constexpr bool same_call(std::uint64_t a, std::uint64_t b) noexcept { return a >> kTagBits == b >> kTagBits; }
@@ -47,7 +45,8 @@ struct Express::Counts {
 
 // In memory, a rank after the other from a page of its own: the two lines, the counts, then the two payloads.
 std::size_t ExpressShape::bytes() const noexcept {
-  return static_cast<std::size_t>(ranks) * round_up(3 * kStride + 2 * round_up(payload_bytes, kStride), kPage);
+  return static_cast<std::size_t>(ranks) *
+         base::round_up(3 * kStride + 2 * base::round_up(payload_bytes, kStride), base::kPageBytes);
 }
 
 Express::Tag Express::tag_of(core::CollectiveKind kind, DType dtype, const Shape& shape, ReduceOp op, double prescale,
@@ -64,7 +63,7 @@ Express::Tag Express::tag_of(core::CollectiveKind kind, DType dtype, const Shape
 Express::Express(std::byte* memory, const ExpressShape& shape, int local_rank)
     : memory_(memory), ranks_(shape.ranks), local_rank_(local_rank), capacity_(shape.payload_bytes),
       rank_bytes_(shape.bytes() / static_cast<std::size_t>(shape.ranks)),
-      payload_bytes_(round_up(shape.payload_bytes, kStride)) {
+      payload_bytes_(base::round_up(shape.payload_bytes, kStride)) {
   static_assert(sizeof(Line) == 64 && std::atomic<std::uint64_t>::is_always_lock_free);
   KOLO_CHECK(reinterpret_cast<std::uintptr_t>(memory) % kStride == 0);
   KOLO_CHECK(local_rank >= 0 && local_rank < shape.ranks) << "local rank " << local_rank << " of " << shape.ranks;
@@ -143,4 +142,4 @@ int Express::cpu_of(int local_rank) const noexcept {
   return counts(local_rank).cpu.load(std::memory_order_relaxed) - 1;
 }
 
-}  // namespace kolo::negotiation
+}  // namespace kolo::control

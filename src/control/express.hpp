@@ -53,7 +53,7 @@
 
 #include "core/signature.hpp"
 
-namespace kolo::negotiation {
+namespace kolo::control {
 
 struct ExpressShape {
   int ranks = 1;                        ///< of the node, which is the world
@@ -141,4 +141,4 @@ class Express {
   Verdict verdict_ = Verdict::undecided;
 };
 
-}  // namespace kolo::negotiation
+}  // namespace kolo::control

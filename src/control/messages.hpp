@@ -21,7 +21,7 @@
 
 #include "core/signature.hpp"
 
-namespace kolo::core {
+namespace kolo::control {
 
 /// A submission count together with the generation of the signature that it was made under: 16 and 48 bits of one
 /// word, so that one store publishes both. Zero means: nothing submitted yet.
@@ -43,7 +43,7 @@ struct CountWord {
 
 /// Bare: all members below have submitted `id` up to `word`. Inside a node this is the count column of the board.
 struct Counted {
-  TensorId id = kNoTensor;
+  core::TensorId id = core::kNoTensor;
   CountWord word;
 };
 
@@ -51,15 +51,15 @@ struct Counted {
 struct Declared {
   /// Those who agree. No signature: they submitted bare, under the generation in `Declared::generation`.
   struct Variant {
-    std::optional<Signature> signature;
+    std::optional<core::Signature> signature;
     std::vector<std::int32_t> ranks;
   };
-  SetId set = kGlobalSet;
+  core::SetId set = core::kGlobalSet;
   std::string name;  ///< empty for a set's unnamed calls
-  Round round = 0;
+  core::Round round = 0;
   /// The id and generation that the submitter knows this name by; kNoTensor when it knows none. A declaration that
   /// refers to an evicted generation is void: its ranks send it again when they read of the eviction.
-  TensorId id = kNoTensor;
+  core::TensorId id = core::kNoTensor;
   std::uint16_t generation = 0;
   std::vector<Variant> variants;
 };
@@ -70,17 +70,17 @@ struct Interest {
   std::int32_t rank = 0;
   std::uint32_t plan = 0;
   std::uint32_t batch = 0;
-  std::vector<TensorId> lacking;  ///< the members of the batch that the rank has not submitted; at least one
-  Round round = 0;                ///< of the first of them: the round it lacks
+  std::vector<core::TensorId> lacking;  ///< the members of the batch that the rank has not submitted; at least one
+  core::Round round = 0;                ///< of the first of them: the round it lacks
 };
 
 /// `rank` has waited for this submission for `waited_s`. With `deadline` the wait must end now, by a fatal error; else
 /// a warning is due. `running`: its batch has been handed to the data plane; `round` may be 0 then.
 struct Overdue {
   std::int32_t rank = 0;
-  SetId set = kGlobalSet;
+  core::SetId set = core::kGlobalSet;
   std::string name;
-  Round round = 0;
+  core::Round round = 0;
   double waited_s = 0;
   bool deadline = false;
   bool running = false;
@@ -103,9 +103,9 @@ enum class Doing : std::uint8_t {
 struct Answer {
   /// A submission of this rank's own that some thread waits for and that is not in the log yet.
   struct Wait {
-    SetId set = kGlobalSet;
+    core::SetId set = core::kGlobalSet;
     std::string name;
-    Round round = 0;
+    core::Round round = 0;
   };
   std::uint64_t query = 0;
   std::int32_t rank = 0;
@@ -140,30 +140,30 @@ using UpMessage = std::variant<Counted, Declared, Interest, Overdue, Missing, Ra
 
 /// From here on `id`, under `generation`, means this name with this signature. All members have submitted it.
 struct Assigned {
-  TensorId id = kNoTensor;
+  core::TensorId id = core::kNoTensor;
   std::uint16_t generation = 0;
-  SetId set = kGlobalSet;
+  core::SetId set = core::kGlobalSet;
   std::string name;
-  Signature signature;
+  core::Signature signature;
 };
 
 /// `id` is free again. What was submitted under it and not yet appended is sent again, whole, as round 1.
 struct Evicted {
-  TensorId id = kNoTensor;
+  core::TensorId id = core::kNoTensor;
   std::uint16_t generation = 0;
 };
 
 /// Execute these, in this order, as one batch.
 struct BatchAppended {
-  SetId set = kGlobalSet;
-  std::vector<TensorId> members;
+  core::SetId set = core::kGlobalSet;
+  std::vector<core::TensorId> members;
 };
 
 /// The batches of a step, frozen; executes nothing by itself.
 struct PlanDefined {
   std::uint32_t plan = 0;
-  SetId set = kGlobalSet;
-  std::vector<std::vector<TensorId>> batches;
+  core::SetId set = core::kGlobalSet;
+  std::vector<std::vector<core::TensorId>> batches;
 };
 /// Why a plan ends.
 enum class PlanEnd : std::uint8_t {
@@ -188,9 +188,9 @@ struct PlannedBatch {
 /// Round `round` of this name fails on every member that has it in flight, with this error; the job goes on. Not all
 /// members need have submitted it when one of them has left and never will.
 struct Failed {
-  SetId set = kGlobalSet;
+  core::SetId set = core::kGlobalSet;
   std::string name;
-  Round round = 0;
+  core::Round round = 0;
   ErrorCode code = ErrorCode::mismatch;
   std::string message;
 };
@@ -200,15 +200,15 @@ struct Failed {
 /// found by its silence. Round 0: everybody has submitted it.
 struct Query {
   std::uint64_t query = 0;
-  SetId set = kGlobalSet;
+  core::SetId set = core::kGlobalSet;
   std::string name;
-  Round round = 0;
+  core::Round round = 0;
   bool deadline = false;
 };
 
 /// A tensor that some have waited for longer than the stall warning time, and who has not submitted it.
 struct Stalled {
-  SetId set = kGlobalSet;
+  core::SetId set = core::kGlobalSet;
   std::string name;
   double waited_s = 0;
   std::vector<std::int32_t> missing;
@@ -217,19 +217,19 @@ struct Stalled {
 /// The answer to a request of kind add_process_set that all ranks of the world agreed on. `name` and `round` are the
 /// request's, on the global set: it completes with this entry, and no batch follows for it.
 struct SetAdded {
-  SetId set = kGlobalSet;
-  TensorId base = 0;  ///< its reserved ids begin here,
+  core::SetId set = core::kGlobalSet;
+  core::TensorId base = 0;  ///< its reserved ids begin here,
   std::uint16_t generation =
       0;  ///< and have this generation, which no word of an earlier use of them has (the global set's: 0)
   std::vector<std::int32_t> members;
   std::string name;
-  Round round = 0;
+  core::Round round = 0;
 };
 /// The same for remove_process_set. What the set's members had all submitted stands before it; the rest fails.
 struct SetRemoved {
-  SetId set = kGlobalSet;
+  core::SetId set = core::kGlobalSet;
   std::string name;
-  Round round = 0;
+  core::Round round = 0;
 };
 
 /// A rank has called shutdown() and submits nothing more. What it submitted stands earlier in the log or is still to be
@@ -254,4 +254,4 @@ struct Closed {};
 using LogEntry = std::variant<Assigned, Evicted, BatchAppended, PlanDefined, PlanVoided, PlannedBatch, Failed, Query,
                               Stalled, SetAdded, SetRemoved, RankLeft, Faulted, Closed, Push>;
 
-}  // namespace kolo::core
+}  // namespace kolo::control

@@ -17,10 +17,9 @@
 #include "base/check.hpp"
 #include "base/quote.hpp"
 
-namespace kolo::negotiation {
+namespace kolo::control {
 
 using core::CollectiveKind;
-using core::CountWord;
 using core::kNoTensor;
 using core::Round;
 using core::SetId;
@@ -163,14 +162,14 @@ struct Participant::Impl {
   void declare(Slot& slot) {
     slot.whole = true;
     ++counters.declared;
-    core::Declared declared{slot.set->number, slot.name, slot.round, slot.id, slot.generation, {}};
+    Declared declared{slot.set->number, slot.name, slot.round, slot.id, slot.generation, {}};
     declared.variants.push_back({*slot.pending, {rank}});
     out.messages.emplace_back(std::move(declared));
   }
 
   void ask(const Slot& slot, double waited_s, bool deadline) {
     const SetId set = slot.set == nullptr ? core::kGlobalSet : slot.set->number;
-    out.messages.emplace_back(core::Overdue{rank, set, slot.name, slot.round, waited_s, deadline, false});
+    out.messages.emplace_back(Overdue{rank, set, slot.name, slot.round, waited_s, deadline, false});
   }
 
   // ---- planned batches: how many are partial here and not yet reported
@@ -200,8 +199,8 @@ struct Participant::Impl {
     }
   }
 
-  core::Interest interest(const PlannedPart& part) const {
-    core::Interest message{rank, part.plan, part.number, {}, 0};
+  Interest interest(const PlannedPart& part) const {
+    Interest message{rank, part.plan, part.number, {}, 0};
     for (const SlotId member : part.members) {
       const Slot& slot = slots[member];
       if (slot.in_flight) continue;
@@ -213,7 +212,7 @@ struct Participant::Impl {
 
   // ---- the log
 
-  void on(const core::Assigned& entry, std::vector<Action>&) {
+  void on(const Assigned& entry, std::vector<Action>&) {
     reserve_id(entry.id);
     Set& set = set_of(entry.set);
     if (entry.name.empty()) set.unnamed_generation = entry.generation;
@@ -234,7 +233,7 @@ struct Participant::Impl {
     slot_of[entry.id] = number;
   }
 
-  void on(const core::Evicted& entry, std::vector<Action>& actions) {
+  void on(const Evicted& entry, std::vector<Action>& actions) {
     const SlotId number = slot_of[entry.id];
     if (number == kNoSlot) return;
     slot_of[entry.id] = kNoSlot;
@@ -261,7 +260,7 @@ struct Participant::Impl {
     if (slot.pending) slot.pending.reset();
   }
 
-  void on(const core::BatchAppended& entry, std::vector<Action>& actions) {
+  void on(const BatchAppended& entry, std::vector<Action>& actions) {
     if (!set_of(entry.set).member) return;
     RunBatch batch;
     batch.set = entry.set;
@@ -275,7 +274,7 @@ struct Participant::Impl {
     actions.emplace_back(std::move(batch));
   }
 
-  void on(const core::PlanDefined& entry, std::vector<Action>&) {
+  void on(const PlanDefined& entry, std::vector<Action>&) {
     ++counters.plans;
     Plan& plan = plans[entry.plan];
     plan.set = entry.set;
@@ -296,7 +295,7 @@ struct Participant::Impl {
     }
   }
 
-  void on(const core::PlanVoided& entry, std::vector<Action>& actions) {
+  void on(const PlanVoided& entry, std::vector<Action>& actions) {
     ++counters.plans_voided;
     const auto found = plans.find(entry.plan);
     KOLO_CHECK(found != plans.end()) << "plan " << entry.plan << " is not known here";
@@ -309,7 +308,7 @@ struct Participant::Impl {
     if (member) actions.emplace_back(DropPlan{entry.plan + 1});
   }
 
-  void on(const core::PlannedBatch& entry, std::vector<Action>& actions) {
+  void on(const PlannedBatch& entry, std::vector<Action>& actions) {
     const auto found = plans.find(entry.plan);
     KOLO_CHECK(found != plans.end()) << "plan " << entry.plan << " is not known here";
     Plan& plan = found->second;
@@ -323,7 +322,7 @@ struct Participant::Impl {
     actions.emplace_back(RunBatch{plan.set, part.members, entry.plan + 1, entry.number});
   }
 
-  void on(const core::Failed& entry, std::vector<Action>& actions) {
+  void on(const Failed& entry, std::vector<Action>& actions) {
     Set& set = set_of(entry.set);
     const SlotId number = set.member ? find(set, entry.name) : kNoSlot;
     if (number == kNoSlot) return;
@@ -335,19 +334,19 @@ struct Participant::Impl {
     actions.emplace_back(FailSlot{number, Status(entry.code, entry.message)});
   }
 
-  void on(const core::Query& entry, std::vector<Action>& actions) {
+  void on(const Query& entry, std::vector<Action>& actions) {
     if (!entry.deadline) return;
     const auto set = sets.find(entry.set);
     if (set == sets.end() || !set->second.member) return;
     const SlotId number = find(set->second, entry.name);
-    core::Answer answer;
+    Answer answer;
     answer.query = entry.query;
     answer.rank = rank;
     answer.submitted = entry.round == 0 || (number != kNoSlot && slots[number].round >= entry.round);
     actions.emplace_back(AnswerQuery{std::move(answer)});
   }
 
-  void on(const core::Stalled& entry, std::vector<Action>& actions) { actions.emplace_back(ReportStall{entry}); }
+  void on(const Stalled& entry, std::vector<Action>& actions) { actions.emplace_back(ReportStall{entry}); }
 
   SlotId complete_request(const std::string& name) {
     const SlotId number = find(set_of(core::kGlobalSet), name);
@@ -356,13 +355,13 @@ struct Participant::Impl {
     return number;
   }
 
-  void on(const core::SetAdded& entry, std::vector<Action>& actions) {
+  void on(const SetAdded& entry, std::vector<Action>& actions) {
     const SlotId request = complete_request(entry.name);
     add_set(entry.set, entry.base, entry.generation, entry.members);
     actions.emplace_back(SetChanged{entry.set, entry.members, request});
   }
 
-  void on(const core::SetRemoved& entry, std::vector<Action>& actions) {
+  void on(const SetRemoved& entry, std::vector<Action>& actions) {
     const SlotId request = complete_request(entry.name);
     Set& set = set_of(entry.set);
     std::vector<SlotId> numbers;
@@ -388,7 +387,7 @@ struct Participant::Impl {
     actions.emplace_back(SetChanged{entry.set, {}, request});
   }
 
-  void on(const core::RankLeft& entry, std::vector<Action>&) {
+  void on(const RankLeft& entry, std::vector<Action>&) {
     if (entry.rank == rank) return;
     left.insert(std::upper_bound(left.begin(), left.end(), entry.rank), entry.rank);
     for (auto& [number, set] : sets) {
@@ -399,13 +398,13 @@ struct Participant::Impl {
     }
   }
 
-  void on(const core::Faulted& entry, std::vector<Action>& actions) {
+  void on(const Faulted& entry, std::vector<Action>& actions) {
     actions.emplace_back(WorldFault{Status(entry.code, entry.message), entry.rank});
   }
 
-  void on(const core::Closed&, std::vector<Action>& actions) { actions.emplace_back(WorldClosed{}); }
+  void on(const Closed&, std::vector<Action>& actions) { actions.emplace_back(WorldClosed{}); }
 
-  void on(const core::Push&, std::vector<Action>& actions) { actions.emplace_back(PushTransport{}); }
+  void on(const Push&, std::vector<Action>& actions) { actions.emplace_back(PushTransport{}); }
 
   const std::int32_t rank;
   std::map<SetId, Set> sets;  ///< slots point into it
@@ -453,18 +452,18 @@ void Participant::overdue_running(SetId set, const std::string& name, double wai
   const auto found = impl_->sets.find(set);
   const SlotId slot = found == impl_->sets.end() ? kNoSlot : impl_->find(found->second, name);
   const Round round = slot == kNoSlot ? 0 : impl_->slots[slot].round;
-  impl_->out.messages.emplace_back(core::Overdue{impl_->rank, set, name, round, waited_s, true, true});
+  impl_->out.messages.emplace_back(Overdue{impl_->rank, set, name, round, waited_s, true, true});
 }
 
-void Participant::answer(core::Answer answer) { impl_->out.messages.emplace_back(std::move(answer)); }
+void Participant::answer(Answer answer) { impl_->out.messages.emplace_back(std::move(answer)); }
 
 Round Participant::round_of(SlotId slot) const { return impl_->slots[slot].round; }
 
-void Participant::starved() { impl_->out.messages.emplace_back(core::Starved{impl_->rank}); }
+void Participant::starved() { impl_->out.messages.emplace_back(Starved{impl_->rank}); }
 
-void Participant::leave() { impl_->out.left = core::Left{impl_->rank}; }
+void Participant::leave() { impl_->out.left = Left{impl_->rank}; }
 
-void Participant::on_log(const core::LogEntry& entry, std::vector<Action>& actions) {
+void Participant::on_log(const LogEntry& entry, std::vector<Action>& actions) {
   ++impl_->counters.log_entries;
   std::visit([this, &actions](const auto& value) { impl_->on(value, actions); }, entry);
 }
@@ -483,4 +482,4 @@ bool Participant::has_left(std::int32_t rank) const noexcept {
 }
 TensorId Participant::id_bound() const noexcept { return static_cast<TensorId>(impl_->slot_of.size()); }
 
-}  // namespace kolo::negotiation
+}  // namespace kolo::control

@@ -31,16 +31,16 @@
 
 #include "control/messages.hpp"
 
-namespace kolo::negotiation {
+namespace kolo::control {
 
 using SlotId = std::uint32_t;
 
 /// What to publish, in this order. Messages and counts may overtake each other on their way to the leader; `left` must
 /// not overtake anything, for when all ranks have left the log ends.
 struct Outbox {
-  std::vector<core::UpMessage> messages;
-  std::vector<std::pair<core::TensorId, core::CountWord>> counts;
-  std::optional<core::Left> left;
+  std::vector<UpMessage> messages;
+  std::vector<std::pair<core::TensorId, CountWord>> counts;
+  std::optional<Left> left;
   [[nodiscard]] bool empty() const noexcept { return messages.empty() && counts.empty() && !left; }
 };
 
@@ -67,7 +67,7 @@ struct DropPlan {
 };
 /// A stall that the log reported (for a warning).
 struct ReportStall {
-  core::Stalled stall;
+  Stalled stall;
 };
 /// A set was made or removed; `members` is empty for a removal. This rank may or may not be a member.
 struct SetChanged {
@@ -89,7 +89,7 @@ struct PushTransport {};
 /// Somebody's deadline has passed: complete this answer by what the data plane does, and give it to
 /// `Participant::answer`.
 struct AnswerQuery {
-  core::Answer answer;
+  Answer answer;
 };
 
 using Action = std::variant<RunBatch, FailSlot, ForgetSlot, DropPlan, ReportStall, SetChanged, WorldFault, WorldClosed,
@@ -131,7 +131,7 @@ class Participant {
   void overdue(SlotId slot, double waited_s, bool deadline);
   /// The deadline of a submission has passed whose batch has been handed out and is not complete.
   void overdue_running(core::SetId set, const std::string& name, double waited_s);
-  void answer(core::Answer answer);
+  void answer(Answer answer);
   /// Of the slot's last submission.
   [[nodiscard]] core::Round round_of(SlotId slot) const;
   /// Nothing comes from other nodes for a batch that has been handed out.
@@ -140,7 +140,7 @@ class Participant {
   void leave();
 
   /// Executes one entry; appends what the caller has to do, in order.
-  void on_log(const core::LogEntry& entry, std::vector<Action>& actions);
+  void on_log(const LogEntry& entry, std::vector<Action>& actions);
 
   /// What is to be published; the caller takes it and clears it.
   [[nodiscard]] Outbox& outbox() noexcept;
@@ -158,4 +158,4 @@ class Participant {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace kolo::negotiation
+}  // namespace kolo::control

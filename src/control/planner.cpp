@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace kolo::negotiation {
+namespace kolo::control {
 
 using core::CollectiveKind;
 using core::TensorId;
@@ -88,4 +88,4 @@ Planner::Batches Planner::cut(const std::vector<TensorId>& order) const {
   return batches;
 }
 
-}  // namespace kolo::negotiation
+}  // namespace kolo::control

@@ -22,7 +22,7 @@
 #include "control/messages.hpp"
 #include "control/tensor_table.hpp"
 
-namespace kolo::negotiation {
+namespace kolo::control {
 
 /// What a batch under construction still takes: tensors of the first one's kind (only allreduces fuse with each other,
 /// and broadcasts), up to `threshold` bytes; a tensor that is larger, and any tensor when the threshold is 0, goes
@@ -70,4 +70,4 @@ class Planner {
   std::uint64_t not_before_ = 0;       ///< no plan before this step
 };
 
-}  // namespace kolo::negotiation
+}  // namespace kolo::control

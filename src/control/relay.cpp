@@ -26,10 +26,8 @@
 
 #include "base/check.hpp"
 
-namespace kolo::negotiation {
+namespace kolo::control {
 
-using core::CountWord;
-using core::Declared;
 using core::kNoTensor;
 using core::Round;
 using core::SetId;
@@ -164,7 +162,7 @@ struct Relay::Impl {
       if (tensor.gathered->round == least) up.emplace_back(declaration(id, tensor));
       tensor.gathered.reset();
     } else {
-      up.emplace_back(core::Counted{id, CountWord{tensor.generation, least}});
+      up.emplace_back(Counted{id, CountWord{tensor.generation, least}});
     }
     if (set.lazy) send_completed(set);
   }
@@ -187,7 +185,7 @@ struct Relay::Impl {
     const Tensor& tensor = tensors[id];
     if (tensor.forwarded == set.completed_sent) return;
     set.completed_sent = tensor.forwarded;
-    up.emplace_back(core::Counted{id, CountWord{tensor.generation, tensor.forwarded}});
+    up.emplace_back(Counted{id, CountWord{tensor.generation, tensor.forwarded}});
   }
 
   void note_batch(Set& set, bool planned) {
@@ -243,7 +241,7 @@ struct Relay::Impl {
 
   // ---- the log
 
-  void on(const core::Assigned& entry) {
+  void on(const Assigned& entry) {
     const auto set = sets.find(entry.set);
     KOLO_CHECK(set != sets.end()) << "process set " << entry.set << " is not known here";
     const bool known = entry.id < tensors.size() && tensors[entry.id].set != nullptr;
@@ -261,19 +259,19 @@ struct Relay::Impl {
     names[Key(entry.set, entry.name)] = entry.id;
   }
 
-  void on(const core::Evicted& entry) {
+  void on(const Evicted& entry) {
     Tensor& tensor = tensors[entry.id];
     KOLO_CHECK(tensor.set != nullptr) << "id " << entry.id << " was evicted and means nothing";
     names.erase(Key(tensor.set->number, tensor.name));
     tensor = Tensor{};
   }
 
-  void on(const core::BatchAppended& entry) { note_batch(sets.at(entry.set), false); }
-  void on(const core::PlannedBatch& entry) { note_batch(sets.at(plans.at(entry.plan)), true); }
-  void on(const core::PlanDefined& entry) { plans[entry.plan] = entry.set; }
-  void on(const core::PlanVoided& entry) { plans.erase(entry.plan); }
+  void on(const BatchAppended& entry) { note_batch(sets.at(entry.set), false); }
+  void on(const PlannedBatch& entry) { note_batch(sets.at(plans.at(entry.plan)), true); }
+  void on(const PlanDefined& entry) { plans[entry.plan] = entry.set; }
+  void on(const PlanVoided& entry) { plans.erase(entry.plan); }
 
-  void on(const core::Failed& entry) {
+  void on(const Failed& entry) {
     const Key key(entry.set, entry.name);
     const auto waiting = fresh.find(key);
     if (waiting != fresh.end() && waiting->second.round <= entry.round) fresh.erase(waiting);
@@ -290,12 +288,12 @@ struct Relay::Impl {
   }
 
   /// For a deadline every rank answers by itself.
-  void on(const core::Query& entry) {
-    if (!entry.deadline) up.emplace_back(core::Missing{entry.query, missing(entry)});
+  void on(const Query& entry) {
+    if (!entry.deadline) up.emplace_back(Missing{entry.query, missing(entry)});
   }
 
   /// The ranks of this node that are members and have not submitted.
-  std::vector<std::int32_t> missing(const core::Query& query) const {
+  std::vector<std::int32_t> missing(const Query& query) const {
     std::vector<std::int32_t> ranks;
     const auto set = sets.find(query.set);
     if (set == sets.end()) return ranks;
@@ -305,7 +303,7 @@ struct Relay::Impl {
     return ranks;
   }
 
-  bool has_submitted(const core::Query& query, std::size_t child) const {
+  bool has_submitted(const Query& query, std::size_t child) const {
     const Key key(query.set, query.name);
     const TensorId id = id_of(key);
     if (id != kNoTensor) return row(id)[child] >= query.round;
@@ -314,12 +312,12 @@ struct Relay::Impl {
     return waiting->second.round > query.round || waiting->second.declared[child];
   }
 
-  void on(const core::SetAdded& entry) {
+  void on(const SetAdded& entry) {
     fresh.erase(Key(core::kGlobalSet, entry.name));
     add_set(entry.set, entry.base, entry.generation, entry.members);
   }
 
-  void on(const core::SetRemoved& entry) {
+  void on(const SetRemoved& entry) {
     fresh.erase(Key(core::kGlobalSet, entry.name));
     for (Tensor& tensor : tensors) {
       if (tensor.set == nullptr || tensor.set->number != entry.set) continue;
@@ -331,11 +329,11 @@ struct Relay::Impl {
     sets.erase(entry.set);
   }
 
-  void on(const core::Stalled&) {}
-  void on(const core::RankLeft&) {}
-  void on(const core::Faulted&) {}
-  void on(const core::Closed&) {}
-  void on(const core::Push&) { asked_to_push = false; }
+  void on(const Stalled&) {}
+  void on(const RankLeft&) {}
+  void on(const Faulted&) {}
+  void on(const Closed&) {}
+  void on(const Push&) { asked_to_push = false; }
 
   const std::vector<std::vector<std::int32_t>> below;  ///< ranks, by child
   const std::size_t local;
@@ -347,7 +345,7 @@ struct Relay::Impl {
   std::map<Key, Gathered> fresh;  ///< names without an id
   std::map<std::uint32_t, SetId> plans;
   bool asked_to_push = false;  ///< a Starved has gone up, and no Push has come since
-  std::vector<core::UpMessage> up;
+  std::vector<UpMessage> up;
 };
 
 Relay::Relay(int size, std::vector<std::vector<std::int32_t>> children, std::size_t local, std::uint64_t open_batches)
@@ -356,21 +354,21 @@ Relay::~Relay() = default;
 
 void Relay::on_count(std::size_t child, TensorId id, CountWord word) { impl_->on_count(child, id, word); }
 
-void Relay::on_message(std::size_t child, core::UpMessage message) {
-  if (auto* counted = std::get_if<core::Counted>(&message)) {
+void Relay::on_message(std::size_t child, UpMessage message) {
+  if (auto* counted = std::get_if<Counted>(&message)) {
     impl_->on_count(child, counted->id, counted->word);
   } else if (auto* declared = std::get_if<Declared>(&message)) {
     impl_->on_declared(child, std::move(*declared));
-  } else if (!std::holds_alternative<core::Starved>(message) || !std::exchange(impl_->asked_to_push, true)) {
+  } else if (!std::holds_alternative<Starved>(message) || !std::exchange(impl_->asked_to_push, true)) {
     impl_->up.push_back(std::move(message));
   }
 }
 
-void Relay::on_log(const core::LogEntry& entry) {
+void Relay::on_log(const LogEntry& entry) {
   std::visit([this](const auto& value) { impl_->on(value); }, entry);
 }
 
-std::vector<core::UpMessage>& Relay::outbox() noexcept { return impl_->up; }
+std::vector<UpMessage>& Relay::outbox() noexcept { return impl_->up; }
 TensorId Relay::id_bound() const noexcept { return static_cast<TensorId>(impl_->tensors.size()); }
 
-}  // namespace kolo::negotiation
+}  // namespace kolo::control

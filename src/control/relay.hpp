@@ -24,7 +24,7 @@
 
 #include "control/messages.hpp"
 
-namespace kolo::negotiation {
+namespace kolo::control {
 
 class Relay {
  public:
@@ -38,12 +38,12 @@ class Relay {
   Relay& operator=(const Relay&) = delete;
 
   /// A child's count word as it stands now (from the board, or a `Counted`); repeats are free.
-  void on_count(std::size_t child, core::TensorId id, core::CountWord word);
-  void on_message(std::size_t child, core::UpMessage message);
-  void on_log(const core::LogEntry& entry);
+  void on_count(std::size_t child, core::TensorId id, CountWord word);
+  void on_message(std::size_t child, UpMessage message);
+  void on_log(const LogEntry& entry);
 
   /// What goes up, in order; the caller takes it and clears it.
-  [[nodiscard]] std::vector<core::UpMessage>& outbox() noexcept;
+  [[nodiscard]] std::vector<UpMessage>& outbox() noexcept;
   [[nodiscard]] core::TensorId id_bound() const noexcept;
 
  private:
@@ -51,4 +51,4 @@ class Relay {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace kolo::negotiation
+}  // namespace kolo::control

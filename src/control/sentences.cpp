@@ -10,7 +10,7 @@
 
 #include "base/quote.hpp"
 
-namespace kolo::negotiation {
+namespace kolo::control {
 namespace {
 
 constexpr const char* kUndefined = " The contents of the buffers in flight are undefined.";
@@ -43,7 +43,7 @@ std::string absence_of(const std::vector<std::int32_t>& missing, const Wait& wai
   std::string text = core::describe_ranks(missing) + one_or_many(missing, " has", " have") + " not submitted it";
   if (!wait.left.empty()) text += " (" + has_left(wait.left) + ")";
   std::map<std::string, std::vector<std::int32_t>> waits;
-  for (const core::Answer& answer : wait.answers) {
+  for (const Answer& answer : wait.answers) {
     if (answer.submitted || !answer.wait) continue;
     waits[subject(answer.wait->set, answer.wait->name, answer.wait->round)].push_back(answer.rank);
   }
@@ -55,8 +55,8 @@ std::string absence_of(const std::vector<std::int32_t>& missing, const Wait& wai
 
 std::string standstill_of(const std::vector<std::int32_t>& standing, const Wait& wait) {
   std::string text = core::describe_ranks(standing) + one_or_many(standing, " does", " do") + " not move it on";
-  for (const core::Answer& answer : wait.answers) {
-    if (answer.doing != core::Doing::standing || answer.reason.empty()) continue;
+  for (const Answer& answer : wait.answers) {
+    if (answer.doing != Doing::standing || answer.reason.empty()) continue;
     return text + ": " + answer.reason;
   }
   return text;
@@ -64,8 +64,8 @@ std::string standstill_of(const std::vector<std::int32_t>& standing, const Wait&
 
 std::string waits_of(const Wait& wait) {
   std::string text;
-  for (const core::Answer& answer : wait.answers) {
-    if (answer.doing != core::Doing::waiting || answer.awaited.empty()) continue;
+  for (const Answer& answer : wait.answers) {
+    if (answer.doing != Doing::waiting || answer.awaited.empty()) continue;
     text += "; rank " + std::to_string(answer.rank) + " waits for data of " + core::describe_ranks(answer.awaited);
   }
   return text;
@@ -121,9 +121,9 @@ Verdict deadline_passed(const std::string& subject, const Wait& wait) {
   const std::string text = not_completed(subject, wait.waited_s);
   std::vector<std::int32_t> missing;
   std::vector<std::int32_t> standing;
-  for (const core::Answer& answer : wait.answers) {
+  for (const Answer& answer : wait.answers) {
     if (!answer.submitted) missing.push_back(answer.rank);
-    if (answer.doing == core::Doing::standing) standing.push_back(answer.rank);
+    if (answer.doing == Doing::standing) standing.push_back(answer.rank);
   }
   const auto blame = [&](const std::vector<std::int32_t>& ranks, const std::string& why) {
     return Verdict{text + why + "." + kUndefined, ranks.size() == 1 ? ranks.front() : -1};
@@ -145,7 +145,7 @@ std::string nothing_more(const std::vector<std::int32_t>& left) {
   return has_left(left) + "; no later operation can complete.";
 }
 
-std::string rank_lost(const core::RankLost& lost) {
+std::string rank_lost(const RankLost& lost) {
   const std::string rank = "rank " + std::to_string(lost.rank);
   std::string text;
   switch (lost.code) {
@@ -165,4 +165,4 @@ std::string rank_lost(const core::RankLost& lost) {
   return text + "." + kUndefined;
 }
 
-}  // namespace kolo::negotiation
+}  // namespace kolo::control

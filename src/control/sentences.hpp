@@ -9,7 +9,7 @@
 
 #include "control/messages.hpp"
 
-namespace kolo::negotiation {
+namespace kolo::control {
 
 /// "0.25 s".
 std::string spell_seconds(double seconds);
@@ -29,9 +29,9 @@ std::string disagreement(const std::string& subject, const std::vector<Opinion>&
 /// What was heard of a wait when its deadline had passed. Ranks ascend.
 struct Wait {
   double waited_s = 0;
-  std::vector<std::int32_t> silent;   ///< members that are to be blamed for not answering
-  std::vector<core::Answer> answers;  ///< by rank
-  std::vector<std::int32_t> left;     ///< members that have shut down without having submitted
+  std::vector<std::int32_t> silent;  ///< members that are to be blamed for not answering
+  std::vector<Answer> answers;       ///< by rank
+  std::vector<std::int32_t> left;    ///< members that have shut down without having submitted
 };
 /// Why the wait failed, and the one rank to blame for it (-1: none, or several). See control/sequencer.hpp for whom
 /// it names.
@@ -45,10 +45,10 @@ std::string hopeless(const std::string& subject, const std::vector<std::int32_t>
 /// Why nothing can be decided any more: those who decide have left.
 std::string nothing_more(const std::vector<std::int32_t>& left);
 /// Why the rank that says so ended the job.
-std::string rank_lost(const core::RankLost& lost);
+std::string rank_lost(const RankLost& lost);
 /// "rank 2 does not answer; its process is stopped, or kept from running".
 std::string silence_of(const std::vector<std::int32_t>& silent);
 /// A wait whose question nobody answered; `silent`: who should have.
 std::string unanswered(const std::string& subject, double waited_s, const std::string& silent);
 
-}  // namespace kolo::negotiation
+}  // namespace kolo::control

@@ -25,7 +25,7 @@
 #include "control/sentences.hpp"
 #include "control/tensor_table.hpp"
 
-namespace kolo::negotiation {
+namespace kolo::control {
 
 using core::CollectiveKind;
 using core::kNoTensor;
@@ -90,7 +90,7 @@ struct Sequencer::Impl {
     // For a deadline:
     bool running = false;    ///< every member has submitted it
     Time due = Time::max();  ///< when the answers that have come must do
-    std::vector<core::Answer> heard;
+    std::vector<Answer> heard;
   };
   using Key = std::pair<SetId, std::string>;
 
@@ -104,20 +104,20 @@ struct Sequencer::Impl {
 
   // ---------------------------------------------------------------- the log
 
-  void append(core::LogEntry entry) {
+  void append(LogEntry entry) {
     if (ended) return;
     ++counters.entries;
     out.push_back(std::move(entry));
   }
 
   void fault(ErrorCode code, std::int32_t rank, const std::string& message) {
-    append(core::Faulted{code, rank, message});
+    append(Faulted{code, rank, message});
     ended = true;
   }
 
   // ---------------------------------------------------------------- readiness
 
-  void on(const core::Counted& message, Time) {
+  void on(const Counted& message, Time) {
     if (!tensors.is_current(message.id, message.word.generation)) return;
     const Tensor& tensor = tensors[message.id];
     Set& set = tensor.set == core::kGlobalSet ? sets.begin()->second : sets.at(tensor.set);  // the first of them
@@ -148,7 +148,7 @@ struct Sequencer::Impl {
 
   // ---------------------------------------------------------------- declarations
 
-  void on(const core::Declared& message, Time) {
+  void on(const Declared& message, Time) {
     const auto found = sets.find(message.set);
     if (found == sets.end()) return;
     const bool known = message.id != kNoTensor;
@@ -170,9 +170,9 @@ struct Sequencer::Impl {
   }
 
   /// Who said what; those who counted meant the present signature.
-  std::vector<Opinion> opinions_of(const core::Declared& message) const {
+  std::vector<Opinion> opinions_of(const Declared& message) const {
     std::vector<Opinion> opinions;
-    for (const core::Declared::Variant& variant : message.variants) {
+    for (const Declared::Variant& variant : message.variants) {
       const bool whole = variant.signature.has_value();
       KOLO_CHECK(whole || (message.id != kNoTensor && tensors[message.id].signature))
           << "'" << message.name << "' was counted before it had a signature";
@@ -189,22 +189,22 @@ struct Sequencer::Impl {
     return opinions;
   }
 
-  void disagree(Set& set, const core::Declared& message, const std::vector<Opinion>& opinions) {
+  void disagree(Set& set, const Declared& message, const std::vector<Opinion>& opinions) {
     fail(set, message, ErrorCode::mismatch, disagreement(subject(message.set, message.name, message.round), opinions));
   }
 
-  void fail(Set& set, const core::Declared& message, ErrorCode code, const std::string& sentence) {
+  void fail(Set& set, const Declared& message, ErrorCode code, const std::string& sentence) {
     if (message.id != kNoTensor) {
-      if (tensors[message.id].planned) void_plan(set, core::PlanEnd::failed);
+      if (tensors[message.id].planned) void_plan(set, PlanEnd::failed);
       tensors[message.id].round = message.round;
     }
-    append(core::Failed{message.set, message.name, message.round, code, sentence});
+    append(Failed{message.set, message.name, message.round, code, sentence});
   }
 
   void change_signature(Set& set, TensorId id, const Signature& signature) {
-    if (tensors[id].planned) void_plan(set, core::PlanEnd::signature);
+    if (tensors[id].planned) void_plan(set, PlanEnd::signature);
     tensors.change(id, signature);
-    append(core::Assigned{id, tensors[id].generation, set.number, tensors[id].name, without_names(signature)});
+    append(Assigned{id, tensors[id].generation, set.number, tensors[id].name, without_names(signature)});
   }
 
   // ---------------------------------------------------------------- ids
@@ -217,7 +217,7 @@ struct Sequencer::Impl {
         const TensorId id = make_room();
         if (id == kNoTensor) return;
         tensors.assign(id, next.set, next.name, next.signature);
-        append(core::Assigned{id, tensors[id].generation, next.set, next.name, without_names(next.signature)});
+        append(Assigned{id, tensors[id].generation, next.set, next.name, without_names(next.signature)});
         become_ready(set->second, id, next.round);
       }
       newcomers.pop_front();
@@ -235,21 +235,21 @@ struct Sequencer::Impl {
     }
     // Ready members of incomplete planned batches would never drain by themselves.
     for (auto& [number, set] : sets) {
-      if (set.plan) void_plan(set, core::PlanEnd::evicted);
+      if (set.plan) void_plan(set, PlanEnd::evicted);
     }
     return kNoTensor;
   }
 
   void evict(TensorId id) {
-    if (tensors[id].planned) void_plan(sets.at(tensors[id].set), core::PlanEnd::evicted);
-    append(core::Evicted{id, tensors[id].generation});
+    if (tensors[id].planned) void_plan(sets.at(tensors[id].set), PlanEnd::evicted);
+    append(Evicted{id, tensors[id].generation});
     tensors.release(id);
     ++counters.evictions;
   }
 
   // ---------------------------------------------------------------- process sets
 
-  void change_sets(const core::Declared& message, const Signature& signature) {
+  void change_sets(const Declared& message, const Signature& signature) {
     Set& global = sets.at(core::kGlobalSet);
     const auto refuse = [&](const std::string& why) {
       fail(global, message, ErrorCode::invalid_argument, std::string(core::to_string(signature.kind)) + ": " + why);
@@ -286,19 +286,19 @@ struct Sequencer::Impl {
     Set& set = sets.try_emplace(number, number, tensors, options.fusion_threshold).first->second;
     set.base = base;
     set.members = std::move(members);
-    if (number != core::kGlobalSet) append(core::SetAdded{number, base, generation, set.members, name, round});
+    if (number != core::kGlobalSet) append(SetAdded{number, base, generation, set.members, name, round});
   }
 
   /// What all members have submitted still runs; the backends' room does not matter any more.
   void flush_out(Set& set) {
     set.ends = true;
-    if (set.plan) void_plan(set, core::PlanEnd::left);
+    if (set.plan) void_plan(set, PlanEnd::left);
     flush(set, true);
   }
 
   void remove_set(Set& set, const std::string& name, Round round) {
     flush_out(set);
-    append(core::SetRemoved{set.number, name, round});
+    append(SetRemoved{set.number, name, round});
     forget(questions, [&set](const auto& item) { return item.second.set == set.number; });
     forget(stalls, [&set](const auto& item) { return item.first.first == set.number; });
     forget(hopeless_rounds, [&set](const auto& item) { return item.first.first == set.number; });
@@ -341,11 +341,11 @@ struct Sequencer::Impl {
     for (const TensorId id : set.plan->batches[number]) take(set, id);
     set.plan->ready[number] = 0;
     ++set.appended;
-    append(core::PlannedBatch{set.plan->number, number});
+    append(PlannedBatch{set.plan->number, number});
   }
 
   void append_batch(Set& set) {
-    core::BatchAppended batch{set.number, {}};
+    BatchAppended batch{set.number, {}};
     BatchRoom room(options.fusion_threshold);
     while (!set.queue.empty()) {
       const Queued next = set.queue.front();
@@ -371,14 +371,14 @@ struct Sequencer::Impl {
   void end_step(Set& set) {
     const auto batches = set.planner.end_step();
     if (!batches || !options.plan || set.has_left || set.ends) return;
-    if (set.plan) void_plan(set, core::PlanEnd::new_plan);
+    if (set.plan) void_plan(set, PlanEnd::new_plan);
     define_plan(set, *batches);
   }
 
   void define_plan(Set& set, const Planner::Batches& batches) {
     Plan& plan = set.plan.emplace(next_plan++, batches);
     plan_owner[plan.number] = set.number;
-    append(core::PlanDefined{plan.number, set.number, batches});
+    append(PlanDefined{plan.number, set.number, batches});
     for (std::uint32_t number = 0; number < batches.size(); ++number) {
       for (const TensorId id : batches[number]) {
         tensors[id].planned = true;
@@ -400,11 +400,11 @@ struct Sequencer::Impl {
 
   /// The plan's ready members queue by themselves: those of complete batches in their batch's place, the others at the
   /// end.
-  void void_plan(Set& set, core::PlanEnd why) {
+  void void_plan(Set& set, PlanEnd why) {
     const Plan plan = std::move(*set.plan);
     set.plan.reset();
     plan_owner.erase(plan.number);
-    append(core::PlanVoided{plan.number, why});
+    append(PlanVoided{plan.number, why});
     std::deque<Queued> queue;
     for (const Queued& item : set.queue) {
       if (!item.planned) {
@@ -426,10 +426,10 @@ struct Sequencer::Impl {
   void break_plan(Set& set, std::uint32_t batch, const std::vector<TensorId>& lacking) {
     set.planner.learn_cut(set.plan->batches[batch], lacking);
     ++counters.plans_broken;
-    void_plan(set, core::PlanEnd::waited_for);
+    void_plan(set, PlanEnd::waited_for);
   }
 
-  void on(const core::Interest& message, Time) {
+  void on(const Interest& message, Time) {
     const auto owner = plan_owner.find(message.plan);
     if (owner == plan_owner.end()) return;
     Set& set = sets.at(owner->second);
@@ -442,7 +442,7 @@ struct Sequencer::Impl {
 
   // ---------------------------------------------------------------- waits that last
 
-  void on(const core::Overdue& message, Time now) {
+  void on(const Overdue& message, Time now) {
     const auto set = sets.find(message.set);
     if (set == sets.end()) return;
     // Who asks late is told what the first one was told, whoever has left since.
@@ -478,12 +478,12 @@ struct Sequencer::Impl {
     if (!lacking.empty()) break_plan(set, tensor.batch, lacking);
   }
 
-  bool reported(const core::Overdue& message) const {
+  bool reported(const Overdue& message) const {
     const auto found = stalls.find(Key(message.set, message.name));
     return found != stalls.end() && found->second == message.round;
   }
 
-  void ask(const core::Overdue& message, Time now) {
+  void ask(const Overdue& message, Time now) {
     const auto due =
         message.deadline
             ? now + std::chrono::duration_cast<Time::duration>(std::chrono::duration<double>(options.latch_timeout_s))
@@ -510,11 +510,11 @@ struct Sequencer::Impl {
   void ask(Question question) {
     const std::uint64_t number = next_question++;
     const Round round = question.running ? 0 : question.round;  // the name may have been evicted meanwhile
-    append(core::Query{number, question.set, question.name, round, question.deadline});
+    append(Query{number, question.set, question.name, round, question.deadline});
     questions[number] = std::move(question);
   }
 
-  void on(const core::Missing& message, Time) {
+  void on(const Missing& message, Time) {
     const auto found = questions.find(message.query);
     if (found == questions.end()) return;
     Question& question = found->second;
@@ -542,7 +542,7 @@ struct Sequencer::Impl {
     } else if (!question.missing.empty() && question.waited_s > 0) {
       stalls[Key(question.set, question.name)] = question.round;
       ++counters.stalls;
-      append(core::Stalled{question.set, question.name, question.waited_s, question.missing});
+      append(Stalled{question.set, question.name, question.waited_s, question.missing});
     }
   }
 
@@ -550,11 +550,11 @@ struct Sequencer::Impl {
 
   // ---------------------------------------------------------------- deadlines
 
-  void on(const core::Answer& message, Time) {
+  void on(const Answer& message, Time) {
     const auto found = questions.find(message.query);
     if (found == questions.end()) return;
     Question& question = found->second;
-    const auto same = [&message](const core::Answer& answer) { return answer.rank == message.rank; };
+    const auto same = [&message](const Answer& answer) { return answer.rank == message.rank; };
     if (std::any_of(question.heard.begin(), question.heard.end(), same)) return;
     question.heard.push_back(message);
     if (!silent_of(question).empty()) return;
@@ -567,7 +567,7 @@ struct Sequencer::Impl {
   std::vector<std::int32_t> silent_of(const Question& question) const {
     std::vector<std::int32_t> silent;
     for (const std::int32_t member : sets.at(question.set).members) {
-      const auto same = [member](const core::Answer& answer) { return answer.rank == member; };
+      const auto same = [member](const Answer& answer) { return answer.rank == member; };
       const bool answered = std::any_of(question.heard.begin(), question.heard.end(), same);
       if (!answered && !has_left(member)) silent.push_back(member);
     }
@@ -598,15 +598,15 @@ struct Sequencer::Impl {
     wait.silent = nearest(silent_of(question));
     wait.answers = question.heard;
     std::sort(wait.answers.begin(), wait.answers.end(),
-              [](const core::Answer& a, const core::Answer& b) { return a.rank < b.rank; });
+              [](const Answer& a, const Answer& b) { return a.rank < b.rank; });
     if (!question.running && !is_complete(question.set, question.name, question.round)) {
       const std::vector<std::int32_t>& members = sets.at(question.set).members;
       std::copy_if(members.begin(), members.end(), std::back_inserter(wait.left),
                    [this](std::int32_t rank) { return has_left(rank); });
     }
     const bool is_over =
-        wait.silent.empty() && std::all_of(wait.answers.begin(), wait.answers.end(), [](const core::Answer& answer) {
-          return answer.submitted && answer.doing == core::Doing::nothing;
+        wait.silent.empty() && std::all_of(wait.answers.begin(), wait.answers.end(), [](const Answer& answer) {
+          return answer.submitted && answer.doing == Doing::nothing;
         });
     if (is_over && wait.left.empty()) return;
     const Verdict verdict = deadline_passed(subject(question.set, question.name, question.round), wait);
@@ -620,14 +620,14 @@ struct Sequencer::Impl {
   }
 
   void fail_hopeless(SetId set, const std::string& name, Round round) {
-    append(core::Failed{set, name, round, ErrorCode::rank_lost, hopeless_rounds.at(Key(set, name)).second});
+    append(Failed{set, name, round, ErrorCode::rank_lost, hopeless_rounds.at(Key(set, name)).second});
   }
 
   // ---------------------------------------------------------------- ranks that go
 
-  void on(const core::Starved&, Time) { append(core::Push{}); }
+  void on(const Starved&, Time) { append(Push{}); }
 
-  void on(const core::RankLost& message, Time) {
+  void on(const RankLost& message, Time) {
     const auto rank = static_cast<std::size_t>(message.rank);
     if (message.code == ErrorCode::rank_lost && rank < left.size() && left[rank]) return depart(message.rank);
     fault(message.code, message.rank, rank_lost(message));
@@ -660,23 +660,23 @@ struct Sequencer::Impl {
     fail_hopeless(set.number, name, round);
   }
 
-  void on(const core::Left& message, Time) {
+  void on(const Left& message, Time) {
     const auto rank = static_cast<std::size_t>(message.rank);
     KOLO_CHECK(rank < left.size()) << "rank " << message.rank << " has left a world of " << left.size();
     if (left[rank]) return;
     left[rank] = true;
     if (std::count(left.begin(), left.end(), true) == options.size) return close();
-    append(core::RankLeft{message.rank});
+    append(RankLeft{message.rank});
     for (auto& [number, set] : sets) {
       if (!std::binary_search(set.members.begin(), set.members.end(), message.rank)) continue;
       set.has_left = true;
-      if (set.plan) void_plan(set, core::PlanEnd::left);
+      if (set.plan) void_plan(set, PlanEnd::left);
     }
   }
 
   void close() {
     for (auto& [number, set] : sets) flush_out(set);
-    append(core::Closed{});
+    append(Closed{});
     ended = true;
   }
 
@@ -716,17 +716,17 @@ struct Sequencer::Impl {
   std::map<Key, std::pair<Round, std::string>> hopeless_rounds;
   std::vector<bool> left;
   bool ended = false;
-  std::vector<core::LogEntry> out;
+  std::vector<LogEntry> out;
   SequencerCounters counters;
 };
 
 Sequencer::Sequencer(const SequencerOptions& options) : impl_(std::make_unique<Impl>(options)) {}
 Sequencer::~Sequencer() = default;
 
-void Sequencer::on_message(const core::UpMessage& message, Time now) {
+void Sequencer::on_message(const UpMessage& message, Time now) {
   if (impl_->ended) return;
   ++impl_->counters.messages;
-  if (const auto* counted = std::get_if<core::Counted>(&message)) return impl_->on(*counted, now);  // by far the most
+  if (const auto* counted = std::get_if<Counted>(&message)) return impl_->on(*counted, now);  // by far the most
   std::visit([this, now](const auto& value) { impl_->on(value, now); }, message);
 }
 
@@ -739,7 +739,7 @@ bool Sequencer::waits_for_room() const noexcept {
 }
 
 Sequencer::Time Sequencer::next_deadline() const noexcept { return impl_->next_deadline(); }
-std::vector<core::LogEntry>& Sequencer::outbox() noexcept { return impl_->out; }
+std::vector<LogEntry>& Sequencer::outbox() noexcept { return impl_->out; }
 const SequencerCounters& Sequencer::counters() const noexcept { return impl_->counters; }
 
-}  // namespace kolo::negotiation
+}  // namespace kolo::control

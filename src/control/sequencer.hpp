@@ -42,7 +42,7 @@
 
 #include "control/messages.hpp"
 
-namespace kolo::negotiation {
+namespace kolo::control {
 
 struct SequencerOptions {
   int size = 1;                              ///< ranks of the world
@@ -74,7 +74,7 @@ class Sequencer {
   Sequencer(const Sequencer&) = delete;
   Sequencer& operator=(const Sequencer&) = delete;
 
-  void on_message(const core::UpMessage& message, Time now);
+  void on_message(const UpMessage& message, Time now);
   /// Decides on all that has been heard; call after a group of messages, and at `next_deadline`.
   void decide(Time now);
   /// Whether something ready waits until a batch has been completed: the completed counts are urgent then.
@@ -83,7 +83,7 @@ class Sequencer {
   [[nodiscard]] Time next_deadline() const noexcept;
 
   /// The new entries of the log, in order; the caller takes them and clears it.
-  [[nodiscard]] std::vector<core::LogEntry>& outbox() noexcept;
+  [[nodiscard]] std::vector<LogEntry>& outbox() noexcept;
   [[nodiscard]] const SequencerCounters& counters() const noexcept;
 
  private:
@@ -91,4 +91,4 @@ class Sequencer {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace kolo::negotiation
+}  // namespace kolo::control

@@ -5,7 +5,7 @@
 
 #include "base/check.hpp"
 
-namespace kolo::negotiation {
+namespace kolo::control {
 
 using core::kNoTensor;
 using core::kReservedIds;
@@ -120,4 +120,4 @@ std::vector<TensorId> TensorTable::of_set(core::SetId set) const {
   return ids;
 }
 
-}  // namespace kolo::negotiation
+}  // namespace kolo::control

@@ -18,7 +18,7 @@
 
 #include "control/messages.hpp"
 
-namespace kolo::negotiation {
+namespace kolo::control {
 
 /// What every round touches comes first: many small tensors must come through the cache.
 struct Tensor {
@@ -90,4 +90,4 @@ class TensorTable {
   std::list<core::TensorId> use_order_;  ///< the longest unused first
 };
 
-}  // namespace kolo::negotiation
+}  // namespace kolo::control

@@ -15,7 +15,7 @@
 
 #include "core/signature.hpp"
 
-namespace kolo::core {
+namespace kolo::data {
 
 /// One tensor's part of a run. `input == output` is in place; otherwise they are disjoint.
 struct Piece {
@@ -28,7 +28,7 @@ struct Piece {
 /// A homogeneous stretch of a batch: one collective over the concatenation of its pieces, the same number of elements
 /// on every rank (allgather and alltoall with splits excepted). Alltoall and reduce_scatter have one piece.
 struct Run {
-  CollectiveKind kind = CollectiveKind::allreduce;
+  core::CollectiveKind kind = core::CollectiveKind::allreduce;
   DType dtype = DType::float32;
   /// Allreduce: what every rank's input is rounded to, times prescale, before it is reduced, and the result before it
   /// is handed out in `dtype`; where there is only one rank nothing is.
@@ -66,7 +66,7 @@ using DeviceEventPtr = std::shared_ptr<const DeviceEvent>;
 /// A batch as a backend sees it: runs one after another. Owned by the engine; must stay alive and unmoved from `start`
 /// until it is reported finished or `abort` has returned.
 struct Job {
-  SetId set = kGlobalSet;
+  core::SetId set = core::kGlobalSet;
   std::vector<Run> runs;
   std::vector<DeviceEventPtr> ready;  ///< on a device: when the callers' streams have come to where they submitted
   void* cookie = nullptr;             ///< the engine's own
@@ -104,4 +104,4 @@ class Backend {
   virtual void abort() noexcept = 0;
 };
 
-}  // namespace kolo::core
+}  // namespace kolo::data

@@ -17,7 +17,7 @@
 
 #include "data/backend.hpp"
 
-namespace kolo::core {
+namespace kolo::data {
 
 /// A point in a device's work. Any thread.
 class DeviceEvent {
@@ -63,7 +63,7 @@ class DeviceBackend : public Backend {
   virtual int bind() = 0;
   /// Throws Error (unsupported) unless this can be done with tensors of this device: there is none, this rank uses
   /// another one already, or nothing there can reduce such elements. The sentence goes on after "..., but ".
-  virtual void check_usable(Device device, const Signature& signature) = 0;
+  virtual void check_usable(Device device, const core::Signature& signature) = 0;
   /// The stream as it is now. Throws Error (invalid_argument) while it is being captured into a graph.
   [[nodiscard]] virtual DeviceEventPtr record(Device device, Stream stream) = 0;
 
@@ -92,4 +92,4 @@ class DeviceBackend : public Backend {
   virtual void close() noexcept = 0;
 };
 
-}  // namespace kolo::core
+}  // namespace kolo::data

@@ -3,11 +3,11 @@
 
 #include "base/check.hpp"
 
-namespace kolo::fusion {
+namespace kolo::data {
 namespace {
 
-core::Run make_prototype(const core::Signature& signature, DType dtype, std::int64_t set_size) {
-  core::Run run;
+Run make_prototype(const core::Signature& signature, DType dtype, std::int64_t set_size) {
+  Run run;
   run.kind = signature.kind;
   run.dtype = dtype;
   run.op = signature.op == ReduceOp::average ? ReduceOp::sum : signature.op;
@@ -20,7 +20,7 @@ core::Run make_prototype(const core::Signature& signature, DType dtype, std::int
 }
 
 /// Whether elements of both may lie in one stream.
-bool can_share(const core::Run& a, const core::Run& b) {
+bool can_share(const Run& a, const Run& b) {
   if (a.kind != b.kind || a.dtype != b.dtype) return false;
   switch (a.kind) {
   case core::CollectiveKind::allreduce:
@@ -33,7 +33,7 @@ bool can_share(const core::Run& a, const core::Run& b) {
   }
 }
 
-RunLayout& run_for(Layout& layout, const core::Run& prototype) {
+RunLayout& run_for(Layout& layout, const Run& prototype) {
   for (RunLayout& run : layout.runs) {
     if (can_share(run.prototype, prototype)) return run;
   }
@@ -64,4 +64,4 @@ Layout make_layout(const std::vector<const core::Signature*>& members, std::int6
   return layout;
 }
 
-}  // namespace kolo::fusion
+}  // namespace kolo::data

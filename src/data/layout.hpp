@@ -15,7 +15,7 @@
 #include "core/signature.hpp"
 #include "data/backend.hpp"
 
-namespace kolo::fusion {
+namespace kolo::data {
 
 /// Where a tensor of the batch went.
 struct Placed {
@@ -25,7 +25,7 @@ struct Placed {
 };
 
 struct RunLayout {
-  core::Run prototype;  ///< everything but the pieces
+  Run prototype;  ///< everything but the pieces
   std::vector<Placed> pieces;
 };
 
@@ -36,4 +36,4 @@ struct Layout {
 /// `members`: the signatures of the batch, in its order; `set_size`: ranks of the set (the divisor of an average).
 Layout make_layout(const std::vector<const core::Signature*>& members, std::int64_t set_size);
 
-}  // namespace kolo::fusion
+}  // namespace kolo::data

@@ -77,11 +77,11 @@ class ExpressRoutes {
   using Await = std::function<void(const std::function<bool()>& there)>;
 
   /// `peers` is null where no memory can be read; `express` outlives this.
-  ExpressRoutes(negotiation::Express& express, std::shared_ptr<core::PeerMemory> peers, const ExpressLimits& limits);
+  ExpressRoutes(control::Express& express, std::shared_ptr<transport::PeerMemory> peers, const ExpressLimits& limits);
 
   /// Begins the call, puts what the peers will need beside the word, and returns the tag to be said: kByLog when the
   /// call cannot pass by the log.
-  [[nodiscard]] negotiation::Express::Tag prepare(const ExpressCall& call);
+  [[nodiscard]] control::Express::Tag prepare(const ExpressCall& call);
   /// Once all have said the same: does the call of `prepare`. Throws what `make_room` and `await` throw, and Error
   /// (transport) when a peer's memory could not be read.
   void run(const ExpressCall& call, const Await& await);
@@ -112,8 +112,8 @@ class ExpressRoutes {
   void check_read() const;
   [[nodiscard]] kernels::Reduction reduction_of(const ExpressCall& call) const noexcept;
 
-  negotiation::Express& express_;
-  const std::shared_ptr<core::PeerMemory> peers_;
+  control::Express& express_;
+  const std::shared_ptr<transport::PeerMemory> peers_;
   const ExpressLimits limits_;
   const int ranks_;
   const int own_;

@@ -83,7 +83,7 @@ bool HandleState::is_enqueued() {
   return done() || enqueued_ != nullptr;
 }
 
-core::DeviceEventPtr HandleState::sleep_until_enqueued() {
+data::DeviceEventPtr HandleState::sleep_until_enqueued() {
   std::unique_lock lock(mutex_);
   state_.fetch_or(kAttended, std::memory_order_acq_rel);
   ++sleepers_;
@@ -92,7 +92,7 @@ core::DeviceEventPtr HandleState::sleep_until_enqueued() {
   return done() ? nullptr : enqueued_;
 }
 
-void HandleState::set_enqueued(core::DeviceEventPtr event) {
+void HandleState::set_enqueued(data::DeviceEventPtr event) {
   const std::lock_guard lock(mutex_);
   state_.fetch_or(kAttended, std::memory_order_acq_rel);  // so that completion takes it away
   enqueued_ = std::move(event);

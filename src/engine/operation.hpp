@@ -85,7 +85,7 @@ class HandleState {
   std::optional<std::chrono::nanoseconds> timeout;
   core::Round call = 0;  ///< the number of an unnamed call where some do not come this way; 0: the next
   /// On a device: what the batch is held back behind.
-  std::vector<core::DeviceEventPtr> ready;
+  std::vector<data::DeviceEventPtr> ready;
 
   ResultRoom room;  ///< its result is written by the driver before completion
   /// Allgather: the output, given everybody's bytes.
@@ -110,12 +110,12 @@ class HandleState {
   [[nodiscard]] bool is_enqueued();
   /// Sleeps until all work has been given to the device, or until done. The event behind which the result is complete;
   /// null when done.
-  [[nodiscard]] core::DeviceEventPtr sleep_until_enqueued();
+  [[nodiscard]] data::DeviceEventPtr sleep_until_enqueued();
   /// Registers a callback; false when the operation is done already (the caller then calls it).
   bool add_callback(std::function<void(const Status&)>& callback);
 
   /// The driver: all work has been given to the device.
-  void set_enqueued(core::DeviceEventPtr event);
+  void set_enqueued(data::DeviceEventPtr event);
   /// The driver: the outcome, once. Returns the callbacks to run, without any lock held; `was_interesting` says
   /// whether `mark_interest` had returned true.
   std::vector<std::function<void(const Status&)>> complete(const Status& status, bool& was_interesting);
@@ -127,7 +127,7 @@ class HandleState {
   std::mutex mutex_;
   std::condition_variable changed_;
   int sleepers_ = 0;                                           // guarded by mutex_
-  core::DeviceEventPtr enqueued_;                              // guarded by mutex_
+  data::DeviceEventPtr enqueued_;                              // guarded by mutex_
   std::vector<std::function<void(const Status&)>> callbacks_;  // guarded by mutex_
 };
 

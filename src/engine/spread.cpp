@@ -39,7 +39,7 @@ std::optional<int> better_cpu(const std::vector<int>& cpus, int self, const std:
   return emptiest;
 }
 
-void Spread::look(negotiation::Express& express) noexcept {
+void Spread::look(control::Express& express) noexcept {
   if (off_) return;
   const base::Time now = base::now();
   if (now < next_) return;
@@ -51,7 +51,7 @@ void Spread::look(negotiation::Express& express) noexcept {
   }
 }
 
-void Spread::look_around(negotiation::Express& express, base::Time now) {
+void Spread::look_around(control::Express& express, base::Time now) {
   const int own = ::sched_getcpu();
   off_ = own < 0;
   if (off_) return;

@@ -26,10 +26,10 @@ std::optional<int> better_cpu(const std::vector<int>& cpus, int self, const std:
 class Spread {
  public:
   /// Looks from time to time, and goes.
-  void look(negotiation::Express& express) noexcept;
+  void look(control::Express& express) noexcept;
 
  private:
-  void look_around(negotiation::Express& express, base::Time now);
+  void look_around(control::Express& express, base::Time now);
 
   bool off_ = false;  // the system does not tell, or does not let us
   base::Time next_{};

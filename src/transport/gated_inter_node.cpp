@@ -6,7 +6,7 @@
 #include <exception>
 #include <utility>
 
-namespace kolo::core {
+namespace kolo::transport {
 
 bool CallerGate::move() noexcept {
   if (!has_open()) return false;
@@ -166,4 +166,4 @@ void GatedInterNode::call_transport(bool push) {
   running_.erase(std::remove_if(running_.begin(), running_.end(), is_done), running_.end());
 }
 
-}  // namespace kolo::core
+}  // namespace kolo::transport

@@ -30,7 +30,7 @@
 #include "base/event_count.hpp"
 #include "transport/inter_node.hpp"
 
-namespace kolo::core {
+namespace kolo::transport {
 
 class GatedInterNode;
 
@@ -164,4 +164,4 @@ class GatedInterNode final : public InterNode {
   bool abandoned_ = false;
 };
 
-}  // namespace kolo::core
+}  // namespace kolo::transport

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace kolo::core {
+namespace kolo::transport {
 
 /// Calls come from the engine's driver only, one thread at a time; which thread may change. Where not every thread may
 /// call a transport (Bootstrap::call_rule) a GatedInterNode stands before it.
@@ -33,7 +33,7 @@ class InterNode {
   /// Moves what the transport may still hold of operations that have completed. MPI promises that a send that has
   /// completed needs no further call on the sending side; Open MPI does not keep that: a long message ends with one of
   /// its own (FIN) that it queues while a socket is full and sends in a later call, any call, of the sender's. Without
-  /// one the receiver waits for ever. So who is starved asks everybody to push (core::Starved), and nobody needs to
+  /// one the receiver waits for ever. So who is starved asks everybody to push (control::Starved), and nobody needs to
   /// while nobody is. To be called again and again for a while.
   virtual void push() {}
 
@@ -41,4 +41,4 @@ class InterNode {
   [[nodiscard]] virtual const char* name() const noexcept = 0;
 };
 
-}  // namespace kolo::core
+}  // namespace kolo::transport

@@ -13,7 +13,7 @@
 
 #include "transport/regions.hpp"
 
-namespace kolo::core {
+namespace kolo::transport {
 
 /// A rank's progress through the chunks. `publish(stage, n)` says: chunks 0 ... n-1 have passed this stage here.
 enum class Stage : std::uint8_t {
@@ -49,4 +49,4 @@ class IntraNode {
   [[nodiscard]] virtual const char* name() const noexcept = 0;
 };
 
-}  // namespace kolo::core
+}  // namespace kolo::transport

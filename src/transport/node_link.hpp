@@ -11,7 +11,7 @@
 #include "transport/peer_memory.hpp"
 #include "transport/regions.hpp"
 
-namespace kolo::core {
+namespace kolo::transport {
 
 /// Thread-safe, except construction and destruction. The segment is mapped once per process, is not inherited by
 /// fork, has no name in any file system, and vanishes with the last process that maps it.
@@ -49,4 +49,4 @@ class NodeLink {
   virtual std::shared_ptr<PeerMemory> peer_memory(const Meeting& meet) = 0;
 };
 
-}  // namespace kolo::core
+}  // namespace kolo::transport

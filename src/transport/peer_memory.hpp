@@ -8,7 +8,7 @@
 
 #include <kolo/error.hpp>
 
-namespace kolo::core {
+namespace kolo::transport {
 
 /// Thread-safe. The addresses are those of the rank that owns the memory.
 class PeerMemory {
@@ -22,4 +22,4 @@ class PeerMemory {
   [[nodiscard]] virtual bool is_readable(const void* begin, std::size_t bytes) = 0;
 };
 
-}  // namespace kolo::core
+}  // namespace kolo::transport

@@ -7,7 +7,7 @@
 
 #include "base/check.hpp"
 
-namespace kolo::core {
+namespace kolo::transport {
 
 Regions::Id Regions::propose() {
   const std::lock_guard lock(mutex_);
@@ -106,4 +106,4 @@ void RegionTable::copy() {
   }
 }
 
-}  // namespace kolo::core
+}  // namespace kolo::transport

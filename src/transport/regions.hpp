@@ -27,7 +27,7 @@
 #include <string_view>
 #include <vector>
 
-namespace kolo::core {
+namespace kolo::transport {
 
 /// Everyone's contribution, by rank of the world; every rank calls it. Throws Error.
 using Meeting = std::function<std::vector<std::string>(const std::string& mine)>;
@@ -141,4 +141,4 @@ class RegionTable {
   std::vector<std::shared_ptr<SharedRegion>> by_number_;
 };
 
-}  // namespace kolo::core
+}  // namespace kolo::transport

@@ -11,12 +11,12 @@
 #include "tests/support/meeting.hpp"
 #include "tests/support/processes.hpp"
 
-namespace kolo::shm::test {
+namespace kolo::bootstrap::test {
 namespace {
 
 constexpr std::size_t kBytes = 1 << 20;
 
-core::Topology topology_of(core::Bootstrap& bootstrap, int ranks_per_node = 0) {
+core::Topology topology_of(Bootstrap& bootstrap, int ranks_per_node = 0) {
   return test_support::topology_on_one_machine(bootstrap, ranks_per_node);
 }
 
@@ -27,7 +27,7 @@ void drain(int fd) {
 
 TEST(Handover, ProcessesShareOneZeroedSegmentAndWakeEachOther) {
   for (const int size : {1, 2, 5}) {
-    const std::vector<int> statuses = run_processes(size, [&](core::Bootstrap& bootstrap) {
+    const std::vector<int> statuses = testing::run_processes(size, [&](Bootstrap& bootstrap) {
       const core::Topology topology = topology_of(bootstrap);
       const auto link = join_node(bootstrap, topology, kBytes, "a key");
       ASSERT_EQ(link->bytes(), kBytes);
@@ -38,13 +38,13 @@ TEST(Handover, ProcessesShareOneZeroedSegmentAndWakeEachOther) {
       test_support::meet(bootstrap);
       for (int r = 0; r < size; ++r) EXPECT_EQ(words[1000 + r], static_cast<std::uint64_t>(r) + 1);
 
-      EXPECT_FALSE(is_readable(link->wake_fd(), 0));
+      EXPECT_FALSE(testing::is_readable(link->wake_fd(), 0));
       test_support::meet(bootstrap);
       link->wake((bootstrap.rank() + 1) % size);
-      EXPECT_TRUE(is_readable(link->wake_fd(), 20000));
+      EXPECT_TRUE(testing::is_readable(link->wake_fd(), 20000));
       test_support::meet(bootstrap);
       drain(link->wake_fd());
-      EXPECT_FALSE(is_readable(link->wake_fd(), 0));
+      EXPECT_FALSE(testing::is_readable(link->wake_fd(), 0));
       test_support::meet(bootstrap);
     });
     EXPECT_EQ(statuses, std::vector<int>(static_cast<std::size_t>(size), 0));
@@ -52,7 +52,7 @@ TEST(Handover, ProcessesShareOneZeroedSegmentAndWakeEachOther) {
 }
 
 TEST(Handover, VirtualNodesShareNothing) {
-  const std::vector<int> statuses = run_processes(5, [&](core::Bootstrap& bootstrap) {
+  const std::vector<int> statuses = testing::run_processes(5, [&](Bootstrap& bootstrap) {
     const core::Topology topology = topology_of(bootstrap, 2);
     const auto link = join_node(bootstrap, topology, kBytes, "a key");
     if (topology.is_leader()) *link->memory() = static_cast<std::byte>(topology.node + 1);
@@ -64,12 +64,12 @@ TEST(Handover, VirtualNodesShareNothing) {
 }
 
 TEST(Handover, TheEndOfAProcessIsSeenEvenIfAChildOfItLivesOn) {
-  const std::vector<int> statuses = run_processes(3, [&](core::Bootstrap& bootstrap) {
+  const std::vector<int> statuses = testing::run_processes(3, [&](Bootstrap& bootstrap) {
     const core::Topology topology = topology_of(bootstrap);
     const auto link = join_node(bootstrap, topology, kBytes, "a key");
     const auto peers = link->liveness();
     ASSERT_EQ(peers.size(), bootstrap.rank() == 0 ? 4u : 2u);  // a socket and a process each
-    for (const auto& peer : peers) EXPECT_FALSE(is_readable(peer.fd, 0));
+    for (const auto& peer : peers) EXPECT_FALSE(testing::is_readable(peer.fd, 0));
     test_support::meet(bootstrap);
     if (bootstrap.rank() == 2) {
       if (::fork() == 0) {  // holds copies of all its descriptors
@@ -82,12 +82,12 @@ TEST(Handover, TheEndOfAProcessIsSeenEvenIfAChildOfItLivesOn) {
       int process = -1;  // the second of the peer's two descriptors
       for (const auto& peer : peers)
         if (peer.local_rank == 2) process = peer.fd;
-      EXPECT_TRUE(is_readable(process, 20000));
-      for (const auto& peer : peers) EXPECT_FALSE(peer.local_rank == 1 && is_readable(peer.fd, 0));
+      EXPECT_TRUE(testing::is_readable(process, 20000));
+      for (const auto& peer : peers) EXPECT_FALSE(peer.local_rank == 1 && testing::is_readable(peer.fd, 0));
       link->wake(2);  // nobody there: no harm
       link->wake(1);
     } else {
-      EXPECT_TRUE(is_readable(link->wake_fd(), 20000));
+      EXPECT_TRUE(testing::is_readable(link->wake_fd(), 20000));
     }
   });
   EXPECT_EQ(statuses[0], 0);
@@ -96,19 +96,19 @@ TEST(Handover, TheEndOfAProcessIsSeenEvenIfAChildOfItLivesOn) {
 }
 
 TEST(Handover, TheLeadersEndIsSeenByAll) {
-  const std::vector<int> statuses = run_processes(3, [&](core::Bootstrap& bootstrap) {
+  const std::vector<int> statuses = testing::run_processes(3, [&](Bootstrap& bootstrap) {
     const auto link = join_node(bootstrap, topology_of(bootstrap), kBytes, "a key");
     if (bootstrap.rank() == 0) return;
     for (const auto& peer : link->liveness()) {
       EXPECT_EQ(peer.local_rank, 0);
-      EXPECT_TRUE(is_readable(peer.fd, 20000));
+      EXPECT_TRUE(testing::is_readable(peer.fd, 20000));
     }
   });
   EXPECT_EQ(statuses, std::vector<int>(3, 0));
 }
 
 TEST(Handover, AForkedChildHasNoSegment) {
-  const std::vector<int> statuses = run_processes(1, [&](core::Bootstrap& bootstrap) {
+  const std::vector<int> statuses = testing::run_processes(1, [&](Bootstrap& bootstrap) {
     const auto link = join_node(bootstrap, topology_of(bootstrap), kBytes, "a key");
     const pid_t child = ::fork();
     if (child == 0) {
@@ -135,7 +135,7 @@ std::string message_of(const std::function<void()>& call) {
 }
 
 TEST(Handover, AnotherJobsKeyIsTurnedAwayAndEveryoneHearsOfIt) {
-  const std::vector<int> statuses = run_processes(3, [&](core::Bootstrap& bootstrap) {
+  const std::vector<int> statuses = testing::run_processes(3, [&](Bootstrap& bootstrap) {
     const std::string key = bootstrap.rank() == 2 ? "another key" : "a key";
     const std::string message =
         message_of([&] { join_node(bootstrap, topology_of(bootstrap), kBytes, key, base::from_seconds(0.5)); });
@@ -145,7 +145,7 @@ TEST(Handover, AnotherJobsKeyIsTurnedAwayAndEveryoneHearsOfIt) {
 }
 
 TEST(Handover, AnImpossibleSizeFailsForAllWithTheLeadersReason) {
-  const std::vector<int> statuses = run_processes(2, [&](core::Bootstrap& bootstrap) {
+  const std::vector<int> statuses = testing::run_processes(2, [&](Bootstrap& bootstrap) {
     constexpr std::size_t kTooMuch = std::size_t{1} << 62;
     const std::string message = message_of([&] { join_node(bootstrap, topology_of(bootstrap), kTooMuch, "a key"); });
     EXPECT_NE(message.find("rank 0 cannot share memory with its node: "), std::string::npos) << message;
@@ -155,4 +155,4 @@ TEST(Handover, AnImpossibleSizeFailsForAllWithTheLeadersReason) {
 }
 
 }  // namespace
-}  // namespace kolo::shm::test
+}  // namespace kolo::bootstrap::test

@@ -11,10 +11,10 @@
 #include "tests/support/meeting.hpp"
 #include "tests/support/processes.hpp"
 
-namespace kolo::shm::test {
+namespace kolo::bootstrap::test {
 namespace {
 
-void run_threads(ThreadWorld& world, int size, const std::function<void(core::Bootstrap&)>& body) {
+void run_threads(ThreadWorld& world, int size, const std::function<void(Bootstrap&)>& body) {
   std::vector<std::thread> threads;
   threads.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) threads.emplace_back([&, rank] { body(*world.bootstrap(rank)); });
@@ -23,7 +23,7 @@ void run_threads(ThreadWorld& world, int size, const std::function<void(core::Bo
 
 TEST(ThreadWorld, GathersByRankAgainAndAgain) {
   ThreadWorld world(4);
-  run_threads(world, 4, [](core::Bootstrap& bootstrap) {
+  run_threads(world, 4, [](Bootstrap& bootstrap) {
     for (int round = 0; round < 200; ++round) {
       const auto said = [&](int rank) { return std::to_string(rank) + "/" + std::to_string(round); };
       const std::vector<std::string> all = test_support::meet(bootstrap, said(bootstrap.rank()));
@@ -44,7 +44,7 @@ Status failure_of(const std::function<void()>& call) {
 
 TEST(ThreadWorld, NamesTheRanksThatDoNotComeToThoseThatDo) {
   ThreadWorld world(5);
-  run_threads(world, 3, [](core::Bootstrap& bootstrap) {
+  run_threads(world, 3, [](Bootstrap& bootstrap) {
     for (int call = 0; call < 2; ++call) {  // the world has ended: nobody is waited for a second time
       const Status status = failure_of([&] { bootstrap.exchange("test", "", base::from_seconds(0.02)); });
       EXPECT_EQ(status.code(), ErrorCode::transport);
@@ -56,9 +56,9 @@ TEST(ThreadWorld, NamesTheRanksThatDoNotComeToThoseThatDo) {
 
 TEST(Start, AStepThatFailsOnOneRankFailsAlikeOnAll) {
   ThreadWorld world(3);
-  run_threads(world, 3, [](core::Bootstrap& bootstrap) {
+  run_threads(world, 3, [](Bootstrap& bootstrap) {
     const auto take = [&](const std::function<std::string()>& part) {
-      return core::take_step(bootstrap, "test", test_support::kPatience, part);
+      return take_step(bootstrap, "test", test_support::kPatience, part);
     };
     const std::string own = std::to_string(bootstrap.rank());
     EXPECT_EQ(take([&] { return own; }), (std::vector<std::string>{"0", "1", "2"}));
@@ -86,8 +86,8 @@ TEST(Start, AloneThereIsNobodyToName) {
   ThreadWorld world(1);
   const auto bootstrap = world.bootstrap(0);
   const Status status = failure_of([&] {
-    core::take_step(*bootstrap, "test", test_support::kPatience,
-                    []() -> std::string { throw Error(ErrorCode::invalid_setting, "a bad value"); });
+    take_step(*bootstrap, "test", test_support::kPatience,
+              []() -> std::string { throw Error(ErrorCode::invalid_setting, "a bad value"); });
   });
   EXPECT_EQ(status.message(), "a bad value");
 }
@@ -103,7 +103,7 @@ TEST(ThreadWorld, AbortFreesWhoWaitsAndWhoComesLater) {
       EXPECT_EQ(error.status().message(), "rank 2 has had enough");
     }
   };
-  run_threads(world, 3, [&](core::Bootstrap& bootstrap) {
+  run_threads(world, 3, [&](Bootstrap& bootstrap) {
     const auto inter = bootstrap.inter_node({}, test_support::kPatience);
     if (bootstrap.rank() == 2) {
       world.abort("rank 2 has had enough");
@@ -117,7 +117,7 @@ TEST(ThreadWorld, AbortFreesWhoWaitsAndWhoComesLater) {
 
 TEST(ThreadWorld, NodesShareMemoryAndBells) {
   ThreadWorld world(5);
-  run_threads(world, 5, [](core::Bootstrap& bootstrap) {
+  run_threads(world, 5, [](Bootstrap& bootstrap) {
     const core::Topology topology = test_support::topology_on_one_machine(bootstrap, 2);
     for (int again = 0; again < 2; ++again) {  // a second engine in the same world gets memory of its own
       const auto link = bootstrap.join_node(topology, 8192, "key", test_support::kPatience);
@@ -129,24 +129,24 @@ TEST(ThreadWorld, NodesShareMemoryAndBells) {
         link->memory()[100] = static_cast<std::byte>(topology.node + 1);
         if (topology.local_size() > 1) link->wake(1);
       } else {
-        EXPECT_TRUE(is_readable(link->wake_fd(), 20000));
+        EXPECT_TRUE(testing::is_readable(link->wake_fd(), 20000));
       }
       test_support::meet(bootstrap);
       EXPECT_EQ(link->memory()[100], static_cast<std::byte>(topology.node + 1));
-      EXPECT_EQ(is_readable(link->wake_fd(), 0), !topology.is_leader());
+      EXPECT_EQ(testing::is_readable(link->wake_fd(), 0), !topology.is_leader());
       test_support::meet(bootstrap);
     }
   });
 }
 
-bool finish(core::InterNode& inter, core::InterNode::Operation operation) {
+bool finish(transport::InterNode& inter, transport::InterNode::Operation operation) {
   while (!inter.test(operation)) std::this_thread::yield();
   return true;
 }
 
 TEST(ThreadInterNode, MatchesBySenderAndTagInOrder) {
   ThreadWorld world(3);
-  run_threads(world, 3, [](core::Bootstrap& bootstrap) {
+  run_threads(world, 3, [](Bootstrap& bootstrap) {
     const auto inter = bootstrap.inter_node({}, test_support::kPatience);
     auto* memory = reinterpret_cast<int*>(inter->staging(4096));
     if (bootstrap.rank() < 2) {
@@ -158,7 +158,7 @@ TEST(ThreadInterNode, MatchesBySenderAndTagInOrder) {
       }
     } else {
       for (int i = 0; i < 100; ++i) {
-        std::vector<core::InterNode::Operation> operations;
+        std::vector<transport::InterNode::Operation> operations;
         for (int k = 0; k < 4; ++k) {
           memory[k] = -1;
           operations.push_back(inter->receive(k % 2, k / 2, reinterpret_cast<std::byte*>(memory + k), sizeof(int)));
@@ -173,7 +173,7 @@ TEST(ThreadInterNode, MatchesBySenderAndTagInOrder) {
 
 TEST(ThreadInterNode, WhoLeavesIsWrittenToNoMore) {
   ThreadWorld world(2);
-  run_threads(world, 2, [](core::Bootstrap& bootstrap) {
+  run_threads(world, 2, [](Bootstrap& bootstrap) {
     auto inter = bootstrap.inter_node({}, test_support::kPatience);
     std::byte* memory = inter->staging(64);
     if (bootstrap.rank() == 0) {
@@ -186,4 +186,4 @@ TEST(ThreadInterNode, WhoLeavesIsWrittenToNoMore) {
 }
 
 }  // namespace
-}  // namespace kolo::shm::test
+}  // namespace kolo::bootstrap::test

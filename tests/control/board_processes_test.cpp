@@ -15,13 +15,13 @@
 #include "tests/support/processes.hpp"
 #include "tests/support/sanitized.hpp"
 
-namespace kolo::shm::test {
+namespace kolo::control::test {
 namespace {
 
 constexpr int kLostWakeupMs = 20000;
 
-core::BoardShape small_board(int ranks) {
-  core::BoardShape shape;
+BoardShape small_board(int ranks) {
+  BoardShape shape;
   shape.ranks = ranks;
   shape.ids = 64;
   shape.message_ring_bytes = 256;
@@ -30,8 +30,8 @@ core::BoardShape small_board(int ranks) {
 }
 
 /// Numbers that follow from one another: a message's length and contents follow from its number.
-core::Bytes numbered(std::uint64_t number) {
-  core::Bytes bytes(number * 37 % 120);
+Bytes numbered(std::uint64_t number) {
+  Bytes bytes(number * 37 % 120);
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(number * 131 + i * 7);
   return bytes;
 }
@@ -39,7 +39,7 @@ core::Bytes numbered(std::uint64_t number) {
 /// One rank's engine, as far as sleeping is concerned.
 class Sleeper {
  public:
-  Sleeper(core::Board& board, core::NodeLink& link, std::uint32_t seed) : board_(board), link_(link), random_(seed) {}
+  Sleeper(Board& board, transport::NodeLink& link, std::uint32_t seed) : board_(board), link_(link), random_(seed) {}
 
   /// Lets a little time pass, a different one each time.
   void hesitate() {
@@ -52,7 +52,7 @@ class Sleeper {
     while (!::testing::Test::HasFatalFailure()) {
       board_.announce_sleep();
       const bool is_ready = ready();
-      ASSERT_TRUE(is_ready || is_readable(link_.wake_fd(), kLostWakeupMs)) << "a wake-up was lost";
+      ASSERT_TRUE(is_ready || testing::is_readable(link_.wake_fd(), kLostWakeupMs)) << "a wake-up was lost";
       board_.announce_awake();
       std::uint64_t count = 0;
       EXPECT_TRUE(::read(link_.wake_fd(), &count, sizeof count) > 0 || errno == EAGAIN);
@@ -64,20 +64,21 @@ class Sleeper {
   }
 
  private:
-  core::Board& board_;
-  core::NodeLink& link_;
+  Board& board_;
+  transport::NodeLink& link_;
   std::mt19937 random_;
 };
 
 struct Member {
-  explicit Member(core::Bootstrap& bootstrap)
+  explicit Member(bootstrap::Bootstrap& bootstrap)
       : topology(test_support::topology_on_one_machine(bootstrap)), shape(small_board(topology.size)),
-        link(join_node(bootstrap, topology, shape.bytes(), "a key")), board(link->memory(), shape, topology.rank),
+        link(bootstrap::join_node(bootstrap, topology, shape.bytes(), "a key")),
+        board(link->memory(), shape, topology.rank),
         sleeper(board, *link, static_cast<std::uint32_t>(topology.rank) + 1) {}
   core::Topology topology;
-  core::BoardShape shape;
-  std::shared_ptr<core::NodeLink> link;
-  core::Board board;
+  BoardShape shape;
+  std::shared_ptr<transport::NodeLink> link;
+  Board board;
   Sleeper sleeper;
 };
 
@@ -111,7 +112,7 @@ class Duel {
       ASSERT_TRUE(self_.board.append_log(numbered(1)));
       ASSERT_TRUE(self_.board.next_log_entry(entry_));  // the leader reads it like everybody
     } else {
-      self_.board.publish_count(7, core::CountWord{3, ++said_});
+      self_.board.publish_count(7, CountWord{3, ++said_});
     }
   }
   bool heard() const {
@@ -130,12 +131,12 @@ class Duel {
   bool is_sleeper_;
   std::uint64_t said_ = 0;
   std::uint64_t taken_ = 0;
-  core::Bytes entry_;
+  Bytes entry_;
 };
 
 TEST(BoardProcesses, NoWakeUpIsLost) {
   for (const bool leader_sleeps : {true, false}) {
-    const std::vector<int> statuses = run_processes(2, [&](core::Bootstrap& bootstrap) {
+    const std::vector<int> statuses = testing::run_processes(2, [&](bootstrap::Bootstrap& bootstrap) {
       Member self(bootstrap);
       Duel(self, leader_sleeps).run();
       test_support::meet(bootstrap);
@@ -150,7 +151,7 @@ void lead(Member& self, std::uint64_t rounds) {
   std::vector<std::uint64_t> received(static_cast<std::size_t>(ranks)), bells(received), counts(received);
   std::uint64_t to_append = 0, appended = 0, read = 0;
   const std::uint64_t total = rounds * static_cast<std::uint64_t>(ranks - 1);
-  core::Bytes bytes;
+  Bytes bytes;
   while (read < total && !::testing::Test::HasFatalFailure()) {
     bool moved = false;
     for (int r = 1; r < ranks; ++r) {
@@ -182,17 +183,17 @@ void lead(Member& self, std::uint64_t rounds) {
       return self.board.has_log_entry();
     });
   }
-  for (int r = 1; r < ranks; ++r) EXPECT_EQ(self.board.count(r, 9), (core::CountWord{1, rounds}));
+  for (int r = 1; r < ranks; ++r) EXPECT_EQ(self.board.count(r, 9), (CountWord{1, rounds}));
 }
 
 void follow(Member& self, std::uint64_t rounds) {
   const std::uint64_t total = rounds * static_cast<std::uint64_t>(self.topology.size - 1);
   std::uint64_t posted = 0, read = 0;
-  core::Bytes bytes;
+  Bytes bytes;
   while (read < total && !::testing::Test::HasFatalFailure()) {
     bool moved = false;
     if (posted < rounds && self.board.post(numbered(posted))) {
-      self.board.publish_count(9, core::CountWord{1, ++posted});
+      self.board.publish_count(9, CountWord{1, ++posted});
       moved = true;
     }
     self.sleeper.wake(0);
@@ -207,7 +208,7 @@ void follow(Member& self, std::uint64_t rounds) {
 
 TEST(BoardProcesses, MessagesCountsAndLogArriveWholeOnceAndInOrder) {
   constexpr std::uint64_t kRounds = kolo::testing::unless_sanitized(50000, 5000);
-  const std::vector<int> statuses = run_processes(3, [&](core::Bootstrap& bootstrap) {
+  const std::vector<int> statuses = testing::run_processes(3, [&](bootstrap::Bootstrap& bootstrap) {
     Member self(bootstrap);
     self.topology.rank == 0 ? lead(self, kRounds) : follow(self, kRounds);
     test_support::meet(bootstrap);
@@ -216,4 +217,4 @@ TEST(BoardProcesses, MessagesCountsAndLogArriveWholeOnceAndInOrder) {
 }
 
 }  // namespace
-}  // namespace kolo::shm::test
+}  // namespace kolo::control::test

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace kolo::core {
+namespace kolo::control {
 namespace {
 
 class BoardMemory {
@@ -280,4 +280,4 @@ TEST_F(BoardStress, ThreadsSeeEverythingOnceAndInOrder) {
 }
 
 }  // namespace
-}  // namespace kolo::core
+}  // namespace kolo::control

@@ -13,12 +13,12 @@
 
 #include <kolo/error.hpp>
 
-namespace kolo::core {
+namespace kolo::control {
 namespace {
 
-Signature sample_signature() {
-  Signature signature;
-  signature.kind = CollectiveKind::broadcast;
+core::Signature sample_signature() {
+  core::Signature signature;
+  signature.kind = core::CollectiveKind::broadcast;
   signature.op = ReduceOp::product;
   signature.device = DeviceKind::cuda;
   signature.root = 1023;
@@ -36,11 +36,11 @@ constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
 constexpr double kWaited = 59.75;
 
 std::vector<UpMessage> sample_up() {
-  return {Counted{kNoTensor, {65535, (std::uint64_t{1} << CountWord::kCountBits) - 1}},
+  return {Counted{core::kNoTensor, {65535, (std::uint64_t{1} << CountWord::kCountBits) - 1}},
           Counted{12, {3, 4711}},
-          Declared{7, "layer1.weight", 3, kNoTensor, 0, {{sample_signature(), {0, 1, 2}}, {std::nullopt, {3}}}},
+          Declared{7, "layer1.weight", 3, core::kNoTensor, 0, {{sample_signature(), {0, 1, 2}}, {std::nullopt, {3}}}},
           Declared{0, "", kMost, 0, 65535, {}},
-          Interest{3, 4, 5, {17, 3, kNoTensor}, 99},
+          Interest{3, 4, 5, {17, 3, core::kNoTensor}, 99},
           Overdue{2, 1, "x", 9, kWaited, true, true},
           Missing{kMost, {1, 2, 3, 900}},
           RankLost{4, ErrorCode::user_exception, "std::runtime_error: no"},
@@ -94,7 +94,7 @@ TEST(Codec, BringsEveryFieldBack) {
   EXPECT_EQ(declared.set, 7U);
   EXPECT_EQ(declared.name, "layer1.weight");
   EXPECT_EQ(declared.round, 3U);
-  EXPECT_EQ(declared.id, kNoTensor);
+  EXPECT_EQ(declared.id, core::kNoTensor);
   EXPECT_EQ(declared.generation, 0);
   ASSERT_EQ(declared.variants.size(), 2U);
   EXPECT_EQ(declared.variants[0].signature, sample_signature());
@@ -115,10 +115,10 @@ TEST(Codec, BringsEveryFieldBack) {
   EXPECT_EQ(answer.wait->name, "y");
   EXPECT_EQ(answer.wait->round, kMost);
   const auto interest = std::get<Interest>(decode_up(encoded(sample_up()[4])));
-  EXPECT_EQ(interest.lacking, (std::vector<TensorId>{17, 3, kNoTensor}));
+  EXPECT_EQ(interest.lacking, (std::vector<core::TensorId>{17, 3, core::kNoTensor}));
   EXPECT_EQ(interest.round, 99U);
   const auto plan = std::get<PlanDefined>(decode_log(encoded(sample_log()[3])));
-  EXPECT_EQ(plan.batches, (std::vector<std::vector<TensorId>>{{3, 4, 5}, {}, {6}}));
+  EXPECT_EQ(plan.batches, (std::vector<std::vector<core::TensorId>>{{3, 4, 5}, {}, {6}}));
   const auto added = std::get<SetAdded>(decode_log(encoded(sample_log()[9])));
   EXPECT_EQ(added.generation, 2);
   EXPECT_EQ(added.name, "add");
@@ -244,4 +244,4 @@ TEST(Codec, AllocatesNoMoreThanItsInputJustifies) {
 }
 
 }  // namespace
-}  // namespace kolo::core
+}  // namespace kolo::control

@@ -13,11 +13,8 @@
 
 #include "control/sequencer.hpp"
 
-namespace kolo::negotiation {
+namespace kolo::control {
 namespace {
-
-using core::Answer;
-using core::Doing;
 
 /// Three nodes of two ranks, one below the other: rank 4 speaks through rank 2, and that through rank 0.
 class Deadline : public testing::Test {
@@ -31,14 +28,14 @@ class Deadline : public testing::Test {
   }
 
   void SetUp() override {
-    sequencer.on_message(core::Overdue{0, 0, "x", 1, 600, true, true}, now);
+    sequencer.on_message(Overdue{0, 0, "x", 1, 600, true, true}, now);
     const auto entries = decide();
     ASSERT_EQ(entries.size(), 1U);
-    const auto& query = std::get<core::Query>(entries[0]);
+    const auto& query = std::get<Query>(entries[0]);
     EXPECT_TRUE(query.deadline);
     number = query.query;
   }
-  std::vector<core::LogEntry> decide() {
+  std::vector<LogEntry> decide() {
     sequencer.decide(now);
     return std::exchange(sequencer.outbox(), {});
   }
@@ -59,7 +56,7 @@ class Deadline : public testing::Test {
   std::string reason() {
     const auto entries = decide();
     if (entries.size() != 1) return "(" + std::to_string(entries.size()) + " entries)";
-    const auto& faulted = std::get<core::Faulted>(entries[0]);
+    const auto& faulted = std::get<Faulted>(entries[0]);
     EXPECT_EQ(faulted.code, ErrorCode::timeout);
     blamed = faulted.rank;
     const std::string begin = "tensor \"x\" has not completed within 600 s: ";
@@ -153,17 +150,17 @@ TEST_F(Deadline, IsForgottenIfTheBatchHasCompletedMeanwhile) {
 }
 
 TEST_F(Deadline, DoesNotWaitForARankThatHasLeft) {
-  sequencer.on_message(core::Left{3}, now);
-  EXPECT_EQ(std::get<core::RankLeft>(decide().at(0)).rank, 3);
+  sequencer.on_message(Left{3}, now);
+  EXPECT_EQ(std::get<RankLeft>(decide().at(0)).rank, 3);
   for (const std::int32_t rank : {0, 1, 2, 4, 5}) hear(from(rank, true, Doing::waiting));
   EXPECT_EQ(reason(), "every rank has submitted it");
 }
 
 TEST_F(Deadline, NamesARankThatHasLeftWithoutHavingSubmitted) {
   hear_rest({0, 1, 2, 3, 4, 5});
-  sequencer.on_message(core::Left{3}, now);
-  sequencer.on_message(core::Overdue{0, 0, "x", 1, 600, true, false}, now);
-  number = std::get<core::Query>(decide().at(1)).query;
+  sequencer.on_message(Left{3}, now);
+  sequencer.on_message(Overdue{0, 0, "x", 1, 600, true, false}, now);
+  number = std::get<Query>(decide().at(1)).query;
   for (const std::int32_t rank : {0, 1, 2, 4, 5}) hear(from(rank));
   EXPECT_EQ(reason(), "rank 3 has not submitted it (rank 3 has shut down)");
 }
@@ -177,4 +174,4 @@ TEST_F(Deadline, HearsEachRankOnce) {
 }
 
 }  // namespace
-}  // namespace kolo::negotiation
+}  // namespace kolo::control

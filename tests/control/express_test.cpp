@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-namespace kolo::negotiation {
+namespace kolo::control {
 namespace {
 
 using Verdict = Express::Verdict;
@@ -220,4 +220,4 @@ TEST(Express, ThreadsWithoutPatienceComeToTheSameVerdicts) {
 }
 
 }  // namespace
-}  // namespace kolo::negotiation
+}  // namespace kolo::control

@@ -7,12 +7,9 @@
 
 #include <gtest/gtest.h>
 
-namespace kolo::negotiation {
+namespace kolo::control {
 namespace {
 
-using core::Counted;
-using core::CountWord;
-using core::Declared;
 using core::kNoTensor;
 using Ranks = std::vector<std::int32_t>;
 
@@ -31,9 +28,9 @@ Declared declare(const std::string& name, core::Round round, Ranks ranks, std::i
 class RelayTest : public testing::Test {
  protected:
   RelayTest() : relay(4, {{0}, {1}, {2, 3}}, 2, 2) {}
-  std::vector<core::UpMessage> take() { return std::exchange(relay.outbox(), {}); }
+  std::vector<UpMessage> take() { return std::exchange(relay.outbox(), {}); }
   void assign(core::TensorId id, std::uint16_t generation, const std::string& name) {
-    relay.on_log(core::Assigned{id, generation, 0, name, of_length(1)});
+    relay.on_log(Assigned{id, generation, 0, name, of_length(1)});
   }
   void count(core::TensorId id, CountWord word) {
     for (std::size_t child = 0; child < 3; ++child) relay.on_count(child, id, word);
@@ -60,7 +57,7 @@ TEST_F(RelayTest, IgnoresWordsOfAnotherGeneration) {
   assign(3, 2, "x");
   count(3, {1, 5});
   EXPECT_TRUE(take().empty());
-  relay.on_log(core::Evicted{3, 2});
+  relay.on_log(Evicted{3, 2});
   count(3, {2, 5});
   EXPECT_TRUE(take().empty());
   EXPECT_EQ(relay.id_bound(), 4U);
@@ -112,7 +109,7 @@ TEST_F(RelayTest, DropsWhatAnEvictionVoids) {
   assign(3, 1, "x");
   relay.on_message(0, declare("x", 1, {0}, 9, 3, 1));
   relay.on_count(1, 3, {1, 1});
-  relay.on_log(core::Evicted{3, 1});
+  relay.on_log(Evicted{3, 1});
   // Said before the child could know.
   relay.on_message(2, declare("x", 1, {2, 3}, 9, 3, 1));
   EXPECT_TRUE(take().empty());
@@ -123,7 +120,7 @@ TEST_F(RelayTest, DropsWhatAnEvictionVoids) {
 }
 
 TEST_F(RelayTest, WaitsOnlyForChildrenWithMembers) {
-  relay.on_log(core::SetAdded{1, 10, 0, {1, 3}, "", 1});
+  relay.on_log(SetAdded{1, 10, 0, {1, 3}, "", 1});
   Declared declared = declare("x", 1, {1});
   declared.set = 1;
   relay.on_message(1, declared);
@@ -131,21 +128,21 @@ TEST_F(RelayTest, WaitsOnlyForChildrenWithMembers) {
   declared.variants[0].ranks = {3};
   relay.on_message(2, declared);
   EXPECT_EQ(std::get<Declared>(take().at(0)).variants[0].ranks, (Ranks{1, 3}));
-  relay.on_log(core::SetRemoved{1, "", 2});
+  relay.on_log(SetRemoved{1, "", 2});
   relay.on_message(1, declared);
   EXPECT_TRUE(take().empty()) << "of a set that is gone";
 }
 
 TEST_F(RelayTest, SendsCompletionsAtOnceAfterOrdinaryBatches) {
-  relay.on_log(core::BatchAppended{0, {0}});
+  relay.on_log(BatchAppended{0, {0}});
   count(core::kCompleted, {0, 1});
   EXPECT_EQ(std::get<Counted>(take().at(0)).word, (CountWord{0, 1}));
 }
 
 TEST_F(RelayTest, HoldsCompletionsBackWhileAPlanRuns) {
   assign(3, 1, "x");
-  relay.on_log(core::PlanDefined{0, 0, {{3}}});
-  relay.on_log(core::PlannedBatch{0, 0});
+  relay.on_log(PlanDefined{0, 0, {{3}}});
+  relay.on_log(PlannedBatch{0, 0});
   count(core::kCompleted, {0, 1});
   EXPECT_TRUE(take().empty());
   // They travel with the next other count ...
@@ -155,25 +152,25 @@ TEST_F(RelayTest, HoldsCompletionsBackWhileAPlanRuns) {
   EXPECT_EQ(std::get<Counted>(up[0]).id, 3U);
   EXPECT_EQ(std::get<Counted>(up[1]).id, core::kCompleted);
   // ... or when the sequencer may be waiting: two batches are open here.
-  relay.on_log(core::PlannedBatch{0, 0});
+  relay.on_log(PlannedBatch{0, 0});
   count(core::kCompleted, {0, 2});
   EXPECT_TRUE(take().empty());
-  relay.on_log(core::PlannedBatch{0, 0});
+  relay.on_log(PlannedBatch{0, 0});
   EXPECT_EQ(std::get<Counted>(take().at(0)).word, (CountWord{0, 2}));
   // ... or when an ordinary batch follows.
   count(core::kCompleted, {0, 3});
   EXPECT_TRUE(take().empty());
-  relay.on_log(core::BatchAppended{0, {3}});
+  relay.on_log(BatchAppended{0, {3}});
   EXPECT_EQ(std::get<Counted>(take().at(0)).word, (CountWord{0, 3}));
 }
 
 TEST_F(RelayTest, AnswersQueriesForItsOwnRanks) {
   const auto missing = [this](const std::string& name, core::Round round) {
-    relay.on_log(core::Query{5, 0, name, round});
+    relay.on_log(Query{5, 0, name, round});
     const auto up = take();
     EXPECT_EQ(up.size(), 1U);
-    EXPECT_EQ(std::get<core::Missing>(up.at(0)).query, 5U);
-    return std::get<core::Missing>(up.at(0)).ranks;
+    EXPECT_EQ(std::get<Missing>(up.at(0)).query, 5U);
+    return std::get<Missing>(up.at(0)).ranks;
   };
   EXPECT_EQ(missing("x", 1), (Ranks{0, 1}));
   relay.on_message(1, declare("x", 1, {1}));
@@ -190,33 +187,33 @@ TEST_F(RelayTest, AnswersQueriesForItsOwnRanks) {
 }
 
 TEST_F(RelayTest, PassesTheRestOnAtOnce) {
-  relay.on_message(2, core::Interest{2, 0, 0, {3}, 1});
-  relay.on_message(0, core::Overdue{0, 0, "x", 1, 1.0, false});
-  relay.on_message(2, core::Missing{1, {3}});
-  relay.on_message(1, core::RankLost{1, ErrorCode::rank_lost, "gone"});
-  relay.on_message(2, core::Left{2});
+  relay.on_message(2, Interest{2, 0, 0, {3}, 1});
+  relay.on_message(0, Overdue{0, 0, "x", 1, 1.0, false});
+  relay.on_message(2, Missing{1, {3}});
+  relay.on_message(1, RankLost{1, ErrorCode::rank_lost, "gone"});
+  relay.on_message(2, Left{2});
   EXPECT_EQ(take().size(), 5U);
 }
 
 TEST_F(RelayTest, AsksOnceForAllWhoAreStarved) {
-  relay.on_message(0, core::Starved{0});
-  relay.on_message(2, core::Starved{3});
+  relay.on_message(0, Starved{0});
+  relay.on_message(2, Starved{3});
   EXPECT_EQ(take().size(), 1U);
-  relay.on_message(1, core::Starved{1});
+  relay.on_message(1, Starved{1});
   EXPECT_TRUE(take().empty()) << "not answered yet";
-  relay.on_log(core::Push{});
-  relay.on_message(1, core::Starved{1});
-  EXPECT_EQ(std::get<core::Starved>(take().at(0)).rank, 1);
+  relay.on_log(Push{});
+  relay.on_message(1, Starved{1});
+  EXPECT_EQ(std::get<Starved>(take().at(0)).rank, 1);
 }
 
 TEST_F(RelayTest, StartsAfreshAfterAFailure) {
   for (std::size_t child = 0; child < 3; ++child) relay.on_message(child, declare("x", 1, {}, 9));
   take();
-  relay.on_log(core::Failed{0, "x", 1, ErrorCode::mismatch, "no"});
+  relay.on_log(Failed{0, "x", 1, ErrorCode::mismatch, "no"});
   relay.on_message(0, declare("x", 2, {0}));
-  relay.on_log(core::Query{5, 0, "x", 2});
-  EXPECT_EQ(std::get<core::Missing>(take().at(0)).ranks, Ranks{1});
+  relay.on_log(Query{5, 0, "x", 2});
+  EXPECT_EQ(std::get<Missing>(take().at(0)).ranks, Ranks{1});
 }
 
 }  // namespace
-}  // namespace kolo::negotiation
+}  // namespace kolo::control

@@ -11,13 +11,9 @@
 
 #include <gtest/gtest.h>
 
-namespace kolo::negotiation {
+namespace kolo::control {
 namespace {
 
-using core::Assigned;
-using core::BatchAppended;
-using core::Counted;
-using core::Declared;
 using core::kNoTensor;
 using core::TensorId;
 using Ids = std::vector<TensorId>;
@@ -46,17 +42,17 @@ class SequencerTest : public testing::Test {
                std::uint16_t generation = 0) {
     sequencer.on_message(Declared{0, name, round, id, generation, {{of_length(elements), {0, 1, 2, 3}}}}, now);
   }
-  void count(TensorId id, core::CountWord word) { sequencer.on_message(Counted{id, word}, now); }
+  void count(TensorId id, CountWord word) { sequencer.on_message(Counted{id, word}, now); }
   void complete(std::uint64_t batches) { count(core::kCompleted, {0, batches}); }
   void end_step() { count(core::kSteps, {0, ++steps}); }
   void answer(std::uint64_t query, std::int32_t rank, bool submitted) {
-    core::Answer answer;
+    Answer answer;
     answer.query = query;
     answer.rank = rank;
     answer.submitted = submitted;
     sequencer.on_message(answer, now);
   }
-  std::vector<core::LogEntry> decide() {
+  std::vector<LogEntry> decide() {
     sequencer.decide(now);
     return std::exchange(sequencer.outbox(), {});
   }
@@ -70,7 +66,7 @@ class SequencerTest : public testing::Test {
     end_step();
   }
   template <class Entry>
-  static Entry only(const std::vector<core::LogEntry>& entries) {
+  static Entry only(const std::vector<LogEntry>& entries) {
     EXPECT_EQ(entries.size(), 1U);
     return std::get<Entry>(entries.at(0));
   }
@@ -120,7 +116,7 @@ TEST_F(SequencerTest, FailsARoundOnWhichRanksDisagree) {
   declare("x", 1);
   decide();
   sequencer.on_message(Declared{0, "x", 2, 3, 1, {{of_length(11), {2}}, {std::nullopt, {0, 1, 3}}}}, now);
-  const auto failed = only<core::Failed>(decide());
+  const auto failed = only<Failed>(decide());
   EXPECT_EQ(failed.name, "x");
   EXPECT_EQ(failed.round, 2U);
   EXPECT_EQ(failed.code, ErrorCode::mismatch);
@@ -194,15 +190,15 @@ TEST_F(SequencerTest, FreezesARepeatedStepAndCutsItAnew) {
     complete(++batches);
   }
   end_step();
-  const auto plan = only<core::PlanDefined>(decide());
+  const auto plan = only<PlanDefined>(decide());
   EXPECT_EQ(plan.batches, (std::vector<Ids>{{3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, {13, 14}}));
   // Batches in any order; nothing before the last member.
   count(13, {1, 3});
   EXPECT_TRUE(decide().empty());
   count(14, {1, 3});
-  EXPECT_EQ(only<core::PlannedBatch>(decide()).number, 1U);
+  EXPECT_EQ(only<PlannedBatch>(decide()).number, 1U);
   for (TensorId id = 3; id < 13; ++id) count(id, {1, 3});
-  EXPECT_EQ(only<core::PlannedBatch>(decide()).number, 0U);
+  EXPECT_EQ(only<PlannedBatch>(decide()).number, 0U);
   end_step();
   EXPECT_TRUE(decide().empty()) << "the plan holds";
 }
@@ -224,10 +220,10 @@ class PlanTest : public SequencerTest {
 TEST_F(PlanTest, AnInterestBreaksItAndLeavesACut) {
   count(3, {1, 3});
   count(5, {1, 3});
-  sequencer.on_message(core::Interest{1, 0, 0, {4, 6}, 3}, now);
+  sequencer.on_message(Interest{1, 0, 0, {4, 6}, 3}, now);
   auto entries = decide();
   ASSERT_EQ(entries.size(), 2U);
-  EXPECT_TRUE(std::holds_alternative<core::PlanVoided>(entries[0]));
+  EXPECT_TRUE(std::holds_alternative<PlanVoided>(entries[0]));
   EXPECT_EQ(std::get<BatchAppended>(entries[1]).members, (Ids{3, 5}));
   complete(++batches);
   count(4, {1, 3});
@@ -235,14 +231,14 @@ TEST_F(PlanTest, AnInterestBreaksItAndLeavesACut) {
   decide();
   complete(batches += 2);
   end_step();
-  EXPECT_EQ(only<core::PlanDefined>(decide()).batches, (std::vector<Ids>{{3, 5}, {4, 6}}));
+  EXPECT_EQ(only<PlanDefined>(decide()).batches, (std::vector<Ids>{{3, 5}, {4, 6}}));
   EXPECT_EQ(sequencer.counters().plans_broken, 1U);
 }
 
 TEST_F(PlanTest, AnInterestThatIsOutOfDateBreaksNothing) {
   count(4, {1, 3});
-  sequencer.on_message(core::Interest{1, 0, 0, {4}, 3}, now);
-  sequencer.on_message(core::Interest{1, 9, 0, {4}, 3}, now);
+  sequencer.on_message(Interest{1, 0, 0, {4}, 3}, now);
+  sequencer.on_message(Interest{1, 9, 0, {4}, 3}, now);
   EXPECT_TRUE(decide().empty());
 }
 
@@ -251,7 +247,7 @@ TEST_F(PlanTest, AChangedSignatureVoidsItAndRunsWhatIsReady) {
   declare("t1", 3, 11, 4, 1);
   const auto entries = decide();
   ASSERT_EQ(entries.size(), 3U);
-  EXPECT_TRUE(std::holds_alternative<core::PlanVoided>(entries[0]));
+  EXPECT_TRUE(std::holds_alternative<PlanVoided>(entries[0]));
   EXPECT_EQ(std::get<Assigned>(entries[1]).generation, 2);
   EXPECT_EQ(std::get<BatchAppended>(entries[2]).members, (Ids{3, 4}));
 }
@@ -261,14 +257,14 @@ TEST_F(PlanTest, AFailedMemberVoidsIt) {
   sequencer.on_message(Declared{0, "t1", 3, 4, 1, {{of_length(11), {2}}, {std::nullopt, {0, 1, 3}}}}, now);
   const auto entries = decide();
   ASSERT_EQ(entries.size(), 3U);
-  EXPECT_TRUE(std::holds_alternative<core::PlanVoided>(entries[0]));
-  EXPECT_TRUE(std::holds_alternative<core::Failed>(entries[1]));
+  EXPECT_TRUE(std::holds_alternative<PlanVoided>(entries[0]));
+  EXPECT_TRUE(std::holds_alternative<Failed>(entries[1]));
   EXPECT_EQ(std::get<BatchAppended>(entries[2]).members, Ids{3});
 }
 
 TEST_F(PlanTest, AWarningFreesWhatOnlyWaitsForItsBatch) {
   count(3, {1, 3});
-  sequencer.on_message(core::Overdue{0, 0, "t0", 3, 60, false}, now);
+  sequencer.on_message(Overdue{0, 0, "t0", 3, 60, false}, now);
   const auto entries = decide();
   ASSERT_EQ(entries.size(), 2U);
   EXPECT_EQ(std::get<BatchAppended>(entries[1]).members, Ids{3});
@@ -296,7 +292,7 @@ TEST_F(PlanTest, GrowsWhenSomethingNewRepeats) {
   }
   const auto entries = decide();
   ASSERT_EQ(entries.size(), 2U);
-  EXPECT_EQ(std::get<core::PlanDefined>(entries[1]).batches, (std::vector<Ids>{{3, 4, 5, 6, 7}}));
+  EXPECT_EQ(std::get<PlanDefined>(entries[1]).batches, (std::vector<Ids>{{3, 4, 5, 6, 7}}));
 }
 
 class CrowdedTest : public SequencerTest {
@@ -323,8 +319,8 @@ TEST_F(CrowdedTest, EvictsTheLeastRecentlyUsed) {
   declare("c", 1);
   const auto entries = decide();
   ASSERT_EQ(entries.size(), 3U);
-  EXPECT_EQ(std::get<core::Evicted>(entries[0]).id, 4U);
-  EXPECT_EQ(std::get<core::Evicted>(entries[0]).generation, 1);
+  EXPECT_EQ(std::get<Evicted>(entries[0]).id, 4U);
+  EXPECT_EQ(std::get<Evicted>(entries[0]).generation, 1);
   EXPECT_EQ(std::get<Assigned>(entries[1]).id, 4U);
   EXPECT_EQ(std::get<Assigned>(entries[1]).generation, 2);
   EXPECT_EQ(sequencer.counters().evictions, 1U);
@@ -344,28 +340,28 @@ TEST_F(CrowdedTest, LetsANewNameWaitUntilAnIdIsNotReady) {
   const auto entries = decide();
   ASSERT_EQ(entries.size(), 3U);
   EXPECT_EQ(std::get<BatchAppended>(entries[0]).members, Ids{4});  // a is in its second step
-  EXPECT_EQ(std::get<core::Evicted>(entries[1]).id, 4U);
+  EXPECT_EQ(std::get<Evicted>(entries[1]).id, 4U);
   EXPECT_EQ(std::get<Assigned>(entries[2]).name, "c");
 }
 
 TEST_F(SequencerTest, ReportsAStallOnceAndFailsAtTheDeadline) {
-  const core::Overdue warning{0, 0, "x", 1, 60, false};
+  const Overdue warning{0, 0, "x", 1, 60, false};
   sequencer.on_message(warning, now);
   sequencer.on_message(warning, now);
-  EXPECT_EQ(only<core::Query>(decide()).query, 1U);
-  sequencer.on_message(core::Missing{1, {3}}, now);
+  EXPECT_EQ(only<Query>(decide()).query, 1U);
+  sequencer.on_message(Missing{1, {3}}, now);
   EXPECT_TRUE(decide().empty());
-  sequencer.on_message(core::Missing{1, {1}}, now);
-  const auto stalled = only<core::Stalled>(decide());
+  sequencer.on_message(Missing{1, {1}}, now);
+  const auto stalled = only<Stalled>(decide());
   EXPECT_EQ(stalled.missing, (Ranks{1, 3}));
   EXPECT_EQ(stalled.waited_s, 60);
   sequencer.on_message(warning, now);
   EXPECT_TRUE(decide().empty());
-  sequencer.on_message(core::Overdue{0, 0, "x", 1, 600, true}, now);
-  EXPECT_EQ(only<core::Query>(decide()).query, 2U);
+  sequencer.on_message(Overdue{0, 0, "x", 1, 600, true}, now);
+  EXPECT_EQ(only<Query>(decide()).query, 2U);
   EXPECT_EQ(sequencer.next_deadline(), now + std::chrono::seconds(5));
   for (std::int32_t rank = 0; rank < 4; ++rank) answer(2, rank, rank != 3);
-  const auto faulted = only<core::Faulted>(decide());
+  const auto faulted = only<Faulted>(decide());
   EXPECT_EQ(faulted.code, ErrorCode::timeout);
   EXPECT_EQ(faulted.rank, 3);
   EXPECT_EQ(faulted.message,
@@ -377,50 +373,50 @@ TEST_F(SequencerTest, ReportsAStallOnceAndFailsAtTheDeadline) {
 }
 
 TEST_F(SequencerTest, LatchesTheFirstLoss) {
-  sequencer.on_message(core::RankLost{2, ErrorCode::rank_lost, "signal 9"}, now);
-  sequencer.on_message(core::RankLost{3, ErrorCode::rank_lost, "signal 9"}, now);
-  const auto faulted = only<core::Faulted>(decide());
+  sequencer.on_message(RankLost{2, ErrorCode::rank_lost, "signal 9"}, now);
+  sequencer.on_message(RankLost{3, ErrorCode::rank_lost, "signal 9"}, now);
+  const auto faulted = only<Faulted>(decide());
   EXPECT_EQ(faulted.rank, 2);
   EXPECT_EQ(faulted.message, "rank 2 was lost: signal 9. The contents of the buffers in flight are undefined.");
 }
 
 TEST_F(SequencerTest, TakesTheEndOfARankThatHasLeftForNoLoss) {
-  sequencer.on_message(core::Left{2}, now);
+  sequencer.on_message(Left{2}, now);
   decide();
-  sequencer.on_message(core::Overdue{0, 0, "x", 1, 0, false}, now);
-  EXPECT_EQ(only<core::Query>(decide()).name, "x");
-  sequencer.on_message(core::RankLost{2, ErrorCode::rank_lost, "its process has ended"}, now);
+  sequencer.on_message(Overdue{0, 0, "x", 1, 0, false}, now);
+  EXPECT_EQ(only<Query>(decide()).name, "x");
+  sequencer.on_message(RankLost{2, ErrorCode::rank_lost, "its process has ended"}, now);
   const std::string sentence = "rank 2 has shut down and will not submit tensor ";
-  EXPECT_EQ(only<core::Failed>(decide()).message, sentence + "\"x\".") << "though not all nodes have answered";
-  sequencer.on_message(core::Overdue{0, 0, "y", 1, 0, false}, now);
-  EXPECT_EQ(only<core::Failed>(decide()).message, sentence + "\"y\".");
-  sequencer.on_message(core::RankLost{1, ErrorCode::rank_lost, "its process has ended"}, now);
-  EXPECT_EQ(only<core::Faulted>(decide()).rank, 1);
+  EXPECT_EQ(only<Failed>(decide()).message, sentence + "\"x\".") << "though not all nodes have answered";
+  sequencer.on_message(Overdue{0, 0, "y", 1, 0, false}, now);
+  EXPECT_EQ(only<Failed>(decide()).message, sentence + "\"y\".");
+  sequencer.on_message(RankLost{1, ErrorCode::rank_lost, "its process has ended"}, now);
+  EXPECT_EQ(only<Faulted>(decide()).rank, 1);
 }
 
 TEST_F(SequencerTest, NamesARankWhoseCodeThrew) {
-  sequencer.on_message(core::RankLost{1, ErrorCode::user_exception, "no such file"}, now);
-  const auto faulted = only<core::Faulted>(decide());
+  sequencer.on_message(RankLost{1, ErrorCode::user_exception, "no such file"}, now);
+  const auto faulted = only<Faulted>(decide());
   EXPECT_EQ(faulted.code, ErrorCode::user_exception);
   EXPECT_EQ(faulted.message,
             "rank 1 left by an exception: no such file. The contents of the buffers in flight are undefined.");
 }
 
 TEST_F(SequencerTest, HasAllPushWhenOneIsStarved) {
-  sequencer.on_message(core::Starved{2}, now);
-  static_cast<void>(only<core::Push>(decide()));
+  sequencer.on_message(Starved{2}, now);
+  static_cast<void>(only<Push>(decide()));
   EXPECT_TRUE(decide().empty());
 }
 
 TEST_F(SequencerTest, ClosesWhenAllHaveLeft) {
   for (std::int32_t rank = 0; rank < 3; ++rank) {
-    sequencer.on_message(core::Left{rank}, now);
-    EXPECT_EQ(only<core::RankLeft>(decide()).rank, rank);
+    sequencer.on_message(Left{rank}, now);
+    EXPECT_EQ(only<RankLeft>(decide()).rank, rank);
   }
-  sequencer.on_message(core::Left{3}, now);
+  sequencer.on_message(Left{3}, now);
   const auto entries = decide();
   ASSERT_EQ(entries.size(), 1U);
-  EXPECT_TRUE(std::holds_alternative<core::Closed>(entries[0]));
+  EXPECT_TRUE(std::holds_alternative<Closed>(entries[0]));
 }
 
 class AloneTest : public SequencerTest {
@@ -445,21 +441,21 @@ TEST_F(AloneTest, RunsBeforeTheEndWhatWasSubmitted) {
   decide();
   complete(2);
   count(3, {1, 3});
-  sequencer.on_message(core::Left{0}, now);
+  sequencer.on_message(Left{0}, now);
   const auto entries = decide();
   ASSERT_EQ(entries.size(), 2U);
   EXPECT_EQ(std::get<BatchAppended>(entries[0]).members, Ids{3});
-  EXPECT_TRUE(std::holds_alternative<core::Closed>(entries[1]));
+  EXPECT_TRUE(std::holds_alternative<Closed>(entries[1]));
 }
 
 TEST_F(SequencerTest, FailsWhatARankThatLeftIsMissingFrom) {
-  sequencer.on_message(core::Left{2}, now);
+  sequencer.on_message(Left{2}, now);
   decide();
-  sequencer.on_message(core::Overdue{0, 0, "x", 1, 0, false}, now);
-  EXPECT_EQ(only<core::Query>(decide()).name, "x");
-  sequencer.on_message(core::Missing{1, {}}, now);
-  sequencer.on_message(core::Missing{1, {2}}, now);
-  const auto failed = only<core::Failed>(decide());
+  sequencer.on_message(Overdue{0, 0, "x", 1, 0, false}, now);
+  EXPECT_EQ(only<Query>(decide()).name, "x");
+  sequencer.on_message(Missing{1, {}}, now);
+  sequencer.on_message(Missing{1, {2}}, now);
+  const auto failed = only<Failed>(decide());
   EXPECT_EQ(failed.code, ErrorCode::rank_lost);
   EXPECT_EQ(failed.message, "rank 2 has shut down "
                             "and will not submit "
@@ -468,32 +464,32 @@ TEST_F(SequencerTest, FailsWhatARankThatLeftIsMissingFrom) {
 
 /// Whoever has left since.
 TEST_F(SequencerTest, ALateQuestionHasTheAnswerOfTheFirst) {
-  sequencer.on_message(core::Left{2}, now);
+  sequencer.on_message(Left{2}, now);
   decide();
-  sequencer.on_message(core::Overdue{0, 0, "x", 1, 0, false}, now);
-  EXPECT_EQ(only<core::Query>(decide()).name, "x");
-  sequencer.on_message(core::Missing{1, {}}, now);
-  sequencer.on_message(core::Missing{1, {2}}, now);
-  const std::string first = only<core::Failed>(decide()).message;
-  sequencer.on_message(core::Left{3}, now);
-  EXPECT_EQ(only<core::RankLeft>(decide()).rank, 3);
-  sequencer.on_message(core::Overdue{1, 0, "x", 1, 0, false}, now);
-  EXPECT_EQ(only<core::Failed>(decide()).message, first);
+  sequencer.on_message(Overdue{0, 0, "x", 1, 0, false}, now);
+  EXPECT_EQ(only<Query>(decide()).name, "x");
+  sequencer.on_message(Missing{1, {}}, now);
+  sequencer.on_message(Missing{1, {2}}, now);
+  const std::string first = only<Failed>(decide()).message;
+  sequencer.on_message(Left{3}, now);
+  EXPECT_EQ(only<RankLeft>(decide()).rank, 3);
+  sequencer.on_message(Overdue{1, 0, "x", 1, 0, false}, now);
+  EXPECT_EQ(only<Failed>(decide()).message, first);
 }
 
 /// Its node had answered before it submitted and left.
 TEST_F(SequencerTest, RunsWhatARankSubmittedBeforeItLeft) {
-  sequencer.on_message(core::Overdue{0, 0, "x", 1, 60, false}, now);
-  EXPECT_EQ(only<core::Query>(decide()).query, 1U);
-  sequencer.on_message(core::Missing{1, {2}}, now);
-  sequencer.on_message(core::Left{2}, now);
-  EXPECT_EQ(only<core::RankLeft>(decide()).rank, 2);
-  sequencer.on_message(core::Missing{1, {1}}, now);
-  EXPECT_EQ(only<core::Query>(decide()).query, 2U) << "asked again";
+  sequencer.on_message(Overdue{0, 0, "x", 1, 60, false}, now);
+  EXPECT_EQ(only<Query>(decide()).query, 1U);
+  sequencer.on_message(Missing{1, {2}}, now);
+  sequencer.on_message(Left{2}, now);
+  EXPECT_EQ(only<RankLeft>(decide()).rank, 2);
+  sequencer.on_message(Missing{1, {1}}, now);
+  EXPECT_EQ(only<Query>(decide()).query, 2U) << "asked again";
   declare("x", 1);
   EXPECT_EQ(std::get<BatchAppended>(decide().at(1)).members, Ids{3});
-  sequencer.on_message(core::Missing{2, {}}, now);
-  sequencer.on_message(core::Missing{2, {}}, now);
+  sequencer.on_message(Missing{2, {}}, now);
+  sequencer.on_message(Missing{2, {}}, now);
   EXPECT_TRUE(decide().empty());
 }
 
@@ -502,7 +498,7 @@ TEST_F(SequencerTest, MakesAndRemovesSets) {
   add.kind = core::CollectiveKind::add_process_set;
   add.ranks = {1, 3};
   sequencer.on_message(Declared{0, "", 1, 0, 0, {{add, {0, 1, 2, 3}}}}, now);
-  const auto added = only<core::SetAdded>(decide());
+  const auto added = only<SetAdded>(decide());
   EXPECT_EQ(added.set, 1U);
   EXPECT_EQ(added.base, 3U);
   EXPECT_EQ(added.members, (Ranks{1, 3}));
@@ -513,15 +509,15 @@ TEST_F(SequencerTest, MakesAndRemovesSets) {
   remove.kind = core::CollectiveKind::remove_process_set;
   remove.ranks = {1};
   sequencer.on_message(Declared{0, "", 2, 0, 0, {{remove, {0, 1, 2, 3}}}}, now);
-  EXPECT_EQ(only<core::SetRemoved>(decide()).set, 1U);
+  EXPECT_EQ(only<SetRemoved>(decide()).set, 1U);
   sequencer.on_message(Declared{0, "", 3, 0, 0, {{remove, {0, 1, 2, 3}}}}, now);
-  EXPECT_EQ(only<core::Failed>(decide()).message, "remove_process_set: "
-                                                  "there is no such "
-                                                  "process set to "
-                                                  "remove");
+  EXPECT_EQ(only<Failed>(decide()).message, "remove_process_set: "
+                                            "there is no such "
+                                            "process set to "
+                                            "remove");
   // The row of ids is free again, under another generation.
   sequencer.on_message(Declared{0, "", 4, 0, 0, {{add, {0, 1, 2, 3}}}}, now);
-  const auto again = only<core::SetAdded>(decide());
+  const auto again = only<SetAdded>(decide());
   EXPECT_EQ(again.set, 2U);
   EXPECT_EQ(again.base, 3U);
   EXPECT_GT(again.generation, added.generation);
@@ -546,9 +542,9 @@ TEST_F(SequencerTest, RunsBeforeASetIsRemovedWhatItsMembersSubmitted) {
   const auto entries = decide();
   ASSERT_EQ(entries.size(), 2U);
   EXPECT_EQ(std::get<BatchAppended>(entries[0]).members, Ids{6});
-  EXPECT_TRUE(std::holds_alternative<core::SetRemoved>(entries[1]));
+  EXPECT_TRUE(std::holds_alternative<SetRemoved>(entries[1]));
   // No plan of the set is left behind.
-  sequencer.on_message(core::Interest{1, 0, 0, {7}, 9}, now);
+  sequencer.on_message(Interest{1, 0, 0, {7}, 9}, now);
   EXPECT_TRUE(decide().empty());
 }
 
@@ -557,17 +553,17 @@ TEST_F(SequencerTest, ForgetsTheQuestionsOfASetThatIsRemoved) {
   add.kind = core::CollectiveKind::add_process_set;
   add.ranks = {1, 3};
   sequencer.on_message(Declared{0, "", 1, 0, 0, {{add, {0, 1, 2, 3}}}}, now);
-  sequencer.on_message(core::Overdue{1, 1, "x", 1, 60, false}, now);
+  sequencer.on_message(Overdue{1, 1, "x", 1, 60, false}, now);
   core::Signature remove;
   remove.kind = core::CollectiveKind::remove_process_set;
   remove.ranks = {1};
   sequencer.on_message(Declared{0, "", 2, 0, 0, {{remove, {0, 1, 2, 3}}}}, now);
-  sequencer.on_message(core::Left{3}, now);
+  sequencer.on_message(Left{3}, now);
   EXPECT_EQ(decide().size(), 4U);
-  sequencer.on_message(core::Missing{1, {}}, now);
-  sequencer.on_message(core::Missing{1, {3}}, now);
+  sequencer.on_message(Missing{1, {}}, now);
+  sequencer.on_message(Missing{1, {3}}, now);
   EXPECT_TRUE(decide().empty());
 }
 
 }  // namespace
-}  // namespace kolo::negotiation
+}  // namespace kolo::control

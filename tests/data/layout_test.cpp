@@ -13,8 +13,8 @@ using kolo::ReduceOp;
 using kolo::Shape;
 using kolo::core::CollectiveKind;
 using kolo::core::Signature;
-using kolo::fusion::Layout;
-using kolo::fusion::make_layout;
+using kolo::data::Layout;
+using kolo::data::make_layout;
 
 Signature reduction(DType dtype, std::int64_t elements, ReduceOp op = ReduceOp::sum) {
   Signature signature;
@@ -40,9 +40,9 @@ Layout layout_of(const std::vector<Signature>& signatures, std::int64_t set_size
 
 /// (member, tensor, elements) of each piece.
 using Places = std::vector<std::vector<std::int64_t>>;
-Places places(const kolo::fusion::RunLayout& run) {
+Places places(const kolo::data::RunLayout& run) {
   Places result;
-  for (const kolo::fusion::Placed& piece : run.pieces) result.push_back({piece.member, piece.tensor, piece.elements});
+  for (const kolo::data::Placed& piece : run.pieces) result.push_back({piece.member, piece.tensor, piece.elements});
   return result;
 }
 

@@ -22,7 +22,7 @@
 namespace kolo::engine {
 namespace {
 
-class LoneLink final : public core::NodeLink {
+class LoneLink final : public transport::NodeLink {
  public:
   explicit LoneLink(std::size_t bytes)
       : memory_(static_cast<std::byte*>(std::aligned_alloc(4096, bytes))), bytes_(bytes) {
@@ -34,10 +34,11 @@ class LoneLink final : public core::NodeLink {
   void wake(int) noexcept override { wake_.signal(); }
   [[nodiscard]] int wake_fd() const noexcept override { return wake_.fd(); }
   [[nodiscard]] std::vector<Liveness> liveness() const override { return {}; }
-  std::shared_ptr<core::SharedRegion> share(std::size_t, const core::Meeting&, const std::function<void()>&) override {
+  std::shared_ptr<transport::SharedRegion> share(std::size_t, const transport::Meeting&,
+                                                 const std::function<void()>&) override {
     std::abort();
   }
-  std::shared_ptr<core::PeerMemory> peer_memory(const core::Meeting&) override { std::abort(); }
+  std::shared_ptr<transport::PeerMemory> peer_memory(const transport::Meeting&) override { std::abort(); }
 
  private:
   std::byte* memory_;
@@ -45,12 +46,12 @@ class LoneLink final : public core::NodeLink {
   base::EventFd wake_;
 };
 
-struct FailingBackend final : core::Backend {
+struct FailingBackend final : data::Backend {
   [[nodiscard]] std::string describe() const override { return "failing"; }
-  void start(core::Job&) override {}
-  core::Progress progress(bool, std::vector<core::Job*>&) override {
+  void start(data::Job&) override {}
+  data::Progress progress(bool, std::vector<data::Job*>&) override {
     fail();
-    return core::Progress::waiting;
+    return data::Progress::waiting;
   }
   void abort() noexcept override { on_abort(); }
 

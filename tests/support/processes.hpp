@@ -24,7 +24,7 @@
 #include "base/unique_fd.hpp"
 #include "bootstrap/bootstrap.hpp"
 
-namespace kolo::shm::test {
+namespace kolo::testing {
 
 inline bool is_readable(int fd, int timeout_ms) {
   pollfd entry{fd, POLLIN, 0};
@@ -32,7 +32,7 @@ inline bool is_readable(int fd, int timeout_ms) {
 }
 
 /// `exchange` through the hub: each rank sends a packet, and gets everybody's in return.
-class HubBootstrap final : public core::Bootstrap {
+class HubBootstrap final : public bootstrap::Bootstrap {
  public:
   HubBootstrap(int rank, int size, base::UniqueFd hub) : rank_(rank), size_(size), hub_(std::move(hub)) {}
   int rank() const noexcept override { return rank_; }
@@ -51,11 +51,11 @@ class HubBootstrap final : public core::Bootstrap {
     }
     return all;
   }
-  std::shared_ptr<core::NodeLink> join_node(const core::Topology&, std::size_t, const std::string&,
-                                            base::Duration) override {
+  std::shared_ptr<transport::NodeLink> join_node(const core::Topology&, std::size_t, const std::string&,
+                                                 base::Duration) override {
     std::abort();  // the tests call the function under test
   }
-  std::shared_ptr<core::InterNode> inter_node(const core::Topology&, base::Duration) override { std::abort(); }
+  std::shared_ptr<transport::InterNode> inter_node(const core::Topology&, base::Duration) override { std::abort(); }
   std::string describe() const override { return "processes of a test"; }
 
  private:
@@ -81,7 +81,7 @@ inline void be_the_hub(const std::vector<base::UniqueFd>& ranks) {
 }
 
 /// A child's whole life. Failed expectations and exceptions become its exit status.
-[[noreturn]] inline void be_a_rank(HubBootstrap bootstrap, const std::function<void(core::Bootstrap&)>& body) {
+[[noreturn]] inline void be_a_rank(HubBootstrap bootstrap, const std::function<void(bootstrap::Bootstrap&)>& body) {
   ::alarm(120);
   try {
     body(bootstrap);
@@ -95,7 +95,7 @@ inline void be_the_hub(const std::vector<base::UniqueFd>& ranks) {
 }
 
 /// Runs `body` in `size` processes, one a rank; returns their exit statuses as wait() tells them.
-inline std::vector<int> run_processes(int size, const std::function<void(core::Bootstrap&)>& body) {
+inline std::vector<int> run_processes(int size, const std::function<void(bootstrap::Bootstrap&)>& body) {
   std::fflush(stdout);
   std::vector<base::UniqueFd> hub_ends;
   std::vector<pid_t> children;
@@ -123,4 +123,4 @@ inline std::vector<int> run_processes(int size, const std::function<void(core::B
   return statuses;
 }
 
-}  // namespace kolo::shm::test
+}  // namespace kolo::testing

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace kolo::core {
+namespace kolo::transport {
 namespace {
 
 /// A transport that notes on which threads it is called, and completes what it is told to.
@@ -151,4 +151,4 @@ TEST(GatedInterNode, WhoMayMoveItFollowsFromTheRule) {
 }
 
 }  // namespace
-}  // namespace kolo::core
+}  // namespace kolo::transport

@@ -10,7 +10,7 @@
 
 #include <gtest/gtest.h>
 
-namespace kolo::core {
+namespace kolo::transport {
 namespace {
 
 /// A page of each of two ranks.
@@ -124,4 +124,4 @@ TEST(Regions, ReplaceARegionThatIsAboutToBeForgotten) {
 }
 
 }  // namespace
-}  // namespace kolo::core
+}  // namespace kolo::transport

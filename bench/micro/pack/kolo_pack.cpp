@@ -62,7 +62,7 @@ class Packing {
  public:
   explicit Packing(const Flags& flags)
       : processors_(kolo::cuda::device_info(0).processors), slot_bytes_(static_cast<std::size_t>(flags.slot_bytes)) {
-    kolo::core::Run run;
+    kolo::data::Run run;
     run.postscale = 0.5;
     for (const std::int64_t elements : flags.tensors) {
       const std::size_t bytes = static_cast<std::size_t>(elements) * sizeof(float);

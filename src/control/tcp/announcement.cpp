@@ -11,7 +11,7 @@
 
 #include "base/system_error.hpp"
 
-namespace kolo::net {
+namespace kolo::tcp {
 namespace {
 
 constexpr const char* kFormat = "1";
@@ -78,4 +78,4 @@ Announcement decode_announcement(const std::string& text) {
   return result;
 }
 
-}  // namespace kolo::net
+}  // namespace kolo::tcp

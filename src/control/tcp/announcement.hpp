@@ -10,7 +10,7 @@
 
 #include "control/tcp/asio.hpp"
 
-namespace kolo::net {
+namespace kolo::tcp {
 
 /// Random, one a listener. Tells a process that merely answers at an announced address (another host's loopback has
 /// the same address as ours) from the one that announced it.
@@ -28,4 +28,4 @@ std::string encode(const Announcement& announcement);
 /// Throws Error(transport) on anything that `encode` does not make.
 Announcement decode_announcement(const std::string& text);
 
-}  // namespace kolo::net
+}  // namespace kolo::tcp

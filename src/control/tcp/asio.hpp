@@ -17,10 +17,10 @@
 #include <boost/asio/write.hpp>
 #include <boost/system/error_code.hpp>
 
-namespace kolo::net {
+namespace kolo::tcp {
 
 namespace asio = boost::asio;
 using boost::system::error_code;
 using tcp = asio::ip::tcp;
 
-}  // namespace kolo::net
+}  // namespace kolo::tcp

@@ -10,7 +10,7 @@
 
 #include "control/codec.hpp"
 
-namespace kolo::net {
+namespace kolo::tcp {
 
 class ByteQueue {
  public:
@@ -22,10 +22,10 @@ class ByteQueue {
   void drop(std::size_t bytes) noexcept { begin_ += bytes; }
 
   /// Free memory behind the last byte, of at least `bytes`; `commit` says how many of it have been filled.
-  core::Bytes::pointer room(std::size_t bytes) {
+  control::Bytes::pointer room(std::size_t bytes) {
     if (empty()) {
       begin_ = end_ = 0;
-      if (memory_.size() > kKept && bytes <= kKept) core::Bytes(kKept).swap(memory_);
+      if (memory_.size() > kKept && bytes <= kKept) control::Bytes(kKept).swap(memory_);
     }
     if (memory_.size() - end_ < bytes) make_room(bytes);
     return memory_.data() + end_;
@@ -48,7 +48,7 @@ class ByteQueue {
     if (begin_ >= memory_.size() / 2 && memory_.size() - size() >= bytes) {
       std::memmove(memory_.data(), data(), size());
     } else {
-      core::Bytes larger(std::max(size() + bytes, 2 * memory_.size()));
+      control::Bytes larger(std::max(size() + bytes, 2 * memory_.size()));
       if (!empty()) std::memcpy(larger.data(), data(), size());
       memory_.swap(larger);
     }
@@ -56,9 +56,9 @@ class ByteQueue {
     begin_ = 0;
   }
 
-  core::Bytes memory_;
+  control::Bytes memory_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
 };
 
-}  // namespace kolo::net
+}  // namespace kolo::tcp

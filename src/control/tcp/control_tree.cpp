@@ -15,7 +15,7 @@
 #include "control/tcp/link.hpp"
 #include "control/tcp/rendezvous.hpp"
 
-namespace kolo::net {
+namespace kolo::tcp {
 
 namespace {
 
@@ -168,7 +168,7 @@ void TcpControlChannel::attach(base::Poller& poller, std::uint64_t tag) {
   for (const auto& link : state_->links) link->attach(poller, tag);
 }
 
-void TcpControlChannel::send(int node, core::ByteView frame) {
+void TcpControlChannel::send(int node, control::ByteView frame) {
   const auto link = std::find_if(state_->links.begin(), state_->links.end(),
                                  [&](const auto& candidate) { return candidate->node() == node; });
   KOLO_CHECK(link != state_->links.end()) << "node " << node << " is neither parent nor child";
@@ -188,4 +188,4 @@ bool TcpControlChannel::flushed() const noexcept {
 
 void TcpControlChannel::expect_close() noexcept { state_->close_is_expected = true; }
 
-}  // namespace kolo::net
+}  // namespace kolo::tcp

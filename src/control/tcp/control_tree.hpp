@@ -4,9 +4,9 @@
 //
 // It is built in two steps around the bootstrap, because nobody knows where the others listen before asking:
 //
-//   net::Listener listener(settings.interface);                        // leaders only
+//   Listener listener(settings.interface);                        // leaders only
 //   auto announcements = bootstrap.exchange("addresses", listener.announcement(), patience);  // all ranks; others: ""
-//   auto channel = net::TcpControlChannel::connect(std::move(listener), topology, fanout, announcements, key, timeout);
+//   auto channel = TcpControlChannel::connect(std::move(listener), topology, fanout, announcements, key, timeout);
 //
 // Which of the parent's addresses leads to it nobody can tell in advance: a child tries all that were announced, those
 // of a subnet of its own first, and keeps the first that greets with the announced nonce.
@@ -20,7 +20,7 @@
 #include "control/control_channel.hpp"
 #include "core/topology.hpp"
 
-namespace kolo::net {
+namespace kolo::tcp {
 
 /// Listens on a port that the system chooses, from construction until `connect` has taken it. Thread-safe as an int.
 class Listener {
@@ -42,7 +42,7 @@ class Listener {
   std::unique_ptr<State> state_;
 };
 
-class TcpControlChannel final : public core::ControlChannel {
+class TcpControlChannel final : public control::ControlChannel {
  public:
   /// Connects to the parent and waits for the children, in this thread. `announcements` are by rank, `job_key` is the
   /// same random string of 1 to 64 bytes everywhere. Strangers that connect meanwhile are turned away. Throws
@@ -57,7 +57,7 @@ class TcpControlChannel final : public core::ControlChannel {
   /// The poller must outlive the channel's use, though not its destruction.
   [[nodiscard]] std::vector<int> descriptors() const override;
   void attach(base::Poller& poller, std::uint64_t tag) override;
-  void send(int node, core::ByteView frame) override;
+  void send(int node, control::ByteView frame) override;
   /// A handler may call `send` and `expect_close`; what it throws comes out here, and the rest is served by the next
   /// call.
   void service(Handler& handler) override;
@@ -70,4 +70,4 @@ class TcpControlChannel final : public core::ControlChannel {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace kolo::net
+}  // namespace kolo::tcp

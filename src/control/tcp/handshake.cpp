@@ -6,7 +6,7 @@
 
 #include "base/check.hpp"
 
-namespace kolo::net {
+namespace kolo::tcp {
 namespace {
 
 constexpr std::array<std::uint8_t, 8> kMagic = {'K', 'O', 'L', 'O', 'T', 'R', 'E', 'E'};
@@ -90,4 +90,4 @@ std::optional<int> judge_hello(const HelloBytes& bytes, const std::string& job_k
   return static_cast<int>(get(bytes.data() + kNodeAt));
 }
 
-}  // namespace kolo::net
+}  // namespace kolo::tcp

@@ -18,7 +18,7 @@
 
 #include "control/tcp/announcement.hpp"
 
-namespace kolo::net {
+namespace kolo::tcp {
 
 inline constexpr std::uint8_t kWelcome = 0x4b;
 inline constexpr std::size_t kMaxKeyBytes = 64;
@@ -35,4 +35,4 @@ HelloBytes make_hello(int node, const std::string& job_key);
 /// The node that says hello; or nothing, and `wrong` says why. Takes the same time for every wrong key.
 std::optional<int> judge_hello(const HelloBytes& bytes, const std::string& job_key, std::string& wrong);
 
-}  // namespace kolo::net
+}  // namespace kolo::tcp

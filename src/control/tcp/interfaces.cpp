@@ -19,7 +19,7 @@
 
 #include "base/system_error.hpp"
 
-namespace kolo::net {
+namespace kolo::tcp {
 namespace {
 
 /// The bytes of an address in network order: 4 or 16.
@@ -142,4 +142,4 @@ bool same_subnet(const LocalAddress& mine, const asio::ip::address& other) {
   return share_prefix(mine.address, other, mine.prefix_length);
 }
 
-}  // namespace kolo::net
+}  // namespace kolo::tcp

@@ -8,7 +8,7 @@
 
 #include "control/tcp/asio.hpp"
 
-namespace kolo::net {
+namespace kolo::tcp {
 
 struct LocalAddress {
   std::string interface;
@@ -27,4 +27,4 @@ std::vector<LocalAddress> select_addresses(const std::vector<LocalAddress>& all,
 /// Whether `other` lies in the subnet that `mine` is of.
 bool same_subnet(const LocalAddress& mine, const asio::ip::address& other);
 
-}  // namespace kolo::net
+}  // namespace kolo::tcp

@@ -12,7 +12,7 @@
 #include "base/check.hpp"
 #include "base/system_error.hpp"
 
-namespace kolo::net {
+namespace kolo::tcp {
 namespace {
 
 constexpr std::size_t kLengthBytes = 4;
@@ -86,7 +86,7 @@ void Link::attach(base::Poller& poller, std::uint64_t tag) {
              base::Poller::kReadable | (wants_to_write_ ? base::Poller::kWritable : base::Poller::Interest{0}));
 }
 
-void Link::send(core::ByteView frame) {
+void Link::send(control::ByteView frame) {
   if (!socket_.is_open() || cannot_write_) return;
   KOLO_CHECK(frame.size() <= kMaxFrameBytes) << "a control frame of " << frame.size() << " bytes";
   const auto length = encode_length(frame.size());
@@ -134,7 +134,7 @@ void Link::update_interest() {
                base::Poller::kReadable | (wants ? base::Poller::kWritable : base::Poller::Interest{0}));
 }
 
-std::optional<Link::End> Link::service(core::ControlChannel::Handler& handler) {
+std::optional<Link::End> Link::service(control::ControlChannel::Handler& handler) {
   if (!socket_.is_open()) return std::nullopt;
   // Deliver first: a handler that threw the last time may have left whole frames behind, which no event tells of.
   Reading reading = Reading::more;
@@ -173,7 +173,7 @@ Link::Reading Link::read_some() {
   return Reading::more;
 }
 
-void Link::deliver(core::ControlChannel::Handler& handler) {
+void Link::deliver(control::ControlChannel::Handler& handler) {
   while (inbox_.size() >= kLengthBytes) {
     const std::uint32_t length = decode_length(inbox_.data());
     if (length > kMaxFrameBytes) {
@@ -181,7 +181,7 @@ void Link::deliver(core::ControlChannel::Handler& handler) {
       return;
     }
     if (inbox_.size() - kLengthBytes < length) return;
-    const core::ByteView frame(inbox_.data() + kLengthBytes, length);
+    const control::ByteView frame(inbox_.data() + kLengthBytes, length);
     inbox_.drop(kLengthBytes + length);
     handler.on_frame(node_, frame);
   }
@@ -214,4 +214,4 @@ std::string Link::name() const {
   return "node " + std::to_string(node_) + " (rank " + std::to_string(leader_rank_) + ")";
 }
 
-}  // namespace kolo::net
+}  // namespace kolo::tcp

@@ -15,7 +15,7 @@
 #include "control/tcp/asio.hpp"
 #include "control/tcp/byte_queue.hpp"
 
-namespace kolo::net {
+namespace kolo::tcp {
 
 /// A frame's most bytes. A longer one cannot be ours: the connection is given up.
 inline constexpr std::uint32_t kMaxFrameBytes = std::uint32_t{1} << 30;
@@ -39,21 +39,21 @@ class Link {
   [[nodiscard]] int descriptor() { return socket_.is_open() ? socket_.native_handle() : -1; }
   /// The poller must outlive all calls but the destructor.
   void attach(base::Poller& poller, std::uint64_t tag);
-  void send(core::ByteView frame);
+  void send(control::ByteView frame);
   /// How a connection ended.
   struct End {
     std::string reason;
     bool departure = false;  ///< as a peer ends it that leaves in order
   };
   /// Delivers whole frames and writes the backlog. The connection's end, once; it is closed then.
-  [[nodiscard]] std::optional<End> service(core::ControlChannel::Handler& handler);
+  [[nodiscard]] std::optional<End> service(control::ControlChannel::Handler& handler);
   [[nodiscard]] bool flushed() const noexcept { return outbox_.empty(); }
 
  private:
   enum class Reading { more, dry, ended };
 
   Reading read_some();
-  void deliver(core::ControlChannel::Handler& handler);
+  void deliver(control::ControlChannel::Handler& handler);
   void write_backlog();
   void stop_writing(const error_code& error);
   void update_interest();
@@ -74,4 +74,4 @@ class Link {
   error_code end_;  // why reading or else writing ended
 };
 
-}  // namespace kolo::net
+}  // namespace kolo::tcp

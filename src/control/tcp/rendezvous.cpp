@@ -17,7 +17,7 @@
 #include "base/system_error.hpp"
 #include "control/tcp/handshake.hpp"
 
-namespace kolo::net {
+namespace kolo::tcp {
 namespace {
 
 using std::chrono::milliseconds;
@@ -401,4 +401,4 @@ void close_on_exec(int fd) {
   if (flags < 0 || ::fcntl(fd, F_SETFD, flags | FD_CLOEXEC) != 0) base::throw_errno("fcntl(FD_CLOEXEC)", errno);
 }
 
-}  // namespace kolo::net
+}  // namespace kolo::tcp

@@ -16,7 +16,7 @@
 #include "control/tcp/asio.hpp"
 #include "control/tcp/interfaces.hpp"
 
-namespace kolo::net {
+namespace kolo::tcp {
 
 /// Someone to connect to, or to be connected to by.
 struct Neighbour {
@@ -48,4 +48,4 @@ std::vector<tcp::endpoint> by_promise(std::vector<tcp::endpoint> announced, cons
 /// Throws Error(transport).
 void close_on_exec(int fd);
 
-}  // namespace kolo::net
+}  // namespace kolo::tcp

@@ -7,7 +7,7 @@
 #include "base/check.hpp"
 #include "data/kernels/reduce.hpp"
 
-namespace kolo::hierarchy {
+namespace kolo::data::cpu {
 
 namespace {
 
@@ -98,7 +98,7 @@ bool Alltoall::ready(const AlltoallPlan& plan, std::int64_t chunk, std::uint64_t
   bool all = true;
   plan.for_each_received(chunk, [&](const AlltoallPlan::Block& block) {
     if (block.peer != topology_.rank && is_near(block.peer))
-      all = all && intra_.reached(core::Stage::filled, local_rank_of(block.peer)) > number;
+      all = all && intra_.reached(transport::Stage::filled, local_rank_of(block.peer)) > number;
   });
   return all;
 }
@@ -117,4 +117,4 @@ void Alltoall::take(const AlltoallPlan& plan, std::int64_t chunk, std::uint64_t 
   });
 }
 
-}  // namespace kolo::hierarchy
+}  // namespace kolo::data::cpu

@@ -22,7 +22,7 @@
 #include "data/cpu/mesh.hpp"
 #include "transport/intra_node.hpp"
 
-namespace kolo::hierarchy {
+namespace kolo::data::cpu {
 
 /// One all-to-all as one rank sees it, and its chunks, which all ranks see alike. Sizes in bytes, ranks of the set.
 class AlltoallPlan {
@@ -91,7 +91,8 @@ class AlltoallPlan {
 class Alltoall {
  public:
   /// What is given outlives this; `mesh` is null on one node. `members` as CpuBackendOptions have them.
-  Alltoall(const core::Topology& topology, const std::vector<int>& members, core::IntraNode& intra, Mesh* mesh) noexcept
+  Alltoall(const core::Topology& topology, const std::vector<int>& members, transport::IntraNode& intra,
+           Mesh* mesh) noexcept
       : topology_(topology), members_(members), intra_(intra), mesh_(mesh) {}
 
   void fill(const AlltoallPlan& plan, std::int64_t chunk, std::uint64_t number);
@@ -115,8 +116,8 @@ class Alltoall {
 
   const core::Topology& topology_;
   const std::vector<int>& members_;
-  core::IntraNode& intra_;
+  transport::IntraNode& intra_;
   Mesh* mesh_;
 };
 
-}  // namespace kolo::hierarchy
+}  // namespace kolo::data::cpu

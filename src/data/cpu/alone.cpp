@@ -5,42 +5,42 @@
 #include "data/cpu/open_job.hpp"
 #include "data/kernels/reduce.hpp"
 
-namespace kolo::hierarchy {
+namespace kolo::data::cpu {
 
 namespace {
 
 /// Whether reducing one input changes nothing: scales are one, and a number is its own sum.
-bool is_identity(const core::Run& run) noexcept {
+bool is_identity(const data::Run& run) noexcept {
   return run.prescale == 1.0 && run.postscale == 1.0 && run.divisor == 1 && run.dtype != DType::boolean;
 }
 
-void reduce(const core::Run& run) {
+void reduce(const data::Run& run) {
   const kernels::Reduction reduction{run.dtype, run.op, {run.prescale, run.postscale, run.divisor}};
-  for (const core::Piece& piece : run.pieces) {
+  for (const data::Piece& piece : run.pieces) {
     if (piece.input == piece.output && is_identity(run)) continue;
     const void* input = piece.input;
     kernels::reduce(reduction, &input, 1, piece.output, piece.elements);
   }
 }
 
-void copy(const core::Run& run) {
+void copy(const data::Run& run) {
   const auto width = static_cast<std::int64_t>(size_of(run.dtype));
-  for (const core::Piece& piece : run.pieces)
+  for (const data::Piece& piece : run.pieces)
     if (piece.input != piece.output) kernels::copy(piece.output, piece.input, piece.elements * width);
 }
 
-void gather(const core::Run& run, Status& status) {
+void gather(const data::Run& run, Status& status) {
   const auto width = static_cast<std::int64_t>(size_of(run.dtype));
   const std::int64_t bytes = run.elements * width;
   std::byte* output = allocate_output(run, {bytes}, status);
   if (output == nullptr) return;
-  for (const core::Piece& piece : run.pieces) {
+  for (const data::Piece& piece : run.pieces) {
     kernels::copy(output, piece.input, piece.elements * width);
     output += piece.elements * width;
   }
 }
 
-void exchange(const core::Run& run, Status& status) {
+void exchange(const data::Run& run, Status& status) {
   std::byte* output = allocate_output(run, {run.splits.begin(), run.splits.end()}, status);
   if (output == nullptr) return;
   kernels::copy(output, run.pieces.front().input, run.elements * static_cast<std::int64_t>(size_of(run.dtype)));
@@ -48,8 +48,8 @@ void exchange(const core::Run& run, Status& status) {
 
 }  // namespace
 
-void run_alone(core::Job& job) {
-  for (const core::Run& run : job.runs) {
+void run_alone(data::Job& job) {
+  for (const data::Run& run : job.runs) {
     switch (run.kind) {
     case core::CollectiveKind::allreduce:
     case core::CollectiveKind::reduce_scatter:
@@ -71,4 +71,4 @@ void run_alone(core::Job& job) {
   }
 }
 
-}  // namespace kolo::hierarchy
+}  // namespace kolo::data::cpu

@@ -5,9 +5,9 @@
 
 #include "data/backend.hpp"
 
-namespace kolo::hierarchy {
+namespace kolo::data::cpu {
 
 /// Runs the job from inputs to outputs, and sets its status. Takes as long as the memory does.
-void run_alone(core::Job& job);
+void run_alone(data::Job& job);
 
-}  // namespace kolo::hierarchy
+}  // namespace kolo::data::cpu

@@ -8,7 +8,7 @@
 #include "base/check.hpp"
 #include "data/cpu/alone.hpp"
 
-namespace kolo::hierarchy {
+namespace kolo::data::cpu {
 
 namespace {
 
@@ -37,8 +37,8 @@ LanePlace place_in_lane(const core::Topology& topology, const std::vector<int>& 
   return place;
 }
 
-std::optional<Mesh> make_mesh(const core::Topology& topology, const core::IntraNode& intra,
-                              const std::shared_ptr<core::InterNode>& inter, int first_tag) {
+std::optional<Mesh> make_mesh(const core::Topology& topology, const transport::IntraNode& intra,
+                              const std::shared_ptr<transport::InterNode>& inter, int first_tag) {
   if (inter == nullptr) return std::nullopt;
   const std::size_t slot = intra.slot_bytes();
   return Mesh(inter, first_tag, intra.slots(), std::max(slot, ReduceScatter::outgoing_bytes(topology, slot)),
@@ -47,15 +47,15 @@ std::optional<Mesh> make_mesh(const core::Topology& topology, const core::IntraN
 
 }  // namespace
 
-CpuBackend::CpuBackend(core::Topology topology, std::shared_ptr<core::IntraNode> intra,
-                       std::shared_ptr<core::InterNode> inter, CpuBackendOptions options)
+CpuBackend::CpuBackend(core::Topology topology, std::shared_ptr<transport::IntraNode> intra,
+                       std::shared_ptr<transport::InterNode> inter, CpuBackendOptions options)
     : topology_(std::move(topology)), options_(std::move(options)), intra_(std::move(intra)), inter_(std::move(inter)),
       lanes_(lanes_of(topology_)), mesh_(make_mesh(topology_, *intra_, inter_, options_.first_tag)), gather_(*intra_),
       alltoall_(topology_, options_.members, *intra_, mesh_ ? &*mesh_ : nullptr),
       reduce_scatter_(topology_, options_.members, *intra_, mesh_ ? &*mesh_ : nullptr), chunks_(intra_->slots()),
       inputs_(static_cast<std::size_t>(topology_.local_size())),
       outputs_(static_cast<std::size_t>(topology_.local_size())),
-      regions_(options_.regions ? options_.regions : std::make_shared<core::Regions>()) {
+      regions_(options_.regions ? options_.regions : std::make_shared<transport::Regions>()) {
   KOLO_CHECK((inter_ != nullptr) == (topology_.node_count() > 1)) << topology_.node_count() << " nodes";
   KOLO_CHECK(intra_->local_size() == topology_.local_size() && intra_->local_rank() == topology_.local_rank);
   KOLO_CHECK(options_.members.empty() || static_cast<int>(options_.members.size()) == topology_.size);
@@ -77,7 +77,7 @@ std::string CpuBackend::describe() const {
   return text.str();
 }
 
-std::string CpuBackend::route(const core::Run& run) const {
+std::string CpuBackend::route(const data::Run& run) const {
   if (topology_.size == 1) return "in place";
   if (inter_ != nullptr) return run.kind == core::CollectiveKind::allreduce ? "lanes" : "between nodes";
   if (run.kind != core::CollectiveKind::allreduce) return "slots";
@@ -85,7 +85,7 @@ std::string CpuBackend::route(const core::Run& run) const {
   return bytes <= options_.tuning.flat_bytes ? "flat" : "sliced";
 }
 
-void CpuBackend::start(core::Job& job) {
+void CpuBackend::start(data::Job& job) {
   if (spare_.empty()) spare_.push_back(std::make_unique<OpenJob>());
   open_.push_back(std::move(spare_.back()));
   spare_.pop_back();
@@ -93,14 +93,14 @@ void CpuBackend::start(core::Job& job) {
                            options_.tuning.past_cache_bytes});
 }
 
-core::Progress CpuBackend::progress(bool /*in_call*/, std::vector<core::Job*>& finished) {
-  if (open_.empty()) return core::Progress::idle;
+data::Progress CpuBackend::progress(bool /*in_call*/, std::vector<data::Job*>& finished) {
+  if (open_.empty()) return data::Progress::idle;
   if (topology_.size == 1) {
     run_alone(open_.front()->job());
     finished.push_back(&open_.front()->job());
     spare_.push_back(std::move(open_.front()));
     open_.pop_front();
-    return core::Progress::advanced;
+    return data::Progress::advanced;
   }
   bool advanced = false;
   for (int round = 0; round < kRoundsPerCall; ++round) {
@@ -110,11 +110,11 @@ core::Progress CpuBackend::progress(bool /*in_call*/, std::vector<core::Job*>& f
     if (!moved) break;
     advanced = true;
   }
-  if (retire(finished) || advanced) return core::Progress::advanced;
-  return core::Progress::waiting;
+  if (retire(finished) || advanced) return data::Progress::advanced;
+  return data::Progress::waiting;
 }
 
-bool CpuBackend::retire(std::vector<core::Job*>& finished) {
+bool CpuBackend::retire(std::vector<data::Job*>& finished) {
   bool any = false;
   while (!open_.empty() && open_.front()->is_cut() && std::min(taken_, sent_) >= open_.front()->end()) {
     finished.push_back(&open_.front()->job());
@@ -131,23 +131,24 @@ std::optional<std::vector<int>> CpuBackend::awaited() const {
   const std::uint64_t slots = chunks_.size();
   const bool slot_is_own = filled_ - std::min(taken_, sent_) < slots;
   if (cutting_ < open_.size() && filled_ >= slots && slot_is_own && chunk(filled_).peers_read_at_take()) {
-    add_behind(core::Stage::taken, filled_ - slots, ranks);
+    add_behind(transport::Stage::taken, filled_ - slots, ranks);
   }
-  if (entered_ < filled_ && enters_when_all_filled(chunk(entered_))) add_behind(core::Stage::filled, entered_, ranks);
+  if (entered_ < filled_ && enters_when_all_filled(chunk(entered_)))
+    add_behind(transport::Stage::filled, entered_, ranks);
   for (std::uint64_t number = sent_; number < entered_; ++number) {
     if (is_meshed(chunk(number))) mesh_->add_awaited(number % slots, ranks);
     if (is_exchanged(chunk(number))) lane_->add_awaited(number % slots, ranks);
   }
   if (taken_ < reduced_ && !ready_to_take(taken_)) {
     const bool reads_inputs = chunk(taken_).peers_read_at_take();
-    add_behind(reads_inputs ? core::Stage::filled : core::Stage::reduced, taken_, ranks);
+    add_behind(reads_inputs ? transport::Stage::filled : transport::Stage::reduced, taken_, ranks);
   }
   std::sort(ranks.begin(), ranks.end());
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   return ranks;
 }
 
-void CpuBackend::add_behind(core::Stage stage, std::uint64_t number, std::vector<int>& ranks) const {
+void CpuBackend::add_behind(transport::Stage stage, std::uint64_t number, std::vector<int>& ranks) const {
   for (int peer = 0; peer < topology_.local_size(); ++peer) {
     if (peer == topology_.local_rank || intra_->reached(stage, peer) > number) continue;
     const int rank = topology_.nodes[static_cast<std::size_t>(topology_.node)][static_cast<std::size_t>(peer)];
@@ -175,12 +176,12 @@ bool CpuBackend::fill_one() {
   const std::uint64_t slots = chunks_.size();
   if (cutting_ == open_.size() || filled_ - std::min(taken_, sent_) == slots) return false;
   Chunk& next = chunk(filled_);  // still describes the slot's last chunk
-  if (filled_ >= slots && next.peers_read_at_take() && intra_->all_reached(core::Stage::taken) <= filled_ - slots)
+  if (filled_ >= slots && next.peers_read_at_take() && intra_->all_reached(transport::Stage::taken) <= filled_ - slots)
     return false;
   OpenJob* job = cut(next);
   if (job == nullptr) return false;
   copy_in(next, job->job());
-  intra_->publish(core::Stage::filled, ++filled_);
+  intra_->publish(transport::Stage::filled, ++filled_);
   return true;
 }
 
@@ -230,7 +231,7 @@ Route CpuBackend::route_of(const Stream& stream, std::int64_t elements) const no
   return small ? Route::flat : Route::sliced;
 }
 
-void CpuBackend::copy_in(Chunk& chunk, core::Job& job) {
+void CpuBackend::copy_in(Chunk& chunk, data::Job& job) {
   intra_->set_placed(filled_, false);
   if (chunk.route == Route::gather) return gather_.fill(chunk, filled_, fill_cursor_);
   if (chunk.route == Route::alltoall) return alltoall_.fill(*chunk.stream->alltoall, chunk.begin, filled_);
@@ -244,8 +245,8 @@ void CpuBackend::copy_in(Chunk& chunk, core::Job& job) {
   std::int64_t at = 0;
   std::size_t stretch = 0;
   std::int64_t placed = 0;
-  fill_cursor_.advance(chunk.elements, [&](const core::Piece& piece, std::int64_t first, std::int64_t elements) {
-    if (place_of(chunk, piece, first, elements, stretch++) == core::kNowhere) {
+  fill_cursor_.advance(chunk.elements, [&](const data::Piece& piece, std::int64_t first, std::int64_t elements) {
+    if (place_of(chunk, piece, first, elements, stretch++) == transport::kNowhere) {
       around(kept, at, elements, [&](std::int64_t from, std::int64_t count) {
         if (const auto& cast = chunk.stream->cast) {
           kernels::scale_and_cast(cast->memory, piece.input + (first + from - at) * cast->width,
@@ -265,12 +266,12 @@ void CpuBackend::copy_in(Chunk& chunk, core::Job& job) {
 }
 
 /// Where the peers will find a stretch of the chunk that is being filled, if not in the slot; written down for them.
-core::Place CpuBackend::place_of(const Chunk& chunk, const core::Piece& piece, std::int64_t first,
-                                 std::int64_t elements, std::size_t stretch) {
-  if (!chunk.is_written_back() || chunk.stream->cast) return core::kNowhere;
-  if (stretch >= core::kPlaces || regions_.empty()) return core::kNowhere;
+transport::Place CpuBackend::place_of(const Chunk& chunk, const data::Piece& piece, std::int64_t first,
+                                      std::int64_t elements, std::size_t stretch) {
+  if (!chunk.is_written_back() || chunk.stream->cast) return transport::kNowhere;
+  if (stretch >= transport::kPlaces || regions_.empty()) return transport::kNowhere;
   const std::size_t width = chunk.stream->element_bytes;
-  core::Place place = core::kNowhere;
+  transport::Place place = transport::kNowhere;
   if (piece.input == piece.output)
     place = regions_.find(piece.input + static_cast<std::size_t>(first) * width,
                           static_cast<std::size_t>(elements) * width);
@@ -293,7 +294,7 @@ bool CpuBackend::reduce_one() {
     }
   }
   while (reduced_ < entered_ && complete(reduced_)) {
-    intra_->publish(core::Stage::reduced, ++reduced_);
+    intra_->publish(transport::Stage::reduced, ++reduced_);
     moved = true;
   }
   for (; sent_ < reduced_ && (!is_exchanged(chunk(sent_)) || lane_->done(sent_ % chunks_.size())); ++sent_)
@@ -331,7 +332,7 @@ bool CpuBackend::enter(std::uint64_t number) {
     return true;
   }
   if (!enters_when_all_filled(entering)) return true;  // nothing of it is this rank's to bring
-  if (intra_->all_reached(core::Stage::filled) <= number) return false;
+  if (intra_->all_reached(transport::Stage::filled) <= number) return false;
   if (entering.route == Route::sliced) {
     reduce_share(number);
   } else {
@@ -359,7 +360,7 @@ void CpuBackend::each_stretch(std::uint64_t number, const Part& part, Visit&& vi
   PieceCursor cursor = chunk.cursor;
   std::int64_t at = 0;
   std::size_t stretch = 0;
-  cursor.advance(part.begin + part.elements, [&](const core::Piece& piece, std::int64_t first, std::int64_t elements) {
+  cursor.advance(part.begin + part.elements, [&](const data::Piece& piece, std::int64_t first, std::int64_t elements) {
     const std::int64_t begin = std::max(at, part.begin);
     const std::int64_t end = at + elements;
     if (begin < end) {
@@ -383,9 +384,9 @@ void CpuBackend::each_stretch(std::uint64_t number, const Part& part, Visit&& vi
 /// Where a peer's stretch lies: `in_slot` bytes into its slot, or `in_stretch` bytes into its place.
 std::byte* CpuBackend::peers_memory(int peer, std::uint64_t number, std::size_t stretch, std::size_t in_slot,
                                     std::size_t in_stretch) {
-  if (stretch < core::kPlaces && intra_->is_placed(peer, number)) {
-    const core::Place place = intra_->places(peer, number)[stretch];
-    if (place != core::kNowhere) return regions_.at(peer, place) + in_stretch;
+  if (stretch < transport::kPlaces && intra_->is_placed(peer, number)) {
+    const transport::Place place = intra_->places(peer, number)[stretch];
+    if (place != transport::kNowhere) return regions_.at(peer, place) + in_stretch;
   }
   return slot(peer, number) + in_slot;
 }
@@ -461,7 +462,7 @@ bool CpuBackend::take_one() {
                          : topology_.local_rank;
     copy_out(taken_, slot(from, taken_));
   }
-  intra_->publish(core::Stage::taken, ++taken_);
+  intra_->publish(transport::Stage::taken, ++taken_);
   return true;
 }
 
@@ -469,10 +470,10 @@ bool CpuBackend::ready_to_take(std::uint64_t number) const {
   const Chunk& taking = chunk(number);
   switch (taking.route) {
   case Route::flat:
-    return intra_->all_reached(core::Stage::filled) > number;
+    return intra_->all_reached(transport::Stage::filled) > number;
   case Route::root_slot: {
     const int root = topology_.local_rank_of[static_cast<std::size_t>(taking.stream->root)];
-    return intra_->reached(core::Stage::filled, root) > number;
+    return intra_->reached(transport::Stage::filled, root) > number;
   }
   case Route::gather:
     return gather_.ready(number);
@@ -485,7 +486,7 @@ bool CpuBackend::ready_to_take(std::uint64_t number) const {
   case Route::relayed:
     break;
   }
-  return intra_->all_reached(core::Stage::reduced) > number;
+  return intra_->all_reached(transport::Stage::reduced) > number;
 }
 
 void CpuBackend::reduce_out(std::uint64_t number) {
@@ -495,7 +496,7 @@ void CpuBackend::reduce_out(std::uint64_t number) {
     inputs_[static_cast<std::size_t>(peer)] = slot(peer, number);
   const auto& cast = taking.stream->cast;
   if (cast) narrow_.resize(static_cast<std::size_t>(taking.elements) * width);
-  take_cursor_.advance(taking.elements, [&](const core::Piece& piece, std::int64_t first, std::int64_t elements) {
+  take_cursor_.advance(taking.elements, [&](const data::Piece& piece, std::int64_t first, std::int64_t elements) {
     std::byte* output = cast ? narrow_.data() : piece.output + static_cast<std::size_t>(first) * width;
     kernels::reduce(taking.stream->reduction, inputs_.data(), topology_.local_size(), output, elements);
     if (cast)
@@ -519,14 +520,14 @@ void CpuBackend::copy_out(std::uint64_t number, const std::byte* slot) {
   const auto width = static_cast<std::int64_t>(chunk.stream->element_bytes);
   const bool is_broadcast = chunk.stream->kind == Stream::Kind::broadcast;
   const bool is_root = is_broadcast && chunk.stream->root == topology_.rank;
-  const core::Place* places =
+  const transport::Place* places =
       intra_->is_placed(topology_.local_rank, number) ? intra_->places(topology_.local_rank, number) : nullptr;
   const Part kept = kept_share(chunk);
   const CopyOut copy_elsewhere = copy_out_of(*chunk.stream);
   std::int64_t at = 0;
   std::size_t stretch = 0;
-  take_cursor_.advance(chunk.elements, [&](const core::Piece& piece, std::int64_t first, std::int64_t elements) {
-    const bool placed = places != nullptr && stretch < core::kPlaces && places[stretch] != core::kNowhere;
+  take_cursor_.advance(chunk.elements, [&](const data::Piece& piece, std::int64_t first, std::int64_t elements) {
+    const bool placed = places != nullptr && stretch < transport::kPlaces && places[stretch] != transport::kNowhere;
     const bool has_it = placed || (is_root && piece.input == piece.output);
     if (piece.output != nullptr && !has_it) {
       const CopyOut copy = is_broadcast || piece.output != piece.input ? copy_elsewhere : &kernels::copy_ahead;
@@ -555,4 +556,4 @@ core::Topology topology_of_set(const core::Topology& world, const std::vector<in
   return core::make_topology(static_cast<int>(self - members.begin()), node_of, 0);
 }
 
-}  // namespace kolo::hierarchy
+}  // namespace kolo::data::cpu

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The CPU backend of one process set: composes the slots of a node (core::IntraNode) and, when the set spans several
-// nodes, bulk transport between them (core::InterNode), knowing neither shared memory nor MPI.
+// The CPU backend of one process set: composes the slots of a node (transport::IntraNode) and, when the set spans
+// several nodes, bulk transport between them (transport::InterNode), knowing neither shared memory nor MPI.
 //
 // How it works
 //
@@ -79,7 +79,7 @@
 #include "transport/intra_node.hpp"
 #include "transport/regions.hpp"
 
-namespace kolo::hierarchy {
+namespace kolo::data::cpu {
 
 /// The same on all ranks of the set.
 struct CpuBackendOptions {
@@ -89,20 +89,20 @@ struct CpuBackendOptions {
   int first_tag = 0;
   Tuning tuning;
   /// What the node's ranks share beyond the slots; null: nothing.
-  std::shared_ptr<core::Regions> regions;
+  std::shared_ptr<transport::Regions> regions;
 };
 
-class CpuBackend final : public core::Backend {
+class CpuBackend final : public data::Backend {
  public:
   /// `topology` is the set's: its ranks are places in `options.members` (see `topology_of_set`). `intra` has this
   /// rank's place in its node, the same slots everywhere. `inter` is null when there is one node.
-  CpuBackend(core::Topology topology, std::shared_ptr<core::IntraNode> intra, std::shared_ptr<core::InterNode> inter,
-             CpuBackendOptions options = {});
+  CpuBackend(core::Topology topology, std::shared_ptr<transport::IntraNode> intra,
+             std::shared_ptr<transport::InterNode> inter, CpuBackendOptions options = {});
 
   [[nodiscard]] std::string describe() const override;
-  [[nodiscard]] std::string route(const core::Run& run) const override;
-  void start(core::Job& job) override;
-  core::Progress progress(bool in_call, std::vector<core::Job*>& finished) override;
+  [[nodiscard]] std::string route(const data::Run& run) const override;
+  void start(data::Job& job) override;
+  data::Progress progress(bool in_call, std::vector<data::Job*>& finished) override;
   [[nodiscard]] std::optional<std::vector<int>> awaited() const override;
   [[nodiscard]] bool awaits_nodes() const noexcept override;
   void push() override;
@@ -113,17 +113,17 @@ class CpuBackend final : public core::Backend {
   bool fill_one();
   bool reduce_one();
   bool take_one();
-  bool retire(std::vector<core::Job*>& finished);
+  bool retire(std::vector<data::Job*>& finished);
 
   /// The ranks of this node that have not brought chunk `number` past a stage.
-  void add_behind(core::Stage stage, std::uint64_t number, std::vector<int>& ranks) const;
+  void add_behind(transport::Stage stage, std::uint64_t number, std::vector<int>& ranks) const;
   [[nodiscard]] OpenJob* cut(Chunk& chunk);
   [[nodiscard]] bool is_paired_broadcast(const Stream& stream) const noexcept;
   [[nodiscard]] std::int64_t most_elements(const Stream& stream) const noexcept;
   [[nodiscard]] Route route_of(const Stream& stream, std::int64_t elements) const noexcept;
-  void copy_in(Chunk& chunk, core::Job& job);
-  [[nodiscard]] core::Place place_of(const Chunk& chunk, const core::Piece& piece, std::int64_t first,
-                                     std::int64_t elements, std::size_t stretch);
+  void copy_in(Chunk& chunk, data::Job& job);
+  [[nodiscard]] transport::Place place_of(const Chunk& chunk, const data::Piece& piece, std::int64_t first,
+                                          std::int64_t elements, std::size_t stretch);
   [[nodiscard]] bool enter(std::uint64_t number);
   [[nodiscard]] bool complete(std::uint64_t number);
   void reduce_share(std::uint64_t number);
@@ -153,8 +153,8 @@ class CpuBackend final : public core::Backend {
 
   const core::Topology topology_;
   const CpuBackendOptions options_;
-  const std::shared_ptr<core::IntraNode> intra_;
-  const std::shared_ptr<core::InterNode> inter_;
+  const std::shared_ptr<transport::IntraNode> intra_;
+  const std::shared_ptr<transport::InterNode> inter_;
   const int lanes_;           // ranks of the smallest node; all of them when there is one node
   std::optional<Lane> lane_;  // of this rank, if it is in one and there are several nodes
   std::optional<Mesh> mesh_;  // if there are several nodes
@@ -178,10 +178,10 @@ class CpuBackend final : public core::Backend {
   std::vector<const void*> inputs_;  // reduce's arguments, by local rank
   std::vector<void*> outputs_;
   std::vector<std::byte> narrow_;  // the result of a flat chunk before it is cast
-  core::RegionTable regions_;
+  transport::RegionTable regions_;
 };
 
 /// The topology of a set of ranks, given the world's as one of its members sees it; nodes without members are left out.
 core::Topology topology_of_set(const core::Topology& world, const std::vector<int>& members);
 
-}  // namespace kolo::hierarchy
+}  // namespace kolo::data::cpu

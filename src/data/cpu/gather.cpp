@@ -8,11 +8,11 @@
 #include "data/cpu/open_job.hpp"
 #include "data/kernels/reduce.hpp"
 
-namespace kolo::hierarchy {
+namespace kolo::data::cpu {
 
 // ---------------------------------------------------------------- the plan
 
-void GatherPlan::make(const core::Run& run, core::Job& job, int rank, int size, std::size_t slot_bytes,
+void GatherPlan::make(const data::Run& run, data::Job& job, int rank, int size, std::size_t slot_bytes,
                       std::size_t past_cache_bytes) {
   run_ = &run;
   job_ = &job;
@@ -69,7 +69,7 @@ void Gather::fill(const Chunk& chunk, std::uint64_t number, PieceCursor& cursor)
   }
   const auto width = static_cast<std::int64_t>(chunk.stream->element_bytes);
   const GatherPlan::Part part = plan.part(chunk, intra_.local_rank());
-  cursor.advance(part.bytes / width, [&](const core::Piece& piece, std::int64_t first, std::int64_t elements) {
+  cursor.advance(part.bytes / width, [&](const data::Piece& piece, std::int64_t first, std::int64_t elements) {
     kernels::copy(to, piece.input + first * width, elements * width);
     to += elements * width;
   });
@@ -99,7 +99,7 @@ void Gather::take_own(const Chunk& chunk, PieceCursor& cursor) {
   const GatherPlan::Part part = chunk.stream->gather->part(chunk, intra_.local_rank());
   std::byte* output = chunk.stream->gather->output_of(intra_.local_rank());
   const auto copy = chunk.stream->gather->past_cache() ? &kernels::copy_past_cache : &kernels::copy;
-  cursor.advance(part.bytes / width, [&](const core::Piece& piece, std::int64_t first, std::int64_t elements) {
+  cursor.advance(part.bytes / width, [&](const data::Piece& piece, std::int64_t first, std::int64_t elements) {
     if (output == nullptr) return;
     copy(std::exchange(output, output + elements * width) + part.begin, piece.input + first * width, elements * width);
   });
@@ -112,4 +112,4 @@ void Gather::learn(GatherPlan& plan, std::uint64_t number) {
   plan.learn(std::move(bytes));
 }
 
-}  // namespace kolo::hierarchy
+}  // namespace kolo::data::cpu

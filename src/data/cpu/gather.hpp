@@ -21,12 +21,12 @@
 #include "data/cpu/stream.hpp"
 #include "transport/intra_node.hpp"
 
-namespace kolo::hierarchy {
+namespace kolo::data::cpu {
 
 /// One all-gather as one rank sees it. Sizes in bytes; local ranks are the set's ranks, for there is one node.
 class GatherPlan {
  public:
-  void make(const core::Run& run, core::Job& job, int rank, int size, std::size_t slot_bytes,
+  void make(const data::Run& run, data::Job& job, int rank, int size, std::size_t slot_bytes,
             std::size_t past_cache_bytes);
 
   /// The part of a rank's contribution that lies in a chunk.
@@ -53,8 +53,8 @@ class GatherPlan {
   [[nodiscard]] Part head_part(int rank) const noexcept;
   [[nodiscard]] Part rest_part(int rank, std::int64_t chunk) const noexcept;
 
-  const core::Run* run_ = nullptr;
-  core::Job* job_ = nullptr;
+  const data::Run* run_ = nullptr;
+  data::Job* job_ = nullptr;
   std::int64_t slot_bytes_ = 0;
   std::vector<std::int64_t> bytes_;  // by rank; before `learn` the own only
   std::vector<std::int64_t> begin_;  // in the output
@@ -67,17 +67,17 @@ class GatherPlan {
 /// one at each stage, from chunk to chunk.
 class Gather {
  public:
-  explicit Gather(core::IntraNode& intra) noexcept : intra_(intra) {}
+  explicit Gather(transport::IntraNode& intra) noexcept : intra_(intra) {}
 
   void fill(const Chunk& chunk, std::uint64_t number, PieceCursor& cursor);
-  [[nodiscard]] bool ready(std::uint64_t number) const { return intra_.all_reached(core::Stage::filled) > number; }
+  [[nodiscard]] bool ready(std::uint64_t number) const { return intra_.all_reached(transport::Stage::filled) > number; }
   void take(const Chunk& chunk, std::uint64_t number, PieceCursor& cursor);
 
  private:
   void take_own(const Chunk& chunk, PieceCursor& cursor);
   void learn(GatherPlan& plan, std::uint64_t number);
 
-  core::IntraNode& intra_;
+  transport::IntraNode& intra_;
 };
 
-}  // namespace kolo::hierarchy
+}  // namespace kolo::data::cpu

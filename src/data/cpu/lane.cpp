@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace kolo::hierarchy {
+namespace kolo::data::cpu {
 
 namespace {
 
@@ -40,7 +40,7 @@ struct Sizes {
 
 }  // namespace
 
-Lane::Lane(std::shared_ptr<core::InterNode> transport, LanePlace place, int first_tag, const LaneShape& shape)
+Lane::Lane(std::shared_ptr<transport::InterNode> transport, LanePlace place, int first_tag, const LaneShape& shape)
     : transport_(std::move(transport)), place_(std::move(place)), first_tag_(first_tag), step_bytes_(shape.step_bytes),
       exchanges_(shape.exchanges), inputs_(place_.ranks.size()) {
   const Sizes sizes(shape, nodes());
@@ -242,4 +242,4 @@ void Lane::receive(std::vector<Message>& messages, int node, int tag, std::byte*
   messages.push_back({transport_->receive(place_.ranks[static_cast<std::size_t>(node)], tag, data, bytes), node});
 }
 
-}  // namespace kolo::hierarchy
+}  // namespace kolo::data::cpu

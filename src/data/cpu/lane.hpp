@@ -35,7 +35,7 @@
 #include "data/cpu/stream.hpp"
 #include "transport/inter_node.hpp"
 
-namespace kolo::hierarchy {
+namespace kolo::data::cpu {
 
 /// Where this rank stands in its lane.
 struct LanePlace {
@@ -57,7 +57,7 @@ class Lane {
  public:
   /// Exchange i uses tag `first_tag + i`, for the same chunks on all nodes. Takes all its memory from the transport,
   /// here.
-  Lane(std::shared_ptr<core::InterNode> transport, LanePlace place, int first_tag, const LaneShape& shape);
+  Lane(std::shared_ptr<transport::InterNode> transport, LanePlace place, int first_tag, const LaneShape& shape);
 
   /// The exchange's memory for the node's partial sums, to be filled before `start_allreduce`.
   [[nodiscard]] std::byte* partial(std::size_t exchange) noexcept { return exchanges_[exchange].partial; }
@@ -81,7 +81,7 @@ class Lane {
  private:
   /// An open message to or from another node.
   struct Message {
-    core::InterNode::Operation operation = 0;
+    transport::InterNode::Operation operation = 0;
     int node = 0;
   };
 
@@ -128,7 +128,7 @@ class Lane {
   void send(Exchange& exchange, int node, int tag, const std::byte* data, std::size_t bytes);
   void receive(std::vector<Message>& messages, int node, int tag, std::byte* data, std::size_t bytes);
 
-  std::shared_ptr<core::InterNode> transport_;
+  std::shared_ptr<transport::InterNode> transport_;
   LanePlace place_;
   int first_tag_;
   std::size_t step_bytes_;
@@ -137,4 +137,4 @@ class Lane {
   std::vector<const void*> inputs_;  // of add_up, by node
 };
 
-}  // namespace kolo::hierarchy
+}  // namespace kolo::data::cpu

@@ -3,10 +3,10 @@
 
 #include <utility>
 
-namespace kolo::hierarchy {
+namespace kolo::data::cpu {
 
-Mesh::Mesh(std::shared_ptr<core::InterNode> transport, int first_tag, std::size_t exchanges, std::size_t outgoing_bytes,
-           std::size_t incoming_bytes)
+Mesh::Mesh(std::shared_ptr<transport::InterNode> transport, int first_tag, std::size_t exchanges,
+           std::size_t outgoing_bytes, std::size_t incoming_bytes)
     : transport_(std::move(transport)), first_tag_(first_tag), exchanges_(exchanges) {
   std::byte* memory = transport_->staging(exchanges * (outgoing_bytes + incoming_bytes));
   for (Exchange& exchange : exchanges_) {
@@ -53,4 +53,4 @@ void Mesh::add_awaited(std::size_t exchange, std::vector<int>& ranks) const {
   }
 }
 
-}  // namespace kolo::hierarchy
+}  // namespace kolo::data::cpu

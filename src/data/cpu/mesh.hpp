@@ -13,7 +13,7 @@
 
 #include "transport/inter_node.hpp"
 
-namespace kolo::hierarchy {
+namespace kolo::data::cpu {
 
 /// One rank's messages, by exchange: exchange i belongs to the chunks whose number is i modulo the number of slots, one
 /// after another. One driver. `advance` calls the transport; the rest may be called where it is not usable.
@@ -21,8 +21,8 @@ class Mesh {
  public:
   /// Exchange i uses tag `first_tag + i`. All memory is taken from the transport, here: for each exchange two regions
   /// of so many bytes.
-  Mesh(std::shared_ptr<core::InterNode> transport, int first_tag, std::size_t exchanges, std::size_t outgoing_bytes,
-       std::size_t incoming_bytes);
+  Mesh(std::shared_ptr<transport::InterNode> transport, int first_tag, std::size_t exchanges,
+       std::size_t outgoing_bytes, std::size_t incoming_bytes);
 
   /// What is sent lies here, from the moment that it is noted until the exchange is done,
   [[nodiscard]] std::byte* outgoing(std::size_t exchange) noexcept { return exchanges_[exchange].outgoing; }
@@ -46,7 +46,7 @@ class Mesh {
     std::size_t bytes = 0;
     int rank = 0;
     bool outgoing = false;
-    core::InterNode::Operation operation = 0;  // 0: not started
+    transport::InterNode::Operation operation = 0;  // 0: not started
   };
   struct Exchange {
     std::byte* outgoing = nullptr;
@@ -54,9 +54,9 @@ class Mesh {
     std::vector<Message> messages;
   };
 
-  std::shared_ptr<core::InterNode> transport_;
+  std::shared_ptr<transport::InterNode> transport_;
   int first_tag_;
   std::vector<Exchange> exchanges_;
 };
 
-}  // namespace kolo::hierarchy
+}  // namespace kolo::data::cpu

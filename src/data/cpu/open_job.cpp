@@ -7,9 +7,9 @@
 
 #include "base/check.hpp"
 
-namespace kolo::hierarchy {
+namespace kolo::data::cpu {
 
-std::byte* allocate_output(const core::Run& run, const std::vector<std::int64_t>& parts, Status& status) {
+std::byte* allocate_output(const data::Run& run, const std::vector<std::int64_t>& parts, Status& status) {
   const bool gathers = run.kind == core::CollectiveKind::allgather;
   try {
     return run.allocate(parts);
@@ -26,7 +26,7 @@ std::byte* allocate_output(const core::Run& run, const std::vector<std::int64_t>
   return nullptr;
 }
 
-void OpenJob::open(core::Job& job, const SetPlace& place) {
+void OpenJob::open(data::Job& job, const SetPlace& place) {
   job_ = &job;
   place_ = place;
   next_run_ = current_ = 0;
@@ -37,7 +37,7 @@ void OpenJob::open(core::Job& job, const SetPlace& place) {
   exchanges_.clear();
   scatters_.clear();
   std::size_t streams = 0, gathers = 0, exchanges = 0, scatters = 0;
-  for (const core::Run& run : job.runs) {
+  for (const data::Run& run : job.runs) {
     switch (run.kind) {
     case core::CollectiveKind::allgather:
       ++gathers;
@@ -85,7 +85,7 @@ const Stream* OpenJob::next_stream(std::uint64_t filled, std::uint64_t taken) {
   }
 }
 
-void OpenJob::open_run(const core::Run& run) {
+void OpenJob::open_run(const data::Run& run) {
   switch (run.kind) {
   case core::CollectiveKind::allgather:
     return place_.one_node ? open_gather_here(run) : open_gather(run);
@@ -108,7 +108,7 @@ void OpenJob::open_known_lengths() {
   place_.one_node ? open_gather_rest() : open_broadcasts();
 }
 
-void OpenJob::open_gather_here(const core::Run& run) {
+void OpenJob::open_gather_here(const data::Run& run) {
   Gather& gather = gathers_.emplace_back();
   gather.run = &run;
   gather.plan.make(run, *job_, place_.rank, place_.size, place_.slot_bytes, place_.past_cache_bytes);
@@ -121,7 +121,7 @@ void OpenJob::open_gather_rest() {
   add_gather(*gather.run, gather.plan, false);
 }
 
-void OpenJob::add_gather(const core::Run& run, GatherPlan& plan, bool head) {
+void OpenJob::add_gather(const data::Run& run, GatherPlan& plan, bool head) {
   Stream stream;
   stream.kind = Stream::Kind::gather;
   stream.element_bytes = size_of(run.dtype);
@@ -133,7 +133,7 @@ void OpenJob::add_gather(const core::Run& run, GatherPlan& plan, bool head) {
   streams_.push_back(stream);
 }
 
-void OpenJob::open_scatter(const core::Run& run) {
+void OpenJob::open_scatter(const data::Run& run) {
   const ScatterPlan& plan =
       scatters_.emplace_back(run, place_.rank, place_.size, place_.slot_bytes, place_.past_cache_bytes);
   Stream stream;
@@ -151,17 +151,17 @@ void OpenJob::add_alltoall(const AlltoallPlan& plan) {
   streams_.push_back(stream);
 }
 
-void OpenJob::open_alltoall(const core::Run& run) {
+void OpenJob::open_alltoall(const data::Run& run) {
   Exchange& exchange = exchanges_.emplace_back();
   const auto width = static_cast<std::int64_t>(size_of(run.dtype));
   exchange.sent.assign(static_cast<std::size_t>(place_.size), run.elements / place_.size * width);
-  const core::Piece& piece = run.pieces.front();
+  const data::Piece& piece = run.pieces.front();
   exchange.plan.make(place_.rank, piece.input, piece.output, exchange.sent, exchange.sent, exchange.sent,
                      place_.slot_bytes, place_.past_cache_bytes);
   add_alltoall(exchange.plan);
 }
 
-void OpenJob::open_splits(const core::Run& run) {
+void OpenJob::open_splits(const data::Run& run) {
   Exchange& exchange = exchanges_.emplace_back();
   exchange.run = &run;
   exchange.sent.assign(run.splits.begin(), run.splits.end());
@@ -189,7 +189,7 @@ void OpenJob::open_splits(const core::Run& run) {
 
 void OpenJob::open_known_splits() {
   Exchange& exchange = exchanges_.back();
-  const core::Run& run = *exchange.run;
+  const data::Run& run = *exchange.run;
   std::byte* output = allocate_output(run, exchange.received);
   const std::int64_t row_bytes = run.row_elements * static_cast<std::int64_t>(size_of(run.dtype));
   for (std::vector<std::int64_t>* rows : {&exchange.sent, &exchange.received, &exchange.largest})
@@ -199,7 +199,7 @@ void OpenJob::open_known_splits() {
   add_alltoall(exchange.plan);
 }
 
-void OpenJob::open_plain(const core::Run& run) {
+void OpenJob::open_plain(const data::Run& run) {
   const bool reduces = run.kind == core::CollectiveKind::allreduce;
   KOLO_CHECK(reduces || run.kind == core::CollectiveKind::broadcast) << core::to_string(run.kind) << " moves no data";
   Stream stream;
@@ -218,7 +218,7 @@ void OpenJob::open_plain(const core::Run& run) {
   streams_.push_back(stream);
 }
 
-void OpenJob::open_gather(const core::Run& run) {
+void OpenJob::open_gather(const data::Run& run) {
   Gather& gather = gathers_.emplace_back();
   gather.run = &run;
   gather.bytes.assign(static_cast<std::size_t>(place_.size), 0);
@@ -248,7 +248,7 @@ void OpenJob::open_broadcasts() {
     const std::size_t first = gather.pieces.size();
     const std::int64_t bytes = gather.bytes[static_cast<std::size_t>(rank)];
     if (rank == place_.rank) {
-      for (const core::Piece& piece : gather.run->pieces) place(piece.input, piece.elements);
+      for (const data::Piece& piece : gather.run->pieces) place(piece.input, piece.elements);
     } else {
       place(nullptr, bytes / width);
     }
@@ -265,8 +265,8 @@ void OpenJob::open_broadcasts() {
 }
 
 /// Null when the caller has no room: the others still expect this rank to pass their bytes on, so it goes on without.
-std::byte* OpenJob::allocate_output(const core::Run& run, const std::vector<std::int64_t>& parts) {
-  return hierarchy::allocate_output(run, parts, job_->status);
+std::byte* OpenJob::allocate_output(const data::Run& run, const std::vector<std::int64_t>& parts) {
+  return cpu::allocate_output(run, parts, job_->status);
 }
 
 int OpenJob::set_rank_of(int world_rank) const {
@@ -279,4 +279,4 @@ int OpenJob::set_rank_of(int world_rank) const {
   return static_cast<int>(found - place_.members->begin());
 }
 
-}  // namespace kolo::hierarchy
+}  // namespace kolo::data::cpu

@@ -13,7 +13,7 @@
 #include "data/cpu/reduce_scatter.hpp"
 #include "data/cpu/stream.hpp"
 
-namespace kolo::hierarchy {
+namespace kolo::data::cpu {
 
 /// What of the set a job must know.
 struct SetPlace {
@@ -26,14 +26,14 @@ struct SetPlace {
 };
 
 /// The output of a run whose size has become known, or null and a status that says why there is none.
-std::byte* allocate_output(const core::Run& run, const std::vector<std::int64_t>& parts, Status& status);
+std::byte* allocate_output(const data::Run& run, const std::vector<std::int64_t>& parts, Status& status);
 
 /// One driver. Reusable: `open` again after the job has finished.
 class OpenJob {
  public:
-  void open(core::Job& job, const SetPlace& place);
+  void open(data::Job& job, const SetPlace& place);
 
-  [[nodiscard]] core::Job& job() const noexcept { return *job_; }
+  [[nodiscard]] data::Job& job() const noexcept { return *job_; }
 
   /// The stream that the next chunk is to be cut from, or null: then the job is wholly cut, or (`is_cut()` is false)
   /// waits for the lengths of an all-gather or an all-to-all. `filled` and `taken` are the backend's counts of chunks.
@@ -51,40 +51,40 @@ class OpenJob {
   /// An all-gather between its two steps, which are others on one node (data/cpu/gather.hpp) than on several.
   struct Gather {
     GatherPlan plan;
-    const core::Run* run = nullptr;
+    const data::Run* run = nullptr;
     std::vector<std::int64_t> bytes;  // by rank of the set; the sum of vectors that have only the own length
-    core::Piece bytes_piece;
-    std::vector<core::Piece> pieces;  // of all broadcasts, by rank; the own ones as many as the run has
+    data::Piece bytes_piece;
+    std::vector<data::Piece> pieces;  // of all broadcasts, by rank; the own ones as many as the run has
   };
 
   /// An all-to-all. One with splits has two steps as well: an all-to-all of the splits, and the largest by distance.
   struct Exchange {
-    const core::Run* run = nullptr;
+    const data::Run* run = nullptr;
     std::vector<std::int64_t> sent;      // rows to every rank; bytes in the second step
     std::vector<std::int64_t> received;  // from
     std::vector<std::int64_t> largest;   // by distance, over all ranks
-    core::Piece largest_piece;
+    data::Piece largest_piece;
     AlltoallPlan splits_plan;
     AlltoallPlan plan;
   };
 
-  void open_run(const core::Run& run);
-  void open_plain(const core::Run& run);
-  void open_scatter(const core::Run& run);
-  void open_alltoall(const core::Run& run);
-  void open_splits(const core::Run& run);
+  void open_run(const data::Run& run);
+  void open_plain(const data::Run& run);
+  void open_scatter(const data::Run& run);
+  void open_alltoall(const data::Run& run);
+  void open_splits(const data::Run& run);
   void open_known_splits();
   void add_alltoall(const AlltoallPlan& plan);
   void open_known_lengths();
-  void open_gather(const core::Run& run);
-  void open_gather_here(const core::Run& run);
+  void open_gather(const data::Run& run);
+  void open_gather_here(const data::Run& run);
   void open_gather_rest();
-  void add_gather(const core::Run& run, GatherPlan& plan, bool head);
+  void add_gather(const data::Run& run, GatherPlan& plan, bool head);
   void open_broadcasts();
-  [[nodiscard]] std::byte* allocate_output(const core::Run& run, const std::vector<std::int64_t>& parts);
+  [[nodiscard]] std::byte* allocate_output(const data::Run& run, const std::vector<std::int64_t>& parts);
   [[nodiscard]] int set_rank_of(int world_rank) const;
 
-  core::Job* job_ = nullptr;
+  data::Job* job_ = nullptr;
   SetPlace place_;
   std::size_t next_run_ = 0;
   std::vector<Stream> streams_;        // never grows beyond what `open` reserved: chunks point into it
@@ -99,4 +99,4 @@ class OpenJob {
   std::uint64_t end_ = 0;
 };
 
-}  // namespace kolo::hierarchy
+}  // namespace kolo::data::cpu

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace kolo::hierarchy {
+namespace kolo::data::cpu {
 
 namespace {
 
@@ -40,26 +40,26 @@ std::int64_t ScatterPlan::largest_block(int size, std::size_t slot_bytes, std::s
   return elements / line * line;
 }
 
-ScatterPlan::ScatterPlan(const core::Run& run, int rank, int size, std::size_t slot_bytes,
+ScatterPlan::ScatterPlan(const data::Run& run, int rank, int size, std::size_t slot_bytes,
                          std::size_t past_cache_bytes) noexcept
     : reduction_{run.dtype, run.op, {run.prescale, run.postscale, run.divisor}}, width_(size_of(run.dtype)),
       size_(size), rows_(run.rows), row_elements_(run.rows == 0 ? 0 : run.elements / run.rows),
       input_(run.pieces.front().input), output_(run.pieces.front().output), owners_(owners_in_chunk(size, slot_bytes)) {
-  const std::int64_t longest = core::RowsOf(rows_, 0, size).count * row_elements_;
+  const std::int64_t longest = data::RowsOf(rows_, 0, size).count * row_elements_;
   const std::int64_t most = largest_block(size, slot_bytes, width_);
   const std::int64_t line = line_of(width_);
   // As few blocks as can be, and all about the same.
   blocks_ = std::max<std::int64_t>(1, divide_up(longest, most));
   block_ = std::max(line, divide_up(divide_up(longest, blocks_), line) * line);
   chunks_ = longest == 0 ? 0 : blocks_ * divide_up(size_, owners_);
-  const core::RowsOf own(rows_, rank, size_);
+  const data::RowsOf own(rows_, rank, size_);
   const std::size_t result = static_cast<std::size_t>(own.count * row_elements_) * width_;
   const bool in_place = input_ + static_cast<std::size_t>(own.begin * row_elements_) * width_ == output_;
   past_cache_ = !in_place && result >= past_cache_bytes;
 }
 
 ScatterPlan::Block ScatterPlan::block(std::int64_t chunk, int owner) const noexcept {
-  const core::RowsOf rows(rows_, owner, size_);
+  const data::RowsOf rows(rows_, owner, size_);
   const std::int64_t begin = chunk % blocks_ * block_;
   const std::int64_t elements = std::clamp<std::int64_t>(rows.count * row_elements_ - begin, 0, block_);
   const auto width = static_cast<std::int64_t>(width_);
@@ -70,8 +70,8 @@ ScatterPlan::Block ScatterPlan::block(std::int64_t chunk, int owner) const noexc
 
 // ---------------------------------------------------------------- the stages
 
-ReduceScatter::ReduceScatter(const core::Topology& topology, const std::vector<int>& members, core::IntraNode& intra,
-                             Mesh* mesh)
+ReduceScatter::ReduceScatter(const core::Topology& topology, const std::vector<int>& members,
+                             transport::IntraNode& intra, Mesh* mesh)
     : topology_(topology), members_(members), intra_(intra), mesh_(mesh),
       inputs_(static_cast<std::size_t>(topology.local_size())) {}
 
@@ -111,7 +111,7 @@ void ReduceScatter::gather_inputs(const ScatterPlan::Block& block, std::uint64_t
 
 bool ReduceScatter::enter(const ScatterPlan& plan, std::int64_t chunk, std::uint64_t number) {
   if (mesh_ == nullptr) return true;
-  if (intra_.all_reached(core::Stage::filled) <= number) return false;
+  if (intra_.all_reached(transport::Stage::filled) <= number) return false;
   const std::size_t exchange = exchange_of(number);
   const std::size_t wide = size_of(kernels::accumulator_of(plan.reduction().dtype));
   std::size_t sent = 0;
@@ -137,7 +137,7 @@ bool ReduceScatter::enter(const ScatterPlan& plan, std::int64_t chunk, std::uint
 }
 
 bool ReduceScatter::ready(const ScatterPlan& plan, std::int64_t chunk, std::uint64_t number) const {
-  return !plan.holds(chunk, topology_.rank) || intra_.all_reached(core::Stage::filled) > number;
+  return !plan.holds(chunk, topology_.rank) || intra_.all_reached(transport::Stage::filled) > number;
 }
 
 void ReduceScatter::take(const ScatterPlan& plan, std::int64_t chunk, std::uint64_t number) {
@@ -161,4 +161,4 @@ void ReduceScatter::take_between_nodes(const ScatterPlan& plan, const ScatterPla
   kernels::finish(plan.reduction(), sums, block.output, block.elements);
 }
 
-}  // namespace kolo::hierarchy
+}  // namespace kolo::data::cpu

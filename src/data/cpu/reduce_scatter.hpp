@@ -27,14 +27,14 @@
 #include "data/kernels/reduce.hpp"
 #include "transport/intra_node.hpp"
 
-namespace kolo::hierarchy {
+namespace kolo::data::cpu {
 
 /// One reduce-scatter, and its chunks, which all ranks see alike. Elements, ranks of the set.
 class ScatterPlan {
  public:
   ScatterPlan() = default;
   /// `rank`: this one, whose result is written past the cache from so many bytes on where it replaces no input.
-  ScatterPlan(const core::Run& run, int rank, int size, std::size_t slot_bytes, std::size_t past_cache_bytes) noexcept;
+  ScatterPlan(const data::Run& run, int rank, int size, std::size_t slot_bytes, std::size_t past_cache_bytes) noexcept;
   [[nodiscard]] std::int64_t chunks() const noexcept { return chunks_; }
 
   [[nodiscard]] const kernels::Reduction& reduction() const noexcept { return reduction_; }
@@ -84,7 +84,8 @@ class ScatterPlan {
 class ReduceScatter {
  public:
   /// What is given outlives this; `mesh` is null on one node. `members` as CpuBackendOptions have them.
-  ReduceScatter(const core::Topology& topology, const std::vector<int>& members, core::IntraNode& intra, Mesh* mesh);
+  ReduceScatter(const core::Topology& topology, const std::vector<int>& members, transport::IntraNode& intra,
+                Mesh* mesh);
   /// What the mesh must hold for an exchange.
   [[nodiscard]] static std::size_t outgoing_bytes(const core::Topology& topology, std::size_t slot_bytes) noexcept;
   [[nodiscard]] static std::size_t incoming_bytes(const core::Topology& topology, std::size_t slot_bytes) noexcept;
@@ -110,9 +111,9 @@ class ReduceScatter {
 
   const core::Topology& topology_;
   const std::vector<int>& members_;
-  core::IntraNode& intra_;
+  transport::IntraNode& intra_;
   Mesh* mesh_;
   std::vector<const void*> inputs_;  // by local rank
 };
 
-}  // namespace kolo::hierarchy
+}  // namespace kolo::data::cpu

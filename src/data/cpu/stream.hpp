@@ -12,7 +12,7 @@
 #include "data/backend.hpp"
 #include "data/kernels/reduce.hpp"
 
-namespace kolo::hierarchy {
+namespace kolo::data::cpu {
 
 class AlltoallPlan;
 class GatherPlan;
@@ -34,7 +34,7 @@ struct Stream {
   std::size_t element_bytes = 0;
   std::optional<Cast> cast;             ///< then `reduction` and `element_bytes` are those of what the slots hold
   int root = 0;                         ///< of a broadcast, as a rank of the set; only its pieces have inputs
-  const core::Piece* pieces = nullptr;  ///< a null output discards
+  const data::Piece* pieces = nullptr;  ///< a null output discards
   std::size_t piece_count = 0;
   std::int64_t elements = 0;
   GatherPlan* gather = nullptr;  ///< on one node; learns the lengths when its head is taken
@@ -70,8 +70,8 @@ class PieceCursor {
   }
 
  private:
-  const core::Piece* piece_ = nullptr;
-  const core::Piece* end_ = nullptr;
+  const data::Piece* piece_ = nullptr;
+  const data::Piece* end_ = nullptr;
   std::int64_t offset_ = 0;
 };
 
@@ -120,4 +120,4 @@ inline std::int64_t line_of(std::size_t element_bytes) noexcept {
   return static_cast<std::int64_t>(64 / element_bytes);
 }
 
-}  // namespace kolo::hierarchy
+}  // namespace kolo::data::cpu

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace kolo::hierarchy {
+namespace kolo::data::cpu {
 
 struct Tuning {
   /// KOLO_FLAT_BYTES. Flat, every rank reads all of every other's chunk, which crosses cores n-1 times instead of
@@ -61,4 +61,4 @@ inline std::size_t choose_slot_bytes(std::size_t cache_bytes, int local_ranks, b
   return std::clamp<std::size_t>(fair / 4096 * 4096, 32 << 10, most);
 }
 
-}  // namespace kolo::hierarchy
+}  // namespace kolo::data::cpu

@@ -77,7 +77,7 @@ class CudaBackend::Equipment {
 };
 
 struct CudaBackend::OpenJob {
-  core::Job* job = nullptr;
+  data::Job* job = nullptr;
   std::size_t planned_runs = 0;
   bool planned = false;
   std::optional<StepPlanner> planner;
@@ -108,7 +108,7 @@ std::size_t slot_bytes_for(std::int64_t fusion_threshold_bytes, int size, bool s
   return (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
 }
 
-CudaBackend::CudaBackend(CudaBackendOptions options, std::unique_ptr<core::Backend> plane)
+CudaBackend::CudaBackend(CudaBackendOptions options, std::unique_ptr<data::Backend> plane)
     : options_(std::move(options)), plane_(std::move(plane)), exchange_(plane_, options_.size) {}
 
 CudaBackend::~CudaBackend() { close(); }
@@ -171,7 +171,7 @@ void CudaBackend::check_usable(Device device, const core::Signature& signature) 
   }
 }
 
-core::DeviceEventPtr CudaBackend::record(Device device, Stream stream) {
+data::DeviceEventPtr CudaBackend::record(Device device, Stream stream) {
   const DeviceGuard guard(device.index);
   refuse_capture(native(stream));
   std::shared_ptr<EventPool> pool;
@@ -184,7 +184,7 @@ core::DeviceEventPtr CudaBackend::record(Device device, Stream stream) {
   return event;
 }
 
-std::shared_ptr<core::DeviceRegion> CudaBackend::ask_region(std::uint16_t number, std::size_t bytes) {
+std::shared_ptr<data::DeviceRegion> CudaBackend::ask_region(std::uint16_t number, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   KOLO_CHECK(device_ >= 0) << "check_usable comes first";
   regions_.push_back({std::make_shared<Region>(device_, number, bytes)});
@@ -192,7 +192,7 @@ std::shared_ptr<core::DeviceRegion> CudaBackend::ask_region(std::uint16_t number
   return regions_.back().region;
 }
 
-void CudaBackend::retire(const core::DeviceRegion& region, bool release) noexcept {
+void CudaBackend::retire(const data::DeviceRegion& region, bool release) noexcept {
   const std::lock_guard lock(mutex_);
   for (KnownRegion& known : regions_) {
     if (known.region.get() != &region) continue;
@@ -211,8 +211,8 @@ std::uint64_t CudaBackend::place_of(const std::byte* data, std::size_t bytes) co
   return 0;
 }
 
-core::DeviceUsage CudaBackend::usage() const {
-  core::DeviceUsage usage;
+data::DeviceUsage CudaBackend::usage() const {
+  data::DeviceUsage usage;
   usage.batches = counters_.batches;
   usage.steps = counters_.steps;
   usage.bytes_packed = counters_.bytes_packed;
@@ -226,7 +226,7 @@ core::DeviceUsage CudaBackend::usage() const {
 }
 
 std::string CudaBackend::describe() const {
-  const core::DeviceUsage used = usage();
+  const data::DeviceUsage used = usage();
   const std::lock_guard lock(mutex_);
   const DeviceCount count = count_ ? *count_ : count_devices();
   if (count.devices == 0) return "no CUDA device: " + count.why;
@@ -244,7 +244,7 @@ std::string CudaBackend::describe() const {
 
 // ---------------------------------------------------------------- the beginning
 
-void CudaBackend::start(core::Job& job) {
+void CudaBackend::start(data::Job& job) {
   auto open = std::make_unique<OpenJob>();
   open->job = &job;
   jobs_.push_back(std::move(open));
@@ -347,7 +347,7 @@ bool CudaBackend::meet() {
   return true;
 }
 
-void CudaBackend::fail_open(const Status& status, std::vector<core::Job*>& finished) {
+void CudaBackend::fail_open(const Status& status, std::vector<data::Job*>& finished) {
   for (const std::unique_ptr<OpenJob>& open : jobs_) {
     open->job->status = status;
     finished.push_back(open->job);
@@ -362,14 +362,14 @@ bool CudaBackend::expects_soon() const noexcept {
   return (carries || plane_.busy()) && base::now() - moved_at_ < kSoon;
 }
 
-core::Progress CudaBackend::progress(bool in_call, std::vector<core::Job*>& finished) {
-  if (jobs_.empty()) return core::Progress::idle;
+data::Progress CudaBackend::progress(bool in_call, std::vector<data::Job*>& finished) {
+  if (jobs_.empty()) return data::Progress::idle;
   bool moved = plane_.progress(in_call);
   if (!in_call) {  // the device is the background thread's
     const DeviceGuard guard(device_);
     if (state_ == State::failed) {
       fail_open(failure_, finished);
-      return core::Progress::advanced;
+      return data::Progress::advanced;
     }
     if (state_ != State::ready) {
       moved |= begin();
@@ -384,7 +384,7 @@ core::Progress CudaBackend::progress(bool in_call, std::vector<core::Job*>& fini
     }
   }
   if (moved) moved_at_ = base::now();
-  return moved ? core::Progress::advanced : core::Progress::waiting;
+  return moved ? data::Progress::advanced : data::Progress::waiting;
 }
 
 /// Allocates what arenas have asked for, when nothing of ours is on the device: batches that are packed already end
@@ -442,8 +442,8 @@ bool CudaBackend::plan_one() {
   }
   bool moved = false;
   for (; open.planned_runs < open.job->runs.size(); ++open.planned_runs) {
-    const core::Run& run = open.job->runs[open.planned_runs];
-    for (const core::Piece& piece : run.pieces) {
+    const data::Run& run = open.job->runs[open.planned_runs];
+    for (const data::Piece& piece : run.pieces) {
       if (!open.planner->is_in_arena(run, piece)) continue;
       open.job->bytes_in_place += static_cast<std::uint64_t>(piece.elements) * size_of(run.dtype);
     }
@@ -462,7 +462,7 @@ bool CudaBackend::plan_one() {
 
 /// From what the ranks have said to the bytes from each to each. Returns what `Run::allocate` wants: what comes from
 /// each rank, in bytes for an allgather, in rows for an alltoall.
-std::vector<std::int64_t> CudaBackend::note_units(const core::Run& run, const std::vector<std::string>& said,
+std::vector<std::int64_t> CudaBackend::note_units(const data::Run& run, const std::vector<std::string>& said,
                                                   std::vector<std::int64_t>& bytes) const {
   const bool gathers = run.kind == core::CollectiveKind::allgather;
   const auto size = static_cast<std::size_t>(options_.size);
@@ -478,7 +478,7 @@ std::vector<std::int64_t> CudaBackend::note_units(const core::Run& run, const st
 }
 
 /// True when the run is planned, or has failed.
-bool CudaBackend::plan_uneven(OpenJob& open, const core::Run& run) {
+bool CudaBackend::plan_uneven(OpenJob& open, const data::Run& run) {
   const bool carried_on =
       std::all_of(flights_.begin(), flights_.end(), [](const Flight& one) { return one.under_way; });
   const bool packed_all = std::all_of(jobs_.begin(), jobs_.end(), [&](const auto& other) {
@@ -535,7 +535,7 @@ bool CudaBackend::pack_one() {
     if (flight.table == nullptr) return false;
   }
   if (open.packed_steps == 0) {
-    for (const core::DeviceEventPtr& ready : open.job->ready) {
+    for (const data::DeviceEventPtr& ready : open.job->ready) {
       static_cast<const PooledEvent&>(*ready).event().hold_back(with.pack.raw());
     }
     open.job->ready.clear();
@@ -602,7 +602,7 @@ void CudaBackend::enqueue_end(OpenJob& open) {
   equipment_->bell.ring_behind(open.end->event());
 }
 
-bool CudaBackend::finish_one(std::vector<core::Job*>& finished) {
+bool CudaBackend::finish_one(std::vector<data::Job*>& finished) {
   if (jobs_.empty() || !jobs_.front()->end || !jobs_.front()->end->event().reached()) return false;
   finished.push_back(jobs_.front()->job);
   jobs_.pop_front();

@@ -88,25 +88,25 @@ struct CudaBackendOptions {
 /// is their number under way that makes the copies overlap.
 [[nodiscard]] std::size_t slot_bytes_for(std::int64_t fusion_threshold_bytes, int size, bool staged) noexcept;
 
-class CudaBackend final : public core::DeviceBackend {
+class CudaBackend final : public data::DeviceBackend {
  public:
   /// `plane`: a data plane of the CPU for this backend alone.
-  CudaBackend(CudaBackendOptions options, std::unique_ptr<core::Backend> plane);
+  CudaBackend(CudaBackendOptions options, std::unique_ptr<data::Backend> plane);
   ~CudaBackend() override;
 
-  // core::DeviceBackend
+  // data::DeviceBackend
   int bind() override;
   [[nodiscard]] std::string describe() const override;
   void check_usable(Device device, const core::Signature& signature) override;
-  [[nodiscard]] core::DeviceEventPtr record(Device device, Stream stream) override;
-  [[nodiscard]] std::shared_ptr<core::DeviceRegion> ask_region(std::uint16_t number, std::size_t bytes) override;
-  void retire(const core::DeviceRegion& region, bool release) noexcept override;
+  [[nodiscard]] data::DeviceEventPtr record(Device device, Stream stream) override;
+  [[nodiscard]] std::shared_ptr<data::DeviceRegion> ask_region(std::uint16_t number, std::size_t bytes) override;
+  void retire(const data::DeviceRegion& region, bool release) noexcept override;
   [[nodiscard]] std::uint64_t place_of(const std::byte* data, std::size_t bytes) const override;
-  [[nodiscard]] core::DeviceUsage usage() const override;
+  [[nodiscard]] data::DeviceUsage usage() const override;
   void set_enqueued(Enqueued enqueued) override { enqueued_ = std::move(enqueued); }
   [[nodiscard]] bool expects_soon() const noexcept override;
-  void start(core::Job& job) override;
-  core::Progress progress(bool in_call, std::vector<core::Job*>& finished) override;
+  void start(data::Job& job) override;
+  data::Progress progress(bool in_call, std::vector<data::Job*>& finished) override;
   [[nodiscard]] bool awaits_nodes() const noexcept override { return plane_.awaits_nodes(); }
   void abort() noexcept override;
   void close() noexcept override;
@@ -123,20 +123,20 @@ class CudaBackend final : public core::DeviceBackend {
   void equip() noexcept;
   bool meet();
   [[nodiscard]] Status judge(const std::vector<Said>& said) const;
-  void fail_open(const Status& status, std::vector<core::Job*>& finished);
+  void fail_open(const Status& status, std::vector<data::Job*>& finished);
 
   // The pipeline; each true when something moved.
   bool serve_regions();
   void let_go_of_regions();
   bool plan_one();
-  bool plan_uneven(OpenJob& open, const core::Run& run);
-  [[nodiscard]] std::vector<std::int64_t> note_units(const core::Run& run, const std::vector<std::string>& said,
+  bool plan_uneven(OpenJob& open, const data::Run& run);
+  [[nodiscard]] std::vector<std::int64_t> note_units(const data::Run& run, const std::vector<std::string>& said,
                                                      std::vector<std::int64_t>& bytes) const;
   bool pack_one();
   void count(const Step& step);
   bool carry_one();
   bool unpack_one();
-  bool finish_one(std::vector<core::Job*>& finished);
+  bool finish_one(std::vector<data::Job*>& finished);
   void enqueue_end(OpenJob& open);
   void choose(int device, const char* how);
   [[nodiscard]] int turn(int devices) const noexcept;

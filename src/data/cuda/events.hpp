@@ -21,7 +21,7 @@ void refuse_capture(cudaStream_t stream);
 
 class EventPool;
 
-class PooledEvent final : public core::DeviceEvent {
+class PooledEvent final : public data::DeviceEvent {
  public:
   explicit PooledEvent(int device) : device_(device) {}
   void hold_back(Stream stream) const override;

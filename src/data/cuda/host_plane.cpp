@@ -11,7 +11,7 @@
 
 namespace kolo::cuda {
 
-void HostPlane::start(core::Job& job, std::function<void()> done) {
+void HostPlane::start(data::Job& job, std::function<void()> done) {
   callbacks_.push_back(std::make_unique<std::function<void()>>(std::move(done)));
   job.cookie = callbacks_.back().get();
   ++open_;
@@ -21,8 +21,8 @@ void HostPlane::start(core::Job& job, std::function<void()> done) {
 bool HostPlane::progress(bool in_call) {
   if (open_ == 0) return false;
   finished_.clear();
-  const bool moved = backend_->progress(in_call, finished_) == core::Progress::advanced;
-  for (core::Job* job : finished_) {
+  const bool moved = backend_->progress(in_call, finished_) == data::Progress::advanced;
+  for (data::Job* job : finished_) {
     --open_;
     if (!job->status.ok()) throw Error(job->status);
     const auto own = std::find_if(callbacks_.begin(), callbacks_.end(),
@@ -48,7 +48,7 @@ void Exchange::start(std::string mine) {
   mine_ = std::move(mine);
   all_.clear();
   lengths_.assign(size_, 0);
-  core::Run run;
+  data::Run run;
   run.kind = core::CollectiveKind::allgather;
   run.dtype = DType::uint8;
   run.elements = static_cast<std::int64_t>(mine_.size());

@@ -17,9 +17,9 @@ namespace kolo::cuda {
 
 class HostPlane {
  public:
-  explicit HostPlane(std::unique_ptr<core::Backend> backend) : backend_(std::move(backend)) {}
+  explicit HostPlane(std::unique_ptr<data::Backend> backend) : backend_(std::move(backend)) {}
   /// `job` stays where it is until `done` has been called, by `progress`. A failure is thrown there.
-  void start(core::Job& job, std::function<void()> done);
+  void start(data::Job& job, std::function<void()> done);
   /// True when something moved. Throws Error.
   bool progress(bool in_call);
   [[nodiscard]] bool busy() const noexcept { return open_ > 0; }
@@ -27,9 +27,9 @@ class HostPlane {
   void abort() noexcept;
 
  private:
-  const std::unique_ptr<core::Backend> backend_;
+  const std::unique_ptr<data::Backend> backend_;
   std::vector<std::unique_ptr<std::function<void()>>> callbacks_;
-  std::vector<core::Job*> finished_;
+  std::vector<data::Job*> finished_;
   int open_ = 0;
 };
 
@@ -46,7 +46,7 @@ class Exchange {
  private:
   HostPlane& plane_;
   const std::size_t size_;
-  core::Job job_;
+  data::Job job_;
   std::string mine_;
   std::string all_;
   std::vector<std::int64_t> lengths_;

@@ -18,12 +18,12 @@
 
 namespace kolo::cuda {
 
-class Region final : public core::DeviceRegion {
+class Region final : public data::DeviceRegion {
  public:
   Region(int device, std::uint16_t number, std::size_t bytes) : device_(device), number_(number), bytes_(bytes) {}
   ~Region() override;
 
-  // core::DeviceRegion; any thread
+  // data::DeviceRegion; any thread
   [[nodiscard]] std::size_t bytes() const noexcept override { return bytes_; }
   [[nodiscard]] std::byte* memory() const override;
   void note_end(std::size_t offset) override;

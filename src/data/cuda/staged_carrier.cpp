@@ -30,12 +30,12 @@ bool StagedCarrier::may_carry(const Load& load) { return collected_[load.slot].r
 
 void StagedCarrier::carry(const Load& load) {
   if (load.step->calls.empty()) return;
-  core::Job& job = jobs_[load.slot];
+  data::Job& job = jobs_[load.slot];
   job.runs.clear();
   job.status = Status();
   for (const Call& call : load.step->calls) {
     KOLO_CHECK(call.from == nullptr && call.to == nullptr) << "the CPU cannot reach a caller's tensor on a device";
-    core::Run run;
+    data::Run run;
     run.kind = call.kind == Call::Kind::broadcast ? core::CollectiveKind::broadcast : core::CollectiveKind::allreduce;
     run.dtype = call.dtype;
     run.op = call.op;

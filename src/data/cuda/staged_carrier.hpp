@@ -36,7 +36,7 @@ class StagedCarrier final : public Carrier {
   std::vector<DeviceMemory> memory_;
   std::vector<PinnedMemory> pinned_;
   std::vector<Event> collected_;
-  std::vector<core::Job> jobs_;
+  std::vector<data::Job> jobs_;
   std::vector<bool> under_way_;
 };
 

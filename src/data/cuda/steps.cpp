@@ -41,13 +41,13 @@ ReduceOp wire_op(DType dtype, ReduceOp op) noexcept {
   return op == ReduceOp::sum || op == ReduceOp::max ? ReduceOp::max : ReduceOp::min;
 }
 
-Scaling scaling_of(const core::Run& run) noexcept {
+Scaling scaling_of(const data::Run& run) noexcept {
   return {run.prescale, static_cast<double>(run.divisor), run.postscale};
 }
 
 bool has_16_bits(DType dtype) noexcept { return dtype == DType::float16 || dtype == DType::bfloat16; }
 /// NCCL would add these in their own type, and overflow.
-bool averages_in_nccl(const core::Run& run) noexcept { return run.divisor > 1 && has_16_bits(run.dtype); }
+bool averages_in_nccl(const data::Run& run) noexcept { return run.divisor > 1 && has_16_bits(run.dtype); }
 
 /// The first `bytes` of it; the rest stays.
 Segment cut(Segment& rest, std::uint64_t bytes) noexcept {
@@ -78,7 +78,7 @@ std::size_t Step::chunks() const noexcept {
   });
 }
 
-Segment StepPlanner::segment_of(const core::Run& run, const core::Piece& piece) const noexcept {
+Segment StepPlanner::segment_of(const data::Run& run, const data::Piece& piece) const noexcept {
   Segment segment;
   segment.input = piece.input;
   segment.output = piece.output;
@@ -90,7 +90,7 @@ Segment StepPlanner::segment_of(const core::Run& run, const core::Piece& piece) 
 }
 
 /// Without a place and a count.
-Call StepPlanner::call_of(const core::Run& run) const noexcept {
+Call StepPlanner::call_of(const data::Run& run) const noexcept {
   Call call;
   call.dtype = wire_type(run.dtype);
   call.op = wire_op(run.dtype, run.op);
@@ -102,7 +102,7 @@ Call StepPlanner::call_of(const core::Run& run) const noexcept {
   return call;
 }
 
-void StepPlanner::add(const core::Run& run) {
+void StepPlanner::add(const data::Run& run) {
   region_of_ = nullptr;
   switch (run.kind) {
   case core::CollectiveKind::allreduce:
@@ -125,7 +125,7 @@ void StepPlanner::add(const core::Run& run) {
   }
 }
 
-void StepPlanner::add(const core::Run& run, const Uneven& uneven) {
+void StepPlanner::add(const data::Run& run, const Uneven& uneven) {
   region_of_ = nullptr;
   const bool gathers = run.kind == core::CollectiveKind::allgather;
   add_exchange(run.pieces.front(), uneven.bytes, uneven.output, gathers);
@@ -153,33 +153,33 @@ Step& StepPlanner::step_with_room(std::uint64_t bytes) {
 
 // ---------------------------------------------------------------- allreduce
 
-void StepPlanner::add_allreduce(const core::Run& run) {
+void StepPlanner::add_allreduce(const data::Run& run) {
   // First what shares calls: a call ends where a tensor lies elsewhere.
-  for (const core::Piece& piece : run.pieces) {
+  for (const data::Piece& piece : run.pieces) {
     const Segment whole = segment_of(run, piece);
     if (!is_in_arena(run, piece) && !is_direct(run, whole.bytes)) reduce_in_slot(run, whole);
   }
   reduce_in_arena(run);
-  for (const core::Piece& piece : run.pieces) {
+  for (const data::Piece& piece : run.pieces) {
     const Segment whole = segment_of(run, piece);
     if (whole.bytes > 0 && !is_in_arena(run, piece) && is_direct(run, whole.bytes))
       reduce_direct(run, whole, Call::Kind::all_reduce);
   }
 }
 
-bool StepPlanner::is_in_arena(const core::Run& run, const core::Piece& piece) const noexcept {
+bool StepPlanner::is_in_arena(const data::Run& run, const data::Piece& piece) const noexcept {
   return limits_.direct && piece.place != 0 && piece.elements > 0 && run.kind == core::CollectiveKind::allreduce &&
          run.prescale == 1.0 && run.dtype != DType::boolean;
 }
 
 /// Neighbours in an arena are one collective. Behind a tensor with which an allocation ends, zeroes up to the next
 /// multiple of the alignment belong to nobody, and are reduced along.
-void StepPlanner::reduce_in_arena(const core::Run& run) {
-  std::vector<const core::Piece*> pieces;
-  for (const core::Piece& piece : run.pieces) {
+void StepPlanner::reduce_in_arena(const data::Run& run) {
+  std::vector<const data::Piece*> pieces;
+  for (const data::Piece& piece : run.pieces) {
     if (is_in_arena(run, piece)) pieces.push_back(&piece);
   }
-  const auto begin_of = [](const core::Piece* piece) {
+  const auto begin_of = [](const data::Piece* piece) {
     const core::DevicePlace place(piece->place);
     return std::pair(place.region, place.offset);
   };
@@ -187,7 +187,7 @@ void StepPlanner::reduce_in_arena(const core::Run& run) {
   const std::uint64_t element = size_of(run.dtype);
   std::optional<Segment> range;
   core::DevicePlace end;  // of the range
-  for (const core::Piece* piece : pieces) {
+  for (const data::Piece* piece : pieces) {
     const core::DevicePlace place(piece->place);
     const std::uint64_t bytes = static_cast<std::uint64_t>(piece->elements) * element;
     const std::uint64_t padded =
@@ -207,15 +207,15 @@ void StepPlanner::reduce_in_arena(const core::Run& run) {
 }
 
 /// What must be changed before it is reduced goes through a slot.
-bool StepPlanner::is_direct(const core::Run& run, std::uint64_t bytes) const noexcept {
+bool StepPlanner::is_direct(const data::Run& run, std::uint64_t bytes) const noexcept {
   return limits_.direct && run.prescale == 1.0 && run.dtype != DType::boolean && bytes >= limits_.direct_bytes;
 }
 
 /// Through a slot everything is reduced, rank by rank's rows, the same on all ranks, and a rank unpacks its own.
-void StepPlanner::add_reduce_scatter(const core::Run& run) {
+void StepPlanner::add_reduce_scatter(const data::Run& run) {
   if (run.elements == 0) return;
   const std::int64_t width = run.elements / run.rows * static_cast<std::int64_t>(size_of(run.dtype));
-  const core::Piece& piece = run.pieces.front();
+  const data::Piece& piece = run.pieces.front();
   Segment part = segment_of(run, piece);
   if (run.rows % limits_.size == 0 && is_direct(run, part.bytes)) {
     part.bytes /= static_cast<std::uint64_t>(limits_.size);
@@ -223,7 +223,7 @@ void StepPlanner::add_reduce_scatter(const core::Run& run) {
     return;
   }
   for (int rank = 0; rank < limits_.size; ++rank) {
-    const core::RowsOf rows(run.rows, rank, limits_.size);
+    const data::RowsOf rows(run.rows, rank, limits_.size);
     part.input = piece.input + rows.begin * width;
     part.bytes = static_cast<std::uint64_t>(rows.count * width);
     part.unpacks = rank == limits_.rank;
@@ -232,7 +232,7 @@ void StepPlanner::add_reduce_scatter(const core::Run& run) {
   }
 }
 
-void StepPlanner::reduce_in_slot(const core::Run& run, Segment part) {
+void StepPlanner::reduce_in_slot(const data::Run& run, Segment part) {
   const std::uint64_t most = std::min<std::uint64_t>(limits_.slot_bytes, limits_.chunks * kChunkBytes);
   while (part.bytes > 0) {
     Segment now = cut(part, std::min(part.bytes, most));
@@ -252,7 +252,7 @@ void StepPlanner::reduce_in_slot(const core::Run& run, Segment part) {
 }
 
 /// `part.bytes` are those of the output.
-void StepPlanner::reduce_direct(const core::Run& run, const Segment& part, Call::Kind kind) {
+void StepPlanner::reduce_direct(const data::Run& run, const Segment& part, Call::Kind kind) {
   Call call = call_of(run);
   call.kind = kind;
   call.from = part.input;
@@ -280,9 +280,9 @@ void StepPlanner::reduce_direct(const core::Run& run, const Segment& part, Call:
 
 // ---------------------------------------------------------------- broadcast
 
-void StepPlanner::add_broadcast(const core::Run& run) {
+void StepPlanner::add_broadcast(const data::Run& run) {
   const bool is_root = run.root == limits_.rank;
-  for (const core::Piece& piece : run.pieces) {
+  for (const data::Piece& piece : run.pieces) {
     Segment rest = segment_of(run, piece);
     rest.element = Element::plain;
     rest.scaling = Scaling();
@@ -317,7 +317,7 @@ void StepPlanner::add_broadcast(const core::Run& run) {
 
 // ---------------------------------------------------------------- who sends how much to whom differs
 
-void StepPlanner::add_exchange(const core::Piece& piece, const std::vector<std::int64_t>& bytes, std::byte* output,
+void StepPlanner::add_exchange(const data::Piece& piece, const std::vector<std::int64_t>& bytes, std::byte* output,
                                bool gathers) {
   KOLO_CHECK(bytes.size() == static_cast<std::size_t>(limits_.size) * static_cast<std::size_t>(limits_.size));
   if (limits_.direct) {
@@ -329,7 +329,7 @@ void StepPlanner::add_exchange(const core::Piece& piece, const std::vector<std::
 
 /// Everybody sends to everybody, this rank to itself, too: NCCL makes a copy of that. Where all give all the same there
 /// is a better way.
-void StepPlanner::exchange_direct(const core::Piece& piece, const std::vector<std::int64_t>& bytes, std::byte* output,
+void StepPlanner::exchange_direct(const data::Piece& piece, const std::vector<std::int64_t>& bytes, std::byte* output,
                                   bool gathers) {
   const auto size = static_cast<std::size_t>(limits_.size);
   const auto rank = static_cast<std::size_t>(limits_.rank);
@@ -365,7 +365,7 @@ void StepPlanner::exchange_direct(const core::Piece& piece, const std::vector<st
 
 /// Through slots everybody hears everything, round by round, and takes what is his: what the ways through the CPU can
 /// do is broadcasts. A gather loses nothing by that.
-void StepPlanner::exchange_in_slots(const core::Piece& piece, const std::vector<std::int64_t>& bytes, std::byte* output,
+void StepPlanner::exchange_in_slots(const data::Piece& piece, const std::vector<std::int64_t>& bytes, std::byte* output,
                                     bool gathers) {
   const auto size = static_cast<std::size_t>(limits_.size);
   const auto rank = static_cast<std::size_t>(limits_.rank);

@@ -93,35 +93,35 @@ class StepPlanner {
  public:
   explicit StepPlanner(const StepLimits& limits) : limits_(limits) {}
   /// Allreduce, broadcast, reduce_scatter, alltoall without splits.
-  void add(const core::Run& run);
+  void add(const data::Run& run);
   /// Those in which who sends how much to whom differs: allgather, alltoall with splits.
-  void add(const core::Run& run, const Uneven& uneven);
+  void add(const data::Run& run, const Uneven& uneven);
   /// Whether the run reduces this piece in the arena in which it lies.
-  [[nodiscard]] bool is_in_arena(const core::Run& run, const core::Piece& piece) const noexcept;
+  [[nodiscard]] bool is_in_arena(const data::Run& run, const data::Piece& piece) const noexcept;
   /// All steps since the last call.
   [[nodiscard]] std::vector<Step> take();
 
  private:
-  void add_allreduce(const core::Run& run);
-  void reduce_in_arena(const core::Run& run);
-  void add_broadcast(const core::Run& run);
-  void add_reduce_scatter(const core::Run& run);
-  [[nodiscard]] bool is_direct(const core::Run& run, std::uint64_t bytes) const noexcept;
-  void add_exchange(const core::Piece& piece, const std::vector<std::int64_t>& bytes, std::byte* output, bool gathers);
-  void exchange_direct(const core::Piece& piece, const std::vector<std::int64_t>& bytes, std::byte* output,
+  void add_allreduce(const data::Run& run);
+  void reduce_in_arena(const data::Run& run);
+  void add_broadcast(const data::Run& run);
+  void add_reduce_scatter(const data::Run& run);
+  [[nodiscard]] bool is_direct(const data::Run& run, std::uint64_t bytes) const noexcept;
+  void add_exchange(const data::Piece& piece, const std::vector<std::int64_t>& bytes, std::byte* output, bool gathers);
+  void exchange_direct(const data::Piece& piece, const std::vector<std::int64_t>& bytes, std::byte* output,
                        bool gathers);
-  void exchange_in_slots(const core::Piece& piece, const std::vector<std::int64_t>& bytes, std::byte* output,
+  void exchange_in_slots(const data::Piece& piece, const std::vector<std::int64_t>& bytes, std::byte* output,
                          bool gathers);
-  [[nodiscard]] Segment segment_of(const core::Run& run, const core::Piece& piece) const noexcept;
-  [[nodiscard]] Call call_of(const core::Run& run) const noexcept;
-  void reduce_in_slot(const core::Run& run, Segment part);
-  void reduce_direct(const core::Run& run, const Segment& part, Call::Kind kind);
+  [[nodiscard]] Segment segment_of(const data::Run& run, const data::Piece& piece) const noexcept;
+  [[nodiscard]] Call call_of(const data::Run& run) const noexcept;
+  void reduce_in_slot(const data::Run& run, Segment part);
+  void reduce_direct(const data::Run& run, const Segment& part, Call::Kind kind);
   Step& step_with_room(std::uint64_t bytes);
   Step& open_step();
 
   const StepLimits limits_;
   std::vector<Step> steps_;
-  const core::Run* region_of_ = nullptr;  // whose region the open step's last call is
+  const data::Run* region_of_ = nullptr;  // whose region the open step's last call is
 };
 
 }  // namespace kolo::cuda

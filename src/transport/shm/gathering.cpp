@@ -175,7 +175,7 @@ std::string Gathering::name_of(int local_rank) const {
   return "rank " + std::to_string(ranks[static_cast<std::size_t>(local_rank)]);
 }
 
-std::vector<std::string> together(const core::Meeting& meet, const std::function<std::string()>& step) {
+std::vector<std::string> together(const transport::Meeting& meet, const std::function<std::string()>& step) {
   constexpr char kDone = '+', kFailed = '-', kFailedByPeer = '?';
   std::string said;
   try {

@@ -25,7 +25,7 @@ namespace kolo::shm {
 /// Runs a rank's part of a step, and lets the world hear of it: what it says, or why it failed. Returns what all said,
 /// by rank of the world; throws Error(transport) on every rank when it failed on one. A rank that failed by itself is
 /// named before ranks that failed because a peer did (PeerError).
-std::vector<std::string> together(const core::Meeting& meet, const std::function<std::string()>& step);
+std::vector<std::string> together(const transport::Meeting& meet, const std::function<std::string()>& step);
 
 /// Throws Error(transport), naming the limit, unless this process can open so many descriptors more. Found out while
 /// nobody waits for this rank yet.

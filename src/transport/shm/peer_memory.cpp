@@ -40,7 +40,7 @@ bool read_process(pid_t process, void* to, const void* from, std::size_t bytes) 
   return true;
 }
 
-class ProcessPeers final : public core::PeerMemory {
+class ProcessPeers final : public transport::PeerMemory {
  public:
   explicit ProcessPeers(std::vector<pid_t> processes) : processes_(std::move(processes)), own_(::getpid()) {}
 
@@ -66,7 +66,7 @@ class ProcessPeers final : public core::PeerMemory {
   const pid_t own_;
 };
 
-class ThreadPeers final : public core::PeerMemory {
+class ThreadPeers final : public transport::PeerMemory {
  public:
   Status read(int /*local_rank*/, void* to, const void* from, std::size_t bytes) override {
     if (bytes > 0) std::memcpy(to, from, bytes);
@@ -99,7 +99,8 @@ bool finds(const std::string& said) {
 
 }  // namespace
 
-std::shared_ptr<core::PeerMemory> read_between_processes(const core::Topology& topology, const core::Meeting& meet) {
+std::shared_ptr<transport::PeerMemory> read_between_processes(const core::Topology& topology,
+                                                              const transport::Meeting& meet) {
   std::uint64_t number = 0;
   if (::getrandom(&number, sizeof number, 0) != static_cast<ssize_t>(sizeof number))
     base::throw_errno("getrandom", errno);
@@ -118,6 +119,6 @@ std::shared_ptr<core::PeerMemory> read_between_processes(const core::Topology& t
   return std::make_shared<ProcessPeers>(std::move(processes));
 }
 
-std::shared_ptr<core::PeerMemory> read_between_threads() { return std::make_shared<ThreadPeers>(); }
+std::shared_ptr<transport::PeerMemory> read_between_threads() { return std::make_shared<ThreadPeers>(); }
 
 }  // namespace kolo::shm

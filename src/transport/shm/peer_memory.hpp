@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// core::PeerMemory: between processes by process_vm_readv(2), between threads by a plain copy.
+// transport::PeerMemory: between processes by process_vm_readv(2), between threads by a plain copy.
 //
 // The system may not let a process read another's memory: another user, a container without the capability, Yama's
 // ptrace_scope. So it is tried once, when the context is made: each rank tells the others its process and where a
@@ -16,8 +16,9 @@
 namespace kolo::shm {
 
 /// NodeLink::peer_memory between processes: meets twice.
-std::shared_ptr<core::PeerMemory> read_between_processes(const core::Topology& topology, const core::Meeting& meet);
+std::shared_ptr<transport::PeerMemory> read_between_processes(const core::Topology& topology,
+                                                              const transport::Meeting& meet);
 /// The same between threads.
-std::shared_ptr<core::PeerMemory> read_between_threads();
+std::shared_ptr<transport::PeerMemory> read_between_threads();
 
 }  // namespace kolo::shm

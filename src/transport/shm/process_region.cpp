@@ -44,10 +44,9 @@ struct RegionParts {
 
 }  // namespace
 
-std::shared_ptr<core::SharedRegion> share_between_processes(const core::Topology& topology, std::size_t bytes,
-                                                            const std::string& job_key, const core::Meeting& meet,
-                                                            const std::function<void()>& check,
-                                                            base::Duration patience) {
+std::shared_ptr<transport::SharedRegion>
+share_between_processes(const core::Topology& topology, std::size_t bytes, const std::string& job_key,
+                        const transport::Meeting& meet, const std::function<void()>& check, base::Duration patience) {
   std::optional<RegionParts> opened;
   const std::vector<std::string> names = together(meet, [&] {
     opened.emplace(topology, bytes);

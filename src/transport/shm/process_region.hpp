@@ -16,9 +16,8 @@
 namespace kolo::shm {
 
 /// NodeLink::share between processes. `patience`: how long a rank waits for its node.
-std::shared_ptr<core::SharedRegion> share_between_processes(const core::Topology& topology, std::size_t bytes,
-                                                            const std::string& job_key, const core::Meeting& meet,
-                                                            const std::function<void()>& check,
-                                                            base::Duration patience);
+std::shared_ptr<transport::SharedRegion>
+share_between_processes(const core::Topology& topology, std::size_t bytes, const std::string& job_key,
+                        const transport::Meeting& meet, const std::function<void()>& check, base::Duration patience);
 
 }  // namespace kolo::shm

@@ -13,7 +13,7 @@
 
 namespace kolo::shm {
 
-class Region final : public core::SharedRegion {
+class Region final : public transport::SharedRegion {
  public:
   /// `parts` by local rank; the own one is null.
   Region(Segment own, std::vector<std::shared_ptr<Segment>> parts)

@@ -14,6 +14,7 @@
 #include <kolo/error.hpp>
 
 #include "base/check.hpp"
+#include "base/round_up.hpp"
 #include "base/system_error.hpp"
 
 namespace kolo::shm {
@@ -67,8 +68,7 @@ void Segment::make_private() noexcept {
   [[maybe_unused]] const int advised = ::madvise(pages, bytes_, MADV_DONTFORK);  // as before: it cannot fail now
   // A private page shows what others write until it is written here. The write must change nothing, also where another
   // thread of this process writes at this moment.
-  constexpr std::size_t kPage = 4096;
-  for (std::size_t at = 0; at < bytes_; at += kPage)
+  for (std::size_t at = 0; at < bytes_; at += base::kPageBytes)
     std::atomic_ref(*reinterpret_cast<std::uint64_t*>(data_ + at)).fetch_or(0, std::memory_order_relaxed);
 }
 

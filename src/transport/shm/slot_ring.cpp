@@ -4,23 +4,21 @@
 #include <cstring>
 
 #include "base/check.hpp"
+#include "base/round_up.hpp"
 
 namespace kolo::shm {
 
 namespace {
 
 constexpr std::size_t kLine = 64;
-constexpr std::size_t kPage = 4096;
-
-constexpr std::size_t round_up(std::size_t value, std::size_t to) noexcept { return (value + to - 1) / to * to; }
 
 std::size_t counters_bytes(int local_size) noexcept {
-  return round_up(static_cast<std::size_t>(local_size) * core::kStageCount * kLine, kPage);
+  return base::round_up(static_cast<std::size_t>(local_size) * transport::kStageCount * kLine, base::kPageBytes);
 }
 
 /// A rank's slots and their places.
 std::size_t rank_bytes(std::size_t slot_bytes, std::uint64_t slots) noexcept {
-  return round_up((slot_bytes + core::kPlaces * sizeof(core::Place)) * slots, kPage);
+  return base::round_up((slot_bytes + transport::kPlaces * sizeof(transport::Place)) * slots, base::kPageBytes);
 }
 
 }  // namespace
@@ -46,19 +44,20 @@ std::byte* SlotRing::slot(int local_rank, std::uint64_t chunk) const noexcept {
   return slots_memory_ + static_cast<std::size_t>(local_rank) * ring_bytes_ + chunk % slots_ * slot_bytes_;
 }
 
-SlotRing::Counter& SlotRing::counter(core::Stage stage, int local_rank) const noexcept {
-  const std::size_t line = static_cast<std::size_t>(local_rank) * core::kStageCount + static_cast<std::size_t>(stage);
+SlotRing::Counter& SlotRing::counter(transport::Stage stage, int local_rank) const noexcept {
+  const std::size_t line =
+      static_cast<std::size_t>(local_rank) * transport::kStageCount + static_cast<std::size_t>(stage);
   return *reinterpret_cast<Counter*>(counters_ + line * kLine);
 }
 
-core::Place* SlotRing::places(int local_rank, std::uint64_t chunk) const noexcept {
+transport::Place* SlotRing::places(int local_rank, std::uint64_t chunk) const noexcept {
   std::byte* first = slots_memory_ + static_cast<std::size_t>(local_rank) * ring_bytes_ + slots_ * slot_bytes_;
-  return reinterpret_cast<core::Place*>(first) + chunk % slots_ * core::kPlaces;
+  return reinterpret_cast<transport::Place*>(first) + chunk % slots_ * transport::kPlaces;
 }
 
 /// In the line of the counter that is looked at anyway.
 SlotRing::Counter& SlotRing::placed(int local_rank) const noexcept {
-  return (&counter(core::Stage::filled, local_rank))[1];
+  return (&counter(transport::Stage::filled, local_rank))[1];
 }
 
 /// The bits of other chunks, which are constant from fill to take, may be read meanwhile.
@@ -73,15 +72,15 @@ bool SlotRing::is_placed(int local_rank, std::uint64_t chunk) const noexcept {
   return (placed(local_rank).load(std::memory_order_relaxed) >> chunk % slots_ & 1) != 0;
 }
 
-void SlotRing::publish(core::Stage stage, std::uint64_t chunks) noexcept {
+void SlotRing::publish(transport::Stage stage, std::uint64_t chunks) noexcept {
   counter(stage, local_rank_).store(chunks, std::memory_order_release);
 }
 
-std::uint64_t SlotRing::reached(core::Stage stage, int local_rank) const noexcept {
+std::uint64_t SlotRing::reached(transport::Stage stage, int local_rank) const noexcept {
   return counter(stage, local_rank).load(std::memory_order_acquire);
 }
 
-std::uint64_t SlotRing::all_reached(core::Stage stage) noexcept {
+std::uint64_t SlotRing::all_reached(transport::Stage stage) noexcept {
   Seen& seen = seen_[static_cast<std::size_t>(stage)];
   if (reached(stage, seen.slowest) == seen.least) return seen.least;
   seen.slowest = 0;

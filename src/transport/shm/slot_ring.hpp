@@ -14,7 +14,7 @@ namespace kolo::shm {
 /// In memory: each rank's three counters, a cache line each, the first line also with the bits of `set_placed`; then,
 /// for each rank, beginning on a page, so that its pages are first touched, and placed, by itself, the slots and their
 /// places.
-class SlotRing final : public core::IntraNode {
+class SlotRing final : public transport::IntraNode {
  public:
   /// `memory` is zeroed, page aligned, at least `required_bytes` long (`bytes` is checked against it), and outlives the
   /// ring. `slot_bytes` is a multiple of 64, `slots` at most 64. Every rank gives the same numbers, but its own
@@ -29,19 +29,19 @@ class SlotRing final : public core::IntraNode {
   [[nodiscard]] std::size_t slot_bytes() const noexcept override { return slot_bytes_; }
   [[nodiscard]] std::uint64_t slots() const noexcept override { return slots_; }
   [[nodiscard]] std::byte* slot(int local_rank, std::uint64_t chunk) const noexcept override;
-  [[nodiscard]] core::Place* places(int local_rank, std::uint64_t chunk) const noexcept override;
+  [[nodiscard]] transport::Place* places(int local_rank, std::uint64_t chunk) const noexcept override;
   void set_placed(std::uint64_t chunk, bool placed) noexcept override;
   [[nodiscard]] bool is_placed(int local_rank, std::uint64_t chunk) const noexcept override;
-  void publish(core::Stage stage, std::uint64_t chunks) noexcept override;
-  [[nodiscard]] std::uint64_t reached(core::Stage stage, int local_rank) const noexcept override;
-  [[nodiscard]] std::uint64_t all_reached(core::Stage stage) noexcept override;
+  void publish(transport::Stage stage, std::uint64_t chunks) noexcept override;
+  [[nodiscard]] std::uint64_t reached(transport::Stage stage, int local_rank) const noexcept override;
+  [[nodiscard]] std::uint64_t all_reached(transport::Stage stage) noexcept override;
   [[nodiscard]] const char* name() const noexcept override { return "shared memory"; }
 
  private:
   using Counter = std::atomic<std::uint64_t>;
   static_assert(Counter::is_always_lock_free);
 
-  [[nodiscard]] Counter& counter(core::Stage stage, int local_rank) const noexcept;
+  [[nodiscard]] Counter& counter(transport::Stage stage, int local_rank) const noexcept;
   [[nodiscard]] Counter& placed(int local_rank) const noexcept;
 
   std::byte* counters_;
@@ -57,7 +57,7 @@ class SlotRing final : public core::IntraNode {
     std::uint64_t least = 0;
     int slowest = 0;
   };
-  Seen seen_[core::kStageCount];
+  Seen seen_[transport::kStageCount];
 };
 
 }  // namespace kolo::shm

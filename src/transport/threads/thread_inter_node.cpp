@@ -8,7 +8,7 @@
 
 #include "base/check.hpp"
 
-namespace kolo::shm {
+namespace kolo::threads {
 
 namespace {
 
@@ -73,7 +73,7 @@ void MailRoom::check_alive() const {
 }
 
 std::byte* ThreadInterNode::staging(std::size_t bytes) {
-  return staging_.emplace_back(Segment::anonymous(bytes)).data();
+  return staging_.emplace_back(shm::Segment::anonymous(bytes)).data();
 }
 
 ThreadInterNode::Operation ThreadInterNode::send(int rank, int tag, const std::byte* data, std::size_t bytes) {
@@ -91,4 +91,4 @@ bool ThreadInterNode::test(Operation operation) {
   return (operation & kReceive) == 0 || room_->arrived(rank_, operation);
 }
 
-}  // namespace kolo::shm
+}  // namespace kolo::threads

@@ -16,12 +16,12 @@
 #include "transport/inter_node.hpp"
 #include "transport/shm/segment.hpp"
 
-namespace kolo::shm {
+namespace kolo::threads {
 
 /// What has been sent and not received, or the reverse, by receiver. Thread-safe.
 class MailRoom {
  public:
-  using Operation = core::InterNode::Operation;
+  using Operation = transport::InterNode::Operation;
 
   void send(int from, int to, int tag, const std::byte* data, std::size_t bytes);
   /// Asks for the next message from there; `data` is written when it arrives, at the latest before `arrived` says so.
@@ -53,7 +53,7 @@ class MailRoom {
 };
 
 /// One rank's end. One thread at a time.
-class ThreadInterNode final : public core::InterNode {
+class ThreadInterNode final : public transport::InterNode {
  public:
   ThreadInterNode(std::shared_ptr<MailRoom> room, int rank) : room_(std::move(room)), rank_(rank) {}
   ~ThreadInterNode() override { room_->forget(rank_); }
@@ -70,7 +70,7 @@ class ThreadInterNode final : public core::InterNode {
   std::shared_ptr<MailRoom> room_;
   int rank_;
   Operation last_ = 0;
-  std::vector<Segment> staging_;
+  std::vector<shm::Segment> staging_;
 };
 
-}  // namespace kolo::shm
+}  // namespace kolo::threads

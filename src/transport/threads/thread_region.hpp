@@ -13,26 +13,26 @@
 #include "transport/regions.hpp"
 #include "transport/shm/segment.hpp"
 
-namespace kolo::shm {
+namespace kolo::threads {
 
 /// Where the threads of a node leave what the others may map: each part a second time, for the peers. Thread-safe.
 class PartExchange {
  public:
   using Ticket = std::uint64_t;
 
-  [[nodiscard]] Ticket offer(std::shared_ptr<Segment> part);
-  [[nodiscard]] std::shared_ptr<Segment> get(Ticket ticket);
+  [[nodiscard]] Ticket offer(std::shared_ptr<shm::Segment> part);
+  [[nodiscard]] std::shared_ptr<shm::Segment> get(Ticket ticket);
   void withdraw(Ticket ticket);
 
  private:
   std::mutex mutex_;
   // All under mutex_.
-  std::map<Ticket, std::shared_ptr<Segment>> parts_;
+  std::map<Ticket, std::shared_ptr<shm::Segment>> parts_;
   Ticket next_ = 0;
 };
 
 /// NodeLink::share between threads.
-std::shared_ptr<core::SharedRegion> share_between_threads(PartExchange& exchange, const core::Topology& topology,
-                                                          std::size_t bytes, const core::Meeting& meet);
+std::shared_ptr<transport::SharedRegion> share_between_threads(PartExchange& exchange, const core::Topology& topology,
+                                                               std::size_t bytes, const transport::Meeting& meet);
 
-}  // namespace kolo::shm
+}  // namespace kolo::threads

@@ -12,7 +12,7 @@
 #include "tests/control/tcp/tree_harness.hpp"
 #include "tests/support/sanitized.hpp"
 
-namespace kolo::net::testing {
+namespace kolo::tcp::testing {
 namespace {
 
 using Errors = std::vector<std::string>;
@@ -83,7 +83,7 @@ TEST(ControlTree, AHandlerMayRelay) {
   const std::size_t count = 200;
   const Errors errors = run_tree(options, [&](int self, Node& node) {
     node.channel->expect_close();
-    node.also_on_frame = [&](int, core::ByteView frame) {
+    node.also_on_frame = [&](int, control::ByteView frame) {
       if (self != 0) node.channel->send(self - 1, frame);
     };
     for (std::size_t i = 0; self == 3 && i < count; ++i) node.send(2, pattern(i * 100, static_cast<std::uint32_t>(i)));
@@ -209,7 +209,7 @@ TEST(ControlTree, AHandlerThatThrowsLosesNothingElse) {
       ASSERT_TRUE(node.serve_until([&] { return node.frames.size() == 1; }));
       return;
     }
-    node.also_on_frame = [&](int, core::ByteView) { throw std::runtime_error("not this one"); };
+    node.also_on_frame = [&](int, control::ByteView) { throw std::runtime_error("not this one"); };
     int thrown = 0;
     std::vector<base::Poller::Event> events;
     for (bool threw = false; node.frames.size() < 10;) {
@@ -263,7 +263,7 @@ TEST(ControlTree, AHalfWrittenFrameIsNeverDelivered) {
   });
   EXPECT_EQ(node.lost, (Losses{{1, "connection closed by node 1 (rank 1) in the middle of a message"}}));
   ASSERT_EQ(node.frames.size(), 1u);
-  EXPECT_EQ(node.frames[0].second, (core::Bytes{std::byte{'a'}, std::byte{'b'}, std::byte{'c'}}));
+  EXPECT_EQ(node.frames[0].second, (control::Bytes{std::byte{'a'}, std::byte{'b'}, std::byte{'c'}}));
 }
 
 TEST(ControlTree, AFrameLargerThanAllowedEndsTheConnection) {
@@ -282,4 +282,4 @@ TEST(ControlTree, AResetIsTold) {
 }
 
 }  // namespace
-}  // namespace kolo::net::testing
+}  // namespace kolo::tcp::testing

@@ -13,7 +13,7 @@
 #include "control/tcp/interfaces.hpp"
 #include "control/tcp/rendezvous.hpp"
 
-namespace kolo::net {
+namespace kolo::tcp {
 namespace {
 
 LocalAddress local(const char* interface, const char* address, int prefix) {
@@ -160,7 +160,7 @@ TEST(ByteQueue, KeepsBytesInOrderThroughEveryKindOfMove) {
     random = random * 1664525u + 1013904223u;
     const std::size_t amount = (random >> 8) % 5000;
     if (random >> 31 == 0) {
-      core::Bytes bytes(amount);
+      control::Bytes bytes(amount);
       for (std::byte& byte : bytes) byte = static_cast<std::byte>(in++ * 31 >> 3);
       queue.append(bytes.data(), bytes.size());
     } else {
@@ -186,4 +186,4 @@ TEST(ByteQueue, GivesLargeMemoryBack) {
 }
 
 }  // namespace
-}  // namespace kolo::net
+}  // namespace kolo::tcp

@@ -10,7 +10,7 @@
 #include "control/tcp/asio.hpp"
 #include "control/tcp/handshake.hpp"
 
-namespace kolo::net::testing {
+namespace kolo::tcp::testing {
 
 class RawPeer {
  public:
@@ -60,4 +60,4 @@ class RawPeer {
   tcp::socket socket_;
 };
 
-}  // namespace kolo::net::testing
+}  // namespace kolo::tcp::testing

@@ -15,7 +15,7 @@
 #include "tests/control/tcp/tree_harness.hpp"
 #include "tests/support/descriptors.hpp"
 
-namespace kolo::net::testing {
+namespace kolo::tcp::testing {
 namespace {
 
 using std::chrono::milliseconds;
@@ -297,4 +297,4 @@ TEST(Rendezvous, AChildWhoseHandshakeBreaksTriesAgain) {
 }
 
 }  // namespace
-}  // namespace kolo::net::testing
+}  // namespace kolo::tcp::testing

@@ -7,7 +7,7 @@
 #include <memory>
 #include <thread>
 
-namespace kolo::net::testing {
+namespace kolo::tcp::testing {
 
 core::Topology one_rank_a_node(int node, int nodes) {
   std::vector<int> machines;
@@ -15,8 +15,8 @@ core::Topology one_rank_a_node(int node, int nodes) {
   return core::make_topology(node, machines, 0);
 }
 
-core::Bytes pattern(std::size_t bytes, std::uint32_t seed) {
-  core::Bytes result(bytes);
+control::Bytes pattern(std::size_t bytes, std::uint32_t seed) {
+  control::Bytes result(bytes);
   std::uint32_t state = seed * 2654435761u + 12345u;
   for (std::byte& byte : result) {
     state = state * 1664525u + 1013904223u;
@@ -29,8 +29,8 @@ Node::Node(std::unique_ptr<TcpControlChannel> the_channel) : channel(std::move(t
   channel->attach(poller, 7);
 }
 
-void Node::on_frame(int node, core::ByteView frame) {
-  frames.emplace_back(node, core::Bytes(frame.begin(), frame.end()));
+void Node::on_frame(int node, control::ByteView frame) {
+  frames.emplace_back(node, control::Bytes(frame.begin(), frame.end()));
   if (also_on_frame) also_on_frame(node, frame);
 }
 
@@ -83,4 +83,4 @@ std::vector<std::string> run_tree(const TreeOptions& options, const std::functio
   return errors;
 }
 
-}  // namespace kolo::net::testing
+}  // namespace kolo::tcp::testing

@@ -13,23 +13,23 @@
 #include "base/poller.hpp"
 #include "control/tcp/control_tree.hpp"
 
-namespace kolo::net::testing {
+namespace kolo::tcp::testing {
 
 /// One rank a node.
 core::Topology one_rank_a_node(int node, int nodes);
 
 /// `bytes` of a pattern that differs by seed.
-core::Bytes pattern(std::size_t bytes, std::uint32_t seed);
+control::Bytes pattern(std::size_t bytes, std::uint32_t seed);
 
 /// A channel with its poller, and what it has told.
-class Node : public core::ControlChannel::Handler {
+class Node : public control::ControlChannel::Handler {
  public:
   explicit Node(std::unique_ptr<TcpControlChannel> channel);
 
-  void on_frame(int node, core::ByteView frame) override;
+  void on_frame(int node, control::ByteView frame) override;
   void on_lost(int node, const std::string& reason) override;
 
-  void send(int node, const core::Bytes& frame) { channel->send(node, {frame.data(), frame.size()}); }
+  void send(int node, const control::Bytes& frame) { channel->send(node, {frame.data(), frame.size()}); }
   /// Sleeps in the poller and serves the channel until `done`. Fails the test after a minute; false then.
   bool serve_until(const std::function<bool()>& done);
   bool serve_until_flushed() {
@@ -40,9 +40,9 @@ class Node : public core::ControlChannel::Handler {
 
   std::unique_ptr<TcpControlChannel> channel;
   base::Poller poller;
-  std::vector<std::pair<int, core::Bytes>> frames;
+  std::vector<std::pair<int, control::Bytes>> frames;
   std::vector<std::pair<int, std::string>> lost;
-  std::function<void(int, core::ByteView)> also_on_frame;
+  std::function<void(int, control::ByteView)> also_on_frame;
 };
 
 struct TreeOptions {
@@ -59,4 +59,4 @@ struct TreeOptions {
 /// or empty.
 std::vector<std::string> run_tree(const TreeOptions& options, const std::function<void(int, Node&)>& body);
 
-}  // namespace kolo::net::testing
+}  // namespace kolo::tcp::testing

@@ -21,7 +21,7 @@
 #include "tests/support/meeting.hpp"
 #include "transport/shm/slot_ring.hpp"
 
-namespace kolo::hierarchy::test {
+namespace kolo::data::cpu::test {
 
 struct WorldShape {
   int ranks = 2;
@@ -41,9 +41,9 @@ inline std::string describe(const WorldShape& shape) {
 }
 
 /// A transport whose operations complete some time after they could.
-class ReluctantInterNode final : public core::InterNode {
+class ReluctantInterNode final : public transport::InterNode {
  public:
-  ReluctantInterNode(std::shared_ptr<core::InterNode> inner, std::uint32_t seed)
+  ReluctantInterNode(std::shared_ptr<transport::InterNode> inner, std::uint32_t seed)
       : inner_(std::move(inner)), random_(seed) {}
   std::byte* staging(std::size_t bytes) override { return inner_->staging(bytes); }
   Operation send(int rank, int tag, const std::byte* data, std::size_t bytes) override {
@@ -56,7 +56,7 @@ class ReluctantInterNode final : public core::InterNode {
   const char* name() const noexcept override { return "reluctance"; }
 
  private:
-  std::shared_ptr<core::InterNode> inner_;
+  std::shared_ptr<transport::InterNode> inner_;
   std::mt19937 random_;
 };
 
@@ -65,12 +65,12 @@ constexpr std::size_t kRegionBytes = 1 << 20;
 
 /// What a test's body sees of its rank.
 struct Rank {
-  core::Bootstrap& bootstrap;
+  bootstrap::Bootstrap& bootstrap;
   core::Topology topology;
-  std::shared_ptr<core::NodeLink> node;
-  std::shared_ptr<core::InterNode> inter;
+  std::shared_ptr<transport::NodeLink> node;
+  std::shared_ptr<transport::InterNode> inter;
   CpuBackend& backend;
-  core::SharedRegion& region;
+  transport::SharedRegion& region;
   std::size_t taken = 0;  // of the region
 
   /// Memory of the region; null when there is none left.
@@ -93,32 +93,32 @@ class Watchdog {
 };
 
 /// Drives until all the jobs are finished, in order.
-inline void drive(core::Backend& backend, const std::vector<core::Job*>& jobs) {
+inline void drive(data::Backend& backend, const std::vector<data::Job*>& jobs) {
   const Watchdog watchdog;
-  std::vector<core::Job*> finished;
+  std::vector<data::Job*> finished;
   for (std::uint64_t turn = 0; finished.size() < jobs.size(); ++turn) {
     switch (backend.progress(turn % 2 == 0, finished)) {
-    case core::Progress::idle:
+    case data::Progress::idle:
       ASSERT_EQ(finished.size(), jobs.size());
       break;
-    case core::Progress::waiting:
+    case data::Progress::waiting:
       std::this_thread::yield();
       watchdog.check();
       break;
-    case core::Progress::advanced:
+    case data::Progress::advanced:
       break;
     }
   }
   EXPECT_EQ(finished, jobs);
-  EXPECT_EQ(backend.progress(true, finished), core::Progress::idle);
+  EXPECT_EQ(backend.progress(true, finished), data::Progress::idle);
 }
 
-inline void run(core::Backend& backend, const std::vector<core::Job*>& jobs) {
-  for (core::Job* job : jobs) backend.start(*job);
+inline void run(data::Backend& backend, const std::vector<data::Job*>& jobs) {
+  for (data::Job* job : jobs) backend.start(*job);
   drive(backend, jobs);
 }
 
-inline void run_rank(shm::ThreadWorld& world, const WorldShape& shape, int rank,
+inline void run_rank(bootstrap::ThreadWorld& world, const WorldShape& shape, int rank,
                      const std::function<void(Rank&)>& body) {
   const auto bootstrap = world.bootstrap(rank);
   const core::Topology topology = test_support::topology_on_one_machine(*bootstrap, shape.ranks_per_node);
@@ -127,19 +127,19 @@ inline void run_rank(shm::ThreadWorld& world, const WorldShape& shape, int rank,
   auto node = bootstrap->join_node(topology, bytes, "key", test_support::kPatience);
   auto intra = std::make_shared<shm::SlotRing>(node->memory(), node->bytes(), topology.local_rank, locals,
                                                shape.slot_bytes, shape.slots);
-  std::shared_ptr<core::InterNode> inter;
+  std::shared_ptr<transport::InterNode> inter;
   if (topology.node_count() > 1) {
     inter = std::make_shared<ReluctantInterNode>(bootstrap->inter_node(topology, test_support::kPatience),
                                                  shape.seed + static_cast<std::uint32_t>(rank));
   }
   const auto meet = [&](const std::string& mine) { return test_support::meet(*bootstrap, mine); };
-  const std::shared_ptr<core::SharedRegion> region = node->share(kRegionBytes, meet, [] {});
+  const std::shared_ptr<transport::SharedRegion> region = node->share(kRegionBytes, meet, [] {});
   CpuBackendOptions options;
   options.tuning.flat_bytes = shape.flat_bytes;
   options.tuning.step_bytes = shape.step_bytes;
   options.tuning.least_chunk_bytes = 192;
   options.tuning.past_cache_bytes = 512;
-  options.regions = std::make_shared<core::Regions>();
+  options.regions = std::make_shared<transport::Regions>();
   options.regions->add(options.regions->propose(), region);
   CpuBackend backend(topology, intra, inter, options);
   Rank self{*bootstrap, topology, node, inter, backend, *region};
@@ -150,7 +150,7 @@ inline void run_rank(shm::ThreadWorld& world, const WorldShape& shape, int rank,
 /// Runs `body` on every rank at once; an exception ends the test, and frees the others.
 inline void run_world(const WorldShape& shape, const std::function<void(Rank&)>& body) {
   SCOPED_TRACE(describe(shape));
-  shm::ThreadWorld world(shape.ranks);
+  bootstrap::ThreadWorld world(shape.ranks);
   std::vector<std::thread> threads;
   threads.reserve(static_cast<std::size_t>(shape.ranks));
   for (int rank = 0; rank < shape.ranks; ++rank) {
@@ -166,4 +166,4 @@ inline void run_world(const WorldShape& shape, const std::function<void(Rank&)>&
   for (std::thread& thread : threads) thread.join();
 }
 
-}  // namespace kolo::hierarchy::test
+}  // namespace kolo::data::cpu::test

@@ -15,12 +15,12 @@
 #include "tests/support/sanitized.hpp"
 #include "transport/shm/segment.hpp"
 
-namespace kolo::hierarchy::test {
+namespace kolo::data::cpu::test {
 namespace {
 
 /// A job over tensors of its own, what should come out of it, and the comparison.
 struct Case {
-  core::Job job;
+  data::Job job;
   std::deque<Tensor> tensors;
   std::deque<std::vector<std::int64_t>> numbers;
   struct Expectation {
@@ -60,7 +60,7 @@ struct Dice {
 };
 
 /// One tensor of a run: input, output (perhaps the same memory), and what is expected.
-void add_piece(Case& test, core::Run& run, Rank& rank, Dice& dice, std::int64_t elements,
+void add_piece(Case& test, data::Run& run, Rank& rank, Dice& dice, std::int64_t elements,
                const std::function<std::int64_t(std::int64_t)>& mine,
                const std::function<std::int64_t(std::int64_t)>& result) {
   const std::size_t misalignment = dice.misalignment();
@@ -78,7 +78,7 @@ void add_piece(Case& test, core::Run& run, Rank& rank, Dice& dice, std::int64_t 
 }
 
 void add_allreduce(Case& test, Rank& rank, Dice& dice, DType dtype, ReduceOp op, std::optional<DType> sent_as = {}) {
-  core::Run& run = test.job.runs.emplace_back();
+  data::Run& run = test.job.runs.emplace_back();
   run.dtype = dtype;
   run.sent_as = sent_as;
   run.op = op;
@@ -100,7 +100,7 @@ void add_allreduce(Case& test, Rank& rank, Dice& dice, DType dtype, ReduceOp op,
 }
 
 void add_broadcast(Case& test, Rank& rank, Dice& dice, DType dtype, int root) {
-  core::Run& run = test.job.runs.emplace_back();
+  data::Run& run = test.job.runs.emplace_back();
   run.kind = core::CollectiveKind::broadcast;
   run.dtype = dtype;
   run.root = root;
@@ -113,7 +113,7 @@ void add_broadcast(Case& test, Rank& rank, Dice& dice, DType dtype, int root) {
 }
 
 void add_allgather(Case& test, const Rank& rank, Dice& dice, DType dtype) {
-  core::Run& run = test.job.runs.emplace_back();
+  data::Run& run = test.job.runs.emplace_back();
   run.kind = core::CollectiveKind::allgather;
   run.dtype = dtype;
   const auto width = static_cast<std::int64_t>(size_of(dtype));
@@ -151,7 +151,7 @@ std::int64_t sent_value(DType dtype, std::int64_t i, int from, int to) {
 
 /// All-to-all of `rows[from][to]` rows of `row_elements` elements; `even`: the same number everywhere.
 void add_alltoall(Case& test, const Rank& rank, Dice& dice, DType dtype, bool even) {
-  core::Run& run = test.job.runs.emplace_back();
+  data::Run& run = test.job.runs.emplace_back();
   run.kind = even ? core::CollectiveKind::alltoall : core::CollectiveKind::alltoall_splits;
   run.dtype = dtype;
   run.row_elements = 1 + static_cast<std::int64_t>(dice.common() % 3);
@@ -192,7 +192,7 @@ void add_alltoall(Case& test, const Rank& rank, Dice& dice, DType dtype, bool ev
 }
 
 void add_reduce_scatter(Case& test, const Rank& rank, Dice& dice, DType dtype, ReduceOp op) {
-  core::Run& run = test.job.runs.emplace_back();
+  data::Run& run = test.job.runs.emplace_back();
   run.kind = core::CollectiveKind::reduce_scatter;
   run.dtype = dtype;
   run.op = op;
@@ -207,7 +207,7 @@ void add_reduce_scatter(Case& test, const Rank& rank, Dice& dice, DType dtype, R
   const std::int64_t row = 1 + static_cast<std::int64_t>(dice.common() % 3);
   run.rows = dice.length();
   run.elements = run.rows * row;
-  const core::RowsOf mine(run.rows, rank.rank(), ranks);
+  const data::RowsOf mine(run.rows, rank.rank(), ranks);
   Tensor& input = test.tensor(dtype, run.elements, dice.misalignment());
   for (std::int64_t i = 0; i < run.elements; ++i)
     store(dtype, input.element(i), value_of(dtype, op, i, rank.rank(), ranks));
@@ -250,7 +250,7 @@ void everything_once(Rank& rank, std::uint32_t seed) {
     add_broadcast(next_case(), rank, dice, dtype, static_cast<int>(dice.common() % static_cast<unsigned>(rank.size())));
     if (type % 3 == 0) add_allgather(next_case(), rank, dice, dtype);
   }
-  std::vector<core::Job*> jobs;
+  std::vector<data::Job*> jobs;
   jobs.reserve(cases.size());
   for (Case& test : cases) jobs.push_back(&test.job);
   run(rank.backend, jobs);
@@ -298,8 +298,8 @@ std::vector<float> rough(std::size_t count, std::uint32_t seed) {
   return numbers;
 }
 
-core::Run sum_of(std::vector<float>& data, const std::vector<std::size_t>& cuts) {
-  core::Run run;
+data::Run sum_of(std::vector<float>& data, const std::vector<std::size_t>& cuts) {
+  data::Run run;
   std::size_t begin = 0;
   for (std::size_t i = 0; i <= cuts.size(); ++i) {
     const std::size_t end = i < cuts.size() ? cuts[i] : data.size();
@@ -316,7 +316,7 @@ void expect_sum_however_cut(const WorldShape& shape, const std::vector<float>& w
   run_world(shape, [&](Rank& rank) {
     for (const std::vector<std::size_t>& cuts : {std::vector<std::size_t>{}, {1, 2, 500}, {333, 333, 999}}) {
       std::vector<float> data = rough(wanted.size(), static_cast<std::uint32_t>(rank.rank()));
-      core::Job job;
+      data::Job job;
       job.runs.push_back(sum_of(data, cuts));
       run(rank.backend, {&job});
       EXPECT_EQ(data, wanted);
@@ -374,8 +374,8 @@ TEST(CpuBackend, PartialSumsOf16BitFloatsAreNotRoundedBetweenNodes) {
   run_world(shape, [&](Rank& rank) {
     // 256 + 1 + 1 + 1 in bfloat16: each step alone would round to 256; in float32 it is 259, rounded once to 260.
     std::vector<BFloat16> data(100, base::to_bfloat16(rank.rank() == 0 ? 256.0F : 1.0F));
-    core::Job job;
-    core::Run& run_of = job.runs.emplace_back();
+    data::Job job;
+    data::Run& run_of = job.runs.emplace_back();
     run_of.dtype = DType::bfloat16;
     auto* bytes = reinterpret_cast<std::byte*>(data.data());
     run_of.pieces.push_back({bytes, bytes, 100});
@@ -391,7 +391,7 @@ TEST(CpuBackend, AJobOfNothingFinishesInItsTurn) {
   WorldShape shape;
   run_world(shape, [&](Rank& rank) {
     std::vector<float> data(500, 1.0F);
-    core::Job first, empty, nothing;
+    data::Job first, empty, nothing;
     first.runs.push_back(sum_of(data, {}));
     nothing.runs.emplace_back();
     run(rank.backend, {&first, &empty, &nothing});
@@ -403,7 +403,7 @@ TEST(CpuBackend, AJobMemoryCanBeUsedAgainAtOnce) {
   WorldShape shape;
   shape.ranks = 3;
   run_world(shape, [&](Rank& rank) {
-    core::Job job;
+    data::Job job;
     std::vector<float> data(100);
     for (int round = 0; round < 300; ++round) {
       std::iota(data.begin(), data.end(), static_cast<float>(round + rank.rank()));
@@ -422,8 +422,8 @@ TEST(CpuBackend, AGatherWithoutMemoryFailsThereAndNowhereElse) {
     shape.ranks = 3;
     shape.ranks_per_node = ranks_per_node;
     run_world(shape, [&](Rank& rank) {
-      core::Job gather, after;
-      core::Run& run_of = gather.runs.emplace_back();
+      data::Job gather, after;
+      data::Run& run_of = gather.runs.emplace_back();
       run_of.kind = core::CollectiveKind::allgather;
       run_of.dtype = DType::int32;
       std::vector<std::int32_t> mine(200, rank.rank()), all(600, -1), sum{1};
@@ -433,7 +433,7 @@ TEST(CpuBackend, AGatherWithoutMemoryFailsThereAndNowhereElse) {
         if (rank.rank() == 1) throw std::bad_alloc();
         return reinterpret_cast<std::byte*>(all.data());
       };
-      core::Run& next = after.runs.emplace_back();
+      data::Run& next = after.runs.emplace_back();
       next.dtype = DType::int32;
       next.pieces.push_back({reinterpret_cast<std::byte*>(sum.data()), reinterpret_cast<std::byte*>(sum.data()), 1});
       next.elements = 1;
@@ -470,7 +470,7 @@ TEST(CpuBackend, ASetRunsAmongItsMembersOnly) {
     options.first_tag = 100;
     CpuBackend backend(topology, intra, rank.inter, options);
     std::vector<float> data(300, static_cast<float>(rank.rank())), sent(300, static_cast<float>(rank.rank()));
-    core::Job job;
+    data::Job job;
     job.runs.push_back(sum_of(data, {}));
     job.runs.push_back(sum_of(sent, {}));
     job.runs.back().kind = core::CollectiveKind::broadcast;
@@ -482,11 +482,11 @@ TEST(CpuBackend, ASetRunsAmongItsMembersOnly) {
 }
 
 /// Drives a job until it stands still for want of these ranks.
-void drive_until_awaiting(core::Backend& backend, const std::vector<int>& ranks) {
+void drive_until_awaiting(data::Backend& backend, const std::vector<int>& ranks) {
   const test::Watchdog watchdog;
-  std::vector<core::Job*> finished;
+  std::vector<data::Job*> finished;
   while (backend.awaited() != ranks) {
-    EXPECT_NE(backend.progress(true, finished), core::Progress::idle);
+    EXPECT_NE(backend.progress(true, finished), data::Progress::idle);
     watchdog.check();
   }
 }
@@ -500,7 +500,7 @@ TEST(CpuBackend, SaysWhomItWaitsFor) {
       shape.ranks_per_node = ranks_per_node;
       run_world(shape, [&](Rank& rank) {
         std::vector<float> data(static_cast<std::size_t>(std::abs(elements)), 1.0F);
-        core::Job job;
+        data::Job job;
         job.runs.push_back(sum_of(data, {}));
         if (elements < 0) {
           job.runs.front().kind = core::CollectiveKind::broadcast;
@@ -528,26 +528,26 @@ TEST(CpuBackend, AbortLeavesCallersMemoryAlone) {
     shape.ranks = 3;
     shape.ranks_per_node = ranks_per_node;
     run_world(shape, [&](Rank& rank) {
-      std::vector<core::Job*> finished;
+      std::vector<data::Job*> finished;
       auto data = std::make_unique<std::vector<float>>(5000, 1.0F);
-      core::Job job;
+      data::Job job;
       job.runs.push_back(sum_of(*data, {}));
       if (rank.rank() != 2) {  // rank 2 never comes
         rank.backend.start(job);
-        for (int i = 0; i < 50; ++i) EXPECT_NE(rank.backend.progress(true, finished), core::Progress::idle);
+        for (int i = 0; i < 50; ++i) EXPECT_NE(rank.backend.progress(true, finished), data::Progress::idle);
       }
       rank.backend.abort();
       job.runs.clear();
       data.reset();
       test_support::meet(rank.bootstrap);
-      for (int i = 0; i < 50; ++i) EXPECT_EQ(rank.backend.progress(true, finished), core::Progress::idle);
+      for (int i = 0; i < 50; ++i) EXPECT_EQ(rank.backend.progress(true, finished), data::Progress::idle);
       EXPECT_TRUE(finished.empty());
     });
   }
 }
 
 TEST(CpuBackend, AFaultOfTheTransportReachesTheCaller) {
-  class Broken final : public core::InterNode {
+  class Broken final : public transport::InterNode {
    public:
     std::byte* staging(std::size_t bytes) override {
       memory_.resize(bytes);
@@ -566,10 +566,10 @@ TEST(CpuBackend, AFaultOfTheTransportReachesTheCaller) {
   CpuBackend backend(core::make_topology(0, {0, 1}, 0), intra, std::make_shared<Broken>());
   EXPECT_EQ(backend.describe(), "shared memory (1 ranks, 2 slots of 256 bytes), a broken cable (2 nodes, 1 lane)");
   std::vector<float> data(20, 1.0F);
-  core::Job job;
+  data::Job job;
   job.runs.push_back(sum_of(data, {}));
   backend.start(job);
-  std::vector<core::Job*> finished;
+  std::vector<data::Job*> finished;
   try {
     for (int i = 0; i < 3; ++i) static_cast<void>(backend.progress(true, finished));
     FAIL() << "no error";
@@ -581,7 +581,7 @@ TEST(CpuBackend, AFaultOfTheTransportReachesTheCaller) {
 }
 
 TEST(CpuBackend, AResultIsUsedBeforeTheOwnPartHasGone) {
-  class Unhurried final : public core::InterNode {
+  class Unhurried final : public transport::InterNode {
    public:
     std::byte* staging(std::size_t bytes) override { return memory_.emplace_back(bytes).data(); }
     Operation send(int, int, const std::byte*, std::size_t) override { return kSend; }
@@ -607,24 +607,24 @@ TEST(CpuBackend, AResultIsUsedBeforeTheOwnPartHasGone) {
   CpuBackend backend(core::make_topology(0, {0, 1}, 0), intra, cable);
   constexpr std::size_t kBegun = kSlots * kSlot / sizeof(float);
   std::vector<float> data(kBegun + 10, 1.0F);
-  core::Job job;
+  data::Job job;
   job.runs.push_back(sum_of(data, {}));
   backend.start(job);
-  std::vector<core::Job*> finished;
-  while (backend.progress(true, finished) == core::Progress::advanced) {
+  std::vector<data::Job*> finished;
+  while (backend.progress(true, finished) == data::Progress::advanced) {
   }
   EXPECT_EQ(data[kBegun - 1], 3.0F);
   EXPECT_EQ(data[kBegun], 1.0F) << "its slot's last message has not gone";
-  EXPECT_EQ(backend.progress(true, finished), core::Progress::waiting);
+  EXPECT_EQ(backend.progress(true, finished), data::Progress::waiting);
   EXPECT_TRUE(finished.empty());
   EXPECT_TRUE(backend.awaits_nodes()) << "to take the last messages";
   cable->gone = true;
-  while (finished.empty()) ASSERT_EQ(backend.progress(true, finished), core::Progress::advanced);
+  while (finished.empty()) ASSERT_EQ(backend.progress(true, finished), data::Progress::advanced);
   EXPECT_EQ(data, std::vector<float>(kBegun + 10, 3.0F));
 }
 
 TEST(CpuBackend, PushesATransportAndSaysWhenItAwaitsNodes) {
-  class Silent final : public core::InterNode {
+  class Silent final : public transport::InterNode {
    public:
     explicit Silent(int& pushes) : pushes_(pushes) {}
     std::byte* staging(std::size_t bytes) override {
@@ -649,10 +649,10 @@ TEST(CpuBackend, PushesATransportAndSaysWhenItAwaitsNodes) {
   backend.push();
   EXPECT_EQ(pushes, 1);
   std::vector<float> data(20, 1.0F);
-  core::Job job;
+  data::Job job;
   job.runs.push_back(sum_of(data, {}));
   backend.start(job);
-  std::vector<core::Job*> finished;
+  std::vector<data::Job*> finished;
   for (int i = 0; i < 3; ++i) static_cast<void>(backend.progress(true, finished));
   EXPECT_TRUE(backend.awaits_nodes());
   backend.abort();
@@ -677,4 +677,4 @@ TEST(PartOf, CoversEverythingOnceInLines) {
 }
 
 }  // namespace
-}  // namespace kolo::hierarchy::test
+}  // namespace kolo::data::cpu::test

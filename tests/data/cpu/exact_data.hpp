@@ -14,7 +14,7 @@
 #include "data/backend.hpp"
 #include "tests/support/exact_values.hpp"
 
-namespace kolo::hierarchy::test {
+namespace kolo::data::cpu::test {
 
 inline constexpr std::byte kPoison{0xA5};
 
@@ -61,4 +61,4 @@ class Tensor {
   std::byte* bytes_;
 };
 
-}  // namespace kolo::hierarchy::test
+}  // namespace kolo::data::cpu::test

@@ -11,7 +11,7 @@
 #include "data/cpu/alltoall.hpp"
 #include "data/cpu/reduce_scatter.hpp"
 
-namespace kolo::hierarchy {
+namespace kolo::data::cpu {
 namespace {
 
 using Sizes = std::vector<std::int64_t>;
@@ -109,7 +109,7 @@ TEST(ScatterPlan, CoversEveryOwnersRowsOnce) {
     for (const std::int64_t rows : {0, 1, 5, 64, 999}) {
       for (const std::size_t slot_bytes : {64, 256, 4096}) {
         std::vector<double> input(static_cast<std::size_t>(rows) * 3), output(input.size());
-        core::Run run;
+        data::Run run;
         run.kind = core::CollectiveKind::reduce_scatter;
         run.dtype = DType::float64;
         run.rows = rows;
@@ -131,7 +131,7 @@ TEST(ScatterPlan, CoversEveryOwnersRowsOnce) {
             EXPECT_LE(block.elements, plan.block_elements());
             found += block.elements;
           }
-          EXPECT_EQ(found, core::RowsOf(rows, owner, size).count * 3);
+          EXPECT_EQ(found, data::RowsOf(rows, owner, size).count * 3);
           next += found;
         }
         EXPECT_EQ(next, run.elements);
@@ -141,13 +141,13 @@ TEST(ScatterPlan, CoversEveryOwnersRowsOnce) {
 }
 
 TEST(RowsOf, GivesTheFirstRanksOneMore) {
-  EXPECT_EQ(core::RowsOf(7, 0, 3).begin, 0);
-  EXPECT_EQ(core::RowsOf(7, 0, 3).count, 3);
-  EXPECT_EQ(core::RowsOf(7, 1, 3).begin, 3);
-  EXPECT_EQ(core::RowsOf(7, 1, 3).count, 2);
-  EXPECT_EQ(core::RowsOf(7, 2, 3).begin, 5);
-  EXPECT_EQ(core::RowsOf(1, 2, 3).count, 0);
+  EXPECT_EQ(data::RowsOf(7, 0, 3).begin, 0);
+  EXPECT_EQ(data::RowsOf(7, 0, 3).count, 3);
+  EXPECT_EQ(data::RowsOf(7, 1, 3).begin, 3);
+  EXPECT_EQ(data::RowsOf(7, 1, 3).count, 2);
+  EXPECT_EQ(data::RowsOf(7, 2, 3).begin, 5);
+  EXPECT_EQ(data::RowsOf(1, 2, 3).count, 0);
 }
 
 }  // namespace
-}  // namespace kolo::hierarchy
+}  // namespace kolo::data::cpu

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace kolo::hierarchy {
+namespace kolo::data::cpu {
 namespace {
 
 constexpr std::size_t kKi = 1024;
@@ -31,4 +31,4 @@ TEST(Tuning, BetweenHostsSlotsAreManyAndSmall) {
 }
 
 }  // namespace
-}  // namespace kolo::hierarchy
+}  // namespace kolo::data::cpu

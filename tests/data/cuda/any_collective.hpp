@@ -111,7 +111,7 @@ class AnyCollective {
   }
 
  private:
-  [[nodiscard]] core::RowsOf own() const { return {is_.rows, rank(), size()}; }
+  [[nodiscard]] data::RowsOf own() const { return {is_.rows, rank(), size()}; }
   [[nodiscard]] std::int64_t row_bytes() const { return is_.width * static_cast<std::int64_t>(size_of(is_.dtype)); }
   [[nodiscard]] std::int64_t split(int from, int to) const { return (is_.rows + from + 2 * to) % 3 * is_.rows / 2; }
   [[nodiscard]] TensorView own_rows() const {

@@ -21,7 +21,7 @@
 
 namespace kolo::cuda::test {
 
-namespace exact = hierarchy::test;
+namespace exact = data::cpu::test;
 
 inline void ok(cudaError_t result) { ASSERT_EQ(result, cudaSuccess) << cudaGetErrorString(result); }
 

@@ -144,7 +144,7 @@ TEST(Gathering, AFailureOfTheWorldEndsTheWait) {
 }
 
 TEST(Gathering, RanksThatFailByThemselvesAreNamedBeforeThoseThatFailByAPeer) {
-  const core::Meeting meet = [](const std::string& mine) {
+  const transport::Meeting meet = [](const std::string& mine) {
     return std::vector<std::string>{"?rank 2 closed its connection", "+", mine};
   };
   EXPECT_EQ(error_of([&] { together(meet, []() -> std::string { throw Error(ErrorCode::transport, "no memory"); }); }),
@@ -155,11 +155,11 @@ TEST(Gathering, RanksThatFailByThemselvesAreNamedBeforeThoseThatFailByAPeer) {
 
 TEST(Gathering, TooFewDescriptorsAreToldToAllBeforeAnybodyWaits) {
   for (const int poor : {0, 2}) {
-    const std::vector<int> statuses = run_processes(4, [&](core::Bootstrap& bootstrap) {
+    const std::vector<int> statuses = testing::run_processes(4, [&](bootstrap::Bootstrap& bootstrap) {
       const core::Topology topology = test_support::topology_on_one_machine(bootstrap);
       const kolo::testing::FewDescriptors few(bootstrap.rank() == poor ? 6 : 40);
       const std::string limit = test_support::meet(bootstrap, few.limit())[static_cast<std::size_t>(poor)];
-      EXPECT_EQ(error_of([&] { join_node(bootstrap, topology, 4096, kKey); }),
+      EXPECT_EQ(error_of([&] { bootstrap::join_node(bootstrap, topology, 4096, kKey); }),
                 "rank " + std::to_string(poor) + " cannot share memory with its node: opening " +
                     (poor == 0 ? "10" : "6") + " more descriptors: Too many open files (errno 24); the limit is " +
                     limit + " file descriptors: raise it (ulimit -n)");
@@ -171,14 +171,14 @@ TEST(Gathering, TooFewDescriptorsAreToldToAllBeforeAnybodyWaits) {
 /// An ordinary user may have as many descriptors on their way as one of his processes may have open.
 TEST(Gathering, DescriptorsOnTheirWayStayWithinAUsersLimit) {
   constexpr int kRanks = 16;
-  const std::vector<int> statuses = run_processes(kRanks, [&](core::Bootstrap& bootstrap) {
+  const std::vector<int> statuses = testing::run_processes(kRanks, [&](bootstrap::Bootstrap& bootstrap) {
     constexpr uid_t kNobody = 65534;
     if (::geteuid() == 0) {
       ASSERT_EQ(::setresuid(kNobody, kNobody, kNobody), 0);
     }
     const core::Topology topology = test_support::topology_on_one_machine(bootstrap);
     const kolo::testing::FewDescriptors few(6 * kRanks);  // all that the leader sends are 16 x 15
-    const auto link = join_node(bootstrap, topology, 4096, kKey);
+    const auto link = bootstrap::join_node(bootstrap, topology, 4096, kKey);
     const auto meet = [&](const std::string& mine) { return test_support::meet(bootstrap, mine); };
     const auto region = link->share(4096, meet, [] {});
     EXPECT_EQ(region->bytes(), 4096u);

@@ -32,7 +32,7 @@ std::vector<unsigned char> contents(int rank) {
 
 TEST(PeerMemory, ProcessesReadWhatTheOthersHave) {
   constexpr int kRanks = 3;
-  const std::vector<int> statuses = run_processes(kRanks, [&](core::Bootstrap& bootstrap) {
+  const std::vector<int> statuses = testing::run_processes(kRanks, [&](bootstrap::Bootstrap& bootstrap) {
     const core::Topology topology = test_support::topology_on_one_machine(bootstrap);
     const auto peers =
         read_between_processes(topology, [&](const std::string& mine) { return test_support::meet(bootstrap, mine); });
@@ -52,7 +52,7 @@ TEST(PeerMemory, ProcessesReadWhatTheOthersHave) {
 }
 
 TEST(PeerMemory, WhatCannotBeReadIsSaid) {
-  const std::vector<int> statuses = run_processes(2, [&](core::Bootstrap& bootstrap) {
+  const std::vector<int> statuses = testing::run_processes(2, [&](bootstrap::Bootstrap& bootstrap) {
     const core::Topology topology = test_support::topology_on_one_machine(bootstrap);
     const auto peers =
         read_between_processes(topology, [&](const std::string& mine) { return test_support::meet(bootstrap, mine); });
@@ -82,7 +82,7 @@ TEST(PeerMemory, WhatCannotBeReadIsSaid) {
 }
 
 TEST(PeerMemory, APeerWhoseProcessHasEndedIsLost) {
-  const std::vector<int> statuses = run_processes(2, [&](core::Bootstrap& bootstrap) {
+  const std::vector<int> statuses = testing::run_processes(2, [&](bootstrap::Bootstrap& bootstrap) {
     const core::Topology topology = test_support::topology_on_one_machine(bootstrap);
     const auto peers =
         read_between_processes(topology, [&](const std::string& mine) { return test_support::meet(bootstrap, mine); });
@@ -93,7 +93,7 @@ TEST(PeerMemory, APeerWhoseProcessHasEndedIsLost) {
     ASSERT_GE(peer.get(), 0);
     const std::vector<std::string> addresses = test_support::meet(bootstrap, std::to_string(address_of(&mine)));
     if (bootstrap.rank() == 1) return;
-    ASSERT_TRUE(is_readable(peer.get(), -1)) << "it has ended";
+    ASSERT_TRUE(testing::is_readable(peer.get(), -1)) << "it has ended";
     std::byte found{};
     const Status status = peers->read(1, &found, reinterpret_cast<const void*>(std::stoull(addresses[1])), 1);
     EXPECT_EQ(status.code(), ErrorCode::rank_lost);
@@ -103,7 +103,7 @@ TEST(PeerMemory, APeerWhoseProcessHasEndedIsLost) {
 }
 
 TEST(PeerMemory, OneThatCannotReadIsEnoughForNoneToDoSo) {
-  const std::vector<int> statuses = run_processes(3, [&](core::Bootstrap& bootstrap) {
+  const std::vector<int> statuses = testing::run_processes(3, [&](bootstrap::Bootstrap& bootstrap) {
     const core::Topology topology = test_support::topology_on_one_machine(bootstrap);
     int meeting = 0;
     const auto peers = read_between_processes(topology, [&](const std::string& mine) {

@@ -24,11 +24,11 @@ namespace {
 constexpr std::size_t kBytes = 64 << 10;
 
 /// What every rank does; the link is a process's or a thread's.
-void share_detach_and_release(core::Bootstrap& bootstrap, core::NodeLink& link) {
+void share_detach_and_release(bootstrap::Bootstrap& bootstrap, transport::NodeLink& link) {
   const int size = bootstrap.size();
   const int rank = bootstrap.rank();
   const auto meet = [&](const std::string& mine) { return test_support::meet(bootstrap, mine); };
-  const std::shared_ptr<core::SharedRegion> region = link.share(kBytes, meet, [] {});
+  const std::shared_ptr<transport::SharedRegion> region = link.share(kBytes, meet, [] {});
   ASSERT_EQ(region->bytes(), kBytes);
   for (std::size_t i = 0; i < kBytes; ++i) ASSERT_EQ(region->own()[i], std::byte{0});
   test_support::meet(bootstrap);
@@ -73,9 +73,9 @@ void share_detach_and_release(core::Bootstrap& bootstrap, core::NodeLink& link) 
 
 TEST(Region, BetweenProcesses) {
   for (const int size : {2, 4}) {
-    const std::vector<int> statuses = run_processes(size, [&](core::Bootstrap& bootstrap) {
+    const std::vector<int> statuses = testing::run_processes(size, [&](bootstrap::Bootstrap& bootstrap) {
       const core::Topology topology = test_support::topology_on_one_machine(bootstrap);
-      const auto link = join_node(bootstrap, topology, 4096, "a key");
+      const auto link = bootstrap::join_node(bootstrap, topology, 4096, "a key");
       share_detach_and_release(bootstrap, *link);
     });
     EXPECT_EQ(statuses, std::vector<int>(static_cast<std::size_t>(size), 0));
@@ -84,7 +84,7 @@ TEST(Region, BetweenProcesses) {
 
 TEST(Region, BetweenThreads) {
   for (const int size : {2, 4}) {
-    ThreadWorld world(size);
+    bootstrap::ThreadWorld world(size);
     std::vector<std::thread> threads;
     for (int rank = 0; rank < size; ++rank) {
       threads.emplace_back([&, rank] {
@@ -99,29 +99,29 @@ TEST(Region, BetweenThreads) {
 }
 
 TEST(Region, PlacesAreFoundByAddressUntilRetired) {
-  ThreadWorld world(1);
+  bootstrap::ThreadWorld world(1);
   const auto bootstrap = world.bootstrap(0);
   const auto link =
       bootstrap->join_node(test_support::topology_on_one_machine(*bootstrap), 4096, "a key", test_support::kPatience);
   const auto meet = [&](const std::string& mine) { return test_support::meet(*bootstrap, mine); };
-  const auto regions = std::make_shared<core::Regions>();
-  core::RegionTable table(regions);
+  const auto regions = std::make_shared<transport::Regions>();
+  transport::RegionTable table(regions);
   EXPECT_TRUE(table.empty());
-  const std::shared_ptr<core::SharedRegion> first = link->share(kBytes, meet, [] {});
-  const std::shared_ptr<core::SharedRegion> second = link->share(kBytes, meet, [] {});
-  const core::Regions::Id id = regions->propose();
+  const std::shared_ptr<transport::SharedRegion> first = link->share(kBytes, meet, [] {});
+  const std::shared_ptr<transport::SharedRegion> second = link->share(kBytes, meet, [] {});
+  const transport::Regions::Id id = regions->propose();
   regions->add(id, first);
   regions->add(regions->propose(), second);
   std::byte elsewhere{};
-  EXPECT_EQ(table.find(&elsewhere, 1), core::kNowhere);
+  EXPECT_EQ(table.find(&elsewhere, 1), transport::kNowhere);
   for (const auto& region : {first, second}) {
     EXPECT_EQ(table.at(0, table.find(region->own() + 100, 5)), region->own() + 100);
-    EXPECT_NE(table.find(region->own(), kBytes), core::kNowhere);
-    EXPECT_EQ(table.find(region->own() + 1, kBytes), core::kNowhere) << "beyond its end";
+    EXPECT_NE(table.find(region->own(), kBytes), transport::kNowhere);
+    EXPECT_EQ(table.find(region->own() + 1, kBytes), transport::kNowhere) << "beyond its end";
   }
   const std::byte* own = first->own();
   regions->retire(id, true);
-  EXPECT_EQ(table.find(own, 1), core::kNowhere);
+  EXPECT_EQ(table.find(own, 1), transport::kNowhere);
   EXPECT_FALSE(table.empty());
   EXPECT_NE(regions->propose().number, regions->propose().number);
 }

@@ -12,7 +12,7 @@
 namespace kolo::shm {
 namespace {
 
-using core::Stage;
+using transport::Stage;
 
 TEST(SlotRing, EveryRankHasSlotsOfItsOwnInATurningRing) {
   const std::size_t bytes = SlotRing::required_bytes(3, 192, 4);
