@@ -88,9 +88,6 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "How many submissions wait for the engine before the submitting thread helps it."},
     {"KOLO_SPIN_US", &S::spin_us, Type::integer, -1, 1e9, kOwn, "",
      "For how many microseconds a waiting thread looks before it sleeps; -1 chooses by the CPUs there are."},
-    {"KOLO_SPREAD", &S::spread, Type::boolean, 0, 0, kOwn, "",
-     "Whether a thread that waits, on a machine where ranks outnumber CPUs, moves from a crowded CPU to another one "
-     "that it may use; its affinity is the same afterwards."},
     {"KOLO_GPU_BACKEND", &S::gpu_backend, Type::gpu_backend, 0, 0, kShared, "",
      "What reduces tensors that lie on a GPU: NCCL, or the CPU by way of pinned memory (`staged`), for machines where "
      "NCCL does not work."},

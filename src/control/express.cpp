@@ -39,7 +39,6 @@ struct Express::Line {
 
 struct Express::Counts {
   std::atomic<std::uint64_t> finished;  // the last call of which everything has been read
-  std::atomic<int> cpu;                 // 1 more than its number
   std::atomic<bool> withdrawn;
 };
 
@@ -134,12 +133,6 @@ void Express::withdraw() noexcept { counts(local_rank_).withdrawn.store(true, st
 /// the peer had withdrawn, this load sees that.
 bool Express::has_withdrawn(int local_rank) const noexcept {
   return counts(local_rank).withdrawn.load(std::memory_order_seq_cst);
-}
-
-void Express::say_cpu(int cpu) noexcept { counts(local_rank_).cpu.store(cpu + 1, std::memory_order_relaxed); }
-
-int Express::cpu_of(int local_rank) const noexcept {
-  return counts(local_rank).cpu.load(std::memory_order_relaxed) - 1;
 }
 
 }  // namespace kolo::control

@@ -117,10 +117,6 @@ class Express {
   /// Whether that rank had withdrawn when its memory was read before this call.
   [[nodiscard]] bool has_withdrawn(int local_rank) const noexcept;
 
-  /// Beside all that, a notice for the others: on which CPU this rank last found itself. Negative: it has not said.
-  void say_cpu(int cpu) noexcept;
-  [[nodiscard]] int cpu_of(int local_rank) const noexcept;
-
  private:
   struct Line;
   struct Counts;

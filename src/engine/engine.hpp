@@ -77,7 +77,6 @@
 #include "engine/leader.hpp"
 #include "engine/name_table.hpp"
 #include "engine/operation.hpp"
-#include "engine/spread.hpp"
 #include "transport/gated_inter_node.hpp"
 #include "transport/node_link.hpp"
 #include "transport/peer_memory.hpp"
@@ -342,7 +341,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // -- guarded by the claim of the unnamed calls
   std::optional<control::Express> express_;
   std::optional<ExpressRoutes> routes_;
-  Spread spread_;
 
   mutable std::mutex fault_mutex_;
   Status fault_;  // guarded by fault_mutex_; constant once faulted_

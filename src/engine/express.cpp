@@ -54,7 +54,6 @@ bool Engine::express(const ExpressCall& call, std::optional<std::chrono::nanosec
     express_->pass_over();
     return false;
   }
-  if (settings_.spread && wait_policy_.pauses_before_yield == 0) spread_.look(*express_);
   express_->speak(routes_->prepare(call));
   if (await_express() != control::Express::Verdict::together) return false;
   try {
