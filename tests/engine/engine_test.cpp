@@ -6,8 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <future>
 #include <memory>
@@ -17,34 +15,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/event_fd.hpp"
+#include "tests/support/lone_link.hpp"
 
 namespace kolo::engine {
 namespace {
-
-class LoneLink final : public transport::NodeLink {
- public:
-  explicit LoneLink(std::size_t bytes)
-      : memory_(static_cast<std::byte*>(std::aligned_alloc(4096, bytes))), bytes_(bytes) {
-    std::memset(memory_, 0, bytes);
-  }
-  ~LoneLink() override { std::free(memory_); }
-  [[nodiscard]] std::byte* memory() const noexcept override { return memory_; }
-  [[nodiscard]] std::size_t bytes() const noexcept override { return bytes_; }
-  void wake(int) noexcept override { wake_.signal(); }
-  [[nodiscard]] int wake_fd() const noexcept override { return wake_.fd(); }
-  [[nodiscard]] std::vector<Liveness> liveness() const override { return {}; }
-  std::shared_ptr<transport::SharedRegion> share(std::size_t, const transport::Meeting&,
-                                                 const std::function<void()>&) override {
-    std::abort();
-  }
-  std::shared_ptr<transport::PeerMemory> peer_memory(const transport::Meeting&) override { std::abort(); }
-
- private:
-  std::byte* memory_;
-  std::size_t bytes_;
-  base::EventFd wake_;
-};
 
 struct FailingBackend final : data::Backend {
   [[nodiscard]] std::string describe() const override { return "failing"; }
@@ -59,14 +33,14 @@ struct FailingBackend final : data::Backend {
   std::function<void()> on_abort = [] {};
 };
 
-class LoneEngine : public testing::Test {
+class LoneEngine : public ::testing::Test {
  protected:
   std::shared_ptr<Engine> make(LogSink sink = [](const LogRecord&) {}) {
     EngineParts parts;
     parts.topology = core::make_topology(0, {0}, 0);
     parts.settings.express_bytes = 0;
     parts.logger = std::make_shared<base::Logger>(LogLevel::warning, 0, std::move(sink));
-    parts.link = std::make_shared<LoneLink>(shared_bytes(parts.settings, parts.topology));
+    parts.link = std::make_shared<kolo::testing::LoneLink>(shared_bytes(parts.settings, parts.topology));
     auto backend = std::make_unique<FailingBackend>();
     backend_ = backend.get();
     parts.backend = std::move(backend);

@@ -30,7 +30,7 @@ class OwnMemory final : public transport::PeerMemory {
   [[nodiscard]] bool is_readable(const void*, std::size_t) override { return true; }
 };
 
-class WithdrawnMemory : public testing::TestWithParam<CollectiveKind> {
+class WithdrawnMemory : public ::testing::TestWithParam<CollectiveKind> {
  protected:
   struct End {
     End(std::byte* memory, const control::ExpressShape& shape, int rank)
@@ -111,8 +111,8 @@ TEST_P(WithdrawnMemory, IsNotWhatHasBeenReadInTime) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Direct, WithdrawnMemory,
-                         testing::Values(CollectiveKind::broadcast, CollectiveKind::allgather,
-                                         CollectiveKind::alltoall),
+                         ::testing::Values(CollectiveKind::broadcast, CollectiveKind::allgather,
+                                           CollectiveKind::alltoall),
                          [](const auto& info) { return std::string(core::to_string(info.param)); });
 
 }  // namespace

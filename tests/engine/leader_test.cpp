@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <optional>
@@ -12,33 +11,10 @@
 #include <vector>
 
 #include "engine/engine.hpp"
+#include "tests/support/lone_link.hpp"
 
 namespace kolo::engine {
 namespace {
-
-/// A node's memory without anybody to wake.
-class PlainLink final : public transport::NodeLink {
- public:
-  explicit PlainLink(std::size_t bytes)
-      : memory_(static_cast<std::byte*>(std::aligned_alloc(4096, bytes))), bytes_(bytes) {
-    std::memset(memory_, 0, bytes);
-  }
-  ~PlainLink() override { std::free(memory_); }
-  [[nodiscard]] std::byte* memory() const noexcept override { return memory_; }
-  [[nodiscard]] std::size_t bytes() const noexcept override { return bytes_; }
-  void wake(int) noexcept override {}
-  [[nodiscard]] int wake_fd() const noexcept override { return -1; }
-  [[nodiscard]] std::vector<Liveness> liveness() const override { return {}; }
-  std::shared_ptr<transport::SharedRegion> share(std::size_t, const transport::Meeting&,
-                                                 const std::function<void()>&) override {
-    std::abort();
-  }
-  std::shared_ptr<transport::PeerMemory> peer_memory(const transport::Meeting&) override { std::abort(); }
-
- private:
-  std::byte* memory_;
-  std::size_t bytes_;
-};
 
 /// The root's channel to one child node, whose words the test puts into it.
 class ScriptedChannel : public control::ControlChannel {
@@ -71,11 +47,11 @@ control::Bytes frame_of(const control::UpMessage& message) {
   return frame;
 }
 
-class LeaderOfTwoNodes : public testing::Test {
+class LeaderOfTwoNodes : public ::testing::Test {
  protected:
   base::Settings settings_;
   core::Topology topology_ = core::make_topology(0, {0, 1}, 0);
-  PlainLink link_{board_shape(settings_, 1).bytes()};
+  kolo::testing::LoneLink link_{board_shape(settings_, 1).bytes()};
   control::Board board_{link_.memory(), board_shape(settings_, 1), 0};
   ScriptedChannel channel_;
   base::Logger logger_{LogLevel::off};
@@ -164,7 +140,7 @@ class LeaderBelow : public LeaderOfTwoNodes {
 
   const base::Time now_ = base::now();
   core::Topology topology_below_ = core::make_topology(1, {0, 1}, 0);
-  PlainLink link_below_{board_shape(settings_, 1).bytes()};
+  kolo::testing::LoneLink link_below_{board_shape(settings_, 1).bytes()};
   control::Board board_below_{link_below_.memory(), board_shape(settings_, 1), 0};
   ChannelUp up_;
   Leader below_{topology_below_, settings_, board_below_, link_below_, &up_, errands_};
@@ -204,7 +180,7 @@ TEST(Leader, TellsOfADeathThatFilledTheLog) {
   settings.log_ring_bytes = 4096;
   const core::Topology topology = core::make_topology(0, {0, 0, 0}, 0);
   const control::BoardShape shape = board_shape(settings, 3);
-  PlainLink link(shape.bytes());
+  kolo::testing::LoneLink link(shape.bytes());
   control::Board board(link.memory(), shape, 0);
   control::Board survivor(link.memory(), shape, 1);
   base::Logger logger(LogLevel::off);
@@ -227,7 +203,7 @@ TEST(Leader, TellsOfADeathThatFilledTheLog) {
 }
 
 /// A world of one rank, which speaks through its board as an engine would.
-class LeaderOfOneRank : public testing::Test {
+class LeaderOfOneRank : public ::testing::Test {
  protected:
   void declare(const std::string& name) {
     control::Declared declared;
@@ -261,7 +237,7 @@ class LeaderOfOneRank : public testing::Test {
 
   base::Settings settings_;
   core::Topology topology_ = core::make_topology(0, {0}, 0);
-  PlainLink link_{board_shape(settings_, 1).bytes()};
+  kolo::testing::LoneLink link_{board_shape(settings_, 1).bytes()};
   control::Board board_{link_.memory(), board_shape(settings_, 1), 0};
   base::Logger logger_{LogLevel::off};
   Errands errands_{logger_};
