@@ -29,9 +29,9 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "After how long a tensor that some ranks have not submitted is reported, once, with those ranks; a planned batch "
      "that somebody waits for is then broken up."},
     {"KOLO_CONNECT_TIMEOUT_S", &S::connect_timeout_s, Type::seconds, 0.001, 1e9, kShared, "",
-     "How long `init` waits in each of its steps for the other ranks: to come at all, to share memory, to connect. Then "
-     "it fails on every rank, and says who was missing. `MPI_Init` gets as long when `init` calls it; a process that "
-     "is still in there then ends."},
+     "How long `init` waits in each of its steps for the other ranks: to come at all, to share memory, to connect. "
+     "Then it fails on every rank, and says who was missing. `MPI_Init` gets as long when `init` calls it; a process "
+     "that is still in there then ends."},
     {"KOLO_ALONE", &S::alone, Type::boolean, 0, 0, kOwn, "",
      "Whether `init` makes a world of one, whatever launcher has started this process."},
     {"KOLO_LATCH_TIMEOUT_S", &S::latch_timeout_s, Type::seconds, 0.001, 1e9, kShared, "",
