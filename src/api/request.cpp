@@ -92,7 +92,7 @@ void check_send_as(core::CollectiveKind kind, std::string_view name, DType dtype
   if (!is_floating_point(dtype)) {
     refuse(kind, name, type + " cannot be sent as " + sent + "; send_as needs a floating-point type");
   }
-  if (kind != core::CollectiveKind::allreduce) {
+  if (!core::traits_of(kind).converts) {
     refuse(kind, name, "send_as is for allreduce only", ErrorCode::unsupported);
   }
 }
@@ -134,7 +134,7 @@ Shape row_of(const Shape& shape) { return {shape.begin() + 1, shape.rank() - 1};
 /// A GPU reads aligned elements only. Collectives that move data without reducing it move bytes.
 void check_aligned(core::CollectiveKind kind, std::string_view name, const ConstTensorView& view) {
   const std::size_t size = size_of(view.dtype());
-  if (view.device().kind == DeviceKind::cpu || !core::reduces(kind)) return;
+  if (view.device().kind == DeviceKind::cpu || !core::traits_of(kind).reduces) return;
   if (reinterpret_cast<std::uintptr_t>(view.data()) % size == 0) return;
   refuse(kind, name,
          "its tensor's address is not a multiple of " + std::to_string(size) + " bytes, the size of " +
@@ -478,7 +478,7 @@ void settle_device(engine::Engine& engine, std::string_view name, Request& reque
   } catch (const Error& error) {
     refuse(request.signature.kind, name, where + error.status().message(), error.code());
   }
-  if (request.signature.kind != core::CollectiveKind::allreduce) return;
+  if (!core::traits_of(request.signature.kind).in_arena) return;
   for (std::size_t i = 0; i < request.buffers.size(); ++i) {
     const engine::Buffer& buffer = request.buffers[i];
     core::TensorSignature& tensor = request.signature.tensors[i];

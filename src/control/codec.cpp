@@ -325,7 +325,7 @@ Shape read_shape(Reader& r) {
 }
 
 void read(Reader& r, core::Signature& s) {
-  s.kind = r.choice(core::CollectiveKind::remove_process_set);
+  s.kind = r.choice(core::kLastCollective);
   s.op = r.choice(ReduceOp::product);
   s.device = r.choice(DeviceKind::cuda);
   s.root = r.rank();

@@ -17,8 +17,7 @@ constexpr std::uint64_t kLongestPause = 8;  // at most 2^8 steps without a plan
 bool BatchRoom::takes(const Tensor& tensor) const noexcept {
   const CollectiveKind kind = tensor.signature->kind;
   if (!kind_) return true;
-  const bool fuses = kind == CollectiveKind::allreduce || kind == CollectiveKind::broadcast;
-  return fuses && kind == *kind_ && threshold_ > 0 && tensor.bytes <= threshold_ - bytes_;
+  return core::traits_of(kind).fuses && kind == *kind_ && threshold_ > 0 && tensor.bytes <= threshold_ - bytes_;
 }
 
 void BatchRoom::add(const Tensor& tensor) noexcept {

@@ -159,7 +159,7 @@ struct Sequencer::Impl {
     const std::vector<Opinion> opinions = opinions_of(message);
     if (opinions.size() > 1) return disagree(found->second, message, opinions);
     const Signature& signature = opinions.front().signature;
-    if (signature.kind >= CollectiveKind::add_process_set) return change_sets(message, signature);
+    if (core::traits_of(signature.kind).changes_sets) return change_sets(message, signature);
     if (!known) {
       newcomers.push_back({message.set, message.name, message.round, signature});
       assign_ids();

@@ -13,6 +13,8 @@
 
 #include <kolo/types.hpp>
 
+#include "core/collectives.hpp"
+
 namespace kolo::core {
 
 /// A process set; 0 is the world's. Sets are numbered by the log, so every rank knows them by the same number.
@@ -32,23 +34,6 @@ enum ReservedId : TensorId {
   kSteps = 2,      ///< calls of end_step
   kReservedIds = 3,
 };
-
-enum class CollectiveKind : std::uint8_t {
-  allreduce = 0,
-  allgather = 1,
-  broadcast = 2,
-  barrier = 3,
-  alltoall = 4,         ///< the same number of rows to everyone
-  alltoall_splits = 5,  ///< as many rows as each rank's splits say
-  reduce_scatter = 6,
-  add_process_set = 7,     ///< `Signature::ranks` are the members
-  remove_process_set = 8,  ///< `Signature::ranks` holds the one set id
-};
-std::string_view to_string(CollectiveKind kind) noexcept;
-/// Whether elements of several ranks become one.
-inline bool reduces(CollectiveKind kind) noexcept {
-  return kind == CollectiveKind::allreduce || kind == CollectiveKind::reduce_scatter;
-}
 
 struct TensorSignature {
   DType dtype = DType::float32;

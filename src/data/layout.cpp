@@ -21,16 +21,8 @@ Run make_prototype(const core::Signature& signature, DType dtype, std::int64_t s
 
 /// Whether elements of both may lie in one stream.
 bool can_share(const Run& a, const Run& b) {
-  if (a.kind != b.kind || a.dtype != b.dtype) return false;
-  switch (a.kind) {
-  case core::CollectiveKind::allreduce:
-    return a.op == b.op && a.sent_as == b.sent_as && a.divisor == b.divisor && a.prescale == b.prescale &&
-           a.postscale == b.postscale;
-  case core::CollectiveKind::broadcast:
-    return a.root == b.root;
-  default:
-    return false;  // the others have lengths or rows of their own
-  }
+  return core::traits_of(a.kind).fuses && a.kind == b.kind && a.dtype == b.dtype && a.root == b.root && a.op == b.op &&
+         a.sent_as == b.sent_as && a.divisor == b.divisor && a.prescale == b.prescale && a.postscale == b.postscale;
 }
 
 RunLayout& run_for(Layout& layout, const Run& prototype) {
@@ -47,16 +39,15 @@ Layout make_layout(const std::vector<const core::Signature*>& members, std::int6
   Layout layout;
   for (std::uint32_t member = 0; member < members.size(); ++member) {
     const core::Signature& signature = *members[member];
-    if (signature.kind == core::CollectiveKind::barrier) continue;
+    const core::CollectiveTraits& traits = core::traits_of(signature.kind);
+    if (!traits.moves_data) continue;
     for (std::uint32_t tensor = 0; tensor < signature.tensors.size(); ++tensor) {
       const core::TensorSignature& part = signature.tensors[tensor];
       RunLayout& run = run_for(layout, make_prototype(signature, part.dtype, set_size));
       // Where the signature leaves the first dimension out, how much each rank has is known to the rank alone.
-      const bool ragged =
-          signature.kind == core::CollectiveKind::allgather || signature.kind == core::CollectiveKind::alltoall_splits;
-      const std::int64_t elements = ragged ? 0 : part.shape.elements();
-      if (signature.kind == core::CollectiveKind::reduce_scatter) run.prototype.rows = part.shape[0];
-      if (signature.kind == core::CollectiveKind::alltoall_splits) run.prototype.row_elements = part.shape.elements();
+      const std::int64_t elements = traits.rows_differ ? 0 : part.shape.elements();
+      if (traits.rows_differ) run.prototype.row_elements = part.shape.elements();
+      if (traits.scatters_rows) run.prototype.rows = part.shape[0];
       run.pieces.push_back({member, tensor, elements});
       run.prototype.elements += elements;
     }

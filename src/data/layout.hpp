@@ -3,10 +3,9 @@
 // From the members of a batch to what a backend executes: which tensors run together, in which order, where each lies
 // in the stream of elements. Pure, and the same on every rank because it depends on the log alone.
 //
-// Members are taken in log order; each tensor joins the first run that it can share - same kind (allreduce), dtype,
-// op, scales and device - else opens a run of its own. Broadcasts are merged by root and dtype; an allgather is always
-// a run of its own, and so are an alltoall and a reduce_scatter; a barrier needs no run: that it is in the log says
-// that all have come.
+// Members are taken in log order; each tensor joins the first run that it can share - a kind that fuses
+// (core/collectives.hpp), the same dtype, op, scales and root - else opens a run of its own. What moves no data, a
+// barrier, needs no run: that it is in the log says that all have come.
 #pragma once
 
 #include <cstdint>

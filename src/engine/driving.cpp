@@ -197,7 +197,7 @@ base::Time Engine::doze(std::optional<base::Time> until) noexcept {
 }
 
 void Engine::check_may_wait_for(const core::Signature& signature) const {
-  if (!gated_ || gated_->is_callable_here() || signature.kind == core::CollectiveKind::barrier) return;
+  if (!gated_ || gated_->is_callable_here() || !core::traits_of(signature.kind).moves_data) return;
   const bool carried = signature.device == DeviceKind::cpu || settings_.gpu_backend == base::GpuBackend::staged;
   if (carried) throw Error(ErrorCode::unsupported, gated_->refusal());
 }

@@ -93,16 +93,11 @@ void Executor::fill(Batch& batch, const data::Layout& layout) {
       pieces.push_back({buffer.input, buffer.output, buffer.elements, member.signature->tensors[placed.tensor].place});
     }
     run.pieces = std::move(pieces);
-    if (run.kind == core::CollectiveKind::allgather) {
-      Operation* operation = batch.members[planned.pieces.front().member].get();
-      run.elements = run.pieces.front().elements;
-      run.allocate = [operation](const std::vector<std::int64_t>& bytes) { return operation->make_room(bytes); };
-    } else if (run.kind == core::CollectiveKind::alltoall_splits) {
-      Operation* operation = batch.members[planned.pieces.front().member].get();
-      run.elements = run.pieces.front().elements;
-      run.splits = operation->splits;
-      run.allocate = [operation](const std::vector<std::int64_t>& rows) { return operation->make_room_for(rows); };
-    }
+    if (!core::traits_of(run.kind).rows_differ) continue;
+    Operation* operation = batch.members[planned.pieces.front().member].get();
+    run.elements = run.pieces.front().elements;
+    run.splits = operation->splits;
+    run.allocate = [operation](const std::vector<std::int64_t>& parts) { return operation->make_room(parts); };
   }
 }
 

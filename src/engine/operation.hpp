@@ -88,14 +88,11 @@ class HandleState {
   std::vector<data::DeviceEventPtr> ready;
 
   ResultRoom room;  ///< its result is written by the driver before completion
-  /// Allgather: the output, given everybody's bytes.
-  std::byte* make_room(const std::vector<std::int64_t>& bytes);
-
   // -- alltoall
   std::vector<std::int64_t> splits;           ///< rows for each rank; empty: the same number for all
   std::vector<std::int64_t> received_splits;  ///< rows from each rank; with splits written by the driver
-  /// The output, given the rows from each rank.
-  std::byte* make_room_for(const std::vector<std::int64_t>& rows);
+  /// The output of a collective in which rows differ by rank, given what data::Run::allocate is given.
+  std::byte* make_room(const std::vector<std::int64_t>& parts);
 
   // -- any thread
   [[nodiscard]] bool done() const noexcept { return (state_.load(std::memory_order_acquire) & kDone) != 0; }

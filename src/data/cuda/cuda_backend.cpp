@@ -161,7 +161,7 @@ void CudaBackend::check_usable(Device device, const core::Signature& signature) 
     const std::lock_guard lock(mutex_);
     choose(device.index, "its first tensor");
   }
-  if (options_.staged || !core::reduces(signature.kind)) return;
+  if (options_.staged || !core::traits_of(signature.kind).reduces) return;
   for (const core::TensorSignature& tensor : signature.tensors) {
     if (nccl_reduces(tensor.dtype)) continue;
     const std::string type(to_string(tensor.dtype));
@@ -447,7 +447,7 @@ bool CudaBackend::plan_one() {
       if (!open.planner->is_in_arena(run, piece)) continue;
       open.job->bytes_in_place += static_cast<std::uint64_t>(piece.elements) * size_of(run.dtype);
     }
-    if (run.kind != core::CollectiveKind::allgather && run.kind != core::CollectiveKind::alltoall_splits) {
+    if (!core::traits_of(run.kind).rows_differ) {
       open.planner->add(run);
     } else if (!plan_uneven(open, run)) {
       return moved;
@@ -464,14 +464,14 @@ bool CudaBackend::plan_one() {
 /// each rank, in bytes for an allgather, in rows for an alltoall.
 std::vector<std::int64_t> CudaBackend::note_units(const data::Run& run, const std::vector<std::string>& said,
                                                   std::vector<std::int64_t>& bytes) const {
-  const bool gathers = run.kind == core::CollectiveKind::allgather;
+  const bool in_rows = !run.splits.empty();
   const auto size = static_cast<std::size_t>(options_.size);
-  const std::int64_t unit = static_cast<std::int64_t>(size_of(run.dtype)) * (gathers ? 1 : run.row_elements);
+  const std::int64_t unit = static_cast<std::int64_t>(size_of(run.dtype)) * (in_rows ? run.row_elements : 1);
   std::vector<std::int64_t> parts;
   for (const std::string& one : said) {
     std::vector<std::int64_t> units = numbers_of(one);
     units.resize(size, units.front());
-    parts.push_back(units[static_cast<std::size_t>(options_.rank)] * (gathers ? unit : 1));
+    parts.push_back(units[static_cast<std::size_t>(options_.rank)] * (in_rows ? 1 : unit));
     for (const std::int64_t count : units) bytes.push_back(count * unit);
   }
   return parts;
@@ -488,7 +488,7 @@ bool CudaBackend::plan_uneven(OpenJob& open, const data::Run& run) {
     if (options_.staged && !(carried_on && packed_all)) return false;
     // How many units it has for everybody, or for each: elements, or rows.
     std::vector<std::int64_t> units{run.elements};
-    if (run.kind == core::CollectiveKind::alltoall_splits) units.assign(run.splits.begin(), run.splits.end());
+    if (!run.splits.empty()) units.assign(run.splits.begin(), run.splits.end());
     exchange_.start(number_bytes(units));
     return false;
   }

@@ -37,7 +37,7 @@ struct AnyArguments {
 
 /// Whether `KOLO_GPU_BACKEND` can run it.
 inline bool is_supported(const AnyArguments& arguments, bool nccl) {
-  if (!core::reduces(arguments.kind)) return true;
+  if (!core::traits_of(arguments.kind).reduces) return true;
   if (arguments.op == ReduceOp::average && !is_floating_point(arguments.dtype)) return false;
   return !nccl || (arguments.dtype != DType::int16 && arguments.dtype != DType::uint16);
 }
@@ -45,7 +45,7 @@ inline bool is_supported(const AnyArguments& arguments, bool nccl) {
 inline std::string to_string(const AnyArguments& arguments) {
   std::string text = std::string(core::to_string(arguments.kind)) + " of " + std::to_string(arguments.rows) + "x" +
                      std::to_string(arguments.width) + " " + std::string(kolo::to_string(arguments.dtype));
-  if (core::reduces(arguments.kind)) text += ", " + std::string(kolo::to_string(arguments.op));
+  if (core::traits_of(arguments.kind).reduces) text += ", " + std::string(kolo::to_string(arguments.op));
   if (arguments.scaled) text += ", scaled";
   return text + (arguments.in_place ? ", in place" : ", apart");
 }
@@ -55,7 +55,8 @@ class AnyCollective {
   /// `misalignment` in elements; of this rank alone.
   AnyCollective(std::string name, const AnyArguments& arguments, cudaStream_t stream, std::size_t misalignment)
       : name_(std::move(name)), is_(arguments), stream_(stream) {
-    is_.scaled = is_.scaled && is_floating_point(is_.dtype) && is_.op == ReduceOp::sum && core::reduces(is_.kind);
+    is_.scaled =
+        is_.scaled && is_floating_point(is_.dtype) && is_.op == ReduceOp::sum && core::traits_of(is_.kind).reduces;
     if (is_.kind == core::CollectiveKind::reduce_scatter) is_.rows += size();
     for (int to = 0; to < size(); ++to) splits_.push_back(split(rank(), to));
     const bool has_in_place = is_.kind == core::CollectiveKind::allreduce ||
@@ -155,7 +156,7 @@ class AnyCollective {
   }
   [[nodiscard]] std::vector<std::byte> wanted() const {
     const std::int64_t first = is_.kind == core::CollectiveKind::reduce_scatter ? own().begin * is_.width : 0;
-    if (core::reduces(is_.kind)) {
+    if (core::traits_of(is_.kind).reduces) {
       const std::int64_t rows = first > 0 || is_.kind == core::CollectiveKind::reduce_scatter ? own().count : is_.rows;
       return elements_of(is_.dtype, rows * is_.width, [&](std::int64_t i) {
         return exact::reduced_value(is_.dtype, is_.op, first + i + step_, size());

@@ -20,7 +20,7 @@ std::vector<AnyArguments> all_arguments(bool nccl, Way way) {
   for (const core::CollectiveKind kind : kKinds) {
     for (const DType dtype : kTypes) {
       for (const ReduceOp op : {ReduceOp::sum, ReduceOp::average, ReduceOp::min, ReduceOp::max, ReduceOp::product}) {
-        if (!core::reduces(kind) && op != ReduceOp::sum) continue;
+        if (!core::traits_of(kind).reduces && op != ReduceOp::sum) continue;
         for (const bool in_place : {true, false}) {
           AnyArguments arguments;
           arguments.kind = kind;
