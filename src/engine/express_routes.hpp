@@ -85,7 +85,6 @@ class ExpressRoutes {
   /// Once all have said the same: does the call of `prepare`. Throws what `make_room` and `await` throw, and Error
   /// (transport) when a peer's memory could not be read.
   void run(const ExpressCall& call, const Await& await);
-  [[nodiscard]] bool reads_peers() const noexcept { return peers_ != nullptr; }
 
  private:
   enum class Way : std::uint8_t { by_log, carried, direct };

@@ -80,8 +80,6 @@ class Leader final : private control::ControlChannel::Handler {
   [[nodiscard]] const LeaderCounters& counters() const noexcept { return counters_; }
 
  private:
-  struct Frame;
-
   void on_frame(int node, control::ByteView frame) override;
   void on_lost(int node, const std::string& reason) override;
 
