@@ -10,6 +10,7 @@
 #include <kolo/error.hpp>
 
 #include "base/check.hpp"
+#include "base/round_up.hpp"
 
 namespace kolo::mpi {
 namespace {
@@ -33,7 +34,7 @@ MpiInterNode::~MpiInterNode() {
 }
 
 std::byte* MpiInterNode::staging(std::size_t bytes) {
-  const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+  const std::size_t rounded = base::round_up(std::max<std::size_t>(bytes, 1), kAlignment);
   auto* memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded));
   if (memory == nullptr) throw std::bad_alloc();
   staging_.emplace_back(memory);

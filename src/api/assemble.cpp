@@ -16,6 +16,7 @@
 
 #include "base/cpu.hpp"
 #include "base/fields.hpp"
+#include "base/round_up.hpp"
 #include "base/settings.hpp"
 #include "base/system_error.hpp"
 #include "control/tcp/control_tree.hpp"
@@ -281,7 +282,7 @@ class Assembly {
       for (const std::vector<int>& node : parts_.topology.nodes) largest = std::max(largest, node.size());
       bytes = data::cpu::choose_slot_bytes(cache, static_cast<int>(largest), one_machine);
     }
-    return std::max(kSmallestSlot, (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment);
+    return std::max(kSmallestSlot, base::round_up(bytes, kSlotAlignment));
   }
 
 #ifdef KOLO_HAS_CUDA

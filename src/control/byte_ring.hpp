@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/round_up.hpp"
 #include "control/codec.hpp"
 
 namespace kolo::control {
@@ -31,7 +32,7 @@ class ByteRing {
 
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] static constexpr std::size_t frame_bytes(std::size_t payload) noexcept {
-    return (kWordBytes + payload + kFrameAlignment - 1) / kFrameAlignment * kFrameAlignment;
+    return base::round_up(kWordBytes + payload, kFrameAlignment);
   }
   /// The longest payload of one frame: its frame is a quarter of the ring.
   [[nodiscard]] std::size_t longest_part() const noexcept {

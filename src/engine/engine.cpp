@@ -12,6 +12,7 @@
 #include "base/check.hpp"
 #include "base/hash.hpp"
 #include "base/quote.hpp"
+#include "base/round_up.hpp"
 #include "base/system_error.hpp"
 #include "control/sentences.hpp"
 #include "data/kernels/float_mode.hpp"
@@ -51,10 +52,8 @@ bool is_negotiating(const Operation& operation) noexcept { return operation.entr
 }  // namespace
 
 control::BoardShape board_shape(const base::Settings& settings, int local_size) {
-  const auto ring = [](std::int64_t bytes) {  // the board wants whole cache lines
-    constexpr std::size_t kLine = 64;
-    return (static_cast<std::size_t>(bytes) + kLine - 1) / kLine * kLine;
-  };
+  constexpr std::size_t kLine = 64;  // the board wants whole cache lines
+  const auto ring = [](std::int64_t bytes) { return base::round_up(static_cast<std::size_t>(bytes), kLine); };
   control::BoardShape shape;
   shape.ranks = local_size;
   shape.ids = static_cast<std::uint32_t>(settings.cache_capacity);

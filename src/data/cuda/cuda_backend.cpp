@@ -10,6 +10,7 @@
 
 #include "base/check.hpp"
 #include "base/fields.hpp"
+#include "base/round_up.hpp"
 #include "base/thread_name.hpp"
 #include "data/cuda/bell.hpp"
 #include "data/cuda/device.hpp"
@@ -105,7 +106,7 @@ std::size_t slot_bytes_for(std::int64_t fusion_threshold_bytes, int size, bool s
   // Gathers give every rank a share of a slot.
   const std::int64_t shares = static_cast<std::int64_t>(size) * 1024;
   const auto bytes = static_cast<std::size_t>(std::max(whole, shares));
-  return (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
+  return base::round_up(bytes, kSlotAlignment);
 }
 
 CudaBackend::CudaBackend(CudaBackendOptions options, std::unique_ptr<data::Backend> plane)

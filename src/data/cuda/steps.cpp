@@ -8,14 +8,13 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/round_up.hpp"
 #include "core/device_place.hpp"
 
 namespace kolo::cuda {
 namespace {
 
-std::uint64_t rounded(std::uint64_t bytes) noexcept {
-  return (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
-}
+std::uint64_t rounded(std::uint64_t bytes) noexcept { return base::round_up(bytes, kSlotAlignment); }
 
 Element element_of(DType dtype) noexcept {
   switch (dtype) {
