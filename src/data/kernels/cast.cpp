@@ -14,11 +14,7 @@ namespace {
 /// float64 meets the 16-bit types by way of float32, in pieces that stay in the cache.
 constexpr std::int64_t kPiece = 512;
 
-bool is_float(DType dtype) {
-  return dtype == DType::float16 || dtype == DType::bfloat16 || dtype == DType::float32 || dtype == DType::float64;
-}
-
-std::int64_t bytes_of(DType dtype) { return dtype == DType::float64 ? 8 : dtype == DType::float32 ? 4 : 2; }
+std::int64_t bytes_of(DType dtype) { return static_cast<std::int64_t>(size_of(dtype)); }
 
 /// Rounds toward zero and sets the last bit if anything was lost ("round to odd"): the lost digits then still decide
 /// when the result is rounded again to fewer digits, as they would not after rounding to nearest twice.
@@ -70,7 +66,7 @@ void cast_to_double(DType from, const unsigned char* source, unsigned char* dest
 }  // namespace
 
 void cast(DType from, const void* source, DType to, void* destination, std::int64_t count) {
-  HWY_ASSERT(is_float(from) && is_float(to) && count >= 0);
+  HWY_ASSERT(is_floating_point(from) && is_floating_point(to) && count >= 0);
   if (count == 0) return;
   if (from == to) {
     if (source != destination) copy(destination, source, count * bytes_of(from));
@@ -84,7 +80,7 @@ void cast(DType from, const void* source, DType to, void* destination, std::int6
 }
 
 void scale_and_cast(DType from, const void* source, DType to, void* destination, std::int64_t count, double factor) {
-  HWY_ASSERT(is_float(from) && is_float(to) && from != to && to != DType::float64 && count >= 0);
+  HWY_ASSERT(is_floating_point(from) && is_floating_point(to) && from != to && to != DType::float64 && count >= 0);
   if (count == 0) return;
   if (from == DType::float64) {
     cast_from_double(static_cast<const unsigned char*>(source), to, static_cast<unsigned char*>(destination), count,

@@ -10,21 +10,18 @@
 namespace kolo::kernels {
 namespace {
 
-bool is_float(DType dtype) {
-  return dtype == DType::float16 || dtype == DType::bfloat16 || dtype == DType::float32 || dtype == DType::float64;
-}
-
 void check(const Reduction& reduction, int n, std::int64_t count) {
   const Scaling& scaling = reduction.scaling;
   HWY_ASSERT(n >= 1 && count >= 0);
   HWY_ASSERT(scaling.divisor >= 1);
-  HWY_ASSERT(is_float(reduction.dtype) || (scaling.prescale == 1 && scaling.postscale == 1 && scaling.divisor == 1));
+  HWY_ASSERT(is_floating_point(reduction.dtype) ||
+             (scaling.prescale == 1 && scaling.postscale == 1 && scaling.divisor == 1));
 }
 
 void run(Stage stage, const Reduction& reduction, const Stream& stream) {
   check(reduction, stream.n, stream.count);
   if (stream.count == 0) return;
-  if (is_float(reduction.dtype)) {
+  if (is_floating_point(reduction.dtype)) {
     reduce_floats(stage, reduction, stream);
   } else {
     reduce_integers(reduction.dtype, reduction.op, stream);
