@@ -18,9 +18,6 @@ constexpr int kRoundsPerCall = 4;
 
 constexpr std::size_t kLine = 64;
 
-/// A broadcast to one peer takes as long as the copy out, and one chunk: it is cut into so many times more of them.
-constexpr std::size_t kCutsOfPair = 8;
-
 int lanes_of(const core::Topology& topology) {
   std::size_t least = topology.nodes.front().size();
   for (const std::vector<int>& node : topology.nodes) least = std::min(least, node.size());
@@ -202,18 +199,12 @@ OpenJob* CpuBackend::cut(Chunk& chunk) {
   return nullptr;
 }
 
-/// From one rank to another: root and peer have nothing to do but to copy, one behind the other.
-bool CpuBackend::is_paired_broadcast(const Stream& stream) const noexcept {
-  return stream.kind == Stream::Kind::broadcast && inter_ == nullptr && topology_.local_size() == 2;
-}
-
 /// Of a chunk of this stream: as many as a slot holds, fewer where the stages would not overlap otherwise.
 std::int64_t CpuBackend::most_elements(const Stream& stream) const noexcept {
   const std::size_t bytes = static_cast<std::size_t>(stream.elements) * stream.element_bytes;
   const std::size_t least =
       inter_ == nullptr ? options_.tuning.least_chunk_bytes : options_.tuning.least_exchanged_bytes();
-  const std::size_t overlapping = is_paired_broadcast(stream) ? kCutsOfPair * chunks_.size() : chunks_.size();
-  const std::size_t fair = std::max(bytes / overlapping, least);
+  const std::size_t fair = std::max(bytes / chunks_.size(), least);
   const std::size_t most = std::min(intra_->slot_bytes(), (fair + kLine - 1) / kLine * kLine);
   return static_cast<std::int64_t>(most / stream.element_bytes);
 }
@@ -509,10 +500,9 @@ void CpuBackend::reduce_out(std::uint64_t number) {
 /// How results get out of the slots where they do not replace the inputs.
 CpuBackend::CopyOut CpuBackend::copy_out_of(const Stream& stream) const noexcept {
   const std::size_t bytes = static_cast<std::size_t>(stream.elements) * stream.element_bytes;
-  const bool paired = is_paired_broadcast(stream);
-  if (bytes >= options_.tuning.past_cache_bytes * (paired ? Tuning::kPairKeeps : 1)) return &kernels::copy_past_cache;
-  // To several peers (measured where ranks share CPUs) asking ahead gained nothing.
-  return stream.kind == Stream::Kind::broadcast && !paired ? &kernels::copy : &kernels::copy_ahead;
+  if (bytes >= options_.tuning.past_cache_bytes) return &kernels::copy_past_cache;
+  // Of a broadcast (measured where ranks share CPUs) asking ahead gained nothing.
+  return stream.kind == Stream::Kind::broadcast ? &kernels::copy : &kernels::copy_ahead;
 }
 
 void CpuBackend::copy_out(std::uint64_t number, const std::byte* slot) {

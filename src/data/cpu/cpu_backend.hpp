@@ -118,7 +118,6 @@ class CpuBackend final : public data::Backend {
   /// The ranks of this node that have not brought chunk `number` past a stage.
   void add_behind(transport::Stage stage, std::uint64_t number, std::vector<int>& ranks) const;
   [[nodiscard]] OpenJob* cut(Chunk& chunk);
-  [[nodiscard]] bool is_paired_broadcast(const Stream& stream) const noexcept;
   [[nodiscard]] std::int64_t most_elements(const Stream& stream) const noexcept;
   [[nodiscard]] Route route_of(const Stream& stream, std::int64_t elements) const noexcept;
   void copy_in(Chunk& chunk, data::Job& job);

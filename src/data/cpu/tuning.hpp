@@ -21,9 +21,6 @@ struct Tuning {
   /// cache: they are not in it, and fetching their lines first costs as much again as writing them. In place they are
   /// in the second-level cache from being read a few chunks ago, and the caller's next step may use small ones soon.
   std::size_t past_cache_bytes = 4 << 20;
-  /// A broadcast between two ranks is written past the cache only from so many times as many bytes: below, asking for
-  /// the lines ahead is faster (Sapphire-Rapids-class cores: 4 MiB 510 us against 580, 16 MiB 2500 against 2240).
-  static constexpr std::size_t kPairKeeps = 4;
   /// KOLO_STEP_BYTES. What a link between nodes carries in the time of one step of an exchange (data/cpu/lane.hpp):
   /// so many bytes more are sent where that saves a step. 10 Gbit/s and 13 us, or 1 Gbit/s and 130 us.
   std::size_t step_bytes = 16 << 10;
