@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "base/check.hpp"
 #include "data/kernels/reduce.hpp"
 
 namespace kolo::data::cpu {
@@ -74,43 +73,75 @@ AlltoallPlan::Block AlltoallPlan::received(const Group& group, int i, std::int64
           peer == rank_ ? sent(group, i, chunk).input : nullptr, output_ == nullptr ? nullptr : output_ + from};
 }
 
+// ---------------------------------------------------------------- the run
+
+MeshBytes Alltoall::mesh_bytes(const core::Topology& /*topology*/, std::size_t slot_bytes) noexcept {
+  return {slot_bytes, slot_bytes};
+}
+
+void Alltoall::open(const data::Run& run, data::Job& /*job*/) {
+  const int size = site_.topology.size;
+  even_.assign(static_cast<std::size_t>(size), run.elements / size * static_cast<std::int64_t>(size_of(run.dtype)));
+  open(run.pieces.front().input, run.pieces.front().output, even_, even_, even_);
+}
+
+void Alltoall::open(const std::byte* input, std::byte* output, const std::vector<std::int64_t>& send,
+                    const std::vector<std::int64_t>& receive, const std::vector<std::int64_t>& largest) {
+  plan_.make(site_.topology.rank, input, output, send, receive, largest, site_.intra.slot_bytes(),
+             site_.tuning.past_cache_bytes);
+  next_ = 0;
+}
+
+Collective::Cut Alltoall::cut(Chunk& chunk, std::uint64_t /*taken*/) {
+  if (next_ == plan_.chunks()) return Cut::end;
+  chunk.of = this;
+  chunk.begin = next_++;
+  chunk.elements = 1;
+  chunk.peers_read_at_take = true;
+  chunk.exchanges = site_.mesh;
+  return Cut::chunk;
+}
+
 // ---------------------------------------------------------------- the stages
 
-void Alltoall::fill(const AlltoallPlan& plan, std::int64_t chunk, std::uint64_t number) {
-  plan.for_each_sent(chunk, [&](const AlltoallPlan::Block& block) {
-    std::byte* to =
-        is_near(block.peer) ? intra_.slot(topology_.local_rank, number) : mesh_->outgoing(exchange_of(number));
+void Alltoall::fill(Chunk& chunk) {
+  plan_.for_each_sent(chunk.begin, [&](const AlltoallPlan::Block& block) {
+    std::byte* to = site_.is_near(block.peer) ? site_.own_slot(chunk) : site_.mesh->outgoing(site_.exchange_of(chunk));
     kernels::copy(to + block.offset, block.input, static_cast<std::int64_t>(block.bytes));
   });
 }
 
-void Alltoall::enter(const AlltoallPlan& plan, std::int64_t chunk, std::uint64_t number) {
-  if (mesh_ == nullptr) return;
-  plan.for_each_received(chunk, [&](const AlltoallPlan::Block& block) {
-    if (!is_near(block.peer)) mesh_->receive(exchange_of(number), world_rank_of(block.peer), block.offset, block.bytes);
+void Alltoall::enter(const Chunk& chunk) {
+  if (site_.mesh == nullptr) return;
+  const std::size_t exchange = site_.exchange_of(chunk);
+  plan_.for_each_received(chunk.begin, [&](const AlltoallPlan::Block& block) {
+    if (!site_.is_near(block.peer))
+      site_.mesh->receive(exchange, site_.world_rank_of(block.peer), block.offset, block.bytes);
   });
-  plan.for_each_sent(chunk, [&](const AlltoallPlan::Block& block) {
-    if (!is_near(block.peer)) mesh_->send(exchange_of(number), world_rank_of(block.peer), block.offset, block.bytes);
+  plan_.for_each_sent(chunk.begin, [&](const AlltoallPlan::Block& block) {
+    if (!site_.is_near(block.peer))
+      site_.mesh->send(exchange, site_.world_rank_of(block.peer), block.offset, block.bytes);
   });
 }
 
-bool Alltoall::ready(const AlltoallPlan& plan, std::int64_t chunk, std::uint64_t number) const {
+/// Whether what the node's ranks send here is there.
+bool Alltoall::ready(const Chunk& chunk) const {
   bool all = true;
-  plan.for_each_received(chunk, [&](const AlltoallPlan::Block& block) {
-    if (block.peer != topology_.rank && is_near(block.peer))
-      all = all && intra_.reached(transport::Stage::filled, local_rank_of(block.peer)) > number;
+  plan_.for_each_received(chunk.begin, [&](const AlltoallPlan::Block& block) {
+    if (block.peer != site_.topology.rank && site_.is_near(block.peer))
+      all = all && site_.intra.reached(transport::Stage::filled, site_.local_rank_of(block.peer)) > chunk.number;
   });
   return all;
 }
 
-void Alltoall::take(const AlltoallPlan& plan, std::int64_t chunk, std::uint64_t number) {
-  const auto copy = plan.past_cache() ? &kernels::copy_past_cache : &kernels::copy;
-  plan.for_each_received(chunk, [&](const AlltoallPlan::Block& block) {
+void Alltoall::take(const Chunk& chunk) {
+  const auto copy = plan_.past_cache() ? &kernels::copy_past_cache : &kernels::copy;
+  plan_.for_each_received(chunk.begin, [&](const AlltoallPlan::Block& block) {
     if (block.output == nullptr) return;
     const std::byte* from = block.input;
-    if (block.peer != topology_.rank) {
-      from =
-          is_near(block.peer) ? intra_.slot(local_rank_of(block.peer), number) : mesh_->incoming(exchange_of(number));
+    if (block.peer != site_.topology.rank) {
+      from = site_.is_near(block.peer) ? site_.slot(site_.local_rank_of(block.peer), chunk)
+                                       : site_.mesh->incoming(site_.exchange_of(chunk));
       from += block.offset;
     }
     copy(block.output, from, static_cast<std::int64_t>(block.bytes));

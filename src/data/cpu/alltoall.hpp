@@ -11,16 +11,14 @@
 // Where blocks are small, a chunk takes several distances in a row, each with a stretch of the slot of its own: a small
 // all-to-all is one chunk, and one synchronisation. Where they are larger than a slot, a distance takes several chunks.
 //
-// For a receiver on another node the block is written to the mesh's memory (data/cpu/mesh.hpp) in place of the slot.
+// For a receiver on another node the block is written to the mesh's memory (mesh.hpp) in place of the slot.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "core/topology.hpp"
-#include "data/cpu/mesh.hpp"
-#include "transport/intra_node.hpp"
+#include "data/cpu/collective.hpp"
 
 namespace kolo::data::cpu {
 
@@ -33,7 +31,7 @@ class AlltoallPlan {
             const std::vector<std::int64_t>& receive, const std::vector<std::int64_t>& largest, std::size_t slot_bytes,
             std::size_t past_cache_bytes);
   [[nodiscard]] std::int64_t chunks() const noexcept { return chunks_; }
-  /// Whether the output is written past the cache (data/cpu/tuning.hpp).
+  /// Whether the output is written past the cache (tuning.hpp).
   [[nodiscard]] bool past_cache() const noexcept { return past_cache_; }
 
   /// What one rank brings to another in one chunk.
@@ -87,37 +85,29 @@ class AlltoallPlan {
   bool past_cache_ = false;
 };
 
-/// The stages of a chunk. `chunk` is its place in the plan, `number` its number in the ring of slots.
-class Alltoall {
+/// The same number of rows to everyone.
+class Alltoall final : public Collective {
  public:
-  /// What is given outlives this; `mesh` is null on one node. `members` as CpuBackendOptions have them.
-  Alltoall(const core::Topology& topology, const std::vector<int>& members, transport::IntraNode& intra,
-           Mesh* mesh) noexcept
-      : topology_(topology), members_(members), intra_(intra), mesh_(mesh) {}
+  using Collective::Collective;
+  /// What the mesh must hold for a chunk.
+  static MeshBytes mesh_bytes(const core::Topology& topology, std::size_t slot_bytes) noexcept;
 
-  void fill(const AlltoallPlan& plan, std::int64_t chunk, std::uint64_t number);
+  void open(const data::Run& run, data::Job& job) override;
+  /// As `AlltoallPlan::make` has it.
+  void open(const std::byte* input, std::byte* output, const std::vector<std::int64_t>& send,
+            const std::vector<std::int64_t>& receive, const std::vector<std::int64_t>& largest);
+
+  Cut cut(Chunk& chunk, std::uint64_t taken) override;
+  void fill(Chunk& chunk) override;
   /// Notes the messages between nodes; calls nobody.
-  void enter(const AlltoallPlan& plan, std::int64_t chunk, std::uint64_t number);
-  /// Whether what the node's ranks send here is there.
-  [[nodiscard]] bool ready(const AlltoallPlan& plan, std::int64_t chunk, std::uint64_t number) const;
-  void take(const AlltoallPlan& plan, std::int64_t chunk, std::uint64_t number);
+  void enter(const Chunk& chunk) override;
+  [[nodiscard]] bool ready(const Chunk& chunk) const override;
+  void take(const Chunk& chunk) override;
 
  private:
-  [[nodiscard]] bool is_near(int rank) const noexcept {
-    return topology_.node_of[static_cast<std::size_t>(rank)] == topology_.node;
-  }
-  [[nodiscard]] int local_rank_of(int rank) const noexcept {
-    return topology_.local_rank_of[static_cast<std::size_t>(rank)];
-  }
-  [[nodiscard]] int world_rank_of(int rank) const noexcept {
-    return members_.empty() ? rank : members_[static_cast<std::size_t>(rank)];
-  }
-  [[nodiscard]] std::size_t exchange_of(std::uint64_t number) const noexcept { return number % intra_.slots(); }
-
-  const core::Topology& topology_;
-  const std::vector<int>& members_;
-  transport::IntraNode& intra_;
-  Mesh* mesh_;
+  AlltoallPlan plan_;
+  std::vector<std::int64_t> even_;  // bytes for each rank
+  std::int64_t next_ = 0;           // chunk of the plan
 };
 
 }  // namespace kolo::data::cpu

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/cpu/alone.hpp"
 
-#include "base/check.hpp"
-#include "data/cpu/open_job.hpp"
+#include "core/collectives.hpp"
+#include "data/cpu/site.hpp"
 #include "data/kernels/reduce.hpp"
 
 namespace kolo::data::cpu {
@@ -29,10 +29,12 @@ void copy(const data::Run& run) {
     if (piece.input != piece.output) kernels::copy(piece.output, piece.input, piece.elements * width);
 }
 
-void gather(const data::Run& run, Status& status) {
+/// To where the caller has room for what all ranks, which is this one, have given.
+void copy_to_room(const data::Run& run, Status& status) {
   const auto width = static_cast<std::int64_t>(size_of(run.dtype));
-  const std::int64_t bytes = run.elements * width;
-  std::byte* output = allocate_output(run, {bytes}, status);
+  std::vector<std::int64_t> parts(run.splits.begin(), run.splits.end());
+  if (parts.empty()) parts = {run.elements * width};
+  std::byte* output = allocate_output(run, parts, status);
   if (output == nullptr) return;
   for (const data::Piece& piece : run.pieces) {
     kernels::copy(output, piece.input, piece.elements * width);
@@ -40,33 +42,17 @@ void gather(const data::Run& run, Status& status) {
   }
 }
 
-void exchange(const data::Run& run, Status& status) {
-  std::byte* output = allocate_output(run, {run.splits.begin(), run.splits.end()}, status);
-  if (output == nullptr) return;
-  kernels::copy(output, run.pieces.front().input, run.elements * static_cast<std::int64_t>(size_of(run.dtype)));
-}
-
 }  // namespace
 
 void run_alone(data::Job& job) {
   for (const data::Run& run : job.runs) {
-    switch (run.kind) {
-    case core::CollectiveKind::allreduce:
-    case core::CollectiveKind::reduce_scatter:
+    const core::CollectiveTraits& traits = core::traits_of(run.kind);
+    if (traits.rows_differ) {
+      copy_to_room(run, job.status);
+    } else if (traits.reduces) {
       reduce(run);
-      break;
-    case core::CollectiveKind::broadcast:
-    case core::CollectiveKind::alltoall:
+    } else {
       copy(run);
-      break;
-    case core::CollectiveKind::allgather:
-      gather(run, job.status);
-      break;
-    case core::CollectiveKind::alltoall_splits:
-      exchange(run, job.status);
-      break;
-    default:
-      KOLO_UNREACHABLE(core::to_string(run.kind));
     }
   }
 }

@@ -18,7 +18,7 @@
 // each adds and finishes all for itself. One step; between two nodes it carries no more bytes than two steps would.
 // Nothing of that is sent on, so where the types allow it is added straight into the outputs.
 //
-// Partial sums are added in the order of the nodes, so together with the order inside a node (cpu_backend.hpp) a sum
+// Partial sums are added in the order of the nodes, so together with the order inside a node (allreduce.hpp) a sum
 // depends on nothing but the ranks' inputs, neither on how chunks and shares were cut nor on who adds: all nodes that
 // finish an element for themselves get the same bits (data/kernels/reduce.hpp). Partial sums travel in the
 // accumulator's type, finished ones in the element's.
@@ -32,7 +32,9 @@
 #include <memory>
 #include <vector>
 
-#include "data/cpu/stream.hpp"
+#include "data/cpu/chunk.hpp"
+#include "data/cpu/exchanges.hpp"
+#include "data/kernels/reduce.hpp"
 #include "transport/inter_node.hpp"
 
 namespace kolo::data::cpu {
@@ -53,7 +55,7 @@ struct LaneShape {
 
 /// The exchanges of one rank. One driver. Whatever calls the transport says so; the rest may be called where the
 /// transport is not usable.
-class Lane {
+class Lane final : public Exchanges {
  public:
   /// Exchange i uses tag `first_tag + i`, for the same chunks on all nodes. Takes all its memory from the transport,
   /// here.
@@ -67,14 +69,14 @@ class Lane {
 
   void start_allreduce(std::size_t exchange, const kernels::Reduction& reduction, std::int64_t elements);
   void start_broadcast(std::size_t exchange, std::size_t element_bytes, std::int64_t elements, int root_node);
-  /// Moves an exchange on; true when something moved. Calls the transport; throws what it throws.
-  bool advance(std::size_t exchange);
-  /// What was to come has come, and the result may be used; what this rank sends may still be on its way.
-  [[nodiscard]] bool ready(std::size_t exchange) const noexcept { return exchanges_[exchange].step >= Step::rest; }
-  /// Nothing is open any more: the exchange may be started again.
-  [[nodiscard]] bool done(std::size_t exchange) const noexcept { return exchanges_[exchange].step == Step::done; }
-  /// The ranks of messages that were started and have not completed.
-  void add_awaited(std::size_t exchange, std::vector<int>& ranks) const;
+  bool advance(std::size_t exchange) override;
+  [[nodiscard]] bool ready(std::size_t exchange) const noexcept override {
+    return exchanges_[exchange].step >= Step::rest;
+  }
+  [[nodiscard]] bool done(std::size_t exchange) const noexcept override {
+    return exchanges_[exchange].step == Step::done;
+  }
+  void add_awaited(std::size_t exchange, std::vector<int>& ranks) const override;
   /// Of an all-reduce that is ready: finished elements from `first` on, into each of `copies` arrays.
   void deliver(std::size_t exchange, std::int64_t first, std::int64_t elements, void* const* outputs, int copies);
 

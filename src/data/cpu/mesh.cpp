@@ -6,12 +6,12 @@
 namespace kolo::data::cpu {
 
 Mesh::Mesh(std::shared_ptr<transport::InterNode> transport, int first_tag, std::size_t exchanges,
-           std::size_t outgoing_bytes, std::size_t incoming_bytes)
+           const MeshBytes& bytes)
     : transport_(std::move(transport)), first_tag_(first_tag), exchanges_(exchanges) {
-  std::byte* memory = transport_->staging(exchanges * (outgoing_bytes + incoming_bytes));
+  std::byte* memory = transport_->staging(exchanges * (bytes.outgoing + bytes.incoming));
   for (Exchange& exchange : exchanges_) {
-    exchange.outgoing = std::exchange(memory, memory + outgoing_bytes);
-    exchange.incoming = std::exchange(memory, memory + incoming_bytes);
+    exchange.outgoing = std::exchange(memory, memory + bytes.outgoing);
+    exchange.incoming = std::exchange(memory, memory + bytes.incoming);
   }
 }
 

@@ -11,18 +11,22 @@
 #include <memory>
 #include <vector>
 
+#include "data/cpu/exchanges.hpp"
 #include "transport/inter_node.hpp"
 
 namespace kolo::data::cpu {
 
-/// One rank's messages, by exchange: exchange i belongs to the chunks whose number is i modulo the number of slots, one
-/// after another. One driver. `advance` calls the transport; the rest may be called where it is not usable.
-class Mesh {
+/// How much each exchange of a mesh holds.
+struct MeshBytes {
+  std::size_t outgoing = 0;
+  std::size_t incoming = 0;
+};
+
+/// One rank's messages. One driver. `advance` calls the transport; the rest may be called where it is not usable.
+class Mesh final : public Exchanges {
  public:
-  /// Exchange i uses tag `first_tag + i`. All memory is taken from the transport, here: for each exchange two regions
-  /// of so many bytes.
-  Mesh(std::shared_ptr<transport::InterNode> transport, int first_tag, std::size_t exchanges,
-       std::size_t outgoing_bytes, std::size_t incoming_bytes);
+  /// Exchange i uses tag `first_tag + i`. All memory is taken from the transport, here.
+  Mesh(std::shared_ptr<transport::InterNode> transport, int first_tag, std::size_t exchanges, const MeshBytes& bytes);
 
   /// What is sent lies here, from the moment that it is noted until the exchange is done,
   [[nodiscard]] std::byte* outgoing(std::size_t exchange) noexcept { return exchanges_[exchange].outgoing; }
@@ -34,11 +38,13 @@ class Mesh {
   void send(std::size_t exchange, int rank, std::size_t offset, std::size_t bytes);
   void receive(std::size_t exchange, int rank, std::size_t offset, std::size_t bytes);
 
-  /// Starts what was noted, and looks what has completed; true when something moved. Throws what the transport throws.
-  bool advance(std::size_t exchange);
-  [[nodiscard]] bool done(std::size_t exchange) const noexcept { return exchanges_[exchange].messages.empty(); }
-  /// The ranks of messages that were started and have not completed.
-  void add_awaited(std::size_t exchange, std::vector<int>& ranks) const;
+  /// Starts what was noted, and looks what has completed.
+  bool advance(std::size_t exchange) override;
+  [[nodiscard]] bool ready(std::size_t exchange) const noexcept override { return done(exchange); }
+  [[nodiscard]] bool done(std::size_t exchange) const noexcept override {
+    return exchanges_[exchange].messages.empty();
+  }
+  void add_awaited(std::size_t exchange, std::vector<int>& ranks) const override;
 
  private:
   struct Message {

@@ -68,97 +68,105 @@ ScatterPlan::Block ScatterPlan::block(std::int64_t chunk, int owner) const noexc
   return {offset, elements, input_ + (rows.begin * row_elements_ + begin) * width, output_ + begin * width};
 }
 
+// ---------------------------------------------------------------- the run
+
+MeshBytes ReduceScatter::mesh_bytes(const core::Topology& topology, std::size_t slot_bytes) noexcept {
+  return {partial_bytes(ScatterPlan::owners_in_chunk(topology.size, slot_bytes), topology.size, slot_bytes),
+          partial_bytes(topology.node_count(), topology.size, slot_bytes)};
+}
+
+void ReduceScatter::open(const data::Run& run, data::Job& /*job*/) {
+  plan_ = ScatterPlan(run, site_.topology.rank, site_.topology.size, site_.intra.slot_bytes(),
+                      site_.tuning.past_cache_bytes);
+  next_ = 0;
+}
+
+Collective::Cut ReduceScatter::cut(Chunk& chunk, std::uint64_t /*taken*/) {
+  if (next_ == plan_.chunks()) return Cut::end;
+  chunk.of = this;
+  chunk.begin = next_++;
+  chunk.elements = 1;
+  chunk.peers_read_at_take = true;
+  chunk.exchanges = site_.mesh;
+  chunk.enters_when_filled = site_.mesh != nullptr;
+  return Cut::chunk;
+}
+
 // ---------------------------------------------------------------- the stages
 
-ReduceScatter::ReduceScatter(const core::Topology& topology, const std::vector<int>& members,
-                             transport::IntraNode& intra, Mesh* mesh)
-    : topology_(topology), members_(members), intra_(intra), mesh_(mesh),
-      inputs_(static_cast<std::size_t>(topology.local_size())) {}
-
-std::size_t ReduceScatter::outgoing_bytes(const core::Topology& topology, std::size_t slot_bytes) noexcept {
-  return partial_bytes(ScatterPlan::owners_in_chunk(topology.size, slot_bytes), topology.size, slot_bytes);
-}
-
-std::size_t ReduceScatter::incoming_bytes(const core::Topology& topology, std::size_t slot_bytes) noexcept {
-  return partial_bytes(topology.node_count(), topology.size, slot_bytes);
-}
-
 bool ReduceScatter::reduces_for(int owner) const noexcept {
-  if (topology_.node_of[static_cast<std::size_t>(owner)] == topology_.node) return owner == topology_.rank;
-  return topology_.local_rank_of[static_cast<std::size_t>(owner)] % topology_.local_size() == topology_.local_rank;
+  if (site_.is_near(owner)) return owner == site_.topology.rank;
+  return site_.local_rank_of(owner) % site_.local_size() == site_.local_rank();
 }
 
 int ReduceScatter::reducer_for(int owner, int node) const noexcept {
-  const std::vector<int>& ranks = topology_.nodes[static_cast<std::size_t>(node)];
-  const auto turn = static_cast<std::size_t>(topology_.local_rank_of[static_cast<std::size_t>(owner)]);
-  return world_rank_of(ranks[turn % ranks.size()]);
+  const std::vector<int>& ranks = site_.topology.nodes[static_cast<std::size_t>(node)];
+  return site_.world_rank_of(ranks[static_cast<std::size_t>(site_.local_rank_of(owner)) % ranks.size()]);
 }
 
-void ReduceScatter::fill(const ScatterPlan& plan, std::int64_t chunk, std::uint64_t number) {
-  std::byte* slot = intra_.slot(topology_.local_rank, number);
-  for (int owner = plan.first_owner(chunk); owner < plan.end_owner(chunk); ++owner) {
+void ReduceScatter::fill(Chunk& chunk) {
+  std::byte* slot = site_.own_slot(chunk);
+  for (int owner = plan_.first_owner(chunk.begin); owner < plan_.end_owner(chunk.begin); ++owner) {
     if (reduces_for(owner)) continue;
-    const ScatterPlan::Block block = plan.block(chunk, owner);
-    kernels::copy_ahead(slot + block.offset, block.input, block.elements * static_cast<std::int64_t>(plan.width()));
+    const ScatterPlan::Block block = plan_.block(chunk.begin, owner);
+    kernels::copy_ahead(slot + block.offset, block.input, block.elements * static_cast<std::int64_t>(plan_.width()));
   }
 }
 
-void ReduceScatter::gather_inputs(const ScatterPlan::Block& block, std::uint64_t number) {
-  for (int peer = 0; peer < topology_.local_size(); ++peer)
-    inputs_[static_cast<std::size_t>(peer)] = intra_.slot(peer, number) + block.offset;
-  inputs_[static_cast<std::size_t>(topology_.local_rank)] = block.input;
+void ReduceScatter::gather_inputs(const ScatterPlan::Block& block, const Chunk& chunk) {
+  for (int peer = 0; peer < site_.local_size(); ++peer)
+    site_.inputs[static_cast<std::size_t>(peer)] = site_.slot(peer, chunk) + block.offset;
+  site_.inputs[static_cast<std::size_t>(site_.local_rank())] = block.input;
 }
 
-bool ReduceScatter::enter(const ScatterPlan& plan, std::int64_t chunk, std::uint64_t number) {
-  if (mesh_ == nullptr) return true;
-  if (intra_.all_reached(transport::Stage::filled) <= number) return false;
-  const std::size_t exchange = exchange_of(number);
-  const std::size_t wide = size_of(kernels::accumulator_of(plan.reduction().dtype));
+void ReduceScatter::enter(const Chunk& chunk) {
+  if (site_.mesh == nullptr) return;
+  const int rank = site_.topology.rank;
+  const std::size_t exchange = site_.exchange_of(chunk);
+  const std::size_t wide = size_of(kernels::accumulator_of(plan_.reduction().dtype));
+  const std::size_t stride = static_cast<std::size_t>(plan_.block_elements()) * wide;
   std::size_t sent = 0;
-  for (int owner = plan.first_owner(chunk); owner < plan.end_owner(chunk); ++owner) {
-    if (owner == topology_.rank || !reduces_for(owner)) continue;
-    const ScatterPlan::Block block = plan.block(chunk, owner);
+  for (int owner = plan_.first_owner(chunk.begin); owner < plan_.end_owner(chunk.begin); ++owner) {
+    if (owner == rank || !reduces_for(owner)) continue;
+    const ScatterPlan::Block block = plan_.block(chunk.begin, owner);
     if (block.elements == 0) continue;
-    gather_inputs(block, number);
-    kernels::reduce_partial(plan.reduction(), inputs_.data(), topology_.local_size(), mesh_->outgoing(exchange) + sent,
-                            block.elements);
-    const std::size_t bytes = static_cast<std::size_t>(block.elements) * wide;
-    mesh_->send(exchange, world_rank_of(owner), sent, bytes);
-    sent += static_cast<std::size_t>(plan.block_elements()) * wide;
+    gather_inputs(block, chunk);
+    kernels::reduce_partial(plan_.reduction(), site_.inputs.data(), site_.local_size(),
+                            site_.mesh->outgoing(exchange) + sent, block.elements);
+    site_.mesh->send(exchange, site_.world_rank_of(owner), sent, static_cast<std::size_t>(block.elements) * wide);
+    sent += stride;
   }
-  if (!plan.holds(chunk, topology_.rank)) return true;
-  const std::size_t bytes = static_cast<std::size_t>(plan.block(chunk, topology_.rank).elements) * wide;
-  const std::size_t stride = static_cast<std::size_t>(plan.block_elements()) * wide;
-  for (int node = 0; node < topology_.node_count(); ++node) {
-    if (node != topology_.node)
-      mesh_->receive(exchange, reducer_for(topology_.rank, node), static_cast<std::size_t>(node) * stride, bytes);
+  if (!plan_.holds(chunk.begin, rank)) return;
+  const std::size_t bytes = static_cast<std::size_t>(plan_.block(chunk.begin, rank).elements) * wide;
+  for (int node = 0; node < site_.topology.node_count(); ++node) {
+    if (node != site_.topology.node)
+      site_.mesh->receive(exchange, reducer_for(rank, node), static_cast<std::size_t>(node) * stride, bytes);
   }
-  return true;
 }
 
-bool ReduceScatter::ready(const ScatterPlan& plan, std::int64_t chunk, std::uint64_t number) const {
-  return !plan.holds(chunk, topology_.rank) || intra_.all_reached(transport::Stage::filled) > number;
+bool ReduceScatter::ready(const Chunk& chunk) const {
+  return !plan_.holds(chunk.begin, site_.topology.rank) || Collective::ready(chunk);
 }
 
-void ReduceScatter::take(const ScatterPlan& plan, std::int64_t chunk, std::uint64_t number) {
-  if (!plan.holds(chunk, topology_.rank)) return;
-  const ScatterPlan::Block block = plan.block(chunk, topology_.rank);
+void ReduceScatter::take(const Chunk& chunk) {
+  if (!plan_.holds(chunk.begin, site_.topology.rank)) return;
+  const ScatterPlan::Block block = plan_.block(chunk.begin, site_.topology.rank);
   if (block.elements == 0) return;
-  gather_inputs(block, number);
-  if (mesh_ != nullptr) return take_between_nodes(plan, block, number);
-  const auto reduce = plan.past_cache() ? &kernels::reduce_past_cache : &kernels::reduce;
-  reduce(plan.reduction(), inputs_.data(), topology_.local_size(), block.output, block.elements);
+  gather_inputs(block, chunk);
+  if (site_.mesh != nullptr) return take_between_nodes(block, chunk);
+  const auto reduce = plan_.past_cache() ? &kernels::reduce_past_cache : &kernels::reduce;
+  reduce(plan_.reduction(), site_.inputs.data(), site_.local_size(), block.output, block.elements);
 }
 
-void ReduceScatter::take_between_nodes(const ScatterPlan& plan, const ScatterPlan::Block& block, std::uint64_t number) {
+void ReduceScatter::take_between_nodes(const ScatterPlan::Block& block, const Chunk& chunk) {
   const std::size_t stride =
-      static_cast<std::size_t>(plan.block_elements()) * size_of(kernels::accumulator_of(plan.reduction().dtype));
-  std::byte* sums = mesh_->incoming(exchange_of(number));
-  kernels::reduce_partial(plan.reduction(), inputs_.data(), topology_.local_size(),
-                          sums + static_cast<std::size_t>(topology_.node) * stride, block.elements);
-  for (int node = 1; node < topology_.node_count(); ++node)
-    kernels::combine(plan.reduction(), sums, sums + static_cast<std::size_t>(node) * stride, block.elements);
-  kernels::finish(plan.reduction(), sums, block.output, block.elements);
+      static_cast<std::size_t>(plan_.block_elements()) * size_of(kernels::accumulator_of(plan_.reduction().dtype));
+  std::byte* sums = site_.mesh->incoming(site_.exchange_of(chunk));
+  kernels::reduce_partial(plan_.reduction(), site_.inputs.data(), site_.local_size(),
+                          sums + static_cast<std::size_t>(site_.topology.node) * stride, block.elements);
+  for (int node = 1; node < site_.topology.node_count(); ++node)
+    kernels::combine(plan_.reduction(), sums, sums + static_cast<std::size_t>(node) * stride, block.elements);
+  kernels::finish(plan_.reduction(), sums, block.output, block.elements);
 }
 
 }  // namespace kolo::data::cpu

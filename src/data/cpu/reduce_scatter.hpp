@@ -11,7 +11,7 @@
 // That is one synchronisation, and each element is written to a slot and read from there once.
 //
 // Between nodes there is a step in the middle. A block is reduced into a partial sum on every node: on its owner's by
-// the owner itself, on the others by one of the node's ranks, which sends it to the owner (data/cpu/mesh.hpp); owners
+// the owner itself, on the others by one of the node's ranks, which sends it to the owner (mesh.hpp); owners
 // are dealt out to the ranks of a node in turn. The owner adds up the nodes' sums in the order of nodes. Inside a node
 // elements are added in rank order. So every element's sum has one order, whatever the batching.
 #pragma once
@@ -20,12 +20,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/topology.hpp"
-#include "data/backend.hpp"
-#include "data/cpu/mesh.hpp"
-#include "data/cpu/stream.hpp"
+#include "data/cpu/collective.hpp"
 #include "data/kernels/reduce.hpp"
-#include "transport/intra_node.hpp"
 
 namespace kolo::data::cpu {
 
@@ -80,40 +76,31 @@ class ScatterPlan {
   bool past_cache_ = false;
 };
 
-/// The stages of a chunk. `chunk` is its place in the plan, `number` its number in the ring of slots.
-class ReduceScatter {
+class ReduceScatter final : public Collective {
  public:
-  /// What is given outlives this; `mesh` is null on one node. `members` as CpuBackendOptions have them.
-  ReduceScatter(const core::Topology& topology, const std::vector<int>& members, transport::IntraNode& intra,
-                Mesh* mesh);
-  /// What the mesh must hold for an exchange.
-  [[nodiscard]] static std::size_t outgoing_bytes(const core::Topology& topology, std::size_t slot_bytes) noexcept;
-  [[nodiscard]] static std::size_t incoming_bytes(const core::Topology& topology, std::size_t slot_bytes) noexcept;
+  using Collective::Collective;
+  /// What the mesh must hold for a chunk.
+  static MeshBytes mesh_bytes(const core::Topology& topology, std::size_t slot_bytes) noexcept;
 
-  void fill(const ScatterPlan& plan, std::int64_t chunk, std::uint64_t number);
-  /// Reduces and notes what goes to other nodes; calls nobody. False when not all of the node have filled.
-  [[nodiscard]] bool enter(const ScatterPlan& plan, std::int64_t chunk, std::uint64_t number);
-  [[nodiscard]] bool ready(const ScatterPlan& plan, std::int64_t chunk, std::uint64_t number) const;
-  void take(const ScatterPlan& plan, std::int64_t chunk, std::uint64_t number);
+  void open(const data::Run& run, data::Job& job) override;
+  Cut cut(Chunk& chunk, std::uint64_t taken) override;
+  void fill(Chunk& chunk) override;
+  /// Reduces and notes what goes to other nodes; calls nobody.
+  void enter(const Chunk& chunk) override;
+  [[nodiscard]] bool ready(const Chunk& chunk) const override;
+  void take(const Chunk& chunk) override;
 
  private:
   /// Whether this rank reduces the owner's block on its node.
   [[nodiscard]] bool reduces_for(int owner) const noexcept;
   /// The rank that does so on another node, as InterNode numbers them.
   [[nodiscard]] int reducer_for(int owner, int node) const noexcept;
-  /// Points inputs_ at the block on all local ranks.
-  void gather_inputs(const ScatterPlan::Block& block, std::uint64_t number);
-  void take_between_nodes(const ScatterPlan& plan, const ScatterPlan::Block& block, std::uint64_t number);
-  [[nodiscard]] int world_rank_of(int rank) const noexcept {
-    return members_.empty() ? rank : members_[static_cast<std::size_t>(rank)];
-  }
-  [[nodiscard]] std::size_t exchange_of(std::uint64_t number) const noexcept { return number % intra_.slots(); }
+  /// Points the site's inputs at the block on all local ranks.
+  void gather_inputs(const ScatterPlan::Block& block, const Chunk& chunk);
+  void take_between_nodes(const ScatterPlan::Block& block, const Chunk& chunk);
 
-  const core::Topology& topology_;
-  const std::vector<int>& members_;
-  transport::IntraNode& intra_;
-  Mesh* mesh_;
-  std::vector<const void*> inputs_;  // by local rank
+  ScatterPlan plan_;
+  std::int64_t next_ = 0;  // chunk of the plan
 };
 
 }  // namespace kolo::data::cpu

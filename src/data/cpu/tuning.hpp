@@ -14,7 +14,7 @@ struct Tuning {
   /// KOLO_FLAT_BYTES. Flat, every rank reads all of every other's chunk, which crosses cores n-1 times instead of
   /// twice, but meets once instead of twice. A meeting costs some hundred nanoseconds, the time in which 8 KiB cross.
   std::size_t flat_bytes = 8 << 10;
-  /// KOLO_CHUNK_BYTES. A stream shorter than the slots together is cut into smaller chunks than slots, so that its
+  /// KOLO_CHUNK_BYTES. A run shorter than the slots together is cut into smaller chunks than slots, so that its
   /// stages overlap, but not into smaller ones than this: a chunk costs two meetings.
   std::size_t least_chunk_bytes = 32 << 10;
   /// KOLO_PAST_CACHE_BYTES. Outputs elsewhere than the inputs, of runs of this size or more, are written past the
