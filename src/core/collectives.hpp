@@ -2,7 +2,7 @@
 //
 // The kinds of collectives, and what the library needs to know of each: one row a kind. Checks of arguments, messages,
 // negotiation, layout and both data planes read this table; what moves the data of a kind stands beside the CPU's other
-// collectives (data/cpu/) and the device's (data/cuda/steps.cpp).
+// collectives (data/cpu/) and the device's (data/cuda/collectives.cpp).
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ struct CollectiveTraits {
   bool rooted = false;       ///< one rank's part differs: the root counts
   bool rows_differ = false;  ///< each rank has a first dimension of its own: the signature has the shape of a row, and
                              ///< the output is asked for when all ranks' rows are known
-  bool scatters_rows = false;  ///< the input's rows are dealt out to the ranks (core::RowsOf)
+  bool scatters_rows = false;  ///< the input's rows are dealt out to the ranks (data::RowsOf)
   bool fuses = false;          ///< several requests with the same options may run as one
   bool converts = false;       ///< elements can travel in another type than the tensor's
   bool in_arena = false;       ///< is done where the tensor lies, if that is an arena

@@ -509,7 +509,7 @@ bool CudaBackend::plan_uneven(OpenJob& open, const data::Run& run) {
   }
   const auto bad = std::find_if(said.begin(), said.end(), [](const std::string& one) { return !one.empty(); });
   if (bad == said.end()) {
-    open.planner->add(run, *open.uneven);
+    open.planner->add(run, &*open.uneven);
   } else if (!open.refusal.ok()) {
     open.job->status = open.refusal;
   } else {

@@ -2,14 +2,15 @@
 #include "data/cuda/steps.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
 #include <optional>
 #include <utility>
 
 #include "base/check.hpp"
 #include "base/round_up.hpp"
+#include "core/collectives.hpp"
 #include "core/device_place.hpp"
+#include "data/cuda/collectives.hpp"
 
 namespace kolo::cuda {
 namespace {
@@ -101,33 +102,9 @@ Call StepPlanner::call_of(const data::Run& run) const noexcept {
   return call;
 }
 
-void StepPlanner::add(const data::Run& run) {
+void StepPlanner::add(const data::Run& run, const Uneven* uneven) {
   region_of_ = nullptr;
-  switch (run.kind) {
-  case core::CollectiveKind::allreduce:
-    add_allreduce(run);
-    return;
-  case core::CollectiveKind::broadcast:
-    add_broadcast(run);
-    return;
-  case core::CollectiveKind::reduce_scatter:
-    add_reduce_scatter(run);
-    return;
-  case core::CollectiveKind::alltoall: {
-    const auto size = static_cast<std::size_t>(limits_.size);
-    const std::int64_t bytes = run.elements / limits_.size * static_cast<std::int64_t>(size_of(run.dtype));
-    add_exchange(run.pieces.front(), std::vector<std::int64_t>(size * size, bytes), run.pieces.front().output, false);
-    return;
-  }
-  default:
-    KOLO_UNREACHABLE("no such collective on a device");
-  }
-}
-
-void StepPlanner::add(const data::Run& run, const Uneven& uneven) {
-  region_of_ = nullptr;
-  const bool gathers = run.kind == core::CollectiveKind::allgather;
-  add_exchange(run.pieces.front(), uneven.bytes, uneven.output, gathers);
+  plan(*this, run, uneven);
 }
 
 std::vector<Step> StepPlanner::take() {
@@ -150,24 +127,8 @@ Step& StepPlanner::step_with_room(std::uint64_t bytes) {
   return steps_.back();
 }
 
-// ---------------------------------------------------------------- allreduce
-
-void StepPlanner::add_allreduce(const data::Run& run) {
-  // First what shares calls: a call ends where a tensor lies elsewhere.
-  for (const data::Piece& piece : run.pieces) {
-    const Segment whole = segment_of(run, piece);
-    if (!is_in_arena(run, piece) && !is_direct(run, whole.bytes)) reduce_in_slot(run, whole);
-  }
-  reduce_in_arena(run);
-  for (const data::Piece& piece : run.pieces) {
-    const Segment whole = segment_of(run, piece);
-    if (whole.bytes > 0 && !is_in_arena(run, piece) && is_direct(run, whole.bytes))
-      reduce_direct(run, whole, Call::Kind::all_reduce);
-  }
-}
-
 bool StepPlanner::is_in_arena(const data::Run& run, const data::Piece& piece) const noexcept {
-  return limits_.direct && piece.place != 0 && piece.elements > 0 && run.kind == core::CollectiveKind::allreduce &&
+  return limits_.direct && piece.place != 0 && piece.elements > 0 && core::traits_of(run.kind).in_arena &&
          run.prescale == 1.0 && run.dtype != DType::boolean;
 }
 
@@ -205,30 +166,8 @@ void StepPlanner::reduce_in_arena(const data::Run& run) {
   if (range) reduce_direct(run, *range, Call::Kind::all_reduce);
 }
 
-/// What must be changed before it is reduced goes through a slot.
 bool StepPlanner::is_direct(const data::Run& run, std::uint64_t bytes) const noexcept {
   return limits_.direct && run.prescale == 1.0 && run.dtype != DType::boolean && bytes >= limits_.direct_bytes;
-}
-
-/// Through a slot everything is reduced, rank by rank's rows, the same on all ranks, and a rank unpacks its own.
-void StepPlanner::add_reduce_scatter(const data::Run& run) {
-  if (run.elements == 0) return;
-  const std::int64_t width = run.elements / run.rows * static_cast<std::int64_t>(size_of(run.dtype));
-  const data::Piece& piece = run.pieces.front();
-  Segment part = segment_of(run, piece);
-  if (run.rows % limits_.size == 0 && is_direct(run, part.bytes)) {
-    part.bytes /= static_cast<std::uint64_t>(limits_.size);
-    reduce_direct(run, part, Call::Kind::reduce_scatter);
-    return;
-  }
-  for (int rank = 0; rank < limits_.size; ++rank) {
-    const data::RowsOf rows(run.rows, rank, limits_.size);
-    part.input = piece.input + rows.begin * width;
-    part.bytes = static_cast<std::uint64_t>(rows.count * width);
-    part.unpacks = rank == limits_.rank;
-    part.output = part.unpacks ? piece.output : nullptr;
-    reduce_in_slot(run, part);
-  }
 }
 
 void StepPlanner::reduce_in_slot(const data::Run& run, Segment part) {
@@ -250,7 +189,6 @@ void StepPlanner::reduce_in_slot(const data::Run& run, Segment part) {
   }
 }
 
-/// `part.bytes` are those of the output.
 void StepPlanner::reduce_direct(const data::Run& run, const Segment& part, Call::Kind kind) {
   Call call = call_of(run);
   call.kind = kind;
@@ -277,130 +215,25 @@ void StepPlanner::reduce_direct(const data::Run& run, const Segment& part, Call:
   }
 }
 
-// ---------------------------------------------------------------- broadcast
-
-void StepPlanner::add_broadcast(const data::Run& run) {
-  const bool is_root = run.root == limits_.rank;
-  for (const data::Piece& piece : run.pieces) {
-    Segment rest = segment_of(run, piece);
-    rest.element = Element::plain;
-    rest.scaling = Scaling();
-    if (limits_.direct && rest.bytes > 0) {
-      Call call;
-      call.kind = Call::Kind::broadcast;
-      call.from = piece.input;
-      call.to = piece.output;
-      call.count = rest.bytes;
-      call.peer = run.root;
-      (steps_.empty() ? open_step() : steps_.back()).calls.push_back(call);
-      region_of_ = nullptr;
-      continue;
-    }
-    rest.packs = is_root;
-    rest.unpacks = !is_root || piece.input != piece.output;
-    while (rest.bytes > 0) {
-      Segment now = cut(rest, std::min(rest.bytes, limits_.slot_bytes));
-      Step& step = step_with_room(now.bytes);
-      now.offset = step.slot_bytes;
-      Call call;
-      call.kind = Call::Kind::broadcast;
-      call.offset = now.offset;
-      call.count = rounded(now.bytes);
-      call.peer = run.root;
-      step.calls.push_back(call);
-      step.slot_bytes += rounded(now.bytes);
-      step.segments.push_back(now);
-    }
+void StepPlanner::broadcast_in_slot(Segment part, std::uint64_t most, int root) {
+  while (part.bytes > 0) {
+    Segment now = cut(part, std::min(part.bytes, most));
+    Step& step = step_with_room(now.bytes);
+    now.offset = step.slot_bytes;
+    Call call;
+    call.kind = Call::Kind::broadcast;
+    call.offset = now.offset;
+    call.count = rounded(now.bytes);
+    call.peer = root;
+    step.calls.push_back(call);
+    step.slot_bytes += rounded(now.bytes);
+    if (now.packs || now.unpacks) step.segments.push_back(now);
   }
 }
 
-// ---------------------------------------------------------------- who sends how much to whom differs
-
-void StepPlanner::add_exchange(const data::Piece& piece, const std::vector<std::int64_t>& bytes, std::byte* output,
-                               bool gathers) {
-  KOLO_CHECK(bytes.size() == static_cast<std::size_t>(limits_.size) * static_cast<std::size_t>(limits_.size));
-  if (limits_.direct) {
-    exchange_direct(piece, bytes, output, gathers);
-  } else {
-    exchange_in_slots(piece, bytes, output, gathers);
-  }
-}
-
-/// Everybody sends to everybody, this rank to itself, too: NCCL makes a copy of that. Where all give all the same there
-/// is a better way.
-void StepPlanner::exchange_direct(const data::Piece& piece, const std::vector<std::int64_t>& bytes, std::byte* output,
-                                  bool gathers) {
-  const auto size = static_cast<std::size_t>(limits_.size);
-  const auto rank = static_cast<std::size_t>(limits_.rank);
-  Step& step = steps_.empty() ? open_step() : steps_.back();
-  if (gathers && std::adjacent_find(bytes.begin(), bytes.end(), std::not_equal_to<>()) == bytes.end()) {
-    Call gather;
-    gather.kind = Call::Kind::all_gather;
-    gather.from = piece.input;
-    gather.to = output;
-    gather.count = static_cast<std::uint64_t>(bytes.front());
-    if (gather.count > 0) step.calls.push_back(gather);
-    return;
-  }
-  const std::byte* from = piece.input;
-  std::byte* to = output;
-  for (std::size_t peer = 0; peer < size; ++peer) {
-    Call send;
-    send.kind = Call::Kind::send;
-    send.from = from;
-    send.count = static_cast<std::uint64_t>(bytes[rank * size + peer]);
-    send.peer = static_cast<int>(peer);
-    Call receive;
-    receive.kind = Call::Kind::receive;
-    receive.to = to;
-    receive.count = static_cast<std::uint64_t>(bytes[peer * size + rank]);
-    receive.peer = static_cast<int>(peer);
-    if (send.count > 0) step.calls.push_back(send);
-    if (receive.count > 0) step.calls.push_back(receive);
-    if (!gathers) from += send.count;
-    to += receive.count;
-  }
-}
-
-/// Through slots everybody hears everything, round by round, and takes what is his: what the ways through the CPU can
-/// do is broadcasts. A gather loses nothing by that.
-void StepPlanner::exchange_in_slots(const data::Piece& piece, const std::vector<std::int64_t>& bytes, std::byte* output,
-                                    bool gathers) {
-  const auto size = static_cast<std::size_t>(limits_.size);
-  const auto rank = static_cast<std::size_t>(limits_.rank);
-  const std::uint64_t share = limits_.slot_bytes / size / kSlotAlignment * kSlotAlignment;
-  KOLO_CHECK(share > 0) << "a slot of " << limits_.slot_bytes << " bytes for " << size << " ranks";
-  for (std::size_t peer = 0; peer < size; ++peer) {
-    const auto of = [&](std::size_t from, std::size_t to) {
-      return static_cast<std::uint64_t>(bytes[from * size + to]);
-    };
-    std::byte* to = output;
-    for (std::size_t before = 0; before < peer; ++before) to += of(before, rank);
-    const std::byte* from = piece.input;
-    for (std::size_t target = 0; target < (gathers ? 1 : size); ++target) {
-      const bool mine = gathers || target == rank;
-      Segment rest;
-      rest.input = peer == rank ? from : nullptr;
-      rest.output = mine ? to : nullptr;
-      rest.bytes = of(peer, target);
-      rest.packs = peer == rank;
-      rest.unpacks = mine;
-      if (peer == rank) from += rest.bytes;
-      while (rest.bytes > 0) {
-        Segment now = cut(rest, std::min(rest.bytes, share));
-        Step& step = step_with_room(now.bytes);
-        now.offset = step.slot_bytes;
-        Call call;
-        call.kind = Call::Kind::broadcast;
-        call.offset = now.offset;
-        call.count = rounded(now.bytes);
-        call.peer = static_cast<int>(peer);
-        step.calls.push_back(call);
-        step.slot_bytes += rounded(now.bytes);
-        if (now.packs || now.unpacks) step.segments.push_back(now);
-      }
-    }
-  }
+void StepPlanner::call_direct(const Call& call) {
+  if (call.count > 0) (steps_.empty() ? open_step() : steps_.back()).calls.push_back(call);
+  region_of_ = nullptr;
 }
 
 }  // namespace kolo::cuda

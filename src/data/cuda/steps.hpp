@@ -92,30 +92,31 @@ struct Uneven {
 class StepPlanner {
  public:
   explicit StepPlanner(const StepLimits& limits) : limits_(limits) {}
-  /// Allreduce, broadcast, reduce_scatter, alltoall without splits.
-  void add(const data::Run& run);
-  /// Those in which who sends how much to whom differs: allgather, alltoall with splits.
-  void add(const data::Run& run, const Uneven& uneven);
+  /// `uneven`: for collectives whose rows differ by rank (core::CollectiveTraits), else null.
+  void add(const data::Run& run, const Uneven* uneven = nullptr);
   /// Whether the run reduces this piece in the arena in which it lies.
   [[nodiscard]] bool is_in_arena(const data::Run& run, const data::Piece& piece) const noexcept;
   /// All steps since the last call.
   [[nodiscard]] std::vector<Step> take();
 
- private:
-  void add_allreduce(const data::Run& run);
-  void reduce_in_arena(const data::Run& run);
-  void add_broadcast(const data::Run& run);
-  void add_reduce_scatter(const data::Run& run);
-  [[nodiscard]] bool is_direct(const data::Run& run, std::uint64_t bytes) const noexcept;
-  void add_exchange(const data::Piece& piece, const std::vector<std::int64_t>& bytes, std::byte* output, bool gathers);
-  void exchange_direct(const data::Piece& piece, const std::vector<std::int64_t>& bytes, std::byte* output,
-                       bool gathers);
-  void exchange_in_slots(const data::Piece& piece, const std::vector<std::int64_t>& bytes, std::byte* output,
-                         bool gathers);
+  // -- what collectives are made of (collectives.cpp)
+  [[nodiscard]] const StepLimits& limits() const noexcept { return limits_; }
   [[nodiscard]] Segment segment_of(const data::Run& run, const data::Piece& piece) const noexcept;
-  [[nodiscard]] Call call_of(const data::Run& run) const noexcept;
+  /// Whether so many bytes are reduced where they lie: what must be changed before it is reduced goes through a slot.
+  [[nodiscard]] bool is_direct(const data::Run& run, std::uint64_t bytes) const noexcept;
+  /// Reduces a tensor, or a part of one, through slots: one call with what the run has reduced there just before.
   void reduce_in_slot(const data::Run& run, Segment part);
+  /// Reduces it where it lies. `part.bytes` are those of the output.
   void reduce_direct(const data::Run& run, const Segment& part, Call::Kind kind);
+  /// The run's pieces that lie in arenas.
+  void reduce_in_arena(const data::Run& run);
+  /// Brings a part of a tensor from `root` to all ranks through slots, so many bytes of it at a time at most.
+  void broadcast_in_slot(Segment part, std::uint64_t most, int root);
+  /// Adds a call on callers' tensors, unless it is of nothing.
+  void call_direct(const Call& call);
+
+ private:
+  [[nodiscard]] Call call_of(const data::Run& run) const noexcept;
   Step& step_with_room(std::uint64_t bytes);
   Step& open_step();
 
