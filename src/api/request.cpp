@@ -83,6 +83,12 @@ void check_pair(core::CollectiveKind kind, std::string_view name, const ConstTen
   check_apart(kind, name, in, out, "use the call without _into to work in place, or give an output of its own");
 }
 
+/// Of options that have been checked.
+core::Wire wire_of(const AllreduceOptions& options) noexcept {
+  if (!options.send_as) return core::Wire::own;
+  return *options.send_as == DType::float16 ? core::Wire::float16 : core::Wire::bfloat16;
+}
+
 void check_send_as(core::CollectiveKind kind, std::string_view name, DType dtype, DType send_as) {
   check_known(kind, name, "send_as", send_as, DType::float64);
   const std::string type(to_string(dtype)), sent(to_string(send_as));
@@ -159,7 +165,7 @@ void locate(Request& request, std::string_view name, const ConstTensorView& view
 
 /// What an all-reduce of tensors that are not in the CPU's memory cannot do.
 void check_sent_from(const Request& request, std::string_view name) {
-  if (!request.signature.sent_as || request.device.kind == DeviceKind::cpu) return;
+  if (request.signature.wire == core::Wire::own || request.device.kind == DeviceKind::cpu) return;
   refuse(request.signature.kind, name,
          "its tensors lie on " + to_string(request.device) + "; send_as works in CPU memory only",
          ErrorCode::unsupported);
@@ -195,7 +201,7 @@ core::Signature reduction_signature(core::CollectiveKind kind, const AllreduceOp
   signature.op = options.op;
   signature.prescale = options.prescale;
   signature.postscale = options.postscale;
-  signature.sent_as = options.send_as;
+  signature.wire = wire_of(options);
   return signature;
 }
 
@@ -589,7 +595,7 @@ bool is_same_allreduce(const core::Signature& signature, const View& in, const A
   return signature.device == DeviceKind::cpu && signature.kind == core::CollectiveKind::allreduce &&
          signature.op == options.op && signature.members == 0 && signature.tensors.size() == 1 &&
          signature.tensors.front().dtype == in.dtype() && signature.tensors.front().shape == in.shape() &&
-         signature.sent_as == options.send_as && same_bits(signature.prescale, options.prescale) &&
+         signature.wire == wire_of(options) && same_bits(signature.prescale, options.prescale) &&
          same_bits(signature.postscale, options.postscale);
 }
 
@@ -665,7 +671,7 @@ Result run(Context& context, std::string_view name, Request request) {
     return submit_and_wait(engine, claim, make_operation(engine, claim, std::move(request)));
   }
   Claim claim(engine.names(), engine.names().claim_unnamed());
-  if (request.device.kind != DeviceKind::cpu || request.signature.sent_as) {
+  if (request.device.kind != DeviceKind::cpu || request.signature.wire != core::Wire::own) {
     return run_by_log(engine, claim, std::move(request));
   }
   if (run_by_express(engine, request)) {

@@ -65,8 +65,7 @@ void write(Writer& w, const core::Signature& s) {
   w.signed_number(s.root);
   w.real(s.prescale);
   w.real(s.postscale);
-  w.byte(s.sent_as ? 1 : 0);
-  if (s.sent_as) w.byte(static_cast<std::uint8_t>(*s.sent_as));
+  w.byte(static_cast<std::uint8_t>(s.wire));
   w.number(s.tensors.size());
   for (const core::TensorSignature& tensor : s.tensors) {
     w.byte(static_cast<std::uint8_t>(tensor.dtype));
@@ -331,7 +330,7 @@ void read(Reader& r, core::Signature& s) {
   s.root = r.rank();
   s.prescale = r.real();
   s.postscale = r.real();
-  if (r.flag()) s.sent_as = r.choice(DType::float64);
+  s.wire = r.choice(core::kLastWire);
   s.tensors.resize(r.length());
   for (core::TensorSignature& tensor : s.tensors) {
     tensor.dtype = r.choice(DType::float64);

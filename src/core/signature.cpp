@@ -66,7 +66,7 @@ const char* name_of(Aspect aspect) noexcept {
     return "prescale";
   case Aspect::postscale:
     return "postscale";
-  case Aspect::sent_as:
+  case Aspect::wire:
     return "the type that is sent";
   case Aspect::device:
     return "device";
@@ -124,7 +124,7 @@ std::int64_t Signature::bytes() const noexcept {
 
 bool operator==(const Signature& a, const Signature& b) noexcept {
   return a.kind == b.kind && a.op == b.op && a.device == b.device && a.root == b.root &&
-         same_bits(a.prescale, b.prescale) && same_bits(a.postscale, b.postscale) && a.sent_as == b.sent_as &&
+         same_bits(a.prescale, b.prescale) && same_bits(a.postscale, b.postscale) && a.wire == b.wire &&
          a.tensors == b.tensors && a.members == b.members && a.ranks == b.ranks;
 }
 
@@ -137,7 +137,7 @@ std::string describe(const Signature& signature) {
             spell_tensor(signature.tensors.front());
   }
   if (traits_of(signature.kind).reduces) text += ", op " + std::string(to_string(signature.op));
-  if (signature.sent_as) text += ", sent as " + std::string(to_string(*signature.sent_as));
+  if (signature.wire != Wire::own) text += ", sent as " + std::string(to_string(signature.wire));
   if (traits_of(signature.kind).rooted) text += ", root " + std::to_string(signature.root);
   if (!signature.ranks.empty()) text += " " + spell_list(signature.ranks);
   return text;
@@ -149,7 +149,7 @@ std::optional<Difference> first_difference(const Signature& a, const Signature& 
   if (a.root != b.root) return Difference{Aspect::root};
   if (!same_bits(a.prescale, b.prescale)) return Difference{Aspect::prescale};
   if (!same_bits(a.postscale, b.postscale)) return Difference{Aspect::postscale};
-  if (a.sent_as != b.sent_as) return Difference{Aspect::sent_as};
+  if (a.wire != b.wire) return Difference{Aspect::wire};
   if (a.device != b.device) return Difference{Aspect::device};
   if (a.tensors.size() != b.tensors.size()) return Difference{Aspect::tensor_count};
   if (a.members != b.members) return member_difference(a, b);
@@ -176,8 +176,8 @@ std::string describe_value(const Signature& signature, const Difference& differe
     return spell(signature.prescale);
   case Aspect::postscale:
     return spell(signature.postscale);
-  case Aspect::sent_as:
-    return signature.sent_as ? std::string(to_string(*signature.sent_as)) : "the tensor's own";
+  case Aspect::wire:
+    return std::string(to_string(signature.wire));
   case Aspect::device:
     return signature.device == DeviceKind::cpu ? "cpu" : "cuda";
   case Aspect::tensor_count:

@@ -14,6 +14,7 @@
 #include <kolo/types.hpp>
 
 #include "core/collectives.hpp"
+#include "core/wire.hpp"
 
 namespace kolo::core {
 
@@ -55,7 +56,7 @@ struct Signature {
   std::int32_t root = 0;
   double prescale = 1.0;
   double postscale = 1.0;
-  std::optional<DType> sent_as;  ///< of an allreduce of wider floats: float16 or bfloat16
+  Wire wire = Wire::own;  ///< what wider floats travel as
   std::vector<TensorSignature> tensors;
   /// Of a group: a hash of its members' names in their order, which is what is compared; else 0.
   std::uint64_t members = 0;
@@ -80,7 +81,7 @@ enum class Aspect : std::uint8_t {
   root,
   prescale,
   postscale,
-  sent_as,
+  wire,
   device,
   tensor_count,
   member,

@@ -30,9 +30,9 @@ struct Piece {
 struct Run {
   core::CollectiveKind kind = core::CollectiveKind::allreduce;
   DType dtype = DType::float32;
-  /// Allreduce: what every rank's input is rounded to, times prescale, before it is reduced, and the result before it
-  /// is handed out in `dtype`; where there is only one rank nothing is.
-  std::optional<DType> sent_as;
+  /// What every rank's input is encoded as, times prescale, before it is reduced, and the result before it is handed
+  /// out in `dtype`; where there is only one rank nothing is.
+  core::Wire wire = core::Wire::own;
   ReduceOp op = ReduceOp::sum;
   double prescale = 1.0;
   double postscale = 1.0;

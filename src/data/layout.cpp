@@ -14,7 +14,7 @@ Run make_prototype(const core::Signature& signature, DType dtype, std::int64_t s
   run.divisor = signature.op == ReduceOp::average ? set_size : 1;
   run.prescale = signature.prescale;
   run.postscale = signature.postscale;
-  if (dtype == DType::float32 || dtype == DType::float64) run.sent_as = signature.sent_as;  // others are narrow already
+  run.wire = core::wire_of(dtype, signature.wire);
   run.root = signature.root;
   return run;
 }
@@ -22,7 +22,7 @@ Run make_prototype(const core::Signature& signature, DType dtype, std::int64_t s
 /// Whether elements of both may lie in one stream.
 bool can_share(const Run& a, const Run& b) {
   return core::traits_of(a.kind).fuses && a.kind == b.kind && a.dtype == b.dtype && a.root == b.root && a.op == b.op &&
-         a.sent_as == b.sent_as && a.divisor == b.divisor && a.prescale == b.prescale && a.postscale == b.postscale;
+         a.wire == b.wire && a.divisor == b.divisor && a.prescale == b.prescale && a.postscale == b.postscale;
 }
 
 RunLayout& run_for(Layout& layout, const Run& prototype) {

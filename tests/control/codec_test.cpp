@@ -24,7 +24,7 @@ core::Signature sample_signature() {
   signature.root = 1023;
   signature.prescale = 0.125;
   signature.postscale = -3e300;
-  signature.sent_as = DType::bfloat16;
+  signature.wire = core::Wire::bfloat16;
   signature.tensors = {{DType::bfloat16, Shape{3, 224, 224}}, {DType::boolean, Shape{}}, {DType::int64, Shape{0, 7}}};
   signature.members = 0xfedcba9876543210;
   signature.names = {"layer1.weight", "", "layer1.bias"};

@@ -13,6 +13,7 @@ using kolo::ReduceOp;
 using kolo::Shape;
 using kolo::core::CollectiveKind;
 using kolo::core::Signature;
+using kolo::core::Wire;
 using kolo::data::Layout;
 using kolo::data::make_layout;
 
@@ -94,14 +95,14 @@ TEST(Layout, OpsAndScalesSeparate) {
 
 TEST(Layout, WhatIsSentAsAnotherTypeGoesApart) {
   Signature narrow = reduction(DType::float32, 2);
-  narrow.sent_as = DType::bfloat16;
+  narrow.wire = Wire::bfloat16;
   narrow.tensors.push_back({DType::float16, Shape{3}});  // goes as it is
   const Layout layout = layout_of({reduction(DType::float32, 2), narrow, reduction(DType::float16, 5)});
   ASSERT_EQ(layout.runs.size(), 3U);
-  EXPECT_EQ(layout.runs[0].prototype.sent_as, std::nullopt);
-  EXPECT_EQ(layout.runs[1].prototype.sent_as, DType::bfloat16);
+  EXPECT_EQ(layout.runs[0].prototype.wire, Wire::own);
+  EXPECT_EQ(layout.runs[1].prototype.wire, Wire::bfloat16);
   EXPECT_EQ(places(layout.runs[2]), (Places{{1, 1, 3}, {2, 0, 5}}));
-  EXPECT_EQ(layout.runs[2].prototype.sent_as, std::nullopt);
+  EXPECT_EQ(layout.runs[2].prototype.wire, Wire::own);
 }
 
 TEST(Layout, MembersOfAGroupGoWhereTheyFit) {

@@ -23,13 +23,12 @@
 // reduce reads and writes it there. Each rank decides that for itself, stretch by stretch; how chunks are cut does not
 // depend on it.
 //
-// Where a run is sent as a narrower type (`Run::sent_as`), slots hold that type: fill casts, take casts back, and the
-// own share goes through the own slot as all others do, so that it is rounded as they are. Tensors in regions too.
+// Slots hold elements as the run's format encodes them (wire_format.hpp). Where that is not plain, the own share goes
+// through the own slot as all others do, so that it is rounded as they are, and tensors in regions do, too.
 #pragma once
 
-#include <optional>
-
 #include "data/cpu/collective.hpp"
+#include "data/cpu/wire_format.hpp"
 #include "data/kernels/reduce.hpp"
 
 namespace kolo::data::cpu {
@@ -49,14 +48,8 @@ class Allreduce final : public Collective {
   [[nodiscard]] std::string_view route(const data::Run& run) const override;
 
  private:
-  /// What fill and take do where slots hold another type than the tensors: fill multiplies by prescale, and casts.
-  struct Cast {
-    DType memory = DType::float32;
-    std::int64_t width = 0;  // bytes of an element in memory
-    double prescale = 1;
-  };
-
-  void open(const data::Piece* pieces, std::size_t count, std::int64_t elements);
+  void open(const WireFormat& format, const kernels::Reduction& reduction, const data::Piece* pieces, std::size_t count,
+            std::int64_t elements);
   [[nodiscard]] static bool is_flat(const Chunk& chunk) noexcept { return chunk.peers_read_at_take; }
   [[nodiscard]] Part own_share(const Chunk& chunk) const noexcept;
   [[nodiscard]] Part kept_share(const Chunk& chunk) const noexcept;
@@ -64,15 +57,15 @@ class Allreduce final : public Collective {
                                           std::int64_t elements, std::size_t stretch);
   template <class Visit>
   void each_stretch(const Chunk& chunk, const Part& part, Visit&& visit);
-  [[nodiscard]] std::byte* peers_memory(int peer, const Chunk& chunk, std::size_t stretch, std::size_t in_slot,
-                                        std::size_t in_stretch);
+  [[nodiscard]] std::byte* peers_memory(int peer, const Chunk& chunk, std::size_t stretch, std::int64_t in_chunk,
+                                        std::int64_t in_stretch);
   void reduce_out(const Chunk& chunk);
   void copy_out(const Chunk& chunk);
 
   data::Job* job_ = nullptr;
-  kernels::Reduction reduction_;  // of what the slots hold
-  std::size_t element_bytes_ = 0;
-  std::optional<Cast> cast_;
+  const WireFormat* format_ = nullptr;
+  kernels::Reduction reduction_;
+  std::int64_t element_bytes_ = 0;  // in memory
   std::int64_t elements_ = 0;
   std::int64_t chunk_elements_ = 0;
   std::int64_t offset_ = 0;  // the first element that has not been cut

@@ -56,7 +56,7 @@ void Broadcast::enter(const Chunk& chunk) {
     const std::byte* from = site_.slot(site_.local_rank_of(root_), chunk) + share.begin * element_bytes_;
     kernels::copy(site_.lane->result(exchange), from, share.elements * element_bytes_);
   }
-  site_.lane->start_broadcast(exchange, static_cast<std::size_t>(element_bytes_), share.elements,
+  site_.lane->start_broadcast(exchange, static_cast<std::size_t>(share.elements * element_bytes_),
                               site_.topology.node_of[static_cast<std::size_t>(root_)]);
 }
 

@@ -8,8 +8,15 @@ namespace kolo::data::cpu {
 
 namespace {
 
-std::size_t lines(std::int64_t elements, std::size_t element_bytes) noexcept {
-  return (static_cast<std::size_t>(elements) * element_bytes + 63) / 64 * 64;
+std::size_t lines(std::size_t bytes) noexcept { return (bytes + 63) / 64 * 64; }
+
+std::size_t sums_bytes(std::int64_t elements, const WireFormat& format) noexcept {
+  return static_cast<std::size_t>(elements) * size_of(format.sums());
+}
+
+/// Whether a sum is of the type of its elements, and so finished by the same pass that adds it.
+bool is_finished_alike(const WireFormat& format) noexcept {
+  return format.is_plain() && format.sums() == format.memory();
 }
 
 /// What is left to do after the nodes: prescaling was done within them.
@@ -18,22 +25,21 @@ kernels::Reduction among_nodes(kernels::Reduction reduction) {
   return reduction;
 }
 
-/// The most that an exchange's three regions hold, over all element types.
+/// The most that an exchange's three regions hold, over all formats.
 struct Sizes {
   std::size_t partial = 0;
   std::size_t incoming = 0;
   std::size_t result = 0;
 
   Sizes(const LaneShape& shape, int nodes) noexcept {
-    for (const std::size_t element : {1, 2, 4, 8}) {
-      const std::size_t accumulator = element == 2 ? 4 : element;  // 16-bit floats are summed in 32
-      const auto slot = static_cast<std::int64_t>(shape.slot_bytes / element);
-      const std::int64_t share = part_of(slot, 0, shape.lanes, line_of(element)).elements;
-      const std::int64_t segment = part_of(share, 0, nodes, line_of(element)).elements;
-      partial = std::max(partial, lines(share, accumulator));
-      incoming = std::max(incoming, static_cast<std::size_t>(nodes - 1) * lines(segment, accumulator));
-      result = std::max(result, lines(share, element));
-    }
+    for_each_wire_format([&](const WireFormat& format) {
+      const std::int64_t slot = format.elements_in(shape.slot_bytes);
+      const std::int64_t share = part_of(slot, 0, shape.lanes, format.granule()).elements;
+      const std::int64_t segment = part_of(share, 0, nodes, format.granule()).elements;
+      partial = std::max(partial, lines(sums_bytes(share, format)));
+      incoming = std::max(incoming, static_cast<std::size_t>(nodes - 1) * lines(sums_bytes(segment, format)));
+      result = std::max(result, lines(format.bytes(share)));
+    });
     incoming = std::max(incoming, partial);  // from one other node, whole
   }
 };
@@ -53,23 +59,23 @@ Lane::Lane(std::shared_ptr<transport::InterNode> transport, LanePlace place, int
   }
 }
 
-void Lane::start_allreduce(std::size_t index, const kernels::Reduction& reduction, std::int64_t elements) {
+void Lane::start_allreduce(std::size_t index, const WireFormat& format, const kernels::Reduction& reduction,
+                           std::int64_t elements) {
   Exchange& exchange = exchanges_[index];
+  exchange.format = &format;
   exchange.reduction = reduction;
-  exchange.element_bytes = size_of(reduction.dtype);
-  exchange.accumulator_bytes = size_of(kernels::accumulator_of(reduction.dtype));
+  exchange.sum_bytes = size_of(format.sums());
   exchange.elements = elements;
   exchange.broadcast = false;
   exchange.whole = goes_whole(exchange);
-  exchange.adds_late = exchange.whole && kernels::accumulator_of(reduction.dtype) == reduction.dtype;
+  exchange.adds_late = exchange.whole && is_finished_alike(format);
   exchange.step = Step::start;
 }
 
-void Lane::start_broadcast(std::size_t index, std::size_t element_bytes, std::int64_t elements, int root_node) {
+void Lane::start_broadcast(std::size_t index, std::size_t bytes, int root_node) {
   Exchange& exchange = exchanges_[index];
-  exchange.element_bytes = element_bytes;
-  exchange.elements = elements;
   exchange.broadcast = true;
+  exchange.broadcast_bytes = bytes;
   exchange.root_node = root_node;
   exchange.step = Step::start;
 }
@@ -77,12 +83,11 @@ void Lane::start_broadcast(std::size_t index, std::size_t element_bytes, std::in
 /// Whether one step costs less than two, which carry fewer bytes between more than two nodes.
 bool Lane::goes_whole(const Exchange& exchange) const noexcept {
   const auto others = static_cast<std::size_t>(nodes() - 1);
-  const auto part =
-      static_cast<std::size_t>(part_of(exchange.elements, 0, nodes(), line_of(exchange.element_bytes)).elements);
-  const std::size_t in_one = others * static_cast<std::size_t>(exchange.elements) * exchange.accumulator_bytes;
-  const std::size_t in_two = others * part * (exchange.accumulator_bytes + exchange.element_bytes);
-  return in_one <= in_two + step_bytes_ &&
-         others * lines(exchange.elements, exchange.accumulator_bytes) <= incoming_bytes_;
+  const WireFormat& format = *exchange.format;
+  const std::int64_t part = part_of(exchange.elements, 0, nodes(), format.granule()).elements;
+  const std::size_t in_one = others * sums_bytes(exchange.elements, format);
+  const std::size_t in_two = others * (sums_bytes(part, format) + format.bytes(part));
+  return in_one <= in_two + step_bytes_ && others * lines(sums_bytes(exchange.elements, format)) <= incoming_bytes_;
 }
 
 bool Lane::advance(std::size_t index) {
@@ -127,27 +132,26 @@ bool Lane::take_step(Exchange& exchange, int tag) {
 /// What this node adds up: a part of the share, or all of it. The same on all nodes.
 Part Lane::segment(const Exchange& exchange, int node) const noexcept {
   if (exchange.whole) return {0, exchange.elements};
-  return part_of(exchange.elements, node, nodes(), line_of(exchange.element_bytes));
+  return part_of(exchange.elements, node, nodes(), exchange.format->granule());
 }
 
 std::byte* Lane::incoming(const Exchange& exchange, int node) const noexcept {
   const auto place = static_cast<std::size_t>(node < place_.node ? node : node - 1);
-  return exchange.incoming + place * lines(segment(exchange, place_.node).elements, exchange.accumulator_bytes);
+  return exchange.incoming + place * lines(sums_bytes(segment(exchange, place_.node).elements, *exchange.format));
 }
 
 /// Asks for all that will come - the partial sums of a node are its first message, and finished elements its second -
 /// and sends partial sums, to the next node first: so that no node is sent to by all at once.
 void Lane::send_parts(Exchange& exchange, int tag) {
-  const std::size_t width = exchange.accumulator_bytes;
+  const std::size_t width = exchange.sum_bytes;
+  const WireFormat& format = *exchange.format;
   const Part own = segment(exchange, place_.node);
   for (int distance = 1; distance < nodes(); ++distance) {
     const int from = ring(place_.node - distance);
     receive(exchange.parts, from, tag, incoming(exchange, from), static_cast<std::size_t>(own.elements) * width);
     if (exchange.whole) continue;
     const Part theirs = segment(exchange, from);
-    receive(exchange.results, from, tag,
-            exchange.result + static_cast<std::size_t>(theirs.begin) * exchange.element_bytes,
-            static_cast<std::size_t>(theirs.elements) * exchange.element_bytes);
+    receive(exchange.results, from, tag, exchange.result + format.bytes(theirs.begin), format.bytes(theirs.elements));
   }
   for (int distance = 1; distance < nodes(); ++distance) {
     const int to = ring(place_.node + distance);
@@ -159,7 +163,7 @@ void Lane::send_parts(Exchange& exchange, int tag) {
 
 /// Points `inputs_` at all nodes' partial sums of the own segment, from element `first` of it on.
 void Lane::point_at_sums(const Exchange& exchange, std::int64_t first) {
-  const std::size_t width = exchange.accumulator_bytes;
+  const std::size_t width = exchange.sum_bytes;
   const auto own = static_cast<std::size_t>(segment(exchange, place_.node).begin);
   for (int node = 0; node < nodes(); ++node) {
     const std::byte* sums = node == place_.node ? exchange.partial + own * width : incoming(exchange, node);
@@ -171,16 +175,15 @@ void Lane::point_at_sums(const Exchange& exchange, std::int64_t first) {
 void Lane::add_up(Exchange& exchange) {
   const Part own = segment(exchange, place_.node);
   point_at_sums(exchange, 0);
-  std::byte* result = exchange.result + static_cast<std::size_t>(own.begin) * exchange.element_bytes;
+  std::byte* result = exchange.result + exchange.format->bytes(own.begin);
   const kernels::Reduction rest = among_nodes(exchange.reduction);
-  const DType accumulator = kernels::accumulator_of(rest.dtype);
-  if (accumulator == rest.dtype) {
+  if (is_finished_alike(*exchange.format)) {
     kernels::reduce(rest, inputs_.data(), nodes(), result, own.elements);
     return;
   }
   std::byte* sum = incoming(exchange, place_.node == 0 ? 1 : 0);  // not the own sums: they may be on their way still
-  kernels::reduce({accumulator, rest.op, {}}, inputs_.data(), nodes(), sum, own.elements);
-  kernels::finish(rest, sum, result, own.elements);
+  kernels::reduce({exchange.format->sums(), rest.op, {}}, inputs_.data(), nodes(), sum, own.elements);
+  exchange.format->finish(rest, sum, result, own.elements);
 }
 
 void Lane::deliver(std::size_t index, std::int64_t first, std::int64_t elements, void* const* outputs, int copies) {
@@ -190,31 +193,29 @@ void Lane::deliver(std::size_t index, std::int64_t first, std::int64_t elements,
     kernels::reduce_to_all(among_nodes(exchange.reduction), inputs_.data(), nodes(), outputs, copies, elements);
     return;
   }
-  const auto width = static_cast<std::int64_t>(exchange.element_bytes);
-  for (int i = 0; i < copies; ++i) kernels::copy(outputs[i], exchange.result + first * width, elements * width);
+  const std::byte* result = exchange.result + exchange.format->bytes(first);
+  const auto bytes = static_cast<std::int64_t>(exchange.format->bytes(elements));
+  for (int i = 0; i < copies; ++i) kernels::copy(outputs[i], result, bytes);
 }
 
 void Lane::send_result(Exchange& exchange, int tag) {
   if (exchange.whole) return;
   const Part own = segment(exchange, place_.node);
   for (int distance = 1; distance < nodes(); ++distance) {
-    send(exchange, ring(place_.node + distance), tag,
-         exchange.result + static_cast<std::size_t>(own.begin) * exchange.element_bytes,
-         static_cast<std::size_t>(own.elements) * exchange.element_bytes);
+    send(exchange, ring(place_.node + distance), tag, exchange.result + exchange.format->bytes(own.begin),
+         exchange.format->bytes(own.elements));
   }
 }
 
 void Lane::receive_broadcast(Exchange& exchange, int tag) {
   if (place_.node == exchange.root_node) return;
-  const std::size_t bytes = static_cast<std::size_t>(exchange.elements) * exchange.element_bytes;
-  receive(exchange.results, ring(place_.node - 1), tag, exchange.result, bytes);
+  receive(exchange.results, ring(place_.node - 1), tag, exchange.result, exchange.broadcast_bytes);
 }
 
 void Lane::pass_on(Exchange& exchange, int tag) {
   const int next = ring(place_.node + 1);
   if (next == exchange.root_node) return;
-  const std::size_t bytes = static_cast<std::size_t>(exchange.elements) * exchange.element_bytes;
-  send(exchange, next, tag, exchange.result, bytes);
+  send(exchange, next, tag, exchange.result, exchange.broadcast_bytes);
 }
 
 /// Whether all have; forgets those that have.

@@ -20,8 +20,8 @@
 //
 // Partial sums are added in the order of the nodes, so together with the order inside a node (allreduce.hpp) a sum
 // depends on nothing but the ranks' inputs, neither on how chunks and shares were cut nor on who adds: all nodes that
-// finish an element for themselves get the same bits (data/kernels/reduce.hpp). Partial sums travel in the
-// accumulator's type, finished ones in the element's.
+// finish an element for themselves get the same bits (data/kernels/reduce.hpp). Partial sums travel as they
+// are, finished ones encoded as in the slots (wire_format.hpp).
 //
 // Broadcast is a chain from the root's node through all others in ring order; a node passes a chunk on as soon as it
 // has it.
@@ -34,6 +34,7 @@
 
 #include "data/cpu/chunk.hpp"
 #include "data/cpu/exchanges.hpp"
+#include "data/cpu/wire_format.hpp"
 #include "data/kernels/reduce.hpp"
 #include "transport/inter_node.hpp"
 
@@ -67,8 +68,9 @@ class Lane final : public Exchanges {
   /// ready.
   [[nodiscard]] std::byte* result(std::size_t exchange) noexcept { return exchanges_[exchange].result; }
 
-  void start_allreduce(std::size_t exchange, const kernels::Reduction& reduction, std::int64_t elements);
-  void start_broadcast(std::size_t exchange, std::size_t element_bytes, std::int64_t elements, int root_node);
+  void start_allreduce(std::size_t exchange, const WireFormat& format, const kernels::Reduction& reduction,
+                       std::int64_t elements);
+  void start_broadcast(std::size_t exchange, std::size_t bytes, int root_node);
   bool advance(std::size_t exchange) override;
   [[nodiscard]] bool ready(std::size_t exchange) const noexcept override {
     return exchanges_[exchange].step >= Step::rest;
@@ -97,14 +99,15 @@ class Lane final : public Exchanges {
     done
   };
   struct Exchange {
-    std::byte* partial = nullptr;   // of the whole share, accumulator type
+    std::byte* partial = nullptr;   // of the whole share, partial sums
     std::byte* incoming = nullptr;  // the other nodes' partial sums of the own segment, one behind another
-    std::byte* result = nullptr;    // of the whole share, element type
+    std::byte* result = nullptr;    // of the whole share, encoded
+    const WireFormat* format = nullptr;
     kernels::Reduction reduction;
-    std::size_t element_bytes = 0;
-    std::size_t accumulator_bytes = 0;
+    std::size_t sum_bytes = 0;  // of a partial sum of one element
     std::int64_t elements = 0;
     bool broadcast = false;
+    std::size_t broadcast_bytes = 0;
     int root_node = 0;
     bool whole = false;
     Step step = Step::done;

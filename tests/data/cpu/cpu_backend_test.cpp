@@ -77,10 +77,10 @@ void add_piece(Case& test, data::Run& run, Rank& rank, Dice& dice, std::int64_t 
   run.elements += elements;
 }
 
-void add_allreduce(Case& test, Rank& rank, Dice& dice, DType dtype, ReduceOp op, std::optional<DType> sent_as = {}) {
+void add_allreduce(Case& test, Rank& rank, Dice& dice, DType dtype, ReduceOp op, core::Wire wire = core::Wire::own) {
   data::Run& run = test.job.runs.emplace_back();
   run.dtype = dtype;
-  run.sent_as = sent_as;
+  run.wire = wire;
   run.op = op;
   const int ranks = rank.size();
   const bool scaled = is_float(dtype) && op != ReduceOp::product && dice.common() % 2 == 0;
@@ -241,8 +241,8 @@ void everything_once(Rank& rank, std::uint32_t seed) {
       add_allreduce(next_case(), rank, dice, dtype, op);
       add_reduce_scatter(next_case(), rank, dice, dtype, op);
       if (dtype != DType::float32 && dtype != DType::float64) continue;
-      for (const DType narrow : {DType::float16, DType::bfloat16}) {
-        add_allreduce(next_case(), rank, dice, dtype, op, narrow);
+      for (const core::Wire wire : {core::Wire::float16, core::Wire::bfloat16}) {
+        add_allreduce(next_case(), rank, dice, dtype, op, wire);
       }
     }
     add_alltoall(next_case(), rank, dice, dtype, true);
