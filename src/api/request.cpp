@@ -224,31 +224,44 @@ void check_members(std::string_view group, Span<const NamedView> members) {
   }
 }
 
+/// What a call gets whose output has the shape of its input.
 template <class View>
-void check_allreduce(std::string_view name, const View& in, const TensorView& out, bool in_place,
-                     const AllreduceOptions& options) {
-  const auto kind = core::CollectiveKind::allreduce;
+void check_tensors(core::CollectiveKind kind, std::string_view name, const View& in, const TensorView& out,
+                   bool in_place, const AllreduceOptions& options) {
   if (in_place) {
     check_view(kind, name, "tensor", in);
   } else {
     check_pair(kind, name, in, out);
   }
-  check_reduction(kind, name, in.dtype(), options);
+  if (core::traits_of(kind).reduces) check_reduction(kind, name, in.dtype(), options);
   checked_timeout(kind, name, options.timeout);
+}
+
+void check_root(core::CollectiveKind kind, std::string_view name, const Root& root) {
+  if (root.rank >= 0 && root.rank < root.ranks) return;
+  refuse(kind, name,
+         "there is no root rank " + std::to_string(root.rank) + "; ranks are 0 to " + std::to_string(root.ranks - 1));
 }
 
 }  // namespace
 
-Request allreduce_request(std::string_view name, ConstTensorView in, TensorView out, bool in_place,
-                          const AllreduceOptions& options) {
-  check_allreduce(name, in, out, in_place, options);
+Request tensor_request(core::CollectiveKind kind, std::string_view name, ConstTensorView in, TensorView out,
+                       bool in_place, const AllreduceOptions& options, const Root& root) {
+  check_tensors(kind, name, in, out, in_place, options);
+  if (core::traits_of(kind).rooted) check_root(kind, name, root);
   Request request;
-  request.signature = reduction_signature(core::CollectiveKind::allreduce, options);
+  request.signature = reduction_signature(kind, options);
+  request.signature.root = root.rank;
   add_tensor(request, name, in, out);
   check_sent_from(request, name);
   request.buffers.push_back(buffer_of(in, out.data()));
   request.timeout = options.timeout;
   return request;
+}
+
+Request allreduce_request(std::string_view name, ConstTensorView in, TensorView out, bool in_place,
+                          const AllreduceOptions& options) {
+  return tensor_request(core::CollectiveKind::allreduce, name, in, out, in_place, options);
 }
 
 Request grouped_allreduce_request(std::string_view group, Span<const NamedView> members,
@@ -290,23 +303,9 @@ void name_members(std::string_view group, Request& request) {
 
 Request broadcast_request(std::string_view name, ConstTensorView in, TensorView out, bool in_place, int root, int size,
                           const CallOptions& options) {
-  const auto kind = core::CollectiveKind::broadcast;
-  if (in_place) {
-    check_view(kind, name, "tensor", in);
-  } else {
-    check_pair(kind, name, in, out);
-  }
-  if (root < 0 || root >= size) {
-    refuse(kind, name,
-           "there is no root rank " + std::to_string(root) + "; ranks are 0 to " + std::to_string(size - 1));
-  }
-  Request request;
-  request.signature.kind = kind;
-  request.signature.root = root;
-  add_tensor(request, name, in, out);
-  request.buffers.push_back(buffer_of(in, out.data()));
-  request.timeout = checked_timeout(kind, name, options.timeout);
-  return request;
+  AllreduceOptions timed;
+  timed.timeout = options.timeout;
+  return tensor_request(core::CollectiveKind::broadcast, name, in, out, in_place, timed, {root, size});
 }
 
 Request allgather_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
@@ -618,7 +617,7 @@ std::shared_ptr<detail::HandleState> submit_allreduce_of(Context& context, std::
   if (in.device().kind != DeviceKind::cpu || out.device().kind != DeviceKind::cpu) {
     return submit(context, name, allreduce_request(name, in, out, in_place, options));
   }
-  check_allreduce(name, in, out, in_place, options);
+  check_tensors(core::CollectiveKind::allreduce, name, in, out, in_place, options);
   engine::Engine& engine = context.impl().engine();
   check_name(name);
   engine.check_usable();
@@ -682,7 +681,7 @@ Result run(Context& context, std::string_view name, Request request) {
 
 void run_unnamed_allreduce(Context& context, ConstTensorView in, TensorView out, bool in_place,
                            const AllreduceOptions& options) {
-  check_allreduce({}, in, out, in_place, options);
+  check_tensors(core::CollectiveKind::allreduce, {}, in, out, in_place, options);
   if (in.device().kind != DeviceKind::cpu || out.device().kind != DeviceKind::cpu) {
     run(context, {}, allreduce_request({}, in, out, in_place, options));
     return;
