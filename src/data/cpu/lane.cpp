@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/round_up.hpp"
+
 namespace kolo::data::cpu {
 
 namespace {
 
-std::size_t lines(std::size_t bytes) noexcept { return (bytes + 63) / 64 * 64; }
+std::size_t lines(std::size_t bytes) noexcept { return base::round_up(bytes, 64); }
 
 std::size_t sums_bytes(std::int64_t elements, const WireFormat& format) noexcept {
   return static_cast<std::size_t>(elements) * size_of(format.sums());

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/check.hpp"
+#include "base/round_up.hpp"
 #include "core/collectives.hpp"
 
 namespace kolo::data::cpu {
@@ -21,10 +22,9 @@ int Site::set_rank_of(int world_rank) const {
 }
 
 std::size_t Site::chunk_bytes(std::size_t bytes) const noexcept {
-  constexpr std::size_t kLine = 64;
   const std::size_t least = one_node() ? tuning.least_chunk_bytes : tuning.least_exchanged_bytes();
   const std::size_t fair = std::max(bytes / intra.slots(), least);
-  return std::min(intra.slot_bytes(), (fair + kLine - 1) / kLine * kLine);
+  return std::min(intra.slot_bytes(), base::round_up(fair, 64));
 }
 
 std::byte* allocate_output(const data::Run& run, const std::vector<std::int64_t>& parts, Status& status) {
