@@ -80,16 +80,19 @@ std::string CpuBackend::route(const data::Run& run) const {
 }
 
 void CpuBackend::start(data::Job& job) {
-  if (spare_.empty()) spare_.push_back(std::make_unique<OpenJob>(collectives_));
+  if (spare_.empty()) spare_.push_back(std::make_unique<OpenJob>());
   open_.push_back(std::move(spare_.back()));
   spare_.pop_back();
-  open_.back()->open(job);
+  open_.back()->job = &job;
 }
 
 void CpuBackend::finish_first(std::vector<data::Job*>& finished) {
   OpenJob& first = *open_.front();
-  finished.push_back(&first.job());
-  first.close();
+  for (std::size_t i = 0; i < first.opened.size(); ++i)
+    collectives_.give_back(first.job->runs[i].kind, *first.opened[i]);
+  finished.push_back(first.job);
+  first.opened.clear();
+  first.is_cut = false;
   spare_.push_back(std::move(open_.front()));
   open_.pop_front();
 }
@@ -97,7 +100,7 @@ void CpuBackend::finish_first(std::vector<data::Job*>& finished) {
 data::Progress CpuBackend::progress(bool /*in_call*/, std::vector<data::Job*>& finished) {
   if (open_.empty()) return data::Progress::idle;
   if (topology_.size == 1) {
-    run_alone(open_.front()->job());
+    run_alone(*open_.front()->job);
     finish_first(finished);
     return data::Progress::advanced;
   }
@@ -115,7 +118,7 @@ data::Progress CpuBackend::progress(bool /*in_call*/, std::vector<data::Job*>& f
 
 bool CpuBackend::retire(std::vector<data::Job*>& finished) {
   bool any = false;
-  while (!open_.empty() && open_.front()->is_cut() && std::min(taken_, sent_) >= open_.front()->end()) {
+  while (!open_.empty() && open_.front()->is_cut && std::min(taken_, sent_) >= open_.front()->end) {
     finish_first(finished);
     --cutting_;
     any = true;
@@ -184,10 +187,23 @@ bool CpuBackend::fill_one() {
 
 bool CpuBackend::cut(Chunk& next) {
   for (; cutting_ < open_.size(); ++cutting_) {
-    OpenJob& job = *open_[cutting_];
-    if (job.cut(next, taken_)) return true;
-    if (!job.is_cut()) return false;
+    if (cut(*open_[cutting_], next)) return true;
+    if (!open_[cutting_]->is_cut) return false;  // it waits for what is learned when its last chunk is taken
   }
+  return false;
+}
+
+bool CpuBackend::cut(OpenJob& open, Chunk& next) {
+  while (true) {
+    const auto cut = open.opened.empty() ? Collective::Cut::end : open.opened.back()->cut(next, taken_);
+    if (cut != Collective::Cut::end) return cut == Collective::Cut::chunk;
+    if (open.opened.size() == open.job->runs.size()) break;
+    const data::Run& run = open.job->runs[open.opened.size()];
+    open.opened.push_back(&collectives_.take(run.kind));
+    open.opened.back()->open(run, *open.job);
+  }
+  open.is_cut = true;
+  open.end = next.number;
   return false;
 }
 

@@ -36,7 +36,6 @@
 #include "data/backend.hpp"
 #include "data/cpu/lane.hpp"
 #include "data/cpu/mesh.hpp"
-#include "data/cpu/open_job.hpp"
 #include "data/cpu/registry.hpp"
 #include "data/cpu/site.hpp"
 #include "data/cpu/tuning.hpp"
@@ -74,6 +73,14 @@ class CpuBackend final : public data::Backend {
   void abort() noexcept override;
 
  private:
+  /// A job on its way: its runs are opened one after another.
+  struct OpenJob {
+    data::Job* job = nullptr;
+    std::vector<Collective*> opened;  // by run; the last one is being cut
+    bool is_cut = false;              // wholly, into chunks
+    std::uint64_t end = 0;            // the number of the chunk after the last; once it is cut
+  };
+
   [[nodiscard]] Site make_site();
   // The stages, each one chunk at most; true when something moved.
   bool fill_one();
@@ -84,6 +91,7 @@ class CpuBackend final : public data::Backend {
 
   void add_behind(transport::Stage stage, std::uint64_t number, std::vector<int>& ranks) const;
   [[nodiscard]] bool cut(Chunk& next);
+  [[nodiscard]] bool cut(OpenJob& open, Chunk& next);
   [[nodiscard]] bool enter(std::uint64_t number);
   [[nodiscard]] bool arrive(std::uint64_t number);
   [[nodiscard]] bool has_gone(std::uint64_t number) const;

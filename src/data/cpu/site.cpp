@@ -6,8 +6,6 @@
 #include <string>
 
 #include "base/check.hpp"
-#include "base/round_up.hpp"
-#include "core/collectives.hpp"
 
 namespace kolo::data::cpu {
 
@@ -19,12 +17,6 @@ int Site::set_rank_of(int world_rank) const {
   const auto found = std::lower_bound(members.begin(), members.end(), world_rank);
   KOLO_CHECK(found != members.end() && *found == world_rank) << "root " << world_rank << " is not in the set";
   return static_cast<int>(found - members.begin());
-}
-
-std::size_t Site::chunk_bytes(std::size_t bytes) const noexcept {
-  const std::size_t least = one_node() ? tuning.least_chunk_bytes : tuning.least_exchanged_bytes();
-  const std::size_t fair = std::max(bytes / intra.slots(), least);
-  return std::min(intra.slot_bytes(), base::round_up(fair, 64));
 }
 
 std::byte* allocate_output(const data::Run& run, const std::vector<std::int64_t>& parts, Status& status) {

@@ -3,10 +3,12 @@
 // What a set's collectives work with.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "base/round_up.hpp"
 #include "core/topology.hpp"
 #include "data/backend.hpp"
 #include "data/cpu/chunk.hpp"
@@ -59,7 +61,10 @@ struct Site {
     return part_of(elements, topology.local_rank, lanes, granule);
   }
   /// How much of `bytes` in all a chunk holds: a slot, less where the stages would not overlap otherwise.
-  [[nodiscard]] std::size_t chunk_bytes(std::size_t bytes) const noexcept;
+  [[nodiscard]] std::size_t chunk_bytes(std::size_t bytes) const noexcept {
+    const std::size_t least = one_node() ? tuning.least_chunk_bytes : tuning.least_exchanged_bytes();
+    return std::min(intra.slot_bytes(), base::round_up(std::max(bytes / intra.slots(), least), 64));
+  }
 };
 
 /// Asks for the output of a run whose size has become known. Null, and a status that says why there is none, when the
