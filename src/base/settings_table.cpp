@@ -70,7 +70,7 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "The smallest chunk into which an all-reduce is cut so that copying and reducing overlap."},
     {"KOLO_PAST_CACHE_BYTES", &S::past_cache_bytes, Type::bytes, 0, kTi, kShared, "",
      "From how many bytes on the results of one run, where they do not replace the inputs, are written past the "
-     "cache; a broadcast between two ranks from 4 times, the own part of an all-to-all from a quarter of it."},
+     "cache; the own part of an all-to-all from a quarter of it."},
     {"KOLO_STEP_BYTES", &S::step_bytes, Type::bytes, 0, kGi, kShared, "",
      "How many bytes a link between nodes carries in the time that one more step of an all-reduce costs: small ones "
      "send so many more where that saves a step."},
