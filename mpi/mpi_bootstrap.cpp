@@ -31,7 +31,7 @@ void require_usable_mpi() {
 
 /// Below MPI_THREAD_MULTIPLE no two threads may be in MPI at once. (A collective that waits for other ranks holds the
 /// gate meanwhile: below MULTIPLE other threads' data stands still while a context is made.)
-std::unique_lock<std::mutex> hold(core::CallerGate& gate) {
+std::unique_lock<std::mutex> hold(transport::CallerGate& gate) {
   if (is_finalized() || thread_level() == ThreadLevel::multiple) return {};
   return gate.hold();
 }
@@ -46,7 +46,7 @@ Communicator duplicate(MPI_Comm theirs, base::Duration patience) {
   } catch (const Error&) {
     why = std::current_exception();
   }
-  roll_call(theirs, "communicator", core::after_waiting(patience), begun);
+  roll_call(theirs, "communicator", bootstrap::after_waiting(patience), begun);
   if (!ours) std::rethrow_exception(why);
   return std::move(*ours);
 }
@@ -54,7 +54,7 @@ Communicator duplicate(MPI_Comm theirs, base::Duration patience) {
 }  // namespace
 
 std::unique_ptr<MpiBootstrap> borrow(MPI_Comm theirs, NodeJoiner joiner, base::Duration patience,
-                                     std::shared_ptr<core::CallerGate> gate) {
+                                     std::shared_ptr<transport::CallerGate> gate) {
   require_usable_mpi();
   if (theirs == MPI_COMM_NULL) {
     throw Error(ErrorCode::invalid_argument,
@@ -63,7 +63,7 @@ std::unique_ptr<MpiBootstrap> borrow(MPI_Comm theirs, NodeJoiner joiner, base::D
   if (is_intercommunicator(theirs)) {
     throw Error(ErrorCode::invalid_argument, "the communicator joins two groups; merge them by MPI_Intercomm_merge");
   }
-  if (gate == nullptr) gate = std::make_shared<core::CallerGate>();
+  if (gate == nullptr) gate = std::make_shared<transport::CallerGate>();
   const auto held = hold(*gate);
   roll_call(theirs, "roll call", patience, base::now());
   return std::make_unique<MpiBootstrap>(std::make_unique<MpiExchange>(duplicate(theirs, patience)), std::move(gate),
@@ -71,11 +71,11 @@ std::unique_ptr<MpiBootstrap> borrow(MPI_Comm theirs, NodeJoiner joiner, base::D
 }
 
 std::unique_ptr<MpiBootstrap> MpiBootstrap::of_world(NodeJoiner joiner, base::Duration patience,
-                                                     std::shared_ptr<core::CallerGate> gate) {
+                                                     std::shared_ptr<transport::CallerGate> gate) {
   return borrow(MPI_COMM_WORLD, std::move(joiner), patience, std::move(gate));
 }
 
-MpiBootstrap::MpiBootstrap(std::unique_ptr<MpiExchange> exchange, std::shared_ptr<core::CallerGate> gate,
+MpiBootstrap::MpiBootstrap(std::unique_ptr<MpiExchange> exchange, std::shared_ptr<transport::CallerGate> gate,
                            NodeJoiner joiner)
     : exchange_(std::move(exchange)), gate_(std::move(gate)), joiner_(std::move(joiner)) {}
 
@@ -93,21 +93,22 @@ std::vector<std::string> MpiBootstrap::exchange(std::string_view label, const st
   return exchange_->exchange(label, mine, patience, begun);
 }
 
-std::shared_ptr<core::NodeLink> MpiBootstrap::join_node(const core::Topology& topology, std::size_t bytes,
-                                                        const std::string& job_key, base::Duration patience) {
+std::shared_ptr<transport::NodeLink> MpiBootstrap::join_node(const core::Topology& topology, std::size_t bytes,
+                                                             const std::string& job_key, base::Duration patience) {
   return joiner_(*this, topology, bytes, job_key, patience);
 }
 
-std::shared_ptr<core::InterNode> MpiBootstrap::inter_node(const core::Topology& topology, base::Duration patience) {
+std::shared_ptr<transport::InterNode> MpiBootstrap::inter_node(const core::Topology& topology,
+                                                               base::Duration patience) {
   KOLO_CHECK(topology.size == size()) << "a topology of " << topology.size << " ranks for a world of " << size();
   const auto held = hold(*gate_);
   return std::make_shared<MpiInterNode>(exchange_->duplicate(patience));
 }
 
-std::optional<core::CallRule> MpiBootstrap::call_rule() const {
+std::optional<transport::CallRule> MpiBootstrap::call_rule() const {
   const ThreadLevel level = thread_level();
   if (level == ThreadLevel::multiple) return std::nullopt;
-  core::CallRule rule;
+  transport::CallRule rule;
   rule.gate = gate_;
   rule.any_thread = level == ThreadLevel::serialized;
   rule.only = std::this_thread::get_id();  // require_usable_mpi: the one that may

@@ -11,16 +11,16 @@
 #include <string_view>
 #include <vector>
 
-#include "core/bootstrap.hpp"
+#include "bootstrap/bootstrap.hpp"
 
 namespace kolo::mpi {
 
 class MpiExchange;
 
 /// Makes the node's shared memory, given a bootstrap whose `exchange` works: shared memory is another room's.
-using NodeJoiner = std::function<std::shared_ptr<core::NodeLink>(core::Bootstrap& bootstrap,
-                                                                 const core::Topology& topology, std::size_t bytes,
-                                                                 const std::string& job_key, base::Duration patience)>;
+using NodeJoiner = std::function<std::shared_ptr<transport::NodeLink>(
+    bootstrap::Bootstrap& bootstrap, const core::Topology& topology, std::size_t bytes, const std::string& job_key,
+    base::Duration patience)>;
 
 /// MPI must be initialised, and outlive it and the transports that it made. Who may call it, and its transport, follows
 /// from MPI's thread level:
@@ -31,28 +31,28 @@ using NodeJoiner = std::function<std::shared_ptr<core::NodeLink>(core::Bootstrap
 ///   FUNNELED, SINGLE   the thread that initialised MPI, while it is inside a call of Kolo's
 ///
 /// So below MULTIPLE nothing moves between nodes while the program computes.
-class MpiBootstrap final : public core::Bootstrap {
+class MpiBootstrap final : public bootstrap::Bootstrap {
  public:
   /// All ranks of the job: `borrow(MPI_COMM_WORLD)`, see mpi_borrow.hpp.
   /// `gate`: the process's, which all contexts share; without one this world has a gate of its own.
   static std::unique_ptr<MpiBootstrap> of_world(NodeJoiner joiner, base::Duration patience,
-                                                std::shared_ptr<core::CallerGate> gate = nullptr);
-  MpiBootstrap(std::unique_ptr<MpiExchange> exchange, std::shared_ptr<core::CallerGate> gate, NodeJoiner joiner);
+                                                std::shared_ptr<transport::CallerGate> gate = nullptr);
+  MpiBootstrap(std::unique_ptr<MpiExchange> exchange, std::shared_ptr<transport::CallerGate> gate, NodeJoiner joiner);
   ~MpiBootstrap() override;
 
   [[nodiscard]] int rank() const noexcept override;
   [[nodiscard]] int size() const noexcept override;
   std::vector<std::string> exchange(std::string_view label, const std::string& mine, base::Duration patience,
                                     base::Time begun = base::now()) override;
-  std::shared_ptr<core::NodeLink> join_node(const core::Topology& topology, std::size_t bytes,
-                                            const std::string& job_key, base::Duration patience) override;
-  std::shared_ptr<core::InterNode> inter_node(const core::Topology& topology, base::Duration patience) override;
-  [[nodiscard]] std::optional<core::CallRule> call_rule() const override;
+  std::shared_ptr<transport::NodeLink> join_node(const core::Topology& topology, std::size_t bytes,
+                                                 const std::string& job_key, base::Duration patience) override;
+  std::shared_ptr<transport::InterNode> inter_node(const core::Topology& topology, base::Duration patience) override;
+  [[nodiscard]] std::optional<transport::CallRule> call_rule() const override;
   [[nodiscard]] std::string describe() const override;
 
  private:
   std::unique_ptr<MpiExchange> exchange_;
-  const std::shared_ptr<core::CallerGate> gate_;
+  const std::shared_ptr<transport::CallerGate> gate_;
   NodeJoiner joiner_;
 };
 

@@ -17,6 +17,6 @@ namespace kolo::mpi {
 /// invalid_argument for MPI_COMM_NULL and intercommunicators.
 /// `gate`: as MpiBootstrap::of_world has it.
 std::unique_ptr<MpiBootstrap> borrow(MPI_Comm theirs, NodeJoiner joiner, base::Duration patience,
-                                     std::shared_ptr<core::CallerGate> gate = nullptr);
+                                     std::shared_ptr<transport::CallerGate> gate = nullptr);
 
 }  // namespace kolo::mpi

@@ -10,7 +10,7 @@
 #include <kolo/error.hpp>
 
 #include "base/fields.hpp"
-#include "core/bootstrap.hpp"
+#include "bootstrap/bootstrap.hpp"
 #include "mpi/mpi_api.hpp"
 
 namespace kolo::mpi {
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kTag = 0;
 /// How long rank 0 lets MPI work on the bad news after its patience has ended, and the others wait for them.
-constexpr std::chrono::seconds kBadNews{1};
+constexpr std::chrono::seconds kFlushPatience{1};
 
 constexpr char kGood = '+';
 constexpr char kBad = '-';
@@ -29,7 +29,9 @@ constexpr char kBad = '-';
 
 /// How long others wait for rank 0: until it has said who is missing, though it may have begun later than they, or be
 /// at the receipts of the step before.
-base::Duration of_others(base::Duration patience) { return core::after_waiting(core::after_waiting(patience)); }
+base::Duration of_others(base::Duration patience) {
+  return bootstrap::after_waiting(bootstrap::after_waiting(patience));
+}
 
 std::vector<int> absent(const std::vector<char>& here) {
   std::vector<int> ranks;
@@ -45,12 +47,12 @@ void roll_call(MPI_Comm theirs, std::string_view label, base::Duration patience,
   auto call = std::make_unique<RollCall>(theirs);
   poll_until(begun + patience, [&] { return call->gathered(); });
   if (call->rank() == 0) call->answer();
-  const base::Time last = call->rank() == 0 ? base::now() + kBadNews : begun + of_others(patience);
+  const base::Time last = call->rank() == 0 ? base::now() + kFlushPatience : begun + of_others(patience);
   const bool answered = poll_until(last, [&] { return call->answered(); });
   const std::vector<int> missing = call->rank() == 0 || answered ? absent(call->here()) : std::vector<int>{0};
   if (answered && missing.empty()) return;
   static_cast<void>(call.release());  // MPI may still write there
-  give_up(core::missing_ranks(missing, label, patience));
+  give_up(bootstrap::missing_ranks(missing, label, patience));
 }
 
 MpiExchange::MpiExchange(Communicator communicator)
@@ -72,19 +74,19 @@ std::string MpiExchange::gather(std::string_view label, const std::string& mine,
                                 base::Time begun) {
   std::vector<Incoming> others = expect_others();
   if (!hear(others, begun + patience)) {
-    const std::string news = kBad + core::missing_ranks(incomplete(others), label, patience);
+    const std::string news = kBad + bootstrap::missing_ranks(incomplete(others), label, patience);
     // Those who are there must hear of it; the others, should they come, find it.
     for (int rank = 1; rank < size_; ++rank) send(rank, news);
-    poll_until(base::now() + kBadNews, [this] { return flush(); });
+    poll_until(base::now() + kFlushPatience, [this] { return flush(); });
     return news;
   }
-  hear(receipts_, base::now() + kBadNews);  // which have come before what has come now
+  hear(receipts_, base::now() + kFlushPatience);  // which have come before what has come now
   std::vector<std::string> said{mine};
   for (const Incoming& one : others) said.push_back(text(one));
   const std::string answer = judge(label, said);
   for (int rank = 1; rank < size_; ++rank) send(rank, answer);
   receipts_ = expect_others();
-  const base::Time last = base::now() + core::after_waiting(patience) - patience;
+  const base::Time last = base::now() + bootstrap::after_waiting(patience) - patience;
   hear(receipts_, last);
   poll_until(last, [this] { return flush(); });
   return answer;
@@ -96,7 +98,7 @@ std::string MpiExchange::report(std::string_view label, const std::string& mine,
                                 base::Time begun) {
   send(0, mine);
   std::vector<Incoming> answer{expect(0)};
-  if (!hear(answer, begun + of_others(patience))) return kBad + core::missing_ranks({0}, label, patience);
+  if (!hear(answer, begun + of_others(patience))) return kBad + bootstrap::missing_ranks({0}, label, patience);
   send(0, {});
   poll_until(base::now() + patience, [this] { return flush(); });
   return text(answer.front());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `core::Bootstrap::exchange` over MPI: point to point by way of rank 0, and nothing that blocks, so that it can end
-// when patience does. What is open then can never be completed nor taken back: it is left to MPI, its memory is never
-// freed, and MPI must not be finalised.
+// `bootstrap::Bootstrap::exchange` over MPI: point to point by way of rank 0, and nothing that blocks, so that it can
+// end when patience does. What is open then can never be completed nor taken back: it is left to MPI, its memory is
+// never freed, and MPI must not be finalised.
 #pragma once
 
 #include <mpi.h>
@@ -35,7 +35,7 @@ class MpiExchange {
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return size_; }
 
-  /// See core::Bootstrap.
+  /// See bootstrap::Bootstrap.
   std::vector<std::string> exchange(std::string_view label, const std::string& mine, base::Duration patience,
                                     base::Time begun);
   /// Another communicator of the same ranks; collective, between two exchanges.
@@ -49,7 +49,7 @@ class MpiExchange {
     int rank = 0;
     std::byte* memory = nullptr;
     std::uint64_t length = 0;
-    core::InterNode::Operation operation = 0;
+    transport::InterNode::Operation operation = 0;
     bool has_length = false;
     bool complete = false;
   };
@@ -70,8 +70,8 @@ class MpiExchange {
   const int size_;
   const MPI_Comm communicator_;  // the transport's
   MpiInterNode transport_;
-  std::vector<core::InterNode::Operation> sends_;  // under way
-  std::vector<Incoming> receipts_;                 // rank 0's: of the last answer
+  std::vector<transport::InterNode::Operation> sends_;  // under way
+  std::vector<Incoming> receipts_;                      // rank 0's: of the last answer
 };
 
 }  // namespace kolo::mpi

@@ -10,6 +10,7 @@
 #include <kolo/error.hpp>
 
 #include "base/check.hpp"
+#include "base/round_up.hpp"
 
 namespace kolo::mpi {
 namespace {
@@ -33,7 +34,7 @@ MpiInterNode::~MpiInterNode() {
 }
 
 std::byte* MpiInterNode::staging(std::size_t bytes) {
-  const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+  const std::size_t rounded = base::round_up(std::max<std::size_t>(bytes, 1), kAlignment);
   auto* memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded));
   if (memory == nullptr) throw std::bad_alloc();
   staging_.emplace_back(memory);
@@ -52,7 +53,7 @@ std::size_t MpiInterNode::claim_slot(int rank) {
   return index;
 }
 
-core::InterNode::Operation MpiInterNode::name_of(std::size_t slot) const noexcept {
+transport::InterNode::Operation MpiInterNode::name_of(std::size_t slot) const noexcept {
   return Operation{slots_[slot].generation} << kSlotBits | (slot + 1);
 }
 
@@ -61,7 +62,7 @@ int MpiInterNode::mapped(int tag) const {
   return static_cast<int>(tag % tags_);
 }
 
-core::InterNode::Operation MpiInterNode::send(int rank, int tag, const std::byte* data, std::size_t bytes) {
+transport::InterNode::Operation MpiInterNode::send(int rank, int tag, const std::byte* data, std::size_t bytes) {
   // Claimed first: should a piece fail, those before it are open, and the slot says so for ever.
   const std::size_t slot = claim_slot(rank);
   std::size_t begin = 0;
@@ -74,7 +75,7 @@ core::InterNode::Operation MpiInterNode::send(int rank, int tag, const std::byte
   return name_of(slot);
 }
 
-core::InterNode::Operation MpiInterNode::receive(int rank, int tag, std::byte* data, std::size_t bytes) {
+transport::InterNode::Operation MpiInterNode::receive(int rank, int tag, std::byte* data, std::size_t bytes) {
   const std::size_t slot = claim_slot(rank);
   std::size_t begin = 0;
   do {

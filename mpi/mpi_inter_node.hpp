@@ -12,12 +12,12 @@
 #include <memory>
 #include <vector>
 
-#include "core/inter_node.hpp"
 #include "mpi/mpi_api.hpp"
+#include "transport/inter_node.hpp"
 
 namespace kolo::mpi {
 
-class MpiInterNode final : public core::InterNode {
+class MpiInterNode final : public transport::InterNode {
  public:
   /// Made on a thread that may call MPI. Messages travel in pieces of at most `piece_bytes`, the same on all ranks.
   explicit MpiInterNode(Communicator communicator, std::size_t piece_bytes = kMaxPieceBytes);

@@ -34,7 +34,7 @@ class Lifetime {
   /// open with ranks that are gone.
   void leave_open(bool open) noexcept { leave_open_ = open; }
   /// Whether the others leave at the same time as this rank. Then `end` lets MPI deliver what it may still hold back
-  /// (core::InterNode::push).
+  /// (transport::InterNode::push).
   void leave_together(bool together) noexcept { together_ = together; }
   /// At the end of the process: finalises an MPI that `begin` initialised, unless somebody has, `leave_open` forbids
   /// it, or this thread may not. Waits for nobody where the library allows that (Open MPI): ranks leave when they like.

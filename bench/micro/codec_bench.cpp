@@ -5,24 +5,24 @@
 
 #include <cstdint>
 
-#include "core/codec.hpp"
+#include "control/codec.hpp"
 
-namespace kolo::core {
+namespace kolo::control {
 namespace {
 
 UpMessage counted() { return Counted{500, {3, 100000}}; }
 
 UpMessage declared() {
-  Signature signature;
+  core::Signature signature;
   signature.tensors.push_back({DType::float32, Shape{512, 512, 3, 3}});
-  return Declared{0, "module.layer4.2.conv2.weight", 1, kNoTensor, 0, {{signature, {0, 1, 2, 3, 4, 5, 6, 7}}}};
+  return Declared{0, "module.layer4.2.conv2.weight", 1, core::kNoTensor, 0, {{signature, {0, 1, 2, 3, 4, 5, 6, 7}}}};
 }
 
 LogEntry planned() { return PlannedBatch{1, 3}; }
 
 LogEntry plan() {
   PlanDefined plan{1, 0, {{}}};
-  for (TensorId id = 3; id < 164; ++id) plan.batches[0].push_back(id);
+  for (core::TensorId id = 3; id < 164; ++id) plan.batches[0].push_back(id);
   return plan;
 }
 
@@ -59,4 +59,4 @@ BENCHMARK_CAPTURE(Decoding, PlannedBatch, planned(), decode_log);
 BENCHMARK_CAPTURE(Decoding, PlanDefined161, plan(), decode_log);
 
 }  // namespace
-}  // namespace kolo::core
+}  // namespace kolo::control

@@ -10,9 +10,9 @@
 
 #include "base/check.hpp"
 #include "base/cpu.hpp"
-#include "hierarchy/cpu_backend.hpp"
-#include "shm/segment.hpp"
-#include "shm/slot_ring.hpp"
+#include "data/cpu/cpu_backend.hpp"
+#include "transport/shm/segment.hpp"
+#include "transport/shm/slot_ring.hpp"
 
 namespace kolo {
 namespace {
@@ -28,7 +28,7 @@ class RankUnderTest {
                  std::make_shared<shm::SlotRing>(memory.data(), memory.bytes(), rank, kRanks, slot_bytes, slots),
                  nullptr) {
     auto* pointer = reinterpret_cast<std::byte*>(data_.data());
-    core::Run& run = job_.runs.emplace_back();
+    data::Run& run = job_.runs.emplace_back();
     run.pieces.push_back({pointer, pointer, static_cast<std::int64_t>(data_.size())});
     run.elements = static_cast<std::int64_t>(data_.size());
     run.op = ReduceOp::max;  // of equal numbers, however often it is run
@@ -39,7 +39,7 @@ class RankUnderTest {
     finished_.clear();
     base::Waiter waiter(policy_);
     while (finished_.empty()) {
-      if (backend_.progress(true, finished_) == core::Progress::advanced) {
+      if (backend_.progress(true, finished_) == data::Progress::advanced) {
         waiter.reset();
       } else {
         waiter.step();
@@ -50,9 +50,9 @@ class RankUnderTest {
 
  private:
   std::vector<float> data_;
-  core::Job job_;
-  hierarchy::CpuBackend backend_;
-  std::vector<core::Job*> finished_;
+  data::Job job_;
+  data::cpu::CpuBackend backend_;
+  std::vector<data::Job*> finished_;
   base::WaitPolicy policy_ = base::choose_wait_policy(base::usable_cpus(), kRanks);
 };
 

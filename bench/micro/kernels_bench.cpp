@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/reduce.hpp"
+#include "data/kernels/reduce.hpp"
 
 namespace kolo::kernels {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/signature.hpp"
-#include "fusion/layout.hpp"
+#include "data/layout.hpp"
 
 namespace {
 
@@ -29,7 +29,7 @@ void Layout(benchmark::State& state) {
   const std::vector<Signature> members = make_members(state.range(0), static_cast<std::size_t>(state.range(1)));
   std::vector<const Signature*> pointers;
   for (const Signature& member : members) pointers.push_back(&member);
-  for (auto _ : state) benchmark::DoNotOptimize(kolo::fusion::make_layout(pointers, 4));
+  for (auto _ : state) benchmark::DoNotOptimize(kolo::data::make_layout(pointers, 4));
   state.SetItemsProcessed(state.iterations() * state.range(0));
 }
 BENCHMARK(Layout)->ArgNames({"tensors", "dtypes"})->Args({1, 1})->Args({161, 1})->Args({161, 4})->Args({1000, 1});

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "negotiation/participant.hpp"
+#include "control/participant.hpp"
 #include "tests/simulator/programs.hpp"
 #include "tests/simulator/world.hpp"
 
@@ -79,24 +79,24 @@ void Submit(benchmark::State& state) {
   core::Signature signature;
   signature.tensors.push_back({DType::float32, Shape{1024}});
   const auto shared = std::make_shared<const core::Signature>(signature);
-  negotiation::Participant participant(0, 2);
-  std::vector<negotiation::Action> actions;
-  std::vector<negotiation::SlotId> slots;
-  core::PlanDefined plan{0, 0, {{}}};
+  control::Participant participant(0, 2);
+  std::vector<control::Action> actions;
+  std::vector<control::SlotId> slots;
+  control::PlanDefined plan{0, 0, {{}}};
   for (core::TensorId i = 0; i < tensors; ++i) {
     const core::TensorId id = core::kReservedIds + i;
     const std::string name = "gradient." + std::to_string(i);
     slots.push_back(participant.open(0, name));
     participant.submit(slots.back(), shared);
-    participant.on_log(core::Assigned{id, 1, 0, name, signature}, actions);
-    participant.on_log(core::BatchAppended{0, {id}}, actions);
+    participant.on_log(control::Assigned{id, 1, 0, name, signature}, actions);
+    participant.on_log(control::BatchAppended{0, {id}}, actions);
     plan.batches[0].push_back(id);
   }
   participant.on_log(plan, actions);
-  const core::LogEntry batch = core::PlannedBatch{0, 0};
+  const control::LogEntry batch = control::PlannedBatch{0, 0};
   for (auto _ : state) {
-    for (const negotiation::SlotId slot : slots) participant.submit(slot, shared);
-    negotiation::Outbox& out = participant.outbox();
+    for (const control::SlotId slot : slots) participant.submit(slot, shared);
+    control::Outbox& out = participant.outbox();
     benchmark::DoNotOptimize(out.counts.data());
     out.messages.clear();
     out.counts.clear();

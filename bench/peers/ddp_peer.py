@@ -90,6 +90,13 @@ def own_rank():
     return int(os.environ["RANK"]) if "RANK" in os.environ else None
 
 
+def bind_evenly(rank, count):
+    """Where ranks outnumber CPUs, this rank stays on one, as mpirun has it for Kolo's (scripts/internal/bench/jobs.py)."""
+    cpus = sorted(os.sched_getaffinity(0))
+    if count > len(cpus):
+        os.sched_setaffinity(0, {cpus[rank % len(cpus)]})
+
+
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from ddp_peer import Model, Turns, backward, own_rank, read_shapes, run_ranks
+from ddp_peer import Model, Turns, backward, bind_evenly, own_rank, read_shapes, run_ranks
 
 
 def step(model, ddp, synchronised):
@@ -89,7 +89,10 @@ def main():
     parser.add_argument("--json")
     flags = parser.parse_args()
     rank = own_rank()
-    return run_ranks(flags.ranks) if rank is None else run_rank(flags, rank)
+    if rank is None:
+        return run_ranks(flags.ranks)
+    bind_evenly(rank, flags.ranks)
+    return run_rank(flags, rank)
 
 
 sys.exit(main())

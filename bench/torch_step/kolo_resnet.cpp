@@ -36,7 +36,7 @@ namespace {
 
 struct Flags {
   int steps = 4, turns = 10, pairs = 4, batch = 2, image = 32, threads = 1;
-  bool zeros = false, keep_heap = false;
+  bool zeros = false;
   kolo_bench::TurnFlags turn;
   std::string json;
 };
@@ -121,8 +121,7 @@ void run(const Flags& flags) {
 
   Trainee shared;
   kolo::libtorch::broadcast_parameters(*shared.model);
-  kolo::libtorch::DistributedOptimizer optimizer(
-      shared.sgd, *shared.model, kolo::libtorch::DistributedOptimizerOptions{}.with_keep_heap(flags.keep_heap));
+  kolo::libtorch::DistributedOptimizer optimizer(shared.sgd, *shared.model);
   const auto step = [&] {
     optimizer.zero_grad(!flags.zeros);
     shared.pass(images, labels);
@@ -175,7 +174,6 @@ int main(int argc, char** argv) {
   add("image", po::value(&flags.image)->default_value(flags.image), "pixels in each direction");
   add("threads", po::value(&flags.threads)->default_value(flags.threads), "threads a rank");
   add("zeros", po::bool_switch(&flags.zeros), "zero gradients and add to them, instead of making them anew");
-  add("keep-heap", po::bool_switch(&flags.keep_heap), "with the optimizer's option keep_heap");
   add("turn", po::value(&turn), "I/N:FOLDER: this is job I of N that take turns through FOLDER (see bench/README.md)");
   add("json", po::value(&flags.json)->value_name("FILE"), "each rank writes what it measured to FILE.rank");
   try {

@@ -24,9 +24,10 @@ Printed are the means of the middle three fifths, and 95 % intervals by bootstra
 turns, Kolo's with DDP's beside it. A round is all jobs started anew; --more adds this run's rounds to those in the
 file, which must be of the same flags; with --rounds 0 it only prints. Ranks are not bound to CPUs, and have `threads` threads. Images are small, so
 that the computation is short beside what is looked for; the gradients are those of ResNet-50 all the same, 102 MB.
-With --keep-heap glibc keeps freed memory in every job, for Kolo by its optimizer's option, for DDP by glibc's variables:
-what a backward pass allocates costs no page faults then. --memory: instead of times, what a rank holds after 4 steps (its proportional set), each job by itself. Start it with the Python that has torch:
-Debian's python3-torch is the same version with the same kernels as libtorch-dev.
+With --keep-heap glibc keeps freed memory in every job, by two variables of its own: what a backward pass allocates costs
+no page faults then. --memory: instead of times, what a rank holds after 4 steps (its proportional set), each job by
+itself. Start it with the Python that has torch: Debian's python3-torch is the same version with the same kernels as
+libtorch-dev.
 """
 
 import argparse
@@ -60,12 +61,11 @@ def start(job, flags, turns, folder, turn=None):
     own += [f"--turns={turns}", f"--json={folder}/{job}"] + ["--zeros"] * (way == "zeros")
     own += [f"--turn={turn}"] if turn else []
     if library == "kolo":
-        own += ["--keep-heap"] * flags.keep_heap
         command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-np", str(flags.ranks), flags.kolo_resnet]
     else:
         command = [sys.executable, str(DDP), "--ranks", str(flags.ranks)]
     environment = {**ENVIRONMENT, "OMP_NUM_THREADS": str(flags.threads)}
-    if flags.keep_heap and library == "ddp":
+    if flags.keep_heap:
         environment.update(KEEP_HEAP)
     return subprocess.Popen(command + own, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr)
 

@@ -96,7 +96,7 @@ KOLO_API void save_checkpoint(Context& context, const std::string& path, const t
 
 /// @}
 
-/// Options of `DistributedOptimizer`; the same on every rank, `keep_heap` apart.
+/// Options of `DistributedOptimizer`; the same on every rank.
 struct DistributedOptimizerOptions {
   /// `average` over ranks and micro-steps, or `sum` over both.
   ReduceOp op = ReduceOp::average;
@@ -112,12 +112,6 @@ struct DistributedOptimizerOptions {
   /// float32; see `AllreduceOptions::send_as`. 16-bit gradients are sent as they are. Pays where bytes are what takes
   /// the time: a slow network; inside a node gradients are reduced where they lie, which costs less than rounding them.
   std::optional<DType> send_gradients_as;
-  /// Has glibc keep freed memory for the next step: up to 64 MiB at the end of its heap, and blocks of up to 32 MiB
-  /// come from there. Else it gives back much of what each backward pass frees, and the next one gets it again by
-  /// thousands of page faults. It holds for the whole process from then on, which is why it must be asked for; malloc
-  /// settings of the program's own stay in force, and with another malloc nothing happens. This rank's affair: ranks
-  /// may differ.
-  bool keep_heap = false;
 
   DistributedOptimizerOptions& with_op(ReduceOp value) {
     op = value;
@@ -142,10 +136,6 @@ struct DistributedOptimizerOptions {
   }
   DistributedOptimizerOptions& with_send_gradients_as(DType value) {
     send_gradients_as = value;
-    return *this;
-  }
-  DistributedOptimizerOptions& with_keep_heap(bool value) {
-    keep_heap = value;
     return *this;
   }
 };

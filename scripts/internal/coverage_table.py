@@ -55,4 +55,5 @@ def main():
     print(f"{'all':<20} {total:>7} {hit:>8} {100 * hit / total:>6.1f} %")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -16,14 +16,15 @@
 
 #include "base/cpu.hpp"
 #include "base/fields.hpp"
+#include "base/round_up.hpp"
 #include "base/settings.hpp"
 #include "base/system_error.hpp"
-#include "hierarchy/cpu_backend.hpp"
-#include "net/control_tree.hpp"
-#include "net/interfaces.hpp"
-#include "shm/slot_ring.hpp"
+#include "control/tcp/control_tree.hpp"
+#include "control/tcp/interfaces.hpp"
+#include "data/cpu/cpu_backend.hpp"
+#include "transport/shm/slot_ring.hpp"
 #ifdef KOLO_HAS_CUDA
-#include "cuda/cuda_backend.hpp"
+#include "data/cuda/cuda_backend.hpp"
 #endif
 
 namespace kolo::api {
@@ -69,13 +70,13 @@ struct Agreement {
 };
 
 /// Loads the settings; rank 0's shared ones hold for all.
-Agreement agree(core::Bootstrap& bootstrap, const Options& options) {
+Agreement agree(bootstrap::Bootstrap& bootstrap, const Options& options) {
   Agreement agreed;
-  const std::vector<std::string> all = core::take_step(bootstrap, "settings", connect_patience(options), [&] {
+  const std::vector<std::string> all = bootstrap::take_step(bootstrap, "settings", connect_patience(options), [&] {
     agreed.settings = base::load_settings(base::process_environment(), options.settings);
     // Here, where it is everybody's failure; and on one node, too, which needs no network.
     const std::string& wanted = agreed.settings.interface;
-    if (!wanted.empty()) net::select_addresses(net::local_addresses(), wanted);
+    if (!wanted.empty()) tcp::select_addresses(tcp::local_addresses(), wanted);
     const bool root = bootstrap.rank() == 0;
     return base::join_fields({KOLO_VERSION_STRING, base::machine_name(), root ? random_key() : std::string(),
                               root ? base::encode_shared(agreed.settings) : std::string()});
@@ -134,8 +135,8 @@ std::vector<int> decode_cpus(const std::string& text) {
   return cpus;
 }
 
-hierarchy::Tuning tuning_of(const base::Settings& settings) {
-  hierarchy::Tuning tuning;
+data::cpu::Tuning tuning_of(const base::Settings& settings) {
+  data::cpu::Tuning tuning;
   tuning.flat_bytes = static_cast<std::size_t>(settings.flat_bytes);
   tuning.least_chunk_bytes = static_cast<std::size_t>(settings.chunk_bytes);
   tuning.past_cache_bytes = static_cast<std::size_t>(settings.past_cache_bytes);
@@ -143,9 +144,9 @@ hierarchy::Tuning tuning_of(const base::Settings& settings) {
   return tuning;
 }
 
-/// Everything on the way to an engine: the steps that all ranks take together (core/bootstrap.hpp). What may fail on
-/// one What was found and chosen, once a job.
-void tell(const engine::EngineParts& parts, const core::Bootstrap& bootstrap) {
+/// Everything on the way to an engine: the steps that all ranks take together (bootstrap/bootstrap.hpp). What may fail
+/// on one What was found and chosen, once a job.
+void tell(const engine::EngineParts& parts, const bootstrap::Bootstrap& bootstrap) {
   const core::Topology& topology = parts.topology;
   base::Logger& logger = *parts.logger;
   if (topology.rank != 0 || !logger.enabled(LogLevel::info)) return;
@@ -168,7 +169,7 @@ void tell(const engine::EngineParts& parts, const core::Bootstrap& bootstrap) {
 /// rank alone is inside a step.
 class Assembly {
  public:
-  Assembly(core::Bootstrap& bootstrap, const Options& options, std::shared_ptr<core::Regions> regions)
+  Assembly(bootstrap::Bootstrap& bootstrap, const Options& options, std::shared_ptr<transport::Regions> regions)
       : bootstrap_(bootstrap), regions_(std::move(regions)) {
     Agreement agreed = agree(bootstrap, options);
     parts_.settings = std::move(agreed.settings);
@@ -181,15 +182,15 @@ class Assembly {
   }
 
   /// Used once.
-  std::shared_ptr<detail::ContextImpl> start(std::unique_ptr<core::Bootstrap>&& bootstrap) {
+  std::shared_ptr<detail::ContextImpl> start(std::unique_ptr<bootstrap::Bootstrap>&& bootstrap) {
     introduce();
     parts_.link = bootstrap_.join_node(parts_.topology, engine_bytes() + kRings * slot_memory(), job_key_, patience_);
     connect();
-    const std::shared_ptr<core::NodeLink> link = parts_.link;
+    const std::shared_ptr<transport::NodeLink> link = parts_.link;
     // Before there is an engine, which may close them.
     auto connections = std::make_unique<const ClosedInChildren>(list_connections());
     std::shared_ptr<engine::Engine> engine;
-    core::take_step(bootstrap_, "engine", patience_, [&]() -> std::string {
+    bootstrap::take_step(bootstrap_, "engine", patience_, [&]() -> std::string {
       make_backend();
       tell(parts_, bootstrap_);
       engine = engine::Engine::make(std::move(parts_));
@@ -205,13 +206,13 @@ class Assembly {
 
   [[nodiscard]] std::vector<int> list_connections() const {
     std::vector<int> all = parts_.control ? parts_.control->descriptors() : std::vector<int>{};
-    for (const core::NodeLink::Liveness& peer : parts_.link->liveness()) all.push_back(peer.fd);
+    for (const transport::NodeLink::Liveness& peer : parts_.link->liveness()) all.push_back(peer.fd);
     return all;
   }
 
   /// What ranks must know of each other before memory is shared: addresses, CPUs, caches.
   void introduce() {
-    const std::vector<std::string> said = core::take_step(bootstrap_, "addresses", patience_, [this] {
+    const std::vector<std::string> said = bootstrap::take_step(bootstrap_, "addresses", patience_, [this] {
       if (talks()) listener_.emplace(parts_.settings.interface);
       return base::join_fields({listener_ ? listener_->announcement() : std::string(), encode_cpus(base::affinity()),
                                 std::to_string(base::private_cache_bytes()), base::system_name()});
@@ -228,7 +229,7 @@ class Assembly {
     const bool one_machine =
         std::adjacent_find(machines_.begin(), machines_.end(), std::not_equal_to<>()) == machines_.end();
     slot_bytes_ = slot_bytes(cache, one_machine);
-    slots_ = parts_.settings.slots == 0 ? hierarchy::choose_slots(one_machine)
+    slots_ = parts_.settings.slots == 0 ? data::cpu::choose_slots(one_machine)
                                         : std::max<std::int64_t>(parts_.settings.slots, kFewestSlots);
     const auto rank = static_cast<std::size_t>(parts_.topology.rank);
     const base::CpuShare share = base::cpu_share(cpus, rank, base::usable_cpus());
@@ -238,19 +239,20 @@ class Assembly {
   /// The control tree, the transport between nodes, and the means to read peers' memory.
   void connect() {
     if (parts_.topology.node_count() > 1) {
-      core::take_step(bootstrap_, "control connections", core::after_waiting(patience_), [this]() -> std::string {
-        if (!talks()) return {};
-        parts_.control = net::TcpControlChannel::connect(
-            std::move(*listener_), parts_.topology, static_cast<int>(parts_.settings.tree_fanout), announcements_,
-            job_key_, std::chrono::duration_cast<std::chrono::milliseconds>(patience_));
-        return {};
-      });
-      core::take_step(bootstrap_, "transport", core::after_waiting(patience_), [this]() -> std::string {
+      bootstrap::take_step(
+          bootstrap_, "control connections", bootstrap::after_waiting(patience_), [this]() -> std::string {
+            if (!talks()) return {};
+            parts_.control = tcp::TcpControlChannel::connect(
+                std::move(*listener_), parts_.topology, static_cast<int>(parts_.settings.tree_fanout), announcements_,
+                job_key_, std::chrono::duration_cast<std::chrono::milliseconds>(patience_));
+            return {};
+          });
+      bootstrap::take_step(bootstrap_, "transport", bootstrap::after_waiting(patience_), [this]() -> std::string {
         inter_ = bootstrap_.inter_node(parts_.topology, patience_);
         return {};
       });
-      if (std::optional<core::CallRule> rule = bootstrap_.call_rule()) {
-        parts_.gated = std::make_shared<core::GatedInterNode>(std::move(inter_), std::move(*rule));
+      if (std::optional<transport::CallRule> rule = bootstrap_.call_rule()) {
+        parts_.gated = std::make_shared<transport::GatedInterNode>(std::move(inter_), std::move(*rule));
         inter_ = parts_.gated;
       }
     }
@@ -265,10 +267,10 @@ class Assembly {
     auto intra =
         std::make_shared<shm::SlotRing>(parts_.link->memory() + engine_bytes(), slot_memory(), topology.local_rank,
                                         topology.local_size(), slot_bytes_, static_cast<std::uint64_t>(slots_));
-    hierarchy::CpuBackendOptions options;
+    data::cpu::CpuBackendOptions options;
     options.regions = regions_;
     options.tuning = tuning_of(parts_.settings);
-    parts_.backend = std::make_unique<hierarchy::CpuBackend>(topology, std::move(intra), inter_, options);
+    parts_.backend = std::make_unique<data::cpu::CpuBackend>(topology, std::move(intra), inter_, options);
 #ifdef KOLO_HAS_CUDA
     make_device_backend();
 #endif
@@ -280,9 +282,9 @@ class Assembly {
     if (bytes == 0) {
       std::size_t largest = 0;
       for (const std::vector<int>& node : parts_.topology.nodes) largest = std::max(largest, node.size());
-      bytes = hierarchy::choose_slot_bytes(cache, static_cast<int>(largest), one_machine);
+      bytes = data::cpu::choose_slot_bytes(cache, static_cast<int>(largest), one_machine);
     }
-    return std::max(kSmallestSlot, (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment);
+    return std::max(kSmallestSlot, base::round_up(bytes, kSlotAlignment));
   }
 
 #ifdef KOLO_HAS_CUDA
@@ -294,7 +296,7 @@ class Assembly {
     auto intra = std::make_shared<shm::SlotRing>(parts_.link->memory() + engine_bytes() + slot_memory(), slot_memory(),
                                                  topology.local_rank, topology.local_size(), slot_bytes_,
                                                  static_cast<std::uint64_t>(slots_));
-    hierarchy::CpuBackendOptions plane;
+    data::cpu::CpuBackendOptions plane;
     plane.tuning = tuning_of(settings);
     plane.first_tag = static_cast<int>(slots_);
     cuda::CudaBackendOptions options;
@@ -310,7 +312,7 @@ class Assembly {
     options.ring = [link = parts_.link, rank = topology.local_rank] { link->wake(rank); };
     parts_.device = std::make_unique<cuda::CudaBackend>(
         std::move(options),
-        std::make_unique<hierarchy::CpuBackend>(topology, std::move(intra), inter_, std::move(plane)));
+        std::make_unique<data::cpu::CpuBackend>(topology, std::move(intra), inter_, std::move(plane)));
   }
 #endif
 
@@ -319,15 +321,15 @@ class Assembly {
     return shm::SlotRing::required_bytes(parts_.topology.local_size(), slot_bytes_, static_cast<std::uint64_t>(slots_));
   }
 
-  core::Bootstrap& bootstrap_;
-  const std::shared_ptr<core::Regions> regions_;
+  bootstrap::Bootstrap& bootstrap_;
+  const std::shared_ptr<transport::Regions> regions_;
   engine::EngineParts parts_;
   std::string job_key_;
   std::vector<int> machines_;               // by rank
   std::vector<std::string> announcements_;  // by rank; empty for those that lead no node
   base::Duration patience_{};
-  std::optional<net::Listener> listener_;
-  std::shared_ptr<core::InterNode> inter_;
+  std::optional<tcp::Listener> listener_;
+  std::shared_ptr<transport::InterNode> inter_;
   std::size_t slot_bytes_ = 0;
   std::int64_t slots_ = 0;
 };
@@ -344,8 +346,8 @@ base::Duration connect_patience(const Options& options) {
   return base::from_seconds(settings.connect_timeout_s);
 }
 
-std::shared_ptr<detail::ContextImpl> assemble(std::unique_ptr<core::Bootstrap> bootstrap, const Options& options) {
-  auto regions = std::make_shared<core::Regions>();
+std::shared_ptr<detail::ContextImpl> assemble(std::unique_ptr<bootstrap::Bootstrap> bootstrap, const Options& options) {
+  auto regions = std::make_shared<transport::Regions>();
   Assembly assembly(*bootstrap, options, std::move(regions));
   return assembly.start(std::move(bootstrap));
 }

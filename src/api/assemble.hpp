@@ -9,7 +9,7 @@
 
 #include "api/context_impl.hpp"
 #include "base/clock.hpp"
-#include "core/bootstrap.hpp"
+#include "bootstrap/bootstrap.hpp"
 
 namespace kolo::api {
 
@@ -18,6 +18,6 @@ base::Duration connect_patience(const Options& options);
 
 /// Collective over the ranks of `bootstrap`. Throws Error on every rank alike when any rank fails: invalid_setting
 /// for a bad value, else mostly transport. The sentence names the rank.
-std::shared_ptr<detail::ContextImpl> assemble(std::unique_ptr<core::Bootstrap> bootstrap, const Options& options);
+std::shared_ptr<detail::ContextImpl> assemble(std::unique_ptr<bootstrap::Bootstrap> bootstrap, const Options& options);
 
 }  // namespace kolo::api

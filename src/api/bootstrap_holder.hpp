@@ -6,13 +6,13 @@
 #include <memory>
 #include <utility>
 
-#include "core/bootstrap.hpp"
+#include "bootstrap/bootstrap.hpp"
 
 namespace kolo::detail {
 
 struct BootstrapHolder {
-  explicit BootstrapHolder(std::unique_ptr<core::Bootstrap> its) : bootstrap(std::move(its)) {}
-  std::unique_ptr<core::Bootstrap> bootstrap;
+  explicit BootstrapHolder(std::unique_ptr<bootstrap::Bootstrap> its) : bootstrap(std::move(its)) {}
+  std::unique_ptr<bootstrap::Bootstrap> bootstrap;
 };
 
 }  // namespace kolo::detail

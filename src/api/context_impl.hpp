@@ -10,26 +10,26 @@
 #include <kolo/context.hpp>
 
 #include "api/forks.hpp"
-#include "core/bootstrap.hpp"
-#include "core/node_link.hpp"
-#include "core/regions.hpp"
+#include "bootstrap/bootstrap.hpp"
 #include "engine/engine.hpp"
+#include "transport/node_link.hpp"
+#include "transport/regions.hpp"
 
 namespace kolo::detail {
 
 class ContextImpl {
  public:
   /// `connections`: descriptors by which others hear of the end of this process.
-  ContextImpl(std::unique_ptr<core::Bootstrap> bootstrap, std::shared_ptr<engine::Engine> engine,
-              std::shared_ptr<core::NodeLink> link, std::shared_ptr<core::Regions> regions,
+  ContextImpl(std::unique_ptr<bootstrap::Bootstrap> bootstrap, std::shared_ptr<engine::Engine> engine,
+              std::shared_ptr<transport::NodeLink> link, std::shared_ptr<transport::Regions> regions,
               std::unique_ptr<const api::ClosedInChildren> connections)
       : bootstrap_(std::move(bootstrap)), link_(std::move(link)), regions_(std::move(regions)),
         engine_(std::move(engine)), connections_(std::move(connections)) {}
 
   [[nodiscard]] engine::Engine& engine() const noexcept { return *engine_; }
   [[nodiscard]] const std::shared_ptr<engine::Engine>& shared_engine() const noexcept { return engine_; }
-  [[nodiscard]] core::NodeLink& link() const noexcept { return *link_; }
-  [[nodiscard]] const std::shared_ptr<core::Regions>& regions() const noexcept { return regions_; }
+  [[nodiscard]] transport::NodeLink& link() const noexcept { return *link_; }
+  [[nodiscard]] const std::shared_ptr<transport::Regions>& regions() const noexcept { return regions_; }
   [[nodiscard]] std::string describe_bootstrap() const { return bootstrap_->describe(); }
   /// Ends the engine; while an exception unwinds (`reason` is not empty), or in a `hurry`, without waiting for the
   /// others. Not inside a callback of on_done.
@@ -43,9 +43,9 @@ class ContextImpl {
 
  private:
   const std::uint64_t generation_ = api::fork_generation();
-  const std::unique_ptr<core::Bootstrap> bootstrap_;  // outlives what was made with it
-  const std::shared_ptr<core::NodeLink> link_;
-  const std::shared_ptr<core::Regions> regions_;
+  const std::unique_ptr<bootstrap::Bootstrap> bootstrap_;  // outlives what was made with it
+  const std::shared_ptr<transport::NodeLink> link_;
+  const std::shared_ptr<transport::Regions> regions_;
   const std::shared_ptr<engine::Engine> engine_;
   const std::unique_ptr<const api::ClosedInChildren> connections_;
   bool of_job_ = false;

@@ -7,14 +7,14 @@
 
 #include "api/context_impl.hpp"
 #include "api/handle_access.hpp"
-#include "cuda/cuda_api.hpp"
-#include "cuda/device.hpp"
-#include "cuda/events.hpp"
+#include "data/cuda/cuda_api.hpp"
+#include "data/cuda/device.hpp"
+#include "data/cuda/events.hpp"
 
 namespace kolo::cuda {
 
 int bind(Context& context) {
-  core::DeviceBackend* const backend = context.impl().engine().device();
+  data::DeviceBackend* const backend = context.impl().engine().device();
   const int device = backend->bind();
   set_current_device(device);
   return device;
@@ -41,7 +41,7 @@ void wait_on(Handle& handle, StreamHandle stream) {
   }
   refuse_capture(native(Stream{stream}));  // also where the operation is done, and nothing is given to the stream
   const std::shared_ptr<engine::Engine> engine = operation.engine.lock();  // null: it is done
-  if (const core::DeviceEventPtr end = engine ? engine->wait_enqueued(operation) : nullptr) {
+  if (const data::DeviceEventPtr end = engine ? engine->wait_enqueued(operation) : nullptr) {
     end->hold_back(Stream{stream});
     return;
   }

@@ -15,16 +15,14 @@
 
 #include "api/context_impl.hpp"
 #include "base/quote.hpp"
-#include "core/regions.hpp"
+#include "base/round_up.hpp"
+#include "transport/regions.hpp"
 
 namespace kolo {
 namespace {
 
-constexpr std::size_t kPage = 4096;
 /// What of memory a tensor may not begin beyond: sizes stay far from overflow.
 constexpr std::size_t kMost = std::size_t{1} << 47;
-
-std::size_t round_up(std::size_t value, std::size_t to) noexcept { return (value + to - 1) / to * to; }
 
 std::string subject(const std::string& name) { return "GradientArena(" + name + ")"; }
 
@@ -44,10 +42,10 @@ std::vector<std::string> meet(Context& context, const std::string& name, const s
 
 /// One rank's word in the meeting of an arena.
 struct Wish {
-  core::Regions::Id id;  ///< rank 0's proposal
+  transport::Regions::Id id;  ///< rank 0's proposal
   std::uint64_t bytes = 0;
   std::uint64_t kind = 0;
-  std::vector<core::Regions::Serial> retired;
+  std::vector<transport::Regions::Serial> retired;
 };
 
 std::vector<Wish> gather(Context& context, const std::string& name, const Wish& mine) {
@@ -58,7 +56,7 @@ std::vector<Wish> gather(Context& context, const std::string& name, const Wish& 
   const Span<const std::uint64_t> words = gathered.as<std::uint64_t>();
   for (const std::uint64_t* at = words.begin(); at != words.end();) {
     const std::uint64_t* const retired = at + 5;
-    all.push_back({{static_cast<core::Regions::Number>(at[0]), at[1]}, at[2], at[3], {retired, retired + at[4]}});
+    all.push_back({{static_cast<transport::Regions::Number>(at[0]), at[1]}, at[2], at[3], {retired, retired + at[4]}});
     at = retired + at[4];
   }
   return all;
@@ -87,14 +85,14 @@ void check_agreement(const std::string& name, const std::vector<Wish>& all) {
 class Reservation {
  public:
   /// The meeting: all ask for the same size in the same kind of memory, and use the number that rank 0 proposes.
-  Reservation(Context& context, std::shared_ptr<core::Regions> regions, const std::string& name, std::size_t bytes,
+  Reservation(Context& context, std::shared_ptr<transport::Regions> regions, const std::string& name, std::size_t bytes,
               DeviceKind kind)
       : regions_(std::move(regions)) {
     if (context.rank() == 0) id_ = regions_->propose();
     try {
       const std::vector<Wish> all =
           gather(context, name, {id_, bytes, static_cast<std::uint64_t>(kind), regions_->retired()});
-      std::vector<std::vector<core::Regions::Serial>> retired;
+      std::vector<std::vector<transport::Regions::Serial>> retired;
       for (const Wish& one : all) retired.push_back(one.retired);
       regions_->forget_common(retired);
       check_agreement(name, all);
@@ -108,11 +106,11 @@ class Reservation {
   Reservation(const Reservation&) = delete;
   Reservation& operator=(const Reservation&) = delete;
 
-  [[nodiscard]] core::Regions::Id id() const noexcept { return id_; }
+  [[nodiscard]] transport::Regions::Id id() const noexcept { return id_; }
 
  private:
-  const std::shared_ptr<core::Regions> regions_;
-  core::Regions::Id id_;
+  const std::shared_ptr<transport::Regions> regions_;
+  transport::Regions::Id id_;
 };
 
 /// Throws on every rank what went wrong on one of them.
@@ -162,9 +160,9 @@ class HostMemory final : public Memory {
 
  private:
   const std::weak_ptr<engine::Engine> engine_;  // an arena may outlive its context, but must not keep it alive
-  const std::shared_ptr<core::Regions> regions_;
-  core::Regions::Id id_;
-  std::shared_ptr<core::SharedRegion> region_;
+  const std::shared_ptr<transport::Regions> regions_;
+  transport::Regions::Id id_;
+  std::shared_ptr<transport::SharedRegion> region_;
 };
 
 class DeviceMemory final : public Memory {
@@ -173,7 +171,7 @@ class DeviceMemory final : public Memory {
       : engine_(context.impl().shared_engine()), regions_(context.impl().regions()) {
     const Reservation reservation(context, regions_, name, bytes, device.kind);
     fail_together(context, name, "device", why_unusable(context, device), ErrorCode::unsupported);
-    core::DeviceBackend& backend = *context.impl().engine().device();
+    data::DeviceBackend& backend = *context.impl().engine().device();
     region_ = backend.ask_region(reservation.id().number, bytes);
     std::string problem;
     try {
@@ -209,7 +207,7 @@ class DeviceMemory final : public Memory {
 
  private:
   static std::string why_unusable(Context& context, Device device) {
-    core::DeviceBackend* const backend = context.impl().engine().device();
+    data::DeviceBackend* const backend = context.impl().engine().device();
     if (backend == nullptr) return "no CUDA device can be used: this build has no CUDA part";
     try {
       backend->check_usable(device, core::Signature());
@@ -220,9 +218,9 @@ class DeviceMemory final : public Memory {
   }
 
   const std::weak_ptr<engine::Engine> engine_;
-  const std::shared_ptr<core::Regions> regions_;
-  core::Regions::Id id_;
-  std::shared_ptr<core::DeviceRegion> region_;
+  const std::shared_ptr<transport::Regions> regions_;
+  transport::Regions::Id id_;
+  std::shared_ptr<data::DeviceRegion> region_;
   std::byte* data_ = nullptr;
 };
 
@@ -234,7 +232,7 @@ std::unique_ptr<Memory> make_memory(Context& context, const std::string& name, s
   if (bytes > kMost) {
     throw Error(ErrorCode::invalid_argument, name + ": " + std::to_string(bytes) + " bytes are too many");
   }
-  const std::size_t rounded = round_up(std::max<std::size_t>(bytes, 1), kPage);
+  const std::size_t rounded = base::round_up(std::max<std::size_t>(bytes, 1), base::kPageBytes);
   if (device.kind == DeviceKind::cpu) return std::make_unique<HostMemory>(context, name, rounded);
   return std::make_unique<DeviceMemory>(context, name, rounded, device);
 }
@@ -350,7 +348,7 @@ TensorView GradientArena::allocate(DType dtype, Shape shape, Stream stream) {
 }
 
 std::size_t GradientArena::room_for(DType dtype, const Shape& shape) noexcept {
-  return round_up(static_cast<std::size_t>(shape.elements()) * size_of(dtype), kAlignment);
+  return base::round_up(static_cast<std::size_t>(shape.elements()) * size_of(dtype), kAlignment);
 }
 
 std::size_t GradientArena::capacity() const { return impl().capacity(); }

@@ -4,10 +4,10 @@
 #include <sstream>
 
 #include "api/context_impl.hpp"
-#include "kernels/instruction_set.hpp"
+#include "data/kernels/instruction_set.hpp"
 #ifdef KOLO_HAS_CUDA
-#include "cuda/cuda_api.hpp"
-#include "cuda/nccl_api.hpp"
+#include "data/cuda/cuda_api.hpp"
+#include "data/cuda/nccl_api.hpp"
 #endif
 #ifdef KOLO_HAS_MPI
 #include "mpi/mpi_lifetime.hpp"
@@ -88,7 +88,7 @@ Metrics metrics(Context& context) {
   const engine::Engine& engine = context.impl().engine();
   Metrics metrics = context.impl().engine().metrics();
   if (engine.device() == nullptr) return metrics;
-  const core::DeviceUsage usage = engine.device()->usage();
+  const data::DeviceUsage usage = engine.device()->usage();
   metrics.device_slot_bytes = usage.slot_bytes;
   metrics.device_arena_bytes = usage.arena_bytes;
   metrics.device_communicators = usage.communicators;

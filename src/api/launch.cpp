@@ -11,16 +11,16 @@
 
 #include "api/assemble.hpp"
 #include "base/settings.hpp"
-#include "shm/thread_world.hpp"
+#include "bootstrap/thread_world.hpp"
 #ifdef KOLO_HAS_MPI
+#include "bootstrap/handover.hpp"
 #include "mpi/mpi_bootstrap.hpp"
-#include "shm/handover.hpp"
 #endif
 
 namespace kolo::api {
 
 std::unique_ptr<detail::BootstrapHolder> solo_bootstrap() {
-  return std::make_unique<detail::BootstrapHolder>(shm::ThreadWorld(1).bootstrap(0));
+  return std::make_unique<detail::BootstrapHolder>(bootstrap::ThreadWorld(1).bootstrap(0));
 }
 
 namespace {
@@ -61,14 +61,14 @@ void expect_all_processes(const base::Lookup& environment, int found) {
 
 #ifdef KOLO_HAS_MPI
 
-std::shared_ptr<core::NodeLink> join_node_of_processes(core::Bootstrap& bootstrap, const core::Topology& topology,
-                                                       std::size_t bytes, const std::string& job_key,
-                                                       base::Duration patience) {
-  return shm::join_node(bootstrap, topology, bytes, job_key, patience);
+std::shared_ptr<transport::NodeLink> join_node_of_processes(bootstrap::Bootstrap& bootstrap,
+                                                            const core::Topology& topology, std::size_t bytes,
+                                                            const std::string& job_key, base::Duration patience) {
+  return bootstrap::join_node(bootstrap, topology, bytes, job_key, patience);
 }
 
-std::shared_ptr<core::CallerGate> process_gate() {
-  static const auto gate = std::make_shared<core::CallerGate>();
+std::shared_ptr<transport::CallerGate> process_gate() {
+  static const auto gate = std::make_shared<transport::CallerGate>();
   return gate;
 }
 

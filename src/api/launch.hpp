@@ -22,14 +22,14 @@ namespace kolo::api {
 std::unique_ptr<detail::BootstrapHolder> solo_bootstrap();
 
 #ifdef KOLO_HAS_MPI
-/// `core::Bootstrap::join_node` for processes: what the MPI room, which knows nothing of shared memory, is given.
-std::shared_ptr<core::NodeLink> join_node_of_processes(core::Bootstrap& bootstrap, const core::Topology& topology,
-                                                       std::size_t bytes, const std::string& job_key,
-                                                       base::Duration patience);
+/// `bootstrap::Bootstrap::join_node` for processes: what the MPI room, which knows nothing of shared memory, is given.
+std::shared_ptr<transport::NodeLink> join_node_of_processes(bootstrap::Bootstrap& bootstrap,
+                                                            const core::Topology& topology, std::size_t bytes,
+                                                            const std::string& job_key, base::Duration patience);
 
 /// What MPI below MPI_THREAD_MULTIPLE is called through. It guards the process's MPI, so all contexts of the process
 /// share it, whichever communicators they are made from.
-std::shared_ptr<core::CallerGate> process_gate();
+std::shared_ptr<transport::CallerGate> process_gate();
 #endif
 
 /// What the process owes its launcher. One instance a process; one thread at a time.

@@ -83,6 +83,12 @@ void check_pair(core::CollectiveKind kind, std::string_view name, const ConstTen
   check_apart(kind, name, in, out, "use the call without _into to work in place, or give an output of its own");
 }
 
+/// Of options that have been checked.
+core::Wire wire_of(const AllreduceOptions& options) noexcept {
+  if (!options.send_as) return core::Wire::own;
+  return *options.send_as == DType::float16 ? core::Wire::float16 : core::Wire::bfloat16;
+}
+
 void check_send_as(core::CollectiveKind kind, std::string_view name, DType dtype, DType send_as) {
   check_known(kind, name, "send_as", send_as, DType::float64);
   const std::string type(to_string(dtype)), sent(to_string(send_as));
@@ -92,7 +98,7 @@ void check_send_as(core::CollectiveKind kind, std::string_view name, DType dtype
   if (!is_floating_point(dtype)) {
     refuse(kind, name, type + " cannot be sent as " + sent + "; send_as needs a floating-point type");
   }
-  if (kind != core::CollectiveKind::allreduce) {
+  if (!core::traits_of(kind).converts) {
     refuse(kind, name, "send_as is for allreduce only", ErrorCode::unsupported);
   }
 }
@@ -134,7 +140,7 @@ Shape row_of(const Shape& shape) { return {shape.begin() + 1, shape.rank() - 1};
 /// A GPU reads aligned elements only. Collectives that move data without reducing it move bytes.
 void check_aligned(core::CollectiveKind kind, std::string_view name, const ConstTensorView& view) {
   const std::size_t size = size_of(view.dtype());
-  if (view.device().kind == DeviceKind::cpu || !core::reduces(kind)) return;
+  if (view.device().kind == DeviceKind::cpu || !core::traits_of(kind).reduces) return;
   if (reinterpret_cast<std::uintptr_t>(view.data()) % size == 0) return;
   refuse(kind, name,
          "its tensor's address is not a multiple of " + std::to_string(size) + " bytes, the size of " +
@@ -159,7 +165,7 @@ void locate(Request& request, std::string_view name, const ConstTensorView& view
 
 /// What an all-reduce of tensors that are not in the CPU's memory cannot do.
 void check_sent_from(const Request& request, std::string_view name) {
-  if (!request.signature.sent_as || request.device.kind == DeviceKind::cpu) return;
+  if (request.signature.wire == core::Wire::own || request.device.kind == DeviceKind::cpu) return;
   refuse(request.signature.kind, name,
          "its tensors lie on " + to_string(request.device) + "; send_as works in CPU memory only",
          ErrorCode::unsupported);
@@ -195,7 +201,7 @@ core::Signature reduction_signature(core::CollectiveKind kind, const AllreduceOp
   signature.op = options.op;
   signature.prescale = options.prescale;
   signature.postscale = options.postscale;
-  signature.sent_as = options.send_as;
+  signature.wire = wire_of(options);
   return signature;
 }
 
@@ -218,31 +224,44 @@ void check_members(std::string_view group, Span<const NamedView> members) {
   }
 }
 
+/// What a call gets whose output has the shape of its input.
 template <class View>
-void check_allreduce(std::string_view name, const View& in, const TensorView& out, bool in_place,
-                     const AllreduceOptions& options) {
-  const auto kind = core::CollectiveKind::allreduce;
+void check_tensors(core::CollectiveKind kind, std::string_view name, const View& in, const TensorView& out,
+                   bool in_place, const AllreduceOptions& options) {
   if (in_place) {
     check_view(kind, name, "tensor", in);
   } else {
     check_pair(kind, name, in, out);
   }
-  check_reduction(kind, name, in.dtype(), options);
+  if (core::traits_of(kind).reduces) check_reduction(kind, name, in.dtype(), options);
   checked_timeout(kind, name, options.timeout);
+}
+
+void check_root(core::CollectiveKind kind, std::string_view name, const Root& root) {
+  if (root.rank >= 0 && root.rank < root.ranks) return;
+  refuse(kind, name,
+         "there is no root rank " + std::to_string(root.rank) + "; ranks are 0 to " + std::to_string(root.ranks - 1));
 }
 
 }  // namespace
 
-Request allreduce_request(std::string_view name, ConstTensorView in, TensorView out, bool in_place,
-                          const AllreduceOptions& options) {
-  check_allreduce(name, in, out, in_place, options);
+Request tensor_request(core::CollectiveKind kind, std::string_view name, ConstTensorView in, TensorView out,
+                       bool in_place, const AllreduceOptions& options, const Root& root) {
+  check_tensors(kind, name, in, out, in_place, options);
+  if (core::traits_of(kind).rooted) check_root(kind, name, root);
   Request request;
-  request.signature = reduction_signature(core::CollectiveKind::allreduce, options);
+  request.signature = reduction_signature(kind, options);
+  request.signature.root = root.rank;
   add_tensor(request, name, in, out);
   check_sent_from(request, name);
   request.buffers.push_back(buffer_of(in, out.data()));
   request.timeout = options.timeout;
   return request;
+}
+
+Request allreduce_request(std::string_view name, ConstTensorView in, TensorView out, bool in_place,
+                          const AllreduceOptions& options) {
+  return tensor_request(core::CollectiveKind::allreduce, name, in, out, in_place, options);
 }
 
 Request grouped_allreduce_request(std::string_view group, Span<const NamedView> members,
@@ -284,23 +303,9 @@ void name_members(std::string_view group, Request& request) {
 
 Request broadcast_request(std::string_view name, ConstTensorView in, TensorView out, bool in_place, int root, int size,
                           const CallOptions& options) {
-  const auto kind = core::CollectiveKind::broadcast;
-  if (in_place) {
-    check_view(kind, name, "tensor", in);
-  } else {
-    check_pair(kind, name, in, out);
-  }
-  if (root < 0 || root >= size) {
-    refuse(kind, name,
-           "there is no root rank " + std::to_string(root) + "; ranks are 0 to " + std::to_string(size - 1));
-  }
-  Request request;
-  request.signature.kind = kind;
-  request.signature.root = root;
-  add_tensor(request, name, in, out);
-  request.buffers.push_back(buffer_of(in, out.data()));
-  request.timeout = checked_timeout(kind, name, options.timeout);
-  return request;
+  AllreduceOptions timed;
+  timed.timeout = options.timeout;
+  return tensor_request(core::CollectiveKind::broadcast, name, in, out, in_place, timed, {root, size});
 }
 
 Request allgather_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
@@ -418,7 +423,7 @@ Request reduce_scatter_request(std::string_view name, ConstTensorView in, const 
   check_view(kind, name, "input", in);
   check_reduction(kind, name, in.dtype(), options);
   if (in.shape().rank() == 0) refuse(kind, name, "a scalar has no rows; give a tensor of at least one dimension");
-  const core::RowsOf rows(in.shape()[0], place.rank, place.size);
+  const data::RowsOf rows(in.shape()[0], place.rank, place.size);
   const Shape row = row_of(in.shape());
   std::vector<std::int64_t> extents{rows.count};
   extents.insert(extents.end(), row.begin(), row.end());
@@ -478,7 +483,7 @@ void settle_device(engine::Engine& engine, std::string_view name, Request& reque
   } catch (const Error& error) {
     refuse(request.signature.kind, name, where + error.status().message(), error.code());
   }
-  if (request.signature.kind != core::CollectiveKind::allreduce) return;
+  if (!core::traits_of(request.signature.kind).in_arena) return;
   for (std::size_t i = 0; i < request.buffers.size(); ++i) {
     const engine::Buffer& buffer = request.buffers[i];
     core::TensorSignature& tensor = request.signature.tensors[i];
@@ -488,8 +493,8 @@ void settle_device(engine::Engine& engine, std::string_view name, Request& reque
   }
 }
 
-std::vector<core::DeviceEventPtr> record(engine::Engine& engine, Device device, const std::vector<Stream>& streams) {
-  std::vector<core::DeviceEventPtr> events;
+std::vector<data::DeviceEventPtr> record(engine::Engine& engine, Device device, const std::vector<Stream>& streams) {
+  std::vector<data::DeviceEventPtr> events;
   events.reserve(streams.size());
   for (const Stream& stream : streams) events.push_back(engine.device()->record(device, stream));
   return events;
@@ -589,7 +594,7 @@ bool is_same_allreduce(const core::Signature& signature, const View& in, const A
   return signature.device == DeviceKind::cpu && signature.kind == core::CollectiveKind::allreduce &&
          signature.op == options.op && signature.members == 0 && signature.tensors.size() == 1 &&
          signature.tensors.front().dtype == in.dtype() && signature.tensors.front().shape == in.shape() &&
-         signature.sent_as == options.send_as && same_bits(signature.prescale, options.prescale) &&
+         signature.wire == wire_of(options) && same_bits(signature.prescale, options.prescale) &&
          same_bits(signature.postscale, options.postscale);
 }
 
@@ -612,7 +617,7 @@ std::shared_ptr<detail::HandleState> submit_allreduce_of(Context& context, std::
   if (in.device().kind != DeviceKind::cpu || out.device().kind != DeviceKind::cpu) {
     return submit(context, name, allreduce_request(name, in, out, in_place, options));
   }
-  check_allreduce(name, in, out, in_place, options);
+  check_tensors(core::CollectiveKind::allreduce, name, in, out, in_place, options);
   engine::Engine& engine = context.impl().engine();
   check_name(name);
   engine.check_usable();
@@ -665,7 +670,7 @@ Result run(Context& context, std::string_view name, Request request) {
     return submit_and_wait(engine, claim, make_operation(engine, claim, std::move(request)));
   }
   Claim claim(engine.names(), engine.names().claim_unnamed());
-  if (request.device.kind != DeviceKind::cpu || request.signature.sent_as) {
+  if (request.device.kind != DeviceKind::cpu || request.signature.wire != core::Wire::own) {
     return run_by_log(engine, claim, std::move(request));
   }
   if (run_by_express(engine, request)) {
@@ -676,7 +681,7 @@ Result run(Context& context, std::string_view name, Request request) {
 
 void run_unnamed_allreduce(Context& context, ConstTensorView in, TensorView out, bool in_place,
                            const AllreduceOptions& options) {
-  check_allreduce({}, in, out, in_place, options);
+  check_tensors(core::CollectiveKind::allreduce, {}, in, out, in_place, options);
   if (in.device().kind != DeviceKind::cpu || out.device().kind != DeviceKind::cpu) {
     run(context, {}, allreduce_request({}, in, out, in_place, options));
     return;

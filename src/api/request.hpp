@@ -41,8 +41,18 @@ struct Place {
   explicit Place(const Context& context) : rank(context.rank()), size(context.size()) {}
 };
 
+/// The root of a call, among so many ranks.
+struct Root {
+  int rank = 0;
+  int ranks = 1;
+};
+
 // Each checks its arguments and throws Error (invalid_argument, unsupported). `name` is for the sentence; empty:
 // unnamed.
+/// Of any kind whose output has the shape of its input. Of what the kind makes no use of (core::CollectiveTraits) the
+/// default is given.
+Request tensor_request(core::CollectiveKind kind, std::string_view name, ConstTensorView in, TensorView out,
+                       bool in_place, const AllreduceOptions& options, const Root& root = {});
 Request allreduce_request(std::string_view name, ConstTensorView in, TensorView out, bool in_place,
                           const AllreduceOptions& options);
 Request grouped_allreduce_request(std::string_view group, Span<const NamedView> members,
@@ -87,7 +97,7 @@ std::shared_ptr<detail::HandleState> submit_allreduce_into(Context& context, std
 void settle_device(engine::Engine& engine, std::string_view name, Request& request);
 /// Where the request's streams stand now: what its operation is held back behind. Throws Error (invalid_argument) when
 /// one of them is being captured.
-std::vector<core::DeviceEventPtr> record(engine::Engine& engine, Device device, const std::vector<Stream>& streams);
+std::vector<data::DeviceEventPtr> record(engine::Engine& engine, Device device, const std::vector<Stream>& streams);
 
 /// Claims the name and submits.
 std::shared_ptr<detail::HandleState> submit(Context& context, std::string_view name, Request request);

@@ -14,7 +14,7 @@
 #include "api/assemble.hpp"
 #include "api/context_impl.hpp"
 #include "base/system_error.hpp"
-#include "shm/thread_world.hpp"
+#include "bootstrap/thread_world.hpp"
 
 namespace kolo {
 namespace {
@@ -88,7 +88,7 @@ void run_local(int ranks, const std::function<void()>& body, const Options& opti
   if (ranks < 1) {
     throw Error(ErrorCode::invalid_argument, "run_local needs at least one rank, not " + std::to_string(ranks));
   }
-  shm::ThreadWorld world(ranks);
+  bootstrap::ThreadWorld world(ranks);
   FirstFailure failure;
   const auto run_rank = [&](int rank) {
     std::shared_ptr<detail::ContextImpl> impl;

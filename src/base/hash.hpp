@@ -21,12 +21,6 @@ inline constexpr std::uint64_t hash_byte(std::uint64_t hash, std::uint8_t byte) 
 }  // namespace detail
 
 /// The hash of the bytes; give an earlier result as the seed to go on with it: hash(ab) = hash(b, hash(a)).
-inline std::uint64_t hash_bytes(const void* data, std::size_t size, std::uint64_t seed = kHashSeed) noexcept {
-  const auto* bytes = static_cast<const std::uint8_t*>(data);
-  for (std::size_t i = 0; i < size; ++i) seed = detail::hash_byte(seed, bytes[i]);
-  return seed;
-}
-
 inline constexpr std::uint64_t hash_string(std::string_view text, std::uint64_t seed = kHashSeed) noexcept {
   for (const char c : text) seed = detail::hash_byte(seed, static_cast<std::uint8_t>(c));
   return seed;

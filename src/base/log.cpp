@@ -83,8 +83,7 @@ void Logger::set_sink(LogSink sink) {
 }
 
 void Logger::write(LogLevel level, std::string message) const noexcept {
-  const LogRecord record{level, std::chrono::system_clock::now(), rank_.load(std::memory_order_relaxed),
-                         std::move(message)};
+  const LogRecord record{level, std::chrono::system_clock::now(), rank_, std::move(message)};
   const std::lock_guard lock(mutex_);
   if (in_sink_ || !sink_) {
     write_to_stderr(record);

@@ -3,7 +3,6 @@
 // A context's log. There is no process-wide one: whoever logs is given a Logger, by reference or shared_ptr.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <ostream>
@@ -33,20 +32,16 @@ class Logger {
   Logger(const Logger&) = delete;
   Logger& operator=(const Logger&) = delete;
 
-  [[nodiscard]] bool enabled(LogLevel level) const noexcept {
-    return level >= level_.load(std::memory_order_relaxed) && level < LogLevel::off;
-  }
-  [[nodiscard]] LogLevel level() const noexcept { return level_.load(std::memory_order_relaxed); }
-  void set_level(LogLevel level) noexcept { level_.store(level, std::memory_order_relaxed); }
-  void set_rank(int rank) noexcept { rank_.store(rank, std::memory_order_relaxed); }
+  [[nodiscard]] bool enabled(LogLevel level) const noexcept { return level >= level_ && level < LogLevel::off; }
+  [[nodiscard]] LogLevel level() const noexcept { return level_; }
   /// When this returns, the sink before it is not called any more (unless the sink itself is the caller).
   void set_sink(LogSink sink);
   /// Hands one record to the sink, whatever the level: KOLO_LOG asks `enabled` first.
   void write(LogLevel level, std::string message) const noexcept;
 
  private:
-  std::atomic<LogLevel> level_;
-  std::atomic<int> rank_;
+  const LogLevel level_;
+  const int rank_;
 
   // Recursive, because a sink may log (say, through code that it calls), and must not wait for itself.
   mutable std::recursive_mutex mutex_;

@@ -55,7 +55,6 @@ struct Settings {
   std::int64_t log_ring_bytes = std::int64_t{1} << 20;
   std::int64_t mailbox_capacity = 4096;
   std::int64_t spin_us = -1;
-  bool spread = true;
   bool print_settings = false;
   GpuBackend gpu_backend = GpuBackend::nccl;
   std::int64_t gpu_slots = 3;

@@ -70,7 +70,7 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "The smallest chunk into which an all-reduce is cut so that copying and reducing overlap."},
     {"KOLO_PAST_CACHE_BYTES", &S::past_cache_bytes, Type::bytes, 0, kTi, kShared, "",
      "From how many bytes on the results of one run, where they do not replace the inputs, are written past the "
-     "cache; a broadcast between two ranks from 4 times, the own part of an all-to-all from a quarter of it."},
+     "cache; the own part of an all-to-all from a quarter of it."},
     {"KOLO_STEP_BYTES", &S::step_bytes, Type::bytes, 0, kGi, kShared, "",
      "How many bytes a link between nodes carries in the time that one more step of an all-reduce costs: small ones "
      "send so many more where that saves a step."},
@@ -88,9 +88,6 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "How many submissions wait for the engine before the submitting thread helps it."},
     {"KOLO_SPIN_US", &S::spin_us, Type::integer, -1, 1e9, kOwn, "",
      "For how many microseconds a waiting thread looks before it sleeps; -1 chooses by the CPUs there are."},
-    {"KOLO_SPREAD", &S::spread, Type::boolean, 0, 0, kOwn, "",
-     "Whether a thread that waits, on a machine where ranks outnumber CPUs, moves from a crowded CPU to another one "
-     "that it may use; its affinity is the same afterwards."},
     {"KOLO_GPU_BACKEND", &S::gpu_backend, Type::gpu_backend, 0, 0, kShared, "",
      "What reduces tensors that lie on a GPU: NCCL, or the CPU by way of pinned memory (`staged`), for machines where "
      "NCCL does not work."},

@@ -30,10 +30,6 @@ std::string spell_tensor(const TensorSignature& tensor) {
   return std::string(to_string(tensor.dtype)) + " " + to_string(tensor.shape);
 }
 
-bool has_op(CollectiveKind kind) noexcept {
-  return kind == CollectiveKind::allreduce || kind == CollectiveKind::reduce_scatter;
-}
-
 /// Of signatures whose members differ, and are as many.
 Difference member_difference(const Signature& a, const Signature& b) {
   std::size_t first = 0;
@@ -70,7 +66,7 @@ const char* name_of(Aspect aspect) noexcept {
     return "prescale";
   case Aspect::postscale:
     return "postscale";
-  case Aspect::sent_as:
+  case Aspect::wire:
     return "the type that is sent";
   case Aspect::device:
     return "device";
@@ -100,7 +96,7 @@ std::string spell_list(const std::vector<std::int32_t>& numbers) {
 /// "[*, 4]".
 std::string spell_shape(CollectiveKind kind, const TensorSignature& tensor) {
   std::string text = to_string(tensor.shape);
-  if (kind != CollectiveKind::allgather && kind != CollectiveKind::alltoall_splits) return text;
+  if (!traits_of(kind).rows_differ) return text;
   return text.insert(1, tensor.shape.rank() == 0 ? "*" : "*, ");
 }
 
@@ -111,30 +107,6 @@ std::string describe_place(std::uint64_t place) {
 }
 
 }  // namespace
-
-std::string_view to_string(CollectiveKind kind) noexcept {
-  switch (kind) {
-  case CollectiveKind::allreduce:
-    return "allreduce";
-  case CollectiveKind::allgather:
-    return "allgather";
-  case CollectiveKind::broadcast:
-    return "broadcast";
-  case CollectiveKind::barrier:
-    return "barrier";
-  case CollectiveKind::alltoall:
-    return "alltoall";
-  case CollectiveKind::alltoall_splits:
-    return "alltoall with splits";
-  case CollectiveKind::reduce_scatter:
-    return "reduce_scatter";
-  case CollectiveKind::add_process_set:
-    return "add_process_set";
-  case CollectiveKind::remove_process_set:
-    return "remove_process_set";
-  }
-  return "unknown";
-}
 
 std::int64_t Signature::bytes() const noexcept {
   // Saturates: one tensor's bytes fit into 63 bits, a group's need not.
@@ -152,7 +124,7 @@ std::int64_t Signature::bytes() const noexcept {
 
 bool operator==(const Signature& a, const Signature& b) noexcept {
   return a.kind == b.kind && a.op == b.op && a.device == b.device && a.root == b.root &&
-         same_bits(a.prescale, b.prescale) && same_bits(a.postscale, b.postscale) && a.sent_as == b.sent_as &&
+         same_bits(a.prescale, b.prescale) && same_bits(a.postscale, b.postscale) && a.wire == b.wire &&
          a.tensors == b.tensors && a.members == b.members && a.ranks == b.ranks;
 }
 
@@ -164,9 +136,9 @@ std::string describe(const Signature& signature) {
     text += " of " + std::to_string(signature.tensors.size()) + " tensors, the first " +
             spell_tensor(signature.tensors.front());
   }
-  if (has_op(signature.kind)) text += ", op " + std::string(to_string(signature.op));
-  if (signature.sent_as) text += ", sent as " + std::string(to_string(*signature.sent_as));
-  if (signature.kind == CollectiveKind::broadcast) text += ", root " + std::to_string(signature.root);
+  if (traits_of(signature.kind).reduces) text += ", op " + std::string(to_string(signature.op));
+  if (signature.wire != Wire::own) text += ", sent as " + std::string(to_string(signature.wire));
+  if (traits_of(signature.kind).rooted) text += ", root " + std::to_string(signature.root);
   if (!signature.ranks.empty()) text += " " + spell_list(signature.ranks);
   return text;
 }
@@ -177,7 +149,7 @@ std::optional<Difference> first_difference(const Signature& a, const Signature& 
   if (a.root != b.root) return Difference{Aspect::root};
   if (!same_bits(a.prescale, b.prescale)) return Difference{Aspect::prescale};
   if (!same_bits(a.postscale, b.postscale)) return Difference{Aspect::postscale};
-  if (a.sent_as != b.sent_as) return Difference{Aspect::sent_as};
+  if (a.wire != b.wire) return Difference{Aspect::wire};
   if (a.device != b.device) return Difference{Aspect::device};
   if (a.tensors.size() != b.tensors.size()) return Difference{Aspect::tensor_count};
   if (a.members != b.members) return member_difference(a, b);
@@ -204,8 +176,8 @@ std::string describe_value(const Signature& signature, const Difference& differe
     return spell(signature.prescale);
   case Aspect::postscale:
     return spell(signature.postscale);
-  case Aspect::sent_as:
-    return signature.sent_as ? std::string(to_string(*signature.sent_as)) : "the tensor's own";
+  case Aspect::wire:
+    return std::string(to_string(signature.wire));
   case Aspect::device:
     return signature.device == DeviceKind::cpu ? "cpu" : "cuda";
   case Aspect::tensor_count:

@@ -13,6 +13,9 @@
 
 #include <kolo/types.hpp>
 
+#include "core/collectives.hpp"
+#include "core/wire.hpp"
+
 namespace kolo::core {
 
 /// A process set; 0 is the world's. Sets are numbered by the log, so every rank knows them by the same number.
@@ -33,23 +36,6 @@ enum ReservedId : TensorId {
   kReservedIds = 3,
 };
 
-enum class CollectiveKind : std::uint8_t {
-  allreduce = 0,
-  allgather = 1,
-  broadcast = 2,
-  barrier = 3,
-  alltoall = 4,         ///< the same number of rows to everyone
-  alltoall_splits = 5,  ///< as many rows as each rank's splits say
-  reduce_scatter = 6,
-  add_process_set = 7,     ///< `Signature::ranks` are the members
-  remove_process_set = 8,  ///< `Signature::ranks` holds the one set id
-};
-std::string_view to_string(CollectiveKind kind) noexcept;
-/// Whether elements of several ranks become one.
-inline bool reduces(CollectiveKind kind) noexcept {
-  return kind == CollectiveKind::allreduce || kind == CollectiveKind::reduce_scatter;
-}
-
 struct TensorSignature {
   DType dtype = DType::float32;
   Shape shape;  ///< of an allgather and an alltoall with splits without the first dimension, which may differ by rank
@@ -67,7 +53,7 @@ struct Signature {
   CollectiveKind kind = CollectiveKind::allreduce;
   ReduceOp op = ReduceOp::sum;
   DeviceKind device = DeviceKind::cpu;
-  std::optional<DType> sent_as;  ///< of an allreduce of wider floats: float16 or bfloat16
+  Wire wire = Wire::own;  ///< what wider floats travel as
   std::int32_t root = 0;
   double prescale = 1.0;
   double postscale = 1.0;
@@ -95,7 +81,7 @@ enum class Aspect : std::uint8_t {
   root,
   prescale,
   postscale,
-  sent_as,
+  wire,
   device,
   tensor_count,
   member,

@@ -23,8 +23,8 @@ constexpr std::chrono::seconds kFarewell{1};
 
 void Engine::background() {
   base::set_thread_name("kolo-engine");
-  const std::optional<core::CallerGate::NoCaller> no_caller =
-      gated_ ? std::optional<core::CallerGate::NoCaller>(std::in_place, gated_->gate()) : std::nullopt;
+  const std::optional<transport::CallerGate::NoCaller> no_caller =
+      gated_ ? std::optional<transport::CallerGate::NoCaller>(std::in_place, gated_->gate()) : std::nullopt;
   std::unique_lock lock(driver_);
   base::Waiter waiter(wait_policy_);
   int pauses = 0;
@@ -115,8 +115,8 @@ bool Engine::owes_work() const noexcept {
 /// The root of one node, with nothing open, need not hear of submissions: none of them can complete anything before it
 /// has submitted as well, and then it looks at all. What else becomes of them (a deadline, a rank that leaves) comes as
 /// a message.
-core::Board::Sleep Engine::sleep_state() const noexcept {
-  core::Board::Sleep sleep;
+control::Board::Sleep Engine::sleep_state() const noexcept {
+  control::Board::Sleep sleep;
   sleep.has_batches = executor_.open() > 0;
   sleep.hears_quiet = leader_ && leader_->hears_quiet();
   sleep.hears_counts = leader_ && (topology_.node_count() > 1 || !open_.empty());
@@ -197,7 +197,7 @@ base::Time Engine::doze(std::optional<base::Time> until) noexcept {
 }
 
 void Engine::check_may_wait_for(const core::Signature& signature) const {
-  if (!gated_ || gated_->is_callable_here() || signature.kind == core::CollectiveKind::barrier) return;
+  if (!gated_ || gated_->is_callable_here() || !core::traits_of(signature.kind).moves_data) return;
   const bool carried = signature.device == DeviceKind::cpu || settings_.gpu_backend == base::GpuBackend::staged;
   if (carried) throw Error(ErrorCode::unsupported, gated_->refusal());
 }
@@ -252,7 +252,7 @@ void Engine::wait_all(Span<Operation* const> operations, std::optional<base::Tim
   }
 }
 
-core::DeviceEventPtr Engine::wait_enqueued(Operation& operation) {
+data::DeviceEventPtr Engine::wait_enqueued(Operation& operation) {
   check_may_wait();
   check_may_wait_for(*operation.signature);
   note_interest(operation);
@@ -407,7 +407,7 @@ void Engine::shutdown(base::Duration patience) {
   if (stopped_.load(std::memory_order_acquire)) return;
   check_may_shut_down();
   if (!faulted()) {
-    // What runs here first: once all have left nobody can be asked to push (core::Starved) any more.
+    // What runs here first: once all have left nobody can be asked to push (control::Starved) any more.
     const base::Time until = base::now() + patience;
     drive_until([this] { return faulted() || (executor_.open() == 0 && !device_moves()); }, until);
     push({Command::leave, nullptr});

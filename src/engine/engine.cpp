@@ -12,11 +12,12 @@
 #include "base/check.hpp"
 #include "base/hash.hpp"
 #include "base/quote.hpp"
+#include "base/round_up.hpp"
 #include "base/system_error.hpp"
+#include "control/sentences.hpp"
+#include "data/kernels/float_mode.hpp"
 #include "engine/records.hpp"
 #include "engine/tags.hpp"
-#include "kernels/float_mode.hpp"
-#include "negotiation/sentences.hpp"
 
 namespace kolo::engine {
 namespace {
@@ -50,12 +51,10 @@ bool is_negotiating(const Operation& operation) noexcept { return operation.entr
 
 }  // namespace
 
-core::BoardShape board_shape(const base::Settings& settings, int local_size) {
-  const auto ring = [](std::int64_t bytes) {  // the board wants whole cache lines
-    constexpr std::size_t kLine = 64;
-    return (static_cast<std::size_t>(bytes) + kLine - 1) / kLine * kLine;
-  };
-  core::BoardShape shape;
+control::BoardShape board_shape(const base::Settings& settings, int local_size) {
+  constexpr std::size_t kLine = 64;  // the board wants whole cache lines
+  const auto ring = [](std::int64_t bytes) { return base::round_up(static_cast<std::size_t>(bytes), kLine); };
+  control::BoardShape shape;
   shape.ranks = local_size;
   shape.ids = static_cast<std::uint32_t>(settings.cache_capacity);
   shape.message_ring_bytes = ring(settings.message_ring_bytes);
@@ -81,20 +80,20 @@ Engine::Engine(EngineParts parts)
   if (topology_.is_leader()) {
     leader_ = std::make_unique<Leader>(topology_, settings_, board_, *link_, control_.get(), errands_);
   }
-  if (const negotiation::ExpressShape shape = express_shape(settings_, topology_); shape.ranks > 0) {
+  if (const control::ExpressShape shape = express_shape(settings_, topology_); shape.ranks > 0) {
     express_.emplace(link_->memory() + board_shape(settings_, topology_.local_size()).bytes(), shape,
                      topology_.local_rank);
     routes_.emplace(*express_, std::move(parts.peers), express_limits(settings_));
   }
   if (logger_->enabled(LogLevel::debug)) {
-    executor_.set_started([this](const Batch& batch, std::uint32_t plan_key, const core::Backend& backend) {
+    executor_.set_started([this](const Batch& batch, std::uint32_t plan_key, const data::Backend& backend) {
       errands_.log(LogLevel::debug, record_of(batch, plan_key, backend));
     });
   }
   poller_.add(link_->wake_fd(), kWakeTag);
   poller_.add(alarm_.fd(), kAlarmTag);
   if (control_) control_->attach(poller_, kControlTag);
-  for (const core::NodeLink::Liveness& peer : link_->liveness()) {
+  for (const transport::NodeLink::Liveness& peer : link_->liveness()) {
     poller_.add(peer.fd, kLivenessTag + static_cast<std::uint64_t>(peer.local_rank));
   }
 }
@@ -220,16 +219,16 @@ void Engine::admit(OperationPtr operation, base::Time now) {
   participant_.submit(*entry.slot, entry.operation->signature, entry.operation->call);
 }
 
-void Engine::queue(const core::UpMessage& message) {
+void Engine::queue(const control::UpMessage& message) {
   bytes_.clear();
-  core::encode(message, bytes_);
+  control::encode(message, bytes_);
   unsent_.push_back(bytes_);
 }
 
 /// Posts what the ring has room for; whether that was anything.
 bool Engine::post_unsent() {
   bool moved = false;
-  while (!unsent_.empty() && board_.post(core::ByteView(unsent_.front().data(), unsent_.front().size()))) {
+  while (!unsent_.empty() && board_.post(control::ByteView(unsent_.front().data(), unsent_.front().size()))) {
     unsent_.pop_front();
     ++metrics_.messages_posted;
     moved = true;
@@ -240,9 +239,9 @@ bool Engine::post_unsent() {
 /// Publishes what the participant says: messages first, in order, and nothing before those that wait for room; the
 /// departure last.
 bool Engine::speak() {
-  negotiation::Outbox& outbox = participant_.outbox();
+  control::Outbox& outbox = participant_.outbox();
   if (outbox.empty() && unsent_.empty()) return false;
-  for (const core::UpMessage& message : outbox.messages) queue(message);
+  for (const control::UpMessage& message : outbox.messages) queue(message);
   outbox.messages.clear();
   // Parts of a message that does not fit yet are for the leader, too: it makes the room.
   bool loud = !unsent_.empty();
@@ -286,42 +285,42 @@ bool Engine::read_log() {
     moved = changed_ = true;  // a peer's end has the log read outside a pass as well
     ++metrics_.log_entries;
     metrics_.log_bytes += bytes_.size();
-    const core::LogEntry entry = core::decode_log(core::ByteView(bytes_.data(), bytes_.size()));
+    const control::LogEntry entry = control::decode_log(control::ByteView(bytes_.data(), bytes_.size()));
     if (logger_->enabled(LogLevel::info)) record_plans(entry);
     participant_.on_log(entry, actions_);
     if (!participant_.left().empty()) express_open_.store(false, std::memory_order_release);
-    for (negotiation::Action& action : actions_) act(action);
+    for (control::Action& action : actions_) act(action);
     actions_.clear();
   }
   return moved;
 }
 
 /// All ranks read the same log: rank 0 tells of it.
-void Engine::record_plans(const core::LogEntry& entry) {
+void Engine::record_plans(const control::LogEntry& entry) {
   if (topology_.rank != 0) return;
-  if (const auto* plan = std::get_if<core::PlanDefined>(&entry)) errands_.log(LogLevel::info, record_of(*plan));
-  if (const auto* plan = std::get_if<core::PlanVoided>(&entry)) errands_.log(LogLevel::info, record_of(*plan));
+  if (const auto* plan = std::get_if<control::PlanDefined>(&entry)) errands_.log(LogLevel::info, record_of(*plan));
+  if (const auto* plan = std::get_if<control::PlanVoided>(&entry)) errands_.log(LogLevel::info, record_of(*plan));
 }
 
-void Engine::act(negotiation::Action& action) {
+void Engine::act(control::Action& action) {
   std::visit(Overloaded{
-                 [this](const negotiation::RunBatch& batch) { run_batch(batch); },
-                 [this](const negotiation::FailSlot& failed) {
+                 [this](const control::RunBatch& batch) { run_batch(batch); },
+                 [this](const control::FailSlot& failed) {
                    // Moved out: completing the operation frees its entry for the next submission.
                    const OperationPtr operation = std::move(by_slot_[failed.slot]->operation);
                    if (failed.status.code() == ErrorCode::rank_lost) deserted_.store(true);
                    complete(*operation, failed.status);
                  },
-                 [this](const negotiation::ForgetSlot& forgotten) {
+                 [this](const control::ForgetSlot& forgotten) {
                    names_.forget(*std::exchange(by_slot_[forgotten.slot], nullptr));
                  },
-                 [this](const negotiation::DropPlan& plan) { executor_.drop_plan(plan.plan_key); },
-                 [this](const negotiation::ReportStall& report) { report_stall(report.stall); },
-                 [](const negotiation::SetChanged&) {},
-                 [this](const negotiation::WorldFault& fault) { latch(fault.status); },
-                 [this](const negotiation::WorldClosed&) { close_log(); },
-                 [this](const negotiation::PushTransport&) { push_transport(); },
-                 [this](negotiation::AnswerQuery& query) {
+                 [this](const control::DropPlan& plan) { executor_.drop_plan(plan.plan_key); },
+                 [this](const control::ReportStall& report) { report_stall(report.stall); },
+                 [](const control::SetChanged&) {},
+                 [this](const control::WorldFault& fault) { latch(fault.status); },
+                 [this](const control::WorldClosed&) { close_log(); },
+                 [this](const control::PushTransport&) { push_transport(); },
+                 [this](control::AnswerQuery& query) {
                    if (queries_.empty()) queried_at_ = base::now();
                    queries_.push_back(std::move(query));
                  },
@@ -329,13 +328,13 @@ void Engine::act(negotiation::Action& action) {
              action);
 }
 
-void Engine::run_batch(const negotiation::RunBatch& batch) {
+void Engine::run_batch(const control::RunBatch& batch) {
   ++metrics_.batches;
   if (batch.plan_key != 0) ++metrics_.planned_batches;
   std::vector<OperationPtr> members;
   members.reserve(batch.members.size());
   std::uint64_t digest = base::hash_number(batch.members.size());
-  for (const negotiation::SlotId slot : batch.members) {
+  for (const control::SlotId slot : batch.members) {
     Entry& entry = *by_slot_[slot];
     digest = base::hash_hash(entry.hash, digest);
     KOLO_CHECK(entry.operation) << "the log runs \"" << entry.name << "\", which this rank has not submitted";
@@ -354,9 +353,9 @@ bool Engine::move_backend(bool in_call, base::Time now) {
   }
   if (pushing_) backend_->push();
   pushing_ = pushing_ && now < push_until_;
-  const core::Progress result = executor_.progress(in_call, [this](Batch& batch) { finish(batch); });
+  const data::Progress result = executor_.progress(in_call, [this](Batch& batch) { finish(batch); });
   watch_starvation(result, now);
-  if (result != core::Progress::advanced) return false;
+  if (result != data::Progress::advanced) return false;
   for (int rank = 0; rank < board_.ranks(); ++rank) {
     if (rank == topology_.local_rank || !board_.asleep_with_batches(rank)) continue;
     link_->wake(rank);
@@ -367,9 +366,9 @@ bool Engine::move_backend(bool in_call, base::Time now) {
 
 /// What nodes send each other may be held back by a transport whose owner has nothing more to do (InterNode::push). Who
 /// waits for it in vain for a while says so, less and less often, and all ranks push for some time.
-void Engine::watch_starvation(core::Progress result, base::Time now) {
+void Engine::watch_starvation(data::Progress result, base::Time now) {
   const bool waits =
-      result != core::Progress::advanced && (backend_->awaits_nodes() || (device_ && device_->awaits_nodes()));
+      result != data::Progress::advanced && (backend_->awaits_nodes() || (device_ && device_->awaits_nodes()));
   if (!waits) {
     starved_at_ = base::Time::max();
     starving_ = kStarved;
@@ -448,7 +447,7 @@ void Engine::check_deadline(Operation& operation, base::Time now) {
   const base::Duration patience = base::from_seconds(settings_.latch_timeout_s);
   const double waited = base::to_seconds(now - operation.submitted);
   if (now >= operation.latch_at) {
-    latch(Status(ErrorCode::timeout, negotiation::unanswered(describe(operation), waited, describe_silence())));
+    latch(Status(ErrorCode::timeout, control::unanswered(describe(operation), waited, describe_silence())));
     return;
   }
   if (now >= operation.deadline && operation.latch_at == base::Time::max()) {
@@ -482,7 +481,7 @@ void Engine::ask_about(Operation& operation, base::Time now) {
 
 std::string Engine::describe(const Operation& operation) const {
   const Entry& entry = *operation.entry;
-  return negotiation::subject(entry.set, entry.name, entry.slot ? participant_.round_of(*entry.slot) : 0);
+  return control::subject(entry.set, entry.name, entry.slot ? participant_.round_of(*entry.slot) : 0);
 }
 
 /// Who should have answered this rank's question: its leader, if it has not even read it, else the rank that decides,
@@ -508,11 +507,11 @@ std::string Engine::describe_silence() const {
 /// always has, it answers all the same, soon.
 void Engine::answer_queries(bool advanced, base::Time now) {
   if (advanced && now < queried_at_ + kAnswering) return;
-  for (negotiation::AnswerQuery& query : std::exchange(queries_, {})) {
-    core::Answer& answer = query.answer;
+  for (control::AnswerQuery& query : std::exchange(queries_, {})) {
+    control::Answer& answer = query.answer;
     if (!faulted()) executor_.account(answer);
     if (gated_ && backend_->awaits_nodes() && gated_->is_neglected(now)) {
-      answer.doing = core::Doing::standing;
+      answer.doing = control::Doing::standing;
       answer.awaited.clear();
       answer.reason =
           "only a thread that may call MPI can do that (the thread level is below MPI_THREAD_MULTIPLE), and none of "
@@ -524,14 +523,14 @@ void Engine::answer_queries(bool advanced, base::Time now) {
 }
 
 /// What some thread of this rank has waited for longest, of what is not in the log yet.
-std::optional<core::Answer::Wait> Engine::oldest_wait() const {
+std::optional<control::Answer::Wait> Engine::oldest_wait() const {
   const Operation* oldest = nullptr;
   for (const Operation* operation : open_) {
     if (!operation->is_interesting() || !is_negotiating(*operation)) continue;
     if (oldest == nullptr || operation->submitted < oldest->submitted) oldest = operation;
   }
   if (oldest == nullptr) return std::nullopt;
-  return core::Answer::Wait{oldest->entry->set, oldest->entry->name, participant_.round_of(*oldest->entry->slot)};
+  return control::Answer::Wait{oldest->entry->set, oldest->entry->name, participant_.round_of(*oldest->entry->slot)};
 }
 
 /// True when the leader has heard something: another pass must deal with it before anybody sleeps.
@@ -565,7 +564,7 @@ void Engine::handle_events(const std::vector<base::Poller::Event>& events) {
 
 /// A peer of this node is gone. What it said last comes first: after the end of the log it is no loss.
 void Engine::on_death(int local_rank) {
-  for (const core::NodeLink::Liveness& peer : link_->liveness()) {
+  for (const transport::NodeLink::Liveness& peer : link_->liveness()) {
     if (peer.local_rank == local_rank) poller_.remove(peer.fd);
   }
   read_log();
@@ -580,7 +579,7 @@ void Engine::on_death(int local_rank) {
   }
   if (closed_ || faulted()) return;
   if (participant_.has_left(rank) && executor_.open() == 0) return close_log();
-  latch(Status(ErrorCode::rank_lost, negotiation::rank_lost({rank, ErrorCode::rank_lost, "its process has ended"})));
+  latch(Status(ErrorCode::rank_lost, control::rank_lost({rank, ErrorCode::rank_lost, "its process has ended"})));
 }
 
 /// The log has ended: all ranks have left, or one of those that have and that this one hears the log from is gone. What
@@ -591,7 +590,7 @@ void Engine::close_log() {
     closed_as_ = Status(ErrorCode::shut_down, "the job was shut down");
     return;  // what is open ends with the engine
   }
-  closed_as_ = Status(ErrorCode::rank_lost, negotiation::nothing_more(participant_.first_to_leave()));
+  closed_as_ = Status(ErrorCode::rank_lost, control::nothing_more(participant_.first_to_leave()));
   for (std::size_t i = open_.size(); i-- > 0;) {
     Operation& operation = *open_[i];
     if (operation.entry->operation.get() == &operation) complete(operation, closed_as_);  // else it runs
@@ -617,11 +616,11 @@ void Engine::announce_exception() noexcept {
 /// rank fails by itself.
 void Engine::announce_loss(int rank, ErrorCode code, const std::string& reason) {
   if (faulted() || !announced_.ok()) return;
-  announced_ = Status(code, negotiation::rank_lost({rank, code, reason}));
+  announced_ = Status(code, control::rank_lost({rank, code, reason}));
   backend_broken_ = true;
   latch_at_ = base::now() + base::from_seconds(settings_.latch_timeout_s);
   next_due_ = std::min(next_due_, latch_at_);
-  queue(core::RankLost{rank, code, reason});
+  queue(control::RankLost{rank, code, reason});
 }
 
 void Engine::latch(const Status& status) {
@@ -651,14 +650,14 @@ void Engine::end_batches(std::unique_lock<std::mutex>& lock) {
   executor_.drop();
 }
 
-void Engine::report_stall(const core::Stalled& stall) {
+void Engine::report_stall(const control::Stalled& stall) {
   ++metrics_.stalls;
   if (topology_.rank != 0) return;
   const bool one = stall.missing.size() == 1;
-  errands_.log(LogLevel::warning,
-               subject(stall.name) + " has waited for " + negotiation::spell_seconds(stall.waited_s) + ": " +
-                   core::describe_ranks(stall.missing) + (one ? " has" : " have") + " not submitted it. Either " +
-                   (one ? "this rank is" : "these ranks are") + " slow, or the program does not submit it there.");
+  errands_.log(LogLevel::warning, subject(stall.name) + " has waited for " + control::spell_seconds(stall.waited_s) +
+                                      ": " + core::describe_ranks(stall.missing) + (one ? " has" : " have") +
+                                      " not submitted it. Either " + (one ? "this rank is" : "these ranks are") +
+                                      " slow, or the program does not submit it there.");
 }
 
 bool Engine::uses(const std::byte* begin, std::size_t bytes) {
@@ -679,7 +678,7 @@ Metrics Engine::metrics() {
   std::unique_lock lock = take_over();
   const HandOver after(*this, lock);
   Metrics metrics = metrics_;
-  const negotiation::ParticipantCounters& counters = participant_.counters();
+  const control::ParticipantCounters& counters = participant_.counters();
   const std::uint64_t expressed = expressed_.load(std::memory_order_relaxed);
   metrics.expressed = expressed;
   metrics.submissions += expressed;

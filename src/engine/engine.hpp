@@ -27,11 +27,11 @@
 // peers have to move next gets an alarm, behind the ring that they give. And since submissions come in bursts, it goes
 // on with a nap when many operations are open: submissions then do not wake it, only peers do, and the nap's end.
 //
-// Transports that not every thread may call (core/gated_inter_node.hpp) are moved by callers: a thread of the program's
-// that may, inside a call of ours, moves those of all contexts of the process, also when it only asks or submits. While
-// it waits it sleeps on what all engines behind the gate ring, and looks at open transfers once a millisecond, for
-// nothing rings when they could move. The engine itself is driven by anybody, as always, and nobody sleeps with the
-// driver's lock. A wait that needs such a transport on a thread that may not call it is refused.
+// Transports that not every thread may call (transport/gated_inter_node.hpp) are moved by callers: a thread of the
+// program's that may, inside a call of ours, moves those of all contexts of the process, also when it only asks or
+// submits. While it waits it sleeps on what all engines behind the gate ring, and looks at open transfers once a
+// millisecond, for nothing rings when they could move. The engine itself is driven by anybody, as always, and nobody
+// sleeps with the driver's lock. A wait that needs such a transport on a thread that may not call it is refused.
 //
 // Fatal errors. The log brings them; where no log can be had (the leader is dead, a deadline goes unanswered) the rank
 // records one by itself. From then on every operation, open or new, fails with it, and no caller's memory is touched.
@@ -64,23 +64,22 @@
 #include "base/poller.hpp"
 #include "base/settings.hpp"
 #include "base/timer_fd.hpp"
-#include "core/backend.hpp"
-#include "core/board.hpp"
-#include "core/control_channel.hpp"
-#include "core/device.hpp"
-#include "core/gated_inter_node.hpp"
-#include "core/node_link.hpp"
-#include "core/peer_memory.hpp"
+#include "control/board.hpp"
+#include "control/control_channel.hpp"
+#include "control/express.hpp"
+#include "control/participant.hpp"
 #include "core/topology.hpp"
+#include "data/backend.hpp"
+#include "data/device.hpp"
 #include "engine/errands.hpp"
 #include "engine/executor.hpp"
 #include "engine/express_routes.hpp"
 #include "engine/leader.hpp"
 #include "engine/name_table.hpp"
 #include "engine/operation.hpp"
-#include "engine/spread.hpp"
-#include "negotiation/express.hpp"
-#include "negotiation/participant.hpp"
+#include "transport/gated_inter_node.hpp"
+#include "transport/node_link.hpp"
+#include "transport/peer_memory.hpp"
 
 namespace kolo::engine {
 
@@ -89,20 +88,20 @@ struct EngineParts {
   core::Topology topology;
   base::Settings settings;
   std::shared_ptr<base::Logger> logger;
-  std::shared_ptr<core::NodeLink> link;           ///< its memory begins with `shared_bytes` for the engine
-  std::unique_ptr<core::ControlChannel> control;  ///< leaders, with more than one node
-  std::unique_ptr<core::Backend> backend;
-  std::unique_ptr<core::DeviceBackend> device;  ///< null: no tensors but the CPU's
-  std::shared_ptr<core::PeerMemory> peers;      ///< null: ranks cannot read each other's memory
+  std::shared_ptr<transport::NodeLink> link;         ///< its memory begins with `shared_bytes` for the engine
+  std::unique_ptr<control::ControlChannel> control;  ///< leaders, with more than one node
+  std::unique_ptr<data::Backend> backend;
+  std::unique_ptr<data::DeviceBackend> device;   ///< null: no tensors but the CPU's
+  std::shared_ptr<transport::PeerMemory> peers;  ///< null: ranks cannot read each other's memory
   base::WaitPolicy wait_policy;
   /// The backend's transport, where not every thread may call it; null: any thread may.
-  std::shared_ptr<core::GatedInterNode> gated;
+  std::shared_ptr<transport::GatedInterNode> gated;
 };
 
 /// The shape of a node's board under these settings.
-core::BoardShape board_shape(const base::Settings& settings, int local_size);
+control::BoardShape board_shape(const base::Settings& settings, int local_size);
 /// The shape of its express; no ranks: there is none.
-negotiation::ExpressShape express_shape(const base::Settings& settings, const core::Topology& topology);
+control::ExpressShape express_shape(const base::Settings& settings, const core::Topology& topology);
 /// When its calls take which way.
 ExpressLimits express_limits(const base::Settings& settings);
 /// What an engine needs of its node's memory: the board, then the express.
@@ -127,7 +126,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void submit(OperationPtr operation, bool quiet);
   void end_step();
   /// Inside the caller's claim of the unnamed calls, the first thing of every one: a call on the CPU's memory that may
-  /// pass by the log (negotiation/express.hpp) and, when this returns true, has done so. False: submit it. Throws
+  /// pass by the log (control/express.hpp) and, when this returns true, has done so. False: submit it. Throws
   /// Error: it failed.
   [[nodiscard]] bool express(const ExpressCall& call, std::optional<std::chrono::nanoseconds> timeout);
   /// Likewise, of any other call: submit it.
@@ -145,7 +144,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void wait_all(Span<Operation* const> operations, std::optional<base::Time> until);
   /// Waits until all work of a device's operation has been given to the device, and returns the event behind which its
   /// result is complete; null when it is done. Throws Error (invalid_argument) inside a callback.
-  [[nodiscard]] core::DeviceEventPtr wait_enqueued(Operation& operation);
+  [[nodiscard]] data::DeviceEventPtr wait_enqueued(Operation& operation);
   /// Throws Error (invalid_argument) inside a callback, where nobody may wait.
   void check_may_wait();
   /// Likewise where nobody may shut this engine down.
@@ -166,7 +165,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] base::Logger& logger() const noexcept { return *logger_; }
   [[nodiscard]] std::string describe_backend() const { return backend_->describe(); }
   /// Null: no tensors but the CPU's.
-  [[nodiscard]] core::DeviceBackend* device() const noexcept { return device_.get(); }
+  [[nodiscard]] data::DeviceBackend* device() const noexcept { return device_.get(); }
   [[nodiscard]] bool faulted() const noexcept { return faulted_.load(std::memory_order_acquire); }
   /// Ends an operation whose memory is about to go, by a fatal error that is announced but not waited for. A rank that
   /// has been told that another one has left waits for the operation instead: it fails by itself, and names that one.
@@ -237,14 +236,14 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool drain_mailbox(base::Time now);
   void admit(OperationPtr operation, base::Time now);
   bool speak();
-  void queue(const core::UpMessage& message);
+  void queue(const control::UpMessage& message);
   bool post_unsent();
   bool read_log();
-  void record_plans(const core::LogEntry& entry);
-  void act(negotiation::Action& action);
-  void run_batch(const negotiation::RunBatch& batch);
+  void record_plans(const control::LogEntry& entry);
+  void act(control::Action& action);
+  void run_batch(const control::RunBatch& batch);
   bool move_backend(bool in_call, base::Time now);
-  void watch_starvation(core::Progress result, base::Time now);
+  void watch_starvation(data::Progress result, base::Time now);
   void push_transport();
   void finish(Batch& batch);
   void complete(Operation& operation, const Status& status);
@@ -255,7 +254,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] std::string describe(const Operation& operation) const;
   [[nodiscard]] std::string describe_silence() const;
   void answer_queries(bool advanced, base::Time now);
-  [[nodiscard]] std::optional<core::Answer::Wait> oldest_wait() const;
+  [[nodiscard]] std::optional<control::Answer::Wait> oldest_wait() const;
   bool poll_descriptors() noexcept;
   void handle_events(const std::vector<base::Poller::Event>& events);
   void on_death(int local_rank);
@@ -265,17 +264,17 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void announce_loss(int rank, ErrorCode code, const std::string& reason);
   void latch(const Status& status);
   void end_batches(std::unique_lock<std::mutex>& lock);
-  void report_stall(const core::Stalled& stall);
+  void report_stall(const control::Stalled& stall);
   [[nodiscard]] bool backend_moves() const noexcept;
   [[nodiscard]] bool device_moves() const noexcept;
   [[nodiscard]] bool owes_work() const noexcept;
-  [[nodiscard]] core::Board::Sleep sleep_state() const noexcept;
+  [[nodiscard]] control::Board::Sleep sleep_state() const noexcept;
   [[nodiscard]] std::optional<std::chrono::nanoseconds> sleep_time(base::Time now) const noexcept;
 
   // -- the unnamed call's (express.cpp)
   template <class There>
   bool look_out(There there);
-  negotiation::Express::Verdict await_express();
+  control::Express::Verdict await_express();
   void await_peers(const ExpressCall& call, const std::function<bool()>& there,
                    std::optional<std::chrono::nanoseconds> timeout);
   void give_up(const ExpressCall& call, const Error& error);
@@ -310,12 +309,12 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const core::Topology topology_;
   const base::Settings settings_;
   const std::shared_ptr<base::Logger> logger_;
-  const std::shared_ptr<core::NodeLink> link_;
-  const std::unique_ptr<core::ControlChannel> control_;
-  const std::unique_ptr<core::Backend> backend_;
-  const std::unique_ptr<core::DeviceBackend> device_;
+  const std::shared_ptr<transport::NodeLink> link_;
+  const std::unique_ptr<control::ControlChannel> control_;
+  const std::unique_ptr<data::Backend> backend_;
+  const std::unique_ptr<data::DeviceBackend> device_;
   const base::WaitPolicy wait_policy_;
-  const std::shared_ptr<core::GatedInterNode> gated_;
+  const std::shared_ptr<transport::GatedInterNode> gated_;
   const base::Duration usual_timeout_;
   const base::Duration warn_after_;
 
@@ -343,9 +342,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::atomic<std::uint64_t> expressed_bytes_{0};
 
   // -- guarded by the claim of the unnamed calls
-  std::optional<negotiation::Express> express_;
+  std::optional<control::Express> express_;
   std::optional<ExpressRoutes> routes_;
-  Spread spread_;
 
   mutable std::mutex fault_mutex_;
   Status fault_;  // guarded by fault_mutex_; constant once faulted_
@@ -356,20 +354,20 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // -- guarded by driver_
   std::mutex driver_;
-  core::Board board_;
-  negotiation::Participant participant_;
+  control::Board board_;
+  control::Participant participant_;
   std::unique_ptr<Leader> leader_;
   Executor executor_;
   std::vector<Operation*> open_;  ///< each held by its entry, or by its batch once it runs
   std::vector<Entry*> by_slot_;
-  std::deque<core::Bytes> unsent_;  ///< messages that the ring had no room for
-  std::vector<negotiation::Action> actions_;
+  std::deque<control::Bytes> unsent_;  ///< messages that the ring had no room for
+  std::vector<control::Action> actions_;
   Errands errands_;
-  bool abort_due_ = false;                         ///< a fatal error: the backends must be aborted
-  std::vector<negotiation::AnswerQuery> queries_;  ///< not answered yet
-  base::Time queried_at_ = base::Time::max();      ///< the first of them came
+  bool abort_due_ = false;                     ///< a fatal error: the backends must be aborted
+  std::vector<control::AnswerQuery> queries_;  ///< not answered yet
+  base::Time queried_at_ = base::Time::max();  ///< the first of them came
   std::vector<base::Poller::Event> events_;
-  core::Bytes bytes_;
+  control::Bytes bytes_;
   base::Time next_due_ = base::Time::max();
   base::Time background_until_ = base::Time::max();  ///< when the sleeping background thread wakes by itself
   base::Time latch_at_ = base::Time::max();          ///< when an announced fault is latched here

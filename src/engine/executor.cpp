@@ -13,10 +13,10 @@ bool is_on_device(const OperationPtr& operation) { return operation->signature->
 
 }  // namespace
 
-Executor::Executor(core::Backend& backend, core::DeviceBackend* device, std::int64_t set_size)
+Executor::Executor(data::Backend& backend, data::DeviceBackend* device, std::int64_t set_size)
     : backend_(backend), device_(device), set_size_(set_size) {
   if (device_ == nullptr) return;
-  device_->set_enqueued([](core::Job& job, const core::DeviceEventPtr& event) {
+  device_->set_enqueued([](data::Job& job, const data::DeviceEventPtr& event) {
     for (const OperationPtr& member : static_cast<Batch*>(job.cookie)->members) member->set_enqueued(event);
   });
 }
@@ -41,9 +41,9 @@ Batch& Executor::run_part(std::vector<OperationPtr> members, bool on_device, std
   Batch& batch = take();
   batch.members = std::move(members);
   batch.on_device = on_device;
-  fusion::Layout once;
+  data::Layout once;
   fill(batch, layout_for(batch, plan_key, number, once));
-  if (started_) started_(batch, plan_key, on_device ? static_cast<core::Backend&>(*device_) : backend_);
+  if (started_) started_(batch, plan_key, on_device ? static_cast<data::Backend&>(*device_) : backend_);
   if (batch.job.runs.empty()) {  // barriers: that they are in the log says that all have come
     ready_.push_back(&batch);
   } else if (on_device) {
@@ -56,8 +56,8 @@ Batch& Executor::run_part(std::vector<OperationPtr> members, bool on_device, std
   return batch;
 }
 
-const fusion::Layout& Executor::layout_for(const Batch& batch, std::uint32_t plan_key, std::uint32_t number,
-                                           fusion::Layout& once) {
+const data::Layout& Executor::layout_for(const Batch& batch, std::uint32_t plan_key, std::uint32_t number,
+                                         data::Layout& once) {
   const PartNumber part{number, batch.on_device};
   if (plan_key != 0) {
     const auto plan = plans_.find(plan_key);
@@ -69,12 +69,12 @@ const fusion::Layout& Executor::layout_for(const Batch& batch, std::uint32_t pla
   std::vector<const core::Signature*> signatures;
   signatures.reserve(batch.members.size());
   for (const OperationPtr& member : batch.members) signatures.push_back(member->signature.get());
-  fusion::Layout& layout = plan_key == 0 ? once : plans_[plan_key][part];
-  layout = fusion::make_layout(signatures, set_size_);
+  data::Layout& layout = plan_key == 0 ? once : plans_[plan_key][part];
+  layout = data::make_layout(signatures, set_size_);
   return layout;
 }
 
-void Executor::fill(Batch& batch, const fusion::Layout& layout) {
+void Executor::fill(Batch& batch, const data::Layout& layout) {
   batch.job.ready.clear();
   for (const OperationPtr& member : batch.members) {
     std::move(member->ready.begin(), member->ready.end(), std::back_inserter(batch.job.ready));
@@ -82,27 +82,22 @@ void Executor::fill(Batch& batch, const fusion::Layout& layout) {
   }
   batch.job.runs.resize(layout.runs.size());
   for (std::size_t i = 0; i < layout.runs.size(); ++i) {
-    const fusion::RunLayout& planned = layout.runs[i];
-    core::Run& run = batch.job.runs[i];
-    std::vector<core::Piece> pieces = std::move(run.pieces);
+    const data::RunLayout& planned = layout.runs[i];
+    data::Run& run = batch.job.runs[i];
+    std::vector<data::Piece> pieces = std::move(run.pieces);
     run = planned.prototype;
     pieces.clear();
-    for (const fusion::Placed& placed : planned.pieces) {
+    for (const data::Placed& placed : planned.pieces) {
       const Operation& member = *batch.members[placed.member];
       const Buffer& buffer = member.buffers[placed.tensor];
       pieces.push_back({buffer.input, buffer.output, buffer.elements, member.signature->tensors[placed.tensor].place});
     }
     run.pieces = std::move(pieces);
-    if (run.kind == core::CollectiveKind::allgather) {
-      Operation* operation = batch.members[planned.pieces.front().member].get();
-      run.elements = run.pieces.front().elements;
-      run.allocate = [operation](const std::vector<std::int64_t>& bytes) { return operation->make_room(bytes); };
-    } else if (run.kind == core::CollectiveKind::alltoall_splits) {
-      Operation* operation = batch.members[planned.pieces.front().member].get();
-      run.elements = run.pieces.front().elements;
-      run.splits = operation->splits;
-      run.allocate = [operation](const std::vector<std::int64_t>& rows) { return operation->make_room_for(rows); };
-    }
+    if (!core::traits_of(run.kind).rows_differ) continue;
+    Operation* operation = batch.members[planned.pieces.front().member].get();
+    run.elements = run.pieces.front().elements;
+    run.splits = operation->splits;
+    run.allocate = [operation](const std::vector<std::int64_t>& parts) { return operation->make_room(parts); };
   }
 }
 
@@ -124,14 +119,14 @@ void Executor::recycle(Batch& batch) {
   batch.status = Status();
   batch.job.status = Status();
   batch.job.bytes_in_place = 0;
-  for (core::Run& run : batch.job.runs) run.allocate = nullptr;
+  for (data::Run& run : batch.job.runs) run.allocate = nullptr;
   free_.push_back(&batch);
 }
 
-void Executor::account(core::Answer& answer) const {
+void Executor::account(control::Answer& answer) const {
   if (open_ == 0 && open_on_device_ == 0) return;
   bool is_known = true;
-  const auto add = [&](const core::Backend& backend) {
+  const auto add = [&](const data::Backend& backend) {
     const std::optional<std::vector<int>> ranks = backend.awaited();
     is_known = is_known && ranks.has_value();
     if (ranks) answer.awaited.insert(answer.awaited.end(), ranks->begin(), ranks->end());
@@ -140,7 +135,7 @@ void Executor::account(core::Answer& answer) const {
   if (open_on_device_ > 0) add(*device_);
   std::sort(answer.awaited.begin(), answer.awaited.end());
   answer.awaited.erase(std::unique(answer.awaited.begin(), answer.awaited.end()), answer.awaited.end());
-  answer.doing = is_known && answer.awaited.empty() ? core::Doing::standing : core::Doing::waiting;
+  answer.doing = is_known && answer.awaited.empty() ? control::Doing::standing : control::Doing::waiting;
 }
 
 void Executor::abort() noexcept {

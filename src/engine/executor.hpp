@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From a batch of the log to the backends and back: lays the members out (`fusion`), points the pieces at the callers'
-// memory, and gives the members back when the backend has finished. A batch with tensors of both the CPU and a device
-// becomes two, each of one kind; where its tensors lie is part of a signature, so all ranks cut it in the same way.
+// From a batch of the log to the backends and back: lays the members out (`data/layout.hpp`), points the pieces at the
+// callers' memory, and gives the members back when the backend has finished. A batch with tensors of both the CPU and a
+// device becomes two, each of one kind; where its tensors lie is part of a signature, so all ranks cut it in the same
+// way.
 #pragma once
 
 #include <atomic>
@@ -14,17 +15,17 @@
 #include <utility>
 #include <vector>
 
-#include "core/backend.hpp"
-#include "core/device.hpp"
-#include "core/messages.hpp"
+#include "control/messages.hpp"
+#include "data/backend.hpp"
+#include "data/device.hpp"
+#include "data/layout.hpp"
 #include "engine/operation.hpp"
-#include "fusion/layout.hpp"
 
 namespace kolo::engine {
 
 /// A batch under way. Reused, so that a steady step allocates nothing.
 struct Batch {
-  core::Job job;
+  data::Job job;
   std::vector<OperationPtr> members;
   Status status;
   bool on_device = false;
@@ -36,24 +37,24 @@ struct Batch {
 class Executor {
  public:
   /// `device`: null where there is none. `set_size`: ranks of the global set. The backends outlive the executor.
-  Executor(core::Backend& backend, core::DeviceBackend* device, std::int64_t set_size);
+  Executor(data::Backend& backend, data::DeviceBackend* device, std::int64_t set_size);
 
-  /// Starts a batch of these members. `plan_key` and `number` as in negotiation::RunBatch: the same key, the same
+  /// Starts a batch of these members. `plan_key` and `number` as in control::RunBatch: the same key, the same
   /// layout (0: laid out for this once).
   void run(std::vector<OperationPtr> members, std::uint32_t plan_key, std::uint32_t number);
   /// Called with every part of a batch when it starts, its plan_key, and the backend that runs it. Empty: nobody.
-  using Started = std::function<void(const Batch&, std::uint32_t plan_key, const core::Backend&)>;
+  using Started = std::function<void(const Batch&, std::uint32_t plan_key, const data::Backend&)>;
   void set_started(Started started) { started_ = std::move(started); }
   void drop_plan(std::uint32_t plan_key) { plans_.erase(plan_key); }
 
   /// Moves the backends. Finished batches are handed to `finish` in order, as Batch&, and may be reused after. Says
   /// what the CPU's backend did, unless something advanced elsewhere.
   template <class Finish>
-  core::Progress progress(bool in_call, Finish finish) {
-    core::Progress result = core::Progress::idle;
+  data::Progress progress(bool in_call, Finish finish) {
+    data::Progress result = data::Progress::idle;
     if (open_ > 0) result = move(backend_, in_call, open_);
-    if (open_on_device_ > 0 && move(*device_, in_call, open_on_device_) == core::Progress::advanced) {
-      result = core::Progress::advanced;
+    if (open_on_device_ > 0 && move(*device_, in_call, open_on_device_) == data::Progress::advanced) {
+      result = data::Progress::advanced;
     }
     if (ready_.empty()) return result;
     for (Batch* batch : ready_) {
@@ -61,7 +62,7 @@ class Executor {
       recycle(*batch);
     }
     ready_.clear();
-    return core::Progress::advanced;
+    return data::Progress::advanced;
   }
 
   /// Batches that the CPU's backend has.
@@ -72,7 +73,7 @@ class Executor {
   [[nodiscard]] bool expects_soon() const noexcept { return open_on_device_ > 0 && device_->expects_soon(); }
   [[nodiscard]] bool has_ready() const noexcept { return !ready_.empty(); }
   /// Adds what open batches wait for.
-  void account(core::Answer& answer) const;
+  void account(control::Answer& answer) const;
   /// Ends all work of the backends, which may take long: nothing touches callers' memory after this returns. Any
   /// thread, while no other call but the counts above is made; `forget` must follow.
   void abort() noexcept;
@@ -81,15 +82,14 @@ class Executor {
   void drop() noexcept;
 
  private:
-  const fusion::Layout& layout_for(const Batch& batch, std::uint32_t plan_key, std::uint32_t number,
-                                   fusion::Layout& once);
-  void fill(Batch& batch, const fusion::Layout& layout);
+  const data::Layout& layout_for(const Batch& batch, std::uint32_t plan_key, std::uint32_t number, data::Layout& once);
+  void fill(Batch& batch, const data::Layout& layout);
   Batch& run_part(std::vector<OperationPtr> members, bool on_device, std::uint32_t plan_key, std::uint32_t number);
   template <class Count>
-  core::Progress move(core::Backend& backend, bool in_call, Count& open) {
+  data::Progress move(data::Backend& backend, bool in_call, Count& open) {
     finished_.clear();
-    const core::Progress result = backend.progress(in_call, finished_);
-    for (core::Job* job : finished_) {
+    const data::Progress result = backend.progress(in_call, finished_);
+    for (data::Job* job : finished_) {
       auto& batch = *static_cast<Batch*>(job->cookie);
       batch.status = std::move(job->status);
       ready_.push_back(&batch);
@@ -100,16 +100,16 @@ class Executor {
   Batch& take();
   void recycle(Batch& batch);
 
-  core::Backend& backend_;
-  core::DeviceBackend* const device_;
+  data::Backend& backend_;
+  data::DeviceBackend* const device_;
   Started started_;
   const std::int64_t set_size_;
   using PartNumber = std::pair<std::uint32_t, bool>;  // a batch's number in its plan; whether on the device
-  std::unordered_map<std::uint32_t, std::map<PartNumber, fusion::Layout>> plans_;  // by key
+  std::unordered_map<std::uint32_t, std::map<PartNumber, data::Layout>> plans_;  // by key
   std::vector<std::unique_ptr<Batch>> batches_;
   std::vector<Batch*> free_;
   std::vector<Batch*> ready_;  // need no backend, or it has finished them
-  std::vector<core::Job*> finished_;
+  std::vector<data::Job*> finished_;
   std::uint64_t open_ = 0;
   std::atomic<std::uint64_t> open_on_device_{0};
 };

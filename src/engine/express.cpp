@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Unnamed calls that need not go by the log: what an engine adds to negotiation/express.hpp and express_routes.hpp is
+// Unnamed calls that need not go by the log: what an engine adds to control/express.hpp and express_routes.hpp is
 // how to wait.
 //
 // A peer that is on its way is looked for without touching the engine: for about as long as it takes a rank with a CPU
@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "control/sentences.hpp"
 #include "engine/engine.hpp"
-#include "negotiation/sentences.hpp"
 
 namespace kolo::engine {
 namespace {
@@ -32,8 +32,8 @@ constexpr std::chrono::milliseconds kPatience{10};
 
 }  // namespace
 
-negotiation::ExpressShape express_shape(const base::Settings& settings, const core::Topology& topology) {
-  negotiation::ExpressShape shape;
+control::ExpressShape express_shape(const base::Settings& settings, const core::Topology& topology) {
+  control::ExpressShape shape;
   const bool has_one = topology.node_count() == 1 && settings.express_bytes > 0;
   shape.ranks = has_one ? topology.local_size() : 0;
   shape.payload_bytes = static_cast<std::size_t>(settings.express_bytes);
@@ -54,9 +54,8 @@ bool Engine::express(const ExpressCall& call, std::optional<std::chrono::nanosec
     express_->pass_over();
     return false;
   }
-  if (settings_.spread && wait_policy_.pauses_before_yield == 0) spread_.look(*express_);
   express_->speak(routes_->prepare(call));
-  if (await_express() != negotiation::Express::Verdict::together) return false;
+  if (await_express() != control::Express::Verdict::together) return false;
   try {
     routes_->run(call, [&](const std::function<bool()>& there) { await_peers(call, there, timeout); });
   } catch (const PeerLost& lost) {
@@ -96,8 +95,8 @@ bool Engine::look_out(There there) {
   return there();
 }
 
-negotiation::Express::Verdict Engine::await_express() {
-  const auto decided = [this] { return express_->look() != negotiation::Express::Verdict::undecided; };
+control::Express::Verdict Engine::await_express() {
+  const auto decided = [this] { return express_->look() != control::Express::Verdict::undecided; };
   if (look_out(decided)) return express_->look();
   help_until(decided, base::now() + std::min<base::Duration>(wait_policy_.active, kPatience));
   return express_->demote();
@@ -120,7 +119,7 @@ void Engine::await_peers(const ExpressCall& call, const std::function<bool()>& t
       }
       give_up(call, Error(ErrorCode::timeout, core::describe_ranks(behind) + (behind.size() == 1 ? " has" : " have") +
                                                   " not read its peers' data within " +
-                                                  negotiation::spell_seconds(base::to_seconds(patience))));
+                                                  control::spell_seconds(base::to_seconds(patience))));
     }
     help_until(there, std::min(until, base::now() + kPatience));
   }

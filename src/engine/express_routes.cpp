@@ -8,15 +8,15 @@
 #include <string>
 #include <utility>
 
-#include "core/backend.hpp"
-#include "kernels/float_mode.hpp"
+#include "data/backend.hpp"
+#include "data/kernels/float_mode.hpp"
 
 namespace kolo::engine {
 
 namespace {
 
+using control::Express;
 using core::CollectiveKind;
-using negotiation::Express;
 
 void transfer(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 0 && to != from) kernels::copy(to, from, static_cast<std::int64_t>(bytes));
@@ -28,7 +28,7 @@ struct Rows {
   std::size_t end = 0;
 };
 Rows rows_of(const ExpressCall& call, int rank, int ranks) {
-  const core::RowsOf rows(call.shape[0], rank, ranks);
+  const data::RowsOf rows(call.shape[0], rank, ranks);
   const std::size_t row = call.shape[0] == 0 ? 0 : call.bytes() / static_cast<std::size_t>(call.shape[0]);
   const auto begin = static_cast<std::size_t>(rows.begin) * row;
   return {begin, begin + static_cast<std::size_t>(rows.count) * row};
@@ -36,7 +36,8 @@ Rows rows_of(const ExpressCall& call, int rank, int ranks) {
 
 }  // namespace
 
-ExpressRoutes::ExpressRoutes(Express& express, std::shared_ptr<core::PeerMemory> peers, const ExpressLimits& limits)
+ExpressRoutes::ExpressRoutes(Express& express, std::shared_ptr<transport::PeerMemory> peers,
+                             const ExpressLimits& limits)
     : express_(express), peers_(std::move(peers)), limits_(limits), ranks_(express.ranks()), own_(express.local_rank()),
       inputs_(static_cast<std::size_t>(ranks_)), lengths_(static_cast<std::size_t>(ranks_)) {}
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the unnamed calls that pass by the log do with data (negotiation/express.hpp says why they may, and when).
+// What the unnamed calls that pass by the log do with data (control/express.hpp says why they may, and when).
 //
 // Two ways, chosen by what all ranks know (of an all-gather, whose contributions differ in length, by each rank for its
 // own, which it says beside its word):
 //
 //   carried   the input lies beside the word, a copy. When all have spoken, everybody takes what it needs of it: one
 //             meeting. An all-reduce is reduced by everybody from all inputs.
-//   direct    the input stays where it is, and peers read it there (core/peer_memory.hpp): one copy instead of two, and
-//             a system call for a peer's data instead of a meeting for every few slots. The call ends with a second
-//             meeting: nobody returns before its peers have read its memory, unless it gives up and withdraws it; who
-//             has read memory that was withdrawn fails. Not for reductions: an element of theirs
+//   direct    the input stays where it is, and peers read it there (transport/peer_memory.hpp): one copy instead of
+//             two, and a system call for a peer's data instead of a meeting for every few slots. The call ends with a
+//             second meeting: nobody returns before its peers have read its memory, unless it gives up and withdraws
+//             it; who has read memory that was withdrawn fails. Not for reductions: an element of theirs
 //             crosses between cores twice, and the system's copies are slower at that than sums written back into
 //             slots (2 ranks, 1 MiB: 220 us against 120).
 //
@@ -28,11 +28,11 @@
 #include <kolo/error.hpp>
 #include <kolo/types.hpp>
 
-#include "core/peer_memory.hpp"
+#include "control/express.hpp"
 #include "core/signature.hpp"
+#include "data/kernels/reduce.hpp"
 #include "engine/operation.hpp"
-#include "kernels/reduce.hpp"
-#include "negotiation/express.hpp"
+#include "transport/peer_memory.hpp"
 
 namespace kolo::engine {
 
@@ -68,7 +68,7 @@ struct ExpressCall {
 struct ExpressLimits {
   std::size_t carried_bytes = 0;     ///< the longest input that is carried
   std::size_t direct_bytes = 0;      ///< from how many bytes for one peer inputs are read directly; 0: never
-  std::size_t past_cache_bytes = 0;  ///< as hierarchy/tuning.hpp has it, for what is copied on the way
+  std::size_t past_cache_bytes = 0;  ///< as data/cpu/tuning.hpp has it, for what is copied on the way
 };
 
 class ExpressRoutes {
@@ -77,15 +77,14 @@ class ExpressRoutes {
   using Await = std::function<void(const std::function<bool()>& there)>;
 
   /// `peers` is null where no memory can be read; `express` outlives this.
-  ExpressRoutes(negotiation::Express& express, std::shared_ptr<core::PeerMemory> peers, const ExpressLimits& limits);
+  ExpressRoutes(control::Express& express, std::shared_ptr<transport::PeerMemory> peers, const ExpressLimits& limits);
 
   /// Begins the call, puts what the peers will need beside the word, and returns the tag to be said: kByLog when the
   /// call cannot pass by the log.
-  [[nodiscard]] negotiation::Express::Tag prepare(const ExpressCall& call);
+  [[nodiscard]] control::Express::Tag prepare(const ExpressCall& call);
   /// Once all have said the same: does the call of `prepare`. Throws what `make_room` and `await` throw, and Error
   /// (transport) when a peer's memory could not be read.
   void run(const ExpressCall& call, const Await& await);
-  [[nodiscard]] bool reads_peers() const noexcept { return peers_ != nullptr; }
 
  private:
   enum class Way : std::uint8_t { by_log, carried, direct };
@@ -112,8 +111,8 @@ class ExpressRoutes {
   void check_read() const;
   [[nodiscard]] kernels::Reduction reduction_of(const ExpressCall& call) const noexcept;
 
-  negotiation::Express& express_;
-  const std::shared_ptr<core::PeerMemory> peers_;
+  control::Express& express_;
+  const std::shared_ptr<transport::PeerMemory> peers_;
   const ExpressLimits limits_;
   const int ranks_;
   const int own_;

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "control/sentences.hpp"
 #include "engine/take_messages.hpp"
-#include "negotiation/sentences.hpp"
 
 namespace kolo::engine {
 namespace {
@@ -24,7 +24,7 @@ std::vector<std::vector<std::int32_t>> relay_children(const core::Topology& topo
   return children;
 }
 
-void append_part(core::Bytes& frame, const core::Bytes& part) {
+void append_part(control::Bytes& frame, const control::Bytes& part) {
   const auto length = static_cast<std::uint32_t>(part.size());
   const std::size_t at = frame.size();
   frame.resize(at + sizeof length + part.size());
@@ -34,7 +34,7 @@ void append_part(core::Bytes& frame, const core::Bytes& part) {
 
 /// Calls `visit` with each part of a frame. Throws Error (transport) when lengths do not add up.
 template <class Visit>
-void for_each_part(core::ByteView frame, Visit visit) {
+void for_each_part(control::ByteView frame, Visit visit) {
   std::size_t at = 0;
   while (at < frame.size()) {
     std::uint32_t length = 0;
@@ -42,22 +42,22 @@ void for_each_part(core::ByteView frame, Visit visit) {
     std::memcpy(&length, frame.data() + at, sizeof length);
     at += sizeof length;
     if (frame.size() - at < length) throw Error(ErrorCode::transport, "a control frame ends in the middle");
-    visit(core::ByteView(frame.data() + at, length));
+    visit(control::ByteView(frame.data() + at, length));
     at += length;
   }
 }
 
 /// Whether ranks that sleep must read this entry now. What follows at once, or concerns leaders alone, wakes nobody.
-bool wakes_ranks(const core::LogEntry& entry) {
-  if (const auto* query = std::get_if<core::Query>(&entry)) return query->deadline;
-  return !std::holds_alternative<core::Assigned>(entry) && !std::holds_alternative<core::PlanVoided>(entry);
+bool wakes_ranks(const control::LogEntry& entry) {
+  if (const auto* query = std::get_if<control::Query>(&entry)) return query->deadline;
+  return !std::holds_alternative<control::Assigned>(entry) && !std::holds_alternative<control::PlanVoided>(entry);
 }
 
-bool ends_log(const core::LogEntry& entry) {
-  return std::holds_alternative<core::Faulted>(entry) || std::holds_alternative<core::Closed>(entry);
+bool ends_log(const control::LogEntry& entry) {
+  return std::holds_alternative<control::Faulted>(entry) || std::holds_alternative<control::Closed>(entry);
 }
 
-/// negotiation::SequencerOptions has it.
+/// control::SequencerOptions has it.
 std::vector<std::int32_t> speakers(const core::Topology& topology, int fanout) {
   std::vector<std::int32_t> speakers(static_cast<std::size_t>(topology.size), -1);
   for (int node = 0; node < topology.node_count(); ++node) {
@@ -72,9 +72,9 @@ std::vector<std::int32_t> speakers(const core::Topology& topology, int fanout) {
   return speakers;
 }
 
-std::unique_ptr<negotiation::Sequencer> make_sequencer(const core::Topology& topology, const base::Settings& settings) {
+std::unique_ptr<control::Sequencer> make_sequencer(const core::Topology& topology, const base::Settings& settings) {
   if (topology.rank != 0) return nullptr;
-  negotiation::SequencerOptions options;
+  control::SequencerOptions options;
   options.size = topology.size;
   options.nodes = topology.node_count();
   options.fusion_threshold = settings.fusion_threshold_bytes;
@@ -85,13 +85,13 @@ std::unique_ptr<negotiation::Sequencer> make_sequencer(const core::Topology& top
   // not make the root seem so.
   options.latch_timeout_s = settings.latch_timeout_s / 2;
   options.speaks_through = speakers(topology, static_cast<int>(settings.tree_fanout));
-  return std::make_unique<negotiation::Sequencer>(options);
+  return std::make_unique<control::Sequencer>(options);
 }
 
 }  // namespace
 
-Leader::Leader(const core::Topology& topology, const base::Settings& settings, core::Board& board, core::NodeLink& link,
-               core::ControlChannel* control, Errands& errands)
+Leader::Leader(const core::Topology& topology, const base::Settings& settings, control::Board& board,
+               transport::NodeLink& link, control::ControlChannel* control, Errands& errands)
     : topology_(topology), board_(board), link_(link), control_(control), errands_(errands),
       relay_(topology.size,
              relay_children(topology, control == nullptr ? std::vector<int>{} : control->children(),
@@ -152,7 +152,7 @@ bool Leader::scan_board() {
 /// How many batches of the global set a rank has completed; published without the doorbell.
 bool Leader::scan_quiet(int local_rank) {
   Seen& seen = seen_[static_cast<std::size_t>(local_rank)];
-  const core::CountWord word = board_.count(local_rank, core::kCompleted);
+  const control::CountWord word = board_.count(local_rank, core::kCompleted);
   if (word.pack() == seen.words[core::kCompleted]) return false;
   seen.words[core::kCompleted] = word.pack();
   relay_.on_count(static_cast<std::size_t>(local_rank), core::kCompleted, word);
@@ -164,11 +164,11 @@ bool Leader::scan_quiet(int local_rank) {
 bool Leader::scan_rank(int local_rank) {
   Seen& seen = seen_[static_cast<std::size_t>(local_rank)];
   if (board_.doorbell(local_rank) <= seen.publications) return false;  // less: a count was found before its bell rang
-  std::deque<core::UpMessage> messages;
+  std::deque<control::UpMessage> messages;
   const std::uint64_t rung = take_messages(board_, local_rank, scratch_, messages);
   seen.publications += messages.size();
   scan_counts(local_rank, rung);
-  for (core::UpMessage& message : messages) {
+  for (control::UpMessage& message : messages) {
     relay_.on_message(static_cast<std::size_t>(local_rank), std::move(message));
   }
   return true;
@@ -188,7 +188,7 @@ void Leader::scan_counts(int local_rank, std::uint64_t rung) {
     if (word == seen.words[id] || id == core::kCompleted) continue;
     seen.words[id] = word;
     ++seen.publications;
-    relay_.on_count(static_cast<std::size_t>(local_rank), id, core::CountWord::unpack(word));
+    relay_.on_count(static_cast<std::size_t>(local_rank), id, control::CountWord::unpack(word));
   }
   // A rank ends its step before it submits for the next: who has seen one of those must hear of the end, too, before
   // he decides, or the tensor is taken for the old step's.
@@ -198,7 +198,7 @@ void Leader::scan_counts(int local_rank, std::uint64_t rung) {
 
 void Leader::scan_count(int local_rank, core::TensorId id) {
   Seen& seen = seen_[static_cast<std::size_t>(local_rank)];
-  const core::CountWord word = board_.count(local_rank, id);
+  const control::CountWord word = board_.count(local_rank, id);
   if (word.pack() == seen.words[id]) return;
   seen.words[id] = word.pack();
   ++seen.publications;
@@ -206,18 +206,18 @@ void Leader::scan_count(int local_rank, core::TensorId id) {
 }
 
 void Leader::pass_up(base::Time now) {
-  std::vector<core::UpMessage>& outbox = relay_.outbox();
+  std::vector<control::UpMessage>& outbox = relay_.outbox();
   if (outbox.empty()) return;
   heard_ = true;
   if (sequencer_) {
-    for (const core::UpMessage& message : outbox) sequencer_->on_message(message, now);
+    for (const control::UpMessage& message : outbox) sequencer_->on_message(message, now);
   } else {
     frame_.clear();
-    for (const core::UpMessage& message : outbox) {
+    for (const control::UpMessage& message : outbox) {
       scratch_.clear();
-      core::encode(message, scratch_);
+      control::encode(message, scratch_);
       append_part(frame_, scratch_);
-      if (const auto* overdue = std::get_if<core::Overdue>(&message); overdue && overdue->deadline)
+      if (const auto* overdue = std::get_if<control::Overdue>(&message); overdue && overdue->deadline)
         probe(*overdue, now);
     }
     if (const auto parent = control_->parent()) send(*parent, frame_);
@@ -226,7 +226,7 @@ void Leader::pass_up(base::Time now) {
 }
 
 /// Asks whether the leader above runs, behind this message.
-void Leader::probe(const core::Overdue& overdue, base::Time now) {
+void Leader::probe(const control::Overdue& overdue, base::Time now) {
   append_part(frame_, {});
   if (parent_due_ != base::Time::max()) return;  // asked already
   parent_due_ = now + patience_;
@@ -238,10 +238,10 @@ void Leader::give_up_parent() {
   const auto parent = control_->parent();
   if (ended_ || !parent) return;
   const int rank = topology_.leader_of(*parent);
-  const core::Overdue& asked = *parent_asked_;
+  const control::Overdue& asked = *parent_asked_;
   const double waited = asked.waited_s + base::to_seconds(patience_);
-  latch(Status(ErrorCode::timeout, negotiation::unanswered(negotiation::subject(asked.set, asked.name, asked.round),
-                                                           waited, negotiation::silence_of({rank}))),
+  latch(Status(ErrorCode::timeout, control::unanswered(control::subject(asked.set, asked.name, asked.round), waited,
+                                                       control::silence_of({rank}))),
         rank);
 }
 
@@ -252,35 +252,35 @@ bool Leader::sequence(base::Time now) {
     sequencer_->decide(now);
     if (sequencer_->outbox().empty()) return moved;
     moved = true;
-    const std::vector<core::LogEntry> entries = std::exchange(sequencer_->outbox(), {});
+    const std::vector<control::LogEntry> entries = std::exchange(sequencer_->outbox(), {});
     publish(entries);
     pass_up(now);
   }
 }
 
-void Leader::publish(const std::vector<core::LogEntry>& entries) {
-  core::Bytes frame;
-  for (const core::LogEntry& entry : entries) {
+void Leader::publish(const std::vector<control::LogEntry>& entries) {
+  control::Bytes frame;
+  for (const control::LogEntry& entry : entries) {
     if (ended_) break;
-    core::Bytes bytes;
-    core::encode(entry, bytes);
+    control::Bytes bytes;
+    control::encode(entry, bytes);
     if (!child_nodes_.empty()) append_part(frame, bytes);
     publish_bytes(entry, std::move(bytes));
   }
   for (const int node : child_nodes_) send(node, frame);
 }
 
-/// One entry into this node: the relay first (see negotiation/relay.hpp), then the ranks.
-void Leader::publish_bytes(const core::LogEntry& entry, core::Bytes bytes) {
+/// One entry into this node: the relay first (see control/relay.hpp), then the ranks.
+void Leader::publish_bytes(const control::LogEntry& entry, control::Bytes bytes) {
   if (ended_) return;
   relay_.on_log(entry);
-  if (const auto* left = std::get_if<core::RankLeft>(&entry)) left_[static_cast<std::size_t>(left->rank)] = true;
+  if (const auto* left = std::get_if<control::RankLeft>(&entry)) left_[static_cast<std::size_t>(left->rank)] = true;
   if (ends_log(entry)) {
     ended_ = true;
     if (control_ != nullptr) control_->expect_close();
   }
   wake_wanted_ = wake_wanted_ || wakes_ranks(entry);
-  if (!waiting_.empty() || !board_.append_log(core::ByteView(bytes.data(), bytes.size()))) {
+  if (!waiting_.empty() || !board_.append_log(control::ByteView(bytes.data(), bytes.size()))) {
     waiting_.push_back(std::move(bytes));
     append_waiting();
   }
@@ -289,7 +289,7 @@ void Leader::publish_bytes(const core::LogEntry& entry, core::Bytes bytes) {
 bool Leader::append_waiting() {
   bool moved = false;
   while (!waiting_.empty()) {
-    if (!board_.append_log(core::ByteView(waiting_.front().data(), waiting_.front().size()))) {
+    if (!board_.append_log(control::ByteView(waiting_.front().data(), waiting_.front().size()))) {
       const int laggard = board_.laggard();
       if (board_.asleep(laggard)) link_.wake(laggard);
       break;
@@ -309,14 +309,14 @@ void Leader::wake_sleepers() {
   }
 }
 
-void Leader::send(int node, const core::Bytes& frame) {
+void Leader::send(int node, const control::Bytes& frame) {
   if (frame.empty()) return;
-  control_->send(node, core::ByteView(frame.data(), frame.size()));
+  control_->send(node, control::ByteView(frame.data(), frame.size()));
   ++counters_.frames_sent;
   counters_.bytes_sent += frame.size();
 }
 
-void Leader::on_frame(int node, core::ByteView frame) {
+void Leader::on_frame(int node, control::ByteView frame) {
   heard_ = news_ = true;
   ++counters_.frames_received;
   if (control_->parent() == node) {
@@ -326,9 +326,9 @@ void Leader::on_frame(int node, core::ByteView frame) {
       ++counters_.frames_sent;
       counters_.bytes_sent += frame.size();
     }
-    for_each_part(frame, [this](core::ByteView part) {
+    for_each_part(frame, [this](control::ByteView part) {
       if (part.size() == 0) return;
-      publish_bytes(core::decode_log(part), core::Bytes(part.begin(), part.end()));
+      publish_bytes(control::decode_log(part), control::Bytes(part.begin(), part.end()));
     });
     return;
   }
@@ -336,9 +336,9 @@ void Leader::on_frame(int node, core::ByteView frame) {
   KOLO_CHECK(place != child_nodes_.end()) << "a frame from node " << node << ", which is not below this one";
   const auto child =
       static_cast<std::size_t>(topology_.local_size()) + static_cast<std::size_t>(place - child_nodes_.begin());
-  for_each_part(frame, [this, child, node](core::ByteView part) {
-    if (part.size() > 0) return relay_.on_message(child, core::decode_up(part));
-    core::Bytes answer;
+  for_each_part(frame, [this, child, node](control::ByteView part) {
+    if (part.size() > 0) return relay_.on_message(child, control::decode_up(part));
+    control::Bytes answer;
     append_part(answer, {});
     send(node, answer);
   });
@@ -351,15 +351,15 @@ void Leader::on_lost(int node, const std::string& reason) {
   errands_.log(LogLevel::debug,
                "the link to node " + std::to_string(node) + " (rank " + std::to_string(rank) + ") is lost: " + reason);
   if (control_->parent() == node && left_[static_cast<std::size_t>(rank)]) {
-    publish({core::Closed{}});  // no loss, but for those who have not left the log ends here
+    publish({control::Closed{}});  // no loss, but for those who have not left the log ends here
     wake_ranks();
     return;
   }
   if (control_->parent() == node) {
-    latch(Status(ErrorCode::rank_lost, negotiation::rank_lost({rank, ErrorCode::rank_lost, reason})), rank);
+    latch(Status(ErrorCode::rank_lost, control::rank_lost({rank, ErrorCode::rank_lost, reason})), rank);
     return;
   }
-  relay_.on_message(0, core::RankLost{rank, ErrorCode::rank_lost, reason});
+  relay_.on_message(0, control::RankLost{rank, ErrorCode::rank_lost, reason});
 }
 
 void Leader::on_local_death(int local_rank) {
@@ -369,12 +369,12 @@ void Leader::on_local_death(int local_rank) {
   scan_rank(local_rank);
   const int rank = topology_.nodes[static_cast<std::size_t>(topology_.node)][static_cast<std::size_t>(local_rank)];
   relay_.on_message(static_cast<std::size_t>(local_rank),
-                    core::RankLost{rank, ErrorCode::rank_lost, "its process has ended"});
+                    control::RankLost{rank, ErrorCode::rank_lost, "its process has ended"});
 }
 
 void Leader::latch(const Status& status, std::int32_t rank) {
   if (ended_) return;
-  publish({core::Faulted{status.code(), rank, status.message()}});
+  publish({control::Faulted{status.code(), rank, status.message()}});
   wake_ranks();
 }
 

@@ -2,7 +2,7 @@
 //
 // The duties of a node's leader, done by its engine's driver beside its own work:
 //
-//   up    looks at the board of its node and at the frames of the nodes below, merges them (`negotiation::Relay`), and
+//   up    looks at the board of its node and at the frames of the nodes below, merges them (`control::Relay`), and
 //         hands what comes out to the parent node - or, on the root, to the sequencer
 //   down  hands each new log entry to its relay, then to the nodes below, then to the node's log, and wakes who sleeps
 //
@@ -24,13 +24,13 @@
 
 #include "base/clock.hpp"
 #include "base/settings.hpp"
-#include "core/board.hpp"
-#include "core/control_channel.hpp"
-#include "core/node_link.hpp"
+#include "control/board.hpp"
+#include "control/control_channel.hpp"
+#include "control/relay.hpp"
+#include "control/sequencer.hpp"
 #include "core/topology.hpp"
 #include "engine/errands.hpp"
-#include "negotiation/relay.hpp"
-#include "negotiation/sequencer.hpp"
+#include "transport/node_link.hpp"
 
 namespace kolo::engine {
 
@@ -42,12 +42,12 @@ struct LeaderCounters {
 };
 
 /// One thread at a time (the engine's driver).
-class Leader final : private core::ControlChannel::Handler {
+class Leader final : private control::ControlChannel::Handler {
  public:
   /// `control` is null in a world of one node. `errands` takes records for the log. Everything referred to outlives the
   /// leader.
-  Leader(const core::Topology& topology, const base::Settings& settings, core::Board& board, core::NodeLink& link,
-         core::ControlChannel* control, Errands& errands);
+  Leader(const core::Topology& topology, const base::Settings& settings, control::Board& board,
+         transport::NodeLink& link, control::ControlChannel* control, Errands& errands);
   ~Leader() override;
 
   /// Does what can be done now; true when anything was heard or said.
@@ -80,9 +80,7 @@ class Leader final : private core::ControlChannel::Handler {
   [[nodiscard]] const LeaderCounters& counters() const noexcept { return counters_; }
 
  private:
-  struct Frame;
-
-  void on_frame(int node, core::ByteView frame) override;
+  void on_frame(int node, control::ByteView frame) override;
   void on_lost(int node, const std::string& reason) override;
 
   bool scan_board();
@@ -91,14 +89,14 @@ class Leader final : private core::ControlChannel::Handler {
   void scan_count(int local_rank, core::TensorId id);
   bool scan_quiet(int local_rank);
   void pass_up(base::Time now);
-  void probe(const core::Overdue& overdue, base::Time now);
+  void probe(const control::Overdue& overdue, base::Time now);
   void give_up_parent();
   bool sequence(base::Time now);
-  void publish(const std::vector<core::LogEntry>& entries);
-  void publish_bytes(const core::LogEntry& entry, core::Bytes bytes);
+  void publish(const std::vector<control::LogEntry>& entries);
+  void publish_bytes(const control::LogEntry& entry, control::Bytes bytes);
   bool append_waiting();
   void wake_sleepers();
-  void send(int node, const core::Bytes& frame);
+  void send(int node, const control::Bytes& frame);
 
   /// How far each rank's column has been looked at.
   struct Seen {
@@ -108,21 +106,21 @@ class Leader final : private core::ControlChannel::Handler {
   };
 
   const core::Topology& topology_;
-  core::Board& board_;
-  core::NodeLink& link_;
-  core::ControlChannel* control_;
+  control::Board& board_;
+  transport::NodeLink& link_;
+  control::ControlChannel* control_;
   Errands& errands_;
-  negotiation::Relay relay_;
-  std::unique_ptr<negotiation::Sequencer> sequencer_;  ///< on the root
+  control::Relay relay_;
+  std::unique_ptr<control::Sequencer> sequencer_;  ///< on the root
   std::vector<int> child_nodes_;
-  std::vector<bool> left_;                     ///< by rank of the world: the log has said so
-  std::vector<Seen> seen_;                     ///< by local rank
-  std::deque<core::Bytes> waiting_;            ///< encoded entries that the log ring had no room for
-  const base::Duration patience_;              ///< for the leader above
-  base::Time parent_due_ = base::Time::max();  ///< when it must have said something
-  std::optional<core::Overdue> parent_asked_;  ///< about this
-  core::Bytes scratch_;
-  core::Bytes frame_;
+  std::vector<bool> left_;                        ///< by rank of the world: the log has said so
+  std::vector<Seen> seen_;                        ///< by local rank
+  std::deque<control::Bytes> waiting_;            ///< encoded entries that the log ring had no room for
+  const base::Duration patience_;                 ///< for the leader above
+  base::Time parent_due_ = base::Time::max();     ///< when it must have said something
+  std::optional<control::Overdue> parent_asked_;  ///< about this
+  control::Bytes scratch_;
+  control::Bytes frame_;
   LeaderCounters counters_;
   bool heard_ = false;
   bool news_ = false;

@@ -29,33 +29,9 @@ Entry& NameTable::find_or_make(std::string_view name) {
   return entry;
 }
 
-/// Steps repeat: most often it is the name that followed the last one the last time, which saves the hash and the look
-/// into the table.
-Entry& NameTable::next(std::string_view name) {
-  Entry* const last = claimed_last_;
-  if (last != nullptr && last->after != nullptr && last->after->name == name) {
-    claimed_last_ = last->after;
-    return *last->after;
-  }
-  Entry& entry = find_or_make(name);
-  if (last != nullptr && last != &entry) {
-    if (last->after != nullptr) last->after->before = nullptr;
-    if (entry.before != nullptr) entry.before->after = nullptr;
-    last->after = &entry;
-    entry.before = last;
-  }
-  claimed_last_ = &entry;
-  return entry;
-}
-
-void NameTable::unlink(Entry& entry) noexcept {
-  if (entry.before != nullptr) entry.before->after = entry.after;
-  if (entry.after != nullptr) entry.after->before = entry.before;
-}
-
 Entry& NameTable::claim(std::string_view name) {
   const std::lock_guard lock(mutex_);
-  Entry& entry = next(name);
+  Entry& entry = find_or_make(name);
   if (entry.held) throw_held(entry.name);
   if (entry.in_flight.exchange(true, std::memory_order_acquire)) throw_in_flight(entry.name);
   return entry;
@@ -103,8 +79,6 @@ void NameTable::forget(Entry& entry) {
   const std::lock_guard lock(mutex_);
   entry.slot.reset();
   if (entry.name.empty() || entry.held || entry.in_flight.load(std::memory_order_acquire)) return;
-  unlink(entry);
-  if (claimed_last_ == &entry) claimed_last_ = nullptr;
   const auto found = entries_.find(entry.name);
   KOLO_CHECK(found != entries_.end()) << "'" << entry.name << "' is not known";
   const std::unique_ptr<Entry> gone = std::move(found->second);  // its name is the key

@@ -40,11 +40,6 @@ struct Entry {
   std::shared_ptr<const core::Signature> signature;
   /// The last operation of a call under this name, for the next one.
   OperationPtr last;
-
-  // -- guarded by the table's mutex
-  /// The entries that were claimed before and after this one the last time.
-  Entry* before = nullptr;
-  Entry* after = nullptr;
 };
 
 class NameTable {
@@ -71,16 +66,13 @@ class NameTable {
 
  private:
   struct Hash {
-    std::size_t operator()(std::string_view name) const noexcept { return base::hash_string(name); }
+    std::size_t operator()(std::string_view name) const noexcept { return base::hash_text_quickly(name); }
   };
   Entry& find_or_make(std::string_view name);
-  Entry& next(std::string_view name);
-  static void unlink(Entry& entry) noexcept;
 
   mutable std::mutex mutex_;
   /// The keys are the entries' own names. Guarded by mutex_.
   std::unordered_map<std::string_view, std::unique_ptr<Entry>, Hash> entries_;
-  Entry* claimed_last_ = nullptr;                  // guarded by mutex_
   std::shared_ptr<const core::Signature> shared_;  // guarded by mutex_
   Entry* unnamed_ = nullptr;                       // guarded by mutex_; never forgotten once made
   std::condition_variable unnamed_free_;

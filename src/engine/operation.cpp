@@ -49,15 +49,12 @@ std::byte* ResultRoom::of_alltoall(const std::vector<std::int64_t>& rows, DType 
                                                std::to_string(shape.elements()));
 }
 
-std::byte* HandleState::make_room(const std::vector<std::int64_t>& bytes) {
+std::byte* HandleState::make_room(const std::vector<std::int64_t>& parts) {
+  const DType dtype = signature->tensors.front().dtype;
   std::byte* given = room.owns_result ? nullptr : buffers.front().output;
-  return room.of_gather(bytes, signature->tensors.front().dtype, given);
-}
-
-std::byte* HandleState::make_room_for(const std::vector<std::int64_t>& rows) {
-  received_splits = rows;
-  std::byte* given = room.owns_result ? nullptr : buffers.front().output;
-  return room.of_alltoall(rows, signature->tensors.front().dtype, given);
+  if (splits.empty()) return room.of_gather(parts, dtype, given);
+  received_splits = parts;
+  return room.of_alltoall(parts, dtype, given);
 }
 
 bool HandleState::mark_interest() noexcept {
@@ -83,7 +80,7 @@ bool HandleState::is_enqueued() {
   return done() || enqueued_ != nullptr;
 }
 
-core::DeviceEventPtr HandleState::sleep_until_enqueued() {
+data::DeviceEventPtr HandleState::sleep_until_enqueued() {
   std::unique_lock lock(mutex_);
   state_.fetch_or(kAttended, std::memory_order_acq_rel);
   ++sleepers_;
@@ -92,7 +89,7 @@ core::DeviceEventPtr HandleState::sleep_until_enqueued() {
   return done() ? nullptr : enqueued_;
 }
 
-void HandleState::set_enqueued(core::DeviceEventPtr event) {
+void HandleState::set_enqueued(data::DeviceEventPtr event) {
   const std::lock_guard lock(mutex_);
   state_.fetch_or(kAttended, std::memory_order_acq_rel);  // so that completion takes it away
   enqueued_ = std::move(event);

@@ -20,8 +20,8 @@
 #include <kolo/types.hpp>
 
 #include "base/clock.hpp"
-#include "core/backend.hpp"
 #include "core/signature.hpp"
+#include "data/backend.hpp"
 
 namespace kolo::engine {
 
@@ -85,17 +85,14 @@ class HandleState {
   std::optional<std::chrono::nanoseconds> timeout;
   core::Round call = 0;  ///< the number of an unnamed call where some do not come this way; 0: the next
   /// On a device: what the batch is held back behind.
-  std::vector<core::DeviceEventPtr> ready;
+  std::vector<data::DeviceEventPtr> ready;
 
   ResultRoom room;  ///< its result is written by the driver before completion
-  /// Allgather: the output, given everybody's bytes.
-  std::byte* make_room(const std::vector<std::int64_t>& bytes);
-
   // -- alltoall
   std::vector<std::int64_t> splits;           ///< rows for each rank; empty: the same number for all
   std::vector<std::int64_t> received_splits;  ///< rows from each rank; with splits written by the driver
-  /// The output, given the rows from each rank.
-  std::byte* make_room_for(const std::vector<std::int64_t>& rows);
+  /// The output of a collective in which rows differ by rank, given what data::Run::allocate is given.
+  std::byte* make_room(const std::vector<std::int64_t>& parts);
 
   // -- any thread
   [[nodiscard]] bool done() const noexcept { return (state_.load(std::memory_order_acquire) & kDone) != 0; }
@@ -110,12 +107,12 @@ class HandleState {
   [[nodiscard]] bool is_enqueued();
   /// Sleeps until all work has been given to the device, or until done. The event behind which the result is complete;
   /// null when done.
-  [[nodiscard]] core::DeviceEventPtr sleep_until_enqueued();
+  [[nodiscard]] data::DeviceEventPtr sleep_until_enqueued();
   /// Registers a callback; false when the operation is done already (the caller then calls it).
   bool add_callback(std::function<void(const Status&)>& callback);
 
   /// The driver: all work has been given to the device.
-  void set_enqueued(core::DeviceEventPtr event);
+  void set_enqueued(data::DeviceEventPtr event);
   /// The driver: the outcome, once. Returns the callbacks to run, without any lock held; `was_interesting` says
   /// whether `mark_interest` had returned true.
   std::vector<std::function<void(const Status&)>> complete(const Status& status, bool& was_interesting);
@@ -127,7 +124,7 @@ class HandleState {
   std::mutex mutex_;
   std::condition_variable changed_;
   int sleepers_ = 0;                                           // guarded by mutex_
-  core::DeviceEventPtr enqueued_;                              // guarded by mutex_
+  data::DeviceEventPtr enqueued_;                              // guarded by mutex_
   std::vector<std::function<void(const Status&)>> callbacks_;  // guarded by mutex_
 };
 

@@ -14,19 +14,19 @@ std::string count_of(std::size_t count, const std::string& what, const std::stri
   return std::to_string(count) + " " + (count == 1 ? what : plural);
 }
 
-const char* reason_of(core::PlanEnd why) {
+const char* reason_of(control::PlanEnd why) {
   switch (why) {
-  case core::PlanEnd::new_plan:
+  case control::PlanEnd::new_plan:
     return "the last steps were others, and a new plan follows";
-  case core::PlanEnd::waited_for:
+  case control::PlanEnd::waited_for:
     return "a rank waits for a part of a batch, and lacks the rest";
-  case core::PlanEnd::signature:
+  case control::PlanEnd::signature:
     return "a tensor of it has another signature";
-  case core::PlanEnd::failed:
+  case control::PlanEnd::failed:
     return "ranks disagree about a tensor of it";
-  case core::PlanEnd::evicted:
+  case control::PlanEnd::evicted:
     return "there are more names than KOLO_CACHE_CAPACITY";
-  case core::PlanEnd::left:
+  case control::PlanEnd::left:
     return "a rank has left";
   }
   KOLO_UNREACHABLE();
@@ -34,22 +34,22 @@ const char* reason_of(core::PlanEnd why) {
 
 }  // namespace
 
-std::string record_of(const core::PlanDefined& plan) {
+std::string record_of(const control::PlanDefined& plan) {
   std::size_t tensors = 0;
   for (const std::vector<core::TensorId>& batch : plan.batches) tensors += batch.size();
   return "plan " + std::to_string(plan.plan) + ": " + count_of(tensors, "tensor", "tensors") + " in " +
          count_of(plan.batches.size(), "batch", "batches");
 }
 
-std::string record_of(const core::PlanVoided& plan) {
+std::string record_of(const control::PlanVoided& plan) {
   return "plan " + std::to_string(plan.plan) + " is no longer used: " + reason_of(plan.why);
 }
 
-std::string record_of(const Batch& batch, std::uint32_t plan_key, const core::Backend& backend) {
+std::string record_of(const Batch& batch, std::uint32_t plan_key, const data::Backend& backend) {
   std::string text = "batch of " + count_of(batch.members.size(), "request", "requests");
   if (plan_key != 0) text += ", plan " + std::to_string(plan_key - 1);
   const char* separator = ": ";
-  for (const core::Run& run : batch.job.runs) {
+  for (const data::Run& run : batch.job.runs) {
     text += separator + std::string(core::to_string(run.kind)) + " of " + std::to_string(run.elements) + " " +
             std::string(to_string(run.dtype)) + " elements";
     if (const std::string route = backend.route(run); !route.empty()) text += " (" + route + ")";

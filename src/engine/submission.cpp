@@ -8,8 +8,8 @@
 #include <thread>
 #include <utility>
 
+#include "data/kernels/float_mode.hpp"
 #include "engine/engine.hpp"
-#include "kernels/float_mode.hpp"
 
 namespace kolo::engine {
 namespace {

@@ -7,7 +7,6 @@
 // recorded). Where the program has reset or replaced it, autograd leaves another tensor there, whose contents are
 // copied in, and which is dropped, as the pass goes on: `adopt`. Zeroing and copying are passes over all gradients, and
 // what a step costs beside the reduction; libtorch/past_cache.hpp.
-#include <cstdlib>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -84,17 +83,6 @@ at::Tensor tensor_in(const std::shared_ptr<GradientArena>& arena, const at::Tens
 void give_back_memory() {
 #ifdef __GLIBC__
   ::malloc_trim(0);
-#endif
-}
-
-// Has glibc keep what is freed (`keep_heap`), by its own rule: a block so large that it came from the system by itself
-// makes, when freed, blocks of up to its size come from the heap, and leaves twice that at the heap's end. 32 MiB are
-// the most that counts. mallopt() would also overrule what the program or its environment has set.
-void keep_heap() {
-#ifdef __GLIBC__
-  constexpr std::size_t kMost = (32U << 20) - (64U << 10);
-  void* volatile block = std::malloc(kMost);  // volatile: a compiler may leave out the pair
-  std::free(block);
 #endif
 }
 
@@ -184,9 +172,6 @@ struct DistributedOptimizer::Impl {
   }
 
   void build() {
-    if (options.keep_heap) {
-      keep_heap();
-    }
     const NamedTensors parameters = own_parameters();
     check_agreement_about(parameters);
     reducer.reset();  // its names become free

@@ -85,7 +85,6 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
                            {"KOLO_LOG_RING", "16K"},
                            {"KOLO_MAILBOX", "10"},
                            {"KOLO_SPIN_US", "11"},
-                           {"KOLO_SPREAD", "0"},
                            {"KOLO_FLAT_BYTES", "1K"},
                            {"KOLO_CHUNK_BYTES", "3K"},
                            {"KOLO_PAST_CACHE_BYTES", "5M"},
@@ -123,7 +122,6 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
   EXPECT_EQ(settings.log_ring_bytes, 16384);
   EXPECT_EQ(settings.mailbox_capacity, 10);
   EXPECT_EQ(settings.spin_us, 11);
-  EXPECT_FALSE(settings.spread);
   EXPECT_EQ(settings.gpu_backend, GpuBackend::staged);
   EXPECT_EQ(settings.gpu_slots, 12);
   EXPECT_EQ(settings.gpu_direct_bytes, 32768);

@@ -69,7 +69,7 @@ TEST(Signature, NamesTheFirstDifference) {
   EXPECT_EQ(differs([](Signature& s) { s.root = 2; }), "root 0 against 2");
   EXPECT_EQ(differs([](Signature& s) { s.prescale = 0.1; }), "prescale 1 against 0.1");
   EXPECT_EQ(differs([](Signature& s) { s.postscale = 1.0 / 3; }), "postscale 1 against 0.33333333333333331");
-  EXPECT_EQ(differs([](Signature& s) { s.sent_as = DType::float16; }),
+  EXPECT_EQ(differs([](Signature& s) { s.wire = Wire::float16; }),
             "the type that is sent the tensor's own against float16");
   EXPECT_EQ(differs([](Signature& s) { s.device = DeviceKind::cuda; }), "device cpu against cuda");
   EXPECT_EQ(differs([](Signature& s) { s.tensors.push_back(s.tensors[0]); }), "the number of tensors 1 against 2");

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kolo's kernels on the emulated device (cuda/device.hpp): the same body that nvcc compiles, run for every block and
-// thread on the stream's thread. What a launch touches is read from its table when it starts, as the kernel reads it.
-#include "cuda/device.hpp"
+// Kolo's kernels on the emulated device (data/cuda/device.hpp): the same body that nvcc compiles, run for every block
+// and thread on the stream's thread. What a launch touches is read from its table when it starts, as the kernel reads
+// it.
+#include "data/cuda/device.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -13,7 +14,7 @@
 #include <kolo/error.hpp>
 
 #include "call.hpp"
-#include "cuda/kernels.hpp"
+#include "data/cuda/kernels.hpp"
 #include "machine.hpp"
 
 namespace kolo::cuda {

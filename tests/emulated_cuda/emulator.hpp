@@ -133,7 +133,7 @@ std::uint64_t calls_so_far();
 /// A place in the code under test that synchronises: orders work, waits for it, or asks whether it is done.
 struct SyncSite {
   std::string call;   ///< "cudaEventRecord"
-  std::string place;  ///< "src/cuda/queue.cpp:120"
+  std::string place;  ///< "src/data/cuda/queue.cpp:120"
   std::uint64_t calls = 0;
 };
 /// Those that were passed since the last reset, in the order in which they were first passed.

@@ -240,7 +240,7 @@ class Machine {
   friend void unload();
 };
 
-/// "src/cuda/queue.cpp:120".
+/// "src/data/cuda/queue.cpp:120".
 std::string site_text(const char* file, int line);
 
 }  // namespace kolo::emulated

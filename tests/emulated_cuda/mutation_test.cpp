@@ -2,7 +2,7 @@
 //
 // Every place in the CUDA backend that orders work, waits or asks is left out in turn, and the emulated device has to
 // notice: what nobody misses is superfluous, or not tested. The list of places is made by running the workloads, and
-// compared with the text of src/cuda, so that none is left out of the list.
+// compared with the text of src/data/cuda, so that none is left out of the list.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -276,10 +276,10 @@ bool synchronises(const std::string& line) {
   return false;
 }
 
-/// Every such call in src/cuda: "src/cuda/x.cpp:12".
+/// Every such call in src/data/cuda: "src/data/cuda/x.cpp:12".
 std::set<std::string> places_in_the_text() {
   std::set<std::string> places;
-  for (const char* room : {"src/cuda"}) {
+  for (const char* room : {"src/data/cuda"}) {
     for (const auto& file : std::filesystem::directory_iterator(std::filesystem::path(KOLO_SOURCE_DIR) / room)) {
       std::ifstream text(file.path());
       std::string line;

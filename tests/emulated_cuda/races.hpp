@@ -22,7 +22,7 @@ namespace kolo::emulated {
 struct Operation {
   std::string what;   ///< "cudaMemcpyAsync", "kernel pack"
   std::string where;  ///< "stream 2 of device 0", "host thread 1"
-  std::string site;   ///< "src/cuda/queue.cpp:120", or empty
+  std::string site;   ///< "src/data/cuda/queue.cpp:120", or empty
 };
 using OperationPtr = std::shared_ptr<const Operation>;
 

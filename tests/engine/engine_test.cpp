@@ -22,40 +22,17 @@
 #include <utility>
 #include <vector>
 
-#include "base/event_fd.hpp"
+#include "tests/support/lone_link.hpp"
 
 namespace kolo::engine {
 namespace {
 
-class LoneLink final : public core::NodeLink {
- public:
-  explicit LoneLink(std::size_t bytes)
-      : memory_(static_cast<std::byte*>(std::aligned_alloc(4096, bytes))), bytes_(bytes) {
-    std::memset(memory_, 0, bytes);
-  }
-  ~LoneLink() override { std::free(memory_); }
-  [[nodiscard]] std::byte* memory() const noexcept override { return memory_; }
-  [[nodiscard]] std::size_t bytes() const noexcept override { return bytes_; }
-  void wake(int) noexcept override { wake_.signal(); }
-  [[nodiscard]] int wake_fd() const noexcept override { return wake_.fd(); }
-  [[nodiscard]] std::vector<Liveness> liveness() const override { return {}; }
-  std::shared_ptr<core::SharedRegion> share(std::size_t, const core::Meeting&, const std::function<void()>&) override {
-    std::abort();
-  }
-  std::shared_ptr<core::PeerMemory> peer_memory(const core::Meeting&) override { std::abort(); }
-
- private:
-  std::byte* memory_;
-  std::size_t bytes_;
-  base::EventFd wake_;
-};
-
-struct FailingBackend final : core::Backend {
+struct FailingBackend final : data::Backend {
   [[nodiscard]] std::string describe() const override { return "failing"; }
-  void start(core::Job&) override {}
-  core::Progress progress(bool, std::vector<core::Job*>&) override {
+  void start(data::Job&) override {}
+  data::Progress progress(bool, std::vector<data::Job*>&) override {
     fail();
-    return core::Progress::waiting;
+    return data::Progress::waiting;
   }
   void abort() noexcept override { on_abort(); }
 
@@ -63,14 +40,14 @@ struct FailingBackend final : core::Backend {
   std::function<void()> on_abort = [] {};
 };
 
-class LoneEngine : public testing::Test {
+class LoneEngine : public ::testing::Test {
  protected:
   std::shared_ptr<Engine> make(LogSink sink = [](const LogRecord&) {}) {
     EngineParts parts;
     parts.topology = core::make_topology(0, {0}, 0);
     parts.settings.express_bytes = 0;
     parts.logger = std::make_shared<base::Logger>(LogLevel::warning, 0, std::move(sink));
-    parts.link = std::make_shared<LoneLink>(shared_bytes(parts.settings, parts.topology));
+    parts.link = std::make_shared<kolo::testing::LoneLink>(shared_bytes(parts.settings, parts.topology));
     auto backend = std::make_unique<FailingBackend>();
     backend_ = backend.get();
     parts.backend = std::move(backend);
@@ -146,7 +123,7 @@ TEST_F(LoneEngine, TellsOfAFatalErrorBeforeItAbortsTheBackend) {
 }
 
 /// The link of a rank whose leader the test is. Nobody wakes the rank but itself, and the leader's end.
-class LinkToLeader final : public core::NodeLink {
+class LinkToLeader final : public transport::NodeLink {
  public:
   explicit LinkToLeader(std::size_t bytes) : own_(bytes) {}
   [[nodiscard]] std::byte* memory() const noexcept override { return own_.memory(); }
@@ -160,16 +137,17 @@ class LinkToLeader final : public core::NodeLink {
     if (say_last) say_last();
     return {{end_.fd(), 0}};
   }
-  std::shared_ptr<core::SharedRegion> share(std::size_t, const core::Meeting&, const std::function<void()>&) override {
+  std::shared_ptr<transport::SharedRegion> share(std::size_t, const transport::Meeting&,
+                                                 const std::function<void()>&) override {
     std::abort();
   }
-  std::shared_ptr<core::PeerMemory> peer_memory(const core::Meeting&) override { std::abort(); }
+  std::shared_ptr<transport::PeerMemory> peer_memory(const transport::Meeting&) override { std::abort(); }
   void end_leader() { end_.signal(); }
 
   std::function<void()> say_last;
 
  private:
-  LoneLink own_;
+  testing::LoneLink own_;
   base::EventFd end_;
 };
 
@@ -192,7 +170,7 @@ TEST(EngineOfTwo, HearsTheEndOfTheLogByThatOfItsLeader) {
   parts.settings.express_bytes = 0;
   parts.logger = std::make_shared<base::Logger>(LogLevel::off);
   const auto link = std::make_shared<LinkToLeader>(shared_bytes(parts.settings, parts.topology));
-  core::Board leader(link->memory(), board_shape(parts.settings, 2), 0);
+  control::Board leader(link->memory(), board_shape(parts.settings, 2), 0);
   parts.link = link;
   parts.backend = std::make_unique<FailingBackend>();
   parts.wait_policy = base::choose_wait_policy(1, 2);
@@ -205,14 +183,15 @@ TEST(EngineOfTwo, HearsTheEndOfTheLogByThatOfItsLeader) {
     engine->shutdown(kPatience);
     return std::chrono::steady_clock::now() - begun;
   });
-  core::Bytes message;
+  control::Bytes message;
   while (!leader.receive(1, message)) std::this_thread::yield();
   await_sleep(leaver.load());
   link->say_last = [&] {
-    for (const core::LogEntry& entry : {core::LogEntry(core::RankLeft{0}), core::LogEntry(core::Closed{})}) {
-      core::Bytes bytes;
-      core::encode(entry, bytes);
-      EXPECT_TRUE(leader.append_log(core::ByteView(bytes.data(), bytes.size())));
+    for (const control::LogEntry& entry :
+         {control::LogEntry(control::RankLeft{0}), control::LogEntry(control::Closed{})}) {
+      control::Bytes bytes;
+      control::encode(entry, bytes);
+      EXPECT_TRUE(leader.append_log(control::ByteView(bytes.data(), bytes.size())));
     }
   };
   link->end_leader();

@@ -13,15 +13,15 @@ namespace {
 using kolo::DType;
 using kolo::Shape;
 using kolo::core::CollectiveKind;
-using kolo::core::Job;
-using kolo::core::Progress;
+using kolo::data::Job;
+using kolo::data::Progress;
 using kolo::engine::Batch;
 using kolo::engine::Executor;
 using kolo::engine::Operation;
 using kolo::engine::OperationPtr;
 
 /// Finishes what the test says, when it says.
-class FakeBackend final : public kolo::core::Backend {
+class FakeBackend final : public kolo::data::Backend {
  public:
   std::vector<Job*> started;
   std::vector<Job*> to_finish;
@@ -158,9 +158,9 @@ TEST_F(ExecutorTest, AbortForgetsTheMembers) {
 }
 
 TEST_F(ExecutorTest, SaysWhatOpenBatchesWaitFor) {
-  using kolo::core::Doing;
+  using kolo::control::Doing;
   const auto doing = [this](std::vector<std::int32_t> awaited = {}) {
-    kolo::core::Answer answer;
+    kolo::control::Answer answer;
     executor_.account(answer);
     EXPECT_EQ(answer.awaited, awaited);
     return answer.doing;
@@ -179,7 +179,7 @@ TEST_F(ExecutorTest, AlltoallsWithSplitsAskForRoom) {
   exchange->room.owns_result = true;
   exchange->splits = {1, 2};
   executor_.run({exchange}, 0, 0);
-  const kolo::core::Run& run = backend_.started.at(0)->runs.at(0);
+  const kolo::data::Run& run = backend_.started.at(0)->runs.at(0);
   EXPECT_EQ(run.elements, 3);
   EXPECT_EQ(run.splits.data(), exchange->splits.data());
   const std::byte* const room = run.allocate({4, 0});
@@ -193,7 +193,7 @@ TEST_F(ExecutorTest, AllgathersAskForRoom) {
   gather->room.owns_result = true;
   gather->room.row_bytes = 4;
   executor_.run({gather}, 0, 0);
-  const kolo::core::Run& run = backend_.started.at(0)->runs.at(0);
+  const kolo::data::Run& run = backend_.started.at(0)->runs.at(0);
   EXPECT_EQ(run.elements, 3);
   const std::byte* const room = run.allocate({12, 8});
   EXPECT_EQ(room, gather->room.result.data());

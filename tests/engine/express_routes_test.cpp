@@ -15,13 +15,13 @@
 namespace kolo::engine {
 namespace {
 
+using control::Express;
 using core::CollectiveKind;
-using negotiation::Express;
 
 constexpr std::int64_t kElements = 1000;
 
 /// Ranks of one process: a peer's memory is this one's.
-class OwnMemory final : public core::PeerMemory {
+class OwnMemory final : public transport::PeerMemory {
  public:
   Status read(int, void* to, const void* from, std::size_t bytes) override {
     std::memcpy(to, from, bytes);
@@ -30,10 +30,10 @@ class OwnMemory final : public core::PeerMemory {
   [[nodiscard]] bool is_readable(const void*, std::size_t) override { return true; }
 };
 
-class WithdrawnMemory : public testing::TestWithParam<CollectiveKind> {
+class WithdrawnMemory : public ::testing::TestWithParam<CollectiveKind> {
  protected:
   struct End {
-    End(std::byte* memory, const negotiation::ExpressShape& shape, int rank)
+    End(std::byte* memory, const control::ExpressShape& shape, int rank)
         : express(memory, shape, rank), routes(express, std::make_shared<OwnMemory>(), limits()) {
       std::iota(input.begin(), input.end(), 1.0F);
     }
@@ -56,7 +56,7 @@ class WithdrawnMemory : public testing::TestWithParam<CollectiveKind> {
   struct Free {
     void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{4096}); }
   };
-  const negotiation::ExpressShape shape_{2, 256};
+  const control::ExpressShape shape_{2, 256};
   std::unique_ptr<std::byte, Free> memory_ = [this] {
     auto* const memory = static_cast<std::byte*>(::operator new (shape_.bytes(), std::align_val_t{4096}));
     std::memset(memory, 0, shape_.bytes());
@@ -111,8 +111,8 @@ TEST_P(WithdrawnMemory, IsNotWhatHasBeenReadInTime) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Direct, WithdrawnMemory,
-                         testing::Values(CollectiveKind::broadcast, CollectiveKind::allgather,
-                                         CollectiveKind::alltoall),
+                         ::testing::Values(CollectiveKind::broadcast, CollectiveKind::allgather,
+                                           CollectiveKind::alltoall),
                          [](const auto& info) { return std::string(core::to_string(info.param)); });
 
 }  // namespace

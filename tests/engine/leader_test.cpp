@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <optional>
@@ -12,41 +11,19 @@
 #include <vector>
 
 #include "engine/engine.hpp"
+#include "tests/support/lone_link.hpp"
 
 namespace kolo::engine {
 namespace {
 
-/// A node's memory without anybody to wake.
-class PlainLink final : public core::NodeLink {
- public:
-  explicit PlainLink(std::size_t bytes)
-      : memory_(static_cast<std::byte*>(std::aligned_alloc(4096, bytes))), bytes_(bytes) {
-    std::memset(memory_, 0, bytes);
-  }
-  ~PlainLink() override { std::free(memory_); }
-  [[nodiscard]] std::byte* memory() const noexcept override { return memory_; }
-  [[nodiscard]] std::size_t bytes() const noexcept override { return bytes_; }
-  void wake(int) noexcept override {}
-  [[nodiscard]] int wake_fd() const noexcept override { return -1; }
-  [[nodiscard]] std::vector<Liveness> liveness() const override { return {}; }
-  std::shared_ptr<core::SharedRegion> share(std::size_t, const core::Meeting&, const std::function<void()>&) override {
-    std::abort();
-  }
-  std::shared_ptr<core::PeerMemory> peer_memory(const core::Meeting&) override { std::abort(); }
-
- private:
-  std::byte* memory_;
-  std::size_t bytes_;
-};
-
 /// The root's channel to one child node, whose words the test puts into it.
-class ScriptedChannel : public core::ControlChannel {
+class ScriptedChannel : public control::ControlChannel {
  public:
   [[nodiscard]] std::optional<int> parent() const noexcept override { return std::nullopt; }
   [[nodiscard]] const std::vector<int>& children() const noexcept override { return children_; }
   [[nodiscard]] std::vector<int> descriptors() const override { return {}; }
   void attach(base::Poller&, std::uint64_t) override {}
-  void send(int, core::ByteView frame) override { sent.emplace_back(frame.begin(), frame.end()); }
+  void send(int, control::ByteView frame) override { sent.emplace_back(frame.begin(), frame.end()); }
   void service(Handler& handler) override {
     for (const auto& deliver : std::exchange(incoming, {})) deliver(handler);
   }
@@ -54,28 +31,28 @@ class ScriptedChannel : public core::ControlChannel {
   void expect_close() noexcept override {}
 
   std::vector<std::function<void(Handler&)>> incoming;
-  std::vector<core::Bytes> sent;
+  std::vector<control::Bytes> sent;
 
  private:
   const std::vector<int> children_{1};
 };
 
-core::Bytes frame_of(const core::UpMessage& message) {
-  core::Bytes bytes;
-  core::encode(message, bytes);
-  core::Bytes frame(sizeof(std::uint32_t) + bytes.size());
+control::Bytes frame_of(const control::UpMessage& message) {
+  control::Bytes bytes;
+  control::encode(message, bytes);
+  control::Bytes frame(sizeof(std::uint32_t) + bytes.size());
   const auto length = static_cast<std::uint32_t>(bytes.size());
   std::memcpy(frame.data(), &length, sizeof length);
   std::memcpy(frame.data() + sizeof length, bytes.data(), bytes.size());
   return frame;
 }
 
-class LeaderOfTwoNodes : public testing::Test {
+class LeaderOfTwoNodes : public ::testing::Test {
  protected:
   base::Settings settings_;
   core::Topology topology_ = core::make_topology(0, {0, 1}, 0);
-  PlainLink link_{board_shape(settings_, 1).bytes()};
-  core::Board board_{link_.memory(), board_shape(settings_, 1), 0};
+  kolo::testing::LoneLink link_{board_shape(settings_, 1).bytes()};
+  control::Board board_{link_.memory(), board_shape(settings_, 1), 0};
   ScriptedChannel channel_;
   base::Logger logger_{LogLevel::off};
   Errands errands_{logger_};
@@ -84,19 +61,20 @@ class LeaderOfTwoNodes : public testing::Test {
 
 TEST_F(LeaderOfTwoNodes, WhatWasHeardIsOwedUntilItHasBeenPassedOn) {
   EXPECT_FALSE(leader_.has_news());
-  const core::Bytes frame = frame_of(core::Left{1});
-  channel_.incoming.push_back([&](auto& handler) { handler.on_frame(1, core::ByteView(frame.data(), frame.size())); });
+  const control::Bytes frame = frame_of(control::Left{1});
+  channel_.incoming.push_back(
+      [&](auto& handler) { handler.on_frame(1, control::ByteView(frame.data(), frame.size())); });
   EXPECT_TRUE(leader_.service_sockets());
   EXPECT_TRUE(leader_.has_news());  // a driver that sleeps now would leave it there
   EXPECT_TRUE(channel_.sent.empty());
   EXPECT_TRUE(leader_.step(base::now()));
   EXPECT_FALSE(leader_.has_news());
   EXPECT_FALSE(channel_.sent.empty());  // the root has told all that rank 1 has left
-  core::Bytes entry;
+  control::Bytes entry;
   ASSERT_TRUE(board_.next_log_entry(entry));
-  const core::LogEntry read = core::decode_log(core::ByteView(entry.data(), entry.size()));
-  ASSERT_TRUE(std::holds_alternative<core::RankLeft>(read));
-  EXPECT_EQ(std::get<core::RankLeft>(read).rank, 1);
+  const control::LogEntry read = control::decode_log(control::ByteView(entry.data(), entry.size()));
+  ASSERT_TRUE(std::holds_alternative<control::RankLeft>(read));
+  EXPECT_EQ(std::get<control::RankLeft>(read).rank, 1);
 }
 
 TEST_F(LeaderOfTwoNodes, ALostNodeIsAFaultThatNamesItsLeader) {
@@ -105,20 +83,21 @@ TEST_F(LeaderOfTwoNodes, ALostNodeIsAFaultThatNamesItsLeader) {
   EXPECT_TRUE(leader_.has_news());
   leader_.step(base::now());
   EXPECT_TRUE(leader_.ended());
-  core::Bytes entry;
+  control::Bytes entry;
   ASSERT_TRUE(board_.next_log_entry(entry));
-  const core::LogEntry read = core::decode_log(core::ByteView(entry.data(), entry.size()));
-  ASSERT_TRUE(std::holds_alternative<core::Faulted>(read));
-  EXPECT_EQ(std::get<core::Faulted>(read).rank, 1);
-  EXPECT_EQ(std::get<core::Faulted>(read).code, ErrorCode::rank_lost);
+  const control::LogEntry read = control::decode_log(control::ByteView(entry.data(), entry.size()));
+  ASSERT_TRUE(std::holds_alternative<control::Faulted>(read));
+  EXPECT_EQ(std::get<control::Faulted>(read).rank, 1);
+  EXPECT_EQ(std::get<control::Faulted>(read).code, ErrorCode::rank_lost);
 }
 
 TEST_F(LeaderOfTwoNodes, ANodeWhoseLeaderHasLeftIsNoLoss) {
-  const core::Bytes frame = frame_of(core::Left{1});
-  channel_.incoming.push_back([&](auto& handler) { handler.on_frame(1, core::ByteView(frame.data(), frame.size())); });
+  const control::Bytes frame = frame_of(control::Left{1});
+  channel_.incoming.push_back(
+      [&](auto& handler) { handler.on_frame(1, control::ByteView(frame.data(), frame.size())); });
   leader_.service_sockets();
   leader_.step(base::now());
-  core::Bytes entry;
+  control::Bytes entry;
   ASSERT_TRUE(board_.next_log_entry(entry));
   channel_.incoming.push_back([](auto& handler) { handler.on_lost(1, "connection closed"); });
   leader_.service_sockets();
@@ -127,11 +106,12 @@ TEST_F(LeaderOfTwoNodes, ANodeWhoseLeaderHasLeftIsNoLoss) {
   EXPECT_FALSE(board_.next_log_entry(entry));
 }
 
-core::Bytes empty_message() { return core::Bytes(sizeof(std::uint32_t)); }
+control::Bytes empty_message() { return control::Bytes(sizeof(std::uint32_t)); }
 
 TEST_F(LeaderOfTwoNodes, SaysThatItRunsWhenItIsAsked) {
-  const core::Bytes frame = empty_message();
-  channel_.incoming.push_back([&](auto& handler) { handler.on_frame(1, core::ByteView(frame.data(), frame.size())); });
+  const control::Bytes frame = empty_message();
+  channel_.incoming.push_back(
+      [&](auto& handler) { handler.on_frame(1, control::ByteView(frame.data(), frame.size())); });
   leader_.service_sockets();
   ASSERT_EQ(channel_.sent.size(), 1U);
   EXPECT_EQ(channel_.sent[0], empty_message());
@@ -146,12 +126,12 @@ class LeaderBelow : public LeaderOfTwoNodes {
     const std::vector<int> none_;
   };
   void SetUp() override {
-    const core::UpMessage message = core::Overdue{1, 0, "x", 1, 600, true, false};
-    core::Bytes bytes;
-    core::encode(message, bytes);
-    ASSERT_TRUE(board_below_.post(core::ByteView(bytes.data(), bytes.size())));
+    const control::UpMessage message = control::Overdue{1, 0, "x", 1, 600, true, false};
+    control::Bytes bytes;
+    control::encode(message, bytes);
+    ASSERT_TRUE(board_below_.post(control::ByteView(bytes.data(), bytes.size())));
     below_.step(now_);
-    core::Bytes wanted = frame_of(message);
+    control::Bytes wanted = frame_of(message);
     for (const std::byte b : empty_message()) wanted.push_back(b);
     ASSERT_EQ(up_.sent.size(), 1U);
     EXPECT_EQ(up_.sent[0], wanted);
@@ -160,8 +140,8 @@ class LeaderBelow : public LeaderOfTwoNodes {
 
   const base::Time now_ = base::now();
   core::Topology topology_below_ = core::make_topology(1, {0, 1}, 0);
-  PlainLink link_below_{board_shape(settings_, 1).bytes()};
-  core::Board board_below_{link_below_.memory(), board_shape(settings_, 1), 0};
+  kolo::testing::LoneLink link_below_{board_shape(settings_, 1).bytes()};
+  control::Board board_below_{link_below_.memory(), board_shape(settings_, 1), 0};
   ChannelUp up_;
   Leader below_{topology_below_, settings_, board_below_, link_below_, &up_, errands_};
 };
@@ -171,26 +151,26 @@ TEST_F(LeaderBelow, NamesTheLeaderAboveThatDoesNotAnswer) {
   EXPECT_FALSE(below_.ended());
   below_.step(now_ + std::chrono::milliseconds(2500));
   EXPECT_TRUE(below_.ended());
-  core::Bytes entry;
+  control::Bytes entry;
   ASSERT_TRUE(board_below_.next_log_entry(entry));
-  const core::LogEntry read = core::decode_log(core::ByteView(entry.data(), entry.size()));
-  ASSERT_TRUE(std::holds_alternative<core::Faulted>(read));
-  EXPECT_EQ(std::get<core::Faulted>(read).rank, 0);
-  EXPECT_EQ(std::get<core::Faulted>(read).code, ErrorCode::timeout);
+  const control::LogEntry read = control::decode_log(control::ByteView(entry.data(), entry.size()));
+  ASSERT_TRUE(std::holds_alternative<control::Faulted>(read));
+  EXPECT_EQ(std::get<control::Faulted>(read).rank, 0);
+  EXPECT_EQ(std::get<control::Faulted>(read).code, ErrorCode::timeout);
   EXPECT_EQ(
-      std::get<core::Faulted>(read).message,
+      std::get<control::Faulted>(read).message,
       "tensor \"x\" has not completed within 602.5 s: rank 0 does not answer; its process is stopped, or kept from "
       "running. The contents of the buffers in flight are undefined.");
 }
 
 TEST_F(LeaderBelow, GoesOnWhenTheLeaderAboveAnswers) {
-  const core::Bytes frame = empty_message();
-  up_.incoming.push_back([&](auto& handler) { handler.on_frame(0, core::ByteView(frame.data(), frame.size())); });
+  const control::Bytes frame = empty_message();
+  up_.incoming.push_back([&](auto& handler) { handler.on_frame(0, control::ByteView(frame.data(), frame.size())); });
   below_.service_sockets();
   EXPECT_EQ(below_.next_deadline(), base::Time::max());
   below_.step(now_ + std::chrono::seconds(10));
   EXPECT_FALSE(below_.ended());
-  core::Bytes entry;
+  control::Bytes entry;
   EXPECT_FALSE(board_below_.next_log_entry(entry));
 }
 
@@ -199,70 +179,71 @@ TEST(Leader, TellsOfADeathThatFilledTheLog) {
   base::Settings settings;
   settings.log_ring_bytes = 4096;
   const core::Topology topology = core::make_topology(0, {0, 0, 0}, 0);
-  const core::BoardShape shape = board_shape(settings, 3);
-  PlainLink link(shape.bytes());
-  core::Board board(link.memory(), shape, 0);
-  core::Board survivor(link.memory(), shape, 1);
+  const control::BoardShape shape = board_shape(settings, 3);
+  kolo::testing::LoneLink link(shape.bytes());
+  control::Board board(link.memory(), shape, 0);
+  control::Board survivor(link.memory(), shape, 1);
   base::Logger logger(LogLevel::off);
   Errands errands(logger);
   Leader leader(topology, settings, board, link, nullptr, errands);
-  core::Bytes filler(500);
-  core::Bytes entry;
-  while (board.append_log(core::ByteView(filler.data(), filler.size()))) {
+  control::Bytes filler(500);
+  control::Bytes entry;
+  while (board.append_log(control::ByteView(filler.data(), filler.size()))) {
     ASSERT_TRUE(board.next_log_entry(entry));
     ASSERT_TRUE(survivor.next_log_entry(entry));
   }
   leader.on_local_death(2);
   leader.step(base::now());
   ASSERT_TRUE(survivor.next_log_entry(entry));
-  const core::LogEntry read = core::decode_log(core::ByteView(entry.data(), entry.size()));
-  ASSERT_TRUE(std::holds_alternative<core::Faulted>(read));
-  EXPECT_EQ(std::get<core::Faulted>(read).rank, 2);
-  EXPECT_EQ(std::get<core::Faulted>(read).message,
+  const control::LogEntry read = control::decode_log(control::ByteView(entry.data(), entry.size()));
+  ASSERT_TRUE(std::holds_alternative<control::Faulted>(read));
+  EXPECT_EQ(std::get<control::Faulted>(read).rank, 2);
+  EXPECT_EQ(std::get<control::Faulted>(read).message,
             "rank 2 was lost: its process has ended. The contents of the buffers in flight are undefined.");
 }
 
 /// A world of one rank, which speaks through its board as an engine would.
-class LeaderOfOneRank : public testing::Test {
+class LeaderOfOneRank : public ::testing::Test {
  protected:
   void declare(const std::string& name) {
-    core::Declared declared;
+    control::Declared declared;
     declared.name = name;
     declared.round = 1;
     core::Signature signature;
     signature.tensors.push_back({DType::float32, Shape{4}});
     declared.variants.push_back({signature, {0}});
-    core::Bytes bytes;
-    core::encode(core::UpMessage(declared), bytes);
-    ASSERT_TRUE(board_.post(core::ByteView(bytes.data(), bytes.size())));
+    control::Bytes bytes;
+    control::encode(control::UpMessage(declared), bytes);
+    ASSERT_TRUE(board_.post(control::ByteView(bytes.data(), bytes.size())));
   }
   /// Until nothing is left to do.
   void step_and_read() {
     while (leader_.step(base::now())) read();
   }
   void read() {
-    core::Bytes bytes;
+    control::Bytes bytes;
     while (board_.next_log_entry(bytes)) {
-      const core::LogEntry entry = core::decode_log(core::ByteView(bytes.data(), bytes.size()));
-      if (const auto* assigned = std::get_if<core::Assigned>(&entry)) ids_.push_back(assigned->id);
-      if (const auto* plan = std::get_if<core::PlanDefined>(&entry)) plans_.push_back(*plan);
-      if (std::holds_alternative<core::BatchAppended>(entry) || std::holds_alternative<core::PlannedBatch>(entry)) {
+      const control::LogEntry entry = control::decode_log(control::ByteView(bytes.data(), bytes.size()));
+      if (const auto* assigned = std::get_if<control::Assigned>(&entry)) ids_.push_back(assigned->id);
+      if (const auto* plan = std::get_if<control::PlanDefined>(&entry)) plans_.push_back(*plan);
+      if (std::holds_alternative<control::BatchAppended>(entry) ||
+          std::holds_alternative<control::PlannedBatch>(entry)) {
         board_.publish_quietly(core::kCompleted, reserved(++batches_));
       }
     }
   }
-  [[nodiscard]] static core::CountWord reserved(std::uint64_t count) { return {0, count}; }
-  [[nodiscard]] static core::CountWord named(std::uint64_t count) { return {1, count}; }  // the first generation
+  [[nodiscard]] static control::CountWord reserved(std::uint64_t count) { return {0, count}; }
+  [[nodiscard]] static control::CountWord named(std::uint64_t count) { return {1, count}; }  // the first generation
 
   base::Settings settings_;
   core::Topology topology_ = core::make_topology(0, {0}, 0);
-  PlainLink link_{board_shape(settings_, 1).bytes()};
-  core::Board board_{link_.memory(), board_shape(settings_, 1), 0};
+  kolo::testing::LoneLink link_{board_shape(settings_, 1).bytes()};
+  control::Board board_{link_.memory(), board_shape(settings_, 1), 0};
   base::Logger logger_{LogLevel::off};
   Errands errands_{logger_};
   Leader leader_{topology_, settings_, board_, link_, nullptr, errands_};
   std::vector<core::TensorId> ids_;
-  std::vector<core::PlanDefined> plans_;
+  std::vector<control::PlanDefined> plans_;
   std::uint64_t batches_ = 0;
 };
 

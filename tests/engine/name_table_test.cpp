@@ -73,7 +73,7 @@ TEST(NameTable, ForgottenNamesGoUnlessSomebodyHasThem) {
   EXPECT_EQ(names.size(), 2U);
 }
 
-TEST(NameTable, NamesAreFoundInAnyOrderAndAfterNeighboursHaveGone) {
+TEST(NameTable, NamesAreFoundInAnyOrderAndAfterOthersHaveGone) {
   NameTable names;
   const std::vector<std::string> all{"a", "b", "c", "d", "e"};
   std::vector<Entry*> entries;

@@ -12,13 +12,13 @@ namespace {
 /// A rank's messages on the board, of which more are posted right behind looks that find none.
 struct Posting {
   void post() {
-    core::Bytes bytes;
-    core::encode(core::UpMessage(core::Left{0}), bytes);
+    control::Bytes bytes;
+    control::encode(control::UpMessage(control::Left{0}), bytes);
     posted.push_back(bytes);
     ++rung;
   }
   [[nodiscard]] std::uint64_t doorbell(int) const { return rung; }
-  bool receive(int, core::Bytes& message) {
+  bool receive(int, control::Bytes& message) {
     if (posted.empty()) {
       if (still_to_come > 0) {
         --still_to_come;
@@ -31,7 +31,7 @@ struct Posting {
     return true;
   }
 
-  std::deque<core::Bytes> posted;
+  std::deque<control::Bytes> posted;
   std::uint64_t rung = 0;
   int still_to_come = 0;
 };
@@ -42,8 +42,8 @@ TEST(TakeMessages, TakesEachThatHasRung) {
     Posting rank;
     rank.post();
     rank.still_to_come = late;
-    core::Bytes scratch;
-    std::deque<core::UpMessage> taken;
+    control::Bytes scratch;
+    std::deque<control::UpMessage> taken;
     const std::uint64_t rung = take_messages(rank, 0, scratch, taken);
     EXPECT_EQ(rung, taken.size()) << late << " late";
   }

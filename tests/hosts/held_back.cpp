@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Long messages between hosts through sockets that hold little, with nothing to do after each for those who have sent:
-// what Open MPI then holds back (core/inter_node.hpp, `push`) must come all the same.
+// what Open MPI then holds back (transport/inter_node.hpp, `push`) must come all the same.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>

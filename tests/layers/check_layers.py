@@ -3,7 +3,7 @@
 """Fails when a file includes what its floor may not (docs/architecture.md, "Floors").
 
 Reads every #include under include/, src/, mpi/, tests/, bench/ and examples/ and reports
-  - a room that includes upward, or a sibling room;
+  - a room that includes upward, or a room beside it;
   - a public header that includes anything but the standard library, other public headers and, in an adapter, its
     own vendor's headers;
   - a vendor's header outside the places that may call that vendor;
@@ -18,21 +18,31 @@ import re
 import sys
 from pathlib import Path, PurePosixPath
 
-# What a room may include besides itself. `public` is include/kolo.
-FLOOR_1 = {"base", "kernels"}
-FLOOR_2 = {"core"}
-FLOOR_3 = {"negotiation", "fusion", "hierarchy", "compression", "observe", "tune", "shm", "net", "cuda", "mpi"}
-BACKEND_ROOMS = {"hierarchy", "shm", "net", "cuda", "mpi"}
-BELOW_3 = {"public"} | FLOOR_1 | FLOOR_2
-BELOW_API = BELOW_3 | FLOOR_3 | {"engine"}
+# What a room may include besides itself. `public` is include/kolo. A room within a room (data/cpu) has a row of its own,
+# and may include only what that says.
+GROUND = {"public", "base"}
+SHARED = GROUND | {"core"}
+INTERFACES = SHARED | {"control", "data", "data/kernels", "transport"}
+BELOW_API = INTERFACES | {"control/tcp", "data/cpu", "data/cuda", "transport/shm", "transport/threads", "bootstrap",
+                          "mpi", "engine"}
 EVERYTHING = BELOW_API | {"api", "optimizer", "libtorch", "capi"}
 
 MAY_INCLUDE = {
     "public": {"public"},
-    **{room: {"public"} for room in FLOOR_1},
-    "core": {"public"} | FLOOR_1,
-    **{room: BELOW_3 for room in FLOOR_3},
-    "engine": (BELOW_3 | FLOOR_3) - BACKEND_ROOMS,
+    "base": {"public"},
+    "data/kernels": {"public"},
+    "core": GROUND,
+    "control": SHARED,
+    "control/tcp": SHARED | {"control"},
+    "data": SHARED,
+    "data/cpu": SHARED | {"data", "data/kernels", "transport"},
+    "data/cuda": SHARED | {"data"},
+    "transport": SHARED,
+    "transport/shm": SHARED | {"transport"},
+    "transport/threads": SHARED | {"transport", "transport/shm"},
+    "bootstrap": SHARED | {"transport", "transport/shm", "transport/threads"},
+    "mpi": SHARED | {"transport", "bootstrap"},
+    "engine": INTERFACES,
     "api": BELOW_API,
     **{room: {"public"} for room in ("optimizer", "libtorch", "capi")},
     **{room: {"public"} for room in ("tools", "examples")},
@@ -49,14 +59,14 @@ LIBRARY = ("src/", "mpi/", "tests/", "bench/micro/")
 VENDORS = [
     ("mpi", r"mpi\.h$|mpi-ext\.h$", ("mpi/", "include/kolo/mpi.hpp", "tests/mpi/", "tests/chaos/",
                                        "bench/")),
-    ("cuda", r"cuda|nccl|driver_types\.h$", ("src/cuda/", "include/kolo/cuda.hpp", "tests/cuda/",
+    ("cuda", r"cuda|nccl|driver_types\.h$", ("src/data/cuda/", "include/kolo/cuda.hpp", "tests/data/cuda/",
                                        "tests/emulated_cuda/", "examples/cuda_trainer/", "bench/")),
     ("torch", r"(torch|ATen|c10)/", ("src/libtorch/", "include/kolo/libtorch.hpp", "tests/libtorch/", "bench/",
                                      "examples/torch_")),
     ("dlpack", r"dlpack/", ("include/kolo/dlpack.hpp",)),
     ("hwloc", r"hwloc(\.h$|/)", ("src/tools/",)),
-    ("highway", r"hwy/", ("src/kernels/", "tests/kernels/")),
-    ("boost.asio", r"boost/(asio|system)", ("src/net/", "tests/net/")),
+    ("highway", r"hwy/", ("src/data/kernels/", "tests/data/kernels/")),
+    ("boost.asio", r"boost/(asio|system)", ("src/control/tcp/", "tests/control/tcp/")),
     ("boost.program_options", r"boost/program_options", ("src/tools/", "bench/", "examples/")),
     ("boost.container", r"boost/container", LIBRARY),
     ("nlohmann", r"nlohmann/", ("src/tools/", "bench/", "tests/")),
@@ -107,7 +117,8 @@ def room_of(path):
     if parts[:2] == ("include", "kolo"):
         return "public"
     if parts[0] == "src" and len(parts) > 2:
-        return parts[1]
+        inner = "/".join(parts[1:3])
+        return inner if inner in MAY_INCLUDE else parts[1]
     if parts[:2] == ("bench", "micro"):
         return "bench/micro"
     if parts[0] in ("mpi", "tests", "bench", "examples") and len(parts) > 1:

@@ -532,7 +532,7 @@ TEST(Backward, ManyGradients) {
       parameters.emplace_back(std::to_string(tensors.size()), tensors.back());
     }
     torch::optim::SGD sgd(tensors, torch::optim::SGDOptions(0.5));
-    kt::DistributedOptimizer optimizer(sgd, parameters, kt::DistributedOptimizerOptions{}.with_keep_heap(true));
+    kt::DistributedOptimizer optimizer(sgd, parameters);
     for (const bool set_to_none : {false, true, true, false}) {
       optimizer.zero_grad(set_to_none);
       torch::Tensor loss = torch::zeros({});

@@ -20,6 +20,7 @@ using kolo::ErrorCode;
 using kolo::testing::Report;
 namespace mpi = kolo::mpi;
 namespace core = kolo::core;
+namespace transport = kolo::transport;
 
 constexpr kolo::base::Duration kPatience = std::chrono::seconds(60);
 
@@ -32,7 +33,7 @@ mpi::ThreadLevel level_named(const std::string& name) {
 }
 
 /// A ring: everyone to the next.
-void pass_on(Report& report, core::InterNode& transport, int rank, int size) {
+void pass_on(Report& report, transport::InterNode& transport, int rank, int size) {
   int* sent = reinterpret_cast<int*>(transport.staging(sizeof(int)));
   int* received = reinterpret_cast<int*>(transport.staging(sizeof(int)));
   *sent = rank * 100;
@@ -48,7 +49,7 @@ void pass_on(Report& report, core::InterNode& transport, int rank, int size) {
 
 /// Who may call MPI's transport: nobody but those whom the rule names.
 void check_level(Report& report, mpi::ThreadLevel level, MPI_Comm world) {
-  const auto gate = std::make_shared<core::CallerGate>();
+  const auto gate = std::make_shared<transport::CallerGate>();
   const auto bootstrap = mpi::borrow(world, {}, kPatience, gate);
   const int rank = bootstrap->rank();
   const int size = bootstrap->size();
@@ -57,7 +58,7 @@ void check_level(Report& report, mpi::ThreadLevel level, MPI_Comm world) {
                bootstrap->describe());
   const auto transport = bootstrap->inter_node(
       core::make_topology(rank, std::vector<int>(static_cast<std::size_t>(size), 0), 1), kPatience);
-  const std::optional<core::CallRule> rule = bootstrap->call_rule();
+  const std::optional<transport::CallRule> rule = bootstrap->call_rule();
   report.equal(rule.has_value(), level != mpi::ThreadLevel::multiple, "whether there is a rule");
   if (rule) {
     report.check(rule->gate == gate, "the gate is the one that was handed in");

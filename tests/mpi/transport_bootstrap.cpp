@@ -17,12 +17,14 @@ namespace {
 using kolo::ErrorCode;
 using kolo::testing::Report;
 namespace mpi = kolo::mpi;
+namespace bootstrap = kolo::bootstrap;
 namespace core = kolo::core;
+namespace transport = kolo::transport;
 
 constexpr kolo::base::Duration kPatience = std::chrono::seconds(60);
 
-std::shared_ptr<core::NodeLink> join_nobody(core::Bootstrap&, const core::Topology&, std::size_t, const std::string&,
-                                            kolo::base::Duration) {
+std::shared_ptr<transport::NodeLink> join_nobody(bootstrap::Bootstrap&, const core::Topology&, std::size_t,
+                                                 const std::string&, kolo::base::Duration) {
   return nullptr;
 }
 
@@ -45,7 +47,7 @@ void check_launchers(Report& report) {
   report.check(!with("SLURM_PROCID", "0"), "a plain srun is no launcher that MPI knows");
 }
 
-void check_exchange(Report& report, core::Bootstrap& bootstrap) {
+void check_exchange(Report& report, bootstrap::Bootstrap& bootstrap) {
   // Lengths of all kinds: none at all, none of some, one by far the longest.
   for (const std::size_t unit : {std::size_t{0}, std::size_t{1}, std::size_t{1000}, std::size_t{300000}}) {
     const auto length_of = [&](int rank) {
@@ -62,7 +64,7 @@ void check_exchange(Report& report, core::Bootstrap& bootstrap) {
 }
 
 /// `hosts` machines with as many ranks each, placed as mpirun does by slot.
-std::vector<int> check_machines(Report& report, core::Bootstrap& bootstrap, int hosts) {
+std::vector<int> check_machines(Report& report, bootstrap::Bootstrap& bootstrap, int hosts) {
   const std::vector<int> machines =
       core::number_machines(bootstrap.exchange("test", kolo::base::machine_name(), kPatience));
   report.equal(machines.size(), static_cast<std::size_t>(bootstrap.size()), "the number of machine numbers");
@@ -112,9 +114,10 @@ void check_borrowing(Report& report, int rank) {
   bool joined = false;
   const auto bootstrap = mpi::borrow(
       half,
-      [&](core::Bootstrap& among, const core::Topology& topology, std::size_t bytes, const std::string& key, auto) {
+      [&](bootstrap::Bootstrap& among, const core::Topology& topology, std::size_t bytes, const std::string& key,
+          auto) {
         joined = among.rank() == theirs && topology.rank == theirs && bytes == 4096 && key == "key";
-        return std::shared_ptr<core::NodeLink>();
+        return std::shared_ptr<transport::NodeLink>();
       },
       kPatience);
   MPI_Comm_free(&half);

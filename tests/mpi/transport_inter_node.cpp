@@ -21,7 +21,8 @@ using kolo::testing::Random;
 using kolo::testing::Report;
 namespace mpi = kolo::mpi;
 namespace core = kolo::core;
-using Operation = core::InterNode::Operation;
+namespace transport = kolo::transport;
+using Operation = transport::InterNode::Operation;
 
 constexpr kolo::base::Duration kPatience = std::chrono::seconds(60);
 constexpr std::byte kPoison{0xa5};
@@ -74,7 +75,7 @@ void check_arrived(Report& report, const Open& open) {
   report.check(open.memory[open.bytes] == kPoison, "nothing is written behind message " + std::to_string(open.message));
 }
 
-void exchange(Report& report, core::InterNode& transport, int rank, int size, std::size_t most, int count) {
+void exchange(Report& report, transport::InterNode& transport, int rank, int size, std::size_t most, int count) {
   std::vector<Stream> streams;
   for (int peer = 0; peer < size; ++peer) {
     for (const int tag : {0, 7, 63}) {
@@ -108,13 +109,13 @@ void exchange(Report& report, core::InterNode& transport, int rank, int size, st
   }
 }
 
-void finish(core::InterNode& transport, Operation operation) {
+void finish(transport::InterNode& transport, Operation operation) {
   while (!transport.test(operation)) {
   }
 }
 
 /// A message that is shorter than asked for is an error, not silence.
-void check_short_message(Report& report, core::InterNode& transport, int rank, int size) {
+void check_short_message(Report& report, transport::InterNode& transport, int rank, int size) {
   if (size < 2 || rank > 1) return;
   std::byte* memory = transport.staging(200);
   if (rank == 0) return finish(transport, transport.send(1, 1, memory, 100));

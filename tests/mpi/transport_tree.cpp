@@ -7,46 +7,48 @@
 
 #include "base/cpu.hpp"
 #include "base/settings.hpp"
-#include "core/control_channel.hpp"
+#include "control/control_channel.hpp"
+#include "control/tcp/control_tree.hpp"
 #include "core/topology.hpp"
 #include "mpi/mpi_api.hpp"
 #include "mpi/mpi_borrow.hpp"
 #include "mpi/mpi_lifetime.hpp"
-#include "net/control_tree.hpp"
 #include "tests/mpi/report.hpp"
 
 namespace {
 
 using kolo::testing::Report;
 namespace mpi = kolo::mpi;
+namespace bootstrap = kolo::bootstrap;
+namespace control = kolo::control;
 namespace core = kolo::core;
-namespace net = kolo::net;
+namespace tcp = kolo::tcp;
 namespace base = kolo::base;
 
 constexpr base::Duration kPatience = std::chrono::seconds(60);
 constexpr int kFrames = 20;
 
-core::Bytes frame_of(int from, int to, int i) {
+control::Bytes frame_of(int from, int to, int i) {
   kolo::testing::Random random(static_cast<std::uint64_t>((from * 64 + to) * 64 + i));
-  core::Bytes frame(i % 5 == 0 ? 0 : random.below(i == 7 ? 3000000 : 3000));
+  control::Bytes frame(i % 5 == 0 ? 0 : random.below(i == 7 ? 3000000 : 3000));
   for (std::byte& byte : frame) byte = static_cast<std::byte>(random.next());
   return frame;
 }
 
-class Talker : public core::ControlChannel::Handler {
+class Talker : public control::ControlChannel::Handler {
  public:
-  Talker(Report& report, int node, core::ControlChannel& channel) : report_(report), node_(node), channel_(channel) {
+  Talker(Report& report, int node, control::ControlChannel& channel) : report_(report), node_(node), channel_(channel) {
     channel.attach(poller_, 1);
     peers_ = channel.children();
     if (channel.parent()) peers_.push_back(*channel.parent());
     heard_.resize(peers_.size());
   }
 
-  void on_frame(int node, core::ByteView frame) override {
+  void on_frame(int node, control::ByteView frame) override {
     const auto peer = std::find(peers_.begin(), peers_.end(), node);
     report_.check(peer != peers_.end(), "a frame comes from a neighbour");
     int& count = heard_[static_cast<std::size_t>(peer - peers_.begin())];
-    const core::Bytes expected = frame_of(node, node_, count);
+    const control::Bytes expected = frame_of(node, node_, count);
     report_.check(std::equal(frame.begin(), frame.end(), expected.begin(), expected.end()),
                   "frame " + std::to_string(count) + " from node " + std::to_string(node));
     ++count;
@@ -57,7 +59,7 @@ class Talker : public core::ControlChannel::Handler {
   void talk() {
     for (int i = 0; i < kFrames; ++i) {
       for (const int peer : peers_) {
-        const core::Bytes frame = frame_of(node_, peer, i);
+        const control::Bytes frame = frame_of(node_, peer, i);
         channel_.send(peer, {frame.data(), frame.size()});
       }
     }
@@ -88,22 +90,22 @@ class Talker : public core::ControlChannel::Handler {
 
   Report& report_;
   int node_;
-  core::ControlChannel& channel_;
+  control::ControlChannel& channel_;
   base::Poller poller_;
   std::vector<int> peers_;
   std::vector<int> heard_;
   std::vector<std::pair<int, std::string>> lost_;
 };
 
-void grow_a_tree(Report& report, core::Bootstrap& bootstrap, int ranks_per_node, int fanout) {
+void grow_a_tree(Report& report, bootstrap::Bootstrap& bootstrap, int ranks_per_node, int fanout) {
   const std::vector<int> machines =
       core::number_machines(bootstrap.exchange("machine", base::machine_name(), kPatience));
   const core::Topology topology = core::make_topology(bootstrap.rank(), machines, ranks_per_node);
-  std::optional<net::Listener> listener;
+  std::optional<tcp::Listener> listener;
   if (topology.is_leader()) listener.emplace();
   const auto announcements = bootstrap.exchange("address", listener ? listener->announcement() : "", kPatience);
   if (listener) {
-    const auto channel = net::TcpControlChannel::connect(std::move(*listener), topology, fanout, announcements,
+    const auto channel = tcp::TcpControlChannel::connect(std::move(*listener), topology, fanout, announcements,
                                                          "the key of this job", std::chrono::seconds(60));
     report.check(channel->children() == topology.tree_children(topology.node, fanout), "the children");
     report.equal(channel->parent().value_or(-1),

@@ -56,7 +56,7 @@ TEST(Checker, SeesARelayThatForwardsBeforeAllChildrenHaveSpoken) {
   World* there = nullptr;
   Sabotage sabotage;
   // Whatever rank 0 has counted, its leader believes of rank 1 too.
-  sabotage.count = [&there](int rank, TensorId id, core::CountWord& word) {
+  sabotage.count = [&there](int rank, TensorId id, control::CountWord& word) {
     if (rank == 0 && id >= core::kReservedIds) there->relay(0).on_count(1, id, word);
     return true;
   };
@@ -73,8 +73,8 @@ TEST(Checker, SeesADeclarationCountedForSomebodyElse) {
   ASSERT_EQ(run(Options{}, programs), "");
   World* there = nullptr;
   Sabotage sabotage;
-  sabotage.message = [&there](int rank, core::UpMessage& message) {
-    if (rank == 2 && std::holds_alternative<core::Declared>(message)) there->relay(1).on_message(1, message);
+  sabotage.message = [&there](int rank, control::UpMessage& message) {
+    if (rank == 2 && std::holds_alternative<control::Declared>(message)) there->relay(1).on_message(1, message);
     return true;
   };
   World world(Options{}, allreduces(32), sabotage);
@@ -102,8 +102,8 @@ TEST(Checker, SeesARankThatDoesNotSendAgainAfterAnEviction) {
   ASSERT_EQ(run(crowded(), programs), "");
   auto declared = std::make_shared<int>(0);
   Sabotage sabotage;
-  sabotage.message = [declared](int rank, core::UpMessage& message) {
-    const auto* d = std::get_if<core::Declared>(&message);
+  sabotage.message = [declared](int rank, control::UpMessage& message) {
+    const auto* d = std::get_if<control::Declared>(&message);
     if (rank != 0 || d == nullptr || d->id != core::kNoTensor || d->round != 1) return true;
     return ++*declared <= 20;  // the first step's; the later ones are what was sent again
   };
@@ -132,8 +132,8 @@ Programs skewed() {
 TEST(Checker, SeesASequencerThatIsDeafToInterest) {
   ASSERT_EQ(run(Options{}, skewed()), "");
   Sabotage sabotage;
-  sabotage.relayed = [](int node, core::UpMessage& message) {
-    return node != 0 || !std::holds_alternative<core::Interest>(message);
+  sabotage.relayed = [](int node, control::UpMessage& message) {
+    return node != 0 || !std::holds_alternative<control::Interest>(message);
   };
   const std::string seen = run(Options{}, skewed(), sabotage);
   EXPECT_TRUE(contains(seen, "waits for ever")) << seen;
@@ -171,13 +171,13 @@ TEST(Checker, SeesCountsThatPassForTheCurrentGeneration) {
     ASSERT_EQ(run(options, programs), "");
     auto generation = std::make_shared<std::map<TensorId, std::uint16_t>>();
     Sabotage sabotage;
-    sabotage.decided = [generation](std::vector<core::LogEntry>& entries) {
-      for (const core::LogEntry& entry : entries) {
-        const auto* assigned = std::get_if<core::Assigned>(&entry);
+    sabotage.decided = [generation](std::vector<control::LogEntry>& entries) {
+      for (const control::LogEntry& entry : entries) {
+        const auto* assigned = std::get_if<control::Assigned>(&entry);
         if (assigned != nullptr) (*generation)[assigned->id] = assigned->generation;
       }
     };
-    sabotage.count = [generation](int, TensorId id, core::CountWord& word) {
+    sabotage.count = [generation](int, TensorId id, control::CountWord& word) {
       if (id >= core::kReservedIds && word.count > 0) word.generation = (*generation)[id];
       return true;
     };
@@ -189,11 +189,11 @@ TEST(Checker, SeesCountsThatPassForTheCurrentGeneration) {
 TEST(Checker, SeesAPlannedBatchThatIsAppendedTwice) {
   auto done = std::make_shared<bool>(false);
   Sabotage sabotage;
-  sabotage.decided = [done](std::vector<core::LogEntry>& entries) {
+  sabotage.decided = [done](std::vector<control::LogEntry>& entries) {
     for (std::size_t i = 0; i < entries.size() && !*done; ++i) {
-      if (!std::holds_alternative<core::PlannedBatch>(entries[i])) continue;
+      if (!std::holds_alternative<control::PlannedBatch>(entries[i])) continue;
       *done = true;
-      entries.push_back(core::LogEntry(entries[i]));
+      entries.push_back(control::LogEntry(entries[i]));
     }
   };
   const std::string seen = run(Options{}, training(4), sabotage);
@@ -203,9 +203,9 @@ TEST(Checker, SeesAPlannedBatchThatIsAppendedTwice) {
 TEST(Checker, SeesABatchWithoutOneOfItsMembers) {
   auto done = std::make_shared<bool>(false);
   Sabotage sabotage;
-  sabotage.decided = [done](std::vector<core::LogEntry>& entries) {
-    for (core::LogEntry& entry : entries) {
-      auto* batch = std::get_if<core::BatchAppended>(&entry);
+  sabotage.decided = [done](std::vector<control::LogEntry>& entries) {
+    for (control::LogEntry& entry : entries) {
+      auto* batch = std::get_if<control::BatchAppended>(&entry);
       if (batch == nullptr || batch->members.size() < 2 || *done) continue;
       *done = true;
       batch->members.pop_back();
@@ -217,8 +217,8 @@ TEST(Checker, SeesABatchWithoutOneOfItsMembers) {
 
 TEST(Checker, SeesANodeThatReadsABatchInAnotherOrder) {
   Sabotage sabotage;
-  sabotage.node_reads = [](int node, core::LogEntry& entry) {
-    auto* batch = std::get_if<core::BatchAppended>(&entry);
+  sabotage.node_reads = [](int node, control::LogEntry& entry) {
+    auto* batch = std::get_if<control::BatchAppended>(&entry);
     if (node == 1 && batch != nullptr) std::reverse(batch->members.begin(), batch->members.end());
     return true;
   };
@@ -229,15 +229,15 @@ TEST(Checker, SeesANodeThatReadsABatchInAnotherOrder) {
 TEST(Checker, SeesANodeThatMissesAnEntry) {
   auto read = std::make_shared<int>(0);
   Sabotage sabotage;
-  sabotage.node_reads = [read](int node, core::LogEntry&) { return node != 1 || ++*read != 30; };
+  sabotage.node_reads = [read](int node, control::LogEntry&) { return node != 1 || ++*read != 30; };
   const std::string seen = run(Options{}, training(4), sabotage);
   EXPECT_TRUE(contains(seen, "node 1 reads another log")) << seen;
 }
 
 TEST(Checker, SeesARankThatRunsABatchInAnotherOrder) {
   Sabotage sabotage;
-  sabotage.rank_reads = [](int rank, core::LogEntry& entry) {
-    auto* batch = std::get_if<core::BatchAppended>(&entry);
+  sabotage.rank_reads = [](int rank, control::LogEntry& entry) {
+    auto* batch = std::get_if<control::BatchAppended>(&entry);
     if (rank == 3 && batch != nullptr) std::reverse(batch->members.begin(), batch->members.end());
     return true;
   };
@@ -248,8 +248,8 @@ TEST(Checker, SeesARankThatRunsABatchInAnotherOrder) {
 TEST(Checker, SeesARankThatMissesABatch) {
   auto lost = std::make_shared<bool>(false);
   Sabotage sabotage;
-  sabotage.rank_reads = [lost](int rank, core::LogEntry& entry) {
-    return rank != 2 || !std::holds_alternative<core::BatchAppended>(entry) || std::exchange(*lost, true);
+  sabotage.rank_reads = [lost](int rank, control::LogEntry& entry) {
+    return rank != 2 || !std::holds_alternative<control::BatchAppended>(entry) || std::exchange(*lost, true);
   };
   const std::string seen = run(Options{}, training(4), sabotage);
   EXPECT_TRUE(contains(seen, "waits for ever")) << seen;
@@ -257,7 +257,7 @@ TEST(Checker, SeesARankThatMissesABatch) {
 
 TEST(Checker, SeesCompletionsThatGetLost) {
   Sabotage sabotage;
-  sabotage.count = [](int rank, TensorId id, core::CountWord&) { return rank != 1 || id != core::kCompleted; };
+  sabotage.count = [](int rank, TensorId id, control::CountWord&) { return rank != 1 || id != core::kCompleted; };
   const std::string seen = run(Options{}, training(4), sabotage);
   EXPECT_TRUE(contains(seen, "waits for ever")) << seen;
 }
@@ -265,7 +265,7 @@ TEST(Checker, SeesCompletionsThatGetLost) {
 TEST(Checker, SeesALostCount) {
   auto counts = std::make_shared<int>(0);
   Sabotage sabotage;
-  sabotage.count = [counts](int rank, TensorId id, core::CountWord&) {
+  sabotage.count = [counts](int rank, TensorId id, control::CountWord&) {
     return rank != 1 || id < core::kReservedIds || ++*counts != 25;
   };
   const std::string seen = run(Options{}, training(4), sabotage);
@@ -277,8 +277,8 @@ TEST(Checker, SeesADisagreementThatIsHushedUp) {
   for (int rank = 0; rank < 4; ++rank) programs.push_back({submit("x", rank == 3 ? 1 : 0), wait_all(), leave()});
   ASSERT_EQ(run(Options{}, programs), "");
   Sabotage sabotage;
-  sabotage.message = [](int rank, core::UpMessage& message) {
-    auto* declared = std::get_if<core::Declared>(&message);
+  sabotage.message = [](int rank, control::UpMessage& message) {
+    auto* declared = std::get_if<control::Declared>(&message);
     if (rank == 3 && declared != nullptr) declared->variants[0].signature = allreduces(1)[0];
     return true;
   };
@@ -290,8 +290,8 @@ TEST(Checker, SeesAFailureOfWhatAllAgreedOn) {
   Programs programs;
   for (int rank = 0; rank < 4; ++rank) programs.push_back({submit("x", 0), wait_all(), leave()});
   Sabotage sabotage;
-  sabotage.message = [](int rank, core::UpMessage& message) {
-    auto* declared = std::get_if<core::Declared>(&message);
+  sabotage.message = [](int rank, control::UpMessage& message) {
+    auto* declared = std::get_if<control::Declared>(&message);
     if (rank == 3 && declared != nullptr) declared->variants[0].signature = allreduces(2)[1];
     return true;
   };
@@ -303,8 +303,8 @@ TEST(Checker, SeesARankThatNeverHearsOfItsFailure) {
   Programs programs;
   for (int rank = 0; rank < 4; ++rank) programs.push_back({submit("x", rank == 3 ? 1 : 0), wait_all(), leave()});
   Sabotage sabotage;
-  sabotage.rank_reads = [](int rank, core::LogEntry& entry) {
-    return rank != 1 || !std::holds_alternative<core::Failed>(entry);
+  sabotage.rank_reads = [](int rank, control::LogEntry& entry) {
+    return rank != 1 || !std::holds_alternative<control::Failed>(entry);
   };
   const std::string seen = run(Options{}, programs, sabotage);
   EXPECT_TRUE(contains(seen, "rank 1 waits for ever")) << seen;
@@ -315,16 +315,18 @@ TEST(Checker, SeesADeathThatNobodyReports) {
   programs[3] = {submit("grad0", 0), die()};
   ASSERT_EQ(run(Options{}, programs), "");
   Sabotage sabotage;
-  sabotage.relayed = [](int, core::UpMessage& message) { return !std::holds_alternative<core::RankLost>(message); };
+  sabotage.relayed = [](int, control::UpMessage& message) {
+    return !std::holds_alternative<control::RankLost>(message);
+  };
   const std::string seen = run(Options{}, programs, sabotage);
   EXPECT_TRUE(contains(seen, "waits for ever")) << seen;
 }
 
 TEST(Checker, SeesEntriesAfterTheEnd) {
   Sabotage sabotage;
-  sabotage.decided = [](std::vector<core::LogEntry>& entries) {
-    if (!entries.empty() && std::holds_alternative<core::Closed>(entries.back())) {
-      entries.emplace_back(core::RankLeft{0});
+  sabotage.decided = [](std::vector<control::LogEntry>& entries) {
+    if (!entries.empty() && std::holds_alternative<control::Closed>(entries.back())) {
+      entries.emplace_back(control::RankLeft{0});
     }
   };
   const std::string seen = run(Options{}, training(4), sabotage);

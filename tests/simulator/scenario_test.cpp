@@ -24,7 +24,7 @@ void set_training(World& world, int ranks, const Training& training, std::uint64
 template <class Entry>
 std::vector<Entry> entries_of(const World& world) {
   std::vector<Entry> found;
-  for (const core::LogEntry& entry : world.log()) {
+  for (const control::LogEntry& entry : world.log()) {
     if (const auto* match = std::get_if<Entry>(&entry)) found.push_back(*match);
   }
   return found;
@@ -44,14 +44,14 @@ TEST(Steps, AreFrozenIntoAPlanAfterTheSecond) {
   ASSERT_EQ(world.run(), "");
   // Each name is declared once by each rank, in the first step, and never again.
   EXPECT_EQ(declarations(world, 4), 80U);
-  const auto plans = entries_of<core::PlanDefined>(world);
+  const auto plans = entries_of<control::PlanDefined>(world);
   ASSERT_EQ(plans.size(), 1U);
   EXPECT_EQ(world.sequencer_counters().plans_broken, 0U);
   // From the third step on, every step is the plan's batches and nothing else.
   const std::size_t batches = plans.front().batches.size();
-  EXPECT_EQ(entries_of<core::PlannedBatch>(world).size(), 10 * batches);
+  EXPECT_EQ(entries_of<control::PlannedBatch>(world).size(), 10 * batches);
   std::map<TensorId, std::int64_t> bytes_of;
-  for (const auto& assigned : entries_of<core::Assigned>(world)) bytes_of[assigned.id] = assigned.signature.bytes();
+  for (const auto& assigned : entries_of<control::Assigned>(world)) bytes_of[assigned.id] = assigned.signature.bytes();
   std::size_t members = 0;
   for (const auto& batch : plans.front().batches) {
     std::int64_t bytes = 0;
@@ -69,7 +69,7 @@ TEST(Steps, AreRecognisedByRepetitionWhereNobodyEndsThem) {
   set_training(world, 4, Training{20, 12, 0, true, false}, 7);
   ASSERT_EQ(world.run(), "");
   EXPECT_EQ(declarations(world, 4), 80U);
-  EXPECT_EQ(entries_of<core::PlanDefined>(world).size(), 1U);
+  EXPECT_EQ(entries_of<control::PlanDefined>(world).size(), 1U);
   EXPECT_EQ(world.sequencer_counters().plans_broken, 0U);
   EXPECT_GE(world.counters(0).planned_batches, 9U);
 }
@@ -79,7 +79,7 @@ TEST(Steps, KeepTheirPlanWhileAMetricGoesInBetween) {
   World world(options, allreduces(21));
   set_training(world, 4, Training{20, 20, 5, true, true}, 3);
   ASSERT_EQ(world.run(), "");
-  EXPECT_EQ(entries_of<core::PlanDefined>(world).size(), 1U);
+  EXPECT_EQ(entries_of<control::PlanDefined>(world).size(), 1U);
   EXPECT_EQ(world.sequencer_counters().plans_broken, 0U);
   EXPECT_EQ(declarations(world, 4), 84U);
 }
@@ -90,7 +90,7 @@ TEST(Steps, AreNeverFrozenWhenPlansAreOff) {
   World world(options, allreduces(21));
   set_training(world, 4, Training{20, 6, 0, true, true}, 3);
   ASSERT_EQ(world.run(), "");
-  EXPECT_EQ(entries_of<core::PlanDefined>(world).size(), 0U);
+  EXPECT_EQ(entries_of<control::PlanDefined>(world).size(), 0U);
 }
 
 /// Every step: the first half, wait for it, the second half, wait. Nothing but an interest can free the first half from
@@ -114,7 +114,7 @@ TEST(Plans, LearnACutWhereSomebodyWaits) {
   World world(options, allreduces(20));
   for (int rank = 0; rank < 4; ++rank) world.set_program(rank, skewed_program(20, 12));
   ASSERT_EQ(world.run(), "");
-  const auto plans = entries_of<core::PlanDefined>(world);
+  const auto plans = entries_of<control::PlanDefined>(world);
   ASSERT_EQ(plans.size(), 2U);
   EXPECT_EQ(plans[0].batches.size(), 1U);
   ASSERT_EQ(plans[1].batches.size(), 2U);
@@ -141,7 +141,7 @@ TEST(Plans, AreNotBrokenByARankThatIsMerelyLate) {
   }
   ASSERT_EQ(world.run(), "");
   EXPECT_EQ(world.sequencer_counters().plans_broken, 0U);
-  EXPECT_EQ(entries_of<core::PlanDefined>(world).size(), 1U);
+  EXPECT_EQ(entries_of<control::PlanDefined>(world).size(), 1U);
 }
 
 TEST(Plans, AreBrokenByAnOverdueWait) {
@@ -223,7 +223,7 @@ TEST(Sets, RefusedRequestsFailOnEveryRank) {
   ASSERT_EQ(world.failures(3).size(), 2U);
   EXPECT_EQ(world.failures(3)[0].message(),
             "add_process_set: the members must be ranks of the world, ascending, each once");
-  EXPECT_EQ(entries_of<core::SetAdded>(world).size(), 1U);
+  EXPECT_EQ(entries_of<control::SetAdded>(world).size(), 1U);
 }
 
 TEST(Sets, CanBeMadeAndRemovedForEverInTheSameIds) {
@@ -244,7 +244,7 @@ TEST(Sets, CanBeMadeAndRemovedForEverInTheSameIds) {
     world.set_program(rank, program);
   }
   ASSERT_EQ(world.run(), "");
-  const auto added = entries_of<core::SetAdded>(world);
+  const auto added = entries_of<control::SetAdded>(world);
   ASSERT_EQ(added.size(), 20U);
   EXPECT_LE(added.back().base, 7U);
 }
@@ -268,7 +268,7 @@ TEST(Faults, ADeadRankIsNamedEverywhere) {
     ASSERT_EQ(world.run(), "") << "seed " << seed;
     EXPECT_EQ(world.fault(0).code(), ErrorCode::rank_lost);
     EXPECT_NE(world.fault(0).message().find(" was lost: its process ended."), std::string::npos);
-    EXPECT_TRUE(std::holds_alternative<core::Faulted>(world.log().back()));
+    EXPECT_TRUE(std::holds_alternative<control::Faulted>(world.log().back()));
   }
 }
 
@@ -382,7 +382,7 @@ TEST(Leaving, FailsSoonWhatARankThatLeftWouldHaveToSubmit) {
     ASSERT_EQ(world.failures(1).size(), 2U) << "seed " << seed;
     EXPECT_EQ(world.failures(1)[0].message(), "rank 2 has shut down and will not submit tensor \"c\".");
     EXPECT_EQ(world.failures(1)[1].message(), "rank 2 has shut down and will not submit tensor \"a\".");
-    EXPECT_TRUE(std::holds_alternative<core::Closed>(world.log().back()));
+    EXPECT_TRUE(std::holds_alternative<control::Closed>(world.log().back()));
   }
 }
 
@@ -396,7 +396,7 @@ TEST(LargeWorlds, Of1024RanksIn128NodesKeepEveryPromise) {
   ASSERT_EQ(world.topology().node_count(), 128);
   ASSERT_EQ(world.run(), "");
   EXPECT_EQ(declarations(world, 1024), 16U * 1024U);
-  EXPECT_EQ(entries_of<core::PlanDefined>(world).size(), 1U);
+  EXPECT_EQ(entries_of<control::PlanDefined>(world).size(), 1U);
 }
 
 TEST(LargeWorlds, WithOverlappingSetsKeepEveryPromise) {

@@ -43,17 +43,17 @@
 #include <variant>
 #include <vector>
 
-#include "core/codec.hpp"
+#include "control/codec.hpp"
+#include "control/participant.hpp"
+#include "control/relay.hpp"
+#include "control/sequencer.hpp"
 #include "core/topology.hpp"
-#include "negotiation/participant.hpp"
-#include "negotiation/relay.hpp"
-#include "negotiation/sequencer.hpp"
 
 namespace kolo::simulator {
 
+using control::SlotId;
 using core::SetId;
 using core::TensorId;
-using negotiation::SlotId;
 using Tick = std::uint64_t;
 
 /// One operation of a rank's program. Sets are called by their number in the order in which the program made them; 0 is
@@ -87,12 +87,12 @@ inline Op stop() { return {Op::Kind::stop, 0, {}, 0, {}, 0}; }
 
 /// Called with what passes between two machines; may change it, or return false to lose it.
 struct Sabotage {
-  std::function<bool(int rank, core::UpMessage&)> message;          ///< rank to leader
-  std::function<bool(int rank, TensorId, core::CountWord&)> count;  ///< rank to leader
-  std::function<bool(int node, core::UpMessage&)> relayed;          ///< relay to parent or sequencer
-  std::function<void(std::vector<core::LogEntry>&)> decided;        ///< sequencer to log
-  std::function<bool(int node, core::LogEntry&)> node_reads;        ///< log to relay and node
-  std::function<bool(int rank, core::LogEntry&)> rank_reads;        ///< node to rank
+  std::function<bool(int rank, control::UpMessage&)> message;          ///< rank to leader
+  std::function<bool(int rank, TensorId, control::CountWord&)> count;  ///< rank to leader
+  std::function<bool(int node, control::UpMessage&)> relayed;          ///< relay to parent or sequencer
+  std::function<void(std::vector<control::LogEntry>&)> decided;        ///< sequencer to log
+  std::function<bool(int node, control::LogEntry&)> node_reads;        ///< log to relay and node
+  std::function<bool(int rank, control::LogEntry&)> rank_reads;        ///< node to rank
 };
 
 struct Options {
@@ -131,7 +131,7 @@ class World {
       : options_(options), sabotage_(std::move(sabotage)), random_(options.seed) {
     for (core::Signature& s : signatures) signatures_.push_back(std::make_shared<const core::Signature>(std::move(s)));
     make_tree();
-    negotiation::SequencerOptions chosen;
+    control::SequencerOptions chosen;
     chosen.size = options.ranks;
     chosen.nodes = topology_.node_count();
     chosen.fusion_threshold = options.fusion_threshold;
@@ -139,7 +139,7 @@ class World {
     chosen.capacity = options.capacity;
     chosen.plan = options.plan;
     chosen.latch_timeout_s = options.latch_timeout_s;
-    sequencer_ = std::make_unique<negotiation::Sequencer>(chosen);
+    sequencer_ = std::make_unique<control::Sequencer>(chosen);
     std::vector<std::int32_t> all;
     for (int rank = 0; rank < options.ranks; ++rank) all.push_back(rank);
     members_[core::kGlobalSet] = all;
@@ -162,19 +162,19 @@ class World {
   }
 
   // ---- what came of it
-  [[nodiscard]] const std::vector<core::LogEntry>& log() const { return log_; }
+  [[nodiscard]] const std::vector<control::LogEntry>& log() const { return log_; }
   [[nodiscard]] const Traffic& traffic() const { return traffic_; }
-  [[nodiscard]] negotiation::ParticipantCounters counters(int rank) const {
+  [[nodiscard]] control::ParticipantCounters counters(int rank) const {
     return ranks_[index(rank)].participant->counters();
   }
-  [[nodiscard]] const negotiation::SequencerCounters& sequencer_counters() const { return sequencer_->counters(); }
+  [[nodiscard]] const control::SequencerCounters& sequencer_counters() const { return sequencer_->counters(); }
   /// The messages of this rank's failed submissions, in order.
   [[nodiscard]] const std::vector<Status>& failures(int rank) const { return ranks_[index(rank)].failures; }
-  [[nodiscard]] const std::vector<core::Stalled>& stalls(int rank) const { return ranks_[index(rank)].stalls; }
+  [[nodiscard]] const std::vector<control::Stalled>& stalls(int rank) const { return ranks_[index(rank)].stalls; }
   [[nodiscard]] const Status& fault(int rank) const { return ranks_[index(rank)].fault; }
   [[nodiscard]] std::uint64_t events() const { return happened_; }
   [[nodiscard]] Tick now() const { return now_; }
-  [[nodiscard]] negotiation::Relay& relay(int node) { return *nodes_[index(node)].relay; }
+  [[nodiscard]] control::Relay& relay(int node) { return *nodes_[index(node)].relay; }
   [[nodiscard]] const core::Topology& topology() const { return topology_; }
   /// Called whenever a rank ends a step (to take the traffic's measure).
   std::function<void(int rank)> on_end_step;
@@ -192,7 +192,7 @@ class World {
     Tick since = 0;
   };
   struct Rank {
-    std::unique_ptr<negotiation::Participant> participant;
+    std::unique_ptr<control::Participant> participant;
     Program program;
     std::size_t at = 0;
     bool ticking = false;
@@ -203,23 +203,23 @@ class World {
     std::vector<SetId> sets{core::kGlobalSet};
     std::map<Key, Handle> handles;
     std::map<SlotId, Handle*> by_slot;
-    std::deque<core::UpMessage> ring;
-    std::map<TensorId, core::CountWord> column;  ///< what the leader has not looked at
-    std::size_t cursor = 0;                      ///< into the node's log
+    std::deque<control::UpMessage> ring;
+    std::map<TensorId, control::CountWord> column;  ///< what the leader has not looked at
+    std::size_t cursor = 0;                         ///< into the node's log
     std::vector<Status> failures;
-    std::vector<core::Stalled> stalls;
+    std::vector<control::Stalled> stalls;
     Status fault;
     bool request_done = false;
     std::size_t unfinished = 0;  ///< pending handles
   };
   struct Node {
-    std::unique_ptr<negotiation::Relay> relay;
+    std::unique_ptr<control::Relay> relay;
     std::vector<std::size_t> log;  ///< numbers of entries, as they were read
-    std::deque<core::LogEntry> altered;
+    std::deque<control::LogEntry> altered;
     bool visiting = false;
     std::vector<int> children;
-    std::size_t child_index = 0;  ///< of this node, at its parent's relay
-    std::deque<core::Bytes> up;   ///< on the way to the parent
+    std::size_t child_index = 0;    ///< of this node, at its parent's relay
+    std::deque<control::Bytes> up;  ///< on the way to the parent
     Tick up_last = 0;
     std::deque<std::size_t> down;  ///< entries on the way here
     Tick down_last = 0;
@@ -259,7 +259,7 @@ class World {
     topology_ = core::make_topology(0, std::vector<int>(index(options_.ranks), 0), options_.ranks_per_node);
     ranks_.resize(index(options_.ranks));
     for (int rank = 0; rank < options_.ranks; ++rank) {
-      ranks_[index(rank)].participant = std::make_unique<negotiation::Participant>(rank, options_.ranks);
+      ranks_[index(rank)].participant = std::make_unique<control::Participant>(rank, options_.ranks);
     }
     nodes_.resize(index(topology_.node_count()));
     for (int node = 0; node < topology_.node_count(); ++node) {
@@ -272,7 +272,7 @@ class World {
         children.push_back(topology_.tree_ranks(child, options_.fanout));
       }
       nodes_[index(node)].relay =
-          std::make_unique<negotiation::Relay>(options_.ranks, std::move(children), local, options_.open_batches);
+          std::make_unique<control::Relay>(options_.ranks, std::move(children), local, options_.open_batches);
     }
   }
 
@@ -343,14 +343,14 @@ class World {
     const Node& node = nodes_[index(topology_.node_of[index(rank)])];
     std::size_t entries = node.log.size() - r.cursor;
     if (entries > 1 && draw(3) == 0) entries = 1 + draw(entries - 1);
-    std::vector<negotiation::Action> actions;
+    std::vector<control::Action> actions;
     for (; entries > 0 && violation_.empty() && !r.ended; --entries) {
       const std::size_t number = node.log[r.cursor++];
-      core::LogEntry entry = log_[number];
+      control::LogEntry entry = log_[number];
       if (sabotage_.rank_reads && !sabotage_.rank_reads(rank, entry)) continue;
       actions.clear();
       r.participant->on_log(entry, actions);
-      for (negotiation::Action& action : actions) {
+      for (control::Action& action : actions) {
         std::visit([&](auto& value) { act(rank, number, value); }, action);
       }
     }
@@ -358,10 +358,10 @@ class World {
 
   void publish(int rank) {
     Rank& r = ranks_[index(rank)];
-    negotiation::Outbox& outbox = r.participant->outbox();
+    control::Outbox& outbox = r.participant->outbox();
     if (outbox.empty()) return;
-    for (core::UpMessage& message : outbox.messages) {
-      traffic_.declarations += std::holds_alternative<core::Declared>(message) ? 1U : 0U;
+    for (control::UpMessage& message : outbox.messages) {
+      traffic_.declarations += std::holds_alternative<control::Declared>(message) ? 1U : 0U;
       if (sabotage_.message && !sabotage_.message(rank, message)) continue;
       r.ring.push_back(std::move(message));
     }
@@ -371,7 +371,7 @@ class World {
       r.column[id] = word;
     }
     if (outbox.left) {
-      core::UpMessage left = *outbox.left;
+      control::UpMessage left = *outbox.left;
       if (!sabotage_.message || sabotage_.message(rank, left)) r.ring.push_back(std::move(left));
     }
     outbox = {};
@@ -518,7 +518,7 @@ class World {
     return found->second;
   }
 
-  void act(int rank, std::size_t entry, negotiation::RunBatch& run) {
+  void act(int rank, std::size_t entry, control::RunBatch& run) {
     Record& record = records_[entry];
     if (!record.is_batch || record.set != run.set || record.items.size() != run.members.size()) {
       return violate("rank " + std::to_string(rank) + " runs what entry " + std::to_string(entry) + " does not say");
@@ -555,11 +555,11 @@ class World {
     schedule_tick(rank, 1);
   }
 
-  void act(int rank, std::size_t entry, negotiation::FailSlot& fail) {
+  void act(int rank, std::size_t entry, control::FailSlot& fail) {
     Handle* handle = handle_of(rank, fail.slot);
     if (handle == nullptr) return;
     const Record& record = records_[entry];
-    const bool by_name = std::holds_alternative<core::Failed>(log_[entry]);
+    const bool by_name = std::holds_alternative<control::Failed>(log_[entry]);
     if (by_name && (record.items.front().first != handle->key.second ||
                     (record.items.front().second != 0 && record.items.front().second != handle->ordinal))) {
       return violate("rank " + std::to_string(rank) + " fails another submission than the log");
@@ -572,12 +572,10 @@ class World {
     }
     finish(rank, *handle);
   }
-  void act(int rank, std::size_t, negotiation::ForgetSlot& forget) { ranks_[index(rank)].by_slot.erase(forget.slot); }
-  void act(int, std::size_t, negotiation::DropPlan&) {}
-  void act(int rank, std::size_t, negotiation::ReportStall& report) {
-    ranks_[index(rank)].stalls.push_back(report.stall);
-  }
-  void act(int rank, std::size_t, negotiation::SetChanged& change) {
+  void act(int rank, std::size_t, control::ForgetSlot& forget) { ranks_[index(rank)].by_slot.erase(forget.slot); }
+  void act(int, std::size_t, control::DropPlan&) {}
+  void act(int rank, std::size_t, control::ReportStall& report) { ranks_[index(rank)].stalls.push_back(report.stall); }
+  void act(int rank, std::size_t, control::SetChanged& change) {
     Rank& r = ranks_[index(rank)];
     Handle* handle = handle_of(rank, change.slot);
     if (handle == nullptr) return;
@@ -585,20 +583,20 @@ class World {
     r.request_done = true;
     if (!change.members.empty()) r.sets.push_back(change.set);
   }
-  void act(int rank, std::size_t, negotiation::WorldFault& fault) {
+  void act(int rank, std::size_t, control::WorldFault& fault) {
     ranks_[index(rank)].fault = fault.status;
     ranks_[index(rank)].ended = true;
   }
-  void act(int rank, std::size_t, negotiation::WorldClosed&) { ranks_[index(rank)].ended = true; }
-  void act(int, std::size_t, negotiation::PushTransport&) {}
-  void act(int rank, std::size_t, negotiation::AnswerQuery& query) {
+  void act(int rank, std::size_t, control::WorldClosed&) { ranks_[index(rank)].ended = true; }
+  void act(int, std::size_t, control::PushTransport&) {}
+  void act(int rank, std::size_t, control::AnswerQuery& query) {
     Rank& r = ranks_[index(rank)];
     const auto runs = [](const auto& item) { return item.second.pending && item.second.running; };
     const bool waits = std::any_of(r.handles.begin(), r.handles.end(), runs);
-    query.answer.doing = waits ? core::Doing::waiting : core::Doing::nothing;
+    query.answer.doing = waits ? control::Doing::waiting : control::Doing::nothing;
     for (const auto& [key, handle] : r.handles) {
       if (query.answer.submitted || !r.blocked || !handle.pending || handle.running) continue;
-      query.answer.wait = core::Answer::Wait{key.first, key.second, handle.ordinal};
+      query.answer.wait = control::Answer::Wait{key.first, key.second, handle.ordinal};
     }
     r.participant->answer(std::move(query.answer));
   }
@@ -620,7 +618,7 @@ class World {
       std::size_t messages = r.ring.size();
       if (messages > 0 && draw(3) == 0) messages = draw(messages);
       for (; messages > 0; --messages) {
-        if (std::holds_alternative<core::Left>(r.ring.front())) hear_counts(*n.relay, child, r);
+        if (std::holds_alternative<control::Left>(r.ring.front())) hear_counts(*n.relay, child, r);
         n.relay->on_message(child, std::move(r.ring.front()));
         r.ring.pop_front();
       }
@@ -631,25 +629,25 @@ class World {
     pass_on(node);
   }
 
-  static void hear_counts(negotiation::Relay& relay, std::size_t child, Rank& rank) {
+  static void hear_counts(control::Relay& relay, std::size_t child, Rank& rank) {
     for (const auto& [id, word] : rank.column) relay.on_count(child, id, word);
     rank.column.clear();
   }
 
   void pass_on(int node) {
     Node& n = nodes_[index(node)];
-    std::vector<core::UpMessage> messages;
+    std::vector<control::UpMessage> messages;
     messages.swap(n.relay->outbox());
     if (messages.empty()) return;
-    for (core::UpMessage& message : messages) {
+    for (control::UpMessage& message : messages) {
       if (sabotage_.relayed && !sabotage_.relayed(node, message)) continue;
       if (node == 0) {
         ++traffic_.sequencer;
         sequencer_->on_message(message, time());
         continue;
       }
-      core::Bytes bytes;
-      core::encode(message, bytes);
+      control::Bytes bytes;
+      control::encode(message, bytes);
       ++traffic_.link_messages;
       traffic_.link_bytes += bytes.size();
       n.up.push_back(std::move(bytes));
@@ -662,7 +660,7 @@ class World {
   void arrive_up(int node) {
     Node& n = nodes_[index(node)];
     const int parent = core::Topology::tree_parent(node, options_.fanout);
-    core::UpMessage message = core::decode_up(n.up.front());
+    control::UpMessage message = control::decode_up(n.up.front());
     n.up.pop_front();
     if (leader_dead(parent)) return;
     nodes_[index(parent)].relay->on_message(n.child_index, std::move(message));
@@ -676,22 +674,22 @@ class World {
       node = core::Topology::tree_parent(node, options_.fanout);
     }
     if (leader_dead(node)) return;
-    nodes_[index(node)].relay->on_message(0, core::RankLost{rank, ErrorCode::rank_lost, "its process ended"});
+    nodes_[index(node)].relay->on_message(0, control::RankLost{rank, ErrorCode::rank_lost, "its process ended"});
     pass_on(node);
   }
 
   // ---------------------------------------------------------------- the sequencer and its log
 
-  negotiation::Sequencer::Time time() const { return negotiation::Sequencer::Time{} + std::chrono::milliseconds(now_); }
+  control::Sequencer::Time time() const { return control::Sequencer::Time{} + std::chrono::milliseconds(now_); }
 
   void decide() {
     sequencer_->decide(time());
-    std::vector<core::LogEntry> entries;
+    std::vector<control::LogEntry> entries;
     entries.swap(sequencer_->outbox());
     if (sabotage_.decided) sabotage_.decided(entries);
-    for (core::LogEntry& entry : entries) {
-      core::Bytes bytes;
-      core::encode(entry, bytes);
+    for (control::LogEntry& entry : entries) {
+      control::Bytes bytes;
+      control::encode(entry, bytes);
       ++traffic_.entries;
       traffic_.entry_bytes += bytes.size();
       const std::size_t number = log_.size();
@@ -702,9 +700,9 @@ class World {
       send_down(0, number);
     }
     const auto deadline = sequencer_->next_deadline();
-    if (deadline == negotiation::Sequencer::Time::max()) return;
+    if (deadline == control::Sequencer::Time::max()) return;
     const auto due = static_cast<Tick>(
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - negotiation::Sequencer::Time{}).count());
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - control::Sequencer::Time{}).count());
     if (due < timer_) schedule(timer_ = std::max(due, now_), Event::Kind::timer, 0);
   }
 
@@ -720,17 +718,17 @@ class World {
     const std::size_t number = n.down.front();
     n.down.pop_front();
     if (leader_dead(node)) return;
-    core::LogEntry entry = log_[number];
+    control::LogEntry entry = log_[number];
     if (sabotage_.node_reads && !sabotage_.node_reads(node, entry)) return;
-    core::Bytes wanted;
-    core::Bytes read;
-    core::encode(log_[number], wanted);
-    core::encode(entry, read);
+    control::Bytes wanted;
+    control::Bytes read;
+    control::encode(log_[number], wanted);
+    control::encode(entry, read);
     if (number != n.log.size() || wanted != read) {
       return violate("node " + std::to_string(node) + " reads another log than the sequencer wrote, at entry " +
                      std::to_string(n.log.size()));
     }
-    n.relay->on_log(core::decode_log(read));
+    n.relay->on_log(control::decode_log(read));
     n.log.push_back(number);
     for (const int child : n.children) send_down(child, number);
     for (const int rank : topology_.nodes[index(node)]) {
@@ -785,19 +783,19 @@ class World {
     }
   }
 
-  void check(std::size_t, const core::Assigned& e) { meaning_[e.id] = {e.set, e.name}; }
-  void check(std::size_t n, const core::Evicted& e) {
+  void check(std::size_t, const control::Assigned& e) { meaning_[e.id] = {e.set, e.name}; }
+  void check(std::size_t n, const control::Evicted& e) {
     if (meaning_.erase(e.id) != 1) violate("entry " + std::to_string(n) + " evicts an id that means nothing");
   }
-  void check(std::size_t n, const core::BatchAppended& e) { check_batch(n, e.set, e.members); }
-  void check(std::size_t, const core::PlanDefined& e) { plans_[e.plan] = e; }
-  void check(std::size_t, const core::PlanVoided& e) { plans_.erase(e.plan); }
-  void check(std::size_t n, const core::PlannedBatch& e) {
+  void check(std::size_t n, const control::BatchAppended& e) { check_batch(n, e.set, e.members); }
+  void check(std::size_t, const control::PlanDefined& e) { plans_[e.plan] = e; }
+  void check(std::size_t, const control::PlanVoided& e) { plans_.erase(e.plan); }
+  void check(std::size_t n, const control::PlannedBatch& e) {
     const auto plan = plans_.find(e.plan);
     if (plan == plans_.end() || e.number >= plan->second.batches.size()) return violate("a batch of no plan");
     check_batch(n, plan->second.set, plan->second.batches[e.number]);
   }
-  void check(std::size_t n, const core::Failed& e) {
+  void check(std::size_t n, const control::Failed& e) {
     records_[n].set = e.set;
     if (e.code == ErrorCode::mismatch) {
       consume(n, e.set, e.name, false);
@@ -808,24 +806,24 @@ class World {
       consume(n, e.set, e.name, true);
     }
   }
-  void check(std::size_t, const core::Query&) {}
-  void check(std::size_t, const core::Stalled&) {}
-  void check(std::size_t n, const core::SetAdded& e) {
+  void check(std::size_t, const control::Query&) {}
+  void check(std::size_t, const control::Stalled&) {}
+  void check(std::size_t n, const control::SetAdded& e) {
     if (!consume(n, core::kGlobalSet, e.name, true)) return;
     members_[e.set] = e.members;
     meaning_[e.base] = {e.set, ""};
   }
-  void check(std::size_t n, const core::SetRemoved& e) {
+  void check(std::size_t n, const control::SetRemoved& e) {
     if (!consume(n, core::kGlobalSet, e.name, true)) return;
     for (auto it = meaning_.begin(); it != meaning_.end();) {
       it = it->second.first == e.set ? meaning_.erase(it) : std::next(it);
     }
     removed_.insert(e.set);
   }
-  void check(std::size_t, const core::RankLeft&) {}
-  void check(std::size_t, const core::Faulted&) { faulted_ = closed_ = true; }
-  void check(std::size_t, const core::Closed&) { closed_ = true; }
-  void check(std::size_t, const core::Push&) {}
+  void check(std::size_t, const control::RankLeft&) {}
+  void check(std::size_t, const control::Faulted&) { faulted_ = closed_ = true; }
+  void check(std::size_t, const control::Closed&) { closed_ = true; }
+  void check(std::size_t, const control::Push&) {}
 
   void check_entry(std::size_t number) {
     if (closed_) return violate("entry " + std::to_string(number) + " follows the end of the log");
@@ -871,13 +869,13 @@ class World {
   core::Topology topology_;
   std::vector<Rank> ranks_;
   std::vector<Node> nodes_;
-  std::unique_ptr<negotiation::Sequencer> sequencer_;
+  std::unique_ptr<control::Sequencer> sequencer_;
   std::priority_queue<Event> events_;
   std::uint64_t order_ = 0;
   std::uint64_t happened_ = 0;
   Tick now_ = 0;
   Tick timer_ = ~Tick{0};
-  std::vector<core::LogEntry> log_;
+  std::vector<control::LogEntry> log_;
   std::vector<Record> records_;                                         ///< by entry
   std::map<std::pair<int, std::size_t>, std::vector<SlotId>> running_;  ///< by rank and entry
   Traffic traffic_;
@@ -885,7 +883,7 @@ class World {
   // The checker's own understanding of the log.
   std::map<Key, Ledger> ledgers_;
   std::map<TensorId, Key> meaning_;
-  std::map<std::uint32_t, core::PlanDefined> plans_;
+  std::map<std::uint32_t, control::PlanDefined> plans_;
   std::map<SetId, std::vector<std::int32_t>> members_;
   std::set<SetId> removed_;
   bool closed_ = false;

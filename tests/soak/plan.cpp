@@ -85,7 +85,6 @@ Options options_of(std::uint64_t seed, std::uint64_t world, int ranks) {
   sometimes("KOLO_LOG_RING", {"4K", "16K"});
   sometimes("KOLO_MAILBOX", {"1", "4", "100"});
   sometimes("KOLO_SPIN_US", {"0", "20"});
-  sometimes("KOLO_SPREAD", {"0"});
   sometimes("KOLO_TREE_FANOUT", {"1", "2"});
   sometimes("KOLO_EXPRESS_BYTES", {"0", "1", "100", "4K"});
   sometimes("KOLO_DIRECT_BYTES", {"0", "1", "1K"});

@@ -15,15 +15,15 @@
 #include <vector>
 
 #include "api/bootstrap_holder.hpp"
-#include "shm/thread_world.hpp"
+#include "bootstrap/thread_world.hpp"
 
 namespace kolo {
 namespace {
 
 /// A rank's way into a world whose transport not every thread may call.
-class GatedBootstrap final : public core::Bootstrap {
+class GatedBootstrap final : public bootstrap::Bootstrap {
  public:
-  GatedBootstrap(std::unique_ptr<core::Bootstrap> inner, core::CallRule rule)
+  GatedBootstrap(std::unique_ptr<bootstrap::Bootstrap> inner, transport::CallRule rule)
       : inner_(std::move(inner)), rule_(std::move(rule)) {}
   int rank() const noexcept override { return inner_->rank(); }
   int size() const noexcept override { return inner_->size(); }
@@ -31,19 +31,19 @@ class GatedBootstrap final : public core::Bootstrap {
                                     base::Time begun) override {
     return inner_->exchange(label, mine, patience, begun);
   }
-  std::shared_ptr<core::NodeLink> join_node(const core::Topology& topology, std::size_t bytes,
-                                            const std::string& job_key, base::Duration patience) override {
+  std::shared_ptr<transport::NodeLink> join_node(const core::Topology& topology, std::size_t bytes,
+                                                 const std::string& job_key, base::Duration patience) override {
     return inner_->join_node(topology, bytes, job_key, patience);
   }
-  std::shared_ptr<core::InterNode> inter_node(const core::Topology& topology, base::Duration patience) override {
+  std::shared_ptr<transport::InterNode> inter_node(const core::Topology& topology, base::Duration patience) override {
     return inner_->inter_node(topology, patience);
   }
-  std::optional<core::CallRule> call_rule() const override { return rule_; }
+  std::optional<transport::CallRule> call_rule() const override { return rule_; }
   std::string describe() const override { return inner_->describe(); }
 
  private:
-  const std::unique_ptr<core::Bootstrap> inner_;
-  const core::CallRule rule_;
+  const std::unique_ptr<bootstrap::Bootstrap> inner_;
+  const transport::CallRule rule_;
 };
 
 class TwoThreads : public ::testing::TestWithParam<bool> {};
@@ -51,17 +51,17 @@ class TwoThreads : public ::testing::TestWithParam<bool> {};
 TEST_P(TwoThreads, MoveBothContextsWithoutAWrongElement) {
   const bool any_thread = GetParam();
   constexpr int kRanks = 3;
-  shm::ThreadWorld first_world(kRanks);
-  shm::ThreadWorld second_world(kRanks);
+  bootstrap::ThreadWorld first_world(kRanks);
+  bootstrap::ThreadWorld second_world(kRanks);
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < kRanks; ++rank) {
     ranks.emplace_back([&, rank] {
-      core::CallRule rule;
-      rule.gate = std::make_shared<core::CallerGate>();  // a rank here is a process there
+      transport::CallRule rule;
+      rule.gate = std::make_shared<transport::CallerGate>();  // a rank here is a process there
       rule.any_thread = any_thread;
       rule.only = std::this_thread::get_id();
       rule.refusal = "this thread may not wait";
-      const auto join = [&](shm::ThreadWorld& world) {
+      const auto join = [&](bootstrap::ThreadWorld& world) {
         return Bootstrap(
             std::make_unique<detail::BootstrapHolder>(std::make_unique<GatedBootstrap>(world.bootstrap(rank), rule)));
       };

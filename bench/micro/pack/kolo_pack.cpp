@@ -28,9 +28,9 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/cuda_events.hpp"
-#include "cuda/device.hpp"
-#include "cuda/kernels.hpp"
-#include "cuda/tables.hpp"
+#include "data/cuda/device.hpp"
+#include "data/cuda/kernels.hpp"
+#include "data/cuda/tables.hpp"
 
 namespace {
 
@@ -62,7 +62,7 @@ class Packing {
  public:
   explicit Packing(const Flags& flags)
       : processors_(kolo::cuda::device_info(0).processors), slot_bytes_(static_cast<std::size_t>(flags.slot_bytes)) {
-    kolo::core::Run run;
+    kolo::data::Run run;
     run.postscale = 0.5;
     for (const std::int64_t elements : flags.tensors) {
       const std::size_t bytes = static_cast<std::size_t>(elements) * sizeof(float);

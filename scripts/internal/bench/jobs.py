@@ -23,7 +23,7 @@ class Job:
     name: str
     ranks: int
     arguments: list
-    bound: bool = True  # mpirun's default
+    bound: bool = True  # by mpirun, to a core
     mca: dict = field(default_factory=dict)
     program: list = None
     bench: Path = None  # another kolo-bench than the other jobs'
@@ -36,6 +36,8 @@ class Job:
             command.append("--oversubscribe")
         if not self.bound:
             command += ["--bind-to", "none"]
+        elif self.ranks > CPUS:  # as evenly as can be; left to the system, they crowd on a CPU for seconds
+            command += ["--bind-to", "core:overload-allowed"]
         for name, value in self.mca.items():
             command += ["--mca", name, str(value)]
         return [*command, str(self.bench or bench), *self.arguments]

@@ -4,7 +4,7 @@ kolo-bench writes them; peers that were measured in processes of their own are a
 that they took turns with.
 
 Peers' names: "mpi" runs in Kolo's own process, at MPI_THREAD_MULTIPLE; "mpi apart" in processes of its own at
-MPI_THREAD_SINGLE, without Kolo, at mpirun's default binding; "mpi apart, unbound" the same with --bind-to none;
+MPI_THREAD_SINGLE, without Kolo, bound as Kolo is; "mpi apart, unbound" the same with --bind-to none;
 "mpi tuned: ..." apart, with other MCA parameters.
 """
 import json
@@ -73,11 +73,9 @@ def add_peers(records, name, peers):
 
 
 def apart(ranks, arguments, baseline="mpi", settings=None):
-    """The peers apart: default, unbound (where binding would bind), and with MCA parameters."""
+    """The peers apart: bound, unbound, and with MCA parameters."""
     arguments = [*arguments, "--baseline", baseline, *APART]
-    found = [Job("mpi apart", ranks, arguments)]
-    if ranks <= jobs.CPUS:
-        found.append(Job("mpi apart, unbound", ranks, arguments, bound=False))
+    found = [Job("mpi apart", ranks, arguments), Job("mpi apart, unbound", ranks, arguments, bound=False)]
     for name, mca in (settings or {}).items():
         found.append(Job(f"mpi tuned: {name}", ranks, arguments, mca=mca))
     return found

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures of scripts/figures.
+
+usage: figures.py REPOSITORY [--coverage BUILD_TREE] [--files] [--json FILE]
+"""
+
+import argparse
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import coverage_table
+
+LIBRARY = ("src", "include", "mpi")
+CODE = (".hpp", ".cpp", ".cu")
+LONG = 500
+# The classes that hold most state.
+CLASSES = {"Engine": "src/engine/engine.hpp", "Driver": "src/engine/driver.hpp", "Leader": "src/engine/leader.hpp",
+           "CpuBackend": "src/data/cpu/cpu_backend.hpp"}
+# Comments, and what looks like them: strings stay.
+NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|R"(?P<tag>[^(\s]*)\(.*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.S)
+MEMBER = re.compile(r"(\w+)\s*(?:=.*|\{.*\}|\[.*\])?$", re.S)
+FLAG = re.compile(r"^(?:mutable )?(?:bool|std::atomic<(?:bool|int|std::u?int\d+_t)>) ")
+
+
+def without_comments(text):
+    def blank(match):
+        token = match.group(0)
+        return re.sub(r"[^\n]", "", token) if token.startswith(("//", "/*")) else token
+
+    return NOISE.sub(blank, text)
+
+
+def code_lines(text):
+    return sum(1 for line in without_comments(text).splitlines() if line.strip())
+
+
+def body_of(text, name):
+    """What stands between the braces of a class, or None."""
+    head = re.search(rf"\b(?:class|struct) {name}\b[^;{{]*{{", text)
+    if not head:
+        return None
+    depth, at = 1, head.end()
+    while depth:
+        depth += {"{": 1, "}": -1}.get(text[at], 0)
+        at += 1
+    return text[head.end():at - 1]
+
+
+def statements(body):
+    """The statements of a class's body, those of nested bodies left out."""
+    depth, parens, begin = 0, 0, 0
+    for at, c in enumerate(body):
+        parens += {"(": 1, ")": -1}.get(c, 0)
+        depth += {"{": 1, "}": -1}.get(c, 0)
+        ends = c == ";" and depth == 0 and parens == 0
+        # The end of a function's body, unlike that of an initialiser, is followed by no semicolon.
+        if c == "}" and depth == 0 and parens == 0:
+            ends = not body[at + 1:].lstrip().startswith(";")
+        if ends:
+            yield re.sub(r"\b(?:public|private|protected):", "", body[begin:at + 1]).strip().rstrip(";").strip()
+            begin = at + 1
+
+
+def members(text, name):
+    """The data members of a class, each as its declaration; those of structs nested in it in their members' place."""
+    found = []
+    for statement in statements(body_of(text, name)):
+        declaration = " ".join(statement.split())
+        before = re.sub(r"<[^<>]*(?:<[^<>]*>[^<>]*)*>", "<>", re.split(r"[={]", declaration)[0])
+        if (not declaration or "(" in before or before.endswith("operator") or
+                re.match(r"(static|using|friend|class|struct|enum|template|explicit|typedef|constexpr)\b", declaration)):
+            continue
+        type_name = re.match(r"(?:const |mutable )*(\w+) ", declaration)
+        if type_name and body_of(body_of(text, name), type_name.group(1)) is not None:
+            found += members(body_of(text, name), type_name.group(1))
+        elif MEMBER.search(declaration):
+            found.append(declaration)
+    return found
+
+
+def entered(root, tree):
+    """The files of the library of which a line has run."""
+    files = set()
+    for report in coverage_table.reports(tree):
+        for file in report["files"]:
+            path = Path(report["current_working_directory"], file["file"]).resolve()
+            if path.is_relative_to(root) and path.relative_to(root).parts[0] in LIBRARY:
+                if any(line["count"] for line in file["lines"]):
+                    files.add(path.relative_to(root).as_posix())
+    return sorted(files)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("root", type=Path)
+    parser.add_argument("--coverage", type=Path)
+    parser.add_argument("--files", action="store_true")
+    parser.add_argument("--json", type=Path)
+    flags = parser.parse_args()
+    root = flags.root.resolve()
+
+    rooms, long_files = Counter(), {}
+    for top in (*LIBRARY, "tests", "bench", "examples"):
+        for file in sorted((root / top).rglob("*")):
+            if file.suffix not in CODE:
+                continue
+            text = file.read_text(encoding="utf-8")
+            if len(text.splitlines()) > LONG:
+                long_files[file.relative_to(root).as_posix()] = len(text.splitlines())
+            if top in LIBRARY:
+                rooms[file.parent.relative_to(root).as_posix()] += code_lines(text)
+    figures = {"code_lines": sum(rooms.values()), "code_lines_by_room": dict(sorted(rooms.items())),
+               f"files_over_{LONG}_lines": long_files, "members": {}, "flags": {}}
+    print(f"{'code lines (no blanks, no comments)':<44} {sum(rooms.values()):>7}")
+    for room, lines in sorted(rooms.items()):
+        print(f"  {room:<42} {lines:>7}")
+    print(f"{f'files of more than {LONG} lines':<44} {len(long_files):>7}")
+    for file, lines in long_files.items():
+        print(f"  {file:<42} {lines:>7}")
+    for name, path in CLASSES.items():
+        if not (root / path).is_file():
+            continue
+        all_members = members(without_comments((root / path).read_text(encoding="utf-8")), name)
+        its_flags = [MEMBER.search(member).group(1) for member in all_members if FLAG.match(member)]
+        figures["members"][name], figures["flags"][name] = len(all_members), its_flags
+        print(f"{f'members of {name}':<44} {len(all_members):>7}\n  {'flags and counts among them':<42} {len(its_flags):>7}")
+        if flags.files:
+            print(f"    {' '.join(its_flags)}")
+    if flags.coverage:
+        files = entered(root, flags.coverage)
+        sources = [file for file in files if not file.endswith(".hpp")]
+        figures["steady_step"] = files
+        print(f"{'files that a steady step enters':<44} {len(files):>7}\n  {'sources among them':<42} {len(sources):>7}")
+        if flags.files:
+            print("".join(f"    {file}\n" for file in files), end="")
+    if flags.json:
+        flags.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

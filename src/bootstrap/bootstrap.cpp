@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bootstrap/bootstrap.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <optional>
+
+#include <kolo/error.hpp>
+
+#include "base/fields.hpp"
+#include "core/signature.hpp"
+
+namespace kolo::bootstrap {
+namespace {
+
+constexpr std::chrono::seconds kLeastSlack{1};
+
+std::string encode(const Status& status, const std::string& said) {
+  return base::join_fields({std::to_string(static_cast<int>(status.code())), status.ok() ? said : status.message()});
+}
+
+struct Report {
+  ErrorCode code = ErrorCode::ok;
+  std::string text;  ///< what the part returned, or why it failed
+};
+
+Report decode(const std::string& bytes) {
+  std::vector<std::string> fields = base::split_fields(bytes);
+  int code = 0;
+  if (fields.size() != 2 ||
+      std::from_chars(fields[0].data(), fields[0].data() + fields[0].size(), code).ec != std::errc()) {
+    throw Error(ErrorCode::transport, "a rank said something that this release does not understand");
+  }
+  return {static_cast<ErrorCode>(code), std::move(fields[1])};
+}
+
+Status run(const std::function<std::string()>& part, std::string& said) {
+  try {
+    said = part();
+    return {};
+  } catch (const Error& error) {
+    return error.status();
+  } catch (const std::exception& error) {
+    return {ErrorCode::transport, error.what()};
+  }
+}
+
+/// The rank whose failure is told: the first, but rather one with a reason of its own than one that waited in vain.
+std::optional<std::size_t> culprit(const std::vector<Report>& reports) {
+  std::optional<std::size_t> found;
+  for (std::size_t rank = 0; rank < reports.size(); ++rank) {
+    if (reports[rank].code == ErrorCode::ok) continue;
+    if (reports[rank].code != ErrorCode::timeout) return rank;
+    if (!found) found = rank;
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<std::string> take_step(Bootstrap& bootstrap, std::string_view label, base::Duration patience,
+                                   const std::function<std::string()>& part) {
+  const base::Time begun = base::now();
+  std::string said;
+  const Status status = run(part, said);
+  if (bootstrap.size() == 1) {
+    if (!status.ok()) throw Error(status);
+    return {said};
+  }
+  std::vector<Report> reports;
+  for (const std::string& bytes : bootstrap.exchange(label, encode(status, said), patience, begun))
+    reports.push_back(decode(bytes));
+  if (const auto rank = culprit(reports)) {
+    const Report& why = reports[*rank];
+    throw Error(why.code == ErrorCode::timeout ? ErrorCode::transport : why.code,
+                "rank " + std::to_string(*rank) + ": " + why.text);
+  }
+  std::vector<std::string> texts;
+  for (Report& report : reports) texts.push_back(std::move(report.text));
+  return texts;
+}
+
+base::Duration after_waiting(base::Duration patience) noexcept {
+  return patience + std::max<base::Duration>(patience / 4, kLeastSlack);
+}
+
+std::string missing_ranks(const std::vector<int>& ranks, std::string_view label, base::Duration patience) {
+  std::array<char, 40> seconds{};
+  std::snprintf(seconds.data(), seconds.size(), "%.4g s", base::to_seconds(patience));
+  return core::describe_ranks(ranks) + " did not reach the step \"" + std::string(label) + "\" of the start within " +
+         seconds.data() + " (KOLO_CONNECT_TIMEOUT_S): a process has not joined yet, is stopped, or has ended";
+}
+
+}  // namespace kolo::bootstrap

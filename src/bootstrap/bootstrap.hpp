@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How ranks find one another, once, before anything else works. MPI implements it for processes (`mpi/`), shared
+// memory of the process for ranks as threads (`thread_world.hpp`), and a world of one needs none of it.
+//
+// A start is a list of steps, the same on all ranks. A step does this rank's part, whatever may fail, and ends with an
+// exchange of "ok" or "failed, because": so a rank that fails tells the others, all fail alike, and no rank waits for
+// one that has given up. A rank that says nothing at all is missed by the others when their patience ends.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "core/topology.hpp"
+#include "transport/gated_inter_node.hpp"
+#include "transport/inter_node.hpp"
+#include "transport/node_link.hpp"
+
+namespace kolo::bootstrap {
+
+/// Calls are collective: every rank makes the same calls in the same order, from one thread. All of them block for
+/// `patience` at most (or little more); a failure is an `Error` (transport). After a failure no call works any more.
+/// Not needed any more once the engine runs, except to be destroyed after it.
+class Bootstrap {
+ public:
+  virtual ~Bootstrap() = default;
+  [[nodiscard]] virtual int rank() const noexcept = 0;
+  [[nodiscard]] virtual int size() const noexcept = 0;
+  /// Everyone's bytes, by rank. `label` names the step in errors. Throws when not all ranks have come for `patience`
+  /// after `begun`, when the step began here: the sentence is `missing_ranks`.
+  virtual std::vector<std::string> exchange(std::string_view label, const std::string& mine, base::Duration patience,
+                                            base::Time begun = base::now()) = 0;
+  /// The node's shared memory (`bytes` of it, zeroed), wake-ups and liveness, among the ranks of one node of
+  /// `topology`. `job_key` is the same random string on every rank and authenticates the handover. A failure of one
+  /// rank is everyone's.
+  virtual std::shared_ptr<transport::NodeLink> join_node(const core::Topology& topology, std::size_t bytes,
+                                                         const std::string& job_key, base::Duration patience) = 0;
+  /// Bulk transport between nodes; called only when there is more than one node.
+  virtual std::shared_ptr<transport::InterNode> inter_node(const core::Topology& topology, base::Duration patience) = 0;
+  /// Who may call it; empty: any thread.
+  [[nodiscard]] virtual std::optional<transport::CallRule> call_rule() const { return std::nullopt; }
+  /// "MPI (Open MPI 4.1.4, thread level MULTIPLE)": for describe() and kolo-info.
+  [[nodiscard]] virtual std::string describe() const = 0;
+};
+
+/// One step of a start: runs this rank's part and exchanges what it returns. Returns what all parts returned, by rank.
+/// When the part of any rank throws, this throws on every rank the same Error: that rank's code, and a sentence that
+/// begins with "rank N: " (in a world of one, only the reason).
+std::vector<std::string> take_step(Bootstrap& bootstrap, std::string_view label, base::Duration patience,
+                                   const std::function<std::string()>& part);
+
+/// The patience of a step whose part itself waits for others for up to `patience`: longer, so that who gives up in
+/// there can still say why.
+base::Duration after_waiting(base::Duration patience) noexcept;
+
+/// "ranks 1, 3 did not reach the step "settings" of the start within 60 s (KOLO_CONNECT_TIMEOUT_S); ...".
+std::string missing_ranks(const std::vector<int>& ranks, std::string_view label, base::Duration patience);
+
+}  // namespace kolo::bootstrap

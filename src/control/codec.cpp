@@ -1,0 +1,513 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A message is one tag byte and its fields in the order of the struct. Unsigned numbers are LEB128 varints; signed ones
+// are zigzag varints; doubles are their eight bytes; a list is its length and its items. Lists of ranks and ids hold
+// differences from the item before, since they mostly ascend or come from one run of numbers: one byte each.
+//
+// A list's length is compared with the bytes that are left before anything is allocated: every item takes at least one
+// byte, so what a decoder allocates is bounded by a constant times its input.
+#include "control/codec.hpp"
+
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <type_traits>
+
+#include <kolo/error.hpp>
+
+namespace kolo::control {
+namespace {
+
+// ---------------------------------------------------------------- writing
+
+class Writer {
+ public:
+  explicit Writer(Bytes& out) noexcept : out_(out) {}
+
+  void byte(std::uint8_t value) { out_.push_back(static_cast<std::byte>(value)); }
+  void number(std::uint64_t value) {
+    for (; value >= 0x80; value >>= 7) byte(static_cast<std::uint8_t>(value | 0x80));
+    byte(static_cast<std::uint8_t>(value));
+  }
+  void signed_number(std::int64_t value) {
+    const auto bits = static_cast<std::uint64_t>(value);
+    number((bits << 1) ^ (value < 0 ? ~std::uint64_t{0} : 0));
+  }
+  void real(double value) {
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, &value, sizeof bits);
+    for (int shift = 0; shift < 64; shift += 8) byte(static_cast<std::uint8_t>(bits >> shift));
+  }
+  void text(const std::string& value) {
+    number(value.size());
+    const auto* data = reinterpret_cast<const std::byte*>(value.data());
+    out_.insert(out_.end(), data, data + value.size());
+  }
+  template <class Integer>
+  void list(const std::vector<Integer>& items) {
+    number(items.size());
+    std::int64_t before = 0;
+    for (const Integer item : items) {
+      signed_number(std::int64_t{item} - before);
+      before = item;
+    }
+  }
+
+ private:
+  Bytes& out_;
+};
+
+void write(Writer& w, const core::Signature& s) {
+  w.byte(static_cast<std::uint8_t>(s.kind));
+  w.byte(static_cast<std::uint8_t>(s.op));
+  w.byte(static_cast<std::uint8_t>(s.device));
+  w.signed_number(s.root);
+  w.real(s.prescale);
+  w.real(s.postscale);
+  w.byte(static_cast<std::uint8_t>(s.wire));
+  w.number(s.tensors.size());
+  for (const core::TensorSignature& tensor : s.tensors) {
+    w.byte(static_cast<std::uint8_t>(tensor.dtype));
+    w.byte(static_cast<std::uint8_t>(tensor.shape.rank()));
+    for (const std::int64_t extent : tensor.shape) w.number(static_cast<std::uint64_t>(extent));
+    w.number(tensor.place);
+  }
+  w.number(s.members);
+  w.number(s.names.size());
+  for (const std::string& name : s.names) w.text(name);
+  w.list(s.ranks);
+}
+
+void write(Writer& w, const Counted& m) {
+  w.number(m.id);
+  w.number(m.word.generation);
+  w.number(m.word.count);
+}
+void write(Writer& w, const Declared& m) {
+  w.number(m.set);
+  w.text(m.name);
+  w.number(m.round);
+  w.number(m.id);
+  w.number(m.generation);
+  w.number(m.variants.size());
+  for (const Declared::Variant& variant : m.variants) {
+    w.byte(variant.signature ? 1 : 0);
+    if (variant.signature) write(w, *variant.signature);
+    w.list(variant.ranks);
+  }
+}
+void write(Writer& w, const Interest& m) {
+  w.signed_number(m.rank);
+  w.number(m.plan);
+  w.number(m.batch);
+  w.list(m.lacking);
+  w.number(m.round);
+}
+void write(Writer& w, const Overdue& m) {
+  w.signed_number(m.rank);
+  w.number(m.set);
+  w.text(m.name);
+  w.number(m.round);
+  w.real(m.waited_s);
+  w.byte(m.deadline ? 1 : 0);
+  w.byte(m.running ? 1 : 0);
+}
+void write(Writer& w, const Missing& m) {
+  w.number(m.query);
+  w.list(m.ranks);
+}
+void write(Writer& w, const RankLost& m) {
+  w.signed_number(m.rank);
+  w.byte(static_cast<std::uint8_t>(m.code));
+  w.text(m.reason);
+}
+void write(Writer& w, const Left& m) { w.signed_number(m.rank); }
+void write(Writer& w, const Starved& m) { w.signed_number(m.rank); }
+void write(Writer& w, const Answer& m) {
+  w.number(m.query);
+  w.signed_number(m.rank);
+  w.byte(m.submitted ? 1 : 0);
+  w.byte(static_cast<std::uint8_t>(m.doing));
+  w.list(m.awaited);
+  w.text(m.reason);
+  w.byte(m.wait ? 1 : 0);
+  if (!m.wait) return;
+  w.number(m.wait->set);
+  w.text(m.wait->name);
+  w.number(m.wait->round);
+}
+
+void write(Writer& w, const Assigned& m) {
+  w.number(m.id);
+  w.number(m.generation);
+  w.number(m.set);
+  w.text(m.name);
+  write(w, m.signature);
+}
+void write(Writer& w, const Evicted& m) {
+  w.number(m.id);
+  w.number(m.generation);
+}
+void write(Writer& w, const BatchAppended& m) {
+  w.number(m.set);
+  w.list(m.members);
+}
+void write(Writer& w, const PlanDefined& m) {
+  w.number(m.plan);
+  w.number(m.set);
+  w.number(m.batches.size());
+  for (const auto& batch : m.batches) w.list(batch);
+}
+void write(Writer& w, const PlanVoided& m) {
+  w.number(m.plan);
+  w.byte(static_cast<std::uint8_t>(m.why));
+}
+void write(Writer& w, const PlannedBatch& m) {
+  w.number(m.plan);
+  w.number(m.number);
+}
+void write(Writer& w, const Failed& m) {
+  w.number(m.set);
+  w.text(m.name);
+  w.number(m.round);
+  w.byte(static_cast<std::uint8_t>(m.code));
+  w.text(m.message);
+}
+void write(Writer& w, const Query& m) {
+  w.number(m.query);
+  w.number(m.set);
+  w.text(m.name);
+  w.number(m.round);
+  w.byte(m.deadline ? 1 : 0);
+}
+void write(Writer& w, const Stalled& m) {
+  w.number(m.set);
+  w.text(m.name);
+  w.real(m.waited_s);
+  w.list(m.missing);
+}
+void write(Writer& w, const SetAdded& m) {
+  w.number(m.set);
+  w.number(m.base);
+  w.number(m.generation);
+  w.list(m.members);
+  w.text(m.name);
+  w.number(m.round);
+}
+void write(Writer& w, const SetRemoved& m) {
+  w.number(m.set);
+  w.text(m.name);
+  w.number(m.round);
+}
+void write(Writer& w, const RankLeft& m) { w.signed_number(m.rank); }
+void write(Writer& w, const Faulted& m) {
+  w.byte(static_cast<std::uint8_t>(m.code));
+  w.signed_number(m.rank);
+  w.text(m.message);
+}
+void write(Writer&, const Closed&) {}
+void write(Writer&, const Push&) {}
+
+// ---------------------------------------------------------------- reading
+
+[[noreturn]] void refuse(const char* what) {
+  throw Error(ErrorCode::transport, std::string("a control message is not valid: ") + what);
+}
+
+class Reader {
+ public:
+  explicit Reader(ByteView bytes) noexcept : bytes_(bytes) {}
+
+  [[nodiscard]] std::size_t left() const noexcept { return bytes_.size() - at_; }
+
+  std::uint8_t byte() {
+    if (left() == 0) refuse("it ends too early");
+    return static_cast<std::uint8_t>(bytes_[at_++]);
+  }
+  std::uint64_t number() {
+    std::uint64_t value = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+      const std::uint8_t next = byte();
+      const std::uint64_t bits = next & 0x7fU;
+      if (shift == 63 && bits > 1) refuse("a number has more than 64 bits");
+      value |= bits << shift;
+      if ((next & 0x80U) == 0) return value;
+    }
+    refuse("a number has more than 64 bits");
+  }
+  template <class Integer>
+  Integer number_up_to(std::uint64_t most) {
+    const std::uint64_t value = number();
+    if (value > most) refuse("a number is too large");
+    return static_cast<Integer>(value);
+  }
+  template <class Integer>
+  Integer number_of() {
+    return number_up_to<Integer>(std::numeric_limits<Integer>::max());
+  }
+  std::int64_t signed_number() {
+    const std::uint64_t value = number();
+    return static_cast<std::int64_t>((value >> 1) ^ ((value & 1) != 0 ? ~std::uint64_t{0} : 0));
+  }
+  std::int32_t rank() {
+    const std::int64_t value = signed_number();
+    if (value < std::numeric_limits<std::int32_t>::min() || value > std::numeric_limits<std::int32_t>::max()) {
+      refuse("a rank is out of range");
+    }
+    return static_cast<std::int32_t>(value);
+  }
+  template <class Enum>
+  Enum choice(Enum last) {
+    const std::uint8_t value = byte();
+    if (value > static_cast<std::uint8_t>(last)) refuse("a choice is unknown");
+    return static_cast<Enum>(value);
+  }
+  bool flag() {
+    const std::uint8_t value = byte();
+    if (value > 1) refuse("a flag is neither 0 nor 1");
+    return value == 1;
+  }
+  double real() {
+    std::uint64_t bits = 0;
+    for (int shift = 0; shift < 64; shift += 8) bits |= std::uint64_t{byte()} << shift;
+    double value = 0;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+  }
+  /// The length of a list whose items take at least one byte each.
+  std::size_t length() {
+    const std::uint64_t value = number();
+    if (value > left()) refuse("a list is longer than the message");
+    return static_cast<std::size_t>(value);
+  }
+  std::string text() {
+    const std::size_t size = length();
+    std::string value(reinterpret_cast<const char*>(bytes_.data() + at_), size);
+    at_ += size;
+    return value;
+  }
+  template <class Integer>
+  std::vector<Integer> list() {
+    std::vector<Integer> items(length());
+    std::int64_t before = 0;
+    for (Integer& item : items) {
+      // Both below 2^33 in size, so their sum does not overflow.
+      const std::int64_t step = signed_number();
+      constexpr std::int64_t kMost = std::int64_t{1} << 33;
+      if (step < -kMost || step > kMost) refuse("a list's item is out of range");
+      before += step;
+      if (before < std::int64_t{std::numeric_limits<Integer>::min()} ||
+          before > std::int64_t{std::numeric_limits<Integer>::max()}) {
+        refuse("a list's item is out of range");
+      }
+      item = static_cast<Integer>(before);
+    }
+    return items;
+  }
+
+ private:
+  ByteView bytes_;
+  std::size_t at_ = 0;
+};
+
+Shape read_shape(Reader& r) {
+  const std::uint8_t rank = r.byte();
+  if (rank > Shape::kMaxRank) refuse("a shape has too many dimensions");
+  std::int64_t extents[Shape::kMaxRank] = {};
+  for (std::uint8_t i = 0; i < rank; ++i) extents[i] = r.number_of<std::int64_t>();
+  try {
+    return Shape(extents, rank);
+  } catch (const Error& error) {
+    refuse(error.what());
+  }
+}
+
+void read(Reader& r, core::Signature& s) {
+  s.kind = r.choice(core::kLastCollective);
+  s.op = r.choice(ReduceOp::product);
+  s.device = r.choice(DeviceKind::cuda);
+  s.root = r.rank();
+  s.prescale = r.real();
+  s.postscale = r.real();
+  s.wire = r.choice(core::kLastWire);
+  s.tensors.resize(r.length());
+  for (core::TensorSignature& tensor : s.tensors) {
+    tensor.dtype = r.choice(DType::float64);
+    tensor.shape = read_shape(r);
+    tensor.place = r.number();
+  }
+  s.members = r.number();
+  s.names.resize(r.length());
+  for (std::string& name : s.names) name = r.text();
+  s.ranks = r.list<std::int32_t>();
+}
+
+void read(Reader& r, Counted& m) {
+  m.id = r.number_of<core::TensorId>();
+  m.word.generation = r.number_of<std::uint16_t>();
+  m.word.count = r.number_up_to<std::uint64_t>((std::uint64_t{1} << CountWord::kCountBits) - 1);
+}
+void read(Reader& r, Declared& m) {
+  m.set = r.number_of<core::SetId>();
+  m.name = r.text();
+  m.round = r.number();
+  m.id = r.number_of<core::TensorId>();
+  m.generation = r.number_of<std::uint16_t>();
+  m.variants.resize(r.length());
+  for (Declared::Variant& variant : m.variants) {
+    if (r.flag()) read(r, variant.signature.emplace());
+    variant.ranks = r.list<std::int32_t>();
+  }
+}
+void read(Reader& r, Interest& m) {
+  m.rank = r.rank();
+  m.plan = r.number_of<std::uint32_t>();
+  m.batch = r.number_of<std::uint32_t>();
+  m.lacking = r.list<core::TensorId>();
+  m.round = r.number();
+}
+void read(Reader& r, Overdue& m) {
+  m.rank = r.rank();
+  m.set = r.number_of<core::SetId>();
+  m.name = r.text();
+  m.round = r.number();
+  m.waited_s = r.real();
+  m.deadline = r.flag();
+  m.running = r.flag();
+}
+void read(Reader& r, Missing& m) {
+  m.query = r.number();
+  m.ranks = r.list<std::int32_t>();
+}
+void read(Reader& r, RankLost& m) {
+  m.rank = r.rank();
+  m.code = r.choice(ErrorCode::user_exception);
+  m.reason = r.text();
+}
+void read(Reader& r, Left& m) { m.rank = r.rank(); }
+void read(Reader& r, Starved& m) { m.rank = r.rank(); }
+void read(Reader& r, Answer& m) {
+  m.query = r.number();
+  m.rank = r.rank();
+  m.submitted = r.flag();
+  m.doing = r.choice(Doing::standing);
+  m.awaited = r.list<std::int32_t>();
+  m.reason = r.text();
+  if (!r.flag()) return;
+  Answer::Wait& wait = m.wait.emplace();
+  wait.set = r.number_of<core::SetId>();
+  wait.name = r.text();
+  wait.round = r.number();
+}
+
+void read(Reader& r, Assigned& m) {
+  m.id = r.number_of<core::TensorId>();
+  m.generation = r.number_of<std::uint16_t>();
+  m.set = r.number_of<core::SetId>();
+  m.name = r.text();
+  read(r, m.signature);
+}
+void read(Reader& r, Evicted& m) {
+  m.id = r.number_of<core::TensorId>();
+  m.generation = r.number_of<std::uint16_t>();
+}
+void read(Reader& r, BatchAppended& m) {
+  m.set = r.number_of<core::SetId>();
+  m.members = r.list<core::TensorId>();
+}
+void read(Reader& r, PlanDefined& m) {
+  m.plan = r.number_of<std::uint32_t>();
+  m.set = r.number_of<core::SetId>();
+  m.batches.resize(r.length());
+  for (auto& batch : m.batches) batch = r.list<core::TensorId>();
+}
+void read(Reader& r, PlanVoided& m) {
+  m.plan = r.number_of<std::uint32_t>();
+  m.why = r.choice(PlanEnd::left);
+}
+void read(Reader& r, PlannedBatch& m) {
+  m.plan = r.number_of<std::uint32_t>();
+  m.number = r.number_of<std::uint32_t>();
+}
+void read(Reader& r, Failed& m) {
+  m.set = r.number_of<core::SetId>();
+  m.name = r.text();
+  m.round = r.number();
+  m.code = r.choice(ErrorCode::user_exception);
+  m.message = r.text();
+}
+void read(Reader& r, Query& m) {
+  m.query = r.number();
+  m.set = r.number_of<core::SetId>();
+  m.name = r.text();
+  m.round = r.number();
+  m.deadline = r.flag();
+}
+void read(Reader& r, Stalled& m) {
+  m.set = r.number_of<core::SetId>();
+  m.name = r.text();
+  m.waited_s = r.real();
+  m.missing = r.list<std::int32_t>();
+}
+void read(Reader& r, SetAdded& m) {
+  m.set = r.number_of<core::SetId>();
+  m.base = r.number_of<core::TensorId>();
+  m.generation = r.number_of<std::uint16_t>();
+  m.members = r.list<std::int32_t>();
+  m.name = r.text();
+  m.round = r.number();
+}
+void read(Reader& r, SetRemoved& m) {
+  m.set = r.number_of<core::SetId>();
+  m.name = r.text();
+  m.round = r.number();
+}
+void read(Reader& r, RankLeft& m) { m.rank = r.rank(); }
+void read(Reader& r, Faulted& m) {
+  m.code = r.choice(ErrorCode::user_exception);
+  m.rank = r.rank();
+  m.message = r.text();
+}
+void read(Reader&, Closed&) {}
+void read(Reader&, Push&) {}
+
+// ---------------------------------------------------------------- variants: the tag is the alternative's index
+
+template <class Variant>
+void encode_variant(const Variant& message, Bytes& out) {
+  Writer w(out);
+  w.byte(static_cast<std::uint8_t>(message.index()));
+  std::visit([&w](const auto& value) { write(w, value); }, message);
+}
+
+template <class Variant, std::size_t Index = 0>
+Variant decode_alternative(Reader& r, std::size_t tag) {
+  if constexpr (Index == std::variant_size_v<Variant>) {
+    refuse("its kind is unknown");
+  } else {
+    if (tag != Index) return decode_alternative<Variant, Index + 1>(r, tag);
+    std::variant_alternative_t<Index, Variant> value;
+    read(r, value);
+    return value;
+  }
+}
+
+template <class Variant>
+Variant decode_variant(ByteView bytes) {
+  Reader r(bytes);
+  const std::size_t tag = r.byte();
+  Variant message = decode_alternative<Variant>(r, tag);
+  if (r.left() != 0) refuse("it is longer than its contents");
+  return message;
+}
+
+}  // namespace
+
+void encode(const UpMessage& message, Bytes& out) { encode_variant(message, out); }
+void encode(const LogEntry& entry, Bytes& out) { encode_variant(entry, out); }
+
+UpMessage decode_up(ByteView bytes) { return decode_variant<UpMessage>(bytes); }
+LogEntry decode_log(ByteView bytes) { return decode_variant<LogEntry>(bytes); }
+
+}  // namespace kolo::control

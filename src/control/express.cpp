@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "control/express.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.hpp"
+#include "base/round_up.hpp"
+
+namespace kolo::control {
+namespace {
+
+// Lines lie two apart: processors fetch the other half of 128 bytes as well, and the two are in use by turns.
+constexpr std::size_t kStride = 128;
+constexpr int kTagBits = 48;
+constexpr std::uint64_t kTagMask = (std::uint64_t{1} << kTagBits) - 1;
+
+constexpr std::uint64_t pack(std::uint64_t call, Express::Tag tag) noexcept { return call << kTagBits | tag; }
+constexpr bool same_call(std::uint64_t a, std::uint64_t b) noexcept { return a >> kTagBits == b >> kTagBits; }
+
+/// A step of a multiplicative hash (the finalizer of MurmurHash3): good enough for a handful of words, and short.
+constexpr std::uint64_t mix(std::uint64_t hash, std::uint64_t word) noexcept {
+  hash = (hash ^ word) * 0xff51afd7ed558ccdU;
+  return hash ^ (hash >> 33);
+}
+
+std::uint64_t bits_of(double value) noexcept {
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+}  // namespace
+
+struct Express::Line {
+  std::atomic<std::uint64_t> word;
+  std::byte room[kRoom];
+};
+
+struct Express::Counts {
+  std::atomic<std::uint64_t> finished;  // the last call of which everything has been read
+  std::atomic<bool> withdrawn;
+};
+
+// In memory, a rank after the other from a page of its own: the two lines, the counts, then the two payloads.
+std::size_t ExpressShape::bytes() const noexcept {
+  return static_cast<std::size_t>(ranks) *
+         base::round_up(3 * kStride + 2 * base::round_up(payload_bytes, kStride), base::kPageBytes);
+}
+
+Express::Tag Express::tag_of(core::CollectiveKind kind, DType dtype, const Shape& shape, ReduceOp op, double prescale,
+                             double postscale, int root) noexcept {
+  std::uint64_t hash =
+      mix(0x9e3779b97f4a7c15U, static_cast<std::uint64_t>(root) << 32 | static_cast<std::uint64_t>(kind) << 24 |
+                                   static_cast<std::uint64_t>(op) << 16 | static_cast<std::uint64_t>(dtype) << 8 |
+                                   shape.rank());
+  for (const std::int64_t extent : shape) hash = mix(hash, static_cast<std::uint64_t>(extent));
+  hash = mix(mix(hash, bits_of(prescale)), bits_of(postscale)) & kTagMask;
+  return hash == kByLog ? 1 : hash;
+}
+
+Express::Express(std::byte* memory, const ExpressShape& shape, int local_rank)
+    : memory_(memory), ranks_(shape.ranks), local_rank_(local_rank), capacity_(shape.payload_bytes),
+      rank_bytes_(shape.bytes() / static_cast<std::size_t>(shape.ranks)),
+      payload_bytes_(base::round_up(shape.payload_bytes, kStride)) {
+  static_assert(sizeof(Line) == 64 && std::atomic<std::uint64_t>::is_always_lock_free);
+  KOLO_CHECK(reinterpret_cast<std::uintptr_t>(memory) % kStride == 0);
+  KOLO_CHECK(local_rank >= 0 && local_rank < shape.ranks) << "local rank " << local_rank << " of " << shape.ranks;
+}
+
+std::byte* Express::column(int local_rank) const noexcept {
+  return memory_ + static_cast<std::size_t>(local_rank) * rank_bytes_;
+}
+
+Express::Line& Express::line(int local_rank) const noexcept {
+  return *reinterpret_cast<Line*>(column(local_rank) + call_ % 2 * kStride);
+}
+
+Express::Counts& Express::counts(int local_rank) const noexcept {
+  return *reinterpret_cast<Counts*>(column(local_rank) + 2 * kStride);
+}
+
+std::byte* Express::room(int local_rank) const noexcept { return line(local_rank).room; }
+
+std::byte* Express::payload(int local_rank) const noexcept {
+  return column(local_rank) + 3 * kStride + call_ % 2 * payload_bytes_;
+}
+
+void Express::speak(Tag tag) noexcept {
+  word_ = pack(call_, tag);
+  seen_ = 0;
+  std::uint64_t& before = own_line_[call_ % 2];
+  if (line(local_rank_).word.compare_exchange_strong(before, word_, std::memory_order_acq_rel)) {
+    before = word_;
+    verdict_ = tag == kByLog ? Verdict::by_log : Verdict::undecided;
+    return;
+  }
+  KOLO_CHECK(before == pack(call_, kByLog)) << "somebody else wrote into an express line";
+  verdict_ = Verdict::by_log;  // a peer was not willing to wait any longer
+}
+
+Express::Verdict Express::look() noexcept {
+  if (verdict_ != Verdict::undecided) return verdict_;
+  for (; seen_ < ranks_; ++seen_) {
+    const std::uint64_t word = line(seen_).word.load(std::memory_order_acquire);
+    if (word == word_) continue;
+    if (!same_call(word, word_)) return Verdict::undecided;
+    return verdict_ = Verdict::by_log;
+  }
+  return verdict_ = Verdict::together;
+}
+
+Express::Verdict Express::demote() noexcept {
+  while (look() == Verdict::undecided) {
+    std::atomic<std::uint64_t>& word = line(seen_).word;
+    std::uint64_t before = word.load(std::memory_order_acquire);
+    if (same_call(before, word_)) continue;  // spoken meanwhile: look again
+    if (word.compare_exchange_strong(before, pack(call_, kByLog), std::memory_order_acq_rel))
+      verdict_ = Verdict::by_log;
+  }
+  return verdict_;
+}
+
+void Express::finish() noexcept { counts(local_rank_).finished.store(call_, std::memory_order_release); }
+
+bool Express::has_finished(int local_rank) const noexcept {
+  return counts(local_rank).finished.load(std::memory_order_acquire) >= call_;
+}
+
+void Express::withdraw() noexcept { counts(local_rank_).withdrawn.store(true, std::memory_order_seq_cst); }
+
+/// Memory is read by a system call, which ends before this load begins: if it saw what the peer's caller wrote after
+/// the peer had withdrawn, this load sees that.
+bool Express::has_withdrawn(int local_rank) const noexcept {
+  return counts(local_rank).withdrawn.load(std::memory_order_seq_cst);
+}
+
+}  // namespace kolo::control

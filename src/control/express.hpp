@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The express: unnamed collectives of one node whose data travels with the readiness, past the log. One store says
+// "ready, for this, with these bytes"; one look at the peers says that all are; then every rank takes what it needs
+// from all inputs by itself. A layout over shared memory that somebody else maps (zeroed), and the protocol on it;
+// nothing here waits, and nothing here moves data (engine/express_routes.hpp).
+//
+// Why no order can matter here. The unnamed calls of a set are numbered by each rank's own order of calls, one at a
+// time (threads queue for them), and synchronous: call k is over on a rank before that rank begins call k + 1. So
+// everybody agrees on the order of these calls without a word, and none of them can stand between two entries of the
+// log in a way that anybody could see: named operations run beside it, as they run beside each other.
+//
+// Words. A rank has a *line* for odd and one for even calls. The line's first eight bytes are its *word*: the number of
+// the call (16 bits of it) and a *tag* (48 bits), a hash of the signature; the tag `kByLog` says "not past the log".
+// The rest of the line holds inputs of up to 56 bytes, longer ones lie in a payload area of the same parity; still
+// longer ones stay where they are, and the line says at which address (transport/peer_memory.hpp).
+//
+// The verdict on call k is a function of the n words of call k, which are written once each:
+//
+//   together   all words carry the same tag, other than kByLog: the call is done with the inputs beside the words
+//   by log     at least two tags differ, or one is kByLog: every rank submits the call to the log, with its whole
+//              signature, as if there were no express. So a mismatch gets the log's sentence, the same on all ranks.
+//
+// Every unnamed call says its word, those that cannot go this way (too large, another kind) say kByLog and go on to the
+// log at once. Who waits for words needs no patience of its own: it *demotes* the call by writing kByLog into the line
+// of a rank that has not spoken, and goes to the log, where waits sleep, have deadlines, and find out who is missing.
+// The late rank finds its word written and follows. Word k of a line is written by compare-and-swap from what the line
+// held before, so exactly one of the two comes first, and whoever reads it reads that one: the verdict is the same for
+// everybody. A rank that is dead, has left, or faulted never speaks, so its peers end in the log as well.
+//
+// After the verdict `together` nothing can be taken back. Where peers read a rank's own memory the call is over for
+// that rank only when they have: each rank says in a third line the last call that it has *finished* reading in. Who
+// waits for a dead rank's hears of its death as a fault of the world. A rank that must give up this wait, for whatever
+// reason, says that it has *withdrawn* before its caller may touch the memory again. A peer that has read looks for
+// that afterwards: if it finds it, what it has read may be anything, and its call fails, too.
+//
+// Reuse. A rank writes word and payload of call k over those of call k - 2. Nobody needs them any more: to begin call
+// k it has ended call k - 1; either together, then all have spoken in k - 1, or by the log, then all have submitted it
+// (or the world has a fault, and nobody begins another call). To speak or to submit in k - 1 each had ended k - 2. The
+// one exception: the log fails a call that a rank which has *left* will never make, though others may still be in the
+// call before. So from the moment that the log says that a rank has left, the express is closed (the engine's
+// business): calls go to the log without a word, and nothing is written over.
+//
+// The log knows an unnamed call by the same number, so its rounds of unnamed calls have gaps, the same on all ranks.
+//
+// Two signatures with the same 48-bit hash would be taken for equal: one in 2^48 of the mistakes that a program makes.
+// Nothing outside the express's own memory and the caller's own buffers is touched even then.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/signature.hpp"
+
+namespace kolo::control {
+
+struct ExpressShape {
+  int ranks = 1;                        ///< of the node, which is the world
+  std::size_t payload_bytes = 8 << 10;  ///< the longest input that is carried; 0 is as good as 56
+  /// Bytes of shared memory that it needs; a multiple of 4096.
+  [[nodiscard]] std::size_t bytes() const noexcept;
+};
+
+/// One local rank's end of it. One caller at a time: whoever makes the unnamed call.
+class Express {
+ public:
+  using Tag = std::uint64_t;
+  static constexpr Tag kByLog = 0;
+  enum class Verdict : std::uint8_t { undecided, together, by_log };
+
+  /// What must agree, as a tag; never kByLog. `shape` is what the signature's would be.
+  static Tag tag_of(core::CollectiveKind kind, DType dtype, const Shape& shape, ReduceOp op = ReduceOp::sum,
+                    double prescale = 1, double postscale = 1, int root = 0) noexcept;
+
+  /// `memory` is zeroed, page aligned, `shape.bytes()` long, and outlives it.
+  Express(std::byte* memory, const ExpressShape& shape, int local_rank);
+
+  [[nodiscard]] int ranks() const noexcept { return ranks_; }
+  [[nodiscard]] int local_rank() const noexcept { return local_rank_; }
+  /// How much a payload holds.
+  [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
+
+  /// Begins the next call: now this rank's room and payload may be written.
+  void begin() noexcept { ++call_; }
+  /// Says this rank's word, once it has begun. Afterwards the verdict may be asked for.
+  void speak(Tag tag) noexcept;
+  /// Begins the next call and says that it goes by the log.
+  void say_by_log() noexcept {
+    begin();
+    speak(kByLog);
+  }
+  /// Counts a call and says nothing: what remains when the express is closed.
+  void pass_over() noexcept { ++call_; }
+  /// The number of the call that was begun last: 1, 2, ...
+  [[nodiscard]] std::uint64_t call() const noexcept { return call_; }
+  /// Looks at the peers' words. Costs one line a peer that has not been seen to speak.
+  [[nodiscard]] Verdict look() noexcept;
+  /// Decides: makes the call go by the log unless all have spoken meanwhile.
+  [[nodiscard]] Verdict demote() noexcept;
+  /// What stands beside a rank's word: kRoom bytes in its cache line, aligned to 8, and the payload, `capacity()` bytes
+  /// elsewhere, aligned to 64. The own ones are written between `begin` and `speak`, the peers' may be read with the
+  /// verdict `together`, until the next call.
+  static constexpr std::size_t kRoom = 56;
+  [[nodiscard]] std::byte* room(int local_rank) const noexcept;
+  [[nodiscard]] std::byte* payload(int local_rank) const noexcept;
+  /// The shorter of the two that holds so much.
+  [[nodiscard]] std::byte* place(int local_rank, std::size_t bytes) const noexcept {
+    return bytes <= kRoom ? room(local_rank) : payload(local_rank);
+  }
+
+  /// This rank has read all that it needs of its peers' memory, in this call and all before.
+  void finish() noexcept;
+  [[nodiscard]] bool has_finished(int local_rank) const noexcept;
+  /// This rank's memory may change from now on, though peers may not have read it. For good: it is a fatal error.
+  void withdraw() noexcept;
+  /// Whether that rank had withdrawn when its memory was read before this call.
+  [[nodiscard]] bool has_withdrawn(int local_rank) const noexcept;
+
+ private:
+  struct Line;
+  struct Counts;
+  [[nodiscard]] std::byte* column(int local_rank) const noexcept;
+  [[nodiscard]] Line& line(int local_rank) const noexcept;  // for the current call
+  [[nodiscard]] Counts& counts(int local_rank) const noexcept;
+
+  std::byte* const memory_;
+  const int ranks_;
+  const int local_rank_;
+  const std::size_t capacity_;
+  const std::size_t rank_bytes_;     // from one rank's column to the next's
+  const std::size_t payload_bytes_;  // from one payload to the other
+  std::uint64_t call_ = 0;
+  std::uint64_t word_ = 0;          // what this rank meant to say in this call
+  std::uint64_t own_line_[2] = {};  // what the own lines hold, by parity
+  int seen_ = 0;                    // local ranks below have said the same
+  Verdict verdict_ = Verdict::undecided;
+};
+
+}  // namespace kolo::control

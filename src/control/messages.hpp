@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Everything that negotiation says. Two directions, and nothing else:
+//
+//   up    a rank -> its node's leader (board and message ring) -> parent leaders (TCP) -> the sequencer
+//   down  the log: one sequence of entries, the same for every rank, made by the sequencer alone
+//
+// Submissions are counts, never bits. A submission is either *bare* - the count word of an id rises - or *whole* - a
+// `Declared` with the signature. On the way up, leaders merge: a count goes up once all members below have reached
+// it, a declaration once all members below have made theirs (bare or whole) for that round. So what the sequencer
+// hears has been said by every member, and the messages at the root do not grow with the ranks.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <kolo/error.hpp>
+
+#include "core/signature.hpp"
+
+namespace kolo::control {
+
+/// A submission count together with the generation of the signature that it was made under: 16 and 48 bits of one
+/// word, so that one store publishes both. Zero means: nothing submitted yet.
+struct CountWord {
+  std::uint16_t generation = 0;
+  std::uint64_t count = 0;
+
+  static constexpr int kCountBits = 48;
+  [[nodiscard]] constexpr std::uint64_t pack() const noexcept {
+    return (std::uint64_t{generation} << kCountBits) | (count & ((std::uint64_t{1} << kCountBits) - 1));
+  }
+  static constexpr CountWord unpack(std::uint64_t word) noexcept {
+    return {static_cast<std::uint16_t>(word >> kCountBits), word & ((std::uint64_t{1} << kCountBits) - 1)};
+  }
+  friend bool operator==(const CountWord& a, const CountWord& b) noexcept { return a.pack() == b.pack(); }
+};
+
+// ---------------------------------------------------------------- up
+
+/// Bare: all members below have submitted `id` up to `word`. Inside a node this is the count column of the board.
+struct Counted {
+  core::TensorId id = core::kNoTensor;
+  CountWord word;
+};
+
+/// Whole: all members below have submitted `round` of this name; at least one with a signature of its own.
+struct Declared {
+  /// Those who agree. No signature: they submitted bare, under the generation in `Declared::generation`.
+  struct Variant {
+    std::optional<core::Signature> signature;
+    std::vector<std::int32_t> ranks;
+  };
+  core::SetId set = core::kGlobalSet;
+  std::string name;  ///< empty for a set's unnamed calls
+  core::Round round = 0;
+  /// The id and generation that the submitter knows this name by; kNoTensor when it knows none. A declaration that
+  /// refers to an evicted generation is void: its ranks send it again when they read of the eviction.
+  core::TensorId id = core::kNoTensor;
+  std::uint16_t generation = 0;
+  std::vector<Variant> variants;
+};
+
+/// `rank` is blocked (a wait, wait_for, an unfinished done(), on_done, wait_on) while this planned batch lacks some of
+/// its own submissions: the batch must not wait for them any longer.
+struct Interest {
+  std::int32_t rank = 0;
+  std::uint32_t plan = 0;
+  std::uint32_t batch = 0;
+  std::vector<core::TensorId> lacking;  ///< the members of the batch that the rank has not submitted; at least one
+  core::Round round = 0;                ///< of the first of them: the round it lacks
+};
+
+/// `rank` has waited for this submission for `waited_s`. With `deadline` the wait must end now, by a fatal error; else
+/// a warning is due. `running`: its batch has been handed to the data plane; `round` may be 0 then.
+struct Overdue {
+  std::int32_t rank = 0;
+  core::SetId set = core::kGlobalSet;
+  std::string name;
+  core::Round round = 0;
+  double waited_s = 0;
+  bool deadline = false;
+  bool running = false;
+};
+
+/// A node's answer to a `Query` for a warning: those of its own ranks that have not submitted.
+struct Missing {
+  std::uint64_t query = 0;
+  std::vector<std::int32_t> ranks;
+};
+
+/// What the data plane of a rank does.
+enum class Doing : std::uint8_t {
+  nothing,   ///< no batch is open
+  waiting,   ///< open batches wait for other ranks
+  standing,  ///< open batches wait for no other rank: this one has to move them on
+};
+
+/// A rank's answer to a `Query` for a deadline. A rank that does not answer is stopped, or is kept from running.
+struct Answer {
+  /// A submission of this rank's own that some thread waits for and that is not in the log yet.
+  struct Wait {
+    core::SetId set = core::kGlobalSet;
+    std::string name;
+    core::Round round = 0;
+  };
+  std::uint64_t query = 0;
+  std::int32_t rank = 0;
+  bool submitted = false;  ///< what was asked about
+  Doing doing = Doing::nothing;
+  std::vector<std::int32_t> awaited;  ///< whom it waits for, ascending; empty: the data plane cannot say
+  std::string reason;                 ///< why it stands, where that is known
+  std::optional<Wait> wait;
+};
+
+/// A rank is gone: its process died, its link broke, or its code threw. Always a world fault.
+struct RankLost {
+  std::int32_t rank = 0;
+  ErrorCode code = ErrorCode::rank_lost;
+  std::string reason;
+};
+
+/// A rank has called shutdown() and will submit nothing more.
+struct Left {
+  std::int32_t rank = 0;
+};
+
+/// Nothing has come to `rank` for some time from the nodes that it waits for, in a batch that all have submitted. See
+/// InterNode::push.
+struct Starved {
+  std::int32_t rank = 0;
+};
+
+using UpMessage = std::variant<Counted, Declared, Interest, Overdue, Missing, RankLost, Left, Starved, Answer>;
+
+// ---------------------------------------------------------------- down: the log
+
+/// From here on `id`, under `generation`, means this name with this signature. All members have submitted it.
+struct Assigned {
+  core::TensorId id = core::kNoTensor;
+  std::uint16_t generation = 0;
+  core::SetId set = core::kGlobalSet;
+  std::string name;
+  core::Signature signature;
+};
+
+/// `id` is free again. What was submitted under it and not yet appended is sent again, whole, as round 1.
+struct Evicted {
+  core::TensorId id = core::kNoTensor;
+  std::uint16_t generation = 0;
+};
+
+/// Execute these, in this order, as one batch.
+struct BatchAppended {
+  core::SetId set = core::kGlobalSet;
+  std::vector<core::TensorId> members;
+};
+
+/// The batches of a step, frozen; executes nothing by itself.
+struct PlanDefined {
+  std::uint32_t plan = 0;
+  core::SetId set = core::kGlobalSet;
+  std::vector<std::vector<core::TensorId>> batches;
+};
+/// Why a plan ends.
+enum class PlanEnd : std::uint8_t {
+  new_plan,    ///< the last steps differed from it; another one follows
+  waited_for,  ///< a rank waited for a part of a batch and lacked the rest
+  signature,   ///< a tensor of it got another signature
+  failed,      ///< ranks disagreed about a tensor of it
+  evicted,     ///< ids ran out
+  left,        ///< a rank left, or the set was removed
+};
+/// The plan will not be used again.
+struct PlanVoided {
+  std::uint32_t plan = 0;
+  PlanEnd why = PlanEnd::new_plan;
+};
+/// Execute batch `number` of a plan: the short entry of a steady step.
+struct PlannedBatch {
+  std::uint32_t plan = 0;
+  std::uint32_t number = 0;
+};
+
+/// Round `round` of this name fails on every member that has it in flight, with this error; the job goes on. Not all
+/// members need have submitted it when one of them has left and never will.
+struct Failed {
+  core::SetId set = core::kGlobalSet;
+  std::string name;
+  core::Round round = 0;
+  ErrorCode code = ErrorCode::mismatch;
+  std::string message;
+};
+
+/// For a warning: leaders answer with `Missing`, ranks do nothing. For a deadline: every member of the set answers by
+/// itself (`Answer`), because only a rank knows whom its data plane waits for, and because a rank that is stopped is
+/// found by its silence. Round 0: everybody has submitted it.
+struct Query {
+  std::uint64_t query = 0;
+  core::SetId set = core::kGlobalSet;
+  std::string name;
+  core::Round round = 0;
+  bool deadline = false;
+};
+
+/// A tensor that some have waited for longer than the stall warning time, and who has not submitted it.
+struct Stalled {
+  core::SetId set = core::kGlobalSet;
+  std::string name;
+  double waited_s = 0;
+  std::vector<std::int32_t> missing;
+};
+
+/// The answer to a request of kind add_process_set that all ranks of the world agreed on. `name` and `round` are the
+/// request's, on the global set: it completes with this entry, and no batch follows for it.
+struct SetAdded {
+  core::SetId set = core::kGlobalSet;
+  core::TensorId base = 0;  ///< its reserved ids begin here,
+  std::uint16_t generation =
+      0;  ///< and have this generation, which no word of an earlier use of them has (the global set's: 0)
+  std::vector<std::int32_t> members;
+  std::string name;
+  core::Round round = 0;
+};
+/// The same for remove_process_set. What the set's members had all submitted stands before it; the rest fails.
+struct SetRemoved {
+  core::SetId set = core::kGlobalSet;
+  std::string name;
+  core::Round round = 0;
+};
+
+/// A rank has called shutdown() and submits nothing more. What it submitted stands earlier in the log or is still to be
+/// appended; whatever else waits for it fails on every rank that reads this (see control/participant.hpp).
+struct RankLeft {
+  std::int32_t rank = 0;
+};
+
+/// The world's fault, latched: every handle fails with it, now and later. Nothing follows it in the log.
+struct Faulted {
+  ErrorCode code = ErrorCode::rank_lost;
+  std::int32_t rank = -1;  ///< whose, where that is known
+  std::string message;
+};
+
+/// Whoever has sent between nodes pushes what the transport may still hold back: somebody waits for it.
+struct Push {};
+
+/// All ranks have left; links may be closed once the batches before it have run. Nothing follows it in the log.
+struct Closed {};
+
+using LogEntry = std::variant<Assigned, Evicted, BatchAppended, PlanDefined, PlanVoided, PlannedBatch, Failed, Query,
+                              Stalled, SetAdded, SetRemoved, RankLeft, Faulted, Closed, Push>;
+
+}  // namespace kolo::control

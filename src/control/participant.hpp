@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A rank's part in negotiation, as a pure state machine: what its program submits goes in, what to publish comes out;
+// log entries go in, what to execute comes out. No clock, no thread, no memory shared with anyone.
+//
+// A *slot* is this rank's record of one name in one set. A slot is in flight from `submit` until the action that runs
+// or fails it has been handed out; the caller never submits it twice at once (the engine refuses that at the call).
+//
+// Publishing: a slot whose name has an id, and whose signature equals the one that the id means in its current
+// generation, is submitted by a count (`Outbox::counts`); anything else by a whole `Declared` (`Outbox::messages`).
+//
+// Requests of kind add_process_set and remove_process_set are submitted on the global set like any other, under a name
+// or without one. No `RunBatch` answers them: `SetChanged` does, and says in `slot` that this rank's request is
+// complete (or `FailSlot`, when ranks disagree or the request makes no sense).
+//
+// A rank that has left will never submit again. Once the log has said so, what this rank has in flight or submits later
+// in a set with that rank is asked about at once (an `Overdue` of zero seconds), and fails by `FailSlot` (rank_lost)
+// when the rank that left is among those who are missing.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <kolo/error.hpp>
+
+#include "control/messages.hpp"
+
+namespace kolo::control {
+
+using SlotId = std::uint32_t;
+
+/// What to publish, in this order. Messages and counts may overtake each other on their way to the leader; `left` must
+/// not overtake anything, for when all ranks have left the log ends.
+struct Outbox {
+  std::vector<UpMessage> messages;
+  std::vector<std::pair<core::TensorId, CountWord>> counts;
+  std::optional<Left> left;
+  [[nodiscard]] bool empty() const noexcept { return messages.empty() && counts.empty() && !left; }
+};
+
+/// Execute these slots' submissions as one batch, in this order. The batch completes when the caller says `completed`.
+struct RunBatch {
+  core::SetId set = core::kGlobalSet;
+  std::vector<SlotId> members;
+  /// For a planned batch (plan + 1, number); plan_key 0 for any other. The same key always means the same members.
+  std::uint32_t plan_key = 0;
+  std::uint32_t number = 0;
+};
+/// This slot's submission fails; the job goes on.
+struct FailSlot {
+  SlotId slot = 0;
+  Status status;
+};
+/// The slot's name was evicted while idle and forgotten: the SlotId may be given to another name by a later `open`.
+struct ForgetSlot {
+  SlotId slot = 0;
+};
+/// The plan's layouts may be dropped (plan_key as above).
+struct DropPlan {
+  std::uint32_t plan_key = 0;
+};
+/// A stall that the log reported (for a warning).
+struct ReportStall {
+  Stalled stall;
+};
+/// A set was made or removed; `members` is empty for a removal. This rank may or may not be a member.
+struct SetChanged {
+  core::SetId set = core::kGlobalSet;
+  std::vector<std::int32_t> members;
+  SlotId slot = 0;  ///< this rank's request, now complete, on the global set
+};
+/// The world's fault: everything in flight fails with `status`, and so does everything later.
+struct WorldFault {
+  Status status;
+  std::int32_t rank = -1;
+};
+/// All ranks have left. Batches handed out before still run; what is in flight beyond them will never run.
+struct WorldClosed {};
+
+/// Some rank is starved of what another node sent (transport/inter_node.hpp): push.
+struct PushTransport {};
+
+/// Somebody's deadline has passed: complete this answer by what the data plane does, and give it to
+/// `Participant::answer`.
+struct AnswerQuery {
+  Answer answer;
+};
+
+using Action = std::variant<RunBatch, FailSlot, ForgetSlot, DropPlan, ReportStall, SetChanged, WorldFault, WorldClosed,
+                            PushTransport, AnswerQuery>;
+
+struct ParticipantCounters {
+  std::uint64_t bare = 0;             ///< submissions published as a count
+  std::uint64_t declared = 0;         ///< submissions published whole
+  std::uint64_t batches = 0;          ///< executed
+  std::uint64_t planned_batches = 0;  ///< of these, by a plan's short entry
+  std::uint64_t log_entries = 0;      ///< read
+  std::uint64_t plans = 0;            ///< defined
+  std::uint64_t plans_voided = 0;
+  std::uint64_t mismatches = 0;
+};
+
+class Participant {
+ public:
+  /// `size` ranks in the world; the global set exists from the start, with base id 0.
+  Participant(int rank, int size);
+  ~Participant();
+  Participant(const Participant&) = delete;
+  Participant& operator=(const Participant&) = delete;
+
+  /// The slot of a name (the empty name: the set's unnamed calls), made when it is new. The set must exist.
+  SlotId open(core::SetId set, const std::string& name);
+  /// Submits a slot that is not in flight. The same pointer as last time is the fast path: nothing is compared.
+  /// `round`: the number of an unnamed call, greater than the last one's, where not all of them come this way; 0: the
+  /// next.
+  void submit(SlotId slot, const std::shared_ptr<const core::Signature>& signature, core::Round round = 0);
+  /// One more batch of the set is complete here.
+  void completed(core::SetId set);
+  void end_step(core::SetId set);
+  /// Whether some thread of this rank is blocked on, or has asked about, an unfinished handle. While it is, a planned
+  /// batch that this rank has submitted in part is reported by `Interest`, once in each such state. Looked at when
+  /// the outbox is taken: take it after a group of submissions, not between them, or a batch seems partial that is not.
+  void set_interested(bool interested);
+  /// A slot's submission, in flight, has waited for `waited_s` seconds.
+  void overdue(SlotId slot, double waited_s, bool deadline);
+  /// The deadline of a submission has passed whose batch has been handed out and is not complete.
+  void overdue_running(core::SetId set, const std::string& name, double waited_s);
+  void answer(Answer answer);
+  /// Of the slot's last submission.
+  [[nodiscard]] core::Round round_of(SlotId slot) const;
+  /// Nothing comes from other nodes for a batch that has been handed out.
+  void starved();
+  /// This rank will submit nothing more.
+  void leave();
+
+  /// Executes one entry; appends what the caller has to do, in order.
+  void on_log(const LogEntry& entry, std::vector<Action>& actions);
+
+  /// What is to be published; the caller takes it and clears it.
+  [[nodiscard]] Outbox& outbox() noexcept;
+  [[nodiscard]] const ParticipantCounters& counters() const noexcept;
+  [[nodiscard]] bool in_flight(SlotId slot) const;
+  [[nodiscard]] const std::string& name_of(SlotId slot) const;
+  /// The other ranks of which the log has said that they have left, ascending.
+  [[nodiscard]] const std::vector<std::int32_t>& left() const noexcept;
+  /// Of these, those whose leaving is not the consequence of another's: who had left when the first submission failed
+  /// because of that; all, when none has.
+  [[nodiscard]] const std::vector<std::int32_t>& first_to_leave() const noexcept;
+  [[nodiscard]] bool has_left(std::int32_t rank) const noexcept;
+  /// All ids in use lie below: how far a leader must look along a count column.
+  [[nodiscard]] core::TensorId id_bound() const noexcept;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kolo::control

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "control/planner.hpp"
+
+#include <algorithm>
+
+namespace kolo::control {
+
+using core::CollectiveKind;
+using core::TensorId;
+
+namespace {
+constexpr std::uint64_t kCutsRemembered = 64;
+constexpr std::uint64_t kPatience = 8;      // breaks that cost nothing
+constexpr std::uint64_t kLongestPause = 8;  // at most 2^8 steps without a plan
+}  // namespace
+
+bool BatchRoom::takes(const Tensor& tensor) const noexcept {
+  const CollectiveKind kind = tensor.signature->kind;
+  if (!kind_) return true;
+  return core::traits_of(kind).fuses && kind == *kind_ && threshold_ > 0 && tensor.bytes <= threshold_ - bytes_;
+}
+
+void BatchRoom::add(const Tensor& tensor) noexcept {
+  kind_ = tensor.signature->kind;
+  bytes_ += std::min(tensor.bytes, threshold_);
+}
+
+void Planner::note(TensorId id) {
+  Tensor& tensor = tensors_[id];
+  if (tensor.reserved || tensor.seen == step_) return;  // unnamed calls belong to no step
+  tensor.seen_before = tensor.seen;
+  tensor.seen = step_;
+  order_.push_back(id);
+}
+
+std::optional<Planner::Batches> Planner::end_step() {
+  std::vector<TensorId> repeating;
+  bool is_news = false;
+  for (const TensorId id : order_) {
+    const Tensor& tensor = tensors_[id];
+    // An id that was evicted since, or means something else by now (for another set, even), was not seen in this step.
+    if (!tensor.used || tensor.set != set_ || tensor.seen != step_ || step_ == 1 || tensor.seen_before != step_ - 1)
+      continue;
+    repeating.push_back(id);
+    is_news = is_news || !tensor.planned;
+  }
+  order_.clear();
+  ++step_;
+  if (!is_news || step_ < not_before_) return std::nullopt;
+  return cut(repeating);
+}
+
+void Planner::learn_cut(const std::vector<TensorId>& batch, const std::vector<TensorId>& lacking) {
+  const std::uint64_t bit = std::uint64_t{1} << (cuts_ % kCutsRemembered);
+  if (cuts_ >= kCutsRemembered) {
+    for (const TensorId id : tensors_.of_set(set_)) {
+      tensors_[id].cut_ready &= ~bit;
+      tensors_[id].cut_lacking &= ~bit;
+    }
+  }
+  for (const TensorId id : batch) {
+    const bool lacks = std::find(lacking.begin(), lacking.end(), id) != lacking.end();
+    (lacks ? tensors_[id].cut_lacking : tensors_[id].cut_ready) |= bit;
+  }
+  ++cuts_;
+  if (cuts_ > kPatience) not_before_ = step_ + (std::uint64_t{1} << std::min(cuts_ - kPatience, kLongestPause));
+}
+
+Planner::Batches Planner::cut(const std::vector<TensorId>& order) const {
+  Batches batches;
+  BatchRoom room(threshold_);
+  std::uint64_t ready = 0;
+  std::uint64_t lacking = 0;
+  for (const TensorId id : order) {
+    const Tensor& tensor = tensors_[id];
+    const bool forced = (ready & tensor.cut_lacking) != 0 || (lacking & tensor.cut_ready) != 0;
+    if (batches.empty() || forced || !room.takes(tensor)) {
+      batches.emplace_back();
+      room = BatchRoom(threshold_);
+      ready = lacking = 0;
+    }
+    batches.back().push_back(id);
+    room.add(tensor);
+    ready |= tensor.cut_ready;
+    lacking |= tensor.cut_lacking;
+  }
+  return batches;
+}
+
+}  // namespace kolo::control

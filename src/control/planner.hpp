@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One set's memory of its steps, and the plan that comes of it.
+//
+// A *step* is what was appended between two ends of step; a set whose members call end_step ends them so, any other at
+// a name's second entry. A tensor *repeats* when it was appended in the last two steps under one generation. When a
+// step ends, what repeats is what the program does every step; it becomes the plan: in the order of the step that has
+// just ended, cut into batches as large as the threshold allows. Cutting anew, rather than repeating the batches of
+// that step, matters because those were accidents: how much had gathered when the backend had a free slot.
+//
+// A *cut* is what a broken plan has taught: these members of a batch were there while those were lacking, and somebody
+// waited. The two sides never share a batch again. Up to 64 cuts are remembered a set, the oldest forgotten first.
+//
+// A program that breaks its plans again and again (it waits at random places) is given up on by and by: after the
+// eighth break each further one doubles the number of steps until the next plan.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "control/messages.hpp"
+#include "control/tensor_table.hpp"
+
+namespace kolo::control {
+
+/// What a batch under construction still takes: tensors of the first one's kind (only allreduces fuse with each other,
+/// and broadcasts), up to `threshold` bytes; a tensor that is larger, and any tensor when the threshold is 0, goes
+/// alone.
+class BatchRoom {
+ public:
+  explicit BatchRoom(std::int64_t threshold) : threshold_(threshold) {}
+  [[nodiscard]] bool takes(const Tensor& tensor) const noexcept;
+  void add(const Tensor& tensor) noexcept;
+
+ private:
+  std::int64_t threshold_;
+  std::int64_t bytes_ = 0;
+  std::optional<core::CollectiveKind> kind_;  ///< none while empty
+};
+
+class Planner {
+ public:
+  using Batches = std::vector<std::vector<core::TensorId>>;
+
+  Planner(core::SetId set, TensorTable& tensors, std::int64_t threshold)
+      : set_(set), tensors_(tensors), threshold_(threshold) {}
+
+  /// Whether appending this tensor now would be its second time in this step.
+  [[nodiscard]] bool repeats(core::TensorId id) const { return tensors_[id].seen == step_; }
+  /// The tensor is being appended.
+  void note(core::TensorId id);
+  [[nodiscard]] std::size_t step_size() const { return order_.size(); }
+  /// Ends the step. Returns the batches of a new plan when one is due: something repeats that the present plan, if
+  /// there is one, does not hold.
+  [[nodiscard]] std::optional<Batches> end_step();
+
+  /// A plan was broken: `lacking` (members of `batch`) were not there, the others were.
+  void learn_cut(const std::vector<core::TensorId>& batch, const std::vector<core::TensorId>& lacking);
+
+ private:
+  [[nodiscard]] Batches cut(const std::vector<core::TensorId>& order) const;
+
+  core::SetId set_;
+  TensorTable& tensors_;
+  std::int64_t threshold_;
+  std::uint64_t step_ = 1;
+  std::vector<core::TensorId> order_;  ///< what was appended in this step, each once
+  std::uint64_t cuts_ = 0;             ///< learned so far
+  std::uint64_t not_before_ = 0;       ///< no plan before this step
+};
+
+}  // namespace kolo::control

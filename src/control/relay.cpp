@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Two kinds of names, two ways of merging:
+//
+//   A name that has an id. For every child the relay keeps how far it has submitted (`reached`), whether it said so by
+//   a count or by a declaration. A round is complete when every child with members has reached it; if some child
+//   declared it, one `Declared` goes up, in which those who counted appear as the variant without a signature; else a
+//   `Counted`.
+//
+//   A name that has none yet. All children must declare it. What they said is kept under (set, name) until it is
+//   complete, and the fact that it was complete until the log has answered (a query in between is still answered
+//   right).
+//
+// Rounds need no book-keeping beyond this, because children are never more than one round apart: round k+1 begins when
+// round k has been consumed by the log, and that takes everybody. The exception is a set in which a rank has left:
+// there a round can fail before it is complete, and the children of one relay can drift apart. No round of that name
+// will ever be complete again, so all that matters is that nothing breaks: the newest round wins.
+#include "control/relay.hpp"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/check.hpp"
+
+namespace kolo::control {
+
+using core::kNoTensor;
+using core::Round;
+using core::SetId;
+using core::TensorId;
+
+namespace {
+
+/// What has been declared of one round, and by which children.
+struct Gathered {
+  Round round = 0;
+  std::vector<bool> declared;  ///< by child
+  std::size_t count = 0;       ///< of them
+  std::vector<Declared::Variant> variants;
+  bool sent = false;
+};
+
+void merge(std::vector<Declared::Variant>& into, Declared::Variant&& variant) {
+  for (Declared::Variant& known : into) {
+    if (known.signature != variant.signature) continue;
+    const auto middle = static_cast<std::ptrdiff_t>(known.ranks.size());
+    known.ranks.insert(known.ranks.end(), variant.ranks.begin(), variant.ranks.end());
+    std::inplace_merge(known.ranks.begin(), known.ranks.begin() + middle, known.ranks.end());
+    return;
+  }
+  into.push_back(std::move(variant));
+}
+
+}  // namespace
+
+struct Relay::Impl {
+  struct Set {
+    SetId number = 0;
+    TensorId base = 0;
+    std::vector<std::int32_t> members;
+    std::vector<std::size_t> children;  ///< those with members
+    std::uint64_t appended = 0;         ///< batches, by the log
+    std::uint64_t completed_sent = 0;
+    bool lazy = false;  ///< the last batch was a planned one
+  };
+  /// What each child has reached stands apart, in `reached`: of an id's row the least that has gone up is `forwarded`.
+  struct Tensor {
+    Set* set = nullptr;  ///< null: the id means nothing now
+    std::uint64_t forwarded = 0;
+    std::unique_ptr<Gathered> gathered;  ///< declarations of a round that is not complete
+    std::uint32_t ahead = 0;             ///< children beyond `forwarded`
+    std::uint16_t generation = 0;
+    bool completions = false;  ///< the set's completed count
+    std::string name;
+  };
+  using Key = std::pair<SetId, std::string>;
+
+  Impl(int size, std::vector<std::vector<std::int32_t>> ranks_below, std::size_t local_children, std::uint64_t open)
+      : below(std::move(ranks_below)), local(local_children), open_batches(open) {
+    std::vector<std::int32_t> all(static_cast<std::size_t>(size));
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int32_t>(i);
+    add_set(core::kGlobalSet, 0, 0, all);
+  }
+
+  // ---- tables
+
+  std::vector<std::int32_t> members_below(const Set& set, std::size_t child) const {
+    std::vector<std::int32_t> common;
+    std::set_intersection(set.members.begin(), set.members.end(), below[child].begin(), below[child].end(),
+                          std::back_inserter(common));
+    return common;
+  }
+
+  void add_set(SetId number, TensorId base, std::uint16_t generation, const std::vector<std::int32_t>& members) {
+    Set& set = sets[number];
+    set.number = number;
+    set.base = base;
+    set.members = members;
+    for (std::size_t child = 0; child < below.size(); ++child) {
+      if (!members_below(set, child).empty()) set.children.push_back(child);
+    }
+    for (TensorId id = base; id < base + core::kReservedIds; ++id) begin(id, set, "", generation, 0);
+    tensors[base + core::kCompleted].completions = true;
+  }
+
+  /// From here on the id means this name, of which every child has submitted so many rounds.
+  void begin(TensorId id, Set& set, const std::string& name, std::uint16_t generation, Round submitted) {
+    if (id >= tensors.size()) {
+      tensors.resize(std::size_t{id} + 1);
+      reached.resize(tensors.size() * below.size());
+    }
+    Tensor& tensor = tensors[id];
+    tensor = Tensor{};
+    tensor.set = &set;
+    tensor.name = name;
+    tensor.generation = generation;
+    tensor.forwarded = submitted;
+    std::fill_n(row(id), below.size(), submitted);
+  }
+
+  /// How far each child has come with this id.
+  std::uint64_t* row(TensorId id) { return reached.data() + std::size_t{id} * below.size(); }
+  [[nodiscard]] const std::uint64_t* row(TensorId id) const { return reached.data() + std::size_t{id} * below.size(); }
+
+  Tensor* current(TensorId id, std::uint16_t generation) {
+    if (id >= tensors.size()) return nullptr;
+    Tensor& tensor = tensors[id];
+    return tensor.set != nullptr && tensor.generation == generation ? &tensor : nullptr;
+  }
+
+  // ---- names with an id
+
+  void on_count(std::size_t child, TensorId id, CountWord word) {
+    Tensor* tensor = current(id, word.generation);
+    if (tensor != nullptr && word.count > row(id)[child]) reach(id, *tensor, child, word.count);
+  }
+
+  void reach(TensorId id, Tensor& tensor, std::size_t child, std::uint64_t count) {
+    std::uint64_t& so_far = row(id)[child];
+    if (so_far <= tensor.forwarded && count > tensor.forwarded) ++tensor.ahead;
+    so_far = count;
+    if (tensor.ahead == tensor.set->children.size()) advance(id, tensor);
+  }
+
+  void advance(TensorId id, Tensor& tensor) {
+    Set& set = *tensor.set;
+    const std::uint64_t* const counts = row(id);
+    std::uint64_t least = ~std::uint64_t{0};
+    for (const std::size_t child : set.children) least = std::min(least, counts[child]);
+    tensor.forwarded = least;
+    tensor.ahead = 0;
+    for (const std::size_t child : set.children) tensor.ahead += counts[child] > least ? 1U : 0U;
+    if (tensor.completions) {
+      if (!set.lazy || blocking(set)) send_completed(set);
+      return;
+    }
+    if (tensor.gathered && tensor.gathered->round <= least) {
+      if (tensor.gathered->round == least) up.emplace_back(declaration(id, tensor));
+      tensor.gathered.reset();
+    } else {
+      up.emplace_back(Counted{id, CountWord{tensor.generation, least}});
+    }
+    if (set.lazy) send_completed(set);
+  }
+
+  Declared declaration(TensorId id, Tensor& tensor) {
+    Gathered& gathered = *tensor.gathered;
+    for (const std::size_t child : tensor.set->children) {
+      if (!gathered.declared[child]) merge(gathered.variants, {std::nullopt, members_below(*tensor.set, child)});
+    }
+    return {tensor.set->number, tensor.name, gathered.round, id, tensor.generation, std::move(gathered.variants)};
+  }
+
+  // ---- completed counts
+
+  /// Whether the sequencer may be waiting for a count that is held back here.
+  bool blocking(const Set& set) const { return set.appended - set.completed_sent >= open_batches; }
+
+  void send_completed(Set& set) {
+    const TensorId id = set.base + core::kCompleted;
+    const Tensor& tensor = tensors[id];
+    if (tensor.forwarded == set.completed_sent) return;
+    set.completed_sent = tensor.forwarded;
+    up.emplace_back(Counted{id, CountWord{tensor.generation, tensor.forwarded}});
+  }
+
+  void note_batch(Set& set, bool planned) {
+    ++set.appended;
+    set.lazy = planned;
+    if (!planned || blocking(set)) send_completed(set);
+  }
+
+  // ---- declarations
+
+  void gather(Gathered& gathered, std::size_t child, Declared&& declared) const {
+    if (gathered.declared.empty()) gathered.declared.resize(below.size(), false);
+    if (gathered.declared[child]) return;
+    gathered.declared[child] = true;
+    ++gathered.count;
+    for (Declared::Variant& variant : declared.variants) merge(gathered.variants, std::move(variant));
+  }
+
+  void on_declared(std::size_t child, Declared&& declared) {
+    const auto set = sets.find(declared.set);
+    if (set == sets.end()) return;
+    if (declared.id == kNoTensor) {
+      on_declared_new(child, set->second, std::move(declared));
+      return;
+    }
+    Tensor* tensor = current(declared.id, declared.generation);
+    const Round round = declared.round;
+    if (tensor == nullptr || round <= row(declared.id)[child]) return;
+    if (!tensor->gathered || tensor->gathered->round < round) {
+      tensor->gathered = std::make_unique<Gathered>();
+      tensor->gathered->round = round;
+    }
+    const TensorId id = declared.id;
+    if (tensor->gathered->round == round) gather(*tensor->gathered, child, std::move(declared));
+    reach(id, *tensor, child, round);
+  }
+
+  void on_declared_new(std::size_t child, const Set& set, Declared&& declared) {
+    Key key(declared.set, declared.name);
+    Gathered& gathered = fresh[key];
+    const Round round = declared.round;
+    if (round < gathered.round) return;
+    if (round > gathered.round) {
+      gathered = Gathered{};
+      gathered.round = round;
+    }
+    gather(gathered, child, std::move(declared));
+    if (gathered.sent || gathered.count < set.children.size()) return;
+    gathered.sent = true;
+    up.emplace_back(
+        Declared{key.first, std::move(key.second), round, kNoTensor, 0, std::exchange(gathered.variants, {})});
+  }
+
+  // ---- the log
+
+  void on(const Assigned& entry) {
+    const auto set = sets.find(entry.set);
+    KOLO_CHECK(set != sets.end()) << "process set " << entry.set << " is not known here";
+    const bool known = entry.id < tensors.size() && tensors[entry.id].set != nullptr;
+    if (known) {
+      tensors[entry.id].generation = entry.generation;
+      return;
+    }
+    const auto found = fresh.find(Key(entry.set, entry.name));
+    Round round = 0;
+    if (found != fresh.end()) {
+      round = found->second.round;
+      fresh.erase(found);
+    }
+    begin(entry.id, set->second, entry.name, entry.generation, round);
+    names[Key(entry.set, entry.name)] = entry.id;
+  }
+
+  void on(const Evicted& entry) {
+    Tensor& tensor = tensors[entry.id];
+    KOLO_CHECK(tensor.set != nullptr) << "id " << entry.id << " was evicted and means nothing";
+    names.erase(Key(tensor.set->number, tensor.name));
+    tensor = Tensor{};
+  }
+
+  void on(const BatchAppended& entry) { note_batch(sets.at(entry.set), false); }
+  void on(const PlannedBatch& entry) { note_batch(sets.at(plans.at(entry.plan)), true); }
+  void on(const PlanDefined& entry) { plans[entry.plan] = entry.set; }
+  void on(const PlanVoided& entry) { plans.erase(entry.plan); }
+
+  void on(const Failed& entry) {
+    const Key key(entry.set, entry.name);
+    const auto waiting = fresh.find(key);
+    if (waiting != fresh.end() && waiting->second.round <= entry.round) fresh.erase(waiting);
+    const TensorId id = id_of(key);
+    if (id == kNoTensor) return;
+    Tensor& tensor = tensors[id];
+    if (tensor.gathered && tensor.gathered->round <= entry.round) tensor.gathered.reset();
+  }
+
+  TensorId id_of(const Key& key) const {
+    if (key.second.empty()) return sets.at(key.first).base + core::kUnnamed;
+    const auto name = names.find(key);
+    return name == names.end() ? kNoTensor : name->second;
+  }
+
+  /// For a deadline every rank answers by itself.
+  void on(const Query& entry) {
+    if (!entry.deadline) up.emplace_back(Missing{entry.query, missing(entry)});
+  }
+
+  /// The ranks of this node that are members and have not submitted.
+  std::vector<std::int32_t> missing(const Query& query) const {
+    std::vector<std::int32_t> ranks;
+    const auto set = sets.find(query.set);
+    if (set == sets.end()) return ranks;
+    for (const std::size_t child : set->second.children) {
+      if (child < local && !has_submitted(query, child)) ranks.push_back(below[child].front());
+    }
+    return ranks;
+  }
+
+  bool has_submitted(const Query& query, std::size_t child) const {
+    const Key key(query.set, query.name);
+    const TensorId id = id_of(key);
+    if (id != kNoTensor) return row(id)[child] >= query.round;
+    const auto waiting = fresh.find(key);
+    if (waiting == fresh.end() || waiting->second.round < query.round) return false;
+    return waiting->second.round > query.round || waiting->second.declared[child];
+  }
+
+  void on(const SetAdded& entry) {
+    fresh.erase(Key(core::kGlobalSet, entry.name));
+    add_set(entry.set, entry.base, entry.generation, entry.members);
+  }
+
+  void on(const SetRemoved& entry) {
+    fresh.erase(Key(core::kGlobalSet, entry.name));
+    for (Tensor& tensor : tensors) {
+      if (tensor.set == nullptr || tensor.set->number != entry.set) continue;
+      names.erase(Key(entry.set, tensor.name));
+      tensor = Tensor{};
+    }
+    for (auto it = fresh.begin(); it != fresh.end();)
+      it = it->first.first == entry.set ? fresh.erase(it) : std::next(it);
+    sets.erase(entry.set);
+  }
+
+  void on(const Stalled&) {}
+  void on(const RankLeft&) {}
+  void on(const Faulted&) {}
+  void on(const Closed&) {}
+  void on(const Push&) { asked_to_push = false; }
+
+  const std::vector<std::vector<std::int32_t>> below;  ///< ranks, by child
+  const std::size_t local;
+  const std::uint64_t open_batches;
+  std::map<SetId, Set> sets;           ///< tensors point into it
+  std::vector<Tensor> tensors;         ///< by id
+  std::vector<std::uint64_t> reached;  ///< by id, then by child: see `row`
+  std::map<Key, TensorId> names;
+  std::map<Key, Gathered> fresh;  ///< names without an id
+  std::map<std::uint32_t, SetId> plans;
+  bool asked_to_push = false;  ///< a Starved has gone up, and no Push has come since
+  std::vector<UpMessage> up;
+};
+
+Relay::Relay(int size, std::vector<std::vector<std::int32_t>> children, std::size_t local, std::uint64_t open_batches)
+    : impl_(std::make_unique<Impl>(size, std::move(children), local, open_batches)) {}
+Relay::~Relay() = default;
+
+void Relay::on_count(std::size_t child, TensorId id, CountWord word) { impl_->on_count(child, id, word); }
+
+void Relay::on_message(std::size_t child, UpMessage message) {
+  if (auto* counted = std::get_if<Counted>(&message)) {
+    impl_->on_count(child, counted->id, counted->word);
+  } else if (auto* declared = std::get_if<Declared>(&message)) {
+    impl_->on_declared(child, std::move(*declared));
+  } else if (!std::holds_alternative<Starved>(message) || !std::exchange(impl_->asked_to_push, true)) {
+    impl_->up.push_back(std::move(message));
+  }
+}
+
+void Relay::on_log(const LogEntry& entry) {
+  std::visit([this](const auto& value) { impl_->on(value); }, entry);
+}
+
+std::vector<UpMessage>& Relay::outbox() noexcept { return impl_->up; }
+TensorId Relay::id_bound() const noexcept { return static_cast<TensorId>(impl_->tensors.size()); }
+
+}  // namespace kolo::control

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A leader's part in negotiation: merges what its children - the ranks of its node, and the nodes below it in the tree
+// - say, and passes on upward only what all of them that matter have said. A pure state machine. The root's relay
+// feeds the sequencer; it hears everything as if the world were one child.
+//
+//   counts        for each id the least count of the children that have members of the id's set; goes up when it rises.
+//                 The completed counts go up lazily while their set runs planned batches: together with the next other
+//                 count of the set, or when the sequencer may be waiting for them (`open_batches` are open as far as it
+//                 has been told).
+//   declarations  held for (set, name, round) until every child with members has submitted that round, bare or whole;
+//                 then one `Declared` with all variants goes up (equal signatures merged).
+//   the rest      goes up at once.
+//
+// A leader hands every log entry to its relay before it publishes it to its children. So what a child says under a
+// generation that the relay knows to be over was said before the child could know, and is dropped: the child says it
+// again when it reads the entry.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "control/messages.hpp"
+
+namespace kolo::control {
+
+class Relay {
+ public:
+  /// One entry a child: the ranks of the world below it, ascending (one rank for a rank of this node). Children are
+  /// called by their index. Children that are ranks of this node come first: `local` of them.
+  /// `open_batches` is the sequencer's, or less: more than it would leave the sequencer waiting for a count that is
+  /// held back.
+  Relay(int size, std::vector<std::vector<std::int32_t>> children, std::size_t local, std::uint64_t open_batches = 1);
+  ~Relay();
+  Relay(const Relay&) = delete;
+  Relay& operator=(const Relay&) = delete;
+
+  /// A child's count word as it stands now (from the board, or a `Counted`); repeats are free.
+  void on_count(std::size_t child, core::TensorId id, CountWord word);
+  void on_message(std::size_t child, UpMessage message);
+  void on_log(const LogEntry& entry);
+
+  /// What goes up, in order; the caller takes it and clears it.
+  [[nodiscard]] std::vector<UpMessage>& outbox() noexcept;
+  [[nodiscard]] core::TensorId id_bound() const noexcept;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kolo::control

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "control/sentences.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "base/quote.hpp"
+
+namespace kolo::control {
+namespace {
+
+constexpr const char* kUndefined = " The contents of the buffers in flight are undefined.";
+
+/// The difference to name: the first, in the order of aspects, that any opinion has from the first one.
+core::Difference main_difference(const std::vector<Opinion>& opinions) {
+  std::optional<core::Difference> main;
+  for (const Opinion& other : opinions) {
+    const auto difference = core::first_difference(opinions.front().signature, other.signature);
+    if (difference && (!main || *difference < *main)) main = difference;
+  }
+  return main.value_or(core::Difference{});
+}
+
+const char* one_or_many(const std::vector<std::int32_t>& ranks, const char* one, const char* many) {
+  return ranks.size() == 1 ? one : many;
+}
+
+std::string has_left(const std::vector<std::int32_t>& ranks) {
+  return core::describe_ranks(ranks) + one_or_many(ranks, " has", " have") + " shut down";
+}
+
+std::string not_completed(const std::string& subject, double waited_s) {
+  return subject + " has not completed within " + spell_seconds(waited_s) + ": ";
+}
+
+// ---- why a wait has not ended; see deadline_passed
+
+std::string absence_of(const std::vector<std::int32_t>& missing, const Wait& wait) {
+  std::string text = core::describe_ranks(missing) + one_or_many(missing, " has", " have") + " not submitted it";
+  if (!wait.left.empty()) text += " (" + has_left(wait.left) + ")";
+  std::map<std::string, std::vector<std::int32_t>> waits;
+  for (const Answer& answer : wait.answers) {
+    if (answer.submitted || !answer.wait) continue;
+    waits[subject(answer.wait->set, answer.wait->name, answer.wait->round)].push_back(answer.rank);
+  }
+  for (const auto& [what, ranks] : waits) {
+    text += "; " + core::describe_ranks(ranks) + one_or_many(ranks, " waits", " wait") + " for " + what;
+  }
+  return text;
+}
+
+std::string standstill_of(const std::vector<std::int32_t>& standing, const Wait& wait) {
+  std::string text = core::describe_ranks(standing) + one_or_many(standing, " does", " do") + " not move it on";
+  for (const Answer& answer : wait.answers) {
+    if (answer.doing != Doing::standing || answer.reason.empty()) continue;
+    return text + ": " + answer.reason;
+  }
+  return text;
+}
+
+std::string waits_of(const Wait& wait) {
+  std::string text;
+  for (const Answer& answer : wait.answers) {
+    if (answer.doing != Doing::waiting || answer.awaited.empty()) continue;
+    text += "; rank " + std::to_string(answer.rank) + " waits for data of " + core::describe_ranks(answer.awaited);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string spell_seconds(double seconds) {
+  std::array<char, 40> text{};
+  std::snprintf(text.data(), text.size(), "%.4g s", seconds);
+  return text.data();
+}
+
+std::string subject(core::SetId set, const std::string& name, core::Round round) {
+  std::string text = name.empty() ? "unnamed call number " + std::to_string(round) : "tensor " + base::quoted(name);
+  if (set != core::kGlobalSet) text += " of process set " + std::to_string(set);
+  return text;
+}
+
+std::string disagreement(const std::string& subject, const std::vector<Opinion>& opinions) {
+  const core::Difference difference = main_difference(opinions);
+  std::vector<std::pair<std::string, std::vector<std::int32_t>>> groups;
+  for (const Opinion& opinion : opinions) {
+    const std::string value = core::describe_value(opinion.signature, difference);
+    auto group = std::find_if(groups.begin(), groups.end(), [&value](const auto& g) { return g.first == value; });
+    if (group == groups.end()) group = groups.insert(groups.end(), {value, {}});
+    group->second.insert(group->second.end(), opinion.ranks.begin(), opinion.ranks.end());
+  }
+  for (auto& [value, ranks] : groups) std::sort(ranks.begin(), ranks.end());
+  std::sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+
+  std::string text = subject;
+  if (difference.aspect != core::Aspect::kind) {
+    text += " of " + std::string(core::to_string(opinions.front().signature.kind));
+  }
+  text += ": ranks disagree about " + core::describe(difference) + ": ";
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    text += (i == 0 ? "" : "; ") + groups[i].first + " on " + core::describe_ranks(groups[i].second);
+  }
+  return text + ". The operation did not run; submit the same on every rank.";
+}
+
+std::string unanswered(const std::string& subject, double waited_s, const std::string& silent) {
+  return not_completed(subject, waited_s) + silent + "." + kUndefined;
+}
+
+std::string silence_of(const std::vector<std::int32_t>& silent) {
+  return core::describe_ranks(silent) + one_or_many(silent, " does", " do") + " not answer; " +
+         one_or_many(silent, "its process is", "their processes are") + " stopped, or kept from running";
+}
+
+Verdict deadline_passed(const std::string& subject, const Wait& wait) {
+  const std::string text = not_completed(subject, wait.waited_s);
+  std::vector<std::int32_t> missing;
+  std::vector<std::int32_t> standing;
+  for (const Answer& answer : wait.answers) {
+    if (!answer.submitted) missing.push_back(answer.rank);
+    if (answer.doing == Doing::standing) standing.push_back(answer.rank);
+  }
+  const auto blame = [&](const std::vector<std::int32_t>& ranks, const std::string& why) {
+    return Verdict{text + why + "." + kUndefined, ranks.size() == 1 ? ranks.front() : -1};
+  };
+  if (!wait.silent.empty()) return blame(wait.silent, silence_of(wait.silent));
+  missing.insert(missing.end(), wait.left.begin(), wait.left.end());
+  std::sort(missing.begin(), missing.end());
+  if (!missing.empty()) return blame(missing, absence_of(missing, wait));
+  const std::string all = "every rank has submitted it";
+  if (!standing.empty()) return blame(standing, all + ", but " + standstill_of(standing, wait));
+  return blame({}, all + waits_of(wait));
+}
+
+std::string hopeless(const std::string& subject, const std::vector<std::int32_t>& left) {
+  return has_left(left) + " and will not submit " + subject + ".";
+}
+
+std::string nothing_more(const std::vector<std::int32_t>& left) {
+  return has_left(left) + "; no later operation can complete.";
+}
+
+std::string rank_lost(const RankLost& lost) {
+  const std::string rank = "rank " + std::to_string(lost.rank);
+  std::string text;
+  switch (lost.code) {
+  case ErrorCode::timeout:  // of a wait, whose sentence names whom it waited for
+    return lost.reason + "." + kUndefined;
+  case ErrorCode::user_exception:
+    text = rank + " left by an exception";
+    break;
+  case ErrorCode::rank_lost:
+    text = rank + " was lost";
+    break;
+  default:
+    text = rank + " failed";
+    break;
+  }
+  if (!lost.reason.empty()) text += ": " + lost.reason;
+  return text + "." + kUndefined;
+}
+
+}  // namespace kolo::control

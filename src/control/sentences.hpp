@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What negotiation says to people. Pure functions; every rank gets the same sentence, because the sequencer makes it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "control/messages.hpp"
+
+namespace kolo::control {
+
+/// "0.25 s".
+std::string spell_seconds(double seconds);
+
+/// `tensor "layer1.weight"`, `unnamed call number 17`, each followed by ` of process set 3` unless that is the world's.
+std::string subject(core::SetId set, const std::string& name, core::Round round);
+
+/// One signature and who said it.
+struct Opinion {
+  core::Signature signature;
+  std::vector<std::int32_t> ranks;
+};
+/// `tensor "x" of allreduce: ranks disagree about shape: [3, 4] on ranks 0, 2 and 3; [4, 3] on rank 1. The
+/// operation did not run; submit the same on every rank.` At least two opinions, no two of them equal.
+std::string disagreement(const std::string& subject, const std::vector<Opinion>& opinions);
+
+/// What was heard of a wait when its deadline had passed. Ranks ascend.
+struct Wait {
+  double waited_s = 0;
+  std::vector<std::int32_t> silent;  ///< members that are to be blamed for not answering
+  std::vector<Answer> answers;       ///< by rank
+  std::vector<std::int32_t> left;    ///< members that have shut down without having submitted
+};
+/// Why the wait failed, and the one rank to blame for it (-1: none, or several). See control/sequencer.hpp for whom
+/// it names.
+struct Verdict {
+  std::string sentence;
+  std::int32_t rank = -1;
+};
+Verdict deadline_passed(const std::string& subject, const Wait& wait);
+/// Why a submission can never be complete.
+std::string hopeless(const std::string& subject, const std::vector<std::int32_t>& left);
+/// Why nothing can be decided any more: those who decide have left.
+std::string nothing_more(const std::vector<std::int32_t>& left);
+/// Why the rank that says so ended the job.
+std::string rank_lost(const RankLost& lost);
+/// "rank 2 does not answer; its process is stopped, or kept from running".
+std::string silence_of(const std::vector<std::int32_t>& silent);
+/// A wait whose question nobody answered; `silent`: who should have.
+std::string unanswered(const std::string& subject, double waited_s, const std::string& silent);
+
+}  // namespace kolo::control

@@ -1,0 +1,760 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is heard makes tensors *ready*; what is ready stands in its set's queue, in the order in which it became ready;
+// what the backends have room for is taken from the queue and appended. A planned tensor does not queue by itself: its
+// batch does, when the last member has become ready. So the queue holds tensors and planned batches, and a plan that
+// is voided turns back into its ready members.
+//
+// Nothing is decided by the time at which something was heard, except what stands together in a batch outside a plan;
+// and whatever is decided is in the log, so that nobody has to come to the same conclusion by himself.
+//
+// Every entry passes `append`; after `Faulted` or `Closed` it takes no more.
+#include "control/sequencer.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/check.hpp"
+#include "control/planner.hpp"
+#include "control/sentences.hpp"
+#include "control/tensor_table.hpp"
+
+namespace kolo::control {
+
+using core::CollectiveKind;
+using core::kNoTensor;
+using core::Round;
+using core::SetId;
+using core::Signature;
+using core::TensorId;
+
+namespace {
+
+/// As it stands in the log.
+Signature without_names(Signature signature) {
+  signature.names.clear();
+  return signature;
+}
+
+}  // namespace
+
+struct Sequencer::Impl {
+  struct Queued {
+    bool planned = false;  ///< a batch of the set's plan, by number; else a tensor, by id
+    std::uint32_t which = 0;
+  };
+  struct Plan {
+    Plan(std::uint32_t plan, Planner::Batches cut) : number(plan), batches(std::move(cut)), ready(batches.size(), 0) {}
+    std::uint32_t number;
+    Planner::Batches batches;
+    std::vector<std::size_t> ready;  ///< members that are, by batch
+  };
+  struct Set {
+    Set(SetId id, TensorTable& tensors, std::int64_t threshold) : number(id), planner(id, tensors, threshold) {}
+    SetId number;
+    TensorId base = 0;
+    std::vector<std::int32_t> members;
+    std::deque<Queued> queue;
+    std::uint64_t appended = 0;
+    std::uint64_t completed = 0;
+    std::uint64_t steps = 0;  ///< heard; a set that never says so has its steps recognised by repetition
+    bool has_left = false;    ///< some member has
+    bool has_gone = false;    ///< some member has left, and its process has ended or cannot be reached
+    bool ends = false;        ///< the set, or the log, is about to end: there is no step that a plan could be for
+    Planner planner;
+    std::optional<Plan> plan;
+  };
+  /// Agreed upon, and waits for an id.
+  struct Newcomer {
+    SetId set = 0;
+    std::string name;
+    Round round = 0;
+    Signature signature;
+  };
+  struct Question {
+    SetId set = 0;
+    std::string name;
+    Round round = 0;
+    bool deadline = false;
+    double waited_s = 0;
+    // For a warning:
+    int answers = 0;
+    std::vector<std::int32_t> missing;
+    std::vector<std::int32_t> gone;  ///< of these, who had left when the answer came
+    // For a deadline:
+    bool running = false;    ///< every member has submitted it
+    Time due = Time::max();  ///< when the answers that have come must do
+    std::vector<Answer> heard;
+  };
+  using Key = std::pair<SetId, std::string>;
+
+  explicit Impl(const SequencerOptions& chosen)
+      : options(chosen), tensors(chosen.capacity), left(static_cast<std::size_t>(chosen.size), false) {
+    KOLO_CHECK(options.capacity > core::kReservedIds && options.open_batches > 0 && options.size > 0);
+    std::vector<std::int32_t> all(static_cast<std::size_t>(options.size));
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int32_t>(i);
+    add_set(0, std::move(all));
+  }
+
+  // ---------------------------------------------------------------- the log
+
+  void append(LogEntry entry) {
+    if (ended) return;
+    ++counters.entries;
+    out.push_back(std::move(entry));
+  }
+
+  void fault(ErrorCode code, std::int32_t rank, const std::string& message) {
+    append(Faulted{code, rank, message});
+    ended = true;
+  }
+
+  // ---------------------------------------------------------------- readiness
+
+  void on(const Counted& message, Time) {
+    if (!tensors.is_current(message.id, message.word.generation)) return;
+    const Tensor& tensor = tensors[message.id];
+    Set& set = tensor.set == core::kGlobalSet ? sets.begin()->second : sets.at(tensor.set);  // the first of them
+    if (message.id == set.base + core::kCompleted) {
+      set.completed = message.word.count;
+    } else if (message.id == set.base + core::kSteps) {
+      set.steps = message.word.count;
+      end_step(set);
+    } else if (message.word.count > tensor.round) {
+      become_ready(set, message.id, message.word.count);
+    }
+  }
+
+  void become_ready(Set& set, TensorId id, Round round) {
+    Tensor& tensor = tensors[id];
+    KOLO_CHECK(!tensor.ready && tensor.signature) << "id " << id << " is ready twice";
+    if (is_hopeless(set.number, tensor.name, round)) return fail_hopeless(set.number, tensor.name, round);
+    if (set.has_gone) return fail_without_members(set, tensor.name, round);
+    tensor.round = round;
+    tensor.ready = true;
+    if (!tensor.planned) {
+      set.queue.push_back({false, id});
+      return;
+    }
+    Plan& plan = *set.plan;
+    if (++plan.ready[tensor.batch] == plan.batches[tensor.batch].size()) set.queue.push_back({true, tensor.batch});
+  }
+
+  // ---------------------------------------------------------------- declarations
+
+  void on(const Declared& message, Time) {
+    const auto found = sets.find(message.set);
+    if (found == sets.end()) return;
+    const bool known = message.id != kNoTensor;
+    if (known && !tensors.is_current(message.id, message.generation)) return;
+    if (is_hopeless(message.set, message.name, message.round)) {
+      return fail_hopeless(message.set, message.name, message.round);
+    }
+    const std::vector<Opinion> opinions = opinions_of(message);
+    if (opinions.size() > 1) return disagree(found->second, message, opinions);
+    const Signature& signature = opinions.front().signature;
+    if (core::traits_of(signature.kind).changes_sets) return change_sets(message, signature);
+    if (!known) {
+      newcomers.push_back({message.set, message.name, message.round, signature});
+      assign_ids();
+      return;
+    }
+    if (tensors[message.id].signature != signature) change_signature(found->second, message.id, signature);
+    become_ready(found->second, message.id, message.round);
+  }
+
+  /// Who said what; those who counted meant the present signature.
+  std::vector<Opinion> opinions_of(const Declared& message) const {
+    std::vector<Opinion> opinions;
+    for (const Declared::Variant& variant : message.variants) {
+      const bool whole = variant.signature.has_value();
+      KOLO_CHECK(whole || (message.id != kNoTensor && tensors[message.id].signature))
+          << "'" << message.name << "' was counted before it had a signature";
+      const Signature& signature = whole ? *variant.signature : *tensors[message.id].signature;
+      const auto same = std::find_if(opinions.begin(), opinions.end(),
+                                     [&signature](const Opinion& o) { return o.signature == signature; });
+      if (same == opinions.end()) {
+        opinions.push_back({signature, variant.ranks});
+      } else {
+        same->ranks.insert(same->ranks.end(), variant.ranks.begin(), variant.ranks.end());
+      }
+    }
+    KOLO_CHECK(!opinions.empty()) << "a declaration of nothing: '" << message.name << "'";
+    return opinions;
+  }
+
+  void disagree(Set& set, const Declared& message, const std::vector<Opinion>& opinions) {
+    fail(set, message, ErrorCode::mismatch, disagreement(subject(message.set, message.name, message.round), opinions));
+  }
+
+  void fail(Set& set, const Declared& message, ErrorCode code, const std::string& sentence) {
+    if (message.id != kNoTensor) {
+      if (tensors[message.id].planned) void_plan(set, PlanEnd::failed);
+      tensors[message.id].round = message.round;
+    }
+    append(Failed{message.set, message.name, message.round, code, sentence});
+  }
+
+  void change_signature(Set& set, TensorId id, const Signature& signature) {
+    if (tensors[id].planned) void_plan(set, PlanEnd::signature);
+    tensors.change(id, signature);
+    append(Assigned{id, tensors[id].generation, set.number, tensors[id].name, without_names(signature)});
+  }
+
+  // ---------------------------------------------------------------- ids
+
+  void assign_ids() {
+    while (!newcomers.empty()) {
+      const Newcomer& next = newcomers.front();
+      const auto set = sets.find(next.set);
+      if (set != sets.end()) {
+        const TensorId id = make_room();
+        if (id == kNoTensor) return;
+        tensors.assign(id, next.set, next.name, next.signature);
+        append(Assigned{id, tensors[id].generation, next.set, next.name, without_names(next.signature)});
+        become_ready(set->second, id, next.round);
+      }
+      newcomers.pop_front();
+    }
+  }
+
+  /// A free id; kNoTensor when every id is ready and has to be appended first.
+  TensorId make_room() {
+    const TensorId id = tensors.free_id();
+    if (id != kNoTensor) return id;
+    const TensorId oldest = tensors.least_recently_used();
+    if (oldest != kNoTensor) {
+      evict(oldest);
+      return oldest;
+    }
+    // Ready members of incomplete planned batches would never drain by themselves.
+    for (auto& [number, set] : sets) {
+      if (set.plan) void_plan(set, PlanEnd::evicted);
+    }
+    return kNoTensor;
+  }
+
+  void evict(TensorId id) {
+    if (tensors[id].planned) void_plan(sets.at(tensors[id].set), PlanEnd::evicted);
+    append(Evicted{id, tensors[id].generation});
+    tensors.release(id);
+    ++counters.evictions;
+  }
+
+  // ---------------------------------------------------------------- process sets
+
+  void change_sets(const Declared& message, const Signature& signature) {
+    Set& global = sets.at(core::kGlobalSet);
+    const auto refuse = [&](const std::string& why) {
+      fail(global, message, ErrorCode::invalid_argument, std::string(core::to_string(signature.kind)) + ": " + why);
+    };
+    if (message.set != core::kGlobalSet) {
+      return fail(sets.at(message.set), message, ErrorCode::invalid_argument,
+                  "process sets are made and removed by all ranks of the world");
+    }
+    if (message.id != kNoTensor) tensors[message.id].round = message.round;
+    if (signature.kind == CollectiveKind::add_process_set) {
+      const bool valid = !signature.ranks.empty() && signature.ranks.front() >= 0 &&
+                         signature.ranks.back() < options.size &&
+                         std::adjacent_find(signature.ranks.begin(), signature.ranks.end(), std::greater_equal<>()) ==
+                             signature.ranks.end();
+      if (!valid) return refuse("the members must be ranks of the world, ascending, each once");
+      const TensorId base = tensors.free_row();
+      if (base == kNoTensor) {
+        return refuse("there is no room for another process set among " + std::to_string(options.capacity) + " ids");
+      }
+      add_set(base, signature.ranks, message.name, message.round);
+      return;
+    }
+    const SetId number = signature.ranks.size() == 1 ? static_cast<SetId>(signature.ranks.front()) : core::kGlobalSet;
+    if (number == core::kGlobalSet || sets.count(number) == 0) return refuse("there is no such process set to remove");
+    remove_set(sets.at(number), message.name, message.round);
+  }
+
+  void add_set(TensorId base, std::vector<std::int32_t> members, const std::string& name = {}, Round round = 0) {
+    const SetId number = next_set++;
+    for (TensorId id = base; id < base + core::kReservedIds; ++id) {
+      if (tensors.is_used(id)) evict(id);
+    }
+    const std::uint16_t generation = tensors.reserve(base, number);
+    Set& set = sets.try_emplace(number, number, tensors, options.fusion_threshold).first->second;
+    set.base = base;
+    set.members = std::move(members);
+    if (number != core::kGlobalSet) append(SetAdded{number, base, generation, set.members, name, round});
+  }
+
+  /// What all members have submitted still runs; the backends' room does not matter any more.
+  void flush_out(Set& set) {
+    set.ends = true;
+    if (set.plan) void_plan(set, PlanEnd::left);
+    flush(set, true);
+  }
+
+  void remove_set(Set& set, const std::string& name, Round round) {
+    flush_out(set);
+    append(SetRemoved{set.number, name, round});
+    forget(questions, [&set](const auto& item) { return item.second.set == set.number; });
+    forget(stalls, [&set](const auto& item) { return item.first.first == set.number; });
+    forget(hopeless_rounds, [&set](const auto& item) { return item.first.first == set.number; });
+    for (const TensorId id : tensors.of_set(set.number)) tensors.release(id);
+    sets.erase(set.number);
+  }
+
+  template <class Map, class Predicate>
+  static void forget(Map& map, Predicate is_over) {
+    for (auto it = map.begin(); it != map.end();) it = is_over(*it) ? map.erase(it) : std::next(it);
+  }
+
+  // ---------------------------------------------------------------- flushing
+
+  void flush(Set& set, bool without_limit = false) {
+    while (!set.queue.empty() && (without_limit || set.appended - set.completed < options.open_batches)) {
+      const Queued first = set.queue.front();
+      if (begins_step(set, first)) {
+        end_step(set);  // may define a plan, and take the queue's front into it
+      } else if (first.planned) {
+        set.queue.pop_front();
+        append_planned(set, first.which);
+      } else {
+        append_batch(set);
+      }
+    }
+  }
+
+  /// Whether this is a name's second entry in a step, in a set that does not end its steps by itself; also bounds what
+  /// a step that never ends can hold.
+  bool begins_step(const Set& set, const Queued& next) const {
+    if (set.planner.step_size() > options.capacity) return true;
+    if (set.steps > 0) return false;
+    if (!next.planned) return set.planner.repeats(next.which);
+    const std::vector<TensorId>& members = set.plan->batches[next.which];
+    return std::any_of(members.begin(), members.end(), [&set](TensorId id) { return set.planner.repeats(id); });
+  }
+
+  void append_planned(Set& set, std::uint32_t number) {
+    for (const TensorId id : set.plan->batches[number]) take(set, id);
+    set.plan->ready[number] = 0;
+    ++set.appended;
+    append(PlannedBatch{set.plan->number, number});
+  }
+
+  void append_batch(Set& set) {
+    BatchAppended batch{set.number, {}};
+    BatchRoom room(options.fusion_threshold);
+    while (!set.queue.empty()) {
+      const Queued next = set.queue.front();
+      if (next.planned || !room.takes(tensors[next.which])) break;
+      if (!batch.members.empty() && begins_step(set, next)) break;
+      room.add(tensors[next.which]);
+      batch.members.push_back(next.which);
+      take(set, next.which);
+      set.queue.pop_front();
+    }
+    ++set.appended;
+    append(std::move(batch));
+  }
+
+  void take(Set& set, TensorId id) {
+    tensors[id].ready = false;
+    tensors.touch(id);
+    set.planner.note(id);
+  }
+
+  // ---------------------------------------------------------------- plans
+
+  void end_step(Set& set) {
+    const auto batches = set.planner.end_step();
+    if (!batches || !options.plan || set.has_left || set.ends) return;
+    if (set.plan) void_plan(set, PlanEnd::new_plan);
+    define_plan(set, *batches);
+  }
+
+  void define_plan(Set& set, const Planner::Batches& batches) {
+    Plan& plan = set.plan.emplace(next_plan++, batches);
+    plan_owner[plan.number] = set.number;
+    append(PlanDefined{plan.number, set.number, batches});
+    for (std::uint32_t number = 0; number < batches.size(); ++number) {
+      for (const TensorId id : batches[number]) {
+        tensors[id].planned = true;
+        tensors[id].batch = number;
+      }
+    }
+    // What is ready already counts for the plan's first round.
+    std::deque<Queued> before;
+    before.swap(set.queue);
+    for (const Queued& item : before) {
+      if (!tensors[item.which].planned) {
+        set.queue.push_back(item);
+      } else if (const std::uint32_t batch = tensors[item.which].batch;
+                 ++plan.ready[batch] == plan.batches[batch].size()) {
+        set.queue.push_back({true, batch});
+      }
+    }
+  }
+
+  /// The plan's ready members queue by themselves: those of complete batches in their batch's place, the others at the
+  /// end.
+  void void_plan(Set& set, PlanEnd why) {
+    const Plan plan = std::move(*set.plan);
+    set.plan.reset();
+    plan_owner.erase(plan.number);
+    append(PlanVoided{plan.number, why});
+    std::deque<Queued> queue;
+    for (const Queued& item : set.queue) {
+      if (!item.planned) {
+        queue.push_back(item);
+        continue;
+      }
+      for (const TensorId id : plan.batches[item.which]) queue.push_back({false, id});
+    }
+    for (std::size_t number = 0; number < plan.batches.size(); ++number) {
+      const bool complete = plan.ready[number] == plan.batches[number].size();
+      for (const TensorId id : plan.batches[number]) {
+        tensors[id].planned = false;
+        if (tensors[id].ready && !complete) queue.push_back({false, id});
+      }
+    }
+    set.queue = std::move(queue);
+  }
+
+  void break_plan(Set& set, std::uint32_t batch, const std::vector<TensorId>& lacking) {
+    set.planner.learn_cut(set.plan->batches[batch], lacking);
+    ++counters.plans_broken;
+    void_plan(set, PlanEnd::waited_for);
+  }
+
+  void on(const Interest& message, Time) {
+    const auto owner = plan_owner.find(message.plan);
+    if (owner == plan_owner.end()) return;
+    Set& set = sets.at(owner->second);
+    KOLO_CHECK(message.batch < set.plan->batches.size() && !message.lacking.empty())
+        << "an interest in batch " << message.batch << " of plan " << message.plan;
+    // What it lacked may have come meanwhile: a count overtakes a message on its way.
+    if (tensors[message.lacking.front()].round >= message.round) return;
+    break_plan(set, message.batch, message.lacking);
+  }
+
+  // ---------------------------------------------------------------- waits that last
+
+  void on(const Overdue& message, Time now) {
+    const auto set = sets.find(message.set);
+    if (set == sets.end()) return;
+    // Who asks late is told what the first one was told, whoever has left since.
+    if (is_hopeless(message.set, message.name, message.round)) {
+      return fail_hopeless(message.set, message.name, message.round);
+    }
+    if (message.running) return ask(message, now);
+    if (set->second.has_gone) return fail_without_members(set->second, message.name, message.round);
+    if (is_complete(message.set, message.name, message.round)) {
+      unblock(set->second, tensors.find(message.set, message.name));
+      if (message.deadline) ask(message, now);
+      return;
+    }
+    if (!message.deadline && !set->second.has_left && reported(message)) return;
+    ask(message, now);
+  }
+
+  /// Whether every member has submitted it.
+  bool is_complete(SetId set, const std::string& name, Round round) const {
+    const TensorId id = tensors.find(set, name);
+    return id != kNoTensor && tensors[id].round >= round;
+  }
+
+  /// Breaks the plan if a planned batch holds up this tensor, which every member has submitted.
+  void unblock(Set& set, TensorId id) {
+    const Tensor& tensor = tensors[id];
+    if (!tensor.ready || !tensor.planned) return;
+    const std::vector<TensorId>& batch = set.plan->batches[tensor.batch];
+    std::vector<TensorId> lacking;
+    for (const TensorId member : batch) {
+      if (!tensors[member].ready) lacking.push_back(member);
+    }
+    if (!lacking.empty()) break_plan(set, tensor.batch, lacking);
+  }
+
+  bool reported(const Overdue& message) const {
+    const auto found = stalls.find(Key(message.set, message.name));
+    return found != stalls.end() && found->second == message.round;
+  }
+
+  void ask(const Overdue& message, Time now) {
+    const auto due =
+        message.deadline
+            ? now + std::chrono::duration_cast<Time::duration>(std::chrono::duration<double>(options.latch_timeout_s))
+            : Time::max();
+    for (auto& [number, question] : questions) {
+      if (question.set != message.set || question.name != message.name || question.round != message.round) continue;
+      if (question.deadline != message.deadline) continue;
+      question.running = question.running || message.running;
+      question.waited_s = std::max(question.waited_s, message.waited_s);
+      question.due = std::min(question.due, due);
+      return;
+    }
+    Question question;
+    question.set = message.set;
+    question.name = message.name;
+    question.round = message.round;
+    question.deadline = message.deadline;
+    question.running = message.running;
+    question.waited_s = message.waited_s;
+    question.due = due;
+    ask(std::move(question));
+  }
+
+  void ask(Question question) {
+    const std::uint64_t number = next_question++;
+    const Round round = question.running ? 0 : question.round;  // the name may have been evicted meanwhile
+    append(Query{number, question.set, question.name, round, question.deadline});
+    questions[number] = std::move(question);
+  }
+
+  void on(const Missing& message, Time) {
+    const auto found = questions.find(message.query);
+    if (found == questions.end()) return;
+    Question& question = found->second;
+    question.missing.insert(question.missing.end(), message.ranks.begin(), message.ranks.end());
+    std::copy_if(message.ranks.begin(), message.ranks.end(), std::back_inserter(question.gone),
+                 [this](std::int32_t rank) { return has_left(rank); });
+    if (++question.answers < options.nodes) return;
+    Question answered = std::move(question);
+    questions.erase(found);
+    conclude_warning(std::move(answered));
+  }
+
+  void conclude_warning(Question question) {
+    if (is_complete(question.set, question.name, question.round)) return;
+    std::sort(question.missing.begin(), question.missing.end());
+    std::sort(question.gone.begin(), question.gone.end());
+    if (!question.gone.empty()) {
+      give_up(question.set, question.name, question.round, question.gone);
+    } else if (std::any_of(question.missing.begin(), question.missing.end(), [this](auto r) { return has_left(r); })) {
+      question.answers = 0;  // it may have submitted after its node had answered
+      question.missing.clear();
+      ask(std::move(question));
+    } else if (!question.missing.empty() && question.waited_s > 0) {
+      stalls[Key(question.set, question.name)] = question.round;
+      ++counters.stalls;
+      append(Stalled{question.set, question.name, question.waited_s, question.missing});
+    }
+  }
+
+  bool has_left(std::int32_t rank) const { return left[static_cast<std::size_t>(rank)]; }
+
+  // ---------------------------------------------------------------- deadlines
+
+  void on(const Answer& message, Time) {
+    const auto found = questions.find(message.query);
+    if (found == questions.end()) return;
+    Question& question = found->second;
+    const auto same = [&message](const Answer& answer) { return answer.rank == message.rank; };
+    if (std::any_of(question.heard.begin(), question.heard.end(), same)) return;
+    question.heard.push_back(message);
+    if (!silent_of(question).empty()) return;
+    const Question answered = std::move(question);
+    questions.erase(found);
+    conclude_deadline(answered);
+  }
+
+  /// The members that have not answered, ascending. A rank that has left need not answer.
+  std::vector<std::int32_t> silent_of(const Question& question) const {
+    std::vector<std::int32_t> silent;
+    for (const std::int32_t member : sets.at(question.set).members) {
+      const auto same = [member](const Answer& answer) { return answer.rank == member; };
+      const bool answered = std::any_of(question.heard.begin(), question.heard.end(), same);
+      if (!answered && !has_left(member)) silent.push_back(member);
+    }
+    return silent;
+  }
+
+  /// Without those whose words would have had to pass through another silent rank.
+  std::vector<std::int32_t> nearest(const std::vector<std::int32_t>& silent) const {
+    std::vector<std::int32_t> ranks;
+    const auto is_silent = [&silent](std::int32_t rank) {
+      return std::binary_search(silent.begin(), silent.end(), rank);
+    };
+    for (const std::int32_t rank : silent) {
+      std::int32_t on_the_way = speaker_of(rank);
+      while (on_the_way >= 0 && !is_silent(on_the_way)) on_the_way = speaker_of(on_the_way);
+      if (on_the_way < 0) ranks.push_back(rank);
+    }
+    return ranks;
+  }
+
+  std::int32_t speaker_of(std::int32_t rank) const {
+    return options.speaks_through.empty() ? -1 : options.speaks_through[static_cast<std::size_t>(rank)];
+  }
+
+  void conclude_deadline(const Question& question) {
+    Wait wait;
+    wait.waited_s = question.waited_s;
+    wait.silent = nearest(silent_of(question));
+    wait.answers = question.heard;
+    std::sort(wait.answers.begin(), wait.answers.end(),
+              [](const Answer& a, const Answer& b) { return a.rank < b.rank; });
+    if (!question.running && !is_complete(question.set, question.name, question.round)) {
+      const std::vector<std::int32_t>& members = sets.at(question.set).members;
+      std::copy_if(members.begin(), members.end(), std::back_inserter(wait.left),
+                   [this](std::int32_t rank) { return has_left(rank); });
+    }
+    const bool is_over =
+        wait.silent.empty() && std::all_of(wait.answers.begin(), wait.answers.end(), [](const Answer& answer) {
+          return answer.submitted && answer.doing == Doing::nothing;
+        });
+    if (is_over && wait.left.empty()) return;
+    const Verdict verdict = deadline_passed(subject(question.set, question.name, question.round), wait);
+    fault(ErrorCode::timeout, verdict.rank, verdict.sentence);
+  }
+
+  bool is_hopeless(SetId set, const std::string& name, Round round) const {
+    if (hopeless_rounds.empty()) return false;  // asked at every readiness
+    const auto found = hopeless_rounds.find(Key(set, name));
+    return found != hopeless_rounds.end() && round <= found->second.first;
+  }
+
+  /// A submission that these ranks will never make, because they have left.
+  void give_up(SetId set, const std::string& name, Round round, const std::vector<std::int32_t>& gone) {
+    if (first_to_leave.empty()) {
+      for (std::int32_t rank = 0; rank < options.size; ++rank) {
+        if (has_left(rank)) first_to_leave.push_back(rank);
+      }
+    }
+    std::vector<std::int32_t> culprits;
+    std::set_intersection(gone.begin(), gone.end(), first_to_leave.begin(), first_to_leave.end(),
+                          std::back_inserter(culprits));
+    hopeless_rounds[Key(set, name)] = {round, culprits.empty() ? nothing_more(first_to_leave)
+                                                               : hopeless(subject(set, name, round), culprits)};
+    fail_hopeless(set, name, round);
+  }
+
+  void fail_hopeless(SetId set, const std::string& name, Round round) {
+    append(Failed{set, name, round, ErrorCode::rank_lost, hopeless_rounds.at(Key(set, name)).second});
+  }
+
+  // ---------------------------------------------------------------- ranks that go
+
+  void on(const Starved&, Time) { append(Push{}); }
+
+  void on(const RankLost& message, Time) {
+    const auto rank = static_cast<std::size_t>(message.rank);
+    if (message.code == ErrorCode::rank_lost && rank < left.size() && left[rank]) return depart(message.rank);
+    fault(message.code, message.rank, rank_lost(message));
+  }
+
+  /// A rank that has left is gone, and the job goes on. But nothing that its sets have not run can run any more.
+  void depart(std::int32_t rank) {
+    for (auto& [number, set] : sets) {
+      if (!std::binary_search(set.members.begin(), set.members.end(), rank)) continue;
+      set.has_gone = true;
+      for (const Queued& item : std::exchange(set.queue, {})) {  // no plan: one of its ranks has left
+        tensors[item.which].ready = false;
+        fail_without_members(set, tensors[item.which].name, tensors[item.which].round);
+      }
+    }
+    for (auto it = questions.begin(); it != questions.end();) {
+      const Question question = it->second;
+      Set& set = sets.at(question.set);
+      const bool is_over = set.has_gone && !question.running;
+      it = is_over ? questions.erase(it) : std::next(it);
+      if (is_over) fail_without_members(set, question.name, question.round);
+    }
+  }
+
+  void fail_without_members(const Set& set, const std::string& name, Round round) {
+    std::vector<std::int32_t> absent;
+    std::copy_if(set.members.begin(), set.members.end(), std::back_inserter(absent),
+                 [this](std::int32_t rank) { return has_left(rank); });
+    give_up(set.number, name, round, absent);
+  }
+
+  void on(const Left& message, Time) {
+    const auto rank = static_cast<std::size_t>(message.rank);
+    KOLO_CHECK(rank < left.size()) << "rank " << message.rank << " has left a world of " << left.size();
+    if (left[rank]) return;
+    left[rank] = true;
+    if (std::count(left.begin(), left.end(), true) == options.size) return close();
+    append(RankLeft{message.rank});
+    for (auto& [number, set] : sets) {
+      if (!std::binary_search(set.members.begin(), set.members.end(), message.rank)) continue;
+      set.has_left = true;
+      if (set.plan) void_plan(set, PlanEnd::left);
+    }
+  }
+
+  void close() {
+    for (auto& [number, set] : sets) flush_out(set);
+    append(Closed{});
+    ended = true;
+  }
+
+  // ---------------------------------------------------------------- deciding
+
+  void decide(Time now) {
+    // A newcomer may wait for an id until something ready has been appended.
+    for (std::uint64_t before = ~std::uint64_t{0}; before != counters.entries;) {
+      before = counters.entries;
+      for (auto& [number, set] : sets) flush(set);
+      assign_ids();
+    }
+    for (auto it = questions.begin(); it != questions.end();) {
+      const Question question = it->second;
+      it = question.due <= now ? questions.erase(it) : std::next(it);
+      if (question.due <= now) conclude_deadline(question);
+    }
+  }
+
+  Time next_deadline() const {
+    Time next = Time::max();
+    for (const auto& [number, question] : questions) next = std::min(next, question.due);
+    return ended ? Time::max() : next;
+  }
+
+  const SequencerOptions options;
+  TensorTable tensors;
+  std::map<SetId, Set> sets;
+  SetId next_set = core::kGlobalSet;
+  std::map<std::uint32_t, SetId> plan_owner;
+  std::uint32_t next_plan = 0;
+  std::deque<Newcomer> newcomers;
+  std::map<std::uint64_t, Question> questions;
+  std::uint64_t next_question = 1;
+  std::map<Key, Round> stalls;  ///< reported
+  /// Failed although not complete, because a rank has left: up to which round, and the sentence.
+  std::map<Key, std::pair<Round, std::string>> hopeless_rounds;
+  std::vector<bool> left;
+  /// Ranks that had left when the first submission failed because of that, ascending. Who leaves later has, as a rule,
+  /// been told of them, and is not to be named.
+  std::vector<std::int32_t> first_to_leave;
+  bool ended = false;
+  std::vector<LogEntry> out;
+  SequencerCounters counters;
+};
+
+Sequencer::Sequencer(const SequencerOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+Sequencer::~Sequencer() = default;
+
+void Sequencer::on_message(const UpMessage& message, Time now) {
+  if (impl_->ended) return;
+  ++impl_->counters.messages;
+  if (const auto* counted = std::get_if<Counted>(&message)) return impl_->on(*counted, now);  // by far the most
+  std::visit([this, now](const auto& value) { impl_->on(value, now); }, message);
+}
+
+void Sequencer::decide(Time now) {
+  if (!impl_->ended) impl_->decide(now);
+}
+
+bool Sequencer::waits_for_room() const noexcept {
+  return std::any_of(impl_->sets.begin(), impl_->sets.end(), [](const auto& set) { return !set.second.queue.empty(); });
+}
+
+Sequencer::Time Sequencer::next_deadline() const noexcept { return impl_->next_deadline(); }
+std::vector<LogEntry>& Sequencer::outbox() noexcept { return impl_->out; }
+const SequencerCounters& Sequencer::counters() const noexcept { return impl_->counters; }
+
+}  // namespace kolo::control

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "control/tcp/announcement.hpp"
+
+#include <sys/random.h>
+
+#include <cerrno>
+#include <charconv>
+#include <sstream>
+
+#include <kolo/error.hpp>
+
+#include "base/system_error.hpp"
+
+namespace kolo::tcp {
+namespace {
+
+constexpr const char* kFormat = "1";
+
+[[noreturn]] void refuse(const std::string& text) {
+  throw Error(ErrorCode::transport, "a rank announced an address of its control channel that cannot be read: '" + text +
+                                        "'; do all ranks run the same version of Kolo?");
+}
+
+template <class T>
+bool parse(const std::string& digits, int base, T& value) {
+  const char* end = digits.data() + digits.size();
+  const auto result = std::from_chars(digits.data(), end, value, base);
+  return result.ec == std::errc() && result.ptr == end;
+}
+
+bool parse_nonce(const std::string& text, Nonce& nonce) {
+  if (text.size() != 2 * nonce.size()) return false;
+  for (std::size_t i = 0; i < nonce.size(); ++i) {
+    if (!parse(text.substr(2 * i, 2), 16, nonce[i])) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Nonce make_nonce() {
+  Nonce nonce;
+  // Up to 256 bytes are never cut short, once the system's pool is ready.
+  const ssize_t got = ::getrandom(nonce.data(), nonce.size(), 0);
+  if (got != static_cast<ssize_t>(nonce.size())) base::throw_errno("getrandom", errno);
+  return nonce;
+}
+
+std::string encode(const Announcement& announcement) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text = std::string(kFormat) + " ";
+  for (const std::uint8_t byte : announcement.nonce) {
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  }
+  for (const tcp::endpoint& endpoint : announcement.endpoints) {
+    text += " " + endpoint.address().to_string() + "|" + std::to_string(endpoint.port());
+  }
+  return text;
+}
+
+Announcement decode_announcement(const std::string& text) {
+  std::istringstream words(text);
+  std::string version;
+  std::string nonce;
+  Announcement result;
+  if (!(words >> version >> nonce) || version != kFormat || !parse_nonce(nonce, result.nonce)) refuse(text);
+  for (std::string word; words >> word;) {
+    const std::size_t bar = word.find('|');
+    std::uint16_t port = 0;
+    if (bar == std::string::npos || !parse(word.substr(bar + 1), 10, port)) refuse(text);
+    error_code error;
+    const auto address = asio::ip::make_address(word.substr(0, bar), error);
+    if (error) refuse(text);
+    result.endpoints.emplace_back(address, port);
+  }
+  if (result.endpoints.empty()) refuse(text);
+  return result;
+}
+
+}  // namespace kolo::tcp

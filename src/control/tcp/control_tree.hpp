@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The control channel over TCP: one connection between the leaders of each node and its parent in the tree.
+//
+// It is built in two steps around the bootstrap, because nobody knows where the others listen before asking:
+//
+//   Listener listener(settings.interface);                        // leaders only
+//   auto announcements = bootstrap.exchange("addresses", listener.announcement(), patience);  // all ranks; others: ""
+//   auto channel = TcpControlChannel::connect(std::move(listener), topology, fanout, announcements, key, timeout);
+//
+// Which of the parent's addresses leads to it nobody can tell in advance: a child tries all that were announced, those
+// of a subnet of its own first, and keeps the first that greets with the announced nonce.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "control/control_channel.hpp"
+#include "core/topology.hpp"
+
+namespace kolo::tcp {
+
+/// Listens on a port that the system chooses, from construction until `connect` has taken it. Thread-safe as an int.
+class Listener {
+ public:
+  /// `interface` is KOLO_INTERFACE: interface names, addresses or prefixes, comma-separated; empty for all there are.
+  /// Throws Error: invalid_setting when nothing matches, transport when the system refuses.
+  explicit Listener(const std::string& interface = {});
+  Listener(Listener&&) noexcept;
+  Listener& operator=(Listener&&) noexcept;
+  ~Listener();
+
+  /// For all other ranks.
+  [[nodiscard]] const std::string& announcement() const noexcept;
+
+  struct State;
+
+ private:
+  friend class TcpControlChannel;
+  std::unique_ptr<State> state_;
+};
+
+class TcpControlChannel final : public control::ControlChannel {
+ public:
+  /// Connects to the parent and waits for the children, in this thread. `announcements` are by rank, `job_key` is the
+  /// same random string of 1 to 64 bytes everywhere. Strangers that connect meanwhile are turned away. Throws
+  /// Error(transport) when someone is still missing after `timeout`: who, which addresses were tried, what each said.
+  static std::unique_ptr<TcpControlChannel> connect(Listener listener, const core::Topology& topology, int fanout,
+                                                    const std::vector<std::string>& announcements,
+                                                    const std::string& job_key, std::chrono::milliseconds timeout);
+  ~TcpControlChannel() override;
+
+  [[nodiscard]] std::optional<int> parent() const noexcept override;
+  [[nodiscard]] const std::vector<int>& children() const noexcept override;
+  /// The poller must outlive the channel's use, though not its destruction.
+  [[nodiscard]] std::vector<int> descriptors() const override;
+  void attach(base::Poller& poller, std::uint64_t tag) override;
+  void send(int node, control::ByteView frame) override;
+  /// A handler may call `send` and `expect_close`; what it throws comes out here, and the rest is served by the next
+  /// call.
+  void service(Handler& handler) override;
+  [[nodiscard]] bool flushed() const noexcept override;
+  void expect_close() noexcept override;
+
+ private:
+  struct State;
+  explicit TcpControlChannel(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace kolo::tcp

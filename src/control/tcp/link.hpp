@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One connection to the leader of another node, after the handshake: frames, each 4 bytes of length (little-endian) and
+// its contents. Non-blocking throughout; not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/poller.hpp"
+#include "control/codec.hpp"
+#include "control/control_channel.hpp"
+#include "control/tcp/asio.hpp"
+#include "control/tcp/byte_queue.hpp"
+
+namespace kolo::tcp {
+
+/// A frame's most bytes. A longer one cannot be ours: the connection is given up.
+inline constexpr std::uint32_t kMaxFrameBytes = std::uint32_t{1} << 30;
+
+/// A peer whose host is gone is noticed after this time, by keepalive when nothing is under way to it and by
+/// TCP_USER_TIMEOUT when something is. So is one that leaves a full window unread for as long.
+inline constexpr int kHostLostSeconds = 30;
+
+class Link {
+ public:
+  /// Takes a connected socket, and sets the options that it needs. Throws Error(transport).
+  Link(int node, int leader_rank, tcp::socket socket);
+  /// Reads what has arrived before it closes, so that the peer still gets everything sent before: closing a socket
+  /// with unread input resets the connection.
+  ~Link();
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+
+  [[nodiscard]] int node() const noexcept { return node_; }
+  /// -1 once it has ended.
+  [[nodiscard]] int descriptor() { return socket_.is_open() ? socket_.native_handle() : -1; }
+  /// The poller must outlive all calls but the destructor.
+  void attach(base::Poller& poller, std::uint64_t tag);
+  void send(control::ByteView frame);
+  /// How a connection ended.
+  struct End {
+    std::string reason;
+    bool departure = false;  ///< as a peer ends it that leaves in order
+  };
+  /// Delivers whole frames and writes the backlog. The connection's end, once; it is closed then.
+  [[nodiscard]] std::optional<End> service(control::ControlChannel::Handler& handler);
+  [[nodiscard]] bool flushed() const noexcept { return outbox_.empty(); }
+
+ private:
+  enum class Reading { more, dry, ended };
+
+  Reading read_some();
+  void deliver(control::ControlChannel::Handler& handler);
+  void write_backlog();
+  void stop_writing(const error_code& error);
+  void update_interest();
+  void close();
+  [[nodiscard]] std::string reason() const;
+  [[nodiscard]] std::string name() const;
+
+  const int node_;
+  const int leader_rank_;
+  tcp::socket socket_;
+  base::Poller* poller_ = nullptr;
+  std::uint64_t tag_ = 0;
+  ByteQueue inbox_;
+  ByteQueue outbox_;
+  bool wants_to_write_ = false;  // what the poller has been told
+  bool cannot_write_ = false;    // reading goes on: what the peer said before its end still counts
+  std::uint32_t bad_length_ = 0;
+  error_code end_;  // why reading or else writing ended
+};
+
+}  // namespace kolo::tcp

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Finding the parent and being found by the children: everything between listening and the first frame.
+//
+// All attempts run at once on one io_context, driven by the calling thread until everyone is there: one attempt for
+// each address of the parent, begun a little apart in the order of their promise and begun again when it fails; and
+// one conversation for each connection that comes in, whoever it may be from.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "control/tcp/announcement.hpp"
+#include "control/tcp/asio.hpp"
+#include "control/tcp/interfaces.hpp"
+
+namespace kolo::tcp {
+
+/// Someone to connect to, or to be connected to by.
+struct Neighbour {
+  int node = 0;
+  int leader_rank = 0;
+};
+
+struct RendezvousPlan {
+  int node = 0;  ///< our own
+  std::string job_key;
+  Nonce nonce{};                           ///< our own
+  std::vector<tcp::endpoint> listened_at;  ///< for error messages
+  std::vector<Neighbour> children;
+  std::vector<Neighbour> parent;  ///< one or none
+  Nonce parent_nonce{};
+  std::vector<tcp::endpoint> parent_endpoints;  ///< the most promising first
+};
+
+/// Connected sockets by node. Throws Error(transport) at the deadline. Afterwards nothing is left of the attempts, and
+/// the acceptors are closed.
+std::map<int, tcp::socket> meet(asio::io_context& io, std::vector<tcp::acceptor>& acceptors, const RendezvousPlan& plan,
+                                std::chrono::milliseconds timeout);
+
+/// The announced endpoints in the order to try them: subnets of ours, others, loopback. Drops what cannot be reached
+/// from here (IPv6 where we have none).
+std::vector<tcp::endpoint> by_promise(std::vector<tcp::endpoint> announced, const std::vector<LocalAddress>& ours);
+
+/// Makes the socket close when another program is executed: a child of ours must not keep a connection alive.
+/// Throws Error(transport).
+void close_on_exec(int fd);
+
+}  // namespace kolo::tcp

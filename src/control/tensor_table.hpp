@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The sequencer's table of ids: what each means, how far it has come, and which may be given away. Only the sequencer
+// has one; everybody else learns from the log. Plain data, one owner, no threads.
+//
+// An id is *reserved* (a set's three, never evicted), *used* (it means a name), or free. Used ids stand in the order of
+// their last use; the one longest unused goes first when room is needed, unless it is ready and not yet appended.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "control/messages.hpp"
+
+namespace kolo::control {
+
+/// What every round touches comes first: many small tensors must come through the cache.
+struct Tensor {
+  // What it means; more below.
+  bool used = false;
+  bool reserved = false;
+  std::uint16_t generation = 0;  ///< survives the id's being free: the next meaning has another
+  core::SetId set = core::kGlobalSet;
+
+  // How far it has come.
+  bool ready = false;     ///< this round has not been appended yet
+  core::Round round = 0;  ///< the last that all members have submitted (or that failed)
+
+  // Steps and plans (planner.hpp).
+  bool planned = false;
+  std::uint32_t batch = 0;        ///< of the set's plan, when planned
+  std::uint64_t seen = 0;         ///< the last step in which it was appended, under this generation; 0: never
+  std::uint64_t seen_before = 0;  ///< the one before that
+
+  std::list<core::TensorId>::iterator place{};  ///< in the order of use, when used and not reserved
+
+  std::int64_t bytes = 0;                    ///< of the signature
+  std::optional<core::Signature> signature;  ///< none: an unnamed call that nobody has made yet
+  std::string name;
+  std::uint64_t cut_ready = 0;    ///< bit by cut: was there when that cut was learned
+  std::uint64_t cut_lacking = 0;  ///< bit by cut: was not
+};
+
+class TensorTable {
+ public:
+  explicit TensorTable(std::uint32_t capacity) : capacity_(capacity) {}
+
+  [[nodiscard]] Tensor& operator[](core::TensorId id) { return tensors_[id]; }
+  [[nodiscard]] const Tensor& operator[](core::TensorId id) const { return tensors_[id]; }
+  /// The id of a name; kNoTensor when it has none.
+  [[nodiscard]] core::TensorId find(core::SetId set, const std::string& name) const;
+  /// Whether the id has this meaning now.
+  [[nodiscard]] bool is_current(core::TensorId id, std::uint16_t generation) const;
+
+  [[nodiscard]] bool is_used(core::TensorId id) const { return id < tensors_.size() && tensors_[id].used; }
+
+  /// A free id, or kNoTensor when one must be evicted first.
+  [[nodiscard]] core::TensorId free_id() const;
+  /// The used id that may be evicted and was not used for longest; kNoTensor when all are ready.
+  [[nodiscard]] core::TensorId least_recently_used() const;
+  /// `kReservedIds` ids in a row, each free or evictable; kNoTensor when there is no such place.
+  [[nodiscard]] core::TensorId free_row() const;
+
+  /// Gives a free id a meaning, under a new generation.
+  void assign(core::TensorId id, core::SetId set, const std::string& name, const core::Signature& signature);
+  /// The same name, another signature, a new generation.
+  void change(core::TensorId id, const core::Signature& signature);
+  /// Ends a meaning.
+  void release(core::TensorId id);
+  /// Reserves a row of free ids for a set, all under one new generation, which is returned.
+  std::uint16_t reserve(core::TensorId base, core::SetId set);
+  /// It was appended just now.
+  void touch(core::TensorId id);
+  /// The ids in use of a set, reserved ones included.
+  [[nodiscard]] std::vector<core::TensorId> of_set(core::SetId set) const;
+
+ private:
+  void grow(core::TensorId id);
+
+  std::uint32_t capacity_;
+  std::vector<Tensor> tensors_;
+  std::map<std::pair<core::SetId, std::string>, core::TensorId> names_;
+  std::set<core::TensorId> free_;        ///< below tensors_.size()
+  std::list<core::TensorId> use_order_;  ///< the longest unused first
+};
+
+}  // namespace kolo::control

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The kinds of collectives, and what the library needs to know of each: one row a kind. Checks of arguments, messages,
+// negotiation, layout and both data planes read this table; what moves the data of a kind stands beside the CPU's other
+// collectives (data/cpu/) and the device's (data/cuda/collectives.cpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <string_view>
+
+namespace kolo::core {
+
+/// The number travels between ranks.
+enum class CollectiveKind : std::uint8_t {
+  allreduce = 0,
+  allgather = 1,
+  broadcast = 2,
+  barrier = 3,
+  alltoall = 4,         ///< the same number of rows to everyone
+  alltoall_splits = 5,  ///< as many rows as each rank's splits say
+  reduce_scatter = 6,
+  add_process_set = 7,     ///< `Signature::ranks` are the members
+  remove_process_set = 8,  ///< `Signature::ranks` holds the one set id
+};
+
+struct CollectiveTraits {
+  CollectiveKind kind;
+  std::string_view name;
+  bool moves_data = true;    ///< has tensors, which a backend must see; else it is done when all have asked for it
+  bool reduces = false;      ///< elements of several ranks become one: op and scales count
+  bool rooted = false;       ///< one rank's part differs: the root counts
+  bool rows_differ = false;  ///< each rank has a first dimension of its own: the signature has the shape of a row, and
+                             ///< the output is asked for when all ranks' rows are known
+  bool scatters_rows = false;  ///< the input's rows are dealt out to the ranks (data::RowsOf)
+  bool fuses = false;          ///< several requests with the same options may run as one
+  bool converts = false;       ///< elements can travel in another type than the tensor's
+  bool in_arena = false;       ///< is done where the tensor lies, if that is an arena
+  bool changes_sets = false;   ///< of process sets: for the sequencer alone
+};
+
+inline constexpr CollectiveTraits kCollectives[] = {
+    {.kind = CollectiveKind::allreduce,
+     .name = "allreduce",
+     .reduces = true,
+     .fuses = true,
+     .converts = true,
+     .in_arena = true},
+    {.kind = CollectiveKind::allgather, .name = "allgather", .rows_differ = true},
+    {.kind = CollectiveKind::broadcast, .name = "broadcast", .rooted = true, .fuses = true},
+    {.kind = CollectiveKind::barrier, .name = "barrier", .moves_data = false},
+    {.kind = CollectiveKind::alltoall, .name = "alltoall"},
+    {.kind = CollectiveKind::alltoall_splits, .name = "alltoall with splits", .rows_differ = true},
+    {.kind = CollectiveKind::reduce_scatter, .name = "reduce_scatter", .reduces = true, .scatters_rows = true},
+    {.kind = CollectiveKind::add_process_set, .name = "add_process_set", .moves_data = false, .changes_sets = true},
+    {.kind = CollectiveKind::remove_process_set,
+     .name = "remove_process_set",
+     .moves_data = false,
+     .changes_sets = true},
+};
+inline constexpr std::size_t kCollectiveCount = std::size(kCollectives);
+inline constexpr CollectiveKind kLastCollective = kCollectives[kCollectiveCount - 1].kind;
+
+constexpr const CollectiveTraits& traits_of(CollectiveKind kind) noexcept {
+  return kCollectives[static_cast<std::size_t>(kind)];
+}
+constexpr std::string_view to_string(CollectiveKind kind) noexcept { return traits_of(kind).name; }
+
+namespace detail {
+constexpr bool stands_in_its_place() noexcept {
+  for (std::size_t i = 0; i < kCollectiveCount; ++i)
+    if (static_cast<std::size_t>(kCollectives[i].kind) != i) return false;
+  return true;
+}
+static_assert(stands_in_its_place(), "kCollectives has one row a kind, in the order of their numbers");
+}  // namespace detail
+
+}  // namespace kolo::core

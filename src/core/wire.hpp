@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// As what elements travel between ranks. How that is done is the data plane's (data/cpu/wire_format.hpp).
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include <kolo/types.hpp>
+
+namespace kolo::core {
+
+/// The number travels between ranks.
+enum class Wire : std::uint8_t {
+  own = 0,  ///< as the tensor's own type
+  float16 = 1,
+  bfloat16 = 2,
+};
+inline constexpr Wire kLastWire = Wire::bfloat16;
+
+constexpr std::string_view to_string(Wire wire) noexcept {
+  switch (wire) {
+  case Wire::own:
+    return "the tensor's own";
+  case Wire::float16:
+    return "float16";
+  case Wire::bfloat16:
+    return "bfloat16";
+  }
+  return "unknown";
+}
+
+/// As what elements of this type go where others may go as `wire`: what is no wider goes as it is.
+constexpr Wire wire_of(DType dtype, Wire wire) noexcept {
+  return dtype == DType::float32 || dtype == DType::float64 ? wire : Wire::own;
+}
+
+}  // namespace kolo::core

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What runs a batch. The engine hands over jobs in log order and asks for progress; the backend moves the bytes.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <kolo/error.hpp>
+
+#include "core/signature.hpp"
+
+namespace kolo::data {
+
+/// One tensor's part of a run. `input == output` is in place; otherwise they are disjoint.
+struct Piece {
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  std::int64_t elements = 0;
+  std::uint64_t place = 0;  ///< TensorSignature::place
+};
+
+/// A homogeneous stretch of a batch: one collective over the concatenation of its pieces, the same number of elements
+/// on every rank (allgather and alltoall with splits excepted). Alltoall and reduce_scatter have one piece.
+struct Run {
+  core::CollectiveKind kind = core::CollectiveKind::allreduce;
+  DType dtype = DType::float32;
+  /// What every rank's input is encoded as, times prescale, before it is reduced, and the result before it is handed
+  /// out in `dtype`; where there is only one rank nothing is.
+  core::Wire wire = core::Wire::own;
+  ReduceOp op = ReduceOp::sum;
+  double prescale = 1.0;
+  double postscale = 1.0;
+  std::int64_t divisor = 1;  ///< the number of ranks for an average, else 1
+  int root = 0;              ///< for a broadcast, as a rank of the world
+  std::vector<Piece> pieces;
+  std::int64_t elements = 0;  ///< of all pieces
+  std::int64_t rows = 0;      ///< reduce_scatter: the first dimension; see `RowsOf` for who gets how many
+  /// Alltoall with splits: how many rows each rank gets, and the elements of a row. The caller's memory.
+  Span<const std::int64_t> splits;
+  std::int64_t row_elements = 0;
+  /// Allgather: called once, by the driver, when every rank's contribution is known (bytes by rank of the set); returns
+  /// the output, which has room for their sum, or throws (std::bad_alloc becomes the handle's error and the bytes are
+  /// discarded). Alltoall with splits: the same with the rows that each rank sends here, in place of bytes.
+  std::function<std::byte*(const std::vector<std::int64_t>& parts)> allocate;
+};
+
+/// Which of `rows` rows are `rank`'s after a reduce_scatter over `ranks` ranks: the same number for all, one more for
+/// the first `rows % ranks`.
+struct RowsOf {
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+  RowsOf(std::int64_t rows, int rank, int ranks) noexcept
+      : begin(rows / ranks * rank + std::min<std::int64_t>(rank, rows % ranks)),
+        count(rows / ranks + (rank < rows % ranks ? 1 : 0)) {}
+};
+
+class DeviceEvent;
+using DeviceEventPtr = std::shared_ptr<const DeviceEvent>;
+
+/// A batch as a backend sees it: runs one after another. Owned by the engine; must stay alive and unmoved from `start`
+/// until it is reported finished or `abort` has returned.
+struct Job {
+  core::SetId set = core::kGlobalSet;
+  std::vector<Run> runs;
+  std::vector<DeviceEventPtr> ready;  ///< on a device: when the callers' streams have come to where they submitted
+  void* cookie = nullptr;             ///< the engine's own
+  Status status;                      ///< set by the backend before the job is reported finished
+  std::uint64_t bytes_in_place = 0;   ///< of this rank's tensors, not copied: added to by the backend
+};
+
+enum class Progress : std::uint8_t {
+  idle,      ///< nothing to do: no job is open
+  waiting,   ///< jobs are open, and all of them wait for somebody else
+  advanced,  ///< something moved
+};
+
+/// Calls come from the engine's driver, one thread at a time.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  [[nodiscard]] virtual std::string describe() const = 0;
+  /// By which route it runs such a run, in a word or two, for the log; empty: there is one only.
+  [[nodiscard]] virtual std::string route(const Run& /*run*/) const { return {}; }
+  /// Queues a job. Jobs of one set run in the order they were started, on every rank the same; several may overlap.
+  virtual void start(Job& job) = 0;
+  /// Moves whatever can move without blocking; appends jobs that have finished, in order. `in_call`: the calling thread
+  /// is inside a call of the library (not the background thread). Throws `Error` (transport): a fault of the world.
+  virtual Progress progress(bool in_call, std::vector<Job*>& finished) = 0;
+  /// The other ranks of the world that open jobs wait for, ascending; empty: the next move is this rank's own. Nothing:
+  /// the backend cannot say.
+  [[nodiscard]] virtual std::optional<std::vector<int>> awaited() const { return std::nullopt; }
+  /// Whether a job waits for other nodes: for their messages, or for them to take its own.
+  [[nodiscard]] virtual bool awaits_nodes() const noexcept { return false; }
+  /// InterNode::push, where there is one.
+  virtual void push() {}
+  /// Forgets all jobs. After it returns nothing touches a caller's memory any more. Only `describe` and destruction may
+  /// follow.
+  virtual void abort() noexcept = 0;
+};
+
+}  // namespace kolo::data

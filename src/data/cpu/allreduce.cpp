@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/cpu/allreduce.hpp"
+
+#include <algorithm>
+
+namespace kolo::data::cpu {
+
+// ---------------------------------------------------------------- the run
+
+void Allreduce::open(const data::Run& run, data::Job& job) {
+  job_ = &job;
+  open(wire_format(run.dtype, run.wire), {run.dtype, run.op, {run.prescale, run.postscale, run.divisor}},
+       run.pieces.data(), run.pieces.size(), run.elements);
+}
+
+void Allreduce::open(ReduceOp op, const data::Piece& numbers) {
+  job_ = nullptr;
+  open(wire_format(DType::int64), {DType::int64, op, {}}, &numbers, 1, numbers.elements);
+}
+
+void Allreduce::open(const WireFormat& format, const kernels::Reduction& reduction, const data::Piece* pieces,
+                     std::size_t count, std::int64_t elements) {
+  const std::size_t bytes = format.bytes(elements);
+  format_ = &format;
+  reduction_ = reduction;
+  element_bytes_ = static_cast<std::int64_t>(size_of(format.memory()));
+  elements_ = elements;
+  chunk_elements_ = format.elements_in(site_.chunk_bytes(bytes)) / format.granule() * format.granule();
+  past_cache_ = bytes >= site_.tuning.past_cache_bytes;
+  offset_ = 0;
+  fill_cursor_ = take_cursor_ = PieceCursor(pieces, count);
+}
+
+Collective::Cut Allreduce::cut(Chunk& chunk, std::uint64_t /*taken*/) {
+  if (offset_ == elements_) return Cut::end;
+  chunk.of = this;
+  chunk.begin = offset_;
+  chunk.elements = std::min(elements_ - offset_, chunk_elements_);
+  const bool small = format_->bytes(chunk.elements) <= site_.tuning.flat_bytes;
+  chunk.peers_read_at_take = site_.one_node() && small;
+  chunk.exchanges = site_.lane;
+  chunk.enters_when_filled = site_.one_node() ? !small : site_.lane != nullptr;
+  offset_ += chunk.elements;
+  return Cut::chunk;
+}
+
+std::string_view Allreduce::route(const data::Run& run) const {
+  if (!site_.one_node()) return "lanes";
+  const std::size_t bytes = wire_format(run.dtype, run.wire).bytes(run.elements);
+  return bytes <= site_.tuning.flat_bytes ? "flat" : "sliced";
+}
+
+Part Allreduce::own_share(const Chunk& chunk) const noexcept {
+  return site_.own_share(chunk.elements, format_->granule());
+}
+
+/// What of the chunk neither fill nor take moves, because this rank's reduce does: from its inputs, to its outputs.
+Part Allreduce::kept_share(const Chunk& chunk) const noexcept {
+  return !is_flat(chunk) && format_->is_plain() ? own_share(chunk) : Part{};
+}
+
+// ---------------------------------------------------------------- fill
+
+void Allreduce::fill(Chunk& chunk) {
+  chunk.cursor = fill_cursor_;
+  const Part kept = kept_share(chunk);
+  std::byte* to = site_.own_slot(chunk);
+  std::int64_t at = 0;
+  std::size_t stretch = 0;
+  std::int64_t placed = 0;
+  const bool places = !is_flat(chunk) && format_->is_plain() && job_ != nullptr && !site_.regions.empty();
+  fill_cursor_.advance(chunk.elements, [&](const data::Piece& piece, std::int64_t first, std::int64_t elements) {
+    if (!places || place_of(chunk, piece, first, elements, stretch++) == transport::kNowhere) {
+      around(kept, at, elements, [&](std::int64_t from, std::int64_t count) {
+        format_->encode(piece.input + (first + from - at) * element_bytes_, count, reduction_.scaling.prescale,
+                        to + format_->bytes(from));
+      });
+    } else {
+      placed += elements;
+    }
+    at += elements;
+  });
+  site_.intra.set_placed(chunk.number, placed > 0);
+  if (placed > 0) job_->bytes_in_place += static_cast<std::uint64_t>(placed * element_bytes_);
+}
+
+/// Where the peers will find a stretch of the chunk that is being filled, if not in the slot; written down for them.
+transport::Place Allreduce::place_of(const Chunk& chunk, const data::Piece& piece, std::int64_t first,
+                                     std::int64_t elements, std::size_t stretch) {
+  if (stretch >= transport::kPlaces) return transport::kNowhere;
+  transport::Place place = transport::kNowhere;
+  if (piece.input == piece.output)
+    place =
+        site_.regions.find(piece.input + first * element_bytes_, static_cast<std::size_t>(elements * element_bytes_));
+  site_.intra.places(site_.local_rank(), chunk.number)[stretch] = place;
+  return place;
+}
+
+// ---------------------------------------------------------------- reduce
+
+/// Points `inputs` and `outputs` at everybody's memory of the own share, `part`, stretch by stretch, and calls
+/// visit(first element, elements), counted from the share's begin.
+template <class Visit>
+void Allreduce::each_stretch(const Chunk& chunk, const Part& part, Visit&& visit) {
+  const auto self = static_cast<std::size_t>(site_.local_rank());
+  if (part.elements == 0) return;
+  PieceCursor cursor = chunk.cursor;
+  std::int64_t at = 0;
+  std::size_t stretch = 0;
+  cursor.advance(part.begin + part.elements, [&](const data::Piece& piece, std::int64_t first, std::int64_t elements) {
+    const std::int64_t begin = std::max(at, part.begin);
+    const std::int64_t end = at + elements;
+    if (begin < end) {
+      for (int peer = 0; peer < site_.local_size(); ++peer) {
+        site_.inputs[static_cast<std::size_t>(peer)] = site_.outputs[static_cast<std::size_t>(peer)] =
+            peers_memory(peer, chunk, stretch, begin, begin - at);
+      }
+      if (format_->is_plain()) {
+        const std::int64_t offset = (first + begin - at) * element_bytes_;
+        site_.inputs[self] = piece.input + offset;
+        site_.outputs[self] = piece.output + offset;
+      }
+      visit(begin - part.begin, end - begin);
+    }
+    at = end;
+    ++stretch;
+  });
+}
+
+/// Where a peer's stretch lies: `in_chunk` elements into its slot, or `in_stretch` elements into its place.
+std::byte* Allreduce::peers_memory(int peer, const Chunk& chunk, std::size_t stretch, std::int64_t in_chunk,
+                                   std::int64_t in_stretch) {
+  if (stretch < transport::kPlaces && site_.intra.is_placed(peer, chunk.number)) {
+    const transport::Place place = site_.intra.places(peer, chunk.number)[stretch];
+    if (place != transport::kNowhere) return site_.regions.at(peer, place) + in_stretch * element_bytes_;
+  }
+  return site_.slot(peer, chunk) + format_->bytes(in_chunk);
+}
+
+void Allreduce::enter(const Chunk& chunk) {
+  if (is_flat(chunk)) return;
+  const Part share = own_share(chunk);
+  const int ranks = site_.local_size();
+  if (site_.one_node()) {
+    each_stretch(chunk, share, [&](std::int64_t, std::int64_t elements) {
+      format_->reduce(reduction_, site_.inputs.data(), ranks, site_.outputs.data(), ranks, elements);
+    });
+    return;
+  }
+  if (site_.lane == nullptr) return;
+  const std::size_t exchange = site_.exchange_of(chunk);
+  const auto sum_bytes = static_cast<std::int64_t>(size_of(format_->sums()));
+  each_stretch(chunk, share, [&](std::int64_t first, std::int64_t elements) {
+    format_->reduce_partial(reduction_, site_.inputs.data(), ranks, site_.lane->partial(exchange) + first * sum_bytes,
+                            elements);
+  });
+  site_.lane->start_allreduce(exchange, *format_, reduction_, share.elements);
+}
+
+/// Brings the own share of the result to where each local rank takes it from, and to the own output.
+void Allreduce::arrive(const Chunk& chunk) {
+  each_stretch(chunk, own_share(chunk), [&](std::int64_t first, std::int64_t elements) {
+    site_.lane->deliver(site_.exchange_of(chunk), first, elements, site_.outputs.data(), site_.local_size());
+  });
+}
+
+// ---------------------------------------------------------------- take
+
+void Allreduce::take(const Chunk& chunk) { is_flat(chunk) ? reduce_out(chunk) : copy_out(chunk); }
+
+void Allreduce::reduce_out(const Chunk& chunk) {
+  const bool plain = format_->is_plain();
+  if (!plain) site_.scratch.resize(format_->bytes(chunk.elements));
+  std::int64_t at = 0;
+  take_cursor_.advance(chunk.elements, [&](const data::Piece& piece, std::int64_t first, std::int64_t elements) {
+    for (int peer = 0; peer < site_.local_size(); ++peer)
+      site_.inputs[static_cast<std::size_t>(peer)] = site_.slot(peer, chunk) + format_->bytes(at);
+    std::byte* output = piece.output + first * element_bytes_;
+    void* sum = plain ? output : site_.scratch.data();
+    format_->reduce(reduction_, site_.inputs.data(), site_.local_size(), &sum, 1, elements);
+    if (!plain) format_->decode(site_.scratch.data(), elements, output, false);
+    at += elements;
+  });
+}
+
+void Allreduce::copy_out(const Chunk& chunk) {
+  const std::byte* slot = site_.own_slot(chunk);
+  const transport::Place* places = site_.intra.is_placed(site_.local_rank(), chunk.number)
+                                       ? site_.intra.places(site_.local_rank(), chunk.number)
+                                       : nullptr;
+  const Part kept = kept_share(chunk);
+  std::int64_t at = 0;
+  std::size_t stretch = 0;
+  take_cursor_.advance(chunk.elements, [&](const data::Piece& piece, std::int64_t first, std::int64_t elements) {
+    const bool placed = places != nullptr && stretch < transport::kPlaces && places[stretch] != transport::kNowhere;
+    if (!placed) {
+      const bool past_cache = past_cache_ && piece.output != piece.input;
+      around(kept, at, elements, [&](std::int64_t from, std::int64_t count) {
+        format_->decode(slot + format_->bytes(from), count, piece.output + (first + from - at) * element_bytes_,
+                        past_cache);
+      });
+    }
+    at += elements;
+    ++stretch;
+  });
+}
+
+}  // namespace kolo::data::cpu

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// All-reduce. The run is the concatenation of its pieces, cut anywhere between elements. Three routes:
+//
+//   flat    one node, a small chunk. When all have filled, every rank reduces all slots by itself, straight into its
+//           outputs. One synchronisation.
+//   sliced  one node. The chunk is divided into a share a rank. When all have filled, rank j reduces share j over its
+//           own input and the peers' slots, and writes the sum into its own output and back into share j of *each
+//           peer's own* slot: so each line crosses between cores once in each direction, and the own share is neither
+//           filled nor taken. (To leave the sums in the reducer's slot, and copy out from there, would be a pass less
+//           for the reducer, but then every line is read by all peers while it is still dirty in another core's cache,
+//           and a slot could be filled again only after all had taken.) When all have reduced, everybody takes from its
+//           own slot.
+//   lanes   several nodes. The shares belong to the lanes (lane.hpp): rank j reduces share j over its node into partial
+//           sums, exchanges them with rank j of the other nodes, and writes the result back as above.
+//
+// Inside a node elements are always added in rank order, and the nodes' sums in the order of the nodes, whatever the
+// route and however runs were cut: so results do not depend on batching, to the bit, and are the same on all ranks.
+//
+// Tensors that lie in a region which the node shares (transport/regions.hpp, `GradientArena`) are neither filled nor
+// taken, where results are written back (sliced, lanes) and the all-reduce is in place: beside the slot stands, for
+// each *stretch* of a chunk - what it holds of one piece -, whether it lies in the slot or at a place in a region, and
+// reduce reads and writes it there. Each rank decides that for itself, stretch by stretch; how chunks are cut does not
+// depend on it.
+//
+// Slots hold elements as the run's format encodes them (wire_format.hpp). Where that is not plain, the own share goes
+// through the own slot as all others do, so that it is rounded as they are, and tensors in regions do, too.
+#pragma once
+
+#include "data/cpu/collective.hpp"
+#include "data/cpu/wire_format.hpp"
+#include "data/kernels/reduce.hpp"
+
+namespace kolo::data::cpu {
+
+class Allreduce final : public Collective {
+ public:
+  using Collective::Collective;
+  void open(const data::Run& run, data::Job& job) override;
+  /// Of numbers that are not a caller's, in place.
+  void open(ReduceOp op, const data::Piece& numbers);
+
+  Cut cut(Chunk& chunk, std::uint64_t taken) override;
+  void fill(Chunk& chunk) override;
+  void enter(const Chunk& chunk) override;
+  void arrive(const Chunk& chunk) override;
+  void take(const Chunk& chunk) override;
+  [[nodiscard]] std::string_view route(const data::Run& run) const override;
+
+ private:
+  void open(const WireFormat& format, const kernels::Reduction& reduction, const data::Piece* pieces, std::size_t count,
+            std::int64_t elements);
+  [[nodiscard]] static bool is_flat(const Chunk& chunk) noexcept { return chunk.peers_read_at_take; }
+  [[nodiscard]] Part own_share(const Chunk& chunk) const noexcept;
+  [[nodiscard]] Part kept_share(const Chunk& chunk) const noexcept;
+  [[nodiscard]] transport::Place place_of(const Chunk& chunk, const data::Piece& piece, std::int64_t first,
+                                          std::int64_t elements, std::size_t stretch);
+  template <class Visit>
+  void each_stretch(const Chunk& chunk, const Part& part, Visit&& visit);
+  [[nodiscard]] std::byte* peers_memory(int peer, const Chunk& chunk, std::size_t stretch, std::int64_t in_chunk,
+                                        std::int64_t in_stretch);
+  void reduce_out(const Chunk& chunk);
+  void copy_out(const Chunk& chunk);
+
+  data::Job* job_ = nullptr;
+  const WireFormat* format_ = nullptr;
+  kernels::Reduction reduction_;
+  std::int64_t element_bytes_ = 0;  // in memory
+  std::int64_t elements_ = 0;
+  std::int64_t chunk_elements_ = 0;
+  std::int64_t offset_ = 0;  // the first element that has not been cut
+  bool past_cache_ = false;  // outputs elsewhere than the inputs are written past the cache (tuning.hpp)
+  PieceCursor fill_cursor_;
+  PieceCursor take_cursor_;
+};
+
+}  // namespace kolo::data::cpu

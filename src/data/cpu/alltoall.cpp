@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/cpu/alltoall.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+#include "data/kernels/reduce.hpp"
+
+namespace kolo::data::cpu {
+
+namespace {
+
+std::int64_t lines(std::int64_t bytes) noexcept { return (bytes + 63) / 64 * 64; }
+
+std::vector<std::int64_t>& sum_up(const std::vector<std::int64_t>& parts, std::vector<std::int64_t>& begin) {
+  begin.assign(1, 0);
+  for (const std::int64_t part : parts) begin.push_back(begin.back() + part);
+  return begin;
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------- the plan
+
+void AlltoallPlan::make(int rank, const std::byte* input, std::byte* output, const std::vector<std::int64_t>& send,
+                        const std::vector<std::int64_t>& receive, const std::vector<std::int64_t>& largest,
+                        std::size_t slot_bytes, std::size_t past_cache_bytes) {
+  rank_ = rank;
+  input_ = input;
+  output_ = output;
+  sum_up(send, send_begin_);
+  sum_up(receive, receive_begin_);
+  past_cache_ = static_cast<std::size_t>(receive_begin_.back()) >= past_cache_bytes;
+  groups_.clear();
+  chunks_ = 0;
+  const auto room = static_cast<std::int64_t>(slot_bytes);
+  for (int distance = 0; distance < size();) {
+    Group group{distance, 0, 0, chunks_};
+    std::int64_t most = 0;
+    for (; distance < size(); ++distance, ++group.distances) {
+      const std::int64_t with = std::max(most, largest[static_cast<std::size_t>(distance)]);
+      if (group.distances > 0 && (group.distances + 1) * lines(with) > room) break;
+      most = with;
+    }
+    group.block = std::clamp<std::int64_t>(lines(most), 64, room);
+    groups_.push_back(group);
+    chunks_ += (most + group.block - 1) / group.block;
+  }
+}
+
+const AlltoallPlan::Group& AlltoallPlan::group_of(std::int64_t chunk) const noexcept {
+  const auto after = [](std::int64_t wanted, const Group& group) { return wanted < group.first_chunk; };
+  // Groups without chunks begin where the next one does: the last that begins so early is the one.
+  return *std::prev(std::upper_bound(groups_.begin(), groups_.end(), chunk, after));
+}
+
+AlltoallPlan::Block AlltoallPlan::sent(const Group& group, int i, std::int64_t chunk) const noexcept {
+  const int peer = (rank_ + group.first_distance + i) % size();
+  const std::int64_t* begin = &send_begin_[static_cast<std::size_t>(peer)];
+  const std::int64_t from = begin[0] + (chunk - group.first_chunk) * group.block;
+  const std::int64_t bytes = std::clamp<std::int64_t>(begin[1] - from, 0, group.block);
+  if (bytes == 0) return {peer, 0, 0, nullptr, nullptr};
+  return {peer, static_cast<std::size_t>(i * group.block), static_cast<std::size_t>(bytes), input_ + from, nullptr};
+}
+
+AlltoallPlan::Block AlltoallPlan::received(const Group& group, int i, std::int64_t chunk) const noexcept {
+  const int peer = (rank_ - group.first_distance - i + size()) % size();
+  const std::int64_t* begin = &receive_begin_[static_cast<std::size_t>(peer)];
+  const std::int64_t from = begin[0] + (chunk - group.first_chunk) * group.block;
+  const std::int64_t bytes = std::clamp<std::int64_t>(begin[1] - from, 0, group.block);
+  if (bytes == 0) return {peer, 0, 0, nullptr, nullptr};
+  return {peer, static_cast<std::size_t>(i * group.block), static_cast<std::size_t>(bytes),
+          peer == rank_ ? sent(group, i, chunk).input : nullptr, output_ == nullptr ? nullptr : output_ + from};
+}
+
+// ---------------------------------------------------------------- the run
+
+MeshBytes Alltoall::mesh_bytes(const core::Topology& /*topology*/, std::size_t slot_bytes) noexcept {
+  return {slot_bytes, slot_bytes};
+}
+
+void Alltoall::open(const data::Run& run, data::Job& /*job*/) {
+  const int size = site_.topology.size;
+  even_.assign(static_cast<std::size_t>(size), run.elements / size * static_cast<std::int64_t>(size_of(run.dtype)));
+  open(run.pieces.front().input, run.pieces.front().output, even_, even_, even_);
+}
+
+void Alltoall::open(const std::byte* input, std::byte* output, const std::vector<std::int64_t>& send,
+                    const std::vector<std::int64_t>& receive, const std::vector<std::int64_t>& largest) {
+  plan_.make(site_.topology.rank, input, output, send, receive, largest, site_.intra.slot_bytes(),
+             site_.tuning.past_cache_bytes);
+  next_ = 0;
+}
+
+Collective::Cut Alltoall::cut(Chunk& chunk, std::uint64_t /*taken*/) {
+  if (next_ == plan_.chunks()) return Cut::end;
+  chunk.of = this;
+  chunk.begin = next_++;
+  chunk.elements = 1;
+  chunk.peers_read_at_take = true;
+  chunk.exchanges = site_.mesh;
+  return Cut::chunk;
+}
+
+// ---------------------------------------------------------------- the stages
+
+void Alltoall::fill(Chunk& chunk) {
+  plan_.for_each_sent(chunk.begin, [&](const AlltoallPlan::Block& block) {
+    std::byte* to = site_.is_near(block.peer) ? site_.own_slot(chunk) : site_.mesh->outgoing(site_.exchange_of(chunk));
+    kernels::copy(to + block.offset, block.input, static_cast<std::int64_t>(block.bytes));
+  });
+}
+
+void Alltoall::enter(const Chunk& chunk) {
+  if (site_.mesh == nullptr) return;
+  const std::size_t exchange = site_.exchange_of(chunk);
+  plan_.for_each_received(chunk.begin, [&](const AlltoallPlan::Block& block) {
+    if (!site_.is_near(block.peer))
+      site_.mesh->receive(exchange, site_.world_rank_of(block.peer), block.offset, block.bytes);
+  });
+  plan_.for_each_sent(chunk.begin, [&](const AlltoallPlan::Block& block) {
+    if (!site_.is_near(block.peer))
+      site_.mesh->send(exchange, site_.world_rank_of(block.peer), block.offset, block.bytes);
+  });
+}
+
+/// Whether what the node's ranks send here is there.
+bool Alltoall::ready(const Chunk& chunk) const {
+  bool all = true;
+  plan_.for_each_received(chunk.begin, [&](const AlltoallPlan::Block& block) {
+    if (block.peer != site_.topology.rank && site_.is_near(block.peer))
+      all = all && site_.intra.reached(transport::Stage::filled, site_.local_rank_of(block.peer)) > chunk.number;
+  });
+  return all;
+}
+
+void Alltoall::take(const Chunk& chunk) {
+  const auto copy = plan_.past_cache() ? &kernels::copy_past_cache : &kernels::copy;
+  plan_.for_each_received(chunk.begin, [&](const AlltoallPlan::Block& block) {
+    if (block.output == nullptr) return;
+    const std::byte* from = block.input;
+    if (block.peer != site_.topology.rank) {
+      from = site_.is_near(block.peer) ? site_.slot(site_.local_rank_of(block.peer), chunk)
+                                       : site_.mesh->incoming(site_.exchange_of(chunk));
+      from += block.offset;
+    }
+    copy(block.output, from, static_cast<std::int64_t>(block.bytes));
+  });
+}
+
+}  // namespace kolo::data::cpu

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// All-to-all: how it is cut into chunks, and what the stages of a chunk do.
+//
+// The *distance* of a block is how many places its receiver comes after its sender, around the ring of ranks. The work
+// goes by distances: in a chunk, every rank writes what the rank `distance` places on shall have into its own slot, and
+// reads from the slot of the rank `distance` places back, straight into its output. So everybody sends and receives the
+// same amount at any time, nobody is sent to by all at once, and a chunk waits for one other rank only. Distance 0 is a
+// copy from the input to the output.
+//
+// Where blocks are small, a chunk takes several distances in a row, each with a stretch of the slot of its own: a small
+// all-to-all is one chunk, and one synchronisation. Where they are larger than a slot, a distance takes several chunks.
+//
+// For a receiver on another node the block is written to the mesh's memory (mesh.hpp) in place of the slot.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "data/cpu/collective.hpp"
+
+namespace kolo::data::cpu {
+
+/// One all-to-all as one rank sees it, and its chunks, which all ranks see alike. Sizes in bytes, ranks of the set.
+class AlltoallPlan {
+ public:
+  /// `send[r]` and `receive[r]`: bytes to and from rank r, in that order in input and output; an output of null
+  /// discards. `largest[d]`: the most that any rank sends over distance d; the same on all ranks.
+  void make(int rank, const std::byte* input, std::byte* output, const std::vector<std::int64_t>& send,
+            const std::vector<std::int64_t>& receive, const std::vector<std::int64_t>& largest, std::size_t slot_bytes,
+            std::size_t past_cache_bytes);
+  [[nodiscard]] std::int64_t chunks() const noexcept { return chunks_; }
+  /// Whether the output is written past the cache (tuning.hpp).
+  [[nodiscard]] bool past_cache() const noexcept { return past_cache_; }
+
+  /// What one rank brings to another in one chunk.
+  struct Block {
+    int peer = 0;                      ///< the receiver or the sender, whichever is not this rank (or is, both)
+    std::size_t offset = 0;            ///< in the slot
+    std::size_t bytes = 0;             ///< at least one
+    const std::byte* input = nullptr;  ///< of what this rank sends
+    std::byte* output = nullptr;       ///< for what it receives; null discards
+  };
+  /// Calls visit(block) for what this rank sends in a chunk, itself excepted.
+  template <class Visit>
+  void for_each_sent(std::int64_t chunk, Visit&& visit) const {
+    const Group& group = group_of(chunk);
+    for (int i = 0; i < group.distances; ++i) {
+      const Block block = sent(group, i, chunk);
+      if (block.bytes > 0 && block.peer != rank_) visit(block);
+    }
+  }
+  /// The same for what it receives, itself included.
+  template <class Visit>
+  void for_each_received(std::int64_t chunk, Visit&& visit) const {
+    const Group& group = group_of(chunk);
+    for (int i = 0; i < group.distances; ++i) {
+      const Block block = received(group, i, chunk);
+      if (block.bytes > 0) visit(block);
+    }
+  }
+
+ private:
+  /// Distances that share chunks.
+  struct Group {
+    int first_distance = 0;
+    int distances = 0;
+    std::int64_t block = 0;  // of each distance in a chunk
+    std::int64_t first_chunk = 0;
+  };
+
+  [[nodiscard]] const Group& group_of(std::int64_t chunk) const noexcept;
+  [[nodiscard]] Block sent(const Group& group, int i, std::int64_t chunk) const noexcept;
+  [[nodiscard]] Block received(const Group& group, int i, std::int64_t chunk) const noexcept;
+  [[nodiscard]] int size() const noexcept { return static_cast<int>(send_begin_.size()) - 1; }
+
+  int rank_ = 0;
+  const std::byte* input_ = nullptr;
+  std::byte* output_ = nullptr;
+  std::vector<std::int64_t> send_begin_;  // by rank, and the end
+  std::vector<std::int64_t> receive_begin_;
+  std::vector<Group> groups_;
+  std::int64_t chunks_ = 0;
+  bool past_cache_ = false;
+};
+
+/// The same number of rows to everyone.
+class Alltoall final : public Collective {
+ public:
+  using Collective::Collective;
+  /// What the mesh must hold for a chunk.
+  static MeshBytes mesh_bytes(const core::Topology& topology, std::size_t slot_bytes) noexcept;
+
+  void open(const data::Run& run, data::Job& job) override;
+  /// As `AlltoallPlan::make` has it.
+  void open(const std::byte* input, std::byte* output, const std::vector<std::int64_t>& send,
+            const std::vector<std::int64_t>& receive, const std::vector<std::int64_t>& largest);
+
+  Cut cut(Chunk& chunk, std::uint64_t taken) override;
+  void fill(Chunk& chunk) override;
+  /// Notes the messages between nodes; calls nobody.
+  void enter(const Chunk& chunk) override;
+  [[nodiscard]] bool ready(const Chunk& chunk) const override;
+  void take(const Chunk& chunk) override;
+
+ private:
+  AlltoallPlan plan_;
+  std::vector<std::int64_t> even_;  // bytes for each rank
+  std::int64_t next_ = 0;           // chunk of the plan
+};
+
+}  // namespace kolo::data::cpu

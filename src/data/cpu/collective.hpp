@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the pipeline (cpu_backend.hpp) knows of a collective.
+//
+// A kind of collective is a class here, made by a row of the registry (registry.hpp). An object is one run on its way:
+// opened with the run, cut into chunks, whose stages it does, and opened again with another run when all of that is
+// over. It may be made of others (`Compound`), as an all-to-all with splits is of one of the splits and one of the
+// rows: then those cut chunks, and do their stages (`Chunk::of`).
+//
+// A chunk's way on one rank:
+//
+//   fill     the own input goes into the own slot, where peers read it
+//   enter    when the node's ranks have filled, if the chunk waits for that: what this rank does for others. What goes
+//            between nodes is started here
+//   arrive   what was to come from other nodes has come
+//   take     the result goes to the caller's memory
+//
+// Stages of different chunks overlap, those of one chunk come in this order, and a stage's chunks in the order in which
+// they were cut.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "data/backend.hpp"
+#include "data/cpu/chunk.hpp"
+#include "data/cpu/site.hpp"
+
+namespace kolo::data::cpu {
+
+/// One driver.
+class Collective {
+ public:
+  explicit Collective(Site& site) noexcept : site_(site) {}
+  virtual ~Collective() = default;
+  Collective(const Collective&) = delete;
+  Collective& operator=(const Collective&) = delete;
+
+  /// Begins a run. Both stay where they are until the job is finished.
+  virtual void open(const data::Run& run, data::Job& job) = 0;
+
+  enum class Cut : std::uint8_t {
+    chunk,  ///< here is the next chunk
+    wait,   ///< what comes next is known only when this rank has taken the last one
+    end,    ///< that was all
+  };
+  /// Cuts the next chunk, whose number is there: the same on all ranks. `taken`: how many chunks of the set this rank
+  /// has taken.
+  virtual Cut cut(Chunk& chunk, std::uint64_t taken) = 0;
+
+  virtual void fill(Chunk& chunk) = 0;
+  virtual void enter(const Chunk& /*chunk*/) {}
+  virtual void arrive(const Chunk& /*chunk*/) {}
+  /// Whether what take reads is there.
+  [[nodiscard]] virtual bool ready(const Chunk& chunk) const {
+    const transport::Stage stage = chunk.peers_read_at_take ? transport::Stage::filled : transport::Stage::reduced;
+    return site_.intra.all_reached(stage) > chunk.number;
+  }
+  virtual void take(const Chunk& chunk) = 0;
+
+  /// By which route such a run goes, in a word or two, for the log.
+  [[nodiscard]] virtual std::string_view route(const data::Run& /*run*/) const {
+    return site_.one_node() ? "slots" : "between nodes";
+  }
+
+ protected:
+  Site& site_;
+};
+
+/// One that is made of others, which cut its chunks and do their stages.
+class Compound : public Collective {
+ public:
+  using Collective::Collective;
+  void fill(Chunk& /*chunk*/) final { KOLO_UNREACHABLE("a part cuts each chunk"); }
+  void take(const Chunk& /*chunk*/) final { KOLO_UNREACHABLE("a part cuts each chunk"); }
+};
+
+}  // namespace kolo::data::cpu

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/cpu/reduce_scatter.hpp"
+
+#include <algorithm>
+
+namespace kolo::data::cpu {
+
+namespace {
+
+/// A chunk of more owners would hold too little of each to be worth a message.
+constexpr int kMostOwners = 32;
+
+std::int64_t divide_up(std::int64_t a, std::int64_t b) noexcept { return (a + b - 1) / b; }
+
+std::size_t accumulator_bytes(std::size_t width) noexcept {
+  return width == 2 ? 4 : width;  // 16-bit floats are summed in 32
+}
+
+/// The most bytes that partial sums of so many blocks take, over all element types.
+std::size_t partial_bytes(int blocks, int size, std::size_t slot_bytes) noexcept {
+  std::size_t most = 0;
+  for (const std::size_t width : {1, 2, 4, 8}) {
+    const auto elements = static_cast<std::size_t>(ScatterPlan::largest_block(size, slot_bytes, width));
+    most = std::max(most, static_cast<std::size_t>(blocks) * elements * accumulator_bytes(width));
+  }
+  return most;
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------- the plan
+
+int ScatterPlan::owners_in_chunk(int size, std::size_t slot_bytes) noexcept {
+  return std::min({size, kMostOwners, static_cast<int>(slot_bytes / 64)});
+}
+
+std::int64_t ScatterPlan::largest_block(int size, std::size_t slot_bytes, std::size_t width) noexcept {
+  const std::int64_t line = line_of(width);
+  const auto elements = static_cast<std::int64_t>(slot_bytes / width) / owners_in_chunk(size, slot_bytes);
+  return elements / line * line;
+}
+
+ScatterPlan::ScatterPlan(const data::Run& run, int rank, int size, std::size_t slot_bytes,
+                         std::size_t past_cache_bytes) noexcept
+    : reduction_{run.dtype, run.op, {run.prescale, run.postscale, run.divisor}}, width_(size_of(run.dtype)),
+      size_(size), rows_(run.rows), row_elements_(run.rows == 0 ? 0 : run.elements / run.rows),
+      input_(run.pieces.front().input), output_(run.pieces.front().output), owners_(owners_in_chunk(size, slot_bytes)) {
+  const std::int64_t longest = data::RowsOf(rows_, 0, size).count * row_elements_;
+  const std::int64_t most = largest_block(size, slot_bytes, width_);
+  const std::int64_t line = line_of(width_);
+  // As few blocks as can be, and all about the same.
+  blocks_ = std::max<std::int64_t>(1, divide_up(longest, most));
+  block_ = std::max(line, divide_up(divide_up(longest, blocks_), line) * line);
+  chunks_ = longest == 0 ? 0 : blocks_ * divide_up(size_, owners_);
+  const data::RowsOf own(rows_, rank, size_);
+  const std::size_t result = static_cast<std::size_t>(own.count * row_elements_) * width_;
+  const bool in_place = input_ + static_cast<std::size_t>(own.begin * row_elements_) * width_ == output_;
+  past_cache_ = !in_place && result >= past_cache_bytes;
+}
+
+ScatterPlan::Block ScatterPlan::block(std::int64_t chunk, int owner) const noexcept {
+  const data::RowsOf rows(rows_, owner, size_);
+  const std::int64_t begin = chunk % blocks_ * block_;
+  const std::int64_t elements = std::clamp<std::int64_t>(rows.count * row_elements_ - begin, 0, block_);
+  const auto width = static_cast<std::int64_t>(width_);
+  const auto offset = static_cast<std::size_t>((owner - first_owner(chunk)) * block_ * width);
+  if (elements == 0) return {offset, 0, nullptr, nullptr};
+  return {offset, elements, input_ + (rows.begin * row_elements_ + begin) * width, output_ + begin * width};
+}
+
+// ---------------------------------------------------------------- the run
+
+MeshBytes ReduceScatter::mesh_bytes(const core::Topology& topology, std::size_t slot_bytes) noexcept {
+  return {partial_bytes(ScatterPlan::owners_in_chunk(topology.size, slot_bytes), topology.size, slot_bytes),
+          partial_bytes(topology.node_count(), topology.size, slot_bytes)};
+}
+
+void ReduceScatter::open(const data::Run& run, data::Job& /*job*/) {
+  plan_ = ScatterPlan(run, site_.topology.rank, site_.topology.size, site_.intra.slot_bytes(),
+                      site_.tuning.past_cache_bytes);
+  next_ = 0;
+}
+
+Collective::Cut ReduceScatter::cut(Chunk& chunk, std::uint64_t /*taken*/) {
+  if (next_ == plan_.chunks()) return Cut::end;
+  chunk.of = this;
+  chunk.begin = next_++;
+  chunk.elements = 1;
+  chunk.peers_read_at_take = true;
+  chunk.exchanges = site_.mesh;
+  chunk.enters_when_filled = site_.mesh != nullptr;
+  return Cut::chunk;
+}
+
+// ---------------------------------------------------------------- the stages
+
+bool ReduceScatter::reduces_for(int owner) const noexcept {
+  if (site_.is_near(owner)) return owner == site_.topology.rank;
+  return site_.local_rank_of(owner) % site_.local_size() == site_.local_rank();
+}
+
+int ReduceScatter::reducer_for(int owner, int node) const noexcept {
+  const std::vector<int>& ranks = site_.topology.nodes[static_cast<std::size_t>(node)];
+  return site_.world_rank_of(ranks[static_cast<std::size_t>(site_.local_rank_of(owner)) % ranks.size()]);
+}
+
+void ReduceScatter::fill(Chunk& chunk) {
+  std::byte* slot = site_.own_slot(chunk);
+  for (int owner = plan_.first_owner(chunk.begin); owner < plan_.end_owner(chunk.begin); ++owner) {
+    if (reduces_for(owner)) continue;
+    const ScatterPlan::Block block = plan_.block(chunk.begin, owner);
+    kernels::copy_ahead(slot + block.offset, block.input, block.elements * static_cast<std::int64_t>(plan_.width()));
+  }
+}
+
+void ReduceScatter::gather_inputs(const ScatterPlan::Block& block, const Chunk& chunk) {
+  for (int peer = 0; peer < site_.local_size(); ++peer)
+    site_.inputs[static_cast<std::size_t>(peer)] = site_.slot(peer, chunk) + block.offset;
+  site_.inputs[static_cast<std::size_t>(site_.local_rank())] = block.input;
+}
+
+void ReduceScatter::enter(const Chunk& chunk) {
+  if (site_.mesh == nullptr) return;
+  const int rank = site_.topology.rank;
+  const std::size_t exchange = site_.exchange_of(chunk);
+  const std::size_t wide = size_of(kernels::accumulator_of(plan_.reduction().dtype));
+  const std::size_t stride = static_cast<std::size_t>(plan_.block_elements()) * wide;
+  std::size_t sent = 0;
+  for (int owner = plan_.first_owner(chunk.begin); owner < plan_.end_owner(chunk.begin); ++owner) {
+    if (owner == rank || !reduces_for(owner)) continue;
+    const ScatterPlan::Block block = plan_.block(chunk.begin, owner);
+    if (block.elements == 0) continue;
+    gather_inputs(block, chunk);
+    kernels::reduce_partial(plan_.reduction(), site_.inputs.data(), site_.local_size(),
+                            site_.mesh->outgoing(exchange) + sent, block.elements);
+    site_.mesh->send(exchange, site_.world_rank_of(owner), sent, static_cast<std::size_t>(block.elements) * wide);
+    sent += stride;
+  }
+  if (!plan_.holds(chunk.begin, rank)) return;
+  const std::size_t bytes = static_cast<std::size_t>(plan_.block(chunk.begin, rank).elements) * wide;
+  for (int node = 0; node < site_.topology.node_count(); ++node) {
+    if (node != site_.topology.node)
+      site_.mesh->receive(exchange, reducer_for(rank, node), static_cast<std::size_t>(node) * stride, bytes);
+  }
+}
+
+bool ReduceScatter::ready(const Chunk& chunk) const {
+  return !plan_.holds(chunk.begin, site_.topology.rank) || Collective::ready(chunk);
+}
+
+void ReduceScatter::take(const Chunk& chunk) {
+  if (!plan_.holds(chunk.begin, site_.topology.rank)) return;
+  const ScatterPlan::Block block = plan_.block(chunk.begin, site_.topology.rank);
+  if (block.elements == 0) return;
+  gather_inputs(block, chunk);
+  if (site_.mesh != nullptr) return take_between_nodes(block, chunk);
+  const auto reduce = plan_.past_cache() ? &kernels::reduce_past_cache : &kernels::reduce;
+  reduce(plan_.reduction(), site_.inputs.data(), site_.local_size(), block.output, block.elements);
+}
+
+void ReduceScatter::take_between_nodes(const ScatterPlan::Block& block, const Chunk& chunk) {
+  const std::size_t stride =
+      static_cast<std::size_t>(plan_.block_elements()) * size_of(kernels::accumulator_of(plan_.reduction().dtype));
+  std::byte* sums = site_.mesh->incoming(site_.exchange_of(chunk));
+  kernels::reduce_partial(plan_.reduction(), site_.inputs.data(), site_.local_size(),
+                          sums + static_cast<std::size_t>(site_.topology.node) * stride, block.elements);
+  for (int node = 1; node < site_.topology.node_count(); ++node)
+    kernels::combine(plan_.reduction(), sums, sums + static_cast<std::size_t>(node) * stride, block.elements);
+  kernels::finish(plan_.reduction(), sums, block.output, block.elements);
+}
+
+}  // namespace kolo::data::cpu

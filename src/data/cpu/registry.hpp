@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which class runs which kind of collective.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "core/collectives.hpp"
+#include "data/cpu/collective.hpp"
+
+namespace kolo::data::cpu {
+
+/// What any kind of collective wants of the mesh for a chunk.
+MeshBytes mesh_bytes(const core::Topology& topology, std::size_t slot_bytes) noexcept;
+
+/// A set's collectives, used again and again. One driver.
+class Collectives {
+ public:
+  explicit Collectives(Site& site);
+  /// One of this kind that runs nothing.
+  [[nodiscard]] Collective& take(core::CollectiveKind kind);
+  void give_back(core::CollectiveKind kind, Collective& collective);
+  /// Any one of this kind.
+  [[nodiscard]] const Collective& any(core::CollectiveKind kind) const;
+
+ private:
+  struct Pool {
+    std::vector<std::unique_ptr<Collective>> all;
+    std::vector<Collective*> idle;
+  };
+  [[nodiscard]] std::unique_ptr<Collective> make(core::CollectiveKind kind);
+
+  Site& site_;
+  std::array<Pool, core::kCollectiveCount> pools_;  // by kind
+};
+
+}  // namespace kolo::data::cpu

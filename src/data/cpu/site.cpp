@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/cpu/site.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <string>
+
+#include "base/check.hpp"
+
+namespace kolo::data::cpu {
+
+int Site::set_rank_of(int world_rank) const {
+  if (members.empty()) {
+    KOLO_CHECK(world_rank >= 0 && world_rank < topology.size) << "root " << world_rank << " of " << topology.size;
+    return world_rank;
+  }
+  const auto found = std::lower_bound(members.begin(), members.end(), world_rank);
+  KOLO_CHECK(found != members.end() && *found == world_rank) << "root " << world_rank << " is not in the set";
+  return static_cast<int>(found - members.begin());
+}
+
+std::byte* allocate_output(const data::Run& run, const std::vector<std::int64_t>& parts, Status& status) {
+  try {
+    return run.allocate(parts);
+  } catch (const Error& error) {
+    status = error.status();
+  } catch (const std::exception& error) {
+    const bool in_rows = !run.splits.empty();
+    const std::int64_t unit = in_rows ? run.row_elements * static_cast<std::int64_t>(size_of(run.dtype)) : 1;
+    std::int64_t bytes = 0;
+    for (const std::int64_t part : parts) bytes += part * unit;
+    status = Status(ErrorCode::invalid_argument, std::string("no memory for the result of an ") +
+                                                     (in_rows ? "alltoall, " : "allgather, ") + std::to_string(bytes) +
+                                                     " bytes: " + error.what());
+  }
+  return nullptr;
+}
+
+}  // namespace kolo::data::cpu

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every number of the data plane that another machine may want different. Each is a setting (base/settings.hpp), whose
+// help says what it does; here stands why its default is what it is. The same on all ranks: chunks are cut by them.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace kolo::data::cpu {
+
+struct Tuning {
+  /// KOLO_FLAT_BYTES. Flat, every rank reads all of every other's chunk, which crosses cores n-1 times instead of
+  /// twice, but meets once instead of twice. A meeting costs some hundred nanoseconds, the time in which 8 KiB cross.
+  std::size_t flat_bytes = 8 << 10;
+  /// KOLO_CHUNK_BYTES. A run shorter than the slots together is cut into smaller chunks than slots, so that its
+  /// stages overlap, but not into smaller ones than this: a chunk costs two meetings.
+  std::size_t least_chunk_bytes = 32 << 10;
+  /// KOLO_PAST_CACHE_BYTES. Outputs elsewhere than the inputs, of runs of this size or more, are written past the
+  /// cache: they are not in it, and fetching their lines first costs as much again as writing them. In place they are
+  /// in the second-level cache from being read a few chunks ago, and the caller's next step may use small ones soon.
+  std::size_t past_cache_bytes = 4 << 20;
+  /// KOLO_STEP_BYTES. What a link between nodes carries in the time of one step of an exchange (data/cpu/lane.hpp):
+  /// so many bytes more are sent where that saves a step. 10 Gbit/s and 13 us, or 1 Gbit/s and 130 us.
+  std::size_t step_bytes = 16 << 10;
+
+  /// The same as `least_chunk_bytes` between nodes, where a chunk costs two steps as well: it should carry more than
+  /// passes in their time. 64 KiB in one chunk took 0.5 ms between 2 hosts and 1.2 between 4, in two 0.9 and 3.7 (links
+  /// of 1 Gbit/s that let bursts through, 2 ranks a host, all on 2 cores).
+  [[nodiscard]] std::size_t least_exchanged_bytes() const noexcept {
+    return std::max(least_chunk_bytes, 4 * step_bytes);
+  }
+};
+
+/// KOLO_SLOTS, when it is 0. On one machine few, so that they stay in the cache; virtual nodes, too, are one step apart
+/// as soon as the other rank has a CPU. Between hosts a link is full only while as many bytes are under way as it
+/// carries from the moment that a rank sends a part until it has received and looked at what comes back: at 1 Gbit/s
+/// and 5 ms - ranks that share CPUs, or sleep for a millisecond at a time (engine/driving.cpp) - 600 KiB, at 100 Gbit/s
+/// and 100 us 1.2 MiB. With links of 1 Gbit/s, 2 hosts of 2 ranks, 64 MiB took 640 ms with 4 slots of 256 KiB and 574
+/// ms with 16 of 128 KiB, of 562 ms that the link takes with its frames' headers.
+inline std::int64_t choose_slots(bool one_machine) { return one_machine ? 4 : 16; }
+
+/// Between hosts slots are of this size at most. With each of the 16 goes staging memory: three times its size in a
+/// node of one rank that sums 32-bit floats (8 MiB in all), five times for 16-bit ones, twice more for all-to-all and
+/// reduce-scatter: at the very most 16 MiB, of which pages that no call has touched cost nothing.
+inline constexpr std::size_t kMostSlotBytesBetweenHosts = 128 << 10;
+
+/// KOLO_SLOT_BYTES, when it is 0. Two forces: a slot that is small stays in its core's own (second-level) cache between
+/// fill, reduce and take; one that is large gives the memory's prefetchers long rows to run along, which counts most
+/// for tensors in an arena, and fewer meetings. Measured with 1 MiB of cache a core and 4 slots, 64 MiB: at 2 ranks
+/// 10.0 ms with 64 KiB, 8.8 with 256 KiB and with 1 MiB, from an arena 8.8, 4.3 and 3.4; at 4 ranks on 2 cores 25.6 ms
+/// with 64 KiB, 17.7 with 128 KiB, 21.6 with 256 KiB (and 8 slots of 128 KiB take 23.6).
+inline std::size_t choose_slot_bytes(std::size_t cache_bytes, int local_ranks, bool one_machine) {
+  const bool pair = local_ranks <= 2;
+  const std::size_t fair = cache_bytes / (pair ? 4 : 8);
+  const std::size_t most = one_machine ? (pair ? 256 : 128) << 10 : kMostSlotBytesBetweenHosts;
+  return std::clamp<std::size_t>(fair / 4096 * 4096, 32 << 10, most);
+}
+
+}  // namespace kolo::data::cpu

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What brings a packed step around the ranks: NCCL, or the CPU by way of pinned memory. The pipeline (cuda_backend.hpp)
+// packs, asks the carrier in the order of steps, and unpacks.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "data/cuda/cuda_api.hpp"
+#include "data/cuda/region.hpp"
+#include "data/cuda/steps.hpp"
+
+namespace kolo::cuda {
+
+/// A step in one of the slots.
+struct Load {
+  core::SetId set = core::kGlobalSet;  ///< whose ranks take part
+  const Step* step = nullptr;
+  std::size_t slot = 0;
+  std::byte* memory = nullptr;  ///< the slot's, on the device
+};
+
+/// The driver's, on the device's issuing thread, with the device current; `abort` apart.
+class Carrier {
+ public:
+  virtual ~Carrier() = default;
+  /// Memory for a slot, and the host's part of it.
+  [[nodiscard]] virtual std::byte* slot(std::size_t index) const noexcept = 0;
+  /// Makes the most of memory that callers' tensors will lie in, from the next load on; until `forget`, which is called
+  /// when no load is under way.
+  virtual void adopt(const Region& region) = 0;
+  virtual void forget(const Region& region) = 0;
+  /// Called right after the pack was given to `stream`, to give it whatever must follow at once.
+  virtual void collect(const Load& load, const OwnStream& stream) = 0;
+  /// Whether `carry` may be called for this load now; loads go in order.
+  [[nodiscard]] virtual bool may_carry(const Load& load) = 0;
+  virtual void carry(const Load& load) = 0;
+  /// Whether it has been carried so far that the rest can be given to a stream.
+  [[nodiscard]] virtual bool carried(const Load& load) = 0;
+  /// Notices what went wrong, here or at a peer, with what is on the device already. Throws Error (transport).
+  virtual void look() = 0;
+  /// Gives `stream` what must come before the unpack.
+  virtual void deliver(const Load& load, const OwnStream& stream) = 0;
+  /// Ends what is under way, so that every stream runs dry. Any thread.
+  virtual void abort() noexcept = 0;
+  /// Leaves in peace; all loads have been carried, on the device, too. False when it could not.
+  [[nodiscard]] virtual bool leave() = 0;
+};
+
+}  // namespace kolo::cuda

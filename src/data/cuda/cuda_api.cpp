@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/cuda/cuda_api.hpp"
+
+#include <kolo/error.hpp>
+
+#include "data/cuda/device.hpp"
+
+namespace kolo::cuda {
+namespace {
+
+/// For what is given back at the end. After a fault the device refuses this, too, and there is nobody to tell.
+void forgive(cudaError_t /*result*/) noexcept {}
+
+}  // namespace
+
+void check(cudaError_t result, const char* call) {
+  if (result == cudaSuccess) return;
+  throw Error(ErrorCode::transport,
+              std::string(call) + " failed: " + cudaGetErrorString(result) + " (" + cudaGetErrorName(result) + ")");
+}
+
+// ---------------------------------------------------------------- devices
+
+DeviceCount count_devices() {
+  DeviceCount count;
+  const cudaError_t result = cudaGetDeviceCount(&count.devices);
+  if (result == cudaErrorInsufficientDriver) {  // what the runtime also says when there is none at all
+    int driver = 0;
+    if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) return {0, "no NVIDIA driver is installed"};
+  }
+  if (result != cudaSuccess) return {0, cudaGetErrorString(result)};
+  if (count.devices == 0) count.why = "no device is visible";
+  return count;
+}
+
+int current_device() {
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  return device;
+}
+
+bool is_unloaded() noexcept {
+  int device = 0;
+  return cudaGetDevice(&device) == cudaErrorCudartUnloading;
+}
+
+void set_current_device(int device) { check(cudaSetDevice(device), "cudaSetDevice"); }
+
+DeviceGuard::DeviceGuard(int device) : former_(current_device()), changed_(former_ != device) {
+  if (changed_) set_current_device(device);
+  // Refused only by a device that has failed, and then nothing is captured.
+  relaxed_ = cudaThreadExchangeStreamCaptureMode(&mode_) == cudaSuccess;
+}
+
+DeviceGuard::~DeviceGuard() {
+  if (relaxed_) forgive(cudaThreadExchangeStreamCaptureMode(&mode_));
+  if (changed_) forgive(cudaSetDevice(former_));
+}
+
+DeviceInfo device_info(int device) {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  DeviceInfo info;
+  info.name = properties.name;
+  info.processors = properties.multiProcessorCount;
+  static constexpr char kDigits[] = "0123456789abcdef";
+  for (const char byte : properties.uuid.bytes) {
+    info.uuid += kDigits[static_cast<unsigned char>(byte) >> 4];
+    info.uuid += kDigits[static_cast<unsigned char>(byte) & 15];
+  }
+  return info;
+}
+
+std::string runtime_version() {
+  int version = 0;
+  check(cudaRuntimeGetVersion(&version), "cudaRuntimeGetVersion");
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+int device_holding(const void* memory) {
+  cudaPointerAttributes attributes{};
+  check(cudaPointerGetAttributes(&attributes, memory), "cudaPointerGetAttributes");
+  const bool on_device = attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
+  return on_device ? attributes.device : -1;
+}
+
+// ---------------------------------------------------------------- streams and events
+
+bool is_capturing(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  const cudaError_t result = cudaStreamIsCapturing(stream, &status);
+  // The legacy default stream, while a stream that it would wait for is captured.
+  if (result == cudaErrorStreamCaptureImplicit) return true;
+  check(result, "cudaStreamIsCapturing");
+  return status != cudaStreamCaptureStatusNone;
+}
+
+OwnStream::OwnStream() {
+  int least = 0;
+  int greatest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
+  check(cudaStreamCreateWithPriority(&raw_, cudaStreamNonBlocking, greatest), "cudaStreamCreateWithPriority");
+}
+
+OwnStream::~OwnStream() {
+  if (raw_ != nullptr) forgive(cudaStreamDestroy(raw_));
+}
+
+void OwnStream::synchronize(CallSite site) const {
+  if (performs("cudaStreamSynchronize", site)) check(cudaStreamSynchronize(raw_), "cudaStreamSynchronize");
+}
+
+void OwnStream::call_on_host(cudaHostFn_t function, void* argument, const Event& told_of) const {
+  tells_of(told_of.raw_, raw_);
+  check(cudaLaunchHostFunc(raw_, function, argument), "cudaLaunchHostFunc");
+}
+
+Event::Event() { check(cudaEventCreateWithFlags(&raw_, cudaEventDisableTiming), "cudaEventCreateWithFlags"); }
+
+Event::~Event() {
+  if (raw_ != nullptr) forgive(cudaEventDestroy(raw_));
+}
+
+void Event::record(cudaStream_t stream, CallSite site) const {
+  if (performs("cudaEventRecord", site)) check(cudaEventRecord(raw_, stream), "cudaEventRecord");
+}
+
+void Event::hold_back(cudaStream_t stream, CallSite site) const {
+  if (performs("cudaStreamWaitEvent", site)) check(cudaStreamWaitEvent(stream, raw_, 0), "cudaStreamWaitEvent");
+}
+
+bool Event::reached(CallSite site) const {
+  if (!performs("cudaEventQuery", site)) return true;
+  const cudaError_t result = cudaEventQuery(raw_);
+  if (result == cudaErrorNotReady) return false;
+  check(result, "cudaEventQuery");
+  return true;
+}
+
+// ---------------------------------------------------------------- memory
+
+void copy_async(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), "cudaMemcpyAsync");
+}
+
+void zero_async(void* data, std::size_t bytes, cudaStream_t stream) {
+  check(cudaMemsetAsync(data, 0, bytes, stream), "cudaMemsetAsync");
+}
+
+DeviceMemory::DeviceMemory(std::size_t bytes) : bytes_(bytes) {
+  if (bytes > 0) check(cudaMalloc(&raw_, bytes), "cudaMalloc");
+}
+
+DeviceMemory::~DeviceMemory() {
+  if (raw_ != nullptr) forgive(cudaFree(raw_));
+}
+
+PinnedMemory::PinnedMemory(std::size_t bytes) : bytes_(bytes) {
+  if (bytes > 0) check(cudaHostAlloc(&raw_, bytes, cudaHostAllocPortable), "cudaHostAlloc");
+}
+
+PinnedMemory::~PinnedMemory() {
+  if (raw_ != nullptr) forgive(cudaFreeHost(raw_));
+}
+
+}  // namespace kolo::cuda

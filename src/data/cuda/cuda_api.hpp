@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every call of the CUDA runtime that Kolo makes but for kernel launches (device.hpp), in C++ manners: results checked,
+// failures thrown as an Error(transport) that names the call and has CUDA's own text. Nothing here decides anything.
+//
+// Threads: as the runtime's own calls, any. All of them leave the caller's current device as it was; those that work on
+// the current device say so, and are made inside a DeviceGuard.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "data/cuda/call_site.hpp"
+
+namespace kolo::cuda {
+
+/// Throws Error(transport) unless the result is success.
+void check(cudaError_t result, const char* call);
+
+// ---------------------------------------------------------------- devices
+
+struct DeviceCount {
+  int devices = 0;
+  std::string why;  ///< with none: CUDA's sentence
+};
+/// Never throws for a machine without a driver or a device: that is an answer.
+[[nodiscard]] DeviceCount count_devices();
+[[nodiscard]] int current_device();
+/// Whether CUDA has gone before us, at the end of a process: its calls are errors from now on, and NCCL's would crash.
+[[nodiscard]] bool is_unloaded() noexcept;
+/// For `cuda::bind` alone, whose purpose this is.
+void set_current_device(int device);
+
+/// Makes a device the thread's current one, and the former again at the end. Meanwhile a program may capture its
+/// streams into graphs: by default a capture forbids every thread to ask events, allocate and the like, and ends when
+/// one does, although ours have nothing to do with it.
+class DeviceGuard {
+ public:
+  explicit DeviceGuard(int device);
+  ~DeviceGuard();
+  DeviceGuard(const DeviceGuard&) = delete;
+  DeviceGuard& operator=(const DeviceGuard&) = delete;
+
+ private:
+  int former_;
+  bool changed_;
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // then the former one
+  bool relaxed_ = false;
+};
+
+struct DeviceInfo {
+  std::string name;  ///< "NVIDIA H200"
+  std::string uuid;  ///< 32 hexadecimal digits; of an instance, where a device is divided into several
+  int processors = 0;
+};
+[[nodiscard]] DeviceInfo device_info(int device);
+/// "13.0".
+[[nodiscard]] std::string runtime_version();
+/// The device on which memory lies (managed memory: the device it was allocated for), or -1 for memory of the host.
+[[nodiscard]] int device_holding(const void* memory);
+
+// ---------------------------------------------------------------- streams and events
+
+/// Whether work given to the stream would go into a graph instead of running. Of the current device, for the default
+/// streams.
+[[nodiscard]] bool is_capturing(cudaStream_t stream);
+
+class Event;
+
+/// A stream of our own: does not wait for the legacy default stream, and has the highest priority. Of the current
+/// device. Movable.
+class OwnStream {
+ public:
+  OwnStream();
+  OwnStream(OwnStream&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+  OwnStream& operator=(OwnStream&&) = delete;
+  ~OwnStream();
+  [[nodiscard]] cudaStream_t raw() const noexcept { return raw_; }
+  /// Blocks until all its work is done.
+  void synchronize(CallSite site = CallSite::here()) const;
+  /// Runs `function(argument)` on a thread of the driver's once what was given to the stream before has run: this
+  /// stream is held back behind the event, of which the function tells. It makes no CUDA call. May not be called at all
+  /// after an error on the device.
+  void call_on_host(cudaHostFn_t function, void* argument, const Event& told_of) const;
+
+ private:
+  cudaStream_t raw_ = nullptr;
+};
+
+/// A point in a stream's work. Carries no time. Of the current device. Movable.
+class Event {
+ public:
+  Event();
+  Event(Event&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+  Event& operator=(Event&&) = delete;
+  ~Event();
+  /// The stream, of the same device, as it is now. For the default streams that device must be current.
+  void record(cudaStream_t stream, CallSite site = CallSite::here()) const;
+  /// What is given to `stream` from now on runs after the point that was recorded last. Does not block the host.
+  void hold_back(cudaStream_t stream, CallSite site = CallSite::here()) const;
+  /// Whether the point has been reached. Never recorded: yes.
+  [[nodiscard]] bool reached(CallSite site = CallSite::here()) const;
+
+ private:
+  friend class OwnStream;
+  cudaEvent_t raw_ = nullptr;
+};
+
+// ---------------------------------------------------------------- memory
+
+/// Between any two places; the host's must be pinned to be asynchronous.
+void copy_async(void* to, const void* from, std::size_t bytes, cudaStream_t stream);
+
+void zero_async(void* data, std::size_t bytes, cudaStream_t stream);
+
+/// Memory of the current device. Movable.
+class DeviceMemory {
+ public:
+  DeviceMemory() noexcept = default;
+  explicit DeviceMemory(std::size_t bytes);
+  DeviceMemory(DeviceMemory&& other) noexcept
+      : raw_(std::exchange(other.raw_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  DeviceMemory& operator=(DeviceMemory&& other) noexcept {
+    std::swap(raw_, other.raw_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~DeviceMemory();
+  [[nodiscard]] std::byte* data() const noexcept { return static_cast<std::byte*>(raw_); }
+  [[nodiscard]] std::size_t size() const noexcept { return bytes_; }
+
+ private:
+  void* raw_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+/// Memory of the host that devices reach directly. Movable.
+class PinnedMemory {
+ public:
+  PinnedMemory() noexcept = default;
+  explicit PinnedMemory(std::size_t bytes);
+  PinnedMemory(PinnedMemory&& other) noexcept
+      : raw_(std::exchange(other.raw_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  PinnedMemory& operator=(PinnedMemory&& other) noexcept {
+    std::swap(raw_, other.raw_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~PinnedMemory();
+  [[nodiscard]] std::byte* data() const noexcept { return static_cast<std::byte*>(raw_); }
+  [[nodiscard]] std::size_t size() const noexcept { return bytes_; }
+
+ private:
+  void* raw_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace kolo::cuda

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Batches of tensors that lie on a GPU.
+//
+// Words. A *step* is what one slot holds: it is packed, carried around the ranks, unpacked (steps.hpp). A *slot* is a
+// fusion buffer on the device. A *carrier* is NCCL, or the CPU by way of pinned memory.
+//
+// Streams. Each has one task, so that neighbouring steps overlap, and events hold back one behind another:
+//
+//     caller's stream  ..backward..|event|..backward..                         |wait_on|..optimizer..
+//                                     \                                        /
+//     pack                             [pack k][pack k+1]  [pack k+3 when unpack k has ended: the same slot]
+//                                              \                             /
+//     carrier's                                 [NCCL k][NCCL k+1]          /
+//                                                       \                  /
+//     unpack                                             [unpack k][unpack k+1]
+//     bell                                                         [ring]
+//
+// The host blocks nowhere; it gives a step's work to the streams as soon as that is known. All of it is done by the
+// engine's background thread, so no CUDA call of a caller's thread is held up by ours, but for `record` at submission
+// and `hold_back` in wait_on. NCCL's non-blocking calls return before their work is on the stream, so an event is
+// recorded behind them only when the communicator has settled: until then the step waits in the pipeline. While batches
+// are open the communicator is asked whether something went wrong: a peer may be lost while its kernel is waited for.
+//
+// Completion is not polled for. When a batch's last event has been recorded, a stream of its own is held back behind it
+// and then rings the engine's bell from a host function. A stream of its own, because a host function would hold up the
+// next step on any other; a bell, because the alternatives are a core that spins, or naps that are late by their
+// length. (The engine's nap of a millisecond stays as a safeguard: a host function is not called after an error.)
+//
+// The beginning. Nothing is done before a tensor on a device is submitted, or `bind` is called. The first batch - every
+// rank comes to it, at the same place of the log - makes the ranks tell each other, over the CPU's data plane, on which
+// device they are, whether they could allocate and load what they need, and NCCL's unique id. What one of them lacks
+// fails every batch on every rank with the same sentence, and the job goes on. All memory is allocated and all kernels
+// are loaded before: later both could deadlock against a running collective. That takes up to seconds, so it has a
+// thread of its own: the driver, and with it the tensors of the CPU, go on meanwhile.
+//
+// What blocks under the driver's lock after that: the memory of an arena, milliseconds, while nothing of ours is on the
+// device; giving it back, which waits for the device; a launch, when a stream is full; and the end.
+//
+// Arenas. A GradientArena's memory is allocated by the driver while no work of ours is on the device, and registered
+// with NCCL. Tensors that lie at the same place of it on all ranks - which is part of what ranks must agree on - are
+// neither packed nor unpacked; where tensors of a batch are neighbours there, one collective reduces all of them.
+//
+// The end. `abort` ends NCCL's kernels, which may wait for a rank that is dead, lets the streams run dry, and returns
+// when no kernel of ours can touch a caller's memory any more.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "data/cuda/carrier.hpp"
+#include "data/cuda/cuda_api.hpp"
+#include "data/cuda/events.hpp"
+#include "data/cuda/host_plane.hpp"
+#include "data/cuda/region.hpp"
+#include "data/cuda/steps.hpp"
+#include "data/cuda/tables.hpp"
+#include "data/cuda/tenants.hpp"
+#include "data/device.hpp"
+
+namespace kolo::cuda {
+
+struct CudaBackendOptions {
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;
+  bool staged = false;
+  bool share_device = false;
+  std::size_t slots = 3;
+  std::size_t slot_bytes = std::size_t{16} << 20;
+  std::size_t direct_bytes = std::size_t{8} << 20;
+  /// How long `close` waits for peers to leave, too.
+  std::chrono::nanoseconds patience = std::chrono::seconds(5);
+  std::function<void()> ring;  ///< wakes the engine; any thread, also after the backend's end
+  std::shared_ptr<Tenants> tenants = std::make_shared<Tenants>();  ///< the process's
+};
+
+/// How large slots are: a batch fits into one, with the gaps between its tensors. Staged they are smaller, because it
+/// is their number under way that makes the copies overlap.
+[[nodiscard]] std::size_t slot_bytes_for(std::int64_t fusion_threshold_bytes, int size, bool staged) noexcept;
+
+class CudaBackend final : public data::DeviceBackend {
+ public:
+  /// `plane`: a data plane of the CPU for this backend alone.
+  CudaBackend(CudaBackendOptions options, std::unique_ptr<data::Backend> plane);
+  ~CudaBackend() override;
+
+  // data::DeviceBackend
+  int bind() override;
+  [[nodiscard]] std::string describe() const override;
+  void check_usable(Device device, const core::Signature& signature) override;
+  [[nodiscard]] data::DeviceEventPtr record(Device device, Stream stream) override;
+  [[nodiscard]] std::shared_ptr<data::DeviceRegion> ask_region(std::uint16_t number, std::size_t bytes) override;
+  void retire(const data::DeviceRegion& region, bool release) noexcept override;
+  [[nodiscard]] std::uint64_t place_of(const std::byte* data, std::size_t bytes) const override;
+  [[nodiscard]] data::DeviceUsage usage() const override;
+  void set_enqueued(Enqueued enqueued) override { enqueued_ = std::move(enqueued); }
+  [[nodiscard]] bool expects_soon() const noexcept override;
+  void start(data::Job& job) override;
+  data::Progress progress(bool in_call, std::vector<data::Job*>& finished) override;
+  [[nodiscard]] bool awaits_nodes() const noexcept override { return plane_.awaits_nodes(); }
+  void abort() noexcept override;
+  void close() noexcept override;
+
+ private:
+  struct OpenJob;
+  struct Flight;
+  class Equipment;
+
+  // The beginning.
+  enum class State : std::uint8_t { unused, equipping, meeting, connecting, ready, failed, closed };
+  using Said = std::vector<std::string>;  // a rank's problem, its device, NCCL's id, whether others are on the device
+  bool begin();
+  void equip() noexcept;
+  bool meet();
+  [[nodiscard]] Status judge(const std::vector<Said>& said) const;
+  void fail_open(const Status& status, std::vector<data::Job*>& finished);
+
+  // The pipeline; each true when something moved.
+  bool serve_regions();
+  void let_go_of_regions();
+  bool plan_one();
+  bool plan_uneven(OpenJob& open, const data::Run& run);
+  [[nodiscard]] std::vector<std::int64_t> note_units(const data::Run& run, const std::vector<std::string>& said,
+                                                     std::vector<std::int64_t>& bytes) const;
+  bool pack_one();
+  void count(const Step& step);
+  bool carry_one();
+  bool unpack_one();
+  bool finish_one(std::vector<data::Job*>& finished);
+  void enqueue_end(OpenJob& open);
+  void choose(int device, const char* how);
+  [[nodiscard]] int turn(int devices) const noexcept;
+  void run_dry() noexcept;
+
+  const CudaBackendOptions options_;
+  HostPlane plane_;
+  Enqueued enqueued_;
+
+  mutable std::mutex mutex_;
+  int device_ = -1;                    // guarded by mutex_; constant once chosen
+  std::string chosen_by_;              // guarded by mutex_
+  std::shared_ptr<EventPool> events_;  // guarded by mutex_; constant once chosen
+  std::optional<DeviceCount> count_;   // guarded by mutex_
+  struct KnownRegion {
+    std::shared_ptr<Region> region;
+    bool retired = false;
+    bool released = false;
+  };
+  std::vector<KnownRegion> regions_;  // guarded by mutex_
+  std::atomic<bool> regions_asked_{false};
+  std::atomic<bool> regions_released_{false};
+  struct Counters {
+    std::atomic<std::uint64_t> batches{0};
+    std::atomic<std::uint64_t> steps{0};
+    std::atomic<std::uint64_t> bytes_packed{0};
+    std::atomic<std::uint64_t> bytes_in_place{0};
+    std::atomic<std::uint64_t> collective_calls{0};
+    std::atomic<std::uint64_t> slot_bytes{0};
+    std::atomic<std::uint64_t> communicators{0};
+  };
+  Counters counters_;  // written by the driver
+
+  // -- the driver's
+  State state_ = State::unused;
+  Status failure_;
+  Exchange exchange_;
+  std::thread equipping_;  // makes what follows, until equipped_
+  std::unique_ptr<Equipment> equipment_;
+  Said mine_;
+  std::atomic<bool> equipped_{false};
+  std::deque<std::unique_ptr<OpenJob>> jobs_;
+  std::deque<Flight> flights_;
+  std::uint64_t packed_ = 0;  // steps so far: whose turn a slot is
+  base::Time moved_at_{};
+};
+
+}  // namespace kolo::cuda

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/cuda/host_plane.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include <kolo/error.hpp>
+
+#include "base/check.hpp"
+
+namespace kolo::cuda {
+
+void HostPlane::start(data::Job& job, std::function<void()> done) {
+  callbacks_.push_back(std::make_unique<std::function<void()>>(std::move(done)));
+  job.cookie = callbacks_.back().get();
+  ++open_;
+  backend_->start(job);
+}
+
+bool HostPlane::progress(bool in_call) {
+  if (open_ == 0) return false;
+  finished_.clear();
+  const bool moved = backend_->progress(in_call, finished_) == data::Progress::advanced;
+  for (data::Job* job : finished_) {
+    --open_;
+    if (!job->status.ok()) throw Error(job->status);
+    const auto own = std::find_if(callbacks_.begin(), callbacks_.end(),
+                                  [&](const auto& callback) { return callback.get() == job->cookie; });
+    KOLO_CHECK(own != callbacks_.end());
+    const std::unique_ptr<std::function<void()>> callback = std::move(*own);
+    callbacks_.erase(own);
+    (*callback)();
+  }
+  return moved || !finished_.empty();
+}
+
+void HostPlane::abort() noexcept {
+  backend_->abort();
+  callbacks_.clear();
+  open_ = 0;
+}
+
+void Exchange::start(std::string mine) {
+  KOLO_CHECK(!started_);
+  started_ = true;
+  done_ = false;
+  mine_ = std::move(mine);
+  all_.clear();
+  lengths_.assign(size_, 0);
+  data::Run run;
+  run.kind = core::CollectiveKind::allgather;
+  run.dtype = DType::uint8;
+  run.elements = static_cast<std::int64_t>(mine_.size());
+  run.pieces = {{reinterpret_cast<const std::byte*>(mine_.data()), nullptr, run.elements}};
+  run.allocate = [this](const std::vector<std::int64_t>& bytes) {
+    lengths_ = bytes;
+    all_.resize(static_cast<std::size_t>(std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0})));
+    return reinterpret_cast<std::byte*>(all_.data());
+  };
+  job_.runs.clear();
+  job_.runs.push_back(std::move(run));
+  job_.status = Status();
+  plane_.start(job_, [this] { done_ = true; });
+}
+
+std::vector<std::string> Exchange::take() {
+  KOLO_CHECK(done_);
+  started_ = false;
+  done_ = false;
+  std::vector<std::string> said;
+  std::size_t at = 0;
+  for (const std::int64_t length : lengths_) {
+    said.push_back(all_.substr(at, static_cast<std::size_t>(length)));
+    at += static_cast<std::size_t>(length);
+  }
+  return said;
+}
+
+}  // namespace kolo::cuda

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The CPU's data plane, as this room uses it: for what ranks must tell each other before a device can be used, for the
+// lengths of uneven contributions, and, staged, for the tensors themselves. It is a data plane of its own, not the one
+// that runs batches of CPU tensors, so that nothing depends on how the two interleave; what is started here is started
+// in the same order on every rank.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/backend.hpp"
+
+namespace kolo::cuda {
+
+class HostPlane {
+ public:
+  explicit HostPlane(std::unique_ptr<data::Backend> backend) : backend_(std::move(backend)) {}
+  /// `job` stays where it is until `done` has been called, by `progress`. A failure is thrown there.
+  void start(data::Job& job, std::function<void()> done);
+  /// True when something moved. Throws Error.
+  bool progress(bool in_call);
+  [[nodiscard]] bool busy() const noexcept { return open_ > 0; }
+  [[nodiscard]] bool awaits_nodes() const noexcept { return backend_->awaits_nodes(); }
+  void abort() noexcept;
+
+ private:
+  const std::unique_ptr<data::Backend> backend_;
+  std::vector<std::unique_ptr<std::function<void()>>> callbacks_;
+  std::vector<data::Job*> finished_;
+  int open_ = 0;
+};
+
+/// Everybody says something, and hears what all have said, by rank. Used again and again, one exchange at a time.
+class Exchange {
+ public:
+  Exchange(HostPlane& plane, int size) : plane_(plane), size_(static_cast<std::size_t>(size)) {}
+  void start(std::string mine);
+  [[nodiscard]] bool started() const noexcept { return started_; }
+  [[nodiscard]] bool done() const noexcept { return done_; }
+  /// Once done; another may then be started.
+  [[nodiscard]] std::vector<std::string> take();
+
+ private:
+  HostPlane& plane_;
+  const std::size_t size_;
+  data::Job job_;
+  std::string mine_;
+  std::string all_;
+  std::vector<std::int64_t> lengths_;
+  bool started_ = false;
+  bool done_ = false;
+};
+
+}  // namespace kolo::cuda

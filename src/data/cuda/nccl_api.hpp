@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every call of NCCL that Kolo makes, in C++ manners: results checked, failures thrown as an Error(transport) that
+// names the call and has NCCL's own text. Nothing here decides anything.
+//
+// Communicators are non-blocking: a call on one, a registration of memory, or the end of a group may only have begun
+// when it returns. `settled` says when it is through; until then nothing but `settled` and `abort` may be called, and
+// no event be recorded behind it. One thread at a time; `abort` too.
+#pragma once
+
+#include <nccl.h>
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "data/cuda/cuda_api.hpp"
+
+namespace kolo::cuda {
+
+/// "2.28.9", of the library that runs.
+[[nodiscard]] std::string nccl_version();
+
+using UniqueId = std::array<char, NCCL_UNIQUE_ID_BYTES>;
+/// A name for a new communicator, made by one rank and given to all.
+[[nodiscard]] UniqueId make_unique_id();
+
+/// Between its beginning and `end` calls are gathered, and run as one. Of the calling thread.
+class Group {
+ public:
+  Group();
+  /// Throws; the group has ended all the same. Not settled afterwards.
+  void end();
+  ~Group();  ///< ends it, when an exception leaves it open
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+ private:
+  bool open_ = true;
+};
+
+class Communicator {
+ public:
+  /// Begins to make one on the current device; every rank does. Not settled afterwards.
+  Communicator(const UniqueId& id, int size, int rank);
+  /// Begins to make one of some of another's ranks: all of that one's ranks call this, at the same place among their
+  /// calls on it, once it has settled. Those that give the same `color` are together, in the order of their `key`; who
+  /// gives none gets a communicator of nobody, which is always settled. Neither is settled afterwards. Throws Error
+  /// (unsupported) where the NCCL of this build cannot (before 2.18).
+  Communicator(Communicator& parent, std::optional<int> color, int key);
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+  /// Aborts it unless it was finished or aborted.
+  ~Communicator();
+
+  /// False while the last call is still under way. Throws what went wrong since, here or at a peer.
+  [[nodiscard]] bool settled();
+  /// Begins to end it in peace, together with its peers; to be called when all its work on the device is done. Not
+  /// settled afterwards.
+  void finalize();
+  /// After `finalize` has settled.
+  void destroy();
+  /// Ends it at once, and its kernels, which may be waiting for a rank that will never come. Blocks until they have
+  /// ended. Any thread.
+  void abort() noexcept;
+
+  // What follows goes to `stream`. `count` is in elements of `type`.
+  void all_reduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
+                  cudaStream_t stream);
+  /// `count` from every rank.
+  void all_gather(const void* from, void* to, std::size_t count, ncclDataType_t type, cudaStream_t stream);
+  void broadcast(const void* from, void* to, std::size_t count, ncclDataType_t type, int root, cudaStream_t stream);
+  /// `count` to every rank.
+  void reduce_scatter(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
+                      cudaStream_t stream);
+  void send(const void* from, std::size_t count, ncclDataType_t type, int peer, cudaStream_t stream);
+  void receive(void* to, std::size_t count, ncclDataType_t type, int peer, cudaStream_t stream);
+
+ private:
+  friend class Registration;
+  Communicator() noexcept = default;  // the others begin with it, so that what they leave is aborted when they throw
+  ncclComm_t raw_ = nullptr;
+};
+
+/// Memory of the current device as NCCL likes it best. Movable.
+class CollectiveMemory {
+ public:
+  CollectiveMemory() noexcept = default;
+  explicit CollectiveMemory(std::size_t bytes);
+  CollectiveMemory(CollectiveMemory&& other) noexcept
+      : raw_(std::exchange(other.raw_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  CollectiveMemory& operator=(CollectiveMemory&& other) noexcept {
+    std::swap(raw_, other.raw_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~CollectiveMemory();
+  [[nodiscard]] std::byte* data() const noexcept { return static_cast<std::byte*>(raw_); }
+  [[nodiscard]] std::size_t size() const noexcept { return bytes_; }
+
+ private:
+  void* raw_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+/// Tells a settled communicator about memory, so that peers may reach into it instead of copying through NCCL's own.
+/// Not settled afterwards. Does nothing where the NCCL of this build cannot (before 2.19). Ends before the communicator
+/// and the memory do, while the communicator is settled or was aborted.
+class Registration {
+ public:
+  Registration(Communicator& communicator, const CollectiveMemory& memory);
+  Registration(const Registration&) = delete;
+  Registration& operator=(const Registration&) = delete;
+  ~Registration();
+
+ private:
+  Communicator& communicator_;
+  void* handle_ = nullptr;
+};
+
+}  // namespace kolo::cuda

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A GradientArena's memory on the device. A caller's thread asks for it, the driver allocates it while nothing of ours
+// runs there, the carrier tells NCCL about it. Freed by whoever lets go of it last.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <set>
+
+#include <kolo/error.hpp>
+
+#include "data/cuda/cuda_api.hpp"
+#include "data/cuda/nccl_api.hpp"
+#include "data/device.hpp"
+
+namespace kolo::cuda {
+
+class Region final : public data::DeviceRegion {
+ public:
+  Region(int device, std::uint16_t number, std::size_t bytes) : device_(device), number_(number), bytes_(bytes) {}
+  ~Region() override;
+
+  // data::DeviceRegion; any thread
+  [[nodiscard]] std::size_t bytes() const noexcept override { return bytes_; }
+  [[nodiscard]] std::byte* memory() const override;
+  void note_end(std::size_t offset) override;
+  /// TensorSignature::place, 0 for bytes that are not (all) in it.
+  [[nodiscard]] std::uint64_t place_of(const std::byte* data, std::size_t bytes) const;
+
+  // -- the driver, with the device current
+  /// Allocates, and gives `stream` the zeroing. Failure is kept for `memory`.
+  void allocate(bool for_nccl, cudaStream_t stream) noexcept;
+  [[nodiscard]] bool answered() const noexcept { return answered_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool is_there() const noexcept { return data_.load(std::memory_order_acquire) != nullptr; }
+  /// Where it was allocated for NCCL.
+  [[nodiscard]] const CollectiveMemory& for_nccl() const noexcept { return nccl_memory_; }
+
+ private:
+  const int device_;
+  const std::uint16_t number_;
+  const std::size_t bytes_;
+  CollectiveMemory nccl_memory_;
+  DeviceMemory plain_memory_;
+  Status failure_;  // written before answered_
+  std::atomic<std::byte*> data_{nullptr};
+  std::atomic<bool> answered_{false};
+  mutable std::mutex mutex_;
+  std::set<std::size_t> ends_;  // guarded by mutex_
+};
+
+}  // namespace kolo::cuda

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/cuda/staged_carrier.hpp"
+
+#include <utility>
+
+#include "base/check.hpp"
+#include "data/cuda/device.hpp"
+
+namespace kolo::cuda {
+
+StagedCarrier::StagedCarrier(HostPlane& plane, std::size_t slots, std::size_t slot_bytes, const Bell& bell)
+    : plane_(plane), bell_(bell), collected_(slots), jobs_(slots), under_way_(slots, false) {
+  memory_.reserve(slots);
+  pinned_.reserve(slots);
+  for (std::size_t i = 0; i < slots; ++i) {
+    memory_.emplace_back(slot_bytes);
+    pinned_.emplace_back(slot_bytes);
+  }
+}
+
+void StagedCarrier::collect(const Load& load, const OwnStream& stream) {
+  if (load.step->slot_bytes > 0) {
+    copy_async(pinned_[load.slot].data(), load.memory, load.step->slot_bytes, stream.raw());
+  }
+  collected_[load.slot].record(stream.raw());
+  bell_.ring_behind(collected_[load.slot]);
+}
+
+bool StagedCarrier::may_carry(const Load& load) { return collected_[load.slot].reached(); }
+
+void StagedCarrier::carry(const Load& load) {
+  if (load.step->calls.empty()) return;
+  data::Job& job = jobs_[load.slot];
+  job.runs.clear();
+  job.status = Status();
+  for (const Call& call : load.step->calls) {
+    KOLO_CHECK(call.from == nullptr && call.to == nullptr) << "the CPU cannot reach a caller's tensor on a device";
+    data::Run run;
+    run.kind = call.kind == Call::Kind::broadcast ? core::CollectiveKind::broadcast : core::CollectiveKind::allreduce;
+    run.dtype = call.dtype;
+    run.op = call.op;
+    run.prescale = call.scaling.prescale;
+    run.divisor = static_cast<std::int64_t>(call.scaling.divisor);
+    run.postscale = call.scaling.postscale;
+    run.root = call.peer;
+    run.elements = static_cast<std::int64_t>(call.count);
+    std::byte* data = pinned_[load.slot].data() + call.offset;
+    run.pieces = {{data, data, run.elements}};
+    job.runs.push_back(std::move(run));
+  }
+  host_touches(pinned_[load.slot].data(), load.step->slot_bytes, true, "the CPU's data plane");
+  under_way_[load.slot] = true;
+  plane_.start(job, [this, slot = load.slot] { under_way_[slot] = false; });
+}
+
+void StagedCarrier::deliver(const Load& load, const OwnStream& stream) {
+  if (load.step->slot_bytes == 0) return;
+  copy_async(load.memory, pinned_[load.slot].data(), load.step->slot_bytes, stream.raw());
+}
+
+}  // namespace kolo::cuda

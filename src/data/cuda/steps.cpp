@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/cuda/steps.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "base/check.hpp"
+#include "base/round_up.hpp"
+#include "core/collectives.hpp"
+#include "core/device_place.hpp"
+#include "data/cuda/collectives.hpp"
+
+namespace kolo::cuda {
+namespace {
+
+std::uint64_t rounded(std::uint64_t bytes) noexcept { return base::round_up(bytes, kSlotAlignment); }
+
+Element element_of(DType dtype) noexcept {
+  switch (dtype) {
+  case DType::boolean:
+    return Element::boolean;
+  case DType::float16:
+    return Element::float16;
+  case DType::bfloat16:
+    return Element::bfloat16;
+  case DType::float32:
+    return Element::float32;
+  case DType::float64:
+    return Element::float64;
+  default:
+    return Element::plain;
+  }
+}
+
+/// Booleans are bytes of 0 and 1: a sum of them is "or".
+DType wire_type(DType dtype) noexcept { return dtype == DType::boolean ? DType::uint8 : dtype; }
+ReduceOp wire_op(DType dtype, ReduceOp op) noexcept {
+  if (dtype != DType::boolean) return op;
+  return op == ReduceOp::sum || op == ReduceOp::max ? ReduceOp::max : ReduceOp::min;
+}
+
+Scaling scaling_of(const data::Run& run) noexcept {
+  return {run.prescale, static_cast<double>(run.divisor), run.postscale};
+}
+
+bool has_16_bits(DType dtype) noexcept { return dtype == DType::float16 || dtype == DType::bfloat16; }
+/// NCCL would add these in their own type, and overflow.
+bool averages_in_nccl(const data::Run& run) noexcept { return run.divisor > 1 && has_16_bits(run.dtype); }
+
+/// The first `bytes` of it; the rest stays.
+Segment cut(Segment& rest, std::uint64_t bytes) noexcept {
+  Segment front = rest;
+  front.bytes = bytes;
+  rest.bytes -= bytes;
+  if (rest.input != nullptr) rest.input += bytes;
+  if (rest.output != nullptr) rest.output += bytes;
+  return front;
+}
+
+}  // namespace
+
+bool operator==(const Segment& a, const Segment& b) noexcept {
+  return a.input == b.input && a.output == b.output && a.offset == b.offset && a.bytes == b.bytes &&
+         a.element == b.element && a.scaling == b.scaling && a.packs == b.packs && a.unpacks == b.unpacks;
+}
+
+bool Step::packs() const noexcept {
+  return std::any_of(segments.begin(), segments.end(), [](const Segment& segment) { return segment.packs; });
+}
+bool Step::unpacks() const noexcept {
+  return std::any_of(segments.begin(), segments.end(), [](const Segment& segment) { return segment.unpacks; });
+}
+std::size_t Step::chunks() const noexcept {
+  return std::accumulate(segments.begin(), segments.end(), std::size_t{0}, [](std::size_t sum, const Segment& segment) {
+    return sum + (segment.bytes + kChunkBytes - 1) / kChunkBytes;
+  });
+}
+
+Segment StepPlanner::segment_of(const data::Run& run, const data::Piece& piece) const noexcept {
+  Segment segment;
+  segment.input = piece.input;
+  segment.output = piece.output;
+  segment.bytes = static_cast<std::uint64_t>(piece.elements) * size_of(run.dtype);
+  segment.element = element_of(run.dtype);
+  if (!limits_.carrier_scales) segment.scaling = scaling_of(run);
+  if (averages_in_nccl(run)) segment.scaling.divisor = 1.0;
+  return segment;
+}
+
+/// Without a place and a count.
+Call StepPlanner::call_of(const data::Run& run) const noexcept {
+  Call call;
+  call.dtype = wire_type(run.dtype);
+  call.op = wire_op(run.dtype, run.op);
+  if (limits_.carrier_scales) {
+    call.scaling = scaling_of(run);
+  } else if (averages_in_nccl(run)) {
+    call.op = ReduceOp::average;
+  }
+  return call;
+}
+
+void StepPlanner::add(const data::Run& run, const Uneven* uneven) {
+  region_of_ = nullptr;
+  plan(*this, run, uneven);
+}
+
+std::vector<Step> StepPlanner::take() {
+  region_of_ = nullptr;
+  return std::exchange(steps_, {});
+}
+
+Step& StepPlanner::open_step() {
+  region_of_ = nullptr;
+  return steps_.emplace_back();
+}
+
+/// The last step, if it has room for so many bytes and one more segment of them, else a new one.
+Step& StepPlanner::step_with_room(std::uint64_t bytes) {
+  const std::size_t chunks = (bytes + kChunkBytes - 1) / kChunkBytes;
+  if (steps_.empty() || steps_.back().slot_bytes + rounded(bytes) > limits_.slot_bytes ||
+      steps_.back().chunks() + chunks > limits_.chunks) {
+    return open_step();
+  }
+  return steps_.back();
+}
+
+bool StepPlanner::is_in_arena(const data::Run& run, const data::Piece& piece) const noexcept {
+  return limits_.direct && piece.place != 0 && piece.elements > 0 && core::traits_of(run.kind).in_arena &&
+         run.prescale == 1.0 && run.dtype != DType::boolean;
+}
+
+/// Neighbours in an arena are one collective. Behind a tensor with which an allocation ends, zeroes up to the next
+/// multiple of the alignment belong to nobody, and are reduced along.
+void StepPlanner::reduce_in_arena(const data::Run& run) {
+  std::vector<const data::Piece*> pieces;
+  for (const data::Piece& piece : run.pieces) {
+    if (is_in_arena(run, piece)) pieces.push_back(&piece);
+  }
+  const auto begin_of = [](const data::Piece* piece) {
+    const core::DevicePlace place(piece->place);
+    return std::pair(place.region, place.offset);
+  };
+  std::sort(pieces.begin(), pieces.end(), [&](const auto* a, const auto* b) { return begin_of(a) < begin_of(b); });
+  const std::uint64_t element = size_of(run.dtype);
+  std::optional<Segment> range;
+  core::DevicePlace end;  // of the range
+  for (const data::Piece* piece : pieces) {
+    const core::DevicePlace place(piece->place);
+    const std::uint64_t bytes = static_cast<std::uint64_t>(piece->elements) * element;
+    const std::uint64_t padded =
+        end.ends ? (end.offset + core::kArenaAlignment - 1) / core::kArenaAlignment * core::kArenaAlignment : 0;
+    const bool joins = range && place.region == end.region &&
+                       (place.offset == end.offset || (place.offset == padded && (padded - end.offset) % element == 0));
+    if (!joins) {
+      if (range) reduce_direct(run, *range, Call::Kind::all_reduce);
+      range = segment_of(run, *piece);
+    } else {
+      range->bytes += place.offset - end.offset + bytes;
+    }
+    end = place;
+    end.offset += bytes;
+  }
+  if (range) reduce_direct(run, *range, Call::Kind::all_reduce);
+}
+
+bool StepPlanner::is_direct(const data::Run& run, std::uint64_t bytes) const noexcept {
+  return limits_.direct && run.prescale == 1.0 && run.dtype != DType::boolean && bytes >= limits_.direct_bytes;
+}
+
+void StepPlanner::reduce_in_slot(const data::Run& run, Segment part) {
+  const std::uint64_t most = std::min<std::uint64_t>(limits_.slot_bytes, limits_.chunks * kChunkBytes);
+  while (part.bytes > 0) {
+    Segment now = cut(part, std::min(part.bytes, most));
+    Step& step = step_with_room(now.bytes);
+    now.offset = step.slot_bytes;
+    if (region_of_ != &run) {
+      Call call = call_of(run);
+      call.offset = now.offset;
+      step.calls.push_back(call);
+      region_of_ = &run;
+    }
+    // With the zeroes that follow it.
+    step.calls.back().count += rounded(now.bytes) / size_of(run.dtype);
+    step.slot_bytes += rounded(now.bytes);
+    step.segments.push_back(now);
+  }
+}
+
+void StepPlanner::reduce_direct(const data::Run& run, const Segment& part, Call::Kind kind) {
+  Call call = call_of(run);
+  call.kind = kind;
+  call.from = part.input;
+  call.to = part.output;
+  call.count = part.bytes / size_of(run.dtype);
+  // Scaling works on chunks, of which a step has so many at most; what needs none is one call however large it is.
+  Segment rest = part;
+  rest.offset = kNoOffset;
+  rest.packs = false;
+  const bool scales = !part.scaling.is_identity();
+  const std::uint64_t chunks = scales ? (part.bytes + kChunkBytes - 1) / kChunkBytes : 0;
+  KOLO_CHECK(chunks == 0 || limits_.chunks > 0);
+  if (steps_.empty() || steps_.back().chunks() + std::min<std::uint64_t>(chunks, limits_.chunks) > limits_.chunks) {
+    open_step();
+  }
+  steps_.back().calls.push_back(call);
+  region_of_ = nullptr;
+  if (!scales) return;
+  while (rest.bytes > 0) {
+    if (steps_.back().chunks() >= limits_.chunks) open_step();
+    const std::uint64_t room = (limits_.chunks - steps_.back().chunks()) * kChunkBytes;
+    steps_.back().segments.push_back(cut(rest, std::min(rest.bytes, room)));
+  }
+}
+
+void StepPlanner::broadcast_in_slot(Segment part, std::uint64_t most, int root) {
+  while (part.bytes > 0) {
+    Segment now = cut(part, std::min(part.bytes, most));
+    Step& step = step_with_room(now.bytes);
+    now.offset = step.slot_bytes;
+    Call call;
+    call.kind = Call::Kind::broadcast;
+    call.offset = now.offset;
+    call.count = rounded(now.bytes);
+    call.peer = root;
+    step.calls.push_back(call);
+    step.slot_bytes += rounded(now.bytes);
+    if (now.packs || now.unpacks) step.segments.push_back(now);
+  }
+}
+
+void StepPlanner::call_direct(const Call& call) {
+  if (call.count > 0) (steps_.empty() ? open_step() : steps_.back()).calls.push_back(call);
+  region_of_ = nullptr;
+}
+
+}  // namespace kolo::cuda

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From a batch to what is done with it on the device, step by step. Pure: no device needed.
+//
+// A step packs some tensors (or parts of them) into one slot, runs a few collectives as one group, and unpacks. What is
+// small goes through the slot, where all that is reduced in the same way is one collective; what is large is reduced
+// where it lies, if the backend can ("direct"), because packing it would cost two more passes over memory and save one
+// launch. What lies in an arena is reduced there whatever its size, and neighbours by one collective over all of them.
+// A batch that is larger than a slot becomes several steps, which overlap as those of several batches do.
+//
+// Who scales. A carrier that can (the CPU) does all of it, and so accumulates 16-bit floats in float32 and rounds them
+// once. NCCL cannot, and adds 16-bit floats in their own type: the sum of an average could overflow where the average
+// does not, so those are NCCL's own averages, which multiply each input by 1/n before they add. All else is scaled by
+// the pack and divided and scaled by the unpack, with the arithmetic of the CPU's kernels.
+//
+// The steps are the same on every rank but for addresses and for what a rank packs and unpacks: they follow from the
+// batch, the limits, and - where ranks contribute different amounts - from what the ranks have told each other.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "data/backend.hpp"
+#include "data/cuda/move.hpp"
+
+namespace kolo::cuda {
+
+/// As the CPU's kernels have it: reduce(prescale * x) / divisor * postscale.
+struct Scaling {
+  double prescale = 1.0;
+  double divisor = 1.0;
+  double postscale = 1.0;
+  [[nodiscard]] bool is_identity() const noexcept { return *this == Scaling(); }
+  friend bool operator==(const Scaling&, const Scaling&) = default;
+};
+
+/// A part of one tensor.
+struct Segment {
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  std::uint64_t offset = 0;  ///< in the slot; kNoOffset: where it lies
+  std::uint64_t bytes = 0;
+  Element element = Element::plain;
+  Scaling scaling;  ///< what the pack and the unpack do of it
+  bool packs = true;
+  bool unpacks = true;
+  friend bool operator==(const Segment& a, const Segment& b) noexcept;
+};
+
+/// One collective of a step's group.
+struct Call {
+  enum class Kind : std::uint8_t { all_reduce, broadcast, all_gather, reduce_scatter, send, receive };
+  Kind kind = Kind::all_reduce;
+  const std::byte* from = nullptr;  ///< null: in the slot, at `offset`
+  std::byte* to = nullptr;          ///< likewise
+  std::uint64_t offset = 0;
+  std::uint64_t count = 0;  ///< in elements, as NCCL counts for that call
+  DType dtype = DType::uint8;
+  ReduceOp op = ReduceOp::sum;
+  Scaling scaling;  ///< what the carrier does of it
+  int peer = 0;     ///< the root, or the other end
+};
+
+struct Step {
+  std::vector<Segment> segments;
+  std::vector<Call> calls;
+  std::uint64_t slot_bytes = 0;  ///< how much of the slot is used
+  [[nodiscard]] bool packs() const noexcept;
+  [[nodiscard]] bool unpacks() const noexcept;
+  [[nodiscard]] std::size_t chunks() const noexcept;
+};
+
+struct StepLimits {
+  int rank = 0;
+  int size = 1;
+  std::uint64_t slot_bytes = 0;  ///< a multiple of kSlotAlignment, and at least 64 of them a rank
+  bool direct = false;           ///< whether collectives can work on callers' tensors, not on slots alone
+  bool carrier_scales = false;   ///< whether collectives scale as they reduce
+  std::uint64_t direct_bytes = 0;
+  std::size_t chunks = 4096;  ///< of one step at most
+};
+
+/// What runs of uneven contributions are told: how many bytes rank r sends to rank s, at [r * size + s] (an allgather:
+/// to each the same), and where this rank's result goes.
+struct Uneven {
+  std::vector<std::int64_t> bytes;
+  std::byte* output = nullptr;
+};
+
+/// Gathers steps. One batch's; runs in order.
+class StepPlanner {
+ public:
+  explicit StepPlanner(const StepLimits& limits) : limits_(limits) {}
+  /// `uneven`: for collectives whose rows differ by rank (core::CollectiveTraits), else null.
+  void add(const data::Run& run, const Uneven* uneven = nullptr);
+  /// Whether the run reduces this piece in the arena in which it lies.
+  [[nodiscard]] bool is_in_arena(const data::Run& run, const data::Piece& piece) const noexcept;
+  /// All steps since the last call.
+  [[nodiscard]] std::vector<Step> take();
+
+  // -- what collectives are made of (collectives.cpp)
+  [[nodiscard]] const StepLimits& limits() const noexcept { return limits_; }
+  [[nodiscard]] Segment segment_of(const data::Run& run, const data::Piece& piece) const noexcept;
+  /// Whether so many bytes are reduced where they lie: what must be changed before it is reduced goes through a slot.
+  [[nodiscard]] bool is_direct(const data::Run& run, std::uint64_t bytes) const noexcept;
+  /// Reduces a tensor, or a part of one, through slots: one call with what the run has reduced there just before.
+  void reduce_in_slot(const data::Run& run, Segment part);
+  /// Reduces it where it lies. `part.bytes` are those of the output.
+  void reduce_direct(const data::Run& run, const Segment& part, Call::Kind kind);
+  /// The run's pieces that lie in arenas.
+  void reduce_in_arena(const data::Run& run);
+  /// Brings a part of a tensor from `root` to all ranks through slots, so many bytes of it at a time at most.
+  void broadcast_in_slot(Segment part, std::uint64_t most, int root);
+  /// Adds a call on callers' tensors, unless it is of nothing.
+  void call_direct(const Call& call);
+
+ private:
+  [[nodiscard]] Call call_of(const data::Run& run) const noexcept;
+  Step& step_with_room(std::uint64_t bytes);
+  Step& open_step();
+
+  const StepLimits limits_;
+  std::vector<Step> steps_;
+  const data::Run* region_of_ = nullptr;  // whose region the open step's last call is
+};
+
+}  // namespace kolo::cuda

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the engine and the calls know of devices other than the CPU. A build without any has no implementation.
+//
+// A caller's tensors are written and read by work that he has given to streams and that may run later. So a submission
+// takes along an event, recorded on the caller's stream, behind which the batch's first step is held back; and once all
+// steps of the batch have been given to the device ("enqueued") there is an event behind which a caller can hold back
+// a stream of his own. The host waits for neither.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include <kolo/types.hpp>
+
+#include "data/backend.hpp"
+
+namespace kolo::data {
+
+/// A point in a device's work. Any thread.
+class DeviceEvent {
+ public:
+  virtual ~DeviceEvent() = default;
+  /// What is given to `stream` (of the same device) from now on runs after this point. Does not block. Throws Error
+  /// (transport; invalid_argument while the stream is being captured into a graph).
+  virtual void hold_back(Stream stream) const = 0;
+};
+
+/// Memory of a rank's device for a GradientArena. All ranks have one of the same number and size, and a tensor that
+/// lies at the same place of it on all of them is reduced there, without a copy.
+class DeviceRegion {
+ public:
+  virtual ~DeviceRegion() = default;
+  [[nodiscard]] virtual std::size_t bytes() const noexcept = 0;
+  /// For the thread that has waited for the collective (see `ask_region`): the memory, zeroed. Throws Error (transport)
+  /// when it could not be had.
+  [[nodiscard]] virtual std::byte* memory() const = 0;
+  /// Says that a tensor ends at this offset, and that nothing lies between it and the next multiple of the arena's
+  /// alignment. Any thread.
+  virtual void note_end(std::size_t offset) = 0;
+};
+
+/// What a device has been used for so far.
+struct DeviceUsage {
+  std::uint64_t slot_bytes = 0;
+  std::uint64_t arena_bytes = 0;
+  std::uint64_t batches = 0;
+  std::uint64_t steps = 0;
+  std::uint64_t bytes_packed = 0;
+  std::uint64_t bytes_in_place = 0;
+  std::uint64_t collective_calls = 0;
+  std::uint64_t communicators = 0;
+};
+
+/// One device of one rank.
+class DeviceBackend : public Backend {
+ public:
+  // -- any thread
+  /// Chooses this rank's device, unless that has been done: by the local rank among those that are visible, or the one
+  /// that the launcher left visible. Throws Error (unsupported).
+  virtual int bind() = 0;
+  /// Throws Error (unsupported) unless this can be done with tensors of this device: there is none, this rank uses
+  /// another one already, or nothing there can reduce such elements. The sentence goes on after "..., but ".
+  virtual void check_usable(Device device, const core::Signature& signature) = 0;
+  /// The stream as it is now. Throws Error (invalid_argument) while it is being captured into a graph.
+  [[nodiscard]] virtual DeviceEventPtr record(Device device, Stream stream) = 0;
+
+  /// Asks for memory of the device. It is there, or known not to be, when a collective of this device is done that was
+  /// submitted after this call: memory is allocated by the thread that gives work to the device, while none is there,
+  /// because that could deadlock against a collective that runs. The region stays the backend's, too, until `retire`.
+  [[nodiscard]] virtual std::shared_ptr<DeviceRegion> ask_region(std::uint16_t number, std::size_t bytes) = 0;
+  /// No tensor is found there any more. With `release` the memory goes with the last who holds the region; else it
+  /// stays until the backend's end.
+  virtual void retire(const DeviceRegion& region, bool release) noexcept = 0;
+  /// TensorSignature::place of these bytes.
+  [[nodiscard]] virtual std::uint64_t place_of(const std::byte* data, std::size_t bytes) const = 0;
+  [[nodiscard]] virtual DeviceUsage usage() const = 0;
+
+  // -- the driver
+  using Enqueued = std::function<void(Job&, const DeviceEventPtr&)>;
+  /// `enqueued` is called once a job, by `progress`, when all its work has been given to the device; the event is
+  /// reached when the outputs are complete.
+  virtual void set_enqueued(Enqueued enqueued) = 0;
+  /// Whether something of its own doing should move within microseconds: then it is worth looking again at once. At
+  /// other times somebody rings the engine when there is something to see.
+  [[nodiscard]] virtual bool expects_soon() const noexcept = 0;
+
+  /// The end, on any thread, after the last job has finished or `abort`: gives everything back, in peace with the other
+  /// ranks where there was no fault. Only `describe` and destruction may follow.
+  virtual void close() noexcept = 0;
+};
+
+}  // namespace kolo::data

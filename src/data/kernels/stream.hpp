@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What passes between the public calls of this room (reduce.cpp, cast.cpp), which check and choose, and the vector
+// code, which is compiled once for each instruction set and dispatched at run time.
+#ifndef KOLO_KERNELS_STREAM_HPP
+#define KOLO_KERNELS_STREAM_HPP
+
+#include <cstddef>
+#include <cstdint>
+
+#include "data/kernels/reduce.hpp"
+
+namespace kolo::kernels {
+
+/// So far ahead lines are claimed that will be read and then written: further than the processor fetches by itself what
+/// is read, which would bring them to be shared.
+inline constexpr std::size_t kClaimAhead = 2048;
+
+/// Asks for the lines of [begin, begin + bytes) as their only owner. A hint, which may point anywhere.
+inline void claim_lines(const std::uint8_t* begin, std::size_t bytes) noexcept {
+#if defined(__x86_64__)
+  // Not __builtin_prefetch: compilers make a shared prefetch of it unless told that the processor has this one.
+  for (std::size_t at = 0; at < bytes; at += 64) asm volatile("prefetchw %0" : : "m"(begin[at]));
+#else
+  for (std::size_t at = 0; at < bytes; at += 64) __builtin_prefetch(begin + at, 1);
+#endif
+}
+
+/// Asks for the lines of [begin, begin + bytes) to read. A hint, which may point anywhere.
+inline void fetch_lines(const std::uint8_t* begin, std::size_t bytes) noexcept {
+  for (std::size_t at = 0; at < bytes; at += 64) __builtin_prefetch(begin + at, 0);
+}
+
+/// One pass over memory: n arrays in, the same result into every array that goes out, `count` elements each.
+struct Stream {
+  const void* const* inputs;
+  int n;
+  void* const* outputs;
+  int copies;
+  std::int64_t count;
+  bool past_cache = false;  ///< of one output, disjoint from the inputs
+};
+
+/// Which of the two types, the element's or its accumulator's, comes in and goes out.
+enum class Stage { whole, partial, finish };
+
+/// Floating-point types; all three factors of the scaling are applied.
+void reduce_floats(Stage stage, const Reduction& reduction, const Stream& stream);
+/// Integers and booleans.
+void reduce_integers(DType dtype, ReduceOp op, const Stream& stream);
+/// float16, bfloat16 and float32, in any pair of two different ones; one input, multiplied by the factor in float32.
+void cast_floats(DType from, DType to, const Stream& stream, float factor = 1);
+
+}  // namespace kolo::kernels
+
+#endif  // KOLO_KERNELS_STREAM_HPP

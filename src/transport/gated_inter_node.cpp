@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/gated_inter_node.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <utility>
+
+namespace kolo::transport {
+
+bool CallerGate::move() noexcept {
+  if (!has_open()) return false;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return false;
+  moved_at_.store(base::now());
+  bool moved = false;
+  for (GatedInterNode* member : members_) moved |= member->move();
+  return moved;
+}
+
+bool CallerGate::is_callers_thread() {
+  const std::lock_guard lock(own_mutex_);
+  return std::find(own_threads_.begin(), own_threads_.end(), std::this_thread::get_id()) == own_threads_.end();
+}
+
+CallerGate::NoCaller::NoCaller(CallerGate& gate) : gate_(gate) {
+  const std::lock_guard lock(gate_.own_mutex_);
+  gate_.own_threads_.push_back(std::this_thread::get_id());
+}
+
+CallerGate::NoCaller::~NoCaller() {
+  const std::lock_guard lock(gate_.own_mutex_);
+  auto& threads = gate_.own_threads_;
+  threads.erase(std::find(threads.begin(), threads.end(), std::this_thread::get_id()));
+}
+
+GatedInterNode::GatedInterNode(std::shared_ptr<InterNode> transport, CallRule rule)
+    : transport_(std::move(transport)), rule_(std::move(rule)) {
+  const auto held = gate().hold();
+  gate().members_.push_back(this);
+}
+
+GatedInterNode::~GatedInterNode() {
+  abandon();
+  const auto held = gate().hold();
+  auto& members = gate().members_;
+  members.erase(std::find(members.begin(), members.end(), this));
+  transport_.reset();
+}
+
+// ---------------------------------------------------------------- the driver
+
+GatedInterNode::Operation GatedInterNode::send(int rank, int tag, const std::byte* data, std::size_t bytes) {
+  return note({0, rank, tag, data, nullptr, bytes});
+}
+
+GatedInterNode::Operation GatedInterNode::receive(int rank, int tag, std::byte* data, std::size_t bytes) {
+  return note({0, rank, tag, nullptr, data, bytes});
+}
+
+GatedInterNode::Operation GatedInterNode::note(Call call) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_.ok()) throw Error(failure_);
+    call.operation = ++last_;
+    if (abandoned_) return call.operation;
+    noted_.push_back(call);
+    count();
+  }
+  gate().changes().ring();
+  return call.operation;
+}
+
+bool GatedInterNode::test(Operation operation) {
+  const std::lock_guard lock(mutex_);
+  if (!failure_.ok()) throw Error(failure_);
+  return done_.erase(operation) > 0;
+}
+
+void GatedInterNode::push() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (push_ || abandoned_) return;
+    push_ = true;
+    count();
+  }
+  gate().changes().ring();
+}
+
+// ---------------------------------------------------------------- any thread
+
+void GatedInterNode::set_wake(std::function<void()> wake) {
+  const std::lock_guard lock(wake_mutex_);
+  wake_ = std::move(wake);
+}
+
+void GatedInterNode::abandon() noexcept {
+  const std::lock_guard lock(mutex_);
+  abandoned_ = true;
+  forget(open_);
+}
+
+bool GatedInterNode::is_neglected(base::Time now) {
+  constexpr std::chrono::milliseconds kWhile{100};
+  const std::lock_guard lock(mutex_);
+  return open_ > 0 && now - std::max(opened_at_, gate().moved_at_.load()) > kWhile;
+}
+
+/// Under mutex_, both.
+void GatedInterNode::count() {
+  if (open_++ == 0) opened_at_ = base::now();
+  gate().open_.fetch_add(1);
+}
+
+void GatedInterNode::forget(std::int64_t open) noexcept {
+  open_ -= open;
+  gate().open_.fetch_sub(open);
+}
+
+/// Under the gate, which knows that this thread may.
+bool GatedInterNode::move() noexcept {
+  bool push = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (abandoned_ || !failure_.ok()) return false;
+    calls_.swap(noted_);
+    push = std::exchange(push_, false);
+  }
+  const bool called = push || !calls_.empty();
+  Status failure;
+  try {
+    call_transport(push);
+  } catch (const Error& error) {
+    failure = error.status();
+  } catch (const std::exception& error) {
+    failure = Status(ErrorCode::transport, error.what());
+  }
+  const bool news = !finished_.empty() || !failure.ok();
+  {
+    const std::lock_guard lock(mutex_);
+    done_.insert(finished_.begin(), finished_.end());
+    const std::int64_t settled = failure.ok() ? static_cast<std::int64_t>(finished_.size()) + (push ? 1 : 0) : open_;
+    failure_ = std::move(failure);
+    if (!abandoned_) forget(settled);
+  }
+  finished_.clear();
+  if (!news) return called;
+  const std::lock_guard lock(wake_mutex_);
+  if (wake_) wake_();
+  return true;
+}
+
+void GatedInterNode::call_transport(bool push) {
+  for (const Call& call : calls_) {
+    const Operation inner = call.sent != nullptr ? transport_->send(call.rank, call.tag, call.sent, call.bytes)
+                                                 : transport_->receive(call.rank, call.tag, call.received, call.bytes);
+    running_.push_back({call.operation, inner});
+  }
+  calls_.clear();
+  if (push) transport_->push();
+  const auto is_done = [this](const Running& one) {
+    if (!transport_->test(one.inner)) return false;
+    finished_.push_back(one.operation);
+    return true;
+  };
+  running_.erase(std::remove_if(running_.begin(), running_.end(), is_done), running_.end());
+}
+
+}  // namespace kolo::transport

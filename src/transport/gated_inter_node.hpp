@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A transport that not every thread may call, and that moves only while somebody calls it: MPI below
+// MPI_THREAD_MULTIPLE. What is here knows thread levels; the data plane does not.
+//
+//   any driver                     send, receive: note what is to be done; test: looks whether it has been
+//   a thread that may, in a call   CallerGate::move: does what was noted, for all transports behind the gate
+//
+// So a data plane moves on whatever thread drives it, and only the calls of the transport wait for a thread that may
+// make them. Such a thread moves all contexts of the process: two that wait, each in a context of its own, cannot wait
+// for each other's transport.
+//
+// There is one gate in a process, because what it guards is the process's (its MPI). Whoever makes transports from it
+// hands it in (src/api owns it); contexts share it, whatever communicators they were made from.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_set>
+#include <vector>
+
+#include <kolo/error.hpp>
+
+#include "base/event_count.hpp"
+#include "transport/inter_node.hpp"
+
+namespace kolo::transport {
+
+class GatedInterNode;
+
+/// Thread-safe.
+class CallerGate {
+ public:
+  CallerGate() = default;
+  CallerGate(const CallerGate&) = delete;
+  CallerGate& operator=(const CallerGate&) = delete;
+
+  /// Held around calls that no two threads of the process may make at once. Nobody who holds it waits for a driver.
+  [[nodiscard]] std::unique_lock<std::mutex> hold() { return std::unique_lock(mutex_); }
+  /// Moves all transports behind the gate; true when something moved. Never waits: where another thread is at it, this
+  /// one need not be. On a thread that may call them.
+  bool move() noexcept;
+  /// Whether anything was noted that has not been done. It does not ring when it could move: `move` is to be called
+  /// again and again.
+  [[nodiscard]] bool has_open() const noexcept { return open_.load() > 0; }
+  /// Whether the calling thread is the program's.
+  [[nodiscard]] bool is_callers_thread();
+  /// While it lives, its thread is the library's own, and no caller, whatever it runs: callbacks may call the library.
+  class NoCaller {
+   public:
+    explicit NoCaller(CallerGate& gate);
+    ~NoCaller();
+    NoCaller(const NoCaller&) = delete;
+    NoCaller& operator=(const NoCaller&) = delete;
+
+   private:
+    CallerGate& gate_;
+  };
+  /// Rung when something was noted, and by engines when theirs has moved: what threads that may move the gate sleep on.
+  [[nodiscard]] base::EventCount& changes() noexcept { return changes_; }
+
+ private:
+  friend class GatedInterNode;
+
+  std::mutex mutex_;
+  std::vector<GatedInterNode*> members_;  // guarded by mutex_
+  std::mutex own_mutex_;
+  std::vector<std::thread::id> own_threads_;  // guarded by own_mutex_
+  std::atomic<std::int64_t> open_{0};
+  std::atomic<base::Time> moved_at_{base::Time::min()};
+  base::EventCount changes_;
+};
+
+/// Who may call a transport.
+struct CallRule {
+  std::shared_ptr<CallerGate> gate;
+  bool any_thread = true;  ///< one at a time; else:
+  std::thread::id only;
+  std::string refusal;  ///< what others are told that want to wait for it
+};
+
+/// Of one context; its driver calls what InterNode has, the rest is for any thread.
+class GatedInterNode final : public InterNode {
+ public:
+  GatedInterNode(std::shared_ptr<InterNode> transport, CallRule rule);
+  /// Takes the transport away under the gate: it may have calls to make at its end.
+  ~GatedInterNode() override;
+  GatedInterNode(const GatedInterNode&) = delete;
+  GatedInterNode& operator=(const GatedInterNode&) = delete;
+
+  // -- the driver
+  std::byte* staging(std::size_t bytes) override { return transport_->staging(bytes); }
+  Operation send(int rank, int tag, const std::byte* data, std::size_t bytes) override;
+  Operation receive(int rank, int tag, std::byte* data, std::size_t bytes) override;
+  /// Throws what the transport threw wherever it was moved.
+  bool test(Operation operation) override;
+  void push() override;
+  [[nodiscard]] const char* name() const noexcept override { return transport_->name(); }
+
+  // -- any thread
+  /// Whether this thread, inside a call of the library, may move the gate.
+  [[nodiscard]] bool is_callable_here() const noexcept {
+    return rule_.any_thread ? gate().is_callers_thread() : std::this_thread::get_id() == rule_.only;
+  }
+  [[nodiscard]] CallerGate& gate() const noexcept { return *rule_.gate; }
+  [[nodiscard]] const std::string& refusal() const noexcept { return rule_.refusal; }
+  /// Called, on the thread that moved the gate, when the driver has something to find here. Empty: nobody. When this
+  /// returns, the one before is not called any more.
+  void set_wake(std::function<void()> wake);
+  /// Whether something has been open for a while and no thread that may has moved the gate: it is this process that
+  /// holds the world up.
+  [[nodiscard]] bool is_neglected(base::Time now);
+  /// The world has failed: nothing is moved any more.
+  void abandon() noexcept;
+
+ private:
+  friend class CallerGate;
+
+  struct Call {
+    Operation operation = 0;
+    int rank = 0;
+    int tag = 0;
+    const std::byte* sent = nullptr;  // or null: it is received
+    std::byte* received = nullptr;
+    std::size_t bytes = 0;
+  };
+  struct Running {
+    Operation operation = 0;
+    Operation inner = 0;
+  };
+
+  Operation note(Call call);
+  bool move() noexcept;
+  void call_transport(bool push);
+  void count();
+  void forget(std::int64_t open) noexcept;
+
+  std::shared_ptr<InterNode> transport_;
+  const CallRule rule_;
+
+  // -- under the gate
+  std::vector<Call> calls_;
+  std::vector<Running> running_;
+  std::vector<Operation> finished_;
+
+  std::mutex wake_mutex_;
+  std::function<void()> wake_;  // guarded by wake_mutex_
+
+  std::mutex mutex_;
+  // All under mutex_.
+  std::vector<Call> noted_;
+  std::unordered_set<Operation> done_;
+  Status failure_;
+  Operation last_ = 0;
+  std::int64_t open_ = 0;  // this one's part of the gate's
+  base::Time opened_at_;   // when that was 0 last
+  bool push_ = false;
+  bool abandoned_ = false;
+};
+
+}  // namespace kolo::transport

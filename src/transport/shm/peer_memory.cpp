@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/shm/peer_memory.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sys/random.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/system_error.hpp"
+
+namespace kolo::shm {
+namespace {
+
+/// Whether all was read; errno says why not.
+bool read_process(pid_t process, void* to, const void* from, std::size_t bytes) noexcept {
+  auto* destination = static_cast<std::byte*>(to);
+  auto source = reinterpret_cast<std::uintptr_t>(from);
+  while (bytes > 0) {
+    const iovec local{destination, bytes};
+    const iovec remote{reinterpret_cast<void*>(source), bytes};
+    const ssize_t done = ::process_vm_readv(process, &local, 1, &remote, 1, 0);
+    if (done < 0) return false;
+    if (done == 0) {
+      errno = EFAULT;
+      return false;
+    }
+    destination += done;
+    source += static_cast<std::uintptr_t>(done);
+    bytes -= static_cast<std::size_t>(done);
+  }
+  return true;
+}
+
+class ProcessPeers final : public transport::PeerMemory {
+ public:
+  explicit ProcessPeers(std::vector<pid_t> processes) : processes_(std::move(processes)), own_(::getpid()) {}
+
+  Status read(int local_rank, void* to, const void* from, std::size_t bytes) override {
+    const pid_t process = processes_[static_cast<std::size_t>(local_rank)];
+    if (read_process(process, to, from, bytes)) return {};
+    if (errno == ESRCH) return {ErrorCode::rank_lost, "its process has ended"};
+    return {ErrorCode::transport, "process_vm_readv of " + std::to_string(bytes) + " bytes from local rank " +
+                                      std::to_string(local_rank) + ": " + base::errno_text(errno)};
+  }
+
+  [[nodiscard]] bool is_readable(const void* begin, std::size_t bytes) override {
+    if (bytes == 0) return true;
+    const auto first = reinterpret_cast<std::uintptr_t>(begin);
+    std::byte ends[2];
+    const iovec local{ends, sizeof ends};
+    const iovec remote[2] = {{reinterpret_cast<void*>(first), 1}, {reinterpret_cast<void*>(first + bytes - 1), 1}};
+    return ::process_vm_readv(own_, &local, 1, remote, 2, 0) == 2;
+  }
+
+ private:
+  const std::vector<pid_t> processes_;  // by local rank
+  const pid_t own_;
+};
+
+class ThreadPeers final : public transport::PeerMemory {
+ public:
+  Status read(int /*local_rank*/, void* to, const void* from, std::size_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+    return {};
+  }
+  [[nodiscard]] bool is_readable(const void* /*begin*/, std::size_t /*bytes*/) override { return true; }
+};
+
+/// What a rank is known by to those who try to read it.
+struct Sample {
+  pid_t process = 0;
+  std::uintptr_t address = 0;
+  std::uint64_t number = 0;
+};
+
+std::string encode(const Sample& sample) {
+  std::ostringstream text;
+  text << sample.process << ' ' << sample.address << ' ' << sample.number;
+  return text.str();
+}
+
+bool finds(const std::string& said) {
+  Sample sample;
+  std::istringstream text(said);
+  std::uint64_t found = 0;
+  return text >> sample.process >> sample.address >> sample.number && sample.process > 0 &&
+         read_process(sample.process, &found, reinterpret_cast<const void*>(sample.address), sizeof found) &&
+         found == sample.number;
+}
+
+}  // namespace
+
+std::shared_ptr<transport::PeerMemory> read_between_processes(const core::Topology& topology,
+                                                              const transport::Meeting& meet) {
+  std::uint64_t number = 0;
+  if (::getrandom(&number, sizeof number, 0) != static_cast<ssize_t>(sizeof number))
+    base::throw_errno("getrandom", errno);
+  const std::vector<std::string> samples =
+      meet(encode({::getpid(), reinterpret_cast<std::uintptr_t>(&number), number}));
+  const std::vector<int>& here = topology.nodes[static_cast<std::size_t>(topology.node)];
+  const bool finds_all =
+      std::all_of(here.begin(), here.end(), [&](int rank) { return finds(samples[static_cast<std::size_t>(rank)]); });
+  const std::vector<std::string> verdicts = meet(finds_all ? "yes" : "no");
+  if (std::any_of(verdicts.begin(), verdicts.end(), [](const std::string& one) { return one != "yes"; }))
+    return nullptr;
+  std::vector<pid_t> processes;
+  processes.reserve(here.size());
+  for (const int rank : here)
+    processes.push_back(static_cast<pid_t>(std::stol(samples[static_cast<std::size_t>(rank)])));
+  return std::make_shared<ProcessPeers>(std::move(processes));
+}
+
+std::shared_ptr<transport::PeerMemory> read_between_threads() { return std::make_shared<ThreadPeers>(); }
+
+}  // namespace kolo::shm

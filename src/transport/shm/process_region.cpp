@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/shm/process_region.hpp"
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "transport/shm/gathering.hpp"
+#include "transport/shm/region.hpp"
+#include "transport/shm/segment.hpp"
+
+namespace kolo::shm {
+
+namespace {
+
+/// Everybody's file, by local rank; as the leader.
+std::vector<base::UniqueFd> collect(LocalListener& listener, int own, const Gathering& gathering) {
+  std::vector<Member> members = accept_members(listener, gathering);
+  std::vector<int> files(members.size() + 1, own);
+  for (const Member& member : members) files[static_cast<std::size_t>(member.local_rank)] = member.brought.get();
+  send_descriptors(members, files, gathering);
+  std::vector<base::UniqueFd> collected(files.size());
+  for (Member& member : members) collected[static_cast<std::size_t>(member.local_rank)] = std::move(member.brought);
+  return collected;
+}
+
+/// What a rank opens before anybody waits for it.
+struct RegionParts {
+  RegionParts(const core::Topology& topology, std::size_t bytes) : own(Segment::create(bytes)) {
+    const auto ranks = static_cast<std::size_t>(topology.local_size());
+    if (topology.is_leader()) {
+      listener.emplace(topology.local_size());
+      require_descriptors(2 * (ranks - 1));  // of each other rank its socket and its file
+    } else {
+      socket.emplace();
+      require_descriptors(ranks);
+    }
+  }
+  Segment own;
+  std::optional<LocalListener> listener;  // the leader's
+  std::optional<LocalSocket> socket;      // the others'
+};
+
+}  // namespace
+
+std::shared_ptr<transport::SharedRegion>
+share_between_processes(const core::Topology& topology, std::size_t bytes, const std::string& job_key,
+                        const transport::Meeting& meet, const std::function<void()>& check, base::Duration patience) {
+  std::optional<RegionParts> opened;
+  const std::vector<std::string> names = together(meet, [&] {
+    opened.emplace(topology, bytes);
+    return opened->listener ? opened->listener->name() : std::string();
+  });
+  std::vector<std::shared_ptr<Segment>> parts(static_cast<std::size_t>(topology.local_size()));
+  together(meet, [&]() -> std::string {
+    const Gathering gathering(topology, job_key, patience, check);
+    std::vector<base::UniqueFd> files;
+    if (opened->listener) {
+      files = collect(*opened->listener, opened->own.fd(), gathering);
+    } else {
+      const std::string& leader = names[static_cast<std::size_t>(topology.leader_of(topology.node))];
+      connect_to_leader(*opened->socket, leader, opened->own.fd(), gathering);
+      files = receive_descriptors(*opened->socket, parts.size(), gathering);
+    }
+    for (std::size_t peer = 0; peer < parts.size(); ++peer) {
+      if (static_cast<int>(peer) == topology.local_rank) continue;
+      parts[peer] = std::make_shared<Segment>(Segment::map(std::move(files[peer]), bytes));
+      parts[peer]->close_file();
+    }
+    return {};
+  });
+  return std::make_shared<Region>(std::move(opened->own), std::move(parts));
+}
+
+}  // namespace kolo::shm

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A region (transport/regions.hpp) whose parts are segments, however its ranks have come by each other's.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "transport/regions.hpp"
+#include "transport/shm/segment.hpp"
+
+namespace kolo::shm {
+
+class Region final : public transport::SharedRegion {
+ public:
+  /// `parts` by local rank; the own one is null.
+  Region(Segment own, std::vector<std::shared_ptr<Segment>> parts)
+      : bytes_(own.bytes()), own_(std::move(own)), parts_(std::move(parts)) {}
+
+  [[nodiscard]] std::size_t bytes() const noexcept override { return bytes_; }
+  [[nodiscard]] std::byte* own() const noexcept override { return own_.data(); }
+  [[nodiscard]] std::byte* of(int local_rank) const noexcept override {
+    const std::shared_ptr<Segment>& part = parts_[static_cast<std::size_t>(local_rank)];
+    return part ? part->data() : own_.data();
+  }
+  void detach() noexcept override {
+    if (own_.data() != nullptr && parts_.size() > 1) own_.make_private();
+  }
+  void release_own() noexcept override { own_.discard(); }
+
+ private:
+  const std::size_t bytes_;
+  Segment own_;
+  const std::vector<std::shared_ptr<Segment>> parts_;
+};
+
+}  // namespace kolo::shm

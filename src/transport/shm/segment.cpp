@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/shm/segment.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <string>
+
+#include <kolo/error.hpp>
+
+#include "base/check.hpp"
+#include "base/round_up.hpp"
+#include "base/system_error.hpp"
+
+namespace kolo::shm {
+
+namespace {
+
+std::string of_size(const char* what, std::size_t bytes) {
+  return std::string(what) + std::to_string(bytes) + " bytes";
+}
+
+}  // namespace
+
+Segment Segment::create(std::size_t bytes) {
+  Segment segment;
+  segment.file_.reset(::memfd_create("kolo", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!segment.file_.valid()) base::throw_errno(of_size("making a shared segment of ", bytes), errno);
+  if (::ftruncate(segment.fd(), static_cast<off_t>(bytes)) != 0)
+    base::throw_errno(of_size("sizing a shared segment to ", bytes), errno);
+  // A peer that shrank the file would have us killed by SIGBUS.
+  if (::fcntl(segment.fd(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    base::throw_errno(of_size("sealing a shared segment of ", bytes), errno);
+  segment.bytes_ = bytes;
+  segment.map_pages(MAP_SHARED);
+  return segment;
+}
+
+Segment Segment::map(base::UniqueFd file, std::size_t bytes) {
+  Segment segment;
+  segment.file_ = std::move(file);
+  struct stat status = {};
+  if (::fstat(segment.fd(), &status) != 0) base::throw_errno(of_size("opening a shared segment of ", bytes), errno);
+  if (static_cast<std::size_t>(status.st_size) != bytes) {
+    throw Error(ErrorCode::transport, "the shared segment that the node's leader sent has " +
+                                          std::to_string(status.st_size) + " bytes, expected " + std::to_string(bytes));
+  }
+  segment.bytes_ = bytes;
+  segment.map_pages(MAP_SHARED);
+  return segment;
+}
+
+Segment Segment::anonymous(std::size_t bytes) {
+  Segment segment;
+  segment.bytes_ = bytes;
+  segment.map_pages(MAP_PRIVATE | MAP_ANONYMOUS);
+  return segment;
+}
+
+void Segment::make_private() noexcept {
+  void* pages = ::mmap(data_, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, file_.get(), 0);
+  if (pages == MAP_FAILED) return;
+  [[maybe_unused]] const int advised = ::madvise(pages, bytes_, MADV_DONTFORK);  // as before: it cannot fail now
+  // A private page shows what others write until it is written here. The write must change nothing, also where another
+  // thread of this process writes at this moment.
+  for (std::size_t at = 0; at < bytes_; at += base::kPageBytes)
+    std::atomic_ref(*reinterpret_cast<std::uint64_t*>(data_ + at)).fetch_or(0, std::memory_order_relaxed);
+}
+
+void Segment::discard() noexcept {
+  if (data_ == nullptr) return;
+  const int punched = ::fallocate(fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes_));
+  KOLO_CHECK(punched == 0) << base::errno_text(errno);
+  unmap();
+  close_file();
+}
+
+void Segment::map_pages(int flags) {
+  if (bytes_ == 0) return;
+  void* pages = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, flags, fd(), 0);
+  if (pages == MAP_FAILED) base::throw_errno(of_size("mapping ", bytes_), errno);
+  data_ = static_cast<std::byte*>(pages);
+  // Advice: where the system has no huge pages for shared memory it says so, and nothing is lost. A small segment would
+  // only become larger.
+  constexpr std::size_t kWorthHugePages = std::size_t{16} << 20;
+  if (bytes_ >= kWorthHugePages) static_cast<void>(::madvise(pages, bytes_, MADV_HUGEPAGE));
+  // A forked child that went on as if it were this rank would write into its peers' results; so it has no segment.
+  if (::madvise(pages, bytes_, MADV_DONTFORK) != 0)
+    base::throw_errno(of_size("madvise(MADV_DONTFORK) of ", bytes_), errno);
+}
+
+void Segment::unmap() noexcept {
+  if (data_ != nullptr) KOLO_CHECK(::munmap(data_, bytes_) == 0) << base::errno_text(errno);
+  data_ = nullptr;
+  bytes_ = 0;
+}
+
+}  // namespace kolo::shm

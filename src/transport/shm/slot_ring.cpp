@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/shm/slot_ring.hpp"
+
+#include <cstring>
+
+#include "base/check.hpp"
+#include "base/round_up.hpp"
+
+namespace kolo::shm {
+
+namespace {
+
+constexpr std::size_t kLine = 64;
+
+std::size_t counters_bytes(int local_size) noexcept {
+  return base::round_up(static_cast<std::size_t>(local_size) * transport::kStageCount * kLine, base::kPageBytes);
+}
+
+/// A rank's slots and their places.
+std::size_t rank_bytes(std::size_t slot_bytes, std::uint64_t slots) noexcept {
+  return base::round_up((slot_bytes + transport::kPlaces * sizeof(transport::Place)) * slots, base::kPageBytes);
+}
+
+}  // namespace
+
+std::size_t SlotRing::required_bytes(int local_size, std::size_t slot_bytes, std::uint64_t slots) noexcept {
+  return counters_bytes(local_size) + static_cast<std::size_t>(local_size) * rank_bytes(slot_bytes, slots);
+}
+
+SlotRing::SlotRing(std::byte* memory, std::size_t bytes, int local_rank, int local_size, std::size_t slot_bytes,
+                   std::uint64_t slots)
+    : counters_(memory), slots_memory_(memory + counters_bytes(local_size)), ring_bytes_(rank_bytes(slot_bytes, slots)),
+      slot_bytes_(slot_bytes), slots_(slots), local_rank_(local_rank), local_size_(local_size) {
+  KOLO_CHECK(local_rank >= 0 && local_rank < local_size) << "local rank " << local_rank << " of " << local_size;
+  KOLO_CHECK(slot_bytes > 0 && slot_bytes % kLine == 0 && slots > 0 && slots <= 64)
+      << slots << " slots of " << slot_bytes << " bytes";
+  KOLO_CHECK(bytes >= required_bytes(local_size, slot_bytes, slots)) << bytes << " bytes for the slots";
+  KOLO_CHECK(reinterpret_cast<std::uintptr_t>(memory) % kLine == 0);
+  // First touch: a page belongs to the memory next to the core that writes it first.
+  std::memset(slots_memory_ + static_cast<std::size_t>(local_rank) * ring_bytes_, 0, ring_bytes_);
+}
+
+std::byte* SlotRing::slot(int local_rank, std::uint64_t chunk) const noexcept {
+  return slots_memory_ + static_cast<std::size_t>(local_rank) * ring_bytes_ + chunk % slots_ * slot_bytes_;
+}
+
+SlotRing::Counter& SlotRing::counter(transport::Stage stage, int local_rank) const noexcept {
+  const std::size_t line =
+      static_cast<std::size_t>(local_rank) * transport::kStageCount + static_cast<std::size_t>(stage);
+  return *reinterpret_cast<Counter*>(counters_ + line * kLine);
+}
+
+transport::Place* SlotRing::places(int local_rank, std::uint64_t chunk) const noexcept {
+  std::byte* first = slots_memory_ + static_cast<std::size_t>(local_rank) * ring_bytes_ + slots_ * slot_bytes_;
+  return reinterpret_cast<transport::Place*>(first) + chunk % slots_ * transport::kPlaces;
+}
+
+/// In the line of the counter that is looked at anyway.
+SlotRing::Counter& SlotRing::placed(int local_rank) const noexcept {
+  return (&counter(transport::Stage::filled, local_rank))[1];
+}
+
+/// The bits of other chunks, which are constant from fill to take, may be read meanwhile.
+void SlotRing::set_placed(std::uint64_t chunk, bool is) noexcept {
+  const std::uint64_t bit = std::uint64_t{1} << chunk % slots_;
+  Counter& bits = placed(local_rank_);
+  const std::uint64_t before = bits.load(std::memory_order_relaxed);
+  if (((before & bit) != 0) != is) bits.store(before ^ bit, std::memory_order_relaxed);
+}
+
+bool SlotRing::is_placed(int local_rank, std::uint64_t chunk) const noexcept {
+  return (placed(local_rank).load(std::memory_order_relaxed) >> chunk % slots_ & 1) != 0;
+}
+
+void SlotRing::publish(transport::Stage stage, std::uint64_t chunks) noexcept {
+  counter(stage, local_rank_).store(chunks, std::memory_order_release);
+}
+
+std::uint64_t SlotRing::reached(transport::Stage stage, int local_rank) const noexcept {
+  return counter(stage, local_rank).load(std::memory_order_acquire);
+}
+
+std::uint64_t SlotRing::all_reached(transport::Stage stage) noexcept {
+  Seen& seen = seen_[static_cast<std::size_t>(stage)];
+  if (reached(stage, seen.slowest) == seen.least) return seen.least;
+  seen.slowest = 0;
+  seen.least = reached(stage, 0);
+  for (int rank = 1; rank < local_size_; ++rank) {
+    const std::uint64_t chunks = reached(stage, rank);
+    if (chunks < seen.least) {
+      seen.least = chunks;
+      seen.slowest = rank;
+    }
+  }
+  return seen.least;
+}
+
+}  // namespace kolo::shm

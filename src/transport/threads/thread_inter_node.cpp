@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/threads/thread_inter_node.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <kolo/error.hpp>
+
+#include "base/check.hpp"
+
+namespace kolo::threads {
+
+namespace {
+
+void deliver(std::byte* to, std::size_t room, const std::byte* from, std::size_t bytes) {
+  KOLO_CHECK(room == bytes) << "a message of " << bytes << " bytes where " << room << " were expected";
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
+}  // namespace
+
+void MailRoom::send(int from, int to, int tag, const std::byte* data, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  check_alive();
+  Queue& queue = queues_[{to, from, tag}];
+  if (queue.wanted.empty()) {
+    queue.sent.emplace_back(data, data + bytes);
+    return;
+  }
+  const Wanted wanted = queue.wanted.front();
+  queue.wanted.pop_front();
+  deliver(wanted.data, wanted.bytes, data, bytes);
+  served_[to].push_back(wanted.operation);
+}
+
+void MailRoom::receive(int from, int to, int tag, std::byte* data, std::size_t bytes, Operation operation) {
+  const std::lock_guard lock(mutex_);
+  check_alive();
+  Queue& queue = queues_[{to, from, tag}];
+  if (queue.sent.empty()) {
+    queue.wanted.push_back({data, bytes, operation});
+    return;
+  }
+  deliver(data, bytes, queue.sent.front().data(), queue.sent.front().size());
+  queue.sent.pop_front();
+  served_[to].push_back(operation);
+}
+
+bool MailRoom::arrived(int to, Operation operation) {
+  const std::lock_guard lock(mutex_);
+  check_alive();
+  std::vector<Operation>& served = served_[to];
+  const auto found = std::find(served.begin(), served.end(), operation);
+  if (found == served.end()) return false;
+  served.erase(found);
+  return true;
+}
+
+void MailRoom::forget(int to) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [key, queue] : queues_)
+    if (std::get<0>(key) == to) queue.wanted.clear();
+  served_.erase(to);
+}
+
+void MailRoom::abort(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (aborted_.empty()) aborted_ = reason;
+}
+
+void MailRoom::check_alive() const {
+  if (!aborted_.empty()) throw Error(ErrorCode::transport, aborted_);
+}
+
+std::byte* ThreadInterNode::staging(std::size_t bytes) {
+  return staging_.emplace_back(shm::Segment::anonymous(bytes)).data();
+}
+
+ThreadInterNode::Operation ThreadInterNode::send(int rank, int tag, const std::byte* data, std::size_t bytes) {
+  room_->send(rank_, rank, tag, data, bytes);
+  return last_ += 2;
+}
+
+ThreadInterNode::Operation ThreadInterNode::receive(int rank, int tag, std::byte* data, std::size_t bytes) {
+  last_ += 2;
+  room_->receive(rank, rank_, tag, data, bytes, last_ | kReceive);
+  return last_ | kReceive;
+}
+
+bool ThreadInterNode::test(Operation operation) {
+  return (operation & kReceive) == 0 || room_->arrived(rank_, operation);
+}
+
+}  // namespace kolo::threads

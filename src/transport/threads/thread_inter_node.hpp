@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Bulk transport between ranks as threads: messages are copied through a queue for each receiver.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "transport/inter_node.hpp"
+#include "transport/shm/segment.hpp"
+
+namespace kolo::threads {
+
+/// What has been sent and not received, or the reverse, by receiver. Thread-safe.
+class MailRoom {
+ public:
+  using Operation = transport::InterNode::Operation;
+
+  void send(int from, int to, int tag, const std::byte* data, std::size_t bytes);
+  /// Asks for the next message from there; `data` is written when it arrives, at the latest before `arrived` says so.
+  void receive(int from, int to, int tag, std::byte* data, std::size_t bytes, Operation operation);
+  /// True once when the receiver's operation has been served.
+  bool arrived(int to, Operation operation);
+  /// Forgets what `to` has asked for: after this nothing writes into its memory.
+  void forget(int to);
+  void abort(const std::string& reason);
+
+ private:
+  struct Wanted {
+    std::byte* data = nullptr;
+    std::size_t bytes = 0;
+    Operation operation = 0;
+  };
+  struct Queue {  // at most one of the two is not empty
+    std::deque<std::vector<std::byte>> sent;
+    std::deque<Wanted> wanted;
+  };
+
+  void check_alive() const;
+
+  std::mutex mutex_;
+  // All under mutex_.
+  std::map<std::tuple<int, int, int>, Queue> queues_;       // by receiver, sender, tag
+  std::unordered_map<int, std::vector<Operation>> served_;  // by receiver; not yet asked for
+  std::string aborted_;                                     // why; empty while all is well
+};
+
+/// One rank's end. One thread at a time.
+class ThreadInterNode final : public transport::InterNode {
+ public:
+  ThreadInterNode(std::shared_ptr<MailRoom> room, int rank) : room_(std::move(room)), rank_(rank) {}
+  ~ThreadInterNode() override { room_->forget(rank_); }
+
+  std::byte* staging(std::size_t bytes) override;
+  Operation send(int rank, int tag, const std::byte* data, std::size_t bytes) override;
+  Operation receive(int rank, int tag, std::byte* data, std::size_t bytes) override;
+  bool test(Operation operation) override;
+  [[nodiscard]] const char* name() const noexcept override { return "queues between threads"; }
+
+ private:
+  static constexpr Operation kReceive = 1;  // the lowest bit: sends are complete as soon as they have been copied
+
+  std::shared_ptr<MailRoom> room_;
+  int rank_;
+  Operation last_ = 0;
+  std::vector<shm::Segment> staging_;
+};
+
+}  // namespace kolo::threads

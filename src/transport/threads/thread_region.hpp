@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Regions (transport/regions.hpp) of ranks that are threads of one process.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "core/topology.hpp"
+#include "transport/regions.hpp"
+#include "transport/shm/segment.hpp"
+
+namespace kolo::threads {
+
+/// Where the threads of a node leave what the others may map: each part a second time, for the peers. Thread-safe.
+class PartExchange {
+ public:
+  using Ticket = std::uint64_t;
+
+  [[nodiscard]] Ticket offer(std::shared_ptr<shm::Segment> part);
+  [[nodiscard]] std::shared_ptr<shm::Segment> get(Ticket ticket);
+  void withdraw(Ticket ticket);
+
+ private:
+  std::mutex mutex_;
+  // All under mutex_.
+  std::map<Ticket, std::shared_ptr<shm::Segment>> parts_;
+  Ticket next_ = 0;
+};
+
+/// NodeLink::share between threads.
+std::shared_ptr<transport::SharedRegion> share_between_threads(PartExchange& exchange, const core::Topology& topology,
+                                                               std::size_t bytes, const transport::Meeting& meet);
+
+}  // namespace kolo::threads

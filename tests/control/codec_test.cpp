@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "control/codec.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <kolo/error.hpp>
+
+namespace kolo::control {
+namespace {
+
+core::Signature sample_signature() {
+  core::Signature signature;
+  signature.kind = core::CollectiveKind::broadcast;
+  signature.op = ReduceOp::product;
+  signature.device = DeviceKind::cuda;
+  signature.root = 1023;
+  signature.prescale = 0.125;
+  signature.postscale = -3e300;
+  signature.wire = core::Wire::bfloat16;
+  signature.tensors = {{DType::bfloat16, Shape{3, 224, 224}}, {DType::boolean, Shape{}}, {DType::int64, Shape{0, 7}}};
+  signature.members = 0xfedcba9876543210;
+  signature.names = {"layer1.weight", "", "layer1.bias"};
+  signature.ranks = {0, 5, 1000000, -1};
+  return signature;
+}
+
+constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+constexpr double kWaited = 59.75;
+
+std::vector<UpMessage> sample_up() {
+  return {Counted{core::kNoTensor, {65535, (std::uint64_t{1} << CountWord::kCountBits) - 1}},
+          Counted{12, {3, 4711}},
+          Declared{7, "layer1.weight", 3, core::kNoTensor, 0, {{sample_signature(), {0, 1, 2}}, {std::nullopt, {3}}}},
+          Declared{0, "", kMost, 0, 65535, {}},
+          Interest{3, 4, 5, {17, 3, core::kNoTensor}, 99},
+          Overdue{2, 1, "x", 9, kWaited, true, true},
+          Missing{kMost, {1, 2, 3, 900}},
+          RankLost{4, ErrorCode::user_exception, "std::runtime_error: no"},
+          Left{1023},
+          Starved{12},
+          Answer{kMost, 1023, true, Doing::standing, {0, 7}, "no time", Answer::Wait{3, "y", kMost}},
+          Answer{1, 2, false, Doing::waiting, {}, "", std::nullopt}};
+}
+
+std::vector<LogEntry> sample_log() {
+  return {Assigned{5, 6, 7, "grad", sample_signature()},
+          Evicted{5, 6},
+          BatchAppended{2, {9, 8, 7, 100000}},
+          PlanDefined{1, 2, {{3, 4, 5}, {}, {6}}},
+          PlanVoided{1, PlanEnd::evicted},
+          PlannedBatch{100, 120},
+          Failed{3, "x", 4, ErrorCode::mismatch, "they disagree"},
+          Query{1, 2, "y", 3, true},
+          Stalled{1, "z", kWaited, {4, 5}},
+          SetAdded{1, 3, 2, {0, 1}, "add", 8},
+          SetRemoved{1, "remove", 9},
+          RankLeft{6},
+          Faulted{ErrorCode::timeout, -1, "too late"},
+          Closed{},
+          Push{}};
+}
+
+template <class Message>
+Bytes encoded(const Message& message) {
+  Bytes bytes;
+  encode(message, bytes);
+  return bytes;
+}
+
+TEST(Codec, BringsEveryMessageBack) {
+  for (const UpMessage& message : sample_up()) {
+    const UpMessage back = decode_up(encoded(message));
+    EXPECT_EQ(back.index(), message.index());
+    EXPECT_EQ(encoded(back), encoded(message));
+  }
+  ASSERT_EQ(sample_log().size(), std::variant_size_v<LogEntry>);
+  for (const LogEntry& entry : sample_log()) {
+    const LogEntry back = decode_log(encoded(entry));
+    EXPECT_EQ(back.index(), entry.index());
+    EXPECT_EQ(encoded(back), encoded(entry));
+  }
+}
+
+TEST(Codec, BringsEveryFieldBack) {
+  const auto declared = std::get<Declared>(decode_up(encoded(sample_up()[2])));
+  EXPECT_EQ(declared.set, 7U);
+  EXPECT_EQ(declared.name, "layer1.weight");
+  EXPECT_EQ(declared.round, 3U);
+  EXPECT_EQ(declared.id, core::kNoTensor);
+  EXPECT_EQ(declared.generation, 0);
+  ASSERT_EQ(declared.variants.size(), 2U);
+  EXPECT_EQ(declared.variants[0].signature, sample_signature());
+  EXPECT_EQ(declared.variants[0].signature->names, sample_signature().names);
+  EXPECT_EQ(declared.variants[0].ranks, (std::vector<std::int32_t>{0, 1, 2}));
+  EXPECT_FALSE(declared.variants[1].signature.has_value());
+  const auto overdue = std::get<Overdue>(decode_up(encoded(sample_up()[5])));
+  EXPECT_EQ(overdue.waited_s, kWaited);
+  EXPECT_TRUE(overdue.deadline);
+  EXPECT_TRUE(overdue.running);
+  const auto answer = std::get<Answer>(decode_up(encoded(sample_up()[10])));
+  EXPECT_TRUE(answer.submitted);
+  EXPECT_EQ(answer.doing, Doing::standing);
+  EXPECT_EQ(answer.awaited, (std::vector<std::int32_t>{0, 7}));
+  EXPECT_EQ(answer.reason, "no time");
+  ASSERT_TRUE(answer.wait.has_value());
+  EXPECT_EQ(answer.wait->set, 3U);
+  EXPECT_EQ(answer.wait->name, "y");
+  EXPECT_EQ(answer.wait->round, kMost);
+  const auto interest = std::get<Interest>(decode_up(encoded(sample_up()[4])));
+  EXPECT_EQ(interest.lacking, (std::vector<core::TensorId>{17, 3, core::kNoTensor}));
+  EXPECT_EQ(interest.round, 99U);
+  const auto plan = std::get<PlanDefined>(decode_log(encoded(sample_log()[3])));
+  EXPECT_EQ(plan.batches, (std::vector<std::vector<core::TensorId>>{{3, 4, 5}, {}, {6}}));
+  const auto added = std::get<SetAdded>(decode_log(encoded(sample_log()[9])));
+  EXPECT_EQ(added.generation, 2);
+  EXPECT_EQ(added.name, "add");
+  EXPECT_EQ(added.round, 8U);
+  const auto faulted = std::get<Faulted>(decode_log(encoded(sample_log()[12])));
+  EXPECT_EQ(faulted.rank, -1);
+  EXPECT_EQ(faulted.code, ErrorCode::timeout);
+}
+
+TEST(Codec, IsShortWhereStepsAreSteady) {
+  EXPECT_EQ(encoded(LogEntry(PlannedBatch{100, 120})).size(), 3U);
+  EXPECT_EQ(encoded(UpMessage(Counted{120, {3, 120}})).size(), 4U);
+  EXPECT_LE(encoded(sample_up()[0]).size(), 16U);
+}
+
+template <class Decode>
+void expect_refused(Decode decode, const Bytes& bytes, const char* why) {
+  try {
+    decode(bytes);
+    ADD_FAILURE() << "accepted; expected: " << why;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::transport);
+    EXPECT_EQ(error.status().message(), std::string("a control message is not valid: ") + why);
+  }
+}
+
+Bytes bytes_of(std::initializer_list<int> values) {
+  Bytes bytes;
+  for (const int value : values) bytes.push_back(static_cast<std::byte>(value));
+  return bytes;
+}
+
+TEST(Codec, SaysWhyItRefuses) {
+  const auto up = [](const Bytes& bytes) { return decode_up(bytes); };
+  const auto log = [](const Bytes& bytes) { return decode_log(bytes); };
+  expect_refused(up, {}, "it ends too early");
+  expect_refused(up, bytes_of({200}), "its kind is unknown");
+  expect_refused(log, bytes_of({200}), "its kind is unknown");
+  expect_refused(log, bytes_of({5, 1}), "it ends too early");
+  expect_refused(log, bytes_of({5, 1, 1, 0}), "it is longer than its contents");
+  expect_refused(log, bytes_of({5, 0xff, 0xff, 0xff, 0xff, 0x1f, 0}), "a number is too large");
+  expect_refused(up, bytes_of({6, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2}),
+                 "a number has more than 64 bits");
+  expect_refused(up, bytes_of({6, 0xff, 0xff, 0xff, 0xff, 0x7f}), "a rank is out of range");
+  expect_refused(log, bytes_of({2, 0, 0xff, 0xff, 0xff, 0x7f}), "a list is longer than the message");
+  expect_refused(log, bytes_of({2, 0, 1, 1}), "a list's item is out of range");
+  expect_refused(log, bytes_of({12, 12, 0, 0}), "a choice is unknown");
+  expect_refused(up, bytes_of({3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}), "a flag is neither 0 nor 1");
+}
+
+/// Either a message or an Error; what is accepted encodes again.
+template <class Decode>
+bool survives(Decode decode, const Bytes& bytes) {
+  try {
+    const auto message = decode(bytes);
+    const Bytes again = encoded(message);
+    EXPECT_EQ(encoded(decode(again)), again);
+    return true;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::transport);
+    return false;
+  }
+}
+
+void mutate(Bytes& bytes, std::mt19937_64& random) {
+  const std::size_t at = bytes.empty() ? 0 : random() % bytes.size();
+  switch (random() % 5) {
+  case 0:
+    if (!bytes.empty()) bytes[at] = static_cast<std::byte>(random());
+    break;
+  case 1:
+    if (!bytes.empty()) bytes[at] ^= static_cast<std::byte>(1U << (random() % 8));
+    break;
+  case 2:
+    bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(at), static_cast<std::byte>(random()));
+    break;
+  case 3:
+    if (!bytes.empty()) bytes.erase(bytes.begin() + static_cast<std::ptrdiff_t>(at));
+    break;
+  default:
+    bytes.resize(at);
+  }
+}
+
+TEST(Codec, SurvivesMutations) {
+  std::mt19937_64 random(1);
+  std::size_t accepted = 0;
+  for (int turn = 0; turn < 4000; ++turn) {
+    for (const UpMessage& message : sample_up()) {
+      Bytes bytes = encoded(message);
+      for (std::uint64_t i = 0; i <= random() % 3; ++i) mutate(bytes, random);
+      accepted += survives([](const Bytes& b) { return decode_up(b); }, bytes) ? 1U : 0U;
+    }
+    for (const LogEntry& entry : sample_log()) {
+      Bytes bytes = encoded(entry);
+      for (std::uint64_t i = 0; i <= random() % 3; ++i) mutate(bytes, random);
+      accepted += survives([](const Bytes& b) { return decode_log(b); }, bytes) ? 1U : 0U;
+    }
+  }
+  EXPECT_GT(accepted, 1000U);
+  EXPECT_LT(accepted, 4000U * 23U);
+}
+
+TEST(Codec, SurvivesNoise) {
+  std::mt19937_64 random(2);
+  for (int turn = 0; turn < 100000; ++turn) {
+    Bytes bytes(random() % 40);
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random() % 3 == 0 ? random() % 8 : random());
+    survives([](const Bytes& b) { return decode_up(b); }, bytes);
+    survives([](const Bytes& b) { return decode_log(b); }, bytes);
+  }
+}
+
+TEST(Codec, AllocatesNoMoreThanItsInputJustifies) {
+  // Lists that claim 2^40 items: refused by their length, before anything is reserved.
+  const Bytes many = bytes_of({0xff, 0xff, 0xff, 0xff, 0xff, 0x1f});
+  for (const int tag : {2, 3}) {
+    Bytes bytes = bytes_of({tag, 0});
+    if (tag == 3) bytes.push_back(std::byte{0});
+    bytes.insert(bytes.end(), many.begin(), many.end());
+    expect_refused([](const Bytes& b) { return decode_log(b); }, bytes, "a list is longer than the message");
+  }
+}
+
+}  // namespace
+}  // namespace kolo::control

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Whom the sequencer names when a deadline has passed.
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "control/sequencer.hpp"
+
+namespace kolo::control {
+namespace {
+
+/// Three nodes of two ranks, one below the other: rank 4 speaks through rank 2, and that through rank 0.
+class Deadline : public testing::Test {
+ protected:
+  static SequencerOptions defaults() {
+    SequencerOptions options;
+    options.size = 6;
+    options.nodes = 3;
+    options.speaks_through = {-1, 0, 0, 2, 2, 4};
+    return options;
+  }
+
+  void SetUp() override {
+    sequencer.on_message(Overdue{0, 0, "x", 1, 600, true, true}, now);
+    const auto entries = decide();
+    ASSERT_EQ(entries.size(), 1U);
+    const auto& query = std::get<Query>(entries[0]);
+    EXPECT_TRUE(query.deadline);
+    number = query.query;
+  }
+  std::vector<LogEntry> decide() {
+    sequencer.decide(now);
+    return std::exchange(sequencer.outbox(), {});
+  }
+  Answer from(std::int32_t rank, bool submitted = true, Doing doing = Doing::nothing) const {
+    Answer answer;
+    answer.query = number;
+    answer.rank = rank;
+    answer.submitted = submitted;
+    answer.doing = doing;
+    return answer;
+  }
+  void hear(const Answer& answer) { sequencer.on_message(answer, now); }
+  void hear_rest(std::vector<std::int32_t> ranks) {
+    for (const std::int32_t rank : ranks) hear(from(rank));
+  }
+  void pass_time() { now = sequencer.next_deadline(); }
+  /// What the world is told, without its beginning and its end.
+  std::string reason() {
+    const auto entries = decide();
+    if (entries.size() != 1) return "(" + std::to_string(entries.size()) + " entries)";
+    const auto& faulted = std::get<Faulted>(entries[0]);
+    EXPECT_EQ(faulted.code, ErrorCode::timeout);
+    blamed = faulted.rank;
+    const std::string begin = "tensor \"x\" has not completed within 600 s: ";
+    const std::string end = ". The contents of the buffers in flight are undefined.";
+    EXPECT_EQ(faulted.message.substr(0, begin.size()), begin);
+    EXPECT_EQ(faulted.message.substr(faulted.message.size() - end.size()), end);
+    return faulted.message.substr(begin.size(), faulted.message.size() - begin.size() - end.size());
+  }
+
+  Sequencer sequencer{defaults()};
+  Sequencer::Time now{};
+  std::uint64_t number = 0;
+  std::int32_t blamed = -2;
+};
+
+TEST_F(Deadline, NamesTheSilent) {
+  for (const std::int32_t rank : {0, 1, 2, 4}) hear(from(rank, false));
+  EXPECT_TRUE(decide().empty());
+  EXPECT_EQ(sequencer.next_deadline(), now + std::chrono::seconds(5));
+  pass_time();
+  EXPECT_EQ(reason(), "ranks 3 and 5 do not answer; their processes are stopped, or kept from running");
+  EXPECT_EQ(blamed, -1);
+}
+
+/// Also where others have not submitted: they may be waiting for it.
+TEST_F(Deadline, NamesTheSilentBeforeTheMissing) {
+  for (const std::int32_t rank : {0, 1, 2, 3, 4}) hear(from(rank, rank != 1));
+  pass_time();
+  EXPECT_EQ(reason(), "rank 5 does not answer; its process is stopped, or kept from running");
+  EXPECT_EQ(blamed, 5);
+}
+
+TEST_F(Deadline, NamesTheLeaderThroughWhichTheOthersSpeak) {
+  hear_rest({0, 1});
+  pass_time();
+  EXPECT_EQ(reason(), "rank 2 does not answer; its process is stopped, or kept from running");
+  EXPECT_EQ(blamed, 2);
+}
+
+TEST_F(Deadline, NamesTheMissingAndWhatTheyWaitFor) {
+  hear_rest({0, 2, 3, 5});
+  Answer waiting = from(1, false);
+  waiting.wait = Answer::Wait{0, "", 7};
+  hear(waiting);
+  waiting.rank = 4;
+  hear(waiting);
+  EXPECT_EQ(reason(), "ranks 1 and 4 have not submitted it; ranks 1 and 4 wait for unnamed call number 7");
+  EXPECT_EQ(sequencer.next_deadline(), Sequencer::Time::max());
+}
+
+TEST_F(Deadline, NamesTheRankThatWaitsForNobody) {
+  for (const std::int32_t rank : {0, 1, 3, 4, 5}) {
+    Answer waiting = from(rank, true, Doing::waiting);
+    waiting.awaited = {2};
+    hear(waiting);
+  }
+  hear(from(2, true, Doing::standing));
+  EXPECT_EQ(reason(), "every rank has submitted it, but rank 2 does not move it on");
+  EXPECT_EQ(blamed, 2);
+}
+
+TEST_F(Deadline, SaysWhyARankDoesNotMoveItOn) {
+  hear_rest({0, 1, 3, 4, 5});
+  Answer standing = from(2, true, Doing::standing);
+  standing.reason = "no thread may";
+  hear(standing);
+  EXPECT_EQ(reason(), "every rank has submitted it, but rank 2 does not move it on: no thread may");
+}
+
+TEST_F(Deadline, SaysWhoWaitsForWhomIfAllWait) {
+  hear_rest({1, 2, 3, 5});
+  Answer waiting = from(4, true, Doing::waiting);
+  waiting.awaited = {0};
+  hear(waiting);
+  waiting = from(0, true, Doing::waiting);
+  waiting.awaited = {1, 4};
+  hear(waiting);
+  EXPECT_EQ(reason(), "every rank has submitted it; rank 0 waits for data of ranks 1 and 4; rank 4 waits for data of "
+                      "rank 0");
+}
+
+TEST_F(Deadline, SaysWhatItKnowsIfNobodyCanSayMore) {
+  for (std::int32_t rank = 0; rank < 6; ++rank) hear(from(rank, true, Doing::waiting));
+  EXPECT_EQ(reason(), "every rank has submitted it");
+}
+
+TEST_F(Deadline, IsForgottenIfTheBatchHasCompletedMeanwhile) {
+  hear_rest({0, 1, 2, 3, 4, 5});
+  EXPECT_TRUE(decide().empty());
+  EXPECT_EQ(sequencer.next_deadline(), Sequencer::Time::max());
+}
+
+TEST_F(Deadline, DoesNotWaitForARankThatHasLeft) {
+  sequencer.on_message(Left{3}, now);
+  EXPECT_EQ(std::get<RankLeft>(decide().at(0)).rank, 3);
+  for (const std::int32_t rank : {0, 1, 2, 4, 5}) hear(from(rank, true, Doing::waiting));
+  EXPECT_EQ(reason(), "every rank has submitted it");
+}
+
+TEST_F(Deadline, NamesARankThatHasLeftWithoutHavingSubmitted) {
+  hear_rest({0, 1, 2, 3, 4, 5});
+  sequencer.on_message(Left{3}, now);
+  sequencer.on_message(Overdue{0, 0, "x", 1, 600, true, false}, now);
+  number = std::get<Query>(decide().at(1)).query;
+  for (const std::int32_t rank : {0, 1, 2, 4, 5}) hear(from(rank));
+  EXPECT_EQ(reason(), "rank 3 has not submitted it (rank 3 has shut down)");
+}
+
+TEST_F(Deadline, HearsEachRankOnce) {
+  hear(from(1));
+  hear(from(1, false));
+  for (const std::int32_t rank : {0, 2, 3, 4}) hear(from(rank));
+  pass_time();
+  EXPECT_EQ(reason(), "rank 5 does not answer; its process is stopped, or kept from running");
+}
+
+}  // namespace
+}  // namespace kolo::control

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "control/participant.hpp"
+
+#include <memory>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace kolo::control {
+namespace {
+
+using core::kNoTensor;
+using SignaturePointer = std::shared_ptr<const core::Signature>;
+
+SignaturePointer of_length(std::int64_t elements) {
+  core::Signature signature;
+  signature.tensors.push_back({DType::float32, Shape{elements}});
+  return std::make_shared<const core::Signature>(signature);
+}
+
+class ParticipantTest : public testing::Test {
+ protected:
+  ParticipantTest() : participant(1, 4) {}
+
+  Outbox take() { return std::exchange(participant.outbox(), Outbox{}); }
+  std::vector<Action> read(const LogEntry& entry) {
+    std::vector<Action> actions;
+    participant.on_log(entry, actions);
+    return actions;
+  }
+  /// A slot that has been assigned `id`, generation 1, and has run once.
+  SlotId known(const std::string& name, core::TensorId id, const SignaturePointer& signature) {
+    const SlotId slot = participant.open(0, name);
+    participant.submit(slot, signature);
+    read(Assigned{id, 1, 0, name, *signature});
+    read(BatchAppended{0, {id}});
+    take();
+    return slot;
+  }
+
+  Participant participant;
+};
+
+TEST_F(ParticipantTest, DeclaresANewNameWholeAndCountsItAfterwards) {
+  const auto signature = of_length(3);
+  const SlotId slot = participant.open(0, "x");
+  EXPECT_EQ(participant.open(0, "x"), slot);
+  EXPECT_EQ(participant.name_of(slot), "x");
+  participant.submit(slot, signature);
+  EXPECT_TRUE(participant.in_flight(slot));
+  Outbox out = take();
+  ASSERT_EQ(out.messages.size(), 1U);
+  EXPECT_TRUE(out.counts.empty());
+  const auto& declared = std::get<Declared>(out.messages[0]);
+  EXPECT_EQ(declared.name, "x");
+  EXPECT_EQ(declared.round, 1U);
+  EXPECT_EQ(declared.id, kNoTensor);
+  ASSERT_EQ(declared.variants.size(), 1U);
+  EXPECT_EQ(declared.variants[0].signature, *signature);
+  EXPECT_EQ(declared.variants[0].ranks, std::vector<std::int32_t>{1});
+
+  EXPECT_TRUE(read(Assigned{3, 1, 0, "x", *signature}).empty());
+  const auto actions = read(BatchAppended{0, {3}});
+  ASSERT_EQ(actions.size(), 1U);
+  EXPECT_EQ(std::get<RunBatch>(actions[0]).members, std::vector<SlotId>{slot});
+  EXPECT_EQ(std::get<RunBatch>(actions[0]).plan_key, 0U);
+  EXPECT_FALSE(participant.in_flight(slot));
+
+  participant.submit(slot, signature);
+  out = take();
+  EXPECT_TRUE(out.messages.empty());
+  ASSERT_EQ(out.counts.size(), 1U);
+  EXPECT_EQ(out.counts[0].first, 3U);
+  EXPECT_EQ(out.counts[0].second, (CountWord{1, 2}));
+  EXPECT_EQ(participant.counters().declared, 1U);
+  EXPECT_EQ(participant.counters().bare, 1U);
+  EXPECT_EQ(participant.id_bound(), 4U);
+}
+
+TEST_F(ParticipantTest, CountsAnEqualSignatureAndDeclaresAChangedOne) {
+  const SlotId slot = known("x", 3, of_length(3));
+  participant.submit(slot, of_length(3));
+  EXPECT_EQ(take().counts[0].second, (CountWord{1, 2}));
+  read(BatchAppended{0, {3}});
+  participant.submit(slot, of_length(4));
+  const Outbox out = take();
+  EXPECT_TRUE(out.counts.empty());
+  const auto& declared = std::get<Declared>(out.messages.at(0));
+  EXPECT_EQ(declared.round, 3U);
+  EXPECT_EQ(declared.id, 3U);
+  EXPECT_EQ(declared.generation, 1);
+  // A new generation; the count jumps over the round that was declared.
+  read(Assigned{3, 2, 0, "x", *of_length(4)});
+  read(BatchAppended{0, {3}});
+  participant.submit(slot, of_length(4));
+  EXPECT_EQ(take().counts[0].second, (CountWord{2, 4}));
+}
+
+TEST_F(ParticipantTest, AMismatchConsumesTheRoundAndKeepsTheGeneration) {
+  const SlotId slot = known("x", 3, of_length(3));
+  participant.submit(slot, of_length(4));
+  take();
+  const auto actions = read(Failed{0, "x", 2, ErrorCode::mismatch, "no"});
+  ASSERT_EQ(actions.size(), 1U);
+  EXPECT_EQ(std::get<FailSlot>(actions[0]).slot, slot);
+  EXPECT_EQ(std::get<FailSlot>(actions[0]).status.code(), ErrorCode::mismatch);
+  EXPECT_EQ(std::get<FailSlot>(actions[0]).status.message(), "no");
+  EXPECT_FALSE(participant.in_flight(slot));
+  participant.submit(slot, of_length(3));
+  EXPECT_EQ(take().counts[0].second, (CountWord{1, 3}));
+  EXPECT_TRUE(read(Failed{0, "x", 2, ErrorCode::mismatch, "old"}).empty());
+  EXPECT_TRUE(participant.in_flight(slot));
+}
+
+TEST_F(ParticipantTest, SendsAgainWhatAnEvictionVoids) {
+  const auto signature = of_length(3);
+  const SlotId slot = known("x", 3, signature);
+  participant.submit(slot, signature);
+  take();
+  EXPECT_TRUE(read(Evicted{3, 1}).empty());
+  const Outbox out = take();
+  // The word goes back to zero: a later life of the id cannot mistake it.
+  ASSERT_EQ(out.counts.size(), 1U);
+  EXPECT_EQ(out.counts[0], (std::pair<core::TensorId, CountWord>{3, CountWord{}}));
+  const auto& declared = std::get<Declared>(out.messages.at(0));
+  EXPECT_EQ(declared.round, 1U);
+  EXPECT_EQ(declared.id, kNoTensor);
+  EXPECT_EQ(declared.variants[0].signature, *signature);
+  read(Assigned{5, 1, 0, "x", *signature});
+  EXPECT_EQ(std::get<RunBatch>(read(BatchAppended{0, {5}}).at(0)).members, std::vector<SlotId>{slot});
+}
+
+TEST_F(ParticipantTest, ForgetsAnIdleNameThatIsEvicted) {
+  const SlotId slot = known("x", 3, of_length(3));
+  const auto actions = read(Evicted{3, 1});
+  ASSERT_EQ(actions.size(), 1U);
+  EXPECT_EQ(std::get<ForgetSlot>(actions[0]).slot, slot);
+  EXPECT_TRUE(take().empty());
+  EXPECT_EQ(participant.open(0, "y"), slot);
+}
+
+TEST_F(ParticipantTest, CallsWithoutANameKnowTheirIdFromTheStart) {
+  const SlotId slot = participant.open(0, "");
+  participant.submit(slot, of_length(1));
+  const Outbox out = take();
+  const auto& declared = std::get<Declared>(out.messages.at(0));
+  EXPECT_EQ(declared.id, 0U);
+  EXPECT_EQ(declared.generation, 0);
+  read(Assigned{0, 1, 0, "", *of_length(1)});
+  read(BatchAppended{0, {0}});
+  participant.submit(slot, of_length(1));
+  EXPECT_EQ(take().counts[0], (std::pair<core::TensorId, CountWord>{0, CountWord{1, 2}}));
+}
+
+TEST_F(ParticipantTest, CountsCompletionsAndSteps) {
+  participant.completed(0);
+  participant.completed(0);
+  participant.end_step(0);
+  const Outbox out = take();
+  ASSERT_EQ(out.counts.size(), 3U);
+  EXPECT_EQ(out.counts[1], (std::pair<core::TensorId, CountWord>{1, CountWord{0, 2}}));
+  EXPECT_EQ(out.counts[2], (std::pair<core::TensorId, CountWord>{2, CountWord{0, 1}}));
+}
+
+class PlannedTest : public ParticipantTest {
+ protected:
+  PlannedTest() {
+    for (core::TensorId id = 3; id < 6; ++id) slots.push_back(known("t" + std::to_string(id), id, signature));
+    read(PlanDefined{7, 0, {{3, 4, 5}}});
+  }
+  SignaturePointer signature = of_length(2);
+  std::vector<SlotId> slots;
+};
+
+TEST_F(PlannedTest, RunsABatchByItsNumber) {
+  for (const SlotId slot : slots) participant.submit(slot, signature);
+  const auto actions = read(PlannedBatch{7, 0});
+  ASSERT_EQ(actions.size(), 1U);
+  const auto& run = std::get<RunBatch>(actions[0]);
+  EXPECT_EQ(run.members, slots);
+  EXPECT_EQ(run.plan_key, 8U);
+  EXPECT_EQ(run.number, 0U);
+  EXPECT_EQ(participant.counters().planned_batches, 1U);
+  EXPECT_EQ(std::get<DropPlan>(read(PlanVoided{7}).at(0)).plan_key, 8U);
+}
+
+TEST_F(PlannedTest, ReportsInterestInABatchThatItHasSubmittedInPart) {
+  participant.submit(slots[1], signature);
+  EXPECT_TRUE(take().messages.empty());
+  participant.set_interested(true);
+  Outbox out = take();
+  ASSERT_EQ(out.messages.size(), 1U);
+  const auto& interest = std::get<Interest>(out.messages[0]);
+  EXPECT_EQ(interest.rank, 1);
+  EXPECT_EQ(interest.plan, 7U);
+  EXPECT_EQ(interest.batch, 0U);
+  EXPECT_EQ(interest.lacking, (std::vector<core::TensorId>{3, 5}));
+  EXPECT_EQ(interest.round, 2U);
+  EXPECT_TRUE(take().messages.empty()) << "once";
+  // The report is out of date when more has been submitted, and due again while something is still lacking.
+  participant.submit(slots[0], signature);
+  out = take();
+  ASSERT_EQ(out.messages.size(), 1U);
+  EXPECT_EQ(std::get<Interest>(out.messages[0]).lacking, std::vector<core::TensorId>{5});
+  participant.submit(slots[2], signature);
+  EXPECT_TRUE(take().messages.empty());
+}
+
+TEST_F(PlannedTest, ReportsNothingWhenItHasSubmittedAllOrNone) {
+  participant.set_interested(true);
+  EXPECT_TRUE(take().messages.empty());
+  for (const SlotId slot : slots) participant.submit(slot, signature);
+  EXPECT_TRUE(take().messages.empty());
+}
+
+TEST_F(ParticipantTest, CountsWhatIsInFlightWhenAPlanBegins) {
+  const SlotId a = known("a", 3, of_length(1));
+  known("b", 4, of_length(1));
+  participant.submit(a, of_length(1));
+  take();
+  participant.set_interested(true);
+  read(PlanDefined{0, 0, {{3, 4}}});
+  EXPECT_EQ(std::get<Interest>(take().messages.at(0)).lacking, std::vector<core::TensorId>{4});
+}
+
+TEST_F(ParticipantTest, LearnsOfSetsByTheRequestsThatTheyAnswer) {
+  core::Signature add;
+  add.kind = core::CollectiveKind::add_process_set;
+  add.ranks = {1, 2};
+  const SlotId request = participant.open(0, "");
+  participant.submit(request, std::make_shared<const core::Signature>(add));
+  auto actions = read(SetAdded{1, 10, 4, {1, 2}, "", 1});
+  ASSERT_EQ(actions.size(), 1U);
+  EXPECT_EQ(std::get<SetChanged>(actions[0]).set, 1U);
+  EXPECT_EQ(std::get<SetChanged>(actions[0]).members, (std::vector<std::int32_t>{1, 2}));
+  EXPECT_EQ(std::get<SetChanged>(actions[0]).slot, request);
+  EXPECT_FALSE(participant.in_flight(request));
+  EXPECT_EQ(participant.id_bound(), 13U);
+  take();
+  participant.completed(1);
+  EXPECT_EQ(take().counts[0], (std::pair<core::TensorId, CountWord>{11, CountWord{4, 1}}));
+
+  const SlotId lost = participant.open(1, "x");
+  participant.submit(lost, of_length(1));
+  participant.submit(request, std::make_shared<const core::Signature>(add));
+  actions = read(SetRemoved{1, "", 2});
+  ASSERT_EQ(actions.size(), 3U);
+  EXPECT_EQ(std::get<FailSlot>(actions[0]).status.message(),
+            "process set 1 was removed while tensor \"x\" was in flight; wait for its handle first");
+  EXPECT_EQ(std::get<ForgetSlot>(actions[1]).slot, lost);
+  EXPECT_TRUE(std::get<SetChanged>(actions[2]).members.empty());
+  participant.completed(1);  // a batch may complete after its set is gone
+}
+
+TEST_F(ParticipantTest, IgnoresEntriesOfSetsOfOthers) {
+  const SlotId request = participant.open(0, "");
+  participant.submit(request, of_length(1));
+  read(SetAdded{1, 10, 0, {0, 3}, "", 1});
+  EXPECT_TRUE(read(Assigned{20, 1, 1, "x", *of_length(1)}).empty());
+  EXPECT_TRUE(read(BatchAppended{1, {20}}).empty());
+  EXPECT_TRUE(read(PlanDefined{0, 1, {{20}}}).empty());
+  EXPECT_TRUE(read(PlannedBatch{0, 0}).empty());
+  EXPECT_TRUE(read(PlanVoided{0}).empty());
+  EXPECT_TRUE(read(Evicted{20, 1}).empty());
+  EXPECT_EQ(participant.counters().batches, 0U);
+}
+
+TEST_F(ParticipantTest, AsksAtOnceWhereARankHasLeft) {
+  const SlotId slot = known("x", 3, of_length(3));
+  participant.submit(slot, of_length(3));
+  take();
+  read(RankLeft{2});
+  const auto overdue = std::get<Overdue>(take().messages.at(0));
+  EXPECT_EQ(overdue.name, "x");
+  EXPECT_EQ(overdue.round, 2U);
+  EXPECT_EQ(overdue.waited_s, 0);
+  EXPECT_FALSE(overdue.deadline);
+  read(Failed{0, "x", 2, ErrorCode::rank_lost, "gone"});
+  participant.submit(slot, of_length(3));
+  EXPECT_EQ(std::get<Overdue>(take().messages.at(0)).round, 3U);
+}
+
+TEST_F(ParticipantTest, HandsOnStallsFaultsAndTheEnd) {
+  EXPECT_TRUE(read(Query{1, 0, "x", 1}).empty());
+  EXPECT_EQ(std::get<ReportStall>(read(Stalled{0, "x", 60, {2}}).at(0)).stall.name, "x");
+  const auto fault = std::get<WorldFault>(read(Faulted{ErrorCode::timeout, 2, "late"}).at(0));
+  EXPECT_EQ(fault.status.code(), ErrorCode::timeout);
+  EXPECT_EQ(fault.rank, 2);
+  EXPECT_TRUE(std::holds_alternative<WorldClosed>(read(Closed{}).at(0)));
+  EXPECT_TRUE(std::holds_alternative<PushTransport>(read(Push{}).at(0)));
+  participant.starved();
+  EXPECT_EQ(std::get<Starved>(take().messages.at(0)).rank, 1);
+  participant.leave();
+  const Outbox outbox = take();
+  EXPECT_TRUE(outbox.messages.empty());
+  EXPECT_EQ(outbox.left.value().rank, 1);
+}
+
+TEST_F(ParticipantTest, RefusesToSubmitTwice) {
+  const SlotId slot = participant.open(0, "x");
+  participant.submit(slot, of_length(1));
+  EXPECT_DEATH(participant.submit(slot, of_length(1)), "'x' is in flight already");
+}
+
+}  // namespace
+}  // namespace kolo::control

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "control/relay.hpp"
+
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace kolo::control {
+namespace {
+
+using core::kNoTensor;
+using Ranks = std::vector<std::int32_t>;
+
+core::Signature of_length(std::int64_t elements) {
+  core::Signature signature;
+  signature.tensors.push_back({DType::float32, Shape{elements}});
+  return signature;
+}
+
+Declared declare(const std::string& name, core::Round round, Ranks ranks, std::int64_t elements = 1,
+                 core::TensorId id = kNoTensor, std::uint16_t generation = 0) {
+  return {0, name, round, id, generation, {{of_length(elements), std::move(ranks)}}};
+}
+
+/// Ranks 0 and 1 are of this node, 2 and 3 below a child node.
+class RelayTest : public testing::Test {
+ protected:
+  RelayTest() : relay(4, {{0}, {1}, {2, 3}}, 2, 2) {}
+  std::vector<UpMessage> take() { return std::exchange(relay.outbox(), {}); }
+  void assign(core::TensorId id, std::uint16_t generation, const std::string& name) {
+    relay.on_log(Assigned{id, generation, 0, name, of_length(1)});
+  }
+  void count(core::TensorId id, CountWord word) {
+    for (std::size_t child = 0; child < 3; ++child) relay.on_count(child, id, word);
+  }
+
+  Relay relay;
+};
+
+TEST_F(RelayTest, SendsTheLeastCountWhenItRises) {
+  assign(3, 1, "x");
+  relay.on_count(0, 3, {1, 1});
+  relay.on_count(1, 3, {1, 1});
+  EXPECT_TRUE(take().empty());
+  relay.on_message(2, Counted{3, {1, 1}});
+  const auto up = take();
+  ASSERT_EQ(up.size(), 1U);
+  EXPECT_EQ(std::get<Counted>(up[0]).id, 3U);
+  EXPECT_EQ(std::get<Counted>(up[0]).word, (CountWord{1, 1}));
+  count(3, {1, 1});
+  EXPECT_TRUE(take().empty()) << "repeats are free";
+}
+
+TEST_F(RelayTest, IgnoresWordsOfAnotherGeneration) {
+  assign(3, 2, "x");
+  count(3, {1, 5});
+  EXPECT_TRUE(take().empty());
+  relay.on_log(Evicted{3, 2});
+  count(3, {2, 5});
+  EXPECT_TRUE(take().empty());
+  EXPECT_EQ(relay.id_bound(), 4U);
+}
+
+TEST_F(RelayTest, MergesDeclarationsOfOneRound) {
+  relay.on_message(1, declare("x", 1, {1}));
+  relay.on_message(2, declare("x", 1, {2, 3}, 7));
+  EXPECT_TRUE(take().empty());
+  relay.on_message(0, declare("x", 1, {0}));
+  const auto up = take();
+  ASSERT_EQ(up.size(), 1U);
+  const auto& declared = std::get<Declared>(up[0]);
+  EXPECT_EQ(declared.name, "x");
+  EXPECT_EQ(declared.round, 1U);
+  EXPECT_EQ(declared.id, kNoTensor);
+  ASSERT_EQ(declared.variants.size(), 2U);
+  EXPECT_EQ(declared.variants[0].signature, of_length(1));
+  EXPECT_EQ(declared.variants[0].ranks, (Ranks{0, 1}));
+  EXPECT_EQ(declared.variants[1].signature, of_length(7));
+  EXPECT_EQ(declared.variants[1].ranks, (Ranks{2, 3}));
+  // From the assignment on everybody has reached round 1.
+  assign(3, 1, "x");
+  count(3, {1, 2});
+  EXPECT_EQ(std::get<Counted>(take().at(0)).word, (CountWord{1, 2}));
+}
+
+TEST_F(RelayTest, MergesDeclarationsWithCounts) {
+  assign(3, 1, "x");
+  relay.on_count(0, 3, {1, 1});
+  relay.on_message(1, declare("x", 1, {1}, 9, 3, 1));
+  relay.on_message(2, Counted{3, {1, 1}});
+  const auto up = take();
+  ASSERT_EQ(up.size(), 1U);
+  const auto& declared = std::get<Declared>(up[0]);
+  EXPECT_EQ(declared.id, 3U);
+  EXPECT_EQ(declared.generation, 1);
+  ASSERT_EQ(declared.variants.size(), 2U);
+  EXPECT_EQ(declared.variants[0].ranks, Ranks{1});
+  EXPECT_FALSE(declared.variants[1].signature.has_value());
+  EXPECT_EQ(declared.variants[1].ranks, (Ranks{0, 2, 3}));
+  // The new generation keeps the counts; the next bare one jumps over the round that was declared.
+  assign(3, 2, "x");
+  count(3, {2, 2});
+  EXPECT_EQ(std::get<Counted>(take().at(0)).word, (CountWord{2, 2}));
+}
+
+TEST_F(RelayTest, DropsWhatAnEvictionVoids) {
+  assign(3, 1, "x");
+  relay.on_message(0, declare("x", 1, {0}, 9, 3, 1));
+  relay.on_count(1, 3, {1, 1});
+  relay.on_log(Evicted{3, 1});
+  // Said before the child could know.
+  relay.on_message(2, declare("x", 1, {2, 3}, 9, 3, 1));
+  EXPECT_TRUE(take().empty());
+  for (std::size_t child = 0; child < 3; ++child) {
+    relay.on_message(child, declare("x", 1, child == 2 ? Ranks{2, 3} : Ranks{static_cast<std::int32_t>(child)}, 9));
+  }
+  EXPECT_EQ(std::get<Declared>(take().at(0)).variants.at(0).ranks, (Ranks{0, 1, 2, 3}));
+}
+
+TEST_F(RelayTest, WaitsOnlyForChildrenWithMembers) {
+  relay.on_log(SetAdded{1, 10, 0, {1, 3}, "", 1});
+  Declared declared = declare("x", 1, {1});
+  declared.set = 1;
+  relay.on_message(1, declared);
+  EXPECT_TRUE(take().empty());
+  declared.variants[0].ranks = {3};
+  relay.on_message(2, declared);
+  EXPECT_EQ(std::get<Declared>(take().at(0)).variants[0].ranks, (Ranks{1, 3}));
+  relay.on_log(SetRemoved{1, "", 2});
+  relay.on_message(1, declared);
+  EXPECT_TRUE(take().empty()) << "of a set that is gone";
+}
+
+TEST_F(RelayTest, SendsCompletionsAtOnceAfterOrdinaryBatches) {
+  relay.on_log(BatchAppended{0, {0}});
+  count(core::kCompleted, {0, 1});
+  EXPECT_EQ(std::get<Counted>(take().at(0)).word, (CountWord{0, 1}));
+}
+
+TEST_F(RelayTest, HoldsCompletionsBackWhileAPlanRuns) {
+  assign(3, 1, "x");
+  relay.on_log(PlanDefined{0, 0, {{3}}});
+  relay.on_log(PlannedBatch{0, 0});
+  count(core::kCompleted, {0, 1});
+  EXPECT_TRUE(take().empty());
+  // They travel with the next other count ...
+  count(3, {1, 2});
+  auto up = take();
+  ASSERT_EQ(up.size(), 2U);
+  EXPECT_EQ(std::get<Counted>(up[0]).id, 3U);
+  EXPECT_EQ(std::get<Counted>(up[1]).id, core::kCompleted);
+  // ... or when the sequencer may be waiting: two batches are open here.
+  relay.on_log(PlannedBatch{0, 0});
+  count(core::kCompleted, {0, 2});
+  EXPECT_TRUE(take().empty());
+  relay.on_log(PlannedBatch{0, 0});
+  EXPECT_EQ(std::get<Counted>(take().at(0)).word, (CountWord{0, 2}));
+  // ... or when an ordinary batch follows.
+  count(core::kCompleted, {0, 3});
+  EXPECT_TRUE(take().empty());
+  relay.on_log(BatchAppended{0, {3}});
+  EXPECT_EQ(std::get<Counted>(take().at(0)).word, (CountWord{0, 3}));
+}
+
+TEST_F(RelayTest, AnswersQueriesForItsOwnRanks) {
+  const auto missing = [this](const std::string& name, core::Round round) {
+    relay.on_log(Query{5, 0, name, round});
+    const auto up = take();
+    EXPECT_EQ(up.size(), 1U);
+    EXPECT_EQ(std::get<Missing>(up.at(0)).query, 5U);
+    return std::get<Missing>(up.at(0)).ranks;
+  };
+  EXPECT_EQ(missing("x", 1), (Ranks{0, 1}));
+  relay.on_message(1, declare("x", 1, {1}));
+  EXPECT_EQ(missing("x", 1), Ranks{0});
+  relay.on_message(0, declare("x", 1, {0}));
+  relay.on_message(2, declare("x", 1, {2, 3}));
+  take();
+  EXPECT_EQ(missing("x", 1), Ranks{}) << "passed on, not yet answered";
+  assign(3, 1, "x");
+  EXPECT_EQ(missing("x", 1), Ranks{});
+  relay.on_count(0, 3, {1, 2});
+  EXPECT_EQ(missing("x", 2), Ranks{1});
+  EXPECT_EQ(missing("", 1), (Ranks{0, 1}));
+}
+
+TEST_F(RelayTest, PassesTheRestOnAtOnce) {
+  relay.on_message(2, Interest{2, 0, 0, {3}, 1});
+  relay.on_message(0, Overdue{0, 0, "x", 1, 1.0, false});
+  relay.on_message(2, Missing{1, {3}});
+  relay.on_message(1, RankLost{1, ErrorCode::rank_lost, "gone"});
+  relay.on_message(2, Left{2});
+  EXPECT_EQ(take().size(), 5U);
+}
+
+TEST_F(RelayTest, AsksOnceForAllWhoAreStarved) {
+  relay.on_message(0, Starved{0});
+  relay.on_message(2, Starved{3});
+  EXPECT_EQ(take().size(), 1U);
+  relay.on_message(1, Starved{1});
+  EXPECT_TRUE(take().empty()) << "not answered yet";
+  relay.on_log(Push{});
+  relay.on_message(1, Starved{1});
+  EXPECT_EQ(std::get<Starved>(take().at(0)).rank, 1);
+}
+
+TEST_F(RelayTest, StartsAfreshAfterAFailure) {
+  for (std::size_t child = 0; child < 3; ++child) relay.on_message(child, declare("x", 1, {}, 9));
+  take();
+  relay.on_log(Failed{0, "x", 1, ErrorCode::mismatch, "no"});
+  relay.on_message(0, declare("x", 2, {0}));
+  relay.on_log(Query{5, 0, "x", 2});
+  EXPECT_EQ(std::get<Missing>(take().at(0)).ranks, Ranks{1});
+}
+
+}  // namespace
+}  // namespace kolo::control

@@ -1,0 +1,587 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "control/sequencer.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace kolo::control {
+namespace {
+
+using core::kNoTensor;
+using core::TensorId;
+using Ids = std::vector<TensorId>;
+using Ranks = std::vector<std::int32_t>;
+using Time = Sequencer::Time;
+
+core::Signature of_length(std::int64_t elements) {
+  core::Signature signature;
+  signature.tensors.push_back({DType::float32, Shape{elements}});
+  return signature;
+}
+
+class SequencerTest : public testing::Test {
+ protected:
+  explicit SequencerTest(SequencerOptions chosen = defaults()) : options(chosen), sequencer(chosen) {}
+  static SequencerOptions defaults() {
+    SequencerOptions options;
+    options.size = 4;
+    options.nodes = 2;
+    options.fusion_threshold = 400;
+    return options;
+  }
+
+  /// All four ranks declare it.
+  void declare(const std::string& name, core::Round round, std::int64_t elements = 10, TensorId id = kNoTensor,
+               std::uint16_t generation = 0) {
+    sequencer.on_message(Declared{0, name, round, id, generation, {{of_length(elements), {0, 1, 2, 3}}}}, now);
+  }
+  void count(TensorId id, CountWord word) { sequencer.on_message(Counted{id, word}, now); }
+  void complete(std::uint64_t batches) { count(core::kCompleted, {0, batches}); }
+  void end_step() { count(core::kSteps, {0, ++steps}); }
+  void answer(std::uint64_t query, std::int32_t rank, bool submitted) {
+    Answer answer;
+    answer.query = query;
+    answer.rank = rank;
+    answer.submitted = submitted;
+    sequencer.on_message(answer, now);
+  }
+  std::vector<LogEntry> decide() {
+    sequencer.decide(now);
+    return std::exchange(sequencer.outbox(), {});
+  }
+  /// Declares these names, of 10 elements each, one batch each; their ids count from 3.
+  void learn(int names) {
+    for (int i = 0; i < names; ++i) {
+      declare("t" + std::to_string(i), 1);
+      decide();
+      complete(++batches);
+    }
+    end_step();
+  }
+  template <class Entry>
+  static Entry only(const std::vector<LogEntry>& entries) {
+    EXPECT_EQ(entries.size(), 1U);
+    return std::get<Entry>(entries.at(0));
+  }
+
+  SequencerOptions options;
+  Sequencer sequencer;
+  Time now{};
+  std::uint64_t batches = 0;
+  std::uint64_t steps = 0;
+};
+
+TEST_F(SequencerTest, NamesAndRunsWhatAllAgreeOn) {
+  declare("x", 1);
+  auto entries = decide();
+  ASSERT_EQ(entries.size(), 2U);
+  const auto& assigned = std::get<Assigned>(entries[0]);
+  EXPECT_EQ(assigned.id, 3U);
+  EXPECT_EQ(assigned.generation, 1);
+  EXPECT_EQ(assigned.name, "x");
+  EXPECT_EQ(assigned.signature, of_length(10));
+  EXPECT_EQ(std::get<BatchAppended>(entries[1]).members, Ids{3});
+  count(3, {1, 2});
+  EXPECT_EQ(only<BatchAppended>(decide()).members, Ids{3});
+  count(3, {7, 3});
+  EXPECT_TRUE(decide().empty()) << "of another generation";
+}
+
+TEST_F(SequencerTest, GivesAChangedSignatureANewGeneration) {
+  declare("x", 1);
+  decide();
+  declare("x", 2, 11, 3, 1);
+  const auto entries = decide();
+  ASSERT_EQ(entries.size(), 2U);
+  EXPECT_EQ(std::get<Assigned>(entries[0]).id, 3U);
+  EXPECT_EQ(std::get<Assigned>(entries[0]).generation, 2);
+  EXPECT_EQ(std::get<BatchAppended>(entries[1]).members, Ids{3});
+}
+
+TEST_F(SequencerTest, KeepsTheGenerationWhenTheSameIsDeclaredAgain) {
+  declare("x", 1);
+  decide();
+  sequencer.on_message(Declared{0, "x", 2, 3, 1, {{of_length(10), {0}}, {std::nullopt, {1, 2, 3}}}}, now);
+  EXPECT_EQ(only<BatchAppended>(decide()).members, Ids{3});
+}
+
+TEST_F(SequencerTest, FailsARoundOnWhichRanksDisagree) {
+  declare("x", 1);
+  decide();
+  sequencer.on_message(Declared{0, "x", 2, 3, 1, {{of_length(11), {2}}, {std::nullopt, {0, 1, 3}}}}, now);
+  const auto failed = only<Failed>(decide());
+  EXPECT_EQ(failed.name, "x");
+  EXPECT_EQ(failed.round, 2U);
+  EXPECT_EQ(failed.code, ErrorCode::mismatch);
+  EXPECT_EQ(failed.message, "tensor \"x\" of allreduce: ranks disagree about shape: [10] on ranks 0, 1 and 3; [11] on "
+                            "rank 2. The operation did not run; submit the same on every rank.");
+  count(3, {1, 3});
+  EXPECT_EQ(only<BatchAppended>(decide()).members, Ids{3});
+}
+
+TEST_F(SequencerTest, GathersWhileTheBackendIsBusyUpToTheThreshold) {
+  options.open_batches = 1;
+  Sequencer small(options);
+  const auto say = [&](const std::string& name, std::int64_t elements) {
+    small.on_message(Declared{0, name, 1, kNoTensor, 0, {{of_length(elements), {0, 1, 2, 3}}}}, now);
+    small.decide(now);
+  };
+  say("a", 10);
+  for (const char* name : {"b", "c", "d"}) say(name, 40);  // 160 bytes each: two to a batch
+  say("huge", 1000);
+  small.outbox().clear();
+  std::vector<Ids> found;
+  for (std::uint64_t done = 1; done <= 4; ++done) {
+    small.on_message(Counted{core::kCompleted, {0, done}}, now);
+    small.decide(now);
+    for (const auto& entry : std::exchange(small.outbox(), {})) found.push_back(std::get<BatchAppended>(entry).members);
+  }
+  EXPECT_EQ(found, (std::vector<Ids>{{4, 5}, {6}, {7}}));
+}
+
+TEST_F(SequencerTest, RunsEverythingAloneWhenTheThresholdIsZero) {
+  options.fusion_threshold = 0;
+  options.open_batches = 1;
+  Sequencer single(options);
+  for (const char* name : {"a", "b", "c"}) {
+    single.on_message(Declared{0, name, 1, kNoTensor, 0, {{of_length(0), {0, 1, 2, 3}}}}, now);
+  }
+  single.decide(now);
+  single.on_message(Counted{core::kCompleted, {0, 1}}, now);
+  single.decide(now);
+  EXPECT_EQ(std::get<BatchAppended>(single.outbox().back()).members, Ids{4});
+}
+
+TEST_F(SequencerTest, FusesOnlyWhatIsOfOneKind) {
+  options.open_batches = 1;
+  Sequencer mixed(options);
+  const auto say = [&](const std::string& name, core::CollectiveKind kind) {
+    core::Signature signature = of_length(1);
+    signature.kind = kind;
+    mixed.on_message(Declared{0, name, 1, kNoTensor, 0, {{signature, {0, 1, 2, 3}}}}, now);
+  };
+  using Kind = core::CollectiveKind;
+  const Kind kinds[] = {Kind::broadcast, Kind::broadcast, Kind::allreduce,      Kind::allgather,     Kind::allgather,
+                        Kind::alltoall,  Kind::alltoall,  Kind::reduce_scatter, Kind::reduce_scatter};
+  for (int i = 0; i < 9; ++i) say("t" + std::to_string(i), kinds[i]);
+  std::vector<Ids> found;
+  for (std::uint64_t done = 0; done < 9; ++done) {
+    mixed.on_message(Counted{core::kCompleted, {0, done}}, now);
+    mixed.decide(now);
+    for (const auto& entry : std::exchange(mixed.outbox(), {})) {
+      if (const auto* batch = std::get_if<BatchAppended>(&entry)) found.push_back(batch->members);
+    }
+  }
+  EXPECT_EQ(found, (std::vector<Ids>{{3, 4}, {5}, {6}, {7}, {8}, {9}, {10}, {11}}));
+}
+
+TEST_F(SequencerTest, FreezesARepeatedStepAndCutsItAnew) {
+  learn(12);
+  for (TensorId id = 3; id < 15; ++id) {
+    count(id, {1, 2});
+    decide();
+    complete(++batches);
+  }
+  end_step();
+  const auto plan = only<PlanDefined>(decide());
+  EXPECT_EQ(plan.batches, (std::vector<Ids>{{3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, {13, 14}}));
+  // Batches in any order; nothing before the last member.
+  count(13, {1, 3});
+  EXPECT_TRUE(decide().empty());
+  count(14, {1, 3});
+  EXPECT_EQ(only<PlannedBatch>(decide()).number, 1U);
+  for (TensorId id = 3; id < 13; ++id) count(id, {1, 3});
+  EXPECT_EQ(only<PlannedBatch>(decide()).number, 0U);
+  end_step();
+  EXPECT_TRUE(decide().empty()) << "the plan holds";
+}
+
+class PlanTest : public SequencerTest {
+ protected:
+  PlanTest() {
+    learn(4);
+    for (TensorId id = 3; id < 7; ++id) {
+      count(id, {1, 2});
+      decide();
+      complete(++batches);
+    }
+    end_step();
+    decide();
+  }
+};
+
+TEST_F(PlanTest, AnInterestBreaksItAndLeavesACut) {
+  count(3, {1, 3});
+  count(5, {1, 3});
+  sequencer.on_message(Interest{1, 0, 0, {4, 6}, 3}, now);
+  auto entries = decide();
+  ASSERT_EQ(entries.size(), 2U);
+  EXPECT_TRUE(std::holds_alternative<PlanVoided>(entries[0]));
+  EXPECT_EQ(std::get<BatchAppended>(entries[1]).members, (Ids{3, 5}));
+  complete(++batches);
+  count(4, {1, 3});
+  count(6, {1, 3});
+  decide();
+  complete(batches += 2);
+  end_step();
+  EXPECT_EQ(only<PlanDefined>(decide()).batches, (std::vector<Ids>{{3, 5}, {4, 6}}));
+  EXPECT_EQ(sequencer.counters().plans_broken, 1U);
+}
+
+TEST_F(PlanTest, AnInterestThatIsOutOfDateBreaksNothing) {
+  count(4, {1, 3});
+  sequencer.on_message(Interest{1, 0, 0, {4}, 3}, now);
+  sequencer.on_message(Interest{1, 9, 0, {4}, 3}, now);
+  EXPECT_TRUE(decide().empty());
+}
+
+TEST_F(PlanTest, AChangedSignatureVoidsItAndRunsWhatIsReady) {
+  count(3, {1, 3});
+  declare("t1", 3, 11, 4, 1);
+  const auto entries = decide();
+  ASSERT_EQ(entries.size(), 3U);
+  EXPECT_TRUE(std::holds_alternative<PlanVoided>(entries[0]));
+  EXPECT_EQ(std::get<Assigned>(entries[1]).generation, 2);
+  EXPECT_EQ(std::get<BatchAppended>(entries[2]).members, (Ids{3, 4}));
+}
+
+TEST_F(PlanTest, AFailedMemberVoidsIt) {
+  count(3, {1, 3});
+  sequencer.on_message(Declared{0, "t1", 3, 4, 1, {{of_length(11), {2}}, {std::nullopt, {0, 1, 3}}}}, now);
+  const auto entries = decide();
+  ASSERT_EQ(entries.size(), 3U);
+  EXPECT_TRUE(std::holds_alternative<PlanVoided>(entries[0]));
+  EXPECT_TRUE(std::holds_alternative<Failed>(entries[1]));
+  EXPECT_EQ(std::get<BatchAppended>(entries[2]).members, Ids{3});
+}
+
+TEST_F(PlanTest, AWarningFreesWhatOnlyWaitsForItsBatch) {
+  count(3, {1, 3});
+  sequencer.on_message(Overdue{0, 0, "t0", 3, 60, false}, now);
+  const auto entries = decide();
+  ASSERT_EQ(entries.size(), 2U);
+  EXPECT_EQ(std::get<BatchAppended>(entries[1]).members, Ids{3});
+}
+
+TEST_F(PlanTest, AnotherTensorGoesInBetween) {
+  count(3, {1, 3});
+  declare("loss", 1);
+  const auto entries = decide();
+  ASSERT_EQ(entries.size(), 2U);
+  EXPECT_EQ(std::get<BatchAppended>(entries[1]).members, Ids{7});
+}
+
+TEST_F(PlanTest, GrowsWhenSomethingNewRepeats) {
+  for (core::Round round = 3; round < 5; ++round) {
+    for (TensorId id = 3; id < 7; ++id) count(id, {1, round});
+    if (round == 3) {
+      declare("new", 1);
+    } else {
+      count(7, {1, 2});
+    }
+    decide();
+    complete(batches += 2);
+    end_step();
+  }
+  const auto entries = decide();
+  ASSERT_EQ(entries.size(), 2U);
+  EXPECT_EQ(std::get<PlanDefined>(entries[1]).batches, (std::vector<Ids>{{3, 4, 5, 6, 7}}));
+}
+
+class CrowdedTest : public SequencerTest {
+ protected:
+  CrowdedTest() : SequencerTest(with_capacity(5)) {}
+  static SequencerOptions with_capacity(std::uint32_t capacity) {
+    SequencerOptions options = defaults();
+    options.capacity = capacity;
+    options.open_batches = 1;
+    return options;
+  }
+};
+
+TEST_F(CrowdedTest, EvictsTheLeastRecentlyUsed) {
+  declare("a", 1);
+  decide();
+  complete(1);
+  declare("b", 1);
+  decide();
+  complete(2);
+  count(3, {1, 2});
+  decide();
+  complete(3);
+  declare("c", 1);
+  const auto entries = decide();
+  ASSERT_EQ(entries.size(), 3U);
+  EXPECT_EQ(std::get<Evicted>(entries[0]).id, 4U);
+  EXPECT_EQ(std::get<Evicted>(entries[0]).generation, 1);
+  EXPECT_EQ(std::get<Assigned>(entries[1]).id, 4U);
+  EXPECT_EQ(std::get<Assigned>(entries[1]).generation, 2);
+  EXPECT_EQ(sequencer.counters().evictions, 1U);
+  declare("b", 2, 10, 4, 1);
+  EXPECT_TRUE(decide().empty()) << "a declaration that refers to an evicted generation is void";
+}
+
+TEST_F(CrowdedTest, LetsANewNameWaitUntilAnIdIsNotReady) {
+  declare("a", 1);
+  decide();
+  declare("b", 1);
+  decide();  // a is open, b is ready and waits
+  count(3, {1, 2});
+  declare("c", 1);
+  EXPECT_TRUE(decide().empty());
+  complete(1);
+  const auto entries = decide();
+  ASSERT_EQ(entries.size(), 3U);
+  EXPECT_EQ(std::get<BatchAppended>(entries[0]).members, Ids{4});  // a is in its second step
+  EXPECT_EQ(std::get<Evicted>(entries[1]).id, 4U);
+  EXPECT_EQ(std::get<Assigned>(entries[2]).name, "c");
+}
+
+TEST_F(SequencerTest, ReportsAStallOnceAndFailsAtTheDeadline) {
+  const Overdue warning{0, 0, "x", 1, 60, false};
+  sequencer.on_message(warning, now);
+  sequencer.on_message(warning, now);
+  EXPECT_EQ(only<Query>(decide()).query, 1U);
+  sequencer.on_message(Missing{1, {3}}, now);
+  EXPECT_TRUE(decide().empty());
+  sequencer.on_message(Missing{1, {1}}, now);
+  const auto stalled = only<Stalled>(decide());
+  EXPECT_EQ(stalled.missing, (Ranks{1, 3}));
+  EXPECT_EQ(stalled.waited_s, 60);
+  sequencer.on_message(warning, now);
+  EXPECT_TRUE(decide().empty());
+  sequencer.on_message(Overdue{0, 0, "x", 1, 600, true}, now);
+  EXPECT_EQ(only<Query>(decide()).query, 2U);
+  EXPECT_EQ(sequencer.next_deadline(), now + std::chrono::seconds(5));
+  for (std::int32_t rank = 0; rank < 4; ++rank) answer(2, rank, rank != 3);
+  const auto faulted = only<Faulted>(decide());
+  EXPECT_EQ(faulted.code, ErrorCode::timeout);
+  EXPECT_EQ(faulted.rank, 3);
+  EXPECT_EQ(faulted.message,
+            "tensor \"x\" has not completed within 600 s: rank 3 has not submitted it. The contents of the buffers in "
+            "flight are undefined.");
+  declare("x", 1);
+  EXPECT_TRUE(decide().empty()) << "nothing follows a fault";
+  EXPECT_EQ(sequencer.next_deadline(), Time::max());
+}
+
+TEST_F(SequencerTest, LatchesTheFirstLoss) {
+  sequencer.on_message(RankLost{2, ErrorCode::rank_lost, "signal 9"}, now);
+  sequencer.on_message(RankLost{3, ErrorCode::rank_lost, "signal 9"}, now);
+  const auto faulted = only<Faulted>(decide());
+  EXPECT_EQ(faulted.rank, 2);
+  EXPECT_EQ(faulted.message, "rank 2 was lost: signal 9. The contents of the buffers in flight are undefined.");
+}
+
+TEST_F(SequencerTest, TakesTheEndOfARankThatHasLeftForNoLoss) {
+  sequencer.on_message(Left{2}, now);
+  decide();
+  sequencer.on_message(Overdue{0, 0, "x", 1, 0, false}, now);
+  EXPECT_EQ(only<Query>(decide()).name, "x");
+  sequencer.on_message(RankLost{2, ErrorCode::rank_lost, "its process has ended"}, now);
+  const std::string sentence = "rank 2 has shut down and will not submit tensor ";
+  EXPECT_EQ(only<Failed>(decide()).message, sentence + "\"x\".") << "though not all nodes have answered";
+  sequencer.on_message(Overdue{0, 0, "y", 1, 0, false}, now);
+  EXPECT_EQ(only<Failed>(decide()).message, sentence + "\"y\".");
+  sequencer.on_message(RankLost{1, ErrorCode::rank_lost, "its process has ended"}, now);
+  EXPECT_EQ(only<Faulted>(decide()).rank, 1);
+}
+
+TEST_F(SequencerTest, NamesARankWhoseCodeThrew) {
+  sequencer.on_message(RankLost{1, ErrorCode::user_exception, "no such file"}, now);
+  const auto faulted = only<Faulted>(decide());
+  EXPECT_EQ(faulted.code, ErrorCode::user_exception);
+  EXPECT_EQ(faulted.message,
+            "rank 1 left by an exception: no such file. The contents of the buffers in flight are undefined.");
+}
+
+TEST_F(SequencerTest, HasAllPushWhenOneIsStarved) {
+  sequencer.on_message(Starved{2}, now);
+  static_cast<void>(only<Push>(decide()));
+  EXPECT_TRUE(decide().empty());
+}
+
+TEST_F(SequencerTest, ClosesWhenAllHaveLeft) {
+  for (std::int32_t rank = 0; rank < 3; ++rank) {
+    sequencer.on_message(Left{rank}, now);
+    EXPECT_EQ(only<RankLeft>(decide()).rank, rank);
+  }
+  sequencer.on_message(Left{3}, now);
+  const auto entries = decide();
+  ASSERT_EQ(entries.size(), 1U);
+  EXPECT_TRUE(std::holds_alternative<Closed>(entries[0]));
+}
+
+class AloneTest : public SequencerTest {
+ protected:
+  AloneTest() : SequencerTest(of_one_rank()) {}
+  static SequencerOptions of_one_rank() {
+    SequencerOptions options = defaults();
+    options.size = 1;
+    options.nodes = 1;
+    return options;
+  }
+};
+
+/// Steps are recognised by repetition: what begins a step ends the one before, which would make a plan.
+TEST_F(AloneTest, RunsBeforeTheEndWhatWasSubmitted) {
+  declare("a", 1);
+  declare("b", 1);
+  decide();
+  complete(1);
+  count(3, {1, 2});
+  count(4, {1, 2});
+  decide();
+  complete(2);
+  count(3, {1, 3});
+  sequencer.on_message(Left{0}, now);
+  const auto entries = decide();
+  ASSERT_EQ(entries.size(), 2U);
+  EXPECT_EQ(std::get<BatchAppended>(entries[0]).members, Ids{3});
+  EXPECT_TRUE(std::holds_alternative<Closed>(entries[1]));
+}
+
+TEST_F(SequencerTest, FailsWhatARankThatLeftIsMissingFrom) {
+  sequencer.on_message(Left{2}, now);
+  decide();
+  sequencer.on_message(Overdue{0, 0, "x", 1, 0, false}, now);
+  EXPECT_EQ(only<Query>(decide()).name, "x");
+  sequencer.on_message(Missing{1, {}}, now);
+  sequencer.on_message(Missing{1, {2}}, now);
+  const auto failed = only<Failed>(decide());
+  EXPECT_EQ(failed.code, ErrorCode::rank_lost);
+  EXPECT_EQ(failed.message, "rank 2 has shut down "
+                            "and will not submit "
+                            "tensor \"x\".");
+}
+
+/// Whoever leaves when others have failed because of the first to leave has been told of it.
+TEST_F(SequencerTest, NamesTheFirstToLeave) {
+  const auto reason_of = [this](const char* name, std::vector<std::int32_t> missing) {
+    sequencer.on_message(Overdue{0, 0, name, 1, 0, false}, now);
+    const std::uint64_t query = only<Query>(decide()).query;
+    sequencer.on_message(Missing{query, {}}, now);
+    sequencer.on_message(Missing{query, std::move(missing)}, now);
+    return only<Failed>(decide()).message;
+  };
+  sequencer.on_message(Left{2}, now);
+  decide();
+  EXPECT_EQ(reason_of("x", {1, 2}), "rank 2 has shut down and will not submit tensor \"x\".");
+  sequencer.on_message(Left{1}, now);
+  decide();
+  EXPECT_EQ(reason_of("y", {1, 2}), "rank 2 has shut down and will not submit tensor \"y\".");
+  EXPECT_EQ(reason_of("z", {1}), "rank 2 has shut down; no later operation can complete.");
+}
+
+/// Whoever has left since.
+TEST_F(SequencerTest, ALateQuestionHasTheAnswerOfTheFirst) {
+  sequencer.on_message(Left{2}, now);
+  decide();
+  sequencer.on_message(Overdue{0, 0, "x", 1, 0, false}, now);
+  EXPECT_EQ(only<Query>(decide()).name, "x");
+  sequencer.on_message(Missing{1, {}}, now);
+  sequencer.on_message(Missing{1, {2}}, now);
+  const std::string first = only<Failed>(decide()).message;
+  sequencer.on_message(Left{3}, now);
+  EXPECT_EQ(only<RankLeft>(decide()).rank, 3);
+  sequencer.on_message(Overdue{1, 0, "x", 1, 0, false}, now);
+  EXPECT_EQ(only<Failed>(decide()).message, first);
+}
+
+/// Its node had answered before it submitted and left.
+TEST_F(SequencerTest, RunsWhatARankSubmittedBeforeItLeft) {
+  sequencer.on_message(Overdue{0, 0, "x", 1, 60, false}, now);
+  EXPECT_EQ(only<Query>(decide()).query, 1U);
+  sequencer.on_message(Missing{1, {2}}, now);
+  sequencer.on_message(Left{2}, now);
+  EXPECT_EQ(only<RankLeft>(decide()).rank, 2);
+  sequencer.on_message(Missing{1, {1}}, now);
+  EXPECT_EQ(only<Query>(decide()).query, 2U) << "asked again";
+  declare("x", 1);
+  EXPECT_EQ(std::get<BatchAppended>(decide().at(1)).members, Ids{3});
+  sequencer.on_message(Missing{2, {}}, now);
+  sequencer.on_message(Missing{2, {}}, now);
+  EXPECT_TRUE(decide().empty());
+}
+
+TEST_F(SequencerTest, MakesAndRemovesSets) {
+  core::Signature add;
+  add.kind = core::CollectiveKind::add_process_set;
+  add.ranks = {1, 3};
+  sequencer.on_message(Declared{0, "", 1, 0, 0, {{add, {0, 1, 2, 3}}}}, now);
+  const auto added = only<SetAdded>(decide());
+  EXPECT_EQ(added.set, 1U);
+  EXPECT_EQ(added.base, 3U);
+  EXPECT_EQ(added.members, (Ranks{1, 3}));
+  EXPECT_EQ(added.round, 1U);
+  sequencer.on_message(Declared{1, "x", 1, kNoTensor, 0, {{of_length(1), {1, 3}}}}, now);
+  EXPECT_EQ(std::get<BatchAppended>(decide().at(1)).set, 1U);
+  core::Signature remove;
+  remove.kind = core::CollectiveKind::remove_process_set;
+  remove.ranks = {1};
+  sequencer.on_message(Declared{0, "", 2, 0, 0, {{remove, {0, 1, 2, 3}}}}, now);
+  EXPECT_EQ(only<SetRemoved>(decide()).set, 1U);
+  sequencer.on_message(Declared{0, "", 3, 0, 0, {{remove, {0, 1, 2, 3}}}}, now);
+  EXPECT_EQ(only<Failed>(decide()).message, "remove_process_set: "
+                                            "there is no such "
+                                            "process set to "
+                                            "remove");
+  // The row of ids is free again, under another generation.
+  sequencer.on_message(Declared{0, "", 4, 0, 0, {{add, {0, 1, 2, 3}}}}, now);
+  const auto again = only<SetAdded>(decide());
+  EXPECT_EQ(again.set, 2U);
+  EXPECT_EQ(again.base, 3U);
+  EXPECT_GT(again.generation, added.generation);
+}
+
+TEST_F(SequencerTest, RunsBeforeASetIsRemovedWhatItsMembersSubmitted) {
+  core::Signature add;
+  add.kind = core::CollectiveKind::add_process_set;
+  add.ranks = {1, 3};
+  sequencer.on_message(Declared{0, "", 1, 0, 0, {{add, {0, 1, 2, 3}}}}, now);
+  for (const char* name : {"a", "b"})
+    sequencer.on_message(Declared{1, name, 1, kNoTensor, 0, {{of_length(1), {1, 3}}}}, now);
+  decide();
+  count(6, {1, 2});
+  count(7, {1, 2});
+  decide();
+  count(6, {1, 3});
+  core::Signature remove;
+  remove.kind = core::CollectiveKind::remove_process_set;
+  remove.ranks = {1};
+  sequencer.on_message(Declared{0, "", 2, 0, 0, {{remove, {0, 1, 2, 3}}}}, now);
+  const auto entries = decide();
+  ASSERT_EQ(entries.size(), 2U);
+  EXPECT_EQ(std::get<BatchAppended>(entries[0]).members, Ids{6});
+  EXPECT_TRUE(std::holds_alternative<SetRemoved>(entries[1]));
+  // No plan of the set is left behind.
+  sequencer.on_message(Interest{1, 0, 0, {7}, 9}, now);
+  EXPECT_TRUE(decide().empty());
+}
+
+TEST_F(SequencerTest, ForgetsTheQuestionsOfASetThatIsRemoved) {
+  core::Signature add;
+  add.kind = core::CollectiveKind::add_process_set;
+  add.ranks = {1, 3};
+  sequencer.on_message(Declared{0, "", 1, 0, 0, {{add, {0, 1, 2, 3}}}}, now);
+  sequencer.on_message(Overdue{1, 1, "x", 1, 60, false}, now);
+  core::Signature remove;
+  remove.kind = core::CollectiveKind::remove_process_set;
+  remove.ranks = {1};
+  sequencer.on_message(Declared{0, "", 2, 0, 0, {{remove, {0, 1, 2, 3}}}}, now);
+  sequencer.on_message(Left{3}, now);
+  EXPECT_EQ(decide().size(), 4U);
+  sequencer.on_message(Missing{1, {}}, now);
+  sequencer.on_message(Missing{1, {3}}, now);
+  EXPECT_TRUE(decide().empty());
+}
+
+}  // namespace
+}  // namespace kolo::control

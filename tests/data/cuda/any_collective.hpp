@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One collective of any kind on tensors of a device, with what it must give: for tests that go through all of them, in
+// order or at random. Made alike on all ranks, with the same arguments.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "data/backend.hpp"
+#include "tests/data/cuda/rank_device.hpp"
+
+namespace kolo::cuda::test {
+
+inline constexpr core::CollectiveKind kKinds[] = {
+    core::CollectiveKind::allreduce,      core::CollectiveKind::broadcast, core::CollectiveKind::allgather,
+    core::CollectiveKind::reduce_scatter, core::CollectiveKind::alltoall,  core::CollectiveKind::alltoall_splits};
+
+inline constexpr DType kTypes[] = {DType::boolean,  DType::int8,    DType::int16,  DType::int32,  DType::int64,
+                                   DType::uint8,    DType::uint16,  DType::uint32, DType::uint64, DType::float16,
+                                   DType::bfloat16, DType::float32, DType::float64};
+
+struct AnyArguments {
+  core::CollectiveKind kind = core::CollectiveKind::allreduce;
+  DType dtype = DType::float32;
+  ReduceOp op = ReduceOp::sum;
+  bool in_place = true;    ///< where the kind has that: else with an output of its own
+  std::int64_t rows = 1;   ///< roughly; what differs by rank is made of it
+  std::int64_t width = 1;  ///< elements of a row
+  int root = 0;
+  bool scaled = false;  ///< with a prescale and a postscale, where the type and the operation allow it
+};
+
+/// Whether `KOLO_GPU_BACKEND` can run it.
+inline bool is_supported(const AnyArguments& arguments, bool nccl) {
+  if (!core::traits_of(arguments.kind).reduces) return true;
+  if (arguments.op == ReduceOp::average && !is_floating_point(arguments.dtype)) return false;
+  return !nccl || (arguments.dtype != DType::int16 && arguments.dtype != DType::uint16);
+}
+
+inline std::string to_string(const AnyArguments& arguments) {
+  std::string text = std::string(core::to_string(arguments.kind)) + " of " + std::to_string(arguments.rows) + "x" +
+                     std::to_string(arguments.width) + " " + std::string(kolo::to_string(arguments.dtype));
+  if (core::traits_of(arguments.kind).reduces) text += ", " + std::string(kolo::to_string(arguments.op));
+  if (arguments.scaled) text += ", scaled";
+  return text + (arguments.in_place ? ", in place" : ", apart");
+}
+
+class AnyCollective {
+ public:
+  /// `misalignment` in elements; of this rank alone.
+  AnyCollective(std::string name, const AnyArguments& arguments, cudaStream_t stream, std::size_t misalignment)
+      : name_(std::move(name)), is_(arguments), stream_(stream) {
+    is_.scaled =
+        is_.scaled && is_floating_point(is_.dtype) && is_.op == ReduceOp::sum && core::traits_of(is_.kind).reduces;
+    if (is_.kind == core::CollectiveKind::reduce_scatter) is_.rows += size();
+    for (int to = 0; to < size(); ++to) splits_.push_back(split(rank(), to));
+    const bool has_in_place = is_.kind == core::CollectiveKind::allreduce ||
+                              is_.kind == core::CollectiveKind::broadcast ||
+                              is_.kind == core::CollectiveKind::reduce_scatter;
+    is_.in_place = is_.in_place && has_in_place;
+    const std::size_t offset = misalignment * size_of(is_.dtype);
+    in_ = std::make_unique<DeviceTensor>(is_.dtype, input_rows(rank()) * is_.width, stream, offset);
+    if (!is_.in_place) out_ = std::make_unique<DeviceTensor>(is_.dtype, output_rows() * is_.width, stream, offset);
+  }
+
+  [[nodiscard]] const AnyArguments& arguments() const { return is_; }
+  [[nodiscard]] cudaStream_t stream() const { return stream_; }
+
+  /// Writes the input, as the stream's work, and submits.
+  [[nodiscard]] Handle start(std::int64_t step) {
+    step_ = step;
+    in_->write(input(rank()));
+    AllreduceOptions options;
+    options.op = is_.op;
+    if (is_.scaled) options = options.with_prescale(2.0).with_postscale(0.5);
+    const TensorView in = in_->view(Shape{input_rows(rank()), is_.width});
+    const TensorView out = out_ ? out_->view(Shape{output_rows(), is_.width}) : in;
+    switch (is_.kind) {
+    case core::CollectiveKind::allreduce:
+      return out_ ? allreduce_into_async(name_, in, out, options) : allreduce_async(name_, in, options);
+    case core::CollectiveKind::broadcast:
+      return out_ ? broadcast_into_async(name_, in, out, is_.root) : broadcast_async(name_, in, is_.root);
+    case core::CollectiveKind::allgather:
+      return allgather_into_async(name_, in, out);
+    case core::CollectiveKind::alltoall:
+      return alltoall_into_async(name_, in, out);
+    case core::CollectiveKind::alltoall_splits:
+      return alltoall_into_async(name_, in, out, splits_);
+    default:
+      return reduce_scatter_into_async(name_, in, out_ ? out : own_rows(), options);
+    }
+  }
+
+  /// Once its stream is behind it.
+  void expect_result() const {
+    const std::string what = name_ + ", " + to_string(is_) + ", step " + std::to_string(step_) + ", rank " +
+                             std::to_string(rank()) + " of " + std::to_string(size());
+    std::vector<std::byte> got = (out_ ? *out_ : *in_).read();
+    if (is_.kind == core::CollectiveKind::reduce_scatter && !out_) {  // the others' rows are undefined
+      const auto* begin = got.data() + own().begin * row_bytes();
+      got = std::vector<std::byte>(begin, begin + own().count * row_bytes());
+    }
+    EXPECT_EQ(got, wanted()) << what;
+    if (out_) {
+      EXPECT_EQ(in_->read(), input(rank())) << what << ": the input";
+    }
+  }
+
+ private:
+  [[nodiscard]] data::RowsOf own() const { return {is_.rows, rank(), size()}; }
+  [[nodiscard]] std::int64_t row_bytes() const { return is_.width * static_cast<std::int64_t>(size_of(is_.dtype)); }
+  [[nodiscard]] std::int64_t split(int from, int to) const { return (is_.rows + from + 2 * to) % 3 * is_.rows / 2; }
+  [[nodiscard]] TensorView own_rows() const {
+    const TensorView all = in_->view();
+    return {static_cast<std::byte*>(all.data()) + own().begin * row_bytes(), is_.dtype, Shape{own().count, is_.width},
+            all.device(), all.stream()};
+  }
+  [[nodiscard]] std::int64_t input_rows(int of) const {
+    switch (is_.kind) {
+    case core::CollectiveKind::allgather:
+      return of == 1 ? 0 : is_.rows + of;
+    case core::CollectiveKind::alltoall:
+      return is_.rows * size();
+    case core::CollectiveKind::alltoall_splits: {
+      std::int64_t rows = 0;
+      for (int to = 0; to < size(); ++to) rows += split(of, to);
+      return rows;
+    }
+    default:
+      return is_.rows;
+    }
+  }
+  [[nodiscard]] std::int64_t output_rows() const {
+    std::int64_t rows = 0;
+    switch (is_.kind) {
+    case core::CollectiveKind::allgather:
+      for (int from = 0; from < size(); ++from) rows += input_rows(from);
+      return rows;
+    case core::CollectiveKind::alltoall_splits:
+      for (int from = 0; from < size(); ++from) rows += split(from, rank());
+      return rows;
+    case core::CollectiveKind::reduce_scatter:
+      return own().count;
+    default:
+      return input_rows(rank());
+    }
+  }
+  [[nodiscard]] std::vector<std::byte> input(int of) const {
+    return elements_of(is_.dtype, input_rows(of) * is_.width,
+                       [&](std::int64_t i) { return exact::value_of(is_.dtype, is_.op, i + step_, of, size()); });
+  }
+  [[nodiscard]] std::vector<std::byte> wanted() const {
+    const std::int64_t first = is_.kind == core::CollectiveKind::reduce_scatter ? own().begin * is_.width : 0;
+    if (core::traits_of(is_.kind).reduces) {
+      const std::int64_t rows = first > 0 || is_.kind == core::CollectiveKind::reduce_scatter ? own().count : is_.rows;
+      return elements_of(is_.dtype, rows * is_.width, [&](std::int64_t i) {
+        return exact::reduced_value(is_.dtype, is_.op, first + i + step_, size());
+      });
+    }
+    if (is_.kind == core::CollectiveKind::broadcast) return input(is_.root);
+    std::vector<std::byte> all;
+    for (int from = 0; from < size(); ++from) {
+      const std::vector<std::byte> said = input(from);
+      std::int64_t skip = 0;
+      std::int64_t rows = input_rows(from);
+      if (is_.kind == core::CollectiveKind::alltoall) {
+        skip = rank() * is_.rows;
+        rows = is_.rows;
+      } else if (is_.kind == core::CollectiveKind::alltoall_splits) {
+        for (int to = 0; to < rank(); ++to) skip += split(from, to);
+        rows = split(from, rank());
+      }
+      all.insert(all.end(), said.begin() + skip * row_bytes(), said.begin() + (skip + rows) * row_bytes());
+    }
+    return all;
+  }
+
+  const std::string name_;
+  AnyArguments is_;
+  const cudaStream_t stream_;
+  std::int64_t step_ = 0;
+  std::vector<std::int64_t> splits_;
+  std::unique_ptr<DeviceTensor> in_;
+  std::unique_ptr<DeviceTensor> out_;
+};
+
+/// The collective's stream is behind it, or the host.
+inline void finish(Handle& handle, const AnyCollective& collective, bool on_host) {
+  if (!on_host) {
+    follow(handle, collective.stream());
+    return;
+  }
+  handle.wait();
+  emulated::acquire_all();
+}
+
+}  // namespace kolo::cuda::test

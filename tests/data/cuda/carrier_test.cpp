@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The carrier by itself: communicators of process sets, split from the world's.
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "data/cuda/nccl_carrier.hpp"
+#include "tests/data/cuda/rank_device.hpp"
+
+namespace kolo::cuda::test {
+namespace {
+
+constexpr std::size_t kElements = 1000;
+
+class Carriers : public CudaTest {};
+
+/// One rank's end, on the device of its number.
+class Rank {
+ public:
+  Rank(const UniqueId& id, int rank, int size, std::size_t slots)
+      : rank_(rank), guard_(rank), carrier_(slots, kElements * sizeof(float), std::chrono::seconds(60)) {
+    carrier_.connect(id, rank, size);
+    while (!carrier_.connected()) std::this_thread::yield();
+  }
+  [[nodiscard]] NcclCarrier& carrier() { return carrier_; }
+
+  void add_set(core::SetId set, const std::vector<int>& members) {
+    while (!carrier_.may_carry({})) std::this_thread::yield();
+    const auto found = std::find(members.begin(), members.end(), rank_);
+    std::optional<int> place;
+    if (found != members.end()) place = static_cast<int>(found - members.begin());
+    carrier_.add_set(set, place);
+  }
+
+  /// The sum, over the set, of what its ranks give.
+  float reduce(core::SetId set, float mine) {
+    const std::vector<float> input(kElements, mine);
+    Step step;
+    Call call;
+    call.count = kElements;
+    call.dtype = DType::float32;
+    step.calls = {call};
+    Load load{set, &step, 0, carrier_.slot(0)};
+    ok(cudaMemcpyAsync(load.memory, input.data(), kElements * sizeof(float), cudaMemcpyHostToDevice, pack_.raw()));
+    carrier_.collect(load, pack_);
+    while (!carrier_.may_carry(load)) std::this_thread::yield();
+    carrier_.carry(load);
+    while (!carrier_.carried(load)) std::this_thread::yield();
+    carrier_.deliver(load, unpack_);
+    std::vector<float> output(kElements);
+    ok(cudaMemcpyAsync(output.data(), load.memory, kElements * sizeof(float), cudaMemcpyDeviceToHost, unpack_.raw()));
+    ok(cudaStreamSynchronize(unpack_.raw()));
+    for (const float one : output) EXPECT_EQ(one, output.front());
+    return output.front();
+  }
+
+ private:
+  const int rank_;
+  const DeviceGuard guard_;
+  NcclCarrier carrier_;
+  OwnStream pack_;
+  OwnStream unpack_;
+};
+
+void on_ranks(int size, const std::function<void(Rank&, int)>& body, std::size_t slots = 1) {
+  const UniqueId id = make_unique_id();
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      Rank one(id, rank, size, slots);
+      body(one, rank);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(Carriers, ProcessSetsHaveCommunicatorsOfTheirOwn) {
+  on_ranks(4, [](Rank& rank, int number) {
+    const std::vector<int> members[] = {{0, 2}, {1, 3}, {3, 1, 0}};  // some overlap, and one is in an order of its own
+    for (core::SetId set = 0; set < 3; ++set) rank.add_set(set + 1, members[set]);
+    const auto mine = static_cast<float>(1 << number);
+    for (int turn = 0; turn < 5; ++turn) {
+      EXPECT_EQ(rank.reduce(core::kGlobalSet, mine), 15.0F);
+      for (core::SetId set = 0; set < 3; ++set) {
+        float sum = 0;
+        for (const int member : members[set]) sum += static_cast<float>(1 << member);
+        if (std::count(members[set].begin(), members[set].end(), number) == 0) continue;
+        EXPECT_EQ(rank.reduce(set + 1, mine), sum) << "set " << set << ", rank " << number;
+      }
+    }
+    EXPECT_TRUE(rank.carrier().leave());
+  });
+}
+
+TEST_F(Carriers, EverySlotIsRegisteredAndGivenBack) {
+  on_ranks(
+      2,
+      [](Rank& rank, int /*number*/) {
+        EXPECT_EQ(rank.reduce(core::kGlobalSet, 1.0F), 2.0F);
+        EXPECT_TRUE(rank.carrier().leave());
+      },
+      8);
+  EXPECT_EQ(emulated::calls("ncclCommRegister"), 16U);
+  EXPECT_EQ(emulated::calls("ncclCommDeregister"), 16U);
+  EXPECT_EQ(emulated::calls("ncclCommAbort"), 0U);
+}
+
+TEST_F(Carriers, ACommunicatorThatCannotBeMadeIsNotLeftBehind) {
+  emulated::Failure failure;
+  failure.api = "ncclCommInitRankConfig";
+  failure.code = ncclSystemError;
+  emulated::inject(failure);
+  NcclCarrier carrier(1, kElements * sizeof(float), std::chrono::seconds(60));
+  EXPECT_THROW(carrier.connect(make_unique_id(), 0, 2), Error);
+  for (const std::string& left : emulated::live_objects()) {
+    EXPECT_EQ(left.find("communicator"), std::string::npos) << left;
+  }
+}
+
+TEST_F(Carriers, AllCommunicatorsAreAbortedTogether) {
+  on_ranks(3, [](Rank& rank, int number) {
+    rank.add_set(1, {0, 1});
+    if (number < 2) {
+      EXPECT_EQ(rank.reduce(1, 1.0F), 2.0F);
+    }
+    rank.carrier().abort();
+    EXPECT_TRUE(rank.carrier().leave());
+  });
+}
+
+}  // namespace
+}  // namespace kolo::cuda::test

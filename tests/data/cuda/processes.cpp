@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Ranks as processes, started by mpirun, on emulated devices that find each other in shared memory: what worlds of
+// threads show of the backend, through MPI's bootstrap and a node's real segment. Every rank runs the same tests.
+#include <cstdio>
+
+#include <kolo/context.hpp>
+#include <kolo/gradient_arena.hpp>
+#include <kolo/info.hpp>
+
+#include "tests/data/cuda/any_collective.hpp"
+
+namespace kolo::cuda::test {
+namespace {
+
+class Processes : public CudaTest {
+ protected:
+  void SetUp() override {
+    emulated::Config config = machine();
+    config.devices = 8;
+    config.ranks_are_processes = true;
+    emulated::reset(config);
+  }
+  static Options options(const char* backend) {
+    return CudaTest::options()
+        .with_setting("KOLO_GPU_BACKEND", backend)
+        .with_setting("KOLO_FUSION_THRESHOLD", "64K")
+        .with_setting("KOLO_GPU_DIRECT_BYTES", "8K");
+  }
+};
+
+/// Every collective of every type.
+std::vector<AnyArguments> drawn() {
+  std::vector<AnyArguments> all;
+  for (const core::CollectiveKind kind : kKinds) {
+    for (const DType dtype : kTypes) {
+      for (const bool in_place : {true, false}) {
+        AnyArguments arguments;
+        arguments.kind = kind;
+        arguments.dtype = dtype;
+        arguments.op = static_cast<ReduceOp>(all.size() % 5);
+        arguments.in_place = in_place;
+        arguments.rows = 1 + static_cast<std::int64_t>(all.size() % 7);
+        arguments.width = all.size() % 4 == 0 ? 3000 : 5;
+        arguments.root = static_cast<int>(all.size()) % size();
+        if (is_supported(arguments, true)) all.push_back(arguments);
+      }
+    }
+  }
+  return all;
+}
+
+void run_steps() {
+  bind();
+  const RankStream stream;
+  std::vector<AnyCollective> collectives;
+  for (const AnyArguments& arguments : drawn()) {
+    collectives.emplace_back("c" + std::to_string(collectives.size()), arguments, stream, collectives.size() % 2);
+  }
+  for (int step = 0; step < 10; ++step) {
+    std::vector<Handle> handles;
+    for (AnyCollective& one : collectives) handles.push_back(one.start(step));
+    for (std::size_t i = 0; i < handles.size(); ++i) finish(handles[i], collectives[i], i % 7 == 0);
+    for (const AnyCollective& one : collectives) one.expect_result();
+    wait_all(handles);
+    end_step();
+  }
+  std::printf("rank %d of %d: 10 steps of %zu collectives\n", rank(), size(), collectives.size());
+}
+
+TEST_F(Processes, StepsByNccl) {
+  const Session session(options("nccl"));
+  run_steps();
+}
+
+TEST_F(Processes, StepsByPinnedMemory) {
+  const Session session(options("staged"));
+  run_steps();
+}
+
+TEST_F(Processes, AnArena) {
+  const Session session(options("nccl"));
+  const Device device{DeviceKind::cuda, bind()};
+  const RankStream stream;
+  GradientArena arena(1 << 16, device);
+  const TensorView tensor = arena.allocate(DType::float32, Shape{3001}, Stream{stream});
+  for (int step = 0; step < 5; ++step) {
+    const auto input = elements_of(DType::float32, 3001, [&](std::int64_t i) {
+      return exact::value_of(DType::float32, ReduceOp::average, i + step, rank(), size());
+    });
+    ok(cudaMemcpyAsync(tensor.data(), input.data(), input.size(), cudaMemcpyHostToDevice, stream));
+    Handle handle = allreduce_async("x", tensor, AllreduceOptions{}.with_op(ReduceOp::average));
+    follow(handle, stream);
+    std::vector<std::byte> result(input.size());
+    ok(cudaMemcpyAsync(result.data(), tensor.data(), result.size(), cudaMemcpyDeviceToHost, stream));
+    stream.synchronize();
+    EXPECT_EQ(result, elements_of(DType::float32, 3001, [&](std::int64_t i) {
+                return exact::reduced_value(DType::float32, ReduceOp::average, i + step, size());
+              }));
+    handle.wait();
+    emulated::acquire_all();
+  }
+  EXPECT_EQ(metrics().bytes_in_place, 5U * 3001U * 4U);
+}
+
+}  // namespace
+}  // namespace kolo::cuda::test

@@ -1,0 +1,574 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the header promises beside results: streams of every kind, capture, devices, faults.
+#include "tests/data/cuda/rank_device.hpp"
+
+#include <nccl.h>
+
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include <kolo/gradient_arena.hpp>
+#include <kolo/info.hpp>
+
+namespace kolo::cuda::test {
+namespace {
+
+using emulated::Failure;
+
+constexpr const char* kLeft = "rank 0 has shut down and will not submit tensor \"what rank 0 never submits\".";
+
+class Promises : public CudaTest {
+ protected:
+  static std::string refused(const std::function<void()>& call, ErrorCode code) {
+    try {
+      call();
+    } catch (const Error& error) {
+      EXPECT_EQ(to_string(error.code()), to_string(code)) << error.what();
+      return error.status().message();
+    }
+    ADD_FAILURE() << "not refused";
+    return {};
+  }
+};
+
+TEST_F(Promises, WithoutADriverGpuTensorsAreRefusedAndOthersWork) {
+  emulated::Config config;
+  config.driver = false;
+  emulated::reset(config);
+  Context context;
+  std::vector<float> x{1, 2};
+  allreduce(context, kolo::view(x));
+  const TensorView away(x.data(), DType::float32, Shape{2}, {DeviceKind::cuda, 0});
+  const std::string said = refused([&] { allreduce(context, "x", away); }, ErrorCode::unsupported);
+  EXPECT_NE(said.find("there is no CUDA device: no NVIDIA driver is installed"), std::string::npos) << said;
+  EXPECT_NE(refused([&] { bind(context); }, ErrorCode::unsupported).find("no CUDA device"), std::string::npos);
+}
+
+TEST_F(Promises, BindFollowsTheLocalRankAndLeavesOthersAlone) {
+  run_local(3, [] {
+    EXPECT_EQ(bind(), rank());
+    int current = -1;
+    ok(cudaGetDevice(&current));
+    EXPECT_EQ(current, rank());
+    EXPECT_EQ(bind(), rank());
+  });
+}
+
+TEST_F(Promises, TheCallersCurrentDeviceStays) {
+  run_local(2, [] {
+    bind();
+    const RankStream stream;
+    DeviceTensor x(DType::float32, 10, stream);
+    x.write(elements_of(DType::float32, 10, [](std::int64_t i) { return i; }));
+    ok(cudaSetDevice(3));
+    Handle handle = allreduce_async("x", x.view());
+    follow(handle, stream);
+    handle.wait();
+    int current = -1;
+    ok(cudaGetDevice(&current));
+    EXPECT_EQ(current, 3);
+    ok(cudaSetDevice(rank()));
+    emulated::acquire_all();
+    EXPECT_EQ(x.read(), elements_of(DType::float32, 10, [](std::int64_t i) { return 2 * i; }));
+  });
+}
+
+TEST_F(Promises, DefaultStreams) {
+  run_local(2, [] {
+    bind();
+    for (cudaStream_t stream : {cudaStream_t{nullptr}, cudaStreamLegacy, cudaStreamPerThread}) {
+      DeviceTensor x(DType::float32, 5000, stream);
+      x.write(elements_of(DType::float32, 5000, [](std::int64_t i) { return i % 9; }));
+      Handle handle = allreduce_async("x", x.view());
+      follow(handle, stream);
+      EXPECT_EQ(x.read(), elements_of(DType::float32, 5000, [](std::int64_t i) { return i % 9 * 2; }));
+      handle.wait();
+    }
+  });
+}
+
+TEST_F(Promises, ACapturedStreamIsRefused) {
+  Context context;
+  bind(context);
+  const RankStream stream;
+  DeviceTensor x(DType::float32, 4, stream);
+  x.write(elements_of(DType::float32, 4, [](std::int64_t) { return 1; }));
+  Handle before = allreduce_async(context, "before", x.view());
+  ok(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  const TensorView view = x.view();
+  EXPECT_NE(refused([&] { allreduce(context, "x", view); }, ErrorCode::invalid_argument).find("captured"),
+            std::string::npos);
+  EXPECT_NE(refused([&] { wait_on(before, stream); }, ErrorCode::invalid_argument).find("captured"), std::string::npos);
+  cudaGraph_t graph = nullptr;
+  static_cast<void>(cudaStreamEndCapture(stream, &graph));
+  before.wait();
+  allreduce(context, "x", view);  // the name is free
+  stream.synchronize();
+}
+
+/// Else the ranks' next calls would be taken for different ones.
+TEST_F(Promises, AnUnnamedCallThatIsRefusedHereIsNoCall) {
+  run_local(2, [] {
+    bind();
+    const RankStream stream;
+    DeviceTensor x(DType::float32, 4, stream);
+    x.write(elements_of(DType::float32, 4, [](std::int64_t i) { return i; }));
+    if (rank() == 0) {
+      ok(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+      const TensorView view = x.view();
+      EXPECT_NE(refused([&] { allreduce(view); }, ErrorCode::invalid_argument).find("captured"), std::string::npos);
+      cudaGraph_t graph = nullptr;
+      static_cast<void>(cudaStreamEndCapture(stream, &graph));
+    }
+    EXPECT_EQ(allreduce(rank() + 1, ReduceOp::sum), 3);
+    allreduce(x.view());
+    emulated::acquire_all();
+    EXPECT_EQ(x.read(), elements_of(DType::float32, 4, [](std::int64_t i) { return 2 * i; }));
+    barrier();
+  });
+}
+
+TEST_F(Promises, ACaptureBesideIsNotDisturbed) {
+  const RankStream captured;
+  cudaGraph_t graph = nullptr;
+  for (const char* backend : {"nccl", "staged"}) {
+    auto context = std::make_unique<Context>(options().with_setting("KOLO_GPU_BACKEND", backend));
+    bind(*context);
+    const RankStream stream;
+    const DeviceTensor x(DType::float32, 100000, stream);
+    x.write(elements_of(DType::float32, 100000, [](std::int64_t i) { return i % 5; }));
+    ok(cudaStreamBeginCapture(captured, cudaStreamCaptureModeGlobal));
+    Handle handle = allreduce_async(*context, "x", x.view());  // all is allocated for it, too
+    wait_on(handle, stream);
+    handle.wait();
+    allreduce(*context, "x", x.view());
+    ok(cudaStreamEndCapture(captured, &graph));
+    emulated::acquire_all();
+    EXPECT_EQ(x.read(), elements_of(DType::float32, 100000, [](std::int64_t i) { return i % 5; }));
+    ok(cudaStreamBeginCapture(captured, cudaStreamCaptureModeGlobal));
+    context.reset();  // and given back
+    ok(cudaStreamEndCapture(captured, &graph));
+  }
+}
+
+TEST_F(Promises, HostMemoryOtherDevicesAndTypesWithoutReductionAreRefused) {
+  Context context;
+  bind(context);
+  const RankStream stream;
+  int on_host = 0;
+  EXPECT_NE(refused([&] { static_cast<void>(view(&on_host, 1, stream)); }, ErrorCode::invalid_argument).find("host"),
+            std::string::npos);
+  DeviceTensor x(DType::int16, 4, stream);
+  EXPECT_NE(refused([&] { allreduce(context, "x", x.view()); }, ErrorCode::unsupported).find("int16"),
+            std::string::npos);
+  const TensorView other(x.data(), DType::float32, Shape{2}, {DeviceKind::cuda, 2});
+  EXPECT_NE(refused([&] { allreduce(context, "x", other); }, ErrorCode::unsupported).find("one rank uses one device"),
+            std::string::npos);
+  EXPECT_NE(refused([&] { static_cast<void>(allgather(context, x.view())); }, ErrorCode::unsupported).find("_into"),
+            std::string::npos);
+  std::vector<float> host(2);
+  Handle handle = allreduce_async(context, "host", kolo::view(host));
+  EXPECT_NE(refused([&] { wait_on(handle, stream); }, ErrorCode::invalid_argument).find("wait()"), std::string::npos);
+  handle.wait();
+}
+
+TEST_F(Promises, WhatIsReducedIsAlignedToItsElements) {
+  Context context;
+  bind(context);
+  const RankStream stream;
+  const DeviceTensor x(DType::float32, 4, stream, 2);
+  const DeviceTensor y(DType::float32, 4, stream);
+  ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
+  const std::string why =
+      "its tensor's address is not a multiple of 4 bytes, the size of float32; a GPU reduces aligned elements only";
+  EXPECT_EQ(refused([&] { allreduce(context, "x", x.view()); }, ErrorCode::invalid_argument),
+            "allreduce of \"x\": " + why);
+  EXPECT_EQ(refused([&] { allreduce_into(context, "x", y.view(), x.view()); }, ErrorCode::invalid_argument),
+            "allreduce of \"x\": " + why);
+  EXPECT_EQ(refused([&] { reduce_scatter_into(context, "x", x.view(), y.view()); }, ErrorCode::invalid_argument),
+            "reduce_scatter of \"x\": " + why);
+  broadcast(context, "x", x.view(), 0);  // moves bytes
+  stream.synchronize();
+}
+
+TEST_F(Promises, TwoRanksOnOneDeviceMustBeAllowed) {
+  emulated::Config config;
+  config.devices = 1;
+  emulated::reset(config);
+  const auto body = [](bool allowed) {
+    run_local(
+        2,
+        [&] {
+          bind();
+          const RankStream stream;
+          DeviceTensor x(DType::float32, 4, stream);
+          x.write(elements_of(DType::float32, 4, [](std::int64_t) { return 1; }));
+          Handle handle = allreduce_async("x", x.view());
+          if (!allowed) {
+            const std::string said = refused([&] { handle.wait(); }, ErrorCode::unsupported);
+            EXPECT_NE(said.find("KOLO_SHARE_DEVICE=1"), std::string::npos) << said;
+            std::vector<float> host{1};
+            allreduce(kolo::view(host));  // the job goes on
+            stream.synchronize();
+            return;
+          }
+          follow(handle, stream);
+          EXPECT_EQ(x.read(), elements_of(DType::float32, 4, [](std::int64_t) { return 2; }));
+          handle.wait();
+        },
+        options().with_setting("KOLO_SHARE_DEVICE", allowed ? "1" : "0"));
+  };
+  body(false);
+  body(true);
+}
+
+TEST_F(Promises, ASecondContextOnAGpuMustBeAllowed) {
+  const auto reduce = [] {
+    const RankStream stream;
+    DeviceTensor x(DType::float32, 4, stream);
+    x.write(elements_of(DType::float32, 4, [](std::int64_t) { return 1; }));
+    Handle handle = allreduce_async("x", x.view());
+    try {
+      follow(handle, stream);
+    } catch (...) {
+      stream.synchronize();
+      throw;
+    }
+    EXPECT_EQ(x.read(), elements_of(DType::float32, 4, [](std::int64_t) { return size(); }));
+    handle.wait();
+  };
+  for (const char* backend : {"nccl", "staged"}) {
+    for (const bool allowed : {false, true}) {
+      const bool works = allowed || std::string(backend) == "staged";
+      run_local(
+          2,
+          [&] {
+            bind();
+            reduce();
+            barrier();
+            if (rank() == 0) {  // on the same two devices
+              run_local(
+                  2,
+                  [&] {
+                    bind();
+                    if (works) return reduce();
+                    EXPECT_EQ(refused(reduce, ErrorCode::unsupported),
+                              "rank 0 cannot use its GPU: another context of its process uses it by NCCL, and nothing "
+                              "orders the two. Shut that context down first, or set KOLO_GPU_BACKEND=staged for one of "
+                              "them, or KOLO_SHARE_DEVICE=1 where the program never has collectives of both open at a "
+                              "time");
+                    std::vector<float> host{1};
+                    allreduce(kolo::view(host));  // the job goes on
+                  },
+                  options()
+                      .with_setting("KOLO_GPU_BACKEND", backend)
+                      .with_setting("KOLO_SHARE_DEVICE", allowed ? "1" : "0"));
+            }
+            barrier();
+            reduce();
+          },
+          options());
+    }
+  }
+}
+
+TEST_F(Promises, TheCpuGoesOnWhileADeviceIsMadeReady) {
+  std::atomic<int> checked{0};
+  emulated::hold_calls("cudaHostAlloc");
+  run_local(
+      2,
+      [&] {
+        bind();
+        const RankStream stream;
+        DeviceTensor x(DType::float32, 4, stream);
+        ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
+        Handle device = allreduce_async("device", x.view());
+        std::vector<float> host{1};
+        Handle handle = allreduce_async("host", kolo::view(host));
+        EXPECT_TRUE(handle.wait_for(std::chrono::seconds(10)));
+        EXPECT_FALSE(device.done());
+        if (checked.fetch_add(1) == 1) emulated::release_calls();
+        device.wait();
+        emulated::acquire_all();
+        EXPECT_EQ(host.front(), 2.0F);
+      },
+      options());
+}
+
+TEST_F(Promises, ADeviceWithoutMemoryFailsEveryRankAlike) {
+  Failure failure;
+  failure.api = "cudaMalloc";
+  failure.nth = 2;
+  failure.code = cudaErrorMemoryAllocation;
+  failure.and_later = true;
+  run_local(
+      2,
+      [&] {
+        bind();
+        const RankStream stream;
+        DeviceTensor x(DType::float32, 4, stream);
+        x.write(elements_of(DType::float32, 4, [](std::int64_t) { return 1; }));
+        barrier();
+        if (rank() == 0) emulated::inject(failure);
+        barrier();
+        const std::string said = refused([&] { allreduce("x", x.view()); }, ErrorCode::unsupported);
+        EXPECT_NE(said.find("cannot use its GPU: cudaMalloc failed"), std::string::npos) << said;
+        stream.synchronize();
+      },
+      options());
+}
+
+TEST_F(Promises, AFailureOfNcclEndsTheJobEverywhere) {
+  for (const std::uint64_t nth : {1, 3, 6}) {
+    emulated::reset(machine());
+    EXPECT_THROW(run_local(
+                     2,
+                     [&] {
+                       bind();
+                       const RankStream stream;
+                       DeviceTensor x(DType::float32, 1000, stream);
+                       ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
+                       allreduce("x", x.view());
+                       if (rank() == 0) {
+                         Failure failure;
+                         failure.api = "ncclAllReduce";
+                         failure.nth = nth;
+                         failure.code = ncclSystemError;
+                         emulated::inject(failure);
+                       }
+                       for (int step = 0; step < 20; ++step) allreduce("x", x.view());
+                     },
+                     options().with_setting("KOLO_LATCH_TIMEOUT_S", "1")),
+                 Error);
+    emulated::drain();
+    EXPECT_TRUE(emulated::take_reports().empty());
+  }
+}
+
+TEST_F(Promises, APeerThatVanishesInsideACollectiveIsNotWaitedForForever) {
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_THROW(run_local(
+                   3,
+                   [&] {
+                     bind();
+                     const RankStream stream;
+                     DeviceTensor x(DType::float32, 1000, stream);
+                     ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
+                     allreduce("x", x.view());
+                     if (rank() == 1) {
+                       Failure failure;
+                       failure.api = "ncclAllReduce";
+                       failure.effect = Failure::Effect::vanish;
+                       failure.rank = 1;
+                       emulated::inject(failure);
+                     }
+                     for (int step = 0; step < 20; ++step) allreduce("x", x.view());
+                   },
+                   options().with_setting("KOLO_TIMEOUT_S", "1").with_setting("KOLO_LATCH_TIMEOUT_S", "1")),
+               Error);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(60));
+  emulated::drain();
+  emulated::take_reports();  // what a lost rank leaves is its own
+}
+
+TEST_F(Promises, NcclsWordOfALostPeerIsHeardWhileItsCollectiveRuns) {
+  // No deadline comes to help: the others' kernels wait for the lost rank, and NCCL tells only who asks.
+  std::string said;
+  EXPECT_THROW(run_local(
+                   3,
+                   [&] {
+                     bind();
+                     const RankStream stream;
+                     DeviceTensor x(DType::float32, 1000, stream);
+                     ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
+                     allreduce("x", x.view());
+                     barrier();
+                     if (rank() == 1) {
+                       Failure failure;
+                       failure.api = "ncclAllReduce";
+                       failure.effect = Failure::Effect::lose_peer;
+                       failure.code = ncclSuccess;
+                       failure.rank = 1;
+                       emulated::inject(failure);
+                     }
+                     barrier();
+                     try {
+                       allreduce("x", x.view());
+                     } catch (const Error& error) {
+                       if (rank() == 0) said = error.status().message();
+                       throw;
+                     }
+                   },
+                   options().with_setting("KOLO_TIMEOUT_S", "100000").with_setting("KOLO_LATCH_TIMEOUT_S", "1")),
+               Error);
+  EXPECT_NE(said.find("NCCL failed"), std::string::npos) << said;
+  EXPECT_NE(said.find("rank 1 was lost"), std::string::npos) << said;
+  emulated::drain();
+  emulated::take_reports();  // what a lost rank leaves is its own
+}
+
+TEST_F(Promises, InPeaceCommunicatorsAreFinalisedAndNoneIsAborted) {
+  run_local(
+      2,
+      [] {
+        bind();
+        const RankStream stream;
+        DeviceTensor x(DType::float32, 1000, stream);
+        ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
+        allreduce("x", x.view());
+      },
+      options());
+  EXPECT_EQ(emulated::calls("ncclCommFinalize"), 2U);
+  EXPECT_EQ(emulated::calls("ncclCommDestroy"), 2U);
+  EXPECT_EQ(emulated::calls("ncclCommAbort"), 0U);
+}
+
+/// Keeps a stream from going on.
+class Gate {
+ public:
+  void hold(cudaStream_t stream) { ok(cudaLaunchHostFunc(stream, wait, this)); }
+  void open() { open_.store(true); }
+
+ private:
+  static void wait(void* gate) {
+    while (!static_cast<Gate*>(gate)->open_.load()) std::this_thread::yield();
+  }
+  std::atomic<bool> open_{false};
+};
+struct Opened {
+  Gate& gate;
+  ~Opened() { gate.open(); }
+};
+
+TEST_F(Promises, ShutdownWaitsForTheDeviceBeforeItSaysThatARankLeaves) {
+  Gate gate;
+  run_local(
+      2,
+      [&] {
+        bind();
+        const RankStream stream;
+        DeviceTensor x(DType::float32, 1000, stream);
+        ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
+        if (rank() == 0) gate.hold(stream);
+        Handle handle = allreduce_async("x", x.view());
+        std::vector<float> host{1};
+        allreduce("behind x in the log", kolo::view(host));
+        if (rank() == 0) {
+          current_context().shutdown();
+          EXPECT_TRUE(handle.done());
+          handle.wait();
+        } else {
+          const Opened opened{gate};  // whatever is thrown here
+          Handle lost = allreduce_async("what rank 0 never submits", kolo::view(host));
+          EXPECT_FALSE(lost.wait_for(std::chrono::milliseconds(50))) << "rank 0 has left, with a batch on its device";
+          gate.open();
+          EXPECT_EQ(refused([&] { lost.wait(); }, ErrorCode::rank_lost), kLeft);
+          handle.wait();
+        }
+        emulated::acquire_all();
+      },
+      options());
+}
+
+TEST_F(Promises, AContextThatOutlivesCudaEnds) {
+  for (const bool under_way : {false, true}) {
+    Gate gate;
+    auto context = std::make_unique<Context>(options());
+    bind(*context);
+    cudaStream_t stream = nullptr;  // these are given back by nobody: CUDA goes first
+    void* memory = nullptr;
+    ok(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    ok(cudaMalloc(&memory, 4000));
+    ok(cudaMemsetAsync(memory, 0, 4000, stream));
+    const TensorView x = view(static_cast<float*>(memory), 1000, stream);
+    allreduce(*context, "x", x);
+    auto arena = std::make_unique<GradientArena>(*context, 1 << 16, Device{DeviceKind::cuda, 0});
+    if (under_way) {
+      gate.hold(stream);
+      Handle handle = allreduce_async(*context, "x", x);
+      emulated::unload();
+      gate.open();
+      EXPECT_THROW(handle.wait(), Error);
+    } else {
+      emulated::unload();
+    }
+    arena.reset();
+    context.reset();
+    expect_no_reports();
+    emulated::reset(machine());
+  }
+}
+
+TEST_F(Promises, SeveralDevicesInOneProcessHaveAContextEach) {
+  // One thread, four worlds of one rank, each on its own device, with work of all of them under way at once.
+  std::vector<std::unique_ptr<Context>> contexts;
+  std::vector<std::unique_ptr<RankStream>> streams;
+  std::vector<std::unique_ptr<DeviceTensor>> tensors;
+  std::vector<Handle> handles;
+  for (int device = 0; device < 4; ++device) {
+    ok(cudaSetDevice(device));
+    contexts.push_back(std::make_unique<Context>());
+    streams.push_back(std::make_unique<RankStream>());
+    tensors.push_back(std::make_unique<DeviceTensor>(DType::float32, 1000, *streams.back()));
+    tensors.back()->write(elements_of(DType::float32, 1000, [&](std::int64_t i) { return i + device; }));
+    handles.push_back(
+        allreduce_async(*contexts.back(), "x", tensors.back()->view(), AllreduceOptions{}.with_prescale(2.0)));
+  }
+  for (int device = 0; device < 4; ++device) {
+    const auto at = static_cast<std::size_t>(device);
+    follow(handles[at], *streams[at]);
+    ok(cudaSetDevice(device));
+    EXPECT_EQ(tensors[at]->read(), elements_of(DType::float32, 1000, [&](std::int64_t i) { return 2 * (i + device); }));
+    handles[at].wait();
+    EXPECT_NE(describe(*contexts[at]).find("CUDA backend: cuda:" + std::to_string(device)), std::string::npos);
+  }
+  ok(cudaSetDevice(0));
+}
+
+TEST_F(Promises, WhatIsUsedIsDescribed) {
+  Context context;
+  EXPECT_NE(describe(context).find("CUDA backend: cuda:0 (Emulated device) of 4 visible, not in use yet: NCCL"),
+            std::string::npos)
+      << describe(context);
+  bind(context);
+  const RankStream stream;
+  DeviceTensor x(DType::float32, 4, stream);
+  ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
+  allreduce(context, "x", x.view());
+  const std::string text = describe(context);
+  EXPECT_NE(text.find("4 visible, in use: NCCL"), std::string::npos) << text;
+  EXPECT_EQ(text.find("arenas"), std::string::npos) << text;
+  const GradientArena arena(context, 1 << 20, Device{DeviceKind::cuda, 0});
+  allreduce(context, "x", x.view());
+  EXPECT_NE(describe(context).find(", arenas of 1024 KiB"), std::string::npos) << describe(context);
+}
+
+TEST_F(Promises, WhatIsUsedIsCounted) {
+  run_local(
+      2,
+      [] {
+        EXPECT_EQ(metrics().device_slot_bytes, 0U);
+        bind();
+        const RankStream stream;
+        DeviceTensor small(DType::float32, 100, stream);
+        DeviceTensor large(DType::float32, 50000, stream);
+        for (const DeviceTensor* one : {&small, &large}) ok(cudaMemsetAsync(one->data(), 0, one->bytes(), stream));
+        allreduce("small", small.view());
+        allreduce("large", large.view());
+        const Metrics counted = metrics();
+        EXPECT_EQ(counted.device_batches, 2U);
+        EXPECT_EQ(counted.device_steps, 2U);
+        EXPECT_EQ(counted.device_calls, 2U);
+        EXPECT_EQ(counted.device_communicators, 1U);
+        EXPECT_EQ(counted.device_bytes_packed, 400U);
+        EXPECT_EQ(counted.device_bytes_in_place, 200000U);
+        EXPECT_EQ(counted.device_arena_bytes, 0U);
+        EXPECT_GE(counted.device_slot_bytes, 2U * (std::uint64_t{1} << 20));
+      },
+      options().with_setting("KOLO_GPU_SLOTS", "2").with_setting("KOLO_GPU_DIRECT_BYTES", "64K"));
+}
+
+}  // namespace
+}  // namespace kolo::cuda::test
