@@ -134,7 +134,7 @@ class LinkToLeader final : public transport::NodeLink {
   [[nodiscard]] int wake_fd() const noexcept override { return own_.wake_fd(); }
   /// Asked once more when the end is heard, before the log is read: only then does the leader's last word stand there.
   [[nodiscard]] std::vector<Liveness> liveness() const override {
-    if (say_last) say_last();
+    if (ended_.load()) say_last();
     return {{end_.fd(), 0}};
   }
   std::shared_ptr<transport::SharedRegion> share(std::size_t, const transport::Meeting&,
@@ -142,13 +142,17 @@ class LinkToLeader final : public transport::NodeLink {
     std::abort();
   }
   std::shared_ptr<transport::PeerMemory> peer_memory(const transport::Meeting&) override { std::abort(); }
-  void end_leader() { end_.signal(); }
+  void end_leader() {
+    ended_.store(true);
+    end_.signal();
+  }
 
-  std::function<void()> say_last;
+  std::function<void()> say_last;  ///< set before `end_leader`
 
  private:
   testing::LoneLink own_;
   base::EventFd end_;
+  std::atomic<bool> ended_{false};
 };
 
 /// Waits until a thread of this process sleeps, and goes on sleeping.
