@@ -98,6 +98,15 @@ std::unique_lock<std::mutex> Engine::take_over() {
   return lock;
 }
 
+/// Of a driver that has let go of the lock for a moment. Another one may have it that finds no reason to sleep, and would
+/// not let anybody in.
+void Engine::take_back(std::unique_lock<std::mutex>& lock) {
+  wanted_.fetch_add(1);
+  lock.lock();
+  wanted_.fetch_sub(1);
+  board_.announce_awake();  // the other one may have announced that nobody drives
+}
+
 /// Whether passes of the background thread can move an open batch.
 bool Engine::backend_moves() const noexcept { return executor_.open() > 0 && !backend_broken_; }
 
@@ -355,8 +364,7 @@ void Engine::run_errands(std::unique_lock<std::mutex>& lock) {
     std::vector<Errand> errands = errands_.take();
     lock.unlock();
     for (Errand& errand : errands) run_errand(std::move(errand));
-    lock.lock();
-    board_.announce_awake();
+    take_back(lock);
   }
 }
 

@@ -643,8 +643,7 @@ void Engine::end_batches(std::unique_lock<std::mutex>& lock) {
   abort_due_ = false;
   lock.unlock();
   executor_.abort();
-  lock.lock();
-  board_.announce_awake();
+  take_back(lock);
   executor_.forget();
   fail_open(fault_);
   executor_.drop();

@@ -300,6 +300,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void drive_until(Done done, base::Time until);
   void help_until(const std::function<bool()>& done, base::Time until);
   std::unique_lock<std::mutex> take_over();
+  void take_back(std::unique_lock<std::mutex>& lock);
   void give_way(std::unique_lock<std::mutex>& lock);
   void hand_over(std::unique_lock<std::mutex>& lock, bool look = true) noexcept;
   void set_alarm(base::Time due) noexcept;

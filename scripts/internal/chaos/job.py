@@ -138,8 +138,10 @@ class Run:
             send([int(stopped[1])], signal.SIGKILL)
         if wait_until(lambda: launcher.poll() is not None, 0.5):
             return launcher.returncode
-        send([pid for pid, name in marked(self.mark).items() if name in ("mpirun", "orterun")], signal.SIGTERM)
-        wait_until(lambda: launcher.poll() is not None, 5)
+        for signal_number in (signal.SIGTERM, signal.SIGKILL):  # it may hang itself
+            send([pid for pid, name in marked(self.mark).items() if name in ("mpirun", "orterun")], signal_number)
+            if wait_until(lambda: launcher.poll() is not None, 5):
+                break
         return None
 
     def kill_what_is_left(self):
