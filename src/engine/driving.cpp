@@ -98,8 +98,8 @@ std::unique_lock<std::mutex> Engine::take_over() {
   return lock;
 }
 
-/// Of a driver that has let go of the lock for a moment. Another one may have it that finds no reason to sleep, and would
-/// not let anybody in.
+/// Of a driver that has let go of the lock for a moment. Another one may have it that finds no reason to sleep, and
+/// would not let anybody in.
 void Engine::take_back(std::unique_lock<std::mutex>& lock) {
   wanted_.fetch_add(1);
   lock.lock();
