@@ -3,12 +3,14 @@
 // How many CPUs there are to use, and how a thread waits on them.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/clock.hpp"
@@ -123,6 +125,23 @@ class Waiter {
   Time begin_{};
   bool looked_ = false;
   bool exhausted_ = false;
+};
+
+/// How long a thread sleeps before it looks again for something that rings no bell. The times double from one look in
+/// vain to the next, so a wait grows by a part of itself at most, and a long one costs few looks. One thread's.
+class Backoff {
+ public:
+  Backoff(std::chrono::nanoseconds shortest, std::chrono::nanoseconds longest) noexcept
+      : shortest_(shortest), longest_(longest), next_(shortest) {}
+
+  /// Begins a new wait, because there was progress.
+  void reset() noexcept { next_ = shortest_; }
+  [[nodiscard]] std::chrono::nanoseconds next() noexcept { return std::exchange(next_, std::min(2 * next_, longest_)); }
+
+ private:
+  std::chrono::nanoseconds shortest_;
+  std::chrono::nanoseconds longest_;
+  std::chrono::nanoseconds next_;
 };
 
 }  // namespace kolo::base

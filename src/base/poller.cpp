@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include <poll.h>
 #include <sys/epoll.h>
 
 #include "base/system_error.hpp"
@@ -27,6 +28,9 @@ Poller::Interest from_epoll(std::uint32_t events) noexcept {
   if ((events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP)) != 0) interest |= Poller::kClosed;
   return interest;
 }
+
+/// Timeouts below are not rounded.
+constexpr std::chrono::milliseconds kFine{10};
 
 int to_milliseconds(std::optional<std::chrono::nanoseconds> timeout) noexcept {
   if (!timeout) return -1;
@@ -62,6 +66,10 @@ void Poller::remove(int fd) {
 
 void Poller::wait(std::optional<std::chrono::nanoseconds> timeout, std::vector<Event>& events) {
   events.clear();
+  if (timeout && timeout->count() > 0 && *timeout < kFine) {
+    sleep_until_ready(*timeout);
+    timeout = std::chrono::nanoseconds(0);
+  }
   // More than these are reported next time: what is ready stays ready, and epoll takes turns.
   std::array<epoll_event, 64> ready;
   const int count = ::epoll_wait(fd_.get(), ready.data(), static_cast<int>(ready.size()), to_milliseconds(timeout));
@@ -73,6 +81,13 @@ void Poller::wait(std::optional<std::chrono::nanoseconds> timeout, std::vector<E
     const epoll_event& event = ready[static_cast<std::size_t>(i)];
     events.push_back({event.data.u64, from_epoll(event.events)});
   }
+}
+
+/// epoll_wait knows whole milliseconds only; an epoll descriptor is readable when one of its own is ready.
+void Poller::sleep_until_ready(std::chrono::nanoseconds timeout) const {
+  pollfd self{fd_.get(), POLLIN, 0};
+  const timespec time{0, static_cast<long>(timeout.count())};
+  if (::ppoll(&self, 1, &time, nullptr) < 0 && errno != EINTR) throw_errno("ppoll", errno);
 }
 
 }  // namespace kolo::base

@@ -37,14 +37,16 @@ class Poller {
   void remove(int fd);
 
   /// Sleeps until something is ready or the timeout has passed (none: without end), and replaces `events` by what is
-  /// ready; several descriptors under one tag are several events. Timeouts are rounded up to milliseconds. May return
-  /// early with nothing (a signal came, or the timeout was longer than 24 days), so callers loop over their own
-  /// deadline.
+  /// ready; several descriptors under one tag are several events. Timeouts from 10 ms on are rounded up to
+  /// milliseconds. May return early with nothing (a signal came, or the timeout was longer than 24 days), so callers
+  /// loop over their own deadline.
   void wait(std::optional<std::chrono::nanoseconds> timeout, std::vector<Event>& events);
   /// What is ready now, without sleeping.
   void poll(std::vector<Event>& events) { wait(std::chrono::nanoseconds(0), events); }
 
  private:
+  void sleep_until_ready(std::chrono::nanoseconds timeout) const;
+
   UniqueFd fd_;
 };
 

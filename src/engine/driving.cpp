@@ -132,7 +132,8 @@ control::Board::Sleep Engine::sleep_state() const noexcept {
   return sleep;
 }
 
-std::optional<std::chrono::nanoseconds> Engine::sleep_time(base::Time now) const noexcept {
+std::optional<std::chrono::nanoseconds> Engine::sleep_time(base::Time now) noexcept {
+  if (backend_moves() && awaits_nodes()) return naps_.next();
   if (backend_moves() || device_moves() || pushing_ || !unsent_.empty() || (leader_ && leader_->blocked())) return kNap;
   base::Time until = latch_at_;
   if (!open_.empty()) until = std::min(until, next_due_);

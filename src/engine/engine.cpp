@@ -372,6 +372,7 @@ void Engine::watch_starvation(data::Progress result, base::Time now) {
   if (!waits) {
     starved_at_ = base::Time::max();
     starving_ = kStarved;
+    naps_.reset();
   } else if (starved_at_ == base::Time::max()) {
     starved_at_ = now + starving_;
   } else if (now >= starved_at_) {

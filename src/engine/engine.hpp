@@ -203,8 +203,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
     Command command = Command::submit;
     OperationPtr operation;
   };
-  /// How long the background thread sleeps at most while something is open that rings no bell when it moves.
+  /// How long the background thread sleeps at most while something is open that rings no bell when it moves, and how
+  /// long at first when other nodes move it: for chunk after chunk it would sleep so long, and all ranks would in turn.
   static constexpr std::chrono::milliseconds kNap{1};
+  static constexpr std::chrono::microseconds kShortNap{20};
   /// So many open operations are a burst: one more of them may wait for the background thread's next nap to end.
   static constexpr std::size_t kBurst = 8;
 
@@ -267,9 +269,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void report_stall(const control::Stalled& stall);
   [[nodiscard]] bool backend_moves() const noexcept;
   [[nodiscard]] bool device_moves() const noexcept;
+  [[nodiscard]] bool awaits_nodes() const noexcept { return starved_at_ != base::Time::max(); }
   [[nodiscard]] bool owes_work() const noexcept;
   [[nodiscard]] control::Board::Sleep sleep_state() const noexcept;
-  [[nodiscard]] std::optional<std::chrono::nanoseconds> sleep_time(base::Time now) const noexcept;
+  [[nodiscard]] std::optional<std::chrono::nanoseconds> sleep_time(base::Time now) noexcept;
 
   // -- the unnamed call's (express.cpp)
   template <class There>
@@ -379,6 +382,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool interest_seen_ = false;
   base::Time starved_at_ = base::Time::max();  ///< when to say so, should nothing have come from other nodes by then
   base::Duration starving_ = {};               ///< how long it takes from one time that this is said to the next
+  base::Backoff naps_{kShortNap, kNap};        ///< of the background thread, since something came from other nodes
   base::Time push_until_ = base::Time::max();
   bool pushing_ = false;  ///< another rank is starved: until push_until_, what the transport holds back is pushed
   bool burst_ = false;    ///< something has moved since the background thread slept, and many operations are open

@@ -200,5 +200,13 @@ TEST(Waiter, KeepsLookingWithinItsTime) {
   EXPECT_FALSE(waiter.exhausted());
 }
 
+TEST(Backoff, DoublesUpToTheLongestAndBeginsAgain) {
+  Backoff backoff(microseconds(20), microseconds(100));
+  for (int wait = 0; wait < 2; ++wait) {
+    for (const int expected : {20, 40, 80, 100, 100}) EXPECT_EQ(backoff.next(), microseconds(expected));
+    backoff.reset();
+  }
+}
+
 }  // namespace
 }  // namespace kolo::base

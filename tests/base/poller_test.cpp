@@ -190,5 +190,18 @@ TEST(Poller, RefusesWhatCannotBeWatched) {
   }
 }
 
+TEST(Poller, SleepsLessThanAMillisecond) {
+  const Pair pair = make_socket_pair();
+  Poller poller;
+  poller.add(pair.near.get(), 3, Poller::kReadable);
+  std::vector<Poller::Event> events;
+  poller.wait(std::chrono::microseconds(20), events);
+  EXPECT_TRUE(events.empty());
+  ASSERT_EQ(::write(pair.far.get(), "x", 1), 1);
+  poller.wait(std::chrono::microseconds(900), events);
+  ASSERT_EQ(events.size(), 1U);
+  EXPECT_EQ(events[0].tag, 3U);
+}
+
 }  // namespace
 }  // namespace kolo::base
