@@ -118,7 +118,7 @@ bool Engine::device_moves() const noexcept { return executor_.open_on_device() >
 bool Engine::owes_work() const noexcept {
   return !mailbox_.empty() || (!faulted() && !closed_ && board_.has_log_entry()) ||
          (leader_ && (leader_->board_rang() || leader_->has_news())) || (interested_.load() > 0 && !interest_seen_) ||
-         executor_.has_ready();
+         (executor_.has_ready() && !faulted() && !backend_broken_);
 }
 
 /// The root of one node, with nothing open, need not hear of submissions: none of them can complete anything before it

@@ -47,7 +47,8 @@ class LoneEngine : public ::testing::Test {
     parts.topology = core::make_topology(0, {0}, 0);
     parts.settings.express_bytes = 0;
     parts.logger = std::make_shared<base::Logger>(LogLevel::warning, 0, std::move(sink));
-    parts.link = std::make_shared<kolo::testing::LoneLink>(shared_bytes(parts.settings, parts.topology));
+    link_ = std::make_shared<kolo::testing::LoneLink>(shared_bytes(parts.settings, parts.topology));
+    parts.link = link_;
     auto backend = std::make_unique<FailingBackend>();
     backend_ = backend.get();
     parts.backend = std::move(backend);
@@ -57,19 +58,33 @@ class LoneEngine : public ::testing::Test {
     return engine;
   }
   OperationPtr submit(Engine& engine) {
-    auto operation = std::make_shared<Operation>();
-    operation->entry = &engine.names().claim("w");
     core::Signature signature;
     signature.tensors.push_back({DType::float32, Shape{1}});
-    operation->signature = std::make_shared<const core::Signature>(signature);
+    const OperationPtr operation = named(engine, "w", std::move(signature));
     auto* const data = reinterpret_cast<std::byte*>(&memory_);
     operation->buffers.push_back({data, data, 1});
     engine.submit(operation, false);
     return operation;
   }
+  OperationPtr submit_barrier(Engine& engine) {
+    core::Signature signature;
+    signature.kind = core::CollectiveKind::barrier;
+    const OperationPtr operation = named(engine, "barrier", std::move(signature));
+    engine.submit(operation, false);
+    return operation;
+  }
 
   float memory_ = 1;
+  std::shared_ptr<kolo::testing::LoneLink> link_;
   FailingBackend* backend_ = nullptr;
+
+ private:
+  static OperationPtr named(Engine& engine, const char* name, core::Signature signature) {
+    auto operation = std::make_shared<Operation>();
+    operation->entry = &engine.names().claim(name);
+    operation->signature = std::make_shared<const core::Signature>(std::move(signature));
+    return operation;
+  }
 };
 
 /// What a rank is told whose engine failed for this reason.
@@ -120,6 +135,47 @@ TEST_F(LoneEngine, TellsOfAFatalErrorBeforeItAbortsTheBackend) {
   EXPECT_TRUE(free) << "and what is open has not failed before the backend was done";
   EXPECT_EQ(said.get(), operation->outcome().message());
   engine->shutdown();
+}
+
+/// A barrier's batch needs no backend. When another batch's backend fails in the pass that begins it, it stays
+/// unfinished, and must not keep the background thread awake while the waiting thread ends the batches.
+TEST_F(LoneEngine, SleepsWhileBatchesEndAfterAFatalError) {
+  const std::thread::id self = std::this_thread::get_id();
+  bool slept = false;
+  bool on_this_thread = false;
+  for (int turn = 0; turn < 1000 && !on_this_thread; ++turn) {  // the background thread may be the one to end them
+    const auto engine = make();
+    std::promise<void> looked;
+    std::promise<void> submitted;
+    int looks = 0;
+    bool aborted = false;  // once more, at the end
+    backend_->fail = [&] {
+      if (++looks > 1) throw Error(ErrorCode::transport, "a broken wire");
+      looked.set_value();
+      submitted.get_future().wait();
+    };
+    backend_->on_abort = [&] {
+      if (std::exchange(aborted, true) || std::this_thread::get_id() != self) return;
+      on_this_thread = true;
+      const std::uint64_t sleeps = engine->metrics().sleeps;
+      link_->wake(0);
+      const base::Time end = base::now() + std::chrono::seconds(10);
+      while (!slept && base::now() < end) slept = engine->metrics().sleeps > sleeps;
+    };
+    auto barrier = std::async(std::launch::async, [&] {
+      looked.get_future().wait();
+      const OperationPtr operation = submit_barrier(*engine);
+      submitted.set_value();
+      return operation;
+    });
+    const OperationPtr operation = submit(*engine);
+    engine->wait(*operation, std::nullopt);
+    engine->wait(*barrier.get(), std::nullopt);
+    EXPECT_EQ(operation->outcome().code(), ErrorCode::transport);
+    engine->shutdown();
+  }
+  EXPECT_TRUE(on_this_thread);
+  EXPECT_TRUE(slept);
 }
 
 /// The link of a rank whose leader the test is. Nobody wakes the rank but itself, and the leader's end.
