@@ -36,14 +36,15 @@ std::unique_lock<std::mutex> hold(transport::CallerGate& gate) {
   return gate.hold();
 }
 
-/// Who fails to make the communicator knows not why, and has none to ask by: one more roll call tells all.
+/// A rank that cannot make the communicator does not know which rank held it up. One more roll call, on the program's
+/// communicator, names those that did not come.
 Communicator duplicate(MPI_Comm theirs, base::Duration patience) {
   const base::Time begun = base::now();
   std::optional<Communicator> ours;
   std::exception_ptr why;
   try {
     ours.emplace(Communicator::duplicate(theirs, patience));
-  } catch (const Error&) {
+  } catch (...) {
     why = std::current_exception();
   }
   roll_call(theirs, "communicator", bootstrap::after_waiting(patience), begun);

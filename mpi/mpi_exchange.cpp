@@ -68,8 +68,8 @@ std::vector<std::string> MpiExchange::exchange(std::string_view label, const std
   return base::split_fields(answer.substr(1));
 }
 
-/// Rank 0: hears everybody, then tells everybody, and waits a little for the receipts. Who sends none is missed at the
-/// next step, where all hear of it; behind the last step the engines see to it.
+/// Rank 0: hears everybody, then tells everybody, and waits a little for the receipts. A rank that sends none is
+/// missed at the next step, where all hear of it; after the last step the engines notice it.
 std::string MpiExchange::gather(std::string_view label, const std::string& mine, base::Duration patience,
                                 base::Time begun) {
   std::vector<Incoming> others = expect_others();

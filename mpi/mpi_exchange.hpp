@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // `bootstrap::Bootstrap::exchange` over MPI: point to point by way of rank 0, and nothing that blocks, so that it can
-// end when patience does. What is open then can never be completed nor taken back: it is left to MPI, its memory is
-// never freed, and MPI must not be finalised.
+// end when patience does. A message that is open then can be neither completed nor cancelled: it is left to MPI, its
+// memory is never freed, and MPI must not be finalised.
 #pragma once
 
 #include <mpi.h>

@@ -144,8 +144,7 @@ data::cpu::Tuning tuning_of(const base::Settings& settings) {
   return tuning;
 }
 
-/// Everything on the way to an engine: the steps that all ranks take together (bootstrap/bootstrap.hpp). What may fail
-/// on one What was found and chosen, once a job.
+/// Logs what was found and chosen, once a job.
 void tell(const engine::EngineParts& parts, const bootstrap::Bootstrap& bootstrap) {
   const core::Topology& topology = parts.topology;
   base::Logger& logger = *parts.logger;
@@ -166,7 +165,8 @@ void tell(const engine::EngineParts& parts, const bootstrap::Bootstrap& bootstra
   }
 }
 
-/// rank alone is inside a step.
+/// Everything on the way to an engine: the steps that all ranks take together (bootstrap/bootstrap.hpp). What may fail
+/// on one rank alone is inside a step.
 class Assembly {
  public:
   Assembly(bootstrap::Bootstrap& bootstrap, const Options& options, std::shared_ptr<transport::Regions> regions)

@@ -27,8 +27,8 @@ class FirstFailure {
   void note(std::optional<int> rank, std::exception_ptr what, bool repeats = false) {
     const std::lock_guard lock(mutex_);
     Failure& first = repeats ? repeat_ : cause_;
-    if (!first.what)
-      first = {rank, std::move(what)};  // what is held is dropped behind the ranks' ends: they may use it
+    // What is held is dropped behind the ranks' ends: they may use it.
+    if (!first.what) first = {rank, std::move(what)};
   }
   void rethrow() const {
     const Failure& first = cause_.what ? cause_ : repeat_;
