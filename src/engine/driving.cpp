@@ -420,11 +420,13 @@ void Engine::shutdown(base::Duration patience) {
     const base::Time until = base::now() + patience;
     drive_until([this] { return faulted() || (executor_.open() == 0 && !device_moves()); }, until);
     push({Command::leave, nullptr});
-    const auto left = [this] {
+    bool all_left = false;  // as this thread saw it with the lock
+    const auto left = [this, &all_left] {
+      all_left = closed_;
       return faulted() || (closed_ && executor_.open() == 0 && !device_moves() && !executor_.has_ready());
     };
     drive_until(left, until);
-    if (!closed_ && !faulted()) {
+    if (!all_left && !faulted()) {
       KOLO_LOG(*logger_, warning) << "shutdown: not all ranks have left within " << base::to_seconds(patience)
                                   << " s; leaving without them";
     }
