@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/sanitized.hpp"
+
 namespace kolo::control {
 namespace {
 
@@ -180,7 +182,7 @@ TEST(Express, WhoHasFinishedReadingIsKnownUntilTheNextCall) {
 // Ranks of random patience, and random mistakes. A call by the log ends only when all have come there, as with the log.
 TEST(Express, ThreadsWithoutPatienceComeToTheSameVerdicts) {
   constexpr int kRanks = 4;
-  constexpr int kCalls = 3000;
+  constexpr int kCalls = kolo::testing::share_of(3000);
   Ends ends(kRanks, 256);
   std::vector<std::vector<Verdict>> verdicts(kRanks);
   std::vector<std::atomic<int>> in_log(kCalls);

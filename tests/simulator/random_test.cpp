@@ -42,11 +42,8 @@ std::string run_random(std::uint64_t seed, const Random& shape, std::uint32_t ca
   return world.run();
 }
 
-/// How many of so many worlds are run.
-constexpr std::uint64_t worlds(std::uint64_t usual) { return kolo::testing::unless_sanitized(usual, usual / 5); }
-
 TEST(RandomWorlds, KeepEveryPromise) {
-  for (std::uint64_t seed = 1; seed <= worlds(300); ++seed) {
+  for (std::uint64_t seed = 1; seed <= kolo::testing::share_of(300U); ++seed) {
     ASSERT_EQ(run_random(seed, Random{}, 4096), "") << "seed " << seed;
   }
 }
@@ -54,7 +51,7 @@ TEST(RandomWorlds, KeepEveryPromise) {
 TEST(RandomWorlds, KeepEveryPromiseWhereStepsEndByRepetition) {
   Random shape;
   shape.end_steps = false;
-  for (std::uint64_t seed = 1000; seed < 1000 + worlds(150); ++seed) {
+  for (std::uint64_t seed = 1000; seed < 1000 + kolo::testing::share_of(150U); ++seed) {
     ASSERT_EQ(run_random(seed, shape, 4096), "") << "seed " << seed;
   }
 }
@@ -63,7 +60,7 @@ TEST(RandomWorlds, KeepEveryPromiseWithFewerIdsThanNames) {
   Random shape;
   shape.names = 8;
   shape.sets = 1;
-  for (std::uint64_t seed = 2000; seed < 2000 + worlds(200); ++seed) {
+  for (std::uint64_t seed = 2000; seed < 2000 + kolo::testing::share_of(200U); ++seed) {
     // Six reserved ids, so two to nine for sixteen names.
     ASSERT_EQ(run_random(seed, shape, static_cast<std::uint32_t>(8 + seed % 8)), "") << "seed " << seed;
   }
@@ -74,7 +71,7 @@ TEST(RandomWorlds, KeepEveryPromiseWhenNothingIsIrregular) {
   shape.mismatches = shape.changes = shape.unnamed = false;
   shape.sets = 0;
   shape.phases = 25;
-  for (std::uint64_t seed = 3000; seed < 3000 + worlds(150); ++seed) {
+  for (std::uint64_t seed = 3000; seed < 3000 + kolo::testing::share_of(150U); ++seed) {
     ASSERT_EQ(run_random(seed, shape, 4096), "") << "seed " << seed;
   }
 }

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sanitizers make every step of a test many times as long. Where a test repeats the same at random, or in many sizes,
-// it takes fewer of them there: the release build runs them all.
+// Sanitizers make every step of a test many times as long, and look at the way that the code takes, which a few values
+// lead it along as well as many. Where a test repeats the same at random, or goes through a matrix, it takes fewer of
+// them there: the release build runs them all.
 #pragma once
+
+#include <cstddef>
+#include <cstdint>
 
 namespace kolo::testing {
 
@@ -16,6 +20,21 @@ constexpr bool kSanitized = false;
 template <class T>
 constexpr T unless_sanitized(T usual, T sanitized) {
   return kSanitized ? sanitized : usual;
+}
+
+/// Of so many random steps or worlds, or cells of a matrix, a sanitizer's build takes one in this many.
+constexpr unsigned kOneIn = unless_sanitized(1U, 5U);
+
+template <class T>
+constexpr T share_of(T usual) {
+  return usual / static_cast<T>(kOneIn);
+}
+
+/// Whether this cell of a matrix is among them: drawn, so that the cells that are have every value of each dimension.
+constexpr bool is_taken(std::size_t cell) {
+  auto bits = static_cast<std::uint32_t>(cell) + 1;
+  for (int i = 0; i < 2; ++i) bits = (bits ^ bits >> 16) * 0x45d9f3bU;
+  return (bits ^ bits >> 16) % kOneIn == 0;
 }
 
 }  // namespace kolo::testing

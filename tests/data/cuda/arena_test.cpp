@@ -355,7 +355,7 @@ TEST_F(Arena, AFaultLeavesWhatWasNotInFlight) {
 /// Worlds of steps over an arena: with tensors outside it, orders of each rank's own, and everything late.
 TEST_F(Arena, RandomSteps) {
   constexpr unsigned kWorlds = kolo::testing::unless_sanitized(8U, 3U);
-  constexpr int kSteps = 40;
+  constexpr int kSteps = kolo::testing::share_of(40);
   std::uint64_t in_place = 0;
   for (unsigned seed = 1; seed <= kWorlds; ++seed) {
     emulated::Config config = machine();

@@ -58,7 +58,7 @@ TEST_P(Arithmetic, ResultsHaveTheBitsOfTheCpus) {
         bind();
         const RankStream stream;
         for (const DType dtype : types) {
-          for (const std::int64_t elements : {333, 20000}) {  // through a slot, and by NCCL where they lie
+          for (const std::int64_t elements : {333, 9000}) {  // through a slot, and by NCCL where they lie
             for (const AllreduceOptions& how : {AllreduceOptions{}, AllreduceOptions{}.with_op(ReduceOp::average),
                                                 AllreduceOptions{}.with_op(ReduceOp::average).with_postscale(0.7),
                                                 AllreduceOptions{}.with_prescale(0.3).with_postscale(0.7),
@@ -89,7 +89,7 @@ TEST_P(Arithmetic, SumsOfAveragesDoNotOverflow) {
       [] {
         bind();
         const RankStream stream;
-        constexpr std::int64_t kElements = 16000;  // more than KOLO_GPU_DIRECT_BYTES
+        constexpr std::int64_t kElements = 8400;  // more than KOLO_GPU_DIRECT_BYTES
         const auto average = AllreduceOptions{}.with_op(ReduceOp::average);
         for (const DType dtype : {DType::float16, DType::bfloat16}) {
           // Sums of these overflow; the CPU's, in float32, do not.

@@ -28,7 +28,7 @@ class Failures : public CudaTest, public ::testing::WithParamInterface<const cha
   }
 };
 
-constexpr std::int64_t kSizes[] = {1000, 40000};  // through a slot, and, by NCCL, where it lies
+constexpr std::int64_t kSizes[] = {1000, 20000};  // through a slot, and, by NCCL, where it lies
 
 /// Some steps; counts wrong results.
 void steps(const Failure& failure, std::atomic<int>& wrong) {

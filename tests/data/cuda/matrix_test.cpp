@@ -17,11 +17,13 @@ enum class Way : std::uint8_t { fused, alone, direct };
 
 std::vector<AnyArguments> all_arguments(bool nccl, Way way) {
   std::vector<AnyArguments> all;
+  std::size_t cell = 0;
   for (const core::CollectiveKind kind : kKinds) {
     for (const DType dtype : kTypes) {
       for (const ReduceOp op : {ReduceOp::sum, ReduceOp::average, ReduceOp::min, ReduceOp::max, ReduceOp::product}) {
         if (!core::traits_of(kind).reduces && op != ReduceOp::sum) continue;
         for (const bool in_place : {true, false}) {
+          if (!kolo::testing::is_taken(cell++)) continue;
           AnyArguments arguments;
           arguments.kind = kind;
           arguments.dtype = dtype;

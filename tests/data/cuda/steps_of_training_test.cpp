@@ -219,7 +219,7 @@ std::size_t random_steps(unsigned seed, int ranks, int steps, const char* backen
 }
 
 void random_worlds(unsigned worlds, const char* backend) {
-  constexpr int kSteps = 60;
+  constexpr int kSteps = kolo::testing::share_of(60);
   std::size_t collectives = 0;
   for (unsigned seed = 1; seed <= worlds && !::testing::Test::HasFailure(); ++seed) {
     collectives += random_steps(seed, 1 + static_cast<int>(seed % 4), kSteps, backend);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "support.hpp"
+#include "tests/support/sanitized.hpp"
 
 namespace kolo::kernels {
 namespace {
@@ -94,10 +95,12 @@ class Reduce : public OnEveryTarget {
 KOLO_ON_EVERY_TARGET(Reduce);
 
 TEST_P(Reduce, EqualsTheReferenceForEveryTypeAndOp) {
+  std::size_t cell = 0;
   for (const DType dtype : all_dtypes()) {
     for (const ReduceOp op : kOps) {
       for (const int n : {1, 2, 3, 4, 8, 9}) {
-        SCOPED_TRACE(testing::Message() << "dtype " << int(dtype) << " op " << int(op) << " n " << n);
+        if (!kolo::testing::is_taken(cell++)) continue;
+        SCOPED_TRACE(::testing::Message() << "dtype " << int(dtype) << " op " << int(op) << " n " << n);
         const Reduction reduction{dtype, op, {}};
         ASSERT_NO_FATAL_FAILURE(expect_same_for_all_counts(reduction, n, true));
         ASSERT_NO_FATAL_FAILURE(expect_same_for_all_counts(reduction, n, false));
@@ -111,11 +114,13 @@ TEST_P(Reduce, EqualsTheReferenceForEveryTypeAndOp) {
 TEST_P(Reduce, ScalesLikeTheReference) {
   const Scaling scalings[] = {
       {0.1, 1, 1}, {1, 0.3, 1}, {1, 1, 3}, {1, 1, 4}, {0.7, 1.9, 7}, {1.3, 1e-3, 1024}, {1, 1, std::int64_t{1} << 62}};
+  std::size_t cell = 0;
   for (const DType dtype : kFloats) {
     for (const ReduceOp op : kOps) {
       for (const Scaling& scaling : scalings) {
-        SCOPED_TRACE(testing::Message() << "dtype " << int(dtype) << " op " << int(op) << " divisor "
-                                        << scaling.divisor);
+        if (!kolo::testing::is_taken(cell++)) continue;
+        SCOPED_TRACE(::testing::Message()
+                     << "dtype " << int(dtype) << " op " << int(op) << " divisor " << scaling.divisor);
         for (const int n : {1, 2, 5}) {
           ASSERT_NO_FATAL_FAILURE(expect_same_for_all_counts({dtype, op, scaling}, n, false));
           ASSERT_NO_FATAL_FAILURE(expect_same_in_place({dtype, op, scaling}, n, n - 1));
@@ -198,7 +203,7 @@ TEST_P(Reduce, PartsOfTwoNodesCombineAndFinish) {
   for (const DType dtype : all_dtypes()) {
     const Scaling scaling = is_floating_point(dtype) ? Scaling{0.7, 1.9, 5} : Scaling{};
     for (const ReduceOp op : kOps) {
-      SCOPED_TRACE(testing::Message() << "dtype " << int(dtype) << " op " << int(op));
+      SCOPED_TRACE(::testing::Message() << "dtype " << int(dtype) << " op " << int(op));
       ASSERT_NO_FATAL_FAILURE(expect_parts_to_combine_and_finish({dtype, op, scaling}));
     }
   }
