@@ -4,7 +4,25 @@
 #
 # How much of the machine a test takes is its property PROCESSORS, in halves of a CPU: scripts/test lets ctest run tests
 # of two halves for each CPU. A test that computes takes 2, one that waits most or much of its time 1, an mpirun job half
-# of its ranks.
+# of its ranks. COST is set where a test is so long that it must begin early: about its seconds on 2 CPUs. Of others
+# ctest remembers them.
+
+# Names differ between build trees, whose tests scripts/test runs together: in a sanitizer's they begin with its name.
+set(KOLO_TEST_PREFIX "")
+set(KOLO_TEST_LAUNCHER "")
+if(KOLO_SANITIZE MATCHES "^[a-z]+")
+  set(KOLO_TEST_PREFIX "${CMAKE_MATCH_0}_")
+  # Sanitizers need their addresses free: newer kernels randomise more than gcc 12's expect. Where they may not be told
+  # otherwise, it has to do as it is.
+  find_program(KOLO_SETARCH setarch)
+  if(KOLO_SETARCH)
+    execute_process(COMMAND "${KOLO_SETARCH}" ${CMAKE_HOST_SYSTEM_PROCESSOR} -R true RESULT_VARIABLE status
+                    OUTPUT_QUIET ERROR_QUIET)
+    if(status EQUAL 0)
+      set(KOLO_TEST_LAUNCHER "${KOLO_SETARCH}" ${CMAKE_HOST_SYSTEM_PROCESSOR} -R)
+    endif()
+  endif()
+endif()
 
 # kolo_gtest_program(<target>): the compile settings of an executable of GoogleTest's cases.
 # GoogleTest's header, the heaviest of each file, is compiled once a tree. It alone, so that no file gets by without an
@@ -58,7 +76,7 @@ endfunction()
 # kolo_add_gtest(<target> [LABELS <labels>...] [TIMEOUT <seconds>] [SHARDS <n>] [PROCESSORS <halves>]): registers an
 # executable of GoogleTest's cases. LABELS defaults to unit, TIMEOUT to 120, PROCESSORS to 2. With SHARDS each of n ctest
 # entries, <target>_1 to <target>_<n>, runs its part of the cases, so that long suites use several CPUs; they begin
-# first. Each entry leaves the list of its cases in <build tree>/gtest, for scripts/test.
+# early. Each entry leaves the list of its cases in <build tree>/gtest, for scripts/test.
 function(kolo_add_gtest target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT;SHARDS;PROCESSORS" "LABELS")
   if(NOT arg_LABELS)
@@ -76,15 +94,22 @@ function(kolo_add_gtest target)
   if(KOLO_SANITIZE)
     math(EXPR arg_TIMEOUT "${arg_TIMEOUT} * 5")  # the thread sanitizer slows down that much and more
   endif()
+  set(cost "")
+  if(arg_SHARDS GREATER 1)
+    set(cost COST 30)
+    if(KOLO_SANITIZE MATCHES thread)
+      set(cost COST 80)
+    endif()
+  endif()
   foreach(shard RANGE 1 ${arg_SHARDS})
-    set(test ${target})
+    set(test ${KOLO_TEST_PREFIX}${target})
     if(arg_SHARDS GREATER 1)
       string(APPEND test _${shard})
     endif()
     math(EXPR index "${shard} - 1")
-    add_test(NAME ${test} COMMAND ${target})
+    add_test(NAME ${test} COMMAND ${KOLO_TEST_LAUNCHER} $<TARGET_FILE:${target}>)
     set_tests_properties(${test} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} PROCESSORS ${arg_PROCESSORS}
-      COST ${arg_SHARDS} ENVIRONMENT
+      ${cost} ENVIRONMENT
       "GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${index};GTEST_OUTPUT=json:${PROJECT_BINARY_DIR}/gtest/${test}.json")
   endforeach()
 endfunction()

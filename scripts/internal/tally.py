@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counts what a ctest run did: each GoogleTest case as one, every other ctest entry as one.
 
-usage: tally.py JUNIT_XML GTEST_DIR     prints `passed failed skipped` on stdout, what failed on stderr
+usage: tally.py JUNIT_XML GTEST_DIR...     prints `passed failed skipped` on stdout, what failed on stderr
 
-GTEST_DIR holds the JSON that GoogleTest executables wrote in this run, each named as its ctest entry. An executable
-that wrote none (it crashed, or ran out of time) or that failed although all its cases passed (a sanitizer's report at
+Each GTEST_DIR holds the JSON that a tree's GoogleTest executables wrote in this run, named as their ctest entries. An
+executable that wrote none (it crashed, or ran out of time) or that failed although all its cases passed (a sanitizer's report at
 exit) counts one failure more.
 """
 
@@ -29,13 +29,13 @@ def count_cases(report, entry, failures):
 
 
 def main():
-    junit, gtest_dir = Path(sys.argv[1]), Path(sys.argv[2])
+    junit, gtest_dirs = Path(sys.argv[1]), [Path(folder) for folder in sys.argv[2:]]
     passed = failed = skipped = 0
     failures = []
     for entry in ET.parse(junit).getroot().iter("testcase"):
         name, status = entry.get("name"), entry.get("status")
-        report = gtest_dir / f"{name}.json"
-        if report.is_file():
+        report = next((file for folder in gtest_dirs if (file := folder / f"{name}.json").is_file()), None)
+        if report:
             counts = count_cases(report, name, failures)
             passed, failed, skipped = passed + counts[0], failed + counts[1], skipped + counts[2]
             if status != "run" and counts[1] == 0:
