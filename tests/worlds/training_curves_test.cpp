@@ -9,6 +9,7 @@
 #include <cmath>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <kolo/kolo.hpp>
@@ -20,7 +21,7 @@
 namespace train_digits {
 namespace {
 
-constexpr std::size_t kRows = kolo::testing::unless_sanitized(44, 11) * 32;  // batches, whole on 1, 2, 4 and 8 ranks
+constexpr std::size_t kRows = kolo::testing::unless_sanitized(44, 22) * 32;  // batches, whole on 1, 2, 4 and 8 ranks
 
 // Sanitizers look at the ways that memory takes, which an epoch has all been through.
 constexpr int kEpochs = kolo::testing::unless_sanitized(4, 2);
@@ -65,7 +66,9 @@ void expect_curves_agree(const TrainOptions& options, double tolerance) {
   const TrainResult alone = train_on<T>(1, 0, options);
   ASSERT_EQ(alone.losses.size(), static_cast<std::size_t>(options.epochs));
   EXPECT_LT(alone.losses.back(), kLeft * alone.losses.front()) << "it learns";
-  for (const auto& [ranks, per_node] : {std::pair{2, 0}, {4, 0}, {2, 1}, {4, 1}, {4, 2}}) {
+  std::vector<std::pair<int, int>> worlds{{2, 0}, {4, 2}};
+  if (!kolo::testing::kSanitized) worlds.insert(worlds.end(), {{4, 0}, {2, 1}, {4, 1}});
+  for (const auto& [ranks, per_node] : worlds) {
     const TrainResult together = train_on<T>(ranks, per_node, options);
     ASSERT_EQ(together.losses.size(), alone.losses.size());
     double worst = 0;

@@ -7,7 +7,6 @@
 #include <kolo/info.hpp>
 
 #include "tests/data/cuda/rank_device.hpp"
-#include "tests/support/sanitized.hpp"
 
 namespace kolo::cuda::test {
 namespace {
@@ -125,7 +124,7 @@ TEST_P(Collectives, ABatchOfSeveralStepsIsDoneWithItsLast) {
       [] {
         bind();
         const RankStream stream;
-        constexpr std::int64_t kElements = kolo::testing::unless_sanitized(900000, 200000);  // several slots
+        constexpr std::int64_t kElements = 900000;  // several slots
         DeviceTensor x(DType::float32, kElements, stream);
         for (const bool on_host : {false, true}) {
           x.write(elements_of(DType::float32, kElements, [](std::int64_t i) { return i % 9 + rank(); }));

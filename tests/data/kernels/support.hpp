@@ -121,10 +121,12 @@ class OnEveryTarget : public testing::TestWithParam<std::int64_t> {
   }
 };
 
-inline std::string target_name(const testing::TestParamInfo<std::int64_t>& info) { return hwy::TargetName(info.param); }
+inline std::string target_name(const ::testing::TestParamInfo<std::int64_t>& info) {
+  return hwy::TargetName(info.param);
+}
 
 #define KOLO_ON_EVERY_TARGET(Fixture)                                                                                  \
-  INSTANTIATE_TEST_SUITE_P(Targets, Fixture, testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),                   \
+  INSTANTIATE_TEST_SUITE_P(Targets, Fixture, ::testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),                 \
                            kolo::kernels::target_name)
 
 }  // namespace kolo::kernels
