@@ -4,8 +4,8 @@
 usage: tally.py JUNIT_XML GTEST_DIR...     prints `passed failed skipped` on stdout, what failed on stderr
 
 Each GTEST_DIR holds the JSON that a tree's GoogleTest executables wrote in this run, named as their ctest entries. An
-executable that wrote none (it crashed, or ran out of time) or that failed although all its cases passed (a sanitizer's report at
-exit) counts one failure more.
+executable that wrote none (it crashed, or ran out of time), or that failed although all its cases passed (a
+sanitizer's report at exit), counts one failure more.
 """
 
 import json
