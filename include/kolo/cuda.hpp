@@ -51,6 +51,7 @@
 #define KOLO_CUDA_HPP
 
 #include <cstddef>
+#include <initializer_list>
 
 #include <kolo/context.hpp>
 #include <kolo/export.hpp>
@@ -87,6 +88,10 @@ TensorView view(T* data, std::size_t count, StreamHandle stream) {
 }
 template <class T>
 ConstTensorView const_view(const T* data, Shape shape, StreamHandle stream) {
+TensorView view(T* data, std::initializer_list<std::int64_t> extents, StreamHandle stream) {
+  return view(data, Shape(extents), stream);
+}
+template <class T>
   return {data, dtype_of<T>(), shape, device_of(data), Stream{stream}};
 }
 template <class T>
@@ -94,6 +99,10 @@ ConstTensorView const_view(const T* data, std::size_t count, StreamHandle stream
   return const_view(data, Shape{static_cast<std::int64_t>(count)}, stream);
 }
 
+template <class T>
+ConstTensorView const_view(const T* data, std::initializer_list<std::int64_t> extents, StreamHandle stream) {
+  return const_view(data, Shape(extents), stream);
+}
 /// What is given to `stream` from now on runs after the operation. The host waits until all work of the operation has
 /// been given to the device - before that there is nothing that a stream could wait for - and never until it is done.
 /// Throws the operation's `Error` when it has failed already; a failure after that is reported by `wait()`, and by the

@@ -65,6 +65,8 @@ struct DTypeOf {};
 template <>
 struct DTypeOf<bool> : std::integral_constant<DType, DType::boolean> {};
 template <>
+struct DTypeOf<std::byte> : std::integral_constant<DType, DType::uint8> {};
+template <>
 struct DTypeOf<Float16> : std::integral_constant<DType, DType::float16> {};
 template <>
 struct DTypeOf<BFloat16> : std::integral_constant<DType, DType::bfloat16> {};
@@ -144,6 +146,8 @@ class KOLO_API Shape {
   /// elements does not fit into 60 bits (so that the number of bytes fits into 63, whatever the type).
   Shape(std::initializer_list<std::int64_t> extents);
   Shape(const std::int64_t* extents, std::size_t rank);
+  /// Extents go in braces: `Shape(0, 3)` would take the 0 for a null pointer.
+  Shape(int, int) = delete;
   explicit Shape(const std::vector<std::int64_t>& extents) : Shape(extents.data(), extents.size()) {}
 
   [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
@@ -165,6 +169,26 @@ class KOLO_API Shape {
 /// "[3, 224, 224]"; "[]" for a scalar.
 KOLO_API std::string to_string(const Shape& shape);
 
+namespace detail {
+template <class Container>
+using DataOf = decltype(std::declval<Container>().data());
+
+/// Whether a temporary of this type owns its elements, which then go with it: they are constant where it is.
+template <class Container, class = void>
+inline constexpr bool owns_elements = false;
+template <class Container>
+inline constexpr bool owns_elements<Container, std::void_t<DataOf<Container&>>> =
+    !std::is_lvalue_reference_v<Container> && !std::is_same_v<DataOf<Container&>, DataOf<const Container&>>;
+
+/// Whether a span of `T` can be a view of the container: elements of that type, not of one derived from it.
+template <class Container, class T, class = void>
+inline constexpr bool spans = false;
+template <class Container, class T>
+inline constexpr bool spans<Container, T, std::void_t<std::remove_pointer_t<DataOf<Container&>> (*)[]>> =
+    std::is_convertible_v<std::remove_pointer_t<DataOf<Container&>> (*)[], T (*)[]> &&
+    (std::is_const_v<T> || !owns_elements<Container>);
+}  // namespace detail
+
 /// A contiguous sequence that somebody else owns (C++17 has no std::span).
 template <class T>
 class Span {
@@ -173,8 +197,8 @@ class Span {
   constexpr Span(T* data, std::size_t size) noexcept : data_(data), size_(size) {}
   template <std::size_t N>
   constexpr Span(T (&array)[N]) noexcept : data_(array), size_(N) {}
-  template <class Container,
-            class = std::enable_if_t<std::is_convertible_v<decltype(std::declval<Container&>().data()), T*>>>
+  /// Elements of a temporary vector can be read, but not written: what is written would be lost with it.
+  template <class Container, class = std::enable_if_t<detail::spans<Container, T>>>
   constexpr Span(Container&& container) noexcept : data_(container.data()), size_(container.size()) {}
   /// A braced list as an argument; it lives until the end of the full expression.
   template <class U = T, class = std::enable_if_t<std::is_const_v<U>>>
@@ -246,7 +270,7 @@ class KOLO_API TensorView {
   DType dtype_;
 };
 
-/// A view of `count` elements at `data`, one-dimensional unless a shape is given.
+/// A view of `count` elements at `data`, one-dimensional unless a shape is given; `{}` is the shape of one element.
 template <class T>
 TensorView view(T* data, std::size_t count) {
   static_assert(!std::is_const_v<T>, "use const_view for memory that is only read");
@@ -257,11 +281,21 @@ TensorView view(T* data, Shape shape) {
   static_assert(!std::is_const_v<T>, "use const_view for memory that is only read");
   return {data, dtype_of<T>(), shape};
 }
-/// A view of a vector's (or array's) elements; the container must not be resized while the view is in use.
+template <class T>
+TensorView view(T* data, std::initializer_list<std::int64_t> extents) {
+  return view(data, Shape(extents));
+}
+/// A view of an array's elements.
+template <class T, std::size_t N>
+TensorView view(T (&array)[N]) {
+  return view(array, N);
+}
+/// A view of a vector's (or std::array's) elements; the container must not be resized while the view is in use.
 template <class Container, class T = std::remove_pointer_t<decltype(std::declval<Container&>().data())>>
 TensorView view(Container& container) {
   return view(container.data(), container.size());
 }
+/// The same of memory that is only read.
 template <class T>
 ConstTensorView const_view(const T* data, std::size_t count) {
   return {data, dtype_of<T>(), Shape{static_cast<std::int64_t>(count)}};
@@ -270,10 +304,21 @@ template <class T>
 ConstTensorView const_view(const T* data, Shape shape) {
   return {data, dtype_of<T>(), shape};
 }
+template <class T>
+ConstTensorView const_view(const T* data, std::initializer_list<std::int64_t> extents) {
+  return const_view(data, Shape(extents));
+}
+template <class T, std::size_t N>
+ConstTensorView const_view(const T (&array)[N]) {
+  return const_view(array, N);
+}
 template <class Container, class T = std::remove_pointer_t<decltype(std::declval<const Container&>().data())>>
 ConstTensorView const_view(const Container& container) {
   return const_view(container.data(), container.size());
 }
+/// Not of a temporary that owns its elements: an asynchronous call would outlive them.
+template <class Container, class = std::enable_if_t<detail::owns_elements<Container>>>
+ConstTensorView const_view(Container&& container) = delete;
 
 /// One member of a grouped call.
 struct NamedView {
@@ -300,7 +345,11 @@ class KOLO_API Tensor {
     check_dtype(dtype_of<T>());
     return {static_cast<const T*>(data()), static_cast<std::size_t>(elements())};
   }
-  [[nodiscard]] TensorView view() { return {data(), dtype_, shape_}; }
+  /// Its memory, for calls that take views; not of a temporary, whose memory the view would outlive.
+  [[nodiscard]] TensorView view() & { return {data(), dtype_, shape_}; }
+  [[nodiscard]] ConstTensorView view() const& { return {data(), dtype_, shape_}; }
+  void view() && = delete;
+  void view() const&& = delete;
 
  private:
   struct KOLO_API Release {

@@ -85,6 +85,11 @@ Shape::Shape(const std::int64_t* extents, std::size_t rank) {
     throw Error(ErrorCode::invalid_argument,
                 "a shape has at most 8 dimensions, and " + std::to_string(rank) + " were given");
   }
+  if (extents == nullptr && rank > 0) {
+    throw Error(ErrorCode::invalid_argument,
+                "the " + std::to_string(rank) +
+                    " extents of a shape are a null pointer; give the address of the first");
+  }
   bool empty = false;
   for (std::size_t i = 0; i < rank; ++i) {
     if (extents[i] < 0) {

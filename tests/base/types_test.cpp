@@ -3,6 +3,10 @@
 
 #include <cstdint>
 #include <limits>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -110,6 +114,16 @@ TEST(Shape, Refuses) {
             "the shape [1073741824, 1073741824] has more elements than fit into 60 bits");
 }
 
+TEST(Shape, OfANullPointer) {
+  try {
+    (void)Shape(static_cast<const std::int64_t*>(nullptr), 3);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status().message(), "the 3 extents of a shape are a null pointer; give the address of the first");
+  }
+  EXPECT_EQ(Shape(static_cast<const std::int64_t*>(nullptr), 0), Shape());
+}
+
 TEST(View, OfContainersAndPointers) {
   std::vector<float> values(6);
   const TensorView whole = view(values);
@@ -127,6 +141,50 @@ TEST(View, OfContainersAndPointers) {
   const std::vector<float>& constant = values;
   EXPECT_EQ(const_view(constant).elements(), 6);
 }
+
+TEST(View, BracesAreAShape) {
+  float values[6] = {};
+  EXPECT_EQ(view(values, {}).elements(), 1) << "a scalar";
+  EXPECT_EQ(const_view(values, {}).elements(), 1);
+  EXPECT_EQ(view(values, {2, 3}).shape(), (Shape{2, 3}));
+  EXPECT_EQ(view(values, {6}).shape(), Shape{6});
+  EXPECT_EQ(view(values, 6).shape(), Shape{6});
+}
+
+TEST(View, OfArraysAndBytes) {
+  float values[6] = {};
+  const std::byte bytes[3] = {};
+  EXPECT_EQ(view(values).data(), values);
+  EXPECT_EQ(view(values).shape(), Shape{6});
+  EXPECT_EQ(const_view(bytes).dtype(), DType::uint8);
+  EXPECT_EQ(const_view(bytes).elements(), 3);
+}
+
+template <class T, class = void>
+constexpr bool is_viewed = false;
+template <class T>
+constexpr bool is_viewed<T, std::void_t<decltype(const_view(std::declval<T>()))>> = true;
+static_assert(is_viewed<std::vector<float>&> && is_viewed<const std::vector<float>&> && is_viewed<Span<const float>>);
+static_assert(!is_viewed<std::vector<float>> && !is_viewed<std::string>, "its memory goes before an operation ends");
+
+template <class T, class = void>
+constexpr bool shows_memory = false;
+template <class T>
+constexpr bool shows_memory<T, std::void_t<decltype(std::declval<T>().view())>> = true;
+static_assert(shows_memory<Tensor&> && shows_memory<const Tensor&> && !shows_memory<Tensor>);
+
+static_assert(!std::is_constructible_v<Shape, int, int>, "extents go in braces");
+static_assert(std::is_constructible_v<Shape, const std::int64_t*, std::size_t>);
+
+// What is written through a span must not go with a temporary; and elements of a derived class have another size.
+struct Base {};
+struct Derived : Base {};
+static_assert(std::is_convertible_v<std::vector<Base>&, Span<Base>> && std::is_convertible_v<Span<Base>, Span<Base>>);
+static_assert(!std::is_convertible_v<std::vector<Base>, Span<Base>>);
+static_assert(std::is_convertible_v<std::vector<Base>, Span<const Base>>);
+static_assert(!std::is_convertible_v<const std::vector<Base>&, Span<Base>>);
+static_assert(!std::is_convertible_v<std::vector<Derived>&, Span<const Base>>);
+static_assert(!std::is_convertible_v<Tensor&, Span<const Base>>);
 
 TEST(Span, OfListsArraysAndContainers) {
   const auto sum = [](Span<const int> numbers) {
