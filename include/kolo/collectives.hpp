@@ -93,27 +93,27 @@ KOLO_API void grouped_allreduce(Context& context, std::string_view group, Span<c
 /// Rank `root`'s contents to all; the same shape everywhere.
 /// @{
 
-KOLO_API void broadcast(TensorView inout, int root, const CallOptions& options = {});
-KOLO_API void broadcast(std::string_view name, TensorView inout, int root, const CallOptions& options = {});
+KOLO_API void broadcast(TensorView inout, int root, const BroadcastOptions& options = {});
+KOLO_API void broadcast(std::string_view name, TensorView inout, int root, const BroadcastOptions& options = {});
 [[nodiscard]] KOLO_API Handle broadcast_async(std::string_view name, TensorView inout, int root,
-                                              const CallOptions& options = {});
+                                              const BroadcastOptions& options = {});
 /// The root reads `in`; every rank, the root too, gets the contents in `out`.
-KOLO_API void broadcast_into(ConstTensorView in, TensorView out, int root, const CallOptions& options = {});
+KOLO_API void broadcast_into(ConstTensorView in, TensorView out, int root, const BroadcastOptions& options = {});
 KOLO_API void broadcast_into(std::string_view name, ConstTensorView in, TensorView out, int root,
-                             const CallOptions& options = {});
+                             const BroadcastOptions& options = {});
 [[nodiscard]] KOLO_API Handle broadcast_into_async(std::string_view name, ConstTensorView in, TensorView out, int root,
-                                                   const CallOptions& options = {});
-KOLO_API void broadcast(Context& context, TensorView inout, int root, const CallOptions& options = {});
+                                                   const BroadcastOptions& options = {});
+KOLO_API void broadcast(Context& context, TensorView inout, int root, const BroadcastOptions& options = {});
 KOLO_API void broadcast(Context& context, std::string_view name, TensorView inout, int root,
-                        const CallOptions& options = {});
+                        const BroadcastOptions& options = {});
 [[nodiscard]] KOLO_API Handle broadcast_async(Context& context, std::string_view name, TensorView inout, int root,
-                                              const CallOptions& options = {});
+                                              const BroadcastOptions& options = {});
 KOLO_API void broadcast_into(Context& context, ConstTensorView in, TensorView out, int root,
-                             const CallOptions& options = {});
+                             const BroadcastOptions& options = {});
 KOLO_API void broadcast_into(Context& context, std::string_view name, ConstTensorView in, TensorView out, int root,
-                             const CallOptions& options = {});
+                             const BroadcastOptions& options = {});
 [[nodiscard]] KOLO_API Handle broadcast_into_async(Context& context, std::string_view name, ConstTensorView in,
-                                                   TensorView out, int root, const CallOptions& options = {});
+                                                   TensorView out, int root, const BroadcastOptions& options = {});
 
 /// @}
 
@@ -122,27 +122,29 @@ KOLO_API void broadcast_into(Context& context, std::string_view name, ConstTenso
 /// by rank (and be 0); the others agree. A scalar counts as one row.
 /// @{
 
-[[nodiscard]] KOLO_API Tensor allgather(ConstTensorView in, const CallOptions& options = {});
-[[nodiscard]] KOLO_API Tensor allgather(std::string_view name, ConstTensorView in, const CallOptions& options = {});
+[[nodiscard]] KOLO_API Tensor allgather(ConstTensorView in, const AllgatherOptions& options = {});
+[[nodiscard]] KOLO_API Tensor allgather(std::string_view name, ConstTensorView in,
+                                        const AllgatherOptions& options = {});
 [[nodiscard]] KOLO_API Future<Tensor> allgather_async(std::string_view name, ConstTensorView in,
-                                                      const CallOptions& options = {});
+                                                      const AllgatherOptions& options = {});
 /// Into memory of the caller, whose number of elements must be that of the result: else the operation fails on this
 /// rank (invalid_argument) and completes on the others.
-KOLO_API void allgather_into(ConstTensorView in, TensorView out, const CallOptions& options = {});
+KOLO_API void allgather_into(ConstTensorView in, TensorView out, const AllgatherOptions& options = {});
 KOLO_API void allgather_into(std::string_view name, ConstTensorView in, TensorView out,
-                             const CallOptions& options = {});
+                             const AllgatherOptions& options = {});
 [[nodiscard]] KOLO_API Handle allgather_into_async(std::string_view name, ConstTensorView in, TensorView out,
-                                                   const CallOptions& options = {});
-[[nodiscard]] KOLO_API Tensor allgather(Context& context, ConstTensorView in, const CallOptions& options = {});
+                                                   const AllgatherOptions& options = {});
+[[nodiscard]] KOLO_API Tensor allgather(Context& context, ConstTensorView in, const AllgatherOptions& options = {});
 [[nodiscard]] KOLO_API Tensor allgather(Context& context, std::string_view name, ConstTensorView in,
-                                        const CallOptions& options = {});
+                                        const AllgatherOptions& options = {});
 [[nodiscard]] KOLO_API Future<Tensor> allgather_async(Context& context, std::string_view name, ConstTensorView in,
-                                                      const CallOptions& options = {});
-KOLO_API void allgather_into(Context& context, ConstTensorView in, TensorView out, const CallOptions& options = {});
+                                                      const AllgatherOptions& options = {});
+KOLO_API void allgather_into(Context& context, ConstTensorView in, TensorView out,
+                             const AllgatherOptions& options = {});
 KOLO_API void allgather_into(Context& context, std::string_view name, ConstTensorView in, TensorView out,
-                             const CallOptions& options = {});
+                             const AllgatherOptions& options = {});
 [[nodiscard]] KOLO_API Handle allgather_into_async(Context& context, std::string_view name, ConstTensorView in,
-                                                   TensorView out, const CallOptions& options = {});
+                                                   TensorView out, const AllgatherOptions& options = {});
 
 /// @}
 
@@ -160,35 +162,38 @@ KOLO_API void allgather_into(Context& context, std::string_view name, ConstTenso
 /// @{
 
 [[nodiscard]] KOLO_API AlltoallResult alltoall(ConstTensorView in, Span<const std::int64_t> splits = {},
-                                               const CallOptions& options = {});
+                                               const AlltoallOptions& options = {});
 [[nodiscard]] KOLO_API AlltoallResult alltoall(std::string_view name, ConstTensorView in,
-                                               Span<const std::int64_t> splits = {}, const CallOptions& options = {});
+                                               Span<const std::int64_t> splits = {},
+                                               const AlltoallOptions& options = {});
 [[nodiscard]] KOLO_API Future<AlltoallResult> alltoall_async(std::string_view name, ConstTensorView in,
                                                              Span<const std::int64_t> splits = {},
-                                                             const CallOptions& options = {});
+                                                             const AlltoallOptions& options = {});
 /// Into memory of the caller, whose number of elements must be that of the result: without splits an error at the call
 /// when it is not; with splits the operation then fails on this rank (invalid_argument) and completes on the others.
 KOLO_API void alltoall_into(ConstTensorView in, TensorView out, Span<const std::int64_t> splits = {},
-                            const CallOptions& options = {});
+                            const AlltoallOptions& options = {});
 KOLO_API void alltoall_into(std::string_view name, ConstTensorView in, TensorView out,
-                            Span<const std::int64_t> splits = {}, const CallOptions& options = {});
+                            Span<const std::int64_t> splits = {}, const AlltoallOptions& options = {});
 [[nodiscard]] KOLO_API Handle alltoall_into_async(std::string_view name, ConstTensorView in, TensorView out,
                                                   Span<const std::int64_t> splits = {},
-                                                  const CallOptions& options = {});
+                                                  const AlltoallOptions& options = {});
 [[nodiscard]] KOLO_API AlltoallResult alltoall(Context& context, ConstTensorView in,
-                                               Span<const std::int64_t> splits = {}, const CallOptions& options = {});
+                                               Span<const std::int64_t> splits = {},
+                                               const AlltoallOptions& options = {});
 [[nodiscard]] KOLO_API AlltoallResult alltoall(Context& context, std::string_view name, ConstTensorView in,
-                                               Span<const std::int64_t> splits = {}, const CallOptions& options = {});
+                                               Span<const std::int64_t> splits = {},
+                                               const AlltoallOptions& options = {});
 [[nodiscard]] KOLO_API Future<AlltoallResult> alltoall_async(Context& context, std::string_view name,
                                                              ConstTensorView in, Span<const std::int64_t> splits = {},
-                                                             const CallOptions& options = {});
+                                                             const AlltoallOptions& options = {});
 KOLO_API void alltoall_into(Context& context, ConstTensorView in, TensorView out, Span<const std::int64_t> splits = {},
-                            const CallOptions& options = {});
+                            const AlltoallOptions& options = {});
 KOLO_API void alltoall_into(Context& context, std::string_view name, ConstTensorView in, TensorView out,
-                            Span<const std::int64_t> splits = {}, const CallOptions& options = {});
+                            Span<const std::int64_t> splits = {}, const AlltoallOptions& options = {});
 [[nodiscard]] KOLO_API Handle alltoall_into_async(Context& context, std::string_view name, ConstTensorView in,
                                                   TensorView out, Span<const std::int64_t> splits = {},
-                                                  const CallOptions& options = {});
+                                                  const AlltoallOptions& options = {});
 
 /// @}
 
@@ -198,30 +203,30 @@ KOLO_API void alltoall_into(Context& context, std::string_view name, ConstTensor
 /// ranks one more (so a rank may get none). The same shape everywhere; a scalar has no rows (invalid_argument).
 /// @{
 
-[[nodiscard]] KOLO_API Tensor reduce_scatter(ConstTensorView in, const AllreduceOptions& options = {});
+[[nodiscard]] KOLO_API Tensor reduce_scatter(ConstTensorView in, const ReduceScatterOptions& options = {});
 [[nodiscard]] KOLO_API Tensor reduce_scatter(std::string_view name, ConstTensorView in,
-                                             const AllreduceOptions& options = {});
+                                             const ReduceScatterOptions& options = {});
 [[nodiscard]] KOLO_API Future<Tensor> reduce_scatter_async(std::string_view name, ConstTensorView in,
-                                                           const AllreduceOptions& options = {});
+                                                           const ReduceScatterOptions& options = {});
 /// Into memory of the caller with as many elements as this rank's rows have (else: invalid_argument at the call). In
 /// place: `out` may be exactly this rank's rows of `in`; the rest of `in` is left alone.
-KOLO_API void reduce_scatter_into(ConstTensorView in, TensorView out, const AllreduceOptions& options = {});
+KOLO_API void reduce_scatter_into(ConstTensorView in, TensorView out, const ReduceScatterOptions& options = {});
 KOLO_API void reduce_scatter_into(std::string_view name, ConstTensorView in, TensorView out,
-                                  const AllreduceOptions& options = {});
+                                  const ReduceScatterOptions& options = {});
 [[nodiscard]] KOLO_API Handle reduce_scatter_into_async(std::string_view name, ConstTensorView in, TensorView out,
-                                                        const AllreduceOptions& options = {});
+                                                        const ReduceScatterOptions& options = {});
 [[nodiscard]] KOLO_API Tensor reduce_scatter(Context& context, ConstTensorView in,
-                                             const AllreduceOptions& options = {});
+                                             const ReduceScatterOptions& options = {});
 [[nodiscard]] KOLO_API Tensor reduce_scatter(Context& context, std::string_view name, ConstTensorView in,
-                                             const AllreduceOptions& options = {});
+                                             const ReduceScatterOptions& options = {});
 [[nodiscard]] KOLO_API Future<Tensor> reduce_scatter_async(Context& context, std::string_view name, ConstTensorView in,
-                                                           const AllreduceOptions& options = {});
+                                                           const ReduceScatterOptions& options = {});
 KOLO_API void reduce_scatter_into(Context& context, ConstTensorView in, TensorView out,
-                                  const AllreduceOptions& options = {});
+                                  const ReduceScatterOptions& options = {});
 KOLO_API void reduce_scatter_into(Context& context, std::string_view name, ConstTensorView in, TensorView out,
-                                  const AllreduceOptions& options = {});
+                                  const ReduceScatterOptions& options = {});
 [[nodiscard]] KOLO_API Handle reduce_scatter_into_async(Context& context, std::string_view name, ConstTensorView in,
-                                                        TensorView out, const AllreduceOptions& options = {});
+                                                        TensorView out, const ReduceScatterOptions& options = {});
 
 /// @}
 
@@ -230,10 +235,11 @@ KOLO_API void reduce_scatter_into(Context& context, std::string_view name, Const
 /// be open when it completes, here and elsewhere; wait for their handles.
 /// @{
 
-KOLO_API void barrier(const CallOptions& options = {});
-[[nodiscard]] KOLO_API Handle barrier_async(std::string_view name, const CallOptions& options = {});
-KOLO_API void barrier(Context& context, const CallOptions& options = {});
-[[nodiscard]] KOLO_API Handle barrier_async(Context& context, std::string_view name, const CallOptions& options = {});
+KOLO_API void barrier(const BarrierOptions& options = {});
+[[nodiscard]] KOLO_API Handle barrier_async(std::string_view name, const BarrierOptions& options = {});
+KOLO_API void barrier(Context& context, const BarrierOptions& options = {});
+[[nodiscard]] KOLO_API Handle barrier_async(Context& context, std::string_view name,
+                                            const BarrierOptions& options = {});
 
 /// @}
 
@@ -271,14 +277,14 @@ class KOLO_API Prepared {
 [[nodiscard]] KOLO_API Prepared prepare_grouped_allreduce(std::string_view group, Span<const NamedView> members,
                                                           const AllreduceOptions& options = {});
 [[nodiscard]] KOLO_API Prepared prepare_broadcast(std::string_view name, TensorView inout, int root,
-                                                  const CallOptions& options = {});
+                                                  const BroadcastOptions& options = {});
 [[nodiscard]] KOLO_API Prepared prepare_allreduce(Context& context, std::string_view name, TensorView inout,
                                                   const AllreduceOptions& options = {});
 [[nodiscard]] KOLO_API Prepared prepare_grouped_allreduce(Context& context, std::string_view group,
                                                           Span<const NamedView> members,
                                                           const AllreduceOptions& options = {});
 [[nodiscard]] KOLO_API Prepared prepare_broadcast(Context& context, std::string_view name, TensorView inout, int root,
-                                                  const CallOptions& options = {});
+                                                  const BroadcastOptions& options = {});
 
 /// @}
 

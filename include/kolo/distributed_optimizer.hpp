@@ -23,6 +23,7 @@
 #include <kolo/export.hpp>
 #include <kolo/parameters.hpp>
 #include <kolo/types.hpp>
+#include <kolo/with.hpp>
 
 namespace kolo {
 
@@ -40,27 +41,11 @@ struct DistributedOptimizerOptions {
   /// the time: a slow network; inside a node gradients are reduced where they lie, which costs less than rounding them.
   std::optional<DType> send_gradients_as;
 
-  DistributedOptimizerOptions& with_op(ReduceOp value) {
-    op = value;
-    return *this;
-  }
-  DistributedOptimizerOptions& with_accumulation_steps(int value) {
-    accumulation_steps = value;
-    return *this;
-  }
-  DistributedOptimizerOptions& with_name(std::string value) {
-    name = std::move(value);
-    return *this;
-  }
-  template <class Rep, class Period>
-  DistributedOptimizerOptions& with_timeout(std::chrono::duration<Rep, Period> value) {
-    timeout = detail::to_nanoseconds(value);
-    return *this;
-  }
-  DistributedOptimizerOptions& with_send_gradients_as(DType value) {
-    send_gradients_as = value;
-    return *this;
-  }
+  KOLO_SETTER(DistributedOptimizerOptions, ReduceOp, op)
+  KOLO_SETTER(DistributedOptimizerOptions, int, accumulation_steps)
+  KOLO_SETTER(DistributedOptimizerOptions, std::string, name)
+  KOLO_SETTER_TIMEOUT(DistributedOptimizerOptions)
+  KOLO_SETTER(DistributedOptimizerOptions, DType, send_gradients_as)
 };
 
 /// The part of a `DistributedOptimizer` that knows no optimizer: when which gradient is reduced, and with what weight.

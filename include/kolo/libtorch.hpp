@@ -44,6 +44,7 @@
 #include <kolo/options.hpp>
 #include <kolo/sampler.hpp>
 #include <kolo/types.hpp>
+#include <kolo/with.hpp>
 
 /// Kolo for LibTorch. (Not `kolo::torch`: with `using namespace kolo` the name `torch` would be ambiguous.)
 namespace kolo::libtorch {
@@ -113,31 +114,12 @@ struct DistributedOptimizerOptions {
   /// the time: a slow network; inside a node gradients are reduced where they lie, which costs less than rounding them.
   std::optional<DType> send_gradients_as;
 
-  DistributedOptimizerOptions& with_op(ReduceOp value) {
-    op = value;
-    return *this;
-  }
-  DistributedOptimizerOptions& with_accumulation_steps(int value) {
-    accumulation_steps = value;
-    return *this;
-  }
-  DistributedOptimizerOptions& with_name(std::string value) {
-    name = std::move(value);
-    return *this;
-  }
-  template <class Rep, class Period>
-  DistributedOptimizerOptions& with_timeout(std::chrono::duration<Rep, Period> value) {
-    timeout = detail::to_nanoseconds(value);
-    return *this;
-  }
-  DistributedOptimizerOptions& with_broadcast_buffers(bool value) {
-    broadcast_buffers = value;
-    return *this;
-  }
-  DistributedOptimizerOptions& with_send_gradients_as(DType value) {
-    send_gradients_as = value;
-    return *this;
-  }
+  KOLO_SETTER(DistributedOptimizerOptions, ReduceOp, op)
+  KOLO_SETTER(DistributedOptimizerOptions, int, accumulation_steps)
+  KOLO_SETTER(DistributedOptimizerOptions, std::string, name)
+  KOLO_SETTER_TIMEOUT(DistributedOptimizerOptions)
+  KOLO_SETTER(DistributedOptimizerOptions, bool, broadcast_buffers)
+  KOLO_SETTER(DistributedOptimizerOptions, DType, send_gradients_as)
 };
 
 /// Makes a `torch::optim::Optimizer` distributed: every gradient is reduced over all ranks before the optimizer steps,
@@ -267,24 +249,25 @@ KOLO_API void allreduce(Context& context, const at::Tensor& inout, const Allredu
                                                     const AllreduceOptions& options = {});
 [[nodiscard]] KOLO_API TensorHandle allreduce_async(Context& context, std::string_view name, const at::Tensor& inout,
                                                     const AllreduceOptions& options = {});
-KOLO_API void broadcast(const at::Tensor& inout, int root, const CallOptions& options = {});
-KOLO_API void broadcast(Context& context, const at::Tensor& inout, int root, const CallOptions& options = {});
+KOLO_API void broadcast(const at::Tensor& inout, int root, const BroadcastOptions& options = {});
+KOLO_API void broadcast(Context& context, const at::Tensor& inout, int root, const BroadcastOptions& options = {});
 [[nodiscard]] KOLO_API TensorHandle broadcast_async(std::string_view name, const at::Tensor& inout, int root,
-                                                    const CallOptions& options = {});
+                                                    const BroadcastOptions& options = {});
 [[nodiscard]] KOLO_API TensorHandle broadcast_async(Context& context, std::string_view name, const at::Tensor& inout,
-                                                    int root, const CallOptions& options = {});
+                                                    int root, const BroadcastOptions& options = {});
 /// Everyone's tensor one after another along the first dimension, in a new tensor.
-[[nodiscard]] KOLO_API at::Tensor allgather(const at::Tensor& in, const CallOptions& options = {});
-[[nodiscard]] KOLO_API at::Tensor allgather(Context& context, const at::Tensor& in, const CallOptions& options = {});
+[[nodiscard]] KOLO_API at::Tensor allgather(const at::Tensor& in, const AllgatherOptions& options = {});
+[[nodiscard]] KOLO_API at::Tensor allgather(Context& context, const at::Tensor& in,
+                                            const AllgatherOptions& options = {});
 /// Some rows (of the first dimension) to every rank, as `kolo::alltoall`; what the others sent, in a new tensor.
 [[nodiscard]] KOLO_API at::Tensor alltoall(const at::Tensor& in, Span<const std::int64_t> splits = {},
-                                           const CallOptions& options = {});
+                                           const AlltoallOptions& options = {});
 [[nodiscard]] KOLO_API at::Tensor alltoall(Context& context, const at::Tensor& in, Span<const std::int64_t> splits = {},
-                                           const CallOptions& options = {});
+                                           const AlltoallOptions& options = {});
 /// This rank's rows of what allreduce would give, as `kolo::reduce_scatter`, in a new tensor.
-[[nodiscard]] KOLO_API at::Tensor reduce_scatter(const at::Tensor& in, const AllreduceOptions& options = {});
+[[nodiscard]] KOLO_API at::Tensor reduce_scatter(const at::Tensor& in, const ReduceScatterOptions& options = {});
 [[nodiscard]] KOLO_API at::Tensor reduce_scatter(Context& context, const at::Tensor& in,
-                                                 const AllreduceOptions& options = {});
+                                                 const ReduceScatterOptions& options = {});
 
 /// @}
 

@@ -17,6 +17,7 @@
 #include <kolo/export.hpp>
 #include <kolo/parameters.hpp>
 #include <kolo/types.hpp>
+#include <kolo/with.hpp>
 
 namespace kolo {
 
@@ -33,26 +34,11 @@ struct SgdOptions {
   /// Nesterov's momentum; needs a momentum and no dampening.
   bool nesterov = false;
 
-  SgdOptions& with_learning_rate(double value) {
-    learning_rate = value;
-    return *this;
-  }
-  SgdOptions& with_momentum(double value) {
-    momentum = value;
-    return *this;
-  }
-  SgdOptions& with_dampening(double value) {
-    dampening = value;
-    return *this;
-  }
-  SgdOptions& with_weight_decay(double value) {
-    weight_decay = value;
-    return *this;
-  }
-  SgdOptions& with_nesterov(bool value) {
-    nesterov = value;
-    return *this;
-  }
+  KOLO_SETTER(SgdOptions, double, learning_rate)
+  KOLO_SETTER(SgdOptions, double, momentum)
+  KOLO_SETTER(SgdOptions, double, dampening)
+  KOLO_SETTER(SgdOptions, double, weight_decay)
+  KOLO_SETTER(SgdOptions, bool, nesterov)
 };
 
 /// Stochastic gradient descent as torch.optim.SGD defines it
@@ -106,26 +92,11 @@ struct AdamWOptions {
   /// Values shrink by learning_rate x weight_decay a step. 0 or more.
   double weight_decay = 1e-2;
 
-  AdamWOptions& with_learning_rate(double value) {
-    learning_rate = value;
-    return *this;
-  }
-  AdamWOptions& with_beta1(double value) {
-    beta1 = value;
-    return *this;
-  }
-  AdamWOptions& with_beta2(double value) {
-    beta2 = value;
-    return *this;
-  }
-  AdamWOptions& with_epsilon(double value) {
-    epsilon = value;
-    return *this;
-  }
-  AdamWOptions& with_weight_decay(double value) {
-    weight_decay = value;
-    return *this;
-  }
+  KOLO_SETTER(AdamWOptions, double, learning_rate)
+  KOLO_SETTER(AdamWOptions, double, beta1)
+  KOLO_SETTER(AdamWOptions, double, beta2)
+  KOLO_SETTER(AdamWOptions, double, epsilon)
+  KOLO_SETTER(AdamWOptions, double, weight_decay)
 };
 
 /// Adam with decoupled weight decay as torch.optim.AdamW defines it

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// Options of calls: small structs, one comment and one default a field; fields are only ever appended. `with_...`
-/// chains, because C++17 has no designated initialisers.
+/// Options of calls: small structs, one comment and one default a field; every collective has its own. Fields are only
+/// ever appended. `with_...` chains (kolo/with.hpp), because C++17 has no designated initialisers.
 #ifndef KOLO_OPTIONS_HPP
 #define KOLO_OPTIONS_HPP
 
@@ -13,9 +13,9 @@
 #include <string>
 #include <utility>
 
-#include <kolo/duration.hpp>
 #include <kolo/log.hpp>
 #include <kolo/types.hpp>
+#include <kolo/with.hpp>
 
 namespace kolo {
 
@@ -26,17 +26,18 @@ struct Options {
   /// Where log records go; empty: lines on standard error.
   LogSink log_sink;
 
-  Options& with_setting(std::string name, std::string value) {
+  Options& with_setting(std::string name, std::string value) & {
     settings.insert_or_assign(std::move(name), std::move(value));
     return *this;
   }
-  Options& with_log_sink(LogSink sink) {
-    log_sink = std::move(sink);
-    return *this;
+  [[nodiscard]] Options with_setting(std::string name, std::string value) && {
+    return std::move(with_setting(std::move(name), std::move(value)));
   }
+  KOLO_SETTER(Options, LogSink, log_sink)
 };
 
-/// Options of `allreduce` and its like. All but the timeout are part of the signature: the same on every rank.
+/// Options of `allreduce`, plain, grouped and prepared: `allreduce(view, ReduceOp::average)` will do. All but the
+/// timeout are part of the signature: the same on every rank.
 struct AllreduceOptions {
   /// What to compute.
   ReduceOp op = ReduceOp::sum;
@@ -51,44 +52,91 @@ struct AllreduceOptions {
   /// it after prescale, in the copy that sends it; the sum is computed in float32 (so between nodes partial sums travel
   /// as float32), and the result rounded to it once more, so that all ranks hold the same. Values beyond its range
   /// become infinite. Tensors of 16 bits are sent as they are; for other types it is an error (invalid_argument). A
-  /// world of one sends and rounds nothing. In `allreduce` and its forms, in CPU memory; elsewhere an error
-  /// (unsupported). What lies in a `GradientArena` is copied then as any memory.
+  /// world of one sends and rounds nothing. In CPU memory; elsewhere an error (unsupported). What lies in a
+  /// `GradientArena` is copied then as any memory.
   std::optional<DType> send_as;
 
-  AllreduceOptions& with_op(ReduceOp value) {
-    op = value;
-    return *this;
-  }
-  AllreduceOptions& with_prescale(double value) {
-    prescale = value;
-    return *this;
-  }
-  AllreduceOptions& with_postscale(double value) {
-    postscale = value;
-    return *this;
-  }
-  template <class Rep, class Period>
-  AllreduceOptions& with_timeout(std::chrono::duration<Rep, Period> value) {
-    timeout = detail::to_nanoseconds(value);
-    return *this;
-  }
-  AllreduceOptions& with_send_as(DType value) {
-    send_as = value;
-    return *this;
-  }
+  AllreduceOptions() = default;
+  AllreduceOptions(ReduceOp what) : op(what) {}
+
+  KOLO_SETTER(AllreduceOptions, ReduceOp, op)
+  KOLO_SETTER(AllreduceOptions, double, prescale)
+  KOLO_SETTER(AllreduceOptions, double, postscale)
+  KOLO_SETTER_TIMEOUT(AllreduceOptions)
+  KOLO_SETTER(AllreduceOptions, DType, send_as)
 };
 
-/// Options of collectives that have nothing but a deadline.
-struct CallOptions {
+/// Options of `reduce_scatter`. All but the timeout are part of the signature: the same on every rank.
+struct ReduceScatterOptions {
+  /// What to compute.
+  ReduceOp op = ReduceOp::sum;
+  /// As those of `AllreduceOptions`.
+  double prescale = 1.0;
+  double postscale = 1.0;
   /// How long this operation may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty. More than zero
   /// (`Error` invalid_argument at the call).
   std::optional<std::chrono::nanoseconds> timeout;
 
-  template <class Rep, class Period>
-  CallOptions& with_timeout(std::chrono::duration<Rep, Period> value) {
-    timeout = detail::to_nanoseconds(value);
-    return *this;
-  }
+  ReduceScatterOptions() = default;
+  ReduceScatterOptions(ReduceOp what) : op(what) {}
+  /// What reduce_scatter took before it had options of its own. Throws `Error` (unsupported) for a `send_as`.
+  KOLO_API ReduceScatterOptions(const AllreduceOptions& options);
+
+  KOLO_SETTER(ReduceScatterOptions, ReduceOp, op)
+  KOLO_SETTER(ReduceScatterOptions, double, prescale)
+  KOLO_SETTER(ReduceScatterOptions, double, postscale)
+  KOLO_SETTER_TIMEOUT(ReduceScatterOptions)
+};
+
+/// What all collectives without a reduction took before each had options of its own; converts to those of each.
+struct CallOptions {
+  /// See `BroadcastOptions`.
+  std::optional<std::chrono::nanoseconds> timeout;
+  KOLO_SETTER_TIMEOUT(CallOptions)
+};
+
+/// Options of `broadcast`.
+struct BroadcastOptions {
+  /// How long this operation may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty. More than zero
+  /// (`Error` invalid_argument at the call).
+  std::optional<std::chrono::nanoseconds> timeout;
+
+  BroadcastOptions() = default;
+  BroadcastOptions(const CallOptions& options) : timeout(options.timeout) {}
+  KOLO_SETTER_TIMEOUT(BroadcastOptions)
+};
+
+/// Options of `allgather`.
+struct AllgatherOptions {
+  /// How long this operation may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty. More than zero
+  /// (`Error` invalid_argument at the call).
+  std::optional<std::chrono::nanoseconds> timeout;
+
+  AllgatherOptions() = default;
+  AllgatherOptions(const CallOptions& options) : timeout(options.timeout) {}
+  KOLO_SETTER_TIMEOUT(AllgatherOptions)
+};
+
+/// Options of `alltoall`.
+struct AlltoallOptions {
+  /// How long this operation may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty. More than zero
+  /// (`Error` invalid_argument at the call).
+  std::optional<std::chrono::nanoseconds> timeout;
+
+  AlltoallOptions() = default;
+  AlltoallOptions(const CallOptions& options) : timeout(options.timeout) {}
+  KOLO_SETTER_TIMEOUT(AlltoallOptions)
+};
+
+/// Options of `barrier`.
+struct BarrierOptions {
+  /// How long this operation may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty. More than zero
+  /// (`Error` invalid_argument at the call).
+  std::optional<std::chrono::nanoseconds> timeout;
+
+  BarrierOptions() = default;
+  BarrierOptions(const CallOptions& options) : timeout(options.timeout) {}
+  KOLO_SETTER_TIMEOUT(BarrierOptions)
 };
 
 }  // namespace kolo

@@ -10,6 +10,7 @@
 
 #include <kolo/context.hpp>
 #include <kolo/export.hpp>
+#include <kolo/with.hpp>
 
 namespace kolo {
 
@@ -21,18 +22,9 @@ struct DistributedSamplerOptions {
   /// When the rows do not divide by the ranks: leave the last few out, instead of giving the first few twice.
   bool drop_last = false;
 
-  DistributedSamplerOptions& with_shuffle(bool value) {
-    shuffle = value;
-    return *this;
-  }
-  DistributedSamplerOptions& with_seed(std::uint64_t value) {
-    seed = value;
-    return *this;
-  }
-  DistributedSamplerOptions& with_drop_last(bool value) {
-    drop_last = value;
-    return *this;
-  }
+  KOLO_SETTER(DistributedSamplerOptions, bool, shuffle)
+  KOLO_SETTER(DistributedSamplerOptions, std::uint64_t, seed)
+  KOLO_SETTER(DistributedSamplerOptions, bool, drop_last)
 };
 
 /// Deals the rows of a data set to the ranks, as torch.utils.data.DistributedSampler does

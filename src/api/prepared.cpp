@@ -97,7 +97,7 @@ Prepared prepare_grouped_allreduce(Context& context, std::string_view group, Spa
   return prepare(context, group, api::grouped_allreduce_request(group, members, options));
 }
 Prepared prepare_broadcast(Context& context, std::string_view name, TensorView inout, int root,
-                           const CallOptions& options) {
+                           const BroadcastOptions& options) {
   return prepare(context, name, api::broadcast_request(name, inout, inout, true, root, context.size(), options));
 }
 
@@ -108,7 +108,7 @@ Prepared prepare_grouped_allreduce(std::string_view group, Span<const NamedView>
                                    const AllreduceOptions& options) {
   return prepare_grouped_allreduce(current_context(), group, members, options);
 }
-Prepared prepare_broadcast(std::string_view name, TensorView inout, int root, const CallOptions& options) {
+Prepared prepare_broadcast(std::string_view name, TensorView inout, int root, const BroadcastOptions& options) {
   return prepare_broadcast(current_context(), name, inout, root, options);
 }
 

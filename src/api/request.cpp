@@ -302,14 +302,14 @@ void name_members(std::string_view group, Request& request) {
 }
 
 Request broadcast_request(std::string_view name, ConstTensorView in, TensorView out, bool in_place, int root, int size,
-                          const CallOptions& options) {
+                          const BroadcastOptions& options) {
   AllreduceOptions timed;
   timed.timeout = options.timeout;
   return tensor_request(core::CollectiveKind::broadcast, name, in, out, in_place, timed, {root, size});
 }
 
 Request allgather_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
-                          const CallOptions& options) {
+                          const AllgatherOptions& options) {
   const auto kind = core::CollectiveKind::allgather;
   if (out) {
     check_types(kind, name, in, *out);
@@ -389,7 +389,7 @@ void* output_of(Request& request, const std::optional<TensorView>& out, DType dt
 }  // namespace
 
 Request alltoall_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
-                         Span<const std::int64_t> splits, const Place& place, const CallOptions& options) {
+                         Span<const std::int64_t> splits, const Place& place, const AlltoallOptions& options) {
   const auto kind = splits.empty() ? core::CollectiveKind::alltoall : core::CollectiveKind::alltoall_splits;
   if (out) {
     check_types(kind, name, in, *out);
@@ -418,10 +418,12 @@ Request alltoall_request(std::string_view name, ConstTensorView in, const std::o
 }
 
 Request reduce_scatter_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
-                               const Place& place, const AllreduceOptions& options) {
+                               const Place& place, const ReduceScatterOptions& options) {
+  const AllreduceOptions reduction =
+      AllreduceOptions(options.op).with_prescale(options.prescale).with_postscale(options.postscale);
   const auto kind = core::CollectiveKind::reduce_scatter;
   check_view(kind, name, "input", in);
-  check_reduction(kind, name, in.dtype(), options);
+  check_reduction(kind, name, in.dtype(), reduction);
   if (in.shape().rank() == 0) refuse(kind, name, "a scalar has no rows; give a tensor of at least one dimension");
   const data::RowsOf rows(in.shape()[0], place.rank, place.size);
   const Shape row = row_of(in.shape());
@@ -440,7 +442,7 @@ Request reduce_scatter_request(std::string_view name, ConstTensorView in, const 
       check_apart(kind, name, in, *out, "give an output of its own, or exactly this rank's rows of the input");
   }
   Request request;
-  request.signature = reduction_signature(kind, options);
+  request.signature = reduction_signature(kind, reduction);
   request.signature.tensors.push_back({in.dtype(), in.shape()});
   request.buffers.push_back(buffer_of(in, output_of(request, out, in.dtype(), mine)));
   locate_result(request, name, in, out);
@@ -448,7 +450,7 @@ Request reduce_scatter_request(std::string_view name, ConstTensorView in, const 
   return request;
 }
 
-Request barrier_request(const CallOptions& options) {
+Request barrier_request(const BarrierOptions& options) {
   Request request;
   request.signature.kind = core::CollectiveKind::barrier;
   request.timeout = checked_timeout(core::CollectiveKind::barrier, {}, options.timeout);

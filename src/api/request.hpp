@@ -58,16 +58,16 @@ Request allreduce_request(std::string_view name, ConstTensorView in, TensorView 
 Request grouped_allreduce_request(std::string_view group, Span<const NamedView> members,
                                   const AllreduceOptions& options);
 Request broadcast_request(std::string_view name, ConstTensorView in, TensorView out, bool in_place, int root, int size,
-                          const CallOptions& options);
+                          const BroadcastOptions& options);
 /// `out`: the caller's memory, or empty for a result of our own.
 Request allgather_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
-                          const CallOptions& options);
+                          const AllgatherOptions& options);
 /// Likewise. `splits` empty: the same number of rows to everyone.
 Request alltoall_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
-                         Span<const std::int64_t> splits, const Place& place, const CallOptions& options);
+                         Span<const std::int64_t> splits, const Place& place, const AlltoallOptions& options);
 Request reduce_scatter_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
-                               const Place& place, const AllreduceOptions& options);
-Request barrier_request(const CallOptions& options);
+                               const Place& place, const ReduceScatterOptions& options);
+Request barrier_request(const BarrierOptions& options);
 
 /// What a synchronous call leaves behind.
 struct Result {

@@ -159,22 +159,23 @@ TensorHandle allreduce_async(std::string_view name, const at::Tensor& inout, con
   return allreduce_async(current_context(), name, inout, options);
 }
 
-void broadcast(Context& context, const at::Tensor& inout, int root, const CallOptions& options) {
+void broadcast(Context& context, const at::Tensor& inout, int root, const BroadcastOptions& options) {
   in_place("broadcast", inout, [&](const TensorView& memory) { kolo::broadcast(context, memory, root, options); });
 }
-void broadcast(const at::Tensor& inout, int root, const CallOptions& options) {
+void broadcast(const at::Tensor& inout, int root, const BroadcastOptions& options) {
   broadcast(current_context(), inout, root, options);
 }
 TensorHandle broadcast_async(Context& context, std::string_view name, const at::Tensor& inout, int root,
-                             const CallOptions& options) {
+                             const BroadcastOptions& options) {
   check_not_followed("broadcast_async", inout);
   return {kolo::broadcast_async(context, name, view(inout), root, options), inout};
 }
-TensorHandle broadcast_async(std::string_view name, const at::Tensor& inout, int root, const CallOptions& options) {
+TensorHandle broadcast_async(std::string_view name, const at::Tensor& inout, int root,
+                             const BroadcastOptions& options) {
   return broadcast_async(current_context(), name, inout, root, options);
 }
 
-at::Tensor allgather(Context& context, const at::Tensor& in, const CallOptions& options) {
+at::Tensor allgather(Context& context, const at::Tensor& in, const AllgatherOptions& options) {
   return into_new(
       "allgather", in, [&](const TensorView& memory) { return kolo::allgather(context, memory, options); },
       [&](std::int64_t rows) {
@@ -182,12 +183,12 @@ at::Tensor allgather(Context& context, const at::Tensor& in, const CallOptions& 
       },
       [&](const TensorView& memory, const TensorView& out) { kolo::allgather_into(context, memory, out, options); });
 }
-at::Tensor allgather(const at::Tensor& in, const CallOptions& options) {
+at::Tensor allgather(const at::Tensor& in, const AllgatherOptions& options) {
   return allgather(current_context(), in, options);
 }
 
 at::Tensor alltoall(Context& context, const at::Tensor& in, Span<const std::int64_t> splits,
-                    const CallOptions& options) {
+                    const AlltoallOptions& options) {
   return into_new(
       "alltoall", in, [&](const TensorView& memory) { return kolo::alltoall(context, memory, splits, options).output; },
       [&](std::int64_t rows) {
@@ -201,11 +202,11 @@ at::Tensor alltoall(Context& context, const at::Tensor& in, Span<const std::int6
         kolo::alltoall_into(context, memory, out, splits, options);
       });
 }
-at::Tensor alltoall(const at::Tensor& in, Span<const std::int64_t> splits, const CallOptions& options) {
+at::Tensor alltoall(const at::Tensor& in, Span<const std::int64_t> splits, const AlltoallOptions& options) {
   return alltoall(current_context(), in, splits, options);
 }
 
-at::Tensor reduce_scatter(Context& context, const at::Tensor& in, const AllreduceOptions& options) {
+at::Tensor reduce_scatter(Context& context, const at::Tensor& in, const ReduceScatterOptions& options) {
   return into_new(
       "reduce_scatter", in, [&](const TensorView& memory) { return kolo::reduce_scatter(context, memory, options); },
       [&](std::int64_t rows) { return rows / context.size() + (context.rank() < rows % context.size() ? 1 : 0); },
@@ -213,7 +214,7 @@ at::Tensor reduce_scatter(Context& context, const at::Tensor& in, const Allreduc
         kolo::reduce_scatter_into(context, memory, out, options);
       });
 }
-at::Tensor reduce_scatter(const at::Tensor& in, const AllreduceOptions& options) {
+at::Tensor reduce_scatter(const at::Tensor& in, const ReduceScatterOptions& options) {
   return reduce_scatter(current_context(), in, options);
 }
 

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/// @file
+/// The setters of options. On a variable `with_...` sets the field and returns the variable; on a temporary it returns
+/// a value, so that a chain can be kept: `const auto& options = AllreduceOptions{}.with_op(ReduceOp::max);`.
+#ifndef KOLO_WITH_HPP
+#define KOLO_WITH_HPP
+
+#include <chrono>
+#include <utility>
+
+#include <kolo/duration.hpp>
+
+/// Declares `with_<field>`.
+#define KOLO_SETTER(Options, Type, field)                                                                              \
+  Options& with_##field(Type value)& {                                                                                 \
+    field = std::move(value);                                                                                          \
+    return *this;                                                                                                      \
+  }                                                                                                                    \
+  [[nodiscard]] Options with_##field(Type value)&& {                                                                   \
+    field = std::move(value);                                                                                          \
+    return std::move(*this);                                                                                           \
+  }
+
+/// Declares `with_timeout`, which takes a duration of any unit.
+#define KOLO_SETTER_TIMEOUT(Options)                                                                                   \
+  template <class Rep, class Period>                                                                                   \
+  Options& with_timeout(std::chrono::duration<Rep, Period> value)& {                                                   \
+    timeout = ::kolo::detail::to_nanoseconds(value);                                                                   \
+    return *this;                                                                                                      \
+  }                                                                                                                    \
+  template <class Rep, class Period>                                                                                   \
+  [[nodiscard]] Options with_timeout(std::chrono::duration<Rep, Period> value)&& {                                     \
+    timeout = ::kolo::detail::to_nanoseconds(value);                                                                   \
+    return std::move(*this);                                                                                           \
+  }
+
+#endif  // KOLO_WITH_HPP
