@@ -9,6 +9,8 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <type_traits>
+#include <vector>
 
 #include <kolo/duration.hpp>
 #include <kolo/error.hpp>
@@ -87,7 +89,20 @@ class KOLO_API Handle {
 
 /// Waits for all of them, also when one fails; then throws the first failure in the order given. Empty handles are
 /// not allowed.
-KOLO_API void wait_all(Span<Handle> handles);
+KOLO_API void wait_all(Span<const Handle> handles);
+namespace detail {
+KOLO_API void wait_all(Span<const Handle* const> handles);
+}  // namespace detail
+/// The same for a vector (or array) of futures, whose results `get` then has at once.
+template <
+    class Futures, class Future = std::remove_pointer_t<detail::DataOf<const Futures&>>,
+    class = std::enable_if_t<std::is_base_of_v<Handle, Future> && !std::is_same_v<Handle, std::remove_const_t<Future>>>>
+void wait_all(const Futures& futures) {
+  std::vector<const Handle*> handles;
+  handles.reserve(futures.size());
+  for (const Handle& future : futures) handles.push_back(&future);
+  detail::wait_all(handles);
+}
 
 /// A handle with a result.
 template <class T>

@@ -110,11 +110,9 @@ void Handle::on_done(std::function<void(const Status&)> callback) {
   }
 }
 
-void wait_all(Span<Handle> handles) {
-  // Operations of one engine are waited for together; handles of several contexts take turns.
-  std::vector<detail::HandleState*> operations;
-  operations.reserve(handles.size());
-  for (const Handle& handle : handles) operations.push_back(&detail::HandleAccess::state(handle));
+namespace {
+/// Operations of one engine are waited for together; handles of several contexts take turns.
+void wait_for_all(const std::vector<detail::HandleState*>& operations) {
   for (std::size_t at = 0, end = 0; at < operations.size(); at = end) {
     const auto same = [&](const detail::HandleState* operation) {
       return !operation->engine.owner_before(operations[at]->engine) &&
@@ -128,6 +126,21 @@ void wait_all(Span<Handle> handles) {
   for (const detail::HandleState* operation : operations) {
     if (!operation->outcome().ok()) throw Error(operation->outcome());
   }
+}
+}  // namespace
+
+void wait_all(Span<const Handle> handles) {
+  std::vector<detail::HandleState*> operations;
+  operations.reserve(handles.size());
+  for (const Handle& handle : handles) operations.push_back(&detail::HandleAccess::state(handle));
+  wait_for_all(operations);
+}
+
+void detail::wait_all(Span<const Handle* const> handles) {
+  std::vector<HandleState*> operations;
+  operations.reserve(handles.size());
+  for (const Handle* handle : handles) operations.push_back(&HandleAccess::state(*handle));
+  wait_for_all(operations);
 }
 
 namespace {
