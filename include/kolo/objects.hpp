@@ -6,10 +6,15 @@
 #ifndef KOLO_OBJECTS_HPP
 #define KOLO_OBJECTS_HPP
 
+#include <array>
 #include <cstddef>
 #include <cstring>
+#include <functional>
+#include <initializer_list>
+#include <optional>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <kolo/collectives.hpp>
@@ -23,6 +28,33 @@ namespace kolo {
 
 namespace detail {
 
+/// Values whose bytes are addresses, which mean nothing on another rank: pointers, and what the standard library and
+/// Kolo have of views, references and iterators.
+template <class T, class = void>
+inline constexpr bool has_data = false;
+template <class T>
+inline constexpr bool has_data<T, std::void_t<DataOf<const T&>>> = true;
+template <class T, class = void>
+inline constexpr bool dereferences = false;
+template <class T>
+inline constexpr bool dereferences<T, std::void_t<decltype(*std::declval<const T&>())>> = true;
+template <class T>
+inline constexpr bool is_address =
+    std::is_pointer_v<T> || std::is_member_pointer_v<T> || std::is_null_pointer_v<T> || has_data<T> || dereferences<T>;
+template <class T>
+inline constexpr bool is_address<std::reference_wrapper<T>> = true;
+template <class T>
+inline constexpr bool is_address<std::initializer_list<T>> = true;
+template <class T, std::size_t N>
+inline constexpr bool is_address<std::array<T, N>> = is_address<T>;
+template <class T>
+inline constexpr bool is_address<std::optional<T>> = is_address<T>;
+
+/// What `broadcast_object` and `allgather_object` take.
+template <class T>
+inline constexpr bool is_object = (std::is_trivially_copyable_v<T> && !std::is_array_v<T> && !is_address<T>) ||
+                                  std::is_same_v<T, std::string> || std::is_same_v<T, std::vector<std::byte>>;
+
 template <class T>
 std::string to_bytes(const T& value) {
   if constexpr (std::is_same_v<T, std::string>) {
@@ -30,8 +62,6 @@ std::string to_bytes(const T& value) {
   } else if constexpr (std::is_same_v<T, std::vector<std::byte>>) {
     return {reinterpret_cast<const char*>(value.data()), value.size()};
   } else {
-    static_assert(std::is_trivially_copyable_v<T> && !std::is_pointer_v<T>,
-                  "an object is a string, a vector of bytes, or a trivially copyable value");
     return {reinterpret_cast<const char*>(&value), sizeof(T)};
   }
 }
@@ -55,18 +85,19 @@ T from_bytes(const std::string& bytes) {
 
 }  // namespace detail
 
-/// Rank `root`'s value, on every rank. `T` is std::string, std::vector<std::byte>, or trivially copyable.
-template <class T>
+/// Rank `root`'s value, on every rank. `T` is std::string, std::vector<std::byte>, or trivially copyable. Pointers,
+/// views and arrays do not compile: send what they point to, as one of these.
+template <class T, class = std::enable_if_t<detail::is_object<T>>>
 [[nodiscard]] T broadcast_object(Context& context, const T& value, int root = 0) {
   return detail::from_bytes<T>(broadcast_bytes(context, detail::to_bytes(value), root));
 }
-template <class T>
+template <class T, class = std::enable_if_t<detail::is_object<T>>>
 [[nodiscard]] T broadcast_object(const T& value, int root = 0) {
   return broadcast_object(current_context(), value, root);
 }
 
-/// Everyone's value, by rank.
-template <class T>
+/// Everyone's value, by rank; of the same types.
+template <class T, class = std::enable_if_t<detail::is_object<T>>>
 [[nodiscard]] std::vector<T> allgather_object(Context& context, const T& value) {
   std::vector<T> values;
   for (const std::string& bytes : allgather_bytes(context, detail::to_bytes(value))) {
@@ -74,7 +105,7 @@ template <class T>
   }
   return values;
 }
-template <class T>
+template <class T, class = std::enable_if_t<detail::is_object<T>>>
 [[nodiscard]] std::vector<T> allgather_object(const T& value) {
   return allgather_object(current_context(), value);
 }
