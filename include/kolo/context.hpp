@@ -47,12 +47,12 @@ class KOLO_API Context {
  public:
   /// Joins the job that the launcher started, as `init` does, or makes a world of one where none did; nobody's default.
   /// Collective over the job's ranks. Throws `Error`.
-  Context();
-  explicit Context(const Options& options);
+  [[nodiscard]] Context();
+  [[nodiscard]] explicit Context(const Options& options);
   /// A world of one, whatever launcher has started this process.
   [[nodiscard]] static Context alone(const Options& options = {});
   /// The world that `bootstrap` describes. Collective over its ranks. Throws `Error`.
-  explicit Context(Bootstrap bootstrap, const Options& options = {});
+  [[nodiscard]] explicit Context(Bootstrap bootstrap, const Options& options = {});
   Context(Context&&) noexcept;
   Context& operator=(Context&&) noexcept;
   ~Context();
@@ -95,7 +95,7 @@ class KOLO_API Context {
 /// Binds a context to the calling thread for a scope; guards nest.
 class KOLO_API ContextGuard {
  public:
-  explicit ContextGuard(Context& context) noexcept;
+  [[nodiscard]] explicit ContextGuard(Context& context) noexcept;
   ~ContextGuard();
   ContextGuard(const ContextGuard&) = delete;
   ContextGuard& operator=(const ContextGuard&) = delete;
@@ -127,7 +127,7 @@ KOLO_API void abandon(const std::string& reason);
 /// not wait. Inside `run_local` (or a ContextGuard) it joins what is bound to the thread and leaves it alone.
 class KOLO_API Session {
  public:
-  explicit Session(const Options& options = {});
+  [[nodiscard]] explicit Session(const Options& options = {});
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
