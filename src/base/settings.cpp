@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/settings.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <kolo/error.hpp>
@@ -98,14 +99,25 @@ namespace {
 /// What scripts/with-hosts tells the command that it runs.
 bool is_scripts_own(std::string_view name) { return name == "KOLO_HOSTS" || name == "KOLO_MPIRUN"; }
 
+bool is_alias(std::string_view name) {
+  const Span<const SettingRow> rows = settings_table();
+  return std::any_of(rows.begin(), rows.end(), [&](const SettingRow& row) { return row.alias == name; });
+}
+
 }  // namespace
 
 std::vector<std::string> unknown_variables(const std::vector<std::string>& names) {
   std::vector<std::string> sentences;
+  std::string of_horovod;
   for (const std::string& name : names) {
+    if (name.rfind("HOROVOD_", 0) == 0 && !is_alias(name)) of_horovod += (of_horovod.empty() ? "" : ", ") + name;
     if (name.rfind("KOLO_", 0) != 0 || find_setting(name) != nullptr || is_scripts_own(name)) continue;
     sentences.push_back(name + " is set, but is no variable of Kolo's; did you mean " +
                         std::string(nearest_setting(name).name) + "?");
+  }
+  if (!of_horovod.empty()) {
+    sentences.push_back("set, but not read by Kolo: " + of_horovod +
+                        "; docs/variables.md lists the variables of Horovod's that it reads");
   }
   return sentences;
 }

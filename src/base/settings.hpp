@@ -90,8 +90,8 @@ std::vector<std::string> environment_names();
 /// naming the variable, the value and the allowed range; also for an override of no known name.
 Settings load_settings(const Lookup& lookup, const std::map<std::string, std::string>& overrides = {});
 
-/// One sentence for each name that begins with KOLO_ but is no variable of ours, with the nearest one that is:
-/// spelling mistakes, to be logged as warnings.
+/// One sentence for each name that begins with KOLO_ but is no variable of ours, with the nearest one that is, and one
+/// for all of Horovod's that mean nothing here: to be logged as warnings.
 std::vector<std::string> unknown_variables(const std::vector<std::string>& names);
 
 /// One setting as people read it. All texts but the value and the source are the table's.

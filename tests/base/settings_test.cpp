@@ -204,11 +204,14 @@ TEST(Settings, BooleansAndLevelsInAnyCase) {
 }
 
 TEST(Settings, UnknownVariables) {
-  const auto sentences =
-      unknown_variables({"PATH", "KOLO_SLOTS", "KOLO_FUSION_TRESHOLD", "HOROVOD_CYCLE_TIME", "MY_KOLO_X"});
-  ASSERT_EQ(sentences.size(), 1U);
+  const auto sentences = unknown_variables({"PATH", "KOLO_SLOTS", "HOROVOD_CYCLE_TIME", "KOLO_FUSION_TRESHOLD",
+                                            "HOROVOD_LOG_LEVEL", "HOROVOD_AUTOTUNE", "MY_KOLO_X"});
+  ASSERT_EQ(sentences.size(), 2U);
   EXPECT_EQ(sentences[0],
             "KOLO_FUSION_TRESHOLD is set, but is no variable of Kolo's; did you mean KOLO_FUSION_THRESHOLD?");
+  EXPECT_EQ(sentences[1],
+            "set, but not read by Kolo: HOROVOD_CYCLE_TIME, HOROVOD_AUTOTUNE; docs/variables.md lists the "
+            "variables of Horovod's that it reads");
 }
 
 TEST(Settings, RankZerosSharedValuesAreTakenOver) {
