@@ -30,9 +30,16 @@ enum class ErrorCode : std::uint8_t {
   shut_down = 9,         ///< the engine was shut down before the operation ran. Retry: no.
   transport = 10,        ///< MPI, TCP or the system failed: a fault of the world. Retry: no.
   user_exception = 11,   ///< a rank's own code threw and left the job: a fault of the world. Retry: no.
+  out_of_memory = 12,    ///< no memory for the start, a result or an arena; a job that runs goes on. Retry: with less.
+  io = 13,               ///< a file cannot be read or written (a full disk); the job goes on. Retry: once it can.
 };
+/// How many codes there are.
+inline constexpr int kErrorCodeCount = 14;
 /// The code's name as above: "rank_lost".
 KOLO_API std::string_view to_string(ErrorCode code) noexcept;
+/// Whether an operation that ends with this code ends the job, too: timeout, rank_lost, transport, user_exception.
+/// Every later call of its context fails with the same error then; save and leave. After all others the job goes on.
+[[nodiscard]] KOLO_API bool is_fatal(ErrorCode code) noexcept;
 
 /// The outcome of an operation: `ok`, or a code and one sentence that names the tensor, what was given and what would
 /// be right. After a fault of the world the contents of the buffers in flight are undefined, and the sentence says so.

@@ -60,7 +60,8 @@ class KOLO_API GradientArena {
   ///
   /// Collective: every rank calls it, with the same name and size, in any order among its other calls; two arenas that
   /// are made at the same time, on different threads, need different names. Throws `Error`: mismatch, on every rank,
-  /// when sizes differ; transport, on every rank, when one cannot have the memory; else as any collective.
+  /// when sizes differ; out_of_memory (or transport), on every rank, when one cannot have the memory; else as any
+  /// collective.
   explicit GradientArena(std::size_t bytes, std::string name = "gradients");
   GradientArena(Context& context, std::size_t bytes, std::string name = "gradients");
   /// The same in the memory of a device: `Device{DeviceKind::cuda, kolo::cuda::bind()}`. All of it is allocated at

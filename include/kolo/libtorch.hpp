@@ -81,14 +81,14 @@ KOLO_API void broadcast_optimizer_state(torch::optim::Optimizer& optimizer, int 
 KOLO_API void broadcast_optimizer_state(Context& context, torch::optim::Optimizer& optimizer, int root = 0);
 
 /// Rank 0 writes the model, the optimizer and a number (the step or epoch reached) to a file, whole or not at all; the
-/// others wait until it has. Collective. Throws `Error` (invalid_argument), on every rank, when rank 0 cannot.
+/// others wait until it has. Collective. Throws `Error` (io), on every rank, when rank 0 cannot.
 KOLO_API void save_checkpoint(const std::string& path, const torch::nn::Module& module,
                               const torch::optim::Optimizer& optimizer, std::int64_t number = 0);
 KOLO_API void save_checkpoint(Context& context, const std::string& path, const torch::nn::Module& module,
                               const torch::optim::Optimizer& optimizer, std::int64_t number = 0);
 
 /// Rank 0 reads such a file, and all ranks get what was in it; only rank 0 needs the file. Returns the number. Throws
-/// `Error` (invalid_argument), on every rank, when rank 0 cannot read it; else as `broadcast_parameters` and
+/// `Error` (io), on every rank, when rank 0 cannot read it; else as `broadcast_parameters` and
 /// `broadcast_optimizer_state`. After an error model and optimizer are undefined.
 [[nodiscard]] KOLO_API std::int64_t load_checkpoint(const std::string& path, torch::nn::Module& module,
                                                     torch::optim::Optimizer& optimizer);

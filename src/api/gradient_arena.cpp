@@ -114,11 +114,14 @@ class Reservation {
 };
 
 /// Throws on every rank what went wrong on one of them.
-void fail_together(Context& context, const std::string& name, const std::string& step, const std::string& problem,
-                   ErrorCode code) {
-  const std::vector<std::string> all = meet(context, name + " " + step, problem);
+void fail_together(Context& context, const std::string& name, const std::string& step, const Status& problem) {
+  std::string mine = problem.message();
+  if (!problem.ok()) mine.insert(mine.begin(), static_cast<char>(problem.code()));
+  const std::vector<std::string> all = meet(context, name + " " + step, mine);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (!all[rank].empty()) throw Error(code, name + ": rank " + std::to_string(rank) + ": " + all[rank]);
+    if (all[rank].empty()) continue;
+    throw Error(static_cast<ErrorCode>(all[rank].front()),
+                name + ": rank " + std::to_string(rank) + ": " + all[rank].substr(1));
   }
 }
 
@@ -170,19 +173,19 @@ class DeviceMemory final : public Memory {
   DeviceMemory(Context& context, const std::string& name, std::size_t bytes, Device device)
       : engine_(context.impl().shared_engine()), regions_(context.impl().regions()) {
     const Reservation reservation(context, regions_, name, bytes, device.kind);
-    fail_together(context, name, "device", why_unusable(context, device), ErrorCode::unsupported);
+    fail_together(context, name, "device", why_unusable(context, device));
     data::DeviceBackend& backend = *context.impl().engine().device();
     region_ = backend.ask_region(reservation.id().number, bytes);
-    std::string problem;
+    Status problem;
     try {
       // It says to the thread that gives work to the device that there is something to do.
       allreduce_async(context, name + " memory", TensorView(nullptr, DType::uint8, Shape{0}, device)).wait();
       data_ = region_->memory();
     } catch (const Error& error) {
-      problem = error.status().message();
+      problem = error.status();
     }
     try {
-      fail_together(context, name, "ready", problem, ErrorCode::transport);
+      fail_together(context, name, "ready", problem);
     } catch (...) {
       backend.retire(*region_, true);
       throw;
@@ -206,14 +209,16 @@ class DeviceMemory final : public Memory {
   }
 
  private:
-  static std::string why_unusable(Context& context, Device device) {
+  static Status why_unusable(Context& context, Device device) {
     data::DeviceBackend* const backend = context.impl().engine().device();
-    if (backend == nullptr) return "no CUDA device can be used: this build has no CUDA part";
+    if (backend == nullptr) {
+      return {ErrorCode::unsupported, "no CUDA device can be used: this build has no CUDA part"};
+    }
     try {
       backend->check_usable(device, core::Signature());
       return {};
     } catch (const Error& error) {
-      return error.status().message();
+      return error.status();
     }
   }
 

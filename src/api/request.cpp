@@ -382,8 +382,7 @@ Request alltoall_with_splits(const ConstTensorView& in, const std::optional<Tens
 void* output_of(Request& request, const std::optional<TensorView>& out, DType dtype, const Shape& shape) {
   if (out) return out->data();
   request.room.owns_result = true;
-  request.room.result = Tensor(dtype, shape);
-  return request.room.result.data();
+  return request.room.make_result(dtype, shape, "this call");
 }
 
 }  // namespace
@@ -419,9 +418,9 @@ Request alltoall_request(std::string_view name, ConstTensorView in, const std::o
 
 Request reduce_scatter_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
                                const Place& place, const ReduceScatterOptions& options) {
+  const auto kind = core::CollectiveKind::reduce_scatter;
   const AllreduceOptions reduction =
       AllreduceOptions(options.op).with_prescale(options.prescale).with_postscale(options.postscale);
-  const auto kind = core::CollectiveKind::reduce_scatter;
   check_view(kind, name, "input", in);
   check_reduction(kind, name, in.dtype(), reduction);
   if (in.shape().rank() == 0) refuse(kind, name, "a scalar has no rows; give a tensor of at least one dimension");

@@ -29,8 +29,17 @@ std::string_view to_string(ErrorCode code) noexcept {
     return "transport";
   case ErrorCode::user_exception:
     return "user_exception";
+  case ErrorCode::out_of_memory:
+    return "out_of_memory";
+  case ErrorCode::io:
+    return "io";
   }
   return "unknown";
+}
+
+bool is_fatal(ErrorCode code) noexcept {
+  return code == ErrorCode::timeout || code == ErrorCode::rank_lost || code == ErrorCode::transport ||
+         code == ErrorCode::user_exception;
 }
 
 Error::Error(ErrorCode code, const std::string& message) : Error(Status(code, message)) {}

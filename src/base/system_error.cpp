@@ -24,7 +24,8 @@ std::string remedy(int error) {
 }
 
 void throw_errno(std::string_view what, int error) {
-  throw Error(ErrorCode::transport, std::string(what) + ": " + errno_text(error) + remedy(error));
+  throw Error(error == ENOMEM ? ErrorCode::out_of_memory : ErrorCode::transport,
+              std::string(what) + ": " + errno_text(error) + remedy(error));
 }
 
 }  // namespace kolo::base

@@ -19,6 +19,8 @@
 namespace kolo::control {
 namespace {
 
+constexpr auto kLastCode = static_cast<ErrorCode>(kErrorCodeCount - 1);
+
 // ---------------------------------------------------------------- writing
 
 class Writer {
@@ -382,7 +384,7 @@ void read(Reader& r, Missing& m) {
 }
 void read(Reader& r, RankLost& m) {
   m.rank = r.rank();
-  m.code = r.choice(ErrorCode::user_exception);
+  m.code = r.choice(kLastCode);
   m.reason = r.text();
 }
 void read(Reader& r, Left& m) { m.rank = r.rank(); }
@@ -434,7 +436,7 @@ void read(Reader& r, Failed& m) {
   m.set = r.number_of<core::SetId>();
   m.name = r.text();
   m.round = r.number();
-  m.code = r.choice(ErrorCode::user_exception);
+  m.code = r.choice(kLastCode);
   m.message = r.text();
 }
 void read(Reader& r, Query& m) {
@@ -465,7 +467,7 @@ void read(Reader& r, SetRemoved& m) {
 }
 void read(Reader& r, RankLeft& m) { m.rank = r.rank(); }
 void read(Reader& r, Faulted& m) {
-  m.code = r.choice(ErrorCode::user_exception);
+  m.code = r.choice(kLastCode);
   m.rank = r.rank();
   m.message = r.text();
 }

@@ -603,7 +603,8 @@ void Engine::announce_exception() noexcept {
   try {
     throw;
   } catch (const Error& error) {
-    announce_fault(error.code(), error.status().message());
+    // What a call may fail with and the job go on is fatal here.
+    announce_fault(is_fatal(error.code()) ? error.code() : ErrorCode::transport, error.status().message());
   } catch (const std::bad_alloc&) {
     announce_fault(ErrorCode::transport, "there is no memory left");
   } catch (const std::exception& error) {

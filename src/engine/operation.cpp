@@ -28,21 +28,23 @@ std::byte* ResultRoom::of_gather(const std::vector<std::int64_t>& bytes, DType d
                                                  " elements, but the ranks together gave " +
                                                  std::to_string(total / element));
   }
+  return make_result(dtype, with_rows(total / row_bytes, row), "an allgather");
+}
+
+std::byte* ResultRoom::make_result(DType dtype, const Shape& shape, const std::string& what) {
   try {
-    result = Tensor(dtype, with_rows(total / row_bytes, row));
-  } catch (const std::bad_alloc& error) {
-    throw Error(ErrorCode::invalid_argument,
-                "no memory for the result of an allgather, " + std::to_string(total) + " bytes: " + error.what());
+    result = Tensor(dtype, shape);
+  } catch (const std::bad_alloc&) {
+    const std::int64_t bytes = shape.elements() * static_cast<std::int64_t>(size_of(dtype));
+    throw Error(ErrorCode::out_of_memory,
+                "no memory for the result of " + what + ", " + std::to_string(bytes) + " bytes");
   }
   return static_cast<std::byte*>(result.data());
 }
 
 std::byte* ResultRoom::of_alltoall(const std::vector<std::int64_t>& rows, DType dtype, std::byte* given) {
   const Shape shape = with_rows(std::accumulate(rows.begin(), rows.end(), std::int64_t{0}), row);
-  if (owns_result) {
-    result = Tensor(dtype, shape);
-    return static_cast<std::byte*>(result.data());
-  }
+  if (owns_result) return make_result(dtype, shape, "an alltoall");
   if (shape.elements() == output_elements) return given;
   throw Error(ErrorCode::invalid_argument, "the output of this alltoall has " + std::to_string(output_elements) +
                                                " elements, but the ranks together gave this one " +

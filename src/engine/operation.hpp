@@ -50,6 +50,8 @@ struct ResultRoom {
   std::byte* of_gather(const std::vector<std::int64_t>& bytes, DType dtype, std::byte* given);
   /// Of an all-to-all: the output, given the rows from each rank.
   std::byte* of_alltoall(const std::vector<std::int64_t>& rows, DType dtype, std::byte* given);
+  /// Memory of our own for the result of `what`. Throws Error (out_of_memory).
+  std::byte* make_result(DType dtype, const Shape& shape, const std::string& what);
 };
 
 /// Members stand in the order of their use, because many small tensors are in flight at once, and what a submission

@@ -2,6 +2,7 @@
 #include "libtorch/on_root.hpp"
 
 #include <exception>
+#include <new>
 
 #include <kolo/objects.hpp>
 
@@ -13,13 +14,16 @@ std::string on_root(Context& context, std::string_view caller, int root, ErrorCo
   if (context.rank() == root) {
     try {
       outcome = 'y' + body();
+    } catch (const std::bad_alloc& error) {
+      outcome = std::string("m") + error.what();
     } catch (const std::exception& error) {
       outcome = std::string("n") + error.what();
     }
   }
   outcome = broadcast_bytes(context, outcome, root);
-  if (outcome.front() == 'n') {
-    throw Error(code, std::string(caller) + ": rank " + std::to_string(root) + ": " + outcome.substr(1));
+  if (outcome.front() != 'y') {
+    throw Error(outcome.front() == 'm' ? ErrorCode::out_of_memory : code,
+                std::string(caller) + ": rank " + std::to_string(root) + ": " + outcome.substr(1));
   }
   return outcome.substr(1);
 }

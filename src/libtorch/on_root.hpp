@@ -13,7 +13,7 @@
 namespace kolo::libtorch {
 
 /// Runs `body` on the root; the others wait for it. What it throws is thrown on every rank, as an `Error` of `code`
-/// that begins with `caller`. Returns the root's result, on every rank.
+/// (or out_of_memory) that begins with `caller`. Returns the root's result, on every rank.
 std::string on_root(Context& context, std::string_view caller, int root, ErrorCode code,
                     const std::function<std::string()>& body);
 

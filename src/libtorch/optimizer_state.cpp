@@ -49,7 +49,7 @@ void write_file(const std::string& path, torch::serialize::OutputArchive& archiv
   archive.save_to(unfinished);
   if (std::rename(unfinished.c_str(), path.c_str()) != 0) {
     std::remove(unfinished.c_str());
-    throw Error(ErrorCode::invalid_argument, "cannot give " + unfinished + " its name " + path);
+    throw Error(ErrorCode::io, "cannot give " + unfinished + " its name " + path);
   }
 }
 
@@ -109,7 +109,7 @@ void broadcast_optimizer_state(Optimizer& optimizer, int root) {
 
 void save_checkpoint(Context& context, const std::string& path, const torch::nn::Module& module,
                      const Optimizer& optimizer, std::int64_t number) {
-  on_root(context, "save_checkpoint", 0, ErrorCode::invalid_argument, [&] {
+  on_root(context, "save_checkpoint", 0, ErrorCode::io, [&] {
     torch::serialize::OutputArchive archive;
     torch::serialize::OutputArchive model(archive.compilation_unit());
     torch::serialize::OutputArchive state(archive.compilation_unit());
@@ -130,7 +130,7 @@ void save_checkpoint(const std::string& path, const torch::nn::Module& module, c
 
 std::int64_t load_checkpoint(Context& context, const std::string& path, torch::nn::Module& module,
                              Optimizer& optimizer) {
-  const std::string number = on_root(context, "load_checkpoint", 0, ErrorCode::invalid_argument, [&] {
+  const std::string number = on_root(context, "load_checkpoint", 0, ErrorCode::io, [&] {
     torch::serialize::InputArchive archive, model, state;
     archive.load_from(path, device_of(optimizer));
     c10::IValue format, number;

@@ -29,9 +29,21 @@ TEST(Error, CarriesItsStatus) {
 }
 
 TEST(ErrorCode, Names) {
-  const std::vector<std::string> names{"ok",          "invalid_argument", "duplicate_name",  "mismatch",
-                                       "unsupported", "not_initialized",  "invalid_setting", "timeout",
-                                       "rank_lost",   "shut_down",        "transport",       "user_exception"};
+  const std::vector<std::string> names{"ok",
+                                       "invalid_argument",
+                                       "duplicate_name",
+                                       "mismatch",
+                                       "unsupported",
+                                       "not_initialized",
+                                       "invalid_setting",
+                                       "timeout",
+                                       "rank_lost",
+                                       "shut_down",
+                                       "transport",
+                                       "user_exception",
+                                       "out_of_memory",
+                                       "io"};
+  ASSERT_EQ(names.size(), static_cast<std::size_t>(kErrorCodeCount));
   for (std::size_t i = 0; i < names.size(); ++i) EXPECT_EQ(to_string(static_cast<ErrorCode>(i)), names[i]);
   EXPECT_EQ(to_string(static_cast<ErrorCode>(99)), "unknown");
 }

@@ -165,7 +165,7 @@ TEST(Codec, SaysWhyItRefuses) {
   expect_refused(up, bytes_of({6, 0xff, 0xff, 0xff, 0xff, 0x7f}), "a rank is out of range");
   expect_refused(log, bytes_of({2, 0, 0xff, 0xff, 0xff, 0x7f}), "a list is longer than the message");
   expect_refused(log, bytes_of({2, 0, 1, 1}), "a list's item is out of range");
-  expect_refused(log, bytes_of({12, 12, 0, 0}), "a choice is unknown");
+  expect_refused(log, bytes_of({12, kErrorCodeCount, 0, 0}), "a choice is unknown");
   expect_refused(up, bytes_of({3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}), "a flag is neither 0 nor 1");
 }
 

@@ -730,10 +730,10 @@ TEST(Models, CheckpointsAreWrittenByRankZeroAndReadForAll) {
       std::remove(file.c_str());
     }
     kolo::barrier();
-    EXPECT_EQ(error_of([&] { (void)kt::load_checkpoint(file, *other, *another); }).substr(0, 43),
-              "invalid_argument: load_checkpoint: rank 0: ");
-    EXPECT_EQ(error_of([&] { kt::save_checkpoint("/no/such/folder/file", *layer, *optimizer); }).substr(0, 43),
-              "invalid_argument: save_checkpoint: rank 0: ");
+    EXPECT_EQ(error_of([&] { (void)kt::load_checkpoint(file, *other, *another); }).substr(0, 29),
+              "io: load_checkpoint: rank 0: ");
+    EXPECT_EQ(error_of([&] { kt::save_checkpoint("/no/such/folder/file", *layer, *optimizer); }).substr(0, 29),
+              "io: save_checkpoint: rank 0: ");
   });
 }
 

@@ -15,7 +15,7 @@ void forgive(cudaError_t /*result*/) noexcept {}
 
 void check(cudaError_t result, const char* call) {
   if (result == cudaSuccess) return;
-  throw Error(ErrorCode::transport,
+  throw Error(result == cudaErrorMemoryAllocation ? ErrorCode::out_of_memory : ErrorCode::transport,
               std::string(call) + " failed: " + cudaGetErrorString(result) + " (" + cudaGetErrorName(result) + ")");
 }
 

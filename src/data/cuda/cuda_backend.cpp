@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -263,11 +264,13 @@ void CudaBackend::equip() noexcept {
       id.assign(unique.begin(), unique.end());
     }
     const bool shares = made->tenancy && !made->tenancy->is_first();
-    mine_ = {"", made->info.uuid, id, shares ? "shares" : ""};
+    mine_ = {"", made->info.uuid, id, shares ? "shares" : "", ""};
     equipment_ = std::move(made);
   } catch (const std::exception& error) {
     const auto* const own = dynamic_cast<const Error*>(&error);
-    mine_ = {own != nullptr ? own->status().message() : error.what(), "", "", ""};
+    const bool lacks_memory = own != nullptr ? own->code() == ErrorCode::out_of_memory
+                                             : dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+    mine_ = {own != nullptr ? own->status().message() : error.what(), "", "", "", lacks_memory ? "memory" : ""};
   }
   equipped_.store(true, std::memory_order_release);
   options_.ring();
@@ -302,8 +305,9 @@ bool CudaBackend::begin() {
 Status CudaBackend::judge(const std::vector<Said>& said) const {
   const auto of = [](std::size_t rank) { return "rank " + std::to_string(rank) + " cannot use its GPU: "; };
   for (std::size_t rank = 0; rank < said.size(); ++rank) {
-    KOLO_CHECK(said[rank].size() == 4);
-    if (!said[rank][0].empty()) return Status(ErrorCode::unsupported, of(rank) + said[rank][0]);
+    KOLO_CHECK(said[rank].size() == 5);
+    if (said[rank][0].empty()) continue;
+    return Status(said[rank][4].empty() ? ErrorCode::unsupported : ErrorCode::out_of_memory, of(rank) + said[rank][0]);
   }
   if (options_.share_device) return {};
   for (std::size_t a = 0; a < said.size(); ++a) {

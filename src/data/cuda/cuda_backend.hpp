@@ -118,7 +118,8 @@ class CudaBackend final : public data::DeviceBackend {
 
   // The beginning.
   enum class State : std::uint8_t { unused, equipping, meeting, connecting, ready, failed, closed };
-  using Said = std::vector<std::string>;  // a rank's problem, its device, NCCL's id, whether others are on the device
+  // A rank's problem, its device, NCCL's id, whether others are on the device, whether the problem is lack of memory.
+  using Said = std::vector<std::string>;
   bool begin();
   void equip() noexcept;
   bool meet();

@@ -176,21 +176,22 @@ std::string Gathering::name_of(int local_rank) const {
 }
 
 std::vector<std::string> together(const transport::Meeting& meet, const std::function<std::string()>& step) {
-  constexpr char kDone = '+', kFailed = '-', kFailedByPeer = '?';
+  constexpr char kDone = '+', kNoMemory = '0', kFailed = '-', kFailedByPeer = '?';
   std::string said;
   try {
     said = kDone + step();
   } catch (const PeerError& error) {
     said = kFailedByPeer + error.status().message();
   } catch (const Error& error) {
-    said = kFailed + error.status().message();
+    said = (error.code() == ErrorCode::out_of_memory ? kNoMemory : kFailed) + error.status().message();
   }
   std::vector<std::string> all = meet(said);
-  for (const char how : {kFailed, kFailedByPeer}) {
+  for (const char how : {kFailed, kNoMemory, kFailedByPeer}) {
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
       if (all[rank].empty() || all[rank].front() != how) continue;
       const std::string who = "rank " + std::to_string(rank) + " cannot share memory with its node: ";
-      throw Error(ErrorCode::transport, (how == kFailed ? who : "sharing memory: ") + all[rank].substr(1));
+      throw Error(how == kNoMemory ? ErrorCode::out_of_memory : ErrorCode::transport,
+                  (how == kFailedByPeer ? "sharing memory: " : who) + all[rank].substr(1));
     }
   }
   for (std::string& one : all) one.erase(0, 1);
