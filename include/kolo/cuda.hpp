@@ -65,10 +65,11 @@ namespace kolo::cuda {
 /// CUDA's `cudaStream_t`.
 using StreamHandle = CUstream_st*;
 
-/// Chooses the rank's device - by `local_rank()` among those that are visible, or the one that the launcher left
-/// visible - makes it the calling thread's current one, and returns its number. The next calls return the same. Without
-/// it the first tensor chooses. Throws `Error` (unsupported) when there is no device, or none for this rank:
-/// `KOLO_SHARE_DEVICE=1` lets several ranks use one.
+/// Chooses the rank's device - by the rank's place on its machine (`local_rank()`, unless the machine is cut into
+/// virtual nodes) among those that are visible, or the one that the launcher left visible - makes it the calling
+/// thread's current one, and returns its number. The next calls return the same. Without it the first tensor chooses.
+/// Throws `Error` (unsupported) when there is no device, or none for this rank: `KOLO_SHARE_DEVICE=1` lets several
+/// ranks use one.
 KOLO_API int bind(Context& context);
 KOLO_API int bind();
 
@@ -87,22 +88,22 @@ TensorView view(T* data, std::size_t count, StreamHandle stream) {
   return view(data, Shape{static_cast<std::int64_t>(count)}, stream);
 }
 template <class T>
-ConstTensorView const_view(const T* data, Shape shape, StreamHandle stream) {
 TensorView view(T* data, std::initializer_list<std::int64_t> extents, StreamHandle stream) {
   return view(data, Shape(extents), stream);
 }
 template <class T>
+ConstTensorView const_view(const T* data, Shape shape, StreamHandle stream) {
   return {data, dtype_of<T>(), shape, device_of(data), Stream{stream}};
 }
 template <class T>
 ConstTensorView const_view(const T* data, std::size_t count, StreamHandle stream) {
   return const_view(data, Shape{static_cast<std::int64_t>(count)}, stream);
 }
-
 template <class T>
 ConstTensorView const_view(const T* data, std::initializer_list<std::int64_t> extents, StreamHandle stream) {
   return const_view(data, Shape(extents), stream);
 }
+
 /// What is given to `stream` from now on runs after the operation. The host waits until all work of the operation has
 /// been given to the device - before that there is nothing that a stream could wait for - and never until it is done.
 /// Throws the operation's `Error` when it has failed already; a failure after that is reported by `wait()`, and by the

@@ -302,7 +302,8 @@ class Assembly {
     cuda::CudaBackendOptions options;
     options.rank = topology.rank;
     options.size = topology.size;
-    options.local_rank = topology.local_rank;
+    const auto mine = machines_.begin() + topology.rank;
+    options.machine_rank = static_cast<int>(std::count(machines_.begin(), mine, *mine));
     options.staged = settings.gpu_backend == base::GpuBackend::staged;
     options.share_device = settings.share_device;
     options.slots = static_cast<std::size_t>(settings.gpu_slots);

@@ -58,8 +58,8 @@ struct DeviceUsage {
 class DeviceBackend : public Backend {
  public:
   // -- any thread
-  /// Chooses this rank's device, unless that has been done: by the local rank among those that are visible, or the one
-  /// that the launcher left visible. Throws Error (unsupported).
+  /// Chooses this rank's device, unless that has been done: by the rank's place on its machine among those that are
+  /// visible, or the one that the launcher left visible. Throws Error (unsupported).
   virtual int bind() = 0;
   /// Throws Error (unsupported) unless this can be done with tensors of this device: there is none, this rank uses
   /// another one already, or nothing there can reduce such elements. The sentence goes on after "..., but ".

@@ -15,6 +15,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -24,9 +25,6 @@
 #include <boost/program_options.hpp>
 #include <nlohmann/json.hpp>
 
-#ifdef KOLO_HAS_CUDA
-#include <kolo/cuda.hpp>
-#endif
 #include <kolo/kolo.hpp>
 
 namespace {
@@ -136,17 +134,14 @@ Json of_place() {
           {"is_homogeneous", kolo::is_homogeneous()}};
 }
 
-/// Empty where the library has no CUDA part. Makes no context on the device.
-std::string device_of_machine() {
-#ifdef KOLO_HAS_CUDA
-  try {
-    return kolo::to_string(kolo::cuda::device_of(nullptr)) + " is there";
-  } catch (const kolo::Error& error) {
-    return error.status().message();
+/// This rank's device, as the library describes it; empty where it has no CUDA part.
+std::string device_of_rank(const std::string& description) {
+  constexpr std::string_view kTitle = "CUDA backend: ";
+  std::istringstream lines(description);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind(kTitle, 0) == 0) return line.substr(kTitle.size());
   }
-#else
   return {};
-#endif
 }
 
 Json of_machine() {
@@ -161,7 +156,7 @@ Json of_machine() {
           {"memory_nodes", machine.count(HWLOC_OBJ_NUMANODE)},
           {"cpus_allowed", Machine::describe(cpus.get())},
           {"caches", machine.caches(cpus)},
-          {"gpu", device_of_machine()}};
+          {"gpu", device_of_rank(kolo::describe())}};
 }
 
 Json of_variables() {
@@ -213,7 +208,6 @@ void print_rank(const Json& one) {
   }
   if (machine["caches"].empty()) std::cout << "unknown";
   std::cout << "\n";
-  if (const auto gpu = machine["gpu"].get<std::string>(); !gpu.empty()) std::cout << "  GPU       " << gpu << "\n";
   std::istringstream description(one["description"].get<std::string>());
   for (std::string line; std::getline(description, line);) std::cout << "  " << line << "\n";
 }

@@ -139,8 +139,8 @@ void CudaBackend::choose(int device, const char* how) {
 /// Which of the visible devices is this rank's; -1 when there are more ranks than devices. One device: the launcher
 /// gave each rank its own, or there is no other. Whether two ranks got the same one is seen when they meet.
 int CudaBackend::turn(int devices) const noexcept {
-  if (devices > 1 && options_.local_rank >= devices && !options_.share_device) return -1;
-  return options_.local_rank % devices;
+  if (devices > 1 && options_.machine_rank >= devices && !options_.share_device) return -1;
+  return options_.machine_rank % devices;
 }
 
 int CudaBackend::bind() {
@@ -150,8 +150,8 @@ int CudaBackend::bind() {
   const int devices = std::max(count_->devices, 1);
   const int device = turn(devices);
   if (device < 0) {
-    throw Error(ErrorCode::unsupported, "local rank " + std::to_string(options_.local_rank) + " has no device: only " +
-                                            std::to_string(devices) +
+    throw Error(ErrorCode::unsupported, "rank " + std::to_string(options_.machine_rank) +
+                                            " of this machine has no device: only " + std::to_string(devices) +
                                             " are visible; KOLO_SHARE_DEVICE=1 lets ranks share them");
   }
   choose(device, "kolo::cuda::bind");

@@ -72,7 +72,7 @@ namespace kolo::cuda {
 struct CudaBackendOptions {
   int rank = 0;
   int size = 1;
-  int local_rank = 0;
+  int machine_rank = 0;  ///< its place among the ranks of its machine, whatever nodes that is cut into
   bool staged = false;
   bool share_device = false;
   std::size_t slots = 3;

@@ -193,6 +193,17 @@ TEST_F(Promises, WhatIsReducedIsAlignedToItsElements) {
   stream.synchronize();
 }
 
+TEST_F(Promises, RanksOfAMachineGetDevicesOfTheirOwnWhateverNodesItIsCutInto) {
+  run_local(
+      4,
+      [] {
+        EXPECT_EQ(local_size(), 2);
+        EXPECT_EQ(bind(), rank());
+        EXPECT_NE(describe().find("CUDA backend: cuda:" + std::to_string(rank()) + " "), std::string::npos);
+      },
+      options().with_setting("KOLO_RANKS_PER_NODE", "2"));
+}
+
 TEST_F(Promises, TwoRanksOnOneDeviceMustBeAllowed) {
   emulated::Config config;
   config.devices = 1;
