@@ -302,7 +302,7 @@ class KOLO_API DistributedSampler : public torch::data::samplers::Sampler<> {
 
   /// Begins the next epoch. A new size is an error (invalid_argument): make a new sampler.
   void reset(NewSize new_size = {}) override;
-  /// The next rows, at most `batch_size`; empty at the epoch's end.
+  /// The next rows, at most `batch_size`, which is 1 or more (else: invalid_argument); empty at the epoch's end.
   Batch next(std::size_t batch_size) override;
   void save(torch::serialize::OutputArchive& archive) const override;
   void load(torch::serialize::InputArchive& archive) override;

@@ -25,6 +25,12 @@ void DistributedSampler::reset(NewSize new_size) {
 }
 
 DistributedSampler::Batch DistributedSampler::next(std::size_t batch_size) {
+  if (batch_size == 0) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        "DistributedSampler: next(0): a batch has at least one row; a batch of all ranks that is divided by their "
+        "number needs as many rows as there are ranks");
+  }
   const std::size_t count = std::min(batch_size, rows_.size() - place_);
   if (count == 0) {
     return {};

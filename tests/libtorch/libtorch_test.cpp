@@ -804,6 +804,9 @@ TEST(Tensors, TheSamplerDealsEveryRowOnceAnEpoch) {
     }
     EXPECT_FALSE(torch::equal(epochs[0], epochs[1]));
     EXPECT_EQ(error_of([&] { sampler.reset(5); }).substr(0, 17), "invalid_argument:");
+    EXPECT_EQ(error_of([&] { (void)sampler.next(2 / 3); }),
+              "invalid_argument: DistributedSampler: next(0): a batch has at least one row; a batch of all ranks that "
+              "is divided by their number needs as many rows as there are ranks");
   });
 }
 
