@@ -96,6 +96,11 @@ macro(kolo_find_torch)
       list(APPEND kolo_torch_libraries "${KOLO_TORCH_${kolo_library}}")
     endforeach()
     find_library(KOLO_TORCH_c10_cuda c10_cuda HINTS "${kolo_torch_prefix}/lib")  # where it has CUDA
+    find_library(KOLO_TORCH_torch_cuda torch_cuda HINTS "${kolo_torch_prefix}/lib")
+    if(KOLO_TORCH_torch_cuda)
+      # No program calls it: it registers itself when it is loaded.
+      list(APPEND kolo_torch_libraries -Wl,--push-state,--no-as-needed "${KOLO_TORCH_torch_cuda}" -Wl,--pop-state)
+    endif()
     if(KOLO_TORCH_INCLUDE AND KOLO_TORCH_torch_cpu AND KOLO_TORCH_c10)
       set(kolo_torch_version_file "${KOLO_TORCH_INCLUDE}/torch/headeronly/version.h")
       if(NOT EXISTS "${kolo_torch_version_file}")  # where it was before LibTorch 2.9
@@ -109,6 +114,16 @@ macro(kolo_find_torch)
       target_include_directories(kolo_deps::torch SYSTEM INTERFACE "${KOLO_TORCH_INCLUDE}"
                                                   "${KOLO_TORCH_INCLUDE}/torch/csrc/api/include")
       target_link_libraries(kolo_deps::torch INTERFACE ${kolo_torch_libraries})
+      # Wheels before 2.7 were compiled for the C++ library's older ABI, whose std::string is another type.
+      set(KOLO_TORCH_OLD_ABI FALSE)
+      set(kolo_torch_config "${kolo_torch_prefix}/share/cmake/Torch/TorchConfig.cmake")
+      if(EXISTS "${kolo_torch_config}")
+        file(STRINGS "${kolo_torch_config}" kolo_torch_old_abi REGEX "_GLIBCXX_USE_CXX11_ABI=0")
+        if(kolo_torch_old_abi)
+          set(KOLO_TORCH_OLD_ABI TRUE)
+          target_compile_definitions(kolo_deps::torch INTERFACE _GLIBCXX_USE_CXX11_ABI=0)
+        endif()
+      endif()
       if(kolo_torch_needs_20)
         target_compile_features(kolo_deps::torch INTERFACE cxx_std_20)
       else()

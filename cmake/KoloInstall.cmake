@@ -5,12 +5,17 @@ include(CMakePackageConfigHelpers)
 set(kolo_cmake_dir "${CMAKE_INSTALL_LIBDIR}/cmake/kolo")
 
 install(TARGETS kolo EXPORT kolo-targets COMPONENT kolo)
-set(kolo_absent_header "")
-if(NOT KOLO_HAS_CUDA)
-  set(kolo_absent_header PATTERN "cuda.hpp" EXCLUDE)  # whoever includes it learns at once that this library has no CUDA
-endif()
-install(DIRECTORY include/kolo DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT kolo
-        FILES_MATCHING PATTERN "*.hpp" ${kolo_absent_header})
+# A part's header only with the part: a program that includes it without learns so at once.
+set(kolo_absent_headers "")
+foreach(part MPI CUDA TORCH)
+  if(NOT KOLO_HAS_${part})
+    string(TOLOWER "${part}" header)
+    string(REPLACE "torch" "libtorch" header "${header}")
+    list(APPEND kolo_absent_headers PATTERN "${header}.hpp" EXCLUDE)
+  endif()
+endforeach()
+install(DIRECTORY include/kolo "${PROJECT_BINARY_DIR}/include/kolo" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+        COMPONENT kolo FILES_MATCHING PATTERN "*.hpp" ${kolo_absent_headers})
 install(EXPORT kolo-targets NAMESPACE kolo:: DESTINATION "${kolo_cmake_dir}" COMPONENT kolo)
 if(KOLO_HAS_TORCH)
   # A file of its own: find_package(kolo) without the component needs no LibTorch.

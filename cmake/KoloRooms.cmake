@@ -2,7 +2,18 @@
 # How rooms become libkolo, and how programs are made of a folder's files. Sources are found by glob, so that a new
 # file needs no line here.
 
-set(KOLO_INCLUDE_ROOTS "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}")
+# kolo/config.hpp: what users' preprocessors may ask. The library's own sources do not, so that builds with and without
+# a part share their objects.
+foreach(part MPI CUDA TORCH)
+  set(KOLO_CONFIG_${part} 0)
+  if(KOLO_HAS_${part})
+    set(KOLO_CONFIG_${part} 1)
+  endif()
+endforeach()
+configure_file(cmake/config.hpp.in include/kolo/config.hpp @ONLY)
+
+set(KOLO_INCLUDE_ROOTS "${PROJECT_SOURCE_DIR}/include" "${PROJECT_BINARY_DIR}/include" "${PROJECT_SOURCE_DIR}/src"
+                       "${PROJECT_SOURCE_DIR}")
 
 # kolo_room(<name> [DIR <dir>] [LIBS <targets>...] [DEFINITIONS <definitions>...])
 # A room is an object library of all .cpp files in its folder (default: the current one). Symbols are hidden
@@ -97,7 +108,12 @@ function(kolo_library)
                                         SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
                                         LINKER_LANGUAGE CXX)
   target_compile_features(kolo PUBLIC cxx_std_17)
+  set_target_properties(kolo PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)  # to NCCL in a Python wheel, say
+  if(CMAKE_CXX_FLAGS MATCHES "-D_GLIBCXX_USE_CXX11_ABI=0")
+    target_compile_definitions(kolo PUBLIC _GLIBCXX_USE_CXX11_ABI=0)  # a user's std::string must be ours
+  endif()
   target_include_directories(kolo PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                                         $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>
                                          $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_link_libraries(kolo PRIVATE ${links} $<BUILD_INTERFACE:kolo_build_flags>)
   if(BUILD_SHARED_LIBS AND NOT KOLO_SANITIZE)

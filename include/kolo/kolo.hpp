@@ -17,6 +17,7 @@
 #define KOLO_KOLO_HPP
 
 #include <kolo/collectives.hpp>
+#include <kolo/config.hpp>
 #include <kolo/context.hpp>
 #include <kolo/error.hpp>
 #include <kolo/gradient_arena.hpp>
