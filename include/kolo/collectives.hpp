@@ -46,22 +46,22 @@ KOLO_API void allreduce_into(std::string_view name, ConstTensorView in, TensorVi
                                               const AllreduceOptions& options = {});
 [[nodiscard]] KOLO_API Handle allreduce_into_async(std::string_view name, ConstTensorView in, TensorView out,
                                                    const AllreduceOptions& options = {});
-KOLO_API void allreduce(Context& context, TensorView inout, const AllreduceOptions& options = {});
-KOLO_API void allreduce(Context& context, std::string_view name, TensorView inout,
+KOLO_API void allreduce(const Group& group, TensorView inout, const AllreduceOptions& options = {});
+KOLO_API void allreduce(const Group& group, std::string_view name, TensorView inout,
                         const AllreduceOptions& options = {});
-KOLO_API void allreduce_into(Context& context, ConstTensorView in, TensorView out,
+KOLO_API void allreduce_into(const Group& group, ConstTensorView in, TensorView out,
                              const AllreduceOptions& options = {});
-KOLO_API void allreduce_into(Context& context, std::string_view name, ConstTensorView in, TensorView out,
+KOLO_API void allreduce_into(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
                              const AllreduceOptions& options = {});
-[[nodiscard]] KOLO_API Handle allreduce_async(Context& context, std::string_view name, TensorView inout,
+[[nodiscard]] KOLO_API Handle allreduce_async(const Group& group, std::string_view name, TensorView inout,
                                               const AllreduceOptions& options = {});
-[[nodiscard]] KOLO_API Handle allreduce_into_async(Context& context, std::string_view name, ConstTensorView in,
+[[nodiscard]] KOLO_API Handle allreduce_into_async(const Group& group, std::string_view name, ConstTensorView in,
                                                    TensorView out, const AllreduceOptions& options = {});
 
 /// A scalar, by value.
 template <class T, std::enable_if_t<std::is_arithmetic_v<T>, int> = 0>
-[[nodiscard]] T allreduce(Context& context, T value, ReduceOp op) {
-  allreduce(context, TensorView(&value, dtype_of<T>(), Shape{}), AllreduceOptions{}.with_op(op));
+[[nodiscard]] T allreduce(const Group& group, T value, ReduceOp op) {
+  allreduce(group, TensorView(&value, dtype_of<T>(), Shape{}), AllreduceOptions{}.with_op(op));
   return value;
 }
 template <class T, std::enable_if_t<std::is_arithmetic_v<T>, int> = 0>
@@ -77,13 +77,13 @@ template <class T, std::enable_if_t<std::is_arithmetic_v<T>, int> = 0>
 /// differ within a group (invalid_argument at the call); dtypes may.
 /// @{
 
-KOLO_API void grouped_allreduce(std::string_view group, Span<const NamedView> members,
+KOLO_API void grouped_allreduce(std::string_view name, Span<const NamedView> members,
                                 const AllreduceOptions& options = {});
-[[nodiscard]] KOLO_API Handle grouped_allreduce_async(std::string_view group, Span<const NamedView> members,
+[[nodiscard]] KOLO_API Handle grouped_allreduce_async(std::string_view name, Span<const NamedView> members,
                                                       const AllreduceOptions& options = {});
-KOLO_API void grouped_allreduce(Context& context, std::string_view group, Span<const NamedView> members,
+KOLO_API void grouped_allreduce(const Group& group, std::string_view name, Span<const NamedView> members,
                                 const AllreduceOptions& options = {});
-[[nodiscard]] KOLO_API Handle grouped_allreduce_async(Context& context, std::string_view group,
+[[nodiscard]] KOLO_API Handle grouped_allreduce_async(const Group& group, std::string_view name,
                                                       Span<const NamedView> members,
                                                       const AllreduceOptions& options = {});
 
@@ -103,16 +103,16 @@ KOLO_API void broadcast_into(std::string_view name, ConstTensorView in, TensorVi
                              const BroadcastOptions& options = {});
 [[nodiscard]] KOLO_API Handle broadcast_into_async(std::string_view name, ConstTensorView in, TensorView out, int root,
                                                    const BroadcastOptions& options = {});
-KOLO_API void broadcast(Context& context, TensorView inout, int root, const BroadcastOptions& options = {});
-KOLO_API void broadcast(Context& context, std::string_view name, TensorView inout, int root,
+KOLO_API void broadcast(const Group& group, TensorView inout, int root, const BroadcastOptions& options = {});
+KOLO_API void broadcast(const Group& group, std::string_view name, TensorView inout, int root,
                         const BroadcastOptions& options = {});
-[[nodiscard]] KOLO_API Handle broadcast_async(Context& context, std::string_view name, TensorView inout, int root,
+[[nodiscard]] KOLO_API Handle broadcast_async(const Group& group, std::string_view name, TensorView inout, int root,
                                               const BroadcastOptions& options = {});
-KOLO_API void broadcast_into(Context& context, ConstTensorView in, TensorView out, int root,
+KOLO_API void broadcast_into(const Group& group, ConstTensorView in, TensorView out, int root,
                              const BroadcastOptions& options = {});
-KOLO_API void broadcast_into(Context& context, std::string_view name, ConstTensorView in, TensorView out, int root,
+KOLO_API void broadcast_into(const Group& group, std::string_view name, ConstTensorView in, TensorView out, int root,
                              const BroadcastOptions& options = {});
-[[nodiscard]] KOLO_API Handle broadcast_into_async(Context& context, std::string_view name, ConstTensorView in,
+[[nodiscard]] KOLO_API Handle broadcast_into_async(const Group& group, std::string_view name, ConstTensorView in,
                                                    TensorView out, int root, const BroadcastOptions& options = {});
 
 /// @}
@@ -134,16 +134,16 @@ KOLO_API void allgather_into(std::string_view name, ConstTensorView in, TensorVi
                              const AllgatherOptions& options = {});
 [[nodiscard]] KOLO_API Handle allgather_into_async(std::string_view name, ConstTensorView in, TensorView out,
                                                    const AllgatherOptions& options = {});
-[[nodiscard]] KOLO_API Tensor allgather(Context& context, ConstTensorView in, const AllgatherOptions& options = {});
-[[nodiscard]] KOLO_API Tensor allgather(Context& context, std::string_view name, ConstTensorView in,
+[[nodiscard]] KOLO_API Tensor allgather(const Group& group, ConstTensorView in, const AllgatherOptions& options = {});
+[[nodiscard]] KOLO_API Tensor allgather(const Group& group, std::string_view name, ConstTensorView in,
                                         const AllgatherOptions& options = {});
-[[nodiscard]] KOLO_API Future<Tensor> allgather_async(Context& context, std::string_view name, ConstTensorView in,
+[[nodiscard]] KOLO_API Future<Tensor> allgather_async(const Group& group, std::string_view name, ConstTensorView in,
                                                       const AllgatherOptions& options = {});
-KOLO_API void allgather_into(Context& context, ConstTensorView in, TensorView out,
+KOLO_API void allgather_into(const Group& group, ConstTensorView in, TensorView out,
                              const AllgatherOptions& options = {});
-KOLO_API void allgather_into(Context& context, std::string_view name, ConstTensorView in, TensorView out,
+KOLO_API void allgather_into(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
                              const AllgatherOptions& options = {});
-[[nodiscard]] KOLO_API Handle allgather_into_async(Context& context, std::string_view name, ConstTensorView in,
+[[nodiscard]] KOLO_API Handle allgather_into_async(const Group& group, std::string_view name, ConstTensorView in,
                                                    TensorView out, const AllgatherOptions& options = {});
 
 /// @}
@@ -178,20 +178,20 @@ KOLO_API void alltoall_into(std::string_view name, ConstTensorView in, TensorVie
 [[nodiscard]] KOLO_API Handle alltoall_into_async(std::string_view name, ConstTensorView in, TensorView out,
                                                   Span<const std::int64_t> splits = {},
                                                   const AlltoallOptions& options = {});
-[[nodiscard]] KOLO_API AlltoallResult alltoall(Context& context, ConstTensorView in,
+[[nodiscard]] KOLO_API AlltoallResult alltoall(const Group& group, ConstTensorView in,
                                                Span<const std::int64_t> splits = {},
                                                const AlltoallOptions& options = {});
-[[nodiscard]] KOLO_API AlltoallResult alltoall(Context& context, std::string_view name, ConstTensorView in,
+[[nodiscard]] KOLO_API AlltoallResult alltoall(const Group& group, std::string_view name, ConstTensorView in,
                                                Span<const std::int64_t> splits = {},
                                                const AlltoallOptions& options = {});
-[[nodiscard]] KOLO_API Future<AlltoallResult> alltoall_async(Context& context, std::string_view name,
+[[nodiscard]] KOLO_API Future<AlltoallResult> alltoall_async(const Group& group, std::string_view name,
                                                              ConstTensorView in, Span<const std::int64_t> splits = {},
                                                              const AlltoallOptions& options = {});
-KOLO_API void alltoall_into(Context& context, ConstTensorView in, TensorView out, Span<const std::int64_t> splits = {},
-                            const AlltoallOptions& options = {});
-KOLO_API void alltoall_into(Context& context, std::string_view name, ConstTensorView in, TensorView out,
+KOLO_API void alltoall_into(const Group& group, ConstTensorView in, TensorView out,
                             Span<const std::int64_t> splits = {}, const AlltoallOptions& options = {});
-[[nodiscard]] KOLO_API Handle alltoall_into_async(Context& context, std::string_view name, ConstTensorView in,
+KOLO_API void alltoall_into(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
+                            Span<const std::int64_t> splits = {}, const AlltoallOptions& options = {});
+[[nodiscard]] KOLO_API Handle alltoall_into_async(const Group& group, std::string_view name, ConstTensorView in,
                                                   TensorView out, Span<const std::int64_t> splits = {},
                                                   const AlltoallOptions& options = {});
 
@@ -215,17 +215,18 @@ KOLO_API void reduce_scatter_into(std::string_view name, ConstTensorView in, Ten
                                   const ReduceScatterOptions& options = {});
 [[nodiscard]] KOLO_API Handle reduce_scatter_into_async(std::string_view name, ConstTensorView in, TensorView out,
                                                         const ReduceScatterOptions& options = {});
-[[nodiscard]] KOLO_API Tensor reduce_scatter(Context& context, ConstTensorView in,
+[[nodiscard]] KOLO_API Tensor reduce_scatter(const Group& group, ConstTensorView in,
                                              const ReduceScatterOptions& options = {});
-[[nodiscard]] KOLO_API Tensor reduce_scatter(Context& context, std::string_view name, ConstTensorView in,
+[[nodiscard]] KOLO_API Tensor reduce_scatter(const Group& group, std::string_view name, ConstTensorView in,
                                              const ReduceScatterOptions& options = {});
-[[nodiscard]] KOLO_API Future<Tensor> reduce_scatter_async(Context& context, std::string_view name, ConstTensorView in,
+[[nodiscard]] KOLO_API Future<Tensor> reduce_scatter_async(const Group& group, std::string_view name,
+                                                           ConstTensorView in,
                                                            const ReduceScatterOptions& options = {});
-KOLO_API void reduce_scatter_into(Context& context, ConstTensorView in, TensorView out,
+KOLO_API void reduce_scatter_into(const Group& group, ConstTensorView in, TensorView out,
                                   const ReduceScatterOptions& options = {});
-KOLO_API void reduce_scatter_into(Context& context, std::string_view name, ConstTensorView in, TensorView out,
+KOLO_API void reduce_scatter_into(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
                                   const ReduceScatterOptions& options = {});
-[[nodiscard]] KOLO_API Handle reduce_scatter_into_async(Context& context, std::string_view name, ConstTensorView in,
+[[nodiscard]] KOLO_API Handle reduce_scatter_into_async(const Group& group, std::string_view name, ConstTensorView in,
                                                         TensorView out, const ReduceScatterOptions& options = {});
 
 /// @}
@@ -237,8 +238,8 @@ KOLO_API void reduce_scatter_into(Context& context, std::string_view name, Const
 
 KOLO_API void barrier(const BarrierOptions& options = {});
 [[nodiscard]] KOLO_API Handle barrier_async(std::string_view name, const BarrierOptions& options = {});
-KOLO_API void barrier(Context& context, const BarrierOptions& options = {});
-[[nodiscard]] KOLO_API Handle barrier_async(Context& context, std::string_view name,
+KOLO_API void barrier(const Group& group, const BarrierOptions& options = {});
+[[nodiscard]] KOLO_API Handle barrier_async(const Group& group, std::string_view name,
                                             const BarrierOptions& options = {});
 
 /// @}
@@ -246,7 +247,7 @@ KOLO_API void barrier(Context& context, const BarrierOptions& options = {});
 /// Says that a training step ends here: what repeats from step to step is learned and frozen (docs/architecture.md,
 /// "plans"). `DistributedOptimizer::step()` calls it; programs without it may, once per step on every rank, or never.
 KOLO_API void end_step();
-KOLO_API void end_step(Context& context);
+KOLO_API void end_step(const Group& group);
 
 /// A request that is checked and named once and started often, as MPI 4's persistent collectives. Move-only;
 /// thread-compatible. It holds its name: submitting the same name by another way while it exists is an error. The
@@ -274,16 +275,16 @@ class KOLO_API Prepared {
 
 [[nodiscard]] KOLO_API Prepared prepare_allreduce(std::string_view name, TensorView inout,
                                                   const AllreduceOptions& options = {});
-[[nodiscard]] KOLO_API Prepared prepare_grouped_allreduce(std::string_view group, Span<const NamedView> members,
+[[nodiscard]] KOLO_API Prepared prepare_grouped_allreduce(std::string_view name, Span<const NamedView> members,
                                                           const AllreduceOptions& options = {});
 [[nodiscard]] KOLO_API Prepared prepare_broadcast(std::string_view name, TensorView inout, int root,
                                                   const BroadcastOptions& options = {});
-[[nodiscard]] KOLO_API Prepared prepare_allreduce(Context& context, std::string_view name, TensorView inout,
+[[nodiscard]] KOLO_API Prepared prepare_allreduce(const Group& group, std::string_view name, TensorView inout,
                                                   const AllreduceOptions& options = {});
-[[nodiscard]] KOLO_API Prepared prepare_grouped_allreduce(Context& context, std::string_view group,
+[[nodiscard]] KOLO_API Prepared prepare_grouped_allreduce(const Group& group, std::string_view name,
                                                           Span<const NamedView> members,
                                                           const AllreduceOptions& options = {});
-[[nodiscard]] KOLO_API Prepared prepare_broadcast(Context& context, std::string_view name, TensorView inout, int root,
+[[nodiscard]] KOLO_API Prepared prepare_broadcast(const Group& group, std::string_view name, TensorView inout, int root,
                                                   const BroadcastOptions& options = {});
 
 /// @}

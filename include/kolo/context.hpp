@@ -39,6 +39,28 @@ class KOLO_API Bootstrap {
   std::unique_ptr<detail::BootstrapHolder> holder_;
 };
 
+/// Ranks that act together: a context, and those of its ranks that take part (so far all of them, its *world*). A small
+/// value: copies are cheap and mean the same group. Every call that takes a group takes it first, and roots are ranks
+/// of the group. A `Context` converts to its world, so it can stand wherever a group is asked for; `world()` is that of
+/// the calling thread's context.
+///
+/// A group does not keep its context alive, and follows it when it is moved. Once the context has been destroyed (or
+/// `init`'s has been shut down) every use of the group throws `Error` (not_initialized). Thread-safe as the context is.
+class KOLO_API Group {
+ public:
+  // No moves: a group is never empty.
+  Group(const Group&) noexcept = default;
+  Group& operator=(const Group&) noexcept = default;
+
+  /// The library's own. Throws `Error` (not_initialized; in a forked process unsupported).
+  [[nodiscard]] detail::ContextImpl& impl() const;
+
+ private:
+  friend class Context;
+  explicit Group(std::shared_ptr<detail::ContextImpl> context) noexcept;
+  std::shared_ptr<detail::ContextImpl> context_;
+};
+
 /// One rank's membership in a world. Thread-safe, but for construction, destruction and `shutdown`, which must not
 /// overlap other uses. Destruction is `shutdown` without its exceptions; while an exception unwinds it announces the
 /// departure and does not wait for the others. A context that is destroyed inside a callback of `on_done` logs an error
@@ -56,6 +78,10 @@ class KOLO_API Context {
   Context(Context&&) noexcept;
   Context& operator=(Context&&) noexcept;
   ~Context();
+
+  /// The group of all its ranks.
+  operator const Group&() const& noexcept { return world_; }
+  operator const Group&() const&& = delete;
 
   /// See the free functions of the same names.
   [[nodiscard]] int rank() const;
@@ -88,7 +114,7 @@ class KOLO_API Context {
  private:
   friend KOLO_API void run_local(int, const std::function<void()>&, const Options&);
   explicit Context(std::shared_ptr<detail::ContextImpl> impl) noexcept;
-  std::shared_ptr<detail::ContextImpl> impl_;
+  Group world_;  // empty when this was moved from
   int exceptions_at_birth_ = 0;
 };
 
@@ -123,6 +149,9 @@ KOLO_API void abandon(const std::string& reason);
 /// The context that calls without one use. Throws `Error` (not_initialized).
 [[nodiscard]] KOLO_API Context& current_context();
 
+/// The group of all ranks of the context that calls without one use. Throws `Error` (not_initialized).
+[[nodiscard]] KOLO_API Group world();
+
 /// `init()`, and `shutdown()` at the end of the scope; while an exception unwinds it announces the departure and does
 /// not wait. Inside `run_local` (or a ContextGuard) it joins what is bound to the thread and leaves it alone.
 class KOLO_API Session {
@@ -143,10 +172,12 @@ class KOLO_API Session {
 /// `Error` (user_exception). `KOLO_RANKS_PER_NODE` cuts these ranks into virtual nodes, as it does processes.
 KOLO_API void run_local(int ranks, const std::function<void()>& body, const Options& options = {});
 
-/// This rank's place among all ranks: 0 ... size()-1.
+/// This rank's place among all ranks, or among the group's: 0 ... size()-1.
 [[nodiscard]] KOLO_API int rank();
-/// How many ranks there are.
+[[nodiscard]] KOLO_API int rank(const Group& group);
+/// How many ranks there are, or the group has.
 [[nodiscard]] KOLO_API int size();
+[[nodiscard]] KOLO_API int size(const Group& group);
 /// Its place among the ranks of this node (a machine, or a part of one: `KOLO_RANKS_PER_NODE`).
 [[nodiscard]] KOLO_API int local_rank();
 /// How many ranks this node has.

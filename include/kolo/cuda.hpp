@@ -70,7 +70,7 @@ using StreamHandle = CUstream_st*;
 /// thread's current one, and returns its number. The next calls return the same. Without it the first tensor chooses.
 /// Throws `Error` (unsupported) when there is no device, or none for this rank: `KOLO_SHARE_DEVICE=1` lets several
 /// ranks use one.
-KOLO_API int bind(Context& context);
+KOLO_API int bind(const Group& group);
 KOLO_API int bind();
 
 /// The device on which memory lies. Throws `Error` (invalid_argument) for memory of the host, and (unsupported) when

@@ -50,7 +50,8 @@ struct DistributedOptimizerOptions {
 
 /// The part of a `DistributedOptimizer` that knows no optimizer: when which gradient is reduced, and with what weight.
 /// For those who wrap another library's optimizer. One thread at a time; move-only (everything but destruction and
-/// assignment then throws `Error`, invalid_argument); must not outlive its context or the memory of its gradients.
+/// assignment then throws `Error`, invalid_argument); must not outlive the memory of its gradients. Its context may be
+/// moved; once that is gone, or has been shut down, calls throw `Error`.
 ///
 /// Destruction. Nothing touches a gradient afterwards. A step whose gradients are being reduced is finished first, as
 /// `synchronize` would, but without its errors, so that other ranks need not wait for this one. While an exception
@@ -62,7 +63,7 @@ class KOLO_API GradientReducer {
   /// `Error`: mismatch, on every rank, when they disagree; invalid_argument for empty or repeated names, for a gradient
   /// of another type or shape than its value, for options out of range, and for what no reduction can do (a null
   /// gradient, an average of integers); duplicate_name when another reducer has a gradient of that name.
-  GradientReducer(Context& context, Span<const Parameter> parameters, const DistributedOptimizerOptions& options);
+  GradientReducer(const Group& group, Span<const Parameter> parameters, const DistributedOptimizerOptions& options);
   GradientReducer(GradientReducer&&) noexcept;
   GradientReducer& operator=(GradientReducer&&) noexcept;
   ~GradientReducer();
@@ -132,8 +133,8 @@ void check_stepped_by(const Optimizer& /*optimizer*/, Span<const Parameter> /*gi
 /// collective, from `gradient_ready`, `synchronize` and `step`. After those the gradients are undefined, the optimizer
 /// has not stepped, nothing is in flight, and the next micro-step begins a new step.
 ///
-/// One thread at a time. The optimizer, the context and the parameters' memory outlive this. Move-only. Destruction is
-/// that of a `GradientReducer`.
+/// One thread at a time. The optimizer and the parameters' memory outlive this. Move-only. Its context, and its
+/// destruction, are as those of a `GradientReducer`.
 template <class Optimizer>
 class DistributedOptimizer {
  public:
@@ -142,9 +143,9 @@ class DistributedOptimizer {
   /// later.
   DistributedOptimizer(Optimizer& optimizer, Span<const Parameter> parameters, DistributedOptimizerOptions options = {})
       : DistributedOptimizer(current_context(), optimizer, parameters, std::move(options)) {}
-  DistributedOptimizer(Context& context, Optimizer& optimizer, Span<const Parameter> parameters,
+  DistributedOptimizer(const Group& group, Optimizer& optimizer, Span<const Parameter> parameters,
                        DistributedOptimizerOptions options = {})
-      : optimizer_(&optimizer), reducer_(context, checked(optimizer, parameters), options) {}
+      : optimizer_(&optimizer), reducer_(group, checked(optimizer, parameters), options) {}
 
   /// Zeroes the gradients, by the optimizer's `zero_grad()`; between the micro-steps of one step it does nothing, so
   /// that a loop reads the same with and without accumulation. An error while gradients are being reduced.

@@ -63,17 +63,17 @@ class KOLO_API GradientArena {
   /// when sizes differ; out_of_memory (or transport), on every rank, when one cannot have the memory; else as any
   /// collective.
   explicit GradientArena(std::size_t bytes, std::string name = "gradients");
-  GradientArena(Context& context, std::size_t bytes, std::string name = "gradients");
+  GradientArena(const Group& group, std::size_t bytes, std::string name = "gradients");
   /// The same in the memory of a device: `Device{DeviceKind::cuda, kolo::cuda::bind()}`. All of it is allocated at
   /// once. Throws also: unsupported, on every rank, when one cannot use its device. While it is made, batches of GPU
   /// tensors that are under way end first.
   GradientArena(std::size_t bytes, Device device, std::string name = "gradients");
-  GradientArena(Context& context, std::size_t bytes, Device device, std::string name = "gradients");
+  GradientArena(const Group& group, std::size_t bytes, Device device, std::string name = "gradients");
   /// Room for the gradients of these parameters, and makes it theirs: each `Parameter::gradient` that there is becomes
   /// a view of the arena, of the same type, shape and stream, filled with zeros. The backward pass must write there.
   /// All of them lie on one device, or on the CPU, and so does the arena.
   explicit GradientArena(Span<Parameter> parameters, std::string name = "gradients");
-  GradientArena(Context& context, Span<Parameter> parameters, std::string name = "gradients");
+  GradientArena(const Group& group, Span<Parameter> parameters, std::string name = "gradients");
   GradientArena(GradientArena&&) noexcept;
   GradientArena& operator=(GradientArena&&) noexcept;
   ~GradientArena();

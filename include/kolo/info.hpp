@@ -36,11 +36,11 @@ struct Setting {
   std::string range;
   std::string help;
 };
-[[nodiscard]] KOLO_API std::vector<Setting> settings(Context& context);
+[[nodiscard]] KOLO_API std::vector<Setting> settings(const Group& group);
 [[nodiscard]] KOLO_API std::vector<Setting> settings();
 
 /// Several lines for a person: version, place, nodes, transports and backends chosen.
-[[nodiscard]] KOLO_API std::string describe(Context& context);
+[[nodiscard]] KOLO_API std::string describe(const Group& group);
 [[nodiscard]] KOLO_API std::string describe();
 
 /// Counters since the context was made; they only rise, but for what says otherwise. All of this rank alone.
@@ -86,7 +86,7 @@ struct Metrics {
   /// Those for NCCL (or, staged, for the CPU): all-reduces and their like; each send and each receive.
   std::uint64_t device_calls = 0;
 };
-[[nodiscard]] KOLO_API Metrics metrics(Context& context);
+[[nodiscard]] KOLO_API Metrics metrics(const Group& group);
 [[nodiscard]] KOLO_API Metrics metrics();
 
 }  // namespace kolo

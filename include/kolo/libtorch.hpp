@@ -64,13 +64,13 @@ using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 /// Copies rank `root`'s parameters and buffers to every rank. Collective, and checked as `kolo::broadcast_parameters`:
 /// ranks whose models differ are told which entry does, and who has what.
 KOLO_API void broadcast_parameters(const torch::nn::Module& module, int root = 0);
-KOLO_API void broadcast_parameters(Context& context, const torch::nn::Module& module, int root = 0);
+KOLO_API void broadcast_parameters(const Group& group, const torch::nn::Module& module, int root = 0);
 KOLO_API void broadcast_parameters(const NamedTensors& tensors, int root = 0);
-KOLO_API void broadcast_parameters(Context& context, const NamedTensors& tensors, int root = 0);
+KOLO_API void broadcast_parameters(const Group& group, const NamedTensors& tensors, int root = 0);
 
 /// The same for the buffers alone (running means and the like), which every rank computes from its own batches.
 KOLO_API void broadcast_buffers(const torch::nn::Module& module, int root = 0);
-KOLO_API void broadcast_buffers(Context& context, const torch::nn::Module& module, int root = 0);
+KOLO_API void broadcast_buffers(const Group& group, const torch::nn::Module& module, int root = 0);
 
 /// Copies rank `root`'s optimizer state (momenta, step counts) and options (learning rates) to every rank. For a run
 /// that goes on from a checkpoint which one rank has read. Optimizers are of the same class, with the same groups of
@@ -78,13 +78,13 @@ KOLO_API void broadcast_buffers(Context& context, const torch::nn::Module& modul
 /// Collective. Throws `Error`: mismatch, on every rank, when optimizers differ; unsupported, on every rank, when the
 /// root's cannot be saved; else as any collective.
 KOLO_API void broadcast_optimizer_state(torch::optim::Optimizer& optimizer, int root = 0);
-KOLO_API void broadcast_optimizer_state(Context& context, torch::optim::Optimizer& optimizer, int root = 0);
+KOLO_API void broadcast_optimizer_state(const Group& group, torch::optim::Optimizer& optimizer, int root = 0);
 
 /// Rank 0 writes the model, the optimizer and a number (the step or epoch reached) to a file, whole or not at all; the
 /// others wait until it has. Collective. Throws `Error` (io), on every rank, when rank 0 cannot.
 KOLO_API void save_checkpoint(const std::string& path, const torch::nn::Module& module,
                               const torch::optim::Optimizer& optimizer, std::int64_t number = 0);
-KOLO_API void save_checkpoint(Context& context, const std::string& path, const torch::nn::Module& module,
+KOLO_API void save_checkpoint(const Group& group, const std::string& path, const torch::nn::Module& module,
                               const torch::optim::Optimizer& optimizer, std::int64_t number = 0);
 
 /// Rank 0 reads such a file, and all ranks get what was in it; only rank 0 needs the file. Returns the number. Throws
@@ -92,7 +92,7 @@ KOLO_API void save_checkpoint(Context& context, const std::string& path, const t
 /// `broadcast_optimizer_state`. After an error model and optimizer are undefined.
 [[nodiscard]] KOLO_API std::int64_t load_checkpoint(const std::string& path, torch::nn::Module& module,
                                                     torch::optim::Optimizer& optimizer);
-[[nodiscard]] KOLO_API std::int64_t load_checkpoint(Context& context, const std::string& path,
+[[nodiscard]] KOLO_API std::int64_t load_checkpoint(const Group& group, const std::string& path,
                                                     torch::nn::Module& module, torch::optim::Optimizer& optimizer);
 
 /// @}
@@ -138,9 +138,10 @@ struct DistributedOptimizerOptions {
 /// invalid_argument and unsupported with nothing changed; else as any collective, after which the gradients are
 /// undefined, the optimizer has not stepped, nothing is in flight, and the next backward pass begins a new step.
 ///
-/// One thread at a time, `backward()` included. The optimizer, the module and the context outlive this; destruction
-/// removes the hooks, and leaves the gradients to whoever holds them; if they are being reduced then, it is as that of
-/// `kolo::GradientReducer`. Move-only; one that was moved from throws `Error` (invalid_argument).
+/// One thread at a time, `backward()` included. The optimizer and the module outlive this. Its context may be moved;
+/// once that is gone, or has been shut down, calls throw `Error`. Destruction removes the hooks, and leaves the
+/// gradients to whoever holds them; if they are being reduced then, it is as that of `kolo::GradientReducer`.
+/// Move-only; one that was moved from throws `Error` (invalid_argument).
 class KOLO_API DistributedOptimizer {
  public:
   /// Collective. Throws `Error`: mismatch, on every rank, when models or options differ (the first parameter that does,
@@ -151,9 +152,9 @@ class KOLO_API DistributedOptimizer {
                        const DistributedOptimizerOptions& options = {});
   DistributedOptimizer(torch::optim::Optimizer& optimizer, NamedTensors parameters,
                        const DistributedOptimizerOptions& options = {});
-  DistributedOptimizer(Context& context, torch::optim::Optimizer& optimizer, torch::nn::Module& module,
+  DistributedOptimizer(const Group& group, torch::optim::Optimizer& optimizer, torch::nn::Module& module,
                        const DistributedOptimizerOptions& options = {});
-  DistributedOptimizer(Context& context, torch::optim::Optimizer& optimizer, NamedTensors parameters,
+  DistributedOptimizer(const Group& group, torch::optim::Optimizer& optimizer, NamedTensors parameters,
                        const DistributedOptimizerOptions& options = {});
   DistributedOptimizer(DistributedOptimizer&&) noexcept;
   DistributedOptimizer& operator=(DistributedOptimizer&&) noexcept;
@@ -244,29 +245,29 @@ class KOLO_API TensorHandle {
 };
 
 KOLO_API void allreduce(const at::Tensor& inout, const AllreduceOptions& options = {});
-KOLO_API void allreduce(Context& context, const at::Tensor& inout, const AllreduceOptions& options = {});
+KOLO_API void allreduce(const Group& group, const at::Tensor& inout, const AllreduceOptions& options = {});
 [[nodiscard]] KOLO_API TensorHandle allreduce_async(std::string_view name, const at::Tensor& inout,
                                                     const AllreduceOptions& options = {});
-[[nodiscard]] KOLO_API TensorHandle allreduce_async(Context& context, std::string_view name, const at::Tensor& inout,
+[[nodiscard]] KOLO_API TensorHandle allreduce_async(const Group& group, std::string_view name, const at::Tensor& inout,
                                                     const AllreduceOptions& options = {});
 KOLO_API void broadcast(const at::Tensor& inout, int root, const BroadcastOptions& options = {});
-KOLO_API void broadcast(Context& context, const at::Tensor& inout, int root, const BroadcastOptions& options = {});
+KOLO_API void broadcast(const Group& group, const at::Tensor& inout, int root, const BroadcastOptions& options = {});
 [[nodiscard]] KOLO_API TensorHandle broadcast_async(std::string_view name, const at::Tensor& inout, int root,
                                                     const BroadcastOptions& options = {});
-[[nodiscard]] KOLO_API TensorHandle broadcast_async(Context& context, std::string_view name, const at::Tensor& inout,
+[[nodiscard]] KOLO_API TensorHandle broadcast_async(const Group& group, std::string_view name, const at::Tensor& inout,
                                                     int root, const BroadcastOptions& options = {});
 /// Everyone's tensor one after another along the first dimension, in a new tensor.
 [[nodiscard]] KOLO_API at::Tensor allgather(const at::Tensor& in, const AllgatherOptions& options = {});
-[[nodiscard]] KOLO_API at::Tensor allgather(Context& context, const at::Tensor& in,
+[[nodiscard]] KOLO_API at::Tensor allgather(const Group& group, const at::Tensor& in,
                                             const AllgatherOptions& options = {});
 /// Some rows (of the first dimension) to every rank, as `kolo::alltoall`; what the others sent, in a new tensor.
 [[nodiscard]] KOLO_API at::Tensor alltoall(const at::Tensor& in, Span<const std::int64_t> splits = {},
                                            const AlltoallOptions& options = {});
-[[nodiscard]] KOLO_API at::Tensor alltoall(Context& context, const at::Tensor& in, Span<const std::int64_t> splits = {},
-                                           const AlltoallOptions& options = {});
+[[nodiscard]] KOLO_API at::Tensor alltoall(const Group& group, const at::Tensor& in,
+                                           Span<const std::int64_t> splits = {}, const AlltoallOptions& options = {});
 /// This rank's rows of what allreduce would give, as `kolo::reduce_scatter`, in a new tensor.
 [[nodiscard]] KOLO_API at::Tensor reduce_scatter(const at::Tensor& in, const ReduceScatterOptions& options = {});
-[[nodiscard]] KOLO_API at::Tensor reduce_scatter(Context& context, const at::Tensor& in,
+[[nodiscard]] KOLO_API at::Tensor reduce_scatter(const Group& group, const at::Tensor& in,
                                                  const ReduceScatterOptions& options = {});
 
 /// @}
@@ -277,7 +278,7 @@ KOLO_API void broadcast(Context& context, const at::Tensor& inout, int root, con
 /// @{
 
 [[nodiscard]] KOLO_API double average(double value, double weight = 1);
-[[nodiscard]] KOLO_API double average(Context& context, double value, double weight = 1);
+[[nodiscard]] KOLO_API double average(const Group& group, double value, double weight = 1);
 
 /// @}
 
@@ -297,7 +298,7 @@ class KOLO_API DistributedSampler : public torch::data::samplers::Sampler<> {
   using NewSize = decltype(detail::argument_of(&Base::reset));
 
   explicit DistributedSampler(std::size_t dataset_size, DistributedSamplerOptions options = {});
-  DistributedSampler(Context& context, std::size_t dataset_size, DistributedSamplerOptions options = {});
+  DistributedSampler(const Group& group, std::size_t dataset_size, DistributedSamplerOptions options = {});
   explicit DistributedSampler(kolo::DistributedSampler sampler);
 
   /// Begins the next epoch. A new size is an error (invalid_argument): make a new sampler.

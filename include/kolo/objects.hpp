@@ -22,9 +22,9 @@
 namespace kolo {
 
 /// Rank `root`'s bytes, on every rank; the others' argument is ignored.
-[[nodiscard]] KOLO_API std::string broadcast_bytes(Context& context, const std::string& bytes, int root);
+[[nodiscard]] KOLO_API std::string broadcast_bytes(const Group& group, const std::string& bytes, int root);
 /// Everyone's bytes, by rank; lengths may differ.
-[[nodiscard]] KOLO_API std::vector<std::string> allgather_bytes(Context& context, const std::string& bytes);
+[[nodiscard]] KOLO_API std::vector<std::string> allgather_bytes(const Group& group, const std::string& bytes);
 
 namespace detail {
 
@@ -88,8 +88,8 @@ T from_bytes(const std::string& bytes) {
 /// Rank `root`'s value, on every rank. `T` is std::string, std::vector<std::byte>, or trivially copyable. Pointers,
 /// views and arrays do not compile: send what they point to, as one of these.
 template <class T, class = std::enable_if_t<detail::is_object<T>>>
-[[nodiscard]] T broadcast_object(Context& context, const T& value, int root = 0) {
-  return detail::from_bytes<T>(broadcast_bytes(context, detail::to_bytes(value), root));
+[[nodiscard]] T broadcast_object(const Group& group, const T& value, int root = 0) {
+  return detail::from_bytes<T>(broadcast_bytes(group, detail::to_bytes(value), root));
 }
 template <class T, class = std::enable_if_t<detail::is_object<T>>>
 [[nodiscard]] T broadcast_object(const T& value, int root = 0) {
@@ -98,9 +98,9 @@ template <class T, class = std::enable_if_t<detail::is_object<T>>>
 
 /// Everyone's value, by rank; of the same types.
 template <class T, class = std::enable_if_t<detail::is_object<T>>>
-[[nodiscard]] std::vector<T> allgather_object(Context& context, const T& value) {
+[[nodiscard]] std::vector<T> allgather_object(const Group& group, const T& value) {
   std::vector<T> values;
-  for (const std::string& bytes : allgather_bytes(context, detail::to_bytes(value))) {
+  for (const std::string& bytes : allgather_bytes(group, detail::to_bytes(value))) {
     values.push_back(detail::from_bytes<T>(bytes));
   }
   return values;

@@ -36,24 +36,24 @@ struct Parameter {
 /// when the lists or the roots disagree, with the first entry that does and who says what; else as any collective.
 /// After an error during the copying the values are undefined.
 KOLO_API void broadcast_parameters(Span<const Parameter> parameters, int root = 0);
-KOLO_API void broadcast_parameters(Context& context, Span<const Parameter> parameters, int root = 0);
+KOLO_API void broadcast_parameters(const Group& group, Span<const Parameter> parameters, int root = 0);
 
 /// Collective. Returns when every rank has given equal entries (one line of text each: what must be the same, such as
 /// "layer0.weight float32 [64, 64]"); else throws, on every rank, the same `Error` (mismatch): `caller`, the first
 /// entry that differs, and which ranks say what. For what the engine cannot compare: a name that only some ranks know
 /// it would wait for. `caller` is also the collective's name.
-KOLO_API void check_agreement(Context& context, std::string_view caller, const std::vector<std::string>& entries);
+KOLO_API void check_agreement(const Group& group, std::string_view caller, const std::vector<std::string>& entries);
 
 namespace detail {
-KOLO_API void broadcast_state(Context& context, Span<const NamedView> state, int root);
+KOLO_API void broadcast_state(const Group& group, Span<const NamedView> state, int root);
 }  // namespace detail
 
 /// Copies rank `root`'s optimizer state to every rank: hyperparameters, step counts, momenta. For a run that goes on
 /// from a checkpoint which one rank has read. `Optimizer` has `std::vector<NamedView> state()`, whose views stay valid
 /// until this returns (`Sgd` and `AdamW` have). Collective, and checked, as `broadcast_parameters`.
 template <class Optimizer>
-void broadcast_optimizer_state(Context& context, Optimizer& optimizer, int root = 0) {
-  detail::broadcast_state(context, optimizer.state(), root);
+void broadcast_optimizer_state(const Group& group, Optimizer& optimizer, int root = 0) {
+  detail::broadcast_state(group, optimizer.state(), root);
 }
 template <class Optimizer>
 void broadcast_optimizer_state(Optimizer& optimizer, int root = 0) {

@@ -40,7 +40,7 @@ class KOLO_API DistributedSampler {
  public:
   /// For this rank of the calling thread's context, which is asked now and not later.
   explicit DistributedSampler(std::size_t dataset_size, DistributedSamplerOptions options = {});
-  DistributedSampler(Context& context, std::size_t dataset_size, DistributedSamplerOptions options = {});
+  DistributedSampler(const Group& group, std::size_t dataset_size, DistributedSamplerOptions options = {});
   /// For any rank. Throws `Error` (invalid_argument) unless 0 <= rank < size.
   DistributedSampler(std::size_t dataset_size, int rank, int size, DistributedSamplerOptions options = {});
 

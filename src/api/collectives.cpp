@@ -16,27 +16,27 @@ ReduceScatterOptions::ReduceScatterOptions(const AllreduceOptions& options)
 
 // ---------------------------------------------------------------- allreduce
 
-void allreduce(Context& context, std::string_view name, TensorView inout, const AllreduceOptions& options) {
+void allreduce(const Group& group, std::string_view name, TensorView inout, const AllreduceOptions& options) {
   api::check_name(name);
-  api::run(context, name, api::allreduce_request(name, inout, inout, true, options));
+  api::run(group, name, api::allreduce_request(name, inout, inout, true, options));
 }
-void allreduce(Context& context, TensorView inout, const AllreduceOptions& options) {
-  api::run_unnamed_allreduce(context, inout, inout, true, options);
+void allreduce(const Group& group, TensorView inout, const AllreduceOptions& options) {
+  api::run_unnamed_allreduce(group, inout, inout, true, options);
 }
-void allreduce_into(Context& context, std::string_view name, ConstTensorView in, TensorView out,
+void allreduce_into(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
                     const AllreduceOptions& options) {
   api::check_name(name);
-  api::run(context, name, api::allreduce_request(name, in, out, false, options));
+  api::run(group, name, api::allreduce_request(name, in, out, false, options));
 }
-void allreduce_into(Context& context, ConstTensorView in, TensorView out, const AllreduceOptions& options) {
-  api::run_unnamed_allreduce(context, in, out, false, options);
+void allreduce_into(const Group& group, ConstTensorView in, TensorView out, const AllreduceOptions& options) {
+  api::run_unnamed_allreduce(group, in, out, false, options);
 }
-Handle allreduce_async(Context& context, std::string_view name, TensorView inout, const AllreduceOptions& options) {
-  return Handle(api::submit_allreduce(context, name, inout, options));
+Handle allreduce_async(const Group& group, std::string_view name, TensorView inout, const AllreduceOptions& options) {
+  return Handle(api::submit_allreduce(group, name, inout, options));
 }
-Handle allreduce_into_async(Context& context, std::string_view name, ConstTensorView in, TensorView out,
+Handle allreduce_into_async(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
                             const AllreduceOptions& options) {
-  return Handle(api::submit_allreduce_into(context, name, in, out, options));
+  return Handle(api::submit_allreduce_into(group, name, in, out, options));
 }
 
 void allreduce(TensorView inout, const AllreduceOptions& options) { allreduce(current_context(), inout, options); }
@@ -59,49 +59,47 @@ Handle allreduce_into_async(std::string_view name, ConstTensorView in, TensorVie
 
 // ---------------------------------------------------------------- grouped allreduce
 
-void grouped_allreduce(Context& context, std::string_view group, Span<const NamedView> members,
+void grouped_allreduce(const Group& group, std::string_view name, Span<const NamedView> members,
                        const AllreduceOptions& options) {
-  api::check_name(group);
-  api::run(context, group, api::grouped_allreduce_request(group, members, options));
+  api::check_name(name);
+  api::run(group, name, api::grouped_allreduce_request(name, members, options));
 }
-Handle grouped_allreduce_async(Context& context, std::string_view group, Span<const NamedView> members,
+Handle grouped_allreduce_async(const Group& group, std::string_view name, Span<const NamedView> members,
                                const AllreduceOptions& options) {
-  return Handle(api::submit(context, group, api::grouped_allreduce_request(group, members, options)));
+  return Handle(api::submit(group, name, api::grouped_allreduce_request(name, members, options)));
 }
 
-void grouped_allreduce(std::string_view group, Span<const NamedView> members, const AllreduceOptions& options) {
-  grouped_allreduce(current_context(), group, members, options);
+void grouped_allreduce(std::string_view name, Span<const NamedView> members, const AllreduceOptions& options) {
+  grouped_allreduce(current_context(), name, members, options);
 }
-Handle grouped_allreduce_async(std::string_view group, Span<const NamedView> members, const AllreduceOptions& options) {
-  return grouped_allreduce_async(current_context(), group, members, options);
+Handle grouped_allreduce_async(std::string_view name, Span<const NamedView> members, const AllreduceOptions& options) {
+  return grouped_allreduce_async(current_context(), name, members, options);
 }
 
 // ---------------------------------------------------------------- broadcast
 
-void broadcast(Context& context, std::string_view name, TensorView inout, int root, const BroadcastOptions& options) {
+void broadcast(const Group& group, std::string_view name, TensorView inout, int root, const BroadcastOptions& options) {
   api::check_name(name);
-  api::run(context, name, api::broadcast_request(name, inout, inout, true, root, context.size(), options));
+  api::run(group, name, api::broadcast_request(name, inout, inout, true, root, size(group), options));
 }
-void broadcast(Context& context, TensorView inout, int root, const BroadcastOptions& options) {
-  api::run(context, {}, api::broadcast_request({}, inout, inout, true, root, context.size(), options));
+void broadcast(const Group& group, TensorView inout, int root, const BroadcastOptions& options) {
+  api::run(group, {}, api::broadcast_request({}, inout, inout, true, root, size(group), options));
 }
-Handle broadcast_async(Context& context, std::string_view name, TensorView inout, int root,
+Handle broadcast_async(const Group& group, std::string_view name, TensorView inout, int root,
                        const BroadcastOptions& options) {
-  return Handle(
-      api::submit(context, name, api::broadcast_request(name, inout, inout, true, root, context.size(), options)));
+  return Handle(api::submit(group, name, api::broadcast_request(name, inout, inout, true, root, size(group), options)));
 }
-void broadcast_into(Context& context, std::string_view name, ConstTensorView in, TensorView out, int root,
+void broadcast_into(const Group& group, std::string_view name, ConstTensorView in, TensorView out, int root,
                     const BroadcastOptions& options) {
   api::check_name(name);
-  api::run(context, name, api::broadcast_request(name, in, out, false, root, context.size(), options));
+  api::run(group, name, api::broadcast_request(name, in, out, false, root, size(group), options));
 }
-void broadcast_into(Context& context, ConstTensorView in, TensorView out, int root, const BroadcastOptions& options) {
-  api::run(context, {}, api::broadcast_request({}, in, out, false, root, context.size(), options));
+void broadcast_into(const Group& group, ConstTensorView in, TensorView out, int root, const BroadcastOptions& options) {
+  api::run(group, {}, api::broadcast_request({}, in, out, false, root, size(group), options));
 }
-Handle broadcast_into_async(Context& context, std::string_view name, ConstTensorView in, TensorView out, int root,
+Handle broadcast_into_async(const Group& group, std::string_view name, ConstTensorView in, TensorView out, int root,
                             const BroadcastOptions& options) {
-  return Handle(
-      api::submit(context, name, api::broadcast_request(name, in, out, false, root, context.size(), options)));
+  return Handle(api::submit(group, name, api::broadcast_request(name, in, out, false, root, size(group), options)));
 }
 
 void broadcast(TensorView inout, int root, const BroadcastOptions& options) {
@@ -127,28 +125,28 @@ Handle broadcast_into_async(std::string_view name, ConstTensorView in, TensorVie
 
 // ---------------------------------------------------------------- allgather
 
-Tensor allgather(Context& context, ConstTensorView in, const AllgatherOptions& options) {
-  return api::run(context, {}, api::allgather_request({}, in, {}, options)).tensor;
+Tensor allgather(const Group& group, ConstTensorView in, const AllgatherOptions& options) {
+  return api::run(group, {}, api::allgather_request({}, in, {}, options)).tensor;
 }
-Tensor allgather(Context& context, std::string_view name, ConstTensorView in, const AllgatherOptions& options) {
+Tensor allgather(const Group& group, std::string_view name, ConstTensorView in, const AllgatherOptions& options) {
   api::check_name(name);
-  return api::run(context, name, api::allgather_request(name, in, {}, options)).tensor;
+  return api::run(group, name, api::allgather_request(name, in, {}, options)).tensor;
 }
-Future<Tensor> allgather_async(Context& context, std::string_view name, ConstTensorView in,
+Future<Tensor> allgather_async(const Group& group, std::string_view name, ConstTensorView in,
                                const AllgatherOptions& options) {
-  return Future<Tensor>(api::submit(context, name, api::allgather_request(name, in, {}, options)));
+  return Future<Tensor>(api::submit(group, name, api::allgather_request(name, in, {}, options)));
 }
-void allgather_into(Context& context, ConstTensorView in, TensorView out, const AllgatherOptions& options) {
-  api::run(context, {}, api::allgather_request({}, in, out, options));
+void allgather_into(const Group& group, ConstTensorView in, TensorView out, const AllgatherOptions& options) {
+  api::run(group, {}, api::allgather_request({}, in, out, options));
 }
-void allgather_into(Context& context, std::string_view name, ConstTensorView in, TensorView out,
+void allgather_into(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
                     const AllgatherOptions& options) {
   api::check_name(name);
-  api::run(context, name, api::allgather_request(name, in, out, options));
+  api::run(group, name, api::allgather_request(name, in, out, options));
 }
-Handle allgather_into_async(Context& context, std::string_view name, ConstTensorView in, TensorView out,
+Handle allgather_into_async(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
                             const AllgatherOptions& options) {
-  return Handle(api::submit(context, name, api::allgather_request(name, in, out, options)));
+  return Handle(api::submit(group, name, api::allgather_request(name, in, out, options)));
 }
 
 Tensor allgather(ConstTensorView in, const AllgatherOptions& options) {
@@ -177,32 +175,32 @@ namespace {
 AlltoallResult taken(api::Result result) { return {std::move(result.tensor), std::move(result.received_splits)}; }
 }  // namespace
 
-AlltoallResult alltoall(Context& context, ConstTensorView in, Span<const std::int64_t> splits,
+AlltoallResult alltoall(const Group& group, ConstTensorView in, Span<const std::int64_t> splits,
                         const AlltoallOptions& options) {
-  return taken(api::run(context, {}, api::alltoall_request({}, in, {}, splits, api::Place(context), options)));
+  return taken(api::run(group, {}, api::alltoall_request({}, in, {}, splits, api::Place(group), options)));
 }
-AlltoallResult alltoall(Context& context, std::string_view name, ConstTensorView in, Span<const std::int64_t> splits,
+AlltoallResult alltoall(const Group& group, std::string_view name, ConstTensorView in, Span<const std::int64_t> splits,
                         const AlltoallOptions& options) {
   api::check_name(name);
-  return taken(api::run(context, name, api::alltoall_request(name, in, {}, splits, api::Place(context), options)));
+  return taken(api::run(group, name, api::alltoall_request(name, in, {}, splits, api::Place(group), options)));
 }
-Future<AlltoallResult> alltoall_async(Context& context, std::string_view name, ConstTensorView in,
+Future<AlltoallResult> alltoall_async(const Group& group, std::string_view name, ConstTensorView in,
                                       Span<const std::int64_t> splits, const AlltoallOptions& options) {
   return Future<AlltoallResult>(
-      api::submit(context, name, api::alltoall_request(name, in, {}, splits, api::Place(context), options)));
+      api::submit(group, name, api::alltoall_request(name, in, {}, splits, api::Place(group), options)));
 }
-void alltoall_into(Context& context, ConstTensorView in, TensorView out, Span<const std::int64_t> splits,
+void alltoall_into(const Group& group, ConstTensorView in, TensorView out, Span<const std::int64_t> splits,
                    const AlltoallOptions& options) {
-  api::run(context, {}, api::alltoall_request({}, in, out, splits, api::Place(context), options));
+  api::run(group, {}, api::alltoall_request({}, in, out, splits, api::Place(group), options));
 }
-void alltoall_into(Context& context, std::string_view name, ConstTensorView in, TensorView out,
+void alltoall_into(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
                    Span<const std::int64_t> splits, const AlltoallOptions& options) {
   api::check_name(name);
-  api::run(context, name, api::alltoall_request(name, in, out, splits, api::Place(context), options));
+  api::run(group, name, api::alltoall_request(name, in, out, splits, api::Place(group), options));
 }
-Handle alltoall_into_async(Context& context, std::string_view name, ConstTensorView in, TensorView out,
+Handle alltoall_into_async(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
                            Span<const std::int64_t> splits, const AlltoallOptions& options) {
-  return Handle(api::submit(context, name, api::alltoall_request(name, in, out, splits, api::Place(context), options)));
+  return Handle(api::submit(group, name, api::alltoall_request(name, in, out, splits, api::Place(group), options)));
 }
 
 AlltoallResult alltoall(ConstTensorView in, Span<const std::int64_t> splits, const AlltoallOptions& options) {
@@ -231,30 +229,30 @@ Handle alltoall_into_async(std::string_view name, ConstTensorView in, TensorView
 
 // ---------------------------------------------------------------- reduce_scatter
 
-Tensor reduce_scatter(Context& context, ConstTensorView in, const ReduceScatterOptions& options) {
-  return api::run(context, {}, api::reduce_scatter_request({}, in, {}, api::Place(context), options)).tensor;
+Tensor reduce_scatter(const Group& group, ConstTensorView in, const ReduceScatterOptions& options) {
+  return api::run(group, {}, api::reduce_scatter_request({}, in, {}, api::Place(group), options)).tensor;
 }
-Tensor reduce_scatter(Context& context, std::string_view name, ConstTensorView in,
+Tensor reduce_scatter(const Group& group, std::string_view name, ConstTensorView in,
                       const ReduceScatterOptions& options) {
   api::check_name(name);
-  return api::run(context, name, api::reduce_scatter_request(name, in, {}, api::Place(context), options)).tensor;
+  return api::run(group, name, api::reduce_scatter_request(name, in, {}, api::Place(group), options)).tensor;
 }
-Future<Tensor> reduce_scatter_async(Context& context, std::string_view name, ConstTensorView in,
+Future<Tensor> reduce_scatter_async(const Group& group, std::string_view name, ConstTensorView in,
                                     const ReduceScatterOptions& options) {
   return Future<Tensor>(
-      api::submit(context, name, api::reduce_scatter_request(name, in, {}, api::Place(context), options)));
+      api::submit(group, name, api::reduce_scatter_request(name, in, {}, api::Place(group), options)));
 }
-void reduce_scatter_into(Context& context, ConstTensorView in, TensorView out, const ReduceScatterOptions& options) {
-  api::run(context, {}, api::reduce_scatter_request({}, in, out, api::Place(context), options));
+void reduce_scatter_into(const Group& group, ConstTensorView in, TensorView out, const ReduceScatterOptions& options) {
+  api::run(group, {}, api::reduce_scatter_request({}, in, out, api::Place(group), options));
 }
-void reduce_scatter_into(Context& context, std::string_view name, ConstTensorView in, TensorView out,
+void reduce_scatter_into(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
                          const ReduceScatterOptions& options) {
   api::check_name(name);
-  api::run(context, name, api::reduce_scatter_request(name, in, out, api::Place(context), options));
+  api::run(group, name, api::reduce_scatter_request(name, in, out, api::Place(group), options));
 }
-Handle reduce_scatter_into_async(Context& context, std::string_view name, ConstTensorView in, TensorView out,
+Handle reduce_scatter_into_async(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
                                  const ReduceScatterOptions& options) {
-  return Handle(api::submit(context, name, api::reduce_scatter_request(name, in, out, api::Place(context), options)));
+  return Handle(api::submit(group, name, api::reduce_scatter_request(name, in, out, api::Place(group), options)));
 }
 
 Tensor reduce_scatter(ConstTensorView in, const ReduceScatterOptions& options) {
@@ -280,16 +278,16 @@ Handle reduce_scatter_into_async(std::string_view name, ConstTensorView in, Tens
 
 // ---------------------------------------------------------------- barrier, steps
 
-void barrier(Context& context, const BarrierOptions& options) { api::run(context, {}, api::barrier_request(options)); }
-Handle barrier_async(Context& context, std::string_view name, const BarrierOptions& options) {
-  return Handle(api::submit(context, name, api::barrier_request(options)));
+void barrier(const Group& group, const BarrierOptions& options) { api::run(group, {}, api::barrier_request(options)); }
+Handle barrier_async(const Group& group, std::string_view name, const BarrierOptions& options) {
+  return Handle(api::submit(group, name, api::barrier_request(options)));
 }
 void barrier(const BarrierOptions& options) { barrier(current_context(), options); }
 Handle barrier_async(std::string_view name, const BarrierOptions& options) {
   return barrier_async(current_context(), name, options);
 }
 
-void end_step(Context& context) { context.impl().engine().end_step(); }
+void end_step(const Group& group) { group.impl().engine().end_step(); }
 void end_step() { end_step(current_context()); }
 
 }  // namespace kolo

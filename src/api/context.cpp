@@ -168,6 +168,7 @@ void end_by_destructor(std::shared_ptr<detail::ContextImpl> impl, const std::str
     process().leave_open(std::move(impl));
   } else {
     process().end(*impl, reason);
+    impl->dissolve();
   }
 }
 
@@ -178,6 +179,24 @@ Bootstrap::Bootstrap(Bootstrap&&) noexcept = default;
 Bootstrap& Bootstrap::operator=(Bootstrap&&) noexcept = default;
 Bootstrap::~Bootstrap() = default;
 std::unique_ptr<detail::BootstrapHolder> Bootstrap::release() noexcept { return std::move(holder_); }
+
+// ---------------------------------------------------------------- Group
+
+Group::Group(std::shared_ptr<detail::ContextImpl> context) noexcept : context_(std::move(context)) {}
+
+detail::ContextImpl& Group::impl() const {
+  if (!context_) throw Error(ErrorCode::not_initialized, "this context was moved from");
+  if (context_->is_inherited()) throw_inherited();
+  if (context_->dissolved()) {
+    throw Error(ErrorCode::not_initialized, "the context of this group is gone: it was destroyed, or shut down by "
+                                            "kolo::shutdown; take a group of the context that is there now");
+  }
+  return *context_;
+}
+
+Group world() { return current_context(); }
+int rank(const Group& group) { return group.impl().engine().topology().rank; }
+int size(const Group& group) { return group.impl().engine().topology().size; }
 
 // ---------------------------------------------------------------- Context
 
@@ -201,43 +220,42 @@ Context::Context(const Options& options) : Context(process().join(options)) {}
 
 Context Context::alone(const Options& options) { return Context(Bootstrap(api::solo_bootstrap()), options); }
 
-Context::Context(Bootstrap bootstrap, const Options& options) : exceptions_at_birth_(std::uncaught_exceptions()) {
+Context::Context(Bootstrap bootstrap, const Options& options)
+    : world_(nullptr), exceptions_at_birth_(std::uncaught_exceptions()) {
   const std::unique_ptr<detail::BootstrapHolder> holder = bootstrap.release();
   if (!holder || !holder->bootstrap) {
     throw Error(ErrorCode::invalid_argument, "this bootstrap has made a context already; make another one");
   }
-  impl_ = api::assemble(std::move(holder->bootstrap), options);
+  world_.context_ = api::assemble(std::move(holder->bootstrap), options);
 }
 
 Context::Context(std::shared_ptr<detail::ContextImpl> impl) noexcept
-    : impl_(std::move(impl)), exceptions_at_birth_(std::uncaught_exceptions()) {}
+    : world_(std::move(impl)), exceptions_at_birth_(std::uncaught_exceptions()) {}
 
-Context::Context(Context&&) noexcept = default;
+Context::Context(Context&& other) noexcept
+    : world_(std::move(other.world_.context_)), exceptions_at_birth_(other.exceptions_at_birth_) {}
 
 Context& Context::operator=(Context&& other) noexcept {
   if (this != &other) {
-    if (impl_) end_by_destructor(std::move(impl_), {});
-    impl_ = std::move(other.impl_);
+    if (world_.context_) end_by_destructor(std::move(world_.context_), {});
+    world_.context_ = std::move(other.world_.context_);
     exceptions_at_birth_ = other.exceptions_at_birth_;
   }
   return *this;
 }
 
 Context::~Context() {
-  if (impl_) end_by_destructor(std::move(impl_), std::uncaught_exceptions() > exceptions_at_birth_ ? kUnwinding : "");
+  if (!world_.context_) return;
+  end_by_destructor(std::move(world_.context_), std::uncaught_exceptions() > exceptions_at_birth_ ? kUnwinding : "");
 }
 
-detail::ContextImpl& Context::impl() const {
-  if (!impl_) throw Error(ErrorCode::not_initialized, "this context was moved from");
-  if (impl_->is_inherited()) throw_inherited();
-  return *impl_;
-}
+detail::ContextImpl& Context::impl() const { return world_.impl(); }
 
 void Context::shutdown() {
-  if (!impl_) return;
-  if (impl_->is_inherited()) throw_inherited();
-  impl_->engine().shutdown();
-  process().note_end(*impl_);
+  if (!world_.context_) return;
+  detail::ContextImpl& its = impl();
+  its.engine().shutdown();
+  process().note_end(its);
 }
 
 void Context::abandon(const std::string& reason) {

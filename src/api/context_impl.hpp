@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <kolo/context.hpp>
 
@@ -26,6 +27,16 @@ class ContextImpl {
       : bootstrap_(std::move(bootstrap)), link_(std::move(link)), regions_(std::move(regions)),
         engine_(std::move(engine)), connections_(std::move(connections)) {}
 
+  /// Gives everything back, behind `close`; groups may hold what is left.
+  void dissolve() noexcept {
+    connections_.reset();
+    engine_.reset();
+    regions_.reset();
+    link_.reset();
+    bootstrap_.reset();
+  }
+  [[nodiscard]] bool dissolved() const noexcept { return engine_ == nullptr; }
+
   [[nodiscard]] engine::Engine& engine() const noexcept { return *engine_; }
   [[nodiscard]] const std::shared_ptr<engine::Engine>& shared_engine() const noexcept { return engine_; }
   [[nodiscard]] transport::NodeLink& link() const noexcept { return *link_; }
@@ -43,11 +54,11 @@ class ContextImpl {
 
  private:
   const std::uint64_t generation_ = api::fork_generation();
-  const std::unique_ptr<bootstrap::Bootstrap> bootstrap_;  // outlives what was made with it
-  const std::shared_ptr<transport::NodeLink> link_;
-  const std::shared_ptr<transport::Regions> regions_;
-  const std::shared_ptr<engine::Engine> engine_;
-  const std::unique_ptr<const api::ClosedInChildren> connections_;
+  std::unique_ptr<bootstrap::Bootstrap> bootstrap_;  // outlives what was made with it
+  std::shared_ptr<transport::NodeLink> link_;
+  std::shared_ptr<transport::Regions> regions_;
+  std::shared_ptr<engine::Engine> engine_;
+  std::unique_ptr<const api::ClosedInChildren> connections_;
   bool of_job_ = false;
 };
 

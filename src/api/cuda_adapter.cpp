@@ -13,8 +13,8 @@
 
 namespace kolo::cuda {
 
-int bind(Context& context) {
-  data::DeviceBackend* const backend = context.impl().engine().device();
+int bind(const Group& group) {
+  data::DeviceBackend* const backend = group.impl().engine().device();
   const int device = backend->bind();
   set_current_device(device);
   return device;

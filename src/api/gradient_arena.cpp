@@ -27,10 +27,10 @@ constexpr std::size_t kMost = std::size_t{1} << 47;
 std::string subject(const std::string& name) { return "GradientArena(" + name + ")"; }
 
 /// Everyone's bytes, through collectives of this name: with the deadlines and errors that all have.
-std::vector<std::string> meet(Context& context, const std::string& name, const std::string& mine) {
+std::vector<std::string> meet(const Group& group, const std::string& name, const std::string& mine) {
   const auto length = static_cast<std::int64_t>(mine.size());
-  const Tensor lengths = allgather(context, name + " lengths", ConstTensorView(&length, DType::int64, Shape{1}));
-  const Tensor all = allgather(context, name, ConstTensorView(mine.data(), DType::uint8, Shape{length}));
+  const Tensor lengths = allgather(group, name + " lengths", ConstTensorView(&length, DType::int64, Shape{1}));
+  const Tensor all = allgather(group, name, ConstTensorView(mine.data(), DType::uint8, Shape{length}));
   std::vector<std::string> result;
   const auto* next = static_cast<const char*>(all.data());
   for (const std::int64_t one : lengths.as<std::int64_t>()) {
@@ -48,10 +48,10 @@ struct Wish {
   std::vector<transport::Regions::Serial> retired;
 };
 
-std::vector<Wish> gather(Context& context, const std::string& name, const Wish& mine) {
+std::vector<Wish> gather(const Group& group, const std::string& name, const Wish& mine) {
   std::vector<std::uint64_t> numbers{mine.id.number, mine.id.serial, mine.bytes, mine.kind, mine.retired.size()};
   numbers.insert(numbers.end(), mine.retired.begin(), mine.retired.end());
-  const Tensor gathered = allgather(context, name, const_view(numbers));
+  const Tensor gathered = allgather(group, name, const_view(numbers));
   std::vector<Wish> all;
   const Span<const std::uint64_t> words = gathered.as<std::uint64_t>();
   for (const std::uint64_t* at = words.begin(); at != words.end();) {
@@ -85,13 +85,13 @@ void check_agreement(const std::string& name, const std::vector<Wish>& all) {
 class Reservation {
  public:
   /// The meeting: all ask for the same size in the same kind of memory, and use the number that rank 0 proposes.
-  Reservation(Context& context, std::shared_ptr<transport::Regions> regions, const std::string& name, std::size_t bytes,
-              DeviceKind kind)
+  Reservation(const Group& group, std::shared_ptr<transport::Regions> regions, const std::string& name,
+              std::size_t bytes, DeviceKind kind)
       : regions_(std::move(regions)) {
-    if (context.rank() == 0) id_ = regions_->propose();
+    if (rank(group) == 0) id_ = regions_->propose();
     try {
       const std::vector<Wish> all =
-          gather(context, name, {id_, bytes, static_cast<std::uint64_t>(kind), regions_->retired()});
+          gather(group, name, {id_, bytes, static_cast<std::uint64_t>(kind), regions_->retired()});
       std::vector<std::vector<transport::Regions::Serial>> retired;
       for (const Wish& one : all) retired.push_back(one.retired);
       regions_->forget_common(retired);
@@ -114,10 +114,10 @@ class Reservation {
 };
 
 /// Throws on every rank what went wrong on one of them.
-void fail_together(Context& context, const std::string& name, const std::string& step, const Status& problem) {
+void fail_together(const Group& group, const std::string& name, const std::string& step, const Status& problem) {
   std::string mine = problem.message();
   if (!problem.ok()) mine.insert(mine.begin(), static_cast<char>(problem.code()));
-  const std::vector<std::string> all = meet(context, name + " " + step, mine);
+  const std::vector<std::string> all = meet(group, name + " " + step, mine);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].empty()) continue;
     throw Error(static_cast<ErrorCode>(all[rank].front()),
@@ -137,16 +137,16 @@ class Memory {
 
 class HostMemory final : public Memory {
  public:
-  HostMemory(Context& context, const std::string& name, std::size_t bytes)
-      : engine_(context.impl().shared_engine()), regions_(context.impl().regions()) {
-    const Reservation reservation(context, regions_, name, bytes, DeviceKind::cpu);
-    region_ = context.impl().link().share(
-        bytes, [&](const std::string& mine) { return meet(context, name + " handover", mine); },
-        [&] { context.impl().engine().check_usable(); });
+  HostMemory(const Group& group, const std::string& name, std::size_t bytes)
+      : engine_(group.impl().shared_engine()), regions_(group.impl().regions()) {
+    const Reservation reservation(group, regions_, name, bytes, DeviceKind::cpu);
+    region_ = group.impl().link().share(
+        bytes, [&](const std::string& mine) { return meet(group, name + " handover", mine); },
+        [&] { group.impl().engine().check_usable(); });
     id_ = reservation.id();
     regions_->add(id_, region_);
     // Nobody uses it before all know it.
-    barrier_async(context, name + " ready").wait();
+    barrier_async(group, name + " ready").wait();
   }
   ~HostMemory() override {
     const std::shared_ptr<engine::Engine> engine = engine_.lock();
@@ -170,22 +170,22 @@ class HostMemory final : public Memory {
 
 class DeviceMemory final : public Memory {
  public:
-  DeviceMemory(Context& context, const std::string& name, std::size_t bytes, Device device)
-      : engine_(context.impl().shared_engine()), regions_(context.impl().regions()) {
-    const Reservation reservation(context, regions_, name, bytes, device.kind);
-    fail_together(context, name, "device", why_unusable(context, device));
-    data::DeviceBackend& backend = *context.impl().engine().device();
+  DeviceMemory(const Group& group, const std::string& name, std::size_t bytes, Device device)
+      : engine_(group.impl().shared_engine()), regions_(group.impl().regions()) {
+    const Reservation reservation(group, regions_, name, bytes, device.kind);
+    fail_together(group, name, "device", why_unusable(group, device));
+    data::DeviceBackend& backend = *group.impl().engine().device();
     region_ = backend.ask_region(reservation.id().number, bytes);
     Status problem;
     try {
       // It says to the thread that gives work to the device that there is something to do.
-      allreduce_async(context, name + " memory", TensorView(nullptr, DType::uint8, Shape{0}, device)).wait();
+      allreduce_async(group, name + " memory", TensorView(nullptr, DType::uint8, Shape{0}, device)).wait();
       data_ = region_->memory();
     } catch (const Error& error) {
       problem = error.status();
     }
     try {
-      fail_together(context, name, "ready", problem);
+      fail_together(group, name, "ready", problem);
     } catch (...) {
       backend.retire(*region_, true);
       throw;
@@ -209,8 +209,8 @@ class DeviceMemory final : public Memory {
   }
 
  private:
-  static Status why_unusable(Context& context, Device device) {
-    data::DeviceBackend* const backend = context.impl().engine().device();
+  static Status why_unusable(const Group& group, Device device) {
+    data::DeviceBackend* const backend = group.impl().engine().device();
     if (backend == nullptr) {
       return {ErrorCode::unsupported, "no CUDA device can be used: this build has no CUDA part"};
     }
@@ -229,7 +229,7 @@ class DeviceMemory final : public Memory {
   std::byte* data_ = nullptr;
 };
 
-std::unique_ptr<Memory> make_memory(Context& context, const std::string& name, std::size_t bytes, Device device) {
+std::unique_ptr<Memory> make_memory(const Group& group, const std::string& name, std::size_t bytes, Device device) {
   if (device.kind > DeviceKind::cuda) {
     throw Error(ErrorCode::invalid_argument,
                 name + ": there is no device kind number " + std::to_string(static_cast<unsigned>(device.kind)));
@@ -238,16 +238,16 @@ std::unique_ptr<Memory> make_memory(Context& context, const std::string& name, s
     throw Error(ErrorCode::invalid_argument, name + ": " + std::to_string(bytes) + " bytes are too many");
   }
   const std::size_t rounded = base::round_up(std::max<std::size_t>(bytes, 1), base::kPageBytes);
-  if (device.kind == DeviceKind::cpu) return std::make_unique<HostMemory>(context, name, rounded);
-  return std::make_unique<DeviceMemory>(context, name, rounded, device);
+  if (device.kind == DeviceKind::cpu) return std::make_unique<HostMemory>(group, name, rounded);
+  return std::make_unique<DeviceMemory>(group, name, rounded, device);
 }
 
 }  // namespace
 
 class GradientArena::Impl {
  public:
-  Impl(Context& context, std::size_t bytes, Device device, std::string name)
-      : name_(std::move(name)), device_(device), memory_(make_memory(context, subject(name_), bytes, device)) {}
+  Impl(const Group& group, std::size_t bytes, Device device, std::string name)
+      : name_(std::move(name)), device_(device), memory_(make_memory(group, subject(name_), bytes, device)) {}
 
   TensorView allocate(DType dtype, const Shape& shape, std::optional<Stream> stream) {
     if (dtype > DType::float64) {
@@ -317,13 +317,13 @@ Device device_of_gradients(Span<Parameter> parameters, const std::string& name) 
 
 }  // namespace
 
-GradientArena::GradientArena(Context& context, std::size_t bytes, Device device, std::string name)
-    : impl_(std::make_unique<Impl>(context, bytes, device, std::move(name))) {}
-GradientArena::GradientArena(Context& context, std::size_t bytes, std::string name)
-    : GradientArena(context, bytes, cpu(), std::move(name)) {}
+GradientArena::GradientArena(const Group& group, std::size_t bytes, Device device, std::string name)
+    : impl_(std::make_unique<Impl>(group, bytes, device, std::move(name))) {}
+GradientArena::GradientArena(const Group& group, std::size_t bytes, std::string name)
+    : GradientArena(group, bytes, cpu(), std::move(name)) {}
 
-GradientArena::GradientArena(Context& context, Span<Parameter> parameters, std::string name)
-    : GradientArena(context, room_for_gradients(parameters), device_of_gradients(parameters, name), name) {
+GradientArena::GradientArena(const Group& group, Span<Parameter> parameters, std::string name)
+    : GradientArena(group, room_for_gradients(parameters), device_of_gradients(parameters, name), name) {
   for (Parameter& parameter : parameters) {
     if (!parameter.gradient) continue;
     const TensorView& old = *parameter.gradient;

@@ -57,9 +57,9 @@ BuildInfo built_with() {
   return info;
 }
 
-std::vector<Setting> settings(Context& context) {
+std::vector<Setting> settings(const Group& group) {
   std::vector<Setting> result;
-  for (const base::SettingReport& one : base::report(context.impl().engine().settings())) {
+  for (const base::SettingReport& one : base::report(group.impl().engine().settings())) {
     std::string source(base::to_string(one.source));
     if (one.source == base::SettingSource::alias) source = one.alias;
     result.push_back({one.name, one.value, one.default_value, source, one.range, one.help});
@@ -68,12 +68,12 @@ std::vector<Setting> settings(Context& context) {
 }
 std::vector<Setting> settings() { return settings(current_context()); }
 
-std::string describe(Context& context) {
-  const engine::Engine& engine = context.impl().engine();
+std::string describe(const Group& group) {
+  const engine::Engine& engine = group.impl().engine();
   const core::Topology& topology = engine.topology();
   std::ostringstream text;
   text << "Kolo " << version() << ", rank " << topology.rank << " of " << topology.size << "\n"
-       << "bootstrap: " << context.impl().describe_bootstrap() << "\n"
+       << "bootstrap: " << group.impl().describe_bootstrap() << "\n"
        << "place: local rank " << topology.local_rank << " of " << topology.local_size() << " on node " << topology.node
        << " of " << topology.node_count() << "\n"
        << describe_nodes(topology)  //
@@ -84,9 +84,9 @@ std::string describe(Context& context) {
 }
 std::string describe() { return describe(current_context()); }
 
-Metrics metrics(Context& context) {
-  const engine::Engine& engine = context.impl().engine();
-  Metrics metrics = context.impl().engine().metrics();
+Metrics metrics(const Group& group) {
+  const engine::Engine& engine = group.impl().engine();
+  Metrics metrics = group.impl().engine().metrics();
   if (engine.device() == nullptr) return metrics;
   const data::DeviceUsage usage = engine.device()->usage();
   metrics.device_slot_bytes = usage.slot_bytes;

@@ -5,20 +5,20 @@
 
 namespace kolo {
 
-std::string broadcast_bytes(Context& context, const std::string& bytes, int root) {
-  const bool is_root = context.rank() == root;
+std::string broadcast_bytes(const Group& group, const std::string& bytes, int root) {
+  const bool is_root = rank(group) == root;
   std::uint64_t length = is_root ? bytes.size() : 0;
-  broadcast(context, TensorView(&length, DType::uint64, Shape{}), root);
+  broadcast(group, TensorView(&length, DType::uint64, Shape{}), root);
   std::string result = is_root ? bytes : std::string(length, '\0');
-  broadcast(context, TensorView(result.data(), DType::uint8, Shape{static_cast<std::int64_t>(length)}), root);
+  broadcast(group, TensorView(result.data(), DType::uint8, Shape{static_cast<std::int64_t>(length)}), root);
   return result;
 }
 
-std::vector<std::string> allgather_bytes(Context& context, const std::string& bytes) {
+std::vector<std::string> allgather_bytes(const Group& group, const std::string& bytes) {
   const std::uint64_t length = bytes.size();
-  const Tensor lengths = allgather(context, ConstTensorView(&length, DType::uint64, Shape{1}));
+  const Tensor lengths = allgather(group, ConstTensorView(&length, DType::uint64, Shape{1}));
   const Tensor all =
-      allgather(context, ConstTensorView(bytes.data(), DType::uint8, Shape{static_cast<std::int64_t>(bytes.size())}));
+      allgather(group, ConstTensorView(bytes.data(), DType::uint8, Shape{static_cast<std::int64_t>(bytes.size())}));
   std::vector<std::string> result;
   const char* next = static_cast<const char*>(all.data());
   for (const std::uint64_t one : lengths.as<std::uint64_t>()) {

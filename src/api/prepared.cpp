@@ -11,8 +11,8 @@ namespace kolo {
 
 class Prepared::Impl {
  public:
-  Impl(Context& context, std::string_view name, api::Request request)
-      : engine_(context.impl().shared_engine()), signature_(engine_->names().share(std::move(request.signature))),
+  Impl(const Group& group, std::string_view name, api::Request request)
+      : engine_(group.impl().shared_engine()), signature_(engine_->names().share(std::move(request.signature))),
         buffers_(std::move(request.buffers)), timeout_(request.timeout), device_(request.device),
         streams_(std::move(request.streams)), entry_(engine_->names().hold(name)) {}
   ~Impl() { engine_->names().release(entry_); }
@@ -79,34 +79,35 @@ Handle Prepared::start() {
 
 namespace {
 
-Prepared prepare(Context& context, std::string_view name, api::Request request) {
+Prepared prepare(const Group& group, std::string_view name, api::Request request) {
   api::check_name(name);
-  context.impl().engine().check_usable();
-  api::settle_device(context.impl().engine(), name, request);
+  group.impl().engine().check_usable();
+  api::settle_device(group.impl().engine(), name, request);
   api::name_members(name, request);
-  return Prepared(std::make_unique<Prepared::Impl>(context, name, std::move(request)));
+  return Prepared(std::make_unique<Prepared::Impl>(group, name, std::move(request)));
 }
 
 }  // namespace
 
-Prepared prepare_allreduce(Context& context, std::string_view name, TensorView inout, const AllreduceOptions& options) {
-  return prepare(context, name, api::allreduce_request(name, inout, inout, true, options));
+Prepared prepare_allreduce(const Group& group, std::string_view name, TensorView inout,
+                           const AllreduceOptions& options) {
+  return prepare(group, name, api::allreduce_request(name, inout, inout, true, options));
 }
-Prepared prepare_grouped_allreduce(Context& context, std::string_view group, Span<const NamedView> members,
+Prepared prepare_grouped_allreduce(const Group& group, std::string_view name, Span<const NamedView> members,
                                    const AllreduceOptions& options) {
-  return prepare(context, group, api::grouped_allreduce_request(group, members, options));
+  return prepare(group, name, api::grouped_allreduce_request(name, members, options));
 }
-Prepared prepare_broadcast(Context& context, std::string_view name, TensorView inout, int root,
+Prepared prepare_broadcast(const Group& group, std::string_view name, TensorView inout, int root,
                            const BroadcastOptions& options) {
-  return prepare(context, name, api::broadcast_request(name, inout, inout, true, root, context.size(), options));
+  return prepare(group, name, api::broadcast_request(name, inout, inout, true, root, size(group), options));
 }
 
 Prepared prepare_allreduce(std::string_view name, TensorView inout, const AllreduceOptions& options) {
   return prepare_allreduce(current_context(), name, inout, options);
 }
-Prepared prepare_grouped_allreduce(std::string_view group, Span<const NamedView> members,
+Prepared prepare_grouped_allreduce(std::string_view name, Span<const NamedView> members,
                                    const AllreduceOptions& options) {
-  return prepare_grouped_allreduce(current_context(), group, members, options);
+  return prepare_grouped_allreduce(current_context(), name, members, options);
 }
 Prepared prepare_broadcast(std::string_view name, TensorView inout, int root, const BroadcastOptions& options) {
   return prepare_broadcast(current_context(), name, inout, root, options);

@@ -612,14 +612,14 @@ const std::shared_ptr<detail::HandleState>& take_operation(engine::Entry& entry)
 
 /// `View`: of the input, as the caller gave it. Views are long, and many small tensors are submitted one by one.
 template <class View>
-std::shared_ptr<detail::HandleState> submit_allreduce_of(Context& context, std::string_view name, const View& in,
+std::shared_ptr<detail::HandleState> submit_allreduce_of(const Group& group, std::string_view name, const View& in,
                                                          const TensorView& out, bool in_place,
                                                          const AllreduceOptions& options) {
   if (in.device().kind != DeviceKind::cpu || out.device().kind != DeviceKind::cpu) {
-    return submit(context, name, allreduce_request(name, in, out, in_place, options));
+    return submit(group, name, allreduce_request(name, in, out, in_place, options));
   }
   check_tensors(core::CollectiveKind::allreduce, name, in, out, in_place, options);
-  engine::Engine& engine = context.impl().engine();
+  engine::Engine& engine = group.impl().engine();
   check_name(name);
   engine.check_usable();
   Claim claim(engine.names(), engine.names().claim(name));
@@ -640,19 +640,19 @@ std::shared_ptr<detail::HandleState> submit_allreduce_of(Context& context, std::
 
 }  // namespace
 
-std::shared_ptr<detail::HandleState> submit_allreduce(Context& context, std::string_view name, const TensorView& inout,
-                                                      const AllreduceOptions& options) {
-  return submit_allreduce_of(context, name, inout, inout, true, options);
+std::shared_ptr<detail::HandleState> submit_allreduce(const Group& group, std::string_view name,
+                                                      const TensorView& inout, const AllreduceOptions& options) {
+  return submit_allreduce_of(group, name, inout, inout, true, options);
 }
 
-std::shared_ptr<detail::HandleState> submit_allreduce_into(Context& context, std::string_view name,
+std::shared_ptr<detail::HandleState> submit_allreduce_into(const Group& group, std::string_view name,
                                                            const ConstTensorView& in, const TensorView& out,
                                                            const AllreduceOptions& options) {
-  return submit_allreduce_of(context, name, in, out, false, options);
+  return submit_allreduce_of(group, name, in, out, false, options);
 }
 
-std::shared_ptr<detail::HandleState> submit(Context& context, std::string_view name, Request request) {
-  engine::Engine& engine = context.impl().engine();
+std::shared_ptr<detail::HandleState> submit(const Group& group, std::string_view name, Request request) {
+  engine::Engine& engine = group.impl().engine();
   check_name(name);
   engine.check_usable();
   settle_device(engine, name, request);
@@ -660,8 +660,8 @@ std::shared_ptr<detail::HandleState> submit(Context& context, std::string_view n
   return start(engine, claim, std::move(request));
 }
 
-Result run(Context& context, std::string_view name, Request request) {
-  engine::Engine& engine = context.impl().engine();
+Result run(const Group& group, std::string_view name, Request request) {
+  engine::Engine& engine = group.impl().engine();
   engine.check_usable();
   engine.check_may_wait();
   if (!name.empty()) check_name(name);
@@ -680,14 +680,14 @@ Result run(Context& context, std::string_view name, Request request) {
   return submit_and_wait(engine, claim, make_operation(engine, claim, std::move(request)));
 }
 
-void run_unnamed_allreduce(Context& context, ConstTensorView in, TensorView out, bool in_place,
+void run_unnamed_allreduce(const Group& group, ConstTensorView in, TensorView out, bool in_place,
                            const AllreduceOptions& options) {
   check_tensors(core::CollectiveKind::allreduce, {}, in, out, in_place, options);
   if (in.device().kind != DeviceKind::cpu || out.device().kind != DeviceKind::cpu) {
-    run(context, {}, allreduce_request({}, in, out, in_place, options));
+    run(group, {}, allreduce_request({}, in, out, in_place, options));
     return;
   }
-  engine::Engine& engine = context.impl().engine();
+  engine::Engine& engine = group.impl().engine();
   engine.check_usable();
   engine.check_may_wait();
   Claim claim(engine.names(), engine.names().claim_unnamed());

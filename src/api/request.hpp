@@ -38,7 +38,7 @@ struct Request {
 struct Place {
   int rank = 0;
   int size = 1;
-  explicit Place(const Context& context) : rank(context.rank()), size(context.size()) {}
+  explicit Place(const Group& group) : rank(kolo::rank(group)), size(kolo::size(group)) {}
 };
 
 /// The root of a call, among so many ranks.
@@ -76,7 +76,7 @@ struct Result {
 };
 
 /// A synchronous all-reduce without a name, as `run` of its request; without making one when it passes by the log.
-void run_unnamed_allreduce(Context& context, ConstTensorView in, TensorView out, bool in_place,
+void run_unnamed_allreduce(const Group& group, ConstTensorView in, TensorView out, bool in_place,
                            const AllreduceOptions& options);
 
 /// Puts the names of a group's members into its signature, for the sentence about ranks that disagree. Whoever sees the
@@ -87,9 +87,9 @@ void name_members(std::string_view group, Request& request);
 void check_name(std::string_view name);
 
 /// An all-reduce of one tensor, as `submit` of its request; without making one when the name is known.
-std::shared_ptr<detail::HandleState> submit_allreduce(Context& context, std::string_view name, const TensorView& inout,
-                                                      const AllreduceOptions& options);
-std::shared_ptr<detail::HandleState> submit_allreduce_into(Context& context, std::string_view name,
+std::shared_ptr<detail::HandleState> submit_allreduce(const Group& group, std::string_view name,
+                                                      const TensorView& inout, const AllreduceOptions& options);
+std::shared_ptr<detail::HandleState> submit_allreduce_into(const Group& group, std::string_view name,
                                                            const ConstTensorView& in, const TensorView& out,
                                                            const AllreduceOptions& options);
 /// Throws Error (unsupported) when tensors of the request's device cannot be used with this engine. Notes which of them
@@ -100,9 +100,9 @@ void settle_device(engine::Engine& engine, std::string_view name, Request& reque
 std::vector<data::DeviceEventPtr> record(engine::Engine& engine, Device device, const std::vector<Stream>& streams);
 
 /// Claims the name and submits.
-std::shared_ptr<detail::HandleState> submit(Context& context, std::string_view name, Request request);
+std::shared_ptr<detail::HandleState> submit(const Group& group, std::string_view name, Request request);
 /// Submits under the name - or, when it is empty, in the order of the calls, past the log where that is possible -,
 /// waits, and throws what went wrong.
-Result run(Context& context, std::string_view name, Request request);
+Result run(const Group& group, std::string_view name, Request request);
 
 }  // namespace kolo::api

@@ -144,83 +144,81 @@ at::Tensor TensorHandle::wait() {
   return tensor_;
 }
 
-void allreduce(Context& context, const at::Tensor& inout, const AllreduceOptions& options) {
-  in_place("allreduce", inout, [&](const TensorView& memory) { kolo::allreduce(context, memory, options); });
+void allreduce(const Group& group, const at::Tensor& inout, const AllreduceOptions& options) {
+  in_place("allreduce", inout, [&](const TensorView& memory) { kolo::allreduce(group, memory, options); });
 }
 void allreduce(const at::Tensor& inout, const AllreduceOptions& options) {
   allreduce(current_context(), inout, options);
 }
-TensorHandle allreduce_async(Context& context, std::string_view name, const at::Tensor& inout,
+TensorHandle allreduce_async(const Group& group, std::string_view name, const at::Tensor& inout,
                              const AllreduceOptions& options) {
   check_not_followed("allreduce_async", inout);
-  return {kolo::allreduce_async(context, name, view(inout), options), inout};
+  return {kolo::allreduce_async(group, name, view(inout), options), inout};
 }
 TensorHandle allreduce_async(std::string_view name, const at::Tensor& inout, const AllreduceOptions& options) {
   return allreduce_async(current_context(), name, inout, options);
 }
 
-void broadcast(Context& context, const at::Tensor& inout, int root, const BroadcastOptions& options) {
-  in_place("broadcast", inout, [&](const TensorView& memory) { kolo::broadcast(context, memory, root, options); });
+void broadcast(const Group& group, const at::Tensor& inout, int root, const BroadcastOptions& options) {
+  in_place("broadcast", inout, [&](const TensorView& memory) { kolo::broadcast(group, memory, root, options); });
 }
 void broadcast(const at::Tensor& inout, int root, const BroadcastOptions& options) {
   broadcast(current_context(), inout, root, options);
 }
-TensorHandle broadcast_async(Context& context, std::string_view name, const at::Tensor& inout, int root,
+TensorHandle broadcast_async(const Group& group, std::string_view name, const at::Tensor& inout, int root,
                              const BroadcastOptions& options) {
   check_not_followed("broadcast_async", inout);
-  return {kolo::broadcast_async(context, name, view(inout), root, options), inout};
+  return {kolo::broadcast_async(group, name, view(inout), root, options), inout};
 }
 TensorHandle broadcast_async(std::string_view name, const at::Tensor& inout, int root,
                              const BroadcastOptions& options) {
   return broadcast_async(current_context(), name, inout, root, options);
 }
 
-at::Tensor allgather(Context& context, const at::Tensor& in, const AllgatherOptions& options) {
+at::Tensor allgather(const Group& group, const at::Tensor& in, const AllgatherOptions& options) {
   return into_new(
-      "allgather", in, [&](const TensorView& memory) { return kolo::allgather(context, memory, options); },
+      "allgather", in, [&](const TensorView& memory) { return kolo::allgather(group, memory, options); },
       [&](std::int64_t rows) {
-        return sum_of(kolo::allgather(context, const_view(&rows, std::size_t{1}), options).as<std::int64_t>());
+        return sum_of(kolo::allgather(group, const_view(&rows, std::size_t{1}), options).as<std::int64_t>());
       },
-      [&](const TensorView& memory, const TensorView& out) { kolo::allgather_into(context, memory, out, options); });
+      [&](const TensorView& memory, const TensorView& out) { kolo::allgather_into(group, memory, out, options); });
 }
 at::Tensor allgather(const at::Tensor& in, const AllgatherOptions& options) {
   return allgather(current_context(), in, options);
 }
 
-at::Tensor alltoall(Context& context, const at::Tensor& in, Span<const std::int64_t> splits,
+at::Tensor alltoall(const Group& group, const at::Tensor& in, Span<const std::int64_t> splits,
                     const AlltoallOptions& options) {
   return into_new(
-      "alltoall", in, [&](const TensorView& memory) { return kolo::alltoall(context, memory, splits, options).output; },
+      "alltoall", in, [&](const TensorView& memory) { return kolo::alltoall(group, memory, splits, options).output; },
       [&](std::int64_t rows) {
         if (splits.empty()) {
           return rows;  // as many as it gives
         }
-        const auto received = kolo::alltoall(context, const_view(splits.data(), splits.size()), {}, options);
+        const auto received = kolo::alltoall(group, const_view(splits.data(), splits.size()), {}, options);
         return sum_of(received.output.as<std::int64_t>());
       },
       [&](const TensorView& memory, const TensorView& out) {
-        kolo::alltoall_into(context, memory, out, splits, options);
+        kolo::alltoall_into(group, memory, out, splits, options);
       });
 }
 at::Tensor alltoall(const at::Tensor& in, Span<const std::int64_t> splits, const AlltoallOptions& options) {
   return alltoall(current_context(), in, splits, options);
 }
 
-at::Tensor reduce_scatter(Context& context, const at::Tensor& in, const ReduceScatterOptions& options) {
+at::Tensor reduce_scatter(const Group& group, const at::Tensor& in, const ReduceScatterOptions& options) {
   return into_new(
-      "reduce_scatter", in, [&](const TensorView& memory) { return kolo::reduce_scatter(context, memory, options); },
-      [&](std::int64_t rows) { return rows / context.size() + (context.rank() < rows % context.size() ? 1 : 0); },
-      [&](const TensorView& memory, const TensorView& out) {
-        kolo::reduce_scatter_into(context, memory, out, options);
-      });
+      "reduce_scatter", in, [&](const TensorView& memory) { return kolo::reduce_scatter(group, memory, options); },
+      [&](std::int64_t rows) { return rows / size(group) + (rank(group) < rows % size(group) ? 1 : 0); },
+      [&](const TensorView& memory, const TensorView& out) { kolo::reduce_scatter_into(group, memory, out, options); });
 }
 at::Tensor reduce_scatter(const at::Tensor& in, const ReduceScatterOptions& options) {
   return reduce_scatter(current_context(), in, options);
 }
 
-double average(Context& context, double value, double weight) {
+double average(const Group& group, double value, double weight) {
   double sums[2] = {weight == 0 ? 0 : value * weight, weight};
-  kolo::allreduce(context, kolo::view(sums, 2));
+  kolo::allreduce(group, kolo::view(sums, 2));
   return sums[0] / sums[1];
 }
 double average(double value, double weight) { return average(current_context(), value, weight); }

@@ -89,7 +89,7 @@ void give_back_memory() {
 }  // namespace
 
 struct DistributedOptimizer::Impl {
-  Context& context;
+  const Group ranks;
   torch::optim::Optimizer& optimizer;
   torch::nn::Module* module;  // or none
   NamedTensors given;         // the names, where there is no module, and those given later
@@ -105,9 +105,9 @@ struct DistributedOptimizer::Impl {
   int micro_step = 0;
   const std::shared_ptr<int> no_sync_depth = std::make_shared<int>(0);  // a scope may outlive this
 
-  Impl(Context& owner, torch::optim::Optimizer& wrapped, torch::nn::Module* model, NamedTensors names,
+  Impl(const Group& owner, torch::optim::Optimizer& wrapped, torch::nn::Module* model, NamedTensors names,
        const DistributedOptimizerOptions& settings)
-      : context(owner), optimizer(wrapped), module(model), given(std::move(names)), options(settings) {
+      : ranks(owner), optimizer(wrapped), module(model), given(std::move(names)), options(settings) {
     if (dynamic_cast<torch::optim::LBFGS*>(&optimizer) != nullptr) {
       unsupported("LBFGS evaluates its closure several times a step, which is not supported");
     }
@@ -168,7 +168,7 @@ struct DistributedOptimizer::Impl {
     for (const auto& [name, parameter] : parameters) {
       entries.push_back(name + ' ' + describe(parameter) + (parameter.requires_grad() ? "" : " without gradient"));
     }
-    check_agreement(context, "DistributedOptimizer(" + options.name + ")", entries);
+    check_agreement(ranks, "DistributedOptimizer(" + options.name + ")", entries);
   }
 
   void build() {
@@ -190,7 +190,7 @@ struct DistributedOptimizer::Impl {
       const TensorView view = view_of(slot);
       views.push_back({slot.name, view, view});
     }
-    reducer.emplace(context, views, reducer_options(options));
+    reducer.emplace(ranks, views, reducer_options(options));
     for (std::size_t i = 0; i < slots.size(); ++i) {
       slots[i].hooks.emplace(
           slots[i].parameter, [this, i](const at::Tensor& incoming) { before(i, incoming); }, [this, i] { after(i); });
@@ -231,7 +231,7 @@ struct DistributedOptimizer::Impl {
     past_cache = exceeds_cache(bytes);
     std::shared_ptr<GradientArena> arena;
     if (any_here) {
-      arena = std::make_shared<GradientArena>(context, bytes, "DistributedOptimizer(" + options.name + ")");
+      arena = std::make_shared<GradientArena>(ranks, bytes, "DistributedOptimizer(" + options.name + ")");
     }
     bool replaced = false;
     for (auto slot = slots.rbegin(); slot != slots.rend(); ++slot) {
@@ -402,7 +402,7 @@ struct DistributedOptimizer::Impl {
     optimizer.step();
     reducer->end_step();
     if (options.broadcast_buffers) {
-      libtorch::broadcast_buffers(context, *module);
+      libtorch::broadcast_buffers(ranks, *module);
     }
   }
 
@@ -474,12 +474,12 @@ DistributedOptimizer::DistributedOptimizer(torch::optim::Optimizer& optimizer, t
 DistributedOptimizer::DistributedOptimizer(torch::optim::Optimizer& optimizer, NamedTensors parameters,
                                            const DistributedOptimizerOptions& options)
     : DistributedOptimizer(current_context(), optimizer, std::move(parameters), options) {}
-DistributedOptimizer::DistributedOptimizer(Context& context, torch::optim::Optimizer& optimizer,
+DistributedOptimizer::DistributedOptimizer(const Group& group, torch::optim::Optimizer& optimizer,
                                            torch::nn::Module& module, const DistributedOptimizerOptions& options)
-    : impl_(std::make_unique<Impl>(context, optimizer, &module, NamedTensors(), options)) {}
-DistributedOptimizer::DistributedOptimizer(Context& context, torch::optim::Optimizer& optimizer,
+    : impl_(std::make_unique<Impl>(group, optimizer, &module, NamedTensors(), options)) {}
+DistributedOptimizer::DistributedOptimizer(const Group& group, torch::optim::Optimizer& optimizer,
                                            NamedTensors parameters, const DistributedOptimizerOptions& options)
-    : impl_(std::make_unique<Impl>(context, optimizer, nullptr, std::move(parameters), options)) {}
+    : impl_(std::make_unique<Impl>(group, optimizer, nullptr, std::move(parameters), options)) {}
 DistributedOptimizer::DistributedOptimizer(DistributedOptimizer&&) noexcept = default;
 DistributedOptimizer& DistributedOptimizer::operator=(DistributedOptimizer&&) noexcept = default;
 DistributedOptimizer::~DistributedOptimizer() = default;

@@ -34,7 +34,7 @@ NamedTensors parameters_and_buffers(const torch::nn::Module& module) {
   return list;
 }
 
-void broadcast_list(Context& context, const NamedTensors& tensors, int root) {
+void broadcast_list(const Group& group, const NamedTensors& tensors, int root) {
   // Strided tensors travel as contiguous copies: so ranks need not agree in their layout.
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> copies;
@@ -45,7 +45,7 @@ void broadcast_list(Context& context, const NamedTensors& tensors, int root) {
     copies.push_back(tensor.detach().contiguous());
     views.push_back({name, memory_view(what, copies.back())});
   }
-  kolo::broadcast_parameters(context, views, root);
+  kolo::broadcast_parameters(group, views, root);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const at::Tensor& tensor = tensors[i].second;
     if (copies[i].data_ptr() != tensor.data_ptr()) {
@@ -65,14 +65,14 @@ NamedTensors named_buffers(const torch::nn::Module& module, const std::string& p
   return without_repetitions(module.named_buffers(), prefix);
 }
 
-void broadcast_parameters(Context& context, const torch::nn::Module& module, int root) {
-  broadcast_list(context, parameters_and_buffers(module), root);
+void broadcast_parameters(const Group& group, const torch::nn::Module& module, int root) {
+  broadcast_list(group, parameters_and_buffers(module), root);
 }
-void broadcast_parameters(Context& context, const NamedTensors& tensors, int root) {
-  broadcast_list(context, tensors, root);
+void broadcast_parameters(const Group& group, const NamedTensors& tensors, int root) {
+  broadcast_list(group, tensors, root);
 }
-void broadcast_buffers(Context& context, const torch::nn::Module& module, int root) {
-  broadcast_list(context, named_buffers(module), root);
+void broadcast_buffers(const Group& group, const torch::nn::Module& module, int root) {
+  broadcast_list(group, named_buffers(module), root);
 }
 void broadcast_parameters(const torch::nn::Module& module, int root) {
   broadcast_parameters(current_context(), module, root);

@@ -8,10 +8,10 @@
 
 namespace kolo::libtorch {
 
-std::string on_root(Context& context, std::string_view caller, int root, ErrorCode code,
+std::string on_root(const Group& group, std::string_view caller, int root, ErrorCode code,
                     const std::function<std::string()>& body) {
   std::string outcome;  // a letter for how it went, and the result or the error
-  if (context.rank() == root) {
+  if (rank(group) == root) {
     try {
       outcome = 'y' + body();
     } catch (const std::bad_alloc& error) {
@@ -20,7 +20,7 @@ std::string on_root(Context& context, std::string_view caller, int root, ErrorCo
       outcome = std::string("n") + error.what();
     }
   }
-  outcome = broadcast_bytes(context, outcome, root);
+  outcome = broadcast_bytes(group, outcome, root);
   if (outcome.front() != 'y') {
     throw Error(outcome.front() == 'm' ? ErrorCode::out_of_memory : code,
                 std::string(caller) + ": rank " + std::to_string(root) + ": " + outcome.substr(1));

@@ -14,7 +14,7 @@ namespace kolo::libtorch {
 
 /// Runs `body` on the root; the others wait for it. What it throws is thrown on every rank, as an `Error` of `code`
 /// (or out_of_memory) that begins with `caller`. Returns the root's result, on every rank.
-std::string on_root(Context& context, std::string_view caller, int root, ErrorCode code,
+std::string on_root(const Group& group, std::string_view caller, int root, ErrorCode code,
                     const std::function<std::string()>& body);
 
 }  // namespace kolo::libtorch

@@ -81,21 +81,21 @@ void read_optimizer(torch::serialize::InputArchive& archive, Optimizer& optimize
   }
 }
 
-void broadcast_optimizer_state(Context& context, Optimizer& optimizer, int root) {
+void broadcast_optimizer_state(const Group& group, Optimizer& optimizer, int root) {
   constexpr std::string_view kCaller = "broadcast_optimizer_state";
-  if (root < 0 || root >= context.size()) {
+  if (root < 0 || root >= size(group)) {
     throw Error(ErrorCode::invalid_argument, std::string(kCaller) + ": root " + std::to_string(root) +
-                                                 " is no rank; ranks are 0 to " + std::to_string(context.size() - 1));
+                                                 " is no rank; ranks are 0 to " + std::to_string(size(group) - 1));
   }
-  check_agreement(context, kCaller, entries_of(optimizer, root));
-  const std::string bytes = on_root(context, kCaller, root, ErrorCode::unsupported, [&] {
+  check_agreement(group, kCaller, entries_of(optimizer, root));
+  const std::string bytes = on_root(group, kCaller, root, ErrorCode::unsupported, [&] {
     torch::serialize::OutputArchive archive;
     write_optimizer(archive, optimizer);
     std::ostringstream stream;
     archive.save_to(stream);
     return stream.str();
   });
-  if (context.rank() == root) {
+  if (rank(group) == root) {
     return;
   }
   std::istringstream stream(bytes);
@@ -107,9 +107,9 @@ void broadcast_optimizer_state(Optimizer& optimizer, int root) {
   broadcast_optimizer_state(current_context(), optimizer, root);
 }
 
-void save_checkpoint(Context& context, const std::string& path, const torch::nn::Module& module,
+void save_checkpoint(const Group& group, const std::string& path, const torch::nn::Module& module,
                      const Optimizer& optimizer, std::int64_t number) {
-  on_root(context, "save_checkpoint", 0, ErrorCode::io, [&] {
+  on_root(group, "save_checkpoint", 0, ErrorCode::io, [&] {
     torch::serialize::OutputArchive archive;
     torch::serialize::OutputArchive model(archive.compilation_unit());
     torch::serialize::OutputArchive state(archive.compilation_unit());
@@ -128,9 +128,9 @@ void save_checkpoint(const std::string& path, const torch::nn::Module& module, c
   save_checkpoint(current_context(), path, module, optimizer, number);
 }
 
-std::int64_t load_checkpoint(Context& context, const std::string& path, torch::nn::Module& module,
+std::int64_t load_checkpoint(const Group& group, const std::string& path, torch::nn::Module& module,
                              Optimizer& optimizer) {
-  const std::string number = on_root(context, "load_checkpoint", 0, ErrorCode::io, [&] {
+  const std::string number = on_root(group, "load_checkpoint", 0, ErrorCode::io, [&] {
     torch::serialize::InputArchive archive, model, state;
     archive.load_from(path, device_of(optimizer));
     c10::IValue format, number;
@@ -142,8 +142,8 @@ std::int64_t load_checkpoint(Context& context, const std::string& path, torch::n
     read_optimizer(state, optimizer);
     return std::to_string(number.toInt());
   });
-  broadcast_parameters(context, module, 0);
-  broadcast_optimizer_state(context, optimizer, 0);
+  broadcast_parameters(group, module, 0);
+  broadcast_optimizer_state(group, optimizer, 0);
   return std::stoll(number);
 }
 std::int64_t load_checkpoint(const std::string& path, torch::nn::Module& module, Optimizer& optimizer) {

@@ -11,8 +11,8 @@ namespace kolo::libtorch {
 
 DistributedSampler::DistributedSampler(std::size_t dataset_size, DistributedSamplerOptions options)
     : DistributedSampler(kolo::DistributedSampler(dataset_size, options)) {}
-DistributedSampler::DistributedSampler(Context& context, std::size_t dataset_size, DistributedSamplerOptions options)
-    : DistributedSampler(kolo::DistributedSampler(context, dataset_size, options)) {}
+DistributedSampler::DistributedSampler(const Group& group, std::size_t dataset_size, DistributedSamplerOptions options)
+    : DistributedSampler(kolo::DistributedSampler(group, dataset_size, options)) {}
 DistributedSampler::DistributedSampler(kolo::DistributedSampler sampler)
     : sampler_(std::move(sampler)), rows_(sampler_.epoch(0)) {}
 

@@ -109,17 +109,17 @@ void optimizer::check_names(std::string_view caller, const std::vector<std::stri
   }
 }
 
-void optimizer::check_root(std::string_view caller, Context& context, int root) {
-  if (root < 0 || root >= context.size()) {
+void optimizer::check_root(std::string_view caller, const Group& group, int root) {
+  if (root < 0 || root >= size(group)) {
     throw Error(ErrorCode::invalid_argument, std::string(caller) + ": root " + std::to_string(root) +
-                                                 " is no rank; ranks are 0 to " + std::to_string(context.size() - 1));
+                                                 " is no rank; ranks are 0 to " + std::to_string(size(group) - 1));
   }
 }
 
-void check_agreement(Context& context, std::string_view caller, const std::vector<std::string>& entries) {
+void check_agreement(const Group& group, std::string_view caller, const std::vector<std::string>& entries) {
   const std::string text = join(entries);
   const Digest mine = digest_of(text);
-  const Tensor gathered = allgather(context, caller, const_view(mine.data(), Shape{1, 2}));
+  const Tensor gathered = allgather(group, caller, const_view(mine.data(), Shape{1, 2}));
   const Span<const std::uint64_t> all = gathered.as<std::uint64_t>();
   bool equal = true;
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -130,7 +130,7 @@ void check_agreement(Context& context, std::string_view caller, const std::vecto
   }  // the same decision on every rank: all are equal to mine, or some two differ
 
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(text.data());
-  const Tensor texts = allgather(context, std::string(caller) + " (entries)", const_view(bytes, text.size()));
+  const Tensor texts = allgather(group, std::string(caller) + " (entries)", const_view(bytes, text.size()));
   std::string_view rest(static_cast<const char*>(texts.data()), static_cast<std::size_t>(texts.elements()));
   std::vector<std::vector<std::string>> lists;
   for (std::size_t rank = 0; rank < all.size() / 2; ++rank) {

@@ -21,6 +21,6 @@ std::string describe(std::string_view name, const TensorView& view);
 void check_names(std::string_view caller, const std::vector<std::string_view>& names);
 
 /// Throws `Error` (invalid_argument) unless `root` is one of the context's ranks.
-void check_root(std::string_view caller, Context& context, int root);
+void check_root(std::string_view caller, const Group& group, int root);
 
 }  // namespace kolo::optimizer

@@ -134,7 +134,7 @@ void check_options(Span<const Parameter> parameters, const DistributedOptimizerO
 }  // namespace
 
 struct GradientReducer::Impl {
-  Context& context;
+  const Group group;
   const int size;
   const DistributedOptimizerOptions options;
   std::vector<Gradient> gradients;
@@ -155,10 +155,10 @@ struct GradientReducer::Impl {
   std::vector<Handle> handles;  // behind what they write to: while an exception unwinds, they end first
   Handle agreement_handle;      // valid while the sums are under way
 
-  Impl(Context& owner, Span<const Parameter> parameters, const DistributedOptimizerOptions& given)
-      : context(owner), size(owner.size()), options(given) {
+  Impl(const Group& ranks, Span<const Parameter> parameters, const DistributedOptimizerOptions& given)
+      : group(ranks), size(kolo::size(ranks)), options(given) {
     check_options(parameters, options);
-    check_agreement(context, "DistributedOptimizer(" + options.name + ")", entries_of(parameters, options));
+    check_agreement(group, "DistributedOptimizer(" + options.name + ")", entries_of(parameters, options));
     for (const Parameter& parameter : parameters) {
       gradients.push_back({parameter.name, parameter.gradient, {}, false, {}});
     }
@@ -207,7 +207,7 @@ struct GradientReducer::Impl {
   // Prepares a reduction under this optimizer's name, which must be free.
   Prepared reserve(const std::string& what, const TensorView& view, const AllreduceOptions& reduce) const {
     try {
-      return prepare_allreduce(context, options.name + '/' + what, view, reduce);
+      return prepare_allreduce(group, options.name + '/' + what, view, reduce);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::duplicate_name) {
         throw;
@@ -320,7 +320,7 @@ struct GradientReducer::Impl {
   [[noreturn]] void explain(int micro_steps) const {
     const std::string steps = std::to_string(micro_steps) + (micro_steps == 1 ? " micro-step" : " micro-steps");
     const std::string caller = "DistributedOptimizer(" + options.name + "): weights of a step";
-    check_agreement(context, caller, {weighted ? "the samples of every micro-step" : "no samples, " + steps});
+    check_agreement(group, caller, {weighted ? "the samples of every micro-step" : "no samples, " + steps});
     throw Error(ErrorCode::mismatch, caller + ": ranks disagree");
   }
 
@@ -421,9 +421,9 @@ struct GradientReducer::Impl {
   const int exceptions_at_birth = std::uncaught_exceptions();
 };
 
-GradientReducer::GradientReducer(Context& context, Span<const Parameter> parameters,
+GradientReducer::GradientReducer(const Group& group, Span<const Parameter> parameters,
                                  const DistributedOptimizerOptions& options)
-    : impl_(std::make_unique<Impl>(context, parameters, options)) {}
+    : impl_(std::make_unique<Impl>(group, parameters, options)) {}
 GradientReducer::GradientReducer(GradientReducer&&) noexcept = default;
 GradientReducer& GradientReducer::operator=(GradientReducer&&) noexcept = default;
 GradientReducer::~GradientReducer() = default;
@@ -518,7 +518,7 @@ bool GradientReducer::flush() {
   return reduced;
 }
 
-void GradientReducer::end_step() { kolo::end_step(impl().context); }
+void GradientReducer::end_step() { kolo::end_step(impl().group); }
 
 bool GradientReducer::may_zero() const {
   if (!impl().handles.empty()) {

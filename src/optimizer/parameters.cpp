@@ -18,12 +18,12 @@ namespace {
 
 // Everything is started before anything is waited for, so that the tensors travel together. When one cannot be
 // started, those that were must end before the caller may have the memory back.
-void broadcast_all(Context& context, const std::string& caller, Span<const NamedView> tensors, int root) {
+void broadcast_all(const Group& group, const std::string& caller, Span<const NamedView> tensors, int root) {
   std::vector<Handle> handles;
   handles.reserve(tensors.size());
   try {
     for (const NamedView& tensor : tensors) {
-      handles.push_back(broadcast_async(context, caller + '/' + tensor.name, tensor.view, root));
+      handles.push_back(broadcast_async(group, caller + '/' + tensor.name, tensor.view, root));
     }
   } catch (const Error&) {
     try {
@@ -35,7 +35,7 @@ void broadcast_all(Context& context, const std::string& caller, Span<const Named
   wait_all(handles);
 }
 
-void broadcast_list(Context& context, const std::string& caller, Span<const NamedView> tensors, int root) {
+void broadcast_list(const Group& group, const std::string& caller, Span<const NamedView> tensors, int root) {
   std::vector<std::string_view> names;
   std::vector<std::string> entries{"root " + std::to_string(root)};
   for (const NamedView& tensor : tensors) {
@@ -43,9 +43,9 @@ void broadcast_list(Context& context, const std::string& caller, Span<const Name
     entries.push_back(optimizer::describe(tensor.name, tensor.view));
   }
   optimizer::check_names(caller, names);
-  optimizer::check_root(caller, context, root);
-  check_agreement(context, caller, entries);
-  broadcast_all(context, caller, tensors, root);
+  optimizer::check_root(caller, group, root);
+  check_agreement(group, caller, entries);
+  broadcast_all(group, caller, tensors, root);
 }
 
 double sum_of_squares(const TensorView& view) {
@@ -64,16 +64,16 @@ void broadcast_parameters(Span<const Parameter> parameters, int root) {
   broadcast_parameters(current_context(), parameters, root);
 }
 
-void broadcast_parameters(Context& context, Span<const Parameter> parameters, int root) {
+void broadcast_parameters(const Group& group, Span<const Parameter> parameters, int root) {
   std::vector<NamedView> values;
   for (const Parameter& parameter : parameters) {
     values.push_back({parameter.name, parameter.value});
   }
-  broadcast_list(context, "broadcast_parameters", values, root);
+  broadcast_list(group, "broadcast_parameters", values, root);
 }
 
-void detail::broadcast_state(Context& context, Span<const NamedView> state, int root) {
-  broadcast_list(context, "broadcast_optimizer_state", state, root);
+void detail::broadcast_state(const Group& group, Span<const NamedView> state, int root) {
+  broadcast_list(group, "broadcast_optimizer_state", state, root);
 }
 
 double clip_grad_norm(Span<const Parameter> parameters, double max_norm) {

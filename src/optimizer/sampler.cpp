@@ -36,8 +36,8 @@ std::vector<std::size_t> shuffled(std::vector<std::size_t> rows, std::uint64_t s
 DistributedSampler::DistributedSampler(std::size_t dataset_size, DistributedSamplerOptions options)
     : DistributedSampler(current_context(), dataset_size, options) {}
 
-DistributedSampler::DistributedSampler(Context& context, std::size_t dataset_size, DistributedSamplerOptions options)
-    : DistributedSampler(dataset_size, context.rank(), context.size(), options) {}
+DistributedSampler::DistributedSampler(const Group& group, std::size_t dataset_size, DistributedSamplerOptions options)
+    : DistributedSampler(dataset_size, kolo::rank(group), kolo::size(group), options) {}
 
 DistributedSampler::DistributedSampler(std::size_t dataset_size, int rank, int size, DistributedSamplerOptions options)
     : dataset_size_(dataset_size), rank_(static_cast<std::size_t>(rank)), ranks_(static_cast<std::size_t>(size)),
