@@ -14,7 +14,7 @@
 
 namespace kolo {
 
-/// "0.1.0".
+/// "0.2.0".
 [[nodiscard]] KOLO_API const char* version() noexcept;
 
 /// What this library was built with; empty strings for what was left out.
