@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "optimizer/gradient_checks.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+#include <kolo/error.hpp>
+
+#include "optimizer/agreement.hpp"
+
+namespace kolo {
+namespace {
+
+[[noreturn]] void reject(const std::string& sentence) {
+  throw Error(ErrorCode::invalid_argument, "DistributedOptimizer: " + sentence);
+}
+
+// A gradient that is reduced is of its value's type and shape.
+void check_alike(const Parameter& parameter) {
+  const TensorView& value = parameter.value;
+  if (!parameter.gradient ||
+      (parameter.gradient->dtype() == value.dtype() && parameter.gradient->shape() == value.shape())) {
+    return;
+  }
+  reject("the gradient of \"" + optimizer::describe(parameter.name, value) + "\" is " +
+         std::string(to_string(parameter.gradient->dtype())) + ' ' + to_string(parameter.gradient->shape()) +
+         "; it must have the value's type and shape");
+}
+
+}  // namespace
+
+namespace optimizer {
+
+std::vector<std::string> entries_of(Span<const Parameter> parameters, const DistributedOptimizerOptions& options) {
+  std::vector<std::string> entries{"op " + std::string(to_string(options.op)),
+                                   "accumulation_steps " + std::to_string(options.accumulation_steps)};
+  if (options.send_gradients_as) {
+    entries.push_back("send_gradients_as " + std::string(to_string(*options.send_gradients_as)));
+  }
+  for (const Parameter& parameter : parameters) {
+    entries.push_back(parameter.gradient ? describe(parameter.name, *parameter.gradient)
+                                         : parameter.name + " without gradient");
+  }
+  return entries;
+}
+
+void check_options(Span<const Parameter> parameters, const DistributedOptimizerOptions& options) {
+  std::vector<std::string_view> names;
+  for (const Parameter& parameter : parameters) {
+    names.push_back(parameter.name);
+  }
+  check_names("DistributedOptimizer", names);
+  for (const Parameter& parameter : parameters) {
+    check_alike(parameter);
+  }
+  if (options.op != ReduceOp::average && options.op != ReduceOp::sum) {
+    reject("op is " + std::string(to_string(options.op)) + "; gradients are averaged or summed");
+  }
+  if (options.accumulation_steps < 1) {
+    reject("accumulation_steps is " + std::to_string(options.accumulation_steps) + "; it must be 1 or more");
+  }
+  if (options.send_gradients_as && *options.send_gradients_as != DType::float16 &&
+      *options.send_gradients_as != DType::bfloat16) {
+    reject("send_gradients_as is " + std::string(to_string(*options.send_gradients_as)) +
+           "; only float16 and bfloat16 make sense");
+  }
+}
+
+}  // namespace optimizer
+
+void detail::check_stepped(Span<const Parameter> given, Span<const Parameter> stepped) {
+  const auto find = [](Span<const Parameter> list, const Parameter& wanted) {
+    return std::find_if(list.begin(), list.end(),
+                        [&](const Parameter& one) { return one.gradient && one.name == wanted.name; });
+  };
+  for (const Parameter& parameter : stepped) {
+    if (!parameter.gradient) {
+      continue;
+    }
+    const auto found = find(given, parameter);
+    if (found == given.end()) {
+      reject("the optimizer steps \"" + parameter.name +
+             "\", which is not in the list of parameters; its gradient would not be reduced");
+    }
+    if (found->gradient->data() != parameter.gradient->data() || found->value.data() != parameter.value.data()) {
+      reject("the optimizer steps \"" + parameter.name +
+             "\" with other memory than the list of parameters has; make the optimizer from that list (and a "
+             "GradientArena before both)");
+    }
+  }
+  for (const Parameter& parameter : given) {
+    if (parameter.gradient && find(stepped, parameter) == stepped.end()) {
+      reject("\"" + parameter.name +
+             "\" is in the list of parameters, but the optimizer does not step it; give both the same list");
+    }
+  }
+}
+
+}  // namespace kolo

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is found out about a DistributedOptimizer's parameters and options before anything is reduced.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <kolo/distributed_optimizer.hpp>
+#include <kolo/parameters.hpp>
+
+namespace kolo::optimizer {
+
+/// Throws `Error` (invalid_argument) for options that make no sense, and for a gradient of another type or shape than
+/// its value.
+void check_options(Span<const Parameter> parameters, const DistributedOptimizerOptions& options);
+
+/// What ranks must agree on, line by line (agreement.hpp).
+std::vector<std::string> entries_of(Span<const Parameter> parameters, const DistributedOptimizerOptions& options);
+
+}  // namespace kolo::optimizer
