@@ -19,8 +19,9 @@ LONG = 500
 CLASSES = {"Engine": "src/engine/engine.hpp", "Driver": "src/engine/driver.hpp", "Leader": "src/engine/leader.hpp",
            "CpuBackend": "src/data/cpu/cpu_backend.hpp"}
 # Comments, and what looks like them: strings stay.
-NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|R"(?P<tag>[^(\s]*)\(.*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.S)
-MEMBER = re.compile(r"(\w+)\s*(?:=.*|\{.*\}|\[.*\])?$", re.S)
+NOISE = re.compile(
+    r'//[^\n]*|/\*.*?\*/|R"(?P<tag>[^(\s]*)\(.*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.S)
+MEMBER = re.compile(r"(\w+)\s*(?:\[[^]]*\]\s*)?(?:=.*|\{.*\})?$", re.S)
 FLAG = re.compile(r"^(?:mutable )?(?:bool|std::atomic<(?:bool|int|std::u?int\d+_t)>) ")
 
 
@@ -125,14 +126,16 @@ def main():
         all_members = members(without_comments((root / path).read_text(encoding="utf-8")), name)
         its_flags = [MEMBER.search(member).group(1) for member in all_members if FLAG.match(member)]
         figures["members"][name], figures["flags"][name] = len(all_members), its_flags
-        print(f"{f'members of {name}':<44} {len(all_members):>7}\n  {'flags and counts among them':<42} {len(its_flags):>7}")
+        print(f"{f'members of {name}':<44} {len(all_members):>7}")
+        print(f"  {'flags and counts among them':<42} {len(its_flags):>7}")
         if flags.files:
             print(f"    {' '.join(its_flags)}")
     if flags.coverage:
         files = entered(root, flags.coverage.resolve())
         sources = [file for file in files if not file.endswith(".hpp") and not file.startswith("src/base/")]
         figures["steady_step"] = files
-        print(f"{'files that a steady step enters':<44} {len(files):>7}\n  {'sources but those of src/base':<42} {len(sources):>7}")
+        print(f"{'files that a steady step enters':<44} {len(files):>7}")
+        print(f"  {'sources but those of src/base':<42} {len(sources):>7}")
         if flags.files:
             print("".join(f"    {file}\n" for file in files), end="")
     if flags.json:
