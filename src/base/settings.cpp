@@ -116,8 +116,8 @@ std::vector<std::string> unknown_variables(const std::vector<std::string>& names
                         std::string(nearest_setting(name).name) + "?");
   }
   if (!of_horovod.empty()) {
-    sentences.push_back("set, but not read by Kolo: " + of_horovod +
-                        "; docs/variables.md lists the variables of Horovod's that it reads");
+    sentences.push_back("these variables of Horovod's are set, but Kolo does not read them: " + of_horovod +
+                        "; docs/variables.md lists those that it reads");
   }
   return sentences;
 }

@@ -8,8 +8,8 @@ constexpr std::string_view kPreface = R"(# Variables
 
 Kolo reads these variables when `init` runs (or a `Context` is made). A value comes from, strongest first: the program's
 options, the environment, Horovod's name for it in the environment, the default. An empty value counts as not set.
-A value that does not parse or lies outside its range ends `init` with an error; a `KOLO_` variable that is not listed
-here is a warning.
+A value that does not parse or lies outside its range ends `init` with an error; a `KOLO_` or `HOROVOD_` variable that
+is not listed here is a warning.
 
 Settings marked *shared* shape what all ranks do together: rank 0's value holds everywhere, and a rank whose own value
 differs says so in a warning. `mpirun` hands variables to other hosts only when told to (`-x KOLO_TIMEOUT_S`).

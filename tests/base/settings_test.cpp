@@ -210,8 +210,8 @@ TEST(Settings, UnknownVariables) {
   EXPECT_EQ(sentences[0],
             "KOLO_FUSION_TRESHOLD is set, but is no variable of Kolo's; did you mean KOLO_FUSION_THRESHOLD?");
   EXPECT_EQ(sentences[1],
-            "set, but not read by Kolo: HOROVOD_CYCLE_TIME, HOROVOD_AUTOTUNE; docs/variables.md lists the "
-            "variables of Horovod's that it reads");
+            "these variables of Horovod's are set, but Kolo does not read them: HOROVOD_CYCLE_TIME, HOROVOD_AUTOTUNE; "
+            "docs/variables.md lists those that it reads");
 }
 
 TEST(Settings, RankZerosSharedValuesAreTakenOver) {
