@@ -10,9 +10,9 @@
 ///   the name, so all ranks must make their unnamed calls in the same order (threads of one rank queue).
 /// - Buffers stay valid, and untouched by the caller, until completion. Any alignment is accepted. The input and the
 ///   output of an `_into` call must not overlap (else: invalid_argument).
-/// - Errors at the call: invalid_argument, duplicate_name, unsupported, not_initialized, or the world's fault if
-///   there was one. Errors at `wait()`: mismatch, timeout, rank_lost, shut_down, transport. After those, buffers in
-///   flight are undefined.
+/// - Errors at the call: invalid_argument, duplicate_name, unsupported, not_initialized, out_of_memory, or the fatal
+///   error if there was one. Errors at `wait()`: mismatch, out_of_memory, timeout, rank_lost, shut_down, transport.
+///   After those, buffers in flight are undefined.
 /// - A name has at most 65,536 bytes and must not begin with "kolo." (those are Kolo's own).
 /// - What several ranks get is bitwise the same on all of them. Whatever the calling threads have made of their
 ///   floating-point control registers, Kolo's sums round to nearest and keep subnormal numbers: a program's

@@ -11,7 +11,8 @@ namespace kolo {
 
 ReduceScatterOptions::ReduceScatterOptions(const AllreduceOptions& options)
     : op(options.op), prescale(options.prescale), postscale(options.postscale), timeout(options.timeout) {
-  if (options.send_as) throw Error(ErrorCode::unsupported, "reduce_scatter: send_as is for allreduce only");
+  if (options.send_as)
+    throw Error(ErrorCode::unsupported, "reduce_scatter: send_as is for allreduce only; leave it out");
 }
 
 // ---------------------------------------------------------------- allreduce

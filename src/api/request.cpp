@@ -379,10 +379,11 @@ Request alltoall_with_splits(const ConstTensorView& in, const std::optional<Tens
 }
 
 /// A result of known size: the caller's memory, or our own.
-void* output_of(Request& request, const std::optional<TensorView>& out, DType dtype, const Shape& shape) {
+void* output_of(Request& request, std::string_view name, const std::optional<TensorView>& out, DType dtype,
+                const Shape& shape) {
   if (out) return out->data();
   request.room.owns_result = true;
-  return request.room.make_result(dtype, shape, "this call");
+  return request.room.make_result(dtype, shape, subject(request.signature.kind, name));
 }
 
 }  // namespace
@@ -409,7 +410,7 @@ Request alltoall_request(std::string_view name, ConstTensorView in, const std::o
     request.received_splits.assign(static_cast<std::size_t>(place.size), in.shape()[0] / place.size);
     request.signature.kind = kind;
     request.signature.tensors.push_back({in.dtype(), in.shape()});
-    request.buffers.push_back(buffer_of(in, output_of(request, out, in.dtype(), in.shape())));
+    request.buffers.push_back(buffer_of(in, output_of(request, name, out, in.dtype(), in.shape())));
   }
   locate_result(request, name, in, out);
   request.timeout = checked_timeout(kind, name, options.timeout);
@@ -443,7 +444,7 @@ Request reduce_scatter_request(std::string_view name, ConstTensorView in, const 
   Request request;
   request.signature = reduction_signature(kind, reduction);
   request.signature.tensors.push_back({in.dtype(), in.shape()});
-  request.buffers.push_back(buffer_of(in, output_of(request, out, in.dtype(), mine)));
+  request.buffers.push_back(buffer_of(in, output_of(request, name, out, in.dtype(), mine)));
   locate_result(request, name, in, out);
   request.timeout = checked_timeout(kind, name, options.timeout);
   return request;

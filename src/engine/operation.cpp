@@ -28,7 +28,7 @@ std::byte* ResultRoom::of_gather(const std::vector<std::int64_t>& bytes, DType d
                                                  " elements, but the ranks together gave " +
                                                  std::to_string(total / element));
   }
-  return make_result(dtype, with_rows(total / row_bytes, row), "an allgather");
+  return make_result(dtype, with_rows(total / row_bytes, row), "this allgather");
 }
 
 std::byte* ResultRoom::make_result(DType dtype, const Shape& shape, const std::string& what) {
@@ -44,7 +44,7 @@ std::byte* ResultRoom::make_result(DType dtype, const Shape& shape, const std::s
 
 std::byte* ResultRoom::of_alltoall(const std::vector<std::int64_t>& rows, DType dtype, std::byte* given) {
   const Shape shape = with_rows(std::accumulate(rows.begin(), rows.end(), std::int64_t{0}), row);
-  if (owns_result) return make_result(dtype, shape, "an alltoall");
+  if (owns_result) return make_result(dtype, shape, "this alltoall");
   if (shape.elements() == output_elements) return given;
   throw Error(ErrorCode::invalid_argument, "the output of this alltoall has " + std::to_string(output_elements) +
                                                " elements, but the ranks together gave this one " +

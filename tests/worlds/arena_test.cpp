@@ -257,6 +257,17 @@ TEST(ArenaErrors, SizesMustAgree) {
   });
 }
 
+TEST(ArenaErrors, WithoutMemoryOnOneRankNoneHasOneAndTheJobGoesOn) {
+  kolo::run_local(2, [] {
+    const std::string sentence =
+        sentence_of(ErrorCode::out_of_memory, [] { GradientArena arena(std::size_t{1} << 47); });  // all addresses
+    EXPECT_TRUE(has(sentence, {"rank 0 cannot share memory with its node: mapping 140737488355328 bytes: "}))
+        << sentence;
+    GradientArena arena(4096);
+    EXPECT_EQ(arena.capacity(), 4096U);
+  });
+}
+
 TEST(ArenaErrors, RoomEnds) {
   kolo::Context context;
   GradientArena arena(context, 4096, "small");

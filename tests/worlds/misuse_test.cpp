@@ -80,7 +80,7 @@ TEST(Misuse, EveryCollectiveHasOptionsOfItsOwnThatTakeWhatWasSharedBefore) {
   EXPECT_EQ(same.prescale * same.postscale, 6);
   EXPECT_EQ(sentence_of(ErrorCode::unsupported,
                         [] { kolo::ReduceScatterOptions(AllreduceOptions{}.with_send_as(kolo::DType::float16)); }),
-            "reduce_scatter: send_as is for allreduce only");
+            "reduce_scatter: send_as is for allreduce only; leave it out");
   static_assert(!std::is_convertible_v<kolo::BroadcastOptions, kolo::BarrierOptions>);
 }
 
@@ -171,7 +171,7 @@ TEST(Misuse, AResultThatNoMemoryHoldsIsOutOfMemory) {
     (void)kolo::reduce_scatter(context, view);
   };
   EXPECT_EQ(sentence_of(ErrorCode::out_of_memory, huge),
-            "no memory for the result of this call, 576460752303423488 bytes");
+            "no memory for the result of unnamed reduce_scatter, 576460752303423488 bytes");
   kolo::barrier(context);
 }
 
