@@ -81,7 +81,7 @@ class KOLO_API Context {
 
   /// The group of all its ranks.
   operator const Group&() const& noexcept { return world_; }
-  operator const Group&() const&& = delete;
+  operator const Group&() const&& = delete;  // it leaves the job at the end of the line: keep it in a variable
 
   /// See the free functions of the same names.
   [[nodiscard]] int rank() const;

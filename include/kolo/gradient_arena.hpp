@@ -31,6 +31,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <kolo/context.hpp>
 #include <kolo/export.hpp>
@@ -74,6 +75,9 @@ class KOLO_API GradientArena {
   /// All of them lie on one device, or on the CPU, and so does the arena.
   explicit GradientArena(Span<Parameter> parameters, std::string name = "gradients");
   GradientArena(const Group& group, Span<Parameter> parameters, std::string name = "gradients");
+  // Of a temporary list nobody would see the new gradients.
+  GradientArena(std::vector<Parameter>&&, std::string = {}) = delete;                // keep the list in a variable
+  GradientArena(const Group&, std::vector<Parameter>&&, std::string = {}) = delete;  // keep the list in a variable
   GradientArena(GradientArena&&) noexcept;
   GradientArena& operator=(GradientArena&&) noexcept;
   ~GradientArena();

@@ -54,6 +54,17 @@ inline constexpr bool is_address<std::optional<T>> = is_address<T>;
 template <class T>
 inline constexpr bool is_object = (std::is_trivially_copyable_v<T> && !std::is_array_v<T> && !is_address<T>) ||
                                   std::is_same_v<T, std::string> || std::is_same_v<T, std::vector<std::byte>>;
+/// `T`; what is no object does not compile.
+template <class T>
+struct Object {
+  static_assert(is_object<T>,
+                "an object is a std::string, a std::vector<std::byte> or a trivially copyable value; pointers, views "
+                "and arrays would send addresses: send what they point to as one of these");
+  using Type = T;
+};
+
+template <class T>
+inline constexpr bool is_group = std::is_convertible_v<const T&, const Group&>;
 
 template <class T>
 std::string to_bytes(const T& value) {
@@ -87,26 +98,26 @@ T from_bytes(const std::string& bytes) {
 
 /// Rank `root`'s value, on every rank. `T` is std::string, std::vector<std::byte>, or trivially copyable. Pointers,
 /// views and arrays do not compile: send what they point to, as one of these.
-template <class T, class = std::enable_if_t<detail::is_object<T>>>
-[[nodiscard]] T broadcast_object(const Group& group, const T& value, int root = 0) {
+template <class T>
+[[nodiscard]] typename detail::Object<T>::Type broadcast_object(const Group& group, const T& value, int root = 0) {
   return detail::from_bytes<T>(broadcast_bytes(group, detail::to_bytes(value), root));
 }
-template <class T, class = std::enable_if_t<detail::is_object<T>>>
-[[nodiscard]] T broadcast_object(const T& value, int root = 0) {
+template <class T, class = std::enable_if_t<!detail::is_group<T>>>
+[[nodiscard]] typename detail::Object<T>::Type broadcast_object(const T& value, int root = 0) {
   return broadcast_object(current_context(), value, root);
 }
 
 /// Everyone's value, by rank; of the same types.
-template <class T, class = std::enable_if_t<detail::is_object<T>>>
-[[nodiscard]] std::vector<T> allgather_object(const Group& group, const T& value) {
+template <class T>
+[[nodiscard]] std::vector<typename detail::Object<T>::Type> allgather_object(const Group& group, const T& value) {
   std::vector<T> values;
   for (const std::string& bytes : allgather_bytes(group, detail::to_bytes(value))) {
     values.push_back(detail::from_bytes<T>(bytes));
   }
   return values;
 }
-template <class T, class = std::enable_if_t<detail::is_object<T>>>
-[[nodiscard]] std::vector<T> allgather_object(const T& value) {
+template <class T, class = std::enable_if_t<!detail::is_group<T>>>
+[[nodiscard]] std::vector<typename detail::Object<T>::Type> allgather_object(const T& value) {
   return allgather_object(current_context(), value);
 }
 

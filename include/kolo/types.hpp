@@ -146,8 +146,8 @@ class KOLO_API Shape {
   /// elements does not fit into 60 bits (so that the number of bytes fits into 63, whatever the type).
   Shape(std::initializer_list<std::int64_t> extents);
   Shape(const std::int64_t* extents, std::size_t rank);
-  /// Extents go in braces: `Shape(0, 3)` would take the 0 for a null pointer.
-  Shape(int, int) = delete;
+  // What follows `= delete` stands in the compiler's message.
+  Shape(int, int) = delete;  // Shape(0, 3) would take the 0 for a null pointer: give braces, Shape{0, 3}
   explicit Shape(const std::vector<std::int64_t>& extents) : Shape(extents.data(), extents.size()) {}
 
   [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
@@ -316,9 +316,8 @@ template <class Container, class T = std::remove_pointer_t<decltype(std::declval
 ConstTensorView const_view(const Container& container) {
   return const_view(container.data(), container.size());
 }
-/// Not of a temporary that owns its elements: an asynchronous call would outlive them.
 template <class Container, class = std::enable_if_t<detail::owns_elements<Container>>>
-ConstTensorView const_view(Container&& container) = delete;
+ConstTensorView const_view(Container&&) = delete;  // an asynchronous call outlives it: keep it in a variable
 
 /// One member of a grouped call.
 struct NamedView {
@@ -345,10 +344,10 @@ class KOLO_API Tensor {
     check_dtype(dtype_of<T>());
     return {static_cast<const T*>(data()), static_cast<std::size_t>(elements())};
   }
-  /// Its memory, for calls that take views; not of a temporary, whose memory the view would outlive.
+  /// Its memory, for calls that take views.
   [[nodiscard]] TensorView view() & { return {data(), dtype_, shape_}; }
   [[nodiscard]] ConstTensorView view() const& { return {data(), dtype_, shape_}; }
-  void view() && = delete;
+  void view() && = delete;  // the view would outlive the tensor's memory: keep the tensor in a variable
   void view() const&& = delete;
 
  private:

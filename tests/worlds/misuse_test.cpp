@@ -28,13 +28,8 @@ using kolo::testing::sentence_of;
 
 // ---------------------------------------------------------------- objects are values, not addresses
 
-template <class T, class = void>
-constexpr bool travels = false;
 template <class T>
-constexpr bool travels<
-    T, std::void_t<decltype(kolo::broadcast_object(std::declval<const T&>())),
-                   decltype(kolo::broadcast_object(std::declval<kolo::Context&>(), std::declval<const T&>(), 0)),
-                   decltype(kolo::allgather_object(std::declval<const T&>()))>> = true;
+constexpr bool travels = kolo::detail::is_object<T>;
 
 struct Plain {
   int number;
