@@ -13,6 +13,7 @@
 #include <limits>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include <kolo/error.hpp>
 
@@ -397,10 +398,11 @@ void read(Reader& r, Answer& m) {
   m.awaited = r.list<std::int32_t>();
   m.reason = r.text();
   if (!r.flag()) return;
-  Answer::Wait& wait = m.wait.emplace();
+  Answer::Wait wait;
   wait.set = r.number_of<core::SetId>();
   wait.name = r.text();
   wait.round = r.number();
+  m.wait = std::move(wait);  // clang 14 does not compile m.wait.emplace()
 }
 
 void read(Reader& r, Assigned& m) {
