@@ -50,7 +50,10 @@ class Process {
       return;
     }
     const int status = exit_status.load();
-    if (const std::unique_ptr<Context> context = release()) end(context->impl(), {}, status != 0);
+    // Ended, but not destroyed: another thread than the one that called exit may be inside a call, or make one yet.
+    static Context* kept = nullptr;
+    kept = release().release();
+    if (kept != nullptr) end(kept->impl(), {}, status != 0);
     for (const auto& impl : left_open_) end(*impl, {}, status != 0);
     launcher_.end(patience_, status);
   }

@@ -5,6 +5,7 @@
 // usage: mpi_lifecycle SCENARIO RANK OWN_RANK
 //   late      RANK goes on alone until the processes of the others have ended; then it uses Kolo, and leaves
 //   exit      RANK ends by exit(3), without shutdown; the others go on until its process has ended, and leave
+//   thread    on every rank one thread ends the process by exit(3) while another one makes call after call
 //   setting   RANK has a setting that only it can find bad; then all start again, without
 //   absent    RANK never calls init
 //   fork      every rank forks a child that only calls exit(0); the child of a child that uses Kolo is told not to
@@ -13,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <functional>
@@ -67,6 +69,22 @@ void end_by_exit(int rank) {
   say("DONE " + own);
 }
 
+void end_by_exit_of_a_thread() {
+  kolo::Context& context = kolo::current_context();
+  std::atomic<bool> begun{false};
+  std::thread([&begun] {
+    while (!begun.load()) std::this_thread::yield();
+    std::exit(3);
+  }).detach();
+  for (;;) {  // until the process ends
+    try {
+      kolo::barrier(context);
+    } catch (const kolo::Error&) {  // as soon as this rank or another one leaves
+    }
+    begun.store(true);
+  }
+}
+
 /// Its exit status.
 int run_child(const std::function<void()>& body) {
   const pid_t child = ::fork();
@@ -105,6 +123,7 @@ int main(int argc, char** argv) {
   kolo::init();
   if (scenario == "late") be_late(rank);
   if (scenario == "exit") end_by_exit(rank);
+  if (scenario == "thread") end_by_exit_of_a_thread();
   if (scenario == "fork") fork_children();
   if (scenario == "setting") {
     kolo::barrier();

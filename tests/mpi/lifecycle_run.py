@@ -70,6 +70,12 @@ def leave_by_exit(rank):
     expect(f"exit of rank {rank}: nobody complains", [line for line in lines if " error " in line], [], lines)
 
 
+def leave_by_exit_of_a_thread():
+    _, lines = run("thread", 0, arguments=("--mca", "orte_abort_on_non_zero_status", "0"))
+    for rank in range(RANKS):
+        expect(f"exit of a thread: the status of rank {rank}", f"STATUS {rank} 3" in lines, True, lines)
+
+
 def start_with_a_bad_setting():
     status, lines = run("setting", 1, {"KOLO_RANKS_PER_NODE": "1"})
     sentences = {line.split(" ", 2)[2] for line in told(lines)}
@@ -105,6 +111,7 @@ def main():
     leave_late(2, 1)
     leave_by_exit(0)
     leave_by_exit(1)
+    leave_by_exit_of_a_thread()
     start_with_a_bad_setting()
     start_without_a_rank()
     fork()
