@@ -45,14 +45,14 @@ UniqueId make_unique_id() {
 
 // ---------------------------------------------------------------- groups
 
-Group::Group() { check(ncclGroupStart(), "ncclGroupStart"); }
+GroupedCalls::GroupedCalls() { check(ncclGroupStart(), "ncclGroupStart"); }
 
-void Group::end() {
+void GroupedCalls::end() {
   open_ = false;
   check(ncclGroupEnd(), "ncclGroupEnd");
 }
 
-Group::~Group() {
+GroupedCalls::~GroupedCalls() {
   if (open_) forgive(ncclGroupEnd());
 }
 

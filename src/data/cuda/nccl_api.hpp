@@ -28,14 +28,14 @@ using UniqueId = std::array<char, NCCL_UNIQUE_ID_BYTES>;
 [[nodiscard]] UniqueId make_unique_id();
 
 /// Between its beginning and `end` calls are gathered, and run as one. Of the calling thread.
-class Group {
+class GroupedCalls {
  public:
-  Group();
+  GroupedCalls();
   /// Throws; the group has ended all the same. Not settled afterwards.
   void end();
-  ~Group();  ///< ends it, when an exception leaves it open
-  Group(const Group&) = delete;
-  Group& operator=(const Group&) = delete;
+  ~GroupedCalls();  ///< ends it, when an exception leaves it open
+  GroupedCalls(const GroupedCalls&) = delete;
+  GroupedCalls& operator=(const GroupedCalls&) = delete;
 
  private:
   bool open_ = true;

@@ -112,9 +112,9 @@ void NcclCarrier::carry(const Load& load) {
   const auto own = sets_.find(load.set);
   KOLO_CHECK(load.set == core::kGlobalSet || own != sets_.end()) << "process set " << load.set;
   Communicator& communicator = load.set == core::kGlobalSet ? *communicator_ : *own->second;
-  Group group;
+  GroupedCalls calls;
   for (const Call& one : load.step->calls) call(one, communicator, load.memory);
-  group.end();
+  calls.end();
   unsettled_ = true;
 }
 
