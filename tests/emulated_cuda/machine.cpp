@@ -177,7 +177,8 @@ void Machine::submit(const StreamPtr& stream, Op op) {
   stream->enqueue(std::move(op));
 }
 
-void Machine::await(Lock& lock, const CompletionPtr& completion) {
+/// By value: a stream's last operation is another one while this waits.
+void Machine::await(Lock& lock, CompletionPtr completion) {
   if (completion == nullptr) return;
   std::condition_variable done;
   if (!completion->done) completion->waiters.push_back(&done);

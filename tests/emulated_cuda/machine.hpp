@@ -173,7 +173,7 @@ class Machine {
   std::vector<StreamPtr> streams_of(int device);
   /// Gives an op to a stream: fills in its clock, delay and what the default stream's rules add.
   void submit(const StreamPtr& stream, Op op);
-  void await(Lock& lock, const CompletionPtr& completion);
+  void await(Lock& lock, CompletionPtr completion);
   void complete(const CompletionPtr& completion, const VectorClock& clock);
   void enter(const Access& access, const Touch& touch, const VectorClock& clock);
   void report(Report::Kind kind, const std::string& text);

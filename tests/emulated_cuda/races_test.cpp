@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A racing program is reported, and the same program with its synchronisation is not: for each kind of edge.
+#include <chrono>
+#include <future>
 #include <thread>
 
+#include "machine.hpp"
 #include "support_for_tests.hpp"
 
 namespace kolo::emulated {
@@ -255,6 +258,27 @@ TEST_F(Races, AHostFunctionIsNotPartOfAnotherStream) {
   ok(cudaLaunchHostFunc(second_, look, pinned_));
   const std::string text = the_report(Report::Kind::race);
   EXPECT_NE(text.find("callback on stream 2 of device 0"), std::string::npos) << text;
+}
+
+/// A wait ends with what was there when it began, whatever the stream is given meanwhile.
+TEST_F(Races, AWaitDoesNotWaitForWhatComesLater) {
+  struct Gate {
+    std::promise<void> open;
+    static void pass(void* gate) { static_cast<Gate*>(gate)->open.get_future().wait(); }
+  };
+  Gate gates[2];
+  ok(cudaLaunchHostFunc(first_, &Gate::pass, &gates[0]));
+  auto wait = std::async(std::launch::async, [&] { ok(cudaStreamSynchronize(first_)); });
+  Machine& machine = Machine::instance();
+  const auto waits = [&] {
+    const Lock lock(machine.mutex);
+    return !machine.find_stream(first_, 0)->last->waiters.empty();
+  };
+  while (!waits()) std::this_thread::yield();
+  ok(cudaLaunchHostFunc(first_, &Gate::pass, &gates[1]));
+  gates[0].open.set_value();
+  EXPECT_EQ(wait.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  gates[1].open.set_value();
 }
 
 // ---------------------------------------------------------------- host threads
