@@ -2,8 +2,6 @@
 #include "mpi/mpi_inter_node.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <csignal>
 #include <limits>
 #include <new>
 #include <string>
@@ -13,25 +11,12 @@
 
 #include "base/check.hpp"
 #include "base/round_up.hpp"
-#include "base/system_error.hpp"
 
 namespace kolo::mpi {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
 constexpr int kSlotBits = 32;
-
-/// Open MPI writes to sockets without MSG_NOSIGNAL: a rank that sends to one that has just died would die of SIGPIPE.
-/// A handler and not SIG_IGN, which programs that this one starts would inherit. A program's own handler stays.
-void survive_broken_pipes() {
-  struct sigaction action {};
-  if (::sigaction(SIGPIPE, nullptr, &action) != 0) base::throw_errno("sigaction", errno);
-  if ((action.sa_flags & SA_SIGINFO) != 0 || action.sa_handler != SIG_DFL) return;
-  action = {};
-  action.sa_handler = [](int) {};
-  action.sa_flags = SA_RESTART;
-  if (::sigaction(SIGPIPE, &action, nullptr) != 0) base::throw_errno("sigaction", errno);
-}
 
 }  // namespace
 
@@ -40,7 +25,6 @@ MpiInterNode::MpiInterNode(Communicator communicator, std::size_t piece_bytes)
       tags_(std::int64_t{communicator_.tag_limit()} + 1) {
   KOLO_CHECK(piece_bytes > 0 && piece_bytes <= std::size_t{std::numeric_limits<int>::max()}) << piece_bytes;
   KOLO_CHECK(thread_level() >= ThreadLevel::serialized || is_main_thread()) << "made on a thread that may not call MPI";
-  survive_broken_pipes();
 }
 
 MpiInterNode::~MpiInterNode() {
