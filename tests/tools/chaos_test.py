@@ -15,8 +15,8 @@ sys.dont_write_bytecode = True
 from chaos import judge, plan  # noqa: E402
 
 
-def run(kind="kill", victim=2, ranks=4, per_node=4):
-    return replace(plan.plan_of(1), kind=kind, victim=victim, ranks=ranks, per_node=per_node)
+def run(kind="kill", victim=2, ranks=4, per_node=4, start="node"):
+    return replace(plan.plan_of(1), kind=kind, victim=victim, ranks=ranks, per_node=per_node, start=start)
 
 
 def facts_of(*lines):
@@ -93,6 +93,13 @@ class Judging(unittest.TestCase):
                 ("wrong data", facts_of("WRONG byte 3"), "rank 1: byte 3")):
             with self.subTest(name):
                 self.assertIn(want, complaints(run(), [good, bad, dead(), good]))
+
+    def test_on_hosts_the_signal_of_a_broken_pipe_is_a_known_limit(self):
+        pipe = facts_of("PROCESS 7", "READY", "EXIT signal 13")
+        told = [survivor("rank 2 was lost: connection closed"), pipe, dead(), survivor("rank 2 was lost: gone")]
+        self.assertEqual(complaints(run(start="hosts"), told), [])
+        self.assertNotEqual(complaints(run(), told), [])
+        self.assertNotEqual(complaints(run("throw", start="hosts"), told), [])
 
     def test_before_init_has_returned_survivors_fail_in_whatever_way(self):
         gone = facts_of("PROCESS 7", "EXIT status 1")

@@ -23,6 +23,7 @@ class Outcome:
     record: str  # facts and outputs, for a person
     mpirun_status: int  # None: it had to be ended
     seconds: float
+    broken_pipes: int = 0  # survivors that were ended so (judge.ended_by_broken_pipe)
 
 
 def can_make_hosts():
@@ -115,7 +116,8 @@ class Run:
                            if self.is_ours(name)]
             output.seek(0)
             return Outcome(self.plan, phase, complaints, self.record(facts, output.read()), status,
-                           time.monotonic() - begin)
+                           time.monotonic() - begin,
+                           sum(judging.ended_by_broken_pipe(self.plan, one) for one in facts))
 
     def wait_for_survivors(self, begin, launcher):
         """Until all have ended that can, or their time is over."""
