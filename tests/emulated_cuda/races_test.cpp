@@ -279,6 +279,7 @@ TEST_F(Races, AWaitDoesNotWaitForWhatComesLater) {
   gates[0].open.set_value();
   EXPECT_EQ(wait.wait_for(std::chrono::seconds(10)), std::future_status::ready);
   gates[1].open.set_value();
+  ok(cudaStreamSynchronize(first_));
 }
 
 // ---------------------------------------------------------------- host threads
