@@ -4,16 +4,16 @@
 #
 # How much of the machine a test takes is its property PROCESSORS, in halves of a CPU: scripts/test lets ctest run tests
 # of two halves for each CPU. A test that computes takes 2, one that waits most or much of its time 1, an mpirun job half
-# of its ranks. COST is set where a test is so long that it must begin early: about its seconds on 2 CPUs. Of others
-# ctest remembers them.
+# of its ranks. COST is set where a test is so long that it must begin early: about its seconds on 2 CPUs. ctest
+# remembers those of the others.
 
 # Names differ between build trees, whose tests scripts/test runs together: in a sanitizer's they begin with its name.
 set(KOLO_TEST_PREFIX "")
 set(KOLO_TEST_LAUNCHER "")
 if(KOLO_SANITIZE MATCHES "^[a-z]+")
   set(KOLO_TEST_PREFIX "${CMAKE_MATCH_0}_")
-  # Sanitizers need their addresses free: newer kernels randomise more than gcc 12's expect. Where they may not be told
-  # otherwise, it has to do as it is.
+  # Sanitizers need their addresses free: newer kernels randomise more than gcc 12's expect. Where setarch is not
+  # permitted, tests run without it.
   find_program(KOLO_SETARCH setarch)
   if(KOLO_SETARCH)
     execute_process(COMMAND "${KOLO_SETARCH}" ${CMAKE_HOST_SYSTEM_PROCESSOR} -R true RESULT_VARIABLE status

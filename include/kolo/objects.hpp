@@ -50,7 +50,7 @@ inline constexpr bool is_address<std::array<T, N>> = is_address<T>;
 template <class T>
 inline constexpr bool is_address<std::optional<T>> = is_address<T>;
 
-/// What `broadcast_object` and `allgather_object` take.
+/// Whether `broadcast_object` and `allgather_object` take a `T`.
 template <class T>
 inline constexpr bool is_object = (std::is_trivially_copyable_v<T> && !std::is_array_v<T> && !is_address<T>) ||
                                   std::is_same_v<T, std::string> || std::is_same_v<T, std::vector<std::byte>>;

@@ -39,7 +39,7 @@ struct Options {
 /// Options of `allreduce`, plain, grouped and prepared: `allreduce(view, ReduceOp::average)` will do. All but the
 /// timeout are part of the signature: the same on every rank.
 struct AllreduceOptions {
-  /// What to compute.
+  /// How inputs are combined.
   ReduceOp op = ReduceOp::sum;
   /// Every rank's input is multiplied by this first, in the accumulator's type (NCCL: the tensor's). 1 for integers.
   double prescale = 1.0;
@@ -52,8 +52,8 @@ struct AllreduceOptions {
   /// it after prescale, in the copy that sends it; the sum is computed in float32 (so between nodes partial sums travel
   /// as float32), and the result rounded to it once more, so that all ranks hold the same. Values beyond its range
   /// become infinite. Tensors of 16 bits are sent as they are; for other types it is an error (invalid_argument). A
-  /// world of one sends and rounds nothing. In CPU memory; elsewhere an error (unsupported). What lies in a
-  /// `GradientArena` is copied then as any memory.
+  /// world of one sends and rounds nothing. In CPU memory; elsewhere an error (unsupported). Tensors in a
+  /// `GradientArena` are copied then, as any others.
   std::optional<DType> send_as;
 
   AllreduceOptions() = default;
@@ -68,7 +68,7 @@ struct AllreduceOptions {
 
 /// Options of `reduce_scatter`. All but the timeout are part of the signature: the same on every rank.
 struct ReduceScatterOptions {
-  /// What to compute.
+  /// How inputs are combined.
   ReduceOp op = ReduceOp::sum;
   /// As those of `AllreduceOptions`.
   double prescale = 1.0;
@@ -79,7 +79,7 @@ struct ReduceScatterOptions {
 
   ReduceScatterOptions() = default;
   ReduceScatterOptions(ReduceOp what) : op(what) {}
-  /// What reduce_scatter took before it had options of its own. Throws `Error` (unsupported) for a `send_as`.
+  /// For programs of 0.1, whose `reduce_scatter` took these. Throws `Error` (unsupported) for a `send_as`.
   KOLO_API ReduceScatterOptions(const AllreduceOptions& options);
 
   KOLO_SETTER(ReduceScatterOptions, ReduceOp, op)
@@ -88,7 +88,7 @@ struct ReduceScatterOptions {
   KOLO_SETTER_TIMEOUT(ReduceScatterOptions)
 };
 
-/// What all collectives without a reduction took before each had options of its own; converts to those of each.
+/// For programs of 0.1: converts to the options of every collective that does not reduce.
 struct CallOptions {
   /// See `BroadcastOptions`.
   std::optional<std::chrono::nanoseconds> timeout;

@@ -128,7 +128,7 @@ class Waiter {
 };
 
 /// How long a thread sleeps before it looks again for something that rings no bell. The times double from one look in
-/// vain to the next, so a wait grows by a part of itself at most, and a long one costs few looks. One thread's.
+/// vain to the next: short waits are noticed soon, and long ones cost few looks. One thread's.
 class Backoff {
  public:
   Backoff(std::chrono::nanoseconds shortest, std::chrono::nanoseconds longest) noexcept

@@ -29,7 +29,7 @@ Poller::Interest from_epoll(std::uint32_t events) noexcept {
   return interest;
 }
 
-/// Timeouts below are not rounded.
+/// Timeouts shorter than this are not rounded.
 constexpr std::chrono::milliseconds kFine{10};
 
 int to_milliseconds(std::optional<std::chrono::nanoseconds> timeout) noexcept {

@@ -203,9 +203,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
     Command command = Command::submit;
     OperationPtr operation;
   };
-  /// How long the background thread sleeps at most while something is open that rings no bell when it moves, and how
-  /// long at first when other nodes move it: for chunk after chunk it would sleep so long, and all ranks would in turn.
+  /// The longest sleep of the background thread while something is open that rings no bell when it moves.
   static constexpr std::chrono::milliseconds kNap{1};
+  /// Its first sleep while other nodes are to move it. With the longest from the start, every round of chunks would
+  /// take that long.
   static constexpr std::chrono::microseconds kShortNap{20};
   /// So many open operations are a burst: one more of them may wait for the background thread's next nap to end.
   static constexpr std::size_t kBurst = 8;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sanitizers make every step of a test many times as long, and look at the way that the code takes, which a few values
-// lead it along as well as many. Where a test repeats the same at random, or goes through a matrix, it takes fewer of
-// them there: the release build runs them all.
+// Sanitizers make every step of a test many times as long. They check which code runs and in what order, and for that
+// a few values do as well as many. So tests that repeat random steps, or go through a matrix, take fewer of them there;
+// the release build runs them all.
 #pragma once
 
 #include <cstddef>

@@ -5,7 +5,7 @@
 // A step packs some tensors (or parts of them) into one slot, runs a few collectives as one group, and unpacks. What is
 // small goes through the slot, where all that is reduced in the same way is one collective; what is large is reduced
 // where it lies, if the backend can ("direct"), because packing it would cost two more passes over memory and save one
-// launch. What lies in an arena is reduced there whatever its size, and neighbours by one collective over all of them.
+// launch. Tensors in an arena are reduced there whatever their size, and neighbours by one collective over all of them.
 // A batch that is larger than a slot becomes several steps, which overlap as those of several batches do.
 //
 // Who scales. A carrier that can (the CPU) does all of it, and so accumulates 16-bit floats in float32 and rounds them

@@ -37,7 +37,7 @@ struct Scaling {
   std::int64_t divisor = 1;  ///< at least 1
 };
 
-/// What to compute. `ReduceOp::average` is computed as `sum`: the caller, who knows the number of ranks, sets the
+/// One reduction. `ReduceOp::average` is computed as `sum`: the caller, who knows the number of ranks, sets the
 /// divisor.
 struct Reduction {
   DType dtype = DType::float32;
