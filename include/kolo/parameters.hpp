@@ -38,10 +38,14 @@ struct Parameter {
 KOLO_API void broadcast_parameters(Span<const Parameter> parameters, int root = 0);
 KOLO_API void broadcast_parameters(const Group& group, Span<const Parameter> parameters, int root = 0);
 
-/// Collective. Returns when every rank has given equal entries (one line of text each: what must be the same, such as
-/// "layer0.weight float32 [64, 64]"); else throws, on every rank, the same `Error` (mismatch): `caller`, the first
-/// entry that differs, and which ranks say what. For what the engine cannot compare: a name that only some ranks know
-/// it would wait for. `caller` is also the collective's name.
+/// A name as Kolo's messages show it: in double quotes, on one line, with control characters, quotes and bytes that are
+/// not UTF-8 escaped. Of a name longer than 200 bytes only the beginning is shown, and how long it is.
+KOLO_API std::string quoted_name(std::string_view name);
+
+/// Collective. Returns when every rank has given equal entries (text, with any bytes in it: what must be the same, such
+/// as "layer0.weight float32 [64, 64]"); else throws, on every rank, the same `Error` (mismatch): `caller`, the first
+/// entry that differs, and which ranks say what. Entries are compared whole, and shown as names are. For what the
+/// engine cannot compare: a name that only some ranks know it would wait for. `caller` is also the collective's name.
 KOLO_API void check_agreement(const Group& group, std::string_view caller, const std::vector<std::string>& entries);
 
 namespace detail {

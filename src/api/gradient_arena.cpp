@@ -24,6 +24,7 @@ namespace {
 /// What of memory a tensor may not begin beyond: sizes stay far from overflow.
 constexpr std::size_t kMost = std::size_t{1} << 47;
 
+/// Part of the names of its collectives, and, escaped, the beginning of its messages.
 std::string subject(const std::string& name) { return "GradientArena(" + name + ")"; }
 
 /// Everyone's bytes, through collectives of this name: with the deadlines and errors that all have.
@@ -67,17 +68,19 @@ void check_agreement(const std::string& name, const std::vector<Wish>& all) {
   for (std::size_t i = 1; i < all.size(); ++i) {
     const std::string rank = std::to_string(i);
     if (all[i].bytes != all[0].bytes) {
-      throw Error(ErrorCode::mismatch, name + ": ranks disagree about its size: rank 0 asks for " +
+      throw Error(ErrorCode::mismatch, base::escaped(name) + ": ranks disagree about its size: rank 0 asks for " +
                                            std::to_string(all[0].bytes) + " bytes, rank " + rank + " for " +
                                            std::to_string(all[i].bytes));
     }
     if (all[i].kind != all[0].kind) {
-      throw Error(ErrorCode::mismatch, name + ": ranks disagree about where it is: rank 0 wants memory of " +
+      throw Error(ErrorCode::mismatch, base::escaped(name) +
+                                           ": ranks disagree about where it is: rank 0 wants memory of " +
                                            where(all[0].kind) + ", rank " + rank + " of " + where(all[i].kind));
     }
   }
   if (all[0].id.number == 0) {
-    throw Error(ErrorCode::unsupported, name + ": 65535 arenas exist already, which is the most that there can be");
+    throw Error(ErrorCode::unsupported,
+                base::escaped(name) + ": 65535 arenas exist already, which is the most that there can be");
   }
 }
 
@@ -121,7 +124,7 @@ void fail_together(const Group& group, const std::string& name, const std::strin
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].empty()) continue;
     throw Error(static_cast<ErrorCode>(all[rank].front()),
-                name + ": rank " + std::to_string(rank) + ": " + all[rank].substr(1));
+                base::escaped(name) + ": rank " + std::to_string(rank) + ": " + all[rank].substr(1));
   }
 }
 
@@ -231,11 +234,12 @@ class DeviceMemory final : public Memory {
 
 std::unique_ptr<Memory> make_memory(const Group& group, const std::string& name, std::size_t bytes, Device device) {
   if (device.kind > DeviceKind::cuda) {
-    throw Error(ErrorCode::invalid_argument,
-                name + ": there is no device kind number " + std::to_string(static_cast<unsigned>(device.kind)));
+    throw Error(ErrorCode::invalid_argument, base::escaped(name) + ": there is no device kind number " +
+                                                 std::to_string(static_cast<unsigned>(device.kind)));
   }
   if (bytes > kMost) {
-    throw Error(ErrorCode::invalid_argument, name + ": " + std::to_string(bytes) + " bytes are too many");
+    throw Error(ErrorCode::invalid_argument,
+                base::escaped(name) + ": " + std::to_string(bytes) + " bytes are too many");
   }
   const std::size_t rounded = base::round_up(std::max<std::size_t>(bytes, 1), base::kPageBytes);
   if (device.kind == DeviceKind::cpu) return std::make_unique<HostMemory>(group, name, rounded);
@@ -251,18 +255,18 @@ class GradientArena::Impl {
 
   TensorView allocate(DType dtype, const Shape& shape, std::optional<Stream> stream) {
     if (dtype > DType::float64) {
-      throw Error(ErrorCode::invalid_argument,
-                  subject(name_) + ": there is no dtype number " + std::to_string(static_cast<unsigned>(dtype)));
+      throw Error(ErrorCode::invalid_argument, base::escaped(subject(name_)) + ": there is no dtype number " +
+                                                   std::to_string(static_cast<unsigned>(dtype)));
     }
     const std::size_t room = room_for(dtype, shape);
     std::size_t offset = 0;
     {
       const std::lock_guard lock(mutex_);
       if (room > capacity() - allocated_) {
-        throw Error(ErrorCode::invalid_argument, subject(name_) + ": no room for " + std::string(to_string(dtype)) +
-                                                     " " + to_string(shape) + ", " + std::to_string(room) + " bytes; " +
-                                                     std::to_string(capacity() - allocated_) + " of " +
-                                                     std::to_string(capacity()) + " are left");
+        throw Error(ErrorCode::invalid_argument,
+                    base::escaped(subject(name_)) + ": no room for " + std::string(to_string(dtype)) + " " +
+                        to_string(shape) + ", " + std::to_string(room) + " bytes; " +
+                        std::to_string(capacity() - allocated_) + " of " + std::to_string(capacity()) + " are left");
       }
       offset = allocated_;
       allocated_ += room;
@@ -308,7 +312,7 @@ Device device_of_gradients(Span<Parameter> parameters, const std::string& name) 
     if (first == nullptr) first = &parameter;
     if (parameter.gradient->device() == first->gradient->device()) continue;
     throw Error(ErrorCode::invalid_argument,
-                subject(name) + ": the gradient of " + base::quoted(first->name) + " lies on " +
+                base::escaped(subject(name)) + ": the gradient of " + base::quoted(first->name) + " lies on " +
                     to_string(first->gradient->device()) + ", that of " + base::quoted(parameter.name) + " on " +
                     to_string(parameter.gradient->device()) + "; an arena is in one place");
   }

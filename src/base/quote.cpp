@@ -52,12 +52,9 @@ std::string escape(unsigned byte) {
   return text.data();
 }
 
-}  // namespace
-
-std::string quoted(std::string_view name) {
-  const bool is_cut = name.size() > kLongest;
-  const std::size_t end = is_cut ? kShown : name.size();
-  std::string text = "\"";
+/// The first `end` bytes, escaped.
+std::string escape_beginning(std::string_view name, std::size_t end) {
+  std::string text;
   for (std::size_t at = 0; at < end;) {
     const unsigned byte = byte_at(name, at);
     const bool is_plain = byte >= 0x20U && byte < 0x7fU && byte != '"' && byte != '\\';
@@ -65,7 +62,33 @@ std::string quoted(std::string_view name) {
     text += length > 0 ? std::string(name.substr(at, length)) : escape(byte);
     at += length > 0 ? length : 1;
   }
-  return text + (is_cut ? "...\" (" + std::to_string(name.size()) + " bytes)" : "\"");
+  return text;
+}
+
+bool is_cut(std::string_view text) noexcept { return text.size() > kLongest; }
+
+std::string quote_whole(std::string_view text) { return '"' + escape_beginning(text, text.size()) + '"'; }
+
+std::string quote_beginning(std::string_view text) { return '"' + escape_beginning(text, kShown) + "...\""; }
+
+std::string bytes_of(std::string_view text) { return std::to_string(text.size()) + " bytes"; }
+
+}  // namespace
+
+std::string quoted(std::string_view name) {
+  return is_cut(name) ? quote_beginning(name) + " (" + bytes_of(name) + ")" : quote_whole(name);
+}
+
+std::string quoted(std::string_view text, std::size_t differs_at) {
+  if (!is_cut(text) || differs_at < kShown) return quoted(text);
+  const std::string_view rest = text.substr(differs_at);
+  return quote_beginning(text) + " (" + bytes_of(text) + "; after the first " + std::to_string(differs_at) + ": " +
+         (is_cut(rest) ? quote_beginning(rest) : quote_whole(rest)) + ")";
+}
+
+std::string escaped(std::string_view text) {
+  return is_cut(text) ? escape_beginning(text, kShown) + "... (" + bytes_of(text) + ")"
+                      : escape_beginning(text, text.size());
 }
 
 }  // namespace kolo::base

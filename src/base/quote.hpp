@@ -3,6 +3,7 @@
 // Names as messages and the log show them. A name is the program's own text, and may hold anything.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -12,5 +13,13 @@ namespace kolo::base {
 /// written as escapes (\n, \", \\, \x1b). Of a name longer than 200 bytes only the beginning is shown, and how long it
 /// is: "layer1..." (65536 bytes).
 std::string quoted(std::string_view name);
+
+/// The same of one of several texts. `differs_at` is the byte at which it begins to differ from all others. Where the
+/// cut hides that byte, the rest from there on is shown, too: "layer1..." (10014 bytes; after the first 10000:
+/// "weight").
+std::string quoted(std::string_view text, std::size_t differs_at);
+
+/// The same without quotes around it, for text that is part of a longer word: DistributedOptimizer(gradients).
+std::string escaped(std::string_view text);
 
 }  // namespace kolo::base

@@ -200,7 +200,7 @@ struct DistributedOptimizer::Impl {
 
   // Of a gradient on a device, with the stream from which the hooks hand it over, whichever the backward pass uses.
   TensorView view_of(const Slot& slot) {
-    const std::string what = '"' + slot.name + '"';
+    const std::string what = quoted_name(slot.name);
     const TensorView view = memory_view(what, slot.gradient);
     if (slot.gradient.is_cpu()) {
       return view;
@@ -212,8 +212,8 @@ struct DistributedOptimizer::Impl {
   }
 
   static void check_trainable(const std::string& name, const at::Tensor& parameter) {
-    if (!is_floating_point(dtype_of('"' + name + '"', parameter)) || !parameter.is_leaf()) {
-      misused('"' + name + "\" is no floating-point leaf tensor");
+    if (!is_floating_point(dtype_of(quoted_name(name), parameter)) || !parameter.is_leaf()) {
+      misused(quoted_name(name) + " is no floating-point leaf tensor");
     }
   }
 
@@ -224,7 +224,7 @@ struct DistributedOptimizer::Impl {
     std::size_t bytes = 0;
     bool any_here = false;
     for (const Slot& slot : slots) {
-      const TensorView view = memory_view('"' + slot.name + '"', layout_of(slot.parameter));
+      const TensorView view = memory_view(quoted_name(slot.name), layout_of(slot.parameter));
       bytes += slot.parameter.is_cpu() ? GradientArena::room_for(view.dtype(), view.shape()) : 0;
       any_here = any_here || slot.parameter.is_cpu();
     }
@@ -272,7 +272,7 @@ struct DistributedOptimizer::Impl {
       return true;
     }
     if (current.layout() != at::kStrided) {
-      unsupported("the gradient of \"" + slot.name + "\" is sparse, which is not supported");
+      unsupported("the gradient of " + quoted_name(slot.name) + " is sparse, which is not supported");
     }
     const at::NoGradGuard no_grad;
     if (current.data_ptr() != slot.gradient.data_ptr() || current.strides() != slot.gradient.strides()) {
@@ -293,14 +293,14 @@ struct DistributedOptimizer::Impl {
     const std::lock_guard lock(mutex);
     const Slot& slot = slots[index];
     if (incoming.defined() && incoming.layout() != at::kStrided) {
-      unsupported("the gradient of \"" + slot.name + "\" is sparse, which is not supported");
+      unsupported("the gradient of " + quoted_name(slot.name) + " is sparse, which is not supported");
     }
     if (at::GradMode::is_enabled()) {
       unsupported("a backward pass that is itself differentiated (create_graph) is not supported");
     }
     if (slot.started) {
-      misused("a second backward pass has reached \"" + slot.name +
-              "\", which is being reduced already; step() comes first, or accumulate (accumulation_steps, no_sync())");
+      misused("a second backward pass has reached " + quoted_name(slot.name) +
+              ", which is being reduced already; step() comes first, or accumulate (accumulation_steps, no_sync())");
     }
   }
 
@@ -348,15 +348,15 @@ struct DistributedOptimizer::Impl {
                   ") that was added after this was made; add_param_group() or rebuild() takes it in");
         }
         if (parameter.requires_grad() && !found->second.second) {
-          misused('"' + found->second.first +
-                  "\" did not require a gradient when this was made; rebuild() takes it in");
+          misused(quoted_name(found->second.first) +
+                  " did not require a gradient when this was made; rebuild() takes it in");
         }
       }
     }
     for (const Slot& slot : slots) {
       if (slot.parameter.dtype() != slot.gradient.dtype() || slot.parameter.device() != slot.gradient.device() ||
           slot.parameter.sizes() != slot.gradient.sizes()) {
-        misused('"' + slot.name + "\" was " + describe(slot.gradient) + " when this was made and is " +
+        misused(quoted_name(slot.name) + " was " + describe(slot.gradient) + " when this was made and is " +
                 describe(slot.parameter) + "; rebuild() takes it in");
       }
     }

@@ -40,7 +40,7 @@ void broadcast_list(const Group& group, const NamedTensors& tensors, int root) {
   std::vector<at::Tensor> copies;
   std::vector<kolo::Parameter> views;
   for (const auto& [name, tensor] : tensors) {
-    const std::string what = "broadcast_parameters: \"" + name + '"';
+    const std::string what = "broadcast_parameters: " + quoted_name(name);
     dtype_of(what, tensor);
     copies.push_back(tensor.detach().contiguous());
     views.push_back({name, memory_view(what, copies.back())});

@@ -14,11 +14,14 @@
 
 namespace kolo::optimizer {
 
-/// "layer0.weight float32 [64, 64]", as it stands in lists and messages.
+/// "layer0.weight float32 [64, 64]", as it stands in the lists that ranks compare: with the whole name.
 std::string describe(std::string_view name, const TensorView& view);
 
 /// Throws `Error` (invalid_argument), beginning with `caller`, for an empty name or one that stands twice.
 void check_names(std::string_view caller, const std::vector<std::string_view>& names);
+
+/// Throws `Error` (invalid_argument), beginning with `caller`, for a gradient of another type or shape than its value.
+void check_gradient(std::string_view caller, const Parameter& parameter);
 
 /// Throws `Error` (invalid_argument) unless `root` is one of the context's ranks.
 void check_root(std::string_view caller, const Group& group, int root);

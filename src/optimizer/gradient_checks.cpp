@@ -15,18 +15,6 @@ namespace {
   throw Error(ErrorCode::invalid_argument, "DistributedOptimizer: " + sentence);
 }
 
-// A gradient that is reduced is of its value's type and shape.
-void check_alike(const Parameter& parameter) {
-  const TensorView& value = parameter.value;
-  if (!parameter.gradient ||
-      (parameter.gradient->dtype() == value.dtype() && parameter.gradient->shape() == value.shape())) {
-    return;
-  }
-  reject("the gradient of \"" + optimizer::describe(parameter.name, value) + "\" is " +
-         std::string(to_string(parameter.gradient->dtype())) + ' ' + to_string(parameter.gradient->shape()) +
-         "; it must have the value's type and shape");
-}
-
 }  // namespace
 
 namespace optimizer {
@@ -51,7 +39,7 @@ void check_options(Span<const Parameter> parameters, const DistributedOptimizerO
   }
   check_names("DistributedOptimizer", names);
   for (const Parameter& parameter : parameters) {
-    check_alike(parameter);
+    check_gradient("DistributedOptimizer", parameter);
   }
   if (options.op != ReduceOp::average && options.op != ReduceOp::sum) {
     reject("op is " + std::string(to_string(options.op)) + "; gradients are averaged or summed");
@@ -79,19 +67,19 @@ void detail::check_stepped(Span<const Parameter> given, Span<const Parameter> st
     }
     const auto found = find(given, parameter);
     if (found == given.end()) {
-      reject("the optimizer steps \"" + parameter.name +
-             "\", which is not in the list of parameters; its gradient would not be reduced");
+      reject("the optimizer steps " + quoted_name(parameter.name) +
+             ", which is not in the list of parameters; its gradient would not be reduced");
     }
     if (found->gradient->data() != parameter.gradient->data() || found->value.data() != parameter.value.data()) {
-      reject("the optimizer steps \"" + parameter.name +
-             "\" with other memory than the list of parameters has; make the optimizer from that list (and a "
+      reject("the optimizer steps " + quoted_name(parameter.name) +
+             " with other memory than the list of parameters has; make the optimizer from that list (and a "
              "GradientArena before both)");
     }
   }
   for (const Parameter& parameter : given) {
     if (parameter.gradient && find(stepped, parameter) == stepped.end()) {
-      reject("\"" + parameter.name +
-             "\" is in the list of parameters, but the optimizer does not step it; give both the same list");
+      reject(quoted_name(parameter.name) +
+             " is in the list of parameters, but the optimizer does not step it; give both the same list");
     }
   }
 }

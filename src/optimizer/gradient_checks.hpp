@@ -15,7 +15,7 @@ namespace kolo::optimizer {
 /// its value.
 void check_options(Span<const Parameter> parameters, const DistributedOptimizerOptions& options);
 
-/// What ranks must agree on, line by line (agreement.hpp).
+/// What ranks must agree on (check_agreement).
 std::vector<std::string> entries_of(Span<const Parameter> parameters, const DistributedOptimizerOptions& options);
 
 }  // namespace kolo::optimizer

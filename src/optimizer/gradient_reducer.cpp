@@ -202,7 +202,7 @@ struct GradientReducer::Impl {
     }
     for (const Gradient& gradient : gradients) {
       if (gradient.view) {
-        optimizer::check_computable("DistributedOptimizer: samples", "weigh \"" + gradient.name + "\", which",
+        optimizer::check_computable("DistributedOptimizer: samples", "weigh " + quoted_name(gradient.name) + ", which",
                                     *gradient.view);
       }
     }
@@ -274,7 +274,7 @@ struct GradientReducer::Impl {
     const std::string steps = std::to_string(micro_steps) + (micro_steps == 1 ? " micro-step" : " micro-steps");
     const std::string caller = "DistributedOptimizer(" + options.name + "): weights of a step";
     check_agreement(group, caller, {weighted ? "the samples of every micro-step" : "no samples, " + steps});
-    throw Error(ErrorCode::mismatch, caller + ": ranks disagree");
+    throw Error(ErrorCode::mismatch, "DistributedOptimizer: weights of a step: ranks disagree");
   }
 
   void submit(Gradient& gradient) {
@@ -417,7 +417,8 @@ void GradientReducer::gradient_ready(std::size_t index) {
   }
   Gradient& gradient = self.gradients[index];
   const auto refuse = [&](const char* why) {
-    misused("DistributedOptimizer: gradient_ready(" + std::to_string(index) + "): \"" + gradient.name + "\" " + why);
+    misused("DistributedOptimizer: gradient_ready(" + std::to_string(index) + "): " + quoted_name(gradient.name) + ' ' +
+            why);
   };
   if (!gradient.view) {
     refuse("is a buffer and has no gradient");

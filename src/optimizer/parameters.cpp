@@ -86,7 +86,8 @@ double clip_grad_norm(Span<const Parameter> parameters, double max_norm) {
     if (!parameter.gradient) {
       continue;
     }
-    optimizer::check_computable("clip_grad_norm", "the gradient of \"" + parameter.name + "\"", *parameter.gradient);
+    optimizer::check_computable("clip_grad_norm", "the gradient of " + quoted_name(parameter.name),
+                                *parameter.gradient);
     sum += sum_of_squares(*parameter.gradient);
   }
   const double norm = std::sqrt(sum);

@@ -22,17 +22,10 @@ std::vector<Parameter> checked_trainable(std::string_view caller, std::vector<Pa
     if (!parameter.gradient) {
       continue;
     }
-    const TensorView& value = parameter.value;
-    const TensorView& gradient = *parameter.gradient;
-    const std::string name = "\"" + parameter.name + "\"";
-    check_computable(caller, name, value);
-    check_computable(caller, "the gradient of " + name, gradient);
-    if (gradient.dtype() != value.dtype() || gradient.shape() != value.shape()) {
-      throw Error(ErrorCode::invalid_argument,
-                  std::string(caller) + ": the gradient of \"" + describe(parameter.name, value) + "\" is " +
-                      std::string(to_string(gradient.dtype())) + ' ' + to_string(gradient.shape()) +
-                      "; it must have the value's type and shape");
-    }
+    const std::string name = quoted_name(parameter.name);
+    check_computable(caller, name, parameter.value);
+    check_computable(caller, "the gradient of " + name, *parameter.gradient);
+    check_gradient(caller, parameter);
     trainable.push_back(std::move(parameter));
   }
   return trainable;

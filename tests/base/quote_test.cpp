@@ -35,5 +35,22 @@ TEST(Quoted, CutsLongNames) {
   EXPECT_EQ(base::quoted(std::string(65536, 'x')), "\"" + std::string(100, 'x') + "...\" (65536 bytes)");
 }
 
+TEST(Quoted, ShowsWhatLongTextsDifferIn) {
+  const std::string same(10000, 'x');
+  const std::string shown = "\"" + std::string(100, 'x') + "...\" (";
+  EXPECT_EQ(base::quoted(same + "a\n", 10000), shown + "10002 bytes; after the first 10000: \"a\\n\")");
+  EXPECT_EQ(base::quoted(same, 10000), shown + "10000 bytes; after the first 10000: \"\")");
+  EXPECT_EQ(base::quoted(same + std::string(300, 'y'), 10000),
+            shown + "10300 bytes; after the first 10000: \"" + std::string(100, 'y') + "...\")");
+  EXPECT_EQ(base::quoted(same, 99), shown + "10000 bytes)") << "the difference is in what is shown";
+  EXPECT_EQ(base::quoted("layer1", 3), "\"layer1\"");
+}
+
+TEST(Quoted, EscapedHasNoQuotesAround) {
+  EXPECT_EQ(base::escaped("optimizer(gradients)"), "optimizer(gradients)");
+  EXPECT_EQ(base::escaped("a\n\"b\""), "a\\n\\\"b\\\"");
+  EXPECT_EQ(base::escaped(std::string(201, 'x')), std::string(100, 'x') + "... (201 bytes)");
+}
+
 }  // namespace
 }  // namespace kolo::base

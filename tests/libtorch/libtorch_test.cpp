@@ -383,6 +383,45 @@ TEST(Backward, RefusesWhatIsNotSupported) {
   });
 }
 
+// A name may hold any bytes: it is shown on one line, and in part.
+TEST(Models, NamesInSentences) {
+  on_ranks(2, [] {
+    const std::string xs(10000, 'x');
+    for (const auto& [name, shown] :
+         {std::pair<std::string, std::string>("a\n\"b\"", "\"a\\n\\\"b\\\"\""),
+          std::pair<std::string, std::string>(xs, "\"" + xs.substr(0, 100) + "...\" (10000 bytes)")}) {
+      torch::nn::Linear layer(torch::nn::LinearOptions(2, 1).bias(false));
+      torch::optim::SGD sgd(layer->parameters(), 1);
+      const kt::NamedTensors names{{name, layer->weight}};
+      {
+        kt::DistributedOptimizer optimizer(sgd, names);
+        const torch::Tensor row = torch::ones({1, 2});
+        layer(row).sum().backward();
+        EXPECT_EQ(error_of([&] { layer(row).sum().backward(); }),
+                  "invalid_argument: DistributedOptimizer: a second backward pass has reached " + shown +
+                      ", which is being reduced already; step() comes first, or accumulate (accumulation_steps, "
+                      "no_sync())");
+        optimizer.step();
+      }
+      EXPECT_EQ(error_of([&] {
+                  kt::broadcast_parameters({{name, torch::ones({2}).to_sparse()}});
+                }),
+                "unsupported: broadcast_parameters: " + shown +
+                    " is sparse, quantized or otherwise not plain memory; only dense tensors are supported");
+    }
+    // Of different names the whole is compared.
+    const std::string others =
+        kolo::size() == 2 ? "rank 1 has" : "ranks 1-" + std::to_string(kolo::size() - 1) + " have";
+    const std::string mine = xs + (kolo::rank() == 0 ? "a\n" : "b");
+    EXPECT_EQ(error_of([&] {
+                kt::broadcast_parameters({{mine, torch::ones({2})}});
+              }),
+              "mismatch: broadcast_parameters: ranks disagree: rank 0 has \"" + xs.substr(0, 100) +
+                  "...\" (10014 bytes; after the first 10000: \"a\\n float32 [2]\"); " + others + " \"" +
+                  xs.substr(0, 100) + "...\" (10013 bytes; after the first 10000: \"b float32 [2]\")");
+  });
+}
+
 TEST(Backward, ASecondPassBeforeStepIsAnErrorThatChangesNothing) {
   on_ranks(2, [] {
     torch::nn::Linear layer(torch::nn::LinearOptions(2, 1).bias(false));

@@ -168,13 +168,12 @@ TEST(Optimizers, ParametersThatCannotBe) {
             "invalid_argument: Sgd: two entries are named \"w\"; names must differ");
   EXPECT_EQ(made_of({{"", view(floats), view(floats)}}),
             "invalid_argument: Sgd: entry 0 has no name; every one needs its own");
-  EXPECT_EQ(
-      made_of({{"w", view(floats), view(doubles)}}),
-      "invalid_argument: Sgd: the gradient of \"w float32 [4]\" is float64 [4]; it must have the value's type and "
-      "shape");
+  EXPECT_EQ(made_of({{"w", view(floats), view(doubles)}}), "invalid_argument: Sgd: the gradient of \"w\" is float64 "
+                                                           "[4], its value float32 [4]; they must have the same type "
+                                                           "and shape");
   EXPECT_EQ(made_of({{"w", view(floats), view(floats.data(), Shape{2, 2})}}),
-            "invalid_argument: Sgd: the gradient of \"w float32 [4]\" is float32 [2, 2]; it must have the value's type "
-            "and shape");
+            "invalid_argument: Sgd: the gradient of \"w\" is float32 [2, 2], its value float32 [4]; they must have the "
+            "same type and shape");
   EXPECT_EQ(made_of({{"w", view(integers), view(integers)}}),
             "unsupported: Sgd: \"w\" is int32; only float32 and float64 are supported");
   EXPECT_EQ(made_of({{"w", view(floats), view(static_cast<float*>(nullptr), 4)}}),

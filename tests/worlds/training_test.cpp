@@ -417,17 +417,16 @@ TEST_P(Training, AGradientIsLikeItsValue) {
     std::vector<float> x(6), short_one(3);
     std::vector<double> wide(6);
     Counter counter;
-    EXPECT_EQ(
-        error_of([&] {
-          DistributedOptimizer(counter, {{"x", kolo::view(x.data(), {2, 3}), kolo::view(short_one)}});
-        }),
-        "invalid_argument: DistributedOptimizer: the gradient of \"x float32 [2, 3]\" is float32 [3]; it must have "
-        "the value's type and shape");
+    EXPECT_EQ(error_of([&] {
+                DistributedOptimizer(counter, {{"x", kolo::view(x.data(), {2, 3}), kolo::view(short_one)}});
+              }),
+              "invalid_argument: DistributedOptimizer: the gradient of \"x\" is float32 [3], its value float32 [2, 3]; "
+              "they must have the same type and shape");
     EXPECT_EQ(error_of([&] {
                 DistributedOptimizer(counter, {{"x", kolo::view(x), kolo::view(wide)}});
               }),
-              "invalid_argument: DistributedOptimizer: the gradient of \"x float32 [6]\" is float64 [6]; it must have "
-              "the value's type and shape");
+              "invalid_argument: DistributedOptimizer: the gradient of \"x\" is float64 [6], its value float32 [6]; "
+              "they must have the same type and shape");
     kolo::barrier();
   });
 }
@@ -471,9 +470,9 @@ TEST(TrainingDisagreement, AnotherShape) {
     const kolo::Shape shape = kolo::rank() == 1 ? kolo::Shape{3, 2} : kolo::Shape{2, 3};
     kolo::broadcast_parameters({{"b", kolo::view(b)}, {"w", kolo::view(w.data(), shape)}});
   });
-  EXPECT_EQ(errors,
-            std::vector<std::string>(3, "mismatch: broadcast_parameters: ranks disagree: ranks 0, 2 have \"w float32 "
-                                        "[2, 3]\"; rank 1 has \"w float32 [3, 2]\""));
+  EXPECT_EQ(errors, std::vector<std::string>(
+                        3, "mismatch: broadcast_parameters: ranks disagree: ranks 0 and 2 have \"w float32 "
+                           "[2, 3]\"; rank 1 has \"w float32 [3, 2]\""));
 }
 
 TEST(TrainingDisagreement, AnotherNameOrTypeOrNumberOrRoot) {
@@ -537,6 +536,158 @@ TEST(TrainingDisagreement, OptimizersThatDiffer) {
             }),
             "mismatch: broadcast_optimizer_state: ranks disagree: rank 0 has nothing (the list is over); "
             "rank 1 has \"momentum/w float32 [6]\"");
+}
+
+// A name may hold any bytes. Ranks compare names whole; sentences show them on one line and in part.
+const std::string kLong(10000, 'x');
+const std::string kLongShown = "\"" + std::string(100, 'x') + "...\" (";
+
+TEST(TrainingNames, OfAnyBytesMakeATrainer) {
+  const std::vector<std::string> names{"a\nb",      "a",         "b",         "\x1b[2J\x01",
+                                       "say \"w\"", kLong + "a", kLong + "b", std::string("\0", 1)};
+  for (const std::string& optimizers : {std::string("line\nbreak"), kLong}) {
+    kolo::run_local(2, [&] {
+      Model<float> model;
+      for (const std::string& name : names) model.add(name, {static_cast<float>(kolo::rank())});
+      kolo::broadcast_parameters(model.parameters(), 1);
+      kolo::Sgd sgd(model.parameters(), {1.0, 0.9});
+      kolo::broadcast_optimizer_state(sgd);
+      DistributedOptimizer optimizer(sgd, model.parameters(), DistributedOptimizerOptions{}.with_name(optimizers));
+      for (const auto& parameter : model.parameters()) {
+        static_cast<float*>(parameter.gradient->data())[0] = static_cast<float>(kolo::rank());
+      }
+      optimizer.step();
+      for (const auto& parameter : model.parameters()) {
+        EXPECT_EQ(static_cast<float*>(parameter.value.data())[0], 0.5F) << parameter.name.size();
+      }
+    });
+  }
+}
+
+TEST(TrainingNames, InSentencesAboutDisagreements) {
+  std::vector<float> w(6);
+  const auto told = [&](const std::vector<std::string>& names) {
+    const std::vector<std::string> errors = errors_of_all({static_cast<int>(names.size()), 0}, [&] {
+      kolo::broadcast_parameters({{names[static_cast<std::size_t>(kolo::rank())], kolo::view(w)}});
+    });
+    EXPECT_EQ(errors, std::vector<std::string>(names.size(), errors[0]));
+    return errors[0];
+  };
+  const std::string begin = "mismatch: broadcast_parameters: ranks disagree: ";
+  EXPECT_EQ(told({"a\nb", "a\tb"}), begin + "rank 0 has \"a\\nb float32 [6]\"; rank 1 has \"a\\tb float32 [6]\"");
+  EXPECT_EQ(told({"\x1b[2J", "say \"w\""}),
+            begin + "rank 0 has \"\\x1b[2J float32 [6]\"; rank 1 has \"say \\\"w\\\" float32 [6]\"");
+  EXPECT_EQ(told({kLong + "a", kLong + "b", kLong + "a"}),
+            begin + "ranks 0 and 2 have " + kLongShown + "10013 bytes; after the first 10000: \"a float32 [6]\"); " +
+                "rank 1 has " + kLongShown + "10013 bytes; after the first 10000: \"b float32 [6]\")");
+  EXPECT_EQ(told({kLong, "y"}), begin + "rank 0 has " + kLongShown + "10012 bytes); rank 1 has \"y float32 [6]\"");
+}
+
+// What one name with a line break says, and two names without one, are not the same list.
+TEST(TrainingNames, ALineBreakIsNoNewEntry) {
+  std::vector<float> w(6);
+  const std::vector<std::string> errors = errors_of_all({2, 1}, [&] {
+    std::vector<kolo::Parameter> list{{"a", kolo::view(w)}, {"b", kolo::view(w)}};
+    if (kolo::rank() == 1) list = {{"a float32 [6]\nb", kolo::view(w)}};
+    kolo::broadcast_parameters(list);
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(2, "mismatch: broadcast_parameters: ranks disagree: rank 0 has "
+                                                "\"a float32 [6]\"; rank 1 has \"a float32 [6]\\nb float32 [6]\""));
+}
+
+TEST(TrainingNames, InSentencesOfOneRank) {
+  std::vector<float> w(6);
+  const std::string odd = "a\n\"b\"";
+  const std::string odd_shown = "\"a\\n\\\"b\\\"\"";
+  const auto both = [&](const std::function<std::string(const std::string&)>& told, const std::string& before,
+                        const std::string& after) {
+    EXPECT_EQ(told(odd), before + odd_shown + after);
+    EXPECT_EQ(told(kLong), before + kLongShown + "10000 bytes)" + after);
+  };
+  kolo::run_local(1, [&] {
+    Counter counter;
+    const auto one = [&](const std::string& name) {
+      return std::vector<kolo::Parameter>{{name, kolo::view(w), kolo::view(w)}};
+    };
+    both(
+        [&](const std::string& name) {
+          return error_of([&] { kolo::broadcast_parameters({one(name)[0], one(name)[0]}); });
+        },
+        "invalid_argument: broadcast_parameters: two entries are named ", "; names must differ");
+    both(
+        [&](const std::string& name) {
+          return error_of([&] {
+            DistributedOptimizer(counter, {{name, kolo::view(w), kolo::view(w.data(), {2, 3})}});
+          });
+        },
+        "invalid_argument: DistributedOptimizer: the gradient of ",
+        " is float32 [2, 3], its value float32 [6]; they must have the same type and shape");
+    both(
+        [&](const std::string& name) {
+          kolo::Sgd sgd(one(name), {0.1});
+          return error_of([&] { DistributedOptimizer(sgd, one("other")); });
+        },
+        "invalid_argument: DistributedOptimizer: the optimizer steps ",
+        ", which is not in the list of parameters; its gradient would not be reduced");
+    both(
+        [&](const std::string& name) {
+          kolo::Sgd sgd({}, {0.1});
+          return error_of([&] { DistributedOptimizer(sgd, one(name)); });
+        },
+        "invalid_argument: DistributedOptimizer: ",
+        " is in the list of parameters, but the optimizer does not step it; give both the same list");
+    both(
+        [&](const std::string& name) {
+          DistributedOptimizer optimizer(counter, one(name));
+          optimizer.gradient_ready(0);
+          return error_of([&] { optimizer.gradient_ready(0); });
+        },
+        "invalid_argument: DistributedOptimizer: gradient_ready(0): ", " was announced already in this micro-step");
+    both(
+        [&](const std::string& name) {
+          std::vector<std::uint16_t> memory(2);
+          const kolo::TensorView narrow(memory.data(), kolo::DType::bfloat16, kolo::Shape{2});
+          DistributedOptimizer optimizer(counter, {{name, narrow, narrow}});
+          return error_of([&] { optimizer.begin_micro_step(1); });
+        },
+        "unsupported: DistributedOptimizer: samples: weigh ",
+        ", which is bfloat16; only float32 and float64 are supported");
+    both(
+        [&](const std::string& name) {
+          std::vector<std::int32_t> whole(2);
+          return error_of([&] { kolo::clip_grad_norm({{name, kolo::view(whole), kolo::view(whole)}}, 1.0); });
+        },
+        "unsupported: clip_grad_norm: the gradient of ", " is int32; only float32 and float64 are supported");
+    both(
+        [&](const std::string& name) {
+          return error_of([&] {
+            kolo::Sgd({{name, kolo::view(static_cast<float*>(nullptr), 4), kolo::view(w)}}, {0.1});
+          });
+        },
+        "invalid_argument: Sgd: ", " is a null pointer");
+  });
+}
+
+// The optimizer's own name, and an arena's, which stand in the middle of a word.
+TEST(TrainingNames, OfTheOptimizerAndTheArena) {
+  const auto told = [](const std::string& name) {
+    const std::vector<std::string> errors = errors_of_all({2, 0}, [&] {
+      std::vector<float> w(6);
+      Counter counter;
+      DistributedOptimizer(counter, {{"w", kolo::view(w), kolo::view(w)}},
+                           DistributedOptimizerOptions{}.with_name(name).with_accumulation_steps(kolo::rank() + 1));
+    });
+    EXPECT_EQ(errors[0], errors[1]);
+    return errors[0];
+  };
+  const std::string wanted =
+      ": ranks disagree: rank 0 has \"accumulation_steps 1\"; rank 1 has \"accumulation_steps 2\"";
+  EXPECT_EQ(told("a\nb"), "mismatch: DistributedOptimizer(a\\nb)" + wanted);
+  EXPECT_EQ(told(kLong), "mismatch: DistributedOptimizer(" + kLong.substr(0, 79) + "... (10022 bytes)" + wanted);
+  const std::vector<std::string> arenas = errors_of_all(
+      {2, 0}, [] { const kolo::GradientArena arena(static_cast<std::size_t>(kolo::rank() + 1) * 4096, "a\nb"); });
+  EXPECT_EQ(arenas, std::vector<std::string>(2, "mismatch: GradientArena(a\\nb): ranks disagree about its size: rank 0 "
+                                                "asks for 4096 bytes, rank 1 for 8192"));
 }
 
 // A rank that throws in its backward pass: the others' step fails, their optimizer does not step, and nothing of

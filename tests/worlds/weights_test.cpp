@@ -311,8 +311,8 @@ TEST(WeightsDisagreement, SomeGiveSamples) {
   EXPECT_EQ(
       weights_disagreements(3, 1, [](auto& optimizer) { kolo::rank() == 0 ? optimizer.step(5) : optimizer.step(); }),
       std::vector<std::string>(3, std::string(kWeightsBegin) +
-                                      "rank 0 has \"the samples of every micro-step\"; ranks 1, "
-                                      "2 have \"no samples, 1 micro-step\""));
+                                      "rank 0 has \"the samples of every micro-step\"; ranks 1 "
+                                      "and 2 have \"no samples, 1 micro-step\""));
   EXPECT_EQ(weights_disagreements(2, 1,
                                   [](auto& optimizer) {
                                     if (kolo::rank() == 1) optimizer.begin_micro_step(5);

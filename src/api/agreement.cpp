@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What training needs in order to compare lists, and to say in a sentence where they differ.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <kolo/collectives.hpp>
+#include <kolo/error.hpp>
+#include <kolo/parameters.hpp>
+
+#include "base/check.hpp"
+#include "base/quote.hpp"
+#include "core/signature.hpp"
+
+namespace kolo {
+namespace {
+
+// What ranks compare first: FNV-1a of the encoded list, and its length in bytes.
+using Digest = std::array<std::uint64_t, 2>;
+
+// Each entry behind its length, because an entry may hold any bytes.
+std::string encode_entries(const std::vector<std::string>& entries) {
+  std::string text;
+  for (const std::string& entry : entries) {
+    const std::uint64_t length = entry.size();
+    text.append(reinterpret_cast<const char*>(&length), sizeof length);
+    text += entry;
+  }
+  return text;
+}
+
+std::vector<std::string> decode_entries(std::string_view text) {
+  std::vector<std::string> entries;
+  while (!text.empty()) {
+    std::uint64_t length = 0;
+    KOLO_CHECK(text.size() >= sizeof length);
+    std::memcpy(&length, text.data(), sizeof length);
+    text.remove_prefix(sizeof length);
+    KOLO_CHECK(length <= text.size());
+    entries.emplace_back(text.substr(0, length));
+    text.remove_prefix(length);
+  }
+  return entries;
+}
+
+Digest digest_of(std::string_view text) {
+  std::uint64_t hash = 14695981039346656037U;
+  for (const char c : text) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
+  }
+  return {hash, text.size()};
+}
+
+// One version of an entry, and the ranks that gave it.
+struct Version {
+  const std::string* entry;  // null: the list is over before it
+  std::vector<std::int32_t> ranks;
+
+  [[nodiscard]] bool is(const std::string* other) const {
+    return entry == nullptr || other == nullptr ? entry == other : *entry == *other;
+  }
+};
+
+// The versions of entry `place`, in the order of their first ranks.
+std::vector<Version> versions_of(const std::vector<std::vector<std::string>>& lists, std::size_t place) {
+  std::vector<Version> versions;
+  for (std::size_t rank = 0; rank < lists.size(); ++rank) {
+    const std::string* entry = place < lists[rank].size() ? &lists[rank][place] : nullptr;
+    auto version = std::find_if(versions.begin(), versions.end(), [&](const Version& one) { return one.is(entry); });
+    if (version == versions.end()) version = versions.insert(version, {entry, {}});
+    version->ranks.push_back(static_cast<std::int32_t>(rank));
+  }
+  return versions;
+}
+
+// Where an entry begins to differ from every other version of it.
+std::size_t differs_at(const std::string& entry, const std::vector<Version>& versions) {
+  std::size_t at = 0;
+  for (const Version& other : versions) {
+    if (other.entry == nullptr || other.is(&entry)) continue;
+    const auto end = entry.begin() + static_cast<std::ptrdiff_t>(std::min(entry.size(), other.entry->size()));
+    const auto first = std::mismatch(entry.begin(), end, other.entry->begin()).first;
+    at = std::max(at, static_cast<std::size_t>(first - entry.begin()));
+  }
+  return at;
+}
+
+// The sentence about entry `place`: every version of it, with the ranks that gave it.
+std::string explain(std::string_view caller, const std::vector<std::vector<std::string>>& lists, std::size_t place) {
+  std::string text = base::escaped(caller) + ": ranks disagree: ";
+  const std::vector<Version> versions = versions_of(lists, place);
+  for (const Version& version : versions) {
+    text += (&version == versions.data() ? "" : "; ") + core::describe_ranks(version.ranks) +
+            (version.ranks.size() == 1 ? " has " : " have ") +
+            (version.entry == nullptr ? "nothing (the list is over)"
+                                      : base::quoted(*version.entry, differs_at(*version.entry, versions)));
+  }
+  return text;
+}
+
+// The first place where some list differs from rank 0's; there is one.
+std::size_t first_difference(const std::vector<std::vector<std::string>>& lists) {
+  std::size_t place = 0;
+  while (versions_of(lists, place).size() == 1) ++place;
+  return place;
+}
+
+}  // namespace
+
+std::string quoted_name(std::string_view name) { return base::quoted(name); }
+
+void check_agreement(const Group& group, std::string_view caller, const std::vector<std::string>& entries) {
+  const std::string text = encode_entries(entries);
+  const Digest mine = digest_of(text);
+  const Tensor gathered = allgather(group, caller, const_view(mine.data(), Shape{1, 2}));
+  const Span<const std::uint64_t> all = gathered.as<std::uint64_t>();
+  bool equal = true;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    equal = equal && all[i] == mine[i % 2];
+  }
+  if (equal) return;  // the same decision on every rank: all are equal to mine, or some two differ
+
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(text.data());
+  const Tensor texts = allgather(group, std::string(caller) + " (entries)", const_view(bytes, text.size()));
+  std::string_view rest(static_cast<const char*>(texts.data()), static_cast<std::size_t>(texts.elements()));
+  std::vector<std::vector<std::string>> lists;
+  for (std::size_t rank = 0; rank < all.size() / 2; ++rank) {
+    const std::size_t length = all[2 * rank + 1];
+    lists.push_back(decode_entries(rest.substr(0, length)));
+    rest.remove_prefix(length);
+  }
+  throw Error(ErrorCode::mismatch, explain(caller, lists, first_difference(lists)));
+}
+
+}  // namespace kolo
