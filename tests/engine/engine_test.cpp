@@ -221,42 +221,118 @@ void await_sleep(pid_t thread) {
   }
 }
 
+/// Rank 1 of a node of two. Its leader is the test, which speaks through the node's board.
+class EngineOfTwo : public ::testing::Test {
+ protected:
+  EngineOfTwo() {
+    EngineParts parts;
+    parts.topology = core::make_topology(1, {0, 0}, 0);
+    parts.settings.express_bytes = 0;
+    parts.logger = std::make_shared<base::Logger>(LogLevel::off);
+    link_ = std::make_shared<LinkToLeader>(shared_bytes(parts.settings, parts.topology));
+    leader_ = std::make_unique<control::Board>(link_->memory(), board_shape(parts.settings, 2), 0);
+    parts.link = link_;
+    auto backend = std::make_unique<FailingBackend>();
+    backend->fail = [] {};
+    parts.backend = std::move(backend);
+    parts.wait_policy = base::choose_wait_policy(1, 2);
+    engine_ = Engine::make(std::move(parts));
+    engine_->begin();
+  }
+  void say(const control::LogEntry& entry) {
+    control::Bytes bytes;
+    control::encode(entry, bytes);
+    EXPECT_TRUE(leader_->append_log(control::ByteView(bytes.data(), bytes.size())));
+  }
+  /// The next message of the rank.
+  control::UpMessage hear() {
+    control::Bytes bytes;
+    while (!leader_->receive(1, bytes)) std::this_thread::yield();
+    return control::decode_up(control::ByteView(bytes.data(), bytes.size()));
+  }
+  OperationPtr submit_barrier(bool quiet) {
+    core::Signature signature;
+    signature.kind = core::CollectiveKind::barrier;
+    auto operation = std::make_shared<Operation>();
+    operation->entry = &engine_->names().claim("barrier");
+    operation->signature = std::make_shared<const core::Signature>(std::move(signature));
+    engine_->submit(operation, quiet);
+    return operation;
+  }
+
+  static constexpr std::chrono::seconds kPatience{20};
+  std::shared_ptr<LinkToLeader> link_;
+  std::unique_ptr<control::Board> leader_;
+  std::shared_ptr<Engine> engine_;
+};
+
 /// A leader that says that all have left, and is gone. The end of its process has the log read, in the background
 /// thread and outside a pass; the thread that shuts down sleeps.
-TEST(EngineOfTwo, HearsTheEndOfTheLogByThatOfItsLeader) {
-  constexpr std::chrono::seconds kPatience{20};
-  EngineParts parts;
-  parts.topology = core::make_topology(1, {0, 0}, 0);
-  parts.settings.express_bytes = 0;
-  parts.logger = std::make_shared<base::Logger>(LogLevel::off);
-  const auto link = std::make_shared<LinkToLeader>(shared_bytes(parts.settings, parts.topology));
-  control::Board leader(link->memory(), board_shape(parts.settings, 2), 0);
-  parts.link = link;
-  parts.backend = std::make_unique<FailingBackend>();
-  parts.wait_policy = base::choose_wait_policy(1, 2);
-  const std::shared_ptr<Engine> engine = Engine::make(std::move(parts));
-  engine->begin();
+TEST_F(EngineOfTwo, HearsTheEndOfTheLogByThatOfItsLeader) {
   std::atomic<pid_t> leaver{0};
   auto left = std::async(std::launch::async, [&] {
     leaver.store(::gettid());
     const auto begun = std::chrono::steady_clock::now();
-    engine->shutdown(kPatience);
+    engine_->shutdown(kPatience);
     return std::chrono::steady_clock::now() - begun;
   });
-  control::Bytes message;
-  while (!leader.receive(1, message)) std::this_thread::yield();
+  EXPECT_TRUE(std::holds_alternative<control::Left>(hear()));
   await_sleep(leaver.load());
-  link->say_last = [&] {
-    for (const control::LogEntry& entry :
-         {control::LogEntry(control::RankLeft{0}), control::LogEntry(control::Closed{})}) {
-      control::Bytes bytes;
-      control::encode(entry, bytes);
-      EXPECT_TRUE(leader.append_log(control::ByteView(bytes.data(), bytes.size())));
-    }
+  link_->say_last = [&] {
+    say(control::RankLeft{0});
+    say(control::Closed{});
   };
-  link->end_leader();
+  link_->end_leader();
   EXPECT_LT(left.get(), kPatience);
-  EXPECT_TRUE(engine->left_together());
+  EXPECT_TRUE(engine_->left_together());
+}
+
+/// A rank that submits and leaves in the same pass: its leader must not hear that it has left before it can see what
+/// was submitted.
+TEST_F(EngineOfTwo, SaysWhatItSubmittedBeforeItSaysThatItLeaves) {
+  constexpr core::TensorId kId = core::kReservedIds;
+  const OperationPtr first = submit_barrier(false);
+  const auto declared = std::get<control::Declared>(hear());
+  say(control::Assigned{kId, 1, core::kGlobalSet, "barrier", *declared.variants.at(0).signature});
+  say(control::BatchAppended{core::kGlobalSet, {kId}});
+  link_->wake(1);
+  engine_->wait(*first, std::nullopt);
+  const OperationPtr second = submit_barrier(true);  // unheard: the thread that shuts down finds it
+  auto left = std::async(std::launch::async, [&] { engine_->shutdown(kPatience); });
+  control::UpMessage message = hear();
+  while (!std::holds_alternative<control::Left>(message)) message = hear();
+  EXPECT_EQ(leader_->count(1, kId), (control::CountWord{1, 2}));
+  say(control::BatchAppended{core::kGlobalSet, {kId}});
+  say(control::RankLeft{0});
+  say(control::Closed{});
+  link_->wake(1);
+  left.get();
+  EXPECT_TRUE(second->outcome().ok());
+}
+
+/// Not only in the backend: here in what the background thread reads and hears.
+TEST_F(EngineOfTwo, MakesAFatalErrorOfALogThatCannotBeRead) {
+  const OperationPtr operation = submit_barrier(false);
+  hear();
+  const control::Bytes noise(3, std::byte{0xff});
+  EXPECT_TRUE(leader_->append_log(control::ByteView(noise.data(), noise.size())));
+  link_->wake(1);
+  engine_->wait(*operation, std::nullopt);
+  EXPECT_EQ(operation->outcome().code(), ErrorCode::transport);
+  EXPECT_EQ(operation->outcome().message(),
+            told("rank 1 failed: a control message is not valid: its kind is unknown."));
+  engine_->shutdown(kPatience);
+}
+
+TEST_F(EngineOfTwo, MakesAFatalErrorOfWhateverIsThrownAboutADeath) {
+  const OperationPtr operation = submit_barrier(false);
+  hear();
+  link_->say_last = [] { throw std::bad_alloc(); };
+  link_->end_leader();
+  engine_->wait(*operation, std::nullopt);
+  EXPECT_EQ(operation->outcome().code(), ErrorCode::transport);
+  EXPECT_EQ(operation->outcome().message(), told("rank 1 failed: there is no memory left."));
+  engine_->shutdown(kPatience);
 }
 
 }  // namespace

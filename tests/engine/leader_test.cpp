@@ -247,6 +247,21 @@ class LeaderOfOneRank : public ::testing::Test {
   std::uint64_t batches_ = 0;
 };
 
+/// A rank's departure is a message, what it submitted before may be a count. Both are found in one look.
+TEST_F(LeaderOfOneRank, HearsWhatARankSubmittedBeforeItsDeparture) {
+  declare("w");
+  step_and_read();
+  ASSERT_EQ(ids_.size(), 1U);
+  const std::uint64_t before = batches_;
+  board_.publish_count(ids_[0], named(2));
+  control::Bytes departure;
+  control::encode(control::UpMessage(control::Left{0}), departure);
+  ASSERT_TRUE(board_.post(control::ByteView(departure.data(), departure.size())));
+  while (!leader_.ended()) leader_.step(base::now());
+  read();
+  EXPECT_EQ(batches_, before + 1) << "the last submission runs";
+}
+
 /// A count may be found before its bell has rung. If it is the next step's, and what has rung is the end of the step
 /// before it, both are heard in one look.
 TEST_F(LeaderOfOneRank, WhoSeesTheNextStepHasSeenTheEndOfTheLast) {

@@ -3,12 +3,18 @@
 // Handles beside the operation's own outcome: how long they wait, and what they keep.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <cinttypes>
 #include <cstddef>
+#include <cstdint>
+#include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <limits>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -25,6 +31,20 @@ using kolo::testing::sentence_of;
 
 std::ptrdiff_t open_descriptors() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
+}
+
+/// Of the memory that is mapped for more than one process: slots and boards are.
+std::uint64_t shared_bytes() {
+  std::ifstream maps("/proc/self/maps");
+  std::uint64_t bytes = 0;
+  for (std::string line; std::getline(maps, line);) {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+    std::array<char, 5> access{};
+    EXPECT_EQ(std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " %4s", &begin, &end, access.data()), 3) << line;
+    if (access[3] == 's') bytes += end - begin;
+  }
+  return bytes;
 }
 
 TEST(Handles, DoNotKeepTheirContext) {
@@ -47,6 +67,24 @@ TEST(Handles, DoNotKeepTheirContext) {
       ++called;
     });
     EXPECT_EQ(called, 1);
+  }
+  kolo::wait_all(handles);
+}
+
+TEST(Handles, DoNotKeepTheMemoryOfTheirContext) {
+  const std::uint64_t before = shared_bytes();
+  std::mutex mutex;
+  std::vector<kolo::Handle> handles;
+  for (int i = 0; i < 3; ++i) {
+    kolo::run_local(2, [&] {
+      std::vector<float> x{1};
+      kolo::Handle handle = kolo::allreduce_async("w", kolo::view(x));
+      handle.wait();
+      const std::lock_guard lock(mutex);
+      handles.push_back(std::move(handle));
+      EXPECT_GT(shared_bytes(), before);
+    });
+    EXPECT_EQ(shared_bytes(), before);
   }
   kolo::wait_all(handles);
 }

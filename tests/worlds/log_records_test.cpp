@@ -121,4 +121,52 @@ TEST(LogRecords, DebugIsBatchesAndTraceRequests) {
   }
 }
 
+TEST(LogRecords, AWorldOfOneSaysTheSame) {
+  Records records;
+  kolo::Options options;
+  options.log_sink = records.sink();
+  options.with_setting("KOLO_LOG_LEVEL", "trace").with_setting("KOLO_EXPRESS_BYTES", "0");
+  {
+    kolo::Context context = kolo::Context::alone(options);
+    std::vector<float> x(10, 1.0F);
+    kolo::allreduce(context, "x", kolo::view(x));
+  }
+  const std::vector<std::string> said = records.of(0, LogLevel::info);
+  ASSERT_GE(said.size(), 2U);
+  EXPECT_EQ(said[0].rfind("Kolo " + std::string(kolo::version()) + ", 1 rank on 1 node (1); ranks meet by: ", 0), 0U)
+      << said[0];
+  EXPECT_EQ(said[1].rfind("CPU tensors: ", 0), 0U) << said[1];
+  const std::vector<std::string> batches = records.of(0, LogLevel::debug);
+  ASSERT_EQ(batches.size(), 1U);
+  EXPECT_EQ(batches[0].rfind("batch of 1 request: allreduce of 10 float32 elements", 0), 0U) << batches[0];
+  EXPECT_TRUE(has(records.of(0, LogLevel::trace), "submitted: allreduce of \"x\", 1 tensor of 40 bytes"));
+  EXPECT_TRUE(has(records.of(0, LogLevel::trace), "done: allreduce of \"x\", 1 tensor of 40 bytes"));
+}
+
+TEST(LogRecords, NamesStandOnOneLineAndInPart) {
+  Records records;
+  kolo::Options options;
+  options.log_sink = records.sink();
+  options.with_setting("KOLO_LOG_LEVEL", "trace");
+  kolo::run_local(
+      2,
+      [] {
+        float x = 1;
+        for (const std::string& name : {std::string("a\nb \x1b[31m\"c\""), std::string(10000, 'x')}) {
+          kolo::allreduce_async(name, kolo::view(&x, kolo::Shape{1})).wait();
+        }
+      },
+      options);
+  for (const int rank : {0, 1}) {
+    const std::vector<std::string> requests = records.of(rank, LogLevel::trace);
+    for (const std::string& shown :
+         {std::string("\"a\\nb \\x1b[31m\\\"c\\\"\""), "\"" + std::string(100, 'x') + "...\" (10000 bytes)"}) {
+      for (const char* event : {"submitted", "done"}) {
+        const std::string wanted = std::string(event) + ": allreduce of " + shown + ", 1 tensor of 4 bytes";
+        EXPECT_TRUE(has(requests, wanted)) << wanted;
+      }
+    }
+  }
+}
+
 }  // namespace

@@ -9,10 +9,16 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
+#include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include <kolo/collectives.hpp>
 
+#include "api/bootstrap_holder.hpp"
+#include "bootstrap/thread_world.hpp"
 #include "errors.hpp"
 
 namespace {
@@ -66,6 +72,34 @@ TEST(Start, ABadSettingIsEveryRanks) {
                               3, [] {}, options);
                         }),
             "rank 0: KOLO_SLOTS is \"many\" (option); expected an integer in the range 0 .. 64");
+}
+
+/// Shared settings that differ: rank 0's hold, and whoever chose another one is told so. (The latch timeout is one of
+/// them: the sequencer waits by rank 0's, and the ranks must wait as long.)
+TEST(Start, ASharedSettingThatDiffersIsRankZeros) {
+  std::mutex mutex;
+  std::vector<std::string> records;
+  kolo::bootstrap::ThreadWorld world(2);
+  std::vector<std::thread> ranks;
+  for (const int rank : {0, 1}) {
+    ranks.emplace_back([&, rank] {
+      kolo::Options options;
+      options.with_setting("KOLO_LATCH_TIMEOUT_S", rank == 0 ? "7" : "3").with_setting("KOLO_TIMEOUT_S", "60");
+      if (rank == 1) options.with_setting("KOLO_SLOTS", "6");
+      if (rank == 0) options.with_setting("KOLO_SLOTS", "5").with_setting("KOLO_OPEN_BATCHES", "3");
+      options.log_sink = [&](const kolo::LogRecord& record) {
+        const std::lock_guard lock(mutex);
+        records.push_back("rank " + std::to_string(record.rank) + ": " + record.message);
+      };
+      kolo::Context context(kolo::Bootstrap(std::make_unique<kolo::detail::BootstrapHolder>(world.bootstrap(rank))),
+                            options);
+      EXPECT_EQ(kolo::allreduce(context, 1, kolo::ReduceOp::sum), 2);
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  EXPECT_EQ(records, (std::vector<std::string>{
+                         "rank 1: KOLO_LATCH_TIMEOUT_S is 3 on this rank and 7 on rank 0, whose value is used",
+                         "rank 1: KOLO_SLOTS is 6 on this rank and 5 on rank 0, whose value is used"}));
 }
 
 /// On all threads alike.

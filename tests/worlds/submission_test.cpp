@@ -290,6 +290,24 @@ TEST_P(Submission, CallbacksAreNotForWhoDoesNotWait) {
       {{"KOLO_MAILBOX", "1"}});
 }
 
+/// A barrier completes beside what its ranks have started and not finished.
+TEST_P(Submission, ABarrierIsNoFence) {
+  run([] {
+    if (kolo::size() == 1) return;
+    std::vector<float> x(4, 1);
+    kolo::Handle handle;
+    if (kolo::rank() == 0) handle = kolo::allreduce_async("x", kolo::view(x));
+    kolo::barrier();
+    if (kolo::rank() == 0) {
+      EXPECT_FALSE(handle.done());
+    }
+    kolo::barrier();
+    if (kolo::rank() != 0) handle = kolo::allreduce_async("x", kolo::view(x));
+    handle.wait();
+    EXPECT_EQ(x, std::vector<float>(4, static_cast<float>(kolo::size())));
+  });
+}
+
 TEST_P(Submission, HandlesThatAreDropped) {
   // Outlives the world: nobody waits for what is gathered from it.
   std::vector<std::vector<float>> memory(static_cast<std::size_t>(GetParam().first), std::vector<float>(100, 1));
