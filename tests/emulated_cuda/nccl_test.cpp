@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Communicators and collectives among threads: results, order, what disagrees, what is lost.
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/settings.hpp"
 #include "support_for_tests.hpp"
 
 namespace kolo::emulated {
@@ -483,6 +486,29 @@ TEST_F(Nccl, AnIdOfAnotherProcessIsRefused) {
   EXPECT_EQ(the_report(Report::Kind::misuse),
             "ncclCommInitRankConfig: another process made this communicator's id, but NCCL is emulated between the "
             "threads of one process (Config::ranks_are_processes makes it between processes)");
+}
+
+/// The id's process lives, and waits: without a refusal this one would wait for it.
+TEST_F(Nccl, AnIdIsRefusedByAnotherProcessThatLives) {
+  constexpr const char* kVariable = "KOLO_TEST_NCCL_ID";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // another process, which begins this case anew
+  ncclUniqueId id{};
+  if (const auto given = base::process_environment()(kVariable)) {
+    std::strncpy(id.internal, given->c_str(), sizeof id.internal - 1);
+  } else {
+    ok(ncclGetUniqueId(&id));
+    ASSERT_EQ(::setenv(kVariable, id.internal, 1), 0);
+  }
+  const auto join = [&] {
+    ncclComm_t communicator = nullptr;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    const ncclResult_t result = ncclCommInitRankConfig(&communicator, 2, id, 1, &config);
+    std::fprintf(stderr, "%s\n", the_report(Report::Kind::misuse).c_str());
+    std::exit(result == ncclInvalidUsage && communicator == nullptr ? 3 : 1);
+  };
+  EXPECT_EXIT(join(), testing::ExitedWithCode(3),
+              "another process made this communicator's id, but NCCL is emulated between the threads of one process");
+  ASSERT_EQ(::unsetenv(kVariable), 0);
 }
 
 TEST_F(Nccl, RegisteringMayOnlyHaveBegunWhenItReturns) {

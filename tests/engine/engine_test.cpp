@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "control/sentences.hpp"
 #include "tests/support/lone_link.hpp"
 
 namespace kolo::engine {
@@ -260,6 +261,17 @@ class EngineOfTwo : public ::testing::Test {
     return operation;
   }
 
+  /// What the operation ends with when the engine fails and its leader tells all of it.
+  std::string fatal_error_of(Operation& operation) {
+    const auto lost = std::get<control::RankLost>(hear());
+    say(control::Faulted{lost.code, lost.rank, control::rank_lost(lost)});
+    link_->wake(1);
+    engine_->wait(operation, std::nullopt);
+    EXPECT_EQ(operation.outcome().code(), ErrorCode::transport);
+    engine_->shutdown(kPatience);
+    return operation.outcome().message();
+  }
+
   static constexpr std::chrono::seconds kPatience{20};
   std::shared_ptr<LinkToLeader> link_;
   std::unique_ptr<control::Board> leader_;
@@ -310,18 +322,14 @@ TEST_F(EngineOfTwo, SaysWhatItSubmittedBeforeItSaysThatItLeaves) {
   EXPECT_TRUE(second->outcome().ok());
 }
 
-/// Not only in the backend: here in what the background thread reads and hears.
+/// Not only in the backend: here in what the background thread reads and hears. The leader is told, and tells all.
 TEST_F(EngineOfTwo, MakesAFatalErrorOfALogThatCannotBeRead) {
   const OperationPtr operation = submit_barrier(false);
   hear();
   const control::Bytes noise(3, std::byte{0xff});
   EXPECT_TRUE(leader_->append_log(control::ByteView(noise.data(), noise.size())));
   link_->wake(1);
-  engine_->wait(*operation, std::nullopt);
-  EXPECT_EQ(operation->outcome().code(), ErrorCode::transport);
-  EXPECT_EQ(operation->outcome().message(),
-            told("rank 1 failed: a control message is not valid: its kind is unknown."));
-  engine_->shutdown(kPatience);
+  EXPECT_EQ(fatal_error_of(*operation), told("rank 1 failed: a control message is not valid: its kind is unknown."));
 }
 
 TEST_F(EngineOfTwo, MakesAFatalErrorOfWhateverIsThrownAboutADeath) {
@@ -329,10 +337,7 @@ TEST_F(EngineOfTwo, MakesAFatalErrorOfWhateverIsThrownAboutADeath) {
   hear();
   link_->say_last = [] { throw std::bad_alloc(); };
   link_->end_leader();
-  engine_->wait(*operation, std::nullopt);
-  EXPECT_EQ(operation->outcome().code(), ErrorCode::transport);
-  EXPECT_EQ(operation->outcome().message(), told("rank 1 failed: there is no memory left."));
-  engine_->shutdown(kPatience);
+  EXPECT_EQ(fatal_error_of(*operation), told("rank 1 failed: there is no memory left."));
 }
 
 }  // namespace

@@ -5,9 +5,12 @@
 // usage: mpi_lifecycle SCENARIO RANK OWN_RANK
 //   late      RANK goes on alone until the processes of the others have ended; then it uses Kolo, and leaves
 //   exit      RANK ends by exit(3), without shutdown; the others go on until its process has ended, and leave
+//   finalize  the same, but the others do not leave: their processes end
 //   thread    on every rank one thread ends the process by exit(3) while another one makes call after call
 //   setting   RANK has a setting that only it can find bad; then all start again, without
 //   absent    RANK never calls init
+//   abandon   RANK leaves by kolo::abandon, and its words; then all start again, and it leaves by an exception that
+//             nobody has put into words
 //   fork      every rank forks a child that only calls exit(0); the child of a child that uses Kolo is told not to
 //
 // Lines: "TOLD rank sentence" for each Error; "DONE rank" behind the last call of Kolo's; "FAIL rank what".
@@ -19,6 +22,7 @@
 #include <cstdlib>
 #include <functional>
 #include <iostream>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -61,10 +65,11 @@ void be_late(int rank) {
   say("DONE " + own);
 }
 
-void end_by_exit(int rank) {
+void end_by_exit(int rank, bool others_leave) {
   const std::vector<pid_t> processes = kolo::allgather_object(::getpid());
   if (kolo::rank() == rank) std::exit(3);
   wait_for_end_of(processes[static_cast<std::size_t>(rank)]);
+  if (!others_leave) std::_Exit(EXIT_SUCCESS);
   kolo::shutdown();
   say("DONE " + own);
 }
@@ -108,6 +113,32 @@ void fork_children() {
   say("DONE " + own);
 }
 
+/// The others wait meanwhile.
+void leave_by_exceptions(bool chosen, const kolo::Options& options) {
+  const auto wait = [] {
+    float x = 1;
+    told_by([&] { kolo::allreduce("w", kolo::view(&x, 1)); });
+  };
+  kolo::init(options);
+  if (chosen) {
+    kolo::abandon("no such file: digits.bin");
+  } else {
+    wait();
+  }
+  kolo::shutdown();
+  say("DONE " + own);
+  try {
+    const kolo::Session session(options);
+    if (chosen) throw std::runtime_error("out of luck");
+    wait();
+  } catch (const std::runtime_error&) {
+  }
+  say("DONE " + own);
+  kolo::init();  // mpirun ends all as soon as one has ended, for MPI is not finalised after a fatal error
+  kolo::barrier();
+  kolo::shutdown();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -120,9 +151,13 @@ int main(int argc, char** argv) {
   if (scenario == "setting") {
     told_by([&] { kolo::init(chosen ? kolo::Options{}.with_setting("KOLO_INTERFACE", "none9") : kolo::Options{}); });
   }
+  if (scenario == "abandon") {
+    leave_by_exceptions(chosen, chosen ? kolo::Options{}.with_setting("KOLO_SLOTS", "6") : kolo::Options{});
+    return EXIT_SUCCESS;
+  }
   kolo::init();
   if (scenario == "late") be_late(rank);
-  if (scenario == "exit") end_by_exit(rank);
+  if (scenario == "exit" || scenario == "finalize") end_by_exit(rank, scenario == "exit");
   if (scenario == "thread") end_by_exit_of_a_thread();
   if (scenario == "fork") fork_children();
   if (scenario == "setting") {

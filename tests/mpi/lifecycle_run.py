@@ -96,6 +96,35 @@ def start_without_a_rank():
     expect("an absent rank: status", status in (None, 0), False, lines)
 
 
+def leave_by_exceptions():
+    """What a rank says is heard by all; and what the log says on the way."""
+    _, lines = run("abandon", 1, {"KOLO_LOG_LEVEL": "info", "KOLO_SLOTS": "5", "KOLO_RANKS_PER_NODE": "1"})
+    reasons = ("no such file: digits.bin",
+               "only that rank knows what it says (kolo::abandon, called in a handler, tells it to all)")
+    wanted = [f"TOLD {each} user_exception: rank 1 left by an exception: {reason}. The contents of the buffers in flight "
+              "are undefined." for reason in reasons for each in (0, 2)]
+    expect("exceptions: told", told(lines), sorted(wanted), lines)
+    expect("exceptions: all leave", done(lines), sorted(2 * [f"DONE {each}" for each in range(RANKS)]), lines)
+    records = [re.sub(r"^(\[kolo \d+ \w+) [\d:.]+\]", r"\1]", line) for line in lines if line.startswith("[kolo ")]
+    differs = "[kolo 1 warning] KOLO_SLOTS is 6 on this rank and 5 on rank 0, whose value is used"
+    expect("exceptions: a setting that differs", records.count(differs), 2, lines)
+    found = [record for record in records
+             if re.match(r"\[kolo 0 info\] Kolo \S+, 3 ranks on 3 nodes \(1, 1, 1\); ranks meet by: .*MPI", record)]
+    expect("exceptions: what was found is logged", len(found), 3, lines)
+    chosen = [record for record in records if record.startswith("[kolo 0 info] CPU tensors: shared memory (1 ranks, 5 ")]
+    expect("exceptions: what was chosen is logged", len(chosen), 3, lines)
+
+
+def finalize_without_a_rank():
+    """With Open MPI's own barrier in MPI_Finalize, which Kolo leaves out, a rank that has left waits for the others."""
+    _, lines = run("finalize", 1, {"KOLO_TIMEOUT_S": "1", "OMPI_MCA_async_mpi_finalize": "0"},
+                   arguments=("--mca", "orte_abort_on_non_zero_status", "0"))
+    sentence = ("kolo: MPI_Finalize has not returned within 1 s (KOLO_TIMEOUT_S): another rank has not left. This process "
+                "ends.")
+    expect("MPI_Finalize does not return: told", sentence in lines, True, lines)
+    expect("MPI_Finalize does not return: its own status", "STATUS 1 3" in lines, True, lines)
+
+
 def fork():
     status, lines = run("fork", 0)
     refusal = "this process is a fork of a rank, and no rank itself: it cannot use its parent's context, nor join the job"
@@ -114,6 +143,8 @@ def main():
     leave_by_exit_of_a_thread()
     start_with_a_bad_setting()
     start_without_a_rank()
+    leave_by_exceptions()
+    finalize_without_a_rank()
     fork()
     print("FAIL lifecycle" if FAILURES else "PASS lifecycle")
     return 1 if FAILURES else 0

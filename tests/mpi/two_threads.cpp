@@ -4,8 +4,12 @@
 // communicators, and two threads that use both. With SINGLE and FUNNELED the second thread may only submit and poll,
 // and a wait there is refused at the call. The second argument is the number of steps, the third the seed; a fourth is
 // how many seconds the longest operation may take, for long runs on a machine that has nothing else to do.
+//
+// The program takes the place of those functions of MPI that move data, and counts the threads that are inside: below
+// MULTIPLE there must never be two, and below SERIALIZED only the main thread.
 #include <mpi.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -23,6 +27,36 @@
 namespace {
 
 using kolo::testing::Findings;
+
+std::atomic<int> inside{0};
+std::atomic<int> most_inside{0};
+std::atomic<bool> beside_main{false};
+const std::thread::id main_thread = std::this_thread::get_id();
+
+/// A thread inside MPI.
+class Inside {
+ public:
+  Inside() {
+    const int now = inside.fetch_add(1) + 1;
+    int most = most_inside.load();
+    while (now > most && !most_inside.compare_exchange_weak(most, now)) {
+    }
+    if (std::this_thread::get_id() != main_thread) beside_main.store(true);
+  }
+  ~Inside() { inside.fetch_sub(1); }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+};
+
+/// What is wrong with the threads that were inside MPI; empty: nothing.
+std::string wrong_threads(int level, bool between_nodes) {
+  if (between_nodes && most_inside.load() == 0) return "no call of MPI was counted";
+  if (level < MPI_THREAD_MULTIPLE && most_inside.load() > 1) {
+    return std::to_string(most_inside.load()) + " threads were inside MPI at once";
+  }
+  if (level < MPI_THREAD_SERIALIZED && beside_main.load()) return "another thread than the main one was inside MPI";
+  return {};
+}
 
 int level_of(const char* name) {
   if (std::strcmp(name, "SINGLE") == 0) return MPI_THREAD_SINGLE;
@@ -62,6 +96,30 @@ void check_refusals(Findings& findings, kolo::Context& context, const std::strin
 
 }  // namespace
 
+extern "C" {
+
+int MPI_Isend(const void* data, int count, MPI_Datatype type, int to, int tag, MPI_Comm among, MPI_Request* request) {
+  const Inside call;
+  return PMPI_Isend(data, count, type, to, tag, among, request);
+}
+
+int MPI_Irecv(void* data, int count, MPI_Datatype type, int from, int tag, MPI_Comm among, MPI_Request* request) {
+  const Inside call;
+  return PMPI_Irecv(data, count, type, from, tag, among, request);
+}
+
+int MPI_Testsome(int count, MPI_Request requests[], int* done, int indices[], MPI_Status statuses[]) {
+  const Inside call;
+  return PMPI_Testsome(count, requests, done, indices, statuses);
+}
+
+int MPI_Iprobe(int from, int tag, MPI_Comm among, int* flag, MPI_Status* status) {
+  const Inside call;
+  return PMPI_Iprobe(from, tag, among, flag, status);
+}
+
+}  // extern "C"
+
 int main(int argc, char** argv) {
   const std::string level = argc > 1 ? argv[1] : "MULTIPLE";
   const int steps = argc > 2 ? std::atoi(argv[2]) : 100;
@@ -76,6 +134,7 @@ int main(int argc, char** argv) {
   MPI_Comm reversed = MPI_COMM_NULL;
   MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &reversed);
   Findings findings;
+  bool between_nodes = false;
   {
     kolo::Context first(kolo::mpi::bootstrap(MPI_COMM_WORLD));
     kolo::Context second(kolo::mpi::bootstrap(reversed));
@@ -84,8 +143,10 @@ int main(int argc, char** argv) {
     const auto at_first = [&](Findings& of_other) {
       if (!any_thread && first.cross_size() > 1) check_refusals(of_other, second, level);
     };
+    between_nodes = first.cross_size() > 1;
     findings = kolo::testing::run_two_threads(first, second, {any_thread, steps, seed}, at_first);
   }
+  if (const std::string wrong = wrong_threads(provided, between_nodes); !wrong.empty()) findings.first_wrong = wrong;
   if (provided != level_of(level.c_str())) findings.first_wrong = "MPI provides another thread level";
   if (longest_s > 0 && findings.longest_s > longest_s) findings.first_wrong = findings.longest_operation + " was slow";
   std::printf("%s two_threads %s rank %d of %d: %lld operations, %lld wrong elements, the longest took %.3f s%s%s\n",

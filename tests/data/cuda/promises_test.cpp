@@ -288,26 +288,31 @@ TEST_F(Promises, ASecondContextOnAGpuMustBeAllowed) {
 }
 
 TEST_F(Promises, TheCpuGoesOnWhileADeviceIsMadeReady) {
-  std::atomic<int> checked{0};
-  emulated::hold_calls("cudaHostAlloc");
-  run_local(
-      2,
-      [&] {
-        bind();
-        const RankStream stream;
-        DeviceTensor x(DType::float32, 4, stream);
-        ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
-        Handle device = allreduce_async("device", x.view());
-        std::vector<float> host{1};
-        Handle handle = allreduce_async("host", kolo::view(host));
-        EXPECT_TRUE(handle.wait_for(std::chrono::seconds(10)));
-        EXPECT_FALSE(device.done());
-        if (checked.fetch_add(1) == 1) emulated::release_calls();
-        device.wait();
-        emulated::acquire_all();
-        EXPECT_EQ(host.front(), 2.0F);
-      },
-      options());
+  for (const char* call : {"cudaHostAlloc", "cudaMalloc"}) {  // both block, and are called at the first use
+    SCOPED_TRACE(call);
+    std::atomic<int> checked{0};
+    run_local(
+        2,
+        [&] {
+          bind();
+          const RankStream stream;
+          DeviceTensor x(DType::float32, 4, stream);
+          ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
+          barrier();
+          if (rank() == 0) emulated::hold_calls(call);
+          barrier();
+          Handle device = allreduce_async("device", x.view());
+          std::vector<float> host{1};
+          Handle handle = allreduce_async("host", kolo::view(host));
+          EXPECT_TRUE(handle.wait_for(std::chrono::seconds(10)));
+          EXPECT_FALSE(device.done());
+          if (checked.fetch_add(1) == 1) emulated::release_calls();
+          device.wait();
+          emulated::acquire_all();
+          EXPECT_EQ(host.front(), 2.0F);
+        },
+        options());
+  }
 }
 
 TEST_F(Promises, ADeviceWithoutMemoryFailsEveryRankAlike) {
