@@ -4,8 +4,8 @@
 // are zigzag varints; doubles are their eight bytes; a list is its length and its items. Lists of ranks and ids hold
 // differences from the item before, since they mostly ascend or come from one run of numbers: one byte each.
 //
-// A list's length is compared with the bytes that are left before anything is allocated: every item takes at least one
-// byte, so what a decoder allocates is bounded by a constant times its input.
+// A list's length is compared with the bytes that are left, by the fewest that an item takes; and a list of structs
+// grows as they are read. So what a decoder allocates is bounded by a constant times what it has read.
 #include "control/codec.hpp"
 
 #include <cstdint>
@@ -16,6 +16,8 @@
 #include <utility>
 
 #include <kolo/error.hpp>
+
+#include "control/ranges.hpp"
 
 namespace kolo::control {
 namespace {
@@ -214,10 +216,6 @@ void write(Writer&, const Push&) {}
 
 // ---------------------------------------------------------------- reading
 
-[[noreturn]] void refuse(const char* what) {
-  throw Error(ErrorCode::transport, std::string("a control message is not valid: ") + what);
-}
-
 class Reader {
  public:
   explicit Reader(ByteView bytes) noexcept : bytes_(bytes) {}
@@ -278,11 +276,15 @@ class Reader {
     std::memcpy(&value, &bits, sizeof value);
     return value;
   }
-  /// The length of a list whose items take at least one byte each.
-  std::size_t length() {
+  /// The length of a list whose items take at least so many bytes each.
+  std::size_t length(std::size_t least_bytes = 1) {
     const std::uint64_t value = number();
-    if (value > left()) refuse("a list is longer than the message");
+    if (value > left() / least_bytes) refuse("a list is longer than the message");
     return static_cast<std::size_t>(value);
+  }
+  template <class Item, class ReadItem>
+  void items(std::vector<Item>& items, std::size_t least_bytes, const ReadItem& read_item) {
+    for (std::size_t left = length(least_bytes); left > 0; --left) read_item(items.emplace_back());
   }
   std::string text() {
     const std::size_t size = length();
@@ -334,15 +336,13 @@ void read(Reader& r, core::Signature& s) {
   s.prescale = r.real();
   s.postscale = r.real();
   s.wire = r.choice(core::kLastWire);
-  s.tensors.resize(r.length());
-  for (core::TensorSignature& tensor : s.tensors) {
+  r.items(s.tensors, 3, [&r](core::TensorSignature& tensor) {
     tensor.dtype = r.choice(DType::float64);
     tensor.shape = read_shape(r);
     tensor.place = r.number();
-  }
+  });
   s.members = r.number();
-  s.names.resize(r.length());
-  for (std::string& name : s.names) name = r.text();
+  r.items(s.names, 1, [&r](std::string& name) { name = r.text(); });
   s.ranks = r.list<std::int32_t>();
 }
 
@@ -357,11 +357,10 @@ void read(Reader& r, Declared& m) {
   m.round = r.number();
   m.id = r.number_of<core::TensorId>();
   m.generation = r.number_of<std::uint16_t>();
-  m.variants.resize(r.length());
-  for (Declared::Variant& variant : m.variants) {
+  r.items(m.variants, 2, [&r](Declared::Variant& variant) {
     if (r.flag()) read(r, variant.signature.emplace());
     variant.ranks = r.list<std::int32_t>();
-  }
+  });
 }
 void read(Reader& r, Interest& m) {
   m.rank = r.rank();
@@ -423,8 +422,7 @@ void read(Reader& r, BatchAppended& m) {
 void read(Reader& r, PlanDefined& m) {
   m.plan = r.number_of<std::uint32_t>();
   m.set = r.number_of<core::SetId>();
-  m.batches.resize(r.length());
-  for (auto& batch : m.batches) batch = r.list<core::TensorId>();
+  r.items(m.batches, 1, [&r](std::vector<core::TensorId>& batch) { batch = r.list<core::TensorId>(); });
 }
 void read(Reader& r, PlanVoided& m) {
   m.plan = r.number_of<std::uint32_t>();

@@ -16,6 +16,7 @@
 
 #include "base/check.hpp"
 #include "base/quote.hpp"
+#include "control/ranges.hpp"
 
 namespace kolo::control {
 
@@ -70,7 +71,7 @@ struct Participant::Impl {
     std::string name;
   };
 
-  Impl(int rank_of_this, int size) : rank(rank_of_this) {
+  Impl(int rank_of_this, int ranks, std::uint32_t ids) : rank(rank_of_this), size(ranks), capacity(ids) {
     std::vector<std::int32_t> all(static_cast<std::size_t>(size));
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int32_t>(i);
     add_set(core::kGlobalSet, 0, 0, std::move(all));
@@ -212,17 +213,43 @@ struct Participant::Impl {
 
   // ---- the log
 
+  /// The set of an entry of the log.
+  Set& set_in_log(SetId number) {
+    const auto found = sets.find(number);
+    require(found != sets.end(), "there is no such process set");
+    return found->second;
+  }
+
+  /// The slot of an id that an entry of the log has for a set.
+  SlotId slot_in_log(const Set& set, TensorId id) const {
+    require(id < slot_of.size() && slot_of[id] != kNoSlot && slots[slot_of[id]].set == &set,
+            "the log runs a tensor that this rank does not know");
+    return slot_of[id];
+  }
+
+  /// Whether an id counts something else than submissions of that name.
+  bool is_reserved(TensorId id, const Set& of, const std::string& name) const {
+    return std::any_of(sets.begin(), sets.end(), [&](const auto& item) {
+      const Set& set = item.second;
+      const bool is_own = &set == &of && id == set.base + core::kUnnamed && name.empty();
+      return !is_own && id >= set.base && id < set.base + core::kReservedIds;
+    });
+  }
+
   void on(const Assigned& entry, std::vector<Action>&) {
+    Set& set = set_in_log(entry.set);
+    require(!is_reserved(entry.id, set, entry.name) && entry.name.empty() == (entry.id == set.base + core::kUnnamed),
+            "an id was assigned that is in use");
     reserve_id(entry.id);
-    Set& set = set_of(entry.set);
     if (entry.name.empty()) set.unnamed_generation = entry.generation;
     if (!set.member) {
       slot_of[entry.id] = kNoSlot;
       return;
     }
     const SlotId number = find(set, entry.name);
-    KOLO_CHECK(number != kNoSlot && slots[number].in_flight)
-        << "the log names '" << entry.name << "', which this rank has not submitted";
+    require(number != kNoSlot && slots[number].in_flight, "the log names what this rank has not submitted");
+    require(slot_of[entry.id] == kNoSlot || slot_of[entry.id] == number, "an id was assigned that is in use");
+    require(slots[number].id == kNoTensor || slots[number].id == entry.id, "a name was given a second id");
     Slot& slot = slots[number];
     slot.counted = slot.counted && slot.id == entry.id;
     slot.id = entry.id;
@@ -234,8 +261,10 @@ struct Participant::Impl {
   }
 
   void on(const Evicted& entry, std::vector<Action>& actions) {
+    require(entry.id < slot_of.size(), "an id was evicted that means nothing");
     const SlotId number = slot_of[entry.id];
     if (number == kNoSlot) return;
+    require(!slots[number].name.empty() && slots[number].part == nullptr, "an id was evicted that is still needed");
     slot_of[entry.id] = kNoSlot;
     Slot& slot = slots[number];
     if (slot.counted) out.counts.emplace_back(entry.id, CountWord{});
@@ -255,20 +284,21 @@ struct Participant::Impl {
 
   void run(SlotId number) {
     Slot& slot = slots[number];
-    KOLO_CHECK(slot.in_flight) << "the log runs '" << slot.name << "', which this rank has not submitted";
+    require(slot.in_flight, "the log runs what this rank has not submitted");
     slot.in_flight = false;
     if (slot.pending) slot.pending.reset();
   }
 
   void on(const BatchAppended& entry, std::vector<Action>& actions) {
-    if (!set_of(entry.set).member) return;
+    const Set& set = set_in_log(entry.set);
+    if (!set.member) return;
     RunBatch batch;
     batch.set = entry.set;
     batch.members.reserve(entry.members.size());
     for (const TensorId id : entry.members) {
-      KOLO_CHECK(id < slot_of.size() && slot_of[id] != kNoSlot) << "the log runs id " << id << ", unknown here";
-      batch.members.push_back(slot_of[id]);
-      run(slot_of[id]);
+      const SlotId slot = slot_in_log(set, id);
+      batch.members.push_back(slot);
+      run(slot);
     }
     ++counters.batches;
     actions.emplace_back(std::move(batch));
@@ -276,20 +306,23 @@ struct Participant::Impl {
 
   void on(const PlanDefined& entry, std::vector<Action>&) {
     ++counters.plans;
+    const Set& set = set_in_log(entry.set);
+    require(plans.count(entry.plan) == 0, "a plan was defined that there is already");
     Plan& plan = plans[entry.plan];
     plan.set = entry.set;
-    if (!set_of(entry.set).member) return;
+    if (!set.member) return;
     plan.batches.resize(entry.batches.size());  // never again: slots point into it
     for (std::size_t i = 0; i < entry.batches.size(); ++i) {
       PlannedPart& part = plan.batches[i];
       part.plan = entry.plan;
       part.number = static_cast<std::uint32_t>(i);
       for (const TensorId id : entry.batches[i]) {
-        KOLO_CHECK(id < slot_of.size() && slot_of[id] != kNoSlot) << "a plan holds id " << id << ", unknown here";
-        part.members.push_back(slot_of[id]);
+        const SlotId slot = slot_in_log(set, id);
+        require(slots[slot].part == nullptr, "a tensor stands in two planned batches");
+        slots[slot].part = &part;
+        part.members.push_back(slot);
       }
       for (const SlotId member : part.members) {
-        slots[member].part = &part;
         if (slots[member].in_flight) enter(part);
       }
     }
@@ -298,7 +331,7 @@ struct Participant::Impl {
   void on(const PlanVoided& entry, std::vector<Action>& actions) {
     ++counters.plans_voided;
     const auto found = plans.find(entry.plan);
-    KOLO_CHECK(found != plans.end()) << "plan " << entry.plan << " is not known here";
+    require(found != plans.end(), "there is no such plan");
     for (PlannedPart& part : found->second.batches) {
       consume(part);
       for (const SlotId member : part.members) slots[member].part = nullptr;
@@ -310,10 +343,10 @@ struct Participant::Impl {
 
   void on(const PlannedBatch& entry, std::vector<Action>& actions) {
     const auto found = plans.find(entry.plan);
-    KOLO_CHECK(found != plans.end()) << "plan " << entry.plan << " is not known here";
+    require(found != plans.end(), "there is no such plan");
     Plan& plan = found->second;
     if (plan.batches.empty()) return;
-    KOLO_CHECK(entry.number < plan.batches.size()) << "plan " << entry.plan << " has no batch " << entry.number;
+    require(entry.number < plan.batches.size(), "there is no such batch of the plan");
     PlannedPart& part = plan.batches[entry.number];
     for (const SlotId member : part.members) run(member);
     consume(part);
@@ -324,7 +357,7 @@ struct Participant::Impl {
 
   void on(const Failed& entry, std::vector<Action>& actions) {
     if (entry.code == ErrorCode::rank_lost && first_to_leave.empty()) first_to_leave = left;
-    Set& set = set_of(entry.set);
+    Set& set = set_in_log(entry.set);
     const SlotId number = set.member ? find(set, entry.name) : kNoSlot;
     if (number == kNoSlot) return;
     Slot& slot = slots[number];
@@ -351,20 +384,27 @@ struct Participant::Impl {
 
   SlotId complete_request(const std::string& name) {
     const SlotId number = find(set_of(core::kGlobalSet), name);
-    KOLO_CHECK(number != kNoSlot) << "a process set changed without this rank's request";
+    require(number != kNoSlot, "a process set changed without this rank's request");
     run(number);
     return number;
   }
 
   void on(const SetAdded& entry, std::vector<Action>& actions) {
+    require(sets.count(entry.set) == 0, "a process set was added that there is already");
+    for (TensorId id = entry.base; id < entry.base + core::kReservedIds; ++id) {
+      require(id >= slot_of.size() || slot_of[id] == kNoSlot, "an id was assigned that is in use");
+    }
     const SlotId request = complete_request(entry.name);
     add_set(entry.set, entry.base, entry.generation, entry.members);
     actions.emplace_back(SetChanged{entry.set, entry.members, request});
   }
 
   void on(const SetRemoved& entry, std::vector<Action>& actions) {
+    Set& set = set_in_log(entry.set);
+    require(entry.set != core::kGlobalSet, "the world's process set was removed");
+    require(std::none_of(plans.begin(), plans.end(), [&](const auto& plan) { return plan.second.set == entry.set; }),
+            "a process set was removed that has a plan");
     const SlotId request = complete_request(entry.name);
-    Set& set = set_of(entry.set);
     std::vector<SlotId> numbers;
     numbers.reserve(set.names.size());
     for (const auto& [name, number] : set.names) numbers.push_back(number);
@@ -408,6 +448,8 @@ struct Participant::Impl {
   void on(const Push&, std::vector<Action>& actions) { actions.emplace_back(PushTransport{}); }
 
   const std::int32_t rank;
+  const std::int32_t size;
+  const std::uint32_t capacity;
   std::map<SetId, Set> sets;  ///< slots point into it
   std::deque<Slot> slots;     ///< names are handed out by reference
   std::vector<SlotId> free;
@@ -421,7 +463,8 @@ struct Participant::Impl {
   ParticipantCounters counters;
 };
 
-Participant::Participant(int rank, int size) : impl_(std::make_unique<Impl>(rank, size)) {}
+Participant::Participant(int rank, int size, std::uint32_t capacity)
+    : impl_(std::make_unique<Impl>(rank, size, capacity)) {}
 Participant::~Participant() = default;
 
 SlotId Participant::open(SetId set, const std::string& name) { return impl_->open(set, name); }
@@ -467,6 +510,7 @@ void Participant::leave() { impl_->out.left = Left{impl_->rank}; }
 
 void Participant::on_log(const LogEntry& entry, std::vector<Action>& actions) {
   ++impl_->counters.log_entries;
+  check_ranges(entry, impl_->size, impl_->capacity);
   std::visit([this, &actions](const auto& value) { impl_->on(value, actions); }, entry);
 }
 

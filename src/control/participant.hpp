@@ -16,6 +16,8 @@
 // A rank that has left will never submit again. Once the log has said so, what this rank has in flight or submits later
 // in a set with that rank is asked about at once (an `Overdue` of zero seconds), and fails by `FailSlot` (rank_lost)
 // when the rank that left is among those who are missing.
+//
+// An entry that no log of this world can hold is refused by an Error (ranges.hpp).
 #pragma once
 
 #include <cstdint>
@@ -30,6 +32,7 @@
 #include <kolo/error.hpp>
 
 #include "control/messages.hpp"
+#include "control/ranges.hpp"
 
 namespace kolo::control {
 
@@ -108,8 +111,8 @@ struct ParticipantCounters {
 
 class Participant {
  public:
-  /// `size` ranks in the world; the global set exists from the start, with base id 0.
-  Participant(int rank, int size);
+  /// `size` ranks in the world, at most `capacity` ids; the global set exists from the start, with base id 0.
+  Participant(int rank, int size, std::uint32_t capacity = kMostIds);
   ~Participant();
   Participant(const Participant&) = delete;
   Participant& operator=(const Participant&) = delete;

@@ -24,7 +24,7 @@
 #include <string>
 #include <utility>
 
-#include "base/check.hpp"
+#include "control/ranges.hpp"
 
 namespace kolo::control {
 
@@ -79,8 +79,9 @@ struct Relay::Impl {
   };
   using Key = std::pair<SetId, std::string>;
 
-  Impl(int size, std::vector<std::vector<std::int32_t>> ranks_below, std::size_t local_children, std::uint64_t open)
-      : below(std::move(ranks_below)), local(local_children), open_batches(open) {
+  Impl(int ranks, std::vector<std::vector<std::int32_t>> ranks_below, std::size_t local_children, std::uint64_t open,
+       std::uint32_t ids)
+      : size(ranks), capacity(ids), below(std::move(ranks_below)), local(local_children), open_batches(open) {
     std::vector<std::int32_t> all(static_cast<std::size_t>(size));
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int32_t>(i);
     add_set(core::kGlobalSet, 0, 0, all);
@@ -196,6 +197,18 @@ struct Relay::Impl {
 
   // ---- declarations
 
+  bool has_members(const Set& set, std::size_t child) const {
+    return std::binary_search(set.children.begin(), set.children.end(), child);
+  }
+
+  /// What a node below says, of counts that ranks of this node have on the board.
+  void on_counted(std::size_t child, const Counted& counted) {
+    const Tensor* tensor = current(counted.id, counted.word.generation);
+    if (tensor == nullptr) return;
+    require(has_members(*tensor->set, child), "a rank submits to a process set that it is no member of");
+    on_count(child, counted.id, counted.word);
+  }
+
   void gather(Gathered& gathered, std::size_t child, Declared&& declared) const {
     if (gathered.declared.empty()) gathered.declared.resize(below.size(), false);
     if (gathered.declared[child]) return;
@@ -207,13 +220,20 @@ struct Relay::Impl {
   void on_declared(std::size_t child, Declared&& declared) {
     const auto set = sets.find(declared.set);
     if (set == sets.end()) return;
+    require(has_members(set->second, child), "a rank submits to a process set that it is no member of");
+    for (const Declared::Variant& variant : declared.variants) {
+      require(std::includes(below[child].begin(), below[child].end(), variant.ranks.begin(), variant.ranks.end()),
+              "a rank submits for another one");
+    }
     if (declared.id == kNoTensor) {
       on_declared_new(child, set->second, std::move(declared));
       return;
     }
     Tensor* tensor = current(declared.id, declared.generation);
     const Round round = declared.round;
-    if (tensor == nullptr || round <= row(declared.id)[child]) return;
+    if (tensor == nullptr) return;
+    require(id_of({declared.set, declared.name}) == declared.id, "an id was declared under another name");
+    if (round <= row(declared.id)[child]) return;
     if (!tensor->gathered || tensor->gathered->round < round) {
       tensor->gathered = std::make_unique<Gathered>();
       tensor->gathered->round = round;
@@ -243,8 +263,10 @@ struct Relay::Impl {
 
   void on(const Assigned& entry) {
     const auto set = sets.find(entry.set);
-    KOLO_CHECK(set != sets.end()) << "process set " << entry.set << " is not known here";
+    require(set != sets.end(), "there is no such process set");
     const bool known = entry.id < tensors.size() && tensors[entry.id].set != nullptr;
+    const TensorId of_name = id_of({entry.set, entry.name});
+    require(of_name == (known ? entry.id : kNoTensor), "an id was assigned to another name");
     if (known) {
       tensors[entry.id].generation = entry.generation;
       return;
@@ -260,18 +282,33 @@ struct Relay::Impl {
   }
 
   void on(const Evicted& entry) {
+    require(entry.id < tensors.size() && tensors[entry.id].set != nullptr && !tensors[entry.id].name.empty(),
+            "an id was evicted that means nothing");
     Tensor& tensor = tensors[entry.id];
-    KOLO_CHECK(tensor.set != nullptr) << "id " << entry.id << " was evicted and means nothing";
     names.erase(Key(tensor.set->number, tensor.name));
     tensor = Tensor{};
   }
 
-  void on(const BatchAppended& entry) { note_batch(sets.at(entry.set), false); }
-  void on(const PlannedBatch& entry) { note_batch(sets.at(plans.at(entry.plan)), true); }
-  void on(const PlanDefined& entry) { plans[entry.plan] = entry.set; }
+  Set& set_of(SetId number) {
+    const auto set = sets.find(number);
+    require(set != sets.end(), "there is no such process set");
+    return set->second;
+  }
+
+  void on(const BatchAppended& entry) { note_batch(set_of(entry.set), false); }
+  void on(const PlannedBatch& entry) {
+    const auto plan = plans.find(entry.plan);
+    require(plan != plans.end(), "there is no such plan");
+    note_batch(set_of(plan->second), true);
+  }
+  void on(const PlanDefined& entry) {
+    set_of(entry.set);
+    plans[entry.plan] = entry.set;
+  }
   void on(const PlanVoided& entry) { plans.erase(entry.plan); }
 
   void on(const Failed& entry) {
+    set_of(entry.set);
     const Key key(entry.set, entry.name);
     const auto waiting = fresh.find(key);
     if (waiting != fresh.end() && waiting->second.round <= entry.round) fresh.erase(waiting);
@@ -313,11 +350,16 @@ struct Relay::Impl {
   }
 
   void on(const SetAdded& entry) {
+    require(sets.count(entry.set) == 0, "a process set was added that there is already");
+    for (TensorId id = entry.base; id < entry.base + core::kReservedIds; ++id) {
+      require(id >= tensors.size() || tensors[id].set == nullptr, "an id was assigned that is in use");
+    }
     fresh.erase(Key(core::kGlobalSet, entry.name));
     add_set(entry.set, entry.base, entry.generation, entry.members);
   }
 
   void on(const SetRemoved& entry) {
+    require(entry.set != core::kGlobalSet && sets.count(entry.set) > 0, "there is no such process set");
     fresh.erase(Key(core::kGlobalSet, entry.name));
     for (Tensor& tensor : tensors) {
       if (tensor.set == nullptr || tensor.set->number != entry.set) continue;
@@ -335,6 +377,8 @@ struct Relay::Impl {
   void on(const Closed&) {}
   void on(const Push&) { asked_to_push = false; }
 
+  const std::int32_t size;
+  const std::uint32_t capacity;
   const std::vector<std::vector<std::int32_t>> below;  ///< ranks, by child
   const std::size_t local;
   const std::uint64_t open_batches;
@@ -348,15 +392,17 @@ struct Relay::Impl {
   std::vector<UpMessage> up;
 };
 
-Relay::Relay(int size, std::vector<std::vector<std::int32_t>> children, std::size_t local, std::uint64_t open_batches)
-    : impl_(std::make_unique<Impl>(size, std::move(children), local, open_batches)) {}
+Relay::Relay(int size, std::vector<std::vector<std::int32_t>> children, std::size_t local, std::uint64_t open_batches,
+             std::uint32_t capacity)
+    : impl_(std::make_unique<Impl>(size, std::move(children), local, open_batches, capacity)) {}
 Relay::~Relay() = default;
 
 void Relay::on_count(std::size_t child, TensorId id, CountWord word) { impl_->on_count(child, id, word); }
 
 void Relay::on_message(std::size_t child, UpMessage message) {
-  if (auto* counted = std::get_if<Counted>(&message)) {
-    impl_->on_count(child, counted->id, counted->word);
+  check_ranges(message, impl_->size);
+  if (const auto* counted = std::get_if<Counted>(&message)) {
+    impl_->on_counted(child, *counted);
   } else if (auto* declared = std::get_if<Declared>(&message)) {
     impl_->on_declared(child, std::move(*declared));
   } else if (!std::holds_alternative<Starved>(message) || !std::exchange(impl_->asked_to_push, true)) {
@@ -365,6 +411,7 @@ void Relay::on_message(std::size_t child, UpMessage message) {
 }
 
 void Relay::on_log(const LogEntry& entry) {
+  check_ranges(entry, impl_->size, impl_->capacity);
   std::visit([this](const auto& value) { impl_->on(value); }, entry);
 }
 

@@ -14,7 +14,7 @@
 //
 // A leader hands every log entry to its relay before it publishes it to its children. So what a child says under a
 // generation that the relay knows to be over was said before the child could know, and is dropped: the child says it
-// again when it reads the entry.
+// again when it reads the entry. What no rank of this world can say is refused by an Error (ranges.hpp).
 #pragma once
 
 #include <cstddef>
@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "control/messages.hpp"
+#include "control/ranges.hpp"
 
 namespace kolo::control {
 
@@ -31,8 +32,9 @@ class Relay {
   /// One entry a child: the ranks of the world below it, ascending (one rank for a rank of this node). Children are
   /// called by their index. Children that are ranks of this node come first: `local` of them.
   /// `open_batches` is the sequencer's, or less: more than it would leave the sequencer waiting for a count that is
-  /// held back.
-  Relay(int size, std::vector<std::vector<std::int32_t>> children, std::size_t local, std::uint64_t open_batches = 1);
+  /// held back. `capacity`: how many ids there can be.
+  Relay(int size, std::vector<std::vector<std::int32_t>> children, std::size_t local, std::uint64_t open_batches = 1,
+        std::uint32_t capacity = kMostIds);
   ~Relay();
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;

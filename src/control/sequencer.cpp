@@ -22,6 +22,7 @@
 
 #include "base/check.hpp"
 #include "control/planner.hpp"
+#include "control/ranges.hpp"
 #include "control/sentences.hpp"
 #include "control/tensor_table.hpp"
 
@@ -122,6 +123,7 @@ struct Sequencer::Impl {
     const Tensor& tensor = tensors[message.id];
     Set& set = tensor.set == core::kGlobalSet ? sets.begin()->second : sets.at(tensor.set);  // the first of them
     if (message.id == set.base + core::kCompleted) {
+      require(message.word.count <= set.appended, "more batches are complete than there were");
       set.completed = message.word.count;
     } else if (message.id == set.base + core::kSteps) {
       set.steps = message.word.count;
@@ -133,7 +135,8 @@ struct Sequencer::Impl {
 
   void become_ready(Set& set, TensorId id, Round round) {
     Tensor& tensor = tensors[id];
-    KOLO_CHECK(!tensor.ready && tensor.signature) << "id " << id << " is ready twice";
+    require(!tensor.ready, "a tensor was submitted again before its batch");
+    require(tensor.signature.has_value(), "a tensor was counted before it had a signature");
     if (is_hopeless(set.number, tensor.name, round)) return fail_hopeless(set.number, tensor.name, round);
     if (set.has_gone) return fail_without_members(set, tensor.name, round);
     tensor.round = round;
@@ -153,6 +156,8 @@ struct Sequencer::Impl {
     if (found == sets.end()) return;
     const bool known = message.id != kNoTensor;
     if (known && !tensors.is_current(message.id, message.generation)) return;
+    require(!known || is_id_of(message.id, message.set, message.name), "an id was declared under another name");
+    require(known || tensors.find(message.set, message.name) == kNoTensor, "a name was declared without its id");
     if (is_hopeless(message.set, message.name, message.round)) {
       return fail_hopeless(message.set, message.name, message.round);
     }
@@ -169,13 +174,17 @@ struct Sequencer::Impl {
     become_ready(found->second, message.id, message.round);
   }
 
+  bool is_id_of(TensorId id, SetId set, const std::string& name) const {
+    return tensors.find(set, name) == id;  // of reserved ids only that of the unnamed calls has a name, which is empty
+  }
+
   /// Who said what; those who counted meant the present signature.
   std::vector<Opinion> opinions_of(const Declared& message) const {
     std::vector<Opinion> opinions;
     for (const Declared::Variant& variant : message.variants) {
       const bool whole = variant.signature.has_value();
-      KOLO_CHECK(whole || (message.id != kNoTensor && tensors[message.id].signature))
-          << "'" << message.name << "' was counted before it had a signature";
+      require(whole || (message.id != kNoTensor && tensors[message.id].signature),
+              "a tensor was counted before it had a signature");
       const Signature& signature = whole ? *variant.signature : *tensors[message.id].signature;
       const auto same = std::find_if(opinions.begin(), opinions.end(),
                                      [&signature](const Opinion& o) { return o.signature == signature; });
@@ -185,7 +194,6 @@ struct Sequencer::Impl {
         same->ranks.insert(same->ranks.end(), variant.ranks.begin(), variant.ranks.end());
       }
     }
-    KOLO_CHECK(!opinions.empty()) << "a declaration of nothing: '" << message.name << "'";
     return opinions;
   }
 
@@ -433,8 +441,11 @@ struct Sequencer::Impl {
     const auto owner = plan_owner.find(message.plan);
     if (owner == plan_owner.end()) return;
     Set& set = sets.at(owner->second);
-    KOLO_CHECK(message.batch < set.plan->batches.size() && !message.lacking.empty())
-        << "an interest in batch " << message.batch << " of plan " << message.plan;
+    require(message.batch < set.plan->batches.size(), "there is no such batch of the plan");
+    const std::vector<TensorId>& batch = set.plan->batches[message.batch];
+    for (const TensorId id : message.lacking) {
+      require(std::find(batch.begin(), batch.end(), id) != batch.end(), "a planned batch lacks what is not in it");
+    }
     // What it lacked may have come meanwhile: a count overtakes a message on its way.
     if (tensors[message.lacking.front()].round >= message.round) return;
     break_plan(set, message.batch, message.lacking);
@@ -641,8 +652,7 @@ struct Sequencer::Impl {
   void on(const Starved&, Time) { append(Push{}); }
 
   void on(const RankLost& message, Time) {
-    const auto rank = static_cast<std::size_t>(message.rank);
-    if (message.code == ErrorCode::rank_lost && rank < left.size() && left[rank]) return depart(message.rank);
+    if (message.code == ErrorCode::rank_lost && has_left(message.rank)) return depart(message.rank);
     fault(message.code, message.rank, rank_lost(message));
   }
 
@@ -674,7 +684,6 @@ struct Sequencer::Impl {
 
   void on(const Left& message, Time) {
     const auto rank = static_cast<std::size_t>(message.rank);
-    KOLO_CHECK(rank < left.size()) << "rank " << message.rank << " has left a world of " << left.size();
     if (left[rank]) return;
     left[rank] = true;
     if (std::count(left.begin(), left.end(), true) == options.size) return close();
@@ -742,6 +751,7 @@ void Sequencer::on_message(const UpMessage& message, Time now) {
   if (impl_->ended) return;
   ++impl_->counters.messages;
   if (const auto* counted = std::get_if<Counted>(&message)) return impl_->on(*counted, now);  // by far the most
+  check_ranges(message, impl_->options.size);
   std::visit([this, now](const auto& value) { impl_->on(value, now); }, message);
 }
 

@@ -32,7 +32,8 @@
 //   faults     the first one ends the log.
 //
 // Messages must be given in the order in which the root's relay said them; what refers to a generation that is over is
-// dropped, its sender says it again when he reads the log.
+// dropped, its sender says it again when he reads the log. What no rank of this world can say is refused by an Error
+// (ranges.hpp).
 #pragma once
 
 #include <chrono>

@@ -75,8 +75,8 @@ Engine::Engine(EngineParts parts)
       mailbox_(static_cast<std::size_t>(settings_.mailbox_capacity)),
       changes_(gated_ ? gated_->gate().changes() : own_changes_),
       board_(link_->memory(), board_shape(settings_, topology_.local_size()), topology_.local_rank),
-      participant_(topology_.rank, topology_.size), executor_(*backend_, device_.get(), topology_.size),
-      errands_(*logger_) {
+      participant_(topology_.rank, topology_.size, static_cast<std::uint32_t>(settings_.cache_capacity)),
+      executor_(*backend_, device_.get(), topology_.size), errands_(*logger_) {
   if (topology_.is_leader()) {
     leader_ = std::make_unique<Leader>(topology_, settings_, board_, *link_, control_.get(), errands_);
   }

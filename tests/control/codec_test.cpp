@@ -241,6 +241,11 @@ TEST(Codec, AllocatesNoMoreThanItsInputJustifies) {
     bytes.insert(bytes.end(), many.begin(), many.end());
     expect_refused([](const Bytes& b) { return decode_log(b); }, bytes, "a list is longer than the message");
   }
+  // As many as there are bytes left, of items that take more than one each.
+  Bytes variants = encoded(UpMessage(Declared{0, "", 1, 0, 0, {}}));
+  variants.back() = std::byte{100};
+  variants.resize(variants.size() + 100);
+  expect_refused([](const Bytes& b) { return decode_up(b); }, variants, "a list is longer than the message");
 }
 
 }  // namespace

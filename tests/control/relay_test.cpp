@@ -207,7 +207,9 @@ TEST_F(RelayTest, AsksOnceForAllWhoAreStarved) {
 }
 
 TEST_F(RelayTest, StartsAfreshAfterAFailure) {
-  for (std::size_t child = 0; child < 3; ++child) relay.on_message(child, declare("x", 1, {}, 9));
+  relay.on_message(0, declare("x", 1, {0}, 9));
+  relay.on_message(1, declare("x", 1, {1}, 9));
+  relay.on_message(2, declare("x", 1, {2, 3}, 9));
   take();
   relay.on_log(Failed{0, "x", 1, ErrorCode::mismatch, "no"});
   relay.on_message(0, declare("x", 2, {0}));

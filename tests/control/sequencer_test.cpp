@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -37,10 +38,12 @@ class SequencerTest : public testing::Test {
     return options;
   }
 
-  /// All four ranks declare it.
+  /// All ranks declare it.
   void declare(const std::string& name, core::Round round, std::int64_t elements = 10, TensorId id = kNoTensor,
                std::uint16_t generation = 0) {
-    sequencer.on_message(Declared{0, name, round, id, generation, {{of_length(elements), {0, 1, 2, 3}}}}, now);
+    Ranks all(static_cast<std::size_t>(options.size));
+    std::iota(all.begin(), all.end(), 0);
+    sequencer.on_message(Declared{0, name, round, id, generation, {{of_length(elements), all}}}, now);
   }
   void count(TensorId id, CountWord word) { sequencer.on_message(Counted{id, word}, now); }
   void complete(std::uint64_t batches) { count(core::kCompleted, {0, batches}); }
@@ -229,7 +232,7 @@ TEST_F(PlanTest, AnInterestBreaksItAndLeavesACut) {
   count(4, {1, 3});
   count(6, {1, 3});
   decide();
-  complete(batches += 2);
+  complete(++batches);
   end_step();
   EXPECT_EQ(only<PlanDefined>(decide()).batches, (std::vector<Ids>{{3, 5}, {4, 6}}));
   EXPECT_EQ(sequencer.counters().plans_broken, 1U);

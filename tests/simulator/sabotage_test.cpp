@@ -74,7 +74,10 @@ TEST(Checker, SeesADeclarationCountedForSomebodyElse) {
   World* there = nullptr;
   Sabotage sabotage;
   sabotage.message = [&there](int rank, control::UpMessage& message) {
-    if (rank == 2 && std::holds_alternative<control::Declared>(message)) there->relay(1).on_message(1, message);
+    if (rank != 2 || !std::holds_alternative<control::Declared>(message)) return true;
+    control::UpMessage forged = message;
+    for (auto& variant : std::get<control::Declared>(forged).variants) variant.ranks = {3};
+    there->relay(1).on_message(1, forged);
     return true;
   };
   World world(Options{}, allreduces(32), sabotage);
