@@ -268,6 +268,21 @@ TEST(ArenaErrors, WithoutMemoryOnOneRankNoneHasOneAndTheJobGoesOn) {
   });
 }
 
+/// Rank 0 says what it says when all numbers are taken: 65,535 real arenas would take too long.
+TEST(ArenaErrors, NumbersEnd) {
+  kolo::run_local(2, [] {
+    if (kolo::rank() == 0) {
+      const std::vector<std::uint64_t> no_number{0, 0, 4096, 0, 0};
+      (void)kolo::allgather("GradientArena(full)", kolo::const_view(no_number));
+    } else {
+      EXPECT_EQ(sentence_of(ErrorCode::unsupported, [] { GradientArena arena(4096, "full"); }),
+                "GradientArena(full): 65535 arenas exist already, which is the most that there can be");
+    }
+    GradientArena arena(4096);  // the job goes on
+    EXPECT_EQ(arena.capacity(), 4096U);
+  });
+}
+
 TEST(ArenaErrors, RoomEnds) {
   kolo::Context context;
   GradientArena arena(context, 4096, "small");
