@@ -89,7 +89,7 @@ TEST(Start, ASharedSettingThatDiffersIsRankZeros) {
       if (rank == 0) options.with_setting("KOLO_SLOTS", "5").with_setting("KOLO_OPEN_BATCHES", "3");
       options.log_sink = [&](const kolo::LogRecord& record) {
         const std::lock_guard lock(mutex);
-        records.push_back("rank " + std::to_string(record.rank) + ": " + record.message);
+        if (record.rank == 1) records.push_back(record.message);  // rank 0 may find unknown variables
       };
       kolo::Context context(kolo::Bootstrap(std::make_unique<kolo::detail::BootstrapHolder>(world.bootstrap(rank))),
                             options);
@@ -97,9 +97,9 @@ TEST(Start, ASharedSettingThatDiffersIsRankZeros) {
     });
   }
   for (std::thread& rank : ranks) rank.join();
-  EXPECT_EQ(records, (std::vector<std::string>{
-                         "rank 1: KOLO_LATCH_TIMEOUT_S is 3 on this rank and 7 on rank 0, whose value is used",
-                         "rank 1: KOLO_SLOTS is 6 on this rank and 5 on rank 0, whose value is used"}));
+  EXPECT_EQ(records,
+            (std::vector<std::string>{"KOLO_LATCH_TIMEOUT_S is 3 on this rank and 7 on rank 0, whose value is used",
+                                      "KOLO_SLOTS is 6 on this rank and 5 on rank 0, whose value is used"}));
 }
 
 /// On all threads alike.
