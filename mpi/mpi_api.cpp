@@ -10,6 +10,7 @@
 #include <kolo/error.hpp>
 
 #include "base/check.hpp"
+#include "base/cpu.hpp"
 
 namespace kolo::mpi {
 namespace {
@@ -58,19 +59,21 @@ bool is_complete(MPI_Request& request, const char* call) {
   return flag != 0;
 }
 
-/// Looks this often without a find are a yield each, later ones a nap: MPI has nothing to sleep on.
+/// Looks this often without a find are a yield each, later ones a nap, which grows: MPI has nothing to sleep on.
 constexpr int kYields = 1000;
-constexpr std::chrono::microseconds kNap{50};
+constexpr std::chrono::microseconds kShortestNap{50};
+constexpr std::chrono::milliseconds kLongestNap{1};
 
 }  // namespace
 
 bool poll_until(base::Time until, const std::function<bool()>& done) {
+  base::Backoff naps(kShortestNap, kLongestNap);
   for (int looks = 0; !done(); ++looks) {
     if (base::now() >= until) return false;
     if (looks < kYields) {
       std::this_thread::yield();
     } else {
-      std::this_thread::sleep_for(kNap);
+      std::this_thread::sleep_for(naps.next());
     }
   }
   return true;
