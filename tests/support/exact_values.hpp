@@ -64,4 +64,20 @@ inline std::int64_t reduced_value(DType dtype, ReduceOp op, std::int64_t i, int 
   return op == ReduceOp::average ? result / ranks : result;
 }
 
+/// What value_of and reduced_value say of an element they say of the one so much further on, too.
+constexpr std::int64_t kPeriod = 33;
+
+/// Writes value(0), value(1) and so on as elements, where `value` repeats after `period`. Only so many are computed:
+/// tests with long tensors would do little else.
+template <class Value>
+void store_repeating(DType dtype, std::byte* to, std::int64_t count, Value value, std::int64_t period = kPeriod) {
+  const std::size_t width = size_of(dtype);
+  const std::size_t all = static_cast<std::size_t>(count) * width;
+  const std::int64_t computed = std::min(count, period);
+  for (std::int64_t i = 0; i < computed; ++i) store(dtype, to + static_cast<std::size_t>(i) * width, value(i));
+  for (std::size_t there = static_cast<std::size_t>(computed) * width; there < all; there *= 2) {
+    std::memcpy(to + there, to, std::min(there, all - there));
+  }
+}
+
 }  // namespace kolo::testing

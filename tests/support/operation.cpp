@@ -148,10 +148,10 @@ void InFlight::fill() {
   for (Memory& output : outputs_) output.poison();
   for (Memory& input : inputs_) {
     input.poison();
-    for (std::int64_t i = 0; !takes && i < input.elements(); ++i) {
-      const std::int64_t value = value_of(operation_.dtype, op, i + operation_.salt, context_.rank(), context_.size());
-      store(operation_.dtype, input.element(i), value);
-    }
+    if (takes) continue;
+    store_repeating(operation_.dtype, input.data(), input.elements(), [&, rank = context_.rank()](std::int64_t i) {
+      return value_of(operation_.dtype, op, i + operation_.salt, rank, context_.size());
+    });
   }
 }
 
@@ -217,17 +217,21 @@ void InFlight::start() {
 /// `count` elements that must be those from `first` on of the result, or of what `rank` gave.
 void InFlight::check_elements(const std::byte* got, std::int64_t count, std::int64_t first, int rank) {
   const std::size_t width = size_of(operation_.dtype);
-  std::byte want[8];
-  for (std::int64_t i = 0; i < count; ++i) {
-    store(operation_.dtype, want, wanted(first + i, rank));
-    const std::byte* element = got + static_cast<std::size_t>(i) * width;
-    if (std::memcmp(element, want, width) == 0) continue;
-    std::string text = "element " + std::to_string(i) + " of " + std::to_string(count) + " is";
-    for (std::size_t k = 0; k < width; ++k) text += " " + std::to_string(std::to_integer<int>(element[k]));
-    text += ", not";
-    for (std::size_t k = 0; k < width; ++k) text += " " + std::to_string(std::to_integer<int>(want[k]));
-    throw Wrong(text + " (bytes)");
-  }
+  const std::size_t bytes = static_cast<std::size_t>(count) * width;
+  const std::unique_ptr<std::byte[]> want(new std::byte[bytes]);
+  store_repeating(operation_.dtype, want.get(), count, [&](std::int64_t i) { return wanted(first + i, rank); });
+  if (bytes == 0 || std::memcmp(got, want.get(), bytes) == 0) return;
+  const std::size_t wrong = static_cast<std::size_t>(std::mismatch(got, got + bytes, want.get()).first - got) / width;
+  std::string text = "element " + std::to_string(wrong) + " of " + std::to_string(count) + " is";
+  const auto append = [&](const std::byte* elements) {
+    for (std::size_t k = 0; k < width; ++k) {
+      text += " " + std::to_string(std::to_integer<int>(elements[wrong * width + k]));
+    }
+  };
+  append(got);
+  text += ", not";
+  append(want.get());
+  throw Wrong(text + " (bytes)");
 }
 
 void InFlight::check_gathered() {
@@ -260,15 +264,20 @@ void InFlight::check_scattered() {
                     : outputs_.empty()                      ? inputs_[0].element(first)
                                                             : outputs_[0].data();
   check_elements(got, count, first, 0);
-  for (std::int64_t i = 0; i < length(0); ++i) {  // what is not its result is left alone
-    if (i >= first && i < first + count) continue;
-    std::byte given[8];
-    store(operation_.dtype, given,
-          value_of(operation_.dtype, operation_.op, i + operation_.salt, context_.rank(), context_.size()));
-    if (std::memcmp(inputs_[0].element(i), given, size_of(operation_.dtype)) != 0) {
-      throw Wrong("element " + std::to_string(i) + " of the input was written");
+  const std::size_t width = size_of(operation_.dtype);
+  const std::unique_ptr<std::byte[]> given(new std::byte[static_cast<std::size_t>(length(0)) * width]);
+  store_repeating(operation_.dtype, given.get(), length(0), [&, rank = context_.rank()](std::int64_t i) {
+    return value_of(operation_.dtype, operation_.op, i + operation_.salt, rank, context_.size());
+  });
+  const auto expect_given = [&](std::int64_t begin, std::int64_t end) {  // what is not its result is left alone
+    const std::size_t skip = static_cast<std::size_t>(begin) * width;
+    if (std::memcmp(inputs_[0].element(begin), given.get() + skip, static_cast<std::size_t>(end - begin) * width) !=
+        0) {
+      throw Wrong("an element of the input from " + std::to_string(begin) + " on was written");
     }
-  }
+  };
+  expect_given(0, first);
+  expect_given(first + count, length(0));
 }
 
 void InFlight::check() {

@@ -66,10 +66,10 @@ void add_piece(Case& test, data::Run& run, Rank& rank, Dice& dice, std::int64_t 
   const std::size_t misalignment = dice.misalignment();
   std::byte* memory = dice.in_region() ? rank.take(Tensor::whole_size(run.dtype, elements, misalignment)) : nullptr;
   Tensor& input = test.tensor(run.dtype, elements, misalignment, memory);
-  for (std::int64_t i = 0; i < elements; ++i) store(run.dtype, input.element(i), mine(i));
+  store_repeating(run.dtype, input.data(), elements, mine);
   Tensor& output = dice.in_place() ? input : test.tensor(run.dtype, elements, dice.misalignment());
   Tensor wanted(run.dtype, elements, 0);
-  for (std::int64_t i = 0; i < elements; ++i) store(run.dtype, wanted.element(i), result(i));
+  store_repeating(run.dtype, wanted.data(), elements, result);
   test.expected.push_back({&output, wanted.contents(),
                            std::string(to_string(run.dtype)) + " " + std::string(to_string(run.op)) + " of " +
                                std::to_string(elements) + " in a world of " + std::to_string(rank.size())});
@@ -126,9 +126,12 @@ void add_allgather(Case& test, const Rank& rank, Dice& dice, DType dtype) {
   }
   Tensor wanted(dtype, total, 0);
   std::int64_t at = 0;
-  for (int r = 0; r < rank.size(); ++r)
-    for (std::int64_t i = 0; i < lengths[static_cast<std::size_t>(r)]; ++i)
-      store(dtype, wanted.element(at++), value_of(dtype, ReduceOp::sum, i, r, rank.size()));
+  for (int r = 0; r < rank.size(); ++r) {
+    const std::int64_t length = lengths[static_cast<std::size_t>(r)];
+    store_repeating(dtype, wanted.element(at), length,
+                    [&](std::int64_t i) { return value_of(dtype, ReduceOp::sum, i, r, rank.size()); });
+    at += length;
+  }
   Tensor& output = test.tensor(dtype, total, dice.misalignment());
   test.expected.push_back({&output, wanted.contents(), "allgather of " + std::string(to_string(dtype))});
   run.allocate = [&output, bytes](const std::vector<std::int64_t>& known) {
@@ -137,8 +140,8 @@ void add_allgather(Case& test, const Rank& rank, Dice& dice, DType dtype) {
   };
   const std::int64_t mine = lengths[static_cast<std::size_t>(rank.rank())];
   Tensor& input = test.tensor(dtype, mine, dice.misalignment());
-  for (std::int64_t i = 0; i < mine; ++i)
-    store(dtype, input.element(i), value_of(dtype, ReduceOp::sum, i, rank.rank(), rank.size()));
+  store_repeating(dtype, input.data(), mine,
+                  [&](std::int64_t i) { return value_of(dtype, ReduceOp::sum, i, rank.rank(), rank.size()); });
   run.pieces.push_back({input.data(), nullptr, mine / 2});  // two pieces are one contribution
   run.pieces.push_back({input.element(mine / 2), nullptr, mine - mine / 2});
   run.elements = mine;
@@ -172,13 +175,19 @@ void add_alltoall(Case& test, const Rank& rank, Dice& dice, DType dtype, bool ev
   Tensor& output = test.tensor(dtype, total(received), dice.misalignment());
   Tensor wanted(dtype, total(received), 0);
   std::int64_t at = 0;
-  for (int to = 0; to < rank.size(); ++to)
-    for (std::int64_t i = 0; i < splits[static_cast<std::size_t>(to)] * run.row_elements; ++i)
-      store(dtype, input.element(at++), sent_value(dtype, i, rank.rank(), to));
+  for (int to = 0; to < rank.size(); ++to) {
+    const std::int64_t count = splits[static_cast<std::size_t>(to)] * run.row_elements;
+    store_repeating(dtype, input.element(at), count,
+                    [&](std::int64_t i) { return sent_value(dtype, i, rank.rank(), to); });
+    at += count;
+  }
   at = 0;
-  for (int from = 0; from < rank.size(); ++from)
-    for (std::int64_t i = 0; i < received[static_cast<std::size_t>(from)] * run.row_elements; ++i)
-      store(dtype, wanted.element(at++), sent_value(dtype, i, from, rank.rank()));
+  for (int from = 0; from < rank.size(); ++from) {
+    const std::int64_t count = received[static_cast<std::size_t>(from)] * run.row_elements;
+    store_repeating(dtype, wanted.element(at), count,
+                    [&](std::int64_t i) { return sent_value(dtype, i, from, rank.rank()); });
+    at += count;
+  }
   test.expected.push_back({&output, wanted.contents(),
                            (even ? "alltoall of " : "alltoall with splits of ") + std::string(to_string(dtype))});
   run.elements = total(splits);
@@ -209,11 +218,11 @@ void add_reduce_scatter(Case& test, const Rank& rank, Dice& dice, DType dtype, R
   run.elements = run.rows * row;
   const data::RowsOf mine(run.rows, rank.rank(), ranks);
   Tensor& input = test.tensor(dtype, run.elements, dice.misalignment());
-  for (std::int64_t i = 0; i < run.elements; ++i)
-    store(dtype, input.element(i), value_of(dtype, op, i, rank.rank(), ranks));
+  store_repeating(dtype, input.data(), run.elements,
+                  [&](std::int64_t i) { return value_of(dtype, op, i, rank.rank(), ranks); });
   Tensor wanted(dtype, mine.count * row, 0);
-  for (std::int64_t i = 0; i < mine.count * row; ++i)
-    store(dtype, wanted.element(i), factor * reduced_value(dtype, op, mine.begin * row + i, ranks));
+  store_repeating(dtype, wanted.data(), mine.count * row,
+                  [&](std::int64_t i) { return factor * reduced_value(dtype, op, mine.begin * row + i, ranks); });
   const std::string what = "reduce_scatter of " + std::string(to_string(dtype)) + " " + std::string(to_string(op));
   if (dice.in_place()) {  // the own rows of the input; the rest of it is left alone
     std::vector<std::byte> whole = input.contents();

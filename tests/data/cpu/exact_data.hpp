@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include <kolo/types.hpp>
@@ -19,8 +20,10 @@ namespace kolo::data::cpu::test {
 inline constexpr std::byte kPoison{0xA5};
 
 using kolo::testing::is_float;
+using kolo::testing::kPeriod;
 using kolo::testing::reduced_value;
 using kolo::testing::store;
+using kolo::testing::store_repeating;
 using kolo::testing::value_of;
 
 /// Elements between poisoned borders, at any alignment.
@@ -45,9 +48,10 @@ class Tensor {
   std::vector<std::byte> contents() { return {data(), data() + size()}; }
 
   void expect_borders_untouched() const {
-    for (std::size_t i = 0; i < whole_; ++i) {
-      const bool inside = i >= begin_ && i < begin_ + size();
-      ASSERT_TRUE(inside || bytes_[i] == kPoison) << "byte " << i << " beside the tensor";
+    for (const auto& [begin, end] : {std::pair(std::size_t{0}, begin_), std::pair(begin_ + size(), whole_)}) {
+      for (std::size_t i = begin; i < end; ++i) {
+        if (bytes_[i] != kPoison) FAIL() << "byte " << i << " beside the tensor";
+      }
     }
   }
 

@@ -100,10 +100,10 @@ class AnyCollective {
   void expect_result() const {
     const std::string what = name_ + ", " + to_string(is_) + ", step " + std::to_string(step_) + ", rank " +
                              std::to_string(rank()) + " of " + std::to_string(size());
-    std::vector<std::byte> got = (out_ ? *out_ : *in_).read();
+    Bytes got = (out_ ? *out_ : *in_).read();
     if (is_.kind == core::CollectiveKind::reduce_scatter && !out_) {  // the others' rows are undefined
       const auto* begin = got.data() + own().begin * row_bytes();
-      got = std::vector<std::byte>(begin, begin + own().count * row_bytes());
+      got = Bytes(begin, begin + own().count * row_bytes());
     }
     EXPECT_EQ(got, wanted()) << what;
     if (out_) {
@@ -150,22 +150,19 @@ class AnyCollective {
       return input_rows(rank());
     }
   }
-  [[nodiscard]] std::vector<std::byte> input(int of) const {
-    return elements_of(is_.dtype, input_rows(of) * is_.width,
-                       [&](std::int64_t i) { return exact::value_of(is_.dtype, is_.op, i + step_, of, size()); });
+  [[nodiscard]] Bytes input(int of) const {
+    return given_values(is_.dtype, is_.op, input_rows(of) * is_.width, step_, of);
   }
-  [[nodiscard]] std::vector<std::byte> wanted() const {
+  [[nodiscard]] Bytes wanted() const {
     const std::int64_t first = is_.kind == core::CollectiveKind::reduce_scatter ? own().begin * is_.width : 0;
     if (core::traits_of(is_.kind).reduces) {
       const std::int64_t rows = first > 0 || is_.kind == core::CollectiveKind::reduce_scatter ? own().count : is_.rows;
-      return elements_of(is_.dtype, rows * is_.width, [&](std::int64_t i) {
-        return exact::reduced_value(is_.dtype, is_.op, first + i + step_, size());
-      });
+      return reduced_values(is_.dtype, is_.op, rows * is_.width, first + step_);
     }
     if (is_.kind == core::CollectiveKind::broadcast) return input(is_.root);
-    std::vector<std::byte> all;
+    Bytes all;
     for (int from = 0; from < size(); ++from) {
-      const std::vector<std::byte> said = input(from);
+      const Bytes said = input(from);
       std::int64_t skip = 0;
       std::int64_t rows = input_rows(from);
       if (is_.kind == core::CollectiveKind::alltoall) {

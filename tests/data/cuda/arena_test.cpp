@@ -24,25 +24,23 @@ using emulated::Failure;
 
 Device own_device() { return {DeviceKind::cuda, bind()}; }
 
-void write(const TensorView& tensor, const std::vector<std::byte>& contents, cudaStream_t stream) {
+void write(const TensorView& tensor, const Bytes& contents, cudaStream_t stream) {
   ok(cudaMemcpyAsync(tensor.data(), contents.data(), contents.size(), cudaMemcpyHostToDevice, stream));
 }
 
-std::vector<std::byte> read(const TensorView& tensor, cudaStream_t stream) {
-  std::vector<std::byte> contents(static_cast<std::size_t>(tensor.bytes()));
+Bytes read(const TensorView& tensor, cudaStream_t stream) {
+  Bytes contents(static_cast<std::size_t>(tensor.bytes()));
   ok(cudaMemcpyAsync(contents.data(), tensor.data(), contents.size(), cudaMemcpyDeviceToHost, stream));
   ok(cudaStreamSynchronize(stream));
   return contents;
 }
 
-std::vector<std::byte> value(const TensorView& tensor, ReduceOp op, std::int64_t step) {
-  return elements_of(tensor.dtype(), tensor.elements(),
-                     [&](std::int64_t i) { return exact::value_of(tensor.dtype(), op, i + step, rank(), size()); });
+Bytes value(const TensorView& tensor, ReduceOp op, std::int64_t step) {
+  return given_values(tensor.dtype(), op, tensor.elements(), step, rank());
 }
 
-std::vector<std::byte> reduced(const TensorView& tensor, ReduceOp op, std::int64_t step) {
-  return elements_of(tensor.dtype(), tensor.elements(),
-                     [&](std::int64_t i) { return exact::reduced_value(tensor.dtype(), op, i + step, size()); });
+Bytes reduced(const TensorView& tensor, ReduceOp op, std::int64_t step) {
+  return reduced_values(tensor.dtype(), op, tensor.elements(), step);
 }
 
 class Arena : public CudaTest {
@@ -88,7 +86,7 @@ TEST_F(Arena, NeighboursAreReducedByOneCallAndNotCopied) {
           for (const std::int64_t elements : {1000, 5, 0, 17, 64, 30000}) {
             const TensorView tensor = arena.allocate(DType::float32, Shape{elements}, Stream{stream});
             EXPECT_TRUE(arena.contains(tensor.data()));
-            EXPECT_EQ(read(tensor, stream), std::vector<std::byte>(static_cast<std::size_t>(tensor.bytes())));
+            EXPECT_EQ(read(tensor, stream), Bytes(static_cast<std::size_t>(tensor.bytes())));
             views.push_back({std::to_string(elements), tensor});
           }
           std::reverse(views.begin(), views.end());  // as backward produces them

@@ -36,10 +36,8 @@ class Collectives : public CudaTest, public ::testing::WithParamInterface<std::t
 void reduce_all_ops(DType dtype, cudaStream_t stream, std::int64_t elements, std::size_t misalignment) {
   for (const ReduceOp op : {ReduceOp::sum, ReduceOp::average, ReduceOp::min, ReduceOp::max, ReduceOp::product}) {
     if (op == ReduceOp::average && !is_floating_point(dtype)) continue;
-    const auto input =
-        elements_of(dtype, elements, [&](std::int64_t i) { return exact::value_of(dtype, op, i, rank(), size()); });
-    const auto wanted =
-        elements_of(dtype, elements, [&](std::int64_t i) { return exact::reduced_value(dtype, op, i, size()); });
+    const Bytes input = given_values(dtype, op, elements, 0, rank());
+    const Bytes wanted = reduced_values(dtype, op, elements, 0);
     const std::string name = std::string(to_string(dtype)) + " " + std::string(to_string(op));
     DeviceTensor inout(dtype, elements, stream, misalignment);
     DeviceTensor in(dtype, elements, stream, misalignment);
@@ -97,18 +95,19 @@ TEST_P(Collectives, ManyTensorsShareBatches) {
           std::vector<Handle> handles;
           for (std::size_t i = 0; i < tensors.size(); ++i) {
             const DType dtype = tensors[i]->view().dtype();
-            tensors[i]->write(elements_of(dtype, tensors[i]->view().elements(),
-                                          [&](std::int64_t k) { return (k + rank() + step) % 5; }));
+            tensors[i]->write(elements_of(
+                dtype, tensors[i]->view().elements(), [&](std::int64_t k) { return (k + rank() + step) % 5; }, 5));
             handles.push_back(allreduce_async("t" + std::to_string(i), tensors[i]->view(),
                                               AllreduceOptions{}.with_prescale(2.0).with_postscale(0.5)));
           }
           for (Handle& handle : handles) follow(handle, stream);
           for (const auto& tensor : tensors) {
-            const auto wanted = elements_of(tensor->view().dtype(), tensor->view().elements(), [&](std::int64_t k) {
-              std::int64_t sum = 0;
-              for (int r = 0; r < size(); ++r) sum += (k + r + step) % 5;
-              return sum;
-            });
+            const auto sum = [&](std::int64_t k) {
+              std::int64_t all = 0;
+              for (int r = 0; r < size(); ++r) all += (k + r + step) % 5;
+              return all;
+            };
+            const Bytes wanted = elements_of(tensor->view().dtype(), tensor->view().elements(), sum, 5);
             EXPECT_EQ(tensor->read(), wanted) << "step " << step;
           }
           wait_all(handles);
@@ -124,10 +123,12 @@ TEST_P(Collectives, ABatchOfSeveralStepsIsDoneWithItsLast) {
       [] {
         bind();
         const RankStream stream;
-        constexpr std::int64_t kElements = 900000;  // several slots
+        constexpr std::int64_t kElements = 600000;  // several slots
+        constexpr std::int64_t kRepeats = 9;
         DeviceTensor x(DType::float32, kElements, stream);
         for (const bool on_host : {false, true}) {
-          x.write(elements_of(DType::float32, kElements, [](std::int64_t i) { return i % 9 + rank(); }));
+          x.write(elements_of(
+              DType::float32, kElements, [](std::int64_t i) { return i % kRepeats + rank(); }, kRepeats));
           const std::uint64_t before = metrics().device_steps;
           Handle handle = allreduce_async("x", x.view(), AllreduceOptions{}.with_prescale(2.0));
           if (on_host) {
@@ -136,9 +137,11 @@ TEST_P(Collectives, ABatchOfSeveralStepsIsDoneWithItsLast) {
           } else {
             follow(handle, stream);
           }
-          EXPECT_EQ(x.read(), elements_of(DType::float32, kElements, [](std::int64_t i) {
-                      return 2 * (i % 9 * size() + size() * (size() - 1) / 2);
-                    }));
+          EXPECT_EQ(x.read(),
+                    elements_of(
+                        DType::float32, kElements,
+                        [](std::int64_t i) { return 2 * (i % kRepeats * size() + size() * (size() - 1) / 2); },
+                        kRepeats));
           handle.wait();
           EXPECT_GT(metrics().device_steps, before + 1);
         }
@@ -156,16 +159,18 @@ TEST_P(Collectives, GroupsAndPreparedRequests) {
         DeviceTensor b(DType::int32, 50000, stream);
         const NamedView members[] = {{"a", a.view()}, {"b", b.view()}};
         Prepared prepared = prepare_grouped_allreduce("group", members);
+        const std::int64_t own = rank();
+        const std::int64_t ranks = size();
         for (int step = 0; step < 3; ++step) {
-          a.write(elements_of(DType::float64, 1000, [&](std::int64_t i) { return i + rank() * step; }));
-          b.write(elements_of(DType::int32, 50000, [&](std::int64_t i) { return i - rank() * step; }));
+          a.write(elements_of(DType::float64, 1000, [&](std::int64_t i) { return i + own * step; }));
+          b.write(elements_of(DType::int32, 50000, [&](std::int64_t i) { return i - own * step; }));
           Handle handle = prepared.start();
           follow(handle, stream);
-          const std::int64_t ranks_sum = size() * (size() - 1) / 2;
+          const std::int64_t ranks_sum = ranks * (ranks - 1) / 2;
           EXPECT_EQ(a.read(),
-                    elements_of(DType::float64, 1000, [&](std::int64_t i) { return i * size() + ranks_sum * step; }));
+                    elements_of(DType::float64, 1000, [&](std::int64_t i) { return i * ranks + ranks_sum * step; }));
           EXPECT_EQ(b.read(),
-                    elements_of(DType::int32, 50000, [&](std::int64_t i) { return i * size() - ranks_sum * step; }));
+                    elements_of(DType::int32, 50000, [&](std::int64_t i) { return i * ranks - ranks_sum * step; }));
           handle.wait();
         }
       },
@@ -185,13 +190,13 @@ TEST_P(Collectives, BroadcastFromEveryRoot) {
             DeviceTensor in(dtype, 10, stream);
             DeviceTensor out(dtype, 10, stream);
             const auto value = [&](int of) { return [of](std::int64_t i) { return i % 100 + of; }; };
-            inout.write(elements_of(dtype, elements, value(rank())));
+            inout.write(elements_of(dtype, elements, value(rank()), 100));
             in.write(elements_of(dtype, 10, value(rank())));
             Handle large = broadcast_async("large", inout.view(), root);
             Handle small = broadcast_into_async("small", in.view(), out.view(), root);
             follow(large, stream);
             follow(small, stream);
-            EXPECT_EQ(inout.read(), elements_of(dtype, elements, value(root)));
+            EXPECT_EQ(inout.read(), elements_of(dtype, elements, value(root), 100));
             EXPECT_EQ(out.read(), elements_of(dtype, 10, value(root)));
             large.wait();
             small.wait();
@@ -216,7 +221,7 @@ TEST_P(Collectives, AllgatherOfUnevenRows) {
           in.write(elements_of(DType::int16, rows_of(rank()) * 21, [](std::int64_t i) { return i + rank() * 1000; }));
           Handle handle = allgather_into_async("gather", in.view(Shape{rows_of(rank()), 21}), out.view());
           follow(handle, stream);
-          std::vector<std::byte> wanted;
+          Bytes wanted;
           for (int r = 0; r < size(); ++r) {
             const auto part = elements_of(DType::int16, rows_of(r) * 21, [&](std::int64_t i) { return i + r * 1000; });
             wanted.insert(wanted.end(), part.begin(), part.end());
@@ -276,7 +281,7 @@ TEST_P(Collectives, AlltoallWithAndWithoutSplits) {
         Handle uneven =
             alltoall_into_async("uneven", ragged.view(Shape{rows, 3}), result.view(Shape{arriving, 3}), splits);
         follow(uneven, stream);
-        std::vector<std::byte> wanted;
+        Bytes wanted;
         for (int r = 0; r < size(); ++r) {
           std::int64_t before = 0;
           for (int s = 0; s < rank(); ++s) before += r + s;
@@ -302,14 +307,16 @@ TEST_P(Collectives, ReduceScatter) {
           const std::int64_t mine = rows / size() + (rank() < rows % size() ? 1 : 0);
           const std::int64_t begin = rows / size() * rank() + std::min<std::int64_t>(rank(), rows % size());
           DeviceTensor out(DType::float32, mine * width, stream);
-          in.write(
-              elements_of(DType::float32, rows * width, [](std::int64_t i) { return (i % 50 + rank()) * size(); }));
+          in.write(elements_of(
+              DType::float32, rows * width, [](std::int64_t i) { return (i % 50 + rank()) * size(); }, 50));
           Handle handle = reduce_scatter_into_async("rs", in.view(Shape{rows, width}), out.view(Shape{mine, width}),
                                                     AllreduceOptions{}.with_op(ReduceOp::average));
           follow(handle, stream);
-          EXPECT_EQ(out.read(), elements_of(DType::float32, mine * width, [&](std::int64_t i) {
-                      return (i + begin * width) % 50 * size() + size() * (size() - 1) / 2;
-                    }));
+          EXPECT_EQ(out.read(),
+                    elements_of(
+                        DType::float32, mine * width,
+                        [&](std::int64_t i) { return (i + begin * width) % 50 * size() + size() * (size() - 1) / 2; },
+                        50));
           handle.wait();
         }
       },

@@ -41,7 +41,7 @@ void steps(const Failure& failure, std::atomic<int>& wrong) {
   barrier();
   if (rank() == 1) emulated::inject(failure);
   barrier();
-  const auto value = [](std::int64_t i) { return i + rank(); };
+  const auto value = [own = rank()](std::int64_t i) { return i + own; };
   for (int step = 0; step < 3; ++step) {
     std::vector<Handle> handles;
     for (const auto& tensor : tensors) {

@@ -91,7 +91,7 @@ TEST_F(Processes, AnArena) {
     ok(cudaMemcpyAsync(tensor.data(), input.data(), input.size(), cudaMemcpyHostToDevice, stream));
     Handle handle = allreduce_async("x", tensor, AllreduceOptions{}.with_op(ReduceOp::average));
     follow(handle, stream);
-    std::vector<std::byte> result(input.size());
+    Bytes result(input.size());
     ok(cudaMemcpyAsync(result.data(), tensor.data(), result.size(), cudaMemcpyDeviceToHost, stream));
     stream.synchronize();
     EXPECT_EQ(result, elements_of(DType::float32, 3001, [&](std::int64_t i) {

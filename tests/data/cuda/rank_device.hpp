@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,9 @@ class RankStream {
   cudaStream_t raw_ = nullptr;
 };
 
+/// What tensors hold. (A vector of std::byte compares them one by one.)
+using Bytes = std::vector<unsigned char>;
+
 /// Elements on the device, at any alignment, between borders that only the emulator watches.
 class DeviceTensor {
  public:
@@ -58,13 +62,13 @@ class DeviceTensor {
   }
 
   /// As the stream's next work. The source is read before the call returns.
-  void write(const std::vector<std::byte>& contents) const {
+  void write(const Bytes& contents) const {
     ASSERT_EQ(contents.size(), bytes());
     if (!contents.empty()) ok(cudaMemcpyAsync(data_, contents.data(), bytes(), cudaMemcpyHostToDevice, stream_));
   }
   /// What is there after the stream's work so far.
-  [[nodiscard]] std::vector<std::byte> read() const {
-    std::vector<std::byte> contents(bytes());
+  [[nodiscard]] Bytes read() const {
+    Bytes contents(bytes());
     if (!contents.empty()) ok(cudaMemcpyAsync(contents.data(), data_, bytes(), cudaMemcpyDeviceToHost, stream_));
     ok(cudaStreamSynchronize(stream_));
     return contents;
@@ -78,14 +82,27 @@ class DeviceTensor {
   std::byte* data_ = nullptr;
 };
 
-/// Elements `value(i)`, as bytes.
+/// Elements `value(i)`, where `value` repeats after `period`.
 template <class Value>
-std::vector<std::byte> elements_of(DType dtype, std::int64_t elements, Value value) {
-  std::vector<std::byte> bytes(static_cast<std::size_t>(elements) * size_of(dtype));
-  for (std::int64_t i = 0; i < elements; ++i) {
-    exact::store(dtype, bytes.data() + static_cast<std::size_t>(i) * size_of(dtype), value(i));
-  }
+Bytes elements_of(DType dtype, std::int64_t elements, Value value,
+                  std::int64_t period = std::numeric_limits<std::int64_t>::max()) {
+  Bytes bytes(static_cast<std::size_t>(elements) * size_of(dtype));
+  exact::store_repeating(dtype, reinterpret_cast<std::byte*>(bytes.data()), elements, value, period);
   return bytes;
+}
+
+/// Of numbers whose reductions are exact: what a rank of this world gives from element `first` on, and what becomes of
+/// what all give.
+inline Bytes given_values(DType dtype, ReduceOp op, std::int64_t elements, std::int64_t first, int of) {
+  return elements_of(
+      dtype, elements, [&, ranks = size()](std::int64_t i) { return exact::value_of(dtype, op, first + i, of, ranks); },
+      exact::kPeriod);
+}
+inline Bytes reduced_values(DType dtype, ReduceOp op, std::int64_t elements, std::int64_t first) {
+  return elements_of(
+      dtype, elements,
+      [&, ranks = size()](std::int64_t i) { return exact::reduced_value(dtype, op, first + i, ranks); },
+      exact::kPeriod);
 }
 
 /// wait_on, and what the emulator does not see: when the operation was done already, the engine's thread has seen the
@@ -110,9 +127,11 @@ class CudaTest : public ::testing::Test {
     config.devices = 4;
     return config;
   }
+  /// With slots of 1 MiB: of a world's first seconds the emulator takes most to fill its memory with poison.
   static Options options() {
     return Options{}
         .with_setting("KOLO_TIMEOUT_S", "60")
+        .with_setting("KOLO_FUSION_THRESHOLD", "1M")
         .with_setting("KOLO_SHARE_DEVICE", emulated::kIsReal ? "1" : "0");
   }
 
