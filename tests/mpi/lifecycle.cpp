@@ -14,11 +14,13 @@
 //   fork      every rank forks a child that only calls exit(0); the child of a child that uses Kolo is told not to
 //
 // Lines: "TOLD rank sentence" for each Error; "DONE rank" behind the last call of Kolo's; "FAIL rank what".
+#include <poll.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <csignal>
+#include <cerrno>
 #include <cstdlib>
 #include <functional>
 #include <iostream>
@@ -51,7 +53,11 @@ void told_by(Call&& call) {
 }
 
 void wait_for_end_of(pid_t process) {
-  while (::kill(process, 0) == 0) std::this_thread::yield();
+  const int end = static_cast<int>(::syscall(SYS_pidfd_open, process, 0));
+  if (end < 0) return expect(errno == ESRCH, "pidfd_open");
+  pollfd ended{end, POLLIN, 0};
+  while (::poll(&ended, 1, -1) < 0) expect(errno == EINTR, "poll");
+  ::close(end);
 }
 
 void be_late(int rank) {

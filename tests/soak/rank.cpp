@@ -2,10 +2,11 @@
 #include "rank.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <exception>
 #include <functional>
+#include <future>
+#include <memory>
 #include <numeric>
 #include <thread>
 #include <utility>
@@ -49,20 +50,31 @@ void on_threads(std::size_t count, const std::function<void(std::size_t)>& part)
 }
 
 void wait_by_callback(Handle& handle) {
-  auto done = std::make_shared<std::atomic<bool>>(false);
-  handle.on_done([done](const Status&) { done->store(true, std::memory_order_release); });
-  while (!done->load(std::memory_order_acquire)) std::this_thread::yield();
+  auto done = std::make_shared<std::promise<void>>();
+  handle.on_done([done](const Status&) { done->set_value(); });
+  done->get_future().wait();
   handle.wait();
+}
+
+/// Looks again and again; less often where it lasts, say because a rank is stopped.
+void wait_by_looking(const Handle& handle) {
+  constexpr int kYields = 1000;
+  for (int looks = 0; !handle.done(); ++looks) {
+    if (looks < kYields) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
 }
 
 void wait_for_one(Handle& handle, std::int64_t way) {
   switch (way) {
   case 0:
-    while (!handle.done()) std::this_thread::yield();
+    wait_by_looking(handle);
     return handle.wait();
   case 1:
-    while (!handle.wait_for(std::chrono::microseconds(50))) {
-    }
+    for (std::chrono::microseconds patience(50); !handle.wait_for(patience);) patience *= 2;
     return;
   case 2:
     return wait_by_callback(handle);

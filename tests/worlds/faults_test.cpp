@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <mutex>
 #include <stdexcept>
@@ -22,11 +23,13 @@
 
 #include "errors.hpp"
 #include "steps.hpp"
+#include "tests/support/gate.hpp"
 
 namespace {
 
 using kolo::ErrorCode;
 using kolo::ReduceOp;
+using kolo::testing::Gate;
 using kolo::testing::Gradients;
 using kolo::testing::has;
 using kolo::testing::sentence_of;
@@ -40,10 +43,21 @@ class Records {
     return [this](const kolo::LogRecord& record) {
       const std::lock_guard lock(mutex_);
       records_.push_back(record);
+      one_more_.notify_all();
     };
   }
   [[nodiscard]] std::vector<std::string> of(kolo::LogLevel level, const std::string& part) const {
     const std::lock_guard lock(mutex_);
+    return find(level, part);
+  }
+  /// Until there is one.
+  void wait_for(kolo::LogLevel level, const std::string& part) const {
+    std::unique_lock lock(mutex_);
+    one_more_.wait(lock, [&] { return !find(level, part).empty(); });
+  }
+
+ private:
+  [[nodiscard]] std::vector<std::string> find(kolo::LogLevel level, const std::string& part) const {
     std::vector<std::string> found;
     for (const kolo::LogRecord& record : records_) {
       if (record.level == level && record.message.find(part) != std::string::npos) found.push_back(record.message);
@@ -51,21 +65,9 @@ class Records {
     return found;
   }
 
- private:
   mutable std::mutex mutex_;
+  mutable std::condition_variable one_more_;
   std::vector<kolo::LogRecord> records_;
-};
-
-/// A place where ranks wait for one another without Kolo.
-class Gate {
- public:
-  void come() { come_.fetch_add(1); }
-  void wait_for(int ranks) const {
-    while (come_.load() < ranks) std::this_thread::yield();
-  }
-
- private:
-  std::atomic<int> come_{0};
 };
 
 /// Comes to a gate when its thread ends, behind the end of the thread's context.
@@ -191,7 +193,7 @@ TEST_P(Faults, SlowRankIsReportedAndForgiven) {
           const std::string name = "slow" + std::to_string(round);
           std::vector<float> x{1};
           if (kolo::rank() == odd()) {
-            while (records_.of(kolo::LogLevel::warning, name).empty()) std::this_thread::yield();
+            records_.wait_for(kolo::LogLevel::warning, name);
           }
           kolo::allreduce(name, kolo::view(x));
           EXPECT_EQ(x[0], static_cast<float>(ranks()));
@@ -224,7 +226,7 @@ TEST_P(Faults, OneTensorOfAPlannedBatchIsMissing) {
           handles.push_back(gradients.submit(context, k, 5));
         }
         if (kolo::rank() == odd()) {
-          while (records_.of(kolo::LogLevel::warning, "\"t3\"").empty()) std::this_thread::yield();
+          records_.wait_for(kolo::LogLevel::warning, "\"t3\"");
           handles.push_back(gradients.submit(context, 3, 5));
         }
         kolo::wait_all(handles);
