@@ -50,7 +50,7 @@ void reduce_once(std::size_t elements, int call, bool in_place) {
   std::vector<T> in(elements);
   for (std::size_t i = 0; i < elements; ++i) in[i] = static_cast<T>((i + static_cast<std::size_t>(call)) % 7 + 1);
   std::vector<T> wanted = in;
-  for (T& x : wanted) x = static_cast<T>(x * kolo::size());
+  for (const int ranks = kolo::size(); T & x : wanted) x = static_cast<T>(x * ranks);
   std::vector<T> out(elements, T{99});
   if (in_place) {
     out = in;
@@ -168,9 +168,13 @@ void exchange_once(std::int64_t block, int call) {
   std::vector<std::int32_t> out(in.size(), -1);
   kolo::alltoall_into(kolo::const_view(in), kolo::view(out));
   in.assign(in.size(), -2);
-  for (int rank = 0; rank < ranks; ++rank)
-    for (std::int64_t i = 0; i < block; ++i)
-      ASSERT_EQ(out[static_cast<std::size_t>(rank * block + i)], value(rank, kolo::rank() * block + i, call));
+  std::vector<std::int32_t> wanted;
+  for (std::int64_t rank = 0, own = kolo::rank(); rank < ranks; ++rank) {
+    for (std::int64_t i = own * block; i < (own + 1) * block; ++i) {
+      wanted.push_back(value(static_cast<int>(rank), i, call));
+    }
+  }
+  ASSERT_EQ(out, wanted) << "call " << call;
 }
 
 void scatter_once(std::int64_t rows, int call) {
@@ -181,11 +185,13 @@ void scatter_once(std::int64_t rows, int call) {
   std::int64_t begin = 0;
   for (int rank = 0; rank < kolo::rank(); ++rank) begin += rows / ranks + (rank < rows % ranks ? 1 : 0);
   ASSERT_EQ(out.elements(), rows / ranks + (kolo::rank() < rows % ranks ? 1 : 0));
-  for (std::int64_t i = 0; i < out.elements(); ++i) {
-    std::int32_t sum = 0;
-    for (int rank = 0; rank < ranks; ++rank) sum += value(rank, begin + i, call);
-    ASSERT_EQ(static_cast<const std::int32_t*>(out.data())[i], sum);
+  std::vector<std::int32_t> wanted(static_cast<std::size_t>(out.elements()));
+  for (std::int64_t i = begin; std::int32_t & sum : wanted) {
+    for (int rank = 0; rank < ranks; ++rank) sum += value(rank, i, call);
+    ++i;
   }
+  const auto got = out.as<std::int32_t>();
+  ASSERT_EQ(std::vector<std::int32_t>(got.begin(), got.end()), wanted) << "call " << call;
 }
 
 TEST_P(ExpressCalls, EveryKindInEverySizeIsExact) {

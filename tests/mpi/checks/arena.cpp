@@ -19,14 +19,16 @@ float term(std::int64_t i, int rank, int step) { return static_cast<float>(i % 8
 
 void fill(const kolo::TensorView& view, int step) {
   auto* data = static_cast<float*>(view.data());
-  for (std::int64_t i = 0; i < view.elements(); ++i) data[i] = term(i, kolo::rank(), step);
+  const int rank = kolo::rank();
+  for (std::int64_t i = 0, count = view.elements(); i < count; ++i) data[i] = term(i, rank, step);
 }
 
 void check(Report& report, const kolo::TensorView& view, int step, const std::string& what) {
   const auto* data = static_cast<const float*>(view.data());
-  for (std::int64_t i = 0; i < view.elements(); ++i) {
+  const int ranks = kolo::size();
+  for (std::int64_t i = 0, count = view.elements(); i < count; ++i) {
     float wanted = 0;
-    for (int rank = 0; rank < kolo::size(); ++rank) wanted += term(i, rank, step);
+    for (int rank = 0; rank < ranks; ++rank) wanted += term(i, rank, step);
     if (data[i] != wanted) return report.check(false, what + " in step " + std::to_string(step));
   }
 }
@@ -58,7 +60,8 @@ void run_steps(Report& report, kolo::GradientArena& arena, const std::string& pr
 void check_bits(Report& report, kolo::GradientArena& arena) {
   const kolo::TensorView x = arena.allocate(kolo::DType::float32, kolo::Shape{100'000});
   auto* data = static_cast<float*>(x.data());
-  for (std::int64_t i = 0; i < x.elements(); ++i) data[i] = 1.0F / static_cast<float>(i + 3 + 7 * kolo::rank());
+  const int own = kolo::rank();
+  for (std::int64_t i = 0, count = x.elements(); i < count; ++i) data[i] = 1.0F / static_cast<float>(i + 3 + 7 * own);
   std::vector<float> y(data, data + x.elements());
   const auto average = kolo::AllreduceOptions{}.with_op(kolo::ReduceOp::average);
   kolo::allreduce("bits x", x, average);

@@ -20,7 +20,9 @@ using kolo::testing::Report;
 template <class T>
 void check_allreduce(Report& report, const char* name, std::size_t count) {
   std::vector<T> x(count);
-  for (std::size_t i = 0; i < count; ++i) x[i] = static_cast<T>((i + static_cast<std::size_t>(kolo::rank())) % 13);
+  const auto ranks = static_cast<std::size_t>(kolo::size());
+  const auto own = static_cast<std::size_t>(kolo::rank());
+  for (std::size_t i = 0; i < count; ++i) x[i] = static_cast<T>((i + own) % 13);
   std::vector<T> out(count, static_cast<T>(77));
   const kolo::ConstTensorView in = kolo::const_view(x);
   kolo::Handle handle = kolo::allreduce_into_async(name, in, kolo::view(out));
@@ -28,7 +30,7 @@ void check_allreduce(Report& report, const char* name, std::size_t count) {
   bool right = true;
   for (std::size_t i = 0; i < count; ++i) {
     std::size_t sum = 0;
-    for (int rank = 0; rank < kolo::size(); ++rank) sum += (i + static_cast<std::size_t>(rank)) % 13;
+    for (std::size_t rank = 0; rank < ranks; ++rank) sum += (i + rank) % 13;
     right = right && out[i] == static_cast<T>(sum);
   }
   report.check(right, name);
