@@ -18,6 +18,7 @@
 #include "base/half.hpp"
 #include "errors.hpp"
 #include "tests/optimizer/model.hpp"
+#include "tests/support/sanitized.hpp"
 
 namespace {
 
@@ -29,7 +30,7 @@ using kolo::Shape;
 using kolo::TensorView;
 using kolo::testing::sentence_of;
 
-constexpr std::int64_t kLengths[] = {0, 1, 7, 100, 5'000, 70'001};
+constexpr std::int64_t kLengths[] = {0, 1, 7, 100, 5'000, kolo::testing::unless_sanitized(70'001, 20'001)};
 
 AllreduceOptions as(DType dtype) { return AllreduceOptions{}.with_send_as(dtype); }
 
@@ -60,11 +61,15 @@ INSTANTIATE_TEST_SUITE_P(Worlds, SendAs,
 template <class T>
 void sum_exactly(const TensorView& x, DType narrow) {
   auto* data = static_cast<T*>(x.data());
-  for (std::int64_t i = 0; i < x.elements(); ++i) data[i] = static_cast<T>(i % 31 - 15 + kolo::rank());
-  kolo::allreduce("x", x, as(narrow));
+  const std::int64_t count = x.elements();
+  const int rank = kolo::rank();
   const int ranks = kolo::size();
-  for (std::int64_t i = 0; i < x.elements(); ++i) {
-    ASSERT_EQ(data[i], static_cast<T>(ranks * (i % 31 - 15) + ranks * (ranks - 1) / 2)) << i << " of " << x.elements();
+  for (std::int64_t i = 0; i < count; ++i) data[i] = static_cast<T>(i % 31 - 15 + rank);
+  kolo::allreduce("x", x, as(narrow));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto wanted = static_cast<T>(ranks * (i % 31 - 15) + ranks * (ranks - 1) / 2);
+    if (data[i] == wanted) continue;  // an assertion takes a while, under a sanitizer above all
+    ASSERT_EQ(data[i], wanted) << i << " of " << count;
   }
 }
 

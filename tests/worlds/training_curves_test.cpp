@@ -21,7 +21,7 @@
 namespace train_digits {
 namespace {
 
-constexpr std::size_t kRows = kolo::testing::unless_sanitized(44, 22) * 32;  // batches, whole on 1, 2, 4 and 8 ranks
+constexpr std::size_t kRows = kolo::testing::unless_sanitized(44, 16) * 32;  // batches, whole on 1, 2, 4 and 8 ranks
 
 // Sanitizers look at the ways that memory takes, which an epoch has all been through.
 constexpr int kEpochs = kolo::testing::unless_sanitized(4, 2);
