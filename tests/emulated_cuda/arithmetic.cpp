@@ -2,6 +2,7 @@
 #include "arithmetic.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -67,7 +68,7 @@ struct Number<BFloat16> {
 };
 
 template <class Wide>
-Wide combine(ncclRedOp_t op, Wide a, Wide b) {
+inline Wide combine(ncclRedOp_t op, Wide a, Wide b) {
   if constexpr (std::is_integral_v<Wide>) {
     // Wraps around, as devices do; narrow types must not be promoted to int, whose overflow is undefined.
     using Modulo = std::make_unsigned_t<Wide>;
@@ -87,27 +88,36 @@ using Bytes = std::vector<unsigned char>;
 template <class T>
 void reduce_into(ncclRedOp_t op, const std::vector<Bytes>& inputs, std::size_t first, std::size_t count, void* output) {
   using Wide = decltype(Number<T>::load(T{}));
-  const auto element = [&](std::size_t rank, std::size_t i) {
-    T value;
-    std::memcpy(&value, inputs[rank].data() + (first + i) * sizeof(T), sizeof(T));
+  const auto ranks = static_cast<Wide>(inputs.size());
+  const auto element = [&](T value) {
     if constexpr (!std::is_integral_v<Wide>) {
       if (op == ncclAvg) {
-        const Wide share = Number<T>::load(Number<T>::store(Wide{1} / static_cast<Wide>(inputs.size())));
+        const Wide share = Number<T>::load(Number<T>::store(Wide{1} / ranks));
         value = Number<T>::store(Number<T>::load(value) * share);
       }
     }
     return Number<T>::load(value);
   };
-  for (std::size_t i = 0; i < count; ++i) {
-    Wide sum = element(0, i);
-    for (std::size_t rank = 1; rank < inputs.size(); ++rank) {
-      sum = Number<T>::load(Number<T>::store(combine<Wide>(op, sum, element(rank, i))));
+  // So many at a time: to look at memory element by element is what takes a sanitizer longest.
+  constexpr std::size_t kBlock = 1024;
+  std::array<T, kBlock> block;
+  std::array<Wide, kBlock> sums;
+  for (std::size_t begin = 0; begin < count; begin += kBlock) {
+    const std::size_t some = std::min(kBlock, count - begin);
+    for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
+      std::memcpy(block.data(), inputs[rank].data() + (first + begin) * sizeof(T), some * sizeof(T));
+      for (std::size_t i = 0; i < some; ++i) {
+        const Wide value = element(block[i]);
+        sums[i] = rank == 0 ? value : Number<T>::load(Number<T>::store(combine<Wide>(op, sums[i], value)));
+      }
     }
-    if constexpr (std::is_integral_v<Wide>) {
-      if (op == ncclAvg) sum = static_cast<Wide>(sum / static_cast<Wide>(inputs.size()));
+    for (std::size_t i = 0; i < some; ++i) {
+      if constexpr (std::is_integral_v<Wide>) {
+        if (op == ncclAvg) sums[i] = static_cast<Wide>(sums[i] / ranks);
+      }
+      block[i] = Number<T>::store(sums[i]);
     }
-    const T stored = Number<T>::store(sum);
-    std::memcpy(static_cast<unsigned char*>(output) + i * sizeof(T), &stored, sizeof(T));
+    std::memcpy(static_cast<unsigned char*>(output) + begin * sizeof(T), block.data(), some * sizeof(T));
   }
 }
 
@@ -226,7 +236,11 @@ void compute(const Signature& signature, const std::vector<Buffers>& ranks) {
     auto* output = static_cast<unsigned char*>(ranks[rank].output);
     switch (signature.kind) {
     case Collective::all_reduce:
-      reduce_typed(signature, inputs, 0, output);
+      if (rank == 0) {
+        reduce_typed(signature, inputs, 0, output);
+      } else {
+        std::memcpy(output, ranks[0].output, bytes);
+      }
       break;
     case Collective::reduce:
       if (static_cast<int>(rank) == signature.root) reduce_typed(signature, inputs, 0, output);

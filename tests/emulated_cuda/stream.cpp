@@ -66,7 +66,7 @@ void Stream::run() {
 }
 
 void Stream::hold(Lock& lock, const Op& op) {
-  constexpr unsigned kYieldsForADoing = 8;  // when nobody else does anything, time passes all the same
+  constexpr unsigned kYieldsForADoing = 2;  // when nobody else does anything, time passes all the same
   const Machine& machine = Machine::instance();
   state = "held back";
   const std::uint64_t until = machine.doings + op.hold;
