@@ -2,13 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests the layer checker: every kind of forbidden include, planted in a tree of its own, must be reported."""
 
+import contextlib
+import io
 import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
-CHECKER = Path(__file__).with_name("check_layers.py")
+import check_layers
 
 # A house in which nothing is wrong.
 CLEAN = {
@@ -124,21 +127,36 @@ HARMLESS = {
 }
 
 
-def run(files):
+def run_here(root):
+    """As a program, but for what starting one takes."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), \
+            mock.patch.object(sys, "argv", [check_layers.__file__, "--root", root]):
+        code = check_layers.main()
+    return code, out.getvalue(), err.getvalue()
+
+
+def run_as_program(root):
+    result = subprocess.run([sys.executable, check_layers.__file__, "--root", root], capture_output=True, text=True,
+                            check=False)
+    return result.returncode, result.stdout, result.stderr
+
+
+def run(files, how=run_here):
     with tempfile.TemporaryDirectory() as root:
         for path, text in files.items():
             file = Path(root) / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
-        result = subprocess.run([sys.executable, CHECKER, "--root", root], capture_output=True, text=True, check=False)
-        return result.returncode, result.stdout, result.stderr
+        return how(root)
 
 
 class LayersTest(unittest.TestCase):
     def test_clean_house_passes(self):
-        code, out, err = run(CLEAN)
-        self.assertEqual((code, err), (0, ""), out)
-        self.assertEqual(out, f"{len(CLEAN)} files read, 0 violations\n")
+        for how in (run_here, run_as_program):
+            code, out, err = run(CLEAN, how)
+            self.assertEqual((code, err), (0, ""), out)
+            self.assertEqual(out, f"{len(CLEAN)} files read, 0 violations\n")
 
     def test_each_forbidden_line_is_reported_with_its_place(self):
         for name, (path, line, says) in FORBIDDEN.items():
@@ -158,8 +176,9 @@ class LayersTest(unittest.TestCase):
                 self.assertEqual((code, err), (0, ""), out)
 
     def test_an_empty_tree_is_no_success(self):
-        code, out, _ = run({"README.md": ""})
-        self.assertEqual(code, 1, out)
+        for how in (run_here, run_as_program):
+            code, out, _ = run({"README.md": ""}, how)
+            self.assertEqual(code, 1, out)
 
 
 if __name__ == "__main__":
