@@ -75,6 +75,27 @@ TEST_F(Promises, TheCallersCurrentDeviceStays) {
   });
 }
 
+/// Of which this thread has heard by Kolo alone.
+TEST_F(Promises, AStreamThatFollowsWhatIsDoneComesBehindIt) {
+  run_local(
+      2,
+      [] {
+        bind();
+        const RankStream stream;
+        const RankStream another;
+        DeviceTensor x(DType::float32, 1000, stream);
+        x.write(elements_of(DType::float32, 1000, [](std::int64_t i) { return i; }));
+        Handle handle = allreduce_async("x", x.view());
+        while (!handle.done()) std::this_thread::yield();
+        wait_on(handle, another);
+        Bytes got(x.bytes());
+        ok(cudaMemcpyAsync(got.data(), x.data(), got.size(), cudaMemcpyDeviceToHost, another));
+        another.synchronize();
+        EXPECT_EQ(got, elements_of(DType::float32, 1000, [](std::int64_t i) { return 2 * i; }));
+      },
+      options());
+}
+
 TEST_F(Promises, DefaultStreams) {
   run_local(2, [] {
     bind();

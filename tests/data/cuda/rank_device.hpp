@@ -105,12 +105,8 @@ inline Bytes reduced_values(DType dtype, ReduceOp op, std::int64_t elements, std
       exact::kPeriod);
 }
 
-/// wait_on, and what the emulator does not see: when the operation was done already, the engine's thread has seen the
-/// device's work complete, and this one has heard of it from the handle.
-inline void follow(Handle& handle, cudaStream_t stream) {
-  wait_on(handle, stream);
-  emulated::acquire_all();
-}
+/// The stream's next work comes behind the operation: by an event, or because wait_on has said that the host knows.
+inline void follow(Handle& handle, cudaStream_t stream) { wait_on(handle, stream); }
 
 /// A world of ranks as threads on emulated devices, and no report at its end.
 class CudaTest : public ::testing::Test {
