@@ -49,7 +49,9 @@ TEST(Quoted, ShowsWhatLongTextsDifferIn) {
 TEST(Quoted, EscapedHasNoQuotesAround) {
   EXPECT_EQ(base::escaped("optimizer(gradients)"), "optimizer(gradients)");
   EXPECT_EQ(base::escaped("a\n\"b\""), "a\\n\\\"b\\\"");
-  EXPECT_EQ(base::escaped(std::string(201, 'x')), std::string(100, 'x') + "... (201 bytes)");
+  std::string cut(100, 'x');
+  cut += "... (201 bytes)";
+  EXPECT_EQ(base::escaped(std::string(201, 'x')), cut);
 }
 
 }  // namespace
