@@ -14,6 +14,7 @@
 #include "mpi/mpi_borrow.hpp"
 #include "mpi/mpi_exchange.hpp"
 #include "mpi/mpi_inter_node.hpp"
+#include "transport/polled_inter_node.hpp"
 
 namespace kolo::mpi {
 namespace {
@@ -102,10 +103,15 @@ std::shared_ptr<transport::NodeLink> MpiBootstrap::join_node(const core::Topolog
 std::shared_ptr<transport::InterNode> MpiBootstrap::inter_node(const core::Topology& topology,
                                                                base::Duration patience) {
   KOLO_CHECK(topology.size == size()) << "a topology of " << topology.size << " ranks for a world of " << size();
-  const auto held = hold(*gate_);
-  return std::make_shared<MpiInterNode>(exchange_->duplicate(patience));
+  std::shared_ptr<transport::InterNode> transport;
+  {
+    const auto held = hold(*gate_);
+    transport = std::make_shared<MpiInterNode>(exchange_->duplicate(patience));
+  }
+  return std::make_shared<transport::PolledInterNode>(std::move(transport), call_rule());  // which passes the gate
 }
 
+/// Who may call the transport; empty: any thread.
 std::optional<transport::CallRule> MpiBootstrap::call_rule() const {
   const ThreadLevel level = thread_level();
   if (level == ThreadLevel::multiple) return std::nullopt;
@@ -117,6 +123,9 @@ std::optional<transport::CallRule> MpiBootstrap::call_rule() const {
                  std::string(to_string(level)) +
                  ", so only the thread that initialised it may; poll with done() here while that thread calls Kolo, or "
                  "ask MPI_Init_thread for MPI_THREAD_MULTIPLE";
+  rule.hindrance =
+      "only a thread that may call MPI can do that (the thread level is below MPI_THREAD_MULTIPLE), and none of these "
+      "is in a call of Kolo";
   return rule;
 }
 

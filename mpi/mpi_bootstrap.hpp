@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "bootstrap/bootstrap.hpp"
+#include "transport/gated_inter_node.hpp"
 
 namespace kolo::mpi {
 
@@ -47,10 +48,11 @@ class MpiBootstrap final : public bootstrap::Bootstrap {
   std::shared_ptr<transport::NodeLink> join_node(const core::Topology& topology, std::size_t bytes,
                                                  const std::string& job_key, base::Duration patience) override;
   std::shared_ptr<transport::InterNode> inter_node(const core::Topology& topology, base::Duration patience) override;
-  [[nodiscard]] std::optional<transport::CallRule> call_rule() const override;
   [[nodiscard]] std::string describe() const override;
 
  private:
+  [[nodiscard]] std::optional<transport::CallRule> call_rule() const;
+
   std::unique_ptr<MpiExchange> exchange_;
   const std::shared_ptr<transport::CallerGate> gate_;
   NodeJoiner joiner_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bulk data between nodes by MPI point-to-point, on a communicator of its own. Below MPI_THREAD_MULTIPLE a
-// GatedInterNode stands before it (MpiBootstrap::call_rule).
+// Bulk data between nodes by MPI point-to-point, on a communicator of its own. It tells nothing by itself, and not
+// every thread may call it: a PolledInterNode stands before it (MpiBootstrap::inter_node).
 //
 // A look at MPI is for all open operations together: `test` tells of an operation what the last look found, and looks
 // again when it has told that before. So asking for each of many operations in turn costs one look, not one each - and
@@ -32,7 +32,7 @@ class MpiInterNode final : public transport::InterNode {
   Operation send(int rank, int tag, const std::byte* data, std::size_t bytes) override;
   Operation receive(int rank, int tag, std::byte* data, std::size_t bytes) override;
   bool test(Operation operation) override;
-  void push() override { communicator_.progress(); }
+  void push(base::Time /*now*/) override { communicator_.progress(); }
   [[nodiscard]] const char* name() const noexcept override { return "MPI point-to-point"; }
 
  private:

@@ -39,7 +39,7 @@ class RankUnderTest {
     finished_.clear();
     base::Waiter waiter(policy_);
     while (finished_.empty()) {
-      if (backend_.progress(true, finished_) == data::Progress::advanced) {
+      if (backend_.progress(finished_) == data::Progress::advanced) {
         waiter.reset();
       } else {
         waiter.step();

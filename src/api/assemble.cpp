@@ -248,13 +248,9 @@ class Assembly {
             return {};
           });
       bootstrap::take_step(bootstrap_, "transport", bootstrap::after_waiting(patience_), [this]() -> std::string {
-        inter_ = bootstrap_.inter_node(parts_.topology, patience_);
+        inter_ = parts_.inter = bootstrap_.inter_node(parts_.topology, patience_);
         return {};
       });
-      if (std::optional<transport::CallRule> rule = bootstrap_.call_rule()) {
-        parts_.gated = std::make_shared<transport::GatedInterNode>(std::move(inter_), std::move(*rule));
-        inter_ = parts_.gated;
-      }
     }
     if (engine::express_shape(parts_.settings, parts_.topology).ranks > 1 && parts_.settings.direct_bytes > 0) {
       parts_.peers = parts_.link->peer_memory(

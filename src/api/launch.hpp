@@ -14,6 +14,7 @@
 #include "base/settings.hpp"
 #ifdef KOLO_HAS_MPI
 #include "mpi/mpi_lifetime.hpp"
+#include "transport/gated_inter_node.hpp"
 #endif
 
 namespace kolo::api {

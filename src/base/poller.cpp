@@ -18,6 +18,7 @@ std::uint32_t to_epoll(Poller::Interest interest) noexcept {
   std::uint32_t events = EPOLLRDHUP;
   if ((interest & Poller::kReadable) != 0) events |= EPOLLIN;
   if ((interest & Poller::kWritable) != 0) events |= EPOLLOUT;
+  if ((interest & Poller::kOnce) != 0) events |= EPOLLONESHOT;
   return events;
 }
 

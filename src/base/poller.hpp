@@ -22,6 +22,7 @@ class Poller {
   static constexpr Interest kReadable = 1;
   static constexpr Interest kWritable = 2;
   static constexpr Interest kClosed = 4;  ///< the other end hung up, or the descriptor failed; always reported
+  static constexpr Interest kOnce = 8;    ///< in an interest only: reported once, then not before the next `add`
 
   struct Event {
     std::uint64_t tag;

@@ -10,14 +10,12 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/clock.hpp"
 #include "core/topology.hpp"
-#include "transport/gated_inter_node.hpp"
 #include "transport/inter_node.hpp"
 #include "transport/node_link.hpp"
 
@@ -42,8 +40,6 @@ class Bootstrap {
                                                          const std::string& job_key, base::Duration patience) = 0;
   /// Bulk transport between nodes; called only when there is more than one node.
   virtual std::shared_ptr<transport::InterNode> inter_node(const core::Topology& topology, base::Duration patience) = 0;
-  /// Who may call it; empty: any thread.
-  [[nodiscard]] virtual std::optional<transport::CallRule> call_rule() const { return std::nullopt; }
   /// "MPI (Open MPI 4.1.4, thread level MULTIPLE)": for describe() and kolo-info.
   [[nodiscard]] virtual std::string describe() const = 0;
 };

@@ -89,16 +89,12 @@ class Backend {
   [[nodiscard]] virtual std::string route(const Run& /*run*/) const { return {}; }
   /// Queues a job. Jobs of one set run in the order they were started, on every rank the same; several may overlap.
   virtual void start(Job& job) = 0;
-  /// Moves whatever can move without blocking; appends jobs that have finished, in order. `in_call`: the calling thread
-  /// is inside a call of the library (not the background thread). Throws `Error` (transport): a fault of the world.
-  virtual Progress progress(bool in_call, std::vector<Job*>& finished) = 0;
+  /// Moves whatever can move without blocking; appends jobs that have finished, in order. Throws `Error` (transport): a
+  /// fault of the world.
+  virtual Progress progress(std::vector<Job*>& finished) = 0;
   /// The other ranks of the world that open jobs wait for, ascending; empty: the next move is this rank's own. Nothing:
   /// the backend cannot say.
   [[nodiscard]] virtual std::optional<std::vector<int>> awaited() const { return std::nullopt; }
-  /// Whether a job waits for other nodes: for their messages, or for them to take its own.
-  [[nodiscard]] virtual bool awaits_nodes() const noexcept { return false; }
-  /// InterNode::push, where there is one.
-  virtual void push() {}
   /// Forgets all jobs. After it returns nothing touches a caller's memory any more. Only `describe` and destruction may
   /// follow.
   virtual void abort() noexcept = 0;

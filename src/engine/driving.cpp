@@ -23,8 +23,7 @@ constexpr std::chrono::seconds kFarewell{1};
 
 void Engine::background() {
   base::set_thread_name("kolo-engine");
-  const std::optional<transport::CallerGate::NoCaller> no_caller =
-      gated_ ? std::optional<transport::CallerGate::NoCaller>(std::in_place, gated_->gate()) : std::nullopt;
+  const transport::OwnThread own(callers_);
   std::unique_lock lock(driver_);
   base::Waiter waiter(wait_policy_);
   int pauses = 0;
@@ -133,8 +132,10 @@ control::Board::Sleep Engine::sleep_state() const noexcept {
 }
 
 std::optional<std::chrono::nanoseconds> Engine::sleep_time(base::Time now) noexcept {
-  if (backend_moves() && awaits_nodes()) return naps_.next();
-  if (backend_moves() || device_moves() || pushing_ || !unsent_.empty() || (leader_ && leader_->blocked())) return kNap;
+  if (transport_moves()) {
+    if (const std::optional<std::chrono::nanoseconds> nap = inter_->nap()) return nap;
+  }
+  if (backend_moves() || device_moves() || !unsent_.empty() || (leader_ && leader_->blocked())) return kNap;
   base::Time until = latch_at_;
   if (!open_.empty()) until = std::min(until, next_due_);
   if (leader_) until = std::min(until, leader_->next_deadline());
@@ -142,12 +143,23 @@ std::optional<std::chrono::nanoseconds> Engine::sleep_time(base::Time now) noexc
   return std::max(until - now, base::Duration::zero());
 }
 
+/// Has the transport ring the poller from now on, where batches are open that may wait for it. False: it has something
+/// already.
+bool Engine::arm_transport() noexcept {
+  if (!transport_moves() || (executor_.open() == 0 && !device_moves()) || inter_->event_fd() < 0) return true;
+  return !guarded([this] {
+    if (!inter_->arm()) return true;
+    poller_.add(inter_->event_fd(), kTransportTag, base::Poller::kReadable | base::Poller::kOnce);
+    return false;
+  });
+}
+
 /// The background thread sleeps until something rings or is due. The driver's place is free meanwhile.
 void Engine::sleep_in_poller(std::unique_lock<std::mutex>& lock) {
   const bool burst = std::exchange(burst_, false);
   board_.announce_sleep(sleep_state());
   if (owes_work() || !errands_.empty() || abort_due_ || !queries_.empty() || stop_.load(std::memory_order_acquire) ||
-      (backend_moves() && progress(false))) {
+      (backend_moves() && progress(false)) || !arm_transport()) {
     board_.announce_awake();
     return;
   }
@@ -177,9 +189,9 @@ void Engine::wake_up(const std::vector<base::Poller::Event>& events) {
 // ---------------------------------------------------------------- threads that wait
 
 /// Whether there is a transport that only callers move, and this thread, which is inside a call, may.
-bool Engine::is_caller() const noexcept { return gated_ && gated_->is_callable_here(); }
+bool Engine::is_caller() const noexcept { return callers_ != nullptr && callers_->may_move_here(); }
 
-bool Engine::move_transport() noexcept { return is_caller() && gated_->gate().move(); }
+bool Engine::move_transport() noexcept { return is_caller() && callers_->move(); }
 
 /// A caller that does not wait: moves the transports, and this engine where nobody else is at it.
 void Engine::look_in() {
@@ -197,7 +209,7 @@ void Engine::look_in() {
 /// A caller moves the transports as well.
 void Engine::attend(base::EventCount::Ticket ticket, std::optional<base::Time> until) {
   if (move_transport()) return;
-  if (is_caller() && gated_->gate().has_open()) until = doze(until);
+  if (is_caller() && callers_->has_open()) until = doze(until);
   changes_.sleep(ticket, until.value_or(base::Time::max()));
 }
 
@@ -207,9 +219,9 @@ base::Time Engine::doze(std::optional<base::Time> until) noexcept {
 }
 
 void Engine::check_may_wait_for(const core::Signature& signature) const {
-  if (!gated_ || gated_->is_callable_here() || !core::traits_of(signature.kind).moves_data) return;
+  if (callers_ == nullptr || callers_->may_move_here() || !core::traits_of(signature.kind).moves_data) return;
   const bool carried = signature.device == DeviceKind::cpu || settings_.gpu_backend == base::GpuBackend::staged;
-  if (carried) throw Error(ErrorCode::unsupported, gated_->refusal());
+  if (carried) throw Error(ErrorCode::unsupported, callers_->refusal());
 }
 
 void Engine::wait_all(Span<Operation* const> operations, std::optional<base::Time> until) {
@@ -232,7 +244,7 @@ void Engine::wait_all(Span<Operation* const> operations, std::optional<base::Tim
   };
   if (all_done()) return;
   const bool asks_only = until && base::now() >= *until;
-  for (std::size_t i = at; gated_ && !asks_only && i < operations.size(); ++i) {
+  for (std::size_t i = at; callers_ != nullptr && !asks_only && i < operations.size(); ++i) {
     if (!operations[i]->done()) check_may_wait_for(*operations[i]->signature);
   }
   const bool on_device = std::any_of(operations.begin() + at, operations.end(), [](const Operation* operation) {
@@ -336,12 +348,12 @@ void Engine::hand_over(std::unique_lock<std::mutex>& lock, bool look) noexcept {
     // Where it has a CPU of its own the background thread looks on.
     wake = wait_policy_.background_pauses > 0 || progress(true);
   }
-  wake = wake || owes_work() || device_moves() || pushing_ || !errands_.empty() || abort_due_ || !queries_.empty() ||
-         !unsent_.empty() || (leader_ && leader_->blocked());
+  wake = wake || owes_work() || device_moves() || !arm_transport() || !errands_.empty() || abort_due_ ||
+         !queries_.empty() || !unsent_.empty() || (leader_ && leader_->blocked());
   if (!wake) {
     base::Time due = open_.empty() ? latch_at_ : std::min(latch_at_, next_due_);
     if (leader_) due = std::min(due, leader_->next_deadline());
-    if (backend_moves()) due = std::min(due, base::now() + kNap);
+    if (backend_moves() || (transport_moves() && inter_->nap())) due = std::min(due, base::now() + kNap);
     if (open_.empty()) napping_.store(false);  // a lone submission does not wait for its end
     set_alarm(due);
   }
@@ -475,7 +487,7 @@ void Engine::stop(const Status& status) {
   begin();  // should it not have begun
   link_->wake(topology_.local_rank);
   if (thread_.joinable()) thread_.join();
-  if (gated_) gated_->set_wake({});
+  if (callers_ != nullptr) callers_->set_wake({});
   std::unique_lock lock(driver_);
   // In peace nothing is open, and a device's communicators end together with their peers'.
   const bool in_peace = closed_ && !faulted() && executor_.open() == 0 && !device_moves();

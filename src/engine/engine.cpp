@@ -27,11 +27,6 @@ constexpr std::uint64_t kPassesPerPoll = 64;
 /// A leader's sockets carry what the ranks below wait for.
 constexpr std::uint64_t kPassesPerSocketPoll = 4;
 
-/// How long a batch stands still for want of other nodes' data before this is said, and how long at most from one time
-/// to the next; and how long ranks push when it was.
-constexpr std::chrono::milliseconds kStarved{100};
-constexpr std::chrono::seconds kMostStarved{1};
-constexpr std::chrono::milliseconds kPushing{100};
 /// How long a rank that always has something to move puts off its answer to a query.
 constexpr std::chrono::milliseconds kAnswering{100};
 
@@ -69,11 +64,11 @@ std::size_t shared_bytes(const base::Settings& settings, const core::Topology& t
 Engine::Engine(EngineParts parts)
     : topology_(std::move(parts.topology)), settings_(std::move(parts.settings)), logger_(std::move(parts.logger)),
       link_(std::move(parts.link)), control_(std::move(parts.control)), backend_(std::move(parts.backend)),
-      device_(std::move(parts.device)), wait_policy_(parts.wait_policy), gated_(std::move(parts.gated)),
-      usual_timeout_(base::from_seconds(settings_.timeout_s)),
+      device_(std::move(parts.device)), wait_policy_(parts.wait_policy), inter_(std::move(parts.inter)),
+      callers_(inter_ ? inter_->callers() : nullptr), usual_timeout_(base::from_seconds(settings_.timeout_s)),
       warn_after_(base::from_seconds(settings_.stall_warning_s)),
       mailbox_(static_cast<std::size_t>(settings_.mailbox_capacity)),
-      changes_(gated_ ? gated_->gate().changes() : own_changes_),
+      changes_(callers_ != nullptr ? callers_->changes() : own_changes_),
       board_(link_->memory(), board_shape(settings_, topology_.local_size()), topology_.local_rank),
       participant_(topology_.rank, topology_.size, static_cast<std::uint32_t>(settings_.cache_capacity)),
       executor_(*backend_, device_.get(), topology_.size), errands_(*logger_) {
@@ -90,6 +85,11 @@ Engine::Engine(EngineParts parts)
       errands_.log(LogLevel::debug, record_of(batch, plan_key, backend));
     });
   }
+  if (inter_) {
+    inter_->report_to(
+        {[this](int rank, const std::string& reason) { announce_loss(rank, ErrorCode::rank_lost, reason); },
+         [this] { participant_.starved(); }});
+  }
   poller_.add(link_->wake_fd(), kWakeTag);
   poller_.add(alarm_.fd(), kAlarmTag);
   if (control_) control_->attach(poller_, kControlTag);
@@ -100,7 +100,7 @@ Engine::Engine(EngineParts parts)
 
 std::shared_ptr<Engine> Engine::make(EngineParts parts) {
   std::shared_ptr<Engine> engine(new Engine(std::move(parts)));
-  if (engine->gated_) engine->gated_->set_wake([raw = engine.get()] { raw->nudge(); });
+  if (engine->callers_ != nullptr) engine->callers_->set_wake([raw = engine.get()] { raw->nudge(); });
   try {
     engine->thread_ = std::thread([raw = engine.get()] {
       raw->begun_.wait(false);
@@ -319,7 +319,10 @@ void Engine::act(control::Action& action) {
                  [](const control::SetChanged&) {},
                  [this](const control::WorldFault& fault) { latch(fault.status); },
                  [this](const control::WorldClosed&) { close_log(); },
-                 [this](const control::PushTransport&) { push_transport(); },
+                 [this](const control::PushTransport&) {
+                   ++metrics_.pushes;
+                   if (inter_) inter_->push(base::now());
+                 },
                  [this](control::AnswerQuery& query) {
                    if (queries_.empty()) queried_at_ = base::now();
                    queries_.push_back(std::move(query));
@@ -347,14 +350,9 @@ void Engine::run_batch(const control::RunBatch& batch) {
 }
 
 bool Engine::move_backend(bool in_call, base::Time now) {
-  if (backend_broken_ || faulted()) {
-    pushing_ = false;
-    return false;
-  }
-  if (pushing_) backend_->push();
-  pushing_ = pushing_ && now < push_until_;
-  const data::Progress result = executor_.progress(in_call, [this](Batch& batch) { finish(batch); });
-  watch_starvation(result, now);
+  if (backend_broken_ || faulted()) return false;
+  const data::Progress result = executor_.progress(!in_call, [this](Batch& batch) { finish(batch); });
+  if (inter_) inter_->progress(now);
   if (result != data::Progress::advanced) return false;
   for (int rank = 0; rank < board_.ranks(); ++rank) {
     if (rank == topology_.local_rank || !board_.asleep_with_batches(rank)) continue;
@@ -362,34 +360,6 @@ bool Engine::move_backend(bool in_call, base::Time now) {
     ++metrics_.wakeups_sent;
   }
   return true;
-}
-
-/// What nodes send each other may be held back by a transport whose owner has nothing more to do (InterNode::push). Who
-/// waits for it in vain for a while says so, less and less often, and all ranks push for some time.
-void Engine::watch_starvation(data::Progress result, base::Time now) {
-  const bool waits =
-      result != data::Progress::advanced && (backend_->awaits_nodes() || (device_ && device_->awaits_nodes()));
-  if (!waits) {
-    starved_at_ = base::Time::max();
-    starving_ = kStarved;
-    naps_.reset();
-  } else if (starved_at_ == base::Time::max()) {
-    starved_at_ = now + starving_;
-  } else if (now >= starved_at_) {
-    if (gated_ && gated_->is_neglected(now)) {  // nobody here has looked for them
-      starved_at_ = base::Time::max();
-      return;
-    }
-    participant_.starved();
-    starving_ = std::min<base::Duration>(2 * starving_, kMostStarved);
-    starved_at_ = now + starving_;
-  }
-}
-
-void Engine::push_transport() {
-  ++metrics_.pushes;
-  pushing_ = true;
-  push_until_ = base::now() + kPushing;
 }
 
 void Engine::finish(Batch& batch) {
@@ -511,12 +481,10 @@ void Engine::answer_queries(bool advanced, base::Time now) {
   for (control::AnswerQuery& query : std::exchange(queries_, {})) {
     control::Answer& answer = query.answer;
     if (!faulted()) executor_.account(answer);
-    if (gated_ && backend_->awaits_nodes() && gated_->is_neglected(now)) {
+    if (callers_ != nullptr && callers_->is_neglected(now)) {
       answer.doing = control::Doing::standing;
       answer.awaited.clear();
-      answer.reason =
-          "only a thread that may call MPI can do that (the thread level is below MPI_THREAD_MULTIPLE), and none of "
-          "these is in a call of Kolo";
+      answer.reason = callers_->hindrance();
     }
     if (!answer.submitted) answer.wait = oldest_wait();
     participant_.answer(std::move(answer));
@@ -554,6 +522,8 @@ void Engine::handle_events(const std::vector<base::Poller::Event>& events) {
       alarm_.drain();
       background_until_ = base::Time::max();
       napping_.store(false);
+    } else if (event.tag == kTransportTag) {
+      // The pass that follows takes what has come. It is reported once for each time that the transport was armed.
     } else if (event.tag == kControlTag) {
       sockets = true;
     } else {
@@ -634,7 +604,7 @@ void Engine::latch(const Status& status) {
   faulted_.store(true, std::memory_order_release);
   latch_at_ = base::Time::max();
   changed_ = true;
-  if (gated_) gated_->abandon();
+  if (inter_) inter_->abandon();
   errands_.log(LogLevel::error, status.message());
   if (leader_) leader_->latch(status, -1);
   abort_due_ = true;

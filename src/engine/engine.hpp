@@ -13,9 +13,15 @@
 // Sleeping. A driver that finds nothing to do for as long as its wait policy says goes away: it announces that nobody
 // drives (`Board::announce_sleep`), looks once more, and sleeps - the background thread in the poller, where every
 // socket and this rank's eventfd end, a waiting thread on its handle. Whoever publishes something for this rank looks
-// at the announcement and rings the eventfd. While a batch is open in the backend the background thread sleeps for a
-// millisecond at most, for the data plane's counters ring no bell (a peer that moves them wakes sleepers it sees, and
-// that look may miss). With nothing open there is no time-out but the deadlines of open operations.
+// at the announcement and rings the eventfd. A transport between nodes is armed before the sleep and rings, too, or
+// says how long the nap may be (transport/inter_node.hpp). With nothing open there is no time-out but the deadlines of
+// open operations.
+//
+// The counters of a node's data plane ring no bell, and the sleeper pays for that. A rank publishes a counter by a
+// plain store and then looks for sleepers; without a fence between the two, its look may come before its store is seen,
+// while the sleeper's last look came before that store as well: nobody rings. The fence would have to be the
+// publisher's, for every chunk on every rank, to save the few that sleep amid a batch. So these sleep for a millisecond
+// at most while the backend has a batch open, which bounds what a missed look costs, and publishers pay nothing.
 //
 // The background thread often shares a CPU with the thread that submits (mpirun binds a rank to one). So it neither
 // spins there nor yields (to a thread that computes, that would give a whole time slice; who sleeps is woken at once),
@@ -27,10 +33,10 @@
 // peers have to move next gets an alarm, behind the ring that they give. And since submissions come in bursts, it goes
 // on with a nap when many operations are open: submissions then do not wake it, only peers do, and the nap's end.
 //
-// Transports that not every thread may call (transport/gated_inter_node.hpp) are moved by callers: a thread of the
-// program's that may, inside a call of ours, moves those of all contexts of the process, also when it only asks or
-// submits. While it waits it sleeps on what all engines behind the gate ring, and looks at open transfers once a
-// millisecond, for nothing rings when they could move. The engine itself is driven by anybody, as always, and nobody
+// Transports that not every thread may move (transport::Callers) are moved by callers: a thread of the program's that
+// may, inside a call of ours, moves them, also when it only asks or submits. While it waits it sleeps on what all
+// engines with such transports ring, and looks at open transfers once a millisecond, for nothing rings when they could
+// move. The engine itself is driven by anybody, as always, and nobody
 // sleeps with the driver's lock. A wait that needs such a transport on a thread that may not call it is refused.
 //
 // Fatal errors. The log brings them; where no log can be had (the leader is dead, a deadline goes unanswered) the rank
@@ -77,7 +83,7 @@
 #include "engine/leader.hpp"
 #include "engine/name_table.hpp"
 #include "engine/operation.hpp"
-#include "transport/gated_inter_node.hpp"
+#include "transport/inter_node.hpp"
 #include "transport/node_link.hpp"
 #include "transport/peer_memory.hpp"
 
@@ -94,8 +100,7 @@ struct EngineParts {
   std::unique_ptr<data::DeviceBackend> device;   ///< null: no tensors but the CPU's
   std::shared_ptr<transport::PeerMemory> peers;  ///< null: ranks cannot read each other's memory
   base::WaitPolicy wait_policy;
-  /// The backend's transport, where not every thread may call it; null: any thread may.
-  std::shared_ptr<transport::GatedInterNode> gated;
+  std::shared_ptr<transport::InterNode> inter;  ///< the backends' transport; null: there is one node
 };
 
 /// The shape of a node's board under these settings.
@@ -205,9 +210,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
   };
   /// The longest sleep of the background thread while something is open that rings no bell when it moves.
   static constexpr std::chrono::milliseconds kNap{1};
-  /// Its first sleep while other nodes are to move it. With the longest from the start, every round of chunks would
-  /// take that long.
-  static constexpr std::chrono::microseconds kShortNap{20};
   /// So many open operations are a burst: one more of them may wait for the background thread's next nap to end.
   static constexpr std::size_t kBurst = 8;
 
@@ -246,8 +248,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void act(control::Action& action);
   void run_batch(const control::RunBatch& batch);
   bool move_backend(bool in_call, base::Time now);
-  void watch_starvation(data::Progress result, base::Time now);
-  void push_transport();
   void finish(Batch& batch);
   void complete(Operation& operation, const Status& status);
   void fail_open(const Status& status);
@@ -270,9 +270,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void report_stall(const control::Stalled& stall);
   [[nodiscard]] bool backend_moves() const noexcept;
   [[nodiscard]] bool device_moves() const noexcept;
-  [[nodiscard]] bool awaits_nodes() const noexcept { return starved_at_ != base::Time::max(); }
   [[nodiscard]] bool owes_work() const noexcept;
   [[nodiscard]] control::Board::Sleep sleep_state() const noexcept;
+  [[nodiscard]] bool transport_moves() const noexcept { return inter_ != nullptr && !backend_broken_ && !faulted(); }
+  [[nodiscard]] bool arm_transport() noexcept;
   [[nodiscard]] std::optional<std::chrono::nanoseconds> sleep_time(base::Time now) noexcept;
 
   // -- the unnamed call's (express.cpp)
@@ -319,7 +320,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const std::unique_ptr<data::Backend> backend_;
   const std::unique_ptr<data::DeviceBackend> device_;
   const base::WaitPolicy wait_policy_;
-  const std::shared_ptr<transport::GatedInterNode> gated_;
+  const std::shared_ptr<transport::InterNode> inter_;
+  transport::Callers* const callers_;  ///< of inter_; null: any thread may move it
   const base::Duration usual_timeout_;
   const base::Duration warn_after_;
 
@@ -329,7 +331,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   base::Poller poller_;
   base::TimerFd alarm_;  ///< set for the sleeping background thread
   base::EventCount own_changes_;
-  base::EventCount& changes_;                ///< rung after a pass that changed anything; the gate's where there is one
+  base::EventCount& changes_;  ///< rung after a pass that changed anything; the callers' where there are such
   std::atomic<std::int64_t> interested_{0};  ///< operations that somebody waits for or asked about
   std::atomic<int> seekers_{0};              ///< threads that wait and would drive
   std::atomic<bool> beside_{false};          ///< the background thread has left the driver's place to them
@@ -381,12 +383,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::uint64_t step_began_at_ = 0;  ///< batches then
   std::int64_t interest_met_ = 0;    ///< completed, and still to be taken off `interested_`
   bool interest_seen_ = false;
-  base::Time starved_at_ = base::Time::max();  ///< when to say so, should nothing have come from other nodes by then
-  base::Duration starving_ = {};               ///< how long it takes from one time that this is said to the next
-  base::Backoff naps_{kShortNap, kNap};        ///< of the background thread, since something came from other nodes
-  base::Time push_until_ = base::Time::max();
-  bool pushing_ = false;  ///< another rank is starved: until push_until_, what the transport holds back is pushed
-  bool burst_ = false;    ///< something has moved since the background thread slept, and many operations are open
+  bool burst_ = false;  ///< something has moved since the background thread slept, and many operations are open
   bool backend_broken_ = false;
   bool leaving_ = false;  ///< this rank has said so
   bool closed_ = false;   ///< the log has ended without a fault

@@ -47,13 +47,14 @@ class Executor {
   void set_started(Started started) { started_ = std::move(started); }
   void drop_plan(std::uint32_t plan_key) { plans_.erase(plan_key); }
 
-  /// Moves the backends. Finished batches are handed to `finish` in order, as Batch&, and may be reused after. Says
+  /// Moves the backends; the device's only with `device`, because the background thread alone gives it work. Finished
+  /// batches are handed to `finish` in order, as Batch&, and may be reused after. Says
   /// what the CPU's backend did, unless something advanced elsewhere.
   template <class Finish>
-  data::Progress progress(bool in_call, Finish finish) {
+  data::Progress progress(bool device, Finish finish) {
     data::Progress result = data::Progress::idle;
-    if (open_ > 0) result = move(backend_, in_call, open_);
-    if (open_on_device_ > 0 && move(*device_, in_call, open_on_device_) == data::Progress::advanced) {
+    if (open_ > 0) result = move(backend_, open_);
+    if (device && open_on_device_ > 0 && move(*device_, open_on_device_) == data::Progress::advanced) {
       result = data::Progress::advanced;
     }
     if (ready_.empty()) return result;
@@ -86,9 +87,9 @@ class Executor {
   void fill(Batch& batch, const data::Layout& layout);
   Batch& run_part(std::vector<OperationPtr> members, bool on_device, std::uint32_t plan_key, std::uint32_t number);
   template <class Count>
-  data::Progress move(data::Backend& backend, bool in_call, Count& open) {
+  data::Progress move(data::Backend& backend, Count& open) {
     finished_.clear();
-    const data::Progress result = backend.progress(in_call, finished_);
+    const data::Progress result = backend.progress(finished_);
     for (data::Job* job : finished_) {
       auto& batch = *static_cast<Batch*>(job->cookie);
       batch.status = std::move(job->status);

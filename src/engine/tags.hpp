@@ -12,6 +12,7 @@ namespace kolo::engine {
 inline constexpr std::uint64_t kWakeTag = 1;
 inline constexpr std::uint64_t kControlTag = 2;
 inline constexpr std::uint64_t kAlarmTag = 3;
+inline constexpr std::uint64_t kTransportTag = 4;
 inline constexpr std::uint64_t kLivenessTag = 16;  ///< and the local rank on top
 
 /// Empties an eventfd; that it is empty already is no error.

@@ -14,7 +14,7 @@ bool CallerGate::move() noexcept {
   if (!lock) return false;
   moved_at_.store(base::now());
   bool moved = false;
-  for (GatedInterNode* member : members_) moved |= member->move();
+  for (GatedInterNode* member : members_) moved |= member->move_own();
   return moved;
 }
 
@@ -23,15 +23,13 @@ bool CallerGate::is_callers_thread() {
   return std::find(own_threads_.begin(), own_threads_.end(), std::this_thread::get_id()) == own_threads_.end();
 }
 
-CallerGate::NoCaller::NoCaller(CallerGate& gate) : gate_(gate) {
-  const std::lock_guard lock(gate_.own_mutex_);
-  gate_.own_threads_.push_back(std::this_thread::get_id());
-}
-
-CallerGate::NoCaller::~NoCaller() {
-  const std::lock_guard lock(gate_.own_mutex_);
-  auto& threads = gate_.own_threads_;
-  threads.erase(std::find(threads.begin(), threads.end(), std::this_thread::get_id()));
+void CallerGate::set_own_thread(bool own) {
+  const std::lock_guard lock(own_mutex_);
+  if (own) {
+    own_threads_.push_back(std::this_thread::get_id());
+  } else {
+    own_threads_.erase(std::find(own_threads_.begin(), own_threads_.end(), std::this_thread::get_id()));
+  }
 }
 
 GatedInterNode::GatedInterNode(std::shared_ptr<InterNode> transport, CallRule rule)
@@ -77,7 +75,7 @@ bool GatedInterNode::test(Operation operation) {
   return done_.erase(operation) > 0;
 }
 
-void GatedInterNode::push() {
+void GatedInterNode::push(base::Time /*now*/) {
   {
     const std::lock_guard lock(mutex_);
     if (push_ || abandoned_) return;
@@ -103,7 +101,8 @@ void GatedInterNode::abandon() noexcept {
 bool GatedInterNode::is_neglected(base::Time now) {
   constexpr std::chrono::milliseconds kWhile{100};
   const std::lock_guard lock(mutex_);
-  return open_ > 0 && now - std::max(opened_at_, gate().moved_at_.load()) > kWhile;
+  const std::int64_t operations = open_ - (push_ ? 1 : 0);  // a push alone holds nobody up here
+  return operations > 0 && now - std::max(opened_at_, gate().moved_at_.load()) > kWhile;
 }
 
 /// Under mutex_, both.
@@ -118,7 +117,7 @@ void GatedInterNode::forget(std::int64_t open) noexcept {
 }
 
 /// Under the gate, which knows that this thread may.
-bool GatedInterNode::move() noexcept {
+bool GatedInterNode::move_own() noexcept {
   bool push = false;
   {
     const std::lock_guard lock(mutex_);
@@ -157,7 +156,7 @@ void GatedInterNode::call_transport(bool push) {
     running_.push_back({call.operation, inner});
   }
   calls_.clear();
-  if (push) transport_->push();
+  if (push) transport_->push(base::now());
   const auto is_done = [this](const Running& one) {
     if (!transport_->test(one.inner)) return false;
     finished_.push_back(one.operation);

@@ -49,19 +49,10 @@ class CallerGate {
   /// Whether anything was noted that has not been done. It does not ring when it could move: `move` is to be called
   /// again and again.
   [[nodiscard]] bool has_open() const noexcept { return open_.load() > 0; }
-  /// Whether the calling thread is the program's.
+  /// Whether the calling thread is the program's,
   [[nodiscard]] bool is_callers_thread();
-  /// While it lives, its thread is the library's own, and no caller, whatever it runs: callbacks may call the library.
-  class NoCaller {
-   public:
-    explicit NoCaller(CallerGate& gate);
-    ~NoCaller();
-    NoCaller(const NoCaller&) = delete;
-    NoCaller& operator=(const NoCaller&) = delete;
-
-   private:
-    CallerGate& gate_;
-  };
+  /// or one of the library's own, and no caller.
+  void set_own_thread(bool own);
   /// Rung when something was noted, and by engines when theirs has moved: what threads that may move the gate sleep on.
   [[nodiscard]] base::EventCount& changes() noexcept { return changes_; }
 
@@ -82,11 +73,12 @@ struct CallRule {
   std::shared_ptr<CallerGate> gate;
   bool any_thread = true;  ///< one at a time; else:
   std::thread::id only;
-  std::string refusal;  ///< what others are told that want to wait for it
+  std::string refusal;    ///< what others are told that want to wait for it
+  std::string hindrance;  ///< what other ranks are told when no thread comes that may
 };
 
-/// Of one context; its driver calls what InterNode has, the rest is for any thread.
-class GatedInterNode final : public InterNode {
+/// Of one context. A part of PolledInterNode, which stands before it.
+class GatedInterNode final : public InterNode, public Callers {
  public:
   GatedInterNode(std::shared_ptr<InterNode> transport, CallRule rule);
   /// Takes the transport away under the gate: it may have calls to make at its end.
@@ -100,24 +92,23 @@ class GatedInterNode final : public InterNode {
   Operation receive(int rank, int tag, std::byte* data, std::size_t bytes) override;
   /// Throws what the transport threw wherever it was moved.
   bool test(Operation operation) override;
-  void push() override;
+  void push(base::Time now) override;
   [[nodiscard]] const char* name() const noexcept override { return transport_->name(); }
 
   // -- any thread
-  /// Whether this thread, inside a call of the library, may move the gate.
-  [[nodiscard]] bool is_callable_here() const noexcept {
+  void abandon() noexcept override;
+  [[nodiscard]] Callers* callers() noexcept override { return this; }
+  [[nodiscard]] bool may_move_here() const noexcept override {
     return rule_.any_thread ? gate().is_callers_thread() : std::this_thread::get_id() == rule_.only;
   }
-  [[nodiscard]] CallerGate& gate() const noexcept { return *rule_.gate; }
-  [[nodiscard]] const std::string& refusal() const noexcept { return rule_.refusal; }
-  /// Called, on the thread that moved the gate, when the driver has something to find here. Empty: nobody. When this
-  /// returns, the one before is not called any more.
-  void set_wake(std::function<void()> wake);
-  /// Whether something has been open for a while and no thread that may has moved the gate: it is this process that
-  /// holds the world up.
-  [[nodiscard]] bool is_neglected(base::Time now);
-  /// The world has failed: nothing is moved any more.
-  void abandon() noexcept;
+  bool move() noexcept override { return gate().move(); }
+  [[nodiscard]] bool has_open() const noexcept override { return gate().has_open(); }
+  [[nodiscard]] base::EventCount& changes() noexcept override { return gate().changes(); }
+  [[nodiscard]] const std::string& refusal() const noexcept override { return rule_.refusal; }
+  [[nodiscard]] bool is_neglected(base::Time now) override;
+  [[nodiscard]] const std::string& hindrance() const noexcept override { return rule_.hindrance; }
+  void set_wake(std::function<void()> wake) override;
+  void set_own_thread(bool own) override { gate().set_own_thread(own); }
 
  private:
   friend class CallerGate;
@@ -135,8 +126,9 @@ class GatedInterNode final : public InterNode {
     Operation inner = 0;
   };
 
+  [[nodiscard]] CallerGate& gate() const noexcept { return *rule_.gate; }
   Operation note(Call call);
-  bool move() noexcept;
+  bool move_own() noexcept;
   void call_transport(bool push);
   void count();
   void forget(std::int64_t open) noexcept;

@@ -1,17 +1,81 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bulk point-to-point transport between ranks of different nodes. MPI implements it between processes, a queue between
-// ranks as threads. It moves only Kolo's staging memory, never a caller's: so a handle can fail at once while an
-// operation is still open.
+// Messages between two ranks of different nodes. MPI carries them between processes, a queue between ranks as threads.
+// Only Kolo's staging memory travels, never a caller's: so a handle can fail while an operation is still open.
+//
+// Two parts of the library use a transport. The data plane sends and receives, and knows no more than that. The engine
+// knows when there is nothing to do, and sleeps:
+//
+//   announce that nobody drives     what peers publish from now on wakes this rank
+//   look once more
+//   arm                             what the transport receives from now on makes its descriptor readable
+//   sleep in the poller             until then, or for `nap` where the transport has no descriptor
+//
+// A transport without a descriptor has to be looked at again and again, and some transports have to be pushed, or may
+// only be called by some threads. All that is in one place, PolledInterNode (polled_inter_node.hpp), which makes a
+// transport of this interface out of such a one.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "base/clock.hpp"
+#include "base/event_count.hpp"
 
 namespace kolo::transport {
 
-/// Calls come from the engine's driver only, one thread at a time; which thread may change. Where not every thread may
-/// call a transport (Bootstrap::call_rule) a GatedInterNode stands before it.
+/// What a transport that only threads of the program may move (MPI below MPI_THREAD_MULTIPLE) wants of those of them
+/// that are inside a call of the library. Any thread may call this.
+class Callers {
+ public:
+  virtual ~Callers() = default;
+  /// Whether this thread, which is inside a call of the library, may move the transport.
+  [[nodiscard]] virtual bool may_move_here() const noexcept = 0;
+  /// Moves the transport, and others that only the same threads may move; true when something moved. Never waits. On a
+  /// thread that may.
+  virtual bool move() noexcept = 0;
+  /// Whether there is anything to move. Nothing rings when it could move: `move` is to be called again and again.
+  [[nodiscard]] virtual bool has_open() const noexcept = 0;
+  /// Rung when there is something to move. Engines ring it, too, when theirs has changed: it is what such threads sleep
+  /// on.
+  [[nodiscard]] virtual base::EventCount& changes() noexcept = 0;
+  /// What a thread is told that may not, and wants to wait for the transport.
+  [[nodiscard]] virtual const std::string& refusal() const noexcept = 0;
+  /// Whether there has been something to move for a while and no thread that may has come: it is this process that
+  /// holds the others up.
+  [[nodiscard]] virtual bool is_neglected(base::Time now) = 0;
+  /// What others are told then: why it does not move.
+  [[nodiscard]] virtual const std::string& hindrance() const noexcept = 0;
+  /// Called, on the thread that moved the transport, when the driver has something to find there. Empty: nobody. When
+  /// this returns, the one before is not called any more.
+  virtual void set_wake(std::function<void()> wake) = 0;
+  /// Whether the calling thread is one of the library's. Such a thread may never move the transport, whatever it runs:
+  /// callbacks may call the library.
+  virtual void set_own_thread(bool own) = 0;
+};
+
+/// While it lives, its thread is one of the library's own.
+class OwnThread {
+ public:
+  explicit OwnThread(Callers* callers) : callers_(callers) {
+    if (callers_ != nullptr) callers_->set_own_thread(true);
+  }
+  ~OwnThread() {
+    if (callers_ != nullptr) callers_->set_own_thread(false);
+  }
+  OwnThread(const OwnThread&) = delete;
+  OwnThread& operator=(const OwnThread&) = delete;
+
+ private:
+  Callers* const callers_;
+};
+
+/// Calls come from the engine's driver only, one thread at a time, unless it says otherwise; which thread may change.
+/// Whatever fails throws `Error` (transport).
 class InterNode {
  public:
   /// An open operation; 0 is none.
@@ -19,26 +83,48 @@ class InterNode {
 
   virtual ~InterNode() = default;
 
+  // -- messages
   /// Staging memory, 64-byte aligned, owned by the transport and freed by its destructor - unless an operation is still
   /// open, then it is kept until the process exits.
   virtual std::byte* staging(std::size_t bytes) = 0;
-
   /// Both return at once. Messages between the same two ranks with the same tag match in the order they were started;
-  /// sizes must agree. Any size (64-bit). Throw `Error` (transport).
+  /// sizes must agree. Any size (64-bit).
   virtual Operation send(int rank, int tag, const std::byte* data, std::size_t bytes) = 0;
   virtual Operation receive(int rank, int tag, std::byte* data, std::size_t bytes) = 0;
-  /// True once when the operation has completed; the operation is then gone. Throws `Error` (transport).
+  /// True once when the operation has completed; the operation is then gone.
   virtual bool test(Operation operation) = 0;
-
-  /// Moves what the transport may still hold of operations that have completed. MPI promises that a send that has
-  /// completed needs no further call on the sending side; Open MPI does not keep that: a long message ends with one of
-  /// its own (FIN) that it queues while a socket is full and sends in a later call, any call, of the sender's. Without
-  /// one the receiver waits for ever. So who is starved asks everybody to push (control::Starved), and nobody needs to
-  /// while nobody is. To be called again and again for a while.
-  virtual void push() {}
-
   /// "MPI point-to-point": for describe().
   [[nodiscard]] virtual const char* name() const noexcept = 0;
+
+  // -- the engine's
+  /// Once in a pass: lets the transport work.
+  virtual void progress(base::Time /*now*/) {}
+  /// What a transport says of itself, inside any call of the driver's.
+  struct Reports {
+    /// The connection to a rank is gone.
+    std::function<void(int rank, const std::string& reason)> peer_lost;
+    /// What is due here has not come for so long that all ranks are to be asked to `push` (control::Starved).
+    std::function<void()> starved;
+  };
+  virtual void report_to(Reports /*reports*/) {}
+  /// Somebody is starved: moves what the transport may still hold of operations that have completed, now and in the
+  /// calls of `progress` that follow. MPI promises that a send that has completed needs no further call on the sending
+  /// side; Open MPI does not keep that: a long message ends with one of its own (FIN) that it queues while a socket is
+  /// full and sends in a later call, any call, of the sender's. Without one the receiver waits for ever.
+  virtual void push(base::Time /*now*/) {}
+  /// The world has failed: nothing is moved any more. Any thread.
+  virtual void abandon() noexcept {}
+  /// Null: any thread may move it.
+  [[nodiscard]] virtual Callers* callers() noexcept { return nullptr; }
+
+  // -- sleeping
+  /// Readable when something has come since `arm`; negative: nothing tells, see `nap`.
+  [[nodiscard]] virtual int event_fd() const noexcept { return -1; }
+  /// To be called after sleep was announced, before it begins. False: something has come that the driver has not seen;
+  /// it makes another pass instead of sleeping.
+  [[nodiscard]] virtual bool arm() { return true; }
+  /// How long to sleep at most before looking again; nothing: it need not be looked at.
+  [[nodiscard]] virtual std::optional<std::chrono::nanoseconds> nap() noexcept { return std::nullopt; }
 };
 
 }  // namespace kolo::transport

@@ -112,6 +112,22 @@ TEST(Poller, AddingAgainChangesTagAndInterest) {
   EXPECT_EQ(events[0].tag, 2U);
 }
 
+TEST(Poller, WhatIsWatchedOnceIsReportedOnceForEachAdd) {
+  Poller poller;
+  const EventFd bell;
+  bell.signal();
+  std::vector<Poller::Event> events;
+  for (int turn = 0; turn < 2; ++turn) {
+    poller.add(bell.fd(), 5, Poller::kReadable | Poller::kOnce);
+    poller.poll(events);
+    ASSERT_EQ(events.size(), 1U);
+    EXPECT_EQ(events.front().tag, 5U);
+    EXPECT_EQ(events.front().events, Poller::kReadable);
+    poller.poll(events);
+    EXPECT_TRUE(events.empty());
+  }
+}
+
 TEST(Poller, RemovedIsSilentAndMayBeRemovedAgain) {
   Pair pair = make_socket_pair();
   Poller poller;

@@ -171,6 +171,44 @@ TEST(ThreadInterNode, MatchesBySenderAndTagInOrder) {
   });
 }
 
+/// Who has armed it is rung by the next message that it waits for, and not armed over one that has come.
+TEST(ThreadInterNode, RingsWhoHasArmedIt) {
+  ThreadWorld world(2);
+  run_threads(world, 2, [](Bootstrap& bootstrap) {
+    const auto inter = bootstrap.inter_node({}, test_support::kPatience);
+    std::byte* memory = inter->staging(64);
+    if (bootstrap.rank() == 1) {
+      for (int meetings = 0; meetings < 3; ++meetings) {
+        test_support::meet(bootstrap);
+        finish(*inter, inter->send(0, 0, memory, 8));
+        test_support::meet(bootstrap);
+      }
+      return;
+    }
+    const auto first = inter->receive(1, 0, memory, 8);
+    EXPECT_TRUE(inter->arm());
+    EXPECT_FALSE(testing::is_readable(inter->event_fd(), 0));
+    test_support::meet(bootstrap);
+    EXPECT_TRUE(testing::is_readable(inter->event_fd(), 10'000));
+    test_support::meet(bootstrap);
+    EXPECT_FALSE(inter->arm()) << "a message has come";
+    EXPECT_TRUE(inter->test(first));
+    EXPECT_TRUE(inter->arm()) << "told once";
+    EXPECT_FALSE(testing::is_readable(inter->event_fd(), 0)) << "the last ring is forgotten";
+    test_support::meet(bootstrap);
+    test_support::meet(bootstrap);
+    EXPECT_FALSE(testing::is_readable(inter->event_fd(), 0)) << "a message that nobody has asked for";
+    finish(*inter, inter->receive(1, 0, memory, 8));
+    EXPECT_FALSE(inter->arm()) << "served at once";
+    EXPECT_TRUE(inter->arm());
+    const auto third = inter->receive(1, 0, memory, 8);
+    test_support::meet(bootstrap);
+    test_support::meet(bootstrap);
+    EXPECT_TRUE(testing::is_readable(inter->event_fd(), 0));
+    EXPECT_TRUE(inter->test(third));
+  });
+}
+
 TEST(ThreadInterNode, WhoLeavesIsWrittenToNoMore) {
   ThreadWorld world(2);
   run_threads(world, 2, [](Bootstrap& bootstrap) {

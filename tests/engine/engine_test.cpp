@@ -31,7 +31,7 @@ namespace {
 struct FailingBackend final : data::Backend {
   [[nodiscard]] std::string describe() const override { return "failing"; }
   void start(data::Job&) override {}
-  data::Progress progress(bool, std::vector<data::Job*>&) override {
+  data::Progress progress(std::vector<data::Job*>&) override {
     fail();
     return data::Progress::waiting;
   }
@@ -39,6 +39,33 @@ struct FailingBackend final : data::Backend {
 
   std::function<void()> fail;
   std::function<void()> on_abort = [] {};
+};
+
+/// A transport with a bell. It counts how often it was armed, and loses a peer when the test says so.
+class BellTransport final : public transport::InterNode {
+ public:
+  std::byte* staging(std::size_t) override { return nullptr; }
+  Operation send(int, int, const std::byte*, std::size_t) override { return 1; }
+  Operation receive(int, int, std::byte*, std::size_t) override { return 1; }
+  bool test(Operation) override { return false; }
+  const char* name() const noexcept override { return "a bell"; }
+  void progress(base::Time) override {
+    if (lost.exchange(false)) reports_.peer_lost(0, "its link is down");
+  }
+  void report_to(Reports reports) override { reports_ = std::move(reports); }
+  int event_fd() const noexcept override { return bell.fd(); }
+  bool arm() override {
+    bell.drain();
+    ++armed;
+    return true;
+  }
+
+  base::EventFd bell;
+  std::atomic<int> armed{0};
+  std::atomic<bool> lost{false};
+
+ private:
+  Reports reports_;
 };
 
 class LoneEngine : public ::testing::Test {
@@ -53,6 +80,7 @@ class LoneEngine : public ::testing::Test {
     auto backend = std::make_unique<FailingBackend>();
     backend_ = backend.get();
     parts.backend = std::move(backend);
+    parts.inter = inter_;
     parts.wait_policy = base::choose_wait_policy(1, 1);
     std::shared_ptr<Engine> engine = Engine::make(std::move(parts));
     engine->begin();
@@ -77,6 +105,7 @@ class LoneEngine : public ::testing::Test {
 
   float memory_ = 1;
   std::shared_ptr<kolo::testing::LoneLink> link_;
+  std::shared_ptr<transport::InterNode> inter_;
   FailingBackend* backend_ = nullptr;
 
  private:
@@ -177,6 +206,22 @@ TEST_F(LoneEngine, SleepsWhileBatchesEndAfterAFatalError) {
   }
   EXPECT_TRUE(on_this_thread);
   EXPECT_TRUE(slept);
+}
+
+/// A transport is armed before the engine sleeps; a peer that it loses is a fatal error that names it.
+TEST_F(LoneEngine, SleepsOnATransportAndHearsOfALostPeer) {
+  const auto transport = std::make_shared<BellTransport>();
+  inter_ = transport;
+  const auto engine = make();
+  backend_->fail = [] {};
+  const OperationPtr operation = submit(*engine);
+  while (transport->armed.load() == 0) std::this_thread::yield();
+  transport->lost.store(true);
+  transport->bell.signal();
+  engine->wait(*operation, std::nullopt);
+  EXPECT_EQ(operation->outcome().code(), ErrorCode::rank_lost);
+  EXPECT_EQ(operation->outcome().message(), told("rank 0 was lost: its link is down."));
+  engine->shutdown();
 }
 
 /// The link of a rank whose leader the test is. Nobody wakes the rank but itself, and the leader's end.

@@ -30,7 +30,7 @@ class FakeBackend final : public kolo::data::Backend {
 
   [[nodiscard]] std::string describe() const override { return "fake"; }
   void start(Job& job) override { started.push_back(&job); }
-  Progress progress(bool, std::vector<Job*>& finished) override {
+  Progress progress(std::vector<Job*>& finished) override {
     ++asked;
     if (to_finish.empty()) return Progress::waiting;
     finished = std::exchange(to_finish, {});

@@ -40,10 +40,13 @@ void pass_on(Report& report, transport::InterNode& transport, int rank, int size
   *received = -1;
   const auto in = transport.receive((rank + size - 1) % size, 3, reinterpret_cast<std::byte*>(received), sizeof(int));
   const auto out = transport.send((rank + 1) % size, 3, reinterpret_cast<std::byte*>(sent), sizeof(int));
-  while (!transport.test(in)) {
-  }
-  while (!transport.test(out)) {
-  }
+  const auto finish = [&](transport::InterNode::Operation operation) {
+    while (!transport.test(operation)) {
+      if (transport.callers() != nullptr) transport.callers()->move();
+    }
+  };
+  finish(in);
+  finish(out);
   report.equal(*received, (rank + size - 1) % size * 100, "what the rank before passed on");
 }
 
@@ -58,12 +61,14 @@ void check_level(Report& report, mpi::ThreadLevel level, MPI_Comm world) {
                bootstrap->describe());
   const auto transport = bootstrap->inter_node(
       core::make_topology(rank, std::vector<int>(static_cast<std::size_t>(size), 0), 1), kPatience);
-  const std::optional<transport::CallRule> rule = bootstrap->call_rule();
-  report.equal(rule.has_value(), level != mpi::ThreadLevel::multiple, "whether there is a rule");
-  if (rule) {
-    report.check(rule->gate == gate, "the gate is the one that was handed in");
-    report.equal(rule->any_thread, level == mpi::ThreadLevel::serialized, "whether any thread may call");
-    report.check(rule->only == std::this_thread::get_id(), "the thread that may is this one");
+  transport::Callers* const callers = transport->callers();
+  report.equal(callers != nullptr, level != mpi::ThreadLevel::multiple, "whether only some threads may call");
+  if (callers != nullptr) {
+    report.check(&callers->changes() == &gate->changes(), "the gate is the one that was handed in");
+    report.check(callers->may_move_here(), "this thread may");
+    std::thread([&] {
+      report.equal(callers->may_move_here(), level == mpi::ThreadLevel::serialized, "whether any thread may");
+    }).join();
   }
   pass_on(report, *transport, rank, size);
   std::thread([&] {

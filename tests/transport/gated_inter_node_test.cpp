@@ -30,7 +30,7 @@ class Noting final : public InterNode {
     if (broken) throw Error(ErrorCode::transport, "the cable is cut");
     return operation <= complete;
   }
-  void push() override { ++pushes; }
+  void push(base::Time) override { ++pushes; }
   const char* name() const noexcept override { return "notes"; }
 
   std::vector<std::string> calls;
@@ -50,7 +50,7 @@ class Noting final : public InterNode {
 struct Gated {
   explicit Gated(std::shared_ptr<CallerGate> gate, bool any_thread = true)
       : inner(std::make_shared<Noting>()),
-        node(inner, CallRule{std::move(gate), any_thread, std::this_thread::get_id(), "no"}) {}
+        node(inner, CallRule{std::move(gate), any_thread, std::this_thread::get_id(), "no", "nobody comes"}) {}
   std::shared_ptr<Noting> inner;
   GatedInterNode node;
   std::array<std::byte, 8> memory{};
@@ -128,8 +128,8 @@ TEST(GatedInterNode, AnAbandonedOneIsNotMoved) {
 TEST(GatedInterNode, PushIsTheCallersToo) {
   const auto gate = std::make_shared<CallerGate>();
   Gated one(gate);
-  one.node.push();
-  one.node.push();
+  one.node.push(base::now());
+  one.node.push(base::now());
   EXPECT_EQ(one.inner->pushes, 0);
   EXPECT_TRUE(gate->move());
   EXPECT_EQ(one.inner->pushes, 1);
@@ -140,13 +140,13 @@ TEST(GatedInterNode, WhoMayMoveItFollowsFromTheRule) {
   const auto gate = std::make_shared<CallerGate>();
   Gated any(gate);
   Gated one(gate, false);
-  EXPECT_TRUE(any.node.is_callable_here());
-  EXPECT_TRUE(one.node.is_callable_here());
+  EXPECT_TRUE(any.node.may_move_here());
+  EXPECT_TRUE(one.node.may_move_here());
   std::thread([&] {
-    EXPECT_TRUE(any.node.is_callable_here());
-    EXPECT_FALSE(one.node.is_callable_here());
-    const CallerGate::NoCaller own(*gate);
-    EXPECT_FALSE(any.node.is_callable_here()) << "callbacks run on the library's own threads, too";
+    EXPECT_TRUE(any.node.may_move_here());
+    EXPECT_FALSE(one.node.may_move_here());
+    const OwnThread own(any.node.callers());
+    EXPECT_FALSE(any.node.may_move_here()) << "callbacks run on the library's own threads, too";
   }).join();
 }
 

@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -16,6 +15,7 @@
 
 #include "api/bootstrap_holder.hpp"
 #include "bootstrap/thread_world.hpp"
+#include "transport/polled_inter_node.hpp"
 
 namespace kolo {
 namespace {
@@ -36,9 +36,8 @@ class GatedBootstrap final : public bootstrap::Bootstrap {
     return inner_->join_node(topology, bytes, job_key, patience);
   }
   std::shared_ptr<transport::InterNode> inter_node(const core::Topology& topology, base::Duration patience) override {
-    return inner_->inter_node(topology, patience);
+    return std::make_shared<transport::PolledInterNode>(inner_->inter_node(topology, patience), rule_);
   }
-  std::optional<transport::CallRule> call_rule() const override { return rule_; }
   std::string describe() const override { return inner_->describe(); }
 
  private:

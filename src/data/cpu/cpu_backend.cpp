@@ -97,7 +97,7 @@ void CpuBackend::finish_first(std::vector<data::Job*>& finished) {
   open_.pop_front();
 }
 
-data::Progress CpuBackend::progress(bool /*in_call*/, std::vector<data::Job*>& finished) {
+data::Progress CpuBackend::progress(std::vector<data::Job*>& finished) {
   if (open_.empty()) return data::Progress::idle;
   if (topology_.size == 1) {
     run_alone(*open_.front()->job);
@@ -152,12 +152,6 @@ void CpuBackend::add_behind(transport::Stage stage, std::uint64_t number, std::v
     const int rank = topology_.nodes[static_cast<std::size_t>(topology_.node)][static_cast<std::size_t>(peer)];
     ranks.push_back(site_.world_rank_of(rank));
   }
-}
-
-bool CpuBackend::awaits_nodes() const noexcept { return inter_ != nullptr && sent_ < entered_; }
-
-void CpuBackend::push() {
-  if (inter_ != nullptr) inter_->push();
 }
 
 void CpuBackend::abort() noexcept {

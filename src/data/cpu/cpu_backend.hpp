@@ -66,10 +66,8 @@ class CpuBackend final : public data::Backend {
   [[nodiscard]] std::string describe() const override;
   [[nodiscard]] std::string route(const data::Run& run) const override;
   void start(data::Job& job) override;
-  data::Progress progress(bool in_call, std::vector<data::Job*>& finished) override;
+  data::Progress progress(std::vector<data::Job*>& finished) override;
   [[nodiscard]] std::optional<std::vector<int>> awaited() const override;
-  [[nodiscard]] bool awaits_nodes() const noexcept override;
-  void push() override;
   void abort() noexcept override;
 
  private:

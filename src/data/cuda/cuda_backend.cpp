@@ -367,26 +367,24 @@ bool CudaBackend::expects_soon() const noexcept {
   return (carries || plane_.busy()) && base::now() - moved_at_ < kSoon;
 }
 
-data::Progress CudaBackend::progress(bool in_call, std::vector<data::Job*>& finished) {
+data::Progress CudaBackend::progress(std::vector<data::Job*>& finished) {
   if (jobs_.empty()) return data::Progress::idle;
-  bool moved = plane_.progress(in_call);
-  if (!in_call) {  // the device is the background thread's
-    const DeviceGuard guard(device_);
-    if (state_ == State::failed) {
-      fail_open(failure_, finished);
-      return data::Progress::advanced;
-    }
-    if (state_ != State::ready) {
-      moved |= begin();
-    } else {
-      moved |= serve_regions();
-      moved |= plan_one();
-      moved |= unpack_one();
-      moved |= carry_one();
-      moved |= pack_one();
-      moved |= finish_one(finished);
-      if (!moved) equipment_->carrier->look();
-    }
+  bool moved = plane_.progress();
+  const DeviceGuard guard(device_);
+  if (state_ == State::failed) {
+    fail_open(failure_, finished);
+    return data::Progress::advanced;
+  }
+  if (state_ != State::ready) {
+    moved |= begin();
+  } else {
+    moved |= serve_regions();
+    moved |= plan_one();
+    moved |= unpack_one();
+    moved |= carry_one();
+    moved |= pack_one();
+    moved |= finish_one(finished);
+    if (!moved) equipment_->carrier->look();
   }
   if (moved) moved_at_ = base::now();
   return moved ? data::Progress::advanced : data::Progress::waiting;

@@ -106,8 +106,7 @@ class CudaBackend final : public data::DeviceBackend {
   void set_enqueued(Enqueued enqueued) override { enqueued_ = std::move(enqueued); }
   [[nodiscard]] bool expects_soon() const noexcept override;
   void start(data::Job& job) override;
-  data::Progress progress(bool in_call, std::vector<data::Job*>& finished) override;
-  [[nodiscard]] bool awaits_nodes() const noexcept override { return plane_.awaits_nodes(); }
+  data::Progress progress(std::vector<data::Job*>& finished) override;
   void abort() noexcept override;
   void close() noexcept override;
 

@@ -18,10 +18,10 @@ void HostPlane::start(data::Job& job, std::function<void()> done) {
   backend_->start(job);
 }
 
-bool HostPlane::progress(bool in_call) {
+bool HostPlane::progress() {
   if (open_ == 0) return false;
   finished_.clear();
-  const bool moved = backend_->progress(in_call, finished_) == data::Progress::advanced;
+  const bool moved = backend_->progress(finished_) == data::Progress::advanced;
   for (data::Job* job : finished_) {
     --open_;
     if (!job->status.ok()) throw Error(job->status);

@@ -21,9 +21,8 @@ class HostPlane {
   /// `job` stays where it is until `done` has been called, by `progress`. A failure is thrown there.
   void start(data::Job& job, std::function<void()> done);
   /// True when something moved. Throws Error.
-  bool progress(bool in_call);
+  bool progress();
   [[nodiscard]] bool busy() const noexcept { return open_ > 0; }
-  [[nodiscard]] bool awaits_nodes() const noexcept { return backend_->awaits_nodes(); }
   void abort() noexcept;
 
  private:

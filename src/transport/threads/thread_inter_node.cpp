@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include <kolo/error.hpp>
 
@@ -30,7 +31,7 @@ void MailRoom::send(int from, int to, int tag, const std::byte* data, std::size_
   const Wanted wanted = queue.wanted.front();
   queue.wanted.pop_front();
   deliver(wanted.data, wanted.bytes, data, bytes);
-  served_[to].push_back(wanted.operation);
+  serve(to, wanted.operation);
 }
 
 void MailRoom::receive(int from, int to, int tag, std::byte* data, std::size_t bytes, Operation operation) {
@@ -43,16 +44,38 @@ void MailRoom::receive(int from, int to, int tag, std::byte* data, std::size_t b
   }
   deliver(data, bytes, queue.sent.front().data(), queue.sent.front().size());
   queue.sent.pop_front();
-  served_[to].push_back(operation);
+  serve(to, operation);
 }
 
 bool MailRoom::arrived(int to, Operation operation) {
   const std::lock_guard lock(mutex_);
   check_alive();
-  std::vector<Operation>& served = served_[to];
+  std::vector<Operation>& served = receivers_[to].served;
   const auto found = std::find(served.begin(), served.end(), operation);
   if (found == served.end()) return false;
   served.erase(found);
+  return true;
+}
+
+void MailRoom::serve(int to, Operation operation) {
+  Receiver& receiver = receivers_[to];
+  receiver.served.push_back(operation);
+  receiver.news = true;
+  ring(receiver);
+}
+
+void MailRoom::ring(Receiver& receiver) noexcept {
+  if (const base::EventFd* bell = std::exchange(receiver.bell, nullptr)) bell->signal();
+}
+
+/// Under the mutex, like whoever rings: an operation is served before this, and seen here, or after it, and rings.
+bool MailRoom::arm(int to, const base::EventFd& bell) {
+  const std::lock_guard lock(mutex_);
+  check_alive();
+  Receiver& receiver = receivers_[to];
+  if (std::exchange(receiver.news, false)) return false;
+  bell.drain();
+  receiver.bell = &bell;
   return true;
 }
 
@@ -60,12 +83,13 @@ void MailRoom::forget(int to) {
   const std::lock_guard lock(mutex_);
   for (auto& [key, queue] : queues_)
     if (std::get<0>(key) == to) queue.wanted.clear();
-  served_.erase(to);
+  receivers_.erase(to);
 }
 
 void MailRoom::abort(const std::string& reason) {
   const std::lock_guard lock(mutex_);
   if (aborted_.empty()) aborted_ = reason;
+  for (auto& [rank, receiver] : receivers_) ring(receiver);
 }
 
 void MailRoom::check_alive() const {

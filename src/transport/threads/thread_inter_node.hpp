@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/event_fd.hpp"
 #include "transport/inter_node.hpp"
 #include "transport/shm/segment.hpp"
 
@@ -28,7 +29,9 @@ class MailRoom {
   void receive(int from, int to, int tag, std::byte* data, std::size_t bytes, Operation operation);
   /// True once when the receiver's operation has been served.
   bool arrived(int to, Operation operation);
-  /// Forgets what `to` has asked for: after this nothing writes into its memory.
+  /// Rings the receiver's bell, once, when one of its operations is served; false: one has been since it asked last.
+  bool arm(int to, const base::EventFd& bell);
+  /// Forgets what `to` has asked for: after this nothing writes into its memory, nor rings its bell.
   void forget(int to);
   void abort(const std::string& reason);
 
@@ -43,13 +46,21 @@ class MailRoom {
     std::deque<Wanted> wanted;
   };
 
+  struct Receiver {
+    std::vector<Operation> served;        // not yet asked for
+    bool news = false;                    // something was served since `arm`
+    const base::EventFd* bell = nullptr;  // while it is armed
+  };
+
   void check_alive() const;
+  void serve(int to, Operation operation);
+  static void ring(Receiver& receiver) noexcept;
 
   std::mutex mutex_;
   // All under mutex_.
-  std::map<std::tuple<int, int, int>, Queue> queues_;       // by receiver, sender, tag
-  std::unordered_map<int, std::vector<Operation>> served_;  // by receiver; not yet asked for
-  std::string aborted_;                                     // why; empty while all is well
+  std::map<std::tuple<int, int, int>, Queue> queues_;  // by receiver, sender, tag
+  std::unordered_map<int, Receiver> receivers_;
+  std::string aborted_;  // why; empty while all is well
 };
 
 /// One rank's end. One thread at a time.
@@ -63,12 +74,15 @@ class ThreadInterNode final : public transport::InterNode {
   Operation receive(int rank, int tag, std::byte* data, std::size_t bytes) override;
   bool test(Operation operation) override;
   [[nodiscard]] const char* name() const noexcept override { return "queues between threads"; }
+  [[nodiscard]] int event_fd() const noexcept override { return bell_.fd(); }
+  [[nodiscard]] bool arm() override { return room_->arm(rank_, bell_); }
 
  private:
   static constexpr Operation kReceive = 1;  // the lowest bit: sends are complete as soon as they have been copied
 
   std::shared_ptr<MailRoom> room_;
   int rank_;
+  base::EventFd bell_;
   Operation last_ = 0;
   std::vector<shm::Segment> staging_;
 };

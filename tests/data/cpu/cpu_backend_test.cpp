@@ -495,7 +495,7 @@ void drive_until_awaiting(data::Backend& backend, const std::vector<int>& ranks)
   const test::Watchdog watchdog;
   std::vector<data::Job*> finished;
   while (backend.awaited() != ranks) {
-    EXPECT_NE(backend.progress(true, finished), data::Progress::idle);
+    EXPECT_NE(backend.progress(finished), data::Progress::idle);
     watchdog.check();
   }
 }
@@ -543,13 +543,13 @@ TEST(CpuBackend, AbortLeavesCallersMemoryAlone) {
       job.runs.push_back(sum_of(*data, {}));
       if (rank.rank() != 2) {  // rank 2 never comes
         rank.backend.start(job);
-        for (int i = 0; i < 50; ++i) EXPECT_NE(rank.backend.progress(true, finished), data::Progress::idle);
+        for (int i = 0; i < 50; ++i) EXPECT_NE(rank.backend.progress(finished), data::Progress::idle);
       }
       rank.backend.abort();
       job.runs.clear();
       data.reset();
       test_support::meet(rank.bootstrap);
-      for (int i = 0; i < 50; ++i) EXPECT_EQ(rank.backend.progress(true, finished), data::Progress::idle);
+      for (int i = 0; i < 50; ++i) EXPECT_EQ(rank.backend.progress(finished), data::Progress::idle);
       EXPECT_TRUE(finished.empty());
     });
   }
@@ -580,7 +580,7 @@ TEST(CpuBackend, AFaultOfTheTransportReachesTheCaller) {
   backend.start(job);
   std::vector<data::Job*> finished;
   try {
-    for (int i = 0; i < 3; ++i) static_cast<void>(backend.progress(true, finished));
+    for (int i = 0; i < 3; ++i) static_cast<void>(backend.progress(finished));
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::transport);
@@ -620,51 +620,15 @@ TEST(CpuBackend, AResultIsUsedBeforeTheOwnPartHasGone) {
   job.runs.push_back(sum_of(data, {}));
   backend.start(job);
   std::vector<data::Job*> finished;
-  while (backend.progress(true, finished) == data::Progress::advanced) {
+  while (backend.progress(finished) == data::Progress::advanced) {
   }
   EXPECT_EQ(data[kBegun - 1], 3.0F);
   EXPECT_EQ(data[kBegun], 1.0F) << "its slot's last message has not gone";
-  EXPECT_EQ(backend.progress(true, finished), data::Progress::waiting);
+  EXPECT_EQ(backend.progress(finished), data::Progress::waiting);
   EXPECT_TRUE(finished.empty());
-  EXPECT_TRUE(backend.awaits_nodes()) << "to take the last messages";
   cable->gone = true;
-  while (finished.empty()) ASSERT_EQ(backend.progress(true, finished), data::Progress::advanced);
+  while (finished.empty()) ASSERT_EQ(backend.progress(finished), data::Progress::advanced);
   EXPECT_EQ(data, std::vector<float>(kBegun + 10, 3.0F));
-}
-
-TEST(CpuBackend, PushesATransportAndSaysWhenItAwaitsNodes) {
-  class Silent final : public transport::InterNode {
-   public:
-    explicit Silent(int& pushes) : pushes_(pushes) {}
-    std::byte* staging(std::size_t bytes) override {
-      memory_.resize(bytes);
-      return memory_.data();
-    }
-    Operation send(int, int, const std::byte*, std::size_t) override { return 1; }
-    Operation receive(int, int, std::byte*, std::size_t) override { return 1; }
-    bool test(Operation) override { return false; }
-    void push() override { ++pushes_; }
-    const char* name() const noexcept override { return "silence"; }
-
-   private:
-    int& pushes_;
-    std::vector<std::byte> memory_;
-  };
-  int pushes = 0;
-  const shm::Segment memory = shm::Segment::anonymous(shm::SlotRing::required_bytes(1, 256, 2));
-  auto intra = std::make_shared<shm::SlotRing>(memory.data(), memory.bytes(), 0, 1, 256, 2);
-  CpuBackend backend(core::make_topology(0, {0, 1}, 0), intra, std::make_shared<Silent>(pushes));
-  EXPECT_FALSE(backend.awaits_nodes());
-  backend.push();
-  EXPECT_EQ(pushes, 1);
-  std::vector<float> data(20, 1.0F);
-  data::Job job;
-  job.runs.push_back(sum_of(data, {}));
-  backend.start(job);
-  std::vector<data::Job*> finished;
-  for (int i = 0; i < 3; ++i) static_cast<void>(backend.progress(true, finished));
-  EXPECT_TRUE(backend.awaits_nodes());
-  backend.abort();
 }
 
 // ---------------------------------------------------------------- parts

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/polled_inter_node.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace kolo::transport {
+namespace {
+
+constexpr std::chrono::microseconds kShortestNap{20};
+constexpr std::chrono::milliseconds kLongestNap{1};
+/// How long nothing may come before this is said, and how long at most from one time to the next; and how long ranks
+/// push when it was.
+constexpr std::chrono::milliseconds kStarved{100};
+constexpr std::chrono::seconds kMostStarved{1};
+constexpr std::chrono::milliseconds kPushing{100};
+
+std::shared_ptr<InterNode> behind_gate(std::shared_ptr<InterNode> transport, std::optional<CallRule> rule) {
+  if (!rule) return transport;
+  return std::make_shared<GatedInterNode>(std::move(transport), std::move(*rule));
+}
+
+}  // namespace
+
+PolledInterNode::PolledInterNode(std::shared_ptr<InterNode> transport, std::optional<CallRule> rule)
+    : transport_(behind_gate(std::move(transport), std::move(rule))), starving_(kStarved),
+      naps_(kShortestNap, kLongestNap) {}
+
+InterNode::Operation PolledInterNode::send(int rank, int tag, const std::byte* data, std::size_t bytes) {
+  return note(transport_->send(rank, tag, data, bytes));
+}
+
+InterNode::Operation PolledInterNode::receive(int rank, int tag, std::byte* data, std::size_t bytes) {
+  return note(transport_->receive(rank, tag, data, bytes));
+}
+
+InterNode::Operation PolledInterNode::note(Operation operation) noexcept {
+  ++open_;
+  moved_ = true;
+  return operation;
+}
+
+bool PolledInterNode::test(Operation operation) {
+  if (!transport_->test(operation)) return false;
+  --open_;
+  moved_ = true;
+  return true;
+}
+
+void PolledInterNode::push(base::Time now) { push_until_ = now + kPushing; }
+
+void PolledInterNode::progress(base::Time now) {
+  if (now < push_until_) transport_->push(now);
+  watch(now);
+}
+
+/// A send that nobody takes counts as well: its receiver may be the one that is held up.
+void PolledInterNode::watch(base::Time now) {
+  if (std::exchange(moved_, false) || open_ == 0) {
+    starved_at_ = base::Time::max();
+    starving_ = kStarved;
+    naps_.reset();
+  } else if (starved_at_ == base::Time::max()) {
+    starved_at_ = now + starving_;
+  } else if (now >= starved_at_) {
+    Callers* const callers = transport_->callers();
+    if (callers != nullptr && callers->is_neglected(now)) {  // nobody here has looked for them
+      starved_at_ = base::Time::max();
+      return;
+    }
+    if (reports_.starved) reports_.starved();
+    starving_ = std::min<base::Duration>(2 * starving_, kMostStarved);
+    starved_at_ = now + starving_;
+  }
+}
+
+std::optional<std::chrono::nanoseconds> PolledInterNode::nap() noexcept {
+  if (open_ > 0) return naps_.next();
+  if (base::now() < push_until_) return kLongestNap;
+  return std::nullopt;
+}
+
+}  // namespace kolo::transport
