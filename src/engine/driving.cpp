@@ -12,8 +12,6 @@
 namespace kolo::engine {
 namespace {
 
-/// How many turns a thread that waits gives away in the hope of becoming the driver, before it sleeps.
-constexpr int kTurnsBeforeSleep = 64;
 /// How long a rank that leaves because of its own error stays to see its announcement delivered.
 constexpr std::chrono::seconds kFarewell{1};
 
@@ -24,86 +22,34 @@ constexpr std::chrono::seconds kFarewell{1};
 void Engine::background() {
   base::set_thread_name("kolo-engine");
   const transport::OwnThread own(callers_);
-  std::unique_lock lock(driver_);
+  Driver::Lock lock = driver_.wake_up();
   base::Waiter waiter(wait_policy_);
   int pauses = 0;
-  while (!stop_.load(std::memory_order_acquire)) {
-    in_background_ = true;
-    const bool moved = progress(false);
+  bool burst = false;  // something has moved since the thread slept, and many operations are open
+  while (!driver_.is_ending()) {
+    const bool moved = progress();
     run_errands(lock);
-    give_way(lock);
-    if (seekers_.load() > 0 && !device_moves() && leave_to_seekers(lock)) continue;
+    driver_.give_way(lock);
+    if (!device_moves()) {
+      if (const Driver::Events* events = driver_.leave_to_seekers(lock)) {
+        hear(*events);
+        continue;
+      }
+    }
     if (moved) {
       waiter.reset();
       pauses = 0;
-      burst_ = open_.size() >= kBurst;
+      burst = open_.size() >= kBurst;
     } else if (!faulted() && executor_.expects_soon()) {  // once faulted, another thread may be ending the backends
       waiter.step();
     } else if (backend_moves() && pauses++ < wait_policy_.background_pauses) {
       base::cpu_relax();
     } else {
-      sleep_in_poller(lock);
+      sleep(lock, std::exchange(burst, false));
       waiter.reset();
       pauses = 0;
     }
   }
-}
-
-/// A thread that waits wants to drive: the background thread sleeps until that one leaves something behind, or, if it
-/// never came to drive, says so. Both store, then look (sequentially consistent): one of them sees the other.
-bool Engine::leave_to_seekers(std::unique_lock<std::mutex>& lock) {
-  beside_.store(true);
-  if (seekers_.load() == 0) {
-    beside_.store(false);
-    return false;
-  }
-  background_until_ = base::Time::max();
-  lock.unlock();
-  std::vector<base::Poller::Event> events;
-  poller_.wait(std::nullopt, events);
-  beside_.store(false);
-  lock.lock();
-  wake_up(events);
-  return true;
-}
-
-/// The driver's place, unless another waiting thread has it.
-std::unique_lock<std::mutex> Engine::seek(const std::function<bool()>& all_done) {
-  std::unique_lock lock(driver_, std::try_to_lock);
-  if (lock) return lock;
-  seekers_.fetch_add(1);
-  for (int turn = 0; !lock && !all_done() && (turn < kTurnsBeforeSleep || in_background_.load()); ++turn) {
-    std::this_thread::yield();
-    lock.try_lock();
-  }
-  seekers_.fetch_sub(1);
-  if (!lock && beside_.load()) link_->wake(topology_.local_rank);
-  return lock;
-}
-
-/// Lets a thread have the driver's place that asked for it (a mutex alone would not: it is not fair).
-void Engine::give_way(std::unique_lock<std::mutex>& lock) {
-  if (wanted_.load() == 0) return;
-  lock.unlock();
-  while (wanted_.load() > 0) std::this_thread::yield();
-  lock.lock();
-  board_.announce_awake();  // the other one has announced that nobody drives
-}
-
-std::unique_lock<std::mutex> Engine::take_over() {
-  wanted_.fetch_add(1);
-  std::unique_lock lock(driver_);
-  wanted_.fetch_sub(1);
-  return lock;
-}
-
-/// Of a driver that has let go of the lock for a moment. Another one may have it that finds no reason to sleep, and
-/// would not let anybody in.
-void Engine::take_back(std::unique_lock<std::mutex>& lock) {
-  wanted_.fetch_add(1);
-  lock.lock();
-  wanted_.fetch_sub(1);
-  board_.announce_awake();  // the other one may have announced that nobody drives
 }
 
 /// Whether passes of the background thread can move an open batch.
@@ -149,36 +95,27 @@ bool Engine::arm_transport() noexcept {
   if (!transport_moves() || (executor_.open() == 0 && !device_moves()) || inter_->event_fd() < 0) return true;
   return !guarded([this] {
     if (!inter_->arm()) return true;
-    poller_.add(inter_->event_fd(), kTransportTag, base::Poller::kReadable | base::Poller::kOnce);
+    driver_.poller().add(inter_->event_fd(), kTransportTag, base::Poller::kReadable | base::Poller::kOnce);
     return false;
   });
 }
 
 /// The background thread sleeps until something rings or is due. The driver's place is free meanwhile.
-void Engine::sleep_in_poller(std::unique_lock<std::mutex>& lock) {
-  const bool burst = std::exchange(burst_, false);
-  board_.announce_sleep(sleep_state());
-  if (owes_work() || !errands_.empty() || abort_due_ || !queries_.empty() || stop_.load(std::memory_order_acquire) ||
-      (backend_moves() && progress(false)) || !arm_transport()) {
-    board_.announce_awake();
+void Engine::sleep(Driver::Lock& lock, bool burst) {
+  driver_.fall(sleep_state());
+  if (owes_work() || !errands_.empty() || abort_due_ || !queries_.empty() || driver_.is_ending() ||
+      (backend_moves() && progress()) || !arm_transport()) {
+    driver_.stay();
     return;
   }
-  const base::Time now = base::now();
-  std::optional<std::chrono::nanoseconds> timeout = sleep_time(now);
+  std::optional<std::chrono::nanoseconds> timeout = sleep_time(base::now());
   if (burst) timeout = timeout ? std::min<std::chrono::nanoseconds>(*timeout, kNap) : kNap;
   ++metrics_.sleeps;
-  background_until_ = timeout ? now + *timeout : base::Time::max();
-  napping_.store(burst);
-  lock.unlock();
-  std::vector<base::Poller::Event> events;
-  poller_.wait(timeout, events);
-  lock.lock();
-  wake_up(events);
+  hear(driver_.sleep(lock, timeout, burst));
 }
 
-void Engine::wake_up(const std::vector<base::Poller::Event>& events) {
-  napping_.store(false);  // who naps says so under the lock, and this is under the lock
-  board_.announce_awake();
+/// After a sleep.
+void Engine::hear(const Driver::Events& events) {
   guarded([&] {
     handle_events(events);
     return true;
@@ -197,11 +134,9 @@ bool Engine::move_transport() noexcept { return is_caller() && callers_->move();
 void Engine::look_in() {
   move_transport();
   if (device_moves()) return;
-  std::unique_lock lock(driver_, std::try_to_lock);
+  Driver::Lock lock = driver_.try_take();
   if (!lock) return;
-  board_.announce_awake();
-  in_background_ = false;
-  progress(true);
+  progress();
   hand_over(lock, false);  // moves the transports once more
 }
 
@@ -251,13 +186,13 @@ void Engine::wait_all(Span<Operation* const> operations, std::optional<base::Tim
     return operation->signature->device != DeviceKind::cpu;
   });
   while (!all_done()) {
-    std::unique_lock<std::mutex> lock;
-    if (!on_device && !device_moves()) lock = seek(all_done);
+    Driver::Lock lock;
+    if (!on_device && !device_moves()) lock = driver_.seek(all_done);
     const bool drove = lock.owns_lock();
     if (drove) {
       drive(lock, all_done, until);
     } else {
-      nudge();
+      driver_.ring_if_asleep();
     }
     const base::EventCount::Ticket ticket = changes_.ticket();
     if (all_done() || (until && base::now() >= *until)) return;
@@ -269,7 +204,7 @@ void Engine::wait_all(Span<Operation* const> operations, std::optional<base::Tim
     // The last in the hope that it is the last to complete: who sleeps for the first is woken for every single one.
     std::size_t last = operations.size() - 1;
     while (last > at && operations[last]->done()) --last;
-    if (mark(operations[last])) nudge();
+    if (mark(operations[last])) driver_.ring_if_asleep();
     operations[last]->sleep_until(is_caller() ? doze(until) : until);
   }
 }
@@ -289,15 +224,12 @@ data::DeviceEventPtr Engine::wait_enqueued(Operation& operation) {
 /// Drives until `done`, until the time has come, or until nothing moved for so long that the background thread may as
 /// well do it. Lets go of the lock. Empty when done; else with what to sleep until something has changed.
 template <class Done>
-std::optional<base::EventCount::Ticket> Engine::drive(std::unique_lock<std::mutex>& lock, Done done,
-                                                      std::optional<base::Time> until) {
+std::optional<base::EventCount::Ticket> Engine::drive(Driver::Lock& lock, Done done, std::optional<base::Time> until) {
   const HandOver after(*this, lock);
-  board_.announce_awake();
   base::Waiter waiter(wait_policy_);
   while (!done() && !device_moves()) {
-    in_background_ = false;
     const bool transferred = move_transport();
-    const bool moved = progress(true) || transferred;
+    const bool moved = progress() || transferred;
     run_errands(lock);
     if (moved) {
       waiter.reset();
@@ -305,7 +237,7 @@ std::optional<base::EventCount::Ticket> Engine::drive(std::unique_lock<std::mute
     }
     if (waiter.exhausted() || (until && base::now() >= *until)) break;
     waiter.step();
-    give_way(lock);
+    driver_.give_way(lock);
   }
   run_errands(lock);
   std::optional<base::EventCount::Ticket> ticket;
@@ -318,7 +250,7 @@ std::optional<base::EventCount::Ticket> Engine::drive(std::unique_lock<std::mute
 template <class Done>
 void Engine::drive_until(Done done, base::Time until) {
   while (base::now() < until) {
-    std::unique_lock lock = take_over();
+    Driver::Lock lock = driver_.take_over();
     const std::optional<base::EventCount::Ticket> ticket = drive(lock, done, until);
     if (!ticket) return;
     attend(*ticket, until);
@@ -329,7 +261,7 @@ void Engine::drive_until(Done done, base::Time until) {
 /// time has come. Never sleeps.
 void Engine::help_until(const std::function<bool()>& done, base::Time until) {
   while (!done() && base::now() < until) {
-    if (std::unique_lock lock(driver_, std::try_to_lock); lock) {
+    if (Driver::Lock lock = driver_.try_take()) {
       drive(lock, done, until);
     } else {
       std::this_thread::yield();
@@ -341,43 +273,36 @@ void Engine::help_until(const std::function<bool()>& done, base::Time until) {
 /// lock is free. An alarm is enough for a deadline that it does not know of, and for a batch that peers have to move
 /// next: they ring, but their look may have missed us. `look`: this driver has brought batches further, and looks once
 /// more now.
-void Engine::hand_over(std::unique_lock<std::mutex>& lock, bool look) noexcept {
-  board_.announce_sleep(sleep_state());
-  bool wake = false;
+void Engine::hand_over(Driver::Lock& lock, bool look) noexcept {
+  driver_.leave(sleep_state());
+  Driver::Rest rest;
   if (backend_moves() && look) {
     // Where it has a CPU of its own the background thread looks on.
-    wake = wait_policy_.background_pauses > 0 || progress(true);
+    rest.ring = wait_policy_.background_pauses > 0 || progress();
   }
-  wake = wake || owes_work() || device_moves() || !arm_transport() || !errands_.empty() || abort_due_ ||
-         !queries_.empty() || !unsent_.empty() || (leader_ && leader_->blocked());
-  if (!wake) {
-    base::Time due = open_.empty() ? latch_at_ : std::min(latch_at_, next_due_);
+  rest.ring = rest.ring || owes_work() || device_moves() || !arm_transport() || !errands_.empty() || abort_due_ ||
+              !queries_.empty() || !unsent_.empty() || (leader_ && leader_->blocked());
+  if (!rest.ring) {
+    base::Time& due = rest.due;
+    due = open_.empty() ? latch_at_ : std::min(latch_at_, next_due_);
     if (leader_) due = std::min(due, leader_->next_deadline());
     if (backend_moves() || (transport_moves() && inter_->nap())) due = std::min(due, base::now() + kNap);
-    if (open_.empty()) napping_.store(false);  // a lone submission does not wait for its end
-    set_alarm(due);
+    rest.is_nap_over = open_.empty();  // a lone submission does not wait for its end
   }
-  lock.unlock();
-  if (wake) link_->wake(topology_.local_rank);
+  driver_.let_go(lock, rest);
   move_transport();  // what this driver has noted last
 }
 
-void Engine::set_alarm(base::Time due) noexcept {
-  if (due >= background_until_) return;
-  alarm_.set(due);
-  background_until_ = due;
-}
-
-void Engine::run_errands(std::unique_lock<std::mutex>& lock) {
+void Engine::run_errands(Driver::Lock& lock) {
   while (!errands_.empty() || abort_due_) {
     if (abort_due_ && errands_.empty()) {
       end_batches(lock);
       settle_pass();
     }
     std::vector<Errand> errands = errands_.take();
-    lock.unlock();
-    for (Errand& errand : errands) run_errand(std::move(errand));
-    take_back(lock);
+    driver_.step_aside(lock, [&] {
+      for (Errand& errand : errands) run_errand(std::move(errand));
+    });
   }
 }
 
@@ -451,7 +376,7 @@ void Engine::abandon(ErrorCode code, const std::string& reason) {
   if (deserted_.load()) return shutdown(kFarewell);
   if (topology_.size > 1) {  // else there is nobody to tell
     {
-      std::unique_lock lock = take_over();
+      Driver::Lock lock = driver_.take_over();
       const HandOver after(*this, lock);
       announce_fault(code, reason);
     }
@@ -465,14 +390,14 @@ void Engine::end_now(Operation& operation) {
   const auto is_over = [&] { return faulted() || is_done(); };
   if (deserted_.load()) help_until(is_over, base::now() + usual_timeout_);
   if (!is_over()) {
-    std::unique_lock lock = take_over();
+    Driver::Lock lock = driver_.take_over();
     const HandOver after(*this, lock);
     announce_fault(ErrorCode::user_exception,
                    "the handle of an open operation was destroyed (" + core::describe(*operation.signature) + ")");
   }
   help_until(is_over, base::now() + kFarewell);
   if (!is_done()) {
-    std::unique_lock lock = take_over();
+    Driver::Lock lock = driver_.take_over();
     const HandOver after(*this, lock);
     latch(announced_);  // unless the announcement has come back
   }
@@ -483,12 +408,9 @@ void Engine::end_now(Operation& operation) {
 void Engine::stop(const Status& status) {
   if (stopped_.exchange(true)) return;
   if (leader_) drive_until([this] { return !leader_->blocked(); }, base::now() + kFarewell);
-  stop_.store(true, std::memory_order_release);
-  begin();  // should it not have begun
-  link_->wake(topology_.local_rank);
-  if (thread_.joinable()) thread_.join();
+  driver_.end();
   if (callers_ != nullptr) callers_->set_wake({});
-  std::unique_lock lock(driver_);
+  Driver::Lock lock = driver_.take_over();
   // In peace nothing is open, and a device's communicators end together with their peers'.
   const bool in_peace = closed_ && !faulted() && executor_.open() == 0 && !device_moves();
   if (!in_peace) executor_.abort();

@@ -6,14 +6,12 @@
 #include <algorithm>
 #include <exception>
 #include <new>
-#include <system_error>
 #include <utility>
 
 #include "base/check.hpp"
 #include "base/hash.hpp"
 #include "base/quote.hpp"
 #include "base/round_up.hpp"
-#include "base/system_error.hpp"
 #include "control/sentences.hpp"
 #include "data/kernels/float_mode.hpp"
 #include "engine/records.hpp"
@@ -70,6 +68,7 @@ Engine::Engine(EngineParts parts)
       mailbox_(static_cast<std::size_t>(settings_.mailbox_capacity)),
       changes_(callers_ != nullptr ? callers_->changes() : own_changes_),
       board_(link_->memory(), board_shape(settings_, topology_.local_size()), topology_.local_rank),
+      driver_(board_, *link_),
       participant_(topology_.rank, topology_.size, static_cast<std::uint32_t>(settings_.cache_capacity)),
       executor_(*backend_, device_.get(), topology_.size), errands_(*logger_) {
   if (topology_.is_leader()) {
@@ -90,31 +89,17 @@ Engine::Engine(EngineParts parts)
         {[this](int rank, const std::string& reason) { announce_loss(rank, ErrorCode::rank_lost, reason); },
          [this] { participant_.starved(); }});
   }
-  poller_.add(link_->wake_fd(), kWakeTag);
-  poller_.add(alarm_.fd(), kAlarmTag);
-  if (control_) control_->attach(poller_, kControlTag);
+  if (control_) control_->attach(driver_.poller(), kControlTag);
   for (const transport::NodeLink::Liveness& peer : link_->liveness()) {
-    poller_.add(peer.fd, kLivenessTag + static_cast<std::uint64_t>(peer.local_rank));
+    driver_.poller().add(peer.fd, kLivenessTag + static_cast<std::uint64_t>(peer.local_rank));
   }
 }
 
 std::shared_ptr<Engine> Engine::make(EngineParts parts) {
   std::shared_ptr<Engine> engine(new Engine(std::move(parts)));
-  if (engine->callers_ != nullptr) engine->callers_->set_wake([raw = engine.get()] { raw->nudge(); });
-  try {
-    engine->thread_ = std::thread([raw = engine.get()] {
-      raw->begun_.wait(false);
-      raw->background();
-    });
-  } catch (const std::system_error& error) {
-    base::throw_errno("starting the engine's thread", error.code().value());
-  }
+  if (engine->callers_ != nullptr) engine->callers_->set_wake([raw = engine.get()] { raw->driver_.ring_if_asleep(); });
+  engine->driver_.start([raw = engine.get()] { raw->background(); });
   return engine;
-}
-
-void Engine::begin() noexcept {
-  begun_.store(true);
-  begun_.notify_one();
 }
 
 Engine::~Engine() { stop(Status(ErrorCode::shut_down, "the engine was shut down")); }
@@ -133,9 +118,9 @@ void Engine::check_usable() const {
 
 // ---------------------------------------------------------------- one pass
 
-bool Engine::progress(bool in_call) noexcept {
+bool Engine::progress() noexcept {
   const kernels::FloatMode float_mode;  // whatever thread drives
-  bool moved = guarded([&] { return pass(in_call); });
+  bool moved = guarded([&] { return pass(); });
   if (moved) {
     passes_ = 0;
   } else if (++passes_ % (control_ ? kPassesPerSocketPoll : kPassesPerPoll) == 0) {
@@ -146,7 +131,7 @@ bool Engine::progress(bool in_call) noexcept {
   return moved;
 }
 
-bool Engine::pass(bool in_call) {
+bool Engine::pass() {
   bool moved = false;
   const base::Time now = base::now();
   // Before the mailbox: whoever is interested has submitted what he had to, so that no planned batch is reported as
@@ -158,7 +143,7 @@ bool Engine::pass(bool in_call) {
   if (leader_) moved |= leader_->step(now);
   moved |= read_log();
   if (leader_) leader_->wake_ranks();
-  const bool advanced = move_backend(in_call, now);
+  const bool advanced = move_backend(now);
   moved |= advanced;
   if (!queries_.empty()) answer_queries(advanced, now);
   if (now >= next_due_ || now >= latch_at_) check_deadlines(now);
@@ -346,12 +331,12 @@ void Engine::run_batch(const control::RunBatch& batch) {
   metrics_.batch_digest += digest;  // a sum: planned batches come in the order in which they became ready
   executor_.run(std::move(members), batch.plan_key, batch.number);
   // A device's work is given to it by the background thread alone.
-  if (!in_background_ && device_moves()) link_->wake(topology_.local_rank);
+  if (!driver_.in_background() && device_moves()) driver_.ring();
 }
 
-bool Engine::move_backend(bool in_call, base::Time now) {
+bool Engine::move_backend(base::Time now) {
   if (backend_broken_ || faulted()) return false;
-  const data::Progress result = executor_.progress(!in_call, [this](Batch& batch) { finish(batch); });
+  const data::Progress result = executor_.progress(driver_.in_background(), [this](Batch& batch) { finish(batch); });
   if (inter_) inter_->progress(now);
   if (result != data::Progress::advanced) return false;
   for (int rank = 0; rank < board_.ranks(); ++rank) {
@@ -388,7 +373,7 @@ void Engine::complete(Operation& operation, const Status& status) {
   }
   if (!status.ok()) ++metrics_.failures;
   if (status.code() == ErrorCode::mismatch) ++metrics_.mismatches;
-  ++(in_background_ ? metrics_.driven_by_background : metrics_.driven_by_waiters);
+  ++(driver_.in_background() ? metrics_.driven_by_background : metrics_.driven_by_waiters);
   Entry& entry = *operation.entry;
   const OperationPtr held = std::move(entry.operation);  // by the entry alone, perhaps
   names_.finished(entry);  // before the handle is done: its owner may submit the name again at once
@@ -505,8 +490,7 @@ std::optional<control::Answer::Wait> Engine::oldest_wait() const {
 /// True when the leader has heard something: another pass must deal with it before anybody sleeps.
 bool Engine::poll_descriptors() noexcept {
   return guarded([&] {
-    poller_.poll(events_);
-    handle_events(events_);
+    handle_events(driver_.poll());
     return leader_ && leader_->has_news();
   });
 }
@@ -515,13 +499,9 @@ void Engine::handle_events(const std::vector<base::Poller::Event>& events) {
   bool sockets = false;
   for (const base::Poller::Event& event : events) {
     if (event.tag == kWakeTag) {
-      drain_wake(link_->wake_fd());
-      nudged_.store(false);
+      driver_.hear_ring();
     } else if (event.tag == kAlarmTag) {
-      // The pass that follows looks at the deadlines. The background thread may sleep on: this driver took its alarm.
-      alarm_.drain();
-      background_until_ = base::Time::max();
-      napping_.store(false);
+      driver_.hear_alarm();  // the pass that follows looks at the deadlines
     } else if (event.tag == kTransportTag) {
       // The pass that follows takes what has come. It is reported once for each time that the transport was armed.
     } else if (event.tag == kControlTag) {
@@ -536,12 +516,12 @@ void Engine::handle_events(const std::vector<base::Poller::Event>& events) {
 /// A peer of this node is gone. What it said last comes first: after the end of the log it is no loss.
 void Engine::on_death(int local_rank) {
   for (const transport::NodeLink::Liveness& peer : link_->liveness()) {
-    if (peer.local_rank == local_rank) poller_.remove(peer.fd);
+    if (peer.local_rank == local_rank) driver_.poller().remove(peer.fd);
   }
   read_log();
   const int rank = topology_.nodes[static_cast<std::size_t>(topology_.node)][static_cast<std::size_t>(local_rank)];
   if (participant_.has_left(rank)) {  // whose part in what is still open here is done
-    while (!closed_ && !faulted() && move_backend(false, base::now())) {
+    while (!closed_ && !faulted() && move_backend(base::now())) {
     }
   }
   if (leader_) {
@@ -611,11 +591,9 @@ void Engine::latch(const Status& status) {
 }
 
 /// After a fatal error, without the lock while the backends end their work. Nobody else uses them meanwhile.
-void Engine::end_batches(std::unique_lock<std::mutex>& lock) {
+void Engine::end_batches(Driver::Lock& lock) {
   abort_due_ = false;
-  lock.unlock();
-  executor_.abort();
-  take_back(lock);
+  driver_.step_aside(lock, [this] { executor_.abort(); });
   executor_.forget();
   fail_open(fault_);
   executor_.drop();
@@ -633,10 +611,9 @@ void Engine::report_stall(const control::Stalled& stall) {
 
 bool Engine::uses(const std::byte* begin, std::size_t bytes) {
   if (stopped_.load(std::memory_order_acquire)) return false;
-  std::unique_lock lock = take_over();
+  Driver::Lock lock = driver_.take_over();
   const HandOver after(*this, lock);
-  board_.announce_awake();
-  progress(true);  // what lies in the mailbox is open, too
+  progress();  // what lies in the mailbox is open, too
   const auto inside = [&](const std::byte* data) { return data >= begin && data < begin + bytes; };
   const bool used = std::any_of(open_.begin(), open_.end(), [&](const Operation* operation) {
     return std::any_of(operation->buffers.begin(), operation->buffers.end(),
@@ -646,7 +623,7 @@ bool Engine::uses(const std::byte* begin, std::size_t bytes) {
 }
 
 Metrics Engine::metrics() {
-  std::unique_lock lock = take_over();
+  Driver::Lock lock = driver_.take_over();
   const HandOver after(*this, lock);
   Metrics metrics = metrics_;
   const control::ParticipantCounters& counters = participant_.counters();

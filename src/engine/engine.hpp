@@ -2,8 +2,8 @@
 //
 // A rank's engine: takes submissions from any thread, negotiates, runs batches, completes handles.
 //
-// One *driver* at a time, whoever holds `driver_`: the background thread, or a thread that waits for a handle and found
-// nobody driving. `progress()` is one pass of the driver over everything that can move; it never blocks.
+// One *driver* at a time (driver.hpp): the background thread, or a thread that waits for a handle and found nobody
+// driving. `progress()` is one pass of the driver over everything that can move; it never blocks.
 //
 //   mailbox -> participant -> board            what this rank says
 //   board, sockets -> leader -> board, sockets  a leader's relaying, the root's deciding
@@ -25,8 +25,8 @@
 //
 // The background thread often shares a CPU with the thread that submits (mpirun binds a rank to one). So it neither
 // spins there nor yields (to a thread that computes, that would give a whole time slice; who sleeps is woken at once),
-// and it leaves the driver's place to a thread that waits (`seek`); that one hands over when it leaves (`hand_over`,
-// which everybody calls who has held the place), and the background thread sleeps until then.
+// and it leaves the driver's place to a thread that waits (`Driver::seek`); that one hands over when it leaves
+// (`hand_over`, which everybody calls who has held the place), and the background thread sleeps until then.
 //
 // To wake it costs more than most of what it would be woken for, so it is woken as late as can be. Who submits to an
 // engine that sleeps says so by itself, and with a small tensor goes as far as it can (`say_at_once`); a batch that
@@ -67,9 +67,7 @@
 #include "base/event_count.hpp"
 #include "base/log.hpp"
 #include "base/mailbox.hpp"
-#include "base/poller.hpp"
 #include "base/settings.hpp"
-#include "base/timer_fd.hpp"
 #include "control/board.hpp"
 #include "control/control_channel.hpp"
 #include "control/express.hpp"
@@ -77,6 +75,7 @@
 #include "core/topology.hpp"
 #include "data/backend.hpp"
 #include "data/device.hpp"
+#include "engine/driver.hpp"
 #include "engine/errands.hpp"
 #include "engine/executor.hpp"
 #include "engine/express_routes.hpp"
@@ -117,7 +116,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// All that may fail: throws Error (transport) where the system lacks descriptors or threads.
   static std::shared_ptr<Engine> make(EngineParts parts);
   /// Lets the background thread run. Every rank of the world does so at about the same time.
-  void begin() noexcept;
+  void begin() noexcept { driver_.begin(); }
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -191,7 +190,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// At the end of its scope a driver hands over, whatever has happened.
   class HandOver {
    public:
-    HandOver(Engine& engine, std::unique_lock<std::mutex>& lock) noexcept : engine_(engine), lock_(lock) {}
+    HandOver(Engine& engine, Driver::Lock& lock) noexcept : engine_(engine), lock_(lock) {}
     ~HandOver() {
       if (lock_) engine_.hand_over(lock_);
     }
@@ -200,7 +199,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
    private:
     Engine& engine_;
-    std::unique_lock<std::mutex>& lock_;
+    Driver::Lock& lock_;
   };
 
   enum class Command : std::uint8_t { submit, end_step, leave };
@@ -218,13 +217,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // -- submitting
   void push(Item item);
   bool mark_interest(Operation* operation) noexcept;
-  [[nodiscard]] bool nobody_looks() const noexcept;
   bool say_at_once();
   bool say();
   [[nodiscard]] static bool is_small(const Operation& operation) noexcept;
-  void nudge() noexcept;
 
-  // -- the driver's, under driver_
+  // -- the driver's, with its lock
   /// Whatever is thrown in `work` is a fatal error of this rank; true then, else what `work` says.
   template <class Work>
   bool guarded(Work&& work) noexcept {
@@ -235,8 +232,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
       return true;
     }
   }
-  bool progress(bool in_call) noexcept;
-  bool pass(bool in_call);
+  bool progress() noexcept;
+  bool pass();
   void settle_pass() noexcept;
   bool drain_mailbox(base::Time now);
   void admit(OperationPtr operation, base::Time now);
@@ -247,7 +244,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void record_plans(const control::LogEntry& entry);
   void act(control::Action& action);
   void run_batch(const control::RunBatch& batch);
-  bool move_backend(bool in_call, base::Time now);
+  bool move_backend(base::Time now);
   void finish(Batch& batch);
   void complete(Operation& operation, const Status& status);
   void fail_open(const Status& status);
@@ -266,7 +263,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void announce_fault(ErrorCode code, const std::string& reason) { announce_loss(topology_.rank, code, reason); }
   void announce_loss(int rank, ErrorCode code, const std::string& reason);
   void latch(const Status& status);
-  void end_batches(std::unique_lock<std::mutex>& lock);
+  void end_batches(Driver::Lock& lock);
   void report_stall(const control::Stalled& stall);
   [[nodiscard]] bool backend_moves() const noexcept;
   [[nodiscard]] bool device_moves() const noexcept;
@@ -287,28 +284,21 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // -- driving
   void background();
-  bool leave_to_seekers(std::unique_lock<std::mutex>& lock);
-  std::unique_lock<std::mutex> seek(const std::function<bool()>& all_done);
   [[nodiscard]] bool is_caller() const noexcept;
   bool move_transport() noexcept;
   void look_in();
   void attend(base::EventCount::Ticket ticket, std::optional<base::Time> until);
   [[nodiscard]] static base::Time doze(std::optional<base::Time> until) noexcept;
-  void wake_up(const std::vector<base::Poller::Event>& events);
-  void sleep_in_poller(std::unique_lock<std::mutex>& lock);
-  void run_errands(std::unique_lock<std::mutex>& lock);
+  void sleep(Driver::Lock& lock, bool burst);
+  void hear(const Driver::Events& events);
+  void run_errands(Driver::Lock& lock);
   void run_errand(Errand errand) noexcept;
   template <class Done>
-  std::optional<base::EventCount::Ticket> drive(std::unique_lock<std::mutex>& lock, Done done,
-                                                std::optional<base::Time> until);
+  std::optional<base::EventCount::Ticket> drive(Driver::Lock& lock, Done done, std::optional<base::Time> until);
   template <class Done>
   void drive_until(Done done, base::Time until);
   void help_until(const std::function<bool()>& done, base::Time until);
-  std::unique_lock<std::mutex> take_over();
-  void take_back(std::unique_lock<std::mutex>& lock);
-  void give_way(std::unique_lock<std::mutex>& lock);
-  void hand_over(std::unique_lock<std::mutex>& lock, bool look = true) noexcept;
-  void set_alarm(base::Time due) noexcept;
+  void hand_over(Driver::Lock& lock, bool look = true) noexcept;
   void stop(const Status& status);
 
   // -- constant
@@ -328,22 +318,12 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // -- self-synchronised
   NameTable names_;
   base::Mailbox<Item> mailbox_;
-  base::Poller poller_;
-  base::TimerFd alarm_;  ///< set for the sleeping background thread
   base::EventCount own_changes_;
   base::EventCount& changes_;  ///< rung after a pass that changed anything; the callers' where there are such
   std::atomic<std::int64_t> interested_{0};  ///< operations that somebody waits for or asked about
-  std::atomic<int> seekers_{0};              ///< threads that wait and would drive
-  std::atomic<bool> beside_{false};          ///< the background thread has left the driver's place to them
-  std::atomic<bool> in_background_{false};   ///< it is, or was last, the driver
-  std::atomic<int> wanted_{0};               ///< threads that want the driver's place
-  std::atomic<bool> nudged_{false};
-  std::atomic<bool> napping_{false};  ///< the background thread looks at the mailbox soon, unwoken
   std::atomic<bool> faulted_{false};
   std::atomic<bool> deserted_{false};  ///< an operation of this rank has failed because another rank has left
   std::atomic<bool> stopped_{false};
-  std::atomic<bool> begun_{false};  ///< the background thread waits for it
-  std::atomic<bool> stop_{false};
   std::atomic<bool> express_open_{true};  ///< until a rank leaves
   std::atomic<std::uint64_t> expressed_{0};
   std::atomic<std::uint64_t> expressed_bytes_{0};
@@ -359,9 +339,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::vector<std::thread::id> callers_back_;  // guarded by callback_mutex_
   std::atomic<int> callbacks_running_{0};
 
-  // -- guarded by driver_
-  std::mutex driver_;
+  // -- guarded by driver_'s lock
   control::Board board_;
+  Driver driver_;
   control::Participant participant_;
   std::unique_ptr<Leader> leader_;
   Executor executor_;
@@ -373,25 +353,20 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool abort_due_ = false;                     ///< a fatal error: the backends must be aborted
   std::vector<control::AnswerQuery> queries_;  ///< not answered yet
   base::Time queried_at_ = base::Time::max();  ///< the first of them came
-  std::vector<base::Poller::Event> events_;
   control::Bytes bytes_;
   base::Time next_due_ = base::Time::max();
-  base::Time background_until_ = base::Time::max();  ///< when the sleeping background thread wakes by itself
-  base::Time latch_at_ = base::Time::max();          ///< when an announced fault is latched here
+  base::Time latch_at_ = base::Time::max();  ///< when an announced fault is latched here
   Status announced_;
   std::uint64_t passes_ = 0;
   std::uint64_t step_began_at_ = 0;  ///< batches then
   std::int64_t interest_met_ = 0;    ///< completed, and still to be taken off `interested_`
   bool interest_seen_ = false;
-  bool burst_ = false;  ///< something has moved since the background thread slept, and many operations are open
   bool backend_broken_ = false;
   bool leaving_ = false;  ///< this rank has said so
   bool closed_ = false;   ///< the log has ended without a fault
   bool changed_ = false;  ///< since `changes_` was rung
   Status closed_as_;      ///< what operations are told that come later
   Metrics metrics_;
-
-  std::thread thread_;
 };
 
 }  // namespace kolo::engine

@@ -136,7 +136,7 @@ void Engine::give_up(int rank, ErrorCode code, const std::string& reason) {
   const auto is_over = [this] { return faulted(); };
   help_until(is_over, base::now() + kPatience);
   if (!faulted()) {
-    std::unique_lock lock = take_over();
+    Driver::Lock lock = driver_.take_over();
     const HandOver after(*this, lock);
     announce_loss(rank, code, reason);
   }

@@ -25,13 +25,9 @@ void Engine::submit(OperationPtr operation, bool quiet) {
   if (operation->engine.expired()) operation->engine = weak_from_this();
   push({Command::submit, std::move(operation)});
   if (quiet) return;
-  if (nobody_looks() && !say_at_once()) nudge();
+  if (driver_.nobody_looks() && !say_at_once()) driver_.ring_if_asleep();
   move_transport();
 }
-
-/// Whether what was said just now waits for somebody to drive. The mailbox's push and this look are sequentially
-/// consistent, as are the announcement of sleep and the look that follows it.
-bool Engine::nobody_looks() const noexcept { return board_.asleep(topology_.local_rank) && !napping_.load(); }
 
 /// What a thread has to say to an engine that sleeps it says itself: that costs less than to wake the background thread
 /// for it, which often shares this thread's CPU. A lone small tensor it also brings as far as it comes; what comes of
@@ -39,15 +35,13 @@ bool Engine::nobody_looks() const noexcept { return board_.asleep(topology_.loca
 /// are not for who does not wait, and may hold a lock that they want: whoever is handed the driver's place runs them.
 /// False: nothing was done.
 bool Engine::say_at_once() {
-  std::unique_lock lock(driver_, std::try_to_lock);
+  Driver::Lock lock = driver_.try_look();
   if (!lock || faulted() || closed_ || device_moves()) return false;
   if (open_.size() >= kBurst) {
-    napping_.store(true);
-    set_alarm(base::now() + kNap);
+    driver_.nap(base::now() + kNap);
     return true;
   }
-  board_.announce_awake();
-  in_background_ = false;
+  driver_.take();
   bool lone = false;
   // Once more for what others say meanwhile: as long as that is not for the background thread anyway.
   for (int turn = 0; turn < kTurns && (turn == 0 || owes_work()); ++turn) {
@@ -72,7 +66,7 @@ bool Engine::say() {
   if (leader_) leader_->step(now);
   if (lone) read_log();
   if (leader_) leader_->wake_ranks();
-  while (lone && move_backend(true, now)) {
+  while (lone && move_backend(now)) {
   }
   speak();
   return lone;
@@ -89,31 +83,25 @@ bool Engine::is_small(const Operation& operation) noexcept {
 void Engine::end_step() {
   check_usable();
   push({Command::end_step, nullptr});
-  if (nobody_looks() && !say_at_once()) nudge();
+  if (driver_.nobody_looks() && !say_at_once()) driver_.ring_if_asleep();
   move_transport();
 }
 
 /// A full mailbox is emptied by the submitter itself where nobody else is at it. Callbacks are not for it, here too.
 void Engine::push(Item item) {
   while (!mailbox_.try_push(std::move(item))) {
-    if (std::unique_lock lock(driver_, std::try_to_lock); lock) {
+    if (Driver::Lock lock = driver_.try_take()) {
       const HandOver after(*this, lock);
-      board_.announce_awake();
-      progress(true);
+      progress();
     } else {
       std::this_thread::yield();
     }
   }
 }
 
-/// Wakes the background thread where nobody drives.
-void Engine::nudge() noexcept {
-  if (nobody_looks() && !nudged_.exchange(true)) link_->wake(topology_.local_rank);
-}
-
 void Engine::note_interest(Operation& operation) {
   if (operation.done()) return;
-  if (mark_interest(&operation) && nobody_looks() && !say_at_once()) nudge();
+  if (mark_interest(&operation) && driver_.nobody_looks() && !say_at_once()) driver_.ring_if_asleep();
   if (is_caller()) look_in();
 }
 

@@ -21,6 +21,7 @@ class LoneLink final : public transport::NodeLink {
   [[nodiscard]] std::size_t bytes() const noexcept override { return memory_.bytes(); }
   void wake(int) noexcept override { bell_.signal(); }
   [[nodiscard]] int wake_fd() const noexcept override { return bell_.fd(); }
+  [[nodiscard]] bool was_rung() const noexcept { return bell_.drain(); }
   [[nodiscard]] std::vector<Liveness> liveness() const override { return {}; }
   std::shared_ptr<transport::SharedRegion> share(std::size_t, const transport::Meeting&,
                                                  const std::function<void()>&) override {

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/driver.hpp"
+
+#include <system_error>
+
+#include "base/check.hpp"
+#include "base/system_error.hpp"
+#include "engine/tags.hpp"
+
+namespace kolo::engine {
+namespace {
+
+/// How many turns a thread that waits gives away in the hope of becoming the driver, before it sleeps.
+constexpr int kTurnsBeforeSleep = 64;
+
+/// By state: bit n says that state n may follow.
+constexpr auto kMayFollow = [] {
+  std::array<std::uint8_t, Driver::kStates> bits{};
+  for (const Driver::Move& move : Driver::kMoves) {
+    auto& from = bits[static_cast<std::size_t>(move.from)];
+    from = static_cast<std::uint8_t>(from | 1U << static_cast<unsigned>(move.to));
+  }
+  return bits;
+}();
+
+}  // namespace
+
+Driver::Driver(control::Board& board, transport::NodeLink& link) : board_(board), link_(link) {
+  poller_.add(link_.wake_fd(), kWakeTag);
+  poller_.add(alarm_.fd(), kAlarmTag);
+}
+
+// ---------------------------------------------------------------- the background thread's life
+
+void Driver::start(std::function<void()> body) {
+  try {
+    thread_ = std::thread([this, run = std::move(body)] {
+      begun_.wait(false);
+      run();
+    });
+  } catch (const std::system_error& error) {
+    base::throw_errno("starting the engine's thread", error.code().value());
+  }
+}
+
+void Driver::begin() noexcept {
+  begun_.store(true);
+  begun_.notify_one();
+}
+
+void Driver::end() {
+  ending_.store(true, std::memory_order_release);
+  begin();  // should it not have begun
+  ring();
+  if (thread_.joinable()) thread_.join();
+}
+
+// ---------------------------------------------------------------- the place
+
+void Driver::move(State to, std::memory_order order) noexcept {
+  const State from = state_.load(std::memory_order_relaxed);
+  KOLO_CHECK((kMayFollow[static_cast<std::size_t>(from)] >> static_cast<unsigned>(to) & 1) != 0)
+      << "a driver in state " << static_cast<int>(from) << " cannot come to state " << static_cast<int>(to);
+  state_.store(to, order);
+}
+
+/// Takes the place, or takes it again: another one may have had it, and have announced that nobody drives.
+void Driver::resume(State own) noexcept {
+  if (state_.load(std::memory_order_relaxed) != own) move(own);
+  board_.announce_awake();
+}
+
+Driver::Lock Driver::try_take() {
+  Lock lock(mutex_, std::try_to_lock);
+  if (lock) take();
+  return lock;
+}
+
+/// A driver that finds no reason to sleep would not let anybody in, were it not for `wanted_`.
+Driver::Lock Driver::wait_for_lock() {
+  wanted_.fetch_add(1);
+  Lock lock(mutex_);
+  wanted_.fetch_sub(1);
+  return lock;
+}
+
+Driver::Lock Driver::take_over() {
+  Lock lock = wait_for_lock();
+  take();
+  return lock;
+}
+
+Driver::Lock Driver::seek(const std::function<bool()>& done) {
+  Lock lock(mutex_, std::try_to_lock);
+  if (!lock) {
+    // The background thread will leave the place. Another thread inside a call may keep it.
+    const auto may_be_kept = [this] {
+      const State state = state_.load(std::memory_order_relaxed);
+      return state == State::called || state == State::leaving;
+    };
+    seekers_.fetch_add(1);
+    for (int turn = 0; !lock && !done() && (turn < kTurnsBeforeSleep || !may_be_kept()); ++turn) {
+      std::this_thread::yield();
+      static_cast<void>(lock.try_lock());
+    }
+    seekers_.fetch_sub(1);
+  }
+  if (lock) {
+    take();
+  } else if (state_.load() == State::beside) {  // for this thread, which goes; else who has the place rings
+    ring();
+  }
+  return lock;
+}
+
+void Driver::give_way(Lock& lock) {
+  if (wanted_.load() == 0) return;
+  const State own = state_.load(std::memory_order_relaxed);
+  lock.unlock();
+  while (wanted_.load() > 0) std::this_thread::yield();
+  lock.lock();
+  resume(own);
+}
+
+const Driver::Events& Driver::poll() {
+  poller_.poll(events_);
+  return events_;
+}
+
+void Driver::hear_ring() noexcept {
+  drain_wake(link_.wake_fd());
+  rung_.store(false);
+}
+
+/// The background thread may sleep on: this driver took its alarm.
+void Driver::hear_alarm() noexcept {
+  alarm_.drain();
+  wakes_at_ = base::Time::max();
+  naps_ = false;
+}
+
+void Driver::set_alarm(base::Time due) noexcept {
+  if (due >= wakes_at_) return;
+  alarm_.set(due);
+  wakes_at_ = due;
+}
+
+// ---------------------------------------------------------------- a thread inside a call, at its end
+
+void Driver::leave(control::Board::Sleep sleep) noexcept {
+  move(State::leaving);
+  board_.announce_sleep(sleep);
+}
+
+void Driver::let_go(Lock& lock, const Rest& rest) noexcept {
+  if (!rest.ring) {
+    if (rest.is_nap_over) naps_ = false;
+    set_alarm(rest.due);
+  }
+  move(naps_ ? State::napping : State::asleep);
+  lock.unlock();
+  if (rest.ring) ring();
+}
+
+void Driver::nap(base::Time until) noexcept {
+  const State state = state_.load(std::memory_order_relaxed);
+  if (state == State::background || state == State::called) return;  // it has stepped aside, and looks when it is back
+  naps_ = true;
+  set_alarm(until);
+  if (state == State::asleep) move(State::napping);
+}
+
+// ---------------------------------------------------------------- the background thread
+
+Driver::Lock Driver::wake_up() {
+  Lock lock(mutex_);
+  naps_ = false;
+  resume(State::background);
+  return lock;
+}
+
+void Driver::fall(control::Board::Sleep sleep) noexcept {
+  move(State::falling);
+  board_.announce_sleep(sleep);
+}
+
+const Driver::Events& Driver::sleep(Lock& lock, std::optional<std::chrono::nanoseconds> timeout, bool is_nap) {
+  wakes_at_ = timeout ? base::now() + *timeout : base::Time::max();
+  naps_ = is_nap;
+  move(is_nap ? State::napping : State::asleep);
+  return sleep_unlocked(lock, timeout);
+}
+
+/// Both sides store, then look (sequentially consistent): the state here, `seekers_` there. One of them sees the other.
+const Driver::Events* Driver::leave_to_seekers(Lock& lock) {
+  if (seekers_.load() == 0) return nullptr;
+  move(State::beside, std::memory_order_seq_cst);
+  if (seekers_.load() == 0) {
+    move(State::background);
+    return nullptr;
+  }
+  wakes_at_ = base::Time::max();
+  naps_ = false;
+  return &sleep_unlocked(lock, std::nullopt);
+}
+
+const Driver::Events& Driver::sleep_unlocked(Lock& lock, std::optional<std::chrono::nanoseconds> timeout) {
+  lock.unlock();
+  Events events;
+  poller_.wait(timeout, events);
+  lock = wake_up();
+  events_ = std::move(events);
+  return events_;
+}
+
+}  // namespace kolo::engine
