@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Deadlines and questions, deaths, and fatal errors. See the essay in engine.hpp.
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <new>
+#include <utility>
+
+#include "base/quote.hpp"
+#include "control/sentences.hpp"
+#include "engine/engine.hpp"
+
+namespace kolo::engine {
+namespace {
+
+/// How long a rank that always has something to move puts off its answer to a query.
+constexpr std::chrono::milliseconds kAnswering{100};
+
+std::string subject(const std::string& name) {
+  return name.empty() ? "an unnamed call" : "tensor " + base::quoted(name);
+}
+
+/// Not in the log yet; else its batch runs.
+bool is_negotiating(const Operation& operation) noexcept { return operation.entry->operation.get() == &operation; }
+
+}  // namespace
+
+// ---------------------------------------------------------------- deadlines, deaths, faults
+
+void Engine::check_deadlines(base::Time now) {
+  next_due_ = base::Time::max();
+  if (now >= latch_at_) {
+    latch(announced_);
+    return;
+  }
+  for (std::size_t i = 0; i < open_.size() && !faulted(); ++i) check_deadline(*open_[i], now);
+}
+
+void Engine::check_deadline(Operation& operation, base::Time now) {
+  const base::Time warn_at = operation.submitted + warn_after_;
+  const base::Duration patience = base::from_seconds(settings_.latch_timeout_s);
+  const double waited = base::to_seconds(now - operation.submitted);
+  if (now >= operation.latch_at) {
+    latch(Status(ErrorCode::timeout, control::unanswered(describe(operation), waited, describe_silence())));
+    return;
+  }
+  if (now >= operation.deadline && operation.latch_at == base::Time::max()) {
+    operation.latch_at = now + patience;
+    ask_about(operation, now);
+  } else if (operation.latch_at != base::Time::max() && !operation.reminded &&
+             now >= operation.latch_at - patience / 2) {
+    // If the leader stops taking messages meanwhile, this one tells: describe_silence.
+    operation.reminded = true;
+    ask_about(operation, now);
+  } else if (now >= warn_at && !operation.warned) {
+    operation.warned = true;
+    if (is_negotiating(operation)) participant_.overdue(*operation.entry->slot, waited, false);
+  }
+  base::Time due = operation.deadline;
+  if (operation.latch_at != base::Time::max()) {
+    due = operation.reminded ? operation.latch_at : operation.latch_at - patience / 2;
+  }
+  next_due_ = std::min({next_due_, due, operation.warned ? base::Time::max() : warn_at});
+}
+
+/// The deadline has passed.
+void Engine::ask_about(Operation& operation, base::Time now) {
+  const double waited = base::to_seconds(now - operation.submitted);
+  if (is_negotiating(operation)) {
+    participant_.overdue(*operation.entry->slot, waited, true);
+  } else {
+    participant_.overdue_running(operation.entry->set, operation.entry->name, waited);
+  }
+}
+
+std::string Engine::describe(const Operation& operation) const {
+  const Entry& entry = *operation.entry;
+  return control::subject(entry.set, entry.name, entry.slot ? participant_.round_of(*entry.slot) : 0);
+}
+
+/// Who should have answered this rank's question: its leader, if it has not even read it, else the rank that decides,
+/// or whoever stands between the two.
+std::string Engine::describe_silence() const {
+  const std::string stopped = "; its process is stopped, or kept from running";
+  const int leader = topology_.leader_of(topology_.node);
+  if (leader > 0 && leader != topology_.rank && board_.has_unread_messages()) {
+    return "rank " + std::to_string(leader) + ", which speaks for this node, does not answer" + stopped;
+  }
+  const std::string decider = "rank 0, which decides,";
+  std::vector<std::int32_t> between;
+  const auto fanout = static_cast<int>(settings_.tree_fanout);
+  for (int node = topology_.node; node > 0; node = core::Topology::tree_parent(node, fanout)) {
+    if (node != topology_.node) between.push_back(topology_.leader_of(node));
+  }
+  if (between.empty()) return decider + " does not answer" + stopped;
+  std::sort(between.begin(), between.end());
+  return decider + " does not answer, or " + core::describe_ranks(between) + " on the way to it";
+}
+
+/// Once nothing more can be moved here: whom this rank waits for says nothing while it has work to do itself. If it
+/// always has, it answers all the same, soon.
+void Engine::answer_queries(bool advanced, base::Time now) {
+  if (advanced && now < queried_at_ + kAnswering) return;
+  for (control::AnswerQuery& query : std::exchange(queries_, {})) {
+    control::Answer& answer = query.answer;
+    if (!faulted()) executor_.account(answer);
+    if (callers_ != nullptr && callers_->is_neglected(now)) {
+      answer.doing = control::Doing::standing;
+      answer.awaited.clear();
+      answer.reason = callers_->hindrance();
+    }
+    if (!answer.submitted) answer.wait = oldest_wait();
+    participant_.answer(std::move(answer));
+  }
+}
+
+/// What some thread of this rank has waited for longest, of what is not in the log yet.
+std::optional<control::Answer::Wait> Engine::oldest_wait() const {
+  const Operation* oldest = nullptr;
+  for (const Operation* operation : open_) {
+    if (!operation->is_interesting() || !is_negotiating(*operation)) continue;
+    if (oldest == nullptr || operation->submitted < oldest->submitted) oldest = operation;
+  }
+  if (oldest == nullptr) return std::nullopt;
+  return control::Answer::Wait{oldest->entry->set, oldest->entry->name, participant_.round_of(*oldest->entry->slot)};
+}
+
+/// A peer of this node is gone. What it said last comes first: after the end of the log it is no loss.
+void Engine::on_death(int local_rank) {
+  for (const transport::NodeLink::Liveness& peer : link_->liveness()) {
+    if (peer.local_rank == local_rank) driver_.poller().remove(peer.fd);
+  }
+  read_log();
+  const int rank = topology_.nodes[static_cast<std::size_t>(topology_.node)][static_cast<std::size_t>(local_rank)];
+  if (participant_.has_left(rank)) {  // whose part in what is still open here is done
+    while (!closed_ && !faulted() && move_backend(base::now())) {
+    }
+  }
+  if (leader_) {
+    leader_->on_local_death(local_rank);
+    return;
+  }
+  if (closed_ || faulted()) return;
+  if (participant_.has_left(rank) && executor_.open() == 0) return close_log();
+  latch(Status(ErrorCode::rank_lost, control::rank_lost({rank, ErrorCode::rank_lost, "its process has ended"})));
+}
+
+/// The log has ended: all ranks have left, or one of those that have and that this one hears the log from is gone. What
+/// is not in it will never run.
+void Engine::close_log() {
+  closed_ = true;
+  if (leaving_) {
+    closed_as_ = Status(ErrorCode::shut_down, "the job was shut down");
+    return;  // what is open ends with the engine
+  }
+  closed_as_ = Status(ErrorCode::rank_lost, control::nothing_more(participant_.first_to_leave()));
+  for (std::size_t i = open_.size(); i-- > 0;) {
+    Operation& operation = *open_[i];
+    if (operation.entry->operation.get() == &operation) complete(operation, closed_as_);  // else it runs
+  }
+}
+
+/// Of the exception that is being handled.
+void Engine::announce_exception() noexcept {
+  try {
+    throw;
+  } catch (const Error& error) {
+    // What a call may fail with and the job go on is fatal here.
+    announce_fault(is_fatal(error.code()) ? error.code() : ErrorCode::transport, error.status().message());
+  } catch (const std::bad_alloc&) {
+    announce_fault(ErrorCode::transport, "there is no memory left");
+  } catch (const std::exception& error) {
+    announce_fault(ErrorCode::transport, error.what());
+  } catch (...) {
+    announce_fault(ErrorCode::transport, "an exception that is no std::exception");
+  }
+}
+
+/// This rank cannot go on because of `rank`, itself or a peer. The world learns of it; if rank 0 does not answer, this
+/// rank fails by itself.
+void Engine::announce_loss(int rank, ErrorCode code, const std::string& reason) {
+  if (faulted() || !announced_.ok()) return;
+  announced_ = Status(code, control::rank_lost({rank, code, reason}));
+  backend_broken_ = true;
+  latch_at_ = base::now() + base::from_seconds(settings_.latch_timeout_s);
+  next_due_ = std::min(next_due_, latch_at_);
+  queue(control::RankLost{rank, code, reason});
+}
+
+void Engine::latch(const Status& status) {
+  if (faulted()) return;
+  {
+    const std::lock_guard lock(fault_mutex_);
+    fault_ = status;
+  }
+  faulted_.store(true, std::memory_order_release);
+  latch_at_ = base::Time::max();
+  changed_ = true;
+  if (inter_) inter_->abandon();
+  errands_.log(LogLevel::error, status.message());
+  if (leader_) leader_->latch(status, -1);
+  abort_due_ = true;
+}
+
+/// After a fatal error, without the lock while the backends end their work. Nobody else uses them meanwhile.
+void Engine::end_batches(Driver::Lock& lock) {
+  abort_due_ = false;
+  driver_.step_aside(lock, [this] { executor_.abort(); });
+  executor_.forget();
+  fail_open(fault_);
+  executor_.drop();
+}
+
+void Engine::report_stall(const control::Stalled& stall) {
+  ++metrics_.stalls;
+  if (topology_.rank != 0) return;
+  const bool one = stall.missing.size() == 1;
+  errands_.log(LogLevel::warning, subject(stall.name) + " has waited for " + control::spell_seconds(stall.waited_s) +
+                                      ": " + core::describe_ranks(stall.missing) + (one ? " has" : " have") +
+                                      " not submitted it. Either " + (one ? "this rank is" : "these ranks are") +
+                                      " slow, or the program does not submit it there.");
+}
+
+}  // namespace kolo::engine
