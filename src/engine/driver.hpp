@@ -152,7 +152,8 @@ class Driver {
     bool is_nap_over = false;            ///< submissions from now on shall ring it
   };
   void let_go(Lock& lock, const Rest& rest) noexcept;
-  /// Submissions come in bursts: instead of being rung, the background thread looks after a nap. The place is not taken.
+  /// Submissions come in bursts: instead of being rung, the background thread looks after a nap. The place is not
+  /// taken.
   void nap(base::Time until) noexcept;
 
   // -- the background thread

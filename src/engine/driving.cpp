@@ -53,7 +53,7 @@ void Engine::background() {
 }
 
 /// Whether passes of the background thread can move an open batch.
-bool Engine::backend_moves() const noexcept { return executor_.open() > 0 && !backend_broken_; }
+bool Engine::backend_moves() const noexcept { return executor_.open() > 0 && !failure_.is_announced(); }
 
 /// Whether the background thread, which alone gives work to a device, has batches to look after there. It is rung when
 /// they have come further, so it sleeps meanwhile. Any thread may ask.
@@ -61,9 +61,9 @@ bool Engine::device_moves() const noexcept { return executor_.open_on_device() >
 
 /// Something for this rank has been published and not been looked at. Asked after announcing sleep.
 bool Engine::owes_work() const noexcept {
-  return !mailbox_.empty() || (!faulted() && !closed_ && board_.has_log_entry()) ||
-         (leader_ && (leader_->board_rang() || leader_->has_news())) || (interested_.load() > 0 && !interest_seen_) ||
-         (executor_.has_ready() && !faulted() && !backend_broken_);
+  return !mailbox_.empty() || (!faulted() && !end_.closed && board_.has_log_entry()) ||
+         (leader_ && (leader_->board_rang() || leader_->has_news())) || interest_.is_news() ||
+         (executor_.has_ready() && failure_.spares_backends());
 }
 
 /// The root of one node, with nothing open, need not hear of submissions: none of them can complete anything before it
@@ -82,7 +82,7 @@ std::optional<std::chrono::nanoseconds> Engine::sleep_time(base::Time now) noexc
     if (const std::optional<std::chrono::nanoseconds> nap = inter_->nap()) return nap;
   }
   if (backend_moves() || device_moves() || !unsent_.empty() || (leader_ && leader_->blocked())) return kNap;
-  base::Time until = latch_at_;
+  base::Time until = failure_.due;
   if (!open_.empty()) until = std::min(until, next_due_);
   if (leader_) until = std::min(until, leader_->next_deadline());
   if (until == base::Time::max()) return std::nullopt;
@@ -103,7 +103,7 @@ bool Engine::arm_transport() noexcept {
 /// The background thread sleeps until something rings or is due. The driver's place is free meanwhile.
 void Engine::sleep(Driver::Lock& lock, bool burst) {
   driver_.fall(sleep_state());
-  if (owes_work() || !errands_.empty() || abort_due_ || !queries_.empty() || driver_.is_ending() ||
+  if (owes_work() || !errands_.empty() || failure_.abort_due || !questions_.open.empty() || driver_.is_ending() ||
       (backend_moves() && progress()) || !arm_transport()) {
     driver_.stay();
     return;
@@ -145,7 +145,7 @@ void Engine::look_in() {
 void Engine::attend(base::EventCount::Ticket ticket, std::optional<base::Time> until) {
   if (move_transport()) return;
   if (is_caller() && callers_->has_open()) until = doze(until);
-  changes_.sleep(ticket, until.value_or(base::Time::max()));
+  changes_.count.sleep(ticket, until.value_or(base::Time::max()));
 }
 
 /// When a thread that sleeps until then at most, and would not be rung when transports could move, looks again.
@@ -170,7 +170,7 @@ void Engine::wait_all(Span<Operation* const> operations, std::optional<base::Tim
   // One of them is marked at a time: that somebody waits is all that matters.
   const Operation* marked = nullptr;
   const auto mark = [&](Operation* operation) {
-    return operation != std::exchange(marked, operation) && mark_interest(operation);
+    return operation != std::exchange(marked, operation) && interest_.mark(*operation);
   };
   const auto all_done = [&] {
     if (skip_done()) return true;
@@ -194,7 +194,7 @@ void Engine::wait_all(Span<Operation* const> operations, std::optional<base::Tim
     } else {
       driver_.ring_if_asleep();
     }
-    const base::EventCount::Ticket ticket = changes_.ticket();
+    const base::EventCount::Ticket ticket = changes_.count.ticket();
     if (all_done() || (until && base::now() >= *until)) return;
     if (is_caller() && (drove || on_device || device_moves())) {
       attend(ticket, until);
@@ -214,7 +214,7 @@ data::DeviceEventPtr Engine::wait_enqueued(Operation& operation) {
   check_may_wait_for(*operation.signature);
   note_interest(operation);
   while (is_caller()) {
-    const base::EventCount::Ticket ticket = changes_.ticket();
+    const base::EventCount::Ticket ticket = changes_.count.ticket();
     if (operation.is_enqueued()) break;
     attend(ticket, std::nullopt);
   }
@@ -241,7 +241,7 @@ std::optional<base::EventCount::Ticket> Engine::drive(Driver::Lock& lock, Done d
   }
   run_errands(lock);
   std::optional<base::EventCount::Ticket> ticket;
-  if (!done()) ticket = changes_.ticket();
+  if (!done()) ticket = changes_.count.ticket();
   return ticket;
 }
 
@@ -280,11 +280,11 @@ void Engine::hand_over(Driver::Lock& lock, bool look) noexcept {
     // Where it has a CPU of its own the background thread looks on.
     rest.ring = wait_policy_.background_pauses > 0 || progress();
   }
-  rest.ring = rest.ring || owes_work() || device_moves() || !arm_transport() || !errands_.empty() || abort_due_ ||
-              !queries_.empty() || !unsent_.empty() || (leader_ && leader_->blocked());
+  rest.ring = rest.ring || owes_work() || device_moves() || !arm_transport() || !errands_.empty() ||
+              failure_.abort_due || !questions_.open.empty() || !unsent_.empty() || (leader_ && leader_->blocked());
   if (!rest.ring) {
     base::Time& due = rest.due;
-    due = open_.empty() ? latch_at_ : std::min(latch_at_, next_due_);
+    due = open_.empty() ? failure_.due : std::min(failure_.due, next_due_);
     if (leader_) due = std::min(due, leader_->next_deadline());
     if (backend_moves() || (transport_moves() && inter_->nap())) due = std::min(due, base::now() + kNap);
     rest.is_nap_over = open_.empty();  // a lone submission does not wait for its end
@@ -294,44 +294,20 @@ void Engine::hand_over(Driver::Lock& lock, bool look) noexcept {
 }
 
 void Engine::run_errands(Driver::Lock& lock) {
-  while (!errands_.empty() || abort_due_) {
-    if (abort_due_ && errands_.empty()) {
+  while (!errands_.empty() || failure_.abort_due) {
+    if (failure_.abort_due && errands_.empty()) {
       end_batches(lock);
       settle_pass();
     }
     std::vector<Errand> errands = errands_.take();
     driver_.step_aside(lock, [&] {
-      for (Errand& errand : errands) run_errand(std::move(errand));
+      for (Errand& errand : errands) runner_.run(std::move(errand));
     });
   }
 }
 
-/// By value: what a callback has captured is destroyed here, too.
-void Engine::run_errand(Errand errand) noexcept {
-  {
-    const std::lock_guard guard(callback_mutex_);
-    callers_back_.push_back(std::this_thread::get_id());
-    callbacks_running_.fetch_add(1);
-  }
-  if (errand.callback) {
-    engine::call_back(errand.callback, errand.status, *logger_);
-    errand.callback = nullptr;
-  } else {
-    logger_->write(errand.level, std::move(errand.record));
-  }
-  const std::lock_guard guard(callback_mutex_);
-  callers_back_.erase(std::find(callers_back_.begin(), callers_back_.end(), std::this_thread::get_id()));
-  callbacks_running_.fetch_sub(1);
-}
-
 void Engine::call_back(std::function<void(const Status&)> callback, const Status& status) noexcept {
-  run_errand({std::move(callback), status, LogLevel::off, {}});
-}
-
-bool Engine::in_callback() {
-  if (callbacks_running_.load() == 0) return false;
-  const std::lock_guard guard(callback_mutex_);
-  return std::find(callers_back_.begin(), callers_back_.end(), std::this_thread::get_id()) != callers_back_.end();
+  runner_.run({std::move(callback), status, LogLevel::off, {}});
 }
 
 void Engine::check_may_wait() {
@@ -350,7 +326,7 @@ void Engine::check_may_shut_down() {
 // ---------------------------------------------------------------- the end
 
 void Engine::shutdown(base::Duration patience) {
-  if (stopped_.load(std::memory_order_acquire)) return;
+  if (end_.stopped.load(std::memory_order_acquire)) return;
   check_may_shut_down();
   if (!faulted()) {
     // What runs here first: once all have left nobody can be asked to push (control::Starved) any more.
@@ -359,8 +335,8 @@ void Engine::shutdown(base::Duration patience) {
     push({Command::leave, nullptr});
     bool all_left = false;  // as this thread saw it with the lock
     const auto left = [this, &all_left] {
-      all_left = closed_;
-      return faulted() || (closed_ && executor_.open() == 0 && !device_moves() && !executor_.has_ready());
+      all_left = end_.closed;
+      return faulted() || (end_.closed && executor_.open() == 0 && !device_moves() && !executor_.has_ready());
     };
     drive_until(left, until);
     if (!all_left && !faulted()) {
@@ -372,8 +348,8 @@ void Engine::shutdown(base::Duration patience) {
 }
 
 void Engine::abandon(ErrorCode code, const std::string& reason) {
-  if (stopped_.load(std::memory_order_acquire)) return;
-  if (deserted_.load()) return shutdown(kFarewell);
+  if (end_.stopped.load(std::memory_order_acquire)) return;
+  if (end_.deserted.load()) return shutdown(kFarewell);
   if (topology_.size > 1) {  // else there is nobody to tell
     {
       Driver::Lock lock = driver_.take_over();
@@ -388,7 +364,7 @@ void Engine::abandon(ErrorCode code, const std::string& reason) {
 void Engine::end_now(Operation& operation) {
   const auto is_done = [&operation] { return operation.done(); };
   const auto is_over = [&] { return faulted() || is_done(); };
-  if (deserted_.load()) help_until(is_over, base::now() + usual_timeout_);
+  if (end_.deserted.load()) help_until(is_over, base::now() + patience_.usual);
   if (!is_over()) {
     Driver::Lock lock = driver_.take_over();
     const HandOver after(*this, lock);
@@ -399,30 +375,30 @@ void Engine::end_now(Operation& operation) {
   if (!is_done()) {
     Driver::Lock lock = driver_.take_over();
     const HandOver after(*this, lock);
-    latch(announced_);  // unless the announcement has come back
+    latch(failure_.announced());  // unless the announcement has come back
   }
   while (!is_done()) help_until(is_done, base::now() + kFarewell);
 }
 
 /// Delivers what is still to be said, ends the background thread, and fails what is open.
 void Engine::stop(const Status& status) {
-  if (stopped_.exchange(true)) return;
+  if (end_.stopped.exchange(true)) return;
   if (leader_) drive_until([this] { return !leader_->blocked(); }, base::now() + kFarewell);
   driver_.end();
   if (callers_ != nullptr) callers_->set_wake({});
   Driver::Lock lock = driver_.take_over();
   // In peace nothing is open, and a device's communicators end together with their peers'.
-  const bool in_peace = closed_ && !faulted() && executor_.open() == 0 && !device_moves();
+  const bool in_peace = end_.closed && !faulted() && executor_.open() == 0 && !device_moves();
   if (!in_peace) executor_.abort();
   executor_.forget();
   if (device_) device_->close();
   while (std::optional<Item> item = mailbox_.try_pop()) {
     if (item->command == Command::submit) admit(std::move(item->operation), base::now());
   }
-  const Status outcome = faulted() ? fault_ : status;
+  const Status outcome = faulted() ? failure_.status() : status;
   fail_open(outcome);
   executor_.drop();
-  abort_due_ = false;
+  failure_.abort_due = false;
   settle_pass();
   run_errands(lock);
 }

@@ -53,10 +53,9 @@ Engine::Engine(EngineParts parts)
     : topology_(std::move(parts.topology)), settings_(std::move(parts.settings)), logger_(std::move(parts.logger)),
       link_(std::move(parts.link)), control_(std::move(parts.control)), backend_(std::move(parts.backend)),
       device_(std::move(parts.device)), wait_policy_(parts.wait_policy), inter_(std::move(parts.inter)),
-      callers_(inter_ ? inter_->callers() : nullptr), usual_timeout_(base::from_seconds(settings_.timeout_s)),
-      warn_after_(base::from_seconds(settings_.stall_warning_s)),
-      mailbox_(static_cast<std::size_t>(settings_.mailbox_capacity)),
-      changes_(callers_ != nullptr ? callers_->changes() : own_changes_),
+      callers_(inter_ ? inter_->callers() : nullptr), patience_{base::from_seconds(settings_.timeout_s),
+                                                                base::from_seconds(settings_.stall_warning_s)},
+      runner_(*logger_), mailbox_(static_cast<std::size_t>(settings_.mailbox_capacity)), changes_(callers_),
       board_(link_->memory(), board_shape(settings_, topology_.local_size()), topology_.local_rank),
       driver_(board_, *link_),
       participant_(topology_.rank, topology_.size, static_cast<std::uint32_t>(settings_.cache_capacity)),
@@ -65,9 +64,9 @@ Engine::Engine(EngineParts parts)
     leader_ = std::make_unique<Leader>(topology_, settings_, board_, *link_, control_.get(), errands_);
   }
   if (const control::ExpressShape shape = express_shape(settings_, topology_); shape.ranks > 0) {
-    express_.emplace(link_->memory() + board_shape(settings_, topology_.local_size()).bytes(), shape,
-                     topology_.local_rank);
-    routes_.emplace(*express_, std::move(parts.peers), express_limits(settings_));
+    unnamed_.express.emplace(link_->memory() + board_shape(settings_, topology_.local_size()).bytes(), shape,
+                             topology_.local_rank);
+    unnamed_.routes.emplace(*unnamed_.express, std::move(parts.peers), express_limits(settings_));
   }
   if (logger_->enabled(LogLevel::debug)) {
     executor_.set_started([this](const Batch& batch, std::uint32_t plan_key, const data::Backend& backend) {
@@ -97,11 +96,8 @@ Engine::~Engine() { stop(Status(ErrorCode::shut_down, "the engine was shut down"
 // ---------------------------------------------------------------- submitting
 
 void Engine::check_usable() const {
-  if (faulted()) {
-    const std::lock_guard lock(fault_mutex_);
-    throw Error(fault_);
-  }
-  if (stopped_.load(std::memory_order_acquire)) {
+  failure_.check();
+  if (end_.stopped.load(std::memory_order_acquire)) {
     throw Error(ErrorCode::shut_down, "this context was shut down");
   }
 }
@@ -116,7 +112,7 @@ bool Engine::progress() noexcept {
   } else if (++passes_ % (control_ ? kPassesPerSocketPoll : kPassesPerPoll) == 0) {
     moved = poll_descriptors();
   }
-  changed_ |= moved;
+  changes_.pending |= moved;
   settle_pass();
   return moved;
 }
@@ -124,27 +120,25 @@ bool Engine::progress() noexcept {
 bool Engine::pass() {
   bool moved = false;
   const base::Time now = base::now();
-  // Before the mailbox: whoever is interested has submitted what he had to, so that no planned batch is reported as
-  // lacking what lies in the mailbox already.
-  interest_seen_ = interested_.load() > 0;
+  const bool interest = interest_.look();
   moved |= drain_mailbox(now);
-  participant_.set_interested(interest_seen_);
+  participant_.set_interested(interest);
   moved |= speak();
   if (leader_) moved |= leader_->step(now);
   moved |= read_log();
   if (leader_) leader_->wake_ranks();
   const bool advanced = move_backend(now);
   moved |= advanced;
-  if (!queries_.empty()) answer_queries(advanced, now);
-  if (now >= next_due_ || now >= latch_at_) check_deadlines(now);
+  if (!questions_.open.empty()) answer_queries(advanced, now);
+  if (now >= next_due_ || now >= failure_.due) check_deadlines(now);
   moved |= speak();  // last: what has come up in this pass is said before anybody sleeps
   return moved;
 }
 
 /// The end of everything that changes what others may wait for.
 void Engine::settle_pass() noexcept {
-  if (interest_met_ > 0) interested_.fetch_sub(std::exchange(interest_met_, 0));
-  if (std::exchange(changed_, false)) changes_.ring();
+  interest_.settle();
+  if (std::exchange(changes_.pending, false)) changes_.count.ring();
 }
 
 bool Engine::drain_mailbox(base::Time now) {
@@ -163,7 +157,7 @@ bool Engine::drain_mailbox(base::Time now) {
       step_began_at_ = metrics_.batches;
       break;
     case Command::leave:
-      leaving_ = true;
+      end_.leaving = true;
       participant_.leave();
       break;
     }
@@ -175,15 +169,15 @@ void Engine::admit(OperationPtr operation, base::Time now) {
   Entry& entry = *operation->entry;
   ++metrics_.submissions;
   operation->submitted = now;
-  const base::Duration timeout = operation->timeout.value_or(usual_timeout_);
+  const base::Duration timeout = operation->timeout.value_or(patience_.usual);
   operation->deadline = timeout >= base::Time::max() - now ? base::Time::max() : now + timeout;
   operation->open_index = open_.size();
   open_.push_back(operation.get());
-  if (faulted() || closed_) {
-    complete(*operation, closed_ ? closed_as_ : fault_);
+  if (faulted() || end_.closed) {
+    complete(*operation, end_.closed ? end_.closed_as : failure_.status());
     return;
   }
-  next_due_ = std::min({next_due_, operation->deadline, now + warn_after_});
+  next_due_ = std::min({next_due_, operation->deadline, now + patience_.warn_after});
   if (!entry.slot) {
     entry.slot = participant_.open(entry.set, entry.name);
     if (by_slot_.size() <= *entry.slot) by_slot_.resize(*entry.slot + 1);
@@ -256,14 +250,14 @@ bool Engine::speak() {
 
 bool Engine::read_log() {
   bool moved = false;
-  while (!faulted() && !closed_ && board_.next_log_entry(bytes_)) {
-    moved = changed_ = true;  // a peer's end has the log read outside a pass as well
+  while (!faulted() && !end_.closed && board_.next_log_entry(bytes_)) {
+    moved = changes_.pending = true;  // a peer's end has the log read outside a pass as well
     ++metrics_.log_entries;
     metrics_.log_bytes += bytes_.size();
     const control::LogEntry entry = control::decode_log(control::ByteView(bytes_.data(), bytes_.size()));
     if (logger_->enabled(LogLevel::info)) record_plans(entry);
     participant_.on_log(entry, actions_);
-    if (!participant_.left().empty()) express_open_.store(false, std::memory_order_release);
+    if (!participant_.left().empty()) unnamed_.open.store(false, std::memory_order_release);
     for (control::Action& action : actions_) act(action);
     actions_.clear();
   }
@@ -283,7 +277,7 @@ void Engine::act(control::Action& action) {
                  [this](const control::FailSlot& failed) {
                    // Moved out: completing the operation frees its entry for the next submission.
                    const OperationPtr operation = std::move(by_slot_[failed.slot]->operation);
-                   if (failed.status.code() == ErrorCode::rank_lost) deserted_.store(true);
+                   if (failed.status.code() == ErrorCode::rank_lost) end_.deserted.store(true);
                    complete(*operation, failed.status);
                  },
                  [this](const control::ForgetSlot& forgotten) {
@@ -299,8 +293,8 @@ void Engine::act(control::Action& action) {
                    if (inter_) inter_->push(base::now());
                  },
                  [this](control::AnswerQuery& query) {
-                   if (queries_.empty()) queried_at_ = base::now();
-                   queries_.push_back(std::move(query));
+                   if (questions_.open.empty()) questions_.since = base::now();
+                   questions_.open.push_back(std::move(query));
                  },
              },
              action);
@@ -325,7 +319,7 @@ void Engine::run_batch(const control::RunBatch& batch) {
 }
 
 bool Engine::move_backend(base::Time now) {
-  if (backend_broken_ || faulted()) return false;
+  if (!failure_.spares_backends()) return false;
   const data::Progress result = executor_.progress(driver_.in_background(), [this](Batch& batch) { finish(batch); });
   if (inter_) inter_->progress(now);
   if (result != data::Progress::advanced) return false;
@@ -351,7 +345,7 @@ void Engine::finish(Batch& batch) {
 }
 
 void Engine::complete(Operation& operation, const Status& status) {
-  changed_ = true;
+  changes_.pending = true;
   if (logger_->enabled(LogLevel::trace)) {
     errands_.log(LogLevel::trace, (status.ok() ? "done: " : "failed: ") + record_of(operation));
   }
@@ -369,7 +363,7 @@ void Engine::complete(Operation& operation, const Status& status) {
   names_.finished(entry);  // before the handle is done: its owner may submit the name again at once
   bool was_interesting = false;
   for (auto& callback : operation.complete(status, was_interesting)) errands_.call(std::move(callback), status);
-  if (was_interesting) ++interest_met_;
+  if (was_interesting) interest_.note_met();
 }
 
 /// Everything that is open. Batches may hold it: they are dropped after this.
@@ -408,7 +402,7 @@ void Engine::handle_events(const std::vector<base::Poller::Event>& events) {
 // ---------------------------------------------------------------- what any thread may ask
 
 bool Engine::uses(const std::byte* begin, std::size_t bytes) {
-  if (stopped_.load(std::memory_order_acquire)) return false;
+  if (end_.stopped.load(std::memory_order_acquire)) return false;
   Driver::Lock lock = driver_.take_over();
   const HandOver after(*this, lock);
   progress();  // what lies in the mailbox is open, too
@@ -425,12 +419,12 @@ Metrics Engine::metrics() {
   const HandOver after(*this, lock);
   Metrics metrics = metrics_;
   const control::ParticipantCounters& counters = participant_.counters();
-  const std::uint64_t expressed = expressed_.load(std::memory_order_relaxed);
+  const std::uint64_t expressed = unnamed_.done.load(std::memory_order_relaxed);
   metrics.expressed = expressed;
   metrics.submissions += expressed;
   metrics.tensors += expressed;
   metrics.driven_by_waiters += expressed;
-  metrics.bytes += expressed_bytes_.load(std::memory_order_relaxed);
+  metrics.bytes += unnamed_.bytes.load(std::memory_order_relaxed);
   metrics.signatures_sent = counters.declared;
   metrics.counts_published = counters.bare;
   metrics.plans = counters.plans;

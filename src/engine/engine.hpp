@@ -79,6 +79,8 @@
 #include "engine/errands.hpp"
 #include "engine/executor.hpp"
 #include "engine/express_routes.hpp"
+#include "engine/failure.hpp"
+#include "engine/interest.hpp"
 #include "engine/leader.hpp"
 #include "engine/name_table.hpp"
 #include "engine/operation.hpp"
@@ -136,7 +138,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// Likewise, of any other call: submit it.
   void decline_express();
   /// After either: the operation's `call`.
-  [[nodiscard]] core::Round unnamed_call() const noexcept { return express_ ? express_->call() : 0; }
+  [[nodiscard]] core::Round unnamed_call() const noexcept { return unnamed_.express ? unnamed_.express->call() : 0; }
   /// Waits until the operation is done, or until the time has come; drives meanwhile. Throws Error: invalid_argument
   /// inside a callback; unsupported where the operation needs a transport that this thread may not call. The
   /// operation's own failure is left to be looked at.
@@ -156,7 +158,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// Throws Error (unsupported) where such an operation needs a transport that this thread may not call.
   void check_may_wait_for(const core::Signature& signature) const;
   /// Whether this thread is inside a callback of on_done, or inside the log sink on behalf of the engine.
-  [[nodiscard]] bool in_callback();
+  [[nodiscard]] bool in_callback() { return runner_.is_here(); }
   /// Runs a callback of on_done on this thread: no wait inside it, and what it throws is logged and dropped.
   void call_back(std::function<void(const Status&)> callback, const Status& status) noexcept;
   /// Notes that somebody asked about an open operation without waiting, and moves what only callers may move.
@@ -170,7 +172,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] std::string describe_backend() const { return backend_->describe(); }
   /// Null: no tensors but the CPU's.
   [[nodiscard]] data::DeviceBackend* device() const noexcept { return device_.get(); }
-  [[nodiscard]] bool faulted() const noexcept { return faulted_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool faulted() const noexcept { return failure_.is_recorded(); }
   /// Ends an operation whose memory is about to go, by a fatal error that is announced but not waited for. A rank that
   /// has been told that another one has left waits for the operation instead: it fails by itself, and names that one.
   /// Nothing touches the memory once this returns.
@@ -178,10 +180,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // -- one thread, nobody else using the engine any more
   /// Leaves, and waits for the others to leave (see Context::shutdown), for KOLO_TIMEOUT_S at most.
-  void shutdown() { shutdown(usual_timeout_); }
+  void shutdown() { shutdown(patience_.usual); }
   void shutdown(base::Duration patience);
   /// After `shutdown`: all ranks have left in order, and all their operations have run.
-  [[nodiscard]] bool left_together() const noexcept { return leaving_ && closed_ && !faulted(); }
+  [[nodiscard]] bool left_together() const noexcept { return end_.leaving && end_.closed && !faulted(); }
   /// Leaves because of an error of this rank: a fault of the world, announced but not waited for. A rank that has been
   /// told that another one has left leaves like that one: its error is no news.
   void abandon(ErrorCode code, const std::string& reason);
@@ -207,6 +209,39 @@ class Engine : public std::enable_shared_from_this<Engine> {
     Command command = Command::submit;
     OperationPtr operation;
   };
+  /// What passes by the log.
+  struct UnnamedCalls {
+    std::atomic<bool> open{true};  ///< until a rank leaves
+    std::atomic<std::uint64_t> done{0};
+    std::atomic<std::uint64_t> bytes{0};
+    // Guarded by the claim of the unnamed calls.
+    std::optional<control::Express> express;
+    std::optional<ExpressRoutes> routes;
+  };
+  /// How this rank and its log come to an end.
+  struct End {
+    std::atomic<bool> stopped{false};
+    std::atomic<bool> deserted{false};  ///< an operation of this rank has failed because another rank has left
+    bool leaving = false;               ///< this rank has said so
+    bool closed = false;                ///< the log has ended without a fault
+    Status closed_as;                   ///< what operations are told that come later
+  };
+  /// What has to be done again and again for those who wait: they sleep on the count.
+  struct Changes {
+    base::EventCount own;
+    base::EventCount& count;  ///< rung after a pass that changed anything; the callers' where there are such
+    bool pending = false;     ///< something has changed since it was rung
+    explicit Changes(transport::Callers* callers) : count(callers != nullptr ? callers->changes() : own) {}
+  };
+  /// Questions of the sequencer's that are not answered yet.
+  struct Questions {
+    std::vector<control::AnswerQuery> open;
+    base::Time since = base::Time::max();  ///< the first of them came
+  };
+  struct Patience {
+    base::Duration usual;       ///< of operations without a deadline of their own
+    base::Duration warn_after;  ///< of warnings
+  };
   /// The longest sleep of the background thread while something is open that rings no bell when it moves.
   static constexpr std::chrono::milliseconds kNap{1};
   /// So many open operations are a burst: one more of them may wait for the background thread's next nap to end.
@@ -216,7 +251,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // -- submitting
   void push(Item item);
-  bool mark_interest(Operation* operation) noexcept;
   bool say_at_once();
   bool say();
   [[nodiscard]] static bool is_small(const Operation& operation) noexcept;
@@ -269,7 +303,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] bool device_moves() const noexcept;
   [[nodiscard]] bool owes_work() const noexcept;
   [[nodiscard]] control::Board::Sleep sleep_state() const noexcept;
-  [[nodiscard]] bool transport_moves() const noexcept { return inter_ != nullptr && !backend_broken_ && !faulted(); }
+  [[nodiscard]] bool transport_moves() const noexcept { return inter_ != nullptr && failure_.spares_backends(); }
   [[nodiscard]] bool arm_transport() noexcept;
   [[nodiscard]] std::optional<std::chrono::nanoseconds> sleep_time(base::Time now) noexcept;
 
@@ -292,7 +326,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void sleep(Driver::Lock& lock, bool burst);
   void hear(const Driver::Events& events);
   void run_errands(Driver::Lock& lock);
-  void run_errand(Errand errand) noexcept;
   template <class Done>
   std::optional<base::EventCount::Ticket> drive(Driver::Lock& lock, Done done, std::optional<base::Time> until);
   template <class Done>
@@ -312,32 +345,17 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const base::WaitPolicy wait_policy_;
   const std::shared_ptr<transport::InterNode> inter_;
   transport::Callers* const callers_;  ///< of inter_; null: any thread may move it
-  const base::Duration usual_timeout_;
-  const base::Duration warn_after_;
+  const Patience patience_;
 
   // -- self-synchronised
   NameTable names_;
+  ErrandRunner runner_;
   base::Mailbox<Item> mailbox_;
-  base::EventCount own_changes_;
-  base::EventCount& changes_;  ///< rung after a pass that changed anything; the callers' where there are such
-  std::atomic<std::int64_t> interested_{0};  ///< operations that somebody waits for or asked about
-  std::atomic<bool> faulted_{false};
-  std::atomic<bool> deserted_{false};  ///< an operation of this rank has failed because another rank has left
-  std::atomic<bool> stopped_{false};
-  std::atomic<bool> express_open_{true};  ///< until a rank leaves
-  std::atomic<std::uint64_t> expressed_{0};
-  std::atomic<std::uint64_t> expressed_bytes_{0};
-
-  // -- guarded by the claim of the unnamed calls
-  std::optional<control::Express> express_;
-  std::optional<ExpressRoutes> routes_;
-
-  mutable std::mutex fault_mutex_;
-  Status fault_;  // guarded by fault_mutex_; constant once faulted_
-
-  std::mutex callback_mutex_;
-  std::vector<std::thread::id> callers_back_;  // guarded by callback_mutex_
-  std::atomic<int> callbacks_running_{0};
+  Changes changes_;
+  Interest interest_;
+  Failure failure_;
+  End end_;
+  UnnamedCalls unnamed_;
 
   // -- guarded by driver_'s lock
   control::Board board_;
@@ -350,22 +368,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::deque<control::Bytes> unsent_;  ///< messages that the ring had no room for
   std::vector<control::Action> actions_;
   Errands errands_;
-  bool abort_due_ = false;                     ///< a fatal error: the backends must be aborted
-  std::vector<control::AnswerQuery> queries_;  ///< not answered yet
-  base::Time queried_at_ = base::Time::max();  ///< the first of them came
+  Questions questions_;
   control::Bytes bytes_;
   base::Time next_due_ = base::Time::max();
-  base::Time latch_at_ = base::Time::max();  ///< when an announced fault is latched here
-  Status announced_;
   std::uint64_t passes_ = 0;
   std::uint64_t step_began_at_ = 0;  ///< batches then
-  std::int64_t interest_met_ = 0;    ///< completed, and still to be taken off `interested_`
-  bool interest_seen_ = false;
-  bool backend_broken_ = false;
-  bool leaving_ = false;  ///< this rank has said so
-  bool closed_ = false;   ///< the log has ended without a fault
-  bool changed_ = false;  ///< since `changes_` was rung
-  Status closed_as_;      ///< what operations are told that come later
   Metrics metrics_;
 };
 

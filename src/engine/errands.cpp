@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/errands.hpp"
 
+#include <algorithm>
 #include <exception>
 
 namespace kolo::engine {
@@ -14,6 +15,29 @@ void call_back(const std::function<void(const Status&)>& callback, const Status&
   } catch (...) {
     KOLO_LOG(logger, error) << "an exception left a callback of on_done and was dropped";
   }
+}
+
+void ErrandRunner::run(Errand errand) noexcept {
+  {
+    const std::lock_guard guard(mutex_);
+    threads_.push_back(std::this_thread::get_id());
+    running_.fetch_add(1);
+  }
+  if (errand.callback) {
+    call_back(errand.callback, errand.status, logger_);
+    errand.callback = nullptr;
+  } else {
+    logger_.write(errand.level, std::move(errand.record));
+  }
+  const std::lock_guard guard(mutex_);
+  threads_.erase(std::find(threads_.begin(), threads_.end(), std::this_thread::get_id()));
+  running_.fetch_sub(1);
+}
+
+bool ErrandRunner::is_here() {
+  if (running_.load() == 0) return false;
+  const std::lock_guard guard(mutex_);
+  return std::find(threads_.begin(), threads_.end(), std::this_thread::get_id()) != threads_.end();
 }
 
 }  // namespace kolo::engine

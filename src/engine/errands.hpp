@@ -6,8 +6,11 @@
 // collects errands under the lock and runs them, in order, after it has let go of it.
 #pragma once
 
+#include <atomic>
 #include <functional>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -46,6 +49,22 @@ class Errands {
  private:
   const base::Logger& logger_;
   std::vector<Errand> errands_;
+};
+
+/// Runs errands on threads that hold no lock of the engine's. Thread-safe.
+class ErrandRunner {
+ public:
+  explicit ErrandRunner(const base::Logger& logger) noexcept : logger_(logger) {}
+  /// By value: what a callback has captured is destroyed here, too.
+  void run(Errand errand) noexcept;
+  /// Whether this thread runs one.
+  [[nodiscard]] bool is_here();
+
+ private:
+  const base::Logger& logger_;
+  std::atomic<int> running_{0};
+  std::mutex mutex_;
+  std::vector<std::thread::id> threads_;  // guarded by mutex_
 };
 
 }  // namespace kolo::engine

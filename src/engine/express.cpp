@@ -49,15 +49,15 @@ ExpressLimits express_limits(const base::Settings& settings) {
 }
 
 bool Engine::express(const ExpressCall& call, std::optional<std::chrono::nanoseconds> timeout) {
-  if (!express_) return false;
-  if (!express_open_.load(std::memory_order_acquire)) {
-    express_->pass_over();
+  if (!unnamed_.express) return false;
+  if (!unnamed_.open.load(std::memory_order_acquire)) {
+    unnamed_.express->pass_over();
     return false;
   }
-  express_->speak(routes_->prepare(call));
+  unnamed_.express->speak(unnamed_.routes->prepare(call));
   if (await_express() != control::Express::Verdict::together) return false;
   try {
-    routes_->run(call, [&](const std::function<bool()>& there) { await_peers(call, there, timeout); });
+    unnamed_.routes->run(call, [&](const std::function<bool()>& there) { await_peers(call, there, timeout); });
   } catch (const PeerLost& lost) {
     give_up(lost.rank(), lost.code(), std::string(lost.status().message()));
     throw;
@@ -70,17 +70,17 @@ bool Engine::express(const ExpressCall& call, std::optional<std::chrono::nanosec
   const auto add = [](std::atomic<std::uint64_t>& counter, std::uint64_t amount) {  // one writer at a time
     counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
   };
-  add(expressed_, 1);
-  add(expressed_bytes_, call.bytes());
+  add(unnamed_.done, 1);
+  add(unnamed_.bytes, call.bytes());
   return true;
 }
 
 void Engine::decline_express() {
-  if (!express_) return;
-  if (express_open_.load(std::memory_order_acquire)) {
-    express_->say_by_log();
+  if (!unnamed_.express) return;
+  if (unnamed_.open.load(std::memory_order_acquire)) {
+    unnamed_.express->say_by_log();
   } else {
-    express_->pass_over();
+    unnamed_.express->pass_over();
   }
 }
 
@@ -96,10 +96,10 @@ bool Engine::look_out(There there) {
 }
 
 control::Express::Verdict Engine::await_express() {
-  const auto decided = [this] { return express_->look() != control::Express::Verdict::undecided; };
-  if (look_out(decided)) return express_->look();
+  const auto decided = [this] { return unnamed_.express->look() != control::Express::Verdict::undecided; };
+  if (look_out(decided)) return unnamed_.express->look();
   help_until(decided, base::now() + std::min<base::Duration>(wait_policy_.active, kPatience));
-  return express_->demote();
+  return unnamed_.express->demote();
 }
 
 void Engine::await_peers(const ExpressCall& call, const std::function<bool()>& there,
@@ -114,8 +114,8 @@ void Engine::await_peers(const ExpressCall& call, const std::function<bool()>& t
     check_usable();
     if (base::now() >= until) {
       std::vector<std::int32_t> behind;
-      for (int rank = 0; rank < express_->ranks(); ++rank) {
-        if (!express_->has_finished(rank)) behind.push_back(rank);
+      for (int rank = 0; rank < unnamed_.express->ranks(); ++rank) {
+        if (!unnamed_.express->has_finished(rank)) behind.push_back(rank);
       }
       give_up(call, Error(ErrorCode::timeout, core::describe_ranks(behind) + (behind.size() == 1 ? " has" : " have") +
                                                   " not read its peers' data within " +

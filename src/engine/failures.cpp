@@ -30,15 +30,15 @@ bool is_negotiating(const Operation& operation) noexcept { return operation.entr
 
 void Engine::check_deadlines(base::Time now) {
   next_due_ = base::Time::max();
-  if (now >= latch_at_) {
-    latch(announced_);
+  if (now >= failure_.due) {
+    latch(failure_.announced());
     return;
   }
   for (std::size_t i = 0; i < open_.size() && !faulted(); ++i) check_deadline(*open_[i], now);
 }
 
 void Engine::check_deadline(Operation& operation, base::Time now) {
-  const base::Time warn_at = operation.submitted + warn_after_;
+  const base::Time warn_at = operation.submitted + patience_.warn_after;
   const base::Duration patience = base::from_seconds(settings_.latch_timeout_s);
   const double waited = base::to_seconds(now - operation.submitted);
   if (now >= operation.latch_at) {
@@ -101,8 +101,8 @@ std::string Engine::describe_silence() const {
 /// Once nothing more can be moved here: whom this rank waits for says nothing while it has work to do itself. If it
 /// always has, it answers all the same, soon.
 void Engine::answer_queries(bool advanced, base::Time now) {
-  if (advanced && now < queried_at_ + kAnswering) return;
-  for (control::AnswerQuery& query : std::exchange(queries_, {})) {
+  if (advanced && now < questions_.since + kAnswering) return;
+  for (control::AnswerQuery& query : std::exchange(questions_.open, {})) {
     control::Answer& answer = query.answer;
     if (!faulted()) executor_.account(answer);
     if (callers_ != nullptr && callers_->is_neglected(now)) {
@@ -134,14 +134,14 @@ void Engine::on_death(int local_rank) {
   read_log();
   const int rank = topology_.nodes[static_cast<std::size_t>(topology_.node)][static_cast<std::size_t>(local_rank)];
   if (participant_.has_left(rank)) {  // whose part in what is still open here is done
-    while (!closed_ && !faulted() && move_backend(base::now())) {
+    while (!end_.closed && !faulted() && move_backend(base::now())) {
     }
   }
   if (leader_) {
     leader_->on_local_death(local_rank);
     return;
   }
-  if (closed_ || faulted()) return;
+  if (end_.closed || faulted()) return;
   if (participant_.has_left(rank) && executor_.open() == 0) return close_log();
   latch(Status(ErrorCode::rank_lost, control::rank_lost({rank, ErrorCode::rank_lost, "its process has ended"})));
 }
@@ -149,15 +149,15 @@ void Engine::on_death(int local_rank) {
 /// The log has ended: all ranks have left, or one of those that have and that this one hears the log from is gone. What
 /// is not in it will never run.
 void Engine::close_log() {
-  closed_ = true;
-  if (leaving_) {
-    closed_as_ = Status(ErrorCode::shut_down, "the job was shut down");
+  end_.closed = true;
+  if (end_.leaving) {
+    end_.closed_as = Status(ErrorCode::shut_down, "the job was shut down");
     return;  // what is open ends with the engine
   }
-  closed_as_ = Status(ErrorCode::rank_lost, control::nothing_more(participant_.first_to_leave()));
+  end_.closed_as = Status(ErrorCode::rank_lost, control::nothing_more(participant_.first_to_leave()));
   for (std::size_t i = open_.size(); i-- > 0;) {
     Operation& operation = *open_[i];
-    if (operation.entry->operation.get() == &operation) complete(operation, closed_as_);  // else it runs
+    if (operation.entry->operation.get() == &operation) complete(operation, end_.closed_as);  // else it runs
   }
 }
 
@@ -180,35 +180,28 @@ void Engine::announce_exception() noexcept {
 /// This rank cannot go on because of `rank`, itself or a peer. The world learns of it; if rank 0 does not answer, this
 /// rank fails by itself.
 void Engine::announce_loss(int rank, ErrorCode code, const std::string& reason) {
-  if (faulted() || !announced_.ok()) return;
-  announced_ = Status(code, control::rank_lost({rank, code, reason}));
-  backend_broken_ = true;
-  latch_at_ = base::now() + base::from_seconds(settings_.latch_timeout_s);
-  next_due_ = std::min(next_due_, latch_at_);
+  if (!failure_.spares_backends()) return;
+  failure_.announce(Status(code, control::rank_lost({rank, code, reason})),
+                    base::now() + base::from_seconds(settings_.latch_timeout_s));
+  next_due_ = std::min(next_due_, failure_.due);
   queue(control::RankLost{rank, code, reason});
 }
 
 void Engine::latch(const Status& status) {
   if (faulted()) return;
-  {
-    const std::lock_guard lock(fault_mutex_);
-    fault_ = status;
-  }
-  faulted_.store(true, std::memory_order_release);
-  latch_at_ = base::Time::max();
-  changed_ = true;
+  failure_.record(status);
+  changes_.pending = true;
   if (inter_) inter_->abandon();
   errands_.log(LogLevel::error, status.message());
   if (leader_) leader_->latch(status, -1);
-  abort_due_ = true;
 }
 
 /// After a fatal error, without the lock while the backends end their work. Nobody else uses them meanwhile.
 void Engine::end_batches(Driver::Lock& lock) {
-  abort_due_ = false;
+  failure_.abort_due = false;
   driver_.step_aside(lock, [this] { executor_.abort(); });
   executor_.forget();
-  fail_open(fault_);
+  fail_open(failure_.status());
   executor_.drop();
 }
 

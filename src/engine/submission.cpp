@@ -36,7 +36,7 @@ void Engine::submit(OperationPtr operation, bool quiet) {
 /// False: nothing was done.
 bool Engine::say_at_once() {
   Driver::Lock lock = driver_.try_look();
-  if (!lock || faulted() || closed_ || device_moves()) return false;
+  if (!lock || faulted() || end_.closed || device_moves()) return false;
   if (open_.size() >= kBurst) {
     driver_.nap(base::now() + kNap);
     return true;
@@ -47,7 +47,7 @@ bool Engine::say_at_once() {
   for (int turn = 0; turn < kTurns && (turn == 0 || owes_work()); ++turn) {
     lone = false;
     guarded([&] { return lone = say(); });
-    changed_ = true;
+    changes_.pending = true;
     settle_pass();
   }
   hand_over(lock, lone);
@@ -58,9 +58,9 @@ bool Engine::say_at_once() {
 bool Engine::say() {
   const kernels::FloatMode float_mode;
   const base::Time now = base::now();
-  interest_seen_ = interested_.load() > 0;  // before the mailbox, as in pass()
+  const bool interest = interest_.look();
   drain_mailbox(now);
-  participant_.set_interested(interest_seen_);
+  participant_.set_interested(interest);
   speak();
   const bool lone = open_.size() == 1 && is_small(*open_.front());
   if (leader_) leader_->step(now);
@@ -101,16 +101,8 @@ void Engine::push(Item item) {
 
 void Engine::note_interest(Operation& operation) {
   if (operation.done()) return;
-  if (mark_interest(&operation) && driver_.nobody_looks() && !say_at_once()) driver_.ring_if_asleep();
+  if (interest_.mark(operation) && driver_.nobody_looks() && !say_at_once()) driver_.ring_if_asleep();
   if (is_caller()) look_in();
-}
-
-/// Whether it was not marked before. Counted first, and corrected: the count is never too low.
-bool Engine::mark_interest(Operation* operation) noexcept {
-  interested_.fetch_add(1);
-  if (operation->mark_interest()) return true;
-  interested_.fetch_sub(1);
-  return false;
 }
 
 }  // namespace kolo::engine

@@ -293,8 +293,8 @@ TEST_F(DriverTest, EndsTheBackgroundThreadWhereverItIs) {
 // ---------------------------------------------------------------- no wake-up is lost
 
 /// The protocol in small, for every interleaving: the background thread, one that submits and goes, and one that
-/// submits and waits. Steps are sequentially consistent accesses; what happens under the lock and is seen by its holders
-/// alone is one step. Whoever has submitted needs a driver that takes the submission out of the mailbox.
+/// submits and waits. Steps are sequentially consistent accesses; what happens under the lock and is seen by its
+/// holders alone is one step. Whoever has submitted needs a driver that takes the submission out of the mailbox.
 struct Model {
   // Shared.
   State state = State::asleep;
