@@ -39,17 +39,28 @@ inline constexpr std::uint64_t hash_number(std::uint64_t number, std::uint64_t s
   return seed;
 }
 
-/// Of many short texts, one after another: eight bytes a step, and the length. Machines of one byte order agree.
+/// Of many short texts, one after another: sixteen bytes a step, each folded by one wide multiplication (as in Wang
+/// Yi's wyhash), and the length. Machines of one byte order agree.
 inline std::uint64_t hash_text_quickly(std::string_view text, std::uint64_t seed = kHashSeed) noexcept {
-  seed = hash_hash(text.size(), seed);
-  for (; text.size() >= sizeof(std::uint64_t); text.remove_prefix(sizeof(std::uint64_t))) {
+  __extension__ using Wide = unsigned __int128;
+  const auto fold = [](std::uint64_t a, std::uint64_t b) {
+    const Wide product = static_cast<Wide>(a ^ 0x9e3779b97f4a7c15) * (b ^ 0xd1b54a32d192ed03);
+    return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+  };
+  const auto word_at = [text](std::size_t at) {
     std::uint64_t word = 0;
-    std::memcpy(&word, text.data(), sizeof word);
-    seed = hash_hash(word, seed);
-  }
+    std::memcpy(&word, text.data() + at, sizeof word);
+    return word;
+  };
+  constexpr std::size_t kWord = sizeof(std::uint64_t);
+  seed = fold(text.size(), seed);
+  std::size_t at = 0;
+  for (; text.size() - at > 2 * kWord; at += 2 * kWord) seed = fold(word_at(at), word_at(at + kWord) ^ seed);
+  const std::size_t left = text.size() - at;
+  if (left >= kWord) return fold(word_at(at), word_at(text.size() - kWord) ^ seed);  // some bytes may count twice
   std::uint64_t rest = 0;
-  for (const char c : text) rest = rest << 8 | static_cast<std::uint8_t>(c);
-  return hash_hash(rest, seed);
+  for (; at < text.size(); ++at) rest = rest << 8 | static_cast<std::uint8_t>(text[at]);
+  return fold(rest, seed);
 }
 
 }  // namespace kolo::base

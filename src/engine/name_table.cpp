@@ -21,17 +21,53 @@ namespace {
 
 }  // namespace
 
-Entry& NameTable::find_or_make(std::string_view name) {
-  if (const auto found = entries_.find(name); found != entries_.end()) return *found->second;
+std::size_t NameIndex::search(std::string_view name, std::uint64_t hash) const noexcept {
+  std::size_t at = home(hash);
+  while (places_[at].entry && (places_[at].hash != hash || places_[at].entry->name != name)) at = next(at);
+  return at;
+}
+
+Entry& NameIndex::find_or_make(std::string_view name) {
+  const std::uint64_t hash = base::hash_text_quickly(name);
+  std::size_t at = search(name, hash);
+  if (places_[at].entry) return *places_[at].entry;
   auto made = std::make_unique<Entry>(std::string(name));
-  Entry& entry = *made;
-  entries_.emplace(entry.name, std::move(made));
-  return entry;
+  if (2 * (size_ + 1) > places_.size()) {
+    grow();
+    at = search(name, hash);
+  }
+  places_[at] = {hash, std::move(made)};
+  ++size_;
+  return *places_[at].entry;
+}
+
+void NameIndex::grow() {
+  std::vector<Place> before(2 * places_.size());
+  before.swap(places_);
+  --shift_;
+  for (Place& place : before) {
+    if (place.entry) places_[search(place.entry->name, place.hash)] = std::move(place);
+  }
+}
+
+std::unique_ptr<Entry> NameIndex::take_out(const Entry& entry) {
+  std::size_t hole = search(entry.name, base::hash_text_quickly(entry.name));
+  KOLO_CHECK(places_[hole].entry.get() == &entry) << "'" << entry.name << "' is not known";
+  std::unique_ptr<Entry> gone = std::move(places_[hole].entry);
+  --size_;
+  for (std::size_t at = next(hole); places_[at].entry; at = next(at)) {
+    // An entry may fill the hole unless its search begins behind it.
+    const std::size_t mask = places_.size() - 1;
+    if (((at - home(places_[at].hash)) & mask) < ((at - hole) & mask)) continue;
+    places_[hole] = std::move(places_[at]);
+    hole = at;
+  }
+  return gone;
 }
 
 Entry& NameTable::claim(std::string_view name) {
   const std::lock_guard lock(mutex_);
-  Entry& entry = find_or_make(name);
+  Entry& entry = entries_.find_or_make(name);
   if (entry.held) throw_held(entry.name);
   if (entry.in_flight.exchange(true, std::memory_order_acquire)) throw_in_flight(entry.name);
   return entry;
@@ -41,14 +77,14 @@ Entry& NameTable::claim_unnamed() {
   std::unique_lock lock(mutex_);
   const std::uint64_t ticket = unnamed_next_++;
   unnamed_free_.wait(lock, [&] { return unnamed_serving_ == ticket; });
-  if (unnamed_ == nullptr) unnamed_ = &find_or_make({});
+  if (unnamed_ == nullptr) unnamed_ = &entries_.find_or_make({});
   KOLO_CHECK(!unnamed_->in_flight.exchange(true, std::memory_order_acquire)) << "two unnamed calls at once";
   return *unnamed_;
 }
 
 Entry& NameTable::hold(std::string_view name) {
   const std::lock_guard lock(mutex_);
-  Entry& entry = find_or_make(name);
+  Entry& entry = entries_.find_or_make(name);
   if (entry.held) throw_held(entry.name);
   if (entry.in_flight.load(std::memory_order_acquire)) throw_in_flight(entry.name);
   entry.held = true;
@@ -79,10 +115,7 @@ void NameTable::forget(Entry& entry) {
   const std::lock_guard lock(mutex_);
   entry.slot.reset();
   if (entry.name.empty() || entry.held || entry.in_flight.load(std::memory_order_acquire)) return;
-  const auto found = entries_.find(entry.name);
-  KOLO_CHECK(found != entries_.end()) << "'" << entry.name << "' is not known";
-  const std::unique_ptr<Entry> gone = std::move(found->second);  // its name is the key
-  entries_.erase(found);
+  const std::unique_ptr<Entry> gone = entries_.take_out(entry);
 }
 
 std::shared_ptr<const core::Signature> NameTable::share(core::Signature signature) {

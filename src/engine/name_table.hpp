@@ -12,7 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <vector>
 
 #include "base/hash.hpp"
 #include "core/signature.hpp"
@@ -42,6 +42,35 @@ struct Entry {
   OperationPtr last;
 };
 
+/// Entries by name: one array with open addressing, in which a hash stands beside its entry. A step looks up a thousand
+/// names, and each costs one line of the array and the entry that the caller is about to use anyway.
+class NameIndex {
+ public:
+  /// The entry of this name, which is made when there is none.
+  Entry& find_or_make(std::string_view name);
+  /// Gives back the entry, which must be there; the entries after it move up, so that there are no graves.
+  std::unique_ptr<Entry> take_out(const Entry& entry);
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+
+ private:
+  struct Place {
+    std::uint64_t hash = 0;
+    std::unique_ptr<Entry> entry;  ///< null: free
+  };
+  [[nodiscard]] std::size_t next(std::size_t at) const noexcept { return (at + 1) & (places_.size() - 1); }
+  /// Where the search for a hash begins: all of its bits count (Fibonacci hashing; Knuth, TAOCP 3, 6.4).
+  [[nodiscard]] std::size_t home(std::uint64_t hash) const noexcept {
+    return static_cast<std::size_t>((hash * 0x9e3779b97f4a7c15) >> shift_);
+  }
+  /// Where the name is, or the free place at which its search ends.
+  [[nodiscard]] std::size_t search(std::string_view name, std::uint64_t hash) const noexcept;
+  void grow();
+
+  std::vector<Place> places_ = std::vector<Place>(64);  ///< 2^(64 - shift_), at most half of them used
+  int shift_ = 58;
+  std::size_t size_ = 0;
+};
+
 class NameTable {
  public:
   /// Claims a name for one submission. Throws Error: duplicate_name when it is in flight or held by a prepared request.
@@ -65,14 +94,8 @@ class NameTable {
   std::shared_ptr<const core::Signature> share(core::Signature signature);
 
  private:
-  struct Hash {
-    std::size_t operator()(std::string_view name) const noexcept { return base::hash_text_quickly(name); }
-  };
-  Entry& find_or_make(std::string_view name);
-
   mutable std::mutex mutex_;
-  /// The keys are the entries' own names. Guarded by mutex_.
-  std::unordered_map<std::string_view, std::unique_ptr<Entry>, Hash> entries_;
+  NameIndex entries_;                              // guarded by mutex_
   std::shared_ptr<const core::Signature> shared_;  // guarded by mutex_
   Entry* unnamed_ = nullptr;                       // guarded by mutex_; never forgotten once made
   std::condition_variable unnamed_free_;

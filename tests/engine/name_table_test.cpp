@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <map>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -95,6 +97,27 @@ TEST(NameTable, NamesAreFoundInAnyOrderAndAfterOthersHaveGone) {
     claim_again({0, 1, 2, 3, 4});
   }
   EXPECT_EQ(names.size(), all.size());
+}
+
+TEST(NameTable, ThousandsComeAndGoInAnyOrder) {
+  NameTable names;
+  std::map<std::string, Entry*> known;
+  std::mt19937_64 random(1);
+  for (int step = 0; step < 20'000; ++step) {
+    const std::string name = "layer" + std::to_string(random() % 2'000) + ".weight";
+    Entry& entry = names.claim(name);
+    ASSERT_EQ(entry.name, name);
+    const auto [found, is_new] = known.emplace(name, &entry);
+    ASSERT_EQ(found->second, &entry);
+    ASSERT_EQ(entry.slot.has_value(), !is_new);
+    entry.slot = 1;
+    names.finished(entry);
+    if (random() % 3 == 0) {
+      names.forget(entry);
+      known.erase(found);
+    }
+    ASSERT_EQ(names.size(), known.size());
+  }
 }
 
 TEST(NameTable, NeighboursShareEqualSignatures) {
