@@ -104,6 +104,7 @@ template <class Visit>
 void Allreduce::each_stretch(const Chunk& chunk, const Part& part, Visit&& visit) {
   const auto self = static_cast<std::size_t>(site_.local_rank());
   if (part.elements == 0) return;
+  find_peers(chunk);
   PieceCursor cursor = chunk.cursor;
   std::int64_t at = 0;
   std::size_t stretch = 0;
@@ -113,7 +114,7 @@ void Allreduce::each_stretch(const Chunk& chunk, const Part& part, Visit&& visit
     if (begin < end) {
       for (int peer = 0; peer < site_.local_size(); ++peer) {
         site_.inputs[static_cast<std::size_t>(peer)] = site_.outputs[static_cast<std::size_t>(peer)] =
-            peers_memory(peer, chunk, stretch, begin, begin - at);
+            peers_memory(peer, stretch, begin, begin - at);
       }
       if (format_->is_plain()) {
         const std::int64_t offset = (first + begin - at) * element_bytes_;
@@ -127,14 +128,22 @@ void Allreduce::each_stretch(const Chunk& chunk, const Part& part, Visit&& visit
   });
 }
 
-/// Where a peer's stretch lies: `in_chunk` elements into its slot, or `in_stretch` elements into its place.
-std::byte* Allreduce::peers_memory(int peer, const Chunk& chunk, std::size_t stretch, std::int64_t in_chunk,
-                                   std::int64_t in_stretch) {
-  if (stretch < transport::kPlaces && site_.intra.is_placed(peer, chunk.number)) {
-    const transport::Place place = site_.intra.places(peer, chunk.number)[stretch];
-    if (place != transport::kNowhere) return site_.regions.at(peer, place) + in_stretch * element_bytes_;
+void Allreduce::find_peers(const Chunk& chunk) {
+  peers_.resize(static_cast<std::size_t>(site_.local_size()));
+  for (int peer = 0; peer < site_.local_size(); ++peer) {
+    const bool placed = site_.intra.is_placed(peer, chunk.number);
+    peers_[static_cast<std::size_t>(peer)] = {site_.slot(peer, chunk),
+                                              placed ? site_.intra.places(peer, chunk.number) : nullptr};
   }
-  return site_.slot(peer, chunk) + format_->bytes(in_chunk);
+}
+
+/// Where a peer's stretch lies: `in_chunk` elements into its slot, or `in_stretch` elements into its place.
+inline std::byte* Allreduce::peers_memory(int peer, std::size_t stretch, std::int64_t in_chunk,
+                                          std::int64_t in_stretch) const {
+  const Peer& its = peers_[static_cast<std::size_t>(peer)];
+  if (its.places != nullptr && stretch < transport::kPlaces && its.places[stretch] != transport::kNowhere)
+    return site_.regions.at(peer, its.places[stretch]) + in_stretch * element_bytes_;
+  return its.slot + format_->bytes(in_chunk);
 }
 
 void Allreduce::enter(const Chunk& chunk) {
@@ -171,10 +180,11 @@ void Allreduce::take(const Chunk& chunk) { is_flat(chunk) ? reduce_out(chunk) : 
 void Allreduce::reduce_out(const Chunk& chunk) {
   const bool plain = format_->is_plain();
   if (!plain) site_.scratch.resize(format_->bytes(chunk.elements));
+  find_peers(chunk);
   std::int64_t at = 0;
   take_cursor_.advance(chunk.elements, [&](const data::Piece& piece, std::int64_t first, std::int64_t elements) {
     for (int peer = 0; peer < site_.local_size(); ++peer)
-      site_.inputs[static_cast<std::size_t>(peer)] = site_.slot(peer, chunk) + format_->bytes(at);
+      site_.inputs[static_cast<std::size_t>(peer)] = peers_[static_cast<std::size_t>(peer)].slot + format_->bytes(at);
     std::byte* output = piece.output + first * element_bytes_;
     void* sum = plain ? output : site_.scratch.data();
     format_->reduce(reduction_, site_.inputs.data(), site_.local_size(), &sum, 1, elements);

@@ -27,6 +27,8 @@
 // through the own slot as all others do, so that it is rounded as they are, and tensors in regions do, too.
 #pragma once
 
+#include <vector>
+
 #include "data/cpu/collective.hpp"
 #include "data/cpu/wire_format.hpp"
 #include "data/kernels/reduce.hpp"
@@ -57,10 +59,18 @@ class Allreduce final : public Collective {
                                           std::int64_t elements, std::size_t stretch);
   template <class Visit>
   void each_stretch(const Chunk& chunk, const Part& part, Visit&& visit);
-  [[nodiscard]] std::byte* peers_memory(int peer, const Chunk& chunk, std::size_t stretch, std::int64_t in_chunk,
-                                        std::int64_t in_stretch);
+  /// Sets `peers_` for a chunk: many small stretches are looked up in it.
+  void find_peers(const Chunk& chunk);
+  [[nodiscard]] std::byte* peers_memory(int peer, std::size_t stretch, std::int64_t in_chunk,
+                                        std::int64_t in_stretch) const;
   void reduce_out(const Chunk& chunk);
   void copy_out(const Chunk& chunk);
+
+  /// What a local rank has written of a chunk.
+  struct Peer {
+    std::byte* slot = nullptr;
+    const transport::Place* places = nullptr;  ///< of its stretches; null: all lie in the slot
+  };
 
   data::Job* job_ = nullptr;
   const WireFormat* format_ = nullptr;
@@ -72,6 +82,7 @@ class Allreduce final : public Collective {
   bool past_cache_ = false;  // outputs elsewhere than the inputs are written past the cache (tuning.hpp)
   PieceCursor fill_cursor_;
   PieceCursor take_cursor_;
+  std::vector<Peer> peers_;  // by local rank, while a stage of one chunk lasts
 };
 
 }  // namespace kolo::data::cpu

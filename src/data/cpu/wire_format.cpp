@@ -9,22 +9,21 @@ namespace kolo::data::cpu {
 
 namespace {
 
+constexpr std::int64_t kLine = 64;
+
+constexpr int bits_of(std::int64_t power_of_two) noexcept {
+  int bits = 0;
+  while (power_of_two > std::int64_t{1} << bits) ++bits;
+  return bits;
+}
+
 /// Elements of a fixed size, which kernels can reduce: what both formats have in common.
 class Elements : public WireFormat {
  public:
   Elements(DType memory, DType wire) noexcept
-      : memory_(memory), wire_(wire), memory_width_(static_cast<std::int64_t>(size_of(memory))),
-        wire_width_(static_cast<std::int64_t>(size_of(wire))) {}
-
-  [[nodiscard]] DType memory() const noexcept final { return memory_; }
-  [[nodiscard]] DType sums() const noexcept final { return kernels::accumulator_of(wire_); }
-  [[nodiscard]] std::size_t bytes(std::int64_t elements) const noexcept final {
-    return static_cast<std::size_t>(elements * wire_width_);
-  }
-  [[nodiscard]] std::int64_t elements_in(std::size_t bytes) const noexcept final {
-    return static_cast<std::int64_t>(bytes) / wire_width_;
-  }
-  [[nodiscard]] std::int64_t granule() const noexcept final { return elements_in(64); }
+      : WireFormat({memory, kernels::accumulator_of(wire), memory == wire,
+                    bits_of(kLine / static_cast<std::int64_t>(size_of(wire))), kLine}),
+        memory_(memory), wire_(wire), memory_width_(static_cast<std::int64_t>(size_of(memory))) {}
 
   void reduce(const kernels::Reduction& reduction, const void* const* inputs, int n, void* const* outputs, int copies,
               std::int64_t count) const final {
@@ -42,7 +41,6 @@ class Elements : public WireFormat {
   const DType memory_;
   const DType wire_;
   const std::int64_t memory_width_;  // bytes of an element
-  const std::int64_t wire_width_;
 
  private:
   [[nodiscard]] kernels::Reduction on_wire(const kernels::Reduction& reduction) const noexcept {
@@ -56,7 +54,6 @@ class Elements : public WireFormat {
 class Plain final : public Elements {
  public:
   explicit Plain(DType dtype) noexcept : Elements(dtype, dtype) {}
-  [[nodiscard]] bool is_plain() const noexcept override { return true; }
   void encode(const std::byte* elements, std::int64_t count, double /*prescale*/, std::byte* wire) const override {
     kernels::copy_ahead(wire, elements, count * memory_width_);
   }
@@ -70,7 +67,6 @@ class Plain final : public Elements {
 class Cast final : public Elements {
  public:
   using Elements::Elements;
-  [[nodiscard]] bool is_plain() const noexcept override { return false; }
   void encode(const std::byte* elements, std::int64_t count, double prescale, std::byte* wire) const override {
     kernels::scale_and_cast(memory_, elements, wire_, wire, count, prescale);
   }

@@ -23,21 +23,27 @@
 namespace kolo::data::cpu {
 
 /// Of elements of one type, `memory`. Immutable; any thread. In every `Reduction` the dtype is `memory`; where the
-/// format is not plain, encoding multiplies by prescale, and reducing does not.
+/// format is not plain, encoding multiplies by prescale, and reducing does not. What is asked for each stretch of a
+/// chunk is a number here; what works on elements is the format's own.
 class WireFormat {
  public:
   virtual ~WireFormat() = default;
 
-  [[nodiscard]] virtual DType memory() const noexcept = 0;
+  [[nodiscard]] DType memory() const noexcept { return traits_.memory; }
   /// Elements are held as they are, so that they can as well be reduced where they lie.
-  [[nodiscard]] virtual bool is_plain() const noexcept = 0;
+  [[nodiscard]] bool is_plain() const noexcept { return traits_.plain; }
   /// The type of partial sums.
-  [[nodiscard]] virtual DType sums() const noexcept = 0;
+  [[nodiscard]] DType sums() const noexcept { return traits_.sums; }
 
-  [[nodiscard]] virtual std::size_t bytes(std::int64_t elements) const noexcept = 0;
+  [[nodiscard]] std::size_t bytes(std::int64_t elements) const noexcept {
+    const std::int64_t all_but_one = granule() - 1;
+    return static_cast<std::size_t>((elements * traits_.granule_bytes + all_but_one) >> traits_.granule_bits);
+  }
   /// The most elements that so many bytes hold.
-  [[nodiscard]] virtual std::int64_t elements_in(std::size_t bytes) const noexcept = 0;
-  [[nodiscard]] virtual std::int64_t granule() const noexcept = 0;
+  [[nodiscard]] std::int64_t elements_in(std::size_t bytes) const noexcept {
+    return static_cast<std::int64_t>(bytes << traits_.granule_bits) / traits_.granule_bytes;
+  }
+  [[nodiscard]] std::int64_t granule() const noexcept { return std::int64_t{1} << traits_.granule_bits; }
 
   virtual void encode(const std::byte* elements, std::int64_t count, double prescale, std::byte* wire) const = 0;
   /// `past_cache`: by stores that do not bring the elements into the cache first, where the format can.
@@ -51,6 +57,19 @@ class WireFormat {
                               std::int64_t count) const = 0;
   /// As kernels::finish, from partial sums to encoded elements.
   virtual void finish(const kernels::Reduction& reduction, const void* sums, void* wire, std::int64_t count) const = 0;
+
+ protected:
+  struct Traits {
+    DType memory;
+    DType sums;
+    bool plain;
+    int granule_bits;            ///< a granule is 2^granule_bits elements,
+    std::int64_t granule_bytes;  ///< in so many bytes
+  };
+  explicit WireFormat(const Traits& traits) noexcept : traits_(traits) {}
+
+ private:
+  const Traits traits_;
 };
 
 /// For elements of a type that go as `wire` (see core::wire_of).
