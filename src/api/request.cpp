@@ -28,24 +28,33 @@ std::string subject(core::CollectiveKind kind, std::string_view name) {
   throw Error(code, subject(kind, name) + ": " + why);
 }
 
+// What is checked for each of many small tensors is inline, and its sentence is not.
+
+[[noreturn, gnu::noinline]] void refuse_number(core::CollectiveKind kind, std::string_view name, const char* what,
+                                               unsigned value, unsigned last) {
+  refuse(kind, name,
+         std::string("its ") + what + " is number " + std::to_string(value) +
+             ", which does not exist; the last one is " + std::to_string(last));
+}
+
+[[noreturn, gnu::noinline]] void refuse_null(core::CollectiveKind kind, std::string_view name, const char* which,
+                                             const Shape& shape) {
+  refuse(kind, name,
+         std::string("the ") + which + " is a null pointer, but its shape " + to_string(shape) + " has " +
+             std::to_string(shape.elements()) + " elements; give the address of the first");
+}
+
 /// A cast may have made any number a value of an enum.
 template <class Enum>
-void check_known(core::CollectiveKind kind, std::string_view name, const char* what, Enum value, Enum last) {
-  if (value <= last) return;
-  refuse(kind, name,
-         std::string("its ") + what + " is number " + std::to_string(static_cast<unsigned>(value)) +
-             ", which does not exist; the last one is " + std::to_string(static_cast<unsigned>(last)));
+inline void check_known(core::CollectiveKind kind, std::string_view name, const char* what, Enum value, Enum last) {
+  if (value > last) refuse_number(kind, name, what, static_cast<unsigned>(value), static_cast<unsigned>(last));
 }
 
 template <class View>
-void check_view(core::CollectiveKind kind, std::string_view name, const char* which, const View& view) {
+inline void check_view(core::CollectiveKind kind, std::string_view name, const char* which, const View& view) {
   check_known(kind, name, "dtype", view.dtype(), DType::float64);
   check_known(kind, name, "device kind", view.device().kind, DeviceKind::cuda);
-  if (view.data() == nullptr && view.elements() > 0) {
-    refuse(kind, name,
-           std::string("the ") + which + " is a null pointer, but its shape " + to_string(view.shape()) + " has " +
-               std::to_string(view.elements()) + " elements; give the address of the first");
-  }
+  if (view.data() == nullptr && view.elements() > 0) refuse_null(kind, name, which, view.shape());
 }
 
 bool overlap(const void* a, std::int64_t a_bytes, const void* b, std::int64_t b_bytes) {

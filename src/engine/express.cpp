@@ -14,6 +14,7 @@
 // meanwhile, and what others need its background thread does - and to its deadline: that peers take long to read is no
 // fault, that they died is, and ends the wait.
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -56,8 +57,9 @@ bool Engine::express(const ExpressCall& call, std::optional<std::chrono::nanosec
   }
   unnamed_.express->speak(unnamed_.routes->prepare(call));
   if (await_express() != control::Express::Verdict::together) return false;
+  const auto await = [&](const std::function<bool()>& there) { await_peers(call, there, timeout); };
   try {
-    unnamed_.routes->run(call, [&](const std::function<bool()>& there) { await_peers(call, there, timeout); });
+    unnamed_.routes->run(call, std::cref(await));  // by reference: it does not fit into the function, which would allocate
   } catch (const PeerLost& lost) {
     give_up(lost.rank(), lost.code(), std::string(lost.status().message()));
     throw;
