@@ -59,7 +59,8 @@ bool Engine::express(const ExpressCall& call, std::optional<std::chrono::nanosec
   if (await_express() != control::Express::Verdict::together) return false;
   const auto await = [&](const std::function<bool()>& there) { await_peers(call, there, timeout); };
   try {
-    unnamed_.routes->run(call, std::cref(await));  // by reference: it does not fit into the function, which would allocate
+    unnamed_.routes->run(call,
+                         std::cref(await));  // by reference: it does not fit into the function, which would allocate
   } catch (const PeerLost& lost) {
     give_up(lost.rank(), lost.code(), std::string(lost.status().message()));
     throw;
