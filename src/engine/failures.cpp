@@ -180,7 +180,10 @@ void Engine::announce_exception() noexcept {
 /// This rank cannot go on because of `rank`, itself or a peer. The world learns of it; if rank 0 does not answer, this
 /// rank fails by itself.
 void Engine::announce_loss(int rank, ErrorCode code, const std::string& reason) {
-  if (!failure_.spares_backends()) return;
+  if (!failure_.spares_backends()) {
+    if (base::now() >= failure_.due) latch(failure_.announced());  // what throws in every pass keeps no deadline out
+    return;
+  }
   failure_.announce(Status(code, control::rank_lost({rank, code, reason})),
                     base::now() + base::from_seconds(settings_.latch_timeout_s));
   next_due_ = std::min(next_due_, failure_.due);

@@ -207,14 +207,15 @@ void Leader::scan_count(int local_rank, core::TensorId id) {
 }
 
 void Leader::pass_up(base::Time now) {
-  std::vector<control::UpMessage>& outbox = relay_.outbox();
-  if (outbox.empty()) return;
+  if (relay_.outbox().empty()) return;
   heard_ = true;
+  passing_.clear();
+  passing_.swap(relay_.outbox());  // first: what is refused is not passed again, and what is said of that follows
   if (sequencer_) {
-    for (const control::UpMessage& message : outbox) sequencer_->on_message(message, now);
+    for (const control::UpMessage& message : passing_) sequencer_->on_message(message, now);
   } else {
     frame_.clear();
-    for (const control::UpMessage& message : outbox) {
+    for (const control::UpMessage& message : passing_) {
       scratch_.clear();
       control::encode(message, scratch_);
       append_part(frame_, scratch_);
@@ -223,7 +224,6 @@ void Leader::pass_up(base::Time now) {
     }
     if (const auto parent = control_->parent()) send(*parent, frame_);
   }
-  outbox.clear();
 }
 
 /// Asks whether the leader above runs, behind this message.

@@ -119,6 +119,7 @@ class Leader final : private control::ControlChannel::Handler {
   const base::Duration patience_;                 ///< for the leader above
   base::Time parent_due_ = base::Time::max();     ///< when it must have said something
   std::optional<control::Overdue> parent_asked_;  ///< about this
+  std::vector<control::UpMessage> passing_;       ///< on their way up
   control::Bytes scratch_;
   control::Bytes frame_;
   LeaderCounters counters_;

@@ -77,6 +77,21 @@ TEST_F(LeaderOfTwoNodes, WhatWasHeardIsOwedUntilItHasBeenPassedOn) {
   EXPECT_EQ(std::get<control::RankLeft>(read).rank, 1);
 }
 
+/// A message that the sequencer refuses ends in a fatal error, and does not stand in the way of the words that say so.
+TEST_F(LeaderOfTwoNodes, WhatIsRefusedIsNotPassedAgain) {
+  board_.publish_quietly(core::kCompleted, {0, 1});  // no batch was appended
+  const control::Bytes frame = frame_of(control::Counted{core::kCompleted, {0, 1}});
+  channel_.incoming.push_back(
+      [&](auto& handler) { handler.on_frame(1, control::ByteView(frame.data(), frame.size())); });
+  leader_.service_sockets();
+  EXPECT_THROW(for (int step = 0; step < 3; ++step) leader_.step(base::now()), Error);
+  control::Bytes message;
+  control::encode(control::RankLost{0, ErrorCode::transport, "a control message is not valid"}, message);
+  ASSERT_TRUE(board_.post(control::ByteView(message.data(), message.size())));
+  for (int step = 0; step < 3 && !leader_.ended(); ++step) leader_.step(base::now());
+  EXPECT_TRUE(leader_.ended());
+}
+
 TEST_F(LeaderOfTwoNodes, ALostNodeIsAFaultThatNamesItsLeader) {
   channel_.incoming.push_back([](auto& handler) { handler.on_lost(1, "connection reset"); });
   leader_.service_sockets();
