@@ -136,9 +136,9 @@ struct Sequencer::Impl {
   void become_ready(Set& set, TensorId id, Round round) {
     Tensor& tensor = tensors[id];
     require(!tensor.ready, "a tensor was submitted again before its batch");
-    require(tensor.signature.has_value(), "a tensor was counted before it had a signature");
     if (is_hopeless(set.number, tensor.name, round)) return fail_hopeless(set.number, tensor.name, round);
     if (set.has_gone) return fail_without_members(set, tensor.name, round);
+    require(tensor.signature.has_value(), "a tensor was counted before it had a signature");
     tensor.round = round;
     tensor.ready = true;
     if (!tensor.planned) {
@@ -221,7 +221,9 @@ struct Sequencer::Impl {
     while (!newcomers.empty()) {
       const Newcomer& next = newcomers.front();
       const auto set = sets.find(next.set);
-      if (set != sets.end()) {
+      if (set != sets.end() && is_hopeless(next.set, next.name, next.round)) {
+        fail_hopeless(next.set, next.name, next.round);  // no id: those who submitted it have given it up
+      } else if (set != sets.end()) {
         const TensorId id = make_room();
         if (id == kNoTensor) return;
         tensors.assign(id, next.set, next.name, next.signature);
