@@ -158,8 +158,9 @@ void Driver::let_go(Lock& lock, const Rest& rest) noexcept {
     set_alarm(rest.due);
   }
   move(naps_ ? State::napping : State::asleep);
+  const bool rings = rest.ring || is_ending();  // this driver may have taken the ring of `end`
   lock.unlock();
-  if (rest.ring) ring();
+  if (rings) ring();
 }
 
 void Driver::nap(base::Time until) noexcept {
@@ -185,7 +186,8 @@ void Driver::fall(control::Board::Sleep sleep) noexcept {
 }
 
 const Driver::Events& Driver::sleep(Lock& lock, std::optional<std::chrono::nanoseconds> timeout, bool is_nap) {
-  wakes_at_ = timeout ? base::now() + *timeout : base::Time::max();
+  const base::Time now = base::now();
+  wakes_at_ = timeout && *timeout < base::Time::max() - now ? now + *timeout : base::Time::max();
   naps_ = is_nap;
   move(is_nap ? State::napping : State::asleep);
   return sleep_unlocked(lock, timeout);
