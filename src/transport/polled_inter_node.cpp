@@ -24,8 +24,7 @@ std::shared_ptr<InterNode> behind_gate(std::shared_ptr<InterNode> transport, std
 }  // namespace
 
 PolledInterNode::PolledInterNode(std::shared_ptr<InterNode> transport, std::optional<CallRule> rule)
-    : transport_(behind_gate(std::move(transport), std::move(rule))), starving_(kStarved),
-      naps_(kShortestNap, kLongestNap) {}
+    : transport_(behind_gate(std::move(transport), std::move(rule))), starving_(kStarved) {}
 
 InterNode::Operation PolledInterNode::send(int rank, int tag, const std::byte* data, std::size_t bytes) {
   return note(transport_->send(rank, tag, data, bytes));
@@ -51,6 +50,7 @@ bool PolledInterNode::test(Operation operation) {
 void PolledInterNode::push(base::Time now) { push_until_ = now + kPushing; }
 
 void PolledInterNode::progress(base::Time now) {
+  looked_at_ = now;
   if (now < push_until_) transport_->push(now);
   watch(now);
 }
@@ -60,7 +60,7 @@ void PolledInterNode::watch(base::Time now) {
   if (std::exchange(moved_, false) || open_ == 0) {
     starved_at_ = base::Time::max();
     starving_ = kStarved;
-    naps_.reset();
+    quiet_since_ = now;
   } else if (starved_at_ == base::Time::max()) {
     starved_at_ = now + starving_;
   } else if (now >= starved_at_) {
@@ -76,8 +76,8 @@ void PolledInterNode::watch(base::Time now) {
 }
 
 std::optional<std::chrono::nanoseconds> PolledInterNode::nap() noexcept {
-  if (open_ > 0) return naps_.next();
-  if (base::now() < push_until_) return kLongestNap;
+  if (open_ > 0) return std::clamp<std::chrono::nanoseconds>(looked_at_ - quiet_since_, kShortestNap, kLongestNap);
+  if (looked_at_ < push_until_) return kLongestNap;
   return std::nullopt;
 }
 

@@ -3,9 +3,10 @@
 // Makes a transport that one can sleep on out of one that tells nothing by itself, and that may have to be pushed: MPI.
 // With a CallRule it may be called by some threads only (gated_inter_node.hpp).
 //
-// How long to sleep. Nothing rings when a message comes, so who sleeps looks again after a nap: 20 us at first, twice
-// as long after each look in vain, 1 ms at most. With the longest from the start, every round of chunks would take that
-// long; with the shortest throughout, a rank that waits for a slow one would take a CPU.
+// How long to sleep. Nothing rings when a message comes, so who sleeps looks again after a nap: as long as nothing has
+// moved so far, so that naps double, but 20 us at least and 1 ms at most. With the longest from the start, every round
+// of chunks would take that long; with the shortest throughout, a rank that waits for a slow one would take a CPU.
+// Peers of the node may end naps early, for what does not move the transport: that makes the next one no longer.
 //
 // Who is starved says so. A message may be held back by a sender that has nothing more to do and calls its transport no
 // more (InterNode::push). A rank for which nothing has come for 100 ms says so, then less and less often; for each time
@@ -19,7 +20,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/cpu.hpp"
+#include "base/clock.hpp"
 #include "transport/gated_inter_node.hpp"
 #include "transport/inter_node.hpp"
 
@@ -50,10 +51,11 @@ class PolledInterNode final : public InterNode {
   const std::shared_ptr<InterNode> transport_;
   Reports reports_;
   std::size_t open_ = 0;
-  bool moved_ = false;                         ///< something was started or has completed since the last `progress`
-  base::Time starved_at_ = base::Time::max();  ///< when to say so, should nothing have come by then
-  base::Duration starving_ = {};               ///< how long it takes from one time that this is said to the next
-  base::Backoff naps_;
+  bool moved_ = false;                          ///< something was started or has completed since the last `progress`
+  base::Time starved_at_ = base::Time::max();   ///< when to say so, should nothing have come by then
+  base::Duration starving_ = {};                ///< how long it takes from one time that this is said to the next
+  base::Time looked_at_ = base::Time::min();    ///< the last `progress`
+  base::Time quiet_since_ = base::Time::min();  ///< the last one that found something moved, or nothing open
   base::Time push_until_ = base::Time::min();
 };
 
