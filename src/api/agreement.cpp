@@ -13,7 +13,6 @@
 #include <kolo/error.hpp>
 #include <kolo/parameters.hpp>
 
-#include "base/check.hpp"
 #include "base/quote.hpp"
 #include "core/signature.hpp"
 
@@ -34,16 +33,20 @@ std::string encode_entries(const std::vector<std::string>& entries) {
   return text;
 }
 
+// Takes the next `length` bytes, which another rank has announced.
+std::string_view take(std::string_view& text, std::uint64_t length) {
+  if (length > text.size()) throw Error(ErrorCode::transport, "a list of entries that ranks compare came in part");
+  const std::string_view taken = text.substr(0, length);
+  text.remove_prefix(length);
+  return taken;
+}
+
 std::vector<std::string> decode_entries(std::string_view text) {
   std::vector<std::string> entries;
   while (!text.empty()) {
     std::uint64_t length = 0;
-    KOLO_CHECK(text.size() >= sizeof length);
-    std::memcpy(&length, text.data(), sizeof length);
-    text.remove_prefix(sizeof length);
-    KOLO_CHECK(length <= text.size());
-    entries.emplace_back(text.substr(0, length));
-    text.remove_prefix(length);
+    std::memcpy(&length, take(text, sizeof length).data(), sizeof length);
+    entries.emplace_back(take(text, length));
   }
   return entries;
 }
@@ -130,9 +133,7 @@ void check_agreement(const Group& group, std::string_view caller, const std::vec
   std::string_view rest(static_cast<const char*>(texts.data()), static_cast<std::size_t>(texts.elements()));
   std::vector<std::vector<std::string>> lists;
   for (std::size_t rank = 0; rank < all.size() / 2; ++rank) {
-    const std::size_t length = all[2 * rank + 1];
-    lists.push_back(decode_entries(rest.substr(0, length)));
-    rest.remove_prefix(length);
+    lists.push_back(decode_entries(take(rest, all[2 * rank + 1])));
   }
   throw Error(ErrorCode::mismatch, explain(caller, lists, first_difference(lists)));
 }

@@ -23,7 +23,9 @@ std::size_t rank_bytes(std::size_t slot_bytes, std::uint64_t slots) noexcept {
 
 /// A page belongs to the memory next to the core that writes it first.
 void touch(std::byte* memory, std::size_t bytes) noexcept {
+#ifdef MADV_POPULATE_WRITE
   if (::madvise(memory, bytes, MADV_POPULATE_WRITE) == 0) return;  // all at once; since Linux 5.14
+#endif
   for (std::size_t at = 0; at < bytes; at += base::kPageBytes) memory[at] = std::byte{0};
 }
 
