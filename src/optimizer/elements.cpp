@@ -8,25 +8,26 @@
 
 namespace kolo::optimizer {
 
-void check_computable(std::string_view caller, std::string_view what, const TensorView& view) {
-  const std::string begin = std::string(caller) + ": " + std::string(what) + ' ';
+std::optional<Objection> objection_to(const TensorView& view) {
   if (view.device() != cpu()) {
-    throw Error(ErrorCode::unsupported, begin + "is on " + to_string(view.device()) + "; only CPU memory is supported");
+    return Objection{ErrorCode::unsupported, "is on " + to_string(view.device()) + "; only CPU memory is supported"};
   }
   if (view.dtype() != DType::float32 && view.dtype() != DType::float64) {
-    throw Error(ErrorCode::unsupported,
-                begin + "is " + std::string(to_string(view.dtype())) + "; only float32 and float64 are supported");
+    return Objection{ErrorCode::unsupported,
+                     "is " + std::string(to_string(view.dtype())) + "; only float32 and float64 are supported"};
   }
   if (view.elements() == 0) {
-    return;
+    return std::nullopt;
   }
   if (view.data() == nullptr) {
-    throw Error(ErrorCode::invalid_argument, begin + "is a null pointer");
+    return Objection{ErrorCode::invalid_argument, "is a null pointer"};
   }
   if (reinterpret_cast<std::uintptr_t>(view.data()) % size_of(view.dtype()) != 0) {
-    throw Error(ErrorCode::invalid_argument, begin + "is not aligned to " + std::to_string(size_of(view.dtype())) +
-                                                 " bytes, the size of its " + std::string(to_string(view.dtype())));
+    return Objection{ErrorCode::invalid_argument, "is not aligned to " + std::to_string(size_of(view.dtype())) +
+                                                      " bytes, the size of its " +
+                                                      std::string(to_string(view.dtype()))};
   }
+  return std::nullopt;
 }
 
 void fill_zero(const TensorView& view) {

@@ -4,16 +4,32 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include <kolo/error.hpp>
 #include <kolo/types.hpp>
 
 namespace kolo::optimizer {
 
-/// Throws `Error`, whose sentence begins with `caller` and `what`: unsupported unless the view is float32 or float64 in
-/// CPU memory, invalid_argument for memory that is null or not aligned to its type.
-void check_computable(std::string_view caller, std::string_view what, const TensorView& view);
+/// Why the elements of a view cannot be computed with.
+struct Objection {
+  ErrorCode code = ErrorCode::ok;
+  std::string reason;  ///< the end of a sentence: "is a null pointer"
+};
+
+/// unsupported unless the view is float32 or float64 in CPU memory, invalid_argument for memory that is null or not
+/// aligned to its type; nothing: they can.
+std::optional<Objection> objection_to(const TensorView& view);
+
+/// Throws the objection as an `Error`, whose sentence begins with `caller` and the text that `what` makes: only then,
+/// because views are checked in every step.
+template <class What>
+void check_computable(std::string_view caller, const What& what, const TensorView& view) {
+  if (const std::optional<Objection> objection = objection_to(view))
+    throw Error(objection->code, std::string(caller) + ": " + what() + ' ' + objection->reason);
+}
 
 /// The elements as T, which must be the view's type.
 template <class T>

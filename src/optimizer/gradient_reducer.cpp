@@ -202,8 +202,8 @@ struct GradientReducer::Impl {
     }
     for (const Gradient& gradient : gradients) {
       if (gradient.view) {
-        optimizer::check_computable("DistributedOptimizer: samples", "weigh " + quoted_name(gradient.name) + ", which",
-                                    *gradient.view);
+        const auto what = [&gradient] { return "weigh " + quoted_name(gradient.name) + ", which"; };
+        optimizer::check_computable("DistributedOptimizer: samples", what, *gradient.view);
       }
     }
   }

@@ -86,8 +86,8 @@ double clip_grad_norm(Span<const Parameter> parameters, double max_norm) {
     if (!parameter.gradient) {
       continue;
     }
-    optimizer::check_computable("clip_grad_norm", "the gradient of " + quoted_name(parameter.name),
-                                *parameter.gradient);
+    const auto what = [&parameter] { return "the gradient of " + quoted_name(parameter.name); };
+    optimizer::check_computable("clip_grad_norm", what, *parameter.gradient);
     sum += sum_of_squares(*parameter.gradient);
   }
   const double norm = std::sqrt(sum);

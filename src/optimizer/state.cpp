@@ -22,9 +22,10 @@ std::vector<Parameter> checked_trainable(std::string_view caller, std::vector<Pa
     if (!parameter.gradient) {
       continue;
     }
-    const std::string name = quoted_name(parameter.name);
-    check_computable(caller, name, parameter.value);
-    check_computable(caller, "the gradient of " + name, *parameter.gradient);
+    const auto value = [&parameter] { return quoted_name(parameter.name); };
+    const auto gradient = [&value] { return "the gradient of " + value(); };
+    check_computable(caller, value, parameter.value);
+    check_computable(caller, gradient, *parameter.gradient);
     check_gradient(caller, parameter);
     trainable.push_back(std::move(parameter));
   }
