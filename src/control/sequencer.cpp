@@ -444,9 +444,8 @@ struct Sequencer::Impl {
     if (owner == plan_owner.end()) return;
     Set& set = sets.at(owner->second);
     require(message.batch < set.plan->batches.size(), "there is no such batch of the plan");
-    const std::vector<TensorId>& batch = set.plan->batches[message.batch];
     for (const TensorId id : message.lacking) {
-      require(std::find(batch.begin(), batch.end(), id) != batch.end(), "a planned batch lacks what is not in it");
+      require(tensors.is_planned(id, set.number, message.batch), "a planned batch lacks what is not in it");
     }
     // What it lacked may have come meanwhile: a count overtakes a message on its way.
     if (tensors[message.lacking.front()].round >= message.round) return;

@@ -60,6 +60,11 @@ class TensorTable {
 
   [[nodiscard]] bool is_used(core::TensorId id) const { return id < tensors_.size() && tensors_[id].used; }
 
+  /// Whether the id stands in this batch of the set's plan.
+  [[nodiscard]] bool is_planned(core::TensorId id, core::SetId set, std::uint32_t batch) const {
+    return id < tensors_.size() && tensors_[id].planned && tensors_[id].set == set && tensors_[id].batch == batch;
+  }
+
   /// A free id, or kNoTensor when one must be evicted first.
   [[nodiscard]] core::TensorId free_id() const;
   /// The used id that may be evicted and was not used for longest; kNoTensor when all are ready.
