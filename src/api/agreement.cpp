@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What training needs in order to compare lists, and to say in a sentence where they differ.
+// `check_agreement` compares the ranks' lists of entries, and names the first difference in a sentence.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -13,13 +13,14 @@
 #include <kolo/error.hpp>
 #include <kolo/parameters.hpp>
 
+#include "base/hash.hpp"
 #include "base/quote.hpp"
 #include "core/signature.hpp"
 
 namespace kolo {
 namespace {
 
-// What ranks compare first: FNV-1a of the encoded list, and its length in bytes.
+// A hash of the encoded list, and its length in bytes. Ranks exchange it first, and the list only where it differs.
 using Digest = std::array<std::uint64_t, 2>;
 
 // Each entry behind its length, because an entry may hold any bytes.
@@ -49,14 +50,6 @@ std::vector<std::string> decode_entries(std::string_view text) {
     entries.emplace_back(take(text, length));
   }
   return entries;
-}
-
-Digest digest_of(std::string_view text) {
-  std::uint64_t hash = 14695981039346656037U;
-  for (const char c : text) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
-  }
-  return {hash, text.size()};
 }
 
 // One version of an entry, and the ranks that gave it.
@@ -119,7 +112,7 @@ std::string quoted_name(std::string_view name) { return base::quoted(name); }
 
 void check_agreement(const Group& group, std::string_view caller, const std::vector<std::string>& entries) {
   const std::string text = encode_entries(entries);
-  const Digest mine = digest_of(text);
+  const Digest mine{base::hash_string(text), text.size()};
   const Tensor gathered = allgather(group, caller, const_view(mine.data(), Shape{1, 2}));
   const Span<const std::uint64_t> all = gathered.as<std::uint64_t>();
   bool equal = true;
