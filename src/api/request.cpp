@@ -28,7 +28,7 @@ std::string subject(core::CollectiveKind kind, std::string_view name) {
   throw Error(code, subject(kind, name) + ": " + why);
 }
 
-// What is checked for each of many small tensors is inline, and its sentence is not.
+// Every call makes these checks, so they are inline. Their error messages are not.
 
 [[noreturn, gnu::noinline]] void refuse_number(core::CollectiveKind kind, std::string_view name, const char* what,
                                                unsigned value, unsigned last) {

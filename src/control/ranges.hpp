@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is refused of messages that decode. Another process has sent them: ids, ranks, sizes and counts in them become
-// indices and lengths here, so each is compared with what this world can have before it is used. What a field may be by
-// itself is checked here; what it may be in the present state, by the machine that has the state (`require`).
+// Range checks of decoded control messages. Another process has sent them, and their ids, ranks, sizes and counts
+// become indices and lengths here. So each is checked before it is used: against the size of the world here, and
+// against the present state by the machine that has the state (`require`).
 //
-// A refusal is an Error (transport), which ends the job. It is no broken invariant of this process, which would abort.
+// A message out of range is an Error (transport), which ends the job. It does not abort this process, whose own
+// invariants hold.
 #pragma once
 
 #include <cstdint>

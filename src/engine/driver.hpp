@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who drives an engine, and who sleeps.
+// The driver of an engine: which thread it is, how the place changes hands, and how threads go to sleep.
 //
 // One thread at a time has the driver's place, and with it the lock: the background thread, or a thread inside a call
 // that waits, submits or asks. What a driver does is the engine's; this file knows how the place changes hands, and

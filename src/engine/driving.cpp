@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who drives, how long, and where one sleeps. See the essay in engine.hpp.
+// How long a thread drives, and where it sleeps after that. engine.hpp explains the whole.
 #include <algorithm>
 #include <utility>
 

@@ -36,8 +36,8 @@
 // Transports that not every thread may move (transport::Callers) are moved by callers: a thread of the program's that
 // may, inside a call of ours, moves them, also when it only asks or submits. While it waits it sleeps on what all
 // engines with such transports ring, and looks at open transfers once a millisecond, for nothing rings when they could
-// move. The engine itself is driven by anybody, as always, and nobody
-// sleeps with the driver's lock. A wait that needs such a transport on a thread that may not call it is refused.
+// move. Any thread may drive the engine itself, and nobody sleeps with the driver's lock. A wait that needs such a
+// transport on a thread that may not call it is refused.
 //
 // Fatal errors. The log brings them; where no log can be had (the leader is dead, a deadline goes unanswered) the rank
 // records one by itself. From then on every operation, open or new, fails with it, and no caller's memory is touched.

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Makes a transport that one can sleep on out of one that tells nothing by itself, and that may have to be pushed: MPI.
-// With a CallRule it may be called by some threads only (gated_inter_node.hpp).
+// Adapts a transport that has to be polled, and sometimes pushed (MPI), to an engine that sleeps. A CallRule says which
+// threads may call it (gated_inter_node.hpp).
 //
-// How long to sleep. Nothing rings when a message comes, so who sleeps looks again after a nap: as long as nothing has
-// moved so far, so that naps double, but 20 us at least and 1 ms at most. With the longest from the start, every round
-// of chunks would take that long; with the shortest throughout, a rank that waits for a slow one would take a CPU.
-// Peers of the node may end naps early, for what does not move the transport: that makes the next one no longer.
+// Naps. Such a transport does not ring when a message comes, so the engine looks again after a nap. A nap is as long as
+// nothing has moved so far, at least 20 us and at most 1 ms: naps that nobody ends early double. Naps of 1 ms from the
+// start would make every round of chunks take that long; naps of 20 us throughout would take a CPU while a slow rank is
+// waited for. A peer of the node that ends a nap early does not make the next one longer.
 //
-// Who is starved says so. A message may be held back by a sender that has nothing more to do and calls its transport no
-// more (InterNode::push). A rank for which nothing has come for 100 ms says so, then less and less often; for each time
-// that all ranks hear of it they call their transports for 100 ms. Where this process holds itself up (no thread
-// that may has called the transport) it is not said.
+// Starvation. A sender with nothing more to do no longer calls its transport, which may then hold a message back
+// (InterNode::push). A rank for which nothing has come for 100 ms asks all ranks to push, and asks again less and less
+// often. Ranks that are asked call their transports for 100 ms. A rank does not ask when its own process is the reason:
+// when no thread that may call the transport has called it.
 #pragma once
 
 #include <chrono>
@@ -28,7 +28,7 @@ namespace kolo::transport {
 
 class PolledInterNode final : public InterNode {
  public:
-  /// `rule`: who may call the transport; empty: any thread.
+  /// `rule` says which threads may call the transport; without one any thread may.
   explicit PolledInterNode(std::shared_ptr<InterNode> transport, std::optional<CallRule> rule = std::nullopt);
 
   std::byte* staging(std::size_t bytes) override { return transport_->staging(bytes); }
