@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fails when a file includes what its floor may not (docs/architecture.md, "Floors").
+"""Fails when a file includes what its layer may not (docs/architecture.md, "Layers").
 
 Reads every #include under include/, src/, mpi/, tests/, bench/ and examples/ and reports
-  - a room that includes upward, or a room beside it;
+  - a module that includes upward, or a module beside it;
   - a public header that includes anything but the standard library, other public headers and, in an adapter, its
     own vendor's headers;
   - a vendor's header outside the places that may call that vendor;
   - a header that this file does not know: name its vendor in VENDORS, or correct the include;
-  - getenv outside src/base, the one door to the environment.
+  - getenv outside src/base, the only reader of the environment.
 
 usage: check_layers.py [--root DIR]     exit status 0: clean, 1: violations, one a line on stdout
 """
@@ -18,8 +18,8 @@ import re
 import sys
 from pathlib import Path, PurePosixPath
 
-# What a room may include besides itself. `public` is include/kolo. A room within a room (data/cpu) has a row of its own,
-# and may include only what that says.
+# What a module may include besides itself. `public` is include/kolo. A module within a module (data/cpu) has a row of
+# its own, and may include only what that says.
 GROUND = {"public", "base"}
 SHARED = GROUND | {"core"}
 INTERFACES = SHARED | {"control", "data", "data/kernels", "transport"}
@@ -44,8 +44,8 @@ MAY_INCLUDE = {
     "mpi": SHARED | {"transport", "bootstrap"},
     "engine": INTERFACES,
     "api": BELOW_API,
-    **{room: {"public"} for room in ("optimizer", "libtorch", "capi")},
-    **{room: {"public"} for room in ("tools", "examples")},
+    **{module: {"public"} for module in ("optimizer", "libtorch", "capi")},
+    **{module: {"public"} for module in ("tools", "examples")},
     "bench": {"public", "examples"},
     "bench/micro": EVERYTHING | {"tests", "bench"},
     "tests": EVERYTHING | {"bench", "examples"},
@@ -111,8 +111,8 @@ def without_comments(text, keep_strings):
     return NOISE.sub(blank, text)
 
 
-def room_of(path):
-    """The room a repository path belongs to, or None when it is in no room."""
+def module_of(path):
+    """The module a repository path belongs to, or None when it is in no module."""
     parts = PurePosixPath(path).parts
     if parts[:2] == ("include", "kolo"):
         return "public"
@@ -135,7 +135,7 @@ def resolve(root, path, name, quoted):
         full = root / candidate
         if full.is_file() and full.resolve().is_relative_to(root):
             return str(full.resolve().relative_to(root))
-    # Not there: a header that is made by the build or was misspelt is still judged by the room it names.
+    # Not there: a header that is made by the build or was misspelt is still judged by the module it names.
     first = PurePosixPath(name).parts[0]
     if first == "kolo":
         return f"include/{name}"
@@ -144,29 +144,29 @@ def resolve(root, path, name, quoted):
     return None
 
 
-def judge_ours(path, room, target):
-    target_room = room_of(target)
-    if target_room is None or target_room not in MAY_INCLUDE:
-        return f"includes {target}, which is in no room"
-    adapter = PurePosixPath(target).name if target_room == "public" else None
-    if room == "public" and adapter in ADAPTERS and PurePosixPath(path).name not in ADAPTERS:
+def judge_ours(path, module, target):
+    target_module = module_of(target)
+    if target_module is None or target_module not in MAY_INCLUDE:
+        return f"includes {target}, which is in no module"
+    adapter = PurePosixPath(target).name if target_module == "public" else None
+    if module == "public" and adapter in ADAPTERS and PurePosixPath(path).name not in ADAPTERS:
         return f"includes the adapter {target}; adapters are included by users only"
-    if target_room == room or target_room in MAY_INCLUDE[room]:
+    if target_module == module or target_module in MAY_INCLUDE[module]:
         return None
-    if room == "public":
+    if module == "public":
         return f"is a public header and includes the internal {target}"
-    return f"is in room {room}, which may not include {target_room} ({target})"
+    return f"is in module {module}, which may not include {target_module} ({target})"
 
 
-def judge_foreign(path, room, name):
-    if name in STANDARD or (name in STANDARD_20 and room != "public"):
+def judge_foreign(path, module, name):
+    if name in STANDARD or (name in STANDARD_20 and module != "public"):
         return None
     for vendor, pattern, places in VENDORS:
         if re.match(pattern, name):
             if path.startswith(places):
                 return None
             return f"includes <{name}> of {vendor}, which only {', '.join(places)} may"
-    if room == "public":
+    if module == "public":
         return f"is a public header and includes <{name}>, which is not of C++17's standard library"
     if SYSTEM.match(name):
         return None
@@ -175,9 +175,9 @@ def judge_foreign(path, room, name):
 
 def check_file(root, path):
     """Violations in one file, each (line, sentence)."""
-    room = room_of(path)
-    if room is None or room not in MAY_INCLUDE:
-        return [(1, "is in no room of docs/architecture.md")]
+    module = module_of(path)
+    if module is None or module not in MAY_INCLUDE:
+        return [(1, "is in no module of docs/architecture.md")]
     text = (root / path).read_text(encoding="utf-8")
     found = []
     includes = without_comments(text, keep_strings=True)
@@ -190,10 +190,10 @@ def check_file(root, path):
             verdict = None if computed == "HWY_TARGET_INCLUDE" else f"has a computed include ({computed})"
         else:
             target = resolve(root, path, name, quoted is not None)
-            verdict = judge_ours(path, room, target) if target else judge_foreign(path, room, name)
+            verdict = judge_ours(path, module, target) if target else judge_foreign(path, module, name)
         if verdict:
             found.append((line, verdict))
-    if room != "base":
+    if module != "base":
         code = without_comments(text, keep_strings=False)
         for match in GETENV.finditer(code):
             line = code.count("\n", 0, match.start()) + 1

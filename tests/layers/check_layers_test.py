@@ -70,7 +70,7 @@ FORBIDDEN = {
     "by a relative path": ("src/data/a.hpp", '#include "../transport/shm/segment.hpp"', "may not include transport/shm"),
     "in angle brackets": ("src/data/a.hpp", "#include <transport/shm/segment.hpp>", "may not include transport/shm"),
     "that does not exist": ("src/data/a.hpp", '#include "transport/absent.hpp"', "may not include transport"),
-    "that does not exist, within a room": ("src/data/cpu/a.hpp", '#include "transport/shm/absent.hpp"',
+    "that does not exist, within a module": ("src/data/cpu/a.hpp", '#include "transport/shm/absent.hpp"',
                                            "may not include transport/shm"),
     "by its path from the root": ("src/data/a.hpp", '#include "src/transport/shm/segment.hpp"',
                                   "may not include transport/shm"),
@@ -114,7 +114,7 @@ FORBIDDEN = {
     "getenv in the engine": ("src/engine/a.cpp", 'auto x = std::getenv("X");', "calls getenv"),
     "secure_getenv in mpi": ("mpi/a.cpp", 'auto x = secure_getenv("X");', "calls secure_getenv"),
     "getenv in a public header": ("include/kolo/a.hpp", 'inline auto x = ::getenv("X");', "calls getenv"),
-    "a file in no room": ("src/stray/a.cpp", "int x;", "in no room"),
+    "a file in no module": ("src/stray/a.cpp", "int x;", "in no module"),
 }
 
 HARMLESS = {
@@ -163,7 +163,7 @@ class LayersTest(unittest.TestCase):
             with self.subTest(name):
                 code, out, err = run({**CLEAN, path: f"// first line\n{line}\n"})
                 self.assertEqual((code, err), (1, ""), out)
-                where = f"{path}:1:" if says == "in no room" else f"{path}:2:"
+                where = f"{path}:1:" if says == "in no module" else f"{path}:2:"
                 reports = out.splitlines()
                 self.assertEqual(len(reports), 2, out)
                 self.assertTrue(reports[0].startswith(where), out)
