@@ -16,6 +16,7 @@
 #include "api/context_impl.hpp"
 #include "base/quote.hpp"
 #include "base/round_up.hpp"
+#include "core/dtype.hpp"
 #include "transport/regions.hpp"
 
 namespace kolo {
@@ -254,7 +255,7 @@ class GradientArena::Impl {
       : name_(std::move(name)), device_(device), memory_(make_memory(group, subject(name_), bytes, device)) {}
 
   TensorView allocate(DType dtype, const Shape& shape, std::optional<Stream> stream) {
-    if (dtype > DType::float64) {
+    if (dtype > core::kLastDType) {
       throw Error(ErrorCode::invalid_argument, base::escaped(subject(name_)) + ": there is no dtype number " +
                                                    std::to_string(static_cast<unsigned>(dtype)));
     }

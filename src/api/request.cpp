@@ -10,6 +10,7 @@
 #include "api/context_impl.hpp"
 #include "base/hash.hpp"
 #include "base/quote.hpp"
+#include "core/dtype.hpp"
 
 namespace kolo::api {
 namespace {
@@ -52,7 +53,7 @@ inline void check_known(core::CollectiveKind kind, std::string_view name, const 
 
 template <class View>
 inline void check_view(core::CollectiveKind kind, std::string_view name, const char* which, const View& view) {
-  check_known(kind, name, "dtype", view.dtype(), DType::float64);
+  check_known(kind, name, "dtype", view.dtype(), core::kLastDType);
   check_known(kind, name, "device kind", view.device().kind, DeviceKind::cuda);
   if (view.data() == nullptr && view.elements() > 0) refuse_null(kind, name, which, view.shape());
 }
@@ -99,7 +100,7 @@ core::Wire wire_of(const AllreduceOptions& options) noexcept {
 }
 
 void check_send_as(core::CollectiveKind kind, std::string_view name, DType dtype, DType send_as) {
-  check_known(kind, name, "send_as", send_as, DType::float64);
+  check_known(kind, name, "send_as", send_as, core::kLastDType);
   const std::string type(to_string(dtype)), sent(to_string(send_as));
   if (send_as != DType::float16 && send_as != DType::bfloat16) {
     refuse(kind, name, "send_as is " + sent + "; only float16 and bfloat16 make sense");

@@ -28,6 +28,7 @@ constexpr std::array<DTypeRow, kDTypeCount> kDTypes{{
     {"float32", 4, true},
     {"float64", 8, true},
 }};
+static_assert(!kDTypes.back().name.empty(), "kDTypes has one row a type, in the order of their numbers");
 constexpr DTypeRow kUnknownDType{"unknown", 0, false};
 
 // A number that came from another rank may be none of ours.

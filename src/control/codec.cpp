@@ -18,6 +18,7 @@
 #include <kolo/error.hpp>
 
 #include "control/ranges.hpp"
+#include "core/dtype.hpp"
 
 namespace kolo::control {
 namespace {
@@ -337,7 +338,7 @@ void read(Reader& r, core::Signature& s) {
   s.postscale = r.real();
   s.wire = r.choice(core::kLastWire);
   r.items(s.tensors, 3, [&r](core::TensorSignature& tensor) {
-    tensor.dtype = r.choice(DType::float64);
+    tensor.dtype = r.choice(core::kLastDType);
     tensor.shape = read_shape(r);
     tensor.place = r.number();
   });
