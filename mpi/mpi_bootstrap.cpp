@@ -63,7 +63,8 @@ std::unique_ptr<MpiBootstrap> borrow(MPI_Comm theirs, NodeJoiner joiner, base::D
                 "the communicator is MPI_COMM_NULL: this process is not among its ranks, and cannot be in its world");
   }
   if (is_intercommunicator(theirs)) {
-    throw Error(ErrorCode::invalid_argument, "the communicator joins two groups; merge them by MPI_Intercomm_merge");
+    throw Error(ErrorCode::invalid_argument,
+                "the communicator is an intercommunicator; merge its two groups with MPI_Intercomm_merge");
   }
   if (gate == nullptr) gate = std::make_shared<transport::CallerGate>();
   const auto held = hold(*gate);

@@ -64,7 +64,7 @@ std::vector<std::string> MpiExchange::exchange(std::string_view label, const std
   if (size_ == 1) return {mine};
   const std::string said = base::join_fields({std::string(label), mine});
   const std::string answer = rank_ == 0 ? gather(label, said, patience, begun) : report(label, said, patience, begun);
-  if (answer.empty() || answer.front() != kGood) give_up(answer.empty() ? "rank 0 said nothing" : answer.substr(1));
+  if (answer.empty() || answer.front() != kGood) give_up(answer.empty() ? "rank 0 sent nothing" : answer.substr(1));
   return base::split_fields(answer.substr(1));
 }
 

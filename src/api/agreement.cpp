@@ -36,7 +36,7 @@ std::string encode_entries(const std::vector<std::string>& entries) {
 
 // Takes the next `length` bytes, which another rank has announced.
 std::string_view take(std::string_view& text, std::uint64_t length) {
-  if (length > text.size()) throw Error(ErrorCode::transport, "a list of entries that ranks compare came in part");
+  if (length > text.size()) throw Error(ErrorCode::transport, "a rank's list of entries arrived incomplete");
   const std::string_view taken = text.substr(0, length);
   text.remove_prefix(length);
   return taken;

@@ -88,7 +88,8 @@ Agreement agree(bootstrap::Bootstrap& bootstrap, const Options& options) {
     if (fields.size() != 4 || fields[0] != KOLO_VERSION_STRING) {
       throw Error(ErrorCode::transport, "rank " + std::to_string(rank) + " runs Kolo " +
                                             (fields.empty() ? "of another release" : fields[0]) + ", rank " +
-                                            std::to_string(bootstrap.rank()) + " runs " KOLO_VERSION_STRING);
+                                            std::to_string(bootstrap.rank()) +
+                                            " runs " KOLO_VERSION_STRING "; all ranks must run the same release");
     }
     machines.push_back(fields[1]);
     if (rank == 0) of_root = std::move(fields);
@@ -221,7 +222,9 @@ class Assembly {
     std::size_t cache = std::numeric_limits<std::size_t>::max();
     for (const std::string& one : said) {
       std::vector<std::string> fields = base::split_fields(one);
-      if (fields.size() != 4) throw Error(ErrorCode::transport, "a rank said something else at bootstrap");
+      if (fields.size() != 4)
+        throw Error(ErrorCode::transport,
+                    "a rank sent what this release of Kolo cannot read; all ranks must run the same release");
       announcements_.push_back(std::move(fields[0]));
       cpus.push_back({decode_cpus(fields[1]), machines_[cpus.size()], std::move(fields[3])});
       cache = std::min<std::size_t>(cache, std::stoull(fields[2]));

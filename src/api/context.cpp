@@ -151,7 +151,7 @@ thread_local Context* bound_context = nullptr;
 Context* find_context() noexcept { return bound_context != nullptr ? bound_context : process().context(); }
 
 constexpr const char* kUnwinding =
-    "only that rank knows what it says (kolo::abandon, called in a handler, tells it to all)";
+    "its text is known on that rank only (kolo::abandon, called in a handler, sends it to all ranks)";
 
 /// Whether a destructor runs inside a callback of on_done, where the context cannot be shut down; says so.
 bool stays_open(const detail::ContextImpl& impl, const char* what) noexcept {
@@ -213,7 +213,7 @@ void detail::ContextImpl::close(const std::string& reason, bool hurry) noexcept 
       engine_->abandon(ErrorCode::user_exception, reason);
     }
   } catch (const std::exception& error) {
-    engine_->logger().write(LogLevel::error, std::string("while leaving: ") + error.what());
+    engine_->logger().write(LogLevel::error, std::string("shutdown failed: ") + error.what());
   }
 }
 

@@ -58,7 +58,7 @@ void end_open(detail::HandleState& operation) noexcept {
   try {
     engine->end_now(operation);
   } catch (const std::exception& error) {
-    engine->logger().write(LogLevel::error, std::string("while leaving: ") + error.what());
+    engine->logger().write(LogLevel::error, std::string("shutdown failed: ") + error.what());
   }
 }
 }  // namespace

@@ -55,7 +55,7 @@ void expect_all_processes(const base::Lookup& environment, int found) {
     if (size <= 1 || found > 1) return;
     throw Error(ErrorCode::transport, std::string(variable) + " says that a launcher has started " + *text +
                                           " processes, but each of them would be alone: " + kRemedy +
-                                          ", or set KOLO_ALONE=1 if each shall be a world of its own");
+                                          ", or set KOLO_ALONE=1 if each is to run alone");
   }
 }
 

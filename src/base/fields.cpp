@@ -22,7 +22,8 @@ std::vector<std::string> split_fields(const std::string& joined) {
     std::size_t length = 0;
     const auto [colon, result] = std::from_chars(at, end, length);
     if (result != std::errc() || colon == end || *colon != ':' || length > static_cast<std::size_t>(end - colon - 1)) {
-      throw Error(ErrorCode::transport, "a rank said something that this release does not understand");
+      throw Error(ErrorCode::transport,
+                  "a rank sent what this release of Kolo cannot read; all ranks must run the same release");
     }
     fields.emplace_back(colon + 1, length);
     at = colon + 1 + length;

@@ -33,7 +33,8 @@ Report decode(const std::string& bytes) {
   int code = 0;
   if (fields.size() != 2 ||
       std::from_chars(fields[0].data(), fields[0].data() + fields[0].size(), code).ec != std::errc()) {
-    throw Error(ErrorCode::transport, "a rank said something that this release does not understand");
+    throw Error(ErrorCode::transport,
+                "a rank sent what this release of Kolo cannot read; all ranks must run the same release");
   }
   return {static_cast<ErrorCode>(code), std::move(fields[1])};
 }

@@ -54,7 +54,7 @@ std::string absence_of(const std::vector<std::int32_t>& missing, const Wait& wai
 }
 
 std::string standstill_of(const std::vector<std::int32_t>& standing, const Wait& wait) {
-  std::string text = core::describe_ranks(standing) + one_or_many(standing, " does", " do") + " not move it on";
+  std::string text = core::describe_ranks(standing) + one_or_many(standing, " makes", " make") + " no progress with it";
   for (const Answer& answer : wait.answers) {
     if (answer.doing != Doing::standing || answer.reason.empty()) continue;
     return text + ": " + answer.reason;
@@ -152,7 +152,7 @@ std::string rank_lost(const RankLost& lost) {
   case ErrorCode::timeout:  // of a wait, whose sentence names whom it waited for
     return lost.reason + "." + kUndefined;
   case ErrorCode::user_exception:
-    text = rank + " left by an exception";
+    text = rank + " left the job because of an exception";
     break;
   case ErrorCode::rank_lost:
     text = rank + " was lost";

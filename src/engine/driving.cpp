@@ -369,7 +369,7 @@ void Engine::end_now(Operation& operation) {
     Driver::Lock lock = driver_.take_over();
     const HandOver after(*this, lock);
     announce_fault(ErrorCode::user_exception,
-                   "the handle of an open operation was destroyed (" + core::describe(*operation.signature) + ")");
+                   "it destroyed the handle of an open operation (" + core::describe(*operation.signature) + ")");
   }
   help_until(is_over, base::now() + kFarewell);
   if (!is_done()) {

@@ -11,9 +11,9 @@ void call_back(const std::function<void(const Status&)>& callback, const Status&
   try {
     callback(status);
   } catch (const std::exception& error) {
-    KOLO_LOG(logger, error) << "an exception left a callback of on_done and was dropped: " << error.what();
+    KOLO_LOG(logger, error) << "a callback of on_done threw an exception, which was dropped: " << error.what();
   } catch (...) {
-    KOLO_LOG(logger, error) << "an exception left a callback of on_done and was dropped";
+    KOLO_LOG(logger, error) << "a callback of on_done threw an exception, which was dropped";
   }
 }
 

@@ -272,7 +272,8 @@ void ExpressRoutes::finish(const Await& await) {
 void ExpressRoutes::check_read() const {
   for (int rank = 0; rank < ranks_; ++rank) {
     if (!express_.has_withdrawn(rank)) continue;
-    throw Error(ErrorCode::transport, "rank " + std::to_string(rank) + " gave up before all had read its data");
+    throw Error(ErrorCode::transport,
+                "rank " + std::to_string(rank) + " gave up the call before its peers had read its data");
   }
 }
 

@@ -85,9 +85,9 @@ std::string Engine::describe_silence() const {
   const std::string stopped = "; its process is stopped, or kept from running";
   const int leader = topology_.leader_of(topology_.node);
   if (leader > 0 && leader != topology_.rank && board_.has_unread_messages()) {
-    return "rank " + std::to_string(leader) + ", which speaks for this node, does not answer" + stopped;
+    return "rank " + std::to_string(leader) + ", the leader of this node, does not answer" + stopped;
   }
-  const std::string decider = "rank 0, which decides,";
+  const std::string decider = "rank 0, which coordinates the job,";
   std::vector<std::int32_t> between;
   const auto fanout = static_cast<int>(settings_.tree_fanout);
   for (int node = topology_.node; node > 0; node = core::Topology::tree_parent(node, fanout)) {

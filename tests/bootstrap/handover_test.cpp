@@ -140,7 +140,7 @@ TEST(Handover, AnotherJobsKeyIsTurnedAwayAndEveryoneHearsOfIt) {
     const std::string message = message_of(ErrorCode::transport, [&] {
       join_node(bootstrap, topology_of(bootstrap), kBytes, key, base::from_seconds(0.5));
     });
-    EXPECT_EQ(message, "sharing memory: rank 2 did not come to share the memory of the node within 0.5 s");
+    EXPECT_EQ(message, "sharing memory: rank 2 did not join the node's shared memory within 0.5 s");
   });
   EXPECT_EQ(statuses, std::vector<int>(3, 0));
 }

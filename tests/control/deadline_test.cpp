@@ -114,7 +114,7 @@ TEST_F(Deadline, NamesTheRankThatWaitsForNobody) {
     hear(waiting);
   }
   hear(from(2, true, Doing::standing));
-  EXPECT_EQ(reason(), "every rank has submitted it, but rank 2 does not move it on");
+  EXPECT_EQ(reason(), "every rank has submitted it, but rank 2 makes no progress with it");
   EXPECT_EQ(blamed, 2);
 }
 
@@ -123,7 +123,7 @@ TEST_F(Deadline, SaysWhyARankDoesNotMoveItOn) {
   Answer standing = from(2, true, Doing::standing);
   standing.reason = "no thread may";
   hear(standing);
-  EXPECT_EQ(reason(), "every rank has submitted it, but rank 2 does not move it on: no thread may");
+  EXPECT_EQ(reason(), "every rank has submitted it, but rank 2 makes no progress with it: no thread may");
 }
 
 TEST_F(Deadline, SaysWhoWaitsForWhomIfAllWait) {

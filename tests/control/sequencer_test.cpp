@@ -401,8 +401,8 @@ TEST_F(SequencerTest, NamesARankWhoseCodeThrew) {
   sequencer.on_message(RankLost{1, ErrorCode::user_exception, "no such file"}, now);
   const auto faulted = only<Faulted>(decide());
   EXPECT_EQ(faulted.code, ErrorCode::user_exception);
-  EXPECT_EQ(faulted.message,
-            "rank 1 left by an exception: no such file. The contents of the buffers in flight are undefined.");
+  EXPECT_EQ(faulted.message, "rank 1 left the job because of an exception: no such file. The contents of the buffers "
+                             "in flight are undefined.");
 }
 
 TEST_F(SequencerTest, HasAllPushWhenOneIsStarved) {

@@ -84,7 +84,7 @@ TEST_P(WithdrawnMemory, IsNoResult) {
     FAIL() << "stale memory passed for a result";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::transport);
-    EXPECT_EQ(error.status().message(), "rank 0 gave up before all had read its data");
+    EXPECT_EQ(error.status().message(), "rank 0 gave up the call before its peers had read its data");
   }
 }
 

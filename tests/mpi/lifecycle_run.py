@@ -100,8 +100,8 @@ def leave_by_exceptions():
     """What a rank says is heard by all; and what the log says on the way."""
     _, lines = run("abandon", 1, {"KOLO_LOG_LEVEL": "info", "KOLO_SLOTS": "5", "KOLO_RANKS_PER_NODE": "1"})
     reasons = ("no such file: digits.bin",
-               "only that rank knows what it says (kolo::abandon, called in a handler, tells it to all)")
-    wanted = [f"TOLD {each} user_exception: rank 1 left by an exception: {reason}. The contents of the buffers in flight "
+               "its text is known on that rank only (kolo::abandon, called in a handler, sends it to all ranks)")
+    wanted = [f"TOLD {each} user_exception: rank 1 left the job because of an exception: {reason}. The contents of the buffers in flight "
               "are undefined." for reason in reasons for each in (0, 2)]
     expect("exceptions: told", told(lines), sorted(wanted), lines)
     expect("exceptions: all leave", done(lines), sorted(2 * [f"DONE {each}" for each in range(RANKS)]), lines)

@@ -784,7 +784,7 @@ TEST(Handles, CallbacksThatThrowAreLoggedAndDropped) {
     kolo::allreduce(context, "x", kolo::view(x));
   }
   ASSERT_EQ(errors.size(), 1U);
-  EXPECT_EQ(errors[0], "an exception left a callback of on_done and was dropped: mine");
+  EXPECT_EQ(errors[0], "a callback of on_done threw an exception, which was dropped: mine");
 }
 
 // ---------------------------------------------------------------- settings

@@ -369,8 +369,9 @@ TEST_P(Faults, RankThatLeavesWhileTheOthersWait) {
 }
 
 TEST_P(Faults, RankThatThrowsWhileTheOthersWait) {
-  const std::string wanted = odd_text() + " left by an exception: its code threw: out of luck. The contents of the "
-                                          "buffers in flight are undefined.";
+  const std::string wanted = odd_text() +
+                             " left the job because of an exception: its code threw: out of luck. The contents of the "
+                             "buffers in flight are undefined.";
   EXPECT_EQ(sentence_of(ErrorCode::user_exception,
                         [&] {
                           kolo::run_local(
@@ -394,9 +395,9 @@ TEST_P(Faults, RankThatThrowsWhileTheOthersWait) {
 }
 
 TEST_P(Faults, RankThatSaysWhyItAbandonsTheOthers) {
-  const std::string wanted = odd_text() +
-                             " left by an exception: no such file: digits.bin. The contents of the buffers "
-                             "in flight are undefined.";
+  const std::string wanted =
+      odd_text() + " left the job because of an exception: no such file: digits.bin. The contents of the buffers "
+                   "in flight are undefined.";
   kolo::run_local(
       ranks(),
       [&] {

@@ -79,16 +79,18 @@ void expect_abandoned(const std::function<void(DistributedOptimizer<LifeCounter>
 }
 
 TEST(UnwindingOptimizer, WhoseGradientIsBeingReduced) {
-  expect_abandoned([](auto& optimizer) { optimizer.gradient_ready(0); }, [](auto& optimizer) { optimizer.step(); },
-                   "user_exception: rank 0 left by an exception: the handle of an open operation was destroyed "
-                   "(allreduce of float64 [5000], op average). The contents of the buffers in flight are undefined.");
+  expect_abandoned(
+      [](auto& optimizer) { optimizer.gradient_ready(0); }, [](auto& optimizer) { optimizer.step(); },
+      "user_exception: rank 0 left the job because of an exception: it destroyed the handle of an open operation "
+      "(allreduce of float64 [5000], op average). The contents of the buffers in flight are undefined.");
 }
 
 /// Where the sums are the optimizer's own memory.
 TEST(UnwindingOptimizer, ThatHasSaidItsSamples) {
-  expect_abandoned([](auto& optimizer) { optimizer.begin_micro_step(3); }, [](auto& optimizer) { optimizer.step(4); },
-                   "user_exception: rank 0 left by an exception: the handle of an open operation was destroyed "
-                   "(allreduce of float64 [4], op sum). The contents of the buffers in flight are undefined.");
+  expect_abandoned(
+      [](auto& optimizer) { optimizer.begin_micro_step(3); }, [](auto& optimizer) { optimizer.step(4); },
+      "user_exception: rank 0 left the job because of an exception: it destroyed the handle of an open operation "
+      "(allreduce of float64 [4], op sum). The contents of the buffers in flight are undefined.");
 }
 
 TEST(UnwindingOptimizer, WithNothingOpenHarmsNobody) {
@@ -137,10 +139,12 @@ TEST(UnwindingOptimizer, ByAnExceptionThatAllRanksCatch) {
     errors[static_cast<std::size_t>(kolo::rank())] =
         error_of([&] { DistributedOptimizer<LifeCounter>(none, model.parameters()).step(); });
   });
-  EXPECT_EQ(errors,
-            std::vector<std::string>(
-                3, "user_exception: rank 1 left by an exception: the handle of an open operation was destroyed "
-                   "(allreduce of float64 [1], op average). The contents of the buffers in flight are undefined."));
+  EXPECT_EQ(
+      errors,
+      std::vector<std::string>(
+          3,
+          "user_exception: rank 1 left the job because of an exception: it destroyed the handle of an open operation "
+          "(allreduce of float64 [1], op average). The contents of the buffers in flight are undefined."));
 }
 
 /// Without an exception a step that has begun is finished, so that nobody waits, and the name is free afterwards.

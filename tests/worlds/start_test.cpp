@@ -142,7 +142,7 @@ TEST(Start, ALauncherThatCannotBeJoinedIsAnErrorAndNotManyWorldsOfOne) {
       EXPECT_TRUE(has(sentence, {(name + std::string(" says that a launcher has started 8 processes, but each of them "
                                                      "would be alone: "))
                                      .c_str(),
-                                 ", or set KOLO_ALONE=1 if each shall be a world of its own"}));
+                                 ", or set KOLO_ALONE=1 if each is to run alone"}));
     }
     const Variable alone("KOLO_ALONE", "1");
     EXPECT_EQ(kolo::Context().size(), 1);

@@ -28,9 +28,10 @@ void await_count(const std::atomic<int>& count, int wanted) {
 }
 
 TEST(UnwindingHandle, EndsItsOperation) {
-  const std::string told = "user_exception: rank 0 left by an exception: the handle of an open operation was destroyed "
-                           "(allreduce of float64 "
-                           "[100], op sum). The contents of the buffers in flight are undefined.";
+  const std::string told =
+      "user_exception: rank 0 left the job because of an exception: it destroyed the handle of an open operation "
+      "(allreduce of float64 "
+      "[100], op sum). The contents of the buffers in flight are undefined.";
   std::atomic<int> gone{0}, followed{0};
   run_handles(2, [&] {
     std::vector<double> x(100, 1.0);

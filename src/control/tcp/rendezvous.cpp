@@ -95,7 +95,8 @@ class Conversation : public std::enable_shared_from_this<Conversation> {
   void on_hello() {
     std::string wrong;
     const std::optional<int> node = judge_hello(hello_, meeting_.plan.job_key, wrong);
-    if (node && !meeting_.is_child(*node)) wrong = "says it is node " + std::to_string(*node) + ", no child of ours";
+    if (node && !meeting_.is_child(*node))
+      wrong = "says it is node " + std::to_string(*node) + ", which is no child of this node";
     if (!wrong.empty()) {
       meeting_.turn_away(who_, wrong);
       return end();
@@ -260,7 +261,7 @@ class Search {
     attempt.socket.async_connect(attempt.endpoint, [this, &attempt, turn](error_code failure) {
       if (is_stale(attempt, turn)) return;
       if (failure) return fail(attempt, failure.message());
-      attempt.said = "connected, but not greeted";
+      attempt.said = "connected, but sent no greeting";
       await_greeting(attempt, turn);
     });
   }
@@ -279,7 +280,7 @@ class Search {
   }
 
   void say_hello(Attempt& attempt, int turn) {
-    attempt.said = "greeted, but did not welcome us";
+    attempt.said = "greeted, but did not accept this node";
     attempt.hello = make_hello(meeting_.plan.node, meeting_.plan.job_key);
     const auto buffer = asio::buffer(attempt.hello);
     asio::async_write(attempt.socket, buffer, [this, &attempt, turn](error_code error, std::size_t) {
@@ -293,7 +294,7 @@ class Search {
     const auto buffer = asio::buffer(&attempt.welcome, 1);
     asio::async_read(attempt.socket, buffer, [this, &attempt, turn](error_code error, std::size_t) {
       if (is_stale(attempt, turn)) return;
-      if (error || attempt.welcome != kWelcome) return fail(attempt, "turned us away");
+      if (error || attempt.welcome != kWelcome) return fail(attempt, "refused this node");
       meeting_.found.insert_or_assign(meeting_.plan.parent.front().node, std::move(attempt.socket));
     });
   }
@@ -323,7 +324,7 @@ std::string list(const std::vector<tcp::endpoint>& endpoints) {
 std::string describe_missing(const Meeting& meeting, const Search& search, milliseconds timeout) {
   const RendezvousPlan& plan = meeting.plan;
   std::ostringstream text;
-  text << "the control channel was not complete after " << static_cast<double>(timeout.count()) / 1000 << " s";
+  text << "not all control connections were made within " << static_cast<double>(timeout.count()) / 1000 << " s";
   for (const Neighbour& parent : plan.parent) {
     if (meeting.found.count(parent.node) == 0) text << "; could not reach " << name(parent) << ": " << search.report();
   }
@@ -333,9 +334,9 @@ std::string describe_missing(const Meeting& meeting, const Search& search, milli
   }
   if (!missing.empty()) text << "; " << missing << " did not connect to " << list(plan.listened_at);
   if (meeting.turned_away > 0) {
-    text << "; " << meeting.turned_away << " others were turned away, the last: " << meeting.last_turned_away;
+    text << "; " << meeting.turned_away << " other connections were refused, the last: " << meeting.last_turned_away;
   }
-  text << ". Is a firewall between the nodes, or KOLO_INTERFACE to be set?";
+  text << ". Check for a firewall between the hosts, or set KOLO_INTERFACE.";
   return text.str();
 }
 

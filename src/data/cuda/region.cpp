@@ -40,7 +40,7 @@ std::byte* Region::memory() const {
     return data;
   }
   if (answered() && !failure_.ok()) throw Error(failure_);
-  throw Error(ErrorCode::transport, "the device never came to allocate it");
+  throw Error(ErrorCode::transport, "the context ended before the device had allocated the arena");
 }
 
 void Region::note_end(std::size_t offset) {

@@ -155,7 +155,7 @@ class Reception {
       if (!here_[i]) missing.push_back(ranks[i]);
     }
     std::ostringstream text;
-    text << core::describe_ranks(missing) << " did not come to share the memory of the node within "
+    text << core::describe_ranks(missing) << " did not join the node's shared memory within "
          << base::to_seconds(gathering_.patience) << " s";
     return text.str();
   }

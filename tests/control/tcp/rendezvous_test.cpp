@@ -140,10 +140,10 @@ TEST(Rendezvous, AnotherJobsKeyIsRefusedAndBothSaySo) {
   const Errors errors = run_tree(options, [](int, Node&) { ADD_FAILURE() << "connected with a wrong key"; });
   expect_contains(
       errors[0],
-      "kolo: the control channel was not complete after 0.7 s; node 1 (rank 1) did not connect to 127.0.0.1:");
+      "kolo: not all control connections were made within 0.7 s; node 1 (rank 1) did not connect to 127.0.0.1:");
   expect_contains(errors[0], "has another job's key");
   expect_contains(errors[1], "could not reach node 0 (rank 0): 127.0.0.1:");
-  expect_contains(errors[1], ": turned us away");
+  expect_contains(errors[1], ": refused this node");
 }
 
 TEST(Rendezvous, ANodeThatIsNoChildIsTurnedAway) {
@@ -160,7 +160,7 @@ TEST(Rendezvous, ANodeThatIsNoChildIsTurnedAway) {
     ADD_FAILURE() << "took a node that is no child";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::transport);
-    expect_contains(error.what(), "says it is node 5, no child of ours");
+    expect_contains(error.what(), "says it is node 5, which is no child of this node");
   }
   stranger.join();
 }

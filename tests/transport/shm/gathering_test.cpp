@@ -122,7 +122,7 @@ TEST(Gathering, WhoDoesNotComeIsNamed) {
   LocalSocket socket;
   connect_to_leader(socket, listener.name(), bell.fd(), gathering_of(topology));
   EXPECT_EQ(error_of([&] { accept_members(listener, gathering_of(leader, 0.05)); }),
-            "ranks 5 and 6 did not come to share the memory of the node within 0.05 s");
+            "ranks 5 and 6 did not join the node's shared memory within 0.05 s");
 }
 
 TEST(Gathering, AFailureOfTheWorldEndsTheWait) {
