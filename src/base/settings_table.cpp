@@ -35,8 +35,9 @@ constexpr auto kRows = std::to_array<SettingRow>({
     {"KOLO_ALONE", &S::alone, Type::boolean, 0, 0, kOwn, "",
      "Whether `init` makes a world of one, whatever launcher has started this process."},
     {"KOLO_LATCH_TIMEOUT_S", &S::latch_timeout_s, Type::seconds, 0.001, 1e9, kShared, "",
-     "How long a rank whose deadline has passed, or that has announced an error, waits for rank 0's verdict before it "
-     "fails by itself; every rank's engine must answer rank 0 within half of it, or is named as stopped."},
+     "How long a rank whose deadline has passed, or that has announced an error, waits for rank 0's decision before it "
+     "fails by itself. Every rank's engine must answer rank 0 within half of it, or the error names that rank as "
+     "stopped."},
     {"KOLO_LOG_LEVEL", &S::log_level, Type::log_level, 0, 0, kOwn, "HOROVOD_LOG_LEVEL",
      "The least important level that is logged; `fatal`, Horovod's word, means `off`."},
     {"KOLO_PRINT_SETTINGS", &S::print_settings, Type::boolean, 0, 0, kOwn, "",
@@ -46,7 +47,7 @@ constexpr auto kRows = std::to_array<SettingRow>({
     {"KOLO_OPEN_BATCHES", &S::open_batches, Type::integer, 1, 64, kShared, "",
      "How many batches of one process set may be under way at once; what becomes ready meanwhile is gathered."},
     {"KOLO_CACHE_CAPACITY", &S::cache_capacity, Type::integer, 8, kMi, kShared, "HOROVOD_CACHE_CAPACITY",
-     "How many tensors are known by number, so that a rank announces them with one store instead of a description."},
+     "How many tensors are known by number: a rank submits such a tensor with one store instead of a description."},
     {"KOLO_PLAN", &S::plan, Type::boolean, 0, 0, kShared, "",
      "Whether the batches of a step are remembered and repeated once steps repeat."},
     {"KOLO_RANKS_PER_NODE", &S::ranks_per_node, Type::integer, 0, kMi, kShared, "",
@@ -64,22 +65,22 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "How many slots a rank has: how many chunks are under way at once; 0 chooses 4 on one machine and 16 on several, "
      "and 1 is 2."},
     {"KOLO_FLAT_BYTES", &S::flat_bytes, Type::bytes, 0, 16 * kMi, kShared, "",
-     "Up to how many bytes every rank of a node reduces everything by itself, instead of a share that it gives to "
-     "all."},
+     "Up to how many bytes every rank of a node reduces everything by itself, instead of one share that it then gives "
+     "to the others."},
     {"KOLO_CHUNK_BYTES", &S::chunk_bytes, Type::bytes, 256, 16 * kMi, kShared, "",
      "The smallest chunk into which an all-reduce is cut so that copying and reducing overlap."},
     {"KOLO_PAST_CACHE_BYTES", &S::past_cache_bytes, Type::bytes, 0, kTi, kShared, "",
-     "From how many bytes on the results of one run, where they do not replace the inputs, are written past the "
-     "cache; the own part of an all-to-all from a quarter of it."},
+     "From how many bytes on results that do not replace the inputs are written with non-temporal stores, which do not "
+     "fill the cache; the own part of an all-to-all from a quarter of it."},
     {"KOLO_STEP_BYTES", &S::step_bytes, Type::bytes, 0, kGi, kShared, "",
-     "How many bytes a link between nodes carries in the time that one more step of an all-reduce costs: small ones "
-     "send so many more where that saves a step."},
+     "How many bytes more a small all-reduce between nodes may send to save one step of communication: about the "
+     "bandwidth of the link times its latency."},
     {"KOLO_EXPRESS_BYTES", &S::express_bytes, Type::bytes, 0, 16 * kMi, kShared, "",
-     "Unnamed calls of up to this many bytes on one node carry their data with their readiness and skip the log; 0 "
-     "sends all unnamed calls through the log."},
+     "Unnamed calls of up to this many bytes on one node send their data together with their readiness and do not use "
+     "the log; 0 sends all unnamed calls through the log."},
     {"KOLO_DIRECT_BYTES", &S::direct_bytes, Type::bytes, 0, kTi, kShared, "",
-     "Unnamed calls that bring a rank at least this many bytes from another one of its node read them from its memory, "
-     "where the system permits, and skip the log; 0: never."},
+     "Unnamed calls in which a rank gets at least this many bytes from another rank of its node read them from that "
+     "rank's memory, where the system permits it, and do not use the log; 0: never."},
     {"KOLO_MESSAGE_RING", &S::message_ring_bytes, Type::bytes, 4 * kKi, kGi, kShared, "",
      "The size of the ring in shared memory through which a rank describes tensors that have no number yet."},
     {"KOLO_LOG_RING", &S::log_ring_bytes, Type::bytes, 4 * kKi, kGi, kShared, "",
