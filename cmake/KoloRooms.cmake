@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# How rooms become libkolo, and how programs are made of a folder's files. Sources are found by glob, so that a new
+# How modules become libkolo, and how programs are made of a folder's files. Sources are found by glob, so that a new
 # file needs no line here.
 
 # kolo/config.hpp: what users' preprocessors may ask. The library's own sources do not, so that builds with and without
@@ -16,8 +16,8 @@ set(KOLO_INCLUDE_ROOTS "${PROJECT_SOURCE_DIR}/include" "${PROJECT_BINARY_DIR}/in
                        "${PROJECT_SOURCE_DIR}")
 
 # kolo_room(<name> [DIR <dir>] [LIBS <targets>...] [DEFINITIONS <definitions>...])
-# A room is an object library of all .cpp files in its folder (default: the current one). Symbols are hidden
-# unless marked KOLO_API. A room without .cpp files is headers only and makes no target.
+# A module is an object library of all .cpp files in its folder (default: the current one). Symbols are hidden
+# unless marked KOLO_API. A module without .cpp files is headers only and makes no target.
 # With KOLO_UNITY its files are compiled together, ten at a time: names in their unnamed namespaces must differ.
 function(kolo_room name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "DIR" "LIBS;DEFINITIONS")
@@ -54,8 +54,8 @@ function(kolo_compile_together target)
   endif()
 endfunction()
 
-# kolo_device_objects(<sources>...): what stands between the rooms and a real device, compiled by nvcc where it is .cu.
-# Apart from the rooms, because tests put an emulated device in its place.
+# kolo_device_objects(<sources>...): what stands between the modules and a real device, compiled by nvcc where it is .cu.
+# Apart from the modules, because tests put an emulated device in its place.
 function(kolo_device_objects)
   add_library(kolo_device OBJECT ${ARGN})
   set_target_properties(kolo_device PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
@@ -68,7 +68,7 @@ function(kolo_device_objects)
     "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${KOLO_WERROR}>>:-Werror=all-warnings>")
 endfunction()
 
-# The rooms' objects with every symbol in reach, and what they link but for the device.
+# The modules' objects with every symbol in reach, and what they link but for the device.
 function(kolo_internal_library name)
   get_property(objects GLOBAL PROPERTY KOLO_ROOM_OBJECTS)
   add_library(${name} STATIC EXCLUDE_FROM_ALL ${objects})

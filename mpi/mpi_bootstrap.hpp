@@ -18,7 +18,7 @@ namespace kolo::mpi {
 
 class MpiExchange;
 
-/// Makes the node's shared memory, given a bootstrap whose `exchange` works: shared memory is another room's.
+/// Makes the node's shared memory, given a bootstrap whose `exchange` works: shared memory is another module's.
 using NodeJoiner = std::function<std::shared_ptr<transport::NodeLink>(
     bootstrap::Bootstrap& bootstrap, const core::Topology& topology, std::size_t bytes, const std::string& job_key,
     base::Duration patience)>;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Line coverage of src/ and mpi/ by room, read from gcov.
+"""Line coverage of src/ and mpi/ by module, read from gcov.
 
 usage: coverage_table.py REPOSITORY BUILD_TREE [--lines]
 
@@ -37,19 +37,19 @@ def main():
                 for line in file["lines"]:
                     reached[name][line["line_number"]] += line["count"]
 
-    rooms = defaultdict(lambda: [0, 0])
+    modules = defaultdict(lambda: [0, 0])
     for name, lines in reached.items():
-        room = "/".join(name.parts[:-1])
-        rooms[room][0] += sum(1 for count in lines.values() if count)
-        rooms[room][1] += len(lines)
+        module = "/".join(name.parts[:-1])
+        modules[module][0] += sum(1 for count in lines.values() if count)
+        modules[module][1] += len(lines)
         missed = [str(line) for line, count in sorted(lines.items()) if not count]
         if "--lines" in sys.argv and missed:
             print(f"{name}: {' '.join(missed)}")
 
-    print(f"\n{'room':<20} {'lines':>7} {'reached':>8} {'':>8}")
-    for room, (hit, total) in sorted(rooms.items()):
-        print(f"{room:<20} {total:>7} {hit:>8} {100 * hit / total:>6.1f} %")
-    hit, total = (sum(column) for column in zip(*rooms.values())) if rooms else (0, 0)
+    print(f"\n{'module':<20} {'lines':>7} {'reached':>8} {'':>8}")
+    for module, (hit, total) in sorted(modules.items()):
+        print(f"{module:<20} {total:>7} {hit:>8} {100 * hit / total:>6.1f} %")
+    hit, total = (sum(column) for column in zip(*modules.values())) if modules else (0, 0)
     if total == 0:
         sys.exit("coverage: no lines of src/ or mpi/ found")
     print(f"{'all':<20} {total:>7} {hit:>8} {100 * hit / total:>6.1f} %")

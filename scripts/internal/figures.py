@@ -102,7 +102,7 @@ def main():
     flags = parser.parse_args()
     root = flags.root.resolve()
 
-    rooms, long_files = Counter(), {}
+    modules, long_files = Counter(), {}
     for top in (*LIBRARY, "tests", "bench", "examples"):
         for file in sorted((root / top).rglob("*")):
             if file.suffix not in CODE:
@@ -111,12 +111,12 @@ def main():
             if len(text.splitlines()) > LONG:
                 long_files[file.relative_to(root).as_posix()] = len(text.splitlines())
             if top in LIBRARY:
-                rooms[file.parent.relative_to(root).as_posix()] += code_lines(text)
-    figures = {"code_lines": sum(rooms.values()), "code_lines_by_room": dict(sorted(rooms.items())),
+                modules[file.parent.relative_to(root).as_posix()] += code_lines(text)
+    figures = {"code_lines": sum(modules.values()), "code_lines_by_module": dict(sorted(modules.items())),
                f"files_over_{LONG}_lines": long_files, "members": {}, "flags": {}}
-    print(f"{'code lines (no blanks, no comments)':<44} {sum(rooms.values()):>7}")
-    for room, lines in sorted(rooms.items()):
-        print(f"  {room:<42} {lines:>7}")
+    print(f"{'code lines (no blanks, no comments)':<44} {sum(modules.values()):>7}")
+    for module, lines in sorted(modules.items()):
+        print(f"  {module:<42} {lines:>7}")
     print(f"{f'files of more than {LONG} lines':<44} {len(long_files):>7}")
     for file, lines in long_files.items():
         print(f"  {file:<42} {lines:>7}")

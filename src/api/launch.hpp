@@ -23,7 +23,7 @@ namespace kolo::api {
 std::unique_ptr<detail::BootstrapHolder> solo_bootstrap();
 
 #ifdef KOLO_HAS_MPI
-/// `bootstrap::Bootstrap::join_node` for processes: what the MPI room, which knows nothing of shared memory, is given.
+/// `bootstrap::Bootstrap::join_node` for processes: given to the MPI module, which knows nothing of shared memory.
 std::shared_ptr<transport::NodeLink> join_node_of_processes(bootstrap::Bootstrap& bootstrap,
                                                             const core::Topology& topology, std::size_t bytes,
                                                             const std::string& job_key, base::Duration patience);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one rank does for all, for the other files of this room.
+// What one rank does for all, for the other files of this module.
 #pragma once
 
 #include <functional>

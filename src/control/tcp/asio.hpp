@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one door to Boost.Asio, and only for files of this room's own: Boost 1.74's coroutine header uses std::exchange
+// The one door to Boost.Asio, and only for files of this module: Boost 1.74's coroutine header uses std::exchange
 // without including <utility>, which C++20 compilers notice.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What stands between this room and a real device, beside the two vendor libraries: kernel launches. device/device.cu
+// What stands between this module and a real device, beside the two vendor libraries: kernel launches. device/device.cu
 // implements it with nvcc; the tests put an emulated device in its place, and in that of the libraries.
 #pragma once
 

@@ -5,7 +5,7 @@
 
 #include "data/kernels/stream.hpp"
 
-// Aborts are Highway's: this room and base are neighbours, and neither includes the other.
+// Aborts are Highway's: this module and base are on one layer, and neither includes the other.
 
 namespace kolo::kernels {
 namespace {

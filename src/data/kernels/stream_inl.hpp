@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one loop of this room. It knows four things by their types:
+// The one loop of this module. It knows four things by their types:
 //   a format  how elements lie in memory and become lanes: load(), store(). The unit of loading and storing is a Pair
 //             of vectors, so that 16-bit elements fill whole vectors of 32-bit lanes, in whatever order suits the
 //             format;
