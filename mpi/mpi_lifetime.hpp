@@ -30,7 +30,7 @@ class Lifetime {
   /// status 1 and a sentence on stderr that says which of the job's processes this is, as far as `environment` tells.
   /// Throws Error(transport) when MPI has been finalised already.
   void begin(base::Duration patience, const Lookup& environment);
-  /// Whether MPI can be finalised: not after a fault of the world, nor after a start that failed, for operations may be
+  /// Whether MPI can be finalised: not after a fatal error, nor after a start that failed, for operations may be
   /// open with ranks that are gone.
   void leave_open(bool open) noexcept { leave_open_ = open; }
   /// Whether the others leave at the same time as this rank. Then `end` lets MPI deliver what it may still hold back

@@ -4,7 +4,7 @@
 /// The collectives. What holds for all of them:
 ///
 /// - Every rank makes the same calls on the same names, with the same dtype, shape, op, scales and root, in any order
-///   and from any threads. Who disagrees is told on every rank (`Error` mismatch), and the job goes on.
+///   and from any threads. If ranks disagree, the operation fails on every rank (`Error` mismatch). The job goes on.
 /// - Asynchronous calls take a name, which is in flight once at a time: submitting it again before it has completed is
 ///   an error at the call (duplicate_name). Synchronous calls may leave the name out: then the order of the calls is
 ///   the name, so all ranks must make their unnamed calls in the same order (threads of one rank queue).

@@ -92,10 +92,10 @@ class KOLO_API Context {
   [[nodiscard]] int cross_size() const;
   [[nodiscard]] bool is_homogeneous() const;
 
-  /// Leaves: waits (at most `KOLO_TIMEOUT_S`) until every rank has called it, then ends the engine. Who comes later
-  /// than that has lost nobody: its own `shutdown` returns, its other operations fail. Operations still open fail with
-  /// shut_down. Returns at once after a fault of the world. Never finalises MPI. A second call does
-  /// nothing. Does not throw for a fault of the world: those were told to the operations. Throws `Error`
+  /// Leaves: waits (at most `KOLO_TIMEOUT_S`) until every rank has called it, then ends the engine. Operations that are
+  /// still open fail with shut_down. Where a rank comes later than that, its own `shutdown` returns, and its other
+  /// operations fail. Returns at once after a fatal error, and does not throw it: the operations have reported it.
+  /// Never finalises MPI. A second call does nothing. Throws `Error`
   /// (invalid_argument) inside a callback of `on_done`, and leaves the context open.
   void shutdown();
 
@@ -167,7 +167,7 @@ class KOLO_API Session {
 };
 
 /// Runs `body` as `ranks` ranks on as many threads of this process, each with a context of its own bound to it; returns
-/// when all have ended. An exception that leaves one rank's body is a fault of the world for the others, and the first
+/// when all have ended. An exception that leaves one rank's body is a fatal error for the others, and the first
 /// is rethrown here: an `Error` as an `Error` whose sentence begins with "rank N: ", another std::exception as an
 /// `Error` (user_exception). `KOLO_RANKS_PER_NODE` cuts these ranks into virtual nodes, as it does processes.
 KOLO_API void run_local(int ranks, const std::function<void()>& body, const Options& options = {});

@@ -34,7 +34,7 @@ struct DistributedOptimizerOptions {
   int accumulation_steps = 1;
   /// Gradients are reduced as "<name>/<parameter>". Optimizers whose parameters share names need names of their own.
   std::string name = "gradients";
-  /// When a reduction is given up, a fault of the world; `KOLO_TIMEOUT_S` when empty.
+  /// When a reduction is given up, a fatal error; `KOLO_TIMEOUT_S` when empty.
   std::optional<std::chrono::nanoseconds> timeout;
   /// `DType::float16` or `DType::bfloat16`: float32 and float64 gradients travel as that type and are summed in
   /// float32; see `AllreduceOptions::send_as`. 16-bit gradients are sent as they are. Pays where bytes are what takes

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// What can go wrong, as values. Faults of the world (a rank that died, a tensor nobody submitted, a wrong argument)
-/// are `Error`s; a broken invariant of Kolo's own aborts the process with a message instead.
+/// What can go wrong, as values. What the world brings (a rank that died, a tensor nobody submitted, a wrong
+/// argument) is an `Error`; a broken invariant of Kolo's own aborts the process with a message instead.
 #ifndef KOLO_ERROR_HPP
 #define KOLO_ERROR_HPP
 
@@ -25,11 +25,11 @@ enum class ErrorCode : std::uint8_t {
   unsupported = 4,       ///< no backend does this (dtype, op, device). Retry: no.
   not_initialized = 5,   ///< no context: `init` was not called, or `shutdown` was. Retry: after `init`.
   invalid_setting = 6,   ///< a bad value in the environment or the options. Retry: `init` with a good one.
-  timeout = 7,           ///< a deadline passed: a fault of the world. Retry: no; save and leave.
-  rank_lost = 8,         ///< a process died or left: a fault of the world. Retry: no; save and leave.
+  timeout = 7,           ///< a deadline passed: a fatal error. Retry: no; save and leave.
+  rank_lost = 8,         ///< a process died or left: a fatal error. Retry: no; save and leave.
   shut_down = 9,         ///< the engine was shut down before the operation ran. Retry: no.
-  transport = 10,        ///< MPI, TCP or the system failed: a fault of the world. Retry: no.
-  user_exception = 11,   ///< a rank's own code threw and left the job: a fault of the world. Retry: no.
+  transport = 10,        ///< MPI, TCP or the system failed: a fatal error. Retry: no.
+  user_exception = 11,   ///< a rank's own code threw and left the job: a fatal error. Retry: no.
   out_of_memory = 12,    ///< no memory for the start, a result or an arena; a job that runs goes on. Retry: with less.
   io = 13,               ///< a file cannot be read or written (a full disk); the job goes on. Retry: once it can.
 };
@@ -42,7 +42,7 @@ KOLO_API std::string_view to_string(ErrorCode code) noexcept;
 [[nodiscard]] KOLO_API bool is_fatal(ErrorCode code) noexcept;
 
 /// The outcome of an operation: `ok`, or a code and one sentence that names the tensor, what was given and what would
-/// be right. After a fault of the world the contents of the buffers in flight are undefined, and the sentence says so.
+/// be right. After a fatal error the contents of the buffers in flight are undefined, and the sentence says so.
 class Status {
  public:
   Status() noexcept = default;

@@ -45,11 +45,11 @@ namespace kolo {
 ///
 /// Threads: `allocate` and the questions may be called from any thread; not while the arena is moved or destroyed.
 ///
-/// Life: the memory is valid until the arena is destroyed, also after a fault, and after the context was shut down or
-/// destroyed: a trainer may still save what lies there. As with any memory, what is in flight must be done before:
+/// Life: the memory is valid until the arena is destroyed, also after a fatal error and after the context was shut down
+/// or destroyed: a trainer may still save what lies there. As with any memory, what is in flight must be done before:
 /// should an exception destroy an arena while operations on it are open, its memory stays until the context ends. A
 /// device's memory is given back with the next batch on it, or when the context ends.
-/// After a fault of the world no other rank reads or writes it any more (on the CPU the pages become private copies,
+/// After a fatal error no other rank reads or writes it any more (on the CPU the pages become private copies,
 /// once, which costs the time of copying them); tensors in flight are undefined, all others keep their values.
 class KOLO_API GradientArena {
  public:

@@ -49,7 +49,7 @@ class KOLO_API Handle {
   [[nodiscard]] bool valid() const noexcept { return state_ != nullptr; }
 
   /// Returns when the operation has completed; throws its `Error` when it failed, then and at every later call. Never
-  /// waits longer than the operation's deadline (`KOLO_TIMEOUT_S`, or the call's own), which is a fault of the world.
+  /// waits longer than the operation's deadline (`KOLO_TIMEOUT_S`, or the call's own), which is a fatal error.
   /// Must not be called inside a callback (`Error` invalid_argument), nor, with an MPI below MPI_THREAD_SERIALIZED, for
   /// a collective between nodes on another thread than the one that initialised MPI (`Error` unsupported).
   void wait();

@@ -5,8 +5,8 @@
 /// kolo/libtorch.hpp; kolo/config.hpp says which of them there are.
 ///
 /// @mainpage
-/// - Life and place: kolo::Session, kolo::init, kolo::shutdown, kolo::run_local, kolo::Context, kolo::Group; kolo::rank
-///   and its like (context.hpp)
+/// - Life and place: kolo::Session, kolo::init, kolo::shutdown, kolo::run_local, kolo::Context, kolo::Group;
+///   kolo::rank, kolo::size and so on (context.hpp)
 /// - Collectives, and what holds for all of them: collectives.hpp; kolo::Handle; small values: objects.hpp
 /// - Training: training.hpp, with kolo::DistributedOptimizer, kolo::DistributedSampler, kolo::broadcast_parameters
 /// - Gradients that are reduced where they lie: kolo::GradientArena

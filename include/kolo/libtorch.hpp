@@ -105,7 +105,7 @@ struct DistributedOptimizerOptions {
   int accumulation_steps = 1;
   /// Gradients are reduced as "<name>/<parameter>". Optimizers whose parameters share names need names of their own.
   std::string name = "gradients";
-  /// When a reduction is given up, a fault of the world; `KOLO_TIMEOUT_S` when empty.
+  /// When a reduction is given up, a fatal error; `KOLO_TIMEOUT_S` when empty.
   std::optional<std::chrono::nanoseconds> timeout;
   /// Whether every step ends with `broadcast_buffers` from rank 0. Needs a module.
   bool broadcast_buffers = false;

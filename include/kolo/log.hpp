@@ -22,7 +22,7 @@ enum class LogLevel : std::uint8_t {
   debug = 1,    ///< every batch, and the routes of its parts
   info = 2,     ///< on rank 0: what was found and chosen at the start; plans learned and given up, and why
   warning = 3,  ///< the default: stalls, settings that differ between ranks
-  error = 4,    ///< faults, once each
+  error = 4,    ///< fatal errors, once each
   off = 5,      ///< nothing; no record has this level
 };
 /// The level's name as above.

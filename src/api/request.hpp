@@ -2,6 +2,15 @@
 //
 // From the arguments of a call to an operation that the engine takes: what is checked at the call is checked here, and
 // the sentences that a caller reads are written here.
+//
+// A call makes a `Request` (..._request), and goes one of these ways:
+//
+//   submit                   asynchronous, by name
+//   run                      synchronous: by name, or in the order of the calls, then by the express where that is
+//                            possible (control/express.hpp), else by the log
+//   submit_allreduce, ..._into, run_unnamed_allreduce
+//                            the same for one all-reduce of CPU memory, the call that training makes most: they compare
+//                            it with what the name meant last time, and make a `Request` only when it differs
 #pragma once
 
 #include <chrono>
@@ -20,7 +29,7 @@
 
 namespace kolo::api {
 
-/// A checked call: everything about it but its name's place in the engine.
+/// A checked call: everything about it except its name.
 struct Request {
   core::Signature signature;
   std::vector<engine::Buffer> buffers;

@@ -21,22 +21,22 @@
 //   by log     at least two tags differ, or one is kByLog: every rank submits the call to the log, with its whole
 //              signature, as if there were no express. So a mismatch gets the log's sentence, the same on all ranks.
 //
-// Every unnamed call says its word, those that cannot go this way (too large, another kind) say kByLog and go on to the
-// log at once. Who waits for words needs no patience of its own: it *demotes* the call by writing kByLog into the line
-// of a rank that has not spoken, and goes to the log, where waits sleep, have deadlines, and find out who is missing.
-// The late rank finds its word written and follows. Word k of a line is written by compare-and-swap from what the line
+// Every unnamed call writes its word. One that cannot go this way (too large, another kind) writes kByLog and goes to
+// the log at once. A rank does not wait long for words: it *demotes* the call by writing kByLog into the line of a rank
+// that has not spoken, and goes to the log, where waits sleep, have deadlines, and find out who is missing. The late
+// rank finds its word written and follows. Word k of a line is written by compare-and-swap from what the line
 // held before, so exactly one of the two comes first, and whoever reads it reads that one: the verdict is the same for
 // everybody. A rank that is dead, has left, or faulted never speaks, so its peers end in the log as well.
 //
 // After the verdict `together` nothing can be taken back. Where peers read a rank's own memory the call is over for
 // that rank only when they have: each rank says in a third line the last call that it has *finished* reading in. Who
-// waits for a dead rank's hears of its death as a fault of the world. A rank that must give up this wait, for whatever
+// waits for a dead rank's hears of its death as a fatal error. A rank that must give up this wait, for whatever
 // reason, says that it has *withdrawn* before its caller may touch the memory again. A peer that has read looks for
 // that afterwards: if it finds it, what it has read may be anything, and its call fails, too.
 //
 // Reuse. A rank writes word and payload of call k over those of call k - 2. Nobody needs them any more: to begin call
 // k it has ended call k - 1; either together, then all have spoken in k - 1, or by the log, then all have submitted it
-// (or the world has a fault, and nobody begins another call). To speak or to submit in k - 1 each had ended k - 2. The
+// (or there is a fatal error, and nobody begins another call). To speak or to submit in k - 1 each had ended k - 2. The
 // one exception: the log fails a call that a rank which has *left* will never make, though others may still be in the
 // call before. So from the moment that the log says that a rank has left, the express is closed (the engine's
 // business): calls go to the log without a word, and nothing is written over.

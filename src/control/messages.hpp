@@ -116,7 +116,7 @@ struct Answer {
   std::optional<Wait> wait;
 };
 
-/// A rank is gone: its process died, its link broke, or its code threw. Always a world fault.
+/// A rank is gone: its process died, its link broke, or its code threw. Always a fatal error.
 struct RankLost {
   std::int32_t rank = 0;
   ErrorCode code = ErrorCode::rank_lost;
@@ -238,7 +238,7 @@ struct RankLeft {
   std::int32_t rank = 0;
 };
 
-/// The world's fault, latched: every handle fails with it, now and later. Nothing follows it in the log.
+/// The first fatal error: every handle fails with it, now and later. Nothing follows it in the log.
 struct Faulted {
   ErrorCode code = ErrorCode::rank_lost;
   std::int32_t rank = -1;  ///< whose, where that is known

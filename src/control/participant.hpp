@@ -78,7 +78,7 @@ struct SetChanged {
   std::vector<std::int32_t> members;
   SlotId slot = 0;  ///< this rank's request, now complete, on the global set
 };
-/// The world's fault: everything in flight fails with `status`, and so does everything later.
+/// The first fatal error: everything in flight fails with `status`, and so does everything later.
 struct WorldFault {
   Status status;
   std::int32_t rank = -1;

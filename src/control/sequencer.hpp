@@ -16,20 +16,20 @@
 //              member that leaves void it (planner.hpp).
 //   waits      an `Overdue` becomes a `Query`. For a warning every node answers who of its ranks is missing
 //              (`Missing`), and `Stalled` says so. At the deadline every member answers by itself (`Answer`); answers
-//              that do not come are waited for `latch_timeout_s`. The fault names, in this order:
+//              that do not come are waited for `latch_timeout_s`. The error names, in this order:
 //                1. the ranks that are silent: they are stopped, or kept from running. What a rank says passes through
 //                   its leader, and through the leaders on the way to the root; of several silent ranks on one way only
 //                   the one next to the root is named, because the others may have answered.
 //                2. if all have answered, the ranks that have not submitted, and what they wait for instead;
 //                3. if all have submitted, the ranks whose open batches wait for no other rank;
 //                4. if there is none, which rank waits for which.
-//              If no batch is open any more, the wait is over, and there is no fault.
+//              If no batch is open any more, the wait is over, and there is no error.
 //   leaving    `RankLeft` tells the others, who ask at once about what they have in flight with that rank: if it is
 //              missing, the submission fails. Why ask, and not fail everything in flight? Because the rank may have
 //              submitted before it left, and then the submission runs; only its own node knows. A
 //              node's answer counts for the ranks that had left when it came; for those that left since, it is asked
 //              again.
-//   faults     the first one ends the log.
+//   errors     the first fatal one ends the log.
 //
 // Messages must be given in the order in which the root's relay said them; what refers to a generation that is over is
 // dropped, its sender says it again when he reads the log. What no rank of this world can say is refused by an Error

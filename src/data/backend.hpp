@@ -90,7 +90,7 @@ class Backend {
   /// Queues a job. Jobs of one set run in the order they were started, on every rank the same; several may overlap.
   virtual void start(Job& job) = 0;
   /// Moves whatever can move without blocking; appends jobs that have finished, in order. Throws `Error` (transport): a
-  /// fault of the world.
+  /// fatal error.
   virtual Progress progress(std::vector<Job*>& finished) = 0;
   /// The other ranks of the world that open jobs wait for, ascending; empty: the next move is this rank's own. Nothing:
   /// the backend cannot say.

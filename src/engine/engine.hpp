@@ -14,7 +14,7 @@
 // drives (`Board::announce_sleep`), looks once more, and sleeps - the background thread in the poller, where every
 // socket and this rank's eventfd end, a waiting thread on its handle. Whoever publishes something for this rank looks
 // at the announcement and rings the eventfd. A transport between nodes is armed before the sleep and rings, too, or
-// says how long the nap may be (transport/inter_node.hpp). With nothing open there is no time-out but the deadlines of
+// says how long the nap may be (transport/inter_node.hpp). Without open batches the only time-outs are the deadlines of
 // open operations.
 //
 // The counters of a node's data plane ring no bell, and the sleeper pays for that. A rank publishes a counter by a
@@ -23,15 +23,15 @@
 // publisher's, for every chunk on every rank, to save the few that sleep amid a batch. So these sleep for a millisecond
 // at most while the backend has a batch open, which bounds what a missed look costs, and publishers pay nothing.
 //
-// The background thread often shares a CPU with the thread that submits (mpirun binds a rank to one). So it neither
-// spins there nor yields (to a thread that computes, that would give a whole time slice; who sleeps is woken at once),
-// and it leaves the driver's place to a thread that waits (`Driver::seek`); that one hands over when it leaves
-// (`hand_over`, which everybody calls who has held the place), and the background thread sleeps until then.
+// The background thread often shares a CPU with the thread that submits (mpirun binds a rank to one). So it does not
+// spin there. It does not yield either: that would give a computing thread a whole time slice, while a sleeper is woken
+// at once. It leaves the driver's place to a thread that waits (`Driver::seek`) and sleeps until that one hands over
+// (`hand_over`, which every thread calls that has held the place).
 //
-// To wake it costs more than most of what it would be woken for, so it is woken as late as can be. Who submits to an
-// engine that sleeps says so by itself, and with a small tensor goes as far as it can (`say_at_once`); a batch that
-// peers have to move next gets an alarm, behind the ring that they give. And since submissions come in bursts, it goes
-// on with a nap when many operations are open: submissions then do not wake it, only peers do, and the nap's end.
+// Waking the background thread costs more than most of the work it would do, so it is woken as late as possible. A
+// thread that submits to a sleeping engine publishes its request itself, and moves a small tensor as far as it goes
+// (`say_at_once`). A batch that peers have to move next gets an alarm, behind the ring that they give. Submissions come
+// in bursts: with many operations open the thread naps, and only peers and the end of the nap wake it.
 //
 // Transports that not every thread may move (transport::Callers) are moved by callers: a thread of the program's that
 // may, inside a call of ours, moves them, also when it only asks or submits. While it waits it sleeps on what all
@@ -125,7 +125,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // -- any thread
   [[nodiscard]] NameTable& names() noexcept { return names_; }
-  /// Throws the world's fault, or shut_down, if there is one: the first thing that a call does.
+  /// Throws the fatal error, or shut_down, if there is one: the first thing that a call does.
   void check_usable() const;
   /// Submits an operation whose entry the caller has claimed. `quiet`: the caller waits right away, and need not have
   /// the background thread woken.
@@ -184,7 +184,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void shutdown(base::Duration patience);
   /// After `shutdown`: all ranks have left in order, and all their operations have run.
   [[nodiscard]] bool left_together() const noexcept { return end_.leaving && end_.closed && !faulted(); }
-  /// Leaves because of an error of this rank: a fault of the world, announced but not waited for. A rank that has been
+  /// Leaves because of an error of this rank: a fatal error, announced but not waited for. A rank that has been
   /// told that another one has left leaves like that one: its error is no news.
   void abandon(ErrorCode code, const std::string& reason);
 

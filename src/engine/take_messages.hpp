@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// How a leader empties a rank's message ring without missing a message that comes meanwhile.
 #pragma once
 
 #include <cstddef>

@@ -15,7 +15,7 @@ namespace kolo::data::cpu {
 class Collective;
 class Exchanges;
 
-/// A place in the concatenation of some pieces, moving forward.
+/// A position in the concatenation of some pieces, moving forward.
 class PieceCursor {
  public:
   PieceCursor() noexcept = default;

@@ -12,7 +12,8 @@
 //   fill     the own input goes into the own slot, where peers read it
 //   enter    when the node's ranks have filled, if the chunk waits for that: what this rank does for others. What goes
 //            between nodes is started here
-//   arrive   what was to come from other nodes has come
+//   arrive   what was to come from other nodes has come. Enter and arrive together are the stage that other pages call
+//            reduce, and that the counters call `Stage::reduced`
 //   take     the result goes to the caller's memory
 //
 // Stages of different chunks overlap, those of one chunk come in this order, and a stage's chunks in the order in which

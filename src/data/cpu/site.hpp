@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a set's collectives work with.
+// What the collectives of one process set share: where this rank is, its slots, its ways to other nodes, and how chunks
+// are cut. Each `Collective` holds a reference to it.
 #pragma once
 
 #include <algorithm>
