@@ -39,11 +39,13 @@ class KOLO_API Handle {
  public:
   Handle() noexcept = default;
   explicit Handle(std::shared_ptr<detail::HandleState> state) noexcept;
-  Handle(Handle&&) noexcept;
-  Handle& operator=(Handle&&) noexcept;
+  Handle(Handle&&) noexcept = default;
+  Handle& operator=(Handle&&) noexcept = default;
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
-  ~Handle();
+  ~Handle() {
+    if (state_) let_go();
+  }
 
   /// False for a default-constructed or moved-from handle; every other member then throws `Error` (invalid_argument).
   [[nodiscard]] bool valid() const noexcept { return state_ != nullptr; }
@@ -80,6 +82,7 @@ class KOLO_API Handle {
 
  private:
   friend struct detail::HandleAccess;
+  void let_go() noexcept;
   bool wait_for_ns(std::chrono::nanoseconds duration);
   [[nodiscard]] detail::HandleState& state() const;
 

@@ -46,7 +46,7 @@ void wait_on(Handle& handle, StreamHandle stream) {
     return;
   }
   host_was_told();
-  if (!operation.outcome().ok()) throw Error(operation.outcome());
+  if (operation.failed()) throw Error(operation.outcome());
 }
 
 }  // namespace kolo::cuda

@@ -20,8 +20,6 @@ namespace kolo {
 
 Handle::Handle(std::shared_ptr<detail::HandleState> state) noexcept
     : state_(std::move(state)), exceptions_at_birth_(std::uncaught_exceptions()) {}
-Handle::Handle(Handle&&) noexcept = default;
-Handle& Handle::operator=(Handle&&) noexcept = default;
 
 detail::HandleState& Handle::state() const {
   if (!state_) throw Error(ErrorCode::invalid_argument, "this handle is empty: it was moved from, or never started");
@@ -63,8 +61,9 @@ void end_open(detail::HandleState& operation) noexcept {
 }
 }  // namespace
 
-Handle::~Handle() {
-  if (state_ && !state_->done() && std::uncaught_exceptions() > exceptions_at_birth_) end_open(*state_);
+void Handle::let_go() noexcept {
+  if (!state_->done() && std::uncaught_exceptions() > exceptions_at_birth_) end_open(*state_);
+  state_.reset();
 }
 
 void Handle::detach() noexcept { state_.reset(); }
@@ -72,7 +71,7 @@ void Handle::detach() noexcept { state_.reset(); }
 void Handle::wait() {
   detail::HandleState& operation = state();
   wait_until(operation, std::nullopt);
-  if (!operation.outcome().ok()) throw Error(operation.outcome());
+  if (operation.failed()) throw Error(operation.outcome());
 }
 
 bool Handle::wait_for_ns(std::chrono::nanoseconds duration) {
@@ -82,7 +81,7 @@ bool Handle::wait_for_ns(std::chrono::nanoseconds duration) {
   if (duration < base::Time::max() - now) until = now + std::max(duration, std::chrono::nanoseconds::zero());
   wait_until(operation, until);
   if (!operation.done()) return false;
-  if (!operation.outcome().ok()) throw Error(operation.outcome());
+  if (operation.failed()) throw Error(operation.outcome());
   return true;
 }
 
@@ -124,7 +123,7 @@ void wait_for_all(const std::vector<detail::HandleState*>& operations) {
     }
   }
   for (const detail::HandleState* operation : operations) {
-    if (!operation->outcome().ok()) throw Error(operation->outcome());
+    if (operation->failed()) throw Error(operation->outcome());
   }
 }
 }  // namespace

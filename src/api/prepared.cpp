@@ -57,7 +57,7 @@ class Prepared::Impl {
 
   const std::shared_ptr<engine::Engine> engine_;
   const std::shared_ptr<const core::Signature> signature_;
-  const std::vector<engine::Buffer> buffers_;
+  const engine::Buffers buffers_;
   const std::optional<std::chrono::nanoseconds> timeout_;
   const Device device_;
   const std::vector<Stream> streams_;

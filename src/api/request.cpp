@@ -563,7 +563,7 @@ Result submit_and_wait(engine::Engine& engine, Claim& claim, const std::shared_p
   claim.submitted();
   engine.submit(operation, true);
   engine.wait(*operation, std::nullopt);
-  if (!operation->outcome().ok()) throw Error(operation->outcome());
+  if (operation->failed()) throw Error(operation->outcome());
   return {std::move(operation->room.result), std::move(operation->received_splits)};
 }
 

@@ -32,7 +32,7 @@ namespace kolo::api {
 /// A checked call: everything about it except its name.
 struct Request {
   core::Signature signature;
-  std::vector<engine::Buffer> buffers;
+  engine::Buffers buffers;
   Span<const NamedView> members;  ///< of a group: the caller's, for as long as the call lasts
   std::optional<std::chrono::nanoseconds> timeout;
   bool located = false;

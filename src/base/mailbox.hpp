@@ -16,10 +16,9 @@
 #include <type_traits>
 #include <utility>
 
-namespace kolo::base {
+#include "base/cache_line.hpp"
 
-/// 64 on x86-64; a constant of ours, because the standard's depends on compiler flags.
-inline constexpr std::size_t kCacheLine = 64;
+namespace kolo::base {
 
 /// Any number of threads push; one at a time pops (the consumers may change if something orders them, say a lock).
 template <class T>

@@ -76,9 +76,10 @@ const data::Layout& Executor::layout_for(const Batch& batch, std::uint32_t plan_
 
 void Executor::fill(Batch& batch, const data::Layout& layout) {
   batch.job.ready.clear();
-  for (const OperationPtr& member : batch.members) {
-    std::move(member->ready.begin(), member->ready.end(), std::back_inserter(batch.job.ready));
-    member->ready.clear();
+  for (std::size_t i = 0; batch.on_device && i < batch.members.size(); ++i) {
+    std::vector<data::DeviceEventPtr>& ready = batch.members[i]->ready;
+    std::move(ready.begin(), ready.end(), std::back_inserter(batch.job.ready));
+    ready.clear();
   }
   batch.job.runs.resize(layout.runs.size());
   for (std::size_t i = 0; i < layout.runs.size(); ++i) {

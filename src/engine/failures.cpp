@@ -41,15 +41,15 @@ void Engine::check_deadline(Operation& operation, base::Time now) {
   const base::Time warn_at = operation.submitted + patience_.warn_after;
   const base::Duration patience = base::from_seconds(settings_.latch_timeout_s);
   const double waited = base::to_seconds(now - operation.submitted);
-  if (now >= operation.latch_at) {
+  if (operation.overdue && now >= operation.latch_at) {
     latch(Status(ErrorCode::timeout, control::unanswered(describe(operation), waited, describe_silence())));
     return;
   }
-  if (now >= operation.deadline && operation.latch_at == base::Time::max()) {
+  if (!operation.overdue && now >= operation.deadline) {
+    operation.overdue = true;
     operation.latch_at = now + patience;
     ask_about(operation, now);
-  } else if (operation.latch_at != base::Time::max() && !operation.reminded &&
-             now >= operation.latch_at - patience / 2) {
+  } else if (operation.overdue && !operation.reminded && now >= operation.latch_at - patience / 2) {
     // If the leader stops taking messages meanwhile, this one tells: describe_silence.
     operation.reminded = true;
     ask_about(operation, now);
@@ -58,7 +58,7 @@ void Engine::check_deadline(Operation& operation, base::Time now) {
     if (is_negotiating(operation)) participant_.overdue(*operation.entry->slot, waited, false);
   }
   base::Time due = operation.deadline;
-  if (operation.latch_at != base::Time::max()) {
+  if (operation.overdue) {
     due = operation.reminded ? operation.latch_at : operation.latch_at - patience / 2;
   }
   next_due_ = std::min({next_due_, due, operation.warned ? base::Time::max() : warn_at});

@@ -69,7 +69,8 @@ Entry& NameTable::claim(std::string_view name) {
   const std::lock_guard lock(mutex_);
   Entry& entry = entries_.find_or_make(name);
   if (entry.held) throw_held(entry.name);
-  if (entry.in_flight.exchange(true, std::memory_order_acquire)) throw_in_flight(entry.name);
+  if (entry.in_flight.load(std::memory_order_acquire)) throw_in_flight(entry.name);
+  entry.in_flight.store(true, std::memory_order_relaxed);  // the mutex keeps others from claiming it
   return entry;
 }
 

@@ -14,26 +14,29 @@
 #include <string_view>
 #include <vector>
 
+#include "base/cache_line.hpp"
 #include "base/hash.hpp"
 #include "core/signature.hpp"
 #include "engine/operation.hpp"
 
 namespace kolo::engine {
 
-/// One name of one set. Its address is stable while it is claimed, held, or known to the driver.
-struct Entry {
+/// One name of one set. Its address is stable while it is claimed, held, or known to the driver. On cache lines of its
+/// own: the first is all that a batch touches when it begins and when it ends.
+struct alignas(base::kCacheLine) Entry {
   explicit Entry(std::string its_name) : name(std::move(its_name)), hash(base::hash_string(name)) {}
 
   const std::string name;
   const std::uint64_t hash;
+  /// The driver's: while it is in flight, drained and not running.
+  OperationPtr operation;
   const core::SetId set = core::kGlobalSet;
   /// From the claim to completion.
   std::atomic<bool> in_flight{false};
   bool held = false;  ///< by a prepared request; guarded by the table's mutex
 
-  // -- the driver's
-  std::optional<std::uint32_t> slot;  ///< the participant's number for it
-  OperationPtr operation;             ///< while it is in flight, drained and not running
+  /// The driver's: the participant's number for it.
+  std::optional<std::uint32_t> slot;
 
   // -- whoever has claimed the entry
   /// The last signature under this name: an equal one is the same object, which makes submitting cheap.

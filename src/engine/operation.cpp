@@ -106,8 +106,12 @@ bool HandleState::add_callback(std::function<void(const Status&)>& callback) {
 }
 
 std::vector<std::function<void(const Status&)>> HandleState::complete(const Status& status, bool& was_interesting) {
-  if (!status.ok()) outcome_ = status;
-  const unsigned before = state_.fetch_or(kDone, std::memory_order_acq_rel);
+  unsigned news = kDone;
+  if (!status.ok()) {
+    outcome_ = status;
+    news |= kFailed;
+  }
+  const unsigned before = state_.fetch_or(news, std::memory_order_acq_rel);
   KOLO_CHECK((before & kDone) == 0) << "an operation completed twice";
   was_interesting = (before & kMarked) != 0;
   if ((before & kAttended) == 0) return {};  // who comes from here on finds it done
@@ -123,14 +127,14 @@ std::vector<std::function<void(const Status&)>> HandleState::complete(const Stat
 }
 
 void HandleState::reset() noexcept {
-  if ((state_.load(std::memory_order_acquire) & kAttended) != 0) {
+  const unsigned state = state_.load(std::memory_order_acquire);
+  if ((state & kAttended) != 0) {
     const std::lock_guard lock(mutex_);
     KOLO_CHECK(sleepers_ == 0) << "a prepared operation is started again while a thread waits for it";
     callbacks_.clear();
   }
-  if (!outcome_.ok()) outcome_ = Status();
-  latch_at = base::Time::max();
-  warned = reminded = false;
+  if ((state & kFailed) != 0) outcome_ = Status();
+  warned = overdue = reminded = false;
   state_.store(0, std::memory_order_release);
 }
 

@@ -15,6 +15,8 @@
 #include <optional>
 #include <vector>
 
+#include <boost/container/small_vector.hpp>
+
 #include <kolo/error.hpp>
 #include <kolo/handle.hpp>
 #include <kolo/types.hpp>
@@ -34,6 +36,8 @@ struct Buffer {
   std::byte* output = nullptr;
   std::int64_t elements = 0;  ///< of the input
 };
+/// Of one submission. Most have one tensor.
+using Buffers = boost::container::small_vector<Buffer, 1>;
 
 }  // namespace kolo::engine
 
@@ -54,8 +58,8 @@ struct ResultRoom {
   std::byte* make_result(DType dtype, const Shape& shape, const std::string& what);
 };
 
-/// Members stand in the order of their use, because many small tensors are in flight at once, and what a submission
-/// touches of each must come through the cache.
+/// Many small tensors are in flight at once, and what a submission touches of each must come through the cache. So what
+/// every submission touches comes first, and one that succeeds touches nothing behind `call`.
 class HandleState {
  public:
   // -- constant from the submission to completion
@@ -63,29 +67,35 @@ class HandleState {
   /// Alive while this is open. Handles may outlive a context, and must not keep it alive.
   std::weak_ptr<engine::Engine> engine;
   std::shared_ptr<const core::Signature> signature;
-  std::vector<engine::Buffer> buffers;
 
  private:
   /// Most operations are neither slept on nor have callbacks: those bits keep completion to one atomic step.
   enum State : unsigned {
     kDone = 1,      ///< `outcome_` is written
-    kMarked = 2,    ///< somebody is interested
-    kAttended = 4,  ///< somebody sleeps, or there are callbacks: see below, under the mutex
+    kFailed = 2,    ///< and is no success
+    kMarked = 4,    ///< somebody is interested
+    kAttended = 8,  ///< somebody sleeps, or there are callbacks: see below, under the mutex
   };
   std::atomic<unsigned> state_{0};
 
  public:
   // -- the driver's
   bool warned = false;
-  bool reminded = false;  ///< the leader, of a deadline
+  bool overdue = false;   ///< its deadline has passed
+  bool reminded = false;  ///< the leader, of the deadline
   std::size_t open_index = 0;
   base::Time submitted{};
   base::Time deadline{};
-  base::Time latch_at = base::Time::max();  ///< when an unanswered deadline is latched here
 
   // -- constant from the submission to completion
+  engine::Buffers buffers;
   std::optional<std::chrono::nanoseconds> timeout;
   core::Round call = 0;  ///< the number of an unnamed call where some do not come this way; 0: the next
+
+  /// The driver's: when an unanswered deadline is latched here. Of an operation that is overdue.
+  base::Time latch_at{};
+
+  // -- constant from the submission to completion
   /// On a device: what the batch is held back behind.
   std::vector<data::DeviceEventPtr> ready;
 
@@ -98,7 +108,8 @@ class HandleState {
 
   // -- any thread
   [[nodiscard]] bool done() const noexcept { return (state_.load(std::memory_order_acquire) & kDone) != 0; }
-  /// After `done`.
+  [[nodiscard]] bool failed() const noexcept { return (state_.load(std::memory_order_acquire) & kFailed) != 0; }
+  /// After `done`. `failed` is the quick way to ask for success.
   [[nodiscard]] const Status& outcome() const noexcept { return outcome_; }
   /// Says that somebody waits for this or asked about it: true the first time, while it is open.
   bool mark_interest() noexcept;
