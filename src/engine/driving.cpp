@@ -61,7 +61,7 @@ bool Engine::device_moves() const noexcept { return executor_.open_on_device() >
 
 /// Something for this rank has been published and not been looked at. Asked after announcing sleep.
 bool Engine::owes_work() const noexcept {
-  return !mailbox_.empty() || (!faulted() && !end_.closed && board_.has_log_entry()) ||
+  return !mailbox_.empty() || (!faulted() && !ending_.is_closed() && board_.has_log_entry()) ||
          (leader_ && (leader_->board_rang() || leader_->has_news())) || interest_.is_news() ||
          (executor_.has_ready() && failure_.spares_backends());
 }
@@ -83,7 +83,7 @@ std::optional<std::chrono::nanoseconds> Engine::sleep_time(base::Time now) noexc
   }
   if (backend_moves() || device_moves() || !unsent_.empty() || (leader_ && leader_->blocked())) return kNap;
   base::Time until = failure_.due;
-  if (!open_.empty()) until = std::min(until, next_due_);
+  if (!open_.empty()) until = std::min(until, open_.next_due());
   if (leader_) until = std::min(until, leader_->next_deadline());
   if (until == base::Time::max()) return std::nullopt;
   return std::max(until - now, base::Duration::zero());
@@ -103,7 +103,7 @@ bool Engine::arm_transport() noexcept {
 /// The background thread sleeps until something rings or is due. The driver's place is free meanwhile.
 void Engine::sleep(Driver::Lock& lock, bool burst) {
   driver_.fall(sleep_state());
-  if (owes_work() || !errands_.empty() || failure_.abort_due || !questions_.open.empty() || driver_.is_ending() ||
+  if (owes_work() || !errands_.empty() || failure_.abort_due || !questions_.empty() || driver_.is_ending() ||
       (backend_moves() && progress()) || !arm_transport()) {
     driver_.stay();
     return;
@@ -145,7 +145,7 @@ void Engine::look_in() {
 void Engine::attend(base::EventCount::Ticket ticket, std::optional<base::Time> until) {
   if (move_transport()) return;
   if (is_caller() && callers_->has_open()) until = doze(until);
-  changes_.count.sleep(ticket, until.value_or(base::Time::max()));
+  changes_.sleep(ticket, until.value_or(base::Time::max()));
 }
 
 /// When a thread that sleeps until then at most, and would not be rung when transports could move, looks again.
@@ -194,7 +194,7 @@ void Engine::wait_all(Span<Operation* const> operations, std::optional<base::Tim
     } else {
       driver_.ring_if_asleep();
     }
-    const base::EventCount::Ticket ticket = changes_.count.ticket();
+    const base::EventCount::Ticket ticket = changes_.ticket();
     if (all_done() || (until && base::now() >= *until)) return;
     if (is_caller() && (drove || on_device || device_moves())) {
       attend(ticket, until);
@@ -214,7 +214,7 @@ data::DeviceEventPtr Engine::wait_enqueued(Operation& operation) {
   check_may_wait_for(*operation.signature);
   note_interest(operation);
   while (is_caller()) {
-    const base::EventCount::Ticket ticket = changes_.count.ticket();
+    const base::EventCount::Ticket ticket = changes_.ticket();
     if (operation.is_enqueued()) break;
     attend(ticket, std::nullopt);
   }
@@ -241,7 +241,7 @@ std::optional<base::EventCount::Ticket> Engine::drive(Driver::Lock& lock, Done d
   }
   run_errands(lock);
   std::optional<base::EventCount::Ticket> ticket;
-  if (!done()) ticket = changes_.count.ticket();
+  if (!done()) ticket = changes_.ticket();
   return ticket;
 }
 
@@ -281,10 +281,10 @@ void Engine::hand_over(Driver::Lock& lock, bool look) noexcept {
     rest.ring = wait_policy_.background_pauses > 0 || progress();
   }
   rest.ring = rest.ring || owes_work() || device_moves() || !arm_transport() || !errands_.empty() ||
-              failure_.abort_due || !questions_.open.empty() || !unsent_.empty() || (leader_ && leader_->blocked());
+              failure_.abort_due || !questions_.empty() || !unsent_.empty() || (leader_ && leader_->blocked());
   if (!rest.ring) {
     base::Time& due = rest.due;
-    due = open_.empty() ? failure_.due : std::min(failure_.due, next_due_);
+    due = open_.empty() ? failure_.due : std::min(failure_.due, open_.next_due());
     if (leader_) due = std::min(due, leader_->next_deadline());
     if (backend_moves() || (transport_moves() && inter_->nap())) due = std::min(due, base::now() + kNap);
     rest.is_nap_over = open_.empty();  // a lone submission does not wait for its end
@@ -301,13 +301,13 @@ void Engine::run_errands(Driver::Lock& lock) {
     }
     std::vector<Errand> errands = errands_.take();
     driver_.step_aside(lock, [&] {
-      for (Errand& errand : errands) runner_.run(std::move(errand));
+      for (Errand& errand : errands) errands_.run(std::move(errand));
     });
   }
 }
 
 void Engine::call_back(std::function<void(const Status&)> callback, const Status& status) noexcept {
-  runner_.run({std::move(callback), status, LogLevel::off, {}});
+  errands_.run({std::move(callback), status, LogLevel::off, {}});
 }
 
 void Engine::check_may_wait() {
@@ -326,7 +326,7 @@ void Engine::check_may_shut_down() {
 // ---------------------------------------------------------------- the end
 
 void Engine::shutdown(base::Duration patience) {
-  if (end_.stopped.load(std::memory_order_acquire)) return;
+  if (ending_.is_stopped()) return;
   check_may_shut_down();
   if (!faulted()) {
     // What runs here first: once all have left nobody can be asked to push (control::Starved) any more.
@@ -335,8 +335,8 @@ void Engine::shutdown(base::Duration patience) {
     push({Command::leave, nullptr});
     bool all_left = false;  // as this thread saw it with the lock
     const auto left = [this, &all_left] {
-      all_left = end_.closed;
-      return faulted() || (end_.closed && executor_.open() == 0 && !device_moves() && !executor_.has_ready());
+      all_left = ending_.is_closed();
+      return faulted() || (ending_.is_closed() && executor_.open() == 0 && !device_moves() && !executor_.has_ready());
     };
     drive_until(left, until);
     if (!all_left && !faulted()) {
@@ -348,8 +348,8 @@ void Engine::shutdown(base::Duration patience) {
 }
 
 void Engine::abandon(ErrorCode code, const std::string& reason) {
-  if (end_.stopped.load(std::memory_order_acquire)) return;
-  if (end_.deserted.load()) return shutdown(kFarewell);
+  if (ending_.is_stopped()) return;
+  if (ending_.is_deserted()) return shutdown(kFarewell);
   if (topology_.size > 1) {  // else there is nobody to tell
     {
       Driver::Lock lock = driver_.take_over();
@@ -364,7 +364,7 @@ void Engine::abandon(ErrorCode code, const std::string& reason) {
 void Engine::end_now(Operation& operation) {
   const auto is_done = [&operation] { return operation.done(); };
   const auto is_over = [&] { return faulted() || is_done(); };
-  if (end_.deserted.load()) help_until(is_over, base::now() + patience_.usual);
+  if (ending_.is_deserted()) help_until(is_over, base::now() + open_.patience().usual);
   if (!is_over()) {
     Driver::Lock lock = driver_.take_over();
     const HandOver after(*this, lock);
@@ -382,13 +382,13 @@ void Engine::end_now(Operation& operation) {
 
 /// Delivers what is still to be said, ends the background thread, and fails what is open.
 void Engine::stop(const Status& status) {
-  if (end_.stopped.exchange(true)) return;
+  if (!ending_.stop()) return;
   if (leader_) drive_until([this] { return !leader_->blocked(); }, base::now() + kFarewell);
   driver_.end();
   if (callers_ != nullptr) callers_->set_wake({});
   Driver::Lock lock = driver_.take_over();
   // In peace nothing is open, and a device's communicators end together with their peers'.
-  const bool in_peace = end_.closed && !faulted() && executor_.open() == 0 && !device_moves();
+  const bool in_peace = ending_.is_closed() && !faulted() && executor_.open() == 0 && !device_moves();
   if (!in_peace) executor_.abort();
   executor_.forget();
   if (device_) device_->close();

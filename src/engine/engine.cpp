@@ -53,20 +53,19 @@ Engine::Engine(EngineParts parts)
     : topology_(std::move(parts.topology)), settings_(std::move(parts.settings)), logger_(std::move(parts.logger)),
       link_(std::move(parts.link)), control_(std::move(parts.control)), backend_(std::move(parts.backend)),
       device_(std::move(parts.device)), wait_policy_(parts.wait_policy), inter_(std::move(parts.inter)),
-      callers_(inter_ ? inter_->callers() : nullptr), patience_{base::from_seconds(settings_.timeout_s),
-                                                                base::from_seconds(settings_.stall_warning_s)},
-      runner_(*logger_), mailbox_(static_cast<std::size_t>(settings_.mailbox_capacity)), changes_(callers_),
+      callers_(inter_ ? inter_->callers() : nullptr), mailbox_(static_cast<std::size_t>(settings_.mailbox_capacity)),
+      changes_(callers_ != nullptr ? &callers_->changes() : nullptr), errands_(*logger_),
       board_(link_->memory(), board_shape(settings_, topology_.local_size()), topology_.local_rank),
       driver_(board_, *link_),
       participant_(topology_.rank, topology_.size, static_cast<std::uint32_t>(settings_.cache_capacity)),
-      executor_(*backend_, device_.get(), topology_.size), errands_(*logger_) {
+      executor_(*backend_, device_.get(), topology_.size),
+      open_({base::from_seconds(settings_.timeout_s), base::from_seconds(settings_.stall_warning_s)}) {
   if (topology_.is_leader()) {
     leader_ = std::make_unique<Leader>(topology_, settings_, board_, *link_, control_.get(), errands_);
   }
   if (const control::ExpressShape shape = express_shape(settings_, topology_); shape.ranks > 0) {
-    unnamed_.express.emplace(link_->memory() + board_shape(settings_, topology_.local_size()).bytes(), shape,
-                             topology_.local_rank);
-    unnamed_.routes.emplace(*unnamed_.express, std::move(parts.peers), express_limits(settings_));
+    unnamed_.make_express(link_->memory() + board_shape(settings_, topology_.local_size()).bytes(), shape,
+                          topology_.local_rank, std::move(parts.peers), express_limits(settings_));
   }
   if (logger_->enabled(LogLevel::debug)) {
     executor_.set_started([this](const Batch& batch, std::uint32_t plan_key, const data::Backend& backend) {
@@ -97,7 +96,7 @@ Engine::~Engine() { stop(Status(ErrorCode::shut_down, "the engine was shut down"
 
 void Engine::check_usable() const {
   failure_.check();
-  if (end_.stopped.load(std::memory_order_acquire)) {
+  if (ending_.is_stopped()) {
     throw Error(ErrorCode::shut_down, "this context was shut down");
   }
 }
@@ -112,7 +111,7 @@ bool Engine::progress() noexcept {
   } else if (++passes_ % (control_ ? kPassesPerSocketPoll : kPassesPerPoll) == 0) {
     moved = poll_descriptors();
   }
-  changes_.pending |= moved;
+  if (moved) changes_.note();
   settle_pass();
   return moved;
 }
@@ -129,8 +128,8 @@ bool Engine::pass() {
   if (leader_) leader_->wake_ranks();
   const bool advanced = move_backend(now);
   moved |= advanced;
-  if (!questions_.open.empty()) answer_queries(advanced, now);
-  if (now >= next_due_ || now >= failure_.due) check_deadlines(now);
+  if (questions_.are_due(advanced, now)) answer_questions(now);
+  if (now >= open_.next_due() || now >= failure_.due) check_deadlines(now);
   moved |= speak();  // last: what has come up in this pass is said before anybody sleeps
   return moved;
 }
@@ -138,7 +137,7 @@ bool Engine::pass() {
 /// The end of everything that changes what others may wait for.
 void Engine::settle_pass() noexcept {
   interest_.settle();
-  if (std::exchange(changes_.pending, false)) changes_.count.ring();
+  changes_.settle();
 }
 
 bool Engine::drain_mailbox(base::Time now) {
@@ -157,7 +156,7 @@ bool Engine::drain_mailbox(base::Time now) {
       step_began_at_ = metrics_.batches;
       break;
     case Command::leave:
-      end_.leaving = true;
+      ending_.leave();
       participant_.leave();
       break;
     }
@@ -168,41 +167,15 @@ bool Engine::drain_mailbox(base::Time now) {
 void Engine::admit(OperationPtr operation, base::Time now) {
   Entry& entry = *operation->entry;
   ++metrics_.submissions;
-  operation->submitted = now;
-  const base::Duration timeout = operation->timeout.value_or(patience_.usual);
-  operation->deadline = timeout >= base::Time::max() - now ? base::Time::max() : now + timeout;
-  operation->open_index = open_.size();
-  open_.push_back(operation.get());
-  if (faulted() || end_.closed) {
-    complete(*operation, end_.closed ? end_.closed_as : failure_.status());
+  open_.add(*operation, now);
+  if (faulted() || ending_.is_closed()) {
+    complete(*operation, ending_.is_closed() ? ending_.closed_as() : failure_.status());
     return;
   }
-  next_due_ = std::min({next_due_, operation->deadline, now + patience_.warn_after});
-  if (!entry.slot) {
-    entry.slot = participant_.open(entry.set, entry.name);
-    if (by_slot_.size() <= *entry.slot) by_slot_.resize(*entry.slot + 1);
-    by_slot_[*entry.slot] = &entry;
-  }
+  if (!entry.slot) names_.set_slot(entry, participant_.open(entry.set, entry.name));
   entry.operation = std::move(operation);
   if (logger_->enabled(LogLevel::trace)) errands_.log(LogLevel::trace, "submitted: " + record_of(*entry.operation));
   participant_.submit(*entry.slot, entry.operation->signature, entry.operation->call);
-}
-
-void Engine::queue(const control::UpMessage& message) {
-  bytes_.clear();
-  control::encode(message, bytes_);
-  unsent_.push_back(bytes_);
-}
-
-/// Posts what the ring has room for; whether that was anything.
-bool Engine::post_unsent() {
-  bool moved = false;
-  while (!unsent_.empty() && board_.post(control::ByteView(unsent_.front().data(), unsent_.front().size()))) {
-    unsent_.pop_front();
-    ++metrics_.messages_posted;
-    moved = true;
-  }
-  return moved;
 }
 
 /// Publishes what the participant says: messages first, in order, and nothing before those that wait for room; the
@@ -210,13 +183,14 @@ bool Engine::post_unsent() {
 bool Engine::speak() {
   control::Outbox& outbox = participant_.outbox();
   if (outbox.empty() && unsent_.empty()) return false;
-  for (const control::UpMessage& message : outbox.messages) queue(message);
+  for (const control::UpMessage& message : outbox.messages) unsent_.add(message);
   outbox.messages.clear();
   // Parts of a message that does not fit yet are for the leader, too: it makes the room.
   bool loud = !unsent_.empty();
   bool counts = false;
   bool quiet = false;
-  bool moved = post_unsent();
+  std::size_t posted = unsent_.post(board_);
+  bool moved = posted > 0;
   if (unsent_.empty()) {
     moved |= !outbox.counts.empty();
     std::uint64_t published = 0;
@@ -235,11 +209,13 @@ bool Engine::speak() {
     }
     outbox.counts.clear();
     if (outbox.left) {
-      queue(*std::exchange(outbox.left, std::nullopt));
+      unsent_.add(*std::exchange(outbox.left, std::nullopt));
       loud = true;
-      moved |= post_unsent();
+      posted += unsent_.post(board_);
+      moved |= posted > 0;
     }
   }
+  metrics_.messages_posted += posted;
   if (!leader_ && ((loud && board_.asleep(0)) || (counts && board_.asleep_hearing_counts(0)) ||
                    (quiet && board_.asleep_hearing_quiet(0)))) {
     link_->wake(0);
@@ -250,14 +226,15 @@ bool Engine::speak() {
 
 bool Engine::read_log() {
   bool moved = false;
-  while (!faulted() && !end_.closed && board_.next_log_entry(bytes_)) {
-    moved = changes_.pending = true;  // a peer's end has the log read outside a pass as well
+  while (!faulted() && !ending_.is_closed() && board_.next_log_entry(entry_)) {
+    moved = true;
+    changes_.note();  // a peer's end has the log read outside a pass as well
     ++metrics_.log_entries;
-    metrics_.log_bytes += bytes_.size();
-    const control::LogEntry entry = control::decode_log(control::ByteView(bytes_.data(), bytes_.size()));
+    metrics_.log_bytes += entry_.size();
+    const control::LogEntry entry = control::decode_log(control::ByteView(entry_.data(), entry_.size()));
     if (logger_->enabled(LogLevel::info)) record_plans(entry);
     participant_.on_log(entry, actions_);
-    if (!participant_.left().empty()) unnamed_.open.store(false, std::memory_order_release);
+    if (!participant_.left().empty()) unnamed_.close();
     for (control::Action& action : actions_) act(action);
     actions_.clear();
   }
@@ -276,13 +253,11 @@ void Engine::act(control::Action& action) {
                  [this](const control::RunBatch& batch) { run_batch(batch); },
                  [this](const control::FailSlot& failed) {
                    // Moved out: completing the operation frees its entry for the next submission.
-                   const OperationPtr operation = std::move(by_slot_[failed.slot]->operation);
-                   if (failed.status.code() == ErrorCode::rank_lost) end_.deserted.store(true);
+                   const OperationPtr operation = std::move(names_.at(failed.slot).operation);
+                   if (failed.status.code() == ErrorCode::rank_lost) ending_.note_desertion();
                    complete(*operation, failed.status);
                  },
-                 [this](const control::ForgetSlot& forgotten) {
-                   names_.forget(*std::exchange(by_slot_[forgotten.slot], nullptr));
-                 },
+                 [this](const control::ForgetSlot& forgotten) { names_.forget(names_.at(forgotten.slot)); },
                  [this](const control::DropPlan& plan) { executor_.drop_plan(plan.plan_key); },
                  [this](const control::ReportStall& report) { report_stall(report.stall); },
                  [](const control::SetChanged&) {},
@@ -292,10 +267,7 @@ void Engine::act(control::Action& action) {
                    ++metrics_.pushes;
                    if (inter_) inter_->push(base::now());
                  },
-                 [this](control::AnswerQuery& query) {
-                   if (questions_.open.empty()) questions_.since = base::now();
-                   questions_.open.push_back(std::move(query));
-                 },
+                 [this](control::AnswerQuery& query) { questions_.add(std::move(query), base::now()); },
              },
              action);
 }
@@ -307,7 +279,7 @@ void Engine::run_batch(const control::RunBatch& batch) {
   members.reserve(batch.members.size());
   std::uint64_t digest = base::hash_number(batch.members.size());
   for (const control::SlotId slot : batch.members) {
-    Entry& entry = *by_slot_[slot];
+    Entry& entry = names_.at(slot);
     digest = base::hash_hash(entry.hash, digest);
     KOLO_CHECK(entry.operation) << "the log runs \"" << entry.name << "\", which this rank has not submitted";
     members.push_back(std::move(entry.operation));
@@ -345,16 +317,11 @@ void Engine::finish(Batch& batch) {
 }
 
 void Engine::complete(Operation& operation, const Status& status) {
-  changes_.pending = true;
+  changes_.note();
   if (logger_->enabled(LogLevel::trace)) {
     errands_.log(LogLevel::trace, (status.ok() ? "done: " : "failed: ") + record_of(operation));
   }
-  Operation* const last = open_.back();
-  open_.pop_back();
-  if (last != &operation) {
-    last->open_index = operation.open_index;
-    open_[operation.open_index] = last;
-  }
+  open_.remove(operation);
   if (!status.ok()) ++metrics_.failures;
   if (status.code() == ErrorCode::mismatch) ++metrics_.mismatches;
   ++(driver_.in_background() ? metrics_.driven_by_background : metrics_.driven_by_waiters);
@@ -368,7 +335,7 @@ void Engine::complete(Operation& operation, const Status& status) {
 
 /// Everything that is open. Batches may hold it: they are dropped after this.
 void Engine::fail_open(const Status& status) {
-  while (!open_.empty()) complete(*open_.back(), status);
+  while (!open_.empty()) complete(open_[open_.size() - 1], status);
 }
 
 // ---------------------------------------------------------------- what the poller has
@@ -402,7 +369,7 @@ void Engine::handle_events(const std::vector<base::Poller::Event>& events) {
 // ---------------------------------------------------------------- what any thread may ask
 
 bool Engine::uses(const std::byte* begin, std::size_t bytes) {
-  if (end_.stopped.load(std::memory_order_acquire)) return false;
+  if (ending_.is_stopped()) return false;
   Driver::Lock lock = driver_.take_over();
   const HandOver after(*this, lock);
   progress();  // what lies in the mailbox is open, too
@@ -419,12 +386,12 @@ Metrics Engine::metrics() {
   const HandOver after(*this, lock);
   Metrics metrics = metrics_;
   const control::ParticipantCounters& counters = participant_.counters();
-  const std::uint64_t expressed = unnamed_.done.load(std::memory_order_relaxed);
+  const std::uint64_t expressed = unnamed_.done();
   metrics.expressed = expressed;
   metrics.submissions += expressed;
   metrics.tensors += expressed;
   metrics.driven_by_waiters += expressed;
-  metrics.bytes += unnamed_.bytes.load(std::memory_order_relaxed);
+  metrics.bytes += unnamed_.bytes();
   metrics.signatures_sent = counters.declared;
   metrics.counts_published = counters.bare;
   metrics.plans = counters.plans;

@@ -50,7 +50,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -64,7 +63,6 @@
 #include <kolo/options.hpp>
 
 #include "base/cpu.hpp"
-#include "base/event_count.hpp"
 #include "base/log.hpp"
 #include "base/mailbox.hpp"
 #include "base/settings.hpp"
@@ -75,7 +73,9 @@
 #include "core/topology.hpp"
 #include "data/backend.hpp"
 #include "data/device.hpp"
+#include "engine/changes.hpp"
 #include "engine/driver.hpp"
+#include "engine/ending.hpp"
 #include "engine/errands.hpp"
 #include "engine/executor.hpp"
 #include "engine/express_routes.hpp"
@@ -83,7 +83,11 @@
 #include "engine/interest.hpp"
 #include "engine/leader.hpp"
 #include "engine/name_table.hpp"
+#include "engine/open_operations.hpp"
 #include "engine/operation.hpp"
+#include "engine/questions.hpp"
+#include "engine/unnamed_calls.hpp"
+#include "engine/unsent.hpp"
 #include "transport/inter_node.hpp"
 #include "transport/node_link.hpp"
 #include "transport/peer_memory.hpp"
@@ -136,9 +140,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// Error: it failed.
   [[nodiscard]] bool express(const ExpressCall& call, std::optional<std::chrono::nanoseconds> timeout);
   /// Likewise, of any other call: submit it.
-  void decline_express();
+  void decline_express() noexcept { unnamed_.decline(); }
   /// After either: the operation's `call`.
-  [[nodiscard]] core::Round unnamed_call() const noexcept { return unnamed_.express ? unnamed_.express->call() : 0; }
+  [[nodiscard]] core::Round unnamed_call() const noexcept { return unnamed_.call(); }
   /// Waits until the operation is done, or until the time has come; drives meanwhile. Throws Error: invalid_argument
   /// inside a callback; unsupported where the operation needs a transport that this thread may not call. The
   /// operation's own failure is left to be looked at.
@@ -158,7 +162,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// Throws Error (unsupported) where such an operation needs a transport that this thread may not call.
   void check_may_wait_for(const core::Signature& signature) const;
   /// Whether this thread is inside a callback of on_done, or inside the log sink on behalf of the engine.
-  [[nodiscard]] bool in_callback() { return runner_.is_here(); }
+  [[nodiscard]] bool in_callback() { return errands_.is_here(); }
   /// Runs a callback of on_done on this thread: no wait inside it, and what it throws is logged and dropped.
   void call_back(std::function<void(const Status&)> callback, const Status& status) noexcept;
   /// Notes that somebody asked about an open operation without waiting, and moves what only callers may move.
@@ -180,10 +184,12 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // -- one thread, nobody else using the engine any more
   /// Leaves, and waits for the others to leave (see Context::shutdown), for KOLO_TIMEOUT_S at most.
-  void shutdown() { shutdown(patience_.usual); }
+  void shutdown() { shutdown(open_.patience().usual); }
   void shutdown(base::Duration patience);
   /// After `shutdown`: all ranks have left in order, and all their operations have run.
-  [[nodiscard]] bool left_together() const noexcept { return end_.leaving && end_.closed && !faulted(); }
+  [[nodiscard]] bool left_together() const noexcept {
+    return ending_.is_leaving() && ending_.is_closed() && !faulted();
+  }
   /// Leaves because of an error of this rank: a fatal error, announced but not waited for. A rank that has been
   /// told that another one has left leaves like that one: its error is no news.
   void abandon(ErrorCode code, const std::string& reason);
@@ -208,39 +214,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
   struct Item {
     Command command = Command::submit;
     OperationPtr operation;
-  };
-  /// What passes by the log.
-  struct UnnamedCalls {
-    std::atomic<bool> open{true};  ///< until a rank leaves
-    std::atomic<std::uint64_t> done{0};
-    std::atomic<std::uint64_t> bytes{0};
-    // Guarded by the claim of the unnamed calls.
-    std::optional<control::Express> express;
-    std::optional<ExpressRoutes> routes;
-  };
-  /// How this rank and its log come to an end.
-  struct End {
-    std::atomic<bool> stopped{false};
-    std::atomic<bool> deserted{false};  ///< an operation of this rank has failed because another rank has left
-    bool leaving = false;               ///< this rank has said so
-    bool closed = false;                ///< the log has ended without a fault
-    Status closed_as;                   ///< what operations are told that come later
-  };
-  /// What has to be done again and again for those who wait: they sleep on the count.
-  struct Changes {
-    base::EventCount own;
-    base::EventCount& count;  ///< rung after a pass that changed anything; the callers' where there are such
-    bool pending = false;     ///< something has changed since it was rung
-    explicit Changes(transport::Callers* callers) : count(callers != nullptr ? callers->changes() : own) {}
-  };
-  /// Questions of the sequencer's that are not answered yet.
-  struct Questions {
-    std::vector<control::AnswerQuery> open;
-    base::Time since = base::Time::max();  ///< the first of them came
-  };
-  struct Patience {
-    base::Duration usual;       ///< of operations without a deadline of their own
-    base::Duration warn_after;  ///< of warnings
   };
   /// The longest sleep of the background thread while something is open that rings no bell when it moves.
   static constexpr std::chrono::milliseconds kNap{1};
@@ -272,8 +245,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool drain_mailbox(base::Time now);
   void admit(OperationPtr operation, base::Time now);
   bool speak();
-  void queue(const control::UpMessage& message);
-  bool post_unsent();
   bool read_log();
   void record_plans(const control::LogEntry& entry);
   void act(control::Action& action);
@@ -287,7 +258,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void ask_about(Operation& operation, base::Time now);
   [[nodiscard]] std::string describe(const Operation& operation) const;
   [[nodiscard]] std::string describe_silence() const;
-  void answer_queries(bool advanced, base::Time now);
+  void answer_questions(base::Time now);
   [[nodiscard]] std::optional<control::Answer::Wait> oldest_wait() const;
   bool poll_descriptors() noexcept;
   void handle_events(const std::vector<base::Poller::Event>& events);
@@ -345,16 +316,15 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const base::WaitPolicy wait_policy_;
   const std::shared_ptr<transport::InterNode> inter_;
   transport::Callers* const callers_;  ///< of inter_; null: any thread may move it
-  const Patience patience_;
 
   // -- self-synchronised
   NameTable names_;
-  ErrandRunner runner_;
   base::Mailbox<Item> mailbox_;
   Changes changes_;
   Interest interest_;
   Failure failure_;
-  End end_;
+  Ending ending_;
+  Errands errands_;
   UnnamedCalls unnamed_;
 
   // -- guarded by driver_'s lock
@@ -363,14 +333,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
   control::Participant participant_;
   std::unique_ptr<Leader> leader_;
   Executor executor_;
-  std::vector<Operation*> open_;  ///< each held by its entry, or by its batch once it runs
-  std::vector<Entry*> by_slot_;
-  std::deque<control::Bytes> unsent_;  ///< messages that the ring had no room for
-  std::vector<control::Action> actions_;
-  Errands errands_;
+  OpenOperations open_;
+  Unsent unsent_;
   Questions questions_;
-  control::Bytes bytes_;
-  base::Time next_due_ = base::Time::max();
+  control::Bytes entry_;                  ///< of the log, as it is read
+  std::vector<control::Action> actions_;  ///< what it asks for
   std::uint64_t passes_ = 0;
   std::uint64_t step_began_at_ = 0;  ///< batches then
   Metrics metrics_;

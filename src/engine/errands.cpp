@@ -17,7 +17,7 @@ void call_back(const std::function<void(const Status&)>& callback, const Status&
   }
 }
 
-void ErrandRunner::run(Errand errand) noexcept {
+void Errands::run(Errand errand) noexcept {
   {
     const std::lock_guard guard(mutex_);
     threads_.push_back(std::this_thread::get_id());
@@ -34,7 +34,7 @@ void ErrandRunner::run(Errand errand) noexcept {
   running_.fetch_sub(1);
 }
 
-bool ErrandRunner::is_here() {
+bool Errands::is_here() {
   if (running_.load() == 0) return false;
   const std::lock_guard guard(mutex_);
   return std::find(threads_.begin(), threads_.end(), std::this_thread::get_id()) != threads_.end();

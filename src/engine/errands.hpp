@@ -31,30 +31,21 @@ struct Errand {
   std::string record;
 };
 
-/// One thread at a time (the engine's driver).
 class Errands {
  public:
-  /// The logger only says which levels are wanted.
   explicit Errands(const base::Logger& logger) noexcept : logger_(logger) {}
 
+  // -- the driver, with its lock: collects
   void call(std::function<void(const Status&)> callback, const Status& status) {
-    errands_.push_back({std::move(callback), status, LogLevel::off, {}});
+    collected_.push_back({std::move(callback), status, LogLevel::off, {}});
   }
   void log(LogLevel level, std::string record) {
-    if (logger_.enabled(level)) errands_.push_back({{}, {}, level, std::move(record)});
+    if (logger_.enabled(level)) collected_.push_back({{}, {}, level, std::move(record)});
   }
-  [[nodiscard]] bool empty() const noexcept { return errands_.empty(); }
-  [[nodiscard]] std::vector<Errand> take() noexcept { return std::exchange(errands_, {}); }
+  [[nodiscard]] bool empty() const noexcept { return collected_.empty(); }
+  [[nodiscard]] std::vector<Errand> take() noexcept { return std::exchange(collected_, {}); }
 
- private:
-  const base::Logger& logger_;
-  std::vector<Errand> errands_;
-};
-
-/// Runs errands on threads that hold no lock of the engine's. Thread-safe.
-class ErrandRunner {
- public:
-  explicit ErrandRunner(const base::Logger& logger) noexcept : logger_(logger) {}
+  // -- any thread, without the lock: runs
   /// By value: what a callback has captured is destroyed here, too.
   void run(Errand errand) noexcept;
   /// Whether this thread runs one.
@@ -62,6 +53,7 @@ class ErrandRunner {
 
  private:
   const base::Logger& logger_;
+  std::vector<Errand> collected_;
   std::atomic<int> running_{0};
   std::mutex mutex_;
   std::vector<std::thread::id> threads_;  // guarded by mutex_

@@ -50,17 +50,10 @@ ExpressLimits express_limits(const base::Settings& settings) {
 }
 
 bool Engine::express(const ExpressCall& call, std::optional<std::chrono::nanoseconds> timeout) {
-  if (!unnamed_.express) return false;
-  if (!unnamed_.open.load(std::memory_order_acquire)) {
-    unnamed_.express->pass_over();
-    return false;
-  }
-  unnamed_.express->speak(unnamed_.routes->prepare(call));
-  if (await_express() != control::Express::Verdict::together) return false;
+  if (!unnamed_.begin(call) || await_express() != control::Express::Verdict::together) return false;
   const auto await = [&](const std::function<bool()>& there) { await_peers(call, there, timeout); };
   try {
-    unnamed_.routes->run(call,
-                         std::cref(await));  // by reference: it does not fit into the function, which would allocate
+    unnamed_.routes().run(call, std::cref(await));  // by reference: it does not fit into the function's own room
   } catch (const PeerLost& lost) {
     give_up(lost.rank(), lost.code(), std::string(lost.status().message()));
     throw;
@@ -70,21 +63,8 @@ bool Engine::express(const ExpressCall& call, std::optional<std::chrono::nanosec
   }
   KOLO_LOG(*logger_, trace) << "done past the log: unnamed " << core::to_string(call.kind) << ", " << call.bytes()
                             << " bytes";
-  const auto add = [](std::atomic<std::uint64_t>& counter, std::uint64_t amount) {  // one writer at a time
-    counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
-  };
-  add(unnamed_.done, 1);
-  add(unnamed_.bytes, call.bytes());
+  unnamed_.note_done(call.bytes());
   return true;
-}
-
-void Engine::decline_express() {
-  if (!unnamed_.express) return;
-  if (unnamed_.open.load(std::memory_order_acquire)) {
-    unnamed_.express->say_by_log();
-  } else {
-    unnamed_.express->pass_over();
-  }
 }
 
 /// Looks for as long as a peer that is on its way takes; whether it came.
@@ -99,10 +79,10 @@ bool Engine::look_out(There there) {
 }
 
 control::Express::Verdict Engine::await_express() {
-  const auto decided = [this] { return unnamed_.express->look() != control::Express::Verdict::undecided; };
-  if (look_out(decided)) return unnamed_.express->look();
+  const auto decided = [this] { return unnamed_.express().look() != control::Express::Verdict::undecided; };
+  if (look_out(decided)) return unnamed_.express().look();
   help_until(decided, base::now() + std::min<base::Duration>(wait_policy_.active, kPatience));
-  return unnamed_.express->demote();
+  return unnamed_.express().demote();
 }
 
 void Engine::await_peers(const ExpressCall& call, const std::function<bool()>& there,
@@ -117,8 +97,8 @@ void Engine::await_peers(const ExpressCall& call, const std::function<bool()>& t
     check_usable();
     if (base::now() >= until) {
       std::vector<std::int32_t> behind;
-      for (int rank = 0; rank < unnamed_.express->ranks(); ++rank) {
-        if (!unnamed_.express->has_finished(rank)) behind.push_back(rank);
+      for (int rank = 0; rank < unnamed_.express().ranks(); ++rank) {
+        if (!unnamed_.express().has_finished(rank)) behind.push_back(rank);
       }
       give_up(call, Error(ErrorCode::timeout, core::describe_ranks(behind) + (behind.size() == 1 ? " has" : " have") +
                                                   " not read its peers' data within " +

@@ -14,9 +14,6 @@
 namespace kolo::engine {
 namespace {
 
-/// How long a rank that always has something to move puts off its answer to a query.
-constexpr std::chrono::milliseconds kAnswering{100};
-
 std::string subject(const std::string& name) {
   return name.empty() ? "an unnamed call" : "tensor " + base::quoted(name);
 }
@@ -29,16 +26,16 @@ bool is_negotiating(const Operation& operation) noexcept { return operation.entr
 // ---------------------------------------------------------------- deadlines, deaths, faults
 
 void Engine::check_deadlines(base::Time now) {
-  next_due_ = base::Time::max();
+  open_.forget_due();
   if (now >= failure_.due) {
     latch(failure_.announced());
     return;
   }
-  for (std::size_t i = 0; i < open_.size() && !faulted(); ++i) check_deadline(*open_[i], now);
+  for (std::size_t i = 0; i < open_.size() && !faulted(); ++i) check_deadline(open_[i], now);
 }
 
 void Engine::check_deadline(Operation& operation, base::Time now) {
-  const base::Time warn_at = operation.submitted + patience_.warn_after;
+  const base::Time warn_at = operation.submitted + open_.patience().warn_after;
   const base::Duration patience = base::from_seconds(settings_.latch_timeout_s);
   const double waited = base::to_seconds(now - operation.submitted);
   if (operation.overdue && now >= operation.latch_at) {
@@ -61,7 +58,7 @@ void Engine::check_deadline(Operation& operation, base::Time now) {
   if (operation.overdue) {
     due = operation.reminded ? operation.latch_at : operation.latch_at - patience / 2;
   }
-  next_due_ = std::min({next_due_, due, operation.warned ? base::Time::max() : warn_at});
+  open_.due_at(operation.warned ? due : std::min(due, warn_at));
 }
 
 /// The deadline has passed.
@@ -98,11 +95,8 @@ std::string Engine::describe_silence() const {
   return decider + " does not answer, or " + core::describe_ranks(between) + " on the way to it";
 }
 
-/// Once nothing more can be moved here: whom this rank waits for says nothing while it has work to do itself. If it
-/// always has, it answers all the same, soon.
-void Engine::answer_queries(bool advanced, base::Time now) {
-  if (advanced && now < questions_.since + kAnswering) return;
-  for (control::AnswerQuery& query : std::exchange(questions_.open, {})) {
+void Engine::answer_questions(base::Time now) {
+  for (control::AnswerQuery& query : questions_.take()) {
     control::Answer& answer = query.answer;
     if (!faulted()) executor_.account(answer);
     if (callers_ != nullptr && callers_->is_neglected(now)) {
@@ -134,14 +128,14 @@ void Engine::on_death(int local_rank) {
   read_log();
   const int rank = topology_.nodes[static_cast<std::size_t>(topology_.node)][static_cast<std::size_t>(local_rank)];
   if (participant_.has_left(rank)) {  // whose part in what is still open here is done
-    while (!end_.closed && !faulted() && move_backend(base::now())) {
+    while (!ending_.is_closed() && !faulted() && move_backend(base::now())) {
     }
   }
   if (leader_) {
     leader_->on_local_death(local_rank);
     return;
   }
-  if (end_.closed || faulted()) return;
+  if (ending_.is_closed() || faulted()) return;
   if (participant_.has_left(rank) && executor_.open() == 0) return close_log();
   latch(Status(ErrorCode::rank_lost, control::rank_lost({rank, ErrorCode::rank_lost, "its process has ended"})));
 }
@@ -149,15 +143,14 @@ void Engine::on_death(int local_rank) {
 /// The log has ended: all ranks have left, or one of those that have and that this one hears the log from is gone. What
 /// is not in it will never run.
 void Engine::close_log() {
-  end_.closed = true;
-  if (end_.leaving) {
-    end_.closed_as = Status(ErrorCode::shut_down, "the job was shut down");
+  if (ending_.is_leaving()) {
+    ending_.close(Status(ErrorCode::shut_down, "the job was shut down"));
     return;  // what is open ends with the engine
   }
-  end_.closed_as = Status(ErrorCode::rank_lost, control::nothing_more(participant_.first_to_leave()));
+  ending_.close(Status(ErrorCode::rank_lost, control::nothing_more(participant_.first_to_leave())));
   for (std::size_t i = open_.size(); i-- > 0;) {
-    Operation& operation = *open_[i];
-    if (operation.entry->operation.get() == &operation) complete(operation, end_.closed_as);  // else it runs
+    Operation& operation = open_[i];
+    if (operation.entry->operation.get() == &operation) complete(operation, ending_.closed_as());  // else it runs
   }
 }
 
@@ -186,14 +179,14 @@ void Engine::announce_loss(int rank, ErrorCode code, const std::string& reason) 
   }
   failure_.announce(Status(code, control::rank_lost({rank, code, reason})),
                     base::now() + base::from_seconds(settings_.latch_timeout_s));
-  next_due_ = std::min(next_due_, failure_.due);
-  queue(control::RankLost{rank, code, reason});
+  open_.due_at(failure_.due);
+  unsent_.add(control::RankLost{rank, code, reason});
 }
 
 void Engine::latch(const Status& status) {
   if (faulted()) return;
   failure_.record(status);
-  changes_.pending = true;
+  changes_.note();
   if (inter_) inter_->abandon();
   errands_.log(LogLevel::error, status.message());
   if (leader_) leader_->latch(status, -1);

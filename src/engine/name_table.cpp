@@ -112,9 +112,16 @@ void NameTable::finished(Entry& entry) noexcept {
   unnamed_free_.notify_all();
 }
 
+void NameTable::set_slot(Entry& entry, std::uint32_t slot) {
+  if (by_slot_.size() <= slot) by_slot_.resize(std::size_t{slot} + 1);
+  by_slot_[slot] = &entry;
+  entry.slot = slot;
+}
+
 void NameTable::forget(Entry& entry) {
-  const std::lock_guard lock(mutex_);
+  by_slot_[*entry.slot] = nullptr;
   entry.slot.reset();
+  const std::lock_guard lock(mutex_);
   if (entry.name.empty() || entry.held || entry.in_flight.load(std::memory_order_acquire)) return;
   const std::unique_ptr<Entry> gone = entries_.take_out(entry);
 }

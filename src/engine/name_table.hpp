@@ -88,7 +88,11 @@ class NameTable {
 
   /// The driver: the submission has completed. The entry may be claimed again from here on.
   void finished(Entry& entry) noexcept;
-  /// The driver: the name was evicted; the entry goes away unless somebody has it.
+  /// The driver: the entry is known by this number from now on.
+  void set_slot(Entry& entry, std::uint32_t slot);
+  /// The driver: the entry that has this number.
+  [[nodiscard]] Entry& at(std::uint32_t slot) const noexcept { return *by_slot_[slot]; }
+  /// The driver: the name was evicted; the entry loses its number, and goes away unless somebody has it.
   void forget(Entry& entry);
   /// How many names are known.
   [[nodiscard]] std::size_t size() const;
@@ -104,6 +108,7 @@ class NameTable {
   std::condition_variable unnamed_free_;
   std::uint64_t unnamed_next_ = 0;     // tickets; guarded by mutex_
   std::uint64_t unnamed_serving_ = 0;  // guarded by mutex_
+  std::vector<Entry*> by_slot_;        // the driver's
 };
 
 }  // namespace kolo::engine

@@ -36,7 +36,7 @@ void Engine::submit(OperationPtr operation, bool quiet) {
 /// False: nothing was done.
 bool Engine::say_at_once() {
   Driver::Lock lock = driver_.try_look();
-  if (!lock || faulted() || end_.closed || device_moves()) return false;
+  if (!lock || faulted() || ending_.is_closed() || device_moves()) return false;
   if (open_.size() >= kBurst) {
     driver_.nap(base::now() + kNap);
     return true;
@@ -47,7 +47,7 @@ bool Engine::say_at_once() {
   for (int turn = 0; turn < kTurns && (turn == 0 || owes_work()); ++turn) {
     lone = false;
     guarded([&] { return lone = say(); });
-    changes_.pending = true;
+    changes_.note();
     settle_pass();
   }
   hand_over(lock, lone);
@@ -62,7 +62,7 @@ bool Engine::say() {
   drain_mailbox(now);
   participant_.set_interested(interest);
   speak();
-  const bool lone = open_.size() == 1 && is_small(*open_.front());
+  const bool lone = open_.size() == 1 && is_small(open_[0]);
   if (leader_) leader_->step(now);
   if (lone) read_log();
   if (leader_) leader_->wake_ranks();

@@ -55,20 +55,21 @@ TEST(NameTable, HeldNamesAreClaimedByTheirHolderAlone) {
 TEST(NameTable, ForgottenNamesGoUnlessSomebodyHasThem) {
   NameTable names;
   Entry& idle = names.claim("idle");
-  idle.slot = 1;
+  names.set_slot(idle, 1);
+  EXPECT_EQ(&names.at(1), &idle);
   names.finished(idle);
   names.forget(idle);
   EXPECT_EQ(names.size(), 0U);
 
   Entry& busy = names.claim("busy");
-  busy.slot = 2;
+  names.set_slot(busy, 2);
   names.forget(busy);
   EXPECT_FALSE(busy.slot.has_value());
   EXPECT_EQ(names.size(), 1U);
   names.finished(busy);
 
   Entry& held = names.hold("held");
-  held.slot = 3;
+  names.set_slot(held, 3);
   names.forget(held);
   EXPECT_FALSE(held.slot.has_value());
   names.claim_held(held);  // the address is still good
@@ -79,7 +80,10 @@ TEST(NameTable, NamesAreFoundInAnyOrderAndAfterOthersHaveGone) {
   NameTable names;
   const std::vector<std::string> all{"a", "b", "c", "d", "e"};
   std::vector<Entry*> entries;
-  for (const std::string& name : all) entries.push_back(&names.claim(name));
+  for (const std::string& name : all) {
+    entries.push_back(&names.claim(name));
+    names.set_slot(*entries.back(), static_cast<std::uint32_t>(entries.size()));
+  }
   for (Entry* entry : entries) names.finished(*entry);
   const auto claim_again = [&](std::vector<std::size_t> order) {
     for (const std::size_t i : order) EXPECT_EQ(&names.claim(all[i]), entries[i]) << all[i];
@@ -93,6 +97,8 @@ TEST(NameTable, NamesAreFoundInAnyOrderAndAfterOthersHaveGone) {
     names.forget(*entries[gone]);
     entries[gone] = &names.claim(all[gone]);
     EXPECT_EQ(entries[gone]->last, nullptr) << "a new one";
+    EXPECT_FALSE(entries[gone]->slot.has_value());
+    names.set_slot(*entries[gone], static_cast<std::uint32_t>(gone + 1));
     names.finished(*entries[gone]);
     claim_again({0, 1, 2, 3, 4});
   }
@@ -103,6 +109,7 @@ TEST(NameTable, ThousandsComeAndGoInAnyOrder) {
   NameTable names;
   std::map<std::string, Entry*> known;
   std::mt19937_64 random(1);
+  std::uint32_t next_slot = 0;
   for (int step = 0; step < 20'000; ++step) {
     const std::string name = "layer" + std::to_string(random() % 2'000) + ".weight";
     Entry& entry = names.claim(name);
@@ -110,7 +117,7 @@ TEST(NameTable, ThousandsComeAndGoInAnyOrder) {
     const auto [found, is_new] = known.emplace(name, &entry);
     ASSERT_EQ(found->second, &entry);
     ASSERT_EQ(entry.slot.has_value(), !is_new);
-    entry.slot = 1;
+    if (is_new) names.set_slot(entry, next_slot++);
     names.finished(entry);
     if (random() % 3 == 0) {
       names.forget(entry);

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The unnamed calls of a rank that may pass by the log (control/express.hpp, express_routes.hpp): whether they still
+// may, and how many did. How to wait for the peers is the engine's (express.cpp).
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "control/express.hpp"
+#include "engine/express_routes.hpp"
+#include "transport/peer_memory.hpp"
+
+namespace kolo::engine {
+
+class UnnamedCalls {
+ public:
+  /// Once, before any call. Without it all calls go by the log.
+  void make_express(std::byte* memory, const control::ExpressShape& shape, int local_rank,
+                    std::shared_ptr<transport::PeerMemory> peers, const ExpressLimits& limits) {
+    express_.emplace(memory, shape, local_rank);
+    routes_.emplace(*express_, std::move(peers), limits);
+  }
+
+  // -- any thread
+  /// From now on all calls go by the log: a rank has left, and will not come to any.
+  void close() noexcept { open_.store(false, std::memory_order_release); }
+  [[nodiscard]] std::uint64_t done() const noexcept { return done_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
+
+  // -- inside the claim of the unnamed calls
+  /// Begins a call, and says it to the peers. False: it goes by the log.
+  [[nodiscard]] bool begin(const ExpressCall& call) {
+    if (!may_begin()) return false;
+    express_->speak(routes_->prepare(call));
+    return true;
+  }
+  /// Begins one that must go by the log.
+  void decline() noexcept {
+    if (may_begin()) express_->say_by_log();
+  }
+  /// The number of the call that was begun last, for one that goes by the log; 0: all go there.
+  [[nodiscard]] core::Round call() const noexcept { return express_ ? express_->call() : 0; }
+  /// Of a call that was begun.
+  [[nodiscard]] control::Express& express() noexcept { return *express_; }
+  [[nodiscard]] ExpressRoutes& routes() noexcept { return *routes_; }
+  void note_done(std::size_t bytes) noexcept {
+    const auto add = [](std::atomic<std::uint64_t>& counter, std::uint64_t amount) {  // one writer at a time
+      counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
+    };
+    add(done_, 1);
+    add(bytes_, bytes);
+  }
+
+ private:
+  bool may_begin() noexcept {
+    if (!express_) return false;
+    if (open_.load(std::memory_order_acquire)) return true;
+    express_->pass_over();
+    return false;
+  }
+
+  std::optional<control::Express> express_;
+  std::optional<ExpressRoutes> routes_;
+  std::atomic<bool> open_{true};
+  std::atomic<std::uint64_t> done_{0};
+  std::atomic<std::uint64_t> bytes_{0};
+};
+
+}  // namespace kolo::engine

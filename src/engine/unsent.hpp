@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Messages of this rank to its leader, in order: those that the board's ring has no room for wait here. One thread at a
+// time (the engine's driver).
+#pragma once
+
+#include <cstddef>
+#include <deque>
+
+#include "control/board.hpp"
+#include "control/codec.hpp"
+#include "control/messages.hpp"
+
+namespace kolo::engine {
+
+class Unsent {
+ public:
+  [[nodiscard]] bool empty() const noexcept { return messages_.empty(); }
+  void add(const control::UpMessage& message) { control::encode(message, messages_.emplace_back()); }
+  /// Posts what the ring has room for; how many messages that was.
+  std::size_t post(control::Board& board) {
+    std::size_t posted = 0;
+    while (!messages_.empty() && board.post(control::ByteView(messages_.front().data(), messages_.front().size()))) {
+      messages_.pop_front();
+      ++posted;
+    }
+    return posted;
+  }
+
+ private:
+  std::deque<control::Bytes> messages_;
+};
+
+}  // namespace kolo::engine
