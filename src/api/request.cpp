@@ -617,6 +617,7 @@ const std::shared_ptr<detail::HandleState>& take_operation(engine::Entry& entry)
   } else {
     entry.last = std::make_shared<detail::HandleState>();
     entry.last->entry = &entry;
+    entry.last_at.store(entry.last.get(), std::memory_order_relaxed);
   }
   return entry.last;
 }

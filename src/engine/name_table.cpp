@@ -19,50 +19,86 @@ namespace {
               "the name " + base::quoted(name) + " belongs to a prepared request: start that one, or use another name");
 }
 
+std::uint32_t tag_of(std::string_view name) noexcept {
+  const std::uint64_t hash = base::hash_text_quickly(name);
+  return static_cast<std::uint32_t>(hash ^ (hash >> 32));
+}
+
+/// So many entries before its turn one is fetched.
+constexpr std::uint32_t kAhead = 2;
+/// So much of an operation is touched by those that submit it.
+constexpr std::size_t kTouched = 160;
+
 }  // namespace
 
-std::size_t NameIndex::search(std::string_view name, std::uint64_t hash) const noexcept {
-  std::size_t at = home(hash);
-  while (places_[at].entry && (places_[at].hash != hash || places_[at].entry->name != name)) at = next(at);
+std::size_t NameIndex::search(std::string_view name, std::uint32_t tag) const noexcept {
+  std::size_t at = home(tag);
+  while (places_[at].number != kFree && (places_[at].tag != tag || entries_[places_[at].number].name != name)) {
+    at = next(at);
+  }
   return at;
 }
 
 Entry& NameIndex::find_or_make(std::string_view name) {
-  const std::uint64_t hash = base::hash_text_quickly(name);
-  std::size_t at = search(name, hash);
-  if (places_[at].entry) return *places_[at].entry;
-  auto made = std::make_unique<Entry>(std::string(name));
-  if (2 * (size_ + 1) > places_.size()) {
+  const std::uint32_t tag = tag_of(name);
+  std::size_t at = search(name, tag);
+  if (places_[at].number != kFree) return entries_[places_[at].number];
+  if (2 * (size() + 1) > places_.size()) {
     grow();
-    at = search(name, hash);
+    at = search(name, tag);
   }
-  places_[at] = {hash, std::move(made)};
-  ++size_;
-  return *places_[at].entry;
+  if (free_.empty()) {
+    // Room for all of them, so that taking one out cannot fail.
+    if (free_.capacity() <= entries_.size()) free_.reserve(2 * entries_.size() + 8);
+    const auto number = static_cast<std::uint32_t>(entries_.size());
+    entries_.emplace_back().number = number;
+    free_.push_back(number);
+  }
+  Entry& entry = entries_[free_.back()];
+  entry.name = name;
+  entry.hash = base::hash_string(name);
+  entry.tag = tag;
+  free_.pop_back();
+  places_[at] = {tag, entry.number};
+  return entry;
 }
 
 void NameIndex::grow() {
   std::vector<Place> before(2 * places_.size());
   before.swap(places_);
   --shift_;
-  for (Place& place : before) {
-    if (place.entry) places_[search(place.entry->name, place.hash)] = std::move(place);
+  for (const Place& place : before) {
+    if (place.number == kFree) continue;
+    std::size_t at = home(place.tag);
+    while (places_[at].number != kFree) at = next(at);
+    places_[at] = place;
   }
 }
 
-std::unique_ptr<Entry> NameIndex::take_out(const Entry& entry) {
-  std::size_t hole = search(entry.name, base::hash_text_quickly(entry.name));
-  KOLO_CHECK(places_[hole].entry.get() == &entry) << "'" << entry.name << "' is not known";
-  std::unique_ptr<Entry> gone = std::move(places_[hole].entry);
-  --size_;
-  for (std::size_t at = next(hole); places_[at].entry; at = next(at)) {
-    // An entry may fill the hole unless its search begins behind it.
+void NameIndex::take_out(Entry& entry) {
+  std::size_t hole = search(entry.name, entry.tag);
+  KOLO_CHECK(places_[hole].number == entry.number) << "'" << entry.name << "' is not known";
+  for (std::size_t at = next(hole); places_[at].number != kFree; at = next(at)) {
+    // One may fill the hole unless its search begins behind it.
     const std::size_t mask = places_.size() - 1;
-    if (((at - home(places_[at].hash)) & mask) < ((at - hole) & mask)) continue;
-    places_[hole] = std::move(places_[at]);
+    if (((at - home(places_[at].tag)) & mask) < ((at - hole) & mask)) continue;
+    places_[hole] = places_[at];
     hole = at;
   }
-  return gone;
+  places_[hole] = {};
+  entry.name.clear();
+  entry.signature.reset();
+  entry.last.reset();
+  entry.last_at.store(nullptr, std::memory_order_relaxed);
+  free_.push_back(entry.number);
+}
+
+void NameIndex::fetch_next(const Entry& entry) const noexcept {
+  if (std::size_t{entry.number} + kAhead >= entries_.size()) return;
+  base::fetch_early(&entries_[entry.number + kAhead], sizeof(Entry));
+  // Its entry has been fetched by the lookup before this one.
+  const Operation* const operation = entries_[entry.number + 1].last_at.load(std::memory_order_relaxed);
+  if (operation != nullptr) base::fetch_early(operation, kTouched);
 }
 
 Entry& NameTable::claim(std::string_view name) {
@@ -71,6 +107,7 @@ Entry& NameTable::claim(std::string_view name) {
   if (entry.held) throw_held(entry.name);
   if (entry.in_flight.load(std::memory_order_acquire)) throw_in_flight(entry.name);
   entry.in_flight.store(true, std::memory_order_relaxed);  // the mutex keeps others from claiming it
+  entries_.fetch_next(entry);
   return entry;
 }
 
@@ -123,7 +160,7 @@ void NameTable::forget(Entry& entry) {
   entry.slot.reset();
   const std::lock_guard lock(mutex_);
   if (entry.name.empty() || entry.held || entry.in_flight.load(std::memory_order_acquire)) return;
-  const std::unique_ptr<Entry> gone = entries_.take_out(entry);
+  entries_.take_out(entry);
 }
 
 std::shared_ptr<const core::Signature> NameTable::share(core::Signature signature) {

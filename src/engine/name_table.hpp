@@ -14,6 +14,9 @@
 #include <string_view>
 #include <vector>
 
+#include <boost/container/deque.hpp>
+#include <boost/container/options.hpp>
+
 #include "base/cache_line.hpp"
 #include "base/hash.hpp"
 #include "core/signature.hpp"
@@ -24,10 +27,8 @@ namespace kolo::engine {
 /// One name of one set. Its address is stable while it is claimed, held, or known to the driver. On cache lines of its
 /// own: the first is all that a batch touches when it begins and when it ends.
 struct alignas(base::kCacheLine) Entry {
-  explicit Entry(std::string its_name) : name(std::move(its_name)), hash(base::hash_string(name)) {}
-
-  const std::string name;
-  const std::uint64_t hash;
+  std::string name;        ///< the index's
+  std::uint64_t hash = 0;  ///< of the name, the same on all ranks
   /// The driver's: while it is in flight, drained and not running.
   OperationPtr operation;
   const core::SetId set = core::kGlobalSet;
@@ -43,35 +44,49 @@ struct alignas(base::kCacheLine) Entry {
   std::shared_ptr<const core::Signature> signature;
   /// The last operation of a call under this name, for the next one.
   OperationPtr last;
+  /// Where that lies, for a hint.
+  std::atomic<const Operation*> last_at{nullptr};
+
+  // -- the index's
+  std::uint32_t number = 0;
+  std::uint32_t tag = 0;
 };
 
-/// Entries by name: one array with open addressing, in which a hash stands beside its entry. A step looks up a thousand
-/// names, and each costs one line of the array and the entry that the caller is about to use anyway.
+/// Entries by name. They stand in a row, in the order in which their names came first, because steps come back to them
+/// in that order: the cache then fetches what comes next. The names lead to their numbers by one small array with open
+/// addressing, which a thousand lookups bring into the cache almost as a whole.
 class NameIndex {
  public:
   /// The entry of this name, which is made when there is none.
   Entry& find_or_make(std::string_view name);
-  /// Gives back the entry, which must be there; the entries after it move up, so that there are no graves.
-  std::unique_ptr<Entry> take_out(const Entry& entry);
-  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  /// The entry, which must be there, loses its name, and will serve for another one. The places after its own move up,
+  /// so that there are no graves.
+  void take_out(Entry& entry);
+  [[nodiscard]] std::size_t size() const noexcept { return entries_.size() - free_.size(); }
+  /// Has what the next names will touch fetched, should they come in the order of the row.
+  void fetch_next(const Entry& entry) const noexcept;
 
  private:
+  static constexpr std::uint32_t kFree = ~std::uint32_t{0};
   struct Place {
-    std::uint64_t hash = 0;
-    std::unique_ptr<Entry> entry;  ///< null: free
+    std::uint32_t tag = 0;  ///< of the name's hash
+    std::uint32_t number = kFree;
   };
+  using InBlocks = boost::container::deque_options_t<boost::container::block_size<64U>>;
+
   [[nodiscard]] std::size_t next(std::size_t at) const noexcept { return (at + 1) & (places_.size() - 1); }
-  /// Where the search for a hash begins: all of its bits count (Fibonacci hashing; Knuth, TAOCP 3, 6.4).
-  [[nodiscard]] std::size_t home(std::uint64_t hash) const noexcept {
-    return static_cast<std::size_t>((hash * 0x9e3779b97f4a7c15) >> shift_);
+  /// Where the search for a tag begins: all of its bits count (Fibonacci hashing; Knuth, TAOCP 3, 6.4).
+  [[nodiscard]] std::size_t home(std::uint32_t tag) const noexcept {
+    return (tag * std::uint32_t{0x9e3779b9}) >> shift_;
   }
   /// Where the name is, or the free place at which its search ends.
-  [[nodiscard]] std::size_t search(std::string_view name, std::uint64_t hash) const noexcept;
+  [[nodiscard]] std::size_t search(std::string_view name, std::uint32_t tag) const noexcept;
   void grow();
 
-  std::vector<Place> places_ = std::vector<Place>(64);  ///< 2^(64 - shift_), at most half of them used
-  int shift_ = 58;
-  std::size_t size_ = 0;
+  boost::container::deque<Entry, std::allocator<Entry>, InBlocks> entries_;
+  std::vector<std::uint32_t> free_;                     ///< numbers of entries without a name
+  std::vector<Place> places_ = std::vector<Place>(64);  ///< 2^(32 - shift_), at most half of them used
+  int shift_ = 26;
 };
 
 class NameTable {
