@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles every C++ block (```cpp) of README.md and docs/, as its reader would, and looks whether the messages that
-docs/troubleshooting.md explains are messages of the library. A block with a main() is a program; others are what stands
-inside a function. Blocks that use kolo::libtorch are compiled apart.
+"""Compiles every C++ block (```cpp) of README.md and docs/, as its reader would, and looks whether the files that pages
+name exist, and whether the messages that docs/troubleshooting.md explains are messages of the library. A block with a
+main() is a program; others are what stands inside a function. Blocks that use kolo::libtorch are compiled apart.
 
 usage: pages_test.py REPOSITORY plain|libtorch COMPILER...
 
@@ -79,9 +79,27 @@ def compiled(page, line, code, number, which):
     return f"#if {PARTS[part][1]}\n{text}#endif\n" if part else text
 
 
+def pages_of(repository):
+    return [repository / "README.md", repository / "CONTRIBUTING.md", *sorted((repository / "docs").rglob("*.md"))]
+
+
+def check_files(repository):
+    """Of what stands in backquotes and begins with a folder of the repository; and of links."""
+    missing = 0
+    for page in pages_of(repository):
+        text = re.sub(r"^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
+        named = re.findall(r"`((?:src|include|mpi|tests|scripts|docs|examples|bench|cmake)/[\w./-]+)`", text)
+        linked = [link for link in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in link]
+        for file in [repository / name for name in named] + [page.parent / link for link in linked]:
+            if not file.exists():
+                print(f"{page}: there is no {file}")
+                missing += 1
+    return 1 if missing else 0
+
+
 def compile_pages(repository, which, compiler):
-    pages = [repository / "README.md", *sorted((repository / "docs").rglob("*.md"))]
-    chosen = [(page.relative_to(repository), line, code) for page in pages for line, code in blocks_of(page)
+    chosen = [(page.relative_to(repository), line, code)
+              for page in pages_of(repository) for line, code in blocks_of(page)
               if (part_of(code) == "libtorch") == (which == "libtorch")]
     source = BEFORE[which] + "".join(compiled(*block, number, which) for number, block in enumerate(chosen))
     standard = "c++20" if which == "libtorch" else "c++17"  # the newest LibTorch demands it
@@ -122,8 +140,8 @@ def check_messages(repository):
 
 def main():
     repository, which, compiler = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
-    wrong = check_messages(repository) if which == "plain" else 0
-    return compile_pages(repository, which, compiler) or wrong
+    wrong = which == "plain" and check_messages(repository) + check_files(repository) > 0
+    return compile_pages(repository, which, compiler) or int(wrong)
 
 
 if __name__ == "__main__":
