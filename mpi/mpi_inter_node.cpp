@@ -16,7 +16,7 @@ namespace kolo::mpi {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-constexpr int kSlotBits = 32;
+constexpr int kIndexBits = 32;
 
 }  // namespace
 
@@ -28,7 +28,7 @@ MpiInterNode::MpiInterNode(Communicator communicator, std::size_t piece_bytes)
 }
 
 MpiInterNode::~MpiInterNode() {
-  if (slots_.size() == free_slots_.size()) return;
+  if (transfers_.size() == free_.size()) return;
   communicator_.abandon();
   for (auto& memory : staging_) static_cast<void>(memory.release());
 }
@@ -41,20 +41,20 @@ std::byte* MpiInterNode::staging(std::size_t bytes) {
   return memory;
 }
 
-std::size_t MpiInterNode::claim_slot(int rank) {
-  if (free_slots_.empty()) {
-    free_slots_.push_back(slots_.size());
-    slots_.emplace_back();
+std::size_t MpiInterNode::claim(int rank) {
+  if (free_.empty()) {
+    free_.push_back(transfers_.size());
+    transfers_.emplace_back();
   }
-  const std::size_t index = free_slots_.back();
-  free_slots_.pop_back();
-  Slot& slot = slots_[index];
-  slot = {0, 0, slot.generation + 1, rank, true};
+  const std::size_t index = free_.back();
+  free_.pop_back();
+  Transfer& transfer = transfers_[index];
+  transfer = {0, 0, transfer.generation + 1, rank, true};
   return index;
 }
 
-transport::InterNode::Operation MpiInterNode::name_of(std::size_t slot) const noexcept {
-  return Operation{slots_[slot].generation} << kSlotBits | (slot + 1);
+transport::InterNode::Operation MpiInterNode::name_of(std::size_t index) const noexcept {
+  return Operation{transfers_[index].generation} << kIndexBits | (index + 1);
 }
 
 int MpiInterNode::mapped(int tag) const {
@@ -63,40 +63,40 @@ int MpiInterNode::mapped(int tag) const {
 }
 
 transport::InterNode::Operation MpiInterNode::send(int rank, int tag, const std::byte* data, std::size_t bytes) {
-  // Claimed first: should a piece fail, those before it are open, and the slot says so for ever.
-  const std::size_t slot = claim_slot(rank);
+  // Claimed first: should a piece fail, those before it are open, and the transfer says so for ever.
+  const std::size_t index = claim(rank);
   std::size_t begin = 0;
   do {
     const std::size_t piece = std::min(bytes - begin, piece_bytes_);
-    requests_.add(communicator_.send(rank, mapped(tag), data + begin, static_cast<int>(piece)), {slot, /*due=*/0});
-    ++slots_[slot].open_pieces;
+    requests_.add(communicator_.send(rank, mapped(tag), data + begin, static_cast<int>(piece)), {index, /*due=*/0});
+    ++transfers_[index].open_pieces;
     begin += piece;
   } while (begin < bytes);
-  return name_of(slot);
+  return name_of(index);
 }
 
 transport::InterNode::Operation MpiInterNode::receive(int rank, int tag, std::byte* data, std::size_t bytes) {
-  const std::size_t slot = claim_slot(rank);
+  const std::size_t index = claim(rank);
   std::size_t begin = 0;
   do {
     const std::size_t piece = std::min(bytes - begin, piece_bytes_);
-    requests_.add(communicator_.receive(rank, mapped(tag), data + begin, static_cast<int>(piece)), {slot, piece});
-    ++slots_[slot].open_pieces;
+    requests_.add(communicator_.receive(rank, mapped(tag), data + begin, static_cast<int>(piece)), {index, piece});
+    ++transfers_[index].open_pieces;
     begin += piece;
   } while (begin < bytes);
-  return name_of(slot);
+  return name_of(index);
 }
 
 bool MpiInterNode::test(Operation operation) {
-  const std::size_t index = (operation & ((Operation{1} << kSlotBits) - 1)) - 1;
-  KOLO_CHECK(operation != 0 && index < slots_.size() && name_of(index) == operation && slots_[index].claimed)
+  const std::size_t index = (operation & ((Operation{1} << kIndexBits) - 1)) - 1;
+  KOLO_CHECK(operation != 0 && index < transfers_.size() && name_of(index) == operation && transfers_[index].claimed)
       << "operation " << operation << " is not open";
-  if (slots_[index].open_pieces > 0 && slots_[index].looked_at == looks_) look();
-  Slot& slot = slots_[index];
-  slot.looked_at = looks_;
-  if (slot.open_pieces > 0) return false;
-  slot.claimed = false;
-  free_slots_.push_back(index);
+  if (transfers_[index].open_pieces > 0 && transfers_[index].looked_at == looks_) look();
+  Transfer& transfer = transfers_[index];
+  transfer.looked_at = looks_;
+  if (transfer.open_pieces > 0) return false;
+  transfer.claimed = false;
+  free_.push_back(index);
   return true;
 }
 
@@ -106,11 +106,12 @@ void MpiInterNode::look() {
   const std::vector<Requests::Completed>* completed = &requests_.test();
   if (completed->empty()) completed = &requests_.test();
   for (const Requests::Completed& one : *completed) {
-    Slot& slot = slots_[one.note.owner];
-    --slot.open_pieces;
+    Transfer& transfer = transfers_[one.note.owner];
+    --transfer.open_pieces;
     if (one.note.due != 0 && one.received != one.note.due) {
-      throw Error(ErrorCode::transport, "rank " + std::to_string(slot.rank) + " sent " + std::to_string(one.received) +
-                                            " bytes where " + std::to_string(one.note.due) + " were due");
+      throw Error(ErrorCode::transport, "rank " + std::to_string(transfer.rank) + " sent " +
+                                            std::to_string(one.received) + " bytes where " +
+                                            std::to_string(one.note.due) + " were due");
     }
   }
 }

@@ -36,8 +36,8 @@ class MpiInterNode final : public transport::InterNode {
   [[nodiscard]] const char* name() const noexcept override { return "MPI point-to-point"; }
 
  private:
-  /// An open operation; its place is used again, with the next generation.
-  struct Slot {
+  /// An open operation; the record is used again, with the next generation.
+  struct Transfer {
     std::size_t open_pieces = 0;
     std::uint64_t looked_at = 0;  // the look whose outcome the last `test` told
     std::uint32_t generation = 0;
@@ -48,16 +48,16 @@ class MpiInterNode final : public transport::InterNode {
     void operator()(std::byte* memory) const noexcept { std::free(memory); }
   };
 
-  [[nodiscard]] std::size_t claim_slot(int rank);
+  [[nodiscard]] std::size_t claim(int rank);
   void look();
-  [[nodiscard]] Operation name_of(std::size_t slot) const noexcept;
+  [[nodiscard]] Operation name_of(std::size_t index) const noexcept;
   [[nodiscard]] int mapped(int tag) const;
 
   Communicator communicator_;
   const std::size_t piece_bytes_;
   const std::int64_t tags_;
-  std::vector<Slot> slots_;
-  std::vector<std::size_t> free_slots_;
+  std::vector<Transfer> transfers_;
+  std::vector<std::size_t> free_;
   Requests requests_;
   std::uint64_t looks_ = 0;
   std::vector<std::unique_ptr<std::byte, Free>> staging_;

@@ -178,30 +178,31 @@ AlltoallResult taken(api::Result result) { return {std::move(result.tensor), std
 
 AlltoallResult alltoall(const Group& group, ConstTensorView in, Span<const std::int64_t> splits,
                         const AlltoallOptions& options) {
-  return taken(api::run(group, {}, api::alltoall_request({}, in, {}, splits, api::Place(group), options)));
+  return taken(api::run(group, {}, api::alltoall_request({}, in, {}, splits, api::RankAndSize(group), options)));
 }
 AlltoallResult alltoall(const Group& group, std::string_view name, ConstTensorView in, Span<const std::int64_t> splits,
                         const AlltoallOptions& options) {
   api::check_name(name);
-  return taken(api::run(group, name, api::alltoall_request(name, in, {}, splits, api::Place(group), options)));
+  return taken(api::run(group, name, api::alltoall_request(name, in, {}, splits, api::RankAndSize(group), options)));
 }
 Future<AlltoallResult> alltoall_async(const Group& group, std::string_view name, ConstTensorView in,
                                       Span<const std::int64_t> splits, const AlltoallOptions& options) {
   return Future<AlltoallResult>(
-      api::submit(group, name, api::alltoall_request(name, in, {}, splits, api::Place(group), options)));
+      api::submit(group, name, api::alltoall_request(name, in, {}, splits, api::RankAndSize(group), options)));
 }
 void alltoall_into(const Group& group, ConstTensorView in, TensorView out, Span<const std::int64_t> splits,
                    const AlltoallOptions& options) {
-  api::run(group, {}, api::alltoall_request({}, in, out, splits, api::Place(group), options));
+  api::run(group, {}, api::alltoall_request({}, in, out, splits, api::RankAndSize(group), options));
 }
 void alltoall_into(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
                    Span<const std::int64_t> splits, const AlltoallOptions& options) {
   api::check_name(name);
-  api::run(group, name, api::alltoall_request(name, in, out, splits, api::Place(group), options));
+  api::run(group, name, api::alltoall_request(name, in, out, splits, api::RankAndSize(group), options));
 }
 Handle alltoall_into_async(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
                            Span<const std::int64_t> splits, const AlltoallOptions& options) {
-  return Handle(api::submit(group, name, api::alltoall_request(name, in, out, splits, api::Place(group), options)));
+  return Handle(
+      api::submit(group, name, api::alltoall_request(name, in, out, splits, api::RankAndSize(group), options)));
 }
 
 AlltoallResult alltoall(ConstTensorView in, Span<const std::int64_t> splits, const AlltoallOptions& options) {
@@ -231,29 +232,29 @@ Handle alltoall_into_async(std::string_view name, ConstTensorView in, TensorView
 // ---------------------------------------------------------------- reduce_scatter
 
 Tensor reduce_scatter(const Group& group, ConstTensorView in, const ReduceScatterOptions& options) {
-  return api::run(group, {}, api::reduce_scatter_request({}, in, {}, api::Place(group), options)).tensor;
+  return api::run(group, {}, api::reduce_scatter_request({}, in, {}, api::RankAndSize(group), options)).tensor;
 }
 Tensor reduce_scatter(const Group& group, std::string_view name, ConstTensorView in,
                       const ReduceScatterOptions& options) {
   api::check_name(name);
-  return api::run(group, name, api::reduce_scatter_request(name, in, {}, api::Place(group), options)).tensor;
+  return api::run(group, name, api::reduce_scatter_request(name, in, {}, api::RankAndSize(group), options)).tensor;
 }
 Future<Tensor> reduce_scatter_async(const Group& group, std::string_view name, ConstTensorView in,
                                     const ReduceScatterOptions& options) {
   return Future<Tensor>(
-      api::submit(group, name, api::reduce_scatter_request(name, in, {}, api::Place(group), options)));
+      api::submit(group, name, api::reduce_scatter_request(name, in, {}, api::RankAndSize(group), options)));
 }
 void reduce_scatter_into(const Group& group, ConstTensorView in, TensorView out, const ReduceScatterOptions& options) {
-  api::run(group, {}, api::reduce_scatter_request({}, in, out, api::Place(group), options));
+  api::run(group, {}, api::reduce_scatter_request({}, in, out, api::RankAndSize(group), options));
 }
 void reduce_scatter_into(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
                          const ReduceScatterOptions& options) {
   api::check_name(name);
-  api::run(group, name, api::reduce_scatter_request(name, in, out, api::Place(group), options));
+  api::run(group, name, api::reduce_scatter_request(name, in, out, api::RankAndSize(group), options));
 }
 Handle reduce_scatter_into_async(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
                                  const ReduceScatterOptions& options) {
-  return Handle(api::submit(group, name, api::reduce_scatter_request(name, in, out, api::Place(group), options)));
+  return Handle(api::submit(group, name, api::reduce_scatter_request(name, in, out, api::RankAndSize(group), options)));
 }
 
 Tensor reduce_scatter(ConstTensorView in, const ReduceScatterOptions& options) {

@@ -399,7 +399,7 @@ void* output_of(Request& request, std::string_view name, const std::optional<Ten
 }  // namespace
 
 Request alltoall_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
-                         Span<const std::int64_t> splits, const Place& place, const AlltoallOptions& options) {
+                         Span<const std::int64_t> splits, const RankAndSize& self, const AlltoallOptions& options) {
   const auto kind = splits.empty() ? core::CollectiveKind::alltoall : core::CollectiveKind::alltoall_splits;
   if (out) {
     check_types(kind, name, in, *out);
@@ -407,7 +407,7 @@ Request alltoall_request(std::string_view name, ConstTensorView in, const std::o
   } else {
     check_view(kind, name, "input", in);
   }
-  check_splits(kind, name, in.shape(), splits, place.size);
+  check_splits(kind, name, in.shape(), splits, self.size);
   Request request;
   if (!splits.empty()) {
     request = alltoall_with_splits(in, out, splits);
@@ -417,7 +417,7 @@ Request alltoall_request(std::string_view name, ConstTensorView in, const std::o
              "the input has " + std::to_string(in.elements()) + " elements, but the output has " +
                  std::to_string(out->elements()) + "; they must agree");
     }
-    request.received_splits.assign(static_cast<std::size_t>(place.size), in.shape()[0] / place.size);
+    request.received_splits.assign(static_cast<std::size_t>(self.size), in.shape()[0] / self.size);
     request.signature.kind = kind;
     request.signature.tensors.push_back({in.dtype(), in.shape()});
     request.buffers.push_back(buffer_of(in, output_of(request, name, out, in.dtype(), in.shape())));
@@ -428,14 +428,14 @@ Request alltoall_request(std::string_view name, ConstTensorView in, const std::o
 }
 
 Request reduce_scatter_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
-                               const Place& place, const ReduceScatterOptions& options) {
+                               const RankAndSize& self, const ReduceScatterOptions& options) {
   const auto kind = core::CollectiveKind::reduce_scatter;
   const AllreduceOptions reduction =
       AllreduceOptions(options.op).with_prescale(options.prescale).with_postscale(options.postscale);
   check_view(kind, name, "input", in);
   check_reduction(kind, name, in.dtype(), reduction);
   if (in.shape().rank() == 0) refuse(kind, name, "a scalar has no rows; give a tensor of at least one dimension");
-  const data::RowsOf rows(in.shape()[0], place.rank, place.size);
+  const data::RowsOf rows(in.shape()[0], self.rank, self.size);
   const Shape row = row_of(in.shape());
   std::vector<std::int64_t> extents{rows.count};
   extents.insert(extents.end(), row.begin(), row.end());
@@ -444,7 +444,7 @@ Request reduce_scatter_request(std::string_view name, ConstTensorView in, const 
     check_types(kind, name, in, *out);
     if (out->elements() != mine.elements()) {
       refuse(kind, name,
-             "the output has shape " + to_string(out->shape()) + ", but rank " + std::to_string(place.rank) +
+             "the output has shape " + to_string(out->shape()) + ", but rank " + std::to_string(self.rank) +
                  "'s part of the input's " + to_string(in.shape()) + " is " + to_string(mine));
     }
     const auto offset = rows.begin * row.elements() * static_cast<std::int64_t>(size_of(in.dtype()));

@@ -43,11 +43,11 @@ struct Request {
   std::vector<std::int64_t> received_splits;
 };
 
-/// This rank's place among those that take part.
-struct Place {
+/// Which of the ranks that take part this one is, and how many there are.
+struct RankAndSize {
   int rank = 0;
   int size = 1;
-  explicit Place(const Group& group) : rank(kolo::rank(group)), size(kolo::size(group)) {}
+  explicit RankAndSize(const Group& group) : rank(kolo::rank(group)), size(kolo::size(group)) {}
 };
 
 /// The root of a call, among so many ranks.
@@ -73,9 +73,9 @@ Request allgather_request(std::string_view name, ConstTensorView in, const std::
                           const AllgatherOptions& options);
 /// Likewise. `splits` empty: the same number of rows to everyone.
 Request alltoall_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
-                         Span<const std::int64_t> splits, const Place& place, const AlltoallOptions& options);
+                         Span<const std::int64_t> splits, const RankAndSize& self, const AlltoallOptions& options);
 Request reduce_scatter_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
-                               const Place& place, const ReduceScatterOptions& options);
+                               const RankAndSize& self, const ReduceScatterOptions& options);
 Request barrier_request(const BarrierOptions& options);
 
 /// What a synchronous call leaves behind.
