@@ -102,6 +102,7 @@ void write(Writer& w, const Declared& m) {
     if (variant.signature) write(w, *variant.signature);
     w.list(variant.ranks);
   }
+  w.list(m.members);
 }
 void write(Writer& w, const Interest& m) {
   w.signed_number(m.rank);
@@ -118,6 +119,7 @@ void write(Writer& w, const Overdue& m) {
   w.real(m.waited_s);
   w.byte(m.deadline ? 1 : 0);
   w.byte(m.running ? 1 : 0);
+  w.list(m.members);
 }
 void write(Writer& w, const Missing& m) {
   w.number(m.query);
@@ -142,6 +144,7 @@ void write(Writer& w, const Answer& m) {
   w.number(m.wait->set);
   w.text(m.wait->name);
   w.number(m.wait->round);
+  w.list(m.wait->members);
 }
 
 void write(Writer& w, const Assigned& m) {
@@ -179,6 +182,7 @@ void write(Writer& w, const Failed& m) {
   w.number(m.round);
   w.byte(static_cast<std::uint8_t>(m.code));
   w.text(m.message);
+  w.list(m.members);
 }
 void write(Writer& w, const Query& m) {
   w.number(m.query);
@@ -186,12 +190,14 @@ void write(Writer& w, const Query& m) {
   w.text(m.name);
   w.number(m.round);
   w.byte(m.deadline ? 1 : 0);
+  w.list(m.members);
 }
 void write(Writer& w, const Stalled& m) {
   w.number(m.set);
   w.text(m.name);
   w.real(m.waited_s);
   w.list(m.missing);
+  w.list(m.members);
 }
 void write(Writer& w, const SetAdded& m) {
   w.number(m.set);
@@ -199,13 +205,8 @@ void write(Writer& w, const SetAdded& m) {
   w.number(m.generation);
   w.list(m.members);
   w.text(m.name);
-  w.number(m.round);
 }
-void write(Writer& w, const SetRemoved& m) {
-  w.number(m.set);
-  w.text(m.name);
-  w.number(m.round);
-}
+void write(Writer& w, const SetRemoved& m) { w.number(m.set); }
 void write(Writer& w, const RankLeft& m) { w.signed_number(m.rank); }
 void write(Writer& w, const Faulted& m) {
   w.byte(static_cast<std::uint8_t>(m.code));
@@ -362,6 +363,7 @@ void read(Reader& r, Declared& m) {
     if (r.flag()) read(r, variant.signature.emplace());
     variant.ranks = r.list<std::int32_t>();
   });
+  m.members = r.list<std::int32_t>();
 }
 void read(Reader& r, Interest& m) {
   m.rank = r.rank();
@@ -378,6 +380,7 @@ void read(Reader& r, Overdue& m) {
   m.waited_s = r.real();
   m.deadline = r.flag();
   m.running = r.flag();
+  m.members = r.list<std::int32_t>();
 }
 void read(Reader& r, Missing& m) {
   m.query = r.number();
@@ -402,6 +405,7 @@ void read(Reader& r, Answer& m) {
   wait.set = r.number_of<core::SetId>();
   wait.name = r.text();
   wait.round = r.number();
+  wait.members = r.list<std::int32_t>();
   m.wait = std::move(wait);  // clang 14 does not compile m.wait.emplace()
 }
 
@@ -439,6 +443,7 @@ void read(Reader& r, Failed& m) {
   m.round = r.number();
   m.code = r.choice(kLastCode);
   m.message = r.text();
+  m.members = r.list<std::int32_t>();
 }
 void read(Reader& r, Query& m) {
   m.query = r.number();
@@ -446,12 +451,14 @@ void read(Reader& r, Query& m) {
   m.name = r.text();
   m.round = r.number();
   m.deadline = r.flag();
+  m.members = r.list<std::int32_t>();
 }
 void read(Reader& r, Stalled& m) {
   m.set = r.number_of<core::SetId>();
   m.name = r.text();
   m.waited_s = r.real();
   m.missing = r.list<std::int32_t>();
+  m.members = r.list<std::int32_t>();
 }
 void read(Reader& r, SetAdded& m) {
   m.set = r.number_of<core::SetId>();
@@ -459,13 +466,8 @@ void read(Reader& r, SetAdded& m) {
   m.generation = r.number_of<std::uint16_t>();
   m.members = r.list<std::int32_t>();
   m.name = r.text();
-  m.round = r.number();
 }
-void read(Reader& r, SetRemoved& m) {
-  m.set = r.number_of<core::SetId>();
-  m.name = r.text();
-  m.round = r.number();
-}
+void read(Reader& r, SetRemoved& m) { m.set = r.number_of<core::SetId>(); }
 void read(Reader& r, RankLeft& m) { m.rank = r.rank(); }
 void read(Reader& r, Faulted& m) {
   m.code = r.choice(kLastCode);

@@ -9,6 +9,25 @@
 // `Declared` with the signature. On the way up, leaders merge: a count goes up once all members below have reached
 // it, a declaration once all members below have made theirs (bare or whole) for that round. So what the sequencer
 // hears has been said by every member, and the messages at the root do not grow with the ranks.
+//
+// Members. A request is of a set, and all members of the set make it. A request to make a set is of the world, names
+// its members, and these alone make it: nobody else is asked, waits, or need know. From then on the list is known by
+// the set's number, so that no steady request carries it.
+//
+//   making   A rank declares the request with the list (`Declared::members`) and waits. Who makes the request is
+//            matched by the list and the name; a rank has one such request open at a time, so the order of its calls
+//            tells which is meant. When the last member has made it the log says `SetAdded`: a number and a row of
+//            reserved ids. Ranks that gave the list in different orders disagree, which is `Failed`. A member that
+//            never comes: the others' wait ends as any wait does, and whoever gave another list is said to wait for
+//            that one.
+//   dropping A rank that is done with a set says so once, by a count (`kDropped`), when nothing that it has submitted
+//            there is in flight and all its batches there are complete. It waits for nobody. When the last member has
+//            dropped the set the log says `SetRemoved`; then nothing of the set is open anywhere, so number and row are
+//            free at once, in the order of the log. The words of the row are set back to zero.
+//   death    of any rank is the world's fault, at whatever point.
+//   leaving  A rank that leaves drops its sets. What needs it fails as always: a request that names it among its
+//            members is asked about, and fails if that rank has not made it.
+//   plans    A plan of the set that is open when the last member drops it is voided just before.
 #pragma once
 
 #include <cstdint>
@@ -62,6 +81,7 @@ struct Declared {
   core::TensorId id = core::kNoTensor;
   std::uint16_t generation = 0;
   std::vector<Variant> variants;
+  std::vector<std::int32_t> members = {};  ///< who makes it, ascending; empty: the set's members
 };
 
 /// `rank` is blocked (a wait, wait_for, an unfinished done(), on_done, wait_on) while this planned batch lacks some of
@@ -84,6 +104,7 @@ struct Overdue {
   double waited_s = 0;
   bool deadline = false;
   bool running = false;
+  std::vector<std::int32_t> members = {};  ///< as in `Declared`, here and below
 };
 
 /// A node's answer to a `Query` for a warning: those of its own ranks that have not submitted.
@@ -106,6 +127,7 @@ struct Answer {
     core::SetId set = core::kGlobalSet;
     std::string name;
     core::Round round = 0;
+    std::vector<std::int32_t> members = {};
   };
   std::uint64_t query = 0;
   std::int32_t rank = 0;
@@ -172,7 +194,7 @@ enum class PlanEnd : std::uint8_t {
   signature,   ///< a tensor of it got another signature
   failed,      ///< ranks disagreed about a tensor of it
   evicted,     ///< ids ran out
-  left,        ///< a rank left, or the set was removed
+  left,        ///< a rank left, or all have dropped the set
 };
 /// The plan will not be used again.
 struct PlanVoided {
@@ -193,6 +215,7 @@ struct Failed {
   core::Round round = 0;
   ErrorCode code = ErrorCode::mismatch;
   std::string message;
+  std::vector<std::int32_t> members = {};
 };
 
 /// For a warning: leaders answer with `Missing`, ranks do nothing. For a deadline: every member of the set answers by
@@ -204,6 +227,7 @@ struct Query {
   std::string name;
   core::Round round = 0;
   bool deadline = false;
+  std::vector<std::int32_t> members = {};
 };
 
 /// A tensor that some have waited for longer than the stall warning time, and who has not submitted it.
@@ -212,24 +236,21 @@ struct Stalled {
   std::string name;
   double waited_s = 0;
   std::vector<std::int32_t> missing;
+  std::vector<std::int32_t> members = {};
 };
 
-/// The answer to a request of kind add_process_set that all ranks of the world agreed on. `name` and `round` are the
-/// request's, on the global set: it completes with this entry, and no batch follows for it.
+/// The answer to a request of kind add_process_set that its members agreed on: it completes with this entry, and no
+/// batch follows for it.
 struct SetAdded {
   core::SetId set = core::kGlobalSet;
-  core::TensorId base = 0;  ///< its reserved ids begin here,
-  std::uint16_t generation =
-      0;  ///< and have this generation, which no word of an earlier use of them has (the global set's: 0)
-  std::vector<std::int32_t> members;
-  std::string name;
-  core::Round round = 0;
+  core::TensorId base = 0;            ///< of its row,
+  std::uint16_t generation = 0;       ///< whose ids have this one, which no word of an earlier use of them has
+  std::vector<std::int32_t> members;  ///< in the set's order
+  std::string name;                   ///< of the request
 };
-/// The same for remove_process_set. What the set's members had all submitted stands before it; the rest fails.
+/// All members have dropped the set.
 struct SetRemoved {
   core::SetId set = core::kGlobalSet;
-  std::string name;
-  core::Round round = 0;
 };
 
 /// A rank has called shutdown() and submits nothing more. What it submitted stands earlier in the log or is still to be

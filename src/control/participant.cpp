@@ -41,16 +41,21 @@ struct Participant::Impl {
     bool reported = false;  ///< an Interest in its present state has been sent
     [[nodiscard]] bool partial() const noexcept { return submitted > 0 && submitted < members.size(); }
   };
+  struct Set;
   struct Plan {
     SetId set = 0;
+    Set* owner = nullptr;              ///< the set, which stays as long as it has a plan
     std::vector<PlannedPart> batches;  ///< empty when this rank is no member of the set
   };
   struct Set {
     SetId number = 0;
     TensorId base = 0;
     std::vector<std::int32_t> members;
-    bool member = false;    ///< this rank is
-    bool has_left = false;  ///< some member has left
+    bool member = false;      ///< this rank is
+    bool has_left = false;    ///< some member has left
+    bool is_dropped = false;  ///< by this rank's program
+    bool said_so = false;     ///< and this rank has done with it
+    std::uint64_t run = 0;    ///< batches that were handed out
     std::uint64_t completed = 0;
     std::uint64_t steps = 0;
     std::uint16_t generation = 0;          ///< of the completed and steps counts
@@ -69,7 +74,9 @@ struct Participant::Impl {
     bool counted = false;                      ///< the count word of the present id has been written
     std::shared_ptr<const Signature> pending;  ///< of the submission in flight, when it was sent whole
     std::string name;
+    std::vector<std::int32_t> members;  ///< of a request that names them, ascending
   };
+  using Members = std::vector<std::int32_t>;
 
   Impl(int rank_of_this, int ranks, std::uint32_t ids) : rank(rank_of_this), size(ranks), capacity(ids) {
     std::vector<std::int32_t> all(static_cast<std::size_t>(size));
@@ -85,12 +92,25 @@ struct Participant::Impl {
     set.base = base;
     set.generation = set.unnamed_generation = generation;
     set.member = std::binary_search(members.begin(), members.end(), rank);
+    set.has_left = any_left(members);
     set.members = std::move(members);
-    reserve_id(base + core::kReservedIds - 1);
+    reserve_id(base + (number == core::kGlobalSet ? core::kReservedIds : core::kRowIds) - 1);
   }
 
   void reserve_id(TensorId id) {
-    if (id >= slot_of.size()) slot_of.resize(std::size_t{id} + 1, kNoSlot);
+    std::vector<SlotId>& slots_by_id = id < core::kFirstRow ? slot_of_name : slot_of_row;
+    const std::size_t place = id < core::kFirstRow ? id : id - core::kFirstRow;
+    if (place >= slots_by_id.size()) slots_by_id.resize(place + 1, kNoSlot);
+  }
+  [[nodiscard]] bool is_known(TensorId id) const {
+    return id < core::kFirstRow ? id < slot_of_name.size() : id - core::kFirstRow < slot_of_row.size();
+  }
+  /// The slot of an id that is known.
+  SlotId& slot_of(TensorId id) { return id < core::kFirstRow ? slot_of_name[id] : slot_of_row[id - core::kFirstRow]; }
+
+  [[nodiscard]] bool any_left(const Members& members) const {
+    return std::any_of(left.begin(), left.end(),
+                       [&](auto who) { return std::binary_search(members.begin(), members.end(), who); });
   }
 
   Set& set_of(SetId number) {
@@ -99,38 +119,52 @@ struct Participant::Impl {
     return found->second;
   }
 
-  SlotId find(Set& set, const std::string& name) const {
+  SlotId find(const Set& set, const std::string& name) const {
     const auto found = set.names.find(name);
     return found == set.names.end() ? kNoSlot : found->second;
+  }
+  SlotId find(const Set& set, const std::string& name, const Members& members) const {
+    if (members.empty()) return find(set, name);
+    const auto found = requests.find({members, name});
+    return found == requests.end() ? kNoSlot : found->second;
   }
 
   SlotId open(SetId number, const std::string& name) {
     Set& set = set_of(number);
     const auto [place, is_new] = set.names.try_emplace(name, kNoSlot);
     if (!is_new) return place->second;
-    if (free.empty()) {
-      free.push_back(static_cast<SlotId>(slots.size()));
-      slots.emplace_back();
-    }
-    const SlotId number_of_slot = free.back();
-    free.pop_back();
-    place->second = number_of_slot;
-    Slot& slot = slots[number_of_slot];
-    slot = Slot{};
-    slot.set = &set;
-    slot.name = name;
+    const SlotId number_of_slot = place->second = new_slot(set, name);
     if (name.empty()) {
+      Slot& slot = slots[number_of_slot];
       slot.id = set.base + core::kUnnamed;
       slot.generation = set.unnamed_generation;
-      slot_of[slot.id] = number_of_slot;
+      slot_of(slot.id) = number_of_slot;
     }
     return number_of_slot;
   }
 
+  SlotId new_slot(Set& set, const std::string& name) {
+    if (free.empty()) {
+      free.push_back(static_cast<SlotId>(slots.size()));
+      slots.emplace_back();
+    }
+    const SlotId number = free.back();
+    free.pop_back();
+    Slot& slot = slots[number] = Slot{};
+    slot.set = &set;
+    slot.name = name;
+    return number;
+  }
+
   void forget(SlotId number, std::vector<Action>& actions) {
     Slot& slot = slots[number];
-    slot.set->names.erase(slot.name);
+    if (slot.members.empty()) {
+      slot.set->names.erase(slot.name);
+    } else {
+      requests.erase({slot.members, slot.name});
+    }
     slot.set = nullptr;
+    slot.members.clear();
     slot.current.reset();
     slot.pending.reset();
     free.push_back(number);
@@ -142,6 +176,7 @@ struct Participant::Impl {
   void submit(SlotId number, const std::shared_ptr<const Signature>& signature, Round round) {
     Slot& slot = slots[number];
     KOLO_CHECK(slot.set != nullptr && slot.set->member) << "no slot of this rank: " << number;
+    KOLO_CHECK(!slot.set->is_dropped) << "process set " << slot.set->number << " was dropped";
     KOLO_CHECK(!slot.in_flight) << "'" << slot.name << "' is in flight already";
     KOLO_CHECK(round == 0 || round > slot.round) << "round " << round << " after " << slot.round;
     slot.round = round == 0 ? slot.round + 1 : round;
@@ -157,20 +192,61 @@ struct Participant::Impl {
       declare(slot);
     }
     if (slot.part != nullptr) enter(*slot.part);
-    if (slot.set->has_left) ask(slot, 0, false);
+    if (lacks_somebody(slot)) ask(slot, 0, false);
+  }
+
+  SlotId ask_for_set(const Members& ranks, const std::string& name) {
+    auto signature = std::make_shared<Signature>();
+    signature->kind = CollectiveKind::add_process_set;
+    signature->ranks = ranks;
+    Members members = ranks;
+    std::sort(members.begin(), members.end());
+    const auto [place, is_new] = requests.try_emplace({members, name}, kNoSlot);
+    KOLO_CHECK(is_new) << "a process set of these members is being made";
+    const SlotId number = place->second = new_slot(set_of(core::kGlobalSet), name);
+    slots[number].members = std::move(members);
+    submit(number, signature, 0);
+    return number;
+  }
+
+  /// Whether a rank that has left may be missing.
+  [[nodiscard]] bool lacks_somebody(const Slot& slot) const {
+    return slot.set->has_left && (slot.members.empty() || any_left(slot.members));
+  }
+
+  /// Says that this rank has done with a set that its program has dropped, once that is true.
+  void finish_dropped(Set& set) {
+    if (!set.is_dropped || set.said_so || set.completed < set.run) return;
+    const auto is_open = [this](const auto& name) { return slots[name.second].in_flight; };
+    if (std::any_of(set.names.begin(), set.names.end(), is_open)) return;
+    set.said_so = true;
+    out.counts.emplace_back(set.base + core::kDropped, CountWord{set.generation, 1});
+  }
+
+  void drop(Set& set) {
+    set.is_dropped = true;
+    finish_dropped(set);
+  }
+
+  void leave() {
+    has_said_left = true;
+    for (auto& [number, set] : sets) {
+      if (number != core::kGlobalSet && set.member && !set.is_dropped) drop(set);
+    }
+    out.left = Left{rank};
   }
 
   void declare(Slot& slot) {
     slot.whole = true;
     ++counters.declared;
-    Declared declared{slot.set->number, slot.name, slot.round, slot.id, slot.generation, {}};
+    Declared declared{slot.set->number, slot.name, slot.round, slot.id, slot.generation, {}, slot.members};
     declared.variants.push_back({*slot.pending, {rank}});
     out.messages.emplace_back(std::move(declared));
   }
 
   void ask(const Slot& slot, double waited_s, bool deadline) {
     const SetId set = slot.set == nullptr ? core::kGlobalSet : slot.set->number;
-    out.messages.emplace_back(Overdue{rank, set, slot.name, slot.round, waited_s, deadline, false});
+    out.messages.emplace_back(Overdue{rank, set, slot.name, slot.round, waited_s, deadline, false, slot.members});
   }
 
   // ---- planned batches: how many are partial here and not yet reported
@@ -221,34 +297,26 @@ struct Participant::Impl {
   }
 
   /// The slot of an id that an entry of the log has for a set.
-  SlotId slot_in_log(const Set& set, TensorId id) const {
-    require(id < slot_of.size() && slot_of[id] != kNoSlot && slots[slot_of[id]].set == &set,
+  SlotId slot_in_log(const Set& set, TensorId id) {
+    require(is_known(id) && slot_of(id) != kNoSlot && slots[slot_of(id)].set == &set,
             "the log runs a tensor that this rank does not know");
-    return slot_of[id];
-  }
-
-  /// Whether an id counts something else than submissions of that name.
-  bool is_reserved(TensorId id, const Set& of, const std::string& name) const {
-    return std::any_of(sets.begin(), sets.end(), [&](const auto& item) {
-      const Set& set = item.second;
-      const bool is_own = &set == &of && id == set.base + core::kUnnamed && name.empty();
-      return !is_own && id >= set.base && id < set.base + core::kReservedIds;
-    });
+    return slot_of(id);
   }
 
   void on(const Assigned& entry, std::vector<Action>&) {
     Set& set = set_in_log(entry.set);
-    require(!is_reserved(entry.id, set, entry.name) && entry.name.empty() == (entry.id == set.base + core::kUnnamed),
+    const bool is_reserved = entry.id < core::kReservedIds || entry.id >= core::kFirstRow;
+    require(entry.name.empty() ? entry.id == set.base + core::kUnnamed : !is_reserved,
             "an id was assigned that is in use");
     reserve_id(entry.id);
     if (entry.name.empty()) set.unnamed_generation = entry.generation;
     if (!set.member) {
-      slot_of[entry.id] = kNoSlot;
+      slot_of(entry.id) = kNoSlot;
       return;
     }
     const SlotId number = find(set, entry.name);
     require(number != kNoSlot && slots[number].in_flight, "the log names what this rank has not submitted");
-    require(slot_of[entry.id] == kNoSlot || slot_of[entry.id] == number, "an id was assigned that is in use");
+    require(slot_of(entry.id) == kNoSlot || slot_of(entry.id) == number, "an id was assigned that is in use");
     require(slots[number].id == kNoTensor || slots[number].id == entry.id, "a name was given a second id");
     Slot& slot = slots[number];
     slot.counted = slot.counted && slot.id == entry.id;
@@ -257,15 +325,15 @@ struct Participant::Impl {
     // The caller's own object stays the current one: the next submission then compares equal by its address.
     const bool mine = slot.pending && *slot.pending == entry.signature;
     slot.current = mine ? slot.pending : std::make_shared<const Signature>(entry.signature);
-    slot_of[entry.id] = number;
+    slot_of(entry.id) = number;
   }
 
   void on(const Evicted& entry, std::vector<Action>& actions) {
-    require(entry.id < slot_of.size(), "an id was evicted that means nothing");
-    const SlotId number = slot_of[entry.id];
+    require(is_known(entry.id), "an id was evicted that means nothing");
+    const SlotId number = slot_of(entry.id);
     if (number == kNoSlot) return;
     require(!slots[number].name.empty() && slots[number].part == nullptr, "an id was evicted that is still needed");
-    slot_of[entry.id] = kNoSlot;
+    slot_of(entry.id) = kNoSlot;
     Slot& slot = slots[number];
     if (slot.counted) out.counts.emplace_back(entry.id, CountWord{});
     slot.counted = false;
@@ -279,7 +347,7 @@ struct Participant::Impl {
     slot.current.reset();
     slot.round = 1;
     declare(slot);
-    if (slot.set->has_left) ask(slot, 0, false);
+    if (lacks_somebody(slot)) ask(slot, 0, false);
   }
 
   void run(SlotId number) {
@@ -290,8 +358,9 @@ struct Participant::Impl {
   }
 
   void on(const BatchAppended& entry, std::vector<Action>& actions) {
-    const Set& set = set_in_log(entry.set);
+    Set& set = set_in_log(entry.set);
     if (!set.member) return;
+    ++set.run;
     RunBatch batch;
     batch.set = entry.set;
     batch.members.reserve(entry.members.size());
@@ -306,10 +375,11 @@ struct Participant::Impl {
 
   void on(const PlanDefined& entry, std::vector<Action>&) {
     ++counters.plans;
-    const Set& set = set_in_log(entry.set);
+    Set& set = set_in_log(entry.set);
     require(plans.count(entry.plan) == 0, "a plan was defined that there is already");
     Plan& plan = plans[entry.plan];
     plan.set = entry.set;
+    plan.owner = &set;
     if (!set.member) return;
     plan.batches.resize(entry.batches.size());  // never again: slots point into it
     for (std::size_t i = 0; i < entry.batches.size(); ++i) {
@@ -350,6 +420,7 @@ struct Participant::Impl {
     PlannedPart& part = plan.batches[entry.number];
     for (const SlotId member : part.members) run(member);
     consume(part);
+    ++plan.owner->run;
     ++counters.batches;
     ++counters.planned_batches;
     actions.emplace_back(RunBatch{plan.set, part.members, entry.plan + 1, entry.number});
@@ -358,7 +429,7 @@ struct Participant::Impl {
   void on(const Failed& entry, std::vector<Action>& actions) {
     if (entry.code == ErrorCode::rank_lost && first_to_leave.empty()) first_to_leave = left;
     Set& set = set_in_log(entry.set);
-    const SlotId number = set.member ? find(set, entry.name) : kNoSlot;
+    const SlotId number = set.member ? find(set, entry.name, entry.members) : kNoSlot;
     if (number == kNoSlot) return;
     Slot& slot = slots[number];
     if (!slot.in_flight || slot.round != entry.round) return;
@@ -366,13 +437,17 @@ struct Participant::Impl {
     slot.pending.reset();
     if (entry.code == ErrorCode::mismatch) ++counters.mismatches;
     actions.emplace_back(FailSlot{number, Status(entry.code, entry.message)});
+    if (!slot.members.empty()) forget(number, actions);
+    finish_dropped(set);
   }
 
   void on(const Query& entry, std::vector<Action>& actions) {
     if (!entry.deadline) return;
     const auto set = sets.find(entry.set);
-    if (set == sets.end() || !set->second.member) return;
-    const SlotId number = find(set->second, entry.name);
+    if (set == sets.end()) return;
+    const Members& members = entry.members.empty() ? set->second.members : entry.members;
+    if (!std::binary_search(members.begin(), members.end(), rank)) return;
+    const SlotId number = find(set->second, entry.name, entry.members);
     Answer answer;
     answer.query = entry.query;
     answer.rank = rank;
@@ -382,50 +457,47 @@ struct Participant::Impl {
 
   void on(const Stalled& entry, std::vector<Action>& actions) { actions.emplace_back(ReportStall{entry}); }
 
-  SlotId complete_request(const std::string& name) {
-    const SlotId number = find(set_of(core::kGlobalSet), name);
-    require(number != kNoSlot, "a process set changed without this rank's request");
-    run(number);
-    return number;
-  }
-
   void on(const SetAdded& entry, std::vector<Action>& actions) {
     require(sets.count(entry.set) == 0, "a process set was added that there is already");
-    for (TensorId id = entry.base; id < entry.base + core::kReservedIds; ++id) {
-      require(id >= slot_of.size() || slot_of[id] == kNoSlot, "an id was assigned that is in use");
-    }
-    const SlotId request = complete_request(entry.name);
-    add_set(entry.set, entry.base, entry.generation, entry.members);
-    actions.emplace_back(SetChanged{entry.set, entry.members, request});
+    require(!is_known(entry.base) || slot_of(entry.base) == kNoSlot, "a row of ids was reserved that is in use");
+    Members members = entry.members;
+    std::sort(members.begin(), members.end());
+    const auto request = requests.find({members, entry.name});
+    const bool is_member = std::binary_search(members.begin(), members.end(), rank);
+    require(is_member == (request != requests.end()), "a process set was made without this rank's request");
+    add_set(entry.set, entry.base, entry.generation, std::move(members));
+    if (!is_member) return;
+    const SlotId number = request->second;
+    run(number);
+    actions.emplace_back(SetMade{entry.set, entry.members, number});
+    forget(number, actions);
+    if (has_said_left) drop(sets.at(entry.set));
   }
 
   void on(const SetRemoved& entry, std::vector<Action>& actions) {
     Set& set = set_in_log(entry.set);
     require(entry.set != core::kGlobalSet, "the world's process set was removed");
-    require(std::none_of(plans.begin(), plans.end(), [&](const auto& plan) { return plan.second.set == entry.set; }),
+    require(std::none_of(plans.begin(), plans.end(), [&](const auto& plan) { return plan.second.owner == &set; }),
             "a process set was removed that has a plan");
-    const SlotId request = complete_request(entry.name);
+    require(set.said_so == set.member, "a process set was removed that this rank has not dropped");
     std::vector<SlotId> numbers;
     numbers.reserve(set.names.size());
     for (const auto& [name, number] : set.names) numbers.push_back(number);
     std::sort(numbers.begin(), numbers.end());
     for (const SlotId number : numbers) {
-      Slot& slot = slots[number];
-      if (slot.in_flight) {
-        const std::string what = slot.name.empty() ? "an unnamed call" : "tensor " + base::quoted(slot.name);
-        actions.emplace_back(
-            FailSlot{number, Status(ErrorCode::invalid_argument, "process set " + std::to_string(entry.set) +
-                                                                     " was removed while " + what +
-                                                                     " was in flight; wait for its handle first")});
-      }
+      const Slot& slot = slots[number];
       if (slot.id != kNoTensor) {
         if (slot.counted) out.counts.emplace_back(slot.id, CountWord{});
-        slot_of[slot.id] = kNoSlot;
+        slot_of(slot.id) = kNoSlot;
       }
       forget(number, actions);
     }
+    // No word of this use of the row can be mistaken for one of a later use, when generations have gone round.
+    if (set.completed > 0) out.counts.emplace_back(set.base + core::kCompleted, CountWord{});
+    if (set.steps > 0) out.counts.emplace_back(set.base + core::kSteps, CountWord{});
+    if (set.said_so) out.counts.emplace_back(set.base + core::kDropped, CountWord{});
+    if (set.member) actions.emplace_back(SetGone{entry.set});
     sets.erase(entry.set);
-    actions.emplace_back(SetChanged{entry.set, {}, request});
   }
 
   void on(const RankLeft& entry, std::vector<Action>&) {
@@ -435,7 +507,7 @@ struct Participant::Impl {
       if (set.member && std::binary_search(set.members.begin(), set.members.end(), entry.rank)) set.has_left = true;
     }
     for (const Slot& slot : slots) {
-      if (slot.set != nullptr && slot.in_flight && slot.set->has_left) ask(slot, 0, false);
+      if (slot.set != nullptr && slot.in_flight && lacks_somebody(slot)) ask(slot, 0, false);
     }
   }
 
@@ -453,10 +525,13 @@ struct Participant::Impl {
   std::map<SetId, Set> sets;  ///< slots point into it
   std::deque<Slot> slots;     ///< names are handed out by reference
   std::vector<SlotId> free;
-  std::vector<SlotId> slot_of;  ///< by id; its length is the bound of ids
+  std::map<std::pair<Members, std::string>, SlotId> requests;  ///< those that name their members; in flight, all
+  std::vector<SlotId> slot_of_name;                            ///< by id; its length is the bound of ids
+  std::vector<SlotId> slot_of_row;                             ///< from kFirstRow on
   std::map<std::uint32_t, Plan> plans;
   std::size_t unreported = 0;  ///< planned batches that are partial here and not reported
   bool interested = false;
+  bool has_said_left = false;
   std::vector<std::int32_t> left;
   std::vector<std::int32_t> first_to_leave;  ///< empty until a submission has failed because of that
   Outbox out;
@@ -474,11 +549,19 @@ void Participant::submit(SlotId slot, const std::shared_ptr<const Signature>& si
 }
 
 void Participant::completed(SetId set) {
-  // A batch may complete after its set is gone.
-  const auto found = impl_->sets.find(set);
-  if (found == impl_->sets.end()) return;
-  Impl::Set& known = found->second;
+  Impl::Set& known = impl_->set_of(set);
   impl_->out.counts.emplace_back(known.base + core::kCompleted, CountWord{known.generation, ++known.completed});
+  impl_->finish_dropped(known);
+}
+
+SlotId Participant::ask_for_set(const std::vector<std::int32_t>& ranks, const std::string& name) {
+  return impl_->ask_for_set(ranks, name);
+}
+
+void Participant::drop(SetId set) {
+  Impl::Set& known = impl_->set_of(set);
+  KOLO_CHECK(set != core::kGlobalSet && known.member && !known.is_dropped) << "process set " << set;
+  impl_->drop(known);
 }
 
 void Participant::end_step(SetId set) {
@@ -506,7 +589,7 @@ Round Participant::round_of(SlotId slot) const { return impl_->slots[slot].round
 
 void Participant::starved() { impl_->out.messages.emplace_back(Starved{impl_->rank}); }
 
-void Participant::leave() { impl_->out.left = Left{impl_->rank}; }
+void Participant::leave() { impl_->leave(); }
 
 void Participant::on_log(const LogEntry& entry, std::vector<Action>& actions) {
   ++impl_->counters.log_entries;
@@ -529,6 +612,6 @@ const std::vector<std::int32_t>& Participant::first_to_leave() const noexcept {
 bool Participant::has_left(std::int32_t rank) const noexcept {
   return std::binary_search(impl_->left.begin(), impl_->left.end(), rank);
 }
-TensorId Participant::id_bound() const noexcept { return static_cast<TensorId>(impl_->slot_of.size()); }
+TensorId Participant::id_bound() const noexcept { return static_cast<TensorId>(impl_->slot_of_name.size()); }
 
 }  // namespace kolo::control

@@ -9,9 +9,8 @@
 // Publishing: a slot whose name has an id, and whose signature equals the one that the id means in its current
 // generation, is submitted by a count (`Outbox::counts`); anything else by a whole `Declared` (`Outbox::messages`).
 //
-// Requests of kind add_process_set and remove_process_set are submitted on the global set like any other, under a name
-// or without one. No `RunBatch` answers them: `SetChanged` does, and says in `slot` that this rank's request is
-// complete (or `FailSlot`, when ranks disagree or the request makes no sense).
+// A set other than the world's is asked for by its members alone (`ask_for_set`; messages.hpp). No `RunBatch` answers
+// that: `SetMade` does (or `FailSlot`). A rank that has done with a set drops it.
 //
 // A rank that has left will never submit again. Once the log has said so, what this rank has in flight or submits later
 // in a set with that rank is asked about at once (an `Overdue` of zero seconds), and fails by `FailSlot` (rank_lost)
@@ -72,11 +71,15 @@ struct DropPlan {
 struct ReportStall {
   Stalled stall;
 };
-/// A set was made or removed; `members` is empty for a removal. This rank may or may not be a member.
-struct SetChanged {
+/// A set was made that this rank has asked for.
+struct SetMade {
   core::SetId set = core::kGlobalSet;
-  std::vector<std::int32_t> members;
-  SlotId slot = 0;  ///< this rank's request, now complete, on the global set
+  std::vector<std::int32_t> members;  ///< in the set's order
+  SlotId slot = 0;                    ///< the request, now complete
+};
+/// All members have dropped it.
+struct SetGone {
+  core::SetId set = core::kGlobalSet;
 };
 /// The first fatal error: everything in flight fails with `status`, and so does everything later.
 struct WorldFault {
@@ -95,8 +98,8 @@ struct AnswerQuery {
   Answer answer;
 };
 
-using Action = std::variant<RunBatch, FailSlot, ForgetSlot, DropPlan, ReportStall, SetChanged, WorldFault, WorldClosed,
-                            PushTransport, AnswerQuery>;
+using Action = std::variant<RunBatch, FailSlot, ForgetSlot, DropPlan, ReportStall, SetMade, SetGone, WorldFault,
+                            WorldClosed, PushTransport, AnswerQuery>;
 
 struct ParticipantCounters {
   std::uint64_t bare = 0;             ///< submissions published as a count
@@ -123,7 +126,12 @@ class Participant {
   /// `round`: the number of an unnamed call, greater than the last one's, where not all of them come this way; 0: the
   /// next.
   void submit(SlotId slot, const std::shared_ptr<const core::Signature>& signature, core::Round round = 0);
-  /// One more batch of the set is complete here.
+  /// Asks for a set of these ranks, in this order, this one among them. Not while such a request of the same ranks and
+  /// name is in flight. The slot ends with the request.
+  SlotId ask_for_set(const std::vector<std::int32_t>& ranks, const std::string& name);
+  /// This rank submits nothing more in the set, once. What is in flight there goes on, and the set with it.
+  void drop(core::SetId set);
+  /// One more batch of the set is complete here. (A set is not gone while it has open batches.)
   void completed(core::SetId set);
   void end_step(core::SetId set);
   /// Whether some thread of this rank is blocked on, or has asked about, an unfinished handle. While it is, a planned

@@ -25,6 +25,17 @@ class UpRanges {
       ranks(variant.ranks);
       require(variant.signature || m.id != core::kNoTensor, "a name without an id was submitted without a signature");
     }
+    members(m);
+    if (m.members.empty()) return;
+    require(m.id == core::kNoTensor && m.round == 1, "a request that names its members is no round of a name");
+    for (const Declared::Variant& variant : m.variants) {
+      require(std::includes(m.members.begin(), m.members.end(), variant.ranks.begin(), variant.ranks.end()),
+              "a rank makes a request that does not name it");
+      std::vector<std::int32_t> named = variant.signature->ranks;
+      std::sort(named.begin(), named.end());
+      require(variant.signature->kind == core::CollectiveKind::add_process_set && named == m.members,
+              "a request names other members than its process set has");
+    }
   }
   void operator()(const Interest& m) const {
     rank(m.rank);
@@ -33,6 +44,9 @@ class UpRanges {
   void operator()(const Overdue& m) const {
     rank(m.rank);
     require(std::isfinite(m.waited_s) && m.waited_s >= 0, "a wait is no number of seconds");
+    members(m);
+    require(m.members.empty() || std::binary_search(m.members.begin(), m.members.end(), m.rank),
+            "a rank waits for a request that does not name it");
   }
   void operator()(const Missing& m) const { ranks(m.ranks); }
   void operator()(const RankLost& m) const {
@@ -44,6 +58,7 @@ class UpRanges {
   void operator()(const Answer& m) const {
     rank(m.rank);
     for (const std::int32_t awaited : m.awaited) rank(awaited);
+    if (m.wait) members(*m.wait);
   }
 
   void rank(std::int32_t rank) const { require(rank >= 0 && rank < size_, "there is no such rank"); }
@@ -54,6 +69,12 @@ class UpRanges {
             "ranks do not ascend");
     rank(ranks.front());
     rank(ranks.back());
+  }
+  /// Of a request: those that it names, if it does.
+  template <class Message>
+  void members(const Message& m) const {
+    ranks(m.members);
+    require(m.members.empty() || m.set == core::kGlobalSet, "a request that names its members is not the world's");
   }
 
  private:
@@ -72,13 +93,21 @@ class LogRanges {
   }
   void operator()(const PlanVoided&) const {}
   void operator()(const PlannedBatch&) const {}
-  void operator()(const Failed& m) const { require(m.code != ErrorCode::ok, "an operation fails without an error"); }
-  void operator()(const Query&) const {}
-  void operator()(const Stalled& m) const { world_.ranks(m.missing); }
+  void operator()(const Failed& m) const {
+    require(m.code != ErrorCode::ok, "an operation fails without an error");
+    world_.members(m);
+  }
+  void operator()(const Query& m) const { world_.members(m); }
+  void operator()(const Stalled& m) const {
+    world_.ranks(m.missing);
+    world_.members(m);
+  }
   void operator()(const SetAdded& m) const {
     require(!m.members.empty(), "a process set has no members");
-    world_.ranks(m.members);
-    require(std::uint64_t{m.base} + core::kReservedIds <= capacity_, "there is no such id");
+    std::vector<std::int32_t> members = m.members;  // in whatever order
+    std::sort(members.begin(), members.end());
+    world_.ranks(members);
+    require(core::is_row(m.base), "there is no such row of ids");
   }
   void operator()(const SetRemoved&) const {}
   void operator()(const RankLeft& m) const { world_.rank(m.rank); }
@@ -90,7 +119,10 @@ class LogRanges {
   void operator()(const Push&) const {}
 
  private:
-  void id(core::TensorId id) const { require(id < capacity_, "there is no such id"); }
+  /// Of a tensor, or of the unnamed calls of a set.
+  void id(core::TensorId id) const {
+    require(id < capacity_ || core::is_row(id - core::kUnnamed), "there is no such id");
+  }
   void batch(const std::vector<core::TensorId>& members) const {
     require(!members.empty(), "a batch has no members");
     for (const core::TensorId member : members) id(member);

@@ -14,8 +14,8 @@
 
 namespace kolo::control {
 
-/// The most ids that a world can have (KOLO_CACHE_CAPACITY).
-inline constexpr std::uint32_t kMostIds = std::uint32_t{1} << 20;
+/// The most ids of tensors that a world can have (KOLO_CACHE_CAPACITY).
+inline constexpr std::uint32_t kMostIds = core::kFirstRow;
 
 /// Throws Error (transport): "a control message is not valid: " and `what`.
 [[noreturn]] void refuse(const char* what);

@@ -9,7 +9,8 @@
 //
 //   A name that has none yet. All children must declare it. What they said is kept under (set, name) until it is
 //   complete, and the fact that it was complete until the log has answered (a query in between is still answered
-//   right).
+//   right). A request that names its members never has an id: the children that have one of these must declare it, and
+//   it is kept under its list, too.
 //
 // Rounds need no book-keeping beyond this, because children are never more than one round apart: round k+1 begins when
 // round k has been consumed by the log, and that takes everybody. The exception is a set in which a rank has left:
@@ -22,6 +23,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "control/ranges.hpp"
@@ -78,6 +80,12 @@ struct Relay::Impl {
     std::string name;
   };
   using Key = std::pair<SetId, std::string>;
+  using RequestKey = std::tuple<SetId, std::vector<std::int32_t>, std::string>;
+  /// What ids mean, and how far each child has come with them: by id, then by child.
+  struct Ids {
+    std::vector<Tensor> tensors;
+    std::vector<std::uint64_t> reached;
+  };
 
   Impl(int ranks, std::vector<std::vector<std::int32_t>> ranks_below, std::size_t local_children, std::uint64_t open,
        std::uint32_t ids)
@@ -89,32 +97,41 @@ struct Relay::Impl {
 
   // ---- tables
 
-  std::vector<std::int32_t> members_below(const Set& set, std::size_t child) const {
+  /// Of these members those below a child.
+  std::vector<std::int32_t> below_child(const std::vector<std::int32_t>& members, std::size_t child) const {
     std::vector<std::int32_t> common;
-    std::set_intersection(set.members.begin(), set.members.end(), below[child].begin(), below[child].end(),
+    std::set_intersection(members.begin(), members.end(), below[child].begin(), below[child].end(),
                           std::back_inserter(common));
     return common;
   }
+  std::vector<std::size_t> children_with(const std::vector<std::int32_t>& members) const {
+    std::vector<std::size_t> children;
+    for (std::size_t child = 0; child < below.size(); ++child) {
+      if (!below_child(members, child).empty()) children.push_back(child);
+    }
+    return children;
+  }
 
-  void add_set(SetId number, TensorId base, std::uint16_t generation, const std::vector<std::int32_t>& members) {
+  void add_set(SetId number, TensorId base, std::uint16_t generation, std::vector<std::int32_t> members) {
     Set& set = sets[number];
     set.number = number;
     set.base = base;
-    set.members = members;
-    for (std::size_t child = 0; child < below.size(); ++child) {
-      if (!members_below(set, child).empty()) set.children.push_back(child);
-    }
-    for (TensorId id = base; id < base + core::kReservedIds; ++id) begin(id, set, "", generation, 0);
-    tensors[base + core::kCompleted].completions = true;
+    set.children = children_with(members);
+    set.members = std::move(members);
+    const TensorId reserved = number == core::kGlobalSet ? core::kReservedIds : core::kRowIds;
+    for (TensorId id = base; id < base + reserved; ++id) begin(id, set, "", generation, 0);
+    find(base + core::kCompleted)->completions = true;
   }
 
   /// From here on the id means this name, of which every child has submitted so many rounds.
   void begin(TensorId id, Set& set, const std::string& name, std::uint16_t generation, Round submitted) {
-    if (id >= tensors.size()) {
-      tensors.resize(std::size_t{id} + 1);
-      reached.resize(tensors.size() * below.size());
+    Ids& ids = id < core::kFirstRow ? names_ids : rows;
+    const std::size_t place = place_of(id);
+    if (place >= ids.tensors.size()) {
+      ids.tensors.resize(place + 1);
+      ids.reached.resize(ids.tensors.size() * below.size());
     }
-    Tensor& tensor = tensors[id];
+    Tensor& tensor = ids.tensors[place];
     tensor = Tensor{};
     tensor.set = &set;
     tensor.name = name;
@@ -123,14 +140,26 @@ struct Relay::Impl {
     std::fill_n(row(id), below.size(), submitted);
   }
 
+  static std::size_t place_of(TensorId id) { return id < core::kFirstRow ? id : id - core::kFirstRow; }
+  [[nodiscard]] const Ids& ids_with(TensorId id) const { return id < core::kFirstRow ? names_ids : rows; }
+
   /// How far each child has come with this id.
-  std::uint64_t* row(TensorId id) { return reached.data() + std::size_t{id} * below.size(); }
-  [[nodiscard]] const std::uint64_t* row(TensorId id) const { return reached.data() + std::size_t{id} * below.size(); }
+  [[nodiscard]] const std::uint64_t* row(TensorId id) const {
+    return ids_with(id).reached.data() + place_of(id) * below.size();
+  }
+  std::uint64_t* row(TensorId id) { return const_cast<std::uint64_t*>(std::as_const(*this).row(id)); }
+
+  /// What an id means; null: nothing.
+  [[nodiscard]] const Tensor* find(TensorId id) const {
+    const std::vector<Tensor>& tensors = ids_with(id).tensors;
+    const std::size_t place = place_of(id);
+    return place < tensors.size() && tensors[place].set != nullptr ? &tensors[place] : nullptr;
+  }
+  Tensor* find(TensorId id) { return const_cast<Tensor*>(std::as_const(*this).find(id)); }
 
   Tensor* current(TensorId id, std::uint16_t generation) {
-    if (id >= tensors.size()) return nullptr;
-    Tensor& tensor = tensors[id];
-    return tensor.set != nullptr && tensor.generation == generation ? &tensor : nullptr;
+    Tensor* tensor = find(id);
+    return tensor != nullptr && tensor->generation == generation ? tensor : nullptr;
   }
 
   // ---- names with an id
@@ -171,7 +200,7 @@ struct Relay::Impl {
   Declared declaration(TensorId id, Tensor& tensor) {
     Gathered& gathered = *tensor.gathered;
     for (const std::size_t child : tensor.set->children) {
-      if (!gathered.declared[child]) merge(gathered.variants, {std::nullopt, members_below(*tensor.set, child)});
+      if (!gathered.declared[child]) merge(gathered.variants, {std::nullopt, below_child(tensor.set->members, child)});
     }
     return {tensor.set->number, tensor.name, gathered.round, id, tensor.generation, std::move(gathered.variants)};
   }
@@ -183,7 +212,7 @@ struct Relay::Impl {
 
   void send_completed(Set& set) {
     const TensorId id = set.base + core::kCompleted;
-    const Tensor& tensor = tensors[id];
+    const Tensor& tensor = *find(id);
     if (tensor.forwarded == set.completed_sent) return;
     set.completed_sent = tensor.forwarded;
     up.emplace_back(Counted{id, CountWord{tensor.generation, tensor.forwarded}});
@@ -220,13 +249,16 @@ struct Relay::Impl {
   void on_declared(std::size_t child, Declared&& declared) {
     const auto set = sets.find(declared.set);
     if (set == sets.end()) return;
-    require(has_members(set->second, child), "a rank submits to a process set that it is no member of");
+    require(!declared.members.empty() || has_members(set->second, child),
+            "a rank submits to a process set that it is no member of");
     for (const Declared::Variant& variant : declared.variants) {
       require(std::includes(below[child].begin(), below[child].end(), variant.ranks.begin(), variant.ranks.end()),
               "a rank submits for another one");
     }
     if (declared.id == kNoTensor) {
-      on_declared_new(child, set->second, std::move(declared));
+      const bool named = !declared.members.empty();
+      const std::size_t speakers = named ? children_with(declared.members).size() : set->second.children.size();
+      on_declared_new(child, speakers, std::move(declared));
       return;
     }
     Tensor* tensor = current(declared.id, declared.generation);
@@ -243,8 +275,9 @@ struct Relay::Impl {
     reach(id, *tensor, child, round);
   }
 
-  void on_declared_new(std::size_t child, const Set& set, Declared&& declared) {
-    Key key(declared.set, declared.name);
+  /// `speakers`: how many children must declare it.
+  void on_declared_new(std::size_t child, std::size_t speakers, Declared&& declared) {
+    RequestKey key(declared.set, declared.members, declared.name);
     Gathered& gathered = fresh[key];
     const Round round = declared.round;
     if (round < gathered.round) return;
@@ -253,10 +286,11 @@ struct Relay::Impl {
       gathered.round = round;
     }
     gather(gathered, child, std::move(declared));
-    if (gathered.sent || gathered.count < set.children.size()) return;
+    if (gathered.sent || gathered.count < speakers) return;
     gathered.sent = true;
+    auto& [set, members, name] = key;
     up.emplace_back(
-        Declared{key.first, std::move(key.second), round, kNoTensor, 0, std::exchange(gathered.variants, {})});
+        Declared{set, std::move(name), round, kNoTensor, 0, std::exchange(gathered.variants, {}), std::move(members)});
   }
 
   // ---- the log
@@ -264,14 +298,15 @@ struct Relay::Impl {
   void on(const Assigned& entry) {
     const auto set = sets.find(entry.set);
     require(set != sets.end(), "there is no such process set");
-    const bool known = entry.id < tensors.size() && tensors[entry.id].set != nullptr;
+    Tensor* const known = find(entry.id);
     const TensorId of_name = id_of({entry.set, entry.name});
-    require(of_name == (known ? entry.id : kNoTensor), "an id was assigned to another name");
-    if (known) {
-      tensors[entry.id].generation = entry.generation;
+    require(of_name == (known != nullptr ? entry.id : kNoTensor), "an id was assigned to another name");
+    if (known != nullptr) {
+      known->generation = entry.generation;
       return;
     }
-    const auto found = fresh.find(Key(entry.set, entry.name));
+    require(entry.id < core::kFirstRow, "an id was assigned that is in use");
+    const auto found = fresh.find(RequestKey(entry.set, {}, entry.name));
     Round round = 0;
     if (found != fresh.end()) {
       round = found->second.round;
@@ -282,11 +317,10 @@ struct Relay::Impl {
   }
 
   void on(const Evicted& entry) {
-    require(entry.id < tensors.size() && tensors[entry.id].set != nullptr && !tensors[entry.id].name.empty(),
-            "an id was evicted that means nothing");
-    Tensor& tensor = tensors[entry.id];
-    names.erase(Key(tensor.set->number, tensor.name));
-    tensor = Tensor{};
+    Tensor* const tensor = find(entry.id);
+    require(tensor != nullptr && !tensor->name.empty(), "an id was evicted that means nothing");
+    names.erase(Key(tensor->set->number, tensor->name));
+    *tensor = Tensor{};
   }
 
   Set& set_of(SetId number) {
@@ -309,12 +343,11 @@ struct Relay::Impl {
 
   void on(const Failed& entry) {
     set_of(entry.set);
-    const Key key(entry.set, entry.name);
-    const auto waiting = fresh.find(key);
+    const auto waiting = fresh.find(RequestKey(entry.set, entry.members, entry.name));
     if (waiting != fresh.end() && waiting->second.round <= entry.round) fresh.erase(waiting);
-    const TensorId id = id_of(key);
+    const TensorId id = entry.members.empty() ? id_of({entry.set, entry.name}) : kNoTensor;
     if (id == kNoTensor) return;
-    Tensor& tensor = tensors[id];
+    Tensor& tensor = *find(id);
     if (tensor.gathered && tensor.gathered->round <= entry.round) tensor.gathered.reset();
   }
 
@@ -334,40 +367,40 @@ struct Relay::Impl {
     std::vector<std::int32_t> ranks;
     const auto set = sets.find(query.set);
     if (set == sets.end()) return ranks;
-    for (const std::size_t child : set->second.children) {
+    const std::vector<std::int32_t>& members = query.members.empty() ? set->second.members : query.members;
+    for (const std::size_t child : children_with(members)) {
       if (child < local && !has_submitted(query, child)) ranks.push_back(below[child].front());
     }
     return ranks;
   }
 
   bool has_submitted(const Query& query, std::size_t child) const {
-    const Key key(query.set, query.name);
-    const TensorId id = id_of(key);
+    const TensorId id = query.members.empty() ? id_of({query.set, query.name}) : kNoTensor;
     if (id != kNoTensor) return row(id)[child] >= query.round;
-    const auto waiting = fresh.find(key);
+    const auto waiting = fresh.find(RequestKey(query.set, query.members, query.name));
     if (waiting == fresh.end() || waiting->second.round < query.round) return false;
     return waiting->second.round > query.round || waiting->second.declared[child];
   }
 
   void on(const SetAdded& entry) {
     require(sets.count(entry.set) == 0, "a process set was added that there is already");
-    for (TensorId id = entry.base; id < entry.base + core::kReservedIds; ++id) {
-      require(id >= tensors.size() || tensors[id].set == nullptr, "an id was assigned that is in use");
-    }
-    fresh.erase(Key(core::kGlobalSet, entry.name));
-    add_set(entry.set, entry.base, entry.generation, entry.members);
+    require(find(entry.base) == nullptr, "a row of ids was reserved that is in use");
+    std::vector<std::int32_t> members = entry.members;
+    std::sort(members.begin(), members.end());
+    fresh.erase(RequestKey(core::kGlobalSet, members, entry.name));
+    add_set(entry.set, entry.base, entry.generation, std::move(members));
   }
 
   void on(const SetRemoved& entry) {
-    require(entry.set != core::kGlobalSet && sets.count(entry.set) > 0, "there is no such process set");
-    fresh.erase(Key(core::kGlobalSet, entry.name));
-    for (Tensor& tensor : tensors) {
-      if (tensor.set == nullptr || tensor.set->number != entry.set) continue;
-      names.erase(Key(entry.set, tensor.name));
-      tensor = Tensor{};
+    require(entry.set != core::kGlobalSet, "the world's process set was removed");
+    const TensorId base = set_of(entry.set).base;
+    for (TensorId id = base; id < base + core::kRowIds; ++id) *find(id) = Tensor{};
+    auto name = names.lower_bound(Key(entry.set, ""));
+    for (; name != names.end() && name->first.first == entry.set; name = names.erase(name)) {
+      *find(name->second) = Tensor{};
     }
-    for (auto it = fresh.begin(); it != fresh.end();)
-      it = it->first.first == entry.set ? fresh.erase(it) : std::next(it);
+    auto request = fresh.lower_bound(RequestKey(entry.set, {}, ""));
+    while (request != fresh.end() && std::get<SetId>(request->first) == entry.set) request = fresh.erase(request);
     sets.erase(entry.set);
   }
 
@@ -382,11 +415,11 @@ struct Relay::Impl {
   const std::vector<std::vector<std::int32_t>> below;  ///< ranks, by child
   const std::size_t local;
   const std::uint64_t open_batches;
-  std::map<SetId, Set> sets;           ///< tensors point into it
-  std::vector<Tensor> tensors;         ///< by id
-  std::vector<std::uint64_t> reached;  ///< by id, then by child: see `row`
+  std::map<SetId, Set> sets;  ///< tensors point into it
+  Ids names_ids;              ///< those of names, and the world's reserved ones
+  Ids rows;                   ///< from kFirstRow on
   std::map<Key, TensorId> names;
-  std::map<Key, Gathered> fresh;  ///< names without an id
+  std::map<RequestKey, Gathered> fresh;  ///< requests without an id
   std::map<std::uint32_t, SetId> plans;
   bool asked_to_push = false;  ///< a Starved has gone up, and no Push has come since
   std::vector<UpMessage> up;
@@ -416,6 +449,6 @@ void Relay::on_log(const LogEntry& entry) {
 }
 
 std::vector<UpMessage>& Relay::outbox() noexcept { return impl_->up; }
-TensorId Relay::id_bound() const noexcept { return static_cast<TensorId>(impl_->tensors.size()); }
+TensorId Relay::id_bound() const noexcept { return static_cast<TensorId>(impl_->names_ids.tensors.size()); }
 
 }  // namespace kolo::control

@@ -9,7 +9,8 @@
 //                 count of the set, or when the sequencer may be waiting for them (`open_batches` are open as far as it
 //                 has been told).
 //   declarations  held for (set, name, round) until every child with members has submitted that round, bare or whole;
-//                 then one `Declared` with all variants goes up (equal signatures merged).
+//                 then one `Declared` with all variants goes up (equal signatures merged). Of a request that names its
+//                 members: until every child with one of these has declared it.
 //   the rest      goes up at once.
 //
 // A leader hands every log entry to its relay before it publishes it to its children. So what a child says under a

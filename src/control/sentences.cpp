@@ -45,7 +45,8 @@ std::string absence_of(const std::vector<std::int32_t>& missing, const Wait& wai
   std::map<std::string, std::vector<std::int32_t>> waits;
   for (const Answer& answer : wait.answers) {
     if (answer.submitted || !answer.wait) continue;
-    waits[subject(answer.wait->set, answer.wait->name, answer.wait->round)].push_back(answer.rank);
+    waits[subject(answer.wait->set, answer.wait->name, answer.wait->round, answer.wait->members)].push_back(
+        answer.rank);
   }
   for (const auto& [what, ranks] : waits) {
     text += "; " + core::describe_ranks(ranks) + one_or_many(ranks, " waits", " wait") + " for " + what;
@@ -79,7 +80,12 @@ std::string spell_seconds(double seconds) {
   return text.data();
 }
 
-std::string subject(core::SetId set, const std::string& name, core::Round round) {
+std::string subject(core::SetId set, const std::string& name, core::Round round,
+                    const std::vector<std::int32_t>& members) {
+  if (!members.empty()) {
+    return (name.empty() ? "the process set" : "process set " + base::quoted(name)) +
+           (" of " + core::describe_ranks(members));
+  }
   std::string text = name.empty() ? "unnamed call number " + std::to_string(round) : "tensor " + base::quoted(name);
   if (set != core::kGlobalSet) text += " of process set " + std::to_string(set);
   return text;

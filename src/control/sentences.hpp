@@ -15,7 +15,9 @@ namespace kolo::control {
 std::string spell_seconds(double seconds);
 
 /// `tensor "layer1.weight"`, `unnamed call number 17`, each followed by ` of process set 3` unless that is the world's.
-std::string subject(core::SetId set, const std::string& name, core::Round round);
+/// Of a request that names its members: `the process set of ranks 0 and 2`, `process set "pair" of ranks 0 and 2`.
+std::string subject(core::SetId set, const std::string& name, core::Round round,
+                    const std::vector<std::int32_t>& members = {});
 
 /// One signature and who said it.
 struct Opinion {

@@ -13,11 +13,11 @@
 
 #include <algorithm>
 #include <deque>
-#include <functional>
 #include <iterator>
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "base/check.hpp"
@@ -62,6 +62,7 @@ struct Sequencer::Impl {
     TensorId base = 0;
     std::vector<std::int32_t> members;
     std::deque<Queued> queue;
+    bool waits = false;  ///< stands in `waiting`, as every set does whose queue is not empty
     std::uint64_t appended = 0;
     std::uint64_t completed = 0;
     std::uint64_t steps = 0;  ///< heard; a set that never says so has its steps recognised by repetition
@@ -78,10 +79,18 @@ struct Sequencer::Impl {
     Round round = 0;
     Signature signature;
   };
-  struct Question {
+  /// Of a request: sets may use one name for different things, and so may requests that name their members.
+  using Key = std::tuple<SetId, std::vector<std::int32_t>, std::string>;
+  struct Request {
     SetId set = 0;
     std::string name;
     Round round = 0;
+    std::vector<std::int32_t> members{};  ///< who makes it; empty: the set's members
+    [[nodiscard]] Key key() const { return {set, members, name}; }
+  };
+  struct Question {
+    Request request;
+    std::int32_t asker = 0;  ///< the first
     bool deadline = false;
     double waited_s = 0;
     // For a warning:
@@ -93,14 +102,14 @@ struct Sequencer::Impl {
     Time due = Time::max();  ///< when the answers that have come must do
     std::vector<Answer> heard;
   };
-  using Key = std::pair<SetId, std::string>;
-
   explicit Impl(const SequencerOptions& chosen)
-      : options(chosen), tensors(chosen.capacity), left(static_cast<std::size_t>(chosen.size), false) {
+      : options(chosen), tensors(chosen.capacity), left(static_cast<std::size_t>(chosen.size), false),
+        gone(static_cast<std::size_t>(chosen.size), false) {
     KOLO_CHECK(options.capacity > core::kReservedIds && options.open_batches > 0 && options.size > 0);
     std::vector<std::int32_t> all(static_cast<std::size_t>(options.size));
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int32_t>(i);
-    add_set(0, std::move(all));
+    tensors.reserve_for_the_world();
+    add_set(core::kUnnamed, std::move(all));
   }
 
   // ---------------------------------------------------------------- the log
@@ -128,6 +137,8 @@ struct Sequencer::Impl {
     } else if (message.id == set.base + core::kSteps) {
       set.steps = message.word.count;
       end_step(set);
+    } else if (tensor.reserved && message.id != set.base + core::kUnnamed) {
+      remove_set(set);
     } else if (message.word.count > tensor.round) {
       become_ready(set, message.id, message.word.count);
     }
@@ -136,17 +147,22 @@ struct Sequencer::Impl {
   void become_ready(Set& set, TensorId id, Round round) {
     Tensor& tensor = tensors[id];
     require(!tensor.ready, "a tensor was submitted again before its batch");
-    if (is_hopeless(set.number, tensor.name, round)) return fail_hopeless(set.number, tensor.name, round);
-    if (set.has_gone) return fail_without_members(set, tensor.name, round);
+    if (!hopeless_rounds.empty() || set.has_gone) {
+      const Request request{set.number, tensor.name, round};
+      if (is_hopeless(request)) return fail_hopeless(request);
+      if (set.has_gone) return fail_without_members(request);
+    }
     require(tensor.signature.has_value(), "a tensor was counted before it had a signature");
     tensor.round = round;
     tensor.ready = true;
-    if (!tensor.planned) {
-      set.queue.push_back({false, id});
-      return;
-    }
+    if (!tensor.planned) return enqueue(set, {false, id});
     Plan& plan = *set.plan;
-    if (++plan.ready[tensor.batch] == plan.batches[tensor.batch].size()) set.queue.push_back({true, tensor.batch});
+    if (++plan.ready[tensor.batch] == plan.batches[tensor.batch].size()) enqueue(set, {true, tensor.batch});
+  }
+
+  void enqueue(Set& set, Queued item) {
+    set.queue.push_back(item);
+    if (!std::exchange(set.waits, true)) waiting.push_back(set.number);
   }
 
   // ---------------------------------------------------------------- declarations
@@ -154,17 +170,16 @@ struct Sequencer::Impl {
   void on(const Declared& message, Time) {
     const auto found = sets.find(message.set);
     if (found == sets.end()) return;
+    if (!message.members.empty()) return make_set(message);
     const bool known = message.id != kNoTensor;
     if (known && !tensors.is_current(message.id, message.generation)) return;
     require(!known || is_id_of(message.id, message.set, message.name), "an id was declared under another name");
     require(known || tensors.find(message.set, message.name) == kNoTensor, "a name was declared without its id");
-    if (is_hopeless(message.set, message.name, message.round)) {
-      return fail_hopeless(message.set, message.name, message.round);
-    }
+    if (const Request request = request_of(message); is_hopeless(request)) return fail_hopeless(request);
     const std::vector<Opinion> opinions = opinions_of(message);
     if (opinions.size() > 1) return disagree(found->second, message, opinions);
     const Signature& signature = opinions.front().signature;
-    if (core::traits_of(signature.kind).changes_sets) return change_sets(message, signature);
+    require(!core::traits_of(signature.kind).makes_set, "a process set was asked for without its members");
     if (!known) {
       newcomers.push_back({message.set, message.name, message.round, signature});
       assign_ids();
@@ -198,15 +213,26 @@ struct Sequencer::Impl {
   }
 
   void disagree(Set& set, const Declared& message, const std::vector<Opinion>& opinions) {
-    fail(set, message, ErrorCode::mismatch, disagreement(subject(message.set, message.name, message.round), opinions));
-  }
-
-  void fail(Set& set, const Declared& message, ErrorCode code, const std::string& sentence) {
     if (message.id != kNoTensor) {
       if (tensors[message.id].planned) void_plan(set, PlanEnd::failed);
       tensors[message.id].round = message.round;
     }
-    append(Failed{message.set, message.name, message.round, code, sentence});
+    fail(request_of(message), ErrorCode::mismatch, disagreement(subject_of(request_of(message)), opinions));
+  }
+
+  template <class Message>
+  static Request request_of(const Message& message) {
+    return {message.set, message.name, message.round, message.members};
+  }
+  static std::string subject_of(const Request& request) {
+    return subject(request.set, request.name, request.round, request.members);
+  }
+  void fail(const Request& request, ErrorCode code, const std::string& sentence) {
+    append(Failed{request.set, request.name, request.round, code, sentence, request.members});
+  }
+  /// Those who make it, ascending.
+  const std::vector<std::int32_t>& members_of(const Request& request) const {
+    return request.members.empty() ? sets.at(request.set).members : request.members;
   }
 
   void change_signature(Set& set, TensorId id, const Signature& signature) {
@@ -221,8 +247,9 @@ struct Sequencer::Impl {
     while (!newcomers.empty()) {
       const Newcomer& next = newcomers.front();
       const auto set = sets.find(next.set);
-      if (set != sets.end() && is_hopeless(next.set, next.name, next.round)) {
-        fail_hopeless(next.set, next.name, next.round);  // no id: those who submitted it have given it up
+      const Request request{next.set, next.name, next.round};
+      if (set != sets.end() && is_hopeless(request)) {
+        fail_hopeless(request);  // no id: those who submitted it have given it up
       } else if (set != sets.end()) {
         const TensorId id = make_room();
         if (id == kNoTensor) return;
@@ -259,44 +286,36 @@ struct Sequencer::Impl {
 
   // ---------------------------------------------------------------- process sets
 
-  void change_sets(const Declared& message, const Signature& signature) {
-    Set& global = sets.at(core::kGlobalSet);
-    const auto refuse = [&](const std::string& why) {
-      fail(global, message, ErrorCode::invalid_argument, std::string(core::to_string(signature.kind)) + ": " + why);
-    };
-    if (message.set != core::kGlobalSet) {
-      return fail(sets.at(message.set), message, ErrorCode::invalid_argument,
-                  "process sets are made and removed by all ranks of the world");
+  /// All its members have asked for it.
+  void make_set(const Declared& message) {
+    const Request request = request_of(message);
+    forget(questions, [&request](const auto& item) { return item.second.request.key() == request.key(); });
+    stalls.erase(request.key());
+    if (is_hopeless(request)) return fail_hopeless(request);
+    const std::vector<Opinion> opinions = opinions_of(message);
+    if (opinions.size() > 1) return disagree(sets.at(message.set), message, opinions);
+    const TensorId base = tensors.reserve_row(next_set);
+    if (base == kNoTensor) {
+      return fail(request, ErrorCode::invalid_argument,
+                  subject_of(request) + " cannot be made: there are " + std::to_string(core::kMostSets) +
+                      " already; drop those that are not used any more");
     }
-    if (message.id != kNoTensor) tensors[message.id].round = message.round;
-    if (signature.kind == CollectiveKind::add_process_set) {
-      const bool valid = !signature.ranks.empty() && signature.ranks.front() >= 0 &&
-                         signature.ranks.back() < options.size &&
-                         std::adjacent_find(signature.ranks.begin(), signature.ranks.end(), std::greater_equal<>()) ==
-                             signature.ranks.end();
-      if (!valid) return refuse("the members must be ranks of the world, ascending, each once");
-      const TensorId base = tensors.free_row();
-      if (base == kNoTensor) {
-        return refuse("there is no room for another process set among " + std::to_string(options.capacity) + " ids");
-      }
-      add_set(base, signature.ranks, message.name, message.round);
-      return;
-    }
-    const SetId number = signature.ranks.size() == 1 ? static_cast<SetId>(signature.ranks.front()) : core::kGlobalSet;
-    if (number == core::kGlobalSet || sets.count(number) == 0) return refuse("there is no such process set to remove");
-    remove_set(sets.at(number), message.name, message.round);
+    Set& set = add_set(base, message.members);
+    append(SetAdded{set.number, base, tensors[base].generation, opinions.front().signature.ranks, message.name});
+    for (const std::int32_t member : set.members) note_left(set, member);
   }
 
-  void add_set(TensorId base, std::vector<std::int32_t> members, const std::string& name = {}, Round round = 0) {
+  Set& add_set(TensorId base, std::vector<std::int32_t> members) {
     const SetId number = next_set++;
-    for (TensorId id = base; id < base + core::kReservedIds; ++id) {
-      if (tensors.is_used(id)) evict(id);
-    }
-    const std::uint16_t generation = tensors.reserve(base, number);
     Set& set = sets.try_emplace(number, number, tensors, options.fusion_threshold).first->second;
     set.base = base;
     set.members = std::move(members);
-    if (number != core::kGlobalSet) append(SetAdded{number, base, generation, set.members, name, round});
+    return set;
+  }
+
+  void note_left(Set& set, std::int32_t rank) {
+    set.has_left = set.has_left || has_left(rank);
+    set.has_gone = set.has_gone || has_gone(rank);
   }
 
   /// What all members have submitted still runs; the backends' room does not matter any more.
@@ -306,14 +325,21 @@ struct Sequencer::Impl {
     flush(set, true);
   }
 
-  void remove_set(Set& set, const std::string& name, Round round) {
-    flush_out(set);
-    append(SetRemoved{set.number, name, round});
-    forget(questions, [&set](const auto& item) { return item.second.set == set.number; });
-    forget(stalls, [&set](const auto& item) { return item.first.first == set.number; });
-    forget(hopeless_rounds, [&set](const auto& item) { return item.first.first == set.number; });
-    for (const TensorId id : tensors.of_set(set.number)) tensors.release(id);
-    sets.erase(set.number);
+  /// Every member has done with it.
+  void remove_set(Set& set) {
+    const std::vector<TensorId> ids = tensors.of_set(set.number);
+    const auto is_ready = [this](TensorId id) { return tensors[id].ready; };
+    require(set.queue.empty() && !is_ready(set.base + core::kUnnamed) && std::none_of(ids.begin(), ids.end(), is_ready),
+            "a process set was dropped with something in flight");
+    if (set.plan) void_plan(set, PlanEnd::left);
+    append(SetRemoved{set.number});
+    forget(questions, [&set](const auto& item) { return item.second.request.set == set.number; });
+    forget(stalls, [&set](const auto& item) { return std::get<SetId>(item.first) == set.number; });
+    forget(hopeless_rounds, [&set](const auto& item) { return std::get<SetId>(item.first) == set.number; });
+    for (const TensorId id : ids) tensors.release(id);
+    tensors.release_row(set.base);
+    if (set.waits) waiting.erase(std::find(waiting.begin(), waiting.end(), set.number));
+    sets.erase(sets.find(set.number));
   }
 
   template <class Map, class Predicate>
@@ -400,10 +426,10 @@ struct Sequencer::Impl {
     before.swap(set.queue);
     for (const Queued& item : before) {
       if (!tensors[item.which].planned) {
-        set.queue.push_back(item);
+        enqueue(set, item);
       } else if (const std::uint32_t batch = tensors[item.which].batch;
                  ++plan.ready[batch] == plan.batches[batch].size()) {
-        set.queue.push_back({true, batch});
+        enqueue(set, {true, batch});
       }
     }
   }
@@ -415,22 +441,20 @@ struct Sequencer::Impl {
     set.plan.reset();
     plan_owner.erase(plan.number);
     append(PlanVoided{plan.number, why});
-    std::deque<Queued> queue;
-    for (const Queued& item : set.queue) {
+    for (const Queued& item : std::exchange(set.queue, {})) {
       if (!item.planned) {
-        queue.push_back(item);
+        enqueue(set, item);
         continue;
       }
-      for (const TensorId id : plan.batches[item.which]) queue.push_back({false, id});
+      for (const TensorId id : plan.batches[item.which]) enqueue(set, {false, id});
     }
     for (std::size_t number = 0; number < plan.batches.size(); ++number) {
       const bool complete = plan.ready[number] == plan.batches[number].size();
       for (const TensorId id : plan.batches[number]) {
         tensors[id].planned = false;
-        if (tensors[id].ready && !complete) queue.push_back({false, id});
+        if (tensors[id].ready && !complete) enqueue(set, {false, id});
       }
     }
-    set.queue = std::move(queue);
   }
 
   void break_plan(Set& set, std::uint32_t batch, const std::vector<TensorId>& lacking) {
@@ -458,24 +482,40 @@ struct Sequencer::Impl {
     const auto set = sets.find(message.set);
     if (set == sets.end()) return;
     // Who asks late is told what the first one was told, whoever has left since.
-    if (is_hopeless(message.set, message.name, message.round)) {
-      return fail_hopeless(message.set, message.name, message.round);
-    }
+    const Request request = request_of(message);
+    if (is_hopeless(request)) return fail_hopeless(request);
     if (message.running) return ask(message, now);
-    if (set->second.has_gone) return fail_without_members(set->second, message.name, message.round);
-    if (is_complete(message.set, message.name, message.round)) {
+    if (any_gone(request)) return fail_without_members(request);
+    if (is_complete(request)) {
       unblock(set->second, tensors.find(message.set, message.name));
       if (message.deadline) ask(message, now);
       return;
     }
-    if (!message.deadline && !set->second.has_left && reported(message)) return;
+    if (!message.deadline && !any_left(request) && reported(request)) return;
     ask(message, now);
   }
 
-  /// Whether every member has submitted it.
-  bool is_complete(SetId set, const std::string& name, Round round) const {
-    const TensorId id = tensors.find(set, name);
-    return id != kNoTensor && tensors[id].round >= round;
+  bool any_left(const Request& request) const {
+    return request.members.empty() ? sets.at(request.set).has_left : any_of(request.members, left);
+  }
+  bool any_gone(const Request& request) const {
+    return request.members.empty() ? sets.at(request.set).has_gone : any_of(request.members, gone);
+  }
+  static bool any_of(const std::vector<std::int32_t>& ranks, const std::vector<bool>& marked) {
+    return std::any_of(ranks.begin(), ranks.end(), [&](std::int32_t r) { return marked[static_cast<std::size_t>(r)]; });
+  }
+
+  /// Whether every member has submitted it. (One that names its members is over then.)
+  bool is_complete(const Request& request) const {
+    const TensorId id = request.members.empty() ? tensors.find(request.set, request.name) : kNoTensor;
+    return id != kNoTensor && tensors[id].round >= request.round;
+  }
+
+  /// Whether the one who asked does not wait any more: then the question was about a request that is over, and the
+  /// others' answers may be about the next one. Only of requests that name their members: all their rounds are 1.
+  static bool is_over(const Question& question, const std::vector<std::int32_t>& missing) {
+    return !question.request.members.empty() &&
+           std::find(missing.begin(), missing.end(), question.asker) != missing.end();
   }
 
   /// Breaks the plan if a planned batch holds up this tensor, which every member has submitted.
@@ -490,9 +530,9 @@ struct Sequencer::Impl {
     if (!lacking.empty()) break_plan(set, tensor.batch, lacking);
   }
 
-  bool reported(const Overdue& message) const {
-    const auto found = stalls.find(Key(message.set, message.name));
-    return found != stalls.end() && found->second == message.round;
+  bool reported(const Request& request) const {
+    const auto found = stalls.find(request.key());
+    return found != stalls.end() && found->second == request.round;
   }
 
   void ask(const Overdue& message, Time now) {
@@ -501,17 +541,18 @@ struct Sequencer::Impl {
             ? now + std::chrono::duration_cast<Time::duration>(std::chrono::duration<double>(options.latch_timeout_s))
             : Time::max();
     for (auto& [number, question] : questions) {
-      if (question.set != message.set || question.name != message.name || question.round != message.round) continue;
-      if (question.deadline != message.deadline) continue;
+      const Request& request = question.request;
+      if (request.set != message.set || request.name != message.name || request.round != message.round) continue;
+      if (request.members != message.members || question.deadline != message.deadline) continue;
+      if (!request.members.empty() && question.asker != message.rank) continue;
       question.running = question.running || message.running;
       question.waited_s = std::max(question.waited_s, message.waited_s);
       question.due = std::min(question.due, due);
       return;
     }
     Question question;
-    question.set = message.set;
-    question.name = message.name;
-    question.round = message.round;
+    question.request = request_of(message);
+    question.asker = message.rank;
     question.deadline = message.deadline;
     question.running = message.running;
     question.waited_s = message.waited_s;
@@ -521,8 +562,9 @@ struct Sequencer::Impl {
 
   void ask(Question question) {
     const std::uint64_t number = next_question++;
-    const Round round = question.running ? 0 : question.round;  // the name may have been evicted meanwhile
-    append(Query{number, question.set, question.name, round, question.deadline});
+    const Request& request = question.request;
+    const Round round = question.running ? 0 : request.round;  // the name may have been evicted meanwhile
+    append(Query{number, request.set, request.name, round, question.deadline, request.members});
     questions[number] = std::move(question);
   }
 
@@ -540,23 +582,25 @@ struct Sequencer::Impl {
   }
 
   void conclude_warning(Question question) {
-    if (is_complete(question.set, question.name, question.round)) return;
+    if (is_complete(question.request) || is_over(question, question.missing)) return;
     std::sort(question.missing.begin(), question.missing.end());
     std::sort(question.gone.begin(), question.gone.end());
     if (!question.gone.empty()) {
-      give_up(question.set, question.name, question.round, question.gone);
+      give_up(question.request, question.gone);
     } else if (std::any_of(question.missing.begin(), question.missing.end(), [this](auto r) { return has_left(r); })) {
       question.answers = 0;  // it may have submitted after its node had answered
       question.missing.clear();
       ask(std::move(question));
     } else if (!question.missing.empty() && question.waited_s > 0) {
-      stalls[Key(question.set, question.name)] = question.round;
+      const Request& request = question.request;
+      stalls[request.key()] = request.round;
       ++counters.stalls;
-      append(Stalled{question.set, question.name, question.waited_s, question.missing});
+      append(Stalled{request.set, request.name, question.waited_s, question.missing, request.members});
     }
   }
 
   bool has_left(std::int32_t rank) const { return left[static_cast<std::size_t>(rank)]; }
+  bool has_gone(std::int32_t rank) const { return gone[static_cast<std::size_t>(rank)]; }
 
   // ---------------------------------------------------------------- deadlines
 
@@ -576,7 +620,7 @@ struct Sequencer::Impl {
   /// The members that have not answered, ascending. A rank that has left need not answer.
   std::vector<std::int32_t> silent_of(const Question& question) const {
     std::vector<std::int32_t> silent;
-    for (const std::int32_t member : sets.at(question.set).members) {
+    for (const std::int32_t member : members_of(question.request)) {
       const auto same = [member](const Answer& answer) { return answer.rank == member; };
       const bool answered = std::any_of(question.heard.begin(), question.heard.end(), same);
       if (!answered && !has_left(member)) silent.push_back(member);
@@ -603,49 +647,54 @@ struct Sequencer::Impl {
   }
 
   void conclude_deadline(const Question& question) {
+    std::vector<std::int32_t> absent;
+    for (const Answer& answer : question.heard) {
+      if (!answer.submitted) absent.push_back(answer.rank);
+    }
+    if (is_over(question, absent)) return;
     Wait wait;
     wait.waited_s = question.waited_s;
     wait.silent = nearest(silent_of(question));
     wait.answers = question.heard;
     std::sort(wait.answers.begin(), wait.answers.end(),
               [](const Answer& a, const Answer& b) { return a.rank < b.rank; });
-    if (!question.running && !is_complete(question.set, question.name, question.round)) {
-      const std::vector<std::int32_t>& members = sets.at(question.set).members;
+    if (!question.running && !is_complete(question.request)) {
+      const std::vector<std::int32_t>& members = members_of(question.request);
       std::copy_if(members.begin(), members.end(), std::back_inserter(wait.left),
                    [this](std::int32_t rank) { return has_left(rank); });
     }
-    const bool is_over =
+    const bool has_run =
         wait.silent.empty() && std::all_of(wait.answers.begin(), wait.answers.end(), [](const Answer& answer) {
           return answer.submitted && answer.doing == Doing::nothing;
         });
-    if (is_over && wait.left.empty()) return;
-    const Verdict verdict = deadline_passed(subject(question.set, question.name, question.round), wait);
+    if (has_run && wait.left.empty()) return;
+    const Verdict verdict = deadline_passed(subject_of(question.request), wait);
     fault(ErrorCode::timeout, verdict.rank, verdict.sentence);
   }
 
-  bool is_hopeless(SetId set, const std::string& name, Round round) const {
-    if (hopeless_rounds.empty()) return false;  // asked at every readiness
-    const auto found = hopeless_rounds.find(Key(set, name));
-    return found != hopeless_rounds.end() && round <= found->second.first;
+  bool is_hopeless(const Request& request) const {
+    if (hopeless_rounds.empty()) return false;
+    const auto found = hopeless_rounds.find(request.key());
+    return found != hopeless_rounds.end() && request.round <= found->second.first;
   }
 
   /// A submission that these ranks will never make, because they have left.
-  void give_up(SetId set, const std::string& name, Round round, const std::vector<std::int32_t>& gone) {
+  void give_up(const Request& request, const std::vector<std::int32_t>& absent) {
     if (first_to_leave.empty()) {
       for (std::int32_t rank = 0; rank < options.size; ++rank) {
         if (has_left(rank)) first_to_leave.push_back(rank);
       }
     }
     std::vector<std::int32_t> culprits;
-    std::set_intersection(gone.begin(), gone.end(), first_to_leave.begin(), first_to_leave.end(),
+    std::set_intersection(absent.begin(), absent.end(), first_to_leave.begin(), first_to_leave.end(),
                           std::back_inserter(culprits));
-    hopeless_rounds[Key(set, name)] = {round, culprits.empty() ? nothing_more(first_to_leave)
-                                                               : hopeless(subject(set, name, round), culprits)};
-    fail_hopeless(set, name, round);
+    hopeless_rounds[request.key()] = {request.round, culprits.empty() ? nothing_more(first_to_leave)
+                                                                      : hopeless(subject_of(request), culprits)};
+    fail_hopeless(request);
   }
 
-  void fail_hopeless(SetId set, const std::string& name, Round round) {
-    append(Failed{set, name, round, ErrorCode::rank_lost, hopeless_rounds.at(Key(set, name)).second});
+  void fail_hopeless(const Request& request) {
+    fail(request, ErrorCode::rank_lost, hopeless_rounds.at(request.key()).second);
   }
 
   // ---------------------------------------------------------------- ranks that go
@@ -659,28 +708,29 @@ struct Sequencer::Impl {
 
   /// A rank that has left is gone, and the job goes on. But nothing that its sets have not run can run any more.
   void depart(std::int32_t rank) {
+    gone[static_cast<std::size_t>(rank)] = true;
     for (auto& [number, set] : sets) {
       if (!std::binary_search(set.members.begin(), set.members.end(), rank)) continue;
       set.has_gone = true;
       for (const Queued& item : std::exchange(set.queue, {})) {  // no plan: one of its ranks has left
         tensors[item.which].ready = false;
-        fail_without_members(set, tensors[item.which].name, tensors[item.which].round);
+        fail_without_members({set.number, tensors[item.which].name, tensors[item.which].round});
       }
     }
     for (auto it = questions.begin(); it != questions.end();) {
       const Question question = it->second;
-      Set& set = sets.at(question.set);
-      const bool is_over = set.has_gone && !question.running;
-      it = is_over ? questions.erase(it) : std::next(it);
-      if (is_over) fail_without_members(set, question.name, question.round);
+      const bool has_failed = any_gone(question.request) && !question.running;
+      it = has_failed ? questions.erase(it) : std::next(it);
+      if (has_failed) fail_without_members(question.request);
     }
   }
 
-  void fail_without_members(const Set& set, const std::string& name, Round round) {
+  void fail_without_members(const Request& request) {
+    const std::vector<std::int32_t>& members = members_of(request);
     std::vector<std::int32_t> absent;
-    std::copy_if(set.members.begin(), set.members.end(), std::back_inserter(absent),
+    std::copy_if(members.begin(), members.end(), std::back_inserter(absent),
                  [this](std::int32_t rank) { return has_left(rank); });
-    give_up(set.number, name, round, absent);
+    give_up(request, absent);
   }
 
   void on(const Left& message, Time) {
@@ -708,13 +758,26 @@ struct Sequencer::Impl {
     // A newcomer may wait for an id until something ready has been appended.
     for (std::uint64_t before = ~std::uint64_t{0}; before != counters.entries;) {
       before = counters.entries;
-      for (auto& [number, set] : sets) flush(set);
+      flush_waiting();
       assign_ids();
     }
     for (auto it = questions.begin(); it != questions.end();) {
       const Question question = it->second;
       it = question.due <= now ? questions.erase(it) : std::next(it);
       if (question.due <= now) conclude_deadline(question);
+    }
+  }
+
+  /// In the order of their numbers.
+  void flush_waiting() {
+    flushed.clear();
+    flushed.swap(waiting);
+    std::sort(flushed.begin(), flushed.end());
+    for (const SetId number : flushed) {
+      Set& set = sets.at(number);
+      flush(set);
+      set.waits = !set.queue.empty();
+      if (set.waits) waiting.push_back(number);
     }
   }
 
@@ -727,6 +790,8 @@ struct Sequencer::Impl {
   const SequencerOptions options;
   TensorTable tensors;
   std::map<SetId, Set> sets;
+  std::vector<SetId> waiting;  ///< sets that may have something to append
+  std::vector<SetId> flushed;  ///< the last ones, for the memory
   SetId next_set = core::kGlobalSet;
   std::map<std::uint32_t, SetId> plan_owner;
   std::uint32_t next_plan = 0;
@@ -737,6 +802,7 @@ struct Sequencer::Impl {
   /// Failed although not complete, because a rank has left: up to which round, and the sentence.
   std::map<Key, std::pair<Round, std::string>> hopeless_rounds;
   std::vector<bool> left;
+  std::vector<bool> gone;  ///< of these, whose process has ended or cannot be reached
   /// Ranks that had left when the first submission failed because of that, ascending. Who leaves later has, as a rule,
   /// been told of them, and is not to be named.
   std::vector<std::int32_t> first_to_leave;
@@ -761,7 +827,8 @@ void Sequencer::decide(Time now) {
 }
 
 bool Sequencer::waits_for_room() const noexcept {
-  return std::any_of(impl_->sets.begin(), impl_->sets.end(), [](const auto& set) { return !set.second.queue.empty(); });
+  return std::any_of(impl_->waiting.begin(), impl_->waiting.end(),
+                     [this](core::SetId set) { return !impl_->sets.at(set).queue.empty(); });
 }
 
 Sequencer::Time Sequencer::next_deadline() const noexcept { return impl_->next_deadline(); }

@@ -24,6 +24,8 @@
 //                3. if all have submitted, the ranks whose open batches wait for no other rank;
 //                4. if there is none, which rank waits for which.
 //              If no batch is open any more, the wait is over, and there is no error.
+//   sets       a request that names its members, on which they agree, makes a set; one that all members have dropped is
+//              removed (messages.hpp).
 //   leaving    `RankLeft` tells the others, who ask at once about what they have in flight with that rank: if it is
 //              missing, the submission fails. Why ask, and not fail everything in flight? Because the rank may have
 //              submitted before it left, and then the submission runs; only its own node knows. A

@@ -17,7 +17,8 @@ TensorId TensorTable::find(core::SetId set, const std::string& name) const {
 }
 
 bool TensorTable::is_current(TensorId id, std::uint16_t generation) const {
-  return id < tensors_.size() && tensors_[id].used && tensors_[id].generation == generation;
+  const bool exists = id < core::kFirstRow ? id < tensors_.size() : id - core::kFirstRow < rows_.size();
+  return exists && (*this)[id].used && (*this)[id].generation == generation;
 }
 
 TensorId TensorTable::free_id() const {
@@ -30,21 +31,6 @@ TensorId TensorTable::least_recently_used() const {
     if (!tensors_[id].ready) return id;
   }
   return kNoTensor;
-}
-
-TensorId TensorTable::free_row() const {
-  const auto fits = [this](TensorId id) {
-    if (id >= tensors_.size()) return true;
-    const Tensor& tensor = tensors_[id];
-    return !tensor.used || (!tensor.reserved && !tensor.ready);
-  };
-  const auto is_free = [this](TensorId id) { return id >= tensors_.size() || !tensors_[id].used; };
-  TensorId candidate = kNoTensor;
-  for (TensorId base = 0; std::uint64_t{base} + kReservedIds <= capacity_; ++base) {
-    if (is_free(base) && is_free(base + 1) && is_free(base + 2)) return base;
-    if (candidate == kNoTensor && fits(base) && fits(base + 1) && fits(base + 2)) candidate = base;
-  }
-  return candidate;
 }
 
 void TensorTable::grow(TensorId id) {
@@ -71,7 +57,7 @@ void TensorTable::assign(TensorId id, core::SetId set, const std::string& name, 
 }
 
 void TensorTable::change(TensorId id, const core::Signature& signature) {
-  Tensor& tensor = tensors_[id];
+  Tensor& tensor = (*this)[id];
   ++tensor.generation;
   tensor.signature = signature;
   tensor.bytes = signature.bytes();
@@ -80,8 +66,8 @@ void TensorTable::change(TensorId id, const core::Signature& signature) {
 
 void TensorTable::release(TensorId id) {
   Tensor& tensor = tensors_[id];
-  KOLO_CHECK(tensor.used && !tensor.ready) << "id " << id << " is not idle";
-  if (!tensor.reserved) use_order_.erase(tensor.place);
+  KOLO_CHECK(tensor.used && !tensor.ready && !tensor.reserved) << "id " << id << " is not idle";
+  use_order_.erase(tensor.place);
   names_.erase({tensor.set, tensor.name});
   const std::uint16_t generation = tensor.generation;
   tensor = Tensor{};
@@ -89,33 +75,56 @@ void TensorTable::release(TensorId id) {
   free_.insert(id);
 }
 
-std::uint16_t TensorTable::reserve(TensorId base, core::SetId set) {
-  grow(base + kReservedIds - 1);
-  std::uint16_t generation = 0;
-  // The global set is the first, and everybody knows that its generation is 0.
-  for (TensorId id = base; set != core::kGlobalSet && id < base + kReservedIds; ++id) {
-    generation = std::max(generation, static_cast<std::uint16_t>(tensors_[id].generation + 1));
-  }
-  for (TensorId id = base; id < base + kReservedIds; ++id) {
+void TensorTable::reserve(TensorId id, core::SetId set, std::uint16_t generation) {
+  Tensor& tensor = (*this)[id] = Tensor{};
+  tensor.used = tensor.reserved = true;
+  tensor.generation = generation;
+  tensor.set = set;
+}
+
+void TensorTable::reserve_for_the_world() {
+  grow(kReservedIds - 1);
+  for (TensorId id = 0; id < kReservedIds; ++id) {
     KOLO_CHECK(free_.erase(id) == 1) << "id " << id << " is in use";
-    Tensor& tensor = tensors_[id] = Tensor{};
-    tensor.used = tensor.reserved = true;
-    tensor.generation = generation;
-    tensor.set = set;
+    reserve(id, core::kGlobalSet, 0);
   }
+  names_[{core::kGlobalSet, std::string()}] = core::kUnnamed;
+}
+
+TensorId TensorTable::reserve_row(core::SetId set) {
+  if (free_rows_.empty()) {
+    if (rows_.size() >= core::kEndOfRows - core::kFirstRow) return kNoTensor;
+    free_rows_.insert(core::kFirstRow + static_cast<TensorId>(rows_.size()));
+    rows_.resize(rows_.size() + core::kRowIds);
+  }
+  const TensorId base = *free_rows_.begin();
+  free_rows_.erase(free_rows_.begin());
+  // Of a row's ids that of the unnamed calls alone has changed its generation since they were reserved last.
+  const auto generation = static_cast<std::uint16_t>((*this)[base + core::kUnnamed].generation + 1);
+  for (TensorId id = base; id < base + core::kRowIds; ++id) reserve(id, set, generation);
   names_[{set, std::string()}] = base + core::kUnnamed;
-  return generation;
+  return base;
+}
+
+void TensorTable::release_row(TensorId base) {
+  names_.erase({(*this)[base].set, std::string()});
+  for (TensorId id = base; id < base + core::kRowIds; ++id) {
+    const std::uint16_t generation = (*this)[id].generation;
+    (*this)[id] = Tensor{};
+    (*this)[id].generation = generation;
+  }
+  free_rows_.insert(base);
 }
 
 void TensorTable::touch(TensorId id) {
-  Tensor& tensor = tensors_[id];
+  Tensor& tensor = (*this)[id];
   if (!tensor.reserved) use_order_.splice(use_order_.end(), use_order_, tensor.place);
 }
 
 std::vector<TensorId> TensorTable::of_set(core::SetId set) const {
   std::vector<TensorId> ids;
   for (TensorId id = 0; id < tensors_.size(); ++id) {
-    if (tensors_[id].used && tensors_[id].set == set) ids.push_back(id);
+    if (tensors_[id].used && !tensors_[id].reserved && tensors_[id].set == set) ids.push_back(id);
   }
   return ids;
 }

@@ -3,8 +3,10 @@
 // The sequencer's table of ids: what each means, how far it has come, and which may be given away. Only the sequencer
 // has one; everybody else learns from the log. Plain data, one owner, no threads.
 //
-// An id is *reserved* (a set's three, never evicted), *used* (it means a name), or free. Used ids stand in the order of
-// their last use; the one longest unused goes first when room is needed, unless it is ready and not yet appended.
+// An id is *reserved* (a set's, never evicted), *used* (it means a name), or free. Used ids stand in the order of their
+// last use; the one longest unused goes first when room is needed, unless it is ready and not yet appended. The world's
+// reserved ids come first; the rows of other sets lie beyond all these (core::kFirstRow), and `capacity` does not count
+// them.
 #pragma once
 
 #include <cstdint>
@@ -51,16 +53,18 @@ class TensorTable {
  public:
   explicit TensorTable(std::uint32_t capacity) : capacity_(capacity) {}
 
-  [[nodiscard]] Tensor& operator[](core::TensorId id) { return tensors_[id]; }
-  [[nodiscard]] const Tensor& operator[](core::TensorId id) const { return tensors_[id]; }
+  [[nodiscard]] Tensor& operator[](core::TensorId id) {
+    return id < core::kFirstRow ? tensors_[id] : rows_[id - core::kFirstRow];
+  }
+  [[nodiscard]] const Tensor& operator[](core::TensorId id) const {
+    return id < core::kFirstRow ? tensors_[id] : rows_[id - core::kFirstRow];
+  }
   /// The id of a name; kNoTensor when it has none.
   [[nodiscard]] core::TensorId find(core::SetId set, const std::string& name) const;
   /// Whether the id has this meaning now.
   [[nodiscard]] bool is_current(core::TensorId id, std::uint16_t generation) const;
 
-  [[nodiscard]] bool is_used(core::TensorId id) const { return id < tensors_.size() && tensors_[id].used; }
-
-  /// Whether the id stands in this batch of the set's plan.
+  /// Whether the id stands in this batch of the set's plan. (No reserved one does.)
   [[nodiscard]] bool is_planned(core::TensorId id, core::SetId set, std::uint32_t batch) const {
     return id < tensors_.size() && tensors_[id].planned && tensors_[id].set == set && tensors_[id].batch == batch;
   }
@@ -69,8 +73,6 @@ class TensorTable {
   [[nodiscard]] core::TensorId free_id() const;
   /// The used id that may be evicted and was not used for longest; kNoTensor when all are ready.
   [[nodiscard]] core::TensorId least_recently_used() const;
-  /// `kReservedIds` ids in a row, each free or evictable; kNoTensor when there is no such place.
-  [[nodiscard]] core::TensorId free_row() const;
 
   /// Gives a free id a meaning, under a new generation.
   void assign(core::TensorId id, core::SetId set, const std::string& name, const core::Signature& signature);
@@ -78,20 +80,28 @@ class TensorTable {
   void change(core::TensorId id, const core::Signature& signature);
   /// Ends a meaning.
   void release(core::TensorId id);
-  /// Reserves a row of free ids for a set, all under one new generation, which is returned.
-  std::uint16_t reserve(core::TensorId base, core::SetId set);
+  /// Reserves the first ids for the world, under generation 0: everybody knows.
+  void reserve_for_the_world();
+  /// Reserves a row for another set, all its ids under one new generation, and returns where it begins; kNoTensor when
+  /// there are as many sets as there can be.
+  core::TensorId reserve_row(core::SetId set);
+  /// The row is free again.
+  void release_row(core::TensorId base);
   /// It was appended just now.
   void touch(core::TensorId id);
-  /// The ids in use of a set, reserved ones included.
+  /// The ids of a set's names.
   [[nodiscard]] std::vector<core::TensorId> of_set(core::SetId set) const;
 
  private:
   void grow(core::TensorId id);
+  void reserve(core::TensorId id, core::SetId set, std::uint16_t generation);
 
   std::uint32_t capacity_;
   std::vector<Tensor> tensors_;
+  std::vector<Tensor> rows_;  ///< from kFirstRow on
   std::map<std::pair<core::SetId, std::string>, core::TensorId> names_;
   std::set<core::TensorId> free_;        ///< below tensors_.size()
+  std::set<core::TensorId> free_rows_;   ///< their bases
   std::list<core::TensorId> use_order_;  ///< the longest unused first
 };
 

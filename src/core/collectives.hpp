@@ -21,8 +21,7 @@ enum class CollectiveKind : std::uint8_t {
   alltoall = 4,         ///< the same number of rows to everyone
   alltoall_splits = 5,  ///< as many rows as each rank's splits say
   reduce_scatter = 6,
-  add_process_set = 7,     ///< `Signature::ranks` are the members
-  remove_process_set = 8,  ///< `Signature::ranks` holds the one set id
+  add_process_set = 7,  ///< `Signature::ranks` are the members, in the set's order
 };
 
 struct CollectiveTraits {
@@ -37,7 +36,7 @@ struct CollectiveTraits {
   bool fuses = false;          ///< several requests with the same options may run as one
   bool converts = false;       ///< elements can travel in another type than the tensor's
   bool in_arena = false;       ///< is done where the tensor lies, if that is an arena
-  bool changes_sets = false;   ///< of process sets: for the sequencer alone
+  bool makes_set = false;      ///< a process set: for the sequencer alone
 };
 
 inline constexpr CollectiveTraits kCollectives[] = {
@@ -53,11 +52,7 @@ inline constexpr CollectiveTraits kCollectives[] = {
     {.kind = CollectiveKind::alltoall, .name = "alltoall"},
     {.kind = CollectiveKind::alltoall_splits, .name = "alltoall with splits", .rows_differ = true},
     {.kind = CollectiveKind::reduce_scatter, .name = "reduce_scatter", .reduces = true, .scatters_rows = true},
-    {.kind = CollectiveKind::add_process_set, .name = "add_process_set", .moves_data = false, .changes_sets = true},
-    {.kind = CollectiveKind::remove_process_set,
-     .name = "remove_process_set",
-     .moves_data = false,
-     .changes_sets = true},
+    {.kind = CollectiveKind::add_process_set, .name = "add_process_set", .moves_data = false, .makes_set = true},
 };
 inline constexpr std::size_t kCollectiveCount = std::size(kCollectives);
 inline constexpr CollectiveKind kLastCollective = kCollectives[kCollectiveCount - 1].kind;

@@ -21,20 +21,29 @@ namespace kolo::core {
 /// A process set; 0 is the world's. Sets are numbered by the log, so every rank knows them by the same number.
 using SetId = std::uint32_t;
 inline constexpr SetId kGlobalSet = 0;
-/// A tensor's (or a group's) number, assigned by the log. Every set reserves `kReservedIds` of them when it is made.
+/// A tensor's (or a group's) number, assigned by the log.
 using TensorId = std::uint32_t;
 inline constexpr TensorId kNoTensor = ~TensorId{0};
 /// How often a name has been submitted by one rank, this time included: 1, 2, ...
 using Round = std::uint64_t;
 
-/// The reserved ids of a set lie at `base + ...`. All three are submission counts like any other and travel the same
-/// way.
+/// The reserved ids of a set lie at `base + ...`. All are counts like any other and travel the same way. The world's
+/// are the first ids. Those of another set are a *row* beyond the ids of tensors, so that sets take no room from names.
 enum ReservedId : TensorId {
   kUnnamed = 0,    ///< synchronous calls without a name: the call order is the name
   kCompleted = 1,  ///< batches of this set that the rank has completed
   kSteps = 2,      ///< calls of end_step
   kReservedIds = 3,
+  kDropped = 3,  ///< 1: the rank has done with the set. The world is never dropped: its id 3 is a tensor's
+  kRowIds = 4,
 };
+inline constexpr TensorId kFirstRow = TensorId{1} << 20;
+/// So many sets may exist at once.
+inline constexpr TensorId kMostSets = 16384;
+inline constexpr TensorId kEndOfRows = kFirstRow + kMostSets * kRowIds;
+constexpr bool is_row(TensorId base) noexcept {
+  return base >= kFirstRow && base < kEndOfRows && (base - kFirstRow) % kRowIds == 0;
+}
 
 struct TensorSignature {
   DType dtype = DType::float32;

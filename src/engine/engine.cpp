@@ -260,7 +260,8 @@ void Engine::act(control::Action& action) {
                  [this](const control::ForgetSlot& forgotten) { names_.forget(names_.at(forgotten.slot)); },
                  [this](const control::DropPlan& plan) { executor_.drop_plan(plan.plan_key); },
                  [this](const control::ReportStall& report) { report_stall(report.stall); },
-                 [](const control::SetChanged&) {},
+                 [](const control::SetMade&) {},
+                 [](const control::SetGone&) {},
                  [this](const control::WorldFault& fault) { latch(fault.status); },
                  [this](const control::WorldClosed&) { close_log(); },
                  [this](const control::PushTransport&) {

@@ -32,6 +32,7 @@ namespace kolo::control {
 namespace {
 
 constexpr std::uint32_t kCapacity = 12;
+constexpr core::TensorId kRow = core::kFirstRow;
 constexpr int kSize = 2;
 
 template <class Message>
@@ -46,6 +47,7 @@ struct Submission {
   core::SetId set = 0;
   std::string name;
   std::shared_ptr<const core::Signature> signature;
+  enum class What : std::uint8_t { submit, ask_for_set, drop } what = What::submit;
 };
 /// What a machine hears: from a child, from the log, or from its program (which tells the sequencer to decide).
 struct Heard {
@@ -76,7 +78,7 @@ class RecordedWorld {
       for (Participant& rank : ranks_) rank.end_step(0);
       run();
     }
-    submit({0, "set", of_set({0, 1})});
+    for (int rank = 0; rank < kSize; ++rank) ask_for_set(rank, "set");
     run();
     for (int turn = 0; turn < 3; ++turn) {
       submit({1, "m", of_length(1 + turn / 2)});
@@ -93,7 +95,9 @@ class RecordedWorld {
     for (Participant& rank : ranks_) rank.starved();
     submit_on(1, {0, "late", of_length(1)});
     run();
-    submit({0, "unset", of_set({1}, core::CollectiveKind::remove_process_set)});
+    for (int rank = 0; rank < kSize; ++rank) drop(rank, 1);
+    run();
+    ask_for_set(0, "again");
     run();
     for (Participant& rank : ranks_) rank.leave();
     run();
@@ -111,19 +115,23 @@ class RecordedWorld {
     signature.tensors.push_back({DType::float32, Shape{elements}});
     return std::make_shared<const core::Signature>(signature);
   }
-  static Signature of_set(std::vector<std::int32_t> ranks,
-                          core::CollectiveKind kind = core::CollectiveKind::add_process_set) {
-    core::Signature signature;
-    signature.kind = kind;
-    signature.ranks = std::move(ranks);
-    return std::make_shared<const core::Signature>(signature);
+  void ask_for_set(int rank, const std::string& name) {
+    ranks_[rank].ask_for_set({0, 1}, name);
+    note(rank, {0, name, nullptr, Submission::What::ask_for_set});
+  }
+  void drop(int rank, core::SetId set) {
+    ranks_[rank].drop(set);
+    note(rank, {set, "", nullptr, Submission::What::drop});
+  }
+  void note(int rank, const Submission& submission) {
+    if (rank == 1) of_participant.push_back({Heard::From::program, 0, {}, submission});
   }
 
   SlotId submit_on(int rank, const Submission& submission) {
     Participant& participant = ranks_[rank];
     const SlotId slot = participant.open(submission.set, submission.name);
     participant.submit(slot, submission.signature);
-    if (rank == 1) of_participant.push_back({Heard::From::program, 0, {}, submission});
+    note(rank, submission);
     return slot;
   }
   void submit(const Submission& submission) {
@@ -245,7 +253,8 @@ class Saboteur {
         {0, 1, 1, 2, -1, std::numeric_limits<std::int32_t>::max(), std::numeric_limits<std::int32_t>::min()});
   }
   core::TensorId id() {
-    return one_of<core::TensorId>({0, 1, 2, 3, 4, 5, 8, kCapacity - 1, kCapacity, 1U << 30, core::kNoTensor});
+    return one_of<core::TensorId>({0, 1, 2, 3, 4, 5, 8, kCapacity - 1, kCapacity, kRow, kRow + core::kDropped,
+                                   kRow + core::kRowIds, core::kEndOfRows, 1U << 30, core::kNoTensor});
   }
   core::SetId set() { return one_of<core::SetId>({0, 0, 0, 1, 1, 2, ~core::SetId{0}}); }
   std::uint64_t count() { return one_of<std::uint64_t>({0, 1, 2, 3, 7, (std::uint64_t{1} << 48) - 1}); }
@@ -262,6 +271,8 @@ class Saboteur {
     for (std::int32_t& one : list) one = rank();
     return list;
   }
+  /// Of a request: often none, as it is of a set.
+  std::vector<std::int32_t> members() { return one_of<std::vector<std::int32_t>>({{}, {}, {0, 1}, {1}, ranks()}); }
   core::Signature signature() {
     core::Signature signature;
     signature.kind = static_cast<core::CollectiveKind>(random_() % (static_cast<unsigned>(core::kLastCollective) + 1));
@@ -281,7 +292,7 @@ class Saboteur {
     case 0:
       return Counted{id(), {generation(), count()}};
     case 1: {
-      Declared declared{set(), name(), count(), id(), generation(), {}};
+      Declared declared{set(), name(), count(), id(), generation(), {}, members()};
       for (std::uint64_t variants = random_() % 3; variants > 0; --variants) {
         declared.variants.push_back({std::nullopt, ranks()});
         if (random_() % 2 == 0) declared.variants.back().signature = signature();
@@ -291,7 +302,7 @@ class Saboteur {
     case 2:
       return Interest{rank(), plan(), plan(), ids(), count()};
     case 3:
-      return Overdue{rank(), set(), name(), count(), seconds(), random_() % 2 == 0, random_() % 2 == 0};
+      return Overdue{rank(), set(), name(), count(), seconds(), random_() % 2 == 0, random_() % 2 == 0, members()};
     case 4:
       return Missing{count(), ranks()};
     case 5:
@@ -319,15 +330,15 @@ class Saboteur {
     case 5:
       return PlannedBatch{plan(), plan()};
     case 6:
-      return Failed{set(), name(), count(), code(), "no"};
+      return Failed{set(), name(), count(), code(), "no", members()};
     case 7:
-      return Query{count(), set(), name(), count(), random_() % 2 == 0};
+      return Query{count(), set(), name(), count(), random_() % 2 == 0, members()};
     case 8:
-      return Stalled{set(), name(), seconds(), ranks()};
+      return Stalled{set(), name(), seconds(), ranks(), members()};
     case 9:
-      return SetAdded{set(), id(), generation(), ranks(), name(), count()};
+      return SetAdded{set(), id(), generation(), ranks(), name()};
     case 10:
-      return SetRemoved{set(), name(), count()};
+      return SetRemoved{set()};
     case 11:
       return RankLeft{rank()};
     default:
@@ -412,25 +423,33 @@ TEST(Hostile, RelayRefusesOrGoesOn) {
 TEST(Hostile, ParticipantRefusesOrGoesOn) {
   const Outcome outcome = hear_spoilt(recorded().of_participant, [] {
     const auto sets = std::make_shared<std::set<core::SetId>>(std::set<core::SetId>{core::kGlobalSet});
-    return [rank = std::make_shared<Participant>(1, kSize, kCapacity), sets](const Heard& heard) {
+    const auto asked = std::make_shared<std::set<SlotId>>();
+    return [rank = std::make_shared<Participant>(1, kSize, kCapacity), sets, asked](const Heard& heard) {
       if (heard.from == Heard::From::program) {
-        if (sets->count(heard.submission.set) == 0) return;  // the engine asks before it submits
-        const SlotId slot = rank->open(heard.submission.set, heard.submission.name);
-        if (!rank->in_flight(slot)) rank->submit(slot, heard.submission.signature);
+        const Submission& submission = heard.submission;
+        if (sets->count(submission.set) == 0) return;  // the engine asks before it submits
+        if (submission.what == Submission::What::ask_for_set) {
+          if (asked->empty()) asked->insert(rank->ask_for_set({0, 1}, submission.name));
+        } else if (submission.what == Submission::What::drop) {
+          rank->drop(submission.set);
+          sets->erase(submission.set);
+        } else {
+          const SlotId slot = rank->open(submission.set, submission.name);
+          if (!rank->in_flight(slot)) rank->submit(slot, submission.signature);
+        }
       } else {
         std::vector<Action> actions;
         rank->on_log(decode_log({heard.bytes.data(), heard.bytes.size()}), actions);
         for (const Action& action : actions) {
           if (const auto* batch = std::get_if<RunBatch>(&action)) rank->completed(batch->set);
-          const auto* changed = std::get_if<SetChanged>(&action);
-          if (changed == nullptr) continue;
-          sets->erase(changed->set);
-          if (std::count(changed->members.begin(), changed->members.end(), 1) > 0) sets->insert(changed->set);
+          if (const auto* forgotten = std::get_if<ForgetSlot>(&action)) asked->erase(forgotten->slot);
+          if (const auto* made = std::get_if<SetMade>(&action)) sets->insert(made->set);
+          if (const auto* gone = std::get_if<SetGone>(&action)) sets->erase(gone->set);
         }
       }
       rank->set_interested(true);
       for (const auto& [id, word] : std::exchange(rank->outbox(), Outbox{}).counts) {
-        ASSERT_LT(id, kCapacity) << "which is written to the board";
+        ASSERT_TRUE(id < kCapacity || (id >= kRow && id < core::kEndOfRows)) << "which is written to the board";
       }
     };
   });
@@ -470,6 +489,19 @@ TEST(Hostile, RefusalsSayWhatIsWrong) {
             begin + "a name without an id was submitted without a signature");
   EXPECT_EQ(up(Declared{0, "x", 1, 0, 0, {{core::Signature(), {0, 1}}}}),
             begin + "an id was declared under another name");
+  core::Signature add;
+  add.kind = core::CollectiveKind::add_process_set;
+  add.ranks = {0, 1};
+  EXPECT_EQ(up(Declared{0, "x", 1, core::kNoTensor, 0, {{add, {0, 1}}}}),
+            begin + "a process set was asked for without its members");
+  EXPECT_EQ(up(Declared{0, "x", 2, core::kNoTensor, 0, {{add, {0, 1}}}, {0, 1}}),
+            begin + "a request that names its members is no round of a name");
+  EXPECT_EQ(up(Declared{0, "x", 1, core::kNoTensor, 0, {{add, {0, 1}}}, {1}}),
+            begin + "a rank makes a request that does not name it");
+  EXPECT_EQ(up(Declared{0, "x", 1, core::kNoTensor, 0, {{add, {1}}}, {1}}),
+            begin + "a request names other members than its process set has");
+  EXPECT_EQ(up(Overdue{0, 0, "x", 1, 1, false, false, {1}}),
+            begin + "a rank waits for a request that does not name it");
   EXPECT_EQ(up(Counted{core::kCompleted, {0, 1}}), begin + "more batches are complete than there were");
   EXPECT_EQ(up(Counted{core::kUnnamed, {0, 1}}), begin + "a tensor was counted before it had a signature");
   EXPECT_EQ(refusal_of([] {
@@ -478,8 +510,16 @@ TEST(Hostile, RefusalsSayWhatIsWrong) {
             }),
             begin + "a rank submits for another one");
   EXPECT_EQ(log(Assigned{kCapacity, 1, 0, "x", {}}), begin + "there is no such id");
-  EXPECT_EQ(log(SetAdded{1, kCapacity - 2, 1, {0, 1}, "x", 1}), begin + "there is no such id");
-  EXPECT_EQ(log(SetAdded{1, 4, 1, {0, 2}, "x", 1}), begin + "there is no such rank");
+  EXPECT_EQ(log(SetAdded{1, 4, 1, {0, 1}, "x"}), begin + "there is no such row of ids");
+  EXPECT_EQ(log(SetAdded{1, kRow + 1, 1, {0, 1}, "x"}), begin + "there is no such row of ids");
+  EXPECT_EQ(log(SetAdded{1, core::kEndOfRows, 1, {0, 1}, "x"}), begin + "there is no such row of ids");
+  EXPECT_EQ(log(SetAdded{1, kRow, 1, {2, 0}, "x"}), begin + "there is no such rank");
+  EXPECT_EQ(log(SetAdded{1, kRow, 1, {1, 1}, "x"}), begin + "ranks do not ascend");
+  EXPECT_EQ(log(SetRemoved{0}), begin + "the world's process set was removed");
+  EXPECT_EQ(log(SetRemoved{1}), begin + "there is no such process set");
+  EXPECT_EQ(log(Query{1, 0, "", 1, false, {1, 0}}), begin + "ranks do not ascend");
+  EXPECT_EQ(log(Failed{1, "", 1, ErrorCode::mismatch, "no", {0}}),
+            begin + "a request that names its members is not the world's");
   EXPECT_EQ(log(BatchAppended{3, {1}}), begin + "there is no such process set");
   EXPECT_EQ(log(PlannedBatch{3, 1}), begin + "there is no such plan");
   EXPECT_EQ(log(Evicted{7, 1}), begin + "an id was evicted that means nothing");

@@ -225,39 +225,77 @@ TEST_F(ParticipantTest, CountsWhatIsInFlightWhenAPlanBegins) {
   EXPECT_EQ(std::get<Interest>(take().messages.at(0)).lacking, std::vector<core::TensorId>{4});
 }
 
-TEST_F(ParticipantTest, LearnsOfSetsByTheRequestsThatTheyAnswer) {
-  core::Signature add;
-  add.kind = core::CollectiveKind::add_process_set;
-  add.ranks = {1, 2};
-  const SlotId request = participant.open(0, "");
-  participant.submit(request, std::make_shared<const core::Signature>(add));
-  auto actions = read(SetAdded{1, 10, 4, {1, 2}, "", 1});
-  ASSERT_EQ(actions.size(), 1U);
-  EXPECT_EQ(std::get<SetChanged>(actions[0]).set, 1U);
-  EXPECT_EQ(std::get<SetChanged>(actions[0]).members, (std::vector<std::int32_t>{1, 2}));
-  EXPECT_EQ(std::get<SetChanged>(actions[0]).slot, request);
-  EXPECT_FALSE(participant.in_flight(request));
-  EXPECT_EQ(participant.id_bound(), 13U);
-  take();
-  participant.completed(1);
-  EXPECT_EQ(take().counts[0], (std::pair<core::TensorId, CountWord>{11, CountWord{4, 1}}));
+constexpr core::TensorId kRow = core::kFirstRow;
 
-  const SlotId lost = participant.open(1, "x");
-  participant.submit(lost, of_length(1));
-  participant.submit(request, std::make_shared<const core::Signature>(add));
-  actions = read(SetRemoved{1, "", 2});
-  ASSERT_EQ(actions.size(), 3U);
-  EXPECT_EQ(std::get<FailSlot>(actions[0]).status.message(),
-            "process set 1 was removed while tensor \"x\" was in flight; wait for its handle first");
-  EXPECT_EQ(std::get<ForgetSlot>(actions[1]).slot, lost);
-  EXPECT_TRUE(std::get<SetChanged>(actions[2]).members.empty());
-  participant.completed(1);  // a batch may complete after its set is gone
+TEST_F(ParticipantTest, AsksForASetAndDropsIt) {
+  const SlotId request = participant.ask_for_set({2, 1}, "pair");
+  const auto declared = std::get<Declared>(take().messages.at(0));
+  EXPECT_EQ(declared.set, core::kGlobalSet);
+  EXPECT_EQ(declared.name, "pair");
+  EXPECT_EQ(declared.members, (std::vector<std::int32_t>{1, 2}));
+  EXPECT_EQ(declared.variants.at(0).signature->ranks, (std::vector<std::int32_t>{2, 1}));
+  auto actions = read(SetAdded{1, kRow, 4, {2, 1}, "pair"});
+  ASSERT_EQ(actions.size(), 2U);
+  EXPECT_EQ(std::get<SetMade>(actions[0]).set, 1U);
+  EXPECT_EQ(std::get<SetMade>(actions[0]).members, (std::vector<std::int32_t>{2, 1}));
+  EXPECT_EQ(std::get<SetMade>(actions[0]).slot, request);
+  EXPECT_EQ(std::get<ForgetSlot>(actions[1]).slot, request);
+  EXPECT_EQ(participant.id_bound(), core::kReservedIds) << "a set takes no room from names";
+
+  const SlotId slot = participant.open(1, "");
+  participant.submit(slot, of_length(1));
+  participant.end_step(1);
+  take();
+  participant.drop(1);
+  EXPECT_TRUE(take().counts.empty()) << "something is in flight";
+  read(Assigned{kRow, 5, 1, "", *of_length(1)});
+  read(BatchAppended{1, {kRow}});
+  EXPECT_TRUE(take().counts.empty()) << "its batch runs";
+  participant.completed(1);
+  using Counts = std::vector<std::pair<core::TensorId, CountWord>>;
+  EXPECT_EQ(take().counts, (Counts{{kRow + core::kCompleted, {4, 1}}, {kRow + core::kDropped, {4, 1}}}));
+  actions = read(SetRemoved{1});
+  ASSERT_EQ(actions.size(), 2U);
+  EXPECT_EQ(std::get<ForgetSlot>(actions[0]).slot, slot);
+  EXPECT_EQ(std::get<SetGone>(actions[1]).set, 1U);
+  // Nothing is left in the row's words but those that were not written.
+  EXPECT_EQ(take().counts,
+            (Counts{{kRow + core::kCompleted, {}}, {kRow + core::kSteps, {}}, {kRow + core::kDropped, {}}}));
+}
+
+TEST_F(ParticipantTest, DropsItsSetsWhenItLeaves) {
+  participant.ask_for_set({1, 2}, "");
+  read(SetAdded{1, kRow, 1, {1, 2}, ""});
+  participant.ask_for_set({1, 3}, "");
+  take();
+  participant.leave();
+  const Outbox outbox = take();
+  ASSERT_EQ(outbox.counts.size(), 1U);
+  EXPECT_EQ(outbox.counts[0].first, kRow + core::kDropped);
+  EXPECT_TRUE(outbox.left.has_value());
+  // One that is made only now is dropped at once.
+  read(SetAdded{2, kRow + core::kRowIds, 1, {1, 3}, ""});
+  EXPECT_EQ(take().counts.at(0).first, kRow + core::kRowIds + core::kDropped);
+}
+
+TEST_F(ParticipantTest, AsksAtOnceAboutASetOfARankThatHasLeft) {
+  participant.ask_for_set({0, 1}, "");
+  participant.ask_for_set({1, 2}, "");
+  take();
+  read(RankLeft{2});
+  const auto messages = take().messages;
+  ASSERT_EQ(messages.size(), 1U);
+  EXPECT_EQ(std::get<Overdue>(messages[0]).members, (std::vector<std::int32_t>{1, 2}));
+  const auto actions = read(Failed{0, "", 1, ErrorCode::rank_lost, "gone", {1, 2}});
+  ASSERT_EQ(actions.size(), 2U);
+  EXPECT_EQ(std::get<FailSlot>(actions[0]).status.message(), "gone");
+  EXPECT_TRUE(std::holds_alternative<ForgetSlot>(actions[1]));
+  participant.ask_for_set({1, 2}, "");
+  EXPECT_EQ(take().messages.size(), 2U) << "declared, and asked about";
 }
 
 TEST_F(ParticipantTest, IgnoresEntriesOfSetsOfOthers) {
-  const SlotId request = participant.open(0, "");
-  participant.submit(request, of_length(1));
-  read(SetAdded{1, 10, 0, {0, 3}, "", 1});
+  read(SetAdded{1, kRow, 1, {0, 3}, ""});
   EXPECT_TRUE(read(Assigned{20, 1, 1, "x", *of_length(1)}).empty());
   EXPECT_TRUE(read(BatchAppended{1, {20}}).empty());
   EXPECT_TRUE(read(PlanDefined{0, 1, {{20}}}).empty());

@@ -120,7 +120,7 @@ TEST_F(RelayTest, DropsWhatAnEvictionVoids) {
 }
 
 TEST_F(RelayTest, WaitsOnlyForChildrenWithMembers) {
-  relay.on_log(SetAdded{1, 10, 0, {1, 3}, "", 1});
+  relay.on_log(SetAdded{1, core::kFirstRow, 1, {1, 3}, ""});
   Declared declared = declare("x", 1, {1});
   declared.set = 1;
   relay.on_message(1, declared);
@@ -128,9 +128,52 @@ TEST_F(RelayTest, WaitsOnlyForChildrenWithMembers) {
   declared.variants[0].ranks = {3};
   relay.on_message(2, declared);
   EXPECT_EQ(std::get<Declared>(take().at(0)).variants[0].ranks, (Ranks{1, 3}));
-  relay.on_log(SetRemoved{1, "", 2});
+  EXPECT_EQ(relay.id_bound(), core::kReservedIds) << "a set takes no room from names";
+  relay.on_log(SetRemoved{1});
   relay.on_message(1, declared);
   EXPECT_TRUE(take().empty()) << "of a set that is gone";
+}
+
+TEST_F(RelayTest, WaitsForTheMembersThatARequestNames) {
+  const auto ask_for = [](const std::string& name, Ranks members, Ranks said_by) {
+    core::Signature signature;
+    signature.kind = core::CollectiveKind::add_process_set;
+    signature.ranks = members;
+    return Declared{0, name, 1, kNoTensor, 0, {{signature, std::move(said_by)}}, std::move(members)};
+  };
+  const auto missing = [this](const std::string& name, const Ranks& members) {
+    relay.on_log(Query{5, 0, name, 1, false, members});
+    return std::get<Missing>(take().at(0)).ranks;
+  };
+  EXPECT_EQ(missing("", {0, 1, 3}), (Ranks{0, 1}));
+  relay.on_message(1, ask_for("", {1, 3}, {1}));
+  relay.on_message(1, ask_for("", {0, 1, 3}, {1}));
+  EXPECT_EQ(missing("", {0, 1, 3}), Ranks{0});
+  EXPECT_EQ(missing("", {1, 3}), Ranks{});
+  EXPECT_EQ(missing("other", {1, 3}), Ranks{1});
+  relay.on_message(2, ask_for("other", {1, 3}, {3}));
+  EXPECT_TRUE(take().empty());
+  relay.on_message(2, ask_for("", {1, 3}, {3}));
+  auto up = take();
+  ASSERT_EQ(up.size(), 1U);
+  EXPECT_EQ(std::get<Declared>(up[0]).members, (Ranks{1, 3}));
+  EXPECT_EQ(std::get<Declared>(up[0]).variants.at(0).ranks, (Ranks{1, 3}));
+  // The same again is another request.
+  relay.on_log(SetAdded{1, core::kFirstRow, 1, {3, 1}, ""});
+  relay.on_message(2, ask_for("", {1, 3}, {3}));
+  EXPECT_EQ(missing("", {1, 3}), Ranks{1});
+  relay.on_log(Failed{0, "", 1, ErrorCode::rank_lost, "gone", {1, 3}});
+  relay.on_message(1, ask_for("", {1, 3}, {1}));
+  EXPECT_TRUE(take().empty());
+  EXPECT_EQ(missing("", {0, 1, 3}), Ranks{0}) << "which has not failed";
+}
+
+TEST_F(RelayTest, PassesOnThatAllHaveDroppedASet) {
+  relay.on_log(SetAdded{1, core::kFirstRow, 1, {1, 3}, ""});
+  relay.on_count(1, core::kFirstRow + core::kDropped, {1, 1});
+  EXPECT_TRUE(take().empty());
+  relay.on_message(2, Counted{core::kFirstRow + core::kDropped, {1, 1}});
+  EXPECT_EQ(std::get<Counted>(take().at(0)).id, core::kFirstRow + core::kDropped);
 }
 
 TEST_F(RelayTest, SendsCompletionsAtOnceAfterOrdinaryBatches) {

@@ -514,76 +514,134 @@ TEST_F(SequencerTest, RunsWhatARankSubmittedBeforeItLeft) {
   EXPECT_TRUE(decide().empty());
 }
 
-TEST_F(SequencerTest, MakesAndRemovesSets) {
-  core::Signature add;
-  add.kind = core::CollectiveKind::add_process_set;
-  add.ranks = {1, 3};
-  sequencer.on_message(Declared{0, "", 1, 0, 0, {{add, {0, 1, 2, 3}}}}, now);
+class SetTest : public SequencerTest {
+ protected:
+  static constexpr TensorId kRow = core::kFirstRow;
+  void ask_for(const Ranks& members, const std::string& name = {}) {
+    core::Signature add;
+    add.kind = core::CollectiveKind::add_process_set;
+    add.ranks = members;
+    sequencer.on_message(Declared{0, name, 1, kNoTensor, 0, {{add, members}}, members}, now);
+  }
+  void say(core::SetId set, const std::string& name) {
+    sequencer.on_message(Declared{set, name, 1, kNoTensor, 0, {{of_length(1), {1, 3}}}}, now);
+  }
+  void drop(const SetAdded& set) { count(set.base + core::kDropped, {set.generation, 1}); }
+};
+
+TEST_F(SetTest, AreMadeAndRemoved) {
+  ask_for({1, 3}, "pair");
   const auto added = only<SetAdded>(decide());
   EXPECT_EQ(added.set, 1U);
-  EXPECT_EQ(added.base, 3U);
+  EXPECT_EQ(added.base, kRow);
   EXPECT_EQ(added.members, (Ranks{1, 3}));
-  EXPECT_EQ(added.round, 1U);
-  sequencer.on_message(Declared{1, "x", 1, kNoTensor, 0, {{of_length(1), {1, 3}}}}, now);
+  EXPECT_EQ(added.name, "pair");
+  say(1, "x");
   EXPECT_EQ(std::get<BatchAppended>(decide().at(1)).set, 1U);
-  core::Signature remove;
-  remove.kind = core::CollectiveKind::remove_process_set;
-  remove.ranks = {1};
-  sequencer.on_message(Declared{0, "", 2, 0, 0, {{remove, {0, 1, 2, 3}}}}, now);
+  drop(added);
   EXPECT_EQ(only<SetRemoved>(decide()).set, 1U);
-  sequencer.on_message(Declared{0, "", 3, 0, 0, {{remove, {0, 1, 2, 3}}}}, now);
-  EXPECT_EQ(only<Failed>(decide()).message, "remove_process_set: "
-                                            "there is no such "
-                                            "process set to "
-                                            "remove");
+  drop(added);
+  say(1, "y");
+  EXPECT_TRUE(decide().empty()) << "of a set that is gone";
   // The row of ids is free again, under another generation.
-  sequencer.on_message(Declared{0, "", 4, 0, 0, {{add, {0, 1, 2, 3}}}}, now);
+  ask_for({1, 3});
   const auto again = only<SetAdded>(decide());
   EXPECT_EQ(again.set, 2U);
-  EXPECT_EQ(again.base, 3U);
-  EXPECT_GT(again.generation, added.generation);
+  EXPECT_EQ(again.base, kRow);
+  EXPECT_NE(again.generation, added.generation);
 }
 
-TEST_F(SequencerTest, RunsBeforeASetIsRemovedWhatItsMembersSubmitted) {
-  core::Signature add;
-  add.kind = core::CollectiveKind::add_process_set;
-  add.ranks = {1, 3};
-  sequencer.on_message(Declared{0, "", 1, 0, 0, {{add, {0, 1, 2, 3}}}}, now);
-  for (const char* name : {"a", "b"})
-    sequencer.on_message(Declared{1, name, 1, kNoTensor, 0, {{of_length(1), {1, 3}}}}, now);
+TEST_F(SetTest, OfWhichAnOrderIsNotAgreedOnAreNotMade) {
+  core::Signature one;
+  one.kind = core::CollectiveKind::add_process_set;
+  one.ranks = {1, 3};
+  core::Signature other = one;
+  other.ranks = {3, 1};
+  sequencer.on_message(Declared{0, "", 1, kNoTensor, 0, {{one, {1}}, {other, {3}}}, {1, 3}}, now);
+  const auto failed = only<Failed>(decide());
+  EXPECT_EQ(failed.members, (Ranks{1, 3}));
+  EXPECT_EQ(failed.message,
+            "the process set of ranks 1 and 3 of add_process_set: ranks disagree about ranks: [1, 3] on "
+            "rank 1; [3, 1] on rank 3. The operation did not run; submit the same on every rank.");
+}
+
+TEST_F(SetTest, LeaveNoPlanBehind) {
+  ask_for({1, 3});
+  const auto added = only<SetAdded>(decide());
+  say(1, "a");
+  say(1, "b");
   decide();
-  count(6, {1, 2});
-  count(7, {1, 2});
-  decide();
-  count(6, {1, 3});
-  core::Signature remove;
-  remove.kind = core::CollectiveKind::remove_process_set;
-  remove.ranks = {1};
-  sequencer.on_message(Declared{0, "", 2, 0, 0, {{remove, {0, 1, 2, 3}}}}, now);
+  for (std::uint64_t round = 2; round <= 4; ++round) {
+    count(added.base + core::kCompleted, {added.generation, round - 1});
+    count(3, {1, round});
+    count(4, {1, round});
+    decide();
+  }
+  drop(added);
   const auto entries = decide();
   ASSERT_EQ(entries.size(), 2U);
-  EXPECT_EQ(std::get<BatchAppended>(entries[0]).members, Ids{6});
+  EXPECT_TRUE(std::holds_alternative<PlanVoided>(entries[0]));
   EXPECT_TRUE(std::holds_alternative<SetRemoved>(entries[1]));
-  // No plan of the set is left behind.
-  sequencer.on_message(Interest{1, 0, 0, {7}, 9}, now);
+  sequencer.on_message(Interest{1, 0, 0, {4}, 9}, now);
   EXPECT_TRUE(decide().empty());
 }
 
-TEST_F(SequencerTest, ForgetsTheQuestionsOfASetThatIsRemoved) {
-  core::Signature add;
-  add.kind = core::CollectiveKind::add_process_set;
-  add.ranks = {1, 3};
-  sequencer.on_message(Declared{0, "", 1, 0, 0, {{add, {0, 1, 2, 3}}}}, now);
+TEST_F(SetTest, TakeTheirQuestionsWithThem) {
+  ask_for({1, 3});
+  const auto added = only<SetAdded>(decide());
   sequencer.on_message(Overdue{1, 1, "x", 1, 60, false}, now);
-  core::Signature remove;
-  remove.kind = core::CollectiveKind::remove_process_set;
-  remove.ranks = {1};
-  sequencer.on_message(Declared{0, "", 2, 0, 0, {{remove, {0, 1, 2, 3}}}}, now);
+  decide();
+  drop(added);
   sequencer.on_message(Left{3}, now);
-  EXPECT_EQ(decide().size(), 4U);
+  EXPECT_EQ(decide().size(), 2U);
   sequencer.on_message(Missing{1, {}}, now);
   sequencer.on_message(Missing{1, {3}}, now);
   EXPECT_TRUE(decide().empty());
+}
+
+TEST_F(SetTest, AreNotMadeWithARankThatHasLeft) {
+  sequencer.on_message(Left{3}, now);
+  decide();
+  sequencer.on_message(Overdue{1, 0, "", 1, 0, false, false, {1, 3}}, now);
+  EXPECT_EQ(only<Query>(decide()).members, (Ranks{1, 3}));
+  sequencer.on_message(Missing{1, {}}, now);
+  sequencer.on_message(Missing{1, {3}}, now);
+  const auto failed = only<Failed>(decide());
+  EXPECT_EQ(failed.members, (Ranks{1, 3}));
+  EXPECT_EQ(failed.message, "rank 3 has shut down and will not submit the process set of ranks 1 and 3.");
+  // Others need not have heard of that.
+  sequencer.on_message(Overdue{1, 0, "", 1, 0, false, false, {1, 2}}, now);
+  EXPECT_EQ(only<Query>(decide()).query, 2U);
+}
+
+/// All rounds of such a request are the first: a question may come late, and then be about one that is over.
+TEST_F(SetTest, ALateQuestionAboutARequestThatIsOverHasNoAnswer) {
+  sequencer.on_message(Overdue{1, 0, "", 1, 60, false, false, {1, 3}}, now);
+  EXPECT_EQ(only<Query>(decide()).query, 1U);
+  sequencer.on_message(Missing{1, {1, 3}}, now);
+  sequencer.on_message(Missing{1, {}}, now);
+  EXPECT_TRUE(decide().empty()) << "who asked waits no more";
+  sequencer.on_message(Overdue{1, 0, "", 1, 600, true, false, {1, 3}}, now);
+  EXPECT_EQ(only<Query>(decide()).query, 2U);
+  answer(2, 1, false);
+  answer(2, 3, false);
+  EXPECT_TRUE(decide().empty());
+  // And the answers to one that is asked in time may come late.
+  sequencer.on_message(Overdue{1, 0, "", 1, 60, false, false, {1, 3}}, now);
+  EXPECT_EQ(only<Query>(decide()).query, 3U);
+  ask_for({1, 3});
+  EXPECT_EQ(only<SetAdded>(decide()).set, 1U);
+  sequencer.on_message(Missing{3, {3}}, now);
+  sequencer.on_message(Missing{3, {}}, now);
+  EXPECT_TRUE(decide().empty());
+}
+
+TEST_F(SetTest, CanBe16384AtOnce) {
+  for (TensorId i = 0; i < core::kMostSets; ++i) ask_for({1, 3});
+  EXPECT_EQ(decide().size(), core::kMostSets);
+  ask_for({1, 3});
+  EXPECT_EQ(only<Failed>(decide()).message, "the process set of ranks 1 and 3 cannot be made: there are 16384 already; "
+                                            "drop those that are not used any more");
 }
 
 }  // namespace

@@ -56,15 +56,17 @@ inline Program training_program(const Training& training, std::uint64_t seed) {
 struct Random {
   int phases = 12;
   int names = 12;
-  int sets = 2;  ///< made in the beginning, besides the world's
+  int sets = 2;       ///< made in the beginning, besides the world's
+  bool churn = true;  ///< sets are made and dropped while the others run
   bool mismatches = true;
   bool changes = true;  ///< of signatures
   bool unnamed = true;
   bool end_steps = true;
 };
 
-/// One program a rank. In some phases all ranks submit in one order, with waits where each likes; in the others each
-/// submits in an order of its own and waits for nothing but what is still in flight from an earlier phase, or for
+/// One program a rank. Sets are made by their members at the end of a phase, in one order; and dropped there, by each
+/// member when it comes by. In some phases all ranks submit in one order, with waits where each likes; in the others
+/// each submits in an order of its own and waits for nothing but what is still in flight from an earlier phase, or for
 /// everything at the end.
 class RandomPrograms {
  public:
@@ -72,13 +74,17 @@ class RandomPrograms {
       : shape_(random), random_(seed), programs_(static_cast<std::size_t>(ranks)) {
     std::vector<std::int32_t> all;
     for (int rank = 0; rank < ranks; ++rank) all.push_back(rank);
-    members_.push_back(all);
+    add_members(all);
     for (int i = 0; i < shape_.sets; ++i) make_set();
-    signature_of_.assign(members_.size() * static_cast<std::size_t>(shape_.names + 1), 0);
-    for (int phase = 0; phase < shape_.phases; ++phase) make_phase();
-    for (Program& program : programs_) {
+    for (int phase = 0; phase < shape_.phases; ++phase) {
+      make_phase();
+      if (shape_.churn && draw(3) == 0) drop_set();
+      if (shape_.churn && draw(2) == 0) make_set();
+    }
+    for (std::size_t rank = 0; rank < programs_.size(); ++rank) {
+      Program& program = programs_[rank];
       program.push_back(wait_all());
-      if (shape_.sets > 0) program.push_back(remove_set(1));
+      if (shape_.sets > 0 && is_alive_[1] && is_member(rank, 1)) program.push_back(simulator::drop_set(1));
       program.push_back(leave());
     }
   }
@@ -94,14 +100,42 @@ class RandomPrograms {
 
   std::size_t draw(std::size_t below) { return random_() % below; }
 
+  void add_members(const std::vector<std::int32_t>& members) {
+    members_.push_back(members);
+    is_alive_.push_back(true);
+    signature_of_.resize(members_.size() * static_cast<std::size_t>(shape_.names + 1), 0);
+  }
+
   void make_set() {
     std::vector<std::int32_t> members;
     for (const std::int32_t rank : members_.front()) {
       if (draw(2) == 0) members.push_back(rank);
     }
     if (members.empty()) members.push_back(0);
-    members_.push_back(members);
-    for (Program& program : programs_) program.push_back(add_set(members));
+    std::vector<std::int32_t> order = members;
+    std::shuffle(order.begin(), order.end(), random_);
+    const std::string name = draw(2) == 0 ? "" : "pair";
+    const auto set = static_cast<int>(members_.size());
+    add_members(members);
+    is_alive_.back() = !shape_.mismatches || members.size() == 1 || draw(10) != 0;
+    for (const std::int32_t rank : members) {
+      Program& program = programs_[static_cast<std::size_t>(rank)];
+      // One that gives another order: ranks disagree, and there is no such set.
+      if (!is_alive_.back() && rank == members.front()) std::swap(order.front(), order.back());
+      program.push_back(simulator::make_set(set, order, name));
+      if (!is_alive_.back() && rank == members.front()) std::swap(order.front(), order.back());
+    }
+  }
+
+  void drop_set() {
+    const auto set = static_cast<int>(draw(members_.size()));
+    if (set == 0 || !is_alive_[static_cast<std::size_t>(set)]) return;
+    is_alive_[static_cast<std::size_t>(set)] = false;
+    for (const std::int32_t rank : members_[static_cast<std::size_t>(set)]) {
+      Program& program = programs_[static_cast<std::size_t>(rank)];
+      if (draw(4) == 0) program.push_back(pause(draw(300)));
+      program.push_back(simulator::drop_set(set));
+    }
   }
 
   Call make_call(int set, int name) {
@@ -118,6 +152,7 @@ class RandomPrograms {
   void make_phase() {
     std::vector<Call> calls;
     for (std::size_t set = 0; set < members_.size(); ++set) {
+      if (!is_alive_[set]) continue;
       std::vector<int> names;
       for (int name = 0; name < shape_.names; ++name) {
         if (draw(10) != 0) names.push_back(name);
@@ -148,7 +183,7 @@ class RandomPrograms {
     }
     if (wait_at_end) program.push_back(wait_all());
     for (std::size_t set = 0; shape_.end_steps && set < members_.size(); ++set) {
-      if (is_member(rank, static_cast<int>(set))) program.push_back(end_step(static_cast<int>(set)));
+      if (is_alive_[set] && is_member(rank, static_cast<int>(set))) program.push_back(end_step(static_cast<int>(set)));
     }
   }
 
@@ -156,6 +191,7 @@ class RandomPrograms {
   std::mt19937_64 random_;
   std::vector<Program> programs_;
   std::vector<std::vector<std::int32_t>> members_;  ///< by set
+  std::vector<bool> is_alive_;                      ///< by set: made, and not dropped
   std::vector<int> signature_of_;                   ///< by set and name
 };
 

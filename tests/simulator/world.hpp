@@ -20,6 +20,9 @@
 //   - an entry that runs or fails something does so for submissions that every member has made and that no earlier
 //     entry has consumed; a batch runs only what agrees, a mismatch fails only what does not;
 //   - a rank runs and fails exactly what the entry says, for the submission that it says (the how-manieth of the name);
+//   - a set is made when its members, and no others, have asked for it in one order; it is removed when all of them
+//     have dropped it, with nothing of it in flight or running anywhere, and before the end of the log if they all said
+//     so;
 //   - nothing follows the end of the log;
 //   - and when nothing happens any more: every program has come to its end, and whatever all members had submitted
 //     has been consumed and has completed everywhere.
@@ -39,6 +42,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -56,15 +60,16 @@ using core::SetId;
 using core::TensorId;
 using Tick = std::uint64_t;
 
-/// One operation of a rank's program. Sets are called by their number in the order in which the program made them; 0 is
-/// the world's. Submitting a name that is in flight waits for it first.
+/// One operation of a rank's program. Sets are called by the numbers that the program gives them; 0 is the world's.
+/// What would be done with a set that could not be made is passed over. Submitting a name that is in flight waits for
+/// it first.
 struct Op {
-  enum class Kind { submit, wait, wait_all, poll, end_step, add_set, remove_set, pause, leave, die, stop };
+  enum class Kind { submit, wait, wait_all, poll, end_step, make_set, drop_set, pause, leave, die, stop };
   Kind kind = Kind::pause;
   int set = 0;
   std::string name;
   int signature = 0;                ///< number of one of the world's signatures
-  std::vector<std::int32_t> ranks;  ///< for add_set
+  std::vector<std::int32_t> ranks;  ///< for make_set
   Tick ticks = 0;                   ///< for pause
 };
 using Program = std::vector<Op>;
@@ -77,8 +82,12 @@ inline Op wait_all() { return {Op::Kind::wait_all, 0, {}, 0, {}, 0}; }
 /// Shows interest for a moment, as an unfinished done() does.
 inline Op poll() { return {Op::Kind::poll, 0, {}, 0, {}, 0}; }
 inline Op end_step(int set = 0) { return {Op::Kind::end_step, set, {}, 0, {}, 0}; }
-inline Op add_set(std::vector<std::int32_t> ranks) { return {Op::Kind::add_set, 0, {}, 0, std::move(ranks), 0}; }
-inline Op remove_set(int set) { return {Op::Kind::remove_set, set, {}, 0, {}, 0}; }
+/// Waits until the members have made it.
+inline Op make_set(int set, std::vector<std::int32_t> ranks, std::string name = {}) {
+  return {Op::Kind::make_set, set, std::move(name), 0, std::move(ranks), 0};
+}
+/// Waits for nothing.
+inline Op drop_set(int set) { return {Op::Kind::drop_set, set, {}, 0, {}, 0}; }
 inline Op pause(Tick ticks) { return {Op::Kind::pause, 0, {}, 0, {}, ticks}; }
 inline Op leave() { return {Op::Kind::leave, 0, {}, 0, {}, 0}; }
 inline Op die() { return {Op::Kind::die, 0, {}, 0, {}, 0}; }
@@ -143,7 +152,7 @@ class World {
     std::vector<std::int32_t> all;
     for (int rank = 0; rank < options.ranks; ++rank) all.push_back(rank);
     members_[core::kGlobalSet] = all;
-    meaning_[0] = {core::kGlobalSet, ""};
+    meaning_.emplace(core::kUnnamed, Key(core::kGlobalSet, ""));
   }
 
   void set_program(int rank, Program program) { ranks_[index(rank)].program = std::move(program); }
@@ -180,10 +189,21 @@ class World {
   std::function<void(int rank)> on_end_step;
 
  private:
-  using Key = std::pair<SetId, std::string>;
+  /// Of a request; `members` where it names them, ascending.
+  struct Key {
+    Key(SetId of, std::string what, std::vector<std::int32_t> made_by = {})
+        : set(of), name(std::move(what)), members(std::move(made_by)) {}
+    SetId set;
+    std::string name;
+    std::vector<std::int32_t> members;
+    friend bool operator<(const Key& a, const Key& b) {
+      return std::tie(a.set, a.name, a.members) < std::tie(b.set, b.name, b.members);
+    }
+    friend bool operator==(const Key& a, const Key& b) = default;
+  };
 
   struct Handle {
-    Key key;
+    Key key{core::kGlobalSet, ""};
     SlotId slot = 0;
     std::uint64_t ordinal = 0;  ///< this rank's submissions of the name so far
     bool pending = false;       ///< submitted, not complete
@@ -200,7 +220,7 @@ class World {
     bool dead = false;
     bool blocked = false;
     Tick busy_until = 0;
-    std::vector<SetId> sets{core::kGlobalSet};
+    std::map<int, SetId> sets{{0, core::kGlobalSet}};  ///< by the program's number
     std::map<Key, Handle> handles;
     std::map<SlotId, Handle*> by_slot;
     std::deque<control::UpMessage> ring;
@@ -209,7 +229,8 @@ class World {
     std::vector<Status> failures;
     std::vector<control::Stalled> stalls;
     Status fault;
-    bool request_done = false;
+    bool request_done = false;  ///< that the program waits for
+    bool has_said_left = false;
     std::size_t unfinished = 0;  ///< pending handles
   };
   struct Node {
@@ -245,6 +266,7 @@ class World {
   /// What an entry consumes.
   struct Record {
     SetId set = 0;
+    std::vector<std::int32_t> members;                         ///< of a request that names them
     std::vector<std::pair<std::string, std::uint64_t>> items;  ///< name, ordinal
     bool is_batch = false;
     std::size_t executed = 0;  ///< by how many members
@@ -367,10 +389,12 @@ class World {
     }
     for (auto& [id, word] : outbox.counts) {
       ++traffic_.counts;
+      note_drop(rank, id, word);
       if (sabotage_.count && !sabotage_.count(rank, id, word)) continue;
       r.column[id] = word;
     }
     if (outbox.left) {
+      r.has_said_left = true;
       control::UpMessage left = *outbox.left;
       if (!sabotage_.message || sabotage_.message(rank, left)) r.ring.push_back(std::move(left));
     }
@@ -398,11 +422,13 @@ class World {
   /// False when it must wait.
   bool execute(int rank, const Op& op) {
     Rank& r = ranks_[index(rank)];
+    const auto set = r.sets.find(op.set);
+    if (set == r.sets.end() && op.kind != Op::Kind::make_set) return true;
     switch (op.kind) {
     case Op::Kind::submit:
-      return do_submit(rank, {r.sets[index(op.set)], op.name}, signatures_[index(op.signature)], op.signature);
+      return do_submit(rank, {set->second, op.name}, op.signature);
     case Op::Kind::wait: {
-      const auto found = r.handles.find({r.sets[index(op.set)], op.name});
+      const auto found = r.handles.find({set->second, op.name});
       return found == r.handles.end() || !found->second.pending;
     }
     case Op::Kind::wait_all:
@@ -413,12 +439,16 @@ class World {
       r.participant->set_interested(false);
       return true;
     case Op::Kind::end_step:
-      r.participant->end_step(r.sets[index(op.set)]);
+      r.participant->end_step(set->second);
       if (on_end_step) on_end_step(rank);
       return true;
-    case Op::Kind::add_set:
-    case Op::Kind::remove_set:
-      return change_set(rank, op);
+    case Op::Kind::make_set:
+      return make_set(rank, op);
+    case Op::Kind::drop_set:
+      dropped_.insert({set->second, rank});
+      r.participant->drop(set->second);
+      r.sets.erase(set);
+      return true;
     case Op::Kind::pause:
       r.busy_until = now_ + op.ticks;
       return true;
@@ -435,12 +465,21 @@ class World {
     return true;
   }
 
-  bool do_submit(int rank, const Key& key, const std::shared_ptr<const core::Signature>& signature, int number) {
+  bool do_submit(int rank, const Key& key, int number) {
     Rank& r = ranks_[index(rank)];
     Handle& handle = r.handles[key];
     if (handle.pending) return false;
+    begin(rank, key, handle, r.participant->open(key.set, key.name), number);
+    // The same object as before is the fast path; an equal one must do as well.
+    const auto& signature = signatures_[index(number)];
+    r.participant->submit(handle.slot, draw(3) == 0 ? std::make_shared<const core::Signature>(*signature) : signature);
+    return true;
+  }
+
+  void begin(int rank, const Key& key, Handle& handle, SlotId slot, int number) {
+    Rank& r = ranks_[index(rank)];
     handle.key = key;
-    handle.slot = r.participant->open(key.first, key.second);
+    handle.slot = slot;
     r.by_slot[handle.slot] = &handle;
     handle.pending = true;
     handle.running = handle.warned = false;
@@ -448,31 +487,29 @@ class World {
     ++handle.ordinal;
     ++r.unfinished;
     note_submission(rank, key, handle.ordinal, number);
-    // The same object as before is the fast path; an equal one must do as well.
-    r.participant->submit(handle.slot, draw(3) == 0 ? std::make_shared<const core::Signature>(*signature) : signature);
     if (options_.stall_warning > 0) schedule(now_ + options_.stall_warning, Event::Kind::overdue, rank);
     if (options_.deadline > 0) schedule(now_ + options_.deadline, Event::Kind::overdue, rank);
-    return true;
   }
 
-  bool change_set(int rank, const Op& op) {
+  bool make_set(int rank, const Op& op) {
     Rank& r = ranks_[index(rank)];
-    const Key key(core::kGlobalSet, "");
-    if (r.request_done) {
-      r.request_done = false;
-      return true;
-    }
-    const auto found = r.handles.find(key);
-    if (found != r.handles.end() && found->second.pending) return false;
-    core::Signature signature;
-    const bool adds = op.kind == Op::Kind::add_set;
-    signature.kind = adds ? core::CollectiveKind::add_process_set : core::CollectiveKind::remove_process_set;
-    signature.ranks = op.ranks;
-    if (!adds) signature.ranks = {static_cast<std::int32_t>(r.sets[index(op.set)])};
-    // Told apart from the world's own signatures by the set they are about.
-    const int number = 1000 + (adds ? 0 : 1000) + signature.ranks.front();
-    do_submit(rank, key, std::make_shared<const core::Signature>(signature), number);
+    if (std::exchange(r.request_done, false)) return true;
+    std::vector<std::int32_t> members = op.ranks;
+    std::sort(members.begin(), members.end());
+    const Key key(core::kGlobalSet, op.name, members);
+    Handle& handle = r.handles[key];
+    if (handle.pending) return false;
+    unsigned order = 1000;  // of the members, as a number: they must agree on it
+    for (const std::int32_t member : op.ranks) order = order * 31 + static_cast<unsigned>(member) + 1;
+    begin(rank, key, handle, r.participant->ask_for_set(op.ranks, op.name), static_cast<int>(order));
     return false;
+  }
+
+  /// This rank has done with a set, and has not left before.
+  void note_drop(int rank, TensorId id, control::CountWord word) {
+    if (id < core::kFirstRow || word.count == 0 || (id - core::kFirstRow) % core::kRowIds != core::kDropped) return;
+    const SetId set = meaning_.at(id - core::kDropped).set;
+    if (!ranks_[index(rank)].has_said_left) ++done_with_[set];
   }
 
   void perish(int rank) {
@@ -490,7 +527,7 @@ class World {
       const double seconds = static_cast<double>(waited) / 1000;
       if (options_.deadline > 0 && waited >= options_.deadline) {
         if (handle.running) {
-          r.participant->overdue_running(key.first, key.second, seconds);
+          r.participant->overdue_running(key.set, key.name, seconds);
         } else {
           r.participant->overdue(handle.slot, seconds, true);
         }
@@ -528,7 +565,7 @@ class World {
       if (handle == nullptr) return;
       if (handle->key != Key(record.set, record.items[i].first) || handle->ordinal != record.items[i].second) {
         return violate("rank " + std::to_string(rank) + " runs submission " + std::to_string(handle->ordinal) +
-                       " of '" + handle->key.second + "' where the log says " + record.items[i].first + " " +
+                       " of '" + handle->key.name + "' where the log says " + record.items[i].first + " " +
                        std::to_string(record.items[i].second));
       }
       handle->running = true;
@@ -560,29 +597,27 @@ class World {
     if (handle == nullptr) return;
     const Record& record = records_[entry];
     const bool by_name = std::holds_alternative<control::Failed>(log_[entry]);
-    if (by_name && (record.items.front().first != handle->key.second ||
+    if (by_name && (record.items.front().first != handle->key.name || record.members != handle->key.members ||
                     (record.items.front().second != 0 && record.items.front().second != handle->ordinal))) {
       return violate("rank " + std::to_string(rank) + " fails another submission than the log");
     }
     Rank& r = ranks_[index(rank)];
     r.failures.push_back(fail.status);
-    if (handle->key == Key(core::kGlobalSet, "") && r.at < r.program.size() &&
-        (r.program[r.at].kind == Op::Kind::add_set || r.program[r.at].kind == Op::Kind::remove_set)) {
-      r.request_done = true;
-    }
+    if (!handle->key.members.empty()) r.request_done = true;
     finish(rank, *handle);
   }
   void act(int rank, std::size_t, control::ForgetSlot& forget) { ranks_[index(rank)].by_slot.erase(forget.slot); }
   void act(int, std::size_t, control::DropPlan&) {}
   void act(int rank, std::size_t, control::ReportStall& report) { ranks_[index(rank)].stalls.push_back(report.stall); }
-  void act(int rank, std::size_t, control::SetChanged& change) {
+  void act(int rank, std::size_t, control::SetMade& made) {
     Rank& r = ranks_[index(rank)];
-    Handle* handle = handle_of(rank, change.slot);
+    Handle* handle = handle_of(rank, made.slot);
     if (handle == nullptr) return;
     finish(rank, *handle);
     r.request_done = true;
-    if (!change.members.empty()) r.sets.push_back(change.set);
+    r.sets[r.program[r.at].set] = made.set;
   }
+  void act(int, std::size_t, control::SetGone&) {}
   void act(int rank, std::size_t, control::WorldFault& fault) {
     ranks_[index(rank)].fault = fault.status;
     ranks_[index(rank)].ended = true;
@@ -596,7 +631,7 @@ class World {
     query.answer.doing = waits ? control::Doing::waiting : control::Doing::nothing;
     for (const auto& [key, handle] : r.handles) {
       if (query.answer.submitted || !r.blocked || !handle.pending || handle.running) continue;
-      query.answer.wait = control::Answer::Wait{key.first, key.second, handle.ordinal};
+      query.answer.wait = control::Answer::Wait{key.set, key.name, handle.ordinal, key.members};
     }
     r.participant->answer(std::move(query.answer));
   }
@@ -747,14 +782,15 @@ class World {
   }
 
   /// The next submission of this name must have been made by every member; it is consumed.
-  bool consume(std::size_t entry, SetId set, const std::string& name, bool must_agree) {
-    Ledger& ledger = ledgers_[Key(set, name)];
+  bool consume(std::size_t entry, const Key& key, bool must_agree) {
+    Ledger& ledger = ledgers_[key];
+    const std::string& name = key.name;
     const std::uint64_t ordinal = ++ledger.consumed;
     if (ledger.hopeless) {
       violate("entry " + std::to_string(entry) + " consumes '" + name + "', which cannot be complete");
       return false;
     }
-    for (const std::int32_t member : members_[set]) {
+    for (const std::int32_t member : members_of(key)) {
       if (ledger.submitted[member] >= ordinal) continue;
       violate("entry " + std::to_string(entry) + " consumes submission " + std::to_string(ordinal) + " of '" + name +
               "', which rank " + std::to_string(member) + " has not made");
@@ -767,23 +803,28 @@ class World {
               (agree ? "agree" : "disagree"));
       return false;
     }
-    records_[entry].set = set;
+    records_[entry].set = key.set;
+    records_[entry].members = key.members;
     records_[entry].items.emplace_back(name, ordinal);
     return true;
+  }
+
+  const std::vector<std::int32_t>& members_of(const Key& key) {
+    return key.members.empty() ? members_[key.set] : key.members;
   }
 
   void check_batch(std::size_t entry, SetId set, const std::vector<TensorId>& ids) {
     records_[entry].is_batch = true;
     for (const TensorId id : ids) {
       const auto meaning = meaning_.find(id);
-      if (meaning == meaning_.end() || meaning->second.first != set) {
+      if (meaning == meaning_.end() || meaning->second.set != set) {
         return violate("entry " + std::to_string(entry) + " runs id " + std::to_string(id) + ", which means nothing");
       }
-      if (!consume(entry, set, meaning->second.second, true)) return;
+      if (!consume(entry, meaning->second, true)) return;
     }
   }
 
-  void check(std::size_t, const control::Assigned& e) { meaning_[e.id] = {e.set, e.name}; }
+  void check(std::size_t, const control::Assigned& e) { meaning_.insert_or_assign(e.id, Key(e.set, e.name)); }
   void check(std::size_t n, const control::Evicted& e) {
     if (meaning_.erase(e.id) != 1) violate("entry " + std::to_string(n) + " evicts an id that means nothing");
   }
@@ -796,33 +837,61 @@ class World {
     check_batch(n, plan->second.set, plan->second.batches[e.number]);
   }
   void check(std::size_t n, const control::Failed& e) {
+    const Key key(e.set, e.name, e.members);
     records_[n].set = e.set;
+    records_[n].members = e.members;
     if (e.code == ErrorCode::mismatch) {
-      consume(n, e.set, e.name, false);
+      consume(n, key, false);
     } else if (e.code == ErrorCode::rank_lost) {
-      ledgers_[Key(e.set, e.name)].hopeless = true;
+      ledgers_[key].hopeless = true;
       records_[n].items.emplace_back(e.name, 0);
     } else {
-      consume(n, e.set, e.name, true);
+      consume(n, key, true);
     }
   }
   void check(std::size_t, const control::Query&) {}
   void check(std::size_t, const control::Stalled&) {}
   void check(std::size_t n, const control::SetAdded& e) {
-    if (!consume(n, core::kGlobalSet, e.name, true)) return;
-    members_[e.set] = e.members;
-    meaning_[e.base] = {e.set, ""};
+    std::vector<std::int32_t> members = e.members;
+    std::sort(members.begin(), members.end());
+    if (!consume(n, Key(core::kGlobalSet, e.name, members), true)) return;
+    if (!meaning_.emplace(e.base, Key(e.set, "")).second)
+      violate("entry " + std::to_string(n) + " reserves a row twice");
+    members_[e.set] = members;
   }
   void check(std::size_t n, const control::SetRemoved& e) {
-    if (!consume(n, core::kGlobalSet, e.name, true)) return;
+    const std::string what = "entry " + std::to_string(n) + " removes process set " + std::to_string(e.set) + ", ";
+    for (const std::int32_t member : members_[e.set]) {
+      if (dropped_.count({e.set, member}) != 0 || ranks_[index(member)].has_said_left) continue;
+      return violate(what + "which rank " + std::to_string(member) + " has not dropped");
+    }
+    for (const auto& [place, members] : running_) {
+      if (records_[place.second].set == e.set && records_[place.second].is_batch) {
+        return violate(what + "of which entry " + std::to_string(place.second) + " still runs");
+      }
+    }
+    for (auto& [key, ledger] : ledgers_) {
+      if (key.set != e.set || ledger.hopeless) continue;
+      for (const std::int32_t member : members_[e.set]) {
+        if (ledger.submitted[member] <= ledger.consumed) continue;
+        return violate(what + "of which '" + key.name + "' is in flight on rank " + std::to_string(member));
+      }
+    }
     for (auto it = meaning_.begin(); it != meaning_.end();) {
-      it = it->second.first == e.set ? meaning_.erase(it) : std::next(it);
+      it = it->second.set == e.set ? meaning_.erase(it) : std::next(it);
     }
     removed_.insert(e.set);
   }
   void check(std::size_t, const control::RankLeft&) {}
   void check(std::size_t, const control::Faulted&) { faulted_ = closed_ = true; }
-  void check(std::size_t, const control::Closed&) { closed_ = true; }
+  void check(std::size_t n, const control::Closed&) {
+    closed_ = true;
+    for (const auto& [set, ranks] : done_with_) {
+      if (ranks < members_[set].size() || removed_.count(set) != 0) continue;
+      violate("entry " + std::to_string(n) + " ends the log, and process set " + std::to_string(set) +
+              ", which all members have dropped, is still there");
+    }
+  }
   void check(std::size_t, const control::Push&) {}
 
   void check_entry(std::size_t number) {
@@ -848,13 +917,18 @@ class World {
     if (!faulted_) check_ledgers();
   }
 
+  /// How many submissions every member has made.
+  std::uint64_t least_submitted(const Key& key, Ledger& ledger) {
+    std::uint64_t least = ~std::uint64_t{0};
+    for (const std::int32_t member : members_of(key)) least = std::min(least, ledger.submitted[member]);
+    return least;
+  }
+
   void check_ledgers() {
     for (auto& [key, ledger] : ledgers_) {
-      if (ledger.hopeless || removed_.count(key.first) != 0) continue;
-      std::uint64_t least = ~std::uint64_t{0};
-      for (const std::int32_t member : members_[key.first]) least = std::min(least, ledger.submitted[member]);
-      if (ledger.consumed != least)
-        violate("submission " + std::to_string(least) + " of '" + key.second + "' was lost");
+      if (ledger.hopeless) continue;
+      const std::uint64_t least = least_submitted(key, ledger);
+      if (ledger.consumed != least) violate("submission " + std::to_string(least) + " of '" + key.name + "' was lost");
     }
     for (const auto& [what, members] : running_) {
       if (ranks_[index(what.first)].ended) continue;
@@ -885,6 +959,8 @@ class World {
   std::map<TensorId, Key> meaning_;
   std::map<std::uint32_t, control::PlanDefined> plans_;
   std::map<SetId, std::vector<std::int32_t>> members_;
+  std::map<SetId, std::size_t> done_with_;   ///< how many members have said so before they left
+  std::set<std::pair<SetId, int>> dropped_;  ///< by set and rank
   std::set<SetId> removed_;
   bool closed_ = false;
   bool faulted_ = false;
