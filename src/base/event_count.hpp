@@ -4,11 +4,10 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 
 #include "base/clock.hpp"
+#include "base/mutex.hpp"
 
 namespace kolo::base {
 
@@ -26,19 +25,21 @@ class EventCount {
   void ring() noexcept {
     rings_.fetch_add(1);  // sequentially consistent, as the sleeper's two steps: one of both sees the other
     if (sleepers_.load() == 0) return;
-    { const std::lock_guard lock(mutex_); }  // a sleeper that has looked sleeps by now
+    { const MutexLock lock(mutex_); }  // a sleeper that has looked sleeps by now
     changed_.notify_all();
   }
 
   /// Returns when `ring` has been called since the ticket was taken, or when the time has come.
   void sleep(Ticket ticket, Time until) {
-    std::unique_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     sleepers_.fetch_add(1);
-    const auto rung = [&] { return rings_.load() != ticket; };
-    if (until == Time::max()) {
-      changed_.wait(lock, rung);
-    } else {
-      changed_.wait_until(lock, until, rung);
+    bool in_time = true;
+    while (in_time && rings_.load() == ticket) {
+      if (until == Time::max()) {
+        changed_.wait(mutex_);
+      } else {
+        in_time = changed_.wait_until(mutex_, until);
+      }
     }
     sleepers_.fetch_sub(1);
   }
@@ -46,8 +47,8 @@ class EventCount {
  private:
   std::atomic<Ticket> rings_{0};
   std::atomic<int> sleepers_{0};
-  std::mutex mutex_;
-  std::condition_variable changed_;
+  Mutex mutex_;
+  ConditionVariable changed_;
 };
 
 }  // namespace kolo::base

@@ -78,13 +78,13 @@ Logger::Logger(LogLevel level, int rank, LogSink sink) : level_(level), rank_(ra
 void Logger::set_sink(LogSink sink) {
   // Declared before the lock, so that the old sink, whose destructor is the user's code, goes after it.
   std::shared_ptr<const LogSink> other = share(std::move(sink));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   sink_.swap(other);
 }
 
 void Logger::write(LogLevel level, std::string message) const noexcept {
   const LogRecord record{level, std::chrono::system_clock::now(), rank_, std::move(message)};
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (in_sink_ || !sink_) {
     write_to_stderr(record);
     return;

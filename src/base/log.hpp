@@ -4,12 +4,13 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <ostream>
 #include <sstream>
 #include <string>
 
 #include <kolo/log.hpp>
+
+#include "base/mutex.hpp"
 
 /// KOLO_LOG(logger, info) << "anything that streams"; `logger` is a Logger&, the level one of LogLevel's names.
 /// Below the logger's level nothing on the line is evaluated.
@@ -44,9 +45,9 @@ class Logger {
   const int rank_;
 
   // Recursive, because a sink may log (say, through code that it calls), and must not wait for itself.
-  mutable std::recursive_mutex mutex_;
-  std::shared_ptr<const LogSink> sink_;  // guarded by mutex_; null is standard error
-  mutable bool in_sink_ = false;         // guarded by mutex_
+  mutable RecursiveMutex mutex_;
+  std::shared_ptr<const LogSink> sink_ KOLO_GUARDED_BY(mutex_);  // null is standard error
+  mutable bool in_sink_ KOLO_GUARDED_BY(mutex_) = false;
 };
 
 namespace detail {

@@ -15,8 +15,10 @@ Watchdog::Watchdog(Duration patience, std::string last_words, int status) {
   try {
     thread_ = std::thread([this, until, words = std::move(last_words) + "\n", status] {
       set_thread_name("kolo-watchdog");
-      std::unique_lock lock(mutex_);
-      if (called_off_.wait_until(lock, until, [this] { return over_; })) return;
+      const MutexLock lock(mutex_);
+      bool in_time = true;
+      while (in_time && !over_) in_time = called_off_.wait_until(mutex_, until);
+      if (over_) return;
       // The process ends whether or not this can be written.
       [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, words.data(), words.size());
       ::_exit(status);
@@ -28,7 +30,7 @@ Watchdog::Watchdog(Duration patience, std::string last_words, int status) {
 
 Watchdog::~Watchdog() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     over_ = true;
   }
   called_off_.notify_one();

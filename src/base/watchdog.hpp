@@ -3,12 +3,11 @@
 // A deadline for a call of somebody else's that has none.
 #pragma once
 
-#include <condition_variable>
-#include <mutex>
 #include <string>
 #include <thread>
 
 #include "base/clock.hpp"
+#include "base/mutex.hpp"
 
 namespace kolo::base {
 
@@ -23,9 +22,9 @@ class Watchdog {
   Watchdog& operator=(const Watchdog&) = delete;
 
  private:
-  std::mutex mutex_;
-  std::condition_variable called_off_;
-  bool over_ = false;  // guarded by mutex_
+  Mutex mutex_;
+  ConditionVariable called_off_;
+  bool over_ KOLO_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Mutexes whose use clang checks when it compiles (-Wthread-safety). std::mutex does the work: the wrappers are inline
+// and add nothing. For other compilers the annotations are empty.
+//
+//   base::Mutex mutex_;
+//   int balance_ KOLO_GUARDED_BY(mutex_) = 0;     // a read or write without the mutex does not compile
+//   void deposit(int amount) KOLO_REQUIRES(mutex_);  // nor does such a call
+//
+// Clang looks at one function at a time, and takes a lambda for a function of its own. A lambda that needs a mutex is
+// annotated itself, behind its parameters, or begins with `assert_held`. Constructors and destructors are not checked.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+
+#include "base/clock.hpp"
+
+#if defined(__clang__)
+#define KOLO_THREAD_SAFETY(attribute) __attribute__((attribute))
+#else
+#define KOLO_THREAD_SAFETY(attribute)
+#endif
+
+/// Of a class: what can be held, and an object that holds it for a scope.
+#define KOLO_CAPABILITY(name) KOLO_THREAD_SAFETY(capability(name))
+#define KOLO_SCOPED_CAPABILITY KOLO_THREAD_SAFETY(scoped_lockable)
+/// Of a variable: it is read and written with the mutex held; of a pointer: what it points to is.
+#define KOLO_GUARDED_BY(mutex) KOLO_THREAD_SAFETY(guarded_by(mutex))
+#define KOLO_PT_GUARDED_BY(mutex) KOLO_THREAD_SAFETY(pt_guarded_by(mutex))
+/// Of a function: who calls it holds the mutex, or must not hold it.
+#define KOLO_REQUIRES(...) KOLO_THREAD_SAFETY(requires_capability(__VA_ARGS__))
+#define KOLO_EXCLUDES(...) KOLO_THREAD_SAFETY(locks_excluded(__VA_ARGS__))
+/// Of a function: it takes the mutex, lets go of it, or takes it when it returns `result`.
+#define KOLO_ACQUIRE(...) KOLO_THREAD_SAFETY(acquire_capability(__VA_ARGS__))
+#define KOLO_RELEASE(...) KOLO_THREAD_SAFETY(release_capability(__VA_ARGS__))
+#define KOLO_TRY_ACQUIRE(...) KOLO_THREAD_SAFETY(try_acquire_capability(__VA_ARGS__))
+/// Of a function: it returns the mutex; from its call on the mutex counts as held.
+#define KOLO_RETURN_CAPABILITY(mutex) KOLO_THREAD_SAFETY(lock_returned(mutex))
+#define KOLO_ASSERT_HELD(...) KOLO_THREAD_SAFETY(assert_capability(__VA_ARGS__))
+/// Of a function that the analysis cannot follow: one sentence beside it says why. As small as can be.
+#define KOLO_NO_THREAD_SAFETY_ANALYSIS KOLO_THREAD_SAFETY(no_thread_safety_analysis)
+
+namespace kolo::base {
+
+template <class Standard>
+class KOLO_CAPABILITY("mutex") BasicMutex {
+ public:
+  BasicMutex() = default;
+  BasicMutex(const BasicMutex&) = delete;
+  BasicMutex& operator=(const BasicMutex&) = delete;
+
+  void lock() KOLO_ACQUIRE() { mutex_.lock(); }
+  void unlock() KOLO_RELEASE() { mutex_.unlock(); }
+  [[nodiscard]] bool try_lock() KOLO_TRY_ACQUIRE(true) { return mutex_.try_lock(); }
+  /// Tells the analysis what it cannot see: the caller holds this. Does nothing.
+  void assert_held() const noexcept KOLO_ASSERT_HELD(this) {}
+
+ private:
+  friend class ConditionVariable;
+
+  Standard mutex_;
+};
+
+using Mutex = BasicMutex<std::mutex>;
+using RecursiveMutex = BasicMutex<std::recursive_mutex>;
+
+/// Holds a mutex until the end of its scope.
+template <class Standard>
+class KOLO_SCOPED_CAPABILITY MutexLock {
+ public:
+  explicit MutexLock(BasicMutex<Standard>& mutex) KOLO_ACQUIRE(mutex) : mutex_(mutex) { mutex_.lock(); }
+  /// Of a mutex that the caller holds already.
+  MutexLock(BasicMutex<Standard>& mutex, std::adopt_lock_t) KOLO_REQUIRES(mutex) : mutex_(mutex) {}
+  ~MutexLock() KOLO_RELEASE() { mutex_.unlock(); }
+  MutexLock(const MutexLock&) = delete;
+  MutexLock& operator=(const MutexLock&) = delete;
+
+ private:
+  BasicMutex<Standard>& mutex_;
+};
+
+/// Waits return now and then without a notification: they stand in a loop that looks at the condition. (No predicates:
+/// a lambda would be a function of its own to the analysis.)
+class ConditionVariable {
+ public:
+  void wait(Mutex& mutex) KOLO_REQUIRES(mutex) {
+    std::unique_lock lock(mutex.mutex_, std::adopt_lock);
+    changed_.wait(lock);
+    lock.release();
+  }
+  /// False when the time has come.
+  bool wait_until(Mutex& mutex, Time until) KOLO_REQUIRES(mutex) {
+    std::unique_lock lock(mutex.mutex_, std::adopt_lock);
+    const bool in_time = changed_.wait_until(lock, until) == std::cv_status::no_timeout;
+    lock.release();
+    return in_time;
+  }
+  void notify_one() noexcept { changed_.notify_one(); }
+  void notify_all() noexcept { changed_.notify_all(); }
+
+ private:
+  std::condition_variable changed_;
+};
+
+}  // namespace kolo::base
