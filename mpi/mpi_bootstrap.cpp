@@ -2,7 +2,6 @@
 #include "mpi/mpi_bootstrap.hpp"
 
 #include <exception>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -10,6 +9,7 @@
 #include <kolo/error.hpp>
 
 #include "base/check.hpp"
+#include "base/mutex.hpp"
 #include "mpi/mpi_api.hpp"
 #include "mpi/mpi_borrow.hpp"
 #include "mpi/mpi_exchange.hpp"
@@ -32,9 +32,9 @@ void require_usable_mpi() {
 
 /// Below MPI_THREAD_MULTIPLE no two threads may be in MPI at once. (A collective that waits for other ranks holds the
 /// gate meanwhile: below MULTIPLE other threads' data stands still while a context is made.)
-std::unique_lock<std::mutex> hold(transport::CallerGate& gate) {
-  if (is_finalized() || thread_level() == ThreadLevel::multiple) return {};
-  return gate.hold();
+std::optional<base::MutexLock<std::mutex>> hold(transport::CallerGate& gate) {
+  if (is_finalized() || thread_level() == ThreadLevel::multiple) return std::nullopt;
+  return std::optional<base::MutexLock<std::mutex>>(std::in_place, gate.mutex());
 }
 
 /// A rank that cannot make the communicator does not know which rank held it up. One more roll call, on the program's

@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <string>
 #include <utility>
@@ -20,6 +19,7 @@
 #include "api/context_impl.hpp"
 #include "api/forks.hpp"
 #include "api/launch.hpp"
+#include "base/mutex.hpp"
 
 namespace kolo {
 namespace {
@@ -59,36 +59,36 @@ class Process {
   }
 
   void init(const Options& options) {
-    const std::lock_guard one_at_a_time(initialising_);
+    const base::MutexLock one_at_a_time(initialising_);
     if (context() != nullptr) {
       throw Error(ErrorCode::invalid_argument, "kolo::init was called before, and kolo::shutdown has not been");
     }
     auto context = std::make_unique<Context>(options);
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     context_ = std::move(context);
     current_.store(context_.get(), std::memory_order_release);
   }
   /// A membership in the launcher's job.
   std::shared_ptr<detail::ContextImpl> join(const Options& options) {
     if (is_inherited()) throw_inherited();
-    const std::lock_guard lock(joining_);
+    const base::MutexLock lock(joining_);
     try {
       auto holder = bootstrap(options);
       auto impl = api::assemble(std::move(holder->bootstrap), options);
       impl->belong_to_job();
-      const std::lock_guard members(mutex_);
+      const base::MutexLock members(mutex_);
       launcher_.note(api::Launcher::State::joined);
       patience_ = base::from_seconds(impl->engine().settings().timeout_s);
       return impl;
     } catch (...) {
-      const std::lock_guard members(mutex_);
+      const base::MutexLock members(mutex_);
       launcher_.note(api::Launcher::State::broken);
       throw;
     }
   }
   /// Takes it away: whoever has it ends it.
   std::unique_ptr<Context> release() {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     current_.store(nullptr, std::memory_order_release);
     return std::move(context_);
   }
@@ -103,12 +103,12 @@ class Process {
     const State state = impl.engine().faulted()         ? State::broken
                         : impl.engine().left_together() ? State::left_together
                                                         : State::left_alone;
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     launcher_.note(state);
   }
   /// For the end of the process: what was destroyed inside a callback, where nothing can be shut down.
   void leave_open(std::shared_ptr<detail::ContextImpl> impl) {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     left_open_.push_back(std::move(impl));
   }
   /// Whether this process is a fork of the one that made this.
@@ -118,24 +118,25 @@ class Process {
 
  private:
   std::unique_ptr<detail::BootstrapHolder> bootstrap(const Options& options) {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     return launcher_.bootstrap(options);
   }
-  /// In a forked child: what is here is the parent's.
-  void abandon_all() noexcept {
+  /// In a forked child: what is here is the parent's. Without the mutex: one of the parent's threads may have held it
+  /// at the fork.
+  void abandon_all() noexcept KOLO_NO_THREAD_SAFETY_ANALYSIS {
     static_cast<void>(context_.release());
     for (auto& impl : left_open_) abandon_inherited(std::move(impl));
   }
 
   const std::uint64_t generation_ = api::fork_generation();
-  std::mutex initialising_;
-  std::mutex joining_;
-  std::mutex mutex_;
-  std::unique_ptr<Context> context_;                             // guarded by mutex_
-  std::atomic<Context*> current_{nullptr};                       // what context_ holds
-  std::vector<std::shared_ptr<detail::ContextImpl>> left_open_;  // guarded by mutex_
-  api::Launcher launcher_;                                       // guarded by mutex_
-  base::Duration patience_{};                                    // guarded by mutex_: KOLO_TIMEOUT_S
+  base::Mutex initialising_;
+  base::Mutex joining_;
+  base::Mutex mutex_;
+  std::unique_ptr<Context> context_ KOLO_GUARDED_BY(mutex_);
+  std::atomic<Context*> current_{nullptr};  // what context_ holds
+  std::vector<std::shared_ptr<detail::ContextImpl>> left_open_ KOLO_GUARDED_BY(mutex_);
+  api::Launcher launcher_ KOLO_GUARDED_BY(mutex_);
+  base::Duration patience_ KOLO_GUARDED_BY(mutex_){};  // KOLO_TIMEOUT_S
 };
 
 Process& process() {

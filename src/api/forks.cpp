@@ -7,9 +7,9 @@
 
 #include <atomic>
 #include <cerrno>
-#include <mutex>
 #include <set>
 
+#include "base/mutex.hpp"
 #include "base/system_error.hpp"
 
 namespace kolo::api {
@@ -26,8 +26,8 @@ namespace {
 
 /// Process-wide, as handlers of fork are, and never destroyed: those cannot be taken back.
 struct Registry {
-  std::mutex mutex;
-  std::set<const ClosedInChildren*> all;  // guarded by mutex
+  base::Mutex mutex;
+  std::set<const ClosedInChildren*> all KOLO_GUARDED_BY(mutex);
   std::atomic<std::uint64_t> generation{0};
 };
 
@@ -36,13 +36,13 @@ Registry& registry() {
   return instance;
 }
 
-void before_fork() { registry().mutex.lock(); }
-void after_fork_in_parent() { registry().mutex.unlock(); }
-void after_fork_in_child() {
-  Registry& inherited = registry();
-  inherited.generation.fetch_add(1);
-  for (const ClosedInChildren* one : inherited.all) close_in_child(*one);
-  inherited.mutex.unlock();
+// From the first to one of the others the mutex is held.
+void before_fork() KOLO_ACQUIRE(registry().mutex) { registry().mutex.lock(); }
+void after_fork_in_parent() KOLO_RELEASE(registry().mutex) { registry().mutex.unlock(); }
+void after_fork_in_child() KOLO_RELEASE(registry().mutex) {
+  registry().generation.fetch_add(1);
+  for (const ClosedInChildren* inherited : registry().all) close_in_child(*inherited);
+  registry().mutex.unlock();
 }
 
 void register_handlers() {
@@ -61,12 +61,12 @@ ClosedInChildren::ClosedInChildren(const std::vector<int>& descriptors) {
     if (::fstat(number, &file) != 0) base::throw_errno("fstat", errno);
     descriptors_.push_back({number, file.st_dev, file.st_ino});
   }
-  const std::lock_guard lock(registry().mutex);
+  const base::MutexLock lock(registry().mutex);
   registry().all.insert(this);
 }
 
 ClosedInChildren::~ClosedInChildren() {
-  const std::lock_guard lock(registry().mutex);
+  const base::MutexLock lock(registry().mutex);
   registry().all.erase(this);
 }
 

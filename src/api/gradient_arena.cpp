@@ -5,7 +5,6 @@
 #include <charconv>
 #include <cstdint>
 #include <cstring>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -14,6 +13,7 @@
 #include <kolo/error.hpp>
 
 #include "api/context_impl.hpp"
+#include "base/mutex.hpp"
 #include "base/quote.hpp"
 #include "base/round_up.hpp"
 #include "core/dtype.hpp"
@@ -262,7 +262,7 @@ class GradientArena::Impl {
     const std::size_t room = room_for(dtype, shape);
     std::size_t offset = 0;
     {
-      const std::lock_guard lock(mutex_);
+      const base::MutexLock lock(mutex_);
       if (room > capacity() - allocated_) {
         throw Error(ErrorCode::invalid_argument,
                     base::escaped(subject(name_)) + ": no room for " + std::string(to_string(dtype)) + " " +
@@ -279,7 +279,7 @@ class GradientArena::Impl {
   [[nodiscard]] Device device() const noexcept { return device_; }
   [[nodiscard]] std::size_t capacity() const noexcept { return memory_->bytes(); }
   [[nodiscard]] std::size_t allocated() const {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     return allocated_;
   }
   [[nodiscard]] bool contains(const void* address) const noexcept {
@@ -291,8 +291,8 @@ class GradientArena::Impl {
   const std::string name_;
   const Device device_;
   const std::unique_ptr<Memory> memory_;
-  mutable std::mutex mutex_;
-  std::size_t allocated_ = 0;  // guarded by mutex_
+  mutable base::Mutex mutex_;
+  std::size_t allocated_ KOLO_GUARDED_BY(mutex_) = 0;
 };
 
 namespace {

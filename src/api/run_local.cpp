@@ -2,7 +2,6 @@
 //
 // Ranks as threads of one process.
 #include <exception>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -13,6 +12,7 @@
 
 #include "api/assemble.hpp"
 #include "api/context_impl.hpp"
+#include "base/mutex.hpp"
 #include "base/system_error.hpp"
 #include "bootstrap/thread_world.hpp"
 
@@ -25,12 +25,13 @@ class FirstFailure {
   /// `rank`: none when the sentence says whose fault it is. `repeats`: the exception tells of a fatal error that may be
   /// another rank's exception.
   void note(std::optional<int> rank, std::exception_ptr what, bool repeats = false) {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     Failure& first = repeats ? repeat_ : cause_;
     // What is held is dropped behind the ranks' ends: they may use it.
     if (!first.what) first = {rank, std::move(what)};
   }
   void rethrow() const {
+    const base::MutexLock lock(mutex_);
     const Failure& first = cause_.what ? cause_ : repeat_;
     if (!first.what) return;
     const std::string prefix = first.rank ? "rank " + std::to_string(*first.rank) + ": " : "";
@@ -51,9 +52,9 @@ class FirstFailure {
     std::exception_ptr what;
   };
 
-  std::mutex mutex_;
-  Failure cause_;   // guarded by mutex_ while ranks run
-  Failure repeat_;  // likewise
+  mutable base::Mutex mutex_;
+  Failure cause_ KOLO_GUARDED_BY(mutex_);
+  Failure repeat_ KOLO_GUARDED_BY(mutex_);
 };
 
 /// Whether this exception is the engine's fatal error: what every other rank throws as well.

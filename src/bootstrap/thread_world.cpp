@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bootstrap/thread_world.hpp"
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -15,6 +13,7 @@
 
 #include "base/check.hpp"
 #include "base/event_fd.hpp"
+#include "base/mutex.hpp"
 #include "transport/shm/peer_memory.hpp"
 #include "transport/shm/segment.hpp"
 #include "transport/threads/thread_inter_node.hpp"
@@ -71,7 +70,7 @@ class ThreadWorldState {
   /// Blocks until all ranks have come; returns what they brought, by rank. When patience ends, the world does.
   std::vector<std::string> meet(int rank, std::string_view label, const std::string& brought, base::Duration patience,
                                 base::Time begun) {
-    std::unique_lock lock(mutex_);
+    const base::MutexLock lock(mutex_);
     check_alive();
     arrived_[static_cast<std::size_t>(rank)] = brought;
     const std::uint64_t meeting = meetings_;
@@ -83,10 +82,11 @@ class ThreadWorldState {
       ++meetings_;
       all_here_.notify_all();
     } else {
-      const auto over = [&] { return meetings_ != meeting || !aborted_.empty(); };
-      if (!all_here_.wait_until(lock, begun + patience, over)) {
-        end(missing_ranks(absent(), label, patience));
+      bool in_time = true;
+      while (in_time && meetings_ == meeting && aborted_.empty()) {
+        in_time = all_here_.wait_until(mutex_, begun + patience);
       }
+      if (meetings_ == meeting && aborted_.empty()) end(missing_ranks(absent(), label, patience));
       if (meetings_ == meeting) check_alive();
     }
     return brought_;
@@ -94,7 +94,7 @@ class ThreadWorldState {
 
   /// The first of a node's ranks to come makes it, the last one to come takes it out again.
   std::shared_ptr<ThreadNode> join(int node, std::size_t ranks, std::size_t bytes) {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     check_alive();
     Joining& joining = joining_[node];
     if (joining.node == nullptr) joining.node = std::make_shared<ThreadNode>(bytes, ranks);
@@ -105,7 +105,7 @@ class ThreadWorldState {
   }
 
   void abort(const std::string& reason) {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     end(reason);
   }
 
@@ -115,14 +115,13 @@ class ThreadWorldState {
     std::size_t ranks = 0;
   };
 
-  /// Under mutex_.
-  void end(const std::string& reason) {
+  void end(const std::string& reason) KOLO_REQUIRES(mutex_) {
     if (aborted_.empty()) aborted_ = reason;
     mail_room_->abort(aborted_);
     all_here_.notify_all();
   }
 
-  [[nodiscard]] std::vector<int> absent() const {
+  [[nodiscard]] std::vector<int> absent() const KOLO_REQUIRES(mutex_) {
     std::vector<int> ranks;
     for (int rank = 0; rank < size_; ++rank) {
       if (!arrived_[static_cast<std::size_t>(rank)]) ranks.push_back(rank);
@@ -130,21 +129,20 @@ class ThreadWorldState {
     return ranks;
   }
 
-  void check_alive() const {
+  void check_alive() const KOLO_REQUIRES(mutex_) {
     if (!aborted_.empty()) throw Error(ErrorCode::transport, aborted_);
   }
 
   const int size_;
   const std::shared_ptr<threads::MailRoom> mail_room_ = std::make_shared<threads::MailRoom>();
-  std::mutex mutex_;
-  std::condition_variable all_here_;
-  // All under mutex_.
-  std::vector<std::optional<std::string>> arrived_;  // of the meeting at hand
-  std::vector<std::string> brought_;                 // of the last one
-  int present_ = 0;
-  std::uint64_t meetings_ = 0;
-  std::map<int, Joining> joining_;  // by node
-  std::string aborted_;             // why; empty while all is well
+  base::Mutex mutex_;
+  base::ConditionVariable all_here_;
+  std::vector<std::optional<std::string>> arrived_ KOLO_GUARDED_BY(mutex_);  // of the meeting at hand
+  std::vector<std::string> brought_ KOLO_GUARDED_BY(mutex_);                 // of the last one
+  int present_ KOLO_GUARDED_BY(mutex_) = 0;
+  std::uint64_t meetings_ KOLO_GUARDED_BY(mutex_) = 0;
+  std::map<int, Joining> joining_ KOLO_GUARDED_BY(mutex_);  // by node
+  std::string aborted_ KOLO_GUARDED_BY(mutex_);             // why; empty while all is well
 };
 
 namespace {

@@ -10,8 +10,8 @@ namespace kolo::transport {
 
 bool CallerGate::move() noexcept {
   if (!has_open()) return false;
-  const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock) return false;
+  if (!mutex_.try_lock()) return false;
+  const base::MutexLock lock(mutex_, std::adopt_lock);
   moved_at_.store(base::now());
   bool moved = false;
   for (GatedInterNode* member : members_) moved |= member->move_own();
@@ -19,12 +19,12 @@ bool CallerGate::move() noexcept {
 }
 
 bool CallerGate::is_callers_thread() {
-  const std::lock_guard lock(own_mutex_);
+  const base::MutexLock lock(own_mutex_);
   return std::find(own_threads_.begin(), own_threads_.end(), std::this_thread::get_id()) == own_threads_.end();
 }
 
 void CallerGate::set_own_thread(bool own) {
-  const std::lock_guard lock(own_mutex_);
+  const base::MutexLock lock(own_mutex_);
   if (own) {
     own_threads_.push_back(std::this_thread::get_id());
   } else {
@@ -34,13 +34,13 @@ void CallerGate::set_own_thread(bool own) {
 
 GatedInterNode::GatedInterNode(std::shared_ptr<InterNode> transport, CallRule rule)
     : transport_(std::move(transport)), rule_(std::move(rule)) {
-  const auto held = gate().hold();
+  const base::MutexLock held(gate().mutex());
   gate().members_.push_back(this);
 }
 
 GatedInterNode::~GatedInterNode() {
   abandon();
-  const auto held = gate().hold();
+  const base::MutexLock held(gate().mutex());
   auto& members = gate().members_;
   members.erase(std::find(members.begin(), members.end(), this));
   transport_.reset();
@@ -58,7 +58,7 @@ GatedInterNode::Operation GatedInterNode::receive(int rank, int tag, std::byte* 
 
 GatedInterNode::Operation GatedInterNode::note(Call call) {
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     if (!failure_.ok()) throw Error(failure_);
     call.operation = ++last_;
     if (abandoned_) return call.operation;
@@ -70,14 +70,14 @@ GatedInterNode::Operation GatedInterNode::note(Call call) {
 }
 
 bool GatedInterNode::test(Operation operation) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (!failure_.ok()) throw Error(failure_);
   return done_.erase(operation) > 0;
 }
 
 void GatedInterNode::push(base::Time /*now*/) {
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     if (push_ || abandoned_) return;
     push_ = true;
     count();
@@ -88,24 +88,23 @@ void GatedInterNode::push(base::Time /*now*/) {
 // ---------------------------------------------------------------- any thread
 
 void GatedInterNode::set_wake(std::function<void()> wake) {
-  const std::lock_guard lock(wake_mutex_);
+  const base::MutexLock lock(wake_mutex_);
   wake_ = std::move(wake);
 }
 
 void GatedInterNode::abandon() noexcept {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   abandoned_ = true;
   forget(open_);
 }
 
 bool GatedInterNode::is_neglected(base::Time now) {
   constexpr std::chrono::milliseconds kWhile{100};
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const std::int64_t operations = open_ - (push_ ? 1 : 0);  // a push alone holds nobody up here
   return operations > 0 && now - std::max(opened_at_, gate().moved_at_.load()) > kWhile;
 }
 
-/// Under mutex_, both.
 void GatedInterNode::count() {
   if (open_++ == 0) opened_at_ = base::now();
   gate().open_.fetch_add(1);
@@ -116,11 +115,11 @@ void GatedInterNode::forget(std::int64_t open) noexcept {
   gate().open_.fetch_sub(open);
 }
 
-/// Under the gate, which knows that this thread may.
 bool GatedInterNode::move_own() noexcept {
+  gate().mutex().assert_held();  // that of the members' gate is this one's gate's
   bool push = false;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     if (abandoned_ || !failure_.ok()) return false;
     calls_.swap(noted_);
     push = std::exchange(push_, false);
@@ -136,7 +135,7 @@ bool GatedInterNode::move_own() noexcept {
   }
   const bool news = !finished_.empty() || !failure.ok();
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     done_.insert(finished_.begin(), finished_.end());
     const std::int64_t settled = failure.ok() ? static_cast<std::int64_t>(finished_.size()) + (push ? 1 : 0) : open_;
     failure_ = std::move(failure);
@@ -144,7 +143,7 @@ bool GatedInterNode::move_own() noexcept {
   }
   finished_.clear();
   if (!news) return called;
-  const std::lock_guard lock(wake_mutex_);
+  const base::MutexLock lock(wake_mutex_);
   if (wake_) wake_();
   return true;
 }
@@ -157,7 +156,7 @@ void GatedInterNode::call_transport(bool push) {
   }
   calls_.clear();
   if (push) transport_->push(base::now());
-  const auto is_done = [this](const Running& one) {
+  const auto is_done = [this](const Running& one) KOLO_REQUIRES(gate().mutex()) {
     if (!transport_->test(one.inner)) return false;
     finished_.push_back(one.operation);
     return true;

@@ -19,7 +19,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <unordered_set>
@@ -28,6 +27,7 @@
 #include <kolo/error.hpp>
 
 #include "base/event_count.hpp"
+#include "base/mutex.hpp"
 #include "transport/inter_node.hpp"
 
 namespace kolo::transport {
@@ -42,7 +42,7 @@ class CallerGate {
   CallerGate& operator=(const CallerGate&) = delete;
 
   /// Held around calls that no two threads of the process may make at once. Nobody who holds it waits for a driver.
-  [[nodiscard]] std::unique_lock<std::mutex> hold() { return std::unique_lock(mutex_); }
+  [[nodiscard]] base::Mutex& mutex() KOLO_RETURN_CAPABILITY(mutex_) { return mutex_; }
   /// Moves all transports behind the gate; true when something moved. Never waits: where another thread is at it, this
   /// one need not be. On a thread that may call them.
   bool move() noexcept;
@@ -59,10 +59,10 @@ class CallerGate {
  private:
   friend class GatedInterNode;
 
-  std::mutex mutex_;
-  std::vector<GatedInterNode*> members_;  // guarded by mutex_
-  std::mutex own_mutex_;
-  std::vector<std::thread::id> own_threads_;  // guarded by own_mutex_
+  base::Mutex mutex_;
+  std::vector<GatedInterNode*> members_ KOLO_GUARDED_BY(mutex_);
+  base::Mutex own_mutex_;
+  std::vector<std::thread::id> own_threads_ KOLO_GUARDED_BY(own_mutex_);
   std::atomic<std::int64_t> open_{0};
   std::atomic<base::Time> moved_at_{base::Time::min()};
   base::EventCount changes_;
@@ -128,32 +128,31 @@ class GatedInterNode final : public InterNode, public Callers {
 
   [[nodiscard]] CallerGate& gate() const noexcept { return *rule_.gate; }
   Operation note(Call call);
+  /// By a thread that may call the transport, with the gate held: CallerGate::move.
   bool move_own() noexcept;
-  void call_transport(bool push);
-  void count();
-  void forget(std::int64_t open) noexcept;
+  void call_transport(bool push) KOLO_REQUIRES(gate().mutex());
+  void count() KOLO_REQUIRES(mutex_);
+  void forget(std::int64_t open) noexcept KOLO_REQUIRES(mutex_);
 
   std::shared_ptr<InterNode> transport_;
   const CallRule rule_;
 
-  // -- under the gate
-  std::vector<Call> calls_;
-  std::vector<Running> running_;
-  std::vector<Operation> finished_;
+  std::vector<Call> calls_ KOLO_GUARDED_BY(gate().mutex());
+  std::vector<Running> running_ KOLO_GUARDED_BY(gate().mutex());
+  std::vector<Operation> finished_ KOLO_GUARDED_BY(gate().mutex());
 
-  std::mutex wake_mutex_;
-  std::function<void()> wake_;  // guarded by wake_mutex_
+  base::Mutex wake_mutex_;
+  std::function<void()> wake_ KOLO_GUARDED_BY(wake_mutex_);
 
-  std::mutex mutex_;
-  // All under mutex_.
-  std::vector<Call> noted_;
-  std::unordered_set<Operation> done_;
-  Status failure_;
-  Operation last_ = 0;
-  std::int64_t open_ = 0;  // this one's part of the gate's
-  base::Time opened_at_;   // when that was 0 last
-  bool push_ = false;
-  bool abandoned_ = false;
+  base::Mutex mutex_;
+  std::vector<Call> noted_ KOLO_GUARDED_BY(mutex_);
+  std::unordered_set<Operation> done_ KOLO_GUARDED_BY(mutex_);
+  Status failure_ KOLO_GUARDED_BY(mutex_);
+  Operation last_ KOLO_GUARDED_BY(mutex_) = 0;
+  std::int64_t open_ KOLO_GUARDED_BY(mutex_) = 0;  // this one's part of the gate's
+  base::Time opened_at_ KOLO_GUARDED_BY(mutex_);   // when that was 0 last
+  bool push_ KOLO_GUARDED_BY(mutex_) = false;
+  bool abandoned_ KOLO_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace kolo::transport

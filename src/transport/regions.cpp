@@ -10,7 +10,7 @@
 namespace kolo::transport {
 
 Regions::Id Regions::propose() {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   std::vector<bool> taken(entries_.size() + 2);  // one more than can be
   taken[0] = true;
   for (const Entry& entry : entries_) {
@@ -24,7 +24,7 @@ Regions::Id Regions::propose() {
 }
 
 void Regions::withdraw(const Id& id) noexcept {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
     return entry.id.serial == id.serial && entry.state == State::proposed;
   });
@@ -32,7 +32,7 @@ void Regions::withdraw(const Id& id) noexcept {
 }
 
 void Regions::add(const Id& id, std::shared_ptr<SharedRegion> region) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   KOLO_CHECK(id.number != 0);
   const auto same =
       std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.id.number == id.number; });
@@ -48,7 +48,7 @@ void Regions::add(const Id& id, std::shared_ptr<SharedRegion> region) {
 }
 
 void Regions::retire(const Id& id, bool release) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const auto found =
       std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.id.serial == id.serial; });
   KOLO_CHECK(found != entries_.end() && found->state == State::alive) << "no region has number " << id.number;
@@ -58,7 +58,7 @@ void Regions::retire(const Id& id, bool release) {
 }
 
 std::vector<Regions::Serial> Regions::retired() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   std::vector<Serial> serials;
   for (const Entry& entry : entries_) {
     if (entry.state == State::retired) serials.push_back(entry.id.serial);
@@ -67,7 +67,7 @@ std::vector<Regions::Serial> Regions::retired() const {
 }
 
 void Regions::forget_common(const std::vector<std::vector<Serial>>& lists) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const auto stands_in_all = [&](const Entry& entry) {
     return entry.state == State::retired && std::all_of(lists.begin(), lists.end(), [&](const auto& list) {
              return std::find(list.begin(), list.end(), entry.id.serial) != list.end();
@@ -80,19 +80,19 @@ void Regions::forget_common(const std::vector<std::vector<Serial>>& lists) {
 }
 
 std::size_t Regions::size() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return entries_.size();
 }
 
 void Regions::detach_all() noexcept {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   for (const Entry& entry : entries_) {
     if (entry.region) entry.region->detach();
   }
 }
 
 void RegionTable::copy() {
-  const std::lock_guard lock(regions_->mutex_);
+  const base::MutexLock lock(regions_->mutex_);
   generation_ = regions_->generation_.load(std::memory_order_relaxed);
   own_.clear();
   by_number_.clear();

@@ -22,10 +22,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/mutex.hpp"
 
 namespace kolo::transport {
 
@@ -90,9 +91,9 @@ class Regions {
   };
 
   std::atomic<std::uint64_t> generation_{0};  ///< changes with the entries
-  mutable std::mutex mutex_;
-  std::vector<Entry> entries_;  // guarded by mutex_
-  Serial serials_ = 0;          // guarded by mutex_
+  mutable base::Mutex mutex_;
+  std::vector<Entry> entries_ KOLO_GUARDED_BY(mutex_);
+  Serial serials_ KOLO_GUARDED_BY(mutex_) = 0;
 };
 
 /// The driver's copy: looking into it takes no lock while nothing changes.

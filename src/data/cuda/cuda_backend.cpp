@@ -144,7 +144,7 @@ int CudaBackend::turn(int devices) const noexcept {
 }
 
 int CudaBackend::bind() {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (device_ >= 0) return device_;
   if (!count_) count_ = count_devices();
   const int devices = std::max(count_->devices, 1);
@@ -160,7 +160,7 @@ int CudaBackend::bind() {
 
 void CudaBackend::check_usable(Device device, const core::Signature& signature) {
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     choose(device.index, "its first tensor");
   }
   if (options_.staged || !core::traits_of(signature.kind).reduces) return;
@@ -178,7 +178,7 @@ data::DeviceEventPtr CudaBackend::record(Device device, Stream stream) {
   refuse_capture(native(stream));
   std::shared_ptr<EventPool> pool;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     pool = events_;
   }
   std::shared_ptr<const PooledEvent> event = pool->take();
@@ -187,7 +187,7 @@ data::DeviceEventPtr CudaBackend::record(Device device, Stream stream) {
 }
 
 std::shared_ptr<data::DeviceRegion> CudaBackend::ask_region(std::uint16_t number, std::size_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   KOLO_CHECK(device_ >= 0) << "check_usable comes first";
   regions_.push_back({std::make_shared<Region>(device_, number, bytes)});
   regions_asked_.store(true);
@@ -195,7 +195,7 @@ std::shared_ptr<data::DeviceRegion> CudaBackend::ask_region(std::uint16_t number
 }
 
 void CudaBackend::retire(const data::DeviceRegion& region, bool release) noexcept {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   for (KnownRegion& known : regions_) {
     if (known.region.get() != &region) continue;
     known.retired = true;
@@ -205,7 +205,7 @@ void CudaBackend::retire(const data::DeviceRegion& region, bool release) noexcep
 }
 
 std::uint64_t CudaBackend::place_of(const std::byte* data, std::size_t bytes) const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   for (const KnownRegion& known : regions_) {
     const std::uint64_t place = known.retired ? 0 : known.region->place_of(data, bytes);
     if (place != 0) return place;
@@ -222,14 +222,14 @@ data::DeviceUsage CudaBackend::usage() const {
   usage.collective_calls = counters_.collective_calls;
   usage.slot_bytes = counters_.slot_bytes;
   usage.communicators = counters_.communicators;
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   for (const KnownRegion& known : regions_) usage.arena_bytes += known.region->is_there() ? known.region->bytes() : 0;
   return usage;
 }
 
 std::string CudaBackend::describe() const {
   const data::DeviceUsage used = usage();
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const DeviceCount count = count_ ? *count_ : count_devices();
   if (count.devices == 0) return "no CUDA device: " + count.why;
   const int device = device_ >= 0 ? device_ : turn(count.devices);
@@ -256,8 +256,8 @@ void CudaBackend::start(data::Job& job) {
 void CudaBackend::equip() noexcept {
   base::set_thread_name("kolo-equip");
   try {
-    const DeviceGuard guard(device_);
-    auto made = std::make_unique<Equipment>(plane_, options_, device_);
+    const DeviceGuard guard(chosen_device());
+    auto made = std::make_unique<Equipment>(plane_, options_, chosen_device());
     std::string id;
     if (!options_.staged && options_.rank == 0) {
       const UniqueId unique = make_unique_id();
@@ -370,7 +370,7 @@ bool CudaBackend::expects_soon() const noexcept {
 data::Progress CudaBackend::progress(std::vector<data::Job*>& finished) {
   if (jobs_.empty()) return data::Progress::idle;
   bool moved = plane_.progress();
-  const DeviceGuard guard(device_);
+  const DeviceGuard guard(chosen_device());
   if (state_ == State::failed) {
     fail_open(failure_, finished);
     return data::Progress::advanced;
@@ -398,7 +398,7 @@ bool CudaBackend::serve_regions() {
   if (!idle) return false;
   std::vector<std::shared_ptr<Region>> asked;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     regions_asked_.store(false);
     for (const KnownRegion& known : regions_) {
       if (!known.region->answered() && !known.retired) asked.push_back(known.region);
@@ -416,7 +416,7 @@ void CudaBackend::let_go_of_regions() {
   if (!regions_released_.load()) return;
   std::vector<std::shared_ptr<Region>> released;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     regions_released_.store(false);
     const auto kept = std::stable_partition(regions_.begin(), regions_.end(),
                                             [](const KnownRegion& known) { return !known.released; });
@@ -598,7 +598,7 @@ bool CudaBackend::unpack_one() {
 }
 
 void CudaBackend::enqueue_end(OpenJob& open) {
-  open.end = events_->take();
+  open.end = chosen_events().take();
   open.end->event().record(equipment_->unpack.raw());
   ++counters_.batches;
   enqueued_(*open.job, open.end);
@@ -618,7 +618,7 @@ bool CudaBackend::finish_one(std::vector<data::Job*>& finished) {
 /// Returns when nothing runs on our streams any more.
 void CudaBackend::run_dry() noexcept {
   try {
-    const DeviceGuard guard(device_);
+    const DeviceGuard guard(chosen_device());
     const Equipment& with = *equipment_;
     for (const OwnStream* stream : {&with.pack, &with.unpack, &with.bell.stream()}) stream->synchronize();
   } catch (const Error&) {
@@ -634,7 +634,7 @@ void CudaBackend::abort() noexcept {
   if (!equipment_) return;
   std::optional<DeviceGuard> guard;
   try {
-    guard.emplace(device_);
+    guard.emplace(chosen_device());
   } catch (const Error&) {
     // The device has failed: there is nothing that a guard would help against.
   }
@@ -648,7 +648,7 @@ void CudaBackend::close() noexcept {
   if (equipment_) {
     run_dry();
     try {
-      const DeviceGuard guard(device_);
+      const DeviceGuard guard(chosen_device());
       if (!equipment_->carrier->leave()) equipment_->carrier->abort();
       equipment_.reset();
     } catch (const Error&) {
@@ -658,7 +658,7 @@ void CudaBackend::close() noexcept {
   }
   state_ = State::closed;
   std::vector<KnownRegion> regions;  // whose memory may go with them, without the lock
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   regions.swap(regions_);
 }
 

@@ -50,13 +50,13 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/mutex.hpp"
 #include "data/cuda/carrier.hpp"
 #include "data/cuda/cuda_api.hpp"
 #include "data/cuda/events.hpp"
@@ -138,25 +138,28 @@ class CudaBackend final : public data::DeviceBackend {
   bool unpack_one();
   bool finish_one(std::vector<data::Job*>& finished);
   void enqueue_end(OpenJob& open);
-  void choose(int device, const char* how);
+  void choose(int device, const char* how) KOLO_REQUIRES(mutex_);
   [[nodiscard]] int turn(int devices) const noexcept;
+  // For the driver, without the mutex: they do not change any more once a tensor has come to it.
+  [[nodiscard]] int chosen_device() const noexcept KOLO_NO_THREAD_SAFETY_ANALYSIS { return device_; }
+  [[nodiscard]] EventPool& chosen_events() const noexcept KOLO_NO_THREAD_SAFETY_ANALYSIS { return *events_; }
   void run_dry() noexcept;
 
   const CudaBackendOptions options_;
   HostPlane plane_;
   Enqueued enqueued_;
 
-  mutable std::mutex mutex_;
-  int device_ = -1;                    // guarded by mutex_; constant once chosen
-  std::string chosen_by_;              // guarded by mutex_
-  std::shared_ptr<EventPool> events_;  // guarded by mutex_; constant once chosen
-  std::optional<DeviceCount> count_;   // guarded by mutex_
+  mutable base::Mutex mutex_;
+  int device_ KOLO_GUARDED_BY(mutex_) = -1;  // constant once chosen
+  std::string chosen_by_ KOLO_GUARDED_BY(mutex_);
+  std::shared_ptr<EventPool> events_ KOLO_GUARDED_BY(mutex_);  // constant once chosen
+  std::optional<DeviceCount> count_ KOLO_GUARDED_BY(mutex_);
   struct KnownRegion {
     std::shared_ptr<Region> region;
     bool retired = false;
     bool released = false;
   };
-  std::vector<KnownRegion> regions_;  // guarded by mutex_
+  std::vector<KnownRegion> regions_ KOLO_GUARDED_BY(mutex_);
   std::atomic<bool> regions_asked_{false};
   std::atomic<bool> regions_released_{false};
   struct Counters {

@@ -24,7 +24,7 @@ void PooledEvent::hold_back(Stream stream) const {
 std::shared_ptr<const PooledEvent> EventPool::take() {
   std::unique_ptr<PooledEvent> event;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     if (!free_.empty()) {
       event = std::move(free_.back());
       free_.pop_back();
@@ -37,7 +37,7 @@ std::shared_ptr<const PooledEvent> EventPool::take() {
 }
 
 void EventPool::give_back(std::unique_ptr<PooledEvent> event) noexcept {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   free_.push_back(std::move(event));
 }
 

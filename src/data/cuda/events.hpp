@@ -5,9 +5,9 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.hpp"
 #include "data/cuda/cuda_api.hpp"
 #include "data/device.hpp"
 
@@ -43,8 +43,8 @@ class EventPool : public std::enable_shared_from_this<EventPool> {
   void give_back(std::unique_ptr<PooledEvent> event) noexcept;
 
   const int device_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<PooledEvent>> free_;  // guarded by mutex_
+  base::Mutex mutex_;
+  std::vector<std::unique_ptr<PooledEvent>> free_ KOLO_GUARDED_BY(mutex_);
 };
 
 }  // namespace kolo::cuda

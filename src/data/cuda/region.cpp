@@ -44,7 +44,7 @@ std::byte* Region::memory() const {
 }
 
 void Region::note_end(std::size_t offset) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   ends_.insert(offset);
 }
 
@@ -55,7 +55,7 @@ std::uint64_t Region::place_of(const std::byte* data, std::size_t bytes) const {
   place.region = number_;
   place.offset = static_cast<std::uint64_t>(data - begin);
   if (bytes > bytes_ - place.offset) return 0;
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   place.ends = ends_.count(place.offset + bytes) > 0;
   return place.number();
 }

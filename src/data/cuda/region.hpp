@@ -6,12 +6,12 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <set>
 
 #include <kolo/error.hpp>
 
+#include "base/mutex.hpp"
 #include "data/cuda/cuda_api.hpp"
 #include "data/cuda/nccl_api.hpp"
 #include "data/device.hpp"
@@ -47,8 +47,8 @@ class Region final : public data::DeviceRegion {
   Status failure_;  // written before answered_
   std::atomic<std::byte*> data_{nullptr};
   std::atomic<bool> answered_{false};
-  mutable std::mutex mutex_;
-  std::set<std::size_t> ends_;  // guarded by mutex_
+  mutable base::Mutex mutex_;
+  std::set<std::size_t> ends_ KOLO_GUARDED_BY(mutex_);
 };
 
 }  // namespace kolo::cuda

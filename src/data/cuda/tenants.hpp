@@ -9,9 +9,10 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
+
+#include "base/mutex.hpp"
 
 namespace kolo::cuda {
 
@@ -36,12 +37,12 @@ class Tenants {
 
  private:
   int add(const std::string& uuid, int count) {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     return there_[uuid] += count;
   }
 
-  std::mutex mutex_;
-  std::map<std::string, int> there_;  // guarded by mutex_
+  base::Mutex mutex_;
+  std::map<std::string, int> there_ KOLO_GUARDED_BY(mutex_);
 };
 
 }  // namespace kolo::cuda

@@ -21,7 +21,7 @@ void deliver(std::byte* to, std::size_t room, const std::byte* from, std::size_t
 }  // namespace
 
 void MailRoom::send(int from, int to, int tag, const std::byte* data, std::size_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   check_alive();
   Queue& queue = queues_[{to, from, tag}];
   if (queue.wanted.empty()) {
@@ -35,7 +35,7 @@ void MailRoom::send(int from, int to, int tag, const std::byte* data, std::size_
 }
 
 void MailRoom::receive(int from, int to, int tag, std::byte* data, std::size_t bytes, Operation operation) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   check_alive();
   Queue& queue = queues_[{to, from, tag}];
   if (queue.sent.empty()) {
@@ -48,7 +48,7 @@ void MailRoom::receive(int from, int to, int tag, std::byte* data, std::size_t b
 }
 
 bool MailRoom::arrived(int to, Operation operation) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   check_alive();
   std::vector<Operation>& served = receivers_[to].served;
   const auto found = std::find(served.begin(), served.end(), operation);
@@ -68,9 +68,9 @@ void MailRoom::ring(Receiver& receiver) noexcept {
   if (const base::EventFd* bell = std::exchange(receiver.bell, nullptr)) bell->signal();
 }
 
-/// Under the mutex, like whoever rings: an operation is served before this, and seen here, or after it, and rings.
+/// With the mutex held, like whoever rings: an operation is served before this, and seen here, or after it, and rings.
 bool MailRoom::arm(int to, const base::EventFd& bell) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   check_alive();
   Receiver& receiver = receivers_[to];
   if (std::exchange(receiver.news, false)) return false;
@@ -80,14 +80,14 @@ bool MailRoom::arm(int to, const base::EventFd& bell) {
 }
 
 void MailRoom::forget(int to) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   for (auto& [key, queue] : queues_)
     if (std::get<0>(key) == to) queue.wanted.clear();
   receivers_.erase(to);
 }
 
 void MailRoom::abort(const std::string& reason) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (aborted_.empty()) aborted_ = reason;
   for (auto& [rank, receiver] : receivers_) ring(receiver);
 }

@@ -7,13 +7,13 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <tuple>
 #include <unordered_map>
 #include <vector>
 
 #include "base/event_fd.hpp"
+#include "base/mutex.hpp"
 #include "transport/inter_node.hpp"
 #include "transport/shm/segment.hpp"
 
@@ -52,15 +52,14 @@ class MailRoom {
     const base::EventFd* bell = nullptr;  // while it is armed
   };
 
-  void check_alive() const;
-  void serve(int to, Operation operation);
+  void check_alive() const KOLO_REQUIRES(mutex_);
+  void serve(int to, Operation operation) KOLO_REQUIRES(mutex_);
   static void ring(Receiver& receiver) noexcept;
 
-  std::mutex mutex_;
-  // All under mutex_.
-  std::map<std::tuple<int, int, int>, Queue> queues_;  // by receiver, sender, tag
-  std::unordered_map<int, Receiver> receivers_;
-  std::string aborted_;  // why; empty while all is well
+  base::Mutex mutex_;
+  std::map<std::tuple<int, int, int>, Queue> queues_ KOLO_GUARDED_BY(mutex_);  // by receiver, sender, tag
+  std::unordered_map<int, Receiver> receivers_ KOLO_GUARDED_BY(mutex_);
+  std::string aborted_ KOLO_GUARDED_BY(mutex_);  // why; empty while all is well
 };
 
 /// One rank's end. One thread at a time.

@@ -29,18 +29,18 @@ std::shared_ptr<shm::Segment> second_mapping(const shm::Segment& part) {
 }  // namespace
 
 PartExchange::Ticket PartExchange::offer(std::shared_ptr<shm::Segment> part) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   parts_.emplace(++next_, std::move(part));
   return next_;
 }
 
 std::shared_ptr<shm::Segment> PartExchange::get(Ticket ticket) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return parts_.at(ticket);
 }
 
 void PartExchange::withdraw(Ticket ticket) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   parts_.erase(ticket);
 }
 

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 
+#include "base/mutex.hpp"
 #include "core/topology.hpp"
 #include "transport/regions.hpp"
 #include "transport/shm/segment.hpp"
@@ -25,10 +25,9 @@ class PartExchange {
   void withdraw(Ticket ticket);
 
  private:
-  std::mutex mutex_;
-  // All under mutex_.
-  std::map<Ticket, std::shared_ptr<shm::Segment>> parts_;
-  Ticket next_ = 0;
+  base::Mutex mutex_;
+  std::map<Ticket, std::shared_ptr<shm::Segment>> parts_ KOLO_GUARDED_BY(mutex_);
+  Ticket next_ KOLO_GUARDED_BY(mutex_) = 0;
 };
 
 /// NodeLink::share between threads.
