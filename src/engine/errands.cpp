@@ -19,7 +19,7 @@ void call_back(const std::function<void(const Status&)>& callback, const Status&
 
 void Errands::run(Errand errand) noexcept {
   {
-    const std::lock_guard guard(mutex_);
+    const base::MutexLock lock(mutex_);
     threads_.push_back(std::this_thread::get_id());
     running_.fetch_add(1);
   }
@@ -29,14 +29,14 @@ void Errands::run(Errand errand) noexcept {
   } else {
     logger_.write(errand.level, std::move(errand.record));
   }
-  const std::lock_guard guard(mutex_);
+  const base::MutexLock lock(mutex_);
   threads_.erase(std::find(threads_.begin(), threads_.end(), std::this_thread::get_id()));
   running_.fetch_sub(1);
 }
 
 bool Errands::is_here() {
   if (running_.load() == 0) return false;
-  const std::lock_guard guard(mutex_);
+  const base::MutexLock lock(mutex_);
   return std::find(threads_.begin(), threads_.end(), std::this_thread::get_id()) != threads_.end();
 }
 

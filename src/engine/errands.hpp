@@ -8,7 +8,6 @@
 
 #include <atomic>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -17,6 +16,7 @@
 #include <kolo/error.hpp>
 
 #include "base/log.hpp"
+#include "base/mutex.hpp"
 
 namespace kolo::engine {
 
@@ -55,8 +55,8 @@ class Errands {
   const base::Logger& logger_;
   std::vector<Errand> collected_;
   std::atomic<int> running_{0};
-  std::mutex mutex_;
-  std::vector<std::thread::id> threads_;  // guarded by mutex_
+  base::Mutex mutex_;
+  std::vector<std::thread::id> threads_ KOLO_GUARDED_BY(mutex_);
 };
 
 }  // namespace kolo::engine

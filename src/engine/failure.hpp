@@ -5,12 +5,12 @@
 #pragma once
 
 #include <atomic>
-#include <mutex>
 #include <utility>
 
 #include <kolo/error.hpp>
 
 #include "base/clock.hpp"
+#include "base/mutex.hpp"
 
 namespace kolo::engine {
 
@@ -21,7 +21,7 @@ class Failure {
   /// Throws it, once it is recorded.
   void check() const {
     if (!is_recorded()) return;
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     throw Error(status_);
   }
 
@@ -29,15 +29,15 @@ class Failure {
   /// Once.
   void record(const Status& status) {
     {
-      const std::lock_guard lock(mutex_);
+      const base::MutexLock lock(mutex_);
       status_ = status;
     }
     recorded_.store(true, std::memory_order_release);
     due = base::Time::max();
     abort_due = true;
   }
-  /// Once it is recorded.
-  [[nodiscard]] const Status& status() const noexcept { return status_; }
+  /// Once it is recorded; it does not change any more, so without the mutex.
+  [[nodiscard]] const Status& status() const noexcept KOLO_NO_THREAD_SAFETY_ANALYSIS { return status_; }
   /// Says that this rank has told the others of one, and uses its backends no more.
   void announce(Status status, base::Time record_at) {
     announced_ = std::move(status);
@@ -53,8 +53,8 @@ class Failure {
 
  private:
   std::atomic<bool> recorded_{false};
-  mutable std::mutex mutex_;
-  Status status_;  // written under mutex_; constant once recorded
+  mutable base::Mutex mutex_;
+  Status status_ KOLO_GUARDED_BY(mutex_);  // constant once recorded
   Status announced_;
 };
 

@@ -102,7 +102,7 @@ void NameIndex::fetch_next(const Entry& entry) const noexcept {
 }
 
 Entry& NameTable::claim(std::string_view name) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   Entry& entry = entries_.find_or_make(name);
   if (entry.held) throw_held(entry.name);
   if (entry.in_flight.load(std::memory_order_acquire)) throw_in_flight(entry.name);
@@ -112,16 +112,16 @@ Entry& NameTable::claim(std::string_view name) {
 }
 
 Entry& NameTable::claim_unnamed() {
-  std::unique_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   const std::uint64_t ticket = unnamed_next_++;
-  unnamed_free_.wait(lock, [&] { return unnamed_serving_ == ticket; });
+  while (unnamed_serving_ != ticket) unnamed_free_.wait(mutex_);
   if (unnamed_ == nullptr) unnamed_ = &entries_.find_or_make({});
   KOLO_CHECK(!unnamed_->in_flight.exchange(true, std::memory_order_acquire)) << "two unnamed calls at once";
   return *unnamed_;
 }
 
 Entry& NameTable::hold(std::string_view name) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   Entry& entry = entries_.find_or_make(name);
   if (entry.held) throw_held(entry.name);
   if (entry.in_flight.load(std::memory_order_acquire)) throw_in_flight(entry.name);
@@ -130,7 +130,7 @@ Entry& NameTable::hold(std::string_view name) {
 }
 
 void NameTable::release(Entry& entry) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   entry.held = false;
 }
 
@@ -143,7 +143,7 @@ void NameTable::finished(Entry& entry) noexcept {
     entry.in_flight.store(false, std::memory_order_release);
     return;
   }
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   entry.in_flight.store(false, std::memory_order_release);
   ++unnamed_serving_;
   unnamed_free_.notify_all();
@@ -158,19 +158,19 @@ void NameTable::set_slot(Entry& entry, std::uint32_t slot) {
 void NameTable::forget(Entry& entry) {
   by_slot_[*entry.slot] = nullptr;
   entry.slot.reset();
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (entry.name.empty() || entry.held || entry.in_flight.load(std::memory_order_acquire)) return;
   entries_.take_out(entry);
 }
 
 std::shared_ptr<const core::Signature> NameTable::share(core::Signature signature) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if (!shared_ || *shared_ != signature) shared_ = std::make_shared<const core::Signature>(std::move(signature));
   return shared_;
 }
 
 std::size_t NameTable::size() const {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return entries_.size();
 }
 

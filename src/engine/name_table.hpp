@@ -5,10 +5,8 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,6 +17,7 @@
 
 #include "base/cache_line.hpp"
 #include "base/hash.hpp"
+#include "base/mutex.hpp"
 #include "core/signature.hpp"
 #include "engine/operation.hpp"
 
@@ -116,14 +115,14 @@ class NameTable {
   std::shared_ptr<const core::Signature> share(core::Signature signature);
 
  private:
-  mutable std::mutex mutex_;
-  NameIndex entries_;                              // guarded by mutex_
-  std::shared_ptr<const core::Signature> shared_;  // guarded by mutex_
-  Entry* unnamed_ = nullptr;                       // guarded by mutex_; never forgotten once made
-  std::condition_variable unnamed_free_;
-  std::uint64_t unnamed_next_ = 0;     // tickets; guarded by mutex_
-  std::uint64_t unnamed_serving_ = 0;  // guarded by mutex_
-  std::vector<Entry*> by_slot_;        // the driver's
+  mutable base::Mutex mutex_;
+  NameIndex entries_ KOLO_GUARDED_BY(mutex_);
+  std::shared_ptr<const core::Signature> shared_ KOLO_GUARDED_BY(mutex_);
+  Entry* unnamed_ KOLO_GUARDED_BY(mutex_) = nullptr;  // never forgotten once made
+  base::ConditionVariable unnamed_free_;
+  std::uint64_t unnamed_next_ KOLO_GUARDED_BY(mutex_) = 0;  // tickets
+  std::uint64_t unnamed_serving_ KOLO_GUARDED_BY(mutex_) = 0;
+  std::vector<Entry*> by_slot_;  // the driver's
 };
 
 }  // namespace kolo::engine

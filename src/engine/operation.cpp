@@ -64,42 +64,44 @@ bool HandleState::mark_interest() noexcept {
 }
 
 bool HandleState::sleep_until(std::optional<base::Time> until) {
-  std::unique_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   state_.fetch_or(kAttended, std::memory_order_acq_rel);
   ++sleepers_;
-  const auto is_done = [this] { return done(); };
-  if (until) {
-    changed_.wait_until(lock, *until, is_done);
-  } else {
-    changed_.wait(lock, is_done);
+  bool in_time = true;
+  while (in_time && !done()) {
+    if (until) {
+      in_time = changed_.wait_until(mutex_, *until);
+    } else {
+      changed_.wait(mutex_);
+    }
   }
   --sleepers_;
   return done();
 }
 
 bool HandleState::is_enqueued() {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   return done() || enqueued_ != nullptr;
 }
 
 data::DeviceEventPtr HandleState::sleep_until_enqueued() {
-  std::unique_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   state_.fetch_or(kAttended, std::memory_order_acq_rel);
   ++sleepers_;
-  changed_.wait(lock, [this] { return done() || enqueued_ != nullptr; });
+  while (!done() && enqueued_ == nullptr) changed_.wait(mutex_);
   --sleepers_;
   return done() ? nullptr : enqueued_;
 }
 
 void HandleState::set_enqueued(data::DeviceEventPtr event) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   state_.fetch_or(kAttended, std::memory_order_acq_rel);  // so that completion takes it away
   enqueued_ = std::move(event);
   if (sleepers_ > 0) changed_.notify_all();
 }
 
 bool HandleState::add_callback(std::function<void(const Status&)>& callback) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   if ((state_.fetch_or(kAttended, std::memory_order_acq_rel) & kDone) != 0) return false;
   callbacks_.push_back(std::move(callback));
   return true;
@@ -117,7 +119,7 @@ std::vector<std::function<void(const Status&)>> HandleState::complete(const Stat
   if ((before & kAttended) == 0) return {};  // who comes from here on finds it done
   std::vector<std::function<void(const Status&)>> callbacks;
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     enqueued_.reset();
     callbacks = std::move(callbacks_);
     if (sleepers_ == 0) return callbacks;
@@ -129,7 +131,7 @@ std::vector<std::function<void(const Status&)>> HandleState::complete(const Stat
 void HandleState::reset() noexcept {
   const unsigned state = state_.load(std::memory_order_acquire);
   if ((state & kAttended) != 0) {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     KOLO_CHECK(sleepers_ == 0) << "a prepared operation is started again while a thread waits for it";
     callbacks_.clear();
   }

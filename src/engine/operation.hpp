@@ -8,10 +8,8 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -22,6 +20,7 @@
 #include <kolo/types.hpp>
 
 #include "base/clock.hpp"
+#include "base/mutex.hpp"
 #include "core/signature.hpp"
 #include "data/backend.hpp"
 
@@ -134,11 +133,11 @@ class HandleState {
 
  private:
   Status outcome_;  // written before kDone, constant afterwards
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int sleepers_ = 0;                                           // guarded by mutex_
-  data::DeviceEventPtr enqueued_;                              // guarded by mutex_
-  std::vector<std::function<void(const Status&)>> callbacks_;  // guarded by mutex_
+  base::Mutex mutex_;
+  base::ConditionVariable changed_;
+  int sleepers_ KOLO_GUARDED_BY(mutex_) = 0;
+  data::DeviceEventPtr enqueued_ KOLO_GUARDED_BY(mutex_);
+  std::vector<std::function<void(const Status&)>> callbacks_ KOLO_GUARDED_BY(mutex_);
 };
 
 }  // namespace kolo::detail
