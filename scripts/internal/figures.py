@@ -22,6 +22,8 @@ CLASSES = {"Engine": "src/engine/engine.hpp", "Driver": "src/engine/driver.hpp",
 NOISE = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"(?P<tag>[^(\s]*)\(.*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.S)
 MEMBER = re.compile(r"(\w+)\s*(?:\[[^]]*\]\s*)?(?:=.*|\{.*\})?$", re.S)
+# Says who may touch a member, not what it is: base/mutex.hpp.
+ANNOTATION = re.compile(r" KOLO_\w+\((?:[^()]|\([^()]*\))*\)")
 FLAG = re.compile(r"^(?:mutable )?(?:bool|std::atomic<(?:bool|int|std::u?int\d+_t)>) ")
 
 
@@ -68,7 +70,7 @@ def members(text, name):
     """The data members of a class, each as its declaration; those of structs nested in it in their members' place."""
     found = []
     for statement in statements(body_of(text, name)):
-        declaration = " ".join(statement.split())
+        declaration = ANNOTATION.sub("", " ".join(statement.split()))
         before = re.sub(r"<[^<>]*(?:<[^<>]*>[^<>]*)*>", "<>", re.split(r"[={]", declaration)[0])
         if (not declaration or "(" in before or before.endswith("operator") or
                 re.match(r"(static|using|friend|class|struct|enum|template|explicit|typedef|constexpr)\b", declaration)):
