@@ -70,55 +70,57 @@ void Driver::resume(State own) noexcept {
   board_.announce_awake();
 }
 
-Driver::Lock Driver::try_take() {
-  Lock lock(mutex_, std::try_to_lock);
-  if (lock) take();
-  return lock;
+bool Driver::try_take() {
+  if (!mutex_.try_lock()) return false;
+  take();
+  return true;
 }
 
 /// A driver that finds no reason to sleep would not let anybody in, were it not for `wanted_`.
-Driver::Lock Driver::wait_for_lock() {
+void Driver::wait_for_lock() {
   wanted_.fetch_add(1);
-  Lock lock(mutex_);
+  mutex_.lock();
   wanted_.fetch_sub(1);
-  return lock;
 }
 
-Driver::Lock Driver::take_over() {
-  Lock lock = wait_for_lock();
+void Driver::take_over() {
+  wait_for_lock();
   take();
-  return lock;
 }
 
-Driver::Lock Driver::seek(const std::function<bool()>& done) {
-  Lock lock(mutex_, std::try_to_lock);
-  if (!lock) {
-    // The background thread will leave the place. Another thread inside a call may keep it.
-    const auto may_be_kept = [this] {
-      const State state = state_.load(std::memory_order_relaxed);
-      return state == State::called || state == State::leaving;
-    };
-    seekers_.fetch_add(1);
-    for (int turn = 0; !lock && !done() && (turn < kTurnsBeforeSleep || !may_be_kept()); ++turn) {
-      std::this_thread::yield();
-      static_cast<void>(lock.try_lock());
-    }
-    seekers_.fetch_sub(1);
+/// The analysis cannot follow a lock that is tried for in a loop.
+bool Driver::seek_lock(const std::function<bool()>& done) KOLO_NO_THREAD_SAFETY_ANALYSIS {
+  bool has = mutex_.try_lock();
+  if (has) return true;
+  // The background thread will leave the place. Another thread inside a call may keep it.
+  const auto may_be_kept = [this] {
+    const State state = state_.load(std::memory_order_relaxed);
+    return state == State::called || state == State::leaving;
+  };
+  seekers_.fetch_add(1);
+  for (int turn = 0; !has && !done() && (turn < kTurnsBeforeSleep || !may_be_kept()); ++turn) {
+    std::this_thread::yield();
+    has = mutex_.try_lock();
   }
-  if (lock) {
+  seekers_.fetch_sub(1);
+  return has;
+}
+
+bool Driver::seek(const std::function<bool()>& done) {
+  if (seek_lock(done)) {
     take();
-  } else if (state_.load() == State::beside) {  // for this thread, which goes; else who has the place rings
-    ring();
+    return true;
   }
-  return lock;
+  if (state_.load() == State::beside) ring();  // for this thread, which goes; else who has the place rings
+  return false;
 }
 
-void Driver::give_way(Lock& lock) {
+void Driver::give_way() {
   if (wanted_.load() == 0) return;
   const State own = state_.load(std::memory_order_relaxed);
-  lock.unlock();
+  mutex_.unlock();
   while (wanted_.load() > 0) std::this_thread::yield();
-  lock.lock();
+  mutex_.lock();
   resume(own);
 }
 
@@ -152,14 +154,14 @@ void Driver::leave(control::Board::Sleep sleep) noexcept {
   board_.announce_sleep(sleep);
 }
 
-void Driver::let_go(Lock& lock, const Rest& rest) noexcept {
+void Driver::let_go(const Rest& rest) noexcept {
   if (!rest.ring) {
     if (rest.is_nap_over) naps_ = false;
     set_alarm(rest.due);
   }
   move(naps_ ? State::napping : State::asleep);
   const bool rings = rest.ring || is_ending();  // this driver may have taken the ring of `end`
-  lock.unlock();
+  mutex_.unlock();
   if (rings) ring();
 }
 
@@ -173,11 +175,10 @@ void Driver::nap(base::Time until) noexcept {
 
 // ---------------------------------------------------------------- the background thread
 
-Driver::Lock Driver::wake_up() {
-  Lock lock(mutex_);
+void Driver::wake_up() {
+  mutex_.lock();
   naps_ = false;
   resume(State::background);
-  return lock;
 }
 
 void Driver::fall(control::Board::Sleep sleep) noexcept {
@@ -185,16 +186,16 @@ void Driver::fall(control::Board::Sleep sleep) noexcept {
   board_.announce_sleep(sleep);
 }
 
-const Driver::Events& Driver::sleep(Lock& lock, std::optional<std::chrono::nanoseconds> timeout, bool is_nap) {
+const Driver::Events& Driver::sleep(std::optional<std::chrono::nanoseconds> timeout, bool is_nap) {
   const base::Time now = base::now();
   wakes_at_ = timeout && *timeout < base::Time::max() - now ? now + *timeout : base::Time::max();
   naps_ = is_nap;
   move(is_nap ? State::napping : State::asleep);
-  return sleep_unlocked(lock, timeout);
+  return sleep_unlocked(timeout);
 }
 
 /// Both sides store, then look (sequentially consistent): the state here, `seekers_` there. One of them sees the other.
-const Driver::Events* Driver::leave_to_seekers(Lock& lock) {
+const Driver::Events* Driver::leave_to_seekers() {
   if (seekers_.load() == 0) return nullptr;
   move(State::beside, std::memory_order_seq_cst);
   if (seekers_.load() == 0) {
@@ -203,14 +204,14 @@ const Driver::Events* Driver::leave_to_seekers(Lock& lock) {
   }
   wakes_at_ = base::Time::max();
   naps_ = false;
-  return &sleep_unlocked(lock, std::nullopt);
+  return &sleep_unlocked(std::nullopt);
 }
 
-const Driver::Events& Driver::sleep_unlocked(Lock& lock, std::optional<std::chrono::nanoseconds> timeout) {
-  lock.unlock();
+const Driver::Events& Driver::sleep_unlocked(std::optional<std::chrono::nanoseconds> timeout) {
+  mutex_.unlock();
   Events events;
   poller_.wait(timeout, events);
-  lock = wake_up();
+  wake_up();
   events_ = std::move(events);
   return events_;
 }

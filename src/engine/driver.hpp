@@ -15,6 +15,9 @@
 // looks at the announcement then; both sides are sequentially consistent (Board::announce_sleep), so one of them sees
 // the other. Threads of this rank that submit do the same by `nobody_looks`.
 //
+// The lock is the capability that clang checks (base/mutex.hpp): functions take it, let go of it, or require it, and
+// what it guards in the engine cannot be touched without it.
+//
 // A driver lets go of the lock for a moment, too: for callbacks (`step_aside`), and for threads that want the place
 // (`give_way`). Another one may take the place meanwhile, and announce at its end that nobody drives; who comes back
 // takes the announcement back.
@@ -26,7 +29,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string_view>
 #include <thread>
@@ -34,6 +36,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/mutex.hpp"
 #include "base/poller.hpp"
 #include "base/timer_fd.hpp"
 #include "control/board.hpp"
@@ -43,7 +46,6 @@ namespace kolo::engine {
 
 class Driver {
  public:
-  using Lock = std::unique_lock<std::mutex>;
   using Events = std::vector<base::Poller::Event>;
 
   enum class State : std::uint8_t {
@@ -106,18 +108,23 @@ class Driver {
     if (nobody_looks() && !rung_.exchange(true)) ring();
   }
   void ring() noexcept { link_.wake(board_.local_rank()); }
-  /// The place, if it is free.
-  [[nodiscard]] Lock try_take();
-  /// The lock alone, if it is free: to see whether the place is worth taking. `take` follows, or nothing.
-  [[nodiscard]] Lock try_look() { return Lock(mutex_, std::try_to_lock); }
+  /// The lock, for annotations, and for a scope at the end of which it is let go of, and nothing else is done.
+  [[nodiscard]] base::Mutex& mutex() const noexcept KOLO_RETURN_CAPABILITY(mutex_) { return mutex_; }
+  /// The place, if it is free: whether it was.
+  [[nodiscard]] bool try_take() KOLO_TRY_ACQUIRE(true, mutex_);
+  /// The lock alone, if it is free: to see whether the place is worth taking. `take` follows, or `look_away`.
+  [[nodiscard]] bool try_look() KOLO_TRY_ACQUIRE(true, mutex_) { return mutex_.try_lock(); }
   /// The place, as soon as who has it gives way.
-  [[nodiscard]] Lock take_over();
-  /// The place, unless another thread inside a call has it; given up once `done`. The background thread leaves it to
-  /// who seeks it.
-  [[nodiscard]] Lock seek(const std::function<bool()>& done);
+  void take_over() KOLO_ACQUIRE(mutex_);
+  /// The place, unless another thread inside a call has it; false: given up, because that one keeps it, or `done`. The
+  /// background thread leaves it to who seeks it.
+  [[nodiscard]] bool seek(const std::function<bool()>& done) KOLO_TRY_ACQUIRE(true, mutex_);
 
   // -- with the lock
-  void take() noexcept { resume(State::called); }
+  void take() noexcept KOLO_REQUIRES(mutex_) { resume(State::called); }
+  void look_away() KOLO_RELEASE(mutex_) { mutex_.unlock(); }
+  /// For lambdas, of which the analysis does not know where they are called.
+  void assert_held() const noexcept KOLO_ASSERT_HELD(mutex_) {}
   /// Whether it is the background thread that drives.
   [[nodiscard]] bool in_background() const noexcept {
     const State state = state_.load(std::memory_order_relaxed);
@@ -125,57 +132,58 @@ class Driver {
   }
   /// Runs `work` without the lock, and takes the place again.
   template <class Work>
-  void step_aside(Lock& lock, Work&& work) {
+  void step_aside(Work&& work) noexcept KOLO_REQUIRES(mutex_) {
     const State own = state_.load(std::memory_order_relaxed);
-    lock.unlock();
+    mutex_.unlock();
     work();
-    lock = wait_for_lock();
+    wait_for_lock();
     resume(own);
   }
   /// Lets a thread have the place that asked for it (a mutex alone would not: it is not fair).
-  void give_way(Lock& lock);
+  void give_way() KOLO_REQUIRES(mutex_);
   /// What the background thread sleeps in.
-  [[nodiscard]] base::Poller& poller() noexcept { return poller_; }
+  [[nodiscard]] base::Poller& poller() noexcept KOLO_REQUIRES(mutex_) { return poller_; }
   /// What the poller has now; valid until the next call.
-  [[nodiscard]] const Events& poll();
+  [[nodiscard]] const Events& poll() KOLO_REQUIRES(mutex_);
   /// The two events that are the driver's own have come.
-  void hear_ring() noexcept;
-  void hear_alarm() noexcept;
+  void hear_ring() noexcept KOLO_REQUIRES(mutex_);
+  void hear_alarm() noexcept KOLO_REQUIRES(mutex_);
 
   // -- a thread inside a call, at its end
   /// Announces that nobody drives. The caller looks once more, and then lets go.
-  void leave(control::Board::Sleep sleep) noexcept;
+  void leave(control::Board::Sleep sleep) noexcept KOLO_REQUIRES(mutex_);
   /// How a thread lets go.
   struct Rest {
     bool ring = false;                   ///< the background thread has to go on at once; else:
     base::Time due = base::Time::max();  ///< it has to, then
     bool is_nap_over = false;            ///< submissions from now on shall ring it
   };
-  void let_go(Lock& lock, const Rest& rest) noexcept;
+  void let_go(const Rest& rest) noexcept KOLO_RELEASE(mutex_);
   /// Submissions come in bursts: instead of being rung, the background thread looks after a nap. The place is not
   /// taken.
-  void nap(base::Time until) noexcept;
+  void nap(base::Time until) noexcept KOLO_REQUIRES(mutex_);
 
   // -- the background thread
-  [[nodiscard]] Lock wake_up();
+  void wake_up() KOLO_ACQUIRE(mutex_);
   /// Announces that nobody drives. The caller looks once more, and then stays, or sleeps.
-  void fall(control::Board::Sleep sleep) noexcept;
-  void stay() noexcept { resume(State::background); }
+  void fall(control::Board::Sleep sleep) noexcept KOLO_REQUIRES(mutex_);
+  void stay() noexcept KOLO_REQUIRES(mutex_) { resume(State::background); }
   /// Until something rings or is due. Says what the poller has then; valid until the next call.
-  [[nodiscard]] const Events& sleep(Lock& lock, std::optional<std::chrono::nanoseconds> timeout, bool is_nap);
+  [[nodiscard]] const Events& sleep(std::optional<std::chrono::nanoseconds> timeout, bool is_nap) KOLO_REQUIRES(mutex_);
   /// Sleeps while a thread that seeks the place has it. That one rings where it leaves something behind, or never comes
   /// to drive. Null: nobody seeks it.
-  [[nodiscard]] const Events* leave_to_seekers(Lock& lock);
+  [[nodiscard]] const Events* leave_to_seekers() KOLO_REQUIRES(mutex_);
 
   // -- for tests
   [[nodiscard]] State state() const noexcept { return state_.load(); }
 
  private:
-  void move(State to, std::memory_order order = std::memory_order_release) noexcept;
-  void resume(State own) noexcept;
-  [[nodiscard]] Lock wait_for_lock();
-  void set_alarm(base::Time due) noexcept;
-  const Events& sleep_unlocked(Lock& lock, std::optional<std::chrono::nanoseconds> timeout);
+  void move(State to, std::memory_order order = std::memory_order_release) noexcept KOLO_REQUIRES(mutex_);
+  void resume(State own) noexcept KOLO_REQUIRES(mutex_);
+  void wait_for_lock() KOLO_ACQUIRE(mutex_);
+  [[nodiscard]] bool seek_lock(const std::function<bool()>& done) KOLO_TRY_ACQUIRE(true, mutex_);
+  void set_alarm(base::Time due) noexcept KOLO_REQUIRES(mutex_);
+  const Events& sleep_unlocked(std::optional<std::chrono::nanoseconds> timeout) KOLO_REQUIRES(mutex_);
 
   control::Board& board_;
   transport::NodeLink& link_;
@@ -189,12 +197,12 @@ class Driver {
   std::atomic<int> seekers_{0};    ///< threads that seek the place
   std::atomic<int> wanted_{0};     ///< threads for which the driver gives way
 
-  std::mutex mutex_;
-  // Written under mutex_.
-  std::atomic<State> state_{State::asleep};
-  base::Time wakes_at_ = base::Time::max();  ///< when the sleeping background thread wakes by itself
-  bool naps_ = false;                        ///< its nap has not ended
-  Events events_;
+  mutable base::Mutex mutex_;
+  std::atomic<State> state_{State::asleep};  ///< written with the lock held: `move`
+  /// When the sleeping background thread wakes by itself.
+  base::Time wakes_at_ KOLO_GUARDED_BY(mutex_) = base::Time::max();
+  bool naps_ KOLO_GUARDED_BY(mutex_) = false;  ///< its nap has not ended
+  Events events_ KOLO_GUARDED_BY(mutex_);
 };
 
 /// Whether the table has this move.

@@ -22,16 +22,17 @@ constexpr std::chrono::seconds kFarewell{1};
 void Engine::background() {
   base::set_thread_name("kolo-engine");
   const transport::OwnThread own(callers_);
-  Driver::Lock lock = driver_.wake_up();
+  driver_.wake_up();
+  const base::MutexLock lock(driver_.mutex(), std::adopt_lock);
   base::Waiter waiter(wait_policy_);
   int pauses = 0;
   bool burst = false;  // something has moved since the thread slept, and many operations are open
   while (!driver_.is_ending()) {
     const bool moved = progress();
-    run_errands(lock);
-    driver_.give_way(lock);
+    run_errands();
+    driver_.give_way();
     if (!device_moves()) {
-      if (const Driver::Events* events = driver_.leave_to_seekers(lock)) {
+      if (const Driver::Events* events = driver_.leave_to_seekers()) {
         hear(*events);
         continue;
       }
@@ -45,7 +46,7 @@ void Engine::background() {
     } else if (backend_moves() && pauses++ < wait_policy_.background_pauses) {
       base::cpu_relax();
     } else {
-      sleep(lock, std::exchange(burst, false));
+      sleep(std::exchange(burst, false));
       waiter.reset();
       pauses = 0;
     }
@@ -56,8 +57,8 @@ void Engine::background() {
 bool Engine::backend_moves() const noexcept { return executor_.open() > 0 && !failure_.is_announced(); }
 
 /// Whether the background thread, which alone gives work to a device, has batches to look after there. It is rung when
-/// they have come further, so it sleeps meanwhile. Any thread may ask.
-bool Engine::device_moves() const noexcept { return executor_.open_on_device() > 0; }
+/// they have come further, so it sleeps meanwhile. Any thread may ask: the count is atomic.
+bool Engine::device_moves() const noexcept KOLO_NO_THREAD_SAFETY_ANALYSIS { return executor_.open_on_device() > 0; }
 
 /// Something for this rank has been published and not been looked at. Asked after announcing sleep.
 bool Engine::owes_work() const noexcept {
@@ -93,7 +94,7 @@ std::optional<std::chrono::nanoseconds> Engine::sleep_time(base::Time now) noexc
 /// already.
 bool Engine::arm_transport() noexcept {
   if (!transport_moves() || (executor_.open() == 0 && !device_moves()) || inter_->event_fd() < 0) return true;
-  return !guarded([this] {
+  return !guarded([this]() KOLO_REQUIRES(driver_.mutex()) {
     if (!inter_->arm()) return true;
     driver_.poller().add(inter_->event_fd(), kTransportTag, base::Poller::kReadable | base::Poller::kOnce);
     return false;
@@ -101,7 +102,7 @@ bool Engine::arm_transport() noexcept {
 }
 
 /// The background thread sleeps until something rings or is due. The driver's place is free meanwhile.
-void Engine::sleep(Driver::Lock& lock, bool burst) {
+void Engine::sleep(bool burst) {
   driver_.fall(sleep_state());
   if (owes_work() || !errands_.empty() || failure_.abort_due || !questions_.empty() || driver_.is_ending() ||
       (backend_moves() && progress()) || !arm_transport()) {
@@ -111,12 +112,12 @@ void Engine::sleep(Driver::Lock& lock, bool burst) {
   std::optional<std::chrono::nanoseconds> timeout = sleep_time(base::now());
   if (burst) timeout = timeout ? std::min<std::chrono::nanoseconds>(*timeout, kNap) : kNap;
   ++metrics_.sleeps;
-  hear(driver_.sleep(lock, timeout, burst));
+  hear(driver_.sleep(timeout, burst));
 }
 
 /// After a sleep.
 void Engine::hear(const Driver::Events& events) {
-  guarded([&] {
+  guarded([&]() KOLO_REQUIRES(driver_.mutex()) {
     handle_events(events);
     return true;
   });
@@ -134,10 +135,9 @@ bool Engine::move_transport() noexcept { return is_caller() && callers_->move();
 void Engine::look_in() {
   move_transport();
   if (device_moves()) return;
-  Driver::Lock lock = driver_.try_take();
-  if (!lock) return;
+  if (!driver_.try_take()) return;
   progress();
-  hand_over(lock, false);  // moves the transports once more
+  hand_over(false);  // moves the transports once more
 }
 
 /// A thread that waits, and that has found nothing done since it took the ticket: sleeps until something has changed.
@@ -186,11 +186,10 @@ void Engine::wait_all(Span<Operation* const> operations, std::optional<base::Tim
     return operation->signature->device != DeviceKind::cpu;
   });
   while (!all_done()) {
-    Driver::Lock lock;
-    if (!on_device && !device_moves()) lock = driver_.seek(all_done);
-    const bool drove = lock.owns_lock();
-    if (drove) {
-      drive(lock, all_done, until);
+    bool drove = false;
+    if (!on_device && !device_moves() && driver_.seek(all_done)) {
+      drove = true;
+      drive(all_done, until);
     } else {
       driver_.ring_if_asleep();
     }
@@ -224,22 +223,22 @@ data::DeviceEventPtr Engine::wait_enqueued(Operation& operation) {
 /// Drives until `done`, until the time has come, or until nothing moved for so long that the background thread may as
 /// well do it. Lets go of the lock. Empty when done; else with what to sleep until something has changed.
 template <class Done>
-std::optional<base::EventCount::Ticket> Engine::drive(Driver::Lock& lock, Done done, std::optional<base::Time> until) {
-  const HandOver after(*this, lock);
+std::optional<base::EventCount::Ticket> Engine::drive(Done done, std::optional<base::Time> until) {
+  const HandOver after(*this);
   base::Waiter waiter(wait_policy_);
   while (!done() && !device_moves()) {
     const bool transferred = move_transport();
     const bool moved = progress() || transferred;
-    run_errands(lock);
+    run_errands();
     if (moved) {
       waiter.reset();
       continue;
     }
     if (waiter.exhausted() || (until && base::now() >= *until)) break;
     waiter.step();
-    driver_.give_way(lock);
+    driver_.give_way();
   }
-  run_errands(lock);
+  run_errands();
   std::optional<base::EventCount::Ticket> ticket;
   if (!done()) ticket = changes_.ticket();
   return ticket;
@@ -250,8 +249,8 @@ std::optional<base::EventCount::Ticket> Engine::drive(Driver::Lock& lock, Done d
 template <class Done>
 void Engine::drive_until(Done done, base::Time until) {
   while (base::now() < until) {
-    Driver::Lock lock = driver_.take_over();
-    const std::optional<base::EventCount::Ticket> ticket = drive(lock, done, until);
+    driver_.take_over();
+    const std::optional<base::EventCount::Ticket> ticket = drive(done, until);
     if (!ticket) return;
     attend(*ticket, until);
   }
@@ -261,8 +260,8 @@ void Engine::drive_until(Done done, base::Time until) {
 /// time has come. Never sleeps.
 void Engine::help_until(const std::function<bool()>& done, base::Time until) {
   while (!done() && base::now() < until) {
-    if (Driver::Lock lock = driver_.try_take()) {
-      drive(lock, done, until);
+    if (driver_.try_take()) {
+      drive(done, until);
     } else {
       std::this_thread::yield();
     }
@@ -273,7 +272,7 @@ void Engine::help_until(const std::function<bool()>& done, base::Time until) {
 /// lock is free. An alarm is enough for a deadline that it does not know of, and for a batch that peers have to move
 /// next: they ring, but their look may have missed us. `look`: this driver has brought batches further, and looks once
 /// more now.
-void Engine::hand_over(Driver::Lock& lock, bool look) noexcept {
+void Engine::hand_over(bool look) noexcept {
   driver_.leave(sleep_state());
   Driver::Rest rest;
   if (backend_moves() && look) {
@@ -289,18 +288,18 @@ void Engine::hand_over(Driver::Lock& lock, bool look) noexcept {
     if (backend_moves() || (transport_moves() && inter_->nap())) due = std::min(due, base::now() + kNap);
     rest.is_nap_over = open_.empty();  // a lone submission does not wait for its end
   }
-  driver_.let_go(lock, rest);
+  driver_.let_go(rest);
   move_transport();  // what this driver has noted last
 }
 
-void Engine::run_errands(Driver::Lock& lock) {
+void Engine::run_errands() {
   while (!errands_.empty() || failure_.abort_due) {
     if (failure_.abort_due && errands_.empty()) {
-      end_batches(lock);
+      end_batches();
       settle_pass();
     }
     std::vector<Errand> errands = errands_.take();
-    driver_.step_aside(lock, [&] {
+    driver_.step_aside([&] {
       for (Errand& errand : errands) errands_.run(std::move(errand));
     });
   }
@@ -331,10 +330,13 @@ void Engine::shutdown(base::Duration patience) {
   if (!faulted()) {
     // What runs here first: once all have left nobody can be asked to push (control::Starved) any more.
     const base::Time until = base::now() + patience;
-    drive_until([this] { return faulted() || (executor_.open() == 0 && !device_moves()); }, until);
+    const auto ran = [this]() KOLO_REQUIRES(driver_.mutex()) {
+      return faulted() || (executor_.open() == 0 && !device_moves());
+    };
+    drive_until(ran, until);
     push({Command::leave, nullptr});
     bool all_left = false;  // as this thread saw it with the lock
-    const auto left = [this, &all_left] {
+    const auto left = [this, &all_left]() KOLO_REQUIRES(driver_.mutex()) {
       all_left = ending_.is_closed();
       return faulted() || (ending_.is_closed() && executor_.open() == 0 && !device_moves() && !executor_.has_ready());
     };
@@ -352,8 +354,8 @@ void Engine::abandon(ErrorCode code, const std::string& reason) {
   if (ending_.is_deserted()) return shutdown(kFarewell);
   if (topology_.size > 1) {  // else there is nobody to tell
     {
-      Driver::Lock lock = driver_.take_over();
-      const HandOver after(*this, lock);
+      driver_.take_over();
+      const HandOver after(*this);
       announce_fault(code, reason);
     }
     drive_until([this] { return faulted(); }, base::now() + kFarewell);
@@ -364,17 +366,17 @@ void Engine::abandon(ErrorCode code, const std::string& reason) {
 void Engine::end_now(Operation& operation) {
   const auto is_done = [&operation] { return operation.done(); };
   const auto is_over = [&] { return faulted() || is_done(); };
-  if (ending_.is_deserted()) help_until(is_over, base::now() + open_.patience().usual);
+  if (ending_.is_deserted()) help_until(is_over, base::now() + patience().usual);
   if (!is_over()) {
-    Driver::Lock lock = driver_.take_over();
-    const HandOver after(*this, lock);
+    driver_.take_over();
+    const HandOver after(*this);
     announce_fault(ErrorCode::user_exception,
                    "it destroyed the handle of an open operation (" + core::describe(*operation.signature) + ")");
   }
   help_until(is_over, base::now() + kFarewell);
   if (!is_done()) {
-    Driver::Lock lock = driver_.take_over();
-    const HandOver after(*this, lock);
+    driver_.take_over();
+    const HandOver after(*this);
     latch(failure_.announced());  // unless the announcement has come back
   }
   while (!is_done()) help_until(is_done, base::now() + kFarewell);
@@ -383,10 +385,13 @@ void Engine::end_now(Operation& operation) {
 /// Delivers what is still to be said, ends the background thread, and fails what is open.
 void Engine::stop(const Status& status) {
   if (!ending_.stop()) return;
-  if (leader_) drive_until([this] { return !leader_->blocked(); }, base::now() + kFarewell);
+  if (leader_) {
+    drive_until([this]() KOLO_REQUIRES(driver_.mutex()) { return !leader_->blocked(); }, base::now() + kFarewell);
+  }
   driver_.end();
   if (callers_ != nullptr) callers_->set_wake({});
-  Driver::Lock lock = driver_.take_over();
+  driver_.take_over();
+  const base::MutexLock lock(driver_.mutex(), std::adopt_lock);
   // In peace nothing is open, and a device's communicators end together with their peers'.
   const bool in_peace = ending_.is_closed() && !faulted() && executor_.open() == 0 && !device_moves();
   if (!in_peace) executor_.abort();
@@ -400,7 +405,7 @@ void Engine::stop(const Status& status) {
   executor_.drop();
   failure_.abort_due = false;
   settle_pass();
-  run_errands(lock);
+  run_errands();
 }
 
 }  // namespace kolo::engine

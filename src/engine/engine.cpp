@@ -73,9 +73,14 @@ Engine::Engine(EngineParts parts)
     });
   }
   if (inter_) {
-    inter_->report_to(
-        {[this](int rank, const std::string& reason) { announce_loss(rank, ErrorCode::rank_lost, reason); },
-         [this] { participant_.starved(); }});
+    inter_->report_to({[this](int rank, const std::string& reason) {
+                         driver_.assert_held();
+                         announce_loss(rank, ErrorCode::rank_lost, reason);
+                       },
+                       [this] {
+                         driver_.assert_held();
+                         participant_.starved();
+                       }});
   }
   if (control_) control_->attach(driver_.poller(), kControlTag);
   for (const transport::NodeLink::Liveness& peer : link_->liveness()) {
@@ -105,7 +110,7 @@ void Engine::check_usable() const {
 
 bool Engine::progress() noexcept {
   const kernels::FloatMode float_mode;  // whatever thread drives
-  bool moved = guarded([&] { return pass(); });
+  bool moved = guarded([&]() KOLO_REQUIRES(driver_.mutex()) { return pass(); });
   if (moved) {
     passes_ = 0;
   } else if (++passes_ % (control_ ? kPassesPerSocketPoll : kPassesPerPoll) == 0) {
@@ -249,28 +254,31 @@ void Engine::record_plans(const control::LogEntry& entry) {
 }
 
 void Engine::act(control::Action& action) {
-  std::visit(Overloaded{
-                 [this](const control::RunBatch& batch) { run_batch(batch); },
-                 [this](const control::FailSlot& failed) {
-                   // Moved out: completing the operation frees its entry for the next submission.
-                   const OperationPtr operation = std::move(names_.at(failed.slot).operation);
-                   if (failed.status.code() == ErrorCode::rank_lost) ending_.note_desertion();
-                   complete(*operation, failed.status);
-                 },
-                 [this](const control::ForgetSlot& forgotten) { names_.forget(names_.at(forgotten.slot)); },
-                 [this](const control::DropPlan& plan) { executor_.drop_plan(plan.plan_key); },
-                 [this](const control::ReportStall& report) { report_stall(report.stall); },
-                 [](const control::SetMade&) {},
-                 [](const control::SetGone&) {},
-                 [this](const control::WorldFault& fault) { latch(fault.status); },
-                 [this](const control::WorldClosed&) { close_log(); },
-                 [this](const control::PushTransport&) {
-                   ++metrics_.pushes;
-                   if (inter_) inter_->push(base::now());
-                 },
-                 [this](control::AnswerQuery& query) { questions_.add(std::move(query), base::now()); },
-             },
-             action);
+  std::visit(
+      Overloaded{
+          [this](const control::RunBatch& batch) KOLO_REQUIRES(driver_.mutex()) { run_batch(batch); },
+          [this](const control::FailSlot& failed) KOLO_REQUIRES(driver_.mutex()) {
+            // Moved out: completing the operation frees its entry for the next submission.
+            const OperationPtr operation = std::move(names_.at(failed.slot).operation);
+            if (failed.status.code() == ErrorCode::rank_lost) ending_.note_desertion();
+            complete(*operation, failed.status);
+          },
+          [this](const control::ForgetSlot& forgotten)
+              KOLO_REQUIRES(driver_.mutex()) { names_.forget(names_.at(forgotten.slot)); },
+          [this](const control::DropPlan& plan) KOLO_REQUIRES(driver_.mutex()) { executor_.drop_plan(plan.plan_key); },
+          [this](const control::ReportStall& report) KOLO_REQUIRES(driver_.mutex()) { report_stall(report.stall); },
+          [](const control::SetMade&) {},
+          [](const control::SetGone&) {},
+          [this](const control::WorldFault& fault) KOLO_REQUIRES(driver_.mutex()) { latch(fault.status); },
+          [this](const control::WorldClosed&) KOLO_REQUIRES(driver_.mutex()) { close_log(); },
+          [this](const control::PushTransport&) KOLO_REQUIRES(driver_.mutex()) {
+            ++metrics_.pushes;
+            if (inter_) inter_->push(base::now());
+          },
+          [this](control::AnswerQuery& query)
+              KOLO_REQUIRES(driver_.mutex()) { questions_.add(std::move(query), base::now()); },
+      },
+      action);
 }
 
 void Engine::run_batch(const control::RunBatch& batch) {
@@ -293,7 +301,10 @@ void Engine::run_batch(const control::RunBatch& batch) {
 
 bool Engine::move_backend(base::Time now) {
   if (!failure_.spares_backends()) return false;
-  const data::Progress result = executor_.progress(driver_.in_background(), [this](Batch& batch) { finish(batch); });
+  const data::Progress result = executor_.progress(driver_.in_background(), [this](Batch& batch) {
+    driver_.assert_held();
+    finish(batch);
+  });
   if (inter_) inter_->progress(now);
   if (result != data::Progress::advanced) return false;
   for (int rank = 0; rank < board_.ranks(); ++rank) {
@@ -343,7 +354,7 @@ void Engine::fail_open(const Status& status) {
 
 /// True when the leader has heard something: another pass must deal with it before anybody sleeps.
 bool Engine::poll_descriptors() noexcept {
-  return guarded([&] {
+  return guarded([&]() KOLO_REQUIRES(driver_.mutex()) {
     handle_events(driver_.poll());
     return leader_ && leader_->has_news();
   });
@@ -371,8 +382,8 @@ void Engine::handle_events(const std::vector<base::Poller::Event>& events) {
 
 bool Engine::uses(const std::byte* begin, std::size_t bytes) {
   if (ending_.is_stopped()) return false;
-  Driver::Lock lock = driver_.take_over();
-  const HandOver after(*this, lock);
+  driver_.take_over();
+  const HandOver after(*this);
   progress();  // what lies in the mailbox is open, too
   const auto inside = [&](const std::byte* data) { return data >= begin && data < begin + bytes; };
   const bool used = std::any_of(open_.begin(), open_.end(), [&](const Operation* operation) {
@@ -383,8 +394,8 @@ bool Engine::uses(const std::byte* begin, std::size_t bytes) {
 }
 
 Metrics Engine::metrics() {
-  Driver::Lock lock = driver_.take_over();
-  const HandOver after(*this, lock);
+  driver_.take_over();
+  const HandOver after(*this);
   Metrics metrics = metrics_;
   const control::ParticipantCounters& counters = participant_.counters();
   const std::uint64_t expressed = unnamed_.done();

@@ -52,7 +52,6 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -65,6 +64,7 @@
 #include "base/cpu.hpp"
 #include "base/log.hpp"
 #include "base/mailbox.hpp"
+#include "base/mutex.hpp"
 #include "base/settings.hpp"
 #include "control/board.hpp"
 #include "control/control_channel.hpp"
@@ -184,7 +184,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // -- one thread, nobody else using the engine any more
   /// Leaves, and waits for the others to leave (see Context::shutdown), for KOLO_TIMEOUT_S at most.
-  void shutdown() { shutdown(open_.patience().usual); }
+  void shutdown() { shutdown(patience().usual); }
   void shutdown(base::Duration patience);
   /// After `shutdown`: all ranks have left in order, and all their operations have run.
   [[nodiscard]] bool left_together() const noexcept {
@@ -196,18 +196,15 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
  private:
   /// At the end of its scope a driver hands over, whatever has happened.
-  class HandOver {
+  class KOLO_SCOPED_CAPABILITY HandOver {
    public:
-    HandOver(Engine& engine, Driver::Lock& lock) noexcept : engine_(engine), lock_(lock) {}
-    ~HandOver() {
-      if (lock_) engine_.hand_over(lock_);
-    }
+    explicit HandOver(Engine& engine) noexcept KOLO_REQUIRES(engine.driver_.mutex()) : engine_(engine) {}
+    ~HandOver() KOLO_RELEASE() { engine_.hand_over(); }
     HandOver(const HandOver&) = delete;
     HandOver& operator=(const HandOver&) = delete;
 
    private:
     Engine& engine_;
-    Driver::Lock& lock_;
   };
 
   enum class Command : std::uint8_t { submit, end_step, leave };
@@ -223,15 +220,20 @@ class Engine : public std::enable_shared_from_this<Engine> {
   explicit Engine(EngineParts parts);
 
   // -- submitting
-  void push(Item item);
-  bool say_at_once();
-  bool say();
+  void push(Item item) KOLO_EXCLUDES(driver_.mutex());
+  bool say_at_once() KOLO_EXCLUDES(driver_.mutex());
+  bool say() KOLO_REQUIRES(driver_.mutex());
   [[nodiscard]] static bool is_small(const Operation& operation) noexcept;
+
+  /// Constant, so without the lock.
+  [[nodiscard]] const OpenOperations::Patience& patience() const noexcept KOLO_NO_THREAD_SAFETY_ANALYSIS {
+    return open_.patience();
+  }
 
   // -- the driver's, with its lock
   /// Whatever is thrown in `work` is a fatal error of this rank; true then, else what `work` says.
   template <class Work>
-  bool guarded(Work&& work) noexcept {
+  bool guarded(Work&& work) noexcept KOLO_REQUIRES(driver_.mutex()) {
     try {
       return work();
     } catch (...) {
@@ -239,44 +241,49 @@ class Engine : public std::enable_shared_from_this<Engine> {
       return true;
     }
   }
-  bool progress() noexcept;
-  bool pass();
-  void settle_pass() noexcept;
-  bool drain_mailbox(base::Time now);
-  void admit(OperationPtr operation, base::Time now);
-  bool speak();
-  bool read_log();
-  void record_plans(const control::LogEntry& entry);
-  void act(control::Action& action);
-  void run_batch(const control::RunBatch& batch);
-  bool move_backend(base::Time now);
-  void finish(Batch& batch);
-  void complete(Operation& operation, const Status& status);
-  void fail_open(const Status& status);
-  void check_deadlines(base::Time now);
-  void check_deadline(Operation& operation, base::Time now);
-  void ask_about(Operation& operation, base::Time now);
-  [[nodiscard]] std::string describe(const Operation& operation) const;
-  [[nodiscard]] std::string describe_silence() const;
-  void answer_questions(base::Time now);
-  [[nodiscard]] std::optional<control::Answer::Wait> oldest_wait() const;
-  bool poll_descriptors() noexcept;
-  void handle_events(const std::vector<base::Poller::Event>& events);
-  void on_death(int local_rank);
-  void announce_exception() noexcept;
-  void close_log();
-  void announce_fault(ErrorCode code, const std::string& reason) { announce_loss(topology_.rank, code, reason); }
-  void announce_loss(int rank, ErrorCode code, const std::string& reason);
-  void latch(const Status& status);
-  void end_batches(Driver::Lock& lock);
-  void report_stall(const control::Stalled& stall);
-  [[nodiscard]] bool backend_moves() const noexcept;
+  bool progress() noexcept KOLO_REQUIRES(driver_.mutex());
+  bool pass() KOLO_REQUIRES(driver_.mutex());
+  void settle_pass() noexcept KOLO_REQUIRES(driver_.mutex());
+  bool drain_mailbox(base::Time now) KOLO_REQUIRES(driver_.mutex());
+  void admit(OperationPtr operation, base::Time now) KOLO_REQUIRES(driver_.mutex());
+  bool speak() KOLO_REQUIRES(driver_.mutex());
+  bool read_log() KOLO_REQUIRES(driver_.mutex());
+  void record_plans(const control::LogEntry& entry) KOLO_REQUIRES(driver_.mutex());
+  void act(control::Action& action) KOLO_REQUIRES(driver_.mutex());
+  void run_batch(const control::RunBatch& batch) KOLO_REQUIRES(driver_.mutex());
+  bool move_backend(base::Time now) KOLO_REQUIRES(driver_.mutex());
+  void finish(Batch& batch) KOLO_REQUIRES(driver_.mutex());
+  void complete(Operation& operation, const Status& status) KOLO_REQUIRES(driver_.mutex());
+  void fail_open(const Status& status) KOLO_REQUIRES(driver_.mutex());
+  void check_deadlines(base::Time now) KOLO_REQUIRES(driver_.mutex());
+  void check_deadline(Operation& operation, base::Time now) KOLO_REQUIRES(driver_.mutex());
+  void ask_about(Operation& operation, base::Time now) KOLO_REQUIRES(driver_.mutex());
+  [[nodiscard]] std::string describe(const Operation& operation) const KOLO_REQUIRES(driver_.mutex());
+  [[nodiscard]] std::string describe_silence() const KOLO_REQUIRES(driver_.mutex());
+  void answer_questions(base::Time now) KOLO_REQUIRES(driver_.mutex());
+  [[nodiscard]] std::optional<control::Answer::Wait> oldest_wait() const KOLO_REQUIRES(driver_.mutex());
+  bool poll_descriptors() noexcept KOLO_REQUIRES(driver_.mutex());
+  void handle_events(const std::vector<base::Poller::Event>& events) KOLO_REQUIRES(driver_.mutex());
+  void on_death(int local_rank) KOLO_REQUIRES(driver_.mutex());
+  void announce_exception() noexcept KOLO_REQUIRES(driver_.mutex());
+  void close_log() KOLO_REQUIRES(driver_.mutex());
+  void announce_fault(ErrorCode code, const std::string& reason) KOLO_REQUIRES(driver_.mutex()) {
+    announce_loss(topology_.rank, code, reason);
+  }
+  void announce_loss(int rank, ErrorCode code, const std::string& reason) KOLO_REQUIRES(driver_.mutex());
+  void latch(const Status& status) KOLO_REQUIRES(driver_.mutex());
+  void end_batches() KOLO_REQUIRES(driver_.mutex());
+  void report_stall(const control::Stalled& stall) KOLO_REQUIRES(driver_.mutex());
+  [[nodiscard]] bool backend_moves() const noexcept KOLO_REQUIRES(driver_.mutex());
   [[nodiscard]] bool device_moves() const noexcept;
-  [[nodiscard]] bool owes_work() const noexcept;
-  [[nodiscard]] control::Board::Sleep sleep_state() const noexcept;
-  [[nodiscard]] bool transport_moves() const noexcept { return inter_ != nullptr && failure_.spares_backends(); }
-  [[nodiscard]] bool arm_transport() noexcept;
-  [[nodiscard]] std::optional<std::chrono::nanoseconds> sleep_time(base::Time now) noexcept;
+  [[nodiscard]] bool owes_work() const noexcept KOLO_REQUIRES(driver_.mutex());
+  [[nodiscard]] control::Board::Sleep sleep_state() const noexcept KOLO_REQUIRES(driver_.mutex());
+  [[nodiscard]] bool transport_moves() const noexcept KOLO_REQUIRES(driver_.mutex()) {
+    return inter_ != nullptr && failure_.spares_backends();
+  }
+  [[nodiscard]] bool arm_transport() noexcept KOLO_REQUIRES(driver_.mutex());
+  [[nodiscard]] std::optional<std::chrono::nanoseconds> sleep_time(base::Time now) noexcept
+      KOLO_REQUIRES(driver_.mutex());
 
   // -- the unnamed call's (express.cpp)
   template <class There>
@@ -291,19 +298,20 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void background();
   [[nodiscard]] bool is_caller() const noexcept;
   bool move_transport() noexcept;
-  void look_in();
-  void attend(base::EventCount::Ticket ticket, std::optional<base::Time> until);
+  void look_in() KOLO_EXCLUDES(driver_.mutex());
+  void attend(base::EventCount::Ticket ticket, std::optional<base::Time> until) KOLO_EXCLUDES(driver_.mutex());
   [[nodiscard]] static base::Time doze(std::optional<base::Time> until) noexcept;
-  void sleep(Driver::Lock& lock, bool burst);
-  void hear(const Driver::Events& events);
-  void run_errands(Driver::Lock& lock);
+  void sleep(bool burst) KOLO_REQUIRES(driver_.mutex());
+  void hear(const Driver::Events& events) KOLO_REQUIRES(driver_.mutex());
+  void run_errands() KOLO_REQUIRES(driver_.mutex());
   template <class Done>
-  std::optional<base::EventCount::Ticket> drive(Driver::Lock& lock, Done done, std::optional<base::Time> until);
+  std::optional<base::EventCount::Ticket> drive(Done done, std::optional<base::Time> until)
+      KOLO_RELEASE(driver_.mutex());
   template <class Done>
-  void drive_until(Done done, base::Time until);
-  void help_until(const std::function<bool()>& done, base::Time until);
-  void hand_over(Driver::Lock& lock, bool look = true) noexcept;
-  void stop(const Status& status);
+  void drive_until(Done done, base::Time until) KOLO_EXCLUDES(driver_.mutex());
+  void help_until(const std::function<bool()>& done, base::Time until) KOLO_EXCLUDES(driver_.mutex());
+  void hand_over(bool look = true) noexcept KOLO_RELEASE(driver_.mutex());
+  void stop(const Status& status) KOLO_EXCLUDES(driver_.mutex());
 
   // -- constant
   const core::Topology topology_;
@@ -327,20 +335,21 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Errands errands_;
   UnnamedCalls unnamed_;
 
-  // -- guarded by driver_'s lock
   control::Board board_;
   Driver driver_;
-  control::Participant participant_;
-  std::unique_ptr<Leader> leader_;
-  Executor executor_;
-  OpenOperations open_;
-  Unsent unsent_;
-  Questions questions_;
-  control::Bytes entry_;                  ///< of the log, as it is read
-  std::vector<control::Action> actions_;  ///< what it asks for
-  std::uint64_t passes_ = 0;
-  std::uint64_t step_began_at_ = 0;  ///< batches then
-  Metrics metrics_;
+
+  // -- guarded by the driver's lock
+  control::Participant participant_ KOLO_GUARDED_BY(driver_.mutex());
+  std::unique_ptr<Leader> leader_ KOLO_PT_GUARDED_BY(driver_.mutex());  ///< null: this rank is none
+  Executor executor_ KOLO_GUARDED_BY(driver_.mutex());
+  OpenOperations open_ KOLO_GUARDED_BY(driver_.mutex());
+  Unsent unsent_ KOLO_GUARDED_BY(driver_.mutex());
+  Questions questions_ KOLO_GUARDED_BY(driver_.mutex());
+  control::Bytes entry_ KOLO_GUARDED_BY(driver_.mutex());                  ///< of the log, as it is read
+  std::vector<control::Action> actions_ KOLO_GUARDED_BY(driver_.mutex());  ///< what it asks for
+  std::uint64_t passes_ KOLO_GUARDED_BY(driver_.mutex()) = 0;
+  std::uint64_t step_began_at_ KOLO_GUARDED_BY(driver_.mutex()) = 0;  ///< batches then
+  Metrics metrics_ KOLO_GUARDED_BY(driver_.mutex());
 };
 
 }  // namespace kolo::engine

@@ -119,8 +119,8 @@ void Engine::give_up(int rank, ErrorCode code, const std::string& reason) {
   const auto is_over = [this] { return faulted(); };
   help_until(is_over, base::now() + kPatience);
   if (!faulted()) {
-    Driver::Lock lock = driver_.take_over();
-    const HandOver after(*this, lock);
+    driver_.take_over();
+    const HandOver after(*this);
     announce_loss(rank, code, reason);
   }
   while (!faulted()) help_until(is_over, base::now() + kPatience);

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -35,10 +34,14 @@ void Engine::submit(OperationPtr operation, bool quiet) {
 /// are not for who does not wait, and may hold a lock that they want: whoever is handed the driver's place runs them.
 /// False: nothing was done.
 bool Engine::say_at_once() {
-  Driver::Lock lock = driver_.try_look();
-  if (!lock || faulted() || ending_.is_closed() || device_moves()) return false;
+  if (!driver_.try_look()) return false;
+  if (faulted() || ending_.is_closed() || device_moves()) {
+    driver_.look_away();
+    return false;
+  }
   if (open_.size() >= kBurst) {
     driver_.nap(base::now() + kNap);
+    driver_.look_away();
     return true;
   }
   driver_.take();
@@ -46,11 +49,11 @@ bool Engine::say_at_once() {
   // Once more for what others say meanwhile: as long as that is not for the background thread anyway.
   for (int turn = 0; turn < kTurns && (turn == 0 || owes_work()); ++turn) {
     lone = false;
-    guarded([&] { return lone = say(); });
+    guarded([&]() KOLO_REQUIRES(driver_.mutex()) { return lone = say(); });
     changes_.note();
     settle_pass();
   }
-  hand_over(lock, lone);
+  hand_over(lone);
   return true;
 }
 
@@ -90,8 +93,8 @@ void Engine::end_step() {
 /// A full mailbox is emptied by the submitter itself where nobody else is at it. Callbacks are not for it, here too.
 void Engine::push(Item item) {
   while (!mailbox_.try_push(std::move(item))) {
-    if (Driver::Lock lock = driver_.try_take()) {
-      const HandOver after(*this, lock);
+    if (driver_.try_take()) {
+      const HandOver after(*this);
       progress();
     } else {
       std::this_thread::yield();

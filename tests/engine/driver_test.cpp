@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/mutex.hpp"
 #include "tests/support/lone_link.hpp"
 
 namespace kolo::engine {
@@ -73,20 +74,27 @@ constexpr control::BoardShape shape() {
 
 class DriverTest : public ::testing::Test {
  protected:
-  /// Brings a driver of one thread, this one, to a state; the lock comes along where somebody drives there.
-  Driver::Lock bring_to(State state) {
-    Driver::Lock lock;
-    if (state == State::napping) {
-      lock = driver_.try_look();
-      driver_.nap(base::now() + std::chrono::hours(1));
-      lock.unlock();
+  /// Brings a driver of one thread, this one, to a state, and takes its lock. (Which way it takes the lock depends on
+  /// the state, which the analysis cannot follow.)
+  void bring_to(State state) KOLO_ACQUIRE(driver_.mutex()) KOLO_NO_THREAD_SAFETY_ANALYSIS {
+    if (state == State::background || state == State::falling) {
+      driver_.wake_up();
+    } else if (state == State::called || state == State::leaving) {
+      driver_.take_over();
+    } else {
+      EXPECT_TRUE(driver_.try_look());
     }
-    if (state == State::background || state == State::falling) lock = driver_.wake_up();
+    if (state == State::napping) driver_.nap(base::now() + std::chrono::hours(1));
     if (state == State::falling) driver_.fall({});
-    if (state == State::called || state == State::leaving) lock = driver_.take_over();
     if (state == State::leaving) driver_.leave({});
     EXPECT_EQ(driver_.state(), state);
-    return lock;
+  }
+
+  /// Whether nobody holds the lock.
+  bool looks() {
+    if (!driver_.try_look()) return false;
+    driver_.look_away();
+    return true;
   }
 
   kolo::testing::LoneLink link_{shape().bytes()};
@@ -101,12 +109,12 @@ TEST_F(DriverTest, MovesByTheTableOrNotAtAll) {
   struct Act {
     const char* name;
     State to;
-    std::function<void(Driver&, Driver::Lock&)> act;
+    std::function<void(Driver&)> act;
   };
   const std::vector<Act> acts{
-      {"fall", State::falling, [](Driver& driver, Driver::Lock&) { driver.fall({}); }},
-      {"leave", State::leaving, [](Driver& driver, Driver::Lock&) { driver.leave({}); }},
-      {"let go", State::asleep, [](Driver& driver, Driver::Lock& lock) { driver.let_go(lock, {}); }},
+      {"fall", State::falling, [](Driver& driver) KOLO_REQUIRES(driver.mutex()) { driver.fall({}); }},
+      {"leave", State::leaving, [](Driver& driver) KOLO_REQUIRES(driver.mutex()) { driver.leave({}); }},
+      {"let go", State::asleep, [](Driver& driver) KOLO_RELEASE(driver.mutex()) { driver.let_go({}); }},
   };
   for (const State from :
        {State::asleep, State::napping, State::background, State::falling, State::called, State::leaving}) {
@@ -114,9 +122,9 @@ TEST_F(DriverTest, MovesByTheTableOrNotAtAll) {
       if (is_legal(from, one.to)) continue;  // in the tests below
       EXPECT_DEATH(
           {
-            Driver::Lock lock = bring_to(from);
-            if (!lock) lock = driver_.try_look();
-            one.act(driver_, lock);
+            bring_to(from);
+            one.act(driver_);
+            driver_.look_away();
           },
           "cannot come to state")
           << one.name << " from " << static_cast<int>(from);
@@ -126,33 +134,28 @@ TEST_F(DriverTest, MovesByTheTableOrNotAtAll) {
 
 TEST_F(DriverTest, AThreadInsideACallTakesThePlaceAndLeavesIt) {
   EXPECT_FALSE(driver_.nobody_looks()) << "the background thread begins by looking";
-  {
-    Driver::Lock lock = driver_.try_take();
-    ASSERT_TRUE(lock);
-    EXPECT_EQ(driver_.state(), State::called);
-    EXPECT_FALSE(driver_.in_background());
-    driver_.leave({});
-    EXPECT_TRUE(driver_.nobody_looks()) << "before it looks once more";
-    driver_.let_go(lock, {});
-    EXPECT_FALSE(lock);
-  }
+  if (!driver_.try_take()) FAIL() << "the place is free";
+  EXPECT_EQ(driver_.state(), State::called);
+  EXPECT_FALSE(driver_.in_background());
+  driver_.leave({});
+  EXPECT_TRUE(driver_.nobody_looks()) << "before it looks once more";
+  driver_.let_go({});
   EXPECT_EQ(driver_.state(), State::asleep);
   EXPECT_TRUE(driver_.nobody_looks());
   EXPECT_FALSE(link_.was_rung());
   driver_.ring_if_asleep();
   driver_.ring_if_asleep();
   EXPECT_TRUE(link_.was_rung());
-  {
-    Driver::Lock lock = driver_.take_over();
-    EXPECT_FALSE(driver_.nobody_looks());
-    driver_.leave({});
-    driver_.let_go(lock, {true, base::Time::max(), false});
-  }
+  driver_.take_over();
+  EXPECT_FALSE(driver_.nobody_looks());
+  driver_.leave({});
+  driver_.let_go({true, base::Time::max(), false});
   EXPECT_TRUE(link_.was_rung()) << "for what it leaves";
 }
 
 TEST_F(DriverTest, TheBackgroundThreadStaysWhenItSeesSomethingAndSleepsUntilItIsRung) {
-  Driver::Lock lock = driver_.wake_up();
+  driver_.wake_up();
+  const base::MutexLock lock(driver_.mutex(), std::adopt_lock);
   EXPECT_EQ(driver_.state(), State::background);
   driver_.fall({});
   EXPECT_TRUE(driver_.nobody_looks());
@@ -161,64 +164,59 @@ TEST_F(DriverTest, TheBackgroundThreadStaysWhenItSeesSomethingAndSleepsUntilItIs
   EXPECT_FALSE(driver_.nobody_looks());
   driver_.fall({});
   driver_.ring_if_asleep();
-  const Driver::Events& events = driver_.sleep(lock, std::nullopt, false);
+  const Driver::Events& events = driver_.sleep(std::nullopt, false);
   ASSERT_EQ(events.size(), 1U);
   driver_.hear_ring();
   EXPECT_EQ(driver_.state(), State::background);
-  EXPECT_TRUE(lock);
   EXPECT_FALSE(driver_.nobody_looks());
 }
 
 TEST_F(DriverTest, SubmissionsDoNotRingWhoNaps) {
-  static_cast<void>(bring_to(State::called));
-  {
-    Driver::Lock lock = driver_.take_over();
-    driver_.leave({});
-    driver_.let_go(lock, {});
-  }
-  {
-    const Driver::Lock lock = driver_.try_look();
-    driver_.nap(base::now());
-  }
+  driver_.take_over();
+  driver_.leave({});
+  driver_.let_go({});
+  if (!driver_.try_look()) FAIL() << "nobody drives";
+  driver_.nap(base::now());
+  driver_.look_away();
   EXPECT_EQ(driver_.state(), State::napping);
   EXPECT_FALSE(driver_.nobody_looks());
-  {  // a thread inside a call drives, and leaves before the nap is over
-    Driver::Lock lock = driver_.take_over();
-    driver_.leave({});
-    driver_.let_go(lock, {});
-  }
+  // A thread inside a call drives, and leaves before the nap is over.
+  driver_.take_over();
+  driver_.leave({});
+  driver_.let_go({});
   EXPECT_EQ(driver_.state(), State::napping);
-  {  // one that leaves nothing open ends it
-    Driver::Lock lock = driver_.take_over();
-    driver_.leave({});
-    driver_.let_go(lock, {false, base::Time::max(), true});
-  }
+  // One that leaves nothing open ends it.
+  driver_.take_over();
+  driver_.leave({});
+  driver_.let_go({false, base::Time::max(), true});
   EXPECT_EQ(driver_.state(), State::asleep);
   EXPECT_TRUE(driver_.nobody_looks());
-  {  // and so does one that hears the alarm
-    Driver::Lock lock = driver_.try_look();
-    driver_.nap(base::now());
-    driver_.take();
-    driver_.hear_alarm();
-    driver_.leave({});
-    driver_.let_go(lock, {});
-  }
+  // And so does one that hears the alarm.
+  if (!driver_.try_look()) FAIL() << "nobody drives";
+  driver_.nap(base::now());
+  driver_.take();
+  driver_.hear_alarm();
+  driver_.leave({});
+  driver_.let_go({});
   EXPECT_EQ(driver_.state(), State::asleep);
 }
 
 TEST_F(DriverTest, WhoStepsAsideHasThePlaceAgain) {
-  Driver::Lock lock = driver_.wake_up();
-  driver_.step_aside(lock, [this] {
-    Driver::Lock theirs = driver_.take_over();
+  driver_.wake_up();
+  const base::MutexLock lock(driver_.mutex(), std::adopt_lock);
+  driver_.step_aside([this] {
+    driver_.take_over();
     EXPECT_EQ(driver_.state(), State::called);
-    driver_.step_aside(theirs, [] {});
+    driver_.step_aside([] {});
     driver_.leave({});
-    driver_.let_go(theirs, {});
+    driver_.let_go({});
     EXPECT_TRUE(driver_.nobody_looks());
-    const Driver::Lock looker = driver_.try_look();
-    EXPECT_TRUE(looker);
+    if (!driver_.try_look()) FAIL() << "nobody drives";
+    driver_.look_away();
   });
-  EXPECT_TRUE(lock);
+  bool is_free = true;
+  std::thread([&] { is_free = looks(); }).join();
+  EXPECT_FALSE(is_free) << "it has the lock again";
   EXPECT_EQ(driver_.state(), State::background);
   EXPECT_FALSE(driver_.nobody_looks()) << "the announcement is taken back";
 }
@@ -226,53 +224,54 @@ TEST_F(DriverTest, WhoStepsAsideHasThePlaceAgain) {
 /// The background thread leaves the place to a thread that seeks it, and sleeps until that one leaves something.
 TEST_F(DriverTest, LeavesThePlaceToWhoSeeksIt) {
   std::promise<void> seeking;
-  std::promise<void> driven;
-  Driver::Lock lock = driver_.wake_up();
+  driver_.wake_up();
   std::thread seeker([&] {
     bool asked = false;
-    Driver::Lock theirs = driver_.seek([&] {
+    const auto ask = [&] {
       if (!std::exchange(asked, true)) seeking.set_value();
       return false;
-    });
-    ASSERT_TRUE(theirs);
+    };
+    if (!driver_.seek(ask)) FAIL() << "the background thread leaves it";
     EXPECT_EQ(driver_.state(), State::called);
     driver_.leave({});
-    driver_.let_go(theirs, {true, base::Time::max(), false});
+    driver_.let_go({true, base::Time::max(), false});
   });
   seeking.get_future().wait();
-  const Driver::Events* const events = driver_.leave_to_seekers(lock);
-  ASSERT_NE(events, nullptr);
+  EXPECT_NE(driver_.leave_to_seekers(), nullptr);
   EXPECT_EQ(driver_.state(), State::background);
   driver_.hear_ring();
-  EXPECT_EQ(driver_.leave_to_seekers(lock), nullptr) << "nobody seeks it now";
-  lock.unlock();
+  EXPECT_EQ(driver_.leave_to_seekers(), nullptr) << "nobody seeks it now";
+  driver_.look_away();
   seeker.join();
 }
 
 /// The same, but it never comes to drive: it rings, or the background thread would sleep for ever.
 TEST_F(DriverTest, WhoGivesUpSeekingRings) {
   std::promise<void> seeking;
-  std::atomic<bool> done{false};
-  Driver::Lock lock = driver_.wake_up();
+  driver_.wake_up();
   std::thread seeker([&] {
     bool asked = false;
-    const Driver::Lock theirs = driver_.seek([&] {
+    const auto ask = [&] {
       if (!std::exchange(asked, true)) seeking.set_value();
       while (driver_.state() != State::beside) std::this_thread::yield();
       return true;
-    });
-    EXPECT_FALSE(theirs);
+    };
+    if (!driver_.seek(ask)) return;
+    driver_.look_away();
+    ADD_FAILURE() << "it was given up";
   });
   seeking.get_future().wait();
-  ASSERT_NE(driver_.leave_to_seekers(lock), nullptr);
+  EXPECT_NE(driver_.leave_to_seekers(), nullptr);
   driver_.hear_ring();
+  driver_.look_away();
   seeker.join();
 }
 
 TEST_F(DriverTest, EndsTheBackgroundThreadWhereverItIs) {
   std::atomic<int> sleeps{0};
   driver_.start([this, &sleeps] {
-    Driver::Lock lock = driver_.wake_up();
+    driver_.wake_up();
+    const base::MutexLock lock(driver_.mutex(), std::adopt_lock);
     while (!driver_.is_ending()) {
       driver_.fall({});
       if (driver_.is_ending()) {
@@ -280,7 +279,7 @@ TEST_F(DriverTest, EndsTheBackgroundThreadWhereverItIs) {
         continue;
       }
       ++sleeps;
-      static_cast<void>(driver_.sleep(lock, std::nullopt, false));
+      static_cast<void>(driver_.sleep(std::nullopt, false));
       driver_.hear_ring();
     }
   });
