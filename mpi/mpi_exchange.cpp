@@ -74,7 +74,7 @@ std::string MpiExchange::gather(std::string_view label, const std::string& mine,
                                 base::Time begun) {
   std::vector<Incoming> others = expect_others();
   if (!hear(others, begun + patience)) {
-    const std::string news = kBad + bootstrap::missing_ranks(incomplete(others), label, patience);
+    std::string news = kBad + bootstrap::missing_ranks(incomplete(others), label, patience);
     // Those who are there must hear of it; the others, should they come, find it.
     for (int rank = 1; rank < size_; ++rank) send(rank, news);
     poll_until(base::now() + kFlushPatience, [this] { return flush(); });
@@ -83,7 +83,7 @@ std::string MpiExchange::gather(std::string_view label, const std::string& mine,
   hear(receipts_, base::now() + kFlushPatience);  // which have come before what has come now
   std::vector<std::string> said{mine};
   for (const Incoming& one : others) said.push_back(text(one));
-  const std::string answer = judge(label, said);
+  std::string answer = judge(label, said);
   for (int rank = 1; rank < size_; ++rank) send(rank, answer);
   receipts_ = expect_others();
   const base::Time last = base::now() + bootstrap::after_waiting(patience) - patience;

@@ -97,6 +97,7 @@ class Reservation {
       const std::vector<Wish> all =
           gather(group, name, {id_, bytes, static_cast<std::uint64_t>(kind), regions_->retired()});
       std::vector<std::vector<transport::Regions::Serial>> retired;
+      retired.reserve(all.size());
       for (const Wish& one : all) retired.push_back(one.retired);
       regions_->forget_common(retired);
       check_agreement(name, all);
@@ -327,6 +328,7 @@ GradientArena::GradientArena(const Group& group, std::size_t bytes, Device devic
 GradientArena::GradientArena(const Group& group, std::size_t bytes, std::string name)
     : GradientArena(group, bytes, cpu(), std::move(name)) {}
 
+// By value, like the others. NOLINTNEXTLINE(performance-unnecessary-value-param)
 GradientArena::GradientArena(const Group& group, Span<Parameter> parameters, std::string name)
     : GradientArena(group, room_for_gradients(parameters), device_of_gradients(parameters, name), name) {
   for (Parameter& parameter : parameters) {

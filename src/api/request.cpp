@@ -2,9 +2,9 @@
 #include "api/request.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <utility>
 
 #include "api/context_impl.hpp"
@@ -598,7 +598,9 @@ bool run_by_express(engine::Engine& engine, Request& request) {
 
 namespace {
 
-bool same_bits(double a, double b) noexcept { return std::memcmp(&a, &b, sizeof a) == 0; }
+bool same_bits(double a, double b) noexcept {
+  return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
+}
 
 /// Whether that signature is the one that `allreduce_request` would make for a tensor in the CPU's memory.
 template <class View>

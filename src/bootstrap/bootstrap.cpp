@@ -81,6 +81,7 @@ std::vector<std::string> take_step(Bootstrap& bootstrap, std::string_view label,
                 "rank " + std::to_string(*rank) + ": " + why.text);
   }
   std::vector<std::string> texts;
+  texts.reserve(reports.size());
   for (Report& report : reports) texts.push_back(std::move(report.text));
   return texts;
 }

@@ -116,6 +116,7 @@ std::shared_ptr<transport::NodeLink> lead(NodeParts parts, const shm::Gathering&
   send_descriptors(members, descriptors, gathering);
   parts.segment->close_file();
   std::vector<Watched> watched;
+  watched.reserve(members.size());
   for (shm::Member& member : members) watched.push_back(watch(member.local_rank, std::move(member.socket)));
   return std::make_shared<ProcessNodeLink>(gathering, std::move(*parts.segment), std::move(parts.bell),
                                            std::move(bells), std::move(watched));

@@ -15,7 +15,8 @@ constexpr std::size_t kLine = 64;
 
 using Counter = std::atomic<std::uint64_t>;
 // Shared between processes: the word itself, at its own address, with no lock in anybody's private memory.
-static_assert(Counter::is_always_lock_free && sizeof(Counter) == 8 && alignof(Counter) == 8);
+static_assert(Counter::is_always_lock_free && sizeof(Counter) == 8);
+static_assert(alignof(Counter) == 8);
 
 constexpr std::size_t kColumnHead = 4 * kLine;
 std::size_t count_bytes(const BoardShape& shape) noexcept { return base::round_up(shape.ids * sizeof(Counter), kLine); }

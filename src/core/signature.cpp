@@ -2,9 +2,10 @@
 #include "core/signature.hpp"
 
 #include <array>
+#include <bit>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <limits>
 
 #include "base/quote.hpp"
@@ -14,7 +15,9 @@ namespace kolo::core {
 namespace {
 
 // Scales are compared by their bits: a NaN equals itself, so that the same request is the same signature every time.
-bool same_bits(double a, double b) noexcept { return std::memcmp(&a, &b, sizeof a) == 0; }
+bool same_bits(double a, double b) noexcept {
+  return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
+}
 
 // The shortest of the usual spellings that reads back as the same number.
 std::string spell(double value) {

@@ -106,7 +106,7 @@ class InterNode {
     /// What is due here has not come for so long that all ranks are to be asked to `push` (control::Starved).
     std::function<void()> starved;
   };
-  virtual void report_to(Reports /*reports*/) {}
+  virtual void report_to(Reports /*reports*/) {}  // NOLINT(performance-unnecessary-value-param): overriders keep it
   /// Somebody is starved: moves what the transport may still hold of operations that have completed, now and in the
   /// calls of `progress` that follow. MPI promises that a send that has completed needs no further call on the sending
   /// side; Open MPI does not keep that: a long message ends with one of its own (FIN) that it queues while a socket is

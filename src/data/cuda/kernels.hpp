@@ -66,6 +66,7 @@ struct EachElement {
   Change change;
   template <class Word>
   KOLO_DEVICE Word operator()(Word word) const {
+    // Neither is a pointer. NOLINTNEXTLINE(bugprone-sizeof-expression)
     constexpr int kElements = static_cast<int>(sizeof(Word) / sizeof(T));
     static_assert(kElements >= 1, "a word narrower than an element");
     T elements[kElements];
