@@ -85,6 +85,10 @@ STANDARD = set(
 )
 STANDARD_20 = {"barrier", "bit", "compare", "concepts", "coroutine", "latch", "numbers", "semaphore", "source_location",
                "span", "syncstream", "version"}
+# Mutexes of the library are those of src/base/mutex.hpp: clang checks what they guard. src/libtorch, which sees public
+# headers alone, has its own.
+MUTEXES = {"mutex", "shared_mutex", "condition_variable"}
+MAY_HAVE_MUTEXES = ("src/base/mutex.hpp", "src/libtorch/", "tests/", "bench/", "examples/")
 # Headers of the system, for everything but public headers.
 SYSTEM = re.compile(
     r"(sys|linux|netinet|arpa|asm|bits)/|net/if\.h$|net/if_arp\.h$|[a-z0-9_]+intrin\.h$|"
@@ -159,6 +163,8 @@ def judge_ours(path, module, target):
 
 
 def judge_foreign(path, module, name):
+    if name in MUTEXES and not path.startswith(MAY_HAVE_MUTEXES):
+        return f"includes <{name}>; base/mutex.hpp has the mutexes that clang checks"
     if name in STANDARD or (name in STANDARD_20 and module != "public"):
         return None
     for vendor, pattern, places in VENDORS:
