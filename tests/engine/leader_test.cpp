@@ -138,7 +138,7 @@ class LeaderBelow : public LeaderOfTwoNodes {
   struct ChannelUp final : ScriptedChannel {
     [[nodiscard]] std::optional<int> parent() const noexcept override { return 0; }
     [[nodiscard]] const std::vector<int>& children() const noexcept override { return none_; }
-    const std::vector<int> none_;
+    const std::vector<int> none_{};
   };
   void SetUp() override {
     const control::UpMessage message = control::Overdue{1, 0, "x", 1, 600, true, false};
