@@ -12,7 +12,7 @@ namespace kolo {
 ReduceScatterOptions::ReduceScatterOptions(const AllreduceOptions& options)
     : op(options.op), prescale(options.prescale), postscale(options.postscale), timeout(options.timeout) {
   if (options.send_as)
-    throw Error(ErrorCode::unsupported, "reduce_scatter: send_as is for allreduce only; leave it out");
+    throw Error(ErrorCode::unsupported, "reduce_scatter: its elements travel as they are; leave out send_as");
 }
 
 // ---------------------------------------------------------------- allreduce

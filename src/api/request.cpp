@@ -109,7 +109,7 @@ void check_send_as(core::CollectiveKind kind, std::string_view name, DType dtype
     refuse(kind, name, type + " cannot be sent as " + sent + "; send_as needs a floating-point type");
   }
   if (!core::traits_of(kind).converts) {
-    refuse(kind, name, "send_as is for allreduce only", ErrorCode::unsupported);
+    refuse(kind, name, "its elements travel as they are; leave out send_as", ErrorCode::unsupported);
   }
 }
 

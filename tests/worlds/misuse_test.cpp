@@ -75,7 +75,7 @@ TEST(Misuse, EveryCollectiveHasOptionsOfItsOwnThatTakeWhatWasSharedBefore) {
   EXPECT_EQ(same.prescale * same.postscale, 6);
   EXPECT_EQ(sentence_of(ErrorCode::unsupported,
                         [] { kolo::ReduceScatterOptions(AllreduceOptions{}.with_send_as(kolo::DType::float16)); }),
-            "reduce_scatter: send_as is for allreduce only; leave it out");
+            "reduce_scatter: its elements travel as they are; leave out send_as");
   static_assert(!std::is_convertible_v<kolo::BroadcastOptions, kolo::BarrierOptions>);
 }
 

@@ -218,7 +218,7 @@ TEST(SendAsRefuses, WhatMakesNoSense) {
               "unnamed allreduce: int32 cannot be sent as float16; send_as needs a floating-point type");
     EXPECT_EQ(
         refused(ErrorCode::unsupported, [&] { (void)kolo::reduce_scatter(kolo::const_view(x), as(DType::bfloat16)); }),
-        "reduce_scatter: send_as is for allreduce only; leave it out");
+        "reduce_scatter: its elements travel as they are; leave out send_as");
     EXPECT_EQ(refused(ErrorCode::unsupported,
                       [&] {
                         kolo::allreduce("x",
