@@ -22,7 +22,7 @@ class Prepared::Impl {
   Handle start() {
     engine_->check_usable();
     engine_->names().claim_held(entry_);
-    if (operation_ && operation_.use_count() == 1 && operation_->done()) {
+    if (operation_ && operation_.use_count() == 1 && operation_->done() && !operation_->failed()) {
       operation_->reset();
     } else {
       renew();
@@ -38,7 +38,7 @@ class Prepared::Impl {
     try {
       operation_->ready = api::record(*engine_, device_, streams_);
     } catch (...) {
-      engine_->names().finished(entry_);
+      engine_->names().give_back(entry_);
       throw;
     }
   }
@@ -47,7 +47,7 @@ class Prepared::Impl {
       operation_ = std::make_shared<detail::HandleState>();
       operation_->buffers = buffers_;
     } catch (...) {
-      engine_->names().finished(entry_);
+      engine_->names().give_back(entry_);
       throw;
     }
     operation_->entry = &entry_;

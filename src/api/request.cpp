@@ -519,7 +519,7 @@ class Claim {
  public:
   Claim(engine::NameTable& names, engine::Entry& entry) noexcept : names_(names), entry_(&entry) {}
   ~Claim() {
-    if (entry_ != nullptr) names_.finished(*entry_);
+    if (entry_ != nullptr) names_.give_back(*entry_);
   }
   Claim(const Claim&) = delete;
   Claim& operator=(const Claim&) = delete;
@@ -612,9 +612,10 @@ bool is_same_allreduce(const core::Signature& signature, const View& in, const A
          same_bits(signature.postscale, options.postscale);
 }
 
-/// The name's last operation once more, if nobody else holds it, else a new one.
+/// The name's last operation once more, if nobody else holds it, else a new one. One that failed is left alone: who
+/// held it last may have read its outcome, and the count says nothing about when.
 const std::shared_ptr<detail::HandleState>& take_operation(engine::Entry& entry) {
-  if (entry.last && entry.last.use_count() == 1 && entry.last->done()) {
+  if (entry.last && entry.last.use_count() == 1 && entry.last->done() && !entry.last->failed()) {
     entry.last->reset();
   } else {
     entry.last = std::make_shared<detail::HandleState>();

@@ -75,7 +75,7 @@ void NameIndex::grow() {
   }
 }
 
-void NameIndex::take_out(Entry& entry) {
+void NameIndex::take_out(Entry& entry) noexcept {
   std::size_t hole = search(entry.name, entry.tag);
   KOLO_CHECK(places_[hole].number == entry.number) << "'" << entry.name << "' is not known";
   for (std::size_t at = next(hole); places_[at].number != kFree; at = next(at)) {
@@ -113,9 +113,9 @@ Entry& NameTable::claim(std::string_view name) {
 
 Entry& NameTable::claim_unnamed() {
   const base::MutexLock lock(mutex_);
+  if (unnamed_ == nullptr) unnamed_ = &entries_.find_or_make({});
   const std::uint64_t ticket = unnamed_next_++;
   while (unnamed_serving_ != ticket) unnamed_free_.wait(mutex_);
-  if (unnamed_ == nullptr) unnamed_ = &entries_.find_or_make({});
   KOLO_CHECK(!unnamed_->in_flight.exchange(true, std::memory_order_acquire)) << "two unnamed calls at once";
   return *unnamed_;
 }
@@ -132,6 +132,14 @@ Entry& NameTable::hold(std::string_view name) {
 void NameTable::release(Entry& entry) {
   const base::MutexLock lock(mutex_);
   entry.held = false;
+  drop_if_unused(entry);
+}
+
+void NameTable::give_back(Entry& entry) noexcept {
+  const base::MutexLock lock(mutex_);
+  if (entry.name.empty()) return end_unnamed(entry);
+  entry.in_flight.store(false, std::memory_order_release);
+  drop_if_unused(entry);
 }
 
 void NameTable::claim_held(Entry& entry) {
@@ -139,28 +147,42 @@ void NameTable::claim_held(Entry& entry) {
 }
 
 void NameTable::finished(Entry& entry) noexcept {
-  if (!entry.name.empty()) {
+  if (entry.slot && !entry.name.empty()) {
     entry.in_flight.store(false, std::memory_order_release);
     return;
   }
   const base::MutexLock lock(mutex_);
+  if (entry.name.empty()) return end_unnamed(entry);
+  entry.in_flight.store(false, std::memory_order_release);
+  drop_if_unused(entry);  // its name was evicted while it ran
+}
+
+void NameTable::end_unnamed(Entry& entry) noexcept {
   entry.in_flight.store(false, std::memory_order_release);
   ++unnamed_serving_;
   unnamed_free_.notify_all();
+}
+
+/// Whoever lets go of an entry calls this: the last one takes it out.
+void NameTable::drop_if_unused(Entry& entry) noexcept {
+  if (entry.name.empty() || entry.held || entry.known || entry.in_flight.load(std::memory_order_acquire)) return;
+  entries_.take_out(entry);
 }
 
 void NameTable::set_slot(Entry& entry, std::uint32_t slot) {
   if (by_slot_.size() <= slot) by_slot_.resize(std::size_t{slot} + 1);
   by_slot_[slot] = &entry;
   entry.slot = slot;
+  const base::MutexLock lock(mutex_);
+  entry.known = true;
 }
 
 void NameTable::forget(Entry& entry) {
   by_slot_[*entry.slot] = nullptr;
   entry.slot.reset();
   const base::MutexLock lock(mutex_);
-  if (entry.name.empty() || entry.held || entry.in_flight.load(std::memory_order_acquire)) return;
-  entries_.take_out(entry);
+  entry.known = false;
+  drop_if_unused(entry);
 }
 
 std::shared_ptr<const core::Signature> NameTable::share(core::Signature signature) {

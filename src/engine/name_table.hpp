@@ -33,7 +33,8 @@ struct alignas(base::kCacheLine) Entry {
   const core::SetId set = core::kGlobalSet;
   /// From the claim to completion.
   std::atomic<bool> in_flight{false};
-  bool held = false;  ///< by a prepared request; guarded by the table's mutex
+  bool held = false;   ///< by a prepared request; guarded by the table's mutex
+  bool known = false;  ///< to the driver, by a number; guarded by the table's mutex
 
   /// The driver's: the participant's number for it.
   std::optional<std::uint32_t> slot;
@@ -60,7 +61,7 @@ class NameIndex {
   Entry& find_or_make(std::string_view name);
   /// The entry, which must be there, loses its name, and will serve for another one. The places after its own move up,
   /// so that there are no graves.
-  void take_out(Entry& entry);
+  void take_out(Entry& entry) noexcept;
   [[nodiscard]] std::size_t size() const noexcept { return entries_.size() - free_.size(); }
   /// Has what the next names will touch fetched, should they come in the order of the row.
   void fetch_next(const Entry& entry) const noexcept;
@@ -97,6 +98,8 @@ class NameTable {
   /// Reserves a name for a prepared request until `release`. Throws Error (duplicate_name) when it is in use.
   Entry& hold(std::string_view name);
   void release(Entry& entry);
+  /// Takes a claim back that was not submitted.
+  void give_back(Entry& entry) noexcept;
   /// Claims a held entry. Throws Error (duplicate_name) when its last operation is still in flight.
   void claim_held(Entry& entry);
 
@@ -106,7 +109,7 @@ class NameTable {
   void set_slot(Entry& entry, std::uint32_t slot);
   /// The driver: the entry that has this number.
   [[nodiscard]] Entry& at(std::uint32_t slot) const noexcept { return *by_slot_[slot]; }
-  /// The driver: the name was evicted; the entry loses its number, and goes away unless somebody has it.
+  /// The driver: the name was evicted; the entry loses its number, and goes away as soon as nobody has it.
   void forget(Entry& entry);
   /// How many names are known.
   [[nodiscard]] std::size_t size() const;
@@ -115,6 +118,9 @@ class NameTable {
   std::shared_ptr<const core::Signature> share(core::Signature signature);
 
  private:
+  void drop_if_unused(Entry& entry) noexcept KOLO_REQUIRES(mutex_);
+  void end_unnamed(Entry& entry) noexcept KOLO_REQUIRES(mutex_);
+
   mutable base::Mutex mutex_;
   NameIndex entries_ KOLO_GUARDED_BY(mutex_);
   std::shared_ptr<const core::Signature> shared_ KOLO_GUARDED_BY(mutex_);

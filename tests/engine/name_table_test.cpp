@@ -34,6 +34,7 @@ TEST(NameTable, ANameIsClaimedOnce) {
   EXPECT_TRUE(is_duplicate([&] { names.hold("a"); }));
   Entry& other = names.claim("b");
   EXPECT_NE(&entry, &other);
+  names.set_slot(entry, 0);
   names.finished(entry);
   EXPECT_EQ(&names.claim("a"), &entry) << "the same entry, with what is known about the name";
   EXPECT_EQ(names.size(), 2U);
@@ -65,15 +66,49 @@ TEST(NameTable, ForgottenNamesGoUnlessSomebodyHasThem) {
   names.set_slot(busy, 2);
   names.forget(busy);
   EXPECT_FALSE(busy.slot.has_value());
-  EXPECT_EQ(names.size(), 1U);
+  EXPECT_EQ(names.size(), 1U) << "it is in flight";
   names.finished(busy);
+  EXPECT_EQ(names.size(), 0U) << "nobody will ask for it to be forgotten again";
 
   Entry& held = names.hold("held");
   names.set_slot(held, 3);
   names.forget(held);
   EXPECT_FALSE(held.slot.has_value());
   names.claim_held(held);  // the address is still good
-  EXPECT_EQ(names.size(), 2U);
+  names.finished(held);
+  EXPECT_EQ(names.size(), 1U) << "it is held";
+  names.release(held);
+  EXPECT_EQ(names.size(), 0U);
+}
+
+TEST(NameTable, NamesThatTheDriverNeverSawGoWithWhoHadThem) {
+  NameTable names;
+  names.release(names.hold("prepared, and never started"));
+  EXPECT_EQ(names.size(), 0U);
+  names.give_back(names.claim("claimed, and never submitted"));
+  EXPECT_EQ(names.size(), 0U);
+  Entry& known = names.claim("known");
+  names.set_slot(known, 0);
+  names.finished(known);
+  names.give_back(names.claim("known"));
+  EXPECT_EQ(names.size(), 1U) << "the driver knows it";
+}
+
+TEST(NameTable, AnEntryServesForAnotherNameAfterItsOwnHasGone) {
+  NameTable names;
+  Entry& first = names.claim("first");
+  first.last = std::make_shared<kolo::engine::Operation>();
+  first.last_at = first.last.get();
+  names.set_slot(first, 0);
+  names.finished(first);
+  names.forget(first);
+  Entry& second = names.claim("second");
+  EXPECT_EQ(&second, &first);
+  EXPECT_EQ(second.name, "second");
+  EXPECT_EQ(second.last, nullptr);
+  EXPECT_EQ(second.signature, nullptr);
+  EXPECT_FALSE(second.slot.has_value());
+  EXPECT_NE(&names.claim("first"), &second);
 }
 
 TEST(NameTable, NamesAreFoundInAnyOrderAndAfterOthersHaveGone) {

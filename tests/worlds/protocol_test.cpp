@@ -351,6 +351,29 @@ TEST_P(Protocol, UniqueNamesForEverKeepNothing) {
       options().with_setting("KOLO_CACHE_CAPACITY", "16"));
 }
 
+/// Names are evicted while their batches still run, and by others that are in flight.
+TEST_P(Protocol, UniqueNamesInBurstsKeepNothing) {
+  kolo::run_local(
+      ranks(),
+      [] {
+        kolo::Context& context = kolo::current_context();
+        constexpr int kBurst = 64;
+        std::vector<std::vector<float>> x(kBurst, std::vector<float>(3));
+        for (int burst = 0; burst < kolo::testing::unless_sanitized(20, 5); ++burst) {
+          std::vector<kolo::Handle> handles;
+          for (int i = 0; i < kBurst; ++i) {
+            std::fill(x[i].begin(), x[i].end(), static_cast<float>(i));
+            handles.push_back(kolo::allreduce_async(std::to_string(burst) + "/" + std::to_string(i), kolo::view(x[i])));
+          }
+          kolo::wait_all(handles);
+          for (int i = 0; i < kBurst; ++i) ASSERT_EQ(x[i][2], static_cast<float>(i * kolo::size()));
+        }
+        kolo::barrier();
+        EXPECT_LE(context.impl().engine().names().size(), 20U);
+      },
+      options().with_setting("KOLO_CACHE_CAPACITY", "16"));
+}
+
 INSTANTIATE_TEST_SUITE_P(Forms, Protocol,
                          testing::Values(Form{1, 0}, Form{2, 0}, Form{4, 0}, Form{4, 2}, Form{3, 1}, Form{5, 2}),
                          name_of);
