@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <utility>
 
 #include "control/board.hpp"
 #include "control/codec.hpp"
@@ -16,7 +17,12 @@ namespace kolo::engine {
 class Unsent {
  public:
   [[nodiscard]] bool empty() const noexcept { return messages_.empty(); }
-  void add(const control::UpMessage& message) { control::encode(message, messages_.emplace_back()); }
+  /// Whole or, where there is no memory, not at all.
+  void add(const control::UpMessage& message) {
+    control::Bytes bytes;
+    control::encode(message, bytes);
+    messages_.push_back(std::move(bytes));
+  }
   /// Posts what the ring has room for; how many messages that was.
   std::size_t post(control::Board& board) {
     std::size_t posted = 0;
