@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles every C++ block (```cpp) of README.md and docs/, as its reader would, and looks whether the files that pages
 name exist, and whether the messages that docs/troubleshooting.md explains are messages of the library. A block with a
-main() is a program; others are what stands inside a function. Blocks that use kolo::libtorch are compiled apart.
+main() is a program; others are what stands inside a function. Blocks that use kolo::libtorch are compiled apart. What
+is no program of a user's, but the library's own code, is marked ```c++ and left out.
 
 usage: pages_test.py REPOSITORY plain|libtorch COMPILER...
 
