@@ -143,6 +143,7 @@ void Engine::on_death(int local_rank) {
 /// The log has ended: all ranks have left, or one of those that have and that this one hears the log from is gone. What
 /// is not in it will never run.
 void Engine::close_log() {
+  changes_.note();  // a peer's end closes it outside a pass, too
   if (ending_.is_leaving()) {
     ending_.close(Status(ErrorCode::shut_down, "the job was shut down"));
     return;  // what is open ends with the engine

@@ -344,6 +344,27 @@ TEST_F(EngineOfTwo, HearsTheEndOfTheLogByThatOfItsLeader) {
   EXPECT_TRUE(engine_->left_together());
 }
 
+/// A leader that leaves and is gone before this rank's own departure could be told. Nothing more stands in the log: the
+/// end of its process alone is the end of the log.
+TEST_F(EngineOfTwo, LeavesWhenItsLeaderHasLeftAndIsGone) {
+  std::atomic<pid_t> leaver{0};
+  auto left = std::async(std::launch::async, [&] {
+    leaver.store(::gettid());
+    const auto begun = std::chrono::steady_clock::now();
+    engine_->shutdown(kPatience);
+    return std::chrono::steady_clock::now() - begun;
+  });
+  EXPECT_TRUE(std::holds_alternative<control::Left>(hear()));
+  say(control::RankLeft{0});
+  link_->wake(1);
+  while (engine_->metrics().log_entries < 1) std::this_thread::yield();
+  await_sleep(leaver.load());
+  link_->say_last = [] {};
+  link_->end_leader();
+  EXPECT_LT(left.get(), kPatience);
+  EXPECT_FALSE(engine_->faulted());
+}
+
 /// A rank that submits and leaves in the same pass: its leader must not hear that it has left before it can see what
 /// was submitted.
 TEST_F(EngineOfTwo, SaysWhatItSubmittedBeforeItSaysThatItLeaves) {
