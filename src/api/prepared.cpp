@@ -22,11 +22,7 @@ class Prepared::Impl {
   Handle start() {
     engine_->check_usable();
     engine_->names().claim_held(entry_);
-    if (operation_ && operation_.use_count() == 1 && operation_->done() && !operation_->failed()) {
-      operation_->reset();
-    } else {
-      renew();
-    }
+    if (!engine::try_reuse(operation_)) renew();
     if (entry_.signature != signature_) entry_.signature = signature_;
     if (!streams_.empty()) record();
     engine_->submit(operation_, false);

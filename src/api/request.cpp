@@ -612,12 +612,9 @@ bool is_same_allreduce(const core::Signature& signature, const View& in, const A
          same_bits(signature.postscale, options.postscale);
 }
 
-/// The name's last operation once more, if nobody else holds it, else a new one. One that failed is left alone: who
-/// held it last may have read its outcome, and the count says nothing about when.
+/// The name's last operation once more, or a new one.
 const std::shared_ptr<detail::HandleState>& take_operation(engine::Entry& entry) {
-  if (entry.last && entry.last.use_count() == 1 && entry.last->done() && !entry.last->failed()) {
-    entry.last->reset();
-  } else {
+  if (!engine::try_reuse(entry.last)) {
     entry.last = std::make_shared<detail::HandleState>();
     entry.last->entry = &entry;
     entry.last_at.store(entry.last.get(), std::memory_order_relaxed);

@@ -147,7 +147,7 @@ void NameTable::claim_held(Entry& entry) {
 }
 
 void NameTable::finished(Entry& entry) noexcept {
-  if (entry.slot && !entry.name.empty()) {
+  if (entry.known && !entry.name.empty()) {
     entry.in_flight.store(false, std::memory_order_release);
     return;
   }

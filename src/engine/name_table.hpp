@@ -34,7 +34,7 @@ struct alignas(base::kCacheLine) Entry {
   /// From the claim to completion.
   std::atomic<bool> in_flight{false};
   bool held = false;   ///< by a prepared request; guarded by the table's mutex
-  bool known = false;  ///< to the driver, by a number; guarded by the table's mutex
+  bool known = false;  ///< by a number; the driver writes it, with the table's mutex
 
   /// The driver's: the participant's number for it.
   std::optional<std::uint32_t> slot;

@@ -145,4 +145,12 @@ class HandleState {
 namespace kolo::engine {
 using Operation = detail::HandleState;
 using OperationPtr = std::shared_ptr<Operation>;
+
+/// Makes the operation of an earlier call ready for another one, if nobody else holds it; whether it did. One that
+/// failed is left alone: who held it last may have read its outcome, and the count of holders says nothing about when.
+inline bool try_reuse(const OperationPtr& operation) noexcept {
+  if (!operation || operation.use_count() != 1 || !operation->done() || operation->failed()) return false;
+  operation->reset();
+  return true;
+}
 }  // namespace kolo::engine
