@@ -165,6 +165,8 @@ po::options_description describe(Flags& flags, Texts& texts) {
   add("arena", po::bool_switch(&flags.arena), "buffers lie in a GradientArena (allreduce, step, overlap)");
   add("compute-ms", po::value(&flags.compute_ms)->default_value(0),
       "overlap: how long the backward pass computes (0: as long as the reduction alone takes)");
+  add("timeline", po::bool_switch(&flags.timeline),
+      "overlap: the record of --json also has one step, gradient by gradient");
   add("turn", po::value(&texts.turn),
       "I/N:FOLDER: this is job I of N that measure in turns through FOLDER (see bench/README.md)");
   add("json", po::value(&flags.json), "write the records there, too");
@@ -227,6 +229,8 @@ void check_ranges(const Flags& flags) {
   if (flags.arena && flags.mode != Mode::allreduce && flags.mode != Mode::step && flags.mode != Mode::overlap) {
     throw BadFlags("--arena is for allreduce, step and overlap");
   }
+  if (flags.timeline && flags.mode != Mode::overlap) throw BadFlags("--timeline is for overlap");
+  if (flags.timeline && flags.json.empty()) throw BadFlags("--timeline needs --json: the times go into the record");
   if (flags.arena && flags.peer_only) throw BadFlags("--arena is Kolo's: leave out --peer-only");
   if (flags.cuda) check_cuda(flags);
   check_baselines(flags);

@@ -64,6 +64,7 @@ struct Flags {
   bool arena = false;     ///< allreduce, step, overlap: buffers lie in a GradientArena
   bool cuda = false;      ///< buffers lie on each rank's GPU
   double compute_ms = 0;  ///< overlap; 0: as long as the reduction takes
+  bool timeline = false;  ///< overlap: the record has the times of one step
   TurnFlags turn;
   std::string json;
 };

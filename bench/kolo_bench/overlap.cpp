@@ -10,7 +10,13 @@
 // Where ranks have a core each and nothing more, as with two ranks on two cores, whatever a reduction costs its CPU
 // cannot be hidden; what can be are the waits for the others. The peer submits in the same way by MPI_Iallreduce and
 // divides at the end.
+//
+// With --timeline some more steps are taken in which every gradient's times are noted, and the record has the one of
+// median length, as rank 0 saw it.
+#include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -25,6 +31,11 @@ namespace kolo_bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using Requests = std::vector<kolo::Prepared>;
+
+double microseconds_between(Clock::time_point begin, Clock::time_point end) {
+  return std::chrono::duration<double, std::micro>(end - begin).count();
+}
 
 /// Arithmetic that a compiler cannot drop.
 class Arithmetic {
@@ -67,13 +78,17 @@ class Backward {
   std::vector<std::int64_t> rounds_;
 };
 
-std::function<void()> both_by_kolo(const std::shared_ptr<Gradients>& gradients,
-                                   const std::shared_ptr<Backward>& backward) {
-  auto prepared = std::make_shared<std::vector<kolo::Prepared>>();
-  for (std::size_t i = 0; i < gradients->size(); ++i) {
+std::shared_ptr<Requests> prepare(Gradients& gradients) {
+  auto prepared = std::make_shared<Requests>();
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
     prepared->push_back(
-        kolo::prepare_allreduce(gradients->name("overlapped", i), gradients->backward(i).view(), gradients->options()));
+        kolo::prepare_allreduce(gradients.name("overlapped", i), gradients.backward(i).view(), gradients.options()));
   }
+  return prepared;
+}
+
+std::function<void()> both_by_kolo(const std::shared_ptr<Requests>& prepared,
+                                   const std::shared_ptr<Backward>& backward) {
   return [backward, prepared] {
     std::vector<kolo::Handle> handles;
     handles.reserve(prepared->size());
@@ -96,6 +111,72 @@ std::function<void()> both_by_mpi(const std::shared_ptr<Gradients>& gradients,
     }
     requests.wait_all(gradients->ranks());
   };
+}
+
+/// One step, in microseconds from its begin; gradients in backward order.
+struct Timeline {
+  std::vector<double> submitted;  ///< the gradient is computed; its reduction starts and the next one's computing
+  std::vector<double> done;       ///< its reduction has completed
+  double end = 0;                 ///< all have, and the program goes on
+};
+
+/// What the callbacks of a step note. They share it, as they may come after the wait.
+struct Completions {
+  explicit Completions(std::size_t count) : times(count), open(count) {}
+  std::vector<Clock::time_point> times;
+  std::atomic<std::size_t> open;
+};
+
+Timeline watch_step(Requests& prepared, Backward& backward) {
+  auto completions = std::make_shared<Completions>(prepared.size());
+  Timeline timeline;
+  std::vector<kolo::Handle> handles;
+  handles.reserve(prepared.size());
+  timeline.submitted.reserve(prepared.size());
+  const auto begin = Clock::now();
+  for (std::size_t i = 0; i < prepared.size(); ++i) {
+    backward.compute(i);
+    timeline.submitted.push_back(microseconds_between(begin, Clock::now()));
+    handles.push_back(prepared[i].start());
+    handles.back().on_done([completions, i](const kolo::Status&) {
+      completions->times[i] = Clock::now();
+      completions->open.fetch_sub(1);
+    });
+  }
+  kolo::wait_all(handles);
+  kolo::end_step();
+  timeline.end = microseconds_between(begin, Clock::now());
+  while (completions->open.load() > 0) {
+  }
+  for (const Clock::time_point time : completions->times) timeline.done.push_back(microseconds_between(begin, time));
+  return timeline;
+}
+
+/// The step of median length, of this rank.
+Timeline watch_steps(Bench& bench, Requests& prepared, Backward& backward) {
+  constexpr std::size_t kSteps = 21;
+  std::vector<Timeline> steps;
+  while (steps.size() < kSteps) {
+    bench.job.barrier();
+    steps.push_back(watch_step(prepared, backward));
+  }
+  const auto middle = steps.begin() + kSteps / 2;
+  std::nth_element(steps.begin(), middle, steps.end(),
+                   [](const Timeline& a, const Timeline& b) { return a.end < b.end; });
+  return *middle;
+}
+
+nlohmann::ordered_json record_of(Timeline timeline, Gradients& gradients) {
+  const auto to_tenths = [](double value) { return std::round(10 * value) / 10; };
+  for (std::vector<double>* times : {&timeline.submitted, &timeline.done}) {
+    std::transform(times->begin(), times->end(), times->begin(), to_tenths);
+  }
+  std::vector<std::int64_t> bytes;
+  for (std::size_t i = 0; i < gradients.size(); ++i) bytes.push_back(gradients.backward(i).bytes());
+  return {{"bytes", bytes},
+          {"submitted_us", timeline.submitted},
+          {"done_us", timeline.done},
+          {"end_us", to_tenths(timeline.end)}};
 }
 
 struct Times {
@@ -151,10 +232,11 @@ void run_overlap(Bench& bench, Report& report) {
   auto backward = std::make_shared<Backward>(*gradients, rounds_wanted(bench, reduce));
   const auto fill = [gradients] { gradients->fill(); };
   const auto check = [gradients] { return gradients->count_wrong(); };
+  const std::shared_ptr<Requests> prepared = prepare(*gradients);
   std::vector<Contestant> contestants{
       {"compute", [] {}, [backward] { backward->compute_all(); }, [] { return std::int64_t{0}; }},
       {"kolo", fill, reduce, check},
-      {"kolo", fill, both_by_kolo(gradients, backward), check}};
+      {"kolo", fill, both_by_kolo(prepared, backward), check}};
   for (const Baseline baseline : flags.baselines) {
     contestants.push_back({to_string(baseline), fill, step_by_mpi(gradients, baseline), check});
     contestants.push_back({to_string(baseline), fill, both_by_mpi(gradients, backward), check});
@@ -176,6 +258,7 @@ void run_overlap(Bench& bench, Report& report) {
     record["baseline"][peer.both.name] = record_of(peer);
     record["baseline"][peer.both.name]["ratio"] = peer.both.microseconds.median / own.both.microseconds.median;
   }
+  if (flags.timeline) record["timeline"] = record_of(watch_steps(bench, *prepared, *backward), *gradients);
   for (const Measured& one : measured) report.count_wrong(one.wrong);
   report.add_lines(lines, std::move(record));
 }

@@ -115,6 +115,8 @@ TEST(Flags, WrongOnesSayWhatWouldBeRight) {
       {{"step", "-o", "max"}, "average"},
       {{"step", "--turn", "3/3:/tmp"}, "0/3:"},
       {{"overlap", "--baseline", "mpi-packed"}, "mpi-per-tensor"},
+      {{"step", "--timeline", "--json", "x"}, "--timeline is for overlap"},
+      {{"overlap", "--timeline"}, "--timeline needs --json: the times go into the record"},
       {{"latency", "--baseline", "mpi"}, "leave"},
       {{"allreduce", "--device", "gpu"}, "cpu or cuda"},
       {{"allreduce", "--baseline", "nccl"}, "needs --device cuda"},

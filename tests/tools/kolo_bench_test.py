@@ -106,11 +106,24 @@ def check_steps(command, ranks, peers):
         assert row["arena"], row
         (row,) = records(command, "overlap", *model, *(baseline and ["--baseline", "mpi-per-tensor"]))
         check_record(row, OVERLAP, ranks, names[:1])
+        (row,) = records(command, "overlap", *model, "--timeline", "--arena")
+        check_timeline(row.pop("timeline"), [4 * 64000, 4 * 64, 4 * 64 * 147])
+        check_record(row, OVERLAP, ranks)
         (row,) = records(command, "memory", *model)
         check_record(row, MEMORY, ranks)
         shapes.write_text("64 x\n")
         result = run(command, "step", *model)
         assert result.returncode == 2 and "shapes:1" in result.stderr, result.stderr
+
+
+def check_timeline(timeline, sizes):
+    """Gradients in backward order, each submitted before it is done."""
+    check_types(timeline, {"bytes": list, "submitted_us": list, "done_us": list, "end_us": NUMBER})
+    assert timeline["bytes"] == sizes, timeline
+    submitted, done = timeline["submitted_us"], timeline["done_us"]
+    assert len(done) == len(sizes) and submitted == sorted(submitted) and submitted[0] >= 0, timeline
+    assert all(begin <= end for begin, end in zip(submitted, done)), timeline
+    assert submitted[-1] <= timeline["end_us"], timeline
 
 
 def check_peer_alone(command, ranks):
