@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What scripts/bench-cpu says of records: which peer counts, what is met, and what was not measured.
+"""What scripts/bench-cpu says of records: which peer counts, what is met, and what was not measured; and what
+scripts/plot-bench draws of them.
 
     bench_cpu_test.py REPOSITORY
 """
 import sys
 import unittest
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 sys.path.insert(0, str(Path(sys.argv.pop(1)) / "scripts/internal"))
-from bench import parts, targets  # noqa: E402
+from bench import parts, pictures, targets  # noqa: E402
 
 
 def record(collective, size, ranks, time, peers, **more):
@@ -61,6 +63,15 @@ class Judging(unittest.TestCase):
         self.assertTrue(row_of(rows, "ResNet-50 and BERT-base step, in the arena", against)["met"])  # 2 x 134 / 40
         self.assertIn("6.70", row_of(rows, "ResNet-50 and BERT-base step, in the arena", against)["measured"])
 
+    def test_each_torch_has_rows_of_its_own(self):
+        one = record("step", 1, 2, 10.0, {}, model="resnet50", submit="prepared", job="kolo, beside ddp")
+        one["baseline"] = {"ddp-view": {"time_us": 40.0, "torch": "1.13.1"},
+                           "ddp-view, PyPI": {"time_us": 20.0, "torch": "2.15.0+cu130"}}
+        rows = targets.judge({"resnet50-2": [one]})
+        self.assertTrue(row_of(rows, "the same, private buffers", "PyTorch 1.13 DDP, view")["met"])
+        newer = row_of(rows, "the same, private buffers", "PyTorch 2.15 DDP, view")
+        self.assertEqual((newer["met"], newer["measured"]), (False, "resnet50 on 2: 2.00"))
+
     def test_the_link_between_hosts(self):
         rows = targets.judge({"hosts": [record("allreduce", 64 << 20, 8, 805306 * 1.1, {"mpi": 1.69e6})]})
         row = row_of(rows, "all-reduce across hosts, 1 Gbit/s, 16 and 64 MiB")
@@ -81,6 +92,80 @@ class Peers(unittest.TestCase):
                          {"mpi-per-tensor, mpi apart": 3.0, "mpi-packed, mpi apart": 2.0})
         with self.assertRaises(AssertionError):
             parts.add_peers(own, "mpi apart", [record("step", 9, 2, 1.0, {}, contestant="mpi")])
+
+    def test_of_several_launches_the_fastest_in_each_counts(self):
+        launches = [[record("allreduce", 8, 2, own, {"mpi apart": bound, "mpi apart, unbound": unbound})]
+                    for own, bound, unbound in ((10.0, 30.0, 20.0), (10.0, 15.0, 40.0), (10.0, 50.0, 60.0))]
+        (one,) = parts.of_launches(launches)
+        self.assertEqual((one["ratios"], one["ratio"], one["time_us"]), ([2.0, 1.5, 5.0], 2.0, 10.0))
+        self.assertEqual(one["baseline"]["mpi apart"], {"time_us": 30.0, "ratio": 3.0})
+
+
+def measured(*records):
+    machine = {"processor": "Abacus", "cpus": 2, "kernel": "6.1.0-13-amd64", "mpi": "mpirun (Open MPI) 4.1.4"}
+    return {"parts": {"one": {"date": "2026-01-31", "commit": "abc1234", "machine": machine, "records": list(records)}}}
+
+
+def texts_of(svg):
+    return [element.text for element in ET.fromstring(svg).iter() if element.tag.endswith("}text")]
+
+
+PLACE = "Abacus (2 CPUs, Linux 6.1.0); measured 2026-01-31."
+VERSIONS = "Kolo at abc1234, Open MPI 4.1.4"
+
+
+class Pictures(unittest.TestCase):
+    def test_nothing_measured_is_no_picture(self):
+        for draw in pictures.PICTURES.values():
+            self.assertIsNone(draw({"parts": {}}))
+
+    def test_steps_are_bars_from_the_fastest_to_the_slowest(self):
+        common = {"model": "resnet50", "submit": "prepared"}
+        beside = record("step", 1, 2, 21e3, {}, **common, job="kolo, beside ddp")
+        beside["baseline"] = {"ddp-view": {"time_us": 90e3, "torch": "1.13.1"},
+                              "ddp-view, PyPI": {"time_us": 70e3, "torch": "2.15.0+cu130"}}
+        arena = {**record("step", 1, 2, 10e3, {}, **common, job="kolo arena"), "arena": True}
+        found = texts_of(pictures.steps(measured(
+            record("step", 1, 2, 20e3, {"mpi-per-tensor, mpi apart": 40e3, "mpi-packed, mpi apart": 80e3}, **common),
+            beside, arena)))
+        self.assertIn(PLACE, found)
+        self.assertIn(f"{VERSIONS}, PyTorch 1.13 and PyTorch 2.15.", found)
+        begin = found.index("ResNet-50, 102 MB of gradients, 2 ranks") + 1
+        self.assertEqual(found[begin:], ["Kolo, in a GradientArena", "10.0", "Kolo, in private memory", "21.0",
+                                         "Open MPI, the best of its ways", "40.0",
+                                         "Horovod 0.28.1, its best (indirectly)", "60.0",
+                                         "PyTorch 2.15 DDP over Gloo", "70.0", "PyTorch 1.13 DDP over Gloo", "90.0"])
+
+    def test_sizes_have_a_band_from_the_lowest_to_the_highest_launch(self):
+        def one(size, ratios, arena):
+            return {"collective": "allreduce", "bytes": size, "ranks": 2, "arena": arena, "ratios": ratios,
+                    "ratio": sorted(ratios)[1]}
+        svg = pictures.sizes(measured(one(4, [1, 2, 4], False), one(64, [0.5, 1, 1], False),
+                                      one(4, [4, 4, 4], True), one(64, [2, 2, 2], True)))
+        found = texts_of(svg)
+        self.assertTrue({PLACE, f"{VERSIONS}.", "2 ranks", "4 B", "1 x", "4 x"} <= set(found), found)
+        self.assertTrue(any("medians of 3 launches" in text for text in found), found)
+        bands = [element.get("points").split() for element in ET.fromstring(svg).iter()
+                 if element.tag.endswith("}polygon")]
+        heights = [[float(point.split(",")[1]) for point in band] for band in bands]
+        self.assertEqual(heights[0][0], heights[0][3], "the arena's launches do not differ")
+        upper, lower = heights[1][0], heights[1][3]
+        self.assertEqual((upper, lower > upper), (heights[0][0], True), "4 x lies where 4 x lies, 1 x below")
+        self.assertGreater(heights[1][2], lower, "0.5 x lies below 1 x")
+
+    def test_a_timeline_has_a_bar_a_gradient(self):
+        one = {"collective": "overlap", "model": "resnet50", "tensors": 2, "bytes": 12e6, "arena": True, "ranks": 2,
+               "time_us": 5000.0, "compute_us": 3000.0, "reduce_us": 4000.0,
+               "timeline": {"bytes": [4, 8], "submitted_us": [1000, 3000], "done_us": [2000, 4500], "end_us": 4600}}
+        svg = pictures.timeline(measured(one))
+        self.assertLessEqual({PLACE, f"{VERSIONS}."}, set(texts_of(svg)))
+        self.assertIn("This step: 4.6 ms, of which 1.6 ms waiting after the backward pass.", texts_of(svg))
+        self.assertIn("Medians of all steps: computing alone 3.0 ms, reducing alone 4.0 ms, both together 5.0 ms.",
+                      texts_of(svg))
+        bars = [float(element.get("width")) for element in ET.fromstring(svg).iter()
+                if element.tag.endswith("}rect") and element.get("height") == "2.0"]
+        self.assertEqual(len(bars), 2)
+        self.assertAlmostEqual(bars[1] / bars[0], 1.5, places=2)
 
 
 unittest.main()

@@ -27,6 +27,7 @@ class Job:
     mca: dict = field(default_factory=dict)
     program: list = None
     bench: Path = None  # another kolo-bench than the other jobs'
+    environment: dict = field(default_factory=dict)  # beyond the usual
 
     def command(self, bench):
         if self.program:
@@ -85,8 +86,8 @@ def run(bench, jobs, timeout):
                 if len(jobs) > 1:
                     flags += ["--turn", f"{index}/{len(jobs)}:{folder}"]
                 output = tempfile.TemporaryFile("w+")  # closed by Python when forgotten
-                process = subprocess.Popen(job.command(bench) + flags, env=ENVIRONMENT, stdout=output,
-                                           stderr=subprocess.STDOUT, start_new_session=True)
+                process = subprocess.Popen(job.command(bench) + flags, env={**ENVIRONMENT, **job.environment},
+                                           stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
                 processes.append((job, process, output))
                 if index > 0:
                     pipes = [Path(f"{folder}/{index}.{rank}") for rank in range(job.ranks)]

@@ -5,10 +5,12 @@ that they took turns with.
 
 Peers' names: "mpi" runs in Kolo's own process, at MPI_THREAD_MULTIPLE; "mpi apart" in processes of its own at
 MPI_THREAD_SINGLE, without Kolo, bound as Kolo is; "mpi apart, unbound" the same with --bind-to none;
-"mpi tuned: ..." apart, with other MCA parameters.
+"mpi tuned: ..." apart, with other MCA parameters. "ddp" and "ddp-view" are the DDP of Debian's PyTorch, "ddp, PyPI" and
+"ddp-view, PyPI" that of the package index's.
 """
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -20,6 +22,7 @@ from .jobs import Job
 
 ROOT = Path(__file__).resolve().parents[3]
 APART = ["--peer-only", "-c", "0"]
+LAUNCHES = 5  # of a curve
 
 
 @dataclass
@@ -27,6 +30,7 @@ class Setting:
     bench: Path
     idle: Path
     quick: bool
+    torch: Path = None  # where PyTorch of the package index is unpacked
 
     def seconds(self, usual):
         return str(0.1 if self.quick else usual)
@@ -124,6 +128,51 @@ def sizes(setting):
     return records
 
 
+def of_launches(launches):
+    """One record for each row of several launches: medians, and the ratio to the launch's fastest peer in each."""
+    records = []
+    for rows in zip(*launches):
+        peers = [min(one["time_us"] for one in row["baseline"].values()) for row in rows]
+        ratios = [peer / row["time_us"] for peer, row in zip(peers, rows)]
+        baseline = {}
+        for name in rows[0]["baseline"]:
+            time = statistics.median(row["baseline"][name]["time_us"] for row in rows)
+            baseline[name] = {"time_us": time, "ratio": statistics.median(
+                row["baseline"][name]["time_us"] / row["time_us"] for row in rows)}
+        kept = ("collective", "bytes", "ranks", "nodes", "in_place", "arena", "job")
+        records.append({**{key: rows[0][key] for key in kept if key in rows[0]},
+                        "time_us": statistics.median(row["time_us"] for row in rows),
+                        "wrong": sum(max(row["wrong"], 0) for row in rows), "ratio": statistics.median(ratios),
+                        "ratios": ratios, "baseline": baseline})
+    return records
+
+
+def curve(ranks):
+    def run(setting):
+        every = tuned_settings(setting.bench)
+        settings = {name: mca for name, mca in every.items() if name == "UCX" or name.startswith("segmented")}
+        launches = []
+        for _ in range(2 if setting.quick else LAUNCHES):
+            rows = []
+            for begin, end, warmup, seconds in (("4", "16K", "100", 0.6),
+                                                ("64K", "256K" if setting.quick else "64M", "3", 1.5)):
+                flags = ["allreduce", "-b", begin, "-e", end, "-f", "4", "--place", "in", "-n", "20", "-w", warmup]
+                kolo = Job("kolo", ranks, [*flags, "-t", setting.seconds(seconds)])
+                arena = Job("kolo arena", ranks, [*flags, "--arena"])
+                rows += in_turns(setting, kolo, apart(ranks, flags, settings=settings), 100, [arena])
+            launches.append(rows)
+        return of_launches(launches)
+    run.__doc__ = f"All-reduce by size on {ranks} ranks, plain and in the arena, in several launches: the curves."
+    return run
+
+
+def timeline(setting):
+    """One training step: what of the reduction the backward pass hides, and each gradient's times."""
+    flags = ["overlap", "--model", "resnet50", "--arena", "--compute-ms", "40", "--timeline", "-n", "20", "-t",
+             setting.seconds(8)]
+    return setting.run([Job("kolo", 2, flags)], 60)["kolo"]
+
+
 def latency(setting):
     """One small tensor, the engine idle before."""
     records = []
@@ -145,27 +194,28 @@ def step(model, ranks, seconds):
                 Job("kolo arena", ranks, [*flags, "--submit", "prepared", "--arena"])]
         peers = apart(ranks, summed, "mpi-per-tensor,mpi-packed")
         records = in_turns(setting, kolo, peers, 200, more)
-        python = python_with_torch()
-        if python is None:
-            print("   without PyTorch's DDP: python3-torch missing")
+        torches = torches_of(setting)
+        if not torches:
+            print("   without PyTorch's DDP: python3-torch missing, and no --torch")
             return records
         with tempfile.NamedTemporaryFile("w", suffix=".shapes") as shapes:
             shapes.write("".join(f"{elements}\n" for elements in elements_of(setting.bench, model)))
             shapes.flush()
-            script = [python, str(ROOT / "bench/peers/ddp_step.py"), "--ranks", str(ranks), "--shapes", shapes.name]
+            script = [str(ROOT / "bench/peers/ddp_step.py"), "--ranks", str(ranks), "--shapes", shapes.name]
             views = [("ddp-view", ["--view"])] + ([("ddp", [])] if model == "many-small" else [])
-            ddp = [Job(name, ranks, more_flags, program=script) for name, more_flags in views]
+            ddp = [Job(name + suffix, ranks, more_flags, program=[python, *script], environment=environment)
+                   for suffix, python, environment in torches for name, more_flags in views]
             kolos = [Job("kolo, beside ddp", ranks, [*flags, "--submit", "prepared", "-t", setting.seconds(seconds)]),
                      Job("kolo by name, beside ddp", ranks, [*flags, "--submit", "by-name"]),
                      Job("kolo grouped, beside ddp", ranks, [*flags, "--submit", "grouped"]),
                      Job("kolo arena, beside ddp", ranks, [*flags, "--submit", "prepared", "--arena"])]
-            found = setting.run([*kolos, *ddp], 150)
+            found = setting.run([*kolos, *ddp], 200)
         for job in kolos:
             for record in found[job.name]:
                 record["job"] = job.name
-                for name, _ in views:
-                    peer = found[name][0]
-                    record.setdefault("baseline", {})[name] = {
+                for peer_job in ddp:
+                    peer = found[peer_job.name][0]
+                    record.setdefault("baseline", {})[peer_job.name] = {
                         "time_us": peer["time_us"], "ratio": peer["time_us"] / record["time_us"],
                         "wrong": peer["wrong"], "torch": peer["torch"]}
                 records.append(record)
@@ -178,6 +228,13 @@ def elements_of(bench, model):
     shown = subprocess.run([str(bench), "step", "--model", model, "--list"], capture_output=True, text=True, check=True,
                            env=jobs.ENVIRONMENT)
     return [int(line) for line in shown.stdout.split()]
+
+
+def torches_of(setting):
+    """Each PyTorch that is there: what its peers' names end in, its Python, and what that needs in its environment."""
+    debian = python_with_torch()
+    found = [("", debian, {})] if debian else []
+    return found + ([(", PyPI", sys.executable, {"PYTHONPATH": str(setting.torch)})] if setting.torch else [])
 
 
 def python_with_torch():
@@ -256,6 +313,8 @@ def idle(setting):
 PARTS = {
     "small-to-16M": sizes,
     "large": large,
+    "curve-2": curve(2),
+    "curve-4": curve(4),
     "latency": latency,
     "resnet50-2": step("resnet50", 2, 8),
     "resnet50-4": step("resnet50", 4, 8),
@@ -265,6 +324,7 @@ PARTS = {
     "many-small-4": step("many-small", 4, 4),
     "other-collectives": others,
     "hosts": hosts,
+    "timeline": timeline,
     "memory": memory,
     "idle": idle,
 }

@@ -136,11 +136,13 @@ def steps(rows, by_part):
                 cases(mpi, lambda model, ranks: of(model, ranks, "prepared")))
     rows.ratios("the same, by name", "best of MPI per tensor and packed", 1.6,
                 cases(mpi, lambda model, ranks: of(model, ranks, "by-name")))
-    for arena in (True, False):
-        found = cases(lambda name: name == "ddp-view", lambda model, ranks: of(model, ranks, "prepared", arena, True))
-        where = "in the arena" if arena else "private buffers"
-        rows.ratios(f"the same, {where}", "PyTorch 1.13 DDP, view", 3, found)
-    many(rows, of)
+    for suffix, torch in torches(records):
+        for arena in (True, False):
+            found = cases(lambda name, suffix=suffix: name == "ddp-view" + suffix,
+                          lambda model, ranks, arena=arena: of(model, ranks, "prepared", arena, True))
+            where = "in the arena" if arena else "private buffers"
+            rows.ratios(f"the same, {where}", f"{torch} DDP, view", 3, found)
+    many(rows, of, torches(records))
     for index, (name, least) in enumerate((("its defaults", 5), ("its best setting", 2.5))):
         found = [(f"{model} on {ranks}", factors[index] * ratio) for (model, ranks), factors in HOROVOD.items()
                  for label, ratio in cases(per_tensor, lambda m, r: of(m, r, "prepared", True))
@@ -149,7 +151,21 @@ def steps(rows, by_part):
                     least, found)
 
 
-def many(rows, of):
+def torches(records):
+    """What names of peers end in, and the PyTorch that it stands for: Debian's, and the package index's if measured."""
+    found = {"": "PyTorch 1.13"}
+    for record in records:
+        for name, peer in record.get("baseline", {}).items():
+            if name.startswith("ddp") and "torch" in peer:
+                found[name[name.index(","):] if "," in name else ""] = torch_name(peer)
+    return found.items()
+
+
+def torch_name(peer):
+    return f"PyTorch {'.'.join(peer['torch'].split('.')[:2])}"
+
+
+def many(rows, of, torches_found):
     what = "1000 x 1 KiB step"
     for ranks in (2, 4):
         batch = [of("many-small", ranks, "prepared"), of("many-small", ranks, "grouped")]
@@ -164,12 +180,14 @@ def many(rows, of):
                      for record in [min(batch, key=lambda record: record["time_us"])]])
         rows.add(f"{what}, {ranks} ranks, one by one by name", "MPI packed", "at most 1.5 x its time",
                  f"{one['time_us'] / packed:.2f} x", one["time_us"] <= 1.5 * packed)
-        for submits, least in ((("prepared", "grouped"), 25), (("by-name",), 12)):
-            found = [of("many-small", ranks, submit, False, True) for submit in submits]
-            ratios = [(record["submit"], time / record["time_us"]) for record in found if record
-                      for time in [best_peer(record, lambda name: name.startswith("ddp"))] if time]
-            rows.ratios(f"{what}, {ranks} ranks, {' or '.join(submits)}", "PyTorch 1.13 DDP", least,
-                        [max(ratios, key=lambda case: case[1])] if ratios else [])
+        for suffix, torch in torches_found:
+            names = ("ddp" + suffix, "ddp-view" + suffix)
+            for submits, least in ((("prepared", "grouped"), 25), (("by-name",), 12)):
+                found = [of("many-small", ranks, submit, False, True) for submit in submits]
+                ratios = [(record["submit"], time / record["time_us"]) for record in found if record
+                          for time in [best_peer(record, names.__contains__)] if time]
+                rows.ratios(f"{what}, {ranks} ranks, {' or '.join(submits)}", f"{torch} DDP", least,
+                            [max(ratios, key=lambda case: case[1])] if ratios else [])
 
 
 def others(rows, records):
