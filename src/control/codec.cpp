@@ -120,6 +120,7 @@ void write(Writer& w, const Overdue& m) {
   w.byte(m.deadline ? 1 : 0);
   w.byte(m.running ? 1 : 0);
   w.list(m.members);
+  w.byte(m.join ? 1 : 0);
 }
 void write(Writer& w, const Missing& m) {
   w.number(m.query);
@@ -145,6 +146,19 @@ void write(Writer& w, const Answer& m) {
   w.text(m.wait->name);
   w.number(m.wait->round);
   w.list(m.wait->members);
+}
+void write(Writer& w, const Joined& m) {
+  w.signed_number(m.rank);
+  w.number(m.set);
+  w.number(m.read);
+  w.number(m.steps);
+  w.number(m.submissions.size());
+  for (const Joined::Submission& submission : m.submissions) {
+    w.text(submission.name);
+    w.number(submission.round);
+    w.number(submission.id);
+    write(w, submission.signature);
+  }
 }
 
 void write(Writer& w, const Assigned& m) {
@@ -191,6 +205,7 @@ void write(Writer& w, const Query& m) {
   w.number(m.round);
   w.byte(m.deadline ? 1 : 0);
   w.list(m.members);
+  w.byte(m.join ? 1 : 0);
 }
 void write(Writer& w, const Stalled& m) {
   w.number(m.set);
@@ -198,6 +213,7 @@ void write(Writer& w, const Stalled& m) {
   w.real(m.waited_s);
   w.list(m.missing);
   w.list(m.members);
+  w.byte(m.join ? 1 : 0);
 }
 void write(Writer& w, const SetAdded& m) {
   w.number(m.set);
@@ -215,6 +231,19 @@ void write(Writer& w, const Faulted& m) {
 }
 void write(Writer&, const Closed&) {}
 void write(Writer&, const Push&) {}
+void write(Writer& w, const RankJoined& m) {
+  w.number(m.set);
+  w.signed_number(m.rank);
+  w.number(m.submissions.size());
+  for (const std::string& name : m.submissions) w.text(name);
+}
+void write(Writer& w, const JoinEnded& m) {
+  w.number(m.set);
+  w.signed_number(m.last);
+  w.number(m.steps);
+  w.byte(static_cast<std::uint8_t>(m.code));
+  w.text(m.message);
+}
 
 // ---------------------------------------------------------------- reading
 
@@ -381,6 +410,7 @@ void read(Reader& r, Overdue& m) {
   m.deadline = r.flag();
   m.running = r.flag();
   m.members = r.list<std::int32_t>();
+  m.join = r.flag();
 }
 void read(Reader& r, Missing& m) {
   m.query = r.number();
@@ -408,6 +438,18 @@ void read(Reader& r, Answer& m) {
   wait.members = r.list<std::int32_t>();
   m.wait = std::move(wait);  // clang 14 does not compile m.wait.emplace()
 }
+void read(Reader& r, Joined& m) {
+  m.rank = r.rank();
+  m.set = r.number_of<core::SetId>();
+  m.read = r.number();
+  m.steps = r.number();
+  r.items(m.submissions, 28, [&r](Joined::Submission& submission) {
+    submission.name = r.text();
+    submission.round = r.number();
+    submission.id = r.number_of<core::TensorId>();
+    read(r, submission.signature);
+  });
+}
 
 void read(Reader& r, Assigned& m) {
   m.id = r.number_of<core::TensorId>();
@@ -431,7 +473,7 @@ void read(Reader& r, PlanDefined& m) {
 }
 void read(Reader& r, PlanVoided& m) {
   m.plan = r.number_of<std::uint32_t>();
-  m.why = r.choice(PlanEnd::left);
+  m.why = r.choice(PlanEnd::joined);
 }
 void read(Reader& r, PlannedBatch& m) {
   m.plan = r.number_of<std::uint32_t>();
@@ -452,6 +494,7 @@ void read(Reader& r, Query& m) {
   m.round = r.number();
   m.deadline = r.flag();
   m.members = r.list<std::int32_t>();
+  m.join = r.flag();
 }
 void read(Reader& r, Stalled& m) {
   m.set = r.number_of<core::SetId>();
@@ -459,6 +502,7 @@ void read(Reader& r, Stalled& m) {
   m.waited_s = r.real();
   m.missing = r.list<std::int32_t>();
   m.members = r.list<std::int32_t>();
+  m.join = r.flag();
 }
 void read(Reader& r, SetAdded& m) {
   m.set = r.number_of<core::SetId>();
@@ -476,6 +520,18 @@ void read(Reader& r, Faulted& m) {
 }
 void read(Reader&, Closed&) {}
 void read(Reader&, Push&) {}
+void read(Reader& r, RankJoined& m) {
+  m.set = r.number_of<core::SetId>();
+  m.rank = r.rank();
+  r.items(m.submissions, 1, [&r](std::string& name) { name = r.text(); });
+}
+void read(Reader& r, JoinEnded& m) {
+  m.set = r.number_of<core::SetId>();
+  m.last = r.rank();
+  m.steps = r.number();
+  m.code = r.choice(kLastCode);
+  m.message = r.text();
+}
 
 // ---------------------------------------------------------------- variants: the tag is the alternative's index
 

@@ -28,6 +28,37 @@
 //   leaving  A rank that leaves drops its sets. What needs it fails as always: a request that names it among its
 //            members is asked about, and fails if that rank has not made it.
 //   plans    A plan of the set that is open when the last member drops it is voided just before.
+//
+// Joining. A rank that is out of data joins (`Joined`), in any set: the others go on, and for what they do in the set
+// it counts as having submitted everything, with the operation's neutral element. It is *absent* then.
+//
+//   from when   A relay passes `Joined` on, and from then on waits for nothing more of that rank in the set but its
+//               completed batches. What a relay sends before `Joined` was said with the rank, what it sends after it,
+//               without. Links keep their order, so the sequencer knows which is which, and it is the same for all
+//               relays on the way; the others never waited for that rank by itself.
+//   who contributes  `Joined` lists what the rank has in flight, whole, because relays do not wait for that either.
+//               The sequencer strikes out what the log has run or failed since the rank read it, and the log says what
+//               is left (`RankJoined`). A rank contributes to all that it submitted before it joined: to what is
+//               listed, and to nothing else until the join ends. So everybody knows from the log alone who contributes
+//               to a batch; in one batch it is the same ranks for all members, and while somebody is absent there is no
+//               plan.
+//   the absent  executes every batch. It learns names and signatures from `Assigned`, and counts rounds along, also
+//               those that fail, so that they agree when it returns. It answers questions as one who has submitted. An
+//               id that is evicted it forgets as the others do; what it has in flight is listed as round 1 from then
+//               on, and nobody sends it again.
+//   refused     What names an absent rank as its root, and kinds in which each rank sends and receives, fail
+//               (`Failed`); and so does a process set that names a rank which has joined the world, and has not asked
+//               for that set before. The job goes on.
+//   the end     When the last member has joined, what is listed runs, for nobody else can be waited for. Then the log
+//               says `JoinEnded`: the join returns on all members with the rank that joined last, and all are present.
+//               Nothing of the set is in flight then, in relays neither. Steps are counted on from the member that has
+//               ended most of them.
+//   leaving     of a member, joined or not, before the end: the join can never end, and fails (`JoinEnded` with an
+//               error). What had been said without the absent may still be on its way up, so nothing later in the set
+//               can run; it fails as if the rank that left were missing.
+//   deadline    A rank that has joined waits for those that have not. It counts from the set's last batch, so that a
+//               join may last as long as the others work. Then it asks (`Overdue::join`); every member answers whether
+//               it has joined, and the error names those that have not.
 #pragma once
 
 #include <cstdint>
@@ -105,6 +136,8 @@ struct Overdue {
   bool deadline = false;
   bool running = false;
   std::vector<std::int32_t> members = {};  ///< as in `Declared`, here and below
+  /// It waits for the others to join: `name` is empty, and `round` is the number of the set's join, from 1.
+  bool join = false;
 };
 
 /// A node's answer to a `Query` for a warning: those of its own ranks that have not submitted.
@@ -156,7 +189,23 @@ struct Starved {
   std::int32_t rank = 0;
 };
 
-using UpMessage = std::variant<Counted, Declared, Interest, Overdue, Missing, RankLost, Left, Starved, Answer>;
+/// `rank` submits nothing more in the set until all members have joined.
+struct Joined {
+  /// In flight as far as the rank has read the log.
+  struct Submission {
+    std::string name;
+    core::Round round = 0;
+    core::TensorId id = core::kNoTensor;  ///< that the rank knows the name by
+    core::Signature signature;
+  };
+  std::int32_t rank = 0;
+  core::SetId set = core::kGlobalSet;
+  std::uint64_t read = 0;               ///< so many entries of the log
+  std::uint64_t steps = 0;              ///< that the rank has ended in the set
+  std::vector<Submission> submissions;  ///< by name, ascending
+};
+
+using UpMessage = std::variant<Counted, Declared, Interest, Overdue, Missing, RankLost, Left, Starved, Answer, Joined>;
 
 // ---------------------------------------------------------------- down: the log
 
@@ -195,6 +244,7 @@ enum class PlanEnd : std::uint8_t {
   failed,      ///< ranks disagreed about a tensor of it
   evicted,     ///< ids ran out
   left,        ///< a rank left, or all have dropped the set
+  joined,      ///< a rank joined
 };
 /// The plan will not be used again.
 struct PlanVoided {
@@ -228,6 +278,7 @@ struct Query {
   core::Round round = 0;
   bool deadline = false;
   std::vector<std::int32_t> members = {};
+  bool join = false;  ///< as in `Overdue`: who has joined? For a deadline alone
 };
 
 /// A tensor that some have waited for longer than the stall warning time, and who has not submitted it.
@@ -237,6 +288,7 @@ struct Stalled {
   double waited_s = 0;
   std::vector<std::int32_t> missing;
   std::vector<std::int32_t> members = {};
+  bool join = false;  ///< as in `Overdue`: who has not joined
 };
 
 /// The answer to a request of kind add_process_set that its members agreed on: it completes with this entry, and no
@@ -259,6 +311,21 @@ struct RankLeft {
   std::int32_t rank = 0;
 };
 
+/// From here on this member of the set is absent.
+struct RankJoined {
+  core::SetId set = core::kGlobalSet;
+  std::int32_t rank = 0;
+  std::vector<std::string> submissions;  ///< what it contributes to yet, by name, ascending
+};
+/// All members are present again: because all have joined, or because the join failed.
+struct JoinEnded {
+  core::SetId set = core::kGlobalSet;
+  std::int32_t last = -1;          ///< the rank that joined last; -1: it failed
+  std::uint64_t steps = 0;         ///< ended by every member from here on
+  ErrorCode code = ErrorCode::ok;  ///< why it failed
+  std::string message = {};
+};
+
 /// The first fatal error: every handle fails with it, now and later. Nothing follows it in the log.
 struct Faulted {
   ErrorCode code = ErrorCode::rank_lost;
@@ -273,6 +340,6 @@ struct Push {};
 struct Closed {};
 
 using LogEntry = std::variant<Assigned, Evicted, BatchAppended, PlanDefined, PlanVoided, PlannedBatch, Failed, Query,
-                              Stalled, SetAdded, SetRemoved, RankLeft, Faulted, Closed, Push>;
+                              Stalled, SetAdded, SetRemoved, RankLeft, Faulted, Closed, Push, RankJoined, JoinEnded>;
 
 }  // namespace kolo::control

@@ -8,6 +8,11 @@
 // count or whole) and has not been appended, or it would not be in flight: so it is void, and is sent again, whole, as
 // round 1. An idle name is simply forgotten, and starts at round 1 when it comes back. The id's count word is set
 // back to zero, so that no word of an old life can be mistaken for one of the new when generations have gone round.
+//
+// Joining, seen from here: from `RankJoined` on this rank is absent, and what the log runs or fails without it counts
+// as a round of its slot, which is opened if there is none. So when it returns its rounds are the others'. Between
+// `join` and that entry nothing can run without it. What is in flight while it joins has been said in `Joined`, and is
+// not said again after an eviction.
 #include "control/participant.hpp"
 
 #include <algorithm>
@@ -16,6 +21,7 @@
 
 #include "base/check.hpp"
 #include "base/quote.hpp"
+#include "control/absentees.hpp"
 #include "control/ranges.hpp"
 
 namespace kolo::control {
@@ -55,6 +61,9 @@ struct Participant::Impl {
     bool has_left = false;    ///< some member has left
     bool is_dropped = false;  ///< by this rank's program
     bool said_so = false;     ///< and this rank has done with it
+    SlotId join = kNoSlot;    ///< of this rank, which has joined
+    Absentees absent;         ///< of the members, if this rank is one
+    std::uint64_t joins = 0;  ///< that have ended
     std::uint64_t run = 0;    ///< batches that were handed out
     std::uint64_t completed = 0;
     std::uint64_t steps = 0;
@@ -70,7 +79,8 @@ struct Participant::Impl {
     TensorId id = kNoTensor;
     std::uint16_t generation = 0;
     bool in_flight = false;
-    bool whole = false;                        ///< the submission in flight was sent whole
+    bool whole = false;  ///< the submission in flight was sent whole
+    bool is_join = false;
     bool counted = false;                      ///< the count word of the present id has been written
     std::shared_ptr<const Signature> pending;  ///< of the submission in flight, when it was sent whole
     std::string name;
@@ -158,7 +168,9 @@ struct Participant::Impl {
 
   void forget(SlotId number, std::vector<Action>& actions) {
     Slot& slot = slots[number];
-    if (slot.members.empty()) {
+    if (slot.is_join) {
+      slot.set->join = kNoSlot;
+    } else if (slot.members.empty()) {
       slot.set->names.erase(slot.name);
     } else {
       requests.erase({slot.members, slot.name});
@@ -177,6 +189,7 @@ struct Participant::Impl {
     Slot& slot = slots[number];
     KOLO_CHECK(slot.set != nullptr && slot.set->member) << "no slot of this rank: " << number;
     KOLO_CHECK(!slot.set->is_dropped) << "process set " << slot.set->number << " was dropped";
+    KOLO_CHECK(slot.set->join == kNoSlot) << "this rank has joined in process set " << slot.set->number;
     KOLO_CHECK(!slot.in_flight) << "'" << slot.name << "' is in flight already";
     KOLO_CHECK(round == 0 || round > slot.round) << "round " << round << " after " << slot.round;
     slot.round = round == 0 ? slot.round + 1 : round;
@@ -209,14 +222,39 @@ struct Participant::Impl {
     return number;
   }
 
-  /// Whether a rank that has left may be missing.
+  SlotId join(Set& set) {
+    KOLO_CHECK(set.member && !set.is_dropped && set.join == kNoSlot) << "process set " << set.number;
+    const SlotId number = set.join = new_slot(set, "");
+    slots[number].is_join = slots[number].in_flight = true;
+    slots[number].round = set.joins + 1;
+    Joined message{rank, set.number, counters.log_entries, set.steps, {}};
+    for (const SlotId member : in_flight_of(set)) {
+      const Slot& slot = slots[member];
+      message.submissions.push_back({slot.name, slot.round, slot.id, slot.whole ? *slot.pending : *slot.current});
+    }
+    out.messages.emplace_back(std::move(message));
+    return number;
+  }
+
+  /// By name, ascending.
+  std::vector<SlotId> in_flight_of(const Set& set) const {
+    std::vector<SlotId> found;
+    for (const auto& [name, number] : set.names) {
+      if (slots[number].in_flight) found.push_back(number);
+    }
+    std::sort(found.begin(), found.end(), [this](SlotId a, SlotId b) { return slots[a].name < slots[b].name; });
+    return found;
+  }
+
+  /// Whether a rank may be missing that has left, or has joined and will not make the request.
   [[nodiscard]] bool lacks_somebody(const Slot& slot) const {
-    return slot.set->has_left && (slot.members.empty() || any_left(slot.members));
+    if (slot.members.empty()) return slot.set->has_left;
+    return (slot.set->has_left && any_left(slot.members)) || slot.set->absent.any_of(slot.members);
   }
 
   /// Says that this rank has done with a set that its program has dropped, once that is true.
   void finish_dropped(Set& set) {
-    if (!set.is_dropped || set.said_so || set.completed < set.run) return;
+    if (!set.is_dropped || set.said_so || set.completed < set.run || set.join != kNoSlot) return;
     const auto is_open = [this](const auto& name) { return slots[name.second].in_flight; };
     if (std::any_of(set.names.begin(), set.names.end(), is_open)) return;
     set.said_so = true;
@@ -246,7 +284,8 @@ struct Participant::Impl {
 
   void ask(const Slot& slot, double waited_s, bool deadline) {
     const SetId set = slot.set == nullptr ? core::kGlobalSet : slot.set->number;
-    out.messages.emplace_back(Overdue{rank, set, slot.name, slot.round, waited_s, deadline, false, slot.members});
+    out.messages.emplace_back(
+        Overdue{rank, set, slot.name, slot.round, waited_s, deadline, false, slot.members, slot.is_join});
   }
 
   // ---- planned batches: how many are partial here and not yet reported
@@ -271,7 +310,7 @@ struct Participant::Impl {
         if (!part.partial() || part.reported) continue;
         part.reported = true;
         --unreported;
-        out.messages.emplace_back(interest(part));
+        if (plan.owner->join == kNoSlot) out.messages.emplace_back(interest(part));  // else it lacks nothing
       }
     }
   }
@@ -314,8 +353,10 @@ struct Participant::Impl {
       slot_of(entry.id) = kNoSlot;
       return;
     }
-    const SlotId number = find(set, entry.name);
-    require(number != kNoSlot && slots[number].in_flight, "the log names what this rank has not submitted");
+    const bool is_absent = set.absent.has(rank);
+    const SlotId number = is_absent ? open(entry.set, entry.name) : find(set, entry.name);
+    require(number != kNoSlot && (is_absent || slots[number].in_flight),
+            "the log names what this rank has not submitted");
     require(slot_of(entry.id) == kNoSlot || slot_of(entry.id) == number, "an id was assigned that is in use");
     require(slots[number].id == kNoTensor || slots[number].id == entry.id, "a name was given a second id");
     Slot& slot = slots[number];
@@ -346,7 +387,8 @@ struct Participant::Impl {
     if (!slot.whole) slot.pending = slot.current;
     slot.current.reset();
     slot.round = 1;
-    declare(slot);
+    if (slot.set->join == kNoSlot) declare(slot);
+    slot.whole = true;
     if (lacks_somebody(slot)) ask(slot, 0, false);
   }
 
@@ -367,16 +409,33 @@ struct Participant::Impl {
     for (const TensorId id : entry.members) {
       const SlotId slot = slot_in_log(set, id);
       batch.members.push_back(slot);
-      run(slot);
+      if (set.absent.empty()) {
+        run(slot);
+      } else {
+        run_without_some(set, slot, batch);
+      }
     }
     ++counters.batches;
     actions.emplace_back(std::move(batch));
+  }
+
+  /// Some members are absent; this rank may be one of them.
+  void run_without_some(Set& set, SlotId number, RunBatch& batch) {
+    Slot& slot = slots[number];
+    std::vector<std::int32_t> absent = set.absent.without(slot.name);
+    require(batch.members.size() == 1 || absent == batch.absent, "other ranks contribute to one part of a batch");
+    batch.absent = std::move(absent);
+    set.absent.consume(slot.name);
+    if (!std::binary_search(batch.absent.begin(), batch.absent.end(), rank)) return run(number);
+    require(!slot.in_flight && slot.current != nullptr, "the log runs without this rank what it has submitted");
+    ++slot.round;
   }
 
   void on(const PlanDefined& entry, std::vector<Action>&) {
     ++counters.plans;
     Set& set = set_in_log(entry.set);
     require(plans.count(entry.plan) == 0, "a plan was defined that there is already");
+    require(set.absent.empty(), "a plan was defined while a rank was absent");
     Plan& plan = plans[entry.plan];
     plan.set = entry.set;
     plan.owner = &set;
@@ -429,9 +488,13 @@ struct Participant::Impl {
   void on(const Failed& entry, std::vector<Action>& actions) {
     if (entry.code == ErrorCode::rank_lost && first_to_leave.empty()) first_to_leave = left;
     Set& set = set_in_log(entry.set);
-    const SlotId number = set.member ? find(set, entry.name, entry.members) : kNoSlot;
+    if (entry.members.empty()) set.absent.consume(entry.name);
+    const bool is_absent = entry.members.empty() && set.absent.has(rank);
+    SlotId number = set.member ? find(set, entry.name, entry.members) : kNoSlot;
+    if (number == kNoSlot && is_absent) number = open(entry.set, entry.name);
     if (number == kNoSlot) return;
     Slot& slot = slots[number];
+    if (is_absent && !slot.in_flight) slot.round = std::max(slot.round, entry.round);
     if (!slot.in_flight || slot.round != entry.round) return;
     slot.in_flight = false;
     slot.pending.reset();
@@ -448,10 +511,15 @@ struct Participant::Impl {
     const Members& members = entry.members.empty() ? set->second.members : entry.members;
     if (!std::binary_search(members.begin(), members.end(), rank)) return;
     const SlotId number = find(set->second, entry.name, entry.members);
+    const bool has_joined = entry.members.empty() && set->second.join != kNoSlot;
     Answer answer;
     answer.query = entry.query;
     answer.rank = rank;
-    answer.submitted = entry.round == 0 || (number != kNoSlot && slots[number].round >= entry.round);
+    if (entry.join) {
+      answer.submitted = has_joined || set->second.joins >= entry.round;
+    } else {
+      answer.submitted = entry.round == 0 || has_joined || (number != kNoSlot && slots[number].round >= entry.round);
+    }
     actions.emplace_back(AnswerQuery{std::move(answer)});
   }
 
@@ -507,8 +575,68 @@ struct Participant::Impl {
       if (set.member && std::binary_search(set.members.begin(), set.members.end(), entry.rank)) set.has_left = true;
     }
     for (const Slot& slot : slots) {
-      if (slot.set != nullptr && slot.in_flight && lacks_somebody(slot)) ask(slot, 0, false);
+      if (slot.set != nullptr && slot.in_flight && !slot.is_join && lacks_somebody(slot)) ask(slot, 0, false);
     }
+  }
+
+  void on(const RankJoined& entry, std::vector<Action>&) {
+    Set& set = set_in_log(entry.set);
+    require(std::binary_search(set.members.begin(), set.members.end(), entry.rank) && !set.absent.has(entry.rank),
+            "a rank has joined that cannot");
+    if (!set.member) return;
+    require(std::none_of(plans.begin(), plans.end(), [&](const auto& plan) { return plan.second.owner == &set; }),
+            "a rank has joined in a process set that has a plan");
+    if (entry.rank == rank) {
+      const auto is_listed = [&](SlotId number, const std::string& name) { return slots[number].name == name; };
+      const std::vector<SlotId> mine = in_flight_of(set);
+      require(set.join != kNoSlot &&
+                  std::equal(mine.begin(), mine.end(), entry.submissions.begin(), entry.submissions.end(), is_listed),
+              "this rank has joined with other submissions than it has made");
+    }
+    Absentees::Submissions submissions;
+    for (const std::string& name : entry.submissions) submissions.emplace(name, Joined::Submission{});
+    set.absent.add(entry.rank, std::move(submissions));
+    if (entry.rank == rank) publish_completed(set);
+    if (entry.set != core::kGlobalSet || entry.rank == rank) return;
+    for (const auto& [request, number] : requests) {
+      if (lacks_somebody(slots[number])) ask(slots[number], 0, false);
+    }
+  }
+
+  void on(const JoinEnded& entry, std::vector<Action>& actions) {
+    Set& set = set_in_log(entry.set);
+    const bool done = entry.code == ErrorCode::ok;
+    const SlotId number = set.join;
+    if (done && set.member) {
+      require(number != kNoSlot && set.absent.size() == set.members.size() && set.absent.are_done(),
+              "a join ended that not all members have made");
+    }
+    if (entry.code == ErrorCode::rank_lost && first_to_leave.empty()) first_to_leave = left;
+    ++set.joins;
+    set.absent.clear();
+    if (number == kNoSlot) return;
+    slots[number].in_flight = false;
+    if (done) {
+      count_steps(set, std::max(set.steps, entry.steps));
+      actions.emplace_back(JoinDone{entry.set, entry.last, number});
+    } else {
+      actions.emplace_back(FailSlot{number, Status(entry.code, entry.message)});
+    }
+    forget(number, actions);
+    publish_completed(set);
+    finish_dropped(set);
+  }
+
+  /// Not between `join` and `RankJoined`: the sequencer takes it for a sign that what was said before has come, and a
+  /// count overtakes a message.
+  void publish_completed(const Set& set) {
+    if (set.completed == 0) return;
+    out.counts.emplace_back(set.base + core::kCompleted, CountWord{set.generation, set.completed});
+  }
+
+  void count_steps(Set& set, std::uint64_t steps) {
+    if (std::exchange(set.steps, steps) == steps) return;
+    out.counts.emplace_back(set.base + core::kSteps, CountWord{set.generation, steps});
   }
 
   void on(const Faulted& entry, std::vector<Action>& actions) {
@@ -550,13 +678,16 @@ void Participant::submit(SlotId slot, const std::shared_ptr<const Signature>& si
 
 void Participant::completed(SetId set) {
   Impl::Set& known = impl_->set_of(set);
-  impl_->out.counts.emplace_back(known.base + core::kCompleted, CountWord{known.generation, ++known.completed});
+  ++known.completed;
+  if (known.join == kNoSlot || known.absent.has(impl_->rank)) impl_->publish_completed(known);
   impl_->finish_dropped(known);
 }
 
 SlotId Participant::ask_for_set(const std::vector<std::int32_t>& ranks, const std::string& name) {
   return impl_->ask_for_set(ranks, name);
 }
+
+SlotId Participant::join(SetId set) { return impl_->join(impl_->set_of(set)); }
 
 void Participant::drop(SetId set) {
   Impl::Set& known = impl_->set_of(set);
@@ -567,7 +698,7 @@ void Participant::drop(SetId set) {
 void Participant::end_step(SetId set) {
   Impl::Set& known = impl_->set_of(set);
   KOLO_CHECK(known.member) << "a step of process set " << set << " ends on a rank that is no member";
-  impl_->out.counts.emplace_back(known.base + core::kSteps, CountWord{known.generation, ++known.steps});
+  impl_->count_steps(known, known.steps + 1);
 }
 
 void Participant::set_interested(bool interested) { impl_->interested = interested; }
@@ -605,6 +736,7 @@ Outbox& Participant::outbox() noexcept {
 const ParticipantCounters& Participant::counters() const noexcept { return impl_->counters; }
 bool Participant::in_flight(SlotId slot) const { return impl_->slots[slot].in_flight; }
 const std::string& Participant::name_of(SlotId slot) const { return impl_->slots[slot].name; }
+const core::Signature& Participant::signature_of(SlotId slot) const { return *impl_->slots[slot].current; }
 const std::vector<std::int32_t>& Participant::left() const noexcept { return impl_->left; }
 const std::vector<std::int32_t>& Participant::first_to_leave() const noexcept {
   return impl_->first_to_leave.empty() ? impl_->left : impl_->first_to_leave;

@@ -12,6 +12,11 @@
 // A set other than the world's is asked for by its members alone (`ask_for_set`; messages.hpp). No `RunBatch` answers
 // that: `SetMade` does (or `FailSlot`). A rank that has done with a set drops it.
 //
+// A rank that is out of data joins (`join`; messages.hpp). Until the others have joined as well it submits nothing in
+// that set, and executes what they do: a `RunBatch` names the ranks that contribute nothing (`absent`). When this rank
+// is one of them, its slots in the batch are not in flight, and may have been opened by the log (`signature_of`).
+// `JoinDone` ends that (or `FailSlot`).
+//
 // A rank that has left will never submit again. Once the log has said so, what this rank has in flight or submits later
 // in a set with that rank is asked about at once (an `Overdue` of zero seconds), and fails by `FailSlot` (rank_lost)
 // when the rank that left is among those who are missing.
@@ -53,6 +58,8 @@ struct RunBatch {
   /// For a planned batch (plan + 1, number); plan_key 0 for any other. The same key always means the same members.
   std::uint32_t plan_key = 0;
   std::uint32_t number = 0;
+  /// The set's members that contribute nothing, ascending: the operation's neutral element is their input.
+  std::vector<std::int32_t> absent = {};
 };
 /// This slot's submission fails; the job goes on.
 struct FailSlot {
@@ -77,6 +84,12 @@ struct SetMade {
   std::vector<std::int32_t> members;  ///< in the set's order
   SlotId slot = 0;                    ///< the request, now complete
 };
+/// All members have joined, `last` after the others; this rank may submit again.
+struct JoinDone {
+  core::SetId set = core::kGlobalSet;
+  std::int32_t last = 0;
+  SlotId slot = 0;  ///< the join, now complete
+};
 /// All members have dropped it.
 struct SetGone {
   core::SetId set = core::kGlobalSet;
@@ -99,7 +112,7 @@ struct AnswerQuery {
 };
 
 using Action = std::variant<RunBatch, FailSlot, ForgetSlot, DropPlan, ReportStall, SetMade, SetGone, WorldFault,
-                            WorldClosed, PushTransport, AnswerQuery>;
+                            WorldClosed, PushTransport, AnswerQuery, JoinDone>;
 
 struct ParticipantCounters {
   std::uint64_t bare = 0;             ///< submissions published as a count
@@ -129,6 +142,9 @@ class Participant {
   /// Asks for a set of these ranks, in this order, this one among them. Not while such a request of the same ranks and
   /// name is in flight. The slot ends with the request.
   SlotId ask_for_set(const std::vector<std::int32_t>& ranks, const std::string& name);
+  /// This rank submits nothing more in the set until all members have joined. What is in flight there goes on. The slot
+  /// ends with the join.
+  SlotId join(core::SetId set);
   /// This rank submits nothing more in the set, once. What is in flight there goes on, and the set with it.
   void drop(core::SetId set);
   /// One more batch of the set is complete here. (A set is not gone while it has open batches.)
@@ -138,7 +154,7 @@ class Participant {
   /// batch that this rank has submitted in part is reported by `Interest`, once in each such state. Looked at when
   /// the outbox is taken: take it after a group of submissions, not between them, or a batch seems partial that is not.
   void set_interested(bool interested);
-  /// A slot's submission, in flight, has waited for `waited_s` seconds.
+  /// A slot's submission, in flight, has waited for `waited_s` seconds; a join, since the set's last batch.
   void overdue(SlotId slot, double waited_s, bool deadline);
   /// The deadline of a submission has passed whose batch has been handed out and is not complete.
   void overdue_running(core::SetId set, const std::string& name, double waited_s);
@@ -158,6 +174,8 @@ class Participant {
   [[nodiscard]] const ParticipantCounters& counters() const noexcept;
   [[nodiscard]] bool in_flight(SlotId slot) const;
   [[nodiscard]] const std::string& name_of(SlotId slot) const;
+  /// What the slot's id means now: of a slot whose batch has just been handed out.
+  [[nodiscard]] const core::Signature& signature_of(SlotId slot) const;
   /// The other ranks of which the log has said that they have left, ascending.
   [[nodiscard]] const std::vector<std::int32_t>& left() const noexcept;
   /// Of these, those whose leaving is not the consequence of another's: who had left when the first submission failed

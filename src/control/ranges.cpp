@@ -47,6 +47,7 @@ class UpRanges {
     members(m);
     require(m.members.empty() || std::binary_search(m.members.begin(), m.members.end(), m.rank),
             "a rank waits for a request that does not name it");
+    join(m);
   }
   void operator()(const Missing& m) const { ranks(m.ranks); }
   void operator()(const RankLost& m) const {
@@ -60,6 +61,12 @@ class UpRanges {
     for (const std::int32_t awaited : m.awaited) rank(awaited);
     if (m.wait) members(*m.wait);
   }
+  void operator()(const Joined& m) const {
+    rank(m.rank);
+    const auto& listed = m.submissions;
+    const auto ascend = [](const auto& a, const auto& b) { return a.name >= b.name; };
+    require(std::adjacent_find(listed.begin(), listed.end(), ascend) == listed.end(), "names do not ascend");
+  }
 
   void rank(std::int32_t rank) const { require(rank >= 0 && rank < size_, "there is no such rank"); }
   /// Ascending, each once.
@@ -69,6 +76,11 @@ class UpRanges {
             "ranks do not ascend");
     rank(ranks.front());
     rank(ranks.back());
+  }
+  /// Of what may be about a join: then it is of a set, and of no request in it.
+  template <class Message>
+  void join(const Message& m) const {
+    require(!m.join || (m.members.empty() && m.name.empty()), "a join has a name");
   }
   /// Of a request: those that it names, if it does.
   template <class Message>
@@ -97,10 +109,14 @@ class LogRanges {
     require(m.code != ErrorCode::ok, "an operation fails without an error");
     world_.members(m);
   }
-  void operator()(const Query& m) const { world_.members(m); }
+  void operator()(const Query& m) const {
+    world_.members(m);
+    world_.join(m);
+  }
   void operator()(const Stalled& m) const {
     world_.ranks(m.missing);
     world_.members(m);
+    world_.join(m);
   }
   void operator()(const SetAdded& m) const {
     require(!m.members.empty(), "a process set has no members");
@@ -117,6 +133,16 @@ class LogRanges {
   }
   void operator()(const Closed&) const {}
   void operator()(const Push&) const {}
+  void operator()(const RankJoined& m) const {
+    world_.rank(m.rank);
+    require(std::adjacent_find(m.submissions.begin(), m.submissions.end(), std::greater_equal<>()) ==
+                m.submissions.end(),
+            "names do not ascend");
+  }
+  void operator()(const JoinEnded& m) const {
+    if (m.code == ErrorCode::ok) return world_.rank(m.last);
+    require(m.last == -1, "a join that failed has a last rank");
+  }
 
  private:
   /// Of a tensor, or of the unnamed calls of a set.

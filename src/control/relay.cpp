@@ -3,7 +3,7 @@
 // Two kinds of names, two ways of merging:
 //
 //   A name that has an id. For every child the relay keeps how far it has submitted (`reached`), whether it said so by
-//   a count or by a declaration. A round is complete when every child with members has reached it; if some child
+//   a count or by a declaration. A round is complete when every child that speaks has reached it; if some child
 //   declared it, one `Declared` goes up, in which those who counted appear as the variant without a signature; else a
 //   `Counted`.
 //
@@ -11,6 +11,10 @@
 //   complete, and the fact that it was complete until the log has answered (a query in between is still answered
 //   right). A request that names its members never has an id: the children that have one of these must declare it, and
 //   it is kept under its list, too.
+//
+// A child speaks for a set while it has members that are present. What one that does not speak has said stays: the
+// sequencer does not take it for the ranks that are absent (their `Joined` speaks for them), and the end of the join
+// clears it.
 //
 // Rounds need no book-keeping beyond this, because children are never more than one round apart: round k+1 begins when
 // round k has been consumed by the log, and that takes everybody. The exception is a set in which a rank has left:
@@ -41,9 +45,12 @@ namespace {
 struct Gathered {
   Round round = 0;
   std::vector<bool> declared;  ///< by child
-  std::size_t count = 0;       ///< of them
   std::vector<Declared::Variant> variants;
   bool sent = false;
+  /// Whether these children, at least one, have declared it.
+  [[nodiscard]] bool holds(const std::vector<std::size_t>& speakers) const {
+    return !speakers.empty() && std::all_of(speakers.begin(), speakers.end(), [this](auto c) { return declared[c]; });
+  }
 };
 
 void merge(std::vector<Declared::Variant>& into, Declared::Variant&& variant) {
@@ -65,13 +72,17 @@ struct Relay::Impl {
     TensorId base = 0;
     std::vector<std::int32_t> members;
     std::vector<std::size_t> children;  ///< those with members
+    std::vector<std::size_t> speakers;  ///< of these, those with members that are present
+    std::vector<std::int32_t> joined;   ///< members that are absent, as far as they are below; ascending
     std::uint64_t appended = 0;         ///< batches, by the log
     std::uint64_t completed_sent = 0;
     bool lazy = false;  ///< the last batch was a planned one
   };
   /// What each child has reached stands apart, in `reached`: of an id's row the least that has gone up is `forwarded`.
   struct Tensor {
-    Set* set = nullptr;  ///< null: the id means nothing now
+    Set* set = nullptr;                                  ///< null: the id means nothing now
+    const std::vector<std::size_t>* speakers = nullptr;  ///< children that are waited for: the set's, of its completed
+                                                         ///< and dropped counts all
     std::uint64_t forwarded = 0;
     std::unique_ptr<Gathered> gathered;  ///< declarations of a round that is not complete
     std::uint32_t ahead = 0;             ///< children beyond `forwarded`
@@ -116,11 +127,13 @@ struct Relay::Impl {
     Set& set = sets[number];
     set.number = number;
     set.base = base;
-    set.children = children_with(members);
+    set.children = set.speakers = children_with(members);
     set.members = std::move(members);
     const TensorId reserved = number == core::kGlobalSet ? core::kReservedIds : core::kRowIds;
     for (TensorId id = base; id < base + reserved; ++id) begin(id, set, "", generation, 0);
     find(base + core::kCompleted)->completions = true;
+    find(base + core::kCompleted)->speakers = &set.children;
+    if (number != core::kGlobalSet) find(base + core::kDropped)->speakers = &set.children;
   }
 
   /// From here on the id means this name, of which every child has submitted so many rounds.
@@ -134,6 +147,7 @@ struct Relay::Impl {
     Tensor& tensor = ids.tensors[place];
     tensor = Tensor{};
     tensor.set = &set;
+    tensor.speakers = &set.speakers;
     tensor.name = name;
     tensor.generation = generation;
     tensor.forwarded = submitted;
@@ -171,19 +185,23 @@ struct Relay::Impl {
 
   void reach(TensorId id, Tensor& tensor, std::size_t child, std::uint64_t count) {
     std::uint64_t& so_far = row(id)[child];
-    if (so_far <= tensor.forwarded && count > tensor.forwarded) ++tensor.ahead;
+    const bool speaks = tensor.set->joined.empty() || is_one_of(*tensor.speakers, child);
+    if (speaks && so_far <= tensor.forwarded && count > tensor.forwarded) ++tensor.ahead;
     so_far = count;
-    if (tensor.ahead == tensor.set->children.size()) advance(id, tensor);
+    if (speaks && tensor.ahead == tensor.speakers->size()) advance(id, tensor);
+  }
+
+  static bool is_one_of(const std::vector<std::size_t>& children, std::size_t child) {
+    return std::binary_search(children.begin(), children.end(), child);
   }
 
   void advance(TensorId id, Tensor& tensor) {
     Set& set = *tensor.set;
     const std::uint64_t* const counts = row(id);
     std::uint64_t least = ~std::uint64_t{0};
-    for (const std::size_t child : set.children) least = std::min(least, counts[child]);
+    for (const std::size_t child : *tensor.speakers) least = std::min(least, counts[child]);
     tensor.forwarded = least;
-    tensor.ahead = 0;
-    for (const std::size_t child : set.children) tensor.ahead += counts[child] > least ? 1U : 0U;
+    tensor.ahead = ahead_of(id, tensor);
     if (tensor.completions) {
       if (!set.lazy || blocking(set)) send_completed(set);
       return;
@@ -197,9 +215,16 @@ struct Relay::Impl {
     if (set.lazy) send_completed(set);
   }
 
+  std::uint32_t ahead_of(TensorId id, const Tensor& tensor) const {
+    const std::uint64_t* const counts = row(id);
+    std::uint32_t ahead = 0;
+    for (const std::size_t child : *tensor.speakers) ahead += counts[child] > tensor.forwarded ? 1U : 0U;
+    return ahead;
+  }
+
   Declared declaration(TensorId id, Tensor& tensor) {
     Gathered& gathered = *tensor.gathered;
-    for (const std::size_t child : tensor.set->children) {
+    for (const std::size_t child : *tensor.speakers) {
       if (!gathered.declared[child]) merge(gathered.variants, {std::nullopt, below_child(tensor.set->members, child)});
     }
     return {tensor.set->number, tensor.name, gathered.round, id, tensor.generation, std::move(gathered.variants)};
@@ -226,9 +251,7 @@ struct Relay::Impl {
 
   // ---- declarations
 
-  bool has_members(const Set& set, std::size_t child) const {
-    return std::binary_search(set.children.begin(), set.children.end(), child);
-  }
+  static bool has_members(const Set& set, std::size_t child) { return is_one_of(set.children, child); }
 
   /// What a node below says, of counts that ranks of this node have on the board.
   void on_counted(std::size_t child, const Counted& counted) {
@@ -242,7 +265,6 @@ struct Relay::Impl {
     if (gathered.declared.empty()) gathered.declared.resize(below.size(), false);
     if (gathered.declared[child]) return;
     gathered.declared[child] = true;
-    ++gathered.count;
     for (Declared::Variant& variant : declared.variants) merge(gathered.variants, std::move(variant));
   }
 
@@ -257,8 +279,7 @@ struct Relay::Impl {
     }
     if (declared.id == kNoTensor) {
       const bool named = !declared.members.empty();
-      const std::size_t speakers = named ? children_with(declared.members).size() : set->second.children.size();
-      on_declared_new(child, speakers, std::move(declared));
+      on_declared_new(child, named ? children_with(declared.members) : set->second.speakers, std::move(declared));
       return;
     }
     Tensor* tensor = current(declared.id, declared.generation);
@@ -275,9 +296,9 @@ struct Relay::Impl {
     reach(id, *tensor, child, round);
   }
 
-  /// `speakers`: how many children must declare it.
-  void on_declared_new(std::size_t child, std::size_t speakers, Declared&& declared) {
-    RequestKey key(declared.set, declared.members, declared.name);
+  /// `speakers`: the children that must declare it.
+  void on_declared_new(std::size_t child, const std::vector<std::size_t>& speakers, Declared&& declared) {
+    const RequestKey key(declared.set, declared.members, declared.name);
     Gathered& gathered = fresh[key];
     const Round round = declared.round;
     if (round < gathered.round) return;
@@ -286,11 +307,78 @@ struct Relay::Impl {
       gathered.round = round;
     }
     gather(gathered, child, std::move(declared));
-    if (gathered.sent || gathered.count < speakers) return;
+    send_new(key, gathered, speakers);
+  }
+
+  void send_new(const RequestKey& key, Gathered& gathered, const std::vector<std::size_t>& speakers) {
+    if (gathered.sent || !gathered.holds(speakers)) return;
     gathered.sent = true;
-    auto& [set, members, name] = key;
-    up.emplace_back(
-        Declared{set, std::move(name), round, kNoTensor, 0, std::exchange(gathered.variants, {}), std::move(members)});
+    const auto& [set, members, name] = key;
+    up.emplace_back(Declared{set, name, gathered.round, kNoTensor, 0, std::exchange(gathered.variants, {}), members});
+  }
+
+  // ---- joining
+
+  void on_joined(std::size_t child, Joined&& joined) {
+    const auto found = sets.find(joined.set);
+    if (found == sets.end()) return;
+    Set& set = found->second;
+    const std::int32_t rank = joined.rank;
+    require(std::binary_search(below[child].begin(), below[child].end(), rank), "a rank joins for another one");
+    require(std::binary_search(set.members.begin(), set.members.end(), rank),
+            "a rank joins in a process set that it is no member of");
+    up.emplace_back(std::move(joined));  // before what is complete without that rank
+    const auto place = std::lower_bound(set.joined.begin(), set.joined.end(), rank);
+    if (place != set.joined.end() && *place == rank) return;  // that join failed, and this one will
+    set.joined.insert(place, rank);
+    hear_speakers(set);
+  }
+
+  /// Finds out who speaks for the set, and passes on what is complete by that.
+  void hear_speakers(Set& set) {
+    std::vector<std::int32_t> present;
+    std::set_difference(set.members.begin(), set.members.end(), set.joined.begin(), set.joined.end(),
+                        std::back_inserter(present));
+    set.speakers = children_with(present);
+    for (const TensorId id : ids_of(set)) {
+      Tensor& tensor = *find(id);
+      tensor.ahead = ahead_of(id, tensor);
+      if (!set.speakers.empty() && tensor.ahead == set.speakers.size()) advance(id, tensor);
+    }
+    for (auto request = first_fresh(set); is_of(request, set); ++request) {
+      send_new(request->first, request->second, set.speakers);
+    }
+  }
+
+  /// Those of its names, and the reserved ones that absent ranks are not waited for at.
+  std::vector<TensorId> ids_of(const Set& set) const {
+    std::vector<TensorId> ids{set.base + core::kUnnamed, set.base + core::kSteps};
+    for (auto name = names.lower_bound(Key(set.number, "")); name != names.end() && name->first.first == set.number;
+         ++name) {
+      ids.push_back(name->second);
+    }
+    return ids;
+  }
+
+  /// Its requests without an id, but for those that name their members.
+  std::map<RequestKey, Gathered>::iterator first_fresh(const Set& set) {
+    return fresh.lower_bound(RequestKey(set.number, {}, ""));
+  }
+  bool is_of(std::map<RequestKey, Gathered>::const_iterator request, const Set& set) const {
+    return request != fresh.end() && std::get<SetId>(request->first) == set.number &&
+           std::get<1>(request->first).empty();
+  }
+
+  void on(const RankJoined& entry) { set_of(entry.set); }
+
+  void on(const JoinEnded& entry) {
+    Set& set = set_of(entry.set);
+    if (entry.code == ErrorCode::ok) {  // nothing is in flight
+      for (auto request = first_fresh(set); is_of(request, set);) request = fresh.erase(request);
+      for (const TensorId id : ids_of(set)) find(id)->gathered.reset();
+    }
+    set.joined.clear();
+    hear_speakers(set);
   }
 
   // ---- the log
@@ -375,6 +463,7 @@ struct Relay::Impl {
   }
 
   bool has_submitted(const Query& query, std::size_t child) const {
+    if (query.members.empty() && !is_one_of(sets.at(query.set).speakers, child)) return true;
     const TensorId id = query.members.empty() ? id_of({query.set, query.name}) : kNoTensor;
     if (id != kNoTensor) return row(id)[child] >= query.round;
     const auto waiting = fresh.find(RequestKey(query.set, query.members, query.name));
@@ -438,6 +527,8 @@ void Relay::on_message(std::size_t child, UpMessage message) {
     impl_->on_counted(child, *counted);
   } else if (auto* declared = std::get_if<Declared>(&message)) {
     impl_->on_declared(child, std::move(*declared));
+  } else if (auto* joined = std::get_if<Joined>(&message)) {
+    impl_->on_joined(child, std::move(*joined));
   } else if (!std::holds_alternative<Starved>(message) || !std::exchange(impl_->asked_to_push, true)) {
     impl_->up.push_back(std::move(message));
   }

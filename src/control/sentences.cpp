@@ -33,6 +33,10 @@ std::string has_left(const std::vector<std::int32_t>& ranks) {
   return core::describe_ranks(ranks) + one_or_many(ranks, " has", " have") + " shut down";
 }
 
+std::string has_joined(const std::vector<std::int32_t>& ranks) {
+  return core::describe_ranks(ranks) + one_or_many(ranks, " has", " have") + " joined";
+}
+
 std::string not_completed(const std::string& subject, double waited_s) {
   return subject + " has not completed within " + spell_seconds(waited_s) + ": ";
 }
@@ -40,7 +44,8 @@ std::string not_completed(const std::string& subject, double waited_s) {
 // ---- why a wait has not ended; see deadline_passed
 
 std::string absence_of(const std::vector<std::int32_t>& missing, const Wait& wait) {
-  std::string text = core::describe_ranks(missing) + one_or_many(missing, " has", " have") + " not submitted it";
+  std::string text = core::describe_ranks(missing) + one_or_many(missing, " has", " have") +
+                     (wait.join ? " not joined" : " not submitted it");
   if (!wait.left.empty()) text += " (" + has_left(wait.left) + ")";
   std::map<std::string, std::vector<std::int32_t>> waits;
   for (const Answer& answer : wait.answers) {
@@ -91,6 +96,10 @@ std::string subject(core::SetId set, const std::string& name, core::Round round,
   return text;
 }
 
+std::string join_of(core::SetId set) {
+  return set == core::kGlobalSet ? "the join" : "the join of process set " + std::to_string(set);
+}
+
 std::string disagreement(const std::string& subject, const std::vector<Opinion>& opinions) {
   const core::Difference difference = main_difference(opinions);
   std::vector<std::pair<std::string, std::vector<std::int32_t>>> groups;
@@ -138,7 +147,7 @@ Verdict deadline_passed(const std::string& subject, const Wait& wait) {
   missing.insert(missing.end(), wait.left.begin(), wait.left.end());
   std::sort(missing.begin(), missing.end());
   if (!missing.empty()) return blame(missing, absence_of(missing, wait));
-  const std::string all = "every rank has submitted it";
+  const std::string all = wait.join ? "every rank has joined" : "every rank has submitted it";
   if (!standing.empty()) return blame(standing, all + ", but " + standstill_of(standing, wait));
   return blame({}, all + waits_of(wait));
 }
@@ -149,6 +158,24 @@ std::string hopeless(const std::string& subject, const std::vector<std::int32_t>
 
 std::string nothing_more(const std::vector<std::int32_t>& left) {
   return has_left(left) + "; no later operation can complete.";
+}
+
+std::string absent_root(const std::string& subject, core::CollectiveKind kind, std::int32_t root) {
+  return subject + ": the " + std::string(core::to_string(kind)) + " cannot run, because its root has joined: rank " +
+         std::to_string(root) + ".";
+}
+
+std::string needs_all(const std::string& subject, core::CollectiveKind kind, const std::vector<std::int32_t>& absent) {
+  return subject + ": the " + std::string(core::to_string(kind)) + " cannot run, because " + has_joined(absent) +
+         ", and every rank would have to send and to receive.";
+}
+
+std::string absent_member(const std::string& subject, const std::vector<std::int32_t>& absent) {
+  return subject + " cannot be made, because " + has_joined(absent) + ".";
+}
+
+std::string endless(const std::string& join, const std::vector<std::int32_t>& left) {
+  return has_left(left) + ", so " + join + " cannot end.";
 }
 
 std::string rank_lost(const RankLost& lost) {

@@ -19,6 +19,9 @@ std::string spell_seconds(double seconds);
 std::string subject(core::SetId set, const std::string& name, core::Round round,
                     const std::vector<std::int32_t>& members = {});
 
+/// `the join`, followed by ` of process set 3` unless that is the world's.
+std::string join_of(core::SetId set);
+
 /// One signature and who said it.
 struct Opinion {
   core::Signature signature;
@@ -34,6 +37,7 @@ struct Wait {
   std::vector<std::int32_t> silent;  ///< members that are to be blamed for not answering
   std::vector<Answer> answers;       ///< by rank
   std::vector<std::int32_t> left;    ///< members that have shut down without having submitted
+  bool join = false;                 ///< for the others to join; who has not "submitted" has not joined
 };
 /// Why the wait failed, and the one rank to blame for it (-1: none, or several). See control/sequencer.hpp for whom
 /// it names.
@@ -46,6 +50,14 @@ Verdict deadline_passed(const std::string& subject, const Wait& wait);
 std::string hopeless(const std::string& subject, const std::vector<std::int32_t>& left);
 /// Why nothing can be decided any more: those who decide have left.
 std::string nothing_more(const std::vector<std::int32_t>& left);
+/// Why an operation cannot run that these absent ranks are needed for: one of them is its root, or each sends and
+/// receives.
+std::string absent_root(const std::string& subject, core::CollectiveKind kind, std::int32_t root);
+std::string needs_all(const std::string& subject, core::CollectiveKind kind, const std::vector<std::int32_t>& absent);
+/// Why a process set cannot be made.
+std::string absent_member(const std::string& subject, const std::vector<std::int32_t>& absent);
+/// Why a join never ends.
+std::string endless(const std::string& join, const std::vector<std::int32_t>& left);
 /// Why the rank that says so ended the job.
 std::string rank_lost(const RankLost& lost);
 /// "rank 2 does not answer; its process is stopped, or kept from running".

@@ -9,6 +9,10 @@
 // and whatever is decided is in the log, so that nobody has to come to the same conclusion by himself.
 //
 // Every entry passes `append`; after `Faulted` or `Closed` it takes no more.
+//
+// Joining needs to know what a rank had in flight when it joined, as of now; the rank says it as of the entry that it
+// had read. Of a name with an id the rounds tell whether the log has run or failed it since. Names that have lost their
+// id, or failed before they had one, are remembered until every member has read of it (`Set::over`).
 #include "control/sequencer.hpp"
 
 #include <algorithm>
@@ -16,11 +20,13 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
 
 #include "base/check.hpp"
+#include "control/absentees.hpp"
 #include "control/planner.hpp"
 #include "control/ranges.hpp"
 #include "control/sentences.hpp"
@@ -56,11 +62,19 @@ struct Sequencer::Impl {
     Planner::Batches batches;
     std::vector<std::size_t> ready;  ///< members that are, by batch
   };
+  /// A name that the log knows nothing of any more, and what it had come to.
+  struct Over {
+    std::string name;
+    Round round = 0;            ///< the last that was run or failed
+    std::uint64_t entry = 0;    ///< of the log, from 1, which said so
+    std::uint64_t batches = 0;  ///< of the set before it: when every member has completed more, all have read it
+  };
   struct Set {
     Set(SetId id, TensorTable& tensors, std::int64_t threshold) : number(id), planner(id, tensors, threshold) {}
     SetId number;
     TensorId base = 0;
     std::vector<std::int32_t> members;
+    std::vector<std::int32_t> order;  ///< the same, in the set's order
     std::deque<Queued> queue;
     bool waits = false;  ///< stands in `waiting`, as every set does whose queue is not empty
     std::uint64_t appended = 0;
@@ -71,6 +85,12 @@ struct Sequencer::Impl {
     bool ends = false;        ///< the set, or the log, is about to end: there is no step that a plan could be for
     Planner planner;
     std::optional<Plan> plan;
+    // Joining:
+    Absentees absent;
+    std::int32_t last = -1;        ///< of them, who joined
+    std::uint64_t most_steps = 0;  ///< that one of them has ended
+    std::uint64_t joins = 0;       ///< that have ended
+    std::deque<Over> over;
   };
   /// Agreed upon, and waits for an id.
   struct Newcomer {
@@ -80,13 +100,14 @@ struct Sequencer::Impl {
     Signature signature;
   };
   /// Of a request: sets may use one name for different things, and so may requests that name their members.
-  using Key = std::tuple<SetId, std::vector<std::int32_t>, std::string>;
+  using Key = std::tuple<SetId, std::vector<std::int32_t>, std::string, bool>;
   struct Request {
     SetId set = 0;
     std::string name;
     Round round = 0;
     std::vector<std::int32_t> members{};  ///< who makes it; empty: the set's members
-    [[nodiscard]] Key key() const { return {set, members, name}; }
+    bool join = false;                    ///< the set's join, of this number
+    [[nodiscard]] Key key() const { return {set, members, name, join}; }
   };
   struct Question {
     Request request;
@@ -96,7 +117,8 @@ struct Sequencer::Impl {
     // For a warning:
     int answers = 0;
     std::vector<std::int32_t> missing;
-    std::vector<std::int32_t> gone;  ///< of these, who had left when the answer came
+    std::vector<std::int32_t> gone;    ///< of these, who had left when the answer came
+    std::vector<std::int32_t> absent;  ///< and who had joined the world, if the request names its members
     // For a deadline:
     bool running = false;    ///< every member has submitted it
     Time due = Time::max();  ///< when the answers that have come must do
@@ -140,7 +162,10 @@ struct Sequencer::Impl {
     } else if (tensor.reserved && message.id != set.base + core::kUnnamed) {
       remove_set(set);
     } else if (message.word.count > tensor.round) {
-      become_ready(set, message.id, message.word.count);
+      if (set.absent.empty()) return become_ready(set, message.id, message.word.count);
+      on_complete(
+          set,
+          {set.number, tensor.name, message.word.count, message.id, tensor.generation, {{std::nullopt, set.members}}});
     }
   }
 
@@ -176,17 +201,28 @@ struct Sequencer::Impl {
     require(!known || is_id_of(message.id, message.set, message.name), "an id was declared under another name");
     require(known || tensors.find(message.set, message.name) == kNoTensor, "a name was declared without its id");
     if (const Request request = request_of(message); is_hopeless(request)) return fail_hopeless(request);
-    const std::vector<Opinion> opinions = opinions_of(message);
-    if (opinions.size() > 1) return disagree(found->second, message, opinions);
+    if (found->second.has_gone) return fail_without_members(request_of(message));
+    on_complete(found->second, message);
+  }
+
+  /// Every member that is present has submitted it.
+  void on_complete(Set& set, const Declared& message) {
+    std::vector<Opinion> opinions = opinions_of(message);
+    if (!set.absent.empty()) hear_absent(set, message.name, opinions);
+    if (opinions.size() > 1) return disagree(set, message, opinions);
     const Signature& signature = opinions.front().signature;
     require(!core::traits_of(signature.kind).makes_set, "a process set was asked for without its members");
-    if (!known) {
+    if (!set.absent.empty()) {
+      const std::string why = why_not(set, request_of(message), signature);
+      if (!why.empty()) return fail_round(set, message, ErrorCode::invalid_argument, why);
+    }
+    if (message.id == kNoTensor) {
       newcomers.push_back({message.set, message.name, message.round, signature});
       assign_ids();
       return;
     }
-    if (tensors[message.id].signature != signature) change_signature(found->second, message.id, signature);
-    become_ready(found->second, message.id, message.round);
+    if (tensors[message.id].signature != signature) change_signature(set, message.id, signature);
+    become_ready(set, message.id, message.round);
   }
 
   bool is_id_of(TensorId id, SetId set, const std::string& name) const {
@@ -200,24 +236,34 @@ struct Sequencer::Impl {
       const bool whole = variant.signature.has_value();
       require(whole || (message.id != kNoTensor && tensors[message.id].signature),
               "a tensor was counted before it had a signature");
-      const Signature& signature = whole ? *variant.signature : *tensors[message.id].signature;
-      const auto same = std::find_if(opinions.begin(), opinions.end(),
-                                     [&signature](const Opinion& o) { return o.signature == signature; });
-      if (same == opinions.end()) {
-        opinions.push_back({signature, variant.ranks});
-      } else {
-        same->ranks.insert(same->ranks.end(), variant.ranks.begin(), variant.ranks.end());
-      }
+      add_opinion(opinions, whole ? *variant.signature : *tensors[message.id].signature, variant.ranks);
     }
     return opinions;
   }
 
+  static void add_opinion(std::vector<Opinion>& opinions, const Signature& signature,
+                          const std::vector<std::int32_t>& ranks) {
+    const auto same = std::find_if(opinions.begin(), opinions.end(),
+                                   [&signature](const Opinion& o) { return o.signature == signature; });
+    if (same == opinions.end()) {
+      opinions.push_back({signature, ranks});
+    } else {
+      same->ranks.insert(same->ranks.end(), ranks.begin(), ranks.end());
+    }
+  }
+
   void disagree(Set& set, const Declared& message, const std::vector<Opinion>& opinions) {
+    fail_round(set, message, ErrorCode::mismatch, disagreement(subject_of(request_of(message)), opinions));
+  }
+
+  /// Every member has submitted it, and it cannot run.
+  void fail_round(Set& set, const Declared& message, ErrorCode code, const std::string& sentence) {
     if (message.id != kNoTensor) {
       if (tensors[message.id].planned) void_plan(set, PlanEnd::failed);
       tensors[message.id].round = message.round;
     }
-    fail(request_of(message), ErrorCode::mismatch, disagreement(subject_of(request_of(message)), opinions));
+    fail(request_of(message), code, sentence);
+    if (message.id == kNoTensor && message.members.empty()) note_over(set, message.name, message.round);
   }
 
   template <class Message>
@@ -225,9 +271,10 @@ struct Sequencer::Impl {
     return {message.set, message.name, message.round, message.members};
   }
   static std::string subject_of(const Request& request) {
-    return subject(request.set, request.name, request.round, request.members);
+    return request.join ? join_of(request.set) : subject(request.set, request.name, request.round, request.members);
   }
   void fail(const Request& request, ErrorCode code, const std::string& sentence) {
+    if (request.members.empty()) sets.at(request.set).absent.consume(request.name);
     append(Failed{request.set, request.name, request.round, code, sentence, request.members});
   }
   /// Those who make it, ascending.
@@ -278,10 +325,154 @@ struct Sequencer::Impl {
   }
 
   void evict(TensorId id) {
-    if (tensors[id].planned) void_plan(sets.at(tensors[id].set), PlanEnd::evicted);
+    Set& set = sets.at(tensors[id].set);
+    if (tensors[id].planned) void_plan(set, PlanEnd::evicted);
     append(Evicted{id, tensors[id].generation});
+    set.absent.restart(tensors[id].name);
+    note_over(set, tensors[id].name, tensors[id].round);
     tensors.release(id);
     ++counters.evictions;
+  }
+
+  // ---------------------------------------------------------------- joining
+
+  void note_over(Set& set, const std::string& name, Round round) {
+    while (!set.over.empty() && set.over.front().batches < set.completed) set.over.pop_front();
+    set.over.push_back({name, round, counters.entries, set.appended});
+  }
+
+  void on(const Joined& message, Time) {
+    const auto found = sets.find(message.set);
+    if (found == sets.end()) return;
+    Set& set = found->second;
+    require(std::binary_search(set.members.begin(), set.members.end(), message.rank),
+            "a rank joins in a process set that it is no member of");
+    if (set.has_left) return end_join_without(set);
+    require(!set.absent.has(message.rank), "a rank joins that has joined");
+    if (set.plan) void_plan(set, PlanEnd::joined);
+    RankJoined entry{set.number, message.rank, {}};
+    Absentees::Submissions submissions;
+    for (const Joined::Submission& submission : message.submissions) {
+      if (is_over(set, submission, message.read)) continue;
+      entry.submissions.push_back(submission.name);
+      Joined::Submission& listed = submissions[submission.name] = submission;
+      // Its id was evicted, and the rank has not read it, or had not been able to submit it again.
+      if (submission.id != kNoTensor && tensors.find(set.number, submission.name) == kNoTensor) listed.round = 1;
+    }
+    append(std::move(entry));
+    set.absent.add(message.rank, std::move(submissions));
+    set.last = message.rank;
+    set.most_steps = std::max(set.most_steps, message.steps);
+    if (set.absent.size() < set.members.size()) return;
+    ending.push_back(set.number);
+    complete_rest(set);
+  }
+
+  /// Whether the log has run or failed it since the rank had read so many entries.
+  bool is_over(const Set& set, const Joined::Submission& submission, std::uint64_t read) const {
+    const TensorId id = tensors.find(set.number, submission.name);
+    if (id != kNoTensor) return tensors[id].round >= submission.round && !tensors[id].ready;
+    return std::any_of(set.over.begin(), set.over.end(), [&](const Over& over) {
+      return over.entry > read && over.name == submission.name && over.round >= submission.round;
+    });
+  }
+
+  /// All members have joined: nobody will submit what only some of them have.
+  void complete_rest(Set& set) {
+    std::set<std::string> names;
+    for (const auto& [rank, submissions] : set.absent.submissions()) {
+      for (const auto& [name, submission] : submissions) names.insert(name);
+    }
+    for (const std::string& name : names) {
+      const Round round = set.absent.round_of(name);  // as of now: making room for the last one may have evicted its id
+      const TensorId id = tensors.find(set.number, name);
+      const bool is_known = id != kNoTensor;
+      if (round == 0 || (is_known ? tensors[id].round >= round : is_newcomer(set.number, name))) continue;
+      on_complete(set, {set.number, name, round, id, is_known ? tensors[id].generation : std::uint16_t{0}, {}});
+    }
+  }
+
+  bool is_newcomer(SetId set, const std::string& name) const {
+    return std::any_of(newcomers.begin(), newcomers.end(),
+                       [&](const Newcomer& one) { return one.set == set && one.name == name; });
+  }
+
+  /// What the absent say of this name's round; what seems to be said for them is older.
+  static void hear_absent(const Set& set, const std::string& name, std::vector<Opinion>& opinions) {
+    for (Opinion& opinion : opinions) {
+      std::vector<std::int32_t>& ranks = opinion.ranks;
+      ranks.erase(std::remove_if(ranks.begin(), ranks.end(), [&](std::int32_t rank) { return set.absent.has(rank); }),
+                  ranks.end());
+    }
+    opinions.erase(std::remove_if(opinions.begin(), opinions.end(), [](const Opinion& o) { return o.ranks.empty(); }),
+                   opinions.end());
+    for (const auto& [rank, submissions] : set.absent.submissions()) {
+      const auto found = submissions.find(name);
+      if (found != submissions.end()) add_opinion(opinions, found->second.signature, {rank});
+    }
+    require(!opinions.empty(), "a tensor was submitted by nobody");
+  }
+
+  /// Why this cannot run while some are absent; empty: it can.
+  std::string why_not(const Set& set, const Request& request, const Signature& signature) const {
+    const std::vector<std::int32_t> absent = set.absent.without(request.name);
+    const core::CollectiveTraits& traits = core::traits_of(signature.kind);
+    if (absent.empty()) return {};
+    if (traits.needs_all) return needs_all(subject_of(request), signature.kind, absent);
+    if (!traits.rooted || signature.root < 0 || static_cast<std::size_t>(signature.root) >= set.order.size()) return {};
+    const std::int32_t root = set.order[static_cast<std::size_t>(signature.root)];
+    const bool has_root = !std::binary_search(absent.begin(), absent.end(), root);
+    return has_root ? std::string() : absent_root(subject_of(request), signature.kind, root);
+  }
+
+  /// All members have joined, and what they had submitted has run.
+  void end_joins() {
+    for (const SetId number : std::exchange(ending, {})) {
+      Set& set = sets.at(number);
+      if (!set.absent.are_done()) {
+        ending.push_back(number);
+        continue;
+      }
+      append(JoinEnded{number, set.last, std::max(set.most_steps, set.steps)});
+      forget_join(set);
+    }
+  }
+
+  void forget_join(Set& set) {
+    ++set.joins;
+    set.absent.clear();
+    set.most_steps = 0;
+    forget(stalls, [&set](const auto& item) { return item.first == join_in(set).key(); });
+    forget(questions, [&set](const auto& item) { return item.second.request.key() == join_in(set).key(); });
+  }
+
+  static Request join_in(const Set& set) { return {set.number, "", set.joins + 1, {}, true}; }
+
+  /// A member has left. What has been said without the absent is on its way up, so nothing can be believed any more.
+  void end_join_without(Set& set) {
+    flush(set, true);
+    forget_set(ending, set.number);
+    std::vector<std::int32_t> absent;
+    for (const std::int32_t member : set.members) {
+      if (has_left(member)) absent.push_back(member);
+    }
+    for (const Newcomer& newcomer : std::exchange(newcomers, {})) {
+      if (newcomer.set == set.number) {
+        fail_without_members({newcomer.set, newcomer.name, newcomer.round});
+      } else {
+        newcomers.push_back(newcomer);
+      }
+    }
+    desert(set);
+    const std::vector<std::int32_t> culprits = first_of(absent);
+    const std::string why = culprits.empty() ? nothing_more(first_to_leave) : endless(join_of(set.number), culprits);
+    append(JoinEnded{set.number, -1, 0, ErrorCode::rank_lost, why});
+    forget_join(set);
+    fail_questions();
+  }
+
+  static void forget_set(std::vector<SetId>& list, SetId set) {
+    list.erase(std::remove(list.begin(), list.end(), set), list.end());
   }
 
   // ---------------------------------------------------------------- process sets
@@ -301,7 +492,8 @@ struct Sequencer::Impl {
                       " already; drop those that are not used any more");
     }
     Set& set = add_set(base, message.members);
-    append(SetAdded{set.number, base, tensors[base].generation, opinions.front().signature.ranks, message.name});
+    set.order = opinions.front().signature.ranks;
+    append(SetAdded{set.number, base, tensors[base].generation, set.order, message.name});
     for (const std::int32_t member : set.members) note_left(set, member);
   }
 
@@ -309,7 +501,7 @@ struct Sequencer::Impl {
     const SetId number = next_set++;
     Set& set = sets.try_emplace(number, number, tensors, options.fusion_threshold).first->second;
     set.base = base;
-    set.members = std::move(members);
+    set.order = set.members = std::move(members);
     return set;
   }
 
@@ -329,6 +521,7 @@ struct Sequencer::Impl {
   void remove_set(Set& set) {
     const std::vector<TensorId> ids = tensors.of_set(set.number);
     const auto is_ready = [this](TensorId id) { return tensors[id].ready; };
+    require(set.absent.empty(), "a process set was dropped by a rank that has joined");
     require(set.queue.empty() && !is_ready(set.base + core::kUnnamed) && std::none_of(ids.begin(), ids.end(), is_ready),
             "a process set was dropped with something in flight");
     if (set.plan) void_plan(set, PlanEnd::left);
@@ -383,10 +576,13 @@ struct Sequencer::Impl {
   void append_batch(Set& set) {
     BatchAppended batch{set.number, {}};
     BatchRoom room(options.fusion_threshold);
+    std::vector<std::int32_t> absent;
+    if (!set.absent.empty()) absent = set.absent.without(tensors[set.queue.front().which].name);
     while (!set.queue.empty()) {
       const Queued next = set.queue.front();
       if (next.planned || !room.takes(tensors[next.which])) break;
       if (!batch.members.empty() && begins_step(set, next)) break;
+      if (!set.absent.empty() && set.absent.without(tensors[next.which].name) != absent) break;
       room.add(tensors[next.which]);
       batch.members.push_back(next.which);
       take(set, next.which);
@@ -400,13 +596,14 @@ struct Sequencer::Impl {
     tensors[id].ready = false;
     tensors.touch(id);
     set.planner.note(id);
+    if (!set.absent.empty()) set.absent.consume(tensors[id].name);
   }
 
   // ---------------------------------------------------------------- plans
 
   void end_step(Set& set) {
     const auto batches = set.planner.end_step();
-    if (!batches || !options.plan || set.has_left || set.ends) return;
+    if (!batches || !options.plan || set.has_left || set.ends || !set.absent.empty()) return;
     if (set.plan) void_plan(set, PlanEnd::new_plan);
     define_plan(set, *batches);
   }
@@ -482,6 +679,7 @@ struct Sequencer::Impl {
     const auto set = sets.find(message.set);
     if (set == sets.end()) return;
     // Who asks late is told what the first one was told, whoever has left since.
+    if (message.join) return on_late_join(set->second, message, now);
     const Request request = request_of(message);
     if (is_hopeless(request)) return fail_hopeless(request);
     if (message.running) return ask(message, now);
@@ -493,6 +691,22 @@ struct Sequencer::Impl {
     }
     if (!message.deadline && !any_left(request) && reported(request)) return;
     ask(message, now);
+  }
+
+  /// Who has not joined is known here. But for a deadline they are asked, for one may be stopped.
+  void on_late_join(Set& set, const Overdue& message, Time now) {
+    if (!set.absent.has(message.rank) || message.round != set.joins + 1) return;
+    if (set.absent.size() == set.members.size()) return;
+    if (message.deadline) return ask(message, now);
+    const Request request = join_in(set);
+    if (reported(request)) return;
+    std::vector<std::int32_t> missing;
+    for (const std::int32_t member : set.members) {
+      if (!set.absent.has(member)) missing.push_back(member);
+    }
+    stalls[request.key()] = request.round;
+    ++counters.stalls;
+    append(Stalled{set.number, "", message.waited_s, missing, {}, true});
   }
 
   bool any_left(const Request& request) const {
@@ -507,6 +721,7 @@ struct Sequencer::Impl {
 
   /// Whether every member has submitted it. (One that names its members is over then.)
   bool is_complete(const Request& request) const {
+    if (request.join) return sets.at(request.set).joins >= request.round;
     const TensorId id = request.members.empty() ? tensors.find(request.set, request.name) : kNoTensor;
     return id != kNoTensor && tensors[id].round >= request.round;
   }
@@ -544,6 +759,7 @@ struct Sequencer::Impl {
       const Request& request = question.request;
       if (request.set != message.set || request.name != message.name || request.round != message.round) continue;
       if (request.members != message.members || question.deadline != message.deadline) continue;
+      if (request.join != message.join) continue;
       if (!request.members.empty() && question.asker != message.rank) continue;
       question.running = question.running || message.running;
       question.waited_s = std::max(question.waited_s, message.waited_s);
@@ -552,6 +768,7 @@ struct Sequencer::Impl {
     }
     Question question;
     question.request = request_of(message);
+    question.request.join = message.join;
     question.asker = message.rank;
     question.deadline = message.deadline;
     question.running = message.running;
@@ -564,7 +781,7 @@ struct Sequencer::Impl {
     const std::uint64_t number = next_question++;
     const Request& request = question.request;
     const Round round = question.running ? 0 : request.round;  // the name may have been evicted meanwhile
-    append(Query{number, request.set, request.name, round, question.deadline, request.members});
+    append(Query{number, request.set, request.name, round, question.deadline, request.members, request.join});
     questions[number] = std::move(question);
   }
 
@@ -575,6 +792,10 @@ struct Sequencer::Impl {
     question.missing.insert(question.missing.end(), message.ranks.begin(), message.ranks.end());
     std::copy_if(message.ranks.begin(), message.ranks.end(), std::back_inserter(question.gone),
                  [this](std::int32_t rank) { return has_left(rank); });
+    if (const Absentees& absent = sets.at(core::kGlobalSet).absent; !question.request.members.empty()) {
+      std::copy_if(message.ranks.begin(), message.ranks.end(), std::back_inserter(question.absent),
+                   [&absent](std::int32_t rank) { return absent.has(rank); });
+    }
     if (++question.answers < options.nodes) return;
     Question answered = std::move(question);
     questions.erase(found);
@@ -587,6 +808,8 @@ struct Sequencer::Impl {
     std::sort(question.gone.begin(), question.gone.end());
     if (!question.gone.empty()) {
       give_up(question.request, question.gone);
+    } else if (!question.absent.empty()) {
+      refuse_set(question.request, question.absent);
     } else if (std::any_of(question.missing.begin(), question.missing.end(), [this](auto r) { return has_left(r); })) {
       question.answers = 0;  // it may have submitted after its node had answered
       question.missing.clear();
@@ -597,6 +820,14 @@ struct Sequencer::Impl {
       ++counters.stalls;
       append(Stalled{request.set, request.name, question.waited_s, question.missing, request.members});
     }
+  }
+
+  /// Ranks that it names have joined the world, and had not asked for it.
+  void refuse_set(const Request& request, std::vector<std::int32_t> absent) {
+    std::sort(absent.begin(), absent.end());
+    forget(questions, [&request](const auto& item) { return item.second.request.key() == request.key(); });
+    stalls.erase(request.key());
+    fail(request, ErrorCode::invalid_argument, absent_member(subject_of(request), absent));
   }
 
   bool has_left(std::int32_t rank) const { return left[static_cast<std::size_t>(rank)]; }
@@ -651,8 +882,9 @@ struct Sequencer::Impl {
     for (const Answer& answer : question.heard) {
       if (!answer.submitted) absent.push_back(answer.rank);
     }
-    if (is_over(question, absent)) return;
+    if (is_over(question, absent) || (question.request.join && is_complete(question.request))) return;
     Wait wait;
+    wait.join = question.request.join;
     wait.waited_s = question.waited_s;
     wait.silent = nearest(silent_of(question));
     wait.answers = question.heard;
@@ -678,16 +910,22 @@ struct Sequencer::Impl {
     return found != hopeless_rounds.end() && request.round <= found->second.first;
   }
 
-  /// A submission that these ranks will never make, because they have left.
-  void give_up(const Request& request, const std::vector<std::int32_t>& absent) {
+  /// Of these ranks, which have left, those whose leaving is not the consequence of another's.
+  std::vector<std::int32_t> first_of(const std::vector<std::int32_t>& ranks) {
     if (first_to_leave.empty()) {
       for (std::int32_t rank = 0; rank < options.size; ++rank) {
         if (has_left(rank)) first_to_leave.push_back(rank);
       }
     }
     std::vector<std::int32_t> culprits;
-    std::set_intersection(absent.begin(), absent.end(), first_to_leave.begin(), first_to_leave.end(),
+    std::set_intersection(ranks.begin(), ranks.end(), first_to_leave.begin(), first_to_leave.end(),
                           std::back_inserter(culprits));
+    return culprits;
+  }
+
+  /// A submission that these ranks will never make, because they have left.
+  void give_up(const Request& request, const std::vector<std::int32_t>& absent) {
+    const std::vector<std::int32_t> culprits = first_of(absent);
     hopeless_rounds[request.key()] = {request.round, culprits.empty() ? nothing_more(first_to_leave)
                                                                       : hopeless(subject_of(request), culprits)};
     fail_hopeless(request);
@@ -710,16 +948,24 @@ struct Sequencer::Impl {
   void depart(std::int32_t rank) {
     gone[static_cast<std::size_t>(rank)] = true;
     for (auto& [number, set] : sets) {
-      if (!std::binary_search(set.members.begin(), set.members.end(), rank)) continue;
-      set.has_gone = true;
-      for (const Queued& item : std::exchange(set.queue, {})) {  // no plan: one of its ranks has left
-        tensors[item.which].ready = false;
-        fail_without_members({set.number, tensors[item.which].name, tensors[item.which].round});
-      }
+      if (std::binary_search(set.members.begin(), set.members.end(), rank)) desert(set);
     }
+    fail_questions();
+  }
+
+  /// Nothing that it has not run can run any more.
+  void desert(Set& set) {
+    set.has_gone = true;
+    for (const Queued& item : std::exchange(set.queue, {})) {  // no plan: one of its ranks has left
+      tensors[item.which].ready = false;
+      fail_without_members({set.number, tensors[item.which].name, tensors[item.which].round});
+    }
+  }
+
+  void fail_questions() {
     for (auto it = questions.begin(); it != questions.end();) {
       const Question question = it->second;
-      const bool has_failed = any_gone(question.request) && !question.running;
+      const bool has_failed = any_gone(question.request) && !question.running && !question.request.join;
       it = has_failed ? questions.erase(it) : std::next(it);
       if (has_failed) fail_without_members(question.request);
     }
@@ -743,6 +989,7 @@ struct Sequencer::Impl {
       if (!std::binary_search(set.members.begin(), set.members.end(), message.rank)) continue;
       set.has_left = true;
       if (set.plan) void_plan(set, PlanEnd::left);
+      if (!set.absent.empty()) end_join_without(set);
     }
   }
 
@@ -760,6 +1007,7 @@ struct Sequencer::Impl {
       before = counters.entries;
       flush_waiting();
       assign_ids();
+      if (!ending.empty()) end_joins();
     }
     for (auto it = questions.begin(); it != questions.end();) {
       const Question question = it->second;
@@ -792,6 +1040,7 @@ struct Sequencer::Impl {
   std::map<SetId, Set> sets;
   std::vector<SetId> waiting;  ///< sets that may have something to append
   std::vector<SetId> flushed;  ///< the last ones, for the memory
+  std::vector<SetId> ending;   ///< sets whose members have all joined
   SetId next_set = core::kGlobalSet;
   std::map<std::uint32_t, SetId> plan_owner;
   std::uint32_t next_plan = 0;

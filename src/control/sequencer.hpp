@@ -26,6 +26,9 @@
 //              If no batch is open any more, the wait is over, and there is no error.
 //   sets       a request that names its members, on which they agree, makes a set; one that all members have dropped is
 //              removed (messages.hpp).
+//   joining    a rank that has joined counts as having submitted everything; what it did submit before is known from
+//              its `Joined` alone. When all members have joined, what they submitted runs, and the join ends. A member
+//              that leaves ends it with an error (messages.hpp).
 //   leaving    `RankLeft` tells the others, who ask at once about what they have in flight with that rank: if it is
 //              missing, the submission fails. Why ask, and not fail everything in flight? Because the rank may have
 //              submitted before it left, and then the submission runs; only its own node knows. A

@@ -37,6 +37,7 @@ struct CollectiveTraits {
   bool converts = false;       ///< elements can travel in another type than the tensor's
   bool in_arena = false;       ///< is done where the tensor lies, if that is an arena
   bool makes_set = false;      ///< a process set: for the sequencer alone
+  bool needs_all = false;      ///< each rank sends and receives: none can be absent (control/messages.hpp, Joining)
 };
 
 inline constexpr CollectiveTraits kCollectives[] = {
@@ -49,8 +50,8 @@ inline constexpr CollectiveTraits kCollectives[] = {
     {.kind = CollectiveKind::allgather, .name = "allgather", .rows_differ = true},
     {.kind = CollectiveKind::broadcast, .name = "broadcast", .rooted = true, .fuses = true},
     {.kind = CollectiveKind::barrier, .name = "barrier", .moves_data = false},
-    {.kind = CollectiveKind::alltoall, .name = "alltoall"},
-    {.kind = CollectiveKind::alltoall_splits, .name = "alltoall with splits", .rows_differ = true},
+    {.kind = CollectiveKind::alltoall, .name = "alltoall", .needs_all = true},
+    {.kind = CollectiveKind::alltoall_splits, .name = "alltoall with splits", .rows_differ = true, .needs_all = true},
     {.kind = CollectiveKind::reduce_scatter, .name = "reduce_scatter", .reduces = true, .scatters_rows = true},
     {.kind = CollectiveKind::add_process_set, .name = "add_process_set", .moves_data = false, .makes_set = true},
 };

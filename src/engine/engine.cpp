@@ -269,6 +269,7 @@ void Engine::act(control::Action& action) {
           [this](const control::ReportStall& report) KOLO_REQUIRES(driver_.mutex()) { report_stall(report.stall); },
           [](const control::SetMade&) {},
           [](const control::SetGone&) {},
+          [](const control::JoinDone&) {},
           [this](const control::WorldFault& fault) KOLO_REQUIRES(driver_.mutex()) { latch(fault.status); },
           [this](const control::WorldClosed&) KOLO_REQUIRES(driver_.mutex()) { close_log(); },
           [this](const control::PushTransport&) KOLO_REQUIRES(driver_.mutex()) {
@@ -282,6 +283,7 @@ void Engine::act(control::Action& action) {
 }
 
 void Engine::run_batch(const control::RunBatch& batch) {
+  KOLO_CHECK(batch.absent.empty()) << core::describe_ranks(batch.absent) << " joined, which no rank can";
   ++metrics_.batches;
   if (batch.plan_key != 0) ++metrics_.planned_batches;
   std::vector<OperationPtr> members;

@@ -28,6 +28,8 @@ const char* reason_of(control::PlanEnd why) {
     return "there are more names than KOLO_CACHE_CAPACITY";
   case control::PlanEnd::left:
     return "a rank has left";
+  case control::PlanEnd::joined:
+    return "a rank has joined";
   }
   KOLO_UNREACHABLE();
 }

@@ -48,7 +48,9 @@ std::vector<UpMessage> sample_up() {
           Left{1023},
           Starved{12},
           Answer{kMost, 1023, true, Doing::standing, {0, 7}, "no time", Answer::Wait{3, "y", kMost, {2, 5}}},
-          Answer{1, 2, false, Doing::waiting, {}, "", std::nullopt}};
+          Answer{1, 2, false, Doing::waiting, {}, "", std::nullopt},
+          Joined{3, 7, kMost, 12, {{"", 18, 0, {}}, {"x", kMost, core::kNoTensor, sample_signature()}}},
+          Overdue{2, 1, "", 3, kWaited, true, false, {}, true}};
 }
 
 std::vector<LogEntry> sample_log() {
@@ -66,7 +68,9 @@ std::vector<LogEntry> sample_log() {
           RankLeft{6},
           Faulted{ErrorCode::timeout, -1, "too late"},
           Closed{},
-          Push{}};
+          Push{},
+          RankJoined{1, 5, {"", "x"}},
+          JoinEnded{1, 6, kMost, ErrorCode::ok, ""}};
 }
 
 template <class Message>
@@ -119,6 +123,19 @@ TEST(Codec, BringsEveryFieldBack) {
   EXPECT_EQ(answer.wait->name, "y");
   EXPECT_EQ(answer.wait->round, kMost);
   EXPECT_EQ(answer.wait->members, (std::vector<std::int32_t>{2, 5}));
+  EXPECT_FALSE(overdue.join);
+  EXPECT_TRUE(std::get<Overdue>(decode_up(encoded(sample_up()[14]))).join);
+  const auto joined = std::get<Joined>(decode_up(encoded(sample_up()[13])));
+  EXPECT_EQ(joined.rank, 3);
+  EXPECT_EQ(joined.set, 7U);
+  EXPECT_EQ(joined.read, kMost);
+  EXPECT_EQ(joined.steps, 12U);
+  ASSERT_EQ(joined.submissions.size(), 2U);
+  EXPECT_EQ(joined.submissions[0].round, 18U);
+  EXPECT_EQ(joined.submissions[0].id, 0U);
+  EXPECT_EQ(joined.submissions[1].name, "x");
+  EXPECT_EQ(joined.submissions[1].id, core::kNoTensor);
+  EXPECT_EQ(joined.submissions[1].signature, sample_signature());
   const auto interest = std::get<Interest>(decode_up(encoded(sample_up()[5])));
   EXPECT_EQ(interest.lacking, (std::vector<core::TensorId>{17, 3, core::kNoTensor}));
   EXPECT_EQ(interest.round, 99U);
@@ -133,6 +150,17 @@ TEST(Codec, BringsEveryFieldBack) {
   EXPECT_EQ(std::get<Query>(decode_log(encoded(sample_log()[7]))).members, (std::vector<std::int32_t>{0, 3}));
   EXPECT_EQ(std::get<Stalled>(decode_log(encoded(sample_log()[8]))).members, (std::vector<std::int32_t>{4, 5, 6}));
   EXPECT_EQ(std::get<SetRemoved>(decode_log(encoded(sample_log()[10]))).set, 1U);
+  const auto absent = std::get<RankJoined>(decode_log(encoded(sample_log()[15])));
+  EXPECT_EQ(absent.set, 1U);
+  EXPECT_EQ(absent.rank, 5);
+  EXPECT_EQ(absent.submissions, (std::vector<std::string>{"", "x"}));
+  const auto ended = std::get<JoinEnded>(decode_log(encoded(sample_log()[16])));
+  EXPECT_EQ(ended.set, 1U);
+  EXPECT_EQ(ended.last, 6);
+  EXPECT_EQ(ended.steps, kMost);
+  EXPECT_EQ(ended.code, ErrorCode::ok);
+  EXPECT_TRUE(std::get<Query>(decode_log(encoded(LogEntry(Query{1, 0, "", 1, true, {}, true})))).join);
+  EXPECT_TRUE(std::get<Stalled>(decode_log(encoded(LogEntry(Stalled{0, "", 1, {}, {}, true})))).join);
   const auto faulted = std::get<Faulted>(decode_log(encoded(sample_log()[12])));
   EXPECT_EQ(faulted.rank, -1);
   EXPECT_EQ(faulted.code, ErrorCode::timeout);

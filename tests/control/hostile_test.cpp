@@ -47,7 +47,7 @@ struct Submission {
   core::SetId set = 0;
   std::string name;
   std::shared_ptr<const core::Signature> signature;
-  enum class What : std::uint8_t { submit, ask_for_set, drop } what = What::submit;
+  enum class What : std::uint8_t { submit, ask_for_set, drop, join } what = What::submit;
 };
 /// What a machine hears: from a child, from the log, or from its program (which tells the sequencer to decide).
 struct Heard {
@@ -97,6 +97,17 @@ class RecordedWorld {
     run();
     for (int rank = 0; rank < kSize; ++rank) drop(rank, 1);
     run();
+    submit_on(0, {0, "alone", of_length(1)});
+    submit({0, "n0", of_length(4)});
+    join(0);
+    run();
+    submit_on(1, {0, "n1", of_length(4)});
+    submit_on(1, {0, "new", of_length(2)});
+    run();
+    join(1);
+    run();
+    submit({0, "n1", of_length(4)});
+    run();
     ask_for_set(0, "again");
     run();
     for (Participant& rank : ranks_) rank.leave();
@@ -122,6 +133,10 @@ class RecordedWorld {
   void drop(int rank, core::SetId set) {
     ranks_[rank].drop(set);
     note(rank, {set, "", nullptr, Submission::What::drop});
+  }
+  void join(int rank) {
+    ranks_[rank].overdue(ranks_[rank].join(0), 1, false);
+    note(rank, {0, "", nullptr, Submission::What::join});
   }
   void note(int rank, const Submission& submission) {
     if (rank == 1) of_participant.push_back({Heard::From::program, 0, {}, submission});
@@ -284,11 +299,13 @@ class Saboteur {
     }
     return signature;
   }
+  std::vector<std::string> names() { return one_of<std::vector<std::string>>({{}, {}, {"n0"}, {"", "m"}, {"m", "m"}}); }
+  bool flag() { return random_() % 2 == 0; }
   ErrorCode code() { return static_cast<ErrorCode>(random_() % kErrorCodeCount); }
   double seconds() { return one_of<double>({0, 1, -1, std::numeric_limits<double>::quiet_NaN()}); }
 
   UpMessage up() {
-    switch (random_() % 9) {
+    switch (random_() % 10) {
     case 0:
       return Counted{id(), {generation(), count()}};
     case 1: {
@@ -302,7 +319,7 @@ class Saboteur {
     case 2:
       return Interest{rank(), plan(), plan(), ids(), count()};
     case 3:
-      return Overdue{rank(), set(), name(), count(), seconds(), random_() % 2 == 0, random_() % 2 == 0, members()};
+      return Overdue{rank(), set(), name(), count(), seconds(), flag(), flag(), members(), flag()};
     case 4:
       return Missing{count(), ranks()};
     case 5:
@@ -311,12 +328,17 @@ class Saboteur {
       return Left{rank()};
     case 7:
       return Starved{rank()};
+    case 8: {
+      Joined joined{rank(), set(), count(), count(), {}};
+      for (const std::string& name : names()) joined.submissions.push_back({name, count(), id(), signature()});
+      return joined;
+    }
     default:
       return Answer{count(), rank(), random_() % 2 == 0, Doing::waiting, ranks(), "", std::nullopt};
     }
   }
   LogEntry entry() {
-    switch (random_() % 13) {
+    switch (random_() % 15) {
     case 0:
       return Assigned{id(), generation(), set(), name(), signature()};
     case 1:
@@ -332,15 +354,19 @@ class Saboteur {
     case 6:
       return Failed{set(), name(), count(), code(), "no", members()};
     case 7:
-      return Query{count(), set(), name(), count(), random_() % 2 == 0, members()};
+      return Query{count(), set(), name(), count(), flag(), members(), flag()};
     case 8:
-      return Stalled{set(), name(), seconds(), ranks(), members()};
+      return Stalled{set(), name(), seconds(), ranks(), members(), flag()};
     case 9:
       return SetAdded{set(), id(), generation(), ranks(), name()};
     case 10:
       return SetRemoved{set()};
     case 11:
       return RankLeft{rank()};
+    case 12:
+      return RankJoined{set(), rank(), names()};
+    case 13:
+      return JoinEnded{set(), rank(), count(), code(), "no"};
     default:
       return Faulted{code(), rank(), "no"};
     }
@@ -383,8 +409,8 @@ TEST(Hostile, TheRecordingIsWorthSpoiling) {
   for (const Heard& heard : recorded().of_participant) {
     if (heard.from == Heard::From::log) logged[decode_log({heard.bytes.data(), heard.bytes.size()}).index()] = true;
   }
-  EXPECT_GE(std::count(said.begin(), said.end(), true), 6);
-  EXPECT_GE(std::count(logged.begin(), logged.end(), true), 12);
+  EXPECT_GE(std::count(said.begin(), said.end(), true), 7);
+  EXPECT_GE(std::count(logged.begin(), logged.end(), true), 14);
 }
 
 /// Whatever it hears, what it appends to the log is what a log can hold.
@@ -424,12 +450,16 @@ TEST(Hostile, ParticipantRefusesOrGoesOn) {
   const Outcome outcome = hear_spoilt(recorded().of_participant, [] {
     const auto sets = std::make_shared<std::set<core::SetId>>(std::set<core::SetId>{core::kGlobalSet});
     const auto asked = std::make_shared<std::set<SlotId>>();
-    return [rank = std::make_shared<Participant>(1, kSize, kCapacity), sets, asked](const Heard& heard) {
+    const auto joins = std::make_shared<std::set<SlotId>>();
+    return [rank = std::make_shared<Participant>(1, kSize, kCapacity), sets, asked, joins](const Heard& heard) {
       if (heard.from == Heard::From::program) {
         const Submission& submission = heard.submission;
         if (sets->count(submission.set) == 0) return;  // the engine asks before it submits
+        if (submission.set == core::kGlobalSet && !joins->empty()) return;
         if (submission.what == Submission::What::ask_for_set) {
           if (asked->empty()) asked->insert(rank->ask_for_set({0, 1}, submission.name));
+        } else if (submission.what == Submission::What::join) {
+          joins->insert(rank->join(submission.set));
         } else if (submission.what == Submission::What::drop) {
           rank->drop(submission.set);
           sets->erase(submission.set);
@@ -442,7 +472,10 @@ TEST(Hostile, ParticipantRefusesOrGoesOn) {
         rank->on_log(decode_log({heard.bytes.data(), heard.bytes.size()}), actions);
         for (const Action& action : actions) {
           if (const auto* batch = std::get_if<RunBatch>(&action)) rank->completed(batch->set);
-          if (const auto* forgotten = std::get_if<ForgetSlot>(&action)) asked->erase(forgotten->slot);
+          if (const auto* forgotten = std::get_if<ForgetSlot>(&action)) {
+            asked->erase(forgotten->slot);
+            joins->erase(forgotten->slot);
+          }
           if (const auto* made = std::get_if<SetMade>(&action)) sets->insert(made->set);
           if (const auto* gone = std::get_if<SetGone>(&action)) sets->erase(gone->set);
         }
@@ -524,6 +557,37 @@ TEST(Hostile, RefusalsSayWhatIsWrong) {
   EXPECT_EQ(log(PlannedBatch{3, 1}), begin + "there is no such plan");
   EXPECT_EQ(log(Evicted{7, 1}), begin + "an id was evicted that means nothing");
   EXPECT_EQ(log(RankLeft{2}), begin + "there is no such rank");
+  EXPECT_EQ(up(Joined{2, 0, 0, 0, {}}), begin + "there is no such rank");
+  EXPECT_EQ(up(Joined{0, 0, 0, 0, {{"b", 1, 0, {}}, {"a", 1, 0, {}}}}), begin + "names do not ascend");
+  EXPECT_EQ(up(Overdue{0, 0, "x", 1, 1, false, false, {}, true}), begin + "a join has a name");
+  EXPECT_EQ(refusal_of([] {
+              Sequencer sequencer(options_of_two());
+              sequencer.on_message(Joined{0, 0, 0, 0, {}}, {});
+              sequencer.on_message(Joined{0, 0, 0, 0, {}}, {});
+            }),
+            begin + "a rank joins that has joined");
+  EXPECT_EQ(refusal_of([] {
+              Relay(kSize, {{0}, {1}}, kSize, 4, kCapacity).on_message(0, Joined{1, 0, 0, 0, {}});
+            }),
+            begin + "a rank joins for another one");
+  EXPECT_EQ(log(Query{1, 0, "x", 1, true, {}, true}), begin + "a join has a name");
+  EXPECT_EQ(log(RankJoined{0, 2, {}}), begin + "there is no such rank");
+  EXPECT_EQ(log(RankJoined{0, 0, {"x", "x"}}), begin + "names do not ascend");
+  EXPECT_EQ(log(RankJoined{3, 0, {}}), begin + "there is no such process set");
+  EXPECT_EQ(log(JoinEnded{0, 2, 0, ErrorCode::ok, ""}), begin + "there is no such rank");
+  EXPECT_EQ(log(JoinEnded{0, 1, 0, ErrorCode::timeout, ""}), begin + "a join that failed has a last rank");
+  const auto read = [](const std::vector<LogEntry>& entries) {
+    return refusal_of([&] {
+      Participant participant(1, kSize, kCapacity);
+      std::vector<Action> actions;
+      for (const LogEntry& entry : entries) participant.on_log(entry, actions);
+    });
+  };
+  EXPECT_EQ(read({RankJoined{0, 1, {}}}), begin + "this rank has joined with other submissions than it has made");
+  EXPECT_EQ(read({RankJoined{0, 0, {}}, RankJoined{0, 0, {}}}), begin + "a rank has joined that cannot");
+  EXPECT_EQ(read({RankJoined{0, 0, {}}, JoinEnded{0, 0, 0, ErrorCode::ok, ""}}),
+            begin + "a join ended that not all members have made");
+  EXPECT_EQ(read({RankJoined{0, 0, {}}, PlanDefined{1, 0, {}}}), begin + "a plan was defined while a rank was absent");
 }
 
 }  // namespace

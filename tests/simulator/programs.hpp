@@ -62,12 +62,14 @@ struct Random {
   bool changes = true;  ///< of signatures
   bool unnamed = true;
   bool end_steps = true;
+  bool joins = true;
 };
 
 /// One program a rank. Sets are made by their members at the end of a phase, in one order; and dropped there, by each
 /// member when it comes by. In some phases all ranks submit in one order, with waits where each likes; in the others
 /// each submits in an order of its own and waits for nothing but what is still in flight from an earlier phase, or for
-/// everything at the end.
+/// everything at the end. In between all members of a set join: each has come to another place of one list of calls by
+/// then, and submits some more, for which nobody need come.
 class RandomPrograms {
  public:
   RandomPrograms(const Random& random, int ranks, std::uint64_t seed)
@@ -78,6 +80,7 @@ class RandomPrograms {
     for (int i = 0; i < shape_.sets; ++i) make_set();
     for (int phase = 0; phase < shape_.phases; ++phase) {
       make_phase();
+      if (shape_.joins && draw(3) == 0) make_join();
       if (shape_.churn && draw(3) == 0) drop_set();
       if (shape_.churn && draw(2) == 0) make_set();
     }
@@ -164,6 +167,39 @@ class RandomPrograms {
     const bool one_order = draw(2) == 0;
     const bool wait_at_end = draw(2) == 0;
     for (std::size_t rank = 0; rank < programs_.size(); ++rank) write_phase(rank, calls, one_order, wait_at_end);
+  }
+
+  void make_join() {
+    const std::size_t set = draw(members_.size());
+    if (!is_alive_[set]) return;
+    const auto draw_name = [this] {
+      return static_cast<int>(draw(static_cast<std::size_t>(shape_.names) + (shape_.unnamed ? 1 : 0)));
+    };
+    std::vector<Call> calls;
+    std::vector<bool> ends_step;
+    for (std::size_t i = draw(2 * static_cast<std::size_t>(shape_.names)); i > 0; --i) {
+      calls.push_back(make_call(static_cast<int>(set), draw_name()));
+      ends_step.push_back(shape_.end_steps && draw(6) == 0);
+    }
+    for (const std::int32_t rank : members_[set]) {
+      Program& program = programs_[static_cast<std::size_t>(rank)];
+      if (draw(4) == 0) program.push_back(pause(draw(300)));
+      const std::size_t end = draw(calls.size() + 1);
+      for (std::size_t i = 0; i < end; ++i) {
+        program.push_back(submit(calls[i].name, calls[i].signatures[static_cast<std::size_t>(rank)], calls[i].set));
+        if (draw(5) == 0) program.push_back(wait(calls[i].name, calls[i].set));
+        if (ends_step[i]) program.push_back(end_step(calls[i].set));
+      }
+      std::vector<bool> is_there(static_cast<std::size_t>(shape_.names) + 1, false);
+      for (std::size_t more = draw(3); more > 0; --more) {
+        const int name = draw_name();
+        if (is_there[static_cast<std::size_t>(name)]) continue;
+        is_there[static_cast<std::size_t>(name)] = true;
+        const Call call = make_call(static_cast<int>(set), name);
+        program.push_back(submit(call.name, call.signatures[static_cast<std::size_t>(rank)], call.set));
+      }
+      program.push_back(simulator::join(static_cast<int>(set)));
+    }
   }
 
   bool is_member(std::size_t rank, int set) const {

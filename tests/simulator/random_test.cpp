@@ -76,6 +76,17 @@ TEST(RandomWorlds, KeepEveryPromiseWhereSetsComeAndGo) {
   expect_promises(shape, 4000, 200);
 }
 
+/// Joins all the time, with few ids, so that names lose theirs while ranks are absent.
+TEST(RandomWorlds, KeepEveryPromiseWhereRanksJoin) {
+  Random shape;
+  shape.names = 6;
+  shape.phases = 30;
+  shape.sets = 1;
+  for (std::uint64_t seed = 6000; seed < 6000 + kolo::testing::share_of(600U); ++seed) {
+    ASSERT_EQ(run_random(seed, shape, static_cast<std::uint32_t>(5 + seed % 12)), "") << "seed " << seed;
+  }
+}
+
 /// One rank leaves, or dies, somewhere in its program. What needs it fails; sets that it is no member of go on.
 TEST(RandomWorlds, KeepEveryPromiseWhereARankIsGoneSoon) {
   Random shape;
@@ -101,7 +112,7 @@ TEST(RandomWorlds, KeepEveryPromiseWhereARankIsGoneSoon) {
 
 TEST(RandomWorlds, KeepEveryPromiseWhenNothingIsIrregular) {
   Random shape;
-  shape.mismatches = shape.changes = shape.unnamed = shape.churn = false;
+  shape.mismatches = shape.changes = shape.unnamed = shape.churn = shape.joins = false;
   shape.sets = 0;
   shape.phases = 25;
   for (std::uint64_t seed = 3000; seed < 3000 + kolo::testing::share_of(150U); ++seed) {

@@ -132,6 +132,69 @@ Programs skewed() {
   return programs;
 }
 
+/// Each has data for another number of steps, and half of a step in flight when it joins.
+Programs joining() {
+  Programs programs;
+  for (int rank = 0; rank < 4; ++rank) {
+    Program program;
+    for (int step = 0; step < 2 + rank; ++step) {
+      for (int i = 0; i < 6; ++i) program.push_back(submit("grad" + std::to_string(i), i));
+      program.push_back(wait_all());
+    }
+    for (int i = 0; i < 3; ++i) program.push_back(submit("grad" + std::to_string(i), i));
+    program.push_back(join());
+    program.push_back(submit("after", 6));
+    program.push_back(wait_all());
+    program.push_back(leave());
+    programs.push_back(program);
+  }
+  return programs;
+}
+
+TEST(Checker, SeesAJoinThatIsNotPassedOn) {
+  ASSERT_EQ(run(Options{}, joining()), "");
+  Sabotage sabotage;
+  sabotage.message = [](int rank, control::UpMessage& message) {
+    return rank != 2 || !std::holds_alternative<control::Joined>(message);
+  };
+  const std::string seen = run(Options{}, joining(), sabotage);
+  EXPECT_TRUE(contains(seen, "waits for ever")) << seen;
+}
+
+TEST(Checker, SeesAJoinThatForgetsASubmission) {
+  Sabotage sabotage;
+  sabotage.decided = [](std::vector<control::LogEntry>& entries) {
+    for (control::LogEntry& entry : entries) {
+      auto* joined = std::get_if<control::RankJoined>(&entry);
+      if (joined != nullptr && !joined->submissions.empty()) joined->submissions.pop_back();
+    }
+  };
+  const std::string seen = run(Options{}, joining(), sabotage);
+  EXPECT_TRUE(contains(seen, "with other submissions than it has made")) << seen;
+}
+
+TEST(Checker, SeesARankThatCountsOtherContributors) {
+  Sabotage sabotage;
+  sabotage.rank_reads = [](int rank, control::LogEntry& entry) {
+    auto* joined = std::get_if<control::RankJoined>(&entry);
+    if (rank == 3 && joined != nullptr && joined->rank == 0) joined->submissions.clear();
+    return true;
+  };
+  const std::string seen = run(Options{}, joining(), sabotage);
+  EXPECT_TRUE(contains(seen, "with other contributors")) << seen;
+}
+
+TEST(Checker, SeesAJoinThatEndsWithAnotherRank) {
+  Sabotage sabotage;
+  sabotage.decided = [](std::vector<control::LogEntry>& entries) {
+    for (control::LogEntry& entry : entries) {
+      if (auto* ended = std::get_if<control::JoinEnded>(&entry)) ended->last = (ended->last + 1) % 4;
+    }
+  };
+  const std::string seen = run(Options{}, joining(), sabotage);
+  EXPECT_TRUE(contains(seen, "with another last rank")) << seen;
+}
+
 TEST(Checker, SeesASequencerThatIsDeafToInterest) {
   ASSERT_EQ(run(Options{}, skewed()), "");
   Sabotage sabotage;

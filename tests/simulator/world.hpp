@@ -23,6 +23,10 @@
 //   - a set is made when its members, and no others, have asked for it in one order; it is removed when all of them
 //     have dropped it, with nothing of it in flight or running anywhere, and before the end of the log if they all said
 //     so;
+//   - a rank that has joined is passed over from then on: what it submitted before is what the log lists; a batch runs,
+//     and a name fails, when all who are present have submitted it; contributors are those who really have, and every
+//     rank is told of the same ones; the join ends when all have joined and nothing of theirs is left, with one last
+//     rank on all of them, or fails because a member has left;
 //   - nothing follows the end of the log;
 //   - and when nothing happens any more: every program has come to its end, and whatever all members had submitted
 //     has been consumed and has completed everywhere.
@@ -64,7 +68,7 @@ using Tick = std::uint64_t;
 /// What would be done with a set that could not be made is passed over. Submitting a name that is in flight waits for
 /// it first.
 struct Op {
-  enum class Kind { submit, wait, wait_all, poll, end_step, make_set, drop_set, pause, leave, die, stop };
+  enum class Kind { submit, wait, wait_all, poll, end_step, make_set, drop_set, join, pause, leave, die, stop };
   Kind kind = Kind::pause;
   int set = 0;
   std::string name;
@@ -88,6 +92,8 @@ inline Op make_set(int set, std::vector<std::int32_t> ranks, std::string name = 
 }
 /// Waits for nothing.
 inline Op drop_set(int set) { return {Op::Kind::drop_set, set, {}, 0, {}, 0}; }
+/// Waits until all members have.
+inline Op join(int set = 0) { return {Op::Kind::join, set, {}, 0, {}, 0}; }
 inline Op pause(Tick ticks) { return {Op::Kind::pause, 0, {}, 0, {}, ticks}; }
 inline Op leave() { return {Op::Kind::leave, 0, {}, 0, {}, 0}; }
 inline Op die() { return {Op::Kind::die, 0, {}, 0, {}, 0}; }
@@ -180,6 +186,16 @@ class World {
   /// The messages of this rank's failed submissions, in order.
   [[nodiscard]] const std::vector<Status>& failures(int rank) const { return ranks_[index(rank)].failures; }
   [[nodiscard]] const std::vector<control::Stalled>& stalls(int rank) const { return ranks_[index(rank)].stalls; }
+  /// Whom this rank was told to have joined last, by join.
+  [[nodiscard]] const std::vector<std::int32_t>& joins(int rank) const { return ranks_[index(rank)].joins; }
+  /// The ranks that contributed nothing to each batch, in the order of the log.
+  [[nodiscard]] std::vector<std::vector<std::int32_t>> absent_by_batch() const {
+    std::vector<std::vector<std::int32_t>> absent;
+    for (const Record& record : records_) {
+      if (record.is_batch) absent.push_back(record.absent);
+    }
+    return absent;
+  }
   [[nodiscard]] const Status& fault(int rank) const { return ranks_[index(rank)].fault; }
   [[nodiscard]] std::uint64_t events() const { return happened_; }
   [[nodiscard]] Tick now() const { return now_; }
@@ -228,6 +244,13 @@ class World {
     std::size_t cursor = 0;                         ///< into the node's log
     std::vector<Status> failures;
     std::vector<control::Stalled> stalls;
+    std::vector<std::int32_t> joins;
+    bool is_joined = false;  ///< its program waits for a join, which is this:
+    SetId join_set = 0;
+    SlotId join_slot = 0;
+    Tick join_since = 0;
+    bool join_warned = false;
+    bool join_over = false;
     Status fault;
     bool request_done = false;  ///< that the program waits for
     bool has_said_left = false;
@@ -268,6 +291,8 @@ class World {
     SetId set = 0;
     std::vector<std::int32_t> members;                         ///< of a request that names them
     std::vector<std::pair<std::string, std::uint64_t>> items;  ///< name, ordinal
+    std::vector<std::int32_t> absent;                          ///< who contributes nothing
+    std::map<Key, std::uint64_t> come_to;                      ///< of a join's end: the consumed, by name
     bool is_batch = false;
     std::size_t executed = 0;  ///< by how many members
   };
@@ -449,6 +474,8 @@ class World {
       r.participant->drop(set->second);
       r.sets.erase(set);
       return true;
+    case Op::Kind::join:
+      return join(rank, set->second);
     case Op::Kind::pause:
       r.busy_until = now_ + op.ticks;
       return true;
@@ -505,6 +532,37 @@ class World {
     return false;
   }
 
+  bool join(int rank, SetId set) {
+    Rank& r = ranks_[index(rank)];
+    if (std::exchange(r.join_over, false)) return true;
+    if (r.is_joined) return false;
+    r.is_joined = true;
+    r.join_set = set;
+    r.join_warned = false;
+    joining_.insert({set, rank});
+    r.join_slot = r.participant->join(set);
+    watch_join(rank);
+    return false;
+  }
+
+  /// Its deadline counts from here.
+  void watch_join(int rank) {
+    ranks_[index(rank)].join_since = now_;
+    if (options_.stall_warning > 0) schedule(now_ + options_.stall_warning, Event::Kind::overdue, rank);
+    if (options_.deadline > 0) schedule(now_ + options_.deadline, Event::Kind::overdue, rank);
+  }
+
+  void end_join(int rank, std::size_t entry) {
+    Rank& r = ranks_[index(rank)];
+    r.is_joined = false;
+    r.join_over = true;
+    for (const auto& [key, consumed] : records_[entry].come_to) {
+      Handle& handle = r.handles[key];
+      handle.key = key;
+      handle.ordinal = std::max(handle.ordinal, consumed);
+    }
+  }
+
   /// This rank has done with a set, and has not left before.
   void note_drop(int rank, TensorId id, control::CountWord word) {
     if (id < core::kFirstRow || word.count == 0 || (id - core::kFirstRow) % core::kRowIds != core::kDropped) return;
@@ -536,7 +594,17 @@ class World {
         if (!handle.running) r.participant->overdue(handle.slot, seconds, false);
       }
     }
+    if (r.is_joined) look_at_join(r);
     publish(rank);
+  }
+
+  void look_at_join(Rank& r) {
+    const Tick waited = now_ - r.join_since;
+    const bool is_late = options_.deadline > 0 && waited >= options_.deadline;
+    const bool warn = options_.stall_warning > 0 && waited >= options_.stall_warning && !r.join_warned;
+    if (!is_late && !warn) return;
+    r.join_warned = true;
+    r.participant->overdue(r.join_slot, static_cast<double>(waited) / 1000, is_late);
   }
 
   // ---- what the log asks of a rank
@@ -560,7 +628,19 @@ class World {
     if (!record.is_batch || record.set != run.set || record.items.size() != run.members.size()) {
       return violate("rank " + std::to_string(rank) + " runs what entry " + std::to_string(entry) + " does not say");
     }
+    if (record.absent != run.absent) {
+      return violate("rank " + std::to_string(rank) + " runs entry " + std::to_string(entry) +
+                     " with other contributors than submitted it");
+    }
+    const bool contributes = !std::binary_search(run.absent.begin(), run.absent.end(), rank);
     for (std::size_t i = 0; i < run.members.size(); ++i) {
+      if (!contributes) {
+        const control::Participant& participant = *ranks_[index(rank)].participant;
+        if (participant.name_of(run.members[i]) == record.items[i].first && !participant.in_flight(run.members[i]) &&
+            !participant.signature_of(run.members[i]).tensors.empty())
+          continue;
+        return violate("rank " + std::to_string(rank) + " has joined, and runs something else than the others");
+      }
       Handle* handle = handle_of(rank, run.members[i]);
       if (handle == nullptr) return;
       if (handle->key != Key(record.set, record.items[i].first) || handle->ordinal != record.items[i].second) {
@@ -571,6 +651,7 @@ class World {
       handle->running = true;
     }
     running_[{rank, entry}] = run.members;
+    if (ranks_[index(rank)].is_joined && ranks_[index(rank)].join_set == run.set) watch_join(rank);
     if (++record.executed == members_[run.set].size()) {
       for (const std::int32_t member : members_[run.set]) {
         schedule(now_ + 1 + draw(options_.batch_duration), Event::Kind::complete, member, entry);
@@ -583,7 +664,9 @@ class World {
     if (r.dead || r.ended) return;
     const auto found = running_.find({rank, entry});
     const SetId set = records_[entry].set;
-    for (std::size_t i = 0; i < found->second.size(); ++i) {
+    const std::vector<std::int32_t>& absent = records_[entry].absent;
+    const bool contributes = !std::binary_search(absent.begin(), absent.end(), rank);
+    for (std::size_t i = 0; contributes && i < found->second.size(); ++i) {
       // By name: the slot may have been given away meanwhile.
       finish(rank, r.handles.at(Key(set, records_[entry].items[i].first)));
     }
@@ -592,7 +675,20 @@ class World {
     schedule_tick(rank, 1);
   }
 
+  void act(int rank, std::size_t entry, control::JoinDone& done) {
+    Rank& r = ranks_[index(rank)];
+    if (!r.is_joined || r.join_set != done.set || r.join_slot != done.slot) {
+      return violate("rank " + std::to_string(rank) + " is told of the end of a join that it has not made");
+    }
+    r.joins.push_back(done.last);
+    end_join(rank, entry);
+  }
+
   void act(int rank, std::size_t entry, control::FailSlot& fail) {
+    if (ranks_[index(rank)].is_joined && ranks_[index(rank)].join_slot == fail.slot) {
+      ranks_[index(rank)].failures.push_back(fail.status);
+      return end_join(rank, entry);
+    }
     Handle* handle = handle_of(rank, fail.slot);
     if (handle == nullptr) return;
     const Record& record = records_[entry];
@@ -790,12 +886,27 @@ class World {
       violate("entry " + std::to_string(entry) + " consumes '" + name + "', which cannot be complete");
       return false;
     }
+    std::vector<std::int32_t> absent;
     for (const std::int32_t member : members_of(key)) {
       if (ledger.submitted[member] >= ordinal) continue;
+      if (key.members.empty() && absent_[key.set].count(member) != 0) {
+        absent.push_back(member);
+        ledger.submitted[member] = ordinal;
+        continue;
+      }
       violate("entry " + std::to_string(entry) + " consumes submission " + std::to_string(ordinal) + " of '" + name +
               "', which rank " + std::to_string(member) + " has not made");
       return false;
     }
+    if (ledger.said.size() < ordinal) {
+      violate("entry " + std::to_string(entry) + " consumes '" + name + "', which nobody has submitted");
+      return false;
+    }
+    if (!records_[entry].items.empty() && records_[entry].absent != absent) {
+      violate("entry " + std::to_string(entry) + " runs parts with different contributors");
+      return false;
+    }
+    records_[entry].absent = absent;
     const std::vector<int>& said = ledger.said[ordinal - 1];
     const bool agree = std::all_of(said.begin(), said.end(), [&said](int s) { return s == said.front(); });
     if (agree != must_agree) {
@@ -845,9 +956,31 @@ class World {
     } else if (e.code == ErrorCode::rank_lost) {
       ledgers_[key].hopeless = true;
       records_[n].items.emplace_back(e.name, 0);
+    } else if (!e.members.empty()) {
+      refuse(n, key);
     } else {
       consume(n, key, true);
     }
+  }
+  /// A request that names a rank which has joined the world, and has not made it. (The row of sets is never full here.)
+  void refuse(std::size_t entry, const Key& key) {
+    Ledger& ledger = ledgers_[key];
+    const std::uint64_t ordinal = ++ledger.consumed;
+    const auto is_away = [&](std::int32_t member) {
+      return absent_[core::kGlobalSet].count(member) != 0 && ledger.submitted[member] < ordinal;
+    };
+    if (std::none_of(key.members.begin(), key.members.end(), is_away)) {
+      return violate("entry " + std::to_string(entry) + " refuses '" + key.name + "', whose members are all there");
+    }
+    for (const std::int32_t member : key.members) {
+      if (ledger.submitted[member] >= ordinal) continue;
+      ledger.submitted[member] = ordinal;
+      Handle& handle = ranks_[index(member)].handles[key];
+      handle.key = key;
+      handle.ordinal = ordinal;
+    }
+    if (ledger.said.size() < ordinal) ledger.said.resize(ordinal);
+    records_[entry].items.emplace_back(key.name, ordinal);
   }
   void check(std::size_t, const control::Query&) {}
   void check(std::size_t, const control::Stalled&) {}
@@ -883,6 +1016,42 @@ class World {
     removed_.insert(e.set);
   }
   void check(std::size_t, const control::RankLeft&) {}
+  void check(std::size_t n, const control::RankJoined& e) {
+    const std::string who = "entry " + std::to_string(n) + ": rank " + std::to_string(e.rank);
+    if (joining_.count({e.set, e.rank}) == 0) violate(who + " has not joined");
+    if (!absent_[e.set].insert(e.rank).second) violate(who + " has joined already");
+    std::vector<std::string> submissions;
+    for (auto& [key, ledger] : ledgers_) {
+      if (key.set != e.set || !key.members.empty()) continue;
+      if (ledger.submitted[e.rank] > ledger.consumed) submissions.push_back(key.name);
+    }
+    if (submissions != e.submissions) violate(who + " joins with other submissions than it has made");
+    last_[e.set] = e.rank;
+  }
+  void check(std::size_t n, const control::JoinEnded& e) {
+    const std::string what = "entry " + std::to_string(n) + " ends a join ";
+    const bool has_left = std::any_of(members_[e.set].begin(), members_[e.set].end(),
+                                      [this](std::int32_t member) { return ranks_[index(member)].has_said_left; });
+    if (e.code != ErrorCode::ok && !has_left) violate(what + "though nobody has left");
+    if (e.code == ErrorCode::ok && absent_[e.set].size() < members_[e.set].size())
+      violate(what + "before all have joined");
+    if (e.code == ErrorCode::ok && e.last != last_[e.set]) violate(what + "with another last rank");
+    for (auto& [key, ledger] : ledgers_) {
+      if (key.set != e.set || !key.members.empty()) continue;
+      records_[n].come_to.emplace(key, ledger.consumed);
+      for (const std::int32_t member : members_[e.set]) {
+        if (e.code != ErrorCode::ok || ledger.submitted[member] <= ledger.consumed) continue;
+        violate(what + "with '" + key.name + "' of rank " + std::to_string(member) + " in flight");
+      }
+      for (const std::int32_t member : absent_[e.set]) {
+        ledger.submitted[member] = std::max(ledger.submitted[member], ledger.consumed);
+      }
+    }
+    if (e.code == ErrorCode::ok) {
+      for (const std::int32_t member : members_[e.set]) joining_.erase({e.set, member});
+    }
+    absent_[e.set].clear();
+  }
   void check(std::size_t, const control::Faulted&) { faulted_ = closed_ = true; }
   void check(std::size_t n, const control::Closed&) {
     closed_ = true;
@@ -962,6 +1131,9 @@ class World {
   std::map<SetId, std::size_t> done_with_;   ///< how many members have said so before they left
   std::set<std::pair<SetId, int>> dropped_;  ///< by set and rank
   std::set<SetId> removed_;
+  std::set<std::pair<SetId, int>> joining_;         ///< whose programs have said so, by set and rank
+  std::map<SetId, std::set<std::int32_t>> absent_;  ///< by the log
+  std::map<SetId, std::int32_t> last_;              ///< of these, who joined
   bool closed_ = false;
   bool faulted_ = false;
   std::string violation_;

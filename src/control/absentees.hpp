@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The members of a set that have joined, and what each submitted before that the log has neither run nor failed yet.
+// Sequencer and participants go through the same log with it, so they come to the same ranks. Plain data, no threads.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "control/messages.hpp"
+
+namespace kolo::control {
+
+class Absentees {
+ public:
+  /// By name. A participant knows the names alone.
+  using Submissions = std::map<std::string, Joined::Submission>;
+
+  [[nodiscard]] bool empty() const noexcept { return submissions_.empty(); }
+  [[nodiscard]] std::size_t size() const noexcept { return submissions_.size(); }
+  [[nodiscard]] bool has(std::int32_t rank) const { return submissions_.count(rank) != 0; }
+  [[nodiscard]] bool any_of(const std::vector<std::int32_t>& ranks) const {
+    return !empty() && std::any_of(ranks.begin(), ranks.end(), [this](std::int32_t rank) { return has(rank); });
+  }
+
+  void add(std::int32_t rank, Submissions submissions) { submissions_.emplace(rank, std::move(submissions)); }
+  void clear() { submissions_.clear(); }
+
+  /// Those that contribute nothing to this name's next round, ascending.
+  [[nodiscard]] std::vector<std::int32_t> without(const std::string& name) const {
+    std::vector<std::int32_t> ranks;
+    for (const auto& [rank, submissions] : submissions_) {
+      if (submissions.count(name) == 0) ranks.push_back(rank);
+    }
+    return ranks;
+  }
+  /// The round that they have in flight; 0: none.
+  [[nodiscard]] core::Round round_of(const std::string& name) const {
+    for (const auto& [rank, submissions] : submissions_) {
+      const auto found = submissions.find(name);
+      if (found != submissions.end()) return found->second.round;
+    }
+    return 0;
+  }
+  /// The log has run or failed that round.
+  void consume(const std::string& name) {
+    for (auto& [rank, submissions] : submissions_) submissions.erase(name);
+  }
+  /// The name's id was evicted: what is in flight counts as its first round.
+  void restart(const std::string& name) {
+    for (auto& [rank, submissions] : submissions_) {
+      const auto found = submissions.find(name);
+      if (found != submissions.end()) found->second.round = 1;
+    }
+  }
+  /// Whether nothing of theirs is left.
+  [[nodiscard]] bool are_done() const {
+    return std::all_of(submissions_.begin(), submissions_.end(), [](const auto& one) { return one.second.empty(); });
+  }
+  [[nodiscard]] const std::map<std::int32_t, Submissions>& submissions() const noexcept { return submissions_; }
+
+ private:
+  std::map<std::int32_t, Submissions> submissions_;  ///< by rank
+};
+
+}  // namespace kolo::control
