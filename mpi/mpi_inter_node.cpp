@@ -41,6 +41,13 @@ std::byte* MpiInterNode::staging(std::size_t bytes) {
   return memory;
 }
 
+void MpiInterNode::give_back(std::byte* staging) noexcept {
+  const auto found =
+      std::find_if(staging_.begin(), staging_.end(), [staging](const auto& memory) { return memory.get() == staging; });
+  KOLO_CHECK(found != staging_.end()) << "memory that is not this transport's";
+  staging_.erase(found);
+}
+
 std::size_t MpiInterNode::claim(int rank) {
   if (free_.empty()) {
     free_.push_back(transfers_.size());

@@ -27,6 +27,7 @@ class MpiInterNode final : public transport::InterNode {
   MpiInterNode& operator=(const MpiInterNode&) = delete;
 
   std::byte* staging(std::size_t bytes) override;
+  void give_back(std::byte* staging) noexcept override;
   /// Tags are taken modulo the greatest that MPI knows (at least 32767, with Open MPI 2^31-1): two that differ by a
   /// multiple of that must not be in flight at once between the same ranks.
   Operation send(int rank, int tag, const std::byte* data, std::size_t bytes) override;

@@ -25,7 +25,9 @@ class RankUnderTest {
   RankUnderTest(const shm::Segment& memory, int rank, std::size_t slot_bytes, std::uint64_t slots, std::size_t bytes)
       : data_(bytes / sizeof(float), 1.0F),
         backend_(core::make_topology(rank, std::vector<int>(kRanks, 0), 0),
-                 std::make_shared<shm::SlotRing>(memory.data(), memory.bytes(), rank, kRanks, slot_bytes, slots),
+                 std::make_shared<shm::SlotRing>(
+                     base::Columns::in_a_row(memory.data(), shm::SlotRing::column_bytes(slot_bytes, slots), kRanks),
+                     rank, slot_bytes, slots),
                  nullptr) {
     auto* pointer = reinterpret_cast<std::byte*>(data_.data());
     data::Run& run = job_.runs.emplace_back();
@@ -61,7 +63,7 @@ void allreduce(benchmark::State& state) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
   const auto slot_bytes = static_cast<std::size_t>(state.range(1));
   const auto slots = static_cast<std::uint64_t>(state.range(2));
-  const shm::Segment memory = shm::Segment::anonymous(shm::SlotRing::required_bytes(kRanks, slot_bytes, slots));
+  const shm::Segment memory = shm::Segment::anonymous(kRanks * shm::SlotRing::column_bytes(slot_bytes, slots));
   RankUnderTest mine(memory, 0, slot_bytes, slots, bytes);
   std::atomic<std::uint64_t> rounds{0};
   std::atomic<bool> end{false};

@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <kolo/export.hpp>
 #include <kolo/options.hpp>
@@ -21,8 +22,12 @@ namespace kolo {
 
 namespace detail {
 class ContextImpl;
+class Membership;
 struct BootstrapHolder;
 }  // namespace detail
+namespace engine {
+class SetState;
+}  // namespace engine
 
 /// How the ranks of a new world find one another; made by an adapter (`kolo::mpi::bootstrap`), used up by `Context`.
 class KOLO_API Bootstrap {
@@ -39,26 +44,57 @@ class KOLO_API Bootstrap {
   std::unique_ptr<detail::BootstrapHolder> holder_;
 };
 
-/// Ranks that act together: a context, and those of its ranks that take part (so far all of them, its *world*). A small
-/// value: copies are cheap and mean the same group. Every call that takes a group takes it first, and roots are ranks
-/// of the group. A `Context` converts to its world, so it can stand wherever a group is asked for; `world()` is that of
-/// the calling thread's context.
+/// The colour of ranks that `Group::split` gives no group.
+inline constexpr int kNoGroup = -1;
+
+/// Ranks that act together: a context, and those of its ranks that take part: all of them, its *world*, or some. A
+/// small value: copies are cheap and mean the same group. Every call that takes a group takes it first, and roots are
+/// ranks of the group. A `Context` converts to its world, so it can stand wherever a group is asked for; `world()` is
+/// that of the calling thread's context.
 ///
-/// A group does not keep its context alive, and follows it when it is moved. Once the context has been destroyed (or
-/// `init`'s has been shut down) every use of the group throws `Error` (not_initialized). Thread-safe as the context is.
+/// Groups may overlap, and one rank may be in many (KOLO_GROUPS): names, unnamed calls, plans and data of one know
+/// nothing of those of another, and groups that share no rank do not wait for each other. Calls of one thread in
+/// several groups need the same order on all ranks only where they wait.
+///
+/// Destroying the last copy of a group is local, and waits for nothing: operations in flight go on, and the group ends
+/// when all its ranks have done so. A group does not keep its context alive, and follows it when it is moved. Once the
+/// context has been destroyed (or `init`'s has been shut down) every use of the group throws `Error`
+/// (not_initialized). Thread-safe as the context is.
 class KOLO_API Group {
  public:
+  /// The group of these ranks of `parent`, which may stand in any order: a rank's place in the list is its rank in the
+  /// group. Each of them calls it, with the same list, and no other rank of the parent need know. Waits for the others,
+  /// like any collective. Groups of the same ranks and name are matched in the order of the calls. Throws `Error`
+  /// (invalid_argument: a rank that there is not, or twice, or this rank is none of them; mismatch: another order).
+  [[nodiscard]] static Group of(const Group& parent, const std::vector<int>& ranks, const std::string& name = {});
+  /// Of ranks of the calling thread's context.
+  [[nodiscard]] static Group of(const std::vector<int>& ranks, const std::string& name = {});
+  /// The group of all ranks of this one that give the same colour, in the order of their keys, and of their ranks here
+  /// where keys are equal. All ranks of this group call it. A colour is not negative; ranks that give `kNoGroup` get a
+  /// group that they are no members of: it can be destroyed, and nothing else. Throws `Error` (invalid_argument).
+  [[nodiscard]] Group split(int color, int key = 0) const;
+
   // No moves: a group is never empty.
   Group(const Group&) noexcept = default;
   Group& operator=(const Group&) noexcept = default;
+  ~Group() = default;
+
+  /// Whether this rank is one of it: false for what `split` gives those that want no group.
+  [[nodiscard]] bool is_member() const noexcept;
+  /// Its ranks, as ranks of the context, in the group's order. Throws `Error` as every use.
+  [[nodiscard]] std::vector<int> members() const;
 
   /// The library's own. Throws `Error` (not_initialized; in a forked process unsupported).
   [[nodiscard]] detail::ContextImpl& impl() const;
+  /// Likewise; and invalid_argument where this rank is no member.
+  [[nodiscard]] engine::SetState& set() const;
 
  private:
   friend class Context;
-  explicit Group(std::shared_ptr<detail::ContextImpl> context) noexcept;
+  explicit Group(std::shared_ptr<detail::ContextImpl> context,
+                 std::shared_ptr<detail::Membership> membership = nullptr) noexcept;
   std::shared_ptr<detail::ContextImpl> context_;
+  std::shared_ptr<detail::Membership> membership_;  // null: the world
 };
 
 /// One rank's membership in a world. Thread-safe, but for construction, destruction and `shutdown`, which must not

@@ -146,9 +146,9 @@ data::cpu::Tuning tuning_of(const base::Settings& settings) {
 }
 
 /// Logs what was found and chosen, once a job.
-void tell(const engine::EngineParts& parts, const bootstrap::Bootstrap& bootstrap) {
-  const core::Topology& topology = parts.topology;
-  base::Logger& logger = *parts.logger;
+void tell(const engine::Engine& engine, const bootstrap::Bootstrap& bootstrap, bool reads_peers) {
+  const core::Topology& topology = engine.topology();
+  base::Logger& logger = engine.logger();
   if (topology.rank != 0 || !logger.enabled(LogLevel::info)) return;
   std::string nodes;
   for (const std::vector<int>& node : topology.nodes)
@@ -157,11 +157,11 @@ void tell(const engine::EngineParts& parts, const bootstrap::Bootstrap& bootstra
                          << (topology.size == 1 ? " rank" : " ranks") << " on " << topology.node_count()
                          << (topology.node_count() == 1 ? " node" : " nodes") << " (" << nodes
                          << "); ranks meet by: " << bootstrap.describe();
-  KOLO_LOG(logger, info) << "CPU tensors: " << parts.backend->describe();
-  if (parts.device) KOLO_LOG(logger, info) << "GPU tensors: " << parts.device->describe();
+  KOLO_LOG(logger, info) << "CPU tensors: " << engine.describe_plane();
+  if (engine.device() != nullptr) KOLO_LOG(logger, info) << "GPU tensors: " << engine.device()->describe();
   if (topology.size > 1 && topology.node_count() == 1) {
     KOLO_LOG(logger, info) << "peers' memory: "
-                           << (parts.peers ? "read from " + std::to_string(parts.settings.direct_bytes) + " bytes on"
+                           << (reads_peers ? "read from " + std::to_string(engine.settings().direct_bytes) + " bytes on"
                                            : std::string("not read"));
   }
 }
@@ -185,16 +185,23 @@ class Assembly {
   /// Used once.
   std::shared_ptr<detail::ContextImpl> start(std::unique_ptr<bootstrap::Bootstrap>&& bootstrap) {
     introduce();
-    parts_.link = bootstrap_.join_node(parts_.topology, engine_bytes() + kRings * slot_memory(), job_key_, patience_);
+    parts_.layout =
+        engine::node_layout(parts_.settings, parts_.topology,
+                            shm::SlotRing::column_bytes(slot_bytes_, static_cast<std::uint64_t>(slots_)), kRings);
+    parts_.link = bootstrap_.join_node(parts_.topology, parts_.layout.bytes(), job_key_, patience_);
     connect();
     const std::shared_ptr<transport::NodeLink> link = parts_.link;
     // Before there is an engine, which may close them.
     auto connections = std::make_unique<const ClosedInChildren>(list_connections());
     std::shared_ptr<engine::Engine> engine;
     bootstrap::take_step(bootstrap_, "engine", patience_, [&]() -> std::string {
-      make_backend();
-      tell(parts_, bootstrap_);
+      parts_.make_plane = plane_maker();
+#ifdef KOLO_HAS_CUDA
+      make_device_backend();
+#endif
+      const bool reads_peers = parts_.peers != nullptr;
       engine = engine::Engine::make(std::move(parts_));
+      tell(*engine, bootstrap_, reads_peers);
       return {};
     });
     engine->begin();
@@ -255,24 +262,33 @@ class Assembly {
         return {};
       });
     }
-    if (engine::express_shape(parts_.settings, parts_.topology).ranks > 1 && parts_.settings.direct_bytes > 0) {
+    const bool one_node = parts_.topology.size > 1 && parts_.topology.node_count() == 1;
+    if (one_node && parts_.layout.express_bytes > 0 && parts_.settings.direct_bytes > 0) {
       parts_.peers = parts_.link->peer_memory(
           [this](const std::string& mine) { return bootstrap_.exchange("peer memory", mine, patience_); });
     }
   }
 
-  void make_backend() {
-    const core::Topology& topology = parts_.topology;
-    auto intra =
-        std::make_shared<shm::SlotRing>(parts_.link->memory() + engine_bytes(), slot_memory(), topology.local_rank,
-                                        topology.local_size(), slot_bytes_, static_cast<std::uint64_t>(slots_));
-    data::cpu::CpuBackendOptions options;
-    options.regions = regions_;
-    options.tuning = tuning_of(parts_.settings);
-    parts_.backend = std::make_unique<data::cpu::CpuBackend>(topology, std::move(intra), inter_, options);
-#ifdef KOLO_HAS_CUDA
-    make_device_backend();
-#endif
+  /// What makes the data plane of a process set. The engine keeps it.
+  [[nodiscard]] engine::MakePlane plane_maker() const {
+    return [regions = regions_, inter = inter_, tuning = tuning_of(parts_.settings), slot_bytes = slot_bytes_,
+            slots = slots_](const engine::PlaneSite& site) -> std::unique_ptr<data::Backend> {
+      const bool is_world = site.number == 0;
+      auto ring = std::make_shared<shm::SlotRing>(
+          site.columns, site.topology.local_rank, slot_bytes, static_cast<std::uint64_t>(slots),
+          is_world ? shm::SlotRing::Pages::at_once : shm::SlotRing::Pages::when_used);
+      data::cpu::CpuBackendOptions options;
+      options.regions = regions;
+      options.tuning = tuning;
+      options.first_tag = static_cast<int>(kRings * site.number) * static_cast<int>(slots);
+      if (!is_world) {
+        options.members = site.members;
+        options.local_ranks = site.local_ranks;
+      }
+      const bool one_node = site.topology.node_count() == 1;
+      return std::make_unique<data::cpu::CpuBackend>(site.topology, std::move(ring), one_node ? nullptr : inter,
+                                                     std::move(options));
+    };
   }
 
   /// The same on all ranks of the world, whose chunks are cut alike: by the smallest cache and the largest node.
@@ -292,8 +308,10 @@ class Assembly {
   void make_device_backend() {
     const core::Topology& topology = parts_.topology;
     const base::Settings& settings = parts_.settings;
-    auto intra = std::make_shared<shm::SlotRing>(parts_.link->memory() + engine_bytes() + slot_memory(), slot_memory(),
-                                                 topology.local_rank, topology.local_size(), slot_bytes_,
+    const engine::NodeLayout& layout = parts_.layout;
+    const auto columns = base::Columns::in_a_row(layout.column(parts_.link->memory(), 0, 0), layout.column_bytes(),
+                                                 topology.local_size());
+    auto intra = std::make_shared<shm::SlotRing>(layout.ring(columns, 1), topology.local_rank, slot_bytes_,
                                                  static_cast<std::uint64_t>(slots_));
     data::cpu::CpuBackendOptions plane;
     plane.tuning = tuning_of(settings);
@@ -315,11 +333,6 @@ class Assembly {
         std::make_unique<data::cpu::CpuBackend>(topology, std::move(intra), inter_, std::move(plane)));
   }
 #endif
-
-  [[nodiscard]] std::size_t engine_bytes() const { return engine::shared_bytes(parts_.settings, parts_.topology); }
-  [[nodiscard]] std::size_t slot_memory() const {
-    return shm::SlotRing::required_bytes(parts_.topology.local_size(), slot_bytes_, static_cast<std::uint64_t>(slots_));
-  }
 
   bootstrap::Bootstrap& bootstrap_;
   const std::shared_ptr<transport::Regions> regions_;

@@ -289,7 +289,7 @@ Handle barrier_async(std::string_view name, const BarrierOptions& options) {
   return barrier_async(current_context(), name, options);
 }
 
-void end_step(const Group& group) { group.impl().engine().end_step(); }
+void end_step(const Group& group) { group.impl().engine().end_step(group.set().number); }
 void end_step() { end_step(current_context()); }
 
 }  // namespace kolo

@@ -186,7 +186,8 @@ std::unique_ptr<detail::BootstrapHolder> Bootstrap::release() noexcept { return 
 
 // ---------------------------------------------------------------- Group
 
-Group::Group(std::shared_ptr<detail::ContextImpl> context) noexcept : context_(std::move(context)) {}
+Group::Group(std::shared_ptr<detail::ContextImpl> context, std::shared_ptr<detail::Membership> membership) noexcept
+    : context_(std::move(context)), membership_(std::move(membership)) {}
 
 detail::ContextImpl& Group::impl() const {
   if (!context_) throw Error(ErrorCode::not_initialized, "this context was moved from");
@@ -199,8 +200,8 @@ detail::ContextImpl& Group::impl() const {
 }
 
 Group world() { return current_context(); }
-int rank(const Group& group) { return group.impl().engine().topology().rank; }
-int size(const Group& group) { return group.impl().engine().topology().size; }
+int rank(const Group& group) { return group.set().topology.rank; }
+int size(const Group& group) { return group.set().topology.size; }
 
 // ---------------------------------------------------------------- Context
 
@@ -225,7 +226,7 @@ Context::Context(const Options& options) : Context(process().join(options)) {}
 Context Context::alone(const Options& options) { return Context(Bootstrap(api::solo_bootstrap()), options); }
 
 Context::Context(Bootstrap bootstrap, const Options& options)
-    : world_(nullptr), exceptions_at_birth_(std::uncaught_exceptions()) {
+    : world_(std::shared_ptr<detail::ContextImpl>()), exceptions_at_birth_(std::uncaught_exceptions()) {
   const std::unique_ptr<detail::BootstrapHolder> holder = bootstrap.release();
   if (!holder || !holder->bootstrap) {
     throw Error(ErrorCode::invalid_argument, "this bootstrap has made a context already; make another one");

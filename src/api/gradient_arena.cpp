@@ -243,6 +243,11 @@ std::unique_ptr<Memory> make_memory(const Group& group, const std::string& name,
     throw Error(ErrorCode::invalid_argument,
                 base::escaped(name) + ": " + std::to_string(bytes) + " bytes are too many");
   }
+  if (group.set().number != core::kGlobalSet) {
+    throw Error(ErrorCode::unsupported, base::escaped(name) +
+                                            ": an arena belongs to all ranks of a context; make it for "
+                                            "them, and use it in groups of theirs");
+  }
   const std::size_t rounded = base::round_up(std::max<std::size_t>(bytes, 1), base::kPageBytes);
   if (device.kind == DeviceKind::cpu) return std::make_unique<HostMemory>(group, name, rounded);
   return std::make_unique<DeviceMemory>(group, name, rounded, device);

@@ -78,7 +78,7 @@ std::string describe(const Group& group) {
        << " of " << topology.node_count() << "\n"
        << describe_nodes(topology)  //
        << "control: shared memory within a node" << (topology.node_count() > 1 ? ", TCP between nodes" : "") << "\n"
-       << "CPU backend: " << engine.describe_backend() << "\n";
+       << "CPU backend: " << engine.describe_plane() << "\n";
   if (engine.device() != nullptr) text << "CUDA backend: " << engine.device()->describe() << "\n";
   return text.str();
 }

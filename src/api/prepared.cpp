@@ -12,16 +12,17 @@ namespace kolo {
 class Prepared::Impl {
  public:
   Impl(const Group& group, std::string_view name, api::Request request)
-      : engine_(group.impl().shared_engine()), signature_(engine_->names().share(std::move(request.signature))),
-        buffers_(std::move(request.buffers)), timeout_(request.timeout), device_(request.device),
-        streams_(std::move(request.streams)), entry_(engine_->names().hold(name)) {}
-  ~Impl() { engine_->names().release(entry_); }
+      : group_(group), engine_(group.impl().shared_engine()),
+        signature_(group.set().names.share(std::move(request.signature))), buffers_(std::move(request.buffers)),
+        timeout_(request.timeout), device_(request.device), streams_(std::move(request.streams)),
+        entry_(group.set().names.hold(name)) {}
+  ~Impl() { entry_.table.release(entry_); }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
   Handle start() {
     engine_->check_usable();
-    engine_->names().claim_held(entry_);
+    entry_.table.claim_held(entry_);
     if (!engine::try_reuse(operation_)) renew();
     if (entry_.signature != signature_) entry_.signature = signature_;
     if (!streams_.empty()) record();
@@ -34,7 +35,7 @@ class Prepared::Impl {
     try {
       operation_->ready = api::record(*engine_, device_, streams_);
     } catch (...) {
-      engine_->names().give_back(entry_);
+      entry_.table.give_back(entry_);
       throw;
     }
   }
@@ -43,7 +44,7 @@ class Prepared::Impl {
       operation_ = std::make_shared<detail::HandleState>();
       operation_->buffers = buffers_;
     } catch (...) {
-      engine_->names().give_back(entry_);
+      entry_.table.give_back(entry_);
       throw;
     }
     operation_->entry = &entry_;
@@ -51,6 +52,7 @@ class Prepared::Impl {
     operation_->timeout = timeout_;
   }
 
+  const Group group_;  // lives as long as this
   const std::shared_ptr<engine::Engine> engine_;
   const std::shared_ptr<const core::Signature> signature_;
   const engine::Buffers buffers_;
@@ -78,7 +80,7 @@ namespace {
 Prepared prepare(const Group& group, std::string_view name, api::Request request) {
   api::check_name(name);
   group.impl().engine().check_usable();
-  api::settle_device(group.impl().engine(), name, request);
+  api::settle_device(group, name, request);
   api::name_members(name, request);
   return Prepared(std::make_unique<Prepared::Impl>(group, name, std::move(request)));
 }

@@ -482,8 +482,9 @@ void check_name(std::string_view name) {
   }
 }
 
-void settle_device(engine::Engine& engine, std::string_view name, Request& request) {
+void settle_device(const Group& group, std::string_view name, Request& request) {
   if (request.device.kind == DeviceKind::cpu) return;
+  const engine::Engine& engine = group.impl().engine();
   const std::string where = "the tensor lies on " + to_string(request.device) + ", but ";
   if (engine.device() == nullptr) {
     refuse(request.signature.kind, name,
@@ -494,6 +495,11 @@ void settle_device(engine::Engine& engine, std::string_view name, Request& reque
     engine.device()->check_usable(request.device, request.signature);
   } catch (const Error& error) {
     refuse(request.signature.kind, name, where + error.status().message(), error.code());
+  }
+  if (group.set().number != core::kGlobalSet) {
+    refuse(request.signature.kind, name,
+           where + "a group of some ranks has tensors of the CPU alone so far; use the world, or copy it there",
+           ErrorCode::unsupported);
   }
   if (!core::traits_of(request.signature.kind).in_arena) return;
   for (std::size_t i = 0; i < request.buffers.size(); ++i) {
@@ -517,9 +523,9 @@ namespace {
 /// Gives a claimed name back unless it has been submitted.
 class Claim {
  public:
-  Claim(engine::NameTable& names, engine::Entry& entry) noexcept : names_(names), entry_(&entry) {}
+  explicit Claim(engine::Entry& entry) noexcept : entry_(&entry) {}
   ~Claim() {
-    if (entry_ != nullptr) names_.give_back(*entry_);
+    if (entry_ != nullptr) entry_->table.give_back(*entry_);
   }
   Claim(const Claim&) = delete;
   Claim& operator=(const Claim&) = delete;
@@ -527,7 +533,6 @@ class Claim {
   void submitted() noexcept { entry_ = nullptr; }
 
  private:
-  engine::NameTable& names_;
   engine::Entry* entry_;
 };
 
@@ -540,7 +545,7 @@ std::shared_ptr<detail::HandleState> make_operation(engine::Engine& engine, Clai
   auto operation = std::make_shared<detail::HandleState>();
   operation->ready = record(engine, request.device, request.streams);
   operation->entry = &entry;
-  if (!known) entry.signature = engine.names().share(std::move(request.signature));
+  if (!known) entry.signature = entry.table.share(std::move(request.signature));
   operation->signature = entry.signature;
   operation->buffers = std::move(request.buffers);
   operation->timeout = request.timeout;
@@ -559,7 +564,6 @@ std::shared_ptr<detail::HandleState> start(engine::Engine& engine, Claim& claim,
 
 Result submit_and_wait(engine::Engine& engine, Claim& claim, const std::shared_ptr<detail::HandleState>& operation) {
   engine.check_may_wait_for(*operation->signature);  // before anybody else counts on it
-  if (claim.entry().name.empty()) operation->call = engine.unnamed_call();
   claim.submitted();
   engine.submit(operation, true);
   engine.wait(*operation, std::nullopt);
@@ -567,15 +571,22 @@ Result submit_and_wait(engine::Engine& engine, Claim& claim, const std::shared_p
   return {std::move(operation->room.result), std::move(operation->received_splits)};
 }
 
-/// An unnamed call that cannot go by the express.
-Result run_by_log(engine::Engine& engine, Claim& claim, Request request) {
-  const std::shared_ptr<detail::HandleState> operation = make_operation(engine, claim, std::move(request));
-  engine.decline_express();
+/// An unnamed call that has its number.
+Result run_unnamed(engine::Engine& engine, engine::SetState& set, Claim& claim,
+                   const std::shared_ptr<detail::HandleState>& operation) {
+  operation->call = set.unnamed.call();
   return submit_and_wait(engine, claim, operation);
 }
 
+/// An unnamed call that cannot go by the express.
+Result run_by_log(engine::Engine& engine, engine::SetState& set, Claim& claim, Request request) {
+  const std::shared_ptr<detail::HandleState> operation = make_operation(engine, claim, std::move(request));
+  set.unnamed.decline();
+  return run_unnamed(engine, set, claim, operation);
+}
+
 /// An unnamed request on the CPU's memory, past the log if that is possible; whether it was.
-bool run_by_express(engine::Engine& engine, Request& request) {
+bool run_by_express(engine::Engine& engine, engine::SetState& set, Request& request) {
   const core::Signature& signature = request.signature;
   engine::ExpressCall call;
   call.kind = signature.kind;
@@ -591,7 +602,7 @@ bool run_by_express(engine::Engine& engine, Request& request) {
   call.make_room = [&](const std::vector<std::int64_t>& bytes) {
     return request.room.of_gather(bytes, call.dtype, call.buffer.output);
   };
-  return engine.express(call, request.timeout);
+  return engine.express(set, call, request.timeout);
 }
 
 }  // namespace
@@ -634,7 +645,7 @@ std::shared_ptr<detail::HandleState> submit_allreduce_of(const Group& group, std
   engine::Engine& engine = group.impl().engine();
   check_name(name);
   engine.check_usable();
-  Claim claim(engine.names(), engine.names().claim(name));
+  Claim claim(group.set().names.claim(name));
   engine::Entry& entry = claim.entry();
   if (!entry.signature || !is_same_allreduce(*entry.signature, in, options)) {
     return start(engine, claim, allreduce_request(name, in, out, in_place, options));
@@ -667,8 +678,8 @@ std::shared_ptr<detail::HandleState> submit(const Group& group, std::string_view
   engine::Engine& engine = group.impl().engine();
   check_name(name);
   engine.check_usable();
-  settle_device(engine, name, request);
-  Claim claim(engine.names(), engine.names().claim(name));
+  settle_device(group, name, request);
+  Claim claim(group.set().names.claim(name));
   return start(engine, claim, std::move(request));
 }
 
@@ -677,19 +688,20 @@ Result run(const Group& group, std::string_view name, Request request) {
   engine.check_usable();
   engine.check_may_wait();
   if (!name.empty()) check_name(name);
-  settle_device(engine, name, request);
+  settle_device(group, name, request);
+  engine::SetState& set = group.set();
   if (!name.empty()) {
-    Claim claim(engine.names(), engine.names().claim(name));
+    Claim claim(set.names.claim(name));
     return submit_and_wait(engine, claim, make_operation(engine, claim, std::move(request)));
   }
-  Claim claim(engine.names(), engine.names().claim_unnamed());
+  Claim claim(set.names.claim_unnamed());
   if (request.device.kind != DeviceKind::cpu || request.signature.wire != core::Wire::own) {
-    return run_by_log(engine, claim, std::move(request));
+    return run_by_log(engine, set, claim, std::move(request));
   }
-  if (run_by_express(engine, request)) {
+  if (run_by_express(engine, set, request)) {
     return {std::move(request.room.result), std::move(request.received_splits)};
   }
-  return submit_and_wait(engine, claim, make_operation(engine, claim, std::move(request)));
+  return run_unnamed(engine, set, claim, make_operation(engine, claim, std::move(request)));
 }
 
 void run_unnamed_allreduce(const Group& group, ConstTensorView in, TensorView out, bool in_place,
@@ -702,9 +714,10 @@ void run_unnamed_allreduce(const Group& group, ConstTensorView in, TensorView ou
   engine::Engine& engine = group.impl().engine();
   engine.check_usable();
   engine.check_may_wait();
-  Claim claim(engine.names(), engine.names().claim_unnamed());
+  engine::SetState& set = group.set();
+  Claim claim(set.names.claim_unnamed());
   if (options.send_as) {
-    run_by_log(engine, claim, allreduce_request({}, in, out, in_place, options));
+    run_by_log(engine, set, claim, allreduce_request({}, in, out, in_place, options));
     return;
   }
   engine::ExpressCall call;
@@ -715,8 +728,8 @@ void run_unnamed_allreduce(const Group& group, ConstTensorView in, TensorView ou
   call.prescale = options.prescale;
   call.postscale = options.postscale;
   call.buffer = buffer_of(in, out.data());
-  if (engine.express(call, options.timeout)) return;
-  submit_and_wait(engine, claim, make_operation(engine, claim, allreduce_request({}, in, out, in_place, options)));
+  if (engine.express(set, call, options.timeout)) return;
+  run_unnamed(engine, set, claim, make_operation(engine, claim, allreduce_request({}, in, out, in_place, options)));
 }
 
 }  // namespace kolo::api

@@ -103,7 +103,7 @@ std::shared_ptr<detail::HandleState> submit_allreduce_into(const Group& group, s
                                                            const AllreduceOptions& options);
 /// Throws Error (unsupported) when tensors of the request's device cannot be used with this engine. Notes which of them
 /// lie in an arena of the device.
-void settle_device(engine::Engine& engine, std::string_view name, Request& request);
+void settle_device(const Group& group, std::string_view name, Request& request);
 /// Where the request's streams stand now: what its operation is held back behind. Throws Error (invalid_argument) when
 /// one of them is being captured.
 std::vector<data::DeviceEventPtr> record(engine::Engine& engine, Device device, const std::vector<Stream>& streams);

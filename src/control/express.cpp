@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/check.hpp"
 #include "base/round_up.hpp"
@@ -42,10 +43,9 @@ struct Express::Counts {
   std::atomic<bool> withdrawn;
 };
 
-// In memory, a rank after the other from a page of its own: the two lines, the counts, then the two payloads.
-std::size_t ExpressShape::bytes() const noexcept {
-  return static_cast<std::size_t>(ranks) *
-         base::round_up(3 * kStride + 2 * base::round_up(payload_bytes, kStride), base::kPageBytes);
+// A rank's column: the two lines, the counts, then the two payloads.
+std::size_t Express::column_bytes(std::size_t capacity) noexcept {
+  return base::round_up(3 * kStride + 2 * base::round_up(capacity, kStride), base::kPageBytes);
 }
 
 Express::Tag Express::tag_of(core::CollectiveKind kind, DType dtype, const Shape& shape, ReduceOp op, double prescale,
@@ -59,31 +59,31 @@ Express::Tag Express::tag_of(core::CollectiveKind kind, DType dtype, const Shape
   return hash == kByLog ? 1 : hash;
 }
 
-Express::Express(std::byte* memory, const ExpressShape& shape, int local_rank)
-    : memory_(memory), ranks_(shape.ranks), local_rank_(local_rank), capacity_(shape.payload_bytes),
-      rank_bytes_(shape.bytes() / static_cast<std::size_t>(shape.ranks)),
-      payload_bytes_(base::round_up(shape.payload_bytes, kStride)) {
+Express::Express(base::Columns columns, std::size_t capacity, int local_rank)
+    : columns_(std::move(columns)), local_rank_(local_rank), capacity_(capacity),
+      payload_bytes_(base::round_up(capacity, kStride)) {
   static_assert(sizeof(Line) == 64 && std::atomic<std::uint64_t>::is_always_lock_free);
-  KOLO_CHECK(reinterpret_cast<std::uintptr_t>(memory) % kStride == 0);
-  KOLO_CHECK(local_rank >= 0 && local_rank < shape.ranks) << "local rank " << local_rank << " of " << shape.ranks;
-}
-
-std::byte* Express::column(int local_rank) const noexcept {
-  return memory_ + static_cast<std::size_t>(local_rank) * rank_bytes_;
+  KOLO_CHECK(local_rank >= 0 && local_rank < ranks()) << "local rank " << local_rank << " of " << ranks();
+  KOLO_CHECK(reinterpret_cast<std::uintptr_t>(columns_[local_rank]) % kStride == 0);
+  for (std::size_t parity = 0; parity < 2; ++parity) {
+    reinterpret_cast<Line*>(columns_[local_rank] + parity * kStride)->word.store(0, std::memory_order_release);
+  }
+  counts(local_rank).finished.store(0, std::memory_order_release);
+  counts(local_rank).withdrawn.store(false, std::memory_order_release);
 }
 
 Express::Line& Express::line(int local_rank) const noexcept {
-  return *reinterpret_cast<Line*>(column(local_rank) + call_ % 2 * kStride);
+  return *reinterpret_cast<Line*>(columns_[local_rank] + call_ % 2 * kStride);
 }
 
 Express::Counts& Express::counts(int local_rank) const noexcept {
-  return *reinterpret_cast<Counts*>(column(local_rank) + 2 * kStride);
+  return *reinterpret_cast<Counts*>(columns_[local_rank] + 2 * kStride);
 }
 
 std::byte* Express::room(int local_rank) const noexcept { return line(local_rank).room; }
 
 std::byte* Express::payload(int local_rank) const noexcept {
-  return column(local_rank) + 3 * kStride + call_ % 2 * payload_bytes_;
+  return columns_[local_rank] + 3 * kStride + call_ % 2 * payload_bytes_;
 }
 
 void Express::speak(Tag tag) noexcept {
@@ -101,7 +101,7 @@ void Express::speak(Tag tag) noexcept {
 
 Express::Verdict Express::look() noexcept {
   if (verdict_ != Verdict::undecided) return verdict_;
-  for (; seen_ < ranks_; ++seen_) {
+  for (; seen_ < ranks(); ++seen_) {
     const std::uint64_t word = line(seen_).word.load(std::memory_order_acquire);
     if (word == word_) continue;
     if (!same_call(word, word_)) return Verdict::undecided;

@@ -2,7 +2,7 @@
 //
 // The express: unnamed collectives of one node whose data travels with the readiness, past the log. One store says
 // "ready, for this, with these bytes"; one look at the peers says that all are; then every rank takes what it needs
-// from all inputs by itself. A layout over shared memory that somebody else maps (zeroed), and the protocol on it;
+// from all inputs by itself. A layout over shared memory that somebody else maps, and the protocol on it;
 // nothing here waits, and nothing here moves data (engine/express_routes.hpp).
 //
 // Why no order can matter here. The unnamed calls of a set are numbered by each rank's own order of calls, one at a
@@ -51,16 +51,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/columns.hpp"
 #include "core/signature.hpp"
 
 namespace kolo::control {
-
-struct ExpressShape {
-  int ranks = 1;                        ///< of the node, which is the world
-  std::size_t payload_bytes = 8 << 10;  ///< the longest input that is carried; 0 is as good as 56
-  /// Bytes of shared memory that it needs; a multiple of 4096.
-  [[nodiscard]] std::size_t bytes() const noexcept;
-};
 
 /// One local rank's end of it. One caller at a time: whoever makes the unnamed call.
 class Express {
@@ -73,10 +67,13 @@ class Express {
   static Tag tag_of(core::CollectiveKind kind, DType dtype, const Shape& shape, ReduceOp op = ReduceOp::sum,
                     double prescale = 1, double postscale = 1, int root = 0) noexcept;
 
-  /// `memory` is zeroed, page aligned, `shape.bytes()` long, and outlives it.
-  Express(std::byte* memory, const ExpressShape& shape, int local_rank);
+  /// `columns`: of the set's ranks, page aligned, of `column_bytes` each; they outlive it. No rank looks at a peer's
+  /// before that one has made its end. `capacity`: the longest input that a payload holds; 0 is as good as 56.
+  Express(base::Columns columns, std::size_t capacity, int local_rank);
+  /// A multiple of the page size.
+  [[nodiscard]] static std::size_t column_bytes(std::size_t capacity) noexcept;
 
-  [[nodiscard]] int ranks() const noexcept { return ranks_; }
+  [[nodiscard]] int ranks() const noexcept { return columns_.size(); }
   [[nodiscard]] int local_rank() const noexcept { return local_rank_; }
   /// How much a payload holds.
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
@@ -120,15 +117,12 @@ class Express {
  private:
   struct Line;
   struct Counts;
-  [[nodiscard]] std::byte* column(int local_rank) const noexcept;
   [[nodiscard]] Line& line(int local_rank) const noexcept;  // for the current call
   [[nodiscard]] Counts& counts(int local_rank) const noexcept;
 
-  std::byte* const memory_;
-  const int ranks_;
+  const base::Columns columns_;
   const int local_rank_;
   const std::size_t capacity_;
-  const std::size_t rank_bytes_;     // from one rank's column to the next's
   const std::size_t payload_bytes_;  // from one payload to the other
   std::uint64_t call_ = 0;
   std::uint64_t word_ = 0;          // what this rank meant to say in this call

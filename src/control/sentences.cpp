@@ -152,6 +152,12 @@ Verdict deadline_passed(const std::string& subject, const Wait& wait) {
   return blame({}, all + waits_of(wait));
 }
 
+std::string too_many_sets(const std::string& subject, std::int32_t rank, std::uint32_t most) {
+  return subject + " cannot be made: rank " + std::to_string(rank) + " is in " + std::to_string(most) +
+         (most == 1 ? " group" : " groups") +
+         " already, and can be in no more (KOLO_GROUPS); drop those that are not used any more";
+}
+
 std::string hopeless(const std::string& subject, const std::vector<std::int32_t>& left) {
   return has_left(left) + " and will not submit " + subject + ".";
 }

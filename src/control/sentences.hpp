@@ -58,6 +58,8 @@ std::string needs_all(const std::string& subject, core::CollectiveKind kind, con
 std::string absent_member(const std::string& subject, const std::vector<std::int32_t>& absent);
 /// Why a join never ends.
 std::string endless(const std::string& join, const std::vector<std::int32_t>& left);
+/// Why a set cannot be made: this rank is in as many as it can be.
+std::string too_many_sets(const std::string& subject, std::int32_t rank, std::uint32_t most);
 /// Why the rank that says so ended the job.
 std::string rank_lost(const RankLost& lost);
 /// "rank 2 does not answer; its process is stopped, or kept from running".

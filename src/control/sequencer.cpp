@@ -125,8 +125,8 @@ struct Sequencer::Impl {
     std::vector<Answer> heard;
   };
   explicit Impl(const SequencerOptions& chosen)
-      : options(chosen), tensors(chosen.capacity), left(static_cast<std::size_t>(chosen.size), false),
-        gone(static_cast<std::size_t>(chosen.size), false) {
+      : options(chosen), tensors(chosen.capacity), memberships(static_cast<std::size_t>(chosen.size), 0),
+        left(static_cast<std::size_t>(chosen.size), false), gone(static_cast<std::size_t>(chosen.size), false) {
     KOLO_CHECK(options.capacity > core::kReservedIds && options.open_batches > 0 && options.size > 0);
     std::vector<std::int32_t> all(static_cast<std::size_t>(options.size));
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int32_t>(i);
@@ -485,6 +485,11 @@ struct Sequencer::Impl {
     if (is_hopeless(request)) return fail_hopeless(request);
     const std::vector<Opinion> opinions = opinions_of(message);
     if (opinions.size() > 1) return disagree(sets.at(message.set), message, opinions);
+    for (const std::int32_t member : message.members) {
+      if (memberships[static_cast<std::size_t>(member)] < options.sets_per_rank) continue;
+      return fail(request, ErrorCode::invalid_argument,
+                  too_many_sets(subject_of(request), member, options.sets_per_rank));
+    }
     const TensorId base = tensors.reserve_row(next_set);
     if (base == kNoTensor) {
       return fail(request, ErrorCode::invalid_argument,
@@ -494,7 +499,10 @@ struct Sequencer::Impl {
     Set& set = add_set(base, message.members);
     set.order = opinions.front().signature.ranks;
     append(SetAdded{set.number, base, tensors[base].generation, set.order, message.name});
-    for (const std::int32_t member : set.members) note_left(set, member);
+    for (const std::int32_t member : set.members) {
+      ++memberships[static_cast<std::size_t>(member)];
+      note_left(set, member);
+    }
   }
 
   Set& add_set(TensorId base, std::vector<std::int32_t> members) {
@@ -531,6 +539,7 @@ struct Sequencer::Impl {
     forget(hopeless_rounds, [&set](const auto& item) { return std::get<SetId>(item.first) == set.number; });
     for (const TensorId id : ids) tensors.release(id);
     tensors.release_row(set.base);
+    for (const std::int32_t member : set.members) --memberships[static_cast<std::size_t>(member)];
     if (set.waits) waiting.erase(std::find(waiting.begin(), waiting.end(), set.number));
     sets.erase(sets.find(set.number));
   }
@@ -1038,9 +1047,10 @@ struct Sequencer::Impl {
   const SequencerOptions options;
   TensorTable tensors;
   std::map<SetId, Set> sets;
-  std::vector<SetId> waiting;  ///< sets that may have something to append
-  std::vector<SetId> flushed;  ///< the last ones, for the memory
-  std::vector<SetId> ending;   ///< sets whose members have all joined
+  std::vector<std::uint32_t> memberships;  ///< by rank: in how many sets but the world
+  std::vector<SetId> waiting;              ///< sets that may have something to append
+  std::vector<SetId> flushed;              ///< the last ones, for the memory
+  std::vector<SetId> ending;               ///< sets whose members have all joined
   SetId next_set = core::kGlobalSet;
   std::map<std::uint32_t, SetId> plan_owner;
   std::uint32_t next_plan = 0;

@@ -56,6 +56,8 @@ struct SequencerOptions {
   std::int64_t fusion_threshold = 16 << 20;  ///< bytes; 0: every tensor on its own
   std::uint64_t open_batches = 4;
   std::uint32_t capacity = 8192;  ///< ids, reserved ones included
+  /// So many sets, the world not counted, can a rank be a member of at once.
+  std::uint32_t sets_per_rank = core::kMostSets;
   bool plan = true;
   double latch_timeout_s = 5;  ///< a query for a deadline is not waited for longer
   /// By rank, the rank that passes its words on to the root: a node's leader, and for a leader that of the node above;

@@ -44,6 +44,10 @@ inline constexpr TensorId kEndOfRows = kFirstRow + kMostSets * kRowIds;
 constexpr bool is_row(TensorId base) noexcept {
   return base >= kFirstRow && base < kEndOfRows && (base - kFirstRow) % kRowIds == 0;
 }
+/// Whether an id of a row counts completed batches.
+constexpr bool counts_completed(TensorId id) noexcept {
+  return id >= kFirstRow && (id - kFirstRow) % kRowIds == kCompleted;
+}
 
 struct TensorSignature {
   DType dtype = DType::float32;

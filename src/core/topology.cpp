@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <map>
 
+#include "base/check.hpp"
+
 namespace kolo::core {
 namespace {
 
@@ -96,6 +98,15 @@ Topology make_topology(int rank, const std::vector<int>& machine_of, int ranks_p
   topology.node = topology.node_of[static_cast<std::size_t>(rank)];
   topology.local_rank = topology.local_rank_of[static_cast<std::size_t>(rank)];
   return topology;
+}
+
+Topology topology_of(const Topology& world, const std::vector<int>& members) {
+  const auto self = std::find(members.begin(), members.end(), world.rank);
+  KOLO_CHECK(self != members.end()) << "rank " << world.rank << " is none of them";
+  std::vector<int> node_of;
+  node_of.reserve(members.size());
+  for (const int member : members) node_of.push_back(world.node_of[static_cast<std::size_t>(member)]);
+  return make_topology(static_cast<int>(self - members.begin()), node_of, 0);
 }
 
 }  // namespace kolo::core

@@ -45,4 +45,8 @@ std::vector<int> number_machines(const std::vector<std::string>& name_of);
 /// ranks, in ascending order, are cut into virtual nodes of `ranks_per_node` (0: not cut), the last possibly smaller.
 Topology make_topology(int rank, const std::vector<int>& machine_of, int ranks_per_node);
 
+/// The topology of some ranks of a world, in this order, as the world's own rank sees it, which is one of them: ranks
+/// are places in `members`. Nodes without members are left out.
+Topology topology_of(const Topology& world, const std::vector<int>& members);
+
 }  // namespace kolo::core

@@ -37,7 +37,7 @@ struct Run {
   double prescale = 1.0;
   double postscale = 1.0;
   std::int64_t divisor = 1;  ///< the number of ranks for an average, else 1
-  int root = 0;              ///< where the kind is rooted (core/collectives.hpp); as a rank of the world
+  int root = 0;              ///< where the kind is rooted (core/collectives.hpp); as a rank of the set
   std::vector<Piece> pieces;
   std::int64_t elements = 0;  ///< of all pieces
   std::int64_t rows = 0;      ///< reduce_scatter: the first dimension; see `RowsOf` for who gets how many

@@ -45,27 +45,35 @@ control::BoardShape board_shape(const base::Settings& settings, int local_size) 
   return shape;
 }
 
-std::size_t shared_bytes(const base::Settings& settings, const core::Topology& topology) {
-  return board_shape(settings, topology.local_size()).bytes() + express_shape(settings, topology).bytes();
+NodeLayout node_layout(const base::Settings& settings, const core::Topology& topology, std::size_t ring_bytes,
+                       std::size_t rings) {
+  NodeLayout layout;
+  layout.ranks = topology.local_size();
+  layout.blocks = static_cast<std::size_t>(settings.groups) + 1;
+  layout.board_bytes = board_shape(settings, topology.local_size()).bytes();
+  if (settings.express_bytes > 0) {
+    layout.express_bytes = control::Express::column_bytes(static_cast<std::size_t>(settings.express_bytes));
+  }
+  layout.ring_bytes = ring_bytes;
+  layout.rings = rings;
+  return layout;
 }
 
 Engine::Engine(EngineParts parts)
     : topology_(std::move(parts.topology)), settings_(std::move(parts.settings)), logger_(std::move(parts.logger)),
-      link_(std::move(parts.link)), control_(std::move(parts.control)), backend_(std::move(parts.backend)),
-      device_(std::move(parts.device)), wait_policy_(parts.wait_policy), inter_(std::move(parts.inter)),
-      callers_(inter_ ? inter_->callers() : nullptr), mailbox_(static_cast<std::size_t>(settings_.mailbox_capacity)),
+      link_(std::move(parts.link)), control_(std::move(parts.control)), device_(std::move(parts.device)),
+      wait_policy_(parts.wait_policy), inter_(std::move(parts.inter)), callers_(inter_ ? inter_->callers() : nullptr),
+      mailbox_(static_cast<std::size_t>(settings_.mailbox_capacity)),
       changes_(callers_ != nullptr ? &callers_->changes() : nullptr), errands_(*logger_),
       board_(link_->memory(), board_shape(settings_, topology_.local_size()), topology_.local_rank),
       driver_(board_, *link_),
+      sets_(topology_, {settings_, parts.layout, link_->memory(), std::move(parts.peers), std::move(parts.make_plane)}),
+      world_(sets_.world()),
       participant_(topology_.rank, topology_.size, static_cast<std::uint32_t>(settings_.cache_capacity)),
-      executor_(*backend_, device_.get(), topology_.size),
+      executor_(sets_.make_world_plane(), device_.get(), topology_.size),
       open_({base::from_seconds(settings_.timeout_s), base::from_seconds(settings_.stall_warning_s)}) {
   if (topology_.is_leader()) {
     leader_ = std::make_unique<Leader>(topology_, settings_, board_, *link_, control_.get(), errands_);
-  }
-  if (const control::ExpressShape shape = express_shape(settings_, topology_); shape.ranks > 0) {
-    unnamed_.make_express(link_->memory() + board_shape(settings_, topology_.local_size()).bytes(), shape,
-                          topology_.local_rank, std::move(parts.peers), express_limits(settings_));
   }
   if (logger_->enabled(LogLevel::debug)) {
     executor_.set_started([this](const Batch& batch, std::uint32_t plan_key, const data::Backend& backend) {
@@ -154,11 +162,15 @@ bool Engine::drain_mailbox(base::Time now) {
       admit(std::move(item->operation), now);
       break;
     case Command::end_step:
-      participant_.end_step(core::kGlobalSet);
+      participant_.end_step(item->set);
+      if (item->set != core::kGlobalSet) break;
       metrics_.last_step_digest = metrics_.batch_digest;
       metrics_.batch_digest = 0;
       metrics_.last_step_batches = metrics_.batches - step_began_at_;
       step_began_at_ = metrics_.batches;
+      break;
+    case Command::drop_set:
+      if (!ending_.is_leaving()) participant_.drop(item->set);  // else it has dropped all of them
       break;
     case Command::leave:
       ending_.leave();
@@ -177,10 +189,28 @@ void Engine::admit(OperationPtr operation, base::Time now) {
     complete(*operation, ending_.is_closed() ? ending_.closed_as() : failure_.status());
     return;
   }
-  if (!entry.slot) names_.set_slot(entry, participant_.open(entry.set, entry.name));
+  if (core::traits_of(operation->signature->kind).makes_set) return ask_for_set(operation);
+  if (!entry.slot) sets_.entries.add(entry, participant_.open(entry.set, entry.name));
   entry.operation = std::move(operation);
   if (logger_->enabled(LogLevel::trace)) errands_.log(LogLevel::trace, "submitted: " + record_of(*entry.operation));
   participant_.submit(*entry.slot, entry.operation->signature, entry.operation->call);
+}
+
+/// A request whose entry has a number only while it is open.
+void Engine::ask_for_set(const OperationPtr& operation) {
+  Entry& entry = *operation->entry;
+  const core::Signature& signature = *operation->signature;
+  sets_.entries.add_for_once(entry, participant_.ask_for_set(signature.ranks, signature.names.front()));
+  entry.operation = operation;
+}
+
+void Engine::on_set_made(const control::SetMade& made) {
+  Sets::Made set = sets_.make(made.set, made.members);
+  executor_.add_set(made.set, std::move(set.plane), set.state->topology.size);
+  const OperationPtr operation = std::move(sets_.entries[made.slot].operation);
+  sets_.entries.forget(made.slot);
+  operation->room.set = std::move(set.state);
+  complete(*operation, Status());
 }
 
 /// Publishes what the participant says: messages first, in order, and nothing before those that wait for room; the
@@ -200,7 +230,11 @@ bool Engine::speak() {
     moved |= !outbox.counts.empty();
     std::uint64_t published = 0;
     for (const auto& [id, word] : outbox.counts) {
-      if (id == core::kCompleted) {
+      if (id >= core::kFirstRow) {
+        // The board has no words for other sets: there may be many, and few of them are busy.
+        unsent_.add(control::Counted{id, word});
+        (core::counts_completed(id) ? quiet : counts) = true;
+      } else if (id == core::kCompleted) {
         quiet = true;
         board_.publish_quietly(id, word);
       } else {
@@ -213,6 +247,7 @@ bool Engine::speak() {
       board_.ring(published);
     }
     outbox.counts.clear();
+    posted += unsent_.post(board_);
     if (outbox.left) {
       unsent_.add(*std::exchange(outbox.left, std::nullopt));
       loud = true;
@@ -238,8 +273,9 @@ bool Engine::read_log() {
     metrics_.log_bytes += entry_.size();
     const control::LogEntry entry = control::decode_log(control::ByteView(entry_.data(), entry_.size()));
     if (logger_->enabled(LogLevel::info)) record_plans(entry);
-    participant_.on_log(entry, actions_);
-    if (!participant_.left().empty()) unnamed_.close();
+    participant_.on_log(entry, actions_);  // refuses what no log can hold
+    sets_.on_log(entry);
+    if (!participant_.left().empty()) sets_.close_unnamed();
     for (control::Action& action : actions_) act(action);
     actions_.clear();
   }
@@ -259,16 +295,20 @@ void Engine::act(control::Action& action) {
           [this](const control::RunBatch& batch) KOLO_REQUIRES(driver_.mutex()) { run_batch(batch); },
           [this](const control::FailSlot& failed) KOLO_REQUIRES(driver_.mutex()) {
             // Moved out: completing the operation frees its entry for the next submission.
-            const OperationPtr operation = std::move(names_.at(failed.slot).operation);
+            const OperationPtr operation = std::move(sets_.entries[failed.slot].operation);
+            if (core::traits_of(operation->signature->kind).makes_set) sets_.entries.forget(failed.slot);
             if (failed.status.code() == ErrorCode::rank_lost) ending_.note_desertion();
             complete(*operation, failed.status);
           },
           [this](const control::ForgetSlot& forgotten)
-              KOLO_REQUIRES(driver_.mutex()) { names_.forget(names_.at(forgotten.slot)); },
+              KOLO_REQUIRES(driver_.mutex()) { sets_.entries.forget(forgotten.slot); },
           [this](const control::DropPlan& plan) KOLO_REQUIRES(driver_.mutex()) { executor_.drop_plan(plan.plan_key); },
           [this](const control::ReportStall& report) KOLO_REQUIRES(driver_.mutex()) { report_stall(report.stall); },
-          [](const control::SetMade&) {},
-          [](const control::SetGone&) {},
+          [this](const control::SetMade& made) KOLO_REQUIRES(driver_.mutex()) { on_set_made(made); },
+          [this](const control::SetGone& gone) KOLO_REQUIRES(driver_.mutex()) {
+            executor_.remove_set(gone.set);
+            sets_.forget(gone.set);
+          },
           [](const control::JoinDone&) {},
           [this](const control::WorldFault& fault) KOLO_REQUIRES(driver_.mutex()) { latch(fault.status); },
           [this](const control::WorldClosed&) KOLO_REQUIRES(driver_.mutex()) { close_log(); },
@@ -290,13 +330,13 @@ void Engine::run_batch(const control::RunBatch& batch) {
   members.reserve(batch.members.size());
   std::uint64_t digest = base::hash_number(batch.members.size());
   for (const control::SlotId slot : batch.members) {
-    Entry& entry = names_.at(slot);
+    Entry& entry = sets_.entries[slot];
     digest = base::hash_hash(entry.hash, digest);
     KOLO_CHECK(entry.operation) << "the log runs \"" << entry.name << "\", which this rank has not submitted";
     members.push_back(std::move(entry.operation));
   }
   metrics_.batch_digest += digest;  // a sum: planned batches come in the order in which they became ready
-  executor_.run(std::move(members), batch.plan_key, batch.number);
+  executor_.run(batch.set, std::move(members), batch.plan_key, batch.number);
   // A device's work is given to it by the background thread alone.
   if (!driver_.in_background() && device_moves()) driver_.ring();
 }
@@ -318,7 +358,7 @@ bool Engine::move_backend(base::Time now) {
 }
 
 void Engine::finish(Batch& batch) {
-  if (batch.sibling == nullptr) participant_.completed(core::kGlobalSet);
+  if (batch.sibling == nullptr) participant_.completed(batch.job.set);
   metrics_.bytes_in_place += batch.job.bytes_in_place;
   for (OperationPtr& member : batch.members) {
     metrics_.tensors += member->buffers.size();
@@ -341,7 +381,7 @@ void Engine::complete(Operation& operation, const Status& status) {
   ++(driver_.in_background() ? metrics_.driven_by_background : metrics_.driven_by_waiters);
   Entry& entry = *operation.entry;
   const OperationPtr held = std::move(entry.operation);  // by the entry alone, perhaps
-  names_.finished(entry);  // before the handle is done: its owner may submit the name again at once
+  entry.table.finished(entry);  // before the handle is done: its owner may submit the name again at once
   bool was_interesting = false;
   for (auto& callback : operation.complete(status, was_interesting)) errands_.call(std::move(callback), status);
   if (was_interesting) interest_.note_met();
@@ -400,12 +440,12 @@ Metrics Engine::metrics() {
   const HandOver after(*this);
   Metrics metrics = metrics_;
   const control::ParticipantCounters& counters = participant_.counters();
-  const std::uint64_t expressed = unnamed_.done();
-  metrics.expressed = expressed;
-  metrics.submissions += expressed;
-  metrics.tensors += expressed;
-  metrics.driven_by_waiters += expressed;
-  metrics.bytes += unnamed_.bytes();
+  const Sets::Unnamed unnamed = sets_.unnamed();
+  metrics.expressed = unnamed.calls;
+  metrics.submissions += unnamed.calls;
+  metrics.tensors += unnamed.calls;
+  metrics.driven_by_waiters += unnamed.calls;
+  metrics.bytes += unnamed.bytes;
   metrics.signatures_sent = counters.declared;
   metrics.counts_published = counters.bare;
   metrics.plans = counters.plans;

@@ -83,10 +83,12 @@
 #include "engine/interest.hpp"
 #include "engine/leader.hpp"
 #include "engine/name_table.hpp"
+#include "engine/node_memory.hpp"
 #include "engine/open_operations.hpp"
 #include "engine/operation.hpp"
 #include "engine/questions.hpp"
-#include "engine/unnamed_calls.hpp"
+#include "engine/set_state.hpp"
+#include "engine/sets.hpp"
 #include "engine/unsent.hpp"
 #include "transport/inter_node.hpp"
 #include "transport/node_link.hpp"
@@ -99,23 +101,22 @@ struct EngineParts {
   core::Topology topology;
   base::Settings settings;
   std::shared_ptr<base::Logger> logger;
-  std::shared_ptr<transport::NodeLink> link;         ///< its memory begins with `shared_bytes` for the engine
+  std::shared_ptr<transport::NodeLink> link;
+  NodeLayout layout;                                 ///< of its memory
   std::unique_ptr<control::ControlChannel> control;  ///< leaders, with more than one node
-  std::unique_ptr<data::Backend> backend;
-  std::unique_ptr<data::DeviceBackend> device;   ///< null: no tensors but the CPU's
-  std::shared_ptr<transport::PeerMemory> peers;  ///< null: ranks cannot read each other's memory
+  MakePlane make_plane;                              ///< the CPU's
+  std::unique_ptr<data::DeviceBackend> device;       ///< null: no tensors but the CPU's
+  std::shared_ptr<transport::PeerMemory> peers;      ///< null: ranks cannot read each other's memory
   base::WaitPolicy wait_policy;
   std::shared_ptr<transport::InterNode> inter;  ///< the backends' transport; null: there is one node
 };
 
 /// The shape of a node's board under these settings.
 control::BoardShape board_shape(const base::Settings& settings, int local_size);
-/// The shape of its express; no ranks: there is none.
-control::ExpressShape express_shape(const base::Settings& settings, const core::Topology& topology);
-/// When its calls take which way.
-ExpressLimits express_limits(const base::Settings& settings);
-/// What an engine needs of its node's memory: the board, then the express.
-std::size_t shared_bytes(const base::Settings& settings, const core::Topology& topology);
+/// How the node's memory is cut under these settings, for a world of this topology, whose data planes (`rings` of them)
+/// take `ring_bytes` of a column each.
+NodeLayout node_layout(const base::Settings& settings, const core::Topology& topology, std::size_t ring_bytes,
+                       std::size_t rings);
 
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
@@ -128,21 +129,22 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Engine& operator=(const Engine&) = delete;
 
   // -- any thread
-  [[nodiscard]] NameTable& names() noexcept { return names_; }
+  /// The set of all ranks.
+  [[nodiscard]] const SetStatePtr& world() const noexcept { return world_; }
+  /// Makes the set of these ranks, in this order, this one among them; every one of them calls it. Waits. Throws Error.
+  [[nodiscard]] SetStatePtr make_set(const std::vector<std::int32_t>& ranks, const std::string& name);
+  /// This rank has done with a set, once: it submits nothing more there. Never waits.
+  void drop_set(core::SetId set);
   /// Throws the fatal error, or shut_down, if there is one: the first thing that a call does.
   void check_usable() const;
   /// Submits an operation whose entry the caller has claimed. `quiet`: the caller waits right away, and need not have
   /// the background thread woken.
   void submit(OperationPtr operation, bool quiet);
-  void end_step();
+  void end_step(core::SetId set);
   /// Inside the caller's claim of the unnamed calls, the first thing of every one: a call on the CPU's memory that may
   /// pass by the log (control/express.hpp) and, when this returns true, has done so. False: submit it. Throws
   /// Error: it failed.
-  [[nodiscard]] bool express(const ExpressCall& call, std::optional<std::chrono::nanoseconds> timeout);
-  /// Likewise, of any other call: submit it.
-  void decline_express() noexcept { unnamed_.decline(); }
-  /// After either: the operation's `call`.
-  [[nodiscard]] core::Round unnamed_call() const noexcept { return unnamed_.call(); }
+  [[nodiscard]] bool express(SetState& set, const ExpressCall& call, std::optional<std::chrono::nanoseconds> timeout);
   /// Waits until the operation is done, or until the time has come; drives meanwhile. Throws Error: invalid_argument
   /// inside a callback; unsupported where the operation needs a transport that this thread may not call. The
   /// operation's own failure is left to be looked at.
@@ -173,7 +175,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] const core::Topology& topology() const noexcept { return topology_; }
   [[nodiscard]] const base::Settings& settings() const noexcept { return settings_; }
   [[nodiscard]] base::Logger& logger() const noexcept { return *logger_; }
-  [[nodiscard]] std::string describe_backend() const { return backend_->describe(); }
+  /// How tensors of the CPU are moved, for a person.
+  [[nodiscard]] const std::string& describe_plane() const { return world_->plane; }
   /// Null: no tensors but the CPU's.
   [[nodiscard]] data::DeviceBackend* device() const noexcept { return device_.get(); }
   [[nodiscard]] bool faulted() const noexcept { return failure_.is_recorded(); }
@@ -207,10 +210,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
     Engine& engine_;
   };
 
-  enum class Command : std::uint8_t { submit, end_step, leave };
+  enum class Command : std::uint8_t { submit, end_step, drop_set, leave };
   struct Item {
     Command command = Command::submit;
     OperationPtr operation;
+    core::SetId set = core::kGlobalSet;
   };
   /// The longest sleep of the background thread while something is open that rings no bell when it moves.
   static constexpr std::chrono::milliseconds kNap{1};
@@ -246,6 +250,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void settle_pass() noexcept KOLO_REQUIRES(driver_.mutex());
   bool drain_mailbox(base::Time now) KOLO_REQUIRES(driver_.mutex());
   void admit(OperationPtr operation, base::Time now) KOLO_REQUIRES(driver_.mutex());
+  void ask_for_set(const OperationPtr& operation) KOLO_REQUIRES(driver_.mutex());
+  void on_set_made(const control::SetMade& made) KOLO_REQUIRES(driver_.mutex());
   bool speak() KOLO_REQUIRES(driver_.mutex());
   bool read_log() KOLO_REQUIRES(driver_.mutex());
   void record_plans(const control::LogEntry& entry) KOLO_REQUIRES(driver_.mutex());
@@ -258,6 +264,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void check_deadlines(base::Time now) KOLO_REQUIRES(driver_.mutex());
   void check_deadline(Operation& operation, base::Time now) KOLO_REQUIRES(driver_.mutex());
   void ask_about(Operation& operation, base::Time now) KOLO_REQUIRES(driver_.mutex());
+  [[nodiscard]] control::Answer::Wait wait_of(const Operation& operation) const KOLO_REQUIRES(driver_.mutex());
   [[nodiscard]] std::string describe(const Operation& operation) const KOLO_REQUIRES(driver_.mutex());
   [[nodiscard]] std::string describe_silence() const KOLO_REQUIRES(driver_.mutex());
   void answer_questions(base::Time now) KOLO_REQUIRES(driver_.mutex());
@@ -288,8 +295,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // -- the unnamed call's (express.cpp)
   template <class There>
   bool look_out(There there);
-  control::Express::Verdict await_express();
-  void await_peers(const ExpressCall& call, const std::function<bool()>& there,
+  control::Express::Verdict await_express(control::Express& express);
+  void await_peers(SetState& set, const ExpressCall& call, const std::function<bool()>& there,
                    std::optional<std::chrono::nanoseconds> timeout);
   void give_up(const ExpressCall& call, const Error& error);
   void give_up(int rank, ErrorCode code, const std::string& reason);
@@ -319,24 +326,24 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const std::shared_ptr<base::Logger> logger_;
   const std::shared_ptr<transport::NodeLink> link_;
   const std::unique_ptr<control::ControlChannel> control_;
-  const std::unique_ptr<data::Backend> backend_;
   const std::unique_ptr<data::DeviceBackend> device_;
   const base::WaitPolicy wait_policy_;
   const std::shared_ptr<transport::InterNode> inter_;
   transport::Callers* const callers_;  ///< of inter_; null: any thread may move it
 
   // -- self-synchronised
-  NameTable names_;
   base::Mailbox<Item> mailbox_;
   Changes changes_;
   Interest interest_;
   Failure failure_;
   Ending ending_;
   Errands errands_;
-  UnnamedCalls unnamed_;
 
   control::Board board_;
   Driver driver_;
+
+  Sets sets_ KOLO_GUARDED_BY(driver_.mutex());
+  const SetStatePtr world_;  ///< of these
 
   // -- guarded by the driver's lock
   control::Participant participant_ KOLO_GUARDED_BY(driver_.mutex());

@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/check.hpp"
+
 namespace kolo::engine {
 namespace {
 
@@ -13,45 +15,60 @@ bool is_on_device(const OperationPtr& operation) { return operation->signature->
 
 }  // namespace
 
-Executor::Executor(data::Backend& backend, data::DeviceBackend* device, std::int64_t set_size)
-    : backend_(backend), device_(device), set_size_(set_size) {
+Executor::Executor(std::unique_ptr<data::Backend> world, data::DeviceBackend* device, std::int64_t world_size)
+    : world_{std::move(world), world_size}, device_(device) {
   if (device_ == nullptr) return;
   device_->set_enqueued([](data::Job& job, const data::DeviceEventPtr& event) {
     for (const OperationPtr& member : static_cast<Batch*>(job.cookie)->members) member->set_enqueued(event);
   });
 }
 
-void Executor::run(std::vector<OperationPtr> members, std::uint32_t plan_key, std::uint32_t number) {
+void Executor::add_set(core::SetId set, std::unique_ptr<data::Backend> backend, std::int64_t size) {
+  sets_.emplace(set, Pipeline{std::move(backend), size});
+}
+
+void Executor::remove_set(core::SetId set) {
+  KOLO_CHECK(pipeline_of(set).open == 0) << "process set " << set;
+  sets_.erase(set);
+}
+
+void Executor::run(core::SetId set, std::vector<OperationPtr> members, std::uint32_t plan_key, std::uint32_t number) {
   const auto on_device = static_cast<std::size_t>(std::count_if(members.begin(), members.end(), is_on_device));
   if (on_device == 0 || on_device == members.size()) {
-    run_part(std::move(members), on_device > 0, plan_key, number);
+    run_part(set, std::move(members), on_device > 0, plan_key, number);
     return;
   }
   const auto middle = std::stable_partition(members.begin(), members.end(), is_on_device);
   std::vector<OperationPtr> others(std::make_move_iterator(middle), std::make_move_iterator(members.end()));
   members.erase(middle, members.end());
-  Batch& first = run_part(std::move(members), true, plan_key, number);
-  Batch& second = run_part(std::move(others), false, plan_key, number);
+  Batch& first = run_part(set, std::move(members), true, plan_key, number);
+  Batch& second = run_part(set, std::move(others), false, plan_key, number);
   first.sibling = &second;
   second.sibling = &first;
 }
 
-Batch& Executor::run_part(std::vector<OperationPtr> members, bool on_device, std::uint32_t plan_key,
+Batch& Executor::run_part(core::SetId set, std::vector<OperationPtr> members, bool on_device, std::uint32_t plan_key,
                           std::uint32_t number) {
   Batch& batch = take();
+  batch.job.set = set;
   batch.members = std::move(members);
   batch.on_device = on_device;
   data::Layout once;
   fill(batch, layout_for(batch, plan_key, number, once));
-  if (started_) started_(batch, plan_key, on_device ? static_cast<data::Backend&>(*device_) : backend_);
+  Pipeline& pipeline = pipeline_of(set);
+  if (started_) started_(batch, plan_key, on_device ? static_cast<data::Backend&>(*device_) : *pipeline.backend);
   if (batch.job.runs.empty()) {  // barriers: that they are in the log says that all have come
     ready_.push_back(&batch);
   } else if (on_device) {
     ++open_on_device_;
     device_->start(batch.job);
   } else {
-    ++open_;
-    backend_.start(batch.job);
+    if (&pipeline != &world_) {
+      if (pipeline.open == 0) busy_.push_back(&pipeline);
+      ++open_in_sets_;
+    }
+    ++pipeline.open;
+    pipeline.backend->start(batch.job);
   }
   return batch;
 }
@@ -70,7 +87,7 @@ const data::Layout& Executor::layout_for(const Batch& batch, std::uint32_t plan_
   signatures.reserve(batch.members.size());
   for (const OperationPtr& member : batch.members) signatures.push_back(member->signature.get());
   data::Layout& layout = plan_key == 0 ? once : plans_[plan_key][part];
-  layout = data::make_layout(signatures, set_size_);
+  layout = data::make_layout(signatures, pipeline_of(batch.job.set).size);
   return layout;
 }
 
@@ -102,6 +119,23 @@ void Executor::fill(Batch& batch, const data::Layout& layout) {
   }
 }
 
+data::Progress Executor::move_sets() {
+  data::Progress result = data::Progress::idle;
+  for (std::size_t i = 0; i < busy_.size();) {
+    Pipeline& pipeline = *busy_[i];
+    const std::uint64_t before = pipeline.open;
+    result = std::max(result, move(*pipeline.backend, pipeline.open));
+    open_in_sets_ -= before - pipeline.open;
+    if (pipeline.open > 0) {
+      ++i;
+      continue;
+    }
+    busy_[i] = busy_.back();
+    busy_.pop_back();
+  }
+  return result;
+}
+
 Batch& Executor::take() {
   if (free_.empty()) {
     batches_.push_back(std::make_unique<Batch>());
@@ -125,14 +159,15 @@ void Executor::recycle(Batch& batch) {
 }
 
 void Executor::account(control::Answer& answer) const {
-  if (open_ == 0 && open_on_device_ == 0) return;
+  if (open() == 0 && open_on_device_ == 0) return;
   bool is_known = true;
   const auto add = [&](const data::Backend& backend) {
     const std::optional<std::vector<int>> ranks = backend.awaited();
     is_known = is_known && ranks.has_value();
     if (ranks) answer.awaited.insert(answer.awaited.end(), ranks->begin(), ranks->end());
   };
-  if (open_ > 0) add(backend_);
+  if (world_.open > 0) add(*world_.backend);
+  for (const Pipeline* pipeline : busy_) add(*pipeline->backend);
   if (open_on_device_ > 0) add(*device_);
   std::sort(answer.awaited.begin(), answer.awaited.end());
   answer.awaited.erase(std::unique(answer.awaited.begin(), answer.awaited.end()), answer.awaited.end());
@@ -140,12 +175,16 @@ void Executor::account(control::Answer& answer) const {
 }
 
 void Executor::abort() noexcept {
-  backend_.abort();
+  world_.backend->abort();
+  for (auto& [set, pipeline] : sets_) pipeline.backend->abort();
   if (device_ != nullptr) device_->abort();
 }
 
 void Executor::forget() noexcept {
-  open_ = 0;
+  world_.open = 0;
+  for (auto& [set, pipeline] : sets_) pipeline.open = 0;
+  busy_.clear();
+  open_in_sets_ = 0;
   open_on_device_ = 0;
   ready_.clear();
 }

@@ -6,6 +6,7 @@
 // way.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -25,7 +26,7 @@ namespace kolo::engine {
 
 /// A batch under way. Reused, so that a steady step allocates nothing.
 struct Batch {
-  data::Job job;
+  data::Job job;  ///< its set is the batch's
   std::vector<OperationPtr> members;
   Status status;
   bool on_device = false;
@@ -33,15 +34,20 @@ struct Batch {
   Batch* sibling = nullptr;
 };
 
-/// One thread at a time (the engine's driver).
+/// Each process set has a backend of the CPU for itself, so that sets do not wait for each other; the device's is for
+/// all of them. One thread at a time (the engine's driver).
 class Executor {
  public:
-  /// `device`: null where there is none. `set_size`: ranks of the global set. The backends outlive the executor.
-  Executor(data::Backend& backend, data::DeviceBackend* device, std::int64_t set_size);
+  /// `world`: the world's backend. `device`: null where there is none; outlives the executor.
+  Executor(std::unique_ptr<data::Backend> world, data::DeviceBackend* device, std::int64_t world_size);
 
+  /// The set exists from now on.
+  void add_set(core::SetId set, std::unique_ptr<data::Backend> backend, std::int64_t size);
+  /// It has no open batches, and gets none any more.
+  void remove_set(core::SetId set);
   /// Starts a batch of these members. `plan_key` and `number` as in control::RunBatch: the same key, the same
   /// layout (0: laid out for this once).
-  void run(std::vector<OperationPtr> members, std::uint32_t plan_key, std::uint32_t number);
+  void run(core::SetId set, std::vector<OperationPtr> members, std::uint32_t plan_key, std::uint32_t number);
   /// Called with every part of a batch when it starts, its plan_key, and the backend that runs it. Empty: nobody.
   using Started = std::function<void(const Batch&, std::uint32_t plan_key, const data::Backend&)>;
   void set_started(Started started) { started_ = std::move(started); }
@@ -53,7 +59,8 @@ class Executor {
   template <class Finish>
   data::Progress progress(bool device, Finish finish) {
     data::Progress result = data::Progress::idle;
-    if (open_ > 0) result = move(backend_, open_);
+    if (world_.open > 0) result = move(*world_.backend, world_.open);
+    if (!busy_.empty()) result = std::max(result, move_sets());
     if (device && open_on_device_ > 0 && move(*device_, open_on_device_) == data::Progress::advanced) {
       result = data::Progress::advanced;
     }
@@ -66,8 +73,8 @@ class Executor {
     return data::Progress::advanced;
   }
 
-  /// Batches that the CPU's backend has.
-  [[nodiscard]] std::uint64_t open() const noexcept { return open_; }
+  /// Batches that backends of the CPU have.
+  [[nodiscard]] std::uint64_t open() const noexcept { return world_.open + open_in_sets_; }
   /// Batches that the device's backend has. Any thread may ask.
   [[nodiscard]] std::uint64_t open_on_device() const noexcept { return open_on_device_; }
   /// Whether it is worth looking at the device's backend again at once.
@@ -83,9 +90,19 @@ class Executor {
   void drop() noexcept;
 
  private:
+  /// What runs the batches of a set on the CPU.
+  struct Pipeline {
+    std::unique_ptr<data::Backend> backend;
+    std::int64_t size = 1;  ///< ranks of the set
+    std::uint64_t open = 0;
+  };
+
+  [[nodiscard]] Pipeline& pipeline_of(core::SetId set) { return set == core::kGlobalSet ? world_ : sets_.at(set); }
+  data::Progress move_sets();
   const data::Layout& layout_for(const Batch& batch, std::uint32_t plan_key, std::uint32_t number, data::Layout& once);
   void fill(Batch& batch, const data::Layout& layout);
-  Batch& run_part(std::vector<OperationPtr> members, bool on_device, std::uint32_t plan_key, std::uint32_t number);
+  Batch& run_part(core::SetId set, std::vector<OperationPtr> members, bool on_device, std::uint32_t plan_key,
+                  std::uint32_t number);
   template <class Count>
   data::Progress move(data::Backend& backend, Count& open) {
     finished_.clear();
@@ -101,17 +118,18 @@ class Executor {
   Batch& take();
   void recycle(Batch& batch);
 
-  data::Backend& backend_;
+  Pipeline world_;
   data::DeviceBackend* const device_;
   Started started_;
-  const std::int64_t set_size_;
+  std::unordered_map<core::SetId, Pipeline> sets_;  // without the world's; their addresses are stable
+  std::vector<Pipeline*> busy_;                     // of these, those with open batches
+  std::uint64_t open_in_sets_ = 0;
   using PartNumber = std::pair<std::uint32_t, bool>;  // a batch's number in its plan; whether on the device
   std::unordered_map<std::uint32_t, std::map<PartNumber, data::Layout>> plans_;  // by key
   std::vector<std::unique_ptr<Batch>> batches_;
   std::vector<Batch*> free_;
   std::vector<Batch*> ready_;  // need no backend, or it has finished them
   std::vector<data::Job*> finished_;
-  std::uint64_t open_ = 0;
   std::atomic<std::uint64_t> open_on_device_{0};
 };
 

@@ -33,27 +33,12 @@ constexpr std::chrono::milliseconds kPatience{10};
 
 }  // namespace
 
-control::ExpressShape express_shape(const base::Settings& settings, const core::Topology& topology) {
-  control::ExpressShape shape;
-  const bool has_one = topology.node_count() == 1 && settings.express_bytes > 0;
-  shape.ranks = has_one ? topology.local_size() : 0;
-  shape.payload_bytes = static_cast<std::size_t>(settings.express_bytes);
-  return shape;
-}
-
-ExpressLimits express_limits(const base::Settings& settings) {
-  ExpressLimits limits;
-  limits.carried_bytes = static_cast<std::size_t>(settings.express_bytes);
-  limits.direct_bytes = static_cast<std::size_t>(settings.direct_bytes);
-  limits.past_cache_bytes = static_cast<std::size_t>(settings.past_cache_bytes);
-  return limits;
-}
-
-bool Engine::express(const ExpressCall& call, std::optional<std::chrono::nanoseconds> timeout) {
-  if (!unnamed_.begin(call) || await_express() != control::Express::Verdict::together) return false;
-  const auto await = [&](const std::function<bool()>& there) { await_peers(call, there, timeout); };
+bool Engine::express(SetState& set, const ExpressCall& call, std::optional<std::chrono::nanoseconds> timeout) {
+  UnnamedCalls& calls = set.unnamed;
+  if (!calls.begin(call) || await_express(calls.express()) != control::Express::Verdict::together) return false;
+  const auto await = [&](const std::function<bool()>& there) { await_peers(set, call, there, timeout); };
   try {
-    unnamed_.routes().run(call, std::cref(await));  // by reference: it does not fit into the function's own room
+    calls.routes().run(call, std::cref(await));  // by reference: it does not fit into the function's own room
   } catch (const PeerLost& lost) {
     give_up(lost.rank(), lost.code(), std::string(lost.status().message()));
     throw;
@@ -63,7 +48,7 @@ bool Engine::express(const ExpressCall& call, std::optional<std::chrono::nanosec
   }
   KOLO_LOG(*logger_, trace) << "done past the log: unnamed " << core::to_string(call.kind) << ", " << call.bytes()
                             << " bytes";
-  unnamed_.note_done(call.bytes());
+  calls.note_done(call.bytes());
   return true;
 }
 
@@ -78,14 +63,14 @@ bool Engine::look_out(There there) {
   return there();
 }
 
-control::Express::Verdict Engine::await_express() {
-  const auto decided = [this] { return unnamed_.express().look() != control::Express::Verdict::undecided; };
-  if (look_out(decided)) return unnamed_.express().look();
+control::Express::Verdict Engine::await_express(control::Express& express) {
+  const auto decided = [&express] { return express.look() != control::Express::Verdict::undecided; };
+  if (look_out(decided)) return express.look();
   help_until(decided, base::now() + std::min<base::Duration>(wait_policy_.active, kPatience));
-  return unnamed_.express().demote();
+  return express.demote();
 }
 
-void Engine::await_peers(const ExpressCall& call, const std::function<bool()>& there,
+void Engine::await_peers(SetState& set, const ExpressCall& call, const std::function<bool()>& there,
                          std::optional<std::chrono::nanoseconds> timeout) {
   for (std::size_t looks = 0; looks <= call.bytes() / kBytesPerLook; ++looks) {
     if (look_out(there)) return;
@@ -97,9 +82,10 @@ void Engine::await_peers(const ExpressCall& call, const std::function<bool()>& t
     check_usable();
     if (base::now() >= until) {
       std::vector<std::int32_t> behind;
-      for (int rank = 0; rank < unnamed_.express().ranks(); ++rank) {
-        if (!unnamed_.express().has_finished(rank)) behind.push_back(rank);
+      for (int rank = 0; rank < set.topology.size; ++rank) {
+        if (!set.unnamed.express().has_finished(rank)) behind.push_back(set.members[static_cast<std::size_t>(rank)]);
       }
+      std::sort(behind.begin(), behind.end());
       give_up(call, Error(ErrorCode::timeout, core::describe_ranks(behind) + (behind.size() == 1 ? " has" : " have") +
                                                   " not read its peers' data within " +
                                                   control::spell_seconds(base::to_seconds(patience))));

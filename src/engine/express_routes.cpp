@@ -36,10 +36,10 @@ Rows rows_of(const ExpressCall& call, int rank, int ranks) {
 
 }  // namespace
 
-ExpressRoutes::ExpressRoutes(Express& express, std::shared_ptr<transport::PeerMemory> peers,
-                             const ExpressLimits& limits)
-    : express_(express), peers_(std::move(peers)), limits_(limits), ranks_(express.ranks()), own_(express.local_rank()),
-      inputs_(static_cast<std::size_t>(ranks_)), lengths_(static_cast<std::size_t>(ranks_)) {}
+ExpressRoutes::ExpressRoutes(Express& express, Readers readers, const ExpressLimits& limits)
+    : express_(express), readers_(std::move(readers)), limits_(limits), ranks_(express.ranks()),
+      own_(express.local_rank()), inputs_(static_cast<std::size_t>(ranks_)),
+      lengths_(static_cast<std::size_t>(ranks_)) {}
 
 // ---------------------------------------------------------------- before all have spoken
 
@@ -48,7 +48,7 @@ ExpressRoutes::Way ExpressRoutes::way_of(const ExpressCall& call) const {
   const bool can_carry = bytes <= limits_.carried_bytes || bytes <= Express::kRoom;
   const Way carried = can_carry ? Way::carried : Way::by_log;
   const auto direct_from = [&](std::size_t for_one_peer) {
-    return peers_ != nullptr && limits_.direct_bytes > 0 && for_one_peer >= limits_.direct_bytes;
+    return readers_.memory != nullptr && limits_.direct_bytes > 0 && for_one_peer >= limits_.direct_bytes;
   };
   // The slots bring a line to all ranks at the price of one, and write results past the cache.
   const bool suits_slots = bytes * static_cast<std::size_t>(ranks_) >= limits_.past_cache_bytes;
@@ -87,7 +87,7 @@ bool ExpressRoutes::can_offer(const ExpressCall& call) {
   const Range range{reinterpret_cast<std::uintptr_t>(call.buffer.input), call.bytes()};
   Range& known = known_readable_[range.begin / 4096 % std::size(known_readable_)];
   if (known.begin == range.begin && known.bytes == range.bytes) return true;
-  if (!peers_->is_readable(call.buffer.input, call.bytes())) return false;
+  if (!readers_.memory->is_readable(call.buffer.input, call.bytes())) return false;
   known = range;
   return true;
 }
@@ -250,10 +250,11 @@ void ExpressRoutes::exchange(const ExpressCall& call, const Await& await) {
 
 void ExpressRoutes::read(int rank, std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes == 0) return;
-  const Status status = peers_->read(rank, to, from, bytes);
+  const auto place = static_cast<std::size_t>(rank);
+  const Status status = readers_.memory->read(readers_.local_ranks[place], to, from, bytes);
   if (status.ok()) return;
   express_.withdraw();  // this call ends here, and peers may be reading
-  if (status.code() == ErrorCode::rank_lost) throw PeerLost(rank, status);
+  if (status.code() == ErrorCode::rank_lost) throw PeerLost(readers_.world_ranks[place], status);
   throw Error(status);
 }
 
@@ -272,8 +273,8 @@ void ExpressRoutes::finish(const Await& await) {
 void ExpressRoutes::check_read() const {
   for (int rank = 0; rank < ranks_; ++rank) {
     if (!express_.has_withdrawn(rank)) continue;
-    throw Error(ErrorCode::transport,
-                "rank " + std::to_string(rank) + " gave up the call before its peers had read its data");
+    throw Error(ErrorCode::transport, "rank " + std::to_string(readers_.world_ranks[static_cast<std::size_t>(rank)]) +
+                                          " gave up the call before its peers had read its data");
   }
 }
 

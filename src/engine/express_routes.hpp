@@ -71,13 +71,20 @@ struct ExpressLimits {
   std::size_t past_cache_bytes = 0;  ///< as data/cpu/tuning.hpp has it, for what is copied on the way
 };
 
+/// The means to read the memory of a set's ranks, all of which are of one node.
+struct Readers {
+  std::shared_ptr<transport::PeerMemory> memory;  ///< null: it cannot be read
+  std::vector<int> local_ranks;                   ///< on the node, by rank of the set
+  std::vector<int> world_ranks;                   ///< likewise
+};
+
 class ExpressRoutes {
  public:
   /// Waits until `there()`; throws Error when that cannot be hoped for any more.
   using Await = std::function<void(const std::function<bool()>& there)>;
 
-  /// `peers` is null where no memory can be read; `express` outlives this.
-  ExpressRoutes(control::Express& express, std::shared_ptr<transport::PeerMemory> peers, const ExpressLimits& limits);
+  /// `express` outlives this.
+  ExpressRoutes(control::Express& express, Readers readers, const ExpressLimits& limits);
 
   /// Begins the call, puts what the peers will need beside the word, and returns the tag to be said: kByLog when the
   /// call cannot pass by the log.
@@ -112,7 +119,7 @@ class ExpressRoutes {
   [[nodiscard]] kernels::Reduction reduction_of(const ExpressCall& call) const noexcept;
 
   control::Express& express_;
-  const std::shared_ptr<transport::PeerMemory> peers_;
+  const Readers readers_;
   const ExpressLimits limits_;
   const int ranks_;
   const int own_;

@@ -71,9 +71,20 @@ void Engine::ask_about(Operation& operation, base::Time now) {
   }
 }
 
-std::string Engine::describe(const Operation& operation) const {
+/// What it waits for, as ranks speak of it.
+control::Answer::Wait Engine::wait_of(const Operation& operation) const {
   const Entry& entry = *operation.entry;
-  return control::subject(entry.set, entry.name, entry.slot ? participant_.round_of(*entry.slot) : 0);
+  const core::Round round = entry.slot ? participant_.round_of(*entry.slot) : 0;
+  const core::Signature& signature = *operation.signature;
+  if (!core::traits_of(signature.kind).makes_set) return {entry.set, entry.name, round};
+  control::Answer::Wait wait{entry.set, signature.names.front(), round, signature.ranks};
+  std::sort(wait.members.begin(), wait.members.end());
+  return wait;
+}
+
+std::string Engine::describe(const Operation& operation) const {
+  const control::Answer::Wait wait = wait_of(operation);
+  return control::subject(wait.set, wait.name, wait.round, wait.members);
 }
 
 /// Who should have answered this rank's question: its leader, if it has not even read it, else the rank that decides,
@@ -117,7 +128,7 @@ std::optional<control::Answer::Wait> Engine::oldest_wait() const {
     if (oldest == nullptr || operation->submitted < oldest->submitted) oldest = operation;
   }
   if (oldest == nullptr) return std::nullopt;
-  return control::Answer::Wait{oldest->entry->set, oldest->entry->name, participant_.round_of(*oldest->entry->slot)};
+  return wait_of(*oldest);
 }
 
 /// A peer of this node is gone. What it said last comes first: after the end of the log it is no loss.

@@ -80,6 +80,7 @@ std::unique_ptr<control::Sequencer> make_sequencer(const core::Topology& topolog
   options.fusion_threshold = settings.fusion_threshold_bytes;
   options.open_batches = static_cast<std::uint64_t>(settings.open_batches);
   options.capacity = static_cast<std::uint32_t>(settings.cache_capacity);
+  options.sets_per_rank = static_cast<std::uint32_t>(settings.groups);
   options.plan = settings.plan;
   // Ranks wait for an answer that long. They answer the root's question in half of it, so that one that is silent does
   // not make the root seem so.

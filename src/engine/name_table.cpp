@@ -51,7 +51,7 @@ Entry& NameIndex::find_or_make(std::string_view name) {
     // Room for all of them, so that taking one out cannot fail.
     if (free_.capacity() <= entries_.size()) free_.reserve(2 * entries_.size() + 8);
     const auto number = static_cast<std::uint32_t>(entries_.size());
-    entries_.emplace_back().number = number;
+    entries_.emplace_back(set_, table_).number = number;
     free_.push_back(number);
   }
   Entry& entry = entries_[free_.back()];
@@ -111,6 +111,20 @@ Entry& NameTable::claim(std::string_view name) {
   return entry;
 }
 
+Entry& NameTable::claim_in_turn(std::string_view name) {
+  const base::MutexLock lock(mutex_);
+  while (true) {
+    Entry& entry = entries_.find_or_make(name);  // it may have gone meanwhile
+    if (!entry.in_flight.load(std::memory_order_acquire)) {
+      entry.in_flight.store(true, std::memory_order_relaxed);
+      return entry;
+    }
+    ++waiting_for_names_;
+    name_free_.wait(mutex_);
+    --waiting_for_names_;
+  }
+}
+
 Entry& NameTable::claim_unnamed() {
   const base::MutexLock lock(mutex_);
   if (unnamed_ == nullptr) unnamed_ = &entries_.find_or_make({});
@@ -138,8 +152,7 @@ void NameTable::release(Entry& entry) {
 void NameTable::give_back(Entry& entry) noexcept {
   const base::MutexLock lock(mutex_);
   if (entry.name.empty()) return end_unnamed(entry);
-  entry.in_flight.store(false, std::memory_order_release);
-  drop_if_unused(entry);
+  end_flight(entry);
 }
 
 void NameTable::claim_held(Entry& entry) {
@@ -153,8 +166,13 @@ void NameTable::finished(Entry& entry) noexcept {
   }
   const base::MutexLock lock(mutex_);
   if (entry.name.empty()) return end_unnamed(entry);
+  end_flight(entry);  // its name was evicted while it ran, or stays without a number
+}
+
+void NameTable::end_flight(Entry& entry) noexcept {
   entry.in_flight.store(false, std::memory_order_release);
-  drop_if_unused(entry);  // its name was evicted while it ran
+  drop_if_unused(entry);
+  if (waiting_for_names_ > 0) name_free_.notify_all();
 }
 
 void NameTable::end_unnamed(Entry& entry) noexcept {
@@ -170,15 +188,12 @@ void NameTable::drop_if_unused(Entry& entry) noexcept {
 }
 
 void NameTable::set_slot(Entry& entry, std::uint32_t slot) {
-  if (by_slot_.size() <= slot) by_slot_.resize(std::size_t{slot} + 1);
-  by_slot_[slot] = &entry;
   entry.slot = slot;
   const base::MutexLock lock(mutex_);
   entry.known = true;
 }
 
 void NameTable::forget(Entry& entry) {
-  by_slot_[*entry.slot] = nullptr;
   entry.slot.reset();
   const base::MutexLock lock(mutex_);
   entry.known = false;

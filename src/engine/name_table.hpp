@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <boost/container/deque.hpp>
@@ -23,14 +24,18 @@
 
 namespace kolo::engine {
 
+class NameTable;
+
 /// One name of one set. Its address is stable while it is claimed, held, or known to the driver. On cache lines of its
 /// own: the first is all that a batch touches when it begins and when it ends.
 struct alignas(base::kCacheLine) Entry {
+  Entry(core::SetId its_set, NameTable& its_table) noexcept : set(its_set), table(its_table) {}
+
   std::string name;        ///< the index's
   std::uint64_t hash = 0;  ///< of the name, the same on all ranks
   /// The driver's: while it is in flight, drained and not running.
   OperationPtr operation;
-  const core::SetId set = core::kGlobalSet;
+  const core::SetId set;
   /// From the claim to completion.
   std::atomic<bool> in_flight{false};
   bool held = false;   ///< by a prepared request; guarded by the table's mutex
@@ -38,6 +43,7 @@ struct alignas(base::kCacheLine) Entry {
 
   /// The driver's: the participant's number for it.
   std::optional<std::uint32_t> slot;
+  NameTable& table;
 
   // -- whoever has claimed the entry
   /// The last signature under this name: an equal one is the same object, which makes submitting cheap.
@@ -57,6 +63,7 @@ struct alignas(base::kCacheLine) Entry {
 /// addressing, which a thousand lookups bring into the cache almost as a whole.
 class NameIndex {
  public:
+  NameIndex(core::SetId set, NameTable& table) noexcept : set_(set), table_(table) {}
   /// The entry of this name, which is made when there is none.
   Entry& find_or_make(std::string_view name);
   /// The entry, which must be there, loses its name, and will serve for another one. The places after its own move up,
@@ -83,16 +90,25 @@ class NameIndex {
   [[nodiscard]] std::size_t search(std::string_view name, std::uint32_t tag) const noexcept;
   void grow();
 
+  const core::SetId set_;
+  NameTable& table_;
   boost::container::deque<Entry, std::allocator<Entry>, InBlocks> entries_;
   std::vector<std::uint32_t> free_;                     ///< numbers of entries without a name
   std::vector<Place> places_ = std::vector<Place>(64);  ///< 2^(32 - shift_), at most half of them used
   int shift_ = 26;
 };
 
+/// Of one set.
 class NameTable {
  public:
+  explicit NameTable(core::SetId set) noexcept : entries_(set, *this) {}
+  NameTable(const NameTable&) = delete;
+  NameTable& operator=(const NameTable&) = delete;
+
   /// Claims a name for one submission. Throws Error: duplicate_name when it is in flight or held by a prepared request.
   Entry& claim(std::string_view name);
+  /// Claims a name as soon as it is not in flight any more.
+  Entry& claim_in_turn(std::string_view name);
   /// Claims the set's unnamed calls, waiting for the threads that came before.
   Entry& claim_unnamed();
   /// Reserves a name for a prepared request until `release`. Throws Error (duplicate_name) when it is in use.
@@ -105,11 +121,9 @@ class NameTable {
 
   /// The driver: the submission has completed. The entry may be claimed again from here on.
   void finished(Entry& entry) noexcept;
-  /// The driver: the entry is known by this number from now on.
+  /// The driver: the entry is known by this number from now on,
   void set_slot(Entry& entry, std::uint32_t slot);
-  /// The driver: the entry that has this number.
-  [[nodiscard]] Entry& at(std::uint32_t slot) const noexcept { return *by_slot_[slot]; }
-  /// The driver: the name was evicted; the entry loses its number, and goes away as soon as nobody has it.
+  /// and not any more; it goes away as soon as nobody has it.
   void forget(Entry& entry);
   /// How many names are known.
   [[nodiscard]] std::size_t size() const;
@@ -120,6 +134,7 @@ class NameTable {
  private:
   void drop_if_unused(Entry& entry) noexcept KOLO_REQUIRES(mutex_);
   void end_unnamed(Entry& entry) noexcept KOLO_REQUIRES(mutex_);
+  void end_flight(Entry& entry) noexcept KOLO_REQUIRES(mutex_);
 
   mutable base::Mutex mutex_;
   NameIndex entries_ KOLO_GUARDED_BY(mutex_);
@@ -128,7 +143,33 @@ class NameTable {
   base::ConditionVariable unnamed_free_;
   std::uint64_t unnamed_next_ KOLO_GUARDED_BY(mutex_) = 0;  // tickets
   std::uint64_t unnamed_serving_ KOLO_GUARDED_BY(mutex_) = 0;
-  std::vector<Entry*> by_slot_;  // the driver's
+  base::ConditionVariable name_free_;
+  int waiting_for_names_ KOLO_GUARDED_BY(mutex_) = 0;
+};
+
+/// The entries of all sets by the participant's numbers for them. One thread at a time (the engine's driver).
+class EntriesBySlot {
+ public:
+  [[nodiscard]] Entry& operator[](std::uint32_t slot) const noexcept { return *entries_[slot]; }
+  /// From now on, until it is forgotten.
+  void add(Entry& entry, std::uint32_t slot) {
+    add_for_once(entry, slot);
+    entry.table.set_slot(entry, slot);
+  }
+  /// While its request is open: whoever waits for the name is told of the end.
+  void add_for_once(Entry& entry, std::uint32_t slot) {
+    if (entries_.size() <= slot) entries_.resize(std::size_t{slot} + 1);
+    entries_[slot] = &entry;
+    entry.slot = slot;
+  }
+  /// The number means nothing any more. That of a request is forgotten with its end, and the participant says it, too.
+  void forget(std::uint32_t slot) {
+    Entry* const entry = std::exchange(entries_[slot], nullptr);
+    if (entry != nullptr) entry->table.forget(*entry);
+  }
+
+ private:
+  std::vector<Entry*> entries_;
 };
 
 }  // namespace kolo::engine

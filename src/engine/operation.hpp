@@ -27,6 +27,7 @@
 namespace kolo::engine {
 
 class Engine;
+class SetState;
 struct Entry;
 
 /// Where one tensor of a submission lies. In place: the same pointer twice.
@@ -46,9 +47,10 @@ namespace kolo::detail {
 struct ResultRoom {
   Shape row;  ///< the shape without the first dimension
   std::int64_t row_bytes = 0;
-  bool owns_result = false;          ///< it goes into `result`; else into memory that the caller gave,
-  std::int64_t output_elements = 0;  ///< which holds so much
-  Tensor result;                     ///< (of known size: made at the call)
+  bool owns_result = false;               ///< it goes into `result`; else into memory that the caller gave,
+  std::int64_t output_elements = 0;       ///< which holds so much
+  Tensor result;                          ///< (of known size: made at the call)
+  std::shared_ptr<engine::SetState> set;  ///< that was asked for
   /// Of an all-gather: the output, given everybody's bytes. `given` is the caller's memory. Throws Error.
   std::byte* of_gather(const std::vector<std::int64_t>& bytes, DType dtype, std::byte* given);
   /// Of an all-to-all: the output, given the rows from each rank.

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How submissions come in, and what a thread that submits says by itself. See the essay in engine.hpp.
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -83,9 +86,37 @@ bool Engine::is_small(const Operation& operation) noexcept {
   return operation.signature->device == DeviceKind::cpu && bytes <= kSmallBytes;
 }
 
-void Engine::end_step() {
+void Engine::end_step(core::SetId set) {
   check_usable();
-  push({Command::end_step, nullptr});
+  push({Command::end_step, nullptr, set});
+  if (driver_.nobody_looks() && !say_at_once()) driver_.ring_if_asleep();
+  move_transport();
+}
+
+SetStatePtr Engine::make_set(const std::vector<std::int32_t>& ranks, const std::string& name) {
+  check_usable();
+  check_may_wait();
+  // Threads that ask for the same set do so one after another.
+  std::vector<std::int32_t> ascending = ranks;
+  std::sort(ascending.begin(), ascending.end());
+  std::string key = "kolo.set";
+  for (const std::int32_t rank : ascending) key += " " + std::to_string(rank);
+  core::Signature signature;
+  signature.kind = core::CollectiveKind::add_process_set;
+  signature.ranks = ranks;
+  signature.names = {name};
+  const auto operation = std::make_shared<Operation>();
+  operation->signature = std::make_shared<const core::Signature>(std::move(signature));
+  operation->entry = &world_->names.claim_in_turn(key + " " + name);
+  submit(operation, true);
+  wait(*operation, std::nullopt);
+  if (operation->failed()) throw Error(operation->outcome());
+  return std::move(operation->room.set);
+}
+
+void Engine::drop_set(core::SetId set) {
+  if (ending_.is_stopped()) return;
+  push({Command::drop_set, nullptr, set});
   if (driver_.nobody_looks() && !say_at_once()) driver_.ring_if_asleep();
   move_transport();
 }

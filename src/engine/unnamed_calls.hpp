@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The unnamed calls of a rank that may pass by the log (control/express.hpp, express_routes.hpp): whether they still
-// may, and how many did. How to wait for the peers is the engine's (express.cpp).
+// The unnamed calls of a rank in one set that may pass by the log (control/express.hpp, express_routes.hpp): whether
+// they still may, and how many did. How to wait for the peers is the engine's (express.cpp).
+//
+// The first unnamed call of a set other than the world goes by the log: when it is over, all members have made their
+// ends of the express, and the memory holds nothing of the set that had it before.
 #pragma once
 
 #include <atomic>
@@ -11,19 +14,21 @@
 #include <optional>
 #include <utility>
 
+#include "base/columns.hpp"
 #include "control/express.hpp"
 #include "engine/express_routes.hpp"
-#include "transport/peer_memory.hpp"
 
 namespace kolo::engine {
 
 class UnnamedCalls {
  public:
-  /// Once, before any call. Without it all calls go by the log.
-  void make_express(std::byte* memory, const control::ExpressShape& shape, int local_rank,
-                    std::shared_ptr<transport::PeerMemory> peers, const ExpressLimits& limits) {
-    express_.emplace(memory, shape, local_rank);
-    routes_.emplace(*express_, std::move(peers), limits);
+  /// Once, before any call. Without it all calls go by the log. `ready`: all members have made theirs before the first
+  /// call.
+  void make_express(const base::Columns& columns, int local_rank, Readers readers, const ExpressLimits& limits,
+                    bool ready) {
+    express_.emplace(columns, limits.carried_bytes, local_rank);
+    routes_.emplace(*express_, std::move(readers), limits);
+    is_ready_ = ready;
   }
 
   // -- any thread
@@ -59,13 +64,14 @@ class UnnamedCalls {
  private:
   bool may_begin() noexcept {
     if (!express_) return false;
-    if (open_.load(std::memory_order_acquire)) return true;
+    if (std::exchange(is_ready_, true) && open_.load(std::memory_order_acquire)) return true;
     express_->pass_over();
     return false;
   }
 
   std::optional<control::Express> express_;
   std::optional<ExpressRoutes> routes_;
+  bool is_ready_ = false;
   std::atomic<bool> open_{true};
   std::atomic<std::uint64_t> done_{0};
   std::atomic<std::uint64_t> bytes_{0};

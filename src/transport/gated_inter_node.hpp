@@ -88,6 +88,7 @@ class GatedInterNode final : public InterNode, public Callers {
 
   // -- the driver
   std::byte* staging(std::size_t bytes) override { return transport_->staging(bytes); }
+  void give_back(std::byte* staging) noexcept override { transport_->give_back(staging); }
   Operation send(int rank, int tag, const std::byte* data, std::size_t bytes) override;
   Operation receive(int rank, int tag, std::byte* data, std::size_t bytes) override;
   /// Throws what the transport threw wherever it was moved.

@@ -87,6 +87,8 @@ class InterNode {
   /// Staging memory, 64-byte aligned, owned by the transport and freed by its destructor - unless an operation is still
   /// open, then it is kept until the process exits.
   virtual std::byte* staging(std::size_t bytes) = 0;
+  /// Gives staging memory back in which no operation is open. A transport may keep it until its end.
+  virtual void give_back(std::byte* /*staging*/) noexcept {}
   /// Both return at once. Messages between the same two ranks with the same tag match in the order they were started;
   /// sizes must agree. Any size (64-bit).
   virtual Operation send(int rank, int tag, const std::byte* data, std::size_t bytes) = 0;

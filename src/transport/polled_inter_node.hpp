@@ -32,6 +32,7 @@ class PolledInterNode final : public InterNode {
   explicit PolledInterNode(std::shared_ptr<InterNode> transport, std::optional<CallRule> rule = std::nullopt);
 
   std::byte* staging(std::size_t bytes) override { return transport_->staging(bytes); }
+  void give_back(std::byte* staging) noexcept override { transport_->give_back(staging); }
   Operation send(int rank, int tag, const std::byte* data, std::size_t bytes) override;
   Operation receive(int rank, int tag, std::byte* data, std::size_t bytes) override;
   bool test(Operation operation) override;

@@ -22,10 +22,14 @@ using Verdict = Express::Verdict;
 /// The ends of all ranks over one memory.
 class Ends {
  public:
-  Ends(int ranks, std::size_t payload_bytes) : shape_{ranks, payload_bytes} {
-    memory_.reset(static_cast<std::byte*>(::operator new (shape_.bytes(), std::align_val_t{4096})));
-    std::memset(memory_.get(), 0, shape_.bytes());
-    for (int rank = 0; rank < ranks; ++rank) ends_.push_back(std::make_unique<Express>(memory_.get(), shape_, rank));
+  /// The memory has been used before.
+  Ends(int ranks, std::size_t capacity) {
+    const std::size_t column = Express::column_bytes(capacity);
+    const std::size_t bytes = static_cast<std::size_t>(ranks) * column;
+    memory_.reset(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{4096})));
+    std::memset(memory_.get(), 0xa5, bytes);
+    const auto columns = base::Columns::in_a_row(memory_.get(), column, ranks);
+    for (int rank = 0; rank < ranks; ++rank) ends_.push_back(std::make_unique<Express>(columns, capacity, rank));
   }
   Express& operator[](int rank) { return *ends_[static_cast<std::size_t>(rank)]; }
 
@@ -33,7 +37,6 @@ class Ends {
   struct Free {
     void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{4096}); }
   };
-  ExpressShape shape_;
   std::unique_ptr<std::byte, Free> memory_;
   std::vector<std::unique_ptr<Express>> ends_;
 };

@@ -516,6 +516,7 @@ TEST_F(SequencerTest, RunsWhatARankSubmittedBeforeItLeft) {
 
 class SetTest : public SequencerTest {
  protected:
+  using SequencerTest::SequencerTest;
   static constexpr TensorId kRow = core::kFirstRow;
   void ask_for(const Ranks& members, const std::string& name = {}) {
     core::Signature add;
@@ -637,11 +638,41 @@ TEST_F(SetTest, ALateQuestionAboutARequestThatIsOverHasNoAnswer) {
 }
 
 TEST_F(SetTest, CanBe16384AtOnce) {
-  for (TensorId i = 0; i < core::kMostSets; ++i) ask_for({1, 3});
+  for (TensorId i = 0; i < core::kMostSets; ++i) ask_for(i % 2 == 0 ? Ranks{1, 3} : Ranks{0, 2});
   EXPECT_EQ(decide().size(), core::kMostSets);
   ask_for({1, 3});
   EXPECT_EQ(only<Failed>(decide()).message, "the process set of ranks 1 and 3 cannot be made: there are 16384 already; "
                                             "drop those that are not used any more");
+}
+
+class FewSetsTest : public SetTest {
+ protected:
+  FewSetsTest() : SetTest(two_sets()) {}
+  static SequencerOptions two_sets() {
+    SequencerOptions few = defaults();
+    few.sets_per_rank = 2;
+    return few;
+  }
+};
+
+TEST_F(FewSetsTest, ARankIsInNoMoreThanItMayBe) {
+  ask_for({1, 3});
+  ask_for({0, 3});
+  const auto entries = decide();
+  ASSERT_EQ(entries.size(), 2U);
+  ask_for({1, 3});
+  EXPECT_EQ(only<Failed>(decide()).message,
+            "the process set of ranks 1 and 3 cannot be made: rank 3 is in 2 groups already, and can be in no more "
+            "(KOLO_GROUPS); drop those that are not used any more");
+  ask_for({0, 1});
+  EXPECT_EQ(only<SetAdded>(decide()).set, 3U);
+  drop(std::get<SetAdded>(entries[1]));
+  EXPECT_EQ(only<SetRemoved>(decide()).set, 2U);
+  ask_for({1, 2, 3});
+  EXPECT_EQ(only<Failed>(decide()).message.substr(0, 70),
+            "the process set of ranks 1-3 cannot be made: rank 1 is in 2 groups alr");
+  ask_for({2, 3});
+  EXPECT_EQ(only<SetAdded>(decide()).set, 4U);
 }
 
 }  // namespace

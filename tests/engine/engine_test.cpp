@@ -75,11 +75,14 @@ class LoneEngine : public ::testing::Test {
     parts.topology = core::make_topology(0, {0}, 0);
     parts.settings.express_bytes = 0;
     parts.logger = std::make_shared<base::Logger>(LogLevel::warning, 0, std::move(sink));
-    link_ = std::make_shared<kolo::testing::LoneLink>(shared_bytes(parts.settings, parts.topology));
+    parts.layout = node_layout(parts.settings, parts.topology, 0, 1);
+    link_ = std::make_shared<kolo::testing::LoneLink>(parts.layout.bytes());
     parts.link = link_;
-    auto backend = std::make_unique<FailingBackend>();
-    backend_ = backend.get();
-    parts.backend = std::move(backend);
+    parts.make_plane = [this](const PlaneSite&) {
+      auto backend = std::make_unique<FailingBackend>();
+      backend_ = backend.get();
+      return backend;
+    };
     parts.inter = inter_;
     parts.wait_policy = base::choose_wait_policy(1, 1);
     std::shared_ptr<Engine> engine = Engine::make(std::move(parts));
@@ -111,7 +114,7 @@ class LoneEngine : public ::testing::Test {
  private:
   static OperationPtr named(Engine& engine, const char* name, core::Signature signature) {
     auto operation = std::make_shared<Operation>();
-    operation->entry = &engine.names().claim(name);
+    operation->entry = &engine.world()->names.claim(name);
     operation->signature = std::make_shared<const core::Signature>(std::move(signature));
     return operation;
   }
@@ -275,12 +278,15 @@ class EngineOfTwo : public ::testing::Test {
     parts.topology = core::make_topology(1, {0, 0}, 0);
     parts.settings.express_bytes = 0;
     parts.logger = std::make_shared<base::Logger>(LogLevel::off);
-    link_ = std::make_shared<LinkToLeader>(shared_bytes(parts.settings, parts.topology));
+    parts.layout = node_layout(parts.settings, parts.topology, 0, 1);
+    link_ = std::make_shared<LinkToLeader>(parts.layout.bytes());
     leader_ = std::make_unique<control::Board>(link_->memory(), board_shape(parts.settings, 2), 0);
     parts.link = link_;
-    auto backend = std::make_unique<FailingBackend>();
-    backend->fail = [] {};
-    parts.backend = std::move(backend);
+    parts.make_plane = [](const PlaneSite&) {
+      auto backend = std::make_unique<FailingBackend>();
+      backend->fail = [] {};
+      return backend;
+    };
     parts.wait_policy = base::choose_wait_policy(1, 2);
     engine_ = Engine::make(std::move(parts));
     engine_->begin();
@@ -300,7 +306,7 @@ class EngineOfTwo : public ::testing::Test {
     core::Signature signature;
     signature.kind = core::CollectiveKind::barrier;
     auto operation = std::make_shared<Operation>();
-    operation->entry = &engine_->names().claim("barrier");
+    operation->entry = &engine_->world()->names.claim("barrier");
     operation->signature = std::make_shared<const core::Signature>(std::move(signature));
     engine_->submit(operation, quiet);
     return operation;

@@ -69,8 +69,9 @@ class ExecutorTest : public testing::Test {
     return finished;
   }
 
-  FakeBackend backend_;
-  Executor executor_{backend_, nullptr, 4};
+  std::unique_ptr<FakeBackend> made_ = std::make_unique<FakeBackend>();
+  FakeBackend& backend_ = *made_;
+  Executor executor_{std::move(made_), nullptr, 4};
   std::vector<float> x_ = std::vector<float>(3);
   std::vector<float> y_ = std::vector<float>(5);
   std::vector<kolo::Status> outcomes_;
@@ -79,7 +80,7 @@ class ExecutorTest : public testing::Test {
 TEST_F(ExecutorTest, PointsPiecesAtTheCallersMemory) {
   const OperationPtr x = operation(CollectiveKind::allreduce, x_);
   const OperationPtr y = operation(CollectiveKind::allreduce, y_);
-  executor_.run({x, y}, 0, 0);
+  executor_.run(kolo::core::kGlobalSet, {x, y}, 0, 0);
   EXPECT_EQ(executor_.open(), 1U);
   ASSERT_EQ(backend_.started.size(), 1U);
   const Job& job = *backend_.started[0];
@@ -103,7 +104,7 @@ TEST_F(ExecutorTest, ABackendWithoutJobsIsNotAsked) {
 
 TEST_F(ExecutorTest, BarriersNeedNoBackend) {
   const OperationPtr barrier = operation(CollectiveKind::barrier, x_);
-  executor_.run({barrier}, 0, 0);
+  executor_.run(kolo::core::kGlobalSet, {barrier}, 0, 0);
   EXPECT_TRUE(backend_.started.empty());
   EXPECT_TRUE(executor_.has_ready());
   EXPECT_EQ(pass(Progress::advanced).size(), 1U);
@@ -111,7 +112,7 @@ TEST_F(ExecutorTest, BarriersNeedNoBackend) {
 }
 
 TEST_F(ExecutorTest, HandsOnTheJobsOutcome) {
-  executor_.run({operation(CollectiveKind::allreduce, x_)}, 0, 0);
+  executor_.run(kolo::core::kGlobalSet, {operation(CollectiveKind::allreduce, x_)}, 0, 0);
   backend_.started[0]->status = kolo::Status(kolo::ErrorCode::invalid_argument, "it does not fit");
   backend_.to_finish = backend_.started;
   pass(Progress::advanced);
@@ -119,7 +120,7 @@ TEST_F(ExecutorTest, HandsOnTheJobsOutcome) {
   EXPECT_EQ(outcomes_[0].message(), "it does not fit");
   // The batch is used again, without the old outcome.
   backend_.started.clear();
-  executor_.run({operation(CollectiveKind::allreduce, x_)}, 0, 0);
+  executor_.run(kolo::core::kGlobalSet, {operation(CollectiveKind::allreduce, x_)}, 0, 0);
   backend_.to_finish = backend_.started;
   pass(Progress::advanced);
   EXPECT_TRUE(outcomes_[1].ok());
@@ -129,7 +130,7 @@ TEST_F(ExecutorTest, HandsOnTheJobsOutcome) {
 TEST_F(ExecutorTest, PlannedLayoutsAreMadeOnce) {
   const auto elements_of = [&](const OperationPtr& member, std::uint32_t key) {
     backend_.started.clear();
-    executor_.run({member}, key, 7);
+    executor_.run(kolo::core::kGlobalSet, {member}, key, 7);
     backend_.to_finish = backend_.started;
     const std::int64_t elements = backend_.started.at(0)->runs.at(0).elements;
     pass(Progress::advanced);
@@ -144,8 +145,8 @@ TEST_F(ExecutorTest, PlannedLayoutsAreMadeOnce) {
 
 TEST_F(ExecutorTest, AbortForgetsTheMembers) {
   const OperationPtr x = operation(CollectiveKind::allreduce, x_);
-  executor_.run({x}, 0, 0);
-  executor_.run({operation(CollectiveKind::barrier, x_)}, 0, 0);
+  executor_.run(kolo::core::kGlobalSet, {x}, 0, 0);
+  executor_.run(kolo::core::kGlobalSet, {operation(CollectiveKind::barrier, x_)}, 0, 0);
   EXPECT_EQ(x.use_count(), 2);
   executor_.abort();
   EXPECT_TRUE(backend_.aborted);
@@ -166,7 +167,7 @@ TEST_F(ExecutorTest, SaysWhatOpenBatchesWaitFor) {
     return answer.doing;
   };
   EXPECT_EQ(doing(), Doing::nothing);
-  executor_.run({operation(CollectiveKind::allreduce, x_)}, 0, 0);
+  executor_.run(kolo::core::kGlobalSet, {operation(CollectiveKind::allreduce, x_)}, 0, 0);
   EXPECT_EQ(doing(), Doing::waiting) << "a backend that cannot say";
   backend_.awaits = {3, 5};
   EXPECT_EQ(doing({3, 5}), Doing::waiting);
@@ -174,11 +175,33 @@ TEST_F(ExecutorTest, SaysWhatOpenBatchesWaitFor) {
   EXPECT_EQ(doing(), Doing::standing);
 }
 
+TEST_F(ExecutorTest, SetsHaveBackendsOfTheirOwn) {
+  auto made = std::make_unique<FakeBackend>();
+  FakeBackend& other = *made;
+  executor_.add_set(3, std::move(made), 2);
+  const OperationPtr x = operation(CollectiveKind::allreduce, x_), y = operation(CollectiveKind::allreduce, y_);
+  executor_.run(kolo::core::kGlobalSet, {x}, 0, 0);
+  executor_.run(3, {y}, 0, 0);
+  EXPECT_EQ(executor_.open(), 2U);
+  ASSERT_EQ(other.started.size(), 1U);
+  EXPECT_EQ(other.started[0]->set, 3U);
+  EXPECT_EQ(pass(Progress::waiting).size(), 0U);
+  other.to_finish = other.started;
+  EXPECT_EQ(pass(Progress::advanced), (std::vector<std::vector<OperationPtr>>{{y}}));
+  EXPECT_EQ(executor_.open(), 1U);
+  const int asked = other.asked;
+  pass(Progress::waiting);
+  EXPECT_EQ(other.asked, asked) << "a backend without jobs is not asked";
+  executor_.remove_set(3);
+  executor_.abort();
+  EXPECT_TRUE(backend_.aborted);
+}
+
 TEST_F(ExecutorTest, AlltoallsWithSplitsAskForRoom) {
   const OperationPtr exchange = operation(CollectiveKind::alltoall_splits, x_);
   exchange->room.owns_result = true;
   exchange->splits = {1, 2};
-  executor_.run({exchange}, 0, 0);
+  executor_.run(kolo::core::kGlobalSet, {exchange}, 0, 0);
   const kolo::data::Run& run = backend_.started.at(0)->runs.at(0);
   EXPECT_EQ(run.elements, 3);
   EXPECT_EQ(run.splits.data(), exchange->splits.data());
@@ -192,7 +215,7 @@ TEST_F(ExecutorTest, AllgathersAskForRoom) {
   const OperationPtr gather = operation(CollectiveKind::allgather, x_);
   gather->room.owns_result = true;
   gather->room.row_bytes = 4;
-  executor_.run({gather}, 0, 0);
+  executor_.run(kolo::core::kGlobalSet, {gather}, 0, 0);
   const kolo::data::Run& run = backend_.started.at(0)->runs.at(0);
   EXPECT_EQ(run.elements, 3);
   const std::byte* const room = run.allocate({12, 8});

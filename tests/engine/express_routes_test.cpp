@@ -33,8 +33,9 @@ class OwnMemory final : public transport::PeerMemory {
 class WithdrawnMemory : public ::testing::TestWithParam<CollectiveKind> {
  protected:
   struct End {
-    End(std::byte* memory, const control::ExpressShape& shape, int rank)
-        : express(memory, shape, rank), routes(express, std::make_shared<OwnMemory>(), limits()) {
+    End(const base::Columns& columns, int rank)
+        : express(columns, kCapacity, rank),
+          routes(express, {std::make_shared<OwnMemory>(), {0, 1}, {0, 1}}, limits()) {
       std::iota(input.begin(), input.end(), 1.0F);
     }
     static ExpressLimits limits() { return {256, 16, 1 << 20}; }
@@ -56,14 +57,12 @@ class WithdrawnMemory : public ::testing::TestWithParam<CollectiveKind> {
   struct Free {
     void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{4096}); }
   };
-  const control::ExpressShape shape_{2, 256};
-  std::unique_ptr<std::byte, Free> memory_ = [this] {
-    auto* const memory = static_cast<std::byte*>(::operator new (shape_.bytes(), std::align_val_t{4096}));
-    std::memset(memory, 0, shape_.bytes());
-    return std::unique_ptr<std::byte, Free>(memory);
-  }();
-  End patient_{memory_.get(), shape_, 1};
-  End root_{memory_.get(), shape_, 0};
+  static constexpr std::size_t kCapacity = 256;
+  std::unique_ptr<std::byte, Free> memory_{
+      static_cast<std::byte*>(::operator new (2 * control::Express::column_bytes(kCapacity), std::align_val_t{4096}))};
+  const base::Columns columns_ = base::Columns::in_a_row(memory_.get(), control::Express::column_bytes(kCapacity), 2);
+  End patient_{columns_, 1};
+  End root_{columns_, 0};
 };
 
 /// The root's deadline passes before its peer has come to read: the peer must not take what is there then for data.

@@ -27,7 +27,7 @@ bool is_duplicate(Call&& call) {
 }
 
 TEST(NameTable, ANameIsClaimedOnce) {
-  NameTable names;
+  NameTable names(kolo::core::kGlobalSet);
   Entry& entry = names.claim("a");
   EXPECT_EQ(entry.name, "a");
   EXPECT_TRUE(is_duplicate([&] { names.claim("a"); }));
@@ -41,7 +41,7 @@ TEST(NameTable, ANameIsClaimedOnce) {
 }
 
 TEST(NameTable, HeldNamesAreClaimedByTheirHolderAlone) {
-  NameTable names;
+  NameTable names(kolo::core::kGlobalSet);
   Entry& entry = names.hold("a");
   EXPECT_TRUE(is_duplicate([&] { names.claim("a"); }));
   EXPECT_TRUE(is_duplicate([&] { names.hold("a"); }));
@@ -54,12 +54,13 @@ TEST(NameTable, HeldNamesAreClaimedByTheirHolderAlone) {
 }
 
 TEST(NameTable, ForgottenNamesGoUnlessSomebodyHasThem) {
-  NameTable names;
+  NameTable names(kolo::core::kGlobalSet);
   Entry& idle = names.claim("idle");
-  names.set_slot(idle, 1);
-  EXPECT_EQ(&names.at(1), &idle);
+  kolo::engine::EntriesBySlot by_slot;
+  by_slot.add(idle, 1);
+  EXPECT_EQ(&by_slot[1], &idle);
   names.finished(idle);
-  names.forget(idle);
+  by_slot.forget(1);
   EXPECT_EQ(names.size(), 0U);
 
   Entry& busy = names.claim("busy");
@@ -81,8 +82,27 @@ TEST(NameTable, ForgottenNamesGoUnlessSomebodyHasThem) {
   EXPECT_EQ(names.size(), 0U);
 }
 
+/// A request for a set is one at a time; who waits for the name is told of every end.
+TEST(NameTable, ANameIsClaimedInTurn) {
+  NameTable names(kolo::core::kGlobalSet);
+  int turns = 0;  // guarded by the claim
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 500; ++i) {
+        Entry& entry = names.claim_in_turn("a");
+        ++turns;
+        names.finished(entry);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(turns, 2000);
+  EXPECT_EQ(names.size(), 0U);
+}
+
 TEST(NameTable, NamesThatTheDriverNeverSawGoWithWhoHadThem) {
-  NameTable names;
+  NameTable names(kolo::core::kGlobalSet);
   names.release(names.hold("prepared, and never started"));
   EXPECT_EQ(names.size(), 0U);
   names.give_back(names.claim("claimed, and never submitted"));
@@ -95,7 +115,7 @@ TEST(NameTable, NamesThatTheDriverNeverSawGoWithWhoHadThem) {
 }
 
 TEST(NameTable, AnEntryServesForAnotherNameAfterItsOwnHasGone) {
-  NameTable names;
+  NameTable names(kolo::core::kGlobalSet);
   Entry& first = names.claim("first");
   first.last = std::make_shared<kolo::engine::Operation>();
   first.last_at = first.last.get();
@@ -112,7 +132,7 @@ TEST(NameTable, AnEntryServesForAnotherNameAfterItsOwnHasGone) {
 }
 
 TEST(NameTable, NamesAreFoundInAnyOrderAndAfterOthersHaveGone) {
-  NameTable names;
+  NameTable names(kolo::core::kGlobalSet);
   const std::vector<std::string> all{"a", "b", "c", "d", "e"};
   std::vector<Entry*> entries;
   for (const std::string& name : all) {
@@ -141,7 +161,7 @@ TEST(NameTable, NamesAreFoundInAnyOrderAndAfterOthersHaveGone) {
 }
 
 TEST(NameTable, ThousandsComeAndGoInAnyOrder) {
-  NameTable names;
+  NameTable names(kolo::core::kGlobalSet);
   std::map<std::string, Entry*> known;
   std::mt19937_64 random(1);
   std::uint32_t next_slot = 0;
@@ -163,7 +183,7 @@ TEST(NameTable, ThousandsComeAndGoInAnyOrder) {
 }
 
 TEST(NameTable, NeighboursShareEqualSignatures) {
-  NameTable names;
+  NameTable names(kolo::core::kGlobalSet);
   kolo::core::Signature signature;
   signature.tensors.push_back({kolo::DType::float32, {3}});
   const auto first = names.share(signature);
@@ -175,7 +195,7 @@ TEST(NameTable, NeighboursShareEqualSignatures) {
 }
 
 TEST(NameTable, OfManyThreadsOneWins) {
-  NameTable names;
+  NameTable names(kolo::core::kGlobalSet);
   for (int round = 0; round < 100; ++round) {
     std::atomic<int> winners{0};
     std::atomic<int> losers{0};
@@ -198,7 +218,7 @@ TEST(NameTable, OfManyThreadsOneWins) {
 
 /// One unnamed call at a time, in the order in which they came.
 TEST(NameTable, UnnamedCallsQueue) {
-  NameTable names;
+  NameTable names(kolo::core::kGlobalSet);
   std::atomic<int> inside{0};
   std::atomic<int> done{0};
   std::vector<std::thread> threads;

@@ -53,14 +53,14 @@ void Memory::check_borders() const {
   }
 }
 
-InFlight::InFlight(Context& context, Operation operation, Random& own, const Room& room)
-    : context_(context), operation_(std::move(operation)) {
+InFlight::InFlight(const Group& group, Operation operation, Random& own, const Room& room)
+    : group_(group), operation_(std::move(operation)) {
   const auto add = [&](std::deque<Memory>& to, std::int64_t elements) {
     const std::size_t misalignment = chance(own, 50) ? 0 : static_cast<std::size_t>(draw(own, 64));
     to.emplace_back(operation_.dtype, elements, misalignment, room);
   };
-  const int rank = context.rank();
-  const int ranks = context.size();
+  const int rank = kolo::rank(group);
+  const int ranks = kolo::size(group);
   switch (operation_.kind) {
   case Kind::grouped:
     for (const std::int64_t elements : operation_.lengths) add(inputs_, elements);
@@ -96,7 +96,7 @@ bool InFlight::reduces() const {
 }
 
 std::int64_t InFlight::split(int from, int to) const {
-  return operation_.kind == Kind::alltoall ? length(from * context_.size() + to) : length(0);
+  return operation_.kind == Kind::alltoall ? length(from * size(group_) + to) : length(0);
 }
 
 std::int64_t InFlight::sent_before(int from, int to) const {
@@ -106,7 +106,7 @@ std::int64_t InFlight::sent_before(int from, int to) const {
 }
 
 std::int64_t InFlight::first_row(int rank) const {
-  const std::int64_t ranks = context_.size();
+  const std::int64_t ranks = size(group_);
   return length(0) / ranks * rank + std::min<std::int64_t>(rank, length(0) % ranks);
 }
 
@@ -125,17 +125,17 @@ std::vector<NamedView> InFlight::members() {
 
 void InFlight::prepare() {
   if (operation_.kind == Kind::grouped) {
-    prepared_ = prepare_grouped_allreduce(context_, operation_.name, members(), options());
+    prepared_ = prepare_grouped_allreduce(group_, operation_.name, members(), options());
   } else if (operation_.kind == Kind::broadcast) {
-    prepared_ = prepare_broadcast(context_, operation_.name, inputs_[0].view(), operation_.root);
+    prepared_ = prepare_broadcast(group_, operation_.name, inputs_[0].view(), operation_.root);
   } else {
-    prepared_ = prepare_allreduce(context_, operation_.name, inputs_[0].view(), options());
+    prepared_ = prepare_allreduce(group_, operation_.name, inputs_[0].view(), options());
   }
 }
 
 /// What element i of the result must be: of a reduction, or else of what `rank` gave.
 std::int64_t InFlight::wanted(std::int64_t i, int rank) const {
-  const int ranks = context_.size();
+  const int ranks = size(group_);
   const std::int64_t at = i + operation_.salt;
   if (!reduces()) return value_of(operation_.dtype, ReduceOp::sum, at, rank, ranks);
   const std::int64_t sum = reduced_value(operation_.dtype, operation_.op, at, ranks);
@@ -144,13 +144,13 @@ std::int64_t InFlight::wanted(std::int64_t i, int rank) const {
 
 void InFlight::fill() {
   const ReduceOp op = reduces() ? operation_.op : ReduceOp::sum;
-  const bool takes = is({Kind::broadcast, Kind::broadcast_into}) && context_.rank() != operation_.root;
+  const bool takes = is({Kind::broadcast, Kind::broadcast_into}) && rank(group_) != operation_.root;
   for (Memory& output : outputs_) output.poison();
   for (Memory& input : inputs_) {
     input.poison();
     if (takes) continue;
-    store_repeating(operation_.dtype, input.data(), input.elements(), [&, rank = context_.rank()](std::int64_t i) {
-      return value_of(operation_.dtype, op, i + operation_.salt, rank, context_.size());
+    store_repeating(operation_.dtype, input.data(), input.elements(), [&, rank = rank(group_)](std::int64_t i) {
+      return value_of(operation_.dtype, op, i + operation_.salt, rank, size(group_));
     });
   }
 }
@@ -172,44 +172,44 @@ void InFlight::start() {
   std::vector<std::int64_t> splits;
   switch (operation_.kind) {
   case Kind::allreduce:
-    handle_ = allreduce_async(context_, name, in, options());
+    handle_ = allreduce_async(group_, name, in, options());
     break;
   case Kind::allreduce_into:
-    handle_ = allreduce_into_async(context_, name, in, out, options());
+    handle_ = allreduce_into_async(group_, name, in, out, options());
     break;
   case Kind::grouped:
-    handle_ = grouped_allreduce_async(context_, name, members(), options());
+    handle_ = grouped_allreduce_async(group_, name, members(), options());
     break;
   case Kind::broadcast:
-    handle_ = broadcast_async(context_, name, in, operation_.root);
+    handle_ = broadcast_async(group_, name, in, operation_.root);
     break;
   case Kind::broadcast_into:
-    handle_ = broadcast_into_async(context_, name, in, out, operation_.root);
+    handle_ = broadcast_into_async(group_, name, in, out, operation_.root);
     break;
   case Kind::allgather:
-    gathered_ = allgather_async(context_, name, in);
+    gathered_ = allgather_async(group_, name, in);
     break;
   case Kind::allgather_into:
-    handle_ = allgather_into_async(context_, name, in, out);
+    handle_ = allgather_into_async(group_, name, in, out);
     break;
   case Kind::reduce_scatter:
-    gathered_ = reduce_scatter_async(context_, name, in, options());
+    gathered_ = reduce_scatter_async(group_, name, in, options());
     break;
   case Kind::reduce_scatter_into: {
-    const std::int64_t first = first_row(context_.rank());
-    const TensorView rows(inputs_[0].element(first), operation_.dtype, Shape{first_row(context_.rank() + 1) - first});
-    handle_ = reduce_scatter_into_async(context_, name, in, outputs_.empty() ? rows : out, options());
+    const std::int64_t first = first_row(rank(group_));
+    const TensorView rows(inputs_[0].element(first), operation_.dtype, Shape{first_row(rank(group_) + 1) - first});
+    handle_ = reduce_scatter_into_async(group_, name, in, outputs_.empty() ? rows : out, options());
     break;
   }
   case Kind::alltoall:
-    for (int to = 0; to < context_.size(); ++to) splits.push_back(split(context_.rank(), to));
-    exchanged_ = alltoall_async(context_, name, in, splits);
+    for (int to = 0; to < size(group_); ++to) splits.push_back(split(rank(group_), to));
+    exchanged_ = alltoall_async(group_, name, in, splits);
     break;
   case Kind::alltoall_into:
-    handle_ = alltoall_into_async(context_, name, in, out);
+    handle_ = alltoall_into_async(group_, name, in, out);
     break;
   case Kind::barrier:
-    handle_ = barrier_async(context_, name);
+    handle_ = barrier_async(group_, name);
     break;
   }
 }
@@ -237,7 +237,7 @@ void InFlight::check_elements(const std::byte* got, std::int64_t count, std::int
 void InFlight::check_gathered() {
   const Tensor all = operation_.kind == Kind::allgather ? gathered_.get() : Tensor{};
   const auto* got = outputs_.empty() ? static_cast<const std::byte*>(all.data()) : outputs_[0].data();
-  for (int rank = 0; rank < context_.size(); ++rank) {
+  for (int rank = 0; rank < size(group_); ++rank) {
     check_elements(got, length(rank), 0, rank);
     got += static_cast<std::size_t>(length(rank)) * size_of(operation_.dtype);
   }
@@ -246,19 +246,19 @@ void InFlight::check_gathered() {
 void InFlight::check_exchanged() {
   const AlltoallResult all = operation_.kind == Kind::alltoall ? exchanged_.get() : AlltoallResult{};
   const auto* got = outputs_.empty() ? static_cast<const std::byte*>(all.output.data()) : outputs_[0].data();
-  for (int from = 0; from < context_.size(); ++from) {
-    const std::int64_t count = split(from, context_.rank());
+  for (int from = 0; from < size(group_); ++from) {
+    const std::int64_t count = split(from, rank(group_));
     if (outputs_.empty() && all.received_splits.at(static_cast<std::size_t>(from)) != count) {
       throw Wrong("received splits are wrong");
     }
-    check_elements(got, count, sent_before(from, context_.rank()), from);
+    check_elements(got, count, sent_before(from, rank(group_)), from);
     got += static_cast<std::size_t>(count) * size_of(operation_.dtype);
   }
 }
 
 void InFlight::check_scattered() {
-  const std::int64_t first = first_row(context_.rank());
-  const std::int64_t count = first_row(context_.rank() + 1) - first;
+  const std::int64_t first = first_row(rank(group_));
+  const std::int64_t count = first_row(rank(group_) + 1) - first;
   const Tensor rows = operation_.kind == Kind::reduce_scatter ? gathered_.get() : Tensor{};
   const auto* got = operation_.kind == Kind::reduce_scatter ? static_cast<const std::byte*>(rows.data())
                     : outputs_.empty()                      ? inputs_[0].element(first)
@@ -266,8 +266,8 @@ void InFlight::check_scattered() {
   check_elements(got, count, first, 0);
   const std::size_t width = size_of(operation_.dtype);
   const std::unique_ptr<std::byte[]> given(new std::byte[static_cast<std::size_t>(length(0)) * width]);
-  store_repeating(operation_.dtype, given.get(), length(0), [&, rank = context_.rank()](std::int64_t i) {
-    return value_of(operation_.dtype, operation_.op, i + operation_.salt, rank, context_.size());
+  store_repeating(operation_.dtype, given.get(), length(0), [&, rank = rank(group_)](std::int64_t i) {
+    return value_of(operation_.dtype, operation_.op, i + operation_.salt, rank, size(group_));
   });
   const auto expect_given = [&](std::int64_t begin, std::int64_t end) {  // what is not its result is left alone
     const std::size_t skip = static_cast<std::size_t>(begin) * width;

@@ -89,7 +89,7 @@ class Memory {
 class InFlight {
  public:
   /// `own` draws the alignment, in half of the cases some odd one. Without `room` the memory is the heap's.
-  InFlight(Context& context, Operation operation, Random& own, const Room& room = nullptr);
+  InFlight(const Group& group, Operation operation, Random& own, const Room& room = nullptr);
 
   /// Of a prepared operation, once, before the first `submit`.
   void prepare();
@@ -124,7 +124,7 @@ class InFlight {
   void check_exchanged();
   void check_scattered();
 
-  Context& context_;
+  Group group_;
   Operation operation_;
   std::deque<Memory> inputs_;   ///< of a group one a member, else one
   std::deque<Memory> outputs_;  ///< empty where the result lies in the input, or in the handle

@@ -345,7 +345,7 @@ TEST_P(Protocol, UniqueNamesForEverKeepNothing) {
           kolo::allreduce("once" + std::to_string(i), kolo::view(x));
           ASSERT_EQ(x[2], static_cast<float>(i * kolo::size()));
         }
-        EXPECT_LE(context.impl().engine().names().size(), 20U);
+        EXPECT_LE(context.impl().engine().world()->names.size(), 20U);
         EXPECT_EQ(kolo::metrics().signatures_sent, static_cast<std::uint64_t>(kNames));
       },
       options().with_setting("KOLO_CACHE_CAPACITY", "16"));
@@ -369,7 +369,7 @@ TEST_P(Protocol, UniqueNamesInBurstsKeepNothing) {
           for (int i = 0; i < kBurst; ++i) ASSERT_EQ(x[i][2], static_cast<float>(i * kolo::size()));
         }
         kolo::barrier();
-        EXPECT_LE(context.impl().engine().names().size(), 20U);
+        EXPECT_LE(context.impl().engine().world()->names.size(), 20U);
       },
       options().with_setting("KOLO_CACHE_CAPACITY", "16"));
 }

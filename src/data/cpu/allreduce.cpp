@@ -142,7 +142,7 @@ inline std::byte* Allreduce::peers_memory(int peer, std::size_t stretch, std::in
                                           std::int64_t in_stretch) const {
   const Peer& its = peers_[static_cast<std::size_t>(peer)];
   if (its.places != nullptr && stretch < transport::kPlaces && its.places[stretch] != transport::kNowhere)
-    return site_.regions.at(peer, its.places[stretch]) + in_stretch * element_bytes_;
+    return site_.at(peer, its.places[stretch]) + in_stretch * element_bytes_;
   return its.slot + format_->bytes(in_chunk);
 }
 

@@ -8,7 +8,7 @@
 namespace kolo::data::cpu {
 
 void Broadcast::open(const data::Run& run, data::Job& /*job*/) {
-  open(site_.set_rank_of(run.root), run.pieces.data(), run.pieces.size(), run.elements, size_of(run.dtype));
+  open(run.root, run.pieces.data(), run.pieces.size(), run.elements, size_of(run.dtype));
 }
 
 void Broadcast::open(int root, const data::Piece* pieces, std::size_t count, std::int64_t elements,

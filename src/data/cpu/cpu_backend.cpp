@@ -46,7 +46,7 @@ CpuBackend::CpuBackend(core::Topology topology, std::shared_ptr<transport::Intra
 
 Site CpuBackend::make_site() {
   const auto local_size = static_cast<std::size_t>(topology_.local_size());
-  Site site{topology_, options_.members, options_.tuning, *intra_, regions_};
+  Site site{topology_, options_.members, options_.local_ranks, options_.tuning, *intra_, regions_};
   site.lanes = lanes_of(topology_);
   site.inputs.resize(local_size);
   site.outputs.resize(local_size);
@@ -249,17 +249,6 @@ bool CpuBackend::take_one() {
   taking.of->take(taking);
   intra_->publish(transport::Stage::taken, ++taken_);
   return true;
-}
-
-// ---------------------------------------------------------------- sets
-
-core::Topology topology_of_set(const core::Topology& world, const std::vector<int>& members) {
-  const auto self = std::lower_bound(members.begin(), members.end(), world.rank);
-  KOLO_CHECK(self != members.end() && *self == world.rank) << "rank " << world.rank << " is not in the set";
-  std::vector<int> node_of;
-  node_of.reserve(members.size());
-  for (const int member : members) node_of.push_back(world.node_of[static_cast<std::size_t>(member)]);
-  return core::make_topology(static_cast<int>(self - members.begin()), node_of, 0);
 }
 
 }  // namespace kolo::data::cpu

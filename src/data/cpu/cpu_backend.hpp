@@ -47,8 +47,10 @@ namespace kolo::data::cpu {
 
 /// The same on all ranks of the set.
 struct CpuBackendOptions {
-  /// The set's ranks as ranks of the world, by rank of the set, ascending; empty for the world itself.
+  /// The set's ranks as ranks of the world, by rank of the set; empty for the world itself.
   std::vector<int> members;
+  /// Of the set's ranks of this node the local ranks in the world, in the order of the set's; likewise.
+  std::vector<int> local_ranks;
   /// Sets whose members share an InterNode must not share tags: this set uses `first_tag` ... first_tag + slots - 1.
   int first_tag = 0;
   Tuning tuning;
@@ -58,7 +60,7 @@ struct CpuBackendOptions {
 
 class CpuBackend final : public data::Backend {
  public:
-  /// `topology` is the set's: its ranks are places in `options.members` (see `topology_of_set`). `intra` has this
+  /// `topology` is the set's: its ranks are places in `options.members` (core::topology_of). `intra` has this
   /// rank's place in its node, the same slots everywhere. `inter` is null when there is one node.
   CpuBackend(core::Topology topology, std::shared_ptr<transport::IntraNode> intra,
              std::shared_ptr<transport::InterNode> inter, CpuBackendOptions options = {});
@@ -118,8 +120,5 @@ class CpuBackend final : public data::Backend {
   std::uint64_t taken_ = 0;
   std::uint64_t sent_ = 0;  // reduced, and no message of theirs is open
 };
-
-/// The topology of a set of ranks, given the world's as one of its members sees it; nodes without members are left out.
-core::Topology topology_of_set(const core::Topology& world, const std::vector<int>& members);
 
 }  // namespace kolo::data::cpu

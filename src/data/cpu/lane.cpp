@@ -53,12 +53,18 @@ Lane::Lane(std::shared_ptr<transport::InterNode> transport, LanePlace place, int
       exchanges_(shape.exchanges), inputs_(place_.ranks.size()) {
   const Sizes sizes(shape, nodes());
   incoming_bytes_ = sizes.incoming;
-  std::byte* memory = transport_->staging(exchanges_.size() * (sizes.partial + sizes.incoming + sizes.result));
+  memory_ = transport_->staging(exchanges_.size() * (sizes.partial + sizes.incoming + sizes.result));
+  std::byte* memory = memory_;
   for (Exchange& exchange : exchanges_) {
     exchange.partial = std::exchange(memory, memory + sizes.partial);
     exchange.incoming = std::exchange(memory, memory + sizes.incoming);
     exchange.result = std::exchange(memory, memory + sizes.result);
   }
+}
+
+Lane::~Lane() {
+  const auto is_done = [](const Exchange& exchange) { return exchange.step == Step::done; };
+  if (std::all_of(exchanges_.begin(), exchanges_.end(), is_done)) transport_->give_back(memory_);
 }
 
 void Lane::start_allreduce(std::size_t index, const WireFormat& format, const kernels::Reduction& reduction,

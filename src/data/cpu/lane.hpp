@@ -61,6 +61,10 @@ class Lane final : public Exchanges {
   /// Exchange i uses tag `first_tag + i`, for the same chunks on all nodes. Takes all its memory from the transport,
   /// here.
   Lane(std::shared_ptr<transport::InterNode> transport, LanePlace place, int first_tag, const LaneShape& shape);
+  /// The memory goes back unless messages are open.
+  ~Lane() override;
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
 
   /// The exchange's memory for the node's partial sums, to be filled before `start_allreduce`.
   [[nodiscard]] std::byte* partial(std::size_t exchange) noexcept { return exchanges_[exchange].partial; }
@@ -139,6 +143,7 @@ class Lane final : public Exchanges {
   std::size_t step_bytes_;
   std::size_t incoming_bytes_;  // of each exchange
   std::vector<Exchange> exchanges_;
+  std::byte* memory_ = nullptr;      // the exchanges'
   std::vector<const void*> inputs_;  // of add_up, by node
 };
 

@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/cpu/mesh.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace kolo::data::cpu {
 
 Mesh::Mesh(std::shared_ptr<transport::InterNode> transport, int first_tag, std::size_t exchanges,
            const MeshBytes& bytes)
-    : transport_(std::move(transport)), first_tag_(first_tag), exchanges_(exchanges) {
-  std::byte* memory = transport_->staging(exchanges * (bytes.outgoing + bytes.incoming));
+    : transport_(std::move(transport)), first_tag_(first_tag), exchanges_(exchanges),
+      memory_(transport_->staging(exchanges * (bytes.outgoing + bytes.incoming))) {
+  std::byte* memory = memory_;
   for (Exchange& exchange : exchanges_) {
     exchange.outgoing = std::exchange(memory, memory + bytes.outgoing);
     exchange.incoming = std::exchange(memory, memory + bytes.incoming);
   }
+}
+
+Mesh::~Mesh() {
+  const auto is_done = [](const Exchange& exchange) { return exchange.messages.empty(); };
+  if (std::all_of(exchanges_.begin(), exchanges_.end(), is_done)) transport_->give_back(memory_);
 }
 
 void Mesh::send(std::size_t index, int rank, std::size_t offset, std::size_t bytes) {

@@ -27,6 +27,10 @@ class Mesh final : public Exchanges {
  public:
   /// Exchange i uses tag `first_tag + i`. All memory is taken from the transport, here.
   Mesh(std::shared_ptr<transport::InterNode> transport, int first_tag, std::size_t exchanges, const MeshBytes& bytes);
+  /// The memory goes back unless messages are open.
+  ~Mesh() override;
+  Mesh(const Mesh&) = delete;
+  Mesh& operator=(const Mesh&) = delete;
 
   /// What is sent lies here, from the moment that it is noted until the exchange is done,
   [[nodiscard]] std::byte* outgoing(std::size_t exchange) noexcept { return exchanges_[exchange].outgoing; }
@@ -63,6 +67,7 @@ class Mesh final : public Exchanges {
   std::shared_ptr<transport::InterNode> transport_;
   int first_tag_;
   std::vector<Exchange> exchanges_;
+  std::byte* const memory_;
 };
 
 }  // namespace kolo::data::cpu

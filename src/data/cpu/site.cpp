@@ -1,23 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/cpu/site.hpp"
 
-#include <algorithm>
 #include <exception>
 #include <string>
 
-#include "base/check.hpp"
-
 namespace kolo::data::cpu {
-
-int Site::set_rank_of(int world_rank) const {
-  if (members.empty()) {
-    KOLO_CHECK(world_rank >= 0 && world_rank < topology.size) << "root " << world_rank << " of " << topology.size;
-    return world_rank;
-  }
-  const auto found = std::lower_bound(members.begin(), members.end(), world_rank);
-  KOLO_CHECK(found != members.end() && *found == world_rank) << "root " << world_rank << " is not in the set";
-  return static_cast<int>(found - members.begin());
-}
 
 std::byte* allocate_output(const data::Run& run, const std::vector<std::int64_t>& parts, Status& status) {
   try {

@@ -24,7 +24,8 @@ namespace kolo::data::cpu {
 /// The backend's, and outlives its collectives. One driver.
 struct Site {
   const core::Topology& topology;
-  const std::vector<int>& members;  ///< as CpuBackendOptions have them
+  const std::vector<int>& members;      ///< as CpuBackendOptions have them,
+  const std::vector<int>& local_ranks;  ///< these, too
   const Tuning& tuning;
   transport::IntraNode& intra;
   transport::RegionTable& regions;
@@ -50,7 +51,10 @@ struct Site {
   [[nodiscard]] int world_rank_of(int rank) const noexcept {
     return members.empty() ? rank : members[static_cast<std::size_t>(rank)];
   }
-  [[nodiscard]] int set_rank_of(int world_rank) const;
+  /// Where a local rank's part of a region is reached.
+  [[nodiscard]] std::byte* at(int local_rank, transport::Place place) const {
+    return regions.at(local_ranks.empty() ? local_rank : local_ranks[static_cast<std::size_t>(local_rank)], place);
+  }
 
   [[nodiscard]] std::byte* slot(int local_rank, const Chunk& chunk) const noexcept {
     return intra.slot(local_rank, chunk.number);

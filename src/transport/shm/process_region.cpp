@@ -28,6 +28,7 @@ std::vector<base::UniqueFd> collect(LocalListener& listener, int own, const Gath
 /// What a rank opens before anybody waits for it.
 struct RegionParts {
   RegionParts(const core::Topology& topology, std::size_t bytes) : own(Segment::create(bytes)) {
+    own.prefer_huge_pages();
     const auto ranks = static_cast<std::size_t>(topology.local_size());
     if (topology.is_leader()) {
       listener.emplace(topology.local_size());
@@ -66,6 +67,7 @@ share_between_processes(const core::Topology& topology, std::size_t bytes, const
     for (std::size_t peer = 0; peer < parts.size(); ++peer) {
       if (static_cast<int>(peer) == topology.local_rank) continue;
       parts[peer] = std::make_shared<Segment>(Segment::map(std::move(files[peer]), bytes));
+      parts[peer]->prefer_huge_pages();
       parts[peer]->close_file();
     }
     return {};

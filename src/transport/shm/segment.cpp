@@ -58,7 +58,7 @@ Segment Segment::map(base::UniqueFd file, std::size_t bytes) {
 Segment Segment::anonymous(std::size_t bytes) {
   Segment segment;
   segment.bytes_ = bytes;
-  segment.map_pages(MAP_PRIVATE | MAP_ANONYMOUS);
+  segment.map_pages(MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
   return segment;
 }
 
@@ -85,13 +85,16 @@ void Segment::map_pages(int flags) {
   void* pages = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, flags, fd(), 0);
   if (pages == MAP_FAILED) base::throw_errno(of_size("mapping ", bytes_), errno);
   data_ = static_cast<std::byte*>(pages);
-  // Advice: where the system has no huge pages for shared memory it says so, and nothing is lost. A small segment would
-  // only become larger.
-  constexpr std::size_t kWorthHugePages = std::size_t{16} << 20;
-  if (bytes_ >= kWorthHugePages) static_cast<void>(::madvise(pages, bytes_, MADV_HUGEPAGE));
   // A forked child that went on as if it were this rank would write into its peers' results; so it has no segment.
   if (::madvise(pages, bytes_, MADV_DONTFORK) != 0)
     base::throw_errno(of_size("madvise(MADV_DONTFORK) of ", bytes_), errno);
+}
+
+/// Advice: where the system has no huge pages for shared memory it says so, and nothing is lost. A small segment would
+/// only become larger.
+void Segment::prefer_huge_pages() noexcept {
+  constexpr std::size_t kWorthHugePages = std::size_t{16} << 20;
+  if (bytes_ >= kWorthHugePages) static_cast<void>(::madvise(data_, bytes_, MADV_HUGEPAGE));
 }
 
 void Segment::unmap() noexcept {

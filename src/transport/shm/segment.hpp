@@ -18,7 +18,7 @@ class Segment {
   static Segment create(std::size_t bytes);
   /// The mapping of another process's file, which must have this size.
   static Segment map(base::UniqueFd file, std::size_t bytes);
-  /// Pages of this process only, which a forked child does not get either.
+  /// Pages of this process only, which a forked child does not get either. What is never touched takes no memory.
   static Segment anonymous(std::size_t bytes);
 
   Segment(Segment&& other) noexcept
@@ -35,6 +35,8 @@ class Segment {
   void make_private() noexcept;
   /// Of a file whose descriptor is open: gives its pages back, whoever maps them, and unmaps it here.
   void discard() noexcept;
+  /// All of it will be used at about the same time: huge pages, if it is large.
+  void prefer_huge_pages() noexcept;
   /// The mapping stays; nobody can be handed the file any more.
   void close_file() noexcept { file_.reset(); }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/shm/slot_ring.hpp"
 
+#include <utility>
+
 #include <sys/mman.h>
 
 #include "base/check.hpp"
@@ -12,14 +14,9 @@ namespace {
 
 constexpr std::size_t kLine = 64;
 
-std::size_t counters_bytes(int local_size) noexcept {
-  return base::round_up(static_cast<std::size_t>(local_size) * transport::kStageCount * kLine, base::kPageBytes);
-}
-
-/// A rank's slots and their places.
-std::size_t rank_bytes(std::size_t slot_bytes, std::uint64_t slots) noexcept {
-  return base::round_up((slot_bytes + transport::kPlaces * sizeof(transport::Place)) * slots, base::kPageBytes);
-}
+/// Where a column's slots begin.
+constexpr std::size_t kSlotsAt = base::kPageBytes;
+static_assert(transport::kStageCount * kLine <= kSlotsAt);
 
 /// A page belongs to the memory next to the core that writes it first.
 void touch(std::byte* memory, std::size_t bytes) noexcept {
@@ -31,34 +28,32 @@ void touch(std::byte* memory, std::size_t bytes) noexcept {
 
 }  // namespace
 
-std::size_t SlotRing::required_bytes(int local_size, std::size_t slot_bytes, std::uint64_t slots) noexcept {
-  return counters_bytes(local_size) + static_cast<std::size_t>(local_size) * rank_bytes(slot_bytes, slots);
+std::size_t SlotRing::column_bytes(std::size_t slot_bytes, std::uint64_t slots) noexcept {
+  return kSlotsAt +
+         base::round_up((slot_bytes + transport::kPlaces * sizeof(transport::Place)) * slots, base::kPageBytes);
 }
 
-SlotRing::SlotRing(std::byte* memory, std::size_t bytes, int local_rank, int local_size, std::size_t slot_bytes,
-                   std::uint64_t slots)
-    : counters_(memory), slots_memory_(memory + counters_bytes(local_size)), ring_bytes_(rank_bytes(slot_bytes, slots)),
-      slot_bytes_(slot_bytes), slots_(slots), local_rank_(local_rank), local_size_(local_size) {
-  KOLO_CHECK(local_rank >= 0 && local_rank < local_size) << "local rank " << local_rank << " of " << local_size;
+SlotRing::SlotRing(base::Columns columns, int local_rank, std::size_t slot_bytes, std::uint64_t slots, Pages pages)
+    : columns_(std::move(columns)), slot_bytes_(slot_bytes), slots_(slots), local_rank_(local_rank) {
+  KOLO_CHECK(local_rank >= 0 && local_rank < local_size()) << "local rank " << local_rank << " of " << local_size();
   KOLO_CHECK(slot_bytes > 0 && slot_bytes % kLine == 0 && slots > 0 && slots <= 64)
       << slots << " slots of " << slot_bytes << " bytes";
-  KOLO_CHECK(bytes >= required_bytes(local_size, slot_bytes, slots)) << bytes << " bytes for the slots";
-  KOLO_CHECK(reinterpret_cast<std::uintptr_t>(memory) % kLine == 0);
-  touch(slots_memory_ + static_cast<std::size_t>(local_rank) * ring_bytes_, ring_bytes_);
+  KOLO_CHECK(reinterpret_cast<std::uintptr_t>(columns_[local_rank]) % kLine == 0);
+  if (pages == Pages::at_once) touch(columns_[local_rank], column_bytes(slot_bytes, slots));
+  for (int stage = 0; stage < transport::kStageCount; ++stage) publish(static_cast<transport::Stage>(stage), 0);
+  placed(local_rank).store(0, std::memory_order_relaxed);
 }
 
 std::byte* SlotRing::slot(int local_rank, std::uint64_t chunk) const noexcept {
-  return slots_memory_ + static_cast<std::size_t>(local_rank) * ring_bytes_ + chunk % slots_ * slot_bytes_;
+  return columns_[local_rank] + kSlotsAt + chunk % slots_ * slot_bytes_;
 }
 
 SlotRing::Counter& SlotRing::counter(transport::Stage stage, int local_rank) const noexcept {
-  const std::size_t line =
-      static_cast<std::size_t>(local_rank) * transport::kStageCount + static_cast<std::size_t>(stage);
-  return *reinterpret_cast<Counter*>(counters_ + line * kLine);
+  return *reinterpret_cast<Counter*>(columns_[local_rank] + static_cast<std::size_t>(stage) * kLine);
 }
 
 transport::Place* SlotRing::places(int local_rank, std::uint64_t chunk) const noexcept {
-  std::byte* first = slots_memory_ + static_cast<std::size_t>(local_rank) * ring_bytes_ + slots_ * slot_bytes_;
+  std::byte* first = columns_[local_rank] + kSlotsAt + slots_ * slot_bytes_;
   return reinterpret_cast<transport::Place*>(first) + chunk % slots_ * transport::kPlaces;
 }
 
@@ -92,7 +87,7 @@ std::uint64_t SlotRing::all_reached(transport::Stage stage) noexcept {
   if (reached(stage, seen.slowest) == seen.least) return seen.least;
   seen.slowest = 0;
   seen.least = reached(stage, 0);
-  for (int rank = 1; rank < local_size_; ++rank) {
+  for (int rank = 1; rank < local_size(); ++rank) {
     const std::uint64_t chunks = reached(stage, rank);
     if (chunks < seen.least) {
       seen.least = chunks;

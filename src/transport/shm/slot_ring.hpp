@@ -1,31 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The data plane's slots and counters, laid out over memory that somebody else maps (a NodeLink's segment).
+// The data plane's slots and counters of one process set, laid out over memory that somebody else maps (a NodeLink's
+// segment).
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
+#include "base/columns.hpp"
 #include "transport/intra_node.hpp"
 
 namespace kolo::shm {
 
-/// In memory: each rank's three counters, a cache line each, the first line also with the bits of `set_placed`; then,
-/// for each rank, beginning on a page, so that its pages are first touched, and placed, by itself, the slots and their
-/// places.
+/// A rank's column begins with its three counters, a cache line each, the first line also with the bits of
+/// `set_placed`; then, from the next page on, come the slots and their places. All of it is written by that rank first,
+/// so that the system places it next to it.
 class SlotRing final : public transport::IntraNode {
  public:
-  /// `memory` is zeroed, page aligned, at least `required_bytes` long (`bytes` is checked against it), and outlives the
-  /// ring. `slot_bytes` is a multiple of 64, `slots` at most 64. Every rank gives the same numbers, but its own
-  /// `local_rank`.
-  SlotRing(std::byte* memory, std::size_t bytes, int local_rank, int local_size, std::size_t slot_bytes,
-           std::uint64_t slots);
+  /// When a rank's part of the memory is made available by the system.
+  enum class Pages : std::uint8_t { at_once, when_used };
+
+  /// `columns`: of the set's ranks of this node, page aligned, of `column_bytes` each; they outlive the ring. Where
+  /// they were used before, nobody uses them any more, and no rank looks at a peer's before that one has made its ring.
+  /// `slot_bytes` is a multiple of 64, `slots` at most 64. Every rank gives the same, but its own `local_rank`.
+  SlotRing(base::Columns columns, int local_rank, std::size_t slot_bytes, std::uint64_t slots,
+           Pages pages = Pages::at_once);
   /// A multiple of the page size.
-  [[nodiscard]] static std::size_t required_bytes(int local_size, std::size_t slot_bytes, std::uint64_t slots) noexcept;
+  [[nodiscard]] static std::size_t column_bytes(std::size_t slot_bytes, std::uint64_t slots) noexcept;
 
   [[nodiscard]] int local_rank() const noexcept override { return local_rank_; }
-  [[nodiscard]] int local_size() const noexcept override { return local_size_; }
+  [[nodiscard]] int local_size() const noexcept override { return columns_.size(); }
   [[nodiscard]] std::size_t slot_bytes() const noexcept override { return slot_bytes_; }
   [[nodiscard]] std::uint64_t slots() const noexcept override { return slots_; }
   [[nodiscard]] std::byte* slot(int local_rank, std::uint64_t chunk) const noexcept override;
@@ -44,13 +49,10 @@ class SlotRing final : public transport::IntraNode {
   [[nodiscard]] Counter& counter(transport::Stage stage, int local_rank) const noexcept;
   [[nodiscard]] Counter& placed(int local_rank) const noexcept;
 
-  std::byte* counters_;
-  std::byte* slots_memory_;
-  std::size_t ring_bytes_;  // from one rank's slots to the next's
+  base::Columns columns_;
   std::size_t slot_bytes_;
   std::uint64_t slots_;
   int local_rank_;
-  int local_size_;
 
   /// What all_reached saw: while the slowest has not moved, nobody else is looked at.
   struct Seen {

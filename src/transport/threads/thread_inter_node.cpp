@@ -97,7 +97,11 @@ void MailRoom::check_alive() const {
 }
 
 std::byte* ThreadInterNode::staging(std::size_t bytes) {
-  return staging_.emplace_back(shm::Segment::anonymous(bytes)).data();
+  return staging_.emplace_front(shm::Segment::anonymous(bytes)).data();
+}
+
+void ThreadInterNode::give_back(std::byte* staging) noexcept {
+  staging_.remove_if([staging](const shm::Segment& one) { return one.data() == staging; });
 }
 
 ThreadInterNode::Operation ThreadInterNode::send(int rank, int tag, const std::byte* data, std::size_t bytes) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <forward_list>
 #include <map>
 #include <memory>
 #include <string>
@@ -69,6 +70,7 @@ class ThreadInterNode final : public transport::InterNode {
   ~ThreadInterNode() override { room_->forget(rank_); }
 
   std::byte* staging(std::size_t bytes) override;
+  void give_back(std::byte* staging) noexcept override;
   Operation send(int rank, int tag, const std::byte* data, std::size_t bytes) override;
   Operation receive(int rank, int tag, std::byte* data, std::size_t bytes) override;
   bool test(Operation operation) override;
@@ -83,7 +85,7 @@ class ThreadInterNode final : public transport::InterNode {
   int rank_;
   base::EventFd bell_;
   Operation last_ = 0;
-  std::vector<shm::Segment> staging_;
+  std::forward_list<shm::Segment> staging_;
 };
 
 }  // namespace kolo::threads

@@ -22,6 +22,7 @@ std::shared_ptr<shm::Segment> second_mapping(const shm::Segment& part) {
   base::UniqueFd file(::fcntl(part.fd(), F_DUPFD_CLOEXEC, 0));
   if (!file.valid()) base::throw_errno("sharing memory between threads", errno);
   auto mapping = std::make_shared<shm::Segment>(shm::Segment::map(std::move(file), part.bytes()));
+  mapping->prefer_huge_pages();
   mapping->close_file();
   return mapping;
 }
@@ -49,7 +50,7 @@ std::shared_ptr<transport::SharedRegion> share_between_threads(PartExchange& exc
   std::optional<shm::Segment> own;
   PartExchange::Ticket ticket = 0;
   const std::vector<std::string> tickets = shm::together(meet, [&] {
-    own.emplace(shm::Segment::create(bytes));
+    own.emplace(shm::Segment::create(bytes)).prefer_huge_pages();
     ticket = exchange.offer(second_mapping(*own));
     return std::to_string(ticket);
   });

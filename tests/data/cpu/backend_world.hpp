@@ -46,6 +46,7 @@ class ReluctantInterNode final : public transport::InterNode {
   ReluctantInterNode(std::shared_ptr<transport::InterNode> inner, std::uint32_t seed)
       : inner_(std::move(inner)), random_(seed) {}
   std::byte* staging(std::size_t bytes) override { return inner_->staging(bytes); }
+  void give_back(std::byte* staging) noexcept override { inner_->give_back(staging); }
   Operation send(int rank, int tag, const std::byte* data, std::size_t bytes) override {
     return inner_->send(rank, tag, data, bytes);
   }
@@ -123,10 +124,10 @@ inline void run_rank(bootstrap::ThreadWorld& world, const WorldShape& shape, int
   const auto bootstrap = world.bootstrap(rank);
   const core::Topology topology = test_support::topology_on_one_machine(*bootstrap, shape.ranks_per_node);
   const int locals = topology.local_size();
-  const std::size_t bytes = shm::SlotRing::required_bytes(locals, shape.slot_bytes, shape.slots);
-  auto node = bootstrap->join_node(topology, bytes, "key", test_support::kPatience);
-  auto intra = std::make_shared<shm::SlotRing>(node->memory(), node->bytes(), topology.local_rank, locals,
-                                               shape.slot_bytes, shape.slots);
+  const std::size_t bytes = shm::SlotRing::column_bytes(shape.slot_bytes, shape.slots);
+  auto node = bootstrap->join_node(topology, bytes * static_cast<std::size_t>(locals), "key", test_support::kPatience);
+  auto intra = std::make_shared<shm::SlotRing>(base::Columns::in_a_row(node->memory(), bytes, locals),
+                                               topology.local_rank, shape.slot_bytes, shape.slots);
   std::shared_ptr<transport::InterNode> inter;
   if (topology.node_count() > 1) {
     inter = std::make_shared<ReluctantInterNode>(bootstrap->inter_node(topology, test_support::kPatience),

@@ -467,23 +467,28 @@ TEST(CpuBackend, ASetRunsAmongItsMembersOnly) {
   run_world(shape, [&](Rank& rank) {
     const std::vector<int> members{1, 2, 3};
     test_support::meet(rank.bootstrap);  // the set's slots lie where the world's do: those have been made
-    if (rank.rank() == 0 || rank.rank() == 4) return;
-    const core::Topology topology = topology_of_set(rank.topology, members);
+    if (rank.rank() == 0 || rank.rank() == 4) {
+      test_support::meet(rank.bootstrap);
+      return;
+    }
+    const core::Topology topology = core::topology_of(rank.topology, members);
     EXPECT_EQ(topology.size, 3);
     EXPECT_EQ(topology.node_count(), 2);
     const int locals = topology.local_size();
-    auto intra = std::make_shared<shm::SlotRing>(rank.node->memory(), rank.node->bytes(), topology.local_rank, locals,
-                                                 shape.slot_bytes, shape.slots);
+    const std::size_t bytes = shm::SlotRing::column_bytes(shape.slot_bytes, shape.slots);
+    auto intra = std::make_shared<shm::SlotRing>(base::Columns::in_a_row(rank.node->memory(), bytes, locals),
+                                                 topology.local_rank, shape.slot_bytes, shape.slots);
     CpuBackendOptions options;
     options.members = members;
     options.first_tag = 100;
     CpuBackend backend(topology, intra, rank.inter, options);
+    test_support::meet(rank.bootstrap);  // all rings have been made
     std::vector<float> data(300, static_cast<float>(rank.rank())), sent(300, static_cast<float>(rank.rank()));
     data::Job job;
     job.runs.push_back(sum_of(data, {}));
     job.runs.push_back(sum_of(sent, {}));
     job.runs.back().kind = core::CollectiveKind::broadcast;
-    job.runs.back().root = 3;
+    job.runs.back().root = 2;
     run(backend, {&job});
     EXPECT_EQ(data, std::vector<float>(300, 6.0F));
     EXPECT_EQ(sent, std::vector<float>(300, 3.0F));
@@ -570,8 +575,8 @@ TEST(CpuBackend, AFaultOfTheTransportReachesTheCaller) {
    private:
     std::vector<std::byte> memory_;
   };
-  const shm::Segment memory = shm::Segment::anonymous(shm::SlotRing::required_bytes(1, 256, 2));
-  auto intra = std::make_shared<shm::SlotRing>(memory.data(), memory.bytes(), 0, 1, 256, 2);
+  const shm::Segment memory = shm::Segment::anonymous(shm::SlotRing::column_bytes(256, 2));
+  auto intra = std::make_shared<shm::SlotRing>(base::Columns({memory.data()}), 0, 256, 2);
   CpuBackend backend(core::make_topology(0, {0, 1}, 0), intra, std::make_shared<Broken>());
   EXPECT_EQ(backend.describe(), "shared memory (1 ranks, 2 slots of 256 bytes), a broken cable (2 nodes, 1 lane)");
   std::vector<float> data(20, 1.0F);
@@ -610,8 +615,8 @@ TEST(CpuBackend, AResultIsUsedBeforeTheOwnPartHasGone) {
   };
   constexpr std::size_t kSlot = 256;
   constexpr std::size_t kSlots = 2;
-  const shm::Segment memory = shm::Segment::anonymous(shm::SlotRing::required_bytes(1, kSlot, kSlots));
-  auto intra = std::make_shared<shm::SlotRing>(memory.data(), memory.bytes(), 0, 1, kSlot, kSlots);
+  const shm::Segment memory = shm::Segment::anonymous(shm::SlotRing::column_bytes(kSlot, kSlots));
+  auto intra = std::make_shared<shm::SlotRing>(base::Columns({memory.data()}), 0, kSlot, kSlots);
   const auto cable = std::make_shared<Unhurried>();
   CpuBackend backend(core::make_topology(0, {0, 1}, 0), intra, cable);
   constexpr std::size_t kBegun = kSlots * kSlot / sizeof(float);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <barrier>
 #include <cstring>
 #include <thread>
 
@@ -15,23 +16,23 @@ namespace {
 using transport::Stage;
 
 TEST(SlotRing, EveryRankHasSlotsOfItsOwnInATurningRing) {
-  const std::size_t bytes = SlotRing::required_bytes(3, 192, 4);
-  EXPECT_EQ(bytes, 4 * 4096u);  // counters, and a page a rank
-  const Segment memory = Segment::anonymous(bytes);
-  SlotRing ring(memory.data(), memory.bytes(), 1, 3, 192, 4);
+  const std::size_t bytes = SlotRing::column_bytes(192, 4);
+  EXPECT_EQ(bytes, 2 * 4096u);  // a page for the counters, and one for slots and places
+  const Segment memory = Segment::anonymous(3 * bytes);
+  SlotRing ring(base::Columns::in_a_row(memory.data(), bytes, 3), 1, 192, 4);
   for (int rank = 0; rank < 3; ++rank) {
     for (std::uint64_t chunk = 0; chunk < 9; ++chunk) {
-      const std::size_t offset = 4096 * (1 + static_cast<std::size_t>(rank)) + 192 * (chunk % 4);
+      const std::size_t offset = bytes * static_cast<std::size_t>(rank) + 4096 + 192 * (chunk % 4);
       EXPECT_EQ(ring.slot(rank, chunk), memory.data() + offset);
     }
   }
 }
 
 TEST(SlotRing, AllReachedIsTheSlowestOfAll) {
-  const std::size_t bytes = SlotRing::required_bytes(3, 64, 2);
-  const Segment memory = Segment::anonymous(bytes);
-  SlotRing a(memory.data(), bytes, 0, 3, 64, 2), b(memory.data(), bytes, 1, 3, 64, 2),
-      c(memory.data(), bytes, 2, 3, 64, 2);
+  const std::size_t bytes = SlotRing::column_bytes(64, 2);
+  const Segment memory = Segment::anonymous(3 * bytes);
+  const auto columns = base::Columns::in_a_row(memory.data(), bytes, 3);
+  SlotRing a(columns, 0, 64, 2), b(columns, 1, 64, 2), c(columns, 2, 64, 2);
   EXPECT_EQ(a.all_reached(Stage::filled), 0u);
   a.publish(Stage::filled, 3);
   b.publish(Stage::filled, 2);
@@ -47,10 +48,13 @@ TEST(SlotRing, AllReachedIsTheSlowestOfAll) {
 
 TEST(SlotRing, WhatWasWrittenBeforeAPublicationIsSeenAfterIt) {
   constexpr std::uint64_t kChunks = kolo::testing::unless_sanitized(20000, 4000);
-  const std::size_t bytes = SlotRing::required_bytes(2, 64, 2);
-  const Segment memory = Segment::anonymous(bytes);
+  const std::size_t bytes = SlotRing::column_bytes(64, 2);
+  const Segment memory = Segment::anonymous(2 * bytes);
+  const auto columns = base::Columns::in_a_row(memory.data(), bytes, 2);
+  std::barrier made(2);
   const auto body = [&](int rank) {
-    SlotRing ring(memory.data(), bytes, rank, 2, 64, 2);
+    SlotRing ring(columns, rank, 64, 2);
+    made.arrive_and_wait();
     for (std::uint64_t chunk = 0; chunk < kChunks; ++chunk) {
       while (chunk >= 2 && ring.all_reached(Stage::taken) <= chunk - 2) std::this_thread::yield();
       std::memcpy(ring.slot(rank, chunk), &chunk, sizeof chunk);

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Groups of some ranks of a context: how they are made, and how a rank's part in one ends.
+#include <kolo/context.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <kolo/collectives.hpp>
+#include <kolo/error.hpp>
+
+#include "api/context_impl.hpp"
+#include "api/forks.hpp"
+#include "engine/set_state.hpp"
+
+namespace kolo {
+namespace detail {
+
+/// What all copies of a group share.
+class Membership {
+ public:
+  /// No member.
+  Membership() noexcept = default;
+  Membership(const std::shared_ptr<engine::Engine>& engine, engine::SetStatePtr state) noexcept
+      : engine_(engine), state_(std::move(state)) {}
+  ~Membership() {
+    if (state_ == nullptr || generation_ != api::fork_generation()) return;
+    const std::shared_ptr<engine::Engine> engine = engine_.lock();
+    if (engine == nullptr) return;
+    try {
+      engine->drop_set(state_->number);
+    } catch (const std::exception& error) {
+      engine->logger().write(LogLevel::error, std::string("a group was not given back: ") + error.what());
+    }
+  }
+  Membership(const Membership&) = delete;
+  Membership& operator=(const Membership&) = delete;
+
+  [[nodiscard]] const engine::SetStatePtr& state() const noexcept { return state_; }
+
+ private:
+  const std::uint64_t generation_ = api::fork_generation();
+  const std::weak_ptr<engine::Engine> engine_;
+  const engine::SetStatePtr state_;
+};
+
+}  // namespace detail
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& reason) {
+  throw Error(ErrorCode::invalid_argument, "Group::of: " + reason);
+}
+
+/// As ranks of the world.
+std::vector<std::int32_t> checked_members(const engine::SetState& parent, const std::vector<int>& ranks) {
+  if (ranks.empty()) refuse("the list of ranks is empty; give those that shall be in the group, this one among them");
+  std::vector<bool> is_in(static_cast<std::size_t>(parent.topology.size));
+  std::vector<std::int32_t> members;
+  for (const int rank : ranks) {
+    if (rank < 0 || rank >= parent.topology.size) {
+      refuse("there is no rank " + std::to_string(rank) + " among " + std::to_string(parent.topology.size) + " ranks");
+    }
+    const auto place = static_cast<std::size_t>(rank);
+    if (is_in[place]) refuse("rank " + std::to_string(rank) + " stands twice in the list");
+    is_in[place] = true;
+    members.push_back(parent.members[place]);
+  }
+  if (!is_in[static_cast<std::size_t>(parent.topology.rank)]) {
+    refuse("this rank, " + std::to_string(parent.topology.rank) +
+           ", does not stand in the list; only those call it that shall be in the group");
+  }
+  return members;
+}
+
+}  // namespace
+
+Group Group::of(const Group& parent, const std::vector<int>& ranks, const std::string& name) {
+  const std::shared_ptr<engine::Engine>& engine = parent.impl().shared_engine();
+  engine::SetStatePtr state = engine->make_set(checked_members(parent.set(), ranks), name);
+  return Group(parent.context_, std::make_shared<detail::Membership>(engine, std::move(state)));
+}
+
+Group Group::of(const std::vector<int>& ranks, const std::string& name) { return of(current_context(), ranks, name); }
+
+Group Group::split(int color, int key) const {
+  if (color < 0 && color != kNoGroup) {
+    throw Error(ErrorCode::invalid_argument, "Group::split: the colour is " + std::to_string(color) +
+                                                 "; give one that is not negative, or kNoGroup");
+  }
+  const int own[] = {color, key};
+  const Tensor all = allgather(*this, const_view(own, Shape{1, 2}));
+  const Span<const int> words = all.as<int>();
+  if (color == kNoGroup) return Group(context_, std::make_shared<detail::Membership>());
+  std::vector<int> ranks;
+  for (int rank = 0; rank < static_cast<int>(words.size() / 2); ++rank) {
+    if (words[2 * static_cast<std::size_t>(rank)] == color) ranks.push_back(rank);
+  }
+  const auto key_of = [&words](int rank) { return words[2 * static_cast<std::size_t>(rank) + 1]; };
+  std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) { return key_of(a) < key_of(b); });
+  return of(*this, ranks);
+}
+
+bool Group::is_member() const noexcept { return membership_ == nullptr || membership_->state() != nullptr; }
+
+std::vector<int> Group::members() const { return set().members; }
+
+engine::SetState& Group::set() const {
+  if (membership_ == nullptr) return *impl().engine().world();
+  static_cast<void>(impl());  // is it usable?
+  if (membership_->state() == nullptr) {
+    throw Error(ErrorCode::invalid_argument,
+                "this rank is no member of the group: it asked Group::split for none (kNoGroup)");
+  }
+  return *membership_->state();
+}
+
+}  // namespace kolo

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a rank has of a process set that it is a member of: who is in it, the names that it has used there, and its
+// unnamed calls. What a `Group` points to.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/signature.hpp"
+#include "core/topology.hpp"
+#include "engine/name_table.hpp"
+#include "engine/unnamed_calls.hpp"
+
+namespace kolo::engine {
+
+/// Lives as long as somebody has it, be it only an operation's entry. Any thread.
+class SetState {
+ public:
+  SetState(core::SetId set, core::Topology its_topology, std::vector<int> its_members)
+      : number(set), topology(std::move(its_topology)), members(std::move(its_members)), names(set) {}
+
+  const core::SetId number;
+  const core::Topology topology;   ///< of the set: its ranks are places in `members`
+  const std::vector<int> members;  ///< as ranks of the world, in the set's order
+  std::string plane;               ///< how its tensors of the CPU are moved, for a person; constant once it is made
+  NameTable names;
+  UnnamedCalls unnamed;
+};
+using SetStatePtr = std::shared_ptr<SetState>;
+
+}  // namespace kolo::engine

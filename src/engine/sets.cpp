@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/sets.hpp"
+
+#include <numeric>
+#include <utility>
+#include <variant>
+
+#include "base/check.hpp"
+
+namespace kolo::engine {
+namespace {
+
+std::vector<int> all_ranks(int size) {
+  std::vector<int> ranks(static_cast<std::size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+}  // namespace
+
+ExpressLimits express_limits(const base::Settings& settings) {
+  ExpressLimits limits;
+  limits.carried_bytes = static_cast<std::size_t>(settings.express_bytes);
+  limits.direct_bytes = static_cast<std::size_t>(settings.direct_bytes);
+  limits.past_cache_bytes = static_cast<std::size_t>(settings.past_cache_bytes);
+  return limits;
+}
+
+Sets::Sets(const core::Topology& world, Parts parts)
+    : topology_(world), parts_(std::move(parts)),
+      world_(std::make_shared<SetState>(core::kGlobalSet, world, all_ranks(world.size))),
+      blocks_(world, parts_.layout.blocks) {
+  make_express(*world_);
+}
+
+void Sets::on_log(const control::LogEntry& entry) {
+  if (const auto* added = std::get_if<control::SetAdded>(&entry)) {
+    blocks_.add(added->set, added->members);
+    numbers_[added->set] = (added->base - core::kFirstRow) / core::kRowIds + 1;
+  } else if (const auto* removed = std::get_if<control::SetRemoved>(&entry)) {
+    blocks_.remove(removed->set);
+    numbers_.erase(removed->set);
+  }
+}
+
+Sets::Made Sets::make(core::SetId set, const std::vector<std::int32_t>& members) {
+  Made made;
+  made.state = std::make_shared<SetState>(set, core::topology_of(topology_, members), members);
+  make_express(*made.state);
+  if (is_closed_) made.state->unnamed.close();
+  made.plane = make_plane(*made.state, numbers_.at(set));
+  states_.emplace(set, made.state);
+  return made;
+}
+
+void Sets::forget(core::SetId set) {
+  const auto found = states_.find(set);
+  KOLO_CHECK(found != states_.end()) << "process set " << set;
+  gone_.calls += found->second->unnamed.done();
+  gone_.bytes += found->second->unnamed.bytes();
+  states_.erase(found);
+}
+
+void Sets::close_unnamed() noexcept {
+  if (std::exchange(is_closed_, true)) return;
+  world_->unnamed.close();
+  for (const auto& [set, state] : states_) state->unnamed.close();
+}
+
+Sets::Unnamed Sets::unnamed() const noexcept {
+  Unnamed all{gone_.calls + world_->unnamed.done(), gone_.bytes + world_->unnamed.bytes()};
+  for (const auto& [set, state] : states_) {
+    all.calls += state->unnamed.done();
+    all.bytes += state->unnamed.bytes();
+  }
+  return all;
+}
+
+std::size_t Sets::block_of(const SetState& set, int local_rank) const {
+  return set.number == core::kGlobalSet ? 0 : blocks_.block_of(set.number, local_rank);
+}
+
+std::vector<int> Sets::local_ranks_of(const SetState& set) const {
+  std::vector<int> ranks;
+  for (const int rank : set.topology.nodes[static_cast<std::size_t>(set.topology.node)]) {
+    const int member = set.members[static_cast<std::size_t>(rank)];
+    ranks.push_back(topology_.local_rank_of[static_cast<std::size_t>(member)]);
+  }
+  return ranks;
+}
+
+base::Columns Sets::columns_of(const SetState& set) const {
+  std::vector<std::byte*> begins;
+  for (const int rank : local_ranks_of(set)) {
+    begins.push_back(parts_.layout.column(parts_.memory, block_of(set, rank), rank));
+  }
+  return base::Columns(std::move(begins));
+}
+
+void Sets::make_express(SetState& set) {
+  if (parts_.layout.express_bytes == 0 || set.topology.node_count() > 1) return;
+  Readers readers{parts_.peers, local_ranks_of(set), set.members};
+  set.unnamed.make_express(columns_of(set), set.topology.local_rank, std::move(readers),
+                           express_limits(parts_.settings), set.number == core::kGlobalSet);
+}
+
+std::unique_ptr<data::Backend> Sets::make_plane(SetState& set, std::uint32_t number) {
+  std::unique_ptr<data::Backend> plane = parts_.make_plane(
+      {set.topology, set.members, local_ranks_of(set), parts_.layout.ring(columns_of(set), 0), number});
+  set.plane = plane->describe();
+  return plane;
+}
+
+}  // namespace kolo::engine

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The process sets of a rank, and where each has its part of the node's memory. One thread at a time (the engine's
+// driver), but for what is constant.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "base/columns.hpp"
+#include "base/settings.hpp"
+#include "control/messages.hpp"
+#include "control/participant.hpp"
+#include "core/topology.hpp"
+#include "data/backend.hpp"
+#include "engine/blocks.hpp"
+#include "engine/node_memory.hpp"
+#include "engine/set_state.hpp"
+#include "transport/peer_memory.hpp"
+
+namespace kolo::engine {
+
+/// What a set's data plane on the CPU is made from.
+struct PlaneSite {
+  const core::Topology& topology;   ///< the set's
+  const std::vector<int>& members;  ///< as ranks of the world, by rank of the set
+  std::vector<int> local_ranks;     ///< those of this node: their local ranks in the world, in the order of the set's
+  base::Columns columns;            ///< likewise, their parts of the node's memory, of NodeLayout::ring_bytes
+  std::uint32_t number = 0;         ///< no other set has it at the same time; 0: the world
+};
+using MakePlane = std::function<std::unique_ptr<data::Backend>(const PlaneSite&)>;
+
+/// When unnamed calls take which way.
+ExpressLimits express_limits(const base::Settings& settings);
+
+class Sets {
+ public:
+  struct Parts {
+    const base::Settings& settings;
+    NodeLayout layout;
+    std::byte* memory = nullptr;                   ///< of the node
+    std::shared_ptr<transport::PeerMemory> peers;  ///< null: ranks cannot read each other's memory
+    MakePlane make_plane;
+  };
+  /// All that is referred to outlives it.
+  Sets(const core::Topology& world, Parts parts);
+
+  [[nodiscard]] const SetStatePtr& world() const noexcept { return world_; }
+  [[nodiscard]] std::unique_ptr<data::Backend> make_world_plane() { return make_plane(*world_, 0); }
+
+  /// Every entry of the log comes here, checked, before anybody acts upon it.
+  void on_log(const control::LogEntry& entry);
+  /// This rank is a member of a set that the log has added just now.
+  struct Made {
+    SetStatePtr state;
+    std::unique_ptr<data::Backend> plane;
+  };
+  [[nodiscard]] Made make(core::SetId set, const std::vector<std::int32_t>& members);
+  /// The log has removed it.
+  void forget(core::SetId set);
+  /// From now on all unnamed calls go by the log: a rank has left.
+  void close_unnamed() noexcept;
+
+  /// Whether there are any but the world, be this rank a member of them or not.
+  [[nodiscard]] bool any() const noexcept { return !numbers_.empty(); }
+  /// Of all sets, those that have gone included: unnamed calls that passed by the log.
+  struct Unnamed {
+    std::uint64_t calls = 0;
+    std::uint64_t bytes = 0;
+  };
+  [[nodiscard]] Unnamed unnamed() const noexcept;
+
+  EntriesBySlot entries;  ///< of all of them
+
+ private:
+  [[nodiscard]] std::size_t block_of(const SetState& set, int local_rank) const;
+  [[nodiscard]] std::vector<int> local_ranks_of(const SetState& set) const;
+  [[nodiscard]] base::Columns columns_of(const SetState& set) const;
+  void make_express(SetState& set);
+  [[nodiscard]] std::unique_ptr<data::Backend> make_plane(SetState& set, std::uint32_t number);
+
+  const core::Topology& topology_;
+  const Parts parts_;
+  const SetStatePtr world_;
+  Blocks blocks_;
+  std::unordered_map<core::SetId, std::uint32_t> numbers_;  // of all sets of the log
+  std::unordered_map<core::SetId, SetStatePtr> states_;     // of those that this rank is a member of
+  bool is_closed_ = false;
+  Unnamed gone_;
+};
+
+}  // namespace kolo::engine

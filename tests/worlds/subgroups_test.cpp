@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Groups of some ranks: every collective in them, several at once, how they are made and dropped, and what is refused.
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <kolo/kolo.hpp>
+
+#include "errors.hpp"
+#include "tests/support/operation.hpp"
+#include "tests/support/random.hpp"
+#include "tests/support/sanitized.hpp"
+
+namespace {
+
+using kolo::ErrorCode;
+using kolo::Group;
+using kolo::ReduceOp;
+using kolo::testing::InFlight;
+using kolo::testing::Kind;
+using kolo::testing::Operation;
+using kolo::testing::sentence_of;
+
+constexpr int kSteps = kolo::testing::unless_sanitized(3, 2);
+
+struct World {
+  int ranks;
+  int per_node;
+};
+
+kolo::Options options_of(const World& world) {
+  return kolo::Options{}
+      .with_setting("KOLO_RANKS_PER_NODE", std::to_string(world.per_node))
+      .with_setting("KOLO_SLOT_BYTES", "256")
+      .with_setting("KOLO_SLOTS", "2")
+      .with_setting("KOLO_TIMEOUT_S", "100");
+}
+
+/// Lists of members, so that there are groups of one rank, of all, of some, in any order, that overlap and that do not.
+std::vector<std::vector<int>> lists_of(int ranks) {
+  std::vector<int> all(static_cast<std::size_t>(ranks));
+  std::iota(all.begin(), all.end(), 0);
+  std::vector<std::vector<int>> lists{all, {all.rbegin(), all.rend()}};
+  std::vector<int> even, odd, upper;
+  for (const int rank : all) {
+    lists.push_back({rank});
+    (rank % 2 == 0 ? even : odd).push_back(rank);
+    if (rank >= ranks / 2) upper.insert(upper.begin() + static_cast<int>(upper.size() / 2), rank);
+  }
+  for (auto& list : {even, odd, upper}) {
+    if (!list.empty()) lists.push_back(list);
+  }
+  return lists;
+}
+
+std::vector<Operation> operations_of(int ranks, std::int64_t salt) {
+  std::vector<Operation> operations;
+  for (int number = 0; number < kolo::testing::kKinds; ++number) {
+    for (const std::int64_t length : {0, 1, 100, 1001}) {
+      Operation operation;
+      operation.kind = static_cast<Kind>(number);
+      operation.name = std::to_string(number) + " " + std::to_string(length);
+      operation.dtype = (number + length + salt) % 2 == 0 ? kolo::DType::float32 : kolo::DType::int64;
+      operation.root = static_cast<int>((length + salt) % ranks);
+      operation.lengths = {length};
+      if (operation.kind == Kind::grouped) operation.lengths = {length, 5, length / 2};
+      const bool gathers = operation.kind == Kind::allgather || operation.kind == Kind::allgather_into;
+      if (gathers) operation.lengths.resize(static_cast<std::size_t>(ranks), length + 3);
+      if (operation.kind == Kind::alltoall) {
+        operation.lengths.clear();
+        for (int pair = 0; pair < ranks * ranks; ++pair)
+          operation.lengths.push_back((length + 7 * pair) % (length + 1));
+      }
+      operations.push_back(std::move(operation));
+    }
+  }
+  return operations;
+}
+
+class Subgroups : public testing::TestWithParam<World> {};
+
+/// The same names are in flight in all groups at once.
+TEST_P(Subgroups, EveryByteOfEveryCollective) {
+  kolo::run_local(
+      GetParam().ranks,
+      [] {
+        kolo::testing::Random own = kolo::testing::random_of(3, static_cast<std::uint64_t>(kolo::rank()));
+        std::vector<Group> groups;
+        for (const std::vector<int>& list : lists_of(kolo::size())) {
+          if (std::find(list.begin(), list.end(), kolo::rank()) == list.end()) continue;
+          groups.push_back(Group::of(list));
+          ASSERT_EQ(groups.back().members(), list);
+          ASSERT_EQ(kolo::size(groups.back()), static_cast<int>(list.size()));
+          ASSERT_EQ(list[static_cast<std::size_t>(kolo::rank(groups.back()))], kolo::rank());
+        }
+        groups.push_back(kolo::world());
+        for (int step = 0; step < kSteps; ++step) {
+          std::vector<std::unique_ptr<InFlight>> open;
+          for (const Group& group : groups) {
+            for (Operation& operation : operations_of(kolo::size(group), step)) {
+              open.push_back(std::make_unique<InFlight>(group, std::move(operation), own));
+              open.back()->submit(step);
+            }
+          }
+          for (const auto& one : open) {
+            one->handle().wait();
+            EXPECT_NO_THROW(one->check()) << describe(one->operation()) << " on rank " << kolo::rank();
+          }
+          for (const Group& group : groups) kolo::end_step(group);
+        }
+      },
+      options_of(GetParam()));
+}
+
+TEST_P(Subgroups, UnnamedCalls) {
+  kolo::run_local(
+      GetParam().ranks,
+      [] {
+        std::vector<Group> groups;
+        for (const std::vector<int>& list : lists_of(kolo::size())) {
+          if (std::find(list.begin(), list.end(), kolo::rank()) != list.end()) groups.push_back(Group::of(list));
+        }
+        for (int round = 0; round < 20; ++round) {
+          for (const Group& group : groups) {
+            const std::vector<int> members = group.members();
+            const int sum = std::accumulate(members.begin(), members.end(), 0);
+            EXPECT_EQ(kolo::allreduce(group, kolo::rank() + round, ReduceOp::sum), sum + kolo::size(group) * round);
+            const int root = round % kolo::size(group);
+            EXPECT_EQ(kolo::broadcast_object(group, kolo::rank(), root), members[static_cast<std::size_t>(root)]);
+            EXPECT_EQ(kolo::allgather_object(group, kolo::rank()), members);
+            std::vector<float> large(3000, static_cast<float>(kolo::rank()));
+            kolo::allreduce(group, kolo::view(large), ReduceOp::sum);
+            EXPECT_EQ(large, std::vector<float>(3000, static_cast<float>(sum)));
+            kolo::barrier(group);
+          }
+        }
+      },
+      options_of(GetParam()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, Subgroups,
+                         testing::Values(World{1, 0}, World{2, 0}, World{3, 0}, World{4, 0}, World{4, 2}, World{4, 1},
+                                         World{5, 2}, World{8, 3}),
+                         [](const testing::TestParamInfo<World>& info) {
+                           return std::to_string(info.param.ranks) + "ranks" + std::to_string(info.param.per_node) +
+                                  "pernode";
+                         });
+
+TEST(Split, ByColourInTheOrderOfTheKeys) {
+  kolo::run_local(6, [] {
+    const int rank = kolo::rank();
+    const Group half = kolo::world().split(rank % 2, -rank);
+    EXPECT_EQ(half.members(), rank % 2 == 0 ? (std::vector<int>{4, 2, 0}) : (std::vector<int>{5, 3, 1}));
+    EXPECT_EQ(kolo::rank(half), 2 - rank / 2);
+    const Group again = half.split(7);
+    EXPECT_EQ(again.members(), half.members());
+    const Group part = half.split(kolo::rank(half) == 0 ? kolo::kNoGroup : 3);
+    EXPECT_EQ(part.is_member(), kolo::rank(half) != 0);
+    if (part.is_member()) {
+      EXPECT_EQ(part.members(), rank % 2 == 0 ? (std::vector<int>{2, 0}) : (std::vector<int>{3, 1}));
+      EXPECT_EQ(kolo::allreduce(part, rank, ReduceOp::sum), rank % 2 == 0 ? 2 : 4);
+    } else {
+      EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { kolo::barrier(part); }),
+                "this rank is no member of the group: it asked Group::split for none (kNoGroup)");
+    }
+    EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [] { (void)kolo::world().split(-2); }),
+              "Group::split: the colour is -2; give one that is not negative, or kNoGroup");
+  });
+}
+
+TEST(GroupOf, SaysWhatIsWrongWithTheList) {
+  kolo::run_local(3, [] {
+    const auto refused = [](const std::vector<int>& ranks) {
+      return sentence_of(ErrorCode::invalid_argument, [&] { (void)Group::of(ranks); });
+    };
+    EXPECT_EQ(refused({}),
+              "Group::of: the list of ranks is empty; give those that shall be in the group, this one among them");
+    EXPECT_EQ(refused({0, 1, 2, 3}), "Group::of: there is no rank 3 among 3 ranks");
+    EXPECT_EQ(refused({0, -1}), "Group::of: there is no rank -1 among 3 ranks");
+    EXPECT_EQ(refused({0, 1, 2, 1}), "Group::of: rank 1 stands twice in the list");
+    EXPECT_EQ(refused({(kolo::rank() + 1) % 3}),
+              "Group::of: this rank, " + std::to_string(kolo::rank()) +
+                  ", does not stand in the list; only those call it that shall be in the group");
+    const Group all = Group::of({2, 1, 0});
+    kolo::barrier(all);
+  });
+}
+
+TEST(GroupOf, RanksThatGiveAnotherOrderDisagree) {
+  kolo::run_local(2, [] {
+    const std::vector<int> list = kolo::rank() == 0 ? std::vector<int>{0, 1} : std::vector<int>{1, 0};
+    const std::string sentence = sentence_of(ErrorCode::mismatch, [&] { (void)Group::of(list); });
+    EXPECT_TRUE(kolo::testing::has(sentence, {"the process set of ranks 0 and 1", "rank 0", "rank 1"})) << sentence;
+    kolo::barrier(Group::of({1, 0}));
+  });
+}
+
+/// Groups are made and dropped without end, some at once, while others run.
+TEST(GroupOf, ManyOneAfterAnother) {
+  kolo::run_local(
+      3,
+      [] {
+        const int rounds = kolo::testing::unless_sanitized(2000, 200);
+        for (int round = 0; round < rounds; ++round) {
+          const Group all = Group::of({0, 1, 2});
+          EXPECT_EQ(kolo::allreduce(all, 1, ReduceOp::sum), 3);
+          const int left_out = round % 3;
+          if (kolo::rank() == left_out) continue;
+          std::vector<int> pair;
+          for (int rank = 0; rank < 3; ++rank) {
+            if (rank != left_out) pair.push_back(rank);
+          }
+          const Group two = Group::of(pair);
+          std::vector<double> x(round % 100, 1.0);
+          kolo::Handle handle = kolo::allreduce_async(two, "x", kolo::view(x));
+          EXPECT_EQ(kolo::allreduce(two, kolo::rank(), ReduceOp::sum), 3 - left_out);
+          EXPECT_EQ(kolo::allreduce(two, 1, ReduceOp::sum), 2);
+          handle.wait();
+          EXPECT_EQ(x, std::vector<double>(x.size(), 2.0));
+        }
+      },
+      kolo::Options{}.with_setting("KOLO_GROUPS", "8"));
+}
+
+/// The last copy goes while operations are in flight.
+TEST(GroupOf, OperationsOutliveTheGroup) {
+  kolo::run_local(2, [] {
+    for (int round = 0; round < 100; ++round) {
+      std::vector<float> x(1000, 1.0F), y(10, 2.0F);
+      std::vector<kolo::Handle> handles;
+      {
+        const Group group = Group::of({0, 1});
+        handles.push_back(kolo::allreduce_async(group, "x", kolo::view(x), ReduceOp::sum));
+        handles.push_back(kolo::allreduce_async(group, "y", kolo::view(y), ReduceOp::sum));
+      }
+      kolo::wait_all(handles);
+      EXPECT_EQ(x[999], 2.0F);
+      EXPECT_EQ(y[9], 4.0F);
+    }
+  });
+}
+
+/// Threads of one rank make and use groups of the same ranks at once.
+TEST(GroupOf, ByThreads) {
+  kolo::run_local(2, [] {
+    kolo::Context& context = kolo::current_context();
+    std::vector<std::thread> threads;
+    for (int thread = 0; thread < 3; ++thread) {
+      threads.emplace_back([&context, thread] {
+        const kolo::ContextGuard guard(context);
+        for (int round = 0; round < 50; ++round) {
+          const Group own = Group::of({0, 1}, "thread " + std::to_string(thread));
+          EXPECT_EQ(kolo::allreduce(own, thread, ReduceOp::sum), 2 * thread);
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  });
+}
+
+/// Groups that share no rank do not wait for each other: 0 and 1 come to their end while 2 waits for 3, which waits for
+/// 0 and 1.
+TEST(GroupOf, DisjointOnesDoNotWaitForEachOther) {
+  std::atomic<bool> over{false};
+  kolo::run_local(4, [&over] {
+    const Group pair = kolo::world().split(kolo::rank() / 2);
+    if (kolo::rank() < 2) {
+      for (int round = 0; round < 100; ++round) {
+        std::vector<float> x(10000, 1.0F);
+        kolo::allreduce(pair, "x", kolo::view(x), ReduceOp::sum);
+        EXPECT_EQ(x[9999], 2.0F);
+      }
+      kolo::barrier(pair);
+      over = true;
+      over.notify_all();
+    } else if (kolo::rank() == 3) {
+      over.wait(false);
+    }
+    kolo::barrier(pair);
+  });
+}
+
+TEST(GroupOf, TrainsInAGroup) {
+  kolo::run_local(4, [] {
+    const Group pair = kolo::world().split(kolo::rank() % 2);
+    std::vector<float> value(3, static_cast<float>(kolo::rank())), gradient(3, static_cast<float>(kolo::rank()));
+    std::vector<kolo::Parameter> parameters{{"w", kolo::view(value), kolo::view(gradient)}};
+    kolo::broadcast_parameters(pair, parameters, 1);
+    EXPECT_EQ(value[0], static_cast<float>(kolo::rank() % 2 + 2));
+    kolo::Sgd sgd(parameters, {1.0});
+    kolo::DistributedOptimizer optimizer(pair, sgd, parameters);
+    for (int step = 0; step < 5; ++step) {
+      std::fill(gradient.begin(), gradient.end(), static_cast<float>(kolo::rank()));
+      optimizer.step();
+    }
+    EXPECT_EQ(value[0], static_cast<float>(kolo::rank() % 2 + 2) - 5.0F * static_cast<float>(kolo::rank() % 2 + 1));
+  });
+}
+
+}  // namespace
