@@ -84,6 +84,7 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
                            {"KOLO_MESSAGE_RING", "8K"},
                            {"KOLO_LOG_RING", "16K"},
                            {"KOLO_MAILBOX", "10"},
+                           {"KOLO_GROUPS", "13"},
                            {"KOLO_SPIN_US", "11"},
                            {"KOLO_FLAT_BYTES", "1K"},
                            {"KOLO_CHUNK_BYTES", "3K"},
@@ -121,6 +122,7 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
   EXPECT_EQ(settings.message_ring_bytes, 8192);
   EXPECT_EQ(settings.log_ring_bytes, 16384);
   EXPECT_EQ(settings.mailbox_capacity, 10);
+  EXPECT_EQ(settings.groups, 13);
   EXPECT_EQ(settings.spin_us, 11);
   EXPECT_EQ(settings.gpu_backend, GpuBackend::staged);
   EXPECT_EQ(settings.gpu_slots, 12);
