@@ -24,6 +24,7 @@ namespace detail {
 class ContextImpl;
 class Membership;
 struct BootstrapHolder;
+struct GroupParts;
 }  // namespace detail
 namespace engine {
 class SetState;
@@ -87,6 +88,7 @@ class KOLO_API Group {
   /// The library's own. Throws `Error` (not_initialized; in a forked process unsupported).
   [[nodiscard]] detail::ContextImpl& impl() const;
   /// Likewise; and invalid_argument where this rank is no member.
+  [[nodiscard]] detail::GroupParts parts() const;
   [[nodiscard]] engine::SetState& set() const;
 
  private:

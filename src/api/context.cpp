@@ -199,6 +199,18 @@ detail::ContextImpl& Group::impl() const {
   return *context_;
 }
 
+detail::GroupParts Group::parts() const {
+  engine::Engine& engine = impl().engine();
+  if (membership_ == nullptr) return {engine, *engine.world()};
+  if (membership_->state() == nullptr) {
+    throw Error(ErrorCode::invalid_argument,
+                "this rank is no member of the group: it asked Group::split for none (kNoGroup)");
+  }
+  return {engine, *membership_->state()};
+}
+
+engine::SetState& Group::set() const { return parts().set; }
+
 Group world() { return current_context(); }
 int rank(const Group& group) { return group.set().topology.rank; }
 int size(const Group& group) { return group.set().topology.size; }

@@ -13,10 +13,38 @@
 #include "api/forks.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "engine/engine.hpp"
+#include "engine/set_state.hpp"
 #include "transport/node_link.hpp"
 #include "transport/regions.hpp"
 
 namespace kolo::detail {
+
+/// What a call needs of its group.
+struct GroupParts {
+  engine::Engine& engine;
+  engine::SetState& set;
+};
+
+/// What all copies of a group of some ranks share.
+class Membership {
+ public:
+  /// No member.
+  Membership() noexcept = default;
+  Membership(const std::shared_ptr<engine::Engine>& engine, engine::SetStatePtr state) noexcept
+      : engine_(engine), state_(std::move(state)) {}
+  /// This rank has done with the group.
+  ~Membership();
+  Membership(const Membership&) = delete;
+  Membership& operator=(const Membership&) = delete;
+
+  /// Null: no member.
+  [[nodiscard]] const engine::SetStatePtr& state() const noexcept { return state_; }
+
+ private:
+  const std::uint64_t generation_ = api::fork_generation();
+  const std::weak_ptr<engine::Engine> engine_;
+  const engine::SetStatePtr state_;
+};
 
 class ContextImpl {
  public:

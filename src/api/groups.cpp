@@ -16,40 +16,18 @@
 
 #include "api/context_impl.hpp"
 #include "api/forks.hpp"
-#include "engine/set_state.hpp"
 
 namespace kolo {
-namespace detail {
-
-/// What all copies of a group share.
-class Membership {
- public:
-  /// No member.
-  Membership() noexcept = default;
-  Membership(const std::shared_ptr<engine::Engine>& engine, engine::SetStatePtr state) noexcept
-      : engine_(engine), state_(std::move(state)) {}
-  ~Membership() {
-    if (state_ == nullptr || generation_ != api::fork_generation()) return;
-    const std::shared_ptr<engine::Engine> engine = engine_.lock();
-    if (engine == nullptr) return;
-    try {
-      engine->drop_set(state_->number);
-    } catch (const std::exception& error) {
-      engine->logger().write(LogLevel::error, std::string("a group was not given back: ") + error.what());
-    }
+detail::Membership::~Membership() {
+  if (state_ == nullptr || generation_ != api::fork_generation()) return;
+  const std::shared_ptr<engine::Engine> engine = engine_.lock();
+  if (engine == nullptr) return;
+  try {
+    engine->drop_set(state_->number);
+  } catch (const std::exception& error) {
+    engine->logger().write(LogLevel::error, std::string("a group was not given back: ") + error.what());
   }
-  Membership(const Membership&) = delete;
-  Membership& operator=(const Membership&) = delete;
-
-  [[nodiscard]] const engine::SetStatePtr& state() const noexcept { return state_; }
-
- private:
-  const std::uint64_t generation_ = api::fork_generation();
-  const std::weak_ptr<engine::Engine> engine_;
-  const engine::SetStatePtr state_;
-};
-
-}  // namespace detail
+}
 
 namespace {
 
@@ -109,15 +87,5 @@ Group Group::split(int color, int key) const {
 bool Group::is_member() const noexcept { return membership_ == nullptr || membership_->state() != nullptr; }
 
 std::vector<int> Group::members() const { return set().members; }
-
-engine::SetState& Group::set() const {
-  if (membership_ == nullptr) return *impl().engine().world();
-  static_cast<void>(impl());  // is it usable?
-  if (membership_->state() == nullptr) {
-    throw Error(ErrorCode::invalid_argument,
-                "this rank is no member of the group: it asked Group::split for none (kNoGroup)");
-  }
-  return *membership_->state();
-}
 
 }  // namespace kolo

@@ -642,10 +642,10 @@ std::shared_ptr<detail::HandleState> submit_allreduce_of(const Group& group, std
     return submit(group, name, allreduce_request(name, in, out, in_place, options));
   }
   check_tensors(core::CollectiveKind::allreduce, name, in, out, in_place, options);
-  engine::Engine& engine = group.impl().engine();
+  const auto [engine, set] = group.parts();
   check_name(name);
   engine.check_usable();
-  Claim claim(group.set().names.claim(name));
+  Claim claim(set.names.claim(name));
   engine::Entry& entry = claim.entry();
   if (!entry.signature || !is_same_allreduce(*entry.signature, in, options)) {
     return start(engine, claim, allreduce_request(name, in, out, in_place, options));
@@ -675,21 +675,20 @@ std::shared_ptr<detail::HandleState> submit_allreduce_into(const Group& group, s
 }
 
 std::shared_ptr<detail::HandleState> submit(const Group& group, std::string_view name, Request request) {
-  engine::Engine& engine = group.impl().engine();
+  const auto [engine, set] = group.parts();
   check_name(name);
   engine.check_usable();
   settle_device(group, name, request);
-  Claim claim(group.set().names.claim(name));
+  Claim claim(set.names.claim(name));
   return start(engine, claim, std::move(request));
 }
 
 Result run(const Group& group, std::string_view name, Request request) {
-  engine::Engine& engine = group.impl().engine();
+  const auto [engine, set] = group.parts();
   engine.check_usable();
   engine.check_may_wait();
   if (!name.empty()) check_name(name);
   settle_device(group, name, request);
-  engine::SetState& set = group.set();
   if (!name.empty()) {
     Claim claim(set.names.claim(name));
     return submit_and_wait(engine, claim, make_operation(engine, claim, std::move(request)));
@@ -711,10 +710,9 @@ void run_unnamed_allreduce(const Group& group, ConstTensorView in, TensorView ou
     run(group, {}, allreduce_request({}, in, out, in_place, options));
     return;
   }
-  engine::Engine& engine = group.impl().engine();
+  const auto [engine, set] = group.parts();
   engine.check_usable();
   engine.check_may_wait();
-  engine::SetState& set = group.set();
   Claim claim(set.names.claim_unnamed());
   if (options.send_as) {
     run_by_log(engine, set, claim, allreduce_request({}, in, out, in_place, options));
