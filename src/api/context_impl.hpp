@@ -42,8 +42,8 @@ class Membership {
 
  private:
   const std::uint64_t generation_ = api::fork_generation();
-  const std::weak_ptr<engine::Engine> engine_;
-  const engine::SetStatePtr state_;
+  const std::weak_ptr<engine::Engine> engine_ = {};
+  const engine::SetStatePtr state_ = nullptr;
 };
 
 class ContextImpl {

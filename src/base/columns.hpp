@@ -15,8 +15,8 @@ class Columns {
   explicit Columns(std::vector<std::byte*> begins) noexcept : begins_(std::move(begins)) {}
   /// Those of `ranks` ranks, of `bytes` each, one behind another.
   static Columns in_a_row(std::byte* memory, std::size_t bytes, int ranks) {
-    std::vector<std::byte*> begins;
-    for (int rank = 0; rank < ranks; ++rank) begins.push_back(memory + static_cast<std::size_t>(rank) * bytes);
+    std::vector<std::byte*> begins(static_cast<std::size_t>(ranks));
+    for (std::size_t rank = 0; rank < begins.size(); ++rank) begins[rank] = memory + rank * bytes;
     return Columns(std::move(begins));
   }
   /// What of each begins at `offset`.
