@@ -21,6 +21,7 @@
 #define KOLO_COLLECTIVES_HPP
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -86,6 +87,39 @@ KOLO_API void grouped_allreduce(const Group& group, std::string_view name, Span<
 [[nodiscard]] KOLO_API Handle grouped_allreduce_async(const Group& group, std::string_view name,
                                                       Span<const NamedView> members,
                                                       const AllreduceOptions& options = {});
+
+/// @}
+
+/// @name reduce
+/// Element by element over all ranks, for rank `root` alone, which gets bitwise what allreduce would give. The same
+/// shape everywhere. In place: the result replaces the root's tensor, and those of the other ranks are left alone.
+/// @{
+
+KOLO_API void reduce(TensorView inout, int root, const ReduceOptions& options = {});
+KOLO_API void reduce(std::string_view name, TensorView inout, int root, const ReduceOptions& options = {});
+[[nodiscard]] KOLO_API Handle reduce_async(std::string_view name, TensorView inout, int root,
+                                           const ReduceOptions& options = {});
+/// From `in` to the root's `out`, which must be there (else: invalid_argument at the call). Other ranks may leave it
+/// out (`std::nullopt`); one that they give is checked, and left alone.
+KOLO_API void reduce_into(ConstTensorView in, const std::optional<TensorView>& out, int root,
+                          const ReduceOptions& options = {});
+KOLO_API void reduce_into(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out, int root,
+                          const ReduceOptions& options = {});
+[[nodiscard]] KOLO_API Handle reduce_into_async(std::string_view name, ConstTensorView in,
+                                                const std::optional<TensorView>& out, int root,
+                                                const ReduceOptions& options = {});
+KOLO_API void reduce(const Group& group, TensorView inout, int root, const ReduceOptions& options = {});
+KOLO_API void reduce(const Group& group, std::string_view name, TensorView inout, int root,
+                     const ReduceOptions& options = {});
+[[nodiscard]] KOLO_API Handle reduce_async(const Group& group, std::string_view name, TensorView inout, int root,
+                                           const ReduceOptions& options = {});
+KOLO_API void reduce_into(const Group& group, ConstTensorView in, const std::optional<TensorView>& out, int root,
+                          const ReduceOptions& options = {});
+KOLO_API void reduce_into(const Group& group, std::string_view name, ConstTensorView in,
+                          const std::optional<TensorView>& out, int root, const ReduceOptions& options = {});
+[[nodiscard]] KOLO_API Handle reduce_into_async(const Group& group, std::string_view name, ConstTensorView in,
+                                                const std::optional<TensorView>& out, int root,
+                                                const ReduceOptions& options = {});
 
 /// @}
 

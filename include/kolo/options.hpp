@@ -66,6 +66,30 @@ struct AllreduceOptions {
   KOLO_SETTER(AllreduceOptions, DType, send_as)
 };
 
+/// Options of `reduce`: `reduce(view, root, ReduceOp::average)` will do. All but the timeout are part of the signature:
+/// the same on every rank.
+struct ReduceOptions {
+  /// How inputs are combined.
+  ReduceOp op = ReduceOp::sum;
+  /// As those of `AllreduceOptions`.
+  double prescale = 1.0;
+  double postscale = 1.0;
+  /// How long this operation may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty. More than zero
+  /// (`Error` invalid_argument at the call).
+  std::optional<std::chrono::nanoseconds> timeout;
+  /// As that of `AllreduceOptions`: the root's result is rounded as there.
+  std::optional<DType> send_as;
+
+  ReduceOptions() = default;
+  ReduceOptions(ReduceOp what) : op(what) {}
+
+  KOLO_SETTER(ReduceOptions, ReduceOp, op)
+  KOLO_SETTER(ReduceOptions, double, prescale)
+  KOLO_SETTER(ReduceOptions, double, postscale)
+  KOLO_SETTER_TIMEOUT(ReduceOptions)
+  KOLO_SETTER(ReduceOptions, DType, send_as)
+};
+
 /// Options of `reduce_scatter`. All but the timeout are part of the signature: the same on every rank.
 struct ReduceScatterOptions {
   /// How inputs are combined.

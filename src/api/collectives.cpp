@@ -6,6 +6,7 @@
 
 #include "api/context_impl.hpp"
 #include "api/request.hpp"
+#include "base/quote.hpp"
 
 namespace kolo {
 
@@ -75,6 +76,78 @@ void grouped_allreduce(std::string_view name, Span<const NamedView> members, con
 }
 Handle grouped_allreduce_async(std::string_view name, Span<const NamedView> members, const AllreduceOptions& options) {
   return grouped_allreduce_async(current_context(), name, members, options);
+}
+
+// ---------------------------------------------------------------- reduce
+
+namespace {
+
+/// Who has no output, or need not have one: every rank but the root. Its buffer has none then.
+api::Request reduce_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
+                            bool in_place, int root, const Group& group, const ReduceOptions& options) {
+  const api::RankAndSize self(group);
+  if (!out && self.rank == root) {
+    throw Error(ErrorCode::invalid_argument, (name.empty() ? "unnamed reduce" : "reduce of " + base::quoted(name)) +
+                                                 ": rank " + std::to_string(root) +
+                                                 " is the root, and gets the result; give an output");
+  }
+  AllreduceOptions reduction = AllreduceOptions(options.op).with_prescale(options.prescale);
+  reduction.postscale = options.postscale;
+  reduction.timeout = options.timeout;
+  reduction.send_as = options.send_as;
+  const TensorView nothing(nullptr, in.dtype(), in.shape(), in.device(), in.stream());
+  api::Request request = api::tensor_request(core::CollectiveKind::reduce, name, in, out.value_or(nothing),
+                                             in_place || !out, reduction, {root, self.size});
+  if (self.rank != root) request.buffers.front().output = nullptr;
+  return request;
+}
+
+}  // namespace
+
+void reduce(const Group& group, std::string_view name, TensorView inout, int root, const ReduceOptions& options) {
+  api::check_name(name);
+  api::run(group, name, reduce_request(name, inout, inout, true, root, group, options));
+}
+void reduce(const Group& group, TensorView inout, int root, const ReduceOptions& options) {
+  api::run(group, {}, reduce_request({}, inout, inout, true, root, group, options));
+}
+Handle reduce_async(const Group& group, std::string_view name, TensorView inout, int root,
+                    const ReduceOptions& options) {
+  return Handle(api::submit(group, name, reduce_request(name, inout, inout, true, root, group, options)));
+}
+void reduce_into(const Group& group, std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
+                 int root, const ReduceOptions& options) {
+  api::check_name(name);
+  api::run(group, name, reduce_request(name, in, out, false, root, group, options));
+}
+void reduce_into(const Group& group, ConstTensorView in, const std::optional<TensorView>& out, int root,
+                 const ReduceOptions& options) {
+  api::run(group, {}, reduce_request({}, in, out, false, root, group, options));
+}
+Handle reduce_into_async(const Group& group, std::string_view name, ConstTensorView in,
+                         const std::optional<TensorView>& out, int root, const ReduceOptions& options) {
+  return Handle(api::submit(group, name, reduce_request(name, in, out, false, root, group, options)));
+}
+
+void reduce(TensorView inout, int root, const ReduceOptions& options) {
+  reduce(current_context(), inout, root, options);
+}
+void reduce(std::string_view name, TensorView inout, int root, const ReduceOptions& options) {
+  reduce(current_context(), name, inout, root, options);
+}
+Handle reduce_async(std::string_view name, TensorView inout, int root, const ReduceOptions& options) {
+  return reduce_async(current_context(), name, inout, root, options);
+}
+void reduce_into(ConstTensorView in, const std::optional<TensorView>& out, int root, const ReduceOptions& options) {
+  reduce_into(current_context(), in, out, root, options);
+}
+void reduce_into(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out, int root,
+                 const ReduceOptions& options) {
+  reduce_into(current_context(), name, in, out, root, options);
+}
+Handle reduce_into_async(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out, int root,
+                         const ReduceOptions& options) {
+  return reduce_into_async(current_context(), name, in, out, root, options);
 }
 
 // ---------------------------------------------------------------- broadcast

@@ -22,6 +22,7 @@ enum class CollectiveKind : std::uint8_t {
   alltoall_splits = 5,  ///< as many rows as each rank's splits say
   reduce_scatter = 6,
   add_process_set = 7,  ///< `Signature::ranks` are the members, in the set's order
+  reduce = 8,
 };
 
 struct CollectiveTraits {
@@ -54,6 +55,12 @@ inline constexpr CollectiveTraits kCollectives[] = {
     {.kind = CollectiveKind::alltoall_splits, .name = "alltoall with splits", .rows_differ = true, .needs_all = true},
     {.kind = CollectiveKind::reduce_scatter, .name = "reduce_scatter", .reduces = true, .scatters_rows = true},
     {.kind = CollectiveKind::add_process_set, .name = "add_process_set", .moves_data = false, .makes_set = true},
+    {.kind = CollectiveKind::reduce,
+     .name = "reduce",
+     .reduces = true,
+     .rooted = true,
+     .fuses = true,
+     .converts = true},
 };
 inline constexpr std::size_t kCollectiveCount = std::size(kCollectives);
 inline constexpr CollectiveKind kLastCollective = kCollectives[kCollectiveCount - 1].kind;

@@ -38,6 +38,9 @@ TEST(Signature, DescribesItself) {
   EXPECT_EQ(describe(exchange), "alltoall with splits of float32 [3]");
   exchange.kind = CollectiveKind::reduce_scatter;
   EXPECT_EQ(describe(exchange), "reduce_scatter of float32 [3], op sum");
+  exchange.kind = CollectiveKind::reduce;
+  exchange.root = 2;
+  EXPECT_EQ(describe(exchange), "reduce of float32 [3], op sum, root 2");
   Signature add;
   add.kind = CollectiveKind::add_process_set;
   add.ranks = {0, 2};

@@ -115,12 +115,13 @@ TEST(Layout, MembersOfAGroupGoWhereTheyFit) {
   EXPECT_EQ(places(layout.runs[1]), (Places{{0, 1, 15}, {1, 0, 1}}));
 }
 
-TEST(Layout, BroadcastsShareByRoot) {
-  const Layout layout = layout_of({of_kind(CollectiveKind::broadcast, 2, 1), of_kind(CollectiveKind::broadcast, 3, 2),
-                                   of_kind(CollectiveKind::broadcast, 5, 1)});
-  ASSERT_EQ(layout.runs.size(), 2U);
-  EXPECT_EQ(layout.runs[0].prototype.root, 1);
-  EXPECT_EQ(places(layout.runs[0]), (Places{{0, 0, 2}, {2, 0, 5}}));
+TEST(Layout, BroadcastsAndReducesShareByRoot) {
+  for (const auto kind : {CollectiveKind::broadcast, CollectiveKind::reduce}) {
+    const Layout layout = layout_of({of_kind(kind, 2, 1), of_kind(kind, 3, 2), of_kind(kind, 5, 1)});
+    ASSERT_EQ(layout.runs.size(), 2U);
+    EXPECT_EQ(layout.runs[0].prototype.root, 1);
+    EXPECT_EQ(places(layout.runs[0]), (Places{{0, 0, 2}, {2, 0, 5}}));
+  }
 }
 
 TEST(Layout, AllgathersStandAloneAndBarriersNeedNoRun) {

@@ -40,9 +40,10 @@ Operation draw_operation(Random& random, std::string name, const Limits& limits)
   operation.op = draw_op(random, operation.dtype);
   operation.root = static_cast<int>(draw(random, limits.ranks));
   operation.scaled = is_floating_point(operation.dtype) && operation.op != ReduceOp::product && chance(random, 20);
-  const bool is_allreduce =
-      operation.kind == Kind::allreduce || operation.kind == Kind::allreduce_into || operation.kind == Kind::grouped;
-  if (is_floating_point(operation.dtype) && is_allreduce && chance(random, 20)) {
+  const bool converts = operation.kind == Kind::allreduce || operation.kind == Kind::allreduce_into ||
+                        operation.kind == Kind::grouped || operation.kind == Kind::reduce ||
+                        operation.kind == Kind::reduce_into;
+  if (is_floating_point(operation.dtype) && converts && chance(random, 20)) {
     operation.send_as = chance(random, 50) ? DType::float16 : DType::bfloat16;
   }
   const std::int64_t ranks = limits.ranks;

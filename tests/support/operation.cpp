@@ -20,9 +20,20 @@ constexpr std::byte kPoison{0xA5};
 }  // namespace
 
 std::string describe(const Operation& operation) {
-  static constexpr const char* kNamesOfKinds[] = {
-      "allreduce",      "allreduce_into", "grouped_allreduce",   "broadcast", "broadcast_into",        "allgather",
-      "allgather_into", "reduce_scatter", "reduce_scatter_into", "alltoall",  "alltoall_into (equal)", "barrier"};
+  static constexpr const char* kNamesOfKinds[] = {"allreduce",
+                                                  "allreduce_into",
+                                                  "grouped_allreduce",
+                                                  "broadcast",
+                                                  "broadcast_into",
+                                                  "allgather",
+                                                  "allgather_into",
+                                                  "reduce_scatter",
+                                                  "reduce_scatter_into",
+                                                  "reduce",
+                                                  "reduce_into",
+                                                  "alltoall",
+                                                  "alltoall_into (equal)",
+                                                  "barrier"};
   static_assert(std::size(kNamesOfKinds) == kKinds);
   std::string text = std::string(kNamesOfKinds[static_cast<int>(operation.kind)]) + " '" + operation.name + "' of " +
                      std::string(to_string(operation.dtype)) + ", " + std::string(to_string(operation.op)) +
@@ -53,6 +64,11 @@ void Memory::check_borders() const {
   }
 }
 
+void Memory::check_poison() const {
+  const auto untouched = [](std::byte byte) { return byte == kPoison; };
+  if (!std::all_of(bytes_.get(), bytes_.get() + all_, untouched)) throw Wrong("memory that is no output was written");
+}
+
 InFlight::InFlight(const Group& group, Operation operation, Random& own, const Room& room)
     : group_(group), operation_(std::move(operation)) {
   const auto add = [&](std::deque<Memory>& to, std::int64_t elements) {
@@ -81,6 +97,10 @@ InFlight::InFlight(const Group& group, Operation operation, Random& own, const R
     add(inputs_, length(0));
     if (chance(own, 50)) add(outputs_, first_row(rank + 1) - first_row(rank));
     break;
+  case Kind::reduce_into:
+    add(inputs_, length(0));
+    if (rank == operation_.root || chance(own, 50)) add(outputs_, length(0));
+    break;
   default:
     add(inputs_, length(0));
     if (is({Kind::allreduce_into, Kind::broadcast_into})) add(outputs_, length(0));
@@ -92,7 +112,8 @@ bool InFlight::is(std::initializer_list<Kind> kinds) const {
 }
 
 bool InFlight::reduces() const {
-  return is({Kind::allreduce, Kind::allreduce_into, Kind::grouped, Kind::reduce_scatter, Kind::reduce_scatter_into});
+  return is({Kind::allreduce, Kind::allreduce_into, Kind::grouped, Kind::reduce_scatter, Kind::reduce_scatter_into,
+             Kind::reduce, Kind::reduce_into});
 }
 
 std::int64_t InFlight::split(int from, int to) const {
@@ -114,6 +135,13 @@ AllreduceOptions InFlight::options() const {
   AllreduceOptions options = AllreduceOptions{}.with_op(operation_.op);
   if (operation_.scaled) options.with_prescale(2).with_postscale(1.5);
   options.send_as = operation_.send_as;
+  return options;
+}
+
+ReduceOptions InFlight::reduce_options() const {
+  const AllreduceOptions same = options();
+  ReduceOptions options = ReduceOptions(same.op).with_prescale(same.prescale).with_postscale(same.postscale);
+  options.send_as = same.send_as;
   return options;
 }
 
@@ -201,6 +229,14 @@ void InFlight::start() {
     handle_ = reduce_scatter_into_async(group_, name, in, outputs_.empty() ? rows : out, options());
     break;
   }
+  case Kind::reduce:
+    handle_ = reduce_async(group_, name, in, operation_.root, reduce_options());
+    break;
+  case Kind::reduce_into: {
+    const auto output = outputs_.empty() ? std::nullopt : std::optional<TensorView>(out);
+    handle_ = reduce_into_async(group_, name, in, output, operation_.root, reduce_options());
+    break;
+  }
   case Kind::alltoall:
     for (int to = 0; to < size(group_); ++to) splits.push_back(split(rank(group_), to));
     exchanged_ = alltoall_async(group_, name, in, splits);
@@ -234,6 +270,17 @@ void InFlight::check_elements(const std::byte* got, std::int64_t count, std::int
   throw Wrong(text + " (bytes)");
 }
 
+/// Elements of a reduction's input that are no part of its result are left alone.
+void InFlight::check_given(std::int64_t begin, std::int64_t end) {
+  const std::size_t bytes = static_cast<std::size_t>(end - begin) * size_of(operation_.dtype);
+  const std::unique_ptr<std::byte[]> given(new std::byte[bytes]);
+  store_repeating(operation_.dtype, given.get(), end - begin, [&, rank = rank(group_)](std::int64_t i) {
+    return value_of(operation_.dtype, operation_.op, begin + i + operation_.salt, rank, size(group_));
+  });
+  if (bytes == 0 || std::memcmp(inputs_[0].element(begin), given.get(), bytes) == 0) return;
+  throw Wrong("an element of the input from " + std::to_string(begin) + " on was written");
+}
+
 void InFlight::check_gathered() {
   const Tensor all = operation_.kind == Kind::allgather ? gathered_.get() : Tensor{};
   const auto* got = outputs_.empty() ? static_cast<const std::byte*>(all.data()) : outputs_[0].data();
@@ -264,20 +311,20 @@ void InFlight::check_scattered() {
                     : outputs_.empty()                      ? inputs_[0].element(first)
                                                             : outputs_[0].data();
   check_elements(got, count, first, 0);
-  const std::size_t width = size_of(operation_.dtype);
-  const std::unique_ptr<std::byte[]> given(new std::byte[static_cast<std::size_t>(length(0)) * width]);
-  store_repeating(operation_.dtype, given.get(), length(0), [&, rank = rank(group_)](std::int64_t i) {
-    return value_of(operation_.dtype, operation_.op, i + operation_.salt, rank, size(group_));
-  });
-  const auto expect_given = [&](std::int64_t begin, std::int64_t end) {  // what is not its result is left alone
-    const std::size_t skip = static_cast<std::size_t>(begin) * width;
-    if (std::memcmp(inputs_[0].element(begin), given.get() + skip, static_cast<std::size_t>(end - begin) * width) !=
-        0) {
-      throw Wrong("an element of the input from " + std::to_string(begin) + " on was written");
-    }
-  };
-  expect_given(0, first);
-  expect_given(first + count, length(0));
+  check_given(0, first);
+  check_given(first + count, length(0));
+}
+
+void InFlight::check_at_root() {
+  if (rank(group_) != operation_.root) {
+    check_given(0, length(0));
+    for (const Memory& output : outputs_) output.check_poison();
+  } else if (outputs_.empty()) {
+    check_elements(inputs_[0].data(), length(0), 0, operation_.root);
+  } else {
+    check_given(0, length(0));
+    check_elements(outputs_[0].data(), length(0), 0, operation_.root);
+  }
 }
 
 void InFlight::check() {
@@ -287,6 +334,7 @@ void InFlight::check() {
   if (is({Kind::allgather, Kind::allgather_into})) return check_gathered();
   if (is({Kind::alltoall, Kind::alltoall_into})) return check_exchanged();
   if (is({Kind::reduce_scatter, Kind::reduce_scatter_into})) return check_scattered();
+  if (is({Kind::reduce, Kind::reduce_into})) return check_at_root();
   for (Memory& result : outputs_.empty() ? inputs_ : outputs_) {
     check_elements(result.data(), result.elements(), 0, operation_.root);
   }

@@ -30,11 +30,13 @@ enum class Kind {
   allgather_into,
   reduce_scatter,
   reduce_scatter_into,  ///< in place on some ranks, into another buffer on others
-  alltoall,             ///< with splits
-  alltoall_into,        ///< without
+  reduce,
+  reduce_into,    ///< ranks that are not the root give an output or none
+  alltoall,       ///< with splits
+  alltoall_into,  ///< without
   barrier
 };
-constexpr int kKinds = 12;
+constexpr int kKinds = 14;
 
 struct Operation {
   Kind kind = Kind::allreduce;
@@ -75,6 +77,8 @@ class Memory {
   void poison();
   /// Throws Wrong.
   void check_borders() const;
+  /// The same unless nobody has written to any of it.
+  void check_poison() const;
 
  private:
   DType dtype_;
@@ -109,6 +113,7 @@ class InFlight {
   [[nodiscard]] bool is(std::initializer_list<Kind> kinds) const;
   [[nodiscard]] bool reduces() const;
   [[nodiscard]] AllreduceOptions options() const;
+  [[nodiscard]] ReduceOptions reduce_options() const;
   [[nodiscard]] std::vector<NamedView> members();
   [[nodiscard]] std::int64_t length(int i) const { return operation_.lengths[static_cast<std::size_t>(i)]; }
   /// What `from` sends to `to`, and where in the input of `from` that begins.
@@ -120,9 +125,11 @@ class InFlight {
   void fill();
   void start();
   void check_elements(const std::byte* got, std::int64_t count, std::int64_t first, int rank);
+  void check_given(std::int64_t begin, std::int64_t end);
   void check_gathered();
   void check_exchanged();
   void check_scattered();
+  void check_at_root();
 
   Group group_;
   Operation operation_;

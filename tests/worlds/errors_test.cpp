@@ -415,6 +415,9 @@ const std::vector<Disagreement>& Disagreements::all() {
       {"Root", [](bool odd) { return kolo::broadcast_async("w", four(), odd ? 3 : 1); },
        "tensor \"w\" of broadcast: ranks disagree about root: 1 on ranks 0, 1 and 3; 3 on rank 2. The operation did "
        "not run; submit the same on every rank."},
+      {"RootOfAReduce", [](bool odd) { return kolo::reduce_async("w", four(), odd ? 3 : 1); },
+       "tensor \"w\" of reduce: ranks disagree about root: 1 on ranks 0, 1 and 3; 3 on rank 2. The operation did not "
+       "run; submit the same on every rank."},
       {"Prescale",
        [](bool odd) { return kolo::allreduce_async("w", four(), AllreduceOptions{}.with_prescale(odd ? 0.5 : 0.25)); },
        "tensor \"w\" of allreduce: ranks disagree about prescale: 0.25 on ranks 0, 1 and 3; 0.5 on rank 2. The "
@@ -551,13 +554,13 @@ TEST_P(Disagreements, FailOnEveryRankAndTheJobGoesOn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Disagreements,
-                         testing::Combine(testing::Range<std::size_t>(0, 20), testing::Values(0, 1, 3)),
+                         testing::Combine(testing::Range<std::size_t>(0, 21), testing::Values(0, 1, 3)),
                          [](const auto& info) {
                            return std::string(Disagreements::all()[std::get<0>(info.param)].what) + "_" +
                                   std::to_string(std::get<1>(info.param)) + "pernode";
                          });
 
-TEST(DisagreementList, IsTestedToItsEnd) { EXPECT_EQ(Disagreements::all().size(), 20U); }
+TEST(DisagreementList, IsTestedToItsEnd) { EXPECT_EQ(Disagreements::all().size(), 21U); }
 
 TEST(Disagreement, OfEveryRank) {
   kolo::run_local(3, [] {

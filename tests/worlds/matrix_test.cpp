@@ -33,7 +33,8 @@ constexpr std::int64_t kLengths[] = {0, 1, 3, 17, 64, 255, 1001};
 
 bool reduces(Kind kind) {
   return kind == Kind::allreduce || kind == Kind::allreduce_into || kind == Kind::grouped ||
-         kind == Kind::reduce_scatter || kind == Kind::reduce_scatter_into;
+         kind == Kind::reduce_scatter || kind == Kind::reduce_scatter_into || kind == Kind::reduce ||
+         kind == Kind::reduce_into;
 }
 
 /// As kolo::testing::Operation wants them; parts differ by rank.
@@ -57,11 +58,9 @@ std::vector<std::int64_t> lengths_of(Kind kind, std::int64_t length, int ranks) 
   }
 }
 
-/// All that a world of this size runs, one dtype after another.
-bool is_allreduce(Kind kind) {
-  return kind == Kind::allreduce || kind == Kind::allreduce_into || kind == Kind::grouped;
-}
+bool converts(Kind kind) { return reduces(kind) && kind != Kind::reduce_scatter && kind != Kind::reduce_scatter_into; }
 
+/// All that a world of this size runs, one dtype after another.
 std::vector<Operation> operations_of(DType dtype, int ranks) {
   std::vector<Operation> operations;
   auto cell = static_cast<std::size_t>(dtype) * 1000;
@@ -83,7 +82,7 @@ std::vector<Operation> operations_of(DType dtype, int ranks) {
         operation.scaled = kolo::is_floating_point(dtype) && op != ReduceOp::product && length % 2 == 1;
         operation.lengths = lengths_of(kind, length, ranks);
         operations.push_back(operation);
-        if (!kolo::is_floating_point(dtype) || !is_allreduce(kind)) continue;
+        if (!kolo::is_floating_point(dtype) || !converts(kind)) continue;
         operation.name += ", narrow";
         operation.send_as = length % 4 < 2 ? DType::float16 : DType::bfloat16;
         operations.push_back(operation);

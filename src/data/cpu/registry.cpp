@@ -9,6 +9,7 @@
 #include "data/cpu/alltoall.hpp"
 #include "data/cpu/alltoall_splits.hpp"
 #include "data/cpu/broadcast.hpp"
+#include "data/cpu/reduce.hpp"
 #include "data/cpu/reduce_scatter.hpp"
 
 namespace kolo::data::cpu {
@@ -36,6 +37,7 @@ constexpr Row kRows[] = {
     {CollectiveKind::alltoall, make<Alltoall>, Alltoall::mesh_bytes},
     {CollectiveKind::alltoall_splits, make<AlltoallSplits>, Alltoall::mesh_bytes},
     {CollectiveKind::reduce_scatter, make<ReduceScatter>, ReduceScatter::mesh_bytes},
+    {CollectiveKind::reduce, make<Reduce>},
 };
 
 }  // namespace

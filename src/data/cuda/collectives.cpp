@@ -26,6 +26,15 @@ void allreduce(StepPlanner& steps, const data::Run& run, const Uneven* /*uneven*
   }
 }
 
+/// Everything goes through slots, which all ranks reduce alike; the root unpacks.
+void reduce(StepPlanner& steps, const data::Run& run, const Uneven* /*uneven*/) {
+  for (const data::Piece& piece : run.pieces) {
+    Segment whole = steps.segment_of(run, piece);
+    whole.unpacks = run.root == steps.limits().rank;
+    steps.reduce_in_slot(run, whole);
+  }
+}
+
 /// Through a slot everything is reduced, rank by rank's rows, the same on all ranks, and a rank unpacks its own.
 void reduce_scatter(StepPlanner& steps, const data::Run& run, const Uneven* /*uneven*/) {
   if (run.elements == 0) return;
@@ -166,6 +175,7 @@ constexpr Row kRows[] = {
     {CollectiveKind::alltoall, alltoall},
     {CollectiveKind::alltoall_splits, alltoall_splits},
     {CollectiveKind::reduce_scatter, reduce_scatter},
+    {CollectiveKind::reduce, reduce},
 };
 
 }  // namespace

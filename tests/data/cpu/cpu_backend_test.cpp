@@ -8,6 +8,7 @@
 #include <deque>
 #include <new>
 #include <numeric>
+#include <optional>
 
 #include "backend_world.hpp"
 #include "exact_data.hpp"
@@ -77,8 +78,29 @@ void add_piece(Case& test, data::Run& run, Rank& rank, Dice& dice, std::int64_t 
   run.elements += elements;
 }
 
-void add_allreduce(Case& test, Rank& rank, Dice& dice, DType dtype, ReduceOp op, core::Wire wire = core::Wire::own) {
+/// One tensor of a rank that gives and gets nothing: what there is of an output is left alone.
+void add_piece_without_result(Case& test, data::Run& run, Rank& rank, Dice& dice, std::int64_t elements,
+                              const std::function<std::int64_t(std::int64_t)>& mine) {
+  Tensor& input = test.tensor(run.dtype, elements, dice.misalignment());
+  store_repeating(run.dtype, input.data(), elements, mine);
+  const std::string what = "of a rank that is not the root of " + std::to_string(rank.size());
+  test.expected.push_back({&input, input.contents(), "the input " + what});
+  std::byte* output = dice.in_place() ? input.data() : nullptr;
+  if (output == nullptr && dice.in_place()) {
+    Tensor& apart = test.tensor(run.dtype, elements, dice.misalignment());
+    test.expected.push_back({&apart, apart.contents(), "the output " + what});
+    output = apart.data();
+  }
+  run.pieces.push_back({input.data(), output, elements});
+  run.elements += elements;
+}
+
+/// An all-reduce, or with a root a reduce.
+void add_reduction(Case& test, Rank& rank, Dice& dice, DType dtype, ReduceOp op, core::Wire wire = core::Wire::own,
+                   std::optional<int> root = {}) {
   data::Run& run = test.job.runs.emplace_back();
+  run.kind = root ? core::CollectiveKind::reduce : core::CollectiveKind::allreduce;
+  run.root = root.value_or(0);
   run.dtype = dtype;
   run.wire = wire;
   run.op = op;
@@ -91,11 +113,14 @@ void add_allreduce(Case& test, Rank& rank, Dice& dice, DType dtype, ReduceOp op,
   if (op == ReduceOp::average) run.divisor = ranks;
   const std::int64_t factor = scaled ? 3 : 1;
   const std::size_t pieces = dice.common() % 4;
+  const auto mine = [&](std::int64_t i) { return value_of(dtype, op, i, rank.rank(), ranks); };
+  const auto result = [&](std::int64_t i) { return factor * reduced_value(dtype, op, i, ranks); };
   for (std::size_t k = 0; k <= pieces; ++k) {
-    add_piece(
-        test, run, rank, dice, dice.length(),
-        [&](std::int64_t i) { return value_of(dtype, op, i, rank.rank(), ranks); },
-        [&](std::int64_t i) { return factor * reduced_value(dtype, op, i, ranks); });
+    if (root && *root != rank.rank()) {
+      add_piece_without_result(test, run, rank, dice, dice.length(), mine);
+    } else {
+      add_piece(test, run, rank, dice, dice.length(), mine, result);
+    }
   }
 }
 
@@ -244,19 +269,22 @@ void everything_once(Rank& rank, std::uint32_t seed) {
   const auto next_case = [&]() -> Case& {
     return !cases.empty() && dice.common() % 3 == 0 ? cases.back() : cases.emplace_back();
   };
+  const auto any_root = [&] { return static_cast<int>(dice.common() % static_cast<unsigned>(rank.size())); };
   for (int type = 0; type < kDTypeCount; ++type) {
     const auto dtype = static_cast<DType>(type);
     for (const ReduceOp op : ops_of(dtype)) {
-      add_allreduce(next_case(), rank, dice, dtype, op);
+      add_reduction(next_case(), rank, dice, dtype, op);
+      add_reduction(next_case(), rank, dice, dtype, op, core::Wire::own, any_root());
       add_reduce_scatter(next_case(), rank, dice, dtype, op);
       if (dtype != DType::float32 && dtype != DType::float64) continue;
       for (const core::Wire wire : {core::Wire::float16, core::Wire::bfloat16}) {
-        add_allreduce(next_case(), rank, dice, dtype, op, wire);
+        add_reduction(next_case(), rank, dice, dtype, op, wire);
+        add_reduction(next_case(), rank, dice, dtype, op, wire, any_root());
       }
     }
     add_alltoall(next_case(), rank, dice, dtype, true);
     add_alltoall(next_case(), rank, dice, dtype, false);
-    add_broadcast(next_case(), rank, dice, dtype, static_cast<int>(dice.common() % static_cast<unsigned>(rank.size())));
+    add_broadcast(next_case(), rank, dice, dtype, any_root());
     if (type % 3 == 0) add_allgather(next_case(), rank, dice, dtype);
   }
   std::vector<data::Job*> jobs;
@@ -371,6 +399,45 @@ TEST(CpuBackend, BetweenNodesElementsAreAddedInTheOrderOfTheNodesWhateverTheBatc
         shape.step_bytes = step_bytes;
         shape.slot_bytes = slot_bytes;
         expect_sum_however_cut(shape, wanted);
+      }
+    }
+  }
+}
+
+/// On all routes, as all ranks take them: in slots of every size, and from an input apart.
+TEST(CpuBackend, ARootGetsTheBitsOfAnAllreduce) {
+  constexpr std::size_t kCount = 3000;
+  for (const auto& [ranks, ranks_per_node] :
+       {std::pair(2, 0), std::pair(3, 0), std::pair(5, 0), std::pair(4, 2), std::pair(5, 2), std::pair(3, 1)}) {
+    for (const std::size_t slot_bytes : {256, 4096}) {
+      for (const std::size_t step_bytes : {0, 1000000}) {
+        WorldShape shape;
+        shape.ranks = ranks;
+        shape.ranks_per_node = ranks_per_node;
+        shape.slot_bytes = slot_bytes;
+        shape.step_bytes = step_bytes;
+        run_world(shape, [](Rank& rank) {
+          for (const core::Wire wire : {core::Wire::own, core::Wire::bfloat16}) {
+            for (int root = 0; root < rank.size(); ++root) {
+              const std::vector<float> mine = rough(kCount, static_cast<std::uint32_t>(rank.rank()));
+              std::vector<float> all = mine, given = mine, out(kCount, -1);
+              data::Job job;
+              job.runs.push_back(sum_of(all, {}));
+              job.runs.push_back(sum_of(given, {7, 1500}));
+              for (data::Run& run : job.runs) run.wire = wire;
+              job.runs.back().kind = core::CollectiveKind::reduce;
+              job.runs.back().root = root;
+              std::byte* to = reinterpret_cast<std::byte*>(out.data());
+              for (data::Piece& piece : job.runs.back().pieces) {
+                piece.output = to;
+                to += piece.elements * std::int64_t{sizeof(float)};
+              }
+              run(rank.backend, {&job});
+              EXPECT_EQ(out, rank.rank() == root ? all : std::vector<float>(kCount, -1));
+              EXPECT_EQ(given, mine);
+            }
+          }
+        });
       }
     }
   }
@@ -534,6 +601,29 @@ TEST(CpuBackend, SaysWhomItWaitsFor) {
       });
     }
   }
+}
+
+TEST(CpuBackend, WhoOnlyGivesASmallTensorWaitsForNobody) {
+  WorldShape shape;
+  shape.ranks = 4;
+  run_world(shape, [&](Rank& rank) {
+    constexpr int kRoot = 2;
+    std::vector<float> data(30, 1.0F);
+    data::Job job;
+    job.runs.push_back(sum_of(data, {}));
+    job.runs.front().kind = core::CollectiveKind::reduce;
+    job.runs.front().root = kRoot;
+    if (rank.rank() == 0) run(rank.backend, {&job});
+    test_support::meet(rank.bootstrap);  // nobody else has come
+    if (rank.rank() == kRoot) {
+      rank.backend.start(job);
+      drive_until_awaiting(rank.backend, {1, 3});
+    }
+    test_support::meet(rank.bootstrap);
+    if (rank.rank() == kRoot) drive(rank.backend, {&job});
+    if (rank.rank() == 1 || rank.rank() == 3) run(rank.backend, {&job});
+    EXPECT_EQ(data, std::vector<float>(30, rank.rank() == kRoot ? 4.0F : 1.0F));
+  });
 }
 
 TEST(CpuBackend, AbortLeavesCallersMemoryAlone) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,7 +19,8 @@ namespace kolo::cuda::test {
 
 inline constexpr core::CollectiveKind kKinds[] = {
     core::CollectiveKind::allreduce,      core::CollectiveKind::broadcast, core::CollectiveKind::allgather,
-    core::CollectiveKind::reduce_scatter, core::CollectiveKind::alltoall,  core::CollectiveKind::alltoall_splits};
+    core::CollectiveKind::reduce_scatter, core::CollectiveKind::alltoall,  core::CollectiveKind::alltoall_splits,
+    core::CollectiveKind::reduce};
 
 inline constexpr DType kTypes[] = {DType::boolean,  DType::int8,    DType::int16,  DType::int32,  DType::int64,
                                    DType::uint8,    DType::uint16,  DType::uint32, DType::uint64, DType::float16,
@@ -60,7 +62,7 @@ class AnyCollective {
     if (is_.kind == core::CollectiveKind::reduce_scatter) is_.rows += size();
     for (int to = 0; to < size(); ++to) splits_.push_back(split(rank(), to));
     const bool has_in_place = is_.kind == core::CollectiveKind::allreduce ||
-                              is_.kind == core::CollectiveKind::broadcast ||
+                              is_.kind == core::CollectiveKind::broadcast || is_.kind == core::CollectiveKind::reduce ||
                               is_.kind == core::CollectiveKind::reduce_scatter;
     is_.in_place = is_.in_place && has_in_place;
     const std::size_t offset = misalignment * size_of(is_.dtype);
@@ -85,6 +87,12 @@ class AnyCollective {
       return out_ ? allreduce_into_async(name_, in, out, options) : allreduce_async(name_, in, options);
     case core::CollectiveKind::broadcast:
       return out_ ? broadcast_into_async(name_, in, out, is_.root) : broadcast_async(name_, in, is_.root);
+    case core::CollectiveKind::reduce: {
+      ReduceOptions same(options.op);
+      same.with_prescale(options.prescale).with_postscale(options.postscale);
+      if (!out_) return reduce_async(name_, in, is_.root, same);
+      return reduce_into_async(name_, in, is_root() ? std::optional<TensorView>(out) : std::nullopt, is_.root, same);
+    }
     case core::CollectiveKind::allgather:
       return allgather_into_async(name_, in, out);
     case core::CollectiveKind::alltoall:
@@ -100,6 +108,10 @@ class AnyCollective {
   void expect_result() const {
     const std::string what = name_ + ", " + to_string(is_) + ", step " + std::to_string(step_) + ", rank " +
                              std::to_string(rank()) + " of " + std::to_string(size());
+    if (is_.kind == core::CollectiveKind::reduce && !is_root()) {
+      EXPECT_EQ(in_->read(), input(rank())) << what << ": the input";
+      return;
+    }
     Bytes got = (out_ ? *out_ : *in_).read();
     if (is_.kind == core::CollectiveKind::reduce_scatter && !out_) {  // the others' rows are undefined
       const auto* begin = got.data() + own().begin * row_bytes();
@@ -112,6 +124,7 @@ class AnyCollective {
   }
 
  private:
+  [[nodiscard]] bool is_root() const { return is_.root == rank(); }
   [[nodiscard]] data::RowsOf own() const { return {is_.rows, rank(), size()}; }
   [[nodiscard]] std::int64_t row_bytes() const { return is_.width * static_cast<std::int64_t>(size_of(is_.dtype)); }
   [[nodiscard]] std::int64_t split(int from, int to) const { return (is_.rows + from + 2 * to) % 3 * is_.rows / 2; }

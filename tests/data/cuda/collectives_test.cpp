@@ -206,6 +206,43 @@ TEST_P(Collectives, BroadcastFromEveryRoot) {
       options());
 }
 
+TEST_P(Collectives, ReduceToEveryRoot) {
+  run_local(
+      ranks(),
+      [] {
+        bind();
+        const RankStream stream;
+        for (int root = 0; root < size(); ++root) {
+          const bool is_root = rank() == root;
+          for (const DType dtype : {DType::int32, DType::float16, DType::float32}) {
+            for (const std::int64_t elements : kSizes) {
+              const Bytes given = given_values(dtype, ReduceOp::sum, elements, 0, rank());
+              const Bytes wanted = reduced_values(dtype, ReduceOp::sum, elements, 0);
+              const Bytes untouched = elements_of(
+                  dtype, elements, [](std::int64_t) { return 3; }, 1);
+              DeviceTensor inout(dtype, elements, stream);
+              DeviceTensor in(dtype, elements, stream);
+              DeviceTensor out(dtype, elements, stream);
+              inout.write(given);
+              in.write(given);
+              out.write(untouched);
+              Handle in_place = reduce_async("in place", inout.view(), root);
+              Handle apart = reduce_into_async("apart", in.view(), out.view(), root);
+              follow(in_place, stream);
+              follow(apart, stream);
+              const std::string what = std::to_string(elements) + " " + std::string(to_string(dtype));
+              EXPECT_EQ(inout.read(), is_root ? wanted : given) << what;
+              EXPECT_EQ(out.read(), is_root ? wanted : untouched) << what;
+              EXPECT_EQ(in.read(), given) << what;
+              in_place.wait();
+              apart.wait();
+            }
+          }
+        }
+      },
+      options());
+}
+
 TEST_P(Collectives, AllgatherOfUnevenRows) {
   run_local(
       ranks(),

@@ -125,6 +125,30 @@ void check_reduce_scatter(Report& report, const char* name, int rows) {
   report.check(right, name);
 }
 
+/// To every root, in place and apart; the other ranks' tensors are left alone.
+template <class T>
+void check_reduce(Report& report, const char* name, std::size_t count) {
+  const auto ranks = static_cast<std::size_t>(kolo::size());
+  const auto own = static_cast<std::size_t>(kolo::rank());
+  std::vector<T> mine(count), sums(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    mine[i] = static_cast<T>((i + own) % 13);
+    std::size_t sum = 0;
+    for (std::size_t rank = 0; rank < ranks; ++rank) sum += (i + rank) % 13;
+    sums[i] = static_cast<T>(sum);
+  }
+  for (int root = 0; root < kolo::size(); ++root) {
+    const bool is_root = kolo::rank() == root;
+    std::vector<T> x = mine;
+    kolo::Handle handle = kolo::reduce_async(name, kolo::view(x), root);
+    std::vector<T> out(count, static_cast<T>(77));
+    kolo::reduce_into(kolo::const_view(mine), kolo::view(out), root);
+    handle.wait();
+    report.check(x == (is_root ? sums : mine), name);
+    report.check(out == (is_root ? sums : std::vector<T>(count, static_cast<T>(77))), name);
+  }
+}
+
 void check_collectives(Report& report) {
   check_allreduce<float>(report, "float32 x 1", 1);
   check_allreduce<float>(report, "float32 x 1000", 1000);
@@ -134,6 +158,9 @@ void check_collectives(Report& report) {
   check_steps(report);
   check_others(report);
   check_alltoall(report);
+  check_reduce<float>(report, "reduce of float32 x 5", 5);
+  check_reduce<double>(report, "reduce of float64 x 100001", 100'001);
+  check_reduce<std::uint8_t>(report, "reduce of uint8 x 33333", 33'333);
   check_reduce_scatter<float>(report, "reduce_scatter of float32", 70'001);
   check_reduce_scatter<std::int16_t>(report, "reduce_scatter of int16", 33'333);
   check_reduce_scatter<std::uint8_t>(report, "reduce_scatter of uint8", 3);

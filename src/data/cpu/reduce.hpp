@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reduce to a root. The same arithmetic as an all-reduce (allreduce.hpp), in the same order and rounded at the same
+// places, so that the root gets the same bits; but only the root takes a result. Three routes:
+//
+//   flat    one node; a small chunk, or few ranks. The others fill. When all have, the root reduces their slots and its
+//           own input straight into its output; the others wait for nobody. One synchronisation.
+//   sliced  one node, more ranks. The chunk is divided into a share a rank. When all have filled, rank j reduces share
+//           j over its own input and the peers' slots, and writes the sum into the root's slot (the root: into its
+//           output), from which the root takes when all have reduced. So the root reads and writes each line twice,
+//           however many ranks there are. (With up to three, flat does not read more.)
+//   lanes   several nodes. As an all-reduce's: rank j of each node reduces share j over its node into partial sums, and
+//           exchanges them with rank j of the other nodes. What comes back is brought to the root's slot on the root's
+//           node, and used nowhere else: other nodes receive results in vain (lane.hpp knows no receiver), but do not
+//           add up what they only deliver.
+//
+// Tensors in regions are copied as any others.
+#pragma once
+
+#include <string_view>
+
+#include "data/cpu/collective.hpp"
+#include "data/cpu/wire_format.hpp"
+#include "data/kernels/reduce.hpp"
+
+namespace kolo::data::cpu {
+
+class Reduce final : public Collective {
+ public:
+  using Collective::Collective;
+  /// Only the root's pieces need outputs; those of other ranks are left alone.
+  void open(const data::Run& run, data::Job& job) override;
+
+  Cut cut(Chunk& chunk, std::uint64_t taken) override;
+  void fill(Chunk& chunk) override;
+  void enter(const Chunk& chunk) override;
+  void arrive(const Chunk& chunk) override;
+  [[nodiscard]] bool ready(const Chunk& chunk) const override;
+  void take(const Chunk& chunk) override;
+  [[nodiscard]] std::string_view route(const data::Run& run) const override;
+
+ private:
+  [[nodiscard]] bool is_root() const noexcept { return root_ == site_.topology.rank; }
+  [[nodiscard]] bool goes_flat(std::size_t bytes) const noexcept;
+  [[nodiscard]] static bool is_flat(const Chunk& chunk) noexcept { return chunk.peers_read_at_take; }
+  [[nodiscard]] Part own_share(const Chunk& chunk) const noexcept;
+  [[nodiscard]] Part kept_share(const Chunk& chunk) const noexcept;
+  template <class Visit>
+  void each_stretch(const Chunk& chunk, Visit&& visit);
+  void point_at_slots(const Chunk& chunk, std::int64_t at);
+  void reduce_out(const Chunk& chunk);
+  void copy_out(const Chunk& chunk);
+
+  int root_ = 0;  // of the set
+  const WireFormat* format_ = nullptr;
+  kernels::Reduction reduction_;
+  std::int64_t element_bytes_ = 0;  // in memory
+  std::int64_t elements_ = 0;
+  std::int64_t chunk_elements_ = 0;
+  std::int64_t offset_ = 0;  // the first element that has not been cut
+  bool past_cache_ = false;  // outputs elsewhere than the inputs are written past the cache (tuning.hpp)
+  PieceCursor fill_cursor_;
+  PieceCursor take_cursor_;
+};
+
+}  // namespace kolo::data::cpu

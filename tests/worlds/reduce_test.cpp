@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reduce to a root, from end to end, on threads: every type, operation and root on one node and on virtual ones, every
+// form of the call, the bits of an all-reduce, and what is refused.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <kolo/kolo.hpp>
+
+#include "base/half.hpp"
+#include "errors.hpp"
+#include "tests/support/operation.hpp"
+#include "tests/support/random.hpp"
+#include "tests/support/sanitized.hpp"
+
+namespace {
+
+using kolo::DType;
+using kolo::ErrorCode;
+using kolo::ReduceOp;
+using kolo::ReduceOptions;
+using kolo::Shape;
+using kolo::testing::InFlight;
+using kolo::testing::Kind;
+using kolo::testing::Operation;
+using kolo::testing::sentence_of;
+
+/// Ranks, and ranks per (virtual) node.
+class Reduce : public testing::TestWithParam<std::pair<int, int>> {
+ protected:
+  template <class Body>
+  static void run(Body&& body, const char* slot_bytes = "256") {
+    kolo::run_local(GetParam().first, std::forward<Body>(body),
+                    kolo::Options{}
+                        .with_setting("KOLO_RANKS_PER_NODE", std::to_string(GetParam().second))
+                        .with_setting("KOLO_SLOT_BYTES", slot_bytes)
+                        .with_setting("KOLO_TIMEOUT_S", "100"));
+  }
+};
+
+std::vector<std::pair<int, int>> worlds() {
+  std::vector<std::pair<int, int>> all{{1, 0}, {2, 0}, {3, 0}, {4, 0}, {2, 1}, {3, 2}, {4, 2}, {8, 3}};
+  if (!kolo::testing::kSanitized) all.insert(all.end(), {{8, 0}, {8, 4}, {7, 1}});
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Worlds, Reduce, testing::ValuesIn(worlds()), [](const auto& info) {
+  return std::to_string(info.param.first) + "ranks" + std::to_string(info.param.second) + "pernode";
+});
+
+// ---------------------------------------------------------------- every type, operation and root
+
+std::vector<Operation> operations_of(DType dtype, int ranks) {
+  std::vector<Operation> operations;
+  auto cell = static_cast<std::size_t>(dtype) * 1000;
+  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::min, ReduceOp::max, ReduceOp::product, ReduceOp::average}) {
+    if (op == ReduceOp::average && !kolo::is_floating_point(dtype)) continue;
+    for (int root = 0; root < ranks; ++root) {
+      for (const std::int64_t length : {0, 1, 29, 400}) {
+        if (!kolo::testing::is_taken(cell++)) continue;
+        Operation operation;
+        operation.kind = cell % 2 == 0 ? Kind::reduce : Kind::reduce_into;
+        operation.name = std::to_string(operations.size());
+        operation.dtype = dtype;
+        operation.op = op;
+        operation.root = root;
+        operation.scaled = kolo::is_floating_point(dtype) && op != ReduceOp::product && cell % 3 == 0;
+        operation.lengths = {length};
+        operations.push_back(std::move(operation));
+      }
+    }
+  }
+  return operations;
+}
+
+TEST_P(Reduce, EveryTypeOperationAndRoot) {
+  run([] {
+    kolo::Context& context = kolo::current_context();
+    kolo::testing::Random own = kolo::testing::random_of(2, static_cast<std::uint64_t>(context.rank()));
+    for (int dtype = 0; dtype < kolo::kDTypeCount; ++dtype) {
+      std::vector<std::unique_ptr<InFlight>> calls;
+      for (Operation& operation : operations_of(static_cast<DType>(dtype), context.size())) {
+        calls.push_back(std::make_unique<InFlight>(context, std::move(operation), own));
+        calls.back()->submit(dtype);
+      }
+      for (const auto& one : calls) {
+        one->handle().wait();
+        EXPECT_NO_THROW(one->check()) << describe(one->operation()) << " on rank " << context.rank();
+      }
+    }
+  });
+}
+
+// ---------------------------------------------------------------- every form of the call
+
+TEST_P(Reduce, EveryFormOfTheCall) {
+  run([] {
+    kolo::Context& context = kolo::current_context();
+    const int size = kolo::size();
+    for (int root = 0; root < size; ++root) {
+      const bool is_root = kolo::rank() == root;
+      const std::vector<double> mine(100, 1 + kolo::rank());
+      const std::vector<double> sum(100, size * (size + 1) / 2);
+      const std::vector<double> largest(100, size);
+      std::vector<double> x = mine;
+      const auto expect_in_place = [&](const std::vector<double>& wanted) {
+        EXPECT_EQ(x, is_root ? wanted : mine);
+        x = mine;
+      };
+      kolo::reduce(kolo::view(x), root);
+      expect_in_place(sum);
+      kolo::reduce(kolo::view(x), root, ReduceOp::max);
+      expect_in_place(largest);
+      kolo::reduce("x", kolo::view(x), root);
+      expect_in_place(sum);
+      kolo::reduce_async("x", kolo::view(x), root, ReduceOptions{}.with_op(ReduceOp::max)).wait();
+      expect_in_place(largest);
+      kolo::reduce(context, kolo::view(x), root);
+      expect_in_place(sum);
+      kolo::reduce(context, "x", kolo::view(x), root);
+      expect_in_place(sum);
+      kolo::reduce_async(context, "x", kolo::view(x), root).wait();
+      expect_in_place(sum);
+
+      std::vector<double> out(100, -1);
+      const auto expect_apart = [&] {
+        EXPECT_EQ(out, is_root ? sum : std::vector<double>(100, -1));
+        out.assign(100, -1);
+      };
+      const kolo::ConstTensorView in = kolo::const_view(mine);
+      kolo::reduce_into(in, kolo::view(out), root);
+      expect_apart();
+      kolo::reduce_into("x", in, kolo::view(out), root);
+      expect_apart();
+      kolo::reduce_into_async("x", in, kolo::view(out), root).wait();
+      expect_apart();
+      const auto at_root = is_root ? std::optional<kolo::TensorView>(kolo::view(out)) : std::nullopt;
+      kolo::reduce_into(context, in, at_root, root);
+      expect_apart();
+      kolo::reduce_into(context, "x", in, at_root, root);
+      expect_apart();
+      kolo::reduce_into_async(context, "x", in, at_root, root).wait();
+      expect_apart();
+
+      if (is_root) {  // forms are this rank's own business
+        kolo::reduce_into("mixed", in, kolo::view(out), root);
+      } else {
+        kolo::reduce("mixed", kolo::view(x), root);
+      }
+      expect_apart();
+      EXPECT_EQ(x, mine);
+    }
+  });
+}
+
+TEST_P(Reduce, AScalarAndScales) {
+  run([] {
+    const int last = kolo::size() - 1;
+    float loss = 4.0F * static_cast<float>(kolo::rank() + 1);
+    const float before = loss;
+    const ReduceOptions options = ReduceOptions(ReduceOp::average).with_prescale(2).with_postscale(0.25);
+    kolo::reduce("loss", kolo::view(&loss, {}), last, options);
+    EXPECT_EQ(loss, kolo::rank() == last ? static_cast<float>(kolo::size() + 1) : before);
+  });
+}
+
+/// Between unnamed calls that pass by the log.
+TEST_P(Reduce, UnnamedCallsKeepTheirOrder) {
+  run([] {
+    const int size = kolo::size();
+    for (int call = 0; call < 60; ++call) {
+      const int root = call % size;
+      std::vector<int> x(static_cast<std::size_t>(1 + call * 7), kolo::rank() + call);
+      const std::vector<int> mine = x;
+      kolo::reduce(kolo::view(x), root);
+      const int sum = size * (size - 1) / 2 + size * call;
+      EXPECT_EQ(x, kolo::rank() == root ? std::vector<int>(x.size(), sum) : mine);
+      if (call % 3 == 0) {
+        EXPECT_EQ(kolo::allreduce(call, ReduceOp::sum), call * size);
+      }
+    }
+  });
+}
+
+// ---------------------------------------------------------------- bits
+
+/// Sums that rounding makes depend on the order.
+std::vector<float> rough(std::size_t count, int rank) {
+  std::mt19937 random(static_cast<std::uint32_t>(rank));
+  std::uniform_real_distribution<float> values(-1, 1);
+  std::vector<float> numbers(count);
+  for (float& number : numbers) number = values(random) * static_cast<float>(1 << random() % 12);
+  return numbers;
+}
+
+TEST_P(Reduce, TheRootGetsTheBitsOfAnAllreduce) {
+  run(
+      [] {
+        const std::optional<DType> narrow[] = {std::nullopt, DType::float16, DType::bfloat16};
+        for (const std::size_t count : {std::size_t{3}, std::size_t{1'000}, std::size_t{20'001}}) {
+          const std::vector<float> mine = rough(count, kolo::rank());
+          std::vector<kolo::BFloat16> half(count);
+          for (std::size_t i = 0; i < count; ++i) half[i] = kolo::base::to_bfloat16(mine[i]);
+          std::vector<kolo::BFloat16> half_of_all = half;
+          kolo::allreduce("half of all", kolo::view(half_of_all));
+          for (int root = 0; root < kolo::size(); ++root) {
+            for (const std::optional<DType>& send_as : narrow) {
+              std::vector<float> all = mine, own = mine;
+              kolo::AllreduceOptions options;
+              options.send_as = send_as;
+              kolo::allreduce("all", kolo::view(all), options);
+              ReduceOptions same;
+              same.send_as = send_as;
+              kolo::reduce("own", kolo::view(own), root, same);
+              EXPECT_EQ(own, kolo::rank() == root ? all : mine);
+            }
+            std::vector<kolo::BFloat16> x = half;
+            kolo::reduce("half", kolo::view(x), root);
+            const auto& wanted = kolo::rank() == root ? half_of_all : half;
+            EXPECT_EQ(std::memcmp(x.data(), wanted.data(), count * sizeof x[0]), 0);
+          }
+        }
+      },
+      "16K");
+}
+
+// ---------------------------------------------------------------- what is refused
+
+TEST(ReduceAtTheCall, WhatIsRefused) {
+  kolo::run_local(2, [] {
+    std::vector<float> x(6, 1), out(6);
+    std::vector<double> wide(6);
+    std::vector<int> n(6);
+    const auto in = kolo::const_view(x);
+    const auto refused = [](auto&& call) { return sentence_of(ErrorCode::invalid_argument, call); };
+    EXPECT_EQ(refused([&] { kolo::reduce("x", kolo::view(x), 2); }),
+              "reduce of \"x\": there is no root rank 2; ranks are 0 to 1");
+    EXPECT_EQ(refused([&] { kolo::reduce(kolo::view(x), -1); }),
+              "unnamed reduce: there is no root rank -1; ranks are 0 to 1");
+    EXPECT_EQ(refused([&] { (void)kolo::reduce_into_async("x", in, std::nullopt, 5); }),
+              "reduce of \"x\": there is no root rank 5; ranks are 0 to 1");
+    EXPECT_EQ(refused([&] { kolo::reduce_into("x", in, std::nullopt, kolo::rank()); }),
+              "reduce of \"x\": rank " + std::to_string(kolo::rank()) +
+                  " is the root, and gets the result; give an output");
+    EXPECT_EQ(refused([&] { kolo::reduce_into(in, {}, kolo::rank()); }),
+              "unnamed reduce: rank " + std::to_string(kolo::rank()) +
+                  " is the root, and gets the result; give an output");
+    EXPECT_EQ(refused([&] { kolo::reduce_into("x", in, kolo::view(wide), 0); }),
+              "reduce of \"x\": the input is float32, but the output is float64; they must agree");
+    EXPECT_EQ(refused([&] { kolo::reduce_into("x", in, kolo::view(out.data(), 5), 0); }),
+              "reduce of \"x\": the input has shape [6], but the output has [5]; they must agree");
+    EXPECT_EQ(refused([&] { kolo::reduce_into("x", kolo::const_view(x.data(), 4), kolo::view(x.data() + 2, 4), 0); }),
+              "reduce of \"x\": the input and the output overlap; use the call without _into to work in place, or give "
+              "an output of its own");
+    EXPECT_EQ(refused([&] { kolo::reduce("x", kolo::view(n), 0, ReduceOp::average); }),
+              "reduce of \"x\": the average of int32 is not defined; use ReduceOp::sum and divide, or a floating-point "
+              "type");
+    EXPECT_EQ(refused([&] { kolo::reduce("x", kolo::view(n), 0, ReduceOptions{}.with_send_as(DType::float16)); }),
+              "reduce of \"x\": int32 cannot be sent as float16; send_as needs a floating-point type");
+    EXPECT_EQ(
+        refused([&] { kolo::reduce_into("x", kolo::ConstTensorView(nullptr, DType::int8, Shape{3}), {}, 7); }),
+        "reduce of \"x\": the tensor is a null pointer, but its shape [3] has 3 elements; give the address of the "
+        "first");
+    EXPECT_EQ(refused([&] { kolo::reduce("", kolo::view(x), 0); }),
+              "this call needs a name: give every tensor one of its own, the same on all ranks");
+    EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), 2) << "nobody waits for what was refused";
+  });
+}
+
+TEST(ReduceAtTheCall, RanksThatDisagree) {
+  kolo::run_local(3, [] {
+    std::vector<float> x(4, 1);
+    const auto mismatch = [](auto&& call) { return sentence_of(ErrorCode::mismatch, call); };
+    EXPECT_EQ(
+        mismatch([&] { kolo::reduce("x", kolo::view(x), kolo::rank() == 1 ? 2 : 0); }),
+        "tensor \"x\" of reduce: ranks disagree about root: 0 on ranks 0 and 2; 2 on rank 1. The operation did not "
+        "run; submit the same on every rank.");
+    EXPECT_EQ(
+        mismatch(
+            [&] { kolo::rank() == 0 ? kolo::allreduce("x", kolo::view(x)) : kolo::reduce("x", kolo::view(x), 0); }),
+        "tensor \"x\": ranks disagree about the kind of collective: allreduce on rank 0; reduce on ranks 1 and 2. "
+        "The operation did not run; submit the same on every rank.");
+    EXPECT_EQ(x, std::vector<float>(4, 1));
+    kolo::reduce("x", kolo::view(x), 2);
+    EXPECT_EQ(x[0], kolo::rank() == 2 ? 3.0F : 1.0F) << "the job goes on";
+  });
+}
+
+}  // namespace
