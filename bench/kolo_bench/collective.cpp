@@ -109,6 +109,44 @@ Pair allreduce(const Case& c) {
   return {kolo, beside(c, kolo, [=, peer = c.peer, op = c.op] { peer->allreduce(*in, *out, op); })};
 }
 
+/// In a loop with one root the others run ahead, and small calls are then measured as nothing: of those each has the
+/// next rank as its root.
+constexpr std::int64_t kRootGoesRoundBelow = 1024;
+
+Pair reduce(const Case& c) {
+  const int rank = c.rank;
+  const int ranks = c.ranks;
+  const int step = c.count * static_cast<std::int64_t>(size_of(c.dtype)) < kRootGoesRoundBelow ? 1 : 0;
+  auto in = make_buffer(c, c.count);
+  auto out = c.in_place ? in : make_buffer(c, c.count);
+  auto root = std::make_shared<int>(c.root);
+  const auto next_root = [=] { return std::exchange(*root, (*root + step) % ranks); };
+  Contestant kolo;
+  kolo.name = "kolo";
+  kolo.prepare = [=, op = c.op, first = c.root] {
+    *root = first;
+    out->poison();
+    fill_input(*in, op, rank, ranks);
+  };
+  kolo.check = [=, op = c.op, first = c.root] {  // after the first call
+    return rank == first ? count_wrong_reduction(*out, op, ranks) : std::int64_t{0};
+  };
+  const kolo::ReduceOptions options(c.op);
+  if (c.device && c.in_place) {
+    kolo.call = on_device(
+        c, [=](const std::string& name) { return kolo::reduce_async(name, in->view(), next_root(), options); });
+  } else if (c.device) {
+    kolo.call = on_device(c, [=](const std::string& name) {
+      return kolo::reduce_into_async(name, in->view(), out->view(), next_root(), options);
+    });
+  } else if (c.in_place) {
+    kolo.call = [=] { kolo::reduce(in->view(), next_root(), options); };
+  } else {
+    kolo.call = [=] { kolo::reduce_into(in->view(), out->view(), next_root(), options); };
+  }
+  return {kolo, beside(c, kolo, [=, peer = c.peer, op = c.op] { peer->reduce(*in, *out, op, next_root()); })};
+}
+
 Pair broadcast(const Case& c) {
   const int rank = c.rank;
   const int root = c.root;
@@ -246,6 +284,7 @@ double the_rest(double ranks) { return (ranks - 1) / ranks; }
 constexpr Collective kCollectives[] = {
     // mode, contestants, busbw/algbw, reduces, has_root, has_size, by_part, in_place, out_of_place
     {Mode::allreduce, allreduce, twice_the_rest, true, false, true, false, true, true},
+    {Mode::reduce, reduce, one, true, true, true, false, true, true},
     {Mode::broadcast, broadcast, one, false, true, true, false, true, true},
     {Mode::allgather, allgather, the_rest, false, false, true, true, false, true},
     {Mode::alltoall, alltoall, the_rest, false, false, true, true, false, true},

@@ -20,7 +20,19 @@ struct BadFlags : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
-enum class Mode { allreduce, broadcast, allgather, alltoall, reduce_scatter, barrier, step, overlap, latency, memory };
+enum class Mode {
+  allreduce,
+  reduce,
+  broadcast,
+  allgather,
+  alltoall,
+  reduce_scatter,
+  barrier,
+  step,
+  overlap,
+  latency,
+  memory
+};
 enum class Baseline { mpi, mpi_per_tensor, mpi_packed, nccl, nccl_per_tensor, nccl_grouped };
 /// How a step's gradients are submitted.
 enum class Submission { by_name, prepared, grouped };
@@ -53,7 +65,7 @@ struct Flags {
   bool check = true;
   std::vector<kolo::DType> dtypes;
   std::vector<kolo::ReduceOp> ops;
-  int root = 0;
+  int root = 0;  ///< of a broadcast or a reduce; of small ones the first
   bool in_place = true;
   bool out_of_place = true;
   double seconds = 1.0;  ///< a row takes no longer, samples permitting

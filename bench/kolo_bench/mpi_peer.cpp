@@ -104,6 +104,14 @@ void mpi_allreduce(Buffer& in, Buffer& out, ReduceOp op, int ranks) {
   finish(out, op, ranks);
 }
 
+void mpi_reduce(Buffer& in, Buffer& out, ReduceOp op, int root, int rank, int ranks) {
+  const bool is_root = rank == root;
+  check_mpi(MPI_Reduce(is_root && &in == &out ? MPI_IN_PLACE : in.data(), is_root ? out.data() : nullptr, count_of(in),
+                       type_of(in.dtype()), op_of(in.dtype(), op), root, MPI_COMM_WORLD),
+            "MPI_Reduce");
+  if (is_root) finish(out, op, ranks);
+}
+
 void mpi_broadcast(Buffer& inout, int root) {
   check_mpi(MPI_Bcast(inout.data(), count_of(inout), type_of(inout.dtype()), root, MPI_COMM_WORLD), "MPI_Bcast");
 }
@@ -194,6 +202,7 @@ class MpiPeer final : public Peer {
     if (&in == &out) return mpi_allreduce_in_place(in, op, ranks_);
     mpi_allreduce(in, out, op, ranks_);
   }
+  void reduce(Buffer& in, Buffer& out, ReduceOp op, int root) override { mpi_reduce(in, out, op, root, rank_, ranks_); }
   void broadcast(Buffer& in, Buffer& out, int root) override {
     // MPI has no such call into another buffer: its user copies.
     const bool copies = &in != &out && rank_ == root;

@@ -21,6 +21,7 @@ void check_mpi_can(kolo::DType dtype, kolo::ReduceOp op, std::int64_t count);
 
 void mpi_allreduce_in_place(Buffer& inout, kolo::ReduceOp op, int ranks);
 void mpi_allreduce(Buffer& in, Buffer& out, kolo::ReduceOp op, int ranks);
+void mpi_reduce(Buffer& in, Buffer& out, kolo::ReduceOp op, int root, int rank, int ranks);
 void mpi_broadcast(Buffer& inout, int root);
 void mpi_allgather(Buffer& in, Buffer& out);
 void mpi_alltoall(Buffer& in, Buffer& out, int ranks);

@@ -102,6 +102,11 @@ class NcclPeer final : public Peer {
                         raw_, stream_),
           "ncclAllReduce");
   }
+  void reduce(Buffer& in, Buffer& out, ReduceOp op, int root) override {
+    check(ncclReduce(in.data(), out.data(), count_of(in.elements()), type_of(in.dtype()), op_of(in.dtype(), op), root,
+                     raw_, stream_),
+          "ncclReduce");
+  }
   void broadcast(Buffer& in, Buffer& out, int root) override {
     check(ncclBroadcast(in.data(), out.data(), count_of(in.elements()), type_of(in.dtype()), root, raw_, stream_),
           "ncclBroadcast");

@@ -23,6 +23,7 @@ class Peer {
   /// Whether what it computes from our data has no rounding but the one that data.hpp knows.
   [[nodiscard]] virtual bool is_exact(kolo::ReduceOp op) const = 0;
   virtual void allreduce(Buffer& in, Buffer& out, kolo::ReduceOp op) = 0;
+  virtual void reduce(Buffer& in, Buffer& out, kolo::ReduceOp op, int root) = 0;
   virtual void broadcast(Buffer& in, Buffer& out, int root) = 0;
   virtual void allgather(Buffer& in, Buffer& out) = 0;
   virtual void alltoall(Buffer& in, Buffer& out) = 0;

@@ -92,8 +92,8 @@ TEST(Flags, WrongOnesSayWhatWouldBeRight) {
     std::vector<const char*> words;
     const char* advice;
   } cases[] = {
-      {{}, "allreduce, broadcast"},
-      {{"alreduce"}, "allreduce, broadcast"},
+      {{}, "allreduce, reduce, broadcast"},
+      {{"alreduce"}, "allreduce, reduce, broadcast"},
       {{"allreduce", "-b", "3X"}, "48K"},
       {{"allreduce", "-b", "4", "-e", "2"}, "not less than -b"},
       {{"allreduce", "-f", "1"}, "-i"},

@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 NUMBER = (int, float)
+ROOTED = ("reduce", "broadcast")
 COLLECTIVE = {"collective": str, "bytes": int, "count": int, "dtype": str, "op": str, "root": int, "ranks": int,
               "nodes": int, "in_place": bool, "contestant": str, "time_us": NUMBER, "time_p10_us": NUMBER,
               "time_p90_us": NUMBER, "samples": int, "algbw": NUMBER, "busbw": NUMBER, "wrong": int, "arena": bool,
@@ -68,13 +69,13 @@ def check_collectives(command, ranks, peers):
     for row in rows:
         check_record(row, COLLECTIVE, ranks, names)
         assert abs(row["busbw"] - row["algbw"] * 2 * (ranks - 1) / ranks) < 1e-9, row
-    for mode, places in (("broadcast", 2), ("allgather", 1), ("alltoall", 1), ("reduce_scatter", 2)):
+    for mode, places in (("reduce", 2), ("broadcast", 2), ("allgather", 1), ("alltoall", 1), ("reduce_scatter", 2)):
         rows = records(command, mode, "-b", "1", "-e", "100K", "-f", "300", *baseline)
         assert len(rows) == 3 * places, rows
         for row in rows:
             check_record(row, COLLECTIVE, ranks, names)
-            assert row["collective"] == mode and row["root"] == (0 if mode == "broadcast" else -1), row
-            factor = 1 if mode == "broadcast" else (ranks - 1) / ranks
+            assert row["collective"] == mode and row["root"] == (0 if mode in ROOTED else -1), row
+            factor = 1 if mode in ROOTED else (ranks - 1) / ranks
             assert abs(row["busbw"] - row["algbw"] * factor) < 1e-9, row
     for row in records(command, "barrier", *baseline):
         check_record(row, COLLECTIVE, ranks, names)
@@ -161,7 +162,7 @@ def check_interrupt(command):
 
 def check_bad_flags(command):
     """Which flags are wrong, and what is said of them: tests/bench. Here: what only a job knows, and the exit code."""
-    for flags, word in ((["alreduce"], "allreduce, broadcast"), (["broadcast", "-r", "99"], "rank"),
+    for flags, word in ((["alreduce"], "allreduce, reduce, broadcast"), (["broadcast", "-r", "99"], "rank"),
                         (["allreduce", "--baseline", "mpi"], "mpirun")):
         result = run(command, *flags)
         assert result.returncode == 2 and word in result.stderr, (flags, result.returncode, result.stderr)
