@@ -48,8 +48,8 @@ Sizes are bytes with binary suffixes, of the whole result (allgather: of everybo
 reduce_scatter: of what one rank gives). A time is the median of the slowest rank's, p10 and p90 are percentiles; algbw
 = bytes / time, busbw = algbw x 2(n-1)/n for allreduce, (n-1)/n for allgather, alltoall and reduce_scatter, 1 for
 reduce and broadcast; GB = 1e9 bytes. Of a reduce below 1 KiB every call has the next rank as its root, because ranks
-that are never the root would run ahead; from there on all have the same. Peers take turns with Kolo, sample by sample; a
-ratio is the peer's median over Kolo's (above 1, Kolo is faster), and beside it stand the 10th and the 90th percentile
+that are never the root would run ahead; from there on all have the same. Peers take turns with Kolo, sample by sample;
+a ratio is the peer's median over Kolo's (above 1, Kolo is faster), and beside it stand the 10th and the 90th percentile
 of the ratios of neighbouring samples. #wrong counts elements that differ from the exact result, on all ranks, into
 poisoned memory.
 

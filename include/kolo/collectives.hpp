@@ -91,8 +91,9 @@ KOLO_API void grouped_allreduce(const Group& group, std::string_view name, Span<
 /// @}
 
 /// @name reduce
-/// Element by element over all ranks, for rank `root` alone, which gets bitwise what allreduce would give. The same
-/// shape everywhere. In place: the result replaces the root's tensor, and those of the other ranks are left alone.
+/// Element by element over all ranks, for rank `root` alone, which gets what allreduce would give: bitwise in memory of
+/// the CPU. The same shape everywhere. In place: the result replaces the root's tensor, and those of the other ranks
+/// are left alone.
 /// @{
 
 KOLO_API void reduce(TensorView inout, int root, const ReduceOptions& options = {});

@@ -153,8 +153,10 @@ base::Time Engine::doze(std::optional<base::Time> until) noexcept {
   return std::min(until.value_or(base::Time::max()), base::now() + kNap);
 }
 
-void Engine::check_may_wait_for(const core::Signature& signature) const {
-  if (callers_ == nullptr || callers_->may_move_here() || !core::traits_of(signature.kind).moves_data) return;
+void Engine::check_may_wait_for(const Operation& operation) const {
+  if (callers_ == nullptr || operation.entry->table.stays_on_node()) return;
+  const core::Signature& signature = *operation.signature;
+  if (callers_->may_move_here() || !core::traits_of(signature.kind).moves_data) return;
   const bool carried = signature.device == DeviceKind::cpu || settings_.gpu_backend == base::GpuBackend::staged;
   if (carried) throw Error(ErrorCode::unsupported, callers_->refusal());
 }
@@ -180,7 +182,7 @@ void Engine::wait_all(Span<Operation* const> operations, std::optional<base::Tim
   if (all_done()) return;
   const bool asks_only = until && base::now() >= *until;
   for (std::size_t i = at; callers_ != nullptr && !asks_only && i < operations.size(); ++i) {
-    if (!operations[i]->done()) check_may_wait_for(*operations[i]->signature);
+    if (!operations[i]->done()) check_may_wait_for(*operations[i]);
   }
   const bool on_device = std::any_of(operations.begin() + at, operations.end(), [](const Operation* operation) {
     return operation->signature->device != DeviceKind::cpu;
@@ -210,7 +212,7 @@ void Engine::wait_all(Span<Operation* const> operations, std::optional<base::Tim
 
 data::DeviceEventPtr Engine::wait_enqueued(Operation& operation) {
   check_may_wait();
-  check_may_wait_for(*operation.signature);
+  check_may_wait_for(operation);
   note_interest(operation);
   while (is_caller()) {
     const base::EventCount::Ticket ticket = changes_.ticket();

@@ -161,7 +161,11 @@ bool Engine::drain_mailbox(base::Time now) {
     case Command::submit:
       admit(std::move(item->operation), now);
       break;
+    case Command::make_set:
+      ask_for_set(std::move(item->operation), now);
+      break;
     case Command::end_step:
+      if (item->set != core::kGlobalSet && ending_.is_leaving()) break;
       participant_.end_step(item->set);
       if (item->set != core::kGlobalSet) break;
       metrics_.last_step_digest = metrics_.batch_digest;
@@ -181,15 +185,23 @@ bool Engine::drain_mailbox(base::Time now) {
   return moved;
 }
 
+/// Takes an operation in; false: it has failed at once. A rank that leaves has dropped its sets, and callbacks may
+/// submit while it does.
+bool Engine::take_in(Operation& operation, bool in_world, base::Time now) {
+  ++metrics_.submissions;
+  open_.add(operation, now);
+  if (faulted() || ending_.is_closed()) {
+    complete(operation, ending_.is_closed() ? ending_.closed_as() : failure_.status());
+    return false;
+  }
+  if (in_world || !ending_.is_leaving()) return true;
+  complete(operation, Status(ErrorCode::shut_down, "the context was shut down before this operation was submitted"));
+  return false;
+}
+
 void Engine::admit(OperationPtr operation, base::Time now) {
   Entry& entry = *operation->entry;
-  ++metrics_.submissions;
-  open_.add(*operation, now);
-  if (faulted() || ending_.is_closed()) {
-    complete(*operation, ending_.is_closed() ? ending_.closed_as() : failure_.status());
-    return;
-  }
-  if (core::traits_of(operation->signature->kind).makes_set) return ask_for_set(operation);
+  if (!take_in(*operation, entry.set == core::kGlobalSet, now)) return;
   if (!entry.slot) sets_.entries.add(entry, participant_.open(entry.set, entry.name));
   entry.operation = std::move(operation);
   if (logger_->enabled(LogLevel::trace)) errands_.log(LogLevel::trace, "submitted: " + record_of(*entry.operation));
@@ -197,11 +209,12 @@ void Engine::admit(OperationPtr operation, base::Time now) {
 }
 
 /// A request whose entry has a number only while it is open.
-void Engine::ask_for_set(const OperationPtr& operation) {
+void Engine::ask_for_set(OperationPtr operation, base::Time now) {
+  if (!take_in(*operation, false, now)) return;
   Entry& entry = *operation->entry;
   const core::Signature& signature = *operation->signature;
   sets_.entries.add_for_once(entry, participant_.ask_for_set(signature.ranks, signature.names.front()));
-  entry.operation = operation;
+  entry.operation = std::move(operation);
 }
 
 void Engine::on_set_made(const control::SetMade& made) {
@@ -218,23 +231,30 @@ void Engine::on_set_made(const control::SetMade& made) {
 bool Engine::speak() {
   control::Outbox& outbox = participant_.outbox();
   if (outbox.empty() && unsent_.empty()) return false;
-  for (const control::UpMessage& message : outbox.messages) unsent_.add(message);
-  outbox.messages.clear();
   // Parts of a message that does not fit yet are for the leader, too: it makes the room.
-  bool loud = !unsent_.empty();
+  bool loud = !unsent_.empty() || !outbox.messages.empty();
   bool counts = false;
   bool quiet = false;
+  // The board has no words for other sets than the world: there may be many, and few of them are busy. What they count
+  // comes first: the end of a step before the submissions of the next, a set that is dropped before another is made.
+  for (const auto& [id, word] : outbox.counts) {
+    if (id < core::kFirstRow) continue;
+    unsent_.add(control::Counted{id, word});
+    (core::counts_completed(id) ? quiet : counts) = true;
+  }
+  const auto is_said = [](const auto& count) { return count.first >= core::kFirstRow; };
+  if (counts || quiet) {
+    outbox.counts.erase(std::remove_if(outbox.counts.begin(), outbox.counts.end(), is_said), outbox.counts.end());
+  }
+  for (const control::UpMessage& message : outbox.messages) unsent_.add(message);
+  outbox.messages.clear();
   std::size_t posted = unsent_.post(board_);
   bool moved = posted > 0;
   if (unsent_.empty()) {
     moved |= !outbox.counts.empty();
     std::uint64_t published = 0;
     for (const auto& [id, word] : outbox.counts) {
-      if (id >= core::kFirstRow) {
-        // The board has no words for other sets: there may be many, and few of them are busy.
-        unsent_.add(control::Counted{id, word});
-        (core::counts_completed(id) ? quiet : counts) = true;
-      } else if (id == core::kCompleted) {
+      if (id == core::kCompleted) {
         quiet = true;
         board_.publish_quietly(id, word);
       } else {
@@ -247,7 +267,6 @@ bool Engine::speak() {
       board_.ring(published);
     }
     outbox.counts.clear();
-    posted += unsent_.post(board_);
     if (outbox.left) {
       unsent_.add(*std::exchange(outbox.left, std::nullopt));
       loud = true;
@@ -276,8 +295,10 @@ bool Engine::read_log() {
     participant_.on_log(entry, actions_);  // refuses what no log can hold
     sets_.on_log(entry);
     if (!participant_.left().empty()) sets_.close_unnamed();
-    for (control::Action& action : actions_) act(action);
-    actions_.clear();
+    std::vector<control::Action> actions = std::exchange(actions_, {});  // none is left when one of them throws
+    for (control::Action& action : actions) act(action);
+    actions.clear();
+    actions_ = std::move(actions);  // for the memory
   }
   return moved;
 }
@@ -335,7 +356,8 @@ void Engine::run_batch(const control::RunBatch& batch) {
     KOLO_CHECK(entry.operation) << "the log runs \"" << entry.name << "\", which this rank has not submitted";
     members.push_back(std::move(entry.operation));
   }
-  metrics_.batch_digest += digest;  // a sum: planned batches come in the order in which they became ready
+  if (batch.set == core::kGlobalSet)
+    metrics_.batch_digest += digest;  // a sum: planned batches come in the order in which they became ready
   executor_.run(batch.set, std::move(members), batch.plan_key, batch.number);
   // A device's work is given to it by the background thread alone.
   if (!driver_.in_background() && device_moves()) driver_.ring();
@@ -381,7 +403,7 @@ void Engine::complete(Operation& operation, const Status& status) {
   ++(driver_.in_background() ? metrics_.driven_by_background : metrics_.driven_by_waiters);
   Entry& entry = *operation.entry;
   const OperationPtr held = std::move(entry.operation);  // by the entry alone, perhaps
-  entry.table.finished(entry);  // before the handle is done: its owner may submit the name again at once
+  finish_entry(entry);  // before the handle is done: its owner may submit the name again at once
   bool was_interesting = false;
   for (auto& callback : operation.complete(status, was_interesting)) errands_.call(std::move(callback), status);
   if (was_interesting) interest_.note_met();

@@ -161,8 +161,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void check_may_wait();
   /// Likewise where nobody may shut this engine down.
   void check_may_shut_down();
-  /// Throws Error (unsupported) where such an operation needs a transport that this thread may not call.
-  void check_may_wait_for(const core::Signature& signature) const;
+  /// Throws Error (unsupported) where the operation needs a transport that this thread may not call.
+  void check_may_wait_for(const Operation& operation) const;
   /// Whether this thread is inside a callback of on_done, or inside the log sink on behalf of the engine.
   [[nodiscard]] bool in_callback() { return errands_.is_here(); }
   /// Runs a callback of on_done on this thread: no wait inside it, and what it throws is logged and dropped.
@@ -210,7 +210,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
     Engine& engine_;
   };
 
-  enum class Command : std::uint8_t { submit, end_step, drop_set, leave };
+  enum class Command : std::uint8_t { submit, make_set, end_step, drop_set, leave };
   struct Item {
     Command command = Command::submit;
     OperationPtr operation;
@@ -250,7 +250,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void settle_pass() noexcept KOLO_REQUIRES(driver_.mutex());
   bool drain_mailbox(base::Time now) KOLO_REQUIRES(driver_.mutex());
   void admit(OperationPtr operation, base::Time now) KOLO_REQUIRES(driver_.mutex());
-  void ask_for_set(const OperationPtr& operation) KOLO_REQUIRES(driver_.mutex());
+  [[nodiscard]] bool take_in(Operation& operation, bool in_world, base::Time now) KOLO_REQUIRES(driver_.mutex());
+  void ask_for_set(OperationPtr operation, base::Time now) KOLO_REQUIRES(driver_.mutex());
   void on_set_made(const control::SetMade& made) KOLO_REQUIRES(driver_.mutex());
   bool speak() KOLO_REQUIRES(driver_.mutex());
   bool read_log() KOLO_REQUIRES(driver_.mutex());

@@ -160,10 +160,6 @@ void NameTable::claim_held(Entry& entry) {
 }
 
 void NameTable::finished(Entry& entry) noexcept {
-  if (entry.known && !entry.name.empty()) {
-    entry.in_flight.store(false, std::memory_order_release);
-    return;
-  }
   const base::MutexLock lock(mutex_);
   if (entry.name.empty()) return end_unnamed(entry);
   end_flight(entry);  // its name was evicted while it ran, or stays without a number

@@ -101,10 +101,13 @@ class NameIndex {
 /// Of one set.
 class NameTable {
  public:
-  explicit NameTable(core::SetId set) noexcept : entries_(set, *this) {}
+  /// `stays_on_node`: the data of the set's operations does not leave the node.
+  explicit NameTable(core::SetId set, bool stays_on_node = true) noexcept
+      : stays_on_node_(stays_on_node), entries_(set, *this) {}
   NameTable(const NameTable&) = delete;
   NameTable& operator=(const NameTable&) = delete;
 
+  [[nodiscard]] bool stays_on_node() const noexcept { return stays_on_node_; }
   /// Claims a name for one submission. Throws Error: duplicate_name when it is in flight or held by a prepared request.
   Entry& claim(std::string_view name);
   /// Claims a name as soon as it is not in flight any more.
@@ -136,6 +139,7 @@ class NameTable {
   void end_unnamed(Entry& entry) noexcept KOLO_REQUIRES(mutex_);
   void end_flight(Entry& entry) noexcept KOLO_REQUIRES(mutex_);
 
+  const bool stays_on_node_;
   mutable base::Mutex mutex_;
   NameIndex entries_ KOLO_GUARDED_BY(mutex_);
   std::shared_ptr<const core::Signature> shared_ KOLO_GUARDED_BY(mutex_);
@@ -146,6 +150,15 @@ class NameTable {
   base::ConditionVariable name_free_;
   int waiting_for_names_ KOLO_GUARDED_BY(mutex_) = 0;
 };
+
+/// `NameTable::finished` of the entry's own table, which the usual entry need not be asked for.
+inline void finish_entry(Entry& entry) noexcept {
+  if (entry.known && !entry.name.empty()) {
+    entry.in_flight.store(false, std::memory_order_release);
+  } else {
+    entry.table.finished(entry);
+  }
+}
 
 /// The entries of all sets by the participant's numbers for them. One thread at a time (the engine's driver).
 class EntriesBySlot {

@@ -20,7 +20,8 @@ namespace kolo::engine {
 class SetState {
  public:
   SetState(core::SetId set, core::Topology its_topology, std::vector<int> its_members)
-      : number(set), topology(std::move(its_topology)), members(std::move(its_members)), names(set) {}
+      : number(set), topology(std::move(its_topology)), members(std::move(its_members)),
+        names(set, topology.node_count() == 1) {}
 
   const core::SetId number;
   const core::Topology topology;   ///< of the set: its ranks are places in `members`

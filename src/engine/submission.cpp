@@ -99,7 +99,7 @@ SetStatePtr Engine::make_set(const std::vector<std::int32_t>& ranks, const std::
   // Threads that ask for the same set do so one after another.
   std::vector<std::int32_t> ascending = ranks;
   std::sort(ascending.begin(), ascending.end());
-  std::string key = "kolo.set";
+  std::string key = "kolo.set";  // no program's
   for (const std::int32_t rank : ascending) key += " " + std::to_string(rank);
   core::Signature signature;
   signature.kind = core::CollectiveKind::add_process_set;
@@ -107,8 +107,9 @@ SetStatePtr Engine::make_set(const std::vector<std::int32_t>& ranks, const std::
   signature.names = {name};
   const auto operation = std::make_shared<Operation>();
   operation->signature = std::make_shared<const core::Signature>(std::move(signature));
-  operation->entry = &world_->names.claim_in_turn(key + " " + name);
-  submit(operation, true);
+  operation->entry = &world_->names.claim_in_turn(key + '\0' + name);
+  operation->engine = weak_from_this();
+  push({Command::make_set, operation});
   wait(*operation, std::nullopt);
   if (operation->failed()) throw Error(operation->outcome());
   return std::move(operation->room.set);

@@ -248,6 +248,59 @@ TEST(GroupOf, OperationsOutliveTheGroup) {
   });
 }
 
+/// A rank that leaves runs what all have submitted, and its callbacks may submit more: that fails, and nothing else.
+TEST(GroupOf, ACallbackMaySubmitWhileItsRankLeaves) {
+  for (int round = 0; round < 20; ++round) {
+    std::atomic<bool> leaves{false};
+    kolo::run_local(2, [&leaves] {
+      kolo::Context& context = kolo::current_context();
+      const Group group = Group::of({0, 1});
+      std::vector<float> x(4, 1.0F), y(4, 1.0F);
+      kolo::Handle again;
+      if (kolo::rank() == 1) leaves.wait(false);
+      kolo::Handle handle = kolo::allreduce_async(group, "x", kolo::view(x), ReduceOp::sum);
+      handle.on_done([&, group](const kolo::Status&) {
+        try {
+          again = kolo::allreduce_async(group, "y", kolo::view(y), ReduceOp::sum);
+        } catch (const kolo::Error& error) {
+          EXPECT_EQ(error.code(), ErrorCode::shut_down);
+        }
+      });
+      if (kolo::rank() == 0) {
+        leaves = true;
+        leaves.notify_all();
+      }
+      context.shutdown();
+      EXPECT_EQ(x[0], 2.0F);
+      if (!again.valid() || !again.done()) return;
+      const ErrorCode code = again.status()->code();
+      EXPECT_TRUE(code == ErrorCode::ok || code == ErrorCode::shut_down || code == ErrorCode::rank_lost)
+          << again.status()->message();
+    });
+  }
+}
+
+/// The place of a group that was dropped is free for the next one, however fast it follows.
+TEST(GroupOf, AsManyAsThereMayBeOneAfterAnother) {
+  kolo::run_local(
+      2,
+      [] {
+        for (int round = 0; round < 500; ++round) {
+          const Group group = Group::of({0, 1});
+          if (round % 2 == 0) kolo::barrier(group);
+        }
+        const Group last = Group::of({0, 1});
+        EXPECT_EQ(
+            sentence_of(ErrorCode::invalid_argument,
+                        [] {
+                          (void)Group::of({1, 0});
+                        }),
+            "the process set of ranks 0 and 1 cannot be made: rank 0 is in 1 group already, and can be in no more "
+            "(KOLO_GROUPS); drop those that are not used any more");
+      },
+      kolo::Options{}.with_setting("KOLO_GROUPS", "1"));
+}
+
 /// Threads of one rank make and use groups of the same ranks at once.
 TEST(GroupOf, ByThreads) {
   kolo::run_local(2, [] {

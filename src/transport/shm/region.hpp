@@ -26,7 +26,8 @@ class Region final : public transport::SharedRegion {
     return part ? part->data() : own_.data();
   }
   void detach() noexcept override {
-    if (own_.data() != nullptr && parts_.size() > 1) own_.make_private();
+    // Once: a second time the private pages would be lost.
+    if (own_.data() != nullptr && parts_.size() > 1 && !std::exchange(is_detached_, true)) own_.make_private();
   }
   void release_own() noexcept override { own_.discard(); }
 
@@ -34,6 +35,7 @@ class Region final : public transport::SharedRegion {
   const std::size_t bytes_;
   Segment own_;
   const std::vector<std::shared_ptr<Segment>> parts_;
+  bool is_detached_ = false;
 };
 
 }  // namespace kolo::shm

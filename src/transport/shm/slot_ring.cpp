@@ -16,7 +16,7 @@ constexpr std::size_t kLine = 64;
 
 /// Where a column's slots begin.
 constexpr std::size_t kSlotsAt = base::kPageBytes;
-static_assert(transport::kStageCount * kLine <= kSlotsAt);
+constexpr std::size_t kTurns = kSlotsAt / kLine / transport::kStageCount;
 
 /// A page belongs to the memory next to the core that writes it first.
 void touch(std::byte* memory, std::size_t bytes) noexcept {
@@ -49,7 +49,11 @@ std::byte* SlotRing::slot(int local_rank, std::uint64_t chunk) const noexcept {
 }
 
 SlotRing::Counter& SlotRing::counter(transport::Stage stage, int local_rank) const noexcept {
-  return *reinterpret_cast<Counter*>(columns_[local_rank] + static_cast<std::size_t>(stage) * kLine);
+  // Not at the same place of each page: those lines would drive each other out of the cache, and all ranks are looked
+  // at.
+  const std::size_t turn = static_cast<std::size_t>(local_rank) % kTurns;
+  const std::size_t line = turn * transport::kStageCount + static_cast<std::size_t>(stage);
+  return *reinterpret_cast<Counter*>(columns_[local_rank] + line * kLine);
 }
 
 transport::Place* SlotRing::places(int local_rank, std::uint64_t chunk) const noexcept {

@@ -13,8 +13,8 @@
 
 namespace kolo::shm {
 
-/// A rank's column begins with its three counters, a cache line each, the first line also with the bits of
-/// `set_placed`; then, from the next page on, come the slots and their places. All of it is written by that rank first,
+/// In the first page of a rank's column lie its three counters, a cache line each, the first line also with the bits of
+/// `set_placed`; then come the slots and their places. All of it is written by that rank first,
 /// so that the system places it next to it.
 class SlotRing final : public transport::IntraNode {
  public:
