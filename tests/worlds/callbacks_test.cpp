@@ -42,12 +42,15 @@ TEST(Callbacks, MayOwnAnArena) {
       return;
     }
     std::array<float, 4> seen{};
+    std::atomic<bool> called{false};
     kolo::Handle handle = kolo::allreduce_async("w", tensor);
-    handle.on_done(
-        [&seen, data, owner = std::move(arena)](const kolo::Status&) { std::copy_n(data, 4, seen.begin()); });
+    handle.on_done([&seen, &called, data, owner = std::move(arena)](const kolo::Status&) {
+      std::copy_n(data, 4, seen.begin());
+      called.store(true);
+    });
     registered.store(true);
     handle.wait();
-    while (!alive.expired()) std::this_thread::yield();
+    while (!called.load() || !alive.expired()) std::this_thread::yield();
     EXPECT_EQ(seen, (std::array<float, 4>{1.0F, 3.0F, 5.0F, 7.0F}));
   });
 }
