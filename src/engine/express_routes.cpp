@@ -59,6 +59,7 @@ ExpressRoutes::Way ExpressRoutes::way_of(const ExpressCall& call) const {
   case CollectiveKind::allreduce:
     return reads_too_much ? Way::by_log : carried;
   case CollectiveKind::barrier:
+  case CollectiveKind::reduce:
   case CollectiveKind::reduce_scatter:
     return carried;
   case CollectiveKind::broadcast:
@@ -108,6 +109,7 @@ Express::Tag ExpressRoutes::prepare(const ExpressCall& call) {
 void ExpressRoutes::carry(const ExpressCall& call) {
   if (call.kind == CollectiveKind::allgather) return carry_contribution(call);
   if (call.kind == CollectiveKind::broadcast && call.root != own_) return;
+  if (call.kind == CollectiveKind::reduce && call.root == own_) return;
   std::byte* to = express_.place(own_, call.bytes());
   // What is this rank's own in an exchange nobody else reads.
   Rows own;
@@ -144,6 +146,9 @@ void ExpressRoutes::run(const ExpressCall& call, const Await& await) {
   switch (call.kind) {
   case CollectiveKind::allreduce:
     return reduce(call);
+  case CollectiveKind::reduce:
+    if (call.root == own_) reduce(call);
+    return;
   case CollectiveKind::reduce_scatter:
     return scatter(call);
   case CollectiveKind::broadcast:

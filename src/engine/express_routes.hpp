@@ -6,7 +6,7 @@
 // own, which it says beside its word):
 //
 //   carried   the input lies beside the word, a copy. When all have spoken, everybody takes what it needs of it: one
-//             meeting. An all-reduce is reduced by everybody from all inputs.
+//             meeting. An all-reduce is reduced by everybody from all inputs, a reduce by the root.
 //   direct    the input stays where it is, and peers read it there (transport/peer_memory.hpp): one copy instead of
 //             two, and a system call for a peer's data instead of a meeting for every few slots. The call ends with a
 //             second meeting: nobody returns before its peers have read its memory, unless it gives up and withdraws

@@ -141,6 +141,28 @@ void broadcast_once(std::int64_t elements, int call) {
   ASSERT_EQ(out, input_of(root, elements, call)) << "call " << call;
 }
 
+void reduce_to_root_once(std::int64_t elements, int call) {
+  const int root = call % kolo::size();
+  const std::vector<std::int32_t> mine = input_of(kolo::rank(), elements, call);
+  std::vector<std::int32_t> wanted(mine.size());
+  for (int rank = 0; rank < kolo::size(); ++rank) {
+    const std::vector<std::int32_t> theirs = input_of(rank, elements, call);
+    for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] += theirs[i];
+  }
+  std::vector<std::int32_t> x = mine;
+  if (call % 3 == 0) {
+    std::vector<std::int32_t> out(mine.size(), -1);
+    kolo::reduce_into(kolo::const_view(x), kolo::view(out), root);
+    ASSERT_EQ(x, mine) << "call " << call;
+    x.assign(x.size(), -2);
+    ASSERT_EQ(out, kolo::rank() == root ? wanted : std::vector<std::int32_t>(mine.size(), -1)) << "call " << call;
+  } else {
+    kolo::reduce(kolo::view(x), root);
+    ASSERT_EQ(x, kolo::rank() == root ? wanted : mine) << "call " << call;
+    x.assign(x.size(), -2);
+  }
+}
+
 void gather_once(std::int64_t most, int call) {
   const auto elements_of = [&](int rank) { return most == 0 ? 0 : (call * 31 + rank * 17) % most; };
   std::vector<std::int32_t> in = input_of(kolo::rank(), elements_of(kolo::rank()), call);
@@ -205,7 +227,10 @@ TEST_P(ExpressCalls, EveryKindInEverySizeIsExact) {
           const std::int64_t sizes[] = {0, 1, 5, 8, 13, 14, 15, 200, 4000, 5000, 16384, 16385, 40000};
           const std::int64_t elements = sizes[same() % std::size(sizes)];
           for (unsigned pause = own() % 32 == 0 ? 200 : 0; pause > 0; --pause) std::this_thread::yield();
-          switch (same() % 6) {
+          switch (same() % 7) {
+          case 6:
+            reduce_to_root_once(elements, call);
+            break;
           case 0:
             broadcast_once(elements, call);
             break;

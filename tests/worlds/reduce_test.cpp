@@ -172,7 +172,7 @@ TEST_P(Reduce, AScalarAndScales) {
   });
 }
 
-/// Between unnamed calls that pass by the log.
+/// Small ones pass by the log, as the calls between them do.
 TEST_P(Reduce, UnnamedCallsKeepTheirOrder) {
   run([] {
     const int size = kolo::size();
@@ -273,6 +273,26 @@ TEST(ReduceAtTheCall, WhatIsRefused) {
               "this call needs a name: give every tensor one of its own, the same on all ranks");
     EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), 2) << "nobody waits for what was refused";
   });
+}
+
+TEST(ReduceAtTheCall, SmallUnnamedOnesPassByTheLog) {
+  kolo::run_local(
+      3,
+      [] {
+        std::vector<float> x(10, 1);
+        for (int call = 0; call < 30; ++call) {
+          x.assign(10, 1);
+          kolo::reduce(kolo::view(x), call % 3);
+          EXPECT_EQ(x[9], kolo::rank() == call % 3 ? 3.0F : 1.0F);
+        }
+        EXPECT_GT(kolo::metrics().expressed, 0U);
+        // Of one that goes by the log for its length the root alone may wait: the order is kept all the same.
+        std::vector<float> large(100'000, 1);
+        kolo::reduce(kolo::view(large), 0);
+        EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), 3);
+        EXPECT_EQ(large[99'999], kolo::rank() == 0 ? 3.0F : 1.0F);
+      },
+      kolo::Options{}.with_setting("KOLO_SPIN_US", "10000"));
 }
 
 TEST(ReduceAtTheCall, RanksThatDisagree) {
