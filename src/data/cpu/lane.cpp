@@ -67,14 +67,15 @@ Lane::~Lane() {
   if (std::all_of(exchanges_.begin(), exchanges_.end(), is_done)) transport_->give_back(memory_);
 }
 
-void Lane::start_allreduce(std::size_t index, const WireFormat& format, const kernels::Reduction& reduction,
-                           std::int64_t elements) {
+void Lane::start_reduce(std::size_t index, const WireFormat& format, const kernels::Reduction& reduction,
+                        std::int64_t elements, int to_node) {
   Exchange& exchange = exchanges_[index];
   exchange.format = &format;
   exchange.reduction = reduction;
   exchange.sum_bytes = size_of(format.sums());
   exchange.elements = elements;
   exchange.broadcast = false;
+  exchange.to_node = to_node;
   exchange.whole = goes_whole(exchange);
   exchange.adds_late = exchange.whole && is_finished_alike(format);
   exchange.step = Step::start;
@@ -137,9 +138,9 @@ bool Lane::take_step(Exchange& exchange, int tag) {
   return false;
 }
 
-/// What this node adds up: a part of the share, or all of it. The same on all nodes.
+/// What a node adds up: a part of the share, or all of it or nothing. The same on all nodes.
 Part Lane::segment(const Exchange& exchange, int node) const noexcept {
-  if (exchange.whole) return {0, exchange.elements};
+  if (exchange.whole) return {0, is_wanted(exchange, node) ? exchange.elements : 0};
   return part_of(exchange.elements, node, nodes(), exchange.format->granule());
 }
 
@@ -157,7 +158,7 @@ void Lane::send_parts(Exchange& exchange, int tag) {
   for (int distance = 1; distance < nodes(); ++distance) {
     const int from = ring(place_.node - distance);
     receive(exchange.parts, from, tag, incoming(exchange, from), static_cast<std::size_t>(own.elements) * width);
-    if (exchange.whole) continue;
+    if (exchange.whole || !is_wanted(exchange, place_.node)) continue;
     const Part theirs = segment(exchange, from);
     receive(exchange.results, from, tag, exchange.result + format.bytes(theirs.begin), format.bytes(theirs.elements));
   }
@@ -210,8 +211,9 @@ void Lane::send_result(Exchange& exchange, int tag) {
   if (exchange.whole) return;
   const Part own = segment(exchange, place_.node);
   for (int distance = 1; distance < nodes(); ++distance) {
-    send(exchange, ring(place_.node + distance), tag, exchange.result + exchange.format->bytes(own.begin),
-         exchange.format->bytes(own.elements));
+    const int to = ring(place_.node + distance);
+    if (!is_wanted(exchange, to)) continue;
+    send(exchange, to, tag, exchange.result + exchange.format->bytes(own.begin), exchange.format->bytes(own.elements));
   }
 }
 

@@ -8,7 +8,7 @@
 // each at its own step. A link between hosts is full only while as many bytes are under way as it carries in the time
 // of two steps, and a step takes as long as the slowest rank takes to look.
 //
-// All-reduce is direct. The share is cut into one *segment* a node. Every node sends each other node its partial sums
+// A reduction is direct. The share is cut into one *segment* a node. Every node sends each other node its partial sums
 // of that node's segment, adds what it receives for its own, finishes it - divided, scaled, rounded, once for each
 // element - and sends the finished bytes to all. Two steps, whatever the number of nodes, and each element goes over a
 // node's link as often as around a ring: 2 (N-1)/N times. A ring was there before, and takes 2 (N-1) steps, each as
@@ -17,6 +17,9 @@
 // Small shares, and all shares between two nodes, go *whole*: every node sends all its partial sums to all others, and
 // each adds and finishes all for itself. One step; between two nodes it carries no more bytes than two steps would.
 // Nothing of that is sent on, so where the types allow it is added straight into the outputs.
+//
+// Where one node alone wants the result (a reduce), finished elements are sent to that node only, and so are partial
+// sums that go whole. Which of the two is better is decided as for an all-reduce: by what comes to one node.
 //
 // Partial sums are added in the order of the nodes, so together with the order inside a node (allreduce.hpp) a sum
 // depends on nothing but the ranks' inputs, neither on how chunks and shares were cut nor on who adds: all nodes that
@@ -73,7 +76,12 @@ class Lane final : public Exchanges {
   [[nodiscard]] std::byte* result(std::size_t exchange) noexcept { return exchanges_[exchange].result; }
 
   void start_allreduce(std::size_t exchange, const WireFormat& format, const kernels::Reduction& reduction,
-                       std::int64_t elements);
+                       std::int64_t elements) {
+    start_reduce(exchange, format, reduction, elements, kAllNodes);
+  }
+  /// The same with the result on one node alone; elsewhere ready when nothing more will come.
+  void start_reduce(std::size_t exchange, const WireFormat& format, const kernels::Reduction& reduction,
+                    std::int64_t elements, int to_node);
   void start_broadcast(std::size_t exchange, std::size_t bytes, int root_node);
   bool advance(std::size_t exchange) override;
   [[nodiscard]] bool ready(std::size_t exchange) const noexcept override {
@@ -83,17 +91,20 @@ class Lane final : public Exchanges {
     return exchanges_[exchange].step == Step::done;
   }
   void add_awaited(std::size_t exchange, std::vector<int>& ranks) const override;
-  /// Of an all-reduce that is ready: finished elements from `first` on, into each of `copies` arrays.
+  /// Of a reduction that is ready, where its result is wanted: finished elements from `first` on, into each of `copies`
+  /// arrays.
   void deliver(std::size_t exchange, std::int64_t first, std::int64_t elements, void* const* outputs, int copies);
 
  private:
+  static constexpr int kAllNodes = -1;
+
   /// An open message to or from another node.
   struct Message {
     transport::InterNode::Operation operation = 0;
     int node = 0;
   };
 
-  /// start -> add -> collect -> rest -> done for an all-reduce, start -> pass_on -> rest -> done for a broadcast.
+  /// start -> add -> collect -> rest -> done for a reduction, start -> pass_on -> rest -> done for a broadcast.
   enum class Step : std::uint8_t {
     start,    ///< nothing has been sent
     add,      ///< partial sums of the own segment are coming
@@ -113,6 +124,7 @@ class Lane final : public Exchanges {
     bool broadcast = false;
     std::size_t broadcast_bytes = 0;
     int root_node = 0;
+    int to_node = kAllNodes;  // of a reduction: who wants the result
     bool whole = false;
     Step step = Step::done;
     bool adds_late = false;        // sums are made when they are delivered
@@ -123,6 +135,9 @@ class Lane final : public Exchanges {
 
   [[nodiscard]] int nodes() const noexcept { return static_cast<int>(place_.ranks.size()); }
   [[nodiscard]] int ring(int node) const noexcept { return (node % nodes() + nodes()) % nodes(); }
+  [[nodiscard]] static bool is_wanted(const Exchange& exchange, int node) noexcept {
+    return exchange.to_node == kAllNodes || exchange.to_node == node;
+  }
   [[nodiscard]] bool goes_whole(const Exchange& exchange) const noexcept;
   [[nodiscard]] Part segment(const Exchange& exchange, int node) const noexcept;
   [[nodiscard]] std::byte* incoming(const Exchange& exchange, int node) const noexcept;

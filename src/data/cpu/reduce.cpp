@@ -132,7 +132,8 @@ void Reduce::enter(const Chunk& chunk) {
     format_->reduce_partial(reduction_, site_.inputs.data(), ranks, site_.lane->partial(exchange) + first * sum_bytes,
                             elements);
   });
-  site_.lane->start_allreduce(exchange, *format_, reduction_, own_share(chunk).elements);
+  site_.lane->start_reduce(exchange, *format_, reduction_, own_share(chunk).elements,
+                           site_.topology.node_of[static_cast<std::size_t>(root_)]);
 }
 
 /// On the root's node: brings the own share of the result to where the root takes it from, or to its output.

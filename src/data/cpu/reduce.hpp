@@ -10,9 +10,8 @@
 //           output), from which the root takes when all have reduced. So the root reads and writes each line twice,
 //           however many ranks there are. (With up to three, flat does not read more.)
 //   lanes   several nodes. As an all-reduce's: rank j of each node reduces share j over its node into partial sums, and
-//           exchanges them with rank j of the other nodes. What comes back is brought to the root's slot on the root's
-//           node, and used nowhere else: other nodes receive results in vain (lane.hpp knows no receiver), but do not
-//           add up what they only deliver.
+//           exchanges them with rank j of the other nodes. The result comes to the root's node alone, whose ranks bring
+//           it to the root's slot.
 //
 // Tensors in regions are copied as any others.
 #pragma once
