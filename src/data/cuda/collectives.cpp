@@ -26,12 +26,16 @@ void allreduce(StepPlanner& steps, const data::Run& run, const Uneven* /*uneven*
   }
 }
 
-/// Everything goes through slots, which all ranks reduce alike; the root unpacks.
+/// The root alone unpacks, or has an output: of the others NCCL asks for none. First what shares calls, as above.
 void reduce(StepPlanner& steps, const data::Run& run, const Uneven* /*uneven*/) {
-  for (const data::Piece& piece : run.pieces) {
-    Segment whole = steps.segment_of(run, piece);
-    whole.unpacks = run.root == steps.limits().rank;
-    steps.reduce_in_slot(run, whole);
+  const bool is_root = run.root == steps.limits().rank;
+  for (const bool direct : {false, true}) {
+    for (const data::Piece& piece : run.pieces) {
+      Segment whole = steps.segment_of(run, piece);
+      whole.unpacks = is_root;
+      if (whole.bytes == 0 || steps.is_direct(run, whole.bytes) != direct) continue;
+      direct ? steps.reduce_direct(run, whole, Call::Kind::reduce) : steps.reduce_in_slot(run, whole);
+    }
   }
 }
 

@@ -108,6 +108,11 @@ void Communicator::all_reduce(const void* from, void* to, std::size_t count, ncc
   check(ncclAllReduce(from, to, count, type, op, raw_, stream), "ncclAllReduce", raw_);
 }
 
+void Communicator::reduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
+                          cudaStream_t stream) {
+  check(ncclReduce(from, to, count, type, op, root, raw_, stream), "ncclReduce", raw_);
+}
+
 void Communicator::all_gather(const void* from, void* to, std::size_t count, ncclDataType_t type, cudaStream_t stream) {
   check(ncclAllGather(from, to, count, type, raw_, stream), "ncclAllGather", raw_);
 }

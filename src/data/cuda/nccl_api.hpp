@@ -69,6 +69,9 @@ class Communicator {
   // What follows goes to `stream`. `count` is in elements of `type`.
   void all_reduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
                   cudaStream_t stream);
+  /// `to` counts on the root alone.
+  void reduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
+              cudaStream_t stream);
   /// `count` from every rank.
   void all_gather(const void* from, void* to, std::size_t count, ncclDataType_t type, cudaStream_t stream);
   void broadcast(const void* from, void* to, std::size_t count, ncclDataType_t type, int root, cudaStream_t stream);

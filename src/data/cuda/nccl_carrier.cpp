@@ -147,6 +147,9 @@ void NcclCarrier::call(const Call& call, Communicator& communicator, std::byte* 
   case Call::Kind::all_reduce:
     communicator.all_reduce(from, to, call.count, *type, nccl_op(call.op), stream_.raw());
     return;
+  case Call::Kind::reduce:
+    communicator.reduce(from, to, call.count, *type, nccl_op(call.op), call.peer, stream_.raw());
+    return;
   case Call::Kind::broadcast:
     communicator.broadcast(from, to, call.count, *type, call.peer, stream_.raw());
     return;

@@ -8,6 +8,24 @@
 
 namespace kolo::cuda {
 
+namespace {
+
+/// Of what is planned where no call can work on callers' tensors.
+core::CollectiveKind kind_of(Call::Kind kind) {
+  switch (kind) {
+  case Call::Kind::all_reduce:
+    return core::CollectiveKind::allreduce;
+  case Call::Kind::reduce:
+    return core::CollectiveKind::reduce;
+  case Call::Kind::broadcast:
+    return core::CollectiveKind::broadcast;
+  default:
+    KOLO_UNREACHABLE("a call on callers' tensors");
+  }
+}
+
+}  // namespace
+
 StagedCarrier::StagedCarrier(HostPlane& plane, std::size_t slots, std::size_t slot_bytes, const Bell& bell)
     : plane_(plane), bell_(bell), collected_(slots), jobs_(slots), under_way_(slots, false) {
   memory_.reserve(slots);
@@ -36,7 +54,7 @@ void StagedCarrier::carry(const Load& load) {
   for (const Call& call : load.step->calls) {
     KOLO_CHECK(call.from == nullptr && call.to == nullptr) << "the CPU cannot reach a caller's tensor on a device";
     data::Run run;
-    run.kind = call.kind == Call::Kind::broadcast ? core::CollectiveKind::broadcast : core::CollectiveKind::allreduce;
+    run.kind = kind_of(call.kind);
     run.dtype = call.dtype;
     run.op = call.op;
     run.prescale = call.scaling.prescale;

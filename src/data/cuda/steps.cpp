@@ -92,6 +92,10 @@ Segment StepPlanner::segment_of(const data::Run& run, const data::Piece& piece) 
 /// Without a place and a count.
 Call StepPlanner::call_of(const data::Run& run) const noexcept {
   Call call;
+  if (core::traits_of(run.kind).rooted) {
+    call.kind = Call::Kind::reduce;
+    call.peer = run.root;
+  }
   call.dtype = wire_type(run.dtype);
   call.op = wire_op(run.dtype, run.op);
   if (limits_.carrier_scales) {

@@ -50,7 +50,7 @@ struct Segment {
 
 /// One collective of a step's group.
 struct Call {
-  enum class Kind : std::uint8_t { all_reduce, broadcast, all_gather, reduce_scatter, send, receive };
+  enum class Kind : std::uint8_t { all_reduce, reduce, broadcast, all_gather, reduce_scatter, send, receive };
   Kind kind = Kind::all_reduce;
   const std::byte* from = nullptr;  ///< null: in the slot, at `offset`
   std::byte* to = nullptr;          ///< likewise
@@ -104,7 +104,8 @@ class StepPlanner {
   [[nodiscard]] Segment segment_of(const data::Run& run, const data::Piece& piece) const noexcept;
   /// Whether so many bytes are reduced where they lie: what must be changed before it is reduced goes through a slot.
   [[nodiscard]] bool is_direct(const data::Run& run, std::uint64_t bytes) const noexcept;
-  /// Reduces a tensor, or a part of one, through slots: one call with what the run has reduced there just before.
+  /// Reduces a tensor, or a part of one, through slots: one call with what the run has reduced there just before. For
+  /// all ranks, or for the root of a run that has one.
   void reduce_in_slot(const data::Run& run, Segment part);
   /// Reduces it where it lies. `part.bytes` are those of the output.
   void reduce_direct(const data::Run& run, const Segment& part, Call::Kind kind);
