@@ -6,7 +6,6 @@
 
 #include "api/context_impl.hpp"
 #include "api/request.hpp"
-#include "base/quote.hpp"
 
 namespace kolo {
 
@@ -85,20 +84,16 @@ namespace {
 /// Who has no output, or need not have one: every rank but the root. Its buffer has none then.
 api::Request reduce_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
                             bool in_place, int root, const Group& group, const ReduceOptions& options) {
-  const api::RankAndSize self(group);
-  if (!out && self.rank == root) {
-    throw Error(ErrorCode::invalid_argument, (name.empty() ? "unnamed reduce" : "reduce of " + base::quoted(name)) +
-                                                 ": rank " + std::to_string(root) +
-                                                 " is the root, and gets the result; give an output");
-  }
+  const auto kind = core::CollectiveKind::reduce;
+  const api::Root at{root, size(group), rank(group)};
+  api::check_output_at_root(kind, name, out, at);
   AllreduceOptions reduction = AllreduceOptions(options.op).with_prescale(options.prescale);
   reduction.postscale = options.postscale;
   reduction.timeout = options.timeout;
   reduction.send_as = options.send_as;
   const TensorView nothing(nullptr, in.dtype(), in.shape(), in.device(), in.stream());
-  api::Request request = api::tensor_request(core::CollectiveKind::reduce, name, in, out.value_or(nothing),
-                                             in_place || !out, reduction, {root, self.size});
-  if (self.rank != root) request.buffers.front().output = nullptr;
+  api::Request request = api::tensor_request(kind, name, in, out.value_or(nothing), in_place || !out, reduction, at);
+  if (!at.is_here()) request.buffers.front().output = nullptr;
   return request;
 }
 

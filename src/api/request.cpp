@@ -147,6 +147,12 @@ std::optional<std::chrono::nanoseconds> checked_timeout(core::CollectiveKind kin
 /// A shape of at least one dimension without its first.
 Shape row_of(const Shape& shape) { return {shape.begin() + 1, shape.rank() - 1}; }
 
+Shape with_rows(std::int64_t rows, const Shape& row) {
+  std::vector<std::int64_t> extents{rows};
+  extents.insert(extents.end(), row.begin(), row.end());
+  return Shape(extents);
+}
+
 /// A GPU reads aligned elements only. Collectives that move data without reducing it move bytes.
 void check_aligned(core::CollectiveKind kind, std::string_view name, const ConstTensorView& view) {
   const std::size_t size = size_of(view.dtype());
@@ -193,7 +199,7 @@ void locate_result(Request& request, std::string_view name, const ConstTensorVie
                    const std::optional<TensorView>& out) {
   locate(request, name, in);
   if (out) locate(request, name, *out);
-  if (out || request.device.kind == DeviceKind::cpu) return;
+  if (out || !request.room.is_wanted || request.device.kind == DeviceKind::cpu) return;
   refuse(request.signature.kind, name,
          "its input lies on " + to_string(request.device) +
              ", where the call that returns its result does not work; use the call with _into, and give the output",
@@ -318,9 +324,17 @@ Request broadcast_request(std::string_view name, ConstTensorView in, TensorView 
   return tensor_request(core::CollectiveKind::broadcast, name, in, out, in_place, timed, {root, size});
 }
 
-Request allgather_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
-                          const AllgatherOptions& options) {
-  const auto kind = core::CollectiveKind::allgather;
+void check_output_at_root(core::CollectiveKind kind, std::string_view name, const std::optional<TensorView>& out,
+                          const Root& root) {
+  if (out || !root.is_here()) return;
+  refuse(kind, name, "rank " + std::to_string(root.rank) + " is the root, and gets the result; give an output");
+}
+
+Request gather_request(core::CollectiveKind kind, std::string_view name, ConstTensorView in,
+                       const std::optional<TensorView>& out, std::optional<std::chrono::nanoseconds> timeout,
+                       const Root& root) {
+  const bool rooted = core::traits_of(kind).rooted;
+  if (rooted) check_root(kind, name, root);
   if (out) {
     check_types(kind, name, in, *out);
     check_apart(kind, name, in, *out, "give an output of its own");
@@ -336,12 +350,21 @@ Request allgather_request(std::string_view name, ConstTensorView in, const std::
   request.room.row_bytes = request.room.row.elements() * static_cast<std::int64_t>(size_of(in.dtype()));
   request.room.owns_result = !out;
   request.room.output_elements = out ? out->elements() : 0;
+  request.room.is_wanted = !rooted || root.is_here();
   request.signature.kind = kind;
+  request.signature.root = root.rank;
   request.signature.tensors.push_back({in.dtype(), request.room.row});
   locate_result(request, name, in, out);
   request.buffers.push_back(buffer_of(in, out ? out->data() : nullptr));
-  request.timeout = checked_timeout(kind, name, options.timeout);
+  request.timeout = checked_timeout(kind, name, timeout);
+  if (!out && !request.room.is_wanted)
+    request.room.make_result(in.dtype(), with_rows(0, request.room.row), subject(kind, name));
   return request;
+}
+
+Request allgather_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
+                          const AllgatherOptions& options) {
+  return gather_request(core::CollectiveKind::allgather, name, in, out, options.timeout);
 }
 
 namespace {
@@ -437,9 +460,7 @@ Request reduce_scatter_request(std::string_view name, ConstTensorView in, const 
   if (in.shape().rank() == 0) refuse(kind, name, "a scalar has no rows; give a tensor of at least one dimension");
   const data::RowsOf rows(in.shape()[0], self.rank, self.size);
   const Shape row = row_of(in.shape());
-  std::vector<std::int64_t> extents{rows.count};
-  extents.insert(extents.end(), row.begin(), row.end());
-  const Shape mine(extents);
+  const Shape mine = with_rows(rows.count, row);
   if (out) {
     check_types(kind, name, in, *out);
     if (out->elements() != mine.elements()) {
@@ -600,7 +621,7 @@ bool run_by_express(engine::Engine& engine, engine::SetState& set, Request& requ
     call.buffer = request.buffers.front();
   }
   call.make_room = [&](const std::vector<std::int64_t>& bytes) {
-    return request.room.of_gather(bytes, call.dtype, call.buffer.output);
+    return request.room.of_gather(call.kind, bytes, call.dtype, call.buffer.output);
   };
   return engine.express(set, call, request.timeout);
 }

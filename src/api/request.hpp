@@ -50,10 +50,12 @@ struct RankAndSize {
   explicit RankAndSize(const Group& group) : rank(kolo::rank(group)), size(kolo::size(group)) {}
 };
 
-/// The root of a call, among so many ranks.
+/// The root of a call, among so many ranks, of which this is one.
 struct Root {
   int rank = 0;
   int ranks = 1;
+  int self = 0;
+  [[nodiscard]] bool is_here() const noexcept { return rank == self; }
 };
 
 // Each checks its arguments and throws Error (invalid_argument, unsupported). `name` is for the sentence; empty:
@@ -68,7 +70,15 @@ Request grouped_allreduce_request(std::string_view group, Span<const NamedView> 
                                   const AllreduceOptions& options);
 Request broadcast_request(std::string_view name, ConstTensorView in, TensorView out, bool in_place, int root, int size,
                           const BroadcastOptions& options);
-/// `out`: the caller's memory, or empty for a result of our own.
+/// Throws Error (invalid_argument) where this rank is the root, which gets the result, but gives no output.
+void check_output_at_root(core::CollectiveKind kind, std::string_view name, const std::optional<TensorView>& out,
+                          const Root& root);
+/// Of a kind in which everybody's rows come to lie one after another. `out`: the caller's memory, or empty for a result
+/// of our own. Of a rooted kind the root alone gets a result; an output that another rank gives is left alone, and one
+/// of our own has no rows.
+Request gather_request(core::CollectiveKind kind, std::string_view name, ConstTensorView in,
+                       const std::optional<TensorView>& out, std::optional<std::chrono::nanoseconds> timeout,
+                       const Root& root = {});
 Request allgather_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
                           const AllgatherOptions& options);
 /// Likewise. `splits` empty: the same number of rows to everyone.

@@ -44,9 +44,10 @@ struct Run {
   /// Alltoall with splits: how many rows each rank gets, and the elements of a row. The caller's memory.
   Span<const std::int64_t> splits;
   std::int64_t row_elements = 0;
-  /// Allgather: called once, by the driver, when every rank's contribution is known (bytes by rank of the set); returns
-  /// the output, which has room for their sum, or throws (std::bad_alloc becomes the handle's error and the bytes are
-  /// discarded). Alltoall with splits: the same with the rows that each rank sends here, in place of bytes.
+  /// Where rows differ by rank (core/collectives.hpp): called once, by the driver, when every rank's contribution is
+  /// known (bytes by rank of the set); returns the output, which has room for their sum, null where this rank gets no
+  /// result, or throws (std::bad_alloc becomes the handle's error and the bytes are discarded). Alltoall with splits:
+  /// the same with the rows that each rank sends here, in place of bytes.
   std::function<std::byte*(const std::vector<std::int64_t>& parts)> allocate;
 };
 

@@ -19,16 +19,18 @@ Shape with_rows(std::int64_t rows, const Shape& row) {
 
 }  // namespace
 
-std::byte* ResultRoom::of_gather(const std::vector<std::int64_t>& bytes, DType dtype, std::byte* given) {
+std::byte* ResultRoom::of_gather(core::CollectiveKind kind, const std::vector<std::int64_t>& bytes, DType dtype,
+                                 std::byte* given) {
+  if (!is_wanted) return nullptr;
   const std::int64_t total = std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
   if (!owns_result) {
     const auto element = static_cast<std::int64_t>(size_of(dtype));
     if (total == output_elements * element) return given;
-    throw Error(ErrorCode::invalid_argument, "the output of this allgather has " + std::to_string(output_elements) +
-                                                 " elements, but the ranks together gave " +
-                                                 std::to_string(total / element));
+    throw Error(ErrorCode::invalid_argument,
+                "the output of this " + std::string(core::to_string(kind)) + " has " + std::to_string(output_elements) +
+                    " elements, but the ranks together gave " + std::to_string(total / element));
   }
-  return make_result(dtype, with_rows(total / row_bytes, row), "this allgather");
+  return make_result(dtype, with_rows(total / row_bytes, row), "this " + std::string(core::to_string(kind)));
 }
 
 std::byte* ResultRoom::make_result(DType dtype, const Shape& shape, const std::string& what) {
@@ -54,7 +56,7 @@ std::byte* ResultRoom::of_alltoall(const std::vector<std::int64_t>& rows, DType 
 std::byte* HandleState::make_room(const std::vector<std::int64_t>& parts) {
   const DType dtype = signature->tensors.front().dtype;
   std::byte* given = room.owns_result ? nullptr : buffers.front().output;
-  if (splits.empty()) return room.of_gather(parts, dtype, given);
+  if (splits.empty()) return room.of_gather(signature->kind, parts, dtype, given);
   received_splits = parts;
   return room.of_alltoall(parts, dtype, given);
 }

@@ -49,10 +49,13 @@ struct ResultRoom {
   std::int64_t row_bytes = 0;
   bool owns_result = false;               ///< it goes into `result`; else into memory that the caller gave,
   std::int64_t output_elements = 0;       ///< which holds so much
+  bool is_wanted = true;                  ///< false: the result is for other ranks, and this one has no room for it
   Tensor result;                          ///< (of known size: made at the call)
   std::shared_ptr<engine::SetState> set;  ///< that was asked for
-  /// Of an all-gather: the output, given everybody's bytes. `given` is the caller's memory. Throws Error.
-  std::byte* of_gather(const std::vector<std::int64_t>& bytes, DType dtype, std::byte* given);
+  /// Of a gather to all or to a root: the output, given everybody's bytes; null where it is not wanted. `given` is the
+  /// caller's memory. Throws Error.
+  std::byte* of_gather(core::CollectiveKind kind, const std::vector<std::int64_t>& bytes, DType dtype,
+                       std::byte* given);
   /// Of an all-to-all: the output, given the rows from each rank.
   std::byte* of_alltoall(const std::vector<std::int64_t>& rows, DType dtype, std::byte* given);
   /// Memory of our own for the result of `what`. Throws Error (out_of_memory).

@@ -16,9 +16,8 @@ std::byte* allocate_output(const data::Run& run, const std::vector<std::int64_t>
     const std::int64_t unit = in_rows ? run.row_elements * static_cast<std::int64_t>(size_of(run.dtype)) : 1;
     std::int64_t bytes = 0;
     for (const std::int64_t part : parts) bytes += part * unit;
-    status = Status(ErrorCode::out_of_memory, std::string("no memory for the result of an ") +
-                                                  (in_rows ? "alltoall, " : "allgather, ") + std::to_string(bytes) +
-                                                  " bytes: " + error.what());
+    status = Status(ErrorCode::out_of_memory, "no memory for the result of " + std::string(core::to_string(run.kind)) +
+                                                  ", " + std::to_string(bytes) + " bytes: " + error.what());
   }
   return nullptr;
 }

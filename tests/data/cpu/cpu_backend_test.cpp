@@ -517,7 +517,7 @@ TEST(CpuBackend, AGatherWithoutMemoryFailsThereAndNowhereElse) {
       EXPECT_EQ(sum[0], 3);
       if (rank.rank() == 1) {
         EXPECT_EQ(gather.status.code(), ErrorCode::out_of_memory);
-        EXPECT_EQ(gather.status.message(), "no memory for the result of an allgather, 2400 bytes: std::bad_alloc");
+        EXPECT_EQ(gather.status.message(), "no memory for the result of allgather, 2400 bytes: std::bad_alloc");
         EXPECT_EQ(all, std::vector<std::int32_t>(600, -1));
       } else {
         EXPECT_TRUE(gather.status.ok());
