@@ -16,11 +16,11 @@
 #include "control/participant.hpp"
 
 #include <algorithm>
-#include <deque>
 #include <map>
 
 #include "base/check.hpp"
 #include "base/quote.hpp"
+#include "base/stable_vector.hpp"
 #include "control/absentees.hpp"
 #include "control/ranges.hpp"
 
@@ -574,7 +574,8 @@ struct Participant::Impl {
     for (auto& [number, set] : sets) {
       if (set.member && std::binary_search(set.members.begin(), set.members.end(), entry.rank)) set.has_left = true;
     }
-    for (const Slot& slot : slots) {
+    for (std::size_t at = 0; at < slots.size(); ++at) {
+      const Slot& slot = slots[at];
       if (slot.set != nullptr && slot.in_flight && !slot.is_join && lacks_somebody(slot)) ask(slot, 0, false);
     }
   }
@@ -650,8 +651,8 @@ struct Participant::Impl {
   const std::int32_t rank;
   const std::int32_t size;
   const std::uint32_t capacity;
-  std::map<SetId, Set> sets;  ///< slots point into it
-  std::deque<Slot> slots;     ///< names are handed out by reference
+  std::map<SetId, Set> sets;       ///< slots point into it
+  base::StableVector<Slot> slots;  ///< names are handed out by reference
   std::vector<SlotId> free;
   std::map<std::pair<Members, std::string>, SlotId> requests;  ///< those that name their members; in flight, all
   std::vector<SlotId> slot_of_name;                            ///< by id; its length is the bound of ids

@@ -40,6 +40,14 @@ std::size_t NameIndex::search(std::string_view name, std::uint32_t tag) const no
 }
 
 Entry& NameIndex::find_or_make(std::string_view name) {
+  // Entries without a name are the unnamed calls' and those that are free.
+  const bool is_expected = expected_ < entries_.size() && !name.empty() && entries_[expected_].name == name;
+  Entry& entry = is_expected ? entries_[expected_] : search_or_make(name);
+  expected_ = entry.number + 1;
+  return entry;
+}
+
+Entry& NameIndex::search_or_make(std::string_view name) {
   const std::uint32_t tag = tag_of(name);
   std::size_t at = search(name, tag);
   if (places_[at].number != kFree) return entries_[places_[at].number];

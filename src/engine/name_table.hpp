@@ -13,12 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include <boost/container/deque.hpp>
-#include <boost/container/options.hpp>
-
 #include "base/cache_line.hpp"
 #include "base/hash.hpp"
 #include "base/mutex.hpp"
+#include "base/stable_vector.hpp"
 #include "core/signature.hpp"
 #include "engine/operation.hpp"
 
@@ -59,8 +57,8 @@ struct alignas(base::kCacheLine) Entry {
 };
 
 /// Entries by name. They stand in a row, in the order in which their names came first, because steps come back to them
-/// in that order: the cache then fetches what comes next. The names lead to their numbers by one small array with open
-/// addressing, which a thousand lookups bring into the cache almost as a whole.
+/// in that order: the name is compared with the next one first, and the cache fetches what comes after. Otherwise the
+/// names lead to their numbers by one small array with open addressing.
 class NameIndex {
  public:
   NameIndex(core::SetId set, NameTable& table) noexcept : set_(set), table_(table) {}
@@ -79,7 +77,6 @@ class NameIndex {
     std::uint32_t tag = 0;  ///< of the name's hash
     std::uint32_t number = kFree;
   };
-  using InBlocks = boost::container::deque_options_t<boost::container::block_size<64U>>;
 
   [[nodiscard]] std::size_t next(std::size_t at) const noexcept { return (at + 1) & (places_.size() - 1); }
   /// Where the search for a tag begins: all of its bits count (Fibonacci hashing; Knuth, TAOCP 3, 6.4).
@@ -88,11 +85,13 @@ class NameIndex {
   }
   /// Where the name is, or the free place at which its search ends.
   [[nodiscard]] std::size_t search(std::string_view name, std::uint32_t tag) const noexcept;
+  Entry& search_or_make(std::string_view name);
   void grow();
 
   const core::SetId set_;
   NameTable& table_;
-  boost::container::deque<Entry, std::allocator<Entry>, InBlocks> entries_;
+  base::StableVector<Entry> entries_;
+  std::uint32_t expected_ = 0;                          ///< the number after that of the last name asked for
   std::vector<std::uint32_t> free_;                     ///< numbers of entries without a name
   std::vector<Place> places_ = std::vector<Place>(64);  ///< 2^(32 - shift_), at most half of them used
   int shift_ = 26;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The clock, hashes, fields of a message, and thread names.
+// The clock, hashes, fields of a message, rows that grow in place, and thread names.
 #include <limits>
 #include <string>
 #include <thread>
@@ -12,6 +12,7 @@
 #include "base/clock.hpp"
 #include "base/fields.hpp"
 #include "base/hash.hpp"
+#include "base/stable_vector.hpp"
 #include "base/thread_name.hpp"
 
 namespace kolo::base {
@@ -29,6 +30,20 @@ TEST(Clock, HugeDurationsStillAddToATime) {
   EXPECT_LT(from_seconds(-1e300), -std::chrono::hours(24 * 365 * 100));
   const Time begin = now();
   EXPECT_GT(begin + from_seconds(1e300), begin);
+}
+
+TEST(StableVector, KeepsAddresses) {
+  StableVector<std::string> row;
+  std::vector<const std::string*> addresses;
+  for (int i = 0; i < 200; ++i) {
+    EXPECT_EQ(row.size(), static_cast<std::size_t>(i));
+    addresses.push_back(&row.emplace_back(std::to_string(i)));
+  }
+  const StableVector<std::string>& same = row;
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    EXPECT_EQ(&row[i], addresses[i]);
+    EXPECT_EQ(same[i], std::to_string(i));
+  }
 }
 
 TEST(Hash, TheAlgorithmsOwnVectors) {

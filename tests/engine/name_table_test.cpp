@@ -194,6 +194,30 @@ TEST(NameTable, NeighboursShareEqualSignatures) {
   EXPECT_EQ(*second, signature);
 }
 
+/// In the order in which they came first, in another, and with one taken out in between.
+TEST(NameTable, FindsTheSameEntryInEveryOrder) {
+  NameTable names(kolo::core::kGlobalSet);
+  const auto claim = [&](const std::string& name) {
+    Entry& entry = names.claim(name);
+    names.set_slot(entry, entry.number);
+    names.finished(entry);
+    return &entry;
+  };
+  std::vector<std::string> all;
+  for (int i = 0; i < 150; ++i) all.push_back("a name that is long " + std::to_string(i));
+  std::vector<Entry*> entries;
+  for (const std::string& name : all) entries.push_back(claim(name));
+  for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(claim(all[i]), entries[i]);
+  for (std::size_t i = all.size(); i-- > 0;) EXPECT_EQ(claim(all[i]), entries[i]);
+  claim(all[69]);
+  names.forget(*entries[70]);
+  EXPECT_EQ(claim("another"), entries[70]);
+  claim(all[69]);
+  EXPECT_NE(claim(all[70]), entries[70]);
+  EXPECT_EQ(claim(all[71]), entries[71]);
+  EXPECT_EQ(names.size(), all.size() + 1);
+}
+
 TEST(NameTable, OfManyThreadsOneWins) {
   NameTable names(kolo::core::kGlobalSet);
   for (int round = 0; round < 100; ++round) {
