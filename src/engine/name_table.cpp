@@ -24,12 +24,20 @@ std::uint32_t tag_of(std::string_view name) noexcept {
   return static_cast<std::uint32_t>(hash ^ (hash >> 32));
 }
 
-/// So many entries before its turn one is fetched.
-constexpr std::uint32_t kAhead = 2;
 /// So much of an operation is touched by those that submit it.
 constexpr std::size_t kTouched = 160;
 
 }  // namespace
+
+void fetch_next(const Entry& entry) noexcept {
+  const Entry* const next = entry.next.load(std::memory_order_relaxed);
+  if (next == nullptr) return;
+  const Entry* const after = next->next.load(std::memory_order_relaxed);
+  if (after != nullptr) base::fetch_early(after, sizeof(Entry));
+  // The next one has been fetched by the lookup before this one.
+  const Operation* const operation = next->last_at.load(std::memory_order_relaxed);
+  if (operation != nullptr) base::fetch_early(operation, kTouched);
+}
 
 std::size_t NameIndex::search(std::string_view name, std::uint32_t tag) const noexcept {
   std::size_t at = home(tag);
@@ -59,7 +67,9 @@ Entry& NameIndex::search_or_make(std::string_view name) {
     // Room for all of them, so that taking one out cannot fail.
     if (free_.capacity() <= entries_.size()) free_.reserve(2 * entries_.size() + 8);
     const auto number = static_cast<std::uint32_t>(entries_.size());
-    entries_.emplace_back(set_, table_).number = number;
+    Entry& made = entries_.emplace_back(set_, table_);
+    made.number = number;
+    if (number > 0) entries_[number - 1].next.store(&made, std::memory_order_relaxed);
     free_.push_back(number);
   }
   Entry& entry = entries_[free_.back()];
@@ -101,21 +111,13 @@ void NameIndex::take_out(Entry& entry) noexcept {
   free_.push_back(entry.number);
 }
 
-void NameIndex::fetch_next(const Entry& entry) const noexcept {
-  if (std::size_t{entry.number} + kAhead >= entries_.size()) return;
-  base::fetch_early(&entries_[entry.number + kAhead], sizeof(Entry));
-  // Its entry has been fetched by the lookup before this one.
-  const Operation* const operation = entries_[entry.number + 1].last_at.load(std::memory_order_relaxed);
-  if (operation != nullptr) base::fetch_early(operation, kTouched);
-}
-
 Entry& NameTable::claim(std::string_view name) {
   const base::MutexLock lock(mutex_);
   Entry& entry = entries_.find_or_make(name);
   if (entry.held) throw_held(entry.name);
   if (entry.in_flight.load(std::memory_order_acquire)) throw_in_flight(entry.name);
   entry.in_flight.store(true, std::memory_order_relaxed);  // the mutex keeps others from claiming it
-  entries_.fetch_next(entry);
+  fetch_next(entry);
   return entry;
 }
 
@@ -165,6 +167,7 @@ void NameTable::give_back(Entry& entry) noexcept {
 
 void NameTable::claim_held(Entry& entry) {
   if (entry.in_flight.exchange(true, std::memory_order_acquire)) throw_in_flight(entry.name);
+  fetch_next(entry);
 }
 
 void NameTable::finished(Entry& entry) noexcept {

@@ -54,7 +54,11 @@ struct alignas(base::kCacheLine) Entry {
   // -- the index's
   std::uint32_t number = 0;
   std::uint32_t tag = 0;
+  std::atomic<const Entry*> next{nullptr};  ///< the one that stands behind it in the row, for a hint
 };
+
+/// Has what the next names will touch fetched, should they come in the order of the row.
+void fetch_next(const Entry& entry) noexcept;
 
 /// Entries by name. They stand in a row, in the order in which their names came first, because steps come back to them
 /// in that order: the name is compared with the next one first, and the cache fetches what comes after. Otherwise the
@@ -68,8 +72,6 @@ class NameIndex {
   /// so that there are no graves.
   void take_out(Entry& entry) noexcept;
   [[nodiscard]] std::size_t size() const noexcept { return entries_.size() - free_.size(); }
-  /// Has what the next names will touch fetched, should they come in the order of the row.
-  void fetch_next(const Entry& entry) const noexcept;
 
  private:
   static constexpr std::uint32_t kFree = ~std::uint32_t{0};
