@@ -108,22 +108,15 @@ void Allgather::learn(const Chunk& head) {
 void AllgatherBetweenNodes::open(const data::Run& run, data::Job& job) {
   run_ = &run;
   job_ = &job;
-  const int size = site_.topology.size;
-  bytes_.assign(static_cast<std::size_t>(size), 0);
-  bytes_[static_cast<std::size_t>(site_.topology.rank)] = run.elements * static_cast<std::int64_t>(size_of(run.dtype));
-  auto* bytes = reinterpret_cast<std::byte*>(bytes_.data());
-  bytes_piece_ = {bytes, bytes, size};
-  lengths_.open(ReduceOp::sum, bytes_piece_);
+  lengths_.open()[static_cast<std::size_t>(site_.topology.rank)] =
+      run.elements * static_cast<std::int64_t>(size_of(run.dtype));
   lengths_known_ = false;
 }
 
 Collective::Cut AllgatherBetweenNodes::cut(Chunk& chunk, std::uint64_t taken) {
   if (!lengths_known_) {
-    if (lengths_.cut(chunk, taken) == Cut::chunk) {
-      lengths_end_ = chunk.number + 1;
-      return Cut::chunk;
-    }
-    if (taken < lengths_end_) return Cut::wait;
+    const Cut cut = lengths_.cut(chunk, taken);
+    if (cut != Cut::end) return cut;
     open_broadcasts();
   }
   for (; broadcasting_ < static_cast<std::size_t>(site_.topology.size); ++broadcasting_)
@@ -134,7 +127,7 @@ Collective::Cut AllgatherBetweenNodes::cut(Chunk& chunk, std::uint64_t taken) {
 void AllgatherBetweenNodes::open_broadcasts() {
   lengths_known_ = true;
   const auto width = static_cast<std::int64_t>(size_of(run_->dtype));
-  std::byte* output = allocate_output(*run_, bytes_, job_->status);
+  std::byte* output = allocate_output(*run_, lengths_.all(), job_->status);
   const auto place = [&](const std::byte* input, std::int64_t elements) {
     pieces_.push_back({input, output, elements});
     if (output != nullptr) output += elements * width;
@@ -145,7 +138,7 @@ void AllgatherBetweenNodes::open_broadcasts() {
   while (broadcasts_.size() < static_cast<std::size_t>(size)) broadcasts_.emplace_back(site_);
   for (int rank = 0; rank < size; ++rank) {
     const std::size_t first = pieces_.size();
-    const std::int64_t elements = bytes_[static_cast<std::size_t>(rank)] / width;
+    const std::int64_t elements = lengths_.all()[static_cast<std::size_t>(rank)] / width;
     if (rank == site_.topology.rank) {
       for (const data::Piece& piece : run_->pieces) place(piece.input, piece.elements);
     } else {

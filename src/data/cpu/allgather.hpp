@@ -12,16 +12,16 @@
 // All ranks fill and take at the same time. (One broadcast after the other, as between nodes, keeps all but one rank
 // waiting for the first slot of each.)
 //
-// Between nodes it is two steps made of others: an all-reduce of one vector with every rank's length at its place, and
-// then one broadcast from every rank.
+// Between nodes it is two steps made of others: everybody learns the lengths (lengths.hpp), and then there is one
+// broadcast from every rank.
 #pragma once
 
 #include <deque>
 #include <vector>
 
-#include "data/cpu/allreduce.hpp"
 #include "data/cpu/broadcast.hpp"
 #include "data/cpu/collective.hpp"
+#include "data/cpu/lengths.hpp"
 
 namespace kolo::data::cpu {
 
@@ -76,10 +76,7 @@ class AllgatherBetweenNodes final : public Compound {
 
   const data::Run* run_ = nullptr;
   data::Job* job_ = nullptr;
-  std::vector<std::int64_t> bytes_;  // by rank; the sum of vectors that have only the own length
-  data::Piece bytes_piece_;
-  Allreduce lengths_;
-  std::uint64_t lengths_end_ = 0;  // the number of the chunk after theirs
+  Lengths lengths_;  // in bytes
   bool lengths_known_ = false;
   std::vector<data::Piece> pieces_;   // of all broadcasts, by rank; the own ones as many as the run has
   std::deque<Broadcast> broadcasts_;  // by rank
