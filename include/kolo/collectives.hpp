@@ -163,7 +163,8 @@ KOLO_API void broadcast_into(const Group& group, std::string_view name, ConstTen
 [[nodiscard]] KOLO_API Future<Tensor> allgather_async(std::string_view name, ConstTensorView in,
                                                       const AllgatherOptions& options = {});
 /// Into memory of the caller, whose number of elements must be that of the result: else the operation fails on this
-/// rank (invalid_argument) and completes on the others.
+/// rank (invalid_argument) and completes on the others. In place: `in` may be exactly this rank's rows of `out`; where it
+/// lies elsewhere in `out`, the operation fails likewise.
 KOLO_API void allgather_into(ConstTensorView in, TensorView out, const AllgatherOptions& options = {});
 KOLO_API void allgather_into(std::string_view name, ConstTensorView in, TensorView out,
                              const AllgatherOptions& options = {});

@@ -195,27 +195,27 @@ Handle broadcast_into_async(std::string_view name, ConstTensorView in, TensorVie
 // ---------------------------------------------------------------- allgather
 
 Tensor allgather(const Group& group, ConstTensorView in, const AllgatherOptions& options) {
-  return api::run(group, {}, api::allgather_request({}, in, {}, options)).tensor;
+  return api::run(group, {}, api::allgather_request({}, in, {}, group, options)).tensor;
 }
 Tensor allgather(const Group& group, std::string_view name, ConstTensorView in, const AllgatherOptions& options) {
   api::check_name(name);
-  return api::run(group, name, api::allgather_request(name, in, {}, options)).tensor;
+  return api::run(group, name, api::allgather_request(name, in, {}, group, options)).tensor;
 }
 Future<Tensor> allgather_async(const Group& group, std::string_view name, ConstTensorView in,
                                const AllgatherOptions& options) {
-  return Future<Tensor>(api::submit(group, name, api::allgather_request(name, in, {}, options)));
+  return Future<Tensor>(api::submit(group, name, api::allgather_request(name, in, {}, group, options)));
 }
 void allgather_into(const Group& group, ConstTensorView in, TensorView out, const AllgatherOptions& options) {
-  api::run(group, {}, api::allgather_request({}, in, out, options));
+  api::run(group, {}, api::allgather_request({}, in, out, group, options));
 }
 void allgather_into(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
                     const AllgatherOptions& options) {
   api::check_name(name);
-  api::run(group, name, api::allgather_request(name, in, out, options));
+  api::run(group, name, api::allgather_request(name, in, out, group, options));
 }
 Handle allgather_into_async(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
                             const AllgatherOptions& options) {
-  return Handle(api::submit(group, name, api::allgather_request(name, in, out, options)));
+  return Handle(api::submit(group, name, api::allgather_request(name, in, out, group, options)));
 }
 
 Tensor allgather(ConstTensorView in, const AllgatherOptions& options) {

@@ -65,6 +65,13 @@ bool overlap(const void* a, std::int64_t a_bytes, const void* b, std::int64_t b_
          second < first + static_cast<std::uintptr_t>(a_bytes);
 }
 
+/// Whether some of the output is all of the input.
+bool is_inside(const ConstTensorView& in, const TensorView& out) {
+  const auto* input = static_cast<const std::byte*>(in.data());
+  const auto* output = static_cast<const std::byte*>(out.data());
+  return in.bytes() > 0 && input >= output && input + in.bytes() <= output + out.bytes();
+}
+
 /// The views of an `_into` call that may differ in shape.
 void check_types(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in, const TensorView& out) {
   check_view(kind, name, "input", in);
@@ -337,7 +344,7 @@ Request gather_request(core::CollectiveKind kind, std::string_view name, ConstTe
   if (rooted) check_root(kind, name, root);
   if (out) {
     check_types(kind, name, in, *out);
-    check_apart(kind, name, in, *out, "give an output of its own");
+    if (!is_inside(in, *out)) check_apart(kind, name, in, *out, "give an output of its own");
   } else {
     check_view(kind, name, "input", in);
   }
@@ -351,6 +358,9 @@ Request gather_request(core::CollectiveKind kind, std::string_view name, ConstTe
   request.room.owns_result = !out;
   request.room.output_elements = out ? out->elements() : 0;
   request.room.is_wanted = !rooted || root.is_here();
+  request.room.rank = root.self;
+  if (out && is_inside(in, *out))
+    request.room.input_at = static_cast<const std::byte*>(in.data()) - static_cast<const std::byte*>(out->data());
   request.signature.kind = kind;
   request.signature.root = root.rank;
   request.signature.tensors.push_back({in.dtype(), request.room.row});
@@ -363,8 +373,8 @@ Request gather_request(core::CollectiveKind kind, std::string_view name, ConstTe
 }
 
 Request allgather_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
-                          const AllgatherOptions& options) {
-  return gather_request(core::CollectiveKind::allgather, name, in, out, options.timeout);
+                          const Group& group, const AllgatherOptions& options) {
+  return gather_request(core::CollectiveKind::allgather, name, in, out, options.timeout, {0, 1, kolo::rank(group)});
 }
 
 namespace {

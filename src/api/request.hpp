@@ -75,12 +75,13 @@ void check_output_at_root(core::CollectiveKind kind, std::string_view name, cons
                           const Root& root);
 /// Of a kind in which everybody's rows come to lie one after another. `out`: the caller's memory, or empty for a result
 /// of our own. Of a rooted kind the root alone gets a result; an output that another rank gives is left alone, and one
-/// of our own has no rows.
+/// of our own has no rows. An input may lie at this rank's place of its output: whether it does is found out when all
+/// lengths are known.
 Request gather_request(core::CollectiveKind kind, std::string_view name, ConstTensorView in,
                        const std::optional<TensorView>& out, std::optional<std::chrono::nanoseconds> timeout,
                        const Root& root = {});
 Request allgather_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
-                          const AllgatherOptions& options);
+                          const Group& group, const AllgatherOptions& options);
 /// Likewise. `splits` empty: the same number of rows to everyone.
 Request alltoall_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
                          Span<const std::int64_t> splits, const RankAndSize& self, const AlltoallOptions& options);

@@ -218,7 +218,8 @@ void ExpressRoutes::gather(const ExpressCall& call, const Await& await) {
     const Offer offer = offer_of(rank);
     const auto bytes = static_cast<std::size_t>(offer.bytes);
     if (rank == own_) {
-      (past_cache ? kernels::copy_past_cache : kernels::copy)(output, call.buffer.input, offer.bytes);
+      if (output != call.buffer.input)
+        (past_cache ? kernels::copy_past_cache : kernels::copy)(output, call.buffer.input, offer.bytes);
     } else if (offer.input != nullptr) {
       read(rank, output, offer.input, bytes);
     } else {

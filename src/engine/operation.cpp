@@ -22,15 +22,23 @@ Shape with_rows(std::int64_t rows, const Shape& row) {
 std::byte* ResultRoom::of_gather(core::CollectiveKind kind, const std::vector<std::int64_t>& bytes, DType dtype,
                                  std::byte* given) {
   if (!is_wanted) return nullptr;
+  const auto what = [&] { return "this " + std::string(core::to_string(kind)); };
   const std::int64_t total = std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
-  if (!owns_result) {
-    const auto element = static_cast<std::int64_t>(size_of(dtype));
-    if (total == output_elements * element) return given;
-    throw Error(ErrorCode::invalid_argument,
-                "the output of this " + std::string(core::to_string(kind)) + " has " + std::to_string(output_elements) +
-                    " elements, but the ranks together gave " + std::to_string(total / element));
+  if (owns_result) return make_result(dtype, with_rows(total / row_bytes, row), what());
+  const auto element = static_cast<std::int64_t>(size_of(dtype));
+  if (total != output_elements * element) {
+    throw Error(ErrorCode::invalid_argument, "the output of " + what() + " has " + std::to_string(output_elements) +
+                                                 " elements, but the ranks together gave " +
+                                                 std::to_string(total / element));
   }
-  return make_result(dtype, with_rows(total / row_bytes, row), "this " + std::string(core::to_string(kind)));
+  const std::int64_t place = std::accumulate(bytes.begin(), bytes.begin() + rank, std::int64_t{0});
+  if (input_at >= 0 && input_at != place) {
+    throw Error(ErrorCode::invalid_argument, "the input of " + what() + " lies at byte " + std::to_string(input_at) +
+                                                 " of its output, but rank " + std::to_string(rank) +
+                                                 "'s rows come to byte " + std::to_string(place) +
+                                                 "; give it there, or in memory of its own");
+  }
+  return given;
 }
 
 std::byte* ResultRoom::make_result(DType dtype, const Shape& shape, const std::string& what) {
@@ -44,13 +52,17 @@ std::byte* ResultRoom::make_result(DType dtype, const Shape& shape, const std::s
   return static_cast<std::byte*>(result.data());
 }
 
-std::byte* ResultRoom::of_alltoall(const std::vector<std::int64_t>& rows, DType dtype, std::byte* given) {
+std::byte* ResultRoom::of_alltoall(core::CollectiveKind kind, const std::vector<std::int64_t>& rows, DType dtype,
+                                   std::byte* given) {
+  const bool rooted = core::traits_of(kind).rooted;
+  const std::string what = rooted ? "this " + std::string(core::to_string(kind)) : "this alltoall";
   const Shape shape = with_rows(std::accumulate(rows.begin(), rows.end(), std::int64_t{0}), row);
-  if (owns_result) return make_result(dtype, shape, "this alltoall");
+  if (owns_result) return make_result(dtype, shape, what);
   if (shape.elements() == output_elements) return given;
-  throw Error(ErrorCode::invalid_argument, "the output of this alltoall has " + std::to_string(output_elements) +
-                                               " elements, but the ranks together gave this one " +
-                                               std::to_string(shape.elements()));
+  throw Error(ErrorCode::invalid_argument,
+              "the output of " + what + " has " + std::to_string(output_elements) + " elements, but " +
+                  (rooted ? "the root gave this rank " : "the ranks together gave this one ") +
+                  std::to_string(shape.elements()));
 }
 
 std::byte* HandleState::make_room(const std::vector<std::int64_t>& parts) {
@@ -58,7 +70,7 @@ std::byte* HandleState::make_room(const std::vector<std::int64_t>& parts) {
   std::byte* given = room.owns_result ? nullptr : buffers.front().output;
   if (splits.empty()) return room.of_gather(signature->kind, parts, dtype, given);
   received_splits = parts;
-  return room.of_alltoall(parts, dtype, given);
+  return room.of_alltoall(signature->kind, parts, dtype, given);
 }
 
 bool HandleState::mark_interest() noexcept {

@@ -50,14 +50,17 @@ struct ResultRoom {
   bool owns_result = false;               ///< it goes into `result`; else into memory that the caller gave,
   std::int64_t output_elements = 0;       ///< which holds so much
   bool is_wanted = true;                  ///< false: the result is for other ranks, and this one has no room for it
+  int rank = 0;                           ///< this one, in the set
+  std::int64_t input_at = -1;             ///< where in its output the input of a gather lies, in bytes; -1: elsewhere
   Tensor result;                          ///< (of known size: made at the call)
   std::shared_ptr<engine::SetState> set;  ///< that was asked for
   /// Of a gather to all or to a root: the output, given everybody's bytes; null where it is not wanted. `given` is the
-  /// caller's memory. Throws Error.
+  /// caller's memory. Throws Error, also where the input lies in the output, but not at its place.
   std::byte* of_gather(core::CollectiveKind kind, const std::vector<std::int64_t>& bytes, DType dtype,
                        std::byte* given);
-  /// Of an all-to-all: the output, given the rows from each rank.
-  std::byte* of_alltoall(const std::vector<std::int64_t>& rows, DType dtype, std::byte* given);
+  /// Of an all-to-all: the output, given the rows from each rank. Of a rooted kind they come from the root alone.
+  std::byte* of_alltoall(core::CollectiveKind kind, const std::vector<std::int64_t>& rows, DType dtype,
+                         std::byte* given);
   /// Memory of our own for the result of `what`. Throws Error (out_of_memory).
   std::byte* make_result(DType dtype, const Shape& shape, const std::string& what);
 };

@@ -196,6 +196,59 @@ TEST_P(Exchange, GathersAndBroadcastsIntoMemoryOfTheCaller) {
   });
 }
 
+/// Rank r has r * unit numbers: rank 0 none.
+TEST_P(Exchange, GathersInPlace) {
+  run([] {
+    const int rank = kolo::rank();
+    for (const std::size_t unit : {1U, 40U, 700U, 9'000U}) {
+      std::vector<int> all;
+      for (int other = 0; other < kolo::size(); ++other)
+        all.insert(all.end(), unit * static_cast<std::size_t>(other), other);
+      const std::size_t mine = unit * static_cast<std::size_t>(rank);
+      const std::size_t place = mine * static_cast<std::size_t>(rank - (rank > 0 ? 1 : 0)) / 2;
+      std::vector<int> out(all.size());
+      const auto own = [&] {
+        std::fill(out.begin(), out.end(), -1);
+        std::fill_n(out.begin() + static_cast<std::ptrdiff_t>(place), mine, rank);
+        return kolo::const_view(out.data() + place, mine);
+      };
+      kolo::allgather_into(own(), kolo::view(out));
+      EXPECT_EQ(out, all);
+      kolo::allgather_into("g", own(), kolo::view(out));
+      EXPECT_EQ(out, all);
+      kolo::allgather_into_async(kolo::current_context(), "g", own(), kolo::view(out)).wait();
+      EXPECT_EQ(out, all);
+    }
+  });
+}
+
+/// Every rank's input lies where the last one's rows come to: all but the last fail, and leave their memory alone.
+TEST_P(Exchange, AGatherInTheWrongPlaceFailsThereAlone) {
+  run([] {
+    const int last = kolo::size() - 1;
+    for (const bool named : {false, true}) {
+      std::vector<int> out(static_cast<std::size_t>(kolo::size()) * 5, -1);
+      std::fill(out.end() - 5, out.end(), kolo::rank());
+      const std::vector<int> before = out;
+      const auto call = [&] {
+        const auto in = kolo::const_view(out.data() + last * 5, 5);
+        named ? kolo::allgather_into("g", in, kolo::view(out)) : kolo::allgather_into(in, kolo::view(out));
+      };
+      if (kolo::rank() == last) {
+        call();
+        for (int i = 0; i < kolo::size() * 5; ++i) EXPECT_EQ(out[static_cast<std::size_t>(i)], i / 5);
+        continue;
+      }
+      EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, call),
+                "the input of this allgather lies at byte " + std::to_string(last * 20) + " of its output, but rank " +
+                    std::to_string(kolo::rank()) + "'s rows come to byte " + std::to_string(kolo::rank() * 20) +
+                    "; give it there, or in memory of its own");
+      EXPECT_EQ(out, before);
+    }
+    EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), kolo::size());
+  });
+}
+
 // ---------------------------------------------------------------- reduce_scatter
 
 TEST_P(Exchange, ReduceScatterInEveryForm) {

@@ -84,7 +84,9 @@ void Allgather::take_own(const Chunk& chunk) {
   const auto copy = past_cache_ ? &kernels::copy_past_cache : &kernels::copy;
   take_cursor_.advance(own.bytes / width_, [&](const data::Piece& piece, std::int64_t first, std::int64_t elements) {
     if (to == nullptr) return;
-    copy(std::exchange(to, to + elements * width_), piece.input + first * width_, elements * width_);
+    std::byte* const here = std::exchange(to, to + elements * width_);
+    const std::byte* const from = piece.input + first * width_;
+    if (here != from) copy(here, from, elements * width_);
   });
 }
 

@@ -144,7 +144,7 @@ void Alltoall::take(const Chunk& chunk) {
                                        : site_.mesh->incoming(site_.exchange_of(chunk));
       from += block.offset;
     }
-    copy(block.output, from, static_cast<std::int64_t>(block.bytes));
+    if (from != block.output) copy(block.output, from, static_cast<std::int64_t>(block.bytes));
   });
 }
 

@@ -37,7 +37,7 @@ void copy_to_room(const data::Run& run, Status& status) {
   std::byte* output = allocate_output(run, parts, status);
   if (output == nullptr) return;
   for (const data::Piece& piece : run.pieces) {
-    kernels::copy(output, piece.input, piece.elements * width);
+    if (piece.input != output) kernels::copy(output, piece.input, piece.elements * width);
     output += piece.elements * width;
   }
 }

@@ -85,7 +85,7 @@ void broadcast(StepPlanner& steps, const data::Run& run, const Uneven* /*uneven*
 
 // ---------------------------------------------------------------- who sends how much to whom differs
 
-/// Everybody sends to everybody, this rank to itself, too: NCCL makes a copy of that.
+/// Everybody sends to everybody, this rank to itself, too, unless it is there already: NCCL makes a copy of that.
 void exchange_direct(StepPlanner& steps, const data::Piece& piece, const Uneven& uneven, bool gathers) {
   const auto size = static_cast<std::size_t>(steps.limits().size);
   const auto rank = static_cast<std::size_t>(steps.limits().rank);
@@ -97,13 +97,15 @@ void exchange_direct(StepPlanner& steps, const data::Piece& piece, const Uneven&
     send.from = from;
     send.count = static_cast<std::uint64_t>(uneven.bytes[rank * size + peer]);
     send.peer = static_cast<int>(peer);
-    steps.call_direct(send);
     Call receive;
     receive.kind = Call::Kind::receive;
     receive.to = to;
     receive.count = static_cast<std::uint64_t>(uneven.bytes[peer * size + rank]);
     receive.peer = static_cast<int>(peer);
-    steps.call_direct(receive);
+    if (peer != rank || from != to) {
+      steps.call_direct(send);
+      steps.call_direct(receive);
+    }
     if (!gathers) from += send.count;
     to += receive.count;
   }
@@ -129,7 +131,7 @@ void exchange_in_slots(StepPlanner& steps, const data::Piece& piece, const Uneve
       part.output = mine ? to : nullptr;
       part.bytes = of(peer, target);
       part.packs = peer == rank;
-      part.unpacks = mine;
+      part.unpacks = mine && part.output != part.input;
       if (peer == rank) from += part.bytes;
       steps.broadcast_in_slot(part, share, static_cast<int>(peer));
     }

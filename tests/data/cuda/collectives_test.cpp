@@ -265,6 +265,18 @@ TEST_P(Collectives, AllgatherOfUnevenRows) {
           }
           EXPECT_EQ(out.read(), wanted) << most;
           handle.wait();
+          std::int64_t before = 0;
+          for (int r = 0; r < rank(); ++r) before += rows_of(r);
+          out.write(elements_of(DType::int16, total * 21, [&](std::int64_t i) {
+            return i >= before * 21 && i < (before + rows_of(rank())) * 21 ? i - before * 21 + rank() * 1000 : -1;
+          }));
+          const TensorView whole = out.view();
+          const TensorView place(out.data() + before * 21 * 2, DType::int16, Shape{rows_of(rank()), 21}, whole.device(),
+                                 whole.stream());
+          Handle in_place = allgather_into_async("gather in place", place, whole);
+          follow(in_place, stream);
+          EXPECT_EQ(out.read(), wanted) << most << " in place";
+          in_place.wait();
         }
       },
       options());
