@@ -163,8 +163,8 @@ KOLO_API void broadcast_into(const Group& group, std::string_view name, ConstTen
 [[nodiscard]] KOLO_API Future<Tensor> allgather_async(std::string_view name, ConstTensorView in,
                                                       const AllgatherOptions& options = {});
 /// Into memory of the caller, whose number of elements must be that of the result: else the operation fails on this
-/// rank (invalid_argument) and completes on the others. In place: `in` may be exactly this rank's rows of `out`; where it
-/// lies elsewhere in `out`, the operation fails likewise.
+/// rank (invalid_argument) and completes on the others. In place: `in` may be exactly this rank's rows of `out`; where
+/// it lies elsewhere in `out`, the operation fails likewise.
 KOLO_API void allgather_into(ConstTensorView in, TensorView out, const AllgatherOptions& options = {});
 KOLO_API void allgather_into(std::string_view name, ConstTensorView in, TensorView out,
                              const AllgatherOptions& options = {});
@@ -181,6 +181,45 @@ KOLO_API void allgather_into(const Group& group, std::string_view name, ConstTen
                              const AllgatherOptions& options = {});
 [[nodiscard]] KOLO_API Handle allgather_into_async(const Group& group, std::string_view name, ConstTensorView in,
                                                    TensorView out, const AllgatherOptions& options = {});
+
+/// @}
+
+/// @name gather
+/// As allgather, for rank `root` alone: everyone's tensor one after another along the first dimension, in the order of
+/// ranks. The first dimension may differ by rank (and be 0); the others agree. A scalar counts as one row. On the other
+/// ranks the result has no rows.
+/// @{
+
+[[nodiscard]] KOLO_API Tensor gather(ConstTensorView in, int root, const GatherOptions& options = {});
+[[nodiscard]] KOLO_API Tensor gather(std::string_view name, ConstTensorView in, int root,
+                                     const GatherOptions& options = {});
+[[nodiscard]] KOLO_API Future<Tensor> gather_async(std::string_view name, ConstTensorView in, int root,
+                                                   const GatherOptions& options = {});
+/// Into memory of the root, which must be there (else: invalid_argument at the call), and whose number of elements must
+/// be that of the result: else the operation fails on the root (invalid_argument) and completes on the others (memory
+/// of a device: fails everywhere). Other ranks may leave it out (`std::nullopt`); one that they give is left alone. In
+/// place: the root's `in` may be exactly its rows of `out`; where it lies elsewhere in `out`, the operation fails
+/// likewise.
+KOLO_API void gather_into(ConstTensorView in, const std::optional<TensorView>& out, int root,
+                          const GatherOptions& options = {});
+KOLO_API void gather_into(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out, int root,
+                          const GatherOptions& options = {});
+[[nodiscard]] KOLO_API Handle gather_into_async(std::string_view name, ConstTensorView in,
+                                                const std::optional<TensorView>& out, int root,
+                                                const GatherOptions& options = {});
+[[nodiscard]] KOLO_API Tensor gather(const Group& group, ConstTensorView in, int root,
+                                     const GatherOptions& options = {});
+[[nodiscard]] KOLO_API Tensor gather(const Group& group, std::string_view name, ConstTensorView in, int root,
+                                     const GatherOptions& options = {});
+[[nodiscard]] KOLO_API Future<Tensor> gather_async(const Group& group, std::string_view name, ConstTensorView in,
+                                                   int root, const GatherOptions& options = {});
+KOLO_API void gather_into(const Group& group, ConstTensorView in, const std::optional<TensorView>& out, int root,
+                          const GatherOptions& options = {});
+KOLO_API void gather_into(const Group& group, std::string_view name, ConstTensorView in,
+                          const std::optional<TensorView>& out, int root, const GatherOptions& options = {});
+[[nodiscard]] KOLO_API Handle gather_into_async(const Group& group, std::string_view name, ConstTensorView in,
+                                                const std::optional<TensorView>& out, int root,
+                                                const GatherOptions& options = {});
 
 /// @}
 

@@ -141,6 +141,14 @@ struct AllgatherOptions {
   KOLO_SETTER_TIMEOUT(AllgatherOptions)
 };
 
+/// Options of `gather`.
+struct GatherOptions {
+  /// How long this operation may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty. More than zero
+  /// (`Error` invalid_argument at the call).
+  std::optional<std::chrono::nanoseconds> timeout;
+  KOLO_SETTER_TIMEOUT(GatherOptions)
+};
+
 /// Options of `alltoall`.
 struct AlltoallOptions {
   /// How long this operation may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty. More than zero

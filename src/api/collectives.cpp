@@ -238,6 +238,72 @@ Handle allgather_into_async(std::string_view name, ConstTensorView in, TensorVie
   return allgather_into_async(current_context(), name, in, out, options);
 }
 
+// ---------------------------------------------------------------- gather
+
+namespace {
+
+/// Into memory of our own.
+api::Request gather_request(std::string_view name, ConstTensorView in, int root, const Group& group,
+                            const GatherOptions& options) {
+  return api::gather_request(core::CollectiveKind::gather, name, in, {}, options.timeout,
+                             {root, size(group), rank(group)});
+}
+
+api::Request gather_into_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
+                                 int root, const Group& group, const GatherOptions& options) {
+  const api::Root at{root, size(group), rank(group)};
+  api::check_output_at_root(core::CollectiveKind::gather, name, out, at);
+  return api::gather_request(core::CollectiveKind::gather, name, in, out, options.timeout, at);
+}
+
+}  // namespace
+
+Tensor gather(const Group& group, ConstTensorView in, int root, const GatherOptions& options) {
+  return api::run(group, {}, gather_request({}, in, root, group, options)).tensor;
+}
+Tensor gather(const Group& group, std::string_view name, ConstTensorView in, int root, const GatherOptions& options) {
+  api::check_name(name);
+  return api::run(group, name, gather_request(name, in, root, group, options)).tensor;
+}
+Future<Tensor> gather_async(const Group& group, std::string_view name, ConstTensorView in, int root,
+                            const GatherOptions& options) {
+  return Future<Tensor>(api::submit(group, name, gather_request(name, in, root, group, options)));
+}
+void gather_into(const Group& group, ConstTensorView in, const std::optional<TensorView>& out, int root,
+                 const GatherOptions& options) {
+  api::run(group, {}, gather_into_request({}, in, out, root, group, options));
+}
+void gather_into(const Group& group, std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
+                 int root, const GatherOptions& options) {
+  api::check_name(name);
+  api::run(group, name, gather_into_request(name, in, out, root, group, options));
+}
+Handle gather_into_async(const Group& group, std::string_view name, ConstTensorView in,
+                         const std::optional<TensorView>& out, int root, const GatherOptions& options) {
+  return Handle(api::submit(group, name, gather_into_request(name, in, out, root, group, options)));
+}
+
+Tensor gather(ConstTensorView in, int root, const GatherOptions& options) {
+  return gather(current_context(), in, root, options);
+}
+Tensor gather(std::string_view name, ConstTensorView in, int root, const GatherOptions& options) {
+  return gather(current_context(), name, in, root, options);
+}
+Future<Tensor> gather_async(std::string_view name, ConstTensorView in, int root, const GatherOptions& options) {
+  return gather_async(current_context(), name, in, root, options);
+}
+void gather_into(ConstTensorView in, const std::optional<TensorView>& out, int root, const GatherOptions& options) {
+  gather_into(current_context(), in, out, root, options);
+}
+void gather_into(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out, int root,
+                 const GatherOptions& options) {
+  gather_into(current_context(), name, in, out, root, options);
+}
+Handle gather_into_async(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out, int root,
+                         const GatherOptions& options) {
+  return gather_into_async(current_context(), name, in, out, root, options);
+}
+
 // ---------------------------------------------------------------- alltoall
 
 namespace {

@@ -23,6 +23,7 @@ enum class CollectiveKind : std::uint8_t {
   reduce_scatter = 6,
   add_process_set = 7,  ///< `Signature::ranks` are the members, in the set's order
   reduce = 8,
+  gather = 9,
 };
 
 struct CollectiveTraits {
@@ -61,6 +62,7 @@ inline constexpr CollectiveTraits kCollectives[] = {
      .rooted = true,
      .fuses = true,
      .converts = true},
+    {.kind = CollectiveKind::gather, .name = "gather", .rooted = true, .rows_differ = true},
 };
 inline constexpr std::size_t kCollectiveCount = std::size(kCollectives);
 inline constexpr CollectiveKind kLastCollective = kCollectives[kCollectiveCount - 1].kind;

@@ -50,7 +50,7 @@ Operation draw_operation(Random& random, std::string name, const Limits& limits)
   std::int64_t members = 1;
   std::int64_t most = limits.most_elements;
   if (operation.kind == Kind::grouped) members = 1 + draw(random, 6);
-  if (operation.kind == Kind::allgather || operation.kind == Kind::allgather_into) members = ranks;
+  if (differs_by_rank(operation.kind)) members = ranks;
   if (operation.kind == Kind::alltoall) members = ranks * ranks;
   if (operation.kind == Kind::alltoall || operation.kind == Kind::alltoall_into) most = 1 + most / ranks;
   for (std::int64_t i = 0; i < members; ++i) operation.lengths.push_back(draw_length(random, most));

@@ -20,20 +20,10 @@ constexpr std::byte kPoison{0xA5};
 }  // namespace
 
 std::string describe(const Operation& operation) {
-  static constexpr const char* kNamesOfKinds[] = {"allreduce",
-                                                  "allreduce_into",
-                                                  "grouped_allreduce",
-                                                  "broadcast",
-                                                  "broadcast_into",
-                                                  "allgather",
-                                                  "allgather_into",
-                                                  "reduce_scatter",
-                                                  "reduce_scatter_into",
-                                                  "reduce",
-                                                  "reduce_into",
-                                                  "alltoall",
-                                                  "alltoall_into (equal)",
-                                                  "barrier"};
+  static constexpr const char* kNamesOfKinds[] = {
+      "allreduce",      "allreduce_into", "grouped_allreduce",     "broadcast", "broadcast_into", "allgather",
+      "allgather_into", "reduce_scatter", "reduce_scatter_into",   "reduce",    "reduce_into",    "gather",
+      "gather_into",    "alltoall",       "alltoall_into (equal)", "barrier"};
   static_assert(std::size(kNamesOfKinds) == kKinds);
   std::string text = std::string(kNamesOfKinds[static_cast<int>(operation.kind)]) + " '" + operation.name + "' of " +
                      std::string(to_string(operation.dtype)) + ", " + std::string(to_string(operation.op)) +
@@ -83,11 +73,16 @@ InFlight::InFlight(const Group& group, Operation operation, Random& own, const R
     break;
   case Kind::allgather:
   case Kind::allgather_into:
+  case Kind::gather:
+  case Kind::gather_into: {
     add(inputs_, length(rank));
-    if (operation_.kind == Kind::allgather_into) {
-      add(outputs_, std::accumulate(operation_.lengths.begin(), operation_.lengths.end(), std::int64_t{0}));
-    }
+    const bool gets = rank == operation_.root || operation_.kind == Kind::allgather_into;
+    if (is({Kind::allgather, Kind::gather}) || !(gets || chance(own, 50))) break;
+    add(outputs_, std::accumulate(operation_.lengths.begin(), operation_.lengths.end(), std::int64_t{0}));
+    const auto before = operation_.lengths.begin() + rank;
+    if (gets && chance(own, 50)) place_ = std::accumulate(operation_.lengths.begin(), before, std::int64_t{0});
     break;
+  }
   case Kind::alltoall:
   case Kind::alltoall_into:
     add(inputs_, sent_before(rank, ranks));
@@ -177,7 +172,8 @@ void InFlight::fill() {
   for (Memory& input : inputs_) {
     input.poison();
     if (takes) continue;
-    store_repeating(operation_.dtype, input.data(), input.elements(), [&, rank = rank(group_)](std::int64_t i) {
+    std::byte* to = place_ ? outputs_[0].element(*place_) : input.data();
+    store_repeating(operation_.dtype, to, input.elements(), [&, rank = rank(group_)](std::int64_t i) {
       return value_of(operation_.dtype, op, i + operation_.salt, rank, size(group_));
     });
   }
@@ -195,8 +191,9 @@ void InFlight::submit(std::int64_t salt) {
 
 void InFlight::start() {
   const std::string& name = operation_.name;
-  const TensorView in = inputs_[0].view();
+  TensorView in = inputs_[0].view();
   const TensorView out = outputs_.empty() ? in : outputs_[0].view();
+  if (place_) in = {outputs_[0].element(*place_), operation_.dtype, in.shape()};
   std::vector<std::int64_t> splits;
   switch (operation_.kind) {
   case Kind::allreduce:
@@ -237,6 +234,13 @@ void InFlight::start() {
     handle_ = reduce_into_async(group_, name, in, output, operation_.root, reduce_options());
     break;
   }
+  case Kind::gather:
+    gathered_ = gather_async(group_, name, in, operation_.root);
+    break;
+  case Kind::gather_into:
+    handle_ = gather_into_async(group_, name, in, outputs_.empty() ? std::nullopt : std::optional<TensorView>(out),
+                                operation_.root);
+    break;
   case Kind::alltoall:
     for (int to = 0; to < size(group_); ++to) splits.push_back(split(rank(group_), to));
     exchanged_ = alltoall_async(group_, name, in, splits);
@@ -282,7 +286,12 @@ void InFlight::check_given(std::int64_t begin, std::int64_t end) {
 }
 
 void InFlight::check_gathered() {
-  const Tensor all = operation_.kind == Kind::allgather ? gathered_.get() : Tensor{};
+  const Tensor all = is({Kind::allgather, Kind::gather}) ? gathered_.get() : Tensor{};
+  if (is({Kind::gather, Kind::gather_into}) && rank(group_) != operation_.root) {
+    if (all.elements() > 0) throw Wrong("a rank that is not the root has a result");
+    for (const Memory& output : outputs_) output.check_poison();
+    return;
+  }
   const auto* got = outputs_.empty() ? static_cast<const std::byte*>(all.data()) : outputs_[0].data();
   for (int rank = 0; rank < size(group_); ++rank) {
     check_elements(got, length(rank), 0, rank);
@@ -331,7 +340,7 @@ void InFlight::check() {
   if (operation_.kind == Kind::barrier) return;
   for (const Memory& memory : inputs_) memory.check_borders();
   for (const Memory& memory : outputs_) memory.check_borders();
-  if (is({Kind::allgather, Kind::allgather_into})) return check_gathered();
+  if (is({Kind::allgather, Kind::allgather_into, Kind::gather, Kind::gather_into})) return check_gathered();
   if (is({Kind::alltoall, Kind::alltoall_into})) return check_exchanged();
   if (is({Kind::reduce_scatter, Kind::reduce_scatter_into})) return check_scattered();
   if (is({Kind::reduce, Kind::reduce_into})) return check_at_root();

@@ -27,16 +27,22 @@ enum class Kind {
   broadcast,
   broadcast_into,
   allgather,
-  allgather_into,
+  allgather_into,  ///< in place on some ranks
   reduce_scatter,
   reduce_scatter_into,  ///< in place on some ranks, into another buffer on others
   reduce,
-  reduce_into,    ///< ranks that are not the root give an output or none
+  reduce_into,  ///< ranks that are not the root give an output or none
+  gather,
+  gather_into,    ///< likewise; in place on some roots
   alltoall,       ///< with splits
   alltoall_into,  ///< without
   barrier
 };
-constexpr int kKinds = 14;
+constexpr int kKinds = 16;
+/// Whether each rank has a length of its own.
+constexpr bool differs_by_rank(Kind kind) {
+  return kind == Kind::allgather || kind == Kind::allgather_into || kind == Kind::gather || kind == Kind::gather_into;
+}
 
 struct Operation {
   Kind kind = Kind::allreduce;
@@ -46,7 +52,7 @@ struct Operation {
   bool scaled = false;  ///< before and after
   std::optional<DType> send_as;
   int root = 0;
-  /// Elements: of each member of a group; of each rank's part of an allgather; that each rank sends to each (r * ranks
+  /// Elements: of each member of a group; of each rank's part of a gather; that each rank sends to each (r * ranks
   /// + to) with splits, without splits those that all send to each; else of the only tensor.
   std::vector<std::int64_t> lengths;
   std::int64_t salt = 0;  ///< which numbers the tensors hold; another in every step
@@ -133,8 +139,9 @@ class InFlight {
 
   Group group_;
   Operation operation_;
-  std::deque<Memory> inputs_;   ///< of a group one a member, else one
-  std::deque<Memory> outputs_;  ///< empty where the result lies in the input, or in the handle
+  std::deque<Memory> inputs_;          ///< of a group one a member, else one
+  std::deque<Memory> outputs_;         ///< empty where the result lies in the input, or in the handle
+  std::optional<std::int64_t> place_;  ///< of a gather in place: the element of the output with which the input begins
   Handle handle_;
   Future<Tensor> gathered_;
   Future<AlltoallResult> exchanged_;

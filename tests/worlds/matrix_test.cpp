@@ -39,20 +39,17 @@ bool reduces(Kind kind) {
 
 /// As kolo::testing::Operation wants them; parts differ by rank.
 std::vector<std::int64_t> lengths_of(Kind kind, std::int64_t length, int ranks) {
-  switch (kind) {
-  case Kind::grouped:
-    return {length, 5, length / 2};
-  case Kind::allgather:
-  case Kind::allgather_into: {
-    std::vector<std::int64_t> parts;
+  std::vector<std::int64_t> parts;
+  if (differs_by_rank(kind)) {
     for (int rank = 0; rank < ranks; ++rank) parts.push_back((length + 13 * rank) % (length + 1));
     return parts;
   }
-  case Kind::alltoall: {
-    std::vector<std::int64_t> parts;
+  switch (kind) {
+  case Kind::grouped:
+    return {length, 5, length / 2};
+  case Kind::alltoall:
     for (int pair = 0; pair < ranks * ranks; ++pair) parts.push_back((length + 7 * pair) % (length / 2 + 1));
     return parts;
-  }
   default:
     return {length};
   }

@@ -72,8 +72,7 @@ std::vector<Operation> operations_of(int ranks, std::int64_t salt) {
       operation.root = static_cast<int>((length + salt) % ranks);
       operation.lengths = {length};
       if (operation.kind == Kind::grouped) operation.lengths = {length, 5, length / 2};
-      const bool gathers = operation.kind == Kind::allgather || operation.kind == Kind::allgather_into;
-      if (gathers) operation.lengths.resize(static_cast<std::size_t>(ranks), length + 3);
+      if (differs_by_rank(operation.kind)) operation.lengths.resize(static_cast<std::size_t>(ranks), length + 3);
       if (operation.kind == Kind::alltoall) {
         operation.lengths.clear();
         for (int pair = 0; pair < ranks * ranks; ++pair)
@@ -136,6 +135,13 @@ TEST_P(Subgroups, UnnamedCalls) {
             const int root = round % kolo::size(group);
             EXPECT_EQ(kolo::broadcast_object(group, kolo::rank(), root), members[static_cast<std::size_t>(root)]);
             EXPECT_EQ(kolo::allgather_object(group, kolo::rank()), members);
+            const bool is_root = kolo::rank(group) == root;
+            std::vector<int> one{kolo::rank()};
+            const kolo::Tensor all = kolo::gather(group, kolo::const_view(one), root);
+            EXPECT_EQ(std::vector<int>(all.as<int>().begin(), all.as<int>().end()),
+                      is_root ? members : std::vector<int>());
+            kolo::reduce(group, kolo::view(one), root, ReduceOp::sum);
+            EXPECT_EQ(one[0], is_root ? sum : kolo::rank());
             std::vector<float> large(3000, static_cast<float>(kolo::rank()));
             kolo::allreduce(group, kolo::view(large), ReduceOp::sum);
             EXPECT_EQ(large, std::vector<float>(3000, static_cast<float>(sum)));

@@ -9,6 +9,7 @@
 #include "data/cpu/alltoall.hpp"
 #include "data/cpu/alltoall_splits.hpp"
 #include "data/cpu/broadcast.hpp"
+#include "data/cpu/gather.hpp"
 #include "data/cpu/reduce.hpp"
 #include "data/cpu/reduce_scatter.hpp"
 
@@ -38,6 +39,7 @@ constexpr Row kRows[] = {
     {CollectiveKind::alltoall_splits, make<AlltoallSplits>, Alltoall::mesh_bytes},
     {CollectiveKind::reduce_scatter, make<ReduceScatter>, ReduceScatter::mesh_bytes},
     {CollectiveKind::reduce, make<Reduce>},
+    {CollectiveKind::gather, make<Gather>, Alltoall::mesh_bytes},
 };
 
 }  // namespace

@@ -158,6 +158,15 @@ void allgather(StepPlanner& steps, const data::Run& run, const Uneven* uneven) {
   steps.call_direct(gather);
 }
 
+/// An exchange in which everybody sends to the root alone.
+void gather(StepPlanner& steps, const data::Run& run, const Uneven* uneven) {
+  const auto size = static_cast<std::size_t>(steps.limits().size);
+  Uneven to_root{std::vector<std::int64_t>(size * size, 0), uneven->output};
+  for (std::size_t from = static_cast<std::size_t>(run.root); from < size * size; from += size)
+    to_root.bytes[from] = uneven->bytes[from];
+  exchange(steps, run.pieces.front(), to_root, false);
+}
+
 void alltoall(StepPlanner& steps, const data::Run& run, const Uneven* /*uneven*/) {
   const auto size = static_cast<std::size_t>(steps.limits().size);
   const std::int64_t bytes = run.elements / steps.limits().size * static_cast<std::int64_t>(size_of(run.dtype));
@@ -182,6 +191,7 @@ constexpr Row kRows[] = {
     {CollectiveKind::alltoall_splits, alltoall_splits},
     {CollectiveKind::reduce_scatter, reduce_scatter},
     {CollectiveKind::reduce, reduce},
+    {CollectiveKind::gather, gather},
 };
 
 }  // namespace

@@ -137,9 +137,11 @@ void add_broadcast(Case& test, Rank& rank, Dice& dice, DType dtype, int root) {
   }
 }
 
-void add_allgather(Case& test, const Rank& rank, Dice& dice, DType dtype) {
+/// To all, or to a root.
+void add_gather(Case& test, const Rank& rank, Dice& dice, DType dtype, std::optional<int> root = {}) {
   data::Run& run = test.job.runs.emplace_back();
-  run.kind = core::CollectiveKind::allgather;
+  run.kind = root ? core::CollectiveKind::gather : core::CollectiveKind::allgather;
+  run.root = root.value_or(0);
   run.dtype = dtype;
   const auto width = static_cast<std::int64_t>(size_of(dtype));
   std::vector<std::int64_t> bytes, lengths;
@@ -158,18 +160,21 @@ void add_allgather(Case& test, const Rank& rank, Dice& dice, DType dtype) {
     at += length;
   }
   Tensor& output = test.tensor(dtype, total, dice.misalignment());
-  test.expected.push_back({&output, wanted.contents(), "allgather of " + std::string(to_string(dtype))});
-  run.allocate = [&output, bytes](const std::vector<std::int64_t>& known) {
+  const bool gets = !root || *root == rank.rank();
+  test.expected.push_back({&output, gets ? wanted.contents() : output.contents(),
+                           std::string(core::to_string(run.kind)) + " of " + std::string(to_string(dtype))});
+  run.allocate = [&output, bytes, gets](const std::vector<std::int64_t>& known) {
     EXPECT_EQ(known, bytes);
-    return output.data();
+    return gets ? output.data() : nullptr;
   };
   const std::int64_t mine = lengths[static_cast<std::size_t>(rank.rank())];
   Tensor& input = test.tensor(dtype, mine, dice.misalignment());
   store_repeating(dtype, input.data(), mine,
                   [&](std::int64_t i) { return value_of(dtype, ReduceOp::sum, i, rank.rank(), rank.size()); });
+  run.elements = mine;
+  if (root) return run.pieces.push_back({input.data(), nullptr, mine});
   run.pieces.push_back({input.data(), nullptr, mine / 2});  // two pieces are one contribution
   run.pieces.push_back({input.element(mine / 2), nullptr, mine - mine / 2});
-  run.elements = mine;
 }
 
 /// What `from` sends to `to` at place i of `count`.
@@ -285,7 +290,8 @@ void everything_once(Rank& rank, std::uint32_t seed) {
     add_alltoall(next_case(), rank, dice, dtype, true);
     add_alltoall(next_case(), rank, dice, dtype, false);
     add_broadcast(next_case(), rank, dice, dtype, any_root());
-    if (type % 3 == 0) add_allgather(next_case(), rank, dice, dtype);
+    if (type % 3 == 0) add_gather(next_case(), rank, dice, dtype);
+    add_gather(next_case(), rank, dice, dtype, any_root());
   }
   std::vector<data::Job*> jobs;
   jobs.reserve(cases.size());

@@ -20,7 +20,7 @@ namespace kolo::cuda::test {
 inline constexpr core::CollectiveKind kKinds[] = {
     core::CollectiveKind::allreduce,      core::CollectiveKind::broadcast, core::CollectiveKind::allgather,
     core::CollectiveKind::reduce_scatter, core::CollectiveKind::alltoall,  core::CollectiveKind::alltoall_splits,
-    core::CollectiveKind::reduce};
+    core::CollectiveKind::reduce,         core::CollectiveKind::gather};
 
 inline constexpr DType kTypes[] = {DType::boolean,  DType::int8,    DType::int16,  DType::int32,  DType::int64,
                                    DType::uint8,    DType::uint16,  DType::uint32, DType::uint64, DType::float16,
@@ -95,6 +95,8 @@ class AnyCollective {
     }
     case core::CollectiveKind::allgather:
       return allgather_into_async(name_, in, out);
+    case core::CollectiveKind::gather:
+      return gather_into_async(name_, in, is_root() ? std::optional<TensorView>(out) : std::nullopt, is_.root);
     case core::CollectiveKind::alltoall:
       return alltoall_into_async(name_, in, out);
     case core::CollectiveKind::alltoall_splits:
@@ -108,7 +110,7 @@ class AnyCollective {
   void expect_result() const {
     const std::string what = name_ + ", " + to_string(is_) + ", step " + std::to_string(step_) + ", rank " +
                              std::to_string(rank()) + " of " + std::to_string(size());
-    if (is_.kind == core::CollectiveKind::reduce && !is_root()) {
+    if (core::traits_of(is_.kind).rooted && is_.kind != core::CollectiveKind::broadcast && !is_root()) {
       EXPECT_EQ(in_->read(), input(rank())) << what << ": the input";
       return;
     }
@@ -136,6 +138,7 @@ class AnyCollective {
   [[nodiscard]] std::int64_t input_rows(int of) const {
     switch (is_.kind) {
     case core::CollectiveKind::allgather:
+    case core::CollectiveKind::gather:
       return of == 1 ? 0 : is_.rows + of;
     case core::CollectiveKind::alltoall:
       return is_.rows * size();
@@ -152,6 +155,7 @@ class AnyCollective {
     std::int64_t rows = 0;
     switch (is_.kind) {
     case core::CollectiveKind::allgather:
+    case core::CollectiveKind::gather:
       for (int from = 0; from < size(); ++from) rows += input_rows(from);
       return rows;
     case core::CollectiveKind::alltoall_splits:

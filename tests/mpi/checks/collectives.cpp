@@ -149,6 +149,24 @@ void check_reduce(Report& report, const char* name, std::size_t count) {
   }
 }
 
+/// Of rows that differ by rank, to every root.
+void check_gather(Report& report) {
+  const std::vector<double> mine(static_cast<std::size_t>(kolo::rank()) * 1000 + 3, kolo::rank());
+  std::vector<double> wanted;
+  for (int rank = 0; rank < kolo::size(); ++rank)
+    wanted.insert(wanted.end(), static_cast<std::size_t>(rank) * 1000 + 3, rank);
+  for (int root = 0; root < kolo::size(); ++root) {
+    const bool is_root = kolo::rank() == root;
+    kolo::Future<kolo::Tensor> future = kolo::gather_async("gather", kolo::const_view(mine), root);
+    std::vector<double> out(is_root ? wanted.size() : 1, -1);
+    kolo::gather_into(kolo::const_view(mine), kolo::view(out), root);
+    report.check(out == (is_root ? wanted : std::vector<double>(1, -1)), "gather into memory of the root");
+    const kolo::Tensor all = future.get();
+    const auto got = all.as<double>();
+    report.check(std::vector<double>(got.begin(), got.end()) == (is_root ? wanted : std::vector<double>()), "gather");
+  }
+}
+
 void check_collectives(Report& report) {
   check_allreduce<float>(report, "float32 x 1", 1);
   check_allreduce<float>(report, "float32 x 1000", 1000);
@@ -161,6 +179,7 @@ void check_collectives(Report& report) {
   check_reduce<float>(report, "reduce of float32 x 5", 5);
   check_reduce<double>(report, "reduce of float64 x 100001", 100'001);
   check_reduce<std::uint8_t>(report, "reduce of uint8 x 33333", 33'333);
+  check_gather(report);
   check_reduce_scatter<float>(report, "reduce_scatter of float32", 70'001);
   check_reduce_scatter<std::int16_t>(report, "reduce_scatter of int16", 33'333);
   check_reduce_scatter<std::uint8_t>(report, "reduce_scatter of uint8", 3);

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Gather to a root, from end to end, on threads: every form of the call, rows that differ, and what is refused.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <kolo/kolo.hpp>
+
+#include "errors.hpp"
+
+namespace {
+
+using kolo::ErrorCode;
+using kolo::ReduceOp;
+using kolo::Shape;
+using kolo::testing::sentence_of;
+
+/// Ranks, and ranks per (virtual) node.
+class Gather : public testing::TestWithParam<std::pair<int, int>> {
+ protected:
+  template <class Body>
+  static void run(Body&& body) {
+    kolo::run_local(GetParam().first, std::forward<Body>(body),
+                    kolo::Options{}
+                        .with_setting("KOLO_RANKS_PER_NODE", std::to_string(GetParam().second))
+                        .with_setting("KOLO_SLOT_BYTES", "256")
+                        .with_setting("KOLO_TIMEOUT_S", "100"));
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Worlds, Gather,
+                         testing::Values(std::pair{1, 0}, std::pair{2, 0}, std::pair{3, 0}, std::pair{4, 0},
+                                         std::pair{8, 0}, std::pair{2, 1}, std::pair{4, 2}, std::pair{3, 2},
+                                         std::pair{8, 3}),
+                         [](const auto& info) {
+                           return std::to_string(info.param.first) + "ranks" + std::to_string(info.param.second) +
+                                  "pernode";
+                         });
+
+/// Rows of three numbers: their rank, and which they are. How many differs by rank; some have none.
+std::vector<std::int32_t> rows_of(int rank, int most) {
+  std::vector<std::int32_t> rows;
+  for (int i = 0; i < (most == 0 ? 0 : (rank * 37 + 5) % most); ++i) rows.insert(rows.end(), {rank, i, rank + i});
+  return rows;
+}
+Shape shape_of(const std::vector<std::int32_t>& rows) { return {static_cast<std::int64_t>(rows.size()) / 3, 3}; }
+
+TEST_P(Gather, EveryFormOfTheCallAndEveryRoot) {
+  run([] {
+    kolo::Context& context = kolo::current_context();
+    for (const int most : {0, 2, 50, 700}) {
+      const std::vector<std::int32_t> mine = rows_of(kolo::rank(), most);
+      std::vector<std::int32_t> all;
+      for (int rank = 0; rank < kolo::size(); ++rank) {
+        const std::vector<std::int32_t> theirs = rows_of(rank, most);
+        all.insert(all.end(), theirs.begin(), theirs.end());
+      }
+      const kolo::ConstTensorView in = kolo::const_view(mine.data(), shape_of(mine));
+      for (int root = 0; root < kolo::size(); ++root) {
+        const bool is_root = kolo::rank() == root;
+        const auto expect = [&](const kolo::Tensor& result) {
+          const auto got = result.as<std::int32_t>();
+          EXPECT_EQ(std::vector<std::int32_t>(got.begin(), got.end()), is_root ? all : std::vector<std::int32_t>());
+          EXPECT_EQ(result.shape(), shape_of(is_root ? all : std::vector<std::int32_t>()));
+        };
+        expect(kolo::gather(in, root));
+        expect(kolo::gather("x", in, root));
+        expect(kolo::gather_async("x", in, root).get());
+        expect(kolo::gather(context, in, root));
+        expect(kolo::gather(context, "x", in, root));
+        expect(kolo::gather_async(context, "x", in, root).get());
+        std::vector<std::int32_t> out(all.size(), -1);
+        const auto expect_out = [&] {
+          EXPECT_EQ(out, is_root ? all : std::vector<std::int32_t>(all.size(), -1));
+          out.assign(all.size(), -1);
+        };
+        const auto at_root = is_root ? std::optional<kolo::TensorView>(kolo::view(out)) : std::nullopt;
+        kolo::gather_into(in, at_root, root);
+        expect_out();
+        kolo::gather_into("x", in, kolo::view(out), root);
+        expect_out();
+        kolo::gather_into_async("x", in, at_root, root).wait();
+        expect_out();
+        kolo::gather_into(context, in, kolo::view(out), root);
+        expect_out();
+        kolo::gather_into(context, "x", in, at_root, root);
+        expect_out();
+        kolo::gather_into_async(context, "x", in, kolo::view(out), root).wait();
+        expect_out();
+        if (!is_root) {
+          kolo::gather_into(in, std::nullopt, root);
+          kolo::gather_into("x", in, std::nullopt, root);
+          continue;
+        }
+        std::size_t place = 0;
+        for (int rank = 0; rank < root; ++rank) place += rows_of(rank, most).size();
+        const auto in_place = [&] {
+          std::copy(mine.begin(), mine.end(), out.begin() + static_cast<std::ptrdiff_t>(place));
+          return kolo::const_view(out.data() + place, shape_of(mine));
+        };
+        kolo::gather_into(in_place(), kolo::view(out), root);
+        expect_out();
+        kolo::gather_into("x", in_place(), kolo::view(out), root);
+        expect_out();
+      }
+    }
+  });
+}
+
+TEST_P(Gather, AScalarIsARow) {
+  run([] {
+    const double loss = kolo::rank() + 0.5;
+    const kolo::Tensor all = kolo::gather(kolo::const_view(&loss, Shape{}), kolo::size() - 1);
+    const bool is_root = kolo::rank() == kolo::size() - 1;
+    ASSERT_EQ(all.shape(), Shape{is_root ? kolo::size() : 0});
+    for (int rank = 0; rank < all.elements(); ++rank)
+      EXPECT_EQ(all.as<double>()[static_cast<std::size_t>(rank)], rank + 0.5);
+  });
+}
+
+TEST(GatherErrors, AtTheCall) {
+  kolo::run_local(2, [] {
+    const std::vector<float> x(6, 1);
+    std::vector<float> out(12);
+    std::vector<double> wide(12);
+    const auto in = kolo::const_view(x);
+    const auto refused = [](auto&& call) { return sentence_of(ErrorCode::invalid_argument, call); };
+    EXPECT_EQ(refused([&] { (void)kolo::gather("x", in, 2); }),
+              "gather of \"x\": there is no root rank 2; ranks are 0 to 1");
+    EXPECT_EQ(refused([&] { (void)kolo::gather(in, -1); }),
+              "unnamed gather: there is no root rank -1; ranks are 0 to 1");
+    EXPECT_EQ(refused([&] { kolo::gather_into("x", in, std::nullopt, kolo::rank()); }),
+              "gather of \"x\": rank " + std::to_string(kolo::rank()) +
+                  " is the root, and gets the result; give an output");
+    EXPECT_EQ(refused([&] { kolo::gather_into("x", in, kolo::view(wide), 0); }),
+              "gather of \"x\": the input is float32, but the output is float64; they must agree");
+    EXPECT_EQ(
+        refused([&] { kolo::gather_into("x", kolo::const_view(out.data(), 4), kolo::view(out.data() + 1, 11), 0); }),
+        "gather of \"x\": the input and the output overlap; give an output of its own");
+    EXPECT_EQ(refused([&] {
+                (void)kolo::gather("x", kolo::const_view(x.data(), Shape{6, 0}), 0);
+              }),
+              "gather of \"x\": its rows, of shape [0], have no elements; nothing can be gathered");
+    EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), 2);
+  });
+}
+
+TEST(GatherErrors, AnInputInTheWrongPlaceOfTheOutput) {
+  for (const bool named : {false, true}) {
+    kolo::run_local(3, [&] {
+      std::vector<float> out(6, static_cast<float>(kolo::rank()));
+      const auto in = kolo::const_view(out.data(), 2);
+      const auto call = [&] {
+        named ? kolo::gather_into("x", in, kolo::view(out), 1) : kolo::gather_into(in, kolo::view(out), 1);
+      };
+      if (kolo::rank() != 1) return call();
+      EXPECT_EQ(
+          sentence_of(ErrorCode::invalid_argument, call),
+          "the input of this gather lies at byte 0 of its output, but rank 1's rows come to byte 8; give it there, "
+          "or in memory of its own");
+      EXPECT_EQ(out, std::vector<float>(6, 1));
+    });
+  }
+}
+
+TEST(GatherErrors, RanksThatDisagreeAndAnOutputOfTheWrongSize) {
+  for (const int per_node : {0, 1}) {
+    kolo::run_local(
+        2,
+        [] {
+          const std::vector<float> x(6, 1);
+          std::vector<float> out(11, -1);
+          EXPECT_EQ(
+              sentence_of(ErrorCode::mismatch, [&] { (void)kolo::gather("x", kolo::const_view(x), kolo::rank()); }),
+              "tensor \"x\" of gather: ranks disagree about root: 0 on rank 0; 1 on rank 1. The operation did not "
+              "run; submit the same on every rank.");
+          for (int round = 0; round < 3; ++round) {
+            kolo::Handle handle = kolo::gather_into_async("x", kolo::const_view(x), kolo::view(out), 1);
+            if (kolo::rank() == 1) {
+              EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { handle.wait(); }),
+                        "the output of this gather has 11 elements, but the ranks together gave 12");
+            } else {
+              handle.wait();
+            }
+            EXPECT_EQ(out, std::vector<float>(11, -1));
+          }
+          EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), 2);
+        },
+        kolo::Options{}.with_setting("KOLO_RANKS_PER_NODE", std::to_string(per_node)));
+  }
+}
+
+}  // namespace
