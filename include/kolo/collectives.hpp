@@ -223,6 +223,35 @@ KOLO_API void gather_into(const Group& group, std::string_view name, ConstTensor
 
 /// @}
 
+/// @name scatter
+/// Rank `root`'s rows (of the first dimension), dealt out in the order of ranks: `splits` has the number of rows for
+/// each rank, which together are all of them (0 is fine); without splits everyone gets the same number. `in` and
+/// `splits` count on the root, where they must be right (else: invalid_argument at the call). Other ranks may leave the
+/// input out (`std::nullopt`); what they give is not read. The type and the shape of a row agree everywhere; an output
+/// that is a scalar counts as one row. An output of another size than the root sends: the operation fails on that rank
+/// (invalid_argument) and completes on the others (memory of a device: fails everywhere). In place: the root's `out`
+/// may be exactly its rows of `in`.
+/// @{
+
+KOLO_API void scatter_into(const std::optional<ConstTensorView>& in, TensorView out, int root,
+                           Span<const std::int64_t> splits = {}, const ScatterOptions& options = {});
+KOLO_API void scatter_into(std::string_view name, const std::optional<ConstTensorView>& in, TensorView out, int root,
+                           Span<const std::int64_t> splits = {}, const ScatterOptions& options = {});
+[[nodiscard]] KOLO_API Handle scatter_into_async(std::string_view name, const std::optional<ConstTensorView>& in,
+                                                 TensorView out, int root, Span<const std::int64_t> splits = {},
+                                                 const ScatterOptions& options = {});
+KOLO_API void scatter_into(const Group& group, const std::optional<ConstTensorView>& in, TensorView out, int root,
+                           Span<const std::int64_t> splits = {}, const ScatterOptions& options = {});
+KOLO_API void scatter_into(const Group& group, std::string_view name, const std::optional<ConstTensorView>& in,
+                           TensorView out, int root, Span<const std::int64_t> splits = {},
+                           const ScatterOptions& options = {});
+[[nodiscard]] KOLO_API Handle scatter_into_async(const Group& group, std::string_view name,
+                                                 const std::optional<ConstTensorView>& in, TensorView out, int root,
+                                                 Span<const std::int64_t> splits = {},
+                                                 const ScatterOptions& options = {});
+
+/// @}
+
 /// @name alltoall
 /// Every rank sends some of its rows (of the first dimension) to every other, and gets what the others send it, one
 /// after another in the order of ranks. Rows go in order: the first to rank 0, and so on. A scalar has no rows

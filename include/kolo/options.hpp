@@ -149,6 +149,14 @@ struct GatherOptions {
   KOLO_SETTER_TIMEOUT(GatherOptions)
 };
 
+/// Options of `scatter_into`.
+struct ScatterOptions {
+  /// How long this operation may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty. More than zero
+  /// (`Error` invalid_argument at the call).
+  std::optional<std::chrono::nanoseconds> timeout;
+  KOLO_SETTER_TIMEOUT(ScatterOptions)
+};
+
 /// Options of `alltoall`.
 struct AlltoallOptions {
   /// How long this operation may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty. More than zero

@@ -304,6 +304,44 @@ Handle gather_into_async(std::string_view name, ConstTensorView in, const std::o
   return gather_into_async(current_context(), name, in, out, root, options);
 }
 
+// ---------------------------------------------------------------- scatter
+
+namespace {
+
+api::Request scatter_request(std::string_view name, const std::optional<ConstTensorView>& in, TensorView out, int root,
+                             Span<const std::int64_t> splits, const Group& group, const ScatterOptions& options) {
+  return api::scatter_request(name, in, out, splits, {root, size(group), rank(group)}, options);
+}
+
+}  // namespace
+
+void scatter_into(const Group& group, const std::optional<ConstTensorView>& in, TensorView out, int root,
+                  Span<const std::int64_t> splits, const ScatterOptions& options) {
+  api::run(group, {}, scatter_request({}, in, out, root, splits, group, options));
+}
+void scatter_into(const Group& group, std::string_view name, const std::optional<ConstTensorView>& in, TensorView out,
+                  int root, Span<const std::int64_t> splits, const ScatterOptions& options) {
+  api::check_name(name);
+  api::run(group, name, scatter_request(name, in, out, root, splits, group, options));
+}
+Handle scatter_into_async(const Group& group, std::string_view name, const std::optional<ConstTensorView>& in,
+                          TensorView out, int root, Span<const std::int64_t> splits, const ScatterOptions& options) {
+  return Handle(api::submit(group, name, scatter_request(name, in, out, root, splits, group, options)));
+}
+
+void scatter_into(const std::optional<ConstTensorView>& in, TensorView out, int root, Span<const std::int64_t> splits,
+                  const ScatterOptions& options) {
+  scatter_into(current_context(), in, out, root, splits, options);
+}
+void scatter_into(std::string_view name, const std::optional<ConstTensorView>& in, TensorView out, int root,
+                  Span<const std::int64_t> splits, const ScatterOptions& options) {
+  scatter_into(current_context(), name, in, out, root, splits, options);
+}
+Handle scatter_into_async(std::string_view name, const std::optional<ConstTensorView>& in, TensorView out, int root,
+                          Span<const std::int64_t> splits, const ScatterOptions& options) {
+  return scatter_into_async(current_context(), name, in, out, root, splits, options);
+}
+
 // ---------------------------------------------------------------- alltoall
 
 namespace {

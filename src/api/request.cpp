@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <utility>
 
 #include "api/context_impl.hpp"
@@ -487,6 +488,59 @@ Request reduce_scatter_request(std::string_view name, ConstTensorView in, const 
   request.signature.tensors.push_back({in.dtype(), in.shape()});
   request.buffers.push_back(buffer_of(in, output_of(request, name, out, in.dtype(), mine)));
   locate_result(request, name, in, out);
+  request.timeout = checked_timeout(kind, name, options.timeout);
+  return request;
+}
+
+namespace {
+
+/// The root's part of a scatter: what it sends to whom.
+void add_scattered(Request& request, std::string_view name, const std::optional<ConstTensorView>& in,
+                   const TensorView& out, Span<const std::int64_t> splits, const Root& root) {
+  const auto kind = core::CollectiveKind::scatter;
+  if (!in)
+    refuse(kind, name, "rank " + std::to_string(root.rank) + " is the root, whose rows are dealt out; give an input");
+  check_types(kind, name, *in, out);
+  check_splits(kind, name, in->shape(), splits, root.ranks);
+  const Shape row = row_of(in->shape());
+  if (row != request.room.row) {
+    refuse(kind, name,
+           "the input has rows of shape " + to_string(row) + ", but the output has rows of " +
+               to_string(request.room.row) + "; they must agree");
+  }
+  if (splits.empty()) {
+    request.splits.assign(static_cast<std::size_t>(root.ranks), in->shape()[0] / root.ranks);
+  } else {
+    request.splits.assign(splits.begin(), splits.end());
+  }
+  const auto before = std::accumulate(request.splits.begin(), request.splits.begin() + root.rank, std::int64_t{0});
+  const std::int64_t place = before * row.elements() * static_cast<std::int64_t>(size_of(in->dtype()));
+  if (static_cast<const std::byte*>(in->data()) + place != out.data())
+    check_apart(kind, name, *in, out, "give an output of its own, or exactly this rank's rows of the input");
+  locate(request, name, *in);
+  request.buffers.push_back(buffer_of(*in, out.data()));
+}
+
+}  // namespace
+
+Request scatter_request(std::string_view name, const std::optional<ConstTensorView>& in, TensorView out,
+                        Span<const std::int64_t> splits, const Root& root, const ScatterOptions& options) {
+  const auto kind = core::CollectiveKind::scatter;
+  check_root(kind, name, root);
+  check_view(kind, name, "output", out);
+  Request request;
+  request.room.row = out.shape().rank() == 0 ? Shape{} : row_of(out.shape());
+  request.room.output_elements = out.elements();
+  request.signature.kind = kind;
+  request.signature.root = root.rank;
+  request.signature.tensors.push_back({out.dtype(), request.room.row});
+  locate(request, name, out);
+  if (root.is_here()) {
+    add_scattered(request, name, in, out, splits, root);
+  } else {
+    request.splits.assign(static_cast<std::size_t>(root.ranks), 0);
+    request.buffers.push_back({nullptr, static_cast<std::byte*>(out.data()), 0});
+  }
   request.timeout = checked_timeout(kind, name, options.timeout);
   return request;
 }

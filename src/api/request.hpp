@@ -87,6 +87,9 @@ Request alltoall_request(std::string_view name, ConstTensorView in, const std::o
                          Span<const std::int64_t> splits, const RankAndSize& self, const AlltoallOptions& options);
 Request reduce_scatter_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
                                const RankAndSize& self, const ReduceScatterOptions& options);
+/// `in` and `splits`: of the root; `splits` as an alltoall's.
+Request scatter_request(std::string_view name, const std::optional<ConstTensorView>& in, TensorView out,
+                        Span<const std::int64_t> splits, const Root& root, const ScatterOptions& options);
 Request barrier_request(const BarrierOptions& options);
 
 /// What a synchronous call leaves behind.

@@ -24,6 +24,7 @@ enum class CollectiveKind : std::uint8_t {
   add_process_set = 7,  ///< `Signature::ranks` are the members, in the set's order
   reduce = 8,
   gather = 9,
+  scatter = 10,
 };
 
 struct CollectiveTraits {
@@ -63,6 +64,7 @@ inline constexpr CollectiveTraits kCollectives[] = {
      .fuses = true,
      .converts = true},
     {.kind = CollectiveKind::gather, .name = "gather", .rooted = true, .rows_differ = true},
+    {.kind = CollectiveKind::scatter, .name = "scatter", .rooted = true, .rows_differ = true, .needs_all = true},
 };
 inline constexpr std::size_t kCollectiveCount = std::size(kCollectives);
 inline constexpr CollectiveKind kLastCollective = kCollectives[kCollectiveCount - 1].kind;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <numeric>
@@ -20,10 +21,23 @@ constexpr std::byte kPoison{0xA5};
 }  // namespace
 
 std::string describe(const Operation& operation) {
-  static constexpr const char* kNamesOfKinds[] = {
-      "allreduce",      "allreduce_into", "grouped_allreduce",     "broadcast", "broadcast_into", "allgather",
-      "allgather_into", "reduce_scatter", "reduce_scatter_into",   "reduce",    "reduce_into",    "gather",
-      "gather_into",    "alltoall",       "alltoall_into (equal)", "barrier"};
+  static constexpr const char* kNamesOfKinds[] = {"allreduce",
+                                                  "allreduce_into",
+                                                  "grouped_allreduce",
+                                                  "broadcast",
+                                                  "broadcast_into",
+                                                  "allgather",
+                                                  "allgather_into",
+                                                  "reduce_scatter",
+                                                  "reduce_scatter_into",
+                                                  "reduce",
+                                                  "reduce_into",
+                                                  "gather",
+                                                  "gather_into",
+                                                  "scatter_into",
+                                                  "alltoall",
+                                                  "alltoall_into (equal)",
+                                                  "barrier"};
   static_assert(std::size(kNamesOfKinds) == kKinds);
   std::string text = std::string(kNamesOfKinds[static_cast<int>(operation.kind)]) + " '" + operation.name + "' of " +
                      std::string(to_string(operation.dtype)) + ", " + std::string(to_string(operation.op)) +
@@ -81,6 +95,16 @@ InFlight::InFlight(const Group& group, Operation operation, Random& own, const R
     add(outputs_, std::accumulate(operation_.lengths.begin(), operation_.lengths.end(), std::int64_t{0}));
     const auto before = operation_.lengths.begin() + rank;
     if (gets && chance(own, 50)) place_ = std::accumulate(operation_.lengths.begin(), before, std::int64_t{0});
+    break;
+  }
+  case Kind::scatter_into: {
+    const auto begin = operation_.lengths.begin();
+    add(inputs_, rank == operation_.root ? std::accumulate(begin, operation_.lengths.end(), std::int64_t{0}) : 3);
+    if (rank == operation_.root && chance(own, 50)) {
+      place_ = std::accumulate(begin, begin + rank, std::int64_t{0});
+    } else {
+      add(outputs_, length(rank));
+    }
     break;
   }
   case Kind::alltoall:
@@ -172,7 +196,7 @@ void InFlight::fill() {
   for (Memory& input : inputs_) {
     input.poison();
     if (takes) continue;
-    std::byte* to = place_ ? outputs_[0].element(*place_) : input.data();
+    std::byte* to = place_ && !outputs_.empty() ? outputs_[0].element(*place_) : input.data();
     store_repeating(operation_.dtype, to, input.elements(), [&, rank = rank(group_)](std::int64_t i) {
       return value_of(operation_.dtype, op, i + operation_.salt, rank, size(group_));
     });
@@ -191,9 +215,10 @@ void InFlight::submit(std::int64_t salt) {
 
 void InFlight::start() {
   const std::string& name = operation_.name;
+  const std::vector<std::int64_t>& lengths = operation_.lengths;
   TensorView in = inputs_[0].view();
   const TensorView out = outputs_.empty() ? in : outputs_[0].view();
-  if (place_) in = {outputs_[0].element(*place_), operation_.dtype, in.shape()};
+  if (place_ && !outputs_.empty()) in = {outputs_[0].element(*place_), operation_.dtype, in.shape()};
   std::vector<std::int64_t> splits;
   switch (operation_.kind) {
   case Kind::allreduce:
@@ -241,6 +266,15 @@ void InFlight::start() {
     handle_ = gather_into_async(group_, name, in, outputs_.empty() ? std::nullopt : std::optional<TensorView>(out),
                                 operation_.root);
     break;
+  case Kind::scatter_into: {
+    if (std::adjacent_find(lengths.begin(), lengths.end(), std::not_equal_to<>()) != lengths.end()) splits = lengths;
+    const TensorView rows =
+        place_ ? TensorView(inputs_[0].element(*place_), operation_.dtype, Shape{length(rank(group_))}) : out;
+    const bool gives = rank(group_) == operation_.root || operation_.salt % 2 == 0;
+    handle_ = scatter_into_async(group_, name, gives ? std::optional<ConstTensorView>(in) : std::nullopt, rows,
+                                 operation_.root, splits);
+    break;
+  }
   case Kind::alltoall:
     for (int to = 0; to < size(group_); ++to) splits.push_back(split(rank(group_), to));
     exchanged_ = alltoall_async(group_, name, in, splits);
@@ -336,11 +370,20 @@ void InFlight::check_at_root() {
   }
 }
 
+void InFlight::check_dealt() {
+  const int rank = kolo::rank(group_);
+  const auto begin = operation_.lengths.begin();
+  check_elements(inputs_[0].data(), inputs_[0].elements(), 0, rank);
+  const std::int64_t first = std::accumulate(begin, begin + rank, std::int64_t{0});
+  if (!outputs_.empty()) check_elements(outputs_[0].data(), length(rank), first, operation_.root);
+}
+
 void InFlight::check() {
   if (operation_.kind == Kind::barrier) return;
   for (const Memory& memory : inputs_) memory.check_borders();
   for (const Memory& memory : outputs_) memory.check_borders();
   if (is({Kind::allgather, Kind::allgather_into, Kind::gather, Kind::gather_into})) return check_gathered();
+  if (is({Kind::scatter_into})) return check_dealt();
   if (is({Kind::alltoall, Kind::alltoall_into})) return check_exchanged();
   if (is({Kind::reduce_scatter, Kind::reduce_scatter_into})) return check_scattered();
   if (is({Kind::reduce, Kind::reduce_into})) return check_at_root();

@@ -34,14 +34,16 @@ enum class Kind {
   reduce_into,  ///< ranks that are not the root give an output or none
   gather,
   gather_into,    ///< likewise; in place on some roots
+  scatter_into,   ///< with splits unless all lengths are equal; in place on some roots
   alltoall,       ///< with splits
   alltoall_into,  ///< without
   barrier
 };
-constexpr int kKinds = 16;
+constexpr int kKinds = 17;
 /// Whether each rank has a length of its own.
 constexpr bool differs_by_rank(Kind kind) {
-  return kind == Kind::allgather || kind == Kind::allgather_into || kind == Kind::gather || kind == Kind::gather_into;
+  return kind == Kind::allgather || kind == Kind::allgather_into || kind == Kind::gather || kind == Kind::gather_into ||
+         kind == Kind::scatter_into;
 }
 
 struct Operation {
@@ -52,8 +54,8 @@ struct Operation {
   bool scaled = false;  ///< before and after
   std::optional<DType> send_as;
   int root = 0;
-  /// Elements: of each member of a group; of each rank's part of a gather; that each rank sends to each (r * ranks
-  /// + to) with splits, without splits those that all send to each; else of the only tensor.
+  /// Elements: of each member of a group; of each rank's part of a gather or a scatter; that each rank sends to each (r
+  /// * ranks + to) with splits, without splits those that all send to each; else of the only tensor.
   std::vector<std::int64_t> lengths;
   std::int64_t salt = 0;  ///< which numbers the tensors hold; another in every step
   bool prepared = false;  ///< by the world's prepared request of this name
@@ -136,12 +138,15 @@ class InFlight {
   void check_exchanged();
   void check_scattered();
   void check_at_root();
+  void check_dealt();
 
   Group group_;
   Operation operation_;
-  std::deque<Memory> inputs_;          ///< of a group one a member, else one
-  std::deque<Memory> outputs_;         ///< empty where the result lies in the input, or in the handle
-  std::optional<std::int64_t> place_;  ///< of a gather in place: the element of the output with which the input begins
+  std::deque<Memory> inputs_;   ///< of a group one a member, else one
+  std::deque<Memory> outputs_;  ///< empty where the result lies in the input, or in the handle
+  /// In place: the element of a gather's output with which its input begins, or of a scatter's input with which its
+  /// output begins.
+  std::optional<std::int64_t> place_;
   Handle handle_;
   Future<Tensor> gathered_;
   Future<AlltoallResult> exchanged_;

@@ -83,6 +83,7 @@ TEST(Groups, OutliveTheirContextAndSaySo) {
   gone([&] { (void)kolo::allreduce_async(*group, "x", kolo::view(x)); });
   gone([&] { kolo::reduce(*group, "x", kolo::view(x), 0); });
   gone([&] { (void)kolo::gather(*group, "x", kolo::view(x), 0); });
+  gone([&] { kolo::scatter_into(*group, "x", std::nullopt, kolo::view(x), 0); });
   gone([&] { (void)kolo::prepare_allreduce(*group, "x", kolo::view(x)); });
   gone([&] { (void)kolo::broadcast_object(*group, 1); });
   gone([&] { (void)kolo::metrics(*group); });

@@ -3,6 +3,7 @@
 // Scatter from a root, from end to end, on threads: every form of the call and every root, and what is refused.
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <numeric>
 #include <optional>
@@ -42,39 +43,98 @@ INSTANTIATE_TEST_SUITE_P(Worlds, Scatter,
                                   "pernode";
                          });
 
+/// How many rows each rank gets; some get none.
+std::vector<std::int64_t> splits_of(int most) {
+  std::vector<std::int64_t> splits;
+  for (int rank = 0; rank < kolo::size(); ++rank) splits.push_back(most == 0 ? 0 : (rank * 37 + 5) % most);
+  return splits;
+}
+
+/// What one root deals out: rows of three numbers.
+struct Dealt {
+  std::vector<std::int64_t> splits;
+  std::vector<std::int64_t> all;  ///< of the root; a few others elsewhere
+  std::vector<std::int64_t> wanted;
+  std::size_t place = 0;  ///< of this rank's in all of them
+
+  Dealt(const std::vector<std::int64_t>& rows, int root) : splits(rows) {
+    const auto own = rows.begin() + kolo::rank();
+    place = static_cast<std::size_t>(std::accumulate(rows.begin(), own, std::int64_t{0}) * 3);
+    wanted.resize(static_cast<std::size_t>(*own * 3));
+    std::iota(wanted.begin(), wanted.end(), root * 100'000 + static_cast<std::int64_t>(place));
+    all.assign(3, -5);
+    if (kolo::rank() != root) return;
+    all.resize(static_cast<std::size_t>(std::accumulate(rows.begin(), rows.end(), std::int64_t{0}) * 3));
+    std::iota(all.begin(), all.end(), root * 100'000);
+  }
+  [[nodiscard]] kolo::ConstTensorView view() const {
+    return kolo::const_view(all.data(), Shape{static_cast<std::int64_t>(all.size()) / 3, 3});
+  }
+};
+
 TEST_P(Scatter, EveryFormOfTheCallAndEveryRoot) {
   run([] {
     kolo::Context& context = kolo::current_context();
-    for (const int part : {0, 1, 40, 900}) {
+    for (const int most : {0, 2, 50, 700}) {
       for (int root = 0; root < kolo::size(); ++root) {
         const bool is_root = kolo::rank() == root;
-        std::vector<std::int64_t> all(static_cast<std::size_t>(is_root ? part * kolo::size() : 1));
-        std::iota(all.begin(), all.end(), root * 100'000);
-        const std::vector<std::int64_t> before = all;
-        std::vector<std::int64_t> wanted(static_cast<std::size_t>(part));
-        std::iota(wanted.begin(), wanted.end(), root * 100'000 + kolo::rank() * part);
-        std::vector<std::int64_t> out(wanted.size(), -1);
+        Dealt dealt(splits_of(most), root);
+        const std::vector<std::int64_t> before = dealt.all;
+        std::vector<std::int64_t> out(dealt.wanted.size(), -1);
         const auto expect = [&] {
-          EXPECT_EQ(out, wanted);
-          EXPECT_EQ(all, before);
+          EXPECT_EQ(out, dealt.wanted);
+          EXPECT_EQ(dealt.all, before);
           out.assign(out.size(), -1);
         };
-        const auto in = is_root ? std::optional<kolo::ConstTensorView>(kolo::const_view(all)) : std::nullopt;
-        const kolo::TensorView to = kolo::view(out);
-        kolo::scatter_into(in, to, root);
+        const auto in = is_root ? std::optional<kolo::ConstTensorView>(dealt.view()) : std::nullopt;
+        const kolo::TensorView to(out.data(), kolo::DType::int64, Shape{static_cast<std::int64_t>(out.size()) / 3, 3});
+        const auto& splits = dealt.splits;
+        kolo::scatter_into(in, to, root, splits);
         expect();
-        kolo::scatter_into("x", in, to, root);
+        kolo::scatter_into("x", dealt.view(), to, root, splits);
         expect();
-        kolo::scatter_into_async("x", in, to, root).wait();
+        kolo::scatter_into_async("x", in, to, root, splits).wait();
         expect();
-        kolo::scatter_into(context, in, to, root);
+        kolo::scatter_into(context, dealt.view(), to, root, splits);
         expect();
-        kolo::scatter_into(context, "x", kolo::const_view(all), to, root);
+        kolo::scatter_into(context, "x", in, to, root, splits);
         expect();
-        kolo::scatter_into_async(context, "x", in, to, root).wait();
+        kolo::scatter_into_async(context, "x", in, to, root, splits).wait();
+        expect();
+        // In place: the root's rows stay where they are.
+        const kolo::TensorView own(dealt.all.data() + dealt.place, kolo::DType::int64, to.shape());
+        kolo::scatter_into(in, is_root ? own : to, root, splits);
+        if (is_root) out = dealt.wanted;
+        expect();
+        kolo::scatter_into("x", in, is_root ? own : to, root, splits);
+        if (is_root) out = dealt.wanted;
         expect();
       }
     }
+  });
+}
+
+TEST_P(Scatter, WithoutSplitsAllGetTheSame) {
+  run([] {
+    for (const std::int64_t rows : {0, 1, 40, 900}) {
+      for (int root = 0; root < kolo::size(); ++root) {
+        const Dealt dealt(std::vector<std::int64_t>(static_cast<std::size_t>(kolo::size()), rows), root);
+        std::vector<std::int64_t> out(dealt.wanted.size(), -1);
+        kolo::scatter_into(dealt.view(), kolo::TensorView(out.data(), kolo::DType::int64, Shape{rows, 3}), root);
+        EXPECT_EQ(out, dealt.wanted);
+      }
+    }
+  });
+}
+
+TEST_P(Scatter, AScalarIsARow) {
+  run([] {
+    const int root = kolo::size() - 1;
+    std::vector<double> all(static_cast<std::size_t>(kolo::size()));
+    std::iota(all.begin(), all.end(), 0.5);
+    double own = -1;
+    kolo::scatter_into(kolo::const_view(all), kolo::TensorView(&own, kolo::DType::float64, Shape{}), root);
+    EXPECT_EQ(own, kolo::rank() + 0.5);
   });
 }
 
@@ -84,30 +144,65 @@ TEST(ScatterErrors, AtTheCall) {
     std::vector<float> x(6, 1), out(3);
     const std::vector<double> wide(6);
     const auto refused = [](auto&& call) { return sentence_of(ErrorCode::invalid_argument, call); };
-    EXPECT_EQ(refused([&] { kolo::scatter_into("x", kolo::const_view(x), kolo::view(out), 2); }),
+    const auto in = kolo::const_view(x);
+    const auto to = kolo::view(out);
+    EXPECT_EQ(refused([&] { kolo::scatter_into("x", in, to, 2); }),
               "scatter of \"x\": there is no root rank 2; ranks are 0 to 1");
-    EXPECT_EQ(refused([&] { kolo::scatter_into(std::nullopt, kolo::view(out), self); }),
-              "unnamed scatter: rank " + std::to_string(self) + " is the root, whose rows are dealt out; give an input");
-    EXPECT_EQ(refused([&] { kolo::scatter_into("x", kolo::const_view(x.data(), 5), kolo::view(out), self); }),
-              "scatter of \"x\": the input has 5 elements, but the outputs of 2 ranks have 3 each; it must have 6");
-    EXPECT_EQ(refused([&] { kolo::scatter_into("x", kolo::const_view(wide), kolo::view(out), self); }),
+    EXPECT_EQ(refused([&] { kolo::scatter_into(std::nullopt, to, self); }),
+              "unnamed scatter: rank " + std::to_string(self) +
+                  " is the root, whose rows are dealt out; give an input");
+    EXPECT_EQ(refused([&] { kolo::scatter_into("x", kolo::const_view(x.data(), 5), to, self); }),
+              "scatter of \"x\": its 5 rows cannot be divided evenly among 2 ranks; give splits");
+    EXPECT_EQ(refused([&] {
+                kolo::scatter_into("x", in, to, self, std::vector<std::int64_t>{3, 2});
+              }),
+              "scatter of \"x\": the splits sum up to 5, but the input has 6 rows; all of them must go somewhere");
+    EXPECT_EQ(refused([&] { kolo::scatter_into("x", in, to, self, std::vector<std::int64_t>{6}); }),
+              "scatter of \"x\": 1 splits were given for 2 ranks; give one for each");
+    EXPECT_EQ(refused([&] { kolo::scatter_into("x", kolo::const_view(wide), to, self); }),
               "scatter of \"x\": the input is float64, but the output is float32; they must agree");
-    EXPECT_EQ(refused([&] { kolo::scatter_into("x", kolo::const_view(x), kolo::view(x.data() + 3, 3), self); }),
-              "scatter of \"x\": the input and the output overlap; give an output of its own");
+    EXPECT_EQ(refused([&] {
+                kolo::scatter_into("x", kolo::const_view(x.data(), Shape{2, 3}), to, self);
+              }),
+              "scatter of \"x\": the input has rows of shape [3], but the output has rows of []; they must agree");
+    EXPECT_EQ(
+        refused([&] { kolo::scatter_into("x", in, kolo::view(x.data() + 1, 3), self); }),
+        "scatter of \"x\": the input and the output overlap; give an output of its own, or exactly this rank's rows "
+        "of the input");
     EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), 2);
   });
 }
 
-TEST(ScatterErrors, RanksThatDisagree) {
-  kolo::run_local(2, [] {
-    const std::vector<float> x(6, 1);
-    std::vector<float> out(3, -1);
-    EXPECT_EQ(sentence_of(ErrorCode::mismatch,
-                          [&] { kolo::scatter_into("x", kolo::const_view(x), kolo::view(out), kolo::rank()); }),
-              "tensor \"x\" of scatter: ranks disagree about root: 0 on rank 0; 1 on rank 1. The operation did not run; "
-              "submit the same on every rank.");
-    EXPECT_EQ(out, std::vector<float>(3, -1));
-  });
+TEST(ScatterErrors, RanksThatDisagreeAndAnOutputOfTheWrongSize) {
+  for (const int per_node : {0, 1}) {
+    kolo::run_local(
+        2,
+        [] {
+          const std::vector<float> x(6, 1);
+          std::vector<float> out(kolo::rank() == 1 ? 4 : 3, -1);
+          const auto in = kolo::const_view(x);
+          EXPECT_EQ(
+              sentence_of(ErrorCode::mismatch, [&] { kolo::scatter_into("x", in, kolo::view(out), kolo::rank()); }),
+              "tensor \"x\" of scatter: ranks disagree about root: 0 on rank 0; 1 on rank 1. The operation did not "
+              "run; submit the same on every rank.");
+          for (const bool named : {true, false, true}) {
+            out.assign(out.size(), -1);
+            const auto call = [&] {
+              named ? kolo::scatter_into("x", in, kolo::view(out), 0) : kolo::scatter_into(in, kolo::view(out), 0);
+            };
+            if (kolo::rank() == 1) {
+              EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, call),
+                        "the output of this scatter has 4 elements, but the root gave this rank 3");
+              EXPECT_EQ(out, std::vector<float>(4, -1));
+            } else {
+              call();
+              EXPECT_EQ(out, std::vector<float>(3, 1));
+            }
+          }
+          EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), 2);
+        },
+        kolo::Options{}.with_setting("KOLO_RANKS_PER_NODE", std::to_string(per_node)));
+  }
 }
 
 }  // namespace

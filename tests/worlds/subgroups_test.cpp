@@ -140,6 +140,9 @@ TEST_P(Subgroups, UnnamedCalls) {
             const kolo::Tensor all = kolo::gather(group, kolo::const_view(one), root);
             EXPECT_EQ(std::vector<int>(all.as<int>().begin(), all.as<int>().end()),
                       is_root ? members : std::vector<int>());
+            std::vector<int> own(1, -1);
+            kolo::scatter_into(group, kolo::const_view(members), kolo::view(own), root);
+            EXPECT_EQ(own[0], kolo::rank());
             kolo::reduce(group, kolo::view(one), root, ReduceOp::sum);
             EXPECT_EQ(one[0], is_root ? sum : kolo::rank());
             std::vector<float> large(3000, static_cast<float>(kolo::rank()));

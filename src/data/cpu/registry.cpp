@@ -12,6 +12,7 @@
 #include "data/cpu/gather.hpp"
 #include "data/cpu/reduce.hpp"
 #include "data/cpu/reduce_scatter.hpp"
+#include "data/cpu/scatter.hpp"
 
 namespace kolo::data::cpu {
 
@@ -40,6 +41,7 @@ constexpr Row kRows[] = {
     {CollectiveKind::reduce_scatter, make<ReduceScatter>, ReduceScatter::mesh_bytes},
     {CollectiveKind::reduce, make<Reduce>},
     {CollectiveKind::gather, make<Gather>, Alltoall::mesh_bytes},
+    {CollectiveKind::scatter, make<Scatter>, Alltoall::mesh_bytes},
 };
 
 }  // namespace

@@ -174,6 +174,7 @@ void alltoall(StepPlanner& steps, const data::Run& run, const Uneven* /*uneven*/
   exchange(steps, run.pieces.front(), even, false);
 }
 
+/// Of a scatter, too, in which the root alone sends.
 void alltoall_splits(StepPlanner& steps, const data::Run& run, const Uneven* uneven) {
   exchange(steps, run.pieces.front(), *uneven, false);
 }
@@ -192,6 +193,7 @@ constexpr Row kRows[] = {
     {CollectiveKind::reduce_scatter, reduce_scatter},
     {CollectiveKind::reduce, reduce},
     {CollectiveKind::gather, gather},
+    {CollectiveKind::scatter, alltoall_splits},
 };
 
 }  // namespace

@@ -177,6 +177,37 @@ void add_gather(Case& test, const Rank& rank, Dice& dice, DType dtype, std::opti
   run.pieces.push_back({input.element(mine / 2), nullptr, mine - mine / 2});
 }
 
+/// Without an input on ranks that are not the root.
+void add_scatter(Case& test, const Rank& rank, Dice& dice, DType dtype, int root) {
+  data::Run& run = test.job.runs.emplace_back();
+  run.kind = core::CollectiveKind::scatter;
+  run.root = root;
+  run.dtype = dtype;
+  run.row_elements = 3;
+  const bool is_root = rank.rank() == root;
+  std::vector<std::int64_t> rows;
+  for (int to = 0; to < rank.size(); ++to) rows.push_back(dice.length() / 3);
+  const auto before = std::accumulate(rows.begin(), rows.begin() + rank.rank(), std::int64_t{0});
+  const std::int64_t mine = rows[static_cast<std::size_t>(rank.rank())];
+  run.elements = is_root ? std::accumulate(rows.begin(), rows.end(), std::int64_t{0}) * 3 : 0;
+  const auto given = [=, size = rank.size()](std::int64_t i) { return value_of(dtype, ReduceOp::sum, i, root, size); };
+  Tensor& input = test.tensor(dtype, run.elements, dice.misalignment());
+  store_repeating(dtype, input.data(), run.elements, given);
+  Tensor& output = test.tensor(dtype, mine * 3, dice.misalignment());
+  Tensor wanted(dtype, mine * 3, 0);
+  store_repeating(dtype, wanted.data(), mine * 3, [&](std::int64_t i) { return given(before * 3 + i); });
+  test.expected.push_back({&output, wanted.contents(), "scatter of " + std::string(to_string(dtype))});
+  std::vector<std::int64_t> received(rows.size(), 0);
+  received[static_cast<std::size_t>(root)] = mine;
+  run.allocate = [&output, received](const std::vector<std::int64_t>& known) {
+    EXPECT_EQ(known, received);
+    return output.data();
+  };
+  if (!is_root) rows.assign(rows.size(), 0);
+  run.splits = test.numbers.emplace_back(rows);
+  run.pieces.push_back({is_root ? input.data() : nullptr, output.data(), run.elements});
+}
+
 /// What `from` sends to `to` at place i of `count`.
 std::int64_t sent_value(DType dtype, std::int64_t i, int from, int to) {
   return value_of(dtype, ReduceOp::sum, i * 3 + to, from, 1);
@@ -292,6 +323,7 @@ void everything_once(Rank& rank, std::uint32_t seed) {
     add_broadcast(next_case(), rank, dice, dtype, any_root());
     if (type % 3 == 0) add_gather(next_case(), rank, dice, dtype);
     add_gather(next_case(), rank, dice, dtype, any_root());
+    add_scatter(next_case(), rank, dice, dtype, any_root());
   }
   std::vector<data::Job*> jobs;
   jobs.reserve(cases.size());

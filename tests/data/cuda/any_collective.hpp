@@ -20,7 +20,7 @@ namespace kolo::cuda::test {
 inline constexpr core::CollectiveKind kKinds[] = {
     core::CollectiveKind::allreduce,      core::CollectiveKind::broadcast, core::CollectiveKind::allgather,
     core::CollectiveKind::reduce_scatter, core::CollectiveKind::alltoall,  core::CollectiveKind::alltoall_splits,
-    core::CollectiveKind::reduce,         core::CollectiveKind::gather};
+    core::CollectiveKind::reduce,         core::CollectiveKind::gather,    core::CollectiveKind::scatter};
 
 inline constexpr DType kTypes[] = {DType::boolean,  DType::int8,    DType::int16,  DType::int32,  DType::int64,
                                    DType::uint8,    DType::uint16,  DType::uint32, DType::uint64, DType::float16,
@@ -97,6 +97,9 @@ class AnyCollective {
       return allgather_into_async(name_, in, out);
     case core::CollectiveKind::gather:
       return gather_into_async(name_, in, is_root() ? std::optional<TensorView>(out) : std::nullopt, is_.root);
+    case core::CollectiveKind::scatter:
+      return scatter_into_async(name_, is_root() ? std::optional<ConstTensorView>(in) : std::nullopt, out, is_.root,
+                                splits_);
     case core::CollectiveKind::alltoall:
       return alltoall_into_async(name_, in, out);
     case core::CollectiveKind::alltoall_splits:
@@ -110,7 +113,7 @@ class AnyCollective {
   void expect_result() const {
     const std::string what = name_ + ", " + to_string(is_) + ", step " + std::to_string(step_) + ", rank " +
                              std::to_string(rank()) + " of " + std::to_string(size());
-    if (core::traits_of(is_.kind).rooted && is_.kind != core::CollectiveKind::broadcast && !is_root()) {
+    if ((is_.kind == core::CollectiveKind::reduce || is_.kind == core::CollectiveKind::gather) && !is_root()) {
       EXPECT_EQ(in_->read(), input(rank())) << what << ": the input";
       return;
     }
@@ -142,9 +145,10 @@ class AnyCollective {
       return of == 1 ? 0 : is_.rows + of;
     case core::CollectiveKind::alltoall:
       return is_.rows * size();
+    case core::CollectiveKind::scatter:
     case core::CollectiveKind::alltoall_splits: {
       std::int64_t rows = 0;
-      for (int to = 0; to < size(); ++to) rows += split(of, to);
+      for (int to = 0; to < size(); ++to) rows += split(is_.kind == core::CollectiveKind::scatter ? is_.root : of, to);
       return rows;
     }
     default:
@@ -161,6 +165,8 @@ class AnyCollective {
     case core::CollectiveKind::alltoall_splits:
       for (int from = 0; from < size(); ++from) rows += split(from, rank());
       return rows;
+    case core::CollectiveKind::scatter:
+      return split(is_.root, rank());
     case core::CollectiveKind::reduce_scatter:
       return own().count;
     default:
@@ -179,13 +185,14 @@ class AnyCollective {
     if (is_.kind == core::CollectiveKind::broadcast) return input(is_.root);
     Bytes all;
     for (int from = 0; from < size(); ++from) {
+      if (is_.kind == core::CollectiveKind::scatter && from != is_.root) continue;
       const Bytes said = input(from);
       std::int64_t skip = 0;
       std::int64_t rows = input_rows(from);
       if (is_.kind == core::CollectiveKind::alltoall) {
         skip = rank() * is_.rows;
         rows = is_.rows;
-      } else if (is_.kind == core::CollectiveKind::alltoall_splits) {
+      } else if (is_.kind == core::CollectiveKind::alltoall_splits || is_.kind == core::CollectiveKind::scatter) {
         for (int to = 0; to < rank(); ++to) skip += split(from, to);
         rows = split(from, rank());
       }

@@ -167,6 +167,26 @@ void check_gather(Report& report) {
   }
 }
 
+/// Of rows that differ by rank, from every root.
+void check_scatter(Report& report) {
+  std::vector<std::int64_t> splits;
+  for (int rank = 0; rank < kolo::size(); ++rank) splits.push_back(rank * 7'001 + 2);
+  const auto before = std::accumulate(splits.begin(), splits.begin() + kolo::rank(), std::int64_t{0});
+  const auto all = std::accumulate(splits.begin(), splits.end(), std::int64_t{0});
+  for (int root = 0; root < kolo::size(); ++root) {
+    std::vector<std::int32_t> in(kolo::rank() == root ? static_cast<std::size_t>(all) : 0);
+    std::iota(in.begin(), in.end(), root);
+    std::vector<std::int32_t> out(static_cast<std::size_t>(splits[static_cast<std::size_t>(kolo::rank())]), -1);
+    std::vector<std::int32_t> named = out, wanted = out;
+    std::iota(wanted.begin(), wanted.end(), root + static_cast<int>(before));
+    kolo::Handle handle = kolo::scatter_into_async("scatter", kolo::const_view(in), kolo::view(named), root, splits);
+    kolo::scatter_into(kolo::const_view(in), kolo::view(out), root, splits);
+    report.check(out == wanted, "scatter");
+    handle.wait();
+    report.check(named == wanted, "scatter by name");
+  }
+}
+
 void check_collectives(Report& report) {
   check_allreduce<float>(report, "float32 x 1", 1);
   check_allreduce<float>(report, "float32 x 1000", 1000);
@@ -180,6 +200,7 @@ void check_collectives(Report& report) {
   check_reduce<double>(report, "reduce of float64 x 100001", 100'001);
   check_reduce<std::uint8_t>(report, "reduce of uint8 x 33333", 33'333);
   check_gather(report);
+  check_scatter(report);
   check_reduce_scatter<float>(report, "reduce_scatter of float32", 70'001);
   check_reduce_scatter<std::int16_t>(report, "reduce_scatter of int16", 33'333);
   check_reduce_scatter<std::uint8_t>(report, "reduce_scatter of uint8", 3);
