@@ -69,12 +69,12 @@ bool Engine::owes_work() const noexcept {
 
 /// The root of one node, with nothing open, need not hear of submissions in the world: none of them can complete
 /// anything before it has submitted as well, and then it looks at all. What else becomes of them (a deadline, a rank
-/// that leaves) comes as a message.
+/// that leaves) comes as a message, and so do the submissions of groups.
 control::Board::Sleep Engine::sleep_state() const noexcept {
   control::Board::Sleep sleep;
   sleep.has_batches = executor_.open() > 0;
   sleep.hears_quiet = leader_ && leader_->hears_quiet();
-  sleep.hears_counts = leader_ && (topology_.node_count() > 1 || !open_.empty() || sets_.any());
+  sleep.hears_counts = leader_ && (topology_.node_count() > 1 || !open_.empty());
   return sleep;
 }
 

@@ -237,13 +237,15 @@ bool Engine::speak() {
   bool quiet = false;
   // The board has no words for other sets than the world: there may be many, and few of them are busy. What they count
   // comes first: the end of a step before the submissions of the next, a set that is dropped before another is made.
+  bool of_sets = false;
   for (const auto& [id, word] : outbox.counts) {
     if (id < core::kFirstRow) continue;
     unsent_.add(control::Counted{id, word});
-    (core::counts_completed(id) ? quiet : counts) = true;
+    of_sets = true;
+    (core::counts_completed(id) ? quiet : loud) = true;
   }
   const auto is_said = [](const auto& count) { return count.first >= core::kFirstRow; };
-  if (counts || quiet) {
+  if (of_sets) {
     outbox.counts.erase(std::remove_if(outbox.counts.begin(), outbox.counts.end(), is_said), outbox.counts.end());
   }
   for (const control::UpMessage& message : outbox.messages) unsent_.add(message);

@@ -53,6 +53,14 @@ bool wakes_ranks(const control::LogEntry& entry) {
   return !std::holds_alternative<control::Assigned>(entry) && !std::holds_alternative<control::PlanVoided>(entry);
 }
 
+/// The set whose members alone have to read this entry now; none: all ranks have.
+std::optional<core::SetId> readers_of(const control::LogEntry& entry) {
+  if (const auto* batch = std::get_if<control::BatchAppended>(&entry)) return batch->set;
+  if (const auto* plan = std::get_if<control::PlanDefined>(&entry)) return plan->set;
+  if (const auto* added = std::get_if<control::SetAdded>(&entry)) return added->set;
+  return std::nullopt;
+}
+
 bool ends_log(const control::LogEntry& entry) {
   return std::holds_alternative<control::Faulted>(entry) || std::holds_alternative<control::Closed>(entry);
 }
@@ -101,7 +109,8 @@ Leader::Leader(const core::Topology& topology, const base::Settings& settings, c
              static_cast<std::uint32_t>(settings.cache_capacity)),
       sequencer_(make_sequencer(topology, settings)),
       child_nodes_(control == nullptr ? std::vector<int>{} : control->children()),
-      left_(static_cast<std::size_t>(topology.size)), seen_(static_cast<std::size_t>(topology.local_size())),
+      left_(static_cast<std::size_t>(topology.size)), wake_(static_cast<std::size_t>(topology.local_size())),
+      seen_(static_cast<std::size_t>(topology.local_size())),
       patience_(base::from_seconds(settings.latch_timeout_s / 2)) {
   for (Seen& seen : seen_) seen.words.resize(static_cast<std::size_t>(settings.cache_capacity));
 }
@@ -281,7 +290,9 @@ void Leader::publish_bytes(const control::LogEntry& entry, control::Bytes bytes)
     ended_ = true;
     if (control_ != nullptr) control_->expect_close();
   }
-  wake_wanted_ = wake_wanted_ || wakes_ranks(entry);
+  if (const auto* added = std::get_if<control::SetAdded>(&entry)) note_members(*added);
+  if (wakes_ranks(entry)) want_wake(readers_of(entry));
+  if (const auto* removed = std::get_if<control::SetRemoved>(&entry)) members_.erase(removed->set);
   if (!waiting_.empty() || !board_.append_log(control::ByteView(bytes.data(), bytes.size()))) {
     waiting_.push_back(std::move(bytes));
     append_waiting();
@@ -297,15 +308,35 @@ bool Leader::append_waiting() {
       break;
     }
     waiting_.pop_front();
-    moved = wake_wanted_ = true;
+    want_wake(std::nullopt);
+    moved = true;
   }
   return moved;
+}
+
+void Leader::note_members(const control::SetAdded& added) {
+  std::vector<int>& here = members_[added.set];
+  const std::vector<int>& ranks = topology_.nodes[static_cast<std::size_t>(topology_.node)];
+  for (std::size_t local = 0; local < ranks.size(); ++local) {
+    const bool is_member = std::find(added.members.begin(), added.members.end(), ranks[local]) != added.members.end();
+    if (is_member) here.push_back(static_cast<int>(local));
+  }
+}
+
+void Leader::want_wake(std::optional<core::SetId> set) {
+  const auto found = set ? members_.find(*set) : members_.end();
+  if (found == members_.end()) {
+    wake_.assign(wake_.size(), true);  // the world's, too
+    wake_wanted_ = true;
+    return;
+  }
+  for (const int rank : found->second) wake_[static_cast<std::size_t>(rank)] = wake_wanted_ = true;
 }
 
 void Leader::wake_sleepers() {
   wake_wanted_ = false;
   for (int rank = 1; rank < board_.ranks(); ++rank) {
-    if (!board_.asleep(rank)) continue;
+    if (!std::exchange(wake_[static_cast<std::size_t>(rank)], false) || !board_.asleep(rank)) continue;
     link_.wake(rank);
     ++counters_.wakeups;
   }

@@ -20,6 +20,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/clock.hpp"
@@ -52,7 +53,8 @@ class Leader final : private control::ControlChannel::Handler {
 
   /// Does what can be done now; true when anything was heard or said.
   bool step(base::Time now);
-  /// Wakes the ranks of this node that sleep and have entries of the log to read: after `step`, and as late as the
+  /// Wakes the ranks of this node that sleep and have entries of the log to read at once (a batch of a group is for its
+  /// members alone): after `step`, and as late as the
   /// driver can, for a rank that has submitted just now is often about to wait by itself.
   void wake_ranks() {
     if (wake_wanted_) wake_sleepers();
@@ -95,6 +97,8 @@ class Leader final : private control::ControlChannel::Handler {
   void publish(const std::vector<control::LogEntry>& entries);
   void publish_bytes(const control::LogEntry& entry, control::Bytes bytes);
   bool append_waiting();
+  void note_members(const control::SetAdded& added);
+  void want_wake(std::optional<core::SetId> set);
   void wake_sleepers();
   void send(int node, const control::Bytes& frame);
 
@@ -113,13 +117,15 @@ class Leader final : private control::ControlChannel::Handler {
   control::Relay relay_;
   std::unique_ptr<control::Sequencer> sequencer_;  ///< on the root
   std::vector<int> child_nodes_;
-  std::vector<bool> left_;                        ///< by rank of the world: the log has said so
-  std::vector<Seen> seen_;                        ///< by local rank
-  std::deque<control::Bytes> waiting_;            ///< encoded entries that the log ring had no room for
-  const base::Duration patience_;                 ///< for the leader above
-  base::Time parent_due_ = base::Time::max();     ///< when it must have said something
-  std::optional<control::Overdue> parent_asked_;  ///< about this
-  std::vector<control::UpMessage> passing_;       ///< on their way up
+  std::vector<bool> left_;                                     ///< by rank of the world: the log has said so
+  std::unordered_map<core::SetId, std::vector<int>> members_;  ///< of each set but the world: their local ranks
+  std::vector<char> wake_;                                     ///< by local rank: has entries to read at once
+  std::vector<Seen> seen_;                                     ///< by local rank
+  std::deque<control::Bytes> waiting_;                         ///< encoded entries that the log ring had no room for
+  const base::Duration patience_;                              ///< for the leader above
+  base::Time parent_due_ = base::Time::max();                  ///< when it must have said something
+  std::optional<control::Overdue> parent_asked_;               ///< about this
+  std::vector<control::UpMessage> passing_;                    ///< on their way up
   control::Bytes scratch_;
   control::Bytes frame_;
   LeaderCounters counters_;

@@ -64,8 +64,6 @@ class Sets {
   /// From now on all unnamed calls go by the log: a rank has left.
   void close_unnamed() noexcept;
 
-  /// Whether there are any but the world, be this rank a member of them or not.
-  [[nodiscard]] bool any() const noexcept { return !numbers_.empty(); }
   /// Of all sets, those that have gone included: unnamed calls that passed by the log.
   struct Unnamed {
     std::uint64_t calls = 0;
