@@ -43,15 +43,15 @@ std::string not_completed(const std::string& subject, double waited_s) {
 
 // ---- why a wait has not ended; see deadline_passed
 
-std::string absence_of(const std::vector<std::int32_t>& missing, const Wait& wait) {
+std::string absence_of(const std::vector<std::int32_t>& missing, const Wait& wait, const GroupOf& group_of_set) {
   std::string text = core::describe_ranks(missing) + one_or_many(missing, " has", " have") +
                      (wait.join ? " not joined" : " not submitted it");
   if (!wait.left.empty()) text += " (" + has_left(wait.left) + ")";
   std::map<std::string, std::vector<std::int32_t>> waits;
   for (const Answer& answer : wait.answers) {
     if (answer.submitted || !answer.wait) continue;
-    waits[subject(answer.wait->set, answer.wait->name, answer.wait->round, answer.wait->members)].push_back(
-        answer.rank);
+    const Answer::Wait& other = *answer.wait;
+    waits[subject(group_of_set(other.set), other.name, other.round, other.members)].push_back(answer.rank);
   }
   for (const auto& [what, ranks] : waits) {
     text += "; " + core::describe_ranks(ranks) + one_or_many(ranks, " waits", " wait") + " for " + what;
@@ -85,20 +85,19 @@ std::string spell_seconds(double seconds) {
   return text.data();
 }
 
-std::string subject(core::SetId set, const std::string& name, core::Round round,
+std::string group_of(const std::string& name, const std::vector<std::int32_t>& members) {
+  return (name.empty() ? "the group" : "group " + base::quoted(name)) + (" of " + core::describe_ranks(members));
+}
+
+std::string subject(const std::string& group, const std::string& name, core::Round round,
                     const std::vector<std::int32_t>& members) {
-  if (!members.empty()) {
-    return (name.empty() ? "the process set" : "process set " + base::quoted(name)) +
-           (" of " + core::describe_ranks(members));
-  }
+  if (!members.empty()) return group_of(name, members);
   std::string text = name.empty() ? "unnamed call number " + std::to_string(round) : "tensor " + base::quoted(name);
-  if (set != core::kGlobalSet) text += " of process set " + std::to_string(set);
+  if (!group.empty()) text += " of " + group;
   return text;
 }
 
-std::string join_of(core::SetId set) {
-  return set == core::kGlobalSet ? "the join" : "the join of process set " + std::to_string(set);
-}
+std::string join_of(const std::string& group) { return group.empty() ? "the join" : "the join of " + group; }
 
 std::string disagreement(const std::string& subject, const std::vector<Opinion>& opinions) {
   const core::Difference difference = main_difference(opinions);
@@ -112,15 +111,16 @@ std::string disagreement(const std::string& subject, const std::vector<Opinion>&
   for (auto& [value, ranks] : groups) std::sort(ranks.begin(), ranks.end());
   std::sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
 
+  const core::CollectiveKind kind = opinions.front().signature.kind;
+  const bool is_about_order = difference.aspect == core::Aspect::ranks && core::traits_of(kind).makes_set;
   std::string text = subject;
-  if (difference.aspect != core::Aspect::kind) {
-    text += " of " + std::string(core::to_string(opinions.front().signature.kind));
-  }
-  text += ": ranks disagree about " + core::describe(difference) + ": ";
+  if (difference.aspect != core::Aspect::kind && !is_about_order) text += " of " + std::string(core::to_string(kind));
+  text += ": ranks disagree about " + (is_about_order ? "the order of its ranks" : core::describe(difference)) + ": ";
   for (std::size_t i = 0; i < groups.size(); ++i) {
     text += (i == 0 ? "" : "; ") + groups[i].first + " on " + core::describe_ranks(groups[i].second);
   }
-  return text + ". The operation did not run; submit the same on every rank.";
+  return text + (is_about_order ? ". The group was not made; give the same order on every rank."
+                                : ". The operation did not run; submit the same on every rank.");
 }
 
 std::string unanswered(const std::string& subject, double waited_s, const std::string& silent) {
@@ -132,7 +132,7 @@ std::string silence_of(const std::vector<std::int32_t>& silent) {
          one_or_many(silent, "its process is", "their processes are") + " stopped, or kept from running";
 }
 
-Verdict deadline_passed(const std::string& subject, const Wait& wait) {
+Verdict deadline_passed(const std::string& subject, const Wait& wait, const GroupOf& group_of_set) {
   const std::string text = not_completed(subject, wait.waited_s);
   std::vector<std::int32_t> missing;
   std::vector<std::int32_t> standing;
@@ -146,7 +146,7 @@ Verdict deadline_passed(const std::string& subject, const Wait& wait) {
   if (!wait.silent.empty()) return blame(wait.silent, silence_of(wait.silent));
   missing.insert(missing.end(), wait.left.begin(), wait.left.end());
   std::sort(missing.begin(), missing.end());
-  if (!missing.empty()) return blame(missing, absence_of(missing, wait));
+  if (!missing.empty()) return blame(missing, absence_of(missing, wait, group_of_set));
   const std::string all = wait.join ? "every rank has joined" : "every rank has submitted it";
   if (!standing.empty()) return blame(standing, all + ", but " + standstill_of(standing, wait));
   return blame({}, all + waits_of(wait));

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,13 +15,18 @@ namespace kolo::control {
 /// "0.25 s".
 std::string spell_seconds(double seconds);
 
-/// `tensor "layer1.weight"`, `unnamed call number 17`, each followed by ` of process set 3` unless that is the world's.
-/// Of a request that names its members: `the process set of ranks 0 and 2`, `process set "pair" of ranks 0 and 2`.
-std::string subject(core::SetId set, const std::string& name, core::Round round,
+/// `the group of ranks 0 and 2`, `group "pair" of ranks 0 and 2`. The members ascend.
+std::string group_of(const std::string& name, const std::vector<std::int32_t>& members);
+/// What `group_of` says of a set; nothing for the world's, and for one that is not known any more.
+using GroupOf = std::function<std::string(core::SetId)>;
+
+/// `tensor "layer1.weight"`, `unnamed call number 17`, each followed by ` of ` and the group unless that is empty. Of a
+/// request that names its members: their group.
+std::string subject(const std::string& group, const std::string& name, core::Round round,
                     const std::vector<std::int32_t>& members = {});
 
-/// `the join`, followed by ` of process set 3` unless that is the world's.
-std::string join_of(core::SetId set);
+/// `the join`, followed by ` of ` and the group unless that is empty.
+std::string join_of(const std::string& group);
 
 /// One signature and who said it.
 struct Opinion {
@@ -45,7 +51,7 @@ struct Verdict {
   std::string sentence;
   std::int32_t rank = -1;
 };
-Verdict deadline_passed(const std::string& subject, const Wait& wait);
+Verdict deadline_passed(const std::string& subject, const Wait& wait, const GroupOf& group_of_set);
 /// Why a submission can never be complete.
 std::string hopeless(const std::string& subject, const std::vector<std::int32_t>& left);
 /// Why nothing can be decided any more: those who decide have left.
@@ -54,11 +60,11 @@ std::string nothing_more(const std::vector<std::int32_t>& left);
 /// receives.
 std::string absent_root(const std::string& subject, core::CollectiveKind kind, std::int32_t root);
 std::string needs_all(const std::string& subject, core::CollectiveKind kind, const std::vector<std::int32_t>& absent);
-/// Why a process set cannot be made.
+/// Why a group cannot be made.
 std::string absent_member(const std::string& subject, const std::vector<std::int32_t>& absent);
 /// Why a join never ends.
 std::string endless(const std::string& join, const std::vector<std::int32_t>& left);
-/// Why a set cannot be made: this rank is in as many as it can be.
+/// Why a group cannot be made: this rank is in as many as it can be.
 std::string too_many_sets(const std::string& subject, std::int32_t rank, std::uint32_t most);
 /// Why the rank that says so ended the job.
 std::string rank_lost(const RankLost& lost);

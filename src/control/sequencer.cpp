@@ -75,6 +75,7 @@ struct Sequencer::Impl {
     TensorId base = 0;
     std::vector<std::int32_t> members;
     std::vector<std::int32_t> order;  ///< the same, in the set's order
+    std::string words;                ///< the group, for people; empty: the world's
     std::deque<Queued> queue;
     bool waits = false;  ///< stands in `waiting`, as every set does whose queue is not empty
     std::uint64_t appended = 0;
@@ -270,8 +271,13 @@ struct Sequencer::Impl {
   static Request request_of(const Message& message) {
     return {message.set, message.name, message.round, message.members};
   }
-  static std::string subject_of(const Request& request) {
-    return request.join ? join_of(request.set) : subject(request.set, request.name, request.round, request.members);
+  [[nodiscard]] std::string words_of(SetId set) const {
+    const auto found = sets.find(set);
+    return found == sets.end() ? std::string() : found->second.words;
+  }
+  [[nodiscard]] std::string subject_of(const Request& request) const {
+    const std::string group = words_of(request.set);
+    return request.join ? join_of(group) : subject(group, request.name, request.round, request.members);
   }
   void fail(const Request& request, ErrorCode code, const std::string& sentence) {
     if (request.members.empty()) sets.at(request.set).absent.consume(request.name);
@@ -465,7 +471,7 @@ struct Sequencer::Impl {
     }
     desert(set);
     const std::vector<std::int32_t> culprits = first_of(absent);
-    const std::string why = culprits.empty() ? nothing_more(first_to_leave) : endless(join_of(set.number), culprits);
+    const std::string why = culprits.empty() ? nothing_more(first_to_leave) : endless(join_of(set.words), culprits);
     append(JoinEnded{set.number, -1, 0, ErrorCode::rank_lost, why});
     forget_join(set);
     fail_questions();
@@ -498,6 +504,7 @@ struct Sequencer::Impl {
     }
     Set& set = add_set(base, message.members);
     set.order = opinions.front().signature.ranks;
+    set.words = group_of(message.name, set.members);
     append(SetAdded{set.number, base, tensors[base].generation, set.order, message.name});
     for (const std::int32_t member : set.members) {
       ++memberships[static_cast<std::size_t>(member)];
@@ -909,7 +916,8 @@ struct Sequencer::Impl {
           return answer.submitted && answer.doing == Doing::nothing;
         });
     if (has_run && wait.left.empty()) return;
-    const Verdict verdict = deadline_passed(subject_of(question.request), wait);
+    const Verdict verdict =
+        deadline_passed(subject_of(question.request), wait, [this](SetId set) { return words_of(set); });
     fault(ErrorCode::timeout, verdict.rank, verdict.sentence);
   }
 

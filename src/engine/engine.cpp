@@ -218,9 +218,9 @@ void Engine::ask_for_set(OperationPtr operation, base::Time now) {
 }
 
 void Engine::on_set_made(const control::SetMade& made) {
-  Sets::Made set = sets_.make(made.set, made.members);
-  executor_.add_set(made.set, std::move(set.plane), set.state->topology.size);
   const OperationPtr operation = std::move(sets_.entries[made.slot].operation);
+  Sets::Made set = sets_.make(made.set, made.members, operation->signature->names.front());
+  executor_.add_set(made.set, std::move(set.plane), set.state->topology.size);
   sets_.entries.forget(made.slot);
   operation->room.set = std::move(set.state);
   complete(*operation, Status());

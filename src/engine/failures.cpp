@@ -84,7 +84,7 @@ control::Answer::Wait Engine::wait_of(const Operation& operation) const {
 
 std::string Engine::describe(const Operation& operation) const {
   const control::Answer::Wait wait = wait_of(operation);
-  return control::subject(wait.set, wait.name, wait.round, wait.members);
+  return control::subject(sets_.words_of(wait.set), wait.name, wait.round, wait.members);
 }
 
 /// Who should have answered this rank's question: its leader, if it has not even read it, else the rank that decides,

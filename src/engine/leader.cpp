@@ -251,8 +251,8 @@ void Leader::give_up_parent() {
   const int rank = topology_.leader_of(*parent);
   const control::Overdue& asked = *parent_asked_;
   const double waited = asked.waited_s + base::to_seconds(patience_);
-  latch(Status(ErrorCode::timeout, control::unanswered(control::subject(asked.set, asked.name, asked.round), waited,
-                                                       control::silence_of({rank}))),
+  latch(Status(ErrorCode::timeout, control::unanswered(control::subject(words_of(asked.set), asked.name, asked.round),
+                                                       waited, control::silence_of({rank}))),
         rank);
 }
 
@@ -315,12 +315,20 @@ bool Leader::append_waiting() {
 }
 
 void Leader::note_members(const control::SetAdded& added) {
-  std::vector<int>& here = members_[added.set];
+  Members& members = members_[added.set];
+  std::vector<std::int32_t> ascending = added.members;
+  std::sort(ascending.begin(), ascending.end());
+  members.words = control::group_of(added.name, ascending);
   const std::vector<int>& ranks = topology_.nodes[static_cast<std::size_t>(topology_.node)];
   for (std::size_t local = 0; local < ranks.size(); ++local) {
     const bool is_member = std::find(added.members.begin(), added.members.end(), ranks[local]) != added.members.end();
-    if (is_member) here.push_back(static_cast<int>(local));
+    if (is_member) members.here.push_back(static_cast<int>(local));
   }
+}
+
+std::string Leader::words_of(core::SetId set) const {
+  const auto found = members_.find(set);
+  return found == members_.end() ? std::string() : found->second.words;
 }
 
 void Leader::want_wake(std::optional<core::SetId> set) {
@@ -330,7 +338,7 @@ void Leader::want_wake(std::optional<core::SetId> set) {
     wake_wanted_ = true;
     return;
   }
-  for (const int rank : found->second) wake_[static_cast<std::size_t>(rank)] = wake_wanted_ = true;
+  for (const int rank : found->second.here) wake_[static_cast<std::size_t>(rank)] = wake_wanted_ = true;
 }
 
 void Leader::wake_sleepers() {

@@ -98,6 +98,7 @@ class Leader final : private control::ControlChannel::Handler {
   void publish_bytes(const control::LogEntry& entry, control::Bytes bytes);
   bool append_waiting();
   void note_members(const control::SetAdded& added);
+  [[nodiscard]] std::string words_of(core::SetId set) const;
   void want_wake(std::optional<core::SetId> set);
   void wake_sleepers();
   void send(int node, const control::Bytes& frame);
@@ -109,6 +110,11 @@ class Leader final : private control::ControlChannel::Handler {
     std::vector<std::uint64_t> words;  ///< by id
   };
 
+  struct Members {
+    std::vector<int> here;  ///< the local ranks of those on this node
+    std::string words;      ///< the group, for people
+  };
+
   const core::Topology& topology_;
   control::Board& board_;
   transport::NodeLink& link_;
@@ -117,15 +123,15 @@ class Leader final : private control::ControlChannel::Handler {
   control::Relay relay_;
   std::unique_ptr<control::Sequencer> sequencer_;  ///< on the root
   std::vector<int> child_nodes_;
-  std::vector<bool> left_;                                     ///< by rank of the world: the log has said so
-  std::unordered_map<core::SetId, std::vector<int>> members_;  ///< of each set but the world: their local ranks
-  std::vector<char> wake_;                                     ///< by local rank: has entries to read at once
-  std::vector<Seen> seen_;                                     ///< by local rank
-  std::deque<control::Bytes> waiting_;                         ///< encoded entries that the log ring had no room for
-  const base::Duration patience_;                              ///< for the leader above
-  base::Time parent_due_ = base::Time::max();                  ///< when it must have said something
-  std::optional<control::Overdue> parent_asked_;               ///< about this
-  std::vector<control::UpMessage> passing_;                    ///< on their way up
+  std::vector<bool> left_;                            ///< by rank of the world: the log has said so
+  std::unordered_map<core::SetId, Members> members_;  ///< of each set but the world
+  std::vector<char> wake_;                            ///< by local rank: has entries to read at once
+  std::vector<Seen> seen_;                            ///< by local rank
+  std::deque<control::Bytes> waiting_;                ///< encoded entries that the log ring had no room for
+  const base::Duration patience_;                     ///< for the leader above
+  base::Time parent_due_ = base::Time::max();         ///< when it must have said something
+  std::optional<control::Overdue> parent_asked_;      ///< about this
+  std::vector<control::UpMessage> passing_;           ///< on their way up
   control::Bytes scratch_;
   control::Bytes frame_;
   LeaderCounters counters_;

@@ -19,13 +19,14 @@ namespace kolo::engine {
 /// Lives as long as somebody has it, be it only an operation's entry. Any thread.
 class SetState {
  public:
-  SetState(core::SetId set, core::Topology its_topology, std::vector<int> its_members)
-      : number(set), topology(std::move(its_topology)), members(std::move(its_members)),
+  SetState(core::SetId set, core::Topology its_topology, std::vector<int> its_members, std::string its_words)
+      : number(set), topology(std::move(its_topology)), members(std::move(its_members)), words(std::move(its_words)),
         names(set, topology.node_count() == 1) {}
 
   const core::SetId number;
   const core::Topology topology;   ///< of the set: its ranks are places in `members`
   const std::vector<int> members;  ///< as ranks of the world, in the set's order
+  const std::string words;         ///< the group, for a person; empty: the world's
   std::string plane;               ///< how its tensors of the CPU are moved, for a person; constant once it is made
   NameTable names;
   UnnamedCalls unnamed;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/sets.hpp"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 #include <variant>
 
 #include "base/check.hpp"
+#include "control/sentences.hpp"
 
 namespace kolo::engine {
 namespace {
@@ -28,7 +30,7 @@ ExpressLimits express_limits(const base::Settings& settings) {
 
 Sets::Sets(const core::Topology& world, Parts parts)
     : topology_(world), parts_(std::move(parts)),
-      world_(std::make_shared<SetState>(core::kGlobalSet, world, all_ranks(world.size))),
+      world_(std::make_shared<SetState>(core::kGlobalSet, world, all_ranks(world.size), std::string())),
       blocks_(world, parts_.layout.blocks) {
   make_express(*world_);
 }
@@ -43,9 +45,17 @@ void Sets::on_log(const control::LogEntry& entry) {
   }
 }
 
-Sets::Made Sets::make(core::SetId set, const std::vector<std::int32_t>& members) {
+std::string Sets::words_of(core::SetId set) const {
+  const auto found = states_.find(set);
+  return found == states_.end() ? std::string() : found->second->words;
+}
+
+Sets::Made Sets::make(core::SetId set, const std::vector<std::int32_t>& members, const std::string& name) {
+  std::vector<std::int32_t> ascending = members;
+  std::sort(ascending.begin(), ascending.end());
   Made made;
-  made.state = std::make_shared<SetState>(set, core::topology_of(topology_, members), members);
+  made.state = std::make_shared<SetState>(set, core::topology_of(topology_, members), members,
+                                          control::group_of(name, ascending));
   make_express(*made.state);
   if (is_closed_) made.state->unnamed.close();
   made.plane = make_plane(*made.state, numbers_.at(set));

@@ -58,12 +58,14 @@ class Sets {
     SetStatePtr state;
     std::unique_ptr<data::Backend> plane;
   };
-  [[nodiscard]] Made make(core::SetId set, const std::vector<std::int32_t>& members);
+  [[nodiscard]] Made make(core::SetId set, const std::vector<std::int32_t>& members, const std::string& name);
   /// The log has removed it.
   void forget(core::SetId set);
   /// From now on all unnamed calls go by the log: a rank has left.
   void close_unnamed() noexcept;
 
+  /// A set that this rank is a member of, as people speak of it; empty: the world's.
+  [[nodiscard]] std::string words_of(core::SetId set) const;
   /// Of all sets, those that have gone included: unnamed calls that passed by the log.
   struct Unnamed {
     std::uint64_t calls = 0;

@@ -561,9 +561,8 @@ TEST_F(SetTest, OfWhichAnOrderIsNotAgreedOnAreNotMade) {
   sequencer.on_message(Declared{0, "", 1, kNoTensor, 0, {{one, {1}}, {other, {3}}}, {1, 3}}, now);
   const auto failed = only<Failed>(decide());
   EXPECT_EQ(failed.members, (Ranks{1, 3}));
-  EXPECT_EQ(failed.message,
-            "the process set of ranks 1 and 3 of add_process_set: ranks disagree about ranks: [1, 3] on "
-            "rank 1; [3, 1] on rank 3. The operation did not run; submit the same on every rank.");
+  EXPECT_EQ(failed.message, "the group of ranks 1 and 3: ranks disagree about the order of its ranks: [1, 3] on "
+                            "rank 1; [3, 1] on rank 3. The group was not made; give the same order on every rank.");
 }
 
 TEST_F(SetTest, LeaveNoPlanBehind) {
@@ -609,7 +608,7 @@ TEST_F(SetTest, AreNotMadeWithARankThatHasLeft) {
   sequencer.on_message(Missing{1, {3}}, now);
   const auto failed = only<Failed>(decide());
   EXPECT_EQ(failed.members, (Ranks{1, 3}));
-  EXPECT_EQ(failed.message, "rank 3 has shut down and will not submit the process set of ranks 1 and 3.");
+  EXPECT_EQ(failed.message, "rank 3 has shut down and will not submit the group of ranks 1 and 3.");
   // Others need not have heard of that.
   sequencer.on_message(Overdue{1, 0, "", 1, 0, false, false, {1, 2}}, now);
   EXPECT_EQ(only<Query>(decide()).query, 2U);
@@ -641,7 +640,7 @@ TEST_F(SetTest, CanBe16384AtOnce) {
   for (TensorId i = 0; i < core::kMostSets; ++i) ask_for(i % 2 == 0 ? Ranks{1, 3} : Ranks{0, 2});
   EXPECT_EQ(decide().size(), core::kMostSets);
   ask_for({1, 3});
-  EXPECT_EQ(only<Failed>(decide()).message, "the process set of ranks 1 and 3 cannot be made: there are 16384 already; "
+  EXPECT_EQ(only<Failed>(decide()).message, "the group of ranks 1 and 3 cannot be made: there are 16384 already; "
                                             "drop those that are not used any more");
 }
 
@@ -662,15 +661,17 @@ TEST_F(FewSetsTest, ARankIsInNoMoreThanItMayBe) {
   ASSERT_EQ(entries.size(), 2U);
   ask_for({1, 3});
   EXPECT_EQ(only<Failed>(decide()).message,
-            "the process set of ranks 1 and 3 cannot be made: rank 3 is in 2 groups already, and can be in no more "
+            "the group of ranks 1 and 3 cannot be made: rank 3 is in 2 groups already, and can be in no more "
             "(KOLO_GROUPS); drop those that are not used any more");
   ask_for({0, 1});
   EXPECT_EQ(only<SetAdded>(decide()).set, 3U);
   drop(std::get<SetAdded>(entries[1]));
   EXPECT_EQ(only<SetRemoved>(decide()).set, 2U);
   ask_for({1, 2, 3});
-  EXPECT_EQ(only<Failed>(decide()).message.substr(0, 70),
-            "the process set of ranks 1-3 cannot be made: rank 1 is in 2 groups alr");
+  EXPECT_EQ(
+      only<Failed>(decide()).message,
+      "the group of ranks 1-3 cannot be made: rank 1 is in 2 groups already, and can be in no more (KOLO_GROUPS); "
+      "drop those that are not used any more");
   ask_for({2, 3});
   EXPECT_EQ(only<SetAdded>(decide()).set, 4U);
 }

@@ -215,8 +215,9 @@ TEST(Join, KnowsARootByItsPlaceInTheSet) {
   for (const int rank : {0, 2}) world.set_program(rank, {pause(3000), leave()});
   ASSERT_EQ(world.run(), "");
   ASSERT_EQ(world.failures(3).size(), 1U);
-  EXPECT_EQ(world.failures(3)[0].message(), "tensor \"theirs\" of process set 1: the broadcast cannot run, because its "
-                                            "root has joined: rank 1.");
+  EXPECT_EQ(world.failures(3)[0].message(),
+            "tensor \"theirs\" of the group of ranks 1 and 3: the broadcast cannot run, because its "
+            "root has joined: rank 1.");
 }
 
 TEST(Join, KeepsARankOutOfNewSets) {
@@ -231,7 +232,7 @@ TEST(Join, KeepsARankOutOfNewSets) {
     ASSERT_EQ(world.failures(0).size(), 1U);
     EXPECT_EQ(world.failures(0)[0].code(), ErrorCode::invalid_argument);
     EXPECT_EQ(world.failures(0)[0].message(),
-              "process set \"pair\" of ranks 0 and 2 cannot be made, because rank 2 has joined.");
+              "group \"pair\" of ranks 0 and 2 cannot be made, because rank 2 has joined.");
     EXPECT_EQ(entries_in<control::SetAdded>(world).size(), 2U);
   }
 }

@@ -264,8 +264,8 @@ TEST(Sets, AreNotMadeWhereMembersDisagreeAboutTheirOrder) {
   for (int rank = 0; rank < 3; ++rank) {
     ASSERT_EQ(world.failures(rank).size(), 1U);
     EXPECT_EQ(world.failures(rank)[0].message(),
-              "the process set of ranks 0-2 of add_process_set: ranks disagree about ranks: [0, 1, 2] on ranks 0 and "
-              "1; [2, 1, 0] on rank 2. The operation did not run; submit the same on every rank.");
+              "the group of ranks 0-2: ranks disagree about the order of its ranks: [0, 1, 2] on ranks 0 and "
+              "1; [2, 1, 0] on rank 2. The group was not made; give the same order on every rank.");
   }
   EXPECT_EQ(entries_of<control::SetAdded>(world).size(), 1U);
 }
@@ -284,8 +284,8 @@ TEST(Sets, ThatAMemberNeverMakesEndAtTheDeadline) {
     world.set_program(3, {});
     ASSERT_EQ(world.run(), "") << "seed " << seed;
     EXPECT_EQ(world.fault(3).message(),
-              "the process set of ranks 0-2 has not completed within 4 s: rank 1 has not submitted it; rank 1 waits "
-              "for the process set of ranks 0 and 1. The contents of the buffers in flight are undefined.");
+              "the group of ranks 0-2 has not completed within 4 s: rank 1 has not submitted it; rank 1 waits "
+              "for the group of ranks 0 and 1. The contents of the buffers in flight are undefined.");
     ASSERT_GE(world.stalls(0).size(), 1U);
     EXPECT_EQ(world.stalls(0)[0].members, (std::vector<std::int32_t>{0, 1, 2}));
     EXPECT_EQ(world.stalls(0)[0].missing, std::vector<std::int32_t>{1});
@@ -305,9 +305,9 @@ TEST(Sets, ThatNeedARankThatHasLeftFailSoon) {
     ASSERT_EQ(world.run(), "") << "seed " << seed;
     ASSERT_EQ(world.failures(0).size(), 1U);
     EXPECT_EQ(world.failures(0)[0].message(),
-              "rank 2 has shut down and will not submit process set \"pair\" of ranks 0 and 2.");
+              "rank 2 has shut down and will not submit group \"pair\" of ranks 0 and 2.");
     ASSERT_EQ(world.failures(3).size(), 1U);
-    EXPECT_EQ(world.failures(3)[0].message(), "rank 2 has shut down and will not submit the process set of ranks 1-3.");
+    EXPECT_EQ(world.failures(3)[0].message(), "rank 2 has shut down and will not submit the group of ranks 1-3.");
   }
 }
 
