@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// More groups than 16 bits count, one after another, and 10,000 at once: neither memory nor descriptors grow with those
+// that are gone, and each works.
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+#include <kolo/kolo.hpp>
+
+#include "tests/mpi/report.hpp"
+
+namespace {
+
+using kolo::Group;
+using kolo::testing::Report;
+
+constexpr int kMade = 200'000;
+constexpr int kAlive = 10'000;
+constexpr std::int64_t kGrowth = std::int64_t{8} << 20;
+
+std::int64_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::int64_t size = 0;
+  std::int64_t resident = 0;
+  file >> size >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+std::ptrdiff_t descriptors() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
+}
+
+int sum_in(const Group& group, int value) { return kolo::allreduce(group, value, kolo::ReduceOp::sum); }
+
+void make_one_after_another(Report& report, const std::vector<int>& all) {
+  const int size = kolo::size();
+  std::int64_t resident = 0;
+  std::ptrdiff_t open = 0;
+  bool right = true;
+  for (int i = 0; i < kMade; ++i) {
+    const Group group = i % 2 == 0 ? Group::of(all) : kolo::world().split(0, -kolo::rank());
+    if (i % 100 == 0) right = right && sum_in(group, i) == size * i;
+    if (i != 1000) continue;
+    resident = resident_bytes();
+    open = descriptors();
+  }
+  report.check(right, "sums in groups of a moment");
+  report.check(resident_bytes() - resident < kGrowth,
+               "memory has grown by " + std::to_string(resident_bytes() - resident) + " bytes");
+  report.equal(descriptors(), open, "the number of descriptors");
+}
+
+void keep_many(Report& report, const std::vector<int>& all) {
+  std::vector<Group> groups;
+  groups.reserve(kAlive);
+  for (int i = 0; i < kAlive; ++i) groups.push_back(Group::of(all));
+  bool right = true;
+  for (int i = 0; i < kAlive; ++i) right = right && sum_in(groups[static_cast<std::size_t>(i)], i) == kolo::size() * i;
+  report.check(right, "sums in groups that are there at once");
+  // Their memory serves again.
+  const std::int64_t resident = resident_bytes();
+  groups.clear();
+  kolo::barrier();
+  for (int i = 0; i < kAlive; ++i) groups.push_back(Group::of(all));
+  for (const Group& group : groups) right = right && sum_in(group, 1) == kolo::size();
+  report.check(right, "sums in as many others");
+  report.check(resident_bytes() - resident < kAlive * std::int64_t{8192},
+               "memory has grown by " + std::to_string(resident_bytes() - resident) + " bytes");
+}
+
+}  // namespace
+
+int main() {
+  // Small slots: each of these groups has memory of its own between its ranks.
+  const kolo::Session session(
+      kolo::Options{}.with_setting("KOLO_GROUPS", std::to_string(kAlive + 10)).with_setting("KOLO_SLOT_BYTES", "4096"));
+  Report report("many_groups");
+  report.set_place(kolo::rank(), kolo::size());
+  std::vector<int> all(static_cast<std::size_t>(kolo::size()));
+  std::iota(all.begin(), all.end(), 0);
+  return kolo::testing::run(report, [&] {
+    make_one_after_another(report, all);
+    keep_many(report, all);
+  });
+}
