@@ -329,6 +329,12 @@ std::int64_t elements_of(std::int64_t bytes, DType dtype, const Collective& coll
   return std::max(count, unit);
 }
 
+/// As kolo::ReduceOp says.
+bool is_defined(ReduceOp op, DType dtype) {
+  const bool of_bits = op == ReduceOp::bit_and || op == ReduceOp::bit_or || op == ReduceOp::bit_xor;
+  return op == ReduceOp::average ? kolo::is_floating_point(dtype) : !of_bits || !kolo::is_floating_point(dtype);
+}
+
 std::vector<std::int64_t> sizes_of(const Flags& flags, const Collective& collective) {
   if (!collective.has_size) return {0};
   std::vector<std::int64_t> sizes;
@@ -352,7 +358,7 @@ void run_collective(Bench& bench, Report& report) {
   const std::vector<ReduceOp> ops = collective.reduces ? flags.ops : std::vector<ReduceOp>{ReduceOp::sum};
   for (const DType dtype : dtypes) {
     for (const ReduceOp op : ops) {
-      if (op == ReduceOp::average && !kolo::is_floating_point(dtype)) continue;  // there is none (kolo::ReduceOp)
+      if (!is_defined(op, dtype)) continue;
       for (const std::int64_t bytes : sizes_of(flags, collective)) {
         Case setting{
             bench.job.rank(), ranks,        dtype, op, flags.root, elements_of(bytes, dtype, collective, ranks), false,

@@ -83,8 +83,9 @@ double reduced(ReduceOp op, std::int64_t i, int ranks, bool boolean) {
   if (boolean) result = odd(result);
   for (int rank = 1; rank < ranks; ++rank) {
     const double next = boolean ? odd(input(op, i, rank, ranks)) : input(op, i, rank, ranks);
-    if (boolean) {
-      const bool is_or = op == ReduceOp::sum || op == ReduceOp::max;
+    const auto bits = static_cast<std::int64_t>(result), next_bits = static_cast<std::int64_t>(next);
+    if (boolean && op != ReduceOp::bit_xor) {
+      const bool is_or = op == ReduceOp::sum || op == ReduceOp::max || op == ReduceOp::bit_or;
       result = is_or ? std::max(result, next) : std::min(result, next);
     } else {
       switch (op) {
@@ -100,6 +101,15 @@ double reduced(ReduceOp op, std::int64_t i, int ranks, bool boolean) {
         break;
       case ReduceOp::product:
         result *= next;
+        break;
+      case ReduceOp::bit_and:
+        result = static_cast<double>(bits & next_bits);
+        break;
+      case ReduceOp::bit_or:
+        result = static_cast<double>(bits | next_bits);
+        break;
+      case ReduceOp::bit_xor:
+        result = static_cast<double>(bits ^ next_bits);
         break;
       }
     }

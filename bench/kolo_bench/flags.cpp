@@ -118,7 +118,9 @@ std::vector<kolo::ReduceOp> parse_ops(const std::string& list) {
   std::vector<ReduceOp> ops;
   for (const std::string& name : split(list)) {
     const std::optional<ReduceOp> op = kolo::parse_reduce_op(name);
-    if (!op) throw BadFlags("there is no operation '" + name + "'; give sum, average, min, max, product, or all");
+    if (!op)
+      throw BadFlags("there is no operation '" + name +
+                     "'; give sum, average, min, max, product, bit_and, bit_or, bit_xor, or all");
     ops.push_back(*op);
   }
   return ops;

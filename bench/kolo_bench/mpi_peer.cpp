@@ -56,6 +56,12 @@ MPI_Op op_of(DType dtype, ReduceOp op) {
     return boolean ? MPI_LAND : MPI_MIN;
   case ReduceOp::max:
     return boolean ? MPI_LOR : MPI_MAX;
+  case ReduceOp::bit_and:
+    return boolean ? MPI_LAND : MPI_BAND;
+  case ReduceOp::bit_or:
+    return boolean ? MPI_LOR : MPI_BOR;
+  case ReduceOp::bit_xor:
+    return boolean ? MPI_LXOR : MPI_BXOR;
   case ReduceOp::product:
     break;
   }

@@ -64,6 +64,10 @@ ncclRedOp_t op_of(DType dtype, ReduceOp op) {
     return ncclMin;
   case ReduceOp::max:
     return ncclMax;
+  case ReduceOp::bit_and:
+  case ReduceOp::bit_or:
+  case ReduceOp::bit_xor:
+    throw BadFlags("NCCL has no " + std::string(to_string(op)) + "; leave it out of -o");
   case ReduceOp::product:
     break;
   }

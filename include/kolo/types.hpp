@@ -102,13 +102,17 @@ constexpr DType dtype_of() {
   }
 }
 
-/// What a reduction computes. `sum` of booleans is "or", `product` and `min` are "and".
+/// What a reduction computes. Of booleans `sum`, `max` and `bit_or` are "or", `product`, `min` and `bit_and` are "and",
+/// and `bit_xor` is "exclusive or": the logical operations, which take any byte but 0 for true, and give 0 or 1.
 enum class ReduceOp : std::uint8_t {
   sum = 0,
   average = 1,  ///< the sum divided by the number of ranks; floating-point types only
   min = 2,
   max = 3,
   product = 4,
+  bit_and = 5,  ///< these three of each bit by itself; integers and booleans only
+  bit_or = 6,
+  bit_xor = 7,
 };
 /// "sum", "average", ...
 KOLO_API std::string_view to_string(ReduceOp op) noexcept;

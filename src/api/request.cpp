@@ -12,6 +12,7 @@
 #include "base/hash.hpp"
 #include "base/quote.hpp"
 #include "core/dtype.hpp"
+#include "core/reduce_op.hpp"
 
 namespace kolo::api {
 namespace {
@@ -122,7 +123,7 @@ void check_send_as(core::CollectiveKind kind, std::string_view name, DType dtype
 }
 
 void check_reduction(core::CollectiveKind kind, std::string_view name, DType dtype, const AllreduceOptions& options) {
-  check_known(kind, name, "op", options.op, ReduceOp::product);
+  check_known(kind, name, "op", options.op, core::kLastReduceOp);
   if (!is_floating_point(dtype)) {
     const std::string type(to_string(dtype));
     if (options.op == ReduceOp::average) {
@@ -134,6 +135,11 @@ void check_reduction(core::CollectiveKind kind, std::string_view name, DType dty
              type + " cannot be scaled by " + std::to_string(options.prescale) + " and " +
                  std::to_string(options.postscale) + "; prescale and postscale need a floating-point type");
     }
+  }
+  if (is_floating_point(dtype) && core::is_bitwise(options.op)) {
+    refuse(kind, name,
+           std::string(to_string(options.op)) + " of " + std::string(to_string(dtype)) +
+               " is not defined; use it with integers or booleans");
   }
   if (!std::isfinite(options.prescale) || !std::isfinite(options.postscale)) {
     refuse(kind, name, "prescale and postscale must be finite numbers");

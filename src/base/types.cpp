@@ -37,7 +37,8 @@ const DTypeRow& row(DType dtype) noexcept {
   return index < kDTypes.size() ? kDTypes[index] : kUnknownDType;
 }
 
-constexpr std::array<std::string_view, 5> kReduceOps{"sum", "average", "min", "max", "product"};
+constexpr std::array<std::string_view, 8> kReduceOps{"sum",     "average", "min",    "max",
+                                                     "product", "bit_and", "bit_or", "bit_xor"};
 
 std::string list(const std::int64_t* extents, std::size_t rank) {
   std::string text = "[";

@@ -19,6 +19,7 @@
 
 #include "control/ranges.hpp"
 #include "core/dtype.hpp"
+#include "core/reduce_op.hpp"
 
 namespace kolo::control {
 namespace {
@@ -361,7 +362,7 @@ Shape read_shape(Reader& r) {
 
 void read(Reader& r, core::Signature& s) {
   s.kind = r.choice(core::kLastCollective);
-  s.op = r.choice(ReduceOp::product);
+  s.op = r.choice(core::kLastReduceOp);
   s.device = r.choice(DeviceKind::cuda);
   s.root = r.rank();
   s.prescale = r.real();

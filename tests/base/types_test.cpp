@@ -65,7 +65,7 @@ TEST(DType, OfCppTypes) {
 }
 
 TEST(ReduceOp, Names) {
-  for (const std::string name : {"sum", "average", "min", "max", "product"}) {
+  for (const std::string name : {"sum", "average", "min", "max", "product", "bit_and", "bit_or", "bit_xor"}) {
     const auto op = parse_reduce_op(name);
     ASSERT_TRUE(op.has_value()) << name;
     EXPECT_EQ(to_string(*op), name);

@@ -19,7 +19,7 @@ namespace {
 core::Signature sample_signature() {
   core::Signature signature;
   signature.kind = core::CollectiveKind::broadcast;
-  signature.op = ReduceOp::product;
+  signature.op = ReduceOp::bit_xor;
   signature.device = DeviceKind::cuda;
   signature.root = 1023;
   signature.prescale = 0.125;

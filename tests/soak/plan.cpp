@@ -2,7 +2,10 @@
 #include "plan.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
+
+#include "tests/support/exact_values.hpp"
 
 namespace kolo::soak {
 namespace {
@@ -28,8 +31,8 @@ std::int64_t draw_length(Random& random, std::int64_t most) {
 }
 
 ReduceOp draw_op(Random& random, DType dtype) {
-  const auto op = static_cast<ReduceOp>(draw(random, 5));
-  return op == ReduceOp::average && !is_floating_point(dtype) ? ReduceOp::sum : op;
+  const auto op = static_cast<ReduceOp>(draw(random, std::size(testing::kReduceOps)));
+  return testing::is_defined(dtype, op) ? op : ReduceOp::sum;
 }
 
 Operation draw_operation(Random& random, std::string name, const Limits& limits) {

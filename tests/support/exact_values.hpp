@@ -38,6 +38,15 @@ inline void store(DType dtype, std::byte* to, std::int64_t value) {
   }
 }
 
+inline constexpr ReduceOp kReduceOps[] = {ReduceOp::sum,     ReduceOp::average, ReduceOp::min,    ReduceOp::max,
+                                          ReduceOp::product, ReduceOp::bit_and, ReduceOp::bit_or, ReduceOp::bit_xor};
+inline bool is_bitwise(ReduceOp op) {
+  return op == ReduceOp::bit_and || op == ReduceOp::bit_or || op == ReduceOp::bit_xor;
+}
+inline bool is_defined(DType dtype, ReduceOp op) {
+  return op == ReduceOp::average ? is_float(dtype) : !is_bitwise(op) || !is_float(dtype);
+}
+
 /// Element i of rank r: small, and for averages a multiple of the number of ranks.
 inline std::int64_t value_of(DType dtype, ReduceOp op, std::int64_t i, int rank, int ranks) {
   if (dtype == DType::boolean) return (i + rank) % 3 == 0;
@@ -50,8 +59,10 @@ inline std::int64_t reduced_value(DType dtype, ReduceOp op, std::int64_t i, int 
   std::int64_t result = value_of(dtype, op, i, 0, ranks);
   for (int rank = 1; rank < ranks; ++rank) {
     const std::int64_t value = value_of(dtype, op, i, rank, ranks);
-    const bool all = op == ReduceOp::product || op == ReduceOp::min;
-    if (dtype == DType::boolean) {
+    const bool all = op == ReduceOp::product || op == ReduceOp::min || op == ReduceOp::bit_and;
+    if (op == ReduceOp::bit_xor) {
+      result ^= value;
+    } else if (dtype == DType::boolean || is_bitwise(op)) {
       result = all ? result & value : result | value;
     } else if (op == ReduceOp::min) {
       result = std::min(result, value);

@@ -123,6 +123,16 @@ TEST_F(AtTheCall, AverageOfIntegers) {
             "type");
 }
 
+TEST_F(AtTheCall, BitsOfFloats) {
+  const auto bits = [](ReduceOp op) { return AllreduceOptions{}.with_op(op); };
+  EXPECT_EQ(refused([&] { kolo::allreduce(context_, "x", kolo::view(x_), bits(ReduceOp::bit_xor)); }),
+            "allreduce of \"x\": bit_xor of float32 is not defined; use it with integers or booleans");
+  EXPECT_EQ(refused([&] { kolo::reduce(context_, kolo::view(x_), 0, ReduceOp::bit_and); }),
+            "unnamed reduce: bit_and of float32 is not defined; use it with integers or booleans");
+  EXPECT_EQ(refused([&] { (void)kolo::reduce_scatter(context_, kolo::view(x_), bits(ReduceOp::bit_or)); }),
+            "unnamed reduce_scatter: bit_or of float32 is not defined; use it with integers or booleans");
+}
+
 TEST_F(AtTheCall, ScaledIntegers) {
   EXPECT_EQ(refused([&] { kolo::allreduce(context_, "x", kolo::view(n_), AllreduceOptions{}.with_prescale(0.5)); }),
             "allreduce of \"x\": int32 cannot be scaled by 0.500000 and 1.000000; prescale and postscale need a "
@@ -207,11 +217,11 @@ TEST_F(AtTheCall, GroupsWithANameTwice) {
 TEST_F(AtTheCall, NumbersOutsideAnEnum) {
   const kolo::TensorView odd_type(x_.data(), static_cast<kolo::DType>(77), Shape{4});
   const kolo::TensorView odd_place(x_.data(), kolo::DType::float32, Shape{4}, {static_cast<kolo::DeviceKind>(2), 0});
-  const AllreduceOptions odd_op = AllreduceOptions{}.with_op(static_cast<ReduceOp>(5));
+  const AllreduceOptions odd_op = AllreduceOptions{}.with_op(static_cast<ReduceOp>(8));
   const AllreduceOptions odd_wire = AllreduceOptions{}.with_send_as(static_cast<kolo::DType>(13));
   const std::string type = ": its dtype is number 77, which does not exist; the last one is 12";
   const std::string place = ": its device kind is number 2, which does not exist; the last one is 1";
-  const std::string op = ": its op is number 5, which does not exist; the last one is 4";
+  const std::string op = ": its op is number 8, which does not exist; the last one is 7";
   const std::string wire = ": its send_as is number 13, which does not exist; the last one is 12";
   EXPECT_EQ(refused([&] { kolo::allreduce(context_, odd_type); }), "unnamed allreduce" + type);
   EXPECT_EQ(refused([&] { kolo::allreduce(context_, odd_place); }), "unnamed allreduce" + place);

@@ -11,6 +11,7 @@
 
 #include <kolo/collectives.hpp>
 
+#include "tests/support/exact_values.hpp"
 #include "tests/support/operation.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/sanitized.hpp"
@@ -63,11 +64,8 @@ std::vector<Operation> operations_of(DType dtype, int ranks) {
   auto cell = static_cast<std::size_t>(dtype) * 1000;
   for (int number = 0; number < kolo::testing::kKinds; ++number) {
     const auto kind = static_cast<Kind>(number);
-    const std::vector<ReduceOp> ops = reduces(kind) ? std::vector<ReduceOp>{ReduceOp::sum, ReduceOp::min, ReduceOp::max,
-                                                                            ReduceOp::product, ReduceOp::average}
-                                                    : std::vector<ReduceOp>{ReduceOp::sum};
-    for (const ReduceOp op : ops) {
-      if (op == ReduceOp::average && !kolo::is_floating_point(dtype)) continue;
+    for (const ReduceOp op : kolo::testing::kReduceOps) {
+      if (!kolo::testing::is_defined(dtype, op) || (op != ReduceOp::sum && !reduces(kind))) continue;
       for (const std::int64_t length : kLengths) {
         if (!kolo::testing::is_taken(cell++)) continue;
         Operation operation;

@@ -13,6 +13,7 @@
 #include "base/fields.hpp"
 #include "base/round_up.hpp"
 #include "base/thread_name.hpp"
+#include "core/reduce_op.hpp"
 #include "data/cuda/bell.hpp"
 #include "data/cuda/device.hpp"
 #include "data/cuda/kernels.hpp"
@@ -165,6 +166,12 @@ void CudaBackend::check_usable(Device device, const core::Signature& signature) 
   }
   if (options_.staged || !core::traits_of(signature.kind).reduces) return;
   for (const core::TensorSignature& tensor : signature.tensors) {
+    const bool by_min_or_max = tensor.dtype == DType::boolean && signature.op != ReduceOp::bit_xor;
+    if (core::is_bitwise(signature.op) && !by_min_or_max) {
+      throw Error(ErrorCode::unsupported, "NCCL has no " + std::string(to_string(signature.op)) + " of " +
+                                              std::string(to_string(tensor.dtype)) +
+                                              "; use KOLO_GPU_BACKEND=staged, which reduces on the CPU");
+    }
     if (nccl_reduces(tensor.dtype)) continue;
     const std::string type(to_string(tensor.dtype));
     throw Error(ErrorCode::unsupported, "NCCL cannot reduce " + type +

@@ -54,6 +54,10 @@ ncclRedOp_t nccl_op(ReduceOp op) {
     return ncclProd;
   case ReduceOp::average:
     return ncclAvg;
+  case ReduceOp::bit_and:
+  case ReduceOp::bit_or:
+  case ReduceOp::bit_xor:
+    break;
   }
   KOLO_UNREACHABLE();
 }

@@ -34,11 +34,11 @@ Element element_of(DType dtype) noexcept {
   }
 }
 
-/// Booleans are bytes of 0 and 1: a sum of them is "or".
+/// Booleans are bytes of 0 and 1: a sum of them is "or", and an "exclusive or" is that of their bits.
 DType wire_type(DType dtype) noexcept { return dtype == DType::boolean ? DType::uint8 : dtype; }
 ReduceOp wire_op(DType dtype, ReduceOp op) noexcept {
-  if (dtype != DType::boolean) return op;
-  return op == ReduceOp::sum || op == ReduceOp::max ? ReduceOp::max : ReduceOp::min;
+  if (dtype != DType::boolean || op == ReduceOp::bit_xor) return op;
+  return op == ReduceOp::sum || op == ReduceOp::max || op == ReduceOp::bit_or ? ReduceOp::max : ReduceOp::min;
 }
 
 Scaling scaling_of(const data::Run& run) noexcept {

@@ -92,6 +92,10 @@ void run_op(const Reduction& reduction, const Stream& stream) {
     return run<In, Out, Max>(scale, stream);
   case ReduceOp::product:
     return run<In, Out, Product>(scale, stream);
+  case ReduceOp::bit_and:
+  case ReduceOp::bit_or:
+  case ReduceOp::bit_xor:
+    HWY_ABORT("kolo: bits of a floating-point type");
   }
 }
 

@@ -46,11 +46,37 @@ struct Max {
   }
 };
 
+struct And {
+  template <class V>
+  static HWY_INLINE V apply(V a, V b) {
+    return hn::And(a, b);
+  }
+};
+struct Or {
+  template <class V>
+  static HWY_INLINE V apply(V a, V b) {
+    return hn::Or(a, b);
+  }
+};
+struct Xor {
+  template <class V>
+  static HWY_INLINE V apply(V a, V b) {
+    return hn::Xor(a, b);
+  }
+};
+
 /// Of bytes the largest is nonzero when any is, the smallest when all are; that makes a boolean of the result.
 struct ToBoolean {
   using V = Vector<std::uint8_t>;
   HWY_INLINE V on_load(V v) const { return v; }
   HWY_INLINE V on_store(V v) const { return hn::Min(v, hn::Set(Tag<std::uint8_t>(), 1)); }
+};
+
+/// Makes booleans of the inputs, so that their bits can be compared.
+struct FromBoolean {
+  using V = Vector<std::uint8_t>;
+  HWY_INLINE V on_load(V v) const { return hn::Min(v, hn::Set(Tag<std::uint8_t>(), 1)); }
+  HWY_INLINE V on_store(V v) const { return v; }
 };
 
 template <class T, class Op>
@@ -60,7 +86,8 @@ void run_plain(const Stream& stream) {
 
 void reduce_booleans(ReduceOp op, const Stream& stream) {
   using Bytes = Whole<std::uint8_t>;
-  const bool any = op == ReduceOp::sum || op == ReduceOp::average || op == ReduceOp::max;
+  if (op == ReduceOp::bit_xor) return run<Bytes, Bytes, Xor>(FromBoolean{}, stream);
+  const bool any = op == ReduceOp::sum || op == ReduceOp::average || op == ReduceOp::max || op == ReduceOp::bit_or;
   return any ? run<Bytes, Bytes, Max>(ToBoolean{}, stream) : run<Bytes, Bytes, Min>(ToBoolean{}, stream);
 }
 
@@ -75,6 +102,13 @@ void multiply(const Stream& stream) {
   }
 }
 
+/// One code for integers of all widths.
+template <class Op>
+void run_bitwise(Stream stream, std::size_t width) {
+  stream.count *= static_cast<std::int64_t>(width);
+  run_plain<std::uint8_t, Op>(stream);
+}
+
 template <class T, class Unsigned>
 void run_op(ReduceOp op, const Stream& stream) {
   switch (op) {
@@ -87,6 +121,12 @@ void run_op(ReduceOp op, const Stream& stream) {
     return run_plain<T, Max>(stream);
   case ReduceOp::product:
     return multiply<Unsigned>(stream);
+  case ReduceOp::bit_and:
+    return run_bitwise<And>(stream, sizeof(T));
+  case ReduceOp::bit_or:
+    return run_bitwise<Or>(stream, sizeof(T));
+  case ReduceOp::bit_xor:
+    return run_bitwise<Xor>(stream, sizeof(T));
   }
 }
 

@@ -43,8 +43,9 @@ struct Case {
 };
 
 std::vector<ReduceOp> ops_of(DType dtype) {
-  std::vector<ReduceOp> ops{ReduceOp::sum, ReduceOp::min, ReduceOp::max, ReduceOp::product};
-  if (is_float(dtype)) ops.push_back(ReduceOp::average);
+  std::vector<ReduceOp> ops;
+  for (const ReduceOp op : kReduceOps)
+    if (is_defined(dtype, op)) ops.push_back(op);
   return ops;
 }
 

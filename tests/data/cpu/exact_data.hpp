@@ -19,8 +19,11 @@ namespace kolo::data::cpu::test {
 
 inline constexpr std::byte kPoison{0xA5};
 
+using kolo::testing::is_bitwise;
+using kolo::testing::is_defined;
 using kolo::testing::is_float;
 using kolo::testing::kPeriod;
+using kolo::testing::kReduceOps;
 using kolo::testing::reduced_value;
 using kolo::testing::store;
 using kolo::testing::store_repeating;

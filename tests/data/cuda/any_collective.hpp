@@ -40,7 +40,9 @@ struct AnyArguments {
 /// Whether `KOLO_GPU_BACKEND` can run it.
 inline bool is_supported(const AnyArguments& arguments, bool nccl) {
   if (!core::traits_of(arguments.kind).reduces) return true;
-  if (arguments.op == ReduceOp::average && !is_floating_point(arguments.dtype)) return false;
+  if (!exact::is_defined(arguments.dtype, arguments.op)) return false;
+  if (nccl && exact::is_bitwise(arguments.op))
+    return arguments.dtype == DType::boolean && arguments.op != ReduceOp::bit_xor;
   return !nccl || (arguments.dtype != DType::int16 && arguments.dtype != DType::uint16);
 }
 

@@ -20,7 +20,7 @@ std::vector<AnyArguments> all_arguments(bool nccl, Way way) {
   std::size_t cell = 0;
   for (const core::CollectiveKind kind : kKinds) {
     for (const DType dtype : kTypes) {
-      for (const ReduceOp op : {ReduceOp::sum, ReduceOp::average, ReduceOp::min, ReduceOp::max, ReduceOp::product}) {
+      for (const ReduceOp op : exact::kReduceOps) {
         if (!core::traits_of(kind).reduces && op != ReduceOp::sum) continue;
         for (const bool in_place : {true, false}) {
           if (!kolo::testing::is_taken(cell++)) continue;

@@ -184,6 +184,10 @@ TEST_F(Promises, HostMemoryOtherDevicesAndTypesWithoutReductionAreRefused) {
   DeviceTensor x(DType::int16, 4, stream);
   EXPECT_NE(refused([&] { allreduce(context, "x", x.view()); }, ErrorCode::unsupported).find("int16"),
             std::string::npos);
+  const DeviceTensor n(DType::int32, 4, stream);
+  EXPECT_NE(refused([&] { allreduce(context, "n", n.view(), ReduceOp::bit_xor); }, ErrorCode::unsupported)
+                .find("NCCL has no bit_xor of int32; use KOLO_GPU_BACKEND=staged, which reduces on the CPU"),
+            std::string::npos);
   const TensorView other(x.data(), DType::float32, Shape{2}, {DeviceKind::cuda, 2});
   EXPECT_NE(refused([&] { allreduce(context, "x", other); }, ErrorCode::unsupported).find("one rank uses one device"),
             std::string::npos);

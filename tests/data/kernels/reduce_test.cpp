@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <vector>
 
@@ -14,9 +15,17 @@ namespace kolo::kernels {
 namespace {
 
 constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::average, ReduceOp::min, ReduceOp::max, ReduceOp::product};
+constexpr ReduceOp kBitwise[] = {ReduceOp::bit_and, ReduceOp::bit_or, ReduceOp::bit_xor};
 constexpr DType kFloats[] = {DType::float16, DType::bfloat16, DType::float32, DType::float64};
 constexpr std::int64_t kCounts[] = {0, 1, 7, 31, 64, 1000, 4097};
 constexpr std::int64_t kMost = 4097;
+
+/// An average of integers is their sum: who divides refuses it.
+std::vector<ReduceOp> ops_of(DType dtype) {
+  std::vector<ReduceOp> ops(std::begin(kOps), std::end(kOps));
+  if (!is_floating_point(dtype)) ops.insert(ops.end(), std::begin(kBitwise), std::end(kBitwise));
+  return ops;
+}
 
 std::vector<DType> all_dtypes() {
   std::vector<DType> dtypes;
@@ -97,7 +106,7 @@ KOLO_ON_EVERY_TARGET(Reduce);
 TEST_P(Reduce, EqualsTheReferenceForEveryTypeAndOp) {
   std::size_t cell = 0;
   for (const DType dtype : all_dtypes()) {
-    for (const ReduceOp op : kOps) {
+    for (const ReduceOp op : ops_of(dtype)) {
       for (const int n : {1, 2, 3, 4, 8, 9}) {
         if (!kolo::testing::is_taken(cell++)) continue;
         SCOPED_TRACE(::testing::Message() << "dtype " << int(dtype) << " op " << int(op) << " n " << n);
@@ -202,7 +211,7 @@ void expect_parts_to_combine_and_finish(const Reduction& reduction) {
 TEST_P(Reduce, PartsOfTwoNodesCombineAndFinish) {
   for (const DType dtype : all_dtypes()) {
     const Scaling scaling = is_floating_point(dtype) ? Scaling{0.7, 1.9, 5} : Scaling{};
-    for (const ReduceOp op : kOps) {
+    for (const ReduceOp op : ops_of(dtype)) {
       SCOPED_TRACE(::testing::Message() << "dtype " << int(dtype) << " op " << int(op));
       ASSERT_NO_FATAL_FAILURE(expect_parts_to_combine_and_finish({dtype, op, scaling}));
     }
@@ -295,20 +304,33 @@ TEST_P(Reduce, IntegersWrapAround) {
   EXPECT_EQ(reduce_values<std::uint16_t>({DType::uint16, ReduceOp::product, {}}, {0xFFFF, 0xFFFF}), 1);
 }
 
+TEST_P(Reduce, BitsByThemselves) {
+  EXPECT_EQ(reduce_values<std::int8_t>({DType::int8, ReduceOp::bit_and, {}}, {-1, 0x5A}), 0x5A);
+  EXPECT_EQ(reduce_values<std::uint16_t>({DType::uint16, ReduceOp::bit_or, {}}, {0xF000, 0x000F, 0x0100}), 0xF10F);
+  EXPECT_EQ(reduce_values<std::int32_t>({DType::int32, ReduceOp::bit_xor, {}}, {INT32_MIN, -1}), INT32_MAX);
+  EXPECT_EQ(reduce_values<std::uint64_t>({DType::uint64, ReduceOp::bit_xor, {}}, {UINT64_MAX, 1, 2}), UINT64_MAX - 3);
+}
+
 TEST_P(Reduce, AnyNonzeroByteIsTrue) {
-  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max}) {
+  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::bit_or}) {
     const Reduction any{DType::boolean, op, {}};
     EXPECT_EQ(reduce_values(any, Bytes{0, 0}), 0);
     EXPECT_EQ(reduce_values(any, Bytes{0, 255}), 1);
     EXPECT_EQ(reduce_values(any, Bytes{128, 128}), 1);
   }
-  for (const ReduceOp op : {ReduceOp::product, ReduceOp::min}) {
+  for (const ReduceOp op : {ReduceOp::product, ReduceOp::min, ReduceOp::bit_and}) {
     const Reduction every{DType::boolean, op, {}};
     EXPECT_EQ(reduce_values(every, Bytes{1, 2}), 1);
     EXPECT_EQ(reduce_values(every, Bytes{16, 16}), 1);
     EXPECT_EQ(reduce_values(every, Bytes{255, 0}), 0);
   }
+  const Reduction odd{DType::boolean, ReduceOp::bit_xor, {}};
+  EXPECT_EQ(reduce_values(odd, Bytes{1, 2}), 0);
+  EXPECT_EQ(reduce_values(odd, Bytes{0, 128}), 1);
+  EXPECT_EQ(reduce_values(odd, Bytes{3, 5, 255}), 1);
+  EXPECT_EQ(reduce_values(odd, Bytes{0, 0}), 0);
   EXPECT_EQ(reduce_values({DType::boolean, ReduceOp::sum, {}}, Bytes{7}), 1);
+  EXPECT_EQ(reduce_values(odd, Bytes{7}), 1);
 }
 
 // Every 16-bit number plus each of a choice of partners.

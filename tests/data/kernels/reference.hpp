@@ -107,7 +107,8 @@ struct Element<DType::bfloat16> {
 };
 
 inline bool apply(ReduceOp op, bool a, bool b) {
-  return op == ReduceOp::min || op == ReduceOp::product ? a && b : a || b;
+  if (op == ReduceOp::bit_xor) return a != b;
+  return op == ReduceOp::min || op == ReduceOp::product || op == ReduceOp::bit_and ? a && b : a || b;
 }
 
 template <class T>
@@ -128,6 +129,8 @@ T apply(ReduceOp op, T a, T b) {
     case ReduceOp::max:
       result = std::isnan(a) || std::isnan(b) ? a + b : a == b ? (std::signbit(a) ? b : a) : std::fmax(a, b);
       break;
+    default:  // bits
+      break;
     }
     return result;
   } else {
@@ -141,6 +144,12 @@ T apply(ReduceOp op, T a, T b) {
       return std::max(a, b);
     case ReduceOp::product:
       return static_cast<T>(wide_a * wide_b);
+    case ReduceOp::bit_and:
+      return static_cast<T>(wide_a & wide_b);
+    case ReduceOp::bit_or:
+      return static_cast<T>(wide_a | wide_b);
+    case ReduceOp::bit_xor:
+      return static_cast<T>(wide_a ^ wide_b);
     default:
       return static_cast<T>(wide_a + wide_b);
     }
