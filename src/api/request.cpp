@@ -690,8 +690,10 @@ bool run_by_express(engine::Engine& engine, engine::SetState& set, Request& requ
     call.shape = signature.tensors.front().shape;
     call.buffer = request.buffers.front();
   }
-  call.make_room = [&](const std::vector<std::int64_t>& bytes) {
-    return request.room.of_gather(call.kind, bytes, call.dtype, call.buffer.output);
+  call.splits = request.splits;
+  call.make_room = [&](const std::vector<std::int64_t>& parts) {
+    if (request.splits.empty()) return request.room.of_gather(call.kind, parts, call.dtype, call.buffer.output);
+    return request.room.of_alltoall(call.kind, parts, call.dtype, call.buffer.output);
   };
   return engine.express(set, call, request.timeout);
 }

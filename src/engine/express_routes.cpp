@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <iterator>
 #include <numeric>
 #include <string>
 #include <utility>
 
+#include "base/round_up.hpp"
 #include "data/backend.hpp"
 #include "data/kernels/float_mode.hpp"
 
@@ -70,6 +72,12 @@ ExpressRoutes::Way ExpressRoutes::way_of(const ExpressCall& call) const {
   case CollectiveKind::allgather:
     if (direct_from(bytes)) return ranks_ == 2 || !suits_slots ? Way::direct : Way::by_log;
     return bytes <= limits_.carried_bytes ? Way::carried : Way::by_log;
+  case CollectiveKind::gather:  // the root reads, and writes, all of it
+    if (call.root == own_) return Way::carried;
+    if (direct_from(bytes)) return Way::direct;
+    return bytes <= limits_.carried_bytes ? Way::carried : Way::by_log;
+  case CollectiveKind::scatter:
+    return call.root == own_ ? way_to_deal(call) : Way::carried;
   case CollectiveKind::alltoall: {
     const std::size_t block = bytes / static_cast<std::size_t>(ranks_);
     // With more peers one meeting instead of two is worth more than one copy instead of two, while blocks are short.
@@ -79,6 +87,16 @@ ExpressRoutes::Way ExpressRoutes::way_of(const ExpressCall& call) const {
   default:
     return Way::by_log;
   }
+}
+
+/// Of a scatter's root, which alone knows how much it sends.
+ExpressRoutes::Way ExpressRoutes::way_to_deal(const ExpressCall& call) const {
+  const std::size_t table = static_cast<std::size_t>(ranks_) * sizeof(std::int64_t);
+  if (table > express_.capacity()) return Way::by_log;
+  const bool reads = readers_.memory != nullptr && limits_.direct_bytes > 0;
+  if (reads && call.bytes() / static_cast<std::size_t>(ranks_) >= limits_.direct_bytes) return Way::direct;
+  if (base::round_up(table, 64) + call.bytes() <= express_.capacity()) return Way::carried;
+  return reads ? Way::direct : Way::by_log;
 }
 
 /// Whether the peers can read what this rank would offer them.
@@ -98,7 +116,9 @@ Express::Tag ExpressRoutes::prepare(const ExpressCall& call) {
   if (way_ == Way::direct && !can_offer(call)) way_ = Way::by_log;
   express_.begin();
   if (way_ == Way::by_log) return Express::kByLog;
-  if (way_ == Way::direct) {
+  if (call.kind == CollectiveKind::scatter) {
+    if (call.root == own_) deal(call);
+  } else if (way_ == Way::direct) {
     offer(call);
   } else {
     carry(call);
@@ -107,7 +127,7 @@ Express::Tag ExpressRoutes::prepare(const ExpressCall& call) {
 }
 
 void ExpressRoutes::carry(const ExpressCall& call) {
-  if (call.kind == CollectiveKind::allgather) return carry_contribution(call);
+  if (call.kind == CollectiveKind::allgather || call.kind == CollectiveKind::gather) return carry_contribution(call);
   if (call.kind == CollectiveKind::broadcast && call.root != own_) return;
   if (call.kind == CollectiveKind::reduce && call.root == own_) return;
   std::byte* to = express_.place(own_, call.bytes());
@@ -125,7 +145,28 @@ void ExpressRoutes::carry(const ExpressCall& call) {
 void ExpressRoutes::carry_contribution(const ExpressCall& call) {
   const Offer offer{nullptr, static_cast<std::int64_t>(call.bytes())};
   std::memcpy(express_.room(own_), &offer, sizeof offer);
+  if (call.kind == CollectiveKind::gather && call.root == own_) return;
   transfer(express_.payload(own_), call.buffer.input, call.bytes());
+}
+
+std::size_t ExpressRoutes::splits_bytes(const Deal& deal) const noexcept {
+  return deal.each >= 0 ? 0 : base::round_up(static_cast<std::size_t>(ranks_) * sizeof(std::int64_t), 64);
+}
+
+/// Where the rows that a scatter's root carries lie, so many bytes in all: in its line where they fit.
+std::byte* ExpressRoutes::dealt(int root, const Deal& deal, std::size_t bytes) const noexcept {
+  if (deal.each >= 0 && bytes <= Express::kRoom - sizeof deal) return express_.room(root) + sizeof deal;
+  return express_.payload(root) + splits_bytes(deal);
+}
+
+void ExpressRoutes::deal(const ExpressCall& call) {
+  const Span<const std::int64_t> splits = call.splits;
+  const bool even = std::adjacent_find(splits.begin(), splits.end(), std::not_equal_to<>()) == splits.end();
+  const Deal deal{way_ == Way::direct ? call.buffer.input : nullptr, even ? splits[0] : -1};
+  static_assert(sizeof deal <= Express::kRoom);
+  std::memcpy(express_.room(own_), &deal, sizeof deal);
+  if (!even) std::memcpy(express_.payload(own_), splits.data(), splits.size() * sizeof(std::int64_t));
+  if (way_ == Way::carried) transfer(dealt(own_, deal, call.bytes()), call.buffer.input, call.bytes());
 }
 
 void ExpressRoutes::offer(const ExpressCall& call) {
@@ -155,6 +196,10 @@ void ExpressRoutes::run(const ExpressCall& call, const Await& await) {
     return broadcast(call, await);
   case CollectiveKind::allgather:
     return gather(call, await);
+  case CollectiveKind::gather:
+    return gather_to_root(call, await);
+  case CollectiveKind::scatter:
+    return scatter_from_root(call, await);
   case CollectiveKind::alltoall:
     return exchange(call, await);
   default:
@@ -212,6 +257,14 @@ void ExpressRoutes::gather(const ExpressCall& call, const Await& await) {
     if (direct) finish(await);
     throw;
   }
+  place_contributions(output, call);
+  if (!direct) return;
+  finish(await);
+  check_read();
+}
+
+/// Everybody's, one after another, once `lengths_` are known.
+void ExpressRoutes::place_contributions(std::byte* output, const ExpressCall& call) {
   const auto total = std::accumulate(lengths_.begin(), lengths_.end(), std::int64_t{0});
   const bool past_cache = static_cast<std::size_t>(total) >= limits_.past_cache_bytes;
   for (int rank = 0; rank < ranks_; ++rank) {
@@ -227,9 +280,71 @@ void ExpressRoutes::gather(const ExpressCall& call, const Await& await) {
     }
     output += bytes;
   }
-  if (!direct) return;
-  finish(await);
-  check_read();
+}
+
+/// The root alone reads. The others have then finished, so that who waits for the root in vain names it alone.
+void ExpressRoutes::gather_to_root(const ExpressCall& call, const Await& await) {
+  if (call.root != own_) {
+    express_.finish();
+    if (way_ == Way::direct) await_finished(call.root, await);
+    return;
+  }
+  bool direct = false;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const Offer offer = offer_of(rank);
+    lengths_[static_cast<std::size_t>(rank)] = offer.bytes;
+    direct = direct || offer.input != nullptr;
+  }
+  std::byte* output = nullptr;
+  try {
+    output = call.make_room(lengths_);
+  } catch (...) {
+    express_.finish();
+    throw;
+  }
+  place_contributions(output, call);
+  express_.finish();
+  if (direct) check_read();
+}
+
+void ExpressRoutes::scatter_from_root(const ExpressCall& call, const Await& await) {
+  Deal deal{};
+  std::memcpy(&deal, express_.room(call.root), sizeof deal);
+  const auto own = static_cast<std::size_t>(own_);
+  std::size_t rows = static_cast<std::size_t>(deal.each);
+  std::size_t before = rows * own;
+  std::size_t all = rows * static_cast<std::size_t>(ranks_);
+  if (deal.each < 0) {
+    std::memcpy(lengths_.data(), express_.payload(call.root), lengths_.size() * sizeof(std::int64_t));
+    rows = static_cast<std::size_t>(lengths_[own]);
+    before = static_cast<std::size_t>(std::accumulate(lengths_.begin(), lengths_.begin() + own_, std::int64_t{0}));
+    all = static_cast<std::size_t>(std::accumulate(lengths_.begin(), lengths_.end(), std::int64_t{0}));
+  }
+  std::fill(lengths_.begin(), lengths_.end(), 0);
+  lengths_[static_cast<std::size_t>(call.root)] = static_cast<std::int64_t>(rows);
+  const std::size_t begin = before * call.row_bytes();
+  const std::size_t bytes = rows * call.row_bytes();
+  const auto end_reading = [&] {
+    if (deal.input == nullptr) return;
+    if (call.root == own_) return finish(await);
+    express_.finish();
+  };
+  std::byte* output = nullptr;
+  try {
+    output = call.make_room(lengths_);
+  } catch (...) {
+    end_reading();  // the others go on
+    throw;
+  }
+  if (call.root == own_) {
+    transfer(output, call.buffer.input + begin, bytes);
+  } else if (deal.input != nullptr) {
+    read(call.root, output, deal.input + begin, bytes);
+  } else {
+    transfer(output, dealt(call.root, deal, all * call.row_bytes()) + begin, bytes);
+  }
+  end_reading();
+  if (deal.input != nullptr && call.root != own_) check_read();
 }
 
 void ExpressRoutes::exchange(const ExpressCall& call, const Await& await) {
@@ -267,8 +382,12 @@ void ExpressRoutes::read(int rank, std::byte* to, const std::byte* from, std::si
 /// The end of a call in which peers read this rank's memory.
 void ExpressRoutes::finish(const Await& await) {
   express_.finish();
+  for (int rank = 0; rank < ranks_; ++rank) await_finished(rank, await);
+}
+
+void ExpressRoutes::await_finished(int rank, const Await& await) {
   try {
-    for (int rank = 0; rank < ranks_; ++rank) await([&] { return express_.has_finished(rank); });
+    await([&] { return express_.has_finished(rank); });
   } catch (...) {
     express_.withdraw();
     throw;

@@ -2,8 +2,8 @@
 //
 // What the unnamed calls that pass by the log do with data (control/express.hpp says why they may, and when).
 //
-// Two ways, chosen by what all ranks know (of an all-gather, whose contributions differ in length, by each rank for its
-// own, which it says beside its word):
+// Two ways, chosen by what all ranks know (of a gather, whose contributions differ in length, by each rank for its own,
+// and of a scatter by the root, which say it beside their word):
 //
 //   carried   the input lies beside the word, a copy. When all have spoken, everybody takes what it needs of it: one
 //             meeting. An all-reduce is reduced by everybody from all inputs, a reduce by the root.
@@ -56,11 +56,17 @@ struct ExpressCall {
   double postscale = 1;
   int root = 0;
   Buffer buffer;
-  /// All-gather: the output, given everybody's bytes. May throw Error.
+  /// Scatter: the root's; as many rows for each rank.
+  Span<const std::int64_t> splits;
+  /// Gathers: the output, given everybody's bytes; scatter: given the rows from everybody. May throw Error.
   std::function<std::byte*(const std::vector<std::int64_t>&)> make_room;
 
   [[nodiscard]] std::size_t bytes() const noexcept {
     return static_cast<std::size_t>(buffer.elements) * size_of(dtype);
+  }
+  /// Where the shape is a row's.
+  [[nodiscard]] std::size_t row_bytes() const noexcept {
+    return static_cast<std::size_t>(shape.elements()) * size_of(dtype);
   }
 };
 
@@ -95,26 +101,39 @@ class ExpressRoutes {
 
  private:
   enum class Way : std::uint8_t { by_log, carried, direct };
-  /// Beside the word of a rank whose data peers read, and of every rank of an all-gather.
+  /// Beside the word of a rank whose data peers read, and of every rank of a gather.
   struct Offer {
     const std::byte* input;  ///< null: carried
     std::int64_t bytes;
   };
+  /// Beside the word of a scatter's root.
+  struct Deal {
+    const std::byte* input;  ///< null: carried
+    std::int64_t each;       ///< rows for each rank; -1: the splits lie at the begin of the payload
+  };
 
   [[nodiscard]] Way way_of(const ExpressCall& call) const;
+  [[nodiscard]] Way way_to_deal(const ExpressCall& call) const;
   [[nodiscard]] bool can_offer(const ExpressCall& call);
   void carry(const ExpressCall& call);
   void carry_contribution(const ExpressCall& call);
   void offer(const ExpressCall& call);
   [[nodiscard]] Offer offer_of(int rank) const noexcept;
+  [[nodiscard]] std::size_t splits_bytes(const Deal& deal) const noexcept;
+  [[nodiscard]] std::byte* dealt(int root, const Deal& deal, std::size_t bytes) const noexcept;
+  void deal(const ExpressCall& call);
 
   void reduce(const ExpressCall& call);
   void scatter(const ExpressCall& call);
   void broadcast(const ExpressCall& call, const Await& await);
   void gather(const ExpressCall& call, const Await& await);
+  void place_contributions(std::byte* output, const ExpressCall& call);
+  void gather_to_root(const ExpressCall& call, const Await& await);
+  void scatter_from_root(const ExpressCall& call, const Await& await);
   void exchange(const ExpressCall& call, const Await& await);
   void read(int rank, std::byte* to, const std::byte* from, std::size_t bytes);
   void finish(const Await& await);
+  void await_finished(int rank, const Await& await);
   void check_read() const;
   [[nodiscard]] kernels::Reduction reduction_of(const ExpressCall& call) const noexcept;
 
@@ -130,7 +149,7 @@ class ExpressRoutes {
   };
   Range known_readable_[16];           // of this rank's own memory, by page
   std::vector<const void*> inputs_;    // reduce's arguments, by rank
-  std::vector<std::int64_t> lengths_;  // of contributions, by rank
+  std::vector<std::int64_t> lengths_;  // of contributions, or what comes from each rank, by rank
 };
 
 }  // namespace kolo::engine

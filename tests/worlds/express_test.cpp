@@ -184,6 +184,58 @@ void gather_once(std::int64_t most, int call) {
   ASSERT_EQ(out, wanted) << "call " << call;
 }
 
+void gather_to_root_once(std::int64_t most, int call) {
+  const int root = call % kolo::size();
+  const auto elements_of = [&](int rank) { return most == 0 ? 0 : (call * 31 + rank * 17) % most; };
+  std::vector<std::int32_t> in = input_of(kolo::rank(), elements_of(kolo::rank()), call);
+  std::vector<std::int32_t> wanted;
+  std::size_t place = 0;
+  for (int rank = 0; rank < kolo::size(); ++rank) {
+    if (rank == root) place = wanted.size();
+    const std::vector<std::int32_t> part = input_of(rank, elements_of(rank), call);
+    wanted.insert(wanted.end(), part.begin(), part.end());
+  }
+  if (kolo::rank() != root) wanted.clear();
+  if (call % 3 == 0) {
+    const kolo::Tensor result = kolo::gather(kolo::const_view(in), root);
+    in.assign(in.size(), -2);
+    const auto got = result.as<std::int32_t>();
+    ASSERT_EQ(std::vector<std::int32_t>(got.begin(), got.end()), wanted) << "call " << call;
+    return;
+  }
+  std::vector<std::int32_t> out(wanted.size(), -1);
+  if (call % 3 == 1 && kolo::rank() == root) {
+    std::copy(in.begin(), in.end(), out.begin() + static_cast<std::ptrdiff_t>(place));
+    kolo::gather_into(kolo::const_view(out.data() + place, in.size()), kolo::view(out), root);
+  } else {
+    kolo::gather_into(kolo::const_view(in), kolo::view(out), root);
+  }
+  in.assign(in.size(), -2);
+  ASSERT_EQ(out, wanted) << "call " << call;
+}
+
+void scatter_from_root_once(std::int64_t most, int call) {
+  const int root = call % kolo::size();
+  std::vector<std::int64_t> splits;
+  for (int rank = 0; rank < kolo::size(); ++rank)
+    splits.push_back(most == 0 ? 0 : call % 3 == 0 ? most / 3 : (call * 31 + rank * 17) % most);
+  const auto begin = std::accumulate(splits.begin(), splits.begin() + kolo::rank(), std::int64_t{0});
+  const auto count = static_cast<std::size_t>(splits[static_cast<std::size_t>(kolo::rank())]);
+  std::vector<std::int32_t> in = input_of(root, std::accumulate(splits.begin(), splits.end(), std::int64_t{0}), call);
+  const std::vector<std::int32_t> wanted(in.begin() + begin, in.begin() + begin + static_cast<std::ptrdiff_t>(count));
+  if (kolo::rank() != root) in.assign(1, -3);
+  std::vector<std::int32_t> out(count, -1);
+  if (call % 2 == 0 && kolo::rank() == root) {
+    const kolo::TensorView own(in.data() + begin, kolo::DType::int32, kolo::Shape{static_cast<std::int64_t>(count)});
+    kolo::scatter_into(kolo::const_view(in), own, root, splits);
+    std::copy_n(in.begin() + begin, count, out.begin());
+  } else {
+    kolo::scatter_into(kolo::const_view(in), kolo::view(out), root, splits);
+  }
+  in.assign(in.size(), -2);
+  ASSERT_EQ(out, wanted) << "call " << call;
+}
+
 void exchange_once(std::int64_t block, int call) {
   const int ranks = kolo::size();
   std::vector<std::int32_t> in = input_of(kolo::rank(), block * ranks, call);
@@ -227,7 +279,13 @@ TEST_P(ExpressCalls, EveryKindInEverySizeIsExact) {
           const std::int64_t sizes[] = {0, 1, 5, 8, 13, 14, 15, 200, 4000, 5000, 16384, 16385, 40000};
           const std::int64_t elements = sizes[same() % std::size(sizes)];
           for (unsigned pause = own() % 32 == 0 ? 200 : 0; pause > 0; --pause) std::this_thread::yield();
-          switch (same() % 7) {
+          switch (same() % 9) {
+          case 8:
+            scatter_from_root_once(elements, call);
+            break;
+          case 7:
+            gather_to_root_once(elements, call);
+            break;
           case 6:
             reduce_to_root_once(elements, call);
             break;
@@ -278,6 +336,31 @@ TEST_P(ExpressCalls, AnOutputTooSmallIsSaidAndTheOthersGoOn) {
             kolo::allgather_into(kolo::const_view(in), kolo::view(out));
             EXPECT_EQ(out.back(), value(kolo::size() - 1, elements - 1, 1));
           }
+          EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), kolo::size());
+        }
+      },
+      options());
+}
+
+TEST_P(ExpressCalls, ARootedOutputTooSmallIsSaidAndTheOthersGoOn) {
+  if (ranks() < 2) return;  // the rank that is wrong is not the only one
+  kolo::run_local(
+      ranks(),
+      [&] {
+        const int last = kolo::size() - 1;
+        const bool wrong = kolo::rank() == last;
+        const auto expect = [&](auto&& call, const char* what) {
+          if (!wrong) return call();
+          EXPECT_TRUE(has(sentence_of(ErrorCode::invalid_argument, call), {what}));
+        };
+        for (const std::int64_t elements : {2, 3000, 30000}) {
+          std::vector<std::int32_t> in = input_of(kolo::rank(), elements, 1);
+          std::vector<std::int32_t> all(static_cast<std::size_t>(elements * kolo::size() - 1), -1);
+          expect([&] { kolo::gather_into(kolo::const_view(in), kolo::view(all), last); }, "output of this gather has ");
+          in = input_of(0, elements * kolo::size(), 2);
+          std::vector<std::int32_t> out(static_cast<std::size_t>(elements - (wrong ? 1 : 0)), -1);
+          expect([&] { kolo::scatter_into(kolo::const_view(in), kolo::view(out), 0); }, "output of this scatter has ");
+          EXPECT_EQ(out[0], wrong ? -1 : value(0, elements * kolo::rank(), 2));
           EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), kolo::size());
         }
       },
