@@ -113,18 +113,33 @@ Pair allreduce(const Case& c) {
 /// next rank as its root.
 constexpr std::int64_t kRootGoesRoundBelow = 1024;
 
+/// The roots of a case's calls.
+class Roots {
+ public:
+  explicit Roots(const Case& c)
+      : first_(c.root), ranks_(c.ranks),
+        step_(c.count * static_cast<std::int64_t>(size_of(c.dtype)) < kRootGoesRoundBelow ? 1 : 0),
+        next_(std::make_shared<int>(c.root)) {}
+  void begin() const { *next_ = first_; }
+  int next() const { return std::exchange(*next_, (*next_ + step_) % ranks_); }
+
+ private:
+  int first_;
+  int ranks_;
+  int step_;
+  std::shared_ptr<int> next_;  // of all copies
+};
+
 Pair reduce(const Case& c) {
   const int rank = c.rank;
   const int ranks = c.ranks;
-  const int step = c.count * static_cast<std::int64_t>(size_of(c.dtype)) < kRootGoesRoundBelow ? 1 : 0;
+  const Roots roots(c);
   auto in = make_buffer(c, c.count);
   auto out = c.in_place ? in : make_buffer(c, c.count);
-  auto root = std::make_shared<int>(c.root);
-  const auto next_root = [=] { return std::exchange(*root, (*root + step) % ranks); };
   Contestant kolo;
   kolo.name = "kolo";
-  kolo.prepare = [=, op = c.op, first = c.root] {
-    *root = first;
+  kolo.prepare = [=, op = c.op] {
+    roots.begin();
     out->poison();
     fill_input(*in, op, rank, ranks);
   };
@@ -134,17 +149,72 @@ Pair reduce(const Case& c) {
   const kolo::ReduceOptions options(c.op);
   if (c.device && c.in_place) {
     kolo.call = on_device(
-        c, [=](const std::string& name) { return kolo::reduce_async(name, in->view(), next_root(), options); });
+        c, [=](const std::string& name) { return kolo::reduce_async(name, in->view(), roots.next(), options); });
   } else if (c.device) {
     kolo.call = on_device(c, [=](const std::string& name) {
-      return kolo::reduce_into_async(name, in->view(), out->view(), next_root(), options);
+      return kolo::reduce_into_async(name, in->view(), out->view(), roots.next(), options);
     });
   } else if (c.in_place) {
-    kolo.call = [=] { kolo::reduce(in->view(), next_root(), options); };
+    kolo.call = [=] { kolo::reduce(in->view(), roots.next(), options); };
   } else {
-    kolo.call = [=] { kolo::reduce_into(in->view(), out->view(), next_root(), options); };
+    kolo.call = [=] { kolo::reduce_into(in->view(), out->view(), roots.next(), options); };
   }
-  return {kolo, beside(c, kolo, [=, peer = c.peer, op = c.op] { peer->reduce(*in, *out, op, next_root()); })};
+  return {kolo, beside(c, kolo, [=, peer = c.peer, op = c.op] { peer->reduce(*in, *out, op, roots.next()); })};
+}
+
+Pair gather(const Case& c) {
+  const int rank = c.rank;
+  const int ranks = c.ranks;
+  const std::int64_t part = c.count / ranks;
+  const Roots roots(c);
+  auto in = make_buffer(c, part);
+  auto out = make_buffer(c, part * ranks);
+  Contestant kolo;
+  kolo.name = "kolo";
+  kolo.prepare = [=] {
+    roots.begin();
+    out->poison();
+    fill_input(*in, ReduceOp::sum, rank, 1);
+  };
+  kolo.check = [=, first = c.root] {  // after the first call
+    std::int64_t wrong = 0;
+    for (int other = 0; rank == first && other < ranks; ++other)
+      wrong += count_wrong_copy(*out, other, other * part, part);
+    return wrong;
+  };
+  if (c.device) {
+    kolo.call = on_device(c, [=](const std::string& name) {
+      return kolo::gather_into_async(name, in->view(), out->view(), roots.next());
+    });
+  } else {
+    kolo.call = [=] { kolo::gather_into(in->view(), out->view(), roots.next()); };
+  }
+  return {kolo, beside(c, kolo, [=, peer = c.peer] { peer->gather(*in, *out, roots.next()); })};
+}
+
+Pair scatter(const Case& c) {
+  const int rank = c.rank;
+  const int ranks = c.ranks;
+  const std::int64_t part = c.count / ranks;
+  const Roots roots(c);
+  auto in = make_buffer(c, part * ranks);
+  auto out = make_buffer(c, part);
+  Contestant kolo;
+  kolo.name = "kolo";
+  kolo.prepare = [=] {
+    roots.begin();
+    out->poison();
+    for (int to = 0; to < ranks; ++to) fill_part(*in, rank * ranks + to, to * part, part);
+  };
+  kolo.check = [=, first = c.root] { return count_wrong_copy(*out, first * ranks + rank, 0, part); };
+  if (c.device) {
+    kolo.call = on_device(c, [=](const std::string& name) {
+      return kolo::scatter_into_async(name, in->view(), out->view(), roots.next());
+    });
+  } else {
+    kolo.call = [=] { kolo::scatter_into(in->view(), out->view(), roots.next()); };
+  }
+  return {kolo, beside(c, kolo, [=, peer = c.peer] { peer->scatter(*in, *out, roots.next()); })};
 }
 
 Pair broadcast(const Case& c) {
@@ -287,6 +357,8 @@ constexpr Collective kCollectives[] = {
     {Mode::reduce, reduce, one, true, true, true, false, true, true},
     {Mode::broadcast, broadcast, one, false, true, true, false, true, true},
     {Mode::allgather, allgather, the_rest, false, false, true, true, false, true},
+    {Mode::gather, gather, the_rest, false, true, true, true, false, true},
+    {Mode::scatter, scatter, the_rest, false, true, true, true, false, true},
     {Mode::alltoall, alltoall, the_rest, false, false, true, true, false, true},
     {Mode::reduce_scatter, reduce_scatter, the_rest, true, false, true, true, true, true},
     {Mode::barrier, barrier, one, false, false, false, false, true, false},

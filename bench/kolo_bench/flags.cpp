@@ -20,10 +20,13 @@ namespace {
 namespace po = boost::program_options;
 
 constexpr std::pair<const char*, Mode> kModes[] = {
-    {"allreduce", Mode::allreduce}, {"reduce", Mode::reduce},     {"broadcast", Mode::broadcast},
-    {"allgather", Mode::allgather}, {"alltoall", Mode::alltoall}, {"reduce_scatter", Mode::reduce_scatter},
-    {"barrier", Mode::barrier},     {"step", Mode::step},         {"overlap", Mode::overlap},
-    {"latency", Mode::latency},     {"memory", Mode::memory}};
+    {"allreduce", Mode::allreduce}, {"reduce", Mode::reduce},
+    {"broadcast", Mode::broadcast}, {"allgather", Mode::allgather},
+    {"gather", Mode::gather},       {"scatter", Mode::scatter},
+    {"alltoall", Mode::alltoall},   {"reduce_scatter", Mode::reduce_scatter},
+    {"barrier", Mode::barrier},     {"step", Mode::step},
+    {"overlap", Mode::overlap},     {"latency", Mode::latency},
+    {"memory", Mode::memory}};
 constexpr std::pair<const char*, Baseline> kBaselines[] = {
     {"mpi", Baseline::mpi},   {"mpi-per-tensor", Baseline::mpi_per_tensor},   {"mpi-packed", Baseline::mpi_packed},
     {"nccl", Baseline::nccl}, {"nccl-per-tensor", Baseline::nccl_per_tensor}, {"nccl-grouped", Baseline::nccl_grouped}};
@@ -37,21 +40,21 @@ constexpr const char* kUsage =
   mpirun -np 4 kolo-bench step --model resnet50 --baseline mpi-per-tensor,mpi-packed
   mpirun -np 4 kolo-bench allreduce --device cuda --baseline nccl
 
-Modes: allreduce, reduce, broadcast, allgather, alltoall, reduce_scatter, barrier
+Modes: allreduce, reduce, broadcast, allgather, gather, scatter, alltoall, reduce_scatter, barrier
                  one collective, size by size
        step      all gradients of a model, submitted in backward order, all handles open at once
        overlap   the same while the backward pass computes: what of the communication is hidden
        latency   one small allreduce at a time, asynchronously, on an engine that was idle
        memory    what a rank's resident memory grows by when it joins and runs such steps
 
-Sizes are bytes with binary suffixes, of the whole result (allgather: of everybody's parts together; alltoall and
-reduce_scatter: of what one rank gives). A time is the median of the slowest rank's, p10 and p90 are percentiles; algbw
-= bytes / time, busbw = algbw x 2(n-1)/n for allreduce, (n-1)/n for allgather, alltoall and reduce_scatter, 1 for
-reduce and broadcast; GB = 1e9 bytes. Of a reduce below 1 KiB every call has the next rank as its root, because ranks
-that are never the root would run ahead; from there on all have the same. Peers take turns with Kolo, sample by sample;
-a ratio is the peer's median over Kolo's (above 1, Kolo is faster), and beside it stand the 10th and the 90th percentile
-of the ratios of neighbouring samples. #wrong counts elements that differ from the exact result, on all ranks, into
-poisoned memory.
+Sizes are bytes with binary suffixes, of the whole result (allgather, gather, scatter: of everybody's parts together;
+alltoall and reduce_scatter: of what one rank gives). A time is the median of the slowest rank's, p10 and p90 are
+percentiles; algbw = bytes / time, busbw = algbw x 2(n-1)/n for allreduce, 1 for reduce and broadcast, (n-1)/n for the
+others; GB = 1e9 bytes. Of a reduce, gather or scatter below 1 KiB every call has the next rank as its root, because
+ranks that are never the root would run ahead; from there on all have the same. Peers take turns with Kolo, sample by
+sample; a ratio is the peer's median over Kolo's (above 1, Kolo is faster), and beside it stand the 10th and the 90th
+percentile of the ratios of neighbouring samples. #wrong counts elements that differ from the exact result, on all
+ranks, into poisoned memory.
 
 Exit codes: 0 done, 1 something was wrong or failed, 2 wrong flags, 130 interrupted (what was measured is told).
 
@@ -144,7 +147,8 @@ po::options_description describe(Flags& flags, Texts& texts) {
   add("check,c", po::value(&flags.check)->default_value(true), "compare results with the exact ones");
   add("datatype,d", po::value(&texts.dtypes)->default_value("float32"), "dtypes, separated by commas, or all");
   add("op,o", po::value(&texts.ops), "operations, separated by commas, or all (sum; a step: average)");
-  add("root,r", po::value(&flags.root)->default_value(0), "of a broadcast or a reduce (of small ones the first)");
+  add("root,r", po::value(&flags.root)->default_value(0),
+      "of what has one (of a small reduce, gather or scatter the first)");
   add("place", po::value(&texts.place)->default_value("both"), "in, out or both: in place or into another buffer");
   add("seconds,t", po::value(&flags.seconds)->default_value(1.0),
       "a row goes on sampling until its median is stable, at most so long");

@@ -25,6 +25,8 @@ enum class Mode {
   reduce,
   broadcast,
   allgather,
+  gather,
+  scatter,
   alltoall,
   reduce_scatter,
   barrier,
@@ -65,7 +67,7 @@ struct Flags {
   bool check = true;
   std::vector<kolo::DType> dtypes;
   std::vector<kolo::ReduceOp> ops;
-  int root = 0;  ///< of a broadcast or a reduce; of small ones the first
+  int root = 0;  ///< of a broadcast, reduce, gather or scatter; of small ones the first
   bool in_place = true;
   bool out_of_place = true;
   double seconds = 1.0;  ///< a row takes no longer, samples permitting

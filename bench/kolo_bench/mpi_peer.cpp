@@ -128,6 +128,38 @@ void mpi_allgather(Buffer& in, Buffer& out) {
             "MPI_Allgather");
 }
 
+namespace {
+
+/// Parts of so many elements, one behind another. Like a user's, who makes them once.
+struct Parts {
+  std::vector<int> counts;
+  std::vector<int> begins;
+};
+const Parts& parts_of(int part, int ranks) {
+  thread_local Parts parts;
+  if (parts.counts.size() == static_cast<std::size_t>(ranks) && parts.counts[0] == part) return parts;
+  parts.counts.assign(static_cast<std::size_t>(ranks), part);
+  parts.begins.clear();
+  for (int rank = 0; rank < ranks; ++rank) parts.begins.push_back(rank * part);
+  return parts;
+}
+
+}  // namespace
+
+void mpi_gather(Buffer& in, Buffer& out, int root, int ranks) {
+  const Parts& parts = parts_of(count_of(in), ranks);
+  check_mpi(MPI_Gatherv(in.data(), count_of(in), type_of(in.dtype()), out.data(), parts.counts.data(),
+                        parts.begins.data(), type_of(in.dtype()), root, MPI_COMM_WORLD),
+            "MPI_Gatherv");
+}
+
+void mpi_scatter(Buffer& in, Buffer& out, int root, int ranks) {
+  const Parts& parts = parts_of(count_of(out), ranks);
+  check_mpi(MPI_Scatterv(in.data(), parts.counts.data(), parts.begins.data(), type_of(in.dtype()), out.data(),
+                         count_of(out), type_of(in.dtype()), root, MPI_COMM_WORLD),
+            "MPI_Scatterv");
+}
+
 void mpi_alltoall(Buffer& in, Buffer& out, int ranks) {
   const int part = count_of(in) / ranks;
   check_mpi(MPI_Alltoall(in.data(), part, type_of(in.dtype()), out.data(), part, type_of(in.dtype()), MPI_COMM_WORLD),
@@ -216,6 +248,8 @@ class MpiPeer final : public Peer {
     mpi_broadcast(out, root);
   }
   void allgather(Buffer& in, Buffer& out) override { mpi_allgather(in, out); }
+  void gather(Buffer& in, Buffer& out, int root) override { mpi_gather(in, out, root, ranks_); }
+  void scatter(Buffer& in, Buffer& out, int root) override { mpi_scatter(in, out, root, ranks_); }
   void alltoall(Buffer& in, Buffer& out) override { mpi_alltoall(in, out, ranks_); }
   void reduce_scatter(Buffer& in, Buffer& out, ReduceOp op) override {
     if (&in == &out) return mpi_reduce_scatter_in_place(in, op, ranks_);

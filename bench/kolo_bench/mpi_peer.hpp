@@ -24,6 +24,9 @@ void mpi_allreduce(Buffer& in, Buffer& out, kolo::ReduceOp op, int ranks);
 void mpi_reduce(Buffer& in, Buffer& out, kolo::ReduceOp op, int root, int rank, int ranks);
 void mpi_broadcast(Buffer& inout, int root);
 void mpi_allgather(Buffer& in, Buffer& out);
+/// MPI_Gatherv and MPI_Scatterv of equal parts.
+void mpi_gather(Buffer& in, Buffer& out, int root, int ranks);
+void mpi_scatter(Buffer& in, Buffer& out, int root, int ranks);
 void mpi_alltoall(Buffer& in, Buffer& out, int ranks);
 /// MPI_Reduce_scatter_block of equal parts; in place the result is the first part of `inout`.
 void mpi_reduce_scatter_in_place(Buffer& inout, kolo::ReduceOp op, int ranks);

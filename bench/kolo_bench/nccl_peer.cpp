@@ -119,6 +119,24 @@ class NcclPeer final : public Peer {
     check(ncclAllGather(in.data(), out.data(), count_of(in.elements()), type_of(in.dtype()), raw_, stream_),
           "ncclAllGather");
   }
+  void gather(Buffer& in, Buffer& out, int root) override {
+    const std::int64_t part = in.elements();
+    begin_group();
+    check(ncclSend(in.data(), count_of(part), type_of(in.dtype()), root, raw_, stream_), "ncclSend");
+    for (int peer = 0; rank_ == root && peer < ranks_; ++peer)
+      check(ncclRecv(out.part(peer * part, part).data(), count_of(part), type_of(in.dtype()), peer, raw_, stream_),
+            "ncclRecv");
+    end_group();
+  }
+  void scatter(Buffer& in, Buffer& out, int root) override {
+    const std::int64_t part = out.elements();
+    begin_group();
+    for (int peer = 0; rank_ == root && peer < ranks_; ++peer)
+      check(ncclSend(in.part(peer * part, part).data(), count_of(part), type_of(in.dtype()), peer, raw_, stream_),
+            "ncclSend");
+    check(ncclRecv(out.data(), count_of(part), type_of(in.dtype()), root, raw_, stream_), "ncclRecv");
+    end_group();
+  }
   void alltoall(Buffer& in, Buffer& out) override {
     const std::int64_t part = in.elements() / ranks_;
     begin_group();

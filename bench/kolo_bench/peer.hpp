@@ -26,6 +26,9 @@ class Peer {
   virtual void reduce(Buffer& in, Buffer& out, kolo::ReduceOp op, int root) = 0;
   virtual void broadcast(Buffer& in, Buffer& out, int root) = 0;
   virtual void allgather(Buffer& in, Buffer& out) = 0;
+  /// Equal parts, by the calls whose parts may differ.
+  virtual void gather(Buffer& in, Buffer& out, int root) = 0;
+  virtual void scatter(Buffer& in, Buffer& out, int root) = 0;
   virtual void alltoall(Buffer& in, Buffer& out) = 0;
   /// In place the result lies where `in_place_at` says.
   virtual void reduce_scatter(Buffer& in, Buffer& out, kolo::ReduceOp op) = 0;
