@@ -374,7 +374,8 @@ class KOLO_API Prepared {
 };
 
 /// @name prepared requests
-/// As the calls of the same name. Errors at the call are thrown here, once.
+/// As the calls of the same name. Errors at the call are thrown here, once. `prepare` (call.hpp) prepares any
+/// collective.
 /// @{
 
 [[nodiscard]] KOLO_API Prepared prepare_allreduce(std::string_view name, TensorView inout,

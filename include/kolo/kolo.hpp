@@ -7,7 +7,8 @@
 /// @mainpage
 /// - Life and place: kolo::Session, kolo::init, kolo::shutdown, kolo::run_local, kolo::Context, kolo::Group;
 ///   kolo::rank, kolo::size and so on (context.hpp)
-/// - Collectives, and what holds for all of them: collectives.hpp; kolo::Handle; small values: objects.hpp
+/// - Collectives, and what holds for all of them: collectives.hpp; kolo::Handle; small values: objects.hpp; collectives
+///   as values, to prepare any of them: kolo::Call
 /// - Training: training.hpp, with kolo::DistributedOptimizer, kolo::DistributedSampler, kolo::broadcast_parameters
 /// - Gradients that are reduced where they lie: kolo::GradientArena
 /// - Tensors are views of the caller's memory: kolo::TensorView, kolo::view (types.hpp)
@@ -17,6 +18,7 @@
 #ifndef KOLO_KOLO_HPP
 #define KOLO_KOLO_HPP
 
+#include <kolo/call.hpp>
 #include <kolo/collectives.hpp>
 #include <kolo/config.hpp>
 #include <kolo/context.hpp>

@@ -6,6 +6,7 @@
 
 #include "api/context_impl.hpp"
 #include "api/request.hpp"
+#include "api/rooted.hpp"
 
 namespace kolo {
 
@@ -79,49 +80,29 @@ Handle grouped_allreduce_async(std::string_view name, Span<const NamedView> memb
 
 // ---------------------------------------------------------------- reduce
 
-namespace {
-
-/// Who has no output, or need not have one: every rank but the root. Its buffer has none then.
-api::Request reduce_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
-                            bool in_place, int root, const Group& group, const ReduceOptions& options) {
-  const auto kind = core::CollectiveKind::reduce;
-  const api::Root at{root, size(group), rank(group)};
-  api::check_output_at_root(kind, name, out, at);
-  AllreduceOptions reduction = AllreduceOptions(options.op).with_prescale(options.prescale);
-  reduction.postscale = options.postscale;
-  reduction.timeout = options.timeout;
-  reduction.send_as = options.send_as;
-  const TensorView nothing(nullptr, in.dtype(), in.shape(), in.device(), in.stream());
-  api::Request request = api::tensor_request(kind, name, in, out.value_or(nothing), in_place || !out, reduction, at);
-  if (!at.is_here()) request.buffers.front().output = nullptr;
-  return request;
-}
-
-}  // namespace
-
 void reduce(const Group& group, std::string_view name, TensorView inout, int root, const ReduceOptions& options) {
   api::check_name(name);
-  api::run(group, name, reduce_request(name, inout, inout, true, root, group, options));
+  api::run(group, name, api::reduce_request(name, inout, inout, true, root, group, options));
 }
 void reduce(const Group& group, TensorView inout, int root, const ReduceOptions& options) {
-  api::run(group, {}, reduce_request({}, inout, inout, true, root, group, options));
+  api::run(group, {}, api::reduce_request({}, inout, inout, true, root, group, options));
 }
 Handle reduce_async(const Group& group, std::string_view name, TensorView inout, int root,
                     const ReduceOptions& options) {
-  return Handle(api::submit(group, name, reduce_request(name, inout, inout, true, root, group, options)));
+  return Handle(api::submit(group, name, api::reduce_request(name, inout, inout, true, root, group, options)));
 }
 void reduce_into(const Group& group, std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
                  int root, const ReduceOptions& options) {
   api::check_name(name);
-  api::run(group, name, reduce_request(name, in, out, false, root, group, options));
+  api::run(group, name, api::reduce_request(name, in, out, false, root, group, options));
 }
 void reduce_into(const Group& group, ConstTensorView in, const std::optional<TensorView>& out, int root,
                  const ReduceOptions& options) {
-  api::run(group, {}, reduce_request({}, in, out, false, root, group, options));
+  api::run(group, {}, api::reduce_request({}, in, out, false, root, group, options));
 }
 Handle reduce_into_async(const Group& group, std::string_view name, ConstTensorView in,
                          const std::optional<TensorView>& out, int root, const ReduceOptions& options) {
-  return Handle(api::submit(group, name, reduce_request(name, in, out, false, root, group, options)));
+  return Handle(api::submit(group, name, api::reduce_request(name, in, out, false, root, group, options)));
 }
 
 void reduce(TensorView inout, int root, const ReduceOptions& options) {
@@ -240,47 +221,29 @@ Handle allgather_into_async(std::string_view name, ConstTensorView in, TensorVie
 
 // ---------------------------------------------------------------- gather
 
-namespace {
-
-/// Into memory of our own.
-api::Request gather_request(std::string_view name, ConstTensorView in, int root, const Group& group,
-                            const GatherOptions& options) {
-  return api::gather_request(core::CollectiveKind::gather, name, in, {}, options.timeout,
-                             {root, size(group), rank(group)});
-}
-
-api::Request gather_into_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
-                                 int root, const Group& group, const GatherOptions& options) {
-  const api::Root at{root, size(group), rank(group)};
-  api::check_output_at_root(core::CollectiveKind::gather, name, out, at);
-  return api::gather_request(core::CollectiveKind::gather, name, in, out, options.timeout, at);
-}
-
-}  // namespace
-
 Tensor gather(const Group& group, ConstTensorView in, int root, const GatherOptions& options) {
-  return api::run(group, {}, gather_request({}, in, root, group, options)).tensor;
+  return api::run(group, {}, api::gather_request({}, in, root, group, options)).tensor;
 }
 Tensor gather(const Group& group, std::string_view name, ConstTensorView in, int root, const GatherOptions& options) {
   api::check_name(name);
-  return api::run(group, name, gather_request(name, in, root, group, options)).tensor;
+  return api::run(group, name, api::gather_request(name, in, root, group, options)).tensor;
 }
 Future<Tensor> gather_async(const Group& group, std::string_view name, ConstTensorView in, int root,
                             const GatherOptions& options) {
-  return Future<Tensor>(api::submit(group, name, gather_request(name, in, root, group, options)));
+  return Future<Tensor>(api::submit(group, name, api::gather_request(name, in, root, group, options)));
 }
 void gather_into(const Group& group, ConstTensorView in, const std::optional<TensorView>& out, int root,
                  const GatherOptions& options) {
-  api::run(group, {}, gather_into_request({}, in, out, root, group, options));
+  api::run(group, {}, api::gather_into_request({}, in, out, root, group, options));
 }
 void gather_into(const Group& group, std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
                  int root, const GatherOptions& options) {
   api::check_name(name);
-  api::run(group, name, gather_into_request(name, in, out, root, group, options));
+  api::run(group, name, api::gather_into_request(name, in, out, root, group, options));
 }
 Handle gather_into_async(const Group& group, std::string_view name, ConstTensorView in,
                          const std::optional<TensorView>& out, int root, const GatherOptions& options) {
-  return Handle(api::submit(group, name, gather_into_request(name, in, out, root, group, options)));
+  return Handle(api::submit(group, name, api::gather_into_request(name, in, out, root, group, options)));
 }
 
 Tensor gather(ConstTensorView in, int root, const GatherOptions& options) {
@@ -306,27 +269,18 @@ Handle gather_into_async(std::string_view name, ConstTensorView in, const std::o
 
 // ---------------------------------------------------------------- scatter
 
-namespace {
-
-api::Request scatter_request(std::string_view name, const std::optional<ConstTensorView>& in, TensorView out, int root,
-                             Span<const std::int64_t> splits, const Group& group, const ScatterOptions& options) {
-  return api::scatter_request(name, in, out, splits, {root, size(group), rank(group)}, options);
-}
-
-}  // namespace
-
 void scatter_into(const Group& group, const std::optional<ConstTensorView>& in, TensorView out, int root,
                   Span<const std::int64_t> splits, const ScatterOptions& options) {
-  api::run(group, {}, scatter_request({}, in, out, root, splits, group, options));
+  api::run(group, {}, api::scatter_request({}, in, out, root, splits, group, options));
 }
 void scatter_into(const Group& group, std::string_view name, const std::optional<ConstTensorView>& in, TensorView out,
                   int root, Span<const std::int64_t> splits, const ScatterOptions& options) {
   api::check_name(name);
-  api::run(group, name, scatter_request(name, in, out, root, splits, group, options));
+  api::run(group, name, api::scatter_request(name, in, out, root, splits, group, options));
 }
 Handle scatter_into_async(const Group& group, std::string_view name, const std::optional<ConstTensorView>& in,
                           TensorView out, int root, Span<const std::int64_t> splits, const ScatterOptions& options) {
-  return Handle(api::submit(group, name, scatter_request(name, in, out, root, splits, group, options)));
+  return Handle(api::submit(group, name, api::scatter_request(name, in, out, root, splits, group, options)));
 }
 
 void scatter_into(const std::optional<ConstTensorView>& in, TensorView out, int root, Span<const std::int64_t> splits,

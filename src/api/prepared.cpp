@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <memory>
 #include <utility>
+#include <vector>
 
+#include <kolo/call.hpp>
 #include <kolo/collectives.hpp>
 
+#include "api/call.hpp"
 #include "api/context_impl.hpp"
 #include "api/request.hpp"
 
@@ -14,6 +17,7 @@ class Prepared::Impl {
   Impl(const Group& group, std::string_view name, api::Request request)
       : group_(group), engine_(group.impl().shared_engine()),
         signature_(group.set().names.share(std::move(request.signature))), buffers_(std::move(request.buffers)),
+        room_(static_cast<const detail::RoomGiven&>(request.room)), splits_(std::move(request.splits)),
         timeout_(request.timeout), device_(request.device), streams_(std::move(request.streams)),
         entry_(group.set().names.hold(name)) {}
   ~Impl() { entry_.table.release(entry_); }
@@ -43,6 +47,8 @@ class Prepared::Impl {
     try {
       operation_ = std::make_shared<detail::HandleState>();
       operation_->buffers = buffers_;
+      operation_->splits = splits_;
+      static_cast<detail::RoomGiven&>(operation_->room) = room_;
     } catch (...) {
       entry_.table.give_back(entry_);
       throw;
@@ -57,6 +63,8 @@ class Prepared::Impl {
   const std::shared_ptr<engine::Engine> engine_;
   const std::shared_ptr<const core::Signature> signature_;
   const engine::Buffers buffers_;
+  const detail::RoomGiven room_;
+  const std::vector<std::int64_t> splits_;
   const std::optional<std::chrono::nanoseconds> timeout_;
   const Device device_;
   const std::vector<Stream> streams_;
@@ -78,7 +86,7 @@ Handle Prepared::start() {
 
 namespace {
 
-Prepared prepare(const Group& group, std::string_view name, api::Request request) {
+Prepared make_prepared(const Group& group, std::string_view name, api::Request request) {
   api::check_name(name);
   group.impl().engine().check_usable();
   api::settle_device(group, name, request);
@@ -88,17 +96,22 @@ Prepared prepare(const Group& group, std::string_view name, api::Request request
 
 }  // namespace
 
+Prepared prepare(const Group& group, std::string_view name, const Call& call) {
+  return make_prepared(group, name, call.impl().request(name, group));
+}
+Prepared prepare(std::string_view name, const Call& call) { return prepare(current_context(), name, call); }
+
 Prepared prepare_allreduce(const Group& group, std::string_view name, TensorView inout,
                            const AllreduceOptions& options) {
-  return prepare(group, name, api::allreduce_request(name, inout, inout, true, options));
+  return make_prepared(group, name, api::allreduce_request(name, inout, inout, true, options));
 }
 Prepared prepare_grouped_allreduce(const Group& group, std::string_view name, Span<const NamedView> members,
                                    const AllreduceOptions& options) {
-  return prepare(group, name, api::grouped_allreduce_request(name, members, options));
+  return make_prepared(group, name, api::grouped_allreduce_request(name, members, options));
 }
 Prepared prepare_broadcast(const Group& group, std::string_view name, TensorView inout, int root,
                            const BroadcastOptions& options) {
-  return prepare(group, name, api::broadcast_request(name, inout, inout, true, root, size(group), options));
+  return make_prepared(group, name, api::broadcast_request(name, inout, inout, true, root, size(group), options));
 }
 
 Prepared prepare_allreduce(std::string_view name, TensorView inout, const AllreduceOptions& options) {

@@ -43,15 +43,20 @@ using Buffers = boost::container::small_vector<Buffer, 1>;
 
 namespace kolo::detail {
 
-/// Where the result of a call goes whose size the ranks find out together: how large a row is, and whose memory it is.
-struct ResultRoom {
+/// What is known at a call of the place of its result, where the ranks find out its size together: how large a row is,
+/// and whose memory it is.
+struct RoomGiven {
   Shape row;  ///< the shape without the first dimension
   std::int64_t row_bytes = 0;
-  bool owns_result = false;               ///< it goes into `result`; else into memory that the caller gave,
-  std::int64_t output_elements = 0;       ///< which holds so much
-  bool is_wanted = true;                  ///< false: the result is for other ranks, and this one has no room for it
-  int rank = 0;                           ///< this one, in the set
-  std::int64_t input_at = -1;             ///< where in its output the input of a gather lies, in bytes; -1: elsewhere
+  bool owns_result = false;          ///< it goes into `result`; else into memory that the caller gave,
+  std::int64_t output_elements = 0;  ///< which holds so much
+  bool is_wanted = true;             ///< false: the result is for other ranks, and this one has no room for it
+  int rank = 0;                      ///< this one, in the set
+  std::int64_t input_at = -1;        ///< where in its output the input of a gather lies, in bytes; -1: elsewhere
+};
+
+/// Where the result of a call goes.
+struct ResultRoom : RoomGiven {
   Tensor result;                          ///< (of known size: made at the call)
   std::shared_ptr<engine::SetState> set;  ///< that was asked for
   /// Of a gather to all or to a root: the output, given everybody's bytes; null where it is not wanted. `given` is the

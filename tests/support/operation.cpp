@@ -170,13 +170,77 @@ std::vector<NamedView> InFlight::members() {
   return members;
 }
 
+bool InFlight::can_prepare() const {
+  return !is({Kind::allgather, Kind::gather, Kind::reduce_scatter, Kind::alltoall, Kind::barrier});
+}
+
 void InFlight::prepare() {
   if (operation_.kind == Kind::grouped) {
     prepared_ = prepare_grouped_allreduce(group_, operation_.name, members(), options());
   } else if (operation_.kind == Kind::broadcast) {
     prepared_ = prepare_broadcast(group_, operation_.name, inputs_[0].view(), operation_.root);
-  } else {
+  } else if (operation_.kind == Kind::allreduce) {
     prepared_ = prepare_allreduce(group_, operation_.name, inputs_[0].view(), options());
+  } else {
+    prepared_ = kolo::prepare(group_, operation_.name, call());
+  }
+}
+
+TensorView InFlight::input() {
+  const TensorView all = inputs_[0].view();
+  if (!place_ || outputs_.empty()) return all;
+  return {outputs_[0].element(*place_), operation_.dtype, all.shape()};
+}
+
+TensorView InFlight::output() {
+  if (!outputs_.empty()) return outputs_[0].view();
+  const auto rows_of_input = [&](std::int64_t first, std::int64_t count) {
+    return TensorView(inputs_[0].element(first), operation_.dtype, Shape{count});
+  };
+  if (place_) return rows_of_input(*place_, length(rank(group_)));
+  if (operation_.kind != Kind::reduce_scatter_into) return inputs_[0].view();
+  const std::int64_t first = first_row(rank(group_));
+  return rows_of_input(first, first_row(rank(group_) + 1) - first);
+}
+
+/// The splits of a scatter; none where all are equal.
+std::vector<std::int64_t> InFlight::dealt() const {
+  const std::vector<std::int64_t>& all = operation_.lengths;
+  const bool even = std::adjacent_find(all.begin(), all.end(), std::not_equal_to<>()) == all.end();
+  return even ? std::vector<std::int64_t>() : all;
+}
+
+/// What gives no result of its own, but is no group.
+Call InFlight::call() {
+  const TensorView in = input();
+  const TensorView out = output();
+  const auto at_root = outputs_.empty() ? std::nullopt : std::optional<TensorView>(out);
+  const int root = operation_.root;
+  switch (operation_.kind) {
+  case Kind::allreduce:
+    return Call::allreduce(in, options());
+  case Kind::allreduce_into:
+    return Call::allreduce_into(in, out, options());
+  case Kind::broadcast:
+    return Call::broadcast(in, root);
+  case Kind::broadcast_into:
+    return Call::broadcast_into(in, out, root);
+  case Kind::allgather_into:
+    return Call::allgather_into(in, out);
+  case Kind::reduce_scatter_into:
+    return Call::reduce_scatter_into(in, out, options());
+  case Kind::reduce:
+    return Call::reduce(in, root, reduce_options());
+  case Kind::reduce_into:
+    return Call::reduce_into(in, at_root, root, reduce_options());
+  case Kind::gather_into:
+    return Call::gather_into(in, at_root, root);
+  case Kind::scatter_into:
+    return Call::scatter_into(in, out, root, dealt());
+  case Kind::alltoall_into:
+    return Call::alltoall_into(in, out);
+  default:
+    throw std::logic_error("there is no such call as a value");
   }
 }
 
@@ -215,10 +279,8 @@ void InFlight::submit(std::int64_t salt) {
 
 void InFlight::start() {
   const std::string& name = operation_.name;
-  const std::vector<std::int64_t>& lengths = operation_.lengths;
-  TensorView in = inputs_[0].view();
-  const TensorView out = outputs_.empty() ? in : outputs_[0].view();
-  if (place_ && !outputs_.empty()) in = {outputs_[0].element(*place_), operation_.dtype, in.shape()};
+  const TensorView in = input();
+  const TensorView out = output();
   std::vector<std::int64_t> splits;
   switch (operation_.kind) {
   case Kind::allreduce:
@@ -245,12 +307,9 @@ void InFlight::start() {
   case Kind::reduce_scatter:
     gathered_ = reduce_scatter_async(group_, name, in, options());
     break;
-  case Kind::reduce_scatter_into: {
-    const std::int64_t first = first_row(rank(group_));
-    const TensorView rows(inputs_[0].element(first), operation_.dtype, Shape{first_row(rank(group_) + 1) - first});
-    handle_ = reduce_scatter_into_async(group_, name, in, outputs_.empty() ? rows : out, options());
+  case Kind::reduce_scatter_into:
+    handle_ = reduce_scatter_into_async(group_, name, in, out, options());
     break;
-  }
   case Kind::reduce:
     handle_ = reduce_async(group_, name, in, operation_.root, reduce_options());
     break;
@@ -267,12 +326,9 @@ void InFlight::start() {
                                 operation_.root);
     break;
   case Kind::scatter_into: {
-    if (std::adjacent_find(lengths.begin(), lengths.end(), std::not_equal_to<>()) != lengths.end()) splits = lengths;
-    const TensorView rows =
-        place_ ? TensorView(inputs_[0].element(*place_), operation_.dtype, Shape{length(rank(group_))}) : out;
     const bool gives = rank(group_) == operation_.root || operation_.salt % 2 == 0;
-    handle_ = scatter_into_async(group_, name, gives ? std::optional<ConstTensorView>(in) : std::nullopt, rows,
-                                 operation_.root, splits);
+    handle_ = scatter_into_async(group_, name, gives ? std::optional<ConstTensorView>(in) : std::nullopt, out,
+                                 operation_.root, dealt());
     break;
   }
   case Kind::alltoall:

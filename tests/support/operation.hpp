@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include <kolo/call.hpp>
 #include <kolo/collectives.hpp>
 
 #include "tests/support/random.hpp"
@@ -103,6 +104,8 @@ class InFlight {
   /// `own` draws the alignment, in half of the cases some odd one. Without `room` the memory is the heap's.
   InFlight(const Group& group, Operation operation, Random& own, const Room& room = nullptr);
 
+  /// Whether `prepare` may be called: the result goes into memory of the caller.
+  [[nodiscard]] bool can_prepare() const;
   /// Of a prepared operation, once, before the first `submit`.
   void prepare();
   /// Fills the memory for this step and makes the call.
@@ -130,6 +133,10 @@ class InFlight {
   /// This rank's rows of a reduce_scatter.
   [[nodiscard]] std::int64_t first_row(int rank) const;
   [[nodiscard]] std::int64_t wanted(std::int64_t i, int rank) const;
+  [[nodiscard]] TensorView input();
+  [[nodiscard]] TensorView output();
+  [[nodiscard]] std::vector<std::int64_t> dealt() const;
+  [[nodiscard]] Call call();
   void fill();
   void start();
   void check_elements(const std::byte* got, std::int64_t count, std::int64_t first, int rank);

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Collectives as values: what is to be done, with which memory and which options, before it is done. One such
+// description is prepared and started often, and several of one kind are made as one operation.
+#ifndef KOLO_CALL_HPP
+#define KOLO_CALL_HPP
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include <kolo/collectives.hpp>
+#include <kolo/context.hpp>
+#include <kolo/handle.hpp>
+#include <kolo/options.hpp>
+#include <kolo/types.hpp>
+
+namespace kolo {
+
+/// A collective that has not been made yet. The functions have the arguments of the calls of the same name
+/// (collectives.hpp) without group and name. They check nothing: `prepare`, `grouped` and `grouped_async` do, and throw
+/// what those calls throw. Copies share what is described; the memory stays the caller's.
+class KOLO_API Call {
+ public:
+  static Call allreduce(TensorView inout, const AllreduceOptions& options = {});
+  static Call allreduce_into(ConstTensorView in, TensorView out, const AllreduceOptions& options = {});
+  static Call reduce(TensorView inout, int root, const ReduceOptions& options = {});
+  static Call reduce_into(ConstTensorView in, const std::optional<TensorView>& out, int root,
+                          const ReduceOptions& options = {});
+  static Call broadcast(TensorView inout, int root, const BroadcastOptions& options = {});
+  static Call broadcast_into(ConstTensorView in, TensorView out, int root, const BroadcastOptions& options = {});
+  static Call allgather_into(ConstTensorView in, TensorView out, const AllgatherOptions& options = {});
+  static Call gather_into(ConstTensorView in, const std::optional<TensorView>& out, int root,
+                          const GatherOptions& options = {});
+  /// Copies the splits.
+  static Call scatter_into(const std::optional<ConstTensorView>& in, TensorView out, int root,
+                           Span<const std::int64_t> splits = {}, const ScatterOptions& options = {});
+  /// Copies the splits.
+  static Call alltoall_into(ConstTensorView in, TensorView out, Span<const std::int64_t> splits = {},
+                            const AlltoallOptions& options = {});
+  static Call reduce_scatter_into(ConstTensorView in, TensorView out, const ReduceScatterOptions& options = {});
+
+  class Impl;
+  explicit Call(std::shared_ptr<const Impl> impl) noexcept;
+  [[nodiscard]] const Impl& impl() const noexcept { return *impl_; }
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
+/// Checks the call and claims the name, once, for a request that is started often.
+[[nodiscard]] KOLO_API Prepared prepare(std::string_view name, const Call& call);
+[[nodiscard]] KOLO_API Prepared prepare(const Group& group, std::string_view name, const Call& call);
+
+}  // namespace kolo
+
+#endif  // KOLO_CALL_HPP

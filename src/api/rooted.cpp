@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/rooted.hpp"
+
+namespace kolo::api {
+namespace {
+
+Root root_of(const Group& group, int root) { return {root, size(group), rank(group)}; }
+
+}  // namespace
+
+Request reduce_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out, bool in_place,
+                       int root, const Group& group, const ReduceOptions& options) {
+  const auto kind = core::CollectiveKind::reduce;
+  const Root at = root_of(group, root);
+  check_output_at_root(kind, name, out, at);
+  AllreduceOptions reduction = AllreduceOptions(options.op).with_prescale(options.prescale);
+  reduction.postscale = options.postscale;
+  reduction.timeout = options.timeout;
+  reduction.send_as = options.send_as;
+  const TensorView nothing(nullptr, in.dtype(), in.shape(), in.device(), in.stream());
+  Request request = tensor_request(kind, name, in, out.value_or(nothing), in_place || !out, reduction, at);
+  if (!at.is_here()) request.buffers.front().output = nullptr;
+  return request;
+}
+
+Request gather_request(std::string_view name, ConstTensorView in, int root, const Group& group,
+                       const GatherOptions& options) {
+  return gather_request(core::CollectiveKind::gather, name, in, {}, options.timeout, root_of(group, root));
+}
+
+Request gather_into_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out, int root,
+                            const Group& group, const GatherOptions& options) {
+  const Root at = root_of(group, root);
+  check_output_at_root(core::CollectiveKind::gather, name, out, at);
+  return gather_request(core::CollectiveKind::gather, name, in, out, options.timeout, at);
+}
+
+Request scatter_request(std::string_view name, const std::optional<ConstTensorView>& in, TensorView out, int root,
+                        Span<const std::int64_t> splits, const Group& group, const ScatterOptions& options) {
+  return scatter_request(name, in, out, splits, root_of(group, root), options);
+}
+
+}  // namespace kolo::api
