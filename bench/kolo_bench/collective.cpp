@@ -32,9 +32,10 @@ struct Case {
   std::int64_t count;  ///< elements of the result
   bool in_place;
   bool arena;
-  std::shared_ptr<Device> device;  ///< null: the host
-  std::shared_ptr<Peer> peer;      ///< may be null
-  std::string name;                ///< of what is asynchronous
+  std::shared_ptr<Device> device;            ///< null: the host
+  std::shared_ptr<Peer> peer;                ///< may be null
+  std::shared_ptr<const kolo::Group> group;  ///< null: Kolo is not measured
+  std::string name;                          ///< of what is asynchronous
 };
 
 std::shared_ptr<Buffer> make_buffer(const Case& c, std::int64_t elements) {
@@ -76,6 +77,7 @@ std::function<void()> on_device(const Case& c, std::function<kolo::Handle(const 
 }
 
 Pair allreduce(const Case& c) {
+  const auto group = c.group;
   const int rank = c.rank;
   const int ranks = c.ranks;
   std::shared_ptr<kolo::GradientArena> arena;
@@ -97,14 +99,16 @@ Pair allreduce(const Case& c) {
   kolo.check = [=, op = c.op] { return count_wrong_reduction(*out, op, ranks); };
   const kolo::AllreduceOptions options = kolo::AllreduceOptions{}.with_op(c.op);
   if (c.device && c.in_place) {
-    kolo.call = on_device(c, [=](const std::string& name) { return kolo::allreduce_async(name, in->view(), options); });
+    kolo.call =
+        on_device(c, [=](const std::string& name) { return kolo::allreduce_async(*group, name, in->view(), options); });
   } else if (c.device) {
-    kolo.call = on_device(
-        c, [=](const std::string& name) { return kolo::allreduce_into_async(name, in->view(), out->view(), options); });
+    kolo.call = on_device(c, [=](const std::string& name) {
+      return kolo::allreduce_into_async(*group, name, in->view(), out->view(), options);
+    });
   } else if (c.in_place) {
-    kolo.call = [=] { kolo::allreduce(in->view(), options); };
+    kolo.call = [=] { kolo::allreduce(*group, in->view(), options); };
   } else {
-    kolo.call = [=] { kolo::allreduce_into(in->view(), out->view(), options); };
+    kolo.call = [=] { kolo::allreduce_into(*group, in->view(), out->view(), options); };
   }
   return {kolo, beside(c, kolo, [=, peer = c.peer, op = c.op] { peer->allreduce(*in, *out, op); })};
 }
@@ -131,6 +135,7 @@ class Roots {
 };
 
 Pair reduce(const Case& c) {
+  const auto group = c.group;
   const int rank = c.rank;
   const int ranks = c.ranks;
   const Roots roots(c);
@@ -148,21 +153,23 @@ Pair reduce(const Case& c) {
   };
   const kolo::ReduceOptions options(c.op);
   if (c.device && c.in_place) {
-    kolo.call = on_device(
-        c, [=](const std::string& name) { return kolo::reduce_async(name, in->view(), roots.next(), options); });
+    kolo.call = on_device(c, [=](const std::string& name) {
+      return kolo::reduce_async(*group, name, in->view(), roots.next(), options);
+    });
   } else if (c.device) {
     kolo.call = on_device(c, [=](const std::string& name) {
-      return kolo::reduce_into_async(name, in->view(), out->view(), roots.next(), options);
+      return kolo::reduce_into_async(*group, name, in->view(), out->view(), roots.next(), options);
     });
   } else if (c.in_place) {
-    kolo.call = [=] { kolo::reduce(in->view(), roots.next(), options); };
+    kolo.call = [=] { kolo::reduce(*group, in->view(), roots.next(), options); };
   } else {
-    kolo.call = [=] { kolo::reduce_into(in->view(), out->view(), roots.next(), options); };
+    kolo.call = [=] { kolo::reduce_into(*group, in->view(), out->view(), roots.next(), options); };
   }
   return {kolo, beside(c, kolo, [=, peer = c.peer, op = c.op] { peer->reduce(*in, *out, op, roots.next()); })};
 }
 
 Pair gather(const Case& c) {
+  const auto group = c.group;
   const int rank = c.rank;
   const int ranks = c.ranks;
   const std::int64_t part = c.count / ranks;
@@ -184,15 +191,16 @@ Pair gather(const Case& c) {
   };
   if (c.device) {
     kolo.call = on_device(c, [=](const std::string& name) {
-      return kolo::gather_into_async(name, in->view(), out->view(), roots.next());
+      return kolo::gather_into_async(*group, name, in->view(), out->view(), roots.next());
     });
   } else {
-    kolo.call = [=] { kolo::gather_into(in->view(), out->view(), roots.next()); };
+    kolo.call = [=] { kolo::gather_into(*group, in->view(), out->view(), roots.next()); };
   }
   return {kolo, beside(c, kolo, [=, peer = c.peer] { peer->gather(*in, *out, roots.next()); })};
 }
 
 Pair scatter(const Case& c) {
+  const auto group = c.group;
   const int rank = c.rank;
   const int ranks = c.ranks;
   const std::int64_t part = c.count / ranks;
@@ -209,15 +217,16 @@ Pair scatter(const Case& c) {
   kolo.check = [=, first = c.root] { return count_wrong_copy(*out, first * ranks + rank, 0, part); };
   if (c.device) {
     kolo.call = on_device(c, [=](const std::string& name) {
-      return kolo::scatter_into_async(name, in->view(), out->view(), roots.next());
+      return kolo::scatter_into_async(*group, name, in->view(), out->view(), roots.next());
     });
   } else {
-    kolo.call = [=] { kolo::scatter_into(in->view(), out->view(), roots.next()); };
+    kolo.call = [=] { kolo::scatter_into(*group, in->view(), out->view(), roots.next()); };
   }
   return {kolo, beside(c, kolo, [=, peer = c.peer] { peer->scatter(*in, *out, roots.next()); })};
 }
 
 Pair broadcast(const Case& c) {
+  const auto group = c.group;
   const int rank = c.rank;
   const int root = c.root;
   auto in = make_buffer(c, c.count);
@@ -231,19 +240,22 @@ Pair broadcast(const Case& c) {
   };
   kolo.check = [=, count = c.count] { return count_wrong_copy(*out, root, 0, count); };
   if (c.device && c.in_place) {
-    kolo.call = on_device(c, [=](const std::string& name) { return kolo::broadcast_async(name, in->view(), root); });
+    kolo.call =
+        on_device(c, [=](const std::string& name) { return kolo::broadcast_async(*group, name, in->view(), root); });
   } else if (c.device) {
-    kolo.call = on_device(
-        c, [=](const std::string& name) { return kolo::broadcast_into_async(name, in->view(), out->view(), root); });
+    kolo.call = on_device(c, [=](const std::string& name) {
+      return kolo::broadcast_into_async(*group, name, in->view(), out->view(), root);
+    });
   } else if (c.in_place) {
-    kolo.call = [=] { kolo::broadcast(in->view(), root); };
+    kolo.call = [=] { kolo::broadcast(*group, in->view(), root); };
   } else {
-    kolo.call = [=] { kolo::broadcast_into(in->view(), out->view(), root); };
+    kolo.call = [=] { kolo::broadcast_into(*group, in->view(), out->view(), root); };
   }
   return {kolo, beside(c, kolo, [=, peer = c.peer] { peer->broadcast(*in, *out, root); })};
 }
 
 Pair allgather(const Case& c) {
+  const auto group = c.group;
   const int rank = c.rank;
   const int ranks = c.ranks;
   const std::int64_t part = c.count / ranks;
@@ -262,14 +274,15 @@ Pair allgather(const Case& c) {
   };
   if (c.device) {
     kolo.call = on_device(
-        c, [=](const std::string& name) { return kolo::allgather_into_async(name, in->view(), out->view()); });
+        c, [=](const std::string& name) { return kolo::allgather_into_async(*group, name, in->view(), out->view()); });
   } else {
-    kolo.call = [=] { kolo::allgather_into(in->view(), out->view()); };
+    kolo.call = [=] { kolo::allgather_into(*group, in->view(), out->view()); };
   }
   return {kolo, beside(c, kolo, [=, peer = c.peer] { peer->allgather(*in, *out); })};
 }
 
 Pair alltoall(const Case& c) {
+  const auto group = c.group;
   const int rank = c.rank;
   const int ranks = c.ranks;
   const std::int64_t part = c.count / ranks;
@@ -287,15 +300,16 @@ Pair alltoall(const Case& c) {
     return wrong;
   };
   if (c.device) {
-    kolo.call =
-        on_device(c, [=](const std::string& name) { return kolo::alltoall_into_async(name, in->view(), out->view()); });
+    kolo.call = on_device(
+        c, [=](const std::string& name) { return kolo::alltoall_into_async(*group, name, in->view(), out->view()); });
   } else {
-    kolo.call = [=] { kolo::alltoall_into(in->view(), out->view()); };
+    kolo.call = [=] { kolo::alltoall_into(*group, in->view(), out->view()); };
   }
   return {kolo, beside(c, kolo, [=, peer = c.peer] { peer->alltoall(*in, *out); })};
 }
 
 Pair reduce_scatter(const Case& c) {
+  const auto group = c.group;
   const int rank = c.rank;
   const int ranks = c.ranks;
   const std::int64_t part = c.count / ranks;
@@ -315,10 +329,11 @@ Pair reduce_scatter(const Case& c) {
   const kolo::AllreduceOptions options = kolo::AllreduceOptions{}.with_op(c.op);
   const kolo::TensorView result = out->part(mine, part);
   if (c.device) {
-    kolo.call = on_device(
-        c, [=](const std::string& name) { return kolo::reduce_scatter_into_async(name, in->view(), result, options); });
+    kolo.call = on_device(c, [=](const std::string& name) {
+      return kolo::reduce_scatter_into_async(*group, name, in->view(), result, options);
+    });
   } else {
-    kolo.call = [=] { kolo::reduce_scatter_into(in->view(), result, options); };
+    kolo.call = [=] { kolo::reduce_scatter_into(*group, in->view(), result, options); };
   }
   Contestant peer = beside(c, kolo, [=, peer = c.peer, op = c.op] { peer->reduce_scatter(*in, *out, op); });
   if (c.peer && peer.check) peer.check = check_at(c.in_place ? c.peer->in_place_at(part) : 0);
@@ -326,11 +341,12 @@ Pair reduce_scatter(const Case& c) {
 }
 
 Pair barrier(const Case& c) {
+  const auto group = c.group;
   Contestant kolo;
   kolo.name = "kolo";
   kolo.prepare = [] {};
   kolo.check = [] { return std::int64_t{0}; };
-  kolo.call = [] { kolo::barrier(); };
+  kolo.call = [=] { kolo::barrier(*group); };
   return {kolo, beside(c, kolo, [peer = c.peer] { peer->barrier(); })};
 }
 
@@ -422,19 +438,25 @@ std::vector<std::int64_t> sizes_of(const Flags& flags, const Collective& collect
 void run_collective(Bench& bench, Report& report) {
   const Flags& flags = bench.flags;
   const Collective& collective = collective_of(flags.mode);
-  const int ranks = bench.job.size();
+  const int split = flags.split;
+  const int rank = split == 0 ? bench.job.rank() : bench.job.rank() % split;
+  const int ranks = split == 0 ? bench.job.size() : split;
   std::shared_ptr<Peer> peer;
-  if (!flags.baselines.empty())
-    peer = flags.cuda ? bench.device->nccl(bench.job) : make_mpi_peer(bench.job.rank(), ranks);
+  if (!flags.baselines.empty()) {
+    peer = flags.cuda ? bench.device->nccl(bench.job) : make_mpi_peer(bench.job.rank(), bench.job.size(), split);
+  }
+  std::shared_ptr<const kolo::Group> group;
+  if (!flags.peer_only) {
+    group = std::make_shared<kolo::Group>(split == 0 ? kolo::world() : kolo::world().split(bench.job.rank() / split));
+  }
   const std::vector<DType> dtypes = collective.has_size ? flags.dtypes : std::vector<DType>{DType::float32};
   const std::vector<ReduceOp> ops = collective.reduces ? flags.ops : std::vector<ReduceOp>{ReduceOp::sum};
   for (const DType dtype : dtypes) {
     for (const ReduceOp op : ops) {
       if (!is_defined(op, dtype)) continue;
       for (const std::int64_t bytes : sizes_of(flags, collective)) {
-        Case setting{
-            bench.job.rank(), ranks,        dtype, op, flags.root, elements_of(bytes, dtype, collective, ranks), false,
-            flags.arena,      bench.device, peer,  {}};
+        Case setting{rank,  ranks,       dtype,        op,   flags.root, elements_of(bytes, dtype, collective, ranks),
+                     false, flags.arena, bench.device, peer, group,      {}};
         const std::string name =
             std::string(to_string(dtype)) + " " + std::string(to_string(op)) + " " + std::to_string(setting.count);
         setting.name = name + " apart";

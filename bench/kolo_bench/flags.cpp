@@ -149,6 +149,8 @@ po::options_description describe(Flags& flags, Texts& texts) {
   add("op,o", po::value(&texts.ops), "operations, separated by commas, or all (sum; a step: average)");
   add("root,r", po::value(&flags.root)->default_value(0),
       "of what has one (of a small reduce, gather or scatter the first)");
+  add("split", po::value(&flags.split)->default_value(0),
+      "a collective in groups of so many neighbours, all at once (a peer in communicators); 0: in all ranks");
   add("place", po::value(&texts.place)->default_value("both"), "in, out or both: in place or into another buffer");
   add("seconds,t", po::value(&flags.seconds)->default_value(1.0),
       "a row goes on sampling until its median is stable, at most so long");
@@ -234,6 +236,10 @@ void check_ranges(const Flags& flags) {
   if (flags.timeline && flags.mode != Mode::overlap) throw BadFlags("--timeline is for overlap");
   if (flags.timeline && flags.json.empty()) throw BadFlags("--timeline needs --json: the times go into the record");
   if (flags.arena && flags.peer_only) throw BadFlags("--arena is Kolo's: leave out --peer-only");
+  if (flags.split != 0 &&
+      (flags.split < 0 || flags.arena || flags.cuda || measures_model(flags.mode) || flags.mode == Mode::latency)) {
+    throw BadFlags("--split is a number of ranks, for a collective in the host's memory, without --arena");
+  }
   if (flags.cuda) check_cuda(flags);
   check_baselines(flags);
 }

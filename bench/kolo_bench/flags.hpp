@@ -67,7 +67,8 @@ struct Flags {
   bool check = true;
   std::vector<kolo::DType> dtypes;
   std::vector<kolo::ReduceOp> ops;
-  int root = 0;  ///< of a broadcast, reduce, gather or scatter; of small ones the first
+  int root = 0;   ///< of a broadcast, reduce, gather or scatter; of small ones the first
+  int split = 0;  ///< ranks of a group, all of which do the same at once; 0: one group of all
   bool in_place = true;
   bool out_of_place = true;
   double seconds = 1.0;  ///< a row takes no longer, samples permitting

@@ -20,9 +20,11 @@ using namespace kolo_bench;
 void check_against_job(const Flags& flags, Job& job) {
   if (!flags.baselines.empty() && !flags.cuda && !mpi_is_up())
     throw BadFlags("--baseline needs MPI: start kolo-bench with mpirun");
-  if (flags.root < 0 || flags.root >= job.size()) {
-    throw BadFlags("--root is a rank: 0 to " + std::to_string(job.size() - 1));
+  if (flags.split != 0 && job.size() % flags.split != 0) {
+    throw BadFlags("--split cuts " + std::to_string(job.size()) + " ranks into groups of the same size");
   }
+  const int ranks = flags.split == 0 ? job.size() : flags.split;
+  if (flags.root < 0 || flags.root >= ranks) throw BadFlags("--root is a rank: 0 to " + std::to_string(ranks - 1));
   const bool lost = job.rank() == 0 && !flags.json.empty() && !std::ofstream(flags.json, std::ios::app);
   if (job.sum(lost ? 1 : 0) > 0) throw BadFlags("--json: '" + flags.json + "' cannot be written");
 }

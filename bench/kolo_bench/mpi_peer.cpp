@@ -96,36 +96,35 @@ void check_mpi_can(DType dtype, ReduceOp op, std::int64_t count) {
   }
 }
 
-void mpi_allreduce_in_place(Buffer& inout, ReduceOp op, int ranks) {
+void mpi_allreduce_in_place(Buffer& inout, ReduceOp op, int ranks, MPI_Comm comm) {
   check_mpi(MPI_Allreduce(MPI_IN_PLACE, inout.data(), count_of(inout), type_of(inout.dtype()), op_of(inout.dtype(), op),
-                          MPI_COMM_WORLD),
+                          comm),
             "MPI_Allreduce");
   finish(inout, op, ranks);
 }
 
-void mpi_allreduce(Buffer& in, Buffer& out, ReduceOp op, int ranks) {
-  check_mpi(
-      MPI_Allreduce(in.data(), out.data(), count_of(in), type_of(in.dtype()), op_of(in.dtype(), op), MPI_COMM_WORLD),
-      "MPI_Allreduce");
+void mpi_allreduce(Buffer& in, Buffer& out, ReduceOp op, int ranks, MPI_Comm comm) {
+  check_mpi(MPI_Allreduce(in.data(), out.data(), count_of(in), type_of(in.dtype()), op_of(in.dtype(), op), comm),
+            "MPI_Allreduce");
   finish(out, op, ranks);
 }
 
-void mpi_reduce(Buffer& in, Buffer& out, ReduceOp op, int root, int rank, int ranks) {
+void mpi_reduce(Buffer& in, Buffer& out, ReduceOp op, int root, int rank, int ranks, MPI_Comm comm) {
   const bool is_root = rank == root;
   check_mpi(MPI_Reduce(is_root && &in == &out ? MPI_IN_PLACE : in.data(), is_root ? out.data() : nullptr, count_of(in),
-                       type_of(in.dtype()), op_of(in.dtype(), op), root, MPI_COMM_WORLD),
+                       type_of(in.dtype()), op_of(in.dtype(), op), root, comm),
             "MPI_Reduce");
   if (is_root) finish(out, op, ranks);
 }
 
-void mpi_broadcast(Buffer& inout, int root) {
-  check_mpi(MPI_Bcast(inout.data(), count_of(inout), type_of(inout.dtype()), root, MPI_COMM_WORLD), "MPI_Bcast");
+void mpi_broadcast(Buffer& inout, int root, MPI_Comm comm) {
+  check_mpi(MPI_Bcast(inout.data(), count_of(inout), type_of(inout.dtype()), root, comm), "MPI_Bcast");
 }
 
-void mpi_allgather(Buffer& in, Buffer& out) {
-  check_mpi(MPI_Allgather(in.data(), count_of(in), type_of(in.dtype()), out.data(), count_of(in), type_of(in.dtype()),
-                          MPI_COMM_WORLD),
-            "MPI_Allgather");
+void mpi_allgather(Buffer& in, Buffer& out, MPI_Comm comm) {
+  check_mpi(
+      MPI_Allgather(in.data(), count_of(in), type_of(in.dtype()), out.data(), count_of(in), type_of(in.dtype()), comm),
+      "MPI_Allgather");
 }
 
 namespace {
@@ -146,37 +145,37 @@ const Parts& parts_of(int part, int ranks) {
 
 }  // namespace
 
-void mpi_gather(Buffer& in, Buffer& out, int root, int ranks) {
+void mpi_gather(Buffer& in, Buffer& out, int root, int ranks, MPI_Comm comm) {
   const Parts& parts = parts_of(count_of(in), ranks);
   check_mpi(MPI_Gatherv(in.data(), count_of(in), type_of(in.dtype()), out.data(), parts.counts.data(),
-                        parts.begins.data(), type_of(in.dtype()), root, MPI_COMM_WORLD),
+                        parts.begins.data(), type_of(in.dtype()), root, comm),
             "MPI_Gatherv");
 }
 
-void mpi_scatter(Buffer& in, Buffer& out, int root, int ranks) {
+void mpi_scatter(Buffer& in, Buffer& out, int root, int ranks, MPI_Comm comm) {
   const Parts& parts = parts_of(count_of(out), ranks);
   check_mpi(MPI_Scatterv(in.data(), parts.counts.data(), parts.begins.data(), type_of(in.dtype()), out.data(),
-                         count_of(out), type_of(in.dtype()), root, MPI_COMM_WORLD),
+                         count_of(out), type_of(in.dtype()), root, comm),
             "MPI_Scatterv");
 }
 
-void mpi_alltoall(Buffer& in, Buffer& out, int ranks) {
+void mpi_alltoall(Buffer& in, Buffer& out, int ranks, MPI_Comm comm) {
   const int part = count_of(in) / ranks;
-  check_mpi(MPI_Alltoall(in.data(), part, type_of(in.dtype()), out.data(), part, type_of(in.dtype()), MPI_COMM_WORLD),
+  check_mpi(MPI_Alltoall(in.data(), part, type_of(in.dtype()), out.data(), part, type_of(in.dtype()), comm),
             "MPI_Alltoall");
 }
 
-void mpi_reduce_scatter_in_place(Buffer& inout, ReduceOp op, int ranks) {
+void mpi_reduce_scatter_in_place(Buffer& inout, ReduceOp op, int ranks, MPI_Comm comm) {
   check_mpi(MPI_Reduce_scatter_block(MPI_IN_PLACE, inout.data(), count_of(inout) / ranks, type_of(inout.dtype()),
-                                     op_of(inout.dtype(), op), MPI_COMM_WORLD),
+                                     op_of(inout.dtype(), op), comm),
             "MPI_Reduce_scatter_block");
   finish(inout, op, ranks);
 }
 
-void mpi_reduce_scatter(Buffer& in, Buffer& out, ReduceOp op, int ranks) {
-  check_mpi(MPI_Reduce_scatter_block(in.data(), out.data(), count_of(out), type_of(in.dtype()), op_of(in.dtype(), op),
-                                     MPI_COMM_WORLD),
-            "MPI_Reduce_scatter_block");
+void mpi_reduce_scatter(Buffer& in, Buffer& out, ReduceOp op, int ranks, MPI_Comm comm) {
+  check_mpi(
+      MPI_Reduce_scatter_block(in.data(), out.data(), count_of(out), type_of(in.dtype()), op_of(in.dtype(), op), comm),
+      "MPI_Reduce_scatter_block");
   finish(out, op, ranks);
 }
 
@@ -209,7 +208,7 @@ void MpiRequests::wait_all(int ranks) {
   open_->finishes.clear();
 }
 
-void mpi_barrier() { check_mpi(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier"); }
+void mpi_barrier(MPI_Comm comm) { check_mpi(MPI_Barrier(comm), "MPI_Barrier"); }
 
 void mpi_send_unexpected() {
   int ranks = 0;
@@ -232,41 +231,55 @@ namespace {
 
 class MpiPeer final : public Peer {
  public:
-  MpiPeer(int rank, int ranks) : rank_(rank), ranks_(ranks) {}
+  MpiPeer(int rank, int ranks, int split)
+      : rank_(split == 0 ? rank : rank % split), ranks_(split == 0 ? ranks : split) {
+    if (split != 0) check_mpi(MPI_Comm_split(MPI_COMM_WORLD, rank / split, rank, &comm_), "MPI_Comm_split");
+  }
+  ~MpiPeer() override {
+    if (comm_ != MPI_COMM_WORLD) MPI_Comm_free(&comm_);
+  }
+  MpiPeer(const MpiPeer&) = delete;
+  MpiPeer& operator=(const MpiPeer&) = delete;
+
   [[nodiscard]] std::string name() const override { return "mpi"; }
   void check_can(DType dtype, ReduceOp op, std::int64_t count) const override { check_mpi_can(dtype, op, count); }
   [[nodiscard]] bool is_exact(ReduceOp /*op*/) const override { return true; }
   void allreduce(Buffer& in, Buffer& out, ReduceOp op) override {
-    if (&in == &out) return mpi_allreduce_in_place(in, op, ranks_);
-    mpi_allreduce(in, out, op, ranks_);
+    if (&in == &out) return mpi_allreduce_in_place(in, op, ranks_, comm_);
+    mpi_allreduce(in, out, op, ranks_, comm_);
   }
-  void reduce(Buffer& in, Buffer& out, ReduceOp op, int root) override { mpi_reduce(in, out, op, root, rank_, ranks_); }
+  void reduce(Buffer& in, Buffer& out, ReduceOp op, int root) override {
+    mpi_reduce(in, out, op, root, rank_, ranks_, comm_);
+  }
   void broadcast(Buffer& in, Buffer& out, int root) override {
     // MPI has no such call into another buffer: its user copies.
     const bool copies = &in != &out && rank_ == root;
     if (copies) std::memcpy(out.data(), in.data(), static_cast<std::size_t>(in.bytes()));
-    mpi_broadcast(out, root);
+    mpi_broadcast(out, root, comm_);
   }
-  void allgather(Buffer& in, Buffer& out) override { mpi_allgather(in, out); }
-  void gather(Buffer& in, Buffer& out, int root) override { mpi_gather(in, out, root, ranks_); }
-  void scatter(Buffer& in, Buffer& out, int root) override { mpi_scatter(in, out, root, ranks_); }
-  void alltoall(Buffer& in, Buffer& out) override { mpi_alltoall(in, out, ranks_); }
+  void allgather(Buffer& in, Buffer& out) override { mpi_allgather(in, out, comm_); }
+  void gather(Buffer& in, Buffer& out, int root) override { mpi_gather(in, out, root, ranks_, comm_); }
+  void scatter(Buffer& in, Buffer& out, int root) override { mpi_scatter(in, out, root, ranks_, comm_); }
+  void alltoall(Buffer& in, Buffer& out) override { mpi_alltoall(in, out, ranks_, comm_); }
   void reduce_scatter(Buffer& in, Buffer& out, ReduceOp op) override {
-    if (&in == &out) return mpi_reduce_scatter_in_place(in, op, ranks_);
-    mpi_reduce_scatter(in, out, op, ranks_);
+    if (&in == &out) return mpi_reduce_scatter_in_place(in, op, ranks_, comm_);
+    mpi_reduce_scatter(in, out, op, ranks_, comm_);
   }
   [[nodiscard]] std::int64_t in_place_at(std::int64_t /*part*/) const override { return 0; }
-  void barrier() override { mpi_barrier(); }
+  void barrier() override { mpi_barrier(comm_); }
   void begin_group() override {}
   void end_group() override {}
 
  private:
   const int rank_;
   const int ranks_;
+  MPI_Comm comm_ = MPI_COMM_WORLD;
 };
 
 }  // namespace
 
-std::shared_ptr<Peer> make_mpi_peer(int rank, int ranks) { return std::make_shared<MpiPeer>(rank, ranks); }
+std::shared_ptr<Peer> make_mpi_peer(int rank, int ranks, int split) {
+  return std::make_shared<MpiPeer>(rank, ranks, split);
+}
 
 }  // namespace kolo_bench

@@ -44,9 +44,10 @@ std::string format_wrong(std::int64_t wrong) { return wrong < 0 ? "N/A" : std::t
 Report::Report(const Flags& flags, const Job& job)
     : flags_(flags), ranks_(job.size()), nodes_(job.nodes()), prints_(job.rank() == 0) {
   if (!prints_) return;
-  std::printf("# %s%s, %d ranks on %d node%s%s; times in microseconds, bandwidths in GB/s (1e9 bytes)\n",
-              flags_.mode_name.c_str(), flags_.cuda ? " on GPUs" : "", ranks_, nodes_, nodes_ == 1 ? "" : "s",
-              flags_.peer_only ? ", without Kolo" : "");
+  const std::string groups = flags_.split == 0 ? "" : " in groups of " + std::to_string(flags_.split);
+  std::printf("# %s%s, %d ranks%s on %d node%s%s; times in microseconds, bandwidths in GB/s (1e9 bytes)\n",
+              flags_.mode_name.c_str(), flags_.cuda ? " on GPUs" : "", ranks_, groups.c_str(), nodes_,
+              nodes_ == 1 ? "" : "s", flags_.peer_only ? ", without Kolo" : "");
   std::fflush(stdout);
 }
 
@@ -93,6 +94,7 @@ nlohmann::ordered_json Report::record_of(const Row& row, const std::vector<Measu
                                 {"root", row.root},
                                 {"ranks", ranks_},
                                 {"nodes", nodes_},
+                                {"split", flags_.split},
                                 {"in_place", row.in_place},
                                 {"contestant", own.name},
                                 {"time_us", own.microseconds.median},

@@ -63,6 +63,8 @@ TEST(Flags, AsInNcclTests) {
   EXPECT_EQ(parse({"allgather", "-d", "all"}).dtypes.size(), static_cast<std::size_t>(kolo::kDTypeCount));
   EXPECT_EQ(parse({"allreduce", "-o", "all"}).ops.size(), 5U);
   EXPECT_FALSE(parse({"allreduce", "--place", "in"}).out_of_place);
+  EXPECT_EQ(parse({"allreduce"}).split, 0);
+  EXPECT_EQ(parse({"allreduce", "--split", "2"}).split, 2);
 }
 
 TEST(Flags, OfSteps) {
@@ -101,6 +103,8 @@ TEST(Flags, WrongOnesSayWhatWouldBeRight) {
       {{"allreduce", "-d", "float31"}, "float32"},
       {{"allreduce", "-o", "mean"}, "average"},
       {{"allreduce", "--place", "above"}, "in, out or both"},
+      {{"allreduce", "--split", "-2"}, "--split is a number of ranks"},
+      {{"step", "--split", "2"}, "--split is a number of ranks, for a collective"},
       {{"allreduce", "--iter", "4"}, "did you mean --iters?"},
       {{"allreduce", "--jsn", "x"}, "did you mean --json?"},
       {{"allreduce", "--baseline", "gloo"}, "mpi-per-tensor"},

@@ -14,7 +14,7 @@ from pathlib import Path
 NUMBER = (int, float)
 ROOTED = ("reduce", "broadcast")
 COLLECTIVE = {"collective": str, "bytes": int, "count": int, "dtype": str, "op": str, "root": int, "ranks": int,
-              "nodes": int, "in_place": bool, "contestant": str, "time_us": NUMBER, "time_p10_us": NUMBER,
+              "nodes": int, "split": int, "in_place": bool, "contestant": str, "time_us": NUMBER, "time_p10_us": NUMBER,
               "time_p90_us": NUMBER, "samples": int, "algbw": NUMBER, "busbw": NUMBER, "wrong": int, "arena": bool,
               "device": str}
 STEP = {**COLLECTIVE, "model": str, "tensors": int, "submit": str}
@@ -82,6 +82,12 @@ def check_collectives(command, ranks, peers):
     for row in records(command, "allreduce", "-b", "4", "-e", "1M", "-f", "512", "--arena", *baseline):
         check_record(row, COLLECTIVE, ranks, names)
         assert row["arena"], row
+    for mode in ("allreduce", "gather", "alltoall", "barrier"):
+        for split in (split for split in (1, 2) if ranks % split == 0):
+            rows = records(command, mode, "-b", "1K", "-e", "64K", "-f", "64", "--split", str(split), *baseline)
+            for row in rows:
+                check_record(row, COLLECTIVE, ranks, names)
+                assert row["split"] == split, row
     rows = records(command, "allreduce", "-b", "1K", "-e", "1K", "-d", "all", "-o", "all")
     assert len(rows) == 2 * (13 * 4 + 4), len(rows)  # averages of floats only
     for row in rows:
