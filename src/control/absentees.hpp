@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,8 +29,20 @@ class Absentees {
     return !empty() && std::any_of(ranks.begin(), ranks.end(), [this](std::int32_t rank) { return has(rank); });
   }
 
-  void add(std::int32_t rank, Submissions submissions) { submissions_.emplace(rank, std::move(submissions)); }
-  void clear() { submissions_.clear(); }
+  /// `counts`: averages are over it.
+  void add(std::int32_t rank, Submissions submissions, bool counts) {
+    submissions_.emplace(rank, std::move(submissions));
+    if (counts) counted_.insert(rank);
+  }
+  void clear() {
+    submissions_.clear();
+    counted_.clear();
+  }
+  /// How many of these, which contribute nothing, averages are not over.
+  [[nodiscard]] std::size_t uncounted(const std::vector<std::int32_t>& ranks) const {
+    return static_cast<std::size_t>(
+        std::count_if(ranks.begin(), ranks.end(), [this](std::int32_t rank) { return counted_.count(rank) == 0; }));
+  }
 
   /// Those that contribute nothing to this name's next round, ascending.
   [[nodiscard]] std::vector<std::int32_t> without(const std::string& name) const {
@@ -66,6 +79,7 @@ class Absentees {
 
  private:
   std::map<std::int32_t, Submissions> submissions_;  ///< by rank
+  std::set<std::int32_t> counted_;
 };
 
 }  // namespace kolo::control

@@ -160,6 +160,8 @@ void write(Writer& w, const Joined& m) {
     w.number(submission.id);
     write(w, submission.signature);
   }
+  w.number(m.calls);
+  w.byte(m.counts ? 1 : 0);
 }
 
 void write(Writer& w, const Assigned& m) {
@@ -237,6 +239,7 @@ void write(Writer& w, const RankJoined& m) {
   w.signed_number(m.rank);
   w.number(m.submissions.size());
   for (const std::string& name : m.submissions) w.text(name);
+  w.byte(m.counts ? 1 : 0);
 }
 void write(Writer& w, const JoinEnded& m) {
   w.number(m.set);
@@ -244,6 +247,7 @@ void write(Writer& w, const JoinEnded& m) {
   w.number(m.steps);
   w.byte(static_cast<std::uint8_t>(m.code));
   w.text(m.message);
+  w.number(m.calls);
 }
 
 // ---------------------------------------------------------------- reading
@@ -450,6 +454,8 @@ void read(Reader& r, Joined& m) {
     submission.id = r.number_of<core::TensorId>();
     read(r, submission.signature);
   });
+  m.calls = r.number();
+  m.counts = r.flag();
 }
 
 void read(Reader& r, Assigned& m) {
@@ -525,6 +531,7 @@ void read(Reader& r, RankJoined& m) {
   m.set = r.number_of<core::SetId>();
   m.rank = r.rank();
   r.items(m.submissions, 1, [&r](std::string& name) { name = r.text(); });
+  m.counts = r.flag();
 }
 void read(Reader& r, JoinEnded& m) {
   m.set = r.number_of<core::SetId>();
@@ -532,6 +539,7 @@ void read(Reader& r, JoinEnded& m) {
   m.steps = r.number();
   m.code = r.choice(kLastCode);
   m.message = r.text();
+  m.calls = r.number();
 }
 
 // ---------------------------------------------------------------- variants: the tag is the alternative's index

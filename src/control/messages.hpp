@@ -46,9 +46,15 @@
 //               those that fail, so that they agree when it returns. It answers questions as one who has submitted. An
 //               id that is evicted it forgets as the others do; what it has in flight is listed as round 1 from then
 //               on, and nobody sends it again.
-//   refused     What names an absent rank as its root, and kinds in which each rank sends and receives, fail
-//               (`Failed`); and so does a process set that names a rank which has joined the world, and has not asked
-//               for that set before. The job goes on.
+//   averages    are over those that contribute, and over the absent that want it (`Joined::counts`).
+//   unnamed     calls may pass by the log (express.hpp), so an absent rank cannot know their number from the log.
+//               `Joined` says how many the rank has begun, and `JoinEnded` the most that any member has: the next is
+//               the one after that, on all of them. Between the first `RankJoined` and the end none passes by the log,
+//               for an absent rank would have to take part.
+//   refused     What names an absent rank as its root, kinds in which each rank sends and receives, tensors of a
+//               device, and products of scaled numbers, which have no neutral element, fail (`Failed`); and so does a
+//               process set that names a rank which has joined the world, and has not asked for that set before. The
+//               job goes on.
 //   the end     When the last member has joined, what is listed runs, for nobody else can be waited for. Then the log
 //               says `JoinEnded`: the join returns on all members with the rank that joined last, and all are present.
 //               Nothing of the set is in flight then, in relays neither. Steps are counted on from the member that has
@@ -203,6 +209,8 @@ struct Joined {
   std::uint64_t read = 0;               ///< so many entries of the log
   std::uint64_t steps = 0;              ///< that the rank has ended in the set
   std::vector<Submission> submissions;  ///< by name, ascending
+  core::Round calls = 0;                ///< unnamed ones that the rank has begun, past the log or not
+  bool counts = false;                  ///< averages are over this rank, too, while it is absent
 };
 
 using UpMessage = std::variant<Counted, Declared, Interest, Overdue, Missing, RankLost, Left, Starved, Answer, Joined>;
@@ -316,6 +324,7 @@ struct RankJoined {
   core::SetId set = core::kGlobalSet;
   std::int32_t rank = 0;
   std::vector<std::string> submissions;  ///< what it contributes to yet, by name, ascending
+  bool counts = false;                   ///< as in `Joined`
 };
 /// All members are present again: because all have joined, or because the join failed.
 struct JoinEnded {
@@ -324,6 +333,7 @@ struct JoinEnded {
   std::uint64_t steps = 0;         ///< ended by every member from here on
   ErrorCode code = ErrorCode::ok;  ///< why it failed
   std::string message = {};
+  core::Round calls = 0;  ///< the number of the last unnamed call that any of them has begun
 };
 
 /// The first fatal error: every handle fails with it, now and later. Nothing follows it in the log.

@@ -222,12 +222,14 @@ struct Participant::Impl {
     return number;
   }
 
-  SlotId join(Set& set) {
+  SlotId join(Set& set, Round calls, bool counts) {
     KOLO_CHECK(set.member && !set.is_dropped && set.join == kNoSlot) << "process set " << set.number;
     const SlotId number = set.join = new_slot(set, "");
     slots[number].is_join = slots[number].in_flight = true;
     slots[number].round = set.joins + 1;
-    Joined message{rank, set.number, counters.log_entries, set.steps, {}};
+    const SlotId unnamed = find(set, "");
+    if (unnamed != kNoSlot) calls = std::max(calls, slots[unnamed].round);
+    Joined message{rank, set.number, counters.log_entries, set.steps, {}, calls, counts};
     for (const SlotId member : in_flight_of(set)) {
       const Slot& slot = slots[member];
       message.submissions.push_back({slot.name, slot.round, slot.id, slot.whole ? *slot.pending : *slot.current});
@@ -425,6 +427,7 @@ struct Participant::Impl {
     std::vector<std::int32_t> absent = set.absent.without(slot.name);
     require(batch.members.size() == 1 || absent == batch.absent, "other ranks contribute to one part of a batch");
     batch.absent = std::move(absent);
+    batch.uncounted = set.absent.uncounted(batch.absent);
     set.absent.consume(slot.name);
     if (!std::binary_search(batch.absent.begin(), batch.absent.end(), rank)) return run(number);
     require(!slot.in_flight && slot.current != nullptr, "the log runs without this rank what it has submitted");
@@ -596,7 +599,7 @@ struct Participant::Impl {
     }
     Absentees::Submissions submissions;
     for (const std::string& name : entry.submissions) submissions.emplace(name, Joined::Submission{});
-    set.absent.add(entry.rank, std::move(submissions));
+    set.absent.add(entry.rank, std::move(submissions), entry.counts);
     if (entry.rank == rank) publish_completed(set);
     if (entry.set != core::kGlobalSet || entry.rank == rank) return;
     for (const auto& [request, number] : requests) {
@@ -617,12 +620,10 @@ struct Participant::Impl {
     set.absent.clear();
     if (number == kNoSlot) return;
     slots[number].in_flight = false;
-    if (done) {
-      count_steps(set, std::max(set.steps, entry.steps));
-      actions.emplace_back(JoinDone{entry.set, entry.last, number});
-    } else {
-      actions.emplace_back(FailSlot{number, Status(entry.code, entry.message)});
-    }
+    if (done) count_steps(set, std::max(set.steps, entry.steps));
+    const SlotId unnamed = find(set, "");
+    const Round calls = std::max(entry.calls, unnamed == kNoSlot ? 0 : slots[unnamed].round);
+    actions.emplace_back(JoinDone{entry.set, entry.last, number, calls, Status(entry.code, entry.message)});
     forget(number, actions);
     publish_completed(set);
     finish_dropped(set);
@@ -688,7 +689,7 @@ SlotId Participant::ask_for_set(const std::vector<std::int32_t>& ranks, const st
   return impl_->ask_for_set(ranks, name);
 }
 
-SlotId Participant::join(SetId set) { return impl_->join(impl_->set_of(set)); }
+SlotId Participant::join(SetId set, Round calls, bool counts) { return impl_->join(impl_->set_of(set), calls, counts); }
 
 void Participant::drop(SetId set) {
   Impl::Set& known = impl_->set_of(set);
@@ -737,7 +738,9 @@ Outbox& Participant::outbox() noexcept {
 const ParticipantCounters& Participant::counters() const noexcept { return impl_->counters; }
 bool Participant::in_flight(SlotId slot) const { return impl_->slots[slot].in_flight; }
 const std::string& Participant::name_of(SlotId slot) const { return impl_->slots[slot].name; }
-const core::Signature& Participant::signature_of(SlotId slot) const { return *impl_->slots[slot].current; }
+const std::shared_ptr<const core::Signature>& Participant::signature_of(SlotId slot) const {
+  return impl_->slots[slot].current;
+}
 const std::vector<std::int32_t>& Participant::left() const noexcept { return impl_->left; }
 const std::vector<std::int32_t>& Participant::first_to_leave() const noexcept {
   return impl_->first_to_leave.empty() ? impl_->left : impl_->first_to_leave;

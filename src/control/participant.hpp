@@ -15,7 +15,7 @@
 // A rank that is out of data joins (`join`; messages.hpp). Until the others have joined as well it submits nothing in
 // that set, and executes what they do: a `RunBatch` names the ranks that contribute nothing (`absent`). When this rank
 // is one of them, its slots in the batch are not in flight, and may have been opened by the log (`signature_of`).
-// `JoinDone` ends that (or `FailSlot`).
+// `JoinDone` ends that.
 //
 // A rank that has left will never submit again. Once the log has said so, what this rank has in flight or submits later
 // in a set with that rank is asked about at once (an `Overdue` of zero seconds), and fails by `FailSlot` (rank_lost)
@@ -60,6 +60,7 @@ struct RunBatch {
   std::uint32_t number = 0;
   /// The set's members that contribute nothing, ascending: the operation's neutral element is their input.
   std::vector<std::int32_t> absent = {};
+  std::size_t uncounted = 0;  ///< so many of them averages are not over
 };
 /// This slot's submission fails; the job goes on.
 struct FailSlot {
@@ -84,11 +85,13 @@ struct SetMade {
   std::vector<std::int32_t> members;  ///< in the set's order
   SlotId slot = 0;                    ///< the request, now complete
 };
-/// All members have joined, `last` after the others; this rank may submit again.
+/// A join of this rank's has ended, and it may submit again.
 struct JoinDone {
   core::SetId set = core::kGlobalSet;
-  std::int32_t last = 0;
-  SlotId slot = 0;  ///< the join, now complete
+  std::int32_t last = -1;  ///< all members have joined, this one after the others
+  SlotId slot = 0;
+  core::Round calls = 0;  ///< the number of the last unnamed call of any member, as far as it is known here
+  Status status = {};     ///< why it failed
 };
 /// All members have dropped it.
 struct SetGone {
@@ -143,8 +146,9 @@ class Participant {
   /// name is in flight. The slot ends with the request.
   SlotId ask_for_set(const std::vector<std::int32_t>& ranks, const std::string& name);
   /// This rank submits nothing more in the set until all members have joined. What is in flight there goes on. The slot
-  /// ends with the join.
-  SlotId join(core::SetId set);
+  /// ends with the join. `calls`: how many unnamed calls it has begun, where not all of them come this way. `counts`:
+  /// averages are over it all the same.
+  SlotId join(core::SetId set, core::Round calls = 0, bool counts = false);
   /// This rank submits nothing more in the set, once. What is in flight there goes on, and the set with it.
   void drop(core::SetId set);
   /// One more batch of the set is complete here. (A set is not gone while it has open batches.)
@@ -175,7 +179,7 @@ class Participant {
   [[nodiscard]] bool in_flight(SlotId slot) const;
   [[nodiscard]] const std::string& name_of(SlotId slot) const;
   /// What the slot's id means now: of a slot whose batch has just been handed out.
-  [[nodiscard]] const core::Signature& signature_of(SlotId slot) const;
+  [[nodiscard]] const std::shared_ptr<const core::Signature>& signature_of(SlotId slot) const;
   /// The other ranks of which the log has said that they have left, ascending.
   [[nodiscard]] const std::vector<std::int32_t>& left() const noexcept;
   /// Of these, those whose leaving is not the consequence of another's: who had left when the first submission failed

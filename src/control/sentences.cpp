@@ -37,6 +37,10 @@ std::string has_joined(const std::vector<std::int32_t>& ranks) {
   return core::describe_ranks(ranks) + one_or_many(ranks, " has", " have") + " joined";
 }
 
+std::string cannot_run(const std::string& subject, core::CollectiveKind kind, const std::vector<std::int32_t>& absent) {
+  return subject + ": the " + std::string(core::to_string(kind)) + " cannot run, because " + has_joined(absent);
+}
+
 std::string not_completed(const std::string& subject, double waited_s) {
   return subject + " has not completed within " + spell_seconds(waited_s) + ": ";
 }
@@ -172,8 +176,19 @@ std::string absent_root(const std::string& subject, core::CollectiveKind kind, s
 }
 
 std::string needs_all(const std::string& subject, core::CollectiveKind kind, const std::vector<std::int32_t>& absent) {
-  return subject + ": the " + std::string(core::to_string(kind)) + " cannot run, because " + has_joined(absent) +
-         ", and every rank would have to send and to receive.";
+  return cannot_run(subject, kind, absent) + ", and every rank would have to " +
+         (core::traits_of(kind).rooted ? "receive." : "send and to receive.");
+}
+
+std::string on_device(const std::string& subject, core::CollectiveKind kind, const std::vector<std::int32_t>& absent) {
+  return cannot_run(subject, kind, absent) +
+         ", and tensors of a device need every rank so far; copy them to the CPU's memory, and reduce them there.";
+}
+
+std::string scaled_product(const std::string& subject, core::CollectiveKind kind,
+                           const std::vector<std::int32_t>& absent) {
+  return cannot_run(subject, kind, absent) +
+         ", and nothing can stand for a rank in a product with prescale; scale the inputs before the call.";
 }
 
 std::string absent_member(const std::string& subject, const std::vector<std::int32_t>& absent) {

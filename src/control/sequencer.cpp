@@ -90,6 +90,7 @@ struct Sequencer::Impl {
     Absentees absent;
     std::int32_t last = -1;        ///< of them, who joined
     std::uint64_t most_steps = 0;  ///< that one of them has ended
+    Round most_calls = 0;          ///< unnamed ones that one of them has begun
     std::uint64_t joins = 0;       ///< that have ended
     std::deque<Over> over;
   };
@@ -120,6 +121,7 @@ struct Sequencer::Impl {
     std::vector<std::int32_t> missing;
     std::vector<std::int32_t> gone;    ///< of these, who had left when the answer came
     std::vector<std::int32_t> absent;  ///< and who had joined the world, if the request names its members
+    std::uint64_t joins = 0;           ///< of the world that had ended then
     // For a deadline:
     bool running = false;    ///< every member has submitted it
     Time due = Time::max();  ///< when the answers that have come must do
@@ -264,7 +266,11 @@ struct Sequencer::Impl {
       tensors[message.id].round = message.round;
     }
     fail(request_of(message), code, sentence);
-    if (message.id == kNoTensor && message.members.empty()) note_over(set, message.name, message.round);
+    if (message.id != kNoTensor || !message.members.empty()) return;
+    // The last failure of a name says all that those before it do.
+    const auto is_older = [&](const Over& over) { return over.name == message.name && over.round <= message.round; };
+    set.over.erase(std::remove_if(set.over.begin(), set.over.end(), is_older), set.over.end());
+    note_over(set, message.name, message.round);
   }
 
   template <class Message>
@@ -356,7 +362,7 @@ struct Sequencer::Impl {
     if (set.has_left) return end_join_without(set);
     require(!set.absent.has(message.rank), "a rank joins that has joined");
     if (set.plan) void_plan(set, PlanEnd::joined);
-    RankJoined entry{set.number, message.rank, {}};
+    RankJoined entry{set.number, message.rank, {}, message.counts};
     Absentees::Submissions submissions;
     for (const Joined::Submission& submission : message.submissions) {
       if (is_over(set, submission, message.read)) continue;
@@ -366,9 +372,10 @@ struct Sequencer::Impl {
       if (submission.id != kNoTensor && tensors.find(set.number, submission.name) == kNoTensor) listed.round = 1;
     }
     append(std::move(entry));
-    set.absent.add(message.rank, std::move(submissions));
+    set.absent.add(message.rank, std::move(submissions), message.counts);
     set.last = message.rank;
     set.most_steps = std::max(set.most_steps, message.steps);
+    set.most_calls = std::max(set.most_calls, message.calls);
     if (set.absent.size() < set.members.size()) return;
     ending.push_back(set.number);
     complete_rest(set);
@@ -425,6 +432,10 @@ struct Sequencer::Impl {
     const core::CollectiveTraits& traits = core::traits_of(signature.kind);
     if (absent.empty()) return {};
     if (traits.needs_all) return needs_all(subject_of(request), signature.kind, absent);
+    if (signature.device != DeviceKind::cpu) return on_device(subject_of(request), signature.kind, absent);
+    if (traits.reduces && signature.op == ReduceOp::product && signature.prescale != 1) {
+      return scaled_product(subject_of(request), signature.kind, absent);
+    }
     if (!traits.rooted || signature.root < 0 || static_cast<std::size_t>(signature.root) >= set.order.size()) return {};
     const std::int32_t root = set.order[static_cast<std::size_t>(signature.root)];
     const bool has_root = !std::binary_search(absent.begin(), absent.end(), root);
@@ -439,7 +450,7 @@ struct Sequencer::Impl {
         ending.push_back(number);
         continue;
       }
-      append(JoinEnded{number, set.last, std::max(set.most_steps, set.steps)});
+      append(JoinEnded{number, set.last, std::max(set.most_steps, set.steps), ErrorCode::ok, {}, set.most_calls});
       forget_join(set);
     }
   }
@@ -448,6 +459,7 @@ struct Sequencer::Impl {
     ++set.joins;
     set.absent.clear();
     set.most_steps = 0;
+    set.most_calls = 0;
     forget(stalls, [&set](const auto& item) { return item.first == join_in(set).key(); });
     forget(questions, [&set](const auto& item) { return item.second.request.key() == join_in(set).key(); });
   }
@@ -456,7 +468,12 @@ struct Sequencer::Impl {
 
   /// A member has left. What has been said without the absent is on its way up, so nothing can be believed any more.
   void end_join_without(Set& set) {
-    flush(set, true);
+    // What all had submitted before runs, also what waits for an id.
+    for (std::uint64_t before = ~std::uint64_t{0}; before != counters.entries;) {
+      before = counters.entries;
+      flush(set, true);
+      assign_ids();
+    }
     forget_set(ending, set.number);
     std::vector<std::int32_t> absent;
     for (const std::int32_t member : set.members) {
@@ -808,9 +825,10 @@ struct Sequencer::Impl {
     question.missing.insert(question.missing.end(), message.ranks.begin(), message.ranks.end());
     std::copy_if(message.ranks.begin(), message.ranks.end(), std::back_inserter(question.gone),
                  [this](std::int32_t rank) { return has_left(rank); });
-    if (const Absentees& absent = sets.at(core::kGlobalSet).absent; !question.request.members.empty()) {
+    if (const Set& world = sets.at(core::kGlobalSet); !question.request.members.empty()) {
+      if (question.absent.empty()) question.joins = world.joins;
       std::copy_if(message.ranks.begin(), message.ranks.end(), std::back_inserter(question.absent),
-                   [&absent](std::int32_t rank) { return absent.has(rank); });
+                   [&world](std::int32_t rank) { return world.absent.has(rank); });
     }
     if (++question.answers < options.nodes) return;
     Question answered = std::move(question);
@@ -824,11 +842,13 @@ struct Sequencer::Impl {
     std::sort(question.gone.begin(), question.gone.end());
     if (!question.gone.empty()) {
       give_up(question.request, question.gone);
-    } else if (!question.absent.empty()) {
+    } else if (!question.absent.empty() && question.joins == sets.at(core::kGlobalSet).joins) {
       refuse_set(question.request, question.absent);
-    } else if (std::any_of(question.missing.begin(), question.missing.end(), [this](auto r) { return has_left(r); })) {
+    } else if (!question.absent.empty() ||
+               std::any_of(question.missing.begin(), question.missing.end(), [this](auto r) { return has_left(r); })) {
       question.answers = 0;  // it may have submitted after its node had answered
       question.missing.clear();
+      question.absent.clear();
       ask(std::move(question));
     } else if (!question.missing.empty() && question.waited_s > 0) {
       const Request& request = question.request;

@@ -49,7 +49,7 @@ std::vector<UpMessage> sample_up() {
           Starved{12},
           Answer{kMost, 1023, true, Doing::standing, {0, 7}, "no time", Answer::Wait{3, "y", kMost, {2, 5}}},
           Answer{1, 2, false, Doing::waiting, {}, "", std::nullopt},
-          Joined{3, 7, kMost, 12, {{"", 18, 0, {}}, {"x", kMost, core::kNoTensor, sample_signature()}}},
+          Joined{3, 7, kMost, 12, {{"", 18, 0, {}}, {"x", kMost, core::kNoTensor, sample_signature()}}, kMost, true},
           Overdue{2, 1, "", 3, kWaited, true, false, {}, true}};
 }
 
@@ -69,8 +69,8 @@ std::vector<LogEntry> sample_log() {
           Faulted{ErrorCode::timeout, -1, "too late"},
           Closed{},
           Push{},
-          RankJoined{1, 5, {"", "x"}},
-          JoinEnded{1, 6, kMost, ErrorCode::ok, ""}};
+          RankJoined{1, 5, {"", "x"}, true},
+          JoinEnded{1, 6, kMost, ErrorCode::ok, "", kMost}};
 }
 
 template <class Message>

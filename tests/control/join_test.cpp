@@ -297,7 +297,7 @@ TEST_F(JoinParticipant, CountsRoundsOfOthersAlong) {
   const auto& batch = std::get<RunBatch>(actions[0]);
   EXPECT_EQ(batch.absent, Ranks{1});
   EXPECT_EQ(participant.name_of(batch.members.at(0)), "x");
-  EXPECT_EQ(participant.signature_of(batch.members.at(0)), of_elements(4));
+  EXPECT_EQ(*participant.signature_of(batch.members.at(0)), of_elements(4));
   EXPECT_FALSE(participant.in_flight(batch.members.at(0)));
   EXPECT_EQ(participant.round_of(batch.members.at(0)), 2U);
   end_join();

@@ -132,6 +132,35 @@ TEST(Join, CutsAPlanInTheMiddleOfABatch) {
   }
 }
 
+/// Unnamed calls pass by the log until somebody joins, and so a rank that was absent cannot count them along.
+TEST(Join, BringsRanksBackToTheSameUnnamedCall) {
+  std::uint64_t passed = 0;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    World world(seeded(seed), allreduces(3));
+    for (int rank = 0; rank < 4; ++rank) {
+      Program program;
+      for (int epoch = 0; epoch < 3; ++epoch) {
+        for (int i = 0; i < 3 + rank * epoch; ++i) {
+          program.push_back(call(i % 3));
+          if (i % 2 == 0) program.push_back(submit("named", 0));
+        }
+        program.push_back(join());
+      }
+      program.push_back(call(1));
+      program.push_back(wait_all());
+      program.push_back(leave());
+      world.set_program(rank, program);
+    }
+    ASSERT_EQ(world.run(), "") << "seed " << seed;
+    for (int rank = 0; rank < 4; ++rank) {
+      EXPECT_EQ(world.joins(rank).size(), 3U);
+      EXPECT_TRUE(world.failures(rank).empty());
+    }
+    passed += world.passed();
+  }
+  EXPECT_GT(passed, 3 * kSeeds);
+}
+
 /// Nobody is left to submit what only one of them has.
 TEST(Join, RunsWhatEachHadInFlight) {
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
@@ -174,7 +203,10 @@ TEST(Join, TellsWhatDiffersFromWhatAnAbsentRankSubmitted) {
 
 TEST(Join, RefusesWhatNeedsAnAbsentRank) {
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
-    auto signatures = allreduces(3);
+    auto signatures = allreduces(5);
+    signatures[3].device = DeviceKind::cuda;
+    signatures[4].op = ReduceOp::product;
+    signatures[4].prescale = 0.5;
     signatures[0].kind = core::CollectiveKind::broadcast;
     signatures[0].root = 2;
     signatures[1].kind = core::CollectiveKind::broadcast;
@@ -184,12 +216,18 @@ TEST(Join, RefusesWhatNeedsAnAbsentRank) {
     world.set_program(2, {join(), submit("root 2", 0), submit("exchange", 2), wait_all(), leave()});
     for (const int rank : {0, 1, 3}) {
       world.set_program(rank, {pause(500), submit("root 2", 0), wait_all(), submit("root 1", 1), wait_all(),
-                               submit("exchange", 2), wait_all(), join(), submit("root 2", 0), submit("exchange", 2),
-                               wait_all(), leave()});
+                               submit("exchange", 2), wait_all(), submit("device", 3), wait_all(), submit("product", 4),
+                               wait_all(), join(), submit("root 2", 0), submit("exchange", 2), wait_all(), leave()});
     }
     ASSERT_EQ(world.run(), "") << "seed " << seed;
     for (const int rank : {0, 1, 3}) {
-      ASSERT_EQ(world.failures(rank).size(), 2U);
+      ASSERT_EQ(world.failures(rank).size(), 4U);
+      EXPECT_EQ(world.failures(rank)[2].message(),
+                "tensor \"device\": the allreduce cannot run, because rank 2 has joined, and tensors of a device "
+                "need every rank so far; copy them to the CPU's memory, and reduce them there.");
+      EXPECT_EQ(world.failures(rank)[3].message(),
+                "tensor \"product\": the allreduce cannot run, because rank 2 has joined, and nothing can stand for a "
+                "rank in a product with prescale; scale the inputs before the call.");
       EXPECT_EQ(world.failures(rank)[0].code(), ErrorCode::invalid_argument);
       EXPECT_EQ(world.failures(rank)[0].message(),
                 "tensor \"root 2\": the broadcast cannot run, because its root has joined: rank 2.");

@@ -61,6 +61,7 @@ struct Random {
   bool mismatches = true;
   bool changes = true;  ///< of signatures
   bool unnamed = true;
+  bool calls = false;  ///< unnamed calls are made one at a time, in one order, and may pass by the log
   bool end_steps = true;
   bool joins = true;
 };
@@ -141,6 +142,13 @@ class RandomPrograms {
     }
   }
 
+  bool is_synchronous(const Call& call) const { return shape_.calls && call.name.empty(); }
+
+  Op request(const Call& call, std::size_t rank) const {
+    const int signature = call.signatures[rank];
+    return is_synchronous(call) ? simulator::call(signature, call.set) : submit(call.name, signature, call.set);
+  }
+
   Call make_call(int set, int name) {
     Call call{set, name == shape_.names ? "" : "t" + std::to_string(name), {}};
     int& signature = signature_of_[static_cast<std::size_t>(set * (shape_.names + 1) + name)];
@@ -186,14 +194,14 @@ class RandomPrograms {
       if (draw(4) == 0) program.push_back(pause(draw(300)));
       const std::size_t end = draw(calls.size() + 1);
       for (std::size_t i = 0; i < end; ++i) {
-        program.push_back(submit(calls[i].name, calls[i].signatures[static_cast<std::size_t>(rank)], calls[i].set));
+        program.push_back(request(calls[i], static_cast<std::size_t>(rank)));
         if (draw(5) == 0) program.push_back(wait(calls[i].name, calls[i].set));
         if (ends_step[i]) program.push_back(end_step(calls[i].set));
       }
       std::vector<bool> is_there(static_cast<std::size_t>(shape_.names) + 1, false);
       for (std::size_t more = draw(3); more > 0; --more) {
         const int name = draw_name();
-        if (is_there[static_cast<std::size_t>(name)]) continue;
+        if (is_there[static_cast<std::size_t>(name)] || (shape_.calls && name == shape_.names)) continue;
         is_there[static_cast<std::size_t>(name)] = true;
         const Call call = make_call(static_cast<int>(set), name);
         program.push_back(submit(call.name, call.signatures[static_cast<std::size_t>(rank)], call.set));
@@ -212,10 +220,14 @@ class RandomPrograms {
     if (!one_order) std::shuffle(calls.begin(), calls.end(), random_);
     if (draw(6) == 0) program.push_back(pause(draw(300)));  // a rank that is late
     for (const Call& call : calls) {
-      if (!is_member(rank, call.set)) continue;
-      program.push_back(submit(call.name, call.signatures[rank], call.set));
+      if (!is_member(rank, call.set) || is_synchronous(call)) continue;
+      program.push_back(request(call, rank));
       if (one_order && draw(5) == 0) program.push_back(wait(call.name, call.set));
       if (draw(15) == 0) program.push_back(poll());
+    }
+    std::sort(calls.begin(), calls.end(), [](const Call& a, const Call& b) { return a.set < b.set; });
+    for (const Call& call : calls) {
+      if (is_member(rank, call.set) && is_synchronous(call)) program.push_back(request(call, rank));
     }
     if (wait_at_end) program.push_back(wait_all());
     for (std::size_t set = 0; shape_.end_steps && set < members_.size(); ++set) {

@@ -87,6 +87,18 @@ TEST(RandomWorlds, KeepEveryPromiseWhereRanksJoin) {
   }
 }
 
+/// Unnamed calls come one at a time, and leave gaps in the log, where ranks do not know of those that they missed.
+TEST(RandomWorlds, KeepEveryPromiseWhereUnnamedCallsPassByTheLog) {
+  Random shape;
+  shape.names = 4;
+  shape.phases = 30;
+  shape.sets = 1;
+  shape.calls = true;
+  for (std::uint64_t seed = 7000; seed < 7000 + kolo::testing::share_of(400U); ++seed) {
+    ASSERT_EQ(run_random(seed, shape, static_cast<std::uint32_t>(5 + seed % 12)), "") << "seed " << seed;
+  }
+}
+
 /// One rank leaves, or dies, somewhere in its program. What needs it fails; sets that it is no member of go on.
 TEST(RandomWorlds, KeepEveryPromiseWhereARankIsGoneSoon) {
   Random shape;
@@ -96,6 +108,7 @@ TEST(RandomWorlds, KeepEveryPromiseWhereARankIsGoneSoon) {
     std::mt19937_64 random(seed);
     Options options = random_options(random);
     options.ranks = static_cast<int>(2 + random() % 5);
+    shape.calls = seed % 4 > 1;
     options.ranks_per_node = options.ranks;  // nobody is below the one who goes
     World world(options, allreduces(RandomPrograms::kSignatures));
     RandomPrograms programs(shape, options.ranks, random());

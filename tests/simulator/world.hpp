@@ -11,6 +11,9 @@
 //             late.
 //   programs  each rank runs a list of operations (submit, wait, ...), with random pauses; a blocked rank is
 //             interested.
+//   unnamed   calls (`call`), one at a time on a rank, pass by the log where all members come to them before somebody
+//             has waited long enough (control/express.hpp), so their numbers in the log have gaps. From the moment that
+//             a rank has read that another one has joined it goes to the log without a word, until the join has ended.
 //   batches   complete on a rank some time after all members of the set have executed them.
 //   death     a rank stops; its node's leader says so some time later, or its node's parent when it was the leader
 //             itself. Or nobody notices: its process was stopped.
@@ -68,7 +71,7 @@ using Tick = std::uint64_t;
 /// What would be done with a set that could not be made is passed over. Submitting a name that is in flight waits for
 /// it first.
 struct Op {
-  enum class Kind { submit, wait, wait_all, poll, end_step, make_set, drop_set, join, pause, leave, die, stop };
+  enum class Kind { submit, call, wait, wait_all, poll, end_step, make_set, drop_set, join, pause, leave, die, stop };
   Kind kind = Kind::pause;
   int set = 0;
   std::string name;
@@ -81,6 +84,8 @@ using Program = std::vector<Op>;
 inline Op submit(std::string name, int signature = 0, int set = 0) {
   return {Op::Kind::submit, set, std::move(name), signature, {}, 0};
 }
+/// An unnamed call, waited for; all members make theirs this way, or none does.
+inline Op call(int signature = 0, int set = 0) { return {Op::Kind::call, set, {}, signature, {}, 0}; }
 inline Op wait(std::string name, int set = 0) { return {Op::Kind::wait, set, std::move(name), 0, {}, 0}; }
 inline Op wait_all() { return {Op::Kind::wait_all, 0, {}, 0, {}, 0}; }
 /// Shows interest for a moment, as an unfinished done() does.
@@ -126,6 +131,7 @@ struct Options {
   std::uint32_t capacity = 4096;
   bool plan = true;
   double latch_timeout_s = 5;
+  Tick patience = 60;  ///< at most, before an unnamed call goes to the log
 };
 
 /// What has passed, to compare steps by.
@@ -198,6 +204,8 @@ class World {
   }
   [[nodiscard]] const Status& fault(int rank) const { return ranks_[index(rank)].fault; }
   [[nodiscard]] std::uint64_t events() const { return happened_; }
+  /// Unnamed calls that the log knows nothing of.
+  [[nodiscard]] std::uint64_t passed() const { return passed_; }
   [[nodiscard]] Tick now() const { return now_; }
   [[nodiscard]] control::Relay& relay(int node) { return *nodes_[index(node)].relay; }
   [[nodiscard]] const core::Topology& topology() const { return topology_; }
@@ -248,6 +256,11 @@ class World {
     bool is_joined = false;  ///< its program waits for a join, which is this:
     SetId join_set = 0;
     SlotId join_slot = 0;
+    std::map<SetId, std::uint64_t> calls;  ///< unnamed ones that were begun
+    std::set<SetId> closed;                ///< sets whose unnamed calls go by the log, because a rank has joined
+    bool is_calling = false;               ///< its program waits for an unnamed call,
+    bool is_in_log = false;                ///< which has gone there
+    Tick call_due = 0;                     ///< and goes there at this time
     Tick join_since = 0;
     bool join_warned = false;
     bool join_over = false;
@@ -285,6 +298,12 @@ class World {
     std::vector<std::vector<int>> said;      ///< by ordinal - 1: the signatures (by rank of the set, -1: none)
     std::uint64_t consumed = 0;              ///< by the log
     bool hopeless = false;                   ///< failed without being complete, because somebody has left
+  };
+  /// The words of an unnamed call.
+  struct Words {
+    std::map<int, int> said;  ///< signatures, by rank
+    bool by_log = false;      ///< somebody has gone there
+    bool together = false;    ///< all have said the same before
   };
   /// What an entry consumes.
   struct Record {
@@ -397,6 +416,7 @@ class World {
       if (sabotage_.rank_reads && !sabotage_.rank_reads(rank, entry)) continue;
       actions.clear();
       r.participant->on_log(entry, actions);
+      if (const auto* joined = std::get_if<control::RankJoined>(&entry)) r.closed.insert(joined->set);
       for (control::Action& action : actions) {
         std::visit([&](auto& value) { act(rank, number, value); }, action);
       }
@@ -452,6 +472,8 @@ class World {
     switch (op.kind) {
     case Op::Kind::submit:
       return do_submit(rank, {set->second, op.name}, op.signature);
+    case Op::Kind::call:
+      return call(rank, set->second, op.signature);
     case Op::Kind::wait: {
       const auto found = r.handles.find({set->second, op.name});
       return found == r.handles.end() || !found->second.pending;
@@ -503,6 +525,61 @@ class World {
     return true;
   }
 
+  /// The calls of a set are numbered; those that pass by the log leave gaps there.
+  bool call(int rank, SetId set, int number) {
+    Rank& r = ranks_[index(rank)];
+    Handle& handle = r.handles[{set, ""}];
+    if (!r.is_calling) {
+      ++r.calls[set];
+      r.is_calling = true;
+      r.is_in_log = false;
+      r.call_due = now_ + draw(options_.patience);
+      schedule(r.call_due, Event::Kind::tick, rank);
+      if (r.closed.count(set) == 0) words_[{set, r.calls[set]}].said[rank] = number;
+    } else if (r.is_in_log) {
+      r.is_calling = handle.pending;
+      return !handle.pending;
+    }
+    Words& words = words_[{set, r.calls[set]}];
+    const auto differs = [number](const auto& word) { return word.second != number; };
+    const bool is_closed = r.closed.count(set) != 0 && words.said.count(rank) == 0;
+    const bool agree = !is_closed && std::none_of(words.said.begin(), words.said.end(), differs);
+    if (!words.by_log && agree && words.said.size() == members_[set].size()) {
+      if (!std::exchange(words.together, true)) pass_by_log(set, r.calls[set], words);
+      r.is_calling = false;
+      return true;
+    }
+    if (!words.by_log && agree && now_ < r.call_due) return false;
+    r.is_in_log = true;
+    if (!std::exchange(words.by_log, true)) wake_callers(set);
+    handle.ordinal = r.calls[set] - 1;
+    begin(rank, {set, ""}, handle, r.participant->open(set, ""), number);
+    r.participant->submit(handle.slot, signatures_[index(number)], r.calls[set]);
+    return false;
+  }
+
+  void wake_callers(SetId set) {
+    for (const std::int32_t member : members_[set]) {
+      if (ranks_[index(member)].is_calling) schedule_tick(member, 1 + draw(options_.pause));
+    }
+  }
+
+  /// All members have spoken.
+  void pass_by_log(SetId set, std::uint64_t ordinal, const Words& words) {
+    Ledger& ledger = ledgers_[Key(set, "")];
+    if (ledger.consumed + 1 != ordinal || !absent_[set].empty()) {
+      return violate("unnamed call " + std::to_string(ordinal) + " passes by the log too early or too late");
+    }
+    ledger.consumed = ordinal;
+    if (ledger.said.size() < ordinal) ledger.said.resize(ordinal);
+    for (const auto& [rank, number] : words.said) {
+      ledger.submitted[rank] = ordinal;
+      ledger.said[ordinal - 1].push_back(number);
+    }
+    ++passed_;
+    wake_callers(set);
+  }
+
   void begin(int rank, const Key& key, Handle& handle, SlotId slot, int number) {
     Rank& r = ranks_[index(rank)];
     handle.key = key;
@@ -540,7 +617,7 @@ class World {
     r.join_set = set;
     r.join_warned = false;
     joining_.insert({set, rank});
-    r.join_slot = r.participant->join(set);
+    r.join_slot = r.participant->join(set, r.calls[set]);
     watch_join(rank);
     return false;
   }
@@ -637,7 +714,7 @@ class World {
       if (!contributes) {
         const control::Participant& participant = *ranks_[index(rank)].participant;
         if (participant.name_of(run.members[i]) == record.items[i].first && !participant.in_flight(run.members[i]) &&
-            !participant.signature_of(run.members[i]).tensors.empty())
+            !participant.signature_of(run.members[i])->tensors.empty())
           continue;
         return violate("rank " + std::to_string(rank) + " has joined, and runs something else than the others");
       }
@@ -680,15 +757,17 @@ class World {
     if (!r.is_joined || r.join_set != done.set || r.join_slot != done.slot) {
       return violate("rank " + std::to_string(rank) + " is told of the end of a join that it has not made");
     }
-    r.joins.push_back(done.last);
+    r.calls[done.set] = std::max(r.calls[done.set], done.calls);
+    if (done.status.ok()) {
+      r.joins.push_back(done.last);
+      r.closed.erase(done.set);
+    } else {
+      r.failures.push_back(done.status);
+    }
     end_join(rank, entry);
   }
 
   void act(int rank, std::size_t entry, control::FailSlot& fail) {
-    if (ranks_[index(rank)].is_joined && ranks_[index(rank)].join_slot == fail.slot) {
-      ranks_[index(rank)].failures.push_back(fail.status);
-      return end_join(rank, entry);
-    }
     Handle* handle = handle_of(rank, fail.slot);
     if (handle == nullptr) return;
     const Record& record = records_[entry];
@@ -1036,6 +1115,12 @@ class World {
     if (e.code == ErrorCode::ok && absent_[e.set].size() < members_[e.set].size())
       violate(what + "before all have joined");
     if (e.code == ErrorCode::ok && e.last != last_[e.set]) violate(what + "with another last rank");
+    std::uint64_t calls = 0;
+    for (const std::int32_t member : members_[e.set]) {
+      Rank& r = ranks_[index(member)];
+      calls = std::max({calls, r.calls[e.set], r.handles[Key(e.set, "")].ordinal});
+    }
+    if (e.code == ErrorCode::ok && e.calls != calls) violate(what + "with another number of unnamed calls");
     for (auto& [key, ledger] : ledgers_) {
       if (key.set != e.set || !key.members.empty()) continue;
       records_[n].come_to.emplace(key, ledger.consumed);
@@ -1131,9 +1216,11 @@ class World {
   std::map<SetId, std::size_t> done_with_;   ///< how many members have said so before they left
   std::set<std::pair<SetId, int>> dropped_;  ///< by set and rank
   std::set<SetId> removed_;
-  std::set<std::pair<SetId, int>> joining_;         ///< whose programs have said so, by set and rank
-  std::map<SetId, std::set<std::int32_t>> absent_;  ///< by the log
-  std::map<SetId, std::int32_t> last_;              ///< of these, who joined
+  std::set<std::pair<SetId, int>> joining_;                 ///< whose programs have said so, by set and rank
+  std::map<SetId, std::set<std::int32_t>> absent_;          ///< by the log
+  std::map<SetId, std::int32_t> last_;                      ///< of these, who joined
+  std::map<std::pair<SetId, std::uint64_t>, Words> words_;  ///< by set and number of the call
+  std::uint64_t passed_ = 0;
   bool closed_ = false;
   bool faulted_ = false;
   std::string violation_;
