@@ -47,7 +47,7 @@ VARIABLES = {
 }
 # Parts that a build may lack: what says that a block needs one, its macro, and the variables that come with it.
 PARTS = {
-    "mpi": (r"kolo/mpi\.hpp|kolo::mpi::", "KOLO_WITH_MPI", "MPI_Comm my_communicator"),
+    "mpi": (r"<mpi\.h>|kolo/mpi\.hpp|kolo::mpi::", "KOLO_WITH_MPI", "MPI_Comm my_communicator"),
     "cuda": (r"kolo/cuda\.hpp|kolo::cuda::", "KOLO_WITH_CUDA", "kolo::cuda::StreamHandle stream"),
     "libtorch": (r"kolo::libtorch", "KOLO_WITH_LIBTORCH", ""),
 }
