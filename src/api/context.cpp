@@ -320,8 +320,10 @@ bool is_initialized() noexcept { return find_context() != nullptr; }
 Context& current_context() {
   Context* context = find_context();
   if (context == nullptr) {
-    throw Error(ErrorCode::not_initialized,
-                "call kolo::init() first (or make a kolo::Session, or pass a kolo::Context)");
+    throw Error(
+        ErrorCode::not_initialized,
+        "this thread has no context: call kolo::init() first (or make a kolo::Session, pass a kolo::Context, or "
+        "bind one to this thread by a kolo::ContextGuard)");
   }
   return *context;
 }

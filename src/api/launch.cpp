@@ -39,10 +39,10 @@ constexpr const char* kRemedy = "start them by mpirun, or by srun with the --mpi
 constexpr const char* kRemedy = "build Kolo with MPI (KOLO_WITH_MPI=ON)";
 #endif
 
-/// What launchers call the number of processes. Those of mpirun and torchrun go before Slurm's, under which they may
-/// run; and Slurm's is that of a step, for a batch script has the job's though it is alone.
-constexpr std::array kSizes = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "WORLD_SIZE",
-                               "SLURM_STEP_NUM_TASKS"};
+/// What launchers call the number of processes. Those of mpirun, torchrun and horovodrun go before Slurm's, under which
+/// they may run; and Slurm's is that of a step, for a batch script has the job's though it is alone.
+constexpr std::array kSizes = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",     "MV2_COMM_WORLD_SIZE",
+                               "WORLD_SIZE",           "HOROVOD_SIZE", "SLURM_STEP_NUM_TASKS"};
 
 }  // namespace
 

@@ -248,7 +248,8 @@ void check_members(std::string_view group, Span<const NamedView> members) {
     if (member->view.elements() == 0) continue;
     if (last != nullptr && overlap(last->view.data(), last->view.bytes(), member->view.data(), member->view.bytes())) {
       refuse(kind, group,
-             "its members " + base::quoted(last->name) + " and " + base::quoted(member->name) + " overlap");
+             "its members " + base::quoted(last->name) + " and " + base::quoted(member->name) +
+                 " overlap; give each memory of its own");
     }
     last = member;
   }
@@ -270,7 +271,8 @@ void check_tensors(core::CollectiveKind kind, std::string_view name, const View&
 void check_root(core::CollectiveKind kind, std::string_view name, const Root& root) {
   if (root.rank >= 0 && root.rank < root.ranks) return;
   refuse(kind, name,
-         "there is no root rank " + std::to_string(root.rank) + "; ranks are 0 to " + std::to_string(root.ranks - 1));
+         "there is no root rank " + std::to_string(root.rank) + "; a root is a rank of the group, 0 to " +
+             std::to_string(root.ranks - 1));
 }
 
 }  // namespace
@@ -297,7 +299,7 @@ Request allreduce_request(std::string_view name, ConstTensorView in, TensorView 
 Request grouped_allreduce_request(std::string_view group, Span<const NamedView> members,
                                   const AllreduceOptions& options) {
   const auto kind = core::CollectiveKind::allreduce;
-  if (members.empty()) refuse(kind, group, "a group needs at least one member");
+  if (members.empty()) refuse(kind, group, "a grouped call needs at least one member");
   Request request;
   request.signature = reduction_signature(kind, options);
   request.signature.tensors.reserve(members.size());
@@ -326,7 +328,7 @@ void name_members(std::string_view group, Request& request) {
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
   if (twice != sorted.end()) {
     refuse(request.signature.kind, group,
-           "two of its members are named " + base::quoted(*twice) + "; names within a group must differ");
+           "two of its members are named " + base::quoted(*twice) + "; names within a grouped call must differ");
   }
   request.signature.names = std::move(names);
 }

@@ -133,8 +133,9 @@ void Tensor::Release::operator()(std::byte* memory) const noexcept { ::operator 
 
 void Tensor::check_dtype(DType wanted) const {
   if (wanted == dtype_) return;
-  throw Error(ErrorCode::invalid_argument,
-              "a tensor of " + std::string(to_string(dtype_)) + " cannot be read as " + std::string(to_string(wanted)));
+  throw Error(ErrorCode::invalid_argument, "a tensor of " + std::string(to_string(dtype_)) + " cannot be read as " +
+                                               std::string(to_string(wanted)) +
+                                               "; as<T>() converts nothing, so T must be the tensor's own type");
 }
 
 }  // namespace kolo

@@ -228,7 +228,9 @@ TEST(Tensor, IsReadAsWhatItIs) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-    EXPECT_STREQ(error.what(), "kolo: a tensor of float32 cannot be read as float64");
+    EXPECT_STREQ(error.what(),
+                 "kolo: a tensor of float32 cannot be read as float64; as<T>() converts nothing, so T must be the "
+                 "tensor's own type");
   }
 }
 

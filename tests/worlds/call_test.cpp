@@ -115,7 +115,7 @@ TEST(CallErrors, AreThoseOfTheCalls) {
     std::vector<float> x(6, 1), out(5);
     const auto refused = [](auto&& call) { return sentence_of(ErrorCode::invalid_argument, call); };
     EXPECT_EQ(refused([&] { (void)kolo::prepare("x", Call::reduce(kolo::view(x), 2)); }),
-              "reduce of \"x\": there is no root rank 2; ranks are 0 to 1");
+              "reduce of \"x\": there is no root rank 2; a root is a rank of the group, 0 to 1");
     EXPECT_EQ(refused([&] { (void)kolo::prepare("x", Call::allreduce_into(kolo::const_view(x), kolo::view(out))); }),
               "allreduce of \"x\": the input has shape [6], but the output has [5]; they must agree");
     EXPECT_EQ(refused([&] { (void)kolo::prepare("x", Call::gather_into(kolo::const_view(x), {}, kolo::rank())); }),

@@ -103,11 +103,11 @@ TEST_F(AtTheCall, InputAndOutputThatDoNotFit) {
 
 TEST_F(AtTheCall, UnknownRoot) {
   EXPECT_EQ(refused([&] { kolo::broadcast(context_, "x", kolo::view(x_), 1); }),
-            "broadcast of \"x\": there is no root rank 1; ranks are 0 to 0");
+            "broadcast of \"x\": there is no root rank 1; a root is a rank of the group, 0 to 0");
   EXPECT_EQ(refused([&] { kolo::broadcast(context_, "x", kolo::view(x_), -1); }),
-            "broadcast of \"x\": there is no root rank -1; ranks are 0 to 0");
+            "broadcast of \"x\": there is no root rank -1; a root is a rank of the group, 0 to 0");
   EXPECT_EQ(refused([&] { (void)kolo::broadcast_object(context_, 5, 7); }),
-            "unnamed broadcast: there is no root rank 7; ranks are 0 to 0");
+            "unnamed broadcast: there is no root rank 7; a root is a rank of the group, 0 to 0");
 }
 
 TEST_F(AtTheCall, AverageOfIntegers) {
@@ -189,12 +189,12 @@ TEST_F(AtTheCall, Names) {
 
 TEST_F(AtTheCall, Groups) {
   EXPECT_EQ(refused([&] { kolo::grouped_allreduce(context_, "x", {}); }),
-            "allreduce of \"x\": a group needs at least one member");
+            "allreduce of \"x\": a grouped call needs at least one member");
   EXPECT_EQ(
       refused([&] {
         kolo::grouped_allreduce(context_, "x", {{"b", kolo::view(x_.data() + 2, 2)}, {"a", kolo::view(x_.data(), 3)}});
       }),
-      "allreduce of \"x\": its members \"a\" and \"b\" overlap");
+      "allreduce of \"x\": its members \"a\" and \"b\" overlap; give each memory of its own");
   EXPECT_EQ(refused([&] {
               kolo::grouped_allreduce(context_, "x", {{"a", kolo::view(x_)}, {"b", kolo::view(n_)}},
                                       AllreduceOptions{}.with_op(ReduceOp::average));
@@ -206,7 +206,8 @@ TEST_F(AtTheCall, Groups) {
 TEST_F(AtTheCall, GroupsWithANameTwice) {
   const std::vector<kolo::NamedView> twice{
       {"b", kolo::view(x_.data(), 1)}, {"a", kolo::view(x_.data() + 1, 1)}, {"b", kolo::view(x_.data() + 2, 1)}};
-  const std::string wanted = "allreduce of \"x\": two of its members are named \"b\"; names within a group must differ";
+  const std::string wanted =
+      "allreduce of \"x\": two of its members are named \"b\"; names within a grouped call must differ";
   EXPECT_EQ(refused([&] { kolo::grouped_allreduce(context_, "x", twice); }), wanted);
   EXPECT_EQ(refused([&] { (void)kolo::grouped_allreduce_async(context_, "x", twice); }), wanted);
   EXPECT_EQ(refused([&] { (void)kolo::prepare_grouped_allreduce(context_, "x", twice); }), wanted);
@@ -881,7 +882,8 @@ TEST(Life, OpenOperationsFailAtShutdown) {
 TEST(Life, InitTwiceAndAgain) {
   EXPECT_FALSE(kolo::is_initialized());
   EXPECT_EQ(sentence_of(ErrorCode::not_initialized, [] { (void)kolo::rank(); }),
-            "call kolo::init() first (or make a kolo::Session, or pass a kolo::Context)");
+            "this thread has no context: call kolo::init() first (or make a kolo::Session, pass a kolo::Context, or "
+            "bind one to this thread by a kolo::ContextGuard)");
   kolo::shutdown();  // nothing to do
   for (int round = 0; round < 3; ++round) {
     kolo::init();

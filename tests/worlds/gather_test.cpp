@@ -132,9 +132,9 @@ TEST(GatherErrors, AtTheCall) {
     const auto in = kolo::const_view(x);
     const auto refused = [](auto&& call) { return sentence_of(ErrorCode::invalid_argument, call); };
     EXPECT_EQ(refused([&] { (void)kolo::gather("x", in, 2); }),
-              "gather of \"x\": there is no root rank 2; ranks are 0 to 1");
+              "gather of \"x\": there is no root rank 2; a root is a rank of the group, 0 to 1");
     EXPECT_EQ(refused([&] { (void)kolo::gather(in, -1); }),
-              "unnamed gather: there is no root rank -1; ranks are 0 to 1");
+              "unnamed gather: there is no root rank -1; a root is a rank of the group, 0 to 1");
     EXPECT_EQ(refused([&] { kolo::gather_into("x", in, std::nullopt, kolo::rank()); }),
               "gather of \"x\": rank " + std::to_string(kolo::rank()) +
                   " is the root, and gets the result; give an output");

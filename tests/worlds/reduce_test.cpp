@@ -243,11 +243,11 @@ TEST(ReduceAtTheCall, WhatIsRefused) {
     const auto in = kolo::const_view(x);
     const auto refused = [](auto&& call) { return sentence_of(ErrorCode::invalid_argument, call); };
     EXPECT_EQ(refused([&] { kolo::reduce("x", kolo::view(x), 2); }),
-              "reduce of \"x\": there is no root rank 2; ranks are 0 to 1");
+              "reduce of \"x\": there is no root rank 2; a root is a rank of the group, 0 to 1");
     EXPECT_EQ(refused([&] { kolo::reduce(kolo::view(x), -1); }),
-              "unnamed reduce: there is no root rank -1; ranks are 0 to 1");
+              "unnamed reduce: there is no root rank -1; a root is a rank of the group, 0 to 1");
     EXPECT_EQ(refused([&] { (void)kolo::reduce_into_async("x", in, std::nullopt, 5); }),
-              "reduce of \"x\": there is no root rank 5; ranks are 0 to 1");
+              "reduce of \"x\": there is no root rank 5; a root is a rank of the group, 0 to 1");
     EXPECT_EQ(refused([&] { kolo::reduce_into("x", in, std::nullopt, kolo::rank()); }),
               "reduce of \"x\": rank " + std::to_string(kolo::rank()) +
                   " is the root, and gets the result; give an output");

@@ -147,7 +147,7 @@ TEST(ScatterErrors, AtTheCall) {
     const auto in = kolo::const_view(x);
     const auto to = kolo::view(out);
     EXPECT_EQ(refused([&] { kolo::scatter_into("x", in, to, 2); }),
-              "scatter of \"x\": there is no root rank 2; ranks are 0 to 1");
+              "scatter of \"x\": there is no root rank 2; a root is a rank of the group, 0 to 1");
     EXPECT_EQ(refused([&] { kolo::scatter_into(std::nullopt, to, self); }),
               "unnamed scatter: rank " + std::to_string(self) +
                   " is the root, whose rows are dealt out; give an input");

@@ -132,7 +132,7 @@ class Variable {
 };
 
 TEST(Start, ALauncherThatCannotBeJoinedIsAnErrorAndNotManyWorldsOfOne) {
-  for (const char* name : {"WORLD_SIZE", "SLURM_STEP_NUM_TASKS"}) {
+  for (const char* name : {"WORLD_SIZE", "HOROVOD_SIZE", "SLURM_STEP_NUM_TASKS"}) {
     const Variable size(name, "8");
     for (int way = 0; way < 2; ++way) {
       const std::string sentence = sentence_of(ErrorCode::transport, [&] {
