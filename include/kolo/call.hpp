@@ -19,8 +19,8 @@
 namespace kolo {
 
 /// A collective that has not been made yet. The functions have the arguments of the calls of the same name
-/// (collectives.hpp) without group and name. They check nothing: `prepare`, `grouped` and `grouped_async` do, and throw
-/// what those calls throw. Copies share what is described; the memory stays the caller's.
+/// (collectives.hpp) without group and name. They check nothing: whatever makes something of them does, and throws what
+/// those calls throw. Copies share what is described; the memory stays the caller's.
 class KOLO_API Call {
  public:
   static Call allreduce(TensorView inout, const AllreduceOptions& options = {});
@@ -52,6 +52,22 @@ class KOLO_API Call {
 /// Checks the call and claims the name, once, for a request that is started often.
 [[nodiscard]] KOLO_API Prepared prepare(std::string_view name, const Call& call);
 [[nodiscard]] KOLO_API Prepared prepare(const Group& group, std::string_view name, const Call& call);
+
+/// @name groups
+/// Several calls of one kind as one operation, which runs on all ranks or on none. They differ in their memory, types
+/// and shapes alone (else: invalid_argument): operation, scales, root and device are one. What one of them writes no
+/// other may use. As many, in the same order, on every rank. When one fails on a rank (an output of the wrong size),
+/// the group does, and what its outputs hold there is undefined. The shortest of their timeouts counts.
+/// @{
+
+KOLO_API void grouped(std::string_view name, Span<const Call> calls);
+[[nodiscard]] KOLO_API Handle grouped_async(std::string_view name, Span<const Call> calls);
+[[nodiscard]] KOLO_API Prepared prepare_grouped(std::string_view name, Span<const Call> calls);
+KOLO_API void grouped(const Group& group, std::string_view name, Span<const Call> calls);
+[[nodiscard]] KOLO_API Handle grouped_async(const Group& group, std::string_view name, Span<const Call> calls);
+[[nodiscard]] KOLO_API Prepared prepare_grouped(const Group& group, std::string_view name, Span<const Call> calls);
+
+/// @}
 
 }  // namespace kolo
 

@@ -12,14 +12,24 @@
 
 namespace kolo {
 
+namespace {
+
+/// What is known of the results, one for each tensor where the calls know of one.
+std::vector<detail::RoomGiven> rooms_of(const api::Request& request) {
+  std::vector<detail::RoomGiven> rooms{request.room};
+  rooms.insert(rooms.end(), request.more_rooms.begin(), request.more_rooms.end());
+  return rooms;
+}
+
+}  // namespace
+
 class Prepared::Impl {
  public:
   Impl(const Group& group, std::string_view name, api::Request request)
       : group_(group), engine_(group.impl().shared_engine()),
         signature_(group.set().names.share(std::move(request.signature))), buffers_(std::move(request.buffers)),
-        room_(static_cast<const detail::RoomGiven&>(request.room)), splits_(std::move(request.splits)),
-        timeout_(request.timeout), device_(request.device), streams_(std::move(request.streams)),
-        entry_(group.set().names.hold(name)) {}
+        rooms_(rooms_of(request)), splits_(std::move(request.splits)), timeout_(request.timeout),
+        device_(request.device), streams_(std::move(request.streams)), entry_(group.set().names.hold(name)) {}
   ~Impl() { entry_.table.release(entry_); }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -48,7 +58,11 @@ class Prepared::Impl {
       operation_ = std::make_shared<detail::HandleState>();
       operation_->buffers = buffers_;
       operation_->splits = splits_;
-      static_cast<detail::RoomGiven&>(operation_->room) = room_;
+      operation_->more_rooms.resize(rooms_.size() - 1);
+      for (std::size_t i = 0; i < rooms_.size(); ++i) {
+        detail::RoomGiven& room = i == 0 ? operation_->room : operation_->more_rooms[i - 1];
+        room = rooms_[i];
+      }
     } catch (...) {
       entry_.table.give_back(entry_);
       throw;
@@ -63,7 +77,7 @@ class Prepared::Impl {
   const std::shared_ptr<engine::Engine> engine_;
   const std::shared_ptr<const core::Signature> signature_;
   const engine::Buffers buffers_;
-  const detail::RoomGiven room_;
+  const std::vector<detail::RoomGiven> rooms_;  // by tensor
   const std::vector<std::int64_t> splits_;
   const std::optional<std::chrono::nanoseconds> timeout_;
   const Device device_;
@@ -100,6 +114,12 @@ Prepared prepare(const Group& group, std::string_view name, const Call& call) {
   return make_prepared(group, name, call.impl().request(name, group));
 }
 Prepared prepare(std::string_view name, const Call& call) { return prepare(current_context(), name, call); }
+Prepared prepare_grouped(const Group& group, std::string_view name, Span<const Call> calls) {
+  return make_prepared(group, name, api::grouped_request(name, calls, group));
+}
+Prepared prepare_grouped(std::string_view name, Span<const Call> calls) {
+  return prepare_grouped(current_context(), name, calls);
+}
 
 Prepared prepare_allreduce(const Group& group, std::string_view name, TensorView inout,
                            const AllreduceOptions& options) {

@@ -643,6 +643,7 @@ std::shared_ptr<detail::HandleState> make_operation(engine::Engine& engine, Clai
   operation->buffers = std::move(request.buffers);
   operation->timeout = request.timeout;
   operation->room = std::move(request.room);
+  operation->more_rooms = std::move(request.more_rooms);
   operation->splits = std::move(request.splits);
   operation->received_splits = std::move(request.received_splits);
   return operation;

@@ -39,7 +39,8 @@ struct Request {
   Device device = cpu();        ///< of all tensors; once located
   std::vector<Stream> streams;  ///< that have work to do on the tensors first; each once
   detail::ResultRoom room;      ///< for what the ranks find out together, and what is known at the call to be ours
-  std::vector<std::int64_t> splits;
+  std::vector<detail::ResultRoom> more_rooms;  ///< of a group's other tensors
+  std::vector<std::int64_t> splits;            ///< one tensor's behind another's
   std::vector<std::int64_t> received_splits;
 };
 

@@ -112,10 +112,13 @@ void Executor::fill(Batch& batch, const data::Layout& layout) {
     }
     run.pieces = std::move(pieces);
     if (!core::traits_of(run.kind).rows_differ) continue;
-    Operation* operation = batch.members[planned.pieces.front().member].get();
+    const data::Placed& only = planned.pieces.front();
+    Operation* operation = batch.members[only.member].get();
     run.elements = run.pieces.front().elements;
-    run.splits = operation->splits;
-    run.allocate = [operation](const std::vector<std::int64_t>& parts) { return operation->make_room(parts); };
+    run.splits = operation->splits_of(only.tensor);
+    run.allocate = [operation, tensor = only.tensor](const std::vector<std::int64_t>& parts) {
+      return operation->make_room(tensor, parts);
+    };
   }
 }
 

@@ -65,12 +65,18 @@ std::byte* ResultRoom::of_alltoall(core::CollectiveKind kind, const std::vector<
                   std::to_string(shape.elements()));
 }
 
-std::byte* HandleState::make_room(const std::vector<std::int64_t>& parts) {
-  const DType dtype = signature->tensors.front().dtype;
-  std::byte* given = room.owns_result ? nullptr : buffers.front().output;
-  if (splits.empty()) return room.of_gather(signature->kind, parts, dtype, given);
+Span<const std::int64_t> HandleState::splits_of(std::size_t tensor) const noexcept {
+  const std::size_t each = splits.size() / buffers.size();
+  return {splits.data() + tensor * each, each};
+}
+
+std::byte* HandleState::make_room(std::size_t tensor, const std::vector<std::int64_t>& parts) {
+  const DType dtype = signature->tensors[tensor].dtype;
+  ResultRoom& place = tensor == 0 ? room : more_rooms[tensor - 1];
+  std::byte* given = place.owns_result ? nullptr : buffers[tensor].output;
+  if (splits.empty()) return place.of_gather(signature->kind, parts, dtype, given);
   received_splits = parts;
-  return room.of_alltoall(signature->kind, parts, dtype, given);
+  return place.of_alltoall(signature->kind, parts, dtype, given);
 }
 
 bool HandleState::mark_interest() noexcept {

@@ -111,12 +111,15 @@ class HandleState {
   /// On a device: what the batch is held back behind.
   std::vector<data::DeviceEventPtr> ready;
 
-  ResultRoom room;  ///< its result is written by the driver before completion
-  // -- alltoall
-  std::vector<std::int64_t> splits;           ///< rows for each rank; empty: the same number for all
+  ResultRoom room;                     ///< its result is written by the driver before completion
+  std::vector<ResultRoom> more_rooms;  ///< of a group's other tensors
+  // -- alltoall, scatter
+  /// Rows for each rank, one tensor's behind another's; empty: the same number for all.
+  std::vector<std::int64_t> splits;
+  [[nodiscard]] Span<const std::int64_t> splits_of(std::size_t tensor) const noexcept;
   std::vector<std::int64_t> received_splits;  ///< rows from each rank; with splits written by the driver
-  /// The output of a collective in which rows differ by rank, given what data::Run::allocate is given.
-  std::byte* make_room(const std::vector<std::int64_t>& parts);
+  /// The output of a tensor where rows differ by rank, given what data::Run::allocate is given.
+  std::byte* make_room(std::size_t tensor, const std::vector<std::int64_t>& parts);
 
   // -- any thread
   [[nodiscard]] bool done() const noexcept { return (state_.load(std::memory_order_acquire) & kDone) != 0; }

@@ -92,7 +92,7 @@ kolo::engine::OperationPtr allgather(bool owns_result) {
 
 TEST(Operation, MakesRoomForAResultOfItsOwn) {
   const auto operation = allgather(true);
-  std::byte* const room = operation->make_room({24, 0, 12});
+  std::byte* const room = operation->make_room(0, {24, 0, 12});
   EXPECT_EQ(room, operation->room.result.data());
   EXPECT_EQ(operation->room.result.shape(), (Shape{3, 3}));
   EXPECT_EQ(operation->room.result.dtype(), DType::int32);
@@ -103,9 +103,9 @@ TEST(Operation, TakesTheCallersMemoryOnlyWhenItFits) {
   std::vector<int> memory(9);
   operation->buffers.push_back({nullptr, reinterpret_cast<std::byte*>(memory.data()), 0});
   operation->room.output_elements = 9;
-  EXPECT_EQ(operation->make_room({24, 0, 12}), reinterpret_cast<std::byte*>(memory.data()));
+  EXPECT_EQ(operation->make_room(0, {24, 0, 12}), reinterpret_cast<std::byte*>(memory.data()));
   try {
-    operation->make_room({24, 12, 12});
+    operation->make_room(0, {24, 12, 12});
     ADD_FAILURE() << "nothing was thrown";
   } catch (const kolo::Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);

@@ -267,6 +267,12 @@ void InFlight::fill() {
   }
 }
 
+Call InFlight::as_call(std::int64_t salt) {
+  operation_.salt = salt;
+  fill();
+  return call();
+}
+
 void InFlight::submit(std::int64_t salt) {
   operation_.salt = salt;
   fill();

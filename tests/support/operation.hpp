@@ -108,6 +108,8 @@ class InFlight {
   [[nodiscard]] bool can_prepare() const;
   /// Of a prepared operation, once, before the first `submit`.
   void prepare();
+  /// Fills the memory for this step and describes the call, for who makes it.
+  [[nodiscard]] Call as_call(std::int64_t salt);
   /// Fills the memory for this step and makes the call.
   void submit(std::int64_t salt);
   [[nodiscard]] Handle& handle() {

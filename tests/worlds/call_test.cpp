@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Collectives as values: prepared ones of every kind, step after step, and what is refused.
+// Collectives as values: prepared ones of every kind, step after step, groups of every kind, and what is
+// refused.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -91,6 +92,139 @@ TEST_P(Calls, PreparedOfEveryKind) {
         kolo::end_step(group);
       }
     }
+  });
+}
+
+/// Three of a kind, of other types and lengths, as one operation.
+std::vector<std::unique_ptr<InFlight>> some_of(Kind kind, const kolo::Group& group, kolo::testing::Random& own) {
+  std::vector<std::unique_ptr<InFlight>> members;
+  for (const DType dtype : {DType::float32, DType::int16, DType::float64}) {
+    Operation operation;
+    operation.kind = kind;
+    operation.dtype = dtype;
+    operation.root = static_cast<int>(kind) % kolo::size(group);
+    operation.lengths = {static_cast<std::int64_t>(members.size()) * 70};
+    if (differs_by_rank(kind)) operation.lengths.resize(static_cast<std::size_t>(kolo::size(group)), 9);
+    members.push_back(std::make_unique<InFlight>(group, std::move(operation), own));
+  }
+  return members;
+}
+
+TEST_P(Calls, GroupsOfEveryKind) {
+  run([] {
+    kolo::testing::Random own = kolo::testing::random_of(5, static_cast<std::uint64_t>(kolo::rank()));
+    for (const kolo::Group& group : {kolo::world(), kolo::world().split(kolo::rank() % 2)}) {
+      std::vector<std::vector<std::unique_ptr<InFlight>>> groups;
+      for (int number = 0; number < kolo::testing::kKinds; ++number) {
+        const auto kind = static_cast<Kind>(number);
+        if (kind == Kind::grouped || kind == Kind::alltoall) continue;
+        groups.push_back(some_of(kind, group, own));
+        if (!groups.back().front()->can_prepare()) groups.pop_back();
+      }
+      for (int step = 0; step < 4; ++step) {
+        std::vector<kolo::Handle> open;
+        for (const auto& members : groups) {
+          std::vector<Call> calls;
+          for (const auto& one : members) calls.push_back(one->as_call(step));
+          open.push_back(kolo::grouped_async(group, std::to_string(open.size()), calls));
+        }
+        for (kolo::Handle& handle : open) handle.wait();
+        for (const auto& members : groups)
+          for (const auto& one : members)
+            EXPECT_NO_THROW(one->check()) << describe(one->operation()) << " on rank " << kolo::rank();
+        kolo::end_step(group);
+      }
+    }
+  });
+}
+
+TEST_P(Calls, PreparedGroups) {
+  run([] {
+    const int size = kolo::size();
+    const std::vector<int> in(static_cast<std::size_t>(kolo::rank()) + 1, kolo::rank());
+    std::vector<int> wanted;
+    for (int rank = 0; rank < size; ++rank) wanted.insert(wanted.end(), static_cast<std::size_t>(rank) + 1, rank);
+    const std::vector<float> more(2, static_cast<float>(kolo::rank()));
+    std::vector<int> out(wanted.size());
+    std::vector<float> more_out(2 * static_cast<std::size_t>(size));
+    kolo::Prepared gathers =
+        kolo::prepare_grouped("g", {Call::allgather_into(kolo::const_view(in), kolo::view(out)),
+                                    Call::allgather_into(kolo::const_view(more), kolo::view(more_out))});
+    for (int step = 0; step < 5; ++step) {
+      out.assign(out.size(), -1);
+      more_out.assign(more_out.size(), -1);
+      gathers.start().wait();
+      EXPECT_EQ(out, wanted);
+      for (std::size_t i = 0; i < more_out.size(); ++i) EXPECT_EQ(more_out[i], static_cast<float>(i / 2));
+    }
+    // Made at once, by name.
+    std::vector<double> a(3, kolo::rank()), b(70, 1);
+    kolo::grouped("b", {Call::broadcast(kolo::view(a), size - 1), Call::broadcast(kolo::view(b), size - 1)});
+    EXPECT_EQ(a, std::vector<double>(3, size - 1));
+    kolo::grouped("b", {Call::reduce(kolo::view(a), 0), Call::reduce(kolo::view(b), 0)});
+    EXPECT_EQ(b, std::vector<double>(70, kolo::rank() == 0 ? size : 1));
+  });
+}
+
+TEST(CallErrors, OfGroups) {
+  kolo::run_local(2, [] {
+    std::vector<float> x(6, 1), y(6, 2);
+    std::vector<float> out(12);
+    const auto refused = [](auto&& call) { return sentence_of(ErrorCode::invalid_argument, call); };
+    const Call sum = Call::allreduce(kolo::view(x), ReduceOp::sum);
+    EXPECT_EQ(refused([&] { kolo::grouped("g", {}); }), "group \"g\": it has no calls; give at least one");
+    EXPECT_EQ(refused([&] {
+                kolo::grouped("g", {sum, Call::broadcast(kolo::view(y), 0)});
+              }),
+              "group \"g\": its calls differ in the kind of collective: allreduce in call 0, broadcast in call 1; "
+              "calls of a group "
+              "differ in their tensors alone");
+    EXPECT_EQ(
+        refused([&] {
+          kolo::grouped("g", {sum, Call::allreduce(kolo::view(y), ReduceOp::max)});
+        }),
+        "group \"g\": its calls differ in op: sum in call 0, max in call 1; calls of a group differ in their tensors "
+        "alone");
+    EXPECT_EQ(
+        refused([&] {
+          kolo::grouped("g", {Call::reduce(kolo::view(x), 0), Call::reduce(kolo::view(y), 1)});
+        }),
+        "group \"g\": its calls differ in root: 0 in call 0, 1 in call 1; calls of a group differ in their tensors "
+        "alone");
+    EXPECT_EQ(refused([&] {
+                kolo::grouped("g", {sum, sum});
+              }),
+              "group \"g\": calls 0 and 1 use the same memory, and one of them writes it; give each its own");
+    EXPECT_EQ(refused([&] {
+                kolo::grouped("g", {Call::allgather_into(kolo::const_view(x), kolo::view(out)),
+                                    Call::allgather_into(kolo::const_view(y), kolo::view(out.data() + 11, 1))});
+              }),
+              "group \"g\": calls 0 and 1 use the same memory, and one of them writes it; give each its own");
+    // Reading the same is no harm. An output of the wrong size fails the group there, and nowhere else.
+    std::vector<float> other(kolo::rank() == 0 ? 12 : 7);
+    for (int call = 0; call < 2; ++call) {
+      const auto gather = [&] {
+        kolo::grouped("g", {Call::allgather_into(kolo::const_view(x), kolo::view(out)),
+                            Call::allgather_into(kolo::const_view(x), kolo::view(other))});
+      };
+      if (kolo::rank() == 0) {
+        gather();
+        EXPECT_EQ(other, std::vector<float>(12, 1));
+      } else {
+        EXPECT_EQ(refused(gather), "the output of this allgather has 7 elements, but the ranks together gave 12");
+      }
+    }
+    // One of another length makes all of them not run.
+    const std::vector<float> before = y;
+    const auto longer = kolo::view(y.data(), kolo::rank() == 0 ? 6 : 5);
+    EXPECT_EQ(sentence_of(ErrorCode::mismatch,
+                          [&] {
+                            kolo::grouped("h", {sum, Call::allreduce(longer)});
+                          }),
+              "tensor \"h\" of allreduce: ranks disagree about shape of tensor 1: [6] on rank 0; [5] on rank 1. The "
+              "operation did not run; submit the same on every rank.");
+    EXPECT_EQ(x, std::vector<float>(6, 1));
+    EXPECT_EQ(y, before);
   });
 }
 

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <tuple>
 
+#include <kolo/call.hpp>
 #include <kolo/info.hpp>
 
 #include "tests/data/cuda/rank_device.hpp"
@@ -173,6 +174,58 @@ TEST_P(Collectives, GroupsAndPreparedRequests) {
                     elements_of(DType::int32, 50000, [&](std::int64_t i) { return i * ranks - ranks_sum * step; }));
           handle.wait();
         }
+      },
+      options());
+}
+
+/// All-gathers of other types and lengths as one operation, prepared and not, and reductions to a root.
+TEST_P(Collectives, GroupsOfCalls) {
+  run_local(
+      ranks(),
+      [] {
+        bind();
+        const RankStream stream;
+        const auto bytes_of = [](int of) {
+          return elements_of(DType::uint8, of + 1, [&](std::int64_t) { return of; });
+        };
+        Bytes all, all_floats;
+        for (int r = 0; r < size(); ++r) {
+          const Bytes part = bytes_of(r);
+          all.insert(all.end(), part.begin(), part.end());
+          const Bytes floats = elements_of(DType::float32, 5, [&](std::int64_t i) { return i + 10 * r; });
+          all_floats.insert(all_floats.end(), floats.begin(), floats.end());
+        }
+        DeviceTensor bytes(DType::uint8, rank() + 1, stream);
+        DeviceTensor floats(DType::float32, 5, stream);
+        DeviceTensor bytes_out(DType::uint8, static_cast<std::int64_t>(all.size()), stream);
+        DeviceTensor floats_out(DType::float32, 5 * size(), stream);
+        bytes.write(bytes_of(rank()));
+        const Bytes given = elements_of(DType::float32, 5, [](std::int64_t i) { return i + 10 * rank(); });
+        floats.write(given);
+        const std::vector<Call> calls{Call::allgather_into(bytes.view(), bytes_out.view()),
+                                      Call::allgather_into(floats.view(), floats_out.view())};
+        Prepared prepared = prepare_grouped("prepared", calls);
+        for (int step = 0; step < 4; ++step) {
+          ok(cudaMemsetAsync(bytes_out.data(), 0xA5, bytes_out.bytes(), stream));
+          ok(cudaMemsetAsync(floats_out.data(), 0xA5, floats_out.bytes(), stream));
+          Handle handle = step % 2 == 0 ? prepared.start() : grouped_async("group", calls);
+          follow(handle, stream);
+          EXPECT_EQ(bytes_out.read(), all) << step;
+          EXPECT_EQ(floats_out.read(), all_floats) << step;
+          handle.wait();
+        }
+        const int root = size() - 1;
+        DeviceTensor more(DType::int32, 3, stream);
+        more.write(elements_of(DType::int32, 3, [](std::int64_t i) { return i; }));
+        Handle sums = grouped_async("sums", {Call::reduce(floats.view(), root), Call::reduce(more.view(), root)});
+        follow(sums, stream);
+        const int n = size();
+        EXPECT_EQ(floats.read(), rank() == root ? elements_of(DType::float32, 5,
+                                                              [=](std::int64_t i) { return n * i + 5 * n * (n - 1); })
+                                                : given);
+        EXPECT_EQ(more.read(),
+                  elements_of(DType::int32, 3, [=](std::int64_t i) { return rank() == root ? n * i : i; }));
+        sums.wait();
       },
       options());
 }
