@@ -101,9 +101,15 @@ std::vector<Operation> prepared_of(std::uint64_t seed, std::uint64_t world, cons
   std::vector<Operation> operations;
   for (int i = 0; i < kPrepared; ++i) {
     Operation operation = draw_operation(random, "prepared " + std::to_string(i), limits);
-    operation.kind = pick(random, {Kind::allreduce, Kind::allreduce, Kind::grouped, Kind::broadcast});
+    operation.kind =
+        pick(random, {Kind::allreduce, Kind::allreduce, Kind::grouped, Kind::broadcast, Kind::reduce_into,
+                      Kind::allgather_into, Kind::gather_into, Kind::scatter_into, Kind::reduce_scatter_into});
     operation.prepared = true;
-    operation.lengths.resize(operation.kind == Kind::grouped ? 3 : 1, 100);
+    if (operation.kind == Kind::reduce_scatter_into) operation.send_as.reset();
+    operation.lengths.resize(static_cast<std::size_t>(operation.kind == Kind::grouped   ? 3
+                                                      : differs_by_rank(operation.kind) ? limits.ranks
+                                                                                        : 1),
+                             100);
     operations.push_back(std::move(operation));
   }
   return operations;
