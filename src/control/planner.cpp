@@ -17,7 +17,8 @@ constexpr std::uint64_t kLongestPause = 8;  // at most 2^8 steps without a plan
 bool BatchRoom::takes(const Tensor& tensor) const noexcept {
   const CollectiveKind kind = tensor.signature->kind;
   if (!kind_) return true;
-  return core::traits_of(kind).fuses && kind == *kind_ && threshold_ > 0 && tensor.bytes <= threshold_ - bytes_;
+  const core::CollectiveTraits& traits = core::traits_of(kind);
+  return (traits.fuses || traits.batches) && kind == *kind_ && threshold_ > 0 && tensor.bytes <= threshold_ - bytes_;
 }
 
 void BatchRoom::add(const Tensor& tensor) noexcept {

@@ -24,9 +24,9 @@
 
 namespace kolo::control {
 
-/// What a batch under construction still takes: tensors of the first one's kind, if requests of that kind may run as
-/// one (core/collectives.hpp, `fuses`), up to `threshold` bytes; a tensor that is larger, and any tensor when the
-/// threshold is 0, goes alone.
+/// What a batch under construction still takes: tensors of the first one's kind, if requests of that kind may be one
+/// batch (core/collectives.hpp, `fuses` and `batches`), up to `threshold` bytes; a tensor that is larger, and any
+/// tensor when the threshold is 0, goes alone.
 class BatchRoom {
  public:
   explicit BatchRoom(std::int64_t threshold) : threshold_(threshold) {}

@@ -37,6 +37,7 @@ struct CollectiveTraits {
                              ///< the output is asked for when all ranks' rows are known
   bool scatters_rows = false;  ///< the input's rows are dealt out to the ranks (data::RowsOf)
   bool fuses = false;          ///< several requests with the same options may run as one
+  bool batches = false;        ///< several requests may be one batch, in which they run one by one
   bool converts = false;       ///< elements can travel in another type than the tensor's
   bool in_arena = false;       ///< is done where the tensor lies, if that is an arena
   bool makes_set = false;      ///< a process set: for the sequencer alone
@@ -53,9 +54,13 @@ inline constexpr CollectiveTraits kCollectives[] = {
     {.kind = CollectiveKind::allgather, .name = "allgather", .rows_differ = true},
     {.kind = CollectiveKind::broadcast, .name = "broadcast", .rooted = true, .fuses = true},
     {.kind = CollectiveKind::barrier, .name = "barrier", .moves_data = false},
-    {.kind = CollectiveKind::alltoall, .name = "alltoall", .needs_all = true},
+    {.kind = CollectiveKind::alltoall, .name = "alltoall", .batches = true, .needs_all = true},
     {.kind = CollectiveKind::alltoall_splits, .name = "alltoall with splits", .rows_differ = true, .needs_all = true},
-    {.kind = CollectiveKind::reduce_scatter, .name = "reduce_scatter", .reduces = true, .scatters_rows = true},
+    {.kind = CollectiveKind::reduce_scatter,
+     .name = "reduce_scatter",
+     .reduces = true,
+     .scatters_rows = true,
+     .batches = true},
     {.kind = CollectiveKind::add_process_set, .name = "add_process_set", .moves_data = false, .makes_set = true},
     {.kind = CollectiveKind::reduce,
      .name = "reduce",

@@ -288,6 +288,40 @@ TEST_P(Exchange, ReduceScatterInEveryForm) {
   });
 }
 
+/// Once the step is planned, its reduce-scatters are one batch, its all-to-alls another, and the sums are the same.
+TEST_P(Exchange, AStepsCallsOfAKindShareABatch) {
+  run([] {
+    constexpr int kTensors = 20;
+    const int size = kolo::size();
+    std::vector<std::vector<int>> in(kTensors), sums(kTensors), given(kTensors), got(kTensors);
+    for (int i = 0; i < kTensors; ++i) {
+      const auto parts = static_cast<std::size_t>(i) * static_cast<std::size_t>(size);
+      in[static_cast<std::size_t>(i)].assign(parts, kolo::rank() + i);
+      given[static_cast<std::size_t>(i)].assign(parts, kolo::rank() * 100 + i);
+    }
+    for (int step = 0; step < 6; ++step) {
+      std::vector<kolo::Handle> open;
+      for (std::size_t i = 0; i < kTensors; ++i) {
+        sums[i].assign(i, -1);
+        got[i].assign(given[i].size(), -1);
+        open.push_back(kolo::reduce_scatter_into_async("s" + std::to_string(i), kolo::const_view(in[i]),
+                                                       kolo::view(sums[i]), ReduceOp::sum));
+      }
+      for (std::size_t i = 0; i < kTensors; ++i)
+        open.push_back(
+            kolo::alltoall_into_async("x" + std::to_string(i), kolo::const_view(given[i]), kolo::view(got[i])));
+      kolo::wait_all(open);
+      for (std::size_t i = 0; i < kTensors; ++i) {
+        EXPECT_EQ(sums[i], std::vector<int>(i, size * static_cast<int>(i) + size * (size - 1) / 2));
+        for (std::size_t k = 0; k < got[i].size(); ++k)
+          ASSERT_EQ(got[i][k], static_cast<int>(k / i) * 100 + static_cast<int>(i));
+      }
+      kolo::end_step();
+    }
+    EXPECT_EQ(kolo::metrics().last_step_batches, 2U);
+  });
+}
+
 TEST_P(Exchange, ReduceScatterAveragesAndScales) {
   run([] {
     const std::vector<float> x(static_cast<std::size_t>(kolo::size()), static_cast<float>(4 * (kolo::rank() + 1)));
