@@ -93,10 +93,10 @@ ExpressRoutes::Way ExpressRoutes::way_of(const ExpressCall& call) const {
 ExpressRoutes::Way ExpressRoutes::way_to_deal(const ExpressCall& call) const {
   const std::size_t table = static_cast<std::size_t>(ranks_) * sizeof(std::int64_t);
   if (table > express_.capacity()) return Way::by_log;
+  const std::size_t for_one_peer = call.bytes() / static_cast<std::size_t>(ranks_);
   const bool reads = readers_.memory != nullptr && limits_.direct_bytes > 0;
-  if (reads && call.bytes() / static_cast<std::size_t>(ranks_) >= limits_.direct_bytes) return Way::direct;
-  if (base::round_up(table, 64) + call.bytes() <= express_.capacity()) return Way::carried;
-  return reads ? Way::direct : Way::by_log;
+  if (reads && for_one_peer >= limits_.direct_bytes) return Way::direct;
+  return base::round_up(table, 64) + call.bytes() <= express_.capacity() ? Way::carried : Way::by_log;
 }
 
 /// Whether the peers can read what this rank would offer them.
