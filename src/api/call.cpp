@@ -101,7 +101,7 @@ Call Call::reduce_scatter_into(ConstTensorView in, TensorView out, const ReduceS
 namespace {
 
 [[noreturn]] void refuse(std::string_view name, const std::string& why) {
-  throw Error(ErrorCode::invalid_argument, "group " + base::quoted(name) + ": " + why);
+  throw Error(ErrorCode::invalid_argument, "grouped call " + base::quoted(name) + ": " + why);
 }
 
 /// What one call writes no other may use.
@@ -147,7 +147,7 @@ void check_alike(std::string_view name, const api::Request& first, const api::Re
     return;
   }
   refuse(name, "its calls differ in " + what + ": " + of_first + " in call 0, " + of_other + " in call " +
-                   std::to_string(number) + "; calls of a group differ in their tensors alone");
+                   std::to_string(number) + "; they may differ in their tensors alone");
 }
 
 /// Makes them one: the tensors of `other` come last.

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/quote.hpp"
+#include "engine/name_table.hpp"
 
 namespace kolo::detail {
 
@@ -17,12 +19,20 @@ Shape with_rows(std::int64_t rows, const Shape& row) {
   return Shape(extents);
 }
 
+/// With or without splits, an all-to-all is one to its caller.
+std::string describe(const RoomOf& whose, core::CollectiveKind kind) {
+  if (whose.call) return "call " + std::to_string(*whose.call) + " of " + base::quoted(whose.name);
+  const bool has_splits = kind == core::CollectiveKind::alltoall_splits;
+  const std::string what(core::to_string(has_splits ? core::CollectiveKind::alltoall : kind));
+  return whose.name.empty() ? "this " + what : what + " of " + base::quoted(whose.name);
+}
+
 }  // namespace
 
 std::byte* ResultRoom::of_gather(core::CollectiveKind kind, const std::vector<std::int64_t>& bytes, DType dtype,
-                                 std::byte* given) {
+                                 std::byte* given, const RoomOf& whose) {
   if (!is_wanted) return nullptr;
-  const auto what = [&] { return "this " + std::string(core::to_string(kind)); };
+  const auto what = [&] { return describe(whose, kind); };
   const std::int64_t total = std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
   if (owns_result) return make_result(dtype, with_rows(total / row_bytes, row), what());
   const auto element = static_cast<std::int64_t>(size_of(dtype));
@@ -53,15 +63,13 @@ std::byte* ResultRoom::make_result(DType dtype, const Shape& shape, const std::s
 }
 
 std::byte* ResultRoom::of_alltoall(core::CollectiveKind kind, const std::vector<std::int64_t>& rows, DType dtype,
-                                   std::byte* given) {
-  const bool rooted = core::traits_of(kind).rooted;
-  const std::string what = rooted ? "this " + std::string(core::to_string(kind)) : "this alltoall";
+                                   std::byte* given, const RoomOf& whose) {
   const Shape shape = with_rows(std::accumulate(rows.begin(), rows.end(), std::int64_t{0}), row);
-  if (owns_result) return make_result(dtype, shape, what);
+  if (owns_result) return make_result(dtype, shape, describe(whose, kind));
   if (shape.elements() == output_elements) return given;
   throw Error(ErrorCode::invalid_argument,
-              "the output of " + what + " has " + std::to_string(output_elements) + " elements, but " +
-                  (rooted ? "the root gave this rank " : "the ranks together gave this one ") +
+              "the output of " + describe(whose, kind) + " has " + std::to_string(output_elements) + " elements, but " +
+                  (core::traits_of(kind).rooted ? "the root gave this rank " : "the ranks together gave this one ") +
                   std::to_string(shape.elements()));
 }
 
@@ -74,9 +82,13 @@ std::byte* HandleState::make_room(std::size_t tensor, const std::vector<std::int
   const DType dtype = signature->tensors[tensor].dtype;
   ResultRoom& place = tensor == 0 ? room : more_rooms[tensor - 1];
   std::byte* given = place.owns_result ? nullptr : buffers[tensor].output;
-  if (splits.empty()) return place.of_gather(signature->kind, parts, dtype, given);
+  RoomOf whose;
+  const bool is_named = entry != nullptr && entry->name.rfind("kolo.", 0) != 0;  // by the program
+  if (is_named) whose.name = entry->name;
+  if (!more_rooms.empty()) whose.call = tensor;
+  if (splits.empty()) return place.of_gather(signature->kind, parts, dtype, given, whose);
   received_splits = parts;
-  return place.of_alltoall(signature->kind, parts, dtype, given);
+  return place.of_alltoall(signature->kind, parts, dtype, given, whose);
 }
 
 bool HandleState::mark_interest() noexcept {

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include <boost/container/small_vector.hpp>
@@ -55,17 +56,24 @@ struct RoomGiven {
   std::int64_t input_at = -1;        ///< where in its output the input of a gather lies, in bytes; -1: elsewhere
 };
 
+/// Of whose room it is, for sentences: `gather of "x"`, `call 1 of "g"` (of several made as one), `this gather`
+/// (unnamed).
+struct RoomOf {
+  std::string_view name;
+  std::optional<std::size_t> call;
+};
+
 /// Where the result of a call goes.
 struct ResultRoom : RoomGiven {
   Tensor result;                          ///< (of known size: made at the call)
   std::shared_ptr<engine::SetState> set;  ///< that was asked for
   /// Of a gather to all or to a root: the output, given everybody's bytes; null where it is not wanted. `given` is the
   /// caller's memory. Throws Error, also where the input lies in the output, but not at its place.
-  std::byte* of_gather(core::CollectiveKind kind, const std::vector<std::int64_t>& bytes, DType dtype,
-                       std::byte* given);
+  std::byte* of_gather(core::CollectiveKind kind, const std::vector<std::int64_t>& bytes, DType dtype, std::byte* given,
+                       const RoomOf& whose = {});
   /// Of an all-to-all: the output, given the rows from each rank. Of a rooted kind they come from the root alone.
   std::byte* of_alltoall(core::CollectiveKind kind, const std::vector<std::int64_t>& rows, DType dtype,
-                         std::byte* given);
+                         std::byte* given, const RoomOf& whose = {});
   /// Memory of our own for the result of `what`. Throws Error (out_of_memory).
   std::byte* make_result(DType dtype, const Shape& shape, const std::string& what);
 };

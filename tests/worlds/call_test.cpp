@@ -172,34 +172,34 @@ TEST(CallErrors, OfGroups) {
     std::vector<float> out(12);
     const auto refused = [](auto&& call) { return sentence_of(ErrorCode::invalid_argument, call); };
     const Call sum = Call::allreduce(kolo::view(x), ReduceOp::sum);
-    EXPECT_EQ(refused([&] { kolo::grouped("g", {}); }), "group \"g\": it has no calls; give at least one");
+    EXPECT_EQ(refused([&] { kolo::grouped("g", {}); }), "grouped call \"g\": it has no calls; give at least one");
     EXPECT_EQ(refused([&] {
                 kolo::grouped("g", {sum, Call::broadcast(kolo::view(y), 0)});
               }),
-              "group \"g\": its calls differ in the kind of collective: allreduce in call 0, broadcast in call 1; "
-              "calls of a group "
+              "grouped call \"g\": its calls differ in the kind of collective: allreduce in call 0, broadcast in call "
+              "1; they may "
               "differ in their tensors alone");
     EXPECT_EQ(
         refused([&] {
           kolo::grouped("g", {sum, Call::allreduce(kolo::view(y), ReduceOp::max)});
         }),
-        "group \"g\": its calls differ in op: sum in call 0, max in call 1; calls of a group differ in their tensors "
+        "grouped call \"g\": its calls differ in op: sum in call 0, max in call 1; they may differ in their tensors "
         "alone");
     EXPECT_EQ(
         refused([&] {
           kolo::grouped("g", {Call::reduce(kolo::view(x), 0), Call::reduce(kolo::view(y), 1)});
         }),
-        "group \"g\": its calls differ in root: 0 in call 0, 1 in call 1; calls of a group differ in their tensors "
+        "grouped call \"g\": its calls differ in root: 0 in call 0, 1 in call 1; they may differ in their tensors "
         "alone");
     EXPECT_EQ(refused([&] {
                 kolo::grouped("g", {sum, sum});
               }),
-              "group \"g\": calls 0 and 1 use the same memory, and one of them writes it; give each its own");
+              "grouped call \"g\": calls 0 and 1 use the same memory, and one of them writes it; give each its own");
     EXPECT_EQ(refused([&] {
                 kolo::grouped("g", {Call::allgather_into(kolo::const_view(x), kolo::view(out)),
                                     Call::allgather_into(kolo::const_view(y), kolo::view(out.data() + 11, 1))});
               }),
-              "group \"g\": calls 0 and 1 use the same memory, and one of them writes it; give each its own");
+              "grouped call \"g\": calls 0 and 1 use the same memory, and one of them writes it; give each its own");
     // Reading the same is no harm. An output of the wrong size fails the group there, and nowhere else.
     std::vector<float> other(kolo::rank() == 0 ? 12 : 7);
     for (int call = 0; call < 2; ++call) {
@@ -211,7 +211,7 @@ TEST(CallErrors, OfGroups) {
         gather();
         EXPECT_EQ(other, std::vector<float>(12, 1));
       } else {
-        EXPECT_EQ(refused(gather), "the output of this allgather has 7 elements, but the ranks together gave 12");
+        EXPECT_EQ(refused(gather), "the output of call 1 of \"g\" has 7 elements, but the ranks together gave 12");
       }
     }
     // One of another length makes all of them not run.
@@ -270,7 +270,7 @@ TEST(CallErrors, AreThoseOfTheCalls) {
         continue;
       }
       EXPECT_EQ(refused([&] { handle.wait(); }),
-                "the output of this allgather has 5 elements, but the ranks together gave 12");
+                "the output of allgather of \"g\" has 5 elements, but the ranks together gave 12");
     }
     EXPECT_EQ(kolo::allreduce(1, ReduceOp::sum), 2);
   });

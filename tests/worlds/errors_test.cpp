@@ -669,7 +669,7 @@ TEST(AllgatherInto, WrongSizeFailsOnThatRankAlone) {
             kolo::Handle handle = kolo::allgather_into_async("g", kolo::const_view(in), kolo::view(out));
             if (kolo::rank() == 1) {
               EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { handle.wait(); }),
-                        "the output of this allgather has 5 elements, but the ranks together gave 6");
+                        "the output of allgather of \"g\" has 5 elements, but the ranks together gave 6");
               EXPECT_EQ(out, std::vector<int>(5, -1));
             } else {
               handle.wait();

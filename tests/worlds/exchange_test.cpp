@@ -240,7 +240,8 @@ TEST_P(Exchange, AGatherInTheWrongPlaceFailsThereAlone) {
         continue;
       }
       EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, call),
-                "the input of this allgather lies at byte " + std::to_string(last * 20) + " of its output, but rank " +
+                (named ? "the input of allgather of \"g\"" : "the input of this allgather") +
+                    std::string(" lies at byte ") + std::to_string(last * 20) + " of its output, but rank " +
                     std::to_string(kolo::rank()) + "'s rows come to byte " + std::to_string(kolo::rank() * 20) +
                     "; give it there, or in memory of its own");
       EXPECT_EQ(out, before);
@@ -419,7 +420,7 @@ TEST(ExchangeResults, AnOutputOfTheWrongSizeFailsOnThatRankAlone) {
             kolo::Handle handle = kolo::alltoall_into_async("a", kolo::const_view(in), kolo::view(out), {1, 1, 1});
             if (rank == 1) {
               EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { handle.wait(); }),
-                        "the output of this alltoall has 2 elements, but the ranks together gave this one 3");
+                        "the output of alltoall of \"a\" has 2 elements, but the ranks together gave this one 3");
               EXPECT_EQ(out, std::vector<int>(2, -1));
             } else {
               handle.wait();

@@ -160,10 +160,10 @@ TEST(GatherErrors, AnInputInTheWrongPlaceOfTheOutput) {
         named ? kolo::gather_into("x", in, kolo::view(out), 1) : kolo::gather_into(in, kolo::view(out), 1);
       };
       if (kolo::rank() != 1) return call();
-      EXPECT_EQ(
-          sentence_of(ErrorCode::invalid_argument, call),
-          "the input of this gather lies at byte 0 of its output, but rank 1's rows come to byte 8; give it there, "
-          "or in memory of its own");
+      EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, call),
+                (named ? "the input of gather of \"x\"" : "the input of this gather") +
+                    std::string(" lies at byte 0 of its output, but rank 1's rows come to byte 8; give it there, or in "
+                                "memory of its own"));
       EXPECT_EQ(out, std::vector<float>(6, 1));
     });
   }
@@ -184,7 +184,7 @@ TEST(GatherErrors, RanksThatDisagreeAndAnOutputOfTheWrongSize) {
             kolo::Handle handle = kolo::gather_into_async("x", kolo::const_view(x), kolo::view(out), 1);
             if (kolo::rank() == 1) {
               EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [&] { handle.wait(); }),
-                        "the output of this gather has 11 elements, but the ranks together gave 12");
+                        "the output of gather of \"x\" has 11 elements, but the ranks together gave 12");
             } else {
               handle.wait();
             }

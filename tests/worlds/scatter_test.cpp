@@ -192,7 +192,8 @@ TEST(ScatterErrors, RanksThatDisagreeAndAnOutputOfTheWrongSize) {
             };
             if (kolo::rank() == 1) {
               EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, call),
-                        "the output of this scatter has 4 elements, but the root gave this rank 3");
+                        (named ? "the output of scatter of \"x\"" : "the output of this scatter") +
+                            std::string(" has 4 elements, but the root gave this rank 3"));
               EXPECT_EQ(out, std::vector<float>(4, -1));
             } else {
               call();
