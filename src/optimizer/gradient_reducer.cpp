@@ -412,8 +412,8 @@ void GradientReducer::give_samples_late(std::size_t samples) {
 void GradientReducer::gradient_ready(std::size_t index) {
   Impl& self = impl();
   if (index >= self.gradients.size()) {
-    misused("DistributedOptimizer: gradient_ready(" + std::to_string(index) + "), but there are " +
-            std::to_string(self.gradients.size()) + " parameters");
+    misused("DistributedOptimizer: gradient_ready(" + std::to_string(index) +
+            "): there is no such parameter; there are " + std::to_string(self.gradients.size()) + ", numbered from 0");
   }
   Gradient& gradient = self.gradients[index];
   const auto refuse = [&](const char* why) {

@@ -339,8 +339,10 @@ TEST_P(Training, MisuseIsAnErrorAndChangesNothing) {
         "invalid_argument: DistributedOptimizer: gradient_ready(0): \"a\" was announced already in this micro-step");
     EXPECT_EQ(error_of([&] { optimizer.gradient_ready(2); }),
               "invalid_argument: DistributedOptimizer: gradient_ready(2): \"mean\" is a buffer and has no gradient");
-    EXPECT_EQ(error_of([&] { optimizer.gradient_ready(3); }),
-              "invalid_argument: DistributedOptimizer: gradient_ready(3), but there are 3 parameters");
+    EXPECT_EQ(
+        error_of([&] { optimizer.gradient_ready(3); }),
+        "invalid_argument: DistributedOptimizer: gradient_ready(3): there is no such parameter; there are 3, numbered "
+        "from 0");
     EXPECT_EQ(error_of([&] { optimizer.zero_grad(); }),
               "invalid_argument: DistributedOptimizer: zero_grad() while gradients are being reduced; step() or "
               "synchronize() comes first");
