@@ -348,6 +348,36 @@ KOLO_API void barrier(const Group& group, const BarrierOptions& options = {});
 
 /// @}
 
+/// @name join
+/// This rank is out of data; the others go on. Returns when all ranks of the group have joined, with the rank of the
+/// group that joined last, which has what all others have missed:
+///
+///     for (const Batch& batch : batches) train(batch);  // as many as there are on this rank
+///     const int last = kolo::join();
+///     kolo::broadcast_parameters(parameters, last);
+///
+/// From its join to the end of it a rank is *absent*: what the others do in the group runs without it, and to the bit
+/// as if the group had the others alone: sums, minima, maxima and products of their tensors; averages over those that
+/// give something, or over all (`JoinOptions::counts_in_averages`); gathers of their rows; of a reduce_scatter an
+/// absent rank's rows get lost. What this rank had in flight when it joined goes on with it. Its deadline counts from
+/// the last operation that the others have done.
+///
+/// What cannot do without an absent rank fails on the ranks that call it (`Error` invalid_argument), and the job goes
+/// on: a collective whose root is absent; an alltoall; a scatter; a group that names a rank which has joined the world;
+/// tensors of a device, so far; a product with prescale. So does what this rank itself submits by name before its join
+/// has ended (after `join_async`); unnamed calls wait for that, as they wait for the unnamed calls of other threads.
+///
+/// A rank that shuts down while others have joined ends the join with an error on them (rank_lost), and what the group
+/// does later fails. Not inside a callback of `on_done` (`Error` invalid_argument).
+/// @{
+
+KOLO_API int join(const JoinOptions& options = {});
+[[nodiscard]] KOLO_API Future<int> join_async(const JoinOptions& options = {});
+KOLO_API int join(const Group& group, const JoinOptions& options = {});
+[[nodiscard]] KOLO_API Future<int> join_async(const Group& group, const JoinOptions& options = {});
+
+/// @}
+
 /// Says that a training step ends here: what repeats from step to step is learned and frozen (docs/architecture.md,
 /// "plans"). `DistributedOptimizer::step()` calls it; programs without it may, once per step on every rank, or never.
 KOLO_API void end_step();

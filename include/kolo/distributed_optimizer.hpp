@@ -108,7 +108,8 @@ void check_stepped_by(const Optimizer& /*optimizer*/, Span<const Parameter> /*gi
 }  // namespace detail
 
 /// Wraps anything that has `step()`. Every rank makes one at the same place, over the same parameters, before or after
-/// the broadcast, and runs the same number of micro-steps.
+/// the broadcast, and runs the same number of micro-steps, or joins (`kolo::join`) when it has none left: then what
+/// follows is over the ranks that have not.
 ///
 /// Every gradient counts in every step: one that a rank did not produce counts as what its memory holds, which is zero
 /// after `zero_grad()`. Afterwards all ranks hold bitwise the same gradients, and an optimizer that computes the same
@@ -118,7 +119,8 @@ void check_stepped_by(const Optimizer& /*optimizer*/, Span<const Parameter> /*gi
 /// samples (`begin_micro_step(samples)` before every backward pass, or `step(samples)`): the sum of samples x gradient
 /// over all ranks and micro-steps, divided by the sum of samples; that is the gradient of the mean loss over all rows
 /// of the step, if every backward pass adds that of the mean over its own rows, however uneven. The order of the
-/// arithmetic: with n samples in a micro-step, c in the last one before it that had any, N in the whole step,
+/// arithmetic: with n samples in a micro-step, c in the last one before it that had any, N in the whole step, size
+/// ranks that have not joined,
 ///
 ///     memory = memory x (c / n)                            before the micro-step, unless c = n
 ///     memory = memory + gradient                           the backward pass

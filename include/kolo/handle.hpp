@@ -120,6 +120,15 @@ class KOLO_API Future<Tensor> : public Handle {
   [[nodiscard]] Tensor get();
 };
 
+/// The result of a join: the rank that joined last.
+template <>
+class KOLO_API Future<int> : public Handle {
+ public:
+  using Handle::Handle;
+  /// Waits. May be called again.
+  [[nodiscard]] int get();
+};
+
 /// The result of an alltoall.
 template <>
 class KOLO_API Future<AlltoallResult> : public Handle {

@@ -179,6 +179,19 @@ struct BarrierOptions {
   KOLO_SETTER_TIMEOUT(BarrierOptions)
 };
 
+/// Options of `join`. Each rank may give others.
+struct JoinOptions {
+  /// How long the ranks that go on may run nothing in the group before waiting for them becomes a fatal error;
+  /// `KOLO_TIMEOUT_S` when empty. More than zero (`Error` invalid_argument at the call).
+  std::optional<std::chrono::nanoseconds> timeout;
+  /// Averages divide by this rank, too, while it is absent, as if it gave zeros; else they are over the ranks that give
+  /// something. (Not for a `DistributedOptimizer` with samples, whose mean is over samples.)
+  bool counts_in_averages = false;
+
+  KOLO_SETTER_TIMEOUT(JoinOptions)
+  KOLO_SETTER(JoinOptions, bool, counts_in_averages)
+};
+
 }  // namespace kolo
 
 #endif  // KOLO_OPTIONS_HPP

@@ -20,8 +20,15 @@
 namespace kolo {
 namespace {
 
-// A hash of the encoded list, and its length in bytes. Ranks exchange it first, and the list only where it differs.
-using Digest = std::array<std::uint64_t, 2>;
+// A hash of the encoded list, its length in bytes, and whose it is, for ranks that have joined say nothing. Ranks
+// exchange it first, and the list only where it differs.
+using Digest = std::array<std::uint64_t, 3>;
+
+// What a rank gave.
+struct List {
+  std::int32_t rank;
+  std::vector<std::string> entries;
+};
 
 // Each entry behind its length, because an entry may hold any bytes.
 std::string encode_entries(const std::vector<std::string>& entries) {
@@ -63,13 +70,13 @@ struct Version {
 };
 
 // The versions of entry `place`, in the order of their first ranks.
-std::vector<Version> versions_of(const std::vector<std::vector<std::string>>& lists, std::size_t place) {
+std::vector<Version> versions_of(const std::vector<List>& lists, std::size_t place) {
   std::vector<Version> versions;
-  for (std::size_t rank = 0; rank < lists.size(); ++rank) {
-    const std::string* entry = place < lists[rank].size() ? &lists[rank][place] : nullptr;
+  for (const List& list : lists) {
+    const std::string* entry = place < list.entries.size() ? &list.entries[place] : nullptr;
     auto version = std::find_if(versions.begin(), versions.end(), [&](const Version& one) { return one.is(entry); });
     if (version == versions.end()) version = versions.insert(version, {entry, {}});
-    version->ranks.push_back(static_cast<std::int32_t>(rank));
+    version->ranks.push_back(list.rank);
   }
   return versions;
 }
@@ -87,7 +94,7 @@ std::size_t differs_at(const std::string& entry, const std::vector<Version>& ver
 }
 
 // The sentence about entry `place`: every version of it, with the ranks that gave it.
-std::string explain(std::string_view caller, const std::vector<std::vector<std::string>>& lists, std::size_t place) {
+std::string explain(std::string_view caller, const std::vector<List>& lists, std::size_t place) {
   std::string text = base::escaped(caller) + ": ranks disagree: ";
   const std::vector<Version> versions = versions_of(lists, place);
   for (const Version& version : versions) {
@@ -100,7 +107,7 @@ std::string explain(std::string_view caller, const std::vector<std::vector<std::
 }
 
 // The first place where some list differs from rank 0's; there is one.
-std::size_t first_difference(const std::vector<std::vector<std::string>>& lists) {
+std::size_t first_difference(const std::vector<List>& lists) {
   std::size_t place = 0;
   while (versions_of(lists, place).size() == 1) ++place;
   return place;
@@ -112,21 +119,21 @@ std::string quoted_name(std::string_view name) { return base::quoted(name); }
 
 void check_agreement(const Group& group, std::string_view caller, const std::vector<std::string>& entries) {
   const std::string text = encode_entries(entries);
-  const Digest mine{base::hash_string(text), text.size()};
-  const Tensor gathered = allgather(group, caller, const_view(mine.data(), Shape{1, 2}));
+  const Digest mine{base::hash_string(text), text.size(), static_cast<std::uint64_t>(rank(group))};
+  const Tensor gathered = allgather(group, caller, const_view(mine.data(), Shape{1, 3}));
   const Span<const std::uint64_t> all = gathered.as<std::uint64_t>();
   bool equal = true;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    equal = equal && all[i] == mine[i % 2];
+  for (std::size_t i = 0; i < all.size(); i += 3) {
+    equal = equal && all[i] == mine[0] && all[i + 1] == mine[1];
   }
   if (equal) return;  // the same decision on every rank: all are equal to mine, or some two differ
 
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(text.data());
   const Tensor texts = allgather(group, std::string(caller) + " (entries)", const_view(bytes, text.size()));
   std::string_view rest(static_cast<const char*>(texts.data()), static_cast<std::size_t>(texts.elements()));
-  std::vector<std::vector<std::string>> lists;
-  for (std::size_t rank = 0; rank < all.size() / 2; ++rank) {
-    lists.push_back(decode_entries(take(rest, all[2 * rank + 1])));
+  std::vector<List> lists;
+  for (std::size_t i = 0; i < all.size(); i += 3) {
+    lists.push_back({static_cast<std::int32_t>(all[i + 2]), decode_entries(take(rest, all[i + 1]))});
   }
   throw Error(ErrorCode::mismatch, explain(caller, lists, first_difference(lists)));
 }

@@ -61,6 +61,10 @@ std::vector<Wish> gather(const Group& group, const std::string& name, const Wish
     all.push_back({{static_cast<transport::Regions::Number>(at[0]), at[1]}, at[2], at[3], {retired, retired + at[4]}});
     at = retired + at[4];
   }
+  if (all.size() < static_cast<std::size_t>(size(group))) {
+    throw Error(ErrorCode::invalid_argument,
+                base::escaped(name) + ": a rank has joined, and an arena is made by all of them; make it before");
+  }
   return all;
 }
 

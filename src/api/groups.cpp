@@ -71,16 +71,22 @@ Group Group::split(int color, int key) const {
     throw Error(ErrorCode::invalid_argument, "Group::split: the colour is " + std::to_string(color) +
                                                  "; give one that is not negative, or kNoGroup");
   }
-  const int own[] = {color, key};
-  const Tensor all = allgather(*this, const_view(own, Shape{1, 2}));
-  const Span<const int> words = all.as<int>();
+  struct Word {
+    int color;
+    int key;
+    int rank;  // some may have joined, and say nothing
+  };
+  const int own[] = {color, key, rank(*this)};
+  const Tensor all = allgather(*this, const_view(own, Shape{1, 3}));
   if (color == kNoGroup) return Group(context_, std::make_shared<detail::Membership>());
-  std::vector<int> ranks;
-  for (int rank = 0; rank < static_cast<int>(words.size() / 2); ++rank) {
-    if (words[2 * static_cast<std::size_t>(rank)] == color) ranks.push_back(rank);
+  const Span<const int> said = all.as<int>();
+  std::vector<Word> words;
+  for (std::size_t at = 0; at < said.size(); at += 3) {
+    if (said[at] == color) words.push_back({said[at], said[at + 1], said[at + 2]});
   }
-  const auto key_of = [&words](int rank) { return words[2 * static_cast<std::size_t>(rank) + 1]; };
-  std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) { return key_of(a) < key_of(b); });
+  std::stable_sort(words.begin(), words.end(), [](const Word& a, const Word& b) { return a.key < b.key; });
+  std::vector<int> ranks;
+  for (const Word& word : words) ranks.push_back(word.rank);
   return of(*this, ranks);
 }
 

@@ -121,6 +121,14 @@ Express::Verdict Express::demote() noexcept {
   return verdict_;
 }
 
+void Express::resume(std::uint64_t call) noexcept {
+  call_ = call;
+  for (const std::uint64_t over : {call, call + 1}) {
+    std::uint64_t& own = own_line_[over % 2] = pack(over, kByLog);
+    reinterpret_cast<Line*>(columns_[local_rank_] + over % 2 * kStride)->word.store(own, std::memory_order_release);
+  }
+}
+
 void Express::finish() noexcept { counts(local_rank_).finished.store(call_, std::memory_order_release); }
 
 bool Express::has_finished(int local_rank) const noexcept {

@@ -41,6 +41,13 @@
 // call before. So from the moment that the log says that a rank has left, the express is closed (the engine's
 // business): calls go to the log without a word, and nothing is written over.
 //
+// Joining. A rank that is absent (messages.hpp) takes part in no call; all that others begin meanwhile goes by the log,
+// because it never speaks. Its join takes its turn among its calls, so it has ended its last one. Since a demotion
+// waits, the express is closed, as above, from the moment that the log says that a rank has joined. When all have
+// joined they go on from the number that the log says. Words of long ago could be taken for those of a call with the
+// same 16 bits: so the first call goes by the log on all ranks, and each writes its own words anew before it submits
+// that.
+//
 // The log knows an unnamed call by the same number, so its rounds of unnamed calls have gaps, the same on all ranks.
 //
 // Two signatures with the same 48-bit hash would be taken for equal: one in 2^48 of the mistakes that a program makes.
@@ -89,6 +96,8 @@ class Express {
   }
   /// Counts a call and says nothing: what remains when the express is closed.
   void pass_over() noexcept { ++call_; }
+  /// No rank is in a call, and all go on after this one, with a call that all pass over.
+  void resume(std::uint64_t call) noexcept;
   /// The number of the call that was begun last: 1, 2, ...
   [[nodiscard]] std::uint64_t call() const noexcept { return call_; }
   /// Looks at the peers' words. Costs one line a peer that has not been seen to speak.

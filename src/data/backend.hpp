@@ -36,7 +36,7 @@ struct Run {
   ReduceOp op = ReduceOp::sum;
   double prescale = 1.0;
   double postscale = 1.0;
-  std::int64_t divisor = 1;  ///< the number of ranks for an average, else 1
+  std::int64_t divisor = 1;  ///< of an average the number of ranks that it is over, else 1
   int root = 0;              ///< where the kind is rooted (core/collectives.hpp); as a rank of the set
   std::vector<Piece> pieces;
   std::int64_t elements = 0;  ///< of all pieces

@@ -6,12 +6,12 @@
 namespace kolo::data {
 namespace {
 
-Run make_prototype(const core::Signature& signature, DType dtype, std::int64_t set_size) {
+Run make_prototype(const core::Signature& signature, DType dtype, std::int64_t divisor) {
   Run run;
   run.kind = signature.kind;
   run.dtype = dtype;
   run.op = signature.op == ReduceOp::average ? ReduceOp::sum : signature.op;
-  run.divisor = signature.op == ReduceOp::average ? set_size : 1;
+  run.divisor = signature.op == ReduceOp::average ? divisor : 1;
   run.prescale = signature.prescale;
   run.postscale = signature.postscale;
   run.wire = core::wire_of(dtype, signature.wire);
@@ -34,8 +34,8 @@ RunLayout& run_for(Layout& layout, const Run& prototype) {
 
 }  // namespace
 
-Layout make_layout(const std::vector<const core::Signature*>& members, std::int64_t set_size) {
-  KOLO_CHECK(set_size >= 1) << "a set of " << set_size << " ranks";
+Layout make_layout(const std::vector<const core::Signature*>& members, std::int64_t divisor) {
+  KOLO_CHECK(divisor >= 1) << "an average over " << divisor << " ranks";
   Layout layout;
   for (std::uint32_t member = 0; member < members.size(); ++member) {
     const core::Signature& signature = *members[member];
@@ -43,7 +43,7 @@ Layout make_layout(const std::vector<const core::Signature*>& members, std::int6
     if (!traits.moves_data) continue;
     for (std::uint32_t tensor = 0; tensor < signature.tensors.size(); ++tensor) {
       const core::TensorSignature& part = signature.tensors[tensor];
-      RunLayout& run = run_for(layout, make_prototype(signature, part.dtype, set_size));
+      RunLayout& run = run_for(layout, make_prototype(signature, part.dtype, divisor));
       // Where the signature leaves the first dimension out, how much each rank has is known to the rank alone.
       const std::int64_t elements = traits.rows_differ ? 0 : part.shape.elements();
       if (traits.rows_differ) run.prototype.row_elements = part.shape.elements();

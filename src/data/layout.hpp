@@ -32,7 +32,7 @@ struct Layout {
   std::vector<RunLayout> runs;
 };
 
-/// `members`: the signatures of the batch, in its order; `set_size`: ranks of the set (the divisor of an average).
-Layout make_layout(const std::vector<const core::Signature*>& members, std::int64_t set_size);
+/// `members`: the signatures of the batch, in its order; `divisor`: of an average, the ranks that it is over.
+Layout make_layout(const std::vector<const core::Signature*>& members, std::int64_t divisor);
 
 }  // namespace kolo::data

@@ -156,7 +156,7 @@ base::Time Engine::doze(std::optional<base::Time> until) noexcept {
 void Engine::check_may_wait_for(const Operation& operation) const {
   if (callers_ == nullptr || operation.entry->table.stays_on_node()) return;
   const core::Signature& signature = *operation.signature;
-  if (callers_->may_move_here() || !core::traits_of(signature.kind).moves_data) return;
+  if (callers_->may_move_here() || (!operation.joins && !core::traits_of(signature.kind).moves_data)) return;
   const bool carried = signature.device == DeviceKind::cpu || settings_.gpu_backend == base::GpuBackend::staged;
   if (carried) throw Error(ErrorCode::unsupported, callers_->refusal());
 }
@@ -372,8 +372,9 @@ void Engine::end_now(Operation& operation) {
   if (!is_over()) {
     driver_.take_over();
     const HandOver after(*this);
-    announce_fault(ErrorCode::user_exception,
-                   "it destroyed the handle of an open operation (" + core::describe(*operation.signature) + ")");
+    announce_fault(ErrorCode::user_exception, "it destroyed the handle of an open operation (" +
+                                                  (operation.joins ? "join" : core::describe(*operation.signature)) +
+                                                  ")");
   }
   help_until(is_over, base::now() + kFarewell);
   if (!is_done()) {
@@ -401,6 +402,9 @@ void Engine::stop(const Status& status) {
   if (device_) device_->close();
   while (std::optional<Item> item = mailbox_.try_pop()) {
     if (item->command == Command::submit) admit(std::move(item->operation), base::now());
+    if (item->command == Command::join || item->command == Command::join_counted) {
+      begin_join(std::move(item->operation), false, base::now());
+    }
   }
   const Status outcome = faulted() ? failure_.status() : status;
   fail_open(outcome);

@@ -164,8 +164,12 @@ bool Engine::drain_mailbox(base::Time now) {
     case Command::make_set:
       ask_for_set(std::move(item->operation), now);
       break;
+    case Command::join:
+    case Command::join_counted:
+      begin_join(std::move(item->operation), item->command == Command::join_counted, now);
+      break;
     case Command::end_step:
-      if (item->set != core::kGlobalSet && ending_.is_leaving()) break;
+      if ((item->set != core::kGlobalSet && ending_.is_leaving()) || sets_.joins.find(item->set) != nullptr) break;
       participant_.end_step(item->set);
       if (item->set != core::kGlobalSet) break;
       metrics_.last_step_digest = metrics_.batch_digest;
@@ -202,6 +206,7 @@ bool Engine::take_in(Operation& operation, bool in_world, base::Time now) {
 void Engine::admit(OperationPtr operation, base::Time now) {
   Entry& entry = *operation->entry;
   if (!take_in(*operation, entry.set == core::kGlobalSet, now)) return;
+  if (sets_.joins.any() && sets_.joins.find(entry.set) != nullptr) return refuse_absent(*operation);
   if (!entry.slot) sets_.entries.add(entry, participant_.open(entry.set, entry.name));
   entry.operation = std::move(operation);
   if (logger_->enabled(LogLevel::trace)) errands_.log(LogLevel::trace, "submitted: " + record_of(*entry.operation));
@@ -211,6 +216,7 @@ void Engine::admit(OperationPtr operation, base::Time now) {
 /// A request whose entry has a number only while it is open.
 void Engine::ask_for_set(OperationPtr operation, base::Time now) {
   if (!take_in(*operation, false, now)) return;
+  if (sets_.joins.find(core::kGlobalSet) != nullptr) return refuse_absent(*operation);
   Entry& entry = *operation->entry;
   const core::Signature& signature = *operation->signature;
   sets_.entries.add_for_once(entry, participant_.ask_for_set(signature.ranks, signature.names.front()));
@@ -332,7 +338,7 @@ void Engine::act(control::Action& action) {
             executor_.remove_set(gone.set);
             sets_.forget(gone.set);
           },
-          [](const control::JoinDone&) {},
+          [this](const control::JoinDone& done) KOLO_REQUIRES(driver_.mutex()) { end_join(done); },
           [this](const control::WorldFault& fault) KOLO_REQUIRES(driver_.mutex()) { latch(fault.status); },
           [this](const control::WorldClosed&) KOLO_REQUIRES(driver_.mutex()) { close_log(); },
           [this](const control::PushTransport&) KOLO_REQUIRES(driver_.mutex()) {
@@ -346,8 +352,8 @@ void Engine::act(control::Action& action) {
 }
 
 void Engine::run_batch(const control::RunBatch& batch) {
-  KOLO_CHECK(batch.absent.empty()) << core::describe_ranks(batch.absent) << " joined, which no rank can";
   ++metrics_.batches;
+  if (!batch.absent.empty()) return run_without_some(batch);
   if (batch.plan_key != 0) ++metrics_.planned_batches;
   std::vector<OperationPtr> members;
   members.reserve(batch.members.size());
@@ -383,6 +389,7 @@ bool Engine::move_backend(base::Time now) {
 
 void Engine::finish(Batch& batch) {
   if (batch.sibling == nullptr) participant_.completed(batch.job.set);
+  if (batch.absence.is_own) return;
   metrics_.bytes_in_place += batch.job.bytes_in_place;
   for (OperationPtr& member : batch.members) {
     metrics_.tensors += member->buffers.size();

@@ -133,6 +133,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] const SetStatePtr& world() const noexcept { return world_; }
   /// Makes the set of these ranks, in this order, this one among them; every one of them calls it. Waits. Throws Error.
   [[nodiscard]] SetStatePtr make_set(const std::vector<std::int32_t>& ranks, const std::string& name);
+  /// This rank submits nothing more in the set until all members have joined: the operation's end, with the last of
+  /// them (`ResultRoom::last`). `counts`: averages are over it meanwhile. `waits`: the caller waits right away. Throws
+  /// Error.
+  [[nodiscard]] OperationPtr join(SetState& set, bool counts, std::optional<std::chrono::nanoseconds> timeout,
+                                  bool waits);
   /// This rank has done with a set, once: it submits nothing more there. Never waits.
   void drop_set(core::SetId set);
   /// Throws the fatal error, or shut_down, if there is one: the first thing that a call does.
@@ -210,7 +215,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
     Engine& engine_;
   };
 
-  enum class Command : std::uint8_t { submit, make_set, end_step, drop_set, leave };
+  enum class Command : std::uint8_t { submit, make_set, join, join_counted, end_step, drop_set, leave };
   struct Item {
     Command command = Command::submit;
     OperationPtr operation;
@@ -253,11 +258,15 @@ class Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] bool take_in(Operation& operation, bool in_world, base::Time now) KOLO_REQUIRES(driver_.mutex());
   void ask_for_set(OperationPtr operation, base::Time now) KOLO_REQUIRES(driver_.mutex());
   void on_set_made(const control::SetMade& made) KOLO_REQUIRES(driver_.mutex());
+  void begin_join(OperationPtr operation, bool counts, base::Time now) KOLO_REQUIRES(driver_.mutex());
+  void end_join(const control::JoinDone& done) KOLO_REQUIRES(driver_.mutex());
+  void refuse_absent(Operation& operation) KOLO_REQUIRES(driver_.mutex());
   bool speak() KOLO_REQUIRES(driver_.mutex());
   bool read_log() KOLO_REQUIRES(driver_.mutex());
   void record_plans(const control::LogEntry& entry) KOLO_REQUIRES(driver_.mutex());
   void act(control::Action& action) KOLO_REQUIRES(driver_.mutex());
   void run_batch(const control::RunBatch& batch) KOLO_REQUIRES(driver_.mutex());
+  void run_without_some(const control::RunBatch& batch) KOLO_REQUIRES(driver_.mutex());
   bool move_backend(base::Time now) KOLO_REQUIRES(driver_.mutex());
   void finish(Batch& batch) KOLO_REQUIRES(driver_.mutex());
   void complete(Operation& operation, const Status& status) KOLO_REQUIRES(driver_.mutex());
@@ -265,6 +274,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void check_deadlines(base::Time now) KOLO_REQUIRES(driver_.mutex());
   void check_deadline(Operation& operation, base::Time now) KOLO_REQUIRES(driver_.mutex());
   void ask_about(Operation& operation, base::Time now) KOLO_REQUIRES(driver_.mutex());
+  [[nodiscard]] std::optional<control::SlotId> slot_of(const Operation& operation) const KOLO_REQUIRES(driver_.mutex());
   [[nodiscard]] control::Answer::Wait wait_of(const Operation& operation) const KOLO_REQUIRES(driver_.mutex());
   [[nodiscard]] std::string describe(const Operation& operation) const KOLO_REQUIRES(driver_.mutex());
   [[nodiscard]] std::string describe_silence() const KOLO_REQUIRES(driver_.mutex());

@@ -48,8 +48,9 @@ void Executor::run(core::SetId set, std::vector<OperationPtr> members, std::uint
 }
 
 Batch& Executor::run_part(core::SetId set, std::vector<OperationPtr> members, bool on_device, std::uint32_t plan_key,
-                          std::uint32_t number) {
+                          std::uint32_t number, const Absence& absence) {
   Batch& batch = take();
+  batch.absence = absence;
   batch.job.set = set;
   batch.members = std::move(members);
   batch.on_device = on_device;
@@ -87,7 +88,8 @@ const data::Layout& Executor::layout_for(const Batch& batch, std::uint32_t plan_
   signatures.reserve(batch.members.size());
   for (const OperationPtr& member : batch.members) signatures.push_back(member->signature.get());
   data::Layout& layout = plan_key == 0 ? once : plans_[plan_key][part];
-  layout = data::make_layout(signatures, pipeline_of(batch.job.set).size);
+  layout = data::make_layout(signatures,
+                             pipeline_of(batch.job.set).size - static_cast<std::int64_t>(batch.absence.uncounted));
   return layout;
 }
 
@@ -119,6 +121,7 @@ void Executor::fill(Batch& batch, const data::Layout& layout) {
     run.allocate = [operation, tensor = only.tensor](const std::vector<std::int64_t>& parts) {
       return operation->make_room(tensor, parts);
     };
+    if (batch.absence.is_own) run.allocate = [](const std::vector<std::int64_t>&) { return nullptr; };
   }
 }
 

@@ -24,12 +24,19 @@
 
 namespace kolo::engine {
 
+/// Of a batch that not all ranks of the set contribute to.
+struct Absence {
+  std::size_t uncounted = 0;  ///< ranks that averages are not over
+  bool is_own = false;        ///< this rank is one that contributes nothing: its members are neutral (joins.hpp)
+};
+
 /// A batch under way. Reused, so that a steady step allocates nothing.
 struct Batch {
   data::Job job;  ///< its set is the batch's
   std::vector<OperationPtr> members;
   Status status;
   bool on_device = false;
+  Absence absence;
   /// The other part of a batch of both kinds, while it is open.
   Batch* sibling = nullptr;
 };
@@ -48,6 +55,10 @@ class Executor {
   /// Starts a batch of these members. `plan_key` and `number` as in control::RunBatch: the same key, the same
   /// layout (0: laid out for this once).
   void run(core::SetId set, std::vector<OperationPtr> members, std::uint32_t plan_key, std::uint32_t number);
+  /// The same where some ranks of the set contribute nothing. No tensors of a device.
+  void run_without(core::SetId set, std::vector<OperationPtr> members, const Absence& absence) {
+    run_part(set, std::move(members), false, 0, 0, absence);
+  }
   /// Called with every part of a batch when it starts, its plan_key, and the backend that runs it. Empty: nobody.
   using Started = std::function<void(const Batch&, std::uint32_t plan_key, const data::Backend&)>;
   void set_started(Started started) { started_ = std::move(started); }
@@ -102,7 +113,7 @@ class Executor {
   const data::Layout& layout_for(const Batch& batch, std::uint32_t plan_key, std::uint32_t number, data::Layout& once);
   void fill(Batch& batch, const data::Layout& layout);
   Batch& run_part(core::SetId set, std::vector<OperationPtr> members, bool on_device, std::uint32_t plan_key,
-                  std::uint32_t number);
+                  std::uint32_t number, const Absence& absence = {});
   template <class Count>
   data::Progress move(data::Backend& backend, Count& open) {
     finished_.clear();

@@ -52,7 +52,7 @@ void Engine::check_deadline(Operation& operation, base::Time now) {
     ask_about(operation, now);
   } else if (now >= warn_at && !operation.warned) {
     operation.warned = true;
-    if (is_negotiating(operation)) participant_.overdue(*operation.entry->slot, waited, false);
+    if (const auto slot = slot_of(operation)) participant_.overdue(*slot, waited, false);
   }
   base::Time due = operation.deadline;
   if (operation.overdue) {
@@ -64,11 +64,17 @@ void Engine::check_deadline(Operation& operation, base::Time now) {
 /// The deadline has passed.
 void Engine::ask_about(Operation& operation, base::Time now) {
   const double waited = base::to_seconds(now - operation.submitted);
-  if (is_negotiating(operation)) {
-    participant_.overdue(*operation.entry->slot, waited, true);
+  if (const auto slot = slot_of(operation)) {
+    participant_.overdue(*slot, waited, true);
   } else {
     participant_.overdue_running(operation.entry->set, operation.entry->name, waited);
   }
+}
+
+/// By which the participant knows it; none: its batch runs.
+std::optional<control::SlotId> Engine::slot_of(const Operation& operation) const {
+  if (operation.joins) return sets_.joins.find(operation.entry->set)->slot;
+  return is_negotiating(operation) ? operation.entry->slot : std::nullopt;
 }
 
 /// What it waits for, as ranks speak of it.
@@ -83,6 +89,7 @@ control::Answer::Wait Engine::wait_of(const Operation& operation) const {
 }
 
 std::string Engine::describe(const Operation& operation) const {
+  if (operation.joins) return control::join_of(sets_.words_of(operation.entry->set));
   const control::Answer::Wait wait = wait_of(operation);
   return control::subject(sets_.words_of(wait.set), wait.name, wait.round, wait.members);
 }
@@ -162,7 +169,7 @@ void Engine::close_log() {
   ending_.close(Status(ErrorCode::rank_lost, control::nothing_more(participant_.first_to_leave())));
   for (std::size_t i = open_.size(); i-- > 0;) {
     Operation& operation = open_[i];
-    if (operation.entry->operation.get() == &operation) complete(operation, ending_.closed_as());  // else it runs
+    if (operation.joins || is_negotiating(operation)) complete(operation, ending_.closed_as());  // else it runs
   }
 }
 
@@ -218,6 +225,14 @@ void Engine::report_stall(const control::Stalled& stall) {
   ++metrics_.stalls;
   if (topology_.rank != 0) return;
   const bool one = stall.missing.size() == 1;
+  if (stall.join) {
+    errands_.log(LogLevel::warning,
+                 control::join_of(sets_.words_of(stall.set)) + " has waited for " +
+                     control::spell_seconds(stall.waited_s) + ": " + core::describe_ranks(stall.missing) +
+                     (one ? " has" : " have") + " not joined, and nothing runs. " + "Either " +
+                     (one ? "this rank is" : "these ranks are") + " slow, or the program does not join there.");
+    return;
+  }
   errands_.log(LogLevel::warning, subject(stall.name) + " has waited for " + control::spell_seconds(stall.waited_s) +
                                       ": " + core::describe_ranks(stall.missing) + (one ? " has" : " have") +
                                       " not submitted it. Either " + (one ? "this rank is" : "these ranks are") +

@@ -177,7 +177,9 @@ class EntriesBySlot {
     entry.slot = slot;
   }
   /// The number means nothing any more. That of a request is forgotten with its end, and the participant says it, too.
+  /// Of a join, or of a name that only others have used, there is no entry.
   void forget(std::uint32_t slot) {
+    if (slot >= entries_.size()) return;
     Entry* const entry = std::exchange(entries_[slot], nullptr);
     if (entry != nullptr) entry->table.forget(*entry);
   }

@@ -31,12 +31,14 @@ class OpenOperations {
 
   /// Its deadline is counted from now. Its entry holds it, or its batch once it runs.
   void add(Operation& operation, base::Time now) {
-    const base::Duration timeout = operation.timeout.value_or(patience_.usual);
-    operation.submitted = now;
-    operation.deadline = timeout >= base::Time::max() - now ? base::Time::max() : now + timeout;
     operation.open_index = operations_.size();
     operations_.push_back(&operation);
-    due_at(std::min(operation.deadline, now + patience_.warn_after));
+    count_from(operation, now);
+  }
+  /// Its deadline is counted from now, once more.
+  void restart(Operation& operation, base::Time now) {
+    operation.overdue = operation.reminded = false;
+    count_from(operation, now);
   }
   /// The last one takes its place.
   void remove(const Operation& operation) noexcept {
@@ -54,6 +56,13 @@ class OpenOperations {
   void forget_due() noexcept { next_due_ = base::Time::max(); }
 
  private:
+  void count_from(Operation& operation, base::Time now) {
+    const base::Duration timeout = operation.timeout.value_or(patience_.usual);
+    operation.submitted = now;
+    operation.deadline = timeout >= base::Time::max() - now ? base::Time::max() : now + timeout;
+    due_at(std::min(operation.deadline, now + patience_.warn_after));
+  }
+
   const Patience patience_;
   std::vector<Operation*> operations_;
   base::Time next_due_ = base::Time::max();

@@ -67,6 +67,7 @@ struct RoomOf {
 struct ResultRoom : RoomGiven {
   Tensor result;                          ///< (of known size: made at the call)
   std::shared_ptr<engine::SetState> set;  ///< that was asked for
+  int last = -1;                          ///< of a join: who joined last, as a rank of the set
   /// Of a gather to all or to a root: the output, given everybody's bytes; null where it is not wanted. `given` is the
   /// caller's memory. Throws Error, also where the input lies in the output, but not at its place.
   std::byte* of_gather(core::CollectiveKind kind, const std::vector<std::int64_t>& bytes, DType dtype, std::byte* given,
@@ -103,6 +104,7 @@ class HandleState {
   bool warned = false;
   bool overdue = false;   ///< its deadline has passed
   bool reminded = false;  ///< the leader, of the deadline
+  bool joins = false;     ///< a join: constant
   std::size_t open_index = 0;
   base::Time submitted{};
   base::Time deadline{};

@@ -61,6 +61,7 @@ std::string record_of(const Batch& batch, std::uint32_t plan_key, const data::Ba
 }
 
 std::string record_of(const Operation& operation) {
+  if (operation.joins) return "join";
   const core::Signature& signature = *operation.signature;
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < operation.buffers.size(); ++i) {

@@ -42,6 +42,8 @@ void Sets::on_log(const control::LogEntry& entry) {
   } else if (const auto* removed = std::get_if<control::SetRemoved>(&entry)) {
     blocks_.remove(removed->set);
     numbers_.erase(removed->set);
+  } else if (const auto* joined = std::get_if<control::RankJoined>(&entry)) {
+    if (joined->set == core::kGlobalSet || states_.count(joined->set) != 0) state_of(joined->set).unnamed.close();
   }
 }
 
@@ -75,6 +77,10 @@ void Sets::close_unnamed() noexcept {
   if (std::exchange(is_closed_, true)) return;
   world_->unnamed.close();
   for (const auto& [set, state] : states_) state->unnamed.close();
+}
+
+void Sets::resume_unnamed(SetState& set, core::Round call, bool ended) noexcept {
+  set.unnamed.resume(call, ended && !is_closed_);
 }
 
 Sets::Unnamed Sets::unnamed() const noexcept {

@@ -17,6 +17,7 @@
 #include "core/topology.hpp"
 #include "data/backend.hpp"
 #include "engine/blocks.hpp"
+#include "engine/joins.hpp"
 #include "engine/node_memory.hpp"
 #include "engine/set_state.hpp"
 #include "transport/peer_memory.hpp"
@@ -63,6 +64,12 @@ class Sets {
   void forget(core::SetId set);
   /// From now on all unnamed calls go by the log: a rank has left.
   void close_unnamed() noexcept;
+  /// The set's next unnamed call is the one after that: its join is over, which holds them. `ended`: and all are back.
+  void resume_unnamed(SetState& set, core::Round call, bool ended) noexcept;
+  /// Of a set that this rank is a member of.
+  [[nodiscard]] SetState& state_of(core::SetId set) const {
+    return set == core::kGlobalSet ? *world_ : *states_.at(set);
+  }
 
   /// A set that this rank is a member of, as people speak of it; empty: the world's.
   [[nodiscard]] std::string words_of(core::SetId set) const;
@@ -74,6 +81,7 @@ class Sets {
   [[nodiscard]] Unnamed unnamed() const noexcept;
 
   EntriesBySlot entries;  ///< of all of them
+  Joins joins;
 
  private:
   [[nodiscard]] std::size_t block_of(const SetState& set, int local_rank) const;

@@ -4,7 +4,8 @@
 // they still may, and how many did. How to wait for the peers is the engine's (express.cpp).
 //
 // The first unnamed call of a set other than the world goes by the log: when it is over, all members have made their
-// ends of the express, and the memory holds nothing of the set that had it before.
+// ends of the express, and the memory holds nothing of the set that had it before. So does the first after a join, in
+// which all go on from the same number.
 #pragma once
 
 #include <atomic>
@@ -32,7 +33,7 @@ class UnnamedCalls {
   }
 
   // -- any thread
-  /// From now on all calls go by the log: a rank has left, and will not come to any.
+  /// From now on all calls go by the log: a rank has left, or has joined, and will not come to any.
   void close() noexcept { open_.store(false, std::memory_order_release); }
   [[nodiscard]] std::uint64_t done() const noexcept { return done_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
@@ -47,6 +48,13 @@ class UnnamedCalls {
   /// Begins one that must go by the log.
   void decline() noexcept {
     if (may_begin()) express_->say_by_log();
+  }
+  /// All go on after that call, and by the log unless `open`.
+  void resume(core::Round call, bool open) noexcept {
+    if (!express_) return;
+    express_->resume(call);
+    is_ready_ = false;
+    open_.store(open, std::memory_order_release);
   }
   /// The number of the call that was begun last, for one that goes by the log; 0: all go there.
   [[nodiscard]] core::Round call() const noexcept { return express_ ? express_->call() : 0; }

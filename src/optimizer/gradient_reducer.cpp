@@ -13,7 +13,8 @@
 //                                   samples of the last micro-step that had any, n that of the one that begins. The
 //                                   backward pass adds g to it, so c x memory is the sum of n x g, with c = n from now
 //                                   on
-//     before it is submitted        the rank's gradient is multiplied by c x size x accumulation_steps / N
+//     before it is submitted        the rank's gradient is multiplied by c x ranks x accumulation_steps / N, where
+//                                   ranks are those that have not joined
 //     by the reduction              the average over ranks, times 1 / accumulation_steps
 //
 // Each factor is computed in double and rounded once to the gradient's type. Equal samples everywhere make all factors
@@ -28,7 +29,7 @@
 // Agreement. Ranks may also differ in whether they give samples, and in how many micro-steps they have made (flush). A
 // rank that gives none does not wait for the others' numbers before it submits its gradients, so one that gives some
 // cannot find out by a signature: it would wait before it has submitted any. Therefore every rank says in every step
-// what it does, in the reduction that brings N: 32 bytes, which travel with the last gradients. After a disagreement
+// what it does, in the reduction that brings N: 40 bytes, which travel with the last gradients. After a disagreement
 // all gradients are submitted all the same, because some rank may have submitted its own, and every rank throws.
 #include <algorithm>
 #include <array>
@@ -60,11 +61,11 @@ struct Gradient {
 
 // What the ranks say of a step, summed. The sums alone tell whether they agree, so every rank finds the same.
 struct StepSums {
-  std::array<double, 4> numbers{};
+  std::array<double, 5> numbers{};
 
   StepSums() = default;
   // One rank's word.
-  StepSums(double samples, bool weighted, int micro_steps) : numbers{samples, weighted ? 1.0 : 0.0, 0, 0} {
+  StepSums(double samples, bool weighted, int micro_steps) : numbers{samples, weighted ? 1.0 : 0.0, 0, 0, 1} {
     if (!weighted) {
       numbers[2] = micro_steps;
       numbers[3] = static_cast<double>(micro_steps) * micro_steps;
@@ -76,11 +77,13 @@ struct StepSums {
   [[nodiscard]] double weighted() const { return numbers[1]; }
   // Of the ranks that give none.
   [[nodiscard]] double micro_steps() const { return numbers[2]; }
+  // Those that have said something: who has joined has not.
+  [[nodiscard]] double ranks() const { return numbers[4]; }
   [[nodiscard]] bool empty() const { return weighted() == 0 && micro_steps() == 0; }
-  // Either nobody gives samples, and all have made as many micro-steps (when size x sum of squares = square of the
+  // Either nobody gives samples, and all have made as many micro-steps (when ranks x sum of squares = square of the
   // sum); or all do, but for ranks that have made no micro-step.
-  [[nodiscard]] bool agree(int size) const {
-    return micro_steps() == 0 || (weighted() == 0 && size * numbers[3] == micro_steps() * micro_steps());
+  [[nodiscard]] bool agree() const {
+    return micro_steps() == 0 || (weighted() == 0 && ranks() * numbers[3] == micro_steps() * micro_steps());
   }
 };
 
@@ -88,7 +91,6 @@ struct StepSums {
 
 struct GradientReducer::Impl {
   const Group group;
-  const int size;
   const DistributedOptimizerOptions options;
   std::vector<Gradient> gradients;
   Prepared agreement;
@@ -109,7 +111,7 @@ struct GradientReducer::Impl {
   Handle agreement_handle;      // valid while the sums are under way
 
   Impl(const Group& ranks, Span<const Parameter> parameters, const DistributedOptimizerOptions& given)
-      : group(ranks), size(kolo::size(ranks)), options(given) {
+      : group(ranks), options(given) {
     optimizer::check_options(parameters, options);
     check_agreement(group, "DistributedOptimizer(" + options.name + ")", optimizer::entries_of(parameters, options));
     for (const Parameter& parameter : parameters) {
@@ -263,11 +265,11 @@ struct GradientReducer::Impl {
     handle.wait();
     settled = true;
     if (sums.weighted() > 0 && agreed()) {
-      weight = unit == 0 ? 0.0 : unit * size * options.accumulation_steps / sums.samples();
+      weight = unit == 0 ? 0.0 : unit * sums.ranks() * options.accumulation_steps / sums.samples();
     }
   }
 
-  [[nodiscard]] bool agreed() const { return sums.agree(size); }
+  [[nodiscard]] bool agreed() const { return sums.agree(); }
 
   // Throws what each rank does.
   [[noreturn]] void explain(int micro_steps) const {

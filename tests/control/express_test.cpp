@@ -56,6 +56,29 @@ int value_of(Express& end, int rank) {
   return value;
 }
 
+/// A rank that is absent does not speak. Words of long ago have the 16 bits of a later call.
+TEST(Express, GoesOnBehindAJoin) {
+  Ends ends(2, 0);
+  for (int rank = 0; rank < 2; ++rank) say(ends[rank], kTag, rank);
+  EXPECT_EQ(ends[0].look(), Verdict::together);
+  say(ends[0], kTag, 1);
+  EXPECT_EQ(ends[0].demote(), Verdict::by_log) << "rank 1 has joined";
+  for (const std::uint64_t call : {std::uint64_t{4}, std::uint64_t{65535}, std::uint64_t{131070}}) {
+    for (int rank = 0; rank < 2; ++rank) {
+      ends[rank].resume(call);
+      ends[rank].pass_over();
+    }
+    for (int again = 0; again < 3; ++again) {
+      say(ends[0], kTag, 5);
+      EXPECT_EQ(ends[0].look(), Verdict::undecided) << "after call " << call;
+      say(ends[1], kTag, 6);
+      EXPECT_EQ(ends[0].look(), Verdict::together);
+      EXPECT_EQ(value_of(ends[0], 1), 6);
+      EXPECT_EQ(ends[1].look(), Verdict::together);
+    }
+  }
+}
+
 TEST(Express, AllReadyIsTogetherAndEverybodySeesAllInputs) {
   Ends ends(3, 0);
   // More calls than the sixteen bits of a word can count.

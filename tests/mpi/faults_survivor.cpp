@@ -10,6 +10,9 @@
 //   stopped_reading  the same, and the victim is stopped
 //   idle      the others' main threads sleep, nothing is driven; the victim is killed
 //   forked    the same; a child of the victim, which it forked after the start, lives on
+//   joined    the others have joined; the victim is killed amid its steps
+//   stopped_joined  the same, and the victim is stopped
+//   absent    the victim has joined, and the others go on; it is killed
 //   stopped   the victim is stopped (SIGSTOP), which no descriptor shows; the deadline finds it
 //
 // Lines: "PROCESS rank pid" from everybody; "ERROR rank code sentence" and "SURVIVED rank" from survivors, after
@@ -26,6 +29,7 @@
 #include <vector>
 
 #include <kolo/collectives.hpp>
+#include <kolo/info.hpp>
 
 namespace {
 
@@ -95,6 +99,27 @@ void sleep(bool victim) {
   throw kolo::Error(told.get_future().get());
 }
 
+void join_a_worker(bool victim, int signal) {
+  if (!victim) {
+    kolo::join();
+    return;
+  }
+  std::vector<float> x(100000, 1);
+  for (int step = 0; step < 20; ++step)
+    kolo::allreduce("x", kolo::view(x));  // the first ends when the others have joined
+  die(signal);
+}
+
+void go_on_without(bool victim) {
+  std::vector<float> x(100000, 1);
+  if (!victim) {
+    while (true) kolo::allreduce("x", kolo::view(x));
+  }
+  const kolo::Future<int> join = kolo::join_async();
+  while (kolo::metrics().batches < 20) std::this_thread::yield();
+  die(SIGKILL);
+}
+
 /// The child has copies of all descriptors that it was not told to close.
 void leave_a_child() {
   if (::fork() != 0) return;
@@ -110,6 +135,9 @@ void run(const std::string& scenario, bool victim) {
   if (scenario == "large") reduce_without_pause(victim);
   if (scenario == "reading") read_without_pause(victim, SIGKILL);
   if (scenario == "stopped_reading") read_without_pause(victim, SIGSTOP);
+  if (scenario == "joined") join_a_worker(victim, SIGKILL);
+  if (scenario == "stopped_joined") join_a_worker(victim, SIGSTOP);
+  if (scenario == "absent") go_on_without(victim);
   if (scenario == "idle") sleep(victim);
   if (scenario == "forked") {
     if (victim) leave_a_child();

@@ -90,7 +90,7 @@ TEST(UnwindingOptimizer, ThatHasSaidItsSamples) {
   expect_abandoned(
       [](auto& optimizer) { optimizer.begin_micro_step(3); }, [](auto& optimizer) { optimizer.step(4); },
       "user_exception: rank 0 left the job because of an exception: it destroyed the handle of an open operation "
-      "(allreduce of float64 [4], op sum). The contents of the buffers in flight are undefined.");
+      "(allreduce of float64 [5], op sum). The contents of the buffers in flight are undefined.");
 }
 
 TEST(UnwindingOptimizer, WithNothingOpenHarmsNobody) {

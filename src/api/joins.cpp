@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Ranks that are out of data.
+#include <optional>
+#include <string>
+
+#include <kolo/collectives.hpp>
+#include <kolo/error.hpp>
+
+#include "api/context_impl.hpp"
+#include "api/handle_access.hpp"
+#include "engine/engine.hpp"
+
+namespace kolo {
+namespace {
+
+Future<int> start_join(const Group& group, const JoinOptions& options, bool waits) {
+  if (options.timeout && *options.timeout <= std::chrono::nanoseconds::zero()) {
+    throw Error(ErrorCode::invalid_argument, "join: its timeout is " + std::to_string(options.timeout->count()) +
+                                                 " ns; give a time greater than zero, or none for KOLO_TIMEOUT_S");
+  }
+  const auto [engine, set] = group.parts();
+  return Future<int>(engine.join(set, options.counts_in_averages, options.timeout, waits));
+}
+
+}  // namespace
+
+int join(const Group& group, const JoinOptions& options) { return start_join(group, options, true).get(); }
+Future<int> join_async(const Group& group, const JoinOptions& options) { return start_join(group, options, false); }
+int join(const JoinOptions& options) { return join(current_context(), options); }
+Future<int> join_async(const JoinOptions& options) { return join_async(current_context(), options); }
+
+int Future<int>::get() {
+  wait();
+  return detail::HandleAccess::state(*this).room.last;
+}
+
+}  // namespace kolo
