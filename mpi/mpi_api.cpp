@@ -205,6 +205,27 @@ MPI_Request Communicator::receive(int rank, int tag, std::byte* data, int bytes)
   return request;
 }
 
+MPI_Request Communicator::receive_any(int tag, std::byte* data, int bytes) const {
+  MPI_Request request = MPI_REQUEST_NULL;
+  check(MPI_Irecv(data, bytes, MPI_BYTE, MPI_ANY_SOURCE, tag, raw_, &request), "MPI_Irecv from any rank");
+  return request;
+}
+
+std::optional<Origin> test_receive(MPI_Request& request) {
+  int flag = 0;
+  MPI_Status status;
+  check(MPI_Test(&request, &flag, &status), "MPI_Test");
+  if (flag == 0) return std::nullopt;
+  int bytes = 0;
+  check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
+  return Origin{status.MPI_SOURCE, static_cast<std::size_t>(bytes)};
+}
+
+bool cancel_receive(MPI_Request& request) noexcept {
+  if (MPI_Cancel(&request) != MPI_SUCCESS) return false;
+  return MPI_Wait(&request, MPI_STATUS_IGNORE) == MPI_SUCCESS;
+}
+
 void Communicator::progress() const {
   int flag = 0;
   check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, raw_, &flag, MPI_STATUS_IGNORE), "MPI_Iprobe");

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -66,6 +67,8 @@ class Communicator {
 
   [[nodiscard]] MPI_Request send(int rank, int tag, const std::byte* data, int bytes) const;
   [[nodiscard]] MPI_Request receive(int rank, int tag, std::byte* data, int bytes) const;
+  /// From any rank.
+  [[nodiscard]] MPI_Request receive_any(int tag, std::byte* data, int bytes) const;
   /// Lets MPI work, whether or not anything is open.
   void progress() const;
 
@@ -76,6 +79,16 @@ class Communicator {
   int rank_ = 0;
   int size_ = 1;
 };
+
+/// Who sent a message, and how long it is.
+struct Origin {
+  int rank = 0;
+  std::size_t bytes = 0;
+};
+/// Of a receive: empty while it is open. Lets MPI work.
+[[nodiscard]] std::optional<Origin> test_receive(MPI_Request& request);
+/// Ends a receive that nothing has come for. False: MPI does not let go of its memory.
+[[nodiscard]] bool cancel_receive(MPI_Request& request) noexcept;
 
 /// Two collectives on a communicator of the program's that find out who has come: a byte of each rank goes to rank 0
 /// (`gathered`), which then sends everybody what it has (`answer`, `answered`). They match the program's own

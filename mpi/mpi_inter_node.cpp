@@ -17,6 +17,8 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 constexpr int kIndexBits = 32;
+/// Receives that listen at a time.
+constexpr std::size_t kEars = 4;
 
 }  // namespace
 
@@ -28,7 +30,7 @@ MpiInterNode::MpiInterNode(Communicator communicator, std::size_t piece_bytes)
 }
 
 MpiInterNode::~MpiInterNode() {
-  if (transfers_.size() == free_.size()) return;
+  if (end_listening() && transfers_.size() == free_.size()) return;
   communicator_.abandon();
   for (auto& memory : staging_) static_cast<void>(memory.release());
 }
@@ -105,6 +107,48 @@ bool MpiInterNode::test(Operation operation) {
   transfer.claimed = false;
   free_.push_back(index);
   return true;
+}
+
+void MpiInterNode::open(Listener::Ear& ear) {
+  ear.request = communicator_.receive_any(listener_.tag, ear.data, static_cast<int>(listener_.bytes));
+}
+
+void MpiInterNode::listen(int tag, std::size_t bytes) {
+  KOLO_CHECK(listener_.ears.empty() && bytes <= piece_bytes_) << bytes;
+  listener_.tag = mapped(tag);
+  listener_.bytes = bytes;
+  for (std::size_t i = 0; i < kEars; ++i) {
+    listener_.ears.emplace_back().data = staging(bytes);
+    open(listener_.ears.back());
+  }
+}
+
+/// MPI matches messages with receives in the order in which they were opened, so the oldest is looked at alone.
+std::optional<transport::InterNode::Heard> MpiInterNode::hear() {
+  std::vector<Listener::Ear>& ears = listener_.ears;
+  if (ears.empty()) return std::nullopt;
+  if (std::exchange(listener_.heard, false)) open(ears[(listener_.next + ears.size() - 1) % ears.size()]);
+  Listener::Ear& ear = ears[listener_.next];
+  const std::optional<Origin> origin = test_receive(ear.request);
+  if (!origin) return std::nullopt;
+  listener_.heard = true;
+  listener_.next = (listener_.next + 1) % ears.size();
+  return Heard{origin->rank, ear.data, origin->bytes};
+}
+
+/// Whether MPI has let go of their memory.
+bool MpiInterNode::end_listening() noexcept {
+  if (listener_.ears.empty()) return true;
+  try {
+    if (is_finalized() || (thread_level() < ThreadLevel::serialized && !is_main_thread())) return false;
+  } catch (const Error&) {
+    return false;  // MPI cannot even say whether it is alive
+  }
+  bool all = true;
+  for (Listener::Ear& ear : listener_.ears) {
+    if (ear.request != MPI_REQUEST_NULL) all = cancel_receive(ear.request) && all;
+  }
+  return all;
 }
 
 void MpiInterNode::look() {

@@ -10,6 +10,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "mpi/mpi_api.hpp"
@@ -33,6 +34,9 @@ class MpiInterNode final : public transport::InterNode {
   Operation send(int rank, int tag, const std::byte* data, std::size_t bytes) override;
   Operation receive(int rank, int tag, std::byte* data, std::size_t bytes) override;
   bool test(Operation operation) override;
+  /// Keeps a few receives open, from any rank, in the order in which they are heard.
+  void listen(int tag, std::size_t bytes) override;
+  [[nodiscard]] std::optional<Heard> hear() override;
   void push(base::Time /*now*/) override { communicator_.progress(); }
   [[nodiscard]] const char* name() const noexcept override { return "MPI point-to-point"; }
 
@@ -49,6 +53,21 @@ class MpiInterNode final : public transport::InterNode {
     void operator()(std::byte* memory) const noexcept { std::free(memory); }
   };
 
+  /// The receives that listen, used in turn.
+  struct Listener {
+    struct Ear {
+      std::byte* data = nullptr;
+      MPI_Request request = MPI_REQUEST_NULL;
+    };
+    int tag = 0;
+    std::size_t bytes = 0;
+    std::vector<Ear> ears;
+    std::size_t next = 0;
+    bool heard = false;  // the one before `next` has been handed out, and is not open
+  };
+
+  void open(Listener::Ear& ear);
+  [[nodiscard]] bool end_listening() noexcept;
   [[nodiscard]] std::size_t claim(int rank);
   void look();
   [[nodiscard]] Operation name_of(std::size_t index) const noexcept;
@@ -61,6 +80,7 @@ class MpiInterNode final : public transport::InterNode {
   std::vector<std::size_t> free_;
   Requests requests_;
   std::uint64_t looks_ = 0;
+  Listener listener_;
   std::vector<std::unique_ptr<std::byte, Free>> staging_;
 };
 

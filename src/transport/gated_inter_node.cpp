@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <iterator>
 #include <utility>
 
 namespace kolo::transport {
@@ -75,6 +76,32 @@ bool GatedInterNode::test(Operation operation) {
   return done_.erase(operation) > 0;
 }
 
+void GatedInterNode::listen(int tag, std::size_t bytes) {
+  const base::MutexLock lock(mutex_);
+  listen_ = Listening{tag, bytes};
+}
+
+std::optional<InterNode::Heard> GatedInterNode::hear() {
+  const base::MutexLock lock(mutex_);
+  if (!failure_.ok()) throw Error(failure_);
+  if (heard_.empty()) return std::nullopt;
+  letter_ = std::move(heard_.front());
+  heard_.pop_front();
+  return Heard{letter_.rank, letter_.data.data(), letter_.data.size()};
+}
+
+/// Counts as an operation.
+void GatedInterNode::expect(bool expects) {
+  {
+    const base::MutexLock lock(mutex_);
+    if (expects_ == expects || abandoned_ || !failure_.ok()) return;
+    expects_ = expects;
+    if (!expects) return forget(1);
+    count();
+  }
+  gate().changes().ring();
+}
+
 void GatedInterNode::push(base::Time /*now*/) {
   {
     const base::MutexLock lock(mutex_);
@@ -118,30 +145,35 @@ void GatedInterNode::forget(std::int64_t open) noexcept {
 bool GatedInterNode::move_own() noexcept {
   gate().mutex().assert_held();  // that of the members' gate is this one's gate's
   bool push = false;
+  std::optional<Listening> begins;
   {
     const base::MutexLock lock(mutex_);
     if (abandoned_ || !failure_.ok()) return false;
     calls_.swap(noted_);
     push = std::exchange(push_, false);
+    begins = std::exchange(listen_, std::nullopt);
   }
   const bool called = push || !calls_.empty();
   Status failure;
   try {
     call_transport(push);
+    hear_transport(begins);
   } catch (const Error& error) {
     failure = error.status();
   } catch (const std::exception& error) {
     failure = Status(ErrorCode::transport, error.what());
   }
-  const bool news = !finished_.empty() || !failure.ok();
+  const bool news = !finished_.empty() || !letters_.empty() || !failure.ok();
   {
     const base::MutexLock lock(mutex_);
     done_.insert(finished_.begin(), finished_.end());
+    std::move(letters_.begin(), letters_.end(), std::back_inserter(heard_));
     const std::int64_t settled = failure.ok() ? static_cast<std::int64_t>(finished_.size()) + (push ? 1 : 0) : open_;
     failure_ = std::move(failure);
     if (!abandoned_) forget(settled);
   }
   finished_.clear();
+  letters_.clear();
   if (!news) return called;
   const base::MutexLock lock(wake_mutex_);
   if (wake_) wake_();
@@ -162,6 +194,17 @@ void GatedInterNode::call_transport(bool push) {
     return true;
   };
   running_.erase(std::remove_if(running_.begin(), running_.end(), is_done), running_.end());
+}
+
+void GatedInterNode::hear_transport(const std::optional<Listening>& begins) {
+  if (begins) {
+    transport_->listen(begins->tag, begins->bytes);
+    listening_ = true;
+  }
+  if (!listening_) return;
+  while (const std::optional<Heard> heard = transport_->hear()) {
+    letters_.push_back({heard->rank, std::vector<std::byte>(heard->data, heard->data + heard->bytes)});
+  }
 }
 
 }  // namespace kolo::transport

@@ -17,8 +17,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_set>
@@ -93,6 +95,10 @@ class GatedInterNode final : public InterNode, public Callers {
   Operation receive(int rank, int tag, std::byte* data, std::size_t bytes) override;
   /// Throws what the transport threw wherever it was moved.
   bool test(Operation operation) override;
+  void listen(int tag, std::size_t bytes) override;
+  /// Likewise.
+  [[nodiscard]] std::optional<Heard> hear() override;
+  void expect(bool expects) override;
   void push(base::Time now) override;
   [[nodiscard]] const char* name() const noexcept override { return transport_->name(); }
 
@@ -126,12 +132,21 @@ class GatedInterNode final : public InterNode, public Callers {
     Operation operation = 0;
     Operation inner = 0;
   };
+  struct Listening {
+    int tag = 0;
+    std::size_t bytes = 0;
+  };
+  struct Letter {
+    int rank = 0;
+    std::vector<std::byte> data;
+  };
 
   [[nodiscard]] CallerGate& gate() const noexcept { return *rule_.gate; }
   Operation note(Call call);
   /// By a thread that may call the transport, with the gate held: CallerGate::move.
   bool move_own() noexcept;
   void call_transport(bool push) KOLO_REQUIRES(gate().mutex());
+  void hear_transport(const std::optional<Listening>& begins) KOLO_REQUIRES(gate().mutex());
   void count() KOLO_REQUIRES(mutex_);
   void forget(std::int64_t open) noexcept KOLO_REQUIRES(mutex_);
 
@@ -141,6 +156,10 @@ class GatedInterNode final : public InterNode, public Callers {
   std::vector<Call> calls_ KOLO_GUARDED_BY(gate().mutex());
   std::vector<Running> running_ KOLO_GUARDED_BY(gate().mutex());
   std::vector<Operation> finished_ KOLO_GUARDED_BY(gate().mutex());
+  std::vector<Letter> letters_ KOLO_GUARDED_BY(gate().mutex());  // heard in this call
+  bool listening_ KOLO_GUARDED_BY(gate().mutex()) = false;
+
+  Letter letter_;  // the driver's: what `hear` gave last
 
   base::Mutex wake_mutex_;
   std::function<void()> wake_ KOLO_GUARDED_BY(wake_mutex_);
@@ -153,6 +172,9 @@ class GatedInterNode final : public InterNode, public Callers {
   std::int64_t open_ KOLO_GUARDED_BY(mutex_) = 0;  // this one's part of the gate's
   base::Time opened_at_ KOLO_GUARDED_BY(mutex_);   // when that was 0 last
   bool push_ KOLO_GUARDED_BY(mutex_) = false;
+  std::optional<Listening> listen_ KOLO_GUARDED_BY(mutex_);  // to be begun
+  bool expects_ KOLO_GUARDED_BY(mutex_) = false;
+  std::deque<Letter> heard_ KOLO_GUARDED_BY(mutex_);
   bool abandoned_ KOLO_GUARDED_BY(mutex_) = false;
 };
 

@@ -95,6 +95,22 @@ class InterNode {
   virtual Operation receive(int rank, int tag, std::byte* data, std::size_t bytes) = 0;
   /// True once when the operation has completed; the operation is then gone.
   virtual bool test(Operation operation) = 0;
+
+  // -- messages whose sender alone knows that they come, and how long they are
+  /// A message that was heard.
+  struct Heard {
+    int rank = 0;
+    const std::byte* data = nullptr;
+    std::size_t bytes = 0;
+  };
+  /// From now on messages of at most `bytes` with this tag are heard, whichever rank sends them (by `send`): also those
+  /// that were sent before. Once. Nothing else is received with this tag.
+  virtual void listen(int /*tag*/, std::size_t /*bytes*/) {}
+  /// The next of them, if one has come, in the order of each sender; valid until the next call.
+  [[nodiscard]] virtual std::optional<Heard> hear() { return std::nullopt; }
+  /// Whether somebody waits for such messages. While nobody does the transport need not look for them.
+  virtual void expect(bool /*expects*/) {}
+
   /// "MPI point-to-point": for describe().
   [[nodiscard]] virtual const char* name() const noexcept = 0;
 

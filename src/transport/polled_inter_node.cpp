@@ -47,6 +47,19 @@ bool PolledInterNode::test(Operation operation) {
   return true;
 }
 
+std::optional<InterNode::Heard> PolledInterNode::hear() {
+  std::optional<Heard> heard = transport_->hear();
+  moved_ |= heard.has_value();
+  return heard;
+}
+
+void PolledInterNode::expect(bool expects) {
+  if (std::exchange(expects_, expects) == expects) return;
+  open_ = expects ? open_ + 1 : open_ - 1;
+  moved_ = true;
+  transport_->expect(expects);
+}
+
 void PolledInterNode::push(base::Time now) { push_until_ = now + kPushing; }
 
 void PolledInterNode::progress(base::Time now) {

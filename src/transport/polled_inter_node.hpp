@@ -36,6 +36,9 @@ class PolledInterNode final : public InterNode {
   Operation send(int rank, int tag, const std::byte* data, std::size_t bytes) override;
   Operation receive(int rank, int tag, std::byte* data, std::size_t bytes) override;
   bool test(Operation operation) override;
+  void listen(int tag, std::size_t bytes) override { transport_->listen(tag, bytes); }
+  [[nodiscard]] std::optional<Heard> hear() override;
+  void expect(bool expects) override;
   [[nodiscard]] const char* name() const noexcept override { return transport_->name(); }
 
   void progress(base::Time now) override;
@@ -51,7 +54,8 @@ class PolledInterNode final : public InterNode {
 
   const std::shared_ptr<InterNode> transport_;
   Reports reports_;
-  std::size_t open_ = 0;
+  std::size_t open_ = 0;  ///< operations, and 1 while messages are expected
+  bool expects_ = false;
   bool moved_ = false;                          ///< something was started or has completed since the last `progress`
   base::Time starved_at_ = base::Time::max();   ///< when to say so, should nothing have come by then
   base::Duration starving_ = {};                ///< how long it takes from one time that this is said to the next

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 #include <deque>
+#include <optional>
 
 #include "base/settings.hpp"
 #include "core/topology.hpp"
@@ -75,6 +76,45 @@ void check_arrived(Report& report, const Open& open) {
   report.check(open.memory[open.bytes] == kPoison, "nothing is written behind message " + std::to_string(open.message));
 }
 
+/// Messages of any size from every rank, in the order of each; some of them were sent before anybody listened.
+void check_listening(Report& report, transport::InterNode& transport, int rank, int size) {
+  constexpr std::size_t kMost = 70000;
+  constexpr int kEach = 20;
+  const auto bytes_of = [](int from, int i) {
+    return 8 + (static_cast<std::size_t>(from) * 7919 + static_cast<std::size_t>(i) * 104729) % (kMost - 8);
+  };
+  std::vector<Operation> sends;
+  for (int i = 0; i < kEach; ++i) {
+    for (int to = 0; to < size; ++to) {
+      if (to == rank) continue;
+      const std::size_t bytes = bytes_of(rank, i);
+      std::byte* memory = transport.staging(kMost);
+      std::fill(memory, memory + bytes, static_cast<std::byte>(rank * kEach + i));
+      sends.push_back(transport.send(to, 1000, memory, bytes));
+    }
+  }
+  transport.listen(1000, kMost);
+  transport.expect(true);
+  std::vector<int> next(static_cast<std::size_t>(size));
+  for (int left = kEach * (size - 1); left > 0;) {
+    const std::optional<transport::InterNode::Heard> heard = transport.hear();
+    if (!heard) continue;
+    --left;
+    int& number = next[static_cast<std::size_t>(heard->rank)];
+    const auto wanted = static_cast<std::byte>(heard->rank * kEach + number);
+    report.equal(heard->bytes, bytes_of(heard->rank, number), "the size of what was heard");
+    report.check(std::all_of(heard->data, heard->data + heard->bytes, [&](std::byte one) { return one == wanted; }),
+                 "what was heard is whole, and in order");
+    ++number;
+  }
+  report.check(!transport.hear(), "nothing else is heard");
+  for (const Operation operation : sends) {
+    while (!transport.test(operation)) {
+    }
+  }
+  transport.expect(false);
+}
+
 void exchange(Report& report, transport::InterNode& transport, int rank, int size, std::size_t most, int count) {
   std::vector<Stream> streams;
   for (int peer = 0; peer < size; ++peer) {
@@ -140,6 +180,8 @@ void check_world(Report& report, MPI_Comm world) {
   exchange(report, in_pieces, rank, size, 300000, 3);
   bootstrap->exchange("test", "", kPatience);
 
+  check_listening(report, *bootstrap->inter_node(topology, kPatience), rank, size);
+  bootstrap->exchange("test", "", kPatience);
   check_short_message(report, *bootstrap->inter_node(topology, kPatience), rank, size);
   // A receive that nobody answers stays open: its memory and communicator are kept, and nothing waits.
   if (size > 1) {

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -31,9 +33,17 @@ class Noting final : public InterNode {
     return operation <= complete;
   }
   void push(base::Time) override { ++pushes; }
+  void listen(int tag, std::size_t bytes) override { note("listen", 0, tag, bytes); }
+  std::optional<Heard> hear() override {
+    if (to_hear.empty()) return std::nullopt;
+    heard_ = to_hear.front();
+    to_hear.erase(to_hear.begin());
+    return Heard{3, &heard_, 1};
+  }
   const char* name() const noexcept override { return "notes"; }
 
   std::vector<std::string> calls;
+  std::vector<std::byte> to_hear;
   Operation complete = 0;
   int pushes = 0;
   bool broken = false;
@@ -45,6 +55,7 @@ class Noting final : public InterNode {
     return calls.size();
   }
   std::vector<std::vector<std::byte>> memory_;
+  std::byte heard_{};
 };
 
 struct Gated {
@@ -133,6 +144,34 @@ TEST(GatedInterNode, PushIsTheCallersToo) {
   EXPECT_EQ(one.inner->pushes, 0);
   EXPECT_TRUE(gate->move());
   EXPECT_EQ(one.inner->pushes, 1);
+  EXPECT_FALSE(gate->has_open());
+}
+
+TEST(GatedInterNode, WhatIsHeardIsTheCallersTooAndOnlyWhereItIsExpected) {
+  const auto gate = std::make_shared<CallerGate>();
+  Gated one(gate);
+  one.inner->to_hear = {std::byte{1}, std::byte{2}};
+  one.node.listen(9, 100);
+  EXPECT_FALSE(gate->move()) << "nobody expects anything";
+  one.node.expect(true);
+  EXPECT_TRUE(gate->has_open());
+  EXPECT_TRUE(one.inner->calls.empty());
+  EXPECT_TRUE(gate->move());
+  EXPECT_EQ(one.inner->calls, std::vector<std::string>{"listen 0 9 100"});
+  for (const int value : {1, 2}) {
+    const auto heard = one.node.hear();
+    ASSERT_TRUE(heard);
+    EXPECT_EQ(heard->rank, 3);
+    ASSERT_EQ(heard->bytes, 1U);
+    EXPECT_EQ(*heard->data, static_cast<std::byte>(value));
+  }
+  EXPECT_FALSE(one.node.hear());
+  EXPECT_FALSE(gate->move()) << "nothing has come";
+  one.node.expect(false);
+  EXPECT_FALSE(gate->has_open());
+  one.node.expect(true);
+  one.node.abandon();
+  one.node.expect(false);
   EXPECT_FALSE(gate->has_open());
 }
 

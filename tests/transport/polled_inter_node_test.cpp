@@ -133,6 +133,18 @@ TEST_F(Polled, PushesForAWhileInEveryPass) {
   EXPECT_EQ(inner_->pushes, 2);
 }
 
+TEST_F(Polled, WhatIsExpectedIsOpen) {
+  node_.expect(true);
+  node_.expect(true);
+  pass(milliseconds(0));
+  EXPECT_EQ(node_.nap(), microseconds(20));
+  for (int ms = 0; ms <= 200; ms += 50) pass(milliseconds(50));
+  EXPECT_GT(starved_, 0) << "a sender may hold it back";
+  node_.expect(false);
+  pass(milliseconds(0));
+  EXPECT_FALSE(node_.nap());
+}
+
 /// Where no thread comes that may call the transport it is this process that holds itself up.
 TEST(PolledBehindAGate, IsNotStarvedButNeglected) {
   const auto gate = std::make_shared<CallerGate>();

@@ -23,6 +23,11 @@ void deliver(std::byte* to, std::size_t room, const std::byte* from, std::size_t
 void MailRoom::send(int from, int to, int tag, const std::byte* data, std::size_t bytes) {
   const base::MutexLock lock(mutex_);
   check_alive();
+  if (const auto found = receivers_.find(to); found != receivers_.end() && found->second.listens == tag) {
+    found->second.heard.push_back({from, std::vector<std::byte>(data, data + bytes)});
+    tell(found->second);
+    return;
+  }
   Queue& queue = queues_[{to, from, tag}];
   if (queue.wanted.empty()) {
     queue.sent.emplace_back(data, data + bytes);
@@ -57,9 +62,35 @@ bool MailRoom::arrived(int to, Operation operation) {
   return true;
 }
 
+void MailRoom::listen(int to, int tag) {
+  const base::MutexLock lock(mutex_);
+  check_alive();
+  Receiver& receiver = receivers_[to];
+  receiver.listens = tag;
+  for (auto& [key, queue] : queues_) {
+    if (std::get<0>(key) != to || std::get<2>(key) != tag) continue;
+    for (std::vector<std::byte>& data : queue.sent) receiver.heard.push_back({std::get<1>(key), std::move(data)});
+    queue.sent.clear();
+  }
+}
+
+std::optional<MailRoom::Letter> MailRoom::hear(int to) {
+  const base::MutexLock lock(mutex_);
+  check_alive();
+  std::deque<Letter>& heard = receivers_[to].heard;
+  if (heard.empty()) return std::nullopt;
+  std::optional<Letter> letter = std::move(heard.front());
+  heard.pop_front();
+  return letter;
+}
+
 void MailRoom::serve(int to, Operation operation) {
   Receiver& receiver = receivers_[to];
   receiver.served.push_back(operation);
+  tell(receiver);
+}
+
+void MailRoom::tell(Receiver& receiver) noexcept {
   receiver.news = true;
   ring(receiver);
 }
@@ -117,6 +148,13 @@ ThreadInterNode::Operation ThreadInterNode::receive(int rank, int tag, std::byte
 
 bool ThreadInterNode::test(Operation operation) {
   return (operation & kReceive) == 0 || room_->arrived(rank_, operation);
+}
+
+std::optional<transport::InterNode::Heard> ThreadInterNode::hear() {
+  std::optional<MailRoom::Letter> letter = room_->hear(rank_);
+  if (!letter) return std::nullopt;
+  letter_ = std::move(*letter);
+  return Heard{letter_.from, letter_.data.data(), letter_.data.size()};
 }
 
 }  // namespace kolo::threads

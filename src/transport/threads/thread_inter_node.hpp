@@ -8,6 +8,7 @@
 #include <forward_list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -30,6 +31,14 @@ class MailRoom {
   void receive(int from, int to, int tag, std::byte* data, std::size_t bytes, Operation operation);
   /// True once when the receiver's operation has been served.
   bool arrived(int to, Operation operation);
+  /// From now on what is sent with this tag is kept for `hear`.
+  void listen(int to, int tag);
+  struct Letter {
+    int from = 0;
+    std::vector<std::byte> data;
+  };
+  /// The next of it.
+  std::optional<Letter> hear(int to);
   /// Rings the receiver's bell, once, when one of its operations is served; false: one has been since it asked last.
   bool arm(int to, const base::EventFd& bell);
   /// Forgets what `to` has asked for: after this nothing writes into its memory, nor rings its bell.
@@ -48,6 +57,8 @@ class MailRoom {
   };
 
   struct Receiver {
+    int listens = -1;  // a tag, or none
+    std::deque<Letter> heard;
     std::vector<Operation> served;        // not yet asked for
     bool news = false;                    // something was served since `arm`
     const base::EventFd* bell = nullptr;  // while it is armed
@@ -55,6 +66,7 @@ class MailRoom {
 
   void check_alive() const KOLO_REQUIRES(mutex_);
   void serve(int to, Operation operation) KOLO_REQUIRES(mutex_);
+  static void tell(Receiver& receiver) noexcept;
   static void ring(Receiver& receiver) noexcept;
 
   base::Mutex mutex_;
@@ -74,6 +86,8 @@ class ThreadInterNode final : public transport::InterNode {
   Operation send(int rank, int tag, const std::byte* data, std::size_t bytes) override;
   Operation receive(int rank, int tag, std::byte* data, std::size_t bytes) override;
   bool test(Operation operation) override;
+  void listen(int tag, std::size_t /*bytes*/) override { room_->listen(rank_, tag); }
+  [[nodiscard]] std::optional<Heard> hear() override;
   [[nodiscard]] const char* name() const noexcept override { return "queues between threads"; }
   [[nodiscard]] int event_fd() const noexcept override { return bell_.fd(); }
   [[nodiscard]] bool arm() override { return room_->arm(rank_, bell_); }
@@ -85,6 +99,7 @@ class ThreadInterNode final : public transport::InterNode {
   int rank_;
   base::EventFd bell_;
   Operation last_ = 0;
+  MailRoom::Letter letter_;  // that was heard last
   std::forward_list<shm::Segment> staging_;
 };
 
