@@ -20,6 +20,9 @@ class PeerMemory {
   virtual Status read(int local_rank, void* to, const void* from, std::size_t bytes) = 0;
   /// Whether peers will be able to read this memory of this rank's own. Looks at the first and the last page.
   [[nodiscard]] virtual bool is_readable(const void* begin, std::size_t bytes) = 0;
+  /// Whether it is the system that reads: then memory may go while a peer reads it, and that read fails, or brings
+  /// anything.
+  [[nodiscard]] virtual bool reads_by_system() const noexcept = 0;
 };
 
 }  // namespace kolo::transport

@@ -60,6 +60,7 @@ class ProcessPeers final : public transport::PeerMemory {
     const iovec remote[2] = {{reinterpret_cast<void*>(first), 1}, {reinterpret_cast<void*>(first + bytes - 1), 1}};
     return ::process_vm_readv(own_, &local, 1, remote, 2, 0) == 2;
   }
+  [[nodiscard]] bool reads_by_system() const noexcept override { return true; }
 
  private:
   const std::vector<pid_t> processes_;  // by local rank
@@ -73,6 +74,7 @@ class ThreadPeers final : public transport::PeerMemory {
     return {};
   }
   [[nodiscard]] bool is_readable(const void* /*begin*/, std::size_t /*bytes*/) override { return true; }
+  [[nodiscard]] bool reads_by_system() const noexcept override { return false; }
 };
 
 /// What a rank is known by to those who try to read it.
