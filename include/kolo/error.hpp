@@ -32,9 +32,11 @@ enum class ErrorCode : std::uint8_t {
   user_exception = 11,   ///< a rank's own code threw and left the job: a fatal error. Retry: no.
   out_of_memory = 12,    ///< no memory for the start, a result or an arena; a job that runs goes on. Retry: with less.
   io = 13,               ///< a file cannot be read or written (a full disk); the job goes on. Retry: once it can.
+  expired = 14,          ///< the deadline of a send or a receive passed; the job goes on. Retry: yes.
+  cancelled = 15,        ///< a receive was cancelled, or a message given up by the other side. Retry: yes.
 };
 /// How many codes there are.
-inline constexpr int kErrorCodeCount = 14;
+inline constexpr int kErrorCodeCount = 16;
 /// The code's name as above: "rank_lost".
 KOLO_API std::string_view to_string(ErrorCode code) noexcept;
 /// Whether an operation that ends with this code ends the job, too: timeout, rank_lost, transport, user_exception.

@@ -33,6 +33,10 @@ std::string_view to_string(ErrorCode code) noexcept {
     return "out_of_memory";
   case ErrorCode::io:
     return "io";
+  case ErrorCode::expired:
+    return "expired";
+  case ErrorCode::cancelled:
+    return "cancelled";
   }
   return "unknown";
 }

@@ -42,7 +42,9 @@ TEST(ErrorCode, Names) {
                                        "transport",
                                        "user_exception",
                                        "out_of_memory",
-                                       "io"};
+                                       "io",
+                                       "expired",
+                                       "cancelled"};
   ASSERT_EQ(names.size(), static_cast<std::size_t>(kErrorCodeCount));
   for (std::size_t i = 0; i < names.size(); ++i) EXPECT_EQ(to_string(static_cast<ErrorCode>(i)), names[i]);
   EXPECT_EQ(to_string(static_cast<ErrorCode>(99)), "unknown");

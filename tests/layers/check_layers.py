@@ -22,7 +22,7 @@ from pathlib import Path, PurePosixPath
 # its own, and may include only what that says.
 GROUND = {"public", "base"}
 SHARED = GROUND | {"core"}
-INTERFACES = SHARED | {"control", "data", "data/kernels", "transport"}
+INTERFACES = SHARED | {"control", "data", "data/kernels", "data/p2p", "transport"}
 BELOW_API = INTERFACES | {"control/tcp", "data/cpu", "data/cuda", "transport/shm", "transport/threads", "bootstrap",
                           "mpi", "engine"}
 EVERYTHING = BELOW_API | {"api", "optimizer", "libtorch", "capi"}
@@ -37,6 +37,7 @@ MAY_INCLUDE = {
     "data": SHARED,
     "data/cpu": SHARED | {"data", "data/kernels", "transport"},
     "data/cuda": SHARED | {"data"},
+    "data/p2p": SHARED | {"transport"},
     "transport": SHARED,
     "transport/shm": SHARED | {"transport"},
     "transport/threads": SHARED | {"transport", "transport/shm"},

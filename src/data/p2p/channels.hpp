@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the protocol (frame.hpp) needs of the channels between this rank and the others.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <kolo/error.hpp>
+
+#include "data/p2p/frame.hpp"
+
+namespace kolo::p2p {
+
+/// Who is handed what has come.
+class FrameHandler {
+ public:
+  /// `data` is valid during the call.
+  virtual void on_frame(int source, const Frame& frame, const std::byte* data, std::size_t bytes) = 0;
+
+ protected:
+  ~FrameHandler() = default;
+};
+
+/// Of one rank. Ranks are those of the world, never this one itself. One thread at a time.
+class Channels {
+ public:
+  virtual ~Channels() = default;
+
+  // -- frames
+  /// The most data of a frame to that rank.
+  [[nodiscard]] virtual std::size_t frame_bytes(int rank) const = 0;
+  /// Puts a frame into the channel; the data is copied. False: there is no room now. Frames keep their order.
+  [[nodiscard]] virtual bool put(int rank, const Frame& frame, const std::byte* data, std::size_t bytes) = 0;
+  /// Hands over some of what has come; whether anything had.
+  virtual bool take(FrameHandler& handler) = 0;
+
+  // -- the sender's memory, where peers can read it
+  /// Lets that rank read this memory, until `end`. 0: it cannot.
+  [[nodiscard]] virtual std::uint32_t permit(int rank, const std::byte* data, std::size_t bytes) = 0;
+  /// Takes it back. Once this returns nobody reads there, or what he reads he does not believe.
+  virtual void end(std::uint32_t permit) noexcept = 0;
+  enum class Read : std::uint8_t { done, withdrawn, failed };
+  /// Reads a piece of a sender's memory, by its permit.
+  [[nodiscard]] virtual Read read(int source, std::uint32_t permit, std::byte* to, std::uint64_t from,
+                                  std::size_t bytes) = 0;
+
+  // -- for the sentence of a deadline
+  /// Notes whom this rank waits for; kNobody: for none.
+  static constexpr int kNobody = -1;
+  virtual void note_wait(int rank) noexcept = 0;
+  /// Whom that rank has noted; kNobody also where this one cannot see it.
+  [[nodiscard]] virtual int wait_of(int rank) const noexcept = 0;
+};
+
+}  // namespace kolo::p2p

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Point to point on the CPU: the protocol between two ranks.
+//
+// Nobody else has a part in it: no log, no sequencer. From each rank to each other one there is a *channel*, which
+// carries *frames* in order and loses none: a ring in the memory of the node (ring.hpp), or messages of the transport
+// between nodes (net_channels.hpp). A frame has a head and perhaps data.
+//
+//   sender                                 receiver
+//   whole      head and all the data   ->   a short message. The send is done once the frame is in the channel.
+//
+//   announced  head                    ->   a long one. It waits until a receive asks for it. Then either
+//              <- wanted                    the receiver asks for the data,
+//   part, part, ... with data          ->   which comes piece by piece; the send is done when the last is in the
+//                                      channel
+//   or
+//              <- taken                     the receiver has read it where it lies, in the sender's memory
+//
+//   Instead of what is due:
+//              <- refused                   the receive does not fit (it fails, and so does the send), or was given up
+//   withdrawn                          ->   the send was given up: its deadline has passed, or its handle was destroyed
+//
+// Order. The frame that begins a message, `whole` or `announced`, goes into the channel in the order of the sends to
+// that rank. So messages of a pair and tag match receives in the order of the calls on both sides (matching.hpp); the
+// data of long ones may arrive later and in any order.
+//
+// Room. A rank takes frames whenever it has anything open: taking one needs no room elsewhere, for data goes into the
+// receive's buffer or, of a short message that nobody has asked for, into memory of its own; answers are kept in
+// a list until the channel back has room. A sender puts data of a long message into the channel only when it is wanted.
+// So two ranks that have operations open never wait for each other's channel to become empty, whatever they send.
+//
+// Reading the sender's memory. `announced` may carry an address and a *permit* (ring.hpp). Who reads takes the permit
+// for each piece, and a sender that gives its send up takes it away: after that nobody reads, or believes what he has
+// read.
+//
+// A rank that leaves the job. What it has sent within its node is in the channel before the others hear of it, so they
+// take that and expect nothing more. Between nodes it may still be on its way; they wait for it for a while.
+//
+// Ends. A message that is given up on one side tells the other. What arrives for a message that is no more is dropped:
+// numbers of messages are never used twice. When the context fails all messages do, without a frame: peers hear of it
+// by the log.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <kolo/types.hpp>
+
+namespace kolo::p2p {
+
+enum class FrameKind : std::uint8_t {
+  whole = 1,
+  announced,
+  part,
+  withdrawn,
+  wanted,
+  taken,
+  refused,
+};
+
+/// Why a receiver refuses.
+enum class Refusal : std::uint8_t { none, too_long, other_type, given_up, set_gone };
+
+/// The head of a frame.
+struct Frame {
+  std::uint64_t set = 0;      ///< of a message that begins: the serial number of its process set
+  std::uint64_t id = 0;       ///< of the message: its sender's number
+  std::uint64_t bytes = 0;    ///< of the message; of a part: where it begins; of a refusal: the receive's room
+  std::uint64_t address = 0;  ///< of data that may be read where it lies
+  std::int32_t tag = 0;
+  std::uint32_t permit = 0;  ///< 0: it may not be read
+  FrameKind kind = FrameKind::whole;
+  DType dtype = DType::uint8;  ///< of a refusal: the receive's
+  Refusal refusal = Refusal::none;
+  std::uint8_t unused[5] = {};
+};
+static_assert(sizeof(Frame) == 48);
+
+}  // namespace kolo::p2p

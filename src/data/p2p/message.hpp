@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One rank's part in one message: a send or a receive, from the call to its end.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <kolo/error.hpp>
+#include <kolo/types.hpp>
+
+#include "base/clock.hpp"
+
+namespace kolo::p2p {
+
+inline constexpr int kAny = -1;
+
+/// The caller fills in what is constant, and keeps the object where it is until it is done.
+struct Message {
+  enum class Way : std::uint8_t { send, receive };
+  /// How far it has come. Of a send: `waiting` until its frame is in the channel, then `announced` until the receiver
+  /// wants its data, then `moving`. Of a receive: `waiting` until it has a message, then `moving`.
+  enum class State : std::uint8_t { fresh, waiting, announced, moving, done };
+
+  // -- constant
+  Way way = Way::send;
+  DType dtype = DType::uint8;
+  std::int32_t tag = 0;                       ///< of a receive also kAny
+  int peer = 0;                               ///< rank of the world; of a receive also kAny
+  std::uint64_t set = 0;                      ///< serial number of the process set; 0: the world
+  std::byte* data = nullptr;                  ///< of a send only read
+  std::uint64_t bytes = 0;                    ///< of a receive: its room
+  const std::vector<int>* members = nullptr;  ///< the set's ranks; null: the world's. For sentences.
+  const std::string* group = nullptr;         ///< likewise: the set, as people call it
+  base::Time begun{};
+  base::Time deadline = base::Time::max();
+  std::chrono::nanoseconds patience{};  ///< from the one to the other, for sentences
+
+  // -- the outcome, once it is done. Of a receive:
+  int source = kAny;  ///< rank of the world
+  std::int32_t received_tag = 0;
+  std::uint64_t received_bytes = 0;
+  Status status;
+
+  // -- the protocol's
+  State state = State::fresh;
+  std::uint64_t id = 0;        ///< the sender's number for it
+  std::uint64_t moved = 0;     ///< bytes
+  std::uint32_t permit = 0;    ///< to read the sender's memory; 0: none
+  std::uint64_t address = 0;   ///< of the data there
+  std::size_t open_index = 0;  ///< among those that are open
+
+  /// The engine's: who is told. Null: nobody need be, the thread that made the call looks.
+  void* owner = nullptr;
+
+  [[nodiscard]] bool done() const noexcept { return state == State::done; }
+};
+
+}  // namespace kolo::p2p

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/p2p/messenger.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace kolo::p2p {
+
+Messenger::Messenger(const core::Topology& topology, std::byte* memory, transport::NodeLink& link,
+                     std::shared_ptr<transport::PeerMemory> peers, bool cpu_of_its_own,
+                     std::shared_ptr<transport::InterNode> inter)
+    : topology_(topology), node_(topology, memory, link, std::move(peers), cpu_of_its_own),
+      net_(inter ? std::make_unique<NetChannels>(std::move(inter)) : nullptr), routes_(topology, node_, net_.get()),
+      protocol_(topology.rank, topology.size, routes_) {}
+
+/// After everything that changes what is open.
+void Messenger::settle() {
+  busy_.store(protocol_.is_busy() || (net_ && net_->has_unsent()), std::memory_order_release);
+  news_.store(!protocol_.done().empty(), std::memory_order_release);
+}
+
+bool Messenger::start(Message& message) {
+  const base::MutexLock lock(mutex_);
+  protocol_.start(message);
+  settle();
+  return message.done();
+}
+
+bool Messenger::look(Message& message) {
+  const base::MutexLock lock(mutex_);
+  if (message.done()) return true;
+  node_.disarm();
+  if (protocol_.progress()) settle();
+  return message.done();
+}
+
+bool Messenger::hand_over(Message& message, void* owner, base::Time begun, std::chrono::nanoseconds patience) {
+  const base::MutexLock lock(mutex_);
+  if (message.done()) return false;
+  message.owner = owner;
+  message.begun = begun;
+  message.patience = patience;
+  message.deadline = patience >= base::Time::max() - begun ? base::Time::max() : begun + patience;
+  protocol_.note_deadline(message);
+  return true;
+}
+
+bool Messenger::cancel(Message& receive) {
+  const base::MutexLock lock(mutex_);
+  const bool was_open = protocol_.cancel(receive);
+  settle();
+  return was_open;
+}
+
+void Messenger::give_up(Message& message, const Status& status) {
+  const base::MutexLock lock(mutex_);
+  protocol_.give_up(message, status);
+  settle();
+}
+
+bool Messenger::leaves_node(const Message& message) const noexcept {
+  if (topology_.node_count() == 1) return false;
+  const auto is_elsewhere = [this](int rank) {
+    return topology_.node_of[static_cast<std::size_t>(rank)] != topology_.node;
+  };
+  if (message.peer != kAny) return is_elsewhere(message.peer);
+  return message.members == nullptr || std::any_of(message.members->begin(), message.members->end(), is_elsewhere);
+}
+
+bool Messenger::has_unsent() {
+  const base::MutexLock lock(mutex_);
+  return protocol_.has_unsent() || (net_ && net_->has_unsent());
+}
+
+bool Messenger::uses(const std::byte* begin, std::size_t bytes) {
+  const base::MutexLock lock(mutex_);
+  const std::vector<Message*>& open = protocol_.open();
+  return std::any_of(open.begin(), open.end(),
+                     [&](const Message* message) { return message->data >= begin && message->data < begin + bytes; });
+}
+
+base::Time Messenger::next_due() {
+  if (!is_busy()) return base::Time::max();
+  const base::MutexLock lock(mutex_);
+  return protocol_.open().empty() ? base::Time::max() : protocol_.next_due();
+}
+
+// ---------------------------------------------------------------- the driver
+
+/// Whether something may come from other nodes that this rank waits for.
+bool Messenger::moves_net() const {
+  if (net_ == nullptr || closed_) return false;
+  const std::vector<Message*>& open = protocol_.open();
+  return std::any_of(open.begin(), open.end(), [this](const Message* message) { return leaves_node(*message); });
+}
+
+bool Messenger::progress(base::Time now) {
+  const base::MutexLock lock(mutex_);
+  if (closed_) return false;
+  node_.disarm();
+  routes_.drives = true;
+  bool moved = false;
+  try {
+    if (net_) net_->expect(moves_net());
+    moved = protocol_.progress();
+    if (net_ && net_->has_unsent()) moved |= net_->look();
+    if (now >= protocol_.next_due()) protocol_.expire(now);
+  } catch (...) {
+    routes_.drives = false;
+    settle();
+    throw;
+  }
+  routes_.drives = false;
+  settle();
+  return moved;
+}
+
+const std::vector<Message*>& Messenger::take_done() {
+  const base::MutexLock lock(mutex_);
+  told_.clear();
+  told_.swap(protocol_.done());
+  settle();
+  return told_;
+}
+
+bool Messenger::arm() {
+  const base::MutexLock lock(mutex_);
+  if (closed_ || (!protocol_.is_busy() && !(net_ && net_->has_unsent()))) return protocol_.done().empty();
+  protocol_.note_wait();
+  node_.arm();
+  const bool moved = protocol_.progress();  // of this node
+  settle();
+  return !moved && protocol_.done().empty();
+}
+
+void Messenger::on_set(std::uint64_t set) {
+  const base::MutexLock lock(mutex_);
+  protocol_.on_set(set);
+}
+
+void Messenger::on_set_gone(std::uint64_t set) {
+  const base::MutexLock lock(mutex_);
+  protocol_.on_set_gone(set);
+  settle();
+}
+
+void Messenger::on_left(const std::vector<std::int32_t>& ranks, base::Time until) {
+  const base::MutexLock lock(mutex_);
+  if (ranks.size() == left_) return;
+  left_ = ranks.size();
+  for (const std::int32_t rank : ranks) protocol_.on_left(rank, routes_.is_here(rank) ? base::Time::min() : until);
+  settle();
+}
+
+void Messenger::close(const Status& status) {
+  const base::MutexLock lock(mutex_);
+  closed_ = true;
+  protocol_.close(status);
+  if (net_) net_->expect(false);
+  settle();
+}
+
+}  // namespace kolo::p2p

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Point to point of one rank: the protocol, its channels, and the lock around both.
+//
+// Two kinds of threads move messages. The engine's driver moves all of them, in its passes. A thread inside a
+// synchronous call moves those of its node by itself, for as long as a peer takes that is on its way: a short message
+// then needs neither the driver's place nor another thread. The transport between nodes is the driver's alone, so
+// frames for other nodes wait for it.
+//
+// A message has an owner, or is looked at by the thread that made the call. Of those with an owner the driver is told
+// when they are done (`take_done`), whoever has moved them; `has_news` says so.
+//
+// Sleeping. Before a rank's engine sleeps it calls `arm`: from then on peers ring it when there is something. A thread
+// that moves messages takes that back. When it goes while others' messages are open it has the engine look again soon.
+//
+// The lock is taken inside the driver's, never the other way round.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/mutex.hpp"
+#include "core/topology.hpp"
+#include "data/p2p/message.hpp"
+#include "data/p2p/net_channels.hpp"
+#include "data/p2p/node_channels.hpp"
+#include "data/p2p/protocol.hpp"
+#include "transport/inter_node.hpp"
+#include "transport/node_link.hpp"
+#include "transport/peer_memory.hpp"
+
+namespace kolo::p2p {
+
+/// Thread-safe, but for what is the driver's.
+class Messenger {
+ public:
+  /// As NodeChannels. `inter`: null where there is one node. What is referred to outlives it.
+  Messenger(const core::Topology& topology, std::byte* memory, transport::NodeLink& link,
+            std::shared_ptr<transport::PeerMemory> peers, bool cpu_of_its_own,
+            std::shared_ptr<transport::InterNode> inter);
+  Messenger(const Messenger&) = delete;
+  Messenger& operator=(const Messenger&) = delete;
+
+  // -- any thread
+  /// Begins a message; whether it is done.
+  bool start(Message& message);
+  /// Moves messages of this node; whether this one is done. This rank is not rung from then on (see above).
+  [[nodiscard]] bool look(Message& message);
+  /// Gives an open message an owner and a deadline; false: it is done.
+  [[nodiscard]] bool hand_over(Message& message, void* owner, base::Time begun, std::chrono::nanoseconds patience);
+  /// See Protocol.
+  bool cancel(Message& receive);
+  void give_up(Message& message, const Status& status);
+  /// Whether the transport between nodes has a part in a message.
+  [[nodiscard]] bool leaves_node(const Message& message) const noexcept;
+  /// Whether there is anything to be moved.
+  [[nodiscard]] bool is_busy() const noexcept { return busy_.load(std::memory_order_acquire); }
+  /// Whether messages are done of which the driver has not been told.
+  [[nodiscard]] bool has_news() const noexcept { return news_.load(std::memory_order_acquire); }
+  /// Whether frames are on their way that peers wait for.
+  [[nodiscard]] bool has_unsent();
+  /// Whether the memory of an open message begins in this.
+  [[nodiscard]] bool uses(const std::byte* begin, std::size_t bytes);
+  /// When a deadline is due.
+  [[nodiscard]] base::Time next_due();
+
+  // -- the driver
+  /// One pass; whether anything moved.
+  bool progress(base::Time now);
+  /// Those with an owner that are done since the last call; valid until the next.
+  [[nodiscard]] const std::vector<Message*>& take_done();
+  /// The engine is about to sleep. False: something has come, and it makes another pass.
+  [[nodiscard]] bool arm();
+  void on_set(std::uint64_t set);
+  void on_set_gone(std::uint64_t set);
+  /// Ranks that have left, ascending; more and more. What they have sent from other nodes may come until then.
+  void on_left(const std::vector<std::int32_t>& ranks, base::Time until);
+  void close(const Status& status);
+
+ private:
+  /// To ranks of this node and of others.
+  class Routes final : public Channels {
+   public:
+    Routes(const core::Topology& topology, NodeChannels& node, NetChannels* net) noexcept
+        : topology_(topology), node_(node), net_(net) {}
+    [[nodiscard]] bool is_here(int rank) const noexcept {
+      return topology_.node_of[static_cast<std::size_t>(rank)] == topology_.node;
+    }
+    [[nodiscard]] std::size_t frame_bytes(int rank) const override {
+      return is_here(rank) ? node_.frame_bytes(rank) : NetChannels::frame_bytes();
+    }
+    [[nodiscard]] bool put(int rank, const Frame& frame, const std::byte* data, std::size_t bytes) override {
+      if (is_here(rank)) return node_.put(rank, frame, data, bytes);
+      return drives && net_->put(rank, frame, data, bytes);
+    }
+    bool take(FrameHandler& handler) override {
+      bool moved = node_.take(handler);
+      if (drives && net_ != nullptr) moved |= net_->take(handler);
+      return moved;
+    }
+    [[nodiscard]] std::uint32_t permit(int rank, const std::byte* data, std::size_t bytes) override {
+      return is_here(rank) ? node_.permit(rank, data, bytes) : 0;
+    }
+    void end(std::uint32_t permit) noexcept override { node_.end(permit); }
+    [[nodiscard]] Read read(int source, std::uint32_t permit, std::byte* to, std::uint64_t from,
+                            std::size_t bytes) override {
+      return is_here(source) ? node_.read(source, permit, to, from, bytes) : Read::failed;
+    }
+    void note_wait(int rank) noexcept override { node_.note_wait(rank); }
+    [[nodiscard]] int wait_of(int rank) const noexcept override { return node_.wait_of(rank); }
+
+    bool drives = false;  ///< the driver calls, so that the transport may be used
+
+   private:
+    const core::Topology& topology_;
+    NodeChannels& node_;
+    NetChannels* const net_;
+  };
+
+  void settle() KOLO_REQUIRES(mutex_);
+  [[nodiscard]] bool moves_net() const KOLO_REQUIRES(mutex_);
+
+  const core::Topology& topology_;
+  std::atomic<bool> busy_{false};
+  std::atomic<bool> news_{false};
+
+  base::Mutex mutex_;
+  NodeChannels node_ KOLO_GUARDED_BY(mutex_);
+  const std::unique_ptr<NetChannels> net_ KOLO_PT_GUARDED_BY(mutex_);  // null: there is one node
+  Routes routes_ KOLO_GUARDED_BY(mutex_);
+  Protocol protocol_ KOLO_GUARDED_BY(mutex_);
+  std::size_t left_ KOLO_GUARDED_BY(mutex_) = 0;  // ranks known to have
+  bool closed_ KOLO_GUARDED_BY(mutex_) = false;
+  std::vector<Message*> told_;  // the driver's
+};
+
+}  // namespace kolo::p2p

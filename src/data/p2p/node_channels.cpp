@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/p2p/node_channels.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include <kolo/error.hpp>
+
+#include "base/cache_line.hpp"
+#include "base/check.hpp"
+#include "base/round_up.hpp"
+
+namespace kolo::p2p {
+namespace {
+
+constexpr std::size_t kLine = 64;
+constexpr std::size_t kRingBytes = 128 << 10;
+/// Of a record: what precedes the data, when that does not fit into the first line.
+constexpr std::size_t kHeadBytes = sizeof(std::uint64_t) + sizeof(Frame);
+constexpr std::size_t kShortBytes = kLine - kHeadBytes;
+/// In a record's word: it is empty.
+constexpr std::uint64_t kFiller = std::uint64_t{1} << 63;
+constexpr int kLengthBits = 32;  // the record's; above them the data's
+/// Records that are taken before others have their turn, and how much may be read before the writer is told.
+constexpr int kRecordsPerTurn = 16;
+
+constexpr std::uint32_t kPermits = 64;
+constexpr int kPermitBits = 6;
+constexpr int kGenerationBits = 32 - kPermitBits;
+constexpr std::uint64_t kGenerationMask = (std::uint64_t{1} << kGenerationBits) - 1;
+enum : std::uint64_t { kOpen = 0, kReading = 1, kClosed = 2, kStates = 4 };
+/// Less is sent faster than the system finds the pages.
+constexpr std::size_t kLeastRead = 64 << 10;
+
+constexpr std::size_t record_bytes(std::size_t data) noexcept {
+  return data <= kShortBytes ? kLine : kLine + base::round_up(data, kLine);
+}
+
+}  // namespace
+
+struct NodeChannels::Head {
+  alignas(kLine) std::atomic<std::uint32_t> bell;
+  alignas(kLine) std::atomic<std::int32_t> wait;  // the rank that is waited for, and 1
+  alignas(kLine) std::array<std::atomic<std::uint64_t>, kPermits> permits;
+};
+
+struct NodeChannels::Ring {
+  alignas(kLine) std::atomic<std::uint64_t> read;   // by the reader
+  alignas(kLine) std::atomic<std::uint32_t> waits;  // the writer found no room
+  alignas(kLine) std::byte data[kRingBytes];
+
+  [[nodiscard]] std::atomic<std::uint64_t>& word(std::uint64_t position) noexcept {
+    return *reinterpret_cast<std::atomic<std::uint64_t>*>(data + position % kRingBytes);
+  }
+};
+
+// Of a rank: the head, the words of who has opened a ring, then the rings, by local rank of the sender.
+std::size_t NodeChannels::bytes(int local_size) noexcept {
+  if (local_size == 1) return 0;
+  const auto ranks = static_cast<std::size_t>(local_size);
+  const std::size_t opened = base::round_up((ranks + 63) / 64 * sizeof(std::uint64_t), kLine);
+  return ranks * base::round_up(sizeof(Head) + opened + ranks * sizeof(Ring), base::kPageBytes);
+}
+
+NodeChannels::NodeChannels(const core::Topology& topology, std::byte* memory, transport::NodeLink& link,
+                           std::shared_ptr<transport::PeerMemory> peers, bool cpu_of_its_own)
+    : topology_(topology), here_(topology.nodes[static_cast<std::size_t>(topology.node)]), memory_(memory), link_(link),
+      peers_(std::move(peers)), part_bytes_(bytes(topology.local_size()) / here_.size()), writing_(here_.size()),
+      seen_((here_.size() + 63) / 64), generations_(kPermits),
+      offers_(peers_ != nullptr && !(peers_->reads_by_system() && cpu_of_its_own)) {
+  static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+  for (std::uint32_t permit = kPermits; permit-- > 0;) free_permits_.push_back(permit);
+}
+
+std::byte* NodeChannels::part(int local_rank) const noexcept {
+  return memory_ + static_cast<std::size_t>(local_rank) * part_bytes_;
+}
+
+NodeChannels::Head& NodeChannels::head(int local_rank) const noexcept {
+  return *reinterpret_cast<Head*>(part(local_rank));
+}
+
+std::atomic<std::uint64_t>& NodeChannels::opened(int local_rank, int word) const noexcept {
+  return reinterpret_cast<std::atomic<std::uint64_t>*>(part(local_rank) + sizeof(Head))[word];
+}
+
+NodeChannels::Ring& NodeChannels::ring(int receiver, int sender) const noexcept {
+  const std::size_t words = base::round_up(seen_.size() * sizeof(std::uint64_t), kLine);
+  return reinterpret_cast<Ring*>(part(receiver) + sizeof(Head) + words)[sender];
+}
+
+int NodeChannels::local(int rank) const noexcept { return topology_.local_rank_of[static_cast<std::size_t>(rank)]; }
+
+// ---------------------------------------------------------------- bells
+
+void NodeChannels::arm() noexcept {
+  armed_ = true;
+  if (part_bytes_ > 0) head(topology_.local_rank).bell.store(1, std::memory_order_seq_cst);
+}
+
+void NodeChannels::disarm() noexcept {
+  if (!std::exchange(armed_, false) || part_bytes_ == 0) return;
+  head(topology_.local_rank).bell.store(0, std::memory_order_relaxed);
+}
+
+/// After a sequentially consistent store of what there is.
+void NodeChannels::ring_bell(int local_rank) noexcept {
+  std::atomic<std::uint32_t>& bell = head(local_rank).bell;
+  if (bell.load(std::memory_order_seq_cst) != 0 && bell.exchange(0) != 0) link_.wake(local_rank);
+}
+
+// ---------------------------------------------------------------- rings
+
+void NodeChannels::open(int receiver) noexcept {
+  const int own = topology_.local_rank;
+  opened(receiver, own / 64).fetch_or(std::uint64_t{1} << (own % 64), std::memory_order_seq_cst);
+}
+
+/// Room for the records and the word behind them. Says that it waits where there is none, and looks once more.
+bool NodeChannels::has_room(Ring& ring, Writing& writing, std::size_t need) noexcept {
+  const auto fits = [&] { return writing.written + need + kLine - writing.read <= kRingBytes; };
+  if (!fits()) {
+    writing.read = ring.read.load(std::memory_order_acquire);
+    if (!fits() && !std::exchange(writing.waits, true)) {
+      ring.waits.store(1, std::memory_order_seq_cst);
+      writing.read = ring.read.load(std::memory_order_seq_cst);
+    }
+    if (!fits()) return false;
+  }
+  if (std::exchange(writing.waits, false)) ring.waits.store(0, std::memory_order_relaxed);
+  return true;
+}
+
+bool NodeChannels::put(int rank, const Frame& frame, const std::byte* data, std::size_t bytes) {
+  const int receiver = local(rank);
+  Ring& to = ring(receiver, topology_.local_rank);
+  Writing& writing = writing_[static_cast<std::size_t>(receiver)];
+  const std::size_t record = record_bytes(bytes);
+  const std::size_t left = kRingBytes - writing.written % kRingBytes;
+  const std::size_t filler = record > left ? left : 0;
+  if (!has_room(to, writing, filler + record)) return false;
+  const std::uint64_t at = writing.written + filler;
+  std::byte* const begin = to.data + at % kRingBytes;
+  std::memcpy(begin + sizeof(std::uint64_t), &frame, sizeof frame);
+  if (bytes > 0) std::memcpy(begin + (bytes <= kShortBytes ? kHeadBytes : kLine), data, bytes);
+  to.word(at + record).store(0, std::memory_order_relaxed);
+  const std::uint64_t word = static_cast<std::uint64_t>(bytes) << kLengthBits | record;
+  if (filler > 0) {
+    to.word(at).store(word, std::memory_order_relaxed);
+    to.word(writing.written).store(kFiller | filler, std::memory_order_seq_cst);
+  } else {
+    to.word(at).store(word, std::memory_order_seq_cst);
+  }
+  writing.written = at + record;
+  if (!std::exchange(writing.used, true)) open(receiver);
+  ring_bell(receiver);
+  return true;
+}
+
+void NodeChannels::find_opened() {
+  for (std::size_t word = 0; word < seen_.size(); ++word) {
+    const std::uint64_t bits = opened(topology_.local_rank, static_cast<int>(word)).load(std::memory_order_seq_cst);
+    for (std::uint64_t news = bits & ~seen_[word]; news != 0; news &= news - 1) {
+      reading_.push_back({static_cast<int>(word) * 64 + __builtin_ctzll(news), 0});
+    }
+    seen_[word] = bits;
+  }
+}
+
+bool NodeChannels::take_from(Reading& reading, FrameHandler& handler) {
+  Ring& from = ring(topology_.local_rank, reading.local_rank);
+  const int source = here_[static_cast<std::size_t>(reading.local_rank)];
+  const std::uint64_t before = reading.read;
+  for (int records = 0; records < kRecordsPerTurn; ++records) {
+    const std::uint64_t word = from.word(reading.read).load(std::memory_order_seq_cst);
+    if (word == 0) break;
+    const std::size_t record = static_cast<std::uint32_t>(word);
+    if ((word & kFiller) != 0) {
+      reading.read += record;
+      continue;
+    }
+    const std::size_t bytes = word >> kLengthBits;
+    if (record != record_bytes(bytes) || bytes > kPartBytes) {
+      throw Error(ErrorCode::transport, "rank " + std::to_string(source) + " wrote a record of " +
+                                            std::to_string(record) + " bytes for " + std::to_string(bytes) +
+                                            " bytes of data");
+    }
+    const std::byte* const begin = from.data + reading.read % kRingBytes;
+    Frame frame;
+    std::memcpy(&frame, begin + sizeof(std::uint64_t), sizeof frame);
+    reading.read += record;  // first: what the handler throws does not bring the frame again
+    handler.on_frame(source, frame, begin + (bytes <= kShortBytes ? kHeadBytes : kLine), bytes);
+    if (reading.read - before >= kRingBytes / 4) break;
+  }
+  if (reading.read == before) return false;
+  from.read.store(reading.read, std::memory_order_seq_cst);
+  if (from.waits.load(std::memory_order_seq_cst) != 0) ring_bell(reading.local_rank);
+  return true;
+}
+
+bool NodeChannels::take(FrameHandler& handler) {
+  if (part_bytes_ == 0) return false;
+  find_opened();
+  bool moved = false;
+  for (Reading& reading : reading_) moved |= take_from(reading, handler);
+  return moved;
+}
+
+// ---------------------------------------------------------------- memory that peers read
+
+std::uint32_t NodeChannels::permit(int /*rank*/, const std::byte* data, std::size_t bytes) {
+  if (!offers_ || bytes < kLeastRead || free_permits_.empty() || !peers_->is_readable(data, bytes)) return 0;
+  const std::uint32_t index = free_permits_.back();
+  free_permits_.pop_back();
+  std::uint64_t& generation = generations_[index];
+  generation = (generation & kGenerationMask) == kGenerationMask ? 1 : generation + 1;
+  head(topology_.local_rank).permits[index].store(generation * kStates + kOpen, std::memory_order_release);
+  return static_cast<std::uint32_t>(generation << kPermitBits | index);
+}
+
+void NodeChannels::end(std::uint32_t permit) noexcept {
+  const std::uint32_t index = permit % kPermits;
+  std::atomic<std::uint64_t>& word = head(topology_.local_rank).permits[index];
+  const std::uint64_t closed = generations_[index] * kStates + kClosed;
+  if (word.exchange(closed) % kStates == kReading && !peers_->reads_by_system()) {
+    while (word.load(std::memory_order_acquire) == closed) std::this_thread::yield();
+  }
+  free_permits_.push_back(index);
+}
+
+/// The piece was read while the permit was open: what was read is what the sender's caller gave.
+Channels::Read NodeChannels::read(int source, std::uint32_t permit, std::byte* to, std::uint64_t from,
+                                  std::size_t bytes) {
+  if (peers_ == nullptr) return Read::failed;
+  const int sender = local(source);
+  std::atomic<std::uint64_t>& word = head(sender).permits[permit % kPermits];
+  const std::uint64_t generation = permit >> kPermitBits;
+  std::uint64_t expected = generation * kStates + kOpen;
+  if (!word.compare_exchange_strong(expected, generation * kStates + kReading)) return Read::withdrawn;
+  const Status status = peers_->read(sender, to, reinterpret_cast<const void*>(from), bytes);
+  expected = generation * kStates + kReading;
+  if (!word.compare_exchange_strong(expected, generation * kStates + kOpen)) {
+    expected = generation * kStates + kClosed;
+    word.compare_exchange_strong(expected, 0);  // a sender that waits for this goes on
+    return Read::withdrawn;
+  }
+  return status.ok() ? Read::done : Read::failed;
+}
+
+// ---------------------------------------------------------------- who waits for whom
+
+void NodeChannels::note_wait(int rank) noexcept {
+  if (part_bytes_ > 0) head(topology_.local_rank).wait.store(rank + 1, std::memory_order_release);
+}
+
+int NodeChannels::wait_of(int rank) const noexcept {
+  if (part_bytes_ == 0 || topology_.node_of[static_cast<std::size_t>(rank)] != topology_.node) return kNobody;
+  return head(local(rank)).wait.load(std::memory_order_acquire) - 1;
+}
+
+}  // namespace kolo::p2p

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Channels between the ranks of a node, in its shared memory.
+//
+// Memory. Each rank of the node has a part of it, in which stand what others look at when they have something for it,
+// and a ring for each rank that may send to it. Rings that nobody uses are never touched, and take no memory. A sender
+// that uses a ring first sets its bit in the receiver's word `opened`; a receiver looks at rings with a bit alone.
+//
+// A ring has one writer and one reader. It holds *records*, in cache lines: a word that says how long the record is,
+// the frame's head and up to 8 bytes of data in the first line, and longer data behind it. The word is written last;
+// before it the writer clears the word of the record to come. So the reader needs to look at one line to see that there
+// is a frame, and finds a short message in it. The reader says in a line of its own how far it has read. A record does
+// not go over the end of the ring: an empty one fills what is left.
+//
+// Bells. A rank that is about to sleep with messages open sets its bell (`arm`), and looks once more. Who has put a
+// frame into one of its rings, or made room in a ring that it writes and has found full, looks at the bell then, and
+// rings its engine. Both sides store, then look, sequentially consistent: one of them sees the other. A rank that is
+// awake has no bell set, and nobody rings.
+//
+// Permits. A sender whose memory its peers can read has a word for each message that may be read: a generation, and a
+// state. Who reads sets it from `open` to `reading`, and back when the piece has been read; who finds it otherwise does
+// not read, or does not believe what it has read. A sender that takes its memory back sets the word to `closed`.
+// Between processes it need not wait for who reads just then: the system reads, and what comes of it is dropped.
+// Between threads it waits until the piece has been read, for a copy of memory that has gone would crash.
+// Which way. Between threads a long message is read where it lies: that is a plain copy. Between processes the system
+// reads, page by page, and one CPU does it all: 5 GB/s on the machine where it was measured. Through the ring the data
+// is copied twice, but by two CPUs at once, and stays in their caches: 15 GB/s, and 8 where messages exceed the caches.
+// So processes send through the ring, unless they share CPUs: then it costs a change of thread for each time that the
+// ring is full, and is a third slower than reading for messages below a megabyte.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core/topology.hpp"
+#include "data/p2p/channels.hpp"
+#include "transport/node_link.hpp"
+#include "transport/peer_memory.hpp"
+
+namespace kolo::p2p {
+
+/// One thread at a time.
+class NodeChannels final : public Channels {
+ public:
+  /// `memory`: of the node, zeroed, of `bytes`, cache-line aligned; it outlives this, as do topology and link. `peers`:
+  /// null where ranks cannot read each other's memory. `cpu_of_its_own`: this rank shares its CPU with no other.
+  NodeChannels(const core::Topology& topology, std::byte* memory, transport::NodeLink& link,
+               std::shared_ptr<transport::PeerMemory> peers, bool cpu_of_its_own);
+  /// Of all ranks of a node; a multiple of the page size.
+  [[nodiscard]] static std::size_t bytes(int local_size) noexcept;
+
+  [[nodiscard]] std::size_t frame_bytes(int /*rank*/) const override { return kPartBytes; }
+  [[nodiscard]] bool put(int rank, const Frame& frame, const std::byte* data, std::size_t bytes) override;
+  bool take(FrameHandler& handler) override;
+  [[nodiscard]] std::uint32_t permit(int rank, const std::byte* data, std::size_t bytes) override;
+  void end(std::uint32_t permit) noexcept override;
+  [[nodiscard]] Read read(int source, std::uint32_t permit, std::byte* to, std::uint64_t from,
+                          std::size_t bytes) override;
+  void note_wait(int rank) noexcept override;
+  [[nodiscard]] int wait_of(int rank) const noexcept override;
+
+  /// From now on this rank is rung when something comes, once. The caller looks once more.
+  void arm() noexcept;
+  /// It is awake.
+  void disarm() noexcept;
+
+ private:
+  static constexpr std::size_t kPartBytes = 16 << 10;
+
+  struct Head;
+  struct Ring;
+  /// The writer's end of a ring.
+  struct Writing {
+    std::uint64_t written = 0;
+    std::uint64_t read = 0;  ///< as far as it was seen
+    bool used = false;
+    bool waits = false;  ///< has said that it waits for room
+  };
+  /// The reader's.
+  struct Reading {
+    int local_rank = 0;
+    std::uint64_t read = 0;
+  };
+
+  [[nodiscard]] std::byte* part(int local_rank) const noexcept;
+  [[nodiscard]] Head& head(int local_rank) const noexcept;
+  [[nodiscard]] std::atomic<std::uint64_t>& opened(int local_rank, int word) const noexcept;
+  [[nodiscard]] Ring& ring(int receiver, int sender) const noexcept;
+  [[nodiscard]] int local(int rank) const noexcept;
+  void ring_bell(int local_rank) noexcept;
+  [[nodiscard]] bool has_room(Ring& ring, Writing& writing, std::size_t need) noexcept;
+  void open(int receiver) noexcept;
+  bool take_from(Reading& reading, FrameHandler& handler);
+  void find_opened();
+
+  const core::Topology& topology_;
+  const std::vector<int>& here_;  // the node's ranks, by local rank
+  std::byte* const memory_;
+  transport::NodeLink& link_;
+  const std::shared_ptr<transport::PeerMemory> peers_;
+  const std::size_t part_bytes_;
+  std::vector<Writing> writing_;     // by local rank
+  std::vector<Reading> reading_;     // of rings that have been used
+  std::vector<std::uint64_t> seen_;  // of `opened`, by word
+  std::vector<std::uint32_t> free_permits_;
+  std::vector<std::uint64_t> generations_;  // by permit
+  const bool offers_;                       // peers are to read this rank's memory
+  bool armed_ = false;
+};
+
+}  // namespace kolo::p2p

@@ -1,0 +1,454 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/p2p/protocol.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include <kolo/error.hpp>
+
+#include "base/check.hpp"
+#include "core/dtype.hpp"
+#include "data/p2p/sentences.hpp"
+
+namespace kolo::p2p {
+namespace {
+
+void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
+template <class Container, class Value>
+void erase_one(Container& container, const Value& value) {
+  const auto found = std::find(container.begin(), container.end(), value);
+  if (found != container.end()) container.erase(found);
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------- calls
+
+void Protocol::start(Message& message) {
+  message.open_index = open_.size();
+  open_.push_back(&message);
+  message.state = Message::State::waiting;
+  next_due_ = std::min(next_due_, message.deadline);
+  if (!closed_.ok()) return end(message, closed_);
+  if (message.way == Message::Way::send) {
+    start_send(message);
+  } else {
+    start_receive(message);
+  }
+}
+
+void Protocol::start_send(Message& send) {
+  send.id = ++last_id_;
+  if (send.peer == rank_) return send_to_self(send);
+  if (left_.count(send.peer) > 0) return end(send, has_left(send));
+  Outgoing& to = outgoing(send.peer);
+  if (to.beginning.empty() && begin(send)) return;
+  to.beginning.push_back(&send);
+  mark_busy(send.peer, to);
+}
+
+void Protocol::send_to_self(Message& send) {
+  Frame frame = head_of(send);
+  if (Message* receive = matching_.find(frame, rank_)) return take_own(*receive, send, frame);
+  Arrival arrival{frame, rank_, nullptr, nullptr};
+  if (send.bytes > kWholeBytes) {
+    arrival.frame.kind = FrameKind::announced;
+    arrival.own = &send;
+    send.state = Message::State::announced;
+    matching_.keep(std::move(arrival));
+    return;
+  }
+  arrival.data = std::make_unique_for_overwrite<std::byte[]>(send.bytes);
+  copy_bytes(arrival.data.get(), send.data, send.bytes);
+  matching_.keep(std::move(arrival));
+  end(send);
+}
+
+void Protocol::start_receive(Message& receive) {
+  const std::optional<Arrival> arrival = matching_.post(receive);
+  if (!arrival) {
+    if (!left_.empty()) receive_nothing_from(receive.peer);
+  } else if (arrival->own != nullptr) {
+    take_own(receive, *arrival->own, arrival->frame);
+  } else if (arrival->frame.kind == FrameKind::whole) {
+    take_whole(receive, arrival->source, arrival->frame, arrival->data.get());
+  } else {
+    accept(receive, arrival->source, arrival->frame);
+  }
+}
+
+bool Protocol::cancel(Message& receive) {
+  if (receive.state != Message::State::waiting || !matching_.remove(receive)) return false;
+  end(receive, cancelled(receive));
+  return true;
+}
+
+void Protocol::give_up(Message& message, const Status& status) {
+  if (message.done()) return;
+  detach(message);
+  end(message, status);
+}
+
+void Protocol::close(const Status& status) {
+  if (!closed_.ok()) return;
+  closed_ = status;
+  for (Message* message : open_) {
+    if (message->way == Message::Way::send && message->permit != 0) channels_.end(message->permit);
+  }
+  for (std::unique_ptr<Outgoing>& to : outgoing_) to.reset();
+  busy_.clear();
+  announced_.clear();
+  incoming_.clear();
+  reading_.clear();
+  matching_.clear();
+  while (!open_.empty()) end(*open_.back(), status);
+}
+
+/// Takes an open message out of everything that knows it, and tells the other side.
+void Protocol::detach(Message& message) {
+  const auto refuse = [&] {
+    Frame frame;
+    frame.kind = FrameKind::refused;
+    frame.id = message.id;
+    frame.refusal = Refusal::given_up;
+    answer(message.source, frame);
+  };
+  if (message.way == Message::Way::receive) {
+    if (message.state == Message::State::waiting) {
+      matching_.remove(message);
+      return;
+    }
+    incoming_.erase({message.source, message.id});
+    erase_one(reading_, &message);
+    refuse();
+    return;
+  }
+  if (message.peer == rank_) {
+    matching_.remove(rank_, message.id);
+    return;
+  }
+  Outgoing& to = outgoing(message.peer);
+  if (message.permit != 0) channels_.end(std::exchange(message.permit, 0));
+  if (message.state == Message::State::waiting) {
+    erase_one(to.beginning, &message);
+    return;
+  }
+  erase_one(to.wanted, &message);
+  announced_.erase(message.id);
+  answer(message.peer, FrameKind::withdrawn, message.id);
+}
+
+void Protocol::end(Message& message, const Status& status) {
+  message.status = status;
+  message.state = Message::State::done;
+  Message* const last = open_.back();
+  open_.pop_back();
+  if (last != &message) {
+    last->open_index = message.open_index;
+    open_[message.open_index] = last;
+  }
+  if (message.owner != nullptr) done_.push_back(&message);
+}
+
+// ---------------------------------------------------------------- what is heard
+
+void Protocol::on_set(std::uint64_t set) {
+  sets_.insert(set);
+  last_set_ = std::max(last_set_, set);
+}
+
+/// Receives of the set may still match what is on its way. What waits for a receive waits in vain.
+void Protocol::on_set_gone(std::uint64_t set) {
+  sets_.erase(set);
+  while (std::optional<Arrival> arrival = matching_.take_of_set(set)) {
+    if (arrival->own != nullptr) {
+      end(*arrival->own, set_gone_there(*arrival->own));
+    } else if (arrival->frame.kind == FrameKind::announced) {
+      Frame frame;
+      frame.kind = FrameKind::refused;
+      frame.id = arrival->frame.id;
+      frame.refusal = Refusal::set_gone;
+      answer(arrival->source, frame);
+    }
+  }
+}
+
+/// Serial numbers rise. One that is not known yet is that of a set of which this rank has not read in the log so far.
+bool Protocol::is_gone(std::uint64_t set) const { return set != 0 && set <= last_set_ && sets_.count(set) == 0; }
+
+/// What the rank has said last comes first: it may have taken a message.
+void Protocol::on_left(int rank, base::Time until) {
+  if (!closed_.ok() || !left_.emplace(rank, until).second) return;
+  const bool is_here = until == base::Time::min();
+  while (is_here && channels_.take(*this)) {
+  }
+  const std::vector<Message*> open = open_;
+  for (Message* message : open) {
+    if (message->way == Message::Way::send && message->peer == rank) give_up(*message, has_left(*message));
+  }
+  outgoing_[static_cast<std::size_t>(rank)].reset();
+  busy_.erase(std::remove(busy_.begin(), busy_.end(), rank), busy_.end());
+  if (is_here) {
+    on_silent(rank);
+  } else {
+    next_due_ = std::min(next_due_, until);
+  }
+}
+
+void Protocol::on_silent(int rank) {
+  if (!silent_.insert(rank).second) return;
+  receive_nothing_from(rank);
+  receive_nothing_from(kAny);
+}
+
+/// Ends receives that wait for a rank that has left, or for any when all that could send have.
+void Protocol::receive_nothing_from(int rank) {
+  const auto is_silent = [&](int other) { return silent_.count(other) > 0; };
+  const auto in_vain = [&](const Message& receive) {
+    if (receive.peer != rank) return false;
+    if (rank != kAny) return is_silent(rank);
+    if (receive.members != nullptr) {
+      return receive.members->size() > 1 &&
+             std::all_of(receive.members->begin(), receive.members->end(),
+                         [&](int member) { return member == rank_ || is_silent(member); });
+    }
+    return size_ > 1 && silent_.size() + 1 == static_cast<std::size_t>(size_);
+  };
+  std::vector<Message*> lost;
+  for (Message* receive : matching_.posted()) {
+    if (in_vain(*receive)) lost.push_back(receive);
+  }
+  for (Message* receive : lost) {
+    matching_.remove(*receive);
+    end(*receive, has_left(*receive));
+  }
+}
+
+void Protocol::on_frame(int source, const Frame& frame, const std::byte* data, std::size_t bytes) {
+  switch (frame.kind) {
+  case FrameKind::whole:
+    return on_whole(source, frame, data, bytes);
+  case FrameKind::announced:
+    return on_announced(source, frame);
+  case FrameKind::part:
+    return on_part(source, frame, data, bytes);
+  case FrameKind::withdrawn:
+    return on_withdrawn(source, frame.id);
+  case FrameKind::wanted:
+    return on_wanted(frame.id);
+  case FrameKind::taken:
+    return on_taken(frame.id);
+  case FrameKind::refused:
+    return on_refused(frame);
+  }
+  throw Error(ErrorCode::transport, "rank " + std::to_string(source) + " sent a frame of kind " +
+                                        std::to_string(static_cast<unsigned>(frame.kind)) + ", which does not exist");
+}
+
+void Protocol::on_whole(int source, const Frame& frame, const std::byte* data, std::size_t bytes) {
+  if (frame.bytes != bytes || frame.dtype > core::kLastDType) {
+    throw Error(ErrorCode::transport, "rank " + std::to_string(source) + " sent a message of " + std::to_string(bytes) +
+                                          " bytes that says it has " + std::to_string(frame.bytes));
+  }
+  if (Message* receive = matching_.find(frame, source)) return take_whole(*receive, source, frame, data);
+  if (is_gone(frame.set)) return;
+  Arrival arrival{frame, source, std::make_unique_for_overwrite<std::byte[]>(bytes), nullptr};
+  copy_bytes(arrival.data.get(), data, bytes);
+  matching_.keep(std::move(arrival));
+}
+
+void Protocol::on_announced(int source, const Frame& frame) {
+  if (frame.dtype > core::kLastDType) {
+    throw Error(ErrorCode::transport, "rank " + std::to_string(source) + " announced a message of an unknown type");
+  }
+  if (Message* receive = matching_.find(frame, source)) return accept(*receive, source, frame);
+  matching_.keep({frame, source, nullptr, nullptr});
+  if (is_gone(frame.set)) on_set_gone(frame.set);
+}
+
+/// Whether a message may be written into the receive's buffer; else the receive is done.
+bool Protocol::fits(Message& receive, int source, const Frame& frame) {
+  receive.source = source;
+  receive.received_tag = frame.tag;
+  receive.received_bytes = frame.bytes;
+  receive.id = frame.id;
+  Frame refusal;
+  refusal.kind = FrameKind::refused;
+  refusal.id = frame.id;
+  refusal.bytes = receive.bytes;
+  refusal.dtype = receive.dtype;
+  if (frame.dtype != receive.dtype) {
+    refusal.refusal = Refusal::other_type;
+    end(receive, other_type(receive, source, frame.tag, frame.dtype));
+  } else if (frame.bytes > receive.bytes) {
+    refusal.refusal = Refusal::too_long;
+    end(receive, too_long(receive, source, frame.tag, frame.bytes));
+  } else {
+    return true;
+  }
+  if (frame.kind == FrameKind::announced && source != rank_) answer(source, refusal);
+  return false;
+}
+
+void Protocol::take_whole(Message& receive, int source, const Frame& frame, const std::byte* data) {
+  if (!fits(receive, source, frame)) return;
+  copy_bytes(receive.data, data, frame.bytes);
+  end(receive);
+}
+
+/// Of a send to oneself that is still open.
+void Protocol::take_own(Message& receive, Message& send, const Frame& frame) {
+  if (fits(receive, rank_, frame)) {
+    if (frame.bytes > 0) std::memmove(receive.data, send.data, frame.bytes);  // a program may give the same memory
+    end(receive);
+    return end(send);
+  }
+  end(send, frame.dtype != receive.dtype ? other_type_there(send, receive.dtype) : too_long_for(send, receive.bytes));
+}
+
+void Protocol::accept(Message& receive, int source, const Frame& frame) {
+  if (!fits(receive, source, frame)) return;
+  receive.state = Message::State::moving;
+  receive.permit = frame.permit;
+  receive.address = frame.address;
+  if (frame.permit != 0) {
+    reading_.push_back(&receive);
+    return;
+  }
+  incoming_[{source, frame.id}] = &receive;
+  answer(source, FrameKind::wanted, frame.id);
+}
+
+void Protocol::on_part(int source, const Frame& frame, const std::byte* data, std::size_t bytes) {
+  const auto found = incoming_.find({source, frame.id});
+  if (found == incoming_.end()) return;
+  Message& receive = *found->second;
+  if (frame.bytes != receive.moved || bytes > receive.received_bytes - receive.moved) {
+    throw Error(ErrorCode::transport, "rank " + std::to_string(source) + " sent " + std::to_string(bytes) +
+                                          " bytes from " + std::to_string(frame.bytes) + " on where those from " +
+                                          std::to_string(receive.moved) + " to " +
+                                          std::to_string(receive.received_bytes) + " were due");
+  }
+  copy_bytes(receive.data + receive.moved, data, bytes);
+  receive.moved += bytes;
+  if (receive.moved < receive.received_bytes) return;
+  incoming_.erase(found);
+  end(receive);
+}
+
+void Protocol::on_withdrawn(int source, std::uint64_t id) {
+  if (matching_.remove(source, id)) return;
+  const auto found = incoming_.find({source, id});
+  Message* receive = nullptr;
+  if (found != incoming_.end()) {
+    receive = found->second;
+    incoming_.erase(found);
+  } else {
+    const auto reads = std::find_if(reading_.begin(), reading_.end(),
+                                    [&](const Message* one) { return one->source == source && one->id == id; });
+    if (reads == reading_.end()) return;
+    receive = *reads;
+    reading_.erase(reads);
+  }
+  end(*receive, given_up_there(*receive));
+}
+
+void Protocol::on_wanted(std::uint64_t id) {
+  const auto found = announced_.find(id);
+  if (found == announced_.end()) return;
+  Message& send = *found->second;
+  if (send.state != Message::State::announced) return;
+  if (send.permit != 0) channels_.end(std::exchange(send.permit, 0));  // the peer could not read
+  send.state = Message::State::moving;
+  Outgoing& to = outgoing(send.peer);
+  to.wanted.push_back(&send);
+  mark_busy(send.peer, to);
+}
+
+void Protocol::on_taken(std::uint64_t id) {
+  const auto found = announced_.find(id);
+  if (found == announced_.end()) return;
+  Message& send = *found->second;
+  announced_.erase(found);
+  channels_.end(std::exchange(send.permit, 0));
+  end(send);
+}
+
+void Protocol::on_refused(const Frame& frame) {
+  const auto found = announced_.find(frame.id);
+  if (found == announced_.end()) return;
+  Message& send = *found->second;
+  announced_.erase(found);
+  if (send.permit != 0) channels_.end(std::exchange(send.permit, 0));
+  erase_one(outgoing(send.peer).wanted, &send);
+  switch (frame.refusal) {
+  case Refusal::too_long:
+    return end(send, too_long_for(send, frame.bytes));
+  case Refusal::other_type:
+    return end(send, other_type_there(send, std::min(frame.dtype, core::kLastDType)));
+  case Refusal::set_gone:
+    return end(send, set_gone_there(send));
+  case Refusal::none:
+  case Refusal::given_up:
+    break;
+  }
+  end(send, given_up_there(send));
+}
+
+bool Protocol::progress() {
+  bool moved = channels_.take(*this);
+  moved |= flush();
+  moved |= read();
+  return moved;
+}
+
+// ---------------------------------------------------------------- deadlines
+
+void Protocol::note_wait() noexcept {
+  const auto before = [](const Message* a, const Message* b) { return a->begun < b->begun; };
+  const auto oldest = std::min_element(open_.begin(), open_.end(), before);
+  if (oldest != open_.end()) channels_.note_wait((*oldest)->peer == kAny ? Channels::kNobody : (*oldest)->peer);
+}
+
+/// The ranks that wait for each other, this one first; none where they do not, or this one cannot see it.
+std::vector<int> Protocol::cycle() const {
+  std::vector<int> ranks{rank_};
+  for (int rank = channels_.wait_of(rank_); rank != Channels::kNobody; rank = channels_.wait_of(rank)) {
+    if (rank == rank_) return ranks.size() > 1 ? ranks : std::vector<int>{};
+    if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end()) break;
+    ranks.push_back(rank);
+  }
+  return {};
+}
+
+void Protocol::expire(base::Time now) {
+  if (now < next_due_) return;
+  note_wait();
+  next_due_ = base::Time::max();
+  for (const auto& [rank, until] : left_) {
+    if (now >= until) {
+      on_silent(rank);
+    } else {
+      next_due_ = std::min(next_due_, until);
+    }
+  }
+  std::vector<Message*> overdue;
+  for (Message* message : open_) {
+    if (now >= message->deadline) {
+      overdue.push_back(message);
+    } else {
+      next_due_ = std::min(next_due_, message->deadline);
+    }
+  }
+  const std::vector<int> waiting = cycle();
+  for (Message* message : overdue) {
+    const bool is_in_it = waiting.size() > 1 && waiting[1] == message->peer;
+    give_up(*message, expired(*message, is_in_it ? waiting : std::vector<int>{}));
+  }
+}
+
+}  // namespace kolo::p2p

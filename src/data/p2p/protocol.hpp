@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One rank's part in the protocol of frame.hpp: frames and calls in, frames and outcomes out. Pure: time is an
+// argument, and channels are an interface. One thread at a time.
+//
+// Messages belong to the caller, and stay where they are until they are done. Those that are done are handed over once
+// by `take_done`.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "data/p2p/channels.hpp"
+#include "data/p2p/frame.hpp"
+#include "data/p2p/matching.hpp"
+#include "data/p2p/message.hpp"
+
+namespace kolo::p2p {
+
+/// Messages of up to so many bytes are sent whole: whoever sends one need not wait for its receive.
+inline constexpr std::size_t kWholeBytes = 16 << 10;
+
+class Protocol final : private FrameHandler {
+ public:
+  /// `channels` outlives it.
+  Protocol(int rank, int size, Channels& channels)
+      : rank_(rank), size_(size), channels_(channels), outgoing_(static_cast<std::size_t>(size)) {}
+
+  // -- calls
+  /// Begins a message. It may be done at once.
+  void start(Message& message);
+  /// Takes back a receive that has no message yet; whether it had none. It is done then.
+  bool cancel(Message& receive);
+  /// Ends an open message by this error. Nobody touches its memory any more.
+  void give_up(Message& message, const Status& status);
+  /// Ends all that is open, and all that comes, by this error.
+  void close(const Status& status);
+
+  // -- what else is heard
+  /// This rank is a member of a set of this serial number now; and: the set is no more, all its members have dropped
+  /// it.
+  void on_set(std::uint64_t set);
+  void on_set_gone(std::uint64_t set);
+  /// A rank has left the job, and sends nothing more. What it has sent may come until then; `Time::min()`: all of it is
+  /// in the channel.
+  void on_left(int rank, base::Time until);
+
+  /// Moves what can be moved; whether anything was.
+  bool progress();
+  /// Ends what is overdue.
+  void expire(base::Time now);
+  [[nodiscard]] base::Time next_due() const noexcept { return next_due_; }
+  /// An open message has got a deadline.
+  void note_deadline(const Message& message) noexcept { next_due_ = std::min(next_due_, message.deadline); }
+
+  /// Those that are done since the last call.
+  [[nodiscard]] std::vector<Message*>& done() noexcept { return done_; }
+  /// Whether anything is open, or not yet in a channel: then `progress` must be called.
+  [[nodiscard]] bool is_busy() const noexcept { return !open_.empty() || !busy_.empty(); }
+  /// Whether frames are not yet in a channel.
+  [[nodiscard]] bool has_unsent() const noexcept { return !busy_.empty(); }
+  [[nodiscard]] const std::vector<Message*>& open() const noexcept { return open_; }
+  /// Notes in the channels whom the oldest open message waits for.
+  void note_wait() noexcept;
+
+ private:
+  /// What is to be put into the channel to a rank, in this order of precedence.
+  struct Outgoing {
+    std::deque<Frame> answers;       ///< frames without data
+    std::deque<Message*> beginning;  ///< sends whose first frame is not in the channel, in the order of the calls
+    std::deque<Message*> wanted;     ///< sends whose data is wanted
+    bool is_busy = false;            ///< stands in `busy_`
+  };
+  using Key = std::pair<int, std::uint64_t>;  // source, id
+
+  void on_frame(int source, const Frame& frame, const std::byte* data, std::size_t bytes) override;
+  void on_whole(int source, const Frame& frame, const std::byte* data, std::size_t bytes);
+  void on_announced(int source, const Frame& frame);
+  void on_part(int source, const Frame& frame, const std::byte* data, std::size_t bytes);
+  void on_withdrawn(int source, std::uint64_t id);
+  void on_wanted(std::uint64_t id);
+  void on_taken(std::uint64_t id);
+  void on_refused(const Frame& frame);
+  [[nodiscard]] bool is_gone(std::uint64_t set) const;
+
+  void start_send(Message& send);
+  void send_to_self(Message& send);
+  void start_receive(Message& receive);
+  [[nodiscard]] bool fits(Message& receive, int source, const Frame& frame);
+  void take_whole(Message& receive, int source, const Frame& frame, const std::byte* data);
+  void take_own(Message& receive, Message& send, const Frame& frame);
+  void accept(Message& receive, int source, const Frame& frame);
+  void on_silent(int rank);
+  void receive_nothing_from(int rank);
+
+  // -- protocol_sending.cpp
+  [[nodiscard]] static Frame head_of(const Message& send);
+  [[nodiscard]] bool begin(Message& send);
+  bool flush();
+  [[nodiscard]] bool flush(int rank, Outgoing& outgoing, bool& moved);
+  [[nodiscard]] bool push_parts(Message& send, bool& moved);
+  bool read();
+  [[nodiscard]] bool read_piece(Message& receive);
+  void answer(int rank, FrameKind kind, std::uint64_t id);
+  void answer(int rank, const Frame& frame);
+  Outgoing& outgoing(int rank);
+  void mark_busy(int rank, Outgoing& outgoing);
+  void detach(Message& message);
+  void end(Message& message, const Status& status = {});
+  [[nodiscard]] std::vector<int> cycle() const;
+
+  const int rank_;
+  const int size_;
+  Channels& channels_;
+  Matching matching_;
+  std::uint64_t last_id_ = 0;
+  std::vector<Message*> open_;
+  std::vector<Message*> done_;
+  std::vector<std::unique_ptr<Outgoing>> outgoing_;        // by rank, of those that this one has sent to
+  std::vector<int> busy_;                                  // ranks for which there is something
+  std::unordered_map<std::uint64_t, Message*> announced_;  // sends whose receiver speaks next, by id
+  std::map<Key, Message*> incoming_;                       // receives whose data comes in parts
+  std::vector<Message*> reading_;                          // receives that read the sender's memory
+  std::unordered_set<std::uint64_t> sets_;                 // that this rank is a member of,
+  std::uint64_t last_set_ = 0;                             // up to this serial number
+  std::map<int, base::Time> left_;                         // until when something may come from these ranks
+  std::unordered_set<int> silent_;                         // of those: nothing more comes
+  base::Time next_due_ = base::Time::max();
+  Status closed_;
+};
+
+}  // namespace kolo::p2p

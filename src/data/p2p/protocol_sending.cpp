@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a rank puts into its channels, and what it reads of other ranks' memory.
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "data/p2p/protocol.hpp"
+#include "data/p2p/sentences.hpp"
+
+namespace kolo::p2p {
+namespace {
+
+/// So much is read of a sender's memory before other messages have their turn.
+constexpr std::size_t kReadPiece = 1 << 20;
+/// How many parts go into a channel before others have their turn.
+constexpr int kPartsPerTurn = 8;
+
+}  // namespace
+
+Frame Protocol::head_of(const Message& send) {
+  Frame frame;
+  frame.set = send.set;
+  frame.id = send.id;
+  frame.bytes = send.bytes;
+  frame.tag = send.tag;
+  frame.dtype = send.dtype;
+  return frame;
+}
+
+Protocol::Outgoing& Protocol::outgoing(int rank) {
+  std::unique_ptr<Outgoing>& to = outgoing_[static_cast<std::size_t>(rank)];
+  if (!to) to = std::make_unique<Outgoing>();
+  return *to;
+}
+
+void Protocol::mark_busy(int rank, Outgoing& outgoing) {
+  if (!std::exchange(outgoing.is_busy, true)) busy_.push_back(rank);
+}
+
+void Protocol::answer(int rank, FrameKind kind, std::uint64_t id) {
+  Frame frame;
+  frame.kind = kind;
+  frame.id = id;
+  answer(rank, frame);
+}
+
+void Protocol::answer(int rank, const Frame& frame) {
+  Outgoing& to = outgoing(rank);
+  if (to.answers.empty() && channels_.put(rank, frame, nullptr, 0)) return;
+  to.answers.push_back(frame);
+  mark_busy(rank, to);
+}
+
+/// Puts the first frame of a send into its channel; false: there is no room.
+bool Protocol::begin(Message& send) {
+  Frame frame = head_of(send);
+  if (send.bytes <= kWholeBytes) {
+    if (!channels_.put(send.peer, frame, send.data, send.bytes)) return false;
+    end(send);
+    return true;
+  }
+  frame.kind = FrameKind::announced;
+  if (send.permit == 0) send.permit = channels_.permit(send.peer, send.data, send.bytes);
+  frame.permit = send.permit;
+  frame.address = reinterpret_cast<std::uintptr_t>(send.data);
+  if (!channels_.put(send.peer, frame, nullptr, 0)) return false;
+  send.state = Message::State::announced;
+  announced_[send.id] = &send;
+  return true;
+}
+
+/// Puts data into the channel until it is full; whether all is in.
+bool Protocol::push_parts(Message& send, bool& moved) {
+  const std::uint64_t most = channels_.frame_bytes(send.peer);
+  Frame frame;
+  frame.kind = FrameKind::part;
+  frame.id = send.id;
+  for (int parts = 0; parts < kPartsPerTurn; ++parts) {
+    frame.bytes = send.moved;
+    const std::uint64_t bytes = std::min(most, send.bytes - send.moved);
+    if (!channels_.put(send.peer, frame, send.data + send.moved, bytes)) return false;
+    moved = true;
+    send.moved += bytes;
+    if (send.moved == send.bytes) return true;
+  }
+  return false;
+}
+
+/// Whether nothing is left.
+bool Protocol::flush(int rank, Outgoing& outgoing, bool& moved) {
+  while (!outgoing.answers.empty()) {
+    if (!channels_.put(rank, outgoing.answers.front(), nullptr, 0)) return false;
+    outgoing.answers.pop_front();
+    moved = true;
+  }
+  while (!outgoing.beginning.empty()) {
+    if (!begin(*outgoing.beginning.front())) return false;
+    outgoing.beginning.pop_front();
+    moved = true;
+  }
+  if (!outgoing.wanted.empty()) {
+    Message& send = *outgoing.wanted.front();
+    outgoing.wanted.pop_front();
+    if (push_parts(send, moved)) {
+      announced_.erase(send.id);
+      end(send);
+    } else {
+      outgoing.wanted.push_back(&send);  // others have their turn
+    }
+  }
+  return outgoing.wanted.empty();
+}
+
+bool Protocol::flush() {
+  bool moved = false;
+  std::size_t left = 0;
+  for (const int rank : busy_) {
+    Outgoing& to = outgoing(rank);
+    if (flush(rank, to, moved)) {
+      to.is_busy = false;
+    } else {
+      busy_[left++] = rank;
+    }
+  }
+  busy_.resize(left);
+  return moved;
+}
+
+/// Reads a piece of a message where it lies; whether it has ended.
+bool Protocol::read_piece(Message& receive) {
+  const std::size_t bytes = std::min<std::uint64_t>(kReadPiece, receive.received_bytes - receive.moved);
+  switch (channels_.read(receive.source, receive.permit, receive.data + receive.moved, receive.address + receive.moved,
+                         bytes)) {
+  case Channels::Read::done:
+    receive.moved += bytes;
+    if (receive.moved < receive.received_bytes) return false;
+    answer(receive.source, FrameKind::taken, receive.id);
+    end(receive);
+    return true;
+  case Channels::Read::withdrawn:
+    end(receive, given_up_there(receive));
+    return true;
+  case Channels::Read::failed:
+    break;
+  }
+  // Memory of a kind that cannot be read: it has to be sent, from the beginning.
+  receive.moved = 0;
+  receive.permit = 0;
+  incoming_[{receive.source, receive.id}] = &receive;
+  answer(receive.source, FrameKind::wanted, receive.id);
+  return true;
+}
+
+bool Protocol::read() {
+  if (reading_.empty()) return false;
+  std::size_t left = 0;
+  for (Message* receive : reading_) {
+    if (!read_piece(*receive)) reading_[left++] = receive;
+  }
+  reading_.resize(left);
+  return true;
+}
+
+}  // namespace kolo::p2p

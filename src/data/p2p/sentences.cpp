@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/p2p/sentences.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <sstream>
+
+namespace kolo::p2p {
+namespace {
+
+/// A rank of the world, as the message's set calls it.
+std::string rank_of(const Message& message, int rank) {
+  if (message.members == nullptr) return "rank " + std::to_string(rank);
+  const auto found = std::find(message.members->begin(), message.members->end(), rank);
+  return "rank " + std::to_string(found - message.members->begin());
+}
+
+std::string count(std::uint64_t bytes, DType dtype) {
+  const std::uint64_t elements = bytes / size_of(dtype);
+  return std::to_string(elements) + (elements == 1 ? " element" : " elements");
+}
+
+std::string with_tag(std::int32_t tag) { return " with tag " + std::to_string(tag); }
+
+std::string name(DType dtype) { return std::string(to_string(dtype)); }
+
+std::string seconds(std::chrono::nanoseconds time) {
+  std::ostringstream text;
+  text << std::chrono::duration<double>(time).count() << " s";
+  return text.str();
+}
+
+/// Of the message that a receive got.
+std::string origin(const Message& receive, int source, std::int32_t tag) {
+  return "the message from " + rank_of(receive, source) + with_tag(tag);
+}
+
+Status failed(ErrorCode code, const Message& message, const std::string& why) {
+  return {code, describe(message) + ": " + why};
+}
+
+}  // namespace
+
+std::string describe(const Message& message) {
+  const bool sends = message.way == Message::Way::send;
+  std::string text = sends ? "send of " : "recv of up to ";
+  text += count(message.bytes, message.dtype) + " of " + name(message.dtype) + (sends ? " to " : " from ");
+  text += message.peer == kAny ? "any rank" : rank_of(message, message.peer);
+  text += message.tag == kAny ? " with any tag" : with_tag(message.tag);
+  return message.group == nullptr ? text : text + " in " + *message.group;
+}
+
+Status too_long(const Message& receive, int source, std::int32_t tag, std::uint64_t bytes) {
+  return failed(ErrorCode::mismatch, receive,
+                origin(receive, source, tag) + " has " + count(bytes, receive.dtype) + "; give room for as many");
+}
+
+Status other_type(const Message& receive, int source, std::int32_t tag, DType dtype) {
+  return failed(ErrorCode::mismatch, receive,
+                origin(receive, source, tag) + " is of " + name(dtype) + "; send and receive the same type");
+}
+
+Status too_long_for(const Message& send, std::uint64_t room) {
+  return failed(ErrorCode::mismatch, send,
+                "its receive has room for " + count(room, send.dtype) + "; give room for as many as are sent");
+}
+
+Status other_type_there(const Message& send, DType dtype) {
+  return failed(ErrorCode::mismatch, send, "its receive is of " + name(dtype) + "; send and receive the same type");
+}
+
+Status given_up_there(const Message& message) {
+  const bool sends = message.way == Message::Way::send;
+  return failed(ErrorCode::cancelled, message,
+                rank_of(message, sends ? message.peer : message.source) + " has given up its " +
+                    (sends ? "receive" : "send") + " before all the data had come");
+}
+
+Status set_gone_there(const Message& send) {
+  return failed(ErrorCode::cancelled, send, "all ranks have dropped the group, and none has received it");
+}
+
+Status cancelled(const Message& receive) { return failed(ErrorCode::cancelled, receive, "it was cancelled"); }
+
+Status expired(const Message& message, const std::vector<int>& cycle) {
+  const std::string within = " within " + seconds(message.patience);
+  std::string why;
+  if (message.state == Message::State::moving) {
+    why = "its data has not " + std::string(message.way == Message::Way::send ? "gone" : "come") + " whole" + within;
+  } else if (message.way == Message::Way::send) {
+    why = rank_of(message, message.peer) + " has not received it" + within;
+  } else {
+    why = "no message that fits has come" + within;
+  }
+  if (!cycle.empty()) {
+    why += ". Ranks of the world wait for each other: ";
+    for (std::size_t i = 0; i < cycle.size(); ++i) {
+      why += (i == 0 ? "rank " : ", rank ") + std::to_string(cycle[i]) + " for rank " +
+             std::to_string(cycle[(i + 1) % cycle.size()]);
+    }
+    why += "; let one of them receive first, or use send_async";
+  }
+  return failed(ErrorCode::expired, message, why);
+}
+
+Status has_left(const Message& message) {
+  const bool any = message.peer == kAny;
+  return failed(ErrorCode::rank_lost, message,
+                any ? "all other ranks have left the job" : rank_of(message, message.peer) + " has left the job");
+}
+
+}  // namespace kolo::p2p

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What point to point says to people. Ranks are those of the message's process set.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/p2p/message.hpp"
+
+namespace kolo::p2p {
+
+/// "send of 10 elements of float32 to rank 1 with tag 7", "recv of up to 4 elements of int8 from any rank with any
+/// tag"; of a group followed by " in the group of ranks 0 and 2".
+std::string describe(const Message& message);
+
+/// The message that a receive got is longer than its room, or of another type.
+Status too_long(const Message& receive, int source, std::int32_t tag, std::uint64_t bytes);
+Status other_type(const Message& receive, int source, std::int32_t tag, DType dtype);
+/// The same as the sender hears of it.
+Status too_long_for(const Message& send, std::uint64_t room);
+Status other_type_there(const Message& send, DType dtype);
+/// The other side will not go on.
+Status given_up_there(const Message& message);
+Status set_gone_there(const Message& send);
+/// It was given up here.
+Status cancelled(const Message& receive);
+/// Its deadline has passed. `cycle`: ranks of the world that wait for each other, this one first, or none.
+Status expired(const Message& message, const std::vector<int>& cycle);
+/// The rank that it needs has left the job, or all have that it could come from.
+Status has_left(const Message& message);
+
+}  // namespace kolo::p2p

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/p2p/node_channels.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "core/topology.hpp"
+#include "tests/support/random.hpp"
+#include "transport/shm/peer_memory.hpp"
+#include "transport/shm/segment.hpp"
+
+namespace kolo::p2p {
+namespace {
+
+/// Rings the bells of all ranks of a node.
+class Bells final : public transport::NodeLink {
+ public:
+  explicit Bells(std::vector<int>& rung) : rung_(rung) {}
+  [[nodiscard]] std::byte* memory() const noexcept override { return nullptr; }
+  [[nodiscard]] std::size_t bytes() const noexcept override { return 0; }
+  void wake(int local_rank) noexcept override { ++rung_[static_cast<std::size_t>(local_rank)]; }
+  [[nodiscard]] int wake_fd() const noexcept override { return -1; }
+  [[nodiscard]] std::vector<Liveness> liveness() const override { return {}; }
+  std::shared_ptr<transport::SharedRegion> share(std::size_t, const transport::Meeting&,
+                                                 const std::function<void()>&) override {
+    std::abort();
+  }
+  std::shared_ptr<transport::PeerMemory> peer_memory(const transport::Meeting&) override { std::abort(); }
+
+ private:
+  std::vector<int>& rung_;
+};
+
+class Node {
+ public:
+  explicit Node(int ranks, std::shared_ptr<transport::PeerMemory> peers = nullptr)
+      : rung(static_cast<std::size_t>(ranks)), memory_(shm::Segment::anonymous(NodeChannels::bytes(ranks))),
+        bells_(rung) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      topologies_.push_back(core::make_topology(rank, std::vector<int>(static_cast<std::size_t>(ranks)), 0));
+    }
+    for (const core::Topology& topology : topologies_) {
+      channels_.push_back(std::make_unique<NodeChannels>(topology, memory_.data(), bells_, peers, true));
+    }
+  }
+  [[nodiscard]] NodeChannels& operator[](int rank) { return *channels_[static_cast<std::size_t>(rank)]; }
+
+  std::vector<int> rung;  ///< how often, by local rank
+
+ private:
+  shm::Segment memory_;
+  Bells bells_;
+  std::vector<core::Topology> topologies_;
+  std::vector<std::unique_ptr<NodeChannels>> channels_;
+};
+
+struct Taken final : FrameHandler {
+  struct One {
+    int source;
+    Frame frame;
+    std::vector<std::byte> data;
+  };
+  std::vector<One> all;
+  void on_frame(int source, const Frame& frame, const std::byte* data, std::size_t bytes) override {
+    all.push_back({source, frame, std::vector<std::byte>(data, data + bytes)});
+  }
+};
+
+std::vector<std::byte> bytes_of(std::size_t bytes, std::uint64_t number) {
+  return std::vector<std::byte>(bytes, static_cast<std::byte>(number * 7 + 1));
+}
+
+Frame numbered(std::uint64_t id) {
+  Frame frame;
+  frame.id = id;
+  frame.tag = static_cast<std::int32_t>(id * 3);
+  return frame;
+}
+
+TEST(NodeChannels, FramesOfEverySizeKeepTheirOrderAroundTheRing) {
+  Node node(2);
+  kolo::testing::Random random = kolo::testing::random_of(4, 2);
+  Taken taken;
+  std::uint64_t sent = 0;
+  bool was_full = false;
+  while (sent < 3000) {
+    for (;;) {
+      const std::size_t bytes = kolo::testing::chance(random, 50)
+                                    ? static_cast<std::size_t>(kolo::testing::draw(random, 140))
+                                    : static_cast<std::size_t>(kolo::testing::draw(random, 16385));
+      if (!node[0].put(1, numbered(sent), bytes_of(bytes, sent).data(), bytes)) {
+        was_full = true;
+        break;
+      }
+      ++sent;
+      if (kolo::testing::chance(random, 20)) break;
+    }
+    node[1].take(taken);
+  }
+  while (node[1].take(taken)) {
+  }
+  EXPECT_TRUE(was_full);
+  ASSERT_EQ(taken.all.size(), sent);
+  for (std::uint64_t id = 0; id < sent; ++id) {
+    const Taken::One& one = taken.all[id];
+    ASSERT_EQ(one.frame.id, id);
+    ASSERT_EQ(one.frame.tag, static_cast<std::int32_t>(id * 3));
+    ASSERT_EQ(one.source, 0);
+    ASSERT_EQ(one.data, bytes_of(one.data.size(), id));
+  }
+  EXPECT_FALSE(node[0].take(taken)) << "nothing came back";
+}
+
+TEST(NodeChannels, BetweenTwoThreads) {
+  Node node(3);
+  constexpr std::uint64_t kFrames = 20000;
+  const auto run = [&](int own, int to) {
+    Taken taken;
+    std::uint64_t sent = 0;
+    std::size_t checked = 0;
+    while (sent < kFrames || checked < kFrames) {
+      const std::size_t bytes = sent % 97 == 0 ? 9000 : sent % 30;
+      if (sent < kFrames && node[own].put(to, numbered(sent), bytes_of(bytes, sent).data(), bytes)) ++sent;
+      node[own].take(taken);
+      for (const Taken::One& one : taken.all) {
+        ASSERT_EQ(one.frame.id, checked);
+        ASSERT_EQ(one.data, bytes_of(checked % 97 == 0 ? 9000 : checked % 30, checked));
+        ++checked;
+      }
+      if (taken.all.empty()) std::this_thread::yield();
+      taken.all.clear();
+    }
+  };
+  std::thread first([&] { run(0, 1); });
+  std::thread second([&] { run(1, 2); });
+  run(2, 0);
+  first.join();
+  second.join();
+}
+
+TEST(NodeChannels, WhoIsArmedIsRungOnce) {
+  Node node(2);
+  Taken taken;
+  ASSERT_TRUE(node[0].put(1, numbered(0), nullptr, 0));
+  EXPECT_EQ(node.rung[1], 0) << "it is awake";
+  node[1].arm();
+  ASSERT_TRUE(node[0].put(1, numbered(1), nullptr, 0));
+  ASSERT_TRUE(node[0].put(1, numbered(2), nullptr, 0));
+  EXPECT_EQ(node.rung[1], 1);
+  node[1].arm();
+  node[1].disarm();
+  ASSERT_TRUE(node[0].put(1, numbered(3), nullptr, 0));
+  EXPECT_EQ(node.rung[1], 1);
+  node[1].take(taken);
+  EXPECT_EQ(taken.all.size(), 4U);
+}
+
+TEST(NodeChannels, WhoWaitsForRoomIsRungWhenThereIsSome) {
+  Node node(2);
+  Taken taken;
+  const std::vector<std::byte> data(16384);
+  while (node[0].put(1, numbered(0), data.data(), data.size())) {
+  }
+  node[0].arm();
+  node[1].take(taken);
+  EXPECT_EQ(node.rung[0], 1);
+  EXPECT_TRUE(node[0].put(1, numbered(0), data.data(), data.size()));
+  node[0].arm();
+  node[1].take(taken);
+  EXPECT_EQ(node.rung[0], 1) << "it waits for no room";
+}
+
+TEST(NodeChannels, MemoryIsReadWhileItIsPermitted) {
+  Node node(2, shm::read_between_threads());
+  const std::vector<std::byte> data(100000, std::byte{5});
+  std::vector<std::byte> room(data.size());
+  EXPECT_EQ(node[0].permit(1, data.data(), 100), 0U) << "so little is sent";
+  const std::uint32_t permit = node[0].permit(1, data.data(), data.size());
+  ASSERT_NE(permit, 0U);
+  const auto address = reinterpret_cast<std::uintptr_t>(data.data());
+  EXPECT_EQ(node[1].read(0, permit, room.data(), address, 50000), Channels::Read::done);
+  EXPECT_EQ(node[1].read(0, permit, room.data() + 50000, address + 50000, 50000), Channels::Read::done);
+  EXPECT_EQ(room, data);
+  node[0].end(permit);
+  EXPECT_EQ(node[1].read(0, permit, room.data(), address, 10), Channels::Read::withdrawn);
+  const std::uint32_t next = node[0].permit(1, data.data(), data.size());
+  EXPECT_NE(next, permit);
+  EXPECT_EQ(node[1].read(0, permit, room.data(), address, 10), Channels::Read::withdrawn) << "it is another's now";
+  EXPECT_EQ(node[1].read(0, next, room.data(), address, 10), Channels::Read::done);
+  node[0].end(next);
+}
+
+TEST(NodeChannels, ThereAreSoManyPermits) {
+  Node node(2, shm::read_between_threads());
+  const std::vector<std::byte> data(100000);
+  std::vector<std::uint32_t> permits;
+  while (const std::uint32_t permit = node[0].permit(1, data.data(), data.size())) permits.push_back(permit);
+  EXPECT_EQ(permits.size(), 64U);
+  std::sort(permits.begin(), permits.end());
+  EXPECT_EQ(std::unique(permits.begin(), permits.end()), permits.end());
+  node[0].end(permits.back());
+  EXPECT_NE(node[0].permit(1, data.data(), data.size()), 0U);
+}
+
+TEST(NodeChannels, OneRankHasNone) {
+  EXPECT_EQ(NodeChannels::bytes(1), 0U);
+  Node node(2);
+  EXPECT_EQ(node[0].wait_of(1), Channels::kNobody);
+  node[1].note_wait(0);
+  EXPECT_EQ(node[0].wait_of(1), 0);
+}
+
+}  // namespace
+}  // namespace kolo::p2p

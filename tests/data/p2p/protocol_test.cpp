@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/p2p/protocol.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "network.hpp"
+#include "tests/support/random.hpp"
+
+namespace kolo::p2p {
+namespace {
+
+constexpr auto kSend = Message::Way::send;
+constexpr auto kReceive = Message::Way::receive;
+
+/// Sizes around every border: nothing, short, the longest that is sent whole, and several parts.
+const std::size_t kSizes[] = {0, 1, 8, 9, 1000, kWholeBytes, kWholeBytes + 1, 50000};
+
+class Both : public ::testing::TestWithParam<bool> {
+ protected:
+  [[nodiscard]] static Network::Shape shape(int ranks = 2) { return {ranks, 2, 8000, GetParam()}; }
+};
+INSTANTIATE_TEST_SUITE_P(Reading, Both, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "Read" : "Sent"; });
+
+TEST_P(Both, EverySizeArrivesWhicheverComesFirst) {
+  for (const std::size_t bytes : kSizes) {
+    for (const bool send_first : {true, false}) {
+      Network network(shape());
+      Letter send(kSend, 1, 7, bytes, std::byte{0x5A});
+      Letter receive(kReceive, 0, 7, bytes + 3);
+      if (send_first) network[0].start(send.message);
+      network[1].start(receive.message);
+      if (!send_first) network[0].start(send.message);
+      network.settle();
+      ASSERT_TRUE(send.message.done() && receive.message.done()) << bytes << send_first;
+      EXPECT_TRUE(send.message.status.ok() && receive.message.status.ok());
+      EXPECT_EQ(receive.message.source, 0);
+      EXPECT_EQ(receive.message.received_tag, 7);
+      EXPECT_EQ(receive.message.received_bytes, bytes);
+      EXPECT_EQ(std::count(receive.memory.begin(), receive.memory.end(), std::byte{0x5A}),
+                static_cast<std::ptrdiff_t>(bytes));
+      EXPECT_EQ(network.under_way(), 0U);
+      EXPECT_EQ(network.permits(), 0U);
+      EXPECT_FALSE(network[0].is_busy() || network[1].is_busy());
+    }
+  }
+}
+
+TEST(Protocol, AShortSendIsDoneBeforeItsReceiveALongOneIsNot) {
+  Network network({});
+  Letter whole(kSend, 1, 0, kWholeBytes);
+  Letter announced(kSend, 1, 0, kWholeBytes + 1);
+  network[0].start(whole.message);
+  network[0].start(announced.message);
+  network.settle();
+  EXPECT_TRUE(whole.message.done());
+  EXPECT_FALSE(announced.message.done());
+}
+
+TEST(Protocol, ToOneself) {
+  for (const std::size_t bytes : kSizes) {
+    for (const bool send_first : {true, false}) {
+      Network network({1});
+      Letter send(kSend, 0, 7, bytes, std::byte{0x5A});
+      Letter receive(kReceive, kAny, kAny, bytes);
+      if (send_first) {
+        network[0].start(send.message);
+        EXPECT_EQ(send.message.done(), bytes <= kWholeBytes);
+      }
+      network[0].start(receive.message);
+      if (!send_first) network[0].start(send.message);
+      ASSERT_TRUE(send.message.done() && receive.message.done()) << bytes << send_first;
+      EXPECT_EQ(receive.memory, send.memory);
+      EXPECT_FALSE(network[0].is_busy());
+    }
+  }
+}
+
+TEST_P(Both, WhatDoesNotFitIsToldOnBothSides) {
+  Network network(shape());
+  Letter send(kSend, 1, 7, 40000);
+  Letter receive(kReceive, kAny, kAny, 16);
+  send.message.dtype = receive.message.dtype = DType::float32;
+  network[0].start(send.message);
+  network[1].start(receive.message);
+  network.settle();
+  EXPECT_EQ(receive.message.status.code(), ErrorCode::mismatch);
+  EXPECT_EQ(
+      receive.message.status.message(),
+      "recv of up to 4 elements of float32 from any rank with any tag: the message from rank 0 with tag 7 has 10000 "
+      "elements; give room for as many");
+  EXPECT_EQ(send.message.status.code(), ErrorCode::mismatch);
+  EXPECT_EQ(send.message.status.message(),
+            "send of 10000 elements of float32 to rank 1 with tag 7: its receive has room "
+            "for 4 elements; give room for as many as are sent");
+  EXPECT_EQ(network.permits(), 0U);
+}
+
+TEST_P(Both, AnotherTypeIsToldOnBothSides) {
+  Network network(shape());
+  Letter send(kSend, 1, 7, 40000);
+  Letter receive(kReceive, 0, 7, 40000);
+  send.message.dtype = DType::float32;
+  receive.message.dtype = DType::int64;
+  network[1].start(receive.message);
+  network[0].start(send.message);
+  network.settle();
+  EXPECT_EQ(receive.message.status.message(),
+            "recv of up to 5000 elements of int64 from rank 0 with tag 7: the message from rank 0 with tag 7 is of "
+            "float32; send and receive the same type");
+  EXPECT_EQ(send.message.status.message(), "send of 10000 elements of float32 to rank 1 with tag 7: its receive is of "
+                                           "int64; send and receive the same type");
+}
+
+TEST(Protocol, RanksAreNamedAsTheirGroupDoes) {
+  const std::vector<int> members{1, 0};
+  const std::string group = "the group of ranks 0 and 1";
+  Network network({});
+  Letter send(kSend, 1, 7, 8);
+  Letter receive(kReceive, 0, 7, 4);
+  send.message.set = receive.message.set = 3;
+  send.message.members = receive.message.members = &members;
+  send.message.group = receive.message.group = &group;
+  network[1].start(receive.message);
+  network[0].start(send.message);
+  network.settle();
+  EXPECT_TRUE(send.message.status.ok()) << "it was sent whole, and done";
+  EXPECT_EQ(receive.message.status.message(),
+            "recv of up to 4 elements of uint8 from rank 1 with tag 7 in the group of ranks 0 and 1: the message from "
+            "rank 1 with tag 7 has 8 elements; give room for as many");
+}
+
+TEST(Protocol, AReceiveIsCancelledUnlessItHasAMessage) {
+  Network network({});
+  Letter first(kReceive, 0, 7, 100000);
+  Letter second(kReceive, 0, 7, 100000);
+  Letter send(kSend, 1, 7, 100000);
+  network[1].start(first.message);
+  network[1].start(second.message);
+  EXPECT_TRUE(network[1].cancel(first.message));
+  EXPECT_FALSE(network[1].cancel(first.message));
+  EXPECT_EQ(first.message.status.message(),
+            "recv of up to 100000 elements of uint8 from rank 0 with tag 7: it was cancelled");
+  EXPECT_EQ(first.message.status.code(), ErrorCode::cancelled);
+  network[0].start(send.message);
+  network.step(1);
+  EXPECT_EQ(second.message.state, Message::State::moving);
+  EXPECT_FALSE(network[1].cancel(second.message));
+  network.settle();
+  EXPECT_TRUE(second.message.done() && second.message.status.ok());
+}
+
+/// At every moment of a message, on either side.
+TEST_P(Both, WhatIsGivenUpEndsTheOtherSide) {
+  for (const bool sender : {true, false}) {
+    for (int moment = 0; moment < 12; ++moment) {
+      Network network(shape());
+      Letter send(kSend, 1, 7, 50000, std::byte{0x5A});
+      Letter receive(kReceive, 0, 7, 50000);
+      network[1].start(receive.message);
+      network[0].start(send.message);
+      for (int step = 0; step < moment; ++step) network.step(1 - step % 2);
+      Message& given_up = sender ? send.message : receive.message;
+      const Status status(ErrorCode::expired, "given up");
+      const bool was_done = given_up.done();
+      network[sender ? 0 : 1].give_up(given_up, status);
+      EXPECT_TRUE(given_up.done());
+      if (sender) std::fill(send.memory.begin(), send.memory.end(), std::byte{0});
+      network.settle();
+      EXPECT_EQ(network.under_way(), 0U);
+      if (!sender && send.message.state == Message::State::announced) continue;  // it waits for another receive
+      EXPECT_EQ(network.permits(), 0U);
+      Message& other = sender ? receive.message : send.message;
+      if (was_done) {
+        EXPECT_TRUE(given_up.status.ok());
+        EXPECT_TRUE(other.done() && other.status.ok());
+        continue;
+      }
+      EXPECT_EQ(given_up.status.message(), "given up");
+      if (other.state == Message::State::waiting) continue;  // it has not heard of the message, or has no other
+      ASSERT_TRUE(other.done()) << sender << moment;
+      if (sender && !other.status.ok()) {
+        EXPECT_EQ(other.status.message(),
+                  "recv of up to 50000 elements of uint8 from rank 0 with tag 7: rank 0 has given "
+                  "up its send before all the data had come");
+      } else if (sender) {
+        EXPECT_EQ(std::count(receive.memory.begin(), receive.memory.end(), std::byte{0x5A}), 50000);
+      }
+      if (!sender && !other.status.ok()) {
+        EXPECT_EQ(other.status.message(),
+                  "send of 50000 elements of uint8 to rank 1 with tag 7: rank 1 has given up its "
+                  "receive before all the data had come");
+      }
+    }
+  }
+}
+
+TEST(Protocol, MemoryThatCannotBeReadIsSent) {
+  Network network({2, 2, 8000, true});
+  network.memory_fails = true;
+  Letter send(kSend, 1, 7, 50000, std::byte{0x5A});
+  Letter receive(kReceive, 0, 7, 50000);
+  network[1].start(receive.message);
+  network[0].start(send.message);
+  network.settle();
+  EXPECT_TRUE(send.message.status.ok() && receive.message.status.ok() && receive.message.done());
+  EXPECT_EQ(receive.memory, send.memory);
+  EXPECT_EQ(network.permits(), 0U);
+}
+
+TEST(Protocol, ADeadlineEndsAMessageAndNamesTheCycle) {
+  Network network({3});
+  const base::Time begun = base::now();
+  std::vector<std::unique_ptr<Letter>> sends;
+  for (int rank = 0; rank < 3; ++rank) {
+    sends.push_back(std::make_unique<Letter>(kSend, (rank + 1) % 3, 0, 100000));
+    Message& send = sends.back()->message;
+    send.begun = begun;
+    send.patience = std::chrono::milliseconds(200);
+    send.deadline = begun + send.patience;
+    network[rank].start(send);
+  }
+  network.settle();
+  for (int rank = 0; rank < 3; ++rank) network[rank].note_wait();
+  EXPECT_EQ(network[0].next_due(), sends[0]->message.deadline);
+  network[0].expire(begun + std::chrono::milliseconds(199));
+  EXPECT_FALSE(sends[0]->message.done());
+  network[0].expire(begun + std::chrono::milliseconds(200));
+  EXPECT_EQ(sends[0]->message.status.code(), ErrorCode::expired);
+  EXPECT_EQ(
+      sends[0]->message.status.message(),
+      "send of 100000 elements of uint8 to rank 1 with tag 0: rank 1 has not received it within 0.2 s. Ranks of the "
+      "world wait for each other: rank 0 for rank 1, rank 1 for rank 2, rank 2 for rank 0; let one of them receive "
+      "first, or use send_async");
+  EXPECT_EQ(network[0].next_due(), base::Time::max());
+
+  Letter receive(kReceive, kAny, 3, 4);
+  receive.message.patience = std::chrono::seconds(2);
+  receive.message.deadline = begun + receive.message.patience;
+  network[0].start(receive.message);
+  network[0].expire(receive.message.deadline);
+  EXPECT_EQ(receive.message.status.message(),
+            "recv of up to 4 elements of uint8 from any rank with tag 3: no message that fits has come within 2 s");
+}
+
+TEST(Protocol, WhoHasLeftSendsAndReceivesNothingMore) {
+  for (const bool here : {true, false}) {
+    Network network({3});
+    const base::Time until = here ? base::Time::min() : base::now();
+    Letter early(kSend, 0, 7, 4);
+    Letter from_left(kReceive, 1, 7, 4), again(kReceive, 1, 7, 4), any(kReceive, kAny, 8, 4),
+        to_left(kSend, 1, 0, 99999);
+    network[0].start(from_left.message);
+    network[0].start(again.message);
+    network[0].start(any.message);
+    network[0].start(to_left.message);
+    network[1].start(early.message);
+    network[0].on_left(1, until);
+    network.settle();
+    EXPECT_TRUE(from_left.message.done() && from_left.message.status.ok()) << "what it has sent still comes";
+    network[0].expire(base::now());
+    EXPECT_EQ(again.message.status.code(), ErrorCode::rank_lost);
+    EXPECT_EQ(again.message.status.message(),
+              "recv of up to 4 elements of uint8 from rank 1 with tag 7: rank 1 has left the job");
+    EXPECT_EQ(to_left.message.status.message(),
+              "send of 99999 elements of uint8 to rank 1 with tag 0: rank 1 has left the job");
+    EXPECT_FALSE(any.message.done());
+    Letter late(kReceive, 1, 7, 4);
+    network[0].start(late.message);
+    EXPECT_EQ(late.message.status.code(), ErrorCode::rank_lost);
+    network[0].on_left(2, until);
+    network[0].expire(base::now());
+    EXPECT_EQ(any.message.status.message(),
+              "recv of up to 4 elements of uint8 from any rank with tag 8: all other ranks have left the job");
+  }
+}
+
+TEST(Protocol, WhoLeavesMayHaveTakenAMessageJustBefore) {
+  Network network({2, 2, 8000, true});
+  Letter send(kSend, 1, 7, 50000), receive(kReceive, 0, 7, 50000);
+  network[1].start(receive.message);
+  network[0].start(send.message);
+  network.step(1);
+  ASSERT_TRUE(receive.message.done());
+  ASSERT_FALSE(send.message.done());
+  network[0].on_left(1, base::Time::min());
+  EXPECT_TRUE(send.message.done() && send.message.status.ok()) << send.message.status.message();
+}
+
+TEST(Protocol, AGroupThatIsGoneTakesItsMessagesAlong) {
+  Network network({});
+  network[1].on_set(3);
+  network[1].on_set(4);
+  Letter whole(kSend, 1, 0, 4), announced(kSend, 1, 0, 50000), late(kSend, 1, 0, 50000), other(kSend, 1, 0, 4);
+  for (Letter* letter : {&whole, &announced, &late}) letter->message.set = 3;
+  other.message.set = 4;
+  network[0].start(whole.message);
+  network[0].start(announced.message);
+  network.settle();
+  network[1].on_set_gone(3);
+  network[0].start(late.message);
+  network[0].start(other.message);
+  network.settle();
+  const std::string sentence =
+      "send of 50000 elements of uint8 to rank 1 with tag 0: all ranks have dropped the group, and "
+      "none has received it";
+  EXPECT_EQ(announced.message.status.message(), sentence);
+  EXPECT_EQ(late.message.status.message(), sentence);
+  Letter receive(kReceive, kAny, kAny, 4);
+  receive.message.set = 4;
+  network[1].start(receive.message);
+  EXPECT_TRUE(receive.message.done());
+}
+
+TEST_P(Both, TheEndFailsAllAndSaysNothing) {
+  Network network(shape());
+  Letter send(kSend, 1, 7, 50000), receive(kReceive, 1, 7, 4), after(kReceive, 1, 7, 4);
+  network[0].start(send.message);
+  network[0].start(receive.message);
+  network[0].close(Status(ErrorCode::rank_lost, "rank 1 died"));
+  EXPECT_EQ(send.message.status.message(), "rank 1 died");
+  EXPECT_EQ(receive.message.status.message(), "rank 1 died");
+  network[0].start(after.message);
+  EXPECT_EQ(after.message.status.message(), "rank 1 died");
+  EXPECT_EQ(network.permits(), 0U);
+  EXPECT_FALSE(network[0].is_busy());
+}
+
+// ---------------------------------------------------------------- random programs
+
+struct Stamp {
+  int source = 0;
+  int to = 0;
+  std::int32_t tag = 0;
+  int number = 0;  ///< of that source, receiver and tag
+};
+
+/// Every rank sends to every one, itself included, and receives as much, in any order, while channels of two frames
+/// deliver when they like: all that is received is whole, messages of a pair and tag come in order, and all ends.
+class RandomProgram : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomProgram, ::testing::Range(0, 300));
+
+TEST_P(RandomProgram, OrderAndEnds) {
+  kolo::testing::Random random = kolo::testing::random_of(91, static_cast<std::uint64_t>(GetParam()));
+  const auto below = [&random](int n) { return static_cast<int>(random() % static_cast<std::uint64_t>(n)); };
+  const int ranks = 1 + below(4);
+  Network network({ranks, 1 + static_cast<std::size_t>(below(3)), 5000, below(2) == 0});
+  // Only where all receives of a rank are exact, or none is, is everything received that is sent.
+  const bool disturbs = below(3) == 0;
+  std::vector<bool> exact;
+  for (int rank = 0; rank < ranks; ++rank) exact.push_back(below(2) == 0);
+
+  struct Call {
+    int rank = 0;
+    std::unique_ptr<Letter> letter;
+  };
+  std::vector<std::vector<Call>> programs(static_cast<std::size_t>(ranks));
+  for (int source = 0; source < ranks; ++source) {
+    std::vector<Call> sends;
+    int numbers[4][3] = {};
+    for (int i = 0; i < 12; ++i) {
+      const Stamp stamp{source, below(ranks), below(3), 0};
+      const std::size_t sizes[] = {sizeof(Stamp), 100, kWholeBytes, 20000, 30000};
+      const std::size_t bytes = sizes[below(5)];
+      auto letter = std::make_unique<Letter>(kSend, stamp.to, stamp.tag, bytes, static_cast<std::byte>(i));
+      Stamp numbered = stamp;
+      numbered.number = numbers[stamp.to][stamp.tag]++;
+      std::memcpy(letter->memory.data(), &numbered, sizeof numbered);
+      const bool one = exact[static_cast<std::size_t>(stamp.to)];
+      auto receive = std::make_unique<Letter>(kReceive, one ? source : kAny, one ? stamp.tag : kAny, 30000);
+      auto& theirs = programs[static_cast<std::size_t>(stamp.to)];
+      theirs.insert(theirs.begin() + below(static_cast<int>(theirs.size()) + 1), {stamp.to, std::move(receive)});
+      sends.push_back({source, std::move(letter)});
+    }
+    // In their order, anywhere among what there is.
+    auto& own = programs[static_cast<std::size_t>(source)];
+    std::size_t at = 0;
+    for (Call& send : sends) {
+      at += static_cast<std::size_t>(below(static_cast<int>(own.size() - at) + 1));
+      own.insert(own.begin() + static_cast<std::ptrdiff_t>(at++), std::move(send));
+    }
+  }
+
+  std::vector<std::size_t> started(static_cast<std::size_t>(ranks));
+  const Status gave_up(ErrorCode::expired, "given up");
+  for (bool any = true; any;) {
+    any = false;
+    for (int turn = 0; turn < 4 * ranks; ++turn) {
+      const int rank = below(ranks);
+      const auto at = static_cast<std::size_t>(rank);
+      if (below(2) == 0 && started[at] < programs[at].size()) {
+        network[rank].start(programs[at][started[at]++].letter->message);
+      }
+      if (disturbs && started[at] > 0 && below(20) == 0) {
+        Message& one = programs[at][static_cast<std::size_t>(below(static_cast<int>(started[at])))].letter->message;
+        if (one.way == kReceive && below(2) == 0) {
+          network[rank].cancel(one);
+        } else {
+          network[rank].give_up(one, gave_up);
+        }
+      }
+      network.step(rank);
+    }
+    for (std::size_t rank = 0; rank < programs.size(); ++rank) any |= started[rank] < programs[rank].size();
+  }
+  network.settle();
+  for (int rank = 0; disturbs && rank < ranks; ++rank) {
+    for (const Call& call : programs[static_cast<std::size_t>(rank)])
+      network[rank].give_up(call.letter->message, gave_up);
+    network.settle();
+  }
+
+  for (int rank = 0; rank < ranks; ++rank) {
+    EXPECT_FALSE(network[rank].is_busy());
+    int last[4][3];
+    std::fill(&last[0][0], &last[0][0] + 12, -1);
+    for (const Call& call : programs[static_cast<std::size_t>(rank)]) {
+      const Message& message = call.letter->message;
+      ASSERT_TRUE(message.done());
+      ASSERT_TRUE(disturbs || message.status.ok()) << message.status.message();
+      if (message.way == kSend || !message.status.ok()) continue;
+      Stamp stamp;
+      std::memcpy(&stamp, call.letter->memory.data(), sizeof stamp);
+      ASSERT_EQ(stamp.source, message.source);
+      ASSERT_EQ(stamp.to, rank);
+      ASSERT_EQ(stamp.tag, message.received_tag);
+      ASSERT_GT(stamp.number, last[stamp.source][stamp.tag]) << "messages of a pair and tag come in order";
+      last[stamp.source][stamp.tag] = stamp.number;
+      const auto begin = call.letter->memory.begin() + sizeof(Stamp);
+      const auto end = call.letter->memory.begin() + static_cast<std::ptrdiff_t>(message.received_bytes);
+      ASSERT_TRUE(begin == end || std::all_of(begin, end, [&](std::byte one) { return one == *begin; }));
+    }
+  }
+  EXPECT_EQ(network.permits(), 0U);
+}
+
+}  // namespace
+}  // namespace kolo::p2p
