@@ -9,6 +9,7 @@
 ///   kolo::rank, kolo::size and so on (context.hpp)
 /// - Collectives, and what holds for all of them: collectives.hpp; kolo::Handle; small values: objects.hpp; collectives
 ///   as values, to prepare any of them: kolo::Call
+/// - From one rank to another: kolo::send, kolo::recv (point_to_point.hpp)
 /// - Training: training.hpp, with kolo::DistributedOptimizer, kolo::DistributedSampler, kolo::broadcast_parameters
 /// - Gradients that are reduced where they lie: kolo::GradientArena
 /// - Tensors are views of the caller's memory: kolo::TensorView, kolo::view (types.hpp)
@@ -29,6 +30,7 @@
 #include <kolo/log.hpp>
 #include <kolo/objects.hpp>
 #include <kolo/options.hpp>
+#include <kolo/point_to_point.hpp>
 #include <kolo/training.hpp>
 #include <kolo/types.hpp>
 

@@ -192,6 +192,23 @@ struct JoinOptions {
   KOLO_SETTER(JoinOptions, bool, counts_in_averages)
 };
 
+/// Options of `send`.
+struct SendOptions {
+  /// How long this message may take; `KOLO_TIMEOUT_S` when empty. Then the send fails (`Error` expired), and the job
+  /// goes on. More than zero (`Error` invalid_argument at the call).
+  std::optional<std::chrono::nanoseconds> timeout;
+
+  KOLO_SETTER_TIMEOUT(SendOptions)
+};
+
+/// Options of `recv`.
+struct RecvOptions {
+  /// As that of `SendOptions`: how long to wait for a message.
+  std::optional<std::chrono::nanoseconds> timeout;
+
+  KOLO_SETTER_TIMEOUT(RecvOptions)
+};
+
 }  // namespace kolo
 
 #endif  // KOLO_OPTIONS_HPP

@@ -262,11 +262,13 @@ class Assembly {
         return {};
       });
     }
-    const bool one_node = parts_.topology.size > 1 && parts_.topology.node_count() == 1;
-    if (one_node && parts_.layout.express_bytes > 0 && parts_.settings.direct_bytes > 0) {
-      parts_.peers = parts_.link->peer_memory(
+    const auto has_peers = [](const std::vector<int>& node) { return node.size() > 1; };
+    const std::vector<std::vector<int>>& nodes = parts_.topology.nodes;
+    if (parts_.settings.direct_bytes > 0 && std::any_of(nodes.begin(), nodes.end(), has_peers)) {
+      parts_.message_peers = parts_.link->peer_memory(
           [this](const std::string& mine) { return bootstrap_.exchange("peer memory", mine, patience_); });
     }
+    if (nodes.size() == 1 && parts_.layout.express_bytes > 0) parts_.peers = parts_.message_peers;
   }
 
   /// What makes the data plane of a process set. The engine keeps it.

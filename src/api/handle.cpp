@@ -50,7 +50,7 @@ void end_open(detail::HandleState& operation) noexcept {
   const std::shared_ptr<engine::Engine> engine = engine_of(operation);
   if (engine == nullptr) return;
   try {
-    if (engine->topology().size == 1) return engine->wait(operation, std::nullopt);
+    if (engine->topology().size == 1 && operation.message == nullptr) return engine->wait(operation, std::nullopt);
   } catch (const std::exception&) {  // inside a callback, where nobody may wait
   }
   try {

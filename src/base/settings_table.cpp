@@ -83,7 +83,8 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "the log; 0 sends all unnamed calls through the log."},
     {"KOLO_DIRECT_BYTES", &S::direct_bytes, Type::bytes, 0, kTi, kShared, "",
      "Unnamed calls in which a rank gets at least this many bytes from another rank of its node read them from that "
-     "rank's memory, where the system permits it, and do not use the log; 0: never."},
+     "rank's memory, where the system permits it, and do not use the log; 0: never, and messages between two ranks "
+     "are not read there either."},
     {"KOLO_MESSAGE_RING", &S::message_ring_bytes, Type::bytes, 4 * kKi, kGi, kShared, "",
      "The size of the ring in shared memory through which a rank describes tensors that have no number yet."},
     {"KOLO_LOG_RING", &S::log_ring_bytes, Type::bytes, 4 * kKi, kGi, kShared, "",

@@ -143,6 +143,11 @@ class Driver {
   void give_way() KOLO_REQUIRES(mutex_);
   /// What the background thread sleeps in.
   [[nodiscard]] base::Poller& poller() noexcept KOLO_REQUIRES(mutex_) { return poller_; }
+  /// Whether a pass shall look at the poller, which is a system call: one in so many of those that found nothing.
+  [[nodiscard]] bool is_poll_due(bool moved, std::uint64_t passes_per_poll) noexcept KOLO_REQUIRES(mutex_) {
+    passes_ = moved ? 0 : passes_ + 1;
+    return !moved && passes_ % passes_per_poll == 0;
+  }
   /// What the poller has now; valid until the next call.
   [[nodiscard]] const Events& poll() KOLO_REQUIRES(mutex_);
   /// The two events that are the driver's own have come.
@@ -203,6 +208,7 @@ class Driver {
   base::Time wakes_at_ KOLO_GUARDED_BY(mutex_) = base::Time::max();
   bool naps_ KOLO_GUARDED_BY(mutex_) = false;  ///< its nap has not ended
   Events events_ KOLO_GUARDED_BY(mutex_);
+  std::uint64_t passes_ KOLO_GUARDED_BY(mutex_) = 0;  ///< in a row that found nothing
 };
 
 /// Whether the table has this move.

@@ -64,7 +64,7 @@ bool Engine::device_moves() const noexcept KOLO_NO_THREAD_SAFETY_ANALYSIS { retu
 bool Engine::owes_work() const noexcept {
   return !mailbox_.empty() || (!faulted() && !ending_.is_closed() && board_.has_log_entry()) ||
          (leader_ && (leader_->board_rang() || leader_->has_news())) || interest_.is_news() ||
-         (executor_.has_ready() && failure_.spares_backends());
+         (executor_.has_ready() && failure_.spares_backends()) || messages_.has_news();
 }
 
 /// The root of one node, with nothing open, need not hear of submissions in the world: none of them can complete
@@ -85,6 +85,7 @@ std::optional<std::chrono::nanoseconds> Engine::sleep_time(base::Time now) noexc
   if (backend_moves() || device_moves() || !unsent_.empty() || (leader_ && leader_->blocked())) return kNap;
   base::Time until = failure_.due;
   if (!open_.empty()) until = std::min(until, open_.next_due());
+  until = std::min(until, messages_.next_due());
   if (leader_) until = std::min(until, leader_->next_deadline());
   if (until == base::Time::max()) return std::nullopt;
   return std::max(until - now, base::Duration::zero());
@@ -93,7 +94,8 @@ std::optional<std::chrono::nanoseconds> Engine::sleep_time(base::Time now) noexc
 /// Has the transport ring the poller from now on, where batches are open that may wait for it. False: it has something
 /// already.
 bool Engine::arm_transport() noexcept {
-  if (!transport_moves() || (executor_.open() == 0 && !device_moves()) || inter_->event_fd() < 0) return true;
+  const bool is_used = executor_.open() > 0 || device_moves() || messages_.is_busy();
+  if (!transport_moves() || !is_used || inter_->event_fd() < 0) return true;
   return !guarded([this]() KOLO_REQUIRES(driver_.mutex()) {
     if (!inter_->arm()) return true;
     driver_.poller().add(inter_->event_fd(), kTransportTag, base::Poller::kReadable | base::Poller::kOnce);
@@ -105,7 +107,7 @@ bool Engine::arm_transport() noexcept {
 void Engine::sleep(bool burst) {
   driver_.fall(sleep_state());
   if (owes_work() || !errands_.empty() || failure_.abort_due || !questions_.empty() || driver_.is_ending() ||
-      (backend_moves() && progress()) || !arm_transport()) {
+      (backend_moves() && progress()) || !arm_transport() || !arm_messages()) {
     driver_.stay();
     return;
   }
@@ -154,6 +156,7 @@ base::Time Engine::doze(std::optional<base::Time> until) noexcept {
 }
 
 void Engine::check_may_wait_for(const Operation& operation) const {
+  if (operation.message != nullptr) return check_may_transfer(*operation.message);
   if (callers_ == nullptr || operation.entry->table.stays_on_node()) return;
   const core::Signature& signature = *operation.signature;
   if (callers_->may_move_here() || (!operation.joins && !core::traits_of(signature.kind).moves_data)) return;
@@ -185,7 +188,7 @@ void Engine::wait_all(Span<Operation* const> operations, std::optional<base::Tim
     if (!operations[i]->done()) check_may_wait_for(*operations[i]);
   }
   const bool on_device = std::any_of(operations.begin() + at, operations.end(), [](const Operation* operation) {
-    return operation->signature->device != DeviceKind::cpu;
+    return operation->message == nullptr && operation->signature->device != DeviceKind::cpu;
   });
   while (!all_done()) {
     bool drove = false;
@@ -281,12 +284,13 @@ void Engine::hand_over(bool look) noexcept {
     // Where it has a CPU of its own the background thread looks on.
     rest.ring = wait_policy_.background_pauses > 0 || progress();
   }
-  rest.ring = rest.ring || owes_work() || device_moves() || !arm_transport() || !errands_.empty() ||
+  rest.ring = rest.ring || owes_work() || device_moves() || !arm_transport() || !errands_.empty() || !arm_messages() ||
               failure_.abort_due || !questions_.empty() || !unsent_.empty() || (leader_ && leader_->blocked());
   if (!rest.ring) {
     base::Time& due = rest.due;
     due = open_.empty() ? failure_.due : std::min(failure_.due, open_.next_due());
     if (leader_) due = std::min(due, leader_->next_deadline());
+    due = std::min(due, messages_.next_due());
     if (backend_moves() || (transport_moves() && inter_->nap())) due = std::min(due, base::now() + kNap);
     rest.is_nap_over = open_.empty();  // a lone submission does not wait for its end
   }
@@ -333,7 +337,7 @@ void Engine::shutdown(base::Duration patience) {
     // What runs here first: once all have left nobody can be asked to push (control::Starved) any more.
     const base::Time until = base::now() + patience;
     const auto ran = [this]() KOLO_REQUIRES(driver_.mutex()) {
-      return faulted() || (executor_.open() == 0 && !device_moves());
+      return faulted() || (executor_.open() == 0 && !device_moves() && !messages_.has_unsent());
     };
     drive_until(ran, until);
     push({Command::leave, nullptr});
@@ -366,6 +370,7 @@ void Engine::abandon(ErrorCode code, const std::string& reason) {
 }
 
 void Engine::end_now(Operation& operation) {
+  if (operation.message != nullptr) return end_message(operation);
   const auto is_done = [&operation] { return operation.done(); };
   const auto is_over = [&] { return faulted() || is_done(); };
   if (ending_.is_deserted()) help_until(is_over, base::now() + patience().usual);

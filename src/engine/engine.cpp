@@ -56,6 +56,7 @@ NodeLayout node_layout(const base::Settings& settings, const core::Topology& top
   }
   layout.ring_bytes = ring_bytes;
   layout.rings = rings;
+  layout.message_bytes = p2p::NodeChannels::bytes(topology.local_size());
   return layout;
 }
 
@@ -65,6 +66,8 @@ Engine::Engine(EngineParts parts)
       wait_policy_(parts.wait_policy), inter_(std::move(parts.inter)), callers_(inter_ ? inter_->callers() : nullptr),
       mailbox_(static_cast<std::size_t>(settings_.mailbox_capacity)),
       changes_(callers_ != nullptr ? &callers_->changes() : nullptr), errands_(*logger_),
+      messages_(topology_, parts.layout.messages(link_->memory()), *link_, std::move(parts.message_peers),
+                wait_policy_.pauses_before_yield > 0, inter_),
       board_(link_->memory(), board_shape(settings_, topology_.local_size()), topology_.local_rank),
       driver_(board_, *link_),
       sets_(topology_, {settings_, parts.layout, link_->memory(), std::move(parts.peers), std::move(parts.make_plane)}),
@@ -119,11 +122,7 @@ void Engine::check_usable() const {
 bool Engine::progress() noexcept {
   const kernels::FloatMode float_mode;  // whatever thread drives
   bool moved = guarded([&]() KOLO_REQUIRES(driver_.mutex()) { return pass(); });
-  if (moved) {
-    passes_ = 0;
-  } else if (++passes_ % (control_ ? kPassesPerSocketPoll : kPassesPerPoll) == 0) {
-    moved = poll_descriptors();
-  }
+  if (driver_.is_poll_due(moved, control_ ? kPassesPerSocketPoll : kPassesPerPoll)) moved = poll_descriptors();
   if (moved) changes_.note();
   settle_pass();
   return moved;
@@ -141,6 +140,7 @@ bool Engine::pass() {
   if (leader_) leader_->wake_ranks();
   const bool advanced = move_backend(now);
   moved |= advanced;
+  moved |= move_messages(now);
   if (questions_.are_due(advanced, now)) answer_questions(now);
   if (now >= open_.next_due() || now >= failure_.due) check_deadlines(now);
   moved |= speak();  // last: what has come up in this pass is said before anybody sleeps
@@ -227,6 +227,7 @@ void Engine::on_set_made(const control::SetMade& made) {
   const OperationPtr operation = std::move(sets_.entries[made.slot].operation);
   Sets::Made set = sets_.make(made.set, made.members, operation->signature->names.front());
   executor_.add_set(made.set, std::move(set.plane), set.state->topology.size);
+  messages_.on_set(set.state->serial);
   sets_.entries.forget(made.slot);
   operation->room.set = std::move(set.state);
   complete(*operation, Status());
@@ -302,7 +303,10 @@ bool Engine::read_log() {
     if (logger_->enabled(LogLevel::info)) record_plans(entry);
     participant_.on_log(entry, actions_);  // refuses what no log can hold
     sets_.on_log(entry);
-    if (!participant_.left().empty()) sets_.close_unnamed();
+    if (!participant_.left().empty()) {
+      sets_.close_unnamed();
+      messages_.on_left(participant_.left(), base::now() + base::from_seconds(settings_.latch_timeout_s));
+    }
     std::vector<control::Action> actions = std::exchange(actions_, {});  // none is left when one of them throws
     for (control::Action& action : actions) act(action);
     actions.clear();
@@ -336,7 +340,7 @@ void Engine::act(control::Action& action) {
           [this](const control::SetMade& made) KOLO_REQUIRES(driver_.mutex()) { on_set_made(made); },
           [this](const control::SetGone& gone) KOLO_REQUIRES(driver_.mutex()) {
             executor_.remove_set(gone.set);
-            sets_.forget(gone.set);
+            messages_.on_set_gone(sets_.forget(gone.set));
           },
           [this](const control::JoinDone& done) KOLO_REQUIRES(driver_.mutex()) { end_join(done); },
           [this](const control::WorldFault& fault) KOLO_REQUIRES(driver_.mutex()) { latch(fault.status); },
@@ -421,6 +425,8 @@ void Engine::complete(Operation& operation, const Status& status) {
 /// Everything that is open. Batches may hold it: they are dropped after this.
 void Engine::fail_open(const Status& status) {
   while (!open_.empty()) complete(open_[open_.size() - 1], status);
+  messages_.close(status);
+  settle_messages();
 }
 
 // ---------------------------------------------------------------- what the poller has
@@ -463,7 +469,7 @@ bool Engine::uses(const std::byte* begin, std::size_t bytes) {
     return std::any_of(operation->buffers.begin(), operation->buffers.end(),
                        [&](const Buffer& buffer) { return inside(buffer.input) || inside(buffer.output); });
   });
-  return used;
+  return used || messages_.uses(begin, bytes);
 }
 
 Metrics Engine::metrics() {

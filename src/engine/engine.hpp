@@ -39,6 +39,10 @@
 // move. Any thread may drive the engine itself, and nobody sleeps with the driver's lock. A wait that needs such a
 // transport on a thread that may not call it is refused.
 //
+// Point to point (messages.cpp) goes by no log: messages_ moves it, in every pass, and a thread inside a synchronous
+// call moves what stays on its node without the driver's place (data/p2p/messenger.hpp). Like the transport it is armed
+// before a sleep.
+//
 // Fatal errors. The log brings them; where no log can be had (the leader is dead, a deadline goes unanswered) the rank
 // records one by itself. From then on every operation, open or new, fails with it, and no caller's memory is touched.
 // The node hears of it first. Only then are the backends aborted, which may block in a driver of the device: a driver
@@ -73,6 +77,8 @@
 #include "core/topology.hpp"
 #include "data/backend.hpp"
 #include "data/device.hpp"
+#include "data/p2p/message.hpp"
+#include "data/p2p/messenger.hpp"
 #include "engine/changes.hpp"
 #include "engine/driver.hpp"
 #include "engine/ending.hpp"
@@ -82,6 +88,7 @@
 #include "engine/failure.hpp"
 #include "engine/interest.hpp"
 #include "engine/leader.hpp"
+#include "engine/message_operation.hpp"
 #include "engine/name_table.hpp"
 #include "engine/node_memory.hpp"
 #include "engine/open_operations.hpp"
@@ -109,6 +116,8 @@ struct EngineParts {
   std::shared_ptr<transport::PeerMemory> peers;      ///< null: ranks cannot read each other's memory
   base::WaitPolicy wait_policy;
   std::shared_ptr<transport::InterNode> inter;  ///< the backends' transport; null: there is one node
+  /// The same as `peers`, for messages, and with several nodes, too.
+  std::shared_ptr<transport::PeerMemory> message_peers;
 };
 
 /// The shape of a node's board under these settings.
@@ -150,6 +159,14 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// pass by the log (control/express.hpp) and, when this returns true, has done so. False: submit it. Throws
   /// Error: it failed.
   [[nodiscard]] bool express(SetState& set, const ExpressCall& call, std::optional<std::chrono::nanoseconds> timeout);
+  /// Sends or receives a message, and waits until it is done, with whatever outcome. Throws Error: invalid_argument
+  /// inside a callback, unsupported as `wait` does, and what is fatal.
+  void transfer(p2p::Message& message, std::optional<std::chrono::nanoseconds> timeout);
+  /// The same, without waiting.
+  void submit_message(const std::shared_ptr<MessageOperation>& operation,
+                      std::optional<std::chrono::nanoseconds> timeout);
+  /// Takes a receive back that has no message yet; whether it had none. It is done soon.
+  bool cancel(Operation& receive);
   /// Waits until the operation is done, or until the time has come; drives meanwhile. Throws Error: invalid_argument
   /// inside a callback; unsupported where the operation needs a transport that this thread may not call. The
   /// operation's own failure is left to be looked at.
@@ -269,6 +286,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void run_without_some(const control::RunBatch& batch) KOLO_REQUIRES(driver_.mutex());
   bool move_backend(base::Time now) KOLO_REQUIRES(driver_.mutex());
   void finish(Batch& batch) KOLO_REQUIRES(driver_.mutex());
+  bool move_messages(base::Time now) KOLO_REQUIRES(driver_.mutex());
+  bool settle_messages() KOLO_REQUIRES(driver_.mutex());
+  [[nodiscard]] bool arm_messages() noexcept KOLO_REQUIRES(driver_.mutex());
   void complete(Operation& operation, const Status& status) KOLO_REQUIRES(driver_.mutex());
   void fail_open(const Status& status) KOLO_REQUIRES(driver_.mutex());
   void check_deadlines(base::Time now) KOLO_REQUIRES(driver_.mutex());
@@ -312,6 +332,12 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void give_up(const ExpressCall& call, const Error& error);
   void give_up(int rank, ErrorCode code, const std::string& reason);
 
+  // -- messages (messages.cpp)
+  void check_may_transfer(const p2p::Message& message) const;
+  void look_soon() KOLO_EXCLUDES(driver_.mutex());
+  void tell_driver() KOLO_EXCLUDES(driver_.mutex());
+  void end_message(Operation& operation);
+
   // -- driving
   void background();
   [[nodiscard]] bool is_caller() const noexcept;
@@ -349,6 +375,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Failure failure_;
   Ending ending_;
   Errands errands_;
+  p2p::Messenger messages_;
 
   control::Board board_;
   Driver driver_;
@@ -365,8 +392,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Questions questions_ KOLO_GUARDED_BY(driver_.mutex());
   control::Bytes entry_ KOLO_GUARDED_BY(driver_.mutex());                  ///< of the log, as it is read
   std::vector<control::Action> actions_ KOLO_GUARDED_BY(driver_.mutex());  ///< what it asks for
-  std::uint64_t passes_ KOLO_GUARDED_BY(driver_.mutex()) = 0;
-  std::uint64_t step_began_at_ KOLO_GUARDED_BY(driver_.mutex()) = 0;  ///< batches then
+  std::uint64_t step_began_at_ KOLO_GUARDED_BY(driver_.mutex()) = 0;       ///< batches then
   Metrics metrics_ KOLO_GUARDED_BY(driver_.mutex());
 };
 

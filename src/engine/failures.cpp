@@ -171,6 +171,8 @@ void Engine::close_log() {
     Operation& operation = open_[i];
     if (operation.joins || is_negotiating(operation)) complete(operation, ending_.closed_as());  // else it runs
   }
+  messages_.close(ending_.closed_as());
+  settle_messages();
 }
 
 /// Of the exception that is being handled.

@@ -25,6 +25,10 @@
 #include "core/signature.hpp"
 #include "data/backend.hpp"
 
+namespace kolo::p2p {
+struct Message;
+}
+
 namespace kolo::engine {
 
 class Engine;
@@ -130,6 +134,8 @@ class HandleState {
   std::vector<std::int64_t> received_splits;  ///< rows from each rank; with splits written by the driver
   /// The output of a tensor where rows differ by rank, given what data::Run::allocate is given.
   std::byte* make_room(std::size_t tensor, const std::vector<std::int64_t>& parts);
+  // -- point to point
+  p2p::Message* message = nullptr;  ///< of such an operation, which has neither entry nor signature
 
   // -- any thread
   [[nodiscard]] bool done() const noexcept { return (state_.load(std::memory_order_acquire) & kDone) != 0; }

@@ -4,6 +4,7 @@
 // unnamed calls. What a `Group` points to.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,13 +18,15 @@
 namespace kolo::engine {
 
 /// Lives as long as somebody has it, be it only an operation's entry. Any thread.
-class SetState {
+class SetState : public std::enable_shared_from_this<SetState> {
  public:
-  SetState(core::SetId set, core::Topology its_topology, std::vector<int> its_members, std::string its_words)
-      : number(set), topology(std::move(its_topology)), members(std::move(its_members)), words(std::move(its_words)),
-        names(set, topology.node_count() == 1) {}
+  SetState(core::SetId set, core::Topology its_topology, std::vector<int> its_members, std::string its_words,
+           std::uint64_t its_serial = 0)
+      : number(set), serial(its_serial), topology(std::move(its_topology)), members(std::move(its_members)),
+        words(std::move(its_words)), names(set, topology.node_count() == 1) {}
 
   const core::SetId number;
+  const std::uint64_t serial;  ///< the how-manieth set of the log, the same on all ranks and no other's; 0: the world
   const core::Topology topology;   ///< of the set: its ranks are places in `members`
   const std::vector<int> members;  ///< as ranks of the world, in the set's order
   const std::string words;         ///< the group, for a person; empty: the world's

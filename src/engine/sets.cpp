@@ -39,6 +39,7 @@ void Sets::on_log(const control::LogEntry& entry) {
   if (const auto* added = std::get_if<control::SetAdded>(&entry)) {
     blocks_.add(added->set, added->members);
     numbers_[added->set] = (added->base - core::kFirstRow) / core::kRowIds + 1;
+    ++added_;
   } else if (const auto* removed = std::get_if<control::SetRemoved>(&entry)) {
     blocks_.remove(removed->set);
     numbers_.erase(removed->set);
@@ -57,7 +58,7 @@ Sets::Made Sets::make(core::SetId set, const std::vector<std::int32_t>& members,
   std::sort(ascending.begin(), ascending.end());
   Made made;
   made.state = std::make_shared<SetState>(set, core::topology_of(topology_, members), members,
-                                          control::group_of(name, ascending));
+                                          control::group_of(name, ascending), added_);
   make_express(*made.state);
   if (is_closed_) made.state->unnamed.close();
   made.plane = make_plane(*made.state, numbers_.at(set));
@@ -65,12 +66,14 @@ Sets::Made Sets::make(core::SetId set, const std::vector<std::int32_t>& members,
   return made;
 }
 
-void Sets::forget(core::SetId set) {
+std::uint64_t Sets::forget(core::SetId set) {
   const auto found = states_.find(set);
   KOLO_CHECK(found != states_.end()) << "process set " << set;
   gone_.calls += found->second->unnamed.done();
   gone_.bytes += found->second->unnamed.bytes();
+  const std::uint64_t serial = found->second->serial;
   states_.erase(found);
+  return serial;
 }
 
 void Sets::close_unnamed() noexcept {

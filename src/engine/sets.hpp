@@ -60,8 +60,8 @@ class Sets {
     std::unique_ptr<data::Backend> plane;
   };
   [[nodiscard]] Made make(core::SetId set, const std::vector<std::int32_t>& members, const std::string& name);
-  /// The log has removed it.
-  void forget(core::SetId set);
+  /// The log has removed it. Returns its serial number.
+  std::uint64_t forget(core::SetId set);
   /// From now on all unnamed calls go by the log: a rank has left.
   void close_unnamed() noexcept;
   /// The set's next unnamed call is the one after that: its join is over, which holds them. `ended`: and all are back.
@@ -95,6 +95,7 @@ class Sets {
   const SetStatePtr world_;
   Blocks blocks_;
   std::unordered_map<core::SetId, std::uint32_t> numbers_;  // of all sets of the log
+  std::uint64_t added_ = 0;                                 // sets that the log has added so far
   std::unordered_map<core::SetId, SetStatePtr> states_;     // of those that this rank is a member of
   bool is_closed_ = false;
   Unnamed gone_;

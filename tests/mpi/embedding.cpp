@@ -5,6 +5,7 @@
 // Communicators are all of the job, three ranks each, and one each.
 #include <mpi.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -13,6 +14,8 @@
 #include <kolo/collectives.hpp>
 #include <kolo/info.hpp>
 #include <kolo/mpi.hpp>
+
+#include "tests/support/messages.hpp"
 
 namespace {
 
@@ -68,6 +71,12 @@ void check_communicator(MPI_Comm communicator, int level) {
   for (int step = 0; step < 5; ++step) {
     check_sum(all, "all", 100'000);
     check_sum(half, "half", 33'333);
+  }
+  for (std::uint64_t round = 0; round < 5; ++round) {
+    for (const kolo::Context* context : {&all, &half}) {
+      const std::string problem = kolo::testing::exchange_messages(*context, round, 8, 60'000);
+      expect(problem.empty(), problem.c_str());
+    }
   }
   check_polling(all, level);
   int mine = failures;

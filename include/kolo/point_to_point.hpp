@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/// @file
+/// Messages from one rank to another: `send`, `recv`, and both without waiting.
+///
+/// A receive names the rank that it wants a message from, and a tag, or takes any. Messages of a pair of ranks and a
+/// tag are received in the order in which they were sent. A message is of one element type, which the receive must
+/// name, too; its buffer may be longer than the message, and `Received` says how long that was. Messages of different
+/// groups do not meet, and they have nothing to do with collectives: neither waits for the other.
+///
+/// When a send is done the memory that was sent may be used again. For up to 16 KiB that is so as soon as the message
+/// is on its way, whether or not anybody receives it, unless very many of them have gathered. A longer one waits for
+/// its receive. So ranks that first send long messages to each other, and then receive, wait for each other until the
+/// deadline; with `send_async` or `recv_async` on one side any exchange ends, for every rank moves all its open
+/// messages while it waits for one of them, and in the background.
+///
+/// What goes wrong with one message is no fatal error: the job goes on. That is so for a deadline (`expired`), a
+/// message that is longer than the receive's buffer or of another type (`mismatch`, on the receiver, and on the sender
+/// while the send is open), and a receive that was cancelled. When a rank dies all open messages fail, as all
+/// operations do (`rank_lost`). Tensors lie in the CPU's memory; others are refused (`unsupported`).
+///
+/// Thread-safe. Buffers must outlive the operation; the same memory may be sent several times at once, and may be
+/// received into once.
+#ifndef KOLO_POINT_TO_POINT_HPP
+#define KOLO_POINT_TO_POINT_HPP
+
+#include <cstdint>
+#include <memory>
+
+#include <kolo/context.hpp>
+#include <kolo/export.hpp>
+#include <kolo/handle.hpp>
+#include <kolo/options.hpp>
+#include <kolo/types.hpp>
+
+namespace kolo {
+
+/// A message from any rank of the group, this one included.
+inline constexpr int any_rank = -1;
+/// A message with any tag.
+inline constexpr int any_tag = -1;
+
+/// What a receive has got.
+struct Received {
+  int source = 0;  ///< rank of the group
+  int tag = 0;
+  std::int64_t elements = 0;  ///< in the first places of the buffer
+};
+
+/// A receive under way.
+template <>
+class KOLO_API Future<Received> : public Handle {
+ public:
+  using Handle::Handle;
+  /// Waits, and says what has come. Throws `Error` as `wait`.
+  [[nodiscard]] Received get();
+  /// Takes the receive back if no message has come for it: true, and it ends with an `Error` (cancelled). False: it has
+  /// a message already, or has ended. Nothing is written into the buffer after this has returned true.
+  bool cancel();
+};
+
+/// Sends a tensor to a rank of the group; `tag` is not negative. This rank may be the one. Throws `Error`.
+KOLO_API void send(const Group& group, ConstTensorView tensor, int to, int tag = 0, const SendOptions& options = {});
+KOLO_API void send(ConstTensorView tensor, int to, int tag = 0, const SendOptions& options = {});
+/// Starts to. The handle is done when the memory may be used again.
+[[nodiscard]] KOLO_API Handle send_async(const Group& group, ConstTensorView tensor, int to, int tag = 0,
+                                         const SendOptions& options = {});
+[[nodiscard]] KOLO_API Handle send_async(ConstTensorView tensor, int to, int tag = 0, const SendOptions& options = {});
+
+/// Receives a message of at most as many elements as the tensor has. Throws `Error`.
+KOLO_API Received recv(const Group& group, TensorView tensor, int from = any_rank, int tag = any_tag,
+                       const RecvOptions& options = {});
+KOLO_API Received recv(TensorView tensor, int from = any_rank, int tag = any_tag, const RecvOptions& options = {});
+/// Starts to. Receives get messages in the order in which they were started.
+[[nodiscard]] KOLO_API Future<Received> recv_async(const Group& group, TensorView tensor, int from = any_rank,
+                                                   int tag = any_tag, const RecvOptions& options = {});
+[[nodiscard]] KOLO_API Future<Received> recv_async(TensorView tensor, int from = any_rank, int tag = any_tag,
+                                                   const RecvOptions& options = {});
+
+}  // namespace kolo
+
+#endif  // KOLO_POINT_TO_POINT_HPP

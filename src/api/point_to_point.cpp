@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The calls of include/kolo/point_to_point.hpp: each checks its arguments, and hands a message to the engine.
+#include <kolo/point_to_point.hpp>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "api/context_impl.hpp"
+#include "api/handle_access.hpp"
+#include "core/dtype.hpp"
+#include "data/p2p/message.hpp"
+#include "engine/message_operation.hpp"
+
+namespace kolo {
+namespace {
+
+using p2p::Message;
+
+[[noreturn, gnu::noinline]] void refuse(const char* call, const std::string& why,
+                                        ErrorCode code = ErrorCode::invalid_argument) {
+  throw Error(code, std::string(call) + ": " + why);
+}
+
+void check_tensor(const char* call, const ConstTensorView& tensor) {
+  if (tensor.dtype() > core::kLastDType) {
+    refuse(call, "its dtype is number " + std::to_string(static_cast<unsigned>(tensor.dtype())) +
+                     ", which does not exist; the last one is " +
+                     std::to_string(static_cast<unsigned>(core::kLastDType)));
+  }
+  if (tensor.device().kind != DeviceKind::cpu) {
+    refuse(call,
+           "its tensor lies on " + to_string(tensor.device()) +
+               "; messages are sent from and received into the CPU's memory only",
+           ErrorCode::unsupported);
+  }
+  if (tensor.data() == nullptr && tensor.elements() > 0) {
+    refuse(call, "the tensor is a null pointer, but its shape " + to_string(tensor.shape()) + " has " +
+                     std::to_string(tensor.elements()) + " elements; give the address of the first");
+  }
+}
+
+void check_timeout(const char* call, const std::optional<std::chrono::nanoseconds>& timeout) {
+  if (!timeout || *timeout > std::chrono::nanoseconds::zero()) return;
+  refuse(call, "its timeout is " + std::to_string(timeout->count()) +
+                   " ns; give a time greater than zero, or none for KOLO_TIMEOUT_S");
+}
+
+void check_rank(const char* call, const char* which, int rank, const engine::SetState& set, const char* or_else) {
+  if (rank >= 0 && rank < set.topology.size) return;
+  refuse(call, std::string(which) + " is rank " + std::to_string(rank) + "; give one from 0 to " +
+                   std::to_string(set.topology.size - 1) + or_else);
+}
+
+/// What sends and receives have in common.
+Message message_of(Message::Way way, const engine::SetState& set, const ConstTensorView& tensor, int peer, int tag) {
+  Message message;
+  message.way = way;
+  message.dtype = tensor.dtype();
+  message.tag = tag;
+  message.peer = peer == any_rank ? p2p::kAny : set.members[static_cast<std::size_t>(peer)];
+  message.set = set.serial;
+  message.data = const_cast<std::byte*>(static_cast<const std::byte*>(tensor.data()));
+  message.bytes = static_cast<std::uint64_t>(tensor.bytes());
+  if (set.number != core::kGlobalSet) {
+    message.members = &set.members;
+    message.group = &set.words;
+  }
+  return message;
+}
+
+Message send_of(const char* call, const engine::SetState& set, const ConstTensorView& tensor, int to, int tag,
+                const SendOptions& options) {
+  check_tensor(call, tensor);
+  check_rank(call, "to", to, set, "");
+  if (tag < 0) refuse(call, "its tag is " + std::to_string(tag) + "; give one that is not negative");
+  check_timeout(call, options.timeout);
+  return message_of(Message::Way::send, set, tensor, to, tag);
+}
+
+Message receive_of(const char* call, const engine::SetState& set, const TensorView& tensor, int from, int tag,
+                   const RecvOptions& options) {
+  check_tensor(call, tensor);
+  if (from != any_rank) check_rank(call, "from", from, set, ", or any_rank");
+  if (tag < 0 && tag != any_tag) {
+    refuse(call, "its tag is " + std::to_string(tag) + "; give one that is not negative, or any_tag");
+  }
+  check_timeout(call, options.timeout);
+  return message_of(Message::Way::receive, set, tensor, from, tag);
+}
+
+void transfer(engine::Engine& engine, Message& message, const std::optional<std::chrono::nanoseconds>& timeout) {
+  engine.transfer(message, timeout);
+  if (!message.status.ok()) throw Error(message.status);
+}
+
+std::shared_ptr<detail::HandleState> submit(const detail::GroupParts& parts, Message message,
+                                            const std::optional<std::chrono::nanoseconds>& timeout) {
+  const auto operation = std::make_shared<engine::MessageOperation>();
+  operation->own = std::move(message);
+  operation->message = &operation->own;
+  operation->set = parts.set.shared_from_this();
+  parts.engine.submit_message(operation, timeout);
+  return operation;
+}
+
+Received received(const Message& message) {
+  int source = message.source;
+  if (message.members != nullptr) {
+    source = static_cast<int>(std::find(message.members->begin(), message.members->end(), source) -
+                              message.members->begin());
+  }
+  return {source, message.received_tag, static_cast<std::int64_t>(message.received_bytes / size_of(message.dtype))};
+}
+
+}  // namespace
+
+void send(const Group& group, ConstTensorView tensor, int to, int tag, const SendOptions& options) {
+  const detail::GroupParts parts = group.parts();
+  Message message = send_of("send", parts.set, tensor, to, tag, options);
+  transfer(parts.engine, message, options.timeout);
+}
+void send(ConstTensorView tensor, int to, int tag, const SendOptions& options) {
+  send(current_context(), tensor, to, tag, options);
+}
+Handle send_async(const Group& group, ConstTensorView tensor, int to, int tag, const SendOptions& options) {
+  const detail::GroupParts parts = group.parts();
+  return Handle(submit(parts, send_of("send_async", parts.set, tensor, to, tag, options), options.timeout));
+}
+Handle send_async(ConstTensorView tensor, int to, int tag, const SendOptions& options) {
+  return send_async(current_context(), tensor, to, tag, options);
+}
+
+Received recv(const Group& group, TensorView tensor, int from, int tag, const RecvOptions& options) {
+  const detail::GroupParts parts = group.parts();
+  Message message = receive_of("recv", parts.set, tensor, from, tag, options);
+  transfer(parts.engine, message, options.timeout);
+  return received(message);
+}
+Received recv(TensorView tensor, int from, int tag, const RecvOptions& options) {
+  return recv(current_context(), tensor, from, tag, options);
+}
+Future<Received> recv_async(const Group& group, TensorView tensor, int from, int tag, const RecvOptions& options) {
+  const detail::GroupParts parts = group.parts();
+  Message message = receive_of("recv_async", parts.set, tensor, from, tag, options);
+  return Future<Received>(submit(parts, std::move(message), options.timeout));
+}
+Future<Received> recv_async(TensorView tensor, int from, int tag, const RecvOptions& options) {
+  return recv_async(current_context(), tensor, from, tag, options);
+}
+
+Received Future<Received>::get() {
+  wait();
+  return received(*detail::HandleAccess::state(*this).message);
+}
+
+bool Future<Received>::cancel() {
+  detail::HandleState& receive = detail::HandleAccess::state(*this);
+  const std::shared_ptr<engine::Engine> engine = receive.engine.lock();
+  return engine != nullptr && engine->cancel(receive);
+}
+
+}  // namespace kolo
