@@ -350,6 +350,53 @@ Pair barrier(const Case& c) {
   return {kolo, beside(c, kolo, [peer = c.peer] { peer->barrier(); })};
 }
 
+Pair sendrecv(const Case& c) {
+  const auto group = c.group;
+  const int to = (c.rank + 1) % c.ranks;
+  const int from = (c.rank + c.ranks - 1) % c.ranks;
+  auto in = make_buffer(c, c.count);
+  auto out = make_buffer(c, c.count);
+  Contestant kolo;
+  kolo.name = "kolo";
+  kolo.prepare = [=, rank = c.rank] {
+    out->poison();
+    fill_input(*in, ReduceOp::sum, rank, 1);
+  };
+  kolo.check = [=, count = c.count] { return count_wrong_copy(*out, from, 0, count); };
+  kolo.call = [=] {
+    kolo::Handle sent = kolo::send_async(*group, in->view(), to);
+    kolo::recv(*group, out->view(), from);
+    sent.wait();
+  };
+  return {kolo, beside(c, kolo, [=, peer = c.peer] { peer->exchange(*in, *out, to, from); })};
+}
+
+/// Of an odd number of ranks the last one has nobody.
+Pair pingpong(const Case& c) {
+  const auto group = c.group;
+  const int other = c.rank ^ 1;
+  const bool plays = other < c.ranks;
+  const bool sends_first = c.rank < other;
+  auto in = make_buffer(c, c.count);
+  auto out = make_buffer(c, c.count);
+  Contestant kolo;
+  kolo.name = "kolo";
+  kolo.prepare = [=, rank = c.rank] {
+    out->poison();
+    fill_input(*in, ReduceOp::sum, rank, 1);
+  };
+  kolo.check = [=, count = c.count] { return plays ? count_wrong_copy(*out, other, 0, count) : std::int64_t{0}; };
+  kolo.call = [=] {
+    if (!plays) return;
+    if (sends_first) kolo::send(*group, in->view(), other);
+    kolo::recv(*group, out->view(), other);
+    if (!sends_first) kolo::send(*group, in->view(), other);
+  };
+  return {kolo, beside(c, kolo, [=, peer = c.peer] {
+            if (plays) peer->bounce(*in, *out, other, sends_first);
+          })};
+}
+
 /// What is to be known of a collective to measure it at all sizes.
 struct Collective {
   Mode mode;
@@ -378,6 +425,8 @@ constexpr Collective kCollectives[] = {
     {Mode::alltoall, alltoall, the_rest, false, false, true, true, false, true},
     {Mode::reduce_scatter, reduce_scatter, the_rest, true, false, true, true, true, true},
     {Mode::barrier, barrier, one, false, false, false, false, true, false},
+    {Mode::sendrecv, sendrecv, one, false, false, true, false, false, true},
+    {Mode::pingpong, pingpong, one, false, false, true, false, false, true},
 };
 
 const Collective& collective_of(Mode mode) {

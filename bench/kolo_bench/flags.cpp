@@ -24,7 +24,8 @@ constexpr std::pair<const char*, Mode> kModes[] = {
     {"broadcast", Mode::broadcast}, {"allgather", Mode::allgather},
     {"gather", Mode::gather},       {"scatter", Mode::scatter},
     {"alltoall", Mode::alltoall},   {"reduce_scatter", Mode::reduce_scatter},
-    {"barrier", Mode::barrier},     {"step", Mode::step},
+    {"barrier", Mode::barrier},     {"sendrecv", Mode::sendrecv},
+    {"pingpong", Mode::pingpong},   {"step", Mode::step},
     {"overlap", Mode::overlap},     {"latency", Mode::latency},
     {"memory", Mode::memory}};
 constexpr std::pair<const char*, Baseline> kBaselines[] = {
@@ -42,6 +43,8 @@ constexpr const char* kUsage =
 
 Modes: allreduce, reduce, broadcast, allgather, gather, scatter, alltoall, reduce_scatter, barrier
                  one collective, size by size
+       sendrecv  every rank sends to the next one and receives from the one before, all at once
+       pingpong  ranks 2i and 2i+1 send a message to and fro: a time is there and back
        step      all gradients of a model, submitted in backward order, all handles open at once
        overlap   the same while the backward pass computes: what of the communication is hidden
        latency   one small allreduce at a time, asynchronously, on an engine that was idle
@@ -49,12 +52,12 @@ Modes: allreduce, reduce, broadcast, allgather, gather, scatter, alltoall, reduc
 
 Sizes are bytes with binary suffixes, of the whole result (allgather, gather, scatter: of everybody's parts together;
 alltoall and reduce_scatter: of what one rank gives). A time is the median of the slowest rank's, p10 and p90 are
-percentiles; algbw = bytes / time, busbw = algbw x 2(n-1)/n for allreduce, 1 for reduce and broadcast, (n-1)/n for the
-others; GB = 1e9 bytes. Of a reduce, gather or scatter below 1 KiB every call has the next rank as its root, because
-ranks that are never the root would run ahead; from there on all have the same. Peers take turns with Kolo, sample by
-sample; a ratio is the peer's median over Kolo's (above 1, Kolo is faster), and beside it stand the 10th and the 90th
-percentile of the ratios of neighbouring samples. #wrong counts elements that differ from the exact result, on all
-ranks, into poisoned memory.
+percentiles; algbw = bytes / time, busbw = algbw x 2(n-1)/n for allreduce, 1 for reduce, broadcast and messages,
+(n-1)/n for the others; GB = 1e9 bytes. Of a reduce, gather or scatter below 1 KiB every call has the next rank as its
+root, because ranks that are never the root would run ahead; from there on all have the same. Peers take turns with
+Kolo, sample by sample; a ratio is the peer's median over Kolo's (above 1, Kolo is faster), and beside it stand the 10th
+and the 90th percentile of the ratios of neighbouring samples. #wrong counts elements that differ from the exact result,
+on all ranks, into poisoned memory.
 
 Exit codes: 0 done, 1 something was wrong or failed, 2 wrong flags, 130 interrupted (what was measured is told).
 
@@ -182,6 +185,9 @@ bool measures_model(Mode mode) { return mode == Mode::step || mode == Mode::over
 void check_cuda(const Flags& flags) {
   if (flags.mode == Mode::overlap || flags.mode == Mode::latency || flags.mode == Mode::memory) {
     throw BadFlags("--device cuda is for the collectives and step");
+  }
+  if (flags.mode == Mode::sendrecv || flags.mode == Mode::pingpong) {
+    throw BadFlags("--device cuda has no " + flags.mode_name + ": messages lie in the CPU's memory");
   }
   if (flags.peer_only) throw BadFlags("--peer-only is not for --device cuda: Kolo says which device is whose");
 }

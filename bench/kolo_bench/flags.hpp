@@ -30,6 +30,8 @@ enum class Mode {
   alltoall,
   reduce_scatter,
   barrier,
+  sendrecv,
+  pingpong,
   step,
   overlap,
   latency,

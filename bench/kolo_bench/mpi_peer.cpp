@@ -210,6 +210,21 @@ void MpiRequests::wait_all(int ranks) {
 
 void mpi_barrier(MPI_Comm comm) { check_mpi(MPI_Barrier(comm), "MPI_Barrier"); }
 
+void mpi_exchange(Buffer& in, Buffer& out, int to, int from, MPI_Comm comm) {
+  check_mpi(MPI_Sendrecv(in.data(), count_of(in), type_of(in.dtype()), to, 0, out.data(), count_of(out),
+                         type_of(out.dtype()), from, 0, comm, MPI_STATUS_IGNORE),
+            "MPI_Sendrecv");
+}
+
+void mpi_bounce(Buffer& in, Buffer& out, int other, bool sends_first, MPI_Comm comm) {
+  const auto send = [&] {
+    check_mpi(MPI_Send(in.data(), count_of(in), type_of(in.dtype()), other, 0, comm), "MPI_Send");
+  };
+  if (sends_first) send();
+  check_mpi(MPI_Recv(out.data(), count_of(out), type_of(out.dtype()), other, 0, comm, MPI_STATUS_IGNORE), "MPI_Recv");
+  if (!sends_first) send();
+}
+
 void mpi_send_unexpected() {
   int ranks = 0;
   check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &ranks), "MPI_Comm_size");
@@ -267,6 +282,10 @@ class MpiPeer final : public Peer {
   }
   [[nodiscard]] std::int64_t in_place_at(std::int64_t /*part*/) const override { return 0; }
   void barrier() override { mpi_barrier(comm_); }
+  void exchange(Buffer& in, Buffer& out, int to, int from) override { mpi_exchange(in, out, to, from, comm_); }
+  void bounce(Buffer& in, Buffer& out, int other, bool sends_first) override {
+    mpi_bounce(in, out, other, sends_first, comm_);
+  }
   void begin_group() override {}
   void end_group() override {}
 

@@ -36,6 +36,8 @@ void mpi_alltoall(Buffer& in, Buffer& out, int ranks, MPI_Comm comm = MPI_COMM_W
 void mpi_reduce_scatter_in_place(Buffer& inout, kolo::ReduceOp op, int ranks, MPI_Comm comm = MPI_COMM_WORLD);
 void mpi_reduce_scatter(Buffer& in, Buffer& out, kolo::ReduceOp op, int ranks, MPI_Comm comm = MPI_COMM_WORLD);
 void mpi_barrier(MPI_Comm comm = MPI_COMM_WORLD);
+void mpi_exchange(Buffer& in, Buffer& out, int to, int from, MPI_Comm comm = MPI_COMM_WORLD);
+void mpi_bounce(Buffer& in, Buffer& out, int other, bool sends_first, MPI_Comm comm = MPI_COMM_WORLD);
 /// Every rank sends a byte to every rank, itself included, and receives only when all have been sent.
 void mpi_send_unexpected();
 

@@ -156,6 +156,8 @@ class NcclPeer final : public Peer {
   }
   [[nodiscard]] std::int64_t in_place_at(std::int64_t part) const override { return rank_ * part; }
   void barrier() override { throw BadFlags("NCCL has no barrier; leave out --baseline"); }
+  void exchange(Buffer&, Buffer&, int, int) override { throw BadFlags("messages are measured on the CPU"); }
+  void bounce(Buffer&, Buffer&, int, bool) override { throw BadFlags("messages are measured on the CPU"); }
   void begin_group() override { check(ncclGroupStart(), "ncclGroupStart"); }
   void end_group() override { check(ncclGroupEnd(), "ncclGroupEnd"); }
 

@@ -36,6 +36,10 @@ class Peer {
   [[nodiscard]] virtual std::int64_t in_place_at(std::int64_t part) const = 0;
   /// Throws BadFlags where there is none.
   virtual void barrier() = 0;
+  /// Sends to one rank and receives from another.
+  virtual void exchange(Buffer& in, Buffer& out, int to, int from) = 0;
+  /// Sends there and receives from there, or the reverse.
+  virtual void bounce(Buffer& in, Buffer& out, int other, bool sends_first) = 0;
   /// What is between these two runs as one.
   virtual void begin_group() = 0;
   virtual void end_group() = 0;
