@@ -31,8 +31,10 @@ constexpr std::pair<const char*, Mode> kModes[] = {
 constexpr std::pair<const char*, Baseline> kBaselines[] = {
     {"mpi", Baseline::mpi},   {"mpi-per-tensor", Baseline::mpi_per_tensor},   {"mpi-packed", Baseline::mpi_packed},
     {"nccl", Baseline::nccl}, {"nccl-per-tensor", Baseline::nccl_per_tensor}, {"nccl-grouped", Baseline::nccl_grouped}};
-constexpr std::pair<const char*, Submission> kSubmissions[] = {
-    {"by-name", Submission::by_name}, {"prepared", Submission::prepared}, {"grouped", Submission::grouped}};
+constexpr std::pair<const char*, Submission> kSubmissions[] = {{"by-name", Submission::by_name},
+                                                               {"unnamed", Submission::unnamed},
+                                                               {"prepared", Submission::prepared},
+                                                               {"grouped", Submission::grouped}};
 
 constexpr const char* kUsage =
     R"(kolo-bench MODE [flags]: measures Kolo's collectives, and their peers in the same job.
@@ -168,7 +170,7 @@ po::options_description describe(Flags& flags, Texts& texts) {
   add("shapes", po::value(&texts.shapes), "a file instead, one tensor a line, dimensions separated by spaces");
   add("list", "print the elements of these tensors, one a line, and end");
   add("submit", po::value(&texts.submissions)->default_value("by-name"),
-      "step: by-name, prepared, grouped, or several separated by commas, in turns");
+      "step: by-name, unnamed, prepared, grouped, or several separated by commas, in turns");
   add("arena", po::bool_switch(&flags.arena), "buffers lie in a GradientArena (allreduce, step, overlap)");
   add("compute-ms", po::value(&flags.compute_ms)->default_value(0),
       "overlap: how long the backward pass computes (0: as long as the reduction alone takes)");

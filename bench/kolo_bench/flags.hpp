@@ -39,12 +39,12 @@ enum class Mode {
 };
 enum class Baseline { mpi, mpi_per_tensor, mpi_packed, nccl, nccl_per_tensor, nccl_grouped };
 /// How a step's gradients are submitted.
-enum class Submission { by_name, prepared, grouped };
+enum class Submission { by_name, unnamed, prepared, grouped };
 /// "mpi", "mpi-per-tensor", ...
 std::string to_string(Baseline baseline);
 /// Whether it works on a GPU.
 bool is_nccl(Baseline baseline);
-/// "by-name", "prepared", "grouped".
+/// "by-name", "unnamed", "prepared", "grouped".
 std::string to_string(Submission submission);
 
 /// This job's place among jobs that measure in turns (turns.hpp).

@@ -50,6 +50,22 @@ std::function<void()> submit_by_name(const std::shared_ptr<Gradients>& gradients
   };
 }
 
+std::function<void()> submit_unnamed(const std::shared_ptr<Gradients>& gradients,
+                                     const std::shared_ptr<HostTimes>& times) {
+  return [gradients, times] {
+    std::vector<kolo::Handle>& handles = gradients->begin_step();
+    const Watch watch(times.get());
+    handles.reserve(gradients->size());
+    for (std::size_t i = 0; i < gradients->size(); ++i) {
+      handles.push_back(kolo::allreduce_async(gradients->backward(i).view(), gradients->options()));
+    }
+    watch.submitted();
+    gradients->finish_step();
+    kolo::end_step();
+    watch.ended();
+  };
+}
+
 std::function<void()> submit_prepared(const std::shared_ptr<Gradients>& gradients,
                                       const std::shared_ptr<HostTimes>& times) {
   auto prepared = std::make_shared<std::vector<kolo::Prepared>>();
@@ -180,6 +196,8 @@ std::function<void()> step_by_kolo(const std::shared_ptr<Gradients>& gradients, 
   switch (submission) {
   case Submission::by_name:
     return submit_by_name(gradients, times);
+  case Submission::unnamed:
+    return submit_unnamed(gradients, times);
   case Submission::prepared:
     return submit_prepared(gradients, times);
   case Submission::grouped:

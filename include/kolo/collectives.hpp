@@ -5,9 +5,13 @@
 ///
 /// - Every rank makes the same calls on the same names, with the same dtype, shape, op, scales and root, in any order
 ///   and from any threads. If ranks disagree, the operation fails on every rank (`Error` mismatch). The job goes on.
-/// - Asynchronous calls take a name, which is in flight once at a time: submitting it again before it has completed is
-///   an error at the call (duplicate_name). Synchronous calls may leave the name out: then the order of the calls is
-///   the name, so all ranks must make their unnamed calls in the same order (threads of one rank queue).
+/// - A name is in flight once at a time: submitting it again before it has completed is an error at the call
+///   (duplicate_name). Any call may leave the name out: then the order of the calls is the name, so all ranks of the
+///   group must make their unnamed calls in the same order. There are two such orders in each group, which do not match
+///   each other, as in MPI: that of the synchronous calls (threads of one rank queue), and that of the asynchronous
+///   ones, of which any number may be in flight. Asynchronous calls of several threads are numbered as they come, so a
+///   program must order its threads. Where ranks disagree about a call, it fails on all of them, and the next one goes
+///   on.
 /// - Buffers stay valid, and untouched by the caller, until completion. Any alignment is accepted. The input and the
 ///   output of an `_into` call must not overlap (else: invalid_argument).
 /// - Errors at the call: invalid_argument, duplicate_name, unsupported, not_initialized, out_of_memory, or the fatal
@@ -43,8 +47,11 @@ KOLO_API void allreduce(std::string_view name, TensorView inout, const Allreduce
 KOLO_API void allreduce_into(ConstTensorView in, TensorView out, const AllreduceOptions& options = {});
 KOLO_API void allreduce_into(std::string_view name, ConstTensorView in, TensorView out,
                              const AllreduceOptions& options = {});
+[[nodiscard]] KOLO_API Handle allreduce_async(TensorView inout, const AllreduceOptions& options = {});
 [[nodiscard]] KOLO_API Handle allreduce_async(std::string_view name, TensorView inout,
                                               const AllreduceOptions& options = {});
+[[nodiscard]] KOLO_API Handle allreduce_into_async(ConstTensorView in, TensorView out,
+                                                   const AllreduceOptions& options = {});
 [[nodiscard]] KOLO_API Handle allreduce_into_async(std::string_view name, ConstTensorView in, TensorView out,
                                                    const AllreduceOptions& options = {});
 KOLO_API void allreduce(const Group& group, TensorView inout, const AllreduceOptions& options = {});
@@ -54,8 +61,12 @@ KOLO_API void allreduce_into(const Group& group, ConstTensorView in, TensorView 
                              const AllreduceOptions& options = {});
 KOLO_API void allreduce_into(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
                              const AllreduceOptions& options = {});
+[[nodiscard]] KOLO_API Handle allreduce_async(const Group& group, TensorView inout,
+                                              const AllreduceOptions& options = {});
 [[nodiscard]] KOLO_API Handle allreduce_async(const Group& group, std::string_view name, TensorView inout,
                                               const AllreduceOptions& options = {});
+[[nodiscard]] KOLO_API Handle allreduce_into_async(const Group& group, ConstTensorView in, TensorView out,
+                                                   const AllreduceOptions& options = {});
 [[nodiscard]] KOLO_API Handle allreduce_into_async(const Group& group, std::string_view name, ConstTensorView in,
                                                    TensorView out, const AllreduceOptions& options = {});
 
@@ -80,10 +91,14 @@ template <class T, std::enable_if_t<std::is_arithmetic_v<T>, int> = 0>
 
 KOLO_API void grouped_allreduce(std::string_view name, Span<const NamedView> members,
                                 const AllreduceOptions& options = {});
+[[nodiscard]] KOLO_API Handle grouped_allreduce_async(Span<const NamedView> members,
+                                                      const AllreduceOptions& options = {});
 [[nodiscard]] KOLO_API Handle grouped_allreduce_async(std::string_view name, Span<const NamedView> members,
                                                       const AllreduceOptions& options = {});
 KOLO_API void grouped_allreduce(const Group& group, std::string_view name, Span<const NamedView> members,
                                 const AllreduceOptions& options = {});
+[[nodiscard]] KOLO_API Handle grouped_allreduce_async(const Group& group, Span<const NamedView> members,
+                                                      const AllreduceOptions& options = {});
 [[nodiscard]] KOLO_API Handle grouped_allreduce_async(const Group& group, std::string_view name,
                                                       Span<const NamedView> members,
                                                       const AllreduceOptions& options = {});
@@ -98,6 +113,7 @@ KOLO_API void grouped_allreduce(const Group& group, std::string_view name, Span<
 
 KOLO_API void reduce(TensorView inout, int root, const ReduceOptions& options = {});
 KOLO_API void reduce(std::string_view name, TensorView inout, int root, const ReduceOptions& options = {});
+[[nodiscard]] KOLO_API Handle reduce_async(TensorView inout, int root, const ReduceOptions& options = {});
 [[nodiscard]] KOLO_API Handle reduce_async(std::string_view name, TensorView inout, int root,
                                            const ReduceOptions& options = {});
 /// From `in` to the root's `out`, which must be there (else: invalid_argument at the call). Other ranks may leave it
@@ -106,18 +122,25 @@ KOLO_API void reduce_into(ConstTensorView in, const std::optional<TensorView>& o
                           const ReduceOptions& options = {});
 KOLO_API void reduce_into(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out, int root,
                           const ReduceOptions& options = {});
+[[nodiscard]] KOLO_API Handle reduce_into_async(ConstTensorView in, const std::optional<TensorView>& out, int root,
+                                                const ReduceOptions& options = {});
 [[nodiscard]] KOLO_API Handle reduce_into_async(std::string_view name, ConstTensorView in,
                                                 const std::optional<TensorView>& out, int root,
                                                 const ReduceOptions& options = {});
 KOLO_API void reduce(const Group& group, TensorView inout, int root, const ReduceOptions& options = {});
 KOLO_API void reduce(const Group& group, std::string_view name, TensorView inout, int root,
                      const ReduceOptions& options = {});
+[[nodiscard]] KOLO_API Handle reduce_async(const Group& group, TensorView inout, int root,
+                                           const ReduceOptions& options = {});
 [[nodiscard]] KOLO_API Handle reduce_async(const Group& group, std::string_view name, TensorView inout, int root,
                                            const ReduceOptions& options = {});
 KOLO_API void reduce_into(const Group& group, ConstTensorView in, const std::optional<TensorView>& out, int root,
                           const ReduceOptions& options = {});
 KOLO_API void reduce_into(const Group& group, std::string_view name, ConstTensorView in,
                           const std::optional<TensorView>& out, int root, const ReduceOptions& options = {});
+[[nodiscard]] KOLO_API Handle reduce_into_async(const Group& group, ConstTensorView in,
+                                                const std::optional<TensorView>& out, int root,
+                                                const ReduceOptions& options = {});
 [[nodiscard]] KOLO_API Handle reduce_into_async(const Group& group, std::string_view name, ConstTensorView in,
                                                 const std::optional<TensorView>& out, int root,
                                                 const ReduceOptions& options = {});
@@ -130,23 +153,30 @@ KOLO_API void reduce_into(const Group& group, std::string_view name, ConstTensor
 
 KOLO_API void broadcast(TensorView inout, int root, const BroadcastOptions& options = {});
 KOLO_API void broadcast(std::string_view name, TensorView inout, int root, const BroadcastOptions& options = {});
+[[nodiscard]] KOLO_API Handle broadcast_async(TensorView inout, int root, const BroadcastOptions& options = {});
 [[nodiscard]] KOLO_API Handle broadcast_async(std::string_view name, TensorView inout, int root,
                                               const BroadcastOptions& options = {});
 /// The root reads `in`; every rank, the root too, gets the contents in `out`.
 KOLO_API void broadcast_into(ConstTensorView in, TensorView out, int root, const BroadcastOptions& options = {});
 KOLO_API void broadcast_into(std::string_view name, ConstTensorView in, TensorView out, int root,
                              const BroadcastOptions& options = {});
+[[nodiscard]] KOLO_API Handle broadcast_into_async(ConstTensorView in, TensorView out, int root,
+                                                   const BroadcastOptions& options = {});
 [[nodiscard]] KOLO_API Handle broadcast_into_async(std::string_view name, ConstTensorView in, TensorView out, int root,
                                                    const BroadcastOptions& options = {});
 KOLO_API void broadcast(const Group& group, TensorView inout, int root, const BroadcastOptions& options = {});
 KOLO_API void broadcast(const Group& group, std::string_view name, TensorView inout, int root,
                         const BroadcastOptions& options = {});
+[[nodiscard]] KOLO_API Handle broadcast_async(const Group& group, TensorView inout, int root,
+                                              const BroadcastOptions& options = {});
 [[nodiscard]] KOLO_API Handle broadcast_async(const Group& group, std::string_view name, TensorView inout, int root,
                                               const BroadcastOptions& options = {});
 KOLO_API void broadcast_into(const Group& group, ConstTensorView in, TensorView out, int root,
                              const BroadcastOptions& options = {});
 KOLO_API void broadcast_into(const Group& group, std::string_view name, ConstTensorView in, TensorView out, int root,
                              const BroadcastOptions& options = {});
+[[nodiscard]] KOLO_API Handle broadcast_into_async(const Group& group, ConstTensorView in, TensorView out, int root,
+                                                   const BroadcastOptions& options = {});
 [[nodiscard]] KOLO_API Handle broadcast_into_async(const Group& group, std::string_view name, ConstTensorView in,
                                                    TensorView out, int root, const BroadcastOptions& options = {});
 
@@ -160,6 +190,7 @@ KOLO_API void broadcast_into(const Group& group, std::string_view name, ConstTen
 [[nodiscard]] KOLO_API Tensor allgather(ConstTensorView in, const AllgatherOptions& options = {});
 [[nodiscard]] KOLO_API Tensor allgather(std::string_view name, ConstTensorView in,
                                         const AllgatherOptions& options = {});
+[[nodiscard]] KOLO_API Future<Tensor> allgather_async(ConstTensorView in, const AllgatherOptions& options = {});
 [[nodiscard]] KOLO_API Future<Tensor> allgather_async(std::string_view name, ConstTensorView in,
                                                       const AllgatherOptions& options = {});
 /// Into memory of the caller, whose number of elements must be that of the result: else the operation fails on this
@@ -168,17 +199,23 @@ KOLO_API void broadcast_into(const Group& group, std::string_view name, ConstTen
 KOLO_API void allgather_into(ConstTensorView in, TensorView out, const AllgatherOptions& options = {});
 KOLO_API void allgather_into(std::string_view name, ConstTensorView in, TensorView out,
                              const AllgatherOptions& options = {});
+[[nodiscard]] KOLO_API Handle allgather_into_async(ConstTensorView in, TensorView out,
+                                                   const AllgatherOptions& options = {});
 [[nodiscard]] KOLO_API Handle allgather_into_async(std::string_view name, ConstTensorView in, TensorView out,
                                                    const AllgatherOptions& options = {});
 [[nodiscard]] KOLO_API Tensor allgather(const Group& group, ConstTensorView in, const AllgatherOptions& options = {});
 [[nodiscard]] KOLO_API Tensor allgather(const Group& group, std::string_view name, ConstTensorView in,
                                         const AllgatherOptions& options = {});
+[[nodiscard]] KOLO_API Future<Tensor> allgather_async(const Group& group, ConstTensorView in,
+                                                      const AllgatherOptions& options = {});
 [[nodiscard]] KOLO_API Future<Tensor> allgather_async(const Group& group, std::string_view name, ConstTensorView in,
                                                       const AllgatherOptions& options = {});
 KOLO_API void allgather_into(const Group& group, ConstTensorView in, TensorView out,
                              const AllgatherOptions& options = {});
 KOLO_API void allgather_into(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
                              const AllgatherOptions& options = {});
+[[nodiscard]] KOLO_API Handle allgather_into_async(const Group& group, ConstTensorView in, TensorView out,
+                                                   const AllgatherOptions& options = {});
 [[nodiscard]] KOLO_API Handle allgather_into_async(const Group& group, std::string_view name, ConstTensorView in,
                                                    TensorView out, const AllgatherOptions& options = {});
 
@@ -193,6 +230,7 @@ KOLO_API void allgather_into(const Group& group, std::string_view name, ConstTen
 [[nodiscard]] KOLO_API Tensor gather(ConstTensorView in, int root, const GatherOptions& options = {});
 [[nodiscard]] KOLO_API Tensor gather(std::string_view name, ConstTensorView in, int root,
                                      const GatherOptions& options = {});
+[[nodiscard]] KOLO_API Future<Tensor> gather_async(ConstTensorView in, int root, const GatherOptions& options = {});
 [[nodiscard]] KOLO_API Future<Tensor> gather_async(std::string_view name, ConstTensorView in, int root,
                                                    const GatherOptions& options = {});
 /// Into memory of the root, which must be there (else: invalid_argument at the call), and whose number of elements must
@@ -204,6 +242,8 @@ KOLO_API void gather_into(ConstTensorView in, const std::optional<TensorView>& o
                           const GatherOptions& options = {});
 KOLO_API void gather_into(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out, int root,
                           const GatherOptions& options = {});
+[[nodiscard]] KOLO_API Handle gather_into_async(ConstTensorView in, const std::optional<TensorView>& out, int root,
+                                                const GatherOptions& options = {});
 [[nodiscard]] KOLO_API Handle gather_into_async(std::string_view name, ConstTensorView in,
                                                 const std::optional<TensorView>& out, int root,
                                                 const GatherOptions& options = {});
@@ -211,12 +251,17 @@ KOLO_API void gather_into(std::string_view name, ConstTensorView in, const std::
                                      const GatherOptions& options = {});
 [[nodiscard]] KOLO_API Tensor gather(const Group& group, std::string_view name, ConstTensorView in, int root,
                                      const GatherOptions& options = {});
+[[nodiscard]] KOLO_API Future<Tensor> gather_async(const Group& group, ConstTensorView in, int root,
+                                                   const GatherOptions& options = {});
 [[nodiscard]] KOLO_API Future<Tensor> gather_async(const Group& group, std::string_view name, ConstTensorView in,
                                                    int root, const GatherOptions& options = {});
 KOLO_API void gather_into(const Group& group, ConstTensorView in, const std::optional<TensorView>& out, int root,
                           const GatherOptions& options = {});
 KOLO_API void gather_into(const Group& group, std::string_view name, ConstTensorView in,
                           const std::optional<TensorView>& out, int root, const GatherOptions& options = {});
+[[nodiscard]] KOLO_API Handle gather_into_async(const Group& group, ConstTensorView in,
+                                                const std::optional<TensorView>& out, int root,
+                                                const GatherOptions& options = {});
 [[nodiscard]] KOLO_API Handle gather_into_async(const Group& group, std::string_view name, ConstTensorView in,
                                                 const std::optional<TensorView>& out, int root,
                                                 const GatherOptions& options = {});
@@ -237,6 +282,9 @@ KOLO_API void scatter_into(const std::optional<ConstTensorView>& in, TensorView 
                            Span<const std::int64_t> splits = {}, const ScatterOptions& options = {});
 KOLO_API void scatter_into(std::string_view name, const std::optional<ConstTensorView>& in, TensorView out, int root,
                            Span<const std::int64_t> splits = {}, const ScatterOptions& options = {});
+[[nodiscard]] KOLO_API Handle scatter_into_async(const std::optional<ConstTensorView>& in, TensorView out, int root,
+                                                 Span<const std::int64_t> splits = {},
+                                                 const ScatterOptions& options = {});
 [[nodiscard]] KOLO_API Handle scatter_into_async(std::string_view name, const std::optional<ConstTensorView>& in,
                                                  TensorView out, int root, Span<const std::int64_t> splits = {},
                                                  const ScatterOptions& options = {});
@@ -245,6 +293,9 @@ KOLO_API void scatter_into(const Group& group, const std::optional<ConstTensorVi
 KOLO_API void scatter_into(const Group& group, std::string_view name, const std::optional<ConstTensorView>& in,
                            TensorView out, int root, Span<const std::int64_t> splits = {},
                            const ScatterOptions& options = {});
+[[nodiscard]] KOLO_API Handle scatter_into_async(const Group& group, const std::optional<ConstTensorView>& in,
+                                                 TensorView out, int root, Span<const std::int64_t> splits = {},
+                                                 const ScatterOptions& options = {});
 [[nodiscard]] KOLO_API Handle scatter_into_async(const Group& group, std::string_view name,
                                                  const std::optional<ConstTensorView>& in, TensorView out, int root,
                                                  Span<const std::int64_t> splits = {},
@@ -270,6 +321,8 @@ KOLO_API void scatter_into(const Group& group, std::string_view name, const std:
 [[nodiscard]] KOLO_API AlltoallResult alltoall(std::string_view name, ConstTensorView in,
                                                Span<const std::int64_t> splits = {},
                                                const AlltoallOptions& options = {});
+[[nodiscard]] KOLO_API Future<AlltoallResult> alltoall_async(ConstTensorView in, Span<const std::int64_t> splits = {},
+                                                             const AlltoallOptions& options = {});
 [[nodiscard]] KOLO_API Future<AlltoallResult> alltoall_async(std::string_view name, ConstTensorView in,
                                                              Span<const std::int64_t> splits = {},
                                                              const AlltoallOptions& options = {});
@@ -279,6 +332,9 @@ KOLO_API void alltoall_into(ConstTensorView in, TensorView out, Span<const std::
                             const AlltoallOptions& options = {});
 KOLO_API void alltoall_into(std::string_view name, ConstTensorView in, TensorView out,
                             Span<const std::int64_t> splits = {}, const AlltoallOptions& options = {});
+[[nodiscard]] KOLO_API Handle alltoall_into_async(ConstTensorView in, TensorView out,
+                                                  Span<const std::int64_t> splits = {},
+                                                  const AlltoallOptions& options = {});
 [[nodiscard]] KOLO_API Handle alltoall_into_async(std::string_view name, ConstTensorView in, TensorView out,
                                                   Span<const std::int64_t> splits = {},
                                                   const AlltoallOptions& options = {});
@@ -288,6 +344,9 @@ KOLO_API void alltoall_into(std::string_view name, ConstTensorView in, TensorVie
 [[nodiscard]] KOLO_API AlltoallResult alltoall(const Group& group, std::string_view name, ConstTensorView in,
                                                Span<const std::int64_t> splits = {},
                                                const AlltoallOptions& options = {});
+[[nodiscard]] KOLO_API Future<AlltoallResult> alltoall_async(const Group& group, ConstTensorView in,
+                                                             Span<const std::int64_t> splits = {},
+                                                             const AlltoallOptions& options = {});
 [[nodiscard]] KOLO_API Future<AlltoallResult> alltoall_async(const Group& group, std::string_view name,
                                                              ConstTensorView in, Span<const std::int64_t> splits = {},
                                                              const AlltoallOptions& options = {});
@@ -295,6 +354,9 @@ KOLO_API void alltoall_into(const Group& group, ConstTensorView in, TensorView o
                             Span<const std::int64_t> splits = {}, const AlltoallOptions& options = {});
 KOLO_API void alltoall_into(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
                             Span<const std::int64_t> splits = {}, const AlltoallOptions& options = {});
+[[nodiscard]] KOLO_API Handle alltoall_into_async(const Group& group, ConstTensorView in, TensorView out,
+                                                  Span<const std::int64_t> splits = {},
+                                                  const AlltoallOptions& options = {});
 [[nodiscard]] KOLO_API Handle alltoall_into_async(const Group& group, std::string_view name, ConstTensorView in,
                                                   TensorView out, Span<const std::int64_t> splits = {},
                                                   const AlltoallOptions& options = {});
@@ -310,6 +372,8 @@ KOLO_API void alltoall_into(const Group& group, std::string_view name, ConstTens
 [[nodiscard]] KOLO_API Tensor reduce_scatter(ConstTensorView in, const ReduceScatterOptions& options = {});
 [[nodiscard]] KOLO_API Tensor reduce_scatter(std::string_view name, ConstTensorView in,
                                              const ReduceScatterOptions& options = {});
+[[nodiscard]] KOLO_API Future<Tensor> reduce_scatter_async(ConstTensorView in,
+                                                           const ReduceScatterOptions& options = {});
 [[nodiscard]] KOLO_API Future<Tensor> reduce_scatter_async(std::string_view name, ConstTensorView in,
                                                            const ReduceScatterOptions& options = {});
 /// Into memory of the caller with as many elements as this rank's rows have (else: invalid_argument at the call). In
@@ -317,12 +381,16 @@ KOLO_API void alltoall_into(const Group& group, std::string_view name, ConstTens
 KOLO_API void reduce_scatter_into(ConstTensorView in, TensorView out, const ReduceScatterOptions& options = {});
 KOLO_API void reduce_scatter_into(std::string_view name, ConstTensorView in, TensorView out,
                                   const ReduceScatterOptions& options = {});
+[[nodiscard]] KOLO_API Handle reduce_scatter_into_async(ConstTensorView in, TensorView out,
+                                                        const ReduceScatterOptions& options = {});
 [[nodiscard]] KOLO_API Handle reduce_scatter_into_async(std::string_view name, ConstTensorView in, TensorView out,
                                                         const ReduceScatterOptions& options = {});
 [[nodiscard]] KOLO_API Tensor reduce_scatter(const Group& group, ConstTensorView in,
                                              const ReduceScatterOptions& options = {});
 [[nodiscard]] KOLO_API Tensor reduce_scatter(const Group& group, std::string_view name, ConstTensorView in,
                                              const ReduceScatterOptions& options = {});
+[[nodiscard]] KOLO_API Future<Tensor> reduce_scatter_async(const Group& group, ConstTensorView in,
+                                                           const ReduceScatterOptions& options = {});
 [[nodiscard]] KOLO_API Future<Tensor> reduce_scatter_async(const Group& group, std::string_view name,
                                                            ConstTensorView in,
                                                            const ReduceScatterOptions& options = {});
@@ -330,6 +398,8 @@ KOLO_API void reduce_scatter_into(const Group& group, ConstTensorView in, Tensor
                                   const ReduceScatterOptions& options = {});
 KOLO_API void reduce_scatter_into(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
                                   const ReduceScatterOptions& options = {});
+[[nodiscard]] KOLO_API Handle reduce_scatter_into_async(const Group& group, ConstTensorView in, TensorView out,
+                                                        const ReduceScatterOptions& options = {});
 [[nodiscard]] KOLO_API Handle reduce_scatter_into_async(const Group& group, std::string_view name, ConstTensorView in,
                                                         TensorView out, const ReduceScatterOptions& options = {});
 
@@ -341,8 +411,10 @@ KOLO_API void reduce_scatter_into(const Group& group, std::string_view name, Con
 /// @{
 
 KOLO_API void barrier(const BarrierOptions& options = {});
+[[nodiscard]] KOLO_API Handle barrier_async(const BarrierOptions& options = {});
 [[nodiscard]] KOLO_API Handle barrier_async(std::string_view name, const BarrierOptions& options = {});
 KOLO_API void barrier(const Group& group, const BarrierOptions& options = {});
+[[nodiscard]] KOLO_API Handle barrier_async(const Group& group, const BarrierOptions& options = {});
 [[nodiscard]] KOLO_API Handle barrier_async(const Group& group, std::string_view name,
                                             const BarrierOptions& options = {});
 

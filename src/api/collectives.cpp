@@ -33,8 +33,14 @@ void allreduce_into(const Group& group, std::string_view name, ConstTensorView i
 void allreduce_into(const Group& group, ConstTensorView in, TensorView out, const AllreduceOptions& options) {
   api::run_unnamed_allreduce(group, in, out, false, options);
 }
+Handle allreduce_async(const Group& group, TensorView inout, const AllreduceOptions& options) {
+  return Handle(api::call_allreduce(group, inout, inout, true, options));
+}
 Handle allreduce_async(const Group& group, std::string_view name, TensorView inout, const AllreduceOptions& options) {
   return Handle(api::submit_allreduce(group, name, inout, options));
+}
+Handle allreduce_into_async(const Group& group, ConstTensorView in, TensorView out, const AllreduceOptions& options) {
+  return Handle(api::call_allreduce(group, in, out, false, options));
 }
 Handle allreduce_into_async(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
                             const AllreduceOptions& options) {
@@ -51,8 +57,14 @@ void allreduce_into(ConstTensorView in, TensorView out, const AllreduceOptions& 
 void allreduce_into(std::string_view name, ConstTensorView in, TensorView out, const AllreduceOptions& options) {
   allreduce_into(current_context(), name, in, out, options);
 }
+Handle allreduce_async(TensorView inout, const AllreduceOptions& options) {
+  return allreduce_async(current_context(), inout, options);
+}
 Handle allreduce_async(std::string_view name, TensorView inout, const AllreduceOptions& options) {
   return Handle(api::submit_allreduce(current_context(), name, inout, options));
+}
+Handle allreduce_into_async(ConstTensorView in, TensorView out, const AllreduceOptions& options) {
+  return allreduce_into_async(current_context(), in, out, options);
 }
 Handle allreduce_into_async(std::string_view name, ConstTensorView in, TensorView out,
                             const AllreduceOptions& options) {
@@ -66,6 +78,9 @@ void grouped_allreduce(const Group& group, std::string_view name, Span<const Nam
   api::check_name(name);
   api::run(group, name, api::grouped_allreduce_request(name, members, options));
 }
+Handle grouped_allreduce_async(const Group& group, Span<const NamedView> members, const AllreduceOptions& options) {
+  return Handle(api::call(group, api::grouped_allreduce_request({}, members, options)));
+}
 Handle grouped_allreduce_async(const Group& group, std::string_view name, Span<const NamedView> members,
                                const AllreduceOptions& options) {
   return Handle(api::submit(group, name, api::grouped_allreduce_request(name, members, options)));
@@ -73,6 +88,9 @@ Handle grouped_allreduce_async(const Group& group, std::string_view name, Span<c
 
 void grouped_allreduce(std::string_view name, Span<const NamedView> members, const AllreduceOptions& options) {
   grouped_allreduce(current_context(), name, members, options);
+}
+Handle grouped_allreduce_async(Span<const NamedView> members, const AllreduceOptions& options) {
+  return grouped_allreduce_async(current_context(), members, options);
 }
 Handle grouped_allreduce_async(std::string_view name, Span<const NamedView> members, const AllreduceOptions& options) {
   return grouped_allreduce_async(current_context(), name, members, options);
@@ -87,6 +105,9 @@ void reduce(const Group& group, std::string_view name, TensorView inout, int roo
 void reduce(const Group& group, TensorView inout, int root, const ReduceOptions& options) {
   api::run(group, {}, api::reduce_request({}, inout, inout, true, root, group, options));
 }
+Handle reduce_async(const Group& group, TensorView inout, int root, const ReduceOptions& options) {
+  return Handle(api::call(group, api::reduce_request({}, inout, inout, true, root, group, options)));
+}
 Handle reduce_async(const Group& group, std::string_view name, TensorView inout, int root,
                     const ReduceOptions& options) {
   return Handle(api::submit(group, name, api::reduce_request(name, inout, inout, true, root, group, options)));
@@ -100,6 +121,10 @@ void reduce_into(const Group& group, ConstTensorView in, const std::optional<Ten
                  const ReduceOptions& options) {
   api::run(group, {}, api::reduce_request({}, in, out, false, root, group, options));
 }
+Handle reduce_into_async(const Group& group, ConstTensorView in, const std::optional<TensorView>& out, int root,
+                         const ReduceOptions& options) {
+  return Handle(api::call(group, api::reduce_request({}, in, out, false, root, group, options)));
+}
 Handle reduce_into_async(const Group& group, std::string_view name, ConstTensorView in,
                          const std::optional<TensorView>& out, int root, const ReduceOptions& options) {
   return Handle(api::submit(group, name, api::reduce_request(name, in, out, false, root, group, options)));
@@ -111,6 +136,9 @@ void reduce(TensorView inout, int root, const ReduceOptions& options) {
 void reduce(std::string_view name, TensorView inout, int root, const ReduceOptions& options) {
   reduce(current_context(), name, inout, root, options);
 }
+Handle reduce_async(TensorView inout, int root, const ReduceOptions& options) {
+  return reduce_async(current_context(), inout, root, options);
+}
 Handle reduce_async(std::string_view name, TensorView inout, int root, const ReduceOptions& options) {
   return reduce_async(current_context(), name, inout, root, options);
 }
@@ -120,6 +148,10 @@ void reduce_into(ConstTensorView in, const std::optional<TensorView>& out, int r
 void reduce_into(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out, int root,
                  const ReduceOptions& options) {
   reduce_into(current_context(), name, in, out, root, options);
+}
+Handle reduce_into_async(ConstTensorView in, const std::optional<TensorView>& out, int root,
+                         const ReduceOptions& options) {
+  return reduce_into_async(current_context(), in, out, root, options);
 }
 Handle reduce_into_async(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out, int root,
                          const ReduceOptions& options) {
@@ -135,6 +167,9 @@ void broadcast(const Group& group, std::string_view name, TensorView inout, int 
 void broadcast(const Group& group, TensorView inout, int root, const BroadcastOptions& options) {
   api::run(group, {}, api::broadcast_request({}, inout, inout, true, root, size(group), options));
 }
+Handle broadcast_async(const Group& group, TensorView inout, int root, const BroadcastOptions& options) {
+  return Handle(api::call(group, api::broadcast_request({}, inout, inout, true, root, size(group), options)));
+}
 Handle broadcast_async(const Group& group, std::string_view name, TensorView inout, int root,
                        const BroadcastOptions& options) {
   return Handle(api::submit(group, name, api::broadcast_request(name, inout, inout, true, root, size(group), options)));
@@ -147,6 +182,10 @@ void broadcast_into(const Group& group, std::string_view name, ConstTensorView i
 void broadcast_into(const Group& group, ConstTensorView in, TensorView out, int root, const BroadcastOptions& options) {
   api::run(group, {}, api::broadcast_request({}, in, out, false, root, size(group), options));
 }
+Handle broadcast_into_async(const Group& group, ConstTensorView in, TensorView out, int root,
+                            const BroadcastOptions& options) {
+  return Handle(api::call(group, api::broadcast_request({}, in, out, false, root, size(group), options)));
+}
 Handle broadcast_into_async(const Group& group, std::string_view name, ConstTensorView in, TensorView out, int root,
                             const BroadcastOptions& options) {
   return Handle(api::submit(group, name, api::broadcast_request(name, in, out, false, root, size(group), options)));
@@ -158,6 +197,9 @@ void broadcast(TensorView inout, int root, const BroadcastOptions& options) {
 void broadcast(std::string_view name, TensorView inout, int root, const BroadcastOptions& options) {
   broadcast(current_context(), name, inout, root, options);
 }
+Handle broadcast_async(TensorView inout, int root, const BroadcastOptions& options) {
+  return broadcast_async(current_context(), inout, root, options);
+}
 Handle broadcast_async(std::string_view name, TensorView inout, int root, const BroadcastOptions& options) {
   return broadcast_async(current_context(), name, inout, root, options);
 }
@@ -167,6 +209,9 @@ void broadcast_into(ConstTensorView in, TensorView out, int root, const Broadcas
 void broadcast_into(std::string_view name, ConstTensorView in, TensorView out, int root,
                     const BroadcastOptions& options) {
   broadcast_into(current_context(), name, in, out, root, options);
+}
+Handle broadcast_into_async(ConstTensorView in, TensorView out, int root, const BroadcastOptions& options) {
+  return broadcast_into_async(current_context(), in, out, root, options);
 }
 Handle broadcast_into_async(std::string_view name, ConstTensorView in, TensorView out, int root,
                             const BroadcastOptions& options) {
@@ -182,6 +227,9 @@ Tensor allgather(const Group& group, std::string_view name, ConstTensorView in, 
   api::check_name(name);
   return api::run(group, name, api::allgather_request(name, in, {}, group, options)).tensor;
 }
+Future<Tensor> allgather_async(const Group& group, ConstTensorView in, const AllgatherOptions& options) {
+  return Future<Tensor>(api::call(group, api::allgather_request({}, in, {}, group, options)));
+}
 Future<Tensor> allgather_async(const Group& group, std::string_view name, ConstTensorView in,
                                const AllgatherOptions& options) {
   return Future<Tensor>(api::submit(group, name, api::allgather_request(name, in, {}, group, options)));
@@ -194,6 +242,9 @@ void allgather_into(const Group& group, std::string_view name, ConstTensorView i
   api::check_name(name);
   api::run(group, name, api::allgather_request(name, in, out, group, options));
 }
+Handle allgather_into_async(const Group& group, ConstTensorView in, TensorView out, const AllgatherOptions& options) {
+  return Handle(api::call(group, api::allgather_request({}, in, out, group, options)));
+}
 Handle allgather_into_async(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
                             const AllgatherOptions& options) {
   return Handle(api::submit(group, name, api::allgather_request(name, in, out, group, options)));
@@ -205,6 +256,9 @@ Tensor allgather(ConstTensorView in, const AllgatherOptions& options) {
 Tensor allgather(std::string_view name, ConstTensorView in, const AllgatherOptions& options) {
   return allgather(current_context(), name, in, options);
 }
+Future<Tensor> allgather_async(ConstTensorView in, const AllgatherOptions& options) {
+  return allgather_async(current_context(), in, options);
+}
 Future<Tensor> allgather_async(std::string_view name, ConstTensorView in, const AllgatherOptions& options) {
   return allgather_async(current_context(), name, in, options);
 }
@@ -213,6 +267,9 @@ void allgather_into(ConstTensorView in, TensorView out, const AllgatherOptions& 
 }
 void allgather_into(std::string_view name, ConstTensorView in, TensorView out, const AllgatherOptions& options) {
   allgather_into(current_context(), name, in, out, options);
+}
+Handle allgather_into_async(ConstTensorView in, TensorView out, const AllgatherOptions& options) {
+  return allgather_into_async(current_context(), in, out, options);
 }
 Handle allgather_into_async(std::string_view name, ConstTensorView in, TensorView out,
                             const AllgatherOptions& options) {
@@ -228,6 +285,9 @@ Tensor gather(const Group& group, std::string_view name, ConstTensorView in, int
   api::check_name(name);
   return api::run(group, name, api::gather_request(name, in, root, group, options)).tensor;
 }
+Future<Tensor> gather_async(const Group& group, ConstTensorView in, int root, const GatherOptions& options) {
+  return Future<Tensor>(api::call(group, api::gather_request({}, in, root, group, options)));
+}
 Future<Tensor> gather_async(const Group& group, std::string_view name, ConstTensorView in, int root,
                             const GatherOptions& options) {
   return Future<Tensor>(api::submit(group, name, api::gather_request(name, in, root, group, options)));
@@ -241,6 +301,10 @@ void gather_into(const Group& group, std::string_view name, ConstTensorView in, 
   api::check_name(name);
   api::run(group, name, api::gather_into_request(name, in, out, root, group, options));
 }
+Handle gather_into_async(const Group& group, ConstTensorView in, const std::optional<TensorView>& out, int root,
+                         const GatherOptions& options) {
+  return Handle(api::call(group, api::gather_into_request({}, in, out, root, group, options)));
+}
 Handle gather_into_async(const Group& group, std::string_view name, ConstTensorView in,
                          const std::optional<TensorView>& out, int root, const GatherOptions& options) {
   return Handle(api::submit(group, name, api::gather_into_request(name, in, out, root, group, options)));
@@ -252,6 +316,9 @@ Tensor gather(ConstTensorView in, int root, const GatherOptions& options) {
 Tensor gather(std::string_view name, ConstTensorView in, int root, const GatherOptions& options) {
   return gather(current_context(), name, in, root, options);
 }
+Future<Tensor> gather_async(ConstTensorView in, int root, const GatherOptions& options) {
+  return gather_async(current_context(), in, root, options);
+}
 Future<Tensor> gather_async(std::string_view name, ConstTensorView in, int root, const GatherOptions& options) {
   return gather_async(current_context(), name, in, root, options);
 }
@@ -261,6 +328,10 @@ void gather_into(ConstTensorView in, const std::optional<TensorView>& out, int r
 void gather_into(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out, int root,
                  const GatherOptions& options) {
   gather_into(current_context(), name, in, out, root, options);
+}
+Handle gather_into_async(ConstTensorView in, const std::optional<TensorView>& out, int root,
+                         const GatherOptions& options) {
+  return gather_into_async(current_context(), in, out, root, options);
 }
 Handle gather_into_async(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out, int root,
                          const GatherOptions& options) {
@@ -278,6 +349,10 @@ void scatter_into(const Group& group, std::string_view name, const std::optional
   api::check_name(name);
   api::run(group, name, api::scatter_request(name, in, out, root, splits, group, options));
 }
+Handle scatter_into_async(const Group& group, const std::optional<ConstTensorView>& in, TensorView out, int root,
+                          Span<const std::int64_t> splits, const ScatterOptions& options) {
+  return Handle(api::call(group, api::scatter_request({}, in, out, root, splits, group, options)));
+}
 Handle scatter_into_async(const Group& group, std::string_view name, const std::optional<ConstTensorView>& in,
                           TensorView out, int root, Span<const std::int64_t> splits, const ScatterOptions& options) {
   return Handle(api::submit(group, name, api::scatter_request(name, in, out, root, splits, group, options)));
@@ -290,6 +365,10 @@ void scatter_into(const std::optional<ConstTensorView>& in, TensorView out, int 
 void scatter_into(std::string_view name, const std::optional<ConstTensorView>& in, TensorView out, int root,
                   Span<const std::int64_t> splits, const ScatterOptions& options) {
   scatter_into(current_context(), name, in, out, root, splits, options);
+}
+Handle scatter_into_async(const std::optional<ConstTensorView>& in, TensorView out, int root,
+                          Span<const std::int64_t> splits, const ScatterOptions& options) {
+  return scatter_into_async(current_context(), in, out, root, splits, options);
 }
 Handle scatter_into_async(std::string_view name, const std::optional<ConstTensorView>& in, TensorView out, int root,
                           Span<const std::int64_t> splits, const ScatterOptions& options) {
@@ -311,6 +390,11 @@ AlltoallResult alltoall(const Group& group, std::string_view name, ConstTensorVi
   api::check_name(name);
   return taken(api::run(group, name, api::alltoall_request(name, in, {}, splits, api::RankAndSize(group), options)));
 }
+Future<AlltoallResult> alltoall_async(const Group& group, ConstTensorView in, Span<const std::int64_t> splits,
+                                      const AlltoallOptions& options) {
+  return Future<AlltoallResult>(
+      api::call(group, api::alltoall_request({}, in, {}, splits, api::RankAndSize(group), options)));
+}
 Future<AlltoallResult> alltoall_async(const Group& group, std::string_view name, ConstTensorView in,
                                       Span<const std::int64_t> splits, const AlltoallOptions& options) {
   return Future<AlltoallResult>(
@@ -325,6 +409,10 @@ void alltoall_into(const Group& group, std::string_view name, ConstTensorView in
   api::check_name(name);
   api::run(group, name, api::alltoall_request(name, in, out, splits, api::RankAndSize(group), options));
 }
+Handle alltoall_into_async(const Group& group, ConstTensorView in, TensorView out, Span<const std::int64_t> splits,
+                           const AlltoallOptions& options) {
+  return Handle(api::call(group, api::alltoall_request({}, in, out, splits, api::RankAndSize(group), options)));
+}
 Handle alltoall_into_async(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
                            Span<const std::int64_t> splits, const AlltoallOptions& options) {
   return Handle(
@@ -338,6 +426,10 @@ AlltoallResult alltoall(std::string_view name, ConstTensorView in, Span<const st
                         const AlltoallOptions& options) {
   return alltoall(current_context(), name, in, splits, options);
 }
+Future<AlltoallResult> alltoall_async(ConstTensorView in, Span<const std::int64_t> splits,
+                                      const AlltoallOptions& options) {
+  return alltoall_async(current_context(), in, splits, options);
+}
 Future<AlltoallResult> alltoall_async(std::string_view name, ConstTensorView in, Span<const std::int64_t> splits,
                                       const AlltoallOptions& options) {
   return alltoall_async(current_context(), name, in, splits, options);
@@ -349,6 +441,10 @@ void alltoall_into(ConstTensorView in, TensorView out, Span<const std::int64_t> 
 void alltoall_into(std::string_view name, ConstTensorView in, TensorView out, Span<const std::int64_t> splits,
                    const AlltoallOptions& options) {
   alltoall_into(current_context(), name, in, out, splits, options);
+}
+Handle alltoall_into_async(ConstTensorView in, TensorView out, Span<const std::int64_t> splits,
+                           const AlltoallOptions& options) {
+  return alltoall_into_async(current_context(), in, out, splits, options);
 }
 Handle alltoall_into_async(std::string_view name, ConstTensorView in, TensorView out, Span<const std::int64_t> splits,
                            const AlltoallOptions& options) {
@@ -365,6 +461,9 @@ Tensor reduce_scatter(const Group& group, std::string_view name, ConstTensorView
   api::check_name(name);
   return api::run(group, name, api::reduce_scatter_request(name, in, {}, api::RankAndSize(group), options)).tensor;
 }
+Future<Tensor> reduce_scatter_async(const Group& group, ConstTensorView in, const ReduceScatterOptions& options) {
+  return Future<Tensor>(api::call(group, api::reduce_scatter_request({}, in, {}, api::RankAndSize(group), options)));
+}
 Future<Tensor> reduce_scatter_async(const Group& group, std::string_view name, ConstTensorView in,
                                     const ReduceScatterOptions& options) {
   return Future<Tensor>(
@@ -378,6 +477,10 @@ void reduce_scatter_into(const Group& group, std::string_view name, ConstTensorV
   api::check_name(name);
   api::run(group, name, api::reduce_scatter_request(name, in, out, api::RankAndSize(group), options));
 }
+Handle reduce_scatter_into_async(const Group& group, ConstTensorView in, TensorView out,
+                                 const ReduceScatterOptions& options) {
+  return Handle(api::call(group, api::reduce_scatter_request({}, in, out, api::RankAndSize(group), options)));
+}
 Handle reduce_scatter_into_async(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
                                  const ReduceScatterOptions& options) {
   return Handle(api::submit(group, name, api::reduce_scatter_request(name, in, out, api::RankAndSize(group), options)));
@@ -389,6 +492,9 @@ Tensor reduce_scatter(ConstTensorView in, const ReduceScatterOptions& options) {
 Tensor reduce_scatter(std::string_view name, ConstTensorView in, const ReduceScatterOptions& options) {
   return reduce_scatter(current_context(), name, in, options);
 }
+Future<Tensor> reduce_scatter_async(ConstTensorView in, const ReduceScatterOptions& options) {
+  return reduce_scatter_async(current_context(), in, options);
+}
 Future<Tensor> reduce_scatter_async(std::string_view name, ConstTensorView in, const ReduceScatterOptions& options) {
   return reduce_scatter_async(current_context(), name, in, options);
 }
@@ -399,6 +505,9 @@ void reduce_scatter_into(std::string_view name, ConstTensorView in, TensorView o
                          const ReduceScatterOptions& options) {
   reduce_scatter_into(current_context(), name, in, out, options);
 }
+Handle reduce_scatter_into_async(ConstTensorView in, TensorView out, const ReduceScatterOptions& options) {
+  return reduce_scatter_into_async(current_context(), in, out, options);
+}
 Handle reduce_scatter_into_async(std::string_view name, ConstTensorView in, TensorView out,
                                  const ReduceScatterOptions& options) {
   return reduce_scatter_into_async(current_context(), name, in, out, options);
@@ -407,10 +516,14 @@ Handle reduce_scatter_into_async(std::string_view name, ConstTensorView in, Tens
 // ---------------------------------------------------------------- barrier, steps
 
 void barrier(const Group& group, const BarrierOptions& options) { api::run(group, {}, api::barrier_request(options)); }
+Handle barrier_async(const Group& group, const BarrierOptions& options) {
+  return Handle(api::call(group, api::barrier_request(options)));
+}
 Handle barrier_async(const Group& group, std::string_view name, const BarrierOptions& options) {
   return Handle(api::submit(group, name, api::barrier_request(options)));
 }
 void barrier(const BarrierOptions& options) { barrier(current_context(), options); }
+Handle barrier_async(const BarrierOptions& options) { return barrier_async(current_context(), options); }
 Handle barrier_async(std::string_view name, const BarrierOptions& options) {
   return barrier_async(current_context(), name, options);
 }

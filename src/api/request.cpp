@@ -719,6 +719,13 @@ bool is_same_allreduce(const core::Signature& signature, const View& in, const A
          same_bits(signature.postscale, options.postscale);
 }
 
+/// That signature.
+core::Signature allreduce_signature(const ConstTensorView& in, const AllreduceOptions& options) {
+  core::Signature signature = reduction_signature(core::CollectiveKind::allreduce, options);
+  signature.tensors.push_back({in.dtype(), in.shape()});
+  return signature;
+}
+
 /// The name's last operation once more, or a new one.
 const std::shared_ptr<detail::HandleState>& take_operation(engine::Entry& entry) {
   if (!engine::try_reuse(entry.last)) {
@@ -768,6 +775,50 @@ std::shared_ptr<detail::HandleState> submit_allreduce_into(const Group& group, s
                                                            const ConstTensorView& in, const TensorView& out,
                                                            const AllreduceOptions& options) {
   return submit_allreduce_of(group, name, in, out, false, options);
+}
+
+std::shared_ptr<detail::HandleState> call(const Group& group, Request request) {
+  const auto [engine, set] = group.parts();
+  engine.check_usable();
+  settle_device(group, {}, request);
+  std::vector<data::DeviceEventPtr> ready = record(engine, request.device, request.streams);
+  if (!request.members.empty()) name_members({}, request);
+  std::shared_ptr<const core::Signature> signature = set.names.share(std::move(request.signature));
+  std::shared_ptr<detail::HandleState> operation = set.sequence.take();
+  operation->signature = std::move(signature);
+  operation->ready = std::move(ready);
+  operation->buffers = std::move(request.buffers);
+  operation->timeout = request.timeout;
+  operation->room = std::move(request.room);
+  operation->splits = std::move(request.splits);
+  operation->received_splits = std::move(request.received_splits);
+  engine.submit(operation, false);
+  return operation;
+}
+
+std::shared_ptr<detail::HandleState> call_allreduce(const Group& group, const ConstTensorView& in,
+                                                    const TensorView& out, bool in_place,
+                                                    const AllreduceOptions& options) {
+  if (in.device().kind != DeviceKind::cpu || out.device().kind != DeviceKind::cpu) {
+    return call(group, allreduce_request({}, in, out, in_place, options));
+  }
+  check_tensors(core::CollectiveKind::allreduce, {}, in, out, in_place, options);
+  const auto [engine, set] = group.parts();
+  engine.check_usable();
+  std::shared_ptr<detail::HandleState> operation = set.sequence.take();
+  if (!operation->signature || !is_same_allreduce(*operation->signature, in, options)) {
+    operation->signature = set.names.share(allreduce_signature(in, options));
+    operation->room = {};
+    operation->splits.clear();
+    operation->received_splits.clear();
+    operation->ready.clear();
+  }
+  engine::Buffers buffers;
+  buffers.push_back(buffer_of(in, out.data()));
+  operation->buffers = std::move(buffers);
+  operation->timeout = options.timeout;
+  engine.submit(operation, false);
+  return operation;
 }
 
 std::shared_ptr<detail::HandleState> submit(const Group& group, std::string_view name, Request request) {

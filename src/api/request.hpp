@@ -123,6 +123,12 @@ void settle_device(const Group& group, std::string_view name, Request& request);
 /// one of them is being captured.
 std::vector<data::DeviceEventPtr> record(engine::Engine& engine, Device device, const std::vector<Stream>& streams);
 
+/// Submits without a name, as the next of the group's unnamed asynchronous calls.
+std::shared_ptr<detail::HandleState> call(const Group& group, Request request);
+/// An all-reduce of one tensor, as `call` of its request; without making one when an earlier call was alike.
+std::shared_ptr<detail::HandleState> call_allreduce(const Group& group, const ConstTensorView& in,
+                                                    const TensorView& out, bool in_place,
+                                                    const AllreduceOptions& options);
 /// Claims the name and submits.
 std::shared_ptr<detail::HandleState> submit(const Group& group, std::string_view name, Request request);
 /// Submits under the name - or, when it is empty, in the order of the calls, past the log where that is possible -,

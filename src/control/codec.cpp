@@ -91,18 +91,21 @@ void write(Writer& w, const Counted& m) {
   w.number(m.word.generation);
   w.number(m.word.count);
 }
+void write(Writer& w, const std::vector<Declared::Variant>& variants) {
+  w.number(variants.size());
+  for (const Declared::Variant& variant : variants) {
+    w.byte(variant.signature ? 1 : 0);
+    if (variant.signature) write(w, *variant.signature);
+    w.list(variant.ranks);
+  }
+}
 void write(Writer& w, const Declared& m) {
   w.number(m.set);
   w.text(m.name);
   w.number(m.round);
   w.number(m.id);
   w.number(m.generation);
-  w.number(m.variants.size());
-  for (const Declared::Variant& variant : m.variants) {
-    w.byte(variant.signature ? 1 : 0);
-    if (variant.signature) write(w, *variant.signature);
-    w.list(variant.ranks);
-  }
+  write(w, m.variants);
   w.list(m.members);
 }
 void write(Writer& w, const Interest& m) {
@@ -132,7 +135,14 @@ void write(Writer& w, const RankLost& m) {
   w.byte(static_cast<std::uint8_t>(m.code));
   w.text(m.reason);
 }
-void write(Writer& w, const Left& m) { w.signed_number(m.rank); }
+void write(Writer& w, const Left& m) {
+  w.signed_number(m.rank);
+  w.number(m.sequences.size());
+  for (const Left::Sequence& sequence : m.sequences) {
+    w.number(sequence.set);
+    w.number(sequence.calls);
+  }
+}
 void write(Writer& w, const Starved& m) { w.signed_number(m.rank); }
 void write(Writer& w, const Answer& m) {
   w.number(m.query);
@@ -162,6 +172,19 @@ void write(Writer& w, const Joined& m) {
   }
   w.number(m.calls);
   w.byte(m.counts ? 1 : 0);
+  w.number(m.sequence);
+}
+void write(Writer& w, const SequenceGrown& m) {
+  w.number(m.set);
+  w.number(m.first);
+  w.number(m.repeats.size());
+  for (const SequenceGrown::Repeat& repeat : m.repeats) {
+    w.number(repeat.number);
+    w.number(repeat.count);
+    w.byte(repeat.signature ? 1 : 0);
+    if (repeat.signature) write(w, *repeat.signature);
+    write(w, repeat.variants);
+  }
 }
 
 void write(Writer& w, const Assigned& m) {
@@ -240,6 +263,28 @@ void write(Writer& w, const RankJoined& m) {
   w.number(m.submissions.size());
   for (const std::string& name : m.submissions) w.text(name);
   w.byte(m.counts ? 1 : 0);
+  w.number(m.sequence);
+}
+void write(Writer& w, const SequenceAppended& m) {
+  w.number(m.set);
+  w.number(m.calls);
+  w.number(m.repeats.size());
+  for (const SequenceAppended::Repeat& repeat : m.repeats) {
+    w.number(repeat.count);
+    write(w, repeat.signature);
+  }
+}
+void write(Writer& w, const SequenceFailed& m) {
+  w.number(m.set);
+  w.number(m.call);
+  w.byte(static_cast<std::uint8_t>(m.code));
+  w.text(m.message);
+}
+void write(Writer& w, const SequenceEnded& m) {
+  w.number(m.set);
+  w.number(m.last);
+  w.byte(static_cast<std::uint8_t>(m.code));
+  w.text(m.message);
 }
 void write(Writer& w, const JoinEnded& m) {
   w.number(m.set);
@@ -387,16 +432,19 @@ void read(Reader& r, Counted& m) {
   m.word.generation = r.number_of<std::uint16_t>();
   m.word.count = r.number_up_to<std::uint64_t>((std::uint64_t{1} << CountWord::kCountBits) - 1);
 }
+void read(Reader& r, std::vector<Declared::Variant>& variants) {
+  r.items(variants, 2, [&r](Declared::Variant& variant) {
+    if (r.flag()) read(r, variant.signature.emplace());
+    variant.ranks = r.list<std::int32_t>();
+  });
+}
 void read(Reader& r, Declared& m) {
   m.set = r.number_of<core::SetId>();
   m.name = r.text();
   m.round = r.number();
   m.id = r.number_of<core::TensorId>();
   m.generation = r.number_of<std::uint16_t>();
-  r.items(m.variants, 2, [&r](Declared::Variant& variant) {
-    if (r.flag()) read(r, variant.signature.emplace());
-    variant.ranks = r.list<std::int32_t>();
-  });
+  read(r, m.variants);
   m.members = r.list<std::int32_t>();
 }
 void read(Reader& r, Interest& m) {
@@ -426,7 +474,13 @@ void read(Reader& r, RankLost& m) {
   m.code = r.choice(kLastCode);
   m.reason = r.text();
 }
-void read(Reader& r, Left& m) { m.rank = r.rank(); }
+void read(Reader& r, Left& m) {
+  m.rank = r.rank();
+  r.items(m.sequences, 2, [&r](Left::Sequence& sequence) {
+    sequence.set = r.number_of<core::SetId>();
+    sequence.calls = r.number();
+  });
+}
 void read(Reader& r, Starved& m) { m.rank = r.rank(); }
 void read(Reader& r, Answer& m) {
   m.query = r.number();
@@ -456,6 +510,17 @@ void read(Reader& r, Joined& m) {
   });
   m.calls = r.number();
   m.counts = r.flag();
+  m.sequence = r.number();
+}
+void read(Reader& r, SequenceGrown& m) {
+  m.set = r.number_of<core::SetId>();
+  m.first = r.number();
+  r.items(m.repeats, 4, [&r](SequenceGrown::Repeat& repeat) {
+    repeat.number = r.number_of<std::uint32_t>();
+    repeat.count = r.number();
+    if (r.flag()) read(r, repeat.signature.emplace());
+    read(r, repeat.variants);
+  });
 }
 
 void read(Reader& r, Assigned& m) {
@@ -532,6 +597,27 @@ void read(Reader& r, RankJoined& m) {
   m.rank = r.rank();
   r.items(m.submissions, 1, [&r](std::string& name) { name = r.text(); });
   m.counts = r.flag();
+  m.sequence = r.number();
+}
+void read(Reader& r, SequenceAppended& m) {
+  m.set = r.number_of<core::SetId>();
+  m.calls = r.number();
+  r.items(m.repeats, 26, [&r](SequenceAppended::Repeat& repeat) {
+    repeat.count = r.number();
+    read(r, repeat.signature);
+  });
+}
+void read(Reader& r, SequenceFailed& m) {
+  m.set = r.number_of<core::SetId>();
+  m.call = r.number();
+  m.code = r.choice(kLastCode);
+  m.message = r.text();
+}
+void read(Reader& r, SequenceEnded& m) {
+  m.set = r.number_of<core::SetId>();
+  m.last = r.number();
+  m.code = r.choice(kLastCode);
+  m.message = r.text();
 }
 void read(Reader& r, JoinEnded& m) {
   m.set = r.number_of<core::SetId>();

@@ -65,6 +65,25 @@
 //   deadline    A rank that has joined waits for those that have not. It counts from the set's last batch, so that a
 //               join may last as long as the others work. Then it asks (`Overdue::join`); every member answers whether
 //               it has joined, and the error names those that have not.
+//
+// Sequences. The unnamed asynchronous calls of a rank in a set are its *sequence* there, in the order in which they
+// were made; a call's number in it, from 1, is its identity. (Blocking unnamed calls are rounds of the empty name, and
+// another order: the two do not match each other.) There are no ids, no rounds and no plans:
+//
+//   up       `SequenceGrown` says what follows what was said last: how many calls of which signature, one after
+//            another. Each link has numbers of its own for the signatures, which the sender gives (sequence.hpp). So a
+//            thousand calls of one signature are a few bytes, and nothing waits for an agreement about a number.
+//   merging  A relay compares what its children say call by call, and passes on what all of them have made. Where their
+//            signatures differ at one number, it passes on all of them as one call that is disputed. Nobody is asked:
+//            the ranks' order itself shows the mismatch, as soon as the last of them has made the call.
+//   down     Calls run in the order of their numbers, so the log says only how many: `SequenceAppended`. One that is
+//            disputed fails on every member (`SequenceFailed`), and the next one goes on.
+//   leaving  `Left` says how far the rank has come in each set. Later calls can never be complete. Whoever has made one
+//            asks (`Overdue` of zero seconds), and `SequenceEnded` says the last number that may run.
+//   joining  `Joined` and `RankJoined` say how far the rank has come. It contributes to what it has made, and to
+//            nothing later; `SequenceAppended` brings the signatures that it does not know. What it had made reaches
+//            the sequencer after its `Joined`, perhaps: the end waits for that. Then all members go on from one number.
+//   waits    are asked about under a name that no program can use (`kSequence`), and the call's number as its round.
 #pragma once
 
 #include <cstdint>
@@ -78,6 +97,9 @@
 #include "core/signature.hpp"
 
 namespace kolo::control {
+
+/// Stands for a set's sequence where a name is asked about.
+inline constexpr const char* kSequence = "kolo.sequence";
 
 /// A submission count together with the generation of the signature that it was made under: 16 and 48 bits of one
 /// word, so that one store publishes both. Zero means: nothing submitted yet.
@@ -186,7 +208,28 @@ struct RankLost {
 
 /// A rank has called shutdown() and will submit nothing more.
 struct Left {
+  /// How many calls of its sequence in a set the rank has made; where it has made none, the set is left out.
+  struct Sequence {
+    core::SetId set = core::kGlobalSet;
+    core::Round calls = 0;
+  };
   std::int32_t rank = 0;
+  std::vector<Sequence> sequences = {};
+};
+
+/// All members below have made these calls of a set's sequence, which follow those of the message before.
+struct SequenceGrown {
+  /// So many calls of one signature, one after another.
+  struct Repeat {
+    std::uint32_t number = 0;  ///< the link's for the signature
+    std::uint64_t count = 1;
+    std::optional<core::Signature> signature = {};  ///< from here on the number means this one
+    /// Instead: one call on which ranks disagree; each has a signature. `number` counts for nothing.
+    std::vector<Declared::Variant> variants = {};
+  };
+  core::SetId set = core::kGlobalSet;
+  core::Round first = 1;  ///< the number of the first of them
+  std::vector<Repeat> repeats;
 };
 
 /// Nothing has come to `rank` for some time from the nodes that it waits for, in a batch that all have submitted. See
@@ -211,9 +254,11 @@ struct Joined {
   std::vector<Submission> submissions;  ///< by name, ascending
   core::Round calls = 0;                ///< unnamed ones that the rank has begun, past the log or not
   bool counts = false;                  ///< averages are over this rank, too, while it is absent
+  core::Round sequence = 0;             ///< calls of its sequence that the rank has made
 };
 
-using UpMessage = std::variant<Counted, Declared, Interest, Overdue, Missing, RankLost, Left, Starved, Answer, Joined>;
+using UpMessage =
+    std::variant<Counted, Declared, Interest, Overdue, Missing, RankLost, Left, Starved, Answer, Joined, SequenceGrown>;
 
 // ---------------------------------------------------------------- down: the log
 
@@ -289,6 +334,32 @@ struct Query {
   bool join = false;  ///< as in `Overdue`: who has joined? For a deadline alone
 };
 
+/// Execute so many calls of the set's sequence, the next ones, as one batch.
+struct SequenceAppended {
+  /// So many of one signature.
+  struct Repeat {
+    std::uint64_t count = 1;
+    core::Signature signature;
+  };
+  core::SetId set = core::kGlobalSet;
+  std::uint64_t calls = 1;
+  std::vector<Repeat> repeats = {};  ///< what they are, for ranks that are absent and have not made them; else empty
+};
+/// The next call of the set's sequence fails on every member; the job goes on.
+struct SequenceFailed {
+  core::SetId set = core::kGlobalSet;
+  core::Round call = 0;  ///< its number
+  ErrorCode code = ErrorCode::mismatch;
+  std::string message;
+};
+/// Calls of the set's sequence beyond this number fail, now and later: a rank has left.
+struct SequenceEnded {
+  core::SetId set = core::kGlobalSet;
+  core::Round last = 0;
+  ErrorCode code = ErrorCode::rank_lost;
+  std::string message;
+};
+
 /// A tensor that some have waited for longer than the stall warning time, and who has not submitted it.
 struct Stalled {
   core::SetId set = core::kGlobalSet;
@@ -325,6 +396,7 @@ struct RankJoined {
   std::int32_t rank = 0;
   std::vector<std::string> submissions;  ///< what it contributes to yet, by name, ascending
   bool counts = false;                   ///< as in `Joined`
+  core::Round sequence = 0;              ///< and to the sequence up to this number
 };
 /// All members are present again: because all have joined, or because the join failed.
 struct JoinEnded {
@@ -350,6 +422,7 @@ struct Push {};
 struct Closed {};
 
 using LogEntry = std::variant<Assigned, Evicted, BatchAppended, PlanDefined, PlanVoided, PlannedBatch, Failed, Query,
-                              Stalled, SetAdded, SetRemoved, RankLeft, Faulted, Closed, Push, RankJoined, JoinEnded>;
+                              Stalled, SetAdded, SetRemoved, RankLeft, Faulted, Closed, Push, RankJoined, JoinEnded,
+                              SequenceAppended, SequenceFailed, SequenceEnded>;
 
 }  // namespace kolo::control

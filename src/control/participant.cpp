@@ -23,6 +23,7 @@
 #include "base/stable_vector.hpp"
 #include "control/absentees.hpp"
 #include "control/ranges.hpp"
+#include "control/sequence.hpp"
 
 namespace kolo::control {
 
@@ -53,7 +54,24 @@ struct Participant::Impl {
     Set* owner = nullptr;              ///< the set, which stays as long as it has a plan
     std::vector<PlannedPart> batches;  ///< empty when this rank is no member of the set
   };
+  /// Of this rank's unnamed asynchronous calls in a set. `run`: how many the log has run or failed.
+  struct Sequence {
+    explicit Sequence(SetId set) : said(set) {}
+    SequenceSender said;
+    Round run = 0;
+    Round last = ~Round{0};                ///< no later call can run: a rank has left
+    std::map<std::int32_t, Round> joined;  ///< how far the absent ranks have come
+    /// Those that have not made this call, ascending.
+    [[nodiscard]] std::vector<std::int32_t> without(Round call) const {
+      std::vector<std::int32_t> ranks;
+      for (const auto& [rank, calls] : joined) {
+        if (calls < call) ranks.push_back(rank);
+      }
+      return ranks;
+    }
+  };
   struct Set {
+    explicit Set(SetId its_number) : number(its_number), sequence(its_number) {}
     SetId number = 0;
     TensorId base = 0;
     std::vector<std::int32_t> members;
@@ -70,6 +88,7 @@ struct Participant::Impl {
     std::uint16_t generation = 0;          ///< of the completed and steps counts
     std::uint16_t unnamed_generation = 0;  ///< of the unnamed calls' signature
     std::unordered_map<std::string, SlotId> names;
+    Sequence sequence;
   };
   struct Slot {
     Set* set = nullptr;                        ///< null when the slot is free
@@ -97,8 +116,7 @@ struct Participant::Impl {
   // ---- sets and slots
 
   void add_set(SetId number, TensorId base, std::uint16_t generation, std::vector<std::int32_t> members) {
-    Set& set = sets[number];
-    set.number = number;
+    Set& set = sets.try_emplace(number, number).first->second;
     set.base = base;
     set.generation = set.unnamed_generation = generation;
     set.member = std::binary_search(members.begin(), members.end(), rank);
@@ -208,6 +226,84 @@ struct Participant::Impl {
     if (lacks_somebody(slot)) ask(slot, 0, false);
   }
 
+  // ---- sequences
+
+  Round call(Set& set, const std::shared_ptr<const Signature>& signature) {
+    KOLO_CHECK(set.member && !set.is_dropped && set.join == kNoSlot && !has_said_left) << "process set " << set.number;
+    Sequence& sequence = set.sequence;
+    ++counters.called;
+    if (sequence.said.calls() < sequence.last) {
+      if (!sequence.said.has_news()) grown.push_back(&set);
+      sequence.said.add(signature);
+    } else {
+      sequence.said.go_on_from(sequence.said.calls() + 1);  // it will fail
+    }
+    if (set.has_left) ask(set);
+    return sequence.said.calls();
+  }
+
+  /// About the last call: whether a rank has left that will not make it.
+  void ask(const Set& set) { ask(set, set.sequence.said.calls(), 0, false, false); }
+
+  void ask(const Set& set, Round call, double waited_s, bool deadline, bool running) {
+    out.messages.emplace_back(Overdue{rank, set.number, kSequence, call, waited_s, deadline, running});
+  }
+
+  /// What sequences have grown by since the last time.
+  void speak_of_calls() {
+    for (Set* const set : grown) out.messages.emplace_back(set->sequence.said.take());
+    grown.clear();
+  }
+
+  [[nodiscard]] static bool has_calls_in_flight(const Set& set) { return set.sequence.said.calls() > set.sequence.run; }
+
+  void on(const SequenceAppended& entry, std::vector<Action>& actions) {
+    Set& set = set_in_log(entry.set);
+    if (!set.member) return;
+    Sequence& sequence = set.sequence;
+    RunCalls batch{entry.set, entry.calls, sequence.without(sequence.run + 1), entry.repeats};
+    batch.uncounted = set.absent.uncounted(batch.absent);
+    sequence.run += entry.calls;
+    require(sequence.joined.empty() || sequence.without(sequence.run) == batch.absent,
+            "other ranks contribute to one part of a batch");
+    require(batch.absent.empty() == entry.repeats.empty(), "a batch of a sequence does not say what it is");
+    if (!std::binary_search(batch.absent.begin(), batch.absent.end(), rank)) note_run(sequence);
+    ++set.run;
+    ++counters.batches;
+    actions.emplace_back(std::move(batch));
+  }
+
+  static void note_run(const Sequence& sequence) {
+    require(sequence.run <= sequence.said.calls(), "the log runs a call that this rank has not made");
+  }
+
+  void on(const SequenceFailed& entry, std::vector<Action>& actions) {
+    Set& set = set_in_log(entry.set);
+    if (!set.member) return;
+    Sequence& sequence = set.sequence;
+    ++sequence.run;
+    require(sequence.run == entry.call, "the log fails another call than the next");
+    const auto joined = sequence.joined.find(rank);
+    if (joined != sequence.joined.end() && joined->second < sequence.run) return;
+    note_run(sequence);
+    if (entry.code == ErrorCode::mismatch) ++counters.mismatches;
+    actions.emplace_back(FailCall{entry.set, Status(entry.code, entry.message)});
+    finish_dropped(set);
+  }
+
+  void on(const SequenceEnded& entry, std::vector<Action>& actions) {
+    if (entry.code == ErrorCode::rank_lost && first_to_leave.empty()) first_to_leave = left;
+    Set& set = set_in_log(entry.set);
+    if (!set.member) return;
+    Sequence& sequence = set.sequence;
+    require(sequence.run <= entry.last, "a sequence ends before what has run of it");
+    sequence.last = std::min(sequence.last, entry.last);
+    if (sequence.said.calls() <= entry.last) return;
+    sequence.said.go_on_from(entry.last);
+    actions.emplace_back(FailLastCalls{entry.set, entry.last, Status(entry.code, entry.message)});
+    finish_dropped(set);
+  }
+
   SlotId ask_for_set(const Members& ranks, const std::string& name) {
     auto signature = std::make_shared<Signature>();
     signature->kind = CollectiveKind::add_process_set;
@@ -229,7 +325,8 @@ struct Participant::Impl {
     slots[number].round = set.joins + 1;
     const SlotId unnamed = find(set, "");
     if (unnamed != kNoSlot) calls = std::max(calls, slots[unnamed].round);
-    Joined message{rank, set.number, counters.log_entries, set.steps, {}, calls, counts};
+    speak_of_calls();
+    Joined message{rank, set.number, counters.log_entries, set.steps, {}, calls, counts, set.sequence.said.calls()};
     for (const SlotId member : in_flight_of(set)) {
       const Slot& slot = slots[member];
       message.submissions.push_back({slot.name, slot.round, slot.id, slot.whole ? *slot.pending : *slot.current});
@@ -257,6 +354,7 @@ struct Participant::Impl {
   /// Says that this rank has done with a set that its program has dropped, once that is true.
   void finish_dropped(Set& set) {
     if (!set.is_dropped || set.said_so || set.completed < set.run || set.join != kNoSlot) return;
+    if (has_calls_in_flight(set)) return;
     const auto is_open = [this](const auto& name) { return slots[name.second].in_flight; };
     if (std::any_of(set.names.begin(), set.names.end(), is_open)) return;
     set.said_so = true;
@@ -274,6 +372,9 @@ struct Participant::Impl {
       if (number != core::kGlobalSet && set.member && !set.is_dropped) drop(set);
     }
     out.left = Left{rank};
+    for (const auto& [number, set] : sets) {
+      if (set.sequence.said.calls() > 0) out.left->sequences.push_back({number, set.sequence.said.calls()});
+    }
   }
 
   void declare(Slot& slot) {
@@ -520,6 +621,8 @@ struct Participant::Impl {
     answer.rank = rank;
     if (entry.join) {
       answer.submitted = has_joined || set->second.joins >= entry.round;
+    } else if (entry.members.empty() && entry.name == kSequence) {
+      answer.submitted = has_joined || set->second.sequence.said.calls() >= entry.round;
     } else {
       answer.submitted = entry.round == 0 || has_joined || (number != kNoSlot && slots[number].round >= entry.round);
     }
@@ -581,6 +684,9 @@ struct Participant::Impl {
       const Slot& slot = slots[at];
       if (slot.set != nullptr && slot.in_flight && !slot.is_join && lacks_somebody(slot)) ask(slot, 0, false);
     }
+    for (const auto& [number, set] : sets) {
+      if (set.has_left && has_calls_in_flight(set)) ask(set);
+    }
   }
 
   void on(const RankJoined& entry, std::vector<Action>&) {
@@ -600,6 +706,7 @@ struct Participant::Impl {
     Absentees::Submissions submissions;
     for (const std::string& name : entry.submissions) submissions.emplace(name, Joined::Submission{});
     set.absent.add(entry.rank, std::move(submissions), entry.counts);
+    set.sequence.joined[entry.rank] = entry.sequence;
     if (entry.rank == rank) publish_completed(set);
     if (entry.set != core::kGlobalSet || entry.rank == rank) return;
     for (const auto& [request, number] : requests) {
@@ -618,6 +725,7 @@ struct Participant::Impl {
     if (entry.code == ErrorCode::rank_lost && first_to_leave.empty()) first_to_leave = left;
     ++set.joins;
     set.absent.clear();
+    if (set.member) restart_sequence(set.sequence, done);
     if (number == kNoSlot) return;
     slots[number].in_flight = false;
     if (done) count_steps(set, std::max(set.steps, entry.steps));
@@ -627,6 +735,14 @@ struct Participant::Impl {
     forget(number, actions);
     publish_completed(set);
     finish_dropped(set);
+  }
+
+  /// A join has ended. If it failed, nothing in the set can run any more.
+  static void restart_sequence(Sequence& sequence, bool done) {
+    sequence.joined.clear();
+    if (!done) sequence.last = sequence.run;
+    require(!done || sequence.said.calls() <= sequence.run, "a join ended with calls in flight");
+    if (sequence.said.calls() < sequence.run) sequence.said.go_on_from(sequence.run);
   }
 
   /// Not between `join` and `RankJoined`: the sequencer takes it for a sign that what was said before has come, and a
@@ -659,6 +775,7 @@ struct Participant::Impl {
   std::vector<SlotId> slot_of_name;                            ///< by id; its length is the bound of ids
   std::vector<SlotId> slot_of_row;                             ///< from kFirstRow on
   std::map<std::uint32_t, Plan> plans;
+  std::vector<Set*> grown;     ///< sets of whose sequences there is something to say
   std::size_t unreported = 0;  ///< planned batches that are partial here and not reported
   bool interested = false;
   bool has_said_left = false;
@@ -683,6 +800,14 @@ void Participant::completed(SetId set) {
   ++known.completed;
   if (known.join == kNoSlot || known.absent.has(impl_->rank)) impl_->publish_completed(known);
   impl_->finish_dropped(known);
+}
+
+Round Participant::call(SetId set, const std::shared_ptr<const Signature>& signature) {
+  return impl_->call(impl_->set_of(set), signature);
+}
+
+void Participant::overdue_call(SetId set, Round call, double waited_s, bool deadline, bool running) {
+  impl_->ask(impl_->set_of(set), call, waited_s, deadline, running);
 }
 
 SlotId Participant::ask_for_set(const std::vector<std::int32_t>& ranks, const std::string& name) {
@@ -732,6 +857,7 @@ void Participant::on_log(const LogEntry& entry, std::vector<Action>& actions) {
 
 Outbox& Participant::outbox() noexcept {
   if (impl_->interested && impl_->unreported > 0) impl_->report_interest();
+  if (!impl_->grown.empty()) impl_->speak_of_calls();
   return impl_->out;
 }
 

@@ -12,6 +12,10 @@
 // A set other than the world's is asked for by its members alone (`ask_for_set`; messages.hpp). No `RunBatch` answers
 // that: `SetMade` does (or `FailSlot`). A rank that has done with a set drops it.
 //
+// Unnamed asynchronous calls (`call`) have no slots: they are numbered, and run or fail in the order of their numbers
+// (`RunCalls`, `FailCall`), but for the last ones of a rank, which fail together when another one has left
+// (`FailLastCalls`).
+//
 // A rank that is out of data joins (`join`; messages.hpp). Until the others have joined as well it submits nothing in
 // that set, and executes what they do: a `RunBatch` names the ranks that contribute nothing (`absent`). When this rank
 // is one of them, its slots in the batch are not in flight, and may have been opened by the log (`signature_of`).
@@ -61,6 +65,25 @@ struct RunBatch {
   /// The set's members that contribute nothing, ascending: the operation's neutral element is their input.
   std::vector<std::int32_t> absent = {};
   std::size_t uncounted = 0;  ///< so many of them averages are not over
+};
+/// Execute so many calls of the set's sequence, the next ones, as one batch. It completes as that of `RunBatch` does.
+struct RunCalls {
+  core::SetId set = core::kGlobalSet;
+  std::uint64_t calls = 0;
+  std::vector<std::int32_t> absent = {};  ///< as above; when this rank is one of them, it has not made the calls,
+  std::vector<SequenceAppended::Repeat> repeats = {};  ///< which are these
+  std::size_t uncounted = 0;                           ///< as above
+};
+/// The next call of the set's sequence fails; the job goes on.
+struct FailCall {
+  core::SetId set = core::kGlobalSet;
+  Status status;
+};
+/// The calls of the set's sequence that this rank has in flight fail, as far as their numbers are greater than `last`.
+struct FailLastCalls {
+  core::SetId set = core::kGlobalSet;
+  core::Round last = 0;
+  Status status;
 };
 /// This slot's submission fails; the job goes on.
 struct FailSlot {
@@ -115,11 +138,12 @@ struct AnswerQuery {
 };
 
 using Action = std::variant<RunBatch, FailSlot, ForgetSlot, DropPlan, ReportStall, SetMade, SetGone, WorldFault,
-                            WorldClosed, PushTransport, AnswerQuery, JoinDone>;
+                            WorldClosed, PushTransport, AnswerQuery, JoinDone, RunCalls, FailCall, FailLastCalls>;
 
 struct ParticipantCounters {
   std::uint64_t bare = 0;             ///< submissions published as a count
   std::uint64_t declared = 0;         ///< submissions published whole
+  std::uint64_t called = 0;           ///< calls of sequences
   std::uint64_t batches = 0;          ///< executed
   std::uint64_t planned_batches = 0;  ///< of these, by a plan's short entry
   std::uint64_t log_entries = 0;      ///< read
@@ -142,6 +166,11 @@ class Participant {
   /// `round`: the number of an unnamed call, greater than the last one's, where not all of them come this way; 0: the
   /// next.
   void submit(SlotId slot, const std::shared_ptr<const core::Signature>& signature, core::Round round = 0);
+  /// Makes the next call of the set's sequence, and returns its number. The same pointer as last time is the fast path.
+  core::Round call(core::SetId set, const std::shared_ptr<const core::Signature>& signature);
+  /// A call of the set's sequence, in flight, has waited for `waited_s` seconds; `running`: its batch has been handed
+  /// out.
+  void overdue_call(core::SetId set, core::Round call, double waited_s, bool deadline, bool running);
   /// Asks for a set of these ranks, in this order, this one among them. Not while such a request of the same ranks and
   /// name is in flight. The slot ends with the request.
   SlotId ask_for_set(const std::vector<std::int32_t>& ranks, const std::string& name);

@@ -14,16 +14,24 @@ constexpr std::uint64_t kPatience = 8;      // breaks that cost nothing
 constexpr std::uint64_t kLongestPause = 8;  // at most 2^8 steps without a plan
 }  // namespace
 
-bool BatchRoom::takes(const Tensor& tensor) const noexcept {
-  const CollectiveKind kind = tensor.signature->kind;
+bool BatchRoom::takes(CollectiveKind kind, std::int64_t bytes) const noexcept {
   if (!kind_) return true;
   const core::CollectiveTraits& traits = core::traits_of(kind);
-  return (traits.fuses || traits.batches) && kind == *kind_ && threshold_ > 0 && tensor.bytes <= threshold_ - bytes_;
+  return (traits.fuses || traits.batches) && kind == *kind_ && threshold_ > 0 && bytes <= threshold_ - bytes_;
 }
 
-void BatchRoom::add(const Tensor& tensor) noexcept {
-  kind_ = tensor.signature->kind;
-  bytes_ += std::min(tensor.bytes, threshold_);
+void BatchRoom::add(CollectiveKind kind, std::int64_t bytes) noexcept {
+  kind_ = kind;
+  bytes_ += std::min(bytes, threshold_);
+}
+
+std::uint64_t BatchRoom::add_alike(CollectiveKind kind, std::int64_t bytes, std::uint64_t most) noexcept {
+  add(kind, bytes);
+  if (!takes(kind, bytes)) return 1;
+  std::uint64_t more = most - 1;
+  if (bytes > 0) more = std::min(more, static_cast<std::uint64_t>((threshold_ - bytes_) / bytes));
+  bytes_ += static_cast<std::int64_t>(more) * bytes;
+  return 1 + more;
 }
 
 void Planner::note(TensorId id) {

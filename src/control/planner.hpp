@@ -30,8 +30,12 @@ namespace kolo::control {
 class BatchRoom {
  public:
   explicit BatchRoom(std::int64_t threshold) : threshold_(threshold) {}
-  [[nodiscard]] bool takes(const Tensor& tensor) const noexcept;
-  void add(const Tensor& tensor) noexcept;
+  [[nodiscard]] bool takes(const Tensor& tensor) const noexcept { return takes(tensor.signature->kind, tensor.bytes); }
+  void add(const Tensor& tensor) noexcept { add(tensor.signature->kind, tensor.bytes); }
+  [[nodiscard]] bool takes(core::CollectiveKind kind, std::int64_t bytes) const noexcept;
+  void add(core::CollectiveKind kind, std::int64_t bytes) noexcept;
+  /// Adds as many of these as it takes, one at least and so many at most; says how many.
+  std::uint64_t add_alike(core::CollectiveKind kind, std::int64_t bytes, std::uint64_t most) noexcept;
 
  private:
   std::int64_t threshold_;

@@ -10,8 +10,13 @@
 
 #include <kolo/error.hpp>
 
+#include "control/sequence.hpp"
+
 namespace kolo::control {
 namespace {
+
+/// So many calls may a sequence have.
+constexpr std::uint64_t kMostCalls = std::uint64_t{1} << 62;
 
 class UpRanges {
  public:
@@ -26,6 +31,7 @@ class UpRanges {
       require(variant.signature || m.id != core::kNoTensor, "a name without an id was submitted without a signature");
     }
     members(m);
+    require(m.name != kSequence, "a sequence was declared as a name");
     if (m.members.empty()) return;
     require(m.id == core::kNoTensor && m.round == 1, "a request that names its members is no round of a name");
     for (const Declared::Variant& variant : m.variants) {
@@ -56,6 +62,23 @@ class UpRanges {
   }
   void operator()(const Left& m) const { rank(m.rank); }
   void operator()(const Starved& m) const { rank(m.rank); }
+  void operator()(const SequenceGrown& m) const {
+    require(!m.repeats.empty(), "a sequence has not grown");
+    std::uint64_t left = kMostCalls;
+    require(m.first > 0 && m.first <= left, "a call has no such number");
+    left -= m.first;
+    for (const SequenceGrown::Repeat& repeat : m.repeats) {
+      require(repeat.count > 0 && repeat.count <= kLongestRepeat && repeat.count <= left,
+              "a sequence has grown by too many calls");
+      left -= repeat.count;
+      if (repeat.variants.empty()) continue;
+      require(repeat.count == 1 && !repeat.signature && repeat.variants.size() > 1, "a disputed call is not one call");
+      for (const Declared::Variant& variant : repeat.variants) {
+        require(variant.signature.has_value() && !variant.ranks.empty(), "a variant has no signature or no ranks");
+        ranks(variant.ranks);
+      }
+    }
+  }
   void operator()(const Answer& m) const {
     rank(m.rank);
     for (const std::int32_t awaited : m.awaited) rank(awaited);
@@ -138,6 +161,20 @@ class LogRanges {
     require(std::adjacent_find(m.submissions.begin(), m.submissions.end(), std::greater_equal<>()) ==
                 m.submissions.end(),
             "names do not ascend");
+  }
+  void operator()(const SequenceAppended& m) const {
+    std::uint64_t known = 0;
+    for (const SequenceAppended::Repeat& repeat : m.repeats) {
+      require(repeat.count > 0 && repeat.count <= m.calls - known, "a batch has more calls than it says");
+      known += repeat.count;
+    }
+    require(m.calls > 0 && (m.repeats.empty() || known == m.calls), "a batch of a sequence has no calls");
+  }
+  void operator()(const SequenceFailed& m) const {
+    require(m.code != ErrorCode::ok, "an operation fails without an error");
+  }
+  void operator()(const SequenceEnded& m) const {
+    require(m.code != ErrorCode::ok, "an operation fails without an error");
   }
   void operator()(const JoinEnded& m) const {
     if (m.code == ErrorCode::ok) return world_.rank(m.last);

@@ -16,6 +16,9 @@
 // sequencer does not take it for the ranks that are absent (their `Joined` speaks for them), and the end of the join
 // clears it.
 //
+// Unnamed asynchronous calls are merged by their numbers (sequence.hpp). What a joined rank had made is waited for as
+// far as its `Joined` says, by everybody above it: only a message of its own node's is there before.
+//
 // Rounds need no book-keeping beyond this, because children are never more than one round apart: round k+1 begins when
 // round k has been consumed by the log, and that takes everybody. The exception is a set in which a rank has left:
 // there a round can fail before it is complete, and the children of one relay can drift apart. No round of that name
@@ -31,6 +34,7 @@
 #include <utility>
 
 #include "control/ranges.hpp"
+#include "control/sequence.hpp"
 
 namespace kolo::control {
 
@@ -76,7 +80,8 @@ struct Relay::Impl {
     std::vector<std::int32_t> joined;   ///< members that are absent, as far as they are below; ascending
     std::uint64_t appended = 0;         ///< batches, by the log
     std::uint64_t completed_sent = 0;
-    bool lazy = false;  ///< the last batch was a planned one
+    bool lazy = false;                         ///< the last batch was a planned one
+    std::unique_ptr<SequenceMerger> sequence;  ///< once there is something of it
   };
   /// What each child has reached stands apart, in `reached`: of an id's row the least that has gone up is `forwarded`.
   struct Tensor {
@@ -317,6 +322,43 @@ struct Relay::Impl {
     up.emplace_back(Declared{set, name, gathered.round, kNoTensor, 0, std::exchange(gathered.variants, {}), members});
   }
 
+  // ---- sequences
+
+  SequenceMerger& sequence_of(Set& set) {
+    if (!set.sequence) {
+      std::vector<std::vector<std::int32_t>> members;
+      for (std::size_t child = 0; child < below.size(); ++child) members.push_back(below_child(set.members, child));
+      set.sequence = std::make_unique<SequenceMerger>(set.number, std::move(members));
+    }
+    return *set.sequence;
+  }
+
+  void on_grown(std::size_t child, SequenceGrown&& message) {
+    const auto set = sets.find(message.set);
+    if (set == sets.end()) return;
+    require(has_members(set->second, child), "a rank submits to a process set that it is no member of");
+    sequence_of(set->second).hear(child, std::move(message));
+    merge_sequence(set->second);
+  }
+
+  void merge_sequence(Set& set) {
+    if (!set.sequence) return;
+    set.sequence->merge(set.speakers);
+    if (set.sequence->up().has_news()) up.emplace_back(set.sequence->up().take());
+  }
+
+  void note_run(SetId number, std::uint64_t calls) {
+    Set& set = set_of(number);
+    if (!set.children.empty()) sequence_of(set).note_run(calls);
+  }
+
+  void on(const SequenceAppended& entry) {
+    note_run(entry.set, entry.calls);
+    note_batch(set_of(entry.set), false);
+  }
+  void on(const SequenceFailed& entry) { note_run(entry.set, 1); }
+  void on(const SequenceEnded& entry) { set_of(entry.set); }
+
   // ---- joining
 
   void on_joined(std::size_t child, Joined&& joined) {
@@ -324,6 +366,7 @@ struct Relay::Impl {
     if (found == sets.end()) return;
     Set& set = found->second;
     const std::int32_t rank = joined.rank;
+    const Round calls = joined.sequence;
     require(std::binary_search(below[child].begin(), below[child].end(), rank), "a rank joins for another one");
     require(std::binary_search(set.members.begin(), set.members.end(), rank),
             "a rank joins in a process set that it is no member of");
@@ -331,6 +374,7 @@ struct Relay::Impl {
     const auto place = std::lower_bound(set.joined.begin(), set.joined.end(), rank);
     if (place != set.joined.end() && *place == rank) return;  // that join failed, and this one will
     set.joined.insert(place, rank);
+    if (calls > 0) sequence_of(set).expect(child, calls);
     hear_speakers(set);
   }
 
@@ -348,6 +392,7 @@ struct Relay::Impl {
     for (auto request = first_fresh(set); is_of(request, set); ++request) {
       send_new(request->first, request->second, set.speakers);
     }
+    merge_sequence(set);
   }
 
   /// Those of its names, and the reserved ones that absent ranks are not waited for at.
@@ -376,6 +421,7 @@ struct Relay::Impl {
     if (entry.code == ErrorCode::ok) {  // nothing is in flight
       for (auto request = first_fresh(set); is_of(request, set);) request = fresh.erase(request);
       for (const TensorId id : ids_of(set)) find(id)->gathered.reset();
+      if (set.sequence) set.sequence->restart();
     }
     set.joined.clear();
     hear_speakers(set);
@@ -464,6 +510,10 @@ struct Relay::Impl {
 
   bool has_submitted(const Query& query, std::size_t child) const {
     if (query.members.empty() && !is_one_of(sets.at(query.set).speakers, child)) return true;
+    if (query.name == kSequence && query.members.empty()) {
+      const Set& set = sets.at(query.set);
+      return query.round == 0 || (set.sequence && set.sequence->calls_of(child) >= query.round);
+    }
     const TensorId id = query.members.empty() ? id_of({query.set, query.name}) : kNoTensor;
     if (id != kNoTensor) return row(id)[child] >= query.round;
     const auto waiting = fresh.find(RequestKey(query.set, query.members, query.name));
@@ -527,6 +577,8 @@ void Relay::on_message(std::size_t child, UpMessage message) {
     impl_->on_counted(child, *counted);
   } else if (auto* declared = std::get_if<Declared>(&message)) {
     impl_->on_declared(child, std::move(*declared));
+  } else if (auto* grown = std::get_if<SequenceGrown>(&message)) {
+    impl_->on_grown(child, std::move(*grown));
   } else if (auto* joined = std::get_if<Joined>(&message)) {
     impl_->on_joined(child, std::move(*joined));
   } else if (!std::holds_alternative<Starved>(message) || !std::exchange(impl_->asked_to_push, true)) {

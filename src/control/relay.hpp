@@ -11,6 +11,7 @@
 //   declarations  held for (set, name, round) until every child with members has submitted that round, bare or whole;
 //                 then one `Declared` with all variants goes up (equal signatures merged). Of a request that names its
 //                 members: until every child with one of these has declared it.
+//   sequences     the calls of a set's sequence that all children have made, in their order (sequence.hpp).
 //   joining       A rank's `Joined` goes up at once; from then on it counts as having submitted everything in that set,
 //                 and a child below which nobody else is a member is not waited for, until the log says that the join
 //                 has ended. Then goes up what is complete by that.

@@ -96,7 +96,9 @@ std::string group_of(const std::string& name, const std::vector<std::int32_t>& m
 std::string subject(const std::string& group, const std::string& name, core::Round round,
                     const std::vector<std::int32_t>& members) {
   if (!members.empty()) return group_of(name, members);
-  std::string text = name.empty() ? "unnamed call number " + std::to_string(round) : "tensor " + base::quoted(name);
+  const bool is_call = name.empty() || name == kSequence;
+  std::string text = is_call ? "call number " + std::to_string(round) : "tensor " + base::quoted(name);
+  if (is_call) text = (name.empty() ? "unnamed " : "unnamed asynchronous ") + text;
   if (!group.empty()) text += " of " + group;
   return text;
 }

@@ -10,6 +10,9 @@
 //
 // Every entry passes `append`; after `Faulted` or `Closed` it takes no more.
 //
+// Calls of a set's sequence have a queue of their own, for they run in the order of their numbers. The set's queue
+// holds a place for it; who has had a batch goes to the end.
+//
 // Joining needs to know what a rank had in flight when it joined, as of now; the rank says it as of the entry that it
 // had read. Of a name with an id the rounds tell whether the log has run or failed it since. Names that have lost their
 // id, or failed before they had one, are remembered until every member has read of it (`Set::over`).
@@ -30,6 +33,7 @@
 #include "control/planner.hpp"
 #include "control/ranges.hpp"
 #include "control/sentences.hpp"
+#include "control/sequence.hpp"
 #include "control/tensor_table.hpp"
 
 namespace kolo::control {
@@ -55,6 +59,30 @@ struct Sequencer::Impl {
   struct Queued {
     bool planned = false;  ///< a batch of the set's plan, by number; else a tensor, by id
     std::uint32_t which = 0;
+    bool calls = false;  ///< instead: calls of the set's sequence
+    [[nodiscard]] bool is_tensor() const noexcept { return !planned && !calls; }
+  };
+  /// Unnamed asynchronous calls.
+  struct Sequence {
+    SequenceReceiver heard;
+    std::deque<Calls> queue;               ///< of these, what is not in the log
+    Round run = 0;                         ///< what is
+    Round last = ~Round{0};                ///< no later one can run: a rank has left that had come to here
+    Round asked = 0;                       ///< the highest that a member in a set with such a rank has made
+    std::map<std::int32_t, Round> joined;  ///< how far the absent ranks have come
+    /// Those that have not made this call, ascending.
+    [[nodiscard]] std::vector<std::int32_t> without(Round call) const {
+      std::vector<std::int32_t> ranks;
+      for (const auto& [rank, calls] : joined) {
+        if (calls < call) ranks.push_back(rank);
+      }
+      return ranks;
+    }
+    /// Whether everything that the absent ranks had made is in the log.
+    [[nodiscard]] bool is_done() const {
+      return queue.empty() &&
+             std::all_of(joined.begin(), joined.end(), [this](auto& one) { return one.second <= run; });
+    }
   };
   struct Plan {
     Plan(std::uint32_t plan, Planner::Batches cut) : number(plan), batches(std::move(cut)), ready(batches.size(), 0) {}
@@ -86,6 +114,7 @@ struct Sequencer::Impl {
     bool ends = false;        ///< the set, or the log, is about to end: there is no step that a plan could be for
     Planner planner;
     std::optional<Plan> plan;
+    Sequence sequence;
     // Joining:
     Absentees absent;
     std::int32_t last = -1;        ///< of them, who joined
@@ -216,7 +245,7 @@ struct Sequencer::Impl {
     const Signature& signature = opinions.front().signature;
     require(!core::traits_of(signature.kind).makes_set, "a process set was asked for without its members");
     if (!set.absent.empty()) {
-      const std::string why = why_not(set, request_of(message), signature);
+      const std::string why = why_not(set, request_of(message), signature, set.absent.without(message.name));
       if (!why.empty()) return fail_round(set, message, ErrorCode::invalid_argument, why);
     }
     if (message.id == kNoTensor) {
@@ -300,6 +329,112 @@ struct Sequencer::Impl {
     append(Assigned{id, tensors[id].generation, set.number, tensors[id].name, without_names(signature)});
   }
 
+  // ---------------------------------------------------------------- sequences
+
+  void on(SequenceGrown message, Time) {
+    const auto found = sets.find(message.set);
+    if (found == sets.end()) return;
+    Set& set = found->second;
+    Sequence& sequence = set.sequence;
+    const bool was_empty = sequence.queue.empty();
+    Round number = sequence.heard.calls();
+    for (Calls& calls : sequence.heard.take(std::move(message))) {
+      if (number >= sequence.last) break;
+      calls.count = std::min(calls.count, sequence.last - number);
+      number += calls.count;
+      sequence.queue.push_back(std::move(calls));
+    }
+    if (was_empty && !sequence.queue.empty()) enqueue(set, {false, 0, true});
+  }
+
+  /// Appends what fails of the next calls, and one batch, if there is one.
+  void append_calls(Set& set) {
+    Sequence& sequence = set.sequence;
+    SequenceAppended batch{set.number, 0};
+    std::vector<std::int32_t> absent;
+    BatchRoom room(options.fusion_threshold);
+    while (!sequence.queue.empty()) {
+      Calls& next = sequence.queue.front();
+      const Round number = sequence.run + 1;
+      std::vector<std::int32_t> without = sequence.without(number);
+      const Request request{set.number, kSequence, number};
+      if (const std::string why = why_not(set, request, next, without); !why.empty()) {
+        if (batch.calls > 0) break;
+        append(SequenceFailed{set.number, number, next.signature ? ErrorCode::invalid_argument : ErrorCode::mismatch,
+                              why});
+        pop_calls(sequence, 1);
+        continue;
+      }
+      const std::int64_t bytes = next.signature->bytes();
+      if (batch.calls > 0 && (without != absent || !room.takes(next.signature->kind, bytes))) break;
+      absent = std::move(without);
+      const std::uint64_t count = room.add_alike(next.signature->kind, bytes, alike(sequence, next.count));
+      if (!absent.empty()) batch.repeats.push_back({count, without_names(*next.signature)});
+      batch.calls += count;
+      pop_calls(sequence, count);
+    }
+    if (batch.calls == 0) return;
+    ++set.appended;
+    append(std::move(batch));
+  }
+
+  static void pop_calls(Sequence& sequence, std::uint64_t count) {
+    sequence.run += count;
+    sequence.queue.front().count -= count;
+    if (sequence.queue.front().count == 0) sequence.queue.pop_front();
+  }
+
+  /// Of the next calls, so many at most, those to which the same ranks contribute.
+  static std::uint64_t alike(const Sequence& sequence, std::uint64_t count) {
+    for (const auto& [rank, calls] : sequence.joined) {
+      if (calls > sequence.run) count = std::min(count, calls - sequence.run);
+    }
+    return count;
+  }
+
+  /// Why this call cannot run; empty: it can.
+  std::string why_not(const Set& set, const Request& request, const Calls& calls,
+                      const std::vector<std::int32_t>& absent) const {
+    if (calls.signature) return why_not(set, request, *calls.signature, absent);
+    std::vector<Opinion> opinions;
+    for (const Declared::Variant& variant : calls.variants) {
+      std::vector<std::int32_t> ranks;
+      std::set_difference(variant.ranks.begin(), variant.ranks.end(), absent.begin(), absent.end(),
+                          std::back_inserter(ranks));
+      if (!ranks.empty()) opinions.push_back({*variant.signature, std::move(ranks)});
+    }
+    require(opinions.size() > 1, "a call was disputed on which ranks agree");
+    return disagreement(subject_of(request), opinions);
+  }
+
+  /// Some member waits for this call, in a set with a rank that has left.
+  void note_asked(Set& set, Round call) {
+    set.sequence.asked = std::max(set.sequence.asked, call);
+    end_sequence(set);
+  }
+
+  /// Says that calls will never be complete, if somebody has made one.
+  void end_sequence(Set& set) {
+    if (set.sequence.asked <= set.sequence.last) return;
+    const Request request{set.number, kSequence, set.sequence.last + 1};
+    std::vector<std::int32_t> absent;
+    for (const std::int32_t member : set.members) {
+      if (has_left(member)) absent.push_back(member);
+    }
+    const std::vector<std::int32_t> culprits = first_of(absent);
+    set.sequence.asked = set.sequence.last;
+    append(SequenceEnded{set.number, set.sequence.last, ErrorCode::rank_lost,
+                         culprits.empty() ? nothing_more(first_to_leave) : hopeless(subject_of(request), culprits)});
+  }
+
+  /// Later calls cannot run.
+  void cut_sequence(Set& set, Round last) {
+    Sequence& sequence = set.sequence;
+    if (last >= sequence.last) return;
+    sequence.last = last;
+    end_sequence(set);
+  }
+
   // ---------------------------------------------------------------- ids
 
   void assign_ids() {
@@ -362,7 +497,7 @@ struct Sequencer::Impl {
     if (set.has_left) return end_join_without(set);
     require(!set.absent.has(message.rank), "a rank joins that has joined");
     if (set.plan) void_plan(set, PlanEnd::joined);
-    RankJoined entry{set.number, message.rank, {}, message.counts};
+    RankJoined entry{set.number, message.rank, {}, message.counts, message.sequence};
     Absentees::Submissions submissions;
     for (const Joined::Submission& submission : message.submissions) {
       if (is_over(set, submission, message.read)) continue;
@@ -373,6 +508,7 @@ struct Sequencer::Impl {
     }
     append(std::move(entry));
     set.absent.add(message.rank, std::move(submissions), message.counts);
+    set.sequence.joined[message.rank] = message.sequence;
     set.last = message.rank;
     set.most_steps = std::max(set.most_steps, message.steps);
     set.most_calls = std::max(set.most_calls, message.calls);
@@ -427,8 +563,8 @@ struct Sequencer::Impl {
   }
 
   /// Why this cannot run while some are absent; empty: it can.
-  std::string why_not(const Set& set, const Request& request, const Signature& signature) const {
-    const std::vector<std::int32_t> absent = set.absent.without(request.name);
+  std::string why_not(const Set& set, const Request& request, const Signature& signature,
+                      const std::vector<std::int32_t>& absent) const {
     const core::CollectiveTraits& traits = core::traits_of(signature.kind);
     if (absent.empty()) return {};
     if (traits.needs_all) return needs_all(subject_of(request), signature.kind, absent);
@@ -446,7 +582,7 @@ struct Sequencer::Impl {
   void end_joins() {
     for (const SetId number : std::exchange(ending, {})) {
       Set& set = sets.at(number);
-      if (!set.absent.are_done()) {
+      if (!set.absent.are_done() || !set.sequence.is_done()) {
         ending.push_back(number);
         continue;
       }
@@ -458,6 +594,7 @@ struct Sequencer::Impl {
   void forget_join(Set& set) {
     ++set.joins;
     set.absent.clear();
+    set.sequence.joined.clear();
     set.most_steps = 0;
     set.most_calls = 0;
     forget(stalls, [&set](const auto& item) { return item.first == join_in(set).key(); });
@@ -539,6 +676,7 @@ struct Sequencer::Impl {
 
   void note_left(Set& set, std::int32_t rank) {
     set.has_left = set.has_left || has_left(rank);
+    if (has_left(rank)) cut_sequence(set, 0);
     set.has_gone = set.has_gone || has_gone(rank);
   }
 
@@ -554,6 +692,7 @@ struct Sequencer::Impl {
     const std::vector<TensorId> ids = tensors.of_set(set.number);
     const auto is_ready = [this](TensorId id) { return tensors[id].ready; };
     require(set.absent.empty(), "a process set was dropped by a rank that has joined");
+    require(set.sequence.queue.empty(), "a process set was dropped with a call in flight");
     require(set.queue.empty() && !is_ready(set.base + core::kUnnamed) && std::none_of(ids.begin(), ids.end(), is_ready),
             "a process set was dropped with something in flight");
     if (set.plan) void_plan(set, PlanEnd::left);
@@ -580,6 +719,10 @@ struct Sequencer::Impl {
       const Queued first = set.queue.front();
       if (begins_step(set, first)) {
         end_step(set);  // may define a plan, and take the queue's front into it
+      } else if (first.calls) {
+        set.queue.pop_front();
+        append_calls(set);
+        if (!set.sequence.queue.empty()) set.queue.push_back(first);
       } else if (first.planned) {
         set.queue.pop_front();
         append_planned(set, first.which);
@@ -593,7 +736,7 @@ struct Sequencer::Impl {
   /// a step that never ends can hold.
   bool begins_step(const Set& set, const Queued& next) const {
     if (set.planner.step_size() > options.capacity) return true;
-    if (set.steps > 0) return false;
+    if (set.steps > 0 || next.calls) return false;
     if (!next.planned) return set.planner.repeats(next.which);
     const std::vector<TensorId>& members = set.plan->batches[next.which];
     return std::any_of(members.begin(), members.end(), [&set](TensorId id) { return set.planner.repeats(id); });
@@ -613,7 +756,7 @@ struct Sequencer::Impl {
     if (!set.absent.empty()) absent = set.absent.without(tensors[set.queue.front().which].name);
     while (!set.queue.empty()) {
       const Queued next = set.queue.front();
-      if (next.planned || !room.takes(tensors[next.which])) break;
+      if (!next.is_tensor() || !room.takes(tensors[next.which])) break;
       if (!batch.members.empty() && begins_step(set, next)) break;
       if (!set.absent.empty() && set.absent.without(tensors[next.which].name) != absent) break;
       room.add(tensors[next.which]);
@@ -655,7 +798,7 @@ struct Sequencer::Impl {
     std::deque<Queued> before;
     before.swap(set.queue);
     for (const Queued& item : before) {
-      if (!tensors[item.which].planned) {
+      if (item.calls || !tensors[item.which].planned) {
         enqueue(set, item);
       } else if (const std::uint32_t batch = tensors[item.which].batch;
                  ++plan.ready[batch] == plan.batches[batch].size()) {
@@ -716,6 +859,7 @@ struct Sequencer::Impl {
     const Request request = request_of(message);
     if (is_hopeless(request)) return fail_hopeless(request);
     if (message.running) return ask(message, now);
+    if (is_call(request)) return on_late_call(set->second, message, now);
     if (any_gone(request)) return fail_without_members(request);
     if (is_complete(request)) {
       unblock(set->second, tensors.find(message.set, message.name));
@@ -723,6 +867,16 @@ struct Sequencer::Impl {
       return;
     }
     if (!message.deadline && !any_left(request) && reported(request)) return;
+    ask(message, now);
+  }
+
+  static bool is_call(const Request& request) { return request.members.empty() && request.name == kSequence; }
+
+  void on_late_call(Set& set, const Overdue& message, Time now) {
+    if (set.has_left) note_asked(set, message.round);
+    if (message.round > set.sequence.last || message.waited_s == 0) return;
+    const Request request = request_of(message);
+    if (!message.deadline && (is_complete(request) || reported(request))) return;
     ask(message, now);
   }
 
@@ -755,6 +909,7 @@ struct Sequencer::Impl {
   /// Whether every member has submitted it. (One that names its members is over then.)
   bool is_complete(const Request& request) const {
     if (request.join) return sets.at(request.set).joins >= request.round;
+    if (is_call(request)) return sets.at(request.set).sequence.heard.calls() >= request.round;
     const TensorId id = request.members.empty() ? tensors.find(request.set, request.name) : kNoTensor;
     return id != kNoTensor && tensors[id].round >= request.round;
   }
@@ -838,6 +993,10 @@ struct Sequencer::Impl {
 
   void conclude_warning(Question question) {
     if (is_complete(question.request) || is_over(question, question.missing)) return;
+    if (is_call(question.request)) {
+      if (question.request.round > sets.at(question.request.set).sequence.last) return;  // it fails by itself
+      question.gone.clear();
+    }
     std::sort(question.missing.begin(), question.missing.end());
     std::sort(question.gone.begin(), question.gone.end());
     if (!question.gone.empty()) {
@@ -993,7 +1152,10 @@ struct Sequencer::Impl {
   /// Nothing that it has not run can run any more.
   void desert(Set& set) {
     set.has_gone = true;
+    set.sequence.queue.clear();
+    cut_sequence(set, set.sequence.run);
     for (const Queued& item : std::exchange(set.queue, {})) {  // no plan: one of its ranks has left
+      if (item.calls) continue;
       tensors[item.which].ready = false;
       fail_without_members({set.number, tensors[item.which].name, tensors[item.which].round});
     }
@@ -1002,7 +1164,8 @@ struct Sequencer::Impl {
   void fail_questions() {
     for (auto it = questions.begin(); it != questions.end();) {
       const Question question = it->second;
-      const bool has_failed = any_gone(question.request) && !question.running && !question.request.join;
+      const Request& request = question.request;
+      const bool has_failed = any_gone(request) && !question.running && !request.join && !is_call(request);
       it = has_failed ? questions.erase(it) : std::next(it);
       if (has_failed) fail_without_members(question.request);
     }
@@ -1026,8 +1189,16 @@ struct Sequencer::Impl {
       if (!std::binary_search(set.members.begin(), set.members.end(), message.rank)) continue;
       set.has_left = true;
       if (set.plan) void_plan(set, PlanEnd::left);
+      cut_sequence(set, calls_of(message, number));
       if (!set.absent.empty()) end_join_without(set);
     }
+  }
+
+  static Round calls_of(const Left& message, SetId set) {
+    for (const Left::Sequence& sequence : message.sequences) {
+      if (sequence.set == set) return sequence.calls;
+    }
+    return 0;
   }
 
   void close() {

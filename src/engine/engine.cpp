@@ -205,6 +205,7 @@ bool Engine::take_in(Operation& operation, bool in_world, base::Time now) {
 
 void Engine::admit(OperationPtr operation, base::Time now) {
   Entry& entry = *operation->entry;
+  if (entry.is_sequence) return admit_call(std::move(operation), now);
   if (!take_in(*operation, entry.set == core::kGlobalSet, now)) return;
   if (sets_.joins.any() && sets_.joins.find(entry.set) != nullptr) return refuse_absent(*operation);
   if (!entry.slot) sets_.entries.add(entry, participant_.open(entry.set, entry.name));
@@ -343,6 +344,9 @@ void Engine::act(control::Action& action) {
             messages_.on_set_gone(sets_.forget(gone.set));
           },
           [this](const control::JoinDone& done) KOLO_REQUIRES(driver_.mutex()) { end_join(done); },
+          [this](const control::RunCalls& batch) KOLO_REQUIRES(driver_.mutex()) { run_calls(batch); },
+          [this](const control::FailCall& failed) KOLO_REQUIRES(driver_.mutex()) { fail_call(failed); },
+          [this](const control::FailLastCalls& failed) KOLO_REQUIRES(driver_.mutex()) { fail_last_calls(failed); },
           [this](const control::WorldFault& fault) KOLO_REQUIRES(driver_.mutex()) { latch(fault.status); },
           [this](const control::WorldClosed&) KOLO_REQUIRES(driver_.mutex()) { close_log(); },
           [this](const control::PushTransport&) KOLO_REQUIRES(driver_.mutex()) {
@@ -370,7 +374,12 @@ void Engine::run_batch(const control::RunBatch& batch) {
   }
   if (batch.set == core::kGlobalSet)
     metrics_.batch_digest += digest;  // a sum: planned batches come in the order in which they became ready
-  executor_.run(batch.set, std::move(members), batch.plan_key, batch.number);
+  start_batch(batch.set, std::move(members), batch.plan_key, batch.number);
+}
+
+void Engine::start_batch(core::SetId set, std::vector<OperationPtr> members, std::uint32_t plan_key,
+                         std::uint32_t number) {
+  executor_.run(set, std::move(members), plan_key, number);
   // A device's work is given to it by the background thread alone.
   if (!driver_.in_background() && device_moves()) driver_.ring();
 }
@@ -427,6 +436,7 @@ void Engine::fail_open(const Status& status) {
   while (!open_.empty()) complete(open_[open_.size() - 1], status);
   messages_.close(status);
   settle_messages();
+  sets_.clear_sequences();
 }
 
 // ---------------------------------------------------------------- what the poller has

@@ -284,6 +284,13 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void act(control::Action& action) KOLO_REQUIRES(driver_.mutex());
   void run_batch(const control::RunBatch& batch) KOLO_REQUIRES(driver_.mutex());
   void run_without_some(const control::RunBatch& batch) KOLO_REQUIRES(driver_.mutex());
+  [[nodiscard]] std::vector<OperationPtr>
+  stand_ins(core::SetId set, const std::vector<std::shared_ptr<const core::Signature>>& signatures)
+      KOLO_REQUIRES(driver_.mutex());
+  void start_without(core::SetId set, std::vector<OperationPtr> members, const Absence& absence)
+      KOLO_REQUIRES(driver_.mutex());
+  void start_batch(core::SetId set, std::vector<OperationPtr> members, std::uint32_t plan_key, std::uint32_t number)
+      KOLO_REQUIRES(driver_.mutex());
   bool move_backend(base::Time now) KOLO_REQUIRES(driver_.mutex());
   void finish(Batch& batch) KOLO_REQUIRES(driver_.mutex());
   bool move_messages(base::Time now) KOLO_REQUIRES(driver_.mutex());
@@ -322,6 +329,13 @@ class Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] bool arm_transport() noexcept KOLO_REQUIRES(driver_.mutex());
   [[nodiscard]] std::optional<std::chrono::nanoseconds> sleep_time(base::Time now) noexcept
       KOLO_REQUIRES(driver_.mutex());
+
+  // -- the unnamed asynchronous calls' (sequence.cpp)
+  void admit_call(OperationPtr operation, base::Time now) KOLO_REQUIRES(driver_.mutex());
+  void run_calls(const control::RunCalls& batch) KOLO_REQUIRES(driver_.mutex());
+  void fail_call(const control::FailCall& failed) KOLO_REQUIRES(driver_.mutex());
+  void fail_last_calls(const control::FailLastCalls& failed) KOLO_REQUIRES(driver_.mutex());
+  void ask_about_call(const Operation& operation, double waited, bool deadline) KOLO_REQUIRES(driver_.mutex());
 
   // -- the unnamed call's (express.cpp)
   template <class There>

@@ -15,11 +15,14 @@ namespace kolo::engine {
 namespace {
 
 std::string subject(const std::string& name) {
+  if (name == control::kSequence) return "an unnamed asynchronous call";
   return name.empty() ? "an unnamed call" : "tensor " + base::quoted(name);
 }
 
 /// Not in the log yet; else its batch runs.
-bool is_negotiating(const Operation& operation) noexcept { return operation.entry->operation.get() == &operation; }
+bool is_negotiating(const Operation& operation) noexcept {
+  return operation.is_waiting || operation.entry->operation.get() == &operation;
+}
 
 }  // namespace
 
@@ -52,7 +55,11 @@ void Engine::check_deadline(Operation& operation, base::Time now) {
     ask_about(operation, now);
   } else if (now >= warn_at && !operation.warned) {
     operation.warned = true;
-    if (const auto slot = slot_of(operation)) participant_.overdue(*slot, waited, false);
+    if (operation.entry->is_sequence) {
+      ask_about_call(operation, waited, false);
+    } else if (const auto slot = slot_of(operation)) {
+      participant_.overdue(*slot, waited, false);
+    }
   }
   base::Time due = operation.deadline;
   if (operation.overdue) {
@@ -64,7 +71,9 @@ void Engine::check_deadline(Operation& operation, base::Time now) {
 /// The deadline has passed.
 void Engine::ask_about(Operation& operation, base::Time now) {
   const double waited = base::to_seconds(now - operation.submitted);
-  if (const auto slot = slot_of(operation)) {
+  if (operation.entry->is_sequence) {
+    ask_about_call(operation, waited, true);
+  } else if (const auto slot = slot_of(operation)) {
     participant_.overdue(*slot, waited, true);
   } else {
     participant_.overdue_running(operation.entry->set, operation.entry->name, waited);
@@ -80,6 +89,7 @@ std::optional<control::SlotId> Engine::slot_of(const Operation& operation) const
 /// What it waits for, as ranks speak of it.
 control::Answer::Wait Engine::wait_of(const Operation& operation) const {
   const Entry& entry = *operation.entry;
+  if (entry.is_sequence) return {entry.set, entry.name, operation.call};
   const core::Round round = entry.slot ? participant_.round_of(*entry.slot) : 0;
   const core::Signature& signature = *operation.signature;
   if (!core::traits_of(signature.kind).makes_set) return {entry.set, entry.name, round};
@@ -173,6 +183,7 @@ void Engine::close_log() {
   }
   messages_.close(ending_.closed_as());
   settle_messages();
+  sets_.clear_sequences();
 }
 
 /// Of the exception that is being handled.

@@ -69,9 +69,9 @@ void Engine::end_join(const control::JoinDone& done) {
 /// What this rank submits to a set that it has joined in; a group that it asks for is the world's.
 void Engine::refuse_absent(Operation& operation) {
   const core::CollectiveTraits& traits = core::traits_of(operation.signature->kind);
-  const std::string subject = traits.makes_set
-                                  ? "a group cannot be made"
-                                  : std::string(traits.name) + " of " + base::quoted(operation.entry->name);
+  std::string subject = std::string(traits.name) + " of " + base::quoted(operation.entry->name);
+  if (traits.makes_set) subject = "a group cannot be made";
+  if (operation.entry->is_sequence) subject = "unnamed asynchronous " + std::string(traits.name);
   complete(operation, Status(ErrorCode::invalid_argument,
                              subject + ": this rank has joined, and takes part in nothing more until every rank has "
                                        "joined; wait for the join first"));
@@ -91,14 +91,22 @@ void Engine::run_without_some(const control::RunBatch& batch) {
       KOLO_CHECK(members.back()) << "the log runs what this rank has not submitted";
     }
   }
-  if (is_absent) {
-    const core::Topology& topology = sets_.state_of(batch.set).topology;
-    members = sets_.joins.stand_ins(signatures, topology.rank, topology.size);
-  }
   if (batch.set == core::kGlobalSet) metrics_.batch_digest += digest;
+  if (is_absent) members = stand_ins(batch.set, signatures);
+  start_without(batch.set, std::move(members), {batch.uncounted, is_absent});
+}
+
+/// What this rank takes part with where it is absent.
+std::vector<OperationPtr> Engine::stand_ins(core::SetId set,
+                                            const std::vector<std::shared_ptr<const core::Signature>>& signatures) {
+  const core::Topology& topology = sets_.state_of(set).topology;
+  return sets_.joins.stand_ins(signatures, topology.rank, topology.size);
+}
+
+void Engine::start_without(core::SetId set, std::vector<OperationPtr> members, const Absence& absence) {
   // A join may last as long as the others work.
-  if (const Joins::Open* join = sets_.joins.find(batch.set)) open_.restart(*join->operation, base::now());
-  executor_.run_without(batch.set, std::move(members), {batch.uncounted, is_absent});
+  if (const Joins::Open* join = sets_.joins.find(set)) open_.restart(*join->operation, base::now());
+  executor_.run_without(set, std::move(members), absence);
 }
 
 }  // namespace kolo::engine

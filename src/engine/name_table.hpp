@@ -36,8 +36,9 @@ struct alignas(base::kCacheLine) Entry {
   const core::SetId set;
   /// From the claim to completion.
   std::atomic<bool> in_flight{false};
-  bool held = false;   ///< by a prepared request; guarded by the table's mutex
-  bool known = false;  ///< by a number; the driver writes it, with the table's mutex
+  bool held = false;         ///< by a prepared request; guarded by the table's mutex
+  bool known = false;        ///< by a number; the driver writes it, with the table's mutex
+  bool is_sequence = false;  ///< it stands for all unnamed asynchronous calls (sequence.hpp)
 
   /// The driver's: the participant's number for it.
   std::optional<std::uint32_t> slot;

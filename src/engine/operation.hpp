@@ -106,9 +106,10 @@ class HandleState {
  public:
   // -- the driver's
   bool warned = false;
-  bool overdue = false;   ///< its deadline has passed
-  bool reminded = false;  ///< the leader, of the deadline
-  bool joins = false;     ///< a join: constant
+  bool overdue = false;     ///< its deadline has passed
+  bool reminded = false;    ///< the leader, of the deadline
+  bool joins = false;       ///< a join: constant
+  bool is_waiting = false;  ///< of an unnamed asynchronous call: for the log
   std::size_t open_index = 0;
   base::Time submitted{};
   base::Time deadline{};
@@ -116,7 +117,8 @@ class HandleState {
   // -- constant from the submission to completion
   engine::Buffers buffers;
   std::optional<std::chrono::nanoseconds> timeout;
-  core::Round call = 0;  ///< the number of an unnamed call where some do not come this way; 0: the next
+  core::Round call = 0;  ///< the number of an unnamed call where some do not come this way; 0: the next. Of an
+                         ///< asynchronous one it is the driver's
 
   /// The driver's: when an unanswered deadline is latched here. Of an operation that is overdue.
   base::Time latch_at{};

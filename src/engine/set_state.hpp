@@ -13,6 +13,7 @@
 #include "core/signature.hpp"
 #include "core/topology.hpp"
 #include "engine/name_table.hpp"
+#include "engine/sequence.hpp"
 #include "engine/unnamed_calls.hpp"
 
 namespace kolo::engine {
@@ -23,7 +24,7 @@ class SetState : public std::enable_shared_from_this<SetState> {
   SetState(core::SetId set, core::Topology its_topology, std::vector<int> its_members, std::string its_words,
            std::uint64_t its_serial = 0)
       : number(set), serial(its_serial), topology(std::move(its_topology)), members(std::move(its_members)),
-        words(std::move(its_words)), names(set, topology.node_count() == 1) {}
+        words(std::move(its_words)), names(set, topology.node_count() == 1), sequence(set, names) {}
 
   const core::SetId number;
   const std::uint64_t serial;  ///< the how-manieth set of the log, the same on all ranks and no other's; 0: the world
@@ -32,7 +33,8 @@ class SetState : public std::enable_shared_from_this<SetState> {
   const std::string words;         ///< the group, for a person; empty: the world's
   std::string plane;               ///< how its tensors of the CPU are moved, for a person; constant once it is made
   NameTable names;
-  UnnamedCalls unnamed;
+  UnnamedCalls unnamed;  ///< the blocking ones
+  Sequence sequence;     ///< and the asynchronous ones
 };
 using SetStatePtr = std::shared_ptr<SetState>;
 

@@ -86,6 +86,11 @@ void Sets::resume_unnamed(SetState& set, core::Round call, bool ended) noexcept 
   set.unnamed.resume(call, ended && !is_closed_);
 }
 
+void Sets::clear_sequences() noexcept {
+  world_->sequence.clear();
+  for (const auto& [set, state] : states_) state->sequence.clear();
+}
+
 Sets::Unnamed Sets::unnamed() const noexcept {
   Unnamed all{gone_.calls + world_->unnamed.done(), gone_.bytes + world_->unnamed.bytes()};
   for (const auto& [set, state] : states_) {

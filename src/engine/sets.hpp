@@ -62,6 +62,12 @@ class Sets {
   [[nodiscard]] Made make(core::SetId set, const std::vector<std::int32_t>& members, const std::string& name);
   /// The log has removed it. Returns its serial number.
   std::uint64_t forget(core::SetId set);
+  /// Of a set that this rank is a member of.
+  [[nodiscard]] Sequence& sequence_of(core::SetId set) const {
+    return set == core::kGlobalSet ? world_->sequence : states_.at(set)->sequence;
+  }
+  /// All calls that were in flight have been completed.
+  void clear_sequences() noexcept;
   /// From now on all unnamed calls go by the log: a rank has left.
   void close_unnamed() noexcept;
   /// The set's next unnamed call is the one after that: its join is over, which holds them. `ended`: and all are back.

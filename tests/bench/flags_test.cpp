@@ -68,11 +68,12 @@ TEST(Flags, AsInNcclTests) {
 }
 
 TEST(Flags, OfSteps) {
-  const Flags flags = parse(
-      {"step", "--model", "many-small", "--baseline", "mpi-per-tensor,mpi-packed", "--submit", "grouped,by-name"});
+  const Flags flags = parse({"step", "--model", "many-small", "--baseline", "mpi-per-tensor,mpi-packed", "--submit",
+                             "grouped,by-name,unnamed"});
   EXPECT_EQ(flags.model.tensors, std::vector<std::int64_t>(1000, 256));
   EXPECT_EQ(flags.baselines, (std::vector<Baseline>{Baseline::mpi_per_tensor, Baseline::mpi_packed}));
-  EXPECT_EQ(flags.submissions, (std::vector<Submission>{Submission::grouped, Submission::by_name}));
+  EXPECT_EQ(flags.submissions,
+            (std::vector<Submission>{Submission::grouped, Submission::by_name, Submission::unnamed}));
   EXPECT_EQ(flags.ops, std::vector<kolo::ReduceOp>{kolo::ReduceOp::average});
   EXPECT_EQ(parse({"step", "-o", "sum"}).ops, std::vector<kolo::ReduceOp>{kolo::ReduceOp::sum});
   const Flags turn = parse({"step", "--turn", "1/3:/tmp/turns"});

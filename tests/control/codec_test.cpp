@@ -45,12 +45,17 @@ std::vector<UpMessage> sample_up() {
           Overdue{2, 1, "x", 9, kWaited, true, true, {2, 900}},
           Missing{kMost, {1, 2, 3, 900}},
           RankLost{4, ErrorCode::user_exception, "std::runtime_error: no"},
-          Left{1023},
+          Left{1023, {{0, kMost}, {7, 1}}},
           Starved{12},
           Answer{kMost, 1023, true, Doing::standing, {0, 7}, "no time", Answer::Wait{3, "y", kMost, {2, 5}}},
           Answer{1, 2, false, Doing::waiting, {}, "", std::nullopt},
-          Joined{3, 7, kMost, 12, {{"", 18, 0, {}}, {"x", kMost, core::kNoTensor, sample_signature()}}, kMost, true},
-          Overdue{2, 1, "", 3, kWaited, true, false, {}, true}};
+          Joined{3, 7, kMost, 12, {{"", 18, 0, {}}, {"x", kMost, core::kNoTensor, sample_signature()}}, kMost, true, 9},
+          Overdue{2, 1, "", 3, kWaited, true, false, {}, true},
+          SequenceGrown{4,
+                        kMost,
+                        {{255, kMost, sample_signature()},
+                         {1, 2},
+                         {0, 1, std::nullopt, {{sample_signature(), {0, 2}}, {core::Signature{}, {1}}}}}}};
 }
 
 std::vector<LogEntry> sample_log() {
@@ -69,8 +74,11 @@ std::vector<LogEntry> sample_log() {
           Faulted{ErrorCode::timeout, -1, "too late"},
           Closed{},
           Push{},
-          RankJoined{1, 5, {"", "x"}, true},
-          JoinEnded{1, 6, kMost, ErrorCode::ok, "", kMost}};
+          RankJoined{1, 5, {"", "x"}, true, kMost},
+          JoinEnded{1, 6, kMost, ErrorCode::ok, "", kMost},
+          SequenceAppended{1, kMost, {{5, sample_signature()}, {6, {}}}},
+          SequenceFailed{1, 7, ErrorCode::mismatch, "they disagree"},
+          SequenceEnded{1, 8, ErrorCode::rank_lost, "it left"}};
 }
 
 template <class Message>

@@ -273,7 +273,9 @@ class Saboteur {
   }
   core::SetId set() { return one_of<core::SetId>({0, 0, 0, 1, 1, 2, ~core::SetId{0}}); }
   std::uint64_t count() { return one_of<std::uint64_t>({0, 1, 2, 3, 7, (std::uint64_t{1} << 48) - 1}); }
-  std::string name() { return one_of<std::string>({"", "n0", "n4", "m", "late", "set", std::string(300, 'x')}); }
+  std::string name() {
+    return one_of<std::string>({"", kSequence, "n0", "n4", "m", "late", "set", std::string(300, 'x')});
+  }
   std::uint16_t generation() { return one_of<std::uint16_t>({0, 1, 1, 2, 65535}); }
   std::uint32_t plan() { return one_of<std::uint32_t>({0, 1, 2, 3, ~0U}); }
   std::vector<core::TensorId> ids() {
@@ -305,7 +307,17 @@ class Saboteur {
   double seconds() { return one_of<double>({0, 1, -1, std::numeric_limits<double>::quiet_NaN()}); }
 
   UpMessage up() {
-    switch (random_() % 10) {
+    switch (random_() % 11) {
+    case 10: {
+      SequenceGrown grown{set(), count(), {}};
+      for (std::uint64_t repeats = random_() % 3; repeats > 0; --repeats) {
+        grown.repeats.push_back({static_cast<std::uint32_t>(count()), count()});
+        if (flag()) grown.repeats.back().signature = signature();
+        if (random_() % 4 == 0)
+          grown.repeats.back() = {0, 1, std::nullopt, {{signature(), ranks()}, {signature(), {1}}}};
+      }
+      return grown;
+    }
     case 0:
       return Counted{id(), {generation(), count()}};
     case 1: {
@@ -325,11 +337,11 @@ class Saboteur {
     case 5:
       return RankLost{rank(), code(), "gone"};
     case 6:
-      return Left{rank()};
+      return Left{rank(), {{set(), count()}}};
     case 7:
       return Starved{rank()};
     case 8: {
-      Joined joined{rank(), set(), count(), count(), {}};
+      Joined joined{rank(), set(), count(), count(), {}, count(), flag(), count()};
       for (const std::string& name : names()) joined.submissions.push_back({name, count(), id(), signature()});
       return joined;
     }
@@ -338,7 +350,7 @@ class Saboteur {
     }
   }
   LogEntry entry() {
-    switch (random_() % 15) {
+    switch (random_() % 18) {
     case 0:
       return Assigned{id(), generation(), set(), name(), signature()};
     case 1:
@@ -364,9 +376,17 @@ class Saboteur {
     case 11:
       return RankLeft{rank()};
     case 12:
-      return RankJoined{set(), rank(), names()};
+      return RankJoined{set(), rank(), names(), flag(), count()};
     case 13:
       return JoinEnded{set(), rank(), count(), code(), "no"};
+    case 14:
+      return SequenceAppended{set(), count(), {{count(), signature()}}};
+    case 15:
+      return SequenceAppended{set(), count()};
+    case 16:
+      return SequenceFailed{set(), count(), code(), "no"};
+    case 17:
+      return SequenceEnded{set(), count(), code(), "no"};
     default:
       return Faulted{code(), rank(), "no"};
     }

@@ -60,6 +60,20 @@ TEST(Layout, EqualReductionsShareARunInTheirOrder) {
   EXPECT_TRUE(layout.runs[0].prototype.pieces.empty());
 }
 
+/// Requests that share one signature are laid out as those with equal ones.
+TEST(Layout, OneObjectManyTimes) {
+  const Signature one = reduction(DType::float32, 3);
+  const Signature other = reduction(DType::int64, 2);
+  const Layout layout = make_layout({&one, &one, &other, &other, &one, &one}, 4);
+  ASSERT_EQ(layout.runs.size(), 2U);
+  EXPECT_EQ(places(layout.runs[0]), (Places{{0, 0, 3}, {1, 0, 3}, {4, 0, 3}, {5, 0, 3}}));
+  EXPECT_EQ(places(layout.runs[1]), (Places{{2, 0, 2}, {3, 0, 2}}));
+  EXPECT_EQ(layout.runs[0].prototype.elements, 12);
+  EXPECT_EQ(layout.runs[1].prototype.elements, 4);
+  const Signature barrier = of_kind(CollectiveKind::barrier, 0);
+  EXPECT_TRUE(make_layout({&barrier, &barrier}, 4).runs.empty());
+}
+
 /// A tensor joins the first run it can share, also when others lie between.
 TEST(Layout, DtypesHaveRunsOfTheirOwn) {
   const Layout layout =

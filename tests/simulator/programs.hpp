@@ -64,6 +64,7 @@ struct Random {
   bool calls = false;  ///< unnamed calls are made one at a time, in one order, and may pass by the log
   bool end_steps = true;
   bool joins = true;
+  bool async = true;  ///< asynchronous calls without a name
 };
 
 /// One program a rank. Sets are made by their members at the end of a phase, in one order; and dropped there, by each
@@ -100,6 +101,7 @@ class RandomPrograms {
     int set = 0;
     std::string name;
     std::vector<int> signatures;  ///< by rank
+    bool is_async = false;        ///< asynchronous, without a name: these have one order on all ranks
   };
 
   std::size_t draw(std::size_t below) { return random_() % below; }
@@ -142,10 +144,11 @@ class RandomPrograms {
     }
   }
 
-  bool is_synchronous(const Call& call) const { return shape_.calls && call.name.empty(); }
+  bool is_synchronous(const Call& call) const { return shape_.calls && call.name.empty() && !call.is_async; }
 
   Op request(const Call& call, std::size_t rank) const {
     const int signature = call.signatures[rank];
+    if (call.is_async) return simulator::launch(signature, call.set);
     return is_synchronous(call) ? simulator::call(signature, call.set) : submit(call.name, signature, call.set);
   }
 
@@ -160,6 +163,42 @@ class RandomPrograms {
     return call;
   }
 
+  /// Without a name, asynchronously.
+  Call make_async(int set) {
+    Call call{set, "", {}, true};
+    const auto signature = static_cast<int>(draw(kSignatures));
+    call.signatures.assign(programs_.size(), signature);
+    if (shape_.mismatches && draw(25) == 0) {
+      for (int& s : call.signatures) s = draw(2) == 0 ? signature : static_cast<int>(draw(kSignatures));
+    }
+    return call;
+  }
+
+  /// So many of them, of one signature for the most part.
+  void add_async(std::vector<Call>& calls, int set) {
+    if (!shape_.async || draw(3) == 0) return;
+    for (std::size_t i = draw(12); i > 0; --i) {
+      const Call call = make_async(set);
+      calls.push_back(call);
+      for (std::size_t more = draw(3) == 0 ? draw(8) : 0; more > 0; --more) calls.push_back(call);
+    }
+  }
+
+  /// In whatever order, but for those that have one.
+  void shuffle(std::vector<Call>& calls) {
+    std::vector<Call> ordered;
+    for (const Call& call : calls) {
+      if (call.is_async) ordered.push_back(call);
+    }
+    std::shuffle(calls.begin(), calls.end(), random_);
+    auto next = ordered.begin();
+    for (Call& call : calls) {
+      if (call.is_async) call = *next++;
+    }
+  }
+
+  static Op wait_of(const Call& call) { return call.is_async ? wait_launched(call.set) : wait(call.name, call.set); }
+
   void make_phase() {
     std::vector<Call> calls;
     for (std::size_t set = 0; set < members_.size(); ++set) {
@@ -170,6 +209,7 @@ class RandomPrograms {
       }
       if (shape_.unnamed && draw(3) == 0) names.push_back(shape_.names);
       for (const int name : names) calls.push_back(make_call(static_cast<int>(set), name));
+      add_async(calls, static_cast<int>(set));
     }
     std::shuffle(calls.begin(), calls.end(), random_);
     const bool one_order = draw(2) == 0;
@@ -186,7 +226,8 @@ class RandomPrograms {
     std::vector<Call> calls;
     std::vector<bool> ends_step;
     for (std::size_t i = draw(2 * static_cast<std::size_t>(shape_.names)); i > 0; --i) {
-      calls.push_back(make_call(static_cast<int>(set), draw_name()));
+      const bool is_async = shape_.async && draw(3) == 0;
+      calls.push_back(is_async ? make_async(static_cast<int>(set)) : make_call(static_cast<int>(set), draw_name()));
       ends_step.push_back(shape_.end_steps && draw(6) == 0);
     }
     for (const std::int32_t rank : members_[set]) {
@@ -195,10 +236,13 @@ class RandomPrograms {
       const std::size_t end = draw(calls.size() + 1);
       for (std::size_t i = 0; i < end; ++i) {
         program.push_back(request(calls[i], static_cast<std::size_t>(rank)));
-        if (draw(5) == 0) program.push_back(wait(calls[i].name, calls[i].set));
+        if (draw(5) == 0) program.push_back(wait_of(calls[i]));
         if (ends_step[i]) program.push_back(end_step(calls[i].set));
       }
       std::vector<bool> is_there(static_cast<std::size_t>(shape_.names) + 1, false);
+      for (std::size_t more = shape_.async ? draw(4) : 0; more > 0; --more) {
+        program.push_back(request(make_async(static_cast<int>(set)), static_cast<std::size_t>(rank)));
+      }
       for (std::size_t more = draw(3); more > 0; --more) {
         const int name = draw_name();
         if (is_there[static_cast<std::size_t>(name)] || (shape_.calls && name == shape_.names)) continue;
@@ -217,12 +261,12 @@ class RandomPrograms {
 
   void write_phase(std::size_t rank, std::vector<Call> calls, bool one_order, bool wait_at_end) {
     Program& program = programs_[rank];
-    if (!one_order) std::shuffle(calls.begin(), calls.end(), random_);
+    if (!one_order) shuffle(calls);
     if (draw(6) == 0) program.push_back(pause(draw(300)));  // a rank that is late
     for (const Call& call : calls) {
       if (!is_member(rank, call.set) || is_synchronous(call)) continue;
       program.push_back(request(call, rank));
-      if (one_order && draw(5) == 0) program.push_back(wait(call.name, call.set));
+      if (one_order && draw(5) == 0) program.push_back(wait_of(call));
       if (draw(15) == 0) program.push_back(poll());
     }
     std::sort(calls.begin(), calls.end(), [](const Call& a, const Call& b) { return a.set < b.set; });

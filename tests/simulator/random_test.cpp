@@ -99,6 +99,14 @@ TEST(RandomWorlds, KeepEveryPromiseWhereUnnamedCallsPassByTheLog) {
   }
 }
 
+/// Little else than asynchronous calls without a name.
+TEST(RandomWorlds, KeepEveryPromiseWhereTheOrderOfCallsIsTheName) {
+  Random shape;
+  shape.names = 2;
+  shape.phases = 30;
+  expect_promises(shape, 8000, 400);
+}
+
 /// One rank leaves, or dies, somewhere in its program. What needs it fails; sets that it is no member of go on.
 TEST(RandomWorlds, KeepEveryPromiseWhereARankIsGoneSoon) {
   Random shape;
@@ -125,7 +133,7 @@ TEST(RandomWorlds, KeepEveryPromiseWhereARankIsGoneSoon) {
 
 TEST(RandomWorlds, KeepEveryPromiseWhenNothingIsIrregular) {
   Random shape;
-  shape.mismatches = shape.changes = shape.unnamed = shape.churn = shape.joins = false;
+  shape.mismatches = shape.changes = shape.unnamed = shape.churn = shape.joins = shape.async = false;
   shape.sets = 0;
   shape.phases = 25;
   for (std::uint64_t seed = 3000; seed < 3000 + kolo::testing::share_of(150U); ++seed) {

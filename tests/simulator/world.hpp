@@ -30,6 +30,8 @@
 //     and a name fails, when all who are present have submitted it; contributors are those who really have, and every
 //     rank is told of the same ones; the join ends when all have joined and nothing of theirs is left, with one last
 //     rank on all of them, or fails because a member has left;
+//   - calls without a name run and fail in the order of their numbers, for calls of these numbers that every member has
+//     made, or that a rank which has joined had not; none runs that a rank which has left has not made;
 //   - nothing follows the end of the log;
 //   - and when nothing happens any more: every program has come to its end, and whatever all members had submitted
 //     has been consumed and has completed everywhere.
@@ -71,7 +73,23 @@ using Tick = std::uint64_t;
 /// What would be done with a set that could not be made is passed over. Submitting a name that is in flight waits for
 /// it first.
 struct Op {
-  enum class Kind { submit, call, wait, wait_all, poll, end_step, make_set, drop_set, join, pause, leave, die, stop };
+  enum class Kind {
+    submit,
+    call,
+    launch,
+    wait,
+    wait_launched,
+    wait_all,
+    poll,
+    end_step,
+    make_set,
+    drop_set,
+    join,
+    pause,
+    leave,
+    die,
+    stop
+  };
   Kind kind = Kind::pause;
   int set = 0;
   std::string name;
@@ -87,6 +105,10 @@ inline Op submit(std::string name, int signature = 0, int set = 0) {
 /// An unnamed call, waited for; all members make theirs this way, or none does.
 inline Op call(int signature = 0, int set = 0) { return {Op::Kind::call, set, {}, signature, {}, 0}; }
 inline Op wait(std::string name, int set = 0) { return {Op::Kind::wait, set, std::move(name), 0, {}, 0}; }
+/// Asynchronously, without a name.
+inline Op launch(int signature = 0, int set = 0) { return {Op::Kind::launch, set, {}, signature, {}, 0}; }
+/// For all calls without a name that the rank has made in the set.
+inline Op wait_launched(int set = 0) { return {Op::Kind::wait_launched, set, {}, 0, {}, 0}; }
 inline Op wait_all() { return {Op::Kind::wait_all, 0, {}, 0, {}, 0}; }
 /// Shows interest for a moment, as an unfinished done() does.
 inline Op poll() { return {Op::Kind::poll, 0, {}, 0, {}, 0}; }
@@ -235,6 +257,14 @@ class World {
     bool warned = false;
     Tick since = 0;
   };
+  /// Of a sequence.
+  struct Call {
+    std::uint64_t number = 0;
+    bool running = false;
+    std::size_t entry = 0;  ///< of the log, which runs it
+    bool warned = false;
+    Tick since = 0;
+  };
   struct Rank {
     std::unique_ptr<control::Participant> participant;
     Program program;
@@ -247,6 +277,7 @@ class World {
     std::map<int, SetId> sets{{0, core::kGlobalSet}};  ///< by the program's number
     std::map<Key, Handle> handles;
     std::map<SlotId, Handle*> by_slot;
+    std::map<SetId, std::deque<Call>> launched;  ///< in flight
     std::deque<control::UpMessage> ring;
     std::map<TensorId, control::CountWord> column;  ///< what the leader has not looked at
     std::size_t cursor = 0;                         ///< into the node's log
@@ -474,6 +505,11 @@ class World {
       return do_submit(rank, {set->second, op.name}, op.signature);
     case Op::Kind::call:
       return call(rank, set->second, op.signature);
+    case Op::Kind::launch:
+      do_launch(rank, set->second, op.signature);
+      return true;
+    case Op::Kind::wait_launched:
+      return r.launched[set->second].empty();
     case Op::Kind::wait: {
       const auto found = r.handles.find({set->second, op.name});
       return found == r.handles.end() || !found->second.pending;
@@ -580,6 +616,18 @@ class World {
     wake_callers(set);
   }
 
+  void do_launch(int rank, SetId set, int signature) {
+    Rank& r = ranks_[index(rank)];
+    const auto& given = signatures_[index(signature)];
+    const std::uint64_t number =
+        r.participant->call(set, draw(3) == 0 ? std::make_shared<const core::Signature>(*given) : given);
+    r.launched[set].push_back({number, false, 0, false, now_});
+    ++r.unfinished;
+    note_submission(rank, {set, control::kSequence}, number, signature);
+    if (options_.stall_warning > 0) schedule(now_ + options_.stall_warning, Event::Kind::overdue, rank);
+    if (options_.deadline > 0) schedule(now_ + options_.deadline, Event::Kind::overdue, rank);
+  }
+
   void begin(int rank, const Key& key, Handle& handle, SlotId slot, int number) {
     Rank& r = ranks_[index(rank)];
     handle.key = key;
@@ -671,8 +719,21 @@ class World {
         if (!handle.running) r.participant->overdue(handle.slot, seconds, false);
       }
     }
+    for (auto& [set, calls] : r.launched) {
+      if (!calls.empty()) look_at_call(r, set, calls.front());
+    }
     if (r.is_joined) look_at_join(r);
     publish(rank);
+  }
+
+  /// The first in flight: the others wait for it.
+  void look_at_call(Rank& r, SetId set, Call& call) {
+    const Tick waited = now_ - call.since;
+    const bool is_late = options_.deadline > 0 && waited >= options_.deadline;
+    const bool warn = options_.stall_warning > 0 && waited >= options_.stall_warning && !call.warned;
+    if (!is_late && (!warn || call.running)) return;
+    call.warned = true;
+    r.participant->overdue_call(set, call.number, static_cast<double>(waited) / 1000, is_late, call.running);
   }
 
   void look_at_join(Rank& r) {
@@ -727,18 +788,97 @@ class World {
       }
       handle->running = true;
     }
-    running_[{rank, entry}] = run.members;
-    if (ranks_[index(rank)].is_joined && ranks_[index(rank)].join_set == run.set) watch_join(rank);
-    if (++record.executed == members_[run.set].size()) {
-      for (const std::int32_t member : members_[run.set]) {
+    started(rank, entry, run.set, run.members);
+  }
+
+  void started(int rank, std::size_t entry, SetId set, const std::vector<SlotId>& members) {
+    running_[{rank, entry}] = members;
+    if (ranks_[index(rank)].is_joined && ranks_[index(rank)].join_set == set) watch_join(rank);
+    if (++records_[entry].executed == members_[set].size()) {
+      for (const std::int32_t member : members_[set]) {
         schedule(now_ + 1 + draw(options_.batch_duration), Event::Kind::complete, member, entry);
       }
     }
   }
 
+  // ---- its sequences
+
+  /// The first call that does not run yet.
+  Call* next_call(int rank, SetId set) {
+    for (Call& call : ranks_[index(rank)].launched[set]) {
+      if (!call.running) return &call;
+    }
+    violate("rank " + std::to_string(rank) + " is told about a call that it has not made");
+    return nullptr;
+  }
+
+  void act(int rank, std::size_t entry, control::RunCalls& run) {
+    Record& record = records_[entry];
+    if (!record.is_batch || record.set != run.set || record.items.size() != run.calls || record.absent != run.absent) {
+      return violate("rank " + std::to_string(rank) + " runs other calls than entry " + std::to_string(entry));
+    }
+    const bool contributes = !std::binary_search(run.absent.begin(), run.absent.end(), rank);
+    std::uint64_t known = 0;
+    for (const auto& repeat : run.repeats) known += repeat.count;
+    if (!contributes && known != run.calls) return violate("a rank has joined, and is not told what the others run");
+    for (std::size_t i = 0; contributes && i < run.calls; ++i) {
+      Call* const call = next_call(rank, run.set);
+      if (call == nullptr) return;
+      if (call->number != record.items[i].second) {
+        return violate("rank " + std::to_string(rank) + " runs call " + std::to_string(call->number) +
+                       " where the log runs " + std::to_string(record.items[i].second));
+      }
+      call->running = true;
+      call->entry = entry;
+    }
+    started(rank, entry, run.set, {});
+  }
+
+  void act(int rank, std::size_t entry, control::FailCall& fail) {
+    Call* const call = next_call(rank, fail.set);
+    if (call == nullptr) return;
+    if (call->number != records_[entry].items.front().second) {
+      return violate("rank " + std::to_string(rank) + " fails another call than the log");
+    }
+    std::deque<Call>& calls = ranks_[index(rank)].launched[fail.set];
+    calls.erase(calls.begin() + place_of(calls, call));
+    --ranks_[index(rank)].unfinished;
+    ranks_[index(rank)].failures.push_back(fail.status);
+  }
+
+  static std::ptrdiff_t place_of(const std::deque<Call>& calls, const Call* call) {
+    return std::find_if(calls.begin(), calls.end(), [call](const Call& one) { return &one == call; }) - calls.begin();
+  }
+
+  void act(int rank, std::size_t, control::FailLastCalls& fail) {
+    Rank& r = ranks_[index(rank)];
+    std::deque<Call>& calls = r.launched[fail.set];
+    while (!calls.empty() && calls.back().number > fail.last) {
+      if (calls.back().running) return violate("rank " + std::to_string(rank) + " fails a call that runs");
+      calls.pop_back();
+      --r.unfinished;
+      r.failures.push_back(fail.status);
+    }
+  }
+
+  void complete_calls(int rank, std::size_t entry) {
+    Rank& r = ranks_[index(rank)];
+    std::deque<Call>& calls = r.launched[records_[entry].set];
+    const auto is_over = [entry](const Call& call) { return call.running && call.entry == entry; };
+    const auto end = std::remove_if(calls.begin(), calls.end(), is_over);
+    r.unfinished -= static_cast<std::size_t>(calls.end() - end);
+    calls.erase(end, calls.end());
+  }
+
   void complete(int rank, std::size_t entry) {
     Rank& r = ranks_[index(rank)];
     if (r.dead || r.ended) return;
+    if (std::holds_alternative<control::SequenceAppended>(log_[entry])) {
+      complete_calls(rank, entry);
+      running_.erase({rank, entry});
+      r.participant->completed(records_[entry].set);
+      return schedule_tick(rank, 1);
+    }
     const auto found = running_.find({rank, entry});
     const SetId set = records_[entry].set;
     const std::vector<std::int32_t>& absent = records_[entry].absent;
@@ -802,7 +942,9 @@ class World {
   void act(int rank, std::size_t, control::AnswerQuery& query) {
     Rank& r = ranks_[index(rank)];
     const auto runs = [](const auto& item) { return item.second.pending && item.second.running; };
-    const bool waits = std::any_of(r.handles.begin(), r.handles.end(), runs);
+    const auto calls_run = [](const auto& item) { return !item.second.empty() && item.second.front().running; };
+    const bool waits = std::any_of(r.handles.begin(), r.handles.end(), runs) ||
+                       std::any_of(r.launched.begin(), r.launched.end(), calls_run);
     query.answer.doing = waits ? control::Doing::waiting : control::Doing::nothing;
     for (const auto& [key, handle] : r.handles) {
       if (query.answer.submitted || !r.blocked || !handle.pending || handle.running) continue;
@@ -977,6 +1119,11 @@ class World {
               "', which rank " + std::to_string(member) + " has not made");
       return false;
     }
+    if (const auto ended = ended_.find(key.set);
+        name == control::kSequence && ended != ended_.end() && ordinal > ended->second) {
+      violate("entry " + std::to_string(entry) + " consumes a call behind the end of its sequence");
+      return false;
+    }
     if (ledger.said.size() < ordinal) {
       violate("entry " + std::to_string(entry) + " consumes '" + name + "', which nobody has submitted");
       return false;
@@ -1019,6 +1166,24 @@ class World {
     if (meaning_.erase(e.id) != 1) violate("entry " + std::to_string(n) + " evicts an id that means nothing");
   }
   void check(std::size_t n, const control::BatchAppended& e) { check_batch(n, e.set, e.members); }
+  void check(std::size_t n, const control::SequenceAppended& e) {
+    records_[n].is_batch = true;
+    for (std::uint64_t i = 0; i < e.calls; ++i) {
+      if (!consume(n, Key(e.set, control::kSequence), true)) return;
+    }
+  }
+  void check(std::size_t n, const control::SequenceFailed& e) {
+    if (!consume(n, Key(e.set, control::kSequence), e.code != ErrorCode::mismatch)) return;
+    if (records_[n].items.front().second != e.call) violate("entry " + std::to_string(n) + " fails another call");
+  }
+  void check(std::size_t n, const control::SequenceEnded& e) {
+    const bool has_left = std::any_of(members_[e.set].begin(), members_[e.set].end(),
+                                      [this](std::int32_t member) { return ranks_[index(member)].has_said_left; });
+    if (!has_left) violate("entry " + std::to_string(n) + " ends a sequence though nobody has left");
+    const auto [ended, is_new] = ended_.emplace(e.set, e.last);
+    if (!is_new && e.last > ended->second) violate("entry " + std::to_string(n) + " ends a sequence later than before");
+    ended->second = e.last;
+  }
   void check(std::size_t, const control::PlanDefined& e) { plans_[e.plan] = e; }
   void check(std::size_t, const control::PlanVoided& e) { plans_.erase(e.plan); }
   void check(std::size_t n, const control::PlannedBatch& e) {
@@ -1084,6 +1249,7 @@ class World {
     }
     for (auto& [key, ledger] : ledgers_) {
       if (key.set != e.set || ledger.hopeless) continue;
+      if (key.name == control::kSequence && ended_.count(e.set) != 0) continue;
       for (const std::int32_t member : members_[e.set]) {
         if (ledger.submitted[member] <= ledger.consumed) continue;
         return violate(what + "of which '" + key.name + "' is in flight on rank " + std::to_string(member));
@@ -1102,7 +1268,11 @@ class World {
     std::vector<std::string> submissions;
     for (auto& [key, ledger] : ledgers_) {
       if (key.set != e.set || !key.members.empty()) continue;
-      if (ledger.submitted[e.rank] > ledger.consumed) submissions.push_back(key.name);
+      if (key.name == control::kSequence) {
+        if (ledger.submitted[e.rank] != e.sequence) violate(who + " joins with another number of calls");
+      } else if (ledger.submitted[e.rank] > ledger.consumed) {
+        submissions.push_back(key.name);
+      }
     }
     if (submissions != e.submissions) violate(who + " joins with other submissions than it has made");
     last_[e.set] = e.rank;
@@ -1181,7 +1351,9 @@ class World {
   void check_ledgers() {
     for (auto& [key, ledger] : ledgers_) {
       if (ledger.hopeless) continue;
-      const std::uint64_t least = least_submitted(key, ledger);
+      std::uint64_t least = least_submitted(key, ledger);
+      if (const auto ended = ended_.find(key.set); key.name == control::kSequence && ended != ended_.end())
+        least = std::min(least, ended->second);
       if (ledger.consumed != least) violate("submission " + std::to_string(least) + " of '" + key.name + "' was lost");
     }
     for (const auto& [what, members] : running_) {
@@ -1216,6 +1388,7 @@ class World {
   std::map<SetId, std::size_t> done_with_;   ///< how many members have said so before they left
   std::set<std::pair<SetId, int>> dropped_;  ///< by set and rank
   std::set<SetId> removed_;
+  std::map<SetId, std::uint64_t> ended_;                    ///< sequences: the last call that may run
   std::set<std::pair<SetId, int>> joining_;                 ///< whose programs have said so, by set and rank
   std::map<SetId, std::set<std::int32_t>> absent_;          ///< by the log
   std::map<SetId, std::int32_t> last_;                      ///< of these, who joined

@@ -290,62 +290,77 @@ void InFlight::start() {
   std::vector<std::int64_t> splits;
   switch (operation_.kind) {
   case Kind::allreduce:
-    handle_ = allreduce_async(group_, name, in, options());
+    handle_ = name.empty() ? allreduce_async(group_, in, options()) : allreduce_async(group_, name, in, options());
     break;
   case Kind::allreduce_into:
-    handle_ = allreduce_into_async(group_, name, in, out, options());
+    handle_ = name.empty() ? allreduce_into_async(group_, in, out, options())
+                           : allreduce_into_async(group_, name, in, out, options());
     break;
   case Kind::grouped:
-    handle_ = grouped_allreduce_async(group_, name, members(), options());
+    handle_ = name.empty() ? grouped_allreduce_async(group_, members(), options())
+                           : grouped_allreduce_async(group_, name, members(), options());
     break;
   case Kind::broadcast:
-    handle_ = broadcast_async(group_, name, in, operation_.root);
+    handle_ = name.empty() ? broadcast_async(group_, in, operation_.root)
+                           : broadcast_async(group_, name, in, operation_.root);
     break;
   case Kind::broadcast_into:
-    handle_ = broadcast_into_async(group_, name, in, out, operation_.root);
+    handle_ = name.empty() ? broadcast_into_async(group_, in, out, operation_.root)
+                           : broadcast_into_async(group_, name, in, out, operation_.root);
     break;
   case Kind::allgather:
-    gathered_ = allgather_async(group_, name, in);
+    gathered_ = name.empty() ? allgather_async(group_, in) : allgather_async(group_, name, in);
     break;
   case Kind::allgather_into:
-    handle_ = allgather_into_async(group_, name, in, out);
+    handle_ = name.empty() ? allgather_into_async(group_, in, out) : allgather_into_async(group_, name, in, out);
     break;
   case Kind::reduce_scatter:
-    gathered_ = reduce_scatter_async(group_, name, in, options());
+    gathered_ =
+        name.empty() ? reduce_scatter_async(group_, in, options()) : reduce_scatter_async(group_, name, in, options());
     break;
   case Kind::reduce_scatter_into:
-    handle_ = reduce_scatter_into_async(group_, name, in, out, options());
+    handle_ = name.empty() ? reduce_scatter_into_async(group_, in, out, options())
+                           : reduce_scatter_into_async(group_, name, in, out, options());
     break;
   case Kind::reduce:
-    handle_ = reduce_async(group_, name, in, operation_.root, reduce_options());
+    handle_ = name.empty() ? reduce_async(group_, in, operation_.root, reduce_options())
+                           : reduce_async(group_, name, in, operation_.root, reduce_options());
     break;
   case Kind::reduce_into: {
     const auto output = outputs_.empty() ? std::nullopt : std::optional<TensorView>(out);
-    handle_ = reduce_into_async(group_, name, in, output, operation_.root, reduce_options());
+    handle_ = name.empty() ? reduce_into_async(group_, in, output, operation_.root, reduce_options())
+                           : reduce_into_async(group_, name, in, output, operation_.root, reduce_options());
     break;
   }
   case Kind::gather:
-    gathered_ = gather_async(group_, name, in, operation_.root);
+    gathered_ =
+        name.empty() ? gather_async(group_, in, operation_.root) : gather_async(group_, name, in, operation_.root);
     break;
   case Kind::gather_into:
-    handle_ = gather_into_async(group_, name, in, outputs_.empty() ? std::nullopt : std::optional<TensorView>(out),
+    handle_ =
+        name.empty()
+            ? gather_into_async(group_, in, outputs_.empty() ? std::nullopt : std::optional<TensorView>(out),
+                                operation_.root)
+            : gather_into_async(group_, name, in, outputs_.empty() ? std::nullopt : std::optional<TensorView>(out),
                                 operation_.root);
     break;
   case Kind::scatter_into: {
     const bool gives = rank(group_) == operation_.root || operation_.salt % 2 == 0;
-    handle_ = scatter_into_async(group_, name, gives ? std::optional<ConstTensorView>(in) : std::nullopt, out,
-                                 operation_.root, dealt());
+    handle_ = name.empty() ? scatter_into_async(group_, gives ? std::optional<ConstTensorView>(in) : std::nullopt, out,
+                                                operation_.root, dealt())
+                           : scatter_into_async(group_, name, gives ? std::optional<ConstTensorView>(in) : std::nullopt,
+                                                out, operation_.root, dealt());
     break;
   }
   case Kind::alltoall:
     for (int to = 0; to < size(group_); ++to) splits.push_back(split(rank(group_), to));
-    exchanged_ = alltoall_async(group_, name, in, splits);
+    exchanged_ = name.empty() ? alltoall_async(group_, in, splits) : alltoall_async(group_, name, in, splits);
     break;
   case Kind::alltoall_into:
-    handle_ = alltoall_into_async(group_, name, in, out);
+    handle_ = name.empty() ? alltoall_into_async(group_, in, out) : alltoall_into_async(group_, name, in, out);
     break;
   case Kind::barrier:
-    handle_ = barrier_async(group_, name);
+    handle_ = name.empty() ? barrier_async(group_) : barrier_async(group_, name);
     break;
   }
 }

@@ -49,7 +49,7 @@ constexpr bool differs_by_rank(Kind kind) {
 
 struct Operation {
   Kind kind = Kind::allreduce;
-  std::string name;
+  std::string name;  ///< empty: the order of the calls is the name
   DType dtype = DType::float32;
   ReduceOp op = ReduceOp::sum;
   bool scaled = false;  ///< before and after

@@ -71,7 +71,32 @@ void run_all(Report& report, std::int64_t elements, int call) {
   kolo::barrier();
 }
 
+/// Many at once, waited for from the last to the first.
+void run_many(Report& report, int step) {
+  constexpr std::size_t kCalls = 500;
+  std::vector<std::vector<std::int32_t>> tensors;
+  std::vector<kolo::Handle> handles;
+  for (std::size_t i = 0; i < kCalls; ++i) {
+    tensors.push_back(input_of(kolo::rank(), static_cast<std::int64_t>(i % 300), step + static_cast<int>(i)));
+  }
+  for (std::vector<std::int32_t>& tensor : tensors) handles.push_back(kolo::allreduce_async(kolo::view(tensor)));
+  for (std::size_t i = kCalls; i-- > 0;) handles[i].wait();
+  for (std::size_t i = 0; i < kCalls; ++i) {
+    std::vector<std::int32_t> sum(i % 300, 0);
+    for (int rank = 0; rank < kolo::size(); ++rank) {
+      const auto input = input_of(rank, static_cast<std::int64_t>(i % 300), step + static_cast<int>(i));
+      for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += input[k];
+    }
+    report.check(tensors[i] == sum, "asynchronous allreduce number " + std::to_string(i));
+  }
+}
+
+void check_asynchronous(Report& report) {
+  for (int step = 0; step < 3; ++step) run_many(report, step);
+}
+
 void check_unnamed(Report& report) {
+
   int call = 0;
   for (const std::int64_t elements : {0, 1, 13, 14, 1000, 4096, 4097, 20000, 300000, 1200000}) {
     const int repeats = elements < 1'000'000 ? 3 : 1;
@@ -86,5 +111,7 @@ const kolo::testing::Registered registered({.name = "unnamed",
                                                         kolo::Options{}.with_setting("KOLO_DIRECT_BYTES", "0"),
                                                         kolo::Options{}.with_setting("KOLO_DIRECT_BYTES", "1")},
                                             .per_node = {0}});
+
+const kolo::testing::Registered asynchronous({.name = "unnamed_asynchronous", .run = check_asynchronous});
 
 }  // namespace

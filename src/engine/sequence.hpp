@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a rank has of a set's sequence of unnamed asynchronous calls (control/messages.hpp): their operations, of which
+// many are in flight, and those of earlier calls, which serve again.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.hpp"
+#include "control/messages.hpp"
+#include "engine/name_table.hpp"
+#include "engine/operation.hpp"
+
+namespace kolo::engine {
+
+class Sequence {
+ public:
+  Sequence(core::SetId set, NameTable& names) : entry_(set, names) {
+    entry_.name = control::kSequence;
+    entry_.hash = base::hash_string(entry_.name);
+    entry_.known = entry_.is_sequence = true;
+  }
+
+  // -- any thread
+  /// The operation of a call that is over, with that call's signature and what else it had; or a new one, without. They
+  /// come back in the order of the calls, so a program that repeats its calls meets the signature of each again. It
+  /// must be submitted.
+  [[nodiscard]] OperationPtr take();
+
+  /// Of its name, the same on all ranks.
+  [[nodiscard]] std::uint64_t hash() const noexcept { return entry_.hash; }
+
+  // -- the driver
+  /// The next call that the log has not run or failed.
+  [[nodiscard]] const OperationPtr& front() const noexcept { return waiting_.front(); }
+  [[nodiscard]] bool empty() const noexcept { return waiting_.empty(); }
+  void push(OperationPtr operation) {
+    operation->is_waiting = true;
+    waiting_.push_back(std::move(operation));
+  }
+  [[nodiscard]] OperationPtr pop() noexcept {
+    OperationPtr operation = std::move(waiting_.front());
+    waiting_.pop_front();
+    operation->is_waiting = false;
+    return operation;
+  }
+  /// Those whose numbers are greater than this, in their order.
+  [[nodiscard]] std::vector<OperationPtr> pop_behind(core::Round last);
+  /// All of them have been completed.
+  void clear() noexcept { waiting_.clear(); }
+
+ private:
+  /// So many operations are kept.
+  static constexpr std::size_t kMostKept = 4096;
+
+  Entry entry_;  ///< of all calls
+  base::Mutex mutex_;
+  std::vector<OperationPtr> kept_ KOLO_GUARDED_BY(mutex_);
+  std::size_t oldest_ KOLO_GUARDED_BY(mutex_) = 0;  ///< of these
+  std::deque<OperationPtr> waiting_;
+};
+
+}  // namespace kolo::engine

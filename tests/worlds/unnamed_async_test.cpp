@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Asynchronous calls without a name: the order of the calls is the name.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <kolo/kolo.hpp>
+
+#include "errors.hpp"
+#include "tests/support/operation.hpp"
+#include "tests/support/random.hpp"
+#include "tests/support/sanitized.hpp"
+
+namespace {
+
+using kolo::ErrorCode;
+using kolo::Group;
+using kolo::ReduceOp;
+using kolo::testing::InFlight;
+using kolo::testing::Kind;
+using kolo::testing::Operation;
+using kolo::testing::sentence_of;
+
+struct World {
+  int ranks;
+  int per_node;
+};
+
+kolo::Options options_of(const World& world) {
+  return kolo::Options{}
+      .with_setting("KOLO_RANKS_PER_NODE", std::to_string(world.per_node))
+      .with_setting("KOLO_SLOT_BYTES", "256")
+      .with_setting("KOLO_SLOTS", "2")
+      .with_setting("KOLO_TIMEOUT_S", "100");
+}
+
+/// Every collective, in an order of this step's own, which is the same on all ranks.
+std::vector<Operation> operations_of(int ranks, int step) {
+  std::vector<Operation> operations;
+  for (int number = 0; number < kolo::testing::kKinds; ++number) {
+    for (const std::int64_t length : {0, 1, 100, 1001}) {
+      Operation operation;
+      operation.kind = static_cast<Kind>(number);
+      operation.dtype = (number + length + step) % 2 == 0 ? kolo::DType::float32 : kolo::DType::int64;
+      operation.root = static_cast<int>((length + step) % ranks);
+      operation.lengths = {length};
+      if (operation.kind == Kind::grouped) operation.lengths = {length, 5, length / 2};
+      if (differs_by_rank(operation.kind)) operation.lengths.resize(static_cast<std::size_t>(ranks), length + 3);
+      if (operation.kind == Kind::alltoall) {
+        operation.lengths.clear();
+        for (int pair = 0; pair < ranks * ranks; ++pair)
+          operation.lengths.push_back((length + 7 * pair) % (length + 1));
+      }
+      operations.push_back(std::move(operation));
+    }
+  }
+  std::mt19937_64 order(static_cast<std::uint64_t>(step));
+  std::shuffle(operations.begin(), operations.end(), order);
+  return operations;
+}
+
+class UnnamedAsync : public testing::TestWithParam<World> {};
+
+/// In the world and in a group at once, among names; each rank waits in an order of its own.
+TEST_P(UnnamedAsync, EveryByteOfEveryCollective) {
+  kolo::run_local(
+      GetParam().ranks,
+      [] {
+        kolo::testing::Random own = kolo::testing::random_of(5, static_cast<std::uint64_t>(kolo::rank()));
+        std::vector<int> upper;
+        for (int rank = kolo::size() - 1; rank >= kolo::size() / 2; --rank) upper.push_back(rank);
+        std::vector<Group> groups{kolo::world()};
+        if (kolo::rank() >= kolo::size() / 2) groups.push_back(Group::of(upper));
+        for (int step = 0; step < kolo::testing::unless_sanitized(3, 2); ++step) {
+          std::vector<std::unique_ptr<InFlight>> open;
+          for (const Group& group : groups) {
+            for (Operation& operation : operations_of(kolo::size(group), step)) {
+              open.push_back(std::make_unique<InFlight>(group, std::move(operation), own));
+              open.back()->submit(step);
+            }
+            Operation named;
+            named.name = "named";
+            named.lengths = {50};
+            open.push_back(std::make_unique<InFlight>(group, std::move(named), own));
+            open.back()->submit(step);
+          }
+          std::shuffle(open.begin(), open.end(), own);
+          for (const auto& one : open) {
+            one->handle().wait();
+            EXPECT_NO_THROW(one->check()) << describe(one->operation()) << " on rank " << kolo::rank();
+          }
+          for (const Group& group : groups) kolo::end_step(group);
+        }
+      },
+      options_of(GetParam()));
+}
+
+TEST_P(UnnamedAsync, ManyInFlight) {
+  constexpr int kCalls = kolo::testing::unless_sanitized(5000, 1000);
+  kolo::run_local(
+      GetParam().ranks,
+      [] {
+        const int ranks = kolo::size();
+        for (int step = 0; step < 3; ++step) {
+          std::vector<std::vector<int>> tensors;
+          for (int i = 0; i < kCalls; ++i) tensors.emplace_back(i % 3 + 1, kolo::rank() + i + step);
+          std::vector<kolo::Handle> handles;
+          for (auto& tensor : tensors) handles.push_back(kolo::allreduce_async(kolo::view(tensor), ReduceOp::sum));
+          kolo::wait_all(handles);
+          for (int i = 0; i < kCalls; ++i) {
+            const int sum = ranks * (i + step) + ranks * (ranks - 1) / 2;
+            ASSERT_EQ(tensors[static_cast<std::size_t>(i)], std::vector<int>(static_cast<std::size_t>(i % 3 + 1), sum));
+          }
+        }
+        // No name was ever declared, and no plan made.
+        EXPECT_EQ(kolo::metrics(kolo::current_context()).signatures_sent, 0U);
+      },
+      options_of(GetParam()));
+}
+
+/// The two orders do not match each other.
+TEST_P(UnnamedAsync, BlockingOnesInBetween) {
+  kolo::run_local(
+      GetParam().ranks,
+      [] {
+        const int ranks = kolo::size();
+        for (int i = 0; i < 50; ++i) {
+          std::vector<int> x{kolo::rank()};
+          kolo::Handle open = kolo::allreduce_async(kolo::view(x), ReduceOp::sum);
+          // Some ranks wait first.
+          if ((kolo::rank() + i) % 2 == 0) open.wait();
+          EXPECT_EQ(kolo::allreduce(i, ReduceOp::sum), ranks * i);
+          open.wait();
+          EXPECT_EQ(x[0], ranks * (ranks - 1) / 2);
+        }
+      },
+      options_of(GetParam()));
+}
+
+/// More signatures than a link has numbers for, and again.
+TEST_P(UnnamedAsync, OfManyShapes) {
+  kolo::run_local(
+      GetParam().ranks,
+      [] {
+        for (int step = 0; step < 2; ++step) {
+          std::vector<std::vector<float>> tensors;
+          for (std::size_t i = 0; i < 700; ++i) tensors.emplace_back(i + 1, 1.0F);
+          std::vector<kolo::Handle> handles;
+          for (auto& tensor : tensors) handles.push_back(kolo::allreduce_async(kolo::view(tensor), ReduceOp::sum));
+          kolo::wait_all(handles);
+          for (std::size_t i = 0; i < tensors.size(); ++i)
+            ASSERT_EQ(tensors[i], std::vector<float>(i + 1, static_cast<float>(kolo::size())));
+        }
+      },
+      options_of(GetParam()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, UnnamedAsync,
+                         testing::Values(World{1, 0}, World{2, 0}, World{3, 0}, World{4, 2}, World{4, 1}, World{5, 2}),
+                         [](const testing::TestParamInfo<World>& info) {
+                           return std::to_string(info.param.ranks) + "ranks" + std::to_string(info.param.per_node) +
+                                  "pernode";
+                         });
+
+/// Call 3 has another shape on rank 1. It fails at once, on all, and the others run.
+TEST(UnnamedAsyncThatDiffer, FailOnEveryRankAndTheNextGoesOn) {
+  for (const int per_node : {0, 2, 1}) {
+    kolo::run_local(
+        4,
+        [] {
+          std::vector<std::vector<float>> tensors;
+          for (int i = 0; i < 6; ++i) tensors.emplace_back(kolo::rank() == 1 && i == 2 ? 7 : 5, 1.0F);
+          std::vector<kolo::Handle> handles;
+          for (auto& tensor : tensors) handles.push_back(kolo::allreduce_async(kolo::view(tensor), ReduceOp::sum));
+          for (std::size_t i = 0; i < handles.size(); ++i) {
+            if (i == 2) {
+              EXPECT_EQ(sentence_of(ErrorCode::mismatch, [&] { handles[i].wait(); }),
+                        "unnamed asynchronous call number 3 of allreduce: ranks disagree about shape: [5] on ranks 0, "
+                        "2 and 3; "
+                        "[7] on rank 1. The operation did not run; submit the same on every rank.");
+            } else {
+              handles[i].wait();
+              EXPECT_EQ(tensors[i], std::vector<float>(5, 4.0F));
+            }
+          }
+        },
+        options_of({4, per_node}));
+  }
+}
+
+/// Kinds in another order: both calls fail, and the next one runs.
+TEST(UnnamedAsyncThatDiffer, InAnotherOrder) {
+  kolo::run_local(2, [] {
+    std::vector<float> x{1};
+    std::vector<kolo::Handle> handles;
+    const auto barrier = [&] { handles.push_back(kolo::barrier_async()); };
+    const auto reduce = [&] { handles.push_back(kolo::allreduce_async(kolo::view(x), ReduceOp::sum)); };
+    if (kolo::rank() == 0) {
+      barrier();
+      reduce();
+    } else {
+      reduce();
+      barrier();
+    }
+    for (kolo::Handle& handle : handles) {
+      EXPECT_TRUE(kolo::testing::has(sentence_of(ErrorCode::mismatch, [&] { handle.wait(); }),
+                                     {"disagree about the kind of collective"}));
+    }
+    EXPECT_EQ(x[0], 1);
+    kolo::allreduce_async(kolo::view(x), ReduceOp::sum).wait();
+    EXPECT_EQ(x[0], 2);
+  });
+}
+
+/// A rank leaves with one call less than the others: these two run, and the third fails on whoever has made it.
+TEST(UnnamedAsyncOfARankThatLeaves, RunAsFarAsItHadCome) {
+  for (const int per_node : {0, 1}) {
+    std::atomic<int> failures{0};
+    kolo::run_local(
+        3,
+        [&failures] {
+          std::vector<std::vector<int>> tensors(3, std::vector<int>(2, 1));
+          std::vector<kolo::Handle> handles;
+          for (std::size_t i = 0; i < (kolo::rank() == 1 ? 2U : 3U); ++i)
+            handles.push_back(kolo::allreduce_async(kolo::view(tensors[i]), ReduceOp::sum));
+          for (std::size_t i = 0; i < handles.size(); ++i) {
+            if (i < 2) {
+              handles[i].wait();
+              EXPECT_EQ(tensors[i], (std::vector<int>{3, 3}));
+              continue;
+            }
+            EXPECT_EQ(sentence_of(ErrorCode::rank_lost, [&] { handles[i].wait(); }),
+                      "rank 1 has shut down and will not submit unnamed asynchronous call number 3.");
+            ++failures;
+          }
+        },
+        options_of({3, per_node}));
+    EXPECT_EQ(failures, 2);
+  }
+}
+
+TEST(UnnamedAsyncInFlight, EndWithTheJobTheyWereMadeIn) {
+  std::vector<int> x(100, 1);
+  kolo::Handle handle;
+  kolo::run_local(2, [&] {
+    std::vector<int> mine(100, 1);
+    for (int i = 0; i < 100; ++i) {
+      kolo::Handle one = kolo::allreduce_async(kolo::view(mine), ReduceOp::sum);
+      one.wait();
+      if (kolo::rank() == 0) handle = std::move(one);
+    }
+  });
+  EXPECT_TRUE(handle.done());
+}
+
+/// A group goes out of scope while its calls are in flight; its handles are waited for afterwards.
+TEST(UnnamedAsyncInFlight, OutliveTheirGroup) {
+  kolo::run_local(
+      4,
+      [] {
+        for (int round = 0; round < 10; ++round) {
+          std::vector<std::vector<int>> tensors(20, std::vector<int>(3, kolo::rank()));
+          std::vector<kolo::Handle> handles;
+          {
+            const Group half = kolo::world().split(kolo::rank() / 2);
+            for (auto& tensor : tensors)
+              handles.push_back(kolo::allreduce_async(half, kolo::view(tensor), ReduceOp::sum));
+          }
+          kolo::wait_all(handles);
+          for (const auto& tensor : tensors) EXPECT_EQ(tensor, std::vector<int>(3, kolo::rank() < 2 ? 1 : 5));
+        }
+      },
+      options_of({4, 2}));
+}
+
+TEST(UnnamedAsyncInFlight, HaveCallbacksAndTimes) {
+  kolo::run_local(3, [] {
+    std::vector<std::vector<int>> tensors(200, std::vector<int>(1, 1));
+    std::atomic<int> done{0};
+    std::vector<kolo::Handle> handles;
+    for (auto& tensor : tensors) {
+      handles.push_back(kolo::allreduce_async(kolo::view(tensor), ReduceOp::sum));
+      handles.back().on_done([&done](const kolo::Status& status) {
+        EXPECT_TRUE(status.ok());
+        ++done;
+      });
+    }
+    for (kolo::Handle& handle : handles) EXPECT_TRUE(handle.wait_for(std::chrono::seconds(100)));
+    for (kolo::Handle& handle : handles) handle.wait();
+    while (done < 200) std::this_thread::yield();
+  });
+}
+
+/// The deadline names the call, and who has not made it.
+TEST(UnnamedAsyncInFlight, EndAtTheirDeadline) {
+  std::atomic<int> waited{0};
+  try {
+    kolo::run_local(2, [&waited] {
+      std::vector<int> x{1};
+      if (kolo::rank() == 1) {
+        while (waited == 0) std::this_thread::yield();
+        return;
+      }
+      kolo::Handle handle = kolo::allreduce_async(
+          kolo::view(x), kolo::AllreduceOptions(ReduceOp::sum).with_timeout(std::chrono::milliseconds(200)));
+      EXPECT_TRUE(kolo::testing::has(
+          sentence_of(ErrorCode::timeout, [&] { handle.wait(); }),
+          {"unnamed asynchronous call number 1 has not completed within 0.2",
+           " s: rank 1 has not submitted it. The contents of the buffers in flight are undefined."}));
+      waited = 1;
+    });
+  } catch (const kolo::Error&) {
+  }
+  EXPECT_EQ(waited, 1);
+}
+
+}  // namespace
