@@ -36,6 +36,11 @@ bool Clique::has_device(int device) const {
                      [&](const Communicator* member) { return member != nullptr && member->device == device; });
 }
 
+bool Clique::is_over() const {
+  return complete() &&
+         std::all_of(members_.begin(), members_.end(), [](const Communicator* member) { return member == nullptr; });
+}
+
 void Clique::tell_others(int rank, ncclResult_t error, const std::string& text) {
   for (std::size_t other = 0; other < members_.size(); ++other) {
     Communicator* member = members_[other];
@@ -180,7 +185,33 @@ void Clique::run_with_processes(Lock& lock, Stream& stream, Communicator& commun
   announce();
 }
 
+bool Clique::fill(Lock& lock, Stream& stream, const Communicator& communicator) const {
+  Machine& machine = Machine::instance();
+  if (!machine.config.collectives_fill_devices) return false;
+  bool is_free = false;
+  machine.cliques->changed.wait(lock, [&] {
+    is_free = machine.filled.count(communicator.device) == 0;
+    const bool over = is_free || communicator.state == Communicator::State::aborted || broken_ || cut_;
+    stream.waits_for_peers = !over;
+    if (!over) machine.progressed.notify_all();
+    return over;
+  });
+  if (is_free) machine.filled.insert(communicator.device);
+  return is_free;
+}
+
+void Clique::free(const Communicator& communicator) const {
+  Machine::instance().filled.erase(communicator.device);
+  announce();
+}
+
 void Clique::run(Lock& lock, Stream& stream, Communicator& communicator, const std::vector<Part>& parts) {
+  const bool fills = fill(lock, stream, communicator);
+  run_parts(lock, stream, communicator, parts);
+  if (fills) free(communicator);
+}
+
+void Clique::run_parts(Lock& lock, Stream& stream, Communicator& communicator, const std::vector<Part>& parts) {
   if (processes_) {
     run_with_processes(lock, stream, communicator, parts);
     return;
@@ -310,6 +341,11 @@ CommunicatorPtr Cliques::shared(const Communicator& communicator) const {
   KOLO_UNREACHABLE();
 }
 
+bool Cliques::runs_on(int device) const {
+  return std::any_of(communicators_.begin(), communicators_.end(),
+                     [&](const auto& known) { return known.second->device == device && known.second->running > 0; });
+}
+
 CliquePtr Cliques::of(const ncclUniqueId& id, int size) {
   CliquePtr& clique = by_id_[std::string(id.internal, sizeof id.internal)];
   if (clique == nullptr) {
@@ -331,9 +367,23 @@ ncclComm_t Cliques::add(const CommunicatorPtr& communicator) {
 
 void Cliques::remove(ncclComm_t handle) {
   const CommunicatorPtr communicator = find(handle);
-  if (communicator->clique != nullptr) communicator->clique->leave(communicator->rank);
+  if (communicator->clique != nullptr) {
+    communicator->clique->leave(communicator->rank);
+    if (communicator->clique->is_over()) forget(communicator->clique);
+  }
   for (const auto& [registration, allocation] : communicator->registered) --allocation->registrations;
   communicators_.erase(handle);
+}
+
+/// Its id names nothing any more.
+void Cliques::forget(const CliquePtr& clique) {
+  const auto by_id =
+      std::find_if(by_id_.begin(), by_id_.end(), [&](const auto& known) { return known.second == clique; });
+  if (by_id != by_id_.end()) by_id_.erase(by_id);
+  all_.erase(
+      std::remove_if(all_.begin(), all_.end(),
+                     [&](const std::weak_ptr<Clique>& known) { return known.expired() || known.lock() == clique; }),
+      all_.end());
 }
 
 void Cliques::cut_off() {

@@ -71,6 +71,8 @@ class Clique {
   /// The rank's communicator is gone; what others expect of it never comes.
   void leave(int rank) { members_[static_cast<std::size_t>(rank)] = nullptr; }
   bool has_device(int device) const;
+  /// All have come, and gone.
+  bool is_over() const;
   bool complete() const noexcept { return processes_ ? processes_->complete() : joined_ == size(); }
   bool has_processes() const noexcept { return processes_ != nullptr; }
   /// Everybody but `rank` hears of an error.
@@ -98,6 +100,10 @@ class Clique {
   std::size_t seat_of(int rank, const Part& part) const;
   Round& round_of(int rank, const Part& part);
   void arrive(Lock& lock, int rank, const Part& part, Stream& stream, const VectorClock& clock);
+  /// With Config::collectives_fill_devices: waits until the device is free, and takes it. Whether it has.
+  bool fill(Lock& lock, Stream& stream, const Communicator& communicator) const;
+  void free(const Communicator& communicator) const;
+  void run_parts(Lock& lock, Stream& stream, Communicator& communicator, const std::vector<Part>& parts);
   void run_with_processes(Lock& lock, Stream& stream, Communicator& communicator, const std::vector<Part>& parts);
   void depart(int rank, const Part& part, Stream& stream);
   VectorClock clock_after(const Round& round, std::size_t seat) const;
@@ -154,6 +160,8 @@ class Cliques {
 
   CommunicatorPtr find(ncclComm_t handle) const;
   CommunicatorPtr shared(const Communicator& communicator) const;
+  /// Whether a collective of any communicator has started there and not ended.
+  bool runs_on(int device) const;
   /// The clique behind a unique id, made by the first who asks.
   CliquePtr of(const ncclUniqueId& id, int size);
   ncclComm_t add(const CommunicatorPtr& communicator);
@@ -167,6 +175,8 @@ class Cliques {
   void keep(const CliquePtr& clique) { all_.push_back(clique); }
 
  private:
+  void forget(const CliquePtr& clique);
+
   std::map<ncclComm_t, CommunicatorPtr> communicators_;
   std::map<std::string, CliquePtr> by_id_;
   std::vector<std::weak_ptr<Clique>> all_;

@@ -25,11 +25,7 @@ cudaError_t allocate(Call& call, Allocation::Kind kind, void** data, std::size_t
   if (data == nullptr) return call.misuse(cudaErrorInvalidValue, "no place for the pointer");
   if (const cudaError_t refused = call.beside_captures()) return refused;
   const int device = call.host().device;
-  if (call.machine.allocation_hazard(device)) {
-    call.machine.report(Report::Kind::hazard, std::string(call.api) +
-                                                  " while a collective occupies a stream of device " +
-                                                  std::to_string(device) + " can deadlock");
-  }
+  call.machine.report_hazard(call.api, device);
   *data = nullptr;
   if (bytes == 0) return call.end(cudaSuccess);
   Memory& memory = *call.machine.memory;
@@ -71,11 +67,7 @@ cudaError_t free(Call& call, Allocation::Kind kind, void* data) {
     call.machine.report(Report::Kind::misuse,
                         std::string(call.api) + ": a communicator still has " + found->name + " registered");
   }
-  if (call.machine.allocation_hazard(found->device)) {
-    call.machine.report(Report::Kind::hazard, std::string(call.api) +
-                                                  " while a collective occupies a stream of device " +
-                                                  std::to_string(found->device) + " can deadlock");
-  }
+  call.machine.report_hazard(call.api, found->device);
   await_device(call, found->device);
   if (!call.machine.memory->free(*found)) {
     call.machine.report(Report::Kind::memory, "somebody wrote beside " + found->name);

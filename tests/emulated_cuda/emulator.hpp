@@ -31,8 +31,12 @@ struct Config {
   /// A host thread's first call comes after all that host threads had waited for by then, as if one of them had just
   /// created it. False: only what `acquire` says.
   bool threads_inherit = true;
-  /// Memory that is allocated or freed while a collective occupies a stream of the device can deadlock: a report.
+  /// Memory that is allocated or freed while a collective occupies a stream of the device can deadlock, and so can a
+  /// communicator that is made or destroyed then: a report.
   bool report_allocation_hazards = false;
+  /// A collective occupies its whole device: no other one starts there before it has ended, be it of another
+  /// communicator and on another stream.
+  bool collectives_fill_devices = false;
 };
 
 /// A new machine: no streams, memory, communicators, reports, counts, injections; all handles of before are invalid.

@@ -104,6 +104,7 @@ void Machine::tear_down(Lock& lock) {
   ended.clear();  // joins
   lock.lock();
   cliques->clear();
+  filled.clear();
   memory->clear();
 }
 
@@ -273,6 +274,12 @@ bool Machine::allocation_hazard(int device) {
   if (!config.report_allocation_hazards) return false;
   const auto all = streams_of(device);
   return std::any_of(all.begin(), all.end(), [](const StreamPtr& stream) { return stream->occupied; });
+}
+
+void Machine::report_hazard(const std::string& call, int device) {
+  if (!allocation_hazard(device)) return;
+  report(Report::Kind::hazard,
+         call + " while a collective occupies a stream of device " + std::to_string(device) + " can deadlock");
 }
 
 void Machine::move_data(Lock& lock, const std::function<void()>& body) {

@@ -187,6 +187,8 @@ class Machine {
   OperationPtr operation(const std::string& what, const Stream& stream, const std::string& site) const;
   std::uint64_t draw(std::uint64_t a, std::uint64_t b) const;
   bool allocation_hazard(int device);
+  /// Reports that this call is one.
+  void report_hazard(const std::string& call, int device);
 
   /// Runs what moves data: one at a time, without the machine's mutex.
   void move_data(Lock& lock, const std::function<void()>& body);
@@ -223,6 +225,7 @@ class Machine {
 
   // ---- NCCL
   std::shared_ptr<Cliques> cliques;
+  std::set<int> filled;  // devices, with Config::collectives_fill_devices
 
  private:
   Machine();

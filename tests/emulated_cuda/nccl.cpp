@@ -316,6 +316,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* handle, int size, ncclUniqueId i
     return misuse(call, ncclInvalidUsage, "Duplicate GPU detected: device " + std::to_string(communicator->device));
   }
   if (!clique->join(rank, communicator.get())) return ncclInvalidUsage;
+  call.machine.report_hazard(call.api, communicator->device);
   *handle = call.machine.cliques->add(communicator);
   if (const auto failure = call.injected(communicator->device, rank)) return static_cast<ncclResult_t>(failure->code);
   return begin_new(call, communicator);
@@ -380,6 +381,10 @@ ncclResult_t ncclCommDestroy(ncclComm_t handle) {
   Call call("ncclCommDestroy");
   const Found found = find(call, handle);
   if (found.communicator == nullptr) return found.result;
+  call.machine.report_hazard(call.api, found.communicator->device);
+  if (found.communicator->state == Communicator::State::finalising) {
+    return misuse(call, ncclInvalidArgument, "ncclCommFinalize is still ncclInProgress");
+  }
   call.machine.cliques->changed.wait(call.lock, [&] { return found.communicator->outstanding == 0; });
   call.machine.cliques->remove(handle);
   return ncclSuccess;
@@ -392,8 +397,10 @@ ncclResult_t ncclCommAbort(ncclComm_t handle) {
   found.communicator->state = Communicator::State::aborted;
   found.communicator->waiting.clear();
   call.machine.cliques->changed.notify_all();
-  // What has started has to end; what waits behind other work ends when its turn comes.
-  call.machine.cliques->changed.wait(call.lock, [&] { return found.communicator->running == 0; });
+  // What has started has to end, that of other communicators, too: memory of the device is freed. What waits behind
+  // other work ends when its turn comes.
+  call.machine.cliques->changed.wait(call.lock,
+                                     [&] { return !call.machine.cliques->runs_on(found.communicator->device); });
   call.machine.cliques->remove(handle);
   return ncclSuccess;
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Communicators and collectives among threads: results, order, what disagrees, what is lost.
+#include <barrier>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/settings.hpp"
@@ -353,6 +355,55 @@ TEST_F(Nccl, DisagreementIsReportedWithWhatEachRankSaid) {
     EXPECT_NE(text.find(wrong.said), std::string::npos) << text;
     EXPECT_NE(text.find("rank 0: "), std::string::npos) << text;
   }
+}
+
+// ---------------------------------------------------------------- several communicators on a device
+
+class NcclOnFullDevices : public Nccl {
+ protected:
+  Config config() const override {
+    Config full = Nccl::config();
+    full.collectives_fill_devices = true;
+    return full;
+  }
+
+  /// Two ranks give a collective of each of two communicators to two streams, the second when the first has started on
+  /// both. Whether both end.
+  static bool both_end(bool same_order) {
+    ncclUniqueId id;
+    ok(ncclGetUniqueId(&id));
+    std::barrier together(2);
+    bool ended = true;
+    run(2, true, [&](Rank& self) {
+      Rank other = self;
+      other.stream = new_stream();
+      ok(ncclCommInitRank(&other.communicator, 2, id, self.rank));
+      std::vector<const Rank*> order{&self, &other};
+      if (!same_order && self.rank == 1) std::swap(order[0], order[1]);
+      for (const Rank* one : order) {
+        float* data = put({1});
+        ok(ncclAllReduce(data, data, 1, ncclFloat32, ncclSum, one->communicator, one->stream));
+        together.arrive_and_wait();
+        drain();
+        together.arrive_and_wait();
+      }
+      if (self.rank == 0) {
+        ended = cudaStreamQuery(self.stream) == cudaSuccess && cudaStreamQuery(other.stream) == cudaSuccess;
+      }
+      together.arrive_and_wait();
+      // The end of one waits for the other's collective.
+      std::thread at_once([&] { ok(ncclCommAbort(other.communicator)); });
+      ok(ncclCommAbort(self.communicator));
+      at_once.join();
+      self.communicator = nullptr;
+    });
+    return ended;
+  }
+};
+
+TEST_F(NcclOnFullDevices, CollectivesInAnOrderOfEachRankWaitForEachOther) {
+  EXPECT_TRUE(both_end(true));
+  EXPECT_FALSE(both_end(false));
 }
 
 // ---------------------------------------------------------------- ranks as processes, here by threads
