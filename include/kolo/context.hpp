@@ -55,7 +55,7 @@ inline constexpr int kNoGroup = -1;
 ///
 /// Groups may overlap, and one rank may be in many (KOLO_GROUPS): names, unnamed calls, plans and data of one know
 /// nothing of those of another, and groups that share no rank do not wait for each other. Calls of one thread in
-/// several groups need the same order on all ranks only where they wait.
+/// several groups need the same order on all ranks only where they wait. For tensors of GPUs see kolo/cuda.hpp.
 ///
 /// Destroying the last copy of a group is local, and waits for nothing: operations in flight go on, and the group ends
 /// when all its ranks have done so. A group does not keep its context alive, and follows it when it is moved. Once the

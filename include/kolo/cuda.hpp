@@ -21,6 +21,11 @@
 /// - No call changes the caller's current device, `bind` apart.
 /// - `GradientArena(bytes, Device{DeviceKind::cuda, kolo::cuda::bind()})` is memory for gradients that need no copy.
 ///
+/// Groups work as on the CPU. With its first collective on GPUs a group makes an NCCL communicator, while nothing else
+/// of Kolo's runs on these GPUs, and it gives that back when all its ranks have dropped it; what a rank lacks fails the
+/// groups that it is in, and no others. On one GPU the collectives of all groups run one after another, in an order
+/// that is the same on all ranks: they cannot deadlock, whatever order the ranks call them in.
+///
 /// Other communicators on the same GPU (the program's own, a library's, a second context's): NCCL needs the collectives
 /// of all communicators of a GPU in the same order on every rank, or they can deadlock. Kolo orders those of one
 /// context. The program orders the rest: while a collective of one communicator may run, no collective of another is

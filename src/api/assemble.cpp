@@ -195,7 +195,7 @@ class Assembly {
     auto connections = std::make_unique<const ClosedInChildren>(list_connections());
     std::shared_ptr<engine::Engine> engine;
     bootstrap::take_step(bootstrap_, "engine", patience_, [&]() -> std::string {
-      parts_.make_plane = plane_maker();
+      parts_.make_plane = [make = plane_maker(0)](const engine::PlaneSite& site) { return make(site)(); };
 #ifdef KOLO_HAS_CUDA
       make_device_backend();
 #endif
@@ -271,25 +271,28 @@ class Assembly {
     if (nodes.size() == 1 && parts_.layout.express_bytes > 0) parts_.peers = parts_.message_peers;
   }
 
-  /// What makes the data plane of a process set. The engine keeps it.
-  [[nodiscard]] engine::MakePlane plane_maker() const {
-    return [regions = regions_, inter = inter_, tuning = tuning_of(parts_.settings), slot_bytes = slot_bytes_,
-            slots = slots_](const engine::PlaneSite& site) -> std::unique_ptr<data::Backend> {
+  /// What makes a data plane of process sets: the first of them for tensors of the CPU, the second for those of a
+  /// device. The engine keeps it.
+  [[nodiscard]] engine::MakeLatePlane plane_maker(std::size_t which) const {
+    return [which, regions = regions_, inter = inter_, tuning = tuning_of(parts_.settings), slot_bytes = slot_bytes_,
+            slots = slots_](const engine::PlaneSite& site) {
       const bool is_world = site.number == 0;
       auto ring = std::make_shared<shm::SlotRing>(
           site.columns, site.topology.local_rank, slot_bytes, static_cast<std::uint64_t>(slots),
-          is_world ? shm::SlotRing::Pages::at_once : shm::SlotRing::Pages::when_used);
+          is_world && which == 0 ? shm::SlotRing::Pages::at_once : shm::SlotRing::Pages::when_used);
       data::cpu::CpuBackendOptions options;
-      options.regions = regions;
+      if (which == 0) options.regions = regions;
       options.tuning = tuning;
-      options.first_tag = static_cast<int>(kRings * site.number) * static_cast<int>(slots);
+      options.first_tag = static_cast<int>(kRings * site.number + which) * static_cast<int>(slots);
       if (!is_world) {
         options.members = site.members;
         options.local_ranks = site.local_ranks;
       }
-      const bool one_node = site.topology.node_count() == 1;
-      return std::make_unique<data::cpu::CpuBackend>(site.topology, std::move(ring), one_node ? nullptr : inter,
-                                                     std::move(options));
+      return [topology = site.topology, ring = std::move(ring), inter, options = std::move(options)] {
+        const bool one_node = topology.node_count() == 1;
+        return std::unique_ptr<data::Backend>(
+            std::make_unique<data::cpu::CpuBackend>(topology, ring, one_node ? nullptr : inter, options));
+      };
     };
   }
 
@@ -305,22 +308,20 @@ class Assembly {
   }
 
 #ifdef KOLO_HAS_CUDA
-  /// The device has a data plane of the CPU for itself: a ring of its own (pages that nobody touches cost nothing), and
-  /// its own tags between nodes.
+  /// For its tensors of a device each set has a second data plane of the CPU: a ring of its own (pages that nobody
+  /// touches cost nothing), and its own tags between nodes.
   void make_device_backend() {
     const core::Topology& topology = parts_.topology;
     const base::Settings& settings = parts_.settings;
     const engine::NodeLayout& layout = parts_.layout;
     const auto columns = base::Columns::in_a_row(layout.column(parts_.link->memory(), 0, 0), layout.column_bytes(),
                                                  topology.local_size());
-    auto intra = std::make_shared<shm::SlotRing>(layout.ring(columns, 1), topology.local_rank, slot_bytes_,
-                                                 static_cast<std::uint64_t>(slots_));
-    data::cpu::CpuBackendOptions plane;
-    plane.tuning = tuning_of(settings);
-    plane.first_tag = static_cast<int>(slots_);
+    parts_.make_device_plane = plane_maker(1);
+    data::DeviceSet world;
+    world.rank = topology.rank;
+    world.size = topology.size;
+    world.make_plane = parts_.make_device_plane({topology, world.members, {}, layout.ring(columns, 1), 0});
     cuda::CudaBackendOptions options;
-    options.rank = topology.rank;
-    options.size = topology.size;
     const auto mine = machines_.begin() + topology.rank;
     options.machine_rank = static_cast<int>(std::count(machines_.begin(), mine, *mine));
     options.staged = settings.gpu_backend == base::GpuBackend::staged;
@@ -330,9 +331,7 @@ class Assembly {
     options.direct_bytes = static_cast<std::size_t>(settings.gpu_direct_bytes);
     options.tenants = tenants();
     options.ring = [link = parts_.link, rank = topology.local_rank] { link->wake(rank); };
-    parts_.device = std::make_unique<cuda::CudaBackend>(
-        std::move(options),
-        std::make_unique<data::cpu::CpuBackend>(topology, std::move(intra), inter_, std::move(plane)));
+    parts_.device = std::make_unique<cuda::CudaBackend>(std::move(options), std::move(world));
   }
 #endif
 

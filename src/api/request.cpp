@@ -589,11 +589,6 @@ void settle_device(const Group& group, std::string_view name, Request& request) 
   } catch (const Error& error) {
     refuse(request.signature.kind, name, where + error.status().message(), error.code());
   }
-  if (group.set().number != core::kGlobalSet) {
-    refuse(request.signature.kind, name,
-           where + "a group of some ranks has tensors of the CPU alone so far; use the world, or copy it there",
-           ErrorCode::unsupported);
-  }
   if (!core::traits_of(request.signature.kind).in_arena) return;
   for (std::size_t i = 0; i < request.buffers.size(); ++i) {
     const engine::Buffer& buffer = request.buffers[i];

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include <kolo/types.hpp>
 
@@ -54,7 +55,19 @@ struct DeviceUsage {
   std::uint64_t communicators = 0;
 };
 
-/// One device of one rank.
+/// A process set that this rank is a member of, as its device needs it.
+struct DeviceSet {
+  core::SetId number = core::kGlobalSet;
+  int rank = 0;  ///< this one's place in it
+  int size = 1;
+  std::vector<int> members;  ///< as ranks of the world, by rank of the set; empty for the world itself
+  /// Makes the data plane of the CPU that its tensors of a device have for themselves. The backend calls it in the
+  /// set's first batch there, the driver's thread; never where there is none.
+  std::function<std::unique_ptr<Backend>()> make_plane;
+};
+
+/// One device of one rank. The world's batches and those of all its process sets run there in the order in which they
+/// are started, which is the log's: as that is the same everywhere, no two sets can wait for each other.
 class DeviceBackend : public Backend {
  public:
   // -- any thread
@@ -79,6 +92,11 @@ class DeviceBackend : public Backend {
   [[nodiscard]] virtual DeviceUsage usage() const = 0;
 
   // -- the driver
+  /// The set exists from now on. (The world does from the beginning.)
+  virtual void add_set(DeviceSet set) = 0;
+  /// The set `end.set` has no open batch and gets none any more. True: what it had on the device is given back, by all
+  /// its members at the same place of the log, and `end` is reported finished as a job is. False: there was nothing.
+  [[nodiscard]] virtual bool remove_set(Job& end) = 0;
   using Enqueued = std::function<void(Job&, const DeviceEventPtr&)>;
   /// `enqueued` is called once a job, by `progress`, when all its work has been given to the device; the event is
   /// reached when the outputs are complete.

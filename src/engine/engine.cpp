@@ -69,8 +69,8 @@ Engine::Engine(EngineParts parts)
       messages_(topology_, parts.layout.messages(link_->memory()), *link_, std::move(parts.message_peers),
                 wait_policy_.pauses_before_yield > 0, inter_),
       board_(link_->memory(), board_shape(settings_, topology_.local_size()), topology_.local_rank),
-      driver_(board_, *link_),
-      sets_(topology_, {settings_, parts.layout, link_->memory(), std::move(parts.peers), std::move(parts.make_plane)}),
+      driver_(board_, *link_), sets_(topology_, {settings_, parts.layout, link_->memory(), std::move(parts.peers),
+                                                 std::move(parts.make_plane), std::move(parts.make_device_plane)}),
       world_(sets_.world()),
       participant_(topology_.rank, topology_.size, static_cast<std::uint32_t>(settings_.cache_capacity)),
       executor_(sets_.make_world_plane(), device_.get(), topology_.size),
@@ -227,8 +227,12 @@ void Engine::ask_for_set(OperationPtr operation, base::Time now) {
 void Engine::on_set_made(const control::SetMade& made) {
   const OperationPtr operation = std::move(sets_.entries[made.slot].operation);
   Sets::Made set = sets_.make(made.set, made.members, operation->signature->names.front());
-  executor_.add_set(made.set, std::move(set.plane), set.state->topology.size);
+  const core::Topology& topology = set.state->topology;
+  executor_.add_set(made.set, std::move(set.plane), topology.size);
   messages_.on_set(set.state->serial);
+  if (device_) {
+    device_->add_set({made.set, topology.rank, topology.size, made.members, std::move(set.make_device_plane)});
+  }
   sets_.entries.forget(made.slot);
   operation->room.set = std::move(set.state);
   complete(*operation, Status());
@@ -341,6 +345,7 @@ void Engine::act(control::Action& action) {
           [this](const control::SetMade& made) KOLO_REQUIRES(driver_.mutex()) { on_set_made(made); },
           [this](const control::SetGone& gone) KOLO_REQUIRES(driver_.mutex()) {
             executor_.remove_set(gone.set);
+            if (!driver_.in_background() && device_moves()) driver_.ring();
             messages_.on_set_gone(sets_.forget(gone.set));
           },
           [this](const control::JoinDone& done) KOLO_REQUIRES(driver_.mutex()) { end_join(done); },

@@ -113,6 +113,7 @@ struct EngineParts {
   std::unique_ptr<control::ControlChannel> control;  ///< leaders, with more than one node
   MakePlane make_plane;                              ///< the CPU's
   std::unique_ptr<data::DeviceBackend> device;       ///< null: no tensors but the CPU's
+  MakeLatePlane make_device_plane;                   ///< for sets but the world; with a device
   std::shared_ptr<transport::PeerMemory> peers;      ///< null: ranks cannot read each other's memory
   base::WaitPolicy wait_policy;
   std::shared_ptr<transport::InterNode> inter;  ///< the backends' transport; null: there is one node

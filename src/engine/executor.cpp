@@ -30,6 +30,17 @@ void Executor::add_set(core::SetId set, std::unique_ptr<data::Backend> backend, 
 void Executor::remove_set(core::SetId set) {
   KOLO_CHECK(pipeline_of(set).open == 0) << "process set " << set;
   sets_.erase(set);
+  if (device_ == nullptr) return;
+  Batch& end = take();
+  end.job.set = set;
+  end.job.runs.clear();
+  end.on_device = true;
+  end.ends_set = true;
+  if (device_->remove_set(end.job)) {
+    ++open_on_device_;
+  } else {
+    recycle(end);
+  }
 }
 
 void Executor::run(core::SetId set, std::vector<OperationPtr> members, std::uint32_t plan_key, std::uint32_t number) {
@@ -156,6 +167,7 @@ Batch& Executor::take() {
 void Executor::recycle(Batch& batch) {
   if (batch.sibling != nullptr) batch.sibling->sibling = nullptr;
   batch.sibling = nullptr;
+  batch.ends_set = false;
   batch.members.clear();
   batch.status = Status();
   batch.job.status = Status();

@@ -37,6 +37,7 @@ struct Batch {
   Status status;
   bool on_device = false;
   Absence absence;
+  bool ends_set = false;  ///< no batch: what the set has on the device is given back
   /// The other part of a batch of both kinds, while it is open.
   Batch* sibling = nullptr;
 };
@@ -50,7 +51,7 @@ class Executor {
 
   /// The set exists from now on.
   void add_set(core::SetId set, std::unique_ptr<data::Backend> backend, std::int64_t size);
-  /// It has no open batches, and gets none any more.
+  /// It has no open batches, and gets none any more. What it has on the device is given back like a batch there.
   void remove_set(core::SetId set);
   /// Starts a batch of these members. `plan_key` and `number` as in control::RunBatch: the same key, the same
   /// layout (0: laid out for this once).
@@ -77,7 +78,7 @@ class Executor {
     }
     if (ready_.empty()) return result;
     for (Batch* batch : ready_) {
-      finish(*batch);
+      if (!batch->ends_set) finish(*batch);
       recycle(*batch);
     }
     ready_.clear();

@@ -61,7 +61,9 @@ Sets::Made Sets::make(core::SetId set, const std::vector<std::int32_t>& members,
                                           control::group_of(name, ascending), added_);
   make_express(*made.state);
   if (is_closed_) made.state->unnamed.close();
-  made.plane = make_plane(*made.state, numbers_.at(set));
+  const std::uint32_t number = numbers_.at(set);
+  made.plane = make_plane(*made.state, number);
+  if (parts_.make_device_plane) made.make_device_plane = parts_.make_device_plane(site_of(*made.state, number, 1));
   states_.emplace(set, made.state);
   return made;
 }
@@ -128,9 +130,12 @@ void Sets::make_express(SetState& set) {
                            express_limits(parts_.settings), set.number == core::kGlobalSet);
 }
 
+PlaneSite Sets::site_of(const SetState& set, std::uint32_t number, std::size_t ring) const {
+  return {set.topology, set.members, local_ranks_of(set), parts_.layout.ring(columns_of(set), ring), number};
+}
+
 std::unique_ptr<data::Backend> Sets::make_plane(SetState& set, std::uint32_t number) {
-  std::unique_ptr<data::Backend> plane = parts_.make_plane(
-      {set.topology, set.members, local_ranks_of(set), parts_.layout.ring(columns_of(set), 0), number});
+  std::unique_ptr<data::Backend> plane = parts_.make_plane(site_of(set, number, 0));
   set.plane = plane->describe();
   return plane;
 }

@@ -24,7 +24,7 @@
 
 namespace kolo::engine {
 
-/// What a set's data plane on the CPU is made from.
+/// What a set's data plane on the CPU is made from: that of its tensors there, or that of its tensors of a device.
 struct PlaneSite {
   const core::Topology& topology;   ///< the set's
   const std::vector<int>& members;  ///< as ranks of the world, by rank of the set
@@ -33,6 +33,8 @@ struct PlaneSite {
   std::uint32_t number = 0;         ///< no other set has it at the same time; 0: the world
 };
 using MakePlane = std::function<std::unique_ptr<data::Backend>(const PlaneSite&)>;
+/// Makes its part of the node's memory at once, before a peer may look at it, and the plane when that is called for.
+using MakeLatePlane = std::function<std::function<std::unique_ptr<data::Backend>()>(const PlaneSite&)>;
 
 /// When unnamed calls take which way.
 ExpressLimits express_limits(const base::Settings& settings);
@@ -45,6 +47,7 @@ class Sets {
     std::byte* memory = nullptr;                   ///< of the node
     std::shared_ptr<transport::PeerMemory> peers;  ///< null: ranks cannot read each other's memory
     MakePlane make_plane;
+    MakeLatePlane make_device_plane;  ///< empty: there is no device
   };
   /// All that is referred to outlives it.
   Sets(const core::Topology& world, Parts parts);
@@ -58,6 +61,7 @@ class Sets {
   struct Made {
     SetStatePtr state;
     std::unique_ptr<data::Backend> plane;
+    std::function<std::unique_ptr<data::Backend>()> make_device_plane;  ///< empty: there is no device
   };
   [[nodiscard]] Made make(core::SetId set, const std::vector<std::int32_t>& members, const std::string& name);
   /// The log has removed it. Returns its serial number.
@@ -95,6 +99,7 @@ class Sets {
   [[nodiscard]] base::Columns columns_of(const SetState& set) const;
   void make_express(SetState& set);
   [[nodiscard]] std::unique_ptr<data::Backend> make_plane(SetState& set, std::uint32_t number);
+  [[nodiscard]] PlaneSite site_of(const SetState& set, std::uint32_t number, std::size_t ring) const;
 
   const core::Topology& topology_;
   const Parts parts_;

@@ -9,13 +9,14 @@
 
 #include "data/cuda/cuda_api.hpp"
 #include "data/cuda/region.hpp"
+#include "data/cuda/set_on_device.hpp"
 #include "data/cuda/steps.hpp"
 
 namespace kolo::cuda {
 
 /// A step in one of the slots.
 struct Load {
-  core::SetId set = core::kGlobalSet;  ///< whose ranks take part
+  SetOnDevice* set = nullptr;  ///< whose ranks take part
   const Step* step = nullptr;
   std::size_t slot = 0;
   std::byte* memory = nullptr;  ///< the slot's, on the device

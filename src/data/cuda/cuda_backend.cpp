@@ -3,28 +3,20 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
-#include <system_error>
 #include <utility>
 
 #include <kolo/error.hpp>
 
 #include "base/check.hpp"
-#include "base/fields.hpp"
 #include "base/round_up.hpp"
-#include "base/thread_name.hpp"
-#include "core/reduce_op.hpp"
-#include "data/cuda/bell.hpp"
 #include "data/cuda/device.hpp"
+#include "data/cuda/equipment.hpp"
 #include "data/cuda/kernels.hpp"
-#include "data/cuda/nccl_carrier.hpp"
-#include "data/cuda/staged_carrier.hpp"
+#include "data/cuda/open_job.hpp"
 
 namespace kolo::cuda {
 namespace {
 
-constexpr std::size_t kTables = 32;
-constexpr std::size_t kChunksPerStep = 4096;
 /// For how long after something moved it is worth looking again at once: what NCCL does between a group's end and its
 /// launch takes some tens of microseconds.
 constexpr std::chrono::microseconds kSoon{200};
@@ -41,64 +33,23 @@ std::vector<std::int64_t> numbers_of(const std::string& bytes) {
   return numbers;
 }
 
-/// " (NVIDIA H200)"; empty where the device does not say, as after a fault.
-std::string name_in_brackets(int device) {
-  try {
-    return " (" + device_info(device).name + ")";
-  } catch (const Error&) {
-    return {};
+/// From what the ranks have said to the bytes from each to each. Returns what `Run::allocate` wants: what comes from
+/// each rank, in bytes for an allgather, in rows for an alltoall.
+std::vector<std::int64_t> note_units(const data::Run& run, int rank, const std::vector<std::string>& said,
+                                     std::vector<std::int64_t>& bytes) {
+  const bool in_rows = !run.splits.empty();
+  const std::int64_t unit = static_cast<std::int64_t>(size_of(run.dtype)) * (in_rows ? run.row_elements : 1);
+  std::vector<std::int64_t> parts;
+  for (const std::string& one : said) {
+    std::vector<std::int64_t> units = numbers_of(one);
+    units.resize(said.size(), units.front());
+    parts.push_back(units[static_cast<std::size_t>(rank)] * (in_rows ? 1 : unit));
+    for (const std::int64_t count : units) bytes.push_back(count * unit);
   }
+  return parts;
 }
 
 }  // namespace
-
-/// All that is allocated on the device, in the order in which it may be given back.
-class CudaBackend::Equipment {
- public:
-  Equipment(HostPlane& plane, const CudaBackendOptions& options, int device)
-      : info(device_info(device)), bell(options.ring), tables(kTables, kChunksPerStep), unpacked(options.slots) {
-    if (!options.staged && options.size > 1) tenancy.emplace(options.tenants, info.uuid);
-    load_kernels();
-    if (options.staged) {
-      carrier = std::make_unique<StagedCarrier>(plane, options.slots, options.slot_bytes, bell);
-    } else {
-      auto made = std::make_unique<NcclCarrier>(options.slots, options.slot_bytes, options.patience);
-      nccl = made.get();
-      carrier = std::move(made);
-    }
-  }
-
-  const DeviceInfo info;
-  std::optional<Tenants::Tenancy> tenancy;  // of one who waits for peers there
-  OwnStream pack;
-  OwnStream unpack;
-  Bell bell;
-  Tables tables;
-  std::vector<Event> unpacked;  // by slot
-  std::unique_ptr<Carrier> carrier;
-  NcclCarrier* nccl = nullptr;  // the carrier, where it is NCCL
-};
-
-struct CudaBackend::OpenJob {
-  data::Job* job = nullptr;
-  std::size_t planned_runs = 0;
-  bool planned = false;
-  std::optional<StepPlanner> planner;
-  std::vector<Step> steps;
-  std::size_t packed_steps = 0;
-  std::shared_ptr<const PooledEvent> end;  // recorded behind the last unpack
-  // An uneven run, while the ranks tell each other about it.
-  std::optional<Uneven> uneven;
-  Status refusal;
-};
-
-struct CudaBackend::Flight {
-  OpenJob* open = nullptr;
-  Load load;
-  Table* table = nullptr;
-  bool last = false;
-  bool under_way = false;
-};
 
 std::size_t slot_bytes_for(std::int64_t fusion_threshold_bytes, int size, bool staged) noexcept {
   constexpr std::int64_t kLeast = std::int64_t{1} << 20;
@@ -111,288 +62,52 @@ std::size_t slot_bytes_for(std::int64_t fusion_threshold_bytes, int size, bool s
   return base::round_up(bytes, kSlotAlignment);
 }
 
-CudaBackend::CudaBackend(CudaBackendOptions options, std::unique_ptr<data::Backend> plane)
-    : options_(std::move(options)), plane_(std::move(plane)), exchange_(plane_, options_.size) {}
+CudaBackend::CudaBackend(CudaBackendOptions options, data::DeviceSet world)
+    : options_(std::move(options)), has_peers_(world.size > 1) {
+  add_set(std::move(world));
+}
 
 CudaBackend::~CudaBackend() { close(); }
 
-// ---------------------------------------------------------------- callers' threads
-
-void CudaBackend::choose(int device, const char* how) {
-  if (!count_) count_ = count_devices();
-  if (count_->devices == 0) {
-    throw Error(ErrorCode::unsupported, "there is no CUDA device: " + count_->why);
-  }
-  if (device_ >= 0 && device == device_) return;
-  if (device_ >= 0) {
-    throw Error(ErrorCode::unsupported, "this rank uses cuda:" + std::to_string(device_) + ", which " + chosen_by_ +
-                                            " chose; one rank uses one device");
-  }
-  if (device < 0 || device >= count_->devices) {
-    throw Error(ErrorCode::unsupported, "there is no such CUDA device: " + std::to_string(count_->devices) +
-                                            (count_->devices == 1 ? " is visible" : " are visible"));
-  }
-  events_ = std::make_shared<EventPool>(device);
-  chosen_by_ = how;
-  device_ = device;
-}
-
-/// Which of the visible devices is this rank's; -1 when there are more ranks than devices. One device: the launcher
-/// gave each rank its own, or there is no other. Whether two ranks got the same one is seen when they meet.
-int CudaBackend::turn(int devices) const noexcept {
-  if (devices > 1 && options_.machine_rank >= devices && !options_.share_device) return -1;
-  return options_.machine_rank % devices;
-}
-
-int CudaBackend::bind() {
-  const base::MutexLock lock(mutex_);
-  if (device_ >= 0) return device_;
-  if (!count_) count_ = count_devices();
-  const int devices = std::max(count_->devices, 1);
-  const int device = turn(devices);
-  if (device < 0) {
-    throw Error(ErrorCode::unsupported, "rank " + std::to_string(options_.machine_rank) +
-                                            " of this machine has no device: only " + std::to_string(devices) +
-                                            " are visible; KOLO_SHARE_DEVICE=1 lets ranks share them");
-  }
-  choose(device, "kolo::cuda::bind");
-  return device_;
-}
-
-void CudaBackend::check_usable(Device device, const core::Signature& signature) {
-  {
-    const base::MutexLock lock(mutex_);
-    choose(device.index, "its first tensor");
-  }
-  if (options_.staged || !core::traits_of(signature.kind).reduces) return;
-  for (const core::TensorSignature& tensor : signature.tensors) {
-    const bool by_min_or_max = tensor.dtype == DType::boolean && signature.op != ReduceOp::bit_xor;
-    if (core::is_bitwise(signature.op) && !by_min_or_max) {
-      throw Error(ErrorCode::unsupported, "NCCL has no " + std::string(to_string(signature.op)) + " of " +
-                                              std::string(to_string(tensor.dtype)) +
-                                              "; use KOLO_GPU_BACKEND=staged, which reduces on the CPU");
-    }
-    if (nccl_reduces(tensor.dtype)) continue;
-    const std::string type(to_string(tensor.dtype));
-    throw Error(ErrorCode::unsupported, "NCCL cannot reduce " + type +
-                                            "; use a wider integer, or KOLO_GPU_BACKEND=staged, which reduces on the "
-                                            "CPU");
-  }
-}
-
-data::DeviceEventPtr CudaBackend::record(Device device, Stream stream) {
-  const DeviceGuard guard(device.index);
-  refuse_capture(native(stream));
-  std::shared_ptr<EventPool> pool;
-  {
-    const base::MutexLock lock(mutex_);
-    pool = events_;
-  }
-  std::shared_ptr<const PooledEvent> event = pool->take();
-  event->event().record(native(stream));
-  return event;
-}
-
-std::shared_ptr<data::DeviceRegion> CudaBackend::ask_region(std::uint16_t number, std::size_t bytes) {
-  const base::MutexLock lock(mutex_);
-  KOLO_CHECK(device_ >= 0) << "check_usable comes first";
-  regions_.push_back({std::make_shared<Region>(device_, number, bytes)});
-  regions_asked_.store(true);
-  return regions_.back().region;
-}
-
-void CudaBackend::retire(const data::DeviceRegion& region, bool release) noexcept {
-  const base::MutexLock lock(mutex_);
-  for (KnownRegion& known : regions_) {
-    if (known.region.get() != &region) continue;
-    known.retired = true;
-    known.released = release;
-    if (release) regions_released_.store(true);
-  }
-}
-
-std::uint64_t CudaBackend::place_of(const std::byte* data, std::size_t bytes) const {
-  const base::MutexLock lock(mutex_);
-  for (const KnownRegion& known : regions_) {
-    const std::uint64_t place = known.retired ? 0 : known.region->place_of(data, bytes);
-    if (place != 0) return place;
-  }
-  return 0;
-}
-
-data::DeviceUsage CudaBackend::usage() const {
-  data::DeviceUsage usage;
-  usage.batches = counters_.batches;
-  usage.steps = counters_.steps;
-  usage.bytes_packed = counters_.bytes_packed;
-  usage.bytes_in_place = counters_.bytes_in_place;
-  usage.collective_calls = counters_.collective_calls;
-  usage.slot_bytes = counters_.slot_bytes;
-  usage.communicators = counters_.communicators;
-  const base::MutexLock lock(mutex_);
-  for (const KnownRegion& known : regions_) usage.arena_bytes += known.region->is_there() ? known.region->bytes() : 0;
-  return usage;
-}
-
-std::string CudaBackend::describe() const {
-  const data::DeviceUsage used = usage();
-  const base::MutexLock lock(mutex_);
-  const DeviceCount count = count_ ? *count_ : count_devices();
-  if (count.devices == 0) return "no CUDA device: " + count.why;
-  const int device = device_ >= 0 ? device_ : turn(count.devices);
-  std::string text =
-      device < 0 ? "no device for this rank" : "cuda:" + std::to_string(device) + name_in_brackets(device);
-  text +=
-      " of " + std::to_string(count.devices) + " visible, " + (used.slot_bytes > 0 ? "in use: " : "not in use yet: ");
-  text += (options_.staged ? "pinned memory and the CPU" : "NCCL " + nccl_version()) + ", " +
-          std::to_string(options_.slots) + " slots of " + std::to_string(options_.slot_bytes >> 10) + " KiB";
-  if (!options_.staged) text += ", tensors from " + std::to_string(options_.direct_bytes >> 10) + " KiB in place";
-  if (used.arena_bytes > 0) text += ", arenas of " + std::to_string(used.arena_bytes >> 10) + " KiB";
-  return text;
-}
-
-// ---------------------------------------------------------------- the beginning
+// ---------------------------------------------------------------- the pipeline
 
 void CudaBackend::start(data::Job& job) {
   auto open = std::make_unique<OpenJob>();
   open->job = &job;
+  open->set = sets_.at(job.set);
   jobs_.push_back(std::move(open));
 }
 
-/// Everything that a rank needs for itself, and what it says to the others. On a thread of its own.
-void CudaBackend::equip() noexcept {
-  base::set_thread_name("kolo-equip");
-  try {
-    const DeviceGuard guard(chosen_device());
-    auto made = std::make_unique<Equipment>(plane_, options_, chosen_device());
-    std::string id;
-    if (!options_.staged && options_.rank == 0) {
-      const UniqueId unique = make_unique_id();
-      id.assign(unique.begin(), unique.end());
-    }
-    const bool shares = made->tenancy && !made->tenancy->is_first();
-    mine_ = {"", made->info.uuid, id, shares ? "shares" : "", ""};
-    equipment_ = std::move(made);
-  } catch (const std::exception& error) {
-    const auto* const own = dynamic_cast<const Error*>(&error);
-    const bool lacks_memory = own != nullptr ? own->code() == ErrorCode::out_of_memory
-                                             : dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
-    mine_ = {own != nullptr ? own->status().message() : error.what(), "", "", "", lacks_memory ? "memory" : ""};
-  }
-  equipped_.store(true, std::memory_order_release);
-  options_.ring();
-}
-
-bool CudaBackend::begin() {
-  if (state_ == State::unused) {
-    try {
-      equipping_ = std::thread([this] { equip(); });
-    } catch (const std::system_error& error) {
-      throw Error(ErrorCode::transport,
-                  std::string("the thread that prepares the GPU cannot be started: ") + error.what());
-    }
-    state_ = State::equipping;
-    return true;
-  }
-  if (state_ == State::equipping) {
-    if (!equipped_.load(std::memory_order_acquire)) return false;
-    equipping_.join();
-    if (equipment_) counters_.slot_bytes = options_.slots * options_.slot_bytes;
-    exchange_.start(base::join_fields(mine_));
-    state_ = State::meeting;
-    return true;
-  }
-  if (state_ == State::meeting) return exchange_.done() && meet();
-  if (!equipment_->nccl->connected()) return false;
-  state_ = State::ready;
-  return true;
-}
-
-/// Whether the job can use its GPUs, from what all ranks have said: the same answer everywhere.
-Status CudaBackend::judge(const std::vector<Said>& said) const {
-  const auto of = [](std::size_t rank) { return "rank " + std::to_string(rank) + " cannot use its GPU: "; };
-  for (std::size_t rank = 0; rank < said.size(); ++rank) {
-    KOLO_CHECK(said[rank].size() == 5);
-    if (said[rank][0].empty()) continue;
-    return Status(said[rank][4].empty() ? ErrorCode::unsupported : ErrorCode::out_of_memory, of(rank) + said[rank][0]);
-  }
-  if (options_.share_device) return {};
-  for (std::size_t a = 0; a < said.size(); ++a) {
-    for (std::size_t b = a + 1; b < said.size(); ++b) {
-      if (said[a][1] != said[b][1]) continue;
-      return Status(ErrorCode::unsupported, "ranks " + std::to_string(a) + " and " + std::to_string(b) +
-                                                " use the same GPU: give each rank one of its own (kolo::cuda::bind "
-                                                "does), or set KOLO_SHARE_DEVICE=1");
-    }
-  }
-  for (std::size_t rank = 0; rank < said.size(); ++rank) {
-    if (said[rank][3].empty()) continue;
-    return Status(ErrorCode::unsupported,
-                  of(rank) +
-                      "another context of its process uses it by NCCL, and nothing orders the two. Shut that context "
-                      "down first, or set KOLO_GPU_BACKEND=staged for one of them, or KOLO_SHARE_DEVICE=1 where the "
-                      "program never has collectives of both open at a time");
-  }
-  return {};
-}
-
-bool CudaBackend::meet() {
-  std::vector<Said> said;
-  for (const std::string& one : exchange_.take()) said.push_back(base::split_fields(one));
-  failure_ = judge(said);
-  if (!failure_.ok()) {
-    state_ = State::failed;
-    equipment_.reset();
-    counters_.slot_bytes = 0;
-    return true;
-  }
-  if (options_.staged) {
-    state_ = State::ready;
-    return true;
-  }
-  UniqueId id{};
-  KOLO_CHECK(said.front()[2].size() == id.size());
-  std::copy(said.front()[2].begin(), said.front()[2].end(), id.begin());
-  equipment_->nccl->connect(id, options_.rank, options_.size);
-  counters_.communicators = 1;
-  state_ = State::connecting;
-  return true;
-}
-
-void CudaBackend::fail_open(const Status& status, std::vector<data::Job*>& finished) {
-  for (const std::unique_ptr<OpenJob>& open : jobs_) {
-    open->job->status = status;
-    finished.push_back(open->job);
-  }
-  jobs_.clear();
-}
-
-// ---------------------------------------------------------------- the pipeline
-
 bool CudaBackend::expects_soon() const noexcept {
   const bool carries = std::any_of(flights_.begin(), flights_.end(), [](const Flight& one) { return one.under_way; });
-  return (carries || plane_.busy()) && base::now() - moved_at_ < kSoon;
+  const bool talks = std::any_of(jobs_.begin(), jobs_.end(),
+                                 [](const auto& open) { return open->set->plane && open->set->plane->busy(); });
+  const bool connects =
+      !jobs_.empty() && (jobs_.front()->ends_set || jobs_.front()->set->stage == SetOnDevice::Stage::connecting);
+  return (carries || talks || connects) && base::now() - moved_at_ < kSoon;
+}
+
+bool CudaBackend::move_planes() {
+  bool moved = false;
+  const SetOnDevice* last = nullptr;
+  for (const std::unique_ptr<OpenJob>& open : jobs_) {
+    if (open->set.get() != last && open->set->plane) moved |= open->set->plane->progress();
+    last = open->set.get();
+  }
+  return moved;
 }
 
 data::Progress CudaBackend::progress(std::vector<data::Job*>& finished) {
   if (jobs_.empty()) return data::Progress::idle;
-  bool moved = plane_.progress();
+  bool moved = move_planes();
   const DeviceGuard guard(chosen_device());
-  if (state_ == State::failed) {
-    fail_open(failure_, finished);
-    return data::Progress::advanced;
-  }
-  if (state_ != State::ready) {
-    moved |= begin();
-  } else {
-    moved |= serve_regions();
-    moved |= plan_one();
-    moved |= unpack_one();
-    moved |= carry_one();
-    moved |= pack_one();
-    moved |= finish_one(finished);
-    if (!moved) equipment_->carrier->look();
-  }
+  moved |= serve_regions();
+  moved |= plan_one();
+  moved |= unpack_one();
+  moved |= carry_one();
+  moved |= pack_one();
+  moved |= finish_one(finished);
+  if (!moved && state_ == State::equipped && equipment_) equipment_->carrier->look();
   if (moved) moved_at_ = base::now();
   return moved ? data::Progress::advanced : data::Progress::waiting;
 }
@@ -400,7 +115,8 @@ data::Progress CudaBackend::progress(std::vector<data::Job*>& finished) {
 /// Allocates what arenas have asked for, when nothing of ours is on the device: batches that are packed already end
 /// first, others begin after it.
 bool CudaBackend::serve_regions() {
-  if (!regions_asked_.load()) return false;
+  const OpenJob& first = *jobs_.front();
+  if (!regions_asked_.load() || first.set->stage != SetOnDevice::Stage::ready || first.ends_set) return false;
   const bool idle = std::all_of(jobs_.begin(), jobs_.end(), [](const auto& open) { return open->packed_steps == 0; });
   if (!idle) return false;
   std::vector<std::shared_ptr<Region>> asked;
@@ -430,19 +146,25 @@ void CudaBackend::let_go_of_regions() {
     for (auto known = kept; known != regions_.end(); ++known) released.push_back(std::move(known->region));
     regions_.erase(kept, regions_.end());
   }
+  if (!equipment_) return;
   for (const std::shared_ptr<Region>& region : released) equipment_->carrier->forget(*region);
 }
 
-/// Plans the first batch that is not planned yet. What ranks must tell each other for it is said when all that was
-/// planned before has gone to the CPU's data plane, so that everybody says it at the same place.
 bool CudaBackend::plan_one() {
   const auto next = std::find_if(jobs_.begin(), jobs_.end(), [](const auto& open) { return !open->planned; });
   if (next == jobs_.end()) return false;
   OpenJob& open = **next;
+  if (open.ends_set) return end_set(open);
+  return open.set->stage == SetOnDevice::Stage::ready ? plan(open) : make_ready(open);
+}
+
+/// Plans the first batch that is not planned yet. What ranks must tell each other for it is said when all that was
+/// planned before has gone to the CPU's data plane, so that everybody says it at the same place.
+bool CudaBackend::plan(OpenJob& open) {
   if (!open.planner) {
     StepLimits limits;
-    limits.rank = options_.rank;
-    limits.size = options_.size;
+    limits.rank = open.set->is.rank;
+    limits.size = open.set->is.size;
     limits.slot_bytes = options_.slot_bytes;
     limits.direct = !options_.staged;
     limits.carrier_scales = options_.staged;
@@ -470,23 +192,6 @@ bool CudaBackend::plan_one() {
   return true;
 }
 
-/// From what the ranks have said to the bytes from each to each. Returns what `Run::allocate` wants: what comes from
-/// each rank, in bytes for an allgather, in rows for an alltoall.
-std::vector<std::int64_t> CudaBackend::note_units(const data::Run& run, const std::vector<std::string>& said,
-                                                  std::vector<std::int64_t>& bytes) const {
-  const bool in_rows = !run.splits.empty();
-  const auto size = static_cast<std::size_t>(options_.size);
-  const std::int64_t unit = static_cast<std::int64_t>(size_of(run.dtype)) * (in_rows ? run.row_elements : 1);
-  std::vector<std::int64_t> parts;
-  for (const std::string& one : said) {
-    std::vector<std::int64_t> units = numbers_of(one);
-    units.resize(size, units.front());
-    parts.push_back(units[static_cast<std::size_t>(options_.rank)] * (in_rows ? 1 : unit));
-    for (const std::int64_t count : units) bytes.push_back(count * unit);
-  }
-  return parts;
-}
-
 /// True when the run is planned, or has failed.
 bool CudaBackend::plan_uneven(OpenJob& open, const data::Run& run) {
   const bool carried_on =
@@ -494,26 +199,27 @@ bool CudaBackend::plan_uneven(OpenJob& open, const data::Run& run) {
   const bool packed_all = std::all_of(jobs_.begin(), jobs_.end(), [&](const auto& other) {
     return !other->planned || other->packed_steps == other->steps.size();
   });
-  if (!exchange_.started()) {
+  Exchange& exchange = *open.set->exchange;
+  if (!exchange.started()) {
     if (options_.staged && !(carried_on && packed_all)) return false;
     // How many units it has for everybody, or for each: elements, or rows.
     std::vector<std::int64_t> units{run.elements};
     if (!run.splits.empty()) units.assign(run.splits.begin(), run.splits.end());
-    exchange_.start(number_bytes(units));
+    exchange.start(number_bytes(units));
     return false;
   }
-  if (!exchange_.done()) return false;
-  const std::vector<std::string> said = exchange_.take();
+  if (!exchange.done()) return false;
+  const std::vector<std::string> said = exchange.take();
   if (!open.uneven) {  // everybody's length; now whether everybody has room for the result
     open.uneven.emplace();
-    const std::vector<std::int64_t> parts = note_units(run, said, open.uneven->bytes);
+    const std::vector<std::int64_t> parts = note_units(run, open.set->is.rank, said, open.uneven->bytes);
     open.refusal = Status();
     try {
       open.uneven->output = run.allocate(parts);
     } catch (const Error& error) {
       open.refusal = error.status();
     }
-    exchange_.start(open.refusal.message());
+    exchange.start(open.refusal.message());
     return false;
   }
   const auto bad = std::find_if(said.begin(), said.end(), [](const std::string& one) { return !one.empty(); });
@@ -523,7 +229,8 @@ bool CudaBackend::plan_uneven(OpenJob& open, const data::Run& run) {
     open.job->status = open.refusal;
   } else {
     open.job->status = Status(ErrorCode::invalid_argument,
-                              "rank " + std::to_string(bad - said.begin()) + " has no room for the result: " + *bad);
+                              "rank " + std::to_string(open.set->member(static_cast<int>(bad - said.begin()))) +
+                                  " has no room for the result: " + *bad);
   }
   open.uneven.reset();
   return true;
@@ -551,7 +258,7 @@ bool CudaBackend::pack_one() {
     open.job->ready.clear();
   }
   flight.open = &open;
-  flight.load.set = open.job->set;
+  flight.load.set = open.set.get();
   flight.load.step = &step;
   flight.load.slot = packed_ % options_.slots;
   flight.load.memory = with.carrier->slot(flight.load.slot);
@@ -613,7 +320,9 @@ void CudaBackend::enqueue_end(OpenJob& open) {
 }
 
 bool CudaBackend::finish_one(std::vector<data::Job*>& finished) {
-  if (jobs_.empty() || !jobs_.front()->end || !jobs_.front()->end->event().reached()) return false;
+  if (jobs_.empty()) return false;
+  const OpenJob& first = *jobs_.front();
+  if (!first.over && (!first.end || !first.end->event().reached())) return false;
   finished.push_back(jobs_.front()->job);
   jobs_.pop_front();
   if (jobs_.empty()) let_go_of_regions();
@@ -634,7 +343,9 @@ void CudaBackend::run_dry() noexcept {
 }
 
 void CudaBackend::abort() noexcept {
-  plane_.abort();
+  for (const auto& [number, set] : sets_) {
+    if (set->plane) set->plane->abort();
+  }
   flights_.clear();
   jobs_.clear();
   if (state_ == State::equipping) return;  // nothing is on the device; `close` waits for what is being made

@@ -27,28 +27,39 @@
 // next step on any other; a bell, because the alternatives are a core that spins, or naps that are late by their
 // length. (The engine's nap of a millisecond stays as a safeguard: a host function is not called after an error.)
 //
-// The beginning. Nothing is done before a tensor on a device is submitted, or `bind` is called. The first batch - every
-// rank comes to it, at the same place of the log - makes the ranks tell each other, over the CPU's data plane, on which
-// device they are, whether they could allocate and load what they need, and NCCL's unique id. What one of them lacks
-// fails every batch on every rank with the same sentence, and the job goes on. All memory is allocated and all kernels
-// are loaded before: later both could deadlock against a running collective. That takes up to seconds, so it has a
-// thread of its own: the driver, and with it the tensors of the CPU, go on meanwhile.
+// The beginning. Nothing is done before a tensor on a device is submitted, or `bind` is called. The first batch of any
+// process set makes this rank allocate and load what it needs: later both could deadlock against a running collective.
+// That takes up to seconds, so it has a thread of its own: the driver, and with it the tensors of the CPU, go on
+// meanwhile. The first batch of a set (the world is one) - every rank of it comes to it, at the same place of the log -
+// makes its ranks tell each other, over a data plane of the CPU that the set has for this alone, on which device they
+// are, whether they have what they need, and NCCL's unique id (meeting.hpp). What one of them lacks fails every batch
+// of the set on all its ranks with the same sentence, and the job goes on.
+//
+// Process sets. Slots, streams and tables are the rank's, a data plane and a communicator the set's. The batches of all
+// sets go through one pipeline, in the order of the log. Why no two sets can wait for each other: of all batches that
+// are not over, anywhere, take the first in the log. On each of its ranks everything before it is over, so it is first
+// in line there, on the host and on each stream, and its ranks wait for nobody but each other. A set that makes or ends
+// its communicator does so as a batch would, at its place in the log, and with nothing else of ours on the device:
+// what waited for the device there could wait for a kernel whose peer has not come to it yet.
 //
 // What blocks under the driver's lock after that: the memory of an arena, milliseconds, while nothing of ours is on the
-// device; giving it back, which waits for the device; a launch, when a stream is full; and the end.
+// device; giving it back, which waits for the device; what a set's communicator takes to be destroyed; a launch, when a
+// stream is full; and the end.
 //
 // Arenas. A GradientArena's memory is allocated by the driver while no work of ours is on the device, and registered
 // with NCCL. Tensors that lie at the same place of it on all ranks - which is part of what ranks must agree on - are
 // neither packed nor unpacked; where tensors of a batch are neighbours there, one collective reduces all of them.
 //
-// The end. `abort` ends NCCL's kernels, which may wait for a rank that is dead, lets the streams run dry, and returns
-// when no kernel of ours can touch a caller's memory any more.
+// The end. A set that all its ranks have dropped gives back its data plane and its communicator. `abort` ends the
+// kernels of all communicators, which may wait for a rank that is dead, lets the streams run dry, and returns when no
+// kernel of ours can touch a caller's memory any more.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -60,8 +71,9 @@
 #include "data/cuda/carrier.hpp"
 #include "data/cuda/cuda_api.hpp"
 #include "data/cuda/events.hpp"
-#include "data/cuda/host_plane.hpp"
+#include "data/cuda/meeting.hpp"
 #include "data/cuda/region.hpp"
+#include "data/cuda/set_on_device.hpp"
 #include "data/cuda/steps.hpp"
 #include "data/cuda/tables.hpp"
 #include "data/cuda/tenants.hpp"
@@ -70,8 +82,6 @@
 namespace kolo::cuda {
 
 struct CudaBackendOptions {
-  int rank = 0;
-  int size = 1;
   int machine_rank = 0;  ///< its place among the ranks of its machine, whatever nodes that is cut into
   bool staged = false;
   bool share_device = false;
@@ -90,8 +100,7 @@ struct CudaBackendOptions {
 
 class CudaBackend final : public data::DeviceBackend {
  public:
-  /// `plane`: a data plane of the CPU for this backend alone.
-  CudaBackend(CudaBackendOptions options, std::unique_ptr<data::Backend> plane);
+  CudaBackend(CudaBackendOptions options, data::DeviceSet world);
   ~CudaBackend() override;
 
   // data::DeviceBackend
@@ -103,6 +112,8 @@ class CudaBackend final : public data::DeviceBackend {
   void retire(const data::DeviceRegion& region, bool release) noexcept override;
   [[nodiscard]] std::uint64_t place_of(const std::byte* data, std::size_t bytes) const override;
   [[nodiscard]] data::DeviceUsage usage() const override;
+  void add_set(data::DeviceSet set) override;
+  [[nodiscard]] bool remove_set(data::Job& end) override;
   void set_enqueued(Enqueued enqueued) override { enqueued_ = std::move(enqueued); }
   [[nodiscard]] bool expects_soon() const noexcept override;
   void start(data::Job& job) override;
@@ -115,23 +126,23 @@ class CudaBackend final : public data::DeviceBackend {
   struct Flight;
   class Equipment;
 
-  // The beginning.
-  enum class State : std::uint8_t { unused, equipping, meeting, connecting, ready, failed, closed };
-  // A rank's problem, its device, NCCL's id, whether others are on the device, whether the problem is lack of memory.
-  using Said = std::vector<std::string>;
-  bool begin();
-  void equip() noexcept;
-  bool meet();
-  [[nodiscard]] Status judge(const std::vector<Said>& said) const;
-  void fail_open(const Status& status, std::vector<data::Job*>& finished);
+  // The beginning, and the end of a set; each true when something moved.
+  enum class State : std::uint8_t { unused, equipping, equipped, closed };
+  bool make_ready(OpenJob& open);
+  bool equip(bool brings_id);
+  void make_equipment(bool brings_id) noexcept;
+  [[nodiscard]] Word word_for(const SetOnDevice& set);
+  void meet(SetOnDevice& set);
+  void let_go_of_equipment() noexcept;
+  bool end_set(OpenJob& open);
 
-  // The pipeline; each true when something moved.
+  // The pipeline; likewise.
+  bool move_planes();
   bool serve_regions();
   void let_go_of_regions();
   bool plan_one();
+  bool plan(OpenJob& open);
   bool plan_uneven(OpenJob& open, const data::Run& run);
-  [[nodiscard]] std::vector<std::int64_t> note_units(const data::Run& run, const std::vector<std::string>& said,
-                                                     std::vector<std::int64_t>& bytes) const;
   bool pack_one();
   void count(const Step& step);
   bool carry_one();
@@ -146,7 +157,7 @@ class CudaBackend final : public data::DeviceBackend {
   void run_dry() noexcept;
 
   const CudaBackendOptions options_;
-  HostPlane plane_;
+  const bool has_peers_;
   Enqueued enqueued_;
 
   mutable base::Mutex mutex_;
@@ -175,13 +186,12 @@ class CudaBackend final : public data::DeviceBackend {
 
   // -- the driver's
   State state_ = State::unused;
-  Status failure_;
-  Exchange exchange_;
+  std::map<core::SetId, std::shared_ptr<SetOnDevice>> sets_;
   std::thread equipping_;  // makes what follows, until equipped_
   std::unique_ptr<Equipment> equipment_;
-  Said mine_;
+  Word mine_;
   std::atomic<bool> equipped_{false};
-  std::deque<std::unique_ptr<OpenJob>> jobs_;
+  std::deque<std::unique_ptr<OpenJob>> jobs_;  // of all sets, in the order of the log
   std::deque<Flight> flights_;
   std::uint64_t packed_ = 0;  // steps so far: whose turn a slot is
   base::Time moved_at_{};

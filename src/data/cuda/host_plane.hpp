@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The CPU's data plane, as used here: for what ranks must tell each other before a device can be used, for the
-// lengths of uneven contributions, and, staged, for the tensors themselves. It is a data plane of its own, not the one
-// that runs batches of CPU tensors, so that nothing depends on how the two interleave; what is started here is started
-// in the same order on every rank.
+// lengths of uneven contributions, and, staged, for the tensors themselves. Each process set has a data plane of its
+// own for that, not the one that runs its batches of CPU tensors, so that nothing depends on how the two interleave;
+// what is started here is started in the same order on every rank of the set.
 #pragma once
 
 #include <functional>

@@ -6,6 +6,8 @@
 
 #include <kolo/error.hpp>
 
+#include "data/cuda/device.hpp"
+
 // Memory that NCCL allocates, and registration, came with 2.19.
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
 #define KOLO_NCCL_HAS_MEMORY 1
@@ -66,22 +68,10 @@ Communicator::Communicator(const UniqueId& id, int size, int rank) : Communicato
   check(ncclCommInitRankConfig(&raw_, size, raw_id, rank, &config), "ncclCommInitRankConfig");
 }
 
-Communicator::Communicator(Communicator& parent, std::optional<int> color, int key) : Communicator() {
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0)
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  check(ncclCommSplit(parent.raw_, color.value_or(NCCL_SPLIT_NOCOLOR), key, &raw_, &config), "ncclCommSplit",
-        parent.raw_);
-#else
-  static_cast<void>(parent), static_cast<void>(color), static_cast<void>(key);
-  throw Error(ErrorCode::unsupported, "communicators of process sets need NCCL 2.18; this build has an older one");
-#endif
-}
-
 Communicator::~Communicator() { abort(); }
 
-bool Communicator::settled() {
-  if (raw_ == nullptr) return true;
+bool Communicator::settled(CallSite site) {
+  if (raw_ == nullptr || !performs("ncclCommGetAsyncError", site)) return true;
   ncclResult_t state = ncclSuccess;
   check(ncclCommGetAsyncError(raw_, &state), "ncclCommGetAsyncError", raw_);
   check(state, "NCCL", raw_);

@@ -12,10 +12,10 @@
 
 #include <array>
 #include <cstddef>
-#include <optional>
 #include <string>
 #include <utility>
 
+#include "data/cuda/call_site.hpp"
 #include "data/cuda/cuda_api.hpp"
 
 namespace kolo::cuda {
@@ -45,25 +45,21 @@ class Communicator {
  public:
   /// Begins to make one on the current device; every rank does. Not settled afterwards.
   Communicator(const UniqueId& id, int size, int rank);
-  /// Begins to make one of some of another's ranks: all of that one's ranks call this, at the same place among their
-  /// calls on it, once it has settled. Those that give the same `color` are together, in the order of their `key`; who
-  /// gives none gets a communicator of nobody, which is always settled. Neither is settled afterwards. Throws Error
-  /// (unsupported) where the NCCL of this build cannot (before 2.18).
-  Communicator(Communicator& parent, std::optional<int> color, int key);
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
   /// Aborts it unless it was finished or aborted.
   ~Communicator();
 
   /// False while the last call is still under way. Throws what went wrong since, here or at a peer.
-  [[nodiscard]] bool settled();
+  [[nodiscard]] bool settled(CallSite site = CallSite::here());
   /// Begins to end it in peace, together with its peers; to be called when all its work on the device is done. Not
   /// settled afterwards.
   void finalize();
   /// After `finalize` has settled.
   void destroy();
   /// Ends it at once, and its kernels, which may be waiting for a rank that will never come. Blocks until they have
-  /// ended. Any thread.
+  /// ended, and may wait for all that runs on the device: of several communicators there one must not wait for the end
+  /// of another's. Any thread.
   void abort() noexcept;
 
   // What follows goes to `stream`. `count` is in elements of `type`.

@@ -2,6 +2,7 @@
 #include "data/cuda/nccl_carrier.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <thread>
 
 #include <kolo/error.hpp>
@@ -67,27 +68,59 @@ ncclRedOp_t nccl_op(ReduceOp op) {
 bool nccl_reduces(DType dtype) noexcept { return nccl_type(dtype).has_value(); }
 
 NcclCarrier::NcclCarrier(std::size_t slots, std::size_t slot_bytes, std::chrono::nanoseconds patience)
-    : patience_(patience), packed_(slots), reduced_(slots) {
+    : device_(current_device()), patience_(patience), packed_(slots), reduced_(slots) {
   memory_.reserve(slots);
   for (std::size_t i = 0; i < slots; ++i) memory_.emplace_back(slot_bytes);
 }
 
-void NcclCarrier::connect(const UniqueId& id, int rank, int size) { communicator_.emplace(id, size, rank); }
+NcclLink& NcclCarrier::connect(const UniqueId& id, int rank, int size) {
+  links_.push_back(std::make_unique<NcclLink>(id, rank, size));
+  return *links_.back();
+}
 
-bool NcclCarrier::connected() {
-  while (communicator_->settled()) {
-    if (registrations_.size() == memory_.size()) return true;
-    registrations_.push_back(std::make_unique<Registration>(*communicator_, memory_[registrations_.size()]));
+bool NcclCarrier::connected(NcclLink& link) {
+  while (link.communicator.settled()) {
+    if (!register_next(link)) return true;
   }
   return false;
 }
 
-void NcclCarrier::add_set(core::SetId set, std::optional<int> place) {
-  KOLO_CHECK(set != core::kGlobalSet && sets_.count(set) == 0) << "process set " << set;
-  std::optional<int> color;
-  if (place) color = 0;
-  sets_[set] = std::make_unique<Communicator>(*communicator_, color, place.value_or(0));
-  unsettled_ = true;
+bool NcclCarrier::end(NcclLink& link) {
+  if (!link.ends) {
+    link.regions.clear();
+    link.slots.clear();
+    link.communicator.finalize();
+    link.ends = true;
+  }
+  if (!link.communicator.settled()) return false;
+  link.communicator.destroy();
+  links_.erase(std::find_if(links_.begin(), links_.end(), [&](const auto& known) { return known.get() == &link; }));
+  return true;
+}
+
+/// Tells the communicator, which has settled, of memory that it has not been told of; false: there is none.
+bool NcclCarrier::register_next(NcclLink& link) {
+  if (link.slots.size() < memory_.size()) {
+    link.slots.push_back(std::make_unique<Registration>(link.communicator, memory_[link.slots.size()]));
+    return true;
+  }
+  for (const Region* region : regions_) {
+    std::unique_ptr<Registration>& known = link.regions[region];
+    if (known) continue;
+    known = std::make_unique<Registration>(link.communicator, region->for_nccl());
+    return true;
+  }
+  return false;
+}
+
+void NcclCarrier::adopt(const Region& region) {
+  regions_.push_back(&region);
+  regions_are_new_ = true;
+}
+
+void NcclCarrier::forget(const Region& region) {
+  regions_.erase(std::remove(regions_.begin(), regions_.end(), &region), regions_.end());
+  for (const auto& link : links_) link->regions.erase(&region);
 }
 
 void NcclCarrier::collect(const Load& load, const OwnStream& stream) {
@@ -97,45 +130,39 @@ void NcclCarrier::collect(const Load& load, const OwnStream& stream) {
 
 bool NcclCarrier::may_carry(const Load& load) {
   while (carried(load)) {
-    if (unregistered_.empty()) return true;
-    const Region* const region = unregistered_.back();
-    unregistered_.pop_back();
-    regions_[region] = std::make_unique<Registration>(*communicator_, region->for_nccl());
-    unsettled_ = true;
+    if (!regions_are_new_) return true;
+    const auto told =
+        std::find_if(links_.begin(), links_.end(), [&](const auto& link) { return register_next(*link); });
+    regions_are_new_ = told != links_.end();
+    if (regions_are_new_) unsettled_ = told->get();
   }
   return false;
 }
 
-void NcclCarrier::forget(const Region& region) {
-  unregistered_.erase(std::remove(unregistered_.begin(), unregistered_.end(), &region), unregistered_.end());
-  regions_.erase(&region);
-}
-
 void NcclCarrier::carry(const Load& load) {
   if (load.step->calls.empty()) return;
-  const auto own = sets_.find(load.set);
-  KOLO_CHECK(load.set == core::kGlobalSet || own != sets_.end()) << "process set " << load.set;
-  Communicator& communicator = load.set == core::kGlobalSet ? *communicator_ : *own->second;
   GroupedCalls calls;
-  for (const Call& one : load.step->calls) call(one, communicator, load.memory);
+  for (const Call& one : load.step->calls) call(one, load.set->link->communicator, load.memory);
   calls.end();
-  unsettled_ = true;
+  unsettled_ = load.set->link;
 }
 
-bool NcclCarrier::carried(const Load& /*load*/) {
-  if (settled()) unsettled_ = false;
-  return !unsettled_;
+bool NcclCarrier::carried(const Load& load) {
+  NcclLink* const asked = unsettled_ != nullptr ? unsettled_ : load.set->link;
+  if (!asked->communicator.settled()) return false;
+  unsettled_ = nullptr;
+  return true;
 }
 
 /// All of them are asked, whatever the first says: each may have an error to tell of.
-bool NcclCarrier::settled() {
-  bool all = communicator_->settled();
-  for (const auto& [set, communicator] : sets_) all = communicator->settled() && all;
+bool NcclCarrier::all_settled() {
+  bool all = true;
+  for (const auto& link : links_) all = link->communicator.settled() && all;
   return all;
 }
 
 /// Of a peer that is lost while a collective runs on the device NCCL tells only who asks.
-void NcclCarrier::look() { static_cast<void>(carried({})); }
+void NcclCarrier::look() { static_cast<void>(all_settled()); }
 
 void NcclCarrier::deliver(const Load& load, const OwnStream& stream) {
   reduced_[load.slot].record(stream_.raw());
@@ -173,14 +200,30 @@ void NcclCarrier::call(const Call& call, Communicator& communicator, std::byte* 
   KOLO_UNREACHABLE();
 }
 
+/// To end a communicator NCCL frees memory, which waits for the kernels of the others, too: so each has a thread, and
+/// all hear of the end before one waits.
 void NcclCarrier::abort() noexcept {
-  if (!communicator_) return;
-  for (const auto& [set, communicator] : sets_) communicator->abort();
-  communicator_->abort();
-  regions_.clear();
-  registrations_.clear();
-  sets_.clear();
-  communicator_.reset();
+  std::vector<std::thread> threads;
+  for (std::size_t i = 1; i < links_.size(); ++i) {
+    try {
+      threads.emplace_back([this, &communicator = links_[i]->communicator] {
+        try {
+          const DeviceGuard guard(device_);
+          communicator.abort();
+        } catch (const Error&) {
+          communicator.abort();  // the device has failed: there is nothing that a guard would help against
+        }
+      });
+    } catch (const std::exception&) {
+      break;  // no thread can be had: one after another, below
+    }
+  }
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    if (i == 0 || i > threads.size()) links_[i]->communicator.abort();
+  }
+  for (std::thread& thread : threads) thread.join();
+  links_.clear();
+  unsettled_ = nullptr;
   try {
     stream_.synchronize();
   } catch (const Error&) {
@@ -189,22 +232,22 @@ void NcclCarrier::abort() noexcept {
 }
 
 bool NcclCarrier::leave() {
-  if (!communicator_) return true;
   const base::Time until = base::now() + patience_;
-  if (!settled_before(until)) return false;
-  regions_.clear();
-  registrations_.clear();
-  for (const auto& [set, communicator] : sets_) communicator->finalize();
-  if (!settled_before(until)) return false;
-  for (const auto& [set, communicator] : sets_) communicator->destroy();
-  communicator_->finalize();
-  if (!settled_before(until)) return false;
-  communicator_->destroy();
+  if (!all_settled_before(until)) return false;
+  for (const auto& link : links_) {
+    link->regions.clear();
+    link->slots.clear();
+    if (!link->ends) link->communicator.finalize();
+    link->ends = true;
+  }
+  if (!all_settled_before(until)) return false;
+  for (const auto& link : links_) link->communicator.destroy();
+  links_.clear();
   return true;
 }
 
-bool NcclCarrier::settled_before(base::Time until) {
-  while (!settled()) {
+bool NcclCarrier::all_settled_before(base::Time until) {
+  while (!all_settled()) {
     if (base::now() >= until) return false;
     std::this_thread::yield();
   }

@@ -26,8 +26,8 @@ core::CollectiveKind kind_of(Call::Kind kind) {
 
 }  // namespace
 
-StagedCarrier::StagedCarrier(HostPlane& plane, std::size_t slots, std::size_t slot_bytes, const Bell& bell)
-    : plane_(plane), bell_(bell), collected_(slots), jobs_(slots), under_way_(slots, false) {
+StagedCarrier::StagedCarrier(std::size_t slots, std::size_t slot_bytes, const Bell& bell)
+    : bell_(bell), collected_(slots), jobs_(slots), under_way_(slots, false) {
   memory_.reserve(slots);
   pinned_.reserve(slots);
   for (std::size_t i = 0; i < slots; ++i) {
@@ -68,7 +68,7 @@ void StagedCarrier::carry(const Load& load) {
   }
   host_touches(pinned_[load.slot].data(), load.step->slot_bytes, true, "the CPU's data plane");
   under_way_[load.slot] = true;
-  plane_.start(job, [this, slot = load.slot] { under_way_[slot] = false; });
+  load.set->plane->start(job, [this, slot = load.slot] { under_way_[slot] = false; });
 }
 
 void StagedCarrier::deliver(const Load& load, const OwnStream& stream) {

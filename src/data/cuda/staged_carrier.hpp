@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A step's collectives by the CPU: what is packed is copied into pinned memory, brought around the ranks by the CPU's
-// data plane, and copied back. Each slot is at another stage: while one is copied, another is reduced. For machines
-// where NCCL does not work, and for several ranks on one GPU.
+// A step's collectives by the CPU: what is packed is copied into pinned memory, brought around the ranks by their set's
+// data plane of the CPU, and copied back. Each slot is at another stage: while one is copied, another is reduced. For
+// machines where NCCL does not work, and for several ranks on one GPU.
 #pragma once
 
 #include <vector>
 
 #include "data/cuda/bell.hpp"
 #include "data/cuda/carrier.hpp"
-#include "data/cuda/host_plane.hpp"
 
 namespace kolo::cuda {
 
 class StagedCarrier final : public Carrier {
  public:
   /// Allocates. The device is current. The bell wakes the engine when a step's copy into pinned memory is done.
-  StagedCarrier(HostPlane& plane, std::size_t slots, std::size_t slot_bytes, const Bell& bell);
+  StagedCarrier(std::size_t slots, std::size_t slot_bytes, const Bell& bell);
 
   [[nodiscard]] std::byte* slot(std::size_t index) const noexcept override { return memory_[index].data(); }
   void adopt(const Region& /*region*/) override {}
@@ -25,13 +24,12 @@ class StagedCarrier final : public Carrier {
   [[nodiscard]] bool may_carry(const Load& load) override;
   void carry(const Load& load) override;
   [[nodiscard]] bool carried(const Load& load) override { return !under_way_[load.slot]; }
-  void look() override {}  // the plane's own progress throws
+  void look() override {}  // the planes' own progress throws
   void deliver(const Load& load, const OwnStream& stream) override;
-  void abort() noexcept override {}  // the plane is aborted by its owner
+  void abort() noexcept override {}  // the planes are aborted by their owner
   [[nodiscard]] bool leave() override { return true; }
 
  private:
-  HostPlane& plane_;
   const Bell& bell_;
   std::vector<DeviceMemory> memory_;
   std::vector<PinnedMemory> pinned_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One collective of any kind on tensors of a device, with what it must give: for tests that go through all of them, in
-// order or at random. Made alike on all ranks, with the same arguments.
+// order or at random. Made alike on all ranks of a group, with the same arguments.
 #pragma once
 
 #include <cstdint>
@@ -57,8 +57,9 @@ inline std::string to_string(const AnyArguments& arguments) {
 class AnyCollective {
  public:
   /// `misalignment` in elements; of this rank alone.
-  AnyCollective(std::string name, const AnyArguments& arguments, cudaStream_t stream, std::size_t misalignment)
-      : name_(std::move(name)), is_(arguments), stream_(stream) {
+  AnyCollective(std::string name, const AnyArguments& arguments, cudaStream_t stream, std::size_t misalignment,
+                const Group& group = world())
+      : name_(std::move(name)), is_(arguments), stream_(stream), group_(group) {
     is_.scaled =
         is_.scaled && is_floating_point(is_.dtype) && is_.op == ReduceOp::sum && core::traits_of(is_.kind).reduces;
     if (is_.kind == core::CollectiveKind::reduce_scatter) is_.rows += size();
@@ -86,35 +87,38 @@ class AnyCollective {
     const TensorView out = out_ ? out_->view(Shape{output_rows(), is_.width}) : in;
     switch (is_.kind) {
     case core::CollectiveKind::allreduce:
-      return out_ ? allreduce_into_async(name_, in, out, options) : allreduce_async(name_, in, options);
+      return out_ ? allreduce_into_async(group_, name_, in, out, options) : allreduce_async(group_, name_, in, options);
     case core::CollectiveKind::broadcast:
-      return out_ ? broadcast_into_async(name_, in, out, is_.root) : broadcast_async(name_, in, is_.root);
+      return out_ ? broadcast_into_async(group_, name_, in, out, is_.root)
+                  : broadcast_async(group_, name_, in, is_.root);
     case core::CollectiveKind::reduce: {
       ReduceOptions same(options.op);
       same.with_prescale(options.prescale).with_postscale(options.postscale);
-      if (!out_) return reduce_async(name_, in, is_.root, same);
-      return reduce_into_async(name_, in, is_root() ? std::optional<TensorView>(out) : std::nullopt, is_.root, same);
+      if (!out_) return reduce_async(group_, name_, in, is_.root, same);
+      return reduce_into_async(group_, name_, in, is_root() ? std::optional<TensorView>(out) : std::nullopt, is_.root,
+                               same);
     }
     case core::CollectiveKind::allgather:
-      return allgather_into_async(name_, in, out);
+      return allgather_into_async(group_, name_, in, out);
     case core::CollectiveKind::gather:
-      return gather_into_async(name_, in, is_root() ? std::optional<TensorView>(out) : std::nullopt, is_.root);
+      return gather_into_async(group_, name_, in, is_root() ? std::optional<TensorView>(out) : std::nullopt, is_.root);
     case core::CollectiveKind::scatter:
-      return scatter_into_async(name_, is_root() ? std::optional<ConstTensorView>(in) : std::nullopt, out, is_.root,
-                                splits_);
+      return scatter_into_async(group_, name_, is_root() ? std::optional<ConstTensorView>(in) : std::nullopt, out,
+                                is_.root, splits_);
     case core::CollectiveKind::alltoall:
-      return alltoall_into_async(name_, in, out);
+      return alltoall_into_async(group_, name_, in, out);
     case core::CollectiveKind::alltoall_splits:
-      return alltoall_into_async(name_, in, out, splits_);
+      return alltoall_into_async(group_, name_, in, out, splits_);
     default:
-      return reduce_scatter_into_async(name_, in, out_ ? out : own_rows(), options);
+      return reduce_scatter_into_async(group_, name_, in, out_ ? out : own_rows(), options);
     }
   }
 
   /// Once its stream is behind it.
   void expect_result() const {
     const std::string what = name_ + ", " + to_string(is_) + ", step " + std::to_string(step_) + ", rank " +
-                             std::to_string(rank()) + " of " + std::to_string(size());
+                             std::to_string(rank()) + " of " + std::to_string(size()) + " (" +
+                             std::to_string(kolo::rank()) + " of the world)";
     if ((is_.kind == core::CollectiveKind::reduce || is_.kind == core::CollectiveKind::gather) && !is_root()) {
       EXPECT_EQ(in_->read(), input(rank())) << what << ": the input";
       return;
@@ -131,6 +135,9 @@ class AnyCollective {
   }
 
  private:
+  // Of the group.
+  [[nodiscard]] int rank() const { return kolo::rank(group_); }
+  [[nodiscard]] int size() const { return kolo::size(group_); }
   [[nodiscard]] bool is_root() const { return is_.root == rank(); }
   [[nodiscard]] data::RowsOf own() const { return {is_.rows, rank(), size()}; }
   [[nodiscard]] std::int64_t row_bytes() const { return is_.width * static_cast<std::int64_t>(size_of(is_.dtype)); }
@@ -176,13 +183,13 @@ class AnyCollective {
     }
   }
   [[nodiscard]] Bytes input(int of) const {
-    return given_values(is_.dtype, is_.op, input_rows(of) * is_.width, step_, of);
+    return given_values(is_.dtype, is_.op, input_rows(of) * is_.width, step_, of, size());
   }
   [[nodiscard]] Bytes wanted() const {
     const std::int64_t first = is_.kind == core::CollectiveKind::reduce_scatter ? own().begin * is_.width : 0;
     if (core::traits_of(is_.kind).reduces) {
       const std::int64_t rows = first > 0 || is_.kind == core::CollectiveKind::reduce_scatter ? own().count : is_.rows;
-      return reduced_values(is_.dtype, is_.op, rows * is_.width, first + step_);
+      return reduced_values(is_.dtype, is_.op, rows * is_.width, first + step_, size());
     }
     if (is_.kind == core::CollectiveKind::broadcast) return input(is_.root);
     Bytes all;
@@ -206,6 +213,7 @@ class AnyCollective {
   const std::string name_;
   AnyArguments is_;
   const cudaStream_t stream_;
+  const Group group_;
   std::int64_t step_ = 0;
   std::vector<std::int64_t> splits_;
   std::unique_ptr<DeviceTensor> in_;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The carrier by itself: communicators of process sets, split from the world's.
+// The carrier by itself: communicators of process sets.
 #include <algorithm>
 #include <chrono>
 #include <functional>
-#include <optional>
+#include <map>
+#include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "data/cuda/nccl_carrier.hpp"
@@ -21,19 +23,27 @@ class Carriers : public CudaTest {};
 /// One rank's end, on the device of its number.
 class Rank {
  public:
-  Rank(const UniqueId& id, int rank, int size, std::size_t slots)
-      : rank_(rank), guard_(rank), carrier_(slots, kElements * sizeof(float), std::chrono::seconds(60)) {
-    carrier_.connect(id, rank, size);
-    while (!carrier_.connected()) std::this_thread::yield();
-  }
+  Rank(int rank, std::size_t slots)
+      : rank_(rank), guard_(rank), carrier_(slots, kElements * sizeof(float), std::chrono::seconds(60)) {}
   [[nodiscard]] NcclCarrier& carrier() { return carrier_; }
+  [[nodiscard]] bool has(core::SetId set) const { return sets_.count(set) > 0; }
 
-  void add_set(core::SetId set, const std::vector<int>& members) {
-    while (!carrier_.may_carry({})) std::this_thread::yield();
+  /// Nothing for ranks that are no members.
+  void add_set(core::SetId set, const UniqueId& id, const std::vector<int>& members) {
     const auto found = std::find(members.begin(), members.end(), rank_);
-    std::optional<int> place;
-    if (found != members.end()) place = static_cast<int>(found - members.begin());
-    carrier_.add_set(set, place);
+    if (found == members.end()) return;
+    data::DeviceSet is;
+    is.number = set;
+    is.rank = static_cast<int>(found - members.begin());
+    is.size = static_cast<int>(members.size());
+    auto made = std::make_unique<SetOnDevice>(std::move(is));
+    made->link = &carrier_.connect(id, made->is.rank, made->is.size);
+    while (!carrier_.connected(*made->link)) std::this_thread::yield();
+    sets_[set] = std::move(made);
+  }
+  void end_set(core::SetId set) {
+    while (!carrier_.end(*sets_.at(set)->link)) std::this_thread::yield();
+    sets_.erase(set);
   }
 
   /// The sum, over the set, of what its ranks give.
@@ -44,7 +54,7 @@ class Rank {
     call.count = kElements;
     call.dtype = DType::float32;
     step.calls = {call};
-    Load load{set, &step, 0, carrier_.slot(0)};
+    Load load{sets_.at(set).get(), &step, 0, carrier_.slot(0)};
     ok(cudaMemcpyAsync(load.memory, input.data(), kElements * sizeof(float), cudaMemcpyHostToDevice, pack_.raw()));
     carrier_.collect(load, pack_);
     while (!carrier_.may_carry(load)) std::this_thread::yield();
@@ -64,14 +74,19 @@ class Rank {
   NcclCarrier carrier_;
   OwnStream pack_;
   OwnStream unpack_;
+  std::map<core::SetId, std::unique_ptr<SetOnDevice>> sets_;
 };
 
+/// With a communicator of all ranks.
 void on_ranks(int size, const std::function<void(Rank&, int)>& body, std::size_t slots = 1) {
   const UniqueId id = make_unique_id();
+  std::vector<int> all;
+  for (int rank = 0; rank < size; ++rank) all.push_back(rank);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
-      Rank one(id, rank, size, slots);
+      Rank one(rank, slots);
+      one.add_set(core::kGlobalSet, id, all);
       body(one, rank);
     });
   }
@@ -79,33 +94,44 @@ void on_ranks(int size, const std::function<void(Rank&, int)>& body, std::size_t
 }
 
 TEST_F(Carriers, ProcessSetsHaveCommunicatorsOfTheirOwn) {
-  on_ranks(4, [](Rank& rank, int number) {
-    const std::vector<int> members[] = {{0, 2}, {1, 3}, {3, 1, 0}};  // some overlap, and one is in an order of its own
-    for (core::SetId set = 0; set < 3; ++set) rank.add_set(set + 1, members[set]);
-    const auto mine = static_cast<float>(1 << number);
-    for (int turn = 0; turn < 5; ++turn) {
-      EXPECT_EQ(rank.reduce(core::kGlobalSet, mine), 15.0F);
-      for (core::SetId set = 0; set < 3; ++set) {
-        float sum = 0;
-        for (const int member : members[set]) sum += static_cast<float>(1 << member);
-        if (std::count(members[set].begin(), members[set].end(), number) == 0) continue;
-        EXPECT_EQ(rank.reduce(set + 1, mine), sum) << "set " << set << ", rank " << number;
+  // Some overlap, one is in an order of its own, one has one rank.
+  const std::vector<std::vector<int>> members{{0, 2}, {1, 3}, {3, 1, 0}, {2}};
+  for (int round = 0; round < 3; ++round) {
+    std::vector<UniqueId> ids(members.size());
+    std::generate(ids.begin(), ids.end(), make_unique_id);
+    on_ranks(4, [&](Rank& rank, int number) {
+      for (core::SetId set = 0; set < members.size(); ++set) rank.add_set(set + 1, ids[set], members[set]);
+      const auto mine = static_cast<float>(1 << number);
+      for (int turn = 0; turn < 5; ++turn) {
+        EXPECT_EQ(rank.reduce(core::kGlobalSet, mine), 15.0F);
+        for (core::SetId set = 0; set < members.size(); ++set) {
+          float sum = 0;
+          for (const int member : members[set]) sum += static_cast<float>(1 << member);
+          if (!rank.has(set + 1)) continue;
+          EXPECT_EQ(rank.reduce(set + 1, mine), sum) << "set " << set << ", rank " << number;
+          if (turn == round) rank.end_set(set + 1);
+        }
       }
-    }
-    EXPECT_TRUE(rank.carrier().leave());
-  });
+      EXPECT_TRUE(rank.carrier().leave());
+    });
+    EXPECT_EQ(emulated::calls("ncclCommAbort"), 0U);
+  }
 }
 
 TEST_F(Carriers, EverySlotIsRegisteredAndGivenBack) {
+  const UniqueId id = make_unique_id();
   on_ranks(
       2,
-      [](Rank& rank, int /*number*/) {
+      [&](Rank& rank, int /*number*/) {
         EXPECT_EQ(rank.reduce(core::kGlobalSet, 1.0F), 2.0F);
+        rank.add_set(1, id, {1, 0});
+        EXPECT_EQ(rank.reduce(1, 1.0F), 2.0F);
+        rank.end_set(1);
         EXPECT_TRUE(rank.carrier().leave());
       },
       8);
-  EXPECT_EQ(emulated::calls("ncclCommRegister"), 16U);
-  EXPECT_EQ(emulated::calls("ncclCommDeregister"), 16U);
+  EXPECT_EQ(emulated::calls("ncclCommRegister"), 32U);
+  EXPECT_EQ(emulated::calls("ncclCommDeregister"), 32U);
   EXPECT_EQ(emulated::calls("ncclCommAbort"), 0U);
 }
 
@@ -115,15 +141,16 @@ TEST_F(Carriers, ACommunicatorThatCannotBeMadeIsNotLeftBehind) {
   failure.code = ncclSystemError;
   emulated::inject(failure);
   NcclCarrier carrier(1, kElements * sizeof(float), std::chrono::seconds(60));
-  EXPECT_THROW(carrier.connect(make_unique_id(), 0, 2), Error);
+  EXPECT_THROW(static_cast<void>(carrier.connect(make_unique_id(), 0, 2)), Error);
   for (const std::string& left : emulated::live_objects()) {
     EXPECT_EQ(left.find("communicator"), std::string::npos) << left;
   }
 }
 
 TEST_F(Carriers, AllCommunicatorsAreAbortedTogether) {
-  on_ranks(3, [](Rank& rank, int number) {
-    rank.add_set(1, {0, 1});
+  const UniqueId id = make_unique_id();
+  on_ranks(3, [&](Rank& rank, int number) {
+    rank.add_set(1, id, {0, 1});
     if (number < 2) {
       EXPECT_EQ(rank.reduce(1, 1.0F), 2.0F);
     }

@@ -3,6 +3,8 @@
 // Ranks as processes, started by mpirun, on emulated devices that find each other in shared memory: what worlds of
 // threads show of the backend, through MPI's bootstrap and a node's real segment. Every rank runs the same tests.
 #include <cstdio>
+#include <string>
+#include <vector>
 
 #include <kolo/context.hpp>
 #include <kolo/gradient_arena.hpp>
@@ -50,32 +52,64 @@ std::vector<AnyArguments> drawn() {
   return all;
 }
 
-void run_steps() {
-  bind();
+/// In all of these groups at once.
+void run_steps(const std::vector<Group>& groups, int steps) {
   const RankStream stream;
   std::vector<AnyCollective> collectives;
-  for (const AnyArguments& arguments : drawn()) {
-    collectives.emplace_back("c" + std::to_string(collectives.size()), arguments, stream, collectives.size() % 2);
+  const std::vector<AnyArguments> all = drawn();
+  for (const Group& group : groups) {
+    for (std::size_t i = 0; i < all.size(); i += groups.size()) {
+      AnyArguments arguments = all[i];
+      arguments.root %= size(group);
+      collectives.emplace_back("c" + std::to_string(i), arguments, stream, i % 2, group);
+    }
   }
-  for (int step = 0; step < 10; ++step) {
+  for (int step = 0; step < steps; ++step) {
     std::vector<Handle> handles;
     for (AnyCollective& one : collectives) handles.push_back(one.start(step));
     for (std::size_t i = 0; i < handles.size(); ++i) finish(handles[i], collectives[i], i % 7 == 0);
     for (const AnyCollective& one : collectives) one.expect_result();
     wait_all(handles);
-    end_step();
+    for (const Group& group : groups) end_step(group);
   }
-  std::printf("rank %d of %d: 10 steps of %zu collectives\n", rank(), size(), collectives.size());
+  std::printf("rank %d of %d: %d steps of %zu collectives in %zu groups\n", rank(), size(), steps, collectives.size(),
+              groups.size());
+}
+
+/// Halves, all in another order, those that have a place of the same parity, and a rank alone: made again and again.
+void run_steps_in_groups() {
+  std::vector<int> backwards;
+  for (int i = size(); i-- > 0;) backwards.push_back(i);
+  for (int round = 0; round < 3; ++round) {
+    std::vector<Group> groups{Group::of(backwards), world(), world().split(rank() * 2 / size())};
+    groups.push_back(world().split(rank() % 2, -rank()));
+    groups.push_back(world().split(rank()));
+    run_steps(groups, 2);
+  }
 }
 
 TEST_F(Processes, StepsByNccl) {
   const Session session(options("nccl"));
-  run_steps();
+  bind();
+  run_steps({world()}, 10);
 }
 
 TEST_F(Processes, StepsByPinnedMemory) {
   const Session session(options("staged"));
-  run_steps();
+  bind();
+  run_steps({world()}, 10);
+}
+
+TEST_F(Processes, GroupsByNccl) {
+  const Session session(options("nccl"));
+  bind();
+  run_steps_in_groups();
+}
+
+TEST_F(Processes, GroupsByPinnedMemory) {
+  const Session session(options("staged"));
+  bind();
+  run_steps_in_groups();
 }
 
 TEST_F(Processes, AnArena) {

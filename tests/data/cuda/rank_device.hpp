@@ -91,17 +91,17 @@ Bytes elements_of(DType dtype, std::int64_t elements, Value value,
   return bytes;
 }
 
-/// Of numbers whose reductions are exact: what a rank of this world gives from element `first` on, and what becomes of
-/// what all give.
-inline Bytes given_values(DType dtype, ReduceOp op, std::int64_t elements, std::int64_t first, int of) {
+/// Of numbers whose reductions are exact: what a rank of a group of so many gives from element `first` on, and what
+/// becomes of what all give.
+inline Bytes given_values(DType dtype, ReduceOp op, std::int64_t elements, std::int64_t first, int of,
+                          int ranks = size()) {
   return elements_of(
-      dtype, elements, [&, ranks = size()](std::int64_t i) { return exact::value_of(dtype, op, first + i, of, ranks); },
+      dtype, elements, [&](std::int64_t i) { return exact::value_of(dtype, op, first + i, of, ranks); },
       exact::kPeriod);
 }
-inline Bytes reduced_values(DType dtype, ReduceOp op, std::int64_t elements, std::int64_t first) {
+inline Bytes reduced_values(DType dtype, ReduceOp op, std::int64_t elements, std::int64_t first, int ranks = size()) {
   return elements_of(
-      dtype, elements,
-      [&, ranks = size()](std::int64_t i) { return exact::reduced_value(dtype, op, first + i, ranks); },
+      dtype, elements, [&](std::int64_t i) { return exact::reduced_value(dtype, op, first + i, ranks); },
       exact::kPeriod);
 }
 

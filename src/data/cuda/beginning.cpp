@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a rank gets what it needs on its device, how a process set comes to use its devices together, and how it ends.
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include <kolo/error.hpp>
+
+#include "base/check.hpp"
+#include "base/thread_name.hpp"
+#include "data/cuda/cuda_backend.hpp"
+#include "data/cuda/device.hpp"
+#include "data/cuda/equipment.hpp"
+#include "data/cuda/open_job.hpp"
+#include "data/cuda/staged_carrier.hpp"
+
+namespace kolo::cuda {
+namespace {
+
+constexpr std::size_t kTables = 32;
+
+std::string new_id() {
+  const UniqueId id = make_unique_id();
+  return {id.begin(), id.end()};
+}
+
+UniqueId id_of(const std::string& bytes) {
+  UniqueId id{};
+  KOLO_CHECK(bytes.size() == id.size());
+  std::copy(bytes.begin(), bytes.end(), id.begin());
+  return id;
+}
+
+}  // namespace
+
+CudaBackend::Equipment::Equipment(const CudaBackendOptions& options, int device, bool has_peers)
+    : info(device_info(device)), bell(options.ring), tables(kTables, kChunksPerStep), unpacked(options.slots) {
+  if (!options.staged && has_peers) tenancy.emplace(options.tenants, info.uuid);
+  load_kernels();
+  if (options.staged) {
+    carrier = std::make_unique<StagedCarrier>(options.slots, options.slot_bytes, bell);
+  } else {
+    auto made = std::make_unique<NcclCarrier>(options.slots, options.slot_bytes, options.patience);
+    nccl = made.get();
+    carrier = std::move(made);
+  }
+}
+
+void CudaBackend::add_set(data::DeviceSet set) {
+  const core::SetId number = set.number;
+  sets_.emplace(number, std::make_shared<SetOnDevice>(std::move(set)));
+}
+
+bool CudaBackend::remove_set(data::Job& end) {
+  const auto found = sets_.find(end.set);
+  KOLO_CHECK(found != sets_.end()) << "process set " << end.set;
+  const std::shared_ptr<SetOnDevice> set = std::move(found->second);
+  sets_.erase(found);
+  set->exchange.reset();
+  set->plane.reset();
+  if (set->link == nullptr) return false;
+  auto open = std::make_unique<OpenJob>();
+  open->job = &end;
+  open->set = set;
+  open->ends_set = true;
+  jobs_.push_back(std::move(open));
+  return true;
+}
+
+/// Everything that this rank needs for itself, and what it says to the others. On a thread of its own.
+void CudaBackend::make_equipment(bool brings_id) noexcept {
+  base::set_thread_name("kolo-equip");
+  try {
+    const DeviceGuard guard(chosen_device());
+    auto made = std::make_unique<Equipment>(options_, chosen_device(), has_peers_);
+    Word word;
+    word.uuid = made->info.uuid;
+    word.shares = made->tenancy && !made->tenancy->is_first();
+    if (brings_id) word.id = new_id();  // the first one takes long
+    mine_ = std::move(word);
+    equipment_ = std::move(made);
+  } catch (const std::exception&) {
+    mine_ = problem_of_exception();
+  }
+  equipped_.store(true, std::memory_order_release);
+  options_.ring();
+}
+
+bool CudaBackend::equip(bool brings_id) {
+  if (state_ == State::unused) {
+    equipped_.store(false);
+    try {
+      equipping_ = std::thread([this, brings_id] { make_equipment(brings_id); });
+    } catch (const std::system_error& error) {
+      throw Error(ErrorCode::transport,
+                  std::string("the thread that prepares the GPU cannot be started: ") + error.what());
+    }
+    state_ = State::equipping;
+    return true;
+  }
+  if (!equipped_.load(std::memory_order_acquire)) return false;
+  equipping_.join();
+  state_ = State::equipped;
+  if (equipment_) counters_.slot_bytes = options_.slots * options_.slot_bytes;
+  return true;
+}
+
+/// Brings the set of the first batch that is not planned further on its way, as soon as that batch is the first of all:
+/// then nothing of ours is on the device.
+bool CudaBackend::make_ready(OpenJob& open) {
+  SetOnDevice& set = *open.set;
+  if (jobs_.front().get() != &open) return false;
+  switch (set.stage) {
+  case SetOnDevice::Stage::unused:
+    if (state_ != State::equipped) return equip(!options_.staged && set.is.rank == 0);
+    set.make_plane();
+    set.exchange->start(encode(word_for(set)));
+    set.stage = SetOnDevice::Stage::meeting;
+    return true;
+  case SetOnDevice::Stage::meeting:
+    if (!set.exchange->done()) return false;
+    meet(set);
+    return true;
+  case SetOnDevice::Stage::connecting:
+    if (!equipment_->nccl->connected(*set.link)) return false;
+    set.stage = SetOnDevice::Stage::ready;
+    return true;
+  case SetOnDevice::Stage::failed:
+    open.job->status = set.failure;
+    open.planned = true;
+    open.over = true;
+    return true;
+  case SetOnDevice::Stage::ready:
+    break;
+  }
+  KOLO_UNREACHABLE();
+}
+
+Word CudaBackend::word_for(const SetOnDevice& set) {
+  Word word = mine_;
+  mine_.id.clear();  // it names one communicator
+  if (options_.staged || set.is.rank != 0 || !word.id.empty() || !word.problem.empty()) return word;
+  try {
+    word.id = new_id();
+  } catch (const Error&) {
+    return problem_of_exception();
+  }
+  return word;
+}
+
+void CudaBackend::meet(SetOnDevice& set) {
+  std::vector<Word> said;
+  for (const std::string& one : set.exchange->take()) said.push_back(decode(one));
+  set.failure = judge(set, said, options_.share_device);
+  if (!set.failure.ok()) {
+    set.stage = SetOnDevice::Stage::failed;
+    let_go_of_equipment();
+  } else if (options_.staged) {
+    set.stage = SetOnDevice::Stage::ready;
+  } else {
+    set.link = &equipment_->nccl->connect(id_of(said.front().id), set.is.rank, set.is.size);
+    ++counters_.communicators;
+    set.stage = SetOnDevice::Stage::connecting;
+  }
+}
+
+/// Unless a set uses it. The next one that asks for it tries again.
+void CudaBackend::let_go_of_equipment() noexcept {
+  const bool used = std::any_of(sets_.begin(), sets_.end(),
+                                [](const auto& set) { return set.second->stage == SetOnDevice::Stage::ready; });
+  if (used) return;
+  equipment_.reset();
+  counters_.slot_bytes = 0;
+  state_ = State::unused;
+}
+
+bool CudaBackend::end_set(OpenJob& open) {
+  if (jobs_.front().get() != &open || !equipment_->nccl->end(*open.set->link)) return false;
+  --counters_.communicators;
+  open.planned = true;
+  open.over = true;
+  return true;
+}
+
+}  // namespace kolo::cuda

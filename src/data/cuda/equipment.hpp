@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// All that a rank allocates on its device for the batches of all its sets, and makes anew for nobody.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "data/cuda/bell.hpp"
+#include "data/cuda/carrier.hpp"
+#include "data/cuda/cuda_api.hpp"
+#include "data/cuda/cuda_backend.hpp"
+#include "data/cuda/nccl_carrier.hpp"
+#include "data/cuda/tables.hpp"
+#include "data/cuda/tenants.hpp"
+
+namespace kolo::cuda {
+
+inline constexpr std::size_t kChunksPerStep = 4096;
+
+/// Members stand in the reverse of the order in which they may be given back. The driver's; the device is current.
+class CudaBackend::Equipment {
+ public:
+  /// `has_peers`: the world has more than one rank. Throws Error.
+  Equipment(const CudaBackendOptions& options, int device, bool has_peers);
+
+  const DeviceInfo info;
+  std::optional<Tenants::Tenancy> tenancy;  // of one who waits for peers there
+  OwnStream pack;
+  OwnStream unpack;
+  Bell bell;
+  Tables tables;
+  std::vector<Event> unpacked;  // by slot
+  std::unique_ptr<Carrier> carrier;
+  NcclCarrier* nccl = nullptr;  // the carrier, where it is NCCL
+};
+
+}  // namespace kolo::cuda

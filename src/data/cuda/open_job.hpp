@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the pipeline (cuda_backend.cpp) knows of batches that are open.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "data/backend.hpp"
+#include "data/cuda/carrier.hpp"
+#include "data/cuda/cuda_backend.hpp"
+#include "data/cuda/events.hpp"
+#include "data/cuda/set_on_device.hpp"
+#include "data/cuda/steps.hpp"
+#include "data/cuda/tables.hpp"
+
+namespace kolo::cuda {
+
+/// A batch on its way, or the end of a set.
+struct CudaBackend::OpenJob {
+  data::Job* job = nullptr;
+  std::shared_ptr<SetOnDevice> set;
+  bool ends_set = false;  // no batch: the set gives back what it has
+  bool over = false;      // nothing of it is on the device
+  std::size_t planned_runs = 0;
+  bool planned = false;
+  std::optional<StepPlanner> planner;
+  std::vector<Step> steps;
+  std::size_t packed_steps = 0;
+  std::shared_ptr<const PooledEvent> end;  // recorded behind the last unpack
+  // An uneven run, while the ranks tell each other about it.
+  std::optional<Uneven> uneven;
+  Status refusal;
+};
+
+/// A step in a slot.
+struct CudaBackend::Flight {
+  OpenJob* open = nullptr;
+  Load load;
+  Table* table = nullptr;
+  bool last = false;
+  bool under_way = false;
+};
+
+}  // namespace kolo::cuda

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a rank has on its device of a process set that it is a member of. The set's members meet by themselves, in the
+// first batch of the set on a device: they tell each other over a data plane of their own what they use and lack
+// (meeting.hpp), and with NCCL make a communicator. The device's memory and streams are the rank's, for all its sets.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include <kolo/error.hpp>
+
+#include "data/cuda/host_plane.hpp"
+#include "data/device.hpp"
+
+namespace kolo::cuda {
+
+struct NcclLink;
+
+/// The driver's.
+struct SetOnDevice {
+  enum class Stage : std::uint8_t { unused, meeting, connecting, ready, failed };
+
+  explicit SetOnDevice(data::DeviceSet which) : is(std::move(which)) {}
+  void make_plane() {
+    plane.emplace(is.make_plane());
+    exchange.emplace(*plane, is.size);
+  }
+  /// As a rank of the world.
+  [[nodiscard]] int member(int rank) const {
+    return is.members.empty() ? rank : is.members[static_cast<std::size_t>(rank)];
+  }
+
+  const data::DeviceSet is;
+  Stage stage = Stage::unused;
+  Status failure;                    ///< of every batch, once the set has failed
+  std::optional<HostPlane> plane;    ///< from its first batch on; each of them in the order of the set's batches
+  std::optional<Exchange> exchange;  ///< over the plane
+  NcclLink* link = nullptr;          ///< with NCCL, from when it begins to connect: the carrier's
+};
+
+}  // namespace kolo::cuda
