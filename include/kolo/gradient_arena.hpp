@@ -16,15 +16,15 @@
 /// Nothing else changes. An `allreduce` (or grouped, or prepared one) recognises memory of an arena by its address, in
 /// place and for the whole tensor or any part of it, and gives the same results, to the bit, as it would elsewhere. It
 /// does not matter whether the other ranks have that tensor in an arena too, or at the same place: each rank saves the
-/// copies of what it has there. Other collectives take it as any memory. `Metrics::bytes_in_place` tells how much went
-/// without a copy.
+/// copies of what it has there. Other collectives take it as any memory, and so does an all-reduce with ranks that have
+/// not made the arena, where a group has. `Metrics::bytes_in_place` tells how much went without a copy.
 ///
 /// On a GPU an arena is memory that NCCL knows (made by `ncclMemAlloc`, and registered). What lies there is neither
 /// packed nor unpacked, and neighbours in a batch are reduced by one call; an average of float32 or float64 costs one
 /// pass over them, to divide. There a tensor must lie at the same place of the same arena on every rank, or on no rank
-/// in any: allocate alike everywhere; otherwise its all-reduce fails on every rank (mismatch), as with shapes that
-/// differ. Booleans, tensors with a prescale, and everything with KOLO_GPU_BACKEND=staged, go through fusion buffers as
-/// ever.
+/// in any that all ranks of the all-reduce have made: allocate alike everywhere; otherwise its all-reduce fails on
+/// every rank (mismatch), as with shapes that differ. Booleans, tensors with a prescale, and everything with
+/// KOLO_GPU_BACKEND=staged, go through fusion buffers as ever.
 #ifndef KOLO_GRADIENT_ARENA_HPP
 #define KOLO_GRADIENT_ARENA_HPP
 
@@ -59,10 +59,10 @@ class KOLO_API GradientArena {
   /// Room for `bytes`, which are rounded up to pages. Give more than is needed rather than less: what is not allocated
   /// costs nothing but addresses.
   ///
-  /// Collective: every rank calls it, with the same name and size, in any order among its other calls; two arenas that
-  /// are made at the same time, on different threads, need different names. Throws `Error`: mismatch, on every rank,
-  /// when sizes differ; out_of_memory (or transport), on every rank, when one cannot have the memory; else as any
-  /// collective.
+  /// Collective: every rank of the group calls it, with the same name and size, in any order among its other calls; two
+  /// arenas that a group makes at the same time, on different threads, need different names. Throws `Error`: mismatch,
+  /// on every rank, when sizes differ; out_of_memory (or transport), on every rank, when one cannot have the memory;
+  /// else as any collective.
   explicit GradientArena(std::size_t bytes, std::string name = "gradients");
   GradientArena(const Group& group, std::size_t bytes, std::string name = "gradients");
   /// The same in the memory of a device: `Device{DeviceKind::cuda, kolo::cuda::bind()}`. All of it is allocated at

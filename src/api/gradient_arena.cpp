@@ -25,6 +25,11 @@ namespace {
 /// What of memory a tensor may not begin beyond: sizes stay far from overflow.
 constexpr std::size_t kMost = std::size_t{1} << 47;
 
+/// What a rank of the group is called in messages.
+std::string name_of(const Group& group, std::size_t rank) {
+  return "rank " + std::to_string(group.set().members[rank]);
+}
+
 /// Part of the names of its collectives, and, escaped, the beginning of its messages.
 std::string subject(const std::string& name) { return "GradientArena(" + name + ")"; }
 
@@ -44,22 +49,30 @@ std::vector<std::string> meet(const Group& group, const std::string& name, const
 
 /// One rank's word in the meeting of an arena.
 struct Wish {
-  transport::Regions::Id id;  ///< rank 0's proposal
+  transport::Regions::Serial serial = 0;  ///< rank 0's proposal
   std::uint64_t bytes = 0;
   std::uint64_t kind = 0;
   std::vector<transport::Regions::Serial> retired;
+  std::vector<transport::Regions::Number> taken;
 };
 
 std::vector<Wish> gather(const Group& group, const std::string& name, const Wish& mine) {
-  std::vector<std::uint64_t> numbers{mine.id.number, mine.id.serial, mine.bytes, mine.kind, mine.retired.size()};
+  std::vector<std::uint64_t> numbers{mine.serial, mine.bytes, mine.kind, mine.retired.size(), mine.taken.size()};
   numbers.insert(numbers.end(), mine.retired.begin(), mine.retired.end());
+  numbers.insert(numbers.end(), mine.taken.begin(), mine.taken.end());
   const Tensor gathered = allgather(group, name, const_view(numbers));
   std::vector<Wish> all;
   const Span<const std::uint64_t> words = gathered.as<std::uint64_t>();
   for (const std::uint64_t* at = words.begin(); at != words.end();) {
     const std::uint64_t* const retired = at + 5;
-    all.push_back({{static_cast<transport::Regions::Number>(at[0]), at[1]}, at[2], at[3], {retired, retired + at[4]}});
-    at = retired + at[4];
+    const std::uint64_t* const taken = retired + at[3];
+    const std::uint64_t* const end = taken + at[4];
+    Wish wish{at[0], at[1], at[2], {retired, taken}, {}};
+    for (const std::uint64_t* number = taken; number != end; ++number) {
+      wish.taken.push_back(static_cast<transport::Regions::Number>(*number));
+    }
+    all.push_back(std::move(wish));
+    at = end;
   }
   if (all.size() < static_cast<std::size_t>(size(group))) {
     throw Error(ErrorCode::invalid_argument,
@@ -68,47 +81,32 @@ std::vector<Wish> gather(const Group& group, const std::string& name, const Wish
   return all;
 }
 
-void check_agreement(const std::string& name, const std::vector<Wish>& all) {
+void check_agreement(const Group& group, const std::string& name, const std::vector<Wish>& all) {
+  const std::string first = name_of(group, 0);
   const auto where = [](std::uint64_t kind) { return std::string(kind == 0 ? "the CPU" : "a CUDA device"); };
   for (std::size_t i = 1; i < all.size(); ++i) {
-    const std::string rank = std::to_string(i);
+    const std::string other = name_of(group, i);
     if (all[i].bytes != all[0].bytes) {
-      throw Error(ErrorCode::mismatch, base::escaped(name) + ": ranks disagree about its size: rank 0 asks for " +
-                                           std::to_string(all[0].bytes) + " bytes, rank " + rank + " for " +
+      throw Error(ErrorCode::mismatch, base::escaped(name) + ": ranks disagree about its size: " + first +
+                                           " asks for " + std::to_string(all[0].bytes) + " bytes, " + other + " for " +
                                            std::to_string(all[i].bytes));
     }
     if (all[i].kind != all[0].kind) {
-      throw Error(ErrorCode::mismatch, base::escaped(name) +
-                                           ": ranks disagree about where it is: rank 0 wants memory of " +
-                                           where(all[0].kind) + ", rank " + rank + " of " + where(all[i].kind));
+      throw Error(ErrorCode::mismatch, base::escaped(name) + ": ranks disagree about where it is: " + first +
+                                           " wants memory of " + where(all[0].kind) + ", " + other + " of " +
+                                           where(all[i].kind));
     }
-  }
-  if (all[0].id.number == 0) {
-    throw Error(ErrorCode::unsupported,
-                base::escaped(name) + ": 65535 arenas exist already, which is the most that there can be");
   }
 }
 
 /// The number of an arena that is being made. It becomes free again when the arena fails.
 class Reservation {
  public:
-  /// The meeting: all ask for the same size in the same kind of memory, and use the number that rank 0 proposes.
+  /// The meeting: all ask for the same size in the same kind of memory, and take a number that is free on all of them.
   Reservation(const Group& group, std::shared_ptr<transport::Regions> regions, const std::string& name,
               std::size_t bytes, DeviceKind kind)
       : regions_(std::move(regions)) {
-    if (rank(group) == 0) id_ = regions_->propose();
-    try {
-      const std::vector<Wish> all =
-          gather(group, name, {id_, bytes, static_cast<std::uint64_t>(kind), regions_->retired()});
-      std::vector<std::vector<transport::Regions::Serial>> retired;
-      retired.reserve(all.size());
-      for (const Wish& one : all) retired.push_back(one.retired);
-      regions_->forget_common(retired);
-      check_agreement(name, all);
-      id_ = all[0].id;
-    } catch (...) {
-      regions_->withdraw(id_);
-      throw;
+    while (!try_to_reserve(group, name, bytes, kind)) {
     }
   }
   ~Reservation() { regions_->withdraw(id_); }
@@ -118,6 +116,38 @@ class Reservation {
   [[nodiscard]] transport::Regions::Id id() const noexcept { return id_; }
 
  private:
+  /// False, on all ranks: one has taken the number meanwhile, for an arena with other ranks.
+  bool try_to_reserve(const Group& group, const std::string& name, std::size_t bytes, DeviceKind kind) {
+    const std::vector<int>& members = group.set().members;
+    Wish mine{0, bytes, static_cast<std::uint64_t>(kind), regions_->retired(), regions_->taken()};
+    if (rank(group) == 0) mine.serial = regions_->new_serial(members.front());
+    const std::vector<Wish> all = gather(group, name, mine);
+    std::vector<std::vector<transport::Regions::Serial>> retired;
+    std::vector<std::vector<transport::Regions::Number>> taken;
+    for (const Wish& one : all) {
+      retired.push_back(one.retired);
+      taken.push_back(one.taken);
+    }
+    regions_->forget_common(retired, members);
+    check_agreement(group, name, all);
+    const transport::Regions::Id id{transport::Regions::first_free(taken), all.front().serial};
+    if (id.number == 0) {
+      throw Error(ErrorCode::unsupported,
+                  base::escaped(name) + ": 65535 arenas exist already, which is the most that there can be");
+    }
+    const bool is_mine = regions_->reserve(id);
+    if (is_mine) id_ = id;
+    try {
+      const std::vector<std::string> said = meet(group, name + " number", is_mine ? "" : "taken");
+      if (std::all_of(said.begin(), said.end(), [](const std::string& one) { return one.empty(); })) return true;
+    } catch (...) {
+      regions_->withdraw(id_);
+      throw;
+    }
+    regions_->withdraw(id_);
+    return false;
+  }
+
   const std::shared_ptr<transport::Regions> regions_;
   transport::Regions::Id id_;
 };
@@ -130,7 +160,7 @@ void fail_together(const Group& group, const std::string& name, const std::strin
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].empty()) continue;
     throw Error(static_cast<ErrorCode>(all[rank].front()),
-                base::escaped(name) + ": rank " + std::to_string(rank) + ": " + all[rank].substr(1));
+                base::escaped(name) + ": " + name_of(group, rank) + ": " + all[rank].substr(1));
   }
 }
 
@@ -149,11 +179,13 @@ class HostMemory final : public Memory {
   HostMemory(const Group& group, const std::string& name, std::size_t bytes)
       : engine_(group.impl().shared_engine()), regions_(group.impl().regions()) {
     const Reservation reservation(group, regions_, name, bytes, DeviceKind::cpu);
+    const std::vector<int>& members = group.set().members;
     region_ = group.impl().link().share(
-        bytes, [&](const std::string& mine) { return meet(group, name + " handover", mine); },
+        transport::Sharers::of(group.impl().engine().topology(), members), bytes,
+        [&](const std::string& mine) { return meet(group, name + " handover", mine); },
         [&] { group.impl().engine().check_usable(); });
     id_ = reservation.id();
-    regions_->add(id_, region_);
+    regions_->add(id_, region_, members);
     // Nobody uses it before all know it.
     barrier_async(group, name + " ready").wait();
   }
@@ -184,7 +216,7 @@ class DeviceMemory final : public Memory {
     const Reservation reservation(group, regions_, name, bytes, device.kind);
     fail_together(group, name, "device", why_unusable(group, device));
     data::DeviceBackend& backend = *group.impl().engine().device();
-    region_ = backend.ask_region(reservation.id().number, bytes);
+    region_ = backend.ask_region(reservation.id().number, bytes, group.set().members);
     Status problem;
     try {
       // It says to the thread that gives work to the device that there is something to do.
@@ -200,7 +232,7 @@ class DeviceMemory final : public Memory {
       throw;
     }
     id_ = reservation.id();
-    regions_->add(id_, nullptr);
+    regions_->add(id_, nullptr, group.set().members);
   }
   ~DeviceMemory() override {
     const std::shared_ptr<engine::Engine> engine = engine_.lock();
@@ -246,11 +278,6 @@ std::unique_ptr<Memory> make_memory(const Group& group, const std::string& name,
   if (bytes > kMost) {
     throw Error(ErrorCode::invalid_argument,
                 base::escaped(name) + ": " + std::to_string(bytes) + " bytes are too many");
-  }
-  if (group.set().number != core::kGlobalSet) {
-    throw Error(ErrorCode::unsupported, base::escaped(name) +
-                                            ": an arena belongs to all ranks of a context; make it for "
-                                            "them, and use it in groups of theirs");
   }
   const std::size_t rounded = base::round_up(std::max<std::size_t>(bytes, 1), base::kPageBytes);
   if (device.kind == DeviceKind::cpu) return std::make_unique<HostMemory>(group, name, rounded);

@@ -594,8 +594,8 @@ void settle_device(const Group& group, std::string_view name, Request& request) 
     const engine::Buffer& buffer = request.buffers[i];
     core::TensorSignature& tensor = request.signature.tensors[i];
     if (buffer.input != buffer.output) continue;
-    tensor.place =
-        engine.device()->place_of(buffer.input, static_cast<std::size_t>(buffer.elements) * size_of(tensor.dtype));
+    tensor.place = engine.device()->place_of(
+        buffer.input, static_cast<std::size_t>(buffer.elements) * size_of(tensor.dtype), group.set().members);
   }
 }
 

@@ -66,9 +66,10 @@ class ProcessNodeLink final : public transport::NodeLink {
     return all;
   }
 
-  std::shared_ptr<transport::SharedRegion> share(std::size_t bytes, const transport::Meeting& meet,
+  std::shared_ptr<transport::SharedRegion> share(const transport::Sharers& sharers, std::size_t bytes,
+                                                 const transport::Meeting& meet,
                                                  const std::function<void()>& check) override {
-    return shm::share_between_processes(topology_, bytes, job_key_, meet, check, patience_);
+    return shm::share_between_processes(sharers, topology_.local_size(), bytes, job_key_, meet, check, patience_);
   }
 
   std::shared_ptr<transport::PeerMemory> peer_memory(const transport::Meeting& meet) override {

@@ -44,9 +44,9 @@ class ThreadNodeLink final : public transport::NodeLink {
   }
   [[nodiscard]] std::vector<Liveness> liveness() const override { return {}; }
   std::shared_ptr<transport::SharedRegion>
-  share(std::size_t bytes, const transport::Meeting& meet,
+  share(const transport::Sharers& sharers, std::size_t bytes, const transport::Meeting& meet,
         const std::function<void()>& /*check: only the meeting waits*/) override {
-    return threads::share_between_threads(node_->parts, topology_, bytes, meet);
+    return threads::share_between_threads(node_->parts, sharers, topology_.local_size(), bytes, meet);
   }
   std::shared_ptr<transport::PeerMemory> peer_memory(const transport::Meeting& /*meet: threads may*/) override {
     return shm::read_between_threads();

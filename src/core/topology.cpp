@@ -109,4 +109,9 @@ Topology topology_of(const Topology& world, const std::vector<int>& members) {
   return make_topology(static_cast<int>(self - members.begin()), node_of, 0);
 }
 
+bool are_among(const std::vector<int>& ranks, const std::vector<int>& others) {
+  return std::all_of(ranks.begin(), ranks.end(),
+                     [&](int rank) { return std::find(others.begin(), others.end(), rank) != others.end(); });
+}
+
 }  // namespace kolo::core

@@ -49,4 +49,7 @@ Topology make_topology(int rank, const std::vector<int>& machine_of, int ranks_p
 /// are places in `members`. Nodes without members are left out.
 Topology topology_of(const Topology& world, const std::vector<int>& members);
 
+/// Whether all of some ranks are among others.
+[[nodiscard]] bool are_among(const std::vector<int>& ranks, const std::vector<int>& others);
+
 }  // namespace kolo::core

@@ -29,8 +29,8 @@ class DeviceEvent {
   virtual void hold_back(Stream stream) const = 0;
 };
 
-/// Memory of a rank's device for a GradientArena. All ranks have one of the same number and size, and a tensor that
-/// lies at the same place of it on all of them is reduced there, without a copy.
+/// Memory of a rank's device for a GradientArena. All its members have one of the same number and size, and a tensor
+/// that lies at the same place of it on all ranks of a collective is reduced there, without a copy.
 class DeviceRegion {
  public:
   virtual ~DeviceRegion() = default;
@@ -83,12 +83,15 @@ class DeviceBackend : public Backend {
   /// Asks for memory of the device. It is there, or known not to be, when a collective of this device is done that was
   /// submitted after this call: memory is allocated by the thread that gives work to the device, while none is there,
   /// because that could deadlock against a collective that runs. The region stays the backend's, too, until `retire`.
-  [[nodiscard]] virtual std::shared_ptr<DeviceRegion> ask_region(std::uint16_t number, std::size_t bytes) = 0;
+  /// `members`: as ranks of the world.
+  [[nodiscard]] virtual std::shared_ptr<DeviceRegion> ask_region(std::uint16_t number, std::size_t bytes,
+                                                                 std::vector<int> members) = 0;
   /// No tensor is found there any more. With `release` the memory goes with the last who holds the region; else it
   /// stays until the backend's end.
   virtual void retire(const DeviceRegion& region, bool release) noexcept = 0;
-  /// TensorSignature::place of these bytes.
-  [[nodiscard]] virtual std::uint64_t place_of(const std::byte* data, std::size_t bytes) const = 0;
+  /// TensorSignature::place of these bytes for a collective of these ranks of the world: 0 unless all are members.
+  [[nodiscard]] virtual std::uint64_t place_of(const std::byte* data, std::size_t bytes,
+                                               const std::vector<int>& ranks) const = 0;
   [[nodiscard]] virtual DeviceUsage usage() const = 0;
 
   // -- the driver

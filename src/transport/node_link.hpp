@@ -8,10 +8,22 @@
 #include <memory>
 #include <vector>
 
+#include "core/topology.hpp"
 #include "transport/peer_memory.hpp"
 #include "transport/regions.hpp"
 
 namespace kolo::transport {
+
+/// Who shares a region: all ranks of the world, or some.
+struct Sharers {
+  core::Topology topology;       ///< theirs: its ranks are places in `members`
+  std::vector<int> members;      ///< as ranks of the world
+  std::vector<int> local_ranks;  ///< by local rank of the topology: that in the world
+
+  [[nodiscard]] static Sharers all(const core::Topology& world);
+  /// Of these, in their order, this rank among them.
+  [[nodiscard]] static Sharers of(const core::Topology& world, const std::vector<int>& members);
+};
 
 /// Thread-safe, except construction and destruction. The segment is mapped once per process, is not inherited by
 /// fork, has no name in any file system, and vanishes with the last process that maps it.
@@ -38,10 +50,10 @@ class NodeLink {
   };
   [[nodiscard]] virtual std::vector<Liveness> liveness() const = 0;
 
-  /// A region with a part of `bytes` (more than 0) for each rank. All ranks of the world call it, with the same
-  /// number, and meet several times in `meet`. If it fails for one rank it fails for all: Error(transport). While it
-  /// waits for a peer it calls `check` several times a second, and ends by what that throws.
-  virtual std::shared_ptr<SharedRegion> share(std::size_t bytes, const Meeting& meet,
+  /// A region with a part of `bytes` (more than 0) for each of the sharers, this rank among them. All of them call it,
+  /// with the same number, and meet several times in `meet`. If it fails for one rank it fails for all: Error
+  /// (transport). While it waits for a peer it calls `check` several times a second, and ends by what that throws.
+  virtual std::shared_ptr<SharedRegion> share(const Sharers& sharers, std::size_t bytes, const Meeting& meet,
                                               const std::function<void()>& check) = 0;
 
   /// The means to read the memory of the node's other ranks; null, on all ranks of the world, unless the system lets

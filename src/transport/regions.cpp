@@ -6,44 +6,60 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "core/topology.hpp"
 
 namespace kolo::transport {
 
-Regions::Id Regions::propose() {
+Regions::Serial Regions::new_serial(int rank) {
+  constexpr int kBitsOfOne = 40;
   const base::MutexLock lock(mutex_);
-  std::vector<bool> taken(entries_.size() + 2);  // one more than can be
-  taken[0] = true;
-  for (const Entry& entry : entries_) {
-    if (entry.id.number < taken.size()) taken[entry.id.number] = true;
+  return static_cast<Serial>(rank) << kBitsOfOne | ++serials_;
+}
+
+std::vector<Regions::Number> Regions::taken() const {
+  const base::MutexLock lock(mutex_);
+  std::vector<Number> numbers;
+  numbers.reserve(entries_.size());
+  for (const Entry& entry : entries_) numbers.push_back(entry.id.number);
+  return numbers;
+}
+
+Regions::Number Regions::first_free(const std::vector<std::vector<Number>>& lists) {
+  std::vector<bool> is_taken{true};
+  for (const std::vector<Number>& list : lists) {
+    for (const Number number : list) {
+      if (number >= is_taken.size()) is_taken.resize(std::size_t{number} + 1);
+      is_taken[number] = true;
+    }
   }
-  const auto free = std::find(taken.begin(), taken.end(), false) - taken.begin();
-  if (free > std::numeric_limits<Number>::max()) return {};
-  const Id id{static_cast<Number>(free), ++serials_};
-  entries_.push_back({id, nullptr, State::proposed});
-  return id;
+  const auto free = std::find(is_taken.begin(), is_taken.end(), false) - is_taken.begin();
+  return free > std::numeric_limits<Number>::max() ? Number{0} : static_cast<Number>(free);
+}
+
+bool Regions::reserve(const Id& id) {
+  const base::MutexLock lock(mutex_);
+  KOLO_CHECK(id.number != 0);
+  const bool is_taken =
+      std::any_of(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.id.number == id.number; });
+  if (!is_taken) entries_.push_back({id, nullptr, {}, State::reserved});
+  return !is_taken;
 }
 
 void Regions::withdraw(const Id& id) noexcept {
   const base::MutexLock lock(mutex_);
   const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
-    return entry.id.serial == id.serial && entry.state == State::proposed;
+    return entry.id.serial == id.serial && entry.state == State::reserved;
   });
   if (found != entries_.end()) entries_.erase(found);
 }
 
-void Regions::add(const Id& id, std::shared_ptr<SharedRegion> region) {
+void Regions::add(const Id& id, std::shared_ptr<SharedRegion> region, std::vector<int> members) {
   const base::MutexLock lock(mutex_);
-  KOLO_CHECK(id.number != 0);
-  const auto same =
+  const auto reserved =
       std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.id.number == id.number; });
-  if (same == entries_.end()) {
-    entries_.push_back({id, std::move(region), State::alive});
-  } else {
-    // This rank's own proposal, or a region that all have retired: another thread is about to forget it.
-    const bool own = same->state == State::proposed && same->id.serial == id.serial;
-    KOLO_CHECK(own || same->state == State::retired) << "two regions have number " << id.number;
-    *same = {id, std::move(region), State::alive};
-  }
+  KOLO_CHECK(reserved != entries_.end() && reserved->state == State::reserved && reserved->id.serial == id.serial)
+      << "number " << id.number << " was not reserved for this region";
+  *reserved = {id, std::move(region), std::move(members), State::alive};
   generation_.fetch_add(1, std::memory_order_release);
 }
 
@@ -66,14 +82,18 @@ std::vector<Regions::Serial> Regions::retired() const {
   return serials;
 }
 
-void Regions::forget_common(const std::vector<std::vector<Serial>>& lists) {
+void Regions::forget_common(const std::vector<std::vector<Serial>>& lists, const std::vector<int>& ranks) {
   const base::MutexLock lock(mutex_);
-  const auto stands_in_all = [&](const Entry& entry) {
-    return entry.state == State::retired && std::all_of(lists.begin(), lists.end(), [&](const auto& list) {
-             return std::find(list.begin(), list.end(), entry.id.serial) != list.end();
-           });
+  const auto all_have_retired = [&](const Entry& entry) {
+    if (entry.state != State::retired || !core::are_among(entry.members, ranks)) return false;
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      const std::vector<Serial>& list = lists[i];
+      const bool has = std::find(list.begin(), list.end(), entry.id.serial) != list.end();
+      if (!has && core::are_among({ranks[i]}, entry.members)) return false;
+    }
+    return true;
   };
-  const auto gone = std::remove_if(entries_.begin(), entries_.end(), stands_in_all);
+  const auto gone = std::remove_if(entries_.begin(), entries_.end(), all_have_retired);
   if (gone == entries_.end()) return;
   entries_.erase(gone, entries_.end());
   generation_.fetch_add(1, std::memory_order_release);
@@ -101,7 +121,7 @@ void RegionTable::copy() {
     const Regions::Number number = entry.id.number;
     if (by_number_.size() <= number) by_number_.resize(std::size_t{number} + 1);
     by_number_[number] = entry.region;
-    if (entry.state == Regions::State::alive)
+    if (entry.state == Regions::State::alive && core::are_among(ranks_, entry.members))
       own_.push_back({entry.region->own(), entry.region->own() + entry.region->bytes(), number});
   }
 }

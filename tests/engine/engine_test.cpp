@@ -242,7 +242,7 @@ class LinkToLeader final : public transport::NodeLink {
     if (ended_.load()) say_last();
     return {{end_.fd(), 0}};
   }
-  std::shared_ptr<transport::SharedRegion> share(std::size_t, const transport::Meeting&,
+  std::shared_ptr<transport::SharedRegion> share(const transport::Sharers&, std::size_t, const transport::Meeting&,
                                                  const std::function<void()>&) override {
     std::abort();
   }

@@ -23,7 +23,7 @@ class LoneLink final : public transport::NodeLink {
   [[nodiscard]] int wake_fd() const noexcept override { return bell_.fd(); }
   [[nodiscard]] bool was_rung() const noexcept { return bell_.drain(); }
   [[nodiscard]] std::vector<Liveness> liveness() const override { return {}; }
-  std::shared_ptr<transport::SharedRegion> share(std::size_t, const transport::Meeting&,
+  std::shared_ptr<transport::SharedRegion> share(const transport::Sharers&, std::size_t, const transport::Meeting&,
                                                  const std::function<void()>&) override {
     std::abort();
   }

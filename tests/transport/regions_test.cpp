@@ -31,22 +31,29 @@ class FakeRegion final : public SharedRegion {
   std::byte* peers_;
 };
 
-/// Two ranks' regions, and the meetings in which they make them. Rank 0 is `ranks[0]`.
+/// Three ranks' regions, and the meetings in which they make them.
 struct Ranks {
-  std::array<Regions, 2> ranks;
+  std::array<Regions, 3> ranks;
 
-  Regions::Id make(const std::shared_ptr<SharedRegion>& region = nullptr) {
-    const Regions::Id id = ranks[0].propose();
-    const std::vector<std::vector<Regions::Serial>> lists{ranks[0].retired(), ranks[1].retired()};
-    for (Regions& rank : ranks) {
-      rank.forget_common(lists);
-      if (id.number != 0) rank.add(id, region);
+  Regions::Id make(const std::vector<int>& members = {0, 1, 2}) {
+    std::vector<std::vector<Regions::Serial>> retired;
+    std::vector<std::vector<Regions::Number>> taken;
+    for (const int rank : members) {
+      retired.push_back(of(rank).retired());
+      taken.push_back(of(rank).taken());
+    }
+    const Regions::Id id{Regions::first_free(taken), of(members.front()).new_serial(members.front())};
+    for (const int rank : members) {
+      of(rank).forget_common(retired, members);
+      EXPECT_TRUE(of(rank).reserve(id));
+      of(rank).add(id, nullptr, members);
     }
     return id;
   }
-  void retire(const Regions::Id& id) {
-    for (Regions& rank : ranks) rank.retire(id, true);
+  void retire(const Regions::Id& id, const std::vector<int>& members = {0, 1, 2}) {
+    for (const int rank : members) of(rank).retire(id, true);
   }
+  Regions& of(int rank) { return ranks[static_cast<std::size_t>(rank)]; }
 };
 
 TEST(Regions, GiveNumbersAgainAndForgetWhatIsGone) {
@@ -74,8 +81,8 @@ TEST(Regions, KeepANumberUntilAllHaveRetiredIt) {
     world.retire(other);
   }
   EXPECT_EQ(world.ranks[0].retired().front(), id.serial);
-  world.ranks[1].retire(id, true);
-  (void)world.make();  // in whose meeting both say so
+  world.retire(id, {1, 2});
+  (void)world.make();  // in whose meeting all say so
   EXPECT_EQ(world.make().number, id.number);
 }
 
@@ -86,38 +93,89 @@ TEST(Regions, KeepANumberWhoseMemoryMustStay) {
   for (int i = 0; i < 3; ++i) EXPECT_NE(world.make().number, id.number);
 }
 
-TEST(Regions, HaveSixteenBitsOfNumbers) {
-  Regions regions;
-  Regions::Id last;
-  for (int i = 0; i < 40; ++i) last = regions.propose();
-  EXPECT_EQ(last.number, 40);
-  regions.withdraw(last);
-  const Regions::Id again = regions.propose();
-  EXPECT_EQ(again.number, 40);
-  EXPECT_NE(again.serial, last.serial);
-  regions.add(again, nullptr);
-  regions.withdraw(again);  // too late: it is in use
-  EXPECT_EQ(regions.propose().number, 41);
+/// A number is taken on the ranks of its region alone, and free again when all of these have met.
+TEST(Regions, OfGroupsHaveNumbersThatAreFreeOnTheirRanks) {
+  Ranks world;
+  const Regions::Id left = world.make({1, 0});
+  const Regions::Id right = world.make({1, 2});
+  EXPECT_EQ(left.number, 1);
+  EXPECT_EQ(right.number, 2);
+  EXPECT_EQ(world.make({2}).number, 1);
+  const Regions::Id all = world.make();
+  EXPECT_EQ(all.number, 3);
+  EXPECT_NE(left.serial, right.serial);
+  world.retire(left, {0, 1});
+  (void)world.make({1, 2});  // of `left` only rank 1 is there
+  EXPECT_EQ(world.of(1).retired(), std::vector<Regions::Serial>{left.serial});
+  (void)world.make({0, 1});
+  EXPECT_TRUE(world.of(0).retired().empty());
+  EXPECT_TRUE(world.of(1).retired().empty());
+  world.of(1).retire(all, true);
+  world.of(2).retire(all, true);
+  (void)world.make();  // rank 0 has not
+  EXPECT_EQ(world.of(2).retired(), std::vector<Regions::Serial>{all.serial});
 }
 
-/// A rank may hear of a new region before it has forgotten the one that had its number.
-TEST(Regions, ReplaceARegionThatIsAboutToBeForgotten) {
+TEST(Regions, HaveSixteenBitsOfNumbers) {
+  EXPECT_EQ(Regions::first_free({}), 1);
+  EXPECT_EQ(Regions::first_free({{1, 5}, {2, 1}}), 3);
+  std::vector<Regions::Number> all;
+  for (int number = 1; number <= 65'535; ++number) all.push_back(static_cast<Regions::Number>(number));
+  EXPECT_EQ(Regions::first_free({{}, all}), 0);
+}
+
+TEST(Regions, TakeANumberOnce) {
+  Regions regions;
+  const Regions::Id first{1, regions.new_serial(3)};
+  const Regions::Id second{1, regions.new_serial(3)};
+  EXPECT_NE(first.serial, second.serial);
+  EXPECT_NE(Regions().new_serial(2), first.serial);
+  EXPECT_TRUE(regions.reserve(first));
+  EXPECT_FALSE(regions.reserve(second));
+  EXPECT_EQ(regions.taken(), std::vector<Regions::Number>{1});
+  regions.withdraw(first);
+  EXPECT_TRUE(regions.reserve(second));
+  regions.add(second, nullptr, {0});
+  regions.withdraw(second);  // too late: it is in use
+  EXPECT_EQ(regions.taken(), std::vector<Regions::Number>{1});
+}
+
+/// Who is no member cannot reach it.
+TEST(Regions, AreFoundByBackendsOfTheirMembersAlone) {
+  std::array<std::byte, 128> memory{};
+  const auto regions = std::make_shared<Regions>();
+  const Regions::Id id{1, regions->new_serial(0)};
+  ASSERT_TRUE(regions->reserve(id));
+  regions->add(id, std::make_shared<FakeRegion>(memory.data(), memory.data() + 64), {2, 0});
+  for (const std::vector<int>& ranks : {std::vector<int>{0}, {0, 2}, {2, 0}}) {
+    EXPECT_EQ(RegionTable(regions, ranks).find(memory.data() + 3, 4), (Place{1} << 48) + 3);
+  }
+  for (const std::vector<int>& ranks : {std::vector<int>{0, 1}, {0, 1, 2}}) {
+    EXPECT_EQ(RegionTable(regions, ranks).find(memory.data() + 3, 4), kNowhere);
+    EXPECT_TRUE(RegionTable(regions, ranks).empty());
+  }
+}
+
+TEST(Regions, KeepThePeersPartsOfWhatIsRetired) {
   std::array<std::byte, 128> memory{};
   const auto regions = std::make_shared<Regions>();
   RegionTable table(regions);
   const auto first = std::make_shared<FakeRegion>(memory.data(), memory.data() + 64);
-  regions->add({1, 7}, first);
+  ASSERT_TRUE(regions->reserve({1, 7}));
+  regions->add({1, 7}, first, {0, 1});
   EXPECT_EQ(table.find(memory.data() + 3, 4), (Place{1} << 48) + 3);
   regions->retire({1, 7}, true);
   EXPECT_TRUE(first->released);
   EXPECT_EQ(table.find(memory.data() + 3, 4), kNowhere);
   EXPECT_EQ(table.at(1, (Place{1} << 48) + 5), memory.data() + 69) << "peers' parts stay";
+  regions->forget_common({{7}, {7}}, {0, 1});
+  EXPECT_EQ(regions->size(), 0U);
   const auto second = std::make_shared<FakeRegion>(memory.data(), memory.data() + 64);
-  regions->add({1, 8}, second);
-  regions->forget_common({{7}, {7}});  // the one that is gone already
-  EXPECT_EQ(regions->size(), 1U);
+  ASSERT_TRUE(regions->reserve({1, 8}));
+  regions->add({1, 8}, second, {0, 1});
   EXPECT_EQ(table.find(memory.data() + 3, 4), (Place{1} << 48) + 3);
-  regions->add({2, 9}, nullptr);  // a device's
+  ASSERT_TRUE(regions->reserve({2, 9}));
+  regions->add({2, 9}, nullptr, {0, 1});  // a device's
   regions->detach_all();
   EXPECT_TRUE(second->detached);
   EXPECT_FALSE(first->detached);

@@ -12,6 +12,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -274,7 +275,8 @@ TEST(ArenaErrors, WithoutMemoryOnOneRankNoneHasOneAndTheJobGoesOn) {
 TEST(ArenaErrors, NumbersEnd) {
   kolo::run_local(2, [] {
     if (kolo::rank() == 0) {
-      const std::vector<std::uint64_t> no_number{0, 0, 4096, 0, 0};
+      std::vector<std::uint64_t> no_number{0, 4096, 0, 0, 65535};
+      for (std::uint64_t number = 1; number <= 65535; ++number) no_number.push_back(number);
       (void)kolo::allgather("GradientArena(full)", kolo::const_view(no_number));
     } else {
       EXPECT_EQ(sentence_of(ErrorCode::unsupported, [] { GradientArena arena(4096, "full"); }),
@@ -282,6 +284,89 @@ TEST(ArenaErrors, NumbersEnd) {
     }
     GradientArena arena(4096);  // the job goes on
     EXPECT_EQ(arena.capacity(), 4096U);
+  });
+}
+
+/// The own arena of each rank's group, one that both of its groups share no rank of, and the world's: reduced in place
+/// where all ranks of the collective are members, and as any memory elsewhere.
+TEST_P(Arena, OfGroups) {
+  kolo::run_local(
+      ranks(),
+      [] {
+        constexpr int kSteps = 3;
+        const int half = (kolo::size() + 1) / 2;
+        const kolo::Group world = kolo::world();
+        const kolo::Group pair = world.split(kolo::rank() % half, -kolo::rank());
+        const kolo::Group part = world.split(kolo::rank() / half);
+        for (int round = 0; round < 3; ++round) {
+          std::vector<std::unique_ptr<GradientArena>> arenas;
+          const std::vector<kolo::Group> groups{pair, world, part};
+          for (const kolo::Group& group : groups) {
+            // The ranks of each group know its size; those of others have others.
+            const std::size_t bytes = std::size_t{1 + static_cast<std::size_t>(kolo::size(group))} << 17;
+            arenas.push_back(std::make_unique<GradientArena>(group, bytes, "round " + std::to_string(round)));
+          }
+          std::vector<TensorView> tensors;
+          for (const auto& arena : arenas) tensors.push_back(arena->allocate(DType::float32, vector_of(20'001)));
+          for (int step = 0; step < kSteps; ++step) {
+            for (const kolo::Group& group : groups) {
+              for (std::size_t i = 0; i < tensors.size(); ++i) {
+                fill(tensors[i], kolo::rank(group), step);
+                const std::uint64_t before = kolo::metrics().bytes_in_place;
+                kolo::allreduce(group, "x" + std::to_string(i), tensors[i], ReduceOp::sum);
+                check(tensors[i], kolo::size(group), step, "arena " + std::to_string(i));
+                const std::vector<int> owners = groups[i].members();
+                const std::vector<int> members = group.members();
+                const bool are_members = std::all_of(members.begin(), members.end(), [&](int rank) {
+                  return std::find(owners.begin(), owners.end(), rank) != owners.end();
+                });
+                if (kolo::size(group) > 1) {
+                  EXPECT_EQ(kolo::metrics().bytes_in_place > before, are_members)
+                      << "arena " << i << " in a group of " << members.size();
+                }
+              }
+            }
+          }
+          kolo::barrier();
+        }
+      },
+      options());
+}
+
+TEST(ArenaErrors, OfAGroupNameRanksOfTheWorld) {
+  kolo::run_local(3, [] {
+    if (kolo::rank() == 0) return;
+    const kolo::Group pair = kolo::Group::of({2, 1});
+    EXPECT_EQ(sentence_of(ErrorCode::mismatch, [&] { GradientArena arena(pair, kolo::rank() == 2 ? 8192 : 4096); }),
+              "GradientArena(gradients): ranks disagree about its size: rank 2 asks for 8192 bytes, rank 1 for 4096");
+    GradientArena arena(pair, 4096);
+    EXPECT_EQ(arena.capacity(), 4096U);
+  });
+}
+
+/// Threads of a rank make arenas with different ranks at once: a number that one has taken is not another's.
+TEST(ArenaErrors, SeveralAtOnceHaveNumbersOfTheirOwn) {
+  kolo::run_local(3, [] {
+    kolo::Context& context = kolo::current_context();
+    const int next = (kolo::rank() + 1) % 3;
+    const int last = (kolo::rank() + 2) % 3;
+    const std::pair<int, int> up = std::minmax(kolo::rank(), next);
+    const std::pair<int, int> down = std::minmax(kolo::rank(), last);
+    std::vector<std::thread> threads;
+    for (const auto& [one, other] : {up, down}) {
+      threads.emplace_back([&context, one = one, other = other] {
+        const kolo::ContextGuard guard(context);
+        const kolo::Group pair = kolo::Group::of({one, other});
+        for (int round = 0; round < 20; ++round) {
+          GradientArena arena(pair, 4096);
+          const TensorView tensor = arena.allocate(DType::float32, vector_of(100));
+          fill(tensor, kolo::rank(pair), round);
+          kolo::allreduce(pair, "x", tensor, ReduceOp::sum);
+          check(tensor, 2, round, "x");
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
   });
 }
 

@@ -2,6 +2,7 @@
 #include "data/cpu/cpu_backend.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <sstream>
 #include <utility>
 
@@ -22,6 +23,14 @@ int lanes_of(const core::Topology& topology) {
   return static_cast<int>(least);
 }
 
+/// As ranks of the world.
+std::vector<int> ranks_of(const core::Topology& topology, const std::vector<int>& members) {
+  std::vector<int> ranks = members;
+  ranks.resize(static_cast<std::size_t>(topology.size));
+  if (members.empty()) std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
 LanePlace place_in_lane(const core::Topology& topology, const std::vector<int>& members) {
   LanePlace place;
   place.node = topology.node;
@@ -37,8 +46,9 @@ LanePlace place_in_lane(const core::Topology& topology, const std::vector<int>& 
 CpuBackend::CpuBackend(core::Topology topology, std::shared_ptr<transport::IntraNode> intra,
                        std::shared_ptr<transport::InterNode> inter, CpuBackendOptions options)
     : topology_(std::move(topology)), options_(std::move(options)), intra_(std::move(intra)), inter_(std::move(inter)),
-      regions_(options_.regions ? options_.regions : std::make_shared<transport::Regions>()), site_(make_site()),
-      collectives_(site_), chunks_(intra_->slots()) {
+      regions_(options_.regions ? options_.regions : std::make_shared<transport::Regions>(),
+               ranks_of(topology_, options_.members)),
+      site_(make_site()), collectives_(site_), chunks_(intra_->slots()) {
   KOLO_CHECK((inter_ != nullptr) == (topology_.node_count() > 1)) << topology_.node_count() << " nodes";
   KOLO_CHECK(intra_->local_size() == topology_.local_size() && intra_->local_rank() == topology_.local_rank);
   KOLO_CHECK(options_.members.empty() || static_cast<int>(options_.members.size()) == topology_.size);

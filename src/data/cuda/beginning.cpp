@@ -73,7 +73,7 @@ void CudaBackend::make_equipment(bool brings_id) noexcept {
   base::set_thread_name("kolo-equip");
   try {
     const DeviceGuard guard(chosen_device());
-    auto made = std::make_unique<Equipment>(options_, chosen_device(), has_peers_);
+    auto made = std::make_unique<Equipment>(options_, chosen_device(), world_size_ > 1);
     Word word;
     word.uuid = made->info.uuid;
     word.shares = made->tenancy && !made->tenancy->is_first();

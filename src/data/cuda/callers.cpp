@@ -7,6 +7,7 @@
 
 #include "base/check.hpp"
 #include "core/reduce_op.hpp"
+#include "core/topology.hpp"
 #include "data/cuda/cuda_backend.hpp"
 #include "data/cuda/nccl_api.hpp"
 #include "data/cuda/nccl_carrier.hpp"
@@ -100,10 +101,12 @@ data::DeviceEventPtr CudaBackend::record(Device device, Stream stream) {
   return event;
 }
 
-std::shared_ptr<data::DeviceRegion> CudaBackend::ask_region(std::uint16_t number, std::size_t bytes) {
+std::shared_ptr<data::DeviceRegion> CudaBackend::ask_region(std::uint16_t number, std::size_t bytes,
+                                                            std::vector<int> members) {
   const base::MutexLock lock(mutex_);
   KOLO_CHECK(device_ >= 0) << "check_usable comes first";
-  regions_.push_back({std::make_shared<Region>(device_, number, bytes)});
+  if (static_cast<int>(members.size()) == world_size_) members.clear();
+  regions_.push_back({std::make_shared<Region>(device_, number, bytes), std::move(members)});
   regions_asked_.store(true);
   return regions_.back().region;
 }
@@ -118,11 +121,12 @@ void CudaBackend::retire(const data::DeviceRegion& region, bool release) noexcep
   }
 }
 
-std::uint64_t CudaBackend::place_of(const std::byte* data, std::size_t bytes) const {
+std::uint64_t CudaBackend::place_of(const std::byte* data, std::size_t bytes, const std::vector<int>& ranks) const {
   const base::MutexLock lock(mutex_);
   for (const KnownRegion& known : regions_) {
     const std::uint64_t place = known.retired ? 0 : known.region->place_of(data, bytes);
-    if (place != 0) return place;
+    if (place == 0) continue;
+    return known.members.empty() || core::are_among(ranks, known.members) ? place : 0;
   }
   return 0;
 }

@@ -63,7 +63,7 @@ std::size_t slot_bytes_for(std::int64_t fusion_threshold_bytes, int size, bool s
 }
 
 CudaBackend::CudaBackend(CudaBackendOptions options, data::DeviceSet world)
-    : options_(std::move(options)), has_peers_(world.size > 1) {
+    : options_(std::move(options)), world_size_(world.size) {
   add_set(std::move(world));
 }
 

@@ -108,9 +108,11 @@ class CudaBackend final : public data::DeviceBackend {
   [[nodiscard]] std::string describe() const override;
   void check_usable(Device device, const core::Signature& signature) override;
   [[nodiscard]] data::DeviceEventPtr record(Device device, Stream stream) override;
-  [[nodiscard]] std::shared_ptr<data::DeviceRegion> ask_region(std::uint16_t number, std::size_t bytes) override;
+  [[nodiscard]] std::shared_ptr<data::DeviceRegion> ask_region(std::uint16_t number, std::size_t bytes,
+                                                               std::vector<int> members) override;
   void retire(const data::DeviceRegion& region, bool release) noexcept override;
-  [[nodiscard]] std::uint64_t place_of(const std::byte* data, std::size_t bytes) const override;
+  [[nodiscard]] std::uint64_t place_of(const std::byte* data, std::size_t bytes,
+                                       const std::vector<int>& ranks) const override;
   [[nodiscard]] data::DeviceUsage usage() const override;
   void add_set(data::DeviceSet set) override;
   [[nodiscard]] bool remove_set(data::Job& end) override;
@@ -157,7 +159,7 @@ class CudaBackend final : public data::DeviceBackend {
   void run_dry() noexcept;
 
   const CudaBackendOptions options_;
-  const bool has_peers_;
+  const int world_size_;
   Enqueued enqueued_;
 
   mutable base::Mutex mutex_;
@@ -167,6 +169,7 @@ class CudaBackend final : public data::DeviceBackend {
   std::optional<DeviceCount> count_ KOLO_GUARDED_BY(mutex_);
   struct KnownRegion {
     std::shared_ptr<Region> region;
+    std::vector<int> members;  // empty: all
     bool retired = false;
     bool released = false;
   };

@@ -149,10 +149,9 @@ class Reception {
   }
 
   [[nodiscard]] std::string describe_missing() const {
-    const std::vector<int>& ranks = gathering_.topology.nodes[static_cast<std::size_t>(gathering_.topology.node)];
     std::vector<std::int32_t> missing;
-    for (std::size_t i = 0; i < ranks.size(); ++i) {
-      if (!here_[i]) missing.push_back(ranks[i]);
+    for (std::size_t i = 0; i < gathering_.ranks.size(); ++i) {
+      if (!here_[i]) missing.push_back(gathering_.ranks[i]);
     }
     std::ostringstream text;
     text << core::describe_ranks(missing) << " did not join the node's shared memory within "
@@ -171,7 +170,6 @@ class Reception {
 }  // namespace
 
 std::string Gathering::name_of(int local_rank) const {
-  const std::vector<int>& ranks = topology.nodes[static_cast<std::size_t>(topology.node)];
   return "rank " + std::to_string(ranks[static_cast<std::size_t>(local_rank)]);
 }
 

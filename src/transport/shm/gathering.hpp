@@ -34,8 +34,13 @@ void require_descriptors(std::size_t count);
 /// What all calls here need to know. They throw Error(transport) when the system fails, PeerError when a peer is gone
 /// or the deadline passes.
 struct Gathering {
-  Gathering(const core::Topology& of, const std::string& key, base::Duration most, std::function<void()> check_world)
-      : topology(of), job_key(key), patience(most), deadline(base::now() + most), check(std::move(check_world)) {}
+  Gathering(const core::Topology& of, const std::string& key, base::Duration most, std::function<void()> check_world,
+            const std::vector<int>& members = {})
+      : topology(of), job_key(key), patience(most), deadline(base::now() + most), check(std::move(check_world)),
+        ranks(of.nodes[static_cast<std::size_t>(of.node)]) {
+    if (members.empty()) return;
+    for (int& rank : ranks) rank = members[static_cast<std::size_t>(rank)];
+  }
 
   /// "rank 3", by its place on this node.
   [[nodiscard]] std::string name_of(int local_rank) const;
@@ -46,6 +51,7 @@ struct Gathering {
   const base::Time deadline;
   /// Called several times a second while ranks are waited for; ends the wait by what it throws.
   const std::function<void()> check;
+  std::vector<int> ranks;  ///< of the world, by local rank
 };
 
 /// A rank that has connected to the leader, with what it brought.

@@ -45,30 +45,34 @@ struct RegionParts {
 
 }  // namespace
 
-std::shared_ptr<transport::SharedRegion>
-share_between_processes(const core::Topology& topology, std::size_t bytes, const std::string& job_key,
-                        const transport::Meeting& meet, const std::function<void()>& check, base::Duration patience) {
+std::shared_ptr<transport::SharedRegion> share_between_processes(const transport::Sharers& sharers, int local_size,
+                                                                 std::size_t bytes, const std::string& job_key,
+                                                                 const transport::Meeting& meet,
+                                                                 const std::function<void()>& check,
+                                                                 base::Duration patience) {
+  const core::Topology& topology = sharers.topology;
   std::optional<RegionParts> opened;
   const std::vector<std::string> names = together(meet, [&] {
     opened.emplace(topology, bytes);
     return opened->listener ? opened->listener->name() : std::string();
   });
-  std::vector<std::shared_ptr<Segment>> parts(static_cast<std::size_t>(topology.local_size()));
+  std::vector<std::shared_ptr<Segment>> parts(static_cast<std::size_t>(local_size));
   together(meet, [&]() -> std::string {
-    const Gathering gathering(topology, job_key, patience, check);
+    const Gathering gathering(topology, job_key, patience, check, sharers.members);
     std::vector<base::UniqueFd> files;
     if (opened->listener) {
       files = collect(*opened->listener, opened->own.fd(), gathering);
     } else {
       const std::string& leader = names[static_cast<std::size_t>(topology.leader_of(topology.node))];
       connect_to_leader(*opened->socket, leader, opened->own.fd(), gathering);
-      files = receive_descriptors(*opened->socket, parts.size(), gathering);
+      files = receive_descriptors(*opened->socket, static_cast<std::size_t>(topology.local_size()), gathering);
     }
-    for (std::size_t peer = 0; peer < parts.size(); ++peer) {
+    for (std::size_t peer = 0; peer < files.size(); ++peer) {
       if (static_cast<int>(peer) == topology.local_rank) continue;
-      parts[peer] = std::make_shared<Segment>(Segment::map(std::move(files[peer]), bytes));
-      parts[peer]->prefer_huge_pages();
-      parts[peer]->close_file();
+      auto part = std::make_shared<Segment>(Segment::map(std::move(files[peer]), bytes));
+      part->prefer_huge_pages();
+      part->close_file();
+      parts[static_cast<std::size_t>(sharers.local_ranks[peer])] = std::move(part);
     }
     return {};
   });

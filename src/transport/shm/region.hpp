@@ -15,7 +15,7 @@ namespace kolo::shm {
 
 class Region final : public transport::SharedRegion {
  public:
-  /// `parts` by local rank; the own one is null.
+  /// `parts` by local rank in the world; the own one is null, and those of ranks that are no members.
   Region(Segment own, std::vector<std::shared_ptr<Segment>> parts)
       : bytes_(own.bytes()), own_(std::move(own)), parts_(std::move(parts)) {}
 

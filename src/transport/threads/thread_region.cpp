@@ -45,8 +45,10 @@ void PartExchange::withdraw(Ticket ticket) {
   parts_.erase(ticket);
 }
 
-std::shared_ptr<transport::SharedRegion> share_between_threads(PartExchange& exchange, const core::Topology& topology,
+std::shared_ptr<transport::SharedRegion> share_between_threads(PartExchange& exchange,
+                                                               const transport::Sharers& sharers, int local_size,
                                                                std::size_t bytes, const transport::Meeting& meet) {
+  const core::Topology& topology = sharers.topology;
   std::optional<shm::Segment> own;
   PartExchange::Ticket ticket = 0;
   const std::vector<std::string> tickets = shm::together(meet, [&] {
@@ -54,11 +56,12 @@ std::shared_ptr<transport::SharedRegion> share_between_threads(PartExchange& exc
     ticket = exchange.offer(second_mapping(*own));
     return std::to_string(ticket);
   });
-  std::vector<std::shared_ptr<shm::Segment>> parts(static_cast<std::size_t>(topology.local_size()));
+  std::vector<std::shared_ptr<shm::Segment>> parts(static_cast<std::size_t>(local_size));
   const std::vector<int>& ranks = topology.nodes[static_cast<std::size_t>(topology.node)];
-  for (std::size_t peer = 0; peer < parts.size(); ++peer) {
-    if (static_cast<int>(peer) != topology.local_rank)
-      parts[peer] = exchange.get(std::stoull(tickets[static_cast<std::size_t>(ranks[peer])]));
+  for (std::size_t peer = 0; peer < ranks.size(); ++peer) {
+    if (static_cast<int>(peer) == topology.local_rank) continue;
+    parts[static_cast<std::size_t>(sharers.local_ranks[peer])] =
+        exchange.get(std::stoull(tickets[static_cast<std::size_t>(ranks[peer])]));
   }
   shm::together(meet, [] { return std::string(); });
   exchange.withdraw(ticket);

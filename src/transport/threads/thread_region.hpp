@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "base/mutex.hpp"
-#include "core/topology.hpp"
+#include "transport/node_link.hpp"
 #include "transport/regions.hpp"
 #include "transport/shm/segment.hpp"
 
@@ -30,8 +30,9 @@ class PartExchange {
   Ticket next_ KOLO_GUARDED_BY(mutex_) = 0;
 };
 
-/// NodeLink::share between threads.
-std::shared_ptr<transport::SharedRegion> share_between_threads(PartExchange& exchange, const core::Topology& topology,
+/// NodeLink::share between threads. `local_size`: of the node in the world.
+std::shared_ptr<transport::SharedRegion> share_between_threads(PartExchange& exchange,
+                                                               const transport::Sharers& sharers, int local_size,
                                                                std::size_t bytes, const transport::Meeting& meet);
 
 }  // namespace kolo::threads

@@ -134,14 +134,17 @@ inline void run_rank(bootstrap::ThreadWorld& world, const WorldShape& shape, int
                                                  shape.seed + static_cast<std::uint32_t>(rank));
   }
   const auto meet = [&](const std::string& mine) { return test_support::meet(*bootstrap, mine); };
-  const std::shared_ptr<transport::SharedRegion> region = node->share(kRegionBytes, meet, [] {});
+  const std::shared_ptr<transport::SharedRegion> region =
+      node->share(transport::Sharers::all(topology), kRegionBytes, meet, [] {});
   CpuBackendOptions options;
   options.tuning.flat_bytes = shape.flat_bytes;
   options.tuning.step_bytes = shape.step_bytes;
   options.tuning.least_chunk_bytes = 192;
   options.tuning.past_cache_bytes = 512;
   options.regions = std::make_shared<transport::Regions>();
-  options.regions->add(options.regions->propose(), region);
+  const transport::Regions::Id id{1, options.regions->new_serial(0)};
+  ASSERT_TRUE(options.regions->reserve(id));
+  options.regions->add(id, region, transport::Sharers::all(topology).members);
   CpuBackend backend(topology, intra, inter, options);
   Rank self{*bootstrap, topology, node, inter, backend, *region};
   body(self);

@@ -380,6 +380,47 @@ TEST_F(Groups, ReduceInTheWorldsArenaWhereItLies) {
       options());
 }
 
+/// Reduced where it lies in the group that has made it, and as any memory in groups with other ranks.
+TEST_F(Groups, MakeArenasOfTheirOwn) {
+  for (const char* backend : {"nccl", "staged"}) {
+    run_local(
+        4,
+        [&] {
+          const Device device{DeviceKind::cuda, bind()};
+          const RankStream stream;
+          const std::uint64_t bytes = kElements * sizeof(std::int32_t);
+          for (int round = 0; round < 3; ++round) {
+            const Group pair = Group::of({rank() % 2 + 2, rank() % 2});
+            // Of another size, and with another number.
+            const Group part = Group::of({rank() / 2 * 2, rank() / 2 * 2 + 1});
+            GradientArena arena(pair, 1 << 16, device);
+            GradientArena other(part, std::size_t{1} << (14 + rank() / 2), device);
+            const TensorView tensor = arena.allocate(DType::int32, Shape{kElements}, Stream{stream});
+            const TensorView second = other.allocate(DType::int32, Shape{kElements}, Stream{stream});
+            for (const Group& group : {pair, part, world()}) {
+              for (const TensorView& one : {tensor, second}) {
+                const Bytes input = all_of(rank() + round);
+                ok(cudaMemcpyAsync(one.data(), input.data(), bytes, cudaMemcpyHostToDevice, stream));
+                const std::uint64_t before = metrics().device_bytes_in_place;
+                Handle handle = allreduce_async(group, "x", one, ReduceOp::sum);
+                follow(handle, stream);
+                Bytes result(bytes);
+                ok(cudaMemcpyAsync(result.data(), one.data(), bytes, cudaMemcpyDeviceToHost, stream));
+                stream.synchronize();
+                EXPECT_EQ(result, all_of(sum_of(group) + size(group) * round));
+                handle.wait();
+                const bool is_own = group.members() == (one.data() == tensor.data() ? pair : part).members();
+                const bool by_nccl = std::string(backend) == "nccl";
+                EXPECT_EQ(metrics().device_bytes_in_place - before, is_own && by_nccl ? bytes : 0U);
+              }
+            }
+            emulated::acquire_all();
+          }
+        },
+        options().with_setting("KOLO_GPU_BACKEND", backend));
+  }
+}
+
 /// What a member lacks fails the group on all its ranks, with one sentence, and no other group.
 TEST_F(Groups, OfRanksThatShareADeviceAreRefusedAndOthersWork) {
   emulated::Config config;

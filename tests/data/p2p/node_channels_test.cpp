@@ -29,7 +29,7 @@ class Bells final : public transport::NodeLink {
   void wake(int local_rank) noexcept override { ++rung_[static_cast<std::size_t>(local_rank)]; }
   [[nodiscard]] int wake_fd() const noexcept override { return -1; }
   [[nodiscard]] std::vector<Liveness> liveness() const override { return {}; }
-  std::shared_ptr<transport::SharedRegion> share(std::size_t, const transport::Meeting&,
+  std::shared_ptr<transport::SharedRegion> share(const transport::Sharers&, std::size_t, const transport::Meeting&,
                                                  const std::function<void()>&) override {
     std::abort();
   }

@@ -180,7 +180,7 @@ TEST(Gathering, DescriptorsOnTheirWayStayWithinAUsersLimit) {
     const kolo::testing::FewDescriptors few(6 * kRanks);  // all that the leader sends are 16 x 15
     const auto link = bootstrap::join_node(bootstrap, topology, 4096, kKey);
     const auto meet = [&](const std::string& mine) { return test_support::meet(bootstrap, mine); };
-    const auto region = link->share(4096, meet, [] {});
+    const auto region = link->share(transport::Sharers::all(topology), 4096, meet, [] {});
     EXPECT_EQ(region->bytes(), 4096u);
   });
   EXPECT_EQ(statuses, std::vector<int>(kRanks, 0));

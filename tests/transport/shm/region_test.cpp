@@ -24,11 +24,13 @@ namespace {
 constexpr std::size_t kBytes = 64 << 10;
 
 /// What every rank does; the link is a process's or a thread's.
-void share_detach_and_release(bootstrap::Bootstrap& bootstrap, transport::NodeLink& link) {
+void share_detach_and_release(bootstrap::Bootstrap& bootstrap, const core::Topology& topology,
+                              transport::NodeLink& link) {
   const int size = bootstrap.size();
   const int rank = bootstrap.rank();
   const auto meet = [&](const std::string& mine) { return test_support::meet(bootstrap, mine); };
-  const std::shared_ptr<transport::SharedRegion> region = link.share(kBytes, meet, [] {});
+  const std::shared_ptr<transport::SharedRegion> region =
+      link.share(transport::Sharers::all(topology), kBytes, meet, [] {});
   ASSERT_EQ(region->bytes(), kBytes);
   for (std::size_t i = 0; i < kBytes; ++i) ASSERT_EQ(region->own()[i], std::byte{0});
   test_support::meet(bootstrap);
@@ -76,7 +78,7 @@ TEST(Region, BetweenProcesses) {
     const std::vector<int> statuses = testing::run_processes(size, [&](bootstrap::Bootstrap& bootstrap) {
       const core::Topology topology = test_support::topology_on_one_machine(bootstrap);
       const auto link = bootstrap::join_node(bootstrap, topology, 4096, "a key");
-      share_detach_and_release(bootstrap, *link);
+      share_detach_and_release(bootstrap, topology, *link);
     });
     EXPECT_EQ(statuses, std::vector<int>(static_cast<std::size_t>(size), 0));
   }
@@ -91,7 +93,7 @@ TEST(Region, BetweenThreads) {
         const auto bootstrap = world.bootstrap(rank);
         const core::Topology topology = test_support::topology_on_one_machine(*bootstrap);
         const auto link = bootstrap->join_node(topology, 4096, "a key", test_support::kPatience);
-        share_detach_and_release(*bootstrap, *link);
+        share_detach_and_release(*bootstrap, topology, *link);
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -101,17 +103,20 @@ TEST(Region, BetweenThreads) {
 TEST(Region, PlacesAreFoundByAddressUntilRetired) {
   bootstrap::ThreadWorld world(1);
   const auto bootstrap = world.bootstrap(0);
-  const auto link =
-      bootstrap->join_node(test_support::topology_on_one_machine(*bootstrap), 4096, "a key", test_support::kPatience);
+  const core::Topology topology = test_support::topology_on_one_machine(*bootstrap);
+  const auto link = bootstrap->join_node(topology, 4096, "a key", test_support::kPatience);
+  const transport::Sharers sharers = transport::Sharers::all(topology);
   const auto meet = [&](const std::string& mine) { return test_support::meet(*bootstrap, mine); };
   const auto regions = std::make_shared<transport::Regions>();
   transport::RegionTable table(regions);
   EXPECT_TRUE(table.empty());
-  const std::shared_ptr<transport::SharedRegion> first = link->share(kBytes, meet, [] {});
-  const std::shared_ptr<transport::SharedRegion> second = link->share(kBytes, meet, [] {});
-  const transport::Regions::Id id = regions->propose();
-  regions->add(id, first);
-  regions->add(regions->propose(), second);
+  const std::shared_ptr<transport::SharedRegion> first = link->share(sharers, kBytes, meet, [] {});
+  const std::shared_ptr<transport::SharedRegion> second = link->share(sharers, kBytes, meet, [] {});
+  const transport::Regions::Id id{1, regions->new_serial(0)};
+  const transport::Regions::Id other{2, regions->new_serial(0)};
+  ASSERT_TRUE(regions->reserve(id) && regions->reserve(other));
+  regions->add(id, first, sharers.members);
+  regions->add(other, second, sharers.members);
   std::byte elsewhere{};
   EXPECT_EQ(table.find(&elsewhere, 1), transport::kNowhere);
   for (const auto& region : {first, second}) {
@@ -123,7 +128,7 @@ TEST(Region, PlacesAreFoundByAddressUntilRetired) {
   regions->retire(id, true);
   EXPECT_EQ(table.find(own, 1), transport::kNowhere);
   EXPECT_FALSE(table.empty());
-  EXPECT_NE(regions->propose().number, regions->propose().number);
+  EXPECT_EQ(transport::Regions::first_free({regions->taken()}), 3);
 }
 
 }  // namespace
