@@ -11,6 +11,7 @@
 
 #include "api/context_impl.hpp"
 #include "api/rooted.hpp"
+#include "api/submit.hpp"
 #include "base/hash.hpp"
 #include "base/quote.hpp"
 
@@ -100,12 +101,12 @@ Call Call::reduce_scatter_into(ConstTensorView in, TensorView out, const ReduceS
 
 namespace {
 
-[[noreturn]] void refuse(std::string_view name, const std::string& why) {
+[[noreturn]] void refuse_group(std::string_view name, const std::string& why) {
   throw Error(ErrorCode::invalid_argument, "grouped call " + base::quoted(name) + ": " + why);
 }
 
 /// What one call writes no other may use.
-void check_apart(std::string_view name, Span<const Call> calls) {
+void check_memory(std::string_view name, Span<const Call> calls) {
   struct Of {
     Use use;
     std::size_t call;
@@ -119,9 +120,9 @@ void check_apart(std::string_view name, Span<const Call> calls) {
   for (std::size_t i = 0; i < all.size(); ++i) {
     for (std::size_t j = i + 1; j < all.size() && before(all[j].use.begin, all[i].use.begin + all[i].use.bytes); ++j) {
       if (all[i].call == all[j].call || !(all[i].use.written || all[j].use.written)) continue;
-      refuse(name, "calls " + std::to_string(std::min(all[i].call, all[j].call)) + " and " +
-                       std::to_string(std::max(all[i].call, all[j].call)) +
-                       " use the same memory, and one of them writes it; give each its own");
+      refuse_group(name, "calls " + std::to_string(std::min(all[i].call, all[j].call)) + " and " +
+                             std::to_string(std::max(all[i].call, all[j].call)) +
+                             " use the same memory, and one of them writes it; give each its own");
     }
   }
 }
@@ -146,8 +147,8 @@ void check_alike(std::string_view name, const api::Request& first, const api::Re
   } else {
     return;
   }
-  refuse(name, "its calls differ in " + what + ": " + of_first + " in call 0, " + of_other + " in call " +
-                   std::to_string(number) + "; they may differ in their tensors alone");
+  refuse_group(name, "its calls differ in " + what + ": " + of_first + " in call 0, " + of_other + " in call " +
+                         std::to_string(number) + "; they may differ in their tensors alone");
 }
 
 /// Makes them one: the tensors of `other` come last.
@@ -167,8 +168,8 @@ void append(api::Request& group, api::Request other) {
 }  // namespace
 
 api::Request api::grouped_request(std::string_view name, Span<const Call> calls, const Group& group) {
-  if (calls.empty()) refuse(name, "it has no calls; give at least one");
-  check_apart(name, calls);
+  if (calls.empty()) refuse_group(name, "it has no calls; give at least one");
+  check_memory(name, calls);
   Request whole = calls[0].impl().request(name, group);
   for (std::size_t i = 1; i < calls.size(); ++i) {
     Request next = calls[i].impl().request(name, group);

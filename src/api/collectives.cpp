@@ -5,8 +5,8 @@
 #include <kolo/collectives.hpp>
 
 #include "api/context_impl.hpp"
-#include "api/request.hpp"
 #include "api/rooted.hpp"
+#include "api/submit.hpp"
 
 namespace kolo {
 

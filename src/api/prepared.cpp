@@ -8,7 +8,7 @@
 
 #include "api/call.hpp"
 #include "api/context_impl.hpp"
-#include "api/request.hpp"
+#include "api/submit.hpp"
 
 namespace kolo {
 

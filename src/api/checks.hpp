@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is checked of the arguments of a call, and the sentences that a caller reads when something is wrong with them.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <kolo/collectives.hpp>
+#include <kolo/error.hpp>
+#include <kolo/options.hpp>
+#include <kolo/types.hpp>
+
+#include "core/collectives.hpp"
+#include "core/dtype.hpp"
+#include "core/reduce_op.hpp"
+
+namespace kolo::api {
+
+/// The root of a call, among so many ranks, of which this is one.
+struct Root {
+  int rank = 0;
+  int ranks = 1;
+  int self = 0;
+  [[nodiscard]] bool is_here() const noexcept { return rank == self; }
+};
+
+// `name`: of the call; empty: it has none. Each check throws Error (invalid_argument, where nothing else stands).
+
+/// "allreduce of \"w\"", "unnamed allreduce".
+std::string subject(core::CollectiveKind kind, std::string_view name);
+/// Throws Error with a sentence about that call.
+[[noreturn]] void refuse(core::CollectiveKind kind, std::string_view name, const std::string& why,
+                         ErrorCode code = ErrorCode::invalid_argument);
+
+// Every call makes the next checks, so they are inline. Their error messages are not.
+
+[[noreturn, gnu::noinline]] void refuse_number(core::CollectiveKind kind, std::string_view name, const char* what,
+                                               unsigned value, unsigned last);
+[[noreturn, gnu::noinline]] void refuse_null(core::CollectiveKind kind, std::string_view name, const char* which,
+                                             const Shape& shape);
+
+/// A cast may have made any number a value of an enum.
+template <class Enum>
+inline void check_known(core::CollectiveKind kind, std::string_view name, const char* what, Enum value, Enum last) {
+  if (value > last) refuse_number(kind, name, what, static_cast<unsigned>(value), static_cast<unsigned>(last));
+}
+
+template <class View>
+inline void check_view(core::CollectiveKind kind, std::string_view name, const char* which, const View& view) {
+  check_known(kind, name, "dtype", view.dtype(), core::kLastDType);
+  check_known(kind, name, "device kind", view.device().kind, DeviceKind::cuda);
+  if (view.data() == nullptr && view.elements() > 0) refuse_null(kind, name, which, view.shape());
+}
+
+/// Whether some of the output is all of the input.
+bool is_inside(const ConstTensorView& in, const TensorView& out);
+/// The views of an `_into` call that may differ in shape.
+void check_types(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in, const TensorView& out);
+void check_apart(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in, const TensorView& out,
+                 const char* remedy);
+void check_pair(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in, const TensorView& out);
+void check_reduction(core::CollectiveKind kind, std::string_view name, DType dtype, const AllreduceOptions& options);
+/// The call's own deadline, or none.
+std::optional<std::chrono::nanoseconds> checked_timeout(core::CollectiveKind kind, std::string_view name,
+                                                        std::optional<std::chrono::nanoseconds> timeout);
+/// Members of a group are written independently of one another: none may overlap.
+void check_members(std::string_view group, Span<const NamedView> members);
+
+/// What a call gets whose output has the shape of its input.
+template <class View>
+void check_tensors(core::CollectiveKind kind, std::string_view name, const View& in, const TensorView& out,
+                   bool in_place, const AllreduceOptions& options) {
+  if (in_place) {
+    check_view(kind, name, "tensor", in);
+  } else {
+    check_pair(kind, name, in, out);
+  }
+  if (core::traits_of(kind).reduces) check_reduction(kind, name, in.dtype(), options);
+  checked_timeout(kind, name, options.timeout);
+}
+
+void check_root(core::CollectiveKind kind, std::string_view name, const Root& root);
+/// Where this rank is the root, which gets the result, but gives no output.
+void check_output_at_root(core::CollectiveKind kind, std::string_view name, const std::optional<TensorView>& out,
+                          const Root& root);
+/// What an alltoall needs to know of its splits, and what may be wrong with them.
+void check_splits(core::CollectiveKind kind, std::string_view name, const Shape& shape, Span<const std::int64_t> splits,
+                  int size);
+/// Throws Error (invalid_argument) for a name that cannot be submitted: empty, reserved, or longer than 64 KiB.
+void check_name(std::string_view name);
+
+}  // namespace kolo::api

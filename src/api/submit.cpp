@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/submit.hpp"
+
+#include <bit>
+#include <cstdint>
+#include <utility>
+
+#include "api/checks.hpp"
+#include "api/context_impl.hpp"
+
+namespace kolo::api {
+
+void settle_device(const Group& group, std::string_view name, Request& request) {
+  if (request.device.kind == DeviceKind::cpu) return;
+  const engine::Engine& engine = group.impl().engine();
+  const std::string where = "the tensor lies on " + to_string(request.device) + ", but ";
+  if (engine.device() == nullptr) {
+    refuse(request.signature.kind, name,
+           where + "no CUDA device can be used: this build has no CUDA part; give memory of the CPU",
+           ErrorCode::unsupported);
+  }
+  try {
+    engine.device()->check_usable(request.device, request.signature);
+  } catch (const Error& error) {
+    refuse(request.signature.kind, name, where + error.status().message(), error.code());
+  }
+  if (!core::traits_of(request.signature.kind).in_arena) return;
+  for (std::size_t i = 0; i < request.buffers.size(); ++i) {
+    const engine::Buffer& buffer = request.buffers[i];
+    core::TensorSignature& tensor = request.signature.tensors[i];
+    if (buffer.input != buffer.output) continue;
+    tensor.place = engine.device()->place_of(
+        buffer.input, static_cast<std::size_t>(buffer.elements) * size_of(tensor.dtype), group.set().members);
+  }
+}
+
+std::vector<data::DeviceEventPtr> record(engine::Engine& engine, Device device, const std::vector<Stream>& streams) {
+  std::vector<data::DeviceEventPtr> events;
+  events.reserve(streams.size());
+  for (const Stream& stream : streams) events.push_back(engine.device()->record(device, stream));
+  return events;
+}
+
+namespace {
+
+/// Gives a claimed name back unless it has been submitted.
+class Claim {
+ public:
+  explicit Claim(engine::Entry& entry) noexcept : entry_(&entry) {}
+  ~Claim() {
+    if (entry_ != nullptr) entry_->table.give_back(*entry_);
+  }
+  Claim(const Claim&) = delete;
+  Claim& operator=(const Claim&) = delete;
+  [[nodiscard]] engine::Entry& entry() const noexcept { return *entry_; }
+  void submitted() noexcept { entry_ = nullptr; }
+
+ private:
+  engine::Entry* entry_;
+};
+
+/// All of a submission that may throw. Of an unnamed call it comes before the call takes its number: a call that throws
+/// on one rank alone has not been made.
+std::shared_ptr<detail::HandleState> make_operation(engine::Engine& engine, Claim& claim, Request request) {
+  engine::Entry& entry = claim.entry();
+  const bool known = entry.signature && *entry.signature == request.signature;
+  if (!known) name_members(entry.name, request);
+  auto operation = std::make_shared<detail::HandleState>();
+  operation->ready = record(engine, request.device, request.streams);
+  operation->entry = &entry;
+  if (!known) entry.signature = entry.table.share(std::move(request.signature));
+  operation->signature = entry.signature;
+  operation->buffers = std::move(request.buffers);
+  operation->timeout = request.timeout;
+  operation->room = std::move(request.room);
+  operation->more_rooms = std::move(request.more_rooms);
+  operation->splits = std::move(request.splits);
+  operation->received_splits = std::move(request.received_splits);
+  return operation;
+}
+
+std::shared_ptr<detail::HandleState> start(engine::Engine& engine, Claim& claim, Request request) {
+  std::shared_ptr<detail::HandleState> operation = make_operation(engine, claim, std::move(request));
+  claim.submitted();
+  engine.submit(operation, false);
+  return operation;
+}
+
+Result submit_and_wait(engine::Engine& engine, Claim& claim, const std::shared_ptr<detail::HandleState>& operation) {
+  engine.check_may_wait_for(*operation);  // before anybody else counts on it
+  claim.submitted();
+  engine.submit(operation, true);
+  engine.wait(*operation, std::nullopt);
+  if (operation->failed()) throw Error(operation->outcome());
+  return {std::move(operation->room.result), std::move(operation->received_splits)};
+}
+
+/// An unnamed call that has its number.
+Result run_unnamed(engine::Engine& engine, engine::SetState& set, Claim& claim,
+                   const std::shared_ptr<detail::HandleState>& operation) {
+  operation->call = set.unnamed.call();
+  return submit_and_wait(engine, claim, operation);
+}
+
+/// An unnamed call that cannot go by the express.
+Result run_by_log(engine::Engine& engine, engine::SetState& set, Claim& claim, Request request) {
+  const std::shared_ptr<detail::HandleState> operation = make_operation(engine, claim, std::move(request));
+  set.unnamed.decline();
+  return run_unnamed(engine, set, claim, operation);
+}
+
+/// An unnamed request on the CPU's memory, past the log if that is possible; whether it was.
+bool run_by_express(engine::Engine& engine, engine::SetState& set, Request& request) {
+  const core::Signature& signature = request.signature;
+  engine::ExpressCall call;
+  call.kind = signature.kind;
+  call.op = signature.op;
+  call.prescale = signature.prescale;
+  call.postscale = signature.postscale;
+  call.root = signature.root;
+  if (!signature.tensors.empty()) {
+    call.dtype = signature.tensors.front().dtype;
+    call.shape = signature.tensors.front().shape;
+    call.buffer = request.buffers.front();
+  }
+  call.splits = request.splits;
+  call.make_room = [&](const std::vector<std::int64_t>& parts) {
+    if (request.splits.empty()) return request.room.of_gather(call.kind, parts, call.dtype, call.buffer.output);
+    return request.room.of_alltoall(call.kind, parts, call.dtype, call.buffer.output);
+  };
+  return engine.express(set, call, request.timeout);
+}
+
+bool same_bits(double a, double b) noexcept {
+  return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
+}
+
+/// Whether that signature is the one that `allreduce_request` would make for a tensor in the CPU's memory.
+template <class View>
+bool is_same_allreduce(const core::Signature& signature, const View& in, const AllreduceOptions& options) {
+  return signature.device == DeviceKind::cpu && signature.kind == core::CollectiveKind::allreduce &&
+         signature.op == options.op && signature.members == 0 && signature.tensors.size() == 1 &&
+         signature.tensors.front().dtype == in.dtype() && signature.tensors.front().shape == in.shape() &&
+         signature.wire == wire_of(options) && same_bits(signature.prescale, options.prescale) &&
+         same_bits(signature.postscale, options.postscale);
+}
+
+/// That signature.
+core::Signature allreduce_signature(const ConstTensorView& in, const AllreduceOptions& options) {
+  core::Signature signature = reduction_signature(core::CollectiveKind::allreduce, options);
+  signature.tensors.push_back({in.dtype(), in.shape()});
+  return signature;
+}
+
+/// The name's last operation once more, or a new one.
+const std::shared_ptr<detail::HandleState>& take_operation(engine::Entry& entry) {
+  if (!engine::try_reuse(entry.last)) {
+    entry.last = std::make_shared<detail::HandleState>();
+    entry.last->entry = &entry;
+    entry.last_at.store(entry.last.get(), std::memory_order_relaxed);
+  }
+  return entry.last;
+}
+
+/// `View`: of the input, as the caller gave it. Views are long, and many small tensors are submitted one by one.
+template <class View>
+std::shared_ptr<detail::HandleState> submit_allreduce_of(const Group& group, std::string_view name, const View& in,
+                                                         const TensorView& out, bool in_place,
+                                                         const AllreduceOptions& options) {
+  if (in.device().kind != DeviceKind::cpu || out.device().kind != DeviceKind::cpu) {
+    return submit(group, name, allreduce_request(name, in, out, in_place, options));
+  }
+  check_tensors(core::CollectiveKind::allreduce, name, in, out, in_place, options);
+  const auto [engine, set] = group.parts();
+  check_name(name);
+  engine.check_usable();
+  Claim claim(set.names.claim(name));
+  engine::Entry& entry = claim.entry();
+  if (!entry.signature || !is_same_allreduce(*entry.signature, in, options)) {
+    return start(engine, claim, allreduce_request(name, in, out, in_place, options));
+  }
+  const std::shared_ptr<detail::HandleState>& operation = take_operation(entry);
+  if (operation->signature != entry.signature) operation->signature = entry.signature;
+  operation->buffers.clear();
+  operation->buffers.push_back(buffer_of(in, out.data()));
+  operation->timeout = options.timeout;
+  claim.submitted();
+  std::shared_ptr<detail::HandleState> handle = operation;  // now: once submitted, the entry is the next one's
+  engine.submit(handle, false);
+  return handle;
+}
+
+}  // namespace
+
+std::shared_ptr<detail::HandleState> submit_allreduce(const Group& group, std::string_view name,
+                                                      const TensorView& inout, const AllreduceOptions& options) {
+  return submit_allreduce_of(group, name, inout, inout, true, options);
+}
+
+std::shared_ptr<detail::HandleState> submit_allreduce_into(const Group& group, std::string_view name,
+                                                           const ConstTensorView& in, const TensorView& out,
+                                                           const AllreduceOptions& options) {
+  return submit_allreduce_of(group, name, in, out, false, options);
+}
+
+std::shared_ptr<detail::HandleState> call(const Group& group, Request request) {
+  const auto [engine, set] = group.parts();
+  engine.check_usable();
+  settle_device(group, {}, request);
+  std::vector<data::DeviceEventPtr> ready = record(engine, request.device, request.streams);
+  if (!request.members.empty()) name_members({}, request);
+  std::shared_ptr<const core::Signature> signature = set.names.share(std::move(request.signature));
+  std::shared_ptr<detail::HandleState> operation = set.sequence.take();
+  operation->signature = std::move(signature);
+  operation->ready = std::move(ready);
+  operation->buffers = std::move(request.buffers);
+  operation->timeout = request.timeout;
+  operation->room = std::move(request.room);
+  operation->splits = std::move(request.splits);
+  operation->received_splits = std::move(request.received_splits);
+  engine.submit(operation, false);
+  return operation;
+}
+
+std::shared_ptr<detail::HandleState> call_allreduce(const Group& group, const ConstTensorView& in,
+                                                    const TensorView& out, bool in_place,
+                                                    const AllreduceOptions& options) {
+  if (in.device().kind != DeviceKind::cpu || out.device().kind != DeviceKind::cpu) {
+    return call(group, allreduce_request({}, in, out, in_place, options));
+  }
+  check_tensors(core::CollectiveKind::allreduce, {}, in, out, in_place, options);
+  const auto [engine, set] = group.parts();
+  engine.check_usable();
+  std::shared_ptr<detail::HandleState> operation = set.sequence.take();
+  if (!operation->signature || !is_same_allreduce(*operation->signature, in, options)) {
+    operation->signature = set.names.share(allreduce_signature(in, options));
+    operation->room = {};
+    operation->splits.clear();
+    operation->received_splits.clear();
+    operation->ready.clear();
+  }
+  operation->buffers.clear();
+  operation->buffers.push_back(buffer_of(in, out.data()));
+  operation->timeout = options.timeout;
+  engine.submit(operation, false);
+  return operation;
+}
+
+std::shared_ptr<detail::HandleState> submit(const Group& group, std::string_view name, Request request) {
+  const auto [engine, set] = group.parts();
+  check_name(name);
+  engine.check_usable();
+  settle_device(group, name, request);
+  Claim claim(set.names.claim(name));
+  return start(engine, claim, std::move(request));
+}
+
+Result run(const Group& group, std::string_view name, Request request) {
+  const auto [engine, set] = group.parts();
+  engine.check_usable();
+  engine.check_may_wait();
+  if (!name.empty()) check_name(name);
+  settle_device(group, name, request);
+  if (!name.empty()) {
+    Claim claim(set.names.claim(name));
+    return submit_and_wait(engine, claim, make_operation(engine, claim, std::move(request)));
+  }
+  Claim claim(set.names.claim_unnamed());
+  if (request.device.kind != DeviceKind::cpu || request.signature.wire != core::Wire::own) {
+    return run_by_log(engine, set, claim, std::move(request));
+  }
+  if (run_by_express(engine, set, request)) {
+    return {std::move(request.room.result), std::move(request.received_splits)};
+  }
+  return run_unnamed(engine, set, claim, make_operation(engine, claim, std::move(request)));
+}
+
+void run_unnamed_allreduce(const Group& group, ConstTensorView in, TensorView out, bool in_place,
+                           const AllreduceOptions& options) {
+  check_tensors(core::CollectiveKind::allreduce, {}, in, out, in_place, options);
+  if (in.device().kind != DeviceKind::cpu || out.device().kind != DeviceKind::cpu) {
+    run(group, {}, allreduce_request({}, in, out, in_place, options));
+    return;
+  }
+  const auto [engine, set] = group.parts();
+  engine.check_usable();
+  engine.check_may_wait();
+  Claim claim(set.names.claim_unnamed());
+  if (options.send_as) {
+    run_by_log(engine, set, claim, allreduce_request({}, in, out, in_place, options));
+    return;
+  }
+  engine::ExpressCall call;
+  call.kind = core::CollectiveKind::allreduce;
+  call.dtype = in.dtype();
+  call.shape = in.shape();
+  call.op = options.op;
+  call.prescale = options.prescale;
+  call.postscale = options.postscale;
+  call.buffer = buffer_of(in, out.data());
+  if (engine.express(set, call, options.timeout)) return;
+  run_unnamed(engine, set, claim, make_operation(engine, claim, allreduce_request({}, in, out, in_place, options)));
+}
+
+}  // namespace kolo::api
