@@ -24,9 +24,6 @@ std::uint32_t tag_of(std::string_view name) noexcept {
   return static_cast<std::uint32_t>(hash ^ (hash >> 32));
 }
 
-/// So much of an operation is touched by those that submit it.
-constexpr std::size_t kTouched = 160;
-
 }  // namespace
 
 void fetch_next(const Entry& entry) noexcept {
@@ -36,7 +33,7 @@ void fetch_next(const Entry& entry) noexcept {
   if (after != nullptr) base::fetch_early(after, sizeof(Entry));
   // The next one has been fetched by the lookup before this one.
   const Operation* const operation = next->last_at.load(std::memory_order_relaxed);
-  if (operation != nullptr) base::fetch_early(operation, kTouched);
+  if (operation != nullptr) base::fetch_early(operation, kTouchedBySubmission);
 }
 
 std::size_t NameIndex::search(std::string_view name, std::uint32_t tag) const noexcept {

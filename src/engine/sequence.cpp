@@ -13,13 +13,6 @@
 
 namespace kolo::engine {
 
-namespace {
-
-/// So much of an operation is touched by those that submit it.
-constexpr std::size_t kTouched = 160;
-
-}  // namespace
-
 OperationPtr Sequence::take() {
   const auto make = [this] {
     auto made = std::make_shared<Operation>();
@@ -31,7 +24,7 @@ OperationPtr Sequence::take() {
     OperationPtr& kept = kept_[oldest_];
     oldest_ = (oldest_ + 1) % kept_.size();
     if (!try_reuse(kept)) kept = make();  // somebody has it yet, or it failed
-    base::fetch_early(kept_[oldest_].get(), kTouched);
+    base::fetch_early(kept_[oldest_].get(), kTouchedBySubmission);
     return kept;
   }
   OperationPtr made = make();
