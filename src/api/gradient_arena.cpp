@@ -82,21 +82,21 @@ std::vector<Wish> gather(const Group& group, const std::string& name, const Wish
 }
 
 void check_agreement(const Group& group, const std::string& name, const std::vector<Wish>& all) {
+  const Wish& wish = all.front();
+  const auto differing = std::find_if(
+      all.begin(), all.end(), [&](const Wish& one) { return one.bytes != wish.bytes || one.kind != wish.kind; });
+  if (differing == all.end()) return;
   const std::string first = name_of(group, 0);
-  const auto where = [](std::uint64_t kind) { return std::string(kind == 0 ? "the CPU" : "a CUDA device"); };
-  for (std::size_t i = 1; i < all.size(); ++i) {
-    const std::string other = name_of(group, i);
-    if (all[i].bytes != all[0].bytes) {
-      throw Error(ErrorCode::mismatch, base::escaped(name) + ": ranks disagree about its size: " + first +
-                                           " asks for " + std::to_string(all[0].bytes) + " bytes, " + other + " for " +
-                                           std::to_string(all[i].bytes));
-    }
-    if (all[i].kind != all[0].kind) {
-      throw Error(ErrorCode::mismatch, base::escaped(name) + ": ranks disagree about where it is: " + first +
-                                           " wants memory of " + where(all[0].kind) + ", " + other + " of " +
-                                           where(all[i].kind));
-    }
+  const std::string other = name_of(group, static_cast<std::size_t>(differing - all.begin()));
+  if (differing->bytes != wish.bytes) {
+    throw Error(ErrorCode::mismatch, base::escaped(name) + ": ranks disagree about its size: " + first + " asks for " +
+                                         std::to_string(wish.bytes) + " bytes, " + other + " for " +
+                                         std::to_string(differing->bytes));
   }
+  const auto where = [](std::uint64_t kind) { return std::string(kind == 0 ? "the CPU" : "a CUDA device"); };
+  throw Error(ErrorCode::mismatch, base::escaped(name) + ": ranks disagree about where it is: " + first +
+                                       " wants memory of " + where(wish.kind) + ", " + other + " of " +
+                                       where(differing->kind));
 }
 
 /// The number of an arena that is being made. It becomes free again when the arena fails.

@@ -86,6 +86,7 @@ Group Group::split(int color, int key) const {
   }
   std::stable_sort(words.begin(), words.end(), [](const Word& a, const Word& b) { return a.key < b.key; });
   std::vector<int> ranks;
+  ranks.reserve(words.size());
   for (const Word& word : words) ranks.push_back(word.rank);
   return of(*this, ranks);
 }

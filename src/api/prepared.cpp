@@ -16,7 +16,8 @@ namespace {
 
 /// What is known of the results, one for each tensor where the calls know of one.
 std::vector<detail::RoomGiven> rooms_of(const api::Request& request) {
-  std::vector<detail::RoomGiven> rooms{request.room};
+  std::vector<detail::RoomGiven> rooms;
+  rooms.push_back(static_cast<const detail::RoomGiven&>(request.room));
   rooms.insert(rooms.end(), request.more_rooms.begin(), request.more_rooms.end());
   return rooms;
 }

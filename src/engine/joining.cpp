@@ -27,7 +27,7 @@ OperationPtr Engine::join(SetState& set, bool counts, std::optional<std::chrono:
   check_may_wait();  // for this rank's unnamed calls
   const auto signature = std::make_shared<core::Signature>();
   signature->kind = core::CollectiveKind::barrier;
-  const auto operation = std::make_shared<Operation>();
+  auto operation = std::make_shared<Operation>();
   operation->signature = signature;
   operation->joins = true;
   operation->engine = weak_from_this();

@@ -338,7 +338,8 @@ void Leader::want_wake(std::optional<core::SetId> set) {
     wake_wanted_ = true;
     return;
   }
-  for (const int rank : found->second.here) wake_[static_cast<std::size_t>(rank)] = wake_wanted_ = true;
+  for (const int rank : found->second.here) wake_[static_cast<std::size_t>(rank)] = true;
+  wake_wanted_ = wake_wanted_ || !found->second.here.empty();
 }
 
 void Leader::wake_sleepers() {

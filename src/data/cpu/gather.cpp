@@ -33,6 +33,7 @@ void Gather::open_rows() {
   std::vector<std::int64_t> send = nothing;
   send[static_cast<std::size_t>(root)] = bytes[static_cast<std::size_t>(site_.topology.rank)];
   std::vector<std::int64_t> over_distance;  // over each, one rank sends to the root
+  over_distance.reserve(bytes.size());
   for (int distance = 0; distance < size; ++distance)
     over_distance.push_back(bytes[static_cast<std::size_t>((root - distance + size) % size)]);
   rows_.open(run_->pieces.front().input, output, send, is_root ? bytes : nothing, over_distance);

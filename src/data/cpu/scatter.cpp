@@ -40,6 +40,7 @@ void Scatter::open_rows() {
   std::vector<std::int64_t> bytes = lengths_.all();
   for (std::int64_t& count : bytes) count *= row_bytes;
   std::vector<std::int64_t> over_distance;  // over each, the root sends to one rank
+  over_distance.reserve(bytes.size());
   for (int distance = 0; distance < size; ++distance)
     over_distance.push_back(bytes[static_cast<std::size_t>((root + distance) % size)]);
   rows_.open(run_->pieces.front().input, output, root == site_.topology.rank ? bytes : nothing, receive, over_distance);

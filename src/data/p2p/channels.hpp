@@ -15,11 +15,9 @@ namespace kolo::p2p {
 /// Who is handed what has come.
 class FrameHandler {
  public:
+  virtual ~FrameHandler() = default;
   /// `data` is valid during the call.
   virtual void on_frame(int source, const Frame& frame, const std::byte* data, std::size_t bytes) = 0;
-
- protected:
-  ~FrameHandler() = default;
 };
 
 /// Of one rank. Ranks are those of the world, never this one itself. One thread at a time.
