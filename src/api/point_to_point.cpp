@@ -51,8 +51,10 @@ void check_timeout(const char* call, const std::optional<std::chrono::nanosecond
 
 void check_rank(const char* call, const char* which, int rank, const engine::SetState& set, const char* or_else) {
   if (rank >= 0 && rank < set.topology.size) return;
-  refuse(call, std::string(which) + " is rank " + std::to_string(rank) + "; give one from 0 to " +
-                   std::to_string(set.topology.size - 1) + or_else);
+  refuse(call, std::string(which) + " is rank " + std::to_string(rank) +
+                   (set.number == core::kGlobalSet ? ", but there are " : ", but the group has ") +
+                   std::to_string(set.topology.size) + (set.topology.size == 1 ? " rank" : " ranks") +
+                   "; give one from 0 to " + std::to_string(set.topology.size - 1) + or_else);
 }
 
 /// What sends and receives have in common.

@@ -41,25 +41,31 @@ std::string cannot_run(const std::string& subject, core::CollectiveKind kind, co
   return subject + ": the " + std::string(core::to_string(kind)) + " cannot run, because " + has_joined(absent);
 }
 
-std::string not_completed(const std::string& subject, double waited_s) {
-  return subject + " has not completed within " + spell_seconds(waited_s) + ": ";
+/// What a rank does that the others wait for.
+const char* deed_of(bool join, bool group) { return join ? "joined" : group ? "asked for it" : "submitted it"; }
+
+std::string not_completed(const std::string& subject, double waited_s, const char* what = "completed") {
+  return subject + " has not " + what + " within " + spell_seconds(waited_s) + ": ";
 }
 
 // ---- why a wait has not ended; see deadline_passed
 
 std::string absence_of(const std::vector<std::int32_t>& missing, const Wait& wait, const GroupOf& group_of_set) {
-  std::string text = core::describe_ranks(missing) + one_or_many(missing, " has", " have") +
-                     (wait.join ? " not joined" : " not submitted it");
+  std::string text =
+      core::describe_ranks(missing) + one_or_many(missing, " has not ", " have not ") + deed_of(wait.join, wait.group);
   if (!wait.left.empty()) text += " (" + has_left(wait.left) + ")";
   std::map<std::string, std::vector<std::int32_t>> waits;
+  bool other_groups = false;
   for (const Answer& answer : wait.answers) {
     if (answer.submitted || !answer.wait) continue;
     const Answer::Wait& other = *answer.wait;
     waits[subject(group_of_set(other.set), other.name, other.round, other.members)].push_back(answer.rank);
+    other_groups |= !other.members.empty();
   }
   for (const auto& [what, ranks] : waits) {
     text += "; " + core::describe_ranks(ranks) + one_or_many(ranks, " waits", " wait") + " for " + what;
   }
+  if (wait.group && other_groups) text += "; all ranks of a group must give the same list and the same name";
   return text;
 }
 
@@ -85,7 +91,7 @@ std::string waits_of(const Wait& wait) {
 
 std::string spell_seconds(double seconds) {
   std::array<char, 40> text{};
-  std::snprintf(text.data(), text.size(), "%.4g s", seconds);
+  std::snprintf(text.data(), text.size(), seconds < 100 ? "%.3g s" : "%.0f s", seconds);
   return text.data();
 }
 
@@ -105,7 +111,29 @@ std::string subject(const std::string& group, const std::string& name, core::Rou
 
 std::string join_of(const std::string& group) { return group.empty() ? "the join" : "the join of " + group; }
 
-std::string disagreement(const std::string& subject, const std::vector<Opinion>& opinions) {
+std::string stalled(const std::string& group, const Stalled& stall) {
+  const bool is_group = !stall.members.empty();
+  std::string what;
+  if (stall.join) {
+    what = join_of(group);
+  } else if (is_group) {
+    what = group_of(stall.name, stall.members);
+  } else {
+    what = stall.name.empty()        ? "an unnamed call"
+           : stall.name == kSequence ? "an unnamed asynchronous call"
+                                     : "tensor " + base::quoted(stall.name);
+    if (!group.empty()) what += " of " + group;
+  }
+  return what + " has waited for " + spell_seconds(stall.waited_s) + ": " + core::describe_ranks(stall.missing) +
+         one_or_many(stall.missing, " has not ", " have not ") + deed_of(stall.join, is_group) +
+         (stall.join ? ", and nothing runs" : "") + ". Either " +
+         one_or_many(stall.missing, "this rank is", "these ranks are") + " slow, or the program does not " +
+         (stall.join ? "join there."
+          : is_group ? "ask for a group of the same ranks and name there."
+                     : "submit it there.");
+}
+
+std::string disagreement(const std::string& subject, const std::string& group, const std::vector<Opinion>& opinions) {
   const core::Difference difference = main_difference(opinions);
   std::vector<std::pair<std::string, std::vector<std::int32_t>>> groups;
   for (const Opinion& opinion : opinions) {
@@ -121,6 +149,7 @@ std::string disagreement(const std::string& subject, const std::vector<Opinion>&
   const bool is_about_order = difference.aspect == core::Aspect::ranks && core::traits_of(kind).makes_set;
   std::string text = subject;
   if (difference.aspect != core::Aspect::kind && !is_about_order) text += " of " + std::string(core::to_string(kind));
+  if (!group.empty()) text += " in " + group;
   text += ": ranks disagree about " + (is_about_order ? "the order of its ranks" : core::describe(difference)) + ": ";
   for (std::size_t i = 0; i < groups.size(); ++i) {
     text += (i == 0 ? "" : "; ") + groups[i].first + " on " + core::describe_ranks(groups[i].second);
@@ -139,7 +168,7 @@ std::string silence_of(const std::vector<std::int32_t>& silent) {
 }
 
 Verdict deadline_passed(const std::string& subject, const Wait& wait, const GroupOf& group_of_set) {
-  const std::string text = not_completed(subject, wait.waited_s);
+  const std::string text = not_completed(subject, wait.waited_s, wait.group ? "been made" : "completed");
   std::vector<std::int32_t> missing;
   std::vector<std::int32_t> standing;
   for (const Answer& answer : wait.answers) {
@@ -153,7 +182,7 @@ Verdict deadline_passed(const std::string& subject, const Wait& wait, const Grou
   missing.insert(missing.end(), wait.left.begin(), wait.left.end());
   std::sort(missing.begin(), missing.end());
   if (!missing.empty()) return blame(missing, absence_of(missing, wait, group_of_set));
-  const std::string all = wait.join ? "every rank has joined" : "every rank has submitted it";
+  const std::string all = std::string("every rank has ") + deed_of(wait.join, wait.group);
   if (!standing.empty()) return blame(standing, all + ", but " + standstill_of(standing, wait));
   return blame({}, all + waits_of(wait));
 }
@@ -164,8 +193,8 @@ std::string too_many_sets(const std::string& subject, std::int32_t rank, std::ui
          " already, and can be in no more (KOLO_GROUPS); drop those that are not used any more";
 }
 
-std::string hopeless(const std::string& subject, const std::vector<std::int32_t>& left) {
-  return has_left(left) + " and will not submit " + subject + ".";
+std::string hopeless(const std::string& subject, bool is_group, const std::vector<std::int32_t>& left) {
+  return has_left(left) + (is_group ? " and will not ask for " : " and will not submit ") + subject + ".";
 }
 
 std::string nothing_more(const std::vector<std::int32_t>& left) {
@@ -173,13 +202,14 @@ std::string nothing_more(const std::vector<std::int32_t>& left) {
 }
 
 std::string absent_root(const std::string& subject, core::CollectiveKind kind, std::int32_t root) {
-  return subject + ": the " + std::string(core::to_string(kind)) + " cannot run, because its root has joined: rank " +
-         std::to_string(root) + ".";
+  return subject + ": the " + std::string(core::to_string(kind)) + " cannot run, because its root, rank " +
+         std::to_string(root) + ", has joined; give a root that has not joined.";
 }
 
 std::string needs_all(const std::string& subject, core::CollectiveKind kind, const std::vector<std::int32_t>& absent) {
   return cannot_run(subject, kind, absent) + ", and every rank would have to " +
-         (core::traits_of(kind).rooted ? "receive." : "send and to receive.");
+         (core::traits_of(kind).rooted ? "receive" : "send and to receive") +
+         "; call it before any rank joins, or after the join.";
 }
 
 std::string on_device(const std::string& subject, core::CollectiveKind kind, const std::vector<std::int32_t>& absent) {
@@ -194,7 +224,8 @@ std::string scaled_product(const std::string& subject, core::CollectiveKind kind
 }
 
 std::string absent_member(const std::string& subject, const std::vector<std::int32_t>& absent) {
-  return subject + " cannot be made, because " + has_joined(absent) + ".";
+  return subject + " cannot be made, because " + has_joined(absent) +
+         "; make it before any rank joins, or after the join.";
 }
 
 std::string endless(const std::string& join, const std::vector<std::int32_t>& left) {

@@ -12,7 +12,7 @@
 
 namespace kolo::control {
 
-/// "0.25 s".
+/// Three digits, or whole seconds: "0.25 s", "1.5 s", "602 s".
 std::string spell_seconds(double seconds);
 
 /// `the group of ranks 0 and 2`, `group "pair" of ranks 0 and 2`. The members ascend.
@@ -28,14 +28,18 @@ std::string subject(const std::string& group, const std::string& name, core::Rou
 /// `the join`, followed by ` of ` and the group unless that is empty.
 std::string join_of(const std::string& group);
 
+/// The warning about a submission, a group or a join that some ranks have not come to. `group`: words of its set.
+std::string stalled(const std::string& group, const Stalled& stall);
+
 /// One signature and who said it.
 struct Opinion {
   core::Signature signature;
   std::vector<std::int32_t> ranks;
 };
 /// `tensor "x" of allreduce: ranks disagree about shape: [3, 4] on ranks 0, 2 and 3; [4, 3] on rank 1. The
-/// operation did not run; submit the same on every rank.` At least two opinions, no two of them equal.
-std::string disagreement(const std::string& subject, const std::vector<Opinion>& opinions);
+/// operation did not run; submit the same on every rank.` At least two opinions, no two of them equal. `subject` does
+/// not name the group; unless that is empty it comes behind the collective: `tensor "x" of allreduce in the group ...`.
+std::string disagreement(const std::string& subject, const std::string& group, const std::vector<Opinion>& opinions);
 
 /// What was heard of a wait when its deadline had passed. Ranks ascend.
 struct Wait {
@@ -44,6 +48,7 @@ struct Wait {
   std::vector<Answer> answers;       ///< by rank
   std::vector<std::int32_t> left;    ///< members that have shut down without having submitted
   bool join = false;                 ///< for the others to join; who has not "submitted" has not joined
+  bool group = false;                ///< for a group to be made; who has not "submitted" has not asked for it
 };
 /// Why the wait failed, and the one rank to blame for it (-1: none, or several). See control/sequencer.hpp for whom
 /// it names.
@@ -52,8 +57,8 @@ struct Verdict {
   std::int32_t rank = -1;
 };
 Verdict deadline_passed(const std::string& subject, const Wait& wait, const GroupOf& group_of_set);
-/// Why a submission can never be complete.
-std::string hopeless(const std::string& subject, const std::vector<std::int32_t>& left);
+/// Why a submission can never be complete, or a group never be made.
+std::string hopeless(const std::string& subject, bool is_group, const std::vector<std::int32_t>& left);
 /// Why nothing can be decided any more: those who decide have left.
 std::string nothing_more(const std::vector<std::int32_t>& left);
 /// Why an operation cannot run that these absent ranks are needed for: one of them is its root; each sends and

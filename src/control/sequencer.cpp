@@ -285,7 +285,7 @@ struct Sequencer::Impl {
   }
 
   void disagree(Set& set, const Declared& message, const std::vector<Opinion>& opinions) {
-    fail_round(set, message, ErrorCode::mismatch, disagreement(subject_of(request_of(message)), opinions));
+    fail_round(set, message, ErrorCode::mismatch, disagreement_about(request_of(message), opinions));
   }
 
   /// Every member has submitted it, and it cannot run.
@@ -313,6 +313,9 @@ struct Sequencer::Impl {
   [[nodiscard]] std::string subject_of(const Request& request) const {
     const std::string group = words_of(request.set);
     return request.join ? join_of(group) : subject(group, request.name, request.round, request.members);
+  }
+  [[nodiscard]] std::string disagreement_about(const Request& request, const std::vector<Opinion>& opinions) const {
+    return disagreement(subject({}, request.name, request.round, request.members), words_of(request.set), opinions);
   }
   void fail(const Request& request, ErrorCode code, const std::string& sentence) {
     if (request.members.empty()) sets.at(request.set).absent.consume(request.name);
@@ -404,7 +407,7 @@ struct Sequencer::Impl {
       if (!ranks.empty()) opinions.push_back({*variant.signature, std::move(ranks)});
     }
     require(opinions.size() > 1, "a call was disputed on which ranks agree");
-    return disagreement(subject_of(request), opinions);
+    return disagreement_about(request, opinions);
   }
 
   /// Some member waits for this call, in a set with a rank that has left.
@@ -424,7 +427,8 @@ struct Sequencer::Impl {
     const std::vector<std::int32_t> culprits = first_of(absent);
     set.sequence.asked = set.sequence.last;
     append(SequenceEnded{set.number, set.sequence.last, ErrorCode::rank_lost,
-                         culprits.empty() ? nothing_more(first_to_leave) : hopeless(subject_of(request), culprits)});
+                         culprits.empty() ? nothing_more(first_to_leave)
+                                          : hopeless(subject_of(request), false, culprits)});
   }
 
   /// Later calls cannot run.
@@ -1080,6 +1084,7 @@ struct Sequencer::Impl {
     if (is_over(question, absent) || (question.request.join && is_complete(question.request))) return;
     Wait wait;
     wait.join = question.request.join;
+    wait.group = !question.request.members.empty();
     wait.waited_s = question.waited_s;
     wait.silent = nearest(silent_of(question));
     wait.answers = question.heard;
@@ -1122,8 +1127,10 @@ struct Sequencer::Impl {
   /// A submission that these ranks will never make, because they have left.
   void give_up(const Request& request, const std::vector<std::int32_t>& absent) {
     const std::vector<std::int32_t> culprits = first_of(absent);
-    hopeless_rounds[request.key()] = {request.round, culprits.empty() ? nothing_more(first_to_leave)
-                                                                      : hopeless(subject_of(request), culprits)};
+    const bool is_group = !request.members.empty();
+    hopeless_rounds[request.key()] = {request.round, culprits.empty()
+                                                         ? nothing_more(first_to_leave)
+                                                         : hopeless(subject_of(request), is_group, culprits)};
     fail_hopeless(request);
   }
 

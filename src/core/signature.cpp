@@ -186,7 +186,7 @@ std::string describe_value(const Signature& signature, const Difference& differe
   case Aspect::tensor_count:
     return std::to_string(signature.tensors.size());
   case Aspect::member:
-    if (signature.members == 0) return "none (no group)";
+    if (signature.members == 0) return "none (no grouped call)";
     return difference.tensor < signature.names.size() ? base::quoted(signature.names[difference.tensor])
                                                       : "another one";
   case Aspect::dtype:

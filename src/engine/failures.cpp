@@ -7,17 +7,11 @@
 #include <new>
 #include <utility>
 
-#include "base/quote.hpp"
 #include "control/sentences.hpp"
 #include "engine/engine.hpp"
 
 namespace kolo::engine {
 namespace {
-
-std::string subject(const std::string& name) {
-  if (name == control::kSequence) return "an unnamed asynchronous call";
-  return name.empty() ? "an unnamed call" : "tensor " + base::quoted(name);
-}
 
 /// Not in the log yet; else its batch runs.
 bool is_negotiating(const Operation& operation) noexcept {
@@ -237,19 +231,7 @@ void Engine::end_batches() {
 void Engine::report_stall(const control::Stalled& stall) {
   ++metrics_.stalls;
   if (topology_.rank != 0) return;
-  const bool one = stall.missing.size() == 1;
-  if (stall.join) {
-    errands_.log(LogLevel::warning,
-                 control::join_of(sets_.words_of(stall.set)) + " has waited for " +
-                     control::spell_seconds(stall.waited_s) + ": " + core::describe_ranks(stall.missing) +
-                     (one ? " has" : " have") + " not joined, and nothing runs. " + "Either " +
-                     (one ? "this rank is" : "these ranks are") + " slow, or the program does not join there.");
-    return;
-  }
-  errands_.log(LogLevel::warning, subject(stall.name) + " has waited for " + control::spell_seconds(stall.waited_s) +
-                                      ": " + core::describe_ranks(stall.missing) + (one ? " has" : " have") +
-                                      " not submitted it. Either " + (one ? "this rank is" : "these ranks are") +
-                                      " slow, or the program does not submit it there.");
+  errands_.log(LogLevel::warning, control::stalled(leader_->words_of(stall.set), stall));
 }
 
 }  // namespace kolo::engine

@@ -251,9 +251,10 @@ void Leader::give_up_parent() {
   const int rank = topology_.leader_of(*parent);
   const control::Overdue& asked = *parent_asked_;
   const double waited = asked.waited_s + base::to_seconds(patience_);
-  latch(Status(ErrorCode::timeout, control::unanswered(control::subject(words_of(asked.set), asked.name, asked.round),
-                                                       waited, control::silence_of({rank}))),
-        rank);
+  const std::string group = words_of(asked.set);
+  const std::string what =
+      asked.join ? control::join_of(group) : control::subject(group, asked.name, asked.round, asked.members);
+  latch(Status(ErrorCode::timeout, control::unanswered(what, waited, control::silence_of({rank}))), rank);
 }
 
 /// Lets the sequencer decide and publishes what it says. Publishing may make the relay speak (it answers queries).

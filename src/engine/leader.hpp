@@ -80,6 +80,8 @@ class Leader final : private control::ControlChannel::Handler {
   /// The log has ended (faulted or closed): a peer that goes away from here on is no loss.
   [[nodiscard]] bool ended() const noexcept { return ended_; }
   [[nodiscard]] const LeaderCounters& counters() const noexcept { return counters_; }
+  /// Any set of the log, as people speak of it; empty: the world's, and one that is gone.
+  [[nodiscard]] std::string words_of(core::SetId set) const;
 
  private:
   void on_frame(int node, control::ByteView frame) override;
@@ -98,7 +100,6 @@ class Leader final : private control::ControlChannel::Handler {
   void publish_bytes(const control::LogEntry& entry, control::Bytes bytes);
   bool append_waiting();
   void note_members(const control::SetAdded& added);
-  [[nodiscard]] std::string words_of(core::SetId set) const;
   void want_wake(std::optional<core::SetId> set);
   void wake_sleepers();
   void send(int node, const control::Bytes& frame);

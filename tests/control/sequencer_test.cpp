@@ -608,7 +608,7 @@ TEST_F(SetTest, AreNotMadeWithARankThatHasLeft) {
   sequencer.on_message(Missing{1, {3}}, now);
   const auto failed = only<Failed>(decide());
   EXPECT_EQ(failed.members, (Ranks{1, 3}));
-  EXPECT_EQ(failed.message, "rank 3 has shut down and will not submit the group of ranks 1 and 3.");
+  EXPECT_EQ(failed.message, "rank 3 has shut down and will not ask for the group of ranks 1 and 3.");
   // Others need not have heard of that.
   sequencer.on_message(Overdue{1, 0, "", 1, 0, false, false, {1, 2}}, now);
   EXPECT_EQ(only<Query>(decide()).query, 2U);

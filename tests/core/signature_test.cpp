@@ -109,7 +109,7 @@ TEST(Signature, NamesTheFirstMemberThatDiffers) {
   Signature no_group = a;
   no_group.members = 0;
   no_group.names.clear();
-  EXPECT_EQ(describe_difference(a, no_group), "the name of tensor 0 \"one\" against none (no group)");
+  EXPECT_EQ(describe_difference(a, no_group), "the name of tensor 0 \"one\" against none (no grouped call)");
 }
 
 TEST(Signature, ComparesScalesByTheirBits) {

@@ -229,11 +229,13 @@ TEST(Join, RefusesWhatNeedsAnAbsentRank) {
                 "tensor \"product\": the allreduce cannot run, because rank 2 has joined, and nothing can stand for a "
                 "rank in a product with prescale; scale the inputs before the call.");
       EXPECT_EQ(world.failures(rank)[0].code(), ErrorCode::invalid_argument);
-      EXPECT_EQ(world.failures(rank)[0].message(),
-                "tensor \"root 2\": the broadcast cannot run, because its root has joined: rank 2.");
+      EXPECT_EQ(
+          world.failures(rank)[0].message(),
+          "tensor \"root 2\": the broadcast cannot run, because its root, rank 2, has joined; give a root that has not "
+          "joined.");
       EXPECT_EQ(world.failures(rank)[1].message(),
                 "tensor \"exchange\": the alltoall cannot run, because rank 2 has joined, and every rank would have to "
-                "send and to receive.");
+                "send and to receive; call it before any rank joins, or after the join.");
     }
     EXPECT_TRUE(world.failures(2).empty());
   }
@@ -255,7 +257,7 @@ TEST(Join, KnowsARootByItsPlaceInTheSet) {
   ASSERT_EQ(world.failures(3).size(), 1U);
   EXPECT_EQ(world.failures(3)[0].message(),
             "tensor \"theirs\" of the group of ranks 1 and 3: the broadcast cannot run, because its "
-            "root has joined: rank 1.");
+            "root, rank 1, has joined; give a root that has not joined.");
 }
 
 TEST(Join, KeepsARankOutOfNewSets) {
@@ -270,7 +272,8 @@ TEST(Join, KeepsARankOutOfNewSets) {
     ASSERT_EQ(world.failures(0).size(), 1U);
     EXPECT_EQ(world.failures(0)[0].code(), ErrorCode::invalid_argument);
     EXPECT_EQ(world.failures(0)[0].message(),
-              "group \"pair\" of ranks 0 and 2 cannot be made, because rank 2 has joined.");
+              "group \"pair\" of ranks 0 and 2 cannot be made, because rank 2 has joined; make it before any rank "
+              "joins, or after the join.");
     EXPECT_EQ(entries_in<control::SetAdded>(world).size(), 2U);
   }
 }

@@ -284,8 +284,9 @@ TEST(Sets, ThatAMemberNeverMakesEndAtTheDeadline) {
     world.set_program(3, {});
     ASSERT_EQ(world.run(), "") << "seed " << seed;
     EXPECT_EQ(world.fault(3).message(),
-              "the group of ranks 0-2 has not completed within 4 s: rank 1 has not submitted it; rank 1 waits "
-              "for the group of ranks 0 and 1. The contents of the buffers in flight are undefined.");
+              "the group of ranks 0-2 has not been made within 4 s: rank 1 has not asked for it; rank 1 waits "
+              "for the group of ranks 0 and 1; all ranks of a group must give the same list and the same name. The "
+              "contents of the buffers in flight are undefined.");
     ASSERT_GE(world.stalls(0).size(), 1U);
     EXPECT_EQ(world.stalls(0)[0].members, (std::vector<std::int32_t>{0, 1, 2}));
     EXPECT_EQ(world.stalls(0)[0].missing, std::vector<std::int32_t>{1});
@@ -305,9 +306,9 @@ TEST(Sets, ThatNeedARankThatHasLeftFailSoon) {
     ASSERT_EQ(world.run(), "") << "seed " << seed;
     ASSERT_EQ(world.failures(0).size(), 1U);
     EXPECT_EQ(world.failures(0)[0].message(),
-              "rank 2 has shut down and will not submit group \"pair\" of ranks 0 and 2.");
+              "rank 2 has shut down and will not ask for group \"pair\" of ranks 0 and 2.");
     ASSERT_EQ(world.failures(3).size(), 1U);
-    EXPECT_EQ(world.failures(3)[0].message(), "rank 2 has shut down and will not submit the group of ranks 1-3.");
+    EXPECT_EQ(world.failures(3)[0].message(), "rank 2 has shut down and will not ask for the group of ranks 1-3.");
   }
 }
 

@@ -480,7 +480,7 @@ const std::vector<Disagreement>& Disagreements::all() {
          return odd ? kolo::allreduce_async("w", four()) : kolo::grouped_allreduce_async("w", {{"one", four()}});
        },
        "tensor \"w\" of allreduce: ranks disagree about the name of tensor 0: \"one\" on ranks 0, 1 and 3; none (no "
-       "group) on rank 2. The operation did not run; submit the same on every rank."},
+       "grouped call) on rank 2. The operation did not run; submit the same on every rank."},
       {"TrailingDimensions",
        [](bool odd) -> kolo::Handle {
          return kolo::allgather_async("w", kolo::const_view(memory(), kolo::Shape{2, odd ? 5 : 4}));

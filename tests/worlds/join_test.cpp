@@ -482,19 +482,23 @@ TEST(Join, WhatNeedsAnAbsentRankSaysSo) {
       EXPECT_EQ(join.get(), 0);
     } else {
       EXPECT_EQ(number_of("both are present"), 2);
-      EXPECT_EQ(refused([&] { kolo::broadcast("from 3", kolo::view(x), 3); }),
-                "tensor \"from 3\": the broadcast cannot run, because its root has joined: rank 3.");
-      EXPECT_EQ(refused([&] { kolo::reduce("to 1", kolo::view(x), 1); }),
-                "tensor \"to 1\": the reduce cannot run, because its root has joined: rank 1.");
+      EXPECT_EQ(
+          refused([&] { kolo::broadcast("from 3", kolo::view(x), 3); }),
+          "tensor \"from 3\": the broadcast cannot run, because its root, rank 3, has joined; give a root that has not "
+          "joined.");
+      EXPECT_EQ(
+          refused([&] { kolo::reduce("to 1", kolo::view(x), 1); }),
+          "tensor \"to 1\": the reduce cannot run, because its root, rank 1, has joined; give a root that has not "
+          "joined.");
       EXPECT_EQ(refused([&] { static_cast<void>(kolo::alltoall("all", kolo::const_view(x))); }),
                 "tensor \"all\": the alltoall cannot run, because ranks 1 and 3 have joined, and every rank would have "
-                "to send and to receive.");
+                "to send and to receive; call it before any rank joins, or after the join.");
       const auto rows = kolo::rank() == 0 ? std::optional<kolo::ConstTensorView>(kolo::const_view(x)) : std::nullopt;
       std::vector<float> part(2);
       EXPECT_EQ(
           refused([&] { kolo::scatter_into("parts", rows, kolo::view(part), 0); }),
           "tensor \"parts\": the scatter cannot run, because ranks 1 and 3 have joined, and every rank would have "
-          "to receive.");
+          "to receive; call it before any rank joins, or after the join.");
       const auto scaled = AllreduceOptions(ReduceOp::product).with_prescale(0.1);
       EXPECT_EQ(
           refused([&] { kolo::allreduce("product", kolo::view(x), scaled); }),
@@ -503,7 +507,8 @@ TEST(Join, WhatNeedsAnAbsentRankSaysSo) {
       EXPECT_EQ(refused([&] {
                   static_cast<void>(Group::of({0, 2, 3}));
                 }),
-                "the group of ranks 0, 2 and 3 cannot be made, because rank 3 has joined.");
+                "the group of ranks 0, 2 and 3 cannot be made, because rank 3 has joined; make it before any rank "
+                "joins, or after the join.");
       EXPECT_EQ(refused([&] { kolo::GradientArena arena(1 << 12); }),
                 "GradientArena(gradients): a rank has joined, and an arena is made by all of them; make it before");
       // The job goes on.

@@ -321,13 +321,19 @@ TEST(PointToPoint, RefusesWhatIsWrong) {
   kolo::run_local(2, [] {
     std::vector<float> x(3);
     const auto refused = [](auto&& call) { return sentence_of(ErrorCode::invalid_argument, call); };
-    EXPECT_EQ(refused([&] { kolo::send(kolo::const_view(x), 2); }), "send: to is rank 2; give one from 0 to 1");
+    EXPECT_EQ(refused([&] { kolo::send(kolo::const_view(x), 2); }),
+              "send: to is rank 2, but there are 2 ranks; give one from 0 to 1");
     EXPECT_EQ(refused([&] { kolo::send(kolo::const_view(x), kolo::any_rank); }),
-              "send: to is rank -1; give one from 0 to 1");
+              "send: to is rank -1, but there are 2 ranks; give one from 0 to 1");
     EXPECT_EQ(refused([&] { (void)kolo::send_async(kolo::const_view(x), 1, -1); }),
               "send_async: its tag is -1; give one that is not negative");
     EXPECT_EQ(refused([&] { kolo::recv(kolo::view(x), -2); }),
-              "recv: from is rank -2; give one from 0 to 1, or any_rank");
+              "recv: from is rank -2, but there are 2 ranks; give one from 0 to 1, or any_rank");
+    const Group alone = Group::of({kolo::rank()});
+    EXPECT_EQ(refused([&] { kolo::send(alone, kolo::const_view(x), 1); }),
+              "send: to is rank 1, but the group has 1 rank; give one from 0 to 0");
+    EXPECT_EQ(refused([&] { (void)kolo::recv_async(alone, kolo::view(x), 1); }),
+              "recv_async: from is rank 1, but the group has 1 rank; give one from 0 to 0, or any_rank");
     EXPECT_EQ(refused([&] { (void)kolo::recv_async(kolo::view(x), 0, -2); }),
               "recv_async: its tag is -2; give one that is not negative, or any_tag");
     EXPECT_EQ(refused([&] { kolo::recv(kolo::view(static_cast<float*>(nullptr), {3}), 0); }),

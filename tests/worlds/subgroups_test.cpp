@@ -210,7 +210,7 @@ TEST(GroupOf, SentencesNameTheGroup) {
     std::vector<float> x(kolo::rank() == 0 ? 2 : 3, 1);
     EXPECT_EQ(
         sentence_of(ErrorCode::mismatch, [&] { kolo::allreduce(pair, "x", kolo::view(x)); }),
-        "tensor \"x\" of group \"pair\" of ranks 0 and 2 of allreduce: ranks disagree about shape: [2] on rank 0; "
+        "tensor \"x\" of allreduce in group \"pair\" of ranks 0 and 2: ranks disagree about shape: [2] on rank 0; "
         "[3] on rank 2. The operation did not run; submit the same on every rank.");
   });
 }

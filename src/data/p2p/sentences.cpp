@@ -98,7 +98,8 @@ Status expired(const Message& message, const std::vector<int>& cycle) {
       why += (i == 0 ? "rank " : ", rank ") + std::to_string(cycle[i]) + " for rank " +
              std::to_string(cycle[(i + 1) % cycle.size()]);
     }
-    why += "; let one of them receive first, or use send_async";
+    why += message.way == Message::Way::send ? "; let one of them receive first, or use send_async"
+                                             : "; let one of them send first, or use recv_async";
   }
   return failed(ErrorCode::expired, message, why);
 }

@@ -249,6 +249,26 @@ TEST(Protocol, ADeadlineEndsAMessageAndNamesTheCycle) {
             "recv of up to 4 elements of uint8 from any rank with tag 3: no message that fits has come within 2 s");
 }
 
+TEST(Protocol, ARingOfReceivesIsNamedWithWhatToDo) {
+  Network network({3});
+  const base::Time begun = base::now();
+  std::vector<std::unique_ptr<Letter>> receives;
+  for (int rank = 0; rank < 3; ++rank) {
+    receives.push_back(std::make_unique<Letter>(kReceive, (rank + 1) % 3, 0, 4));
+    Message& receive = receives.back()->message;
+    receive.begun = begun;
+    receive.patience = std::chrono::milliseconds(200);
+    receive.deadline = begun + receive.patience;
+    network[rank].start(receive);
+  }
+  for (int rank = 0; rank < 3; ++rank) network[rank].note_wait();
+  network[1].expire(begun + std::chrono::milliseconds(200));
+  EXPECT_EQ(receives[1]->message.status.message(),
+            "recv of up to 4 elements of uint8 from rank 2 with tag 0: no message that fits has come within 0.2 s. "
+            "Ranks of the world wait for each other: rank 1 for rank 2, rank 2 for rank 0, rank 0 for rank 1; let one "
+            "of them send first, or use recv_async");
+}
+
 TEST(Protocol, WhoHasLeftSendsAndReceivesNothingMore) {
   for (const bool here : {true, false}) {
     Network network({3});
