@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Collectives as values: what is to be done, with which memory and which options, before it is done. One such
-// description is prepared and started often, and several of one kind are made as one operation.
+
+/// @file
+/// Collectives as values: what is to be done, with which memory and which options, before it is done. One such
+/// description is prepared and started often, and several of one kind are made as one operation.
+///
+///     kolo::Prepared exchange = kolo::prepare("exchange", kolo::Call::alltoall_into(in, out));
+///     exchange.start().wait();  // as often as wanted
+///     kolo::grouped("tables", {kolo::Call::allgather_into(a, all_a), kolo::Call::allgather_into(b, all_b)});
 #ifndef KOLO_CALL_HPP
 #define KOLO_CALL_HPP
 
@@ -19,8 +24,9 @@
 namespace kolo {
 
 /// A collective that has not been made yet. The functions have the arguments of the calls of the same name
-/// (collectives.hpp) without group and name. They check nothing: whatever makes something of them does, and throws what
-/// those calls throw. Copies share what is described; the memory stays the caller's.
+/// (collectives.hpp, with meaning, shapes and defaults) without group and name. They check nothing: whatever makes
+/// something of them does, and throws what those calls throw. Copies share what is described; the memory stays the
+/// caller's. `barrier`, and calls that own their result, are not among them. Thread-safe: a call never changes.
 class KOLO_API Call {
  public:
   static Call allreduce(TensorView inout, const AllreduceOptions& options = {});
@@ -49,15 +55,19 @@ class KOLO_API Call {
   std::shared_ptr<const Impl> impl_;
 };
 
-/// Checks the call and claims the name, once, for a request that is started often.
+/// Checks the call and claims the name, once, for a request that is started often. The name meets the same name on the
+/// other ranks, whether they have prepared it or not. Local: waits for nobody. Throws `Error` as the call would
+/// (invalid_argument, unsupported, duplicate_name: the name is in flight, or belongs to another prepared request).
+/// From any thread.
 [[nodiscard]] KOLO_API Prepared prepare(std::string_view name, const Call& call);
 [[nodiscard]] KOLO_API Prepared prepare(const Group& group, std::string_view name, const Call& call);
 
-/// @name groups
+/// @name grouped calls
 /// Several calls of one kind as one operation, which runs on all ranks or on none. They differ in their memory, types
 /// and shapes alone (else: invalid_argument): operation, scales, root and device are one. What one of them writes no
-/// other may use. As many, in the same order, on every rank. When one fails on a rank (an output of the wrong size),
-/// the group does, and what its outputs hold there is undefined. The shortest of their timeouts counts.
+/// other may use. As many, in the same order, on every rank (else: mismatch, on every rank). When one fails on a rank
+/// (an output of the wrong size), all do there, and what their outputs hold is undefined. The shortest of their
+/// timeouts counts. At least one call, and a name (else: invalid_argument). The list is copied. From any thread.
 /// @{
 
 KOLO_API void grouped(std::string_view name, Span<const Call> calls);

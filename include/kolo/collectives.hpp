@@ -86,7 +86,7 @@ template <class T, std::enable_if_t<std::is_arithmetic_v<T>, int> = 0>
 /// @name grouped allreduce
 /// Several tensors as one request, ready as a whole and executed as a whole. All ranks give the same members in the
 /// same order: names, dtypes and shapes are compared, and a difference is an error on every rank (mismatch). Names
-/// differ within a group (invalid_argument at the call); dtypes may.
+/// differ within a grouped call (invalid_argument at the call); dtypes may. `grouped` (call.hpp) does so with any kind.
 /// @{
 
 KOLO_API void grouped_allreduce(std::string_view name, Span<const NamedView> members,
@@ -440,7 +440,9 @@ KOLO_API void barrier(const Group& group, const BarrierOptions& options = {});
 /// has ended (after `join_async`); unnamed calls wait for that, as they wait for the unnamed calls of other threads.
 ///
 /// A rank that shuts down while others have joined ends the join with an error on them (rank_lost), and what the group
-/// does later fails. Not inside a callback of `on_done` (`Error` invalid_argument).
+/// does later fails. Not inside a callback of `on_done` (`Error` invalid_argument). Thread-safe; each rank of the group
+/// joins once, and may join again when the join has ended. Where the others run nothing in the group for longer than
+/// `JoinOptions::timeout` and have not joined, that is a fatal error (timeout).
 /// @{
 
 KOLO_API int join(const JoinOptions& options = {});

@@ -53,8 +53,8 @@ inline constexpr int kNoGroup = -1;
 /// ranks of the group. A `Context` converts to its world, so it can stand wherever a group is asked for; `world()` is
 /// that of the calling thread's context.
 ///
-/// Groups may overlap, and one rank may be in many (KOLO_GROUPS): names, unnamed calls, plans and data of one know
-/// nothing of those of another, and groups that share no rank do not wait for each other. Calls of one thread in
+/// Groups may overlap, and one rank may be in many (KOLO_GROUPS): names, unnamed calls, plans, messages and data of one
+/// know nothing of those of another, and groups that share no rank do not wait for each other. Calls of one thread in
 /// several groups need the same order on all ranks only where they wait. For tensors of GPUs see kolo/cuda.hpp.
 ///
 /// Destroying the last copy of a group is local, and waits for nothing: operations in flight go on, and the group ends
@@ -66,7 +66,8 @@ class KOLO_API Group {
   /// The group of these ranks of `parent`, which may stand in any order: a rank's place in the list is its rank in the
   /// group. Each of them calls it, with the same list, and no other rank of the parent need know. Waits for the others,
   /// like any collective. Groups of the same ranks and name are matched in the order of the calls. Throws `Error`
-  /// (invalid_argument: a rank that there is not, or twice, or this rank is none of them; mismatch: another order).
+  /// (invalid_argument: a rank that there is not, or twice, or this rank is none of them, one is in as many groups as
+  /// KOLO_GROUPS says, or has joined; mismatch: another order; timeout, fatal: a rank of the list never asks for it).
   [[nodiscard]] static Group of(const Group& parent, const std::vector<int>& ranks, const std::string& name = {});
   /// Of ranks of the calling thread's context.
   [[nodiscard]] static Group of(const std::vector<int>& ranks, const std::string& name = {});

@@ -8,7 +8,7 @@
 /// - Life and place: kolo::Session, kolo::init, kolo::shutdown, kolo::run_local, kolo::Context, kolo::Group;
 ///   kolo::rank, kolo::size and so on (context.hpp)
 /// - Collectives, and what holds for all of them: collectives.hpp; kolo::Handle; small values: objects.hpp; collectives
-///   as values, to prepare any of them: kolo::Call
+///   as values, to prepare any of them, or to make several as one: kolo::Call (call.hpp); uneven data: kolo::join
 /// - From one rank to another: kolo::send, kolo::recv (point_to_point.hpp)
 /// - Training: training.hpp, with kolo::DistributedOptimizer, kolo::DistributedSampler, kolo::broadcast_parameters
 /// - Gradients that are reduced where they lie: kolo::GradientArena

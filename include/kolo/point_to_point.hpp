@@ -59,15 +59,18 @@ class KOLO_API Future<Received> : public Handle {
   bool cancel();
 };
 
-/// Sends a tensor to a rank of the group; `tag` is not negative. This rank may be the one. Throws `Error`.
+/// Sends a tensor of any shape and element type to a rank of the group; `tag` is not negative. This rank may be the
+/// one. Throws `Error`: invalid_argument for another rank or tag, a null pointer or a timeout of zero; unsupported for
+/// a tensor of a device; not_initialized; and what goes wrong with the message (see above).
 KOLO_API void send(const Group& group, ConstTensorView tensor, int to, int tag = 0, const SendOptions& options = {});
 KOLO_API void send(ConstTensorView tensor, int to, int tag = 0, const SendOptions& options = {});
-/// Starts to. The handle is done when the memory may be used again.
+/// Starts to. The handle is done when the memory may be used again; `wait` throws what goes wrong with the message.
 [[nodiscard]] KOLO_API Handle send_async(const Group& group, ConstTensorView tensor, int to, int tag = 0,
                                          const SendOptions& options = {});
 [[nodiscard]] KOLO_API Handle send_async(ConstTensorView tensor, int to, int tag = 0, const SendOptions& options = {});
 
-/// Receives a message of at most as many elements as the tensor has. Throws `Error`.
+/// Receives a message of at most as many elements as the tensor has; its shape does not matter. Throws `Error` as
+/// `send`.
 KOLO_API Received recv(const Group& group, TensorView tensor, int from = any_rank, int tag = any_tag,
                        const RecvOptions& options = {});
 KOLO_API Received recv(TensorView tensor, int from = any_rank, int tag = any_tag, const RecvOptions& options = {});
