@@ -397,6 +397,17 @@ Pair pingpong(const Case& c) {
           })};
 }
 
+/// MPI has none.
+Pair join(const Case& c) {
+  const auto group = c.group;
+  Contestant kolo;
+  kolo.name = "kolo";
+  kolo.prepare = [] {};
+  kolo.check = [] { return std::int64_t{0}; };
+  kolo.call = [=] { static_cast<void>(kolo::join(*group)); };
+  return {kolo, {}};
+}
+
 /// What is to be known of a collective to measure it at all sizes.
 struct Collective {
   Mode mode;
@@ -427,6 +438,7 @@ constexpr Collective kCollectives[] = {
     {Mode::barrier, barrier, one, false, false, false, false, true, false},
     {Mode::sendrecv, sendrecv, one, false, false, true, false, false, true},
     {Mode::pingpong, pingpong, one, false, false, true, false, false, true},
+    {Mode::join, join, one, false, false, false, false, true, false},
 };
 
 const Collective& collective_of(Mode mode) {

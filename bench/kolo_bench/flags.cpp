@@ -25,9 +25,9 @@ constexpr std::pair<const char*, Mode> kModes[] = {
     {"gather", Mode::gather},       {"scatter", Mode::scatter},
     {"alltoall", Mode::alltoall},   {"reduce_scatter", Mode::reduce_scatter},
     {"barrier", Mode::barrier},     {"sendrecv", Mode::sendrecv},
-    {"pingpong", Mode::pingpong},   {"step", Mode::step},
-    {"overlap", Mode::overlap},     {"latency", Mode::latency},
-    {"memory", Mode::memory}};
+    {"pingpong", Mode::pingpong},   {"join", Mode::join},
+    {"step", Mode::step},           {"overlap", Mode::overlap},
+    {"latency", Mode::latency},     {"memory", Mode::memory}};
 constexpr std::pair<const char*, Baseline> kBaselines[] = {
     {"mpi", Baseline::mpi},   {"mpi-per-tensor", Baseline::mpi_per_tensor},   {"mpi-packed", Baseline::mpi_packed},
     {"nccl", Baseline::nccl}, {"nccl-per-tensor", Baseline::nccl_per_tensor}, {"nccl-grouped", Baseline::nccl_grouped}};
@@ -47,6 +47,7 @@ Modes: allreduce, reduce, broadcast, allgather, gather, scatter, alltoall, reduc
                  one collective, size by size
        sendrecv  every rank sends to the next one and receives from the one before, all at once
        pingpong  ranks 2i and 2i+1 send a message to and fro: a time is there and back
+       join      all ranks join, and come back
        step      all gradients of a model, submitted in backward order, all handles open at once
        overlap   the same while the backward pass computes: what of the communication is hidden
        latency   one small allreduce at a time, asynchronously, on an engine that was idle
@@ -185,7 +186,8 @@ po::options_description describe(Flags& flags, Texts& texts) {
 bool measures_model(Mode mode) { return mode == Mode::step || mode == Mode::overlap || mode == Mode::memory; }
 
 void check_cuda(const Flags& flags) {
-  if (flags.mode == Mode::overlap || flags.mode == Mode::latency || flags.mode == Mode::memory) {
+  if (flags.mode == Mode::overlap || flags.mode == Mode::latency || flags.mode == Mode::memory ||
+      flags.mode == Mode::join) {
     throw BadFlags("--device cuda is for the collectives and step");
   }
   if (flags.mode == Mode::sendrecv || flags.mode == Mode::pingpong) {
@@ -196,7 +198,7 @@ void check_cuda(const Flags& flags) {
 
 void check_baselines(const Flags& flags) {
   for (const Baseline baseline : flags.baselines) {
-    if (flags.mode == Mode::latency || flags.mode == Mode::memory) {
+    if (flags.mode == Mode::latency || flags.mode == Mode::memory || flags.mode == Mode::join) {
       throw BadFlags(flags.mode_name + " has no baseline: leave --baseline out");
     }
     if (is_nccl(baseline) != flags.cuda) {

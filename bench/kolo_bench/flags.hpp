@@ -32,6 +32,7 @@ enum class Mode {
   barrier,
   sendrecv,
   pingpong,
+  join,
   step,
   overlap,
   latency,

@@ -123,6 +123,7 @@ TEST(Flags, WrongOnesSayWhatWouldBeRight) {
       {{"step", "--timeline", "--json", "x"}, "--timeline is for overlap"},
       {{"overlap", "--timeline"}, "--timeline needs --json: the times go into the record"},
       {{"latency", "--baseline", "mpi"}, "leave"},
+      {{"join", "--baseline", "mpi"}, "join has no baseline: leave --baseline out"},
       {{"allreduce", "--device", "gpu"}, "cpu or cuda"},
       {{"allreduce", "--baseline", "nccl"}, "needs --device cuda"},
       {{"allreduce", "--device", "cuda", "--baseline", "mpi"}, "nccl, nccl-per-tensor"},
@@ -130,6 +131,7 @@ TEST(Flags, WrongOnesSayWhatWouldBeRight) {
       {{"step", "--device", "cuda", "--baseline", "nccl"}, "nccl-per-tensor and nccl-grouped"},
       {{"barrier", "--device", "cuda", "--baseline", "nccl"}, "no barrier"},
       {{"overlap", "--device", "cuda"}, "collectives and step"},
+      {{"join", "--device", "cuda"}, "collectives and step"},
       {{"broadcast", "--device", "cuda", "--arena"}, "for allreduce"},
       {{"allreduce", "--device", "cuda", "--baseline", "nccl", "--peer-only"}, "--peer-only"},
   };

@@ -72,6 +72,48 @@ class Judging(unittest.TestCase):
         newer = row_of(rows, "the same, private buffers", "PyTorch 2.15 DDP, view")
         self.assertEqual((newer["met"], newer["measured"]), (False, "resnet50 on 2: 2.00"))
 
+    def test_collectives_by_size(self):
+        size = 64 << 20
+        records = [record("reduce", 8, 2, 0.6, {"mpi apart": 0.35}),
+                   record("reduce", 4096, 2, 1.0, {"mpi apart": 3.0}),
+                   record("gather", 8, 2, 0.9, {"mpi apart": 0.4, "mpi apart, unbound": 0.8}),
+                   record("reduce", size, 2, 10.0, {"mpi apart": 19.0}),
+                   record("barrier", 0, 2, 1.0, {"mpi apart": 1.0}),
+                   record("pingpong", 8, 2, 0.9, {"mpi apart": 0.63}),
+                   record("pingpong", size, 2, 9.0, {"mpi apart": 8.9}),
+                   record("join", 0, 2, 30.0, {})]
+        rows = targets.judge({"collectives-2": records})
+        every = row_of(rows, "reduce 1 KiB to 64 MiB, every size; 2 and 4 ranks")
+        self.assertEqual((every["met"], every["measured"]), (True, "4K on 2: 3.00, 64M on 2: 1.90"))
+        mean = row_of(rows, "these, geometric mean")
+        self.assertEqual((mean["met"], mean["measured"]), (True, "all: 1.78, reduce: 2.39, pingpong: 0.99"))
+        self.assertFalse(row_of(rows, "reduce from 1 MiB; 2 and 4 ranks")["met"])
+        behind = row_of(rows, "reduce, gather and scatter below 1 KiB; 2 and 4 ranks")
+        self.assertEqual((behind["met"], behind["measured"]),
+                         (False, "reduce 8 on 2: +0.25 us, gather 8 on 2: +0.50 us"))
+        self.assertTrue(row_of(rows, "pingpong 8 B, 2 ranks")["met"])
+        self.assertFalse(row_of(rows, "pingpong 64 MiB, 2 ranks")["met"])
+
+    def test_groups_at_once(self):
+        peers = {"mpi apart": 0.8, "mpi apart, unbound": 2.0}
+        rows = targets.judge({"groups": [record("allreduce", 4096, 4, 1.0, peers),
+                                         record("alltoall", 512, 4, 9.0, {"mpi apart": 1.0})]})
+        row = row_of(rows, "two disjoint groups of 2 ranks at once, from 1 KiB")
+        self.assertEqual((row["met"], row["measured"]), (False, "allreduce 4K: 1.25 x"))
+
+    def test_unnamed_calls(self):
+        def calls(submit, time, way):
+            return record("calls", 1 << 20, 2, time, {"mpi-packed, mpi apart": 10.0}, submit=submit, way=way)
+        rows = targets.judge({"calls-2": [calls("prepared", 8.0, "in turns"), calls("unnamed", 9.0, "in turns"),
+                                          calls("prepared", 9.0, "one after the other"),
+                                          calls("unnamed", 11.0, "one after the other")]})
+        found = [(row["what"], row["against"], row["measured"], row["met"]) for row in rows if "unnamed" in row["what"]]
+        self.assertEqual(found, [
+            ("1000 x 1 KiB unnamed, in turns", "the same, prepared", "2 ranks: 1.12 x", True),
+            ("1000 x 1 KiB unnamed, in turns", "MPI packed", "2 ranks: 0.90 x", True),
+            ("1000 x 1 KiB unnamed, one after the other", "the same, prepared", "2 ranks: 1.22 x", False),
+            ("1000 x 1 KiB unnamed, one after the other", "MPI packed", "2 ranks: 1.10 x", False)])
+
     def test_the_link_between_hosts(self):
         rows = targets.judge({"hosts": [record("allreduce", 64 << 20, 8, 805306 * 1.1, {"mpi": 1.69e6})]})
         row = row_of(rows, "all-reduce across hosts, 1 Gbit/s, 16 and 64 MiB")
@@ -90,6 +132,10 @@ class Peers(unittest.TestCase):
         parts.add_peers(own, "mpi apart", [peer])
         self.assertEqual({name: one["ratio"] for name, one in own[0]["baseline"].items()},
                          {"mpi-per-tensor, mpi apart": 3.0, "mpi-packed, mpi apart": 2.0})
+        peer = {**record("reduce", 8, 2, 30.0, {}, contestant="mpi"), "time_p10_us": 29.0, "time_p90_us": 31.0}
+        (one,) = parts.add_peers([record("reduce", 8, 2, 10.0, {})], "mpi apart", [peer])
+        self.assertEqual(one["baseline"]["mpi apart"],
+                         {"time_us": 30.0, "time_p10_us": 29.0, "time_p90_us": 31.0, "ratio": 3.0})
         with self.assertRaises(AssertionError):
             parts.add_peers(own, "mpi apart", [record("step", 9, 2, 1.0, {}, contestant="mpi")])
 

@@ -77,8 +77,15 @@ def check_collectives(command, ranks, peers):
             assert row["collective"] == mode and row["root"] == (0 if mode in ROOTED else -1), row
             factor = 1 if mode in ROOTED else (ranks - 1) / ranks
             assert abs(row["busbw"] - row["algbw"] * factor) < 1e-9, row
+    for mode in ("gather", "scatter", "sendrecv", "pingpong"):
+        rows = records(command, mode, "-b", "1", "-e", "100K", "-f", "300", *baseline)
+        assert len(rows) == 3, rows
+        for row in rows:
+            check_record(row, COLLECTIVE, ranks, names)
     for row in records(command, "barrier", *baseline):
         check_record(row, COLLECTIVE, ranks, names)
+    for row in records(command, "join"):
+        check_record(row, COLLECTIVE, ranks)
     for row in records(command, "allreduce", "-b", "4", "-e", "1M", "-f", "512", "--arena", *baseline):
         check_record(row, COLLECTIVE, ranks, names)
         assert row["arena"], row

@@ -68,11 +68,11 @@ def add_peers(records, name, peers):
     """Enters the records of a peer that was measured apart into those of Kolo, row by row."""
     for record, peer in zip(records, peers):
         assert record["bytes"] == peer["bytes"], (record, peer)
-        contestants = {peer["contestant"]: peer["time_us"]}
-        contestants.update({other: one["time_us"] for other, one in peer.get("baseline", {}).items()})
-        for contestant, time in contestants.items():
+        contestants = {peer["contestant"]: peer, **peer.get("baseline", {})}
+        for contestant, one in contestants.items():
             label = name if contestant == "mpi" else f"{contestant}, {name}"
-            record.setdefault("baseline", {})[label] = {"time_us": time, "ratio": time / record["time_us"]}
+            times = {key: one[key] for key in ("time_us", "time_p10_us", "time_p90_us") if key in one}
+            record.setdefault("baseline", {})[label] = {**times, "ratio": one["time_us"] / record["time_us"]}
     return records
 
 
@@ -139,7 +139,7 @@ def of_launches(launches):
             time = statistics.median(row["baseline"][name]["time_us"] for row in rows)
             baseline[name] = {"time_us": time, "ratio": statistics.median(
                 row["baseline"][name]["time_us"] / row["time_us"] for row in rows)}
-        kept = ("collective", "bytes", "ranks", "nodes", "in_place", "arena", "job")
+        kept = ("collective", "bytes", "ranks", "nodes", "in_place", "arena", "job", "submit")
         records.append({**{key: rows[0][key] for key in kept if key in rows[0]},
                         "time_us": statistics.median(row["time_us"] for row in rows),
                         "wrong": sum(max(row["wrong"], 0) for row in rows), "ratio": statistics.median(ratios),
@@ -245,18 +245,64 @@ def python_with_torch():
     return None
 
 
-def others(setting):
-    """Broadcast, all-gather, all-to-all and reduce-scatter."""
+# Where the result goes where there is a choice: as programs mostly have it.
+COLLECTIVES = {"allreduce": "in", "reduce": "out", "broadcast": "in", "allgather": "out", "gather": "out",
+               "scatter": "out", "alltoall": "out", "reduce_scatter": "out", "sendrecv": "out", "pingpong": "out"}
+
+
+def by_size(setting, ranks, mode, more=()):
+    """A collective from 8 B to 64 MiB, and its peers."""
     records = []
-    for ranks in (2, 4):
-        # Open MPI's reduce-scatter of 1 MiB takes 730 us or 1020, for seconds each: more of it.
-        for mode, begin, place, seconds in (("broadcast", "1K", "in", 4), ("allgather", "1K", "out", 4),
-                                            ("alltoall", "1K", "out", 4), ("reduce_scatter", "1M", "out", 12)):
-            flags = [mode, "-b", begin, "-e", "64K" if setting.quick and begin == "1K" else "64M", "-f", "4", "--place",
-                     place, "-n", "24" if seconds < 10 else "200"]
-            kolo = Job("kolo", ranks, [*flags, "-t", setting.seconds(seconds)])
-            records += in_turns(setting, kolo, apart(ranks, flags), 300)
+    # Open MPI's reduce-scatter of 1 MiB takes 730 us or 1020, for seconds each: more of it.
+    usual = ("24", 8) if mode == "reduce_scatter" else ("24", 2)
+    for begin, end, factor, warmup, samples, seconds in (("8", "512", "8", "100", "40", 0.6),
+                                                         ("1K", "64K" if setting.quick else "64M", "4", "5", *usual)):
+        flags = [mode, "-b", begin, "-e", end, "-f", factor, "--place", COLLECTIVES[mode], "-w", warmup, "-n", samples,
+                 *more]
+        kolo = Job("kolo", ranks, [*flags, "-t", setting.seconds(seconds)])
+        records += in_turns(setting, kolo, apart(ranks, flags), 300)
     return records
+
+
+def collectives(ranks):
+    def run(setting):
+        records = [record for mode in COLLECTIVES for record in by_size(setting, ranks, mode)]
+        once = ["-w", "100", "-n", "40"]
+        seconds = ["-t", setting.seconds(1)]
+        barrier = Job("kolo", ranks, ["barrier", *once, *seconds])
+        records += in_turns(setting, barrier, apart(ranks, ["barrier", *once]), 60)
+        return records + setting.run([Job("kolo", ranks, ["join", *once, *seconds])], 60)["kolo"]
+    run.__doc__ = f"Every collective and messages by size on {ranks} ranks, beside Open MPI's."
+    return run
+
+
+def groups(setting):
+    """Two groups of 2 ranks that do the same at once, beside two communicators of Open MPI's."""
+    return [record for mode in ("allreduce", "broadcast", "alltoall")
+            for record in by_size(setting, 4, mode, ["--split", "2"])]
+
+
+def calls(ranks):
+    """1000 small all-reduces. "kolo" is prepared; its peers pack them into one."""
+    def run(setting):
+        samples = ["step", "--model", "many-small", "-n", "20", "-w", "5", "-t", setting.seconds(4)]
+        own = [Job(name, ranks, [*samples, "-o", "average", "--submit", submit])
+               for name, submit in (("kolo", "prepared"), ("kolo unnamed", "unnamed"))]
+        peers = apart(ranks, [*samples, "-o", "sum"], "mpi-packed")
+        in_turn = in_turns(setting, own[0], peers, 100, own[1:])
+        launches = []  # each has the machine and its caches to itself
+        for _ in range(2 if setting.quick else LAUNCHES):
+            found = {job.name: setting.run([job], 60)[job.name] for job in [*own, *peers]}
+            rows = [found["kolo"][0], {**found["kolo unnamed"][0], "job": "kolo unnamed"}]
+            for peer in peers:
+                for row in rows:
+                    add_peers([row], peer.name, found[peer.name])
+            launches.append(rows)
+        return [{**record, "collective": "calls", "way": way}
+                for way, records in (("in turns", in_turn), ("one after the other", of_launches(launches)))
+                for record in records]
+    run.__doc__ = f"1000 all-reduces of 1 KiB on {ranks} ranks: unnamed, prepared, packed by hand."
+    return run
 
 
 def hosts(setting):
@@ -322,7 +368,11 @@ PARTS = {
     "bert-base-4": step("bert-base", 4, 40),
     "many-small-2": step("many-small", 2, 4),
     "many-small-4": step("many-small", 4, 4),
-    "other-collectives": others,
+    "collectives-2": collectives(2),
+    "collectives-4": collectives(4),
+    "groups": groups,
+    "calls-2": calls(2),
+    "calls-4": calls(4),
     "hosts": hosts,
     "timeline": timeline,
     "memory": memory,

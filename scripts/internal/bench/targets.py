@@ -190,15 +190,68 @@ def many(rows, of, torches_found):
                             [max(ratios, key=lambda case: case[1])] if ratios else [])
 
 
-def others(rows, records):
-    for mode in ("broadcast", "allgather", "alltoall"):
-        found = ratio_cases(plain(records, collective=mode), default_mpi)
+MODES = ("allreduce", "reduce", "broadcast", "allgather", "gather", "scatter", "alltoall", "reduce_scatter", "sendrecv",
+         "pingpong")
+
+
+def collectives(rows, records):
+    means = []
+    every = []
+    for mode in MODES:
+        found = ratio_cases([record for record in plain(records, collective=mode) if record["bytes"] >= SMALL],
+                            default_mpi)
         rows.ratios(f"{mode} 1 KiB to 64 MiB, every size; 2 and 4 ranks", "Open MPI, default", 0.9, found)
         if found:
-            rows.ratios("the same, geometric mean", "Open MPI, default", 1,
-                        [("all", geometric_mean([ratio for _, ratio in found]))])
-    rows.ratios("reduce_scatter from 1 MiB; 2 and 4 ranks", "Open MPI, default", 5,
-                ratio_cases(plain(records, collective="reduce_scatter"), default_mpi))
+            every += [ratio for _, ratio in found]
+            means.append((mode, geometric_mean([ratio for _, ratio in found])))
+    rows.add("these, geometric mean", "Open MPI, default", "1.2 x faster", ", ".join(
+        f"{mode}: {mean:.2f}" for mode, mean in [("all", geometric_mean(every)), *means]) if every else "not measured",
+             geometric_mean(every) >= 1.2 if every else None)
+    for mode, least in (("reduce", 2), ("reduce_scatter", 5)):
+        rows.ratios(f"{mode} from 1 MiB; 2 and 4 ranks", "Open MPI, default", least, ratio_cases(
+            [record for record in plain(records, collective=mode) if record["bytes"] >= MI], default_mpi))
+    behind = [(f"{record['collective']} {label_of(record)}", record["time_us"] - best_peer(record, default_mpi))
+              for mode in ("reduce", "gather", "scatter") for record in plain(records, collective=mode)
+              if record["bytes"] < SMALL]
+    rows.add("reduce, gather and scatter below 1 KiB; 2 and 4 ranks", "Open MPI, default", "at most 0.3 us slower",
+             ", ".join(f"{label}: {us:+.2f} us" for label, us in behind) or "not measured",
+             all(us <= 0.3 for _, us in behind) if behind else None)
+    messages = [record for record in plain(records, collective="pingpong") if record["ranks"] == 2]
+    rows.ratios("pingpong 8 B, 2 ranks", "Open MPI, default", 0.67,
+                ratio_cases([record for record in messages if record["bytes"] == 8], default_mpi))
+    rows.ratios("pingpong 64 MiB, 2 ranks", "Open MPI, default", 1,
+                ratio_cases([record for record in messages if record["bytes"] == 64 * MI], default_mpi))
+
+
+def groups(rows, records):
+    found = [(f"{record['collective']} {size_name(record['bytes'])}", 1 / ratio)
+             for record in plain(records) if record["bytes"] >= SMALL
+             for _, ratio in ratio_cases([record], default_mpi)]
+    rows.add("two disjoint groups of 2 ranks at once, from 1 KiB", "Open MPI, two communicators",
+             "at most 1.1 x its time", ", ".join(f"{label}: {times:.2f} x" for label, times in found) or "not measured",
+             all(times <= 1.1 for _, times in found) if found else None)
+
+
+def calls(rows, records):
+    """1000 unnamed asynchronous calls."""
+    for way in ("in turns", "one after the other"):
+        for against, most in (("the same, prepared", 1.2), ("MPI packed", 1)):
+            found = []
+            for unnamed in records:
+                if unnamed["way"] != way or unnamed["submit"] != "unnamed":
+                    continue
+                prepared = next(record for record in records
+                                if (record["way"], record["submit"], record["ranks"]) ==
+                                (way, "prepared", unnamed["ranks"]))
+                other = prepared["time_us"] if most > 1 else best_peer(unnamed, any_mpi_packed)
+                found.append((f"{unnamed['ranks']} ranks", unnamed["time_us"] / other))
+            rows.add(f"1000 x 1 KiB unnamed, {way}", against, f"at most {most} x its time",
+                     ", ".join(f"{label}: {times:.2f} x" for label, times in found) or "not measured",
+                     all(times <= most for _, times in found) if found else None)
+
+
+def any_mpi_packed(name):
+    return name.startswith("mpi-packed")
 
 
 def hosts(rows, records):
@@ -234,12 +287,17 @@ def idle(rows, records):
 
 def judge(by_part):
     """All rows, in the order of the targets. `by_part`: {part: records}, of the parts that were measured."""
+    def both(name):
+        return by_part.get(f"{name}-2", []) + by_part.get(f"{name}-4", [])
+
     rows = Rows()
     large(rows, by_part.get("large", []))
     small(rows, by_part.get("small-to-16M", []))
     latency(rows, by_part.get("latency", []))
     steps(rows, by_part)
-    others(rows, by_part.get("other-collectives", []))
+    collectives(rows, both("collectives"))
+    groups(rows, by_part.get("groups", []))
+    calls(rows, both("calls"))
     hosts(rows, by_part.get("hosts", []))
     memory(rows, by_part.get("memory", []))
     idle(rows, by_part.get("idle", []))
