@@ -9,7 +9,7 @@
 
 #include "tests/simulator/programs.hpp"
 #include "tests/simulator/world.hpp"
-#include "tests/support/sanitized.hpp"
+#include "tests/support/schedules.hpp"
 
 namespace kolo::simulator {
 namespace {
@@ -42,26 +42,29 @@ std::string run_random(std::uint64_t seed, const Random& shape, std::uint32_t ca
   return world.run();
 }
 
-/// So many worlds of that shape, from this seed on.
-void expect_promises(const Random& shape, std::uint64_t first, unsigned worlds) {
-  for (std::uint64_t seed = first; seed < first + kolo::testing::share_of(worlds); ++seed) {
+using kolo::testing::Schedules;
+
+/// Worlds of that shape.
+void expect_promises(const Random& shape, const Schedules& seeds) {
+  for (std::uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
     ASSERT_EQ(run_random(seed, shape, 4096), "") << "seed " << seed;
   }
 }
 
-TEST(RandomWorlds, KeepEveryPromise) { expect_promises(Random{}, 1, 300); }
+TEST(RandomWorlds, KeepEveryPromise) { expect_promises(Random{}, {1, 300}); }
 
 TEST(RandomWorlds, KeepEveryPromiseWhereStepsEndByRepetition) {
   Random shape;
   shape.end_steps = false;
-  expect_promises(shape, 1000, 150);
+  expect_promises(shape, {1000, 150});
 }
 
 TEST(RandomWorlds, KeepEveryPromiseWithFewerIdsThanNames) {
   Random shape;
   shape.names = 8;
   shape.sets = 1;
-  for (std::uint64_t seed = 2000; seed < 2000 + kolo::testing::share_of(200U); ++seed) {
+  const Schedules seeds(2000, 200);
+  for (std::uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
     // Three reserved ids, so two to nine for sixteen names.
     ASSERT_EQ(run_random(seed, shape, static_cast<std::uint32_t>(5 + seed % 8)), "") << "seed " << seed;
   }
@@ -73,7 +76,7 @@ TEST(RandomWorlds, KeepEveryPromiseWhereSetsComeAndGo) {
   shape.names = 3;
   shape.phases = 40;
   shape.sets = 3;
-  expect_promises(shape, 4000, 200);
+  expect_promises(shape, {4000, 200});
 }
 
 /// Joins all the time, with few ids, so that names lose theirs while ranks are absent.
@@ -82,7 +85,8 @@ TEST(RandomWorlds, KeepEveryPromiseWhereRanksJoin) {
   shape.names = 6;
   shape.phases = 30;
   shape.sets = 1;
-  for (std::uint64_t seed = 6000; seed < 6000 + kolo::testing::share_of(600U); ++seed) {
+  const Schedules seeds(6000, 600);
+  for (std::uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
     ASSERT_EQ(run_random(seed, shape, static_cast<std::uint32_t>(5 + seed % 12)), "") << "seed " << seed;
   }
 }
@@ -94,7 +98,8 @@ TEST(RandomWorlds, KeepEveryPromiseWhereUnnamedCallsPassByTheLog) {
   shape.phases = 30;
   shape.sets = 1;
   shape.calls = true;
-  for (std::uint64_t seed = 7000; seed < 7000 + kolo::testing::share_of(400U); ++seed) {
+  const Schedules seeds(7000, 400);
+  for (std::uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
     ASSERT_EQ(run_random(seed, shape, static_cast<std::uint32_t>(5 + seed % 12)), "") << "seed " << seed;
   }
 }
@@ -104,7 +109,7 @@ TEST(RandomWorlds, KeepEveryPromiseWhereTheOrderOfCallsIsTheName) {
   Random shape;
   shape.names = 2;
   shape.phases = 30;
-  expect_promises(shape, 8000, 400);
+  expect_promises(shape, {8000, 400});
 }
 
 /// One rank leaves, or dies, somewhere in its program. What needs it fails; sets that it is no member of go on.
@@ -112,7 +117,8 @@ TEST(RandomWorlds, KeepEveryPromiseWhereARankIsGoneSoon) {
   Random shape;
   shape.names = 4;
   shape.phases = 8;
-  for (std::uint64_t seed = 5000; seed < 5000 + kolo::testing::share_of(300U); ++seed) {
+  const Schedules seeds(5000, 300);
+  for (std::uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
     std::mt19937_64 random(seed);
     Options options = random_options(random);
     options.ranks = static_cast<int>(2 + random() % 5);
@@ -136,7 +142,8 @@ TEST(RandomWorlds, KeepEveryPromiseWhenNothingIsIrregular) {
   shape.mismatches = shape.changes = shape.unnamed = shape.churn = shape.joins = shape.async = false;
   shape.sets = 0;
   shape.phases = 25;
-  for (std::uint64_t seed = 3000; seed < 3000 + kolo::testing::share_of(150U); ++seed) {
+  const Schedules seeds(3000, 150);
+  for (std::uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
     ASSERT_EQ(run_random(seed, shape, 4096), "") << "seed " << seed;
   }
 }

@@ -5,7 +5,9 @@
 
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <memory>
+#include <set>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -47,8 +49,14 @@ class Network {
     for (const auto& queue : queues_) frames += queue.size();
     return frames;
   }
-  /// Permits that were given and not taken back.
+  /// Permits that were given and not taken back, by ranks that live.
   [[nodiscard]] std::size_t permits() const { return permits_.size(); }
+  /// A rank is no more: nobody can read its memory. What it has put into its channels comes.
+  void kill(int rank) {
+    dead_.insert(rank);
+    for (auto permit = permits_.begin(); permit != permits_.end();)
+      permit = permit->second == rank ? permits_.erase(permit) : std::next(permit);
+  }
   bool memory_fails = false;  ///< it cannot be read after all
 
  private:
@@ -81,11 +89,13 @@ class Network {
     }
     [[nodiscard]] std::uint32_t permit(int, const std::byte*, std::size_t) override {
       if (!network_.shape_.reads) return 0;
-      network_.permits_[++network_.last_permit_] = true;
+      network_.permits_[++network_.last_permit_] = rank_;
       return network_.last_permit_;
     }
     void end(std::uint32_t permit) noexcept override { network_.permits_.erase(permit); }
-    [[nodiscard]] Read read(int, std::uint32_t permit, std::byte* to, std::uint64_t from, std::size_t bytes) override {
+    [[nodiscard]] Read read(int source, std::uint32_t permit, std::byte* to, std::uint64_t from,
+                            std::size_t bytes) override {
+      if (network_.dead_.count(source) > 0) return Read::failed;
       if (network_.permits_.count(permit) == 0) return Read::withdrawn;
       if (network_.memory_fails) return Read::failed;
       std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
@@ -108,7 +118,8 @@ class Network {
 
   const Shape shape_;
   std::vector<std::deque<Sent>> queues_;
-  std::unordered_map<std::uint32_t, bool> permits_;
+  std::unordered_map<std::uint32_t, int> permits_;  // and whose
+  std::set<int> dead_;
   std::uint32_t last_permit_ = 0;
   std::unordered_map<int, int> waits_;
   std::vector<std::unique_ptr<End>> channels_;

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tests of random schedules take a few thousand in a run, always the same ones. For more:
+//
+//     simulator_test --gtest_filter='RandomWorlds.*' --gtest_shuffle --gtest_random_seed=1 --gtest_repeat=40
+//
+// takes other ones in each repetition. A test names the seed that failed; the repetition is known by its millions, and
+// `--gtest_shuffle --gtest_random_seed=MILLIONS` takes it alone.
+#pragma once
+
+#include <cstdint>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/sanitized.hpp"
+
+namespace kolo::testing {
+
+/// The seeds of a test: `worlds` of them (fewer with a sanitizer) from `first` on, and of every repetition its own.
+struct Schedules {
+  std::uint64_t first, end;
+  Schedules(std::uint64_t usual_first, std::uint64_t worlds)
+      : first(usual_first + std::uint64_t{1000000} *
+                                static_cast<std::uint64_t>(::testing::UnitTest::GetInstance()->random_seed())),
+        end(first + share_of(worlds)) {}
+};
+
+}  // namespace kolo::testing
