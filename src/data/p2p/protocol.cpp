@@ -190,12 +190,26 @@ void Protocol::on_left(int rank, base::Time until) {
   for (Message* message : open) {
     if (message->way == Message::Way::send && message->peer == rank) give_up(*message, has_left(*message));
   }
+  end_unasked(rank);
   outgoing_[static_cast<std::size_t>(rank)].reset();
   busy_.erase(std::remove(busy_.begin(), busy_.end(), rank), busy_.end());
   if (is_here) {
     on_silent(rank);
   } else {
     next_due_ = std::min(next_due_, until);
+  }
+}
+
+/// Ends receives whose data that rank has not been asked for yet, because its channel was full: nobody will ask.
+void Protocol::end_unasked(int rank) {
+  const std::unique_ptr<Outgoing>& to = outgoing_[static_cast<std::size_t>(rank)];
+  if (!to) return;
+  for (const Frame& frame : to->answers) {
+    const auto found = frame.kind == FrameKind::wanted ? incoming_.find({rank, frame.id}) : incoming_.end();
+    if (found == incoming_.end()) continue;
+    Message& receive = *found->second;
+    incoming_.erase(found);
+    end(receive, has_left(receive));
   }
 }
 

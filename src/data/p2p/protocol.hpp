@@ -99,6 +99,7 @@ class Protocol final : private FrameHandler {
   void take_whole(Message& receive, int source, const Frame& frame, const std::byte* data);
   void take_own(Message& receive, Message& send, const Frame& frame);
   void accept(Message& receive, int source, const Frame& frame);
+  void end_unasked(int rank);
   void on_silent(int rank);
   void receive_nothing_from(int rank);
 

@@ -105,9 +105,9 @@ Status expired(const Message& message, const std::vector<int>& cycle) {
 }
 
 Status has_left(const Message& message) {
-  const bool any = message.peer == kAny;
+  const int rank = message.source == kAny ? message.peer : message.source;
   return failed(ErrorCode::rank_lost, message,
-                any ? "all other ranks have left the job" : rank_of(message, message.peer) + " has left the job");
+                rank == kAny ? "all other ranks have left the job" : rank_of(message, rank) + " has left the job");
 }
 
 }  // namespace kolo::p2p

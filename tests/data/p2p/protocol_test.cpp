@@ -313,6 +313,20 @@ TEST(Protocol, WhoLeavesMayHaveTakenAMessageJustBefore) {
   EXPECT_TRUE(send.message.done() && send.message.status.ok()) << send.message.status.message();
 }
 
+TEST(Protocol, WhoHasLeftIsAskedForNothingMore) {
+  Network network({2, 1});
+  Letter fills_the_channel(kSend, 0, 1, 4), send(kSend, 1, 7, 50000), receive(kReceive, kAny, kAny, 50000);
+  network[1].start(fills_the_channel.message);
+  network[1].start(receive.message);
+  network[0].start(send.message);
+  network.step(1);
+  ASSERT_EQ(receive.message.state, Message::State::moving);
+  network[1].on_left(0, base::Time::min());
+  EXPECT_EQ(receive.message.status.message(),
+            "recv of up to 50000 elements of uint8 from any rank with any tag: rank 0 has left the job");
+  EXPECT_FALSE(network[1].is_busy());
+}
+
 TEST(Protocol, AGroupThatIsGoneTakesItsMessagesAlong) {
   Network network({});
   network[1].on_set(3);
