@@ -49,6 +49,9 @@
 /// | prescale | each product is rounded to the tensor's type | in the type of the sum |
 /// | postscale | of the sum as NCCL rounded it | before the sum is rounded |
 ///
+/// float32 and float64 with `send_as` are tensors of the type that is sent, in this table, once they have been
+/// multiplied by prescale in their own type (of an average by NCCL: by prescale/ranks) and rounded.
+///
 /// So staged results have the bits of the CPU's, and so have those of float32 and float64 by NCCL where it adds in the
 /// same order. An average of 16 bits does not overflow where its sum would; a plain sum of 16 bits by NCCL does, and a
 /// prescale of 1/ranks spares it that. What is below the smallest 16-bit number after the division is lost.

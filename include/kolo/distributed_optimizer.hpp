@@ -37,8 +37,9 @@ struct DistributedOptimizerOptions {
   /// When a reduction is given up, a fatal error; `KOLO_TIMEOUT_S` when empty.
   std::optional<std::chrono::nanoseconds> timeout;
   /// `DType::float16` or `DType::bfloat16`: float32 and float64 gradients travel as that type and are summed in
-  /// float32; see `AllreduceOptions::send_as`. 16-bit gradients are sent as they are. Pays where bytes are what takes
-  /// the time: a slow network; inside a node gradients are reduced where they lie, which costs less than rounding them.
+  /// float32 (by NCCL: in that type); see `AllreduceOptions::send_as`. 16-bit gradients are sent as they are. Pays
+  /// where bytes are what takes the time: a slow network; inside a node gradients are reduced where they lie, which
+  /// costs less than rounding them.
   std::optional<DType> send_gradients_as;
 
   KOLO_SETTER(DistributedOptimizerOptions, ReduceOp, op)

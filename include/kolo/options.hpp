@@ -50,9 +50,9 @@ struct AllreduceOptions {
   std::optional<std::chrono::nanoseconds> timeout;
   /// `DType::float16` or `DType::bfloat16`: float32 and float64 tensors travel as that type. Every input is rounded to
   /// it after prescale, in the copy that sends it; the sum is computed in float32 (so between nodes partial sums travel
-  /// as float32), and the result rounded to it once more, so that all ranks hold the same. Values beyond its range
-  /// become infinite. Tensors of 16 bits are sent as they are; for other types it is an error (invalid_argument). A
-  /// world of one sends and rounds nothing. In CPU memory; elsewhere an error (unsupported). Tensors in a
+  /// as float32; by NCCL it is computed in the type that is sent, see kolo/cuda.hpp), and the result rounded to it once
+  /// more, so that all ranks hold the same. Values beyond its range become infinite. Tensors of 16 bits are sent as
+  /// they are; for other types it is an error (invalid_argument). A world of one sends and rounds nothing. Tensors in a
   /// `GradientArena` are copied then, as any others.
   std::optional<DType> send_as;
 

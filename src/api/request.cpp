@@ -50,14 +50,6 @@ void locate(Request& request, std::string_view name, const ConstTensorView& view
   if (std::none_of(request.streams.begin(), request.streams.end(), same)) request.streams.push_back(*view.stream());
 }
 
-/// What an all-reduce of tensors that are not in the CPU's memory cannot do.
-void check_sent_from(const Request& request, std::string_view name) {
-  if (request.signature.wire == core::Wire::own || request.device.kind == DeviceKind::cpu) return;
-  refuse(request.signature.kind, name,
-         "its tensors lie on " + to_string(request.device) + "; send_as works in CPU memory only",
-         ErrorCode::unsupported);
-}
-
 /// A tensor of the request, with its output.
 void add_tensor(Request& request, std::string_view name, const ConstTensorView& in, const ConstTensorView& out) {
   locate(request, name, in);
@@ -102,7 +94,6 @@ Request tensor_request(core::CollectiveKind kind, std::string_view name, ConstTe
   request.signature = reduction_signature(kind, options);
   request.signature.root = root.rank;
   add_tensor(request, name, in, out);
-  check_sent_from(request, name);
   request.buffers.push_back(buffer_of(in, out.data()));
   request.timeout = options.timeout;
   return request;
@@ -130,7 +121,6 @@ Request grouped_allreduce_request(std::string_view group, Span<const NamedView> 
     add_tensor(request, group, member.view, member.view);
     request.buffers.push_back(buffer_of(member.view, member.view.data()));
   }
-  check_sent_from(request, group);
   check_members(group, members);
   request.timeout = checked_timeout(kind, group, options.timeout);
   return request;

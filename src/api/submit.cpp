@@ -28,7 +28,10 @@ void settle_device(const Group& group, std::string_view name, Request& request) 
   for (std::size_t i = 0; i < request.buffers.size(); ++i) {
     const engine::Buffer& buffer = request.buffers[i];
     core::TensorSignature& tensor = request.signature.tensors[i];
-    if (buffer.input != buffer.output) continue;
+    // What is sent as another type is copied, wherever it lies.
+    if (buffer.input != buffer.output || core::wire_of(tensor.dtype, request.signature.wire) != core::Wire::own) {
+      continue;
+    }
     tensor.place = engine.device()->place_of(
         buffer.input, static_cast<std::size_t>(buffer.elements) * size_of(tensor.dtype), group.set().members);
   }

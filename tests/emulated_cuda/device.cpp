@@ -41,12 +41,13 @@ std::vector<RawTouch> touches_of(const Move& move) {
     const bool packs = move.direction == Direction::pack;
     if (packs ? !chunk.takes_part_in_pack : !chunk.takes_part_in_unpack) continue;
     if (packs) {
-      const std::size_t rest = chunk.ends ? (kSlotAlignment - chunk.bytes % kSlotAlignment) % kSlotAlignment : 0;
+      const std::size_t bytes = chunk.bytes_in_slot;
+      const std::size_t rest = chunk.ends ? (kSlotAlignment - bytes % kSlotAlignment) % kSlotAlignment : 0;
       touches.push_back({chunk.input, chunk.bytes, false});
-      touches.push_back({move.slot + chunk.offset, chunk.bytes + rest, true});
+      touches.push_back({move.slot + chunk.offset, bytes + rest, true});
     } else {
       const bool in_place = chunk.offset == kNoOffset;
-      touches.push_back({in_place ? chunk.output : move.slot + chunk.offset, chunk.bytes, false});
+      touches.push_back({in_place ? chunk.output : move.slot + chunk.offset, chunk.bytes_in_slot, false});
       touches.push_back({chunk.output, chunk.bytes, true});
     }
   }

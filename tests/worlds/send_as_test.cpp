@@ -219,13 +219,6 @@ TEST(SendAsRefuses, WhatMakesNoSense) {
     EXPECT_EQ(
         refused(ErrorCode::unsupported, [&] { (void)kolo::reduce_scatter(kolo::const_view(x), as(DType::bfloat16)); }),
         "reduce_scatter: its elements travel as they are; leave out send_as");
-    EXPECT_EQ(refused(ErrorCode::unsupported,
-                      [&] {
-                        kolo::allreduce("x",
-                                        TensorView(x.data(), DType::float32, Shape{4}, {kolo::DeviceKind::cuda, 0}),
-                                        as(DType::float16));
-                      }),
-              "allreduce of \"x\": its tensors lie on cuda:0; send_as works in CPU memory only");
     kolo::test::Model<float> model;
     model.add("a", {0.0F});
     Counter counter;

@@ -66,6 +66,7 @@ void broadcast(StepPlanner& steps, const data::Run& run, const Uneven* /*uneven*
   for (const data::Piece& piece : run.pieces) {
     Segment whole = steps.segment_of(run, piece);
     whole.element = Element::plain;
+    whole.in_slot = Element::plain;
     whole.scaling = Scaling();
     if (!steps.limits().direct) {
       whole.packs = is_root;

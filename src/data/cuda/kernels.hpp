@@ -42,16 +42,39 @@ struct alignas(16) Word16 {
 // ---------------------------------------------------------------- numbers
 
 #ifdef __CUDACC__
-KOLO_DEVICE float float_of_half(std::uint16_t bits) { return __half2float(__ushort_as_half(bits)); }
-KOLO_DEVICE std::uint16_t half_of_float(float value) { return __half_as_ushort(__float2half_rn(value)); }
-KOLO_DEVICE float float_of_bfloat(std::uint16_t bits) { return __bfloat162float(__ushort_as_bfloat16(bits)); }
-KOLO_DEVICE std::uint16_t bfloat_of_float(float value) { return __bfloat16_as_ushort(__float2bfloat16_rn(value)); }
+struct Half {
+  static KOLO_DEVICE float widen(std::uint16_t bits) { return __half2float(__ushort_as_half(bits)); }
+  static KOLO_DEVICE std::uint16_t narrow(float value) { return __half_as_ushort(__float2half_rn(value)); }
+};
+struct BFloat {
+  static KOLO_DEVICE float widen(std::uint16_t bits) { return __bfloat162float(__ushort_as_bfloat16(bits)); }
+  static KOLO_DEVICE std::uint16_t narrow(float value) { return __bfloat16_as_ushort(__float2bfloat16_rn(value)); }
+};
 #else
-KOLO_DEVICE float float_of_half(std::uint16_t bits) { return base::to_float(Float16{bits}); }
-KOLO_DEVICE std::uint16_t half_of_float(float value) { return base::to_float16(value).bits; }
-KOLO_DEVICE float float_of_bfloat(std::uint16_t bits) { return base::to_float(BFloat16{bits}); }
-KOLO_DEVICE std::uint16_t bfloat_of_float(float value) { return base::to_bfloat16(value).bits; }
+struct Half {
+  static float widen(std::uint16_t bits) { return base::to_float(Float16{bits}); }
+  static std::uint16_t narrow(float value) { return base::to_float16(value).bits; }
+};
+struct BFloat {
+  static float widen(std::uint16_t bits) { return base::to_float(BFloat16{bits}); }
+  static std::uint16_t narrow(float value) { return base::to_bfloat16(value).bits; }
+};
 #endif
+
+/// What a 16-bit number is rounded from: to nearest by way of it is to nearest from the value itself. The CPU's kernels
+/// do the same (data/kernels/cast.cpp, "round to odd").
+KOLO_DEVICE float before_narrowing(float value) { return value; }
+KOLO_DEVICE float before_narrowing(double value) {
+  float single = static_cast<float>(value);
+  const double back = single;
+  if (!(back < value || back > value)) return single;  // exact, or no number
+  std::uint32_t bits = 0;
+  __builtin_memcpy(&bits, &single, sizeof bits);
+  if (value < 0 ? back < value : back > value) --bits;  // toward zero
+  bits |= 1U;
+  __builtin_memcpy(&single, &bits, sizeof single);
+  return single;
+}
 
 struct Plain {
   template <class Word>
@@ -94,27 +117,58 @@ struct ScaleNumber {
       : divisor(static_cast<T>(scale.divisor)), factor(static_cast<T>(scale.factor)) {}
   KOLO_DEVICE T operator()(T value) const { return value / divisor * factor; }
 };
-struct ScaleHalf {
+template <class Short>
+struct ScaleShort {
   ScaleNumber<float> scale;
-  KOLO_DEVICE std::uint16_t operator()(std::uint16_t bits) const { return half_of_float(scale(float_of_half(bits))); }
+  KOLO_DEVICE std::uint16_t operator()(std::uint16_t bits) const { return Short::narrow(scale(Short::widen(bits))); }
 };
-struct ScaleBFloat {
-  ScaleNumber<float> scale;
-  KOLO_DEVICE std::uint16_t operator()(std::uint16_t bits) const {
-    return bfloat_of_float(scale(float_of_bfloat(bits)));
+KOLO_DEVICE bool is_one(const Scale& scale) { return scale.divisor == 1.0 && scale.factor == 1.0; }
+
+// ---------------------------------------------------------------- from one type to another
+
+/// Neighbouring elements, as one word.
+template <class T, std::uint32_t kElements>
+struct alignas(sizeof(T) * kElements) Few {
+  T elements[kElements];
+};
+
+/// T to 16 bits: scaled as T, then rounded.
+template <class T, class Short, class Scaled>
+struct Narrow {
+  Scaled scaled;
+  template <std::uint32_t kElements>
+  KOLO_DEVICE Few<std::uint16_t, kElements> operator()(const Few<T, kElements>& word) const {
+    Few<std::uint16_t, kElements> result;
+    for (std::uint32_t i = 0; i < kElements; ++i) {
+      result.elements[i] = Short::narrow(before_narrowing(scaled(word.elements[i])));
+    }
+    return result;
+  }
+};
+/// 16 bits to T: scaled and rounded as 16 bits, then widened.
+template <class T, class Short, class Scaled>
+struct Widen {
+  Scaled scaled;
+  template <std::uint32_t kElements>
+  KOLO_DEVICE Few<T, kElements> operator()(const Few<std::uint16_t, kElements>& word) const {
+    Few<T, kElements> result;
+    for (std::uint32_t i = 0; i < kElements; ++i) {
+      result.elements[i] = static_cast<T>(Short::widen(scaled(word.elements[i])));
+    }
+    return result;
   }
 };
 
 // ---------------------------------------------------------------- one chunk
 
-template <class Word, class Change>
+template <class From, class To, class Change>
 KOLO_DEVICE void move_words(const std::byte* from, std::byte* to, std::uint32_t words, std::uint32_t thread,
                             const Change& change) {
-  const Word* source = reinterpret_cast<const Word*>(from);
-  Word* target = reinterpret_cast<Word*>(to);
+  const From* source = reinterpret_cast<const From*>(from);
+  To* target = reinterpret_cast<To*>(to);
   std::uint32_t at = thread;
   for (; at + (kUnroll - 1) * kThreads < words; at += kUnroll * kThreads) {
-    Word loaded[kUnroll];
+    From loaded[kUnroll];
     for (std::uint32_t i = 0; i < kUnroll; ++i) loaded[i] = source[at + i * kThreads];
     for (std::uint32_t i = 0; i < kUnroll; ++i) target[at + i * kThreads] = change(loaded[i]);
   }
@@ -126,10 +180,10 @@ template <class Word, class Smallest, class Change>
 KOLO_DEVICE void move_by(const std::byte* from, std::byte* to, std::uint32_t bytes, std::uint32_t thread,
                          const Change& change) {
   const std::uint32_t words = bytes / static_cast<std::uint32_t>(sizeof(Word));
-  move_words<Word>(from, to, words, thread, change);
+  move_words<Word, Word>(from, to, words, thread, change);
   const std::uint32_t done = words * static_cast<std::uint32_t>(sizeof(Word));
-  move_words<Smallest>(from + done, to + done, (bytes - done) / static_cast<std::uint32_t>(sizeof(Smallest)), thread,
-                       change);
+  move_words<Smallest, Smallest>(from + done, to + done, (bytes - done) / static_cast<std::uint32_t>(sizeof(Smallest)),
+                                 thread, change);
 }
 
 /// `Smallest` is the element, to which both addresses are aligned.
@@ -156,18 +210,66 @@ KOLO_DEVICE void move_bytes(const std::byte* from, std::byte* to, std::uint32_t 
   move_by<Smallest, Smallest>(from, to, bytes, thread, change);
 }
 
+/// As many elements of one type as of the other, in words of 16 bytes of the wider where both addresses allow it.
+template <class From, class To, class Change>
+KOLO_DEVICE void cast_elements(const std::byte* from, std::byte* to, std::uint32_t elements, std::uint32_t thread,
+                               const Change& change) {
+  constexpr std::uint32_t kElements = 16 / (sizeof(From) > sizeof(To) ? sizeof(From) : sizeof(To));
+  std::uint32_t done = 0;
+  if (reinterpret_cast<std::uintptr_t>(from) % (sizeof(From) * kElements) == 0 &&
+      reinterpret_cast<std::uintptr_t>(to) % (sizeof(To) * kElements) == 0) {
+    move_words<Few<From, kElements>, Few<To, kElements>>(from, to, elements / kElements, thread, change);
+    done = elements / kElements * kElements;
+  }
+  move_words<Few<From, 1>, Few<To, 1>>(from + done * sizeof(From), to + done * sizeof(To), elements - done, thread,
+                                       change);
+}
+
+template <class T, class Short>
+KOLO_DEVICE void cast_chunk_of(const Chunk& chunk, const std::byte* from, std::byte* to, const Scale& scale,
+                               bool to_slot, std::uint32_t thread) {
+  const auto elements = static_cast<std::uint32_t>(chunk.bytes / sizeof(T));
+  if (to_slot && is_one(scale)) {
+    cast_elements<T, std::uint16_t>(from, to, elements, thread, Narrow<T, Short, Plain>{{}});
+  } else if (to_slot) {
+    cast_elements<T, std::uint16_t>(from, to, elements, thread,
+                                    Narrow<T, Short, ScaleNumber<T>>{ScaleNumber<T>(scale)});
+  } else if (is_one(scale)) {
+    cast_elements<std::uint16_t, T>(from, to, elements, thread, Widen<T, Short, Plain>{{}});
+  } else {
+    cast_elements<std::uint16_t, T>(from, to, elements, thread,
+                                    Widen<T, Short, ScaleShort<Short>>{{ScaleNumber<float>(scale)}});
+  }
+}
+
+template <class T>
+KOLO_DEVICE void cast_chunk(const Chunk& chunk, const std::byte* from, std::byte* to, const Scale& scale, bool to_slot,
+                            std::uint32_t thread) {
+  if (chunk.in_slot == Element::float16) {
+    cast_chunk_of<T, Half>(chunk, from, to, scale, to_slot, thread);
+  } else {
+    cast_chunk_of<T, BFloat>(chunk, from, to, scale, to_slot, thread);
+  }
+}
+
 KOLO_DEVICE void move_chunk(const Chunk& chunk, const std::byte* from, std::byte* to, const Scale& scale, bool to_slot,
                             std::uint32_t thread) {
-  if (chunk.element == Element::boolean) {
+  if (chunk.in_slot != chunk.element) {
+    if (chunk.element == Element::float32) {
+      cast_chunk<float>(chunk, from, to, scale, to_slot, thread);
+    } else {
+      cast_chunk<double>(chunk, from, to, scale, to_slot, thread);
+    }
+  } else if (chunk.element == Element::boolean) {
     move_bytes<std::uint8_t>(from, to, chunk.bytes, thread, EachElement<std::uint8_t, Truth>{{}});
-  } else if ((scale.divisor == 1.0 && scale.factor == 1.0) || chunk.element == Element::plain) {
+  } else if (is_one(scale) || chunk.element == Element::plain) {
     if (from != to) move_bytes<std::uint8_t>(from, to, chunk.bytes, thread, Plain{});
   } else if (chunk.element == Element::float16) {
     move_bytes<std::uint16_t>(from, to, chunk.bytes, thread,
-                              EachElement<std::uint16_t, ScaleHalf>{{ScaleNumber<float>(scale)}});
+                              EachElement<std::uint16_t, ScaleShort<Half>>{{ScaleNumber<float>(scale)}});
   } else if (chunk.element == Element::bfloat16) {
     move_bytes<std::uint16_t>(from, to, chunk.bytes, thread,
-                              EachElement<std::uint16_t, ScaleBFloat>{{ScaleNumber<float>(scale)}});
+                              EachElement<std::uint16_t, ScaleShort<BFloat>>{{ScaleNumber<float>(scale)}});
   } else if (chunk.element == Element::float32) {
     move_bytes<float>(from, to, chunk.bytes, thread, EachElement<float, ScaleNumber<float>>{ScaleNumber<float>(scale)});
   } else {
@@ -175,8 +277,9 @@ KOLO_DEVICE void move_chunk(const Chunk& chunk, const std::byte* from, std::byte
                        EachElement<double, ScaleNumber<double>>{ScaleNumber<double>(scale)});
   }
   if (!to_slot || !chunk.ends) return;
-  const auto rest = static_cast<std::uint32_t>((kSlotAlignment - chunk.bytes % kSlotAlignment) % kSlotAlignment);
-  if (thread < rest) to[chunk.bytes + thread] = std::byte{0};
+  const std::uint32_t end = chunk.bytes_in_slot;
+  const auto rest = static_cast<std::uint32_t>((kSlotAlignment - end % kSlotAlignment) % kSlotAlignment);
+  if (thread < rest) to[end + thread] = std::byte{0};
 }
 
 // ---------------------------------------------------------------- the launch

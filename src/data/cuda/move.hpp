@@ -17,7 +17,7 @@ inline constexpr std::size_t kChunkBytes = 32 << 10;
 /// Tensors begin at multiples of this in a slot; what is between them is zeroed by the pack.
 inline constexpr std::size_t kSlotAlignment = 16;
 
-/// What an element is, where that matters: when it is scaled, or made 0 or 1.
+/// What an element is, where that matters: when it is scaled, made 0 or 1, or held in a slot as another type.
 enum class Element : std::uint8_t { plain, boolean, float16, bfloat16, float32, float64 };
 
 struct Chunk {
@@ -27,17 +27,21 @@ struct Chunk {
   double prescale;
   double divisor;
   double postscale;
-  std::uint32_t bytes;
+  std::uint32_t bytes;          ///< of the caller's
+  std::uint32_t bytes_in_slot;  ///< fewer where the slot holds another type
   Element element;
-  bool ends;  ///< the last chunk of its tensor: the pack zeroes up to the next multiple of kSlotAlignment
+  Element in_slot;  ///< `element`, or, of float32 and float64, float16 or bfloat16: cast by the pack and the unpack
+  bool ends;        ///< the last chunk of its tensor: the pack zeroes up to the next multiple of kSlotAlignment
   bool takes_part_in_pack;
   bool takes_part_in_unpack;
 };
 inline constexpr std::uint64_t kNoOffset = ~std::uint64_t{0};
 
 enum class Direction : std::uint8_t {
-  pack,    ///< input to slot, times prescale
-  unpack,  ///< slot (or, of what is not packed, output) to output, divided by divisor, times postscale
+  /// Input to slot, times prescale, then rounded to the slot's type.
+  pack,
+  /// Slot (or, of what is not packed, output) to output, divided by divisor, times postscale, in the slot's type.
+  unpack,
 };
 
 /// One launch.

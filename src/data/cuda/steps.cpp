@@ -34,6 +34,8 @@ Element element_of(DType dtype) noexcept {
   }
 }
 
+DType type_of(core::Wire wire) noexcept { return wire == core::Wire::float16 ? DType::float16 : DType::bfloat16; }
+
 /// Booleans are bytes of 0 and 1: a sum of them is "or", and an "exclusive or" is that of their bits.
 DType wire_type(DType dtype) noexcept { return dtype == DType::boolean ? DType::uint8 : dtype; }
 ReduceOp wire_op(DType dtype, ReduceOp op) noexcept {
@@ -63,7 +65,13 @@ Segment cut(Segment& rest, std::uint64_t bytes) noexcept {
 
 bool operator==(const Segment& a, const Segment& b) noexcept {
   return a.input == b.input && a.output == b.output && a.offset == b.offset && a.bytes == b.bytes &&
-         a.element == b.element && a.scaling == b.scaling && a.packs == b.packs && a.unpacks == b.unpacks;
+         a.element == b.element && a.in_slot == b.in_slot && a.scaling == b.scaling && a.packs == b.packs &&
+         a.unpacks == b.unpacks;
+}
+
+std::uint64_t Segment::narrowing() const noexcept {
+  if (in_slot == element) return 1;
+  return element == Element::float64 ? 4 : 2;
 }
 
 bool Step::packs() const noexcept {
@@ -84,8 +92,12 @@ Segment StepPlanner::segment_of(const data::Run& run, const data::Piece& piece) 
   segment.output = piece.output;
   segment.bytes = static_cast<std::uint64_t>(piece.elements) * size_of(run.dtype);
   segment.element = element_of(run.dtype);
+  segment.in_slot = casts(run) ? element_of(type_of(run.wire)) : segment.element;
   if (!limits_.carrier_scales) segment.scaling = scaling_of(run);
   if (averages_in_nccl(run)) segment.scaling.divisor = 1.0;
+  if (!casts(run)) return segment;
+  segment.scaling.prescale = run.prescale / segment.scaling.divisor;
+  segment.scaling.divisor = 1.0;
   return segment;
 }
 
@@ -96,10 +108,11 @@ Call StepPlanner::call_of(const data::Run& run) const noexcept {
     call.kind = Call::Kind::reduce;
     call.peer = run.root;
   }
-  call.dtype = wire_type(run.dtype);
+  call.dtype = casts(run) ? type_of(run.wire) : wire_type(run.dtype);
   call.op = wire_op(run.dtype, run.op);
   if (limits_.carrier_scales) {
     call.scaling = scaling_of(run);
+    if (casts(run)) call.scaling.prescale = 1.0;
   } else if (averages_in_nccl(run)) {
     call.op = ReduceOp::average;
   }
@@ -121,10 +134,13 @@ Step& StepPlanner::open_step() {
   return steps_.emplace_back();
 }
 
-/// The last step, if it has room for so many bytes and one more segment of them, else a new one.
-Step& StepPlanner::step_with_room(std::uint64_t bytes) {
-  const std::size_t chunks = (bytes + kChunkBytes - 1) / kChunkBytes;
-  if (steps_.empty() || steps_.back().slot_bytes + rounded(bytes) > limits_.slot_bytes ||
+/// Whether its elements are sent as others. A rank alone sends nothing.
+bool StepPlanner::casts(const data::Run& run) const noexcept { return run.wire != core::Wire::own && limits_.size > 1; }
+
+/// The last step, if it has room for one more segment of so many bytes, else a new one.
+Step& StepPlanner::step_with_room(const Segment& part) {
+  const std::size_t chunks = (part.bytes + kChunkBytes - 1) / kChunkBytes;
+  if (steps_.empty() || steps_.back().slot_bytes + rounded(part.bytes_in_slot()) > limits_.slot_bytes ||
       steps_.back().chunks() + chunks > limits_.chunks) {
     return open_step();
   }
@@ -133,7 +149,7 @@ Step& StepPlanner::step_with_room(std::uint64_t bytes) {
 
 bool StepPlanner::is_in_arena(const data::Run& run, const data::Piece& piece) const noexcept {
   return limits_.direct && piece.place != 0 && piece.elements > 0 && core::traits_of(run.kind).in_arena &&
-         run.prescale == 1.0 && run.dtype != DType::boolean;
+         run.prescale == 1.0 && run.dtype != DType::boolean && !casts(run);
 }
 
 /// Neighbours in an arena are one collective. Behind a tensor with which an allocation ends, zeroes up to the next
@@ -171,14 +187,16 @@ void StepPlanner::reduce_in_arena(const data::Run& run) {
 }
 
 bool StepPlanner::is_direct(const data::Run& run, std::uint64_t bytes) const noexcept {
-  return limits_.direct && run.prescale == 1.0 && run.dtype != DType::boolean && bytes >= limits_.direct_bytes;
+  return limits_.direct && run.prescale == 1.0 && run.dtype != DType::boolean && !casts(run) &&
+         bytes >= limits_.direct_bytes;
 }
 
 void StepPlanner::reduce_in_slot(const data::Run& run, Segment part) {
-  const std::uint64_t most = std::min<std::uint64_t>(limits_.slot_bytes, limits_.chunks * kChunkBytes);
+  const std::uint64_t most =
+      std::min<std::uint64_t>(limits_.slot_bytes * part.narrowing(), limits_.chunks * kChunkBytes);
   while (part.bytes > 0) {
     Segment now = cut(part, std::min(part.bytes, most));
-    Step& step = step_with_room(now.bytes);
+    Step& step = step_with_room(now);
     now.offset = step.slot_bytes;
     if (region_of_ != &run) {
       Call call = call_of(run);
@@ -187,8 +205,8 @@ void StepPlanner::reduce_in_slot(const data::Run& run, Segment part) {
       region_of_ = &run;
     }
     // With the zeroes that follow it.
-    step.calls.back().count += rounded(now.bytes) / size_of(run.dtype);
-    step.slot_bytes += rounded(now.bytes);
+    step.calls.back().count += rounded(now.bytes_in_slot()) / size_of(step.calls.back().dtype);
+    step.slot_bytes += rounded(now.bytes_in_slot());
     step.segments.push_back(now);
   }
 }
@@ -222,7 +240,7 @@ void StepPlanner::reduce_direct(const data::Run& run, const Segment& part, Call:
 void StepPlanner::broadcast_in_slot(Segment part, std::uint64_t most, int root) {
   while (part.bytes > 0) {
     Segment now = cut(part, std::min(part.bytes, most));
-    Step& step = step_with_room(now.bytes);
+    Step& step = step_with_room(now);
     now.offset = step.slot_bytes;
     Call call;
     call.kind = Call::Kind::broadcast;

@@ -13,6 +13,10 @@
 // does not, so those are NCCL's own averages, which multiply each input by 1/n before they add. All else is scaled by
 // the pack and divided and scaled by the unpack, with the arithmetic of the CPU's kernels.
 //
+// Who casts. Elements that are sent as 16 bits (core::Wire) go through slots, which hold those: the pack scales and
+// rounds, the unpack widens, and what is between knows of 16-bit elements alone. Of their averages by NCCL the pack
+// multiplies by 1/n, too, before it rounds.
+//
 // The steps are the same on every rank but for addresses and for what a rank packs and unpacks: they follow from the
 // batch, the limits, and - where ranks contribute different amounts - from what the ranks have told each other.
 #pragma once
@@ -42,9 +46,13 @@ struct Segment {
   std::uint64_t offset = 0;  ///< in the slot; kNoOffset: where it lies
   std::uint64_t bytes = 0;
   Element element = Element::plain;
-  Scaling scaling;  ///< what the pack and the unpack do of it
+  Element in_slot = Element::plain;  ///< Chunk::in_slot
+  Scaling scaling;                   ///< what the pack and the unpack do of it
   bool packs = true;
   bool unpacks = true;
+  /// How many bytes of the tensor take one in the slot.
+  [[nodiscard]] std::uint64_t narrowing() const noexcept;
+  [[nodiscard]] std::uint64_t bytes_in_slot() const noexcept { return bytes / narrowing(); }
   friend bool operator==(const Segment& a, const Segment& b) noexcept;
 };
 
@@ -118,7 +126,8 @@ class StepPlanner {
 
  private:
   [[nodiscard]] Call call_of(const data::Run& run) const noexcept;
-  Step& step_with_room(std::uint64_t bytes);
+  [[nodiscard]] bool casts(const data::Run& run) const noexcept;
+  Step& step_with_room(const Segment& part);
   Step& open_step();
 
   const StepLimits limits_;

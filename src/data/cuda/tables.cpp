@@ -20,12 +20,14 @@ void Table::fill(const std::vector<Segment>& segments, cudaStream_t stream) {
       auto* chunk = new (host_.data() + count_ * sizeof(Chunk)) Chunk;
       chunk->input = segment.input == nullptr ? nullptr : segment.input + done;
       chunk->output = segment.output == nullptr ? nullptr : segment.output + done;
-      chunk->offset = packed ? segment.offset + done : kNoOffset;
+      chunk->offset = packed ? segment.offset + done / segment.narrowing() : kNoOffset;
       chunk->prescale = segment.scaling.prescale;
       chunk->divisor = segment.scaling.divisor;
       chunk->postscale = segment.scaling.postscale;
       chunk->bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(segment.bytes - done, kChunkBytes));
+      chunk->bytes_in_slot = static_cast<std::uint32_t>(chunk->bytes / segment.narrowing());
       chunk->element = segment.element;
+      chunk->in_slot = segment.in_slot;
       chunk->ends = done + chunk->bytes == segment.bytes;
       chunk->takes_part_in_pack = segment.packs;
       chunk->takes_part_in_unpack = segment.unpacks;

@@ -35,6 +35,7 @@ struct AnyArguments {
   std::int64_t width = 1;  ///< elements of a row
   int root = 0;
   bool scaled = false;  ///< with a prescale and a postscale, where the type and the operation allow it
+  std::optional<DType> send_as;
 };
 
 /// Whether `KOLO_GPU_BACKEND` can run it.
@@ -51,6 +52,7 @@ inline std::string to_string(const AnyArguments& arguments) {
                      std::to_string(arguments.width) + " " + std::string(kolo::to_string(arguments.dtype));
   if (core::traits_of(arguments.kind).reduces) text += ", " + std::string(kolo::to_string(arguments.op));
   if (arguments.scaled) text += ", scaled";
+  if (arguments.send_as) text += ", sent as " + std::string(kolo::to_string(*arguments.send_as));
   return text + (arguments.in_place ? ", in place" : ", apart");
 }
 
@@ -82,6 +84,7 @@ class AnyCollective {
     in_->write(input(rank()));
     AllreduceOptions options;
     options.op = is_.op;
+    options.send_as = is_.send_as;
     if (is_.scaled) options = options.with_prescale(2.0).with_postscale(0.5);
     const TensorView in = in_->view(Shape{input_rows(rank()), is_.width});
     const TensorView out = out_ ? out_->view(Shape{output_rows(), is_.width}) : in;
@@ -94,6 +97,7 @@ class AnyCollective {
     case core::CollectiveKind::reduce: {
       ReduceOptions same(options.op);
       same.with_prescale(options.prescale).with_postscale(options.postscale);
+      same.send_as = is_.send_as;
       if (!out_) return reduce_async(group_, name_, in, is_.root, same);
       return reduce_into_async(group_, name_, in, is_root() ? std::optional<TensorView>(out) : std::nullopt, is_.root,
                                same);

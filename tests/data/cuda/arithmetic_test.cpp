@@ -3,6 +3,7 @@
 // What is added in which type, and scaled when: results on the device beside the CPU's, and averages whose sums would
 // overflow.
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -10,7 +11,9 @@
 #include <kolo/gradient_arena.hpp>
 
 #include "base/half.hpp"
+#include "data/kernels/reduce.hpp"
 #include "tests/data/cuda/rank_device.hpp"
+#include "tests/support/sanitized.hpp"
 
 namespace kolo::cuda::test {
 namespace {
@@ -128,6 +131,147 @@ TEST_P(Arithmetic, SumsOfAveragesDoNotOverflow) {
           handle.wait();
           emulated::acquire_all();
         }
+      },
+      options());
+}
+
+/// Elements of a float type that are these numbers, each rounded to nearest once.
+Bytes rounded(DType dtype, const std::vector<double>& numbers) {
+  Bytes bytes(numbers.size() * size_of(dtype));
+  kolo::kernels::cast(DType::float64, numbers.data(), dtype, bytes.data(), static_cast<std::int64_t>(numbers.size()));
+  return bytes;
+}
+std::vector<double> numbers_in(DType dtype, const Bytes& bytes) {
+  std::vector<double> numbers(bytes.size() / size_of(dtype));
+  kolo::kernels::cast(dtype, bytes.data(), DType::float64, numbers.data(), static_cast<std::int64_t>(numbers.size()));
+  return numbers;
+}
+
+/// Numbers that 16 bits do not hold; some are beyond their range, below it, or all but halfway between two of them.
+std::vector<double> rough(std::int64_t elements, int of) {
+  std::vector<double> numbers = numbers_in(DType::float64, awkward(DType::float64, elements, of));
+  const double some[] = {1e6, 1e39, 1e-6, -3e-8, 1e-42, 1 + 0x1p-11 + 0x1p-40, 1 + 0x1p-8 - 0x1p-50, -0.0};
+  for (std::size_t i = 0; i < std::size(some); ++i) numbers[(i * 3 + static_cast<std::size_t>(of)) % 29] = some[i];
+  return numbers;
+}
+
+const AllreduceOptions kScalings[] = {AllreduceOptions{},
+                                      AllreduceOptions{}.with_prescale(0.3),
+                                      AllreduceOptions{}.with_prescale(0.3).with_postscale(0.7),
+                                      AllreduceOptions{}.with_op(ReduceOp::max).with_prescale(-0.3),
+                                      AllreduceOptions{}.with_op(ReduceOp::average).with_postscale(0.7),
+                                      AllreduceOptions{}.with_op(ReduceOp::average).with_prescale(0.3)};
+// The last takes several slots; one scaling and two pairs of types are enough of it.
+constexpr std::int64_t kLengths[] = {29, 333, 4500, kolo::testing::unless_sanitized(1'200'001, 30'001)};
+bool is_tried(std::int64_t elements, DType dtype, DType narrow, const AllreduceOptions& how) {
+  return elements < 5000 || (&how == &kScalings[2] && (dtype == DType::float32) == (narrow == DType::bfloat16));
+}
+
+/// What is sent as 16 bits gives what tensors of that type give whose elements were scaled and rounded before; staged,
+/// what the CPU gives, too.
+TEST_P(Arithmetic, SentAs16BitsIsReducedAsThose) {
+  run_local(
+      ranks(),
+      [] {
+        bind();
+        const RankStream stream;
+        for (const DType dtype : {DType::float32, DType::float64}) {
+          for (const DType narrow : {DType::float16, DType::bfloat16}) {
+            for (const std::int64_t elements : kLengths) {
+              for (const AllreduceOptions& how : kScalings) {
+                const bool averages = how.op == ReduceOp::average;
+                if (averages && !is_staged()) continue;  // those are divided before they are rounded
+                if (!is_tried(elements, dtype, narrow, how)) continue;
+                const Bytes input = rounded(dtype, rough(elements, rank()));
+                std::vector<double> scaled = numbers_in(dtype, input);
+                for (double& number : scaled) {
+                  number = dtype == DType::float64 ? number * how.prescale
+                                                   : static_cast<float>(number) * static_cast<float>(how.prescale);
+                }
+                DeviceTensor wide(dtype, elements, stream, size_of(dtype) * static_cast<std::size_t>(rank() % 3));
+                DeviceTensor small(narrow, elements, stream);
+                wide.write(input);
+                small.write(rounded(narrow, scaled));
+                AllreduceOptions sent = how;
+                sent.send_as = narrow;
+                AllreduceOptions plain = how;
+                plain.prescale = 1.0;
+                Handle first = allreduce_async("wide", wide.view(), sent);
+                Handle second = allreduce_async("small", small.view(), plain);
+                follow(first, stream);
+                follow(second, stream);
+                const std::string what = std::to_string(elements) + " " + std::string(to_string(dtype)) + " as " +
+                                         std::string(to_string(narrow)) + ", " + std::string(to_string(how.op)) +
+                                         ", prescale " + std::to_string(how.prescale) + ", postscale " +
+                                         std::to_string(how.postscale) + ", rank " + std::to_string(rank());
+                const Bytes result = wide.read();
+                EXPECT_TRUE(result == rounded(dtype, numbers_in(narrow, small.read()))) << what;
+                if (is_staged()) {
+                  Bytes host = input;
+                  allreduce("host", TensorView(host.data(), dtype, Shape{elements}), sent);
+                  EXPECT_TRUE(result == host) << what << ": against the CPU";
+                }
+                first.wait();
+                second.wait();
+              }
+            }
+          }
+        }
+      },
+      options());
+}
+
+/// Averages of what 16 bits hold, though they do not hold the sums: NCCL's are divided before they are rounded.
+TEST_P(Arithmetic, AveragesThatAreSentAs16BitsDoNotOverflow) {
+  run_local(
+      ranks(),
+      [] {
+        bind();
+        const RankStream stream;
+        const auto how = AllreduceOptions{}.with_op(ReduceOp::average).with_send_as(DType::float16);
+        for (const DType dtype : {DType::float32, DType::float64}) {
+          const Bytes all = rounded(dtype, std::vector<double>(5000, 61440.0));
+          DeviceTensor x(dtype, 5000, stream);
+          x.write(all);
+          Handle handle = allreduce_async("x", x.view(), how);
+          follow(handle, stream);
+          EXPECT_TRUE(x.read() == all) << to_string(dtype);
+          handle.wait();
+        }
+      },
+      options());
+}
+
+/// What is sent as another type is copied, wherever it lies: so it may lie in an arena on one rank alone.
+TEST_P(Arithmetic, SentAs16BitsFromAnArenaOfOneRank) {
+  run_local(
+      ranks(),
+      [] {
+        const int device = bind();
+        const RankStream stream;
+        GradientArena arena(1 << 20, Device{DeviceKind::cuda, device});
+        const TensorView inside = arena.allocate(DType::float32, Shape{1000}, Stream{stream});
+        const TensorView half = arena.allocate(DType::float16, Shape{50}, Stream{stream});
+        DeviceTensor outside(DType::float32, 1000, stream);
+        const std::vector<double> ones(1000, 1.0 + 0x1p-20);  // 1 in 16 bits
+        const Bytes input = rounded(DType::float32, ones);
+        const Bytes halves = rounded(DType::float16, std::vector<double>(50, 2.0));
+        const TensorView mine = rank() == 0 ? inside : outside.view();
+        ok(cudaMemcpyAsync(mine.data(), input.data(), input.size(), cudaMemcpyHostToDevice, stream));
+        ok(cudaMemcpyAsync(half.data(), halves.data(), halves.size(), cudaMemcpyHostToDevice, stream));
+        const NamedView members[] = {{"mine", mine}, {"half", half}};
+        Handle handle = grouped_allreduce_async("both", members, AllreduceOptions{}.with_send_as(DType::bfloat16));
+        follow(handle, stream);
+        Bytes result(input.size());
+        Bytes half_result(halves.size());
+        ok(cudaMemcpyAsync(result.data(), mine.data(), result.size(), cudaMemcpyDeviceToHost, stream));
+        ok(cudaMemcpyAsync(half_result.data(), half.data(), halves.size(), cudaMemcpyDeviceToHost, stream));
+        stream.synchronize();
+        handle.wait();
+        emulated::acquire_all();
+        const double sum = size() == 1 ? ones[0] : size();
+        EXPECT_TRUE(result == rounded(DType::float32, std::vector<double>(1000, sum)));
+        EXPECT_TRUE(half_result == rounded(DType::float16, std::vector<double>(50, 2.0 * size())));
       },
       options());
 }
