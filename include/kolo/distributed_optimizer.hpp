@@ -41,12 +41,17 @@ struct DistributedOptimizerOptions {
   /// where bytes are what takes the time: a slow network; inside a node gradients are reduced where they lie, which
   /// costs less than rounding them.
   std::optional<DType> send_gradients_as;
+  /// Of the gradients that wait to be reduced those of the first parameters go first, which the next forward pass needs
+  /// first: 16 priorities (`AllreduceOptions::priority`), from 16 for the first sixteenth of all bytes to 1. `step()`
+  /// waits for all of them all the same.
+  bool first_layers_first = false;
 
   KOLO_SETTER(DistributedOptimizerOptions, ReduceOp, op)
   KOLO_SETTER(DistributedOptimizerOptions, int, accumulation_steps)
   KOLO_SETTER(DistributedOptimizerOptions, std::string, name)
   KOLO_SETTER_TIMEOUT(DistributedOptimizerOptions)
   KOLO_SETTER(DistributedOptimizerOptions, DType, send_gradients_as)
+  KOLO_SETTER(DistributedOptimizerOptions, bool, first_layers_first)
 };
 
 /// The part of a `DistributedOptimizer` that knows no optimizer: when which gradient is reduced, and with what weight.

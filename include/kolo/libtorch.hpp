@@ -114,6 +114,8 @@ struct DistributedOptimizerOptions {
   /// where bytes are what takes the time: a slow network; inside a node gradients are reduced where they lie, which
   /// costs less than rounding them.
   std::optional<DType> send_gradients_as;
+  /// As that of `kolo::DistributedOptimizerOptions`.
+  bool first_layers_first = false;
 
   KOLO_SETTER(DistributedOptimizerOptions, ReduceOp, op)
   KOLO_SETTER(DistributedOptimizerOptions, int, accumulation_steps)
@@ -121,6 +123,7 @@ struct DistributedOptimizerOptions {
   KOLO_SETTER_TIMEOUT(DistributedOptimizerOptions)
   KOLO_SETTER(DistributedOptimizerOptions, bool, broadcast_buffers)
   KOLO_SETTER(DistributedOptimizerOptions, DType, send_gradients_as)
+  KOLO_SETTER(DistributedOptimizerOptions, bool, first_layers_first)
 };
 
 /// Makes a `torch::optim::Optimizer` distributed: every gradient is reduced over all ranks before the optimizer steps,

@@ -55,6 +55,11 @@ struct AllreduceOptions {
   /// they are; for other types it is an error (invalid_argument). A world of one sends and rounds nothing. Tensors in a
   /// `GradientArena` are copied then, as any others.
   std::optional<DType> send_as;
+  /// Of the operations of a group that wait for others to make room, those with the highest priority go first; among
+  /// equals, what all ranks have submitted first. May be negative. What runs already is not interrupted. It counts for
+  /// calls with a name; those without one run in the order in which they are made, among the others as if of priority
+  /// 0. A few different priorities are enough (docs/tuning.md).
+  int priority = 0;
 
   AllreduceOptions() = default;
   AllreduceOptions(ReduceOp what) : op(what) {}
@@ -64,6 +69,7 @@ struct AllreduceOptions {
   KOLO_SETTER(AllreduceOptions, double, postscale)
   KOLO_SETTER_TIMEOUT(AllreduceOptions)
   KOLO_SETTER(AllreduceOptions, DType, send_as)
+  KOLO_SETTER(AllreduceOptions, int, priority)
 };
 
 /// Options of `reduce`: `reduce(view, root, ReduceOp::average)` will do. All but the timeout are part of the signature:
@@ -79,6 +85,8 @@ struct ReduceOptions {
   std::optional<std::chrono::nanoseconds> timeout;
   /// As that of `AllreduceOptions`: the root's result is rounded as there.
   std::optional<DType> send_as;
+  /// As that of `AllreduceOptions`.
+  int priority = 0;
 
   ReduceOptions() = default;
   ReduceOptions(ReduceOp what) : op(what) {}
@@ -88,6 +96,7 @@ struct ReduceOptions {
   KOLO_SETTER(ReduceOptions, double, postscale)
   KOLO_SETTER_TIMEOUT(ReduceOptions)
   KOLO_SETTER(ReduceOptions, DType, send_as)
+  KOLO_SETTER(ReduceOptions, int, priority)
 };
 
 /// Options of `reduce_scatter`. All but the timeout are part of the signature: the same on every rank.
@@ -100,6 +109,8 @@ struct ReduceScatterOptions {
   /// How long this operation may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty. More than zero
   /// (`Error` invalid_argument at the call).
   std::optional<std::chrono::nanoseconds> timeout;
+  /// As that of `AllreduceOptions`.
+  int priority = 0;
 
   ReduceScatterOptions() = default;
   ReduceScatterOptions(ReduceOp what) : op(what) {}
@@ -110,6 +121,7 @@ struct ReduceScatterOptions {
   KOLO_SETTER(ReduceScatterOptions, double, prescale)
   KOLO_SETTER(ReduceScatterOptions, double, postscale)
   KOLO_SETTER_TIMEOUT(ReduceScatterOptions)
+  KOLO_SETTER(ReduceScatterOptions, int, priority)
 };
 
 /// For programs of 0.1: converts to the options of every collective that does not reduce.
@@ -124,10 +136,13 @@ struct BroadcastOptions {
   /// How long this operation may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty. More than zero
   /// (`Error` invalid_argument at the call).
   std::optional<std::chrono::nanoseconds> timeout;
+  /// As that of `AllreduceOptions`; the same on every rank.
+  int priority = 0;
 
   BroadcastOptions() = default;
   BroadcastOptions(const CallOptions& options) : timeout(options.timeout) {}
   KOLO_SETTER_TIMEOUT(BroadcastOptions)
+  KOLO_SETTER(BroadcastOptions, int, priority)
 };
 
 /// Options of `allgather`.
@@ -135,10 +150,13 @@ struct AllgatherOptions {
   /// How long this operation may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty. More than zero
   /// (`Error` invalid_argument at the call).
   std::optional<std::chrono::nanoseconds> timeout;
+  /// As that of `AllreduceOptions`; the same on every rank.
+  int priority = 0;
 
   AllgatherOptions() = default;
   AllgatherOptions(const CallOptions& options) : timeout(options.timeout) {}
   KOLO_SETTER_TIMEOUT(AllgatherOptions)
+  KOLO_SETTER(AllgatherOptions, int, priority)
 };
 
 /// Options of `gather`.
@@ -146,7 +164,10 @@ struct GatherOptions {
   /// How long this operation may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty. More than zero
   /// (`Error` invalid_argument at the call).
   std::optional<std::chrono::nanoseconds> timeout;
+  /// As that of `AllreduceOptions`; the same on every rank.
+  int priority = 0;
   KOLO_SETTER_TIMEOUT(GatherOptions)
+  KOLO_SETTER(GatherOptions, int, priority)
 };
 
 /// Options of `scatter_into`.
@@ -154,7 +175,10 @@ struct ScatterOptions {
   /// How long this operation may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty. More than zero
   /// (`Error` invalid_argument at the call).
   std::optional<std::chrono::nanoseconds> timeout;
+  /// As that of `AllreduceOptions`; the same on every rank.
+  int priority = 0;
   KOLO_SETTER_TIMEOUT(ScatterOptions)
+  KOLO_SETTER(ScatterOptions, int, priority)
 };
 
 /// Options of `alltoall`.
@@ -162,10 +186,13 @@ struct AlltoallOptions {
   /// How long this operation may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty. More than zero
   /// (`Error` invalid_argument at the call).
   std::optional<std::chrono::nanoseconds> timeout;
+  /// As that of `AllreduceOptions`; the same on every rank.
+  int priority = 0;
 
   AlltoallOptions() = default;
   AlltoallOptions(const CallOptions& options) : timeout(options.timeout) {}
   KOLO_SETTER_TIMEOUT(AlltoallOptions)
+  KOLO_SETTER(AlltoallOptions, int, priority)
 };
 
 /// Options of `barrier`.

@@ -50,6 +50,9 @@ void locate(Request& request, std::string_view name, const ConstTensorView& view
   if (std::none_of(request.streams.begin(), request.streams.end(), same)) request.streams.push_back(*view.stream());
 }
 
+/// Calls without a name have an order.
+int priority_of(std::string_view name, int priority) { return name.empty() ? 0 : priority; }
+
 /// A tensor of the request, with its output.
 void add_tensor(Request& request, std::string_view name, const ConstTensorView& in, const ConstTensorView& out) {
   locate(request, name, in);
@@ -93,6 +96,7 @@ Request tensor_request(core::CollectiveKind kind, std::string_view name, ConstTe
   Request request;
   request.signature = reduction_signature(kind, options);
   request.signature.root = root.rank;
+  request.signature.priority = priority_of(name, options.priority);
   add_tensor(request, name, in, out);
   request.buffers.push_back(buffer_of(in, out.data()));
   request.timeout = options.timeout;
@@ -110,6 +114,7 @@ Request grouped_allreduce_request(std::string_view group, Span<const NamedView> 
   if (members.empty()) refuse(kind, group, "a grouped call needs at least one member");
   Request request;
   request.signature = reduction_signature(kind, options);
+  request.signature.priority = priority_of(group, options.priority);
   request.signature.tensors.reserve(members.size());
   request.buffers.reserve(members.size());
   request.members = members;
@@ -144,12 +149,13 @@ Request broadcast_request(std::string_view name, ConstTensorView in, TensorView 
                           const BroadcastOptions& options) {
   AllreduceOptions timed;
   timed.timeout = options.timeout;
+  timed.priority = options.priority;
   return tensor_request(core::CollectiveKind::broadcast, name, in, out, in_place, timed, {root, size});
 }
 
 Request gather_request(core::CollectiveKind kind, std::string_view name, ConstTensorView in,
                        const std::optional<TensorView>& out, std::optional<std::chrono::nanoseconds> timeout,
-                       const Root& root) {
+                       int priority, const Root& root) {
   const bool rooted = core::traits_of(kind).rooted;
   if (rooted) check_root(kind, name, root);
   if (out) {
@@ -173,6 +179,7 @@ Request gather_request(core::CollectiveKind kind, std::string_view name, ConstTe
     request.room.input_at = static_cast<const std::byte*>(in.data()) - static_cast<const std::byte*>(out->data());
   request.signature.kind = kind;
   request.signature.root = root.rank;
+  request.signature.priority = priority_of(name, priority);
   request.signature.tensors.push_back({in.dtype(), request.room.row});
   locate_result(request, name, in, out);
   request.buffers.push_back(buffer_of(in, out ? out->data() : nullptr));
@@ -184,7 +191,8 @@ Request gather_request(core::CollectiveKind kind, std::string_view name, ConstTe
 
 Request allgather_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
                           const Group& group, const AllgatherOptions& options) {
-  return gather_request(core::CollectiveKind::allgather, name, in, out, options.timeout, {0, 1, kolo::rank(group)});
+  const Root self{0, 1, kolo::rank(group)};
+  return gather_request(core::CollectiveKind::allgather, name, in, out, options.timeout, options.priority, self);
 }
 
 namespace {
@@ -236,6 +244,7 @@ Request alltoall_request(std::string_view name, ConstTensorView in, const std::o
     request.signature.tensors.push_back({in.dtype(), in.shape()});
     request.buffers.push_back(buffer_of(in, output_of(request, name, out, in.dtype(), in.shape())));
   }
+  request.signature.priority = priority_of(name, options.priority);
   locate_result(request, name, in, out);
   request.timeout = checked_timeout(kind, name, options.timeout);
   return request;
@@ -265,6 +274,7 @@ Request reduce_scatter_request(std::string_view name, ConstTensorView in, const 
   }
   Request request;
   request.signature = reduction_signature(kind, reduction);
+  request.signature.priority = priority_of(name, options.priority);
   request.signature.tensors.push_back({in.dtype(), in.shape()});
   request.buffers.push_back(buffer_of(in, output_of(request, name, out, in.dtype(), mine)));
   locate_result(request, name, in, out);
@@ -313,6 +323,7 @@ Request scatter_request(std::string_view name, const std::optional<ConstTensorVi
   request.room.output_elements = out.elements();
   request.signature.kind = kind;
   request.signature.root = root.rank;
+  request.signature.priority = priority_of(name, options.priority);
   request.signature.tensors.push_back({out.dtype(), request.room.row});
   locate(request, name, out);
   if (root.is_here()) {

@@ -63,7 +63,7 @@ Request broadcast_request(std::string_view name, ConstTensorView in, TensorView 
 /// lengths are known.
 Request gather_request(core::CollectiveKind kind, std::string_view name, ConstTensorView in,
                        const std::optional<TensorView>& out, std::optional<std::chrono::nanoseconds> timeout,
-                       const Root& root = {});
+                       int priority, const Root& root = {});
 Request allgather_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
                           const Group& group, const AllgatherOptions& options);
 /// Likewise. `splits` empty: the same number of rows to everyone.

@@ -17,6 +17,7 @@ Request reduce_request(std::string_view name, ConstTensorView in, const std::opt
   reduction.postscale = options.postscale;
   reduction.timeout = options.timeout;
   reduction.send_as = options.send_as;
+  reduction.priority = options.priority;
   const TensorView nothing(nullptr, in.dtype(), in.shape(), in.device(), in.stream());
   Request request = tensor_request(kind, name, in, out.value_or(nothing), in_place || !out, reduction, at);
   if (!at.is_here()) request.buffers.front().output = nullptr;
@@ -25,14 +26,15 @@ Request reduce_request(std::string_view name, ConstTensorView in, const std::opt
 
 Request gather_request(std::string_view name, ConstTensorView in, int root, const Group& group,
                        const GatherOptions& options) {
-  return gather_request(core::CollectiveKind::gather, name, in, {}, options.timeout, root_of(group, root));
+  return gather_request(core::CollectiveKind::gather, name, in, {}, options.timeout, options.priority,
+                        root_of(group, root));
 }
 
 Request gather_into_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out, int root,
                             const Group& group, const GatherOptions& options) {
   const Root at = root_of(group, root);
   check_output_at_root(core::CollectiveKind::gather, name, out, at);
-  return gather_request(core::CollectiveKind::gather, name, in, out, options.timeout, at);
+  return gather_request(core::CollectiveKind::gather, name, in, out, options.timeout, options.priority, at);
 }
 
 Request scatter_request(std::string_view name, const std::optional<ConstTensorView>& in, TensorView out, int root,

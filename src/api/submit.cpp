@@ -138,7 +138,8 @@ bool same_bits(double a, double b) noexcept {
   return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
 }
 
-/// Whether that signature is the one that `allreduce_request` would make for a tensor in the CPU's memory.
+/// Whether that signature is the one that `allreduce_request` would make for a tensor in the CPU's memory, but for the
+/// priority.
 template <class View>
 bool is_same_allreduce(const core::Signature& signature, const View& in, const AllreduceOptions& options) {
   return signature.device == DeviceKind::cpu && signature.kind == core::CollectiveKind::allreduce &&
@@ -179,7 +180,8 @@ std::shared_ptr<detail::HandleState> submit_allreduce_of(const Group& group, std
   engine.check_usable();
   Claim claim(set.names.claim(name));
   engine::Entry& entry = claim.entry();
-  if (!entry.signature || !is_same_allreduce(*entry.signature, in, options)) {
+  if (!entry.signature || !is_same_allreduce(*entry.signature, in, options) ||
+      entry.signature->priority != options.priority) {
     return start(engine, claim, allreduce_request(name, in, out, in_place, options));
   }
   const std::shared_ptr<detail::HandleState>& operation = take_operation(entry);

@@ -84,6 +84,7 @@ void write(Writer& w, const core::Signature& s) {
   w.number(s.names.size());
   for (const std::string& name : s.names) w.text(name);
   w.list(s.ranks);
+  w.signed_number(s.priority);
 }
 
 void write(Writer& w, const Counted& m) {
@@ -332,10 +333,11 @@ class Reader {
     const std::uint64_t value = number();
     return static_cast<std::int64_t>((value >> 1) ^ ((value & 1) != 0 ? ~std::uint64_t{0} : 0));
   }
-  std::int32_t rank() {
+  std::int32_t rank() { return small_number("a rank is out of range"); }
+  std::int32_t small_number(const char* why_not) {
     const std::int64_t value = signed_number();
     if (value < std::numeric_limits<std::int32_t>::min() || value > std::numeric_limits<std::int32_t>::max()) {
-      refuse("a rank is out of range");
+      refuse(why_not);
     }
     return static_cast<std::int32_t>(value);
   }
@@ -425,6 +427,7 @@ void read(Reader& r, core::Signature& s) {
   s.members = r.number();
   r.items(s.names, 1, [&r](std::string& name) { name = r.text(); });
   s.ranks = r.list<std::int32_t>();
+  s.priority = r.small_number("a priority is out of range");
 }
 
 void read(Reader& r, Counted& m) {

@@ -39,6 +39,7 @@ void Planner::note(TensorId id) {
   if (tensor.reserved || tensor.seen == step_) return;  // unnamed calls belong to no step
   tensor.seen_before = tensor.seen;
   tensor.seen = step_;
+  tensor.seen_as = tensor.came;
   order_.push_back(id);
 }
 
@@ -56,7 +57,7 @@ std::optional<Planner::Batches> Planner::end_step() {
   order_.clear();
   ++step_;
   if (!is_news || step_ < not_before_) return std::nullopt;
-  return cut(repeating);
+  return cut(std::move(repeating));
 }
 
 void Planner::learn_cut(const std::vector<TensorId>& batch, const std::vector<TensorId>& lacking) {
@@ -75,19 +76,27 @@ void Planner::learn_cut(const std::vector<TensorId>& batch, const std::vector<Te
   if (cuts_ > kPatience) not_before_ = step_ + (std::uint64_t{1} << std::min(cuts_ - kPatience, kLongestPause));
 }
 
-Planner::Batches Planner::cut(const std::vector<TensorId>& order) const {
+Planner::Batches Planner::cut(std::vector<TensorId> order) const {
+  const auto differs = [&](TensorId id) { return tensors_[id].priority != tensors_[order.front()].priority; };
+  if (std::any_of(order.begin(), order.end(), differs)) {
+    std::sort(order.begin(), order.end(),
+              [&](TensorId a, TensorId b) { return tensors_[a].seen_as < tensors_[b].seen_as; });
+  }
   Batches batches;
   BatchRoom room(threshold_);
   std::uint64_t ready = 0;
   std::uint64_t lacking = 0;
+  std::int32_t highest = 0;
   for (const TensorId id : order) {
     const Tensor& tensor = tensors_[id];
-    const bool forced = (ready & tensor.cut_lacking) != 0 || (lacking & tensor.cut_ready) != 0;
+    const bool forced =
+        (ready & tensor.cut_lacking) != 0 || (lacking & tensor.cut_ready) != 0 || tensor.priority < highest;
     if (batches.empty() || forced || !room.takes(tensor)) {
       batches.emplace_back();
       room = BatchRoom(threshold_);
       ready = lacking = 0;
     }
+    highest = tensor.priority;  // it is no less urgent than those before it
     batches.back().push_back(id);
     room.add(tensor);
     ready |= tensor.cut_ready;

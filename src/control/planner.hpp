@@ -8,6 +8,13 @@
 // just ended, cut into batches as large as the threshold allows. Cutting anew, rather than repeating the batches of
 // that step, matters because those were accidents: how much had gathered when the backend had a free slot.
 //
+// With priorities. A planned batch is ready with its last member, and then as urgent as its most urgent one. The order
+// of the log is no guide then, because what is urgent has overtaken: batches are cut in the order in which the tensors
+// became ready, so that members of a batch come at about the same time; and a batch ends before a tensor that is less
+// urgent than one of its members, which would have to wait for it. A more urgent one may join: it comes last, and takes
+// along what is there, at most the threshold. So gradients that grow more urgent on the way to the first layer are cut
+// as ever.
+//
 // A *cut* is what a broken plan has taught: these members of a batch were there while those were lacking, and somebody
 // waited. The two sides never share a batch again. Up to 64 cuts are remembered a set, the oldest forgotten first.
 //
@@ -63,7 +70,7 @@ class Planner {
   void learn_cut(const std::vector<core::TensorId>& batch, const std::vector<core::TensorId>& lacking);
 
  private:
-  [[nodiscard]] Batches cut(const std::vector<core::TensorId>& order) const;
+  [[nodiscard]] Batches cut(std::vector<core::TensorId> order) const;
 
   core::SetId set_;
   TensorTable& tensors_;

@@ -5,6 +5,9 @@
 // batch does, when the last member has become ready. So the queue holds tensors and planned batches, and a plan that
 // is voided turns back into its ready members.
 //
+// The queue is ordered by priority, and by time among equals. Without priorities that is a comparison with the last
+// one, and things come to the end.
+//
 // Nothing is decided by the time at which something was heard, except what stands together in a batch outside a plan;
 // and whatever is decided is in the log, so that nobody has to come to the same conclusion by himself.
 //
@@ -60,6 +63,8 @@ struct Sequencer::Impl {
     bool planned = false;  ///< a batch of the set's plan, by number; else a tensor, by id
     std::uint32_t which = 0;
     bool calls = false;  ///< instead: calls of the set's sequence
+    std::int32_t priority = 0;
+    std::uint64_t since = 0;  ///< batches of the set before it was queued
     [[nodiscard]] bool is_tensor() const noexcept { return !planned && !calls; }
   };
   /// Unnamed asynchronous calls.
@@ -85,10 +90,12 @@ struct Sequencer::Impl {
     }
   };
   struct Plan {
-    Plan(std::uint32_t plan, Planner::Batches cut) : number(plan), batches(std::move(cut)), ready(batches.size(), 0) {}
+    Plan(std::uint32_t plan, Planner::Batches cut)
+        : number(plan), batches(std::move(cut)), ready(batches.size(), 0), priorities(batches.size(), 0) {}
     std::uint32_t number;
     Planner::Batches batches;
-    std::vector<std::size_t> ready;  ///< members that are, by batch
+    std::vector<std::size_t> ready;        ///< members that are, by batch
+    std::vector<std::int32_t> priorities;  ///< the highest of its members', by batch
   };
   /// A name that the log knows nothing of any more, and what it had come to.
   struct Over {
@@ -212,14 +219,36 @@ struct Sequencer::Impl {
     require(tensor.signature.has_value(), "a tensor was counted before it had a signature");
     tensor.round = round;
     tensor.ready = true;
-    if (!tensor.planned) return enqueue(set, {false, id});
-    Plan& plan = *set.plan;
-    if (++plan.ready[tensor.batch] == plan.batches[tensor.batch].size()) enqueue(set, {true, tensor.batch});
+    tensor.came = ++readied;
+    if (!tensor.planned) return enqueue(set, queued(set, id));
+    if (++set.plan->ready[tensor.batch] == set.plan->batches[tensor.batch].size()) {
+      enqueue(set, queued_batch(set, tensor.batch));
+    }
   }
 
-  void enqueue(Set& set, Queued item) {
-    set.queue.push_back(item);
+  Queued queued(const Set& set, TensorId id) const { return {false, id, false, tensors[id].priority, set.appended}; }
+  static Queued queued_batch(const Set& set, std::uint32_t number) {
+    return {true, number, false, set.plan->priorities[number], set.appended};
+  }
+  static Queued queued_calls(const Set& set) { return {false, 0, true, 0, set.appended}; }
+
+  /// Behind what is as urgent.
+  void enqueue(Set& set, const Queued& item) {
+    const auto precedes = [](const Queued& a, const Queued& b) { return a.priority > b.priority; };
+    auto place = set.queue.end();
+    if (!set.queue.empty() && precedes(item, set.queue.back()))
+      place = std::upper_bound(set.queue.begin(), set.queue.end(), item, precedes);
+    set.queue.insert(place, item);
     if (!std::exchange(set.waits, true)) waiting.push_back(set.number);
+  }
+
+  /// Brings what has been overtaken for long to the front, for the next batch.
+  void be_fair(Set& set) const {
+    if (set.queue.front().priority == set.queue.back().priority) return;
+    const auto oldest = std::min_element(set.queue.begin(), set.queue.end(),
+                                         [](const Queued& a, const Queued& b) { return a.since < b.since; });
+    if (set.appended - oldest->since < options.patience) return;
+    std::rotate(set.queue.begin(), oldest, std::next(oldest));
   }
 
   // ---------------------------------------------------------------- declarations
@@ -347,7 +376,7 @@ struct Sequencer::Impl {
       number += calls.count;
       sequence.queue.push_back(std::move(calls));
     }
-    if (was_empty && !sequence.queue.empty()) enqueue(set, {false, 0, true});
+    if (was_empty && !sequence.queue.empty()) enqueue(set, queued_calls(set));
   }
 
   /// Appends what fails of the next calls, and one batch, if there is one.
@@ -720,13 +749,14 @@ struct Sequencer::Impl {
 
   void flush(Set& set, bool without_limit = false) {
     while (!set.queue.empty() && (without_limit || set.appended - set.completed < options.open_batches)) {
+      be_fair(set);
       const Queued first = set.queue.front();
       if (begins_step(set, first)) {
         end_step(set);  // may define a plan, and take the queue's front into it
       } else if (first.calls) {
         set.queue.pop_front();
         append_calls(set);
-        if (!set.sequence.queue.empty()) set.queue.push_back(first);
+        if (!set.sequence.queue.empty()) enqueue(set, queued_calls(set));
       } else if (first.planned) {
         set.queue.pop_front();
         append_planned(set, first.which);
@@ -793,9 +823,11 @@ struct Sequencer::Impl {
     plan_owner[plan.number] = set.number;
     append(PlanDefined{plan.number, set.number, batches});
     for (std::uint32_t number = 0; number < batches.size(); ++number) {
+      std::int32_t& highest = plan.priorities[number] = tensors[batches[number].front()].priority;
       for (const TensorId id : batches[number]) {
         tensors[id].planned = true;
         tensors[id].batch = number;
+        highest = std::max(highest, tensors[id].priority);
       }
     }
     // What is ready already counts for the plan's first round.
@@ -806,7 +838,9 @@ struct Sequencer::Impl {
         enqueue(set, item);
       } else if (const std::uint32_t batch = tensors[item.which].batch;
                  ++plan.ready[batch] == plan.batches[batch].size()) {
-        enqueue(set, {true, batch});
+        Queued whole = queued_batch(set, batch);
+        whole.since = item.since;
+        enqueue(set, whole);
       }
     }
   }
@@ -823,13 +857,17 @@ struct Sequencer::Impl {
         enqueue(set, item);
         continue;
       }
-      for (const TensorId id : plan.batches[item.which]) enqueue(set, {false, id});
+      for (const TensorId id : plan.batches[item.which]) {
+        Queued member = queued(set, id);
+        member.since = item.since;
+        enqueue(set, member);
+      }
     }
     for (std::size_t number = 0; number < plan.batches.size(); ++number) {
       const bool complete = plan.ready[number] == plan.batches[number].size();
       for (const TensorId id : plan.batches[number]) {
         tensors[id].planned = false;
-        if (tensors[id].ready && !complete) enqueue(set, {false, id});
+        if (tensors[id].ready && !complete) enqueue(set, queued(set, id));
       }
     }
   }
@@ -1271,6 +1309,7 @@ struct Sequencer::Impl {
   /// Ranks that had left when the first submission failed because of that, ascending. Who leaves later has, as a rule,
   /// been told of them, and is not to be named.
   std::vector<std::int32_t> first_to_leave;
+  std::uint64_t readied = 0;  ///< how often something has become ready
   bool ended = false;
   std::vector<LogEntry> out;
   SequencerCounters counters;

@@ -9,6 +9,12 @@
 //   flushing   ready tensors of a set are appended in the order in which they became ready, as one batch up to the
 //              fusion threshold, while the slowest member has fewer than `open_batches` open; what becomes ready
 //              meanwhile gathers.
+//   priorities of what has gathered the highest priority goes first, and of equal ones what became ready first; a batch
+//              takes the most urgent ones and is filled up with the next. A planned batch has the highest priority of
+//              its members (planner.hpp says how they are chosen), unnamed calls have 0. It is this queue alone that
+//              heeds priorities: what is in the log runs in the order of the log, so an urgent tensor waits for
+//              `open_batches` batches at most, and sets do not wait for each other. What has seen `patience` batches
+//              of its set go ahead of it goes next, whatever its priority: nothing waits for ever.
 //   plans      once a step repeats the last one's tensors, its order is cut into batches by the threshold and frozen;
 //              from then on each batch is one short entry when all its members are ready. An `Interest`, or a warning
 //              about a tensor that only waits for its batch, breaks the plan: what is ready is appended, the place is
@@ -55,6 +61,7 @@ struct SequencerOptions {
   int nodes = 1;                             ///< as many answers as a query gets
   std::int64_t fusion_threshold = 16 << 20;  ///< bytes; 0: every tensor on its own
   std::uint64_t open_batches = 4;
+  std::uint64_t patience = 256;   ///< batches that go before something because of their priority
   std::uint32_t capacity = 8192;  ///< ids, reserved ones included
   /// So many sets, the world not counted, can a rank be a member of at once.
   std::uint32_t sets_per_rank = core::kMostSets;

@@ -52,6 +52,7 @@ void TensorTable::assign(TensorId id, core::SetId set, const std::string& name, 
   tensor.name = name;
   tensor.signature = signature;
   tensor.bytes = signature.bytes();
+  tensor.priority = signature.priority;
   tensor.place = use_order_.insert(use_order_.end(), id);
   names_[{set, name}] = id;
 }
@@ -61,6 +62,7 @@ void TensorTable::change(TensorId id, const core::Signature& signature) {
   ++tensor.generation;
   tensor.signature = signature;
   tensor.bytes = signature.bytes();
+  tensor.priority = signature.priority;
   tensor.seen = tensor.seen_before = 0;
 }
 

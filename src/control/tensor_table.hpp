@@ -31,8 +31,10 @@ struct Tensor {
   core::SetId set = core::kGlobalSet;
 
   // How far it has come.
-  bool ready = false;     ///< this round has not been appended yet
-  core::Round round = 0;  ///< the last that all members have submitted (or that failed)
+  bool ready = false;         ///< this round has not been appended yet
+  std::int32_t priority = 0;  ///< of the signature
+  core::Round round = 0;      ///< the last that all members have submitted (or that failed)
+  std::uint64_t came = 0;     ///< grows by the order in which tensors become ready
 
   // Steps and plans (planner.hpp).
   bool planned = false;
@@ -45,6 +47,7 @@ struct Tensor {
   std::int64_t bytes = 0;                    ///< of the signature
   std::optional<core::Signature> signature;  ///< none: an unnamed call that nobody has made yet
   std::string name;
+  std::uint64_t seen_as = 0;      ///< `came`, when it was appended last in a step
   std::uint64_t cut_ready = 0;    ///< bit by cut: was there when that cut was learned
   std::uint64_t cut_lacking = 0;  ///< bit by cut: was not
 };

@@ -85,6 +85,8 @@ const char* name_of(Aspect aspect) noexcept {
     return "place in a GradientArena of the device";
   case Aspect::ranks:
     return "ranks";
+  case Aspect::priority:
+    return "priority";
   }
   return "?";
 }
@@ -128,7 +130,7 @@ std::int64_t Signature::bytes() const noexcept {
 bool operator==(const Signature& a, const Signature& b) noexcept {
   return a.kind == b.kind && a.op == b.op && a.device == b.device && a.root == b.root &&
          same_bits(a.prescale, b.prescale) && same_bits(a.postscale, b.postscale) && a.wire == b.wire &&
-         a.tensors == b.tensors && a.members == b.members && a.ranks == b.ranks;
+         a.tensors == b.tensors && a.members == b.members && a.ranks == b.ranks && a.priority == b.priority;
 }
 
 std::string describe(const Signature& signature) {
@@ -158,6 +160,7 @@ std::optional<Difference> first_difference(const Signature& a, const Signature& 
   if (a.members != b.members) return member_difference(a, b);
   if (const auto difference = tensor_difference(a, b)) return difference;
   if (a.ranks != b.ranks) return Difference{Aspect::ranks};
+  if (a.priority != b.priority) return Difference{Aspect::priority};
   return std::nullopt;
 }
 
@@ -195,6 +198,8 @@ std::string describe_value(const Signature& signature, const Difference& differe
     break;
   case Aspect::ranks:
     return spell_list(signature.ranks);
+  case Aspect::priority:
+    return std::to_string(signature.priority);
   }
   if (difference.tensor >= signature.tensors.size()) return "none";
   const TensorSignature& tensor = signature.tensors[difference.tensor];

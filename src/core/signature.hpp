@@ -77,6 +77,7 @@ struct Signature {
   /// them.
   std::vector<std::string> names;
   std::vector<std::int32_t> ranks;
+  std::int32_t priority = 0;  ///< of what is ready the highest runs first (control/sequencer.hpp)
 
   /// Payload bytes of all tensors (0 for a barrier; one row where the first dimension may differ by rank).
   [[nodiscard]] std::int64_t bytes() const noexcept;
@@ -102,6 +103,7 @@ enum class Aspect : std::uint8_t {
   shape,
   place,
   ranks,
+  priority,
 };
 struct Difference {
   Aspect aspect = Aspect::kind;

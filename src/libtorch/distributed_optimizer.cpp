@@ -62,6 +62,7 @@ kolo::DistributedOptimizerOptions reducer_options(const DistributedOptimizerOpti
   result.name = options.name;
   result.timeout = options.timeout;
   result.send_gradients_as = options.send_gradients_as;
+  result.first_layers_first = options.first_layers_first;
   return result;
 }
 

@@ -25,6 +25,9 @@ std::vector<std::string> entries_of(Span<const Parameter> parameters, const Dist
   if (options.send_gradients_as) {
     entries.push_back("send_gradients_as " + std::string(to_string(*options.send_gradients_as)));
   }
+  if (options.first_layers_first) {
+    entries.emplace_back("first_layers_first");
+  }
   for (const Parameter& parameter : parameters) {
     entries.push_back(parameter.gradient ? describe(parameter.name, *parameter.gradient)
                                          : parameter.name + " without gradient");

@@ -49,6 +49,10 @@
 namespace kolo {
 namespace {
 
+// Few, because a batch of a plan ends before a tensor that is less urgent than one in it: where neighbours become ready
+// in another order than that of the parameters, they are of one priority for the most part.
+constexpr int kPriorities = 16;
+
 [[noreturn]] void misused(const std::string& sentence) { throw Error(ErrorCode::invalid_argument, sentence); }
 
 struct Gradient {
@@ -125,6 +129,7 @@ struct GradientReducer::Impl {
     // Named after a parameter too, so that optimizers of one name over different parameters stay apart.
     AllreduceOptions sum;
     sum.timeout = options.timeout;
+    sum.priority = options.first_layers_first ? kPriorities + 1 : 0;  // gradients may wait for it
     agreement = reserve(gradients.front().name + " (step)", kolo::view(sums.numbers), sum);
   }
 
@@ -151,12 +156,17 @@ struct GradientReducer::Impl {
     if (options.op == ReduceOp::average) {
       reduce.postscale = 1.0 / micro_steps;
     }
-    for (Gradient& gradient : gradients) {
-      if (gradient.view) {
-        gradient.reduction = Prepared();  // which gives its name back
-        gradient.reduction = reserve(gradient.name, *gradient.view, reduce);
+    double all = 0;
+    for_each_view([&](const Gradient& gradient) { all += static_cast<double>(gradient.view->bytes()); });
+    double before = 0;
+    for_each_view([&](Gradient& gradient) {
+      if (options.first_layers_first) {
+        reduce.priority = before < all ? kPriorities - static_cast<int>(kPriorities * (before / all)) : 1;
       }
-    }
+      before += static_cast<double>(gradient.view->bytes());
+      gradient.reduction = Prepared();  // which gives its name back
+      gradient.reduction = reserve(gradient.name, *gradient.view, reduce);
+    });
   }
 
   // Prepares a reduction under this optimizer's name, which must be free.

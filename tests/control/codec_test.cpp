@@ -29,6 +29,7 @@ core::Signature sample_signature() {
   signature.members = 0xfedcba9876543210;
   signature.names = {"layer1.weight", "", "layer1.bias"};
   signature.ranks = {0, 5, 1000000, -1};
+  signature.priority = std::numeric_limits<std::int32_t>::min();
   return signature;
 }
 

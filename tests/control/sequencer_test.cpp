@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -296,6 +297,169 @@ TEST_F(PlanTest, GrowsWhenSomethingNewRepeats) {
   const auto entries = decide();
   ASSERT_EQ(entries.size(), 2U);
   EXPECT_EQ(std::get<PlanDefined>(entries[1]).batches, (std::vector<Ids>{{3, 4, 5, 6, 7}}));
+}
+
+/// One batch at a time, of at most ten tensors of ten elements.
+class PriorityTest : public SequencerTest {
+ protected:
+  PriorityTest() : SequencerTest(one_at_a_time()) {}
+  explicit PriorityTest(const SequencerOptions& chosen) : SequencerTest(chosen) {}
+  static SequencerOptions one_at_a_time() {
+    SequencerOptions options = defaults();
+    options.open_batches = 1;
+    return options;
+  }
+  static core::Signature urgent(int priority, std::int64_t elements) {
+    core::Signature signature = of_length(elements);
+    signature.priority = priority;
+    return signature;
+  }
+  /// All ranks declare it for the first time.
+  void declare_as(const std::string& name, int priority, std::int64_t elements = 10) {
+    sequencer.on_message(Declared{0, name, 1, kNoTensor, 0, {{urgent(priority, elements), {0, 1, 2, 3}}}}, now);
+  }
+  /// What runs, one batch after the other, until nothing waits any more; a sequence's batch is empty.
+  std::vector<Ids> drain() {
+    std::vector<Ids> found;
+    for (bool runs = true; runs;) {
+      complete(++batches);
+      runs = false;
+      for (const LogEntry& entry : decide()) {
+        const std::size_t before = found.size();
+        if (const auto* batch = std::get_if<BatchAppended>(&entry)) found.push_back(batch->members);
+        if (const auto* batch = std::get_if<PlannedBatch>(&entry)) found.push_back(plan.at(batch->number));
+        if (std::holds_alternative<SequenceAppended>(entry)) found.emplace_back();
+        runs = runs || found.size() > before;
+      }
+    }
+    return found;
+  }
+  /// Two steps of these tensors; what the plan is then. All but the first, which runs at once, become ready while that
+  /// runs. Ids count from 3.
+  std::vector<Ids> learn_plan(const std::vector<int>& priorities, std::int64_t elements = 10) {
+    for (core::Round round = 1; round < 3; ++round) {
+      for (std::size_t i = 0; i < priorities.size(); ++i) {
+        if (round == 1) {
+          declare_as("t" + std::to_string(i), priorities[i], elements);
+        } else {
+          count(static_cast<TensorId>(3 + i), {1, round});
+        }
+        decide();
+      }
+      drain();
+      end_step();
+    }
+    return only<PlanDefined>(decide()).batches;
+  }
+
+  std::vector<Ids> plan;
+};
+
+TEST_F(PriorityTest, TheHighestGoesFirstAndEqualsInTheOrderInWhichTheyBecameReady) {
+  declare_as("open", 0);
+  decide();
+  const int priorities[] = {0, 5, -1, 5, 0, std::numeric_limits<int>::min(), std::numeric_limits<int>::max()};
+  for (int i = 0; i < 7; ++i) declare_as("t" + std::to_string(i), priorities[i], 90);
+  decide();
+  EXPECT_EQ(drain(), (std::vector<Ids>{{10}, {5}, {7}, {4}, {8}, {6}, {9}}));
+}
+
+TEST_F(PriorityTest, ABatchIsFilledUpWithWhatIsLessUrgent) {
+  declare_as("open", 0);
+  decide();
+  declare_as("later", 0, 40);
+  declare_as("a", 7, 40);
+  declare_as("b", 7, 40);
+  declare_as("c", 3, 20);
+  decide();
+  EXPECT_EQ(drain(), (std::vector<Ids>{{5, 6, 7}, {4}}));
+}
+
+TEST_F(PriorityTest, UnnamedCallsHaveNone) {
+  declare_as("open", 0);
+  decide();
+  declare_as("low", -1);
+  sequencer.on_message(SequenceGrown{0, 1, {{0, 1, of_length(10)}}}, now);
+  declare_as("high", 1);
+  decide();
+  EXPECT_EQ(drain(), (std::vector<Ids>{{5}, {}, {4}}));
+}
+
+TEST_F(PriorityTest, RanksMustAgreeOnIt) {
+  sequencer.on_message(Declared{0, "x", 1, kNoTensor, 0, {{urgent(0, 10), {0, 1, 3}}, {urgent(5, 10), {2}}}}, now);
+  EXPECT_EQ(only<Failed>(decide()).message,
+            "tensor \"x\" of allreduce: ranks disagree about priority: 0 on ranks 0, 1 and 3; 5 on rank 2. The "
+            "operation did not run; submit the same on every rank.");
+}
+
+TEST_F(PriorityTest, AnotherOneIsAnotherSignature) {
+  declare_as("x", 0, 90);
+  decide();
+  declare_as("y", 3, 90);
+  sequencer.on_message(Declared{0, "x", 2, 3, 1, {{urgent(5, 90), {0, 1, 2, 3}}}}, now);
+  const auto assigned = std::get<Assigned>(decide().at(1));
+  EXPECT_EQ(assigned.id, 3U);
+  EXPECT_EQ(assigned.generation, 2);
+  EXPECT_EQ(drain(), (std::vector<Ids>{{3}, {4}}));
+}
+
+TEST_F(PriorityTest, APlanIsCutInTheOrderInWhichTensorsBecomeReady) {
+  // The log had {3}, {6, 5, 4}.
+  EXPECT_EQ(learn_plan({1, 2, 3, 4}), (std::vector<Ids>{{3, 4, 5, 6}}));
+}
+
+TEST_F(PriorityTest, APlannedBatchEndsBeforeWhatItsUrgentMemberWouldWaitFor) {
+  EXPECT_EQ(learn_plan({0, 0, 9, 0, 0, 3}), (std::vector<Ids>{{3, 4, 5}, {6, 7, 8}}));
+}
+
+TEST_F(PriorityTest, APlannedBatchHasTheHighestPriorityOfItsMembers) {
+  plan = learn_plan({1, 2, 0, 4, 0, 0}, 40);
+  ASSERT_EQ(plan, (std::vector<Ids>{{3, 4}, {5, 6}, {7, 8}}));
+  declare_as("open", 0);
+  decide();
+  declare_as("between", 3, 90);
+  for (const TensorId id : Ids{7, 8, 3, 4, 5, 6}) count(id, {1, 3});
+  decide();
+  EXPECT_EQ(drain(), (std::vector<Ids>{{5, 6}, {10}, {3, 4}, {7, 8}}));
+}
+
+TEST_F(PriorityTest, AVoidedPlanGivesItsMembersTheirPlacesBack) {
+  plan = learn_plan({1, 2, 0, 4}, 40);
+  ASSERT_EQ(plan, (std::vector<Ids>{{3, 4}, {5, 6}}));
+  declare_as("open", 0);
+  decide();
+  for (const TensorId id : Ids{3, 4, 6}) count(id, {1, 3});
+  sequencer.on_message(Interest{1, 0, 1, {5}, 3}, now);
+  decide();
+  EXPECT_EQ(drain(), (std::vector<Ids>{{6, 4}, {3}}));
+}
+
+class PatienceTest : public PriorityTest {
+ protected:
+  PatienceTest() : PriorityTest(patient()) {}
+  static SequencerOptions patient() {
+    SequencerOptions options = one_at_a_time();
+    options.patience = 3;
+    options.plan = false;
+    return options;
+  }
+};
+
+TEST_F(PatienceTest, WhatWasOvertakenForLongGoesNext) {
+  declare_as("high", 5, 90);  // ready again and again
+  decide();
+  declare_as("low", -1, 90);
+  declare_as("lower", -2, 90);
+  std::vector<Ids> found;
+  for (core::Round round = 2; round < 9; ++round) {
+    count(3, {1, round});
+    complete(++batches);
+    for (const LogEntry& entry : decide()) {
+      if (const auto* batch = std::get_if<BatchAppended>(&entry)) found.push_back(batch->members);
+    }
+    if (found.back() != Ids{3}) --round;
+  }
+  EXPECT_EQ(found, (std::vector<Ids>{{3}, {3}, {3}, {4}, {5}, {3}, {3}, {3}, {3}}));
 }
 
 class CrowdedTest : public SequencerTest {

@@ -79,6 +79,7 @@ TEST(Signature, NamesTheFirstDifference) {
   EXPECT_EQ(differs([](Signature& s) { s.tensors[0].dtype = DType::float64; }), "dtype float32 against float64");
   EXPECT_EQ(differs([](Signature& s) { s.tensors[0].shape = Shape{4, 3}; }), "shape [3, 4] against [4, 3]");
   EXPECT_EQ(differs([](Signature& s) { s.ranks = {1}; }), "ranks [] against [1]");
+  EXPECT_EQ(differs([](Signature& s) { s.priority = -3; }), "priority 0 against -3");
   EXPECT_EQ(differs([](Signature& s) {
               s.tensors[0].shape = Shape{4, 3};
               s.op = ReduceOp::max;

@@ -25,6 +25,13 @@ inline std::vector<core::Signature> allreduces(int count) {
   return signatures;
 }
 
+/// The same with priorities: `priorities` different ones, as many of each.
+inline std::vector<core::Signature> allreduces(int count, int priorities) {
+  std::vector<core::Signature> signatures = allreduces(count);
+  for (int i = 0; i < count; ++i) signatures[static_cast<std::size_t>(i)].priority = i % priorities - 1;
+  return signatures;
+}
+
 struct Training {
   int tensors = 20;
   int steps = 6;

@@ -30,11 +30,12 @@ Options random_options(std::mt19937_64& random) {
   return options;
 }
 
-std::string run_random(std::uint64_t seed, const Random& shape, std::uint32_t capacity) {
+std::string run_random(std::uint64_t seed, const Random& shape, std::uint32_t capacity, int priorities = 1) {
   std::mt19937_64 random(seed);
   Options options = random_options(random);
   options.capacity = capacity;
-  World world(options, allreduces(RandomPrograms::kSignatures));
+  const int count = RandomPrograms::kSignatures;
+  World world(options, priorities > 1 ? allreduces(count, priorities) : allreduces(count));
   RandomPrograms programs(shape, options.ranks, random());
   for (int rank = 0; rank < options.ranks; ++rank) {
     world.set_program(rank, programs.programs()[static_cast<std::size_t>(rank)]);
@@ -110,6 +111,19 @@ TEST(RandomWorlds, KeepEveryPromiseWhereTheOrderOfCallsIsTheName) {
   shape.names = 2;
   shape.phases = 30;
   expect_promises(shape, {8000, 400});
+}
+
+/// What is urgent overtakes: with few and with many ids, with and without ends of steps.
+TEST(RandomWorlds, KeepEveryPromiseWithPriorities) {
+  Random shape;
+  shape.phases = 20;
+  for (std::uint64_t seed = 9000; seed < 9000 + kolo::testing::share_of(600U); ++seed) {
+    shape.names = seed % 2 == 0 ? 12 : 6;
+    shape.end_steps = seed % 3 != 0;
+    shape.mismatches = shape.changes = seed % 5 != 0;
+    const std::uint32_t capacity = seed % 4 == 0 ? static_cast<std::uint32_t>(5 + seed % 12) : 4096;
+    ASSERT_EQ(run_random(seed, shape, capacity, static_cast<int>(2 + seed % 4)), "") << "seed " << seed;
+  }
 }
 
 /// One rank leaves, or dies, somewhere in its program. What needs it fails; sets that it is no member of go on.

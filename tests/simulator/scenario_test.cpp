@@ -36,6 +36,24 @@ std::size_t declarations(const World& world, int ranks) {
   return sum;
 }
 
+TEST(Steps, WithGradientsThatGrowMoreUrgentAreCutAsEver) {
+  Options options;
+  options.fusion_threshold = 500;
+  std::vector<std::size_t> batches;
+  for (const int step : {0, 1}) {
+    std::vector<core::Signature> signatures = allreduces(21);
+    for (int i = 0; i < 20; ++i) signatures[static_cast<std::size_t>(i)].priority = step * (20 - i);
+    World world(options, signatures);
+    set_training(world, 4, Training{20, 12, 0, false, true}, 7);  // the last gradient first
+    ASSERT_EQ(world.run(), "");
+    const auto plans = entries_of<control::PlanDefined>(world);
+    ASSERT_EQ(plans.size(), 1U);
+    EXPECT_EQ(world.sequencer_counters().plans_broken, 0U);
+    batches.push_back(plans.front().batches.size());
+  }
+  EXPECT_EQ(batches[0], batches[1]);
+}
+
 TEST(Steps, AreFrozenIntoAPlanAfterTheSecond) {
   Options options;
   options.fusion_threshold = 500;

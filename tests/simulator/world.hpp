@@ -32,6 +32,7 @@
 //     rank on all of them, or fails because a member has left;
 //   - calls without a name run and fail in the order of their numbers, for calls of these numbers that every member has
 //     made, or that a rank which has joined had not; none runs that a rank which has left has not made;
+//   - of what waits in a set's queue nothing is more urgent than what the sequencer takes (`Readiness`);
 //   - nothing follows the end of the log;
 //   - and when nothing happens any more: every program has come to its end, and whatever all members had submitted
 //     has been consumed and has completed everywhere.
@@ -61,6 +62,7 @@
 #include "control/relay.hpp"
 #include "control/sequencer.hpp"
 #include "core/topology.hpp"
+#include "tests/simulator/readiness.hpp"
 
 namespace kolo::simulator {
 
@@ -995,6 +997,7 @@ class World {
       if (sabotage_.relayed && !sabotage_.relayed(node, message)) continue;
       if (node == 0) {
         ++traffic_.sequencer;
+        readiness_.hear(message);
         sequencer_->on_message(message, time());
         continue;
       }
@@ -1035,6 +1038,8 @@ class World {
   control::Sequencer::Time time() const { return control::Sequencer::Time{} + std::chrono::milliseconds(now_); }
 
   void decide() {
+    // What was appended when a message was heard knew nothing of those behind it.
+    const std::size_t first_decision = log_.size() + sequencer_->outbox().size();
     sequencer_->decide(time());
     std::vector<control::LogEntry> entries;
     entries.swap(sequencer_->outbox());
@@ -1048,6 +1053,10 @@ class World {
       log_.push_back(std::move(entry));
       records_.emplace_back();
       check_entry(number);
+      const std::string less_urgent = readiness_.follow(log_[number]);
+      if (!less_urgent.empty() && number >= first_decision) {
+        violate("entry " + std::to_string(number) + " runs something while '" + less_urgent + "' waits, more urgent");
+      }
       if (!violation_.empty()) return;
       send_down(0, number);
     }
@@ -1393,6 +1402,7 @@ class World {
   std::map<SetId, std::set<std::int32_t>> absent_;          ///< by the log
   std::map<SetId, std::int32_t> last_;                      ///< of these, who joined
   std::map<std::pair<SetId, std::uint64_t>, Words> words_;  ///< by set and number of the call
+  Readiness readiness_;
   std::uint64_t passed_ = 0;
   bool closed_ = false;
   bool faulted_ = false;
