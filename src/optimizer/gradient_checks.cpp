@@ -11,6 +11,8 @@
 namespace kolo {
 namespace {
 
+constexpr int kPriorities = 16;
+
 [[noreturn]] void reject(const std::string& sentence) {
   throw Error(ErrorCode::invalid_argument, "DistributedOptimizer: " + sentence);
 }
@@ -55,6 +57,27 @@ void check_options(Span<const Parameter> parameters, const DistributedOptimizerO
     reject("send_gradients_as is " + std::string(to_string(*options.send_gradients_as)) +
            "; only float16 and bfloat16 make sense");
   }
+}
+
+std::vector<int> priorities_of(Span<const Parameter> parameters, const DistributedOptimizerOptions& options) {
+  std::vector<int> priorities(parameters.size() + 1, 0);
+  if (!options.first_layers_first) {
+    return priorities;
+  }
+  const auto bytes_of = [](const Parameter& parameter) {
+    return parameter.gradient ? static_cast<double>(parameter.gradient->bytes()) : 0.0;
+  };
+  double all = 0;
+  for (const Parameter& parameter : parameters) {
+    all += bytes_of(parameter);
+  }
+  double before = 0;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    priorities[i] = before < all ? kPriorities - static_cast<int>(kPriorities * (before / all)) : 1;
+    before += bytes_of(parameters[i]);
+  }
+  priorities.back() = kPriorities + 1;
+  return priorities;
 }
 
 }  // namespace optimizer

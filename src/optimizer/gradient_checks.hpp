@@ -18,4 +18,9 @@ void check_options(Span<const Parameter> parameters, const DistributedOptimizerO
 /// What ranks must agree on (check_agreement).
 std::vector<std::string> entries_of(Span<const Parameter> parameters, const DistributedOptimizerOptions& options);
 
+/// The priorities of the gradients' reductions, by parameter; the last one is that of what the ranks say of a step, for
+/// which gradients may wait. They are few, because a batch of a plan ends before a tensor that is less urgent than one
+/// in it: so most neighbours have one, in whatever order they become ready.
+std::vector<int> priorities_of(Span<const Parameter> parameters, const DistributedOptimizerOptions& options);
+
 }  // namespace kolo::optimizer

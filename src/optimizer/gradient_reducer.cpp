@@ -49,10 +49,6 @@
 namespace kolo {
 namespace {
 
-// Few, because a batch of a plan ends before a tensor that is less urgent than one in it: where neighbours become ready
-// in another order than that of the parameters, they are of one priority for the most part.
-constexpr int kPriorities = 16;
-
 [[noreturn]] void misused(const std::string& sentence) { throw Error(ErrorCode::invalid_argument, sentence); }
 
 struct Gradient {
@@ -61,6 +57,7 @@ struct Gradient {
   Prepared reduction;
   bool announced = false;  // in this micro-step
   Tensor aside;            // the earlier micro-steps' sum, while one without samples runs
+  int priority = 0;
 };
 
 // What the ranks say of a step, summed. The sums alone tell whether they agree, so every rank finds the same.
@@ -118,8 +115,9 @@ struct GradientReducer::Impl {
       : group(ranks), options(given) {
     optimizer::check_options(parameters, options);
     check_agreement(group, "DistributedOptimizer(" + options.name + ")", optimizer::entries_of(parameters, options));
+    const std::vector<int> priorities = optimizer::priorities_of(parameters, options);
     for (const Parameter& parameter : parameters) {
-      gradients.push_back({parameter.name, parameter.gradient, {}, false, {}});
+      gradients.push_back({parameter.name, parameter.gradient, {}, false, {}, priorities[gradients.size()]});
     }
     prepare(options.accumulation_steps);
     handles.reserve(gradients.size());
@@ -129,7 +127,7 @@ struct GradientReducer::Impl {
     // Named after a parameter too, so that optimizers of one name over different parameters stay apart.
     AllreduceOptions sum;
     sum.timeout = options.timeout;
-    sum.priority = options.first_layers_first ? kPriorities + 1 : 0;  // gradients may wait for it
+    sum.priority = priorities.back();  // gradients may wait for it
     agreement = reserve(gradients.front().name + " (step)", kolo::view(sums.numbers), sum);
   }
 
@@ -156,17 +154,13 @@ struct GradientReducer::Impl {
     if (options.op == ReduceOp::average) {
       reduce.postscale = 1.0 / micro_steps;
     }
-    double all = 0;
-    for_each_view([&](const Gradient& gradient) { all += static_cast<double>(gradient.view->bytes()); });
-    double before = 0;
-    for_each_view([&](Gradient& gradient) {
-      if (options.first_layers_first) {
-        reduce.priority = before < all ? kPriorities - static_cast<int>(kPriorities * (before / all)) : 1;
+    for (Gradient& gradient : gradients) {
+      if (gradient.view) {
+        reduce.priority = gradient.priority;
+        gradient.reduction = Prepared();  // which gives its name back
+        gradient.reduction = reserve(gradient.name, *gradient.view, reduce);
       }
-      before += static_cast<double>(gradient.view->bytes());
-      gradient.reduction = Prepared();  // which gives its name back
-      gradient.reduction = reserve(gradient.name, *gradient.view, reduce);
-    });
+    }
   }
 
   // Prepares a reduction under this optimizer's name, which must be free.
