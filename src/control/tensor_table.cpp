@@ -62,7 +62,7 @@ void TensorTable::change(TensorId id, const core::Signature& signature) {
   ++tensor.generation;
   tensor.signature = signature;
   tensor.bytes = signature.bytes();
-  tensor.priority = signature.priority;
+  tensor.priority = tensor.reserved ? 0 : signature.priority;
   tensor.seen = tensor.seen_before = 0;
 }
 

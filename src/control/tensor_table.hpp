@@ -32,7 +32,7 @@ struct Tensor {
 
   // How far it has come.
   bool ready = false;         ///< this round has not been appended yet
-  std::int32_t priority = 0;  ///< of the signature
+  std::int32_t priority = 0;  ///< of the signature; of unnamed calls 0
   core::Round round = 0;      ///< the last that all members have submitted (or that failed)
   std::uint64_t came = 0;     ///< grows by the order in which tensors become ready
 

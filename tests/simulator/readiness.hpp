@@ -74,7 +74,9 @@ class Readiness {
   std::string on(const control::Failed& entry) {
     declared_.erase({entry.set, entry.name});
     for (auto& [id, known] : known_) {
-      if (entry.members.empty() && known.set == entry.set && known.name == entry.name) known.ready = false;
+      if (!entry.members.empty() || known.set != entry.set || known.name != entry.name) continue;
+      known.round = std::max(known.round, entry.round);
+      known.ready = false;
     }
     return {};
   }
@@ -113,7 +115,10 @@ class Readiness {
   }
 
   void take(core::TensorId id) {
-    if (const auto known = known_.find(id); known != known_.end()) known->second.ready = false;
+    const auto known = known_.find(id);
+    if (known == known_.end()) return;
+    // Where all members have joined the rest runs without having been counted.
+    if (!std::exchange(known->second.ready, false)) ++known->second.round;
   }
   [[nodiscard]] std::int32_t priority_of(core::TensorId id) const {
     const auto known = known_.find(id);
