@@ -54,8 +54,8 @@ Operation draw_operation(Random& random, std::string name, const Limits& limits)
   std::int64_t most = limits.most_elements;
   if (operation.kind == Kind::grouped) members = 1 + draw(random, 6);
   if (differs_by_rank(operation.kind)) members = ranks;
-  if (operation.kind == Kind::alltoall) members = ranks * ranks;
-  if (operation.kind == Kind::alltoall || operation.kind == Kind::alltoall_into) most = 1 + most / ranks;
+  if (differs_by_pair(operation.kind)) members = ranks * ranks;
+  if (differs_by_pair(operation.kind) || operation.kind == Kind::alltoall_into) most = 1 + most / ranks;
   for (std::int64_t i = 0; i < members; ++i) operation.lengths.push_back(draw_length(random, most));
   return operation;
 }
@@ -104,7 +104,7 @@ std::vector<Operation> prepared_of(std::uint64_t seed, std::uint64_t world, cons
     operation.kind =
         pick(random, {Kind::allreduce, Kind::allreduce, Kind::grouped, Kind::broadcast, Kind::reduce_into,
                       Kind::allgather_into, Kind::gather_into, Kind::scatter_into, Kind::reduce_scatter_into});
-    operation.prepared = true;
+    operation.form = testing::Form::prepared;
     if (operation.kind == Kind::reduce_scatter_into) operation.send_as.reset();
     operation.lengths.resize(static_cast<std::size_t>(operation.kind == Kind::grouped   ? 3
                                                       : differs_by_rank(operation.kind) ? limits.ranks

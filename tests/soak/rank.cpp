@@ -135,12 +135,12 @@ std::unique_ptr<InFlight> Rank::take(const Operation& operation, Random& own) {
     put_back(std::move(late->second));
     late_.erase(late);
   }
-  if (!operation.prepared) return make(operation, own);
+  if (operation.form != testing::Form::prepared) return make(operation, own);
   return std::move(prepared_.at(operation.name));
 }
 
 void Rank::put_back(std::unique_ptr<InFlight> one) {
-  if (one->operation().prepared) prepared_.at(one->operation().name) = std::move(one);
+  if (one->operation().form == testing::Form::prepared) prepared_.at(one->operation().name) = std::move(one);
 }
 
 void Rank::submit(Members& members, const Step& step, Random& own) {

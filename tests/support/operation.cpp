@@ -21,38 +21,32 @@ constexpr std::byte kPoison{0xA5};
 }  // namespace
 
 std::string describe(const Operation& operation) {
-  static constexpr const char* kNamesOfKinds[] = {"allreduce",
-                                                  "allreduce_into",
-                                                  "grouped_allreduce",
-                                                  "broadcast",
-                                                  "broadcast_into",
-                                                  "allgather",
-                                                  "allgather_into",
-                                                  "reduce_scatter",
-                                                  "reduce_scatter_into",
-                                                  "reduce",
-                                                  "reduce_into",
-                                                  "gather",
-                                                  "gather_into",
-                                                  "scatter_into",
-                                                  "alltoall",
-                                                  "alltoall_into (equal)",
-                                                  "barrier"};
+  static constexpr const char* kNamesOfKinds[] = {
+      "allreduce",           "allreduce_into", "grouped_allreduce", "broadcast",
+      "broadcast_into",      "allgather",      "allgather_into",    "reduce_scatter",
+      "reduce_scatter_into", "reduce",         "reduce_into",       "gather",
+      "gather_into",         "scatter_into",   "alltoall",          "alltoall_into (equal)",
+      "alltoall_into",       "barrier"};
   static_assert(std::size(kNamesOfKinds) == kKinds);
+  static constexpr const char* kNamesOfForms[] = {"",          ", synchronous",   ", prepared",
+                                                  ", grouped", ", grouped_async", ", a prepared group"};
   std::string text = std::string(kNamesOfKinds[static_cast<int>(operation.kind)]) + " '" + operation.name + "' of " +
                      std::string(to_string(operation.dtype)) + ", " + std::string(to_string(operation.op)) +
                      (operation.scaled ? ", scaled" : "") +
                      (operation.send_as ? ", as " + std::string(to_string(*operation.send_as)) : "") +
-                     (operation.prepared ? ", prepared" : "") + ", root " + std::to_string(operation.root) +
-                     ", elements";
+                     kNamesOfForms[static_cast<int>(operation.form)] +
+                     (operation.in_place ? *operation.in_place ? ", in place" : ", apart" : "") + ", root " +
+                     std::to_string(operation.root) + ", rows of " + std::to_string(operation.width) + ":";
   for (const std::int64_t length : operation.lengths) text += " " + std::to_string(length);
   return text;
 }
 
-Memory::Memory(DType dtype, std::int64_t elements, std::size_t misalignment, const Room& room)
+Memory::Memory(DType dtype, std::int64_t elements, std::size_t misalignment, const Room& room, Accelerator* accelerator)
     : dtype_(dtype), elements_(elements), begin_(kBorder + misalignment),
-      size_(static_cast<std::size_t>(elements) * size_of(dtype)), all_(begin_ + size_ + kBorder) {
+      size_(static_cast<std::size_t>(elements) * size_of(dtype)), all_(begin_ + size_ + kBorder),
+      accelerator_(accelerator) {
   if (room) bytes_ = room(all_);
+  if (accelerator_) there_ = accelerator_->allocate(all_);
   if (!bytes_) bytes_ = {new std::byte[all_], std::default_delete<std::byte[]>()};
   poison();
 }
@@ -73,56 +67,95 @@ void Memory::check_poison() const {
   if (!std::all_of(bytes_.get(), bytes_.get() + all_, untouched)) throw Wrong("memory that is no output was written");
 }
 
-InFlight::InFlight(const Group& group, Operation operation, Random& own, const Room& room)
-    : group_(group), operation_(std::move(operation)) {
+void Memory::write() {
+  if (accelerator_) accelerator_->write(there_.get(), bytes_.get(), all_);
+}
+void Memory::read() {
+  if (accelerator_) accelerator_->read(bytes_.get(), there_.get(), all_);
+}
+
+InFlight::InFlight(const Group& group, Operation operation, Random& own, const Room& room, Accelerator* accelerator)
+    : group_(group), operation_(std::move(operation)), accelerator_(accelerator) {
+  add_memory(own, room);
+  const Form form = operation_.form;
+  if (form == Form::grouped || form == Form::grouped_async || form == Form::prepared_group) add_company(own, room);
+}
+
+void InFlight::add_memory(Random& own, const Room& room) {
   const auto add = [&](std::deque<Memory>& to, std::int64_t elements) {
-    const std::size_t misalignment = chance(own, 50) ? 0 : static_cast<std::size_t>(draw(own, 64));
-    to.emplace_back(operation_.dtype, elements, misalignment, room);
+    std::size_t misalignment = chance(own, 50) ? 0 : static_cast<std::size_t>(draw(own, 64));
+    if (accelerator_) misalignment -= misalignment % size_of(operation_.dtype);
+    to.emplace_back(operation_.dtype, elements, misalignment, room, accelerator_);
   };
-  const int rank = kolo::rank(group);
-  const int ranks = kolo::size(group);
+  const auto in_place = [&] {
+    const bool drawn = chance(own, 50);
+    return operation_.in_place.value_or(drawn);
+  };
+  const int rank = kolo::rank(group_);
+  const int ranks = kolo::size(group_);
+  const auto received = [&] {
+    std::int64_t sum = 0;
+    for (int from = 0; from < ranks; ++from) sum += split(from, rank);
+    return sum;
+  };
+  const bool is_root = rank == operation_.root;
   switch (operation_.kind) {
   case Kind::grouped:
-    for (const std::int64_t elements : operation_.lengths) add(inputs_, elements);
+    for (std::size_t i = 0; i < operation_.lengths.size(); ++i) add(inputs_, length(static_cast<int>(i)));
     break;
   case Kind::allgather:
   case Kind::allgather_into:
   case Kind::gather:
   case Kind::gather_into: {
     add(inputs_, length(rank));
-    const bool gets = rank == operation_.root || operation_.kind == Kind::allgather_into;
+    const bool gets = is_root || operation_.kind == Kind::allgather_into;
     if (is({Kind::allgather, Kind::gather}) || !(gets || chance(own, 50))) break;
-    add(outputs_, std::accumulate(operation_.lengths.begin(), operation_.lengths.end(), std::int64_t{0}));
-    const auto before = operation_.lengths.begin() + rank;
-    if (gets && chance(own, 50)) place_ = std::accumulate(operation_.lengths.begin(), before, std::int64_t{0});
+    add(outputs_, length_before(ranks));
+    if (gets && in_place()) place_ = length_before(rank);
     break;
   }
-  case Kind::scatter_into: {
-    const auto begin = operation_.lengths.begin();
-    add(inputs_, rank == operation_.root ? std::accumulate(begin, operation_.lengths.end(), std::int64_t{0}) : 3);
-    if (rank == operation_.root && chance(own, 50)) {
-      place_ = std::accumulate(begin, begin + rank, std::int64_t{0});
+  case Kind::scatter_into:
+    add(inputs_, is_root ? length_before(ranks) : 3 * operation_.width);
+    if (is_root && in_place()) {
+      place_ = length_before(rank);
     } else {
       add(outputs_, length(rank));
     }
     break;
-  }
   case Kind::alltoall:
   case Kind::alltoall_into:
+  case Kind::alltoall_splits_into:
     add(inputs_, sent_before(rank, ranks));
-    if (operation_.kind == Kind::alltoall_into) add(outputs_, sent_before(rank, ranks));
+    if (operation_.kind == Kind::alltoall) break;
+    add(outputs_, received());
     break;
   case Kind::reduce_scatter_into:
     add(inputs_, length(0));
-    if (chance(own, 50)) add(outputs_, first_row(rank + 1) - first_row(rank));
+    if (!in_place()) add(outputs_, first_of(rank + 1) - first_of(rank));
     break;
   case Kind::reduce_into:
     add(inputs_, length(0));
-    if (rank == operation_.root || chance(own, 50)) add(outputs_, length(0));
+    if (is_root || chance(own, 50)) add(outputs_, length(0));
     break;
   default:
     add(inputs_, length(0));
     if (is({Kind::allreduce_into, Kind::broadcast_into})) add(outputs_, length(0));
+  }
+}
+
+/// Two more of its kind: one of another type, half as long and with longer rows, and one of the same without rows.
+void InFlight::add_company(Random& own, const Room& room) {
+  for (const std::int64_t part : {2, 0}) {
+    Operation other = operation_;
+    other.form = Form::asynchronous;
+    if (part > 0 && is_floating_point(other.dtype)) {
+      other.dtype = other.dtype == DType::float64 ? DType::float32 : DType::float64;
+    } else if (part > 0 && other.dtype != DType::boolean) {
+      other.dtype = other.dtype == DType::int32 ? DType::uint8 : DType::int32;
+    }
+    if (part > 0) ++other.width;
+    for (std::int64_t& length : other.lengths) length = part > 0 ? length / part : 0;
+    company_.push_back(std::make_unique<InFlight>(group_, std::move(other), own, room, accelerator_));
   }
 }
 
@@ -135,8 +168,13 @@ bool InFlight::reduces() const {
              Kind::reduce, Kind::reduce_into});
 }
 
+std::int64_t InFlight::length_before(int i) const {
+  return std::accumulate(operation_.lengths.begin(), operation_.lengths.begin() + i, std::int64_t{0}) *
+         operation_.width;
+}
+
 std::int64_t InFlight::split(int from, int to) const {
-  return operation_.kind == Kind::alltoall ? length(from * size(group_) + to) : length(0);
+  return length(differs_by_pair(operation_.kind) ? from * size(group_) + to : 0);
 }
 
 std::int64_t InFlight::sent_before(int from, int to) const {
@@ -145,103 +183,10 @@ std::int64_t InFlight::sent_before(int from, int to) const {
   return sum;
 }
 
-std::int64_t InFlight::first_row(int rank) const {
+std::int64_t InFlight::first_of(int rank) const {
   const std::int64_t ranks = size(group_);
-  return length(0) / ranks * rank + std::min<std::int64_t>(rank, length(0) % ranks);
-}
-
-AllreduceOptions InFlight::options() const {
-  AllreduceOptions options = AllreduceOptions{}.with_op(operation_.op);
-  if (operation_.scaled) options.with_prescale(2).with_postscale(1.5);
-  options.send_as = operation_.send_as;
-  return options;
-}
-
-ReduceOptions InFlight::reduce_options() const {
-  const AllreduceOptions same = options();
-  ReduceOptions options = ReduceOptions(same.op).with_prescale(same.prescale).with_postscale(same.postscale);
-  options.send_as = same.send_as;
-  return options;
-}
-
-std::vector<NamedView> InFlight::members() {
-  std::vector<NamedView> members;
-  for (Memory& input : inputs_) members.push_back({"member " + std::to_string(members.size()), input.view()});
-  return members;
-}
-
-bool InFlight::can_prepare() const {
-  return !is({Kind::allgather, Kind::gather, Kind::reduce_scatter, Kind::alltoall, Kind::barrier});
-}
-
-void InFlight::prepare() {
-  if (operation_.kind == Kind::grouped) {
-    prepared_ = prepare_grouped_allreduce(group_, operation_.name, members(), options());
-  } else if (operation_.kind == Kind::broadcast) {
-    prepared_ = prepare_broadcast(group_, operation_.name, inputs_[0].view(), operation_.root);
-  } else if (operation_.kind == Kind::allreduce) {
-    prepared_ = prepare_allreduce(group_, operation_.name, inputs_[0].view(), options());
-  } else {
-    prepared_ = kolo::prepare(group_, operation_.name, call());
-  }
-}
-
-TensorView InFlight::input() {
-  const TensorView all = inputs_[0].view();
-  if (!place_ || outputs_.empty()) return all;
-  return {outputs_[0].element(*place_), operation_.dtype, all.shape()};
-}
-
-TensorView InFlight::output() {
-  if (!outputs_.empty()) return outputs_[0].view();
-  const auto rows_of_input = [&](std::int64_t first, std::int64_t count) {
-    return TensorView(inputs_[0].element(first), operation_.dtype, Shape{count});
-  };
-  if (place_) return rows_of_input(*place_, length(rank(group_)));
-  if (operation_.kind != Kind::reduce_scatter_into) return inputs_[0].view();
-  const std::int64_t first = first_row(rank(group_));
-  return rows_of_input(first, first_row(rank(group_) + 1) - first);
-}
-
-/// The splits of a scatter; none where all are equal.
-std::vector<std::int64_t> InFlight::dealt() const {
-  const std::vector<std::int64_t>& all = operation_.lengths;
-  const bool even = std::adjacent_find(all.begin(), all.end(), std::not_equal_to<>()) == all.end();
-  return even ? std::vector<std::int64_t>() : all;
-}
-
-/// What gives no result of its own, but is no group.
-Call InFlight::call() {
-  const TensorView in = input();
-  const TensorView out = output();
-  const auto at_root = outputs_.empty() ? std::nullopt : std::optional<TensorView>(out);
-  const int root = operation_.root;
-  switch (operation_.kind) {
-  case Kind::allreduce:
-    return Call::allreduce(in, options());
-  case Kind::allreduce_into:
-    return Call::allreduce_into(in, out, options());
-  case Kind::broadcast:
-    return Call::broadcast(in, root);
-  case Kind::broadcast_into:
-    return Call::broadcast_into(in, out, root);
-  case Kind::allgather_into:
-    return Call::allgather_into(in, out);
-  case Kind::reduce_scatter_into:
-    return Call::reduce_scatter_into(in, out, options());
-  case Kind::reduce:
-    return Call::reduce(in, root, reduce_options());
-  case Kind::reduce_into:
-    return Call::reduce_into(in, at_root, root, reduce_options());
-  case Kind::gather_into:
-    return Call::gather_into(in, at_root, root);
-  case Kind::scatter_into:
-    return Call::scatter_into(in, out, root, dealt());
-  case Kind::alltoall_into:
-    return Call::alltoall_into(in, out);
-  default:
-    throw std::logic_error("there is no such call as a value");
-  }
+  const std::int64_t rows = operation_.lengths[0];
+  return (rows / ranks * rank + std::min<std::int64_t>(rank, rows % ranks)) * operation_.width;
 }
 
 /// What element i of the result must be: of a reduction, or else of what `rank` gave.
@@ -265,103 +210,11 @@ void InFlight::fill() {
       return value_of(operation_.dtype, op, i + operation_.salt, rank, size(group_));
     });
   }
-}
-
-Call InFlight::as_call(std::int64_t salt) {
-  operation_.salt = salt;
-  fill();
-  return call();
-}
-
-void InFlight::submit(std::int64_t salt) {
-  operation_.salt = salt;
-  fill();
-  if (operation_.prepared) {
-    handle_ = prepared_.start();
-  } else {
-    start();
-  }
-}
-
-void InFlight::start() {
-  const std::string& name = operation_.name;
-  const TensorView in = input();
-  const TensorView out = output();
-  std::vector<std::int64_t> splits;
-  switch (operation_.kind) {
-  case Kind::allreduce:
-    handle_ = name.empty() ? allreduce_async(group_, in, options()) : allreduce_async(group_, name, in, options());
-    break;
-  case Kind::allreduce_into:
-    handle_ = name.empty() ? allreduce_into_async(group_, in, out, options())
-                           : allreduce_into_async(group_, name, in, out, options());
-    break;
-  case Kind::grouped:
-    handle_ = name.empty() ? grouped_allreduce_async(group_, members(), options())
-                           : grouped_allreduce_async(group_, name, members(), options());
-    break;
-  case Kind::broadcast:
-    handle_ = name.empty() ? broadcast_async(group_, in, operation_.root)
-                           : broadcast_async(group_, name, in, operation_.root);
-    break;
-  case Kind::broadcast_into:
-    handle_ = name.empty() ? broadcast_into_async(group_, in, out, operation_.root)
-                           : broadcast_into_async(group_, name, in, out, operation_.root);
-    break;
-  case Kind::allgather:
-    gathered_ = name.empty() ? allgather_async(group_, in) : allgather_async(group_, name, in);
-    break;
-  case Kind::allgather_into:
-    handle_ = name.empty() ? allgather_into_async(group_, in, out) : allgather_into_async(group_, name, in, out);
-    break;
-  case Kind::reduce_scatter:
-    gathered_ =
-        name.empty() ? reduce_scatter_async(group_, in, options()) : reduce_scatter_async(group_, name, in, options());
-    break;
-  case Kind::reduce_scatter_into:
-    handle_ = name.empty() ? reduce_scatter_into_async(group_, in, out, options())
-                           : reduce_scatter_into_async(group_, name, in, out, options());
-    break;
-  case Kind::reduce:
-    handle_ = name.empty() ? reduce_async(group_, in, operation_.root, reduce_options())
-                           : reduce_async(group_, name, in, operation_.root, reduce_options());
-    break;
-  case Kind::reduce_into: {
-    const auto output = outputs_.empty() ? std::nullopt : std::optional<TensorView>(out);
-    handle_ = name.empty() ? reduce_into_async(group_, in, output, operation_.root, reduce_options())
-                           : reduce_into_async(group_, name, in, output, operation_.root, reduce_options());
-    break;
-  }
-  case Kind::gather:
-    gathered_ =
-        name.empty() ? gather_async(group_, in, operation_.root) : gather_async(group_, name, in, operation_.root);
-    break;
-  case Kind::gather_into:
-    handle_ =
-        name.empty()
-            ? gather_into_async(group_, in, outputs_.empty() ? std::nullopt : std::optional<TensorView>(out),
-                                operation_.root)
-            : gather_into_async(group_, name, in, outputs_.empty() ? std::nullopt : std::optional<TensorView>(out),
-                                operation_.root);
-    break;
-  case Kind::scatter_into: {
-    const bool gives = rank(group_) == operation_.root || operation_.salt % 2 == 0;
-    handle_ = name.empty() ? scatter_into_async(group_, gives ? std::optional<ConstTensorView>(in) : std::nullopt, out,
-                                                operation_.root, dealt())
-                           : scatter_into_async(group_, name, gives ? std::optional<ConstTensorView>(in) : std::nullopt,
-                                                out, operation_.root, dealt());
-    break;
-  }
-  case Kind::alltoall:
-    for (int to = 0; to < size(group_); ++to) splits.push_back(split(rank(group_), to));
-    exchanged_ = name.empty() ? alltoall_async(group_, in, splits) : alltoall_async(group_, name, in, splits);
-    break;
-  case Kind::alltoall_into:
-    handle_ = name.empty() ? alltoall_into_async(group_, in, out) : alltoall_into_async(group_, name, in, out);
-    break;
-  case Kind::barrier:
-    handle_ = name.empty() ? barrier_async(group_) : barrier_async(group_, name);
-    break;
+  for (Memory& memory : inputs_) memory.write();
+  for (Memory& memory : outputs_) memory.write();
+  for (const auto& one : company_) {
+    one->operation_.salt = operation_.salt;
+    one->fill();
   }
 }
 
@@ -385,24 +238,37 @@ void InFlight::check_elements(const std::byte* got, std::int64_t count, std::int
   throw Wrong(text + " (bytes)");
 }
 
-/// Elements of a reduction's input that are no part of its result are left alone.
+/// Elements of the input that are no part of the result are left alone.
 void InFlight::check_given(std::int64_t begin, std::int64_t end) {
   const std::size_t bytes = static_cast<std::size_t>(end - begin) * size_of(operation_.dtype);
   const std::unique_ptr<std::byte[]> given(new std::byte[bytes]);
+  const ReduceOp op = reduces() ? operation_.op : ReduceOp::sum;
   store_repeating(operation_.dtype, given.get(), end - begin, [&, rank = rank(group_)](std::int64_t i) {
-    return value_of(operation_.dtype, operation_.op, begin + i + operation_.salt, rank, size(group_));
+    return value_of(operation_.dtype, op, begin + i + operation_.salt, rank, size(group_));
   });
   if (bytes == 0 || std::memcmp(inputs_[0].element(begin), given.get(), bytes) == 0) return;
   throw Wrong("an element of the input from " + std::to_string(begin) + " on was written");
 }
 
+/// An input that lies elsewhere than the result is left alone.
+void InFlight::check_inputs_apart() {
+  const bool apart =
+      is({Kind::allreduce_into, Kind::broadcast_into, Kind::allgather, Kind::allgather_into, Kind::gather,
+          Kind::gather_into, Kind::alltoall, Kind::alltoall_into, Kind::alltoall_splits_into});
+  if (!apart || place_) return;
+  if (is({Kind::broadcast_into}) && rank(group_) != operation_.root) return inputs_[0].check_poison();
+  check_given(0, inputs_[0].elements());
+}
+
 void InFlight::check_gathered() {
-  const Tensor all = is({Kind::allgather, Kind::gather}) ? gathered_.get() : Tensor{};
+  if (gathered_.valid()) got_.output = gathered_.get();
+  const Tensor all = is({Kind::allgather, Kind::gather}) ? std::move(got_.output) : Tensor{};
   if (is({Kind::gather, Kind::gather_into}) && rank(group_) != operation_.root) {
     if (all.elements() > 0) throw Wrong("a rank that is not the root has a result");
     for (const Memory& output : outputs_) output.check_poison();
     return;
   }
+  if (outputs_.empty() && all.elements() != length_before(size(group_))) throw Wrong("the result is of another size");
   const auto* got = outputs_.empty() ? static_cast<const std::byte*>(all.data()) : outputs_[0].data();
   for (int rank = 0; rank < size(group_); ++rank) {
     check_elements(got, length(rank), 0, rank);
@@ -411,28 +277,35 @@ void InFlight::check_gathered() {
 }
 
 void InFlight::check_exchanged() {
-  const AlltoallResult all = operation_.kind == Kind::alltoall ? exchanged_.get() : AlltoallResult{};
+  if (exchanged_.valid()) got_ = exchanged_.get();
+  const AlltoallResult all = std::move(got_);
   const auto* got = outputs_.empty() ? static_cast<const std::byte*>(all.output.data()) : outputs_[0].data();
+  std::int64_t received = 0;
   for (int from = 0; from < size(group_); ++from) {
     const std::int64_t count = split(from, rank(group_));
-    if (outputs_.empty() && all.received_splits.at(static_cast<std::size_t>(from)) != count) {
+    if (outputs_.empty() && all.received_splits.at(static_cast<std::size_t>(from)) * operation_.width != count) {
       throw Wrong("received splits are wrong");
     }
     check_elements(got, count, sent_before(from, rank(group_)), from);
     got += static_cast<std::size_t>(count) * size_of(operation_.dtype);
+    received += count;
   }
+  if (outputs_.empty() && all.output.elements() != received) throw Wrong("the result is of another size");
 }
 
 void InFlight::check_scattered() {
-  const std::int64_t first = first_row(rank(group_));
-  const std::int64_t count = first_row(rank(group_) + 1) - first;
-  const Tensor rows = operation_.kind == Kind::reduce_scatter ? gathered_.get() : Tensor{};
+  const std::int64_t first = first_of(rank(group_));
+  const std::int64_t count = first_of(rank(group_) + 1) - first;
+  if (gathered_.valid()) got_.output = gathered_.get();
+  const Tensor rows = std::move(got_.output);
+  const bool apart = operation_.kind == Kind::reduce_scatter || !outputs_.empty();
+  if (operation_.kind == Kind::reduce_scatter && rows.elements() != count) throw Wrong("the result is of another size");
   const auto* got = operation_.kind == Kind::reduce_scatter ? static_cast<const std::byte*>(rows.data())
-                    : outputs_.empty()                      ? inputs_[0].element(first)
-                                                            : outputs_[0].data();
+                    : apart                                 ? outputs_[0].data()
+                                                            : inputs_[0].element(first);
   check_elements(got, count, first, 0);
-  check_given(0, first);
-  check_given(first + count, length(0));
+  check_given(0, apart ? length(0) : first);
+  check_given(apart ? length(0) : first + count, length(0));
 }
 
 void InFlight::check_at_root() {
@@ -449,19 +322,23 @@ void InFlight::check_at_root() {
 
 void InFlight::check_dealt() {
   const int rank = kolo::rank(group_);
-  const auto begin = operation_.lengths.begin();
   check_elements(inputs_[0].data(), inputs_[0].elements(), 0, rank);
-  const std::int64_t first = std::accumulate(begin, begin + rank, std::int64_t{0});
-  if (!outputs_.empty()) check_elements(outputs_[0].data(), length(rank), first, operation_.root);
+  if (!outputs_.empty()) check_elements(outputs_[0].data(), length(rank), length_before(rank), operation_.root);
 }
 
 void InFlight::check() {
+  for (const auto& one : company_) one->check();
   if (operation_.kind == Kind::barrier) return;
-  for (const Memory& memory : inputs_) memory.check_borders();
-  for (const Memory& memory : outputs_) memory.check_borders();
+  for (std::deque<Memory>* memories : {&inputs_, &outputs_}) {
+    for (Memory& memory : *memories) {
+      memory.read();
+      memory.check_borders();
+    }
+  }
+  check_inputs_apart();
   if (is({Kind::allgather, Kind::allgather_into, Kind::gather, Kind::gather_into})) return check_gathered();
   if (is({Kind::scatter_into})) return check_dealt();
-  if (is({Kind::alltoall, Kind::alltoall_into})) return check_exchanged();
+  if (is({Kind::alltoall, Kind::alltoall_into, Kind::alltoall_splits_into})) return check_exchanged();
   if (is({Kind::reduce_scatter, Kind::reduce_scatter_into})) return check_scattered();
   if (is({Kind::reduce, Kind::reduce_into})) return check_at_root();
   for (Memory& result : outputs_.empty() ? inputs_ : outputs_) {

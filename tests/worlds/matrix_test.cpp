@@ -49,6 +49,7 @@ std::vector<std::int64_t> lengths_of(Kind kind, std::int64_t length, int ranks) 
   case Kind::grouped:
     return {length, 5, length / 2};
   case Kind::alltoall:
+  case Kind::alltoall_splits_into:
     for (int pair = 0; pair < ranks * ranks; ++pair) parts.push_back((length + 7 * pair) % (length / 2 + 1));
     return parts;
   default:

@@ -73,7 +73,7 @@ std::vector<Operation> operations_of(int ranks, std::int64_t salt) {
       operation.lengths = {length};
       if (operation.kind == Kind::grouped) operation.lengths = {length, 5, length / 2};
       if (differs_by_rank(operation.kind)) operation.lengths.resize(static_cast<std::size_t>(ranks), length + 3);
-      if (operation.kind == Kind::alltoall) {
+      if (differs_by_pair(operation.kind)) {
         operation.lengths.clear();
         for (int pair = 0; pair < ranks * ranks; ++pair)
           operation.lengths.push_back((length + 7 * pair) % (length + 1));
