@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The cases of tests/support/cases.hpp in worlds of threads: every byte.
+#include "tests/support/cases.hpp"
+
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <kolo/context.hpp>
+
+#include "tests/support/sanitized.hpp"
+
+namespace {
+
+using kolo::testing::Nodes;
+
+const kolo::testing::Cases& all_cases() {
+  static const kolo::testing::Cases cases = kolo::testing::cases_of({}, kolo::testing::unless_sanitized(3U, 2U));
+  return cases;
+}
+
+/// How many ranks, and their nodes.
+class CasesIn : public testing::TestWithParam<std::pair<int, Nodes>> {};
+
+TEST_P(CasesIn, EveryByte) {
+  const auto [ranks, nodes] = GetParam();
+  const std::vector<kolo::testing::Row> rows = rows_of(all_cases(), ranks, nodes);
+  ASSERT_FALSE(rows.empty());
+  kolo::run_local(
+      ranks,
+      [&] {
+        kolo::testing::run_cases(kolo::world(), rows,
+                                 [](const std::string& what) { ADD_FAILURE() << what << " on rank " << kolo::rank(); });
+      },
+      kolo::Options{}
+          .with_setting("KOLO_RANKS_PER_NODE", std::to_string(kolo::testing::ranks_per_node(ranks, nodes)))
+          .with_setting("KOLO_SLOT_BYTES", "256")
+          .with_setting("KOLO_SLOTS", "2")
+          .with_setting("KOLO_TIMEOUT_S", "100"));
+  std::printf("%zu cases of %zu\n", rows.size(), all_cases().covering.rows.size());
+}
+
+std::string name_of(const testing::TestParamInfo<std::pair<int, Nodes>>& info) {
+  static constexpr const char* kNames[] = {"OneNode", "EvenNodes", "UnevenNodes"};
+  return std::to_string(info.param.first) + "Ranks" + kNames[static_cast<int>(info.param.second)];
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, CasesIn,
+                         testing::Values(std::pair{1, Nodes::one}, std::pair{2, Nodes::one}, std::pair{2, Nodes::even},
+                                         std::pair{3, Nodes::one}, std::pair{3, Nodes::even},
+                                         std::pair{3, Nodes::uneven}, std::pair{4, Nodes::one},
+                                         std::pair{4, Nodes::even}, std::pair{4, Nodes::uneven},
+                                         std::pair{8, Nodes::one}, std::pair{8, Nodes::even},
+                                         std::pair{8, Nodes::uneven}),
+                         name_of);
+
+}  // namespace
