@@ -218,6 +218,7 @@ struct Participant::Impl {
       slot.counted = true;
       ++counters.bare;
       out.counts.emplace_back(slot.id, CountWord{slot.generation, slot.round});
+      out.counts_for_sets = out.counts_for_sets || slot.set->number != core::kGlobalSet;
     } else {
       slot.pending = signature;
       declare(slot);

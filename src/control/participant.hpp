@@ -51,6 +51,8 @@ using SlotId = std::uint32_t;
 struct Outbox {
   std::vector<UpMessage> messages;
   std::vector<std::pair<core::TensorId, CountWord>> counts;
+  /// Some of these submits to another set than the world. The root, which may be no member, must hear of it at once.
+  bool counts_for_sets = false;
   std::optional<Left> left;
   [[nodiscard]] bool empty() const noexcept { return messages.empty() && counts.empty() && !left; }
 };

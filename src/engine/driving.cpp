@@ -69,7 +69,7 @@ bool Engine::owes_work() const noexcept {
 
 /// The root of one node, with nothing open, need not hear of submissions in the world: none of them can complete
 /// anything before it has submitted as well, and then it looks at all. What else becomes of them (a deadline, a rank
-/// that leaves) comes as a message, and so do the submissions of groups.
+/// that leaves) comes as a message. Submissions of groups, which it may be no member of, are told to it loudly.
 control::Board::Sleep Engine::sleep_state() const noexcept {
   control::Board::Sleep sleep;
   sleep.has_batches = executor_.open() > 0;

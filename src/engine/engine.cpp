@@ -278,6 +278,7 @@ bool Engine::speak() {
     }
     if (published > 0) {
       counts = true;
+      loud = loud || std::exchange(outbox.counts_for_sets, false);
       board_.ring(published);
     }
     outbox.counts.clear();

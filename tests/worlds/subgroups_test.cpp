@@ -363,6 +363,28 @@ TEST(GroupOf, DisjointOnesDoNotWaitForEachOther) {
   });
 }
 
+/// The root, which puts all batches in order, is no member, and its engine sleeps.
+TEST(GroupOf, NeedsNothingOfARootThatIsIdle) {
+  std::atomic<int> done{0};
+  kolo::run_local(
+      3,
+      [&] {
+        if (kolo::rank() == 0) {
+          for (int seen = 0; seen < 2; seen = done.load()) done.wait(seen);
+          return;
+        }
+        const Group pair = Group::of({1, 2});
+        for (int step = 0; step < 100; ++step) {
+          std::vector<int> x(10, step);
+          kolo::allreduce(pair, "x", kolo::view(x), ReduceOp::sum);
+          EXPECT_EQ(x, std::vector<int>(10, 2 * step));
+        }
+        done.fetch_add(1);
+        done.notify_all();
+      },
+      kolo::Options{}.with_setting("KOLO_TIMEOUT_S", "20"));
+}
+
 TEST(GroupOf, TrainsInAGroup) {
   kolo::run_local(4, [] {
     const Group pair = kolo::world().split(kolo::rank() % 2);
