@@ -13,7 +13,7 @@ double percentile(const std::vector<double>& sorted, double p) {
   const auto below = static_cast<std::size_t>(place);
   const std::size_t above = std::min(below + 1, sorted.size() - 1);
   const double part = place - static_cast<double>(below);
-  return sorted[below] * (1 - part) + sorted[above] * part;
+  return std::lerp(sorted[below], sorted[above], part);  // of equal samples exactly that
 }
 
 }  // namespace

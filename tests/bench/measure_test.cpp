@@ -51,6 +51,15 @@ Flags brief() {
   return flags;
 }
 
+TEST(Samples, EqualOnesHaveNoSpread) {
+  for (std::size_t count = 1; count < 40; ++count) {
+    const Summary summary = summarize(std::vector<double>(count, 0.001312));
+    EXPECT_EQ(summary.p10, 0.001312);
+    EXPECT_EQ(summary.median, 0.001312);
+    EXPECT_EQ(summary.p90, 0.001312);
+  }
+}
+
 TEST(Samples, PercentilesAreInterpolated) {
   std::vector<double> samples;
   for (int i = 10; i >= 0; --i) samples.push_back(i);
