@@ -117,7 +117,8 @@ TEST(RandomWorlds, KeepEveryPromiseWhereTheOrderOfCallsIsTheName) {
 TEST(RandomWorlds, KeepEveryPromiseWithPriorities) {
   Random shape;
   shape.phases = 20;
-  for (std::uint64_t seed = 9000; seed < 9000 + kolo::testing::share_of(600U); ++seed) {
+  const Schedules seeds(9000, 600);
+  for (std::uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
     shape.names = seed % 2 == 0 ? 12 : 6;
     shape.end_steps = seed % 3 != 0;
     shape.mismatches = shape.changes = seed % 5 != 0;
