@@ -27,7 +27,7 @@ std::uint32_t tag_of(std::string_view name) noexcept {
 }  // namespace
 
 void fetch_next(const Entry& entry) noexcept {
-  const Entry* const next = entry.next.load(std::memory_order_relaxed);
+  const Entry* const next = entry.next.load(std::memory_order_acquire);  // another thread may have just made it
   if (next == nullptr) return;
   const Entry* const after = next->next.load(std::memory_order_relaxed);
   if (after != nullptr) base::fetch_early(after, sizeof(Entry));
@@ -66,7 +66,7 @@ Entry& NameIndex::search_or_make(std::string_view name) {
     const auto number = static_cast<std::uint32_t>(entries_.size());
     Entry& made = entries_.emplace_back(set_, table_);
     made.number = number;
-    if (number > 0) entries_[number - 1].next.store(&made, std::memory_order_relaxed);
+    if (number > 0) entries_[number - 1].next.store(&made, std::memory_order_release);
     free_.push_back(number);
   }
   Entry& entry = entries_[free_.back()];

@@ -53,6 +53,24 @@ TEST(NameTable, HeldNamesAreClaimedByTheirHolderAlone) {
   EXPECT_EQ(&names.claim("a"), &entry);
 }
 
+/// A claim looks at the names behind its own, for a hint, while another thread makes them.
+TEST(NameTable, ClaimsHeldNamesWhileTheNextAreMade) {
+  constexpr int kNames = 300;
+  NameTable names(kolo::core::kGlobalSet);
+  std::atomic<Entry*> newest{&names.hold("0")};
+  std::thread maker([&] {
+    for (int i = 1; i < kNames; ++i) newest.store(&names.hold(std::to_string(i)), std::memory_order_release);
+  });
+  Entry* entry = nullptr;
+  do {
+    entry = newest.load(std::memory_order_acquire);
+    names.claim_held(*entry);
+    names.finished(*entry);
+  } while (entry->number + 1 < kNames);
+  maker.join();
+  EXPECT_EQ(names.size(), kNames);
+}
+
 TEST(NameTable, ForgottenNamesGoUnlessSomebodyHasThem) {
   NameTable names(kolo::core::kGlobalSet);
   Entry& idle = names.claim("idle");
