@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace kolo::testing {
 
@@ -20,6 +21,13 @@ constexpr bool kSanitized = false;
 template <class T>
 constexpr T unless_sanitized(T usual, T sanitized) {
   return kSanitized ? sanitized : usual;
+}
+
+/// These, and in a build without sanitizers those, too.
+template <class T>
+std::vector<T> and_unless_sanitized(std::vector<T> all, const std::vector<T>& more) {
+  if (!kSanitized) all.insert(all.end(), more.begin(), more.end());
+  return all;
 }
 
 /// Of so many random steps or worlds, or cells of a matrix, a sanitizer's build takes one in this many.
