@@ -103,7 +103,8 @@ class Panel:
         self.drawing, self.left, self.top, self.sizes, self.most = drawing, left, top, sizes, most
 
     def x(self, size):
-        return self.left + (PANEL - 20) * math.log(size / self.sizes[0]) / math.log(self.sizes[-1] / self.sizes[0]) + 10
+        span = math.log(self.sizes[-1] / self.sizes[0]) or 1  # one size alone stands on the left
+        return self.left + (PANEL - 20) * math.log(size / self.sizes[0]) / span + 10
 
     def y(self, ratio):
         shown = min(max(ratio, LEAST), self.most)
