@@ -40,7 +40,7 @@ void Engine::background() {
     if (moved) {
       waiter.reset();
       pauses = 0;
-      burst = open_.size() >= kBurst;
+      burst = open_.size() >= OpenOperations::kBurst;
     } else if (!faulted() && executor_.expects_soon()) {  // once faulted, another thread may be ending the backends
       waiter.step();
     } else if (backend_moves() && pauses++ < wait_policy_.background_pauses) {

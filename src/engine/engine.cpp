@@ -32,6 +32,12 @@ struct Overloaded : Visitors... {
 template <class... Visitors>
 Overloaded(Visitors...) -> Overloaded<Visitors...>;
 
+/// What says that this rank has made unnamed calls in the world: it is for the leader what a count of a name is.
+bool is_of_world_sequence(const control::UpMessage& message) noexcept {
+  const auto* const grown = std::get_if<control::SequenceGrown>(&message);
+  return grown != nullptr && grown->set == core::kGlobalSet;
+}
+
 }  // namespace
 
 control::BoardShape board_shape(const base::Settings& settings, int local_size) {
@@ -154,9 +160,9 @@ void Engine::settle_pass() noexcept {
 }
 
 bool Engine::drain_mailbox(base::Time now) {
-  bool moved = false;
+  std::size_t found = 0;
   while (std::optional<Item> item = mailbox_.try_pop()) {
-    moved = true;
+    ++found;
     switch (item->command) {
     case Command::submit:
       admit(std::move(item->operation), now);
@@ -186,7 +192,8 @@ bool Engine::drain_mailbox(base::Time now) {
       break;
     }
   }
-  return moved;
+  if (found > 0) open_.note_found(found);
+  return found > 0;
 }
 
 /// Takes an operation in; false: it has failed at once. A rank that leaves has dropped its sets, and callbacks may
@@ -244,8 +251,8 @@ bool Engine::speak() {
   control::Outbox& outbox = participant_.outbox();
   if (outbox.empty() && unsent_.empty()) return false;
   // Parts of a message that does not fit yet are for the leader, too: it makes the room.
-  bool loud = !unsent_.empty() || !outbox.messages.empty();
-  bool counts = false;
+  bool counts = std::any_of(outbox.messages.begin(), outbox.messages.end(), is_of_world_sequence);
+  bool loud = !unsent_.empty() || !std::all_of(outbox.messages.begin(), outbox.messages.end(), is_of_world_sequence);
   bool quiet = false;
   // The board has no words for other sets than the world: there may be many, and few of them are busy. What they count
   // comes first: the end of a step before the submissions of the next, a set that is dropped before another is made.
@@ -263,6 +270,7 @@ bool Engine::speak() {
   for (const control::UpMessage& message : outbox.messages) unsent_.add(message);
   outbox.messages.clear();
   std::size_t posted = unsent_.post(board_);
+  loud = loud || !unsent_.empty();
   bool moved = posted > 0;
   if (unsent_.empty()) {
     moved |= !outbox.counts.empty();
@@ -302,7 +310,6 @@ bool Engine::read_log() {
   bool moved = false;
   while (!faulted() && !ending_.is_closed() && board_.next_log_entry(entry_)) {
     moved = true;
-    changes_.note();  // a peer's end has the log read outside a pass as well
     ++metrics_.log_entries;
     metrics_.log_bytes += entry_.size();
     const control::LogEntry entry = control::decode_log(control::ByteView(entry_.data(), entry_.size()));

@@ -241,8 +241,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
   };
   /// The longest sleep of the background thread while something is open that rings no bell when it moves.
   static constexpr std::chrono::milliseconds kNap{1};
-  /// So many open operations are a burst: one more of them may wait for the background thread's next nap to end.
-  static constexpr std::size_t kBurst = 8;
 
   explicit Engine(EngineParts parts);
 

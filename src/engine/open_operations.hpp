@@ -20,6 +20,9 @@ class OpenOperations {
     base::Duration warn_after;  ///< of warnings
   };
 
+  /// So many operations are a burst.
+  static constexpr std::size_t kBurst = 8;
+
   explicit OpenOperations(Patience patience) noexcept : patience_(patience) {}
 
   [[nodiscard]] const Patience& patience() const noexcept { return patience_; }
@@ -40,6 +43,12 @@ class OpenOperations {
     operation.overdue = operation.reminded = false;
     count_from(operation, now);
   }
+  /// So many submissions were found together, at least one.
+  void note_found(std::size_t submissions) noexcept { come_in_bursts_ = submissions >= kBurst; }
+  /// One more submission may wait for the background thread's next nap to end: many are open, or many will come before
+  /// anybody waits, as they did the last time.
+  [[nodiscard]] bool is_burst() const noexcept { return come_in_bursts_ || size() >= kBurst; }
+
   /// The last one takes its place.
   void remove(const Operation& operation) noexcept {
     Operation* const last = operations_.back();
@@ -66,6 +75,7 @@ class OpenOperations {
   const Patience patience_;
   std::vector<Operation*> operations_;
   base::Time next_due_ = base::Time::max();
+  bool come_in_bursts_ = false;
 };
 
 }  // namespace kolo::engine

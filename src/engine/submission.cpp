@@ -33,8 +33,9 @@ void Engine::submit(OperationPtr operation, bool quiet) {
 
 /// What a thread has to say to an engine that sleeps it says itself: that costs less than to wake the background thread
 /// for it, which often shares this thread's CPU. A lone small tensor it also brings as far as it comes; what comes of
-/// it later wakes the engine. When many are open they are a burst, and the background thread's, after a nap. Callbacks
-/// are not for who does not wait, and may hold a lock that they want: whoever is handed the driver's place runs them.
+/// it later wakes the engine. One of a burst (OpenOperations) is left to who waits for it, or to the background thread
+/// after a nap. Callbacks are not for who does not wait, and may hold a lock that they want: whoever is handed the
+/// driver's place runs them.
 /// False: nothing was done.
 bool Engine::say_at_once() {
   if (!driver_.try_look()) return false;
@@ -42,7 +43,7 @@ bool Engine::say_at_once() {
     driver_.look_away();
     return false;
   }
-  if (open_.size() >= kBurst) {
+  if (open_.is_burst()) {
     driver_.nap(base::now() + kNap);
     driver_.look_away();
     return true;

@@ -63,7 +63,9 @@ TEST(Express, GoesOnBehindAJoin) {
   EXPECT_EQ(ends[0].look(), Verdict::together);
   say(ends[0], kTag, 1);
   EXPECT_EQ(ends[0].demote(), Verdict::by_log) << "rank 1 has joined";
-  for (const std::uint64_t call : {std::uint64_t{4}, std::uint64_t{65535}, std::uint64_t{131070}}) {
+  // The first call behind the second and the third has the 16 bits of a call whose word the line still held.
+  for (const std::uint64_t call :
+       {std::uint64_t{4}, std::uint64_t{65542}, std::uint64_t{131080}, std::uint64_t{196607}}) {
     for (int rank = 0; rank < 2; ++rank) {
       ends[rank].resume(call);
       ends[rank].pass_over();

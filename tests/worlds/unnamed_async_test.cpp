@@ -174,6 +174,23 @@ INSTANTIATE_TEST_SUITE_P(Worlds, UnnamedAsync,
                          });
 
 /// Call 3 has another shape on rank 1. It fails at once, on all, and the others run.
+/// A rank that has made many calls before it waited, the last time, says them together the next time.
+TEST(UnnamedAsyncInBursts, AreSaidTogether) {
+  kolo::run_local(2, [] {
+    std::vector<float> x(200, 1);
+    std::uint64_t fewest = ~std::uint64_t{0};
+    for (int step = 0; step < 40; ++step) {
+      const std::uint64_t before = kolo::metrics().messages_posted;
+      std::vector<kolo::Handle> handles;
+      for (float& one : x) handles.push_back(kolo::allreduce_async(kolo::view(&one, 1), ReduceOp::max));
+      kolo::wait_all(handles);
+      fewest = std::min(fewest, kolo::metrics().messages_posted - before);
+    }
+    EXPECT_LE(fewest, 3U);
+    EXPECT_EQ(x, std::vector<float>(200, 1));
+  });
+}
+
 TEST(UnnamedAsyncThatDiffer, FailOnEveryRankAndTheNextGoesOn) {
   for (const int per_node : {0, 2, 1}) {
     kolo::run_local(
