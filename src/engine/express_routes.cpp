@@ -350,8 +350,8 @@ void ExpressRoutes::scatter_from_root(const ExpressCall& call, const Await& awai
 void ExpressRoutes::exchange(const ExpressCall& call, const Await& await) {
   const std::size_t block = call.bytes() / static_cast<std::size_t>(ranks_);
   const std::size_t mine = block * static_cast<std::size_t>(own_);
-  // Input and output together fill a second-level cache before the output alone is long.
-  const bool past_cache = call.bytes() >= limits_.past_cache_bytes / 4;
+  // A block is a part of the output, and the caller's own: it stays in the cache for longer than a whole output.
+  const bool past_cache = call.bytes() >= 2 * limits_.past_cache_bytes;
   (past_cache ? kernels::copy_past_cache : kernels::copy)(call.buffer.output + mine, call.buffer.input + mine,
                                                           static_cast<std::int64_t>(block));
   // Everybody begins with the next rank, so that nobody's memory is read by all at once.
