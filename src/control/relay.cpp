@@ -592,6 +592,7 @@ void Relay::on_log(const LogEntry& entry) {
 }
 
 std::vector<UpMessage>& Relay::outbox() noexcept { return impl_->up; }
+SetId Relay::set_of_plan(std::uint32_t plan) const { return impl_->plans.at(plan); }
 TensorId Relay::id_bound() const noexcept { return static_cast<TensorId>(impl_->names_ids.tensors.size()); }
 
 }  // namespace kolo::control

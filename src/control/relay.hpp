@@ -52,6 +52,8 @@ class Relay {
   /// What goes up, in order; the caller takes it and clears it.
   [[nodiscard]] std::vector<UpMessage>& outbox() noexcept;
   [[nodiscard]] core::TensorId id_bound() const noexcept;
+  /// The set of a plan that the log has defined and not voided.
+  [[nodiscard]] core::SetId set_of_plan(std::uint32_t plan) const;
 
  private:
   struct Impl;

@@ -53,12 +53,22 @@ bool wakes_ranks(const control::LogEntry& entry) {
   return !std::holds_alternative<control::Assigned>(entry) && !std::holds_alternative<control::PlanVoided>(entry);
 }
 
+/// The set of an entry that is one of these.
+template <class... Entries>
+std::optional<core::SetId> set_of(const control::LogEntry& entry) {
+  std::optional<core::SetId> set;
+  const auto look = [&set](const auto* found) {
+    if (found != nullptr) set = found->set;
+  };
+  (look(std::get_if<Entries>(&entry)), ...);
+  return set;
+}
+
 /// The set whose members alone have to read this entry now; none: all ranks have.
-std::optional<core::SetId> readers_of(const control::LogEntry& entry) {
-  if (const auto* batch = std::get_if<control::BatchAppended>(&entry)) return batch->set;
-  if (const auto* plan = std::get_if<control::PlanDefined>(&entry)) return plan->set;
-  if (const auto* added = std::get_if<control::SetAdded>(&entry)) return added->set;
-  return std::nullopt;
+std::optional<core::SetId> readers_of(const control::LogEntry& entry, const control::Relay& relay) {
+  if (const auto* planned = std::get_if<control::PlannedBatch>(&entry)) return relay.set_of_plan(planned->plan);
+  return set_of<control::BatchAppended, control::PlanDefined, control::SetAdded, control::SequenceAppended,
+                control::SequenceFailed, control::SequenceEnded>(entry);
 }
 
 bool ends_log(const control::LogEntry& entry) {
@@ -292,7 +302,7 @@ void Leader::publish_bytes(const control::LogEntry& entry, control::Bytes bytes)
     if (control_ != nullptr) control_->expect_close();
   }
   if (const auto* added = std::get_if<control::SetAdded>(&entry)) note_members(*added);
-  if (wakes_ranks(entry)) want_wake(readers_of(entry));
+  if (wakes_ranks(entry)) want_wake(readers_of(entry, relay_));
   if (const auto* removed = std::get_if<control::SetRemoved>(&entry)) members_.erase(removed->set);
   if (!waiting_.empty() || !board_.append_log(control::ByteView(bytes.data(), bytes.size()))) {
     waiting_.push_back(std::move(bytes));

@@ -54,8 +54,8 @@ class Leader final : private control::ControlChannel::Handler {
   /// Does what can be done now; true when anything was heard or said.
   bool step(base::Time now);
   /// Wakes the ranks of this node that sleep and have entries of the log to read at once (a batch of a group is for its
-  /// members alone): after `step`, and as late as the
-  /// driver can, for a rank that has submitted just now is often about to wait by itself.
+  /// members alone): after `step`, and as late as the driver can, for a rank that has submitted just now is often about
+  /// to wait by itself.
   void wake_ranks() {
     if (wake_wanted_) wake_sleepers();
   }

@@ -37,14 +37,22 @@ class ScriptedChannel : public control::ControlChannel {
   const std::vector<int> children_{1};
 };
 
-control::Bytes frame_of(const control::UpMessage& message) {
-  control::Bytes bytes;
-  control::encode(message, bytes);
+control::Bytes framed(const control::Bytes& bytes) {
   control::Bytes frame(sizeof(std::uint32_t) + bytes.size());
   const auto length = static_cast<std::uint32_t>(bytes.size());
   std::memcpy(frame.data(), &length, sizeof length);
   std::memcpy(frame.data() + sizeof length, bytes.data(), bytes.size());
   return frame;
+}
+control::Bytes frame_of(const control::UpMessage& message) {
+  control::Bytes bytes;
+  control::encode(message, bytes);
+  return framed(bytes);
+}
+control::Bytes frame_of(const control::LogEntry& entry) {
+  control::Bytes bytes;
+  control::encode(entry, bytes);
+  return framed(bytes);
 }
 
 class LeaderOfTwoNodes : public ::testing::Test {
@@ -132,14 +140,16 @@ TEST_F(LeaderOfTwoNodes, SaysThatItRunsWhenItIsAsked) {
   EXPECT_EQ(channel_.sent[0], empty_message());
 }
 
+/// Of a node without others below it.
+struct ChannelUp final : ScriptedChannel {
+  [[nodiscard]] std::optional<int> parent() const noexcept override { return 0; }
+  [[nodiscard]] const std::vector<int>& children() const noexcept override { return none_; }
+  const std::vector<int> none_{};
+};
+
 /// The leader of the node below, rank 1.
 class LeaderBelow : public LeaderOfTwoNodes {
  protected:
-  struct ChannelUp final : ScriptedChannel {
-    [[nodiscard]] std::optional<int> parent() const noexcept override { return 0; }
-    [[nodiscard]] const std::vector<int>& children() const noexcept override { return none_; }
-    const std::vector<int> none_{};
-  };
   void SetUp() override {
     const control::UpMessage message = control::Overdue{1, 0, "x", 1, 600, true, false};
     control::Bytes bytes;
@@ -186,6 +196,60 @@ TEST_F(LeaderBelow, GoesOnWhenTheLeaderAboveAnswers) {
   EXPECT_FALSE(below_.ended());
   control::Bytes entry;
   EXPECT_FALSE(board_below_.next_log_entry(entry));
+}
+
+/// Ranks 1 to 3 on the node below, of which the first leads. Ranks 1 and 2 are a group.
+class LeaderOfAGroup : public ::testing::Test {
+ protected:
+  static constexpr core::SetId kGroup = 1;
+
+  void SetUp() override { hear(control::SetAdded{kGroup, core::kFirstRow, 0, {1, 2}, ""}); }
+  void hear(const control::LogEntry& entry) {
+    const control::Bytes frame = frame_of(entry);
+    up_.incoming.push_back([&](auto& handler) { handler.on_frame(0, control::ByteView(frame.data(), frame.size())); });
+    leader_.service_sockets();
+    leader_.step(base::now());
+    leader_.wake_ranks();
+  }
+  /// Whether that rank sleeps, and is rung for this entry.
+  bool wakes(int rank, const control::LogEntry& entry) {
+    control::Board sleeper(link_.memory(), shape_, rank - 1);
+    sleeper.announce_sleep();
+    const std::uint64_t before = leader_.counters().wakeups;
+    hear(entry);
+    const std::uint64_t woken = leader_.counters().wakeups - before;
+    sleeper.announce_awake();
+    return woken == 1;
+  }
+
+  base::Settings settings_;
+  core::Topology topology_ = core::make_topology(1, {0, 1, 1, 1}, 0);
+  control::BoardShape shape_ = board_shape(settings_, 3);
+  kolo::testing::LoneLink link_{shape_.bytes()};
+  control::Board board_{link_.memory(), shape_, 0};
+  ChannelUp up_;
+  base::Logger logger_{LogLevel::off};
+  Errands errands_{logger_};
+  Leader leader_{topology_, settings_, board_, link_, &up_, errands_};
+};
+
+TEST_F(LeaderOfAGroup, WakesTheMembersAlone) {
+  constexpr std::uint32_t kPlan = 7;
+  const core::TensorId unnamed = core::kFirstRow + core::kUnnamed;
+  const std::vector<control::LogEntry> entries{
+      control::BatchAppended{kGroup, {unnamed}},
+      control::PlanDefined{kPlan, kGroup, {{unnamed}}},
+      control::PlannedBatch{kPlan, 0},
+      control::SequenceAppended{kGroup, 3},
+      control::SequenceFailed{kGroup, 4, ErrorCode::mismatch, "ranks disagree"},
+      control::SequenceEnded{kGroup, 4, ErrorCode::rank_lost, "rank 0 has left"},
+  };
+  for (const control::LogEntry& entry : entries) {
+    EXPECT_TRUE(wakes(2, entry)) << entry.index();
+    EXPECT_FALSE(wakes(3, entry)) << entry.index();
+  }
+  EXPECT_TRUE(wakes(2, control::RankLeft{0}));
+  EXPECT_TRUE(wakes(3, control::RankLeft{3})) << "that is for all";
 }
 
 /// A node of three ranks and a short log. Rank 2 has read nothing of it.
