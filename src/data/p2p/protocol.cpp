@@ -180,9 +180,10 @@ void Protocol::on_set_gone(std::uint64_t set) {
 /// Serial numbers rise. One that is not known yet is that of a set of which this rank has not read in the log so far.
 bool Protocol::is_gone(std::uint64_t set) const { return set != 0 && set <= last_set_ && sets_.count(set) == 0; }
 
-/// What the rank has said last comes first: it may have taken a message.
+/// What the rank has said last comes first: it may have taken a message. This rank hears of itself, too, and waits for
+/// the others as before.
 void Protocol::on_left(int rank, base::Time until) {
-  if (!closed_.ok() || !left_.emplace(rank, until).second) return;
+  if (rank == rank_ || !closed_.ok() || !left_.emplace(rank, until).second) return;
   const bool is_here = until == base::Time::min();
   while (is_here && channels_.take(*this)) {
   }

@@ -301,6 +301,32 @@ TEST(Protocol, WhoHasLeftSendsAndReceivesNothingMore) {
   }
 }
 
+/// It reads in the log that it has left itself, and its callbacks may still submit.
+TEST(Protocol, WhoLeavesStillExchangesMessagesWithThoseWhoHaveNot) {
+  Network network({3});
+  Letter any(kReceive, kAny, 7, 4), to_itself(kSend, 0, 8, 99999), from_itself(kReceive, 0, 8, 99999);
+  network[0].start(any.message);
+  network[0].start(to_itself.message);
+  network[0].on_left(0, base::Time::min());
+  network[0].on_left(1, base::Time::min());
+  EXPECT_FALSE(any.message.done() || to_itself.message.done());
+  Letter late(kReceive, kAny, 7, 4);
+  network[0].start(late.message);
+  network[0].start(from_itself.message);
+  Letter first(kSend, 0, 7, 4), second(kSend, 0, 7, 4);
+  network[2].start(first.message);
+  network[2].start(second.message);
+  network.settle();
+  for (const Letter* letter : {&any, &late, &to_itself, &from_itself}) {
+    EXPECT_TRUE(letter->message.done() && letter->message.status.ok()) << letter->message.status.message();
+  }
+  Letter last(kReceive, kAny, 7, 4);
+  network[0].start(last.message);
+  network[0].on_left(2, base::Time::min());
+  EXPECT_EQ(last.message.status.message(),
+            "recv of up to 4 elements of uint8 from any rank with tag 7: all other ranks have left the job");
+}
+
 TEST(Protocol, WhoLeavesMayHaveTakenAMessageJustBefore) {
   Network network({2, 2, 8000, true});
   Letter send(kSend, 1, 7, 50000), receive(kReceive, 0, 7, 50000);
