@@ -42,10 +42,12 @@ std::string cannot_run(const std::string& subject, core::CollectiveKind kind, co
 }
 
 /// What a rank does that the others wait for.
-const char* deed_of(bool join, bool group) { return join ? "joined" : group ? "asked for it" : "submitted it"; }
+const char* deed_of(bool join, bool group) {
+  return join ? "joined" : group ? "called Group::of or split for it" : "submitted it";
+}
 
-std::string not_completed(const std::string& subject, double waited_s, const char* what = "completed") {
-  return subject + " has not " + what + " within " + spell_seconds(waited_s) + ": ";
+std::string not_completed(const std::string& subject, bool is_group, double waited_s) {
+  return subject + " has not " + (is_group ? "been made" : "completed") + " within " + spell_seconds(waited_s) + ": ";
 }
 
 // ---- why a wait has not ended; see deadline_passed
@@ -158,8 +160,8 @@ std::string disagreement(const std::string& subject, const std::string& group, c
                                 : ". The operation did not run; submit the same on every rank.");
 }
 
-std::string unanswered(const std::string& subject, double waited_s, const std::string& silent) {
-  return not_completed(subject, waited_s) + silent + "." + kUndefined;
+std::string unanswered(const std::string& subject, bool is_group, double waited_s, const std::string& silent) {
+  return not_completed(subject, is_group, waited_s) + silent + "." + kUndefined;
 }
 
 std::string silence_of(const std::vector<std::int32_t>& silent) {
@@ -168,7 +170,7 @@ std::string silence_of(const std::vector<std::int32_t>& silent) {
 }
 
 Verdict deadline_passed(const std::string& subject, const Wait& wait, const GroupOf& group_of_set) {
-  const std::string text = not_completed(subject, wait.waited_s, wait.group ? "been made" : "completed");
+  const std::string text = not_completed(subject, wait.group, wait.waited_s);
   std::vector<std::int32_t> missing;
   std::vector<std::int32_t> standing;
   for (const Answer& answer : wait.answers) {

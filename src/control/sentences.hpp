@@ -48,7 +48,7 @@ struct Wait {
   std::vector<Answer> answers;       ///< by rank
   std::vector<std::int32_t> left;    ///< members that have shut down without having submitted
   bool join = false;                 ///< for the others to join; who has not "submitted" has not joined
-  bool group = false;                ///< for a group to be made; who has not "submitted" has not asked for it
+  bool group = false;                ///< for a group to be made; who has not "submitted" has not called for it
 };
 /// Why the wait failed, and the one rank to blame for it (-1: none, or several). See control/sequencer.hpp for whom
 /// it names.
@@ -78,7 +78,7 @@ std::string too_many_sets(const std::string& subject, std::int32_t rank, std::ui
 std::string rank_lost(const RankLost& lost);
 /// "rank 2 does not answer; its process is stopped, or kept from running".
 std::string silence_of(const std::vector<std::int32_t>& silent);
-/// A wait whose question nobody answered; `silent`: who should have.
-std::string unanswered(const std::string& subject, double waited_s, const std::string& silent);
+/// A wait, perhaps for a group to be made, whose question nobody answered; `silent`: who should have.
+std::string unanswered(const std::string& subject, bool is_group, double waited_s, const std::string& silent);
 
 }  // namespace kolo::control

@@ -36,7 +36,9 @@ void Engine::check_deadline(Operation& operation, base::Time now) {
   const base::Duration patience = base::from_seconds(settings_.latch_timeout_s);
   const double waited = base::to_seconds(now - operation.submitted);
   if (operation.overdue && now >= operation.latch_at) {
-    latch(Status(ErrorCode::timeout, control::unanswered(describe(operation), waited, describe_silence())));
+    const bool is_group = !operation.joins && core::traits_of(operation.signature->kind).makes_set;
+    const std::string why = control::unanswered(describe(operation), is_group, waited, describe_silence());
+    latch(Status(ErrorCode::timeout, why));
     return;
   }
   if (!operation.overdue && now >= operation.deadline) {

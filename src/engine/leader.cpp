@@ -264,7 +264,8 @@ void Leader::give_up_parent() {
   const std::string group = words_of(asked.set);
   const std::string what =
       asked.join ? control::join_of(group) : control::subject(group, asked.name, asked.round, asked.members);
-  latch(Status(ErrorCode::timeout, control::unanswered(what, waited, control::silence_of({rank}))), rank);
+  const std::string why = control::unanswered(what, !asked.members.empty(), waited, control::silence_of({rank}));
+  latch(Status(ErrorCode::timeout, why), rank);
 }
 
 /// Lets the sequencer decide and publishes what it says. Publishing may make the relay speak (it answers queries).

@@ -39,7 +39,7 @@ TEST(Sentences, AWarningNamesTheGroup) {
 
 TEST(Sentences, AWarningOfAGroupThatIsNotMade) {
   const std::string rest =
-      " has waited for 60 s: rank 1 has not asked for it. Either this rank is slow, or the program "
+      " has waited for 60 s: rank 1 has not called Group::of or split for it. Either this rank is slow, or the program "
       "does not ask for a group of the same ranks and name there.";
   EXPECT_EQ(stalled("", Stalled{0, "", 60, {1}, {0, 1, 2}}), "the group of ranks 0-2" + rest);
   EXPECT_EQ(stalled("", Stalled{0, "a", 60, {1}, {0, 1, 2}}), "group \"a\" of ranks 0-2" + rest);
@@ -69,6 +69,27 @@ TEST(Sentences, ADisagreementNamesTheGroupBehindTheCollective) {
                 ": ranks disagree about the kind of collective: allreduce on rank 1; barrier on rank 3" + end);
 }
 
+TEST(Sentences, WhatNobodyAnswersForIsAGroupThatIsNotMade) {
+  const std::string silence = silence_of({0});
+  const std::string end =
+      " within 602 s: rank 0 does not answer; its process is stopped, or kept from running. The contents of the "
+      "buffers in flight are undefined.";
+  EXPECT_EQ(unanswered("the group of ranks 1 and 3", true, 602, silence),
+            "the group of ranks 1 and 3 has not been made" + end);
+  EXPECT_EQ(unanswered("tensor \"x\"", false, 602, silence), "tensor \"x\" has not completed" + end);
+}
+
+TEST(Sentences, ADeadlineOfAGroupSaysThatAllHaveCalledForIt) {
+  Wait wait;
+  wait.waited_s = 600;
+  wait.group = true;
+  wait.answers.resize(1);
+  wait.answers[0].submitted = true;
+  EXPECT_EQ(deadline_passed("the group of ranks 0-2", wait, {}).sentence,
+            "the group of ranks 0-2 has not been made within 600 s: every rank has called Group::of or split for it. "
+            "The contents of the buffers in flight are undefined.");
+}
+
 TEST(Sentences, ADeadlineSaysWhichOtherGroupARankAsksFor) {
   Wait wait;
   wait.waited_s = 1.501;
@@ -83,12 +104,12 @@ TEST(Sentences, ADeadlineSaysWhichOtherGroupARankAsksFor) {
   const auto no_group = [](core::SetId) { return std::string(); };
   const std::string undefined = " The contents of the buffers in flight are undefined.";
   EXPECT_EQ(deadline_passed("the group of ranks 0-2", wait, no_group).sentence,
-            "the group of ranks 0-2 has not been made within 1.5 s: rank 1 has not asked for it; rank 1 waits for the "
+            "the group of ranks 0-2 has not been made within 1.5 s: rank 1 has not called Group::of or split for it; rank 1 waits for the "
             "group of ranks 0 and 1; all ranks of a group must give the same list and the same name." +
                 undefined);
   wait.answers[1].wait = Answer::Wait{0, "x", 1, {}};
   EXPECT_EQ(deadline_passed("the group of ranks 0-2", wait, no_group).sentence,
-            "the group of ranks 0-2 has not been made within 1.5 s: rank 1 has not asked for it; rank 1 waits for "
+            "the group of ranks 0-2 has not been made within 1.5 s: rank 1 has not called Group::of or split for it; rank 1 waits for "
             "tensor \"x\"." +
                 undefined);
 }

@@ -252,6 +252,24 @@ TEST_F(LeaderOfAGroup, WakesTheMembersAlone) {
   EXPECT_TRUE(wakes(3, control::RankLeft{3})) << "that is for all";
 }
 
+TEST_F(LeaderOfAGroup, NamesTheLeaderAboveThatDoesNotAnswerForAGroupThatIsMade) {
+  const control::UpMessage question = control::Overdue{1, 0, "next", 1, 600, true, false, {1, 2}};
+  control::Bytes bytes;
+  control::encode(question, bytes);
+  ASSERT_TRUE(board_.post(control::ByteView(bytes.data(), bytes.size())));
+  const base::Time now = base::now();
+  leader_.step(now);
+  leader_.step(now + std::chrono::milliseconds(2500));
+  control::LogEntry last;
+  for (control::Bytes entry; board_.next_log_entry(entry);) {
+    last = control::decode_log(control::ByteView(entry.data(), entry.size()));
+  }
+  ASSERT_TRUE(std::holds_alternative<control::Faulted>(last));
+  EXPECT_EQ(std::get<control::Faulted>(last).message,
+            "group \"next\" of ranks 1 and 2 has not been made within 602 s: rank 0 does not answer; its process is "
+            "stopped, or kept from running. The contents of the buffers in flight are undefined.");
+}
+
 /// A node of three ranks and a short log. Rank 2 has read nothing of it.
 TEST(Leader, TellsOfADeathThatFilledTheLog) {
   base::Settings settings;

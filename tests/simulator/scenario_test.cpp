@@ -302,9 +302,9 @@ TEST(Sets, ThatAMemberNeverMakesEndAtTheDeadline) {
     world.set_program(3, {});
     ASSERT_EQ(world.run(), "") << "seed " << seed;
     EXPECT_EQ(world.fault(3).message(),
-              "the group of ranks 0-2 has not been made within 4 s: rank 1 has not asked for it; rank 1 waits "
-              "for the group of ranks 0 and 1; all ranks of a group must give the same list and the same name. The "
-              "contents of the buffers in flight are undefined.");
+              "the group of ranks 0-2 has not been made within 4 s: rank 1 has not called Group::of or split for it; "
+              "rank 1 waits for the group of ranks 0 and 1; all ranks of a group must give the same list and the same "
+              "name. The contents of the buffers in flight are undefined.");
     ASSERT_GE(world.stalls(0).size(), 1U);
     EXPECT_EQ(world.stalls(0)[0].members, (std::vector<std::int32_t>{0, 1, 2}));
     EXPECT_EQ(world.stalls(0)[0].missing, std::vector<std::int32_t>{1});
