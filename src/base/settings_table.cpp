@@ -26,8 +26,8 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "How long any wait may take before it fails with an error that names the tensor and the ranks that are missing."},
     {"KOLO_STALL_WARNING_S", &S::stall_warning_s, Type::seconds, 0.001, 1e9, kShared,
      "HOROVOD_STALL_CHECK_TIME_SECONDS",
-     "After how long a tensor that some ranks have not submitted is reported, once, with those ranks; a planned batch "
-     "that somebody waits for is then broken up."},
+     "After how long a tensor that some ranks have not submitted is reported, once, with those ranks, and a message "
+     "that waits, with its peer; a planned batch that somebody waits for is then broken up."},
     {"KOLO_CONNECT_TIMEOUT_S", &S::connect_timeout_s, Type::seconds, 0.001, 1e9, kShared, "",
      "How long `init` waits in each of its steps for the other ranks: to come at all, to share memory, to connect. "
      "Then it fails on every rank, and says who was missing. `MPI_Init` gets as long when `init` calls it; a process "

@@ -347,6 +347,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // -- messages (messages.cpp)
   void check_may_transfer(const p2p::Message& message) const;
+  [[nodiscard]] bool adopt(p2p::Message& message, MessageOperation* owner,
+                           std::optional<std::chrono::nanoseconds> timeout);
   void look_soon() KOLO_EXCLUDES(driver_.mutex());
   void tell_driver() KOLO_EXCLUDES(driver_.mutex());
   void end_message(Operation& operation);

@@ -53,11 +53,16 @@ void Engine::transfer(p2p::Message& message, std::optional<std::chrono::nanoseco
   operation->message = &message;
   operation->engine = weak_from_this();
   operation->self = operation;
-  if (!messages_.hand_over(message, operation.get(), base::now(), timeout.value_or(patience().usual))) {
+  if (!adopt(message, operation.get(), timeout)) {
     operation->self.reset();
     return;
   }
   wait(*operation, std::nullopt);
+}
+
+/// From now on the driver completes it; false: it is done.
+bool Engine::adopt(p2p::Message& message, MessageOperation* owner, std::optional<std::chrono::nanoseconds> timeout) {
+  return messages_.hand_over(message, owner, base::now(), timeout.value_or(patience().usual), patience().warn_after);
 }
 
 void Engine::submit_message(const std::shared_ptr<MessageOperation>& operation,
@@ -67,7 +72,7 @@ void Engine::submit_message(const std::shared_ptr<MessageOperation>& operation,
   operation->engine = weak_from_this();
   operation->self = operation;
   const bool done = messages_.start(message);
-  if (done || !messages_.hand_over(message, operation.get(), base::now(), timeout.value_or(patience().usual))) {
+  if (done || !adopt(message, operation.get(), timeout)) {
     operation->self.reset();
     bool was_interesting = false;
     operation->complete(message.status, was_interesting);  // nobody has it yet
@@ -114,7 +119,12 @@ void Engine::end_message(Operation& operation) {
 
 bool Engine::move_messages(base::Time now) {
   bool moved = false;
-  if (messages_.is_busy() && failure_.spares_backends()) moved = messages_.progress(now);
+  std::vector<std::string> warnings;
+  if (messages_.is_busy() && failure_.spares_backends()) moved = messages_.progress(now, warnings);
+  for (std::string& warning : warnings) {
+    ++metrics_.stalls;
+    errands_.log(LogLevel::warning, std::move(warning));
+  }
   return settle_messages() || moved;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What ranks as threads are told of waits in groups: the warnings while one lasts, and the deadline of a group that
+// What ranks as threads are told of waits in groups and for messages: the warnings while one lasts, and the deadline of
+// a group that
 // ranks ask for with different lists. Whole sentences, but for their times.
 #include <condition_variable>
 #include <functional>
@@ -89,6 +90,37 @@ TEST(Waits, AWarningNamesTheGroup) {
         gate.come();
       },
       options);
+}
+
+/// By the rank that waits, whichever that is: nobody else knows of a message.
+TEST(Waits, AMessageThatIsLateIsWarnedOf) {
+  for (const char* const per_node : {"0", "1"}) {
+    Warnings warnings;
+    kolo::Options options =
+        kolo::Options{}.with_setting("KOLO_STALL_WARNING_S", "0.1").with_setting("KOLO_RANKS_PER_NODE", per_node);
+    options.log_sink = warnings.sink();
+    kolo::run_local(
+        2,
+        [&] {
+          std::vector<float> x(100000, 1);
+          if (kolo::rank() == 0) {
+            warnings.wait_for(
+                "recv of up to 100000 elements of float32 from rank 0 with tag 7 has waited for N s: no message that "
+                "fits has come. Either rank 0 is slow, or the program does not send it there.");
+            kolo::send(kolo::const_view(x), 1, 7);
+            kolo::send(kolo::const_view(x), 1, 8);
+            EXPECT_GT(kolo::metrics().stalls, 0U);
+          } else {
+            kolo::recv(kolo::view(x), 0, 7);
+            EXPECT_GT(kolo::metrics().stalls, 0U);
+            warnings.wait_for(
+                "send of 100000 elements of float32 to rank 1 with tag 8 has waited for N s: rank 1 has not received "
+                "it. Either rank 1 is slow, or the program does not receive it there.");
+            kolo::recv(kolo::view(x), 0, 8);
+          }
+        },
+        options);
+  }
 }
 
 TEST(Waits, GroupsThatAreAskedForWithDifferentLists) {

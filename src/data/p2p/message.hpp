@@ -37,7 +37,8 @@ struct Message {
   const std::string* group = nullptr;         ///< likewise: the set, as people call it
   base::Time begun{};
   base::Time deadline = base::Time::max();
-  std::chrono::nanoseconds patience{};  ///< from the one to the other, for sentences
+  std::chrono::nanoseconds patience{};     ///< from the one to the other, for sentences
+  base::Time warn_at = base::Time::max();  ///< when a warning says that it waits; max: never, or that was said
 
   // -- the outcome, once it is done. Of a receive:
   int source = kAny;  ///< rank of the world

@@ -34,13 +34,15 @@ bool Messenger::look(Message& message) {
   return message.done();
 }
 
-bool Messenger::hand_over(Message& message, void* owner, base::Time begun, std::chrono::nanoseconds patience) {
+bool Messenger::hand_over(Message& message, void* owner, base::Time begun, std::chrono::nanoseconds patience,
+                          base::Duration warn_after) {
   const base::MutexLock lock(mutex_);
   if (message.done()) return false;
   message.owner = owner;
   message.begun = begun;
   message.patience = patience;
   message.deadline = patience >= base::Time::max() - begun ? base::Time::max() : begun + patience;
+  message.warn_at = begun + warn_after;
   protocol_.note_deadline(message);
   return true;
 }
@@ -94,7 +96,7 @@ bool Messenger::moves_net() const {
   return std::any_of(open.begin(), open.end(), [this](const Message* message) { return leaves_node(*message); });
 }
 
-bool Messenger::progress(base::Time now) {
+bool Messenger::progress(base::Time now, std::vector<std::string>& warnings) {
   const base::MutexLock lock(mutex_);
   if (closed_) return false;
   node_.disarm();
@@ -104,7 +106,10 @@ bool Messenger::progress(base::Time now) {
     if (net_) net_->expect(moves_net());
     moved = protocol_.progress();
     if (net_ && net_->has_unsent()) moved |= net_->look();
-    if (now >= protocol_.next_due()) protocol_.expire(now);
+    if (now >= protocol_.next_due()) {
+      protocol_.expire(now);
+      warnings.swap(protocol_.warnings());
+    }
   } catch (...) {
     routes_.drives = false;
     settle();

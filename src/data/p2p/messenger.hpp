@@ -50,8 +50,10 @@ class Messenger {
   bool start(Message& message);
   /// Moves messages of this node; whether this one is done. This rank is not rung from then on (see above).
   [[nodiscard]] bool look(Message& message);
-  /// Gives an open message an owner and a deadline; false: it is done.
-  [[nodiscard]] bool hand_over(Message& message, void* owner, base::Time begun, std::chrono::nanoseconds patience);
+  /// Gives an open message an owner, a deadline, and a time after which a warning says that it waits; false: it is
+  /// done.
+  [[nodiscard]] bool hand_over(Message& message, void* owner, base::Time begun, std::chrono::nanoseconds patience,
+                               base::Duration warn_after);
   /// See Protocol.
   bool cancel(Message& receive);
   void give_up(Message& message, const Status& status);
@@ -65,12 +67,12 @@ class Messenger {
   [[nodiscard]] bool has_unsent();
   /// Whether the memory of an open message begins in this.
   [[nodiscard]] bool uses(const std::byte* begin, std::size_t bytes);
-  /// When a deadline is due.
+  /// When a deadline or a warning is due.
   [[nodiscard]] base::Time next_due();
 
   // -- the driver
-  /// One pass; whether anything moved.
-  bool progress(base::Time now);
+  /// One pass; whether anything moved. Adds what is to be said of messages that have waited for long.
+  bool progress(base::Time now, std::vector<std::string>& warnings);
   /// Those with an owner that are done since the last call; valid until the next.
   [[nodiscard]] const std::vector<Message*>& take_done();
   /// The engine is about to sleep. False: something has come, and it makes another pass.

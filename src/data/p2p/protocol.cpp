@@ -32,7 +32,7 @@ void Protocol::start(Message& message) {
   message.open_index = open_.size();
   open_.push_back(&message);
   message.state = Message::State::waiting;
-  next_due_ = std::min(next_due_, message.deadline);
+  note_deadline(message);
   if (!closed_.ok()) return end(message, closed_);
   if (message.way == Message::Way::send) {
     start_send(message);
@@ -451,19 +451,24 @@ void Protocol::expire(base::Time now) {
       next_due_ = std::min(next_due_, until);
     }
   }
+  const std::vector<int> waiting = cycle();
+  const auto cycle_of = [&waiting](const Message& message) {
+    const bool is_in_it = waiting.size() > 1 && waiting[1] == message.peer;
+    return is_in_it ? waiting : std::vector<int>{};
+  };
   std::vector<Message*> overdue;
   for (Message* message : open_) {
     if (now >= message->deadline) {
       overdue.push_back(message);
-    } else {
-      next_due_ = std::min(next_due_, message->deadline);
+      continue;
     }
+    if (now >= message->warn_at) {
+      warnings_.push_back(waits_long(*message, cycle_of(*message)));
+      message->warn_at = base::Time::max();
+    }
+    note_deadline(*message);
   }
-  const std::vector<int> waiting = cycle();
-  for (Message* message : overdue) {
-    const bool is_in_it = waiting.size() > 1 && waiting[1] == message->peer;
-    give_up(*message, expired(*message, is_in_it ? waiting : std::vector<int>{}));
-  }
+  for (Message* message : overdue) give_up(*message, expired(*message, cycle_of(*message)));
 }
 
 }  // namespace kolo::p2p

@@ -13,6 +13,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -56,11 +57,15 @@ class Protocol final : private FrameHandler {
 
   /// Moves what can be moved; whether anything was.
   bool progress();
-  /// Ends what is overdue.
+  /// Ends what is overdue, and notes a warning of what has waited for long, once of each message.
   void expire(base::Time now);
   [[nodiscard]] base::Time next_due() const noexcept { return next_due_; }
-  /// An open message has got a deadline.
-  void note_deadline(const Message& message) noexcept { next_due_ = std::min(next_due_, message.deadline); }
+  /// An open message has got a deadline, and a time to warn.
+  void note_deadline(const Message& message) noexcept {
+    next_due_ = std::min({next_due_, message.deadline, message.warn_at});
+  }
+  /// Since the last call.
+  [[nodiscard]] std::vector<std::string>& warnings() noexcept { return warnings_; }
 
   /// Those that are done since the last call.
   [[nodiscard]] std::vector<Message*>& done() noexcept { return done_; }
@@ -136,6 +141,7 @@ class Protocol final : private FrameHandler {
   std::map<int, base::Time> left_;                         // until when something may come from these ranks
   std::unordered_set<int> silent_;                         // of those: nothing more comes
   base::Time next_due_ = base::Time::max();
+  std::vector<std::string> warnings_;
   Status closed_;
 };
 

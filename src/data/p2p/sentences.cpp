@@ -35,6 +35,26 @@ std::string origin(const Message& receive, int source, std::int32_t tag) {
   return "the message from " + rank_of(receive, source) + with_tag(tag);
 }
 
+/// Why it is not done.
+std::string lack_of(const Message& message) {
+  const bool sends = message.way == Message::Way::send;
+  if (message.state == Message::State::moving) {
+    return "its data has not " + std::string(sends ? "gone" : "come") + " whole";
+  }
+  return sends ? rank_of(message, message.peer) + " has not received it" : "no message that fits has come";
+}
+
+/// With what to do about it.
+std::string cycle_text(const Message& message, const std::vector<int>& cycle) {
+  std::string text = ". Ranks of the world wait for each other: ";
+  for (std::size_t i = 0; i < cycle.size(); ++i) {
+    text += (i == 0 ? "rank " : ", rank ") + std::to_string(cycle[i]) + " for rank " +
+            std::to_string(cycle[(i + 1) % cycle.size()]);
+  }
+  return text + (message.way == Message::Way::send ? "; let one of them receive first, or use send_async"
+                                                   : "; let one of them send first, or use recv_async");
+}
+
 Status failed(ErrorCode code, const Message& message, const std::string& why) {
   return {code, describe(message) + ": " + why};
 }
@@ -82,26 +102,20 @@ Status set_gone_there(const Message& send) {
 
 Status cancelled(const Message& receive) { return failed(ErrorCode::cancelled, receive, "it was cancelled"); }
 
+std::string waits_long(const Message& message, const std::vector<int>& cycle) {
+  const bool sends = message.way == Message::Way::send;
+  std::string text = describe(message) + " has waited for " + seconds(message.warn_at - message.begun) + ": ";
+  text += lack_of(message);
+  if (!cycle.empty()) return text + cycle_text(message, cycle) + ".";
+  const int peer = message.source == kAny ? message.peer : message.source;
+  text += ". Either " + (peer == kAny ? std::string("another rank") : rank_of(message, peer)) + " is slow, or ";
+  if (message.state == Message::State::moving) return text + "its process is stopped.";
+  return text + "the program does not " + (sends ? "receive it there." : peer == kAny ? "send it." : "send it there.");
+}
+
 Status expired(const Message& message, const std::vector<int>& cycle) {
-  const std::string within = " within " + seconds(message.patience);
-  std::string why;
-  if (message.state == Message::State::moving) {
-    why = "its data has not " + std::string(message.way == Message::Way::send ? "gone" : "come") + " whole" + within;
-  } else if (message.way == Message::Way::send) {
-    why = rank_of(message, message.peer) + " has not received it" + within;
-  } else {
-    why = "no message that fits has come" + within;
-  }
-  if (!cycle.empty()) {
-    why += ". Ranks of the world wait for each other: ";
-    for (std::size_t i = 0; i < cycle.size(); ++i) {
-      why += (i == 0 ? "rank " : ", rank ") + std::to_string(cycle[i]) + " for rank " +
-             std::to_string(cycle[(i + 1) % cycle.size()]);
-    }
-    why += message.way == Message::Way::send ? "; let one of them receive first, or use send_async"
-                                             : "; let one of them send first, or use recv_async";
-  }
-  return failed(ErrorCode::expired, message, why);
+  const std::string why = lack_of(message) + " within " + seconds(message.patience);
+  return failed(ErrorCode::expired, message, cycle.empty() ? why : why + cycle_text(message, cycle));
 }
 
 Status has_left(const Message& message) {

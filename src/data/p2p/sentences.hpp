@@ -26,6 +26,8 @@ Status given_up_there(const Message& message);
 Status set_gone_there(const Message& send);
 /// It was given up here.
 Status cancelled(const Message& receive);
+/// It has waited until `warn_at`. `cycle` as below.
+std::string waits_long(const Message& message, const std::vector<int>& cycle);
 /// Its deadline has passed. `cycle`: ranks of the world that wait for each other, this one first, or none.
 Status expired(const Message& message, const std::vector<int>& cycle);
 /// The rank that it needs has left the job, or all have that it could come from.

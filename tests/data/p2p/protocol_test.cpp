@@ -249,6 +249,51 @@ TEST(Protocol, ADeadlineEndsAMessageAndNamesTheCycle) {
             "recv of up to 4 elements of uint8 from any rank with tag 3: no message that fits has come within 2 s");
 }
 
+TEST(Protocol, AMessageThatWaitsLongIsWarnedOfOnce) {
+  Network network({3});
+  const base::Time begun = base::now();
+  Letter send(kSend, 1, 0, 100000), receive(kReceive, 2, 3, 4), any(kReceive, kAny, kAny, 4);
+  for (Letter* letter : {&send, &receive, &any}) {
+    letter->message.begun = begun;
+    letter->message.warn_at = begun + std::chrono::seconds(2);
+    letter->message.deadline = begun + std::chrono::seconds(10);
+    network[0].start(letter->message);
+  }
+  EXPECT_EQ(network[0].next_due(), begun + std::chrono::seconds(2));
+  network[0].expire(begun + std::chrono::milliseconds(1999));
+  EXPECT_EQ(network[0].warnings(), std::vector<std::string>{});
+  network[0].expire(begun + std::chrono::milliseconds(2001));
+  const std::vector<std::string> wanted{
+      "send of 100000 elements of uint8 to rank 1 with tag 0 has waited for 2 s: rank 1 has not received it. Either "
+      "rank 1 is slow, or the program does not receive it there.",
+      "recv of up to 4 elements of uint8 from rank 2 with tag 3 has waited for 2 s: no message that fits has come. "
+      "Either rank 2 is slow, or the program does not send it there.",
+      "recv of up to 4 elements of uint8 from any rank with any tag has waited for 2 s: no message that fits has come. "
+      "Either another rank is slow, or the program does not send it."};
+  EXPECT_EQ(network[0].warnings(), wanted);
+  network[0].expire(begun + std::chrono::seconds(5));
+  EXPECT_EQ(network[0].warnings(), wanted);
+  EXPECT_EQ(network[0].next_due(), begun + std::chrono::seconds(10));
+}
+
+TEST(Protocol, AMessageThatIsUnderWayForLongIsWarnedOf) {
+  Network network({2, 1});
+  Letter send(kSend, 1, 7, 50000), receive(kReceive, kAny, kAny, 50000);
+  for (Letter* letter : {&send, &receive}) letter->message.warn_at = letter->message.begun + std::chrono::seconds(60);
+  network[1].start(receive.message);
+  network[0].start(send.message);
+  network.step(1);
+  network.step(0);
+  for (const int rank : {0, 1}) network[rank].expire(send.message.begun + std::chrono::seconds(60));
+  EXPECT_EQ(network[0].warnings(),
+            std::vector<std::string>{"send of 50000 elements of uint8 to rank 1 with tag 7 has waited for 60 s: its "
+                                     "data has not gone whole. Either rank 1 is slow, or its process is stopped."});
+  EXPECT_EQ(network[1].warnings(),
+            std::vector<std::string>{"recv of up to 50000 elements of uint8 from any rank with any tag has waited for "
+                                     "60 s: its data has not come whole. Either rank 0 is slow, or its process is "
+                                     "stopped."});
+}
+
 TEST(Protocol, ARingOfReceivesIsNamedWithWhatToDo) {
   Network network({3});
   const base::Time begun = base::now();
@@ -259,9 +304,16 @@ TEST(Protocol, ARingOfReceivesIsNamedWithWhatToDo) {
     receive.begun = begun;
     receive.patience = std::chrono::milliseconds(200);
     receive.deadline = begun + receive.patience;
+    receive.warn_at = begun + std::chrono::milliseconds(100);
     network[rank].start(receive);
   }
   for (int rank = 0; rank < 3; ++rank) network[rank].note_wait();
+  network[2].expire(begun + std::chrono::milliseconds(100));
+  EXPECT_EQ(network[2].warnings(),
+            std::vector<std::string>{
+                "recv of up to 4 elements of uint8 from rank 0 with tag 0 has waited for 0.1 s: no message that fits "
+                "has come. Ranks of the world wait for each other: rank 2 for rank 0, rank 0 for rank 1, rank 1 for "
+                "rank 2; let one of them send first, or use recv_async."});
   network[1].expire(begun + std::chrono::milliseconds(200));
   EXPECT_EQ(receives[1]->message.status.message(),
             "recv of up to 4 elements of uint8 from rank 2 with tag 0: no message that fits has come within 0.2 s. "
