@@ -75,6 +75,12 @@ struct Metrics {
   std::uint64_t pushes = 0;  ///< how often some rank was starved of what another node's transport might hold back
   std::uint64_t bytes_in_place = 0;  ///< of `bytes`, reduced where they lay, in a GradientArena, without a copy
   std::uint64_t expressed = 0;       ///< submissions that went past the log: unnamed calls on one node
+  // Of messages between two ranks, those to itself included, that were not given up. A short one counts as sent before
+  // it is received.
+  std::uint64_t messages_sent = 0;
+  std::uint64_t message_bytes_sent = 0;
+  std::uint64_t messages_received = 0;
+  std::uint64_t message_bytes_received = 0;
   // What is used on the GPU, by way of NCCL or of pinned memory. All 0 until it is.
   std::uint64_t device_slot_bytes = 0;   ///< of fusion buffers; constant once they are there
   std::uint64_t device_arena_bytes = 0;  ///< of arenas that are there now: falls when one is gone

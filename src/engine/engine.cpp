@@ -510,6 +510,11 @@ Metrics Engine::metrics() {
   metrics.counts_published = counters.bare;
   metrics.plans = counters.plans;
   metrics.plans_voided = counters.plans_voided;
+  const p2p::MessageCounters messages = messages_.counters();
+  metrics.messages_sent = messages.sent;
+  metrics.message_bytes_sent = messages.bytes_sent;
+  metrics.messages_received = messages.received;
+  metrics.message_bytes_received = messages.bytes_received;
   if (leader_) {
     metrics.control_frames_sent = leader_->counters().frames_sent;
     metrics.control_frames_received = leader_->counters().frames_received;

@@ -193,6 +193,32 @@ TEST_P(Messages, WhatDoesNotFitFailsOnBothSides) {
   });
 }
 
+TEST_P(Messages, AreCounted) {
+  run([] {
+    const int next = (kolo::rank() + 1) % kolo::size(), previous = (kolo::rank() + kolo::size() - 1) % kolo::size();
+    const std::vector<float> few(4), many(100000);
+    std::vector<float> room(100000);
+    for (int i = 0; i < 3; ++i) {
+      kolo::Handle sent = kolo::send_async(kolo::const_view(few), next, 1);
+      kolo::recv(kolo::view(room), previous, 1);
+      sent.wait();
+    }
+    kolo::Handle sent = kolo::send_async(kolo::const_view(many), next, 2);
+    kolo::recv(kolo::view(room), previous, 2);
+    sent.wait();
+    // It comes whole, so it is sent; and is not received, because it does not fit.
+    sent = kolo::send_async(kolo::const_view(few), next, 3);
+    EXPECT_THROW(kolo::recv(kolo::view(room.data(), {2}), previous, 3), kolo::Error);
+    sent.wait();
+    const kolo::Metrics metrics = kolo::metrics();
+    EXPECT_EQ(metrics.messages_sent, 5U);
+    EXPECT_EQ(metrics.message_bytes_sent, 4 * 16 + 400000U);
+    EXPECT_EQ(metrics.messages_received, 4U);
+    EXPECT_EQ(metrics.message_bytes_received, 3 * 16 + 400000U);
+    kolo::barrier();
+  });
+}
+
 TEST_P(Messages, CallbacksAndManyThreads) {
   run([] {
     const int next = (kolo::rank() + 1) % kolo::size();

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What ranks as threads are told of waits in groups and for messages: the warnings while one lasts, and the deadline of
-// a group that
-// ranks ask for with different lists. Whole sentences, but for their times.
+// a group that ranks ask for with different lists. Whole sentences, but for their times.
 #include <condition_variable>
 #include <functional>
 #include <mutex>

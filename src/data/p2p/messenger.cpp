@@ -81,6 +81,11 @@ bool Messenger::uses(const std::byte* begin, std::size_t bytes) {
                      [&](const Message* message) { return message->data >= begin && message->data < begin + bytes; });
 }
 
+MessageCounters Messenger::counters() {
+  const base::MutexLock lock(mutex_);
+  return protocol_.counters();
+}
+
 base::Time Messenger::next_due() {
   if (!is_busy()) return base::Time::max();
   const base::MutexLock lock(mutex_);

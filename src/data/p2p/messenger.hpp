@@ -67,6 +67,7 @@ class Messenger {
   [[nodiscard]] bool has_unsent();
   /// Whether the memory of an open message begins in this.
   [[nodiscard]] bool uses(const std::byte* begin, std::size_t bytes);
+  [[nodiscard]] MessageCounters counters();
   /// When a deadline or a warning is due.
   [[nodiscard]] base::Time next_due();
 

@@ -145,6 +145,7 @@ void Protocol::detach(Message& message) {
 void Protocol::end(Message& message, const Status& status) {
   message.status = status;
   message.state = Message::State::done;
+  if (status.ok()) count(message);
   Message* const last = open_.back();
   open_.pop_back();
   if (last != &message) {
@@ -152,6 +153,16 @@ void Protocol::end(Message& message, const Status& status) {
     open_[message.open_index] = last;
   }
   if (message.owner != nullptr) done_.push_back(&message);
+}
+
+void Protocol::count(const Message& message) noexcept {
+  if (message.way == Message::Way::send) {
+    ++counters_.sent;
+    counters_.bytes_sent += message.bytes;
+  } else {
+    ++counters_.received;
+    counters_.bytes_received += message.received_bytes;
+  }
 }
 
 // ---------------------------------------------------------------- what is heard

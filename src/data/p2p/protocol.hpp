@@ -30,6 +30,14 @@ namespace kolo::p2p {
 /// Messages of up to so many bytes are sent whole: whoever sends one need not wait for its receive.
 inline constexpr std::size_t kWholeBytes = 16 << 10;
 
+/// Of messages that have ended well.
+struct MessageCounters {
+  std::uint64_t sent = 0;
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t received = 0;
+  std::uint64_t bytes_received = 0;
+};
+
 class Protocol final : private FrameHandler {
  public:
   /// `channels` outlives it.
@@ -74,6 +82,7 @@ class Protocol final : private FrameHandler {
   /// Whether frames are not yet in a channel.
   [[nodiscard]] bool has_unsent() const noexcept { return !busy_.empty(); }
   [[nodiscard]] const std::vector<Message*>& open() const noexcept { return open_; }
+  [[nodiscard]] const MessageCounters& counters() const noexcept { return counters_; }
   /// Notes in the channels whom the oldest open message waits for.
   void note_wait() noexcept;
 
@@ -122,6 +131,7 @@ class Protocol final : private FrameHandler {
   void mark_busy(int rank, Outgoing& outgoing);
   void detach(Message& message);
   void end(Message& message, const Status& status = {});
+  void count(const Message& message) noexcept;
   [[nodiscard]] std::vector<int> cycle() const;
 
   const int rank_;
@@ -142,6 +152,7 @@ class Protocol final : private FrameHandler {
   std::unordered_set<int> silent_;                         // of those: nothing more comes
   base::Time next_due_ = base::Time::max();
   std::vector<std::string> warnings_;
+  MessageCounters counters_;
   Status closed_;
 };
 
