@@ -126,6 +126,7 @@ void write(Writer& w, const Overdue& m) {
   w.byte(m.running ? 1 : 0);
   w.list(m.members);
   w.byte(m.join ? 1 : 0);
+  w.byte(static_cast<std::uint8_t>(m.kind));
 }
 void write(Writer& w, const Missing& m) {
   w.number(m.query);
@@ -241,6 +242,8 @@ void write(Writer& w, const Stalled& m) {
   w.list(m.missing);
   w.list(m.members);
   w.byte(m.join ? 1 : 0);
+  w.number(m.round);
+  w.byte(static_cast<std::uint8_t>(m.kind));
 }
 void write(Writer& w, const SetAdded& m) {
   w.number(m.set);
@@ -467,6 +470,7 @@ void read(Reader& r, Overdue& m) {
   m.running = r.flag();
   m.members = r.list<std::int32_t>();
   m.join = r.flag();
+  m.kind = r.choice(core::kLastCollective);
 }
 void read(Reader& r, Missing& m) {
   m.query = r.number();
@@ -578,6 +582,8 @@ void read(Reader& r, Stalled& m) {
   m.missing = r.list<std::int32_t>();
   m.members = r.list<std::int32_t>();
   m.join = r.flag();
+  m.round = r.number();
+  m.kind = r.choice(core::kLastCollective);
 }
 void read(Reader& r, SetAdded& m) {
   m.set = r.number_of<core::SetId>();

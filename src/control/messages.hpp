@@ -166,6 +166,7 @@ struct Overdue {
   std::vector<std::int32_t> members = {};  ///< as in `Declared`, here and below
   /// It waits for the others to join: `name` is empty, and `round` is the number of the set's join, from 1.
   bool join = false;
+  core::CollectiveKind kind = core::CollectiveKind::allreduce;  ///< of an unnamed call, for a warning
 };
 
 /// A node's answer to a `Query` for a warning: those of its own ranks that have not submitted.
@@ -368,6 +369,9 @@ struct Stalled {
   std::vector<std::int32_t> missing;
   std::vector<std::int32_t> members = {};
   bool join = false;  ///< as in `Overdue`: who has not joined
+  // Of an unnamed call: which one it is.
+  core::Round round = 0;
+  core::CollectiveKind kind = core::CollectiveKind::allreduce;
 };
 
 /// The answer to a request of kind add_process_set that its members agreed on: it completes with this entry, and no

@@ -244,10 +244,8 @@ struct Participant::Impl {
   }
 
   /// About the last call: whether a rank has left that will not make it.
-  void ask(const Set& set) { ask(set, set.sequence.said.calls(), 0, false, false); }
-
-  void ask(const Set& set, Round call, double waited_s, bool deadline, bool running) {
-    out.messages.emplace_back(Overdue{rank, set.number, kSequence, call, waited_s, deadline, running});
+  void ask(const Set& set) {
+    out.messages.emplace_back(Overdue{rank, set.number, kSequence, set.sequence.said.calls(), 0, false, false});
   }
 
   /// What sequences have grown by since the last time.
@@ -388,8 +386,9 @@ struct Participant::Impl {
 
   void ask(const Slot& slot, double waited_s, bool deadline) {
     const SetId set = slot.set == nullptr ? core::kGlobalSet : slot.set->number;
-    out.messages.emplace_back(
-        Overdue{rank, set, slot.name, slot.round, waited_s, deadline, false, slot.members, slot.is_join});
+    Overdue overdue{rank, set, slot.name, slot.round, waited_s, deadline, false, slot.members, slot.is_join};
+    if (const auto& submitted = slot.whole ? slot.pending : slot.current) overdue.kind = submitted->kind;
+    out.messages.emplace_back(std::move(overdue));
   }
 
   // ---- planned batches: how many are partial here and not yet reported
@@ -807,8 +806,11 @@ Round Participant::call(SetId set, const std::shared_ptr<const Signature>& signa
   return impl_->call(impl_->set_of(set), signature);
 }
 
-void Participant::overdue_call(SetId set, Round call, double waited_s, bool deadline, bool running) {
-  impl_->ask(impl_->set_of(set), call, waited_s, deadline, running);
+void Participant::overdue_call(SetId set, Round call, core::CollectiveKind kind, double waited_s, bool deadline,
+                               bool running) {
+  Overdue overdue{impl_->rank, impl_->set_of(set).number, kSequence, call, waited_s, deadline, running};
+  overdue.kind = kind;
+  impl_->out.messages.emplace_back(std::move(overdue));
 }
 
 SlotId Participant::ask_for_set(const std::vector<std::int32_t>& ranks, const std::string& name) {

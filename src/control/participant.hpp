@@ -172,7 +172,8 @@ class Participant {
   core::Round call(core::SetId set, const std::shared_ptr<const core::Signature>& signature);
   /// A call of the set's sequence, in flight, has waited for `waited_s` seconds; `running`: its batch has been handed
   /// out.
-  void overdue_call(core::SetId set, core::Round call, double waited_s, bool deadline, bool running);
+  void overdue_call(core::SetId set, core::Round call, core::CollectiveKind kind, double waited_s, bool deadline,
+                    bool running);
   /// Asks for a set of these ranks, in this order, this one among them. Not while such a request of the same ranks and
   /// name is in flight. The slot ends with the request.
   SlotId ask_for_set(const std::vector<std::int32_t>& ranks, const std::string& name);

@@ -41,6 +41,9 @@ std::string cannot_run(const std::string& subject, core::CollectiveKind kind, co
   return subject + ": the " + std::string(core::to_string(kind)) + " cannot run, because " + has_joined(absent);
 }
 
+/// Whether the order of the calls is the name.
+bool is_call(const std::string& name) { return name.empty() || name == kSequence; }
+
 /// What a rank does that the others wait for.
 const char* deed_of(bool join, bool group) {
   return join ? "joined" : group ? "called Group::of or split for it" : "submitted it";
@@ -104,9 +107,8 @@ std::string group_of(const std::string& name, const std::vector<std::int32_t>& m
 std::string subject(const std::string& group, const std::string& name, core::Round round,
                     const std::vector<std::int32_t>& members) {
   if (!members.empty()) return group_of(name, members);
-  const bool is_call = name.empty() || name == kSequence;
-  std::string text = is_call ? "call number " + std::to_string(round) : "tensor " + base::quoted(name);
-  if (is_call) text = (name.empty() ? "unnamed " : "unnamed asynchronous ") + text;
+  std::string text = is_call(name) ? "call number " + std::to_string(round) : "tensor " + base::quoted(name);
+  if (is_call(name)) text = (name.empty() ? "unnamed " : "unnamed asynchronous ") + text;
   if (!group.empty()) text += " of " + group;
   return text;
 }
@@ -121,9 +123,8 @@ std::string stalled(const std::string& group, const Stalled& stall) {
   } else if (is_group) {
     what = group_of(stall.name, stall.members);
   } else {
-    what = stall.name.empty()        ? "an unnamed call"
-           : stall.name == kSequence ? "an unnamed asynchronous call"
-                                     : "tensor " + base::quoted(stall.name);
+    what = subject("", stall.name, stall.round);
+    if (is_call(stall.name)) what += " (" + std::string(core::to_string(stall.kind)) + ")";
     if (!group.empty()) what += " of " + group;
   }
   return what + " has waited for " + spell_seconds(stall.waited_s) + ": " + core::describe_ranks(stall.missing) +

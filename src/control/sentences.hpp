@@ -28,7 +28,8 @@ std::string subject(const std::string& group, const std::string& name, core::Rou
 /// `the join`, followed by ` of ` and the group unless that is empty.
 std::string join_of(const std::string& group);
 
-/// The warning about a submission, a group or a join that some ranks have not come to. `group`: words of its set.
+/// The warning about a submission, a group or a join that some ranks have not come to. `group`: words of its set. It
+/// says which unnamed call it is, and of what kind: `unnamed call number 17 (barrier) of the group ...`.
 std::string stalled(const std::string& group, const Stalled& stall);
 
 /// One signature and who said it.

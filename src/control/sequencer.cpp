@@ -153,6 +153,7 @@ struct Sequencer::Impl {
     bool deadline = false;
     double waited_s = 0;
     // For a warning:
+    core::CollectiveKind kind = core::CollectiveKind::allreduce;  ///< of the asker's submission
     int answers = 0;
     std::vector<std::int32_t> missing;
     std::vector<std::int32_t> gone;    ///< of these, who had left when the answer came
@@ -1002,6 +1003,7 @@ struct Sequencer::Impl {
     question.asker = message.rank;
     question.deadline = message.deadline;
     question.running = message.running;
+    question.kind = message.kind;
     question.waited_s = message.waited_s;
     question.due = due;
     ask(std::move(question));
@@ -1055,7 +1057,8 @@ struct Sequencer::Impl {
       const Request& request = question.request;
       stalls[request.key()] = request.round;
       ++counters.stalls;
-      append(Stalled{request.set, request.name, question.waited_s, question.missing, request.members});
+      append(Stalled{request.set, request.name, question.waited_s, question.missing, request.members, false,
+                     request.round, question.kind});
     }
   }
 

@@ -93,7 +93,7 @@ void Engine::ask_about_call(const Operation& operation, double waited, bool dead
   // The log runs calls in their order: a warning about the first is one about all.
   const core::SetId set = operation.entry->set;
   if (!deadline && (!operation.is_waiting || sets_.sequence_of(set).front().get() != &operation)) return;
-  participant_.overdue_call(set, operation.call, waited, deadline, !operation.is_waiting);
+  participant_.overdue_call(set, operation.call, operation.signature->kind, waited, deadline, !operation.is_waiting);
 }
 
 }  // namespace kolo::engine

@@ -51,7 +51,7 @@ std::vector<UpMessage> sample_up() {
           Answer{kMost, 1023, true, Doing::standing, {0, 7}, "no time", Answer::Wait{3, "y", kMost, {2, 5}}},
           Answer{1, 2, false, Doing::waiting, {}, "", std::nullopt},
           Joined{3, 7, kMost, 12, {{"", 18, 0, {}}, {"x", kMost, core::kNoTensor, sample_signature()}}, kMost, true, 9},
-          Overdue{2, 1, "", 3, kWaited, true, false, {}, true},
+          Overdue{2, 1, "", 3, kWaited, true, false, {}, true, core::kLastCollective},
           SequenceGrown{4,
                         kMost,
                         {{255, kMost, sample_signature()},
@@ -68,7 +68,7 @@ std::vector<LogEntry> sample_log() {
           PlannedBatch{100, 120},
           Failed{3, "x", 4, ErrorCode::mismatch, "they disagree", {0, 3}},
           Query{1, 2, "y", 3, true, {0, 3}},
-          Stalled{1, "z", kWaited, {4, 5}, {4, 5, 6}},
+          Stalled{1, "z", kWaited, {4, 5}, {4, 5, 6}, false, kMost, core::CollectiveKind::barrier},
           SetAdded{1, core::kFirstRow, 2, {1, 0}, "add"},
           SetRemoved{1},
           RankLeft{6},
@@ -157,7 +157,11 @@ TEST(Codec, BringsEveryFieldBack) {
   EXPECT_EQ(added.name, "add");
   EXPECT_EQ(std::get<Failed>(decode_log(encoded(sample_log()[6]))).members, (std::vector<std::int32_t>{0, 3}));
   EXPECT_EQ(std::get<Query>(decode_log(encoded(sample_log()[7]))).members, (std::vector<std::int32_t>{0, 3}));
-  EXPECT_EQ(std::get<Stalled>(decode_log(encoded(sample_log()[8]))).members, (std::vector<std::int32_t>{4, 5, 6}));
+  const auto stalled = std::get<Stalled>(decode_log(encoded(sample_log()[8])));
+  EXPECT_EQ(stalled.members, (std::vector<std::int32_t>{4, 5, 6}));
+  EXPECT_EQ(stalled.round, kMost);
+  EXPECT_EQ(stalled.kind, core::CollectiveKind::barrier);
+  EXPECT_EQ(std::get<Overdue>(decode_up(encoded(sample_up()[14]))).kind, core::kLastCollective);
   EXPECT_EQ(std::get<SetRemoved>(decode_log(encoded(sample_log()[10]))).set, 1U);
   const auto absent = std::get<RankJoined>(decode_log(encoded(sample_log()[15])));
   EXPECT_EQ(absent.set, 1U);

@@ -292,7 +292,7 @@ class Saboteur {
   std::vector<std::int32_t> members() { return one_of<std::vector<std::int32_t>>({{}, {}, {0, 1}, {1}, ranks()}); }
   core::Signature signature() {
     core::Signature signature;
-    signature.kind = static_cast<core::CollectiveKind>(random_() % (static_cast<unsigned>(core::kLastCollective) + 1));
+    signature.kind = kind();
     signature.ranks = ranks();
     signature.root = rank();
     for (std::uint64_t tensors = random_() % 3; tensors > 0; --tensors) {
@@ -302,6 +302,7 @@ class Saboteur {
     return signature;
   }
   std::vector<std::string> names() { return one_of<std::vector<std::string>>({{}, {}, {"n0"}, {"", "m"}, {"m", "m"}}); }
+  core::CollectiveKind kind() { return static_cast<core::CollectiveKind>(random_() % core::kCollectiveCount); }
   bool flag() { return random_() % 2 == 0; }
   ErrorCode code() { return static_cast<ErrorCode>(random_() % kErrorCodeCount); }
   double seconds() { return one_of<double>({0, 1, -1, std::numeric_limits<double>::quiet_NaN()}); }
@@ -331,7 +332,7 @@ class Saboteur {
     case 2:
       return Interest{rank(), plan(), plan(), ids(), count()};
     case 3:
-      return Overdue{rank(), set(), name(), count(), seconds(), flag(), flag(), members(), flag()};
+      return Overdue{rank(), set(), name(), count(), seconds(), flag(), flag(), members(), flag(), kind()};
     case 4:
       return Missing{count(), ranks()};
     case 5:
@@ -368,7 +369,7 @@ class Saboteur {
     case 7:
       return Query{count(), set(), name(), count(), flag(), members(), flag()};
     case 8:
-      return Stalled{set(), name(), seconds(), ranks(), members(), flag()};
+      return Stalled{set(), name(), seconds(), ranks(), members(), flag(), count(), kind()};
     case 9:
       return SetAdded{set(), id(), generation(), ranks(), name()};
     case 10:

@@ -29,8 +29,10 @@ TEST(Sentences, AWarningNamesTheGroup) {
   const Stalled named{1, "x", 60.004, {3}};
   EXPECT_EQ(stalled("", named), "tensor \"x\"" + rest);
   EXPECT_EQ(stalled(kPair, named), "tensor \"x\" of " + kPair + rest);
-  EXPECT_EQ(stalled(kPair, Stalled{1, "", 60, {3}}), "an unnamed call of " + kPair + rest);
-  EXPECT_EQ(stalled(kPair, Stalled{1, kSequence, 60, {3}}), "an unnamed asynchronous call of " + kPair + rest);
+  EXPECT_EQ(stalled(kPair, Stalled{1, "", 60, {3}, {}, false, 17, core::CollectiveKind::barrier}),
+            "unnamed call number 17 (barrier) of " + kPair + rest);
+  EXPECT_EQ(stalled("", Stalled{1, kSequence, 60, {3}, {}, false, 4, core::CollectiveKind::reduce_scatter}),
+            "unnamed asynchronous call number 4 (reduce_scatter)" + rest);
   EXPECT_EQ(stalled(kPair, Stalled{1, "x", 0.7001, {1, 3}}),
             "tensor \"x\" of " + kPair +
                 " has waited for 0.7 s: ranks 1 and 3 have not submitted it. Either these ranks are slow, or the "
@@ -104,13 +106,14 @@ TEST(Sentences, ADeadlineSaysWhichOtherGroupARankAsksFor) {
   const auto no_group = [](core::SetId) { return std::string(); };
   const std::string undefined = " The contents of the buffers in flight are undefined.";
   EXPECT_EQ(deadline_passed("the group of ranks 0-2", wait, no_group).sentence,
-            "the group of ranks 0-2 has not been made within 1.5 s: rank 1 has not called Group::of or split for it; rank 1 waits for the "
-            "group of ranks 0 and 1; all ranks of a group must give the same list and the same name." +
+            "the group of ranks 0-2 has not been made within 1.5 s: rank 1 has not called Group::of or split for it; "
+            "rank 1 waits for the group of ranks 0 and 1; all ranks of a group must give the same list and the same "
+            "name." +
                 undefined);
   wait.answers[1].wait = Answer::Wait{0, "x", 1, {}};
   EXPECT_EQ(deadline_passed("the group of ranks 0-2", wait, no_group).sentence,
-            "the group of ranks 0-2 has not been made within 1.5 s: rank 1 has not called Group::of or split for it; rank 1 waits for "
-            "tensor \"x\"." +
+            "the group of ranks 0-2 has not been made within 1.5 s: rank 1 has not called Group::of or split for it; "
+            "rank 1 waits for tensor \"x\"." +
                 undefined);
 }
 

@@ -512,7 +512,7 @@ TEST_F(CrowdedTest, LetsANewNameWaitUntilAnIdIsNotReady) {
 }
 
 TEST_F(SequencerTest, ReportsAStallOnceAndFailsAtTheDeadline) {
-  const Overdue warning{0, 0, "x", 1, 60, false};
+  const Overdue warning{0, 0, "x", 1, 60, false, false, {}, false, core::CollectiveKind::broadcast};
   sequencer.on_message(warning, now);
   sequencer.on_message(warning, now);
   EXPECT_EQ(only<Query>(decide()).query, 1U);
@@ -522,6 +522,8 @@ TEST_F(SequencerTest, ReportsAStallOnceAndFailsAtTheDeadline) {
   const auto stalled = only<Stalled>(decide());
   EXPECT_EQ(stalled.missing, (Ranks{1, 3}));
   EXPECT_EQ(stalled.waited_s, 60);
+  EXPECT_EQ(stalled.round, 1U);
+  EXPECT_EQ(stalled.kind, core::CollectiveKind::broadcast);
   sequencer.on_message(warning, now);
   EXPECT_TRUE(decide().empty());
   sequencer.on_message(Overdue{0, 0, "x", 1, 600, true}, now);

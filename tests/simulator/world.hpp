@@ -735,7 +735,8 @@ class World {
     const bool warn = options_.stall_warning > 0 && waited >= options_.stall_warning && !call.warned;
     if (!is_late && (!warn || call.running)) return;
     call.warned = true;
-    r.participant->overdue_call(set, call.number, static_cast<double>(waited) / 1000, is_late, call.running);
+    r.participant->overdue_call(set, call.number, core::CollectiveKind::allreduce, static_cast<double>(waited) / 1000,
+                                is_late, call.running);
   }
 
   void look_at_join(Rank& r) {

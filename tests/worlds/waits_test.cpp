@@ -74,13 +74,15 @@ TEST(Waits, AWarningNamesTheGroup) {
 
         come_late("tensor \"x\" of " + group + is_late);
         kolo::allreduce(pair, "x", kolo::view(x));
-        come_late("an unnamed call of " + group + is_late);
         kolo::barrier(pair);
-        come_late("an unnamed asynchronous call of " + group + is_late);
-        kolo::barrier_async(pair).wait();
-        come_late(
-            "group \"next\" of ranks 1 and 3 has waited for N s: rank 3 has not called Group::of or split for it. Either this rank is "
-            "slow, or the program does not ask for a group of the same ranks and name there.");
+        come_late("unnamed call number 2 (barrier) of " + group + is_late);
+        kolo::barrier(pair);
+        kolo::allreduce_async(pair, kolo::view(x)).wait();
+        come_late("unnamed asynchronous call number 2 (broadcast) of " + group + is_late);
+        kolo::broadcast_async(pair, kolo::view(x), 0).wait();
+        come_late("group \"next\" of ranks 1 and 3 has waited for N s: rank 3 has not called Group::of or split for "
+                  "it. Either this rank is slow, or the program does not ask for a group of the same ranks and name "
+                  "there.");
         kolo::barrier(Group::of({1, 3}, "next"));
         come_late("the join of " + group +
                   " has waited for N s: rank 3 has not joined, and nothing runs. Either this rank is slow, or the "
@@ -133,14 +135,15 @@ TEST(Waits, GroupsThatAreAskedForWithDifferentLists) {
         std::vector<int> list{0, 1, 2};
         if (kolo::rank() == 1) {
           // The others' deadline comes first.
-          warnings.wait_for("the group of ranks 0-2 has waited for N s: rank 1 has not called Group::of or split for it. Either this rank "
-                            "is slow, or the program does not ask for a group of the same ranks and name there.");
+          warnings.wait_for("the group of ranks 0-2 has waited for N s: rank 1 has not called Group::of or split for "
+                            "it. Either this rank is slow, or the program does not ask for a group of the same ranks "
+                            "and name there.");
           list = {0, 1};
         }
         EXPECT_EQ(without_times(sentence_of(ErrorCode::timeout, [&] { (void)Group::of(list); })),
-                  "the group of ranks 0-2 has not been made within N s: rank 1 has not called Group::of or split for it; rank 1 waits for "
-                  "the group of ranks 0 and 1; all ranks of a group must give the same list and the same name. The "
-                  "contents of the buffers in flight are undefined.");
+                  "the group of ranks 0-2 has not been made within N s: rank 1 has not called Group::of or split for "
+                  "it; rank 1 waits for the group of ranks 0 and 1; all ranks of a group must give the same list and "
+                  "the same name. The contents of the buffers in flight are undefined.");
       },
       options);
 }
