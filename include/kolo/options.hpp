@@ -109,18 +109,21 @@ struct ReduceScatterOptions {
   /// How long this operation may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty. More than zero
   /// (`Error` invalid_argument at the call).
   std::optional<std::chrono::nanoseconds> timeout;
+  /// As that of `AllreduceOptions`: every rank's result is rounded as there.
+  std::optional<DType> send_as;
   /// As that of `AllreduceOptions`.
   int priority = 0;
 
   ReduceScatterOptions() = default;
   ReduceScatterOptions(ReduceOp what) : op(what) {}
-  /// For programs of 0.1, whose `reduce_scatter` took these. Throws `Error` (unsupported) for a `send_as`.
+  /// For programs of 0.1, whose `reduce_scatter` took these.
   KOLO_API ReduceScatterOptions(const AllreduceOptions& options);
 
   KOLO_SETTER(ReduceScatterOptions, ReduceOp, op)
   KOLO_SETTER(ReduceScatterOptions, double, prescale)
   KOLO_SETTER(ReduceScatterOptions, double, postscale)
   KOLO_SETTER_TIMEOUT(ReduceScatterOptions)
+  KOLO_SETTER(ReduceScatterOptions, DType, send_as)
   KOLO_SETTER(ReduceScatterOptions, int, priority)
 };
 

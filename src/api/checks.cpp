@@ -30,9 +30,6 @@ void check_send_as(core::CollectiveKind kind, std::string_view name, DType dtype
   if (!is_floating_point(dtype)) {
     refuse(kind, name, type + " cannot be sent as " + sent + "; send_as needs a floating-point type");
   }
-  if (!core::traits_of(kind).converts) {
-    refuse(kind, name, "its elements travel as they are; leave out send_as", ErrorCode::unsupported);
-  }
 }
 
 }  // namespace

@@ -12,10 +12,7 @@ namespace kolo {
 
 ReduceScatterOptions::ReduceScatterOptions(const AllreduceOptions& options)
     : op(options.op), prescale(options.prescale), postscale(options.postscale), timeout(options.timeout),
-      priority(options.priority) {
-  if (options.send_as)
-    throw Error(ErrorCode::unsupported, "reduce_scatter: its elements travel as they are; leave out send_as");
-}
+      send_as(options.send_as), priority(options.priority) {}
 
 // ---------------------------------------------------------------- allreduce
 

@@ -253,8 +253,9 @@ Request alltoall_request(std::string_view name, ConstTensorView in, const std::o
 Request reduce_scatter_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
                                const RankAndSize& self, const ReduceScatterOptions& options) {
   const auto kind = core::CollectiveKind::reduce_scatter;
-  const AllreduceOptions reduction =
-      AllreduceOptions(options.op).with_prescale(options.prescale).with_postscale(options.postscale);
+  AllreduceOptions reduction = AllreduceOptions(options.op).with_prescale(options.prescale);
+  reduction.postscale = options.postscale;
+  reduction.send_as = options.send_as;
   check_view(kind, name, "input", in);
   check_reduction(kind, name, in.dtype(), reduction);
   if (in.shape().rank() == 0) refuse(kind, name, "a scalar has no rows; give a tensor of at least one dimension");

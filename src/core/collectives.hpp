@@ -31,26 +31,20 @@ struct CollectiveTraits {
   CollectiveKind kind;
   std::string_view name;
   bool moves_data = true;    ///< has tensors, which a backend must see; else it is done when all have asked for it
-  bool reduces = false;      ///< elements of several ranks become one: op and scales count
+  bool reduces = false;      ///< elements of several ranks become one: op, scales and wire format count
   bool rooted = false;       ///< one rank's part differs: the root counts
   bool rows_differ = false;  ///< each rank has a first dimension of its own: the signature has the shape of a row, and
                              ///< the output is asked for when all ranks' rows are known
   bool scatters_rows = false;  ///< the input's rows are dealt out to the ranks (data::RowsOf)
   bool fuses = false;          ///< several requests with the same options may run as one
   bool batches = false;        ///< several requests may be one batch, in which they run one by one
-  bool converts = false;       ///< elements can travel in another type than the tensor's
   bool in_arena = false;       ///< is done where the tensor lies, if that is an arena
   bool makes_set = false;      ///< a process set: for the sequencer alone
   bool needs_all = false;      ///< each rank sends and receives: none can be absent (control/messages.hpp, Joining)
 };
 
 inline constexpr CollectiveTraits kCollectives[] = {
-    {.kind = CollectiveKind::allreduce,
-     .name = "allreduce",
-     .reduces = true,
-     .fuses = true,
-     .converts = true,
-     .in_arena = true},
+    {.kind = CollectiveKind::allreduce, .name = "allreduce", .reduces = true, .fuses = true, .in_arena = true},
     {.kind = CollectiveKind::allgather, .name = "allgather", .rows_differ = true},
     {.kind = CollectiveKind::broadcast, .name = "broadcast", .rooted = true, .fuses = true},
     {.kind = CollectiveKind::barrier, .name = "barrier", .moves_data = false},
@@ -62,12 +56,7 @@ inline constexpr CollectiveTraits kCollectives[] = {
      .scatters_rows = true,
      .batches = true},
     {.kind = CollectiveKind::add_process_set, .name = "add_process_set", .moves_data = false, .makes_set = true},
-    {.kind = CollectiveKind::reduce,
-     .name = "reduce",
-     .reduces = true,
-     .rooted = true,
-     .fuses = true,
-     .converts = true},
+    {.kind = CollectiveKind::reduce, .name = "reduce", .reduces = true, .rooted = true, .fuses = true},
     {.kind = CollectiveKind::gather, .name = "gather", .rooted = true, .rows_differ = true},
     {.kind = CollectiveKind::scatter, .name = "scatter", .rooted = true, .rows_differ = true, .needs_all = true},
 };

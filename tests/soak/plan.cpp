@@ -45,7 +45,8 @@ Operation draw_operation(Random& random, std::string name, const Limits& limits)
   operation.scaled = is_floating_point(operation.dtype) && operation.op != ReduceOp::product && chance(random, 20);
   const bool converts = operation.kind == Kind::allreduce || operation.kind == Kind::allreduce_into ||
                         operation.kind == Kind::grouped || operation.kind == Kind::reduce ||
-                        operation.kind == Kind::reduce_into;
+                        operation.kind == Kind::reduce_into || operation.kind == Kind::reduce_scatter ||
+                        operation.kind == Kind::reduce_scatter_into;
   if (is_floating_point(operation.dtype) && converts && chance(random, 20)) {
     operation.send_as = chance(random, 50) ? DType::float16 : DType::bfloat16;
   }
@@ -105,7 +106,6 @@ std::vector<Operation> prepared_of(std::uint64_t seed, std::uint64_t world, cons
         pick(random, {Kind::allreduce, Kind::allreduce, Kind::grouped, Kind::broadcast, Kind::reduce_into,
                       Kind::allgather_into, Kind::gather_into, Kind::scatter_into, Kind::reduce_scatter_into});
     operation.form = testing::Form::prepared;
-    if (operation.kind == Kind::reduce_scatter_into) operation.send_as.reset();
     operation.lengths.resize(static_cast<std::size_t>(operation.kind == Kind::grouped   ? 3
                                                       : differs_by_rank(operation.kind) ? limits.ranks
                                                                                         : 1),

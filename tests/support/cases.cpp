@@ -179,12 +179,6 @@ const char* why_values_excluded(const Row& row) {
                                    })) {
     return "it does not convert";
   }
-  if (says<Collective, Conversion>(row, Factor::collective, Factor::conversion,
-                                   [](Collective collective, Conversion conversion) {
-                                     return collective == Collective::reduce_scatter && conversion > Conversion::scaled;
-                                   })) {
-    return "a reduce_scatter sends elements as they are";
-  }
   if (says<DType, Conversion>(row, Factor::dtype, Factor::conversion, [](DType dtype, Conversion conversion) {
         return conversion != Conversion::none && !is_floating_point(dtype);
       })) {

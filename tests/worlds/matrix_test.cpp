@@ -57,8 +57,6 @@ std::vector<std::int64_t> lengths_of(Kind kind, std::int64_t length, int ranks) 
   }
 }
 
-bool converts(Kind kind) { return reduces(kind) && kind != Kind::reduce_scatter && kind != Kind::reduce_scatter_into; }
-
 /// All that a world of this size runs, one dtype after another.
 std::vector<Operation> operations_of(DType dtype, int ranks) {
   std::vector<Operation> operations;
@@ -78,7 +76,7 @@ std::vector<Operation> operations_of(DType dtype, int ranks) {
         operation.scaled = kolo::is_floating_point(dtype) && op != ReduceOp::product && length % 2 == 1;
         operation.lengths = lengths_of(kind, length, ranks);
         operations.push_back(operation);
-        if (!kolo::is_floating_point(dtype) || !converts(kind)) continue;
+        if (!kolo::is_floating_point(dtype) || !reduces(kind)) continue;
         operation.name += ", narrow";
         operation.send_as = length % 4 < 2 ? DType::float16 : DType::bfloat16;
         operations.push_back(operation);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All-reduces whose tensors travel as 16-bit floats: exact where the numbers are, rounded as promised where they are
-// not, bitwise the same on all ranks, wherever the tensors lie.
+// All-reduces and reduce-scatters whose tensors travel as 16-bit floats: exact where the numbers are, rounded as
+// promised where they are not, bitwise the same on all ranks, wherever the tensors lie.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -128,6 +128,25 @@ TEST_P(SendAs, InputsAndResultsAreRoundedAndSumsAreNot) {
             ASSERT_NEAR(sum[i], wanted[i], std::abs(wanted[i]) / 100 + 1e-4) << i;
             ASSERT_EQ(sum[i], rounded(narrow, sum[i])) << i;
           }
+        }
+      }
+    }
+  });
+}
+
+TEST_P(SendAs, AReduceScatterGivesTheRowsOfAnAllreduce) {
+  run([] {
+    for (const DType narrow : {DType::float16, DType::bfloat16}) {
+      for (const AllreduceOptions& how : {AllreduceOptions{}.with_prescale(0.3).with_postscale(0.7),
+                                          AllreduceOptions(ReduceOp::average), AllreduceOptions(ReduceOp::min)}) {
+        for (const std::int64_t length : kLengths) {
+          const AllreduceOptions options = AllreduceOptions(how).with_send_as(narrow);
+          std::vector<float> whole = rough(static_cast<std::size_t>(length), kolo::rank());
+          const kolo::Tensor rows = kolo::reduce_scatter("rows", kolo::const_view(whole), options);
+          const kolo::Tensor all = kolo::allgather(rows.view());
+          kolo::allreduce("whole", kolo::view(whole), options);
+          const kolo::Span<const float> got = all.as<float>();
+          EXPECT_EQ(std::vector<float>(got.begin(), got.end()), whole) << length;
         }
       }
     }

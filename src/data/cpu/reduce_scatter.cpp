@@ -42,19 +42,21 @@ std::int64_t ScatterPlan::largest_block(int size, std::size_t slot_bytes, std::s
 
 ScatterPlan::ScatterPlan(const data::Run& run, int rank, int size, std::size_t slot_bytes,
                          std::size_t past_cache_bytes) noexcept
-    : reduction_{run.dtype, run.op, {run.prescale, run.postscale, run.divisor}}, width_(size_of(run.dtype)),
-      size_(size), rows_(run.rows), row_elements_(run.rows == 0 ? 0 : run.elements / run.rows),
-      input_(run.pieces.front().input), output_(run.pieces.front().output), owners_(owners_in_chunk(size, slot_bytes)) {
+    : reduction_{run.dtype, run.op, {run.prescale, run.postscale, run.divisor}},
+      format_(&wire_format(run.dtype, run.wire)), size_(size), rows_(run.rows),
+      row_elements_(run.rows == 0 ? 0 : run.elements / run.rows), input_(run.pieces.front().input),
+      output_(run.pieces.front().output), owners_(owners_in_chunk(size, slot_bytes)) {
   const std::int64_t longest = data::RowsOf(rows_, 0, size).count * row_elements_;
-  const std::int64_t most = largest_block(size, slot_bytes, width_);
-  const std::int64_t line = line_of(width_);
+  const std::int64_t line = format_->granule();
+  const std::int64_t most = largest_block(size, slot_bytes, format_->bytes(line) / static_cast<std::size_t>(line));
   // As few blocks as can be, and all about the same.
   blocks_ = std::max<std::int64_t>(1, divide_up(longest, most));
   block_ = std::max(line, divide_up(divide_up(longest, blocks_), line) * line);
   chunks_ = longest == 0 ? 0 : blocks_ * divide_up(size_, owners_);
   const data::RowsOf own(rows_, rank, size_);
-  const std::size_t result = static_cast<std::size_t>(own.count * row_elements_) * width_;
-  const bool in_place = input_ + static_cast<std::size_t>(own.begin * row_elements_) * width_ == output_;
+  const auto width = static_cast<std::int64_t>(size_of(run.dtype));
+  const auto result = static_cast<std::size_t>(own.count * row_elements_ * width);
+  const bool in_place = input_ + own.begin * row_elements_ * width == output_;
   past_cache_ = !in_place && result >= past_cache_bytes;
 }
 
@@ -62,8 +64,8 @@ ScatterPlan::Block ScatterPlan::block(std::int64_t chunk, int owner) const noexc
   const data::RowsOf rows(rows_, owner, size_);
   const std::int64_t begin = chunk % blocks_ * block_;
   const std::int64_t elements = std::clamp<std::int64_t>(rows.count * row_elements_ - begin, 0, block_);
-  const auto width = static_cast<std::int64_t>(width_);
-  const auto offset = static_cast<std::size_t>((owner - first_owner(chunk)) * block_ * width);
+  const auto width = static_cast<std::int64_t>(size_of(reduction_.dtype));
+  const std::size_t offset = format_->bytes((owner - first_owner(chunk)) * block_);
   if (elements == 0) return {offset, 0, nullptr, nullptr};
   return {offset, elements, input_ + (rows.begin * row_elements_ + begin) * width, output_ + begin * width};
 }
@@ -107,37 +109,36 @@ int ReduceScatter::reducer_for(int owner, int node) const noexcept {
 void ReduceScatter::fill(Chunk& chunk) {
   std::byte* slot = site_.own_slot(chunk);
   for (int owner = plan_.first_owner(chunk.begin); owner < plan_.end_owner(chunk.begin); ++owner) {
-    if (reduces_for(owner)) continue;
+    if (reduces_for(owner) && plan_.format().is_plain()) continue;
     const ScatterPlan::Block block = plan_.block(chunk.begin, owner);
-    kernels::copy_ahead(slot + block.offset, block.input, block.elements * static_cast<std::int64_t>(plan_.width()));
+    plan_.format().encode(block.input, block.elements, plan_.reduction().scaling.prescale, slot + block.offset);
   }
 }
 
 void ReduceScatter::gather_inputs(const ScatterPlan::Block& block, const Chunk& chunk) {
   for (int peer = 0; peer < site_.local_size(); ++peer)
     site_.inputs[static_cast<std::size_t>(peer)] = site_.slot(peer, chunk) + block.offset;
-  site_.inputs[static_cast<std::size_t>(site_.local_rank())] = block.input;
+  if (plan_.format().is_plain()) site_.inputs[static_cast<std::size_t>(site_.local_rank())] = block.input;
 }
 
 void ReduceScatter::enter(const Chunk& chunk) {
   if (site_.mesh == nullptr) return;
   const int rank = site_.topology.rank;
   const std::size_t exchange = site_.exchange_of(chunk);
-  const std::size_t wide = size_of(kernels::accumulator_of(plan_.reduction().dtype));
-  const std::size_t stride = static_cast<std::size_t>(plan_.block_elements()) * wide;
+  const std::size_t stride = plan_.sum_bytes(plan_.block_elements());
   std::size_t sent = 0;
   for (int owner = plan_.first_owner(chunk.begin); owner < plan_.end_owner(chunk.begin); ++owner) {
     if (owner == rank || !reduces_for(owner)) continue;
     const ScatterPlan::Block block = plan_.block(chunk.begin, owner);
     if (block.elements == 0) continue;
     gather_inputs(block, chunk);
-    kernels::reduce_partial(plan_.reduction(), site_.inputs.data(), site_.local_size(),
-                            site_.mesh->outgoing(exchange) + sent, block.elements);
-    site_.mesh->send(exchange, site_.world_rank_of(owner), sent, static_cast<std::size_t>(block.elements) * wide);
+    plan_.format().reduce_partial(plan_.reduction(), site_.inputs.data(), site_.local_size(),
+                                  site_.mesh->outgoing(exchange) + sent, block.elements);
+    site_.mesh->send(exchange, site_.world_rank_of(owner), sent, plan_.sum_bytes(block.elements));
     sent += stride;
   }
   if (!plan_.holds(chunk.begin, rank)) return;
-  const std::size_t bytes = static_cast<std::size_t>(plan_.block(chunk.begin, rank).elements) * wide;
+  const std::size_t bytes = plan_.sum_bytes(plan_.block(chunk.begin, rank).elements);
   for (int node = 0; node < site_.topology.node_count(); ++node) {
     if (node != site_.topology.node)
       site_.mesh->receive(exchange, reducer_for(rank, node), static_cast<std::size_t>(node) * stride, bytes);
@@ -153,20 +154,33 @@ void ReduceScatter::take(const Chunk& chunk) {
   const ScatterPlan::Block block = plan_.block(chunk.begin, site_.topology.rank);
   if (block.elements == 0) return;
   gather_inputs(block, chunk);
-  if (site_.mesh != nullptr) return take_between_nodes(block, chunk);
-  const auto reduce = plan_.past_cache() ? &kernels::reduce_past_cache : &kernels::reduce;
-  reduce(plan_.reduction(), site_.inputs.data(), site_.local_size(), block.output, block.elements);
+  site_.mesh != nullptr ? take_between_nodes(block, chunk) : take_inside_node(block, chunk);
+}
+
+/// The own block of the own slot is read by nobody else: encoded sums replace it.
+void ReduceScatter::take_inside_node(const ScatterPlan::Block& block, const Chunk& chunk) {
+  if (plan_.format().is_plain()) {
+    const auto reduce = plan_.past_cache() ? &kernels::reduce_past_cache : &kernels::reduce;
+    return reduce(plan_.reduction(), site_.inputs.data(), site_.local_size(), block.output, block.elements);
+  }
+  void* const sums = site_.own_slot(chunk) + block.offset;
+  plan_.format().reduce(plan_.reduction(), site_.inputs.data(), site_.local_size(), &sums, 1, block.elements);
+  plan_.format().decode(static_cast<const std::byte*>(sums), block.elements, block.output, plan_.past_cache());
 }
 
 void ReduceScatter::take_between_nodes(const ScatterPlan::Block& block, const Chunk& chunk) {
-  const std::size_t stride =
-      static_cast<std::size_t>(plan_.block_elements()) * size_of(kernels::accumulator_of(plan_.reduction().dtype));
+  const WireFormat& format = plan_.format();
+  const std::size_t stride = plan_.sum_bytes(plan_.block_elements());
   std::byte* sums = site_.mesh->incoming(site_.exchange_of(chunk));
-  kernels::reduce_partial(plan_.reduction(), site_.inputs.data(), site_.local_size(),
-                          sums + static_cast<std::size_t>(site_.topology.node) * stride, block.elements);
+  format.reduce_partial(plan_.reduction(), site_.inputs.data(), site_.local_size(),
+                        sums + static_cast<std::size_t>(site_.topology.node) * stride, block.elements);
+  const kernels::Reduction of_sums{format.sums(), plan_.reduction().op, {}};
   for (int node = 1; node < site_.topology.node_count(); ++node)
-    kernels::combine(plan_.reduction(), sums, sums + static_cast<std::size_t>(node) * stride, block.elements);
-  kernels::finish(plan_.reduction(), sums, block.output, block.elements);
+    kernels::combine(of_sums, sums, sums + static_cast<std::size_t>(node) * stride, block.elements);
+  if (format.is_plain()) return format.finish(plan_.reduction(), sums, block.output, block.elements);
+  std::byte* const encoded = site_.own_slot(chunk) + block.offset;
+  format.finish(plan_.reduction(), sums, encoded, block.elements);
+  format.decode(encoded, block.elements, block.output, false);
 }
 
 }  // namespace kolo::data::cpu

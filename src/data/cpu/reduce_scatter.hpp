@@ -8,7 +8,8 @@
 //   fill    copy the own input for the blocks of other ranks into the own slot; the own block is read where it lies
 //   take    reduce the own block over all slots and the own input, straight into the output
 //
-// That is one synchronisation, and each element is written to a slot and read from there once.
+// That is one synchronisation, and each element is written to a slot and read from there once. Where elements are
+// encoded the own block goes through the own slot as well, so that every input is rounded alike, and so is its sum.
 //
 // Between nodes there is a step in the middle. A block is reduced into a partial sum on every node: on its owner's by
 // the owner itself, on the others by one of the node's ranks, which sends it to the owner (mesh.hpp); owners
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "data/cpu/collective.hpp"
+#include "data/cpu/wire_format.hpp"
 #include "data/kernels/reduce.hpp"
 
 namespace kolo::data::cpu {
@@ -34,7 +36,11 @@ class ScatterPlan {
   [[nodiscard]] std::int64_t chunks() const noexcept { return chunks_; }
 
   [[nodiscard]] const kernels::Reduction& reduction() const noexcept { return reduction_; }
-  [[nodiscard]] std::size_t width() const noexcept { return width_; }
+  [[nodiscard]] const WireFormat& format() const noexcept { return *format_; }
+  /// Bytes of so many elements' partial sums.
+  [[nodiscard]] std::size_t sum_bytes(std::int64_t elements) const noexcept {
+    return static_cast<std::size_t>(elements) * size_of(format_->sums());
+  }
   /// The owners whose blocks a chunk holds: a range.
   [[nodiscard]] int first_owner(std::int64_t chunk) const noexcept {
     return static_cast<int>(chunk / blocks_) * owners_;
@@ -57,13 +63,13 @@ class ScatterPlan {
   /// The most elements of a block.
   [[nodiscard]] std::int64_t block_elements() const noexcept { return block_; }
 
-  /// The most that a chunk holds of one owner, for elements of this width, and of how many owners.
+  /// The most that a chunk holds of one owner, for elements of this width in a slot, and of how many owners.
   [[nodiscard]] static int owners_in_chunk(int size, std::size_t slot_bytes) noexcept;
   [[nodiscard]] static std::int64_t largest_block(int size, std::size_t slot_bytes, std::size_t width) noexcept;
 
  private:
   kernels::Reduction reduction_;
-  std::size_t width_ = 1;
+  const WireFormat* format_ = nullptr;
   int size_ = 1;
   std::int64_t rows_ = 0;
   std::int64_t row_elements_ = 0;
@@ -97,6 +103,7 @@ class ReduceScatter final : public Collective {
   [[nodiscard]] int reducer_for(int owner, int node) const noexcept;
   /// Points the site's inputs at the block on all local ranks.
   void gather_inputs(const ScatterPlan::Block& block, const Chunk& chunk);
+  void take_inside_node(const ScatterPlan::Block& block, const Chunk& chunk);
   void take_between_nodes(const ScatterPlan::Block& block, const Chunk& chunk);
 
   ScatterPlan plan_;

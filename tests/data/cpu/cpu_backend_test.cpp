@@ -262,10 +262,12 @@ void add_alltoall(Case& test, const Rank& rank, Dice& dice, DType dtype, bool ev
   };
 }
 
-void add_reduce_scatter(Case& test, const Rank& rank, Dice& dice, DType dtype, ReduceOp op) {
+void add_reduce_scatter(Case& test, const Rank& rank, Dice& dice, DType dtype, ReduceOp op,
+                        core::Wire wire = core::Wire::own) {
   data::Run& run = test.job.runs.emplace_back();
   run.kind = core::CollectiveKind::reduce_scatter;
   run.dtype = dtype;
+  run.wire = wire;
   run.op = op;
   const int ranks = rank.size();
   const bool scaled = is_float(dtype) && op != ReduceOp::product && dice.common() % 2 == 0;
@@ -317,6 +319,7 @@ void everything_once(Rank& rank, std::uint32_t seed) {
       for (const core::Wire wire : {core::Wire::float16, core::Wire::bfloat16}) {
         add_reduction(next_case(), rank, dice, dtype, op, wire);
         add_reduction(next_case(), rank, dice, dtype, op, wire, any_root());
+        add_reduce_scatter(next_case(), rank, dice, dtype, op, wire);
       }
     }
     add_alltoall(next_case(), rank, dice, dtype, true);

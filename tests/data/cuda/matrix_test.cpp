@@ -36,7 +36,7 @@ std::vector<AnyArguments> all_arguments(bool nccl, Way way) {
           arguments.scaled = all.size() % 3 == 0;
           if (!is_supported(arguments, nccl)) continue;
           all.push_back(arguments);
-          if (!core::traits_of(kind).converts || core::wire_of(dtype, core::Wire::float16) == core::Wire::own) continue;
+          if (!core::traits_of(kind).reduces || core::wire_of(dtype, core::Wire::float16) == core::Wire::own) continue;
           for (const DType narrow : {DType::float16, DType::bfloat16}) {
             arguments.send_as = narrow;
             arguments.scaled = !arguments.scaled;
