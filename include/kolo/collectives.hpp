@@ -436,8 +436,8 @@ KOLO_API void barrier(const Group& group, const BarrierOptions& options = {});
 ///
 /// What cannot do without an absent rank fails on the ranks that call it (`Error` invalid_argument), and the job goes
 /// on: a collective whose root is absent; an alltoall; a scatter; a group that names a rank which has joined the world;
-/// tensors of a device, so far; a product with prescale. So does what this rank itself submits by name before its join
-/// has ended (after `join_async`); unnamed calls wait for that, as they wait for the unnamed calls of other threads.
+/// a product with prescale. So does what this rank itself submits by name before its join has ended (after
+/// `join_async`); unnamed calls wait for that, as they wait for the unnamed calls of other threads.
 ///
 /// A rank that shuts down while others have joined ends the join with an error on them (rank_lost), and what the group
 /// does later fails. Not inside a callback of `on_done` (`Error` invalid_argument). Thread-safe; each rank of the group

@@ -19,6 +19,9 @@
 /// - A call while its stream is being captured into a CUDA graph is an error (invalid_argument). Captures of other
 ///   streams are left alone, whatever their mode.
 /// - No call changes the caller's current device, `bind` apart.
+/// - While ranks have joined (`kolo::join`), everything goes through fusion buffers, whatever its size and place. A
+///   rank that joins before it has had a tensor on a device calls `bind` first, or gets its device as `bind` gives them
+///   out.
 /// - `GradientArena(bytes, Device{DeviceKind::cuda, kolo::cuda::bind()})` is memory for gradients that need no copy.
 ///
 /// Groups work as on the CPU. With its first collective on GPUs a group makes an NCCL communicator, while nothing else
@@ -50,7 +53,8 @@
 /// | postscale | of the sum as NCCL rounded it | before the sum is rounded |
 ///
 /// float32 and float64 with `send_as` are tensors of the type that is sent, in this table, once they have been
-/// multiplied by prescale in their own type (of an average by NCCL: by prescale/ranks) and rounded.
+/// multiplied by prescale in their own type (of an average by NCCL: by prescale/ranks) and rounded. So are
+/// tensors of 16 bits whose average is over fewer ranks, because some have joined (`kolo::join`).
 ///
 /// So staged results have the bits of the CPU's, and so have those of float32 and float64 by NCCL where it adds in the
 /// same order. An average of 16 bits does not overflow where its sum would; a plain sum of 16 bits by NCCL does, and a

@@ -51,10 +51,9 @@
 //               `Joined` says how many the rank has begun, and `JoinEnded` the most that any member has: the next is
 //               the one after that, on all of them. Between the first `RankJoined` and the end none passes by the log,
 //               for an absent rank would have to take part.
-//   refused     What names an absent rank as its root, kinds in which each rank sends and receives, tensors of a
-//               device, and products of scaled numbers, which have no neutral element, fail (`Failed`); and so does a
-//               process set that names a rank which has joined the world, and has not asked for that set before. The
-//               job goes on.
+//   refused     What names an absent rank as its root, kinds in which each rank sends and receives, and products of
+//               scaled numbers, which have no neutral element, fail (`Failed`); and so does a process set that names a
+//               rank which has joined the world, and has not asked for that set before. The job goes on.
 //   the end     When the last member has joined, what is listed runs, for nobody else can be waited for. Then the log
 //               says `JoinEnded`: the join returns on all members with the rank that joined last, and all are present.
 //               Nothing of the set is in flight then, in relays neither. Steps are counted on from the member that has

@@ -215,11 +215,6 @@ std::string needs_all(const std::string& subject, core::CollectiveKind kind, con
          "; call it before any rank joins, or after the join.";
 }
 
-std::string on_device(const std::string& subject, core::CollectiveKind kind, const std::vector<std::int32_t>& absent) {
-  return cannot_run(subject, kind, absent) +
-         ", and tensors of a device need every rank so far; copy them to the CPU's memory, and reduce them there.";
-}
-
 std::string scaled_product(const std::string& subject, core::CollectiveKind kind,
                            const std::vector<std::int32_t>& absent) {
   return cannot_run(subject, kind, absent) +

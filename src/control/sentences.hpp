@@ -63,10 +63,9 @@ std::string hopeless(const std::string& subject, bool is_group, const std::vecto
 /// Why nothing can be decided any more: those who decide have left.
 std::string nothing_more(const std::vector<std::int32_t>& left);
 /// Why an operation cannot run that these absent ranks are needed for: one of them is its root; each sends and
-/// receives; its tensors are of a device; it is a product of scaled numbers.
+/// receives; it is a product of scaled numbers.
 std::string absent_root(const std::string& subject, core::CollectiveKind kind, std::int32_t root);
 std::string needs_all(const std::string& subject, core::CollectiveKind kind, const std::vector<std::int32_t>& absent);
-std::string on_device(const std::string& subject, core::CollectiveKind kind, const std::vector<std::int32_t>& absent);
 std::string scaled_product(const std::string& subject, core::CollectiveKind kind,
                            const std::vector<std::int32_t>& absent);
 /// Why a group cannot be made.

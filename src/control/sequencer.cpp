@@ -602,7 +602,6 @@ struct Sequencer::Impl {
     const core::CollectiveTraits& traits = core::traits_of(signature.kind);
     if (absent.empty()) return {};
     if (traits.needs_all) return needs_all(subject_of(request), signature.kind, absent);
-    if (signature.device != DeviceKind::cpu) return on_device(subject_of(request), signature.kind, absent);
     if (traits.reduces && signature.op == ReduceOp::product && signature.prescale != 1) {
       return scaled_product(subject_of(request), signature.kind, absent);
     }

@@ -69,6 +69,10 @@ using DeviceEventPtr = std::shared_ptr<const DeviceEvent>;
 struct Job {
   core::SetId set = core::kGlobalSet;
   std::vector<Run> runs;
+  /// A rank that is absent gives neutral elements and keeps nothing. On a device it has no memory for that: its pieces
+  /// have neither input nor output there.
+  bool some_are_absent = false;
+  bool is_absent = false;             ///< this rank
   std::vector<DeviceEventPtr> ready;  ///< on a device: when the callers' streams have come to where they submitted
   void* cookie = nullptr;             ///< the engine's own
   Status status;                      ///< set by the backend before the job is reported finished

@@ -44,31 +44,36 @@ void Executor::remove_set(core::SetId set) {
 }
 
 void Executor::run(core::SetId set, std::vector<OperationPtr> members, std::uint32_t plan_key, std::uint32_t number) {
+  run_parts(set, std::move(members), {plan_key, number, nullptr});
+}
+
+void Executor::run_parts(core::SetId set, std::vector<OperationPtr> members, const How& how) {
   const auto on_device = static_cast<std::size_t>(std::count_if(members.begin(), members.end(), is_on_device));
   if (on_device == 0 || on_device == members.size()) {
-    run_part(set, std::move(members), on_device > 0, plan_key, number);
+    run_part(set, std::move(members), on_device > 0, how);
     return;
   }
   const auto middle = std::stable_partition(members.begin(), members.end(), is_on_device);
   std::vector<OperationPtr> others(std::make_move_iterator(middle), std::make_move_iterator(members.end()));
   members.erase(middle, members.end());
-  Batch& first = run_part(set, std::move(members), true, plan_key, number);
-  Batch& second = run_part(set, std::move(others), false, plan_key, number);
+  Batch& first = run_part(set, std::move(members), true, how);
+  Batch& second = run_part(set, std::move(others), false, how);
   first.sibling = &second;
   second.sibling = &first;
 }
 
-Batch& Executor::run_part(core::SetId set, std::vector<OperationPtr> members, bool on_device, std::uint32_t plan_key,
-                          std::uint32_t number, const Absence& absence) {
+Batch& Executor::run_part(core::SetId set, std::vector<OperationPtr> members, bool on_device, const How& how) {
   Batch& batch = take();
-  batch.absence = absence;
+  batch.absence = how.absence != nullptr ? *how.absence : Absence();
   batch.job.set = set;
+  batch.job.some_are_absent = how.absence != nullptr;
+  batch.job.is_absent = batch.absence.is_own;
   batch.members = std::move(members);
   batch.on_device = on_device;
   data::Layout once;
-  fill(batch, layout_for(batch, plan_key, number, once));
+  fill(batch, layout_for(batch, how.plan_key, how.number, once));
   Pipeline& pipeline = pipeline_of(set);
-  if (started_) started_(batch, plan_key, on_device ? static_cast<data::Backend&>(*device_) : *pipeline.backend);
+  if (started_) started_(batch, how.plan_key, on_device ? static_cast<data::Backend&>(*device_) : *pipeline.backend);
   if (batch.job.runs.empty()) {  // barriers: that they are in the log says that all have come
     ready_.push_back(&batch);
   } else if (on_device) {

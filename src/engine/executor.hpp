@@ -56,9 +56,9 @@ class Executor {
   /// Starts a batch of these members. `plan_key` and `number` as in control::RunBatch: the same key, the same
   /// layout (0: laid out for this once).
   void run(core::SetId set, std::vector<OperationPtr> members, std::uint32_t plan_key, std::uint32_t number);
-  /// The same where some ranks of the set contribute nothing. No tensors of a device.
+  /// The same where some ranks of the set contribute nothing.
   void run_without(core::SetId set, std::vector<OperationPtr> members, const Absence& absence) {
-    run_part(set, std::move(members), false, 0, 0, absence);
+    run_parts(set, std::move(members), {0, 0, &absence});
   }
   /// Called with every part of a batch when it starts, its plan_key, and the backend that runs it. Empty: nobody.
   using Started = std::function<void(const Batch&, std::uint32_t plan_key, const data::Backend&)>;
@@ -113,8 +113,13 @@ class Executor {
   data::Progress move_sets();
   const data::Layout& layout_for(const Batch& batch, std::uint32_t plan_key, std::uint32_t number, data::Layout& once);
   void fill(Batch& batch, const data::Layout& layout);
-  Batch& run_part(core::SetId set, std::vector<OperationPtr> members, bool on_device, std::uint32_t plan_key,
-                  std::uint32_t number, const Absence& absence = {});
+  struct How {
+    std::uint32_t plan_key = 0;
+    std::uint32_t number = 0;
+    const Absence* absence = nullptr;  // null: all contribute
+  };
+  void run_parts(core::SetId set, std::vector<OperationPtr> members, const How& how);
+  Batch& run_part(core::SetId set, std::vector<OperationPtr> members, bool on_device, const How& how);
   template <class Count>
   data::Progress move(data::Backend& backend, Count& open) {
     finished_.clear();

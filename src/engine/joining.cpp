@@ -9,7 +9,8 @@
 // name meanwhile fails.
 //
 // In a batch without this rank its part of the data plane moves on as any other, with neutral elements for inputs
-// (joins.hpp): peers see no difference, and elements, slots and messages are the same on all.
+// (joins.hpp): peers see no difference, and elements, slots and messages are the same on all. On a device, too: there
+// the backend fills them in, and all ranks use slots, so that the absent one needs no memory but those.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -96,9 +97,17 @@ void Engine::run_without_some(const control::RunBatch& batch) {
   start_without(batch.set, std::move(members), {batch.uncounted, is_absent});
 }
 
-/// What this rank takes part with where it is absent.
+/// What this rank takes part with where it is absent. Throws Error (unsupported): a fatal error.
 std::vector<OperationPtr> Engine::stand_ins(core::SetId set,
                                             const std::vector<std::shared_ptr<const core::Signature>>& signatures) {
+  const bool on_device = std::any_of(signatures.begin(), signatures.end(),
+                                     [](const auto& signature) { return signature->device != DeviceKind::cpu; });
+  if (on_device && !device_) {
+    throw Error(
+        ErrorCode::unsupported,
+        "the others reduce tensors of a device while this rank has joined, but this rank's build of Kolo has no "
+        "CUDA part, and cannot take part");
+  }
   const core::Topology& topology = sets_.state_of(set).topology;
   return sets_.joins.stand_ins(signatures, topology.rank, topology.size);
 }
@@ -107,6 +116,7 @@ void Engine::start_without(core::SetId set, std::vector<OperationPtr> members, c
   // A join may last as long as the others work.
   if (const Joins::Open* join = sets_.joins.find(set)) open_.restart(*join->operation, base::now());
   executor_.run_without(set, std::move(members), absence);
+  if (!driver_.in_background() && device_moves()) driver_.ring();
 }
 
 }  // namespace kolo::engine

@@ -10,9 +10,9 @@ namespace kolo::engine {
 namespace {
 
 /// What this rank has of a tensor as input. Where nothing is reduced it gives nothing, for it is no root, and who
-/// gathers asks everybody for their number of rows.
+/// gathers asks everybody for their number of rows. A device's backend needs no memory.
 std::size_t bytes_of(const core::Signature& signature, const core::TensorSignature& tensor) {
-  if (!core::traits_of(signature.kind).reduces) return 0;
+  if (!core::traits_of(signature.kind).reduces || signature.device != DeviceKind::cpu) return 0;
   return static_cast<std::size_t>(tensor.shape.elements()) * size_of(tensor.dtype);
 }
 
@@ -21,7 +21,7 @@ Buffer buffer_of(const core::Signature& signature, const core::TensorSignature& 
   const core::CollectiveTraits& traits = core::traits_of(signature.kind);
   Buffer buffer;
   buffer.elements = traits.rows_differ ? 0 : tensor.shape.elements();
-  if (!traits.reduces) return buffer;
+  if (!traits.reduces || signature.device != DeviceKind::cpu) return buffer;
   data::fill_neutral(tensor.dtype, signature.op, signature.prescale, memory, buffer.elements);
   buffer.input = memory;
   if (traits.rooted) return buffer;

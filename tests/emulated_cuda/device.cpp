@@ -43,7 +43,7 @@ std::vector<RawTouch> touches_of(const Move& move) {
     if (packs) {
       const std::size_t bytes = chunk.bytes_in_slot;
       const std::size_t rest = chunk.ends ? (kSlotAlignment - bytes % kSlotAlignment) % kSlotAlignment : 0;
-      touches.push_back({chunk.input, chunk.bytes, false});
+      if (chunk.input != nullptr) touches.push_back({chunk.input, chunk.bytes, false});
       touches.push_back({move.slot + chunk.offset, bytes + rest, true});
     } else {
       const bool in_place = chunk.offset == kNoOffset;

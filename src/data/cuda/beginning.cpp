@@ -87,7 +87,24 @@ void CudaBackend::make_equipment(bool brings_id) noexcept {
   options_.ring();
 }
 
+/// A rank may have joined before it has had a tensor on a device. What it lacks is said where the set's ranks meet.
+void CudaBackend::choose_if_absent(bool is_absent) {
+  no_device_ = Status();
+  if (!is_absent) return;
+  try {
+    choose_in_turn("a collective that ran while it had joined");
+  } catch (const Error& error) {
+    no_device_ = error.status();
+  }
+}
+
 bool CudaBackend::equip(bool brings_id) {
+  if (!no_device_.ok()) {
+    mine_ = Word();
+    mine_.problem = no_device_.message();
+    state_ = State::equipped;
+    return true;
+  }
   if (state_ == State::unused) {
     equipped_.store(false);
     try {

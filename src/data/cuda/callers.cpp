@@ -52,7 +52,9 @@ int CudaBackend::turn(int devices) const noexcept {
   return options_.machine_rank % devices;
 }
 
-int CudaBackend::bind() {
+int CudaBackend::bind() { return choose_in_turn("kolo::cuda::bind"); }
+
+int CudaBackend::choose_in_turn(const char* how) {
   const base::MutexLock lock(mutex_);
   if (device_ >= 0) return device_;
   if (!count_) count_ = count_devices();
@@ -63,7 +65,7 @@ int CudaBackend::bind() {
                                             " of this machine has no device: only " + std::to_string(devices) +
                                             " are visible; KOLO_SHARE_DEVICE=1 lets ranks share them");
   }
-  choose(device, "kolo::cuda::bind");
+  choose(device, how);
   return device_;
 }
 

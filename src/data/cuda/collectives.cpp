@@ -53,7 +53,7 @@ void reduce_scatter(StepPlanner& steps, const data::Run& run, const Uneven* /*un
   }
   for (int rank = 0; rank < limits.size; ++rank) {
     const data::RowsOf rows(run.rows, rank, limits.size);
-    part.input = piece.input + rows.begin * width;
+    if (piece.input != nullptr) part.input = piece.input + rows.begin * width;
     part.bytes = static_cast<std::uint64_t>(rows.count * width);
     part.unpacks = rank == limits.rank;
     part.output = part.unpacks ? piece.output : nullptr;
@@ -136,7 +136,7 @@ void exchange_in_slots(StepPlanner& steps, const data::Piece& piece, const Uneve
       if (peer == rank) from += part.bytes;
       steps.broadcast_in_slot(part, share, static_cast<int>(peer));
     }
-    to += of(peer, rank);
+    if (to != nullptr) to += of(peer, rank);  // an absent rank gets nothing
   }
 }
 

@@ -72,6 +72,7 @@ CudaBackend::~CudaBackend() { close(); }
 // ---------------------------------------------------------------- the pipeline
 
 void CudaBackend::start(data::Job& job) {
+  choose_if_absent(job.is_absent);
   auto open = std::make_unique<OpenJob>();
   open->job = &job;
   open->set = sets_.at(job.set);
@@ -100,7 +101,8 @@ bool CudaBackend::move_planes() {
 data::Progress CudaBackend::progress(std::vector<data::Job*>& finished) {
   if (jobs_.empty()) return data::Progress::idle;
   bool moved = move_planes();
-  const DeviceGuard guard(chosen_device());
+  std::optional<DeviceGuard> guard;
+  if (no_device_.ok()) guard.emplace(chosen_device());
   moved |= serve_regions();
   moved |= plan_one();
   moved |= unpack_one();
@@ -166,8 +168,10 @@ bool CudaBackend::plan(OpenJob& open) {
     limits.rank = open.set->is.rank;
     limits.size = open.set->is.size;
     limits.slot_bytes = options_.slot_bytes;
-    limits.direct = !options_.staged;
+    limits.direct = !options_.staged && !open.job->some_are_absent;
     limits.carrier_scales = options_.staged;
+    limits.some_are_absent = open.job->some_are_absent;
+    limits.is_absent = open.job->is_absent;
     limits.direct_bytes = options_.direct_bytes;
     limits.chunks = kChunksPerStep;
     open.planner.emplace(limits);
@@ -278,7 +282,7 @@ bool CudaBackend::pack_one() {
 void CudaBackend::count(const Step& step) {
   ++counters_.steps;
   for (const Segment& segment : step.segments) {
-    if (segment.packs) counters_.bytes_packed += segment.bytes;
+    if (segment.packs && segment.input != nullptr) counters_.bytes_packed += segment.bytes;
   }
   counters_.collective_calls += step.calls.size();
   for (const Call& call : step.calls) {

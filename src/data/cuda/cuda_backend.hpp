@@ -130,6 +130,7 @@ class CudaBackend final : public data::DeviceBackend {
 
   // The beginning, and the end of a set; each true when something moved.
   enum class State : std::uint8_t { unused, equipping, equipped, closed };
+  void choose_if_absent(bool is_absent);
   bool make_ready(OpenJob& open);
   bool equip(bool brings_id);
   void make_equipment(bool brings_id) noexcept;
@@ -152,6 +153,7 @@ class CudaBackend final : public data::DeviceBackend {
   bool finish_one(std::vector<data::Job*>& finished);
   void enqueue_end(OpenJob& open);
   void choose(int device, const char* how) KOLO_REQUIRES(mutex_);
+  int choose_in_turn(const char* how);
   [[nodiscard]] int turn(int devices) const noexcept;
   // For the driver, without the mutex: they do not change any more once a tensor has come to it.
   [[nodiscard]] int chosen_device() const noexcept KOLO_NO_THREAD_SAFETY_ANALYSIS { return device_; }
@@ -189,6 +191,7 @@ class CudaBackend final : public data::DeviceBackend {
 
   // -- the driver's
   State state_ = State::unused;
+  Status no_device_;  // why an absent rank, which has had no tensor on a device before, has none; else ok
   std::map<core::SetId, std::shared_ptr<SetOnDevice>> sets_;
   std::thread equipping_;  // makes what follows, until equipped_
   std::unique_ptr<Equipment> equipment_;

@@ -282,6 +282,14 @@ KOLO_DEVICE void move_chunk(const Chunk& chunk, const std::byte* from, std::byte
   if (thread < rest) to[end + thread] = std::byte{0};
 }
 
+/// Up to where the next tensor may begin.
+KOLO_DEVICE void fill_chunk(const Chunk& chunk, std::byte* to, std::uint32_t thread) {
+  std::uint64_t* target = reinterpret_cast<std::uint64_t*>(to);
+  const auto bytes =
+      static_cast<std::uint32_t>((chunk.bytes_in_slot + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment);
+  for (std::uint32_t at = thread; at < bytes / sizeof chunk.neutral; at += kThreads) target[at] = chunk.neutral;
+}
+
 // ---------------------------------------------------------------- the launch
 
 KOLO_DEVICE void move(const Move& move, const Place& place) {
@@ -289,7 +297,9 @@ KOLO_DEVICE void move(const Move& move, const Place& place) {
   for (std::uint32_t at = place.block; at < move.count; at += place.blocks) {
     const Chunk& chunk = move.chunks[at];
     if (packs ? !chunk.takes_part_in_pack : !chunk.takes_part_in_unpack) continue;
-    if (packs) {
+    if (packs && chunk.input == nullptr) {
+      fill_chunk(chunk, move.slot + chunk.offset, place.thread);
+    } else if (packs) {
       move_chunk(chunk, chunk.input, move.slot + chunk.offset, {1.0, chunk.prescale}, true, place.thread);
     } else {
       const std::byte* from = chunk.offset == kNoOffset ? chunk.output : move.slot + chunk.offset;

@@ -21,9 +21,10 @@ inline constexpr std::size_t kSlotAlignment = 16;
 enum class Element : std::uint8_t { plain, boolean, float16, bfloat16, float32, float64 };
 
 struct Chunk {
-  const std::byte* input;  ///< the caller's
+  const std::byte* input;  ///< the caller's; null: the pack fills the slot with `neutral`
   std::byte* output;       ///< the caller's; may be the input
   std::uint64_t offset;    ///< in the slot; kNoOffset: not packed, reduced where it lies
+  std::uint64_t neutral;   ///< as many elements of the slot's type as 8 bytes hold
   double prescale;
   double divisor;
   double postscale;

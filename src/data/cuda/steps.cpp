@@ -2,6 +2,7 @@
 #include "data/cuda/steps.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "core/collectives.hpp"
 #include "core/device_place.hpp"
 #include "data/cuda/collectives.hpp"
+#include "data/neutral.hpp"
 
 namespace kolo::cuda {
 namespace {
@@ -48,8 +50,6 @@ Scaling scaling_of(const data::Run& run) noexcept {
 }
 
 bool has_16_bits(DType dtype) noexcept { return dtype == DType::float16 || dtype == DType::bfloat16; }
-/// NCCL would add these in their own type, and overflow.
-bool averages_in_nccl(const data::Run& run) noexcept { return run.divisor > 1 && has_16_bits(run.dtype); }
 
 /// The first `bytes` of it; the rest stays.
 Segment cut(Segment& rest, std::uint64_t bytes) noexcept {
@@ -64,9 +64,9 @@ Segment cut(Segment& rest, std::uint64_t bytes) noexcept {
 }  // namespace
 
 bool operator==(const Segment& a, const Segment& b) noexcept {
-  return a.input == b.input && a.output == b.output && a.offset == b.offset && a.bytes == b.bytes &&
-         a.element == b.element && a.in_slot == b.in_slot && a.scaling == b.scaling && a.packs == b.packs &&
-         a.unpacks == b.unpacks;
+  return a.input == b.input && a.output == b.output && a.neutral == b.neutral && a.offset == b.offset &&
+         a.bytes == b.bytes && a.element == b.element && a.in_slot == b.in_slot && a.scaling == b.scaling &&
+         a.packs == b.packs && a.unpacks == b.unpacks;
 }
 
 std::uint64_t Segment::narrowing() const noexcept {
@@ -94,10 +94,10 @@ Segment StepPlanner::segment_of(const data::Run& run, const data::Piece& piece) 
   segment.element = element_of(run.dtype);
   segment.in_slot = casts(run) ? element_of(type_of(run.wire)) : segment.element;
   if (!limits_.carrier_scales) segment.scaling = scaling_of(run);
-  if (averages_in_nccl(run)) segment.scaling.divisor = 1.0;
-  if (!casts(run)) return segment;
-  segment.scaling.prescale = run.prescale / segment.scaling.divisor;
-  segment.scaling.divisor = 1.0;
+  if (casts(run)) segment.scaling.prescale = run.prescale;
+  if (divides_in_pack(run)) segment.scaling.prescale /= segment.scaling.divisor;
+  if (divides_in_pack(run) || averages_in_nccl(run)) segment.scaling.divisor = 1.0;
+  if (limits_.is_absent) segment.neutral = neutral_of(run);
   return segment;
 }
 
@@ -136,6 +136,26 @@ Step& StepPlanner::open_step() {
 
 /// Whether its elements are sent as others. A rank alone sends nothing.
 bool StepPlanner::casts(const data::Run& run) const noexcept { return run.wire != core::Wire::own && limits_.size > 1; }
+
+/// Sums of 16 bits could overflow where averages do not.
+bool StepPlanner::divides_in_pack(const data::Run& run) const noexcept {
+  const bool sums_16_bits = !limits_.carrier_scales && run.divisor > 1 && (casts(run) || has_16_bits(run.dtype));
+  return sums_16_bits && (casts(run) || limits_.some_are_absent);
+}
+bool StepPlanner::averages_in_nccl(const data::Run& run) const noexcept {
+  return !limits_.carrier_scales && run.divisor > 1 && has_16_bits(run.dtype) && !divides_in_pack(run);
+}
+
+/// In a slot: what the pack scales has been scaled there.
+std::uint64_t StepPlanner::neutral_of(const data::Run& run) const noexcept {
+  const DType dtype = casts(run) ? type_of(run.wire) : run.dtype;
+  alignas(8) std::byte elements[sizeof(std::uint64_t)];
+  data::fill_neutral(dtype, run.op, limits_.carrier_scales && !casts(run) ? run.prescale : 1.0, elements,
+                     static_cast<std::int64_t>(sizeof elements / size_of(dtype)));
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, elements, sizeof bits);
+  return bits;
+}
 
 /// The last step, if it has room for one more segment of so many bytes, else a new one.
 Step& StepPlanner::step_with_room(const Segment& part) {
@@ -194,6 +214,7 @@ bool StepPlanner::is_direct(const data::Run& run, std::uint64_t bytes) const noe
 void StepPlanner::reduce_in_slot(const data::Run& run, Segment part) {
   const std::uint64_t most =
       std::min<std::uint64_t>(limits_.slot_bytes * part.narrowing(), limits_.chunks * kChunkBytes);
+  if (limits_.is_absent) part.unpacks = false;
   while (part.bytes > 0) {
     Segment now = cut(part, std::min(part.bytes, most));
     Step& step = step_with_room(now);
@@ -238,6 +259,7 @@ void StepPlanner::reduce_direct(const data::Run& run, const Segment& part, Call:
 }
 
 void StepPlanner::broadcast_in_slot(Segment part, std::uint64_t most, int root) {
+  if (limits_.is_absent) part.unpacks = false;
   while (part.bytes > 0) {
     Segment now = cut(part, std::min(part.bytes, most));
     Step& step = step_with_room(now);

@@ -17,6 +17,10 @@
 // rounds, the unpack widens, and what is between knows of 16-bit elements alone. Of their averages by NCCL the pack
 // multiplies by 1/n, too, before it rounds.
 //
+// Who is absent. An absent rank has no tensors: its pack fills slots with what is neutral there. So where some are
+// absent everything goes through slots, on all ranks; and as NCCL's averages are over all ranks, the pack multiplies by
+// 1/n there, too.
+//
 // The steps are the same on every rank but for addresses and for what a rank packs and unpacks: they follow from the
 // batch, the limits, and - where ranks contribute different amounts - from what the ranks have told each other.
 #pragma once
@@ -41,9 +45,10 @@ struct Scaling {
 
 /// A part of one tensor.
 struct Segment {
-  const std::byte* input = nullptr;
+  const std::byte* input = nullptr;  ///< null: the pack fills with `neutral`
   std::byte* output = nullptr;
-  std::uint64_t offset = 0;  ///< in the slot; kNoOffset: where it lies
+  std::uint64_t neutral = 0;  ///< Chunk::neutral
+  std::uint64_t offset = 0;   ///< in the slot; kNoOffset: where it lies
   std::uint64_t bytes = 0;
   Element element = Element::plain;
   Element in_slot = Element::plain;  ///< Chunk::in_slot
@@ -85,6 +90,8 @@ struct StepLimits {
   std::uint64_t slot_bytes = 0;  ///< a multiple of kSlotAlignment, and at least 64 of them a rank
   bool direct = false;           ///< whether collectives can work on callers' tensors, not on slots alone
   bool carrier_scales = false;   ///< whether collectives scale as they reduce
+  bool some_are_absent = false;  ///< data::Job's; then not `direct`
+  bool is_absent = false;
   std::uint64_t direct_bytes = 0;
   std::size_t chunks = 4096;  ///< of one step at most
 };
@@ -126,6 +133,9 @@ class StepPlanner {
 
  private:
   [[nodiscard]] Call call_of(const data::Run& run) const noexcept;
+  [[nodiscard]] std::uint64_t neutral_of(const data::Run& run) const noexcept;
+  [[nodiscard]] bool divides_in_pack(const data::Run& run) const noexcept;
+  [[nodiscard]] bool averages_in_nccl(const data::Run& run) const noexcept;
   [[nodiscard]] bool casts(const data::Run& run) const noexcept;
   Step& step_with_room(const Segment& part);
   Step& open_step();

@@ -21,6 +21,7 @@ void Table::fill(const std::vector<Segment>& segments, cudaStream_t stream) {
       chunk->input = segment.input == nullptr ? nullptr : segment.input + done;
       chunk->output = segment.output == nullptr ? nullptr : segment.output + done;
       chunk->offset = packed ? segment.offset + done / segment.narrowing() : kNoOffset;
+      chunk->neutral = segment.neutral;
       chunk->prescale = segment.scaling.prescale;
       chunk->divisor = segment.scaling.divisor;
       chunk->postscale = segment.scaling.postscale;
