@@ -429,10 +429,10 @@ KOLO_API void barrier(const Group& group, const BarrierOptions& options = {});
 ///     kolo::broadcast_parameters(parameters, last);
 ///
 /// From its join to the end of it a rank is *absent*: what the others do in the group runs without it, and to the bit
-/// as if the group had the others alone: sums, minima, maxima and products of their tensors; averages over those that
-/// give something, or over all (`JoinOptions::counts_in_averages`); gathers of their rows; of a reduce_scatter an
-/// absent rank's rows get lost. What this rank had in flight when it joined goes on with it. Its deadline counts from
-/// the last operation that the others have done.
+/// as if the group had the others alone (by NCCL but for what NCCL rounds): sums, minima, maxima and products of their
+/// tensors; averages over those that give something, or over all (`JoinOptions::counts_in_averages`); gathers of their
+/// rows; of a reduce_scatter an absent rank's rows get lost. What this rank had in flight when it joined goes on with
+/// it. Its deadline counts from the last operation that the others have done.
 ///
 /// What cannot do without an absent rank fails on the ranks that call it (`Error` invalid_argument), and the job goes
 /// on: a collective whose root is absent; an alltoall; a scatter; a group that names a rank which has joined the world;

@@ -103,10 +103,9 @@ std::vector<OperationPtr> Engine::stand_ins(core::SetId set,
   const bool on_device = std::any_of(signatures.begin(), signatures.end(),
                                      [](const auto& signature) { return signature->device != DeviceKind::cpu; });
   if (on_device && !device_) {
-    throw Error(
-        ErrorCode::unsupported,
-        "the others reduce tensors of a device while this rank has joined, but this rank's build of Kolo has no "
-        "CUDA part, and cannot take part");
+    throw Error(ErrorCode::unsupported, "tensors of a device cannot be reduced while this rank has joined, because "
+                                        "this rank's build of Kolo has no CUDA "
+                                        "part; build it with CUDA for all ranks, or for none");
   }
   const core::Topology& topology = sets_.state_of(set).topology;
   return sets_.joins.stand_ins(signatures, topology.rank, topology.size);

@@ -55,6 +55,9 @@ int size_of_group(InGroup which, int ranks) {
   return static_cast<int>(smallest);
 }
 
+/// Of a group of a case, without the last, which has joined; of the smaller one.
+int present_of_group(InGroup which, int ranks) { return std::max(size_of_group(which, ranks) - 1, 1); }
+
 bool reduces(Collective collective) {
   return collective == Collective::allreduce || collective == Collective::grouped_allreduce ||
          collective == Collective::reduce || collective == Collective::reduce_scatter;
@@ -102,6 +105,24 @@ const char* why_world_excluded(const Worlds& worlds, const Row& row) {
   return nullptr;
 }
 
+/// Of what the others do when the last rank of a group has joined.
+const char* why_join_excluded(const Worlds& worlds, const Row& row) {
+  if (!worlds.last_joins) return nullptr;
+  if (says<Collective>(row, Factor::collective, [](Collective collective) {
+        return collective == Collective::scatter || collective == Collective::alltoall ||
+               collective == Collective::alltoall_splits;
+      })) {
+    return "it needs a rank that has joined";
+  }
+  if (raw(row, Factor::ranks) != kUnset &&
+      says<InGroup, int>(row, Factor::group, Factor::root, [&](InGroup group, int root) {
+        return root >= present_of_group(group, worlds.ranks[static_cast<std::size_t>(raw(row, Factor::ranks))]);
+      })) {
+    return "the root has joined";
+  }
+  return nullptr;
+}
+
 const char* why_call_excluded(const Row& row) {
   if (says<Collective, Way>(row, Factor::collective, Factor::form, [](Collective collective, Way way) {
         return collective == Collective::grouped_allreduce && (way == Way::unnamed || is_group(way));
@@ -145,10 +166,6 @@ const char* why_device_excluded(On on, const Row& row) {
   if (on == On::cpu) return nullptr;
   if (says<Output>(row, Factor::output, [](Output output) { return output == Output::returned; })) {
     return "what is returned lies in memory of the CPU";
-  }
-  if (says<Conversion>(row, Factor::conversion,
-                       [](Conversion conversion) { return conversion > Conversion::scaled; })) {
-    return "elements of devices are sent as they are";
   }
   if (on == On::staged) return nullptr;
   if (says<Collective, DType>(row, Factor::collective, Factor::dtype, [](Collective collective, DType dtype) {
@@ -286,8 +303,8 @@ std::vector<std::int64_t> lengths_of(Collective collective, Kind kind, Rows rows
   return lengths;
 }
 
-/// The operation that a row says, in a group of so many ranks.
-Operation operation_of(const Row& row, std::string name, int ranks_of_group) {
+/// The operation that a row says, of so many ranks.
+Operation operation_of(const Row& row, std::string name, int ranks) {
   const auto collective = value<Collective>(row, Factor::collective);
   const auto way = value<Way>(row, Factor::form);
   const auto output = value<Output>(row, Factor::output);
@@ -303,7 +320,7 @@ Operation operation_of(const Row& row, std::string name, int ranks_of_group) {
   if (conversion == Conversion::as_float16) operation.send_as = DType::float16;
   if (conversion == Conversion::as_bfloat16) operation.send_as = DType::bfloat16;
   operation.root = raw(row, Factor::root);
-  operation.lengths = lengths_of(collective, operation.kind, rows, ranks_of_group);
+  operation.lengths = lengths_of(collective, operation.kind, rows, ranks);
   operation.width = rows == Rows::none ? 5 : rows == Rows::several ? 3 : rows == Rows::gaps ? 2 : 1;
   operation.in_place = output == Output::in_place;
   return operation;
@@ -340,6 +357,7 @@ void side_by_side(std::size_t count, const std::function<void(std::size_t)>& par
 
 const char* why_excluded(const Worlds& worlds, const Row& row) {
   if (const char* reason = why_world_excluded(worlds, row)) return reason;
+  if (const char* reason = why_join_excluded(worlds, row)) return reason;
   if (const char* reason = why_call_excluded(row)) return reason;
   if (const char* reason = why_device_excluded(worlds.on, row)) return reason;
   return why_values_excluded(row);
@@ -389,7 +407,7 @@ int ranks_per_node(int ranks, Nodes nodes) {
   return ranks == 3 ? 2 : 3;
 }
 
-CaseGroups::CaseGroups(const Group& world) {
+CaseGroups::CaseGroups(const Group& world, bool last_joins) : last_joins_(last_joins) {
   const int own = rank(world);
   const int size = kolo::size(world);
   for (const InGroup which : {InGroup::world, InGroup::all, InGroup::some, InGroup::overlapping}) {
@@ -404,6 +422,13 @@ CaseGroups::CaseGroups(const Group& world) {
       groups_.back().push_back(Group::of(world, members, "case"));
     }
   }
+  for (std::vector<Group>& groups : groups_) {
+    const auto joined = std::stable_partition(groups.begin(), groups.end(), [&](const Group& group) {
+      return absent_from(group) == 0 || rank(group) < kolo::size(group) - 1;
+    });
+    for (auto group = joined; group != groups.end(); ++group) joins_.push_back(join_async(*group));
+    groups.erase(joined, groups.end());
+  }
 }
 
 void CaseGroups::end_step() const {
@@ -411,11 +436,19 @@ void CaseGroups::end_step() const {
     for (const Group& group : groups) kolo::end_step(group);
 }
 
+void CaseGroups::end_joins() {
+  for (const std::vector<Group>& groups : groups_) {
+    for (const Group& group : groups)
+      if (absent_from(group) > 0) joins_.push_back(join_async(group));
+  }
+  for (Future<int>& join : joins_) join.wait();
+}
+
 void run_cases(const Group& world, const std::vector<Row>& rows, const std::function<void(const std::string&)>& wrong,
-               Accelerator* accelerator) {
+               Accelerator* accelerator, bool last_joins) {
   constexpr std::size_t kTogether = 24;
   constexpr int kRounds = 2;
-  const CaseGroups groups(world);
+  CaseGroups groups(world, last_joins);
   Random own = random_of(7, static_cast<std::uint64_t>(rank(world)));
   for (std::size_t begin = 0; begin < rows.size(); begin += kTogether) {
     const std::size_t end = std::min(begin + kTogether, rows.size());
@@ -423,7 +456,9 @@ void run_cases(const Group& world, const std::vector<Row>& rows, const std::func
     for (std::size_t i = begin; i < end; ++i) {
       open.emplace_back();
       for (const Group& group : groups.of(value<InGroup>(rows[i], Factor::group))) {
-        Operation operation = operation_of(rows[i], "case " + std::to_string(i - begin), size(group));
+        const int absent = groups.absent_from(group);
+        Operation operation = operation_of(rows[i], "case " + std::to_string(i - begin), size(group) - absent);
+        operation.absent = absent;
         const bool is_prepared = operation.form == Form::prepared || operation.form == Form::prepared_group;
         open.back().push_back(std::make_unique<InFlight>(group, std::move(operation), own, nullptr, accelerator));
         InFlight& call = *open.back().back();
@@ -455,6 +490,7 @@ void run_cases(const Group& world, const std::vector<Row>& rows, const std::func
       groups.end_step();
     }
   }
+  groups.end_joins();
 }
 
 }  // namespace kolo::testing

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <kolo/context.hpp>
+#include <kolo/handle.hpp>
 
 #include "tests/support/covering.hpp"
 
@@ -59,6 +60,8 @@ struct Worlds {
   std::vector<int> ranks{1, 2, 3, 4, 8};
   bool has_virtual_nodes = true;  ///< else the nodes are not the test's to choose: `Nodes` has one value
   On on = On::cpu;
+  /// In each group of several ranks the last one joins, and the cases are what the others do then.
+  bool last_joins = false;
 };
 
 struct Cases {
@@ -82,19 +85,25 @@ int ranks_per_node(int ranks, Nodes nodes);
 /// One rank's groups of the cases, made by all ranks of the world together.
 class CaseGroups {
  public:
-  explicit CaseGroups(const Group& world);
-  /// Those of the case that this rank is in.
+  CaseGroups(const Group& world, bool last_joins);
+  /// Those of the case that this rank is in, and has not joined.
   [[nodiscard]] const std::vector<Group>& of(InGroup which) const { return groups_[static_cast<std::size_t>(which)]; }
+  /// How many of the group's last ranks have joined.
+  [[nodiscard]] int absent_from(const Group& group) const { return last_joins_ && size(group) > 1 ? 1 : 0; }
   /// In all of them.
   void end_step() const;
+  /// Joins those that others have joined, and returns when all ranks have.
+  void end_joins();
 
  private:
+  const bool last_joins_;
   std::vector<std::vector<Group>> groups_;
+  std::vector<Future<int>> joins_;
 };
 
 /// Runs this rank's part of these rows, each twice, several at a time; `wrong` is told of each result that is wrong.
-/// Throws what the calls throw.
+/// Throws what the calls throw. `last_joins`: as of the rows' `Worlds`.
 void run_cases(const Group& world, const std::vector<Row>& rows, const std::function<void(const std::string&)>& wrong,
-               Accelerator* accelerator = nullptr);
+               Accelerator* accelerator = nullptr, bool last_joins = false);
 
 }  // namespace kolo::testing

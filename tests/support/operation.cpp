@@ -92,7 +92,7 @@ void InFlight::add_memory(Random& own, const Room& room) {
     return operation_.in_place.value_or(drawn);
   };
   const int rank = kolo::rank(group_);
-  const int ranks = kolo::size(group_);
+  const int ranks = this->ranks();
   const auto received = [&] {
     std::int64_t sum = 0;
     for (int from = 0; from < ranks; ++from) sum += split(from, rank);
@@ -191,10 +191,9 @@ std::int64_t InFlight::first_of(int rank) const {
 
 /// What element i of the result must be: of a reduction, or else of what `rank` gave.
 std::int64_t InFlight::wanted(std::int64_t i, int rank) const {
-  const int ranks = size(group_);
   const std::int64_t at = i + operation_.salt;
-  if (!reduces()) return value_of(operation_.dtype, ReduceOp::sum, at, rank, ranks);
-  const std::int64_t sum = reduced_value(operation_.dtype, operation_.op, at, ranks);
+  if (!reduces()) return value_of(operation_.dtype, ReduceOp::sum, at, rank, ranks());
+  const std::int64_t sum = reduced_value(operation_.dtype, operation_.op, at, ranks());
   return operation_.scaled ? 3 * sum : sum;
 }
 
@@ -207,7 +206,7 @@ void InFlight::fill() {
     if (takes) continue;
     std::byte* to = place_ && !outputs_.empty() ? outputs_[0].element(*place_) : input.data();
     store_repeating(operation_.dtype, to, input.elements(), [&, rank = rank(group_)](std::int64_t i) {
-      return value_of(operation_.dtype, op, i + operation_.salt, rank, size(group_));
+      return value_of(operation_.dtype, op, i + operation_.salt, rank, ranks());
     });
   }
   for (Memory& memory : inputs_) memory.write();
@@ -244,7 +243,7 @@ void InFlight::check_given(std::int64_t begin, std::int64_t end) {
   const std::unique_ptr<std::byte[]> given(new std::byte[bytes]);
   const ReduceOp op = reduces() ? operation_.op : ReduceOp::sum;
   store_repeating(operation_.dtype, given.get(), end - begin, [&, rank = rank(group_)](std::int64_t i) {
-    return value_of(operation_.dtype, op, begin + i + operation_.salt, rank, size(group_));
+    return value_of(operation_.dtype, op, begin + i + operation_.salt, rank, ranks());
   });
   if (bytes == 0 || std::memcmp(inputs_[0].element(begin), given.get(), bytes) == 0) return;
   throw Wrong("an element of the input from " + std::to_string(begin) + " on was written");
@@ -268,9 +267,9 @@ void InFlight::check_gathered() {
     for (const Memory& output : outputs_) output.check_poison();
     return;
   }
-  if (outputs_.empty() && all.elements() != length_before(size(group_))) throw Wrong("the result is of another size");
+  if (outputs_.empty() && all.elements() != length_before(ranks())) throw Wrong("the result is of another size");
   const auto* got = outputs_.empty() ? static_cast<const std::byte*>(all.data()) : outputs_[0].data();
-  for (int rank = 0; rank < size(group_); ++rank) {
+  for (int rank = 0; rank < ranks(); ++rank) {
     check_elements(got, length(rank), 0, rank);
     got += static_cast<std::size_t>(length(rank)) * size_of(operation_.dtype);
   }

@@ -77,6 +77,7 @@ struct Operation {
   bool scaled = false;  ///< before and after
   std::optional<DType> send_as;
   int root = 0;
+  int absent = 0;  ///< so many of the group's last ranks have joined; the others make the call
   /// Rows: of each member of a group; of each rank's part of a gather or a scatter; that each rank sends to each (r *
   /// ranks + to) with splits, without splits those that all send to each; else of the only tensor.
   std::vector<std::int64_t> lengths;
@@ -173,6 +174,8 @@ class InFlight {
  private:
   [[nodiscard]] bool is(std::initializer_list<Kind> kinds) const;
   [[nodiscard]] bool reduces() const;
+  /// How many ranks make the call.
+  [[nodiscard]] int ranks() const { return size(group_) - operation_.absent; }
   [[nodiscard]] AllreduceOptions options() const;
   [[nodiscard]] ReduceOptions reduce_options() const;
   [[nodiscard]] std::vector<NamedView> members();
@@ -185,7 +188,7 @@ class InFlight {
   /// What `from` sends to `to`, and where in the input of `from` that begins.
   [[nodiscard]] std::int64_t split(int from, int to) const;
   [[nodiscard]] std::int64_t sent_before(int from, int to) const;
-  /// The element with which this rank's rows of a reduce_scatter begin.
+  /// The element with which this rank's rows of a reduce_scatter begin, which absent ranks have rows of, too.
   [[nodiscard]] std::int64_t first_of(int rank) const;
   [[nodiscard]] std::int64_t wanted(std::int64_t i, int rank) const;
   [[nodiscard]] TensorView view(const Memory& memory, std::byte* data, std::int64_t elements) const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The cases of tests/support/cases.hpp in worlds of threads: every byte.
+// The cases of tests/support/cases.hpp in worlds of threads, by all ranks and without one that has joined: every byte.
 #include "tests/support/cases.hpp"
 
 #include <cstdio>
@@ -23,26 +23,37 @@ const kolo::testing::Cases& all_cases() {
   return cases;
 }
 
-/// How many ranks, and their nodes.
-class CasesIn : public testing::TestWithParam<std::pair<int, Nodes>> {};
+/// Without the last rank of each group, which has joined.
+const kolo::testing::Cases& cases_without_the_last() {
+  static const kolo::testing::Cases cases =
+      kolo::testing::cases_of({{2, 3, 4}, true, kolo::testing::On::cpu, true}, kolo::testing::unless_sanitized(2U, 1U));
+  return cases;
+}
 
-TEST_P(CasesIn, EveryByte) {
-  const auto [ranks, nodes] = GetParam();
-  const std::vector<kolo::testing::Row> rows = rows_of(all_cases(), ranks, nodes);
+void run_all(const kolo::testing::Cases& cases, int ranks, Nodes nodes) {
+  const std::vector<kolo::testing::Row> rows = rows_of(cases, ranks, nodes);
   ASSERT_FALSE(rows.empty());
   kolo::run_local(
       ranks,
       [&] {
-        kolo::testing::run_cases(kolo::world(), rows,
-                                 [](const std::string& what) { ADD_FAILURE() << what << " on rank " << kolo::rank(); });
+        kolo::testing::run_cases(
+            kolo::world(), rows, [](const std::string& what) { ADD_FAILURE() << what << " on rank " << kolo::rank(); },
+            nullptr, cases.worlds.last_joins);
       },
       kolo::Options{}
           .with_setting("KOLO_RANKS_PER_NODE", std::to_string(kolo::testing::ranks_per_node(ranks, nodes)))
           .with_setting("KOLO_SLOT_BYTES", "256")
           .with_setting("KOLO_SLOTS", "2")
           .with_setting("KOLO_TIMEOUT_S", "100"));
-  std::printf("%zu cases of %zu\n", rows.size(), all_cases().covering.rows.size());
+  std::printf("%zu cases of %zu\n", rows.size(), cases.covering.rows.size());
 }
+
+/// How many ranks, and their nodes.
+class CasesIn : public testing::TestWithParam<std::pair<int, Nodes>> {};
+class CasesWithoutTheLastIn : public CasesIn {};
+
+TEST_P(CasesIn, EveryByte) { run_all(all_cases(), GetParam().first, GetParam().second); }
+TEST_P(CasesWithoutTheLastIn, EveryByte) { run_all(cases_without_the_last(), GetParam().first, GetParam().second); }
 
 std::string name_of(const testing::TestParamInfo<std::pair<int, Nodes>>& info) {
   static constexpr const char* kNames[] = {"OneNode", "EvenNodes", "UnevenNodes"};
@@ -56,6 +67,12 @@ INSTANTIATE_TEST_SUITE_P(Worlds, CasesIn,
                                          std::pair{4, Nodes::even}, std::pair{4, Nodes::uneven},
                                          std::pair{8, Nodes::one}, std::pair{8, Nodes::even},
                                          std::pair{8, Nodes::uneven}),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Worlds, CasesWithoutTheLastIn,
+                         testing::Values(std::pair{2, Nodes::one}, std::pair{2, Nodes::even}, std::pair{3, Nodes::one},
+                                         std::pair{3, Nodes::even}, std::pair{3, Nodes::uneven},
+                                         std::pair{4, Nodes::one}, std::pair{4, Nodes::even},
+                                         std::pair{4, Nodes::uneven}),
                          name_of);
 
 }  // namespace

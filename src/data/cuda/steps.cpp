@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -18,6 +17,7 @@ namespace kolo::cuda {
 namespace {
 
 std::uint64_t rounded(std::uint64_t bytes) noexcept { return base::round_up(bytes, kSlotAlignment); }
+std::size_t chunks_in(std::uint64_t bytes) noexcept { return (bytes + kChunkBytes - 1) / kChunkBytes; }
 
 Element element_of(DType dtype) noexcept {
   switch (dtype) {
@@ -79,11 +79,6 @@ bool Step::packs() const noexcept {
 }
 bool Step::unpacks() const noexcept {
   return std::any_of(segments.begin(), segments.end(), [](const Segment& segment) { return segment.unpacks; });
-}
-std::size_t Step::chunks() const noexcept {
-  return std::accumulate(segments.begin(), segments.end(), std::size_t{0}, [](std::size_t sum, const Segment& segment) {
-    return sum + (segment.bytes + kChunkBytes - 1) / kChunkBytes;
-  });
 }
 
 Segment StepPlanner::segment_of(const data::Run& run, const data::Piece& piece) const noexcept {
@@ -159,9 +154,8 @@ std::uint64_t StepPlanner::neutral_of(const data::Run& run) const noexcept {
 
 /// The last step, if it has room for one more segment of so many bytes, else a new one.
 Step& StepPlanner::step_with_room(const Segment& part) {
-  const std::size_t chunks = (part.bytes + kChunkBytes - 1) / kChunkBytes;
   if (steps_.empty() || steps_.back().slot_bytes + rounded(part.bytes_in_slot()) > limits_.slot_bytes ||
-      steps_.back().chunks() + chunks > limits_.chunks) {
+      steps_.back().chunks + chunks_in(part.bytes) > limits_.chunks) {
     return open_step();
   }
   return steps_.back();
@@ -228,6 +222,7 @@ void StepPlanner::reduce_in_slot(const data::Run& run, Segment part) {
     // With the zeroes that follow it.
     step.calls.back().count += rounded(now.bytes_in_slot()) / size_of(step.calls.back().dtype);
     step.slot_bytes += rounded(now.bytes_in_slot());
+    step.chunks += chunks_in(now.bytes);
     step.segments.push_back(now);
   }
 }
@@ -243,18 +238,20 @@ void StepPlanner::reduce_direct(const data::Run& run, const Segment& part, Call:
   rest.offset = kNoOffset;
   rest.packs = false;
   const bool scales = !part.scaling.is_identity();
-  const std::uint64_t chunks = scales ? (part.bytes + kChunkBytes - 1) / kChunkBytes : 0;
+  const std::size_t chunks = scales ? chunks_in(part.bytes) : 0;
   KOLO_CHECK(chunks == 0 || limits_.chunks > 0);
-  if (steps_.empty() || steps_.back().chunks() + std::min<std::uint64_t>(chunks, limits_.chunks) > limits_.chunks) {
+  if (steps_.empty() || steps_.back().chunks + std::min(chunks, limits_.chunks) > limits_.chunks) {
     open_step();
   }
   steps_.back().calls.push_back(call);
   region_of_ = nullptr;
   if (!scales) return;
   while (rest.bytes > 0) {
-    if (steps_.back().chunks() >= limits_.chunks) open_step();
-    const std::uint64_t room = (limits_.chunks - steps_.back().chunks()) * kChunkBytes;
-    steps_.back().segments.push_back(cut(rest, std::min(rest.bytes, room)));
+    if (steps_.back().chunks >= limits_.chunks) open_step();
+    Step& step = steps_.back();
+    const std::uint64_t room = (limits_.chunks - step.chunks) * kChunkBytes;
+    step.segments.push_back(cut(rest, std::min(rest.bytes, room)));
+    step.chunks += chunks_in(step.segments.back().bytes);
   }
 }
 
@@ -271,6 +268,7 @@ void StepPlanner::broadcast_in_slot(Segment part, std::uint64_t most, int root) 
     call.peer = root;
     step.calls.push_back(call);
     step.slot_bytes += rounded(now.bytes);
+    step.chunks += chunks_in(now.bytes);
     if (now.packs || now.unpacks) step.segments.push_back(now);
   }
 }

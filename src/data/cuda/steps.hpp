@@ -79,9 +79,9 @@ struct Step {
   std::vector<Segment> segments;
   std::vector<Call> calls;
   std::uint64_t slot_bytes = 0;  ///< how much of the slot is used
+  std::size_t chunks = 0;        ///< of the segments, and of what this rank neither packs nor unpacks but others do
   [[nodiscard]] bool packs() const noexcept;
   [[nodiscard]] bool unpacks() const noexcept;
-  [[nodiscard]] std::size_t chunks() const noexcept;
 };
 
 struct StepLimits {
@@ -93,7 +93,7 @@ struct StepLimits {
   bool some_are_absent = false;  ///< data::Job's; then not `direct`
   bool is_absent = false;
   std::uint64_t direct_bytes = 0;
-  std::size_t chunks = 4096;  ///< of one step at most
+  std::size_t chunks = 4096;  ///< of one step at most (Step::chunks)
 };
 
 /// What runs of uneven contributions are told: how many bytes rank r sends to rank s, at [r * size + s] (an allgather:

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The cases of tests/support/cases.hpp on devices: every collective in every form and group, through a slot and where
-// it lies, on a device that does everything late.
+// it lies, by all ranks and without one that has joined, on a device that does everything late.
 #include "tests/support/cases.hpp"
 
 #include <cstdio>
 #include <memory>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "tests/data/cuda/rank_device.hpp"
@@ -44,21 +43,28 @@ class EmulatedDevice : public kolo::testing::Accelerator {
   const RankStream stream_;
 };
 
-/// How many ranks, by what, and whether tensors are reduced where they lie.
-class CasesOnDevices : public CudaTest, public ::testing::WithParamInterface<std::tuple<int, On, bool>> {};
+/// How many ranks, by what, whether tensors are reduced where they lie, and whether the last rank of each group joins.
+struct CaseWorld {
+  int ranks;
+  On on;
+  bool direct = false;
+  bool last_joins = false;
+};
+class CasesOnDevices : public CudaTest, public ::testing::WithParamInterface<CaseWorld> {};
 
 TEST_P(CasesOnDevices, EveryByte) {
-  const auto& [ranks, on, direct] = GetParam();
-  const kolo::testing::Cases cases = kolo::testing::cases_of({{ranks}, true, on}, 2);
+  const auto [ranks, on, direct, last_joins] = GetParam();
+  const kolo::testing::Cases cases = kolo::testing::cases_of({{ranks}, true, on, last_joins}, 2);
   for (const Nodes nodes : {Nodes::one, Nodes::even, Nodes::uneven}) {
     const std::vector<kolo::testing::Row> rows = rows_of(cases, ranks, nodes);
     if (rows.empty()) continue;
     run_local(
         ranks,
-        [&] {
+        [&, joins = last_joins] {
           EmulatedDevice device;
           kolo::testing::run_cases(
-              world(), rows, [](const std::string& what) { ADD_FAILURE() << what << " on rank " << rank(); }, &device);
+              world(), rows, [](const std::string& what) { ADD_FAILURE() << what << " on rank " << rank(); }, &device,
+              joins);
         },
         options()
             .with_setting("KOLO_GPU_BACKEND", on == On::nccl ? "nccl" : "staged")
@@ -70,17 +76,17 @@ TEST_P(CasesOnDevices, EveryByte) {
   std::printf("%s\n", describe(cases).c_str());
 }
 
-std::vector<std::tuple<int, On, bool>> worlds() {
-  std::vector<std::tuple<int, On, bool>> all{{2, On::nccl, false}, {3, On::nccl, true}, {3, On::staged, false}};
+std::vector<CaseWorld> case_worlds() {
+  std::vector<CaseWorld> all{{2, On::nccl}, {3, On::nccl, true}, {3, On::staged}, {3, On::nccl, true, true}};
   if (kolo::testing::kSanitized) return all;
-  all.insert(all.end(), {{1, On::nccl, false}, {4, On::nccl, false}});
-  all.insert(all.end(), {{1, On::staged, false}, {2, On::staged, false}, {4, On::staged, false}});
+  all.insert(all.end(), {{1, On::nccl}, {4, On::nccl}, {1, On::staged}, {2, On::staged}, {4, On::staged}});
+  all.insert(all.end(), {{2, On::nccl, false, true}, {2, On::staged, false, true}, {4, On::staged, false, true}});
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(By, CasesOnDevices, ::testing::ValuesIn(worlds()), [](const auto& info) {
-  return std::string(std::get<1>(info.param) == On::nccl ? "Nccl" : "Staged") +
-         std::to_string(std::get<0>(info.param)) + (std::get<2>(info.param) ? "Direct" : "");
+INSTANTIATE_TEST_SUITE_P(By, CasesOnDevices, ::testing::ValuesIn(case_worlds()), [](const auto& info) {
+  return std::string(info.param.on == On::nccl ? "Nccl" : "Staged") + std::to_string(info.param.ranks) +
+         (info.param.direct ? "Direct" : "") + (info.param.last_joins ? "WithoutTheLast" : "");
 });
 
 }  // namespace
