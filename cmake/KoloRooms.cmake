@@ -15,16 +15,21 @@ configure_file(cmake/config.hpp.in include/kolo/config.hpp @ONLY)
 set(KOLO_INCLUDE_ROOTS "${PROJECT_SOURCE_DIR}/include" "${PROJECT_BINARY_DIR}/include" "${PROJECT_SOURCE_DIR}/src"
                        "${PROJECT_SOURCE_DIR}")
 
-# kolo_room(<name> [DIR <dir>] [LIBS <targets>...] [DEFINITIONS <definitions>...])
-# A module is an object library of all .cpp files in its folder (default: the current one). Symbols are hidden
-# unless marked KOLO_API. A module without .cpp files is headers only and makes no target.
+# kolo_room(<name> [DIR <dir>] [FOLDERS <folders>...] [LIBS <targets>...] [DEFINITIONS <definitions>...])
+# A module is an object library of all .cpp files in its folder (default: the current one), and in those folders of it
+# that are no modules of their own. Symbols are hidden unless marked KOLO_API. A module without .cpp files is headers
+# only and makes no target.
 # With KOLO_UNITY its files are compiled together, ten at a time: names in their unnamed namespaces must differ.
 function(kolo_room name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "DIR" "LIBS;DEFINITIONS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "DIR" "FOLDERS;LIBS;DEFINITIONS")
   if(NOT arg_DIR)
     set(arg_DIR "${CMAKE_CURRENT_SOURCE_DIR}")
   endif()
-  file(GLOB sources CONFIGURE_DEPENDS "${arg_DIR}/*.cpp")
+  set(patterns "${arg_DIR}/*.cpp")
+  foreach(folder IN LISTS arg_FOLDERS)
+    list(APPEND patterns "${arg_DIR}/${folder}/*.cpp")
+  endforeach()
+  file(GLOB sources CONFIGURE_DEPENDS ${patterns})
   if(NOT sources)
     return()
   endif()

@@ -51,8 +51,8 @@ struct Wait {
   bool join = false;                 ///< for the others to join; who has not "submitted" has not joined
   bool group = false;                ///< for a group to be made; who has not "submitted" has not called for it
 };
-/// Why the wait failed, and the one rank to blame for it (-1: none, or several). See control/sequencer.hpp for whom
-/// it names.
+/// Why the wait failed, and the one rank to blame for it (-1: none, or several). See
+/// control/sequencer/questions.hpp for whom it names.
 struct Verdict {
   std::string sentence;
   std::int32_t rank = -1;

@@ -1,46 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The one that decides: hears from the root's relay what all members have said, and appends to the log. A pure state
-// machine; time is an argument. The rules it keeps are those of docs/architecture.md, "Negotiation".
+// machine; time is an argument. The rules it keeps are those of docs/architecture.md, "Negotiation". It has a part for
+// each kind of decision, in src/control/sequencer/; the headers there have the rules in full.
 //
-//   naming     a declaration on which all agree assigns an id (or a new generation of the name's id) and is ready at
-//              once; one on which they disagree fails that round on every member, with the same sentence: the tensor,
-//              what differs, which ranks said what. Ids are evicted least recently used first, never a ready one.
-//   flushing   ready tensors of a set are appended in the order in which they became ready, as one batch up to the
-//              fusion threshold, while the slowest member has fewer than `open_batches` open; what becomes ready
-//              meanwhile gathers.
-//   priorities of what has gathered the highest priority goes first, and of equal ones what became ready first; a batch
-//              takes the most urgent ones and is filled up with the next. A planned batch has the highest priority of
-//              its members (planner.hpp says how they are chosen), unnamed calls have 0. It is this queue alone that
-//              heeds priorities: what is in the log runs in the order of the log, so an urgent tensor waits for
-//              `open_batches` batches at most, and sets do not wait for each other. What has seen `patience` batches
-//              of its set go ahead of it goes next, whatever its priority: nothing waits for ever.
-//   plans      once a step repeats the last one's tensors, its order is cut into batches by the threshold and frozen;
-//              from then on each batch is one short entry when all its members are ready. An `Interest`, or a warning
-//              about a tensor that only waits for its batch, breaks the plan: what is ready is appended, the place is
-//              remembered as a cut, and the plan is learned anew. A new generation, a failed member, an eviction and a
-//              member that leaves void it (planner.hpp).
-//   waits      an `Overdue` becomes a `Query`. For a warning every node answers who of its ranks is missing
-//              (`Missing`), and `Stalled` says so. At the deadline every member answers by itself (`Answer`); answers
-//              that do not come are waited for `latch_timeout_s`. The error names, in this order:
-//                1. the ranks that are silent: they are stopped, or kept from running. What a rank says passes through
-//                   its leader, and through the leaders on the way to the root; of several silent ranks on one way only
-//                   the one next to the root is named, because the others may have answered.
-//                2. if all have answered, the ranks that have not submitted, and what they wait for instead;
-//                3. if all have submitted, the ranks whose open batches wait for no other rank;
-//                4. if there is none, which rank waits for which.
-//              If no batch is open any more, the wait is over, and there is no error.
-//   sets       a request that names its members, on which they agree, makes a set; one that all members have dropped is
-//              removed (messages.hpp).
-//   joining    a rank that has joined counts as having submitted everything; what it did submit before is known from
-//              its `Joined` alone. When all members have joined, what they submitted runs, and the join ends. A member
-//              that leaves ends it with an error (messages.hpp).
-//   leaving    `RankLeft` tells the others, who ask at once about what they have in flight with that rank: if it is
-//              missing, the submission fails. Why ask, and not fail everything in flight? Because the rank may have
-//              submitted before it left, and then the submission runs; only its own node knows. A
-//              node's answer counts for the ranks that had left when it came; for those that left since, it is asked
-//              again.
-//   errors     the first fatal one ends the log.
+//   naming         which id means which name under which signature; ids are evicted least recently used first.
+//                  `agreement`: whether what every member has submitted can run, or fails because they disagree.
+//   batches        what is ready, when it is appended, and in which order: fusion, priorities, patience.
+//                  `ready_sets`: the queues, by set.
+//   plans          when a set's batches of a step are frozen, and when that ends (what a plan holds: planner.hpp).
+//   unnamed_calls  unnamed asynchronous calls, which run in the order of their numbers.
+//   set_maker      which process sets there are. `set`, `set_table`: what is known of each.
+//   joins          ranks that are out of data while the others go on.
+//   questions      waits that last: warnings, deadlines, and whom the error names.
+//   departures     which ranks have left. `failures`: what fails because of that, while the job goes on.
+//   log            what has been decided. The first fatal error ends it.
 //
 // Messages must be given in the order in which the root's relay said them; what refers to a generation that is over is
 // dropped, its sender says it again when he reads the log. What no rank of this world can say is refused by an Error

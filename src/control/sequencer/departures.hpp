@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which ranks have left, and which of these an error names. A rank that has left submits nothing more; one that has
+// *gone*, too, is a process that has ended or cannot be reached. Nobody comes back.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace kolo::control::sequencer {
+
+class Departures {
+ public:
+  explicit Departures(int size);
+
+  [[nodiscard]] bool has_left(std::int32_t rank) const { return left_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] bool has_gone(std::int32_t rank) const { return gone_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] bool any_left(const std::vector<std::int32_t>& ranks) const { return any_of(ranks, left_); }
+  [[nodiscard]] bool any_gone(const std::vector<std::int32_t>& ranks) const { return any_of(ranks, gone_); }
+  [[nodiscard]] bool have_all_left() const;
+  /// Of these ranks those that have left, in the same order.
+  [[nodiscard]] std::vector<std::int32_t> left_of(const std::vector<std::int32_t>& ranks) const;
+
+  void leave(std::int32_t rank) { left_[static_cast<std::size_t>(rank)] = true; }
+  void go(std::int32_t rank) { gone_[static_cast<std::size_t>(rank)] = true; }
+
+  /// Of these ranks, which have left, those whose leaving is not the consequence of another's. Ranks ascend.
+  [[nodiscard]] std::vector<std::int32_t> first_of(const std::vector<std::int32_t>& ranks);
+  /// Ranks that had left when the first submission failed because of that, ascending. Who leaves later has, as a rule,
+  /// been told of them, and is not to be named.
+  [[nodiscard]] const std::vector<std::int32_t>& first() const noexcept { return first_to_leave_; }
+
+ private:
+  static bool any_of(const std::vector<std::int32_t>& ranks, const std::vector<bool>& marked);
+
+  std::vector<bool> left_;
+  std::vector<bool> gone_;
+  std::vector<std::int32_t> first_to_leave_;  ///< empty: no submission has failed yet
+};
+
+}  // namespace kolo::control::sequencer

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The sets in which something is ready, and the way into their queues. What is ready stands in its set's queue by
+// priority, and among equals in the order in which it became ready; the calls of a set's sequence, which have a queue
+// of their own, have one place in it.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "control/sequencer/set.hpp"
+
+namespace kolo::control::sequencer {
+
+class ReadySets {
+ public:
+  explicit ReadySets(const TensorTable& tensors) : tensors_(tensors) {}
+
+  [[nodiscard]] Queued queued(const Set& set, core::TensorId id) const {
+    return {false, id, false, tensors_[id].priority, set.appended};
+  }
+  [[nodiscard]] static Queued queued_batch(const Set& set, std::uint32_t number) {
+    return {true, number, false, set.plan->priorities[number], set.appended};
+  }
+  [[nodiscard]] static Queued queued_calls(const Set& set) { return {false, 0, true, 0, set.appended}; }
+
+  /// Behind what is as urgent. Without priorities that is a comparison with the last one, and things come to the end.
+  void enqueue(Set& set, const Queued& item) {
+    const auto precedes = [](const Queued& a, const Queued& b) { return a.priority > b.priority; };
+    auto place = set.queue.end();
+    if (!set.queue.empty() && precedes(item, set.queue.back()))
+      place = std::upper_bound(set.queue.begin(), set.queue.end(), item, precedes);
+    set.queue.insert(place, item);
+    if (!std::exchange(set.waits, true)) waiting_.push_back(set.number);
+  }
+
+  /// Sets that may have something to append: all whose queue is not empty, and perhaps others.
+  [[nodiscard]] const std::vector<core::SetId>& waiting() const noexcept { return waiting_; }
+  /// The same, in the order of their numbers. None waits then: `keep` says which do yet. Valid until the next call.
+  [[nodiscard]] const std::vector<core::SetId>& take() {
+    taken_.clear();
+    taken_.swap(waiting_);
+    std::sort(taken_.begin(), taken_.end());
+    return taken_;
+  }
+  void keep(Set& set) {
+    set.waits = !set.queue.empty();
+    if (set.waits) waiting_.push_back(set.number);
+  }
+  /// The set is removed.
+  void forget(const Set& set) {
+    if (set.waits) waiting_.erase(std::find(waiting_.begin(), waiting_.end(), set.number));
+  }
+
+ private:
+  const TensorTable& tensors_;
+  std::vector<core::SetId> waiting_;
+  std::vector<core::SetId> taken_;  ///< the last ones, for the memory
+};
+
+}  // namespace kolo::control::sequencer
