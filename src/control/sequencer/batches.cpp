@@ -2,7 +2,6 @@
 #include "control/sequencer/batches.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -27,25 +26,14 @@ void Batches::become_ready(Set& set, TensorId id, Round round) {
   tensor.ready = true;
   tensor.came = ++readied_;
   if (!tensor.planned) return ready_.enqueue(set, ready_.queued(set, id));
-  if (++set.plan->ready[tensor.batch] == set.plan->batches[tensor.batch].size()) {
-    ready_.enqueue(set, ReadySets::queued_batch(set, tensor.batch));
-  }
+  if (set.plan->note_ready(tensor.batch)) ready_.enqueue(set, ReadySets::queued_batch(set, tensor.batch));
 }
 
 // ---------------------------------------------------------------- which goes next
 
-/// Brings what has been overtaken for long to the front, for the next batch.
-void Batches::be_fair(Set& set) const {
-  if (set.queue.front().priority == set.queue.back().priority) return;
-  const auto oldest = std::min_element(set.queue.begin(), set.queue.end(),
-                                       [](const Queued& a, const Queued& b) { return a.since < b.since; });
-  if (set.appended - oldest->since < options_.patience) return;
-  std::rotate(set.queue.begin(), oldest, std::next(oldest));
-}
-
 void Batches::flush(Set& set, bool without_limit) {
   while (!set.queue.empty() && (without_limit || set.appended - set.completed < options_.open_batches)) {
-    be_fair(set);
+    set.queue.be_fair(set.appended, options_.patience);
     const Queued first = set.queue.front();
     if (begins_step(set, first)) {
       plans_.end_step(set);  // may define a plan, and take the queue's front into it
@@ -129,9 +117,8 @@ void Batches::take(Set& set, TensorId id) {
 
 void Batches::desert(Set& set) {
   set.has_gone = true;
-  set.sequence.queue.clear();
-  calls_.cut_sequence(set, set.sequence.run);
-  for (const Queued& item : std::exchange(set.queue, {})) {  // no plan: one of its ranks has left
+  calls_.desert(set);
+  for (const Queued& item : set.queue.take_all()) {  // no plan: one of its ranks has left
     if (item.calls) continue;
     tensors_[item.which].ready = false;
     failures_.fail_without_members({set.number, tensors_[item.which].name, tensors_[item.which].round});

@@ -56,7 +56,6 @@ class Batches {
   [[nodiscard]] bool waits_for_room() const;
 
  private:
-  void be_fair(Set& set) const;
   [[nodiscard]] bool begins_step(const Set& set, const Queued& next) const;
   void append_planned(Set& set, std::uint32_t number);
   void append_batch(Set& set);

@@ -36,7 +36,7 @@ void Joins::on(const Joined& message) {
   }
   log_.append(std::move(entry));
   set.absent.add(message.rank, std::move(submissions), message.counts);
-  set.sequence.joined[message.rank] = message.sequence;
+  set.sequence.join(message.rank, message.sequence);
   set.last = message.rank;
   set.most_steps = std::max(set.most_steps, message.steps);
   set.most_calls = std::max(set.most_calls, message.calls);
@@ -48,9 +48,7 @@ void Joins::on(const Joined& message) {
 bool Joins::is_over(const Set& set, const Joined::Submission& submission, std::uint64_t read) const {
   const TensorId id = tensors_.find(set.number, submission.name);
   if (id != kNoTensor) return tensors_[id].round >= submission.round && !tensors_[id].ready;
-  return std::any_of(set.over.begin(), set.over.end(), [&](const Over& over) {
-    return over.entry > read && over.name == submission.name && over.round >= submission.round;
-  });
+  return set.over.is_over(submission.name, submission.round, read);
 }
 
 void Joins::complete_rest(Set& set) {
@@ -82,7 +80,7 @@ void Joins::end_joins() {
 void Joins::forget_join(Set& set) {
   ++set.joins;
   set.absent.clear();
-  set.sequence.joined.clear();
+  set.sequence.end_join();
   set.most_steps = 0;
   set.most_calls = 0;
   questions_.forget(join_in(set).key());

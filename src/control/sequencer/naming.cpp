@@ -61,9 +61,7 @@ void Naming::fail_round(Set& set, const Declared& message, ErrorCode code, const
   }
   failures_.fail(request_of(message), code, sentence);
   if (message.id != kNoTensor) return;
-  // The last failure of a name says all that those before it do.
-  const auto is_older = [&](const Over& over) { return over.name == message.name && over.round <= message.round; };
-  set.over.erase(std::remove_if(set.over.begin(), set.over.end(), is_older), set.over.end());
+  set.over.forget_until(message.name, message.round);
   note_over(set, message.name, message.round);
 }
 
@@ -119,8 +117,7 @@ void Naming::evict(TensorId id) {
 }
 
 void Naming::note_over(Set& set, const std::string& name, Round round) {
-  while (!set.over.empty() && set.over.front().batches < set.completed) set.over.pop_front();
-  set.over.push_back({name, round, log_.size(), set.appended});
+  set.over.note(name, round, log_.size(), set.appended, set.completed);
 }
 
 // ---------------------------------------------------------------- newcomers

@@ -9,8 +9,7 @@
 //   eviction  Ids are evicted least recently used first, never a ready one. If all are ready, plans are voided, so that
 //             their members are appended, and newcomers wait until then.
 //   memory    Of a name with an id the rounds tell whether the log has run or failed it. Names that have lost their id,
-//             or failed before they had one, are remembered until every member has read of it (`Set::over`), because a
-//             rank says what it had in flight when it joined as of the entry that it had read (joins.hpp).
+//             or failed before they had one, are past (past_names.hpp).
 #pragma once
 
 #include <cstdint>

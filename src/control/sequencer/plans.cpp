@@ -2,7 +2,6 @@
 #include "control/sequencer/plans.hpp"
 
 #include <algorithm>
-#include <deque>
 #include <utility>
 
 #include "control/ranges.hpp"
@@ -31,13 +30,10 @@ void Plans::define_plan(Set& set, const Planner::Batches& batches) {
     }
   }
   // What is ready already counts for the plan's first round.
-  std::deque<Queued> before;
-  before.swap(set.queue);
-  for (const Queued& item : before) {
+  for (const Queued& item : set.queue.take_all()) {
     if (item.calls || !tensors_[item.which].planned) {
       ready_.enqueue(set, item);
-    } else if (const std::uint32_t batch = tensors_[item.which].batch;
-               ++plan.ready[batch] == plan.batches[batch].size()) {
+    } else if (const std::uint32_t batch = tensors_[item.which].batch; plan.note_ready(batch)) {
       Queued whole = ready_.queued_batch(set, batch);
       whole.since = item.since;
       ready_.enqueue(set, whole);
@@ -50,7 +46,7 @@ void Plans::void_plan(Set& set, PlanEnd why) {
   set.plan.reset();
   plan_owner_.erase(plan.number);
   log_.append(PlanVoided{plan.number, why});
-  for (const Queued& item : std::exchange(set.queue, {})) {
+  for (const Queued& item : set.queue.take_all()) {
     if (!item.planned) {
       ready_.enqueue(set, item);
       continue;
@@ -62,7 +58,7 @@ void Plans::void_plan(Set& set, PlanEnd why) {
     }
   }
   for (std::size_t number = 0; number < plan.batches.size(); ++number) {
-    const bool complete = plan.ready[number] == plan.batches[number].size();
+    const bool complete = plan.is_complete(number);
     for (const TensorId id : plan.batches[number]) {
       tensors_[id].planned = false;
       if (tensors_[id].ready && !complete) ready_.enqueue(set, ready_.queued(set, id));

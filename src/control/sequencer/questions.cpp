@@ -38,7 +38,7 @@ void Questions::on(const Overdue& message, Time now) {
 
 void Questions::on_late_call(Set& set, const Overdue& message, Time now) {
   if (set.has_left) calls_.note_asked(set, message.round);
-  if (message.round > set.sequence.last || message.waited_s == 0) return;
+  if (message.round > set.sequence.last() || message.waited_s == 0) return;
   const Request request = request_of(message);
   if (!message.deadline && (is_complete(request) || reported(request))) return;
   ask(message, now);
@@ -70,7 +70,7 @@ bool Questions::any_gone(const Request& request) const {
 
 bool Questions::is_complete(const Request& request) const {
   if (request.join) return sets_.at(request.set).joins >= request.round;
-  if (is_call(request)) return sets_.at(request.set).sequence.heard.calls() >= request.round;
+  if (is_call(request)) return sets_.at(request.set).sequence.heard() >= request.round;
   const TensorId id = request.members.empty() ? tensors_.find(request.set, request.name) : kNoTensor;
   return id != kNoTensor && tensors_[id].round >= request.round;
 }
@@ -164,7 +164,7 @@ void Questions::on(const Missing& message) {
 void Questions::conclude_warning(Question question) {
   if (is_complete(question.request) || is_over(question, question.missing)) return;
   if (is_call(question.request)) {
-    if (question.request.round > sets_.at(question.request.set).sequence.last) return;  // it fails by itself
+    if (question.request.round > sets_.at(question.request.set).sequence.last()) return;  // it fails by itself
     question.gone.clear();
   }
   std::sort(question.missing.begin(), question.missing.end());

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sets in which something is ready, and the way into their queues. What is ready stands in its set's queue by
-// priority, and among equals in the order in which it became ready; the calls of a set's sequence, which have a queue
-// of their own, have one place in it.
+// The sets in which something is ready, and the way into their queues (ready_queue.hpp). The calls of a set's sequence,
+// which have a queue of their own, have one place in the set's.
 #pragma once
 
 #include <algorithm>
@@ -25,13 +24,8 @@ class ReadySets {
   }
   [[nodiscard]] static Queued queued_calls(const Set& set) { return {false, 0, true, 0, set.appended}; }
 
-  /// Behind what is as urgent. Without priorities that is a comparison with the last one, and things come to the end.
   void enqueue(Set& set, const Queued& item) {
-    const auto precedes = [](const Queued& a, const Queued& b) { return a.priority > b.priority; };
-    auto place = set.queue.end();
-    if (!set.queue.empty() && precedes(item, set.queue.back()))
-      place = std::upper_bound(set.queue.begin(), set.queue.end(), item, precedes);
-    set.queue.insert(place, item);
+    set.queue.push(item);
     if (!std::exchange(set.waits, true)) waiting_.push_back(set.number);
   }
 

@@ -4,10 +4,7 @@
 // read. Plain data, no threads.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,42 +12,13 @@
 
 #include "control/absentees.hpp"
 #include "control/planner.hpp"
-#include "control/sequence.hpp"
+#include "control/sequencer/call_queue.hpp"
+#include "control/sequencer/past_names.hpp"
+#include "control/sequencer/ready_queue.hpp"
 #include "control/sequencer/request.hpp"
 #include "control/tensor_table.hpp"
 
 namespace kolo::control::sequencer {
-
-struct Queued {
-  bool planned = false;  ///< a batch of the set's plan, by number; else a tensor, by id
-  std::uint32_t which = 0;
-  bool calls = false;  ///< instead: calls of the set's sequence
-  std::int32_t priority = 0;
-  std::uint64_t since = 0;  ///< batches of the set before it was queued
-  [[nodiscard]] bool is_tensor() const noexcept { return !planned && !calls; }
-};
-
-/// Unnamed asynchronous calls.
-struct Sequence {
-  SequenceReceiver heard;
-  std::deque<Calls> queue;                     ///< of these, what is not in the log
-  core::Round run = 0;                         ///< what is
-  core::Round last = ~core::Round{0};          ///< no later one can run: a rank has left that had come to here
-  core::Round asked = 0;                       ///< the highest that a member in a set with such a rank has made
-  std::map<std::int32_t, core::Round> joined;  ///< how far the absent ranks have come
-  /// Those that have not made this call, ascending.
-  [[nodiscard]] std::vector<std::int32_t> without(core::Round call) const {
-    std::vector<std::int32_t> ranks;
-    for (const auto& [rank, calls] : joined) {
-      if (calls < call) ranks.push_back(rank);
-    }
-    return ranks;
-  }
-  /// Whether everything that the absent ranks had made is in the log.
-  [[nodiscard]] bool is_done() const {
-    return queue.empty() && std::all_of(joined.begin(), joined.end(), [this](auto& one) { return one.second <= run; });
-  }
-};
 
 struct Plan {
   Plan(std::uint32_t plan, Planner::Batches cut)
@@ -59,14 +27,9 @@ struct Plan {
   Planner::Batches batches;
   std::vector<std::size_t> ready;        ///< members that are, by batch
   std::vector<std::int32_t> priorities;  ///< the highest of its members', by batch
-};
-
-/// A name that the log knows nothing of any more, and what it had come to.
-struct Over {
-  std::string name;
-  core::Round round = 0;      ///< the last that was run or failed
-  std::uint64_t entry = 0;    ///< of the log, from 1, which said so
-  std::uint64_t batches = 0;  ///< of the set before it: when every member has completed more, all have read it
+  /// One more member of the batch is ready. Returns whether all are now.
+  bool note_ready(std::uint32_t batch) { return ++ready[batch] == batches[batch].size(); }
+  [[nodiscard]] bool is_complete(std::size_t batch) const { return ready[batch] == batches[batch].size(); }
 };
 
 struct Set {
@@ -80,7 +43,7 @@ struct Set {
   std::string words;                  ///< the group, for people; empty: the world's
 
   // What is ready, and its batches (batches.hpp).
-  std::deque<Queued> queue;
+  ReadyQueue queue;
   bool waits = false;  ///< stands in `ReadySets`, as every set does whose queue is not empty
   std::uint64_t appended = 0;
   std::uint64_t completed = 0;
@@ -92,10 +55,10 @@ struct Set {
   std::optional<Plan> plan;
 
   // Unnamed asynchronous calls (unnamed_calls.hpp).
-  Sequence sequence;
+  CallQueue sequence;
 
-  // Names that have lost their id (naming.hpp).
-  std::deque<Over> over;
+  // Names that have no id any more (naming.hpp).
+  PastNames over;
 
   // Joining (joins.hpp).
   Absentees absent;

@@ -52,7 +52,7 @@ void SetMaker::remove_set(Set& set) {
   const std::vector<TensorId> ids = tensors_.of_set(set.number);
   const auto is_ready = [this](TensorId id) { return tensors_[id].ready; };
   require(set.absent.empty(), "a process set was dropped by a rank that has joined");
-  require(set.sequence.queue.empty(), "a process set was dropped with a call in flight");
+  require(set.sequence.empty(), "a process set was dropped with a call in flight");
   require(set.queue.empty() && !is_ready(set.base + core::kUnnamed) && std::none_of(ids.begin(), ids.end(), is_ready),
           "a process set was dropped with something in flight");
   if (set.plan) plans_.void_plan(set, PlanEnd::left);

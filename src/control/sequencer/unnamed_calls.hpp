@@ -3,9 +3,9 @@
 // Unnamed asynchronous calls (messages.hpp, "Sequences"): which of a set's next calls are one batch, which fail, and
 // which can never run.
 //
-// Calls have a queue of their own, for they run in the order of their numbers. The set's queue holds one place for it,
-// of priority 0, while it is not empty; when it comes to the front, one batch is appended, and what is left goes to the
-// end.
+// Calls have a queue of their own (call_queue.hpp), for they run in the order of their numbers. The set's queue holds
+// one place for it, of priority 0, while it is not empty; when it comes to the front, one batch is appended, and what
+// is left goes to the end.
 //
 // A member that leaves has said how far it had come (`Left`): no call beyond that can run. That is said once somebody
 // has made one (`SequenceEnded`), or at once, if somebody had.
@@ -34,6 +34,8 @@ class UnnamedCalls {
   void note_asked(Set& set, core::Round call);
   /// Later calls cannot run.
   void cut_sequence(Set& set, core::Round last);
+  /// A member is gone: no call can run that is not in the log.
+  void desert(Set& set);
 
  private:
   /// Says that calls will never be complete, if somebody has made one.

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One set's sequence of unnamed asynchronous calls, as far as all present members have made it. Calls go into the log
+// in the order of their numbers; the next is `run() + 1`. Plain data.
+//
+// After `cut` no call beyond `last()` can run, and none is in the queue: a rank has left that had come to there. Ranks
+// that have joined contribute to what they had made, and to nothing later.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "control/sequence.hpp"
+
+namespace kolo::control::sequencer {
+
+class CallQueue {
+ public:
+  /// All present members have made these.
+  void hear(SequenceGrown message) {
+    core::Round number = heard();
+    for (Calls& calls : link_.take(std::move(message))) {
+      if (number >= last_) break;
+      calls.count = std::min(calls.count, last_ - number);
+      number += calls.count;
+      queue_.push_back(std::move(calls));
+    }
+  }
+  /// The number of the last call that was heard of, whether it can run or not.
+  [[nodiscard]] core::Round heard() const noexcept { return link_.calls(); }
+  /// Of the last one in the log.
+  [[nodiscard]] core::Round run() const noexcept { return run_; }
+  [[nodiscard]] core::Round last() const noexcept { return last_; }
+
+  /// Whether all that can run of what was heard is in the log.
+  [[nodiscard]] bool empty() const noexcept { return queue_.empty(); }
+  /// The next calls that are alike, one at least. Not of an empty queue, as the next two.
+  [[nodiscard]] const Calls& next() const { return queue_.front(); }
+  /// How many of `next()` the same ranks contribute to as to the first of them.
+  [[nodiscard]] std::uint64_t alike() const {
+    std::uint64_t count = next().count;
+    for (const auto& [rank, calls] : joined_) {
+      if (calls > run_) count = std::min(count, calls - run_);
+    }
+    return count;
+  }
+  /// So many of `next()` are in the log.
+  void pop(std::uint64_t count) {
+    run_ += count;
+    queue_.front().count -= count;
+    if (queue_.front().count == 0) queue_.pop_front();
+  }
+
+  /// This rank has joined, having made so many calls.
+  void join(std::int32_t rank, core::Round calls) { joined_[rank] = calls; }
+  /// All are present again.
+  void end_join() { joined_.clear(); }
+  /// The absent ranks that have not made this call, ascending.
+  [[nodiscard]] std::vector<std::int32_t> without(core::Round call) const {
+    std::vector<std::int32_t> ranks;
+    for (const auto& [rank, calls] : joined_) {
+      if (calls < call) ranks.push_back(rank);
+    }
+    return ranks;
+  }
+  /// Whether everything that the absent ranks had made is in the log.
+  [[nodiscard]] bool is_done() const {
+    return empty() && std::all_of(joined_.begin(), joined_.end(), [this](auto& one) { return one.second <= run_; });
+  }
+
+  /// No later call can run.
+  void cut(core::Round last) { last_ = std::min(last_, last); }
+  /// Neither can those that are in the queue.
+  void drop() {
+    queue_.clear();
+    cut(run_);
+  }
+  /// A member in a set with a rank that has left has made this call.
+  void note_asked(core::Round call) { asked_ = std::max(asked_, call); }
+  /// Whether somebody has made a call that can never run, since this was true the last time.
+  [[nodiscard]] bool take_asked() {
+    if (asked_ <= last_) return false;
+    asked_ = last_;
+    return true;
+  }
+
+ private:
+  SequenceReceiver link_;
+  std::deque<Calls> queue_;  ///< heard, and not in the log
+  core::Round run_ = 0;
+  core::Round last_ = ~core::Round{0};
+  core::Round asked_ = 0;
+  std::map<std::int32_t, core::Round> joined_;  ///< how far the absent ranks have come
+};
+
+}  // namespace kolo::control::sequencer
