@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Plans as this rank sees them: which of a planned batch's members it has submitted, and when the others must hear that
+// some are lacking.
+//
+// A planned batch is *partial* here while this rank has submitted some of its members and not all. While the program
+// waits for something, each partial batch is reported by an `Interest`, once in each such state.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "control/participant/publisher.hpp"
+
+namespace kolo::control::participant {
+
+class PlannedParts {
+ public:
+  PlannedParts(std::int32_t rank, SlotTable& slots, Publisher& publisher, ParticipantCounters& counters)
+      : rank_(rank), slots_(slots), publisher_(publisher), counters_(counters) {}
+
+  void on(const PlanDefined& entry);
+  void on(const PlanVoided& entry, std::vector<Action>& actions);
+  void on(const PlannedBatch& entry, std::vector<Action>& actions);
+  [[nodiscard]] bool has_plan(const Set& set) const;
+
+  /// One more member of it has been submitted. What has been reported is out of date: the sequencer ignores an interest
+  /// whose first lack has come meanwhile.
+  void enter(PlannedPart& part) {
+    if (part.partial() && !part.reported) --unreported_;
+    ++part.submitted;
+    part.reported = false;
+    if (part.partial()) ++unreported_;
+  }
+  /// Whether there is something that `report_interest` would report.
+  [[nodiscard]] bool has_unreported() const noexcept { return unreported_ > 0; }
+  void report_interest();
+
+ private:
+  struct Plan {
+    core::SetId set = 0;
+    Set* owner = nullptr;              ///< the set, which stays as long as it has a plan
+    std::vector<PlannedPart> batches;  ///< empty when this rank is no member of the set
+  };
+
+  /// None of its members is in flight any more, or it is no batch any more.
+  void consume(PlannedPart& part) {
+    if (part.partial() && !part.reported) --unreported_;
+    part.submitted = 0;
+    part.reported = false;
+  }
+  [[nodiscard]] Interest interest(const PlannedPart& part) const;
+
+  const std::int32_t rank_;
+  SlotTable& slots_;
+  Publisher& publisher_;
+  ParticipantCounters& counters_;
+  std::map<std::uint32_t, Plan> plans_;
+  std::size_t unreported_ = 0;  ///< planned batches that are partial here and not reported
+};
+
+}  // namespace kolo::control::participant

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a rank knows of one set, and its records of the names in it. Plain data, no threads.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "control/absentees.hpp"
+#include "control/participant.hpp"
+#include "control/sequence.hpp"
+
+namespace kolo::control::participant {
+
+inline constexpr SlotId kNoSlot = ~SlotId{0};
+
+using Members = std::vector<std::int32_t>;
+
+/// A planned batch as this rank sees it. `submitted` counts its members that are in flight here.
+struct PlannedPart {
+  std::uint32_t plan = 0;
+  std::uint32_t number = 0;
+  std::vector<SlotId> members;
+  std::size_t submitted = 0;
+  bool reported = false;  ///< an Interest in its present state has been sent
+  [[nodiscard]] bool partial() const noexcept { return submitted > 0 && submitted < members.size(); }
+};
+
+/// Of this rank's unnamed asynchronous calls in a set. `run`: how many the log has run or failed.
+struct Sequence {
+  explicit Sequence(core::SetId set) : said(set) {}
+  SequenceSender said;
+  core::Round run = 0;
+  core::Round last = ~core::Round{0};          ///< no later call can run: a rank has left
+  std::map<std::int32_t, core::Round> joined;  ///< how far the absent ranks have come
+  /// Those that have not made this call, ascending.
+  [[nodiscard]] std::vector<std::int32_t> without(core::Round call) const {
+    std::vector<std::int32_t> ranks;
+    for (const auto& [rank, calls] : joined) {
+      if (calls < call) ranks.push_back(rank);
+    }
+    return ranks;
+  }
+};
+
+struct Set {
+  explicit Set(core::SetId its_number) : number(its_number), sequence(its_number) {}
+  core::SetId number = 0;
+  core::TensorId base = 0;
+  Members members;
+  bool member = false;      ///< this rank is
+  bool has_left = false;    ///< some member has left
+  bool is_dropped = false;  ///< by this rank's program
+  bool said_so = false;     ///< and this rank has done with it
+  SlotId join = kNoSlot;    ///< of this rank, which has joined
+  Absentees absent;         ///< of the members, if this rank is one
+  std::uint64_t joins = 0;  ///< that have ended
+  std::uint64_t run = 0;    ///< batches that were handed out
+  std::uint64_t completed = 0;
+  std::uint64_t steps = 0;
+  std::uint16_t generation = 0;          ///< of the completed and steps counts
+  std::uint16_t unnamed_generation = 0;  ///< of the unnamed calls' signature
+  std::unordered_map<std::string, SlotId> names;
+  Sequence sequence;
+};
+
+inline bool has_calls_in_flight(const Set& set) { return set.sequence.said.calls() > set.sequence.run; }
+
+struct Slot {
+  Set* set = nullptr;                              ///< null when the slot is free
+  std::shared_ptr<const core::Signature> current;  ///< what the id means in this generation
+  PlannedPart* part = nullptr;
+  core::Round round = 0;
+  core::TensorId id = core::kNoTensor;
+  std::uint16_t generation = 0;
+  bool in_flight = false;
+  bool whole = false;  ///< the submission in flight was sent whole
+  bool is_join = false;
+  bool counted = false;                            ///< the count word of the present id has been written
+  std::shared_ptr<const core::Signature> pending;  ///< of the submission in flight, when it was sent whole
+  std::string name;
+  Members members;  ///< of a request that names them, ascending
+};
+
+}  // namespace kolo::control::participant

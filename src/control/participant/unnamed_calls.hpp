@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// This rank's unnamed asynchronous calls, by set (messages.hpp, "Sequences"). They have no slots: they are numbered,
+// and run or fail in the order of their numbers, but for the last ones, which fail together when another rank has left.
+//
+// What a set's sequence has grown by is said when the outbox is taken, so that a thousand calls are one message.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "control/participant/left_ranks.hpp"
+#include "control/participant/publisher.hpp"
+
+namespace kolo::control::participant {
+
+class UnnamedCalls {
+ public:
+  UnnamedCalls(std::int32_t rank, SlotTable& slots, LeftRanks& left, Publisher& publisher,
+               ParticipantCounters& counters)
+      : rank_(rank), slots_(slots), left_(left), publisher_(publisher), counters_(counters) {}
+
+  /// The next call of the set's sequence; its number. The set is one that this rank may submit to.
+  core::Round call(Set& set, const std::shared_ptr<const core::Signature>& signature);
+  /// Whether `speak_of_calls` would say something.
+  [[nodiscard]] bool has_news() const noexcept { return !grown_.empty(); }
+  /// What sequences have grown by since the last time.
+  void speak_of_calls();
+  /// A join has ended. If it failed, nothing in the set can run any more.
+  static void restart_sequence(Sequence& sequence, bool done);
+
+  void on(const SequenceAppended& entry, std::vector<Action>& actions);
+  void on(const SequenceFailed& entry, std::vector<Action>& actions);
+  void on(const SequenceEnded& entry, std::vector<Action>& actions);
+
+ private:
+  const std::int32_t rank_;
+  SlotTable& slots_;
+  LeftRanks& left_;
+  Publisher& publisher_;
+  ParticipantCounters& counters_;
+  std::vector<Set*> grown_;  ///< sets of whose sequences there is something to say
+};
+
+}  // namespace kolo::control::participant
