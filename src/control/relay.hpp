@@ -20,6 +20,9 @@
 // A leader hands every log entry to its relay before it publishes it to its children. So what a child says under a
 // generation that the relay knows to be over was said before the child could know, and is dropped: the child says it
 // again when it reads the entry. What no rank of this world can say is refused by an Error (ranges.hpp).
+//
+// Its parts are in src/control/relay/: what ids mean and how far each child has come (`table`), and requests that have
+// no id (`new_names`, `gathered`).
 #pragma once
 
 #include <cstddef>

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the children of a relay have declared of one round of a name. Equal signatures are merged, each with its ranks.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "control/messages.hpp"
+
+namespace kolo::control::relay {
+
+/// Adds the variant to those that differ from it, or to the one that does not. Ranks ascend.
+void merge(std::vector<Declared::Variant>& into, Declared::Variant&& variant);
+
+struct Gathered {
+  core::Round round = 0;
+  std::vector<bool> declared;  ///< by child
+  std::vector<Declared::Variant> variants;
+  bool sent = false;
+
+  /// The child, one of so many, has declared it.
+  void gather(std::size_t child, std::size_t children, Declared&& message);
+  /// Whether these children, at least one, have declared it.
+  [[nodiscard]] bool holds(const std::vector<std::size_t>& speakers) const {
+    return !speakers.empty() && std::all_of(speakers.begin(), speakers.end(), [this](auto c) { return declared[c]; });
+  }
+};
+
+}  // namespace kolo::control::relay
