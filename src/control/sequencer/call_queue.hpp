@@ -32,8 +32,9 @@ class CallQueue {
   }
   /// The number of the last call that was heard of, whether it can run or not.
   [[nodiscard]] core::Round heard() const noexcept { return link_.calls(); }
-  /// Of the last one in the log.
+  /// That of the last one in the log.
   [[nodiscard]] core::Round run() const noexcept { return run_; }
+  /// No call beyond this number can run.
   [[nodiscard]] core::Round last() const noexcept { return last_; }
 
   /// Whether all that can run of what was heard is in the log.

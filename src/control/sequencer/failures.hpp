@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Requests that fail while the job goes on, and above all those that can never be complete because a rank has left that
-// had not made them: these are *hopeless*. Who asks late about a hopeless request is told what the first one was told,
+// Requests that fail while the job goes on, above all *hopeless* ones: they can never be complete, because a rank has
+// left that had not made them. A rank that asks late about a hopeless request is told what the first one was told,
 // whoever has left since.
 #pragma once
 

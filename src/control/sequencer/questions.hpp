@@ -21,8 +21,9 @@
 //   joining   Who has not joined is known here, without a question; but for a deadline they are asked, for one may be
 //             stopped. A rank that has joined the world and is missing for a new set has the set refused.
 //
-// One question stands for all who ask about the same request, with one exception: requests that name their members all
-// have round 1, so there each who asks has a question of his own, which is over when he is among the missing.
+// One question stands for all ranks that ask about the same request, with one exception: requests that name their
+// members all have round 1, so each rank that asks about one has a question of its own. That is over when the rank that
+// asked is among the missing.
 #pragma once
 
 #include <cstdint>

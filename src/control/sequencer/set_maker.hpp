@@ -3,8 +3,9 @@
 // Which process sets there are (messages.hpp, "Members"). A request that names its members, on which they agree, makes
 // a set; one that all members have dropped is removed.
 //
-// A set is refused that its members give in different orders, one that a rank that has left would be a member of, one
-// that would be the sets_per_rank + 1st of some member, and one for which there is no row of reserved ids.
+// A set is refused if its members give different orders of ranks, if a member is in `sets_per_rank` sets already, or if
+// there is no row of reserved ids for it. It fails if it was given up, because a member had left without asking for it
+// (failures.hpp).
 //
 // When the last member has dropped a set, nothing of it is in flight anywhere; what says otherwise is refused by an
 // Error. What the other parts have kept of the set goes with it.
