@@ -3,6 +3,7 @@
 // The cases of tests/support/cases.hpp in worlds of threads, by all ranks and without one that has joined: every byte.
 #include "tests/support/cases.hpp"
 
+#include <cstddef>
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -18,15 +19,17 @@ namespace {
 
 using kolo::testing::Nodes;
 
+constexpr std::size_t kStrength = kolo::testing::unless_sanitized(std::size_t{3}, std::size_t{2});
+
 const kolo::testing::Cases& all_cases() {
-  static const kolo::testing::Cases cases = kolo::testing::cases_of({}, kolo::testing::unless_sanitized(3U, 2U));
+  static const kolo::testing::Cases cases = kolo::testing::cases_of({}, kStrength);
   return cases;
 }
 
 /// Without the last rank of each group, which has joined.
 const kolo::testing::Cases& cases_without_the_last() {
   static const kolo::testing::Cases cases =
-      kolo::testing::cases_of({{2, 3, 4}, true, kolo::testing::On::cpu, true}, kolo::testing::unless_sanitized(2U, 1U));
+      kolo::testing::cases_of({{2, 3, 4, 8}, true, kolo::testing::On::cpu, true}, kStrength);
   return cases;
 }
 
@@ -72,7 +75,8 @@ INSTANTIATE_TEST_SUITE_P(Worlds, CasesWithoutTheLastIn,
                          testing::Values(std::pair{2, Nodes::one}, std::pair{2, Nodes::even}, std::pair{3, Nodes::one},
                                          std::pair{3, Nodes::even}, std::pair{3, Nodes::uneven},
                                          std::pair{4, Nodes::one}, std::pair{4, Nodes::even},
-                                         std::pair{4, Nodes::uneven}),
+                                         std::pair{4, Nodes::uneven}, std::pair{8, Nodes::one},
+                                         std::pair{8, Nodes::even}, std::pair{8, Nodes::uneven}),
                          name_of);
 
 }  // namespace

@@ -80,7 +80,7 @@ std::vector<CaseWorld> case_worlds() {
   std::vector<CaseWorld> all{{2, On::nccl}, {3, On::nccl, true}, {3, On::staged}, {3, On::nccl, true, true}};
   if (kolo::testing::kSanitized) return all;
   all.insert(all.end(), {{1, On::nccl}, {4, On::nccl}, {1, On::staged}, {2, On::staged}, {4, On::staged}});
-  all.insert(all.end(), {{2, On::nccl, false, true}, {2, On::staged, false, true}, {4, On::staged, false, true}});
+  all.insert(all.end(), {{2, On::nccl, false, true}, {4, On::nccl, true, true}, {4, On::staged, false, true}});
   return all;
 }
 
