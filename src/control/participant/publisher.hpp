@@ -23,7 +23,10 @@ class Publisher {
       : rank_(rank), slots_(slots), left_(left), counters_(counters) {}
 
   [[nodiscard]] Outbox& outbox() noexcept { return out_; }
-  void say(UpMessage message) { out_.messages.push_back(std::move(message)); }
+  template <class Message>
+  void say(Message&& message) {
+    out_.messages.emplace_back(std::forward<Message>(message));
+  }
 
   /// The slot's submission, by a count.
   void count(Slot& slot) {
