@@ -235,9 +235,9 @@ TEST(SendAsRefuses, WhatMakesNoSense) {
               "allreduce of \"x\": send_as is float64; only float16 and bfloat16 make sense");
     EXPECT_EQ(refused(ErrorCode::invalid_argument, [&] { kolo::allreduce(kolo::view(n), as(DType::float16)); }),
               "unnamed allreduce: int32 cannot be sent as float16; send_as needs a floating-point type");
-    EXPECT_EQ(
-        refused(ErrorCode::unsupported, [&] { (void)kolo::reduce_scatter(kolo::const_view(x), as(DType::bfloat16)); }),
-        "reduce_scatter: its elements travel as they are; leave out send_as");
+    EXPECT_EQ(refused(ErrorCode::invalid_argument,
+                      [&] { (void)kolo::reduce_scatter(kolo::const_view(n), as(DType::bfloat16)); }),
+              "unnamed reduce_scatter: int32 cannot be sent as bfloat16; send_as needs a floating-point type");
     kolo::test::Model<float> model;
     model.add("a", {0.0F});
     Counter counter;
