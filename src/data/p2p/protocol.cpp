@@ -29,6 +29,7 @@ void erase_one(Container& container, const Value& value) {
 // ---------------------------------------------------------------- calls
 
 void Protocol::start(Message& message) {
+  if (open_.empty()) note_wait(Channels::kNobody);
   message.open_index = open_.size();
   open_.push_back(&message);
   message.state = Message::State::waiting;
@@ -145,7 +146,11 @@ void Protocol::detach(Message& message) {
 void Protocol::end(Message& message, const Status& status) {
   message.status = status;
   message.state = Message::State::done;
-  if (status.ok()) count(message);
+  if (status.ok()) {
+    count(message);
+    // Before this rank sleeps it notes the next. What has failed stays noted until then: the others in a cycle find it.
+    if (message.peer == noted_) note_wait(Channels::kNobody);
+  }
   Message* const last = open_.back();
   open_.pop_back();
   if (last != &message) {
@@ -437,7 +442,11 @@ bool Protocol::progress() {
 void Protocol::note_wait() noexcept {
   const auto before = [](const Message* a, const Message* b) { return a->begun < b->begun; };
   const auto oldest = std::min_element(open_.begin(), open_.end(), before);
-  if (oldest != open_.end()) channels_.note_wait((*oldest)->peer == kAny ? Channels::kNobody : (*oldest)->peer);
+  if (oldest != open_.end()) note_wait((*oldest)->peer == kAny ? Channels::kNobody : (*oldest)->peer);
+}
+
+void Protocol::note_wait(int rank) noexcept {
+  if (rank != noted_) channels_.note_wait(noted_ = rank);
 }
 
 /// The ranks that wait for each other, this one first; none where they do not, or this one cannot see it.

@@ -132,6 +132,7 @@ class Protocol final : private FrameHandler {
   void detach(Message& message);
   void end(Message& message, const Status& status = {});
   void count(const Message& message) noexcept;
+  void note_wait(int rank) noexcept;
   [[nodiscard]] std::vector<int> cycle() const;
 
   const int rank_;
@@ -151,6 +152,7 @@ class Protocol final : private FrameHandler {
   std::map<int, base::Time> left_;                         // until when something may come from these ranks
   std::unordered_set<int> silent_;                         // of those: nothing more comes
   base::Time next_due_ = base::Time::max();
+  int noted_ = Channels::kNobody;  // in the channels: whom this rank waits for
   std::vector<std::string> warnings_;
   MessageCounters counters_;
   Status closed_;

@@ -276,6 +276,22 @@ TEST(Protocol, AMessageThatWaitsLongIsWarnedOfOnce) {
   EXPECT_EQ(network[0].next_due(), begun + std::chrono::seconds(10));
 }
 
+TEST(Protocol, WhoWaitsNoMoreIsInNoCycle) {
+  Network network({});
+  Letter first(kReceive, 1, 0, 4), answer(kSend, 0, 0, 4), second(kReceive, 0, 0, 4);
+  network[0].start(first.message);
+  network[0].note_wait();
+  network[1].start(answer.message);
+  network.settle();
+  ASSERT_TRUE(first.message.done());
+  second.message.patience = std::chrono::seconds(2);
+  second.message.deadline = base::now();
+  network[1].start(second.message);
+  network[1].expire(second.message.deadline);
+  EXPECT_EQ(second.message.status.message(),
+            "recv of up to 4 elements of uint8 from rank 0 with tag 0: no message that fits has come within 2 s");
+}
+
 TEST(Protocol, AMessageThatIsUnderWayForLongIsWarnedOf) {
   Network network({2, 1});
   Letter send(kSend, 1, 7, 50000), receive(kReceive, kAny, kAny, 50000);
