@@ -61,7 +61,10 @@ cudaError_t Call::refusal() {
     return cudaErrorNotPermitted;
   }
   machine.released.wait(lock, [this] { return machine.held.count(api) == 0; });
-  if (machine.unloaded) return end(cudaErrorCudartUnloading);
+  if (machine.unloaded) {
+    host().knows_unloaded = true;
+    return end(cudaErrorCudartUnloading);
+  }
   if (!machine.config.driver) return end(cudaErrorInsufficientDriver);
   if (machine.config.devices == 0) return end(cudaErrorNoDevice);
   if (const auto failure = injected(host().device)) return end(static_cast<cudaError_t>(failure->code));

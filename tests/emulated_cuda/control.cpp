@@ -131,6 +131,7 @@ void unload() {
   Machine& machine = Machine::instance();
   const Lock lock(machine.mutex);
   machine.unloaded = true;
+  machine.host().knows_unloaded = true;
   machine.cliques->cut_off();
   for (const StreamPtr& stream : machine.all_streams_) stream->close(/*at_once=*/true);
 }

@@ -113,7 +113,8 @@ void hold_calls(const std::string& api);
 void release_calls();
 
 /// What the end of a process does before the destructors of its globals: from now on, until the next reset, every call
-/// of CUDA returns cudaErrorCudartUnloading, and a call of NCCL is reported. What streams are doing is cut off.
+/// of CUDA returns cudaErrorCudartUnloading, and a call of NCCL by a thread that has been told so, or that has called
+/// this, is reported. What streams are doing is cut off.
 void unload();
 
 // ---------------------------------------------------------------- what was called

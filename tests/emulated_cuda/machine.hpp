@@ -141,6 +141,7 @@ struct HostThread {
   int device = 0;
   int last_error = 0;
   int capture_mode = 0;                      // of cudaThreadExchangeStreamCaptureMode: global, as it begins
+  bool knows_unloaded = false;               // CUDA has told it, or it has unloaded CUDA itself
   std::map<int, StreamPtr> default_streams;  // per-thread default streams, by device
   std::string name() const { return "host thread " + std::to_string(number); }
 };

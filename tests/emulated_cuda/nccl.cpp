@@ -53,13 +53,17 @@ struct Found {
   ncclResult_t result = ncclSuccess;
 };
 
+/// Another thread may have unloaded CUDA since this one asked: only who knows it must not call.
+ncclResult_t after_unloading(Call& call) {
+  if (!call.host().knows_unloaded) return ncclUnhandledCudaError;
+  return misuse(call, ncclUnhandledCudaError, "after CUDA has been unloaded");
+}
+
 Found find(Call& call, ncclComm_t handle) {
   if (this_thread().in_host_function) {
     return {nullptr, misuse(call, ncclInvalidUsage, "in a host function, on " + this_thread().stream->name())};
   }
-  if (call.machine.unloaded) {
-    return {nullptr, misuse(call, ncclUnhandledCudaError, "after CUDA has been unloaded")};
-  }
+  if (call.machine.unloaded) return {nullptr, after_unloading(call)};
   CommunicatorPtr found = call.machine.cliques->find(handle);
   if (found == nullptr) {
     return {nullptr, misuse(call, ncclInvalidArgument, "a communicator that does not exist (any more)")};
@@ -471,7 +475,7 @@ ncclResult_t ncclMemAlloc(void** data, size_t bytes) {
 
 ncclResult_t ncclMemFree(void* data) {
   Call call("ncclMemFree");
-  if (call.machine.unloaded) return misuse(call, ncclUnhandledCudaError, "after CUDA has been unloaded");
+  if (call.machine.unloaded) return kolo::emulated::after_unloading(call);
   if (call.refusal() != cudaSuccess) return ncclUnhandledCudaError;
   const cudaError_t result = kolo::emulated::free(call, Allocation::Kind::device, data);
   return result == cudaSuccess ? ncclSuccess : ncclInvalidArgument;
