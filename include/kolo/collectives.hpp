@@ -431,13 +431,13 @@ KOLO_API void barrier(const Group& group, const BarrierOptions& options = {});
 /// From its join to the end of it a rank is *absent*: what the others do in the group runs without it, and to the bit
 /// as if the group had the others alone (by NCCL but for what NCCL rounds): sums, minima, maxima and products of their
 /// tensors; averages over those that give something, or over all (`JoinOptions::counts_in_averages`); gathers of their
-/// rows; of a reduce_scatter an absent rank's rows get lost. What this rank had in flight when it joined goes on with
-/// it. Its deadline counts from the last operation that the others have done.
+/// rows; of a reduce_scatter an absent rank's rows get lost. Operations that this rank had in flight when it joined
+/// still include it. Its deadline counts from the last operation that the others have done.
 ///
 /// What cannot do without an absent rank fails on the ranks that call it (`Error` invalid_argument), and the job goes
 /// on: a collective whose root is absent; an alltoall; a scatter; a group that names a rank which has joined the world;
-/// a product with prescale. So does what this rank itself submits by name before its join has ended (after
-/// `join_async`); unnamed calls wait for that, as they wait for the unnamed calls of other threads.
+/// a product with prescale. After `join_async` a rank's own submissions by name fail likewise until its join has ended;
+/// its unnamed calls wait for that end, as they wait for the unnamed calls of other threads.
 ///
 /// A rank that shuts down while others have joined ends the join with an error on them (rank_lost), and what the group
 /// does later fails. Not inside a callback of `on_done` (`Error` invalid_argument). Thread-safe; each rank of the group

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What goes down: each entry of the log as it is written, and as it is read.
+// Entries of the log: how each is written, and how it is read.
 #include <string>
 #include <vector>
 

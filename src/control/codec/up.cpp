@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What goes up: each message as it is written, and as it is read.
+// Messages from ranks to the sequencer: how each is written, and how it is read.
 #include <string>
 #include <utility>
 #include <vector>
