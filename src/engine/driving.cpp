@@ -194,7 +194,8 @@ void Engine::wait_all(Span<Operation* const> operations, std::optional<base::Tim
     bool drove = false;
     if (!on_device && !device_moves() && driver_.seek(all_done)) {
       drove = true;
-      drive(all_done, until);
+      const p2p::Message* const message = operations[at]->message;
+      drive(all_done, until, message != nullptr && is_read_for_long(*message));
     } else {
       driver_.ring_if_asleep();
     }
@@ -226,9 +227,10 @@ data::DeviceEventPtr Engine::wait_enqueued(Operation& operation) {
 }
 
 /// Drives until `done`, until the time has come, or until nothing moved for so long that the background thread may as
-/// well do it. Lets go of the lock. Empty when done; else with what to sleep until something has changed.
+/// well do it; `rests`: until nothing moves. Lets go of the lock. Empty when done; else with what to sleep until something
+/// has changed.
 template <class Done>
-std::optional<base::EventCount::Ticket> Engine::drive(Done done, std::optional<base::Time> until) {
+std::optional<base::EventCount::Ticket> Engine::drive(Done done, std::optional<base::Time> until, bool rests) {
   const HandOver after(*this);
   base::Waiter waiter(wait_policy_);
   while (!done() && !device_moves()) {
@@ -239,7 +241,7 @@ std::optional<base::EventCount::Ticket> Engine::drive(Done done, std::optional<b
       waiter.reset();
       continue;
     }
-    if (waiter.exhausted() || (until && base::now() >= *until)) break;
+    if (rests || waiter.exhausted() || (until && base::now() >= *until)) break;
     waiter.step();
     driver_.give_way();
   }

@@ -347,6 +347,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // -- messages (messages.cpp)
   void check_may_transfer(const p2p::Message& message) const;
+  [[nodiscard]] bool is_read_for_long(const p2p::Message& message);
   [[nodiscard]] bool adopt(p2p::Message& message, MessageOperation* owner,
                            std::optional<std::chrono::nanoseconds> timeout);
   void look_soon() KOLO_EXCLUDES(driver_.mutex());
@@ -364,7 +365,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void hear(const Driver::Events& events) KOLO_REQUIRES(driver_.mutex());
   void run_errands() KOLO_REQUIRES(driver_.mutex());
   template <class Done>
-  std::optional<base::EventCount::Ticket> drive(Done done, std::optional<base::Time> until)
+  std::optional<base::EventCount::Ticket> drive(Done done, std::optional<base::Time> until, bool rests = false)
       KOLO_RELEASE(driver_.mutex());
   template <class Done>
   void drive_until(Done done, base::Time until) KOLO_EXCLUDES(driver_.mutex());

@@ -16,6 +16,8 @@ constexpr int kTurnsOfPeers = 64;
 /// How often who is about to sleep moves what has come meanwhile, before another pass has to: waking a thread for it
 /// takes longer.
 constexpr int kTurnsBeforeRing = 8;
+/// Reading so much takes a peer several times as long as waking a thread does.
+constexpr std::uint64_t kLongRead = 2 << 20;
 
 }  // namespace
 
@@ -30,7 +32,7 @@ void Engine::transfer(p2p::Message& message, std::optional<std::chrono::nanoseco
   check_may_transfer(message);
   try {
     bool done = messages_.start(message);
-    if (!done && !messages_.leaves_node(message)) {
+    if (!done && !messages_.leaves_node(message) && !is_read_for_long(message)) {
       base::Waiter waiter(wait_policy_);
       for (int steps = wait_policy_.pauses_before_yield + kTurnsOfPeers; !done && steps > 0; --steps) {
         done = messages_.look(message);
@@ -58,6 +60,11 @@ void Engine::transfer(p2p::Message& message, std::optional<std::chrono::nanoseco
     return;
   }
   wait(*operation, std::nullopt);
+}
+
+/// A peer reads the message where it lies, and may need this very CPU for that: whoever waits sleeps at once.
+bool Engine::is_read_for_long(const p2p::Message& message) {
+  return wait_policy_.pauses_before_yield == 0 && message.bytes >= kLongRead && messages_.is_read_by_peer(message);
 }
 
 /// From now on the driver completes it; false: it is done.

@@ -59,6 +59,8 @@ class Messenger {
   void give_up(Message& message, const Status& status);
   /// Whether the transport between nodes has a part in a message.
   [[nodiscard]] bool leaves_node(const Message& message) const noexcept;
+  /// Whether this message is sent to a peer that reads it where it lies, if it is long.
+  [[nodiscard]] bool is_read_by_peer(const Message& message);
   /// Whether there is anything to be moved.
   [[nodiscard]] bool is_busy() const noexcept { return busy_.load(std::memory_order_acquire); }
   /// Whether messages are done of which the driver has not been told.

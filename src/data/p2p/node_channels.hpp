@@ -57,6 +57,8 @@ class NodeChannels final : public Channels {
   [[nodiscard]] std::size_t frame_bytes(int /*rank*/) const override { return kPartBytes; }
   [[nodiscard]] bool put(int rank, const Frame& frame, const std::byte* data, std::size_t bytes) override;
   bool take(FrameHandler& handler) override;
+  /// Whether peers read long messages of this rank where they lie.
+  [[nodiscard]] bool offers() const noexcept { return offers_; }
   [[nodiscard]] std::uint32_t permit(int rank, const std::byte* data, std::size_t bytes) override;
   void end(std::uint32_t permit) noexcept override;
   [[nodiscard]] Read read(int source, std::uint32_t permit, std::byte* to, std::uint64_t from,
