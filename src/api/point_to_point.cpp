@@ -66,6 +66,7 @@ Message message_of(Message::Way way, const engine::SetState& set, const ConstTen
   message.peer = peer == any_rank ? p2p::kAny : set.members[static_cast<std::size_t>(peer)];
   message.set = set.serial;
   message.data = const_cast<std::byte*>(static_cast<const std::byte*>(tensor.data()));
+  message.tensor = message.data;
   message.bytes = static_cast<std::uint64_t>(tensor.bytes());
   if (set.number != core::kGlobalSet) {
     message.members = &set.members;

@@ -20,6 +20,10 @@
 //              <- refused                   the receive does not fit (it fails, and so does the send), or was given up
 //   withdrawn                          ->   the send was given up: its deadline has passed, or its handle was destroyed
 //
+// Late data. The data of a message may come after its call: a device copies it into the memory of the host. Such a
+// message is announced at once, whatever its length, so that it keeps its place in the order; what has come of its data
+// goes into the channel once it is wanted. It has no permit.
+//
 // Order. The frame that begins a message, `whole` or `announced`, goes into the channel in the order of the sends to
 // that rank. So messages of a pair and tag match receives in the order of the calls on both sides (matching.hpp); the
 // data of long ones may arrive later and in any order.

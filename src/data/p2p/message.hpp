@@ -32,7 +32,9 @@ struct Message {
   int peer = 0;                               ///< rank of the world; of a receive also kAny
   std::uint64_t set = 0;                      ///< serial number of the process set; 0: the world
   std::byte* data = nullptr;                  ///< of a send only read
+  const std::byte* tensor = nullptr;          ///< the caller's memory: `data`, unless that is on its way elsewhere
   std::uint64_t bytes = 0;                    ///< of a receive: its room
+  bool is_late = false;                       ///< of a send: its data comes after the call (`Protocol::provide`)
   const std::vector<int>* members = nullptr;  ///< the set's ranks; null: the world's. For sentences.
   const std::string* group = nullptr;         ///< likewise: the set, as people call it
   base::Time begun{};
@@ -50,6 +52,8 @@ struct Message {
   State state = State::fresh;
   std::uint64_t id = 0;        ///< the sender's number for it
   std::uint64_t moved = 0;     ///< bytes
+  std::uint64_t there = 0;     ///< of a send: bytes of the data that may be read
+  Message* partner = nullptr;  ///< of a late send of a rank to itself, and its receive: the other one
   std::uint32_t permit = 0;    ///< to read the sender's memory; 0: none
   std::uint64_t address = 0;   ///< of the data there
   std::size_t open_index = 0;  ///< among those that are open

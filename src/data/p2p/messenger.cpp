@@ -47,6 +47,13 @@ bool Messenger::hand_over(Message& message, void* owner, base::Time begun, std::
   return true;
 }
 
+void Messenger::provide(Message& send, std::uint64_t bytes) {
+  const base::MutexLock lock(mutex_);
+  if (send.done()) return;
+  protocol_.provide(send, bytes);
+  settle();
+}
+
 bool Messenger::cancel(Message& receive) {
   const base::MutexLock lock(mutex_);
   const bool was_open = protocol_.cancel(receive);
@@ -77,8 +84,9 @@ bool Messenger::has_unsent() {
 bool Messenger::uses(const std::byte* begin, std::size_t bytes) {
   const base::MutexLock lock(mutex_);
   const std::vector<Message*>& open = protocol_.open();
-  return std::any_of(open.begin(), open.end(),
-                     [&](const Message* message) { return message->data >= begin && message->data < begin + bytes; });
+  return std::any_of(open.begin(), open.end(), [&](const Message* message) {
+    return message->tensor >= begin && message->tensor < begin + bytes;
+  });
 }
 
 MessageCounters Messenger::counters() {

@@ -54,7 +54,8 @@ class Messenger {
   /// done.
   [[nodiscard]] bool hand_over(Message& message, void* owner, base::Time begun, std::chrono::nanoseconds patience,
                                base::Duration warn_after);
-  /// See Protocol.
+  /// See Protocol. `provide` does nothing where the send is done.
+  void provide(Message& send, std::uint64_t bytes);
   bool cancel(Message& receive);
   void give_up(Message& message, const Status& status);
   /// Whether the transport between nodes has a part in a message.
@@ -67,7 +68,7 @@ class Messenger {
   [[nodiscard]] bool has_news() const noexcept { return news_.load(std::memory_order_acquire); }
   /// Whether frames are on their way that peers wait for.
   [[nodiscard]] bool has_unsent();
-  /// Whether the memory of an open message begins in this.
+  /// Whether the tensor of an open message begins in this memory.
   [[nodiscard]] bool uses(const std::byte* begin, std::size_t bytes);
   [[nodiscard]] MessageCounters counters();
   /// When a deadline or a warning is due.

@@ -44,6 +44,7 @@ void Protocol::start(Message& message) {
 
 void Protocol::start_send(Message& send) {
   send.id = ++last_id_;
+  if (!send.is_late) send.there = send.bytes;
   if (send.peer == rank_) return send_to_self(send);
   if (left_.count(send.peer) > 0) return end(send, has_left(send));
   Outgoing& to = outgoing(send.peer);
@@ -56,7 +57,7 @@ void Protocol::send_to_self(Message& send) {
   Frame frame = head_of(send);
   if (Message* receive = matching_.find(frame, rank_)) return take_own(*receive, send, frame);
   Arrival arrival{frame, rank_, nullptr, nullptr};
-  if (send.bytes > kWholeBytes) {
+  if (send.bytes > kWholeBytes || send.is_late) {
     arrival.frame.kind = FrameKind::announced;
     arrival.own = &send;
     send.state = Message::State::announced;
@@ -80,6 +81,20 @@ void Protocol::start_receive(Message& receive) {
   } else {
     accept(receive, arrival->source, arrival->frame);
   }
+}
+
+void Protocol::provide(Message& send, std::uint64_t bytes) {
+  const bool was_stuck = send.moved == send.there;
+  send.there = bytes;
+  if (send.state != Message::State::moving) return;
+  if (send.partner != nullptr) {
+    if (send.there == send.bytes) copy_own(*send.partner, send);
+    return;
+  }
+  if (!was_stuck) return;  // it stands among those that are wanted
+  Outgoing& to = outgoing(send.peer);
+  to.wanted.push_back(&send);
+  mark_busy(send.peer, to);
 }
 
 bool Protocol::cancel(Message& receive) {
@@ -111,6 +126,10 @@ void Protocol::close(const Status& status) {
 
 /// Takes an open message out of everything that knows it, and tells the other side.
 void Protocol::detach(Message& message) {
+  if (Message* partner = std::exchange(message.partner, nullptr)) {
+    partner->partner = nullptr;
+    return end(*partner, given_up_there(*partner));
+  }
   const auto refuse = [&] {
     Frame frame;
     frame.kind = FrameKind::refused;
@@ -334,11 +353,20 @@ void Protocol::take_whole(Message& receive, int source, const Frame& frame, cons
 /// Of a send to oneself that is still open.
 void Protocol::take_own(Message& receive, Message& send, const Frame& frame) {
   if (fits(receive, rank_, frame)) {
-    if (frame.bytes > 0) std::memmove(receive.data, send.data, frame.bytes);  // a program may give the same memory
-    end(receive);
-    return end(send);
+    if (send.there == send.bytes) return copy_own(receive, send);
+    receive.state = send.state = Message::State::moving;
+    receive.partner = &send;
+    send.partner = &receive;
+    return;
   }
   end(send, frame.dtype != receive.dtype ? other_type_there(send, receive.dtype) : too_long_for(send, receive.bytes));
+}
+
+void Protocol::copy_own(Message& receive, Message& send) {
+  receive.partner = send.partner = nullptr;
+  if (send.bytes > 0) std::memmove(receive.data, send.data, send.bytes);  // a program may give the same memory
+  end(receive);
+  end(send);
 }
 
 void Protocol::accept(Message& receive, int source, const Frame& frame) {
@@ -395,6 +423,7 @@ void Protocol::on_wanted(std::uint64_t id) {
   if (send.state != Message::State::announced) return;
   if (send.permit != 0) channels_.end(std::exchange(send.permit, 0));  // the peer could not read
   send.state = Message::State::moving;
+  if (send.there == 0) return;  // `provide` goes on
   Outgoing& to = outgoing(send.peer);
   to.wanted.push_back(&send);
   mark_busy(send.peer, to);

@@ -47,6 +47,8 @@ class Protocol final : private FrameHandler {
   // -- calls
   /// Begins a message. It may be done at once.
   void start(Message& message);
+  /// So many bytes of a late send's data are there now, more than before. Not where it is done.
+  void provide(Message& send, std::uint64_t bytes);
   /// Takes back a receive that has no message yet; whether it had none. It is done then.
   bool cancel(Message& receive);
   /// Ends an open message by this error. Nobody touches its memory any more.
@@ -112,6 +114,7 @@ class Protocol final : private FrameHandler {
   [[nodiscard]] bool fits(Message& receive, int source, const Frame& frame);
   void take_whole(Message& receive, int source, const Frame& frame, const std::byte* data);
   void take_own(Message& receive, Message& send, const Frame& frame);
+  void copy_own(Message& receive, Message& send);
   void accept(Message& receive, int source, const Frame& frame);
   void end_unasked(int rank);
   void on_silent(int rank);

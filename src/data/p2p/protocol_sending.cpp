@@ -56,13 +56,13 @@ void Protocol::answer(int rank, const Frame& frame) {
 /// Puts the first frame of a send into its channel; false: there is no room.
 bool Protocol::begin(Message& send) {
   Frame frame = head_of(send);
-  if (send.bytes <= kWholeBytes) {
+  if (send.bytes <= kWholeBytes && !send.is_late) {
     if (!channels_.put(send.peer, frame, send.data, send.bytes)) return false;
     end(send);
     return true;
   }
   frame.kind = FrameKind::announced;
-  if (send.permit == 0) send.permit = channels_.permit(send.peer, send.data, send.bytes);
+  if (send.permit == 0 && !send.is_late) send.permit = channels_.permit(send.peer, send.data, send.bytes);
   frame.permit = send.permit;
   frame.address = reinterpret_cast<std::uintptr_t>(send.data);
   if (!channels_.put(send.peer, frame, nullptr, 0)) return false;
@@ -71,15 +71,15 @@ bool Protocol::begin(Message& send) {
   return true;
 }
 
-/// Puts data into the channel until it is full; whether all is in.
+/// Puts data into the channel until that is full, or no more is there; whether all is in.
 bool Protocol::push_parts(Message& send, bool& moved) {
   const std::uint64_t most = channels_.frame_bytes(send.peer);
   Frame frame;
   frame.kind = FrameKind::part;
   frame.id = send.id;
-  for (int parts = 0; parts < kPartsPerTurn; ++parts) {
+  for (int parts = 0; parts < kPartsPerTurn && send.moved < send.there; ++parts) {
     frame.bytes = send.moved;
-    const std::uint64_t bytes = std::min(most, send.bytes - send.moved);
+    const std::uint64_t bytes = std::min(most, send.there - send.moved);
     if (!channels_.put(send.peer, frame, send.data + send.moved, bytes)) return false;
     moved = true;
     send.moved += bytes;
@@ -106,7 +106,7 @@ bool Protocol::flush(int rank, Outgoing& outgoing, bool& moved) {
     if (push_parts(send, moved)) {
       announced_.erase(send.id);
       end(send);
-    } else {
+    } else if (send.moved < send.there) {
       outgoing.wanted.push_back(&send);  // others have their turn
     }
   }

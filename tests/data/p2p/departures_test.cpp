@@ -2,6 +2,8 @@
 //
 // Random programs of messages whose ranks die, leave the job, and drop groups, while channels deliver when they like.
 //
+// The data of some sends comes after their calls, piece by piece.
+//
 // What a rank hears of the others apart from frames it reads from the job's log, at its own pace: that a group has been
 // made (`on_set`), that all its members have dropped it (`on_set_gone`), that a rank has left (`on_left`), that one has
 // died (`close`). The rest is as the engine does it: a rank with nothing open takes no frames; a rank that leaves first
@@ -42,6 +44,7 @@ namespace {
 constexpr auto kSend = Message::Way::send;
 constexpr auto kReceive = Message::Way::receive;
 constexpr std::byte kUsedAgain{0xDD};
+constexpr std::byte kNotThere{0xAA};
 constexpr std::size_t kLongest = 30000;
 
 /// Which bytes a message begins with.
@@ -57,8 +60,9 @@ struct Operation {
   std::uint64_t group = 0;  ///< 0: the world
   std::unique_ptr<Letter> letter;
   bool is_started = false;
-  bool is_seen = false;  ///< done, and its buffer has been used for something else
-  int number = -1;       ///< of the message that was received
+  bool is_seen = false;          ///< done, and its buffer has been used for something else
+  int number = -1;               ///< of the message that was received
+  std::vector<std::byte> later;  ///< of a late send: its data
 };
 
 struct Entry {
@@ -199,6 +203,9 @@ class Job {
       go_on(rank);
     } else if (what == 7 && !place(rank).program.empty() && below(2) == 0) {
       disturb(rank);
+    } else if (what == 8 && !place(rank).program.empty()) {
+      std::vector<Operation>& program = place(rank).program;
+      provide(rank, program[static_cast<std::size_t>(below(static_cast<int>(program.size())))], false);
     } else {
       step(rank);
     }
@@ -267,7 +274,25 @@ class Job {
       std::memcpy(letter.memory.data(), &stamp, sizeof stamp);
     }
     operation.is_started = true;
+    if (message.way == kSend && below(3) == 0) {
+      letter.message.is_late = true;
+      operation.later = letter.memory;
+      std::fill(letter.memory.begin(), letter.memory.end(), kNotThere);
+    }
     network_[rank].start(letter.message);
+  }
+
+  /// More of a late send's data, or all the rest; whether there was any.
+  bool provide(int rank, Operation& operation, bool all) {
+    if (!is_up(rank) || !operation.is_started || operation.later.empty()) return false;
+    Message& send = operation.letter->message;
+    if (send.done() || send.there == send.bytes) return false;
+    const auto left = static_cast<int>(send.bytes - send.there);
+    const auto more = static_cast<std::size_t>(all ? left : 1 + below(left));
+    std::copy_n(operation.later.begin() + static_cast<std::ptrdiff_t>(send.there), more,
+                operation.letter->memory.begin() + static_cast<std::ptrdiff_t>(send.there));
+    network_[rank].provide(send, send.there + more);
+    return true;
   }
 
   /// Somebody cancels a message, or its handle is destroyed.
@@ -288,6 +313,7 @@ class Job {
       moved = false;
       for (int rank = 0; rank < ranks_; ++rank) {
         moved |= hear(rank) || step(rank);
+        for (Operation& one : place(rank).program) moved |= provide(rank, one, true);
         see(rank);
       }
     }

@@ -82,6 +82,68 @@ TEST(Protocol, ToOneself) {
   }
 }
 
+/// It keeps its place in the order, however short it is, and goes as its data comes.
+TEST_P(Both, ALateSendIsMatchedAtItsCall) {
+  for (const std::size_t bytes : {std::size_t{1}, std::size_t{1000}, std::size_t{50000}}) {
+    Network network(shape());
+    Letter late(kSend, 1, 7, bytes, std::byte{0x5A});
+    Letter next(kSend, 1, 7, bytes, std::byte{0x66});
+    Letter first(kReceive, 0, 7, bytes);
+    Letter second(kReceive, 0, 7, bytes);
+    late.message.is_late = true;
+    network[0].start(late.message);
+    network[0].start(next.message);
+    network[1].start(first.message);
+    network[1].start(second.message);
+    network.settle();
+    EXPECT_TRUE(second.message.done() && next.message.done()) << bytes;
+    EXPECT_EQ(second.memory, next.memory);
+    EXPECT_FALSE(late.message.done() || first.message.done()) << bytes;
+    EXPECT_FALSE(network.step(0)) << "there is nothing to do";
+    for (const std::size_t there : {bytes / 3, bytes / 2, bytes}) {
+      if (there > late.message.there) network[0].provide(late.message, there);
+      network.settle();
+      EXPECT_EQ(first.message.moved, there) << bytes;
+      EXPECT_EQ(first.message.done(), there == bytes) << bytes;
+    }
+    EXPECT_TRUE(late.message.done() && late.message.status.ok() && first.message.status.ok());
+    EXPECT_EQ(first.memory, late.memory);
+    EXPECT_EQ(network.permits(), 0U);
+    EXPECT_FALSE(network[0].is_busy() || network[1].is_busy());
+  }
+}
+
+TEST(Protocol, ALateSendToOneselfEndsWithItsData) {
+  Network network({1});
+  Letter send(kSend, 0, 7, 100, std::byte{0x5A});
+  Letter receive(kReceive, 0, 7, 100);
+  send.message.is_late = true;
+  network[0].start(send.message);
+  network[0].start(receive.message);
+  network[0].provide(send.message, 60);
+  EXPECT_FALSE(send.message.done() || receive.message.done());
+  network[0].provide(send.message, 100);
+  EXPECT_TRUE(send.message.done() && receive.message.done());
+  EXPECT_EQ(receive.memory, send.memory);
+
+  for (const bool sender_gives_up : {true, false}) {
+    Letter again(kSend, 0, 7, 100);
+    Letter into(kReceive, kAny, kAny, 100);
+    again.message.is_late = true;
+    network[0].start(into.message);
+    network[0].start(again.message);
+    network[0].give_up(sender_gives_up ? again.message : into.message, Status(ErrorCode::expired, "too late"));
+    ASSERT_TRUE(again.message.done() && into.message.done());
+    const Status& other = sender_gives_up ? into.message.status : again.message.status;
+    EXPECT_EQ(other.message(),
+              sender_gives_up ? "recv of up to 100 elements of uint8 from any rank with any tag: rank 0 has given up "
+                                "its send before all the data had come"
+                              : "send of 100 elements of uint8 to rank 0 with tag 7: rank 0 has given up its receive "
+                                "before all the data had come");
+  }
+  EXPECT_FALSE(network[0].is_busy());
+}
+
 TEST_P(Both, WhatDoesNotFitIsToldOnBothSides) {
   Network network(shape());
   Letter send(kSend, 1, 7, 40000);
