@@ -11,7 +11,8 @@
 ///     kolo::cuda::wait_on(h, stream);                        // what follows on the stream sees the result
 ///
 /// - All collectives take views of device memory, those that return their result apart (allgather: use the call with
-///   _into). Inputs and outputs of one call lie on one device; one rank uses one device.
+///   _into). Inputs and outputs of one call lie on one device; one rank uses one device. So do `send` and `recv`, which
+///   copy through memory of the host (`kolo/point_to_point.hpp`).
 /// - A view's stream is the one on which the tensor is written: the collective begins when what was given to the stream
 ///   before the call is done. nullptr is the legacy default stream, `cudaStreamPerThread` the calling thread's; a view
 ///   without a stream (from `TensorView`'s constructor) is of memory that nothing on the device is writing any more.

@@ -17,7 +17,18 @@
 /// What goes wrong with one message is no fatal error: the job goes on. That is so for a deadline (`expired`), a
 /// message that is longer than the receive's buffer or of another type (`mismatch`, on the receiver, and on the sender
 /// while the send is open), and a receive that was cancelled. When a rank dies all open messages fail, as all
-/// operations do (`rank_lost`). Tensors lie in the CPU's memory; others are refused (`unsupported`).
+/// operations do (`rank_lost`).
+///
+/// Tensors lie in memory of the CPU or of a CUDA device, on either side. Those of a device are copied through memory of
+/// the host, whatever KOLO_GPU_BACKEND is; NCCL has no part in them. What differs there:
+/// - A view's stream is as for collectives (`kolo/cuda.hpp`): what is sent is what the stream has written when it has
+///   come to the call, and a receive writes behind what the stream was given before it. `wait` and `done` speak of the
+///   device's work, too, and `cuda::wait_on` has a stream follow: that returns when the data has passed through the
+///   host, of a receive thus when it has come.
+/// - A send waits for its receive, however short it is.
+/// - A receive names the rank that it wants a message from; any_rank is refused (`unsupported`).
+/// - The deadline ends a send whose stream has not come to the call, too. Of a receive it counts until the data has
+///   come; then it waits for its stream alone.
 ///
 /// Thread-safe. Buffers must outlive the operation; the same memory may be sent several times at once, and may be
 /// received into once.
@@ -60,8 +71,9 @@ class KOLO_API Future<Received> : public Handle {
 };
 
 /// Sends a tensor of any shape and element type to a rank of the group; `tag` is not negative. This rank may be the
-/// one. Throws `Error`: invalid_argument for another rank or tag, a null pointer or a timeout of zero; unsupported for
-/// a tensor of a device; not_initialized; and what goes wrong with the message (see above).
+/// one. Throws `Error`: invalid_argument for another rank or tag, a null pointer, a timeout of zero, or a stream that
+/// is being captured; unsupported for a device that this rank cannot use; out_of_memory where a device's message finds
+/// no memory of the host; not_initialized; and what goes wrong with the message (see above).
 KOLO_API void send(const Group& group, ConstTensorView tensor, int to, int tag = 0, const SendOptions& options = {});
 KOLO_API void send(ConstTensorView tensor, int to, int tag = 0, const SendOptions& options = {});
 /// Starts to. The handle is done when the memory may be used again; `wait` throws what goes wrong with the message.
@@ -70,7 +82,7 @@ KOLO_API void send(ConstTensorView tensor, int to, int tag = 0, const SendOption
 [[nodiscard]] KOLO_API Handle send_async(ConstTensorView tensor, int to, int tag = 0, const SendOptions& options = {});
 
 /// Receives a message of at most as many elements as the tensor has; its shape does not matter. Throws `Error` as
-/// `send`.
+/// `send`, and unsupported for a tensor of a device from any_rank.
 KOLO_API Received recv(const Group& group, TensorView tensor, int from = any_rank, int tag = any_tag,
                        const RecvOptions& options = {});
 KOLO_API Received recv(TensorView tensor, int from = any_rank, int tag = any_tag, const RecvOptions& options = {});

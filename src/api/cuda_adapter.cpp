@@ -36,7 +36,7 @@ Device device_of(const void* memory) {
 
 void wait_on(Handle& handle, StreamHandle stream) {
   detail::HandleState& operation = detail::HandleAccess::state(handle);
-  if (operation.signature->device != DeviceKind::cuda) {
+  if (operation.device() != DeviceKind::cuda) {
     throw Error(ErrorCode::invalid_argument, "wait_on is for operations on tensors of a CUDA device; use wait()");
   }
   refuse_capture(native(Stream{stream}));  // also where the operation is done, and nothing is given to the stream

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "api/context_impl.hpp"
 #include "api/handle_access.hpp"
 #include "core/dtype.hpp"
+#include "data/device.hpp"
 #include "data/p2p/message.hpp"
 #include "engine/message_operation.hpp"
 
@@ -31,12 +33,6 @@ void check_tensor(const char* call, const ConstTensorView& tensor) {
                      ", which does not exist; the last one is " +
                      std::to_string(static_cast<unsigned>(core::kLastDType)));
   }
-  if (tensor.device().kind != DeviceKind::cpu) {
-    refuse(call,
-           "its tensor lies on " + to_string(tensor.device()) +
-               "; messages are sent from and received into the CPU's memory only",
-           ErrorCode::unsupported);
-  }
   if (tensor.data() == nullptr && tensor.elements() > 0) {
     refuse(call, "the tensor is a null pointer, but its shape " + to_string(tensor.shape()) + " has " +
                      std::to_string(tensor.elements()) + " elements; give the address of the first");
@@ -55,6 +51,21 @@ void check_rank(const char* call, const char* which, int rank, const engine::Set
                    (set.number == core::kGlobalSet ? ", but there are " : ", but the group has ") +
                    std::to_string(set.topology.size) + (set.topology.size == 1 ? " rank" : " ranks") +
                    "; give one from 0 to " + std::to_string(set.topology.size - 1) + or_else);
+}
+
+/// Of a tensor on a device: whether this rank can use that.
+void check_device(const char* call, const engine::Engine& engine, Device device) {
+  if (device.kind == DeviceKind::cpu) return;
+  const std::string where = "its tensor lies on " + to_string(device) + ", but ";
+  if (engine.device() == nullptr) {
+    refuse(call, where + "no CUDA device can be used: this build has no CUDA part; give memory of the CPU",
+           ErrorCode::unsupported);
+  }
+  try {
+    engine.device()->check_usable(device);
+  } catch (const Error& error) {
+    refuse(call, where + error.status().message(), error.code());
+  }
 }
 
 /// What sends and receives have in common.
@@ -87,7 +98,14 @@ Message send_of(const char* call, const engine::SetState& set, const ConstTensor
 Message receive_of(const char* call, const engine::SetState& set, const TensorView& tensor, int from, int tag,
                    const RecvOptions& options) {
   check_tensor(call, tensor);
-  if (from != any_rank) check_rank(call, "from", from, set, ", or any_rank");
+  const bool on_device = tensor.device().kind != DeviceKind::cpu;
+  if (on_device && from == any_rank) {
+    refuse(call,
+           "it receives into " + to_string(tensor.device()) +
+               " from any rank, which is for memory of the CPU alone; name the rank that sends",
+           ErrorCode::unsupported);
+  }
+  if (from != any_rank) check_rank(call, "from", from, set, on_device ? "" : ", or any_rank");
   if (tag < 0 && tag != any_tag) {
     refuse(call, "its tag is " + std::to_string(tag) + "; give one that is not negative, or any_tag");
   }
@@ -95,17 +113,58 @@ Message receive_of(const char* call, const engine::SetState& set, const TensorVi
   return message_of(Message::Way::receive, set, tensor, from, tag);
 }
 
-void transfer(engine::Engine& engine, Message& message, const std::optional<std::chrono::nanoseconds>& timeout) {
-  engine.transfer(message, timeout);
-  if (!message.status.ok()) throw Error(message.status);
+std::unique_ptr<std::byte[]> host_memory(const char* call, std::uint64_t bytes) {
+  try {
+    return std::make_unique_for_overwrite<std::byte[]>(bytes);
+  } catch (const std::bad_alloc&) {
+    refuse(call, "no memory of the host for its " + std::to_string(bytes) + " bytes, through which they go",
+           ErrorCode::out_of_memory);
+  }
 }
 
-std::shared_ptr<detail::HandleState> submit(const detail::GroupParts& parts, Message message,
-                                            const std::optional<std::chrono::nanoseconds>& timeout) {
+/// The operation of a message, whose data lies elsewhere where its tensor is a device's.
+std::shared_ptr<engine::MessageOperation> operation_of(const char* call, const detail::GroupParts& parts,
+                                                       Message message, const ConstTensorView& tensor) {
   const auto operation = std::make_shared<engine::MessageOperation>();
   operation->own = std::move(message);
   operation->message = &operation->own;
+  operation->message_device = tensor.device().kind;
   operation->set = parts.set.shared_from_this();
+  Message& own = operation->own;
+  if (tensor.device().kind == DeviceKind::cpu) return operation;
+  check_device(call, parts.engine, tensor.device());
+  if (own.bytes == 0) return operation;
+  const bool sends = own.way == Message::Way::send;
+  operation->host = host_memory(call, own.bytes);
+  own.data = operation->host.get();
+  own.is_late = sends;
+  data::DeviceCopy& copy = operation->copy;
+  copy.way = sends ? data::DeviceCopy::Way::to_host : data::DeviceCopy::Way::to_device;
+  copy.on_device = const_cast<std::byte*>(own.tensor);
+  copy.on_host = own.data;
+  copy.bytes = own.bytes;
+  if (tensor.stream()) copy.ready = parts.engine.device()->record(tensor.device(), *tensor.stream());
+  return operation;
+}
+
+/// Sends or receives; the message then has its outcome.
+void transfer(const char* call, const detail::GroupParts& parts, Message& message, const ConstTensorView& tensor,
+              const std::optional<std::chrono::nanoseconds>& timeout) {
+  if (tensor.device().kind == DeviceKind::cpu) {
+    parts.engine.transfer(message, timeout);
+    if (!message.status.ok()) throw Error(message.status);
+    return;
+  }
+  const auto operation = operation_of(call, parts, message, tensor);
+  parts.engine.transfer(operation, timeout);
+  if (operation->failed()) throw Error(operation->outcome());
+  message = operation->own;
+}
+
+std::shared_ptr<detail::HandleState> submit(const char* call, const detail::GroupParts& parts, Message message,
+                                            const ConstTensorView& tensor,
+                                            const std::optional<std::chrono::nanoseconds>& timeout) {
+  auto operation = operation_of(call, parts, std::move(message), tensor);
   parts.engine.submit_message(operation, timeout);
   return operation;
 }
@@ -124,14 +183,15 @@ Received received(const Message& message) {
 void send(const Group& group, ConstTensorView tensor, int to, int tag, const SendOptions& options) {
   const detail::GroupParts parts = group.parts();
   Message message = send_of("send", parts.set, tensor, to, tag, options);
-  transfer(parts.engine, message, options.timeout);
+  transfer("send", parts, message, tensor, options.timeout);
 }
 void send(ConstTensorView tensor, int to, int tag, const SendOptions& options) {
   send(current_context(), tensor, to, tag, options);
 }
 Handle send_async(const Group& group, ConstTensorView tensor, int to, int tag, const SendOptions& options) {
   const detail::GroupParts parts = group.parts();
-  return Handle(submit(parts, send_of("send_async", parts.set, tensor, to, tag, options), options.timeout));
+  return Handle(
+      submit("send_async", parts, send_of("send_async", parts.set, tensor, to, tag, options), tensor, options.timeout));
 }
 Handle send_async(ConstTensorView tensor, int to, int tag, const SendOptions& options) {
   return send_async(current_context(), tensor, to, tag, options);
@@ -140,7 +200,7 @@ Handle send_async(ConstTensorView tensor, int to, int tag, const SendOptions& op
 Received recv(const Group& group, TensorView tensor, int from, int tag, const RecvOptions& options) {
   const detail::GroupParts parts = group.parts();
   Message message = receive_of("recv", parts.set, tensor, from, tag, options);
-  transfer(parts.engine, message, options.timeout);
+  transfer("recv", parts, message, tensor, options.timeout);
   return received(message);
 }
 Received recv(TensorView tensor, int from, int tag, const RecvOptions& options) {
@@ -148,8 +208,8 @@ Received recv(TensorView tensor, int from, int tag, const RecvOptions& options) 
 }
 Future<Received> recv_async(const Group& group, TensorView tensor, int from, int tag, const RecvOptions& options) {
   const detail::GroupParts parts = group.parts();
-  Message message = receive_of("recv_async", parts.set, tensor, from, tag, options);
-  return Future<Received>(submit(parts, std::move(message), options.timeout));
+  return Future<Received>(submit("recv_async", parts, receive_of("recv_async", parts.set, tensor, from, tag, options),
+                                 tensor, options.timeout));
 }
 Future<Received> recv_async(TensorView tensor, int from, int tag, const RecvOptions& options) {
   return recv_async(current_context(), tensor, from, tag, options);

@@ -66,6 +66,44 @@ struct DeviceSet {
   std::function<std::unique_ptr<Backend>()> make_plane;
 };
 
+/// A message's tensor on its way between the device and memory of the host. Whoever starts it fills in what is
+/// constant, and keeps the object and both memories where they are until it is over.
+struct DeviceCopy {
+  enum class Way : std::uint8_t { to_host, to_device };
+
+  // -- constant
+  Way way = Way::to_host;
+  std::byte* on_device = nullptr;
+  std::byte* on_host = nullptr;  ///< of any kind
+  std::uint64_t bytes = 0;       ///< at least one
+  DeviceEventPtr ready;          ///< it begins behind this; null: at once
+  void* cookie = nullptr;        ///< the owner's
+
+  // -- the outcome
+  std::uint64_t copied = 0;  ///< so many bytes from the first on are where they are to be
+  DeviceEventPtr end;        ///< once all of it has been given to the device: the point behind which it is complete
+  Status status;
+  bool over = false;  ///< neither memory is touched any more
+
+  // -- the backend's
+  std::uint64_t given = 0;  ///< so many bytes have been given to the device
+  bool stopped = false;
+};
+
+/// Copies for messages, of one device. They wait for nobody but the streams of their own callers, and not for each
+/// other: one that is not ready holds up none that is. The driver's.
+class DeviceCopies {
+ public:
+  virtual ~DeviceCopies() = default;
+  virtual void start(DeviceCopy& copy) = 0;
+  /// The rest of it is not needed; it is over soon, if it is not at once.
+  virtual void stop(DeviceCopy& copy) = 0;
+  /// Moves what can move without blocking, and appends the copies of which more is known, each once; whether anything
+  /// moved. Somebody rings the engine when there is something to see. Throws Error (transport): a fatal error. What the
+  /// device lacks for all of this is the copies' own failure.
+  virtual bool progress(std::vector<DeviceCopy*>& news) = 0;
+};
+
 /// One device of one rank. The world's batches and those of all its process sets run there in the order in which they
 /// are started, which is the log's: as that is the same everywhere, no two sets can wait for each other.
 class DeviceBackend : public Backend {
@@ -77,6 +115,8 @@ class DeviceBackend : public Backend {
   /// Throws Error (unsupported) unless this can be done with tensors of this device: there is none, this rank uses
   /// another one already, or nothing there can reduce such elements. The sentence goes on after "..., but ".
   virtual void check_usable(Device device, const core::Signature& signature) = 0;
+  /// The same for a message.
+  virtual void check_usable(Device device) = 0;
   /// The stream as it is now. Throws Error (invalid_argument) while it is being captured into a graph.
   [[nodiscard]] virtual DeviceEventPtr record(Device device, Stream stream) = 0;
 
@@ -104,6 +144,8 @@ class DeviceBackend : public Backend {
   /// `enqueued` is called once a job, by `progress`, when all its work has been given to the device; the event is
   /// reached when the outputs are complete.
   virtual void set_enqueued(Enqueued enqueued) = 0;
+  /// Lives as long as the backend; `abort` forgets what it has.
+  [[nodiscard]] virtual DeviceCopies& copies() noexcept = 0;
   /// Whether something of its own doing should move within microseconds: then it is worth looking again at once. At
   /// other times somebody rings the engine when there is something to see.
   [[nodiscard]] virtual bool expects_soon() const noexcept = 0;

@@ -56,9 +56,11 @@ void Engine::background() {
 /// Whether passes of the background thread can move an open batch.
 bool Engine::backend_moves() const noexcept { return executor_.open() > 0 && !failure_.is_announced(); }
 
-/// Whether the background thread, which alone gives work to a device, has batches to look after there. It is rung when
-/// they have come further, so it sleeps meanwhile. Any thread may ask: the count is atomic.
-bool Engine::device_moves() const noexcept KOLO_NO_THREAD_SAFETY_ANALYSIS { return executor_.open_on_device() > 0; }
+/// Whether the background thread, which alone gives work to a device, has batches or copies to look after there. It is
+/// rung when they have come further, so it sleeps meanwhile. Any thread may ask: the counts are atomic.
+bool Engine::device_moves() const noexcept KOLO_NO_THREAD_SAFETY_ANALYSIS {
+  return executor_.open_on_device() > 0 || device_messages_.open() > 0;
+}
 
 /// Something for this rank has been published and not been looked at. Asked after announcing sleep.
 bool Engine::owes_work() const noexcept {
@@ -412,6 +414,7 @@ void Engine::stop(const Status& status) {
     if (item->command == Command::join || item->command == Command::join_counted) {
       begin_join(std::move(item->operation), false, base::now());
     }
+    if (item->command == Command::copy) admit_message(static_cast<MessageOperation&>(*item->operation));
   }
   const Status outcome = faulted() ? failure_.status() : status;
   fail_open(outcome);

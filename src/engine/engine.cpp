@@ -80,7 +80,8 @@ Engine::Engine(EngineParts parts)
       world_(sets_.world()),
       participant_(topology_.rank, topology_.size, static_cast<std::uint32_t>(settings_.cache_capacity)),
       executor_(sets_.make_world_plane(), device_.get(), topology_.size),
-      open_({base::from_seconds(settings_.timeout_s), base::from_seconds(settings_.stall_warning_s)}) {
+      open_({base::from_seconds(settings_.timeout_s), base::from_seconds(settings_.stall_warning_s)}),
+      device_messages_(device_ ? &device_->copies() : nullptr) {
   if (topology_.is_leader()) {
     leader_ = std::make_unique<Leader>(topology_, settings_, board_, *link_, control_.get(), errands_);
   }
@@ -146,6 +147,7 @@ bool Engine::pass() {
   if (leader_) leader_->wake_ranks();
   const bool advanced = move_backend(now);
   moved |= advanced;
+  moved |= move_copies();
   moved |= move_messages(now);
   if (questions_.are_due(advanced, now)) answer_questions(now);
   if (now >= open_.next_due() || now >= failure_.due) check_deadlines(now);
@@ -173,6 +175,9 @@ bool Engine::drain_mailbox(base::Time now) {
     case Command::join:
     case Command::join_counted:
       begin_join(std::move(item->operation), item->command == Command::join_counted, now);
+      break;
+    case Command::copy:
+      admit_message(static_cast<MessageOperation&>(*item->operation));
       break;
     case Command::end_step:
       if ((item->set != core::kGlobalSet && ending_.is_leaving()) || sets_.joins.find(item->set) != nullptr) break;
@@ -447,6 +452,7 @@ void Engine::complete(Operation& operation, const Status& status) {
 /// Everything that is open. Batches may hold it: they are dropped after this.
 void Engine::fail_open(const Status& status) {
   while (!open_.empty()) complete(open_[open_.size() - 1], status);
+  for (MessageOperation* operation : device_messages_.take()) complete_message(*operation, status);
   messages_.close(status);
   settle_messages();
   sets_.clear_sequences();
@@ -492,7 +498,7 @@ bool Engine::uses(const std::byte* begin, std::size_t bytes) {
     return std::any_of(operation->buffers.begin(), operation->buffers.end(),
                        [&](const Buffer& buffer) { return inside(buffer.input) || inside(buffer.output); });
   });
-  return used || messages_.uses(begin, bytes);
+  return used || messages_.uses(begin, bytes) || device_messages_.uses(begin, bytes);
 }
 
 Metrics Engine::metrics() {

@@ -41,7 +41,7 @@
 //
 // Point to point (messages.cpp) goes by no log: messages_ moves it, in every pass, and a thread inside a synchronous
 // call moves what stays on its node without the driver's place (data/p2p/messenger.hpp). Like the transport it is armed
-// before a sleep.
+// before a sleep. Tensors of a device are copied to and from memory of the host beside it (device_messages.hpp).
 //
 // Fatal errors. The log brings them; where no log can be had (the leader is dead, a deadline goes unanswered) the rank
 // records one by itself. From then on every operation, open or new, fails with it, and no caller's memory is touched.
@@ -80,6 +80,7 @@
 #include "data/p2p/message.hpp"
 #include "data/p2p/messenger.hpp"
 #include "engine/changes.hpp"
+#include "engine/device_messages.hpp"
 #include "engine/driver.hpp"
 #include "engine/ending.hpp"
 #include "engine/errands.hpp"
@@ -163,7 +164,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// Sends or receives a message, and waits until it is done, with whatever outcome. Throws Error: invalid_argument
   /// inside a callback, unsupported as `wait` does, and what is fatal.
   void transfer(p2p::Message& message, std::optional<std::chrono::nanoseconds> timeout);
-  /// The same, without waiting.
+  /// The same of a message of a device.
+  void transfer(const std::shared_ptr<MessageOperation>& operation, std::optional<std::chrono::nanoseconds> timeout);
+  /// Starts to, without waiting. Its operation has all that it needs: where the tensor lies on a device, memory of the
+  /// host, and the copy between the two.
   void submit_message(const std::shared_ptr<MessageOperation>& operation,
                       std::optional<std::chrono::nanoseconds> timeout);
   /// Takes a receive back that has no message yet; whether it had none. It is done soon.
@@ -233,7 +237,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
     Engine& engine_;
   };
 
-  enum class Command : std::uint8_t { submit, make_set, join, join_counted, end_step, drop_set, leave };
+  enum class Command : std::uint8_t { submit, make_set, join, join_counted, copy, end_step, drop_set, leave };
   struct Item {
     Command command = Command::submit;
     OperationPtr operation;
@@ -294,6 +298,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void finish(Batch& batch) KOLO_REQUIRES(driver_.mutex());
   bool move_messages(base::Time now) KOLO_REQUIRES(driver_.mutex());
   bool settle_messages() KOLO_REQUIRES(driver_.mutex());
+  void admit_message(MessageOperation& operation) KOLO_REQUIRES(driver_.mutex());
+  void end_message_of(MessageOperation& operation) KOLO_REQUIRES(driver_.mutex());
+  void complete_message(MessageOperation& operation, Status status) KOLO_REQUIRES(driver_.mutex());
+  bool move_copies() KOLO_REQUIRES(driver_.mutex());
+  [[nodiscard]] Status end_of_all() const KOLO_REQUIRES(driver_.mutex());
   [[nodiscard]] bool arm_messages() noexcept KOLO_REQUIRES(driver_.mutex());
   void complete(Operation& operation, const Status& status) KOLO_REQUIRES(driver_.mutex());
   void fail_open(const Status& status) KOLO_REQUIRES(driver_.mutex());
@@ -404,6 +413,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::unique_ptr<Leader> leader_ KOLO_PT_GUARDED_BY(driver_.mutex());  ///< null: this rank is none
   Executor executor_ KOLO_GUARDED_BY(driver_.mutex());
   OpenOperations open_ KOLO_GUARDED_BY(driver_.mutex());
+  DeviceMessages device_messages_ KOLO_GUARDED_BY(driver_.mutex());
   Unsent unsent_ KOLO_GUARDED_BY(driver_.mutex());
   Questions questions_ KOLO_GUARDED_BY(driver_.mutex());
   control::Bytes entry_ KOLO_GUARDED_BY(driver_.mutex());                  ///< of the log, as it is read

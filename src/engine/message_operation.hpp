@@ -4,6 +4,9 @@
 // waits long for one of its own.
 #pragma once
 
+#include <memory>
+
+#include "data/device.hpp"
 #include "data/p2p/message.hpp"
 #include "engine/operation.hpp"
 #include "engine/set_state.hpp"
@@ -14,6 +17,16 @@ struct MessageOperation final : Operation {
   p2p::Message own;   ///< of an asynchronous call: what `message` points to
   SetStatePtr set;    ///< likewise: the group
   OperationPtr self;  ///< while it is open; guarded by the lock of the messenger, and the driver's once it is done
+
+  // -- where the tensor lies on a device (device_messages.hpp)
+  std::unique_ptr<std::byte[]> host;  ///< the message's memory; null: the tensor's own, of the CPU
+  data::DeviceCopy copy;              ///< between the two; the driver's, from when it begins
+  bool is_copying = false;            ///< it has begun, and is not over; the driver's
+  bool has_ended = false;             ///< the message has; the driver's
+  /// Of a message that has ended well: whether its data must still be copied into the tensor.
+  [[nodiscard]] bool lacks_data() const noexcept {
+    return host != nullptr && message->way == p2p::Message::Way::receive && message->received_bytes > 0;
+  }
 };
 
 }  // namespace kolo::engine

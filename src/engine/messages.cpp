@@ -62,6 +62,15 @@ void Engine::transfer(p2p::Message& message, std::optional<std::chrono::nanoseco
   wait(*operation, std::nullopt);
 }
 
+void Engine::transfer(const std::shared_ptr<MessageOperation>& operation,
+                      std::optional<std::chrono::nanoseconds> timeout) {
+  check_usable();
+  check_may_wait();
+  check_may_transfer(*operation->message);
+  submit_message(operation, timeout);
+  wait(*operation, std::nullopt);
+}
+
 /// A peer reads the message where it lies, and may need this very CPU for that: whoever waits sleeps at once.
 bool Engine::is_read_for_long(const p2p::Message& message) {
   return wait_policy_.pauses_before_yield == 0 && message.bytes >= kLongRead && messages_.is_read_by_peer(message);
@@ -79,7 +88,13 @@ void Engine::submit_message(const std::shared_ptr<MessageOperation>& operation,
   operation->engine = weak_from_this();
   operation->self = operation;
   const bool done = messages_.start(message);
-  if (done || !adopt(message, operation.get(), timeout)) {
+  const bool is_open = !done && adopt(message, operation.get(), timeout);
+  // On a device the driver goes on: with the data of a send, and with a receive that has its message already.
+  if (operation->host != nullptr && is_open == (message.way == p2p::Message::Way::send)) {
+    push({Command::copy, operation});
+    return driver_.ring_if_asleep();
+  }
+  if (!is_open) {
     operation->self.reset();
     bool was_interesting = false;
     operation->complete(message.status, was_interesting);  // nobody has it yet
@@ -124,6 +139,29 @@ void Engine::end_message(Operation& operation) {
 
 // ---------------------------------------------------------------- the driver
 
+/// A message of a device has reached the driver: a send, or a receive that was done at once.
+void Engine::admit_message(MessageOperation& operation) {
+  if (operation.done()) return;  // it has ended meanwhile
+  if (operation.message->way == p2p::Message::Way::receive) return end_message_of(operation);
+  if (!faulted() && !ending_.is_stopped()) device_messages_.begin(operation);
+}
+
+/// Between the device and the memory of messages. The background thread alone gives work to a device.
+bool Engine::move_copies() {
+  if (!driver_.in_background() || !failure_.spares_backends()) return false;
+  return device_messages_.move([this](MessageOperation& operation) {
+    driver_.assert_held();
+    const data::DeviceCopy& copy = operation.copy;
+    const OperationPtr held = operation.self;
+    if (copy.end) operation.set_enqueued(copy.end);
+    if (copy.way == data::DeviceCopy::Way::to_host && !operation.has_ended) {
+      if (!copy.status.ok()) return messages_.give_up(*operation.message, copy.status);
+      return messages_.provide(*operation.message, copy.copied);
+    }
+    if (copy.over) complete_message(operation, copy.status.ok() ? operation.message->status : copy.status);
+  });
+}
+
 bool Engine::move_messages(base::Time now) {
   bool moved = false;
   std::vector<std::string> warnings;
@@ -139,16 +177,32 @@ bool Engine::settle_messages() {
   if (!messages_.has_news()) return false;
   changes_.note();
   for (p2p::Message* message : messages_.take_done()) {
-    auto& operation = *static_cast<MessageOperation*>(message->owner);
-    const OperationPtr held = std::move(operation.self);
-    const Status status = message->status;  // once the operation is done a caller may take the message away
-    if (!status.ok()) ++metrics_.failures;
-    if (status.code() == ErrorCode::rank_lost) ending_.note_desertion();
-    bool was_interesting = false;
-    for (auto& callback : operation.complete(status, was_interesting)) errands_.call(std::move(callback), status);
-    if (was_interesting) interest_.note_met();
+    end_message_of(*static_cast<MessageOperation*>(message->owner));
   }
   return true;
+}
+
+/// The protocol has done with its message.
+void Engine::end_message_of(MessageOperation& operation) {
+  const Status& status = operation.message->status;
+  if (status.code() == ErrorCode::rank_lost) ending_.note_desertion();
+  if (device_messages_.keeps(operation, !faulted() && !ending_.is_stopped())) return;
+  complete_message(operation, status.ok() && operation.lacks_data() ? end_of_all() : status);
+}
+
+/// How what is open ends, where all of it does.
+Status Engine::end_of_all() const {
+  if (faulted()) return failure_.status();
+  return Status(ErrorCode::shut_down, "the context was shut down before this operation completed");
+}
+
+void Engine::complete_message(MessageOperation& operation, Status status) {
+  changes_.note();
+  const OperationPtr held = std::move(operation.self);  // once it is done a caller may take the message away
+  if (!status.ok()) ++metrics_.failures;
+  bool was_interesting = false;
+  for (auto& callback : operation.complete(status, was_interesting)) errands_.call(std::move(callback), status);
+  if (was_interesting) interest_.note_met();
 }
 
 /// Has peers ring when messages can go on. False: some can already.
@@ -162,7 +216,7 @@ bool Engine::arm_messages() noexcept {
     settle_pass();
     armed = false;  // what has ended may have left nothing to be rung for
   }
-  return armed && errands_.empty();
+  return armed && errands_.empty() && !device_messages_.has_fresh();
 }
 
 }  // namespace kolo::engine

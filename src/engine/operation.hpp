@@ -137,9 +137,14 @@ class HandleState {
   /// The output of a tensor where rows differ by rank, given what data::Run::allocate is given.
   std::byte* make_room(std::size_t tensor, const std::vector<std::int64_t>& parts);
   // -- point to point
-  p2p::Message* message = nullptr;  ///< of such an operation, which has neither entry nor signature
+  p2p::Message* message = nullptr;              ///< of such an operation, which has neither entry nor signature
+  DeviceKind message_device = DeviceKind::cpu;  ///< where its tensor lies
 
   // -- any thread
+  /// Where its tensors lie; constant.
+  [[nodiscard]] DeviceKind device() const noexcept {
+    return message != nullptr || signature == nullptr ? message_device : signature->device;
+  }
   [[nodiscard]] bool done() const noexcept { return (state_.load(std::memory_order_acquire) & kDone) != 0; }
   [[nodiscard]] bool failed() const noexcept { return (state_.load(std::memory_order_acquire) & kFailed) != 0; }
   /// After `done`. `failed` is the quick way to ask for success.

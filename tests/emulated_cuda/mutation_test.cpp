@@ -185,6 +185,49 @@ void a_tensor_of_many_steps(const char* backend) {
       options(backend).with_setting("KOLO_GPU_DIRECT_BYTES", "1G"));
 }
 
+/// Messages of more pieces than there are, sent as soon as they are written, written over behind their sends, and read
+/// behind their receives; and again by a host that has waited.
+void messages_in_both_directions(const char* backend) {
+  constexpr std::size_t kBytes = std::size_t{3} << 20;
+  run_local(
+      2,
+      [] {
+        cuda::bind();
+        cudaStream_t writes = new_stream();
+        cudaStream_t reads = new_stream();
+        cudaEvent_t read = new_event();
+        auto* out = new_memory<unsigned char>(kBytes);
+        auto* in = new_memory<unsigned char>(kBytes);
+        auto* copies = new_memory<unsigned char>(kBytes);
+        ok(cudaMemsetAsync(in, 0, kBytes, writes));
+        for (int round = 0; round < 3; ++round) {
+          ok(cudaMemsetAsync(out, round, kBytes, writes));
+          Handle sent = send_async(cuda::view(out, kBytes, writes), 1 - rank());
+          Future<Received> got = recv_async(cuda::view(in, kBytes, writes), 1 - rank());
+          cuda::wait_on(sent, reads);
+          ok(cudaMemsetAsync(out, 100, kBytes, reads));
+          cuda::wait_on(got, reads);
+          ok(cudaMemcpyAsync(copies, in, kBytes, cudaMemcpyDeviceToDevice, reads));
+          ok(cudaEventRecord(read, reads));
+          ok(cudaStreamWaitEvent(writes, read, 0));
+          sent.wait();
+          got.wait();
+        }
+        Handle sent = send_async(cuda::view(out, kBytes, writes), 1 - rank());
+        recv(cuda::view(in, kBytes, writes), 1 - rank());
+        sent.wait();
+        acquire_all();
+        ok(cudaMemsetAsync(in, 0, kBytes, reads));  // the memory is the program's again
+        ok(cudaMemsetAsync(out, 0, kBytes, reads));
+        ok(cudaStreamSynchronize(reads));
+        for (unsigned char* memory : {out, in, copies}) ok(cudaFree(memory));
+        ok(cudaStreamDestroy(writes));
+        ok(cudaStreamDestroy(reads));
+        ok(cudaEventDestroy(read));
+      },
+      options(backend));
+}
+
 /// Gradients that are neither packed nor unpacked.
 void steps_in_an_arena(const char* backend) {
   constexpr std::size_t kBytes = kCount * sizeof(float);
@@ -281,7 +324,8 @@ const Workload kWorkloads[] = {{"nccl", steps_on_the_device},
                                {"nccl", steps_in_groups},
                                {"staged", steps_in_groups},
                                {"nccl", a_tensor_of_many_steps},
-                               {"staged", a_tensor_of_many_steps}};
+                               {"staged", a_tensor_of_many_steps},
+                               {"nccl", messages_in_both_directions}};
 
 /// Runs a workload on a new machine, without what happens at `left_out`; what the machine had to say.
 std::vector<Report> reports_of(const Workload& workload, const std::string& left_out) {

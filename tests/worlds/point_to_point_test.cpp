@@ -369,11 +369,11 @@ TEST(PointToPoint, RefusesWhatIsWrong) {
         "send: its timeout is 0 ns; give a time greater than zero, or none for KOLO_TIMEOUT_S");
     EXPECT_EQ(sentence_of(ErrorCode::unsupported,
                           [&] {
-                            kolo::send(kolo::ConstTensorView(x.data(), kolo::DType::float32, {3},
-                                                             kolo::Device{kolo::DeviceKind::cuda, 0}),
-                                       1);
+                            kolo::recv(kolo::TensorView(x.data(), kolo::DType::float32, {3},
+                                                        kolo::Device{kolo::DeviceKind::cuda, 0}));
                           }),
-              "send: its tensor lies on cuda:0; messages are sent from and received into the CPU's memory only");
+              "recv: it receives into cuda:0 from any rank, which is for memory of the CPU alone; name the rank that "
+              "sends");
     const Group none = kolo::world().split(kolo::rank() == 0 ? kolo::kNoGroup : 0);
     if (kolo::rank() == 0) {
       EXPECT_EQ(refused([&] { kolo::send(none, kolo::const_view(x), 0); }),

@@ -9,6 +9,7 @@
 
 #include "base/check.hpp"
 #include "base/thread_name.hpp"
+#include "data/cuda/copies.hpp"
 #include "data/cuda/cuda_backend.hpp"
 #include "data/cuda/device.hpp"
 #include "data/cuda/equipment.hpp"
@@ -35,7 +36,8 @@ UniqueId id_of(const std::string& bytes) {
 }  // namespace
 
 CudaBackend::Equipment::Equipment(const CudaBackendOptions& options, int device, bool has_peers)
-    : info(device_info(device)), bell(options.ring), tables(kTables, kChunksPerStep), unpacked(options.slots) {
+    : info(device_info(device)), bell(options.ring), tables(kTables, kChunksPerStep), unpacked(options.slots),
+      messages(options.ring) {
   if (!options.staged && has_peers) tenancy.emplace(options.tenants, info.uuid);
   load_kernels();
   if (options.staged) {
@@ -182,11 +184,11 @@ void CudaBackend::meet(SetOnDevice& set) {
   }
 }
 
-/// Unless a set uses it. The next one that asks for it tries again.
+/// Unless a set or a message uses it. The next one that asks for it tries again.
 void CudaBackend::let_go_of_equipment() noexcept {
   const bool used = std::any_of(sets_.begin(), sets_.end(),
                                 [](const auto& set) { return set.second->stage == SetOnDevice::Stage::ready; });
-  if (used) return;
+  if (used || copies_->is_busy()) return;
   equipment_.reset();
   counters_.slot_bytes = 0;
   state_ = State::unused;

@@ -69,11 +69,13 @@ int CudaBackend::choose_in_turn(const char* how) {
   return device_;
 }
 
+void CudaBackend::check_usable(Device device) {
+  const base::MutexLock lock(mutex_);
+  choose(device.index, "its first tensor");
+}
+
 void CudaBackend::check_usable(Device device, const core::Signature& signature) {
-  {
-    const base::MutexLock lock(mutex_);
-    choose(device.index, "its first tensor");
-  }
+  check_usable(device);
   if (options_.staged || !core::traits_of(signature.kind).reduces) return;
   for (const core::TensorSignature& tensor : signature.tensors) {
     const bool by_min_or_max = tensor.dtype == DType::boolean && signature.op != ReduceOp::bit_xor;

@@ -9,6 +9,7 @@
 
 #include "base/check.hpp"
 #include "base/round_up.hpp"
+#include "data/cuda/copies.hpp"
 #include "data/cuda/device.hpp"
 #include "data/cuda/equipment.hpp"
 #include "data/cuda/kernels.hpp"
@@ -63,7 +64,7 @@ std::size_t slot_bytes_for(std::int64_t fusion_threshold_bytes, int size, bool s
 }
 
 CudaBackend::CudaBackend(CudaBackendOptions options, data::DeviceSet world)
-    : options_(std::move(options)), world_size_(world.size) {
+    : options_(std::move(options)), world_size_(world.size), copies_(std::make_unique<Copies>(*this)) {
   add_set(std::move(world));
 }
 
@@ -78,6 +79,8 @@ void CudaBackend::start(data::Job& job) {
   open->set = sets_.at(job.set);
   jobs_.push_back(std::move(open));
 }
+
+data::DeviceCopies& CudaBackend::copies() noexcept { return *copies_; }
 
 bool CudaBackend::expects_soon() const noexcept {
   const bool carries = std::any_of(flights_.begin(), flights_.end(), [](const Flight& one) { return one.under_way; });
@@ -340,7 +343,10 @@ void CudaBackend::run_dry() noexcept {
   try {
     const DeviceGuard guard(chosen_device());
     const Equipment& with = *equipment_;
-    for (const OwnStream* stream : {&with.pack, &with.unpack, &with.bell.stream()}) stream->synchronize();
+    for (const OwnStream* stream : {&with.pack, &with.unpack, &with.bell.stream(), &with.messages.to_host,
+                                    &with.messages.to_device, &with.messages.bell.stream()}) {
+      stream->synchronize();
+    }
   } catch (const Error&) {
     // The device has failed: it runs nothing any more, either.
   }
@@ -352,6 +358,7 @@ void CudaBackend::abort() noexcept {
   }
   flights_.clear();
   jobs_.clear();
+  copies_->forget();
   if (state_ == State::equipping) return;  // nothing is on the device; `close` waits for what is being made
   if (!equipment_) return;
   std::optional<DeviceGuard> guard;

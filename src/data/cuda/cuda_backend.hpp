@@ -50,6 +50,9 @@
 // with NCCL. Tensors that lie at the same place of it on all ranks - which is part of what ranks must agree on - are
 // neither packed nor unpacked; where tensors of a batch are neighbours there, one collective reduces all of them.
 //
+// Messages. A tensor that is sent or received is copied between the device and memory of the host (copies.hpp), and the
+// message is the CPU's: it is in no log, and no kernel waits for a peer.
+//
 // The end. A set that all its ranks have dropped gives back its data plane and its communicator. `abort` ends the
 // kernels of all communicators, which may wait for a rank that is dead, lets the streams run dry, and returns when no
 // kernel of ours can touch a caller's memory any more.
@@ -107,6 +110,7 @@ class CudaBackend final : public data::DeviceBackend {
   int bind() override;
   [[nodiscard]] std::string describe() const override;
   void check_usable(Device device, const core::Signature& signature) override;
+  void check_usable(Device device) override;
   [[nodiscard]] data::DeviceEventPtr record(Device device, Stream stream) override;
   [[nodiscard]] std::shared_ptr<data::DeviceRegion> ask_region(std::uint16_t number, std::size_t bytes,
                                                                std::vector<int> members) override;
@@ -117,6 +121,7 @@ class CudaBackend final : public data::DeviceBackend {
   void add_set(data::DeviceSet set) override;
   [[nodiscard]] bool remove_set(data::Job& end) override;
   void set_enqueued(Enqueued enqueued) override { enqueued_ = std::move(enqueued); }
+  [[nodiscard]] data::DeviceCopies& copies() noexcept override;
   [[nodiscard]] bool expects_soon() const noexcept override;
   void start(data::Job& job) override;
   data::Progress progress(std::vector<data::Job*>& finished) override;
@@ -127,6 +132,7 @@ class CudaBackend final : public data::DeviceBackend {
   struct OpenJob;
   struct Flight;
   class Equipment;
+  class Copies;
 
   // The beginning, and the end of a set; each true when something moved.
   enum class State : std::uint8_t { unused, equipping, equipped, closed };
@@ -199,6 +205,7 @@ class CudaBackend final : public data::DeviceBackend {
   std::atomic<bool> equipped_{false};
   std::deque<std::unique_ptr<OpenJob>> jobs_;  // of all sets, in the order of the log
   std::deque<Flight> flights_;
+  const std::unique_ptr<Copies> copies_;
   std::uint64_t packed_ = 0;  // steps so far: whose turn a slot is
   base::Time moved_at_{};
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All that a rank allocates on its device for the batches of all its sets, and makes anew for nobody.
+// All that a rank allocates on its device for the batches of all its sets and for messages, and makes anew for nobody.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,7 @@
 
 #include "data/cuda/bell.hpp"
 #include "data/cuda/carrier.hpp"
+#include "data/cuda/copies.hpp"
 #include "data/cuda/cuda_api.hpp"
 #include "data/cuda/cuda_backend.hpp"
 #include "data/cuda/nccl_carrier.hpp"
@@ -35,6 +36,7 @@ class CudaBackend::Equipment {
   std::vector<Event> unpacked;  // by slot
   std::unique_ptr<Carrier> carrier;
   NcclCarrier* nccl = nullptr;  // the carrier, where it is NCCL
+  CopyEquipment messages;
 };
 
 }  // namespace kolo::cuda

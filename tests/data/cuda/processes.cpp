@@ -3,12 +3,14 @@
 // Ranks as processes, started by mpirun, on emulated devices that find each other in shared memory: what worlds of
 // threads show of the backend, through MPI's bootstrap and a node's real segment. Every rank runs the same tests.
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include <kolo/context.hpp>
 #include <kolo/gradient_arena.hpp>
 #include <kolo/info.hpp>
+#include <kolo/point_to_point.hpp>
 
 #include "tests/data/cuda/any_collective.hpp"
 
@@ -110,6 +112,44 @@ TEST_F(Processes, GroupsByPinnedMemory) {
   const Session session(options("staged"));
   bind();
   run_steps_in_groups();
+}
+
+/// To each rank and from each, itself included: short, and more than fits into the channel.
+void exchange_messages(const Group& group) {
+  const RankStream stream;
+  constexpr std::int64_t kElements[] = {3, 300001};
+  const auto value = [](int from, int to) { return [=](std::int64_t i) { return i % 50 + 10 * from + to; }; };
+  for (const std::int64_t elements : kElements) {
+    std::vector<std::unique_ptr<DeviceTensor>> out, in;
+    std::vector<Handle> sends;
+    std::vector<Future<Received>> receives;
+    for (int peer = 0; peer < size(group); ++peer) {
+      out.push_back(std::make_unique<DeviceTensor>(DType::int32, elements, stream));
+      in.push_back(std::make_unique<DeviceTensor>(DType::int32, elements, stream));
+      out.back()->write(elements_of(DType::int32, elements, value(rank(group), peer), 50));
+      sends.push_back(send_async(group, out.back()->view(), peer, 3));
+      receives.push_back(recv_async(group, in.back()->view(), peer, 3));
+    }
+    for (int peer = 0; peer < size(group); ++peer) {
+      Future<Received>& receive = receives[static_cast<std::size_t>(peer)];
+      if (peer % 2 == 0) wait_on(receive, stream);
+      EXPECT_EQ(receive.get().elements, elements);
+      emulated::acquire_all();
+      EXPECT_EQ(in[static_cast<std::size_t>(peer)]->read(),
+                elements_of(DType::int32, elements, value(peer, rank(group)), 50));
+    }
+    wait_all(sends);
+    emulated::acquire_all();
+  }
+}
+
+TEST_F(Processes, Messages) {
+  for (const char* backend : {"nccl", "staged"}) {
+    const Session session(options(backend).with_setting("KOLO_RANKS_PER_NODE", *backend == 'n' ? "0" : "2"));
+    bind();
+    exchange_messages(world());
+    exchange_messages(world().split(rank() % 2, -rank()));
+  }
 }
 
 TEST_F(Processes, AnArena) {

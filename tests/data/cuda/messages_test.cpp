@@ -1,0 +1,575 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Messages whose tensors lie on a device, on one side or on both: what comes, in which order, what the streams may rely
+// on, and what goes wrong.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <kolo/point_to_point.hpp>
+
+#include "tests/data/cuda/rank_device.hpp"
+#include "tests/support/sanitized.hpp"
+
+namespace kolo::cuda::test {
+namespace {
+
+struct World {
+  const char* name;
+  const char* backend;
+  const char* per_node;
+};
+
+class Messages : public CudaTest {
+ protected:
+  static Options options(const char* backend = emulated::kIsReal ? "staged" : "nccl", const char* per_node = "0") {
+    return CudaTest::options()
+        .with_setting("KOLO_GPU_BACKEND", backend)
+        .with_setting("KOLO_RANKS_PER_NODE", per_node)
+        .with_setting("KOLO_TIMEOUT_S", "60");
+  }
+  static std::string refused(const std::function<void()>& call, ErrorCode code) {
+    try {
+      call();
+    } catch (const Error& error) {
+      EXPECT_EQ(to_string(error.code()), to_string(code)) << error.what();
+      return error.status().message();
+    }
+    ADD_FAILURE() << "not refused";
+    return {};
+  }
+};
+
+class EveryMessage : public Messages, public ::testing::WithParamInterface<World> {};
+
+/// Elements of the n-th message of a pair.
+Bytes contents(DType dtype, std::int64_t elements, int from, int to, int number) {
+  constexpr std::int64_t kPeriod = 100;
+  return elements_of(
+      dtype, elements, [=](std::int64_t i) { return (from * 31 + to * 7 + number * 3 + i) % kPeriod; }, kPeriod);
+}
+
+/// One end of a message, its memory on the device or not.
+struct End {
+  std::unique_ptr<DeviceTensor> there;
+  Bytes here;
+  TensorView view;
+
+  End(bool on_device, DType dtype, std::int64_t elements, cudaStream_t stream, std::size_t misalignment)
+      : here(on_device ? 0 : static_cast<std::size_t>(elements) * size_of(dtype)),
+        view(here.data(), dtype, Shape{elements}) {
+    if (!on_device) return;
+    there = std::make_unique<DeviceTensor>(dtype, elements, stream, misalignment * size_of(dtype));
+    view = there->view();
+  }
+  void write(const Bytes& bytes) {
+    if (there) {
+      there->write(bytes);
+    } else {
+      here = bytes;
+      view = TensorView(here.data(), view.dtype(), view.shape());
+    }
+  }
+  [[nodiscard]] Bytes read() const { return there ? there->read() : here; }
+};
+
+/// From each rank to each, itself included: every size, from device to device, to the host and from there. Several of a
+/// pair have one tag, and come in order. Each rank begins in an order of its own.
+void exchange(const Group& group, bool follow_by_stream) {
+  constexpr DType kDTypes[] = {DType::float32, DType::int8, DType::float64, DType::bfloat16};
+  const std::int64_t kSizes[] = {1, 0, 1000, 300001, 5000, 17};  // nothing, short, several pieces
+  const RankStream stream;
+  const RankStream other;
+  struct Open {
+    std::unique_ptr<End> end;
+    Handle send;
+    Future<Received> receive;
+    Bytes wanted;
+    std::int64_t elements = 0;
+    int peer = 0, tag = 0;
+    bool receives = false;
+  };
+  std::vector<Open> open;
+  const int own = rank(group), ranks = size(group);
+  for (int distance = 0; distance < ranks; ++distance) {
+    for (const bool sends : {own % 2 == 0, own % 2 != 0}) {
+      const int peer = sends ? (own + distance) % ranks : (own + ranks - distance) % ranks;
+      const int from = sends ? own : peer, to = sends ? peer : own;
+      for (int number = 0; number < 6; ++number) {
+        const int kind = (from + to + number) % 3;  // which sides lie on the device
+        const std::int64_t elements = kSizes[number];
+        const DType dtype = kDTypes[number % 4];
+        Open one;
+        one.peer = peer;
+        one.receives = !sends;
+        one.tag = number % 2;
+        one.elements = elements;
+        one.wanted = contents(dtype, elements, from, to, number);
+        const bool on_device = kind == 0 || kind == (sends ? 1 : 2);
+        one.end = std::make_unique<End>(on_device, dtype, elements + (sends ? 0 : 3), number < 3 ? stream : other,
+                                        static_cast<std::size_t>(number % 2));
+        if (sends) {
+          one.end->write(one.wanted);
+          one.send = send_async(group, one.end->view, peer, one.tag);
+        } else {
+          one.end->write(Bytes((static_cast<std::size_t>(elements) + 3) * size_of(dtype), 0xEE));
+          one.wanted.resize(one.wanted.size() + 3 * size_of(dtype), 0xEE);
+          one.receive = recv_async(group, one.end->view, peer, one.tag);
+        }
+        open.push_back(std::move(one));
+      }
+    }
+  }
+  for (Open& one : open) {
+    if (one.receives) {
+      if (one.end->there && follow_by_stream) {
+        wait_on(one.receive, static_cast<cudaStream_t>(one.end->view.stream()->native));
+        EXPECT_EQ(one.end->read(), one.wanted);
+      }
+      const Received got = one.receive.get();
+      EXPECT_EQ(got.source, one.peer);
+      EXPECT_EQ(got.tag, one.tag);
+      EXPECT_EQ(got.elements, one.elements);
+      emulated::acquire_all();
+      EXPECT_EQ(one.end->read(), one.wanted) << "from " << one.peer << ", " << one.elements << " elements";
+    } else {
+      one.send.wait();
+      emulated::acquire_all();
+      one.end->write(Bytes(one.wanted.size(), 0xDD));  // the memory is the program's
+    }
+  }
+  stream.synchronize();
+  other.synchronize();
+}
+
+TEST_P(EveryMessage, ComesWholeAndInOrder) {
+  const World& world = GetParam();
+  run_local(
+      4,
+      [] {
+        bind();
+        for (int round = 0; round < kolo::testing::unless_sanitized(4, 1); ++round) {
+          exchange(kolo::world(), round % 2 == 0);
+          if (rank() < 3) exchange(Group::of({2, 0, 1}), round % 2 != 0);
+          exchange(kolo::world().split(rank() % 2, -rank()), false);
+        }
+      },
+      options(world.backend, world.per_node));
+}
+
+INSTANTIATE_TEST_SUITE_P(By, EveryMessage,
+                         ::testing::Values(World{"nccl", "nccl", "0"}, World{"staged", "staged", "0"},
+                                           World{"nodes", "nccl", "2"}, World{"uneven_nodes", "staged", "3"}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST_F(Messages, BesideCollectivesOfTheSameStreams) {
+  run_local(
+      3,
+      [] {
+        bind();
+        const RankStream stream;
+        const DeviceTensor x(DType::int32, 200000, stream);
+        const DeviceTensor y(DType::int32, 200000, stream);
+        const int right = (rank() + 1) % 3, left = (rank() + 2) % 3;
+        for (int step = 0; step < kolo::testing::unless_sanitized(8, 2); ++step) {
+          x.write(elements_of(DType::int32, 200000, [=](std::int64_t i) { return i % 50 + rank() + step; }));
+          Handle reduced = allreduce_async("x", x.view(), ReduceOp::sum);
+          wait_on(reduced, stream);
+          // The stream orders all of these: the sum is sent, what has come is reduced, the sum written over.
+          Handle sent = send_async(x.view(), right, step);
+          Future<Received> got = recv_async(y.view(), left, step);
+          wait_on(got, stream);
+          Handle again = allreduce_async("y", y.view(), ReduceOp::sum);
+          wait_on(sent, stream);
+          ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
+          wait_on(again, stream);
+          const auto wanted =
+              elements_of(DType::int32, 200000, [=](std::int64_t i) { return 3 * (3 * (i % 50) + 3 + 3 * step); });
+          EXPECT_EQ(y.read(), wanted);
+          sent.wait();
+          EXPECT_EQ(got.get().elements, 200000);
+          reduced.wait();
+          again.wait();
+          end_step();
+        }
+      },
+      options());
+}
+
+/// In both directions at once, more than the pieces of pinned memory hold by far.
+TEST_F(Messages, LongRingsAndExchangesOfAllPairsEnd) {
+  constexpr int kRanks = 3;
+  static constexpr std::int64_t kLong =
+      kolo::testing::unless_sanitized(emulated::kIsReal ? 64 << 20 : 8 << 20, 3 << 20);
+  run_local(
+      kRanks,
+      [] {
+        bind();
+        const RankStream stream;
+        std::vector<std::unique_ptr<DeviceTensor>> out, in;
+        std::vector<Handle> handles;
+        for (int peer = 0; peer < kRanks; ++peer) {
+          out.push_back(std::make_unique<DeviceTensor>(DType::uint8, kLong, stream));
+          in.push_back(std::make_unique<DeviceTensor>(DType::uint8, kLong, stream));
+          ok(cudaMemsetAsync(out.back()->data(), 10 * rank() + peer, out.back()->bytes(), stream));
+          handles.push_back(send_async(out.back()->view(), peer));
+        }
+        for (int peer = 0; peer < kRanks; ++peer) {
+          handles.push_back(recv_async(in[static_cast<std::size_t>(peer)]->view(), peer));
+        }
+        wait_all(handles);
+        emulated::acquire_all();
+        for (int peer = 0; peer < kRanks; ++peer) {
+          EXPECT_EQ(in[static_cast<std::size_t>(peer)]->read(),
+                    Bytes(static_cast<std::size_t>(kLong), static_cast<unsigned char>(10 * peer + rank())));
+        }
+        // A ring of plain sends, with receives open.
+        Future<Received> got = recv_async(in[0]->view(), (rank() + kRanks - 1) % kRanks);
+        send(out[1]->view(), (rank() + 1) % kRanks);
+        EXPECT_EQ(got.get().elements, kLong);
+        emulated::acquire_all();
+        EXPECT_EQ(in[0]->read(), Bytes(static_cast<std::size_t>(kLong),
+                                       static_cast<unsigned char>(10 * ((rank() + kRanks - 1) % kRanks) + 1)));
+      },
+      options());
+}
+
+/// Keeps a stream from going on, until `release` or its end.
+class Hold {
+ public:
+  Hold() = default;
+  ~Hold() { release(); }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+  void begin(cudaStream_t stream) { ok(cudaLaunchHostFunc(stream, wait, &released_)); }
+  void release() { released_.store(true); }
+
+ private:
+  static void wait(void* released) {
+    while (!static_cast<std::atomic<bool>*>(released)->load()) std::this_thread::yield();
+  }
+  std::atomic<bool> released_{false};
+};
+
+/// More sends than there are pieces, of streams that have not come to the calls, and receives into such streams.
+TEST_F(Messages, WhatIsNotReadyHoldsUpNobody) {
+  run_local(
+      2,
+      [] {
+        bind();
+        const RankStream held, free;
+        constexpr std::int64_t kElements = 1000;
+        constexpr int kSends = 6;
+        const DeviceTensor x(DType::uint8, kElements, held);
+        const DeviceTensor y(DType::uint8, kElements, free);
+        const DeviceTensor z(DType::uint8, kElements, free);
+        std::vector<std::unique_ptr<DeviceTensor>> results;
+        for (int i = 0; i < kSends; ++i) {
+          results.push_back(std::make_unique<DeviceTensor>(DType::uint8, kElements, held));
+        }
+        exchange(world(), false);  // what is allocated with the first of them is there
+        std::vector<Handle> handles;
+        Handle sent;
+        Hold before;  // ends first, whatever happens
+        before.begin(held);
+        ok(cudaMemsetAsync(x.data(), 3, x.bytes(), held));
+        for (int i = 0; i < kSends; ++i) {
+          handles.push_back(send_async(x.view(), 1 - rank(), 1));
+          handles.push_back(recv_async(results[static_cast<std::size_t>(i)]->view(), 1 - rank(), 1));
+        }
+        ok(cudaMemsetAsync(y.data(), 4, y.bytes(), free));
+        sent = send_async(y.view(), 1 - rank(), 2);
+        EXPECT_EQ(recv(z.view(), 1 - rank(), 2).elements, kElements);
+        sent.wait();
+        EXPECT_FALSE(handles.front().done());
+        before.release();
+        wait_all(handles);
+        emulated::acquire_all();
+        EXPECT_EQ(z.read(), Bytes(kElements, 4));
+        for (const auto& result : results) EXPECT_EQ(result->read(), Bytes(kElements, 3));
+      },
+      options().with_setting("KOLO_TIMEOUT_S", "20"));
+}
+
+TEST_F(Messages, WhatDoesNotFitIsToldOnBothSidesAndTheJobGoesOn) {
+  run_local(
+      2,
+      [] {
+        bind();
+        const RankStream stream;
+        const DeviceTensor x(DType::float32, 40000, stream);
+        const DeviceTensor small(DType::float32, 4, stream);
+        const DeviceTensor other(DType::int32, 40000, stream);
+        ok(cudaMemsetAsync(x.data(), 1, x.bytes(), stream));
+        ok(cudaMemsetAsync(small.data(), 7, small.bytes(), stream));
+        ok(cudaMemsetAsync(other.data(), 7, other.bytes(), stream));
+        if (rank() == 0) {
+          EXPECT_EQ(refused([&] { send(x.view(), 1, 3); }, ErrorCode::mismatch),
+                    "send of 40000 elements of float32 to rank 1 with tag 3: its receive has room for 4 elements; give "
+                    "room for as many as are sent");
+          EXPECT_EQ(refused([&] { send(x.view(), 1, 4); }, ErrorCode::mismatch),
+                    "send of 40000 elements of float32 to rank 1 with tag 4: its receive is of int32; send and receive "
+                    "the same type");
+        } else {
+          EXPECT_EQ(refused([&] { recv(small.view(), 0, 3); }, ErrorCode::mismatch),
+                    "recv of up to 4 elements of float32 from rank 0 with tag 3: the message from rank 0 with tag 3 "
+                    "has 40000 elements; give room for as many");
+          EXPECT_EQ(refused([&] { recv(other.view(), 0, 4); }, ErrorCode::mismatch),
+                    "recv of up to 40000 elements of int32 from rank 0 with tag 4: the message from rank 0 with tag 4 "
+                    "is of float32; send and receive the same type");
+          emulated::acquire_all();
+          EXPECT_EQ(small.read(), Bytes(16, 7));
+          EXPECT_EQ(other.read(), Bytes(160000, 7));
+        }
+        exchange(world(), true);
+      },
+      options());
+}
+
+TEST_F(Messages, ADeadlineOrACancelEndsOneMessageAndTheJobGoesOn) {
+  run_local(
+      2,
+      [] {
+        bind();
+        const RankStream stream;
+        const DeviceTensor x(DType::float32, 1000, stream);
+        ok(cudaMemsetAsync(x.data(), 1, x.bytes(), stream));
+        const auto soon = std::chrono::milliseconds(20);
+        if (rank() == 0) {
+          EXPECT_EQ(refused([&] { send(x.view(), 1, 5, SendOptions{}.with_timeout(soon)); }, ErrorCode::expired),
+                    "send of 1000 elements of float32 to rank 1 with tag 5: rank 1 has not received it within 0.02 s");
+        }
+        barrier();  // else the two wait for each other, which the sentence tells
+        if (rank() == 1) {
+          const std::string said =
+              refused([&] { recv(x.view(), 0, 6, RecvOptions{}.with_timeout(soon)); }, ErrorCode::expired);
+          EXPECT_EQ(
+              said.rfind("recv of up to 1000 elements of float32 from rank 0 with tag 6: no message that fits has "
+                         "come within 0.02 s",
+                         0),
+              0U)
+              << said;
+          Future<Received> taken_back = recv_async(x.view(), 0, 6);
+          EXPECT_TRUE(taken_back.cancel());
+          EXPECT_EQ(refused([&] { taken_back.wait(); }, ErrorCode::cancelled),
+                    "recv of up to 1000 elements of float32 from rank 0 with tag 6: it was cancelled");
+        }
+        emulated::acquire_all();
+        ok(cudaMemsetAsync(x.data(), 2, x.bytes(), stream));  // nobody touches it any more
+        exchange(world(), false);
+        stream.synchronize();
+      },
+      options());
+}
+
+/// Of a send whose stream has not come to the call.
+TEST_F(Messages, ADeadlineEndsASendThatIsNotReady) {
+  run_local(
+      1,
+      [] {
+        bind();
+        const RankStream stream;
+        const DeviceTensor x(DType::float32, 1000, stream);
+        std::vector<float> y(1000);
+        Hold before;
+        before.begin(stream);
+        Future<Received> got = recv_async(kolo::view(y), 0);
+        EXPECT_EQ(refused([&] { send(x.view(), 0, 0, SendOptions{}.with_timeout(std::chrono::milliseconds(20))); },
+                          ErrorCode::expired),
+                  "send of 1000 elements of float32 to rank 0 with tag 0: its data has not gone whole within 0.02 s");
+        EXPECT_EQ(refused([&] { got.wait(); }, ErrorCode::cancelled),
+                  "recv of up to 1000 elements of float32 from rank 0 with any tag: rank 0 has given up its send "
+                  "before all the data had come");
+        before.release();
+        stream.synchronize();
+      },
+      options());
+}
+
+TEST_F(Messages, WhatIsRefused) {
+  run_local(
+      2,
+      [] {
+        bind();
+        const RankStream stream;
+        const DeviceTensor x(DType::float32, 3, stream);
+        const std::string device = to_string(x.view().device());
+        EXPECT_EQ(refused([&] { recv(x.view()); }, ErrorCode::unsupported),
+                  "recv: it receives into " + device +
+                      " from any rank, which is for memory of the CPU alone; name the rank that sends");
+        EXPECT_EQ(refused([&] { (void)recv_async(x.view(), 2); }, ErrorCode::invalid_argument),
+                  "recv_async: from is rank 2, but there are 2 ranks; give one from 0 to 1");
+        const TensorView away(x.data(), DType::float32, Shape{3}, {DeviceKind::cuda, x.view().device().index + 1});
+        EXPECT_EQ(refused([&] { (void)send_async(away, 0); }, ErrorCode::unsupported),
+                  "send_async: its tensor lies on " + to_string(away.device()) + ", but this rank uses " + device +
+                      ", which kolo::cuda::bind chose; one rank uses one device");
+        std::vector<float> y(3);
+        Future<Received> open = recv_async(kolo::view(y), rank(), 1);
+        EXPECT_EQ(refused([&] { wait_on(open, stream); }, ErrorCode::invalid_argument),
+                  "wait_on is for operations on tensors of a CUDA device; use wait()");
+        ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
+        send(x.view(), rank(), 1);
+        open.wait();
+        EXPECT_EQ(y, std::vector<float>(3, 0));
+      },
+      options());
+}
+
+#ifndef KOLO_ON_REAL_DEVICE
+
+using emulated::Failure;
+
+TEST_F(Messages, WithoutADriverAreRefused) {
+  emulated::Config config;
+  config.driver = false;
+  emulated::reset(config);
+  Context context;
+  std::vector<float> x{1, 2};
+  const TensorView away(x.data(), DType::float32, Shape{2}, {DeviceKind::cuda, 0});
+  const std::string said = refused([&] { send(context, away, 0); }, ErrorCode::unsupported);
+  EXPECT_EQ(
+      said.rfind("send: its tensor lies on cuda:0, but there is no CUDA device: no NVIDIA driver is installed", 0), 0U)
+      << said;
+}
+
+/// The memory through which messages go cannot be had: they fail, and the next ones do not.
+TEST_F(Messages, FailWithTheDeviceAndCanBeTriedAgain) {
+  run_local(
+      2,
+      [] {
+        bind();
+        const RankStream stream;
+        const DeviceTensor x(DType::float32, 3, stream);
+        ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
+        if (rank() == 0) {
+          Failure failure;
+          failure.api = "cudaHostAlloc";
+          failure.code = cudaErrorMemoryAllocation;
+          failure.device = 0;
+          emulated::inject(failure);
+          const std::string said = refused([&] { send(x.view(), 1, 9); }, ErrorCode::out_of_memory);
+          EXPECT_EQ(said.rfind("this rank cannot use its GPU: ", 0), 0U) << said;
+        }
+        barrier();
+        exchange(world(), true);
+        stream.synchronize();
+      },
+      options());
+}
+
+/// What fails on the way is fatal, as of collectives, and afterwards the memory is the program's.
+TEST_F(Messages, AFaultOfTheDeviceEndsAllOfThem) {
+  struct Place {
+    const char* api;
+    std::uint64_t nth;  // a message has 6 pieces: among those of the send, or of the receive
+  };
+  for (const Place& place : {Place{"cudaMemcpyAsync", 2}, Place{"cudaMemcpyAsync", 8}, Place{"cudaMemcpyAsync", 11},
+                             Place{"cudaEventRecord", 3}, Place{"cudaEventRecord", 11}, Place{"cudaEventQuery", 3},
+                             Place{"cudaLaunchHostFunc", 3}}) {
+    emulated::reset(machine());
+    std::atomic<int> failed{0};
+    const auto job = [&] {
+      bind();
+      const RankStream stream;
+      const DeviceTensor x(DType::uint8, 3 << 20, stream);
+      const DeviceTensor y(DType::uint8, 3 << 20, stream);
+      ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
+      ok(cudaMemsetAsync(y.data(), 0, y.bytes(), stream));
+      exchange(world(), false);
+      if (rank() == 1) {
+        Failure failure;
+        failure.api = place.api;
+        failure.code = cudaErrorUnknown;
+        failure.device = 1;
+        failure.nth = place.nth;
+        failure.and_later = true;
+        emulated::inject(failure);
+      }
+      barrier();
+      std::vector<Handle> handles;
+      try {
+        handles.push_back(send_async(x.view(), 1 - rank()));
+        handles.push_back(recv_async(y.view(), 1 - rank()));
+        wait_all(handles);
+      } catch (const Error&) {
+        ++failed;
+      }
+      for (Handle& handle : handles) {
+        try {
+          handle.wait();
+        } catch (const Error&) {
+        }
+      }
+      emulated::acquire_all();
+      if (rank() == 0) {  // the other's device is broken
+        ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
+        ok(cudaMemsetAsync(y.data(), 0, y.bytes(), stream));
+        stream.synchronize();
+      }
+    };
+    try {
+      run_local(2, job, options().with_setting("KOLO_TIMEOUT_S", "20").with_setting("KOLO_LATCH_TIMEOUT_S", "0.1"));
+    } catch (const std::exception&) {
+    }
+    EXPECT_GE(failed, 1) << place.api << " " << place.nth;
+    expect_no_reports();
+  }
+}
+
+/// An exception of the program destroys the handle of a message while the device copies: afterwards the memory is the
+/// program's.
+TEST_F(Messages, OfADestroyedHandleLeaveItsMemoryAlone) {
+  for (unsigned seed = 1; seed <= 10; ++seed) {
+    emulated::Config config = machine();
+    config.seed = seed;
+    emulated::reset(config);
+    run_local(
+        2,
+        [] {
+          bind();
+          const RankStream stream;
+          const RankStream other;
+          const DeviceTensor x(DType::uint8, 5 << 20, stream);
+          const DeviceTensor y(DType::uint8, 5 << 20, stream);
+          ok(cudaMemsetAsync(x.data(), 0, x.bytes(), stream));
+          ok(cudaMemsetAsync(y.data(), 0, y.bytes(), stream));
+          exchange(world(), false);
+          for (const bool sends : {true, false}) {
+            Handle peers;
+            // Its receive may be gone before it is matched: then nobody receives it.
+            const auto brief = SendOptions{}.with_timeout(std::chrono::milliseconds(100));
+            if (!sends) peers = send_async(y.view(), 1 - rank(), 8, brief);
+            barrier();
+            const std::uint64_t before = emulated::calls("cudaMemcpyAsync");
+            try {
+              const Handle open = sends ? send_async(x.view(), 1 - rank(), 9) : recv_async(x.view(), 1 - rank(), 8);
+              for (int i = 0; i < 10000 && emulated::calls("cudaMemcpyAsync") == before; ++i) std::this_thread::yield();
+              throw std::runtime_error("the program's own");
+            } catch (const std::runtime_error&) {
+            }
+            emulated::acquire_all();
+            ok(cudaMemsetAsync(x.data(), 1, x.bytes(), other));
+            other.synchronize();
+            barrier();
+            try {
+              if (peers.valid()) peers.wait();
+            } catch (const Error&) {  // its receive was given up
+            }
+          }
+          exchange(world(), true);
+        },
+        options());
+    expect_no_reports();
+  }
+}
+
+#endif
+
+}  // namespace
+}  // namespace kolo::cuda::test
