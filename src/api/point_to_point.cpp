@@ -125,7 +125,7 @@ std::unique_ptr<std::byte[]> host_memory(const char* call, std::uint64_t bytes) 
 /// The operation of a message, whose data lies elsewhere where its tensor is a device's.
 std::shared_ptr<engine::MessageOperation> operation_of(const char* call, const detail::GroupParts& parts,
                                                        Message message, const ConstTensorView& tensor) {
-  const auto operation = std::make_shared<engine::MessageOperation>();
+  auto operation = std::make_shared<engine::MessageOperation>();
   operation->own = std::move(message);
   operation->message = &operation->own;
   operation->message_device = tensor.device().kind;

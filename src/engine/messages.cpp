@@ -196,9 +196,10 @@ Status Engine::end_of_all() const {
   return Status(ErrorCode::shut_down, "the context was shut down before this operation completed");
 }
 
-void Engine::complete_message(MessageOperation& operation, Status status) {
+void Engine::complete_message(MessageOperation& operation, const Status& of_message) {
   changes_.note();
-  const OperationPtr held = std::move(operation.self);  // once it is done a caller may take the message away
+  const OperationPtr held = std::move(operation.self);
+  const Status status = of_message;  // once it is done a caller may take the message away
   if (!status.ok()) ++metrics_.failures;
   bool was_interesting = false;
   for (auto& callback : operation.complete(status, was_interesting)) errands_.call(std::move(callback), status);
