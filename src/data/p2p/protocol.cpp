@@ -42,17 +42,6 @@ void Protocol::start(Message& message) {
   }
 }
 
-void Protocol::start_send(Message& send) {
-  send.id = ++last_id_;
-  if (!send.is_late) send.there = send.bytes;
-  if (send.peer == rank_) return send_to_self(send);
-  if (left_.count(send.peer) > 0) return end(send, has_left(send));
-  Outgoing& to = outgoing(send.peer);
-  if (to.beginning.empty() && begin(send)) return;
-  to.beginning.push_back(&send);
-  mark_busy(send.peer, to);
-}
-
 void Protocol::send_to_self(Message& send) {
   Frame frame = head_of(send);
   if (Message* receive = matching_.find(frame, rank_)) return take_own(*receive, send, frame);
@@ -81,20 +70,6 @@ void Protocol::start_receive(Message& receive) {
   } else {
     accept(receive, arrival->source, arrival->frame);
   }
-}
-
-void Protocol::provide(Message& send, std::uint64_t bytes) {
-  const bool was_stuck = send.moved == send.there;
-  send.there = bytes;
-  if (send.state != Message::State::moving) return;
-  if (send.partner != nullptr) {
-    if (send.there == send.bytes) copy_own(*send.partner, send);
-    return;
-  }
-  if (!was_stuck) return;  // it stands among those that are wanted
-  Outgoing& to = outgoing(send.peer);
-  to.wanted.push_back(&send);
-  mark_busy(send.peer, to);
 }
 
 bool Protocol::cancel(Message& receive) {
@@ -423,10 +398,7 @@ void Protocol::on_wanted(std::uint64_t id) {
   if (send.state != Message::State::announced) return;
   if (send.permit != 0) channels_.end(std::exchange(send.permit, 0));  // the peer could not read
   send.state = Message::State::moving;
-  if (send.there == 0) return;  // `provide` goes on
-  Outgoing& to = outgoing(send.peer);
-  to.wanted.push_back(&send);
-  mark_busy(send.peer, to);
+  if (send.there > 0) add_wanted(send);  // else `provide` does
 }
 
 void Protocol::on_taken(std::uint64_t id) {

@@ -47,7 +47,7 @@ class Protocol final : private FrameHandler {
   // -- calls
   /// Begins a message. It may be done at once.
   void start(Message& message);
-  /// So many bytes of a late send's data are there now, more than before. Not where it is done.
+  /// So many bytes of a late send's data are there now, as many as before or more. Not where it is done.
   void provide(Message& send, std::uint64_t bytes);
   /// Takes back a receive that has no message yet; whether it had none. It is done then.
   bool cancel(Message& receive);
@@ -93,7 +93,7 @@ class Protocol final : private FrameHandler {
   struct Outgoing {
     std::deque<Frame> answers;       ///< frames without data
     std::deque<Message*> beginning;  ///< sends whose first frame is not in the channel, in the order of the calls
-    std::deque<Message*> wanted;     ///< sends whose data is wanted
+    std::deque<Message*> wanted;     ///< sends whose data is wanted, and is there, once each
     bool is_busy = false;            ///< stands in `busy_`
   };
   using Key = std::pair<int, std::uint64_t>;  // source, id
@@ -108,7 +108,6 @@ class Protocol final : private FrameHandler {
   void on_refused(const Frame& frame);
   [[nodiscard]] bool is_gone(std::uint64_t set) const;
 
-  void start_send(Message& send);
   void send_to_self(Message& send);
   void start_receive(Message& receive);
   [[nodiscard]] bool fits(Message& receive, int source, const Frame& frame);
@@ -121,10 +120,12 @@ class Protocol final : private FrameHandler {
   void receive_nothing_from(int rank);
 
   // -- protocol_sending.cpp
+  void start_send(Message& send);
   [[nodiscard]] static Frame head_of(const Message& send);
   [[nodiscard]] bool begin(Message& send);
   bool flush();
   [[nodiscard]] bool flush(int rank, Outgoing& outgoing, bool& moved);
+  void add_wanted(Message& send);
   [[nodiscard]] bool push_parts(Message& send, bool& moved);
   bool read();
   [[nodiscard]] bool read_piece(Message& receive);

@@ -29,6 +29,37 @@ Frame Protocol::head_of(const Message& send) {
   return frame;
 }
 
+void Protocol::start_send(Message& send) {
+  send.id = ++last_id_;
+  if (!send.is_late) send.there = send.bytes;
+  if (send.peer == rank_) return send_to_self(send);
+  if (left_.count(send.peer) > 0) return end(send, has_left(send));
+  Outgoing& to = outgoing(send.peer);
+  if (to.beginning.empty() && begin(send)) return;
+  to.beginning.push_back(&send);
+  mark_busy(send.peer, to);
+}
+
+/// A send stands among those that are wanted while more of its data is there than in the channel: once, for it may go
+/// away as soon as it is done. Who copies the data has news that more is there, and also other news.
+void Protocol::provide(Message& send, std::uint64_t bytes) {
+  if (bytes == send.there) return;
+  const bool was_stuck = send.moved == send.there;
+  send.there = bytes;
+  if (send.state != Message::State::moving) return;
+  if (send.partner != nullptr) {
+    if (send.there == send.bytes) copy_own(*send.partner, send);
+  } else if (was_stuck) {
+    add_wanted(send);
+  }
+}
+
+void Protocol::add_wanted(Message& send) {
+  Outgoing& to = outgoing(send.peer);
+  to.wanted.push_back(&send);
+  mark_busy(send.peer, to);
+}
+
 Protocol::Outgoing& Protocol::outgoing(int rank) {
   std::unique_ptr<Outgoing>& to = outgoing_[static_cast<std::size_t>(rank)];
   if (!to) to = std::make_unique<Outgoing>();

@@ -282,13 +282,13 @@ class Job {
     network_[rank].start(letter.message);
   }
 
-  /// More of a late send's data, or all the rest; whether there was any.
+  /// More of a late send's data, or as much as before, or all the rest; whether there was any.
   bool provide(int rank, Operation& operation, bool all) {
     if (!is_up(rank) || !operation.is_started || operation.later.empty()) return false;
     Message& send = operation.letter->message;
     if (send.done() || send.there == send.bytes) return false;
     const auto left = static_cast<int>(send.bytes - send.there);
-    const auto more = static_cast<std::size_t>(all ? left : 1 + below(left));
+    const auto more = static_cast<std::size_t>(all ? left : below(3) == 0 ? 0 : 1 + below(left));
     std::copy_n(operation.later.begin() + static_cast<std::ptrdiff_t>(send.there), more,
                 operation.letter->memory.begin() + static_cast<std::ptrdiff_t>(send.there));
     network_[rank].provide(send, send.there + more);

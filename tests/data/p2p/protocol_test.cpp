@@ -113,6 +113,32 @@ TEST_P(Both, ALateSendIsMatchedAtItsCall) {
   }
 }
 
+/// Who copies the data tells of more than its amount. A send that is done is gone, and nobody holds it any more.
+TEST(Protocol, ALateSendEndsOnceHoweverOftenItIsSaidWhatIsThere) {
+  constexpr std::size_t kBytes = 1000;
+  for (const std::size_t there : {std::size_t{0}, std::size_t{300}}) {
+    Network network({2});
+    auto send = std::make_unique<Letter>(kSend, 1, 7, kBytes, std::byte{0x5A});
+    Letter receive(kReceive, 0, 7, kBytes);
+    send->message.is_late = true;
+    network[0].start(send->message);
+    network[1].start(receive.message);
+    network[0].provide(send->message, there);
+    network.settle();
+    ASSERT_EQ(receive.message.moved, there);
+    network[0].provide(send->message, there);
+    EXPECT_FALSE(network[0].has_unsent()) << "there is nothing to do";
+    network[0].provide(send->message, kBytes);
+    EXPECT_TRUE(network.step(0));
+    ASSERT_TRUE(send->message.done()) << there;
+    EXPECT_FALSE(network[0].is_busy()) << there;
+    send.reset();
+    network.settle();
+    EXPECT_TRUE(receive.message.done() && receive.message.status.ok());
+    EXPECT_EQ(receive.memory, std::vector<std::byte>(kBytes, std::byte{0x5A}));
+  }
+}
+
 TEST(Protocol, ALateSendToOneselfEndsWithItsData) {
   Network network({1});
   Letter send(kSend, 0, 7, 100, std::byte{0x5A});
