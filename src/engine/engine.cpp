@@ -182,11 +182,7 @@ bool Engine::drain_mailbox(base::Time now) {
     case Command::end_step:
       if ((item->set != core::kGlobalSet && ending_.is_leaving()) || sets_.joins.find(item->set) != nullptr) break;
       participant_.end_step(item->set);
-      if (item->set != core::kGlobalSet) break;
-      metrics_.last_step_digest = metrics_.batch_digest;
-      metrics_.batch_digest = 0;
-      metrics_.last_step_batches = metrics_.batches - step_began_at_;
-      step_began_at_ = metrics_.batches;
+      if (item->set == core::kGlobalSet) metrics_.end_step();
       break;
     case Command::drop_set:
       if (!ending_.is_leaving()) participant_.drop(item->set);  // else it has dropped all of them
@@ -313,22 +309,23 @@ bool Engine::speak() {
 
 bool Engine::read_log() {
   bool moved = false;
-  while (!faulted() && !ending_.is_closed() && board_.next_log_entry(entry_)) {
+  while (!faulted() && !ending_.is_closed() && board_.next_log_entry(reading_.entry)) {
     moved = true;
     ++metrics_.log_entries;
-    metrics_.log_bytes += entry_.size();
-    const control::LogEntry entry = control::decode_log(control::ByteView(entry_.data(), entry_.size()));
+    const control::ByteView bytes(reading_.entry.data(), reading_.entry.size());
+    metrics_.log_bytes += bytes.size();
+    const control::LogEntry entry = control::decode_log(bytes);
     if (logger_->enabled(LogLevel::info)) record_plans(entry);
-    participant_.on_log(entry, actions_);  // refuses what no log can hold
+    participant_.on_log(entry, reading_.actions);  // refuses what no log can hold
     sets_.on_log(entry);
     if (!participant_.left().empty()) {
       sets_.close_unnamed();
       messages_.on_left(participant_.left(), base::now() + base::from_seconds(settings_.latch_timeout_s));
     }
-    std::vector<control::Action> actions = std::exchange(actions_, {});  // none is left when one of them throws
+    std::vector<control::Action> actions = std::exchange(reading_.actions, {});  // none is left when one of them throws
     for (control::Action& action : actions) act(action);
     actions.clear();
-    actions_ = std::move(actions);  // for the memory
+    reading_.actions = std::move(actions);  // for the memory
   }
   return moved;
 }
@@ -504,7 +501,7 @@ bool Engine::uses(const std::byte* begin, std::size_t bytes) {
 Metrics Engine::metrics() {
   driver_.take_over();
   const HandOver after(*this);
-  Metrics metrics = metrics_;
+  Metrics metrics = metrics_.counted();
   const control::ParticipantCounters& counters = participant_.counters();
   const Sets::Unnamed unnamed = sets_.unnamed();
   metrics.expressed = unnamed.calls;

@@ -89,6 +89,7 @@
 #include "engine/failure.hpp"
 #include "engine/interest.hpp"
 #include "engine/leader.hpp"
+#include "engine/log_reading.hpp"
 #include "engine/message_operation.hpp"
 #include "engine/name_table.hpp"
 #include "engine/node_memory.hpp"
@@ -97,6 +98,7 @@
 #include "engine/questions.hpp"
 #include "engine/set_state.hpp"
 #include "engine/sets.hpp"
+#include "engine/tally.hpp"
 #include "engine/unsent.hpp"
 #include "transport/inter_node.hpp"
 #include "transport/node_link.hpp"
@@ -416,10 +418,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   DeviceMessages device_messages_ KOLO_GUARDED_BY(driver_.mutex());
   Unsent unsent_ KOLO_GUARDED_BY(driver_.mutex());
   Questions questions_ KOLO_GUARDED_BY(driver_.mutex());
-  control::Bytes entry_ KOLO_GUARDED_BY(driver_.mutex());                  ///< of the log, as it is read
-  std::vector<control::Action> actions_ KOLO_GUARDED_BY(driver_.mutex());  ///< what it asks for
-  std::uint64_t step_began_at_ KOLO_GUARDED_BY(driver_.mutex()) = 0;       ///< batches then
-  Metrics metrics_ KOLO_GUARDED_BY(driver_.mutex());
+  LogReading reading_ KOLO_GUARDED_BY(driver_.mutex());
+  Tally metrics_ KOLO_GUARDED_BY(driver_.mutex());
 };
 
 }  // namespace kolo::engine
