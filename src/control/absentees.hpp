@@ -82,4 +82,39 @@ class Absentees {
   std::set<std::int32_t> counted_;
 };
 
+/// Likewise of a set's sequence of unnamed calls: how many each of them had made.
+class AbsentCallers {
+ public:
+  [[nodiscard]] bool empty() const noexcept { return calls_.empty(); }
+  void add(std::int32_t rank, core::Round calls) { calls_[rank] = calls; }
+  void clear() noexcept { calls_.clear(); }
+  /// Those that have not made this call, ascending.
+  [[nodiscard]] std::vector<std::int32_t> without(core::Round call) const {
+    std::vector<std::int32_t> ranks;
+    for (const auto& [rank, calls] : calls_) {
+      if (calls < call) ranks.push_back(rank);
+    }
+    return ranks;
+  }
+  /// Whether this rank is one of those.
+  [[nodiscard]] bool lacks(std::int32_t rank, core::Round call) const {
+    const auto found = calls_.find(rank);
+    return found != calls_.end() && found->second < call;
+  }
+  /// For how many calls from this one on, one at least, the same ranks contribute; at most so many.
+  [[nodiscard]] std::uint64_t alike(core::Round call, std::uint64_t most) const {
+    for (const auto& [rank, calls] : calls_) {
+      if (calls >= call) most = std::min(most, calls - call + 1);
+    }
+    return most;
+  }
+  /// Whether none of them has made a call beyond this number.
+  [[nodiscard]] bool are_done(core::Round call) const {
+    return std::all_of(calls_.begin(), calls_.end(), [call](const auto& one) { return one.second <= call; });
+  }
+
+ private:
+  std::map<std::int32_t, core::Round> calls_;  ///< by rank
+};
+
 }  // namespace kolo::control

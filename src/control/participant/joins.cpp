@@ -54,7 +54,7 @@ void Joins::on(const RankJoined& entry) {
   Absentees::Submissions submissions;
   for (const std::string& name : entry.submissions) submissions.emplace(name, Joined::Submission{});
   set.absent.add(entry.rank, std::move(submissions), entry.counts);
-  set.sequence.joined[entry.rank] = entry.sequence;
+  set.sequence.absent.add(entry.rank, entry.sequence);
   if (entry.rank == rank_) publisher_.publish_completed(set);
   if (entry.set != core::kGlobalSet || entry.rank == rank_) return;
   for (const auto& [request, number] : slots_.requests()) {

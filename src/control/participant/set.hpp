@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -35,16 +34,8 @@ struct Sequence {
   explicit Sequence(core::SetId set) : said(set) {}
   SequenceSender said;
   core::Round run = 0;
-  core::Round last = ~core::Round{0};          ///< no later call can run: a rank has left
-  std::map<std::int32_t, core::Round> joined;  ///< how far the absent ranks have come
-  /// Those that have not made this call, ascending.
-  [[nodiscard]] std::vector<std::int32_t> without(core::Round call) const {
-    std::vector<std::int32_t> ranks;
-    for (const auto& [rank, calls] : joined) {
-      if (calls < call) ranks.push_back(rank);
-    }
-    return ranks;
-  }
+  core::Round last = ~core::Round{0};  ///< no later call can run: a rank has left
+  AbsentCallers absent;
 };
 
 struct Set {

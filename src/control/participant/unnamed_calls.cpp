@@ -36,7 +36,7 @@ void UnnamedCalls::speak_of_calls() {
 }
 
 void UnnamedCalls::restart_sequence(Sequence& sequence, bool done) {
-  sequence.joined.clear();
+  sequence.absent.clear();
   if (!done) sequence.last = sequence.run;
   require(!done || sequence.said.calls() <= sequence.run, "a join ended with calls in flight");
   if (sequence.said.calls() < sequence.run) sequence.said.go_on_from(sequence.run);
@@ -46,10 +46,10 @@ void UnnamedCalls::on(const SequenceAppended& entry, std::vector<Action>& action
   Set& set = slots_.set_in_log(entry.set);
   if (!set.member) return;
   Sequence& sequence = set.sequence;
-  RunCalls batch{entry.set, entry.calls, sequence.without(sequence.run + 1), entry.repeats};
+  RunCalls batch{entry.set, entry.calls, sequence.absent.without(sequence.run + 1), entry.repeats};
   batch.uncounted = set.absent.uncounted(batch.absent);
   sequence.run += entry.calls;
-  require(sequence.joined.empty() || sequence.without(sequence.run) == batch.absent,
+  require(sequence.absent.empty() || sequence.absent.without(sequence.run) == batch.absent,
           "other ranks contribute to one part of a batch");
   require(batch.absent.empty() == entry.repeats.empty(), "a batch of a sequence does not say what it is");
   if (!std::binary_search(batch.absent.begin(), batch.absent.end(), rank_)) note_run(sequence);
@@ -64,8 +64,7 @@ void UnnamedCalls::on(const SequenceFailed& entry, std::vector<Action>& actions)
   Sequence& sequence = set.sequence;
   ++sequence.run;
   require(sequence.run == entry.call, "the log fails another call than the next");
-  const auto joined = sequence.joined.find(rank_);
-  if (joined != sequence.joined.end() && joined->second < sequence.run) return;
+  if (sequence.absent.lacks(rank_, sequence.run)) return;
   note_run(sequence);
   if (entry.code == ErrorCode::mismatch) ++counters_.mismatches;
   actions.emplace_back(FailCall{entry.set, Status(entry.code, entry.message)});

@@ -10,10 +10,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <utility>
 #include <vector>
 
+#include "control/absentees.hpp"
 #include "control/sequence.hpp"
 
 namespace kolo::control::sequencer {
@@ -42,13 +42,7 @@ class CallQueue {
   /// The next calls that are alike, one at least. Not of an empty queue, as the next two.
   [[nodiscard]] const Calls& next() const { return queue_.front(); }
   /// How many of `next()` the same ranks contribute to as to the first of them.
-  [[nodiscard]] std::uint64_t alike() const {
-    std::uint64_t count = next().count;
-    for (const auto& [rank, calls] : joined_) {
-      if (calls > run_) count = std::min(count, calls - run_);
-    }
-    return count;
-  }
+  [[nodiscard]] std::uint64_t alike() const { return absent_.alike(run_ + 1, next().count); }
   /// So many of `next()` are in the log.
   void pop(std::uint64_t count) {
     run_ += count;
@@ -57,21 +51,13 @@ class CallQueue {
   }
 
   /// This rank has joined, having made so many calls.
-  void join(std::int32_t rank, core::Round calls) { joined_[rank] = calls; }
+  void join(std::int32_t rank, core::Round calls) { absent_.add(rank, calls); }
   /// All are present again.
-  void end_join() { joined_.clear(); }
+  void end_join() { absent_.clear(); }
   /// The absent ranks that have not made this call, ascending.
-  [[nodiscard]] std::vector<std::int32_t> without(core::Round call) const {
-    std::vector<std::int32_t> ranks;
-    for (const auto& [rank, calls] : joined_) {
-      if (calls < call) ranks.push_back(rank);
-    }
-    return ranks;
-  }
+  [[nodiscard]] std::vector<std::int32_t> without(core::Round call) const { return absent_.without(call); }
   /// Whether everything that the absent ranks had made is in the log.
-  [[nodiscard]] bool is_done() const {
-    return empty() && std::all_of(joined_.begin(), joined_.end(), [this](auto& one) { return one.second <= run_; });
-  }
+  [[nodiscard]] bool is_done() const { return empty() && absent_.are_done(run_); }
 
   /// No later call can run.
   void cut(core::Round last) { last_ = std::min(last_, last); }
@@ -95,7 +81,7 @@ class CallQueue {
   core::Round run_ = 0;
   core::Round last_ = ~core::Round{0};
   core::Round asked_ = 0;
-  std::map<std::int32_t, core::Round> joined_;  ///< how far the absent ranks have come
+  AbsentCallers absent_;
 };
 
 }  // namespace kolo::control::sequencer
