@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/check.hpp"
 #include "data/p2p/protocol.hpp"
 #include "data/p2p/sentences.hpp"
 
@@ -134,6 +135,7 @@ bool Protocol::flush(int rank, Outgoing& outgoing, bool& moved) {
   if (!outgoing.wanted.empty()) {
     Message& send = *outgoing.wanted.front();
     outgoing.wanted.pop_front();
+    KOLO_CHECK(!send.done()) << "a send that is done is still wanted";
     if (push_parts(send, moved)) {
       announced_.erase(send.id);
       end(send);
