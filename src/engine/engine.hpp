@@ -302,7 +302,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool settle_messages() KOLO_REQUIRES(driver_.mutex());
   void admit_message(MessageOperation& operation) KOLO_REQUIRES(driver_.mutex());
   void end_message_of(MessageOperation& operation) KOLO_REQUIRES(driver_.mutex());
-  void complete_message(MessageOperation& operation, const Status& of_message) KOLO_REQUIRES(driver_.mutex());
+  void complete_message(MessageOperation& operation, const Status& status) KOLO_REQUIRES(driver_.mutex());
   bool move_copies() KOLO_REQUIRES(driver_.mutex());
   [[nodiscard]] Status end_of_all() const KOLO_REQUIRES(driver_.mutex());
   [[nodiscard]] bool arm_messages() noexcept KOLO_REQUIRES(driver_.mutex());

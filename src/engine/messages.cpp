@@ -196,13 +196,14 @@ Status Engine::end_of_all() const {
   return Status(ErrorCode::shut_down, "the context was shut down before this operation completed");
 }
 
-void Engine::complete_message(MessageOperation& operation, const Status& of_message) {
+void Engine::complete_message(MessageOperation& operation, const Status& status) {
   changes_.note();
   const OperationPtr held = std::move(operation.self);
-  const Status status = of_message;  // once it is done a caller may take the message away
   if (!status.ok()) ++metrics_.failures;
   bool was_interesting = false;
-  for (auto& callback : operation.complete(status, was_interesting)) errands_.call(std::move(callback), status);
+  auto callbacks = operation.complete(status, was_interesting);
+  // Now the caller may take the message away, and its status.
+  for (auto& callback : callbacks) errands_.call(std::move(callback), operation.outcome());
   if (was_interesting) interest_.note_met();
 }
 
