@@ -80,7 +80,8 @@ using StreamHandle = CUstream_st*;
 
 /// Chooses the rank's device - by the rank's place on its machine (`local_rank()`, unless the machine is cut into
 /// virtual nodes) among those that are visible, or the one that the launcher left visible - makes it the calling
-/// thread's current one, and returns its number. The next calls return the same. Without it the first tensor chooses.
+/// thread's current one, and returns its number, CUDA's in this process (kolo/devices.hpp has the machine's, too). The
+/// next calls return the same. Without it the first tensor chooses.
 /// Throws `Error` (unsupported) when there is no device, or none for this rank: `KOLO_SHARE_DEVICE=1` lets several
 /// ranks use one.
 KOLO_API int bind(const Group& group);

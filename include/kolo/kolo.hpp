@@ -14,7 +14,7 @@
 /// - Gradients that are reduced where they lie: kolo::GradientArena
 /// - Tensors are views of the caller's memory: kolo::TensorView, kolo::view (types.hpp)
 /// - What may go wrong: kolo::Error, kolo::ErrorCode
-/// - Looking: kolo::describe, kolo::settings, kolo::metrics (info.hpp); kolo::Options::log_sink
+/// - Looking: kolo::describe, kolo::settings, kolo::metrics (info.hpp); kolo::devices; kolo::Options::log_sink
 /// - For programs that have MPI: kolo::mpi::bootstrap
 #ifndef KOLO_KOLO_HPP
 #define KOLO_KOLO_HPP
@@ -23,6 +23,7 @@
 #include <kolo/collectives.hpp>
 #include <kolo/config.hpp>
 #include <kolo/context.hpp>
+#include <kolo/devices.hpp>
 #include <kolo/error.hpp>
 #include <kolo/gradient_arena.hpp>
 #include <kolo/handle.hpp>

@@ -25,6 +25,12 @@ struct Options {
   std::map<std::string, std::string> settings;
   /// Where log records go; empty: lines on standard error.
   LogSink log_sink;
+  /// Which GPUs CUDA is to show this process, and in which order, in words of CUDA_VISIBLE_DEVICES: numbers ("2,0"),
+  /// UUIDs or beginnings of them ("GPU-8932f937"); "" for none. It sets that variable, to UUIDs, and wins over it; so
+  /// it comes before anything of the process has called CUDA (kolo::devices() does not). All ranks that are threads of
+  /// one process give the same. `Error` at the start (invalid_setting; unsupported where there is no GPU, or no CUDA
+  /// part): CUDA has started and sees something else, or a name is wrong; unlike CUDA, which ignores what follows it.
+  std::optional<std::string> visible_devices;
 
   Options& with_setting(std::string name, std::string value) & {
     settings.insert_or_assign(std::move(name), std::move(value));
@@ -34,6 +40,7 @@ struct Options {
     return std::move(with_setting(std::move(name), std::move(value)));
   }
   KOLO_SETTER(Options, LogSink, log_sink)
+  KOLO_SETTER(Options, std::string, visible_devices)
 };
 
 /// Options of `allreduce`, plain, grouped and prepared: `allreduce(view, ReduceOp::average)` will do. All but the

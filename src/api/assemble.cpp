@@ -16,6 +16,8 @@
 
 #include "base/cpu.hpp"
 #include "base/fields.hpp"
+#include "base/mutex.hpp"
+#include "base/quote.hpp"
 #include "base/round_up.hpp"
 #include "base/settings.hpp"
 #include "base/system_error.hpp"
@@ -25,6 +27,7 @@
 #include "transport/shm/slot_ring.hpp"
 #ifdef KOLO_HAS_CUDA
 #include "data/cuda/cuda_backend.hpp"
+#include "data/cuda/visibility.hpp"
 #endif
 
 namespace kolo::api {
@@ -73,6 +76,7 @@ struct Agreement {
 Agreement agree(bootstrap::Bootstrap& bootstrap, const Options& options) {
   Agreement agreed;
   const std::vector<std::string> all = bootstrap::take_step(bootstrap, "settings", connect_patience(options), [&] {
+    show_devices(options);
     agreed.settings = base::load_settings(base::process_environment(), options.settings);
     // Here, where it is everybody's failure; and on one node, too, which needs no network.
     const std::string& wanted = agreed.settings.interface;
@@ -358,6 +362,19 @@ base::Duration connect_patience(const Options& options) {
     // The default, then; the first step of the start tells all ranks what is wrong.
   }
   return base::from_seconds(settings.connect_timeout_s);
+}
+
+void show_devices(const Options& options) {
+  if (!options.visible_devices) return;
+#ifdef KOLO_HAS_CUDA
+  // The environment is the process's.
+  static base::Mutex mutex;
+  const base::MutexLock lock(mutex);
+  cuda::make_visible(*options.visible_devices);
+#else
+  throw Error(ErrorCode::unsupported, "Options::visible_devices is " + base::quoted(*options.visible_devices) +
+                                          ", but this build of Kolo has no CUDA part");
+#endif
 }
 
 std::shared_ptr<detail::ContextImpl> assemble(std::unique_ptr<bootstrap::Bootstrap> bootstrap, const Options& options) {

@@ -16,6 +16,9 @@ namespace kolo::api {
 /// How long a step of the start waits for other ranks (KOLO_CONNECT_TIMEOUT_S); the default where the settings are bad.
 base::Duration connect_patience(const Options& options);
 
+/// What `Options::visible_devices` asks for; nothing where that is not set. Throws Error.
+void show_devices(const Options& options);
+
 /// Collective over the ranks of `bootstrap`. Throws Error on every rank alike when any rank fails: invalid_setting
 /// for a bad value, else mostly transport. The sentence names the rank.
 std::shared_ptr<detail::ContextImpl> assemble(std::unique_ptr<bootstrap::Bootstrap> bootstrap, const Options& options);

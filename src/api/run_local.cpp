@@ -89,6 +89,7 @@ void run_local(int ranks, const std::function<void()>& body, const Options& opti
   if (ranks < 1) {
     throw Error(ErrorCode::invalid_argument, "run_local needs at least one rank, not " + std::to_string(ranks));
   }
+  api::show_devices(options);  // here, while no rank reads the environment
   bootstrap::ThreadWorld world(ranks);
   FirstFailure failure;
   const auto run_rank = [&](int rank) {

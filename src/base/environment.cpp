@@ -28,6 +28,10 @@ ScopedVariable::~ScopedVariable() {
   if (is_ours_) ::unsetenv(name_);  // NOLINT(concurrency-mt-unsafe)
 }
 
+void set_variable(const char* name, const char* value) {
+  if (::setenv(name, value, 1) != 0) throw_errno("setenv", errno);  // NOLINT(concurrency-mt-unsafe): see the header
+}
+
 std::vector<std::string> environment_names() {
   std::vector<std::string> names;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {

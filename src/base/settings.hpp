@@ -84,6 +84,8 @@ class ScopedVariable {
   const char* const name_;
   const bool is_ours_;
 };
+/// Sets a variable, for good; likewise. Throws Error (transport).
+void set_variable(const char* name, const char* value);
 /// The names of all variables of this process's environment.
 std::vector<std::string> environment_names();
 

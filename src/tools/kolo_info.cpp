@@ -6,6 +6,7 @@
 //     kolo-info                       this process, a world of one
 //     mpirun -np 4 kolo-info          the job, as rank 0 sees it
 //     mpirun -np 4 kolo-info --all    and every other rank, in order
+//     kolo-info --devices             this machine's GPUs; joins no job, and does not start CUDA
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
@@ -36,6 +37,7 @@ struct Flags {
   bool help = false;
   bool version = false;
   bool all = false;
+  bool devices = false;
   bool json = false;
 };
 
@@ -255,10 +257,11 @@ void print(const Json& build, const std::vector<Json>& ranks) {
 
 po::options_description describe_flags(Flags& flags) {
   po::options_description options("flags");
-  options.add_options()                                                                      //
-      ("help,h", po::bool_switch(&flags.help), "print this")                                 //
-      ("version", po::bool_switch(&flags.version), "print the library's version")            //
-      ("all,a", po::bool_switch(&flags.all), "print every rank, in order, not only rank 0")  //
+  options.add_options()                                                                         //
+      ("help,h", po::bool_switch(&flags.help), "print this")                                    //
+      ("version", po::bool_switch(&flags.version), "print the library's version")               //
+      ("all,a", po::bool_switch(&flags.all), "print every rank, in order, not only rank 0")     //
+      ("devices,d", po::bool_switch(&flags.devices), "print this machine's GPUs, and no more")  //
       ("json,j", po::bool_switch(&flags.json), "print JSON");
   return options;
 }
@@ -281,7 +284,8 @@ void print_help() {
   Flags flags;
   std::cout << "Prints what this Kolo is, what it runs on, and how it is set.\n\n"
                "  kolo-info                     this process, a world of one\n"
-               "  mpirun -np 4 kolo-info --all  every rank of a job\n\n"
+               "  mpirun -np 4 kolo-info --all  every rank of a job\n"
+               "  kolo-info --devices           this machine's GPUs, and which of them CUDA shows this process\n\n"
             << describe_flags(flags)
             << "\nExit status: 0 done; 1 ranks could not find each other, or failed; 2 the flags are wrong, or a\n"
                "variable in the environment is.\n";
@@ -298,6 +302,34 @@ std::vector<Json> gather(bool all) {
   return ranks;
 }
 
+Json of_devices() {
+  Json list = Json::array();
+  for (const kolo::DeviceInfo& device : kolo::devices()) {
+    list.push_back({{"machine_number", device.machine_number},
+                    {"process_number", device.process_number ? Json(*device.process_number) : Json()},
+                    {"name", device.name},
+                    {"uuid", device.uuid},
+                    {"memory_bytes", device.memory_bytes},
+                    {"free_bytes", device.free_bytes},
+                    {"driver", device.driver}});
+  }
+  return list;
+}
+
+void flush_output() {
+  std::cout.flush();
+  if (!std::cout) throw std::runtime_error("standard output could not be written");
+}
+
+void print_devices(const Flags& flags) {
+  if (flags.json) {
+    std::cout << Json{{"devices", of_devices()}}.dump(2) << "\n";
+  } else {
+    std::cout << kolo::describe_devices();
+  }
+  flush_output();
+}
+
 void run(const Flags& flags) {
   const kolo::Session session;
   const std::vector<Json> ranks = gather(flags.all);
@@ -307,8 +339,7 @@ void run(const Flags& flags) {
   } else {
     print(of_build(), ranks);
   }
-  std::cout.flush();
-  if (!std::cout) throw std::runtime_error("standard output could not be written");
+  flush_output();
 }
 
 }  // namespace
@@ -320,6 +351,8 @@ int main(int argc, char** argv) {
       print_help();
     } else if (flags.version) {
       std::cout << "kolo-info " << kolo::built_with().version << "\n";
+    } else if (flags.devices) {
+      print_devices(flags);
     } else {
       run(flags);
     }

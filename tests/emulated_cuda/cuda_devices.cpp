@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include <cuda_runtime_api.h>
 
@@ -15,8 +16,14 @@ using kolo::emulated::StreamPtr;
 
 namespace {
 
+/// The machine's number of a device of this process.
+int number_of(const Call& call, int device) {
+  const std::vector<int>& numbers = call.machine.config.numbers;
+  return numbers.empty() ? device : numbers[static_cast<std::size_t>(device)];
+}
+
 // Busses 0x1b, 0x2b, ... of domain 0, as machines of eight devices number them.
-int bus_of(int device) { return 0x1b + 0x10 * device; }
+int bus_of(int number) { return 0x1b + 0x10 * number; }
 
 }  // namespace
 
@@ -66,7 +73,8 @@ cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
   if (const cudaError_t refused = call.refusal()) return refused;
   if (!call.valid_device(device)) return call.end(cudaErrorInvalidDevice);
   if (length < 13) return call.misuse(cudaErrorInvalidValue, "a bus id has 13 characters");
-  std::snprintf(text, static_cast<std::size_t>(length), "0000:%02X:00.0", static_cast<unsigned>(bus_of(device)));
+  std::snprintf(text, static_cast<std::size_t>(length), "0000:%02X:00.0",
+                static_cast<unsigned>(bus_of(number_of(call, device))));
   return call.end(cudaSuccess);
 }
 
@@ -76,8 +84,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp* properties, int devic
   if (!call.valid_device(device)) return call.end(cudaErrorInvalidDevice);
   *properties = {};
   std::snprintf(properties->name, sizeof properties->name, "Emulated device");
-  std::memcpy(properties->uuid.bytes, "emulated device", sizeof properties->uuid.bytes);
-  properties->uuid.bytes[15] = static_cast<char>('0' + device);
+  std::memcpy(properties->uuid.bytes, "0emulated device", sizeof properties->uuid.bytes);
+  properties->uuid.bytes[0] = static_cast<char>('0' + number_of(call, device));
   properties->totalGlobalMem = call.machine.config.device_bytes;
   properties->warpSize = 32;
   properties->maxThreadsPerBlock = 1024;
@@ -88,7 +96,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp* properties, int devic
   properties->unifiedAddressing = 1;
   properties->streamPrioritiesSupported = 1;
   properties->asyncEngineCount = 2;
-  properties->pciBusID = bus_of(device);
+  properties->pciBusID = bus_of(number_of(call, device));
   return call.end(cudaSuccess);
 }
 

@@ -19,7 +19,10 @@
 namespace kolo::emulated {
 
 struct Config {
-  int devices = 1;         ///< 0: cudaErrorNoDevice
+  int devices = 1;  ///< 0: cudaErrorNoDevice
+  /// The machine's numbers of these devices, where CUDA_VISIBLE_DEVICES shows some of them, or in another order; empty:
+  /// 0, 1, ... UUIDs and busses go by the number.
+  std::vector<int> numbers = {};
   bool driver = true;      ///< false: cudaErrorInsufficientDriver, as on a machine without one
   std::uint64_t seed = 1;  ///< of all delays
   unsigned lateness = 32;  ///< the longest time that one operation is held back, in doings of others; 0: none

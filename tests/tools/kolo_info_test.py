@@ -89,6 +89,11 @@ class KoloInfo(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("--everything", done.stderr)
 
+    def test_devices_join_no_job(self):
+        done = run("--devices", **({} if LAUNCHER else {"OMPI_COMM_WORLD_SIZE": "2"}))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertRegex(done.stdout, r"^(No CUDA-compatible GPU found\.\n  |GPUs of this machine: )")
+
     def test_help(self):
         done = run("--help")
         self.assertEqual(done.returncode, 0)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What callers' threads ask of the device's backend.
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include <kolo/error.hpp>
@@ -11,14 +13,17 @@
 #include "data/cuda/cuda_backend.hpp"
 #include "data/cuda/nccl_api.hpp"
 #include "data/cuda/nccl_carrier.hpp"
+#include "data/cuda/visibility.hpp"
 
 namespace kolo::cuda {
 namespace {
 
-/// " (NVIDIA H200)"; empty where the device does not say, as after a fault.
+/// " (NVIDIA H200, GPU 3 of the machine)"; empty where the device does not say, as after a fault.
 std::string name_in_brackets(int device) {
   try {
-    return " (" + device_info(device).name + ")";
+    const DeviceInfo info = device_info(device);
+    const std::optional<unsigned> number = number_on_machine(info.uuid);
+    return " (" + info.name + (number ? ", GPU " + std::to_string(*number) + " of the machine" : "") + ")";
   } catch (const Error&) {
     return {};
   }
@@ -29,7 +34,7 @@ std::string name_in_brackets(int device) {
 void CudaBackend::choose(int device, const char* how) {
   if (!count_) count_ = count_devices();
   if (count_->devices == 0) {
-    throw Error(ErrorCode::unsupported, "there is no CUDA device: " + count_->why);
+    throw Error(ErrorCode::unsupported, "there is no CUDA device: " + count_->why + visibility_in_brackets());
   }
   if (device_ >= 0 && device == device_) return;
   if (device_ >= 0) {
@@ -38,7 +43,8 @@ void CudaBackend::choose(int device, const char* how) {
   }
   if (device < 0 || device >= count_->devices) {
     throw Error(ErrorCode::unsupported, "there is no such CUDA device: " + std::to_string(count_->devices) +
-                                            (count_->devices == 1 ? " is visible" : " are visible"));
+                                            (count_->devices == 1 ? " is visible" : " are visible") +
+                                            visibility_in_brackets());
   }
   events_ = std::make_shared<EventPool>(device);
   chosen_by_ = how;
@@ -63,7 +69,8 @@ int CudaBackend::choose_in_turn(const char* how) {
   if (device < 0) {
     throw Error(ErrorCode::unsupported, "rank " + std::to_string(options_.machine_rank) +
                                             " of this machine has no device: only " + std::to_string(devices) +
-                                            " are visible; KOLO_SHARE_DEVICE=1 lets ranks share them");
+                                            " are visible" + visibility_in_brackets() +
+                                            "; KOLO_SHARE_DEVICE=1 lets ranks share them");
   }
   choose(device, how);
   return device_;

@@ -572,7 +572,8 @@ TEST_F(Promises, SeveralDevicesInOneProcessHaveAContextEach) {
 
 TEST_F(Promises, WhatIsUsedIsDescribed) {
   Context context;
-  EXPECT_NE(describe(context).find("CUDA backend: cuda:0 (Emulated device) of 4 visible, not in use yet: NCCL"),
+  EXPECT_NE(describe(context).find(
+                "CUDA backend: cuda:0 (Emulated device, GPU 0 of the machine) of 4 visible, not in use yet: NCCL"),
             std::string::npos)
       << describe(context);
   bind(context);

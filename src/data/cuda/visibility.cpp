@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/cuda/visibility.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <set>
+#include <utility>
+
+#include <dlfcn.h>
+
+#include <kolo/error.hpp>
+
+#include "base/quote.hpp"
+#include "base/settings.hpp"
+
+namespace kolo::cuda {
+namespace {
+
+constexpr std::string_view kGpuPrefix = "GPU-";
+constexpr std::string_view kPartPrefix = "MIG-";
+
+bool begins_with(std::string_view text, std::string_view prefix) noexcept {
+  return text.substr(0, prefix.size()) == prefix;
+}
+
+std::vector<std::string_view> split_at_commas(std::string_view list) {
+  std::vector<std::string_view> entries;
+  for (;;) {
+    const std::size_t comma = list.find(',');
+    entries.push_back(list.substr(0, comma));
+    if (comma == std::string_view::npos) return entries;
+    list.remove_prefix(comma + 1);
+  }
+}
+
+enum class IdentifierKind : std::uint8_t { index, gpu, part };
+
+IdentifierKind kind_of_identifier(std::string_view entry) noexcept {
+  if (begins_with(entry, kGpuPrefix)) return IdentifierKind::gpu;
+  return begins_with(entry, kPartPrefix) ? IdentifierKind::part : IdentifierKind::index;
+}
+
+/// As strtoul reads it; nothing for what has no digits, or is negative.
+std::optional<std::uint64_t> index_of(std::string_view entry) noexcept {
+  entry.remove_prefix(std::min(entry.find_first_not_of(" \t\n\v\f\r"), entry.size()));
+  if (begins_with(entry, "+")) entry.remove_prefix(1);
+  std::uint64_t index = 0;
+  const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), index);
+  if (error != std::errc()) return std::nullopt;
+  return index;
+}
+
+/// What an identifier names: one device, if it is right.
+using Named = std::vector<VisibleGpu>;
+
+Named find_by_index(std::string_view entry, const std::vector<Gpu>& gpus) {
+  const std::optional<std::uint64_t> index = index_of(entry);
+  if (!index || *index >= gpus.size()) return {};
+  return {VisibleGpu{static_cast<std::size_t>(*index), std::nullopt}};
+}
+
+Named find_gpu(std::string_view entry, const std::vector<Gpu>& gpus) {
+  Named named;
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    if (begins_with(gpus[i].uuid, entry)) named.push_back({i, std::nullopt});
+  }
+  return named;
+}
+
+Named find_part(std::string_view entry, const std::vector<Gpu>& gpus) {
+  Named named;
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    for (std::size_t part = 0; part < gpus[i].parts.size(); ++part) {
+      const GpuPart& one = gpus[i].parts[part];
+      if (begins_with(one.uuid, entry) || one.old_name == entry) named.push_back({i, part});
+    }
+  }
+  return named;
+}
+
+Named named_by(IdentifierKind kind, std::string_view entry, const std::vector<Gpu>& gpus) {
+  switch (kind) {
+  case IdentifierKind::gpu:
+    return find_gpu(entry, gpus);
+  case IdentifierKind::part:
+    return find_part(entry, gpus);
+  case IdentifierKind::index:
+    break;
+  }
+  return find_by_index(entry, gpus);
+}
+
+std::string what_machine_has(std::size_t gpus) {
+  if (gpus == 0) return "this machine has no GPU";
+  return "this machine has " + std::to_string(gpus) + (gpus == 1 ? " GPU" : " GPUs");
+}
+
+/// Why an identifier is not right.
+std::string reason_of(const Named& named, std::string_view entry, IdentifierKind kind, const std::vector<Gpu>& gpus) {
+  if (named.size() > 1) {
+    return base::quoted(entry) + " begins the names of " + std::to_string(named.size()) + " devices";
+  }
+  return base::quoted(entry) + " names no device: " + what_machine_has(gpus.size()) +
+         (kind == IdentifierKind::part ? ", as `nvidia-smi -L` lists them and their parts" : "");
+}
+
+/// The entries before the first that cannot be an identifier of the list's kind.
+std::vector<std::string_view> well_formed(const std::vector<std::string_view>& entries, IdentifierKind kind) {
+  const auto end = std::find_if(entries.begin(), entries.end(), [&](std::string_view entry) {
+    return kind_of_identifier(entry) != kind || (kind == IdentifierKind::index && !index_of(entry));
+  });
+  return {entries.begin(), end};
+}
+
+/// An identifier of the list that says the same as one before it; nothing: there is none.
+std::optional<std::string_view> repeated(const std::vector<std::string_view>& entries, IdentifierKind kind) {
+  std::set<std::string> before;
+  for (const std::string_view entry : entries) {
+    const bool is_new =
+        before.insert(kind == IdentifierKind::index ? std::to_string(*index_of(entry)) : std::string(entry)).second;
+    if (!is_new) return entry;
+  }
+  return std::nullopt;
+}
+
+Visibility none_for_twice(std::string_view entry) {
+  return {{}, "it names a device twice (" + base::quoted(entry) + "), and CUDA then shows none"};
+}
+
+std::string ends_the_list(const std::string& why) { return why + "; CUDA ends the list there"; }
+
+std::string without_dashes(std::string_view uuid) {
+  std::string digits;
+  for (const char c : uuid) {
+    if (c != '-') digits += c;
+  }
+  return digits;
+}
+
+}  // namespace
+
+Visibility visible_devices(const std::optional<std::string>& list, const std::vector<Gpu>& gpus) {
+  Visibility visible;
+  if (!list) {
+    for (std::size_t i = 0; i < gpus.size(); ++i) visible.devices.push_back({i, std::nullopt});
+    return visible;
+  }
+  if (list->empty()) return {{}, "it is set and empty, and CUDA then shows none"};
+  const std::vector<std::string_view> entries = split_at_commas(*list);
+  const IdentifierKind kind = kind_of_identifier(entries.front());
+  const std::vector<std::string_view> formed = well_formed(entries, kind);
+  if (const auto twice = repeated(formed, kind)) return none_for_twice(*twice);
+  for (const std::string_view entry : formed) {
+    const Named named = named_by(kind, entry, gpus);
+    if (named.size() != 1) {
+      visible.remark = ends_the_list(reason_of(named, entry, kind, gpus));
+      return visible;
+    }
+    const VisibleGpu& device = named.front();
+    if (std::find(visible.devices.begin(), visible.devices.end(), device) != visible.devices.end()) {
+      return none_for_twice(entry);
+    }
+    if (kind == IdentifierKind::part && !visible.devices.empty()) {
+      visible.remark = ends_the_list(base::quoted(entry) + " is a second part of a GPU");
+      return visible;
+    }
+    visible.devices.push_back(device);
+  }
+  if (formed.size() < entries.size()) {
+    const std::string_view bad = entries[formed.size()];
+    visible.remark = ends_the_list(kind_of_identifier(bad) == kind ? base::quoted(bad) + " is no number of a GPU"
+                                                                   : base::quoted(bad) + " is of another kind than " +
+                                                                         base::quoted(entries.front()));
+  }
+  return visible;
+}
+
+std::optional<int> number_in_process(const Visibility& visible, std::size_t gpu, std::optional<std::size_t> part) {
+  const auto found = std::find(visible.devices.begin(), visible.devices.end(), VisibleGpu{gpu, part});
+  if (found == visible.devices.end()) return std::nullopt;
+  return static_cast<int>(found - visible.devices.begin());
+}
+
+std::string list_by_uuid(const std::string& wanted, const Gpus& gpus) {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ErrorCode::invalid_setting, "Options::visible_devices is " + base::quoted(wanted) + ", but " + why);
+  };
+  if (wanted.empty()) return {};
+  if (gpus.all.empty()) {
+    throw Error(ErrorCode::unsupported, "Options::visible_devices is " + base::quoted(wanted) +
+                                            ", but no CUDA-compatible GPU was found: " + gpus.why);
+  }
+  std::string list;
+  std::vector<VisibleGpu> chosen;
+  for (const std::string_view entry : split_at_commas(wanted)) {
+    const IdentifierKind kind = kind_of_identifier(entry);
+    const bool is_number = !entry.empty() && entry.find_first_not_of("0123456789") == std::string_view::npos;
+    if (kind == IdentifierKind::index && !is_number) {
+      refuse(base::quoted(entry) + " is neither the number of a GPU nor the beginning of a UUID (GPU-..., MIG-...)");
+    }
+    const Named named = named_by(kind, entry, gpus.all);
+    if (named.size() != 1) refuse(reason_of(named, entry, kind, gpus.all));
+    const VisibleGpu& device = named.front();
+    if (std::find(chosen.begin(), chosen.end(), device) != chosen.end()) {
+      refuse(base::quoted(entry) + " was named before: a device can be visible once");
+    }
+    if (!chosen.empty() && (device.part || chosen.front().part)) {
+      refuse("CUDA shows one part of a divided GPU and nothing beside it");
+    }
+    chosen.push_back(device);
+    const Gpu& gpu = gpus.all[device.gpu];
+    list += (list.empty() ? "" : ",") + (device.part ? gpu.parts[*device.part].uuid : gpu.uuid);
+  }
+  return list;
+}
+
+bool cuda_has_started() {
+  // Not loaded into this process: nobody can have started it.
+  void* const driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  if (driver == nullptr) return false;
+  constexpr int kNotInitialized = 3;  // CUDA_ERROR_NOT_INITIALIZED: what every call returns before cuInit
+  const auto count = reinterpret_cast<int (*)(int*)>(::dlsym(driver, "cuDeviceGetCount"));
+  int devices = 0;
+  const bool started = count != nullptr && count(&devices) != kNotInitialized;
+  ::dlclose(driver);
+  return started;
+}
+
+void make_visible(const std::string& wanted) {
+  const std::string list = list_by_uuid(wanted, wanted.empty() ? Gpus() : list_gpus());
+  const std::optional<std::string> now = base::process_environment()(kVisibleDevices);
+  if (now == list) return;
+  if (cuda_has_started()) {
+    throw Error(ErrorCode::invalid_setting,
+                "Options::visible_devices is " + base::quoted(wanted) +
+                    ", but CUDA has started in this process already, and looks at " + kVisibleDevices +
+                    " no more (it is " + (now ? base::quoted(*now) : "not set") +
+                    "): make the context before the program's first call of CUDA, or set that variable before the "
+                    "program starts");
+  }
+  base::set_variable(kVisibleDevices, list.c_str());
+}
+
+std::string visibility_in_brackets() noexcept {
+  try {
+    const std::optional<std::string> list = base::process_environment()(kVisibleDevices);
+    if (!list) return {};
+    const std::string text = std::string(" (") + kVisibleDevices + " is " + base::quoted(*list);
+    const Gpus gpus = list_gpus();
+    const std::string remark = gpus.all.empty() ? std::string() : visible_devices(list, gpus.all).remark;
+    return text + (remark.empty() ? "" : ": " + remark) + ")";
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
+std::optional<unsigned> number_on_machine(std::string_view uuid) noexcept {
+  try {
+    const auto is_it = [&](const std::string& name) { return without_dashes(name.substr(4)) == uuid; };
+    const Gpus gpus = list_gpus();
+    for (const Gpu& gpu : gpus.all) {
+      const bool in_part =
+          std::any_of(gpu.parts.begin(), gpu.parts.end(), [&](const GpuPart& part) { return is_it(part.uuid); });
+      if (in_part || is_it(gpu.uuid)) return gpu.number;
+    }
+  } catch (const std::exception&) {
+    // A sentence that can do without.
+  }
+  return std::nullopt;
+}
+
+}  // namespace kolo::cuda
