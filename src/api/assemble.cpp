@@ -333,6 +333,7 @@ class Assembly {
     options.slots = static_cast<std::size_t>(settings.gpu_slots);
     options.slot_bytes = cuda::slot_bytes_for(settings.fusion_threshold_bytes, topology.size, options.staged);
     options.direct_bytes = static_cast<std::size_t>(settings.gpu_direct_bytes);
+    options.memory_limit = static_cast<std::uint64_t>(settings.gpu_memory_limit_bytes);
     options.tenants = tenants();
     options.ring = [link = parts_.link, rank = topology.local_rank] { link->wake(rank); };
     parts_.device = std::make_unique<cuda::CudaBackend>(std::move(options), std::move(world));

@@ -61,6 +61,7 @@ struct Settings {
   std::int64_t gpu_slots = 3;
   std::int64_t gpu_direct_bytes = std::int64_t{8} << 20;
   bool share_device = false;
+  std::int64_t gpu_memory_limit_bytes = 0;
 
   /// Where each value came from, by variable; a variable that is not here has its default.
   std::map<std::string, SettingSource, std::less<>> sources;

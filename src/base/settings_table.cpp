@@ -102,6 +102,9 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "Tensors on a GPU of at least this size are reduced where they lie, smaller ones in a fusion buffer."},
     {"KOLO_SHARE_DEVICE", &S::share_device, Type::boolean, 0, 0, kShared, "",
      "Whether several ranks, or several contexts of a process by NCCL, may use one GPU; if not, that is an error."},
+    {"KOLO_GPU_MEMORY_LIMIT", &S::gpu_memory_limit_bytes, Type::bytes, 0, kTi, kOwn, "",
+     "How much memory of its GPU a context may use for itself: fusion buffers, what the kernels work from, and arenas; "
+     "0: as much as it needs. What NCCL and CUDA use is not counted. Needing more is an error on every rank."},
 });
 // clang-format on
 

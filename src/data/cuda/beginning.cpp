@@ -2,6 +2,7 @@
 //
 // How a rank gets what it needs on its device, how a process set comes to use its devices together, and how it ends.
 #include <algorithm>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -35,9 +36,14 @@ UniqueId id_of(const std::string& bytes) {
 
 }  // namespace
 
-CudaBackend::Equipment::Equipment(const CudaBackendOptions& options, int device, bool has_peers)
-    : info(device_info(device)), bell(options.ring), tables(kTables, kChunksPerStep), unpacked(options.slots),
-      messages(options.ring) {
+CudaBackend::Equipment::Equipment(const CudaBackendOptions& options, const std::shared_ptr<MemoryLimit>& limit,
+                                  int device, bool has_peers)
+    : info(device_info(device)),
+      counted(limit, options.slots * options.slot_bytes + Tables::device_bytes(kTables, kChunksPerStep),
+              "what batches need, " + std::to_string(options.slots) + " fusion buffers of " +
+                  std::to_string(options.slot_bytes) + " bytes and tables,",
+              "lower KOLO_FUSION_THRESHOLD or KOLO_GPU_SLOTS"),
+      bell(options.ring), tables(kTables, kChunksPerStep), unpacked(options.slots), messages(options.ring) {
   if (!options.staged && has_peers) tenancy.emplace(options.tenants, info.uuid);
   load_kernels();
   if (options.staged) {
@@ -75,7 +81,7 @@ void CudaBackend::make_equipment(bool brings_id) noexcept {
   base::set_thread_name("kolo-equip");
   try {
     const DeviceGuard guard(chosen_device());
-    auto made = std::make_unique<Equipment>(options_, chosen_device(), world_size_ > 1);
+    auto made = std::make_unique<Equipment>(options_, memory_, chosen_device(), world_size_ > 1);
     Word word;
     word.uuid = made->info.uuid;
     word.shares = made->tenancy && !made->tenancy->is_first();

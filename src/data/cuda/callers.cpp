@@ -117,7 +117,7 @@ std::shared_ptr<data::DeviceRegion> CudaBackend::ask_region(std::uint16_t number
   const base::MutexLock lock(mutex_);
   KOLO_CHECK(device_ >= 0) << "check_usable comes first";
   if (static_cast<int>(members.size()) == world_size_) members.clear();
-  regions_.push_back({std::make_shared<Region>(device_, number, bytes), std::move(members)});
+  regions_.push_back({std::make_shared<Region>(device_, number, bytes, memory_), std::move(members)});
   regions_asked_.store(true);
   return regions_.back().region;
 }

@@ -64,7 +64,8 @@ std::size_t slot_bytes_for(std::int64_t fusion_threshold_bytes, int size, bool s
 }
 
 CudaBackend::CudaBackend(CudaBackendOptions options, data::DeviceSet world)
-    : options_(std::move(options)), world_size_(world.size), copies_(std::make_unique<Copies>(*this)) {
+    : options_(std::move(options)), world_size_(world.size),
+      memory_(std::make_shared<MemoryLimit>(options_.memory_limit)), copies_(std::make_unique<Copies>(*this)) {
   add_set(std::move(world));
 }
 

@@ -75,6 +75,7 @@
 #include "data/cuda/cuda_api.hpp"
 #include "data/cuda/events.hpp"
 #include "data/cuda/meeting.hpp"
+#include "data/cuda/memory_limit.hpp"
 #include "data/cuda/region.hpp"
 #include "data/cuda/set_on_device.hpp"
 #include "data/cuda/steps.hpp"
@@ -91,6 +92,7 @@ struct CudaBackendOptions {
   std::size_t slots = 3;
   std::size_t slot_bytes = std::size_t{16} << 20;
   std::size_t direct_bytes = std::size_t{8} << 20;
+  std::uint64_t memory_limit = 0;  ///< of what is allocated on the device; 0: none
   /// How long `close` waits for peers to leave, too.
   std::chrono::nanoseconds patience = std::chrono::seconds(5);
   std::function<void()> ring;  ///< wakes the engine; any thread, also after the backend's end
@@ -168,6 +170,7 @@ class CudaBackend final : public data::DeviceBackend {
 
   const CudaBackendOptions options_;
   const int world_size_;
+  const std::shared_ptr<MemoryLimit> memory_;
   Enqueued enqueued_;
 
   mutable base::Mutex mutex_;

@@ -25,9 +25,10 @@ inline constexpr std::size_t kChunksPerStep = 4096;
 class CudaBackend::Equipment {
  public:
   /// `has_peers`: the world has more than one rank. Throws Error.
-  Equipment(const CudaBackendOptions& options, int device, bool has_peers);
+  Equipment(const CudaBackendOptions& options, const std::shared_ptr<MemoryLimit>& limit, int device, bool has_peers);
 
   const DeviceInfo info;
+  const CountedMemory counted;
   std::optional<Tenants::Tenancy> tenancy;  // of one who waits for peers there
   OwnStream pack;
   OwnStream unpack;

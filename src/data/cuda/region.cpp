@@ -18,6 +18,7 @@ Region::~Region() {
 
 void Region::allocate(bool for_nccl, cudaStream_t stream) noexcept {
   try {
+    counted_.emplace(limit_, bytes_, "the arena", "make the arena smaller");
     std::byte* data = nullptr;
     if (for_nccl) {
       nccl_memory_ = CollectiveMemory(bytes_);
@@ -30,6 +31,7 @@ void Region::allocate(bool for_nccl, cudaStream_t stream) noexcept {
     data_.store(data, std::memory_order_release);
   } catch (const Error& error) {
     failure_ = error.status();
+    counted_.reset();
   }
   answered_.store(true, std::memory_order_release);
 }

@@ -6,13 +6,16 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include <kolo/error.hpp>
 
 #include "base/mutex.hpp"
 #include "data/cuda/cuda_api.hpp"
+#include "data/cuda/memory_limit.hpp"
 #include "data/cuda/nccl_api.hpp"
 #include "data/device.hpp"
 
@@ -20,7 +23,8 @@ namespace kolo::cuda {
 
 class Region final : public data::DeviceRegion {
  public:
-  Region(int device, std::uint16_t number, std::size_t bytes) : device_(device), number_(number), bytes_(bytes) {}
+  Region(int device, std::uint16_t number, std::size_t bytes, std::shared_ptr<MemoryLimit> limit)
+      : device_(device), number_(number), bytes_(bytes), limit_(std::move(limit)) {}
   ~Region() override;
 
   // data::DeviceRegion; any thread
@@ -42,6 +46,8 @@ class Region final : public data::DeviceRegion {
   const int device_;
   const std::uint16_t number_;
   const std::size_t bytes_;
+  const std::shared_ptr<MemoryLimit> limit_;
+  std::optional<CountedMemory> counted_;
   CollectiveMemory nccl_memory_;
   DeviceMemory plain_memory_;
   Status failure_;  // written before answered_

@@ -44,6 +44,10 @@ class Tables {
   Tables(std::size_t tables, std::size_t chunks);
   /// The table of these segments; made, and copied by `stream`, unless it is there. Null while all tables are in use.
   [[nodiscard]] Table* find(const std::vector<Segment>& segments, cudaStream_t stream);
+  /// What so many take on the device.
+  [[nodiscard]] static std::uint64_t device_bytes(std::size_t tables, std::size_t chunks) noexcept {
+    return std::uint64_t{tables} * chunks * sizeof(Chunk);
+  }
   /// How often a table had to be made.
   [[nodiscard]] std::uint64_t made() const noexcept { return made_; }
 
