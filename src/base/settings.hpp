@@ -62,6 +62,7 @@ struct Settings {
   std::int64_t gpu_direct_bytes = std::int64_t{8} << 20;
   bool share_device = false;
   std::int64_t gpu_memory_limit_bytes = 0;
+  bool log_placement = false;
 
   /// Where each value came from, by variable; a variable that is not here has its default.
   std::map<std::string, SettingSource, std::less<>> sources;

@@ -105,6 +105,9 @@ constexpr auto kRows = std::to_array<SettingRow>({
     {"KOLO_GPU_MEMORY_LIMIT", &S::gpu_memory_limit_bytes, Type::bytes, 0, kTi, kOwn, "",
      "How much memory of its GPU a context may use for itself: fusion buffers, what the kernels work from, and arenas; "
      "0: as much as it needs. What NCCL and CUDA use is not counted. Needing more is an error on every rank."},
+    {"KOLO_LOG_PLACEMENT", &S::log_placement, Type::boolean, 0, 0, kOwn, "",
+     "Whether each tensor's first collective is logged, whatever `KOLO_LOG_LEVEL`: on which device it runs, by what, "
+     "whether the tensor is reduced where it lies or in a buffer, and why."},
 });
 // clang-format on
 

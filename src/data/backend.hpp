@@ -92,6 +92,11 @@ class Backend {
   [[nodiscard]] virtual std::string describe() const = 0;
   /// By which route it runs such a run, in a word or two, for the log; empty: there is one only.
   [[nodiscard]] virtual std::string route(const Run& /*run*/) const { return {}; }
+  /// Where a piece of a run of such a job is reduced, by what, and why, for the log: "on the CPU, through slots,
+  /// because ...". Not where a job has been started already.
+  [[nodiscard]] virtual std::string placement(const Job& /*job*/, const Run& /*run*/, const Piece& /*piece*/) {
+    return {};
+  }
   /// Queues a job. Jobs of one set run in the order they were started, on every rank the same; several may overlap.
   virtual void start(Job& job) = 0;
   /// Moves whatever can move without blocking; appends jobs that have finished, in order. Throws `Error` (transport): a

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <exception>
+#include <memory>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "base/check.hpp"
@@ -14,6 +16,7 @@
 #include "base/round_up.hpp"
 #include "control/sentences.hpp"
 #include "data/kernels/float_mode.hpp"
+#include "engine/placements.hpp"
 #include "engine/records.hpp"
 #include "engine/tags.hpp"
 
@@ -85,10 +88,14 @@ Engine::Engine(EngineParts parts)
   if (topology_.is_leader()) {
     leader_ = std::make_unique<Leader>(topology_, settings_, board_, *link_, control_.get(), errands_);
   }
-  if (logger_->enabled(LogLevel::debug)) {
-    executor_.set_started([this](const Batch& batch, std::uint32_t plan_key, const data::Backend& backend) {
-      errands_.log(LogLevel::debug, record_of(batch, plan_key, backend));
-    });
+  if (logger_->enabled(LogLevel::debug) || settings_.log_placement) {
+    executor_.set_started(
+        [this, placements = std::make_shared<Placements>()](const Batch& batch, const data::Layout& layout,
+                                                            std::uint32_t plan_key, data::Backend& backend) {
+          errands_.log(LogLevel::debug, record_of(batch, plan_key, backend));
+          if (!settings_.log_placement) return;
+          for (std::string& record : placements->records_of(batch, layout, backend)) errands_.write(std::move(record));
+        });
   }
   if (inter_) {
     inter_->report_to({[this](int rank, const std::string& reason) {

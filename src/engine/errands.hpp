@@ -42,6 +42,8 @@ class Errands {
   void log(LogLevel level, std::string record) {
     if (logger_.enabled(level)) collected_.push_back({{}, {}, level, std::move(record)});
   }
+  /// Whatever the level: what a setting of its own asks for.
+  void write(std::string record) { collected_.push_back({{}, {}, LogLevel::info, std::move(record)}); }
   [[nodiscard]] bool empty() const noexcept { return collected_.empty(); }
   [[nodiscard]] std::vector<Errand> take() noexcept { return std::exchange(collected_, {}); }
 

@@ -71,9 +71,11 @@ Batch& Executor::run_part(core::SetId set, std::vector<OperationPtr> members, bo
   batch.members = std::move(members);
   batch.on_device = on_device;
   data::Layout once;
-  fill(batch, layout_for(batch, how.plan_key, how.number, once));
+  const data::Layout& layout = layout_for(batch, how.plan_key, how.number, once);
+  fill(batch, layout);
   Pipeline& pipeline = pipeline_of(set);
-  if (started_) started_(batch, how.plan_key, on_device ? static_cast<data::Backend&>(*device_) : *pipeline.backend);
+  if (started_)
+    started_(batch, layout, how.plan_key, on_device ? static_cast<data::Backend&>(*device_) : *pipeline.backend);
   if (batch.job.runs.empty()) {  // barriers: that they are in the log says that all have come
     ready_.push_back(&batch);
   } else if (on_device) {

@@ -60,8 +60,9 @@ class Executor {
   void run_without(core::SetId set, std::vector<OperationPtr> members, const Absence& absence) {
     run_parts(set, std::move(members), {0, 0, &absence});
   }
-  /// Called with every part of a batch when it starts, its plan_key, and the backend that runs it. Empty: nobody.
-  using Started = std::function<void(const Batch&, std::uint32_t plan_key, const data::Backend&)>;
+  /// Called with every part of a batch when it starts, how it is laid out, its plan_key, and the backend that runs it.
+  /// Empty: nobody.
+  using Started = std::function<void(const Batch&, const data::Layout&, std::uint32_t plan_key, data::Backend&)>;
   void set_started(Started started) { started_ = std::move(started); }
   void drop_plan(std::uint32_t plan_key) { plans_.erase(plan_key); }
 

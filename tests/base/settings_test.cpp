@@ -95,6 +95,7 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
                            {"KOLO_GPU_DIRECT_BYTES", "32K"},
                            {"KOLO_SHARE_DEVICE", "1"},
                            {"KOLO_GPU_MEMORY_LIMIT", "14M"},
+                           {"KOLO_LOG_PLACEMENT", "1"},
                            {"KOLO_EXPRESS_BYTES", "2K"},
                            {"KOLO_DIRECT_BYTES", "6K"}};
   const Settings settings = load(environment);
@@ -130,6 +131,7 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
   EXPECT_EQ(settings.gpu_direct_bytes, 32768);
   EXPECT_TRUE(settings.share_device);
   EXPECT_EQ(settings.gpu_memory_limit_bytes, 14 << 20);
+  EXPECT_TRUE(settings.log_placement);
   EXPECT_EQ(report(settings).size(), environment.size());
   for (const SettingReport& setting : report(settings)) {
     EXPECT_EQ(setting.source, SettingSource::environment) << setting.name;

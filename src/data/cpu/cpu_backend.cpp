@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "core/collectives.hpp"
 #include "data/cpu/alone.hpp"
+#include "data/cpu/wire_format.hpp"
 
 namespace kolo::data::cpu {
 
@@ -87,6 +89,23 @@ std::string CpuBackend::describe() const {
 std::string CpuBackend::route(const data::Run& run) const {
   if (topology_.size == 1) return "in place";
   return std::string(collectives_.any(run.kind).route(run));
+}
+
+std::string CpuBackend::placement(const data::Job& /*job*/, const data::Run& run, const data::Piece& piece) {
+  const std::string in_slots = "on the CPU, through slots, because ";
+  if (topology_.size == 1) return "on the CPU, where it lies, because nobody else is in the group";
+  const std::size_t bytes = static_cast<std::size_t>(piece.elements) * size_of(run.dtype);
+  if (regions_.find(piece.input, bytes) == transport::kNowhere) return in_slots + "it lies in no arena of the group";
+  if (!core::traits_of(run.kind).in_arena) {
+    return in_slots + "no " + std::string(core::to_string(run.kind)) + " is done in an arena";
+  }
+  if (piece.input != piece.output) return in_slots + "its result goes to another place than the arena";
+  if (!wire_format(run.dtype, run.wire).is_plain()) return in_slots + "it is sent as another type";
+  if (topology_.node_count() == 1 &&
+      static_cast<std::size_t>(run.elements) * size_of(run.dtype) <= options_.tuning.flat_bytes) {
+    return in_slots + "the batch has no more than KOLO_FLAT_BYTES";
+  }
+  return "on the CPU, where it lies, because it is in an arena of the group";
 }
 
 void CpuBackend::start(data::Job& job) {

@@ -14,6 +14,7 @@
 #include "data/cuda/equipment.hpp"
 #include "data/cuda/kernels.hpp"
 #include "data/cuda/open_job.hpp"
+#include "data/cuda/placement.hpp"
 
 namespace kolo::cuda {
 namespace {
@@ -164,22 +165,29 @@ bool CudaBackend::plan_one() {
   return open.set->stage == SetOnDevice::Stage::ready ? plan(open) : make_ready(open);
 }
 
+StepLimits CudaBackend::limits_of(const SetOnDevice& set, const data::Job& job) const noexcept {
+  StepLimits limits;
+  limits.rank = set.is.rank;
+  limits.size = set.is.size;
+  limits.slot_bytes = options_.slot_bytes;
+  limits.direct = !options_.staged && !job.some_are_absent;
+  limits.some_are_absent = job.some_are_absent;
+  limits.is_absent = job.is_absent;
+  limits.carrier_scales = options_.staged;
+  limits.direct_bytes = options_.direct_bytes;
+  limits.chunks = kChunksPerStep;
+  return limits;
+}
+
+std::string CudaBackend::placement(const data::Job& job, const data::Run& run, const data::Piece& piece) {
+  return "on cuda:" + std::to_string(chosen_device()) + " by " + (options_.staged ? "pinned memory" : "NCCL") + ", " +
+         placement_of(StepPlanner(limits_of(*sets_.at(job.set), job)), run, piece);
+}
+
 /// Plans the first batch that is not planned yet. What ranks must tell each other for it is said when all that was
 /// planned before has gone to the CPU's data plane, so that everybody says it at the same place.
 bool CudaBackend::plan(OpenJob& open) {
-  if (!open.planner) {
-    StepLimits limits;
-    limits.rank = open.set->is.rank;
-    limits.size = open.set->is.size;
-    limits.slot_bytes = options_.slot_bytes;
-    limits.direct = !options_.staged && !open.job->some_are_absent;
-    limits.carrier_scales = options_.staged;
-    limits.some_are_absent = open.job->some_are_absent;
-    limits.is_absent = open.job->is_absent;
-    limits.direct_bytes = options_.direct_bytes;
-    limits.chunks = kChunksPerStep;
-    open.planner.emplace(limits);
-  }
+  if (!open.planner) open.planner.emplace(limits_of(*open.set, *open.job));
   bool moved = false;
   for (; open.planned_runs < open.job->runs.size(); ++open.planned_runs) {
     const data::Run& run = open.job->runs[open.planned_runs];

@@ -111,6 +111,7 @@ class CudaBackend final : public data::DeviceBackend {
   // data::DeviceBackend
   int bind() override;
   [[nodiscard]] std::string describe() const override;
+  [[nodiscard]] std::string placement(const data::Job& job, const data::Run& run, const data::Piece& piece) override;
   void check_usable(Device device, const core::Signature& signature) override;
   void check_usable(Device device) override;
   [[nodiscard]] data::DeviceEventPtr record(Device device, Stream stream) override;
@@ -152,6 +153,7 @@ class CudaBackend final : public data::DeviceBackend {
   bool serve_regions();
   void let_go_of_regions();
   bool plan_one();
+  [[nodiscard]] StepLimits limits_of(const SetOnDevice& set, const data::Job& job) const noexcept;
   bool plan(OpenJob& open);
   bool plan_uneven(OpenJob& open, const data::Run& run);
   bool pack_one();

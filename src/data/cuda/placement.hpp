@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where a tensor of a device is reduced, or moved, and why: in words, for the log. What `plan` (collectives.hpp) does.
+#pragma once
+
+#include <string>
+
+#include "data/cuda/steps.hpp"
+
+namespace kolo::cuda {
+
+/// "through a fusion buffer, because ...", "where it lies, because ...".
+[[nodiscard]] std::string placement_of(const StepPlanner& steps, const data::Run& run, const data::Piece& piece);
+
+}  // namespace kolo::cuda
