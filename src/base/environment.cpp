@@ -32,6 +32,16 @@ void set_variable(const char* name, const char* value) {
   if (::setenv(name, value, 1) != 0) throw_errno("setenv", errno);  // NOLINT(concurrency-mt-unsafe): see the header
 }
 
+std::vector<std::string> environment_with(const std::map<std::string, std::string>& changes) {
+  std::vector<std::string> all;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string text(*entry);
+    if (changes.count(text.substr(0, text.find('='))) == 0) all.push_back(text);
+  }
+  for (const auto& [name, value] : changes) all.push_back(name + "=" + value);
+  return all;
+}
+
 std::vector<std::string> environment_names() {
   std::vector<std::string> names;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {

@@ -25,6 +25,7 @@ std::string expected_text(const SettingRow& row) {
   case SettingType::seconds:
     return "seconds in the range " + range_text(row);
   case SettingType::text:
+  case SettingType::secret:
     break;
   }
   return "text";

@@ -35,6 +35,10 @@ struct Settings {
   double connect_timeout_s = 60;
   double latch_timeout_s = 5;
   bool alone = false;
+  std::string store;
+  std::int64_t rank = -1;
+  std::int64_t size = 0;
+  std::string job_key;
   LogLevel log_level = LogLevel::warning;
   std::int64_t fusion_threshold_bytes = std::int64_t{16} << 20;
   std::int64_t open_batches = 4;
@@ -88,6 +92,9 @@ class ScopedVariable {
 };
 /// Sets a variable, for good; likewise. Throws Error (transport).
 void set_variable(const char* name, const char* value);
+/// All variables of this process's environment, as "name=value", with these instead of those of the same name: for
+/// another program.
+std::vector<std::string> environment_with(const std::map<std::string, std::string>& changes);
 /// The names of all variables of this process's environment.
 std::vector<std::string> environment_names();
 

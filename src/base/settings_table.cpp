@@ -34,6 +34,16 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "that is still in there then ends."},
     {"KOLO_ALONE", &S::alone, Type::boolean, 0, 0, kOwn, "",
      "Whether `init` makes a world of one, whatever launcher has started this process."},
+    {"KOLO_STORE", &S::store, Type::text, 0, 0, kOwn, "",
+     "Where the ranks of a job meet that neither MPI nor another launcher has started: `tcp://host:port`, where rank 0 "
+     "listens, or `file:///path`, a file (or a directory) that all ranks see. Needs `KOLO_RANK` and `KOLO_SIZE`."},
+    {"KOLO_RANK", &S::rank, Type::integer, -1, kMi, kOwn, "",
+     "Which rank this process is of a job that meets at `KOLO_STORE`, from 0; -1: none is given."},
+    {"KOLO_SIZE", &S::size, Type::integer, 0, kMi, kOwn, "",
+     "How many ranks the job has that meets at `KOLO_STORE`; 0: none is given."},
+    {"KOLO_JOB_KEY", &S::job_key, Type::secret, 0, 0, kOwn, "",
+     "A secret that all ranks of a job know, and nobody else: a process without it cannot join the start. Empty: who "
+     "reaches the port of rank 0 is trusted. (MPI has its own ways.) Never printed."},
     {"KOLO_LATCH_TIMEOUT_S", &S::latch_timeout_s, Type::seconds, 0.001, 1e9, kShared, "",
      "How long a rank whose deadline has passed, or that has announced an error, waits for rank 0's decision before it "
      "fails by itself. Every rank's engine must answer rank 0 within half of it, or the error names that rank as "

@@ -14,7 +14,7 @@
 
 namespace kolo::base {
 
-enum class SettingType : std::uint8_t { seconds, bytes, integer, boolean, text, log_level, gpu_backend };
+enum class SettingType : std::uint8_t { seconds, bytes, integer, boolean, text, secret, log_level, gpu_backend };
 
 /// Where a value lives in Settings. Its alternatives and SettingType go together: int64 is bytes or an integer.
 using SettingField = std::variant<double Settings::*, std::int64_t Settings::*, bool Settings::*,

@@ -104,6 +104,7 @@ std::string_view type_text(SettingType type) {
   case SettingType::boolean:
     return "boolean";
   case SettingType::text:
+  case SettingType::secret:
     return "text";
   case SettingType::log_level:
   case SettingType::gpu_backend:
@@ -122,6 +123,7 @@ std::string range_text(const SettingRow& row) {
   case SettingType::boolean:
     return "true, false";
   case SettingType::text:
+  case SettingType::secret:
     return "";
   case SettingType::log_level: {
     std::string levels;
@@ -149,6 +151,8 @@ std::string value_text(const SettingRow& row, const Settings& settings) {
     return settings.*std::get<bool Settings::*>(row.field) ? "true" : "false";
   case SettingType::text:
     return settings.*std::get<std::string Settings::*>(row.field);
+  case SettingType::secret:
+    return (settings.*std::get<std::string Settings::*>(row.field)).empty() ? "" : "(not shown)";
   case SettingType::log_level:
     return std::string(to_string(settings.*std::get<LogLevel Settings::*>(row.field)));
   case SettingType::gpu_backend:
@@ -168,6 +172,7 @@ bool set_from_text(const SettingRow& row, Settings& settings, std::string_view t
   case SettingType::boolean:
     return set_value(row, settings, parse_boolean(text));
   case SettingType::text:
+  case SettingType::secret:
     return set_value(row, settings, std::optional(std::string(text)));
   case SettingType::log_level:
     return set_value(row, settings, parse_log_level(lower(text)));

@@ -42,6 +42,8 @@ class Bootstrap {
   virtual std::shared_ptr<transport::InterNode> inter_node(const core::Topology& topology, base::Duration patience) = 0;
   /// "MPI (Open MPI 4.1.4, thread level MULTIPLE)": for describe() and kolo-info.
   [[nodiscard]] virtual std::string describe() const = 0;
+  /// The start is over on this rank: gives connections back that only a start needs. No `exchange` behind it.
+  virtual void close() noexcept {}
 };
 
 /// One step of a start: runs this rank's part and exchanges what it returns. Returns what all parts returned, by rank.

@@ -70,6 +70,10 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
                            {"KOLO_CONNECT_TIMEOUT_S", "3"},
                            {"KOLO_LATCH_TIMEOUT_S", "4"},
                            {"KOLO_ALONE", "1"},
+                           {"KOLO_STORE", "file:///job"},
+                           {"KOLO_RANK", "14"},
+                           {"KOLO_SIZE", "15"},
+                           {"KOLO_JOB_KEY", "secret"},
                            {"KOLO_LOG_LEVEL", "debug"},
                            {"KOLO_PRINT_SETTINGS", "yes"},
                            {"KOLO_FUSION_THRESHOLD", "0"},
@@ -104,6 +108,11 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
   EXPECT_EQ(settings.connect_timeout_s, 3);
   EXPECT_EQ(settings.latch_timeout_s, 4);
   EXPECT_TRUE(settings.alone);
+  EXPECT_EQ(settings.store, "file:///job");
+  EXPECT_EQ(settings.rank, 14);
+  EXPECT_EQ(settings.size, 15);
+  EXPECT_EQ(settings.job_key, "secret");
+  EXPECT_EQ(report_of(settings, "KOLO_JOB_KEY").value, "(not shown)");
   EXPECT_EQ(settings.log_level, LogLevel::debug);
   EXPECT_TRUE(settings.print_settings);
   EXPECT_EQ(settings.fusion_threshold_bytes, 0);

@@ -24,7 +24,7 @@ GROUND = {"public", "base"}
 SHARED = GROUND | {"core"}
 INTERFACES = SHARED | {"control", "data", "data/kernels", "data/p2p", "transport"}
 BELOW_API = INTERFACES | {"control/tcp", "data/cpu", "data/cuda", "transport/shm", "transport/threads", "bootstrap",
-                          "mpi", "engine"}
+                          "launch", "mpi", "engine"}
 EVERYTHING = BELOW_API | {"api", "optimizer", "libtorch", "capi"}
 
 MAY_INCLUDE = {
@@ -42,6 +42,7 @@ MAY_INCLUDE = {
     "transport/shm": SHARED | {"transport"},
     "transport/threads": SHARED | {"transport", "transport/shm"},
     "bootstrap": SHARED | {"transport", "transport/shm", "transport/threads"},
+    "launch": SHARED | {"transport", "control/tcp", "bootstrap"},
     "mpi": SHARED | {"transport", "bootstrap"},
     "engine": INTERFACES,
     "api": BELOW_API,
@@ -67,6 +68,7 @@ VENDORS = [
     ("dlpack", r"dlpack/", ("include/kolo/dlpack.hpp",)),
     ("hwloc", r"hwloc(\.h$|/)", ("src/tools/",)),
     ("highway", r"hwy/", ("src/data/kernels/", "tests/data/kernels/")),
+    ("libcrypto", r"openssl/", ("src/launch/",)),
     ("boost.asio", r"boost/(asio|system)", ("src/control/tcp/", "tests/control/tcp/")),
     ("boost.program_options", r"boost/program_options", ("src/tools/", "bench/", "examples/")),
     ("boost.container", r"boost/container", LIBRARY),

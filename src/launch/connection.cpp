@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/connection.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+
+#include <kolo/error.hpp>
+
+#include "base/system_error.hpp"
+
+namespace kolo::launch {
+namespace {
+
+// magic, type, two bytes of nothing, step (4 bytes), length (8 bytes); the least significant byte first.
+constexpr char kFrameMagic = 'K';
+constexpr std::size_t kHeadBytes = 16;
+
+void append(std::string& text, std::uint64_t value, int bytes) {
+  for (int i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * i));
+}
+
+std::uint64_t number_at(const std::string& text, std::size_t at, int bytes) {
+  std::uint64_t value = 0;
+  for (int i = 0; i < bytes; ++i) {
+    value |= std::uint64_t{static_cast<unsigned char>(text[at + static_cast<std::size_t>(i)])} << (8 * i);
+  }
+  return value;
+}
+
+bool is_type(char byte) { return byte >= 1 && byte <= 4; }
+
+}  // namespace
+
+short Connection::events() const noexcept { return static_cast<short>(unsent_.empty() ? POLLIN : POLLIN | POLLOUT); }
+
+void Connection::send(const Frame& frame) {
+  unsent_ += kFrameMagic;
+  unsent_ += static_cast<char>(frame.type);
+  append(unsent_, 0, 2);
+  append(unsent_, frame.step, 4);
+  append(unsent_, frame.body.size(), 8);
+  unsent_ += frame.body;
+  send_some();
+}
+
+void Connection::pump() {
+  send_some();
+  receive_some();
+}
+
+void Connection::send_some() {
+  std::size_t sent = 0;
+  while (lost_.empty() && sent < unsent_.size()) {
+    const ssize_t more = ::send(fd_.get(), unsent_.data() + sent, unsent_.size() - sent, MSG_NOSIGNAL);
+    if (more >= 0) {
+      sent += static_cast<std::size_t>(more);
+    } else if (errno == EAGAIN) {
+      break;
+    } else if (errno != EINTR) {
+      lost_ = base::errno_text(errno);
+    }
+  }
+  unsent_.erase(0, lost_.empty() ? sent : unsent_.size());
+}
+
+void Connection::receive_some() {
+  std::array<char, 1 << 16> piece;
+  while (true) {
+    const ssize_t got = ::recv(fd_.get(), piece.data(), piece.size(), 0);
+    if (got > 0) {
+      received_.append(piece.data(), static_cast<std::size_t>(got));
+      if (received_.size() > longest_ + kHeadBytes) return;  // `take` decides
+    } else if (got == 0) {
+      if (lost_.empty()) lost_ = "it was closed";
+      return;
+    } else if (errno == EAGAIN) {
+      return;
+    } else if (errno != EINTR) {
+      if (lost_.empty()) lost_ = base::errno_text(errno);
+      return;
+    }
+  }
+}
+
+std::optional<Frame> Connection::take() {
+  if (received_.size() < kHeadBytes) return std::nullopt;
+  const std::uint64_t length = number_at(received_, 8, 8);
+  if (received_[0] != kFrameMagic || !is_type(received_[1]) || length > longest_) {
+    throw Error(ErrorCode::transport,
+                "a rank sent what this release of Kolo cannot read; all ranks must run the same release");
+  }
+  if (received_.size() - kHeadBytes < length) return std::nullopt;
+  Frame frame;
+  frame.type = static_cast<FrameType>(received_[1]);
+  frame.step = static_cast<std::uint32_t>(number_at(received_, 4, 4));
+  frame.body = received_.substr(kHeadBytes, length);
+  received_.erase(0, kHeadBytes + length);
+  return frame;
+}
+
+}  // namespace kolo::launch

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How ranks find rank 0: it listens at an address that all know (a job's or a launcher's variables), or it leaves its
+// address in a store (a file, an object of the program's), where the others look for it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <kolo/store.hpp>
+
+#include "base/clock.hpp"
+#include "base/unique_fd.hpp"
+#include "launch/sockets.hpp"
+
+namespace kolo::launch {
+
+/// Where rank 0 may be, and what proves that it is.
+struct Route {
+  std::vector<Endpoint> endpoints;  ///< the most promising first; empty: not known yet
+  std::string key;
+  std::string wrong;  ///< why there are none
+};
+
+/// Rank 0's side.
+struct Listening {
+  std::vector<base::UniqueFd> sockets;
+  std::string key;
+};
+
+/// One thread at a time.
+class Directions {
+ public:
+  virtual ~Directions() = default;
+  /// Rank 0: begins to listen, and tells where. Throws Error (transport).
+  [[nodiscard]] virtual Listening open() = 0;
+  /// Others: may wait until the deadline for rank 0 to have told.
+  [[nodiscard]] virtual Route look(base::Time deadline) = 0;
+  /// "tcp://10.0.0.1:29500": for sentences and `describe()`.
+  [[nodiscard]] virtual std::string describe() const = 0;
+};
+
+/// A secret and the name of a job, which are both part of what a rank must prove.
+struct JobKey {
+  std::string secret;  ///< KOLO_JOB_KEY; empty: everybody knows it
+  std::string job;     ///< "Slurm's step 12.0": keeps apart jobs that meet at ports made from such names
+};
+
+/// Rank 0 listens at the first of `ports` that is free on `host`; the others try all of them. Where `host` is a name,
+/// or no address of the machine (which may be behind a gateway), it listens at all addresses.
+std::unique_ptr<Directions> fixed_directions(std::string host, std::vector<std::uint16_t> ports, const JobKey& key);
+
+/// Rank 0 listens at a port that the system chooses and leaves its addresses, or those that `interface`
+/// (KOLO_INTERFACE) names, and a random word in the store. What an earlier job has left leads nowhere, and the others
+/// look again.
+std::unique_ptr<Directions> store_directions(std::shared_ptr<Store> store, std::string name, std::string interface,
+                                             const JobKey& key);
+
+}  // namespace kolo::launch

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/file_store.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include <kolo/error.hpp>
+
+#include "base/clock.hpp"
+#include "base/system_error.hpp"
+#include "base/unique_fd.hpp"
+#include "launch/proof.hpp"
+#include "launch/sockets.hpp"
+
+namespace kolo::launch {
+namespace {
+
+constexpr std::chrono::milliseconds kLook{20};
+/// An entry of a host with many addresses; who put more there is no rank 0.
+constexpr std::size_t kLongest = std::size_t{64} << 10;
+
+class FileStore final : public Store {
+ public:
+  explicit FileStore(std::string path) : path_(std::move(path)) {}
+
+  void set(const std::string& key, const std::string& value) override {
+    const std::string path = path_of(key);
+    const std::string beside = path + "." + hex_of(random_word()).substr(0, 16);
+    const base::UniqueFd fd(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
+    if (!fd.valid()) base::throw_errno("rank 0 cannot write its address to " + beside, errno);
+    int error = 0;
+    if (::write(fd.get(), value.data(), value.size()) != static_cast<ssize_t>(value.size())) error = errno;
+    if (error == 0 && ::rename(beside.c_str(), path.c_str()) != 0) error = errno;
+    if (error == 0) return;
+    ::unlink(beside.c_str());
+    base::throw_errno("rank 0 cannot write its address to " + path, error);
+  }
+
+  std::optional<std::string> get(const std::string& key, std::chrono::nanoseconds timeout) override {
+    const base::Time deadline = base::now() + std::chrono::duration_cast<base::Duration>(timeout);
+    while (true) {
+      std::optional<std::string> value = read(path_of(key));
+      if (value || base::now() >= deadline) return value;
+      std::vector<pollfd> nothing;  // a shared file system tells of no change
+      wait_until(nothing, std::min<base::Time>(deadline, base::now() + kLook));
+    }
+  }
+
+ private:
+  [[nodiscard]] std::string path_of(const std::string& key) const {
+    std::error_code none;
+    if (!std::filesystem::is_directory(path_, none)) return path_;
+    std::string name = key;
+    std::replace(name.begin(), name.end(), '/', '-');
+    return path_ + "/" + name;
+  }
+
+  static std::optional<std::string> read(const std::string& path) {
+    const base::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (!fd.valid() && (errno == ENOENT || errno == ESTALE)) return std::nullopt;
+    if (!fd.valid()) base::throw_errno("cannot read where rank 0 is from " + path, errno);
+    std::string value;
+    std::array<char, 4096> piece;
+    while (value.size() < kLongest) {
+      const ssize_t got = ::read(fd.get(), piece.data(), piece.size());
+      if (got == 0) return value;
+      if (got < 0 && errno == ESTALE) return std::nullopt;  // replaced meanwhile, on another host
+      if (got < 0) base::throw_errno("cannot read where rank 0 is from " + path, errno);
+      value.append(piece.data(), static_cast<std::size_t>(got));
+    }
+    return value;
+  }
+
+  const std::string path_;
+};
+
+}  // namespace
+
+std::shared_ptr<Store> file_store(std::string path) { return std::make_shared<FileStore>(std::move(path)); }
+
+}  // namespace kolo::launch

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/meeting_place.hpp"
+
+#include <charconv>
+#include <utility>
+
+#include <kolo/error.hpp>
+
+#include "base/system_error.hpp"
+#include "launch/file_store.hpp"
+#include "launch/sockets.hpp"
+
+namespace kolo {
+
+Store::~Store() = default;
+
+namespace {
+
+MeetingPlace::State state_of(std::shared_ptr<Store> store) {
+  if (store == nullptr) throw Error(ErrorCode::invalid_argument, "the store by which ranks shall meet is null");
+  MeetingPlace::State state;
+  state.store = std::move(store);
+  return state;
+}
+
+std::string spelled(const std::string& host, std::uint16_t port) {
+  const bool v6 = host.find(':') != std::string::npos;
+  return "tcp://" + (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+}  // namespace
+
+MeetingPlace::MeetingPlace(std::shared_ptr<Store> store)
+    : state_(std::make_shared<const State>(state_of(std::move(store)))) {}
+MeetingPlace::MeetingPlace(std::shared_ptr<const State> state) noexcept : state_(std::move(state)) {}
+MeetingPlace::~MeetingPlace() = default;
+MeetingPlace::MeetingPlace(const MeetingPlace&) = default;
+MeetingPlace& MeetingPlace::operator=(const MeetingPlace&) = default;
+
+std::string MeetingPlace::describe() const {
+  if (state_->store != nullptr) return "a store of the program's";
+  if (!state_->path.empty()) return "file://" + state_->path;
+  return spelled(state_->host, state_->ports.front());
+}
+
+std::uint16_t MeetingPlace::port() const noexcept { return state_->ports.empty() ? 0 : state_->ports.front(); }
+
+namespace store {
+
+MeetingPlace tcp(const std::string& host, std::uint16_t port) {
+  auto state = std::make_shared<MeetingPlace::State>();
+  state->host = host;
+  if (port == 0) {
+    std::string wrong;
+    int error = 0;
+    for (const launch::Endpoint& endpoint : launch::resolve(host, 0, wrong)) {
+      state->kept_port = launch::bind_socket(endpoint, error);
+      if (state->kept_port.valid()) break;
+    }
+    if (!state->kept_port.valid()) {
+      throw Error(ErrorCode::transport, "there is no free port for rank 0 at " + host + ": " +
+                                            (wrong.empty() ? base::errno_text(error) : wrong) +
+                                            "; port 0 is for an address of the machine on which rank 0 runs");
+    }
+    port = launch::own_endpoint(state->kept_port.get()).port();
+  }
+  state->ports.push_back(port);
+  return MeetingPlace(std::shared_ptr<const MeetingPlace::State>(std::move(state)));
+}
+
+MeetingPlace file(const std::string& path) {
+  if (path.empty()) throw Error(ErrorCode::invalid_argument, "the file by which ranks shall meet has no name");
+  auto state = std::make_shared<MeetingPlace::State>();
+  state->path = path;
+  return MeetingPlace(std::shared_ptr<const MeetingPlace::State>(std::move(state)));
+}
+
+}  // namespace store
+
+namespace launch {
+
+MeetingPlace parse_place(const std::string& text, const std::string& variable) {
+  const auto refuse = [&]() -> Error {
+    return Error(ErrorCode::invalid_setting,
+                 variable + " is \"" + text +
+                     "\"; expected where ranks meet: tcp://host:port (the port not 0), or file:///path");
+  };
+  const std::string file = "file://";
+  const std::string tcp = "tcp://";
+  if (text.rfind(file + "/", 0) == 0) return store::file(text.substr(file.size()));
+  if (text.rfind(tcp, 0) != 0) throw refuse();
+  const std::size_t colon = text.rfind(':');
+  std::string host = text.substr(tcp.size(), std::max(colon, tcp.size()) - tcp.size());
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  } else if (host.find(':') != std::string::npos) {
+    throw refuse();
+  }
+  std::uint16_t port = 0;
+  const char* const end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data() + colon + 1, end, port);
+  if (host.empty() || error != std::errc() || at != end || port == 0) throw refuse();
+  return store::tcp(host, port);
+}
+
+MeetingPlace place_of_ports(std::string host, std::vector<std::uint16_t> ports) {
+  auto state = std::make_shared<MeetingPlace::State>();
+  state->host = std::move(host);
+  state->ports = std::move(ports);
+  return MeetingPlace(std::shared_ptr<const MeetingPlace::State>(std::move(state)));
+}
+
+std::unique_ptr<Directions> directions_to(const MeetingPlace& place, const std::string& interface, const JobKey& key) {
+  const MeetingPlace::State& state = place.state();
+  if (state.store != nullptr) return store_directions(state.store, place.describe(), interface, key);
+  if (!state.path.empty()) return store_directions(file_store(state.path), place.describe(), interface, key);
+  return fixed_directions(state.host, state.ports, key);
+}
+
+}  // namespace launch
+}  // namespace kolo

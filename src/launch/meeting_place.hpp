@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the public `kolo::MeetingPlace` holds, and how KOLO_STORE spells it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <kolo/store.hpp>
+
+#include "base/unique_fd.hpp"
+#include "launch/directions.hpp"
+
+namespace kolo {
+
+/// Of the three one: a host, a path, an object.
+struct MeetingPlace::State {
+  std::string host;
+  std::vector<std::uint16_t> ports;
+  base::UniqueFd kept_port;  ///< bound and not listening: nobody else gets it, and rank 0 may still listen there
+  std::string path;
+  std::shared_ptr<Store> store;
+};
+
+namespace launch {
+
+/// "tcp://10.0.0.1:29500", "tcp://[::1]:29500", "tcp://name:29500", "file:///shared/job7". `variable` names it in
+/// errors. Throws Error (invalid_setting).
+[[nodiscard]] MeetingPlace parse_place(const std::string& text, const std::string& variable);
+
+/// Rank 0 listens at the first of these ports that is free.
+[[nodiscard]] MeetingPlace place_of_ports(std::string host, std::vector<std::uint16_t> ports);
+
+[[nodiscard]] std::unique_ptr<Directions> directions_to(const MeetingPlace& place, const std::string& interface,
+                                                        const JobKey& key);
+
+}  // namespace launch
+}  // namespace kolo

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/process_bootstrap.hpp"
+
+#include <utility>
+
+#include <kolo/error.hpp>
+
+#include "bootstrap/handover.hpp"
+
+namespace kolo::launch {
+namespace {
+
+class ProcessBootstrap final : public bootstrap::Bootstrap {
+ public:
+  ProcessBootstrap(Place place, std::unique_ptr<Directions> directions, std::string reason)
+      : place_(std::move(place)), found_by_(directions->describe()), reason_(std::move(reason)),
+        exchange_(make_exchange(place_, std::move(directions))) {}
+
+  [[nodiscard]] int rank() const noexcept override { return place_.rank; }
+  [[nodiscard]] int size() const noexcept override { return place_.size; }
+
+  std::vector<std::string> exchange(std::string_view label, const std::string& mine, base::Duration patience,
+                                    base::Time begun) override {
+    if (exchange_ == nullptr) throw Error(ErrorCode::transport, "the start of this job is over");
+    return exchange_->exchange(label, mine, patience, begun);
+  }
+
+  std::shared_ptr<transport::NodeLink> join_node(const core::Topology& topology, std::size_t bytes,
+                                                 const std::string& job_key, base::Duration patience) override {
+    return bootstrap::join_node(*this, topology, bytes, job_key, patience);
+  }
+
+  std::shared_ptr<transport::InterNode> inter_node(const core::Topology& topology,
+                                                   base::Duration /*patience*/) override {
+    throw Error(
+        ErrorCode::unsupported,
+        "this job has " + std::to_string(topology.node_count()) +
+            " nodes, and without MPI tensors travel within one node only: start it by mpirun, or keep all ranks "
+            "on one machine and leave KOLO_RANKS_PER_NODE unset");
+  }
+
+  [[nodiscard]] std::string describe() const override { return found_by_ + ", because " + reason_; }
+
+  void close() noexcept override { exchange_.reset(); }
+
+ private:
+  const Place place_;
+  const std::string found_by_;
+  const std::string reason_;
+  std::unique_ptr<Exchange> exchange_;  // null behind `close`
+};
+
+}  // namespace
+
+std::unique_ptr<bootstrap::Bootstrap> process_bootstrap(const Place& place, std::unique_ptr<Directions> directions,
+                                                        std::string reason) {
+  return std::make_unique<ProcessBootstrap>(place, std::move(directions), std::move(reason));
+}
+
+}  // namespace kolo::launch

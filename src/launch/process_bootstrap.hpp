@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Ranks as processes that find one another without MPI.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "bootstrap/bootstrap.hpp"
+#include "launch/exchange.hpp"
+
+namespace kolo::launch {
+
+/// `reason`: why the processes start so, for `describe()`. Rank 0 listens when this returns; the first exchange waits
+/// for the others. Tensors travel within a node alone: `inter_node` throws Error (unsupported).
+std::unique_ptr<bootstrap::Bootstrap> process_bootstrap(const Place& place, std::unique_ptr<Directions> directions,
+                                                        std::string reason);
+
+}  // namespace kolo::launch

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The only door to libcrypto: what proves that a process knows the job's key without showing the key.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace kolo::launch {
+
+using Word = std::array<std::uint8_t, 32>;
+
+/// HMAC-SHA-256. An empty key is a key that everybody knows. Throws Error (transport) when libcrypto fails.
+[[nodiscard]] Word prove(std::string_view key, std::string_view text);
+
+/// Takes the same time wherever the two differ.
+[[nodiscard]] bool equal_words(const Word& a, const Word& b) noexcept;
+
+/// From the system's random numbers. Throws Error (transport).
+[[nodiscard]] Word random_word();
+
+[[nodiscard]] std::string_view bytes_of(const Word& word) noexcept;
+[[nodiscard]] std::string hex_of(const Word& word);
+/// False, when the text is not what `hex_of` makes.
+[[nodiscard]] bool word_from_hex(std::string_view text, Word& word) noexcept;
+
+}  // namespace kolo::launch

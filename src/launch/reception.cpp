@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/reception.hpp"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "base/system_error.hpp"
+#include "launch/sockets.hpp"
+
+namespace kolo::launch {
+namespace {
+
+constexpr std::chrono::seconds kStrangersPatience{5};
+
+/// All or nothing: for a few bytes on a fresh socket, whose buffer is empty.
+template <class Bytes>
+bool send_all(int fd, const Bytes& bytes) {
+  return ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
+}
+
+/// Errors of one connection, which is gone before it was accepted; not of the listener.
+bool is_of_one_connection(int error) {
+  return error == ECONNABORTED || error == EPROTO || error == ENETDOWN || error == EHOSTDOWN || error == EHOSTUNREACH ||
+         error == ENETUNREACH || error == ENONET || error == EPERM;
+}
+
+}  // namespace
+
+void Reception::add_sockets(std::vector<pollfd>& sockets) const {
+  for (const base::UniqueFd& listener : listening_.sockets) sockets.push_back({listener.get(), POLLIN, 0});
+  for (const Stranger& stranger : strangers_) sockets.push_back({stranger.socket.get(), POLLIN, 0});
+}
+
+void Reception::close() noexcept {
+  listening_.sockets.clear();
+  strangers_.clear();
+}
+
+std::vector<Newcomer> Reception::serve() {
+  std::vector<Newcomer> known;
+  for (auto stranger = strangers_.begin(); stranger != strangers_.end();) {
+    stranger = serve(*stranger, known) == Progress::goes_on ? std::next(stranger) : strangers_.erase(stranger);
+  }
+  for (const base::UniqueFd& listener : listening_.sockets) let_in(listener.get());
+  return known;
+}
+
+void Reception::let_in(int listener) {
+  // Not more at once than may be here, or those who wait for an answer would wait for all who come.
+  for (std::size_t i = 0; i < most_; ++i) {
+    base::UniqueFd socket(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!socket.valid()) {
+      const int error = errno;
+      if (error == EAGAIN) return;
+      if (error == EINTR || is_of_one_connection(error)) continue;
+      base::throw_errno("accepting the connection of a rank", error);
+    }
+    if (strangers_.size() == most_) {
+      turn_away(strangers_.front(), "had to make room for others");
+      strangers_.pop_front();
+    }
+    std::string address = peer_text(socket.get());
+    Stranger stranger{std::move(socket), std::move(address), base::now(), random_word()};
+    if (send_all(stranger.socket.get(), make_greeting(stranger.greeted))) strangers_.push_back(std::move(stranger));
+  }
+}
+
+Reception::Progress Reception::serve(Stranger& stranger, std::vector<Newcomer>& known) {
+  const ssize_t got = ::recv(stranger.socket.get(), stranger.hello.data() + stranger.received,
+                             stranger.hello.size() - stranger.received, 0);
+  if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
+    turn_away(stranger, "went away without a word");
+    return Progress::goes_away;
+  }
+  if (got > 0) stranger.received += static_cast<std::size_t>(got);
+  if (stranger.received < stranger.hello.size()) {
+    if (base::now() - stranger.since < kStrangersPatience) return Progress::goes_on;
+    turn_away(stranger, "said nothing");
+    return Progress::goes_away;
+  }
+  std::string wrong;
+  const std::optional<Hello> hello = judge_hello(listening_.key, stranger.greeted, stranger.hello, wrong);
+  if (!hello) {
+    turn_away(stranger, wrong, true);
+    return Progress::goes_away;
+  }
+  if (send_all(stranger.socket.get(), make_welcome(listening_.key, stranger.greeted, hello->word))) {
+    known.push_back({*hello, std::move(stranger.socket), std::move(stranger.address)});
+  }
+  return Progress::is_known;
+}
+
+void Reception::turn_away(const Stranger& stranger, const std::string& why, bool wrong) {
+  ++turned_away_;
+  if (wrong || !somebody_spoke_) last_turned_away_ = stranger.address + " " + why;
+  somebody_spoke_ = somebody_spoke_ || wrong;
+}
+
+}  // namespace kolo::launch

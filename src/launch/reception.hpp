@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rank 0's door while the ranks meet: whoever connects is a stranger until it has shown that it knows the job's key
+// (handshake.hpp).
+//
+// What a stranger can cost is bounded: one descriptor and 136 bytes, for kPatience at most; and there are never more
+// than `most` of them. When another one comes, the one that has been here longest goes. (A rank needs one round trip;
+// one that was sent away comes again.) Nobody is let in behind `close`, which is when all ranks are here.
+#pragma once
+
+#include <poll.h>
+
+#include <cstddef>
+#include <list>
+#include <string>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/unique_fd.hpp"
+#include "launch/directions.hpp"
+#include "launch/handshake.hpp"
+
+namespace kolo::launch {
+
+/// Who has shown the key.
+struct Newcomer {
+  Hello hello;
+  base::UniqueFd socket;
+  std::string address;  ///< "10.0.0.2:40404"
+};
+
+/// One thread at a time.
+class Reception {
+ public:
+  /// Strangers beyond the number of ranks that may come at once.
+  static constexpr std::size_t kStrangers = 128;
+
+  Reception(Listening listening, std::size_t most) : listening_(std::move(listening)), most_(most) {}
+
+  /// Adds what to wait for.
+  void add_sockets(std::vector<pollfd>& sockets) const;
+  /// Talks to all strangers; never blocks. Throws Error (transport) when the system can give no more descriptors.
+  [[nodiscard]] std::vector<Newcomer> serve();
+  /// Everybody still here is sent away, and nobody comes any more.
+  void close() noexcept;
+
+  [[nodiscard]] std::size_t turned_away() const noexcept { return turned_away_; }
+  /// The last one that said something; else the last one: "10.0.0.9:1234 does not speak Kolo's protocol".
+  [[nodiscard]] const std::string& last_turned_away() const noexcept { return last_turned_away_; }
+
+ private:
+  struct Stranger {
+    base::UniqueFd socket;
+    std::string address;
+    base::Time since;
+    Word greeted{};
+    HelloBytes hello{};
+    std::size_t received = 0;
+  };
+  enum class Progress { goes_on, goes_away, is_known };
+
+  void let_in(int listener);
+  [[nodiscard]] Progress serve(Stranger& stranger, std::vector<Newcomer>& known);
+  /// `wrong`: what it has said is.
+  void turn_away(const Stranger& stranger, const std::string& why, bool wrong = false);
+
+  Listening listening_;
+  const std::size_t most_;
+  std::list<Stranger> strangers_;  // the one that came first is first
+  std::size_t turned_away_ = 0;
+  std::string last_turned_away_;
+  bool somebody_spoke_ = false;
+};
+
+}  // namespace kolo::launch
