@@ -152,6 +152,7 @@ class KOLO_API Context {
 
  private:
   friend KOLO_API void run_local(int, const std::function<void()>&, const Options&);
+  friend KOLO_API void run_forked(int, const std::function<void()>&, const Options&);
   explicit Context(std::shared_ptr<detail::ContextImpl> impl) noexcept;
   Group world_;  // empty when this was moved from
   int exceptions_at_birth_ = 0;
@@ -210,6 +211,23 @@ class KOLO_API Session {
 /// is rethrown here: an `Error` as an `Error` whose sentence begins with "rank N: ", another std::exception as an
 /// `Error` (user_exception). `KOLO_RANKS_PER_NODE` cuts these ranks into virtual nodes, as it does processes.
 KOLO_API void run_local(int ranks, const std::function<void()>& body, const Options& options = {});
+
+/// The same on processes: `ranks` of them are forked and meet without a launcher, on this machine. Their output comes
+/// out of this process's own, in whole lines; rank 0 alone has its standard input. What `body` changes stays in its
+/// process. A rank that dies, or whose body throws, is a fatal error for the others; they have 5 s to end by
+/// themselves, and are then ended. The `Error` that is thrown here names it: the code and sentence of its own for an
+/// `Error` ("rank N: ..."), user_exception for another std::exception, rank_lost for "rank N was killed by signal 9
+/// (Killed)" and "rank N ended with exit status 3". SIGINT, SIGTERM and SIGHUP end all ranks, and then this process as
+/// they would have. When this process dies, the ranks do.
+///
+/// Call it before this process has threads: of these only the calling one exists in the ranks. Nor may it have used MPI
+/// or CUDA. Throws `Error` (invalid_argument) when this thread has a context.
+KOLO_API void run_forked(int ranks, const std::function<void()>& body, const Options& options = {});
+/// What the tool kolo-run does: runs a program as `ranks` processes of this machine, each of which joins the job with
+/// `init`. `command`: the program, looked for as a shell does, and its arguments. Output and signals as with
+/// `run_forked`. A sentence on standard error names the rank that ended badly first; its exit status is returned (128
+/// and the signal's number for one that was killed), or 0. Throws `Error` (invalid_argument, transport).
+[[nodiscard]] KOLO_API int run_program(int ranks, const std::vector<std::string>& command);
 
 /// This rank's place among all ranks, or among the group's: 0 ... size()-1.
 [[nodiscard]] KOLO_API int rank();

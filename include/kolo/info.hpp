@@ -39,6 +39,10 @@ struct Setting {
 [[nodiscard]] KOLO_API std::vector<Setting> settings(const Group& group);
 [[nodiscard]] KOLO_API std::vector<Setting> settings();
 
+/// How `init` would start this process, given these options and the environment: a line for each way, in the order in
+/// which they are tried, and which of them is taken.
+[[nodiscard]] KOLO_API std::vector<std::string> explain_start(const Options& options = {});
+
 /// Several lines for a person: version, place, nodes, transports and backends chosen.
 [[nodiscard]] KOLO_API std::string describe(const Group& group);
 [[nodiscard]] KOLO_API std::string describe();

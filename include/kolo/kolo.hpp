@@ -32,6 +32,7 @@
 #include <kolo/objects.hpp>
 #include <kolo/options.hpp>
 #include <kolo/point_to_point.hpp>
+#include <kolo/store.hpp>
 #include <kolo/training.hpp>
 #include <kolo/types.hpp>
 

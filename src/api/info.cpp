@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "api/context_impl.hpp"
+#include "api/launch.hpp"
 #include "data/kernels/instruction_set.hpp"
 #ifdef KOLO_HAS_CUDA
 #include "data/cuda/cuda_api.hpp"
@@ -67,6 +68,8 @@ std::vector<Setting> settings(const Group& group) {
   return result;
 }
 std::vector<Setting> settings() { return settings(current_context()); }
+
+std::vector<std::string> explain_start(const Options& options) { return api::explain_start(options); }
 
 std::string describe(const Group& group) {
   const engine::Engine& engine = group.impl().engine();

@@ -12,6 +12,7 @@
 #include "api/assemble.hpp"
 #include "base/settings.hpp"
 #include "bootstrap/thread_world.hpp"
+#include "launch/start.hpp"
 #ifdef KOLO_HAS_MPI
 #include "bootstrap/handover.hpp"
 #include "mpi/mpi_bootstrap.hpp"
@@ -34,10 +35,32 @@ bool wants_to_be_alone(const base::Lookup& environment, const Options& options) 
 }
 
 #ifdef KOLO_HAS_MPI
-constexpr const char* kRemedy = "start them by mpirun, or by srun with the --mpi that this MPI was built for";
+constexpr const char* kRemedy = "start them by mpirun, or by srun with the --mpi that this MPI was built for, or give "
+                                "them KOLO_STORE, KOLO_RANK and "
+                                "KOLO_SIZE";
 #else
-constexpr const char* kRemedy = "build Kolo with MPI (KOLO_WITH_MPI=ON)";
+constexpr const char* kRemedy =
+    "give them KOLO_STORE, KOLO_RANK and KOLO_SIZE, or build Kolo with MPI (KOLO_WITH_MPI=ON)";
 #endif
+
+/// The program's options, and then the process's environment.
+base::Lookup environment_of(const Options& options) {
+  return [process = base::process_environment(), chosen = options.settings](const char* name) {
+    const auto own = chosen.find(name);
+    return own == chosen.end() ? process(name) : std::optional<std::string>(own->second);
+  };
+}
+
+launch::Situation situation_of(const Options& options) {
+  launch::Situation situation;
+  situation.environment = environment_of(options);
+  situation.options = &options;
+  situation.alone = wants_to_be_alone(base::process_environment(), options);
+#ifdef KOLO_HAS_MPI
+  situation.mpi = mpi::started_by_launcher(situation.environment);
+#endif
+  return situation;
+}
 
 /// What launchers call the number of processes. Those of mpirun, torchrun and horovodrun go before Slurm's, under which
 /// they may run; and Slurm's is that of a step, for a batch script has the job's though it is alone.
@@ -72,20 +95,6 @@ std::shared_ptr<transport::CallerGate> process_gate() {
   return gate;
 }
 
-std::unique_ptr<detail::BootstrapHolder> Launcher::bootstrap(const Options& options) {
-  const base::Lookup environment = base::process_environment();
-  if (wants_to_be_alone(environment, options)) return solo_bootstrap();
-  if (!mpi::started_by_launcher(environment)) {
-    expect_all_processes(environment, 1);
-    return solo_bootstrap();
-  }
-  const base::Duration patience = connect_patience(options);
-  mpi_.begin(patience, environment);
-  auto bootstrap = mpi::MpiBootstrap::of_world(join_node_of_processes, patience, process_gate());
-  expect_all_processes(environment, bootstrap->size());
-  return std::make_unique<detail::BootstrapHolder>(std::move(bootstrap));
-}
-
 void Launcher::note(State state) noexcept {
   if (state == State::joined || state == State::broken) mpi_.leave_open(state == State::broken);
   mpi_.leave_together(state == State::left_together);
@@ -95,16 +104,33 @@ void Launcher::end(base::Duration patience, int status) noexcept { mpi_.end(pati
 
 #else
 
-std::unique_ptr<detail::BootstrapHolder> Launcher::bootstrap(const Options& options) {
-  const base::Lookup environment = base::process_environment();
-  if (!wants_to_be_alone(environment, options)) expect_all_processes(environment, 1);
-  return solo_bootstrap();
-}
-
 void Launcher::note(State /*state*/) noexcept {}
 
 void Launcher::end(base::Duration /*patience*/, int /*status*/) noexcept {}
 
 #endif
+
+std::vector<std::string> explain_start(const Options& options) { return launch::explain_start(situation_of(options)); }
+
+std::unique_ptr<detail::BootstrapHolder> meet(const launch::Start& start, const Options& options) {
+  return std::make_unique<detail::BootstrapHolder>(launch::meet(start, environment_of(options)));
+}
+
+std::unique_ptr<detail::BootstrapHolder> Launcher::bootstrap(const Options& options) {
+  const launch::Situation situation = situation_of(options);
+  const launch::Start start = launch::choose_start(situation);
+  if (start.way == launch::Way::meeting) return meet(start, options);
+#ifdef KOLO_HAS_MPI
+  if (start.way == launch::Way::mpi) {
+    const base::Duration patience = connect_patience(options);
+    mpi_.begin(patience, situation.environment);
+    auto bootstrap = mpi::MpiBootstrap::of_world(join_node_of_processes, patience, process_gate());
+    expect_all_processes(situation.environment, bootstrap->size());
+    return std::make_unique<detail::BootstrapHolder>(std::move(bootstrap));
+  }
+#endif
+  if (!situation.alone) expect_all_processes(situation.environment, 1);
+  return solo_bootstrap();
+}
 
 }  // namespace kolo::api

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which bootstrap a program gets: the launcher's, where it was started by one that MPI knows; a world of one, without
-// touching MPI, where none has started it or the program asks for that; an error where a launcher has started several
-// processes that could only make a world of one each.
+// Which bootstrap a program gets, by the table in launch/start.hpp: a meeting of processes, MPI's, or a world of one,
+// which does not touch MPI; an error where a launcher has started several processes that could only make a world of one
+// each.
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include <kolo/options.hpp>
 
 #include "api/bootstrap_holder.hpp"
 #include "base/clock.hpp"
 #include "base/settings.hpp"
+#include "launch/start.hpp"
 #ifdef KOLO_HAS_MPI
 #include "mpi/mpi_lifetime.hpp"
 #include "transport/gated_inter_node.hpp"
@@ -53,6 +56,12 @@ class Launcher {
   mpi::Lifetime mpi_;
 #endif
 };
+
+/// The ways in which this process may start, one line each, and which of them is taken.
+std::vector<std::string> explain_start(const Options& options);
+
+/// The bootstrap of processes that meet as `start` says. Throws Error (transport) when rank 0 cannot listen.
+std::unique_ptr<detail::BootstrapHolder> meet(const launch::Start& start, const Options& options);
 
 /// Throws Error (transport) when a launcher's variables speak of several processes, of which `found` make a world.
 void expect_all_processes(const base::Lookup& environment, int found);

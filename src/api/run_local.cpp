@@ -12,6 +12,7 @@
 
 #include "api/assemble.hpp"
 #include "api/context_impl.hpp"
+#include "api/rank_failure.hpp"
 #include "base/mutex.hpp"
 #include "base/system_error.hpp"
 #include "bootstrap/thread_world.hpp"
@@ -57,32 +58,6 @@ class FirstFailure {
   Failure repeat_ KOLO_GUARDED_BY(mutex_);
 };
 
-/// Whether this exception is the engine's fatal error: what every other rank throws as well.
-bool is_fatal_error(engine::Engine& engine, const std::exception_ptr& exception) {
-  if (!engine.faulted()) return false;
-  try {
-    engine.check_usable();
-  } catch (const Error& fatal) {
-    try {
-      std::rethrow_exception(exception);
-    } catch (const Error& error) {
-      return error.status().message() == fatal.status().message();
-    } catch (...) {
-    }
-  }
-  return false;
-}
-
-std::string what_of(const std::exception_ptr& exception) {
-  try {
-    std::rethrow_exception(exception);
-  } catch (const std::exception& error) {
-    return error.what();
-  } catch (...) {
-    return "an exception that is no std::exception";
-  }
-}
-
 }  // namespace
 
 void run_local(int ranks, const std::function<void()>& body, const Options& options) {
@@ -106,8 +81,8 @@ void run_local(int ranks, const std::function<void()>& body, const Options& opti
       try {
         body();
       } catch (...) {
-        failure.note(rank, std::current_exception(), is_fatal_error(impl->engine(), std::current_exception()));
-        impl->close("its code threw: " + what_of(std::current_exception()));
+        failure.note(rank, std::current_exception(), api::is_fatal_error(impl->engine(), std::current_exception()));
+        impl->close("its code threw: " + api::what_of(std::current_exception()));
         return;
       }
       context.shutdown();

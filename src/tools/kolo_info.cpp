@@ -178,6 +178,7 @@ Json of_rank() {
   return {{"place", of_place()},
           {"machine", of_machine()},
           {"description", kolo::describe()},
+          {"start", kolo::explain_start()},
           {"variables", of_variables()}};
 }
 
@@ -212,6 +213,8 @@ void print_rank(const Json& one) {
   std::cout << "\n";
   std::istringstream description(one["description"].get<std::string>());
   for (std::string line; std::getline(description, line);) std::cout << "  " << line << "\n";
+  std::cout << "  ways to start, in this order\n";
+  for (const Json& way : one["start"]) std::cout << "    " << way.get<std::string>() << "\n";
 }
 
 void print_variables(const Json& variables) {

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Ranks as processes that this one starts.
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <kolo/context.hpp>
+
+#include "api/assemble.hpp"
+#include "api/context_impl.hpp"
+#include "api/launch.hpp"
+#include "api/rank_failure.hpp"
+#include "base/fields.hpp"
+#include "base/settings.hpp"
+#include "base/system_error.hpp"
+#include "launch/processes.hpp"
+#include "launch/proof.hpp"
+
+namespace kolo {
+namespace {
+
+constexpr const char* kHost = "127.0.0.1";
+
+/// What a rank reports of its end. `start`: the sentence says whose fault it is. `repeat`: it tells of a fatal error
+/// that is another rank's.
+constexpr const char* kDone = "done";
+constexpr const char* kStart = "start";
+constexpr const char* kCause = "cause";
+constexpr const char* kRepeat = "repeat";
+
+void require_ranks(int ranks, const char* caller) {
+  if (ranks >= 1) return;
+  throw Error(ErrorCode::invalid_argument,
+              std::string(caller) + " needs at least one rank, not " + std::to_string(ranks));
+}
+
+std::string encode_report(const char* kind, const std::exception_ptr& exception) {
+  ErrorCode code = ErrorCode::user_exception;
+  std::string text = api::what_of(exception);
+  try {
+    std::rethrow_exception(exception);
+  } catch (const Error& error) {
+    code = error.code();
+    text = error.status().message();
+  } catch (...) {
+  }
+  return base::join_fields({kind, std::to_string(static_cast<int>(code)), text});
+}
+
+void send_report(int fd, const std::string& report) noexcept {
+  std::size_t sent = 0;
+  while (sent < report.size()) {
+    const ssize_t more = ::write(fd, report.data() + sent, report.size() - sent);
+    if (more < 0 && errno != EINTR) return;  // nobody is there to read it
+    if (more > 0) sent += static_cast<std::size_t>(more);
+  }
+}
+
+int report_failure(int report, const char* kind, const std::exception_ptr& exception) {
+  send_report(report, encode_report(kind, exception));
+  return EXIT_FAILURE;
+}
+
+/// Of this process's rank; null, and the failure is reported, when the start fails.
+std::shared_ptr<detail::ContextImpl> join_meeting(const launch::Start& start, const Options& options, int report) {
+  try {
+    return api::assemble(std::move(api::meet(start, options)->bootstrap), options);
+  } catch (...) {
+    report_failure(report, kStart, std::current_exception());
+    return nullptr;
+  }
+}
+
+/// Why a rank did not do what it should; of which kind.
+struct Failure {
+  std::string kind;
+  Status status;
+};
+
+std::optional<Failure> failure_of(const launch::Ending& ending) {
+  const std::string rank = "rank " + std::to_string(ending.rank);
+  if (ending.report.empty()) {
+    return Failure{kCause, Status(ErrorCode::rank_lost, rank + " " + launch::describe_status(ending.status))};
+  }
+  const std::vector<std::string> fields = base::split_fields(ending.report);
+  if (fields.size() != 3 || fields[0] == kDone) return std::nullopt;
+  int code = 0;
+  std::from_chars(fields[1].data(), fields[1].data() + fields[1].size(), code);
+  return Failure{fields[0], Status(static_cast<ErrorCode>(code), (fields[0] == kStart ? "" : rank + ": ") + fields[2])};
+}
+
+void rethrow(const launch::Outcome& outcome) {
+  std::optional<Failure> first;
+  for (const launch::Ending& ending : outcome.endings) {
+    const std::optional<Failure> failure = failure_of(ending);
+    if (!failure) continue;
+    if (!first) first = failure;
+    if (failure->kind != kCause) continue;
+    throw Error(failure->status);
+  }
+  if (first) throw Error(first->status);
+}
+
+}  // namespace
+
+void run_forked(int ranks, const std::function<void()>& body, const Options& options) {
+  require_ranks(ranks, "run_forked");
+  if (is_initialized()) {
+    throw Error(ErrorCode::invalid_argument,
+                "run_forked: this thread has a context already, and its process is a rank: the processes that it forks "
+                "cannot be others");
+  }
+  launch::Start start;
+  start.way = launch::Way::meeting;
+  start.reason = "run_forked has made this process";
+  start.where = store::tcp(kHost, 0);
+  start.place = {0, ranks, "the rank", "the size"};
+  Options own = options;
+  own.settings.insert_or_assign("KOLO_JOB_KEY", launch::hex_of(launch::random_word()));
+  // In the process of one rank; its exit status.
+  const launch::Outcome outcome = launch::run_processes(ranks, [&](int rank, int report) {
+    start.place.rank = rank;
+    const std::shared_ptr<detail::ContextImpl> impl = join_meeting(start, own, report);
+    if (impl == nullptr) return EXIT_FAILURE;
+    try {
+      Context context(impl);
+      const ContextGuard guard(context);
+      try {
+        body();
+      } catch (...) {
+        const std::exception_ptr exception = std::current_exception();
+        const int status =
+            report_failure(report, api::is_fatal_error(impl->engine(), exception) ? kRepeat : kCause, exception);
+        impl->close("its code threw: " + api::what_of(exception));
+        return status;
+      }
+      context.shutdown();
+    } catch (...) {
+      return report_failure(report, kCause, std::current_exception());
+    }
+    send_report(report, base::join_fields({kDone, "0", ""}));
+    return EXIT_SUCCESS;
+  });
+  if (outcome.signal) ::raise(*outcome.signal);
+  rethrow(outcome);
+}
+
+int run_program(int ranks, const std::vector<std::string>& command) {
+  require_ranks(ranks, "run_program");
+  if (command.empty()) throw Error(ErrorCode::invalid_argument, "run_program was given no program");
+  const MeetingPlace place = store::tcp(kHost, 0);
+  const std::string key = launch::hex_of(launch::random_word());
+  const launch::Outcome outcome = launch::run_processes(ranks, [&](int rank, int /*report*/) {
+    std::vector<std::string> variables = base::environment_with({{"KOLO_STORE", place.describe()},
+                                                                 {"KOLO_RANK", std::to_string(rank)},
+                                                                 {"KOLO_SIZE", std::to_string(ranks)},
+                                                                 {"KOLO_JOB_KEY", key}});
+    std::vector<std::string> words = command;
+    std::vector<char*> arguments;
+    std::vector<char*> environment;
+    for (std::string& word : words) arguments.push_back(word.data());
+    for (std::string& variable : variables) environment.push_back(variable.data());
+    arguments.push_back(nullptr);
+    environment.push_back(nullptr);
+    ::execvpe(arguments.front(), arguments.data(), environment.data());
+    std::fprintf(stderr, "kolo-run: cannot run %s: %s\n", words.front().c_str(), base::errno_text(errno).c_str());
+    return 127;
+  });
+  if (outcome.signal) return 128 + *outcome.signal;
+  for (const launch::Ending& ending : outcome.endings) {
+    if (ending.status == 0) continue;
+    std::fprintf(stderr, "kolo-run: rank %d of %d %s\n", ending.rank, ranks,
+                 launch::describe_status(ending.status).c_str());
+    return launch::exit_status_of(ending.status);
+  }
+  return 0;
+}
+
+}  // namespace kolo

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Worlds of real processes without MPI: by run_forked, and by every kind of meeting place.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <kolo/kolo.hpp>
+
+#include "launch/processes.hpp"
+
+namespace {
+
+using kolo::ErrorCode;
+
+std::string sentence_of(ErrorCode code, const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const kolo::Error& error) {
+    EXPECT_EQ(error.code(), code) << error.status().message();
+    return error.status().message();
+  }
+  return "no error";
+}
+
+void require(bool holds, const std::string& what) {
+  if (!holds) throw std::runtime_error(what);
+}
+
+/// Sums that are exact, of several sizes, by every route inside a node; the results compared on every rank.
+void check_sums() {
+  const int n = kolo::size();
+  for (const std::size_t elements : {std::size_t{1}, std::size_t{1000}, std::size_t{300001}}) {
+    std::vector<float> x(elements, static_cast<float>(kolo::rank() + 1));
+    kolo::allreduce("t" + std::to_string(elements), kolo::view(x));
+    std::vector<float> y(elements, static_cast<float>(kolo::rank() + 1));
+    kolo::allreduce(kolo::view(y));
+    const auto sum = static_cast<float>(n * (n + 1) / 2);
+    for (std::size_t i = 0; i < elements; ++i) require(x[i] == sum && y[i] == sum, "a wrong sum");
+  }
+}
+
+TEST(RunForked, SumsOfEveryNumberOfRanks) {
+  for (const int ranks : {1, 2, 3, 5, 8}) {
+    kolo::run_forked(ranks, [ranks] {
+      require(kolo::size() == ranks && kolo::local_size() == ranks, "another size");
+      check_sums();
+    });
+  }
+}
+
+TEST(RunForked, RanksAreProcesses) {
+  const pid_t parent = ::getpid();
+  kolo::run_forked(3, [parent] {
+    const std::vector<int> all = kolo::allgather_object(static_cast<int>(::getpid()));
+    for (const int one : all) require(one != parent, "a rank in the parent");
+    require(all[0] != all[1] && all[1] != all[2], "two ranks in one process");
+    const kolo::Session session;  // a guest
+    require(kolo::describe().find("tcp://127.0.0.1:") != std::string::npos &&
+                kolo::describe().find(", because run_forked has made this process") != std::string::npos,
+            kolo::describe());
+  });
+}
+
+TEST(RunForked, AnExceptionHasItsRanksName) {
+  EXPECT_EQ(sentence_of(ErrorCode::user_exception,
+                        [] {
+                          kolo::run_forked(3, [] {
+                            if (kolo::rank() == 1) throw std::runtime_error("no more data");
+                            float x = 1;
+                            kolo::allreduce("x", kolo::view(&x, {1}));
+                          });
+                        }),
+            "rank 1: no more data");
+  EXPECT_EQ(sentence_of(ErrorCode::invalid_argument,
+                        [] {
+                          kolo::run_forked(2, [] {
+                            if (kolo::rank() == 1) throw kolo::Error(ErrorCode::invalid_argument, "wrong so");
+                            kolo::barrier();
+                          });
+                        }),
+            "rank 1: wrong so");
+}
+
+TEST(RunForked, ADeathHasItsRanksName) {
+  EXPECT_EQ(sentence_of(ErrorCode::rank_lost,
+                        [] {
+                          kolo::run_forked(3, [] {
+                            if (kolo::rank() == 2) ::raise(SIGKILL);
+                            kolo::barrier();
+                          });
+                        }),
+            "rank 2 was killed by signal 9 (Killed)");
+  EXPECT_EQ(sentence_of(ErrorCode::rank_lost,
+                        [] {
+                          kolo::run_forked(3, [] {
+                            if (kolo::rank() == 0) ::_exit(3);
+                            kolo::barrier();
+                          });
+                        }),
+            "rank 0 ended with exit status 3");
+}
+
+TEST(RunForked, AWrongSettingIsOneSentence) {
+  EXPECT_EQ(sentence_of(ErrorCode::invalid_setting,
+                        [] {
+                          kolo::run_forked(
+                              2, [] {}, kolo::Options{}.with_setting("KOLO_SLOTS", "many"));
+                        }),
+            "rank 0: KOLO_SLOTS is \"many\" (option); expected an integer in the range 0 .. 64");
+  EXPECT_EQ(sentence_of(ErrorCode::invalid_argument, [] { kolo::run_forked(0, [] {}); }),
+            "run_forked needs at least one rank, not 0");
+}
+
+TEST(RunForked, BetweenNodesItNeedsMpi) {
+  EXPECT_EQ(sentence_of(ErrorCode::unsupported,
+                        [] {
+                          kolo::run_forked(
+                              2, [] {}, kolo::Options{}.with_setting("KOLO_RANKS_PER_NODE", "1"));
+                        }),
+            "rank 0: this job has 2 nodes, and without MPI tensors travel within one node only: start it by mpirun, or "
+            "keep all ranks on one machine and leave KOLO_RANKS_PER_NODE unset");
+}
+
+TEST(RunForked, NotInsideARank) {
+  kolo::run_forked(1, [] {  // in a process of its own: where a rank has been, its forks are none
+    require(sentence_of(ErrorCode::invalid_argument, [] { kolo::run_forked(2, [] {}); }) ==
+                "run_forked: this thread has a context already, and its process is a rank: the processes that it forks "
+                "cannot be others",
+            "another sentence");
+  });
+}
+
+/// Each process by its own `init`, twice.
+void expect_sessions(const std::function<kolo::MeetingPlace()>& where) {
+  const kolo::MeetingPlace place = where();
+  const kolo::launch::Outcome outcome = kolo::launch::run_processes(4, [&](int rank, int /*report*/) {
+    try {
+      for (int time = 0; time < 2; ++time) {
+        const kolo::Session session(kolo::Options{}.with_store(place, rank, 4));
+        require(kolo::rank() == rank && kolo::size() == 4, "another place");
+        check_sums();
+      }
+      return 0;
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << error.what();
+      return 1;
+    }
+  });
+  ASSERT_EQ(outcome.endings.size(), 4U);
+  for (const kolo::launch::Ending& ending : outcome.endings) EXPECT_EQ(ending.status, 0) << ending.rank;
+}
+
+TEST(Sessions, MeetByTcp) {
+  expect_sessions([] { return kolo::store::tcp("127.0.0.1", 0); });
+}
+
+TEST(Sessions, MeetByAFile) {
+  std::string folder = (std::filesystem::temp_directory_path() / "kolo-sessions-XXXXXX").string();
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  expect_sessions([&] { return kolo::store::file(folder); });
+  std::filesystem::remove_all(folder);
+}
+
+/// A store of the program's, over a folder: what a person would write in ten lines.
+class FolderStore final : public kolo::Store {
+ public:
+  explicit FolderStore(std::string folder) : folder_(std::move(folder)) {}
+  void set(const std::string& /*key: one*/, const std::string& value) override {
+    std::ofstream(folder_ + "/new") << value;
+    std::filesystem::rename(folder_ + "/new", folder_ + "/it");
+  }
+  std::optional<std::string> get(const std::string& /*key*/, std::chrono::nanoseconds /*timeout*/) override {
+    std::ifstream file(folder_ + "/it");
+    std::string text;
+    return std::getline(file, text) ? std::optional(text) : std::nullopt;
+  }
+
+ private:
+  std::string folder_;
+};
+
+TEST(Sessions, MeetByAStoreOfThePrograms) {
+  std::string folder = (std::filesystem::temp_directory_path() / "kolo-sessions-XXXXXX").string();
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  expect_sessions([&] { return kolo::MeetingPlace(std::make_shared<FolderStore>(folder)); });
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
