@@ -3,19 +3,16 @@
 
 #include <algorithm>
 #include <limits>
-#include <new>
 #include <string>
 #include <utility>
 
 #include <kolo/error.hpp>
 
 #include "base/check.hpp"
-#include "base/round_up.hpp"
 
 namespace kolo::mpi {
 namespace {
 
-constexpr std::size_t kAlignment = 64;
 constexpr int kIndexBits = 32;
 /// Receives that listen at a time.
 constexpr std::size_t kEars = 4;
@@ -32,22 +29,7 @@ MpiInterNode::MpiInterNode(Communicator communicator, std::size_t piece_bytes)
 MpiInterNode::~MpiInterNode() {
   if (end_listening() && transfers_.size() == free_.size()) return;
   communicator_.abandon();
-  for (auto& memory : staging_) static_cast<void>(memory.release());
-}
-
-std::byte* MpiInterNode::staging(std::size_t bytes) {
-  const std::size_t rounded = base::round_up(std::max<std::size_t>(bytes, 1), kAlignment);
-  auto* memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded));
-  if (memory == nullptr) throw std::bad_alloc();
-  staging_.emplace_back(memory);
-  return memory;
-}
-
-void MpiInterNode::give_back(std::byte* staging) noexcept {
-  const auto found =
-      std::find_if(staging_.begin(), staging_.end(), [staging](const auto& memory) { return memory.get() == staging; });
-  KOLO_CHECK(found != staging_.end()) << "memory that is not this transport's";
-  staging_.erase(found);
+  staging_.keep();
 }
 
 std::size_t MpiInterNode::claim(int rank) {

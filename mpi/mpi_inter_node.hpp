@@ -8,13 +8,12 @@
 // a look is a system call or two with TCP, and gives the CPU away where MPI knows that ranks share it.
 #pragma once
 
-#include <cstdlib>
-#include <memory>
 #include <optional>
 #include <vector>
 
 #include "mpi/mpi_api.hpp"
 #include "transport/inter_node.hpp"
+#include "transport/staging.hpp"
 
 namespace kolo::mpi {
 
@@ -27,8 +26,8 @@ class MpiInterNode final : public transport::InterNode {
   MpiInterNode(const MpiInterNode&) = delete;
   MpiInterNode& operator=(const MpiInterNode&) = delete;
 
-  std::byte* staging(std::size_t bytes) override;
-  void give_back(std::byte* staging) noexcept override;
+  std::byte* staging(std::size_t bytes) override { return staging_.take(bytes); }
+  void give_back(std::byte* staging) noexcept override { staging_.give_back(staging); }
   /// Tags are taken modulo the greatest that MPI knows (at least 32767, with Open MPI 2^31-1): two that differ by a
   /// multiple of that must not be in flight at once between the same ranks.
   Operation send(int rank, int tag, const std::byte* data, std::size_t bytes) override;
@@ -48,9 +47,6 @@ class MpiInterNode final : public transport::InterNode {
     std::uint32_t generation = 0;
     int rank = 0;
     bool claimed = false;
-  };
-  struct Free {
-    void operator()(std::byte* memory) const noexcept { std::free(memory); }
   };
 
   /// The receives that listen, used in turn.
@@ -81,7 +77,7 @@ class MpiInterNode final : public transport::InterNode {
   Requests requests_;
   std::uint64_t looks_ = 0;
   Listener listener_;
-  std::vector<std::unique_ptr<std::byte, Free>> staging_;
+  transport::Staging staging_;
 };
 
 }  // namespace kolo::mpi
