@@ -17,6 +17,7 @@
 #include "base/cpu.hpp"
 #include "base/fields.hpp"
 #include "base/mutex.hpp"
+#include "base/process_barrier.hpp"
 #include "base/quote.hpp"
 #include "base/round_up.hpp"
 #include "base/settings.hpp"
@@ -228,18 +229,21 @@ class Assembly {
     const std::vector<std::string> said = bootstrap::take_step(bootstrap_, "addresses", patience_, [this] {
       if (talks()) listener_.emplace(parts_.settings.interface);
       return base::join_fields({listener_ ? listener_->announcement() : std::string(), encode_cpus(base::affinity()),
-                                std::to_string(base::private_cache_bytes()), base::system_name()});
+                                std::to_string(base::private_cache_bytes()), base::system_name(),
+                                base::join_process_barriers() ? "1" : "0"});
     });
     std::vector<base::RankCpus> cpus;
     std::size_t cache = std::numeric_limits<std::size_t>::max();
+    parts_.has_barriers = true;
     for (const std::string& one : said) {
       std::vector<std::string> fields = base::split_fields(one);
-      if (fields.size() != 4)
+      if (fields.size() != 5)
         throw Error(ErrorCode::transport,
                     "a rank sent what this release of Kolo cannot read; all ranks must run the same release");
       announcements_.push_back(std::move(fields[0]));
       cpus.push_back({decode_cpus(fields[1]), machines_[cpus.size()], std::move(fields[3])});
       cache = std::min<std::size_t>(cache, std::stoull(fields[2]));
+      parts_.has_barriers = parts_.has_barriers && fields[4] == "1";
     }
     const bool one_machine =
         std::adjacent_find(machines_.begin(), machines_.end(), std::not_equal_to<>()) == machines_.end();

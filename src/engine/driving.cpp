@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/process_barrier.hpp"
 #include "base/thread_name.hpp"
 #include "engine/engine.hpp"
 #include "engine/tags.hpp"
@@ -56,6 +57,15 @@ void Engine::background() {
 /// Whether passes of the background thread can move an open batch.
 bool Engine::backend_moves() const noexcept { return executor_.open() > 0 && !failure_.is_announced(); }
 
+/// Whether an open batch may go on though nothing rings: peers of the node publish how far they have come by plain
+/// stores, and some transports tell nothing.
+bool Engine::backend_goes_on_unheard() const noexcept {
+  return backend_moves() && (topology_.local_size() > 1 || inter_ == nullptr || inter_->event_fd() < 0);
+}
+
+/// Whether a process barrier makes peers' stores heard.
+bool Engine::can_hear_backend() const noexcept { return has_barriers_ && inter_ != nullptr && inter_->event_fd() >= 0; }
+
 /// Whether the background thread, which alone gives work to a device, has batches or copies to look after there. It is
 /// rung when they have come further, so it sleeps meanwhile. Any thread may ask: the counts are atomic.
 bool Engine::device_moves() const noexcept KOLO_NO_THREAD_SAFETY_ANALYSIS {
@@ -84,7 +94,8 @@ std::optional<std::chrono::nanoseconds> Engine::sleep_time(base::Time now) noexc
   if (transport_moves()) {
     if (const std::optional<std::chrono::nanoseconds> nap = inter_->nap()) return nap;
   }
-  if (backend_moves() || device_moves() || !unsent_.empty() || (leader_ && leader_->blocked())) return kNap;
+  const bool looks = backend_goes_on_unheard() && !can_hear_backend();
+  if (looks || device_moves() || !unsent_.empty() || (leader_ && leader_->blocked())) return kNap;
   base::Time until = failure_.due;
   if (!open_.empty()) until = std::min(until, open_.next_due());
   until = std::min(until, messages_.next_due());
@@ -93,11 +104,12 @@ std::optional<std::chrono::nanoseconds> Engine::sleep_time(base::Time now) noexc
   return std::max(until - now, base::Duration::zero());
 }
 
-/// Has the transport ring the poller from now on, where batches are open that may wait for it. False: it has something
-/// already.
+/// Has the transport ring the poller from now on, where batches are open that may wait for it, or peers may. False: it
+/// has something already.
 bool Engine::arm_transport() noexcept {
-  const bool is_used = executor_.open() > 0 || device_moves() || messages_.is_busy();
-  if (!transport_moves() || !is_used || inter_->event_fd() < 0) return true;
+  if (!transport_moves() || inter_->event_fd() < 0) return true;
+  const bool is_used = executor_.open() > 0 || device_moves() || messages_.is_busy() || inter_->serves_peers();
+  if (!is_used) return true;
   return !guarded([this]() KOLO_REQUIRES(driver_.mutex()) {
     if (!inter_->arm()) return true;
     driver_.poller().add(inter_->event_fd(), kTransportTag, base::Poller::kReadable | base::Poller::kOnce);
@@ -108,6 +120,7 @@ bool Engine::arm_transport() noexcept {
 /// The background thread sleeps until something rings or is due. The driver's place is free meanwhile.
 void Engine::sleep(bool burst) {
   driver_.fall(sleep_state());
+  if (backend_goes_on_unheard() && can_hear_backend()) base::process_barrier();
   if (owes_work() || !errands_.empty() || failure_.abort_due || !questions_.empty() || driver_.is_ending() ||
       (backend_moves() && progress()) || !arm_transport() || !arm_messages()) {
     driver_.stay();
@@ -295,7 +308,7 @@ void Engine::hand_over(bool look) noexcept {
     due = open_.empty() ? failure_.due : std::min(failure_.due, open_.next_due());
     if (leader_) due = std::min(due, leader_->next_deadline());
     due = std::min(due, messages_.next_due());
-    if (backend_moves() || (transport_moves() && inter_->nap())) due = std::min(due, base::now() + kNap);
+    if (backend_goes_on_unheard() || (transport_moves() && inter_->nap())) due = std::min(due, base::now() + kNap);
     rest.is_nap_over = open_.empty();  // a lone submission does not wait for its end
   }
   driver_.let_go(rest);

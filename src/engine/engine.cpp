@@ -72,8 +72,8 @@ NodeLayout node_layout(const base::Settings& settings, const core::Topology& top
 Engine::Engine(EngineParts parts)
     : topology_(std::move(parts.topology)), settings_(std::move(parts.settings)), logger_(std::move(parts.logger)),
       link_(std::move(parts.link)), control_(std::move(parts.control)), device_(std::move(parts.device)),
-      wait_policy_(parts.wait_policy), inter_(std::move(parts.inter)), callers_(inter_ ? inter_->callers() : nullptr),
-      mailbox_(static_cast<std::size_t>(settings_.mailbox_capacity)),
+      wait_policy_(parts.wait_policy), inter_(std::move(parts.inter)), has_barriers_(parts.has_barriers),
+      callers_(inter_ ? inter_->callers() : nullptr), mailbox_(static_cast<std::size_t>(settings_.mailbox_capacity)),
       changes_(callers_ != nullptr ? &callers_->changes() : nullptr), errands_(*logger_),
       messages_(topology_, parts.layout.messages(link_->memory()), *link_, std::move(parts.message_peers),
                 wait_policy_.pauses_before_yield > 0, inter_),

@@ -23,6 +23,12 @@
 // publisher's, for every chunk on every rank, to save the few that sleep amid a batch. So these sleep for a millisecond
 // at most while the backend has a batch open, which bounds what a missed look costs, and publishers pay nothing.
 //
+// Where the transport between nodes has a descriptor, they sleep without an end: waits for a link are long. The sleeper
+// then has the publishers execute the fence, by a process barrier between its announcement and its last look. A
+// publisher has come to it before its store, and then looks after the announcement, and rings; or after its store,
+// which the sleeper's last look sees. That interrupts the peers' CPUs, once for each sleep amid a batch, so it is not
+// done where waits are short: inside one node. (A rank that is alone on its node has no such peers.)
+//
 // The background thread often shares a CPU with the thread that submits (mpirun binds a rank to one). So it does not
 // spin there. It does not yield either: that would give a computing thread a whole time slice, while a sleeper is woken
 // at once. It leaves the driver's place to a thread that waits (`Driver::seek`) and sleeps until that one hands over
@@ -122,6 +128,7 @@ struct EngineParts {
   std::shared_ptr<transport::InterNode> inter;  ///< the backends' transport; null: there is one node
   /// The same as `peers`, for messages, and with several nodes, too.
   std::shared_ptr<transport::PeerMemory> message_peers;
+  bool has_barriers = false;  ///< all ranks of the world take part in process barriers
 };
 
 /// The shape of a node's board under these settings.
@@ -330,6 +337,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void end_batches() KOLO_REQUIRES(driver_.mutex());
   void report_stall(const control::Stalled& stall) KOLO_REQUIRES(driver_.mutex());
   [[nodiscard]] bool backend_moves() const noexcept KOLO_REQUIRES(driver_.mutex());
+  [[nodiscard]] bool backend_goes_on_unheard() const noexcept KOLO_REQUIRES(driver_.mutex());
+  [[nodiscard]] bool can_hear_backend() const noexcept;
   [[nodiscard]] bool device_moves() const noexcept;
   [[nodiscard]] bool owes_work() const noexcept KOLO_REQUIRES(driver_.mutex());
   [[nodiscard]] control::Board::Sleep sleep_state() const noexcept KOLO_REQUIRES(driver_.mutex());
@@ -393,6 +402,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const std::unique_ptr<data::DeviceBackend> device_;
   const base::WaitPolicy wait_policy_;
   const std::shared_ptr<transport::InterNode> inter_;
+  const bool has_barriers_;            ///< process barriers reach all ranks of the node
   transport::Callers* const callers_;  ///< of inter_; null: any thread may move it
 
   // -- self-synchronised

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages between two ranks of different nodes. MPI carries them between processes, a queue between ranks as threads.
+// Messages between two ranks of different nodes. MPI or UCX carries them between processes, a queue between ranks as
+// threads.
 // Only Kolo's staging memory travels, never a caller's: so a handle can fail while an operation is still open.
 //
 // Two parts of the library use a transport. The data plane sends and receives, and knows no more than that. The engine
@@ -141,6 +142,9 @@ class InterNode {
   /// To be called after sleep was announced, before it begins. False: something has come that the driver has not seen;
   /// it makes another pass instead of sleeping.
   [[nodiscard]] virtual bool arm() { return true; }
+  /// Whether peers may need this rank's transport though nothing is open here: then it is armed whenever the driver
+  /// sleeps, else only while batches or messages are open.
+  [[nodiscard]] virtual bool serves_peers() const noexcept { return false; }
   /// How long to sleep at most before looking again; nothing: it need not be looked at.
   [[nodiscard]] virtual std::optional<std::chrono::nanoseconds> nap() noexcept { return std::nullopt; }
 };
