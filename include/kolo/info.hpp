@@ -22,6 +22,7 @@ struct BuildInfo {
   std::string version;
   std::string compiler;  ///< "GCC 12.2.0"
   std::string mpi;       ///< "Open MPI v4.1.4"
+  std::string ucx;       ///< "UCX 1.13": whose headers; the library is loaded when it is wanted
   std::string cuda;      ///< "CUDA 13.0, NCCL 2.28.9"; empty: this build has no CUDA part
   std::string simd;      ///< the instruction set that the CPU kernels use here: "AVX3"
 };

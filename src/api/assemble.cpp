@@ -14,6 +14,7 @@
 
 #include <sys/random.h>
 
+#include "api/carrier.hpp"
 #include "base/cpu.hpp"
 #include "base/fields.hpp"
 #include "base/mutex.hpp"
@@ -151,7 +152,8 @@ data::cpu::Tuning tuning_of(const base::Settings& settings) {
 }
 
 /// Logs what was found and chosen, once a job.
-void tell(const engine::Engine& engine, const bootstrap::Bootstrap& bootstrap, bool reads_peers) {
+void tell(const engine::Engine& engine, const bootstrap::Bootstrap& bootstrap, const std::string& carrier,
+          bool reads_peers) {
   const core::Topology& topology = engine.topology();
   base::Logger& logger = engine.logger();
   if (topology.rank != 0 || !logger.enabled(LogLevel::info)) return;
@@ -162,6 +164,7 @@ void tell(const engine::Engine& engine, const bootstrap::Bootstrap& bootstrap, b
                          << (topology.size == 1 ? " rank" : " ranks") << " on " << topology.node_count()
                          << (topology.node_count() == 1 ? " node" : " nodes") << " (" << nodes
                          << "); ranks meet by: " << bootstrap.describe();
+  if (!carrier.empty()) KOLO_LOG(logger, info) << "between nodes: " << carrier;
   KOLO_LOG(logger, info) << "CPU tensors: " << engine.describe_plane();
   if (engine.device() != nullptr) KOLO_LOG(logger, info) << "GPU tensors: " << engine.device()->describe();
   if (topology.size > 1 && topology.node_count() == 1) {
@@ -206,13 +209,13 @@ class Assembly {
 #endif
       const bool reads_peers = parts_.peers != nullptr;
       engine = engine::Engine::make(std::move(parts_));
-      tell(*engine, bootstrap_, reads_peers);
+      tell(*engine, bootstrap_, carrier_, reads_peers);
       return {};
     });
     engine->begin();
     bootstrap->close();
     return std::make_shared<detail::ContextImpl>(std::move(bootstrap), std::move(engine), link, regions_,
-                                                 std::move(connections));
+                                                 std::move(connections), carrier_);
   }
 
  private:
@@ -266,10 +269,9 @@ class Assembly {
                 job_key_, std::chrono::duration_cast<std::chrono::milliseconds>(patience_));
             return {};
           });
-      bootstrap::take_step(bootstrap_, "transport", bootstrap::after_waiting(patience_), [this]() -> std::string {
-        inter_ = parts_.inter = bootstrap_.inter_node(parts_.topology, patience_);
-        return {};
-      });
+      Carrier carrier = choose_carrier(bootstrap_, parts_.settings, parts_.topology, patience_);
+      inter_ = parts_.inter = std::move(carrier.transport);
+      carrier_ = std::move(carrier.description);
     }
     const auto has_peers = [](const std::vector<int>& node) { return node.size() > 1; };
     const std::vector<std::vector<int>>& nodes = parts_.topology.nodes;
@@ -354,6 +356,7 @@ class Assembly {
   base::Duration patience_{};
   std::optional<tcp::Listener> listener_;
   std::shared_ptr<transport::InterNode> inter_;
+  std::string carrier_;  // what that is; empty with one node
   std::size_t slot_bytes_ = 0;
   std::int64_t slots_ = 0;
 };

@@ -13,6 +13,9 @@
 #ifdef KOLO_HAS_MPI
 #include "mpi/mpi_lifetime.hpp"
 #endif
+#ifdef KOLO_HAS_UCX
+#include "transport/ucx/ucx_api.hpp"
+#endif
 
 namespace kolo {
 namespace {
@@ -51,6 +54,9 @@ BuildInfo built_with() {
 #ifdef KOLO_HAS_MPI
   info.mpi = mpi::describe_library();
 #endif
+#ifdef KOLO_HAS_UCX
+  info.ucx = "UCX " + ucx::built_version();
+#endif
 #ifdef KOLO_HAS_CUDA
   info.cuda = "CUDA " + cuda::runtime_version() + ", NCCL " + cuda::nccl_version();
 #endif
@@ -74,6 +80,7 @@ std::vector<std::string> explain_start(const Options& options) { return api::exp
 std::string describe(const Group& group) {
   const engine::Engine& engine = group.impl().engine();
   const core::Topology& topology = engine.topology();
+  const std::string& carrier = group.impl().describe_carrier();
   std::ostringstream text;
   text << "Kolo " << version() << ", rank " << topology.rank << " of " << topology.size << "\n"
        << "bootstrap: " << group.impl().describe_bootstrap() << "\n"
@@ -81,6 +88,7 @@ std::string describe(const Group& group) {
        << " of " << topology.node_count() << "\n"
        << describe_nodes(topology)  //
        << "control: shared memory within a node" << (topology.node_count() > 1 ? ", TCP between nodes" : "") << "\n"
+       << (carrier.empty() ? "" : "between nodes: " + carrier + "\n")  //
        << "CPU backend: " << engine.describe_plane() << "\n";
   if (engine.device() != nullptr) text << "CUDA backend: " << engine.device()->describe() << "\n";
   return text.str();

@@ -17,6 +17,7 @@ std::string expected_text(const SettingRow& row) {
     return "true or false (also 1 or 0, yes or no, on or off)";
   case SettingType::log_level:
   case SettingType::gpu_backend:
+  case SettingType::transport:
     return "one of " + range_text(row);
   case SettingType::bytes:
     return "bytes, such as 65536 or 64K, in the range " + range_text(row);

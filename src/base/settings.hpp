@@ -28,6 +28,11 @@ enum class GpuBackend : std::uint8_t { nccl, staged };
 /// "nccl", "staged".
 std::string_view to_string(GpuBackend backend) noexcept;
 
+/// What carries data between nodes.
+enum class Transport : std::uint8_t { automatic, ucx, mpi };
+/// "auto", "ucx", "mpi".
+std::string_view to_string(Transport transport) noexcept;
+
 /// A plain value. `Settings{}` is all defaults. Sizes are in bytes, times in seconds unless the name says otherwise.
 struct Settings {
   double timeout_s = 600;
@@ -47,6 +52,7 @@ struct Settings {
   std::int64_t ranks_per_node = 0;
   std::int64_t tree_fanout = 8;
   std::string interface;
+  Transport transport = Transport::automatic;
   std::int64_t slot_bytes = 0;
   std::int64_t slots = 0;
   std::int64_t flat_bytes = std::int64_t{8} << 10;

@@ -69,8 +69,12 @@ constexpr auto kRows = std::to_array<SettingRow>({
     {"KOLO_TREE_FANOUT", &S::tree_fanout, Type::integer, 1, 1024, kShared, "",
      "How many nodes report to one node in the tree of control connections."},
     {"KOLO_INTERFACE", &S::interface, Type::text, 0, 0, kOwn, "",
-     "The network that control connections use: the name of an interface (`eth0`), or an address with its prefix "
-     "(`10.0.0.0/8`). Empty: whichever address answers."},
+     "The network that control connections use, and UCX: the name of an interface (`eth0`), or an address with its "
+     "prefix (`10.0.0.0/8`). Empty: whichever address answers, and whatever UCX finds. `UCX_NET_DEVICES`, where it is "
+     "set, wins for UCX; it can also name devices for RDMA."},
+    {"KOLO_TRANSPORT", &S::transport, Type::transport, 0, 0, kShared, "",
+     "What carries data between nodes: UCX, or what comes with the start (`mpi`): MPI under `mpirun`, queues between "
+     "ranks as threads. `auto` chooses, and `kolo-info` says why."},
     {"KOLO_SLOT_BYTES", &S::slot_bytes, Type::bytes, 0, 16 * kMi, kShared, "",
      "The size of one of a rank's slots in shared memory, through which batches stream in chunks; 0 chooses by the "
      "size of a core's cache and the number of ranks, and less than 256 is 256."},

@@ -14,11 +14,22 @@
 
 namespace kolo::base {
 
-enum class SettingType : std::uint8_t { seconds, bytes, integer, boolean, text, secret, log_level, gpu_backend };
+enum class SettingType : std::uint8_t {
+  seconds,
+  bytes,
+  integer,
+  boolean,
+  text,
+  secret,
+  log_level,
+  gpu_backend,
+  transport
+};
 
 /// Where a value lives in Settings. Its alternatives and SettingType go together: int64 is bytes or an integer.
-using SettingField = std::variant<double Settings::*, std::int64_t Settings::*, bool Settings::*,
-                                  std::string Settings::*, LogLevel Settings::*, GpuBackend Settings::*>;
+using SettingField =
+    std::variant<double Settings::*, std::int64_t Settings::*, bool Settings::*, std::string Settings::*,
+                 LogLevel Settings::*, GpuBackend Settings::*, Transport Settings::*>;
 
 struct SettingRow {
   std::string_view name;

@@ -68,11 +68,22 @@ std::string bytes_text(std::int64_t bytes) {
   return std::to_string(bytes) + suffix;
 }
 
-std::optional<GpuBackend> parse_gpu_backend(std::string_view text) {
-  for (const GpuBackend backend : {GpuBackend::nccl, GpuBackend::staged}) {
-    if (text == to_string(backend)) return backend;
+constexpr std::array kGpuBackends{GpuBackend::nccl, GpuBackend::staged};
+constexpr std::array kTransports{Transport::automatic, Transport::ucx, Transport::mpi};
+
+template <class Choices>
+auto parse_choice(const Choices& choices, std::string_view text) -> std::optional<typename Choices::value_type> {
+  for (const auto choice : choices) {
+    if (text == to_string(choice)) return choice;
   }
   return std::nullopt;
+}
+
+template <class Choices>
+std::string list_choices(const Choices& choices) {
+  std::string list;
+  for (const auto choice : choices) list += (list.empty() ? "" : ", ") + std::string(to_string(choice));
+  return list;
 }
 
 template <class Number>
@@ -93,6 +104,18 @@ bool set_value(const SettingRow& row, Settings& settings, const std::optional<Va
 
 std::string_view to_string(GpuBackend backend) noexcept { return backend == GpuBackend::nccl ? "nccl" : "staged"; }
 
+std::string_view to_string(Transport transport) noexcept {
+  switch (transport) {
+  case Transport::automatic:
+    return "auto";
+  case Transport::ucx:
+    return "ucx";
+  case Transport::mpi:
+    return "mpi";
+  }
+  return "unknown";
+}
+
 std::string_view type_text(SettingType type) {
   switch (type) {
   case SettingType::seconds:
@@ -108,6 +131,7 @@ std::string_view type_text(SettingType type) {
     return "text";
   case SettingType::log_level:
   case SettingType::gpu_backend:
+  case SettingType::transport:
     return "one of";
   }
   KOLO_UNREACHABLE();
@@ -134,7 +158,9 @@ std::string range_text(const SettingRow& row) {
     return levels + std::string(to_string(LogLevel::off));
   }
   case SettingType::gpu_backend:
-    return std::string(to_string(GpuBackend::nccl)) + ", " + std::string(to_string(GpuBackend::staged));
+    return list_choices(kGpuBackends);
+  case SettingType::transport:
+    return list_choices(kTransports);
   }
   KOLO_UNREACHABLE();
 }
@@ -157,6 +183,8 @@ std::string value_text(const SettingRow& row, const Settings& settings) {
     return std::string(to_string(settings.*std::get<LogLevel Settings::*>(row.field)));
   case SettingType::gpu_backend:
     return std::string(to_string(settings.*std::get<GpuBackend Settings::*>(row.field)));
+  case SettingType::transport:
+    return std::string(to_string(settings.*std::get<Transport Settings::*>(row.field)));
   }
   KOLO_UNREACHABLE();
 }
@@ -177,7 +205,9 @@ bool set_from_text(const SettingRow& row, Settings& settings, std::string_view t
   case SettingType::log_level:
     return set_value(row, settings, parse_log_level(lower(text)));
   case SettingType::gpu_backend:
-    return set_value(row, settings, parse_gpu_backend(lower(text)));
+    return set_value(row, settings, parse_choice(kGpuBackends, lower(text)));
+  case SettingType::transport:
+    return set_value(row, settings, parse_choice(kTransports, lower(text)));
   }
   KOLO_UNREACHABLE();
 }

@@ -38,7 +38,8 @@ class Bootstrap {
   /// rank is everyone's.
   virtual std::shared_ptr<transport::NodeLink> join_node(const core::Topology& topology, std::size_t bytes,
                                                          const std::string& job_key, base::Duration patience) = 0;
-  /// Bulk transport between nodes; called only when there is more than one node.
+  /// Bulk transport between nodes; called only when there is more than one node. Throws Error (unsupported), on every
+  /// rank, when this start brings none: UCX then carries the data, where it can.
   virtual std::shared_ptr<transport::InterNode> inter_node(const core::Topology& topology, base::Duration patience) = 0;
   /// "MPI (Open MPI 4.1.4, thread level MULTIPLE)": for describe() and kolo-info.
   [[nodiscard]] virtual std::string describe() const = 0;

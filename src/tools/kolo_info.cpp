@@ -119,11 +119,8 @@ class Machine {
 
 Json of_build() {
   const kolo::BuildInfo build = kolo::built_with();
-  return {{"version", build.version},
-          {"compiler", build.compiler},
-          {"mpi", build.mpi},
-          {"cuda", build.cuda},
-          {"simd", build.simd}};
+  return {{"version", build.version}, {"compiler", build.compiler}, {"mpi", build.mpi},
+          {"ucx", build.ucx},         {"cuda", build.cuda},         {"simd", build.simd}};
 }
 
 Json of_place() {
@@ -192,6 +189,7 @@ void print_build(const Json& build) {
   std::cout << "kolo " << build["version"].get<std::string>() << "\n"
             << "  compiler  " << build["compiler"].get<std::string>() << "\n"
             << "  MPI       " << or_none(build["mpi"]) << "\n"
+            << "  UCX       " << or_none(build["ucx"]) << "\n"
             << "  CUDA      " << or_none(build["cuda"]) << "\n"
             << "  SIMD      " << build["simd"].get<std::string>() << "\n";
 }

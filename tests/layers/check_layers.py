@@ -23,8 +23,8 @@ from pathlib import Path, PurePosixPath
 GROUND = {"public", "base"}
 SHARED = GROUND | {"core"}
 INTERFACES = SHARED | {"control", "data", "data/kernels", "data/p2p", "transport"}
-BELOW_API = INTERFACES | {"control/tcp", "data/cpu", "data/cuda", "transport/shm", "transport/threads", "bootstrap",
-                          "launch", "mpi", "engine"}
+BELOW_API = INTERFACES | {"control/tcp", "data/cpu", "data/cuda", "transport/shm", "transport/threads", "transport/ucx",
+                          "bootstrap", "launch", "mpi", "engine"}
 EVERYTHING = BELOW_API | {"api", "optimizer", "libtorch", "capi"}
 
 MAY_INCLUDE = {
@@ -41,6 +41,7 @@ MAY_INCLUDE = {
     "transport": SHARED,
     "transport/shm": SHARED | {"transport"},
     "transport/threads": SHARED | {"transport", "transport/shm"},
+    "transport/ucx": SHARED | {"transport"},
     "bootstrap": SHARED | {"transport", "transport/shm", "transport/threads"},
     "launch": SHARED | {"transport", "control/tcp", "bootstrap"},
     "mpi": SHARED | {"transport", "bootstrap"},
@@ -61,6 +62,7 @@ LIBRARY = ("src/", "mpi/", "tests/", "bench/micro/")
 VENDORS = [
     ("mpi", r"mpi\.h$|mpi-ext\.h$", ("mpi/", "include/kolo/mpi.hpp", "tests/mpi/", "tests/chaos/",
                                        "bench/")),
+    ("ucx", r"uc[pst]/", ("src/transport/ucx/", "tests/transport/ucx/")),
     ("cuda", r"cuda|nccl|driver_types\.h$", ("src/data/cuda/", "include/kolo/cuda.hpp", "tests/data/cuda/",
                                        "tests/emulated_cuda/", "examples/cuda_trainer/", "bench/")),
     ("torch", r"(torch|ATen|c10)/", ("src/libtorch/", "include/kolo/libtorch.hpp", "tests/libtorch/", "bench/",

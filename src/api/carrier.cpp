@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/carrier.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <kolo/error.hpp>
+
+#ifdef KOLO_HAS_UCX
+#include "control/tcp/interfaces.hpp"
+#include "transport/ucx/ucx_api.hpp"
+#include "transport/ucx/ucx_inter_node.hpp"
+#endif
+
+namespace kolo::api {
+namespace {
+
+#ifdef KOLO_HAS_UCX
+
+/// The process's, and never destroyed: UCX has threads of its own. A failure is tried again by the next one who asks.
+const ucx::Library& ucx_library() {
+  static const ucx::Library& instance = *new ucx::Library;
+  return instance;
+}
+
+/// The interfaces that KOLO_INTERFACE stands for, as UCX wants them; empty: all.
+std::string ucx_devices(const std::string& wanted) {
+  if (wanted.empty()) return {};
+  std::vector<std::string> names;
+  for (const tcp::LocalAddress& address : tcp::select_addresses(tcp::local_addresses(), wanted)) {
+    if (std::find(names.begin(), names.end(), address.interface) == names.end()) names.push_back(address.interface);
+  }
+  std::string devices;
+  for (const std::string& name : names) devices += (devices.empty() ? "" : ",") + name;
+  return devices;
+}
+
+Carrier connect_by_ucx(bootstrap::Bootstrap& bootstrap, const base::Settings& settings, base::Duration patience) {
+  std::unique_ptr<ucx::Worker> worker;
+  const std::vector<std::string> addresses = bootstrap::take_step(bootstrap, "UCX", patience, [&] {
+    worker = std::make_unique<ucx::Worker>(ucx_library(), ucx_devices(settings.interface));
+    return worker->address();
+  });
+  Carrier carrier;
+  carrier.description = "UCX " + worker->library().version();
+  carrier.transport = std::make_shared<ucx::UcxInterNode>(std::move(worker), bootstrap.rank(), addresses);
+  return carrier;
+}
+
+#else
+
+Carrier connect_by_ucx(bootstrap::Bootstrap& bootstrap, const base::Settings& /*settings*/, base::Duration patience) {
+  bootstrap::take_step(bootstrap, "UCX", patience, []() -> std::string {
+    throw Error(
+        ErrorCode::unsupported,
+        "data between nodes has to go by UCX here, but this build of Kolo has no UCX part: build it where UCX's "
+        "headers are (Debian: libucx-dev), or start the ranks by mpirun with KOLO_TRANSPORT=auto");
+  });
+  return {};
+}
+
+#endif
+
+/// A transport that is null: this start brings none, and `may_lack` it.
+Carrier connect_by_start(bootstrap::Bootstrap& bootstrap, const core::Topology& topology, base::Duration patience,
+                         bool may_lack) {
+  constexpr const char* kLacks = "none";
+  Carrier carrier;
+  const std::vector<std::string> found =
+      bootstrap::take_step(bootstrap, "transport", bootstrap::after_waiting(patience), [&]() -> std::string {
+        try {
+          carrier.transport = bootstrap.inter_node(topology, patience);
+        } catch (const Error& error) {
+          if (!may_lack || error.code() != ErrorCode::unsupported) throw;
+          return kLacks;
+        }
+        return {};
+      });
+  if (std::find(found.begin(), found.end(), kLacks) != found.end()) return {};
+  carrier.description = carrier.transport->name();
+  return carrier;
+}
+
+/// Where UCX is the better one, measurements have yet to tell; it is the only one where the start brings none.
+Carrier choose(bootstrap::Bootstrap& bootstrap, const base::Settings& settings, const core::Topology& topology,
+               base::Duration patience, std::string& why) {
+  const bool is_free = settings.transport == base::Transport::automatic;
+  if (settings.transport == base::Transport::ucx) return connect_by_ucx(bootstrap, settings, patience);
+  Carrier carrier = connect_by_start(bootstrap, topology, patience, is_free);
+  if (is_free) why = ": what comes with the start";
+  if (carrier.transport != nullptr) return carrier;
+  why = ": nothing comes with the start";
+  return connect_by_ucx(bootstrap, settings, patience);
+}
+
+}  // namespace
+
+Carrier choose_carrier(bootstrap::Bootstrap& bootstrap, const base::Settings& settings, const core::Topology& topology,
+                       base::Duration patience) {
+  std::string why;
+  Carrier carrier = choose(bootstrap, settings, topology, patience, why);
+  carrier.description += " (KOLO_TRANSPORT=" + std::string(base::to_string(settings.transport)) + why + ")";
+  return carrier;
+}
+
+}  // namespace kolo::api

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/ucx/ucx_api.hpp"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <kolo/error.hpp>
+
+#include "base/settings.hpp"
+
+namespace kolo::ucx {
+namespace {
+
+constexpr const char* kFile = "libucp.so.0";
+constexpr const char* kDevices = "UCX_NET_DEVICES";
+
+void* load_file() {
+  const base::ScopedVariable without_handlers("UCX_HANDLE_ERRORS", "none");
+  const base::ScopedVariable without_hooks("UCX_MEM_EVENTS", "n");
+  void* const file = ::dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
+  if (file != nullptr) return file;
+  const char* const why = ::dlerror();  // NOLINT(concurrency-mt-unsafe): glibc has one for each thread
+  throw Error(ErrorCode::transport, "UCX could not be loaded (" + std::string(why == nullptr ? kFile : why) +
+                                        "); install it (Debian: libucx0), or set KOLO_TRANSPORT=mpi");
+}
+
+template <class Function>
+void find(void* file, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(::dlsym(file, name));
+  if (function != nullptr) return;
+  throw Error(ErrorCode::transport, std::string("UCX's library ") + kFile + " has no " + name + "; install UCX " +
+                                        built_version() + " or newer, or set KOLO_TRANSPORT=mpi");
+}
+
+ucp_request_param_t parameters() noexcept {
+  ucp_request_param_t parameters{};
+  parameters.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE;  // else UCX asks each time whose memory it is
+  parameters.memory_type = UCS_MEMORY_TYPE_HOST;
+  return parameters;
+}
+
+}  // namespace
+
+std::string built_version() { return std::to_string(UCP_API_MAJOR) + "." + std::to_string(UCP_API_MINOR); }
+
+Library::Library() : process_(::getpid()) {
+  void* const file = load_file();
+  find(file, "ucp_get_version", calls_.get_version);
+  find(file, "ucp_get_version_string", calls_.get_version_string);
+  find(file, "ucp_config_read", calls_.config_read);
+  find(file, "ucp_config_modify", calls_.config_modify);
+  find(file, "ucp_config_release", calls_.config_release);
+  find(file, "ucp_init_version", calls_.init_version);
+  find(file, "ucp_cleanup", calls_.cleanup);
+  find(file, "ucp_worker_create", calls_.worker_create);
+  find(file, "ucp_worker_destroy", calls_.worker_destroy);
+  find(file, "ucp_worker_get_address", calls_.worker_get_address);
+  find(file, "ucp_worker_release_address", calls_.worker_release_address);
+  find(file, "ucp_worker_get_efd", calls_.worker_get_efd);
+  find(file, "ucp_worker_progress", calls_.worker_progress);
+  find(file, "ucp_worker_arm", calls_.worker_arm);
+  find(file, "ucp_ep_create", calls_.ep_create);
+  find(file, "ucp_ep_close_nbx", calls_.ep_close);
+  find(file, "ucp_tag_send_nbx", calls_.tag_send);
+  find(file, "ucp_tag_recv_nbx", calls_.tag_receive);
+  find(file, "ucp_tag_recv_request_test", calls_.receive_test);
+  find(file, "ucp_request_check_status", calls_.request_status);
+  find(file, "ucp_request_cancel", calls_.request_cancel);
+  find(file, "ucp_request_free", calls_.request_free);
+  find(file, "ucs_status_string", calls_.status_string);
+  unsigned major = 0;
+  unsigned minor = 0;
+  unsigned release = 0;
+  calls_.get_version(&major, &minor, &release);
+  if (major != UCP_API_MAJOR || minor < UCP_API_MINOR) {
+    throw Error(ErrorCode::transport, "UCX " + version() + " was found, but this build of Kolo needs " +
+                                          built_version() + " or newer of the same major version; install that, or " +
+                                          "set KOLO_TRANSPORT=mpi");
+  }
+}
+
+std::string Library::version() const { return calls_.get_version_string(); }
+
+void Library::check_not_forked() const {
+  if (::getpid() == process_) return;
+  throw Error(ErrorCode::transport,
+              "UCX was loaded before this process was forked, and does not work in a fork: fork before the first "
+              "context is made, or set KOLO_TRANSPORT=mpi");
+}
+
+std::string Library::describe(ucs_status_t status) const { return calls_.status_string(status); }
+
+// ---------------------------------------------------------------- making
+
+Worker::Worker(const Library& library, const std::string& devices) : library_(library), calls_(library.calls_) {
+  library.check_not_forked();
+  const base::MutexLock lock(library_.making_);
+  try {
+    make_context(devices);
+    make_worker();
+    read_address();
+  } catch (...) {
+    destroy();
+    throw;
+  }
+}
+
+Worker::~Worker() {
+  const base::MutexLock lock(library_.making_);
+  destroy();
+}
+
+void Worker::destroy() noexcept {
+  if (worker_ != nullptr) calls_.worker_destroy(worker_);
+  if (context_ != nullptr) calls_.cleanup(context_);
+}
+
+void Worker::check(ucs_status_t status, const char* call) const {
+  if (status == UCS_OK) return;
+  throw Error(ErrorCode::transport, std::string(call) + ": " + library_.describe(status));
+}
+
+void Worker::make_context(const std::string& devices) {
+  ucp_config_t* config = nullptr;
+  check(calls_.config_read(nullptr, nullptr, &config), "ucp_config_read");
+  ucs_status_t status = UCS_OK;
+  if (!devices.empty() && !base::process_environment()(kDevices)) {
+    status = calls_.config_modify(config, "NET_DEVICES", devices.c_str());
+  }
+  ucp_params_t parameters{};
+  parameters.field_mask = UCP_PARAM_FIELD_FEATURES;
+  parameters.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
+  if (status == UCS_OK) status = calls_.init_version(UCP_API_MAJOR, UCP_API_MINOR, &parameters, config, &context_);
+  calls_.config_release(config);
+  check(status, "ucp_init");
+}
+
+void Worker::make_worker() {
+  ucp_worker_params_t parameters{};
+  parameters.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+  parameters.thread_mode = UCS_THREAD_MODE_SERIALIZED;
+  check(calls_.worker_create(context_, &parameters, &worker_), "ucp_worker_create");
+  check(calls_.worker_get_efd(worker_, &event_fd_), "ucp_worker_get_efd");
+}
+
+void Worker::read_address() {
+  ucp_address_t* address = nullptr;
+  std::size_t bytes = 0;
+  check(calls_.worker_get_address(worker_, &address, &bytes), "ucp_worker_get_address");
+  address_.assign(reinterpret_cast<const char*>(address), bytes);
+  calls_.worker_release_address(worker_, address);
+}
+
+// ---------------------------------------------------------------- using
+
+bool Worker::progress() noexcept { return calls_.worker_progress(worker_) != 0; }
+
+bool Worker::arm() {
+  const ucs_status_t status = calls_.worker_arm(worker_);
+  if (status == UCS_ERR_BUSY) return false;
+  check(status, "ucp_worker_arm");
+  return true;
+}
+
+ucp_ep_h Worker::connect(const std::string& address, ucp_err_handler_cb_t on_error, void* argument) {
+  ucp_ep_params_t parameters{};
+  parameters.field_mask =
+      UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  parameters.address = reinterpret_cast<const ucp_address_t*>(address.data());
+  parameters.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  parameters.err_handler = {on_error, argument};
+  ucp_ep_h endpoint = nullptr;
+  check(calls_.ep_create(worker_, &parameters, &endpoint), "ucp_ep_create");
+  return endpoint;
+}
+
+namespace {
+
+Call begun(ucs_status_ptr_t result, bool receives) noexcept {
+  Call call;
+  call.receives = receives;
+  if (UCS_PTR_IS_PTR(result)) {
+    call.request = result;
+  } else {
+    call.status = UCS_PTR_RAW_STATUS(result);
+  }
+  return call;
+}
+
+}  // namespace
+
+Call Worker::close(ucp_ep_h endpoint) noexcept {
+  ucp_request_param_t force{};
+  force.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+  force.flags = UCP_EP_CLOSE_FLAG_FORCE;
+  return begun(calls_.ep_close(endpoint, &force), false);
+}
+
+Call Worker::send(ucp_ep_h endpoint, std::uint64_t tag, const std::byte* data, std::size_t bytes) noexcept {
+  const ucp_request_param_t plain = parameters();
+  return begun(calls_.tag_send(endpoint, data, bytes, tag, &plain), false);
+}
+
+Call Worker::receive(std::uint64_t tag, std::uint64_t mask, std::byte* data, std::size_t bytes) noexcept {
+  ucp_request_param_t always_a_request = parameters();  // which tells what came
+  always_a_request.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+  return begun(calls_.tag_receive(worker_, data, bytes, tag, mask, &always_a_request), true);
+}
+
+bool Worker::has_ended(Call& call) const noexcept {
+  if (call.request == nullptr) return true;
+  if (call.receives) {
+    ucp_tag_recv_info_t info{};
+    call.status = calls_.receive_test(call.request, &info);
+    call.bytes = info.length;
+    call.tag = info.sender_tag;
+  } else {
+    call.status = calls_.request_status(call.request);
+  }
+  if (call.status == UCS_INPROGRESS) return false;
+  calls_.request_free(call.request);
+  call.request = nullptr;
+  return true;
+}
+
+void Worker::cancel(const Call& call) noexcept {
+  if (call.request != nullptr) calls_.request_cancel(worker_, call.request);
+}
+
+}  // namespace kolo::ucx
