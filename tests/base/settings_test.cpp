@@ -83,6 +83,7 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
                            {"KOLO_RANKS_PER_NODE", "6"},
                            {"KOLO_TREE_FANOUT", "7"},
                            {"KOLO_INTERFACE", "eth0"},
+                           {"KOLO_TRANSPORT", "ucx"},
                            {"KOLO_SLOT_BYTES", "4K"},
                            {"KOLO_SLOTS", "9"},
                            {"KOLO_MESSAGE_RING", "8K"},
@@ -122,6 +123,7 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
   EXPECT_EQ(settings.ranks_per_node, 6);
   EXPECT_EQ(settings.tree_fanout, 7);
   EXPECT_EQ(settings.interface, "eth0");
+  EXPECT_EQ(settings.transport, Transport::ucx);
   EXPECT_EQ(settings.slot_bytes, 4096);
   EXPECT_EQ(settings.slots, 9);
   EXPECT_EQ(settings.flat_bytes, 1024);
