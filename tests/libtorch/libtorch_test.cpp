@@ -703,6 +703,27 @@ TEST(Optimizer, ThatWasMovedFromThrows) {
   scope.reset();  // after its optimizer
 }
 
+// As the library's own optimizer does (worlds/group_test.cpp).
+TEST(Optimizer, FollowsAContextThatIsMovedAndSaysThatItIsGone) {
+  torch::nn::Linear layer(3, 2);
+  torch::optim::SGD sgd(layer->parameters(), 1);
+  std::optional<kolo::Context> first(std::in_place);
+  kt::DistributedOptimizer optimizer(*first, sgd, *layer);
+  std::optional<kolo::Context> second(std::move(*first));
+  first.reset();
+  layer(numbers({2, 3}, 1, torch::kFloat)).sum().backward();
+  EXPECT_TRUE(optimizer.step());
+  const at::Tensor before = layer->weight.detach().clone();
+  second.reset();
+  EXPECT_EQ(error_of([&] {
+              optimizer.zero_grad();
+              layer(numbers({2, 3}, 2, torch::kFloat)).sum().backward();
+              optimizer.step();
+            }),
+            "shut_down: this context was shut down");
+  EXPECT_TRUE(torch::equal(layer->weight, before));
+}
+
 // Steps on gradients of this rank alone.
 void step_alone(torch::nn::Linear& layer, torch::optim::Optimizer& optimizer, int steps) {
   for (int step = 0; step < steps; ++step) {
