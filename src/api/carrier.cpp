@@ -2,6 +2,7 @@
 #include "api/carrier.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -24,12 +25,14 @@ const ucx::Library& ucx_library() {
   return instance;
 }
 
-/// The interfaces that KOLO_INTERFACE stands for, as UCX wants them; empty: all.
+/// The interfaces that KOLO_INTERFACE stands for, as UCX wants them; empty: all. UCX_NET_DEVICES wins.
 std::string ucx_devices(const std::string& wanted) {
+  if (const std::optional<std::string> named = base::process_environment()("UCX_NET_DEVICES")) return *named;
   if (wanted.empty()) return {};
   std::vector<std::string> names;
   for (const tcp::LocalAddress& address : tcp::select_addresses(tcp::local_addresses(), wanted)) {
-    if (std::find(names.begin(), names.end(), address.interface) == names.end()) names.push_back(address.interface);
+    const std::string name = address.interface.substr(0, address.interface.find(':'));  // an alias is no device
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   }
   std::string devices;
   for (const std::string& name : names) devices += (devices.empty() ? "" : ",") + name;
@@ -38,12 +41,14 @@ std::string ucx_devices(const std::string& wanted) {
 
 Carrier connect_by_ucx(bootstrap::Bootstrap& bootstrap, const base::Settings& settings, base::Duration patience) {
   std::unique_ptr<ucx::Worker> worker;
+  std::string devices;
   const std::vector<std::string> addresses = bootstrap::take_step(bootstrap, "UCX", patience, [&] {
-    worker = std::make_unique<ucx::Worker>(ucx_library(), ucx_devices(settings.interface));
+    devices = ucx_devices(settings.interface);
+    worker = std::make_unique<ucx::Worker>(ucx_library(), devices);
     return worker->address();
   });
   Carrier carrier;
-  carrier.description = "UCX " + worker->library().version();
+  carrier.description = "UCX " + worker->library().version() + (devices.empty() ? "" : " over " + devices);
   carrier.transport = std::make_shared<ucx::UcxInterNode>(std::move(worker), bootstrap.rank(), addresses);
   return carrier;
 }

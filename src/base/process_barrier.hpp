@@ -12,6 +12,7 @@ namespace kolo::base {
 /// Every thread of a process that takes part executes a full barrier between the beginning of this call and its end:
 /// whatever it stored before is seen by this thread afterwards, and whatever it loads later sees what this thread had
 /// stored before. A few microseconds, and an interrupt for each CPU that runs such a thread. The process takes part.
-void process_barrier() noexcept;
+/// False: not this time, for want of memory in the kernel.
+[[nodiscard]] bool process_barrier() noexcept;
 
 }  // namespace kolo::base

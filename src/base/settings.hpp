@@ -81,10 +81,11 @@ struct Settings {
 /// A variable's value, if it is set.
 using Lookup = std::function<std::optional<std::string>(const char* name)>;
 
-/// This process's environment: the only use of getenv. Read it before other threads may change the environment.
+/// This process's environment: the only use of getenv. Kolo's own threads may read and change the environment at once;
+/// the program's may not change it meanwhile, nor use it while Kolo changes it.
 Lookup process_environment();
 /// Sets a variable for a scope, unless it is set: for libraries that can be told things no other way. As with every
-/// change of the environment, no other thread may use it meanwhile.
+/// change of the environment, no other thread of the program may use it meanwhile.
 class ScopedVariable {
  public:
   ScopedVariable(const char* name, const char* value);

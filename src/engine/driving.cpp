@@ -90,11 +90,12 @@ control::Board::Sleep Engine::sleep_state() const noexcept {
   return sleep;
 }
 
-std::optional<std::chrono::nanoseconds> Engine::sleep_time(base::Time now) noexcept {
+/// `hears`: peers ring when they have brought an open batch further.
+std::optional<std::chrono::nanoseconds> Engine::sleep_time(bool hears, base::Time now) noexcept {
   if (transport_moves()) {
     if (const std::optional<std::chrono::nanoseconds> nap = inter_->nap()) return nap;
   }
-  const bool looks = backend_goes_on_unheard() && !can_hear_backend();
+  const bool looks = backend_goes_on_unheard() && !hears;
   if (looks || device_moves() || !unsent_.empty() || (leader_ && leader_->blocked())) return kNap;
   base::Time until = failure_.due;
   if (!open_.empty()) until = std::min(until, open_.next_due());
@@ -120,13 +121,14 @@ bool Engine::arm_transport() noexcept {
 /// The background thread sleeps until something rings or is due. The driver's place is free meanwhile.
 void Engine::sleep(bool burst) {
   driver_.fall(sleep_state());
-  if (backend_goes_on_unheard() && can_hear_backend()) base::process_barrier();
-  if (owes_work() || !errands_.empty() || failure_.abort_due || !questions_.empty() || driver_.is_ending() ||
-      (backend_moves() && progress()) || !arm_transport() || !arm_messages()) {
+  const bool hears = backend_goes_on_unheard() && can_hear_backend() && base::process_barrier();
+  // The pass first: it may take a ring, a death or a deadline, and the questions behind it see what came of that.
+  if ((backend_moves() && progress()) || owes_work() || !errands_.empty() || failure_.abort_due ||
+      !questions_.empty() || driver_.is_ending() || !arm_transport() || !arm_messages()) {
     driver_.stay();
     return;
   }
-  std::optional<std::chrono::nanoseconds> timeout = sleep_time(base::now());
+  std::optional<std::chrono::nanoseconds> timeout = sleep_time(hears, base::now());
   if (burst) timeout = timeout ? std::min<std::chrono::nanoseconds>(*timeout, kNap) : kNap;
   ++metrics_.sleeps;
   hear(driver_.sleep(timeout, burst));

@@ -4,6 +4,7 @@
 #include "engine/engine.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <memory>
 #include <new>
@@ -100,7 +101,7 @@ Engine::Engine(EngineParts parts)
   if (inter_) {
     inter_->report_to({[this](int rank, const std::string& reason) {
                          driver_.assert_held();
-                         announce_loss(rank, ErrorCode::rank_lost, reason);
+                         failure_.losses.push_back({rank, reason});  // a pass judges them
                        },
                        [this] {
                          driver_.assert_held();
@@ -156,6 +157,7 @@ bool Engine::pass() {
   moved |= advanced;
   moved |= move_copies();
   moved |= move_messages(now);
+  moved |= judge_losses();
   if (questions_.are_due(advanced, now)) answer_questions(now);
   if (now >= open_.next_due() || now >= failure_.due) check_deadlines(now);
   moved |= speak();  // last: what has come up in this pass is said before anybody sleeps
@@ -414,6 +416,7 @@ bool Engine::move_backend(base::Time now) {
   });
   if (inter_) inter_->progress(now);
   if (result != data::Progress::advanced) return false;
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // the counters' stores stay before these looks
   for (int rank = 0; rank < board_.ranks(); ++rank) {
     if (rank == topology_.local_rank || !board_.asleep_with_batches(rank)) continue;
     link_->wake(rank);
@@ -464,19 +467,23 @@ void Engine::fail_open(const Status& status) {
 
 // ---------------------------------------------------------------- what the poller has
 
-/// True when the leader has heard something: another pass must deal with it before anybody sleeps.
+/// True when something has been heard that another pass must deal with before anybody sleeps.
 bool Engine::poll_descriptors() noexcept {
   return guarded([&]() KOLO_REQUIRES(driver_.mutex()) {
-    handle_events(driver_.poll());
-    return leader_ && leader_->has_news();
+    const bool is_news = handle_events(driver_.poll());
+    return is_news || (leader_ && leader_->has_news());
   });
 }
 
-void Engine::handle_events(const std::vector<base::Poller::Event>& events) {
+/// Whether a ring or a death was among them. A ring is heard once, and what it was for may have come after the last
+/// look at that.
+bool Engine::handle_events(const std::vector<base::Poller::Event>& events) {
+  bool is_news = false;
   bool sockets = false;
   for (const base::Poller::Event& event : events) {
     if (event.tag == kWakeTag) {
       driver_.hear_ring();
+      is_news = true;
     } else if (event.tag == kAlarmTag) {
       driver_.hear_alarm();  // the pass that follows looks at the deadlines
     } else if (event.tag == kTransportTag) {
@@ -485,9 +492,11 @@ void Engine::handle_events(const std::vector<base::Poller::Event>& events) {
       sockets = true;
     } else {
       on_death(static_cast<int>(event.tag - kLivenessTag));
+      is_news = true;
     }
   }
   if (sockets && leader_) leader_->service_sockets();
+  return is_news;
 }
 
 // ---------------------------------------------------------------- what any thread may ask

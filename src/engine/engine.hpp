@@ -325,8 +325,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void answer_questions(base::Time now) KOLO_REQUIRES(driver_.mutex());
   [[nodiscard]] std::optional<control::Answer::Wait> oldest_wait() const KOLO_REQUIRES(driver_.mutex());
   bool poll_descriptors() noexcept KOLO_REQUIRES(driver_.mutex());
-  void handle_events(const std::vector<base::Poller::Event>& events) KOLO_REQUIRES(driver_.mutex());
+  bool handle_events(const std::vector<base::Poller::Event>& events) KOLO_REQUIRES(driver_.mutex());
   void on_death(int local_rank) KOLO_REQUIRES(driver_.mutex());
+  bool judge_losses() KOLO_REQUIRES(driver_.mutex());
   void announce_exception() noexcept KOLO_REQUIRES(driver_.mutex());
   void close_log() KOLO_REQUIRES(driver_.mutex());
   void announce_fault(ErrorCode code, const std::string& reason) KOLO_REQUIRES(driver_.mutex()) {
@@ -346,7 +347,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
     return inter_ != nullptr && failure_.spares_backends();
   }
   [[nodiscard]] bool arm_transport() noexcept KOLO_REQUIRES(driver_.mutex());
-  [[nodiscard]] std::optional<std::chrono::nanoseconds> sleep_time(base::Time now) noexcept
+  [[nodiscard]] std::optional<std::chrono::nanoseconds> sleep_time(bool hears, base::Time now) noexcept
       KOLO_REQUIRES(driver_.mutex());
 
   // -- the unnamed asynchronous calls' (sequence.cpp)

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <atomic>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <kolo/error.hpp>
 
@@ -48,6 +50,12 @@ class Failure {
   /// Whether the backends can be used.
   [[nodiscard]] bool spares_backends() const noexcept { return !is_announced() && !is_recorded(); }
 
+  /// A rank that the transport between nodes has lost.
+  struct Loss {
+    int rank = 0;
+    std::string reason;
+  };
+  std::vector<Loss> losses;            ///< that may still prove to be departures
   base::Time due = base::Time::max();  ///< when the announced one is recorded here, should the log not bring one
   bool abort_due = false;              ///< it is recorded, and the backends must be aborted
 

@@ -164,6 +164,24 @@ void Engine::on_death(int local_rank) {
   latch(Status(ErrorCode::rank_lost, control::rank_lost({rank, ErrorCode::rank_lost, "its process has ended"})));
 }
 
+/// A rank that leaves closes its connections to this one, and what the log says of that may come later: by another
+/// connection. It does so only when all have left, so a rank that has not left itself knows a loss at once. Else the
+/// loss is kept, and the control connections tell: a process that has ended, or the end of the log. True: it is told.
+bool Engine::judge_losses() {
+  std::vector<Failure::Loss>& losses = failure_.losses;
+  if (losses.empty()) return false;
+  read_log();  // it may have been written since this pass read it, and before the connection was closed
+  if (ending_.is_closed() || faulted()) losses.clear();
+  const auto may_have_left = [this](const Failure::Loss& loss) KOLO_REQUIRES(driver_.mutex()) {
+    return ending_.is_leaving() || (participant_.has_left(loss.rank) && executor_.open() == 0);
+  };
+  const auto told = std::stable_partition(losses.begin(), losses.end(), may_have_left);
+  const bool is_any = told != losses.end();
+  for (auto loss = told; loss != losses.end(); ++loss) announce_loss(loss->rank, ErrorCode::rank_lost, loss->reason);
+  losses.erase(told, losses.end());
+  return is_any;
+}
+
 /// The log has ended: all ranks have left, or one of those that have and that this one hears the log from is gone. What
 /// is not in it will never run.
 void Engine::close_log() {

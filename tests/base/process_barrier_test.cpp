@@ -35,7 +35,7 @@ TEST(ProcessBarrier, SparesTheOtherSideItsFence) {
   for (int round = 1; round <= kRounds; ++round) {
     began.store(round);
     fenced.store(round, std::memory_order_relaxed);
-    process_barrier();
+    if (!process_barrier()) std::abort();
     const bool missed = plain.load(std::memory_order_relaxed) != round;
     wait_for(ended, round);
     missed_by_both += missed && missed_by_plain == round ? 1 : 0;

@@ -30,15 +30,22 @@ namespace {
 
 struct FailingBackend final : data::Backend {
   [[nodiscard]] std::string describe() const override { return "failing"; }
-  void start(data::Job&) override {}
-  data::Progress progress(std::vector<data::Job*>&) override {
+  void start(data::Job& job) override { job_ = &job; }
+  data::Progress progress(std::vector<data::Job*>& finished) override {
+    const bool ends = finishes.load();
     fail();
-    return data::Progress::waiting;
+    if (!ends || job_ == nullptr) return data::Progress::waiting;
+    finished.push_back(std::exchange(job_, nullptr));
+    return data::Progress::advanced;
   }
   void abort() noexcept override { on_abort(); }
 
   std::function<void()> fail;
   std::function<void()> on_abort = [] {};
+  std::atomic<bool> finishes{false};  ///< the job, in the next look
+
+ private:
+  data::Job* job_ = nullptr;
 };
 
 /// A transport with a bell. It counts how often it was armed, and loses a peer when the test says so.
@@ -85,6 +92,7 @@ class LoneEngine : public ::testing::Test {
     };
     parts.inter = inter_;
     parts.wait_policy = base::choose_wait_policy(1, 1);
+    parts.wait_policy.background_pauses = pauses_;
     std::shared_ptr<Engine> engine = Engine::make(std::move(parts));
     engine->begin();
     return engine;
@@ -106,7 +114,39 @@ class LoneEngine : public ::testing::Test {
     return operation;
   }
 
+  /// What comes in the background thread's last look before it sleeps, and rings: after that look at the place where it
+  /// is, and before the look at the descriptors, if that is due. It must end the operation, however many looks there
+  /// were before.
+  void check_last_look(const std::function<OperationPtr(Engine&, const OperationPtr& first)>& come) {
+    constexpr int kMostPauses = 200;  // several times the passes between two looks at the descriptors
+    const std::thread::id self = std::this_thread::get_id();
+    for (pauses_ = 0; pauses_ < kMostPauses && !HasFailure(); ++pauses_) {
+      inter_ = std::make_shared<BellTransport>();
+      const auto engine = make();
+      const control::Board board(link_->memory(), board_shape(engine->settings(), 1), 0);
+      OperationPtr first;
+      OperationPtr awaited;
+      std::atomic<bool> has_begun{false};
+      std::atomic<bool> has_come{false};
+      backend_->fail = [&] {
+        if (!has_begun.load() || has_come.load() || std::this_thread::get_id() == self || !board.asleep(0)) return;
+        awaited = come(*engine, first);
+        has_come.store(true);
+      };
+      first = submit(*engine);
+      has_begun.store(true);
+      link_->wake(0);  // the background thread looks, and is about to sleep again
+      while (!has_come.load()) std::this_thread::yield();
+      const base::Time end = base::now() + std::chrono::seconds(20);
+      while (!awaited->done() && base::now() < end) std::this_thread::yield();
+      EXPECT_TRUE(awaited->done()) << "the ring was lost, behind " << pauses_ << " passes";
+      backend_->finishes.store(true);
+      engine->shutdown();
+    }
+  }
+
   float memory_ = 1;
+  int pauses_ = 0;  ///< the background thread's passes without a find, before it sleeps
   std::shared_ptr<kolo::testing::LoneLink> link_;
   std::shared_ptr<transport::InterNode> inter_;
   FailingBackend* backend_ = nullptr;
@@ -225,6 +265,23 @@ TEST_F(LoneEngine, SleepsOnATransportAndHearsOfALostPeer) {
   EXPECT_EQ(operation->outcome().code(), ErrorCode::rank_lost);
   EXPECT_EQ(operation->outcome().message(), told("rank 0 was lost: its link is down."));
   engine->shutdown();
+}
+
+/// A peer of the node has brought the batch further, and rings.
+TEST_F(LoneEngine, SeesWhatAPeerPublishesInItsLastLook) {
+  check_last_look([this](Engine&, const OperationPtr& first) {
+    backend_->finishes.store(true);
+    link_->wake(0);
+    return first;
+  });
+}
+
+TEST_F(LoneEngine, SeesWhatIsSubmittedInItsLastLook) {
+  check_last_look([this](Engine& engine, const OperationPtr&) {
+    OperationPtr late;
+    std::thread([&] { late = submit_barrier(engine); }).join();
+    return late;
+  });
 }
 
 /// The link of a rank whose leader the test is. Nobody wakes the rank but itself, and the leader's end.

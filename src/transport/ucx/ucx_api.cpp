@@ -183,6 +183,7 @@ Call begun(ucs_status_ptr_t result, bool receives) noexcept {
     call.request = result;
   } else {
     call.status = UCS_PTR_RAW_STATUS(result);
+    call.began = call.status == UCS_OK;
   }
   return call;
 }

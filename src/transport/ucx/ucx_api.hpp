@@ -77,6 +77,7 @@ class Library {
 struct Call {
   void* request = nullptr;  ///< null: it has ended, and the rest counts
   bool receives = false;
+  bool began = true;  ///< false: it failed at once
   ucs_status_t status = UCS_OK;
   std::size_t bytes = 0;  ///< that came,
   std::uint64_t tag = 0;  ///< with this tag

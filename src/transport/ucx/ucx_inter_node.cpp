@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/ucx/ucx_inter_node.hpp"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include <kolo/error.hpp>
 
@@ -32,6 +35,7 @@ std::uint64_t tag_of(int sender, int tag) noexcept {
 UcxInterNode::UcxInterNode(std::unique_ptr<Worker> worker, int rank, const std::vector<std::string>& addresses)
     : worker_(std::move(worker)), rank_(rank), peers_(addresses.size()) {
   for (std::size_t i = 0; i < addresses.size(); ++i) peers_[i].address = addresses[i];
+  failed_.reserve(addresses.size());  // where they are noted nothing may be thrown
 }
 
 UcxInterNode::~UcxInterNode() {
@@ -41,25 +45,37 @@ UcxInterNode::~UcxInterNode() {
   if (!all_ended) static_cast<void>(worker_.release());  // UCX still has calls that it would complete
 }
 
-/// Cancels what is open, and closes the connections; whether all of that has ended.
+/// Whether everything that was begun has ended.
+bool UcxInterNode::have_ended() noexcept {
+  bool all = true;
+  for (Transfer& transfer : transfers_)
+    if (transfer.claimed) all &= worker_->has_ended(transfer.call);
+  for (Ear& ear : listener_.ears) all &= worker_->has_ended(ear.call);
+  for (Peer& peer : peers_) all &= worker_->has_ended(peer.closing);
+  return all;
+}
+
+/// Closes the connections, and cancels what is open; whether all of that has ended. A receive that a message has begun
+/// to fill cannot be cancelled: it ends with the connection.
 bool UcxInterNode::end() noexcept {
-  std::vector<Call> calls;
+  for (Peer& peer : peers_)
+    if (peer.endpoint != nullptr) peer.closing = worker_->close(peer.endpoint);
+  move();
   for (const Transfer& transfer : transfers_)
-    if (transfer.claimed && transfer.call.request != nullptr) calls.push_back(transfer.call);
-  for (const Ear& ear : listener_.ears)
-    if (ear.call.request != nullptr) calls.push_back(ear.call);
-  for (const Call& call : calls)
-    if (call.receives) worker_->cancel(call);
-  for (const Peer& peer : peers_)
-    if (peer.endpoint != nullptr) calls.push_back(worker_->close(peer.endpoint));  // ends the sends
-  const auto has_ended = [this](Call& call) { return worker_->has_ended(call); };
+    if (transfer.claimed && transfer.call.receives) worker_->cancel(transfer.call);
+  for (const Ear& ear : listener_.ears) worker_->cancel(ear.call);
   const base::Time until = base::now() + kPatienceAtTheEnd;
-  while (true) {
-    calls.erase(std::remove_if(calls.begin(), calls.end(), has_ended), calls.end());
-    if (calls.empty()) return true;
-    if (base::now() >= until) return false;
-    worker_->progress();
+  try {
+    while (!have_ended()) {
+      if (base::now() >= until) return false;
+      if (move() || !worker_->arm()) continue;
+      ::pollfd ready{worker_->event_fd(), POLLIN, 0};
+      static_cast<void>(::poll(&ready, 1, 1));  // whatever it says, the next turn looks
+    }
+  } catch (const Error&) {
+    return false;
   }
+  return true;
 }
 
 // ---------------------------------------------------------------- messages
@@ -68,7 +84,13 @@ UcxInterNode::Peer& UcxInterNode::connect(int rank) {
   KOLO_CHECK(rank >= 0 && static_cast<std::size_t>(rank) < peers_.size() && rank != rank_) << "rank " << rank;
   Peer& peer = peers_[static_cast<std::size_t>(rank)];
   if (peer.endpoint == nullptr) {
-    peer.endpoint = worker_->connect(peer.address, &UcxInterNode::on_error, this);
+    try {
+      peer.endpoint = worker_->connect(peer.address, &UcxInterNode::on_error, this);
+    } catch (const Error& error) {
+      throw Error(ErrorCode::transport, "UCX finds no way to rank " + std::to_string(rank) + " (" +
+                                            error.status().message() + "): set KOLO_INTERFACE or UCX_NET_DEVICES to " +
+                                            "one network on all hosts, and UCX_TLS alike");
+    }
     peer.address = {};
   }
   return peer;
@@ -98,6 +120,14 @@ transport::InterNode::Operation UcxInterNode::receive(int rank, int tag, std::by
   return note(rank, bytes, worker_->receive(tag_of(rank, tag), kWholeMask, data, bytes));
 }
 
+/// Throws for a failure that is no peer's.
+void UcxInterNode::check_own(const Call& call) const {
+  const bool is_own = call.status == UCS_ERR_NO_MEMORY || (call.receives && !call.began);
+  if (call.status == UCS_OK || !is_own) return;
+  throw Error(ErrorCode::transport, std::string("UCX could not ") + (call.receives ? "receive" : "send") + ": " +
+                                        worker_->library().describe(call.status));
+}
+
 bool UcxInterNode::test(Operation operation) {
   const std::size_t index = (operation & ((Operation{1} << kIndexBits) - 1)) - 1;
   KOLO_CHECK(operation != 0 && index < transfers_.size() && transfers_[index].claimed &&
@@ -106,7 +136,7 @@ bool UcxInterNode::test(Operation operation) {
   Transfer& transfer = transfers_[index];
   if (transfer.failed || !worker_->has_ended(transfer.call)) return false;
   const Call& call = transfer.call;
-  Peer& peer = peers_[static_cast<std::size_t>(transfer.rank)];
+  check_own(call);
   if (call.receives &&
       (call.status == UCS_ERR_MESSAGE_TRUNCATED || (call.status == UCS_OK && call.bytes != transfer.due))) {
     const bool is_longer = call.status != UCS_OK;
@@ -116,10 +146,10 @@ bool UcxInterNode::test(Operation operation) {
   }
   if (call.status != UCS_OK) {
     transfer.failed = true;
-    fail(peer, call.status);
+    fail(transfer.rank, call.status);
     return false;
   }
-  --peer.open;
+  --peers_[static_cast<std::size_t>(transfer.rank)].open;
   transfer.claimed = false;
   free_.push_back(index);
   return true;
@@ -146,6 +176,7 @@ std::optional<transport::InterNode::Heard> UcxInterNode::hear() {
   if (std::exchange(listener_.heard, false)) open(ears[(listener_.next + ears.size() - 1) % ears.size()]);
   Ear& ear = ears[listener_.next];
   if (!worker_->has_ended(ear.call)) return std::nullopt;
+  check_own(ear.call);
   const int from = static_cast<int>(ear.call.tag >> kRankShift);
   if (ear.call.status == UCS_ERR_MESSAGE_TRUNCATED) {
     throw Error(ErrorCode::transport, "a rank sent more than the " + std::to_string(listener_.bytes) +
@@ -155,7 +186,7 @@ std::optional<transport::InterNode::Heard> UcxInterNode::hear() {
   listener_.next = (listener_.next + 1) % ears.size();
   if (ear.call.status != UCS_OK) {  // it was on its way, and its sender is gone
     KOLO_CHECK(from >= 0 && static_cast<std::size_t>(from) < peers_.size()) << from;
-    fail(peers_[static_cast<std::size_t>(from)], ear.call.status);
+    fail(from, ear.call.status);
     return std::nullopt;
   }
   return Heard{from, ear.data, ear.call.bytes};
@@ -172,49 +203,45 @@ bool UcxInterNode::move() noexcept {
 void UcxInterNode::progress(base::Time /*now*/) {
   if (abandoned_.load(std::memory_order_relaxed)) return;
   has_news_ |= move();
-  if (has_failures_) report();
+  report();
 }
 
 /// What the last `progress` moved may have come after the driver had tested for it.
 bool UcxInterNode::arm() {
   if (abandoned_.load(std::memory_order_relaxed)) return true;
   has_news_ |= move();
-  has_news_ |= has_failures_ && report();
+  has_news_ |= report();
   return !std::exchange(has_news_, false) && worker_->arm();
 }
 
 /// Inside UCX's progress: the engine is told afterwards.
 void UcxInterNode::on_error(void* self, ucp_ep_h endpoint, ucs_status_t status) noexcept {
   auto& node = *static_cast<UcxInterNode*>(self);
-  for (Peer& peer : node.peers_)
-    if (peer.endpoint == endpoint) node.fail(peer, status);
+  for (std::size_t rank = 0; rank < node.peers_.size(); ++rank)
+    if (node.peers_[rank].endpoint == endpoint) node.fail(static_cast<int>(rank), status);
 }
 
-void UcxInterNode::fail(Peer& peer, ucs_status_t status) noexcept {
+void UcxInterNode::fail(int rank, ucs_status_t status) noexcept {
+  Peer& peer = peers_[static_cast<std::size_t>(rank)];
   if (peer.failure != UCS_OK) return;
   peer.failure = status;
-  has_failures_ = true;
+  failed_.push_back(rank);
 }
 
 /// Whether there was anything to tell.
 bool UcxInterNode::report() {
-  bool is_any_left = false;
-  bool told = false;
-  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
-    Peer& peer = peers_[rank];
-    if (peer.failure == UCS_OK || peer.told) continue;
-    if (peer.open == 0 && !expects_) {
-      is_any_left = true;
-      continue;
-    }
-    peer.told = told = true;
+  if (failed_.empty()) return false;
+  const auto concerns = [this](int rank) { return expects_ || peers_[static_cast<std::size_t>(rank)].open > 0; };
+  const auto told = std::stable_partition(failed_.begin(), failed_.end(), [&](int rank) { return !concerns(rank); });
+  const std::vector<int> ranks(told, failed_.end());
+  failed_.erase(told, failed_.end());
+  for (const int rank : ranks) {
+    const ucs_status_t failure = peers_[static_cast<std::size_t>(rank)].failure;
     if (reports_.peer_lost) {
-      reports_.peer_lost(static_cast<int>(rank),
-                         "the connection to it has failed (UCX: " + worker_->library().describe(peer.failure) + ")");
+      reports_.peer_lost(rank, "the connection to it has failed (UCX: " + worker_->library().describe(failure) + ")");
     }
   }
-  has_failures_ = is_any_left;
-  return told;
+  return !ranks.empty();
 }
 
 }  // namespace kolo::ucx

@@ -15,10 +15,12 @@
 // Who waits for whom. Nobody inside here. But a message may need its receiver before it is gone (the first one needs
 // the connection, a long one needs the receive), and a send that has completed may still lie in UCX's own memory while
 // a socket is full: then the sender's descriptor becomes readable when it can go on. So a rank with nothing open may be
-// needed by others, and the transport asks to be slept on always (`serves_peers`). Nothing is pushed, and nobody polls.
+// needed by others, and the transport asks to be slept on always (`serves_peers`). Nothing is pushed. Nobody polls,
+// but for UCX's shared memory (containers of one machine that are no node): while such a queue is full, arming fails.
 //
 // What if a rank dies. UCX reports the end of a connection: inside `progress`, at once, because the kernel closes the
-// dead process's sockets; or when a transport has given up (a host that vanishes: by UCX's timeouts, and Kolo's control
+// dead process's sockets (unless a child that it has forked holds them: then Kolo's control connections tell, which a
+// child closes; UCX's cannot be listed); or when a transport has given up (a host that vanishes: by UCX's timeouts, and Kolo's control
 // connections and deadlines are earlier). The rank's loss is reported if something is open with it, or messages are
 // expected from anybody; otherwise it is kept until something is. For a rank that has left closes its connections while
 // others may still be on their way out, and that is no loss: nothing is open with it then. Sends that were open fail
@@ -80,7 +82,7 @@ class UcxInterNode final : public transport::InterNode {
     ucp_ep_h endpoint = nullptr;
     std::size_t open = 0;           ///< operations
     ucs_status_t failure = UCS_OK;  ///< of the connection
-    bool told = false;              ///< reported
+    Call closing;                   ///< at the end
   };
   /// An open operation; the record is used again, with the next generation.
   struct Transfer {
@@ -110,19 +112,21 @@ class UcxInterNode final : public transport::InterNode {
   void open(Ear& ear) noexcept;
   bool move() noexcept;
   bool report();
-  void fail(Peer& peer, ucs_status_t status) noexcept;
+  void fail(int rank, ucs_status_t status) noexcept;
+  void check_own(const Call& call) const;
+  [[nodiscard]] bool have_ended() noexcept;
   [[nodiscard]] bool end() noexcept;
 
   std::unique_ptr<Worker> worker_;
   const int rank_;
   std::vector<Peer> peers_;  ///< by rank
+  std::vector<int> failed_;  ///< whose connections have failed, and that are not reported
   transport::Staging staging_;
   std::vector<Transfer> transfers_;
   std::vector<std::size_t> free_;
   Listener listener_;
   bool expects_ = false;
-  bool has_news_ = false;      ///< something has moved since `arm`
-  bool has_failures_ = false;  ///< of connections, that are not reported
+  bool has_news_ = false;  ///< something has moved since `arm`
   Reports reports_;
   std::atomic<bool> abandoned_{false};
 };
