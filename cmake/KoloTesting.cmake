@@ -139,10 +139,10 @@ function(kolo_mpi_test)
 endfunction()
 
 # kolo_hosts_test(NAME <name> SOURCE <file or target> [HOSTS <h>...] [SLOTS <k>] [ENV <A=b>...] [ARGS <args>...]
-#                 [TIMEOUT <seconds>])
-# The same across hosts in network namespaces (scripts/with-hosts; needs root).
+#                 [TIMEOUT <seconds>] [STORE])
+# The same across hosts in network namespaces (scripts/with-hosts; needs root). STORE: started without MPI.
 function(kolo_hosts_test)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;SOURCE;SLOTS;TIMEOUT" "HOSTS;ENV;ARGS")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "STORE" "NAME;SOURCE;SLOTS;TIMEOUT" "HOSTS;ENV;ARGS")
   if(NOT arg_HOSTS)
     set(arg_HOSTS 2 3)
   endif()
@@ -157,9 +157,13 @@ function(kolo_hosts_test)
   if(arg_ENV)
     set(variables env ${arg_ENV})  # mpirun hands variables to other hosts only when told to; env needs no telling
   endif()
+  set(start "")
+  if(arg_STORE)
+    set(start --store)
+  endif()
   foreach(hosts IN LISTS arg_HOSTS)
     set(test ${arg_NAME}_hosts${hosts})
-    add_test(NAME ${test} COMMAND "${PROJECT_SOURCE_DIR}/scripts/with-hosts" ${hosts} --slots ${arg_SLOTS} --
+    add_test(NAME ${test} COMMAND "${PROJECT_SOURCE_DIR}/scripts/with-hosts" ${hosts} --slots ${arg_SLOTS} ${start} --
                                   ${variables} $<TARGET_FILE:${target}> ${arg_ARGS})
     math(EXPR ranks "${hosts} * ${arg_SLOTS}")
     kolo_mpi_properties(${test} ${ranks} "${arg_TIMEOUT}" hosts "")

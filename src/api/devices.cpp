@@ -48,7 +48,7 @@ std::string mebibytes(std::uint64_t bytes) { return bytes == 0 ? "not said" : st
 
 std::string list_in_words(const std::optional<std::string>& list, const cuda::Visibility& visible) {
   const std::string name = cuda::kVisibleDevices;
-  if (!list) return name + " is not set: CUDA shows all of them";
+  if (!list) return name + " is not set: " + (visible.remark.empty() ? "CUDA shows all of them" : visible.remark);
   return name + " is " + base::quoted(*list) + (visible.remark.empty() ? "" : ": " + visible.remark);
 }
 

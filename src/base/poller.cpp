@@ -52,8 +52,10 @@ void Poller::add(int fd, std::uint64_t tag, Interest interest) {
   epoll_event event{};
   event.events = to_epoll(interest);
   event.data.u64 = tag;
-  if (::epoll_ctl(fd_.get(), EPOLL_CTL_ADD, fd, &event) == 0) return;
-  if (errno == EEXIST && ::epoll_ctl(fd_.get(), EPOLL_CTL_MOD, fd, &event) == 0) return;
+  const bool is_again = (interest & kOnce) != 0;  // as a rule; which is tried first saves a system call
+  if (::epoll_ctl(fd_.get(), is_again ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event) == 0) return;
+  const bool is_other = errno == (is_again ? ENOENT : EEXIST);
+  if (is_other && ::epoll_ctl(fd_.get(), is_again ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &event) == 0) return;
   const int error = errno;
   throw_errno("epoll_ctl: watching descriptor " + std::to_string(fd), error);
 }

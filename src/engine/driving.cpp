@@ -90,13 +90,19 @@ control::Board::Sleep Engine::sleep_state() const noexcept {
   return sleep;
 }
 
-/// `hears`: peers ring when they have brought an open batch further.
-std::optional<std::chrono::nanoseconds> Engine::sleep_time(bool hears, base::Time now) noexcept {
-  if (transport_moves()) {
-    if (const std::optional<std::chrono::nanoseconds> nap = inter_->nap()) return nap;
-  }
+/// How long to look away from the transport; nothing: it rings, or has nothing open. Messages are waited for each.
+std::optional<std::chrono::nanoseconds> Engine::transport_nap() noexcept {
+  if (!transport_moves() || (inter_->event_fd() >= 0 && messages_.is_busy())) return std::nullopt;
+  return inter_->nap();
+}
+
+/// `hears`: peers ring when they have brought an open batch further, or need not be heard before the nap is over.
+std::optional<std::chrono::nanoseconds> Engine::sleep_time(std::optional<std::chrono::nanoseconds> nap, bool hears,
+                                                           base::Time now) noexcept {
   const bool looks = backend_goes_on_unheard() && !hears;
-  if (looks || device_moves() || !unsent_.empty() || (leader_ && leader_->blocked())) return kNap;
+  const bool naps = looks || device_moves() || !unsent_.empty() || (leader_ && leader_->blocked());
+  if (nap) return naps ? std::min<std::chrono::nanoseconds>(*nap, kNap) : *nap;
+  if (naps) return kNap;
   base::Time until = failure_.due;
   if (!open_.empty()) until = std::min(until, open_.next_due());
   until = std::min(until, messages_.next_due());
@@ -120,15 +126,19 @@ bool Engine::arm_transport() noexcept {
 
 /// The background thread sleeps until something rings or is due. The driver's place is free meanwhile.
 void Engine::sleep(bool burst) {
-  driver_.fall(sleep_state());
-  const bool hears = backend_goes_on_unheard() && can_hear_backend() && base::process_barrier();
+  const std::optional<std::chrono::nanoseconds> nap = transport_nap();
+  const bool looks_away = nap && inter_->event_fd() >= 0;
+  control::Board::Sleep state = sleep_state();
+  state.has_batches = state.has_batches && !looks_away;
+  driver_.fall(state);
+  const bool hears = looks_away || (backend_goes_on_unheard() && can_hear_backend() && base::process_barrier());
   // The pass first: it may take a ring, a death or a deadline, and the questions behind it see what came of that.
   if ((backend_moves() && progress()) || owes_work() || !errands_.empty() || failure_.abort_due ||
-      !questions_.empty() || driver_.is_ending() || !arm_transport() || !arm_messages()) {
+      !questions_.empty() || driver_.is_ending() || !(looks_away || arm_transport()) || !arm_messages()) {
     driver_.stay();
     return;
   }
-  std::optional<std::chrono::nanoseconds> timeout = sleep_time(hears, base::now());
+  std::optional<std::chrono::nanoseconds> timeout = sleep_time(nap, hears, base::now());
   if (burst) timeout = timeout ? std::min<std::chrono::nanoseconds>(*timeout, kNap) : kNap;
   ++metrics_.sleeps;
   hear(driver_.sleep(timeout, burst));
@@ -310,7 +320,7 @@ void Engine::hand_over(bool look) noexcept {
     due = open_.empty() ? failure_.due : std::min(failure_.due, open_.next_due());
     if (leader_) due = std::min(due, leader_->next_deadline());
     due = std::min(due, messages_.next_due());
-    if (backend_goes_on_unheard() || (transport_moves() && inter_->nap())) due = std::min(due, base::now() + kNap);
+    if (backend_goes_on_unheard() || (transport_nap() && inter_->event_fd() < 0)) due = std::min(due, base::now() + kNap);
     rest.is_nap_over = open_.empty();  // a lone submission does not wait for its end
   }
   driver_.let_go(rest);

@@ -410,11 +410,11 @@ void Engine::start_batch(core::SetId set, std::vector<OperationPtr> members, std
 
 bool Engine::move_backend(base::Time now) {
   if (!failure_.spares_backends()) return false;
+  if (inter_) inter_->progress(now);  // first: what has come is tested for in this pass, and not before the next
   const data::Progress result = executor_.progress(driver_.in_background(), [this](Batch& batch) {
     driver_.assert_held();
     finish(batch);
   });
-  if (inter_) inter_->progress(now);
   if (result != data::Progress::advanced) return false;
   std::atomic_signal_fence(std::memory_order_seq_cst);  // the counters' stores stay before these looks
   for (int rank = 0; rank < board_.ranks(); ++rank) {

@@ -23,7 +23,8 @@
 // publisher's, for every chunk on every rank, to save the few that sleep amid a batch. So these sleep for a millisecond
 // at most while the backend has a batch open, which bounds what a missed look costs, and publishers pay nothing.
 //
-// Where the transport between nodes has a descriptor, they sleep without an end: waits for a link are long. The sleeper
+// Where the transport between nodes has a descriptor, they sleep without an end: waits for a link are long. (While much
+// comes slowly, they nap instead, and neither the transport nor peers wake them: transport/pace.hpp.) The sleeper
 // then has the publishers execute the fence, by a process barrier between its announcement and its last look. A
 // publisher has come to it before its store, and then looks after the announcement, and rings; or after its store,
 // which the sleeper's last look sees. That interrupts the peers' CPUs, once for each sleep amid a batch, so it is not
@@ -347,7 +348,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
     return inter_ != nullptr && failure_.spares_backends();
   }
   [[nodiscard]] bool arm_transport() noexcept KOLO_REQUIRES(driver_.mutex());
-  [[nodiscard]] std::optional<std::chrono::nanoseconds> sleep_time(bool hears, base::Time now) noexcept
+  [[nodiscard]] std::optional<std::chrono::nanoseconds> transport_nap() noexcept KOLO_REQUIRES(driver_.mutex());
+  [[nodiscard]] std::optional<std::chrono::nanoseconds> sleep_time(std::optional<std::chrono::nanoseconds> nap,
+                                                                   bool hears, base::Time now) noexcept
       KOLO_REQUIRES(driver_.mutex());
 
   // -- the unnamed asynchronous calls' (sequence.cpp)

@@ -75,6 +75,7 @@ bool Engine::say() {
   if (leader_) leader_->wake_ranks();
   while (lone && move_backend(now)) {
   }
+  if (lone) move_messages(now);  // the transport has been moved, and has perhaps brought theirs
   speak();
   return lone;
 }

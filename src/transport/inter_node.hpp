@@ -12,6 +12,9 @@
 //   arm                             what the transport receives from now on makes its descriptor readable
 //   sleep in the poller             until then, or for `nap` where the transport has no descriptor
 //
+// A transport with a descriptor may want a nap as well, while so much has been coming so slowly that to be woken for
+// each message would be a waste (pace.hpp): then it is not armed.
+//
 // A transport without a descriptor has to be looked at again and again, and some transports have to be pushed, or may
 // only be called by some threads. All that is in one place, PolledInterNode (polled_inter_node.hpp), which makes a
 // transport of this interface out of such a one.
@@ -116,7 +119,7 @@ class InterNode {
   [[nodiscard]] virtual const char* name() const noexcept = 0;
 
   // -- the engine's
-  /// Once in a pass: lets the transport work.
+  /// Once in a pass, before operations are tested: lets the transport work.
   virtual void progress(base::Time /*now*/) {}
   /// What a transport says of itself, inside any call of the driver's.
   struct Reports {
@@ -145,7 +148,7 @@ class InterNode {
   /// Whether peers may need this rank's transport though nothing is open here: then it is armed whenever the driver
   /// sleeps, else only while batches or messages are open.
   [[nodiscard]] virtual bool serves_peers() const noexcept { return false; }
-  /// How long to sleep at most before looking again; nothing: it need not be looked at.
+  /// How long to sleep at most before looking again; nothing: it need not be looked at, or is slept on.
   [[nodiscard]] virtual std::optional<std::chrono::nanoseconds> nap() noexcept { return std::nullopt; }
 };
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // KOLO_TRANSPORT: worlds of threads whose virtual nodes UCX connects do what those do that queues connect.
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -34,6 +36,7 @@ kolo::Options options_of(const std::string& transport, int per_node) {
   return kolo::Options{}
       .with_setting("KOLO_TRANSPORT", transport)
       .with_setting("KOLO_RANKS_PER_NODE", std::to_string(per_node))
+      .with_setting("KOLO_STALL_WARNING_S", "5")  // a ring that is lost ends no later than this, and is seen
       .with_setting("KOLO_TIMEOUT_S", "100");
 }
 
@@ -167,6 +170,7 @@ TEST_P(OverUcx, StepsMessagesAndGroupsSideBySide) {
           }
         }
         EXPECT_EQ(kolo::metrics().pushes, 0u);
+        EXPECT_EQ(kolo::metrics().stalls, 0u);
       },
       options_of("ucx", kolo::testing::ranks_per_node(ranks, nodes)));
 }
@@ -187,6 +191,29 @@ TEST(OverUcxFaults, ARankThatLeavesByAnExceptionIsNamedWithItsReason) {
   EXPECT_THROW(kolo::run_local(3, body, options_of("ucx", 1)), std::runtime_error);
   ASSERT_EQ(told.size(), 2u);
   for (const std::string& sentence : told) EXPECT_TRUE(has(sentence, {"rank 2 left the job", "no more data"}));
+}
+
+/// Who has heard first that all have left closes its connections while others have yet to hear it, and may still wait
+/// for a message from anybody.
+TEST(OverUcxFaults, ADepartureIsNoLoss) {
+  for (int round = 0; round < 40; ++round) {
+    std::array<int, 3> rooms{};
+    std::array<std::optional<kolo::Future<kolo::Received>>, 3> open;
+    kolo::run_local(
+        3,
+        [&] {
+          std::vector<float> x(1000, 1);
+          kolo::allreduce("x", kolo::view(x));
+          const auto rank = static_cast<std::size_t>(kolo::rank());
+          open[rank] = kolo::recv_async(kolo::view(&rooms[rank], {1}));
+        },
+        options_of("ucx", 1));
+    for (const auto& one : open) {
+      const std::optional<kolo::Status> status = one->status();
+      ASSERT_TRUE(status);
+      EXPECT_EQ(status->message().find("the connection to it has failed"), std::string::npos) << status->message();
+    }
+  }
 }
 
 #else

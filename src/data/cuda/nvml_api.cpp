@@ -66,13 +66,16 @@ class NvmlSession {
   NvmlSession(const NvmlSession&) = delete;
   NvmlSession& operator=(const NvmlSession&) = delete;
 
-  /// False: there is no driver.
-  bool open() {
+  /// Why there is no driver for this process; empty: there is one.
+  std::string open() {
     const int result = nvml_.init();
-    if (result == kNvmlDriverNotLoaded) return false;
+    if (result == kNvmlDriverNotLoaded) return "the NVIDIA driver is not loaded";
+    if (result == kNvmlNoPermission || result == kNvmlLibraryNotFound) {  // a container without the devices
+      return std::string("this process cannot reach the NVIDIA driver (") + nvml_.error_string(result) + ")";
+    }
     check(result, "nvmlInit_v2", kFailed);
     is_open_ = true;
-    return true;
+    return {};
   }
 
   [[nodiscard]] std::string driver() const {
@@ -151,7 +154,8 @@ class NvmlSession {
     for (unsigned i = 0; i < most; ++i) {
       NvmlDevice handle = nullptr;
       const int result = nvml_.mig_by_index(device, i, &handle);
-      if (result == kNvmlNotFound) continue;  // fewer parts than there could be
+      // Fewer parts than there could be, or another process's.
+      if (result == kNvmlNotFound || result == kNvmlNoPermission) continue;
       check(result, "nvmlDeviceGetMigDeviceHandleByIndex", failed);
       GpuPart part;
       part.name = text_of(nvml_.name, handle, "nvmlDeviceGetName", failed);
@@ -177,10 +181,8 @@ class NvmlSession {
 Gpus list_gpus(const NvmlEntries& entries) {
   Gpus found;
   NvmlSession session(entries);
-  if (!session.open()) {
-    found.why = "the NVIDIA driver is not loaded";
-    return found;
-  }
+  found.why = session.open();
+  if (!found.why.empty()) return found;
   found.driver = session.driver();
   const unsigned count = session.count();
   for (unsigned number = 0; number < count; ++number) {

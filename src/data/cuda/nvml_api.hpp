@@ -21,6 +21,7 @@ enum NvmlResult : int {
   kNvmlNoPermission = 4,
   kNvmlNotFound = 6,
   kNvmlDriverNotLoaded = 9,
+  kNvmlLibraryNotFound = 12,
 };
 
 /// `nvmlDevice_t`.

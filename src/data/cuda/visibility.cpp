@@ -128,6 +128,26 @@ Visibility none_for_twice(std::string_view entry) {
   return {{}, "it names a device twice (" + base::quoted(entry) + "), and CUDA then shows none"};
 }
 
+/// CUDA shows a divided GPU by its first part.
+VisibleGpu as_shown(const VisibleGpu& named, const std::vector<Gpu>& gpus) {
+  if (named.part || gpus[named.gpu].parts.empty()) return named;
+  return {named.gpu, 0};
+}
+
+/// One part of a divided GPU is shown, and then nothing beside it.
+Visibility all_of(const std::vector<Gpu>& gpus) {
+  Visibility visible;
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    if (!gpus[i].parts.empty()) return {{{i, 0}}, "a GPU is divided, and CUDA then shows its first part alone"};
+    visible.devices.push_back({i, std::nullopt});
+  }
+  return visible;
+}
+
+bool are_of_one_model(const std::vector<Gpu>& gpus) {
+  return std::all_of(gpus.begin(), gpus.end(), [&](const Gpu& gpu) { return gpu.name == gpus.front().name; });
+}
+
 std::string ends_the_list(const std::string& why) { return why + "; CUDA ends the list there"; }
 
 std::string without_dashes(std::string_view uuid) {
@@ -141,11 +161,8 @@ std::string without_dashes(std::string_view uuid) {
 }  // namespace
 
 Visibility visible_devices(const std::optional<std::string>& list, const std::vector<Gpu>& gpus) {
+  if (!list) return all_of(gpus);
   Visibility visible;
-  if (!list) {
-    for (std::size_t i = 0; i < gpus.size(); ++i) visible.devices.push_back({i, std::nullopt});
-    return visible;
-  }
   if (list->empty()) return {{}, "it is set and empty, and CUDA then shows none"};
   const std::vector<std::string_view> entries = split_at_commas(*list);
   const IdentifierKind kind = kind_of_identifier(entries.front());
@@ -157,12 +174,14 @@ Visibility visible_devices(const std::optional<std::string>& list, const std::ve
       visible.remark = ends_the_list(reason_of(named, entry, kind, gpus));
       return visible;
     }
-    const VisibleGpu& device = named.front();
+    const VisibleGpu device = as_shown(named.front(), gpus);
     if (std::find(visible.devices.begin(), visible.devices.end(), device) != visible.devices.end()) {
       return none_for_twice(entry);
     }
-    if (kind == IdentifierKind::part && !visible.devices.empty()) {
-      visible.remark = ends_the_list(base::quoted(entry) + " is a second part of a GPU");
+    if (!visible.devices.empty() && (device.part || visible.devices.front().part)) {
+      visible.remark = ends_the_list(base::quoted(entry) + (kind == IdentifierKind::part
+                                                                ? " is a second part of a GPU"
+                                                                : " stands beside a divided GPU"));
       return visible;
     }
     visible.devices.push_back(device);
@@ -180,6 +199,13 @@ std::optional<int> number_in_process(const Visibility& visible, std::size_t gpu,
   const auto found = std::find(visible.devices.begin(), visible.devices.end(), VisibleGpu{gpu, part});
   if (found == visible.devices.end()) return std::nullopt;
   return static_cast<int>(found - visible.devices.begin());
+}
+
+bool shows_the_same(const std::optional<std::string>& now, const std::string& wanted, const std::vector<Gpu>& gpus,
+                    bool is_by_bus) {
+  const bool is_by_number = !now || (!now->empty() && kind_of_identifier(*now) == IdentifierKind::index);
+  if (is_by_number && !is_by_bus && !are_of_one_model(gpus)) return false;
+  return visible_devices(now, gpus).devices == visible_devices(wanted, gpus).devices;
 }
 
 std::string list_by_uuid(const std::string& wanted, const Gpus& gpus) {
@@ -228,10 +254,14 @@ bool cuda_has_started() {
 }
 
 void make_visible(const std::string& wanted) {
-  const std::string list = list_by_uuid(wanted, wanted.empty() ? Gpus() : list_gpus());
+  const bool has_started = cuda_has_started();
+  const Gpus gpus = wanted.empty() && !has_started ? Gpus() : list_gpus();
+  const std::string list = list_by_uuid(wanted, gpus);
   const std::optional<std::string> now = base::process_environment()(kVisibleDevices);
   if (now == list) return;
-  if (cuda_has_started()) {
+  if (has_started) {
+    const bool is_by_bus = base::process_environment()("CUDA_DEVICE_ORDER") == "PCI_BUS_ID";
+    if (shows_the_same(now, list, gpus.all, is_by_bus)) return;
     throw Error(ErrorCode::invalid_setting,
                 "Options::visible_devices is " + base::quoted(wanted) +
                     ", but CUDA has started in this process already, and looks at " + kVisibleDevices +

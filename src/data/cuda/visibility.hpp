@@ -16,6 +16,8 @@
 //   - a device that is named twice makes the whole list empty;
 //   - the first identifier says which kind all of them have; one of another kind is invalid, and ends the list;
 //   - an index is read as strtoul does: spaces before it, and what follows its digits, do not count ("1gpu" is 1).
+// A divided GPU is not there itself: CUDA shows one part, and nothing beside it (MIG User Guide, "CUDA Device
+// Enumeration"). What names the GPU, or no list at all, stands for its first part.
 // GPUs that the process has no permission for (a control group's) are not there, and do not count.
 // Not known without starting CUDA: CUDA numbers GPUs of several models by their speed, unless CUDA_DEVICE_ORDER is
 // PCI_BUS_ID. For GPUs of one model that is nvidia-smi's order; names by UUID do not depend on it.
@@ -53,6 +55,11 @@ struct Visibility {
 /// The process's number of a GPU (with `part`: of that part); nothing: it is not visible.
 [[nodiscard]] std::optional<int> number_in_process(const Visibility& visible, std::size_t gpu,
                                                    std::optional<std::size_t> part = {});
+
+/// Whether a process that has started with `now` sees what `wanted` would show, under the same numbers, as far as that is
+/// known: `is_by_bus` says that CUDA numbers GPUs as the machine does.
+[[nodiscard]] bool shows_the_same(const std::optional<std::string>& now, const std::string& wanted,
+                                  const std::vector<Gpu>& gpus, bool is_by_bus);
 
 /// What a program wants to see (Options::visible_devices) as CUDA_VISIBLE_DEVICES should say it: by UUIDs, which mean
 /// the same in any order of the devices. The same identifiers, but each must be right: throws Error (invalid_setting)

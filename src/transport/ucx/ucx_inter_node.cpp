@@ -117,6 +117,7 @@ transport::InterNode::Operation UcxInterNode::send(int rank, int tag, const std:
 /// The receive needs no connection, but without one the sender's death would not be noticed.
 transport::InterNode::Operation UcxInterNode::receive(int rank, int tag, std::byte* data, std::size_t bytes) {
   static_cast<void>(connect(rank));
+  ++receives_;
   return note(rank, bytes, worker_->receive(tag_of(rank, tag), kWholeMask, data, bytes));
 }
 
@@ -148,6 +149,10 @@ bool UcxInterNode::test(Operation operation) {
     transfer.failed = true;
     fail(transfer.rank, call.status);
     return false;
+  }
+  if (call.receives) {
+    --receives_;
+    pace_.receive();
   }
   --peers_[static_cast<std::size_t>(transfer.rank)].open;
   transfer.claimed = false;
@@ -200,18 +205,17 @@ bool UcxInterNode::move() noexcept {
   return moves > 0;
 }
 
-void UcxInterNode::progress(base::Time /*now*/) {
+void UcxInterNode::progress(base::Time now) {
   if (abandoned_.load(std::memory_order_relaxed)) return;
-  has_news_ |= move();
+  move();
   report();
+  pace_.look(now, transfers_.size() - free_.size());
 }
 
-/// What the last `progress` moved may have come after the driver had tested for it.
+/// A failure that was kept may concern somebody by now. What has come, UCX says itself.
 bool UcxInterNode::arm() {
   if (abandoned_.load(std::memory_order_relaxed)) return true;
-  has_news_ |= move();
-  has_news_ |= report();
-  return !std::exchange(has_news_, false) && worker_->arm();
+  return !report() && worker_->arm();
 }
 
 /// Inside UCX's progress: the engine is told afterwards.

@@ -35,6 +35,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -44,6 +45,7 @@
 #include <vector>
 
 #include "transport/inter_node.hpp"
+#include "transport/pace.hpp"
 #include "transport/staging.hpp"
 #include "transport/ucx/ucx_api.hpp"
 
@@ -75,6 +77,8 @@ class UcxInterNode final : public transport::InterNode {
   [[nodiscard]] int event_fd() const noexcept override { return worker_->event_fd(); }
   [[nodiscard]] bool serves_peers() const noexcept override { return true; }
   [[nodiscard]] bool arm() override;
+  /// While messages have been coming slowly for a while (transport/pace.hpp).
+  [[nodiscard]] std::optional<std::chrono::nanoseconds> nap() noexcept override { return pace_.nap(receives_); }
 
  private:
   struct Peer {
@@ -126,7 +130,8 @@ class UcxInterNode final : public transport::InterNode {
   std::vector<std::size_t> free_;
   Listener listener_;
   bool expects_ = false;
-  bool has_news_ = false;  ///< something has moved since `arm`
+  std::size_t receives_ = 0;  ///< open ones
+  transport::Pace pace_;
   Reports reports_;
   std::atomic<bool> abandoned_{false};
 };

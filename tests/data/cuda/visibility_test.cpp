@@ -268,6 +268,19 @@ TEST_F(VisibleDevices, APartOfADividedGpuIsVisibleAlone) {
   const Visibility both = visible_devices(second + "," + first, gpus);
   EXPECT_EQ(both.devices, std::vector<VisibleGpu>{part});
   EXPECT_EQ(both.remark, "\"" + first + "\" is a second part of a GPU; CUDA ends the list there");
+  // What names the GPU, or all of them, stands for its first part, and nothing is shown beside it.
+  const VisibleGpu whole{0, std::nullopt};
+  for (const std::string& list : {std::string("1"), emulated::nvml_uuid(1)}) {
+    EXPECT_EQ(visible_devices(list, gpus).devices, (std::vector<VisibleGpu>{{1, 0}})) << list;
+    EXPECT_EQ(visible_devices(list, gpus).remark, "") << list;
+  }
+  EXPECT_EQ(visible_devices("1,0", gpus).devices, (std::vector<VisibleGpu>{{1, 0}}));
+  EXPECT_EQ(visible_devices("1,0", gpus).remark, "\"0\" stands beside a divided GPU; CUDA ends the list there");
+  EXPECT_EQ(visible_devices("0,1", gpus).devices, std::vector<VisibleGpu>{whole});
+  EXPECT_EQ(visible_devices(std::nullopt, gpus).devices, (std::vector<VisibleGpu>{{1, 0}}));
+  EXPECT_NE(describe_devices().find("\nCUDA_VISIBLE_DEVICES is not set: a GPU is divided, and CUDA then shows its first "
+                                    "part alone\n"),
+            std::string::npos);
 
   show(second);
   const std::vector<kolo::DeviceInfo> rows = devices();
@@ -409,6 +422,23 @@ TEST_F(VisibleDevices, OptionsMustBeRight) {
       2, [] { EXPECT_EQ(shown(), ""); }, options().with_visible_devices(""));  // none: always possible
 }
 
+/// What CUDA sees already is no other list because it is spelled otherwise; and numbers tell nothing where CUDA may have
+/// put the GPUs into another order.
+TEST_F(VisibleDevices, ListsThatShowTheSameAreTheSame) {
+  std::vector<Gpu> gpus = list_gpus().all;
+  EXPECT_TRUE(shows_the_same("1,0", by_uuid({1, 0}), gpus, false));
+  EXPECT_TRUE(shows_the_same(by_prefix({1, 0}), by_uuid({1, 0}), gpus, false));
+  EXPECT_TRUE(shows_the_same(std::nullopt, by_uuid({0, 1, 2, 3}), gpus, false));
+  EXPECT_TRUE(shows_the_same("-1", "", gpus, false));
+  EXPECT_FALSE(shows_the_same("0,1", by_uuid({1, 0}), gpus, false));
+  EXPECT_FALSE(shows_the_same(std::nullopt, by_uuid({0}), gpus, false));
+  EXPECT_FALSE(shows_the_same("0", "", gpus, false));
+  gpus[2].name = "Another device";
+  EXPECT_FALSE(shows_the_same("1,0", by_uuid({1, 0}), gpus, false));
+  EXPECT_TRUE(shows_the_same("1,0", by_uuid({1, 0}), gpus, true));
+  EXPECT_TRUE(shows_the_same(by_prefix({1, 0}), by_uuid({1, 0}), gpus, false));
+}
+
 TEST_F(VisibleDevices, OptionsComeBeforeCudaStarts) {
   void* const driver = ::dlopen(KOLO_EMULATED_DRIVER, RTLD_NOW);
   ASSERT_NE(driver, nullptr) << ::dlerror();
@@ -421,6 +451,10 @@ TEST_F(VisibleDevices, OptionsComeBeforeCudaStarts) {
   EXPECT_TRUE(cuda_has_started());
   run_local(
       2, [] {}, options().with_visible_devices("1,0"));  // what it sees already
+  show("1,0");
+  run_local(
+      2, [] {}, options().with_visible_devices("1,0"));  // in other words
+  show(by_uuid({1, 0}));
   const std::string so = "make the context before the program's first call of CUDA, or set that variable before the "
                          "program starts";
   const auto said = [](const std::string& list) {

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/pace.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+namespace kolo::transport {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+constexpr std::size_t kOpen = 16;
+
+/// After so many messages at this distance.
+std::optional<base::Duration> nap_after(int messages, base::Duration each, std::size_t receives) {
+  Pace pace;
+  base::Time now{};
+  pace.look(now, kOpen);
+  for (int i = 0; i < messages; ++i) {
+    pace.look(now += each, kOpen);
+    pace.receive();
+  }
+  return pace.nap(receives);
+}
+
+TEST(Pace, NapsForAPartOfWhatIsUnderWay) {
+  EXPECT_EQ(nap_after(1000, milliseconds(1), 16), milliseconds(4));
+  EXPECT_EQ(nap_after(1000, milliseconds(1), 4), milliseconds(1));
+}
+
+TEST(Pace, NapsForASmallPartOfTheTimeThatItHasTaken) {
+  EXPECT_EQ(nap_after(32, milliseconds(1), 16), milliseconds(1));
+  EXPECT_EQ(nap_after(64, milliseconds(1), 16), milliseconds(2));
+}
+
+TEST(Pace, NapsForTheLongestTimeAtMost) {
+  EXPECT_EQ(nap_after(1000, milliseconds(100), 16), base::Duration(Pace::kLongest));
+}
+
+TEST(Pace, IsAwakeForWhatIsFewOrFast) {
+  EXPECT_EQ(nap_after(7, milliseconds(100), 16), std::nullopt) << "a few messages";
+  EXPECT_EQ(nap_after(1000, microseconds(10), 16), std::nullopt) << "a fast link";
+  EXPECT_EQ(nap_after(1000, milliseconds(1), 0), std::nullopt) << "nothing to receive";
+  EXPECT_EQ(Pace().nap(16), std::nullopt);
+}
+
+TEST(Pace, BeginsAnewWhereNothingIsUnderWay) {
+  Pace pace;
+  base::Time now{};
+  for (int i = 0; i < 100; ++i) {
+    pace.look(now += milliseconds(1), kOpen);
+    pace.receive();
+  }
+  EXPECT_NE(pace.nap(16), std::nullopt);
+  pace.look(now += milliseconds(1), 0);
+  EXPECT_EQ(pace.nap(16), std::nullopt);
+  pace.look(now += milliseconds(1), kOpen);
+  EXPECT_EQ(pace.nap(16), std::nullopt);
+}
+
+}  // namespace
+}  // namespace kolo::transport
