@@ -42,8 +42,8 @@ class Pace {
   static constexpr std::int64_t kPartOfTime = 32;
   static constexpr std::int64_t kPartOfOpen = 4;
   static constexpr std::chrono::microseconds kShortest{500};
-  /// Also what the end of a peer's process is noticed in.
-  static constexpr std::chrono::milliseconds kLongest{50};
+  /// The end of a peer's process is no reason for shorter ones: control connections tell of that.
+  static constexpr std::chrono::milliseconds kLongest{200};
 
  private:
   base::Time begun_ = base::Time::max();  ///< when messages were under way first, without a pause since
