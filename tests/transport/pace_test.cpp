@@ -8,7 +8,6 @@
 namespace kolo::transport {
 namespace {
 
-using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 constexpr std::size_t kOpen = 16;
@@ -26,13 +25,13 @@ std::optional<base::Duration> nap_after(int messages, base::Duration each, std::
 }
 
 TEST(Pace, NapsForAPartOfWhatIsUnderWay) {
-  EXPECT_EQ(nap_after(1000, milliseconds(1), 16), milliseconds(4));
-  EXPECT_EQ(nap_after(1000, milliseconds(1), 4), milliseconds(1));
+  EXPECT_EQ(nap_after(1000, milliseconds(10), 16), milliseconds(40));
+  EXPECT_EQ(nap_after(1000, milliseconds(10), 4), milliseconds(10));
 }
 
 TEST(Pace, NapsForASmallPartOfTheTimeThatItHasTaken) {
-  EXPECT_EQ(nap_after(32, milliseconds(1), 16), milliseconds(1));
-  EXPECT_EQ(nap_after(64, milliseconds(1), 16), milliseconds(2));
+  EXPECT_EQ(nap_after(32, milliseconds(10), 16), milliseconds(10));
+  EXPECT_EQ(nap_after(64, milliseconds(10), 16), milliseconds(20));
 }
 
 TEST(Pace, NapsForTheLongestTimeAtMost) {
@@ -41,8 +40,8 @@ TEST(Pace, NapsForTheLongestTimeAtMost) {
 
 TEST(Pace, IsAwakeForWhatIsFewOrFast) {
   EXPECT_EQ(nap_after(7, milliseconds(100), 16), std::nullopt) << "a few messages";
-  EXPECT_EQ(nap_after(1000, microseconds(10), 16), std::nullopt) << "a fast link";
-  EXPECT_EQ(nap_after(1000, milliseconds(1), 0), std::nullopt) << "nothing to receive";
+  EXPECT_EQ(nap_after(1000, milliseconds(1), 16), std::nullopt) << "a fast link";
+  EXPECT_EQ(nap_after(1000, milliseconds(10), 0), std::nullopt) << "nothing to receive";
   EXPECT_EQ(Pace().nap(16), std::nullopt);
 }
 
@@ -50,13 +49,13 @@ TEST(Pace, BeginsAnewWhereNothingIsUnderWay) {
   Pace pace;
   base::Time now{};
   for (int i = 0; i < 100; ++i) {
-    pace.look(now += milliseconds(1), kOpen);
+    pace.look(now += milliseconds(10), kOpen);
     pace.receive();
   }
   EXPECT_NE(pace.nap(16), std::nullopt);
-  pace.look(now += milliseconds(1), 0);
+  pace.look(now += milliseconds(10), 0);
   EXPECT_EQ(pace.nap(16), std::nullopt);
-  pace.look(now += milliseconds(1), kOpen);
+  pace.look(now += milliseconds(10), kOpen);
   EXPECT_EQ(pace.nap(16), std::nullopt);
 }
 

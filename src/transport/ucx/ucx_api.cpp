@@ -17,6 +17,7 @@ constexpr const char* kDevices = "UCX_NET_DEVICES";
 void* load_file() {
   const base::ScopedVariable without_handlers("UCX_HANDLE_ERRORS", "none");
   const base::ScopedVariable without_hooks("UCX_MEM_EVENTS", "n");
+  const base::ScopedVariable without_warnings("UCX_LOG_LEVEL", "error");
   void* const file = ::dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
   if (file != nullptr) return file;
   const char* const why = ::dlerror();  // NOLINT(concurrency-mt-unsafe): glibc has one for each thread

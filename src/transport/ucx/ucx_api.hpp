@@ -4,7 +4,8 @@
 //
 // The library is loaded when it is first wanted, and never linked. As it is loaded it installs handlers for signals,
 // and puts itself between the process and the kernel where memory is mapped; a linked one would do that before `main`,
-// in every program that uses Kolo. UCX_HANDLE_ERRORS=none and UCX_MEM_EVENTS=n keep it from both, unless the user has
+// in every program that uses Kolo. UCX_HANDLE_ERRORS=none and UCX_MEM_EVENTS=n keep it from both, and
+// UCX_LOG_LEVEL=error from a line of warning for each message that was under way when a job failed, unless the user has
 // set them. It is never unloaded: it has threads of its own.
 #pragma once
 
