@@ -248,10 +248,8 @@ class Assembly {
       cache = std::min<std::size_t>(cache, std::stoull(fields[2]));
       parts_.has_barriers = parts_.has_barriers && fields[4] == "1";
     }
-    const bool one_machine =
-        std::adjacent_find(machines_.begin(), machines_.end(), std::not_equal_to<>()) == machines_.end();
-    slot_bytes_ = slot_bytes(cache, one_machine);
-    slots_ = parts_.settings.slots == 0 ? data::cpu::choose_slots(one_machine)
+    slot_bytes_ = slot_bytes(cache, is_one_machine());
+    slots_ = parts_.settings.slots == 0 ? data::cpu::choose_slots(is_one_machine())
                                         : std::max<std::int64_t>(parts_.settings.slots, kFewestSlots);
     const auto rank = static_cast<std::size_t>(parts_.topology.rank);
     const base::CpuShare share = base::cpu_share(cpus, rank, base::usable_cpus());
@@ -269,7 +267,7 @@ class Assembly {
                 job_key_, std::chrono::duration_cast<std::chrono::milliseconds>(patience_));
             return {};
           });
-      Carrier carrier = choose_carrier(bootstrap_, parts_.settings, parts_.topology, patience_);
+      Carrier carrier = choose_carrier(bootstrap_, parts_.settings, parts_.topology, !is_one_machine(), patience_);
       inter_ = parts_.inter = std::move(carrier.transport);
       carrier_ = std::move(carrier.description);
     }
@@ -305,6 +303,10 @@ class Assembly {
             std::make_unique<data::cpu::CpuBackend>(topology, ring, one_node ? nullptr : inter, options));
       };
     };
+  }
+
+  [[nodiscard]] bool is_one_machine() const {
+    return std::adjacent_find(machines_.begin(), machines_.end(), std::not_equal_to<>()) == machines_.end();
   }
 
   /// The same on all ranks of the world, whose chunks are cut alike: by the smallest cache and the largest node.

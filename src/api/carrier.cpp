@@ -53,7 +53,19 @@ Carrier connect_by_ucx(bootstrap::Bootstrap& bootstrap, const base::Settings& se
   return carrier;
 }
 
+/// Why this rank could not use UCX; empty: it could.
+std::string what_ucx_lacks() {
+  try {
+    ucx_library().check_not_forked();
+    return {};
+  } catch (const Error& error) {
+    return error.status().message();
+  }
+}
+
 #else
+
+std::string what_ucx_lacks() { return "this build of Kolo has no UCX part"; }
 
 Carrier connect_by_ucx(bootstrap::Bootstrap& bootstrap, const base::Settings& /*settings*/, base::Duration patience) {
   bootstrap::take_step(bootstrap, "UCX", patience, []() -> std::string {
@@ -87,13 +99,30 @@ Carrier connect_by_start(bootstrap::Bootstrap& bootstrap, const core::Topology& 
   return carrier;
 }
 
-/// Where UCX is the better one, measurements have yet to tell; it is the only one where the start brings none.
+/// Of the first rank that cannot use UCX; empty: all can. Collective.
+std::string why_not_ucx(bootstrap::Bootstrap& bootstrap, base::Duration patience) {
+  const std::vector<std::string> lacks = bootstrap::take_step(bootstrap, "UCX library", patience, what_ucx_lacks);
+  const auto first = std::find_if(lacks.begin(), lacks.end(), [](const std::string& one) { return !one.empty(); });
+  return first == lacks.end() ? std::string() : "rank " + std::to_string(first - lacks.begin()) + ": " + *first;
+}
+
+/// Between machines UCX was measured to be as fast as MPI over TCP with large tensors, faster with small ones, and to
+/// take less CPU time (docs/performance.md). Between virtual nodes of one machine, which are there to try things out,
+/// the start's own is taken; UCX also where the start brings none.
 Carrier choose(bootstrap::Bootstrap& bootstrap, const base::Settings& settings, const core::Topology& topology,
-               base::Duration patience, std::string& why) {
+               bool spans_machines, base::Duration patience, std::string& why) {
   const bool is_free = settings.transport == base::Transport::automatic;
   if (settings.transport == base::Transport::ucx) return connect_by_ucx(bootstrap, settings, patience);
-  Carrier carrier = connect_by_start(bootstrap, topology, patience, is_free);
   if (is_free) why = ": what comes with the start";
+  if (is_free && spans_machines) {
+    const std::string lack = why_not_ucx(bootstrap, patience);
+    if (lack.empty()) {
+      why = ": between machines it takes less CPU time than MPI, and less time for small tensors";
+      return connect_by_ucx(bootstrap, settings, patience);
+    }
+    why += ", for UCX cannot be used (" + lack + ")";
+  }
+  Carrier carrier = connect_by_start(bootstrap, topology, patience, is_free);
   if (carrier.transport != nullptr) return carrier;
   why = ": nothing comes with the start";
   return connect_by_ucx(bootstrap, settings, patience);
@@ -102,9 +131,9 @@ Carrier choose(bootstrap::Bootstrap& bootstrap, const base::Settings& settings, 
 }  // namespace
 
 Carrier choose_carrier(bootstrap::Bootstrap& bootstrap, const base::Settings& settings, const core::Topology& topology,
-                       base::Duration patience) {
+                       bool spans_machines, base::Duration patience) {
   std::string why;
-  Carrier carrier = choose(bootstrap, settings, topology, patience, why);
+  Carrier carrier = choose(bootstrap, settings, topology, spans_machines, patience, why);
   carrier.description += " (KOLO_TRANSPORT=" + std::string(base::to_string(settings.transport)) + why + ")";
   return carrier;
 }

@@ -20,9 +20,9 @@ struct Carrier {
   std::string description;
 };
 
-/// Collective, where there is more than one node: the same on every rank, by rank 0's settings. Throws Error on every
-/// rank alike.
+/// Collective, where there is more than one node: the same on every rank, by rank 0's settings. `spans_machines`: the
+/// nodes are not all of one. Throws Error on every rank alike.
 Carrier choose_carrier(bootstrap::Bootstrap& bootstrap, const base::Settings& settings, const core::Topology& topology,
-                       base::Duration patience);
+                       bool spans_machines, base::Duration patience);
 
 }  // namespace kolo::api

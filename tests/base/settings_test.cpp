@@ -83,7 +83,7 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
                            {"KOLO_RANKS_PER_NODE", "6"},
                            {"KOLO_TREE_FANOUT", "7"},
                            {"KOLO_INTERFACE", "eth0"},
-                           {"KOLO_TRANSPORT", "ucx"},
+                           {"KOLO_TRANSPORT", "UCX"},
                            {"KOLO_SLOT_BYTES", "4K"},
                            {"KOLO_SLOTS", "9"},
                            {"KOLO_MESSAGE_RING", "8K"},

@@ -106,14 +106,19 @@ TEST(Carrier, IsUcxWhereTheStartBringsNone) {
     ranks.emplace_back([&world, rank] {
       Bare bootstrap(world.bootstrap(rank));
       const kolo::core::Topology topology = kolo::core::make_topology(rank, {0, 0}, 1);
-      const auto choose = [&](kolo::base::Transport transport) {
+      const auto choose = [&](kolo::base::Transport transport, bool spans_machines = false) {
         kolo::base::Settings settings;
         settings.transport = transport;
-        return kolo::api::choose_carrier(bootstrap, settings, topology, std::chrono::seconds(60));
+        return kolo::api::choose_carrier(bootstrap, settings, topology, spans_machines, std::chrono::seconds(60));
       };
       const kolo::api::Carrier carrier = choose(kolo::base::Transport::automatic);
       EXPECT_STREQ(carrier.transport->name(), "UCX");
       EXPECT_TRUE(has(carrier.description, {"UCX 1.", " (KOLO_TRANSPORT=auto: nothing comes with the start)"}));
+      const kolo::api::Carrier between_machines = choose(kolo::base::Transport::automatic, true);
+      EXPECT_STREQ(between_machines.transport->name(), "UCX");
+      EXPECT_TRUE(has(between_machines.description,
+                      {"UCX 1.", " (KOLO_TRANSPORT=auto: between machines it takes less CPU time than MPI, and less "
+                                 "time for small tensors)"}));
       EXPECT_EQ(sentence_of(ErrorCode::unsupported, [&] { choose(kolo::base::Transport::mpi); }),
                 "rank 0: this start has no transport");
     });

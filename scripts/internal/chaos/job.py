@@ -46,7 +46,7 @@ def command(plan, program, folder):
     """--enable-recovery: mpirun would end the survivors, too."""
     rank = [str(program), *plan.arguments(folder)]
     if plan.start == "hosts":
-        line = " ".join(["exec $KOLO_MPIRUN --enable-recovery -np", str(plan.ranks), *rank])
+        line = " ".join(["exec $KOLO_MPIRUN -x KOLO_TRANSPORT=mpi --enable-recovery -np", str(plan.ranks), *rank])
         return [str(ROOT / "scripts/with-hosts"), str(len(plan.nodes)), "--slots", str(plan.per_node), "--shell", line]
     return ["mpirun", "--oversubscribe", "--bind-to", "none", "--enable-recovery", "-np", str(plan.ranks), *rank]
 
