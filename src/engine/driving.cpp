@@ -320,7 +320,8 @@ void Engine::hand_over(bool look) noexcept {
     due = open_.empty() ? failure_.due : std::min(failure_.due, open_.next_due());
     if (leader_) due = std::min(due, leader_->next_deadline());
     due = std::min(due, messages_.next_due());
-    if (backend_goes_on_unheard() || (transport_nap() && inter_->event_fd() < 0)) due = std::min(due, base::now() + kNap);
+    if (backend_goes_on_unheard() || (transport_nap() && inter_->event_fd() < 0))
+      due = std::min(due, base::now() + kNap);
     rest.is_nap_over = open_.empty();  // a lone submission does not wait for its end
   }
   driver_.let_go(rest);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How long a rank may look away from messages that come slowly and for long. To be woken for each of them is right while
-// somebody waits for it, and a waste while many are under way and the link is what takes the time: a wake-up costs more
-// than most messages. So once messages have come for a while, the rank naps instead: for the time in which a part of
-// those that it has asked for will come, so that the link never runs dry, and for a small part of the time that this has
-// taken already, so that the nap that the last of them comes in does not count.
+// How long a rank may look away from messages that come slowly and for long. To be woken for each of them is right
+// while somebody waits for it, and a waste while many are under way and the link is what takes the time: a wake-up
+// costs more than most messages. So once messages have come for a while, the rank naps instead: for the time in which a
+// part of those that it has asked for will come, so that the link never runs dry, and for a small part of the time that
+// this has taken already, so that the nap that the last of them comes in does not count.
 #pragma once
 
 #include <algorithm>
@@ -32,8 +32,8 @@ class Pace {
     if (begun_ == base::Time::max() || received_ < kLeastReceived) return std::nullopt;
     const base::Duration passed = now_ - begun_;
     const base::Duration each = passed / received_;
-    const base::Duration nap = std::min({passed / kPartOfTime, each * static_cast<std::int64_t>(receives) / kPartOfOpen,
-                                         base::Duration(kLongest)});
+    const base::Duration nap = std::min(
+        {passed / kPartOfTime, each * static_cast<std::int64_t>(receives) / kPartOfOpen, base::Duration(kLongest)});
     if (nap < kShortest) return std::nullopt;
     return nap;
   }

@@ -113,13 +113,13 @@ int main(int argc, char** argv) {
     double all = 0;
     for (const double one : took) all += one;
     const double typical = median(took);
-    std::printf("%s rank %d: %lld bytes over the link for %lld; %.2f ms a round", failures == 0 ? "PASS" : "FAIL",
-                rank, static_cast<long long>(sent), static_cast<long long>(due), typical * 1e3);
+    std::printf("%s rank %d: %lld bytes over the link for %lld; %.2f ms a round", failures == 0 ? "PASS" : "FAIL", rank,
+                static_cast<long long>(sent), static_cast<long long>(due), typical * 1e3);
     if (mbit > 0) std::printf(" (%.2f x the link's)", typical / link_seconds(bytes, hosts, mbit));
-    std::printf(", CPU %.3f ms %.2f %%, %llu sleeps a round, %llu pushes\n", used / rounds * 1e3, used / all * 100,
-                static_cast<unsigned long long>((kolo::metrics().sleeps - slept_before) /
-                                                static_cast<std::uint64_t>(rounds)),
-                static_cast<unsigned long long>(kolo::metrics().pushes));
+    std::printf(
+        ", CPU %.3f ms %.2f %%, %llu sleeps a round, %llu pushes\n", used / rounds * 1e3, used / all * 100,
+        static_cast<unsigned long long>((kolo::metrics().sleeps - slept_before) / static_cast<std::uint64_t>(rounds)),
+        static_cast<unsigned long long>(kolo::metrics().pushes));
     failures = kolo::allreduce(failures, kolo::ReduceOp::sum);
   }
   return failures == 0 ? 0 : 1;

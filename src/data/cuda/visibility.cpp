@@ -179,9 +179,9 @@ Visibility visible_devices(const std::optional<std::string>& list, const std::ve
       return none_for_twice(entry);
     }
     if (!visible.devices.empty() && (device.part || visible.devices.front().part)) {
-      visible.remark = ends_the_list(base::quoted(entry) + (kind == IdentifierKind::part
-                                                                ? " is a second part of a GPU"
-                                                                : " stands beside a divided GPU"));
+      visible.remark =
+          ends_the_list(base::quoted(entry) +
+                        (kind == IdentifierKind::part ? " is a second part of a GPU" : " stands beside a divided GPU"));
       return visible;
     }
     visible.devices.push_back(device);

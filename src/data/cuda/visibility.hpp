@@ -56,8 +56,8 @@ struct Visibility {
 [[nodiscard]] std::optional<int> number_in_process(const Visibility& visible, std::size_t gpu,
                                                    std::optional<std::size_t> part = {});
 
-/// Whether a process that has started with `now` sees what `wanted` would show, under the same numbers, as far as that is
-/// known: `is_by_bus` says that CUDA numbers GPUs as the machine does.
+/// Whether a process that has started with `now` sees what `wanted` would show, under the same numbers, as far as that
+/// is known: `is_by_bus` says that CUDA numbers GPUs as the machine does.
 [[nodiscard]] bool shows_the_same(const std::optional<std::string>& now, const std::string& wanted,
                                   const std::vector<Gpu>& gpus, bool is_by_bus);
 

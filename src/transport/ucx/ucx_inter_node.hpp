@@ -20,12 +20,12 @@
 //
 // What if a rank dies. UCX reports the end of a connection: inside `progress`, at once, because the kernel closes the
 // dead process's sockets (unless a child that it has forked holds them: then Kolo's control connections tell, which a
-// child closes; UCX's cannot be listed); or when a transport has given up (a host that vanishes: by UCX's timeouts, and Kolo's control
-// connections and deadlines are earlier). The rank's loss is reported if something is open with it, or messages are
-// expected from anybody; otherwise it is kept until something is. For a rank that has left closes its connections while
-// others may still be on their way out, and that is no loss: nothing is open with it then. Sends that were open fail
-// with the connection. A receive is not tied to one and stays open. So do sends after the loss; the engine ends them
-// all.
+// child closes; UCX's cannot be listed); or when a transport has given up (a host that vanishes: by UCX's timeouts, and
+// Kolo's control connections and deadlines are earlier). The rank's loss is reported if something is open with it, or
+// messages are expected from anybody; otherwise it is kept until something is. For a rank that has left closes its
+// connections while others may still be on their way out, and that is no loss: nothing is open with it then. Sends that
+// were open fail with the connection. A receive is not tied to one and stays open. So do sends after the loss; the
+// engine ends them all.
 //
 // At the end what is open is cancelled and connections are closed without asking the other side: what all ranks have
 // completed needs none, and after a failure nobody may wait. Where operations were open, staging memory is kept until

@@ -278,9 +278,10 @@ TEST_F(VisibleDevices, APartOfADividedGpuIsVisibleAlone) {
   EXPECT_EQ(visible_devices("1,0", gpus).remark, "\"0\" stands beside a divided GPU; CUDA ends the list there");
   EXPECT_EQ(visible_devices("0,1", gpus).devices, std::vector<VisibleGpu>{whole});
   EXPECT_EQ(visible_devices(std::nullopt, gpus).devices, (std::vector<VisibleGpu>{{1, 0}}));
-  EXPECT_NE(describe_devices().find("\nCUDA_VISIBLE_DEVICES is not set: a GPU is divided, and CUDA then shows its first "
-                                    "part alone\n"),
-            std::string::npos);
+  EXPECT_NE(
+      describe_devices().find("\nCUDA_VISIBLE_DEVICES is not set: a GPU is divided, and CUDA then shows its first "
+                              "part alone\n"),
+      std::string::npos);
 
   show(second);
   const std::vector<kolo::DeviceInfo> rows = devices();
@@ -422,8 +423,8 @@ TEST_F(VisibleDevices, OptionsMustBeRight) {
       2, [] { EXPECT_EQ(shown(), ""); }, options().with_visible_devices(""));  // none: always possible
 }
 
-/// What CUDA sees already is no other list because it is spelled otherwise; and numbers tell nothing where CUDA may have
-/// put the GPUs into another order.
+/// What CUDA sees already is no other list because it is spelled otherwise; and numbers tell nothing where CUDA may
+/// have put the GPUs into another order.
 TEST_F(VisibleDevices, ListsThatShowTheSameAreTheSame) {
   std::vector<Gpu> gpus = list_gpus().all;
   EXPECT_TRUE(shows_the_same("1,0", by_uuid({1, 0}), gpus, false));
