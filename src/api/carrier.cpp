@@ -107,7 +107,7 @@ std::string why_not_ucx(bootstrap::Bootstrap& bootstrap, base::Duration patience
 }
 
 /// Between machines UCX was measured to be as fast as MPI over TCP with large tensors, faster with small ones, and to
-/// take less CPU time (docs/performance.md). Between virtual nodes of one machine, which are there to try things out,
+/// wait for a slow link with less CPU time (docs/performance.md). Between virtual nodes of one machine, which are there to try things out,
 /// the start's own is taken; UCX also where the start brings none.
 Carrier choose(bootstrap::Bootstrap& bootstrap, const base::Settings& settings, const core::Topology& topology,
                bool spans_machines, base::Duration patience, std::string& why) {
@@ -117,7 +117,7 @@ Carrier choose(bootstrap::Bootstrap& bootstrap, const base::Settings& settings, 
   if (is_free && spans_machines) {
     const std::string lack = why_not_ucx(bootstrap, patience);
     if (lack.empty()) {
-      why = ": between machines it takes less CPU time than MPI, and less time for small tensors";
+      why = ": between machines it is faster than MPI with small tensors, and waits with less CPU time";
       return connect_by_ucx(bootstrap, settings, patience);
     }
     why += ", for UCX cannot be used (" + lack + ")";
