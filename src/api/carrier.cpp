@@ -107,8 +107,8 @@ std::string why_not_ucx(bootstrap::Bootstrap& bootstrap, base::Duration patience
 }
 
 /// Between machines UCX was measured to be as fast as MPI over TCP with large tensors, faster with small ones, and to
-/// wait for a slow link with less CPU time (docs/performance.md). Between virtual nodes of one machine, which are there to try things out,
-/// the start's own is taken; UCX also where the start brings none.
+/// wait for a slow link with less CPU time (docs/performance.md). Between virtual nodes of one machine, which are there
+/// to try things out, the start's own is taken; UCX also where the start brings none.
 Carrier choose(bootstrap::Bootstrap& bootstrap, const base::Settings& settings, const core::Topology& topology,
                bool spans_machines, base::Duration patience, std::string& why) {
   const bool is_free = settings.transport == base::Transport::automatic;

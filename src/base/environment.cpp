@@ -53,7 +53,11 @@ std::vector<std::string> environment_with(const std::map<std::string, std::strin
     const std::string text(*entry);
     if (changes.count(text.substr(0, text.find('='))) == 0) all.push_back(text);
   }
-  for (const auto& [name, value] : changes) all.push_back(name + "=" + value);
+  for (const auto& [name, value] : changes) {
+    std::string& text = all.emplace_back(name);
+    text += '=';
+    text += value;
+  }
   return all;
 }
 

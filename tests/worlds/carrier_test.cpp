@@ -116,9 +116,10 @@ TEST(Carrier, IsUcxWhereTheStartBringsNone) {
       EXPECT_TRUE(has(carrier.description, {"UCX 1.", " (KOLO_TRANSPORT=auto: nothing comes with the start)"}));
       const kolo::api::Carrier between_machines = choose(kolo::base::Transport::automatic, true);
       EXPECT_STREQ(between_machines.transport->name(), "UCX");
-      EXPECT_TRUE(has(between_machines.description,
-                      {"UCX 1.", " (KOLO_TRANSPORT=auto: between machines it is faster than MPI with small tensors, and "
-                                 "waits with less CPU time)"}));
+      EXPECT_TRUE(
+          has(between_machines.description,
+              {"UCX 1.", " (KOLO_TRANSPORT=auto: between machines it is faster than MPI with small tensors, and "
+                         "waits with less CPU time)"}));
       EXPECT_EQ(sentence_of(ErrorCode::unsupported, [&] { choose(kolo::base::Transport::mpi); }),
                 "rank 0: this start has no transport");
     });
