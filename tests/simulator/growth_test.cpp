@@ -4,6 +4,7 @@
 // is made; each step afterwards; and the end, when all leave. The numbers are printed (docs/performance.md has them).
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -56,10 +57,17 @@ void print(const char* part, int ranks, const Cost& cost) {
               cost.up_bytes, cost.entries, cost.entry_bytes);
 }
 
+/// And GROWTH_RANKS: 4,096 take half a minute, most of it until each rank has heard that each other one has left.
+std::vector<int> sizes() {
+  std::vector<int> all = testing::and_unless_sanitized<int>({8, 64}, {512});
+  if (const char* const more = std::getenv("GROWTH_RANKS")) all.push_back(std::stoi(more));
+  return all;
+}
+
 TEST(Growth, AStepCostsRank0AsMuchHoweverManyRanksThereAre) {
   std::printf("%-12s %5s %5s %7s %7s %9s %8s %11s\n", "", "ranks", "nodes", "heard", "up", "bytes up", "entries",
               "bytes down");
-  for (const int ranks : and_unless_sanitized<int>({8, 64}, {512, 4096})) {
+  for (const int ranks : sizes()) {
     const Traffic end = traffic_of(ranks, 0);
     const Traffic first = traffic_of(ranks, kFirstSteps);
     const Cost planned = difference(traffic_of(ranks, kFirstSteps + kMoreSteps), first, kMoreSteps);
