@@ -11,8 +11,8 @@
 //     start_anywhere --forked 4                     ranks as processes that it forks
 //     start_anywhere --own-store DIRECTORY RANK SIZE
 //
-// It prints how the ranks have met, and then a hash of the weights that they have trained. The hash depends on the number
-// of ranks, and not on the way: scripts/start-anywhere compares.
+// It prints how the ranks have met, and then a hash of the weights that they have trained. The hash depends on the
+// number of ranks, and not on the way: scripts/start-anywhere compares.
 #include <charconv>
 #include <chrono>
 #include <cinttypes>
@@ -42,8 +42,8 @@ constexpr const char* kHelp =
     "  start_anywhere [--epochs N]                                   as a launcher says, or one rank\n"
     "  start_anywhere [--epochs N] --threads N                       N threads of this process\n"
     "  start_anywhere [--epochs N] --forked N                        N processes that it forks\n"
-    "  start_anywhere [--epochs N] --own-store DIRECTORY RANK SIZE   one of SIZE processes, which meet by a store of the\n"
-    "                                                                program's own: files in DIRECTORY\n\n"
+    "  start_anywhere [--epochs N] --own-store DIRECTORY RANK SIZE   one of SIZE processes, which meet by a store of\n"
+    "                                                                the program's own: files in DIRECTORY\n\n"
     "Exit status: 0 done, 1 the job failed, 2 the flags are wrong.\n";
 
 /// What a program might have anyway: a service that keeps values under keys. Here each is a file of a directory.

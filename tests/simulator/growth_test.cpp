@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What training costs the control plane, by the number of ranks: the first steps, in which names are declared and a plan
-// is made; each step afterwards; and the end, when all leave. The numbers are printed (docs/performance.md has them).
+// What training costs the control plane, by the number of ranks: the first steps, in which names are declared and a
+// plan is made; each step afterwards; and the end, when all leave. The numbers are printed (docs/performance.md has
+// them).
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "base/settings.hpp"
 #include "tests/simulator/programs.hpp"
 #include "tests/simulator/world.hpp"
 #include "tests/support/sanitized.hpp"
@@ -60,7 +61,7 @@ void print(const char* part, int ranks, const Cost& cost) {
 /// And GROWTH_RANKS: 4,096 take half a minute, most of it until each rank has heard that each other one has left.
 std::vector<int> sizes() {
   std::vector<int> all = testing::and_unless_sanitized<int>({8, 64}, {512});
-  if (const char* const more = std::getenv("GROWTH_RANKS")) all.push_back(std::stoi(more));
+  if (const auto more = base::process_environment()("GROWTH_RANKS")) all.push_back(std::stoi(*more));
   return all;
 }
 
