@@ -217,16 +217,19 @@ KOLO_API void run_local(int ranks, const std::function<void()>& body, const Opti
 /// process. A rank that dies, or whose body throws, is a fatal error for the others; they have 5 s to end by
 /// themselves, and are then ended. The `Error` that is thrown here names it: the code and sentence of its own for an
 /// `Error` ("rank N: ..."), user_exception for another std::exception, rank_lost for "rank N was killed by signal 9
-/// (Killed)" and "rank N ended with exit status 3". SIGINT, SIGTERM and SIGHUP end all ranks, and then this process as
-/// they would have. When this process dies, the ranks do.
+/// (Killed)" and "rank N ended with exit status 3". SIGINT, SIGTERM and SIGHUP, unless they are ignored, are passed on
+/// to the ranks, which have 30 s to end (none after a second signal), and then end this process as they would have.
+/// When this process dies, the ranks do.
 ///
-/// Call it before this process has threads: of these only the calling one exists in the ranks. Nor may it have used MPI
-/// or CUDA. Throws `Error` (invalid_argument) when this thread has a context.
+/// Call it before this process has threads: of these only the calling one exists in the ranks, and a lock that another
+/// one holds, also one of a standard stream, stays locked there. Nor may it have used MPI. Throws `Error`
+/// (invalid_argument) when there is a context, CUDA has started, or `options` name a store.
 KOLO_API void run_forked(int ranks, const std::function<void()>& body, const Options& options = {});
 /// What the tool kolo-run does: runs a program as `ranks` processes of this machine, each of which joins the job with
 /// `init`. `command`: the program, looked for as a shell does, and its arguments. Output and signals as with
 /// `run_forked`. A sentence on standard error names the rank that ended badly first; its exit status is returned (128
-/// and the signal's number for one that was killed), or 0. Throws `Error` (invalid_argument, transport).
+/// and the signal's number for one that was killed), or 0. Processes that they have started and left end, too. Throws
+/// `Error` (invalid_argument, transport).
 [[nodiscard]] KOLO_API int run_program(int ranks, const std::vector<std::string>& command);
 
 /// This rank's place among all ranks, or among the group's: 0 ... size()-1.

@@ -101,7 +101,7 @@ Agreement agree(bootstrap::Bootstrap& bootstrap, const Options& options) {
     if (rank == 0) of_root = std::move(fields);
   }
   agreed.machines = core::number_machines(machines);
-  agreed.job_key = of_root[2];
+  agreed.job_key = bootstrap.key_from(of_root[2]);
   const std::map<std::string, base::SettingSource, std::less<>> chosen_here = agreed.settings.sources;
   for (const base::DifferingSetting& setting : base::adopt_shared(agreed.settings, of_root[3])) {
     if (chosen_here.count(setting.name) == 0) continue;  // nobody chose the default that rank 0 overrides

@@ -118,6 +118,7 @@ class Process {
 
  private:
   std::unique_ptr<detail::BootstrapHolder> bootstrap(const Options& options) {
+    if (auto holder = api::meet_without_mpi(options)) return holder;  // others need not wait for a resolver of names
     const base::MutexLock lock(mutex_);
     return launcher_.bootstrap(options);
   }

@@ -54,6 +54,11 @@ void register_handlers() {
 
 std::uint64_t fork_generation() noexcept { return registry().generation.load(std::memory_order_relaxed); }
 
+bool contexts_are_open() {
+  const base::MutexLock lock(registry().mutex);
+  return !registry().all.empty();
+}
+
 ClosedInChildren::ClosedInChildren(const std::vector<int>& descriptors) {
   register_handlers();
   for (const int number : descriptors) {

@@ -16,6 +16,9 @@ namespace kolo::api {
 /// inherited. Any thread.
 [[nodiscard]] std::uint64_t fork_generation() noexcept;
 
+/// Whether there is a context in this process, or was one where it was forked. Any thread.
+[[nodiscard]] bool contexts_are_open();
+
 /// Closes descriptors in every child that is forked while it lives. Construction and destruction on any thread.
 class ClosedInChildren {
  public:

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <kolo/error.hpp>
@@ -26,21 +27,25 @@ std::unique_ptr<detail::BootstrapHolder> solo_bootstrap() {
 
 namespace {
 
-bool wants_to_be_alone(const base::Lookup& environment, const Options& options) {
+/// Of this variable alone: what is wrong with others the start will say, to all ranks.
+bool wants_to_be_alone(const base::Lookup& environment) {
+  constexpr std::string_view kAlone = "KOLO_ALONE";
   try {
-    return base::load_settings(environment, options.settings).alone;
+    return base::load_settings(
+               [&](const char* name) { return name == kAlone ? environment(name) : std::optional<std::string>(); })
+        .alone;
   } catch (const Error&) {
-    return false;  // the start will say what is wrong, to all ranks
+    return false;
   }
 }
 
 #ifdef KOLO_HAS_MPI
-constexpr const char* kRemedy = "start them by mpirun, or by srun with the --mpi that this MPI was built for, or give "
-                                "them KOLO_STORE, KOLO_RANK and "
-                                "KOLO_SIZE";
+constexpr const char* kRemedy = "start them by mpirun, or by srun with the --mpi that this MPI was built for, or by "
+                                "srun --mpi=none, or give them KOLO_STORE, KOLO_RANK and KOLO_SIZE";
 #else
 constexpr const char* kRemedy =
-    "give them KOLO_STORE, KOLO_RANK and KOLO_SIZE, or build Kolo with MPI (KOLO_WITH_MPI=ON)";
+    "start them by kolo-run, torchrun or srun --mpi=none, or give them KOLO_STORE, KOLO_RANK and KOLO_SIZE, or build "
+    "Kolo with MPI (KOLO_WITH_MPI=ON)";
 #endif
 
 /// The program's options, and then the process's environment.
@@ -55,7 +60,7 @@ launch::Situation situation_of(const Options& options) {
   launch::Situation situation;
   situation.environment = environment_of(options);
   situation.options = &options;
-  situation.alone = wants_to_be_alone(base::process_environment(), options);
+  situation.alone = wants_to_be_alone(situation.environment);
 #ifdef KOLO_HAS_MPI
   situation.mpi = mpi::started_by_launcher(situation.environment);
 #endif
@@ -81,6 +86,24 @@ void expect_all_processes(const base::Lookup& environment, int found) {
                                           ", or set KOLO_ALONE=1 if each is to run alone");
   }
 }
+
+namespace {
+
+/// A launcher inside the one that says "one rank" has started several: each of them would be alone.
+void expect_one_process(const base::Lookup& environment, const std::string& size_name) {
+  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"}) {
+    const std::optional<std::string> text = environment(variable);
+    int size = 0;
+    if (text) std::from_chars(text->data(), text->data() + text->size(), size);
+    if (size <= 1) continue;
+    throw Error(ErrorCode::transport, size_name + " is 1, but " + variable + " says that a launcher has started " +
+                                          *text +
+                                          " processes, and each of them would be alone: start them by one "
+                                          "launcher, or set KOLO_ALONE=1 if each is to run alone");
+  }
+}
+
+}  // namespace
 
 #ifdef KOLO_HAS_MPI
 
@@ -110,27 +133,46 @@ void Launcher::end(base::Duration /*patience*/, int /*status*/) noexcept {}
 
 #endif
 
-std::vector<std::string> explain_start(const Options& options) { return launch::explain_start(situation_of(options)); }
+std::vector<std::string> explain_start(const Options& options) {
+  const launch::Situation situation = situation_of(options);
+  std::vector<std::string> lines = launch::explain_start(situation);
+  if (lines.back() != launch::kAloneIsTaken) return lines;
+  try {
+    expect_all_processes(situation.environment, 1);
+  } catch (const Error& error) {
+    lines.back() = "a world of one: an error: " + error.status().message();
+  }
+  return lines;
+}
 
 std::unique_ptr<detail::BootstrapHolder> meet(const launch::Start& start, const Options& options) {
   return std::make_unique<detail::BootstrapHolder>(launch::meet(start, environment_of(options)));
 }
 
-std::unique_ptr<detail::BootstrapHolder> Launcher::bootstrap(const Options& options) {
+std::unique_ptr<detail::BootstrapHolder> meet_without_mpi(const Options& options) {
   const launch::Situation situation = situation_of(options);
   const launch::Start start = launch::choose_start(situation);
-  if (start.way == launch::Way::meeting) return meet(start, options);
-#ifdef KOLO_HAS_MPI
-  if (start.way == launch::Way::mpi) {
-    const base::Duration patience = connect_patience(options);
-    mpi_.begin(patience, situation.environment);
-    auto bootstrap = mpi::MpiBootstrap::of_world(join_node_of_processes, patience, process_gate());
-    expect_all_processes(situation.environment, bootstrap->size());
-    return std::make_unique<detail::BootstrapHolder>(std::move(bootstrap));
+  if (start.way == launch::Way::mpi) return nullptr;
+  if (start.way == launch::Way::alone) {
+    if (!situation.alone) expect_all_processes(situation.environment, 1);
+    return solo_bootstrap();
   }
+  if (start.place.size == 1 && !options.store) expect_one_process(situation.environment, start.place.size_name);
+  return meet(start, options);
+}
+
+std::unique_ptr<detail::BootstrapHolder> Launcher::bootstrap(const Options& options) {
+#ifdef KOLO_HAS_MPI
+  const base::Duration patience = connect_patience(options);
+  const base::Lookup environment = environment_of(options);
+  mpi_.begin(patience, environment);
+  auto bootstrap = mpi::MpiBootstrap::of_world(join_node_of_processes, patience, process_gate());
+  expect_all_processes(environment, bootstrap->size());
+  return std::make_unique<detail::BootstrapHolder>(std::move(bootstrap));
+#else
+  static_cast<void>(options);
+  return nullptr;
 #endif
-  if (!situation.alone) expect_all_processes(situation.environment, 1);
-  return solo_bootstrap();
 }
 
 }  // namespace kolo::api

@@ -39,8 +39,8 @@ std::shared_ptr<transport::CallerGate> process_gate();
 /// What the process owes its launcher. One instance a process; one thread at a time.
 class Launcher {
  public:
-  /// Throws Error (transport): a launcher has started several processes that cannot be joined, MPI cannot be
-  /// initialised, or not all ranks come in time. KOLO_ALONE asks for a world of one.
+  /// By MPI. Throws Error (transport): it cannot be initialised, not all ranks come in time, or fewer come than a
+  /// launcher has started. Null: there is no MPI in the build.
   std::unique_ptr<detail::BootstrapHolder> bootstrap(const Options& options);
   /// How the last membership in the job began or ended, and so whether MPI can be finalised: not after a fault or a
   /// start that failed, which may have left operations open with ranks that are gone. A later start that succeeds heals
@@ -59,6 +59,12 @@ class Launcher {
 
 /// The ways in which this process may start, one line each, and which of them is taken.
 std::vector<std::string> explain_start(const Options& options);
+
+/// The bootstrap of this process by the way that is taken, if that is not MPI's; then null. May take as long as
+/// resolvers of names and stores of the program's do. Throws Error (transport, invalid_setting, user_exception): a
+/// launcher has started several processes that cannot be joined, what the way needs is not all there, or rank 0 cannot
+/// listen.
+std::unique_ptr<detail::BootstrapHolder> meet_without_mpi(const Options& options);
 
 /// The bootstrap of processes that meet as `start` says. Throws Error (transport) when rank 0 cannot listen.
 std::unique_ptr<detail::BootstrapHolder> meet(const launch::Start& start, const Options& options);

@@ -18,6 +18,7 @@
 
 #include "api/assemble.hpp"
 #include "api/context_impl.hpp"
+#include "api/forks.hpp"
 #include "api/launch.hpp"
 #include "api/rank_failure.hpp"
 #include "base/fields.hpp"
@@ -25,6 +26,9 @@
 #include "base/system_error.hpp"
 #include "launch/processes.hpp"
 #include "launch/proof.hpp"
+#ifdef KOLO_HAS_CUDA
+#include "data/cuda/visibility.hpp"
+#endif
 
 namespace kolo {
 namespace {
@@ -37,6 +41,28 @@ constexpr const char* kDone = "done";
 constexpr const char* kStart = "start";
 constexpr const char* kCause = "cause";
 constexpr const char* kRepeat = "repeat";
+
+/// What a fork would break, or ignore.
+void require_fresh_process(const Options& options) {
+  const auto refuse = [](const char* why) {
+    throw Error(ErrorCode::invalid_argument, std::string("run_forked: ") + why);
+  };
+  if (is_initialized()) {
+    refuse(
+        "this thread has a context already, and its process is a rank: the processes that it forks cannot be others");
+  }
+  if (api::contexts_are_open()) {
+    refuse("this process has a context, whose threads would not be there in the processes that it forks: shut it down "
+           "first");
+  }
+  if (options.store) refuse("its ranks meet by a place of their own; leave Options::with_store out");
+#ifdef KOLO_HAS_CUDA
+  if (cuda::cuda_has_started()) {
+    refuse("CUDA has started in this process, and does not work in processes that are forked from now on: call "
+           "run_forked before anything that uses a GPU");
+  }
+#endif
+}
 
 void require_ranks(int ranks, const char* caller) {
   if (ranks >= 1) return;
@@ -93,7 +119,10 @@ std::optional<Failure> failure_of(const launch::Ending& ending) {
     return Failure{kCause, Status(ErrorCode::rank_lost, rank + " " + launch::describe_status(ending.status))};
   }
   const std::vector<std::string> fields = base::split_fields(ending.report);
-  if (fields.size() != 3 || fields[0] == kDone) return std::nullopt;
+  if (fields.size() != 3 || (fields[0] == kDone && ending.status == 0)) return std::nullopt;
+  if (fields[0] == kDone) {  // it was done, and failed at its very end
+    return Failure{kCause, Status(ErrorCode::rank_lost, rank + " " + launch::describe_status(ending.status))};
+  }
   int code = 0;
   std::from_chars(fields[1].data(), fields[1].data() + fields[1].size(), code);
   return Failure{fields[0], Status(static_cast<ErrorCode>(code), (fields[0] == kStart ? "" : rank + ": ") + fields[2])};
@@ -115,11 +144,8 @@ void rethrow(const launch::Outcome& outcome) {
 
 void run_forked(int ranks, const std::function<void()>& body, const Options& options) {
   require_ranks(ranks, "run_forked");
-  if (is_initialized()) {
-    throw Error(ErrorCode::invalid_argument,
-                "run_forked: this thread has a context already, and its process is a rank: the processes that it forks "
-                "cannot be others");
-  }
+  require_fresh_process(options);
+  launch::open_standard_descriptors();
   launch::Start start;
   start.way = launch::Way::meeting;
   start.reason = "run_forked has made this process";
@@ -158,24 +184,31 @@ void run_forked(int ranks, const std::function<void()>& body, const Options& opt
 int run_program(int ranks, const std::vector<std::string>& command) {
   require_ranks(ranks, "run_program");
   if (command.empty()) throw Error(ErrorCode::invalid_argument, "run_program was given no program");
+  launch::open_standard_descriptors();
   const MeetingPlace place = store::tcp(kHost, 0);
   const std::string key = launch::hex_of(launch::random_word());
-  const launch::Outcome outcome = launch::run_processes(ranks, [&](int rank, int /*report*/) {
-    std::vector<std::string> variables = base::environment_with({{"KOLO_STORE", place.describe()},
-                                                                 {"KOLO_RANK", std::to_string(rank)},
-                                                                 {"KOLO_SIZE", std::to_string(ranks)},
-                                                                 {"KOLO_JOB_KEY", key}});
-    std::vector<std::string> words = command;
-    std::vector<char*> arguments;
-    std::vector<char*> environment;
-    for (std::string& word : words) arguments.push_back(word.data());
-    for (std::string& variable : variables) environment.push_back(variable.data());
-    arguments.push_back(nullptr);
-    environment.push_back(nullptr);
-    ::execvpe(arguments.front(), arguments.data(), environment.data());
-    std::fprintf(stderr, "kolo-run: cannot run %s: %s\n", words.front().c_str(), base::errno_text(errno).c_str());
-    return 127;
-  });
+  const launch::Outcome outcome = launch::run_processes(
+      ranks,
+      [&](int rank, int /*report*/) {
+        std::vector<std::string> variables = base::environment_with({{"KOLO_STORE", place.describe()},
+                                                                     {"KOLO_RANK", std::to_string(rank)},
+                                                                     {"KOLO_SIZE", std::to_string(ranks)},
+                                                                     {"KOLO_JOB_KEY", key}});
+        std::vector<std::string> words = command;
+        std::vector<char*> arguments;
+        std::vector<char*> environment;
+        arguments.reserve(words.size() + 1);
+        environment.reserve(variables.size() + 1);
+        for (std::string& word : words) arguments.push_back(word.data());
+        for (std::string& variable : variables) environment.push_back(variable.data());
+        arguments.push_back(nullptr);
+        environment.push_back(nullptr);
+        ::execvpe(arguments.front(), arguments.data(), environment.data());
+        const int error = errno;
+        std::fprintf(stderr, "kolo-run: cannot run %s: %s\n", words.front().c_str(), base::errno_text(error).c_str());
+        return error == ENOENT ? 127 : 126;  // as a shell says it
+      },
+      launch::Descendants::ended);
   if (outcome.signal) return 128 + *outcome.signal;
   for (const launch::Ending& ending : outcome.endings) {
     if (ending.status == 0) continue;

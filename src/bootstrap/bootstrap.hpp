@@ -41,6 +41,9 @@ class Bootstrap {
   /// Bulk transport between nodes; called only when there is more than one node. Throws Error (unsupported), on every
   /// rank, when this start brings none: UCX then carries the data, where it can.
   virtual std::shared_ptr<transport::InterNode> inter_node(const core::Topology& topology, base::Duration patience) = 0;
+  /// The job's key, made of a random word that rank 0 has sent to all: the same on all ranks, 1 to 64 bytes. Where the
+  /// ranks have proven that they share a secret, only who knows that can make it; else it is the word.
+  [[nodiscard]] virtual std::string key_from(const std::string& word) const { return word; }
   /// "MPI (Open MPI 4.1.4, thread level MULTIPLE)": for describe() and kolo-info.
   [[nodiscard]] virtual std::string describe() const = 0;
   /// The start is over on this rank: gives connections back that only a start needs. No `exchange` behind it.

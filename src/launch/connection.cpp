@@ -4,8 +4,10 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <string_view>
 
 #include <kolo/error.hpp>
 
@@ -14,9 +16,11 @@
 namespace kolo::launch {
 namespace {
 
-// magic, type, two bytes of nothing, step (4 bytes), length (8 bytes); the least significant byte first.
+// magic, type, two bytes of nothing, step (4 bytes), length (8 bytes); the least significant byte first. Behind it the
+// body and the proof.
 constexpr char kFrameMagic = 'K';
 constexpr std::size_t kHeadBytes = 16;
+constexpr std::size_t kProofBytes = sizeof(Word);
 
 void append(std::string& text, std::uint64_t value, int bytes) {
   for (int i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * i));
@@ -32,17 +36,32 @@ std::uint64_t number_at(const std::string& text, std::size_t at, int bytes) {
 
 bool is_type(char byte) { return byte >= 1 && byte <= 4; }
 
+Word digest_of(std::string_view head_and_body) { return prove("Kolo's frame", head_and_body); }
+
 }  // namespace
+
+EncodedFrame::EncodedFrame(const Frame& frame) {
+  bytes += kFrameMagic;
+  bytes += static_cast<char>(frame.type);
+  append(bytes, 0, 2);
+  append(bytes, frame.step, 4);
+  append(bytes, frame.body.size(), 8);
+  bytes += frame.body;
+  digest = digest_of(bytes);
+}
 
 short Connection::events() const noexcept { return static_cast<short>(unsent_.empty() ? POLLIN : POLLIN | POLLOUT); }
 
-void Connection::send(const Frame& frame) {
-  unsent_ += kFrameMagic;
-  unsent_ += static_cast<char>(frame.type);
-  append(unsent_, 0, 2);
-  append(unsent_, frame.step, 4);
-  append(unsent_, frame.body.size(), 8);
-  unsent_ += frame.body;
+Word Connection::proof_of(bool by_root, std::uint64_t number, const Word& digest) const {
+  std::string text = by_root ? "down" : "up";
+  append(text, number, 8);
+  text += bytes_of(digest);
+  return prove(bytes_of(session_.key), text);
+}
+
+void Connection::send(const EncodedFrame& frame) {
+  unsent_ += frame.bytes;
+  unsent_ += bytes_of(proof_of(session_.is_root, frames_sent_++, frame.digest));
   send_some();
 }
 
@@ -72,7 +91,7 @@ void Connection::receive_some() {
     const ssize_t got = ::recv(fd_.get(), piece.data(), piece.size(), 0);
     if (got > 0) {
       received_.append(piece.data(), static_cast<std::size_t>(got));
-      if (received_.size() > longest_ + kHeadBytes) return;  // `take` decides
+      if (received_.size() > longest_ + kHeadBytes + kProofBytes) return;  // `take` decides
     } else if (got == 0) {
       if (lost_.empty()) lost_ = "it was closed";
       return;
@@ -90,14 +109,22 @@ std::optional<Frame> Connection::take() {
   const std::uint64_t length = number_at(received_, 8, 8);
   if (received_[0] != kFrameMagic || !is_type(received_[1]) || length > longest_) {
     throw Error(ErrorCode::transport,
-                "a rank sent what this release of Kolo cannot read; all ranks must run the same release");
+                session_.peer + " sent what this release of Kolo cannot read; all ranks must run the same release");
   }
-  if (received_.size() - kHeadBytes < length) return std::nullopt;
+  const std::size_t whole = kHeadBytes + length;
+  if (received_.size() < whole + kProofBytes) return std::nullopt;
+  Word proof{};
+  std::copy_n(received_.begin() + static_cast<std::ptrdiff_t>(whole), proof.size(), proof.begin());
+  const Word digest = digest_of(std::string_view(received_).substr(0, whole));
+  if (!equal_words(proof, proof_of(!session_.is_root, frames_taken_++, digest))) {
+    throw Error(ErrorCode::transport, "what came from " + session_.peer +
+                                          " is not what it sent: another process stands between it and this rank");
+  }
   Frame frame;
   frame.type = static_cast<FrameType>(received_[1]);
   frame.step = static_cast<std::uint32_t>(number_at(received_, 4, 4));
   frame.body = received_.substr(kHeadBytes, length);
-  received_.erase(0, kHeadBytes + length);
+  received_.erase(0, whole + kProofBytes);
   return frame;
 }
 

@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Frames over a connected socket, without blocking.
+//
+// Behind each frame stands its proof: HMAC(session key, the direction, how many went before it in that direction, a
+// digest of it). The session key comes of the handshake (handshake.hpp), so a process that stands between rank 0 and a
+// rank, and has passed on their handshake, can neither change a frame nor leave one out nor put one in; it can read
+// them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/unique_fd.hpp"
+#include "launch/proof.hpp"
 
 namespace kolo::launch {
 
@@ -21,11 +28,26 @@ struct Frame {
   std::string body;
 };
 
+/// A frame as it is sent, without its proof, which is another on each connection.
+struct EncodedFrame {
+  explicit EncodedFrame(const Frame& frame);
+  std::string bytes;
+  Word digest;
+};
+
+/// The two sides of a connection.
+struct Session {
+  Word key{};
+  bool is_root = false;  ///< whether this is rank 0's end
+  std::string peer;      ///< for sentences: "rank 0", "rank 3 (process 12 at 10.0.0.2:4711)"
+};
+
 /// One thread at a time.
 class Connection {
  public:
   /// `longest`: of a body that the other side may send.
-  Connection(base::UniqueFd fd, std::size_t longest) : fd_(std::move(fd)), longest_(longest) {}
+  Connection(base::UniqueFd fd, Session session, std::size_t longest)
+      : fd_(std::move(fd)), session_(std::move(session)), longest_(longest) {}
 
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
   /// What to wait for, as poll(2) calls it.
@@ -34,19 +56,25 @@ class Connection {
   /// arrived before can still be taken.
   [[nodiscard]] const std::string& lost() const noexcept { return lost_; }
 
-  void send(const Frame& frame);
+  void send(const Frame& frame) { send(EncodedFrame(frame)); }
+  void send(const EncodedFrame& frame);
   [[nodiscard]] bool flushed() const noexcept { return unsent_.empty(); }
   /// Sends and receives what is possible now.
   void pump();
-  /// The next frame, once it is whole. Throws Error (transport) for bytes that are none, or one that is too long.
+  /// The next frame, once it is whole. Throws Error (transport) for bytes that are none, one that is too long, or one
+  /// that the other side did not send so.
   [[nodiscard]] std::optional<Frame> take();
 
  private:
   void send_some();
   void receive_some();
+  [[nodiscard]] Word proof_of(bool by_root, std::uint64_t number, const Word& digest) const;
 
   base::UniqueFd fd_;
+  Session session_;
   std::size_t longest_;
+  std::uint64_t frames_sent_ = 0;
+  std::uint64_t frames_taken_ = 0;
   std::string unsent_;
   std::string received_;
   std::string lost_;

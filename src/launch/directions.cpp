@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <exception>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -21,6 +22,12 @@ namespace {
 
 constexpr const char* kEntry = "kolo/rank-0";
 constexpr const char* kFormat = "kolo-1";
+/// A `get` that takes so much longer than it may is worth a word.
+constexpr std::chrono::seconds kMostLate{1};
+
+std::string seconds_of(base::Duration duration) {
+  return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(duration).count()) + " s";
+}
 
 /// What ranks of the job know, and of no other.
 std::string key_of(const JobKey& key, std::string_view word) {
@@ -47,13 +54,34 @@ class FixedDirections final : public Directions {
 
   [[nodiscard]] Listening open() override {
     int error = 0;
+    Listening listening;
+    listening.key = listening.rival.key = key_;
+    std::string unresolved;
     for (const std::uint16_t port : ports_) {
-      Listening listening{listen(port, error), key_};
+      listening.sockets = listen(port, error);
       if (!listening.sockets.empty()) return listening;
+      if (error != EADDRINUSE) continue;
+      for (const Endpoint& one : resolve(host_, port, unresolved)) listening.rival.endpoints.push_back(one);
     }
-    std::string text = "rank 0 cannot listen at " + describe() + ": " + base::errno_text(error) + base::remedy(error);
-    if (error == EADDRINUSE) text += "; another job, or another program, listens there: choose another port";
-    throw Error(ErrorCode::transport, text);
+    listening.wrong = "rank 0 cannot listen at " + describe() + ": " + base::errno_text(error) + base::remedy(error);
+    if (error == EADDRINUSE) {
+      listening.wrong += "; another job, or another program, listens there: choose another port";
+      if (ports_.size() > 1) listening.wrong += " (MASTER_PORT; a job's own ports follow from it)";
+    }
+    return listening;
+  }
+
+  [[nodiscard]] std::string remark() override {
+    std::string unresolved;
+    const std::vector<Endpoint> all = resolve(host_, 0, unresolved);
+    if (all.empty()) return "; " + unresolved;
+    int error = 0;
+    for (const Endpoint& one : all) {
+      if (bind_socket(one, error).valid()) return {};
+    }
+    return "; " + host_ +
+           (is_address(host_) ? " is no address of this machine" : " is another machine than this one, by its name") +
+           ": rank 0 must run there, or be reached through it";
   }
 
   [[nodiscard]] Route look(base::Time /*deadline*/) override {
@@ -135,53 +163,119 @@ class StoreDirections final : public Directions {
       : store_(std::move(store)), name_(std::move(name)), interface_(std::move(interface)), key_(key) {}
 
   [[nodiscard]] Listening open() override {
-    int error = 0;
     Listening listening;
-    base::UniqueFd fd = listen_everywhere(0, error);
-    if (!fd.valid()) base::throw_errno("rank 0 cannot listen for the other ranks", error);
-    const std::uint16_t port = own_endpoint(fd.get()).port();
+    if (const std::optional<std::string> text = get(base::now())) {
+      std::string wrong;
+      if (const std::optional<Entry> entry = read(*text, wrong)) listening.rival = route_to(*entry);
+    }
     Entry entry;
     entry.word = hex_of(random_word());
-    std::vector<tcp::LocalAddress> addresses = tcp::local_addresses();
-    if (!interface_.empty()) addresses = tcp::select_addresses(addresses, interface_);
-    for (const tcp::LocalAddress& one : addresses) entry.addresses.emplace_back(one.address.to_string(), port);
-    listening.sockets.push_back(std::move(fd));
+    if (interface_.empty()) {
+      listen_at_all(listening, entry);
+    } else {
+      listen_at_some(listening, entry);
+    }
     listening.key = key_of(key_, entry.word);
-    store_->set(kEntry, std::string(kFormat) + " " + proof_of(key_, entry) + " " + body_of(entry));
+    written_ = std::string(kFormat) + " " + proof_of(key_, entry) + " " + body_of(entry);
+    call("set", [&] { store_->set(kEntry, written_); });
     return listening;
   }
 
   [[nodiscard]] Route look(base::Time deadline) override {
+    const base::Time begun = base::now();
+    const std::optional<std::string> text = get(deadline);
+    const base::Duration late = base::now() - std::max(deadline, begun);
+    std::string wrong;
+    const std::optional<Entry> entry = text ? read(*text, wrong) : std::nullopt;
     Route route;
-    const auto left = std::max<base::Duration>(deadline - base::now(), base::Duration::zero());
-    const std::optional<std::string> text =
-        store_->get(kEntry, std::chrono::duration_cast<std::chrono::nanoseconds>(left));
-    if (!text) {
-      route.wrong = "rank 0 has left no address in " + name_;
-      return route;
-    }
-    std::string proof;
-    const std::optional<Entry> entry = parse_entry(*text, proof);
-    if (!entry) {
-      route.wrong = name_ + " holds something that is not of Kolo, or of another release";
-    } else if (proof != proof_of(key_, *entry)) {
-      route.wrong = name_ + " is stale, or of another job: what it holds was made with another KOLO_JOB_KEY";
-    } else {
-      route.key = key_of(key_, entry->word);
-      for (const auto& [address, port] : entry->addresses) {
-        for (Endpoint& one : resolve(address, port, route.wrong)) route.endpoints.push_back(one);
-      }
+    if (entry) route = route_to(*entry);
+    if (!text) route.wrong = "rank 0 has left no address in " + name_;
+    if (text && !entry) route.wrong = wrong;
+    if (late > kMostLate) {
+      route.wrong = "get of " + name_ + " came back later than it was asked to, by " + seconds_of(late);
     }
     return route;
+  }
+
+  [[nodiscard]] std::string remark() override {
+    const std::optional<std::string> text = get(base::now());
+    if (!text) return "; " + name_ + " does not hold what rank 0 has written there";
+    if (*text == written_) return {};
+    return "; another process has written to " + name_ +
+           " since: two processes have rank 0, or two jobs meet there; give every job a place of its own";
   }
 
   [[nodiscard]] std::string describe() const override { return name_; }
 
  private:
+  /// A store of the program's may throw what it likes.
+  template <class Action>
+  auto call(const char* what, Action action) -> decltype(action()) {
+    try {
+      return action();
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw Error(ErrorCode::user_exception, std::string(what) + " of " + name_ + " threw: " + error.what());
+    }
+  }
+
+  std::optional<std::string> get(base::Time deadline) {
+    const auto left = std::max<base::Duration>(deadline - base::now(), base::Duration::zero());
+    return call("get", [&] { return store_->get(kEntry, std::chrono::duration_cast<std::chrono::nanoseconds>(left)); });
+  }
+
+  /// Nothing, and `wrong` says why, when it is not of this job.
+  [[nodiscard]] std::optional<Entry> read(const std::string& text, std::string& wrong) const {
+    std::string proof;
+    std::optional<Entry> entry = parse_entry(text, proof);
+    if (!entry) {
+      wrong = name_ + " holds something that is not of Kolo, or of another release";
+    } else if (proof != proof_of(key_, *entry)) {
+      wrong = name_ + " is stale, or of another job: what it holds was made with another KOLO_JOB_KEY";
+      entry.reset();
+    }
+    return entry;
+  }
+
+  [[nodiscard]] Route route_to(const Entry& entry) const {
+    Route route;
+    route.key = key_of(key_, entry.word);
+    route.doubt = " (what " + name_ + " holds may be an earlier job's)";
+    for (const auto& [address, port] : entry.addresses) {
+      for (Endpoint& one : resolve(address, port, route.wrong)) route.endpoints.push_back(one);
+    }
+    return route;
+  }
+
+  static void listen_at_all(Listening& listening, Entry& entry) {
+    int error = 0;
+    base::UniqueFd fd = listen_everywhere(0, error);
+    if (!fd.valid()) base::throw_errno("rank 0 cannot listen for the other ranks", error);
+    const std::uint16_t port = own_endpoint(fd.get()).port();
+    for (const tcp::LocalAddress& one : tcp::local_addresses()) {
+      entry.addresses.emplace_back(one.address.to_string(), port);
+    }
+    listening.sockets.push_back(std::move(fd));
+  }
+
+  void listen_at_some(Listening& listening, Entry& entry) const {
+    for (const tcp::LocalAddress& one : tcp::select_addresses(tcp::local_addresses(), interface_)) {
+      int error = 0;
+      std::string wrong;
+      const std::string address = one.address.to_string();
+      base::UniqueFd fd = listen_at(resolve(address, 0, wrong).at(0), error);
+      if (!fd.valid()) base::throw_errno("rank 0 cannot listen at " + address + " (KOLO_INTERFACE)", error);
+      entry.addresses.emplace_back(address, own_endpoint(fd.get()).port());
+      listening.sockets.push_back(std::move(fd));
+    }
+  }
+
   const std::shared_ptr<Store> store_;
   const std::string name_;
   const std::string interface_;
   const JobKey key_;
+  std::string written_;  // by rank 0
 };
 
 }  // namespace

@@ -23,22 +23,29 @@ struct Route {
   std::vector<Endpoint> endpoints;  ///< the most promising first; empty: not known yet
   std::string key;
   std::string wrong;  ///< why there are none
+  std::string doubt;  ///< said behind that nobody answers at one: "; file:///x may be an earlier job's"
 };
 
 /// Rank 0's side.
 struct Listening {
-  std::vector<base::UniqueFd> sockets;
+  std::vector<base::UniqueFd> sockets;  ///< empty: it cannot, and `wrong` says why
   std::string key;
+  std::string wrong;
+  Route rival;  ///< where another process listens, or has; it may be rank 0 of this job as well
 };
 
 /// One thread at a time.
 class Directions {
  public:
   virtual ~Directions() = default;
-  /// Rank 0: begins to listen, and tells where. Throws Error (transport).
+  /// Rank 0: begins to listen, and tells where. Throws Error (transport; user_exception for what a program's own store
+  /// throws, as `look`).
   [[nodiscard]] virtual Listening open() = 0;
   /// Others: may wait until the deadline for rank 0 to have told.
   [[nodiscard]] virtual Route look(base::Time deadline) = 0;
+  /// Rank 0, when others have not come: what may be the reason; "; 10.0.0.1 is no address of this machine". May be
+  /// empty.
+  [[nodiscard]] virtual std::string remark() = 0;
   /// "tcp://10.0.0.1:29500": for sentences and `describe()`.
   [[nodiscard]] virtual std::string describe() const = 0;
 };
@@ -53,8 +60,8 @@ struct JobKey {
 /// or no address of the machine (which may be behind a gateway), it listens at all addresses.
 std::unique_ptr<Directions> fixed_directions(std::string host, std::vector<std::uint16_t> ports, const JobKey& key);
 
-/// Rank 0 listens at a port that the system chooses and leaves its addresses, or those that `interface`
-/// (KOLO_INTERFACE) names, and a random word in the store. What an earlier job has left leads nowhere, and the others
+/// Rank 0 listens at a port that the system chooses, at all addresses or at those that `interface` (KOLO_INTERFACE)
+/// names, and leaves them and a random word in the store. What an earlier job has left leads nowhere, and the others
 /// look again.
 std::unique_ptr<Directions> store_directions(std::shared_ptr<Store> store, std::string name, std::string interface,
                                              const JobKey& key);

@@ -21,15 +21,19 @@
 #include "core/signature.hpp"
 #include "launch/connection.hpp"
 #include "launch/reception.hpp"
+#include "launch/search.hpp"
 
 namespace kolo::launch {
 namespace {
 
 /// A rank says a few hundred bytes in a step.
 constexpr std::size_t kLongestContribution = std::size_t{16} << 20;
-constexpr std::size_t kLongestResult = std::size_t{1} << 30;
-/// How long rank 0 stays to see that its word on a failure is sent.
+/// How long rank 0 stays to see that its last word is sent.
 constexpr std::chrono::seconds kFarewell{1};
+/// How long it looks whether what listens where it wants to is itself, started twice; and then waits to hear why the
+/// start has failed.
+constexpr std::chrono::seconds kRivalPatience{1};
+constexpr std::chrono::seconds kRivalsWord{3};
 
 std::string seconds_text(base::Duration duration) {
   std::array<char, 40> text{};
@@ -54,19 +58,42 @@ Error decode_failure(const std::string& body) {
 struct Member {
   Connection connection;
   Hello hello;
-  std::string address;
+  std::string name;                                   ///< "process 12 at 10.0.0.2:4711"
   std::optional<std::string> brought = std::nullopt;  ///< for the step at hand
 };
 
-std::string name_of(const Member& member) {
-  return "process " + std::to_string(member.hello.process) + " at " + member.address;
+/// Another rank 0 of this job may listen already. It is told of this one by a Hello, and tells all what is wrong.
+void challenge(const Place& place, const Route& rival) {
+  Search search(place);
+  std::optional<Connection> other = search.try_all(rival, base::now() + kRivalPatience);
+  if (!other) return;
+  const base::Time deadline = base::now() + kRivalsWord;
+  while (other->lost().empty() && base::now() < deadline) {
+    other->pump();
+    while (std::optional<Frame> frame = other->take()) {
+      if (frame->type == FrameType::failure) throw decode_failure(frame->body);
+    }
+    std::vector<pollfd> sockets{{other->fd(), other->events(), 0}};
+    if (other->lost().empty()) wait_until(sockets, deadline);
+  }
+  throw Error(ErrorCode::transport,
+              "rank 0 came twice: another process of this job is rank 0, too; give every process a rank of its own (" +
+                  place.rank_name + ")");
+}
+
+Listening begin_to_listen(const Place& place, Directions& directions) {
+  Listening listening = directions.open();
+  challenge(place, listening.rival);
+  if (listening.sockets.empty()) throw Error(ErrorCode::transport, listening.wrong);
+  return listening;
 }
 
 class Root final : public Exchange {
  public:
   Root(Place place, std::unique_ptr<Directions> directions)
       : place_(std::move(place)), directions_(std::move(directions)),
-        reception_(directions_->open(), static_cast<std::size_t>(place_.size) + Reception::kStrangers),
+        reception_(begin_to_listen(place_, *directions_),
+                   static_cast<std::size_t>(place_.size) + Reception::kStrangers),
         members_(static_cast<std::size_t>(place_.size)) {}
 
   [[nodiscard]] std::vector<std::string> exchange(std::string_view label, const std::string& mine,
@@ -91,7 +118,8 @@ class Root final : public Exchange {
       const std::vector<int> missing = serve(label);
       if (missing.empty()) break;
       if (base::now() >= begun + patience) {
-        throw Error(ErrorCode::transport, bootstrap::missing_ranks(missing, label, patience) + describe_strangers());
+        throw Error(ErrorCode::transport,
+                    bootstrap::missing_ranks(missing, label, patience) + describe_strangers() + remark());
       }
       wait(begun + patience);
     }
@@ -100,7 +128,9 @@ class Root final : public Exchange {
     for (std::size_t rank = 1; rank < members_.size(); ++rank) {
       all.push_back(std::move(*std::exchange(members_[rank]->brought, std::nullopt)));
     }
-    tell_all({FrameType::result, step_, base::join_fields(all)}, begun + patience);
+    // (One that came at its last moment gets its result all the same.)
+    tell_all({FrameType::result, step_, base::join_fields(all)},
+             std::max<base::Time>(begun + patience, base::now() + kFarewell));
     return all;
   }
 
@@ -131,7 +161,7 @@ class Root final : public Exchange {
       member.brought = std::move(frame->body);
     }
     if (!member.brought && !member.connection.lost().empty()) {
-      throw Error(ErrorCode::transport, "rank " + std::to_string(member.hello.rank) + " (" + name_of(member) +
+      throw Error(ErrorCode::transport, "rank " + std::to_string(member.hello.rank) + " (" + member.name +
                                             ") ended, or left the start, before the step \"" + std::string(label) +
                                             "\"");
     }
@@ -140,7 +170,9 @@ class Root final : public Exchange {
   /// Sets `wrong` for the first that cannot be in this job; it and those behind it hear why with the others.
   void receive(Newcomer newcomer, std::string_view label, std::string& wrong) {
     const Hello hello = newcomer.hello;
-    Member member{Connection(std::move(newcomer.socket), kLongestContribution), hello, std::move(newcomer.address)};
+    const std::string name = "process " + std::to_string(hello.process) + " at " + newcomer.address;
+    Session session{newcomer.session, true, "rank " + std::to_string(hello.rank) + " (" + name + ")"};
+    Member member{Connection(std::move(newcomer.socket), std::move(session), kLongestContribution), hello, name};
     if (wrong.empty()) wrong = judge(member);
     if (!wrong.empty()) {
       refused_.push_back(std::move(member));
@@ -155,20 +187,32 @@ class Root final : public Exchange {
   [[nodiscard]] std::string judge(const Member& member) const {
     const Hello& hello = member.hello;
     const std::string rank = "rank " + std::to_string(hello.rank);
+    if (hello.rank == 0) {
+      return rank + " came twice: process " + std::to_string(::getpid()) + ", which listens, and " + member.name +
+             "; give every process a rank of its own (" + place_.rank_name + "), and every job a place of its own";
+    }
     if (hello.size != place_.size) {
-      return rank + " (" + name_of(member) + ") was told that the job has " + std::to_string(hello.size) +
+      return rank + " (" + member.name + ") was told that the job has " + std::to_string(hello.size) +
              " ranks, and rank 0 that it has " + std::to_string(place_.size) + ": give all ranks the same size (" +
              place_.size_name + ")";
     }
     if (hello.rank < 0 || hello.rank >= place_.size) {
-      return rank + " (" + name_of(member) + ") is none of this job's: its ranks are 0 to " +
+      return rank + " (" + member.name + ") is none of this job's: its ranks are 0 to " +
              std::to_string(place_.size - 1) + " (" + place_.rank_name + ")";
     }
     const std::optional<Member>& there = members_[static_cast<std::size_t>(hello.rank)];
-    if (!there && hello.rank != 0) return {};
-    return rank +
-           " came twice: " + (there ? name_of(*there) : "process " + std::to_string(::getpid()) + ", which listens,") +
-           " and " + name_of(member) + "; give every process a rank of its own (" + place_.rank_name + ")";
+    if (!there) return {};
+    return rank + " came twice: " + there->name + " and " + member.name + "; give every process a rank of its own (" +
+           place_.rank_name + ")";
+  }
+
+  /// What the directions know may be the reason that others are missing.
+  [[nodiscard]] std::string remark() const {
+    try {
+      return directions_->remark();
+    } catch (const Error&) {
+      return {};  // that others are missing is the news
+    }
   }
 
   [[nodiscard]] std::string describe_strangers() const {
@@ -196,7 +240,8 @@ class Root final : public Exchange {
       if (member) open.push_back(&member->connection);
     }
     for (Member& member : refused_) open.push_back(&member.connection);
-    for (Connection* one : open) one->send(frame);
+    const EncodedFrame encoded(frame);
+    for (Connection* one : open) one->send(encoded);
     while (true) {
       std::vector<pollfd> sockets;
       for (const Connection* one : open) {
@@ -213,8 +258,8 @@ class Root final : public Exchange {
   void give_up(const Status& why) {
     if (failure_) return;
     failure_ = why;
-    reception_.close();
     tell_all({FrameType::failure, step_, encode_failure(why)}, base::now() + kFarewell);
+    reception_.close();
     // What they have sent and nobody has read would take the last word along, were the sockets closed now.
     for (std::optional<Member>& member : members_) {
       if (member) ::shutdown(member->connection.fd(), SHUT_WR);
@@ -232,107 +277,6 @@ class Root final : public Exchange {
 };
 
 // ---------------------------------------------------------------- all others
-
-/// Looks for rank 0 until it has answered as only rank 0 can.
-class Search {
- public:
-  Search(const Place& place, Directions& directions) : place_(place), directions_(directions) {}
-
-  /// Nothing at the deadline: `said` tells why.
-  std::optional<Connection> run(base::Time deadline) {
-    auto pause = kFirstPause;
-    while (true) {
-      const Route route = directions_.look(deadline);
-      if (route.endpoints.empty() && !route.wrong.empty()) nobody(route.wrong);
-      for (const Endpoint& endpoint : route.endpoints) {
-        if (auto connection = attempt(endpoint, route.key, deadline)) return connection;
-      }
-      if (base::now() >= deadline) return std::nullopt;
-      std::vector<pollfd> nothing;
-      wait_until(nothing, std::min(deadline, base::now() + pause));
-      pause = std::min(pause * 2, kLongestPause);
-    }
-  }
-  [[nodiscard]] const std::string& said() const noexcept { return said_; }
-
- private:
-  static constexpr std::chrono::milliseconds kFirstPause{5};
-  static constexpr std::chrono::milliseconds kLongestPause{200};
-  /// Of one address, so that the next one is tried.
-  static constexpr std::chrono::seconds kPatience{3};
-  static constexpr std::chrono::seconds kGreetingPatience{1};
-
-  std::optional<Connection> attempt(const Endpoint& endpoint, const std::string& key, base::Time deadline) {
-    const base::Time soon = std::min<base::Time>(deadline, base::now() + kPatience);
-    const std::string at = to_text(endpoint);
-    int error = 0;
-    base::UniqueFd fd = connect_to(endpoint, error);
-    if (fd.valid()) {
-      // (Of an attempt that the deadline has cut short there is nothing to tell.)
-      if (!wait_for(fd.get(), POLLOUT, soon)) return nobody(soon < deadline ? at + " does not answer" : "");
-      error = connect_error(fd.get());
-    }
-    if (error != 0) return nobody(at + ": " + base::errno_text(error));
-    GreetingBytes greeting{};
-    if (!read_all(fd.get(), greeting, std::min<base::Time>(soon, base::now() + kGreetingPatience))) {
-      return nobody("what listens at " + at + " said nothing");
-    }
-    Word of_greeting{};
-    const std::string wrong = judge_greeting(greeting, of_greeting);
-    if (!wrong.empty()) return say("what listens at " + at + " " + wrong);
-    const Hello hello{place_.rank, place_.size, ::getpid(), random_word()};
-    const HelloBytes bytes = make_hello(key, of_greeting, hello);
-    WelcomeBytes welcome{};
-    // It is rank 0, or wants to look like it; the one answers at once, the other shall not keep us for ever.
-    const base::Time later = base::now() + std::max<base::Duration>((deadline - base::now()) / 2, kPatience);
-    if (::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(bytes.size()) ||
-        !read_all(fd.get(), welcome, std::min(deadline, later)) ||
-        !equal_words(welcome, make_welcome(key, of_greeting, hello.word))) {
-      return say("what listens at " + at +
-                 " does not take this rank in: it is another job's rank 0, or has another KOLO_JOB_KEY");
-    }
-    return Connection(std::move(fd), kLongestResult);
-  }
-
-  /// Tells more than that nobody is there, and is kept.
-  std::optional<Connection> say(std::string what) {
-    said_ = std::move(what);
-    somebody_ = true;
-    return std::nullopt;
-  }
-  std::optional<Connection> nobody(std::string what) {
-    if (!somebody_ && !what.empty()) said_ = std::move(what);
-    return std::nullopt;
-  }
-
-  static bool wait_for(int fd, short events, base::Time deadline) {
-    std::vector<pollfd> one{{fd, events, 0}};
-    while (base::now() < deadline) {
-      wait_until(one, deadline);
-      if (one.front().revents != 0) return true;
-    }
-    return false;
-  }
-
-  template <class Bytes>
-  static bool read_all(int fd, Bytes& bytes, base::Time deadline) {
-    std::size_t received = 0;
-    while (received < bytes.size()) {
-      const ssize_t got = ::recv(fd, bytes.data() + received, bytes.size() - received, 0);
-      if (got > 0) {
-        received += static_cast<std::size_t>(got);
-      } else if (got == 0 || (errno != EAGAIN && errno != EINTR) || !wait_for(fd, POLLIN, deadline)) {
-        return false;
-      }
-    }
-    return true;
-  }
-
-  const Place& place_;
-  Directions& directions_;
-  std::string said_ = "nothing has answered there";
-  bool somebody_ = false;
-};
 
 class Leaf final : public Exchange {
  public:
@@ -354,8 +298,8 @@ class Leaf final : public Exchange {
 
  private:
   void find_root(base::Duration patience, base::Time begun) {
-    Search search(place_, *directions_);
-    root_ = search.run(begun + patience);
+    Search search(place_);
+    root_ = search.run(*directions_, begun + patience);
     if (root_) return;
     throw Error(ErrorCode::transport, "rank " + std::to_string(place_.rank) + " did not find rank 0 by " +
                                           directions_->describe() + " within " + seconds_text(patience) +

@@ -32,15 +32,16 @@ constexpr std::size_t kLongest = std::size_t{64} << 10;
 
 class FileStore final : public Store {
  public:
-  explicit FileStore(std::string path) : path_(std::move(path)) {}
+  FileStore(std::string path, Owner believed) : path_(std::move(path)), believed_(believed) {}
 
   void set(const std::string& key, const std::string& value) override {
     const std::string path = path_of(key);
     const std::string beside = path + "." + hex_of(random_word()).substr(0, 16);
-    const base::UniqueFd fd(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
+    base::UniqueFd fd(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
     if (!fd.valid()) base::throw_errno("rank 0 cannot write its address to " + beside, errno);
-    int error = 0;
-    if (::write(fd.get(), value.data(), value.size()) != static_cast<ssize_t>(value.size())) error = errno;
+    int error = write_all(fd.get(), value);
+    // Some file systems say only here that there is no room; and others would find an empty file on another host.
+    if (::close(fd.release()) != 0 && error == 0) error = errno;
     if (error == 0 && ::rename(beside.c_str(), path.c_str()) != 0) error = errno;
     if (error == 0) return;
     ::unlink(beside.c_str());
@@ -66,10 +67,36 @@ class FileStore final : public Store {
     return path_ + "/" + name;
   }
 
-  static std::optional<std::string> read(const std::string& path) {
+  /// 0, or why not.
+  static int write_all(int fd, const std::string& value) noexcept {
+    std::size_t written = 0;
+    while (written < value.size()) {
+      const ssize_t more = ::write(fd, value.data() + written, value.size() - written);
+      if (more < 0 && errno != EINTR) return errno;
+      if (more > 0) written += static_cast<std::size_t>(more);
+    }
+    return 0;
+  }
+
+  void check(int fd, const std::string& path) const {
+    struct stat file = {};
+    if (::fstat(fd, &file) != 0) base::throw_errno("cannot read where rank 0 is from " + path, errno);
+    if (!S_ISREG(file.st_mode)) {
+      throw Error(ErrorCode::transport, path + " is no file: give the job a path at which a file can be written");
+    }
+    if (believed_ == Owner::any || file.st_uid == ::geteuid() || file.st_uid == 0) return;
+    throw Error(
+        ErrorCode::transport,
+        path + " belongs to another user (number " + std::to_string(file.st_uid) +
+            "), and without KOLO_JOB_KEY nothing else proves who wrote it: take a file of your own, or give all "
+            "ranks the same KOLO_JOB_KEY");
+  }
+
+  [[nodiscard]] std::optional<std::string> read(const std::string& path) const {
     const base::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (!fd.valid() && (errno == ENOENT || errno == ESTALE)) return std::nullopt;
     if (!fd.valid()) base::throw_errno("cannot read where rank 0 is from " + path, errno);
+    check(fd.get(), path);
     std::string value;
     std::array<char, 4096> piece;
     while (value.size() < kLongest) {
@@ -83,10 +110,13 @@ class FileStore final : public Store {
   }
 
   const std::string path_;
+  const Owner believed_;
 };
 
 }  // namespace
 
-std::shared_ptr<Store> file_store(std::string path) { return std::make_shared<FileStore>(std::move(path)); }
+std::shared_ptr<Store> file_store(std::string path, Owner believed) {
+  return std::make_shared<FileStore>(std::move(path), believed);
+}
 
 }  // namespace kolo::launch

@@ -8,7 +8,7 @@ namespace kolo::launch {
 namespace {
 
 constexpr std::array<std::uint8_t, 8> kHandshakeMagic = {'K', 'O', 'L', 'O', 'M', 'E', 'E', 'T'};
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 
 constexpr std::size_t kVersionAt = 8;
 constexpr std::size_t kGreetingWordAt = 12;
@@ -45,6 +45,12 @@ Word proof_of_rank(std::string_view key, const Word& of_greeting, const HelloByt
   std::string text = "rank";
   text += bytes_of(of_greeting);
   text.append(reinterpret_cast<const char*>(hello.data()), kProofAt);
+  return prove(key, text);
+}
+
+Word prove_both(std::string_view key, std::string text, const Word& of_greeting, const Word& of_hello) {
+  text += bytes_of(of_greeting);
+  text += bytes_of(of_hello);
   return prove(key, text);
 }
 
@@ -94,10 +100,11 @@ std::optional<Hello> judge_hello(std::string_view key, const Word& of_greeting, 
 }
 
 WelcomeBytes make_welcome(std::string_view key, const Word& of_greeting, const Word& of_hello) {
-  std::string text = "root";
-  text += bytes_of(of_greeting);
-  text += bytes_of(of_hello);
-  return prove(key, text);
+  return prove_both(key, "root", of_greeting, of_hello);
+}
+
+Word session_key(std::string_view key, const Word& of_greeting, const Word& of_hello) {
+  return prove_both(key, "frames", of_greeting, of_hello);
 }
 
 }  // namespace kolo::launch

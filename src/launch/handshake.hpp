@@ -9,7 +9,9 @@
 //   rank 0 -> rank r   Welcome    HMAC(key, "root" S C)
 //
 // Nobody shows the key, nothing of an earlier connection can be repeated, and a process that merely listens at rank 0's
-// address is not believed: it cannot make the last word. Who does not know the key gets a Greeting and an end of file.
+// address is not believed: it cannot make the last word. One that listens there and passes all of it on to rank 0 can;
+// so what follows is proven, too, by the session's key HMAC(key, "frames" S C) (connection.hpp). Who does not know the
+// key gets a Greeting and an end of file.
 #pragma once
 
 #include <array>
@@ -44,5 +46,8 @@ struct Hello {
                                                std::string& wrong);
 
 [[nodiscard]] WelcomeBytes make_welcome(std::string_view key, const Word& of_greeting, const Word& of_hello);
+
+/// What only the two sides of this connection can make.
+[[nodiscard]] Word session_key(std::string_view key, const Word& of_greeting, const Word& of_hello);
 
 }  // namespace kolo::launch

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/meeting_place.hpp"
 
+#include <cerrno>
 #include <charconv>
 #include <utility>
 
@@ -21,6 +22,23 @@ MeetingPlace::State state_of(std::shared_ptr<Store> store) {
   MeetingPlace::State state;
   state.store = std::move(store);
   return state;
+}
+
+/// A port that is free at one address may be taken at the next.
+constexpr int kMostTimes = 100;
+
+/// One port that is free at all addresses that this machine has of these; empty: none was found.
+std::vector<base::UniqueFd> keep_port(const std::vector<launch::Endpoint>& all, int& error) {
+  std::vector<base::UniqueFd> kept;
+  std::uint16_t port = 0;
+  for (const launch::Endpoint& one : all) {
+    base::UniqueFd fd = launch::bind_socket(one.with_port(port), error);
+    if (!fd.valid() && error == EADDRINUSE) return {};
+    if (!fd.valid()) continue;
+    port = launch::own_endpoint(fd.get()).port();
+    kept.push_back(std::move(fd));
+  }
+  return kept;
 }
 
 std::string spelled(const std::string& host, std::uint16_t port) {
@@ -53,16 +71,15 @@ MeetingPlace tcp(const std::string& host, std::uint16_t port) {
   if (port == 0) {
     std::string wrong;
     int error = 0;
-    for (const launch::Endpoint& endpoint : launch::resolve(host, 0, wrong)) {
-      state->kept_port = launch::bind_socket(endpoint, error);
-      if (state->kept_port.valid()) break;
-    }
-    if (!state->kept_port.valid()) {
+    const std::vector<launch::Endpoint> all = launch::resolve(host, 0, wrong);
+    for (int time = 0; state->kept_ports.empty() && time < kMostTimes; ++time)
+      state->kept_ports = keep_port(all, error);
+    if (state->kept_ports.empty()) {
       throw Error(ErrorCode::transport, "there is no free port for rank 0 at " + host + ": " +
                                             (wrong.empty() ? base::errno_text(error) : wrong) +
                                             "; port 0 is for an address of the machine on which rank 0 runs");
     }
-    port = launch::own_endpoint(state->kept_port.get()).port();
+    port = launch::own_endpoint(state->kept_ports.front().get()).port();
   }
   state->ports.push_back(port);
   return MeetingPlace(std::shared_ptr<const MeetingPlace::State>(std::move(state)));
@@ -113,7 +130,10 @@ MeetingPlace place_of_ports(std::string host, std::vector<std::uint16_t> ports) 
 std::unique_ptr<Directions> directions_to(const MeetingPlace& place, const std::string& interface, const JobKey& key) {
   const MeetingPlace::State& state = place.state();
   if (state.store != nullptr) return store_directions(state.store, place.describe(), interface, key);
-  if (!state.path.empty()) return store_directions(file_store(state.path), place.describe(), interface, key);
+  if (!state.path.empty()) {
+    const Owner believed = key.secret.empty() ? Owner::self : Owner::any;
+    return store_directions(file_store(state.path, believed), place.describe(), interface, key);
+  }
   return fixed_directions(state.host, state.ports, key);
 }
 

@@ -19,7 +19,8 @@ namespace kolo {
 struct MeetingPlace::State {
   std::string host;
   std::vector<std::uint16_t> ports;
-  base::UniqueFd kept_port;  ///< bound and not listening: nobody else gets it, and rank 0 may still listen there
+  /// Bound and not listening: nobody else gets the port, and rank 0 may still listen there. One for each address.
+  std::vector<base::UniqueFd> kept_ports;
   std::string path;
   std::shared_ptr<Store> store;
 };

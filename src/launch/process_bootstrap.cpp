@@ -6,15 +6,16 @@
 #include <kolo/error.hpp>
 
 #include "bootstrap/handover.hpp"
+#include "launch/proof.hpp"
 
 namespace kolo::launch {
 namespace {
 
 class ProcessBootstrap final : public bootstrap::Bootstrap {
  public:
-  ProcessBootstrap(Place place, std::unique_ptr<Directions> directions, std::string reason)
+  ProcessBootstrap(Place place, std::unique_ptr<Directions> directions, std::string reason, std::string secret)
       : place_(std::move(place)), found_by_(directions->describe()), reason_(std::move(reason)),
-        exchange_(make_exchange(place_, std::move(directions))) {}
+        secret_(std::move(secret)), exchange_(make_exchange(place_, std::move(directions))) {}
 
   [[nodiscard]] int rank() const noexcept override { return place_.rank; }
   [[nodiscard]] int size() const noexcept override { return place_.size; }
@@ -32,11 +33,14 @@ class ProcessBootstrap final : public bootstrap::Bootstrap {
 
   std::shared_ptr<transport::InterNode> inter_node(const core::Topology& topology,
                                                    base::Duration /*patience*/) override {
-    throw Error(
-        ErrorCode::unsupported,
-        "this job has " + std::to_string(topology.node_count()) +
-            " nodes, and without MPI tensors travel within one node only: start it by mpirun, or keep all ranks "
-            "on one machine and leave KOLO_RANKS_PER_NODE unset");
+    throw Error(ErrorCode::unsupported,
+                "this job has " + std::to_string(topology.node_count()) +
+                    " nodes and KOLO_TRANSPORT=mpi, but MPI has not started it: start it by mpirun, or leave "
+                    "KOLO_TRANSPORT unset, so that UCX carries the tensors between nodes");
+  }
+
+  [[nodiscard]] std::string key_from(const std::string& word) const override {
+    return secret_.empty() ? word : hex_of(prove(secret_, "control " + word));
   }
 
   [[nodiscard]] std::string describe() const override { return found_by_ + ", because " + reason_; }
@@ -47,14 +51,15 @@ class ProcessBootstrap final : public bootstrap::Bootstrap {
   const Place place_;
   const std::string found_by_;
   const std::string reason_;
+  const std::string secret_;
   std::unique_ptr<Exchange> exchange_;  // null behind `close`
 };
 
 }  // namespace
 
 std::unique_ptr<bootstrap::Bootstrap> process_bootstrap(const Place& place, std::unique_ptr<Directions> directions,
-                                                        std::string reason) {
-  return std::make_unique<ProcessBootstrap>(place, std::move(directions), std::move(reason));
+                                                        std::string reason, std::string secret) {
+  return std::make_unique<ProcessBootstrap>(place, std::move(directions), std::move(reason), std::move(secret));
 }
 
 }  // namespace kolo::launch

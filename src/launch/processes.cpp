@@ -4,7 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
-#include <sys/signalfd.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,7 +15,9 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <iostream>
 #include <list>
+#include <set>
 #include <utility>
 
 #include <kolo/error.hpp>
@@ -23,13 +25,19 @@
 #include "base/clock.hpp"
 #include "base/system_error.hpp"
 #include "base/unique_fd.hpp"
+#include "launch/descendants.hpp"
+#include "launch/output.hpp"
 #include "launch/sockets.hpp"
+#include "launch/taken_signals.hpp"
 
 namespace kolo::launch {
 namespace {
 
 constexpr std::chrono::seconds kGrace{5};
+constexpr std::chrono::seconds kSignalGrace{30};
 constexpr std::chrono::seconds kLastGrace{2};
+/// Some send a signal to a process and to its group (timeout(1)): what comes this soon is the same one.
+constexpr std::chrono::seconds kSameSignal{1};
 
 struct Pipe {
   base::UniqueFd read;
@@ -45,99 +53,48 @@ Pipe make_pipe() {
   return pipe;
 }
 
-/// Writes all of it; what cannot be written is lost, as it would be if the rank wrote it there.
-void write_all(int fd, std::string_view text) noexcept {
-  while (!text.empty()) {
-    const ssize_t written = ::write(fd, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0 && errno == EAGAIN) {
-      pollfd wait{fd, POLLOUT, 0};
-      static_cast<void>(::poll(&wait, 1, -1));
-      continue;
-    }
-    if (written < 0) return;
-    text.remove_prefix(static_cast<std::size_t>(written));
+/// What this process has written and not sent off yet, by C's streams and by C++'s.
+void flush_streams() noexcept {
+  try {
+    std::cout.flush();
+    std::clog.flush();
+  } catch (const std::exception&) {  // the program wants exceptions of its streams; here is nobody to catch them
   }
+  std::fflush(nullptr);
 }
 
-/// What comes out of one pipe of a process.
-class Output {
+/// Enough open files for this process, which has four for each rank, and for rank 0 of one node, which has as many and
+/// its own. Raised only as far as needed: some programs go through all numbers that there may be.
+class RaisedLimit {
  public:
-  /// `target`: where whole lines go; -1: they are kept.
-  Output(base::UniqueFd source, int target) : source_(std::move(source)), target_(target) {}
-
-  [[nodiscard]] int fd() const noexcept { return source_.get(); }
-  [[nodiscard]] bool over() const noexcept { return !source_.valid(); }
-  [[nodiscard]] std::string take() noexcept { return std::move(text_); }
-
-  /// Once there is something to read, or an end. One read: others wait, too.
-  void serve() {
-    std::array<char, 1 << 16> piece;
-    const ssize_t got = ::read(source_.get(), piece.data(), piece.size());
-    if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
-    if (got > 0) text_.append(piece.data(), static_cast<std::size_t>(got));
-    if (got <= 0) source_.reset();
-    if (target_ >= 0) pass_on(text_.rfind('\n') + 1);
+  explicit RaisedLimit(int ranks) {
+    if (::getrlimit(RLIMIT_NOFILE, &before_) != 0) base::throw_errno("getrlimit", errno);
+    rlimit raised = before_;
+    const rlim_t wanted = 1024 + 8 * static_cast<rlim_t>(ranks);
+    raised.rlim_cur = std::max(before_.rlim_cur, std::min(before_.rlim_max, wanted));
+    static_cast<void>(::setrlimit(RLIMIT_NOFILE, &raised));  // else too few are told when they are missed
   }
-  /// The process has ended: reads what is there, and passes on what is no whole line, too.
-  void finish() {
-    pollfd one{source_.get(), POLLIN, 0};
-    while (!over() && ::poll(&one, 1, 0) > 0) serve();
-    if (target_ >= 0) pass_on(text_.size());
-  }
+  ~RaisedLimit() { static_cast<void>(::setrlimit(RLIMIT_NOFILE, &before_)); }
+  RaisedLimit(const RaisedLimit&) = delete;
+  RaisedLimit& operator=(const RaisedLimit&) = delete;
 
  private:
-  void pass_on(std::size_t bytes) {
-    write_all(target_, std::string_view(text_).substr(0, bytes));
-    text_.erase(0, bytes);
-  }
-
-  base::UniqueFd source_;
-  int target_;
-  std::string text_;
+  rlimit before_ = {};
 };
 
 struct Child {
   int rank = 0;
   pid_t pid = -1;
-  base::UniqueFd process;
+  base::UniqueFd process;       // not valid where the system does not give any
   std::vector<Output> outputs;  // standard output, standard error, the report
   std::optional<int> status = std::nullopt;
 };
 
-/// The signals that a person or a system sends to end a job; taken by a descriptor while it lives.
-class EndSignals {
- public:
-  EndSignals() {
-    sigset_t set;
-    ::sigemptyset(&set);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&set, signal);
-    ::pthread_sigmask(SIG_BLOCK, &set, &before_);
-    fd_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-    if (fd_.valid()) return;
-    const int error = errno;
-    restore();
-    base::throw_errno("signalfd", error);
-  }
-  ~EndSignals() { restore(); }
-  EndSignals(const EndSignals&) = delete;
-  EndSignals& operator=(const EndSignals&) = delete;
-
-  [[nodiscard]] int fd() const noexcept { return fd_.get(); }
-  [[nodiscard]] std::optional<int> take() const {
-    signalfd_siginfo info;
-    if (::read(fd_.get(), &info, sizeof info) != static_cast<ssize_t>(sizeof info)) return std::nullopt;
-    return static_cast<int>(info.ssi_signo);
-  }
-  void restore() const noexcept { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_{};
-  base::UniqueFd fd_;
-};
-
 class Family {
  public:
+  explicit Family(Descendants descendants) : signals_(descendants == Descendants::ended) {
+    if (descendants == Descendants::ended) adopted_.emplace();
+  }
   ~Family() {
     for (Child& child : children_) {
       if (child.status) continue;
@@ -147,7 +104,6 @@ class Family {
       }
     }
   }
-  Family() = default;
   Family(const Family&) = delete;
   Family& operator=(const Family&) = delete;
 
@@ -155,24 +111,33 @@ class Family {
     std::array<Pipe, 3> pipes{make_pipe(), make_pipe(), make_pipe()};
     const pid_t parent = ::getpid();
     const pid_t pid = ::fork();
-    if (pid < 0) base::throw_errno("forking the process of rank " + std::to_string(rank), errno);
+    if (pid < 0) {
+      const int error = errno;
+      throw Error(
+          ErrorCode::transport,
+          "forking the process of rank " + std::to_string(rank) + ": " + base::errno_text(error) +
+              (error == EAGAIN ? "; a limit of processes was met: raise it (ulimit -u), or start fewer ranks" : ""));
+    }
     if (pid == 0) be_child(rank, parent, pipes, body);
     Child& child = children_.emplace_back();
     child.rank = rank;
     child.pid = pid;
     child.process.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-    if (!child.process.valid()) base::throw_errno("watching the process of rank " + std::to_string(rank), errno);
-    constexpr std::array kTargets = {STDOUT_FILENO, STDERR_FILENO, -1};
-    for (std::size_t i = 0; i < pipes.size(); ++i) {
-      child.outputs.emplace_back(std::move(pipes[i].read), kTargets[i]);
-    }
+    const std::array<Target*, 3> targets = {&output_, &errors_, nullptr};
+    for (std::size_t i = 0; i < pipes.size(); ++i) child.outputs.emplace_back(std::move(pipes[i].read), targets[i]);
   }
 
   Outcome watch() {
-    while (std::any_of(children_.begin(), children_.end(), [](const Child& child) { return !child.status; })) {
+    while (goes_on()) {
       wait();
+      const auto seen = static_cast<std::ptrdiff_t>(outcome_.endings.size());
       for (Child& child : children_) serve(child);
-      if (const auto signal = signals_.take()) end_by_signal(*signal);
+      // The order of those that were seen at once is not known; what was killed is rather the cause.
+      std::stable_partition(outcome_.endings.begin() + seen, outcome_.endings.end(),
+                            [](const Ending& ending) { return WIFSIGNALED(ending.status); });
+      output_.write_some();
+      errors_.write_some();
+      while (const auto taken = signals_.take()) hear(*taken);
       end_all();
     }
     return std::move(outcome_);
@@ -183,9 +148,11 @@ class Family {
                              const std::function<int(int, int)>& body) noexcept {
     if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || ::getppid() != parent) ::_exit(EXIT_FAILURE);
     signals_.restore();
-    const int nothing = rank == 0 ? STDIN_FILENO : ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (nothing < 0 || (rank != 0 && ::dup2(nothing, STDIN_FILENO) < 0) ||
-        ::dup2(pipes[0].write.get(), STDOUT_FILENO) < 0 || ::dup2(pipes[1].write.get(), STDERR_FILENO) < 0) {
+    if (rank != 0) {
+      const base::UniqueFd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+      if (!nothing.valid() || ::dup2(nothing.get(), STDIN_FILENO) < 0) ::_exit(EXIT_FAILURE);
+    }
+    if (::dup2(pipes[0].write.get(), STDOUT_FILENO) < 0 || ::dup2(pipes[1].write.get(), STDERR_FILENO) < 0) {
       ::_exit(EXIT_FAILURE);
     }
     const base::UniqueFd report = std::move(pipes[2].write);
@@ -195,42 +162,65 @@ class Family {
       other.outputs.clear();
     }
     const int status = body(rank, report.get());
-    std::fflush(nullptr);
+    flush_streams();
     ::_exit(status);
+  }
+
+  /// Waits for the processes; then for those that they have left, which are ended; then for who reads the output.
+  bool goes_on() {
+    if (std::any_of(children_.begin(), children_.end(), [](const Child& child) { return !child.status; })) return true;
+    if (!adopted().empty()) {
+      if (!std::exchange(adopted_told_, true)) {
+        if (!outcome_.signal) begin_to_end(kLastGrace);
+        tell({outcome_.signal.value_or(SIGTERM), false});
+        signal_ = SIGKILL;
+      }
+      return true;
+    }
+    for (Child& child : children_) {
+      for (Output& output : child.outputs) output.finish();
+      child.outputs.clear();
+    }
+    return (output_.waits() || errors_.waits()) && !outcome_.signal;
   }
 
   void wait() {
     std::vector<pollfd> all{{signals_.fd(), POLLIN, 0}};
     for (const Child& child : children_) {
-      if (!child.status) all.push_back({child.process.get(), POLLIN, 0});
+      if (!child.status && child.process.valid()) all.push_back({child.process.get(), POLLIN, 0});
       for (const Output& output : child.outputs) {
-        if (!output.over()) all.push_back({output.fd(), POLLIN, 0});
+        if (output.wants_more()) all.push_back({output.fd(), POLLIN, 0});
       }
+    }
+    for (const Target* target : {&output_, &errors_}) {
+      if (target->waits()) all.push_back({target->fd(), POLLOUT, 0});
     }
     wait_until(all, next_);
     readable_.clear();
     for (const pollfd& one : all) {
-      if (one.revents != 0) readable_.push_back(one.fd);
+      if (one.revents != 0) readable_.insert(one.fd);
     }
-  }
-
-  [[nodiscard]] bool is_readable(int fd) const {
-    return std::find(readable_.begin(), readable_.end(), fd) != readable_.end();
   }
 
   void serve(Child& child) {
     for (Output& output : child.outputs) {
-      if (!output.over() && is_readable(output.fd())) output.serve();
+      if (output.wants_more() && readable_.count(output.fd()) != 0) output.serve();
     }
     int status = 0;
-    if (!child.status && is_readable(child.process.get()) && ::waitpid(child.pid, &status, WNOHANG) == child.pid) {
-      child.status = status;
-      // A child of its own may hold the pipes; it shall not hold us.
-      for (Output& output : child.outputs) output.finish();
-      outcome_.endings.push_back({child.rank, status, child.outputs.back().take()});
-      child.outputs.clear();
-      if (status != 0 && !ending_) begin_to_end(kGrace);
+    if (child.status || (child.process.valid() && readable_.count(child.process.get()) == 0) ||
+        ::waitpid(child.pid, &status, WNOHANG) != child.pid) {
+      return;
     }
+    child.status = status;
+    Output& report = child.outputs.back();
+    report.finish();
+    outcome_.endings.push_back({child.rank, status, report.take()});
+    child.outputs.pop_back();
+    if (!adopted_) {  // a child of its own may hold the pipes; it shall not hold us
+      for (Output& output : child.outputs) output.finish();
+      child.outputs.clear();
+    }
+    if (status != 0 && !ending_) begin_to_end(kGrace);
   }
 
   void begin_to_end(base::Duration grace) {
@@ -238,41 +228,74 @@ class Family {
     next_ = base::now() + grace;
   }
 
-  void end_by_signal(int signal) {
-    if (outcome_.signal) return;
-    outcome_.signal = signal;
-    tell(signal);
+  void hear(const TakenSignals::Taken& taken) {
+    if (!is_end(taken.signal)) {
+      tell(taken);
+      return;
+    }
+    const bool is_second = outcome_.signal.has_value();
+    if (is_second && base::now() < signalled_ + kSameSignal) return;
+    if (!is_second) {
+      outcome_.signal = taken.signal;
+      signalled_ = base::now();
+    }
+    tell(is_second ? TakenSignals::Taken{SIGKILL, false} : taken);
     signal_ = SIGKILL;
-    begin_to_end(kLastGrace);
+    begin_to_end(is_second ? kLastGrace : kSignalGrace);
   }
 
   void end_all() {
     if (!ending_ || base::now() < next_) return;
-    tell(signal_);
+    tell({signal_, false});
     signal_ = SIGKILL;
     next_ = base::now() + kLastGrace;
   }
 
-  void tell(int signal) {
+  [[nodiscard]] std::vector<pid_t> adopted() const {
+    if (!adopted_) return {};
+    std::set<pid_t> own;
+    for (const Child& child : children_) own.insert(child.pid);
+    return adopted_->find(own);
+  }
+
+  void tell(const TakenSignals::Taken& what) {
+    std::vector<pid_t> all = adopted();
     for (const Child& child : children_) {
-      if (!child.status) ::kill(child.pid, signal);
+      if (!child.status) all.push_back(child.pid);
+    }
+    for (const pid_t one : all) {
+      if (what.by_terminal && ::getpgid(one) == ::getpgrp()) continue;  // it has got it, too
+      ::kill(one, what.signal);
     }
   }
 
-  EndSignals signals_;
+  TakenSignals signals_;
+  std::optional<AdoptedProcesses> adopted_;
+  Target output_{STDOUT_FILENO};
+  Target errors_{STDERR_FILENO};
   std::list<Child> children_;
   Outcome outcome_;
-  std::vector<int> readable_;
+  std::set<int> readable_;
+  base::Time signalled_{};  // when the first one came
   bool ending_ = false;
+  bool adopted_told_ = false;
   int signal_ = SIGTERM;  // with which the others are ended next
   base::Time next_ = base::Time::max();
 };
 
 }  // namespace
 
-Outcome run_processes(int count, const std::function<int(int rank, int report)>& body) {
-  std::fflush(nullptr);  // or each would write it once more
-  Family family;
+void open_standard_descriptors() {
+  int fd = 0;
+  while (fd >= 0 && fd <= STDERR_FILENO) fd = ::open("/dev/null", O_RDWR);
+  if (fd < 0) base::throw_errno("opening /dev/null", errno);
+  ::close(fd);
+}
+
+Outcome run_processes(int count, const std::function<int(int rank, int report)>& body, Descendants descendants) {
+  const RaisedLimit limit(count);
+  flush_streams();  // or each would write it once more
+  Family family(descendants);
   for (int rank = 0; rank < count; ++rank) family.start(rank, body);
   return family.watch();
 }
@@ -280,7 +303,8 @@ Outcome run_processes(int count, const std::function<int(int rank, int report)>&
 std::string describe_status(int status) {
   if (!WIFSIGNALED(status)) return "ended with exit status " + std::to_string(WEXITSTATUS(status));
   const int signal = WTERMSIG(status);
-  return "was killed by signal " + std::to_string(signal) + " (" + ::strsignal(signal) + ")";
+  const char* const name = ::sigdescr_np(signal);  // null for a real-time signal
+  return "was killed by signal " + std::to_string(signal) + (name == nullptr ? "" : " (" + std::string(name) + ")");
 }
 
 int exit_status_of(int status) noexcept { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }

@@ -3,9 +3,13 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstring>
+#include <map>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "base/system_error.hpp"
@@ -27,6 +31,15 @@ bool is_of_one_connection(int error) {
   return error == ECONNABORTED || error == EPROTO || error == ENETDOWN || error == EHOSTDOWN || error == EHOSTUNREACH ||
          error == ENETUNREACH || error == ENONET || error == EPERM;
 }
+
+bool is_lack(int error) { return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM; }
+
+bool is_readable(int fd) {
+  pollfd one{fd, POLLIN, 0};
+  return ::poll(&one, 1, 0) > 0;
+}
+
+std::string host_of(const std::string& address) { return address.substr(0, address.rfind(':')); }
 
 }  // namespace
 
@@ -57,24 +70,41 @@ void Reception::let_in(int listener) {
       const int error = errno;
       if (error == EAGAIN) return;
       if (error == EINTR || is_of_one_connection(error)) continue;
-      base::throw_errno("accepting the connection of a rank", error);
+      if (is_lack(error) && !is_readable(listener)) return;  // the lack is told even where nobody waits
+      if (!is_lack(error) || strangers_.empty()) base::throw_errno("accepting the connection of a rank", error);
+      make_room();
+      continue;
     }
-    if (strangers_.size() == most_) {
-      turn_away(strangers_.front(), "had to make room for others");
-      strangers_.pop_front();
-    }
+    if (strangers_.size() == most_) make_room();
+    hurry(socket.get());
     std::string address = peer_text(socket.get());
-    Stranger stranger{std::move(socket), std::move(address), base::now(), random_word()};
+    std::string host = host_of(address);
+    Stranger stranger{std::move(socket), std::move(address), std::move(host), base::now(), random_word()};
     if (send_all(stranger.socket.get(), make_greeting(stranger.greeted))) strangers_.push_back(std::move(stranger));
   }
+}
+
+void Reception::make_room() {
+  std::map<std::string_view, std::size_t> counts;
+  for (const Stranger& stranger : strangers_) ++counts[stranger.host];
+  const auto busiest =
+      std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  std::uint64_t which = 0;
+  const Word drawn = random_word();
+  std::memcpy(&which, drawn.data(), sizeof which);
+  which %= busiest->second;
+  const auto goes = std::find_if(strangers_.begin(), strangers_.end(), [&](const Stranger& stranger) {
+    return stranger.host == busiest->first && which-- == 0;
+  });
+  turn_away(*goes, "had to make room for others");
+  strangers_.erase(goes);
 }
 
 Reception::Progress Reception::serve(Stranger& stranger, std::vector<Newcomer>& known) {
   const ssize_t got = ::recv(stranger.socket.get(), stranger.hello.data() + stranger.received,
                              stranger.hello.size() - stranger.received, 0);
   if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
-    turn_away(stranger, "went away without a word");
-    return Progress::goes_away;
+    return Progress::goes_away;  // a rank that has found rank 0 at another address does so, too
   }
   if (got > 0) stranger.received += static_cast<std::size_t>(got);
   if (stranger.received < stranger.hello.size()) {
@@ -89,7 +119,8 @@ Reception::Progress Reception::serve(Stranger& stranger, std::vector<Newcomer>& 
     return Progress::goes_away;
   }
   if (send_all(stranger.socket.get(), make_welcome(listening_.key, stranger.greeted, hello->word))) {
-    known.push_back({*hello, std::move(stranger.socket), std::move(stranger.address)});
+    known.push_back({*hello, session_key(listening_.key, stranger.greeted, hello->word), std::move(stranger.socket),
+                     std::move(stranger.address)});
   }
   return Progress::is_known;
 }

@@ -4,8 +4,10 @@
 // (handshake.hpp).
 //
 // What a stranger can cost is bounded: one descriptor and 136 bytes, for kPatience at most; and there are never more
-// than `most` of them. When another one comes, the one that has been here longest goes. (A rank needs one round trip;
-// one that was sent away comes again.) Nobody is let in behind `close`, which is when all ranks are here.
+// than `most` of them, nor more than the system has descriptors for. When another one comes, one goes: any of those
+// that the busiest address has sent. (The oldest would be wrong: who connects fast enough would drive out every rank
+// before its answer has come. A rank needs one round trip; one that was sent away comes again.) Nobody is let in behind
+// `close`, which is when all ranks are here.
 #pragma once
 
 #include <poll.h>
@@ -25,6 +27,7 @@ namespace kolo::launch {
 /// Who has shown the key.
 struct Newcomer {
   Hello hello;
+  Word session{};  ///< the key of its frames
   base::UniqueFd socket;
   std::string address;  ///< "10.0.0.2:40404"
 };
@@ -39,7 +42,8 @@ class Reception {
 
   /// Adds what to wait for.
   void add_sockets(std::vector<pollfd>& sockets) const;
-  /// Talks to all strangers; never blocks. Throws Error (transport) when the system can give no more descriptors.
+  /// Talks to all strangers; never blocks. Throws Error (transport) when the system can give no more descriptors,
+  /// though no stranger has any.
   [[nodiscard]] std::vector<Newcomer> serve();
   /// Everybody still here is sent away, and nobody comes any more.
   void close() noexcept;
@@ -52,6 +56,7 @@ class Reception {
   struct Stranger {
     base::UniqueFd socket;
     std::string address;
+    std::string host;  // of that
     base::Time since;
     Word greeted{};
     HelloBytes hello{};
@@ -60,13 +65,14 @@ class Reception {
   enum class Progress { goes_on, goes_away, is_known };
 
   void let_in(int listener);
+  void make_room();
   [[nodiscard]] Progress serve(Stranger& stranger, std::vector<Newcomer>& known);
   /// `wrong`: what it has said is.
   void turn_away(const Stranger& stranger, const std::string& why, bool wrong = false);
 
   Listening listening_;
   const std::size_t most_;
-  std::list<Stranger> strangers_;  // the one that came first is first
+  std::list<Stranger> strangers_;
   std::size_t turned_away_ = 0;
   std::string last_turned_away_;
   bool somebody_spoke_ = false;

@@ -31,13 +31,12 @@ base::UniqueFd open_socket(int family, int& error) {
   return fd;
 }
 
-/// Small frames go at once.
+}  // namespace
+
 void hurry(int fd) noexcept {
   const int on = 1;
   static_cast<void>(::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on));  // else it is only slower
 }
-
-}  // namespace
 
 std::uint16_t Endpoint::port() const noexcept {
   // At the same place in both families.
@@ -66,7 +65,8 @@ std::vector<Endpoint> resolve(const std::string& host, std::uint16_t port, std::
   addrinfo* found = nullptr;
   const int result = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
   if (result != 0) {
-    wrong = "the host name " + host + " has no address: " + ::gai_strerror(result);
+    wrong = "the host name " + host + " has no address: " + ::gai_strerror(result) +
+            "; give the address itself (KOLO_STORE=tcp://address:port)";
     return {};
   }
   const std::unique_ptr<addrinfo, FreeList> list(found);
@@ -76,7 +76,10 @@ std::vector<Endpoint> resolve(const std::string& host, std::uint16_t port, std::
     Endpoint endpoint;
     std::memcpy(&endpoint.address, one->ai_addr, one->ai_addrlen);
     endpoint.length = one->ai_addrlen;
-    all.push_back(endpoint);
+    const std::string text = to_text(endpoint);
+    const bool is_new =
+        std::none_of(all.begin(), all.end(), [&](const Endpoint& other) { return to_text(other) == text; });
+    if (is_new) all.push_back(endpoint);
   }
   if (all.empty()) wrong = "the host name " + host + " has no IPv4 or IPv6 address";
   return all;
@@ -155,7 +158,14 @@ base::UniqueFd connect_to(const Endpoint& endpoint, int& error) {
 int connect_error(int fd) noexcept {
   int error = 0;
   socklen_t length = sizeof error;
-  return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 ? error : errno;
+  if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) return errno;
+  Endpoint own;
+  Endpoint peer;
+  own.length = peer.length = sizeof own.address;
+  const bool meets_itself =
+      error == 0 && ::getsockname(fd, reinterpret_cast<sockaddr*>(&own.address), &own.length) == 0 &&
+      ::getpeername(fd, reinterpret_cast<sockaddr*>(&peer.address), &peer.length) == 0 && to_text(own) == to_text(peer);
+  return meets_itself ? ECONNREFUSED : error;
 }
 
 void wait_until(std::vector<pollfd>& sockets, base::Time deadline) {

@@ -28,8 +28,8 @@ struct Endpoint {
 /// "10.0.0.1:29500", "[::1]:29500".
 [[nodiscard]] std::string to_text(const Endpoint& endpoint);
 
-/// All addresses of a host, which may be an address itself. Empty, and `wrong` says why, when it has none. It asks the
-/// system's resolver, which has a patience of its own.
+/// All addresses of a host, each once, which may be an address itself. Empty, and `wrong` says why, when it has none.
+/// It asks the system's resolver, which has a patience of its own.
 [[nodiscard]] std::vector<Endpoint> resolve(const std::string& host, std::uint16_t port, std::string& wrong);
 
 /// Every address of this machine, IPv6 and IPv4 by one socket where the machine has both.
@@ -41,14 +41,17 @@ struct Endpoint {
 /// Bound as `bind_socket` and listening. The two together: who has bound a port may keep it while a child listens
 /// there.
 [[nodiscard]] base::UniqueFd listen_at(const Endpoint& endpoint, int& error);
-/// Where a socket is bound; whom it is connected to. Throws Error (transport).
+/// Where a socket is bound; whom it is connected to. `own_endpoint` throws Error (transport).
 [[nodiscard]] Endpoint own_endpoint(int fd);
 [[nodiscard]] std::string peer_text(int fd);
 
+/// Small pieces go at once.
+void hurry(int fd) noexcept;
 /// Begins to connect. Invalid, and `error` is set, when that fails at once. Else `connect_error` tells once the socket
 /// can be written.
 [[nodiscard]] base::UniqueFd connect_to(const Endpoint& endpoint, int& error);
-/// 0, or the error with which connecting ended.
+/// 0, or the error with which connecting ended. A socket that has met itself (its own port happens to be the one that
+/// it wants) was refused: nobody else is there.
 [[nodiscard]] int connect_error(int fd) noexcept;
 
 /// Waits until something happens at one of them, and at most until the deadline; never longer than a second, so that

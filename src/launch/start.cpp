@@ -20,6 +20,9 @@ constexpr std::uint64_t kFirstPort = 10000;
 constexpr std::uint64_t kPortRange = 20000;
 constexpr std::uint64_t kPortStride = 7919;  // prime to the range: no port twice
 
+/// More than any job has; a typing error is not to be a lack of memory.
+constexpr int kMostRanks = 1 << 20;
+
 constexpr const char* kOrAlone = ", or set KOLO_ALONE=1 if each process is to run alone";
 
 std::optional<std::string> look_up(const base::Lookup& environment, const char* name) {
@@ -54,6 +57,9 @@ Place check_place(Place place) {
   const std::string rank = place.rank_name + " is " + std::to_string(place.rank);
   const std::string size = place.size_name + " is " + std::to_string(place.size);
   if (place.size < 1) throw Error(ErrorCode::invalid_setting, size + ": a job has at least one rank");
+  if (place.size > kMostRanks) {
+    throw Error(ErrorCode::invalid_setting, size + ": a job has at most " + std::to_string(kMostRanks) + " ranks");
+  }
   if (place.rank < 0 || place.rank >= place.size) {
     throw Error(ErrorCode::invalid_setting,
                 rank + ", but " + size + ": ranks are 0 to " + std::to_string(place.size - 1));
@@ -61,12 +67,12 @@ Place check_place(Place place) {
   return place;
 }
 
-Start meeting(std::string reason, Place place, MeetingPlace where, std::string job = {}) {
+Start meeting(std::string reason, Place place, const MeetingPlace& where, std::string job = {}) {
   Start start;
   start.way = Way::meeting;
   start.reason = std::move(reason);
   start.place = check_place(std::move(place));
-  start.where = std::move(where);
+  start.where = where;
   start.job = std::move(job);
   return start;
 }
@@ -109,8 +115,9 @@ std::optional<Start> by_store(const Situation& situation) {
 /// RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
 Start by_pytorchs_variables(const base::Lookup& environment, std::string reason, const std::string& run) {
   const auto missing = [&](const char* name) {
-    return "WORLD_SIZE says that the job has " + look_up(environment, "WORLD_SIZE").value_or("several") +
-           " ranks, but " + name + " is not set, so that they cannot meet: set it, as torchrun does" + kOrAlone;
+    const std::optional<std::string> size = look_up(environment, "WORLD_SIZE");
+    return (size ? "WORLD_SIZE says that the job has " + *size + " ranks" : std::string("RANK is set")) + ", but " +
+           name + " is not set, so that the ranks cannot meet: set it, as torchrun does" + kOrAlone;
   };
   Place place{count_of(environment, "RANK", missing("RANK")),
               count_of(environment, "WORLD_SIZE", missing("WORLD_SIZE")), "RANK", "WORLD_SIZE"};
@@ -127,8 +134,7 @@ std::optional<Start> by_torchrun(const Situation& situation) {
   const std::optional<std::string> run = look_up(environment, "TORCHELASTIC_RUN_ID");
   if (!run || !look_up(environment, "RANK")) return std::nullopt;
   return by_pytorchs_variables(environment, "torchrun has started this process (TORCHELASTIC_RUN_ID)",
-                               "torchrun's run " + *run + ", restart " +
-                                   look_up(environment, "TORCHELASTIC_RESTART_COUNT").value_or("0"));
+                               "torchrun's run " + *run);
 }
 
 std::optional<Start> by_mpi(const Situation& situation) {
@@ -141,7 +147,8 @@ std::optional<Start> by_mpi(const Situation& situation) {
 
 std::optional<Start> by_world_size(const Situation& situation) {
   const base::Lookup& environment = situation.environment;
-  if (!look_up(environment, "RANK") || said_size(environment, "WORLD_SIZE") == 0) return std::nullopt;
+  const std::optional<std::string> size = look_up(environment, "WORLD_SIZE");
+  if (!look_up(environment, "RANK") || !size) return std::nullopt;
   if (said_size(environment, "WORLD_SIZE") == 1 && !look_up(environment, "MASTER_ADDR")) return std::nullopt;
   return by_pytorchs_variables(environment, "RANK and WORLD_SIZE are set", "PyTorch's");
 }
@@ -206,7 +213,7 @@ std::vector<std::string> explain_start(const Situation& situation) {
     taken = taken || found != "not there";
     lines.push_back(std::string(row.what) + ": " + found);
   }
-  lines.push_back(std::string("a world of one: ") + (taken ? "not needed" : "taken"));
+  lines.emplace_back(taken ? "a world of one: not needed" : kAloneIsTaken);
   return lines;
 }
 
@@ -222,7 +229,7 @@ std::vector<std::uint16_t> ports_of(const std::string& job) {
 std::unique_ptr<bootstrap::Bootstrap> meet(const Start& start, const base::Lookup& environment) {
   const JobKey key{look_up(environment, "KOLO_JOB_KEY").value_or(""), start.job};
   auto directions = directions_to(*start.where, look_up(environment, "KOLO_INTERFACE").value_or(""), key);
-  return process_bootstrap(start.place, std::move(directions), start.reason);
+  return process_bootstrap(start.place, std::move(directions), start.reason, key.secret);
 }
 
 }  // namespace kolo::launch

@@ -20,9 +20,15 @@
 //
 // Where torchrun's and PyTorch's ranks meet. MASTER_PORT belongs to torchrun's agent, or to the program's own process
 // group, whose protocol is PyTorch's and changes with it. So Kolo keeps away from it: rank 0 listens on MASTER_ADDR at
-// the first free one of kPorts ports that are computed from MASTER_PORT, the run and the restart, and the others try
-// all of them. That it is the right job which listens there is shown by the key (directions.hpp): it is made from
-// KOLO_JOB_KEY and these three. A step of Slurm's, which has no port at all, meets likewise on its first host.
+// the first free one of kPorts ports that are computed from MASTER_PORT and the run, and the others try all of them.
+// That it is the right job which listens there is shown by the key (directions.hpp): it is made from KOLO_JOB_KEY and
+// these two. A step of Slurm's, which has no port at all, meets likewise on its first host.
+//
+// Why not of the restart, too (TORCHELASTIC_RESTART_COUNT)? It is no number of the job: each agent counts the restarts
+// that it has begun itself, and one that restarts its workers because another node has left or come counts none. After
+// the first such restart on two nodes the ranks would look for one another at different ports, for good. It is not
+// needed either: an agent ends its old workers before it meets the others again, so that no old rank 0 listens any
+// more; one that does, on a node that was cut off, is refused as a rank that came twice.
 #pragma once
 
 #include <optional>
@@ -60,6 +66,9 @@ struct Start {
 /// Throws Error (invalid_setting, transport) when what the first way needs is not all there, or wrong; the sentence
 /// names the variable and says what to do.
 [[nodiscard]] Start choose_start(const Situation& situation);
+
+/// The last line of `explain_start` where nothing else is there.
+constexpr const char* kAloneIsTaken = "a world of one: taken";
 
 /// One line for each way, in the order of the table: whether it is there, and whether it is taken.
 [[nodiscard]] std::vector<std::string> explain_start(const Situation& situation);

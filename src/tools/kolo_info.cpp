@@ -13,6 +13,7 @@
 #include <exception>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -39,6 +40,12 @@ struct Flags {
   bool all = false;
   bool devices = false;
   bool json = false;
+};
+
+/// It has been told.
+struct StartFailed {
+  explicit StartFailed(kolo::ErrorCode its_code) : code(its_code) {}
+  kolo::ErrorCode code;
 };
 
 struct BadFlags : std::runtime_error {
@@ -331,8 +338,21 @@ void print_devices(const Flags& flags) {
   flush_output();
 }
 
+/// In the words of a start that has failed.
+std::string ways_to_start() {
+  std::string text = "ways to start, in this order\n";
+  for (const std::string& way : kolo::explain_start()) text += "  " + way + "\n";
+  return text;
+}
+
 void run(const Flags& flags) {
-  const kolo::Session session;
+  std::optional<kolo::Session> session;
+  try {
+    session.emplace();
+  } catch (const kolo::Error& error) {
+    std::cerr << "kolo-info: " << error.status().message() << "\n" << ways_to_start();
+    throw StartFailed(error.code());
+  }
   const std::vector<Json> ranks = gather(flags.all);
   if (ranks.empty()) return;
   if (flags.json) {
@@ -361,6 +381,8 @@ int main(int argc, char** argv) {
   } catch (const BadFlags& error) {
     std::cerr << "kolo-info: " << error.what() << " (see --help)\n";
     return 2;
+  } catch (const StartFailed& failure) {
+    return failure.code == kolo::ErrorCode::invalid_setting ? 2 : 1;
   } catch (const kolo::Error& error) {
     std::cerr << "kolo-info: " << error.status().message() << "\n";
     return error.code() == kolo::ErrorCode::invalid_setting ? 2 : 1;

@@ -16,10 +16,13 @@ namespace {
 constexpr const char* kHelp =
     "Runs a program as several processes of this machine, which meet without MPI.\n\n"
     "  kolo-run -np RANKS [--] PROGRAM [ARGUMENT ...]\n\n"
-    "Output comes in whole lines; rank 0 alone has the standard input. A process that ends badly ends the others, 5 s\n"
-    "later. Every process gets KOLO_STORE, KOLO_RANK, KOLO_SIZE and KOLO_JOB_KEY.\n\n"
+    "Output comes in whole lines; rank 0 alone has the standard input. A process that ends badly ends the others,\n"
+    "5 s later. SIGINT (Ctrl-C), SIGTERM and SIGHUP are passed on; what runs 30 s later, or when such a signal comes\n"
+    "again, is killed. SIGUSR1 and SIGUSR2 are passed on, too. What the processes have started ends with them.\n"
+    "Every process gets KOLO_STORE, KOLO_RANK, KOLO_SIZE and KOLO_JOB_KEY.\n\n"
     "Exit status: that of the process that ended badly first (128 and the number of the signal for one that was\n"
-    "killed), else 0; 2 the flags are wrong.\n";
+    "killed; 127: there is no such program, 126: it cannot be run), else 0; 128 and the number of a signal that ended\n"
+    "all; 2 the flags are wrong.\n";
 
 int complain(const std::string& what) {
   std::cerr << "kolo-run: " << what << " (see --help)\n";

@@ -11,7 +11,9 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iostream>
 #include <stdexcept>
+#include <streambuf>
 #include <string>
 #include <vector>
 
@@ -49,6 +51,13 @@ void check_sums() {
     for (std::size_t i = 0; i < elements; ++i) require(x[i] == sum && y[i] == sum, "a wrong sum");
   }
 }
+
+/// A stream of the program's whose last write ends the process.
+class Breaking final : public std::streambuf {
+ protected:
+  int sync() override { std::abort(); }
+};
+void break_the_last_flush() { std::cout.rdbuf(new Breaking); }  // the process ends with it
 
 TEST(RunForked, SumsOfEveryNumberOfRanks) {
   for (const int ranks : {1, 2, 3, 5, 8}) {
@@ -122,14 +131,68 @@ TEST(RunForked, AWrongSettingIsOneSentence) {
             "run_forked needs at least one rank, not 0");
 }
 
-TEST(RunForked, BetweenNodesItNeedsMpi) {
-  EXPECT_EQ(sentence_of(ErrorCode::unsupported,
+TEST(RunForked, BetweenNodesByUcxWhereItIsInTheBuild) {
+  const auto by = [](const char* transport) {
+    return sentence_of(ErrorCode::unsupported, [&] {
+      kolo::run_forked(
+          4,
+          [] {
+            require(kolo::cross_size() == 2, "another number of nodes");
+            check_sums();
+          },
+          kolo::Options{}.with_setting("KOLO_RANKS_PER_NODE", "2").with_setting("KOLO_TRANSPORT", transport));
+    });
+  };
+  const bool has_ucx = !kolo::built_with().ucx.empty();
+  EXPECT_EQ(by("auto"), has_ucx ? "no error"
+                                : "rank 0: data between nodes has to go by UCX here, but this build of Kolo has no UCX "
+                                  "part: build it where UCX's headers are (Debian: libucx-dev), or start the ranks by "
+                                  "mpirun with KOLO_TRANSPORT=auto");
+  EXPECT_EQ(by("mpi"), "rank 0: this job has 2 nodes and KOLO_TRANSPORT=mpi, but MPI has not started it: start it by "
+                       "mpirun, or leave KOLO_TRANSPORT unset, so that UCX carries the tensors between nodes");
+}
+
+/// What a rank writes by C++'s streams comes out though its process ends without their destructors.
+TEST(RunForked, StreamsOfTheirOwnAreFlushed) {
+  ::testing::internal::CaptureStdout();
+  kolo::run_forked(2, [] {
+    std::ios::sync_with_stdio(false);
+    std::cout << "rank " << kolo::rank() << "\n";
+  });
+  const std::string said = ::testing::internal::GetCapturedStdout();
+  EXPECT_TRUE(said == "rank 0\nrank 1\n" || said == "rank 1\nrank 0\n") << said;
+}
+
+/// A rank that has done its work, and whose process then fails, has failed.
+TEST(RunForked, AFailureAtTheVeryEndIsTheRanksOwn) {
+  EXPECT_EQ(sentence_of(ErrorCode::rank_lost,
                         [] {
-                          kolo::run_forked(
-                              2, [] {}, kolo::Options{}.with_setting("KOLO_RANKS_PER_NODE", "1"));
+                          kolo::run_forked(2, [] {
+                            if (kolo::rank() == 1) break_the_last_flush();
+                          });
                         }),
-            "rank 0: this job has 2 nodes, and without MPI tensors travel within one node only: start it by mpirun, or "
-            "keep all ranks on one machine and leave KOLO_RANKS_PER_NODE unset");
+            "rank 1 was killed by signal 6 (Aborted)");
+}
+
+TEST(RunForked, NotInAProcessThatForksWouldBreak) {
+  const kolo::launch::Outcome outcome = kolo::launch::run_processes(1, [](int /*rank*/, int /*report*/) {
+    const auto said = [](const kolo::Options& options) {
+      return sentence_of(ErrorCode::invalid_argument, [&] {
+        kolo::run_forked(
+            2, [] {}, options);
+      });
+    };
+    EXPECT_EQ(said(kolo::Options{}.with_store(kolo::store::file("/tmp/none"), 0, 2)),
+              "run_forked: its ranks meet by a place of their own; leave Options::with_store out");
+    {
+      const kolo::Context context = kolo::Context::alone();  // bound to no thread
+      EXPECT_EQ(said({}), "run_forked: this process has a context, whose threads would not be there in the processes "
+                          "that it forks: shut it down first");
+    }
+    EXPECT_EQ(said({}), "no error");
+    return ::testing::Test::HasFailure() ? 1 : 0;
+  });
+  EXPECT_EQ(outcome.endings.at(0).status, 0);
 }
 
 TEST(RunForked, NotInsideARank) {

@@ -73,7 +73,7 @@ TEST(StartChoice, EachWayHasItsPlaceAndReason) {
   EXPECT_EQ(torchrun.reason, "torchrun has started this process (TORCHELASTIC_RUN_ID)");
   EXPECT_EQ(torchrun.place.rank, 2);
   EXPECT_EQ(torchrun.place.size, 8);
-  EXPECT_EQ(torchrun.job, "torchrun's run 7, restart 1 at port 29400");
+  EXPECT_EQ(torchrun.job, "torchrun's run 7 at port 29400");
   EXPECT_EQ(torchrun.where->state().host, "gpu1");
   EXPECT_EQ(torchrun.where->state().ports, ports_of(torchrun.job));
 
@@ -128,17 +128,32 @@ TEST(StartChoice, WhatIsMissingIsNamed) {
             "KOLO_RANK is 4, but KOLO_SIZE is 4: ranks are 0 to 3");
   EXPECT_EQ(sentence({{"KOLO_STORE", "file:///tmp/x"}, {"KOLO_RANK", "0"}, {"KOLO_SIZE", "0"}}),
             "KOLO_SIZE is 0: a job has at least one rank");
+  EXPECT_EQ(sentence({{"KOLO_STORE", "file:///tmp/x"}, {"KOLO_RANK", "0"}, {"KOLO_SIZE", "2000000000"}}),
+            "KOLO_SIZE is 2000000000: a job has at most 1048576 ranks");
   EXPECT_EQ(sentence({{"KOLO_STORE", "file:///tmp/x"}, {"KOLO_RANK", "one"}, {"KOLO_SIZE", "4"}}),
             "KOLO_RANK is \"one\"; expected an integer of at least 0");
   EXPECT_EQ(
       sentence({{"RANK", "0"}, {"WORLD_SIZE", "8"}}),
-      "WORLD_SIZE says that the job has 8 ranks, but MASTER_ADDR is not set, so that they cannot meet: set it, as "
+      "WORLD_SIZE says that the job has 8 ranks, but MASTER_ADDR is not set, so that the ranks cannot meet: set it, as "
       "torchrun does, or set KOLO_ALONE=1 if each process is to run alone");
+  EXPECT_EQ(sentence({{"RANK", "0"}, {"WORLD_SIZE", "4x"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}}),
+            "WORLD_SIZE is \"4x\"; expected an integer of at least 0");
+  EXPECT_EQ(sentence({{"RANK", "0"}, {"TORCHELASTIC_RUN_ID", "7"}}),
+            "RANK is set, but WORLD_SIZE is not set, so that the ranks cannot meet: set it, as torchrun does, or set "
+            "KOLO_ALONE=1 if each process is to run alone");
   EXPECT_EQ(sentence({{"RANK", "9"}, {"WORLD_SIZE", "8"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}}),
             "RANK is 9, but WORLD_SIZE is 8: ranks are 0 to 7");
   EXPECT_EQ(sentence({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "6"}, {"SLURM_STEP_NODELIST", "gpu["}}),
             "SLURM_STEP_NUM_TASKS says that the step has 6 tasks, but SLURM_STEP_NODELIST (\"gpu[\") does not say on "
             "which hosts: start them by srun, or set KOLO_ALONE=1 if each process is to run alone");
+}
+
+/// Each agent counts its own restarts: they differ by node after one that an agent did not begin.
+TEST(StartChoice, RestartsOfTorchrunMeetWhereverTheyAreCounted) {
+  const Start here = choose(kPyTorch + Variables{{"TORCHELASTIC_RUN_ID", "7"}, {"TORCHELASTIC_RESTART_COUNT", "0"}});
+  const Start there = choose(kPyTorch + Variables{{"TORCHELASTIC_RUN_ID", "7"}, {"TORCHELASTIC_RESTART_COUNT", "1"}});
+  EXPECT_EQ(here.job, there.job);
+  EXPECT_EQ(here.where->state().ports, there.where->state().ports);
 }
 
 TEST(StartChoice, PlacesAreSpelledOneWay) {

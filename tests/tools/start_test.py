@@ -9,11 +9,13 @@ usage: start_test.py KOLO_INFO KOLO_RUN
 import json
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -34,6 +36,13 @@ def run(variables_of_ranks, *flags):
     jobs = [subprocess.Popen([KOLO_INFO, *flags], env={**PLAIN, **variables}, stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, text=True) for variables in variables_of_ranks]
     return [(job.returncode, out, err) for job, (out, err) in ((job, job.communicate(timeout=50)) for job in jobs)]
+
+
+def sentence_of(text):
+    """What a start that failed has said; behind it come the ways to start."""
+    first, _, ways = text.partition("\n")
+    assert ways.startswith("ways to start, in this order\n"), text
+    return steady(first)
 
 
 def steady(text):
@@ -67,13 +76,13 @@ class Starts(unittest.TestCase):
 
     def test_torchrun(self):
         port = str(free_port())
-        for restart in ("0", "1"):
+        for restarts in ("000", "111", "100"):  # each node's agent counts its own
             with socket.socket() as agent:  # torchrun's agent has the port itself
                 agent.bind(("127.0.0.1", int(port)))
                 agent.listen()
                 self.expect_job([{"RANK": str(rank), "WORLD_SIZE": "3", "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1",
                                   "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "none",
-                                  "TORCHELASTIC_RESTART_COUNT": restart} for rank in range(3)],
+                                  "TORCHELASTIC_RESTART_COUNT": restarts[rank]} for rank in range(3)],
                                 "torchrun has started this process (TORCHELASTIC_RUN_ID)")
 
     def test_srun(self):
@@ -107,7 +116,7 @@ class Starts(unittest.TestCase):
 class WrongStarts(unittest.TestCase):
     def expect_sentences(self, variables_of_ranks, sentences, status=1):
         done = run(variables_of_ranks)
-        self.assertEqual([steady(err) for _, _, err in done], [f"kolo-info: {sentence}\n" for sentence in sentences])
+        self.assertEqual([sentence_of(err) for _, _, err in done], [f"kolo-info: {sentence}" for sentence in sentences])
         self.assertEqual([one[0] for one in done], [status] * len(sentences))
 
     def test_one_is_missing(self):
@@ -144,12 +153,62 @@ class WrongStarts(unittest.TestCase):
                                   ["rank 0 cannot listen at tcp://127.0.0.1:PORT: Address already in use (errno 98); "
                                    "another job, or another program, listens there: choose another port"])
 
+    def test_rank_0_twice(self):
+        sentence = ("rank 0 came twice: process P, which listens, and process P at ADDRESS; give every process a rank of "
+                    "its own (RANK_NAME), and every job a place of its own")
+        with tempfile.TemporaryDirectory() as folder:
+            port = str(free_port())
+            for name, variables in (("KOLO_RANK", {"KOLO_STORE": f"tcp://127.0.0.1:{port}", "KOLO_RANK": "0", "KOLO_SIZE": "2"}),
+                                    ("KOLO_RANK", {"KOLO_STORE": f"file://{folder}/job", "KOLO_RANK": "0", "KOLO_SIZE": "2"}),
+                                    ("RANK", {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+                                              "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "none"})):
+                env = {**PLAIN, **variables, "KOLO_CONNECT_TIMEOUT_S": "40"}
+                with subprocess.Popen([KOLO_INFO], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                      text=True) as first:
+                    wait_until(lambda job=first: listens(job.pid))
+                    if "KOLO_STORE" in variables and "file" in variables["KOLO_STORE"]:
+                        wait_until(lambda: os.path.exists(f"{folder}/job"))
+                    second = subprocess.run([KOLO_INFO], env=env, capture_output=True, text=True, timeout=50, check=False)
+                    said = [first.communicate(timeout=50)[1], second.stderr]
+                said = [re.sub(r"P at \S+;", "P at ADDRESS;", sentence_of(one)) for one in said]
+                self.assertEqual(said, ["kolo-info: " + sentence.replace("RANK_NAME", name)] * 2)
+
     def test_between_nodes(self):
         store = f"tcp://127.0.0.1:{free_port()}"
-        sentence = ("rank 0: this job has 2 nodes, and without MPI tensors travel within one node only: start it by mpirun, "
-                    "or keep all ranks on one machine and leave KOLO_RANKS_PER_NODE unset")
+        sentence = ("rank 0: this job has 2 nodes and KOLO_TRANSPORT=mpi, but MPI has not started it: start it by mpirun, or "
+                    "leave KOLO_TRANSPORT unset, so that UCX carries the tensors between nodes")
         self.expect_sentences([{"KOLO_STORE": store, "KOLO_RANK": str(rank), "KOLO_SIZE": "2",
-                                "KOLO_RANKS_PER_NODE": "1"} for rank in (0, 1)], [sentence] * 2)
+                                "KOLO_RANKS_PER_NODE": "1", "KOLO_TRANSPORT": "mpi"} for rank in (0, 1)], [sentence] * 2)
+
+    def test_several_worlds_of_one(self):
+        self.expect_sentences([{"KOLO_STORE": "file:///tmp/none", "KOLO_RANK": "0", "KOLO_SIZE": "1",
+                                "OMPI_COMM_WORLD_SIZE": "4"}],
+                              ["KOLO_SIZE is 1, but OMPI_COMM_WORLD_SIZE says that a launcher has started 4 processes, and "
+                               "each of them would be alone: start them by one launcher, or set KOLO_ALONE=1 if each is to "
+                               "run alone"])
+        done = run([{"HOROVOD_SIZE": "4"}])
+        self.assertIn("  a world of one: an error: HOROVOD_SIZE says that a launcher has started 4 processes, ", done[0][2])
+
+
+def wait_until(holds):
+    deadline = time.monotonic() + 40
+    while not holds():
+        assert time.monotonic() < deadline
+
+
+def listens(pid):
+    """Whether the process has a TCP socket that listens."""
+    try:
+        own = {os.readlink(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")}
+    except OSError:
+        return False
+    for table in ("tcp", "tcp6"):
+        with open(f"/proc/net/{table}", encoding="ascii") as file:
+            for line in file.readlines()[1:]:
+                words = line.split()
+                if words[3] == "0A" and f"socket:[{words[9]}]" in own:
+                    return True
+    return False
 
 
 def kolo_run(*arguments, **more):
@@ -186,6 +245,97 @@ class KoloRun(unittest.TestCase):
         for rank in ranks:
             self.assertRaises(ProcessLookupError, os.kill, rank, 0)
 
+    def test_what_ranks_have_started_ends_with_them(self):
+        # Shells that do not exec their programs.
+        for command, status in (("wait", None), ("exit 3", 3), ("exit 0", 0)):
+            with subprocess.Popen([KOLO_RUN, "-np", "3", "sh", "-c", f"sleep 1000 & echo $!; {command}"], env=PLAIN,
+                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as job:
+                left = [int(job.stdout.readline()) for _ in range(3)]
+                if status is None:
+                    job.send_signal(signal.SIGTERM)
+                self.assertEqual(job.wait(timeout=50), 128 + signal.SIGTERM if status is None else status)
+            for one in left:
+                self.assertRaises(ProcessLookupError, os.kill, one, 0)
+
+    def test_a_rank_has_time_to_save_its_work(self):
+        script = "trap 'sleep 3; echo saved; exit 0' TERM; echo ready; while :; do sleep 0.1; done"
+        with subprocess.Popen([KOLO_RUN, "-np", "2", "sh", "-c", script], env=PLAIN, stdout=subprocess.PIPE,
+                              text=True) as job:
+            self.assertEqual([job.stdout.readline() for _ in range(2)], ["ready\n"] * 2)
+            job.send_signal(signal.SIGTERM)
+            self.assertEqual(job.communicate(timeout=50)[0], "saved\n" * 2)
+        self.assertEqual(job.returncode, 128 + signal.SIGTERM)
+
+    def test_a_second_signal_ends_what_does_not_end(self):
+        with subprocess.Popen([KOLO_RUN, "-np", "2", "sh", "-c", "trap '' TERM; echo $$; while :; do sleep 0.1; done"],
+                              env=PLAIN, stdout=subprocess.PIPE, text=True) as job:
+            ranks = [int(job.stdout.readline()) for _ in range(2)]
+            begin = time.monotonic()
+            while job.poll() is None and time.monotonic() < begin + 25:  # less than what they are given
+                job.send_signal(signal.SIGTERM)
+                time.sleep(0.1)
+            self.assertEqual(job.poll(), 128 + signal.SIGTERM)
+        for rank in ranks:
+            self.assertRaises(ProcessLookupError, os.kill, rank, 0)
+
+    def test_signals_that_are_ignored_stay_so_and_others_are_passed_on(self):
+        script = "trap 'echo warned; exit 0' USR1; echo ready; while :; do sleep 0.1; done"
+        command = ["sh", "-c", "trap '' HUP INT; exec \"$@\"", "sh", KOLO_RUN, "-np", "2", "sh", "-c", script]  # nohup
+        with subprocess.Popen(command, env=PLAIN, stdout=subprocess.PIPE, text=True) as job:
+            self.assertEqual([job.stdout.readline() for _ in range(2)], ["ready\n"] * 2)
+            job.send_signal(signal.SIGHUP)
+            job.send_signal(signal.SIGINT)
+            job.send_signal(signal.SIGUSR1)
+            self.assertEqual(job.communicate(timeout=50)[0], "warned\n" * 2)
+        self.assertEqual(job.returncode, 0)
+
+    def test_a_rank_whose_child_writes_for_ever(self):
+        with subprocess.Popen([KOLO_RUN, "-np", "2", "sh", "-c", "if [ $KOLO_RANK = 1 ]; then yes & exit 3; fi"], env=PLAIN,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) as job:
+            reader = threading.Thread(target=lambda: [None for _ in iter(lambda: job.stdout.read1(1 << 16), b"")])
+            reader.start()
+            self.assertEqual(job.wait(timeout=50), 3)
+            reader.join()
+            self.assertEqual(job.stderr.read(), b"kolo-run: rank 1 of 2 ended with exit status 3\n")
+
+    def test_nobody_reads_the_output(self):
+        with subprocess.Popen([KOLO_RUN, "-np", "2", "sh", "-c", "echo $$; exec yes"], env=PLAIN,
+                              stdout=subprocess.PIPE) as job:
+            ranks = set()
+            while len(ranks) < 2:
+                line = job.stdout.readline()
+                if line != b"y\n":
+                    ranks.add(int(line))
+            wait_until(lambda: all(is_asleep(one) for one in (job.pid, *ranks)))  # every pipe is full
+            job.send_signal(signal.SIGINT)
+            self.assertEqual(job.wait(timeout=50), 128 + signal.SIGINT)
+        for rank in ranks:
+            self.assertRaises(ProcessLookupError, os.kill, rank, 0)
+
+    def test_lines_that_have_no_end(self):
+        with subprocess.Popen([KOLO_RUN, "-np", "1", "sh", "-c", "printf '50 %%\r'; head -c 100000 /dev/zero; exec sleep 1000"],
+                              env=PLAIN, stdout=subprocess.PIPE) as job:
+            self.assertEqual(job.stdout.read(5), b"50 %\r")
+            self.assertEqual(job.stdout.read(60000), b"\0" * 60000)
+            job.send_signal(signal.SIGINT)
+            job.stdout.read()
+            self.assertEqual(job.wait(timeout=50), 128 + signal.SIGINT)
+
+    def test_without_standard_descriptors(self):
+        for closed in ("<&-", ">&-", "<&- >&- 2>&-"):
+            with tempfile.TemporaryDirectory() as folder:
+                script = f'echo out; echo $KOLO_RANK >"{folder}/$KOLO_RANK"'
+                done = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", KOLO_RUN, "-np", "2", "sh", "-c", script],
+                                      env=PLAIN, capture_output=True, text=True, timeout=50, check=False)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                self.assertEqual(done.stdout, "out\n" * 2 if closed == "<&-" else "")
+                self.assertEqual(sorted(os.listdir(folder)), ["0", "1"])
+
+    def test_the_limit_of_open_files_is_raised_as_needed(self):
+        command = f"ulimit -Sn 64; ulimit -Hn 4096; exec {shlex.quote(KOLO_RUN)} -np 40 sh -c 'ulimit -Sn'"
+        done = subprocess.run(["sh", "-c", command], env=PLAIN, capture_output=True, text=True, timeout=50, check=False)
+        self.assertEqual((done.returncode, done.stderr, done.stdout), (0, "", "1344\n" * 40))
+
     def test_its_own_death_ends_all(self):
         with subprocess.Popen([KOLO_RUN, "-np", "3", "sh", "-c", "echo $$; exec sleep 1000"], env=PLAIN,
                               stdout=subprocess.PIPE, text=True) as job:
@@ -206,15 +356,26 @@ class KoloRun(unittest.TestCase):
         done = kolo_run("-np", "1", "/no/such/program")
         self.assertEqual((done.returncode, done.stderr.splitlines()[0]),
                          (127, "kolo-run: cannot run /no/such/program: No such file or directory (errno 2)"))
+        done = kolo_run("-np", "1", "/etc/passwd")
+        self.assertEqual((done.returncode, done.stderr.splitlines()[0]),
+                         (126, "kolo-run: cannot run /etc/passwd: Permission denied (errno 13)"))
+
+
+def state_of(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return None
+
+
+def is_asleep(pid):
+    return all(state_of(pid) == "S" for _ in range(20))
 
 
 def is_running(pid):
     """Not a process that has ended and that its new parent has not asked for yet."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
+    return state_of(pid) not in (None, "Z")
 
 
 if __name__ == "__main__":

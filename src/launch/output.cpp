@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/output.hpp"
+
+#include <limits.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+namespace kolo::launch {
+namespace {
+
+/// Kept for a reader that is slow; then the pipes fill, and the ranks wait as they would if they wrote there.
+constexpr std::size_t kMostUnsent = std::size_t{1} << 20;
+/// A pipe that is writable takes as much without blocking.
+constexpr std::size_t kPiece = PIPE_BUF;
+/// A line that is longer comes in parts.
+constexpr std::size_t kLongestLine = std::size_t{64} << 10;
+
+}  // namespace
+
+bool Target::has_room() const noexcept { return unsent_.size() < kMostUnsent; }
+
+void Target::put(std::string_view text) {
+  unsent_ += text;
+  write_some();
+}
+
+void Target::write_some() {
+  std::size_t written = 0;
+  pollfd one{fd_, POLLOUT, 0};
+  while (written < unsent_.size() && ::poll(&one, 1, 0) > 0) {
+    const ssize_t more = ::write(fd_, unsent_.data() + written, std::min(kPiece, unsent_.size() - written));
+    if (more >= 0) {
+      written += static_cast<std::size_t>(more);
+    } else if (errno == EAGAIN) {
+      break;
+    } else if (errno != EINTR) {
+      written = unsent_.size();
+    }
+  }
+  unsent_.erase(0, written);
+}
+
+void Output::serve() {
+  read_some(std::size_t{1} << 16);
+  if (target_ == nullptr) return;
+  // A carriage return ends a line, too: progress bars have nothing else.
+  const std::size_t whole = text_.find_last_of("\n\r") + 1;
+  pass_on(over() || (whole == 0 && text_.size() >= kLongestLine) ? text_.size() : whole);
+}
+
+void Output::finish() {
+  int there = 0;
+  if (!over() && ::ioctl(source_.get(), FIONREAD, &there) != 0) there = 0;
+  for (auto left = static_cast<std::size_t>(there); left > 0 && !over();) left -= read_some(left);
+  source_.reset();
+  if (target_ != nullptr) pass_on(text_.size());
+}
+
+std::size_t Output::read_some(std::size_t most) {
+  std::array<char, 1 << 16> piece;
+  const ssize_t got = ::read(source_.get(), piece.data(), std::min(most, piece.size()));
+  if (got < 0 && (errno == EINTR || errno == EAGAIN)) return 0;
+  if (got <= 0) source_.reset();
+  if (got <= 0) return 0;
+  text_.append(piece.data(), static_cast<std::size_t>(got));
+  return static_cast<std::size_t>(got);
+}
+
+void Output::pass_on(std::size_t bytes) {
+  target_->put(std::string_view(text_).substr(0, bytes));
+  text_.erase(0, bytes);
+}
+
+}  // namespace kolo::launch
