@@ -344,6 +344,7 @@ class EngineOfTwo : public ::testing::Test {
       backend->fail = [] {};
       return backend;
     };
+    parts.inter = transport_ = std::make_shared<BellTransport>();
     parts.wait_policy = base::choose_wait_policy(1, 2);
     engine_ = Engine::make(std::move(parts));
     engine_->begin();
@@ -382,6 +383,7 @@ class EngineOfTwo : public ::testing::Test {
 
   static constexpr std::chrono::seconds kPatience{20};
   std::shared_ptr<LinkToLeader> link_;
+  std::shared_ptr<BellTransport> transport_;
   std::unique_ptr<control::Board> leader_;
   std::shared_ptr<Engine> engine_;
 };
@@ -426,6 +428,22 @@ TEST_F(EngineOfTwo, LeavesWhenItsLeaderHasLeftAndIsGone) {
   link_->end_leader();
   EXPECT_LT(left.get(), kPatience);
   EXPECT_FALSE(engine_->faulted());
+}
+
+/// Who hears first that all have left closes its connections, and this rank may see that before it reads why.
+TEST_F(EngineOfTwo, TakesNoDepartureForALoss) {
+  auto left = std::async(std::launch::async, [&] { engine_->shutdown(kPatience); });
+  EXPECT_TRUE(std::holds_alternative<control::Left>(hear()));
+  transport_->lost.store(true);
+  while (transport_->lost.load()) link_->wake(1);
+  static_cast<void>(engine_->metrics());  // the pass that was told is over
+  control::Bytes message;
+  EXPECT_FALSE(leader_->receive(1, message)) << "it tells of a loss";
+  say(control::RankLeft{0});
+  say(control::Closed{});
+  link_->wake(1);
+  left.get();
+  EXPECT_TRUE(engine_->left_together());
 }
 
 /// A rank that submits and leaves in the same pass: its leader must not hear that it has left before it can see what
