@@ -254,8 +254,8 @@ data::DeviceEventPtr Engine::wait_enqueued(Operation& operation) {
 }
 
 /// Drives until `done`, until the time has come, or until nothing moved for so long that the background thread may as
-/// well do it; `rests`: until nothing moves. Lets go of the lock. Empty when done; else with what to sleep until something
-/// has changed.
+/// well do it; `rests`: until nothing moves. Lets go of the lock. Empty when done; else with what to sleep until
+/// something has changed.
 template <class Done>
 std::optional<base::EventCount::Ticket> Engine::drive(Done done, std::optional<base::Time> until, bool rests) {
   const HandOver after(*this);
