@@ -47,14 +47,14 @@ struct Options {
   KOLO_SETTER(Options, LogSink, log_sink)
   KOLO_SETTER(Options, std::string, visible_devices)
   /// `kolo::Session session(kolo::Options{}.with_store(kolo::store::tcp("10.0.0.1", 29500), rank, size));`
-  Options& with_store(MeetingPlace place, int its_rank, int its_size) & {
-    store = std::move(place);
+  Options& with_store(const MeetingPlace& place, int its_rank, int its_size) & {
+    store = place;
     rank = its_rank;
     size = its_size;
     return *this;
   }
-  [[nodiscard]] Options with_store(MeetingPlace place, int its_rank, int its_size) && {
-    return std::move(with_store(std::move(place), its_rank, its_size));
+  [[nodiscard]] Options with_store(const MeetingPlace& place, int its_rank, int its_size) && {
+    return std::move(with_store(place, its_rank, its_size));
   }
 };
 
