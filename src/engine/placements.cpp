@@ -14,7 +14,7 @@ namespace {
 std::string name_of_tensor(const Operation& operation, std::size_t tensor) {
   const core::Signature& signature = *operation.signature;
   const std::string& name = operation.entry->name;
-  const std::string whole = name.empty() ? "an unnamed tensor" : base::quoted(name);
+  std::string whole = name.empty() ? "an unnamed tensor" : base::quoted(name);
   if (signature.members == 0 || signature.names.size() != signature.tensors.size()) return whole;
   return base::quoted(signature.names[tensor]) + " of the group " + (name.empty() ? "without a name" : whole);
 }
