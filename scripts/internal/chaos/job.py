@@ -36,9 +36,10 @@ def can_make_hosts():
         return False
 
 
-def environment(mark, folder):
+def environment(mark, folder, transport):
     """Open MPI's own files lie in the run's folder; with them those of ranks that were killed vanish."""
-    return {**os.environ, MARK: mark, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    return {**os.environ, MARK: mark, "KOLO_TRANSPORT": transport, "UCX_TLS": "tcp",
+            "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
             "OMPI_MCA_orte_tmpdir_base": folder, "OMPI_MCA_btl_vader_backing_directory": folder, "TMPDIR": folder}
 
 
@@ -46,7 +47,7 @@ def command(plan, program, folder):
     """--enable-recovery: mpirun would end the survivors, too."""
     rank = [str(program), *plan.arguments(folder)]
     if plan.start == "hosts":
-        line = " ".join(["exec $KOLO_MPIRUN -x KOLO_TRANSPORT=mpi --enable-recovery -np", str(plan.ranks), *rank])
+        line = " ".join(["exec $KOLO_MPIRUN -x KOLO_TRANSPORT --enable-recovery -np", str(plan.ranks), *rank])
         return [str(ROOT / "scripts/with-hosts"), str(len(plan.nodes)), "--slots", str(plan.per_node), "--shell", line]
     return ["mpirun", "--oversubscribe", "--bind-to", "none", "--enable-recovery", "-np", str(plan.ranks), *rank]
 
@@ -92,8 +93,8 @@ def wait_until(condition, seconds):
 
 
 class Run:
-    def __init__(self, plan, program, folder):
-        self.plan, self.program, self.folder = plan, program, folder
+    def __init__(self, plan, program, folder, transport):
+        self.plan, self.program, self.folder, self.transport = plan, program, folder, transport
         self.mark = f"{plan.seed}.{os.getpid()}"
 
     def facts(self):
@@ -106,7 +107,7 @@ class Run:
         with open(f"{self.folder}/output", "w+", encoding="utf-8", errors="replace") as output:
             launcher = subprocess.Popen(command(self.plan, self.program, self.folder), stdout=output,
                                         stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                                        env=environment(self.mark, self.folder), start_new_session=True)
+                                        env=environment(self.mark, self.folder, self.transport), start_new_session=True)
             self.wait_for_survivors(begin, launcher)
             facts = self.facts()
             complaints, phase = judging.judge(self.plan, facts)
@@ -169,6 +170,6 @@ class Run:
         return "\n".join(lines)
 
 
-def run(plan, program):
+def run(plan, program, transport):
     with tempfile.TemporaryDirectory(prefix="kolo-chaos-", ignore_cleanup_errors=True) as folder:
-        return Run(plan, program, folder).go()
+        return Run(plan, program, folder, transport).go()
