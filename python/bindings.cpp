@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// kolo_torch._C: the process group as PyTorch's Python side takes it.
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <torch/csrc/utils/pybind.h>
+
+#include <pybind11/chrono.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <kolo/info.hpp>
+
+#include "c10d/process_group.hpp"
+#include "c10d/versions.hpp"
+
+namespace py = pybind11;
+
+namespace kolo::c10d {
+namespace {
+
+using Milliseconds = std::chrono::milliseconds;
+
+/// Leaves its job without Python's lock, which other threads may need to end theirs.
+class PythonProcessGroupKolo final : public ProcessGroupKolo {
+ public:
+  using ProcessGroupKolo::ProcessGroupKolo;
+  ~PythonProcessGroupKolo() override {
+    if (PyGILState_Check() == 0) return;
+    const py::gil_scoped_release unlocked;
+    leave();
+  }
+};
+
+c10::intrusive_ptr<ProcessGroupKolo> make(const c10::intrusive_ptr<::c10d::Store>& store, int rank, int size,
+                                          Milliseconds timeout) {
+  return c10::make_intrusive<PythonProcessGroupKolo>(store, rank, size, timeout);
+}
+
+c10::intrusive_ptr<ProcessGroupKolo> subgroup(const ProcessGroupKolo& self, const std::vector<int>& ranks,
+                                              const std::string& name, Milliseconds timeout) {
+  return c10::make_intrusive<PythonProcessGroupKolo>(self, ranks, name, timeout);
+}
+
+py::dict counters(const ProcessGroupKolo& self) {
+  const Metrics metrics = kolo::metrics(self.group());
+  py::dict result;
+  result["submissions"] = metrics.submissions;
+  result["messages_sent"] = metrics.messages_sent;
+  result["messages_received"] = metrics.messages_received;
+  result["tensors"] = metrics.tensors;
+  result["bytes"] = metrics.bytes;
+  result["expressed"] = metrics.expressed;
+  result["failures"] = metrics.failures;
+  return result;
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_C, module) {
+  py::module_::import("torch.distributed");  // whose types are used below
+  const py::call_guard<py::gil_scoped_release> unlocked{};
+  py::class_<ProcessGroupKolo, c10::intrusive_ptr<ProcessGroupKolo>, Backend>(module, "ProcessGroupKolo")
+      .def(py::init(&make), py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), unlocked)
+      .def("subgroup", &subgroup, py::arg("ranks"), py::arg("name"), py::arg("timeout"), unlocked)
+      .def("describe", [](const ProcessGroupKolo& self) { return kolo::describe(self.group()); })
+      .def("counters", &counters)
+      .def("abandon", &ProcessGroupKolo::abandon, py::arg("reason"), unlocked)
+      .def("leave", &ProcessGroupKolo::shutdown, unlocked);
+  module.def("version", &kolo::version);
+}
+
+}  // namespace kolo::c10d

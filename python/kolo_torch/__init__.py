@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kolo as a backend of torch.distributed.
+
+    import kolo_torch                                  # not needed where PyTorch loads backends by itself (2.5 or newer)
+    torch.distributed.init_process_group("kolo")
+    model = torch.nn.parallel.DistributedDataParallel(model)
+
+Importing registers the backend. docs/pytorch.md says what it can do.
+"""
+
+from __future__ import annotations
+
+import datetime
+import inspect
+import multiprocessing.util
+import sys
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from kolo_torch._build import KOLO_VERSION as __version__
+from kolo_torch._build import TORCH_VERSION as _BUILT_AGAINST
+
+# What is compiled against one build of PyTorch fits no other.
+if torch.__version__ != _BUILT_AGAINST:
+    raise ImportError(
+        f"kolo_torch was built against torch {_BUILT_AGAINST}, and this is torch {torch.__version__}. "
+        "Build it again for this one, in Kolo's source folder: "
+        "pip install --force-reinstall --no-deps --no-cache-dir ."
+    )
+
+from kolo_torch import _C
+from kolo_torch._C import ProcessGroupKolo
+
+__all__ = ["ProcessGroupKolo", "__version__", "backend_of"]
+
+_NAME = "kolo"
+_DEVICES = ["cpu", "cuda"]
+
+
+def backend_of(group: dist.ProcessGroup | None = None) -> ProcessGroupKolo | None:
+    """Kolo's part of a process group (of the default one without an argument); None if Kolo is not its backend."""
+    if group is None:
+        if not dist.is_initialized():
+            return None
+        group = dist.distributed_c10d._get_default_group()
+    if isinstance(group, _C.ProcessGroupKolo):  # as in PyTorch 1.13, where a backend is the group
+        return group
+    for device in _DEVICES:
+        try:
+            backend: Any = group._get_backend(torch.device(device))
+        except RuntimeError:
+            continue
+        backend = getattr(backend, "wrapped_pg", backend)  # TORCH_DISTRIBUTED_DEBUG=DETAIL
+        if isinstance(backend, _C.ProcessGroupKolo):
+            return backend
+    return None
+
+
+def _create(options: Any, _backend_options: Any = None) -> ProcessGroupKolo:
+    """A group in the default group's world if that is Kolo's; else a world of its own, whose ranks meet in its store."""
+    timeout = options.timeout
+    if not isinstance(timeout, datetime.timedelta):
+        timeout = datetime.timedelta(seconds=timeout)
+    parent = backend_of() if options.global_ranks_in_group else None
+    if parent is not None:
+        return parent.subgroup(list(options.global_ranks_in_group), options.group_id, timeout)
+    return _C.ProcessGroupKolo(options.store, options.group_rank, options.group_size, timeout)
+
+
+def _leave_worlds() -> None:
+    """Leaves the worlds of a program that ends without destroy_process_group, so that nobody takes it for dead."""
+    if not dist.is_initialized():
+        return
+    error = sys.exc_info()[1] or getattr(sys, "last_value", None)
+    failed = error is not None and not (isinstance(error, SystemExit) and not error.code)
+    for group in list(dist.distributed_c10d._world.pg_map):
+        backend = backend_of(group)
+        if backend is None:
+            continue
+        try:
+            backend.abandon(repr(error)) if failed else backend.leave()
+        except RuntimeError:
+            pass  # what has failed has said so
+
+
+def _register() -> None:
+    if hasattr(dist.Backend, _NAME.upper()):
+        return
+    register: Any = dist.Backend.register_backend
+    arguments: dict[str, Any] = {"extended_api": True}
+    if "devices" in inspect.signature(register).parameters:
+        arguments["devices"] = _DEVICES
+    register(_NAME, _create, **arguments)
+    # Unlike atexit's functions this runs in the processes of torch.multiprocessing, too.
+    multiprocessing.util.Finalize(None, _leave_worlds, exitpriority=100)
+
+
+_register()

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The collectives as rows of a table: what PyTorch calls each, and which of Kolo's calls it is.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <kolo/context.hpp>
+#include <kolo/handle.hpp>
+
+#include "c10d/tensors.hpp"
+#include "c10d/versions.hpp"
+
+namespace kolo::c10d {
+
+/// What one of Kolo's operations is given. A call of several tensors ("coalesced") makes several of them.
+struct Step {
+  Packed in;   ///< of what works in place, nothing
+  Packed out;  ///< of a rooted call, nothing where this rank has no part in it
+  int root = 0;
+  std::vector<std::int64_t> splits{};  ///< rows for each rank; none: evenly
+  Rows in_rows{0, 0};                // of what does not work in place
+  Rows out_rows{0, 0};
+  // Filled in by whoever starts it:
+  Elements elements{DType::uint8, 1};
+  Reduction reduction;
+};
+
+struct Kind {
+  const char* call;   ///< what messages begin with
+  const char* title;  ///< the profiler's name
+  ::c10d::OpType type;
+  bool reduces;
+  std::shared_ptr<Handle> (*start)(const Group& group, const Step& step);
+};
+
+extern const Kind kAllreduce, kAllreduceCoalesced, kBroadcast, kReduce, kAllgather, kAllgatherBase,
+    kAllgatherCoalesced, kAllgatherIntoTensorCoalesced, kGather, kScatter, kReduceScatter, kReduceScatterBase,
+    kReduceScatterTensorCoalesced, kAlltoall, kAlltoallBase;
+
+}  // namespace kolo::c10d

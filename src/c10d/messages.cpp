@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Messages of a process group, and the barrier that is made of them.
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <kolo/point_to_point.hpp>
+
+#include "c10d/errors.hpp"
+#include "c10d/process_group.hpp"
+
+namespace kolo::c10d {
+namespace {
+
+constexpr int kMonitorTag = std::numeric_limits<int>::max();
+
+const at::Tensor& only_message(const char* call, const std::vector<at::Tensor>& tensors, int tag) {
+  if (tensors.size() != 1) {
+    raise(call, ErrorCode::invalid_argument,
+          "a message is one tensor, and " + std::to_string(tensors.size()) + " were given");
+  }
+  if (tag < 0 || tag == kMonitorTag) {
+    raise(call, ErrorCode::invalid_argument,
+          "the tag is " + std::to_string(tag) + "; it must be from 0 to " + std::to_string(kMonitorTag - 1));
+  }
+  return tensors.front();
+}
+
+/// Kolo's own deadline is that of a message: it ends it alone, and takes it back.
+constexpr std::chrono::milliseconds kNoDeadlineHere = std::chrono::milliseconds::max();
+
+}  // namespace
+
+ProcessGroupKolo::WorkPtr ProcessGroupKolo::send(Tensors& tensors, int to, int tag) {
+  Packed packed = Packed::to_read("send", {only_message("send", tensors, tag)});
+  return start({"send", ::c10d::OpType::SEND, "kolo:send", tensors, tensors, kNoDeadlineHere},
+               [&](Operation& operation) {
+                 operation.handles.push_back(
+                     std::make_shared<Handle>(send_async(group_, packed.view(moved_elements(packed.type())), to, tag,
+                                                         SendOptions{}.with_timeout(timeout_.load()))));
+                 operation.buffers.push_back(std::move(packed));
+               });
+}
+
+ProcessGroupKolo::WorkPtr ProcessGroupKolo::receive(const char* call, ::c10d::OpType type, Tensors& tensors, int from,
+                                                    int tag) {
+  Packed packed = Packed::to_write(call, {only_message(call, tensors, tag)});
+  return start({call, type, "kolo:recv", tensors, tensors, kNoDeadlineHere}, [&](Operation& operation) {
+    const std::int64_t each = moved_elements(packed.type()).each;
+    const auto received = std::make_shared<Future<Received>>(
+        recv_async(group_, packed.view(moved_elements(packed.type())), from, tag,
+                   RecvOptions{}.with_timeout(timeout_.load())));
+    operation.handles.push_back(received);
+    operation.buffers.push_back(packed);
+    operation.finish = [call, each, received, packed, &operation] {
+      const Received message = received->get();
+      if (message.elements != packed.numel() * each) {
+        raise(call, ErrorCode::mismatch,
+              "rank " + std::to_string(message.source) + " has sent " + std::to_string(message.elements / each) +
+                  " elements, and the tensor has " + std::to_string(packed.numel()) + "; they must be as many");
+      }
+      packed.unpack();
+      operation.source = message.source;
+    };
+  });
+}
+
+ProcessGroupKolo::WorkPtr ProcessGroupKolo::recv(Tensors& tensors, int from, int tag) {
+  if (from < 0) raise("recv", ErrorCode::invalid_argument, "there is no rank " + std::to_string(from));
+  return receive("recv", ::c10d::OpType::RECV, tensors, from, tag);
+}
+
+ProcessGroupKolo::WorkPtr ProcessGroupKolo::recvAnysource(Tensors& tensors, int tag) {
+  return receive("recv", ::c10d::OpType::RECVANYSOURCE, tensors, any_rank, tag);
+}
+
+namespace {
+
+/// The message of a monitored barrier: its number, so that what an earlier one has left is known.
+class Sign {
+ public:
+  Sign(const Group& group, int from, Threads::Clock::time_point until) : group_(group), from_(from), until_(until) {
+    receive();
+  }
+  /// Waits for that of this barrier. Throws `Error` when it does not come.
+  void wait_for(std::int64_t number) {
+    while (handle_->get(), value_ != number) receive();
+  }
+
+ private:
+  void receive() {
+    const auto left = std::max<std::chrono::nanoseconds>(until_ - Threads::Clock::now(), std::chrono::milliseconds(1));
+    handle_ = recv_async(group_, view(&value_, 1), from_, kMonitorTag, RecvOptions{}.with_timeout(left));
+  }
+
+  const Group& group_;
+  const int from_;
+  const Threads::Clock::time_point until_;
+  std::int64_t value_ = 0;
+  std::optional<Future<Received>> handle_;
+};
+
+void give_sign(const Group& group, int to, std::int64_t number, std::chrono::milliseconds timeout) {
+  kolo::send(group, const_view(&number, 1), to, kMonitorTag, SendOptions{}.with_timeout(timeout));
+}
+
+std::string list_of(const std::vector<int>& ranks) {
+  std::string list;
+  for (const int rank : ranks) list += (list.empty() ? "" : ", ") + std::to_string(rank);
+  return list;
+}
+
+}  // namespace
+
+void ProcessGroupKolo::monitoredBarrier(const ::c10d::BarrierOptions& options, bool wait_all_ranks) {
+  world("monitored_barrier").sweep();
+  const std::chrono::milliseconds timeout = or_default(options.timeout);
+  const std::int64_t number = ++monitored_barriers_;
+  if (rank_ == 0) {
+    watch_monitored_barrier(timeout, number, wait_all_ranks);
+  } else {
+    pass_monitored_barrier(timeout, number);
+  }
+}
+
+void ProcessGroupKolo::pass_monitored_barrier(std::chrono::milliseconds timeout, std::int64_t number) {
+  try {
+    give_sign(group_, 0, number, timeout);
+    Sign(group_, 0, Threads::Clock::now() + timeout).wait_for(number);
+  } catch (const Error& error) {
+    raise("monitored_barrier", error.code(),
+          "Rank " + std::to_string(rank_) +
+              " successfully reached monitoredBarrier, but received errors while waiting for rank 0. Please check rank "
+              "0 logs for faulty rank. (" +
+              error.status().message() + ")");
+  }
+}
+
+void ProcessGroupKolo::watch_monitored_barrier(std::chrono::milliseconds timeout, std::int64_t number,
+                                               bool wait_all_ranks) {
+  const auto until = Threads::Clock::now() + timeout;
+  std::vector<std::unique_ptr<Sign>> signs;
+  for (int rank = 1; rank < size_; ++rank) signs.push_back(std::make_unique<Sign>(group_, rank, until));
+  std::vector<int> missing;
+  std::string reason;
+  for (int rank = 1; rank < size_ && (missing.empty() || wait_all_ranks); ++rank) {
+    try {
+      signs[static_cast<std::size_t>(rank - 1)]->wait_for(number);
+    } catch (const Error& error) {
+      missing.push_back(rank);
+      reason = error.status().message();
+    }
+  }
+  if (!missing.empty()) {
+    raise("monitored_barrier", ErrorCode::timeout,
+          "[Rank 0]: " + std::string(wait_all_ranks ? "Ranks " : "Rank ") + list_of(missing) +
+              " failed to pass monitoredBarrier in " + std::to_string(timeout.count()) + " ms (" + reason + ")");
+  }
+  for (int rank = 1; rank < size_; ++rank) give_sign(group_, rank, number, timeout);
+}
+
+}  // namespace kolo::c10d

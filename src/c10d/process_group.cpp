@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "c10d/process_group.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include <kolo/collectives.hpp>
+
+#include "c10d/errors.hpp"
+
+namespace kolo::c10d {
+namespace {
+
+const at::Tensor& only(const char* call, const std::vector<at::Tensor>& tensors) {
+  if (tensors.size() != 1) {
+    raise(call, ErrorCode::invalid_argument,
+          "it takes one tensor of each rank, and " + std::to_string(tensors.size()) + " were given");
+  }
+  return tensors.front();
+}
+
+const std::vector<at::Tensor>& only(const char* call, const std::vector<std::vector<at::Tensor>>& lists) {
+  if (lists.size() != 1) {
+    raise(call, ErrorCode::invalid_argument,
+          "it takes one list of tensors of each rank, and " + std::to_string(lists.size()) + " were given");
+  }
+  return lists.front();
+}
+
+void check_one_a_rank(const char* call, const char* what, const std::vector<at::Tensor>& tensors, int ranks) {
+  if (tensors.size() == static_cast<std::size_t>(ranks)) return;
+  raise(call, ErrorCode::invalid_argument,
+        "the list of " + std::string(what) + " has " + std::to_string(tensors.size()) + " tensors; on " +
+            std::to_string(ranks) + " ranks it must have as many");
+}
+
+void check_same_length(const char* call, std::size_t outputs, std::size_t inputs) {
+  if (outputs == inputs) return;
+  raise(call, ErrorCode::invalid_argument,
+        std::to_string(outputs) + " outputs were given for " + std::to_string(inputs) + " inputs; there must be as many");
+}
+
+void check_same_type(const char* call, const Packed& output, const Packed& input) {
+  if (output.type() == input.type()) return;
+  raise(call, ErrorCode::invalid_argument,
+        std::string("the output is of type ") + c10::toString(output.type()) + " and the input of " +
+            c10::toString(input.type()) + "; they must be the same");
+}
+
+void check_elements(const char* call, const char* what, std::int64_t given, std::int64_t wanted) {
+  if (given == wanted) return;
+  raise(call, ErrorCode::invalid_argument,
+        "the " + std::string(what) + " has " + std::to_string(given) + " elements; it must have " +
+            std::to_string(wanted));
+}
+
+std::vector<at::Tensor> joined(const std::vector<std::vector<at::Tensor>>& lists) {
+  std::vector<at::Tensor> all;
+  for (const auto& list : lists) all.insert(all.end(), list.begin(), list.end());
+  return all;
+}
+
+}  // namespace
+
+ProcessGroupKolo::ProcessGroupKolo(const c10::intrusive_ptr<::c10d::Store>& store, int rank, int size,
+                                   std::chrono::milliseconds timeout)
+    : ProcessGroupKolo(translated("init_process_group",
+                                  [&] { return std::make_shared<World>(store, rank, size, timeout); }),
+                       timeout) {}
+
+ProcessGroupKolo::ProcessGroupKolo(std::shared_ptr<World> world, std::chrono::milliseconds timeout)
+    : Backend(world->context().rank(), world->context().size()),
+      world_(std::move(world)),
+      group_(world_->context()),
+      is_world_(true),
+      timeout_(timeout) {}
+
+ProcessGroupKolo::ProcessGroupKolo(const ProcessGroupKolo& parent, const std::vector<int>& ranks,
+                                   const std::string& name, std::chrono::milliseconds timeout)
+    : Backend(static_cast<int>(std::find(ranks.begin(), ranks.end(), parent.rank_) - ranks.begin()),
+              static_cast<int>(ranks.size())),
+      world_(parent.world_),
+      group_(translated("new_group", [&] { return Group::of(parent.group_, ranks, name); })),
+      is_world_(false),
+      timeout_(timeout) {}
+
+ProcessGroupKolo::~ProcessGroupKolo() = default;
+
+void ProcessGroupKolo::leave() { world_ = nullptr; }
+
+World& ProcessGroupKolo::world(const std::string& call) const {
+  if (world_ == nullptr) raise(call, ErrorCode::shut_down, "the process group has been destroyed");
+  return *world_;
+}
+
+std::chrono::milliseconds ProcessGroupKolo::or_default(std::chrono::milliseconds timeout) const {
+  return timeout == ::c10d::kUnsetTimeout || timeout == kNoTimeout ? timeout_.load() : timeout;
+}
+
+c10::intrusive_ptr<Work> ProcessGroupKolo::start(Occasion occasion, const std::function<void(Operation&)>& begin) {
+  World& world = this->world(occasion.call);
+  world.sweep();
+  occasion.rank = rank_;
+  auto operation = std::make_unique<Operation>();
+  try {
+    translated(occasion.call, [&] { begin(*operation); });
+  } catch (...) {
+    operation->finish = nullptr;
+    world.adopt(std::move(operation));  // of a call of several tensors some may have started
+    throw;
+  }
+  return c10::make_intrusive<Work>(world_, std::move(occasion), std::move(operation));
+}
+
+ProcessGroupKolo::WorkPtr ProcessGroupKolo::start(const Kind& kind, std::vector<Step> steps, Tensors results,
+                                                  std::chrono::milliseconds timeout, const Reduction& reduction) {
+  Occasion occasion{kind.call, kind.type, kind.title, {}, std::move(results), or_default(timeout), ++sequence_};
+  for (Step& step : steps) {
+    const Packed& tensors = step.in.empty() ? step.out : step.in;
+    step.reduction = reduction;
+    step.elements = kind.reduces ? reduced_elements(kind.call, tensors.type(), reduction.op)
+                                 : moved_elements(tensors.type());
+    occasion.inputs.insert(occasion.inputs.end(), tensors.tensors().begin(), tensors.tensors().end());
+  }
+  return start(std::move(occasion), [&](Operation& operation) {
+    std::vector<Packed> to_unpack;
+    for (Step& step : steps) {
+      operation.handles.push_back(kind.start(group_, step));
+      if (step.out.needs_unpacking()) to_unpack.push_back(step.out);
+      operation.buffers.push_back(std::move(step.in));
+      operation.buffers.push_back(std::move(step.out));
+    }
+    if (to_unpack.empty()) return;
+    operation.finish = [packed = std::move(to_unpack)] {
+      for (const Packed& each : packed) each.unpack();
+    };
+  });
+}
+
+ProcessGroupKolo::WorkPtr ProcessGroupKolo::broadcast(Tensors& tensors, const ::c10d::BroadcastOptions& options) {
+  Step step{{}, Packed::in_place(kBroadcast.call, only(kBroadcast.call, tensors)), static_cast<int>(options.rootRank)};
+  return start(kBroadcast, {std::move(step)}, tensors, options.timeout);
+}
+
+ProcessGroupKolo::WorkPtr ProcessGroupKolo::allreduce(Tensors& tensors, const ::c10d::AllreduceOptions& options) {
+  const at::Tensor& tensor = only(kAllreduce.call, tensors);
+  if (tensor.is_sparse()) return sparse_allreduce(tensor, options);
+  Step step{{}, Packed::in_place(kAllreduce.call, tensor)};
+  return start(kAllreduce, {std::move(step)}, tensors, options.timeout,
+               reduction_of(kAllreduce.call, options.reduceOp));
+}
+
+ProcessGroupKolo::WorkPtr ProcessGroupKolo::allreduce_coalesced(Tensors& tensors,
+                                                                const ::c10d::AllreduceCoalescedOptions& options) {
+  std::vector<Step> steps;
+  for (const at::Tensor& tensor : tensors) steps.push_back({{}, Packed::in_place(kAllreduceCoalesced.call, tensor)});
+  return start(kAllreduceCoalesced, std::move(steps), tensors, options.timeout,
+               reduction_of(kAllreduceCoalesced.call, options.reduceOp));
+}
+
+ProcessGroupKolo::WorkPtr ProcessGroupKolo::reduce(Tensors& tensors, const ::c10d::ReduceOptions& options) {
+  Step step{{}, Packed::in_place(kReduce.call, only(kReduce.call, tensors)), static_cast<int>(options.rootRank)};
+  return start(kReduce, {std::move(step)}, tensors, options.timeout, reduction_of(kReduce.call, options.reduceOp));
+}
+
+/// Every rank's tensor as a row, where they have as many elements; else each element is one, so that their number may
+/// differ by rank.
+Step ProcessGroupKolo::gathering(const char* call, Tensors outputs, const at::Tensor& input) const {
+  Step step{Packed::to_read(call, {input}), Packed::to_write(call, std::move(outputs))};
+  const std::int64_t numel = step.in.numel();
+  step.in_rows = {1, numel};
+  if (step.out.empty()) return step;
+  check_same_type(call, step.out, step.in);
+  if (step.out.tensors().size() > 1) {
+    check_elements(call, "input", numel, step.out.tensors()[static_cast<std::size_t>(rank_)].numel());
+  }
+  if (step.out.is_even()) {
+    check_elements(call, "output", step.out.numel(), numel * size_);
+    step.out_rows = {size_, numel};
+  } else {
+    step.in_rows = {numel, 1};
+    step.out_rows = {step.out.numel(), 1};
+  }
+  return step;
+}
+
+ProcessGroupKolo::WorkPtr ProcessGroupKolo::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                                      const ::c10d::AllgatherOptions& options) {
+  const at::Tensor& input = only(kAllgather.call, inputs);
+  const Tensors& list = only(kAllgather.call, outputs);
+  check_one_a_rank(kAllgather.call, "outputs", list, size_);
+  return start(kAllgather, {gathering(kAllgather.call, list, input)}, list, options.timeout);
+}
+
+ProcessGroupKolo::WorkPtr ProcessGroupKolo::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                                            const ::c10d::AllgatherOptions& options) {
+  return start(kAllgatherBase, {gathering(kAllgatherBase.call, {output}, input)}, {output}, options.timeout);
+}
+
+ProcessGroupKolo::WorkPtr ProcessGroupKolo::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                                                                const ::c10d::AllgatherOptions& options) {
+  // One list of outputs for each rank, each with an output for each input.
+  if (outputs.size() != static_cast<std::size_t>(size_)) check_same_length(kAllgatherCoalesced.call, outputs.size(), size_);
+  std::vector<Step> steps;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Tensors from_each;
+    for (const Tensors& of_rank : outputs) {
+      check_same_length(kAllgatherCoalesced.call, of_rank.size(), inputs.size());
+      from_each.push_back(of_rank[i]);
+    }
+    steps.push_back(gathering(kAllgatherCoalesced.call, std::move(from_each), inputs[i]));
+  }
+  return start(kAllgatherCoalesced, std::move(steps), joined(outputs), options.timeout);
+}
+
+ProcessGroupKolo::WorkPtr ProcessGroupKolo::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                            const ::c10d::AllgatherOptions& options) {
+  check_same_length(kAllgatherIntoTensorCoalesced.call, outputs.size(), inputs.size());
+  std::vector<Step> steps;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    steps.push_back(gathering(kAllgatherIntoTensorCoalesced.call, {outputs[i]}, inputs[i]));
+  }
+  return start(kAllgatherIntoTensorCoalesced, std::move(steps), outputs, options.timeout);
+}
+
+ProcessGroupKolo::WorkPtr ProcessGroupKolo::gather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                                   const ::c10d::GatherOptions& options) {
+  const at::Tensor& input = only(kGather.call, inputs);
+  Tensors list;
+  if (rank_ == options.rootRank) {
+    list = only(kGather.call, outputs);
+    check_one_a_rank(kGather.call, "outputs", list, size_);
+  }
+  Step step = gathering(kGather.call, list, input);
+  step.root = static_cast<int>(options.rootRank);
+  return start(kGather, {std::move(step)}, std::move(list), options.timeout);
+}
+
+ProcessGroupKolo::WorkPtr ProcessGroupKolo::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                                    const ::c10d::ScatterOptions& options) {
+  const at::Tensor& output = only(kScatter.call, outputs);
+  Step step{{}, Packed::to_write(kScatter.call, {output}), static_cast<int>(options.rootRank)};
+  step.out_rows = {1, step.out.numel()};
+  if (rank_ == options.rootRank) {
+    const Tensors& list = only(kScatter.call, inputs);
+    check_one_a_rank(kScatter.call, "inputs", list, size_);
+    step.in = Packed::to_read(kScatter.call, list);
+    check_same_type(kScatter.call, step.out, step.in);
+    if (!step.in.is_even()) {
+      raise(kScatter.call, ErrorCode::invalid_argument, "the inputs have different numbers of elements");
+    }
+    check_elements(kScatter.call, "output", step.out.numel(), list.front().numel());
+    step.in_rows = {size_, list.front().numel()};
+  }
+  return start(kScatter, {std::move(step)}, outputs, options.timeout);
+}
+
+Step ProcessGroupKolo::reduce_scattering(const char* call, const at::Tensor& output, Tensors inputs) const {
+  Step step{Packed::to_read(call, std::move(inputs)), Packed::to_write(call, {output})};
+  check_same_type(call, step.out, step.in);
+  if (!step.in.is_even()) {
+    raise(call, ErrorCode::invalid_argument, "the inputs have different numbers of elements");
+  }
+  check_elements(call, "input", step.in.numel(), step.out.numel() * size_);
+  step.in_rows = {size_, step.out.numel()};
+  step.out_rows = {1, step.out.numel()};
+  return step;
+}
+
+ProcessGroupKolo::WorkPtr ProcessGroupKolo::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                                           const ::c10d::ReduceScatterOptions& options) {
+  const at::Tensor& output = only(kReduceScatter.call, outputs);
+  const Tensors& list = only(kReduceScatter.call, inputs);
+  check_one_a_rank(kReduceScatter.call, "inputs", list, size_);
+  return start(kReduceScatter, {reduce_scattering(kReduceScatter.call, output, list)}, outputs, options.timeout,
+               reduction_of(kReduceScatter.call, options.reduceOp));
+}
+
+ProcessGroupKolo::WorkPtr ProcessGroupKolo::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                                                 const ::c10d::ReduceScatterOptions& options) {
+  return start(kReduceScatterBase, {reduce_scattering(kReduceScatterBase.call, output, {input})}, {output},
+               options.timeout, reduction_of(kReduceScatterBase.call, options.reduceOp));
+}
+
+ProcessGroupKolo::WorkPtr ProcessGroupKolo::reduce_scatter_tensor_coalesced(
+    Tensors& outputs, Tensors& inputs, const ::c10d::ReduceScatterOptions& options) {
+  const Kind& kind = kReduceScatterTensorCoalesced;
+  check_same_length(kind.call, outputs.size(), inputs.size());
+  std::vector<Step> steps;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    steps.push_back(reduce_scattering(kind.call, outputs[i], {inputs[i]}));
+  }
+  return start(kind, std::move(steps), outputs, options.timeout, reduction_of(kind.call, options.reduceOp));
+}
+
+ProcessGroupKolo::WorkPtr ProcessGroupKolo::alltoall_base(at::Tensor& output, at::Tensor& input,
+                                                          std::vector<std::int64_t>& output_splits,
+                                                          std::vector<std::int64_t>& input_splits,
+                                                          const ::c10d::AllToAllOptions& options) {
+  const char* call = kAlltoallBase.call;
+  Step step{Packed::to_read(call, {input}), Packed::to_write(call, {output})};
+  check_same_type(call, step.out, step.in);
+  const auto rows = [call](const at::Tensor& tensor, const char* what) {
+    if (tensor.dim() == 0) raise(call, ErrorCode::invalid_argument, std::string("the ") + what + " is a scalar");
+    Rows seen{tensor.size(0), 1};
+    for (std::int64_t i = 1; i < tensor.dim(); ++i) seen.length *= tensor.size(i);
+    return seen;
+  };
+  step.in_rows = rows(input, "input");
+  step.out_rows = rows(output, "output");
+  // Either list says that lengths may differ; a list that is missing stands for equal parts.
+  const auto splits_or_even = [&](const std::vector<std::int64_t>& splits, const Rows& seen, const char* what) {
+    if (splits.empty()) {
+      if (seen.count % size_ != 0) {
+        raise(call, ErrorCode::invalid_argument,
+              "the " + std::string(what) + " has " + std::to_string(seen.count) + " rows, which " +
+                  std::to_string(size_) + " ranks cannot share evenly");
+      }
+      return std::vector<std::int64_t>(static_cast<std::size_t>(size_), seen.count / size_);
+    }
+    std::int64_t sum = 0;
+    for (const std::int64_t rows_of_one : splits) sum += rows_of_one;
+    if (splits.size() != static_cast<std::size_t>(size_) || sum != seen.count) {
+      raise(call, ErrorCode::invalid_argument,
+            "the " + std::string(what) + " splits must be one number for each of the " + std::to_string(size_) +
+                " ranks, and " + std::to_string(seen.count) + " together");
+    }
+    return splits;
+  };
+  std::vector<std::int64_t> splits = splits_or_even(input_splits, step.in_rows, "input");
+  splits_or_even(output_splits, step.out_rows, "output");
+  if (!input_splits.empty() || !output_splits.empty()) step.splits = std::move(splits);
+  return start(kAlltoallBase, {std::move(step)}, {output}, options.timeout);
+}
+
+ProcessGroupKolo::WorkPtr ProcessGroupKolo::alltoall(Tensors& outputs, Tensors& inputs,
+                                                     const ::c10d::AllToAllOptions& options) {
+  check_one_a_rank(kAlltoall.call, "outputs", outputs, size_);
+  check_one_a_rank(kAlltoall.call, "inputs", inputs, size_);
+  Step step{Packed::to_read(kAlltoall.call, inputs), Packed::to_write(kAlltoall.call, outputs)};
+  check_same_type(kAlltoall.call, step.out, step.in);
+  // Lengths may differ, here or on another rank.
+  step.in_rows = {step.in.numel(), 1};
+  step.out_rows = {step.out.numel(), 1};
+  for (const at::Tensor& input : inputs) step.splits.push_back(input.numel());
+  return start(kAlltoall, {std::move(step)}, outputs, options.timeout);
+}
+
+ProcessGroupKolo::WorkPtr ProcessGroupKolo::barrier(const ::c10d::BarrierOptions& options) {
+  Occasion occasion{"barrier", ::c10d::OpType::BARRIER, "kolo:barrier", {}, {}, or_default(options.timeout),
+                    ++sequence_};
+  return start(std::move(occasion), [&](Operation& operation) {
+    operation.handles.push_back(std::make_shared<Handle>(
+        barrier_async(group_, BarrierOptions{}.with_timeout(std::chrono::hours(24 * 365)))));
+  });
+}
+
+void ProcessGroupKolo::abandon(const std::string& reason) {
+  if (world_ != nullptr) world_->context().abandon(reason);
+}
+
+void ProcessGroupKolo::shutdown() {
+  if (world_ == nullptr || !is_world_) return;
+  translated("destroy_process_group", [&] { world_->context().shutdown(); });
+}
+
+#ifdef KOLO_C10D_HAS_SPLIT
+c10::intrusive_ptr<::c10d::Backend> ProcessGroupKolo::split(const c10::intrusive_ptr<::c10d::Store>&,
+                                                            const std::vector<int>& ranks,
+                                                            const c10::intrusive_ptr<Options>& options) {
+  return c10::make_intrusive<ProcessGroupKolo>(*this, ranks, options->group_name, options->timeout);
+}
+
+c10::intrusive_ptr<::c10d::Backend::Options> ProcessGroupKolo::getBackendOptions() {
+  return c10::make_intrusive<Options>("kolo", timeout_.load());
+}
+#endif
+
+}  // namespace kolo::c10d

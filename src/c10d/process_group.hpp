@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// PyTorch's backend "kolo": a c10d process group over Kolo's public API.
+//
+// A process group that is made by itself is a world of its own, whose ranks meet in its store. Groups of some of its
+// ranks are Kolo's groups in that world, and end with it.
+//
+// Every collective is one of Kolo's unnamed asynchronous calls, and every message one of its messages. So all ranks
+// make the same calls on a group in the same order, as with any backend. They may come from several threads, if the
+// program orders these.
+//
+// Memory that PyTorch describes and Kolo does not (tensors with strides, lists of tensors) is copied, before the call
+// and when it has completed. Tensors lie in the memory of the CPU.
+//
+// Errors: errors.hpp says which exception they are. An error at the call is thrown there, one of the operation by
+// `wait`, and by the future. A timeout ends the Work whose time is up, and nothing else; a rank's death ends all.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <kolo/context.hpp>
+
+#include "c10d/kinds.hpp"
+#include "c10d/versions.hpp"
+#include "c10d/work.hpp"
+#include "c10d/world.hpp"
+
+namespace kolo::c10d {
+
+class ProcessGroupKolo : public Backend {
+ public:
+  using WorkPtr = c10::intrusive_ptr<::c10d::Work>;
+  using Tensors = std::vector<at::Tensor>;
+
+  /// A world of its own. Collective.
+  ProcessGroupKolo(const c10::intrusive_ptr<::c10d::Store>& store, int rank, int size,
+                   std::chrono::milliseconds timeout);
+  /// The group of these ranks of `parent`. Its members call it, with the same list and name.
+  ProcessGroupKolo(const ProcessGroupKolo& parent, const std::vector<int>& ranks, const std::string& name,
+                   std::chrono::milliseconds timeout);
+  ~ProcessGroupKolo() override;
+
+  const std::string getBackendName() const override { return "kolo"; }
+
+  WorkPtr broadcast(Tensors& tensors, const ::c10d::BroadcastOptions& options) override;
+  WorkPtr allreduce(Tensors& tensors, const ::c10d::AllreduceOptions& options) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors, const ::c10d::AllreduceCoalescedOptions& options) override;
+  WorkPtr reduce(Tensors& tensors, const ::c10d::ReduceOptions& options) override;
+  WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs, const ::c10d::AllgatherOptions& options) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const ::c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                              const ::c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const ::c10d::AllgatherOptions& options) KOLO_OVERRIDE_SINCE_2;
+  WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const ::c10d::GatherOptions& options) override;
+  WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const ::c10d::ScatterOptions& options) override;
+  WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                         const ::c10d::ReduceScatterOptions& options) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const ::c10d::ReduceScatterOptions& options) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const ::c10d::ReduceScatterOptions& options) KOLO_OVERRIDE_SINCE_2;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<std::int64_t>& output_splits,
+                        std::vector<std::int64_t>& input_splits, const ::c10d::AllToAllOptions& options) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const ::c10d::AllToAllOptions& options) override;
+
+  /// The message must have as many elements as the tensor that receives it. Tags are not negative, and not the largest
+  /// number of an int, which `monitoredBarrier` uses.
+  WorkPtr send(Tensors& tensors, int to, int tag) override;
+  WorkPtr recv(Tensors& tensors, int from, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+
+  /// Completes when every rank has come. As Kolo's it is no fence for operations that are in flight.
+  WorkPtr barrier(const ::c10d::BarrierOptions& options) override;
+  /// A barrier that says on rank 0 which ranks did not come: the first, or all of them.
+  void monitoredBarrier(const ::c10d::BarrierOptions& options, bool wait_all_ranks) override;
+
+  void setSequenceNumberForGroup() override {}
+  /// How many collectives this rank has started in the group.
+  std::uint64_t getSequenceNumberForGroup() override { return sequence_; }
+
+  void setTimeout(std::chrono::milliseconds timeout) KOLO_OVERRIDE_SINCE_2 { timeout_ = timeout; }
+  /// Ends this rank's part of the job: on every rank, in every group of the world, operations fail and name it.
+  void abort() KOLO_OVERRIDE_SINCE_2 { abandon("the process group was aborted"); }
+  /// The same with a reason for the others.
+  void abandon(const std::string& reason);
+  /// Of a world: leaves it, when all ranks do. Of a group in it: nothing is to be done.
+  void shutdown() KOLO_OVERRIDE_SINCE_2;
+
+#ifdef KOLO_C10D_HAS_SPLIT
+  bool supportsSplitting() const override { return true; }
+  c10::intrusive_ptr<::c10d::Backend> split(const c10::intrusive_ptr<::c10d::Store>& store,
+                                            const std::vector<int>& ranks,
+                                            const c10::intrusive_ptr<Options>& options) override;
+  c10::intrusive_ptr<Options> getBackendOptions() override;
+#endif
+
+  [[nodiscard]] const Group& group() const noexcept { return group_; }
+
+ protected:
+  /// Drops the world; what is called on the group afterwards fails. For destructors that must not hold a lock then.
+  void leave();
+
+ private:
+  ProcessGroupKolo(std::shared_ptr<World> world, std::chrono::milliseconds timeout);
+  [[nodiscard]] World& world(const std::string& call) const;
+  [[nodiscard]] std::chrono::milliseconds or_default(std::chrono::milliseconds timeout) const;
+
+  /// Starts the operations of a collective.
+  WorkPtr start(const Kind& kind, std::vector<Step> steps, Tensors results, std::chrono::milliseconds timeout,
+                const Reduction& reduction = {});
+  /// Starts what `begin` puts into the operation; keeps its memory if that throws.
+  c10::intrusive_ptr<Work> start(Occasion occasion, const std::function<void(Operation&)>& begin);
+  WorkPtr sparse_allreduce(const at::Tensor& tensor, const ::c10d::AllreduceOptions& options);
+  WorkPtr receive(const char* call, ::c10d::OpType type, Tensors& tensors, int from, int tag);
+  void pass_monitored_barrier(std::chrono::milliseconds timeout, std::int64_t number);
+  void watch_monitored_barrier(std::chrono::milliseconds timeout, std::int64_t number, bool wait_all_ranks);
+  [[nodiscard]] Step gathering(const char* call, Tensors outputs, const at::Tensor& input) const;
+  [[nodiscard]] Step reduce_scattering(const char* call, const at::Tensor& output, Tensors inputs) const;
+
+  std::shared_ptr<World> world_;  // null when it has been left
+  const Group group_;
+  const bool is_world_;
+  std::atomic<std::chrono::milliseconds> timeout_;
+  std::atomic<std::uint64_t> sequence_{0};
+  std::atomic<std::int64_t> monitored_barriers_{0};
+};
+
+}  // namespace kolo::c10d

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "c10d/threads.hpp"
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <thread>
+
+namespace kolo::c10d {
+
+struct Threads::State : std::enable_shared_from_this<State> {
+  std::mutex mutex;
+  std::condition_variable changed;
+  // All below under the mutex.
+  std::deque<Task> tasks;
+  std::map<Alarm, Task> alarms;
+  std::uint64_t next_alarm = 0;
+  int idle = 0;
+  bool stopped = false;
+
+  void wake_one(std::unique_lock<std::mutex>& lock) {
+    if (idle == 0) {
+      start_thread();
+      return;
+    }
+    lock.unlock();
+    changed.notify_one();
+  }
+
+  /// Counted as idle from here on, so that two tasks in a row do not start two.
+  void start_thread() {
+    ++idle;
+    std::thread([self = shared_from_this()] { self->work(); }).detach();
+  }
+
+  void work() {
+    std::unique_lock<std::mutex> lock(mutex);
+    while (!stopped) {
+      Task task = next_task();
+      if (!task) {
+        if (idle > 1) {  // another one waits, and may have to look at an alarm that this one was woken for
+          changed.notify_one();
+          break;
+        }
+        if (alarms.empty()) {
+          changed.wait(lock);
+        } else {
+          changed.wait_until(lock, alarms.begin()->first.first);
+        }
+        continue;
+      }
+      --idle;
+      if (idle == 0 && (!tasks.empty() || !alarms.empty())) start_thread();
+      lock.unlock();
+      task();
+      task = nullptr;  // what it holds goes without the lock
+      lock.lock();
+      ++idle;
+    }
+    --idle;
+  }
+
+  Task next_task() {
+    Task task;
+    if (!alarms.empty() && alarms.begin()->first.first <= Clock::now()) {
+      task = std::move(alarms.begin()->second);
+      alarms.erase(alarms.begin());
+    } else if (!tasks.empty()) {
+      task = std::move(tasks.front());
+      tasks.pop_front();
+    }
+    return task;
+  }
+};
+
+Threads::Threads() : state_(std::make_shared<State>()) {}
+
+Threads::~Threads() {
+  std::deque<Task> tasks;
+  std::map<Alarm, Task> alarms;
+  {
+    const std::lock_guard<std::mutex> lock(state_->mutex);
+    state_->stopped = true;
+    tasks.swap(state_->tasks);
+    alarms.swap(state_->alarms);
+  }
+  state_->changed.notify_all();
+}
+
+void Threads::run(Task task) {
+  std::unique_lock<std::mutex> lock(state_->mutex);
+  if (state_->stopped) return;
+  state_->tasks.push_back(std::move(task));
+  state_->wake_one(lock);
+}
+
+Threads::Alarm Threads::run_at(Clock::time_point time, Task task) {
+  std::unique_lock<std::mutex> lock(state_->mutex);
+  const Alarm alarm{time, state_->next_alarm++};
+  if (state_->stopped) return alarm;
+  state_->alarms.emplace(alarm, std::move(task));
+  // A thread that sleeps until a later alarm, or for good, must look again.
+  if (state_->alarms.begin()->first == alarm) state_->wake_one(lock);
+  return alarm;
+}
+
+void Threads::cancel(const Alarm& alarm) {
+  Task task;  // goes without the lock
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  const auto found = state_->alarms.find(alarm);
+  if (found == state_->alarms.end()) return;
+  task = std::move(found->second);
+  state_->alarms.erase(found);
+}
+
+}  // namespace kolo::c10d

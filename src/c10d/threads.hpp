@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Threads on which futures complete. What a program has hung on a future may take long, and may wait for another
+// future; so there is always one more thread than tasks that run, as long as there is something to do.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+
+namespace kolo::c10d {
+
+/// All members may be called from any thread.
+class Threads {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Task = std::function<void()>;
+  /// Names a task of `run_at`.
+  using Alarm = std::pair<Clock::time_point, std::uint64_t>;
+
+  Threads();
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+  /// What has not begun is dropped; what runs goes on by itself, for it may be the caller.
+  ~Threads();
+
+  /// Runs the task soon. Tasks must not throw.
+  void run(Task task);
+  /// Runs it at that time.
+  [[nodiscard]] Alarm run_at(Clock::time_point time, Task task);
+  /// Drops it, if it has not begun.
+  void cancel(const Alarm& alarm);
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace kolo::c10d

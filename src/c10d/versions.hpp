@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// PyTorch's headers, and everything of theirs that has changed its name or its place between versions: 1.13 (Debian's)
+// to 2.15. No other file asks for the version.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+
+#include <torch/version.h>
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#if TORCH_VERSION_MAJOR >= 2
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#endif
+
+namespace kolo::c10d {
+
+#if TORCH_VERSION_MAJOR >= 2
+/// What a process group is made of: one backend for each kind of device.
+using Backend = ::c10d::Backend;
+/// An error of the communication: `torch.distributed.DistBackendError`.
+using CommunicationError = c10::DistBackendError;
+/// Of functions that PyTorch 1.13 does not have.
+#define KOLO_OVERRIDE_SINCE_2 override
+#else
+using Backend = ::c10d::ProcessGroup;
+using CommunicationError = c10::Error;
+#define KOLO_OVERRIDE_SINCE_2
+#endif
+
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 7)
+/// What a new process group is told; `split` exists.
+#define KOLO_C10D_HAS_SPLIT
+#endif
+
+/// The types that PyTorch has had since 2.3, with those of Kolo's that they are.
+struct UnsignedType {
+  at::ScalarType type;
+  std::size_t bytes;
+};
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 3)
+inline constexpr std::array<UnsignedType, 3> kUnsignedTypes{
+    {{at::ScalarType::UInt16, 2}, {at::ScalarType::UInt32, 4}, {at::ScalarType::UInt64, 8}}};
+#else
+inline constexpr std::array<UnsignedType, 0> kUnsignedTypes{};
+#endif
+
+}  // namespace kolo::c10d

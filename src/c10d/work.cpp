@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "c10d/work.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <ATen/core/jit_type.h>
+
+#include "c10d/errors.hpp"
+
+namespace kolo::c10d {
+namespace {
+
+/// Now and `duration`; "never" where the clock does not reach.
+Threads::Clock::time_point after(std::chrono::milliseconds duration) {
+  constexpr std::chrono::hours kForEver(24 * 365 * 100);
+  if (duration > kForEver) return Threads::Clock::time_point::max();
+  return Threads::Clock::now() + duration;
+}
+
+}  // namespace
+
+Work::Work(std::shared_ptr<World> world, Occasion occasion, std::unique_ptr<Operation> operation)
+    : ::c10d::Work(occasion.rank, occasion.type, occasion.title, occasion.inputs),
+      world_(std::move(world)),
+      occasion_(std::move(occasion)),
+      operation_(std::move(operation)),
+      deadline_(after(occasion_.timeout)) {}
+
+Work::~Work() {
+  if (operation_->buffers.empty() && operation_->finish == nullptr && operation_->done()) return;
+  world_->adopt(std::move(operation_));
+  world_->sweep();
+}
+
+std::exception_ptr Work::outcome() const {
+  for (const auto& handle : operation_->handles) {
+    const std::optional<Status> status = handle->status();
+    if (!status->ok()) return exception_for(occasion_.call, status->code(), status->message());
+  }
+  return nullptr;
+}
+
+std::exception_ptr Work::timed_out(std::chrono::milliseconds after) const {
+  return exception_for(occasion_.call, ErrorCode::timeout,
+                       "Timed out waiting " + std::to_string(after.count()) +
+                           "ms for operation " + std::to_string(occasion_.sequence) +
+                           " of the group to complete: some rank has not made this call, or is late");
+}
+
+bool Work::settle() {
+  if (settled_.load(std::memory_order_acquire)) return true;
+  if (!operation_->done()) return false;
+  const std::lock_guard<std::mutex> lock(settling_);
+  if (settled_) return true;
+  std::exception_ptr error = outcome();
+  if (error == nullptr && operation_->finish) {
+    try {
+      operation_->finish();
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }
+  operation_->finish = nullptr;
+  operation_->buffers.clear();
+  ::c10d::Work::finish(error);
+  settled_.store(true, std::memory_order_release);
+  return true;
+}
+
+void Work::end(const std::exception_ptr& error) {
+  const std::lock_guard<std::mutex> lock(settling_);
+  if (settled_) return;
+  operation_->finish = nullptr;
+  ::c10d::Work::finish(error);
+  settled_.store(true, std::memory_order_release);
+}
+
+bool Work::isCompleted() { return settle(); }
+
+bool Work::wait(std::chrono::milliseconds timeout) {
+  const Time given = timeout > kNoTimeout ? after(timeout) : Time::max();
+  const bool completed = settled_ || translated(occasion_.call, [&] {
+    return operation_->wait_until(std::min(given, deadline_));
+  });
+  if (completed) {
+    settle();
+  } else if (given < deadline_) {
+    std::rethrow_exception(timed_out(timeout));
+  } else {
+    end(timed_out(occasion_.timeout));
+  }
+  world_->sweep();
+  if (const std::exception_ptr error = exception()) std::rethrow_exception(error);
+  return true;
+}
+
+void Work::abort() { end(exception_for(occasion_.call, ErrorCode::cancelled, "this work was aborted")); }
+
+c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
+  {
+    const std::lock_guard<std::mutex> lock(future_mutex_);
+    if (future_) return future_;
+    future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+  }
+  if (settle()) {
+    complete_future();
+  } else {
+    complete_future_when_done();
+  }
+  return future_;
+}
+
+void Work::complete_future_when_done() {
+  const auto self = c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this);
+  if (deadline_ != Time::max()) {
+    const std::lock_guard<std::mutex> lock(future_mutex_);
+    alarm_ = world_->threads().run_at(deadline_, [self] {
+      self->end(self->timed_out(self->occasion_.timeout));
+      self->complete_future();
+    });
+  }
+  open_handles_ = operation_->handles.size();
+  for (const auto& handle : operation_->handles) {
+    handle->on_done([self](const Status&) {
+      if (--self->open_handles_ > 0) return;
+      self->world_->threads().run([self] {
+        self->settle();
+        self->complete_future();
+      });
+    });
+  }
+}
+
+void Work::complete_future() {
+  if (future_completed_.exchange(true)) return;
+  std::optional<Threads::Alarm> alarm;
+  {
+    const std::lock_guard<std::mutex> lock(future_mutex_);
+    alarm = std::exchange(alarm_, std::nullopt);
+  }
+  if (alarm) world_->threads().cancel(*alarm);
+  if (const std::exception_ptr error = exception()) {
+    future_->setError(error);
+  } else {
+    future_->markCompleted(c10::IValue(occasion_.results));
+  }
+}
+
+}  // namespace kolo::c10d

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The caller's end of an operation, as PyTorch wants it.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "c10d/threads.hpp"
+#include "c10d/versions.hpp"
+#include "c10d/world.hpp"
+
+namespace kolo::c10d {
+
+/// What is said about an operation when it begins.
+struct Occasion {
+  std::string call;  ///< "all_reduce": what messages begin with
+  ::c10d::OpType type;
+  const char* title;  ///< the profiler's: "kolo:all_reduce"
+  std::vector<at::Tensor> inputs;
+  std::vector<at::Tensor> results;  ///< the future's value
+  std::chrono::milliseconds timeout;
+  std::uint64_t sequence = 0;
+  int rank = 0;
+};
+
+/// Ends once: when Kolo's operations have, when its time is up, or when it is aborted. In the last two cases Kolo's
+/// operations go on, with memory that is kept for them, and the job does: only this Work has failed. All members may be
+/// called from several threads at a time.
+class Work final : public ::c10d::Work {
+ public:
+  Work(std::shared_ptr<World> world, Occasion occasion, std::unique_ptr<Operation> operation);
+  ~Work() override;
+
+  bool isCompleted() override;
+  /// As PyTorch: zero waits as long as the operation may take. A time given here that passes ends the waiting (with
+  /// DistBackendError), not the operation.
+  bool wait(std::chrono::milliseconds timeout) override;
+  /// Does nothing: results lie in the memory of the CPU when the work has completed.
+  void synchronize() override {}
+  void abort() override;
+  std::vector<at::Tensor> result() override { return occasion_.results; }
+  int sourceRank() const override { return operation_->source; }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  std::uint64_t getSequencenumber() const KOLO_OVERRIDE_SINCE_2 { return occasion_.sequence; }
+
+ private:
+  using Time = Threads::Clock::time_point;
+  /// Whether it has ended; ends it, if Kolo's operations have.
+  bool settle();
+  /// Ends it, unless it has ended.
+  void end(const std::exception_ptr& error);
+  [[nodiscard]] std::exception_ptr outcome() const;
+  [[nodiscard]] std::exception_ptr timed_out(std::chrono::milliseconds after) const;
+  void complete_future_when_done();
+  void complete_future();
+
+  const std::shared_ptr<World> world_;
+  const Occasion occasion_;
+  std::unique_ptr<Operation> operation_;  // given to the world if it is still open when this goes
+  const Time deadline_;
+  std::atomic<bool> settled_{false};
+  std::mutex settling_;
+  std::mutex future_mutex_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;  // under future_mutex_
+  std::optional<Threads::Alarm> alarm_;             // under future_mutex_
+  std::atomic<std::size_t> open_handles_{0};        // that the future waits for
+  std::atomic<bool> future_completed_{false};
+};
+
+}  // namespace kolo::c10d

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "c10d/world.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "c10d/store.hpp"
+
+namespace kolo::c10d {
+namespace {
+
+Options options_for(c10::intrusive_ptr<::c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout) {
+  const std::string seconds = std::to_string(std::max(std::chrono::duration<double>(timeout).count(), 0.001));
+  return Options{}
+      .with_store(std::make_shared<MeetingStore>(std::move(store)), rank, size)
+      .with_setting("KOLO_CONNECT_TIMEOUT_S", seconds)
+      .with_setting("KOLO_TIMEOUT_S", seconds);
+}
+
+void finish(Operation& operation) {
+  const bool failed = std::any_of(operation.handles.begin(), operation.handles.end(),
+                                  [](const auto& handle) { return !handle->status()->ok(); });
+  if (failed || !operation.finish) return;
+  try {
+    operation.finish();
+  } catch (const std::exception&) {  // nobody is left to be told
+  }
+}
+
+}  // namespace
+
+bool Operation::done() const {
+  return std::all_of(handles.begin(), handles.end(), [](const auto& handle) { return handle->done(); });
+}
+
+bool Operation::wait_until(Threads::Clock::time_point until) const {
+  for (const auto& handle : handles) {
+    try {
+      const auto left = until - Threads::Clock::now();
+      if (!handle->wait_for(until == Threads::Clock::time_point::max() ? std::chrono::nanoseconds::max() : left)) {
+        return false;
+      }
+    } catch (const Error&) {
+      if (!handle->done()) throw;  // not the operation's error, but one of waiting here
+    }
+  }
+  return true;
+}
+
+World::World(c10::intrusive_ptr<::c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout)
+    : context_(options_for(std::move(store), rank, size, timeout)) {}
+
+World::~World() = default;
+
+void World::adopt(std::unique_ptr<Operation> operation) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  adopted_.push_back(std::move(operation));
+  has_adopted_ = true;
+}
+
+void World::sweep() {
+  if (!has_adopted_) return;
+  std::vector<std::unique_ptr<Operation>> completed;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto open = [](const auto& operation) { return !operation->done(); };
+    const auto middle = std::stable_partition(adopted_.begin(), adopted_.end(), open);
+    completed.assign(std::make_move_iterator(middle), std::make_move_iterator(adopted_.end()));
+    adopted_.erase(middle, adopted_.end());
+    has_adopted_ = !adopted_.empty();
+  }
+  for (const auto& operation : completed) finish(*operation);
+}
+
+}  // namespace kolo::c10d

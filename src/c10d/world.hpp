@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the process groups of one job share: the membership in Kolo's world, memory of operations that nobody holds any
+// more, and the threads on which futures complete.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <kolo/context.hpp>
+#include <kolo/handle.hpp>
+
+#include "c10d/tensors.hpp"
+#include "c10d/threads.hpp"
+#include "c10d/versions.hpp"
+
+namespace kolo::c10d {
+
+/// What a Work waits for, and the memory that Kolo uses until then. One after the other may use it, but for `handles`.
+struct Operation {
+  std::vector<std::shared_ptr<Handle>> handles;
+  std::vector<Packed> buffers;
+  /// What is left to do when all handles have completed without an error: brings results where they belong. May throw.
+  std::function<void()> finish;
+  /// Of a receive that has finished: whom its message came from.
+  std::atomic<int> source{-1};
+
+  [[nodiscard]] bool done() const;
+  /// False: it was not done by then.
+  [[nodiscard]] bool wait_until(Threads::Clock::time_point until) const;
+};
+
+/// Thread-safe.
+class World {
+ public:
+  /// Joins the job whose ranks meet in this store. Collective. Throws `Error`.
+  World(c10::intrusive_ptr<::c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout);
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+  ~World();
+
+  [[nodiscard]] Context& context() noexcept { return context_; }
+  [[nodiscard]] Threads& threads() noexcept { return threads_; }
+
+  /// Keeps the memory of an operation whose Work has gone until Kolo has done with it, and finishes it then.
+  void adopt(std::unique_ptr<Operation> operation);
+  /// Looks which of these have completed. Costs nothing where there are none.
+  void sweep();
+
+ private:
+  Threads threads_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Operation>> adopted_;  // under the mutex
+  std::atomic<bool> has_adopted_{false};
+  Context context_;  // the first to go: that ends all operations
+};
+
+}  // namespace kolo::c10d

@@ -1,0 +1,599 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The backend "kolo" of torch.distributed, call by call, on 2, 3 and 4 processes.
+
+usage: c10d_test.py [CHECK...]      needs kolo_torch on the path (PYTHONPATH)
+
+All data sum exactly, so that results are compared to the bit, on every rank; what is to be written is poisoned first.
+Each world size is one launch, in which all checks run one after another. Faults have launches of their own.
+"""
+
+import datetime
+import itertools
+import sys
+import warnings
+
+import torch
+import torch.distributed as dist
+
+import kolo_torch
+from ranks import Ranks, kill_me
+
+CHECKS = []
+FAULTS = []
+POISON = 77
+FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
+INTEGERS = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]
+COMPLEX = [torch.complex64, torch.complex128]
+NEWER = [getattr(torch, name) for name in ("uint16", "uint32", "uint64") if hasattr(torch, name)]
+FLOATS_8 = [getattr(torch, name) for name in ("float8_e4m3fn", "float8_e5m2") if hasattr(torch, name)]
+
+
+def check(function):
+    CHECKS.append(function)
+    return function
+
+
+def fault(*sizes):
+    def add(function):
+        FAULTS.append((function, sizes))
+        return function
+
+    return add
+
+
+def same(actual, expected, what=""):
+    assert actual.dtype == expected.dtype and actual.shape == expected.shape, (what, actual, expected)
+    as_bytes = [t.contiguous().reshape(-1).view(torch.uint8) for t in (actual, expected)]
+    assert torch.equal(*as_bytes), (what, actual, expected)
+
+
+def raises(kind, text, call):
+    try:
+        call()
+    except kind as error:
+        assert text in str(error), f"{text!r} is not in {str(error)!r}"
+        return
+    raise AssertionError(f"no {kind.__name__} with {text!r}")
+
+
+def values(rank, count, dtype):
+    """Small whole numbers, others on each rank."""
+    numbers = torch.arange(count, dtype=torch.int64) % 5 + rank + 1
+    if dtype in COMPLEX:
+        return torch.complex(numbers.double(), numbers.double() * 2 + rank).to(dtype)
+    if dtype == torch.bool:
+        return numbers % 2 == 0
+    return numbers.to(dtype)
+
+
+def strided(tensor):
+    """The same numbers with gaps between them, and poison in the gaps."""
+    wide = torch.stack([tensor, torch.full_like(tensor, POISON)], dim=-1)
+    view = wide[..., 0]
+    assert view.numel() < 2 or not view.is_contiguous()
+    return view
+
+
+def poisoned(*shape, dtype=torch.float32):
+    return torch.full(shape, POISON, dtype=torch.float32).to(dtype)
+
+
+@check
+def reductions(rank, size):
+    combine = {
+        dist.ReduceOp.SUM: lambda a, b: a + b,
+        dist.ReduceOp.PRODUCT: lambda a, b: a * b,
+        dist.ReduceOp.MIN: torch.minimum,
+        dist.ReduceOp.MAX: torch.maximum,
+        dist.ReduceOp.BAND: torch.bitwise_and,
+        dist.ReduceOp.BOR: torch.bitwise_or,
+        dist.ReduceOp.BXOR: torch.bitwise_xor,
+    }
+    bits = (dist.ReduceOp.BAND, dist.ReduceOp.BOR, dist.ReduceOp.BXOR)
+    for op, dtype in itertools.product(combine, FLOATS + INTEGERS + COMPLEX):
+        if op in bits and dtype not in INTEGERS or op != dist.ReduceOp.SUM and dtype in COMPLEX:
+            continue
+        expected = values(0, 37, dtype)
+        for other in range(1, size):
+            expected = combine[op](expected, values(other, 37, dtype))
+        for layout in (torch.clone, strided):
+            tensor = layout(values(rank, 37, dtype))
+            dist.all_reduce(tensor, op)
+            same(tensor, expected, (op, dtype, layout))
+        for root in range(size):
+            tensor = values(rank, 37, dtype)
+            dist.reduce(tensor, root, op)
+            same(tensor, expected if rank == root else values(rank, 37, dtype), (op, dtype, root))
+    tensor = torch.full((5,), float(rank))
+    dist.all_reduce(tensor, dist.ReduceOp.AVG)
+    same(tensor, torch.full((5,), (size - 1) / 2))
+    for op, expected in ((dist.ReduceOp.SUM, True), (dist.ReduceOp.BAND, False), (dist.ReduceOp.BOR, True)):
+        tensor = torch.tensor([rank == 0])
+        dist.all_reduce(tensor, op)
+        same(tensor, torch.tensor([expected]), op)
+
+
+@check
+def reductions_of_what_there_is_not(rank, size):
+    for dtype in FLOATS_8:
+        raises(NotImplementedError, "can be sent and gathered, not reduced", lambda: dist.all_reduce(poisoned(3, dtype=dtype)))
+    complex_max = lambda: dist.distributed_c10d._get_default_group().allreduce(  # noqa: E731
+        [torch.zeros(2, dtype=torch.complex64)], _options(dist.AllreduceOptions, reduceOp=dist.ReduceOp.MAX)
+    )
+    raises(NotImplementedError, 'complex numbers can be reduced by SUM and AVG, not by "max"', complex_max)
+    raises(RuntimeError, "", lambda: dist.all_reduce(torch.zeros(2, dtype=torch.int32), dist.ReduceOp.AVG))
+
+
+def _options(kind, **fields):
+    options = kind()
+    for name, value in fields.items():
+        setattr(options, name, value)
+    return options
+
+
+@check
+def coalesced(rank, size):
+    tensors = [values(rank, n, torch.float32) for n in (1, 8, 300)]
+    expected = [sum(values(r, n, torch.float32) for r in range(size)) for n in (1, 8, 300)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dist.all_reduce_coalesced(tensors)
+    for tensor, wanted in zip(tensors, expected):
+        same(tensor, wanted)
+    inputs = [values(rank, n, torch.int64) for n in (2, 5)]
+    outputs = [[poisoned(n, dtype=torch.int64) for n in (2, 5)] for _ in range(size)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dist.all_gather_coalesced(outputs, inputs)
+    for other in range(size):
+        for tensor, n in zip(outputs[other], (2, 5)):
+            same(tensor, values(other, n, torch.int64))
+    group = kolo_torch.backend_of()
+    if not hasattr(group, "allgather_into_tensor_coalesced"):
+        return
+    outputs = [poisoned(n * size) for n in (2, 5)]
+    group.allgather_into_tensor_coalesced(outputs, [values(rank, n, torch.float32) for n in (2, 5)]).wait()
+    for tensor, n in zip(outputs, (2, 5)):
+        same(tensor, torch.cat([values(r, n, torch.float32) for r in range(size)]))
+    outputs = [poisoned(n) for n in (2, 5)]
+    inputs = [values(rank, n * size, torch.float32) for n in (2, 5)]
+    group.reduce_scatter_tensor_coalesced(outputs, inputs).wait()
+    for tensor, n in zip(outputs, (2, 5)):
+        same(tensor, sum(values(r, n * size, torch.float32) for r in range(size))[rank * n : (rank + 1) * n])
+
+
+@check
+def broadcasts(rank, size):
+    for dtype in FLOATS + INTEGERS + COMPLEX + NEWER + FLOATS_8 + [torch.bool]:
+        for root, layout in itertools.product(range(size), (torch.clone, strided)):
+            source = values(root, 19, torch.int64)
+            source = source.to(torch.float32).to(dtype) if dtype in FLOATS_8 else values(root, 19, dtype)
+            tensor = layout(source if rank == root else poisoned(19, dtype=dtype))
+            dist.broadcast(tensor, root)
+            same(tensor, source, (dtype, root))
+    words = ["kolo", {"rank": 1}] if rank == size - 1 else [None, None]
+    dist.broadcast_object_list(words, size - 1)
+    assert words == ["kolo", {"rank": 1}], words
+    conjugate = torch.tensor([1 + 2j, 3 - 1j]).conj() if rank == 0 else torch.zeros(2, dtype=torch.complex64)
+    dist.broadcast(conjugate, 0)
+    same(conjugate.resolve_conj(), torch.tensor([1 - 2j, 3 + 1j]))
+
+
+@check
+def gathers(rank, size):
+    for dtype in (torch.float32, torch.bool, torch.complex64, torch.bfloat16):
+        mine, all_of_them = values(rank, 6, dtype).reshape(2, 3), [values(r, 6, dtype).reshape(2, 3) for r in range(size)]
+        for layout in (torch.clone, strided):
+            outputs = [layout(poisoned(2, 3, dtype=dtype)) for _ in range(size)]
+            dist.all_gather(outputs, layout(mine))
+            for output, wanted in zip(outputs, all_of_them):
+                same(output, wanted)
+        in_one = poisoned(size * 2, 3, dtype=dtype)
+        dist.all_gather(list(in_one.chunk(size)), mine)  # adjacent: nothing is copied
+        same(in_one, torch.cat(all_of_them))
+        if hasattr(dist, "all_gather_into_tensor"):
+            output = poisoned(size * 2, 3, dtype=dtype)
+            dist.all_gather_into_tensor(output, mine)
+            same(output, torch.cat(all_of_them))
+            output = poisoned(size, 2, 3, dtype=dtype)
+            dist.all_gather_into_tensor(output, mine)
+            same(output, torch.stack(all_of_them))
+        for root in range(size):
+            outputs = [poisoned(2, 3, dtype=dtype) for _ in range(size)] if rank == root else None
+            dist.gather(mine, outputs, root)
+            for output, wanted in zip(outputs or [], all_of_them):
+                same(output, wanted)
+    lengths = [3 * r + 1 for r in range(size)]
+    outputs = [poisoned(n) for n in lengths]
+    dist.all_gather(outputs, values(rank, lengths[rank], torch.float32))
+    for other, output in enumerate(outputs):
+        same(output, values(other, lengths[other], torch.float32))
+    outputs = [poisoned(0) for _ in range(size)]
+    dist.all_gather(outputs, torch.zeros(0))
+    objects = [None] * size
+    dist.all_gather_object(objects, ("rank", rank))
+    assert objects == [("rank", r) for r in range(size)], objects
+    objects = [None] * size if rank == 0 else None
+    dist.gather_object({"mine": rank}, objects, 0)
+    assert rank != 0 or objects == [{"mine": r} for r in range(size)], objects
+
+
+@check
+def scatters(rank, size):
+    for root, layout in itertools.product(range(size), (torch.clone, strided)):
+        inputs = [layout(values(r, 7, torch.float64)) for r in range(size)] if rank == root else None
+        output = layout(poisoned(7, dtype=torch.float64))
+        dist.scatter(output, inputs, root)
+        same(output, values(rank, 7, torch.float64), root)
+    mine = [None]
+    dist.scatter_object_list(mine, [("to", r) for r in range(size)] if rank == 0 else None, 0)
+    assert mine == [("to", rank)], mine
+
+
+@check
+def reduce_scatters(rank, size):
+    def part(giver, taker):
+        return values(giver + 2 * taker, 5, torch.float32)
+
+    expected = sum(part(r, rank) for r in range(size))
+    for layout in (torch.clone, strided):
+        output = layout(poisoned(5))
+        dist.reduce_scatter(output, [layout(part(rank, r)) for r in range(size)])
+        same(output, expected)
+    if hasattr(dist, "reduce_scatter_tensor"):
+        output = poisoned(5)
+        dist.reduce_scatter_tensor(output, torch.cat([part(rank, r) for r in range(size)]))
+        same(output, expected)
+        output = poisoned(5)
+        dist.reduce_scatter_tensor(output, torch.cat([part(rank, r) for r in range(size)]), dist.ReduceOp.MAX)
+        same(output, torch.stack([part(r, rank) for r in range(size)]).amax(0))
+
+
+@check
+def all_to_alls(rank, size):
+    def rows(giver, taker, count):
+        return torch.arange(count * 3, dtype=torch.float32).reshape(count, 3) + 1000 * giver + 100 * taker
+
+    output = poisoned(size * 2, 3)
+    dist.all_to_all_single(output, torch.cat([rows(rank, r, 2) for r in range(size)]))
+    same(output, torch.cat([rows(r, rank, 2) for r in range(size)]))
+    # From rank i to rank j go (i + j) % 3 rows: none, too.
+    gives, takes = [(rank + r) % 3 for r in range(size)], [(r + rank) % 3 for r in range(size)]
+    output = poisoned(sum(takes), 3)
+    dist.all_to_all_single(output, torch.cat([rows(rank, r, gives[r]) for r in range(size)]), takes, gives)
+    same(output, torch.cat([rows(r, rank, takes[r]) for r in range(size)]))
+    # Rank 0 has nothing for anybody.
+    gives, takes = [0 if rank == 0 else 1] * size, [0 if r == 0 else 1 for r in range(size)]
+    output = poisoned(sum(takes), 3)
+    dist.all_to_all_single(output, torch.cat([rows(rank, r, gives[r]) for r in range(size)]), takes, gives)
+    same(output, torch.cat([rows(r, rank, takes[r]) for r in range(size)]))
+    outputs = [poisoned((r + 1) * (rank + 1)) for r in range(size)]
+    inputs = [values(rank, (rank + 1) * (r + 1), torch.float32) for r in range(size)]
+    dist.all_to_all(outputs, inputs)
+    for other, output in enumerate(outputs):
+        same(output, values(other, (other + 1) * (rank + 1), torch.float32))
+
+
+@check
+def messages(rank, size):
+    after, before = (rank + 1) % size, (rank - 1) % size
+    for count, dtype in ((1, torch.float32), (100_000, torch.float64), (64, torch.complex64), (9, torch.bool)):
+        output = strided(poisoned(count, dtype=dtype))
+        works = [dist.isend(values(rank, count, dtype), after, tag=count), dist.irecv(output, before, tag=count)]
+        for work in works:
+            work.wait()
+        same(output, values(before, count, dtype))
+    if rank == 0:
+        sources = []
+        for _ in range(size - 1):
+            output = poisoned(4)
+            sources.append(dist.recv(output, tag=3))
+            same(output, values(sources[-1], 4, torch.float32))
+        assert sorted(sources) == list(range(1, size)), sources
+    else:
+        dist.send(values(rank, 4, torch.float32), 0, tag=3)
+    output = poisoned(8)
+    batch = [dist.P2POp(dist.isend, values(rank, 8, torch.float32), after), dist.P2POp(dist.irecv, output, before)]
+    for work in dist.batch_isend_irecv(batch):
+        work.wait()
+    same(output, values(before, 8, torch.float32))
+    # A message of another length than its receiver has room for is an error, and the job goes on.
+    if rank < 2:
+        if rank == 0:
+            dist.send(torch.zeros(3), 1, tag=5)
+        else:
+            text = "rank 0 has sent 3 elements, and the tensor has 4; they must be as many"
+            raises(RuntimeError, text, lambda: dist.recv(poisoned(4), 0, tag=5))
+    raises(ValueError, "the tag is -2", lambda: dist.isend(torch.zeros(1), after, tag=-2))
+
+
+@check
+def barriers(rank, size):
+    dist.barrier()
+    dist.barrier(async_op=True).wait()
+    for _ in range(3):
+        dist.monitored_barrier(timeout=datetime.timedelta(seconds=60), wait_all_ranks=True)
+    # Rank 1 comes when rank 0 has given it up; the next barrier does not take the one for the other.
+    short = datetime.timedelta(milliseconds=50)
+    if rank == 0:
+        text = f"Rank{'s 1, 2' if size == 3 else 's 1, 2, 3' if size == 4 else 's 1'} failed to pass monitoredBarrier in 50 ms"
+        raises(RuntimeError, text, lambda: dist.monitored_barrier(timeout=short, wait_all_ranks=True))
+    dist.barrier()
+    if rank != 0:
+        text = f"Rank {rank} successfully reached monitoredBarrier, but received errors"
+        raises(RuntimeError, text, lambda: dist.monitored_barrier(timeout=short))
+    dist.barrier()
+    dist.monitored_barrier(timeout=datetime.timedelta(seconds=60))
+
+
+@check
+def groups(rank, size):
+    for members in itertools.chain(*(itertools.combinations(range(size), n) for n in range(1, size + 1))):
+        group = dist.new_group(list(members))
+        if rank not in members:
+            continue
+        tensor = torch.tensor([float(2**rank)])
+        dist.all_reduce(tensor, group=group)
+        same(tensor, torch.tensor([float(sum(2**r for r in members))]))
+        tensor = torch.tensor([rank])
+        dist.broadcast(tensor, members[-1], group=group)
+        same(tensor, torch.tensor([members[-1]]))
+        assert kolo_torch.backend_of(group) is not None and dist.get_rank(group) == members.index(rank)
+    dist.barrier()
+    # Groups of the same ranks do not meet each other's calls.
+    first, second = dist.new_group(), dist.new_group()
+    one, two = torch.ones(3), torch.full((3,), 10.0)
+    works = [dist.all_reduce(t, group=g, async_op=True) for t, g in ((one, first), (two, second))]
+    for work in works if rank % 2 else reversed(works):
+        work.wait()
+    same(one, torch.full((3,), float(size)))
+    same(two, torch.full((3,), 10.0 * size))
+    dist.destroy_process_group(first)
+    dist.all_reduce(two, group=second)
+    same(two, torch.full((3,), 10.0 * size * size))
+
+
+@check
+def a_group_under_gloo(rank, size):
+    """The world of a group whose default group is not Kolo's."""
+    gloo_world = dist.new_group(backend="gloo")
+    assert kolo_torch.backend_of(gloo_world) is None
+    tensor = torch.ones(2)
+    dist.all_reduce(tensor, group=gloo_world)
+    same(tensor, torch.full((2,), float(size)))
+
+
+@check
+def many_in_flight(rank, size):
+    tensors = [torch.full((n + 1,), float(rank + n)) for n in range(200)]
+    works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+    for n in reversed(range(200)):
+        works[n].wait()
+        assert works[n].is_completed() and works[n].is_success()
+        same(tensors[n], torch.full((n + 1,), float(sum(r + n for r in range(size)))))
+    # Nobody keeps these works; their memory stays until they have completed.
+    for _ in range(50):
+        dist.all_reduce(strided(torch.ones(1000)), async_op=True)
+    kept = strided(torch.ones(10))
+    dist.all_reduce(kept, async_op=True)
+    dist.barrier()
+    dist.barrier()
+    same(kept.contiguous(), torch.full((10,), float(size)))
+
+
+@check
+def futures(rank, size):
+    tensor = torch.full((4,), float(rank))
+    future = dist.all_reduce(tensor, async_op=True).get_future()
+    same(future.wait()[0], torch.full((4,), float(sum(range(size)))))
+
+    def and_another(done):  # waits for another future of the group inside a callback
+        inner = done.value()[0].clone()
+        dist.all_reduce(inner, async_op=True).get_future().wait()
+        return inner
+
+    tensor = torch.ones(4)
+    chained = dist.all_reduce(tensor, async_op=True).get_future().then(and_another)
+    same(chained.wait(), torch.full((4,), float(size * size)))
+    outputs = [poisoned(2) for _ in range(size)]
+    result = dist.all_gather(outputs, torch.full((2,), float(rank)), async_op=True).get_future().wait()
+    for other, output in enumerate(result):
+        same(output, torch.full((2,), float(other)))
+
+
+@check
+def sparse_tensors(rank, size):
+    # Row `rank` and row 9, which all have; others give other numbers of values.
+    indices = torch.tensor([[rank, 9, 9], [0, 1, 1]])
+    tensor = torch.sparse_coo_tensor(indices, torch.tensor([1.0, 2.0, 3.0]), (10, 2))
+    expected = torch.zeros(10, 2)
+    expected[:size, 0] += 1
+    expected[9, 1] += 5 * size
+    dist.all_reduce(tensor)
+    same(tensor.to_dense(), expected)
+    empty = torch.sparse_coo_tensor(torch.zeros(1, 0, dtype=torch.int64), torch.zeros(0, 3), (4, 3))
+    mine = empty if rank == 0 else torch.sparse_coo_tensor(torch.tensor([[2]]), torch.ones(1, 3), (4, 3))
+    dist.all_reduce(mine)
+    expected = torch.zeros(4, 3)
+    expected[2] = size - 1
+    same(mine.to_dense(), expected)
+
+
+@check
+def disagreements(rank, size):
+    tensor = torch.zeros(4 + (rank == 1))
+    raises(RuntimeError, "all_reduce", lambda: dist.all_reduce(tensor))
+    tensor = torch.ones(2)
+    dist.all_reduce(tensor)
+    same(tensor, torch.full((2,), float(size)))
+    raises(ValueError, "the output has 3 elements; it must have", lambda: dist.all_gather_into_tensor(torch.zeros(3), torch.zeros(2)))
+    raises(RuntimeError, "", lambda: dist.all_reduce(torch.zeros(2, device="meta")))
+
+
+@check
+def deadlines(rank, size):
+    """A call whose time is up fails, and the job goes on."""
+    backend = kolo_torch.backend_of()
+    short = datetime.timedelta(milliseconds=50)
+    tensor = torch.ones(3)
+    if rank == 0:
+        work = backend.allreduce([tensor], _options(dist.AllreduceOptions, timeout=short))
+        raises(dist.DistBackendError, "all_reduce: Timed out waiting 50ms for operation", work.wait)
+        assert work.is_completed() and not work.is_success()
+        again = backend.broadcast([torch.ones(1)], _options(dist.BroadcastOptions, rootRank=1, timeout=short))
+        raises(dist.DistBackendError, "Timed out waiting 50ms", again.get_future().wait)
+    gate = dist.distributed_c10d._get_default_store()
+    if rank == 0:
+        gate.set("deadlines", "passed")
+    else:
+        gate.wait(["deadlines"])
+        dist.all_reduce(tensor)
+        dist.broadcast(torch.ones(1), 1)
+    if rank == 0:
+        work = backend.recv([torch.zeros(1)], 1, 4)
+        raises(dist.DistBackendError, "Timed out waiting 20ms", lambda: work.wait(datetime.timedelta(milliseconds=20)))
+        assert not work.is_completed()
+        gate.set("deadlines again", "passed")
+        work.wait()
+    elif rank == 1:
+        gate.wait(["deadlines again"])
+        dist.send(torch.ones(1), 0, tag=4)
+    tensor = torch.ones(3)
+    dist.all_reduce(tensor)
+    same(tensor, torch.full((3,), float(size)))
+
+
+@check
+def numbers_of_calls(rank, size):
+    backend = kolo_torch.backend_of()
+    before = backend._get_sequence_number_for_group()
+    dist.barrier()
+    dist.all_reduce(torch.ones(1))
+    assert backend._get_sequence_number_for_group() == before + 2
+    counters = backend.counters()
+    assert counters["submissions"] > 0 and counters["bytes"] > 0, counters
+
+
+@check
+def data_parallel(rank, size):
+    """DistributedDataParallel beside Gloo: the same parameters after every step."""
+    gloo = dist.new_group(backend="gloo")
+    models = []
+    for group in (None, gloo):
+        torch.manual_seed(rank)  # others on each rank: DDP makes them alike
+        net = torch.nn.Sequential(torch.nn.Linear(20, 40), torch.nn.BatchNorm1d(40), torch.nn.ReLU(), torch.nn.Linear(40, 5))
+        model = torch.nn.parallel.DistributedDataParallel(net, process_group=group, bucket_cap_mb=0.002)
+        models.append((model, torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)))
+    for step in range(4):
+        losses = []
+        for model, optimizer in models:
+            torch.manual_seed(100 * step + rank)
+            optimizer.zero_grad()
+            loss = torch.nn.functional.mse_loss(model(torch.randn(8, 20)), torch.randn(8, 5))
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+        if size == 2:
+            same(losses[0], losses[1], step)  # sums of two are the same in any order
+        else:
+            torch.testing.assert_close(losses[0], losses[1])
+    for mine, theirs in zip(models[0][0].parameters(), models[1][0].parameters()):
+        torch.testing.assert_close(mine, theirs)
+        first = mine.detach().clone()
+        dist.broadcast(first, 0)
+        same(mine.detach(), first)
+
+
+def join_world(rank, size, folder, timeout=60):
+    dist.init_process_group("kolo", init_method=f"file://{folder}/meet", rank=rank, world_size=size,
+                            timeout=datetime.timedelta(seconds=timeout))
+
+
+def all_checks(rank, size, folder):
+    join_world(rank, size, folder)
+    assert dist.get_backend() == "kolo"
+    wanted = sys.argv[1:]
+    for function in CHECKS:
+        if wanted and function.__name__ not in wanted:
+            continue
+        try:
+            function(rank, size)
+        except BaseException:
+            sys.stderr.write(f"check {function.__name__} failed on rank {rank} of {size}\n")
+            raise
+    dist.destroy_process_group()
+
+
+@fault(2, 4)
+def killed_in_a_collective(rank, size, folder):
+    join_world(rank, size, folder)
+    victim = size - 1
+    dist.all_reduce(torch.ones(1))
+    if rank == victim:
+        kill_me()
+    waiting = dist.all_reduce(torch.ones(1000), async_op=True)
+    raises(dist.DistBackendError, f"rank {victim}", waiting.wait)
+    raises(RuntimeError, f"rank {victim}", lambda: dist.barrier())
+    raises(RuntimeError, f"rank {victim}", lambda: dist.recv(torch.zeros(1), 0))
+
+
+@fault(3)
+def aborted(rank, size, folder):
+    join_world(rank, size, folder)
+    dist.all_reduce(torch.ones(1))
+    if rank == 1:
+        kolo_torch.backend_of().abandon("enough")
+        return
+    raises(dist.DistBackendError, "rank 1", lambda: dist.all_reduce(torch.ones(1)))
+    raises(dist.DistBackendError, "enough", lambda: dist.all_reduce(torch.ones(1)))
+
+
+@fault(3)
+def worlds_one_after_another(rank, size, folder):
+    for round in range(3):
+        dist.init_process_group("kolo", init_method=f"file://{folder}/meet{round}", rank=rank, world_size=size)
+        tensor = torch.ones(2)
+        dist.all_reduce(tensor)
+        same(tensor, torch.full((2,), float(size)))
+        dist.destroy_process_group()
+        assert kolo_torch.backend_of() is None
+
+
+@fault(2)
+def a_world_within_gloo(rank, size, folder):
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=size)
+    group = dist.new_group(backend="kolo")
+    tensor = torch.ones(2)
+    dist.all_reduce(tensor, group=group)
+    same(tensor, torch.full((2,), float(size)))
+    assert kolo_torch.backend_of(group).counters()["bytes"] > 0
+    dist.destroy_process_group()
+
+
+@fault(2)
+def more_than_one_backend(rank, size, folder):
+    dist.init_process_group("cpu:kolo,cuda:gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=size)
+    tensor = torch.ones(2)
+    dist.all_reduce(tensor)
+    same(tensor, torch.full((2,), float(size)))
+    dist.destroy_process_group()
+
+
+def main():
+    failed = 0
+    for size in (2, 3, 4):
+        statuses = Ranks(size, all_checks).wait()
+        print(f"{len(CHECKS)} checks on {size} ranks: {'passed' if not any(statuses) else f'FAILED, {statuses}'}", flush=True)
+        failed += any(statuses)
+    for function, sizes in FAULTS:
+        for size in () if sys.argv[1:] and function.__name__ not in sys.argv[1:] else sizes:
+            statuses = Ranks(size, function).wait()
+            expected = [-9 if function is killed_in_a_collective and rank == size - 1 else 0 for rank in range(size)]
+            print(f"{function.__name__} on {size} ranks: {'passed' if statuses == expected else f'FAILED, {statuses}'}", flush=True)
+            failed += statuses != expected
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
