@@ -13,6 +13,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <kolo/collectives.hpp>
 #include <kolo/info.hpp>
 
 #include "c10d/process_group.hpp"
@@ -46,6 +47,10 @@ c10::intrusive_ptr<ProcessGroupKolo> subgroup(const ProcessGroupKolo& self, cons
   return c10::make_intrusive<PythonProcessGroupKolo>(self, ranks, name, timeout);
 }
 
+c10::intrusive_ptr<ProcessGroupKolo> named(const ProcessGroupKolo& self, const std::string& name) {
+  return c10::make_intrusive<PythonProcessGroupKolo>(self, name);
+}
+
 py::dict counters(const ProcessGroupKolo& self) {
   const Metrics metrics = kolo::metrics(self.group());
   py::dict result;
@@ -59,6 +64,17 @@ py::dict counters(const ProcessGroupKolo& self) {
   return result;
 }
 
+py::dict place(const ProcessGroupKolo& self) {
+  const Context& context = self.context();
+  py::dict result;
+  result["local_rank"] = context.local_rank();
+  result["local_size"] = context.local_size();
+  result["cross_rank"] = context.cross_rank();
+  result["cross_size"] = context.cross_size();
+  result["is_homogeneous"] = context.is_homogeneous() ? 1 : 0;
+  return result;
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_C, module) {
@@ -67,8 +83,11 @@ PYBIND11_MODULE(_C, module) {
   py::class_<ProcessGroupKolo, c10::intrusive_ptr<ProcessGroupKolo>, Backend>(module, "ProcessGroupKolo")
       .def(py::init(&make), py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), unlocked)
       .def("subgroup", &subgroup, py::arg("ranks"), py::arg("name"), py::arg("timeout"), unlocked)
+      .def("named", &named, py::arg("name"), unlocked)
       .def("describe", [](const ProcessGroupKolo& self) { return kolo::describe(self.group()); })
       .def("counters", &counters)
+      .def("place", &place)
+      .def("join", [](const ProcessGroupKolo& self) { return kolo::join(self.group()); }, unlocked)
       .def("abandon", &ProcessGroupKolo::abandon, py::arg("reason"), unlocked)
       .def("leave", &ProcessGroupKolo::shutdown, unlocked);
   module.def("version", &kolo::version);

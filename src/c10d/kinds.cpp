@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include <kolo/collectives.hpp>
@@ -14,7 +15,11 @@ namespace {
 /// without one.
 constexpr std::chrono::hours kNever(24 * 365);
 
-std::shared_ptr<Handle> shared(Handle handle) { return std::make_shared<Handle>(std::move(handle)); }
+/// Starts it by `start()`, or by `start(name)` if it has a name.
+template <class Start>
+std::shared_ptr<Handle> begin(const Step& step, Start start) {
+  return std::make_shared<Handle>(step.name.empty() ? start() : start(std::string_view(step.name)));
+}
 
 template <class KoloOptions>
 KoloOptions reducing(const Step& step) {
@@ -33,38 +38,55 @@ std::optional<ConstTensorView> in_if_any(const Step& step) {
 }
 
 std::shared_ptr<Handle> allreduce(const Group& group, const Step& step) {
-  return shared(allreduce_async(group, step.out.view(step.elements), reducing<AllreduceOptions>(step)));
+  return begin(step, [&](auto... name) {
+    return allreduce_async(group, name..., step.out.view(step.elements), reducing<AllreduceOptions>(step));
+  });
 }
 
 std::shared_ptr<Handle> broadcast(const Group& group, const Step& step) {
-  return shared(
-      broadcast_async(group, step.out.view(step.elements), step.root, BroadcastOptions{}.with_timeout(kNever)));
+  return begin(step, [&](auto... name) {
+    return broadcast_async(group, name..., step.out.view(step.elements), step.root,
+                           BroadcastOptions{}.with_timeout(kNever));
+  });
 }
 
 std::shared_ptr<Handle> reduce(const Group& group, const Step& step) {
-  return shared(reduce_async(group, step.out.view(step.elements), step.root, reducing<ReduceOptions>(step)));
+  return begin(step, [&](auto... name) {
+    return reduce_async(group, name..., step.out.view(step.elements), step.root, reducing<ReduceOptions>(step));
+  });
 }
 
 std::shared_ptr<Handle> allgather(const Group& group, const Step& step) {
-  return shared(allgather_into_async(group, in(step), out(step), AllgatherOptions{}.with_timeout(kNever)));
+  return begin(step, [&](auto... name) {
+    return allgather_into_async(group, name..., in(step), out(step), AllgatherOptions{}.with_timeout(kNever));
+  });
 }
 
 std::shared_ptr<Handle> gather(const Group& group, const Step& step) {
-  return shared(
-      gather_into_async(group, in(step), out_if_any(step), step.root, GatherOptions{}.with_timeout(kNever)));
+  return begin(step, [&](auto... name) {
+    return gather_into_async(group, name..., in(step), out_if_any(step), step.root,
+                             GatherOptions{}.with_timeout(kNever));
+  });
 }
 
 std::shared_ptr<Handle> scatter(const Group& group, const Step& step) {
-  return shared(scatter_into_async(group, in_if_any(step), out(step), step.root, step.splits,
-                                   ScatterOptions{}.with_timeout(kNever)));
+  return begin(step, [&](auto... name) {
+    return scatter_into_async(group, name..., in_if_any(step), out(step), step.root, step.splits,
+                              ScatterOptions{}.with_timeout(kNever));
+  });
 }
 
 std::shared_ptr<Handle> reduce_scatter(const Group& group, const Step& step) {
-  return shared(reduce_scatter_into_async(group, in(step), out(step), reducing<ReduceScatterOptions>(step)));
+  return begin(step, [&](auto... name) {
+    return reduce_scatter_into_async(group, name..., in(step), out(step), reducing<ReduceScatterOptions>(step));
+  });
 }
 
 std::shared_ptr<Handle> alltoall(const Group& group, const Step& step) {
-  return shared(alltoall_into_async(group, in(step), out(step), step.splits, AlltoallOptions{}.with_timeout(kNever)));
+  return begin(step, [&](auto... name) {
+    return alltoall_into_async(group, name..., in(step), out(step), step.splits,
+                               AlltoallOptions{}.with_timeout(kNever));
+  });
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <kolo/context.hpp>
@@ -17,15 +18,16 @@ namespace kolo::c10d {
 
 /// What one of Kolo's operations is given. A call of several tensors ("coalesced") makes several of them.
 struct Step {
-  Packed in;   ///< of what works in place, nothing
-  Packed out;  ///< of a rooted call, nothing where this rank has no part in it
+  Packed in{};   ///< of what works in place, nothing
+  Packed out{};  ///< of a rooted call, nothing where this rank has no part in it
   int root = 0;
   std::vector<std::int64_t> splits{};  ///< rows for each rank; none: evenly
   Rows in_rows{0, 0};                // of what does not work in place
   Rows out_rows{0, 0};
   // Filled in by whoever starts it:
   Elements elements{DType::uint8, 1};
-  Reduction reduction;
+  Reduction reduction{};
+  std::string name{};  ///< of a call with a name; empty: the order of the calls is the name
 };
 
 struct Kind {

@@ -87,7 +87,7 @@ class Sign {
   }
   /// Waits for that of this barrier. Throws `Error` when it does not come.
   void wait_for(std::int64_t number) {
-    while (handle_->get(), value_ != number) receive();
+    for (handle_->wait(); value_ != number; handle_->wait()) receive();
   }
 
  private:

@@ -85,6 +85,14 @@ ProcessGroupKolo::ProcessGroupKolo(const ProcessGroupKolo& parent, const std::ve
       is_world_(false),
       timeout_(timeout) {}
 
+ProcessGroupKolo::ProcessGroupKolo(const ProcessGroupKolo& other, std::string name)
+    : Backend(other.rank_, other.size_),
+      world_(other.world_),
+      group_(other.group_),
+      is_world_(false),
+      name_(std::move(name)),
+      timeout_(other.timeout_.load()) {}
+
 ProcessGroupKolo::~ProcessGroupKolo() = default;
 
 void ProcessGroupKolo::leave() { world_ = nullptr; }
@@ -121,6 +129,7 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::start(const Kind& kind, std::vector<
     step.reduction = reduction;
     step.elements = kind.reduces ? reduced_elements(kind.call, tensors.type(), reduction.op)
                                  : moved_elements(tensors.type());
+    if (!name_.empty()) step.name = steps.size() == 1 ? name_ : name_ + '.' + std::to_string(&step - steps.data());
     occasion.inputs.insert(occasion.inputs.end(), tensors.tensors().begin(), tensors.tensors().end());
   }
   return start(std::move(occasion), [&](Operation& operation) {

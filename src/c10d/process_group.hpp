@@ -44,6 +44,9 @@ class ProcessGroupKolo : public Backend {
   /// The group of these ranks of `parent`. Its members call it, with the same list and name.
   ProcessGroupKolo(const ProcessGroupKolo& parent, const std::vector<int>& ranks, const std::string& name,
                    std::chrono::milliseconds timeout);
+  /// The same group, whose collectives have this name (those of several tensors also a number behind it). They are
+  /// matched by that, whatever the order in which ranks make them; each is in flight once at a time.
+  ProcessGroupKolo(const ProcessGroupKolo& other, std::string name);
   ~ProcessGroupKolo() override;
 
   const std::string getBackendName() const override { return "kolo"; }
@@ -102,6 +105,8 @@ class ProcessGroupKolo : public Backend {
 #endif
 
   [[nodiscard]] const Group& group() const noexcept { return group_; }
+  /// The world's; throws when it has been left.
+  [[nodiscard]] const Context& context() const { return world("context").context(); }
 
  protected:
   /// Drops the world; what is called on the group afterwards fails. For destructors that must not hold a lock then.
@@ -127,6 +132,7 @@ class ProcessGroupKolo : public Backend {
   std::shared_ptr<World> world_;  // null when it has been left
   const Group group_;
   const bool is_world_;
+  const std::string name_;  // of its calls; empty: they have none
   std::atomic<std::chrono::milliseconds> timeout_;
   std::atomic<std::uint64_t> sequence_{0};
   std::atomic<std::int64_t> monitored_barriers_{0};

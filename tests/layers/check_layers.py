@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fails when a file includes what its layer may not (docs/architecture.md, "Layers").
 
-Reads every #include under include/, src/, mpi/, tests/, bench/ and examples/ and reports
+Reads every #include under include/, src/, mpi/, python/, tests/, bench/ and examples/ and reports
   - a module that includes upward, or a module beside it;
   - a public header that includes anything but the standard library, other public headers and, in an adapter, its
     own vendor's headers;
@@ -25,7 +25,7 @@ SHARED = GROUND | {"core"}
 INTERFACES = SHARED | {"control", "data", "data/kernels", "data/p2p", "transport"}
 BELOW_API = INTERFACES | {"control/tcp", "data/cpu", "data/cuda", "transport/shm", "transport/threads", "transport/ucx",
                           "bootstrap", "launch", "mpi", "engine"}
-EVERYTHING = BELOW_API | {"api", "optimizer", "libtorch", "capi"}
+EVERYTHING = BELOW_API | {"api", "optimizer", "libtorch", "c10d", "python", "capi"}
 
 MAY_INCLUDE = {
     "public": {"public"},
@@ -47,7 +47,8 @@ MAY_INCLUDE = {
     "mpi": SHARED | {"transport", "bootstrap"},
     "engine": INTERFACES,
     "api": BELOW_API,
-    **{module: {"public"} for module in ("optimizer", "libtorch", "capi")},
+    **{module: {"public"} for module in ("optimizer", "libtorch", "c10d", "capi")},
+    "python": {"public", "c10d"},
     **{module: {"public"} for module in ("tools", "examples")},
     "bench": {"public", "examples"},
     "bench/micro": EVERYTHING | {"tests", "bench"},
@@ -65,8 +66,9 @@ VENDORS = [
     ("ucx", r"uc[pst]/", ("src/transport/ucx/", "tests/transport/ucx/")),
     ("cuda", r"cuda|nccl|driver_types\.h$", ("src/data/cuda/", "include/kolo/cuda.hpp", "tests/data/cuda/",
                                        "tests/emulated_cuda/", "examples/cuda_trainer/", "bench/")),
-    ("torch", r"(torch|ATen|c10)/", ("src/libtorch/", "include/kolo/libtorch.hpp", "tests/libtorch/", "bench/",
-                                     "examples/torch_")),
+    ("torch", r"(torch|ATen|c10)/", ("src/libtorch/", "src/c10d/", "python/", "include/kolo/libtorch.hpp",
+                                     "tests/libtorch/", "bench/", "examples/torch_")),
+    ("pybind11", r"pybind11/", ("python/",)),
     ("dlpack", r"dlpack/", ("include/kolo/dlpack.hpp",)),
     ("hwloc", r"hwloc(\.h$|/)", ("src/tools/",)),
     ("highway", r"hwy/", ("src/data/kernels/", "tests/data/kernels/")),
@@ -90,10 +92,10 @@ STANDARD = set(
 )
 STANDARD_20 = {"barrier", "bit", "compare", "concepts", "coroutine", "latch", "numbers", "semaphore", "source_location",
                "span", "syncstream", "version"}
-# Mutexes of the library are those of src/base/mutex.hpp: clang checks what they guard. src/libtorch, which sees public
-# headers alone, has its own.
+# Mutexes of the library are those of src/base/mutex.hpp: clang checks what they guard. src/libtorch and src/c10d, which
+# see public headers alone, have their own.
 MUTEXES = {"mutex", "shared_mutex", "condition_variable"}
-MAY_HAVE_MUTEXES = ("src/base/mutex.hpp", "src/libtorch/", "tests/", "bench/", "examples/")
+MAY_HAVE_MUTEXES = ("src/base/mutex.hpp", "src/libtorch/", "src/c10d/", "tests/", "bench/", "examples/")
 # Headers of the system, for everything but public headers.
 SYSTEM = re.compile(
     r"(sys|linux|netinet|arpa|asm|bits)/|net/if\.h$|net/if_arp\.h$|[a-z0-9_]+intrin\.h$|"
@@ -130,7 +132,7 @@ def module_of(path):
         return inner if inner in MAY_INCLUDE else parts[1]
     if parts[:2] == ("bench", "micro"):
         return "bench/micro"
-    if parts[0] in ("mpi", "tests", "bench", "examples") and len(parts) > 1:
+    if parts[0] in ("mpi", "tests", "bench", "examples", "python") and len(parts) > 1:
         return parts[0]
     return None
 
@@ -149,7 +151,7 @@ def resolve(root, path, name, quoted):
     if first == "kolo":
         return f"include/{name}"
     if quoted and "/" in name and first in MAY_INCLUDE:
-        return name if first in ("mpi", "tests", "bench", "examples") else f"src/{name}"
+        return name if first in ("mpi", "tests", "bench", "examples", "python") else f"src/{name}"
     return None
 
 
@@ -216,7 +218,7 @@ def check_tree(root):
     """Violations of the whole tree as lines to print, and the number of files read."""
     root = Path(root).resolve()
     lines, files = [], 0
-    for top in ("include", "src", "mpi", "tests", "bench", "examples"):
+    for top in ("include", "src", "mpi", "python", "tests", "bench", "examples"):
         for file in sorted((root / top).rglob("*")):
             if file.suffix in (".hpp", ".h", ".cpp", ".cc", ".c", ".cu", ".cuh", ".inl") and file.is_file():
                 path = file.relative_to(root).as_posix()
