@@ -87,7 +87,8 @@ PYBIND11_MODULE(_C, module) {
       .def("describe", [](const ProcessGroupKolo& self) { return kolo::describe(self.group()); })
       .def("counters", &counters)
       .def("place", &place)
-      .def("join", [](const ProcessGroupKolo& self) { return kolo::join(self.group()); }, unlocked)
+      .def(
+          "join", [](const ProcessGroupKolo& self) { return kolo::join(self.group()); }, unlocked)
       .def("abandon", &ProcessGroupKolo::abandon, py::arg("reason"), unlocked)
       .def("leave", &ProcessGroupKolo::shutdown, unlocked);
   module.def("version", &kolo::version);

@@ -18,9 +18,12 @@ std::exception_ptr make(const std::string& text) {
 std::exception_ptr exception_for(const std::string& call, ErrorCode code, const std::string& sentence) {
   const std::string text = "kolo: " + call + ": " + sentence;
   switch (code) {
-    case ErrorCode::invalid_argument: return make<c10::ValueError>(text);
-    case ErrorCode::unsupported: return make<c10::NotImplementedError>(text);
-    default: return make<CommunicationError>(text);
+  case ErrorCode::invalid_argument:
+    return make<c10::ValueError>(text);
+  case ErrorCode::unsupported:
+    return make<c10::NotImplementedError>(text);
+  default:
+    return make<CommunicationError>(text);
   }
 }
 

@@ -22,7 +22,7 @@ struct Step {
   Packed out{};  ///< of a rooted call, nothing where this rank has no part in it
   int root = 0;
   std::vector<std::int64_t> splits{};  ///< rows for each rank; none: evenly
-  Rows in_rows{0, 0};                // of what does not work in place
+  Rows in_rows{0, 0};                  // of what does not work in place
   Rows out_rows{0, 0};
   // Filled in by whoever starts it:
   Elements elements{DType::uint8, 1};
@@ -38,8 +38,8 @@ struct Kind {
   std::shared_ptr<Handle> (*start)(const Group& group, const Step& step);
 };
 
-extern const Kind kAllreduce, kAllreduceCoalesced, kBroadcast, kReduce, kAllgather, kAllgatherBase,
-    kAllgatherCoalesced, kAllgatherIntoTensorCoalesced, kGather, kScatter, kReduceScatter, kReduceScatterBase,
-    kReduceScatterTensorCoalesced, kAlltoall, kAlltoallBase;
+extern const Kind kAllreduce, kAllreduceCoalesced, kBroadcast, kReduce, kAllgather, kAllgatherBase, kAllgatherCoalesced,
+    kAllgatherIntoTensorCoalesced, kGather, kScatter, kReduceScatter, kReduceScatterBase, kReduceScatterTensorCoalesced,
+    kAlltoall, kAlltoallBase;
 
 }  // namespace kolo::c10d

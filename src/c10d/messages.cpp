@@ -36,13 +36,12 @@ constexpr std::chrono::milliseconds kNoDeadlineHere = std::chrono::milliseconds:
 
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::send(Tensors& tensors, int to, int tag) {
   Packed packed = Packed::to_read("send", {only_message("send", tensors, tag)});
-  return start({"send", ::c10d::OpType::SEND, "kolo:send", tensors, tensors, kNoDeadlineHere},
-               [&](Operation& operation) {
-                 operation.handles.push_back(
-                     std::make_shared<Handle>(send_async(group_, packed.view(moved_elements(packed.type())), to, tag,
-                                                         SendOptions{}.with_timeout(timeout_.load()))));
-                 operation.buffers.push_back(std::move(packed));
-               });
+  return start(
+      {"send", ::c10d::OpType::SEND, "kolo:send", tensors, tensors, kNoDeadlineHere}, [&](Operation& operation) {
+        operation.handles.push_back(std::make_shared<Handle>(send_async(
+            group_, packed.view(moved_elements(packed.type())), to, tag, SendOptions{}.with_timeout(timeout_.load()))));
+        operation.buffers.push_back(std::move(packed));
+      });
 }
 
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::receive(const char* call, ::c10d::OpType type, Tensors& tensors, int from,
@@ -50,9 +49,8 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::receive(const char* call, ::c10d::Op
   Packed packed = Packed::to_write(call, {only_message(call, tensors, tag)});
   return start({call, type, "kolo:recv", tensors, tensors, kNoDeadlineHere}, [&](Operation& operation) {
     const std::int64_t each = moved_elements(packed.type()).each;
-    const auto received = std::make_shared<Future<Received>>(
-        recv_async(group_, packed.view(moved_elements(packed.type())), from, tag,
-                   RecvOptions{}.with_timeout(timeout_.load())));
+    const auto received = std::make_shared<Future<Received>>(recv_async(
+        group_, packed.view(moved_elements(packed.type())), from, tag, RecvOptions{}.with_timeout(timeout_.load())));
     operation.handles.push_back(received);
     operation.buffers.push_back(packed);
     operation.finish = [call, each, received, packed, &operation] {

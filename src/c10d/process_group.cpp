@@ -38,7 +38,8 @@ void check_one_a_rank(const char* call, const char* what, const std::vector<at::
 void check_same_length(const char* call, std::size_t outputs, std::size_t inputs) {
   if (outputs == inputs) return;
   raise(call, ErrorCode::invalid_argument,
-        std::to_string(outputs) + " outputs were given for " + std::to_string(inputs) + " inputs; there must be as many");
+        std::to_string(outputs) + " outputs were given for " + std::to_string(inputs) +
+            " inputs; there must be as many");
 }
 
 void check_same_type(const char* call, const Packed& output, const Packed& input) {
@@ -65,33 +66,24 @@ std::vector<at::Tensor> joined(const std::vector<std::vector<at::Tensor>>& lists
 
 ProcessGroupKolo::ProcessGroupKolo(const c10::intrusive_ptr<::c10d::Store>& store, int rank, int size,
                                    std::chrono::milliseconds timeout)
-    : ProcessGroupKolo(translated("init_process_group",
-                                  [&] { return std::make_shared<World>(store, rank, size, timeout); }),
-                       timeout) {}
+    : ProcessGroupKolo(
+          translated("init_process_group", [&] { return std::make_shared<World>(store, rank, size, timeout); }),
+          timeout) {}
 
 ProcessGroupKolo::ProcessGroupKolo(std::shared_ptr<World> world, std::chrono::milliseconds timeout)
-    : Backend(world->context().rank(), world->context().size()),
-      world_(std::move(world)),
-      group_(world_->context()),
-      is_world_(true),
-      timeout_(timeout) {}
+    : Backend(world->context().rank(), world->context().size()), world_(std::move(world)), group_(world_->context()),
+      is_world_(true), timeout_(timeout) {}
 
 ProcessGroupKolo::ProcessGroupKolo(const ProcessGroupKolo& parent, const std::vector<int>& ranks,
                                    const std::string& name, std::chrono::milliseconds timeout)
     : Backend(static_cast<int>(std::find(ranks.begin(), ranks.end(), parent.rank_) - ranks.begin()),
               static_cast<int>(ranks.size())),
-      world_(parent.world_),
-      group_(translated("new_group", [&] { return Group::of(parent.group_, ranks, name); })),
-      is_world_(false),
-      timeout_(timeout) {}
+      world_(parent.world_), group_(translated("new_group", [&] { return Group::of(parent.group_, ranks, name); })),
+      is_world_(false), timeout_(timeout) {}
 
 ProcessGroupKolo::ProcessGroupKolo(const ProcessGroupKolo& other, std::string name)
-    : Backend(other.rank_, other.size_),
-      world_(other.world_),
-      group_(other.group_),
-      is_world_(false),
-      name_(std::move(name)),
-      timeout_(other.timeout_.load()) {}
+    : Backend(other.rank_, other.size_), world_(other.world_), group_(other.group_), is_world_(false),
+      name_(std::move(name)), timeout_(other.timeout_.load()) {}
 
 ProcessGroupKolo::~ProcessGroupKolo() = default;
 
@@ -127,8 +119,8 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::start(const Kind& kind, std::vector<
   for (Step& step : steps) {
     const Packed& tensors = step.in.empty() ? step.out : step.in;
     step.reduction = reduction;
-    step.elements = kind.reduces ? reduced_elements(kind.call, tensors.type(), reduction.op)
-                                 : moved_elements(tensors.type());
+    step.elements =
+        kind.reduces ? reduced_elements(kind.call, tensors.type(), reduction.op) : moved_elements(tensors.type());
     if (!name_.empty()) step.name = steps.size() == 1 ? name_ : name_ + '.' + std::to_string(&step - steps.data());
     occasion.inputs.insert(occasion.inputs.end(), tensors.tensors().begin(), tensors.tensors().end());
   }
@@ -210,7 +202,8 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::_allgather_base(at::Tensor& output, 
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                                                                 const ::c10d::AllgatherOptions& options) {
   // One list of outputs for each rank, each with an output for each input.
-  if (outputs.size() != static_cast<std::size_t>(size_)) check_same_length(kAllgatherCoalesced.call, outputs.size(), size_);
+  if (outputs.size() != static_cast<std::size_t>(size_))
+    check_same_length(kAllgatherCoalesced.call, outputs.size(), size_);
   std::vector<Step> steps;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Tensors from_each;
@@ -292,8 +285,9 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::_reduce_scatter_base(at::Tensor& out
                options.timeout, reduction_of(kReduceScatterBase.call, options.reduceOp));
 }
 
-ProcessGroupKolo::WorkPtr ProcessGroupKolo::reduce_scatter_tensor_coalesced(
-    Tensors& outputs, Tensors& inputs, const ::c10d::ReduceScatterOptions& options) {
+ProcessGroupKolo::WorkPtr
+ProcessGroupKolo::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                  const ::c10d::ReduceScatterOptions& options) {
   const Kind& kind = kReduceScatterTensorCoalesced;
   check_same_length(kind.call, outputs.size(), inputs.size());
   std::vector<Step> steps;
@@ -357,11 +351,11 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::alltoall(Tensors& outputs, Tensors& 
 }
 
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::barrier(const ::c10d::BarrierOptions& options) {
-  Occasion occasion{"barrier", ::c10d::OpType::BARRIER, "kolo:barrier", {}, {}, or_default(options.timeout),
-                    ++sequence_};
+  Occasion occasion{"barrier", ::c10d::OpType::BARRIER,     "kolo:barrier", {},
+                    {},        or_default(options.timeout), ++sequence_};
   return start(std::move(occasion), [&](Operation& operation) {
-    operation.handles.push_back(std::make_shared<Handle>(
-        barrier_async(group_, BarrierOptions{}.with_timeout(std::chrono::hours(24 * 365)))));
+    operation.handles.push_back(
+        std::make_shared<Handle>(barrier_async(group_, BarrierOptions{}.with_timeout(std::chrono::hours(24 * 365)))));
   });
 }
 

@@ -75,7 +75,8 @@ Reduction reduction_of(const std::string& call, const ::c10d::ReduceOp& op) {
     if (op.op_ == ::c10d::ReduceOp::PREMUL_SUM) {
       const auto* factor = dynamic_cast<const ::c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
       if (factor == nullptr) raise(call, ErrorCode::invalid_argument, "the factor of PREMUL_SUM is missing");
-      reduction.prescale = factor->tensor_factor.defined() ? factor->tensor_factor.item<double>() : factor->double_factor;
+      reduction.prescale =
+          factor->tensor_factor.defined() ? factor->tensor_factor.item<double>() : factor->double_factor;
     }
     return reduction;
   }

@@ -21,11 +21,8 @@ Threads::Clock::time_point after(std::chrono::milliseconds duration) {
 }  // namespace
 
 Work::Work(std::shared_ptr<World> world, Occasion occasion, std::unique_ptr<Operation> operation)
-    : ::c10d::Work(occasion.rank, occasion.type, occasion.title, occasion.inputs),
-      world_(std::move(world)),
-      occasion_(std::move(occasion)),
-      operation_(std::move(operation)),
-      deadline_(after(occasion_.timeout)) {}
+    : ::c10d::Work(occasion.rank, occasion.type, occasion.title, occasion.inputs), world_(std::move(world)),
+      occasion_(std::move(occasion)), operation_(std::move(operation)), deadline_(after(occasion_.timeout)) {}
 
 Work::~Work() {
   if (operation_->buffers.empty() && operation_->finish == nullptr && operation_->done()) return;
@@ -43,8 +40,8 @@ std::exception_ptr Work::outcome() const {
 
 std::exception_ptr Work::timed_out(std::chrono::milliseconds after) const {
   return exception_for(occasion_.call, ErrorCode::timeout,
-                       "Timed out waiting " + std::to_string(after.count()) +
-                           "ms for operation " + std::to_string(occasion_.sequence) +
+                       "Timed out waiting " + std::to_string(after.count()) + "ms for operation " +
+                           std::to_string(occasion_.sequence) +
                            " of the group to complete: some rank has not made this call, or is late");
 }
 
@@ -80,9 +77,8 @@ bool Work::isCompleted() { return settle(); }
 
 bool Work::wait(std::chrono::milliseconds timeout) {
   const Time given = timeout > kNoTimeout ? after(timeout) : Time::max();
-  const bool completed = settled_ || translated(occasion_.call, [&] {
-    return operation_->wait_until(std::min(given, deadline_));
-  });
+  const bool completed =
+      settled_ || translated(occasion_.call, [&] { return operation_->wait_until(std::min(given, deadline_)); });
   if (completed) {
     settle();
   } else if (given < deadline_) {
