@@ -2,11 +2,13 @@
 //
 // kolo_torch._C: the process group as PyTorch's Python side takes it.
 #include <chrono>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <torch/csrc/utils/pybind.h>
 
 #include <pybind11/chrono.h>
@@ -16,6 +18,7 @@
 #include <kolo/collectives.hpp>
 #include <kolo/info.hpp>
 
+#include "c10d/arena_hook.hpp"
 #include "c10d/process_group.hpp"
 #include "c10d/versions.hpp"
 
@@ -51,6 +54,10 @@ c10::intrusive_ptr<ProcessGroupKolo> named(const ProcessGroupKolo& self, const s
   return c10::make_intrusive<PythonProcessGroupKolo>(self, name);
 }
 
+void reduce_in_arena(::c10d::Reducer& reducer, const c10::intrusive_ptr<ProcessGroupKolo>& group, std::size_t bytes) {
+  reducer.register_comm_hook(std::make_unique<ArenaHook>(group, bytes));
+}
+
 py::dict counters(const ProcessGroupKolo& self) {
   const Metrics metrics = kolo::metrics(self.group());
   py::dict result;
@@ -59,6 +66,7 @@ py::dict counters(const ProcessGroupKolo& self) {
   result["messages_received"] = metrics.messages_received;
   result["tensors"] = metrics.tensors;
   result["bytes"] = metrics.bytes;
+  result["bytes_in_place"] = metrics.bytes_in_place;
   result["expressed"] = metrics.expressed;
   result["failures"] = metrics.failures;
   return result;
@@ -91,6 +99,7 @@ PYBIND11_MODULE(_C, module) {
           "join", [](const ProcessGroupKolo& self) { return kolo::join(self.group()); }, unlocked)
       .def("abandon", &ProcessGroupKolo::abandon, py::arg("reason"), unlocked)
       .def("leave", &ProcessGroupKolo::shutdown, unlocked);
+  module.def("reduce_in_arena", &reduce_in_arena, py::arg("reducer"), py::arg("group"), py::arg("bytes"), unlocked);
   module.def("version", &kolo::version);
 }
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kolo as a backend of torch.distributed.
 
-    import kolo_torch                                  # not needed where PyTorch loads backends by itself (2.5 or newer)
+    import kolo_torch                               # not needed where PyTorch loads backends by itself (2.5 or newer)
     torch.distributed.init_process_group("kolo")
     model = torch.nn.parallel.DistributedDataParallel(model)
 
@@ -33,10 +33,10 @@ if torch.__version__ != _BUILT_AGAINST:
 from kolo_torch import _C
 from kolo_torch._C import ProcessGroupKolo
 
-__all__ = ["ProcessGroupKolo", "__version__", "backend_of"]
+__all__ = ["ProcessGroupKolo", "__version__", "backend_of", "reduce_in_arena"]
 
 _NAME = "kolo"
-_DEVICES = ["cpu", "cuda"]
+_DEVICES = ["cpu"]
 
 
 def backend_of(group: dist.ProcessGroup | None = None) -> ProcessGroupKolo | None:
@@ -58,8 +58,22 @@ def backend_of(group: dist.ProcessGroup | None = None) -> ProcessGroupKolo | Non
     return None
 
 
+def reduce_in_arena(model: torch.nn.parallel.DistributedDataParallel) -> None:
+    """The model's buckets of gradients move into memory that the ranks of a machine share, and are reduced there
+    without a copy. Every rank calls it once, before the first backward pass; it is the model's communication hook, so
+    there can be no other. With `gradient_as_bucket_view=True` the gradients themselves lie there."""
+    backend = backend_of(model.process_group)
+    if backend is None:
+        raise ValueError("reduce_in_arena needs a model whose process group has the backend kolo")
+    trained = [p for p in model.parameters() if p.requires_grad]
+    # Buckets are made twice: before the first pass, and in the order in which that has computed gradients. Each begins
+    # at a multiple of 64 bytes.
+    room = 2 * sum(p.numel() * p.element_size() + 64 for p in trained)
+    _C.reduce_in_arena(model.reducer, backend, room)
+
+
 def _create(options: Any, _backend_options: Any = None) -> ProcessGroupKolo:
-    """A group in the default group's world if that is Kolo's; else a world of its own, whose ranks meet in its store."""
+    """A group in the default group's world if that is Kolo's; else a world of its own: its ranks meet in its store."""
     timeout = options.timeout
     if not isinstance(timeout, datetime.timedelta):
         timeout = datetime.timedelta(seconds=timeout)

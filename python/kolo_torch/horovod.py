@@ -32,7 +32,7 @@ Average, Sum, Min, Max, Product = (
 
 
 def init() -> None:
-    """Joins the job that torchrun started (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT); without these, a world of one."""
+    """Joins the job that torchrun started (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT), else a world of one."""
     if dist.is_initialized():
         _backend()
     elif "RANK" in os.environ:
@@ -217,17 +217,22 @@ def allreduce_(
     return allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor).synchronize()
 
 
-def grouped_allreduce_(tensors: list[torch.Tensor], average: bool | None = None, name: str | None = None, op: Any = None,
-                       prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> list[torch.Tensor]:
+def grouped_allreduce_(
+    tensors: list[torch.Tensor], average: bool | None = None, name: str | None = None, op: Any = None,
+    prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+) -> list[torch.Tensor]:
+    names = [None if name is None else f"{name}.{i}" for i in range(len(tensors))]
     handles = [
-        allreduce_async_(tensor, average, None if name is None else f"{name}.{i}", op, prescale_factor, postscale_factor)
-        for i, tensor in enumerate(tensors)
+        allreduce_async_(tensor, average, its_name, op, prescale_factor, postscale_factor)
+        for tensor, its_name in zip(tensors, names)
     ]
     return [handle.synchronize() for handle in handles]
 
 
-def grouped_allreduce(tensors: list[torch.Tensor], average: bool | None = None, name: str | None = None, op: Any = None,
-                      prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> list[torch.Tensor]:
+def grouped_allreduce(
+    tensors: list[torch.Tensor], average: bool | None = None, name: str | None = None, op: Any = None,
+    prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+) -> list[torch.Tensor]:
     copies = [tensor.detach().clone() for tensor in tensors]
     return grouped_allreduce_(copies, average, name, op, prescale_factor, postscale_factor)
 
@@ -284,7 +289,7 @@ def alltoall(tensor: torch.Tensor, splits: torch.Tensor | list[int] | None = Non
 
 
 def reducescatter(tensor: torch.Tensor, name: str | None = None, op: Any = Average) -> torch.Tensor:
-    """This rank's rows of the sum: as many for each, and one more for the first ranks if that does not come out even."""
+    """This rank's rows of the sum: as many for each, and one more for the first ranks if they are not even."""
     rows, more = divmod(tensor.shape[0], size())
     begin = rank() * rows + min(rank(), more)
     return allreduce(tensor, name=name, op=op)[begin : begin + rows + (rank() < more)].clone()
@@ -347,7 +352,7 @@ class _Distributed:
             sent, kind = options["compression"].compress(parameter.grad)
             self._kolo_handles[parameter] = _allreduce_into(
                 sent, parameter.grad, options["op"], "DistributedOptimizer." + self._kolo_names[parameter],
-                1.0 / options["passes"], 1.0, lambda tensor: options["compression"].decompress(tensor, kind),
+                1.0, 1.0, lambda tensor: options["compression"].decompress(tensor, kind),
             )
 
     def _kolo_gradient_ready(self, parameter: torch.nn.Parameter) -> None:

@@ -83,6 +83,15 @@ class Sign {
   Sign(const Group& group, int from, Threads::Clock::time_point until) : group_(group), from_(from), until_(until) {
     receive();
   }
+  Sign(const Sign&) = delete;
+  Sign& operator=(const Sign&) = delete;
+  /// Takes the receive back: it must not write behind this object's end.
+  ~Sign() {
+    try {
+      if (handle_ && !handle_->cancel()) handle_->wait();
+    } catch (const Error&) {  // its outcome matters to nobody any more
+    }
+  }
   /// Waits for that of this barrier. Throws `Error` when it does not come.
   void wait_for(std::int64_t number) {
     for (handle_->wait(); value_ != number; handle_->wait()) receive();

@@ -152,6 +152,11 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::allreduce(Tensors& tensors, const ::
                reduction_of(kAllreduce.call, options.reduceOp));
 }
 
+ProcessGroupKolo::WorkPtr ProcessGroupKolo::allreduce_sparse(Tensors& tensors,
+                                                             const ::c10d::AllreduceOptions& options) {
+  return allreduce(tensors, options);
+}
+
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::allreduce_coalesced(Tensors& tensors,
                                                                 const ::c10d::AllreduceCoalescedOptions& options) {
   std::vector<Step> steps;
@@ -372,6 +377,8 @@ void ProcessGroupKolo::shutdown() {
 c10::intrusive_ptr<::c10d::Backend> ProcessGroupKolo::split(const c10::intrusive_ptr<::c10d::Store>&,
                                                             const std::vector<int>& ranks,
                                                             const c10::intrusive_ptr<Options>& options) {
+  // PyTorch asks all ranks of the group; those that get no part of it get nothing.
+  if (std::find(ranks.begin(), ranks.end(), rank_) == ranks.end()) return nullptr;
   return c10::make_intrusive<ProcessGroupKolo>(*this, ranks, options->group_name, options->timeout);
 }
 

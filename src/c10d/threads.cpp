@@ -46,7 +46,8 @@ struct Threads::State : std::enable_shared_from_this<State> {
         if (alarms.empty()) {
           changed.wait(lock);
         } else {
-          changed.wait_until(lock, alarms.begin()->first.first);
+          const Clock::time_point first = alarms.begin()->first.first;  // a copy: the alarm may be cancelled meanwhile
+          changed.wait_until(lock, first);
         }
         continue;
       }

@@ -117,12 +117,14 @@ def reductions(rank, size):
 @check
 def reductions_of_what_there_is_not(rank, size):
     for dtype in FLOATS_8:
-        raises(NotImplementedError, "can be sent and gathered, not reduced", lambda: dist.all_reduce(poisoned(3, dtype=dtype)))
+        tensor = poisoned(3, dtype=dtype)
+        raises(NotImplementedError, "can be sent and gathered, not reduced", lambda: dist.all_reduce(tensor))
     complex_max = lambda: dist.distributed_c10d._get_default_group().allreduce(  # noqa: E731
         [torch.zeros(2, dtype=torch.complex64)], _options(dist.AllreduceOptions, reduceOp=dist.ReduceOp.MAX)
     )
     raises(NotImplementedError, 'complex numbers can be reduced by SUM and AVG, not by "max"', complex_max)
-    raises((ValueError, RuntimeError), "average", lambda: dist.all_reduce(torch.zeros(2, dtype=torch.int32), dist.ReduceOp.AVG))
+    numbers = torch.zeros(2, dtype=torch.int32)
+    raises((ValueError, RuntimeError), "average", lambda: dist.all_reduce(numbers, dist.ReduceOp.AVG))
 
 
 def _options(kind, **fields):
@@ -183,7 +185,8 @@ def broadcasts(rank, size):
 @check
 def gathers(rank, size):
     for dtype in (torch.float32, torch.bool, torch.complex64, torch.bfloat16):
-        mine, all_of_them = values(rank, 6, dtype).reshape(2, 3), [values(r, 6, dtype).reshape(2, 3) for r in range(size)]
+        all_of_them = [values(r, 6, dtype).reshape(2, 3) for r in range(size)]
+        mine = all_of_them[rank].clone()
         for layout in (torch.clone, strided):
             outputs = [layout(poisoned(2, 3, dtype=dtype)) for _ in range(size)]
             dist.all_gather(outputs, layout(mine))
@@ -317,7 +320,7 @@ def barriers(rank, size):
     # Rank 1 comes when rank 0 has given it up; the next barrier does not take the one for the other.
     short = datetime.timedelta(milliseconds=50)
     if rank == 0:
-        text = f"Rank{'s 1, 2' if size == 3 else 's 1, 2, 3' if size == 4 else 's 1'} failed to pass monitoredBarrier in 50 ms"
+        text = f"Ranks {', '.join(map(str, range(1, size)))} failed to pass monitoredBarrier in 50 ms"
         raises(RuntimeError, text, lambda: dist.monitored_barrier(timeout=short, wait_all_ranks=True))
     dist.barrier()
     if rank != 0:
@@ -429,7 +432,9 @@ def disagreements(rank, size):
     tensor = torch.ones(2)
     dist.all_reduce(tensor)
     same(tensor, torch.full((2,), float(size)))
-    raises(ValueError, "the output has 3 elements; it must have", lambda: dist.all_gather_into_tensor(torch.zeros(3), torch.zeros(2)))
+    output = torch.zeros(2 * size + 1)
+    text = f"the output has {2 * size + 1} elements; it must have {2 * size}"
+    raises(ValueError, text, lambda: dist.all_gather_into_tensor(output, torch.zeros(2)))
 
 
 @check
@@ -477,6 +482,44 @@ def numbers_of_calls(rank, size):
     assert counters["submissions"] > 0 and counters["bytes"] > 0, counters
 
 
+def small_network():
+    layers = torch.nn.Linear(20, 40), torch.nn.BatchNorm1d(40), torch.nn.ReLU(), torch.nn.Linear(40, 5)
+    return torch.nn.Sequential(*layers)
+
+
+@check
+def data_parallel_in_an_arena(rank, size):
+    """The same gradients as without, and all of their bytes reduced where they lie."""
+    backend = kolo_torch.backend_of()
+    models = []
+    for views in (False, True):
+        torch.manual_seed(0)
+        model = torch.nn.parallel.DistributedDataParallel(
+            small_network(), bucket_cap_mb=0.002, gradient_as_bucket_view=views
+        )
+        models.append(model)
+    for model in models[1:]:
+        kolo_torch.reduce_in_arena(model)
+    for step in range(4):  # buckets are made again after the first
+        gradients = []
+        for model in models:
+            torch.manual_seed(100 * step + rank)
+            model.zero_grad()
+            before = backend.counters()["bytes_in_place"]
+            torch.nn.functional.mse_loss(model(torch.randn(8, 20)), torch.randn(8, 5)).backward()
+            in_place = backend.counters()["bytes_in_place"] - before
+            gradients.append([p.grad.clone() for p in model.parameters()])
+            wanted = 0 if model is models[0] else sum(4 * p.numel() for p in model.parameters())
+            assert in_place == wanted, (step, in_place, wanted)
+        for plain, in_arena in zip(*gradients):
+            same(in_arena, plain, step) if size in (2, 4) else torch.testing.assert_close(in_arena, plain)
+    raises(ValueError, "whose process group has the backend kolo", lambda: kolo_torch.reduce_in_arena(over_gloo()))
+
+
+def over_gloo():
+    return torch.nn.parallel.DistributedDataParallel(small_network(), process_group=dist.new_group(backend="gloo"))
+
+
 @check
 def data_parallel(rank, size):
     """DistributedDataParallel beside Gloo: the same parameters after every step."""
@@ -484,7 +527,7 @@ def data_parallel(rank, size):
     models = []
     for group in (None, gloo):
         torch.manual_seed(rank)  # others on each rank: DDP makes them alike
-        net = torch.nn.Sequential(torch.nn.Linear(20, 40), torch.nn.BatchNorm1d(40), torch.nn.ReLU(), torch.nn.Linear(40, 5))
+        net = small_network()
         model = torch.nn.parallel.DistributedDataParallel(net, process_group=group, bucket_cap_mb=0.002)
         models.append((model, torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)))
     for step in range(4):
@@ -586,13 +629,15 @@ def main():
     failed = 0
     for size in (2, 3, 4):
         statuses = Ranks(size, all_checks).wait()
-        print(f"{len(CHECKS)} checks on {size} ranks: {'passed' if not any(statuses) else f'FAILED, {statuses}'}", flush=True)
+        outcome = "passed" if not any(statuses) else f"FAILED, {statuses}"
+        print(f"{len(CHECKS)} checks on {size} ranks: {outcome}", flush=True)
         failed += any(statuses)
     for function, sizes in FAULTS:
         for size in () if sys.argv[1:] and function.__name__ not in sys.argv[1:] else sizes:
             statuses = Ranks(size, function).wait()
             expected = [-9 if function is killed_in_a_collective and rank == size - 1 else 0 for rank in range(size)]
-            print(f"{function.__name__} on {size} ranks: {'passed' if statuses == expected else f'FAILED, {statuses}'}", flush=True)
+            outcome = "passed" if statuses == expected else f"FAILED, {statuses}"
+            print(f"{function.__name__} on {size} ranks: {outcome}", flush=True)
             failed += statuses != expected
     return 1 if failed else 0
 
