@@ -47,7 +47,8 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::send(Tensors& tensors, int to, int t
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::receive(const char* call, ::c10d::OpType type, Tensors& tensors, int from,
                                                     int tag) {
   Packed packed = Packed::to_write(call, {only_message(call, tensors, tag)});
-  return start({call, type, "kolo:recv", tensors, tensors, kNoDeadlineHere}, [&](Operation& operation) {
+  const char* title = type == ::c10d::OpType::RECV ? "kolo:recv" : "kolo:recvAnySource";
+  return start({call, type, title, tensors, tensors, kNoDeadlineHere}, [&](Operation& operation) {
     const std::int64_t each = moved_elements(packed.type()).each;
     const auto received = std::make_shared<Future<Received>>(recv_async(
         group_, packed.view(moved_elements(packed.type())), from, tag, RecvOptions{}.with_timeout(timeout_.load())));
@@ -124,8 +125,14 @@ std::string list_of(const std::vector<int>& ranks) {
 
 void ProcessGroupKolo::monitoredBarrier(const ::c10d::BarrierOptions& options, bool wait_all_ranks) {
   world("monitored_barrier").sweep();
-  const std::chrono::milliseconds timeout = or_default(options.timeout);
+  const std::chrono::milliseconds timeout =
+      options.timeout == ::c10d::kUnsetTimeout ? timeout_.load() : options.timeout;
   const std::int64_t number = ++monitored_barriers_;
+  if (timeout <= std::chrono::milliseconds::zero()) {
+    raise("monitored_barrier", ErrorCode::timeout,
+          "Rank " + std::to_string(rank_) + " timed out in monitoredBarrier after " +
+              std::to_string(timeout.count()) + " ms");
+  }
   if (rank_ == 0) {
     watch_monitored_barrier(timeout, number, wait_all_ranks);
   } else {
@@ -140,8 +147,8 @@ void ProcessGroupKolo::pass_monitored_barrier(std::chrono::milliseconds timeout,
   } catch (const Error& error) {
     raise("monitored_barrier", error.code(),
           "Rank " + std::to_string(rank_) +
-              " successfully reached monitoredBarrier, but received errors while waiting for rank 0. Please check rank "
-              "0 logs for faulty rank. (" +
+              " successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0. "
+              "Please check rank 0 logs for faulty rank. (" +
               error.status().message() + ")");
   }
 }

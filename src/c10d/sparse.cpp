@@ -43,8 +43,13 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::sparse_allreduce(const at::Tensor& t
   Packed values = Packed::to_read(call, {coalesced.values()});
   const std::int64_t count = coalesced._nnz();
   const std::vector<std::int64_t> row = coalesced.sizes().slice(static_cast<std::size_t>(dims)).vec();
-  Occasion occasion{call,     ::c10d::OpType::_ALLREDUCE_SPARSE, kAllreduce.title, {tensor},
-                    {tensor}, or_default(options.timeout),       ++sequence_};
+  Occasion occasion{call,
+                    ::c10d::OpType::_ALLREDUCE_SPARSE,
+                    "kolo:sparse_all_reduce",
+                    {tensor},
+                    {tensor},
+                    or_default(options.timeout),
+                    ++sequence_};
   return start(std::move(occasion), [&](Operation& operation) {
     const auto never = AllgatherOptions{}.with_timeout(std::chrono::hours(24 * 365));
     const auto gather = [&](const Packed& packed, std::int64_t length) {
