@@ -16,6 +16,7 @@ struct Threads::State : std::enable_shared_from_this<State> {
   std::deque<Task> tasks;
   std::map<Alarm, Task> alarms;
   std::uint64_t next_alarm = 0;
+  Clock::time_point looks_at = Clock::time_point::max();  // when a thread that sleeps looks at the alarms
   int idle = 0;
   bool stopped = false;
 
@@ -47,7 +48,9 @@ struct Threads::State : std::enable_shared_from_this<State> {
           changed.wait(lock);
         } else {
           const Clock::time_point first = alarms.begin()->first.first;  // a copy: the alarm may be cancelled meanwhile
+          looks_at = first;
           changed.wait_until(lock, first);
+          looks_at = Clock::time_point::max();
         }
         continue;
       }
@@ -101,8 +104,9 @@ Threads::Alarm Threads::run_at(Clock::time_point time, Task task) {
   const Alarm alarm{time, state_->next_alarm++};
   if (state_->stopped) return alarm;
   state_->alarms.emplace(alarm, std::move(task));
-  // A thread that sleeps until a later alarm, or for good, must look again.
-  if (state_->alarms.begin()->first == alarm) state_->wake_one(lock);
+  // Most operations have the same timeout, and end before it: the thread that sleeps will be in time for this alarm if
+  // it was for an earlier one, even if that has been cancelled.
+  if (time < state_->looks_at) state_->wake_one(lock);
   return alarm;
 }
 
