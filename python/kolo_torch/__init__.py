@@ -13,6 +13,7 @@ from __future__ import annotations
 import datetime
 import inspect
 import multiprocessing.util
+import os
 import sys
 from typing import Any
 
@@ -37,6 +38,7 @@ __all__ = ["ProcessGroupKolo", "__version__", "backend_of", "reduce_in_arena"]
 
 _NAME = "kolo"
 _DEVICES = ["cpu"]
+_leaves_at_exit = 0  # the process that does
 
 
 def backend_of(group: dist.ProcessGroup | None = None) -> ProcessGroupKolo | None:
@@ -80,7 +82,17 @@ def _create(options: Any, _backend_options: Any = None) -> ProcessGroupKolo:
     parent = backend_of() if options.global_ranks_in_group else None
     if parent is not None:
         return parent.subgroup(list(options.global_ranks_in_group), options.group_id, timeout)
+    _leave_worlds_at_exit()
     return _C.ProcessGroupKolo(options.store, options.group_rank, options.group_size, timeout)
+
+
+def _leave_worlds_at_exit() -> None:
+    """Once a process. Unlike what atexit calls, this is called in the processes of torch.multiprocessing, too; those that
+    are forked forget what their parent has registered."""
+    global _leaves_at_exit
+    if _leaves_at_exit != os.getpid():
+        _leaves_at_exit = os.getpid()
+        multiprocessing.util.Finalize(None, _leave_worlds, exitpriority=100)
 
 
 def _leave_worlds() -> None:
@@ -107,8 +119,6 @@ def _register() -> None:
     if "devices" in inspect.signature(register).parameters:
         arguments["devices"] = _DEVICES
     register(_NAME, _create, **arguments)
-    # Unlike atexit's functions this runs in the processes of torch.multiprocessing, too.
-    multiprocessing.util.Finalize(None, _leave_worlds, exitpriority=100)
 
 
 _register()

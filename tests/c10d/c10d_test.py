@@ -10,6 +10,8 @@ Each world size is one launch, in which all checks run one after another. Faults
 
 import datetime
 import itertools
+import multiprocessing
+import os
 import sys
 import warnings
 
@@ -603,6 +605,30 @@ def worlds_one_after_another(rank, size, folder):
         same(tensor, torch.full((2,), float(size)))
         dist.destroy_process_group()
         assert kolo_torch.backend_of() is None
+
+
+def ends_without_destroying(rank, size, folder):
+    leave = kolo_torch._leave_worlds
+
+    def record():
+        leave()
+        open(f"{folder}/left{rank}", "w").close()
+
+    kolo_torch._leave_worlds = record
+    join_world(rank, size, folder)
+    tensor = torch.ones(2)
+    dist.all_reduce(tensor)
+    same(tensor, torch.full((2,), float(size)))
+
+
+@fault(3)
+def no_destroy_process_group(rank, size, folder):
+    """A program that ends as it is leaves its job in order, in processes of multiprocessing, too."""
+    process = multiprocessing.get_context("fork").Process(target=ends_without_destroying, args=(rank, size, folder))
+    process.start()
+    process.join()
+    assert process.exitcode == 0, process.exitcode
+    assert os.path.exists(f"{folder}/left{rank}")
 
 
 @fault(2)
