@@ -42,6 +42,7 @@ class PythonProcessGroupKolo final : public ProcessGroupKolo {
 
 c10::intrusive_ptr<ProcessGroupKolo> make(const c10::intrusive_ptr<::c10d::Store>& store, int rank, int size,
                                           Milliseconds timeout) {
+  const py::gil_scoped_release unlocked;  // and not as a guard of the call: pybind11 notes the new object in the same
   return c10::make_intrusive<PythonProcessGroupKolo>(store, rank, size, timeout);
 }
 
@@ -89,7 +90,7 @@ PYBIND11_MODULE(_C, module) {
   py::module_::import("torch.distributed");  // whose types are used below
   const py::call_guard<py::gil_scoped_release> unlocked{};
   py::class_<ProcessGroupKolo, c10::intrusive_ptr<ProcessGroupKolo>, Backend>(module, "ProcessGroupKolo")
-      .def(py::init(&make), py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), unlocked)
+      .def(py::init(&make), py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"))
       .def("subgroup", &subgroup, py::arg("ranks"), py::arg("name"), py::arg("timeout"), unlocked)
       .def("named", &named, py::arg("name"), unlocked)
       .def("describe", [](const ProcessGroupKolo& self) { return kolo::describe(self.group()); })
