@@ -3,6 +3,7 @@
 // kolo_torch._C: the process group as PyTorch's Python side takes it.
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -29,30 +30,25 @@ namespace {
 
 using Milliseconds = std::chrono::milliseconds;
 
-/// Leaves its job without Python's lock, which other threads may need to end theirs.
-class PythonProcessGroupKolo final : public ProcessGroupKolo {
- public:
-  using ProcessGroupKolo::ProcessGroupKolo;
-  ~PythonProcessGroupKolo() override {
-    if (PyGILState_Check() == 0) return;
-    const py::gil_scoped_release unlocked;
-    leave();
-  }
-};
+void without_pythons_lock(const std::function<void()>& leave) {
+  if (PyGILState_Check() == 0) return leave();
+  const py::gil_scoped_release unlocked;
+  leave();
+}
 
 c10::intrusive_ptr<ProcessGroupKolo> make(const c10::intrusive_ptr<::c10d::Store>& store, int rank, int size,
                                           Milliseconds timeout) {
   const py::gil_scoped_release unlocked;  // and not as a guard of the call: pybind11 notes the new object in the same
-  return c10::make_intrusive<PythonProcessGroupKolo>(store, rank, size, timeout);
+  return c10::make_intrusive<ProcessGroupKolo>(store, rank, size, timeout);
 }
 
 c10::intrusive_ptr<ProcessGroupKolo> subgroup(const ProcessGroupKolo& self, const std::vector<int>& ranks,
                                               const std::string& name, Milliseconds timeout) {
-  return c10::make_intrusive<PythonProcessGroupKolo>(self, ranks, name, timeout);
+  return c10::make_intrusive<ProcessGroupKolo>(self, ranks, name, timeout);
 }
 
 c10::intrusive_ptr<ProcessGroupKolo> named(const ProcessGroupKolo& self, const std::string& name) {
-  return c10::make_intrusive<PythonProcessGroupKolo>(self, name);
+  return c10::make_intrusive<ProcessGroupKolo>(self, name);
 }
 
 void reduce_in_arena(::c10d::Reducer& reducer, const c10::intrusive_ptr<ProcessGroupKolo>& group, std::size_t bytes) {
@@ -88,6 +84,7 @@ py::dict place(const ProcessGroupKolo& self) {
 
 PYBIND11_MODULE(_C, module) {
   py::module_::import("torch.distributed");  // whose types are used below
+  World::set_around(&without_pythons_lock);
   const py::call_guard<py::gil_scoped_release> unlocked{};
   py::class_<ProcessGroupKolo, c10::intrusive_ptr<ProcessGroupKolo>, Backend>(module, "ProcessGroupKolo")
       .def(py::init(&make), py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"))

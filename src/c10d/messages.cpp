@@ -124,7 +124,7 @@ std::string list_of(const std::vector<int>& ranks) {
 }  // namespace
 
 void ProcessGroupKolo::monitoredBarrier(const ::c10d::BarrierOptions& options, bool wait_all_ranks) {
-  world("monitored_barrier").sweep();
+  world_->sweep();
   const std::chrono::milliseconds timeout =
       options.timeout == ::c10d::kUnsetTimeout ? timeout_.load() : options.timeout;
   const std::int64_t number = ++monitored_barriers_;

@@ -56,6 +56,9 @@ void check_elements(const char* call, const char* what, std::int64_t given, std:
             std::to_string(wanted));
 }
 
+/// Kolo's rows have elements: of tensors that have none there are no rows.
+Rows rows_of(std::int64_t count, std::int64_t length) { return length == 0 ? Rows{0, 1} : Rows{count, length}; }
+
 std::vector<at::Tensor> joined(const std::vector<std::vector<at::Tensor>>& lists) {
   std::vector<at::Tensor> all;
   for (const auto& list : lists) all.insert(all.end(), list.begin(), list.end());
@@ -87,27 +90,19 @@ ProcessGroupKolo::ProcessGroupKolo(const ProcessGroupKolo& other, std::string na
 
 ProcessGroupKolo::~ProcessGroupKolo() = default;
 
-void ProcessGroupKolo::leave() { world_ = nullptr; }
-
-World& ProcessGroupKolo::world(const std::string& call) const {
-  if (world_ == nullptr) raise(call, ErrorCode::shut_down, "the process group has been destroyed");
-  return *world_;
-}
-
 std::chrono::milliseconds ProcessGroupKolo::or_default(std::chrono::milliseconds timeout) const {
   return timeout == ::c10d::kUnsetTimeout || timeout == kNoTimeout ? timeout_.load() : timeout;
 }
 
 c10::intrusive_ptr<Work> ProcessGroupKolo::start(Occasion occasion, const std::function<void(Operation&)>& begin) {
-  World& world = this->world(occasion.call);
-  world.sweep();
+  world_->sweep();
   occasion.rank = rank_;
   auto operation = std::make_unique<Operation>();
   try {
     translated(occasion.call, [&] { begin(*operation); });
   } catch (...) {
     operation->finish = nullptr;
-    world.adopt(std::move(operation));  // of a call of several tensors some may have started
+    world_->adopt(std::move(operation));  // of a call of several tensors some may have started
     throw;
   }
   return c10::make_intrusive<Work>(world_, std::move(occasion), std::move(operation));
@@ -181,8 +176,8 @@ Step ProcessGroupKolo::gathering(const char* call, Tensors outputs, const at::Te
   if (step.out.tensors().size() > 1) {
     check_elements(call, "input", numel, step.out.tensors()[static_cast<std::size_t>(rank_)].numel());
   }
-  if (step.out.is_even()) {
-    check_elements(call, "output", step.out.numel(), numel * size_);
+  if (step.out.is_even()) check_elements(call, "output", step.out.numel(), numel * size_);
+  if (step.out.is_even() && numel > 0) {
     step.out_rows = {size_, numel};
   } else {
     step.in_rows = {numel, 1};
@@ -248,7 +243,7 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::scatter(Tensors& outputs, std::vecto
                                                     const ::c10d::ScatterOptions& options) {
   const at::Tensor& output = only(kScatter.call, outputs);
   Step step{{}, Packed::to_write(kScatter.call, {output}), static_cast<int>(options.rootRank)};
-  step.out_rows = {1, step.out.numel()};
+  step.out_rows = rows_of(1, step.out.numel());
   if (rank_ == options.rootRank) {
     const Tensors& list = only(kScatter.call, inputs);
     check_one_a_rank(kScatter.call, "inputs", list, size_);
@@ -258,7 +253,7 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::scatter(Tensors& outputs, std::vecto
       raise(kScatter.call, ErrorCode::invalid_argument, "the inputs have different numbers of elements");
     }
     check_elements(kScatter.call, "output", step.out.numel(), list.front().numel());
-    step.in_rows = {size_, list.front().numel()};
+    step.in_rows = rows_of(size_, list.front().numel());
   }
   return start(kScatter, {std::move(step)}, outputs, options.timeout);
 }
@@ -270,8 +265,8 @@ Step ProcessGroupKolo::reduce_scattering(const char* call, const at::Tensor& out
     raise(call, ErrorCode::invalid_argument, "the inputs have different numbers of elements");
   }
   check_elements(call, "input", step.in.numel(), step.out.numel() * size_);
-  step.in_rows = {size_, step.out.numel()};
-  step.out_rows = {1, step.out.numel()};
+  step.in_rows = rows_of(size_, step.out.numel());
+  step.out_rows = rows_of(1, step.out.numel());
   return step;
 }
 
@@ -365,11 +360,11 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::barrier(const ::c10d::BarrierOptions
 }
 
 void ProcessGroupKolo::abandon(const std::string& reason) {
-  if (world_ != nullptr) world_->context().abandon(reason);
+  world_->context().abandon(reason);
 }
 
 void ProcessGroupKolo::shutdown() {
-  if (world_ == nullptr || !is_world_) return;
+  if (!is_world_) return;
   translated("destroy_process_group", [&] { world_->context().shutdown(); });
 }
 

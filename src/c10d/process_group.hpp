@@ -106,16 +106,11 @@ class ProcessGroupKolo : public Backend {
 #endif
 
   [[nodiscard]] const Group& group() const noexcept { return group_; }
-  /// The world's; throws when it has been left.
-  [[nodiscard]] const Context& context() const { return world("context").context(); }
-
- protected:
-  /// Drops the world; what is called on the group afterwards fails. For destructors that must not hold a lock then.
-  void leave();
+  /// The world's.
+  [[nodiscard]] const Context& context() const { return world_->context(); }
 
  private:
   ProcessGroupKolo(std::shared_ptr<World> world, std::chrono::milliseconds timeout);
-  [[nodiscard]] World& world(const std::string& call) const;
   [[nodiscard]] std::chrono::milliseconds or_default(std::chrono::milliseconds timeout) const;
 
   /// Starts the operations of a collective.
@@ -130,7 +125,7 @@ class ProcessGroupKolo : public Backend {
   [[nodiscard]] Step gathering(const char* call, Tensors outputs, const at::Tensor& input) const;
   [[nodiscard]] Step reduce_scattering(const char* call, const at::Tensor& output, Tensors inputs) const;
 
-  std::shared_ptr<World> world_;  // null when it has been left
+  const std::shared_ptr<World> world_;
   const Group group_;
   const bool is_world_;
   const std::string name_;  // of its calls; empty: they have none

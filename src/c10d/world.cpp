@@ -18,6 +18,8 @@ Options options_for(c10::intrusive_ptr<::c10d::Store> store, int rank, int size,
       .with_setting("KOLO_TIMEOUT_S", seconds);
 }
 
+std::atomic<World::Around> around_leaving{nullptr};
+
 void finish(Operation& operation) {
   const bool failed = std::any_of(operation.handles.begin(), operation.handles.end(),
                                   [](const auto& handle) { return !handle->status()->ok(); });
@@ -49,9 +51,19 @@ bool Operation::wait_until(Threads::Clock::time_point until) const {
 }
 
 World::World(c10::intrusive_ptr<::c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout)
-    : context_(options_for(std::move(store), rank, size, timeout)) {}
+    : context_(std::in_place, options_for(std::move(store), rank, size, timeout)) {}
 
-World::~World() = default;
+World::~World() {
+  const auto leave = [this] { context_.reset(); };
+  const Around around = around_leaving;
+  if (around != nullptr) {
+    around(leave);
+  } else {
+    leave();
+  }
+}
+
+void World::set_around(Around around) noexcept { around_leaving = around; }
 
 void World::adopt(std::unique_ptr<Operation> operation) {
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -9,7 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <string>
+#include <optional>
 #include <vector>
 
 #include <kolo/context.hpp>
@@ -42,9 +42,14 @@ class World {
   World(c10::intrusive_ptr<::c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout);
   World(const World&) = delete;
   World& operator=(const World&) = delete;
+  /// Leaves the job, by way of `around` where there is one.
   ~World();
 
-  [[nodiscard]] Context& context() noexcept { return context_; }
+  /// How worlds are left: Python's side gives up Python's lock around it, which other threads may need to end theirs.
+  using Around = void (*)(const std::function<void()>& leave);
+  static void set_around(Around around) noexcept;
+
+  [[nodiscard]] Context& context() noexcept { return *context_; }
   [[nodiscard]] Threads& threads() noexcept { return threads_; }
 
   /// Keeps the memory of an operation whose Work has gone until Kolo has done with it, and finishes it then.
@@ -57,7 +62,7 @@ class World {
   std::mutex mutex_;
   std::vector<std::unique_ptr<Operation>> adopted_;  // under the mutex
   std::atomic<bool> has_adopted_{false};
-  Context context_;  // the first to go: that ends all operations
+  std::optional<Context> context_;  // the first to go: that ends all operations
 };
 
 }  // namespace kolo::c10d

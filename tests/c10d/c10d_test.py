@@ -46,7 +46,8 @@ def fault(*sizes):
 
 def same(actual, expected, what=""):
     assert actual.dtype == expected.dtype and actual.shape == expected.shape, (what, actual, expected)
-    as_bytes = [t.contiguous().reshape(-1).view(torch.uint8) for t in (actual, expected)]
+    packed = [t.clone(memory_format=torch.contiguous_format).reshape(-1) for t in (actual, expected)]
+    as_bytes = [t.view(torch.uint8) for t in packed]
     assert torch.equal(*as_bytes), (what, actual, expected)
 
 
@@ -180,7 +181,7 @@ def broadcasts(rank, size):
     dist.broadcast_object_list(words, size - 1)
     assert words == ["kolo", {"rank": 1}], words
     conjugate = torch.tensor([1 + 2j, 3 - 1j]).conj() if rank == 0 else torch.zeros(2, dtype=torch.complex64)
-    dist.broadcast(conjugate, 0)
+    kolo_torch.backend_of().broadcast([conjugate], _options(dist.BroadcastOptions, rootRank=0)).wait()
     same(conjugate.resolve_conj(), torch.tensor([1 - 2j, 3 + 1j]))
 
 
@@ -214,8 +215,14 @@ def gathers(rank, size):
     dist.all_gather(outputs, values(rank, lengths[rank], torch.float32))
     for other, output in enumerate(outputs):
         same(output, values(other, lengths[other], torch.float32))
-    outputs = [poisoned(0) for _ in range(size)]
-    dist.all_gather(outputs, torch.zeros(0))
+    empty = torch.zeros(0)  # by all calls
+    dist.all_gather([poisoned(0) for _ in range(size)], empty)
+    dist.all_reduce(empty)
+    dist.broadcast(empty, 0)
+    dist.gather(empty, [poisoned(0) for _ in range(size)] if rank == 0 else None, 0)
+    dist.scatter(poisoned(0), [empty] * size if rank == 0 else None, 0)
+    dist.reduce_scatter(poisoned(0), [empty] * size)
+    dist.all_to_all([poisoned(0) for _ in range(size)], [empty] * size)
     objects = [None] * size
     dist.all_gather_object(objects, ("rank", rank))
     assert objects == [("rank", r) for r in range(size)], objects
