@@ -170,7 +170,7 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::reduce(Tensors& tensors, const ::c10
 Step ProcessGroupKolo::gathering(const char* call, Tensors outputs, const at::Tensor& input) const {
   Step step{Packed::to_read(call, {input}), Packed::to_write(call, std::move(outputs))};
   const std::int64_t numel = step.in.numel();
-  step.in_rows = {1, numel};
+  step.in_rows = rows_of(1, numel);
   if (step.out.empty()) return step;
   check_same_type(call, step.out, step.in);
   if (step.out.tensors().size() > 1) {

@@ -491,9 +491,10 @@ def numbers_of_calls(rank, size):
     assert counters["submissions"] > 0 and counters["bytes"] > 0, counters
 
 
-def small_network():
-    layers = torch.nn.Linear(20, 40), torch.nn.BatchNorm1d(40), torch.nn.ReLU(), torch.nn.Linear(40, 5)
-    return torch.nn.Sequential(*layers)
+def network(width=1):
+    inputs, inner, outputs = 20 * width, 40 * width, 5 * width
+    first, last = torch.nn.Linear(inputs, inner), torch.nn.Linear(inner, outputs)
+    return torch.nn.Sequential(first, torch.nn.BatchNorm1d(inner), torch.nn.ReLU(), last)
 
 
 @check
@@ -503,10 +504,8 @@ def data_parallel_in_an_arena(rank, size):
     models = []
     for views in (False, True):
         torch.manual_seed(0)
-        model = torch.nn.parallel.DistributedDataParallel(
-            small_network(), bucket_cap_mb=0.002, gradient_as_bucket_view=views
-        )
-        models.append(model)
+        net = network(width=10)  # all in one bucket; what is small is copied all the same
+        models.append(torch.nn.parallel.DistributedDataParallel(net, gradient_as_bucket_view=views))
     for model in models[1:]:
         kolo_torch.reduce_in_arena(model)
     for step in range(4):  # buckets are made again after the first
@@ -515,7 +514,7 @@ def data_parallel_in_an_arena(rank, size):
             torch.manual_seed(100 * step + rank)
             model.zero_grad()
             before = backend.counters()["bytes_in_place"]
-            torch.nn.functional.mse_loss(model(torch.randn(8, 20)), torch.randn(8, 5)).backward()
+            torch.nn.functional.mse_loss(model(torch.randn(8, 200)), torch.randn(8, 50)).backward()
             in_place = backend.counters()["bytes_in_place"] - before
             gradients.append([p.grad.clone() for p in model.parameters()])
             wanted = 0 if model is models[0] else sum(4 * p.numel() for p in model.parameters())
@@ -526,7 +525,7 @@ def data_parallel_in_an_arena(rank, size):
 
 
 def over_gloo():
-    return torch.nn.parallel.DistributedDataParallel(small_network(), process_group=dist.new_group(backend="gloo"))
+    return torch.nn.parallel.DistributedDataParallel(network(), process_group=dist.new_group(backend="gloo"))
 
 
 @check
@@ -536,7 +535,7 @@ def data_parallel(rank, size):
     models = []
     for group in (None, gloo):
         torch.manual_seed(rank)  # others on each rank: DDP makes them alike
-        net = small_network()
+        net = network()
         model = torch.nn.parallel.DistributedDataParallel(net, process_group=group, bucket_cap_mb=0.002)
         models.append((model, torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)))
     for step in range(4):
