@@ -130,8 +130,8 @@ void ProcessGroupKolo::monitoredBarrier(const ::c10d::BarrierOptions& options, b
   const std::int64_t number = ++monitored_barriers_;
   if (timeout <= std::chrono::milliseconds::zero()) {
     raise("monitored_barrier", ErrorCode::timeout,
-          "Rank " + std::to_string(rank_) + " timed out in monitoredBarrier after " +
-              std::to_string(timeout.count()) + " ms");
+          "Rank " + std::to_string(rank_) + " timed out in monitoredBarrier after " + std::to_string(timeout.count()) +
+              " ms");
   }
   if (rank_ == 0) {
     watch_monitored_barrier(timeout, number, wait_all_ranks);

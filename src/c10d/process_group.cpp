@@ -359,9 +359,7 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::barrier(const ::c10d::BarrierOptions
   });
 }
 
-void ProcessGroupKolo::abandon(const std::string& reason) {
-  world_->context().abandon(reason);
-}
+void ProcessGroupKolo::abandon(const std::string& reason) { world_->context().abandon(reason); }
 
 void ProcessGroupKolo::shutdown() {
   if (!is_world_) return;
