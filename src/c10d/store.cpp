@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "c10d/store.hpp"
 
-#include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <utility>
@@ -16,13 +15,15 @@ void MeetingStore::set(const std::string& key, const std::string& value) {
 }
 
 std::optional<std::string> MeetingStore::get(const std::string& key, std::chrono::nanoseconds timeout) {
-  // Zero means "for ever" to PyTorch's stores.
-  const auto rounded = std::max(std::chrono::ceil<std::chrono::milliseconds>(timeout), std::chrono::milliseconds(1));
-  try {
-    store_->wait({key}, rounded);
-  } catch (const std::exception&) {
-    // Stores have no exception of their own for a key that does not come; one that fails does so again here.
-    if (!store_->check({key})) return std::nullopt;
+  if (!store_->check({key})) {
+    // Zero means "for ever" to PyTorch's stores, and they warn of a wait that ends without the key.
+    if (timeout <= std::chrono::nanoseconds::zero()) return std::nullopt;
+    try {
+      store_->wait({key}, std::chrono::ceil<std::chrono::milliseconds>(timeout));
+    } catch (const std::exception&) {
+      // Stores have no exception of their own for a key that does not come; one that fails does so again here.
+      if (!store_->check({key})) return std::nullopt;
+    }
   }
   const std::vector<std::uint8_t> value = store_->get(key);
   return std::string(value.begin(), value.end());
