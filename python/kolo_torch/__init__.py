@@ -47,6 +47,8 @@ def backend_of(group: dist.ProcessGroup | None = None) -> ProcessGroupKolo | Non
         if not dist.is_initialized():
             return None
         group = dist.distributed_c10d._get_default_group()
+    if group is dist.GroupMember.NON_GROUP_MEMBER:
+        return None
     if isinstance(group, _C.ProcessGroupKolo):  # as in PyTorch 1.13, where a backend is the group
         return group
     for device in _DEVICES:

@@ -595,7 +595,10 @@ def killed_in_a_collective(rank, size, folder):
 def aborted(rank, size, folder):
     join_world(rank, size, folder)
     dist.all_reduce(torch.ones(1))
+    store = dist.distributed_c10d._get_default_store()
+    store.set(f"through {rank}", "")  # the first is over on all
     if rank == 1:
+        store.wait(["through 0", "through 2"])
         kolo_torch.backend_of().abandon("enough")
         return
     raises(dist.DistBackendError, "rank 1", lambda: dist.all_reduce(torch.ones(1)))
