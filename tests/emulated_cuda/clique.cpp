@@ -80,6 +80,13 @@ void Clique::call(int rank, const Part& part) {
     return &other != &seat && other.called && !agree(other.signature, seat.signature);
   });
   if (disputed) disagree(round);
+  announce();
+}
+
+bool Clique::waits_for(const Communicator& communicator) const {
+  return std::all_of(members_.begin(), members_.end(), [&](const Communicator* member) {
+    return member == nullptr || member == &communicator || member->next_collective > communicator.next_collective;
+  });
 }
 
 void Clique::disagree(const Round& round) {

@@ -80,6 +80,8 @@ class Clique {
 
   /// The call was made; compared with what others said.
   void call(int rank, const Part& part);
+  /// Whether all others have made the collective's call that this one makes next.
+  bool waits_for(const Communicator& communicator) const;
   /// Occupies the stream until all parts are done.
   void run(Lock& lock, Stream& stream, Communicator& communicator, const std::vector<Part>& parts);
   /// All ranks' answers to one split: complete when every rank has given one.

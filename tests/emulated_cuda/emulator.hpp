@@ -108,6 +108,7 @@ struct Failure {
   int device = -1;         ///< only where this device is current (CUDA) or the communicator's (NCCL)
   int rank = -1;           ///< only this rank's (NCCL calls on a communicator)
   Effect effect = Effect::fail;
+  bool after_others = false;  ///< lose_peer: not before all other ranks have made the collective's call
 };
 void inject(const Failure& failure);
 

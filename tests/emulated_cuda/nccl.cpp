@@ -73,6 +73,9 @@ Found find(Call& call, ncclComm_t handle) {
     if (failure->effect == Failure::Effect::fail) return {nullptr, static_cast<ncclResult_t>(failure->code)};
     found->lost = true;
     if (failure->effect == Failure::Effect::lose_peer && found->clique != nullptr) {
+      if (failure->after_others) {
+        call.machine.cliques->changed.wait(call.lock, [&] { return found->clique->waits_for(*found); });
+      }
       found->clique->tell_others(found->rank, ncclRemoteError, "rank " + std::to_string(found->rank) + " was lost");
     }
     if (failure->code != ncclSuccess) return {nullptr, static_cast<ncclResult_t>(failure->code)};

@@ -39,10 +39,17 @@ UcxInterNode::UcxInterNode(std::unique_ptr<Worker> worker, int rank, const std::
 }
 
 UcxInterNode::~UcxInterNode() {
-  const bool all_completed = transfers_.size() == free_.size();
-  const bool all_ended = end();
-  if (!all_completed || !all_ended) staging_.keep();
+  const bool in_peace = transfers_.size() == free_.size() && !abandoned_.load(std::memory_order_relaxed);
+  const bool all_ended = (in_peace || are_connected()) && end();
+  if (!in_peace || !all_ended) staging_.keep();
   if (!all_ended) static_cast<void>(worker_.release());  // UCX still has calls that it would complete
+}
+
+/// Whether no connection is being made, by any rank to this one either.
+bool UcxInterNode::are_connected() const noexcept {
+  for (std::size_t rank = 0; rank < peers_.size(); ++rank)
+    if (static_cast<int>(rank) != rank_ && !peers_[rank].connected) return false;
+  return true;
 }
 
 /// Whether everything that was begun has ended.
@@ -154,7 +161,9 @@ bool UcxInterNode::test(Operation operation) {
     --receives_;
     pace_.receive();
   }
-  --peers_[static_cast<std::size_t>(transfer.rank)].open;
+  Peer& peer = peers_[static_cast<std::size_t>(transfer.rank)];
+  --peer.open;
+  peer.connected = true;
   transfer.claimed = false;
   free_.push_back(index);
   return true;

@@ -28,8 +28,10 @@
 // engine ends them all.
 //
 // At the end what is open is cancelled and connections are closed without asking the other side: what all ranks have
-// completed needs none, and after a failure nobody may wait. Where operations were open, staging memory is kept until
-// the process exits: a peer may still write into it (UCX's shared-memory transports write by address).
+// completed needs none, and after a failure nobody may wait. After one, staging memory is kept until the process exits:
+// a peer may still write into it (UCX's shared-memory transports write by address). So is UCX's worker, with its
+// sockets, unless every rank has exchanged messages with this one: UCX ends the process (1.13: an assertion) where a
+// connection is closed that is being made, and nobody can tell which others are making.
 //
 // A rank's context and worker are its own, also where ranks are threads: UCX locks nothing then.
 #pragma once
@@ -85,6 +87,7 @@ class UcxInterNode final : public transport::InterNode {
     std::string address;
     ucp_ep_h endpoint = nullptr;
     std::size_t open = 0;           ///< operations
+    bool connected = false;         ///< a message has come from it, or reached its connection
     ucs_status_t failure = UCS_OK;  ///< of the connection
     Call closing;                   ///< at the end
   };
@@ -120,6 +123,7 @@ class UcxInterNode final : public transport::InterNode {
   void check_own(const Call& call) const;
   [[nodiscard]] bool have_ended() noexcept;
   [[nodiscard]] bool end() noexcept;
+  [[nodiscard]] bool are_connected() const noexcept;
 
   std::unique_ptr<Worker> worker_;
   const int rank_;

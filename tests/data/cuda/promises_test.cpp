@@ -432,6 +432,7 @@ TEST_F(Promises, NcclsWordOfALostPeerIsHeardWhileItsCollectiveRuns) {
                        Failure failure;
                        failure.api = "ncclAllReduce";
                        failure.effect = Failure::Effect::lose_peer;
+                       failure.after_others = true;
                        failure.code = ncclSuccess;
                        failure.rank = 1;
                        emulated::inject(failure);
