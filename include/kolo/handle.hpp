@@ -25,7 +25,9 @@ struct HandleAccess;
 }  // namespace detail
 
 /// An operation that was started. Move-only. Dropping a handle neither waits nor cancels: the buffers must outlive the
-/// operation all the same. One thread at a time uses one handle; different handles are independent.
+/// operation all the same. Different handles are independent. Of one handle `wait`, `wait_for`, `done`, `status`,
+/// `late_ranks` and `on_done` may be called by several threads at once; what changes the handle itself (moving,
+/// `detach`, its end) may not overlap with any of them.
 ///
 /// Exceptions. A handle that an exception destroys while its operation is open sees to it that no memory is touched
 /// afterwards, for the buffers probably go next. It cannot wait for ranks that may never come; so it ends this rank's
@@ -69,6 +71,15 @@ class KOLO_API Handle {
   /// The outcome without an exception; empty while the operation is open. Does not wait.
   [[nodiscard]] std::optional<Status> status() const;
 
+  /// Which ranks of the group have not made this call yet: asks all nodes, and waits for their answer for `patience` at
+  /// most. Empty: all have, or nobody knows in time, or the operation is done, or is a message. Ranks of the group,
+  /// ascending. It costs a question to every node, so it is for a wait that has lasted too long, to say why. Throws
+  /// `Error` (invalid_argument) inside a callback.
+  template <class Rep, class Period>
+  [[nodiscard]] std::vector<int> late_ranks(std::chrono::duration<Rep, Period> patience) const {
+    return late_ranks_ns(detail::to_nanoseconds(patience));
+  }
+
   /// Calls `callback` once, when the operation has completed or failed: at once on this thread when it already has,
   /// else on the thread that drives the engine then (the background thread, or one that waits). It must be short and
   /// must not wait for a Kolo operation nor shut the context down (`Error` invalid_argument there); starting operations
@@ -84,6 +95,7 @@ class KOLO_API Handle {
   friend struct detail::HandleAccess;
   void let_go() noexcept;
   bool wait_for_ns(std::chrono::nanoseconds duration);
+  [[nodiscard]] std::vector<int> late_ranks_ns(std::chrono::nanoseconds patience) const;
   [[nodiscard]] detail::HandleState& state() const;
 
   std::shared_ptr<detail::HandleState> state_;

@@ -85,6 +85,14 @@ bool Handle::wait_for_ns(std::chrono::nanoseconds duration) {
   return true;
 }
 
+std::vector<int> Handle::late_ranks_ns(std::chrono::nanoseconds patience) const {
+  static_cast<void>(state());
+  const auto engine = state_->engine.lock();  // null: it is done, and its context gone
+  const base::Time now = base::now();
+  const bool overflows = patience >= base::Time::max() - now;
+  return engine ? engine->late_ranks(state_, overflows ? base::Time::max() : now + patience) : std::vector<int>();
+}
+
 bool Handle::done() const {
   detail::HandleState& operation = state();
   if (operation.done()) return true;

@@ -2,7 +2,9 @@
 #include "c10d/work.hpp"
 
 #include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <ATen/core/jit_type.h>
 
@@ -17,6 +19,9 @@ Threads::Clock::time_point after(std::chrono::milliseconds duration) {
   if (duration > kForEver) return Threads::Clock::time_point::max();
   return Threads::Clock::now() + duration;
 }
+
+/// For who is asked why nothing comes.
+constexpr std::chrono::milliseconds kPatienceForAnswers{250};
 
 }  // namespace
 
@@ -38,11 +43,24 @@ std::exception_ptr Work::outcome() const {
   return nullptr;
 }
 
+std::string Work::describe_late_ranks() const {
+  for (const auto& handle : operation_->handles) {
+    const std::vector<int> late = handle->late_ranks(kPatienceForAnswers);
+    if (late.empty()) continue;
+    std::string text = late.size() == 1 ? "rank " : "ranks ";
+    for (std::size_t i = 0; i < late.size(); ++i) {
+      if (i > 0) text += i + 1 < late.size() ? ", " : " and ";
+      text += std::to_string(late[i]);
+    }
+    return text + (late.size() == 1 ? " has" : " have") + " not made this call";
+  }
+  return "some rank is late";
+}
+
 std::exception_ptr Work::timed_out(std::chrono::milliseconds after) const {
   return exception_for(occasion_.call, ErrorCode::timeout,
                        "Timed out waiting " + std::to_string(after.count()) + "ms for operation " +
-                           std::to_string(occasion_.sequence) +
-                           " of the group to complete: some rank has not made this call, or is late");
+                           std::to_string(occasion_.sequence) + " of the group to complete: " + describe_late_ranks());
 }
 
 bool Work::settle() {

@@ -58,6 +58,8 @@ class Work final : public ::c10d::Work {
   /// Ends it, unless it has ended.
   void end(const std::exception_ptr& error);
   [[nodiscard]] std::exception_ptr outcome() const;
+  /// Asks who has not made the call.
+  [[nodiscard]] std::string describe_late_ranks() const;
   [[nodiscard]] std::exception_ptr timed_out(std::chrono::milliseconds after) const;
   void complete_future_when_done();
   void complete_future();

@@ -166,6 +166,7 @@ struct Overdue {
   /// It waits for the others to join: `name` is empty, and `round` is the number of the set's join, from 1.
   bool join = false;
   core::CollectiveKind kind = core::CollectiveKind::allreduce;  ///< of an unnamed call, for a warning
+  bool asked = false;  ///< the program asks: it is answered each time, and nobody is warned
 };
 
 /// A node's answer to a `Query` for a warning: those of its own ranks that have not submitted.
@@ -360,7 +361,8 @@ struct SequenceEnded {
   std::string message;
 };
 
-/// A tensor that some have waited for longer than the stall warning time, and who has not submitted it.
+/// A tensor that some have waited for longer than the stall warning time, or about which a program asks, and who has
+/// not submitted it.
 struct Stalled {
   core::SetId set = core::kGlobalSet;
   std::string name;
@@ -368,9 +370,9 @@ struct Stalled {
   std::vector<std::int32_t> missing;
   std::vector<std::int32_t> members = {};
   bool join = false;  ///< as in `Overdue`: who has not joined
-  // Of an unnamed call: which one it is.
   core::Round round = 0;
-  core::CollectiveKind kind = core::CollectiveKind::allreduce;
+  core::CollectiveKind kind = core::CollectiveKind::allreduce;  ///< of an unnamed call
+  bool asked = false;                                           ///< as in `Overdue`: no warning
 };
 
 /// The answer to a request of kind add_process_set that its members agreed on: it completes with this entry, and no

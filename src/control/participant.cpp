@@ -364,6 +364,14 @@ void Participant::overdue(SlotId slot, double waited_s, bool deadline) {
   impl_->publisher.ask(impl_->slots[slot], waited_s, deadline);
 }
 
+void Participant::ask(SlotId slot, double waited_s) { impl_->publisher.ask(impl_->slots[slot], waited_s, false, true); }
+
+void Participant::ask_call(SetId set, Round call, double waited_s) {
+  Overdue overdue{impl_->rank, impl_->slots.set_of(set).number, kSequence, call, waited_s};
+  overdue.asked = true;
+  impl_->publisher.say(std::move(overdue));
+}
+
 void Participant::overdue_running(SetId set, const std::string& name, double waited_s) {
   const auto found = impl_->slots.sets().find(set);
   const SlotId slot = found == impl_->slots.sets().end() ? kNoSlot : impl_->slots.find(found->second, name);

@@ -103,7 +103,7 @@ struct ForgetSlot {
 struct DropPlan {
   std::uint32_t plan_key = 0;
 };
-/// A stall that the log reported (for a warning).
+/// A stall that the log reported: for a warning, or because a program asks.
 struct ReportStall {
   Stalled stall;
 };
@@ -195,6 +195,9 @@ class Participant {
   void set_interested(bool interested);
   /// A slot's submission, in flight, has waited for `waited_s` seconds; a join, since the set's last batch.
   void overdue(SlotId slot, double waited_s, bool deadline);
+  /// The program asks who has not submitted what this rank has waited for; `ReportStall` says so, if anybody has not.
+  void ask(SlotId slot, double waited_s);
+  void ask_call(core::SetId set, core::Round call, double waited_s);
   /// The deadline of a submission has passed whose batch has been handed out and is not complete.
   void overdue_running(core::SetId set, const std::string& name, double waited_s);
   void answer(Answer answer);

@@ -241,6 +241,20 @@ void Engine::wait_all(Span<Operation* const> operations, std::optional<base::Tim
   }
 }
 
+std::vector<int> Engine::late_ranks(const OperationPtr& operation, base::Time until) {
+  if (operation->done() || operation->message != nullptr) return {};
+  check_may_wait();
+  operation->forget_late();
+  push({Command::ask, operation});
+  tell_driver();
+  while (is_caller()) {
+    const base::EventCount::Ticket ticket = changes_.ticket();
+    if (operation->done() || operation->knows_late() || base::now() >= until) break;
+    attend(ticket, until);
+  }
+  return operation->sleep_until_late(until);
+}
+
 data::DeviceEventPtr Engine::wait_enqueued(Operation& operation) {
   check_may_wait();
   check_may_wait_for(operation);

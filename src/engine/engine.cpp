@@ -196,6 +196,9 @@ bool Engine::drain_mailbox(base::Time now) {
     case Command::drop_set:
       if (!ending_.is_leaving()) participant_.drop(item->set);  // else it has dropped all of them
       break;
+    case Command::ask:
+      ask_who_is_late(*item->operation, now);
+      break;
     case Command::leave:
       ending_.leave();
       participant_.leave();

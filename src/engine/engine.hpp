@@ -191,6 +191,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   }
   /// All of them. A driver's place is taken once for all.
   void wait_all(Span<Operation* const> operations, std::optional<base::Time> until);
+  /// Asks all nodes who has not submitted an operation, which is open or done, and waits for the answer until the time
+  /// has come at most. Ranks of its set; none: all have, it is done, or nobody knows. Throws Error as `wait` does.
+  [[nodiscard]] std::vector<int> late_ranks(const OperationPtr& operation, base::Time until);
   /// Waits until all work of a device's operation has been given to the device, and returns the event behind which its
   /// result is complete; null when it is done. Throws Error (invalid_argument) inside a callback.
   [[nodiscard]] data::DeviceEventPtr wait_enqueued(Operation& operation);
@@ -247,7 +250,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
     Engine& engine_;
   };
 
-  enum class Command : std::uint8_t { submit, make_set, join, join_counted, copy, end_step, drop_set, leave };
+  enum class Command : std::uint8_t { submit, make_set, join, join_counted, copy, end_step, drop_set, ask, leave };
   struct Item {
     Command command = Command::submit;
     OperationPtr operation;
@@ -319,6 +322,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void check_deadlines(base::Time now) KOLO_REQUIRES(driver_.mutex());
   void check_deadline(Operation& operation, base::Time now) KOLO_REQUIRES(driver_.mutex());
   void ask_about(Operation& operation, base::Time now) KOLO_REQUIRES(driver_.mutex());
+  void ask_who_is_late(Operation& operation, base::Time now) KOLO_REQUIRES(driver_.mutex());
+  [[nodiscard]] bool concerns(const control::Stalled& stall, const Operation& operation) const
+      KOLO_REQUIRES(driver_.mutex());
   [[nodiscard]] std::optional<control::SlotId> slot_of(const Operation& operation) const KOLO_REQUIRES(driver_.mutex());
   [[nodiscard]] control::Answer::Wait wait_of(const Operation& operation) const KOLO_REQUIRES(driver_.mutex());
   [[nodiscard]] std::string describe(const Operation& operation) const KOLO_REQUIRES(driver_.mutex());

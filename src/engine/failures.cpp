@@ -13,6 +13,9 @@
 namespace kolo::engine {
 namespace {
 
+/// Of what a program asks about, in seconds.
+constexpr double kLeastWait = 1e-9;
+
 /// Not in the log yet; else its batch runs.
 bool is_negotiating(const Operation& operation) noexcept {
   return operation.is_waiting || operation.entry->operation.get() == &operation;
@@ -73,6 +76,18 @@ void Engine::ask_about(Operation& operation, base::Time now) {
     participant_.overdue(*slot, waited, true);
   } else {
     participant_.overdue_running(operation.entry->set, operation.entry->name, waited);
+  }
+}
+
+/// A program wants to know. Of what runs, or is over, there is nobody to tell.
+void Engine::ask_who_is_late(Operation& operation, base::Time now) {
+  if (operation.done()) return;
+  // Submitted and asked about in one pass it has not waited at all, which would mean that a rank has left.
+  const double waited = std::max(base::to_seconds(now - operation.submitted), kLeastWait);
+  if (operation.entry->is_sequence) {
+    if (operation.is_waiting) participant_.ask_call(operation.entry->set, operation.call, waited);
+  } else if (const auto slot = slot_of(operation)) {
+    participant_.ask(*slot, waited);
   }
 }
 
@@ -248,7 +263,25 @@ void Engine::end_batches() {
   executor_.drop();
 }
 
+bool Engine::concerns(const control::Stalled& stall, const Operation& operation) const {
+  if (!is_negotiating(operation) || stall.join || operation.joins) return false;
+  const control::Answer::Wait wait = wait_of(operation);
+  return wait.set == stall.set && wait.name == stall.name && wait.round == stall.round && wait.members == stall.members;
+}
+
 void Engine::report_stall(const control::Stalled& stall) {
+  for (std::size_t i = 0; i < open_.size(); ++i) {
+    if (!concerns(stall, open_[i])) continue;
+    const std::vector<int>& members = sets_.state_of(stall.set).members;
+    std::vector<int> late;
+    for (const std::int32_t rank : stall.missing) {
+      late.push_back(static_cast<int>(std::find(members.begin(), members.end(), rank) - members.begin()));
+    }
+    std::sort(late.begin(), late.end());
+    open_[i].note_late(std::move(late));
+    changes_.note();
+  }
+  if (stall.asked) return;
   ++metrics_.stalls;
   if (topology_.rank != 0) return;
   errands_.log(LogLevel::warning, control::stalled(leader_->words_of(stall.set), stall));

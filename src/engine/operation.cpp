@@ -132,6 +132,32 @@ void HandleState::set_enqueued(data::DeviceEventPtr event) {
   if (sleepers_ > 0) changed_.notify_all();
 }
 
+void HandleState::forget_late() {
+  const base::MutexLock lock(mutex_);
+  late_.reset();
+}
+
+bool HandleState::knows_late() {
+  const base::MutexLock lock(mutex_);
+  return late_.has_value();
+}
+
+std::vector<int> HandleState::sleep_until_late(base::Time until) {
+  const base::MutexLock lock(mutex_);
+  state_.fetch_or(kAttended, std::memory_order_acq_rel);
+  ++sleepers_;
+  bool in_time = true;
+  while (in_time && !done() && !late_) in_time = changed_.wait_until(mutex_, until);
+  --sleepers_;
+  return late_ && !done() ? *late_ : std::vector<int>();
+}
+
+void HandleState::note_late(std::vector<int> ranks) {
+  const base::MutexLock lock(mutex_);
+  late_ = std::move(ranks);
+  if (sleepers_ > 0) changed_.notify_all();
+}
+
 bool HandleState::add_callback(std::function<void(const Status&)>& callback) {
   const base::MutexLock lock(mutex_);
   if ((state_.fetch_or(kAttended, std::memory_order_acq_rel) & kDone) != 0) return false;
@@ -166,6 +192,7 @@ void HandleState::reset() noexcept {
     const base::MutexLock lock(mutex_);
     KOLO_CHECK(sleepers_ == 0) << "a prepared operation is started again while a thread waits for it";
     callbacks_.clear();
+    late_.reset();
   }
   if ((state & kFailed) != 0) outcome_ = Status();
   warned = overdue = reminded = false;

@@ -159,11 +159,19 @@ class HandleState {
   /// Sleeps until all work has been given to the device, or until done. The event behind which the result is complete;
   /// null when done.
   [[nodiscard]] data::DeviceEventPtr sleep_until_enqueued();
+  /// Forgets who was late, before somebody asks again.
+  void forget_late();
+  /// Whether `note_late` has been called since.
+  [[nodiscard]] bool knows_late();
+  /// Sleeps until `note_late`, until done or until the time has come. Returns what was noted.
+  [[nodiscard]] std::vector<int> sleep_until_late(base::Time until);
   /// Registers a callback; false when the operation is done already (the caller then calls it).
   bool add_callback(std::function<void(const Status&)>& callback);
 
   /// The driver: all work has been given to the device.
   void set_enqueued(data::DeviceEventPtr event);
+  /// The driver: the ranks of its set that had not submitted it, for who has asked.
+  void note_late(std::vector<int> ranks);
   /// The driver: the outcome, once. Returns the callbacks to run, without any lock held; `was_interesting` says
   /// whether `mark_interest` had returned true.
   std::vector<std::function<void(const Status&)>> complete(const Status& status, bool& was_interesting);
@@ -177,6 +185,7 @@ class HandleState {
   int sleepers_ KOLO_GUARDED_BY(mutex_) = 0;
   data::DeviceEventPtr enqueued_ KOLO_GUARDED_BY(mutex_);
   std::vector<std::function<void(const Status&)>> callbacks_ KOLO_GUARDED_BY(mutex_);
+  std::optional<std::vector<int>> late_ KOLO_GUARDED_BY(mutex_);
 };
 
 }  // namespace kolo::detail

@@ -51,7 +51,7 @@ std::vector<UpMessage> sample_up() {
           Answer{kMost, 1023, true, Doing::standing, {0, 7}, "no time", Answer::Wait{3, "y", kMost, {2, 5}}},
           Answer{1, 2, false, Doing::waiting, {}, "", std::nullopt},
           Joined{3, 7, kMost, 12, {{"", 18, 0, {}}, {"x", kMost, core::kNoTensor, sample_signature()}}, kMost, true, 9},
-          Overdue{2, 1, "", 3, kWaited, true, false, {}, true, core::kLastCollective},
+          Overdue{2, 1, "", 3, kWaited, true, false, {}, true, core::kLastCollective, true},
           SequenceGrown{4,
                         kMost,
                         {{255, kMost, sample_signature()},
@@ -68,7 +68,7 @@ std::vector<LogEntry> sample_log() {
           PlannedBatch{100, 120},
           Failed{3, "x", 4, ErrorCode::mismatch, "they disagree", {0, 3}},
           Query{1, 2, "y", 3, true, {0, 3}},
-          Stalled{1, "z", kWaited, {4, 5}, {4, 5, 6}, false, kMost, core::CollectiveKind::barrier},
+          Stalled{1, "z", kWaited, {4, 5}, {4, 5, 6}, false, kMost, core::CollectiveKind::barrier, true},
           SetAdded{1, core::kFirstRow, 2, {1, 0}, "add"},
           SetRemoved{1},
           RankLeft{6},
@@ -133,6 +133,8 @@ TEST(Codec, BringsEveryFieldBack) {
   EXPECT_EQ(answer.wait->round, kMost);
   EXPECT_EQ(answer.wait->members, (std::vector<std::int32_t>{2, 5}));
   EXPECT_FALSE(overdue.join);
+  EXPECT_FALSE(overdue.asked);
+  EXPECT_TRUE(std::get<Overdue>(decode_up(encoded(sample_up()[14]))).asked);
   EXPECT_TRUE(std::get<Overdue>(decode_up(encoded(sample_up()[14]))).join);
   const auto joined = std::get<Joined>(decode_up(encoded(sample_up()[13])));
   EXPECT_EQ(joined.rank, 3);
@@ -161,6 +163,7 @@ TEST(Codec, BringsEveryFieldBack) {
   EXPECT_EQ(stalled.members, (std::vector<std::int32_t>{4, 5, 6}));
   EXPECT_EQ(stalled.round, kMost);
   EXPECT_EQ(stalled.kind, core::CollectiveKind::barrier);
+  EXPECT_TRUE(stalled.asked);
   EXPECT_EQ(std::get<Overdue>(decode_up(encoded(sample_up()[14]))).kind, core::kLastCollective);
   EXPECT_EQ(std::get<SetRemoved>(decode_log(encoded(sample_log()[10]))).set, 1U);
   const auto absent = std::get<RankJoined>(decode_log(encoded(sample_log()[15])));

@@ -332,7 +332,7 @@ class Saboteur {
     case 2:
       return Interest{rank(), plan(), plan(), ids(), count()};
     case 3:
-      return Overdue{rank(), set(), name(), count(), seconds(), flag(), flag(), members(), flag(), kind()};
+      return Overdue{rank(), set(), name(), count(), seconds(), flag(), flag(), members(), flag(), kind(), flag()};
     case 4:
       return Missing{count(), ranks()};
     case 5:
@@ -369,7 +369,7 @@ class Saboteur {
     case 7:
       return Query{count(), set(), name(), count(), flag(), members(), flag()};
     case 8:
-      return Stalled{set(), name(), seconds(), ranks(), members(), flag(), count(), kind()};
+      return Stalled{set(), name(), seconds(), ranks(), members(), flag(), count(), kind(), flag()};
     case 9:
       return SetAdded{set(), id(), generation(), ranks(), name()};
     case 10:

@@ -541,6 +541,32 @@ TEST_F(SequencerTest, ReportsAStallOnceAndFailsAtTheDeadline) {
   EXPECT_EQ(sequencer.next_deadline(), Time::max());
 }
 
+TEST_F(SequencerTest, AnswersAProgramEachTimeAndWarnsNobody) {
+  Overdue question{0, 0, "x", 1, 0.5};
+  question.asked = true;
+  for (std::uint64_t query = 1; query <= 2; ++query) {
+    sequencer.on_message(question, now);
+    EXPECT_EQ(only<Query>(decide()).query, query);
+    sequencer.on_message(Missing{query, {3}}, now);
+    sequencer.on_message(Missing{query, {}}, now);
+    const auto answer = only<Stalled>(decide());
+    EXPECT_TRUE(answer.asked);
+    EXPECT_EQ(answer.missing, Ranks{3});
+  }
+  EXPECT_EQ(sequencer.counters().stalls, 0U);
+  // A warning that comes while a program's question is open is a warning.
+  sequencer.on_message(question, now);
+  sequencer.on_message(Overdue{1, 0, "x", 1, 60}, now);
+  EXPECT_EQ(only<Query>(decide()).query, 3U);
+  sequencer.on_message(Missing{3, {3}}, now);
+  sequencer.on_message(Missing{3, {}}, now);
+  EXPECT_FALSE(only<Stalled>(decide()).asked);
+  EXPECT_EQ(sequencer.counters().stalls, 1U);
+  // After it, too, programs are answered.
+  sequencer.on_message(question, now);
+  EXPECT_EQ(only<Query>(decide()).query, 4U);
+}
+
 TEST_F(SequencerTest, LatchesTheFirstLoss) {
   sequencer.on_message(RankLost{2, ErrorCode::rank_lost, "signal 9"}, now);
   sequencer.on_message(RankLost{3, ErrorCode::rank_lost, "signal 9"}, now);

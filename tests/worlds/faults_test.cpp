@@ -184,6 +184,44 @@ TEST_P(Faults, UnnamedCallThatOneRankNeverMakes) {
       hasty());
 }
 
+/// By name, and without one in a group of its own order; as often as it asks, and nobody is warned.
+TEST_P(Faults, AProgramAsksWhoIsLate) {
+  kolo::run_local(
+      ranks(),
+      [&] {
+        std::vector<int> reversed;
+        for (int rank = ranks() - 1; rank >= 0; --rank) reversed.push_back(rank);
+        const kolo::Group group = kolo::Group::of(reversed);
+        std::vector<float> x{1};
+        std::vector<float> y{1};
+        std::vector<float> z{1};
+        if (kolo::rank() == odd()) gate_.wait_for(ranks() - 1);
+        std::vector<kolo::Handle> handles;
+        handles.push_back(kolo::allreduce_async("x", kolo::view(x)));
+        handles.push_back(kolo::allreduce_async(group, kolo::view(y)));
+        handles.push_back(kolo::allreduce_async(group, kolo::view(z)));
+        if (kolo::rank() != odd()) {
+          const std::vector<int> late{odd()};
+          const std::vector<int> late_in_group{ranks() - 1 - odd()};
+          const auto until = std::chrono::steady_clock::now() + kPatience;
+          // What the others have submitted may be on its way yet.
+          while (handles[2].late_ranks(kPatience) != late_in_group) ASSERT_LT(std::chrono::steady_clock::now(), until);
+          for (int time = 0; time < 2; ++time) {
+            EXPECT_EQ(handles[0].late_ranks(kPatience), late);
+            EXPECT_EQ(handles[1].late_ranks(kPatience), late_in_group);
+            EXPECT_EQ(handles[2].late_ranks(kPatience), late_in_group);
+          }
+          gate_.come();
+        }
+        kolo::wait_all(handles);
+        for (const kolo::Handle& handle : handles) EXPECT_EQ(handle.late_ranks(kPatience), std::vector<int>());
+        for (const std::vector<float>* sum : {&x, &y, &z}) EXPECT_EQ((*sum)[0], static_cast<float>(ranks()));
+        EXPECT_EQ(kolo::metrics().stalls, 0U);
+      },
+      options());
+  EXPECT_EQ(records_.of(kolo::LogLevel::warning, "").size(), 0U);
+}
+
 /// Reported once, completed after all.
 TEST_P(Faults, SlowRankIsReportedAndForgiven) {
   kolo::run_local(

@@ -119,6 +119,29 @@ void expect_waits(Duration duration) {
   });
 }
 
+/// As a host library does: one thread waits, another asks, and a third has a callback.
+TEST(Handles, ServeSeveralThreadsAtATime) {
+  kolo::run_local(2, [] {
+    for (int round = 0; round < 50; ++round) {
+      std::vector<float> x(1000, 1);
+      const kolo::Context& context = kolo::current_context();
+      kolo::Handle handle = kolo::allreduce_async("x", kolo::view(x));
+      std::atomic<int> called{0};
+      std::thread asks([&] {
+        while (!handle.done()) std::this_thread::yield();
+        EXPECT_TRUE(handle.status()->ok());
+      });
+      std::thread wants_to_know([&] { static_cast<void>(handle.late_ranks(std::chrono::milliseconds(1))); });
+      std::thread registers([&] { handle.on_done([&](const kolo::Status&) { ++called; }); });
+      handle.wait();
+      EXPECT_EQ(x[999], 2.0F);
+      for (std::thread* thread : {&asks, &wants_to_know, &registers}) thread->join();
+      while (called < 1) std::this_thread::yield();
+      EXPECT_EQ(context.size(), 2);
+    }
+  });
+}
+
 TEST(Handles, WaitForAnyDuration) {
   expect_waits(std::chrono::hours::max());
   expect_waits(std::chrono::nanoseconds::max());

@@ -162,6 +162,7 @@ void write(Writer& w, const Stalled& m) {
   w.byte(m.join ? 1 : 0);
   w.number(m.round);
   w.byte(static_cast<std::uint8_t>(m.kind));
+  w.byte(m.asked ? 1 : 0);
 }
 void read(Reader& r, Stalled& m) {
   m.set = r.number_of<core::SetId>();
@@ -172,6 +173,7 @@ void read(Reader& r, Stalled& m) {
   m.join = r.flag();
   m.round = r.number();
   m.kind = r.choice(core::kLastCollective);
+  m.asked = r.flag();
 }
 
 void write(Writer& w, const SetAdded& m) {

@@ -82,6 +82,7 @@ void write(Writer& w, const Overdue& m) {
   w.list(m.members);
   w.byte(m.join ? 1 : 0);
   w.byte(static_cast<std::uint8_t>(m.kind));
+  w.byte(m.asked ? 1 : 0);
 }
 void read(Reader& r, Overdue& m) {
   m.rank = r.rank();
@@ -94,6 +95,7 @@ void read(Reader& r, Overdue& m) {
   m.members = r.list<std::int32_t>();
   m.join = r.flag();
   m.kind = r.choice(core::kLastCollective);
+  m.asked = r.flag();
 }
 
 void write(Writer& w, const Missing& m) {

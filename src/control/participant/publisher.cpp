@@ -16,10 +16,11 @@ void Publisher::declare(Slot& slot) {
   out_.messages.emplace_back(std::move(declared));
 }
 
-void Publisher::ask(const Slot& slot, double waited_s, bool deadline) {
+void Publisher::ask(const Slot& slot, double waited_s, bool deadline, bool asked) {
   const SetId set = slot.set == nullptr ? core::kGlobalSet : slot.set->number;
   Overdue overdue{rank_, set, slot.name, slot.round, waited_s, deadline, false, slot.members, slot.is_join};
   if (const auto& submitted = slot.whole ? slot.pending : slot.current) overdue.kind = submitted->kind;
+  overdue.asked = asked;
   out_.messages.emplace_back(std::move(overdue));
 }
 

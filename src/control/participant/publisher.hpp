@@ -46,7 +46,7 @@ class Publisher {
     if (slot.members.empty()) return slot.set->has_left;
     return (slot.set->has_left && left_.has_any(slot.members)) || slot.set->absent.any_of(slot.members);
   }
-  void ask(const Slot& slot, double waited_s, bool deadline);
+  void ask(const Slot& slot, double waited_s, bool deadline, bool asked = false);
   /// About the last call of the set's sequence: whether a rank has left that will not make it.
   void ask(const Set& set);
 

@@ -32,7 +32,7 @@ void Questions::on(const Overdue& message, Time now) {
     if (message.deadline) ask(message, now);
     return;
   }
-  if (!message.deadline && !any_left(request) && reported(request)) return;
+  if (!message.deadline && !message.asked && !any_left(request) && reported(request)) return;
   ask(message, now);
 }
 
@@ -40,7 +40,7 @@ void Questions::on_late_call(Set& set, const Overdue& message, Time now) {
   if (set.has_left) calls_.note_asked(set, message.round);
   if (message.round > set.sequence.last() || message.waited_s == 0) return;
   const Request request = request_of(message);
-  if (!message.deadline && (is_complete(request) || reported(request))) return;
+  if (!message.deadline && (is_complete(request) || (!message.asked && reported(request)))) return;
   ask(message, now);
 }
 
@@ -97,6 +97,7 @@ void Questions::ask(const Overdue& message, Time now) {
     if (request.join != message.join) continue;
     if (!request.members.empty() && question.asker != message.rank) continue;
     question.running = question.running || message.running;
+    question.asked = question.asked && message.asked;
     question.waited_s = std::max(question.waited_s, message.waited_s);
     question.due = std::min(question.due, due);
     return;
@@ -108,6 +109,7 @@ void Questions::ask(const Overdue& message, Time now) {
   question.deadline = message.deadline;
   question.running = message.running;
   question.kind = message.kind;
+  question.asked = message.asked;
   question.waited_s = message.waited_s;
   question.due = due;
   ask(std::move(question));
@@ -180,10 +182,12 @@ void Questions::conclude_warning(Question question) {
     ask(std::move(question));
   } else if (!question.missing.empty() && question.waited_s > 0) {
     const Request& request = question.request;
-    stalls_[request.key()] = request.round;
-    ++log_.counters().stalls;
+    if (!question.asked) {
+      stalls_[request.key()] = request.round;
+      ++log_.counters().stalls;
+    }
     log_.append(Stalled{request.set, request.name, question.waited_s, question.missing, request.members, false,
-                        request.round, question.kind});
+                        request.round, question.kind, question.asked});
   }
 }
 

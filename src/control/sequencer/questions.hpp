@@ -4,7 +4,8 @@
 // error, or nothing, because the wait is over.
 //
 //   warning   Every node answers who of its ranks is missing (`Missing`), and `Stalled` says so, once for each round. A
-//             set's planned batch that holds up a tensor that all have submitted is broken up instead.
+//             set's planned batch that holds up a tensor that all have submitted is broken up instead. A program that
+//             asks (`Overdue::asked`) is answered in the same way, as often as it asks; that is no warning.
 //   deadline  Every member answers by itself (`Answer`); answers that do not come are waited for `latch_timeout_s`. The
 //             error names, in this order:
 //               1. the ranks that are silent: they are stopped, or kept from running. What a rank says passes through
@@ -70,6 +71,7 @@ class Questions {
     bool deadline = false;
     double waited_s = 0;
     // For a warning:
+    bool asked = false;                                           ///< by programs alone
     core::CollectiveKind kind = core::CollectiveKind::allreduce;  ///< of the asker's submission
     int answers = 0;
     std::vector<std::int32_t> missing;
