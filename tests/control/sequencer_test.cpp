@@ -562,9 +562,18 @@ TEST_F(SequencerTest, AnswersAProgramEachTimeAndWarnsNobody) {
   sequencer.on_message(Missing{3, {}}, now);
   EXPECT_FALSE(only<Stalled>(decide()).asked);
   EXPECT_EQ(sequencer.counters().stalls, 1U);
-  // After it, too, programs are answered.
-  sequencer.on_message(question, now);
+  // A question because a rank has left makes none of it.
+  sequencer.on_message(Overdue{1, 0, "y", 1, 0}, now);
+  Overdue of_y = question;
+  of_y.name = "y";
+  sequencer.on_message(of_y, now);
   EXPECT_EQ(only<Query>(decide()).query, 4U);
+  sequencer.on_message(Missing{4, {3}}, now);
+  sequencer.on_message(Missing{4, {}}, now);
+  EXPECT_TRUE(only<Stalled>(decide()).asked);
+  // After a warning, too, programs are answered.
+  sequencer.on_message(question, now);
+  EXPECT_EQ(only<Query>(decide()).query, 5U);
 }
 
 TEST_F(SequencerTest, LatchesTheFirstLoss) {

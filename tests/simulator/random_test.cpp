@@ -27,6 +27,7 @@ Options random_options(std::mt19937_64& random) {
   options.fusion_threshold = thresholds[random() % 4];
   options.open_batches = 1 + random() % 4;
   options.plan = random() % 4 != 0;
+  options.asks = options.seed % 3 == 0 ? 20 : 0;
   return options;
 }
 

@@ -150,6 +150,7 @@ struct Options {
   Tick stall_warning = 0;    ///< 0: none. A tick is a millisecond where seconds are asked for.
   Tick deadline = 0;         ///< 0: none
   Tick death_notice = 50;    ///< at most
+  Tick asks = 0;             ///< programs ask who is late, one in so many looks of a rank; 0: never
   std::int64_t fusion_threshold = 1 << 20;
   std::uint64_t open_batches = 4;
   std::uint32_t capacity = 4096;
@@ -428,6 +429,7 @@ class World {
     if (r.dead) return;
     read_log(rank);
     if (violation_.empty() && !r.ended) run_program(rank);
+    if (options_.asks > 0 && !r.ended && !r.dead && draw(options_.asks - 1) == 0) ask_who_is_late(r);
     publish(rank);
     const Node& node = nodes_[index(topology_.node_of[index(rank)])];
     if (r.ended) return;
@@ -726,6 +728,18 @@ class World {
     }
     if (r.is_joined) look_at_join(r);
     publish(rank);
+  }
+
+  /// About all that is in flight: most questions are answered when the wait is over.
+  void ask_who_is_late(Rank& r) {
+    for (auto& [key, handle] : r.handles) {
+      if (handle.pending && !handle.running) r.participant->ask(handle.slot, 0.001);
+    }
+    for (auto& [set, calls] : r.launched) {
+      for (const Call& call : calls) {
+        if (!call.running) r.participant->ask_call(set, call.number, 0.001);
+      }
+    }
   }
 
   /// The first in flight: the others wait for it.
@@ -1237,7 +1251,12 @@ class World {
     records_[entry].items.emplace_back(key.name, ordinal);
   }
   void check(std::size_t, const control::Query&) {}
-  void check(std::size_t, const control::Stalled&) {}
+  void check(std::size_t n, const control::Stalled& e) {
+    if (e.asked ? options_.asks == 0 : options_.stall_warning == 0) {
+      violate("entry " + std::to_string(n) + " tells of a wait that nobody asked about");
+    }
+    if (e.missing.empty()) violate("entry " + std::to_string(n) + " tells of a wait for nobody");
+  }
   void check(std::size_t n, const control::SetAdded& e) {
     std::vector<std::int32_t> members = e.members;
     std::sort(members.begin(), members.end());

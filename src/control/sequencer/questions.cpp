@@ -15,6 +15,13 @@ using core::Round;
 using core::SetId;
 using core::TensorId;
 
+namespace {
+
+/// And no program's question, nor one because a rank has left.
+bool is_warning(const Overdue& message) noexcept { return !message.asked && message.waited_s > 0; }
+
+}  // namespace
+
 // ---------------------------------------------------------------- who waits for what
 
 void Questions::on(const Overdue& message, Time now) {
@@ -97,7 +104,7 @@ void Questions::ask(const Overdue& message, Time now) {
     if (request.join != message.join) continue;
     if (!request.members.empty() && question.asker != message.rank) continue;
     question.running = question.running || message.running;
-    question.asked = question.asked && message.asked;
+    question.warns = question.warns || is_warning(message);
     question.waited_s = std::max(question.waited_s, message.waited_s);
     question.due = std::min(question.due, due);
     return;
@@ -109,7 +116,7 @@ void Questions::ask(const Overdue& message, Time now) {
   question.deadline = message.deadline;
   question.running = message.running;
   question.kind = message.kind;
-  question.asked = message.asked;
+  question.warns = is_warning(message);
   question.waited_s = message.waited_s;
   question.due = due;
   ask(std::move(question));
@@ -182,12 +189,12 @@ void Questions::conclude_warning(Question question) {
     ask(std::move(question));
   } else if (!question.missing.empty() && question.waited_s > 0) {
     const Request& request = question.request;
-    if (!question.asked) {
+    if (question.warns) {
       stalls_[request.key()] = request.round;
       ++log_.counters().stalls;
     }
     log_.append(Stalled{request.set, request.name, question.waited_s, question.missing, request.members, false,
-                        request.round, question.kind, question.asked});
+                        request.round, question.kind, !question.warns});
   }
 }
 

@@ -71,7 +71,7 @@ class Questions {
     bool deadline = false;
     double waited_s = 0;
     // For a warning:
-    bool asked = false;                                           ///< by programs alone
+    bool warns = false;                                           ///< somebody has asked for a warning
     core::CollectiveKind kind = core::CollectiveKind::allreduce;  ///< of the asker's submission
     int answers = 0;
     std::vector<std::int32_t> missing;
