@@ -10,9 +10,10 @@
   fsdp          FSDP2, 8 layers of 2048 x 2048
 
 The models have the parameters of their names and compute next to nothing: what is measured is time beyond the
-computation, the median of the samples, each of which takes as long as its slowest rank. "compute" is the same step
-without communication. "arena": kolo_torch.reduce_in_arena. "wrong" counts elements that differ from Gloo's result by
-more than rounding; on 2 ranks by a bit.
+computation, the median of the samples (in brackets the shortest and the longest), each of which takes as long as its
+slowest rank. "compute" is the same step without communication. "arena": kolo_torch.reduce_in_arena. "wrong" counts what
+differs from the right result, or from Gloo's, by more than rounding (on 2 ranks by a bit): elements of what was reduced,
+and losses of the first steps of a training with SGD, in which every rank has other data.
 """
 
 import argparse
@@ -57,14 +58,17 @@ def bert_base():
 
 
 class Parameters(torch.nn.Module):
-    """Parameters of these shapes. The gradient of each is the input in every element."""
+    """Parameters of these shapes. The gradient of each is the input in every element, if that is one number; else the
+    parameters learn to be the input."""
 
     def __init__(self, shapes):
         super().__init__()
         self.all = torch.nn.ParameterList([torch.nn.Parameter(torch.zeros(shape)) for shape in shapes])
 
     def forward(self, x):
-        return sum(parameter.sum() for parameter in self.all) * x
+        if x.dim() == 0:
+            return sum(parameter.sum() for parameter in self.all) * x
+        return sum((parameter.view(-1) - x[: parameter.numel()]).square().mean() for parameter in self.all)
 
 
 def slowest(seconds):
@@ -75,7 +79,7 @@ def slowest(seconds):
 
 
 def in_turns(contestants, samples):
-    """{name: seconds}, the median."""
+    """{name: seconds of each sample}."""
     seconds = {name: [] for name in contestants}
     for sample in range(samples + 1):
         for name, run in contestants.items():
@@ -84,26 +88,68 @@ def in_turns(contestants, samples):
             run()
             if sample > 0:  # the first is to get warm
                 seconds[name].append(time.perf_counter() - begin)
-    return {name: statistics.median(slowest(values)) for name, values in seconds.items()}
+    return {name: slowest(values) for name, values in seconds.items()}
+
+
+def everywhere(count):
+    """The ranks' counts, summed."""
+    total = torch.tensor(count)
+    dist.all_reduce(total)
+    return int(total)
+
+
+def differ(one, other):
+    """How many elements do."""
+    if dist.get_world_size() == 2:
+        return int((one != other).sum())
+    return int((~torch.isclose(one, other, rtol=1e-5, atol=1e-7)).sum())
+
+
+def train(models, loss_of, steps=3):
+    """All models begin alike and see the same data. How many losses and parameters of the others differ from the first's."""
+    losses = []
+    for model in models:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(steps):
+            optimizer.zero_grad()
+            loss = loss_of(model)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+        optimizer.zero_grad()
+    wrong = 0
+    for n in range(steps, len(losses)):
+        wrong += differ(losses[n], losses[n % steps])
+    assert not torch.equal(losses[0], losses[steps - 1])
+    for model in models[1:]:
+        for mine, theirs in zip(models[0].parameters(), model.parameters()):
+            local = [p.to_local() if hasattr(p, "to_local") else p for p in (mine.detach(), theirs.detach())]
+            wrong += differ(*local)
+    return wrong
 
 
 def small(groups, samples):
+    rank, size = dist.get_rank(), dist.get_world_size()
     tensors = {name: [torch.ones(256) for _ in range(1000)] for name in groups}
 
-    def one_by_one(name):
+    def one_by_one(name, op=dist.ReduceOp.MAX):
         for tensor in tensors[name]:
-            dist.all_reduce(tensor, dist.ReduceOp.MAX, group=groups[name])
+            dist.all_reduce(tensor, op, group=groups[name])
 
-    def at_once(name):
+    def at_once(name, op=dist.ReduceOp.MAX):
         group = groups[name]
-        for work in [dist.all_reduce(tensor, dist.ReduceOp.MAX, group, async_op=True) for tensor in tensors[name]]:
+        for work in [dist.all_reduce(tensor, op, group, async_op=True) for tensor in tensors[name]]:
             work.wait()
 
-    contestants = {}
+    contestants, wrong = {}, 0
     for way, run in (("one by one", one_by_one), ("at once", at_once)):
         for name in groups:
+            for n, tensor in enumerate(tensors[name]):
+                tensor.fill_(n + rank)
+            run(name, dist.ReduceOp.SUM)
+            wrong += sum(int((t != size * n + size * (size - 1) / 2).sum()) for n, t in enumerate(tensors[name]))
             contestants[f"{name}, {way}"] = lambda n=name, r=run: r(n)
-    return in_turns(contestants, samples), 0
+    return in_turns(contestants, samples), wrong
 
 
 def data_parallel(shapes, groups, samples):
@@ -120,10 +166,14 @@ def data_parallel(shapes, groups, samples):
         with contextlib.nullcontext() if sync else model.no_sync():
             model(x).backward()
 
-    for name in models:  # buckets are made again after the first
-        step(name), step(name)
-    exact, rounding = (dist.get_world_size() + 1) / 2, 0 if dist.get_world_size() == 2 else 1e-6
-    wrong = sum(int(((p.grad - exact).abs() > rounding).sum()) for model in models.values() for p in model.parameters())
+    torch.manual_seed(dist.get_rank())
+    data = torch.randn(max(p.numel() for p in models["gloo"].parameters()))
+    wrong = train(list(models.values()), lambda model: model(data))  # buckets are made again after the first step
+    for name in models:
+        step(name)
+    exact = (dist.get_world_size() + 1) / 2
+    for model in models.values():
+        wrong += sum(differ(p.grad, torch.tensor(exact)) for p in model.parameters())
     contestants = {"compute": lambda: step("gloo", sync=False)}
     contestants.update({name: lambda n=name: step(n) for name in models})
     return in_turns(contestants, samples), wrong
@@ -146,10 +196,9 @@ def fully_sharded(groups, samples):
         models[name].zero_grad()
         models[name](x).sum().backward()
 
-    for name in models:
-        step(name)
-    gradients = [[p.grad.to_local() for p in model.parameters()] for model in models.values()]
-    wrong = sum(int((~torch.isclose(a, b)).sum()) for a, b in zip(*gradients))
+    torch.manual_seed(dist.get_rank())
+    data = torch.randn(4, 2048)
+    wrong = train(list(models.values()), lambda model: model(data).square().mean())
     return in_turns({name: lambda n=name: step(n) for name in models}, samples), wrong
 
 
@@ -169,18 +218,21 @@ def main():
     }
     records = []
     for what in arguments.only.split(","):
-        times, wrong = runs[what]()
-        compute = times.get("compute", 0.0)
-        for name, seconds in times.items():
-            beside = times[name.replace("kolo", "gloo").replace(", arena", "")] if "kolo" in name else None
-            beyond = seconds - compute
-            record = {"what": what, "contestant": name, "ranks": dist.get_world_size(), "ms": 1000 * seconds,
-                      "beyond_ms": 1000 * beyond, "gloo_over_this": (beside - compute) / beyond if beside else None,
-                      "wrong": wrong}
+        samples, wrong = runs[what]()
+        wrong = everywhere(wrong)
+        ms = {name: 1000 * statistics.median(seconds) for name, seconds in samples.items()}
+        compute = ms.get("compute", 0.0)
+        for name, seconds in samples.items():
+            gloos = ms[name.replace("kolo", "gloo").replace(", arena", "")] if "kolo" in name else None
+            record = {"what": what, "contestant": name, "ranks": dist.get_world_size(), "ms": ms[name],
+                      "shortest_ms": 1000 * min(seconds), "longest_ms": 1000 * max(seconds),
+                      "beyond_ms": ms[name] - compute,
+                      "gloo_over_this": (gloos - compute) / (ms[name] - compute) if gloos else None, "wrong": wrong}
             records.append(record)
             if dist.get_rank() == 0:
-                ratio = f"{record['gloo_over_this']:6.2f} x" if beside else ""
-                print(f"{what:10} {name:20} {1000 * seconds:9.2f} ms  beyond {1000 * beyond:9.2f} ms {ratio}"
+                ratio = f"{record['gloo_over_this']:6.2f} x" if gloos else 8 * " "
+                spread = f"[{record['shortest_ms']:.1f} .. {record['longest_ms']:.1f}]"
+                print(f"{what:10} {name:16} {ms[name]:8.1f} ms {spread:20} beyond {record['beyond_ms']:8.1f} ms {ratio}"
                       f"  wrong {wrong}", flush=True)
     if dist.get_rank() == 0 and arguments.json:
         with open(arguments.json, "w") as file:
