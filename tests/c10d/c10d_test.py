@@ -13,6 +13,8 @@ import itertools
 import multiprocessing
 import os
 import sys
+import threading
+import time
 import warnings
 
 import torch
@@ -578,17 +580,80 @@ def all_checks(rank, size, folder):
     dist.destroy_process_group()
 
 
+def note_the_time(folder):
+    with open(f"{folder}/time", "w") as file:
+        file.write(str(time.monotonic()))
+
+
+def hears(rank, folder, text, call):
+    """The call ends with PyTorch's exception; prints how long after the noted time, and how it reads."""
+    try:
+        call()
+    except dist.DistBackendError as error:
+        now = time.monotonic()
+        assert text in str(error), f"{text!r} is not in {str(error)!r}"
+        with open(f"{folder}/time") as file:
+            after = 1000 * (now - float(file.read()))
+        sys.stdout.write(f"  rank {rank} heard after {after:.1f} ms: {error}\n")  # at once: other ranks write, too
+        sys.stdout.flush()
+        return
+    raise AssertionError(f"no DistBackendError with {text!r}")
+
+
 @fault(2, 4)
-def killed_in_a_collective(rank, size, folder):
+def killed_before_a_collective(rank, size, folder):
     join_world(rank, size, folder)
     victim = size - 1
     dist.all_reduce(torch.ones(1))
     if rank == victim:
+        note_the_time(folder)
         kill_me()
     waiting = dist.all_reduce(torch.ones(1000), async_op=True)
-    raises(dist.DistBackendError, f"rank {victim}", waiting.wait)
+    hears(rank, folder, f"rank {victim}", waiting.wait)
     raises(RuntimeError, f"rank {victim}", lambda: dist.barrier())
     raises(RuntimeError, f"rank {victim}", lambda: dist.recv(torch.zeros(1), 0))
+
+
+@fault(2, 4)
+def killed_in_a_collective(rank, size, folder):
+    """By another thread, while the rank is in one of many long calls."""
+    join_world(rank, size, folder)
+    victim = size - 1
+    tensor = torch.ones(4 << 20)
+    dist.all_reduce(tensor, dist.ReduceOp.MAX)
+    begun = threading.Event()
+
+    def kill():
+        begun.wait()
+        note_the_time(folder)
+        kill_me()
+
+    if rank == victim:
+        threading.Thread(target=kill, daemon=True).start()
+
+    def forever():
+        for step in itertools.count():
+            if step == 3:
+                begun.set()
+            dist.all_reduce(tensor, dist.ReduceOp.MAX)
+
+    hears(rank, folder, f"rank {victim}", forever)
+    raises(RuntimeError, f"rank {victim}", lambda: dist.barrier())
+
+
+@fault(3)
+def killed_in_a_backward_pass(rank, size, folder):
+    """DistributedDataParallel's, which waits in C++, and FSDP's way: futures."""
+    join_world(rank, size, folder)
+    torch.manual_seed(0)
+    model = torch.nn.parallel.DistributedDataParallel(network())
+    model(torch.ones(4, 20)).sum().backward()
+    if rank == 1:
+        note_the_time(folder)
+        kill_me()
+    future = dist.all_gather([torch.zeros(9) for _ in range(size)], torch.ones(9), async_op=True).get_future()
+    hears(rank, folder, "rank 1", lambda: model(torch.ones(4, 20)).sum().backward())
+    raises(RuntimeError, "rank 1", future.wait)
 
 
 @fault(3)
@@ -599,10 +664,23 @@ def aborted(rank, size, folder):
     store.set(f"through {rank}", "")  # the first is over on all
     if rank == 1:
         store.wait(["through 0", "through 2"])
+        note_the_time(folder)
         kolo_torch.backend_of().abandon("enough")
         return
-    raises(dist.DistBackendError, "rank 1", lambda: dist.all_reduce(torch.ones(1)))
+    hears(rank, folder, "rank 1", lambda: dist.all_reduce(torch.ones(1)))
     raises(dist.DistBackendError, "enough", lambda: dist.all_reduce(torch.ones(1)))
+
+
+@fault(3)
+def other_shapes(rank, size, folder):
+    join_world(rank, size, folder)
+    dist.all_reduce(torch.ones(1))
+    dist.barrier()
+    if rank == 1:
+        note_the_time(folder)
+    dist.barrier()
+    hears(rank, folder, "rank", lambda: dist.all_reduce(torch.ones(5 if rank == 1 else 4)))
+    dist.destroy_process_group()
 
 
 @fault(3)
@@ -660,9 +738,18 @@ def more_than_one_backend(rank, size, folder):
     dist.destroy_process_group()
 
 
+# The rank that is killed.
+VICTIMS = {
+    killed_before_a_collective: lambda size: size - 1,
+    killed_in_a_collective: lambda size: size - 1,
+    killed_in_a_backward_pass: lambda size: 1,
+}
+
+
 def main():
     failed = 0
-    for size in (2, 3, 4):
+    names = {function.__name__ for function in CHECKS}
+    for size in () if sys.argv[1:] and not names.intersection(sys.argv[1:]) else (2, 3, 4):
         statuses = Ranks(size, all_checks).wait()
         outcome = "passed" if not any(statuses) else f"FAILED, {statuses}"
         print(f"{len(CHECKS)} checks on {size} ranks: {outcome}", flush=True)
@@ -670,7 +757,8 @@ def main():
     for function, sizes in FAULTS:
         for size in () if sys.argv[1:] and function.__name__ not in sys.argv[1:] else sizes:
             statuses = Ranks(size, function).wait()
-            expected = [-9 if function is killed_in_a_collective and rank == size - 1 else 0 for rank in range(size)]
+            victim = VICTIMS.get(function, lambda size: size)(size)
+            expected = [-9 if rank == victim else 0 for rank in range(size)]
             outcome = "passed" if statuses == expected else f"FAILED, {statuses}"
             print(f"{function.__name__} on {size} ranks: {outcome}", flush=True)
             failed += statuses != expected
