@@ -20,6 +20,7 @@
 #include <kolo/info.hpp>
 
 #include "c10d/arena_hook.hpp"
+#include "c10d/devices.hpp"
 #include "c10d/process_group.hpp"
 #include "c10d/versions.hpp"
 
@@ -51,8 +52,9 @@ c10::intrusive_ptr<ProcessGroupKolo> named(const ProcessGroupKolo& self, const s
   return c10::make_intrusive<ProcessGroupKolo>(self, name);
 }
 
-void reduce_in_arena(::c10d::Reducer& reducer, const c10::intrusive_ptr<ProcessGroupKolo>& group, std::size_t bytes) {
-  reducer.register_comm_hook(std::make_unique<ArenaHook>(group, bytes));
+void reduce_in_arena(::c10d::Reducer& reducer, const c10::intrusive_ptr<ProcessGroupKolo>& group, std::size_t bytes,
+                     const std::string& device) {
+  reducer.register_comm_hook(std::make_unique<ArenaHook>(group, bytes, at::Device(device)));
 }
 
 py::dict counters(const ProcessGroupKolo& self) {
@@ -97,7 +99,9 @@ PYBIND11_MODULE(_C, module) {
           "join", [](const ProcessGroupKolo& self) { return kolo::join(self.group()); }, unlocked)
       .def("abandon", &ProcessGroupKolo::abandon, py::arg("reason"), unlocked)
       .def("leave", &ProcessGroupKolo::shutdown, unlocked);
-  module.def("reduce_in_arena", &reduce_in_arena, py::arg("reducer"), py::arg("group"), py::arg("bytes"), unlocked);
+  module.def("reduce_in_arena", &reduce_in_arena, py::arg("reducer"), py::arg("group"), py::arg("bytes"),
+             py::arg("device"), unlocked);
+  module.def("takes_cuda", &takes_cuda);
   module.def("version", &kolo::version);
 }
 

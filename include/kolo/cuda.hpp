@@ -64,6 +64,7 @@
 #define KOLO_CUDA_HPP
 
 #include <cstddef>
+#include <functional>
 #include <initializer_list>
 
 #include <kolo/context.hpp>
@@ -124,6 +125,11 @@ ConstTensorView const_view(const T* data, std::initializer_list<std::int64_t> ex
 /// next call. Throws `Error` (invalid_argument) for an operation on tensors of the CPU, inside a callback, and while
 /// the stream is being captured.
 KOLO_API void wait_on(Handle& handle, StreamHandle stream);
+
+/// Calls `callback` once, when all work of the operation has been given to the device, or the operation is done: from
+/// then on `wait_on` does not block. Else as `Handle::on_done`. Throws `Error` (invalid_argument) for an operation on
+/// tensors of the CPU.
+KOLO_API void on_given(Handle& handle, std::function<void()> callback);
 
 }  // namespace kolo::cuda
 

@@ -37,7 +37,8 @@ from kolo_torch._C import ProcessGroupKolo
 __all__ = ["ProcessGroupKolo", "__version__", "backend_of", "reduce_in_arena"]
 
 _NAME = "kolo"
-_DEVICES = ["cpu"]
+# Of a build of PyTorch that has CUDA, whether this machine has a device or not.
+_DEVICES = ["cpu", "cuda"] if _C.takes_cuda() and torch.version.cuda else ["cpu"]
 _leaves_at_exit = 0  # the process that does
 
 
@@ -63,8 +64,8 @@ def backend_of(group: dist.ProcessGroup | None = None) -> ProcessGroupKolo | Non
 
 
 def reduce_in_arena(model: torch.nn.parallel.DistributedDataParallel) -> None:
-    """The model's buckets of gradients move into memory that the ranks of a machine share, and are reduced there
-    without a copy. Every rank calls it once, before the first backward pass; it is the model's communication hook, so
+    """The model's buckets of gradients move into memory that the ranks of a machine share (of a model on a GPU: that
+    NCCL knows), and are reduced there without a copy. Every rank calls it once, before the first backward pass; it is the model's communication hook, so
     there can be no other. With `gradient_as_bucket_view=True` the gradients themselves lie there."""
     backend = backend_of(model.process_group)
     if backend is None:
@@ -73,7 +74,7 @@ def reduce_in_arena(model: torch.nn.parallel.DistributedDataParallel) -> None:
     # Buckets are made twice: before the first pass, and in the order in which that has computed gradients. Each begins
     # at a multiple of 64 bytes.
     room = 2 * sum(p.numel() * p.element_size() + 64 for p in trained)
-    _C.reduce_in_arena(model.reducer, backend, room)
+    _C.reduce_in_arena(model.reducer, backend, room, str(trained[0].device if trained else "cpu"))
 
 
 def _create(options: Any, _backend_options: Any = None) -> ProcessGroupKolo:

@@ -3,10 +3,13 @@
 
 #include <kolo/cuda.hpp>
 
+#include <functional>
 #include <memory>
+#include <utility>
 
 #include "api/context_impl.hpp"
 #include "api/handle_access.hpp"
+#include "base/log.hpp"
 #include "data/cuda/cuda_api.hpp"
 #include "data/cuda/device.hpp"
 #include "data/cuda/events.hpp"
@@ -47,6 +50,23 @@ void wait_on(Handle& handle, StreamHandle stream) {
   }
   host_was_told();
   if (operation.failed()) throw Error(operation.outcome());
+}
+
+void on_given(Handle& handle, std::function<void()> callback) {
+  if (!callback) throw Error(ErrorCode::invalid_argument, "on_given needs something to call");
+  detail::HandleState& operation = detail::HandleAccess::state(handle);
+  if (operation.device() != DeviceKind::cuda) {
+    throw Error(ErrorCode::invalid_argument, "on_given is for operations on tensors of a CUDA device; use on_done()");
+  }
+  const std::shared_ptr<engine::Engine> engine = operation.engine.lock();  // null: it is done
+  if (engine) engine->note_interest(operation);
+  std::function<void(const Status&)> call = [callback = std::move(callback)](const Status&) { callback(); };
+  if (operation.add_callback_when_enqueued(call)) return;
+  if (engine) {
+    engine->call_back(std::move(call), Status());
+  } else {
+    engine::call_back(call, Status(), base::Logger());
+  }
 }
 
 }  // namespace kolo::cuda

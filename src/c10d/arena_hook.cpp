@@ -5,23 +5,31 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/ops/from_blob.h>
+
+#include "c10d/devices.hpp"
 #include "c10d/errors.hpp"
 
 namespace kolo::c10d {
 namespace {
 
 /// Memory of the arena, which it keeps.
-c10::DataPtr memory_of(std::shared_ptr<GradientArena> arena, void* memory) {
+c10::DataPtr memory_of(std::shared_ptr<GradientArena> arena, void* memory, at::Device device) {
   auto* owner = new std::shared_ptr<GradientArena>(std::move(arena));
   const auto drop = [](void* kept) { delete static_cast<std::shared_ptr<GradientArena>*>(kept); };
-  return {memory, owner, drop, at::Device(at::kCPU)};
+  return {memory, owner, drop, device};
+}
+
+Device place_of(at::Device device) {
+  return device.is_cpu() ? cpu() : Device{DeviceKind::cuda, device.index()};
 }
 
 }  // namespace
 
-ArenaHook::ArenaHook(c10::intrusive_ptr<ProcessGroupKolo> group, std::size_t bytes)
-    : CppCommHookInterface(std::move(group)),
-      arena_(translated("arena_hook", [&] { return std::make_shared<GradientArena>(state_->group(), bytes); })) {}
+ArenaHook::ArenaHook(c10::intrusive_ptr<ProcessGroupKolo> group, std::size_t bytes, at::Device device)
+    : CppCommHookInterface(std::move(group)), device_(device), arena_(translated("arena_hook", [&] {
+        return std::make_shared<GradientArena>(state_->group(), bytes, place_of(device));
+      })) {}
 
 void ArenaHook::take_in(const at::Tensor& bucket) {
   c10::StorageImpl* storage = bucket.storage().unsafeGetStorageImpl();
@@ -30,8 +38,16 @@ void ArenaHook::take_in(const at::Tensor& bucket) {
   const Shape shape{static_cast<std::int64_t>(bytes)};
   if (arena_->capacity() - arena_->allocated() < GradientArena::room_for(DType::uint8, shape)) return;
   const TensorView room = arena_->allocate(DType::uint8, shape);
-  std::memcpy(room.data(), storage->data(), bytes);
-  storage->set_data_ptr(memory_of(arena_, room.data()));
+  void* const memory = bucket.storage().data_ptr().get();
+  if (device_.is_cpu()) {
+    std::memcpy(room.data(), memory, bytes);
+  } else {
+    const at::TensorOptions as_bytes = at::TensorOptions(at::kByte).device(device_);
+    const auto count = static_cast<std::int64_t>(bytes);
+    at::from_blob(room.data(), {count}, as_bytes).copy_(at::from_blob(memory, {count}, as_bytes));
+    note_use_on_current_stream(bucket);
+  }
+  storage->set_data_ptr(memory_of(arena_, room.data(), device_));
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> ArenaHook::runHook(::c10d::GradBucket& bucket) {

@@ -20,13 +20,15 @@ namespace kolo::c10d {
 /// The arena lives as long as a bucket in it.
 class ArenaHook final : public ::c10d::CppCommHookInterface<c10::intrusive_ptr<ProcessGroupKolo>> {
  public:
-  /// Collective over the group's ranks, which give the same number of bytes. Throws as the group's calls.
-  ArenaHook(c10::intrusive_ptr<ProcessGroupKolo> group, std::size_t bytes);
+  /// Collective over the group's ranks, which give the same number of bytes. `device` is that of the gradients. Throws
+  /// as the group's calls.
+  ArenaHook(c10::intrusive_ptr<ProcessGroupKolo> group, std::size_t bytes, at::Device device);
   c10::intrusive_ptr<c10::ivalue::Future> runHook(::c10d::GradBucket& bucket) override;
 
  private:
   void take_in(const at::Tensor& bucket);
 
+  const at::Device device_;
   std::shared_ptr<GradientArena> arena_;
 };
 

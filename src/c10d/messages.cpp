@@ -36,6 +36,7 @@ constexpr std::chrono::milliseconds kNoDeadlineHere = std::chrono::milliseconds:
 
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::send(Tensors& tensors, int to, int tag) {
   Packed packed = Packed::to_read("send", {only_message("send", tensors, tag)});
+  note_device("send", packed.device());
   return start(
       {"send", ::c10d::OpType::SEND, "kolo:send", tensors, tensors, kNoDeadlineHere}, [&](Operation& operation) {
         operation.handles.push_back(std::make_shared<Handle>(send_async(
@@ -47,6 +48,7 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::send(Tensors& tensors, int to, int t
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::receive(const char* call, ::c10d::OpType type, Tensors& tensors, int from,
                                                     int tag) {
   Packed packed = Packed::to_write(call, {only_message(call, tensors, tag)});
+  note_device(call, packed.device());
   const char* title = type == ::c10d::OpType::RECV ? "kolo:recv" : "kolo:recvAnySource";
   return start({call, type, title, tensors, tensors, kNoDeadlineHere}, [&](Operation& operation) {
     const std::int64_t each = moved_elements(packed.type()).each;

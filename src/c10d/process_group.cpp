@@ -7,6 +7,8 @@
 
 #include <kolo/collectives.hpp>
 
+#include "c10d/device_work.hpp"
+#include "c10d/devices.hpp"
 #include "c10d/errors.hpp"
 
 namespace kolo::c10d {
@@ -94,7 +96,19 @@ std::chrono::milliseconds ProcessGroupKolo::or_default(std::chrono::milliseconds
   return timeout == ::c10d::kUnsetTimeout || timeout == kNoTimeout ? timeout_.load() : timeout;
 }
 
-c10::intrusive_ptr<Work> ProcessGroupKolo::start(Occasion occasion, const std::function<void(Operation&)>& begin) {
+void ProcessGroupKolo::note_device(const std::string& call, at::Device device) {
+  if (!device.is_cuda()) return;
+#ifdef KOLO_C10D_HAS_NATIVE_STREAMS
+  const auto bound = getBoundDeviceId();
+  if (bound && bound->is_cuda() && *bound != device) {
+    raise(call, ErrorCode::invalid_argument,
+          "the tensor is on " + device.str() + ", and this process group was made for " + bound->str() + " (device_id)");
+  }
+#endif
+  cuda_device_ = device.index();
+}
+
+ProcessGroupKolo::WorkPtr ProcessGroupKolo::start(Occasion occasion, const std::function<void(Operation&)>& begin) {
   world_->sweep();
   occasion.rank = rank_;
   auto operation = std::make_unique<Operation>();
@@ -105,6 +119,8 @@ c10::intrusive_ptr<Work> ProcessGroupKolo::start(Occasion occasion, const std::f
     world_->adopt(std::move(operation));  // of a call of several tensors some may have started
     throw;
   }
+  const bool is_on_cuda = !operation->buffers.empty() && operation->buffers.back().device().is_cuda();
+  if (is_on_cuda) return c10::make_intrusive<DeviceWork>(world_, std::move(occasion), std::move(operation));
   return c10::make_intrusive<Work>(world_, std::move(occasion), std::move(operation));
 }
 
@@ -118,14 +134,16 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::start(const Kind& kind, std::vector<
         kind.reduces ? reduced_elements(kind.call, tensors.type(), reduction.op) : moved_elements(tensors.type());
     if (!name_.empty()) step.name = steps.size() == 1 ? name_ : name_ + '.' + std::to_string(&step - steps.data());
     occasion.inputs.insert(occasion.inputs.end(), tensors.tensors().begin(), tensors.tensors().end());
+    note_device(kind.call, tensors.device());
   }
   return start(std::move(occasion), [&](Operation& operation) {
     std::vector<Packed> to_unpack;
     for (Step& step : steps) {
       operation.handles.push_back(kind.start(group_, step));
       if (step.out.needs_unpacking()) to_unpack.push_back(step.out);
-      operation.buffers.push_back(std::move(step.in));
-      operation.buffers.push_back(std::move(step.out));
+      for (Packed* packed : {&step.in, &step.out}) {
+        if (!packed->empty()) operation.buffers.push_back(std::move(*packed));
+      }
     }
     if (to_unpack.empty()) return;
     operation.finish = [packed = std::move(to_unpack)] {
@@ -353,6 +371,10 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::alltoall(Tensors& outputs, Tensors& 
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::barrier(const ::c10d::BarrierOptions& options) {
   Occasion occasion{"barrier", ::c10d::OpType::BARRIER,     "kolo:barrier", {},
                     {},        or_default(options.timeout), ++sequence_};
+  const int device = options.device_ids.empty() ? cuda_device_.load() : static_cast<int>(options.device_ids.front());
+  if (takes_cuda() && device >= 0) {
+    wait_for_current_stream(at::Device(at::kCUDA, static_cast<at::DeviceIndex>(device)));
+  }
   return start(std::move(occasion), [&](Operation& operation) {
     operation.handles.push_back(
         std::make_shared<Handle>(barrier_async(group_, BarrierOptions{}.with_timeout(std::chrono::hours(24 * 365)))));

@@ -10,7 +10,8 @@
 // program orders these.
 //
 // Memory that PyTorch describes and Kolo does not (tensors with strides, lists of tensors) is copied, before the call
-// and when it has completed. Tensors lie in the memory of the CPU.
+// and when it has completed. Tensors lie in the memory of the CPU, or of one CUDA device a rank: a collective then
+// comes behind what PyTorch's current stream has been given, and device_work.hpp says what its Work does.
 //
 // Errors: errors.hpp says which exception they are. An error at the call is thrown there, one of the operation by
 // `wait`, and by the future. A timeout ends the Work whose time is up, and nothing else; a rank's death ends all.
@@ -80,7 +81,8 @@ class ProcessGroupKolo : public Backend {
   WorkPtr recv(Tensors& tensors, int from, int tag) override;
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
 
-  /// Completes when every rank has come. As Kolo's it is no fence for operations that are in flight.
+  /// Completes when every rank has come. As Kolo's it is no fence for operations that are in flight. Where the group
+  /// has, or is told, a CUDA device, the caller first waits until its current stream there has done all it was given.
   WorkPtr barrier(const ::c10d::BarrierOptions& options) override;
   /// A barrier that says on rank 0 which ranks did not come: the first, or all of them.
   void monitoredBarrier(const ::c10d::BarrierOptions& options, bool wait_all_ranks) override;
@@ -112,12 +114,14 @@ class ProcessGroupKolo : public Backend {
  private:
   ProcessGroupKolo(std::shared_ptr<World> world, std::chrono::milliseconds timeout);
   [[nodiscard]] std::chrono::milliseconds or_default(std::chrono::milliseconds timeout) const;
+  /// Throws ValueError for a device that is not the group's.
+  void note_device(const std::string& call, at::Device device);
 
   /// Starts the operations of a collective.
   WorkPtr start(const Kind& kind, std::vector<Step> steps, Tensors results, std::chrono::milliseconds timeout,
                 const Reduction& reduction = {});
   /// Starts what `begin` puts into the operation; keeps its memory if that throws.
-  c10::intrusive_ptr<Work> start(Occasion occasion, const std::function<void(Operation&)>& begin);
+  WorkPtr start(Occasion occasion, const std::function<void(Operation&)>& begin);
   WorkPtr sparse_allreduce(const at::Tensor& tensor, const ::c10d::AllreduceOptions& options);
   WorkPtr receive(const char* call, ::c10d::OpType type, Tensors& tensors, int from, int tag);
   void pass_monitored_barrier(std::chrono::milliseconds timeout, std::int64_t number);
@@ -132,6 +136,7 @@ class ProcessGroupKolo : public Backend {
   std::atomic<std::chrono::milliseconds> timeout_;
   std::atomic<std::uint64_t> sequence_{0};
   std::atomic<std::int64_t> monitored_barriers_{0};
+  std::atomic<int> cuda_device_{-1};  // the last that was used
 };
 
 }  // namespace kolo::c10d

@@ -37,6 +37,10 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::sparse_allreduce(const at::Tensor& t
   if (options.reduceOp.op_ != ::c10d::ReduceOp::SUM) {
     raise(call, ErrorCode::unsupported, "sparse tensors can be reduced by SUM alone");
   }
+  if (!tensor.is_cpu()) {
+    raise(call, ErrorCode::unsupported,
+          "sparse tensors are reduced in the memory of the CPU, and this one is on " + tensor.device().str());
+  }
   const at::Tensor coalesced = tensor.coalesce();
   const std::int64_t dims = coalesced.sparse_dim();
   Packed indices = Packed::to_read(call, {coalesced.indices().t().contiguous()});

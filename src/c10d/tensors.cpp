@@ -9,6 +9,7 @@
 
 #include <ATen/Functions.h>
 
+#include "c10d/devices.hpp"
 #include "c10d/errors.hpp"
 
 namespace kolo::c10d {
@@ -99,10 +100,16 @@ Elements reduced_elements(const std::string& call, at::ScalarType type, ReduceOp
 Packed::Packed(const std::string& call, std::vector<at::Tensor> tensors) : tensors_(std::move(tensors)) {
   for (const at::Tensor& tensor : tensors_) {
     if (!tensor.defined()) raise(call, ErrorCode::invalid_argument, "a tensor is undefined");
-    if (tensor.layout() != at::kStrided || !tensor.device().is_cpu()) {
+    if (tensor.layout() != at::kStrided || !(tensor.is_cpu() || (takes_cuda() && tensor.is_cuda()))) {
       raise(call, ErrorCode::unsupported,
             "a tensor is of layout " + c10::str(tensor.layout()) + " on device " + tensor.device().str() +
-                "; this takes dense tensors of the CPU");
+                "; this takes dense tensors of " +
+                (takes_cuda() ? "the CPU and of CUDA devices"
+                              : "the CPU (for those of CUDA devices it must be built with CUDA and PyTorch 2.11)"));
+    }
+    if (tensor.device() != device()) {
+      raise(call, ErrorCode::invalid_argument,
+            "the tensors are on " + device().str() + " and " + tensor.device().str() + "; one device is needed");
     }
     if (tensor.scalar_type() != type()) {
       raise(call, ErrorCode::invalid_argument,
@@ -155,6 +162,9 @@ void Packed::unpack() const {
     tensor.copy_(copy_.narrow(0, at, tensor.numel()).view(tensor.sizes()));
     at += tensor.numel();
   }
+  if (device().is_cpu()) return;
+  for (const at::Tensor& tensor : tensors_) note_use_on_current_stream(tensor);
+  note_use_on_current_stream(copy_);
 }
 
 void* Packed::data() const {
@@ -165,13 +175,16 @@ void* Packed::data() const {
   return nullptr;
 }
 
-TensorView Packed::view(const Elements& elements, const Rows& rows) const {
-  return {data(), elements.dtype, Shape{rows.count, rows.length * elements.each}};
+TensorView Packed::view(DType dtype, const Shape& shape) const {
+  if (device().is_cpu()) return {data(), dtype, shape};
+  return {data(), dtype, shape, Device{DeviceKind::cuda, device().index()}, current_stream(device())};
 }
 
-TensorView Packed::view(const Elements& elements) const {
-  return {data(), elements.dtype, Shape{numel_ * elements.each}};
+TensorView Packed::view(const Elements& elements, const Rows& rows) const {
+  return view(elements.dtype, Shape{rows.count, rows.length * elements.each});
 }
+
+TensorView Packed::view(const Elements& elements) const { return view(elements.dtype, Shape{numel_ * elements.each}); }
 
 bool Packed::is_even() const {
   return std::all_of(tensors_.begin(), tensors_.end(),

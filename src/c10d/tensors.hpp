@@ -42,8 +42,9 @@ class Packed {
  public:
   /// No tensors.
   Packed() = default;
-  /// To read. Throws (naming `call`) ValueError for tensors of different types, NotImplementedError for those that are
-  /// not plain memory of the CPU.
+  /// To read. Throws (naming `call`) ValueError for tensors of different types or devices, NotImplementedError for
+  /// those that are not plain memory of the CPU, or of a CUDA device in a build that takes these. A tensor of a CUDA
+  /// device is read and written by work of PyTorch's current stream, now and when `view` is called.
   [[nodiscard]] static Packed to_read(const std::string& call, std::vector<at::Tensor> tensors);
   /// To write: `unpack` then brings the results into the tensors.
   [[nodiscard]] static Packed to_write(const std::string& call, std::vector<at::Tensor> tensors);
@@ -62,6 +63,13 @@ class Packed {
   [[nodiscard]] const std::vector<at::Tensor>& tensors() const noexcept { return tensors_; }
   [[nodiscard]] bool empty() const noexcept { return tensors_.empty(); }
   [[nodiscard]] at::ScalarType type() const { return tensors_.front().scalar_type(); }
+  [[nodiscard]] at::Device device() const { return tensors_.front().device(); }
+  /// Calls `visit` with each tensor, and the copy if there is one.
+  template <class Visit>
+  void each_memory(const Visit& visit) const {
+    for (const at::Tensor& tensor : tensors_) visit(tensor);
+    if (copy_.defined()) visit(copy_);
+  }
   /// Elements of PyTorch's.
   [[nodiscard]] std::int64_t numel() const noexcept { return numel_; }
   /// Whether all tensors have as many elements.
@@ -70,6 +78,7 @@ class Packed {
  private:
   Packed(const std::string& call, std::vector<at::Tensor> tensors);
   [[nodiscard]] void* data() const;
+  [[nodiscard]] TensorView view(DType dtype, const Shape& shape) const;
   [[nodiscard]] bool lies_in_one_piece() const;
   void copy_in();
 

@@ -43,6 +43,11 @@ using CommunicationError = c10::Error;
 #define KOLO_C10D_HAS_SPLIT
 #endif
 
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 11)
+/// A stream of any kind of device says what its device calls it; a backend knows the device that its group is bound to.
+#define KOLO_C10D_HAS_NATIVE_STREAMS
+#endif
+
 /// The types that PyTorch has had since 2.3, with those of Kolo's that they are.
 struct UnsignedType {
   at::ScalarType type;

@@ -13,38 +13,12 @@
 namespace kolo::c10d {
 namespace {
 
-/// Now and `duration`; "never" where the clock does not reach.
-Threads::Clock::time_point after(std::chrono::milliseconds duration) {
-  constexpr std::chrono::hours kForEver(24 * 365 * 100);
-  if (duration > kForEver) return Threads::Clock::time_point::max();
-  return Threads::Clock::now() + duration;
-}
-
 /// For who is asked why nothing comes.
 constexpr std::chrono::milliseconds kPatienceForAnswers{250};
 
-}  // namespace
-
-Work::Work(std::shared_ptr<World> world, Occasion occasion, std::unique_ptr<Operation> operation)
-    : ::c10d::Work(occasion.rank, occasion.type, occasion.title, occasion.inputs), world_(std::move(world)),
-      occasion_(std::move(occasion)), operation_(std::move(operation)), deadline_(after(occasion_.timeout)) {}
-
-Work::~Work() {
-  if (operation_->buffers.empty() && operation_->finish == nullptr && operation_->done()) return;
-  world_->adopt(std::move(operation_));
-  world_->sweep();
-}
-
-std::exception_ptr Work::outcome() const {
-  for (const auto& handle : operation_->handles) {
-    const std::optional<Status> status = handle->status();
-    if (!status->ok()) return exception_for(occasion_.call, status->code(), status->message());
-  }
-  return nullptr;
-}
-
-std::string Work::describe_late_ranks() const {
-  for (const auto& handle : operation_->handles) {
+/// Who has not made the call.
+std::string describe_late_ranks(const Operation& operation) {
+  for (const auto& handle : operation.handles) {
     const std::vector<int> late = handle->late_ranks(kPatienceForAnswers);
     if (late.empty()) continue;
     std::string text = late.size() == 1 ? "rank " : "ranks ";
@@ -57,10 +31,37 @@ std::string Work::describe_late_ranks() const {
   return "some rank is late";
 }
 
-std::exception_ptr Work::timed_out(std::chrono::milliseconds after) const {
-  return exception_for(occasion_.call, ErrorCode::timeout,
+}  // namespace
+
+Threads::Clock::time_point time_after(std::chrono::milliseconds duration) {
+  constexpr std::chrono::hours kForEver(24 * 365 * 100);
+  if (duration > kForEver) return Threads::Clock::time_point::max();
+  return Threads::Clock::now() + duration;
+}
+
+std::exception_ptr outcome_of(const Occasion& occasion, const Operation& operation) {
+  for (const auto& handle : operation.handles) {
+    const std::optional<Status> status = handle->status();
+    if (!status->ok()) return exception_for(occasion.call, status->code(), status->message());
+  }
+  return nullptr;
+}
+
+std::exception_ptr timed_out(const Occasion& occasion, const Operation& operation, std::chrono::milliseconds after) {
+  return exception_for(occasion.call, ErrorCode::timeout,
                        "Timed out waiting " + std::to_string(after.count()) + "ms for operation " +
-                           std::to_string(occasion_.sequence) + " of the group to complete: " + describe_late_ranks());
+                           std::to_string(occasion.sequence) +
+                           " of the group to complete: " + describe_late_ranks(operation));
+}
+
+Work::Work(std::shared_ptr<World> world, Occasion occasion, std::unique_ptr<Operation> operation)
+    : ::c10d::Work(occasion.rank, occasion.type, occasion.title, occasion.inputs), world_(std::move(world)),
+      occasion_(std::move(occasion)), operation_(std::move(operation)), deadline_(time_after(occasion_.timeout)) {}
+
+Work::~Work() {
+  if (operation_->buffers.empty() && operation_->finish == nullptr && operation_->done()) return;
+  world_->adopt(std::move(operation_));
+  world_->sweep();
 }
 
 bool Work::settle() {
@@ -68,7 +69,7 @@ bool Work::settle() {
   if (!operation_->done()) return false;
   const std::lock_guard<std::mutex> lock(settling_);
   if (settled_) return true;
-  std::exception_ptr error = outcome();
+  std::exception_ptr error = outcome_of(occasion_, *operation_);
   if (error == nullptr && operation_->finish) {
     try {
       operation_->finish();
@@ -94,15 +95,15 @@ void Work::end(const std::exception_ptr& error) {
 bool Work::isCompleted() { return settle(); }
 
 bool Work::wait(std::chrono::milliseconds timeout) {
-  const Time given = timeout > kNoTimeout ? after(timeout) : Time::max();
+  const Time given = timeout > kNoTimeout ? time_after(timeout) : Time::max();
   const bool completed =
       settled_ || translated(occasion_.call, [&] { return operation_->wait_until(std::min(given, deadline_)); });
   if (completed) {
     settle();
   } else if (given < deadline_) {
-    std::rethrow_exception(timed_out(timeout));
+    std::rethrow_exception(timed_out(occasion_, *operation_, timeout));
   } else {
-    end(timed_out(occasion_.timeout));
+    end(timed_out(occasion_, *operation_, occasion_.timeout));
   }
   world_->sweep();
   if (const std::exception_ptr error = exception()) std::rethrow_exception(error);
@@ -130,7 +131,7 @@ void Work::complete_future_when_done() {
   if (deadline_ != Time::max()) {
     const std::lock_guard<std::mutex> lock(future_mutex_);
     alarm_ = world_->threads().run_at(deadline_, [self] {
-      self->end(self->timed_out(self->occasion_.timeout));
+      self->end(timed_out(self->occasion_, *self->operation_, self->occasion_.timeout));
       self->complete_future();
     });
   }

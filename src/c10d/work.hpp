@@ -31,7 +31,15 @@ struct Occasion {
   int rank = 0;
 };
 
-/// Ends once: when Kolo's operations have, when its time is up, or when it is aborted. In the last two cases Kolo's
+/// The error of an operation that has not completed in this time: it names the ranks that are late, after asking them.
+[[nodiscard]] std::exception_ptr timed_out(const Occasion& occasion, const Operation& operation,
+                                           std::chrono::milliseconds after);
+/// That of the operation, if one of its handles has failed. All are done.
+[[nodiscard]] std::exception_ptr outcome_of(const Occasion& occasion, const Operation& operation);
+/// Now and `duration`; "never" where the clock does not reach.
+[[nodiscard]] Threads::Clock::time_point time_after(std::chrono::milliseconds duration);
+
+/// An operation on tensors of the CPU. Ends once: when Kolo's operations have, when its time is up, or when it is aborted. In the last two cases Kolo's
 /// operations go on, with memory that is kept for them, and the job does: only this Work has failed. All members may be
 /// called from several threads at a time.
 class Work final : public ::c10d::Work {
@@ -57,10 +65,6 @@ class Work final : public ::c10d::Work {
   bool settle();
   /// Ends it, unless it has ended.
   void end(const std::exception_ptr& error);
-  [[nodiscard]] std::exception_ptr outcome() const;
-  /// Asks who has not made the call.
-  [[nodiscard]] std::string describe_late_ranks() const;
-  [[nodiscard]] std::exception_ptr timed_out(std::chrono::milliseconds after) const;
   void complete_future_when_done();
   void complete_future();
 

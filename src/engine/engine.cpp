@@ -89,6 +89,8 @@ Engine::Engine(EngineParts parts)
   if (topology_.is_leader()) {
     leader_ = std::make_unique<Leader>(topology_, settings_, board_, *link_, control_.get(), errands_);
   }
+  executor_.set_enqueued(
+      [this](std::function<void(const Status&)> callback) { errands_.call(std::move(callback), Status()); });
   if (logger_->enabled(LogLevel::debug) || settings_.log_placement) {
     executor_.set_started(
         [this, placements = std::make_shared<Placements>()](const Batch& batch, const data::Layout& layout,

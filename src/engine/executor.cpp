@@ -18,8 +18,10 @@ bool is_on_device(const OperationPtr& operation) { return operation->signature->
 Executor::Executor(std::unique_ptr<data::Backend> world, data::DeviceBackend* device, std::int64_t world_size)
     : world_{std::move(world), world_size}, device_(device) {
   if (device_ == nullptr) return;
-  device_->set_enqueued([](data::Job& job, const data::DeviceEventPtr& event) {
-    for (const OperationPtr& member : static_cast<Batch*>(job.cookie)->members) member->set_enqueued(event);
+  device_->set_enqueued([this](data::Job& job, const data::DeviceEventPtr& event) {
+    for (const OperationPtr& member : static_cast<Batch*>(job.cookie)->members) {
+      for (auto& callback : member->set_enqueued(event)) enqueued_(std::move(callback));
+    }
   });
 }
 

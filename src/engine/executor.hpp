@@ -64,6 +64,11 @@ class Executor {
   /// Empty: nobody.
   using Started = std::function<void(const Batch&, const data::Layout&, std::uint32_t plan_key, data::Backend&)>;
   void set_started(Started started) { started_ = std::move(started); }
+  /// Takes what is to be called because all work of an operation has been given to the device. Set before any batch
+  /// of a device.
+  void set_enqueued(std::function<void(std::function<void(const Status&)>)> enqueued) {
+    enqueued_ = std::move(enqueued);
+  }
   void drop_plan(std::uint32_t plan_key) { plans_.erase(plan_key); }
 
   /// Moves the backends; the device's only with `device`, because the background thread alone gives it work. Finished
@@ -139,6 +144,7 @@ class Executor {
   Pipeline world_;
   data::DeviceBackend* const device_;
   Started started_;
+  std::function<void(std::function<void(const Status&)>)> enqueued_;
   std::unordered_map<core::SetId, Pipeline> sets_;  // without the world's; their addresses are stable
   std::vector<Pipeline*> busy_;                     // of these, those with open batches
   std::uint64_t open_in_sets_ = 0;

@@ -153,7 +153,9 @@ bool Engine::move_copies() {
     driver_.assert_held();
     const data::DeviceCopy& copy = operation.copy;
     const OperationPtr held = operation.self;
-    if (copy.end) operation.set_enqueued(copy.end);
+    if (copy.end) {
+      for (auto& callback : operation.set_enqueued(copy.end)) errands_.call(std::move(callback), Status());
+    }
     if (copy.way == data::DeviceCopy::Way::to_host && !operation.has_ended) {
       if (!copy.status.ok()) return messages_.give_up(*operation.message, copy.status);
       return messages_.provide(*operation.message, copy.copied);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/operation.hpp"
 
+#include <iterator>
 #include <new>
 #include <numeric>
 #include <utility>
@@ -125,11 +126,12 @@ data::DeviceEventPtr HandleState::sleep_until_enqueued() {
   return done() ? nullptr : enqueued_;
 }
 
-void HandleState::set_enqueued(data::DeviceEventPtr event) {
+std::vector<std::function<void(const Status&)>> HandleState::set_enqueued(data::DeviceEventPtr event) {
   const base::MutexLock lock(mutex_);
   state_.fetch_or(kAttended, std::memory_order_acq_rel);  // so that completion takes it away
   enqueued_ = std::move(event);
   if (sleepers_ > 0) changed_.notify_all();
+  return std::exchange(callbacks_.enqueued, {});
 }
 
 void HandleState::forget_late() {
@@ -165,6 +167,13 @@ bool HandleState::add_callback(std::function<void(const Status&)>& callback) {
   return true;
 }
 
+bool HandleState::add_callback_when_enqueued(std::function<void(const Status&)>& callback) {
+  const base::MutexLock lock(mutex_);
+  if ((state_.fetch_or(kAttended, std::memory_order_acq_rel) & kDone) != 0 || enqueued_ != nullptr) return false;
+  callbacks_.enqueued.push_back(std::move(callback));
+  return true;
+}
+
 std::vector<std::function<void(const Status&)>> HandleState::complete(const Status& status, bool& was_interesting) {
   unsigned news = kDone;
   if (!status.ok()) {
@@ -179,7 +188,10 @@ std::vector<std::function<void(const Status&)>> HandleState::complete(const Stat
   {
     const base::MutexLock lock(mutex_);
     enqueued_.reset();
-    callbacks = std::move(callbacks_);
+    callbacks = std::exchange(callbacks_.enqueued, {});
+    callbacks.insert(callbacks.end(), std::make_move_iterator(callbacks_.begin()),
+                     std::make_move_iterator(callbacks_.end()));
+    callbacks_.clear();
     if (sleepers_ == 0) return callbacks;
   }
   changed_.notify_all();  // without the lock, for which who is woken would have to wait; the driver holds this object
@@ -193,6 +205,7 @@ void HandleState::reset() noexcept {
     KOLO_CHECK(sleepers_ == 0) << "a prepared operation is started again while a thread waits for it";
     callbacks_.clear();
     late_.reset();
+    callbacks_.enqueued.clear();
   }
   if ((state & kFailed) != 0) outcome_ = Status();
   warned = overdue = reminded = false;

@@ -167,9 +167,11 @@ class HandleState {
   [[nodiscard]] std::vector<int> sleep_until_late(base::Time until);
   /// Registers a callback; false when the operation is done already (the caller then calls it).
   bool add_callback(std::function<void(const Status&)>& callback);
+  /// The same for when all work has been given to the device, or it is done.
+  bool add_callback_when_enqueued(std::function<void(const Status&)>& callback);
 
-  /// The driver: all work has been given to the device.
-  void set_enqueued(data::DeviceEventPtr event);
+  /// The driver: all work has been given to the device. Returns the callbacks to run, without any lock held.
+  std::vector<std::function<void(const Status&)>> set_enqueued(data::DeviceEventPtr event);
   /// The driver: the ranks of its set that had not submitted it, for who has asked.
   void note_late(std::vector<int> ranks);
   /// The driver: the outcome, once. Returns the callbacks to run, without any lock held; `was_interesting` says
@@ -179,12 +181,17 @@ class HandleState {
   void reset() noexcept;
 
  private:
+  struct Callbacks {
+    std::vector<std::function<void(const Status&)>> done;
+    std::vector<std::function<void(const Status&)>> enqueued;  ///< or done
+  };
+
   Status outcome_;  // written before kDone, constant afterwards
   base::Mutex mutex_;
   base::ConditionVariable changed_;
   int sleepers_ KOLO_GUARDED_BY(mutex_) = 0;
   data::DeviceEventPtr enqueued_ KOLO_GUARDED_BY(mutex_);
-  std::vector<std::function<void(const Status&)>> callbacks_ KOLO_GUARDED_BY(mutex_);
+  Callbacks callbacks_ KOLO_GUARDED_BY(mutex_);
   std::optional<std::vector<int>> late_ KOLO_GUARDED_BY(mutex_);
 };
 

@@ -219,25 +219,27 @@ struct DistributedOptimizer::Impl {
   }
 
   // Gives every slot its gradient: in the order in which a backward pass comes by, last layers first, so that what is
-  // reduced together lies together. On a device it is LibTorch's memory.
+  // reduced together lies together.
   void place_gradients() {
     const at::NoGradGuard no_grad;
-    std::size_t bytes = 0;
-    bool any_here = false;
+    std::size_t bytes_here = 0, bytes_there = 0;  // on the CPU, and on this rank's device
+    Device there = cpu();
     for (const Slot& slot : slots) {
       const TensorView view = memory_view(quoted_name(slot.name), layout_of(slot.parameter));
-      bytes += slot.parameter.is_cpu() ? GradientArena::room_for(view.dtype(), view.shape()) : 0;
-      any_here = any_here || slot.parameter.is_cpu();
+      (slot.parameter.is_cpu() ? bytes_here : bytes_there) += GradientArena::room_for(view.dtype(), view.shape());
+      if (!slot.parameter.is_cpu()) {
+        there = view.device();
+      }
     }
-    past_cache = exceeds_cache(bytes);
-    std::shared_ptr<GradientArena> arena;
-    if (any_here) {
-      arena = std::make_shared<GradientArena>(ranks, bytes, "DistributedOptimizer(" + options.name + ")");
-    }
+    past_cache = exceeds_cache(bytes_here);
+    const auto arena_of = [&](std::size_t bytes, Device device) {
+      const std::string name = "DistributedOptimizer(" + options.name + ")";
+      return bytes == 0 ? nullptr : std::make_shared<GradientArena>(ranks, bytes, device, name);
+    };
+    const auto arena_here = arena_of(bytes_here, cpu()), arena_there = arena_of(bytes_there, there);
     bool replaced = false;
     for (auto slot = slots.rbegin(); slot != slots.rend(); ++slot) {
-      const at::Tensor layout = layout_of(slot->parameter);
-      slot->gradient = slot->parameter.is_cpu() ? tensor_in(arena, layout) : at::empty_like(layout);
+      slot->gradient = tensor_in(slot->parameter.is_cpu() ? arena_here : arena_there, layout_of(slot->parameter));
       replaced = replaced || slot->parameter.grad().defined();
       bind(*slot);
     }

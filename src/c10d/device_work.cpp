@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "c10d/device_work.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <utility>
+
+#include <ATen/core/jit_type.h>
+
+#include <kolo/config.hpp>
+#if KOLO_WITH_CUDA
+#include <kolo/cuda.hpp>
+#endif
+
+#include "c10d/errors.hpp"
+
+namespace kolo::c10d {
+
+/// Shared by the handles' callbacks, which must not keep a Work: where they run nobody may let go of tensors.
+class DeviceWork::Given : public std::enable_shared_from_this<Given> {
+ public:
+  void watch(const std::vector<std::shared_ptr<Handle>>& handles) {
+    open_ = handles.size();
+#if KOLO_WITH_CUDA
+    for (const auto& handle : handles) {
+      cuda::on_given(*handle, [self = shared_from_this()] { self->note_one(); });
+    }
+#endif
+  }
+
+  [[nodiscard]] bool is_given() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return open_ == 0;
+  }
+  /// False: it was not given by then.
+  bool wait_until(Time until) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const auto given = [this] { return open_ == 0; };
+    if (until != Time::max()) return changed_.wait_until(lock, until, given);
+    changed_.wait(lock, given);
+    return true;
+  }
+
+  /// Calls it once, when the operation has been given: at once, or on a thread that must not be held up.
+  void call_then(std::function<void()> then) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (open_ > 0) {
+        then_ = std::move(then);
+        return;
+      }
+    }
+    then();
+  }
+
+ private:
+  void note_one() {
+    std::function<void()> then;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (--open_ > 0) return;
+      then = std::exchange(then_, nullptr);
+    }
+    changed_.notify_all();
+    if (then) then();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::size_t open_ = 0;         // under the mutex, once watched
+  std::function<void()> then_;  // likewise
+};
+
+DeviceWork::DeviceWork(std::shared_ptr<World> world, Occasion occasion, std::unique_ptr<Operation> operation)
+    : ::c10d::Work(occasion.rank, occasion.type, occasion.title, occasion.inputs), world_(std::move(world)),
+      occasion_(std::move(occasion)), operation_(std::move(operation)), device_(operation_->buffers.front().device()),
+      deadline_(time_after(occasion_.timeout)) {}
+
+DeviceWork::~DeviceWork() {
+  if (operation_->finish == nullptr && operation_->done()) return;
+  world_->adopt(std::move(operation_));
+  world_->sweep();
+}
+
+std::shared_ptr<DeviceWork::Given> DeviceWork::given() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!given_) {
+    given_ = std::make_shared<Given>();
+    given_->watch(operation_->handles);
+  }
+  return given_;
+}
+
+void DeviceWork::end(const std::exception_ptr& error) {
+  if (std::exchange(ended_, true)) return;
+  operation_->finish = nullptr;
+  ::c10d::Work::finish(error);
+}
+
+void DeviceWork::end_if_failed() {
+  if (ended_ || !operation_->done()) return;
+  if (const std::exception_ptr error = outcome_of(occasion_, *operation_)) end(error);
+}
+
+void DeviceWork::end_if_this_throws(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    end(exception_for(occasion_.call, error.code(), error.status().message()));
+  } catch (...) {
+    end(std::current_exception());
+  }
+}
+
+void DeviceWork::finish_on_own_stream() {
+  if (finished_ || (ended_ && exception())) return;
+  end_if_this_throws([&] {
+    const OwnStream own(device_);
+    follow_on_current_stream(device_, operation_->handles);
+    if (const auto finish = std::exchange(operation_->finish, nullptr)) finish();
+    finished_ = std::make_unique<Point>(device_);
+  });
+}
+
+void DeviceWork::hold_back_current_stream() {
+  end_if_failed();
+  if (operation_->finish) finish_on_own_stream();
+  if (ended_ && exception()) return;
+  end_if_this_throws([&] {
+    if (finished_) {
+      finished_->hold_back_current_stream();
+    } else {
+      follow_on_current_stream(device_, operation_->handles);
+    }
+    for (const Packed& packed : operation_->buffers) packed.each_memory(note_use_on_current_stream);
+    operation_->buffers.clear();
+  });
+}
+
+bool DeviceWork::isCompleted() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (ended_) return true;
+  if (!operation_->done()) return false;
+  end_if_failed();
+  if (operation_->finish) finish_on_own_stream();
+  if (!ended_ && finished_ && !finished_->is_reached()) return false;
+  end(nullptr);
+  return true;
+}
+
+bool DeviceWork::wait(std::chrono::milliseconds timeout) {
+  if (const std::exception_ptr error = exception()) std::rethrow_exception(error);
+  const Time until = timeout > kNoTimeout ? time_after(timeout) : Time::max();
+  const bool is_given = given()->wait_until(std::min(until, deadline_));
+  if (!is_given && until < deadline_) std::rethrow_exception(timed_out(occasion_, *operation_, timeout));
+  const std::exception_ptr late = is_given ? nullptr : timed_out(occasion_, *operation_, occasion_.timeout);
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (is_given) {
+      hold_back_current_stream();
+    } else {
+      end(late);
+    }
+  }
+  world_->sweep();
+  if (const std::exception_ptr error = exception()) std::rethrow_exception(error);
+  return true;
+}
+
+void DeviceWork::abort() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  end(exception_for(occasion_.call, ErrorCode::cancelled, "this work was aborted"));
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> DeviceWork::getFuture() {
+  const std::shared_ptr<Given> given = this->given();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (future_) return future_;
+    future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()),
+                                                       std::vector<c10::Device>{device_});
+  }
+  if (given->is_given()) {
+    complete_future();
+    return future_;
+  }
+  const auto self = c10::intrusive_ptr<DeviceWork>::unsafe_reclaim_from_nonowning(this);
+  if (deadline_ != Time::max()) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    alarm_ = world_->threads().run_at(deadline_, [self] {
+      const std::exception_ptr late = timed_out(self->occasion_, *self->operation_, self->occasion_.timeout);
+      {
+        const std::lock_guard<std::mutex> in(self->mutex_);
+        self->end(late);
+      }
+      self->complete_future();
+    });
+  }
+  given->call_then([self] { self->world_->threads().run([self] { self->complete_future(); }); });
+  return future_;
+}
+
+void DeviceWork::complete_future() {
+  std::optional<Threads::Alarm> alarm;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (std::exchange(future_completed_, true)) return;
+    alarm = std::exchange(alarm_, std::nullopt);
+    end_if_failed();
+    finish_on_own_stream();
+  }
+  if (alarm) world_->threads().cancel(*alarm);
+  if (const std::exception_ptr error = exception()) {
+    future_->setError(error);
+    return;
+  }
+  const OwnStream own(device_);
+  finished_->hold_back_current_stream();
+  future_->markCompleted(c10::IValue(occasion_.results));
+}
+
+}  // namespace kolo::c10d

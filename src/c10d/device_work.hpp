@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The caller's end of an operation on tensors of a CUDA device, as PyTorch wants it.
+//
+//     caller's stream     ..backward..|call|..backward..            |wait|..optimizer..
+//     the operation                   '------>.....all-reduce......--'
+//     own stream of it                                        (copies to where results belong)
+//
+// `wait` and the future do not wait for the device, but for the moment from which on a stream can be held back: when
+// all work of the operation has been given to the device ("given"). That takes the other ranks' calls. A receive is the
+// exception: its `wait` returns when the message has arrived, because only then are its length and its source known.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "c10d/devices.hpp"
+#include "c10d/threads.hpp"
+#include "c10d/versions.hpp"
+#include "c10d/work.hpp"
+#include "c10d/world.hpp"
+
+namespace kolo::c10d {
+
+/// It has completed when the device has done it. Before that it may end by a deadline or an abort, as `Work`; a deadline
+/// is kept until the operation has been given. Once it has been waited for, memory that the caller lets go of may be
+/// used again, on streams that have waited. All members may be called from several threads at a time.
+class DeviceWork final : public ::c10d::Work {
+ public:
+  DeviceWork(std::shared_ptr<World> world, Occasion occasion, std::unique_ptr<Operation> operation);
+  ~DeviceWork() override;
+
+  /// Does not wait. Whether the device has done it, or it has failed.
+  bool isCompleted() override;
+  /// The current stream of the operation's device waits for it.
+  bool wait(std::chrono::milliseconds timeout) override;
+  void synchronize() override { wait(kNoTimeout); }
+  void abort() override;
+  std::vector<at::Tensor> result() override { return occasion_.results; }
+  int sourceRank() const override { return operation_->source; }
+  /// Completes when the operation has been given; its callbacks run, and who waits for it goes on, on streams that wait.
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  std::uint64_t getSequencenumber() const KOLO_OVERRIDE_SINCE_2 { return occasion_.sequence; }
+
+ private:
+  using Time = Threads::Clock::time_point;
+  class Given;
+  /// What tells that the operation has been given; made when somebody asks for the first time.
+  std::shared_ptr<Given> given();
+  /// The current stream runs behind the operation, which has been given.
+  void hold_back_current_stream();
+  /// Likewise a stream of its own, on which results come to where they belong. Once.
+  void finish_on_own_stream();
+  /// Ends it with the error of a handle, if all are done and one has failed.
+  void end_if_failed();
+  void end_if_this_throws(const std::function<void()>& body);
+  void end(const std::exception_ptr& error);
+  void complete_future();
+
+  const std::shared_ptr<World> world_;
+  const Occasion occasion_;
+  std::unique_ptr<Operation> operation_;  // given to the world if it is still open when this goes
+  const at::Device device_;
+  const Time deadline_;
+  std::mutex mutex_;
+  // Under the mutex.
+  bool ended_ = false;
+  std::shared_ptr<Given> given_;
+  std::unique_ptr<Point> finished_;  // on the operation's own stream, if it was needed
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+  std::optional<Threads::Alarm> alarm_;
+  bool future_completed_ = false;
+};
+
+}  // namespace kolo::c10d

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The backend on CUDA tensors: what is ordered behind what, and how long memory lives. Ranks are threads, each with an
+// emulated device of its own; every result is read by a stream that has nothing but the Work to put it behind, and the
+// emulated device reports each pair of accesses that nothing orders. That all calls compute what they should is for
+// c10d_test.py, on the CPU and, on a machine with a GPU, there.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <ATen/Functions.h>
+#include <c10/core/StreamGuard.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include "c10d/devices.hpp"
+#include "c10d/process_group.hpp"
+#include "tests/c10d/devices/emulated_torch.hpp"
+#include "tests/emulated_cuda/emulator.hpp"
+
+namespace kolo::c10d::test {
+namespace {
+
+using GroupPtr = c10::intrusive_ptr<ProcessGroupKolo>;
+using Tensors = std::vector<at::Tensor>;
+
+/// Keeps a stream from going on.
+class Gate {
+ public:
+  ~Gate() { open(); }
+  void hold(cudaStream_t stream) { ASSERT_EQ(cudaLaunchHostFunc(stream, wait, this), cudaSuccess); }
+  void open() { open_.store(true); }
+
+ private:
+  static void wait(void* gate) {
+    while (!static_cast<Gate*>(gate)->open_.load()) std::this_thread::yield();
+  }
+  std::atomic<bool> open_{false};
+};
+
+/// By NCCL, and by way of the host.
+class Devices : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    ::setenv("KOLO_GPU_BACKEND", GetParam(), 1);
+    ::setenv("KOLO_FUSION_THRESHOLD", "1M", 1);  // else the emulator is busy filling memory with poison
+    emulated::Config config;
+    config.devices = kRanks;
+    emulated::reset(config);
+    reset_torch();
+  }
+  void TearDown() override {
+    emulated::drain();
+    for (const emulated::Report& report : emulated::take_reports()) {
+      ADD_FAILURE() << to_string(report.kind) << ": " << report.text;
+    }
+    emulated::reset();
+    reset_torch();
+  }
+
+  static constexpr int kRanks = 2;
+  [[nodiscard]] static bool is_by_nccl() { return std::string(GetParam()) == "nccl"; }
+
+  /// On each rank, with a current stream of its own.
+  static void on_ranks(const std::function<void(const GroupPtr&, int)>& body) {
+    const auto store = c10::make_intrusive<::c10d::HashStore>();
+    std::vector<std::thread> ranks;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      ranks.emplace_back([&, rank] {
+        try {
+          ASSERT_EQ(cudaSetDevice(rank), cudaSuccess);
+          const c10::StreamGuard own(new_stream(rank));
+          const auto group =
+              c10::make_intrusive<ProcessGroupKolo>(store, rank, kRanks, std::chrono::milliseconds(60'000));
+          body(group, rank);
+          group->shutdown();
+          ASSERT_EQ(cudaStreamSynchronize(current()), cudaSuccess);
+        } catch (const std::exception& error) {
+          ADD_FAILURE() << "rank " << rank << ": " << error.what();
+        }
+      });
+    }
+    for (std::thread& rank : ranks) rank.join();
+  }
+};
+
+at::Tensor numbers(std::int64_t count, int first) {
+  return at::arange(first, first + count, at::TensorOptions(at::kFloat));
+}
+
+void expect_numbers(const at::Tensor& tensor, const at::Tensor& wanted) {
+  const at::Tensor found = on_host(tensor);
+  EXPECT_TRUE(at::equal(found, wanted)) << "found " << found << "\nwanted " << wanted;
+}
+
+/// Poison.
+at::Tensor to_be_written(std::int64_t count) { return on_device(at::full({count}, -7.0F)); }
+
+TEST_P(Devices, ResultsComeBehindWait) {
+  on_ranks([](const GroupPtr& group, int rank) {
+    for (const std::int64_t count : {1, 1000}) {
+      for (const auto make : {on_device, strided_on_device}) {
+        Tensors reduced{make(numbers(count, rank))};
+        group->allreduce(reduced, {})->wait();
+        expect_numbers(reduced[0], numbers(count, 0) * 2 + 1);
+
+        Tensors sent{make(numbers(count, 10 * rank))};
+        ::c10d::BroadcastOptions from_1;
+        from_1.rootRank = 1;
+        group->broadcast(sent, from_1)->wait();
+        expect_numbers(sent[0], numbers(count, 10));
+
+        std::vector<Tensors> gathered{{make(numbers(count, -7)), make(numbers(count, -7))}};
+        Tensors mine{make(numbers(count, 5 * rank))};
+        group->allgather(gathered, mine, {})->wait();
+        for (int other = 0; other < kRanks; ++other) {
+          expect_numbers(gathered[0][static_cast<std::size_t>(other)], numbers(count, 5 * other));
+        }
+
+        Tensors scattered{make(numbers(count, -7))};
+        std::vector<Tensors> parts{{make(numbers(count, rank)), make(numbers(count, rank + 3))}};
+        group->reduce_scatter(scattered, parts, {})->wait();
+        expect_numbers(scattered[0], numbers(count, 3 * rank) * 2 + 1);
+
+        Tensors taken{make(numbers(count, -7)), make(numbers(count, -7))};
+        Tensors given{make(numbers(count, 10 * rank)), make(numbers(count, 10 * rank + 1))};
+        group->alltoall(taken, given, {})->wait();
+        for (int other = 0; other < kRanks; ++other) {
+          expect_numbers(taken[static_cast<std::size_t>(other)], numbers(count, 10 * other + rank));
+        }
+      }
+    }
+  });
+}
+
+TEST_P(Devices, ComplexNumbersAndBytesTravel) {
+  on_ranks([](const GroupPtr& group, int rank) {
+    const at::Tensor real = numbers(100, rank);
+    Tensors complex{on_device(at::complex(real, real * 2))};
+    group->allreduce(complex, {})->wait();
+    EXPECT_TRUE(at::equal(at::view_as_real(on_host(complex[0])), at::view_as_real(at::complex(numbers(100, 0) * 2 + 1,
+                                                                                             numbers(100, 0) * 4 + 2))));
+    const at::Tensor bytes = numbers(100, 3).to(at::ScalarType::Float8_e5m2);
+    Tensors sent{on_device(rank == 0 ? bytes : at::zeros_like(bytes))};
+    group->broadcast(sent, {})->wait();
+    EXPECT_TRUE(at::equal(on_host(sent[0]).view(at::kByte), bytes.view(at::kByte)));
+  });
+}
+
+TEST_P(Devices, AMessageHasArrivedWhenItsReceiverHasWaited) {
+  on_ranks([](const GroupPtr& group, int rank) {
+    for (const auto make : {on_device, strided_on_device}) {
+      Tensors tensor{make(numbers(500, rank == 0 ? 4 : -7))};
+      if (rank == 0) {
+        group->send(tensor, 1, 3)->wait();
+        tensor[0].copy_(on_device(numbers(500, 0)));  // the message has been read
+      } else {
+        const auto work = group->recvAnysource(tensor, 3);
+        work->wait();
+        EXPECT_EQ(work->sourceRank(), 0);
+        expect_numbers(tensor[0], numbers(500, 4));
+      }
+    }
+  });
+}
+
+/// Rank 0's stream stands still; nobody's host does.
+TEST_P(Devices, ACallComesBehindTheStreamAndWaitDoesNotBlockTheHost) {
+  if (!is_by_nccl()) GTEST_SKIP() << "by way of the host a result is given to the device when it is known";
+  Gate gate;
+  std::atomic<int> have_waited{0};
+  on_ranks([&](const GroupPtr& group, int rank) {
+    Tensors warm{on_device(numbers(10, 0))};
+    group->allreduce(warm, {})->wait();
+    expect_numbers(warm[0], numbers(10, 0) * 2);
+    if (rank == 0) gate.hold(current());
+    Tensors tensors{on_device(numbers(1000, rank))};  // written behind the gate
+    const auto work = group->allreduce(tensors, {});
+    work->wait();
+    if (rank == 0) EXPECT_FALSE(work->isCompleted());
+    if (++have_waited == kRanks) gate.open();
+    expect_numbers(tensors[0], numbers(1000, 0) * 2 + 1);
+    while (!work->isCompleted()) std::this_thread::yield();
+    EXPECT_TRUE(work->isSuccess());
+  });
+}
+
+TEST_P(Devices, AnyStreamMayWaitAndAsOftenAsItLikes) {
+  on_ranks([](const GroupPtr& group, int rank) {
+    for (const auto make : {on_device, strided_on_device}) {
+      Tensors tensors{make(numbers(300, rank))};
+      const auto work = group->allreduce(tensors, {});
+      for (int i = 0; i < 2; ++i) {
+        const c10::StreamGuard another(new_stream(rank));
+        work->wait();
+        work->synchronize();
+        expect_numbers(tensors[0], numbers(300, 0) * 2 + 1);
+      }
+    }
+  });
+}
+
+TEST_P(Devices, AFuturesCallbacksAndWaitersComeBehindTheResult) {
+  on_ranks([](const GroupPtr& group, int rank) {
+    for (const auto make : {on_device, strided_on_device}) {
+      Tensors tensors{make(numbers(300, rank))};
+      const auto future = group->allreduce(tensors, {})->getFuture();
+      ASSERT_EQ(future->devices(), std::vector<c10::Device>{tensors[0].device()});
+      const auto doubled = future->then(
+          [](c10::ivalue::Future& done) {
+            const at::Tensor sum = done.value().toTensorVector()[0];
+            at::Tensor both = at::empty({2, sum.numel()}, sum.options());
+            both[0].copy_(sum);
+            both[1].copy_(sum);
+            return c10::IValue(both);
+          },
+          c10::TensorType::get());
+      future->wait();
+      expect_numbers(tensors[0], numbers(300, 0) * 2 + 1);
+      doubled->wait();
+      expect_numbers(doubled->value().toTensor()[1], numbers(300, 0) * 2 + 1);
+    }
+  });
+}
+
+TEST_P(Devices, MemoryLivesUntilTheDeviceHasDoneWithIt) {
+  on_ranks([](const GroupPtr& group, int rank) {
+    for (const auto make : {on_device, strided_on_device}) {
+      for (int i = 0; i < 5; ++i) {
+        Tensors dropped{make(numbers(200, rank))};  // and its Work, too
+        group->allreduce(dropped, {});
+      }
+      Tensors kept{make(numbers(200, rank))};
+      group->allreduce(kept, {});  // only its Work
+      at::Tensor copy;
+      {
+        Tensors waited{make(numbers(200, rank))};
+        const auto work = group->allreduce(waited, {});
+        const c10::StreamGuard another(new_stream(rank));
+        work->wait();
+        copy = waited[0].contiguous();
+        ASSERT_EQ(cudaStreamSynchronize(current()), cudaSuccess);
+      }  // freed while nothing but what `wait` has told the allocator puts the next owner behind
+      expect_numbers(copy, numbers(200, 0) * 2 + 1);
+      group->barrier({})->wait();
+    }
+  });
+}
+
+TEST_P(Devices, ABarrierWaitsForTheCurrentStream) {
+  std::atomic<bool> stream_has_ended{false};
+  std::atomic<bool> passed{false};
+  Gate gate;
+  on_ranks([&](const GroupPtr& group, int rank) {
+    Tensors tensors{on_device(numbers(10, rank))};
+    group->allreduce(tensors, {})->wait();
+    if (rank == 0) {
+      gate.hold(current());
+      const auto before = emulated::calls("cudaStreamSynchronize");
+      std::thread opens([&] {
+        while (emulated::calls("cudaStreamSynchronize") == before && !passed) std::this_thread::yield();
+        stream_has_ended = true;
+        gate.open();
+      });
+      group->barrier({})->wait();
+      EXPECT_TRUE(stream_has_ended);
+      passed = true;
+      opens.join();
+    } else {
+      group->barrier({})->wait();
+      EXPECT_TRUE(stream_has_ended);
+    }
+  });
+}
+
+TEST_P(Devices, WhatIsWrongIsSaid) {
+  on_ranks([](const GroupPtr& group, int rank) {
+    const auto refused = [](const std::function<void()>& call) -> std::string {
+      try {
+        call();
+      } catch (const c10::Error& error) {
+        return error.what_without_backtrace();
+      }
+      return "not refused";
+    };
+    Tensors two{on_device(numbers(4, 0)), numbers(4, 0)};
+    std::vector<Tensors> outputs{two};
+    Tensors input{on_device(numbers(4, 0))};
+    const std::string here = "cuda:" + std::to_string(rank);
+    EXPECT_EQ(refused([&] { group->allgather(outputs, input, {}); }),
+              "kolo: all_gather: the tensors are on " + here + " and cpu; one device is needed");
+    const std::string there = "cuda:" + std::to_string(1 - rank);
+    group->setBoundDeviceId(at::Device(there));
+    EXPECT_EQ(refused([&] { group->allreduce(input, {}); }),
+              "kolo: all_reduce: the tensor is on " + here + ", and this process group was made for " + there +
+                  " (device_id)");
+    group->setBoundDeviceId(std::nullopt);
+    group->allreduce(input, {})->wait();
+    expect_numbers(input[0], numbers(4, 0) * 2);
+
+    if (rank == 0) {  // a call whose time is up fails, and the job goes on
+      ::c10d::AllreduceOptions soon;
+      soon.timeout = std::chrono::milliseconds(20);
+      const auto work = group->allreduce(input, soon);
+      const auto future = work->getFuture();
+      EXPECT_EQ(refused([&] { work->wait(); }).rfind("kolo: all_reduce: Timed out waiting 20ms", 0), 0U);
+      future->wait();
+      EXPECT_TRUE(future->hasError());
+    }
+    group->barrier({})->wait();
+    if (rank == 1) group->allreduce(input, {})->wait();
+    Tensors again{on_device(numbers(4, rank))};
+    group->allreduce(again, {})->wait();
+    expect_numbers(again[0], numbers(4, 0) * 2 + 1);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(By, Devices, ::testing::Values("nccl", "staged"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace kolo::c10d::test
