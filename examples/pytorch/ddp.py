@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's DistributedDataParallel, with Kolo as the backend:
 
-    torchrun --nproc-per-node 4 ddp.py [--backend gloo]
+    torchrun --nproc-per-node 4 ddp.py [--backend gloo] [--device cuda]
 """
 
 import argparse
@@ -16,18 +16,20 @@ try:
     import kolo_torch  # noqa: F401  where PyTorch does not load it by itself
 except ImportError:
     pass
-from digits import accuracy, digits, network
+from digits import accuracy, digits, network, place
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--backend", default="kolo")
     parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--device", default="cpu", help="cpu, or cuda: this worker's GPU")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    device = place(arguments.device)
     dist.init_process_group(arguments.backend)
-    train, test = digits()
-    model = DistributedDataParallel(network())
+    train, test = digits(device)
+    model = DistributedDataParallel(network().to(device))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     dataset = TensorDataset(*train)
     sampler = DistributedSampler(dataset)

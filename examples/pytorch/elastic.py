@@ -16,7 +16,7 @@ try:
     import kolo_torch  # noqa: F401  where PyTorch does not load it by itself
 except ImportError:
     pass
-from digits import accuracy, digits, network
+from digits import accuracy, digits, network, place
 
 
 def save(path, model, optimizer, epoch):
@@ -31,18 +31,20 @@ def main():
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--checkpoint", required=True)
     parser.add_argument("--kill-in-epoch", type=int, help="the last rank kills itself there, in the first round")
+    parser.add_argument("--device", default="cpu", help="cpu, or cuda: this worker's GPU")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    device = place(arguments.device)
     dist.init_process_group(arguments.backend)
     rank, size = dist.get_rank(), dist.get_world_size()
     first_round = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
-    (pixels, labels), test = digits()
+    (pixels, labels), test = digits(device)
     torch.manual_seed(0)
-    model = DistributedDataParallel(network())
+    model = DistributedDataParallel(network().to(device))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     begin = 0
     if os.path.exists(arguments.checkpoint):
-        saved = torch.load(arguments.checkpoint)
+        saved = torch.load(arguments.checkpoint, map_location=device)
         model.module.load_state_dict(saved["model"])
         optimizer.load_state_dict(saved["optimizer"])
         begin = saved["epoch"]

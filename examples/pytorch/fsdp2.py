@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's fully sharded data parallelism (FSDP2), with Kolo as the backend:
 
-    torchrun --nproc-per-node 2 fsdp2.py [--backend gloo]
+    torchrun --nproc-per-node 2 fsdp2.py [--backend gloo] [--device cuda]
 """
 
 import argparse
@@ -15,21 +15,23 @@ try:
     import kolo_torch  # noqa: F401  where PyTorch does not load it by itself
 except ImportError:
     pass
-from digits import accuracy, digits, network
+from digits import accuracy, digits, network, place
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--backend", default="kolo")
     parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--device", default="cpu", help="cpu, or cuda: this worker's GPU")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    device = place(arguments.device)
     dist.init_process_group(arguments.backend)
     rank, size = dist.get_rank(), dist.get_world_size()
-    mesh = init_device_mesh("cpu", (size,))
-    (pixels, labels), test = digits()
+    mesh = init_device_mesh(device.type, (size,))
+    (pixels, labels), test = digits(device)
     torch.manual_seed(0)
-    model = network()
+    model = network().to(device)
     for layer in model:
         fully_shard(layer, mesh=mesh)
     fully_shard(model, mesh=mesh)

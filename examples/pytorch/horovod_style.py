@@ -1,26 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """A training loop of Horovod's, with its import changed:
 
-    torchrun --nproc-per-node 4 horovod_style.py
+    torchrun --nproc-per-node 4 horovod_style.py [--device cuda]
 """
+
+import argparse
 
 import torch
 
 import kolo_torch.horovod as hvd  # was: import horovod.torch as hvd
-from digits import accuracy, digits, network
+from digits import accuracy, digits, network, place
 
 
 def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cpu", help="cpu, or cuda: this worker's GPU")
     torch.set_num_threads(1)
     hvd.init()
+    device = place(parser.parse_args().device)
     torch.manual_seed(hvd.rank())  # others on each rank ...
-    model = network()
+    model = network().to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)  # ... and now the same
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
 
-    (pixels, labels), test = digits()
+    (pixels, labels), test = digits(device)
     for epoch in range(20):
         order = torch.randperm(len(pixels), generator=torch.Generator().manual_seed(epoch))
         for batch in order.split(64):

@@ -2,8 +2,8 @@
 //
 // Trains a small network of LibTorch's to read handwritten digits, on as many ranks as there are:
 //
-//     torch_digits [EPOCHS]               one process
-//     mpirun -np 4 torch_digits [EPOCHS]  four
+//     torch_digits [EPOCHS] [--device cuda]               one process
+//     mpirun -np 4 torch_digits [EPOCHS] [--device cuda]  four
 //
 // The four lines marked "Kolo" are what makes an ordinary trainer one for many ranks.
 #include <algorithm>
@@ -17,6 +17,7 @@
 #include <kolo/kolo.hpp>
 #include <kolo/libtorch.hpp>
 
+#include "examples/torch_digits/device.hpp"
 #include "examples/train_digits/digits.hpp"
 
 namespace {
@@ -25,26 +26,30 @@ struct Images {
   torch::Tensor pixels, labels;
 };
 
-Images images_of(const train_digits::Digits& digits, const train_digits::Rows& rows) {
+Images images_of(const train_digits::Digits& digits, const train_digits::Rows& rows, torch::Device device) {
   const auto batch = train_digits::gather<float>(digits, rows);
   const auto count = static_cast<std::int64_t>(rows.size());
-  return {torch::tensor(batch.pixels).reshape({count, static_cast<std::int64_t>(train_digits::kPixels)}),
-          torch::tensor(batch.labels).to(torch::kLong)};
+  return {torch::tensor(batch.pixels).reshape({count, static_cast<std::int64_t>(train_digits::kPixels)}).to(device),
+          torch::tensor(batch.labels).to(device, torch::kLong)};
 }
 
 Images pick(const Images& from, const std::vector<std::size_t>& rows) {
-  const torch::Tensor index = torch::tensor(std::vector<std::int64_t>(rows.begin(), rows.end()));
+  const torch::Tensor index =
+      torch::tensor(std::vector<std::int64_t>(rows.begin(), rows.end())).to(from.pixels.device());
   return {from.pixels.index_select(0, index), from.labels.index_select(0, index)};
 }
 
-void train(int epochs) {
+void train(int epochs, const std::string& device_name) {
   const kolo::Session session;       // Kolo: joins the job
+  const torch::Device device = torch_digits::device_named(device_name);
   torch::manual_seed(kolo::rank());  // every rank starts differently ...
   const auto digits = train_digits::load_digits(DIGITS_CSV);
   const auto split = train_digits::split(digits.size(), 1437);
-  const Images training = images_of(digits, split.training), held_out = images_of(digits, split.held_out);
+  const Images training = images_of(digits, split.training, device);
+  const Images held_out = images_of(digits, split.held_out, device);
 
   torch::nn::Sequential model(torch::nn::Linear(64, 128), torch::nn::ReLU(), torch::nn::Linear(128, 10));
+  model->to(device);
   kolo::libtorch::broadcast_parameters(*model);  // Kolo: ... and now the same
   torch::optim::Adam adam(model->parameters(), torch::optim::AdamOptions(2e-3));
   kolo::libtorch::DistributedOptimizer optimizer(adam, *model);       // Kolo: averages gradients during backward()
@@ -81,7 +86,16 @@ void train(int epochs) {
 
 int main(int argc, char** argv) {
   try {
-    train(argc > 1 ? std::atoi(argv[1]) : 30);
+    int epochs = 30;
+    std::string device = "cpu";
+    for (int i = 1; i < argc; ++i) {
+      if (std::string(argv[i]) == "--device" && i + 1 < argc) {
+        device = argv[++i];
+      } else {
+        epochs = std::atoi(argv[i]);
+      }
+    }
+    train(epochs, device);
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "torch_digits: %s\n", error.what());

@@ -12,23 +12,27 @@
 #include <exception>
 #include <iostream>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include <boost/program_options.hpp>
 
 #include <ATen/Parallel.h>
+#include <torch/cuda.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/optim/sgd.h>
 
 #include <kolo/kolo.hpp>
 #include <kolo/libtorch.hpp>
 
+#include "examples/torch_digits/device.hpp"
 #include "resnet.hpp"
 
 namespace {
 
 struct Flags {
   int steps = 20, batch = 8, image = 64, threads = 1;
+  std::string device = "cpu";
 };
 
 double median(std::vector<double> values) {
@@ -51,14 +55,16 @@ void check_same_weights(const torch::nn::Module& model) {
 
 void train(const Flags& flags) {
   const kolo::Session session;
+  const torch::Device device = torch_digits::device_named(flags.device);
   at::set_num_threads(flags.threads);
   torch::manual_seed(kolo::rank());
   torch_resnet::ResNet50 model;
+  model->to(device);
   kolo::libtorch::broadcast_parameters(*model);
   torch::optim::SGD sgd(model->parameters(), torch::optim::SGDOptions(0.01));
   kolo::libtorch::DistributedOptimizer optimizer(sgd, *model);
-  const torch::Tensor images = torch::randn({flags.batch, 3, flags.image, flags.image});
-  const torch::Tensor labels = torch::randint(1000, {flags.batch}, torch::kLong);
+  const torch::Tensor images = torch::randn({flags.batch, 3, flags.image, flags.image}, device);
+  const torch::Tensor labels = torch::randint(1000, {flags.batch}, torch::TensorOptions(torch::kLong).device(device));
 
   std::vector<double> seconds;
   for (int i = 0; i < flags.steps; ++i) {
@@ -66,6 +72,7 @@ void train(const Flags& flags) {
     optimizer.zero_grad();
     torch::nn::functional::cross_entropy(model->forward(images), labels).backward();
     optimizer.step();
+    if (device.is_cuda()) torch::cuda::synchronize(device.index());
     seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
   check_same_weights(*model);
@@ -86,6 +93,7 @@ int main(int argc, char** argv) {
   add("steps", po::value(&flags.steps)->default_value(flags.steps), "steps to train");
   add("batch", po::value(&flags.batch)->default_value(flags.batch), "images a rank and step");
   add("image", po::value(&flags.image)->default_value(flags.image), "pixels in each direction");
+  add("device", po::value(&flags.device)->default_value(flags.device), "cpu, or cuda: this rank's GPU");
   add("threads", po::value(&flags.threads)->default_value(flags.threads), "threads a rank");
   try {
     po::variables_map given;

@@ -59,7 +59,7 @@ def read_steps(folder):
 
 def read_records(folder):
     """By file, of the benchmarks that ran."""
-    names = ("pack", "step_1_rank", "step_2_ranks", "ddp_1_rank", "ddp_2_ranks", "allreduce_1_rank")
+    names = ("pack", "step_1_rank", "step_2_ranks", "ddp_1_rank", "ddp_2_ranks", "allreduce_1_rank", "beside_nccl")
     return {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
             for name in names if (folder / f"{name}.json").exists()}
 
@@ -88,11 +88,20 @@ def of_steps(ranks, rows, ddp):
     return lines
 
 
+def of_beside_nccl(rows):
+    lines = ["", f"## PyTorch's programs over Kolo and over NCCL, {rows[0]['ranks']} ranks, one a GPU", "",
+             "| | | ms on the device | ms of the host | wrong |", "|---|---|---:|---:|---:|"]
+    return lines + [f"| {row['what']} | {row['contestant']} | {row['device_ms']:.3f} | {row['host_ms']:.3f} | "
+                    f"{row['wrong']} |" for row in rows]
+
+
 def of_records(records):
     lines = of_pack(records["pack"]) if "pack" in records else []
     for count, name in (("1_rank", "one rank"), ("2_ranks", "two ranks on one GPU")):
         if f"step_{count}" in records:
             lines += of_steps(name, records[f"step_{count}"], records.get(f"ddp_{count}"))
+    if records.get("beside_nccl"):
+        lines += of_beside_nccl(records["beside_nccl"])
     return lines
 
 

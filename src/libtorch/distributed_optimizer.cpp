@@ -222,24 +222,28 @@ struct DistributedOptimizer::Impl {
   // reduced together lies together.
   void place_gradients() {
     const at::NoGradGuard no_grad;
-    std::size_t bytes_here = 0, bytes_there = 0;  // on the CPU, and on this rank's device
-    Device there = cpu();
+    struct Room {
+      std::optional<Device> device;
+      std::size_t bytes = 0;
+      std::shared_ptr<GradientArena> arena;
+    };
+    Room here, there;  // on the CPU, and on this rank's device
     for (const Slot& slot : slots) {
       const TensorView view = memory_view(quoted_name(slot.name), layout_of(slot.parameter));
-      (slot.parameter.is_cpu() ? bytes_here : bytes_there) += GradientArena::room_for(view.dtype(), view.shape());
-      if (!slot.parameter.is_cpu()) {
-        there = view.device();
+      Room& room = slot.parameter.is_cpu() ? here : there;
+      room.device = view.device();
+      room.bytes += GradientArena::room_for(view.dtype(), view.shape());
+    }
+    past_cache = exceeds_cache(here.bytes);
+    for (Room* room : {&here, &there}) {
+      if (room->device) {
+        room->arena = std::make_shared<GradientArena>(ranks, room->bytes, *room->device,
+                                                      "DistributedOptimizer(" + options.name + ")");
       }
     }
-    past_cache = exceeds_cache(bytes_here);
-    const auto arena_of = [&](std::size_t bytes, Device device) {
-      const std::string name = "DistributedOptimizer(" + options.name + ")";
-      return bytes == 0 ? nullptr : std::make_shared<GradientArena>(ranks, bytes, device, name);
-    };
-    const auto arena_here = arena_of(bytes_here, cpu()), arena_there = arena_of(bytes_there, there);
     bool replaced = false;
     for (auto slot = slots.rbegin(); slot != slots.rend(); ++slot) {
-      slot->gradient = tensor_in(slot->parameter.is_cpu() ? arena_here : arena_there, layout_of(slot->parameter));
+      slot->gradient = tensor_in((slot->parameter.is_cpu() ? here : there).arena, layout_of(slot->parameter));
       replaced = replaced || slot->parameter.grad().defined();
       bind(*slot);
     }

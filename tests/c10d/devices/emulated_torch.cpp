@@ -69,7 +69,7 @@ Current& current_of_thread() {
 }
 
 c10::Stream stream_of(int device, c10::StreamId id) {
-  return {c10::Stream::UNSAFE, c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device)), id};
+  return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device)), id);
 }
 
 cudaStream_t stream_from_pool(int device) {

@@ -96,6 +96,62 @@ TEST_F(Promises, AStreamThatFollowsWhatIsDoneComesBehindIt) {
       options());
 }
 
+/// Keeps a stream from going on.
+class Gate {
+ public:
+  void hold(cudaStream_t stream) { ok(cudaLaunchHostFunc(stream, wait, this)); }
+  void open() { open_.store(true); }
+
+ private:
+  static void wait(void* gate) {
+    while (!static_cast<Gate*>(gate)->open_.load()) std::this_thread::yield();
+  }
+  std::atomic<bool> open_{false};
+};
+struct Opened {
+  Gate& gate;
+  ~Opened() { gate.open(); }
+};
+
+/// Once for each kind of end: given to the device and not done, done, and failed.
+TEST_F(Promises, OnGivenCallsWhenAllWorkIsWithTheDevice) {
+  Gate gate;
+  run_local(
+      2,
+      [&] {
+        bind();
+        const RankStream stream;
+        DeviceTensor x(DType::float32, 1000, stream);
+        x.write(elements_of(DType::float32, 1000, [](std::int64_t i) { return i; }));
+        if (rank() == 0) gate.hold(stream);
+        std::atomic<int> given{0};
+        Handle handle = allreduce_async("x", x.view());
+        on_given(handle, [&] { ++given; });
+        while (given == 0) std::this_thread::yield();
+        EXPECT_TRUE(rank() == 1 || !handle.done());
+        on_given(handle, [&] { ++given; });  // at once
+        EXPECT_EQ(given, 2);
+        std::vector<float> host{1};
+        allreduce("both have seen it", kolo::view(host));
+        gate.open();
+        handle.wait();
+        on_given(handle, [&] { ++given; });
+        EXPECT_EQ(given, 3);
+        emulated::acquire_all();
+        Handle on_host = allreduce_async("host", kolo::view(host));
+        EXPECT_NE(refused([&] { on_given(on_host, [] {}); }, ErrorCode::invalid_argument).find("on_done()"),
+                  std::string::npos);
+        on_host.wait();
+        if (rank() == 1) return;
+        Handle lost = allreduce_async("what rank 1 never submits", x.view());
+        on_given(lost, [&] { ++given; });
+        EXPECT_EQ(refused([&] { lost.wait(); }, ErrorCode::rank_lost).rfind("rank 1 has shut down", 0), 0U);
+        while (given == 3) std::this_thread::yield();
+        EXPECT_EQ(given, 4);
+      },
+      options());
+}
+
 TEST_F(Promises, DefaultStreams) {
   run_local(2, [] {
     bind();
@@ -468,23 +524,6 @@ TEST_F(Promises, InPeaceCommunicatorsAreFinalisedAndNoneIsAborted) {
   EXPECT_EQ(emulated::calls("ncclCommDestroy"), 2U);
   EXPECT_EQ(emulated::calls("ncclCommAbort"), 0U);
 }
-
-/// Keeps a stream from going on.
-class Gate {
- public:
-  void hold(cudaStream_t stream) { ok(cudaLaunchHostFunc(stream, wait, this)); }
-  void open() { open_.store(true); }
-
- private:
-  static void wait(void* gate) {
-    while (!static_cast<Gate*>(gate)->open_.load()) std::this_thread::yield();
-  }
-  std::atomic<bool> open_{false};
-};
-struct Opened {
-  Gate& gate;
-  ~Opened() { gate.open(); }
-};
 
 TEST_F(Promises, ShutdownWaitsForTheDeviceBeforeItSaysThatARankLeaves) {
   Gate gate;
