@@ -40,7 +40,7 @@ Images pick(const Images& from, const std::vector<std::size_t>& rows) {
 }
 
 void train(int epochs, const std::string& device_name) {
-  const kolo::Session session;       // Kolo: joins the job
+  const kolo::Session session;  // Kolo: joins the job
   const torch::Device device = torch_digits::device_named(device_name);
   torch::manual_seed(kolo::rank());  // every rank starts differently ...
   const auto digits = train_digits::load_digits(DIGITS_CSV);

@@ -20,9 +20,7 @@ c10::DataPtr memory_of(std::shared_ptr<GradientArena> arena, void* memory, at::D
   return {memory, owner, drop, device};
 }
 
-Device place_of(at::Device device) {
-  return device.is_cpu() ? cpu() : Device{DeviceKind::cuda, device.index()};
-}
+Device place_of(at::Device device) { return device.is_cpu() ? cpu() : Device{DeviceKind::cuda, device.index()}; }
 
 }  // namespace
 

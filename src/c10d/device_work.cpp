@@ -67,7 +67,7 @@ class DeviceWork::Given : public std::enable_shared_from_this<Given> {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::size_t open_ = 0;         // under the mutex, once watched
+  std::size_t open_ = 0;        // under the mutex, once watched
   std::function<void()> then_;  // likewise
 };
 

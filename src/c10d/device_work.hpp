@@ -28,9 +28,9 @@
 
 namespace kolo::c10d {
 
-/// It has completed when the device has done it. Before that it may end by a deadline or an abort, as `Work`; a deadline
-/// is kept until the operation has been given. Once it has been waited for, memory that the caller lets go of may be
-/// used again, on streams that have waited. All members may be called from several threads at a time.
+/// It has completed when the device has done it. Before that it may end by a deadline or an abort, as `Work`; a
+/// deadline is kept until the operation has been given. Once it has been waited for, memory that the caller lets go of
+/// may be used again, on streams that have waited. All members may be called from several threads at a time.
 class DeviceWork final : public ::c10d::Work {
  public:
   DeviceWork(std::shared_ptr<World> world, Occasion occasion, std::unique_ptr<Operation> operation);
@@ -44,7 +44,8 @@ class DeviceWork final : public ::c10d::Work {
   void abort() override;
   std::vector<at::Tensor> result() override { return occasion_.results; }
   int sourceRank() const override { return operation_->source; }
-  /// Completes when the operation has been given; its callbacks run, and who waits for it goes on, on streams that wait.
+  /// Completes when the operation has been given; its callbacks run, and who waits for it goes on, on streams that
+  /// wait.
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   std::uint64_t getSequencenumber() const KOLO_OVERRIDE_SINCE_2 { return occasion_.sequence; }
 

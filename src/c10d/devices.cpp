@@ -69,9 +69,7 @@ bool Point::is_reached() const { return impl_->event.query(); }
 
 namespace {
 
-[[noreturn]] void not_built() {
-  throw Error(ErrorCode::unsupported, "this build takes no tensors of CUDA devices");
-}
+[[noreturn]] void not_built() { throw Error(ErrorCode::unsupported, "this build takes no tensors of CUDA devices"); }
 
 }  // namespace
 

@@ -7,6 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include <ATen/Functions.h>
+
 #include <kolo/point_to_point.hpp>
 
 #include "c10d/errors.hpp"
@@ -47,8 +49,12 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::send(Tensors& tensors, int to, int t
 
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::receive(const char* call, ::c10d::OpType type, Tensors& tensors, int from,
                                                     int tag) {
-  Packed packed = Packed::to_write(call, {only_message(call, tensors, tag)});
-  note_device(call, packed.device());
+  const at::Tensor tensor = only_message(call, tensors, tag);
+  note_device(call, tensor.device());
+  // Kolo receives from any rank into memory of the CPU alone.
+  const bool by_way_of_host = from == any_rank && tensor.is_cuda();
+  Packed packed =
+      Packed::to_write(call, {by_way_of_host ? at::empty(tensor.sizes(), tensor.options().device(at::kCPU)) : tensor});
   const char* title = type == ::c10d::OpType::RECV ? "kolo:recv" : "kolo:recvAnySource";
   return start({call, type, title, tensors, tensors, kNoDeadlineHere}, [&](Operation& operation) {
     const std::int64_t each = moved_elements(packed.type()).each;
@@ -56,7 +62,7 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::receive(const char* call, ::c10d::Op
         group_, packed.view(moved_elements(packed.type())), from, tag, RecvOptions{}.with_timeout(timeout_.load())));
     operation.handles.push_back(received);
     operation.buffers.push_back(packed);
-    operation.finish = [call, each, received, packed, &operation] {
+    operation.finish = [=, &operation] {
       const Received message = received->get();
       if (message.elements != packed.numel() * each) {
         raise(call, ErrorCode::mismatch,
@@ -64,6 +70,7 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::receive(const char* call, ::c10d::Op
                   " elements, and the tensor has " + std::to_string(packed.numel()) + "; they must be as many");
       }
       packed.unpack();
+      if (by_way_of_host) tensor.copy_(packed.tensors().front());
       operation.source = message.source;
     };
   });

@@ -102,7 +102,8 @@ void ProcessGroupKolo::note_device(const std::string& call, at::Device device) {
   const auto bound = getBoundDeviceId();
   if (bound && bound->is_cuda() && *bound != device) {
     raise(call, ErrorCode::invalid_argument,
-          "the tensor is on " + device.str() + ", and this process group was made for " + bound->str() + " (device_id)");
+          "the tensor is on " + device.str() + ", and this process group was made for " + bound->str() +
+              " (device_id)");
   }
 #endif
   cuda_device_ = device.index();

@@ -42,6 +42,8 @@ class ProcessGroupKolo : public Backend {
   /// A world of its own. Collective.
   ProcessGroupKolo(const c10::intrusive_ptr<::c10d::Store>& store, int rank, int size,
                    std::chrono::milliseconds timeout);
+  /// All of a world that exists.
+  ProcessGroupKolo(std::shared_ptr<World> world, std::chrono::milliseconds timeout);
   /// The group of these ranks of `parent`. Its members call it, with the same list and name.
   ProcessGroupKolo(const ProcessGroupKolo& parent, const std::vector<int>& ranks, const std::string& name,
                    std::chrono::milliseconds timeout);
@@ -112,7 +114,6 @@ class ProcessGroupKolo : public Backend {
   [[nodiscard]] const Context& context() const { return world_->context(); }
 
  private:
-  ProcessGroupKolo(std::shared_ptr<World> world, std::chrono::milliseconds timeout);
   [[nodiscard]] std::chrono::milliseconds or_default(std::chrono::milliseconds timeout) const;
   /// Throws ValueError for a device that is not the group's.
   void note_device(const std::string& call, at::Device device);

@@ -39,9 +39,9 @@ struct Occasion {
 /// Now and `duration`; "never" where the clock does not reach.
 [[nodiscard]] Threads::Clock::time_point time_after(std::chrono::milliseconds duration);
 
-/// An operation on tensors of the CPU. Ends once: when Kolo's operations have, when its time is up, or when it is aborted. In the last two cases Kolo's
-/// operations go on, with memory that is kept for them, and the job does: only this Work has failed. All members may be
-/// called from several threads at a time.
+/// An operation on tensors of the CPU. Ends once: when Kolo's operations have, when its time is up, or when it is
+/// aborted. In the last two cases Kolo's operations go on, with memory that is kept for them, and the job does: only
+/// this Work has failed. All members may be called from several threads at a time.
 class Work final : public ::c10d::Work {
  public:
   Work(std::shared_ptr<World> world, Occasion occasion, std::unique_ptr<Operation> operation);

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <kolo/context.hpp>
@@ -40,6 +41,8 @@ class World {
  public:
   /// Joins the job whose ranks meet in this store. Collective. Throws `Error`.
   World(c10::intrusive_ptr<::c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout);
+  /// Takes a membership that exists.
+  explicit World(Context context) : context_(std::move(context)) {}
   World(const World&) = delete;
   World& operator=(const World&) = delete;
   /// Leaves the job, by way of `around` where there is one.

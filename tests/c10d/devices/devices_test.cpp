@@ -7,18 +7,20 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <ATen/Functions.h>
 #include <c10/core/StreamGuard.h>
-#include <torch/csrc/distributed/c10d/HashStore.hpp>
 
+#include "api/bootstrap_holder.hpp"
+#include "bootstrap/thread_world.hpp"
 #include "c10d/devices.hpp"
 #include "c10d/process_group.hpp"
 #include "tests/c10d/devices/emulated_torch.hpp"
@@ -48,8 +50,6 @@ class Gate {
 class Devices : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    ::setenv("KOLO_GPU_BACKEND", GetParam(), 1);
-    ::setenv("KOLO_FUSION_THRESHOLD", "1M", 1);  // else the emulator is busy filling memory with poison
     emulated::Config config;
     config.devices = kRanks;
     emulated::reset(config);
@@ -65,19 +65,26 @@ class Devices : public ::testing::TestWithParam<const char*> {
   }
 
   static constexpr int kRanks = 2;
+  static Options options() {
+    return Options{}
+        .with_setting("KOLO_TIMEOUT_S", "60")
+        .with_setting("KOLO_GPU_BACKEND", GetParam())
+        .with_setting("KOLO_FUSION_THRESHOLD", "1M");  // else the emulator is busy filling memory with poison
+  }
   [[nodiscard]] static bool is_by_nccl() { return std::string(GetParam()) == "nccl"; }
 
   /// On each rank, with a current stream of its own.
   static void on_ranks(const std::function<void(const GroupPtr&, int)>& body) {
-    const auto store = c10::make_intrusive<::c10d::HashStore>();
+    bootstrap::ThreadWorld world(kRanks);
     std::vector<std::thread> ranks;
     for (int rank = 0; rank < kRanks; ++rank) {
       ranks.emplace_back([&, rank] {
         try {
           ASSERT_EQ(cudaSetDevice(rank), cudaSuccess);
           const c10::StreamGuard own(new_stream(rank));
-          const auto group =
-              c10::make_intrusive<ProcessGroupKolo>(store, rank, kRanks, std::chrono::milliseconds(60'000));
+          Context context(Bootstrap(std::make_unique<detail::BootstrapHolder>(world.bootstrap(rank))), options());
+          const auto group = c10::make_intrusive<ProcessGroupKolo>(std::make_shared<World>(std::move(context)),
+                                                                   std::chrono::milliseconds(60'000));
           body(group, rank);
           group->shutdown();
           ASSERT_EQ(cudaStreamSynchronize(current()), cudaSuccess);
@@ -141,8 +148,8 @@ TEST_P(Devices, ComplexNumbersAndBytesTravel) {
     const at::Tensor real = numbers(100, rank);
     Tensors complex{on_device(at::complex(real, real * 2))};
     group->allreduce(complex, {})->wait();
-    EXPECT_TRUE(at::equal(at::view_as_real(on_host(complex[0])), at::view_as_real(at::complex(numbers(100, 0) * 2 + 1,
-                                                                                             numbers(100, 0) * 4 + 2))));
+    EXPECT_TRUE(at::equal(at::view_as_real(on_host(complex[0])),
+                          at::view_as_real(at::complex(numbers(100, 0) * 2 + 1, numbers(100, 0) * 4 + 2))));
     const at::Tensor bytes = numbers(100, 3).to(at::ScalarType::Float8_e5m2);
     Tensors sent{on_device(rank == 0 ? bytes : at::zeros_like(bytes))};
     group->broadcast(sent, {})->wait();
@@ -235,17 +242,14 @@ TEST_P(Devices, MemoryLivesUntilTheDeviceHasDoneWithIt) {
       }
       Tensors kept{make(numbers(200, rank))};
       group->allreduce(kept, {});  // only its Work
-      at::Tensor copy;
-      {
-        Tensors waited{make(numbers(200, rank))};
-        const auto work = group->allreduce(waited, {});
-        const c10::StreamGuard another(new_stream(rank));
-        work->wait();
-        copy = waited[0].contiguous();
-        ASSERT_EQ(cudaStreamSynchronize(current()), cudaSuccess);
-      }  // freed while nothing but what `wait` has told the allocator puts the next owner behind
+      Tensors waited{make(numbers(200, rank))};
+      auto work = group->allreduce(waited, {});
+      const c10::StreamGuard another(new_stream(rank));
+      work->wait();
+      const at::Tensor copy = waited[0].clone();
+      waited.clear();  // what `wait` has told the allocator alone puts the next owner behind
+      work.reset();
       expect_numbers(copy, numbers(200, 0) * 2 + 1);
-      group->barrier({})->wait();
     }
   });
 }
@@ -277,7 +281,8 @@ TEST_P(Devices, ABarrierWaitsForTheCurrentStream) {
 }
 
 TEST_P(Devices, WhatIsWrongIsSaid) {
-  on_ranks([](const GroupPtr& group, int rank) {
+  std::atomic<bool> time_is_up{false};
+  on_ranks([&](const GroupPtr& group, int rank) {
     const auto refused = [](const std::function<void()>& call) -> std::string {
       try {
         call();
@@ -294,9 +299,9 @@ TEST_P(Devices, WhatIsWrongIsSaid) {
               "kolo: all_gather: the tensors are on " + here + " and cpu; one device is needed");
     const std::string there = "cuda:" + std::to_string(1 - rank);
     group->setBoundDeviceId(at::Device(there));
-    EXPECT_EQ(refused([&] { group->allreduce(input, {}); }),
-              "kolo: all_reduce: the tensor is on " + here + ", and this process group was made for " + there +
-                  " (device_id)");
+    EXPECT_EQ(refused([&] { group->allreduce(input, {}); }), "kolo: all_reduce: the tensor is on " + here +
+                                                                 ", and this process group was made for " + there +
+                                                                 " (device_id)");
     group->setBoundDeviceId(std::nullopt);
     group->allreduce(input, {})->wait();
     expect_numbers(input[0], numbers(4, 0) * 2);
@@ -309,8 +314,9 @@ TEST_P(Devices, WhatIsWrongIsSaid) {
       EXPECT_EQ(refused([&] { work->wait(); }).rfind("kolo: all_reduce: Timed out waiting 20ms", 0), 0U);
       future->wait();
       EXPECT_TRUE(future->hasError());
+      time_is_up = true;
     }
-    group->barrier({})->wait();
+    while (!time_is_up) std::this_thread::yield();
     if (rank == 1) group->allreduce(input, {})->wait();
     Tensors again{on_device(numbers(4, rank))};
     group->allreduce(again, {})->wait();

@@ -16,6 +16,8 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
+#include "tests/emulated_cuda/emulator.hpp"
+
 namespace kolo::c10d::test {
 namespace {
 
@@ -92,9 +94,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     setDevice(device);
     return before;
   }
-  c10::Device getDevice() const override {
-    return {c10::kCUDA, static_cast<c10::DeviceIndex>(current_device())};
-  }
+  c10::Device getDevice() const override { return {c10::kCUDA, static_cast<c10::DeviceIndex>(current_device())}; }
   void setDevice(c10::Device device) const override { ok(cudaSetDevice(device.index())); }
   void uncheckedSetDevice(c10::Device device) const noexcept override { cudaSetDevice(device.index()); }
   c10::Stream getStream(c10::Device device) const override {
@@ -110,8 +110,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     return stream_of(stream.device_index(), std::exchange(current, stream.id()));
   }
   void* getStreamNativeHandle(const c10::Stream stream) const override { return native(stream); }
-  void record(void** event, const c10::Stream& stream, const c10::DeviceIndex,
-              const c10::EventFlag) const override {
+  void record(void** event, const c10::Stream& stream, const c10::DeviceIndex, const c10::EventFlag) const override {
     const OnDevice there(stream.device_index());
     if (*event == nullptr) {
       cudaEvent_t made = nullptr;
@@ -157,6 +156,7 @@ void free_memory(void* data) {
     machine().memory.erase(found);
   }
   const OnDevice there(memory.device);
+  emulated::acquire_all();  // who frees it may have heard of an operation's end from a handle
   for (cudaStream_t stream : memory.also_used_on) {
     if (stream == memory.stream) continue;
     cudaEvent_t event = nullptr;
@@ -207,7 +207,8 @@ at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, std::op
 /// Where element `flat` of the tensor lies.
 char* element(const at::Tensor& tensor, std::int64_t flat) {
   std::int64_t offset = 0;
-  for (std::int64_t d = tensor.dim(); d-- > 0; flat /= tensor.size(d)) offset += flat % tensor.size(d) * tensor.stride(d);
+  for (std::int64_t d = tensor.dim(); d-- > 0; flat /= tensor.size(d))
+    offset += flat % tensor.size(d) * tensor.stride(d);
   return static_cast<char*>(tensor.data_ptr()) + offset * static_cast<std::int64_t>(tensor.element_size());
 }
 
@@ -267,8 +268,7 @@ c10::Stream new_stream(int device) {
 }
 
 cudaStream_t current() {
-  return reinterpret_cast<cudaStream_t>(
-      current_of_thread().streams[static_cast<std::size_t>(current_device())]);
+  return reinterpret_cast<cudaStream_t>(current_of_thread().streams[static_cast<std::size_t>(current_device())]);
 }
 
 at::Tensor on_device(const at::Tensor& numbers) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // PyTorch's CUDA part on the emulated device: streams, events, an allocator, and the few operations that the backend
-// uses. An allocator that gives memory out again at once, to the stream it was allocated on, would be hard to catch at a
-// mistake; this one never does, but writes to what is freed as the next owner would: behind the streams that it has been
-// told of, and no others. Whatever still uses the memory then is a race, which the emulated device reports.
+// uses. An allocator that gives memory out again at once, to the stream it was allocated on, would be hard to catch at
+// a mistake; this one never does, but writes to what is freed as the next owner would: behind the streams that it has
+// been told of, and no others. Whatever still uses the memory then is a race, which the emulated device reports.
 #pragma once
 
 #include <cstddef>
