@@ -163,7 +163,7 @@ void HandleState::note_late(std::vector<int> ranks) {
 bool HandleState::add_callback(std::function<void(const Status&)>& callback) {
   const base::MutexLock lock(mutex_);
   if ((state_.fetch_or(kAttended, std::memory_order_acq_rel) & kDone) != 0) return false;
-  callbacks_.push_back(std::move(callback));
+  callbacks_.done.push_back(std::move(callback));
   return true;
 }
 
@@ -189,9 +189,8 @@ std::vector<std::function<void(const Status&)>> HandleState::complete(const Stat
     const base::MutexLock lock(mutex_);
     enqueued_.reset();
     callbacks = std::exchange(callbacks_.enqueued, {});
-    callbacks.insert(callbacks.end(), std::make_move_iterator(callbacks_.begin()),
-                     std::make_move_iterator(callbacks_.end()));
-    callbacks_.clear();
+    std::move(callbacks_.done.begin(), callbacks_.done.end(), std::back_inserter(callbacks));
+    callbacks_.done.clear();
     if (sleepers_ == 0) return callbacks;
   }
   changed_.notify_all();  // without the lock, for which who is woken would have to wait; the driver holds this object
@@ -203,9 +202,8 @@ void HandleState::reset() noexcept {
   if ((state & kAttended) != 0) {
     const base::MutexLock lock(mutex_);
     KOLO_CHECK(sleepers_ == 0) << "a prepared operation is started again while a thread waits for it";
-    callbacks_.clear();
+    callbacks_ = {};
     late_.reset();
-    callbacks_.enqueued.clear();
   }
   if ((state & kFailed) != 0) outcome_ = Status();
   warned = overdue = reminded = false;
