@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/operation.hpp"
 
+#include <algorithm>
 #include <iterator>
 #include <new>
 #include <numeric>
