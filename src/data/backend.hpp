@@ -26,7 +26,8 @@ struct Piece {
 };
 
 /// A homogeneous stretch of a batch: one collective over the concatenation of its pieces, the same number of elements
-/// on every rank (allgather and alltoall with splits excepted). Alltoall and reduce_scatter have one piece.
+/// on every rank, unless rows differ by rank (core/collectives.hpp). Those have one piece, as alltoall and
+/// reduce_scatter have.
 struct Run {
   core::CollectiveKind kind = core::CollectiveKind::allreduce;
   DType dtype = DType::float32;
@@ -49,6 +50,9 @@ struct Run {
   /// result, or throws (std::bad_alloc becomes the handle's error and the bytes are discarded). Alltoall with splits:
   /// the same with the rows that each rank sends here, in place of bytes.
   std::function<std::byte*(const std::vector<std::int64_t>& parts)> allocate;
+  /// Where rows differ by rank: set by the backend before the run is over, if this rank has no result of it. Its
+  /// neighbours in the job are none the worse.
+  Status status;
 };
 
 /// Which of `rows` rows are `rank`'s after a reduce_scatter over `ranks` ranks: the same number for all, one more for
@@ -75,8 +79,12 @@ struct Job {
   bool is_absent = false;             ///< this rank
   std::vector<DeviceEventPtr> ready;  ///< on a device: when the callers' streams have come to where they submitted
   void* cookie = nullptr;             ///< the engine's own
-  Status status;                      ///< set by the backend before the job is reported finished
-  std::uint64_t bytes_in_place = 0;   ///< of this rank's tensors, not copied: added to by the backend
+  Status status;                      ///< set by the backend before the job is reported finished: of all runs
+  /// Where rows differ by rank a backend may call this, from `progress`, when one of the runs is over on this rank: its
+  /// memory is not touched any more. At most once a run, and not for the last one, which is over when the job is
+  /// finished. Empty: nobody wants to know.
+  std::function<void(Job& job, std::size_t run)> run_over;
+  std::uint64_t bytes_in_place = 0;  ///< of this rank's tensors, not copied: added to by the backend
 };
 
 enum class Progress : std::uint8_t {

@@ -416,10 +416,16 @@ void Engine::start_batch(core::SetId set, std::vector<OperationPtr> members, std
 bool Engine::move_backend(base::Time now) {
   if (!failure_.spares_backends()) return false;
   if (inter_) inter_->progress(now);  // first: what has come is tested for in this pass, and not before the next
-  const data::Progress result = executor_.progress(driver_.in_background(), [this](Batch& batch) {
-    driver_.assert_held();
-    finish(batch);
-  });
+  const data::Progress result = executor_.progress(
+      driver_.in_background(),
+      [this](Operation& member, const Status& outcome) {
+        driver_.assert_held();
+        finish(member, outcome);
+      },
+      [this](Batch& batch) {
+        driver_.assert_held();
+        finish(batch);
+      });
   if (result != data::Progress::advanced) return false;
   std::atomic_signal_fence(std::memory_order_seq_cst);  // the counters' stores stay before these looks
   for (int rank = 0; rank < board_.ranks(); ++rank) {
@@ -434,14 +440,17 @@ void Engine::finish(Batch& batch) {
   if (batch.sibling == nullptr) participant_.completed(batch.job.set);
   if (batch.absence.is_own) return;
   metrics_.bytes_in_place += batch.job.bytes_in_place;
-  for (OperationPtr& member : batch.members) {
-    metrics_.tensors += member->buffers.size();
-    for (std::size_t i = 0; i < member->buffers.size(); ++i) {
-      metrics_.bytes +=
-          static_cast<std::uint64_t>(member->buffers[i].elements) * size_of(member->signature->tensors[i].dtype);
-    }
-    complete(*member, batch.status);
+  for (std::size_t i = 0; i < batch.members.size(); ++i)
+    if (batch.members[i]) finish(*batch.members[i], batch.outcome_of(i));
+}
+
+void Engine::finish(Operation& member, const Status& outcome) {
+  metrics_.tensors += member.buffers.size();
+  for (std::size_t i = 0; i < member.buffers.size(); ++i) {
+    metrics_.bytes +=
+        static_cast<std::uint64_t>(member.buffers[i].elements) * size_of(member.signature->tensors[i].dtype);
   }
+  complete(member, outcome);
 }
 
 void Engine::complete(Operation& operation, const Status& status) {

@@ -309,6 +309,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
       KOLO_REQUIRES(driver_.mutex());
   bool move_backend(base::Time now) KOLO_REQUIRES(driver_.mutex());
   void finish(Batch& batch) KOLO_REQUIRES(driver_.mutex());
+  void finish(Operation& member, const Status& outcome) KOLO_REQUIRES(driver_.mutex());
   bool move_messages(base::Time now) KOLO_REQUIRES(driver_.mutex());
   bool settle_messages() KOLO_REQUIRES(driver_.mutex());
   void admit_message(MessageOperation& operation) KOLO_REQUIRES(driver_.mutex());

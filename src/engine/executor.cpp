@@ -120,6 +120,10 @@ void Executor::fill(Batch& batch, const data::Layout& layout) {
     std::move(ready.begin(), ready.end(), std::back_inserter(batch.job.ready));
     ready.clear();
   }
+  batch.member_of.clear();
+  batch.runs_left.clear();
+  batch.outcomes.clear();
+  batch.job.run_over = nullptr;
   batch.job.runs.resize(layout.runs.size());
   for (std::size_t i = 0; i < layout.runs.size(); ++i) {
     const data::RunLayout& planned = layout.runs[i];
@@ -142,6 +146,29 @@ void Executor::fill(Batch& batch, const data::Layout& layout) {
       return operation->make_room(tensor, parts);
     };
     if (batch.absence.is_own) run.allocate = [](const std::vector<std::int64_t>&) { return nullptr; };
+    batch.member_of.resize(layout.runs.size());
+    batch.runs_left.resize(batch.members.size());
+    batch.member_of[i] = only.member;
+    ++batch.runs_left[only.member];
+  }
+  if (batch.member_of.empty() || batch.absence.is_own) return;
+  batch.outcomes.resize(batch.members.size());
+  batch.job.run_over = [this](data::Job& job, std::size_t run) { note_over(*static_cast<Batch*>(job.cookie), run); };
+}
+
+void Executor::note_over(Batch& batch, std::size_t run) {
+  const std::uint32_t member = batch.member_of[run];
+  Status& outcome = batch.outcomes[member];
+  if (outcome.ok()) outcome = batch.job.runs[run].status;
+  if (--batch.runs_left[member] == 0) over_.push_back({std::move(batch.members[member]), outcome});
+}
+
+/// The job is finished, with all its runs.
+void Executor::note_outcomes(Batch& batch) {
+  if (batch.outcomes.empty()) return;
+  for (std::size_t run = 0; run < batch.member_of.size(); ++run) {
+    Status& outcome = batch.outcomes[batch.member_of[run]];
+    if (outcome.ok()) outcome = batch.job.runs[run].status;
   }
 }
 
@@ -218,6 +245,7 @@ void Executor::forget() noexcept {
 
 void Executor::drop() noexcept {
   for (const std::unique_ptr<Batch>& batch : batches_) batch->members.clear();
+  over_.clear();
 }
 
 }  // namespace kolo::engine

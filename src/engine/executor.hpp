@@ -32,9 +32,16 @@ struct Absence {
 
 /// A batch under way. Reused, so that a steady step allocates nothing.
 struct Batch {
-  data::Job job;  ///< its set is the batch's
-  std::vector<OperationPtr> members;
+  data::Job job;                      ///< its set is the batch's
+  std::vector<OperationPtr> members;  ///< null: it was handed back before the batch's end
   Status status;
+  // Where rows differ by rank each member has an outcome and an end of its own; else these are empty.
+  std::vector<std::uint32_t> member_of;  ///< by run
+  std::vector<std::uint32_t> runs_left;  ///< by member: those that are not over
+  std::vector<Status> outcomes;          ///< by member, of its runs that are over
+  [[nodiscard]] const Status& outcome_of(std::size_t member) const {
+    return status.ok() && !outcomes.empty() ? outcomes[member] : status;
+  }
   bool on_device = false;
   Absence absence;
   bool ends_set = false;  ///< no batch: what the set has on the device is given back
@@ -72,17 +79,20 @@ class Executor {
   void drop_plan(std::uint32_t plan_key) { plans_.erase(plan_key); }
 
   /// Moves the backends; the device's only with `device`, because the background thread alone gives it work. Finished
-  /// batches are handed to `finish` in order, as Batch&, and may be reused after. Says
-  /// what the CPU's backend did, unless something advanced elsewhere.
-  template <class Finish>
-  data::Progress progress(bool device, Finish finish) {
+  /// batches are handed to `finish` in order, as Batch&, and may be reused after. A member that is over before its
+  /// batch goes to `finish_member`, with its outcome. Says what the CPU's backend did, unless something advanced
+  /// elsewhere.
+  template <class FinishMember, class Finish>
+  data::Progress progress(bool device, FinishMember finish_member, Finish finish) {
     data::Progress result = data::Progress::idle;
     if (world_.open > 0) result = move(*world_.backend, world_.open);
     if (!busy_.empty()) result = std::max(result, move_sets());
     if (device && open_on_device_ > 0 && move(*device_, open_on_device_) == data::Progress::advanced) {
       result = data::Progress::advanced;
     }
-    if (ready_.empty()) return result;
+    if (ready_.empty() && over_.empty()) return result;
+    for (const Over& one : over_) finish_member(*one.member, one.outcome);
+    over_.clear();
     for (Batch* batch : ready_) {
       if (!batch->ends_set) finish(*batch);
       recycle(*batch);
@@ -133,11 +143,14 @@ class Executor {
     for (data::Job* job : finished_) {
       auto& batch = *static_cast<Batch*>(job->cookie);
       batch.status = std::move(job->status);
+      note_outcomes(batch);
       ready_.push_back(&batch);
       --open;
     }
     return result;
   }
+  static void note_outcomes(Batch& batch);
+  void note_over(Batch& batch, std::size_t run);
   Batch& take();
   void recycle(Batch& batch);
 
@@ -153,6 +166,11 @@ class Executor {
   std::vector<std::unique_ptr<Batch>> batches_;
   std::vector<Batch*> free_;
   std::vector<Batch*> ready_;  // need no backend, or it has finished them
+  struct Over {
+    OperationPtr member;
+    Status outcome;
+  };
+  std::vector<Over> over_;  // members that are over before their batch
   std::vector<data::Job*> finished_;
   std::atomic<std::uint64_t> open_on_device_{0};
 };

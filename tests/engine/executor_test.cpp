@@ -61,10 +61,15 @@ class ExecutorTest : public testing::Test {
   /// The members that the next pass finishes, batch by batch.
   std::vector<std::vector<OperationPtr>> pass(Progress wanted) {
     std::vector<std::vector<OperationPtr>> finished;
-    const Progress result = executor_.progress(true, [&](Batch& batch) {
-      finished.push_back(batch.members);
-      outcomes_.push_back(batch.status);
-    });
+    const Progress result = executor_.progress(
+        true, [&](Operation& member, const kolo::Status& outcome) { over_.emplace_back(&member, outcome.message()); },
+        [&](Batch& batch) {
+          finished.push_back(batch.members);
+          outcomes_.push_back(batch.status);
+          for (std::size_t i = 0; i < batch.members.size(); ++i) {
+            if (batch.members[i]) ended_.emplace_back(batch.members[i].get(), batch.outcome_of(i).message());
+          }
+        });
     EXPECT_EQ(result, wanted);
     return finished;
   }
@@ -75,6 +80,9 @@ class ExecutorTest : public testing::Test {
   std::vector<float> x_ = std::vector<float>(3);
   std::vector<float> y_ = std::vector<float>(5);
   std::vector<kolo::Status> outcomes_;
+  using Ended = std::vector<std::pair<const Operation*, std::string>>;
+  Ended over_;   // members before their batch, with what their outcome says
+  Ended ended_;  // with it
 };
 
 TEST_F(ExecutorTest, PointsPiecesAtTheCallersMemory) {
@@ -124,6 +132,39 @@ TEST_F(ExecutorTest, HandsOnTheJobsOutcome) {
   backend_.to_finish = backend_.started;
   pass(Progress::advanced);
   EXPECT_TRUE(outcomes_[1].ok());
+}
+
+/// Of the members of a batch whose rows differ by rank one is over before the batch, and one fails.
+TEST_F(ExecutorTest, MembersWhoseRowsDifferHaveOutcomesAndEndsOfTheirOwn) {
+  std::vector<float> z(7);
+  for (int round = 0; round < 2; ++round) {
+    const OperationPtr x = operation(CollectiveKind::allgather, x_), y = operation(CollectiveKind::allgather, y_),
+                       group = operation(CollectiveKind::allgather, z);
+    auto signature = std::make_shared<kolo::core::Signature>(*group->signature);
+    signature->tensors.push_back(signature->tensors.front());
+    group->signature = signature;
+    group->buffers.push_back(group->buffers.front());
+    executor_.run(kolo::core::kGlobalSet, {group, x, y}, 0, 0);
+    Job& job = *backend_.started.at(0);
+    ASSERT_EQ(job.runs.size(), 4U);
+    job.run_over(job, 0);
+    EXPECT_TRUE(pass(Progress::waiting).empty());
+    EXPECT_EQ(over_, Ended()) << "the other tensor of the group is not over";
+    job.runs[1].status = kolo::Status(kolo::ErrorCode::invalid_argument, "it does not fit");
+    job.run_over(job, 1);
+    job.run_over(job, 2);
+    pass(Progress::advanced);
+    EXPECT_EQ(over_, (Ended{{group.get(), "it does not fit"}, {x.get(), ""}}));
+    EXPECT_EQ(executor_.open(), 1U);
+    job.runs[3].status = kolo::Status(kolo::ErrorCode::invalid_argument, "nor does this");
+    backend_.to_finish = backend_.started;
+    EXPECT_EQ(pass(Progress::advanced), (std::vector<std::vector<OperationPtr>>{{nullptr, nullptr, y}}));
+    EXPECT_EQ(ended_, (Ended{{y.get(), "nor does this"}}));
+    EXPECT_EQ(over_.size(), 2U);
+    over_.clear();
+    ended_.clear();
+    backend_.started.clear();
+  }
 }
 
 /// The key stands for the layout: what is different about the members does not matter until the plan is dropped.

@@ -9,28 +9,60 @@
 
 namespace kolo::data::cpu {
 
-// ---------------------------------------------------------------- on one node
+namespace {
 
-void Allgather::open(const data::Run& run, data::Job& job) {
-  run_ = &run;
-  job_ = &job;
-  width_ = static_cast<std::int64_t>(size_of(run.dtype));
-  slot_bytes_ = static_cast<std::int64_t>(site_.intra.slot_bytes());
-  bytes_.assign(static_cast<std::size_t>(site_.local_size()), 0);
-  bytes_[static_cast<std::size_t>(site_.local_rank())] = run.elements * width_;
-  begin_.clear();
-  output_ = nullptr;
-  next_ = kHead;
-  fill_cursor_ = take_cursor_ = PieceCursor(run.pieces.data(), run.pieces.size());
+/// Where the next line begins.
+std::int64_t next_line(std::int64_t bytes) noexcept { return (bytes + 63) / 64 * 64; }
+
+std::int64_t contributed_bytes(const data::Run& run) noexcept {
+  return run.elements * static_cast<std::int64_t>(size_of(run.dtype));
 }
 
-Collective::Cut Allgather::cut(Chunk& chunk, std::uint64_t taken) {
-  if (next_ == kHead) {
-    head_number_ = chunk.number;
-  } else {
-    if (taken <= head_number_) return Cut::wait;
-    if (next_ == rest_chunks_) return Cut::end;
+}  // namespace
+
+// ---------------------------------------------------------------- on one node
+
+void Allgather::open(Runs runs, data::Job& /*job*/) {
+  const auto ranks = static_cast<std::size_t>(site_.local_size());
+  runs_ = runs;
+  slot_bytes_ = static_cast<std::int64_t>(site_.intra.slot_bytes());
+  lengths_.assign(ranks * runs.size(), 0);
+  contributions_.assign(ranks * runs.size(), {});
+  results_.assign(runs.size(), {});
+  std::int64_t* own = &lengths_[static_cast<std::size_t>(site_.local_rank()) * runs.size()];
+  for (const data::Run& run : runs) *own++ = contributed_bytes(run);
+  place_in_stream(site_.local_rank());
+  lengths_known_ = false;
+  chunks_ = chunks_of_lengths_ = chunks_for(bytes_of_lengths());
+  next_ = 0;
+  filling_ = 0;
+  taking_.assign(ranks, 0);
+  over_ = 0;
+}
+
+std::int64_t Allgather::bytes_of_lengths() const noexcept {
+  return static_cast<std::int64_t>(runs_.size() * sizeof(std::int64_t));
+}
+
+std::int64_t Allgather::chunks_for(std::int64_t bytes) const noexcept {
+  return (bytes + slot_bytes_ - 1) / slot_bytes_;
+}
+
+/// Lays out a rank's stream, whose lengths are known. Returns where it ends.
+std::int64_t Allgather::place_in_stream(int rank) {
+  std::int64_t end = bytes_of_lengths();
+  for (std::size_t run = 0; run < runs_.size(); ++run) {
+    Contribution& its = contribution(rank, run);
+    its.bytes = lengths_[static_cast<std::size_t>(rank) * runs_.size() + run];
+    its.in_stream = next_line(end);
+    end = its.in_stream + its.bytes;
   }
+  return end;
+}
+
+Collective::Cut Allgather::cut(Chunk& chunk, std::uint64_t /*taken*/) {
+  if (next_ == chunks_) return lengths_known_ ? Cut::end : Cut::wait;
+  if (next_ == 0) first_number_ = chunk.number;
   chunk.of = this;
   chunk.begin = next_++;
   chunk.elements = 1;
@@ -38,118 +70,162 @@ Collective::Cut Allgather::cut(Chunk& chunk, std::uint64_t taken) {
   return Cut::chunk;
 }
 
-std::int64_t Allgather::head_bytes(int rank) const noexcept {
-  return std::min(bytes_[static_cast<std::size_t>(rank)], slot_bytes_ - kHeader);
-}
-
-Allgather::Span Allgather::span(const Chunk& chunk, int rank) const noexcept {
-  if (chunk.begin == kHead) return {0, head_bytes(rank)};
-  const std::int64_t begin = head_bytes(rank) + chunk.begin * slot_bytes_;
-  return {begin, std::clamp<std::int64_t>(bytes_[static_cast<std::size_t>(rank)] - begin, 0, slot_bytes_)};
+/// Calls visit(run, first byte of the contribution, bytes, where in the slot) for what of a rank's contributions lies
+/// in the chunk. `run`: the first that earlier chunks do not hold wholly; moved on.
+template <class Visit>
+void Allgather::each_part(const Chunk& chunk, int rank, std::size_t& run, Visit&& visit) {
+  const std::int64_t begin = chunk.begin * slot_bytes_;
+  const std::int64_t end = begin + slot_bytes_;
+  for (; run < runs_.size(); ++run) {
+    const Contribution& its = contribution(rank, run);
+    if (its.in_stream >= end) return;
+    const std::int64_t first = std::max(its.in_stream, begin);
+    const std::int64_t last = std::min(its.in_stream + its.bytes, end);
+    if (first < last) visit(run, first - its.in_stream, last - first, first - begin);
+    if (its.in_stream + its.bytes > end) return;
+  }
 }
 
 void Allgather::fill(Chunk& chunk) {
-  std::byte* to = site_.own_slot(chunk);
-  if (chunk.begin == kHead) {
-    std::memcpy(to, &bytes_[static_cast<std::size_t>(site_.local_rank())], sizeof(std::int64_t));
-    to += kHeader;
+  std::byte* slot = site_.own_slot(chunk);
+  if (chunk.begin < chunks_of_lengths_) {
+    const std::int64_t from = chunk.begin * slot_bytes_;
+    const auto* own =
+        reinterpret_cast<const std::byte*>(&lengths_[static_cast<std::size_t>(site_.local_rank()) * runs_.size()]);
+    std::memcpy(slot, own + from, static_cast<std::size_t>(std::min(slot_bytes_, bytes_of_lengths() - from)));
   }
-  const Span own = span(chunk, site_.local_rank());
-  fill_cursor_.advance(own.bytes / width_, [&](const data::Piece& piece, std::int64_t first, std::int64_t elements) {
-    kernels::copy(to, piece.input + first * width_, elements * width_);
-    to += elements * width_;
-  });
+  each_part(chunk, site_.local_rank(), filling_,
+            [&](std::size_t run, std::int64_t first, std::int64_t bytes, std::int64_t in_slot) {
+              kernels::copy(slot + in_slot, runs_[run].pieces.front().input + first, bytes);
+            });
 }
 
 void Allgather::take(const Chunk& chunk) {
-  if (chunk.begin == kHead) learn(chunk);
-  take_own(chunk);
-  if (output_ == nullptr) return;
-  const auto copy = past_cache_ ? &kernels::copy_past_cache : &kernels::copy;
-  // Everybody begins with the next rank's slot, so that nobody's is read by all at once.
-  for (int distance = 1; distance < site_.local_size(); ++distance) {
-    const int peer = (site_.local_rank() + distance) % site_.local_size();
-    const Span theirs = span(chunk, peer);
-    if (theirs.bytes == 0) continue;
-    const std::int64_t header = chunk.begin == kHead ? kHeader : 0;
-    copy(output_ + begin_[static_cast<std::size_t>(peer)] + theirs.begin, site_.slot(peer, chunk) + header,
-         theirs.bytes);
+  if (chunk.begin < chunks_of_lengths_) read_lengths(chunk);
+  if (!lengths_known_) return;
+  // Everybody begins with the own part, and goes on with the next rank's slot, so that nobody's is read by all at once.
+  for (int distance = 0; distance < site_.local_size(); ++distance)
+    take_from((site_.local_rank() + distance) % site_.local_size(), chunk);
+  for (; over_ < runs_.size() && results_[over_].end <= chunk.number + 1; ++over_) {
+    if (!results_[over_].is_asked_for) (void)result_of(over_);  // nobody has brought anything
   }
 }
 
-void Allgather::take_own(const Chunk& chunk) {
-  const Span own = span(chunk, site_.local_rank());
-  std::byte* to =
-      output_ == nullptr ? nullptr : output_ + begin_[static_cast<std::size_t>(site_.local_rank())] + own.begin;
-  const auto copy = past_cache_ ? &kernels::copy_past_cache : &kernels::copy;
-  take_cursor_.advance(own.bytes / width_, [&](const data::Piece& piece, std::int64_t first, std::int64_t elements) {
-    if (to == nullptr) return;
-    std::byte* const here = std::exchange(to, to + elements * width_);
-    const std::byte* const from = piece.input + first * width_;
-    if (here != from) copy(here, from, elements * width_);
-  });
+void Allgather::take_from(int rank, const Chunk& chunk) {
+  const bool is_own = rank == site_.local_rank();
+  const std::byte* slot = site_.slot(rank, chunk);
+  each_part(chunk, rank, taking_[static_cast<std::size_t>(rank)],
+            [&](std::size_t run, std::int64_t first, std::int64_t bytes, std::int64_t in_slot) {
+              const Result& result = result_of(run);
+              if (result.output == nullptr) return;
+              std::byte* to = result.output + contribution(rank, run).in_output + first;
+              const std::byte* from = is_own ? runs_[run].pieces.front().input + first : slot + in_slot;
+              if (to == from) return;
+              const auto copy = result.past_cache ? &kernels::copy_past_cache : &kernels::copy;
+              copy(to, from, bytes);
+            });
 }
 
-/// Learns all lengths, and asks for the output.
-void Allgather::learn(const Chunk& head) {
-  std::int64_t sum = 0;
+void Allgather::read_lengths(const Chunk& chunk) {
+  const std::int64_t from = chunk.begin * slot_bytes_;
+  const auto bytes = static_cast<std::size_t>(std::min(slot_bytes_, bytes_of_lengths() - from));
   for (int rank = 0; rank < site_.local_size(); ++rank) {
-    std::int64_t& bytes = bytes_[static_cast<std::size_t>(rank)];
-    std::memcpy(&bytes, site_.slot(rank, head), sizeof bytes);
-    begin_.push_back(std::exchange(sum, sum + bytes));
+    auto* its = reinterpret_cast<std::byte*>(&lengths_[static_cast<std::size_t>(rank) * runs_.size()]);
+    if (rank != site_.local_rank()) std::memcpy(its + from, site_.slot(rank, chunk), bytes);
   }
-  const std::int64_t longest = *std::max_element(bytes_.begin(), bytes_.end());
-  const std::int64_t rest = std::max<std::int64_t>(0, longest - (slot_bytes_ - kHeader));
-  rest_chunks_ = (rest + slot_bytes_ - 1) / slot_bytes_;
-  past_cache_ = static_cast<std::size_t>(sum) >= site_.tuning.past_cache_bytes;
-  output_ = allocate_output(*run_, bytes_, job_->status);
+  if (chunk.begin + 1 == chunks_of_lengths_) learn();
+}
+
+/// All lengths are there: says where everything lies, and how many chunks there are.
+void Allgather::learn() {
+  lengths_known_ = true;
+  for (int rank = 0; rank < site_.local_size(); ++rank) {
+    chunks_ = std::max(chunks_, chunks_for(place_in_stream(rank)));
+  }
+  std::int64_t end = bytes_of_lengths();
+  for (std::size_t run = 0; run < runs_.size(); ++run) {
+    std::int64_t sum = 0;
+    for (int rank = 0; rank < site_.local_size(); ++rank) {
+      Contribution& its = contribution(rank, run);
+      its.in_output = std::exchange(sum, sum + its.bytes);
+      if (its.bytes > 0) end = std::max(end, its.in_stream + its.bytes);
+    }
+    results_[run].past_cache = static_cast<std::size_t>(sum) >= site_.tuning.past_cache_bytes;
+    results_[run].end = first_number_ + static_cast<std::uint64_t>(chunks_for(end));
+  }
+}
+
+/// Asks for the output when the first of it comes, so that memory is not taken for what will be long in coming.
+Allgather::Result& Allgather::result_of(std::size_t run) {
+  Result& result = results_[run];
+  if (result.is_asked_for) return result;
+  result.is_asked_for = true;
+  std::vector<std::int64_t> parts;
+  for (int rank = 0; rank < site_.local_size(); ++rank) parts.push_back(contribution(rank, run).bytes);
+  result.output = allocate_output(runs_[run], parts);
+  return result;
 }
 
 // ---------------------------------------------------------------- between nodes
 
-void AllgatherBetweenNodes::open(const data::Run& run, data::Job& job) {
-  run_ = &run;
-  job_ = &job;
-  lengths_.open()[static_cast<std::size_t>(site_.topology.rank)] =
-      run.elements * static_cast<std::int64_t>(size_of(run.dtype));
+void AllgatherBetweenNodes::open(Runs runs, data::Job& /*job*/) {
+  runs_ = runs;
+  lengths_.open(runs.size());
+  for (std::size_t run = 0; run < runs.size(); ++run)
+    lengths_.at(run, site_.topology.rank) = contributed_bytes(runs[run]);
   lengths_known_ = false;
+  ends_.clear();
+  group_ = group_end_ = 0;
+  sending_ = site_.topology.size;
 }
 
 Collective::Cut AllgatherBetweenNodes::cut(Chunk& chunk, std::uint64_t taken) {
   if (!lengths_known_) {
     const Cut cut = lengths_.cut(chunk, taken);
     if (cut != Cut::end) return cut;
-    open_broadcasts();
+    lengths_known_ = true;
   }
-  for (; broadcasting_ < static_cast<std::size_t>(site_.topology.size); ++broadcasting_)
-    if (broadcasts_[broadcasting_].cut(chunk, taken) == Cut::chunk) return Cut::chunk;
-  return Cut::end;
+  while (true) {
+    if (sending_ == site_.topology.size) {
+      while (ends_.count() < group_end_) ends_.add(chunk.number);
+      if (group_end_ == runs_.size()) return Cut::end;
+      open_group();
+    }
+    if (senders_.now().broadcast.cut(chunk, taken) == Cut::chunk) {
+      senders_.note_chunk();
+      return Cut::chunk;
+    }
+    senders_.advance();
+    if (++sending_ < site_.topology.size) open_broadcast();
+  }
 }
 
-void AllgatherBetweenNodes::open_broadcasts() {
-  lengths_known_ = true;
-  const auto width = static_cast<std::int64_t>(size_of(run_->dtype));
-  std::byte* output = allocate_output(*run_, lengths_.all(), job_->status);
-  const auto place = [&](const std::byte* input, std::int64_t elements) {
-    pieces_.push_back({input, output, elements});
-    if (output != nullptr) output += elements * width;
-  };
-  const int size = site_.topology.size;
-  pieces_.clear();
-  pieces_.reserve(run_->pieces.size() + static_cast<std::size_t>(size));
-  while (broadcasts_.size() < static_cast<std::size_t>(size)) broadcasts_.emplace_back(site_);
-  for (int rank = 0; rank < size; ++rank) {
-    const std::size_t first = pieces_.size();
-    const std::int64_t elements = lengths_.all()[static_cast<std::size_t>(rank)] / width;
-    if (rank == site_.topology.rank) {
-      for (const data::Piece& piece : run_->pieces) place(piece.input, piece.elements);
-    } else {
-      place(nullptr, elements);
-    }
-    broadcasts_[static_cast<std::size_t>(rank)].open(rank, pieces_.data() + first, pieces_.size() - first, elements,
-                                                     size_of(run_->dtype));
+void AllgatherBetweenNodes::open_group() {
+  const auto enough = static_cast<std::int64_t>(site_.intra.slots() * site_.intra.slot_bytes());
+  outputs_.clear();
+  group_ = group_end_;
+  for (std::int64_t bytes = 0; group_end_ < runs_.size() && bytes < enough; ++group_end_) {
+    const std::vector<std::int64_t> parts = lengths_.of(group_end_);
+    for (const std::int64_t part : parts) bytes += part;
+    outputs_.push_back(allocate_output(runs_[group_end_], parts));
   }
-  broadcasting_ = 0;
+  sending_ = 0;
+  open_broadcast();
+}
+
+void AllgatherBetweenNodes::open_broadcast() {
+  Sender& sender = senders_.now();
+  sender.pieces.clear();
+  std::int64_t sum = 0;
+  for (std::size_t run = group_; run < group_end_; ++run) {
+    const std::int64_t bytes = lengths_.at(run, sending_);
+    const bool is_own = sending_ == site_.topology.rank;
+    std::byte*& output = outputs_[run - group_];
+    sender.pieces.push_back({is_own ? runs_[run].pieces.front().input : nullptr, output, bytes});
+    if (output != nullptr) output += bytes;
+    sum += bytes;
+  }
+  sender.broadcast.open(sending_, sender.pieces.data(), sender.pieces.size(), sum, 1);
 }
 
 }  // namespace kolo::data::cpu

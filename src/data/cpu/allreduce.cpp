@@ -7,7 +7,8 @@ namespace kolo::data::cpu {
 
 // ---------------------------------------------------------------- the run
 
-void Allreduce::open(const data::Run& run, data::Job& job) {
+void Allreduce::open(Runs runs, data::Job& job) {
+  const data::Run& run = runs[0];
   job_ = &job;
   open(wire_format(run.dtype, run.wire), {run.dtype, run.op, {run.prescale, run.postscale, run.divisor}},
        run.pieces.data(), run.pieces.size(), run.elements);

@@ -38,7 +38,7 @@ namespace kolo::data::cpu {
 class Allreduce final : public Collective {
  public:
   using Collective::Collective;
-  void open(const data::Run& run, data::Job& job) override;
+  void open(Runs runs, data::Job& job) override;
   /// Of numbers that are not a caller's, in place.
   void open(ReduceOp op, const data::Piece& numbers);
 

@@ -79,7 +79,8 @@ MeshBytes Alltoall::mesh_bytes(const core::Topology& /*topology*/, std::size_t s
   return {slot_bytes, slot_bytes};
 }
 
-void Alltoall::open(const data::Run& run, data::Job& /*job*/) {
+void Alltoall::open(Runs runs, data::Job& /*job*/) {
+  const data::Run& run = runs[0];
   const int size = site_.topology.size;
   even_.assign(static_cast<std::size_t>(size), run.elements / size * static_cast<std::int64_t>(size_of(run.dtype)));
   open(run.pieces.front().input, run.pieces.front().output, even_, even_, even_);

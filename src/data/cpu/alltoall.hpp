@@ -92,7 +92,7 @@ class Alltoall final : public Collective {
   /// What the mesh must hold for a chunk.
   static MeshBytes mesh_bytes(const core::Topology& topology, std::size_t slot_bytes) noexcept;
 
-  void open(const data::Run& run, data::Job& job) override;
+  void open(Runs runs, data::Job& job) override;
   /// As `AlltoallPlan::make` has it.
   void open(const std::byte* input, std::byte* output, const std::vector<std::int64_t>& send,
             const std::vector<std::int64_t>& receive, const std::vector<std::int64_t>& largest);

@@ -30,11 +30,11 @@ void copy(const data::Run& run) {
 }
 
 /// To where the caller has room for what all ranks, which is this one, have given.
-void copy_to_room(const data::Run& run, Status& status) {
+void copy_to_room(data::Run& run) {
   const auto width = static_cast<std::int64_t>(size_of(run.dtype));
   std::vector<std::int64_t> parts(run.splits.begin(), run.splits.end());
   if (parts.empty()) parts = {run.elements * width};
-  std::byte* output = allocate_output(run, parts, status);
+  std::byte* output = allocate_output(run, parts);
   if (output == nullptr) return;
   for (const data::Piece& piece : run.pieces) {
     if (piece.input != output) kernels::copy(output, piece.input, piece.elements * width);
@@ -45,10 +45,10 @@ void copy_to_room(const data::Run& run, Status& status) {
 }  // namespace
 
 void run_alone(data::Job& job) {
-  for (const data::Run& run : job.runs) {
+  for (data::Run& run : job.runs) {
     const core::CollectiveTraits& traits = core::traits_of(run.kind);
     if (traits.rows_differ) {
-      copy_to_room(run, job.status);
+      copy_to_room(run);
     } else if (traits.reduces) {
       reduce(run);
     } else {

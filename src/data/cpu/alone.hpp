@@ -7,7 +7,7 @@
 
 namespace kolo::data::cpu {
 
-/// Runs the job from inputs to outputs, and sets its status. Takes as long as the memory does.
+/// Runs the job from inputs to outputs, and sets its runs' statuses. Takes as long as the memory does.
 void run_alone(data::Job& job);
 
 }  // namespace kolo::data::cpu

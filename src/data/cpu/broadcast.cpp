@@ -7,7 +7,8 @@
 
 namespace kolo::data::cpu {
 
-void Broadcast::open(const data::Run& run, data::Job& /*job*/) {
+void Broadcast::open(Runs runs, data::Job& /*job*/) {
+  const data::Run& run = runs[0];
   open(run.root, run.pieces.data(), run.pieces.size(), run.elements, size_of(run.dtype));
 }
 

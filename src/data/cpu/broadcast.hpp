@@ -12,7 +12,7 @@ namespace kolo::data::cpu {
 class Broadcast final : public Collective {
  public:
   using Collective::Collective;
-  void open(const data::Run& run, data::Job& job) override;
+  void open(Runs runs, data::Job& job) override;
   /// `root`: of the set. Only the root's pieces have inputs; an output of null discards. They stay where they are until
   /// the job is finished.
   void open(int root, const data::Piece* pieces, std::size_t count, std::int64_t elements, std::size_t element_bytes);

@@ -2,10 +2,10 @@
 //
 // What the pipeline (cpu_backend.hpp) knows of a collective.
 //
-// A kind of collective is a class here, made by a row of the registry (registry.hpp). An object is one run on its way:
-// opened with the run, cut into chunks, whose stages it does, and opened again with another run when all of that is
-// over. It may be made of others (`Compound`), as an all-to-all with splits is of one of the splits and one of the
-// rows: then those cut chunks, and do their stages (`Chunk::of`).
+// A kind of collective is a class here, made by a row of the registry (registry.hpp). An object is one run on its way,
+// or several neighbours whose lengths travel together (lengths.hpp): opened with them, cut into chunks, whose stages it
+// does, and opened again with others when all of that is over. It may be made of others (`Compound`), as an all-to-all
+// with splits is of one of the splits and one of the rows: then those cut chunks, and do their stages (`Chunk::of`).
 //
 // A chunk's way on one rank:
 //
@@ -20,6 +20,7 @@
 // they were cut.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -29,6 +30,9 @@
 
 namespace kolo::data::cpu {
 
+/// Runs of one kind that follow one another in a job: one, unless rows differ by rank.
+using Runs = Span<data::Run>;
+
 /// One driver.
 class Collective {
  public:
@@ -37,13 +41,13 @@ class Collective {
   Collective(const Collective&) = delete;
   Collective& operator=(const Collective&) = delete;
 
-  /// Begins a run. Both stay where they are until the job is finished.
-  virtual void open(const data::Run& run, data::Job& job) = 0;
+  /// Begins these runs of the job. Both stay where they are until the job is finished.
+  virtual void open(Runs runs, data::Job& job) = 0;
 
   enum class Cut : std::uint8_t {
     chunk,  ///< here is the next chunk
-    wait,   ///< what comes next is known only when this rank has taken the last one
-    end,    ///< that was all
+    wait,  ///< what comes next is known only when this rank has taken the last one: nothing of the set is cut meanwhile
+    end,   ///< that was all
   };
   /// Cuts the next chunk, whose number is there: the same on all ranks. `taken`: how many chunks of the set this rank
   /// has taken.
@@ -58,6 +62,9 @@ class Collective {
     return site_.intra.all_reached(stage) > chunk.number;
   }
   virtual void take(const Chunk& chunk) = 0;
+  /// Where rows differ by rank: how many of its runs, in their order, are over on this rank when it has taken so many
+  /// chunks of the set.
+  [[nodiscard]] virtual std::size_t over(std::uint64_t /*taken*/) const { return 0; }
 
   /// By which route such a run goes, in a word or two, for the log.
   [[nodiscard]] virtual std::string_view route(const data::Run& /*run*/) const {

@@ -117,10 +117,10 @@ void CpuBackend::start(data::Job& job) {
 
 void CpuBackend::finish_first(std::vector<data::Job*>& finished) {
   OpenJob& first = *open_.front();
-  for (std::size_t i = 0; i < first.opened.size(); ++i)
-    collectives_.give_back(first.job->runs[i].kind, *first.opened[i]);
+  for (const OpenRuns& one : first.opened) collectives_.give_back(one.kind, *one.collective);
   finished.push_back(first.job);
   first.opened.clear();
+  first.opened_runs = 0;
   first.is_cut = false;
   spare_.push_back(std::move(open_.front()));
   open_.pop_front();
@@ -218,16 +218,25 @@ bool CpuBackend::cut(Chunk& next) {
 
 bool CpuBackend::cut(OpenJob& open, Chunk& next) {
   while (true) {
-    const auto cut = open.opened.empty() ? Collective::Cut::end : open.opened.back()->cut(next, taken_);
+    const auto cut = open.opened.empty() ? Collective::Cut::end : open.opened.back().collective->cut(next, taken_);
     if (cut != Collective::Cut::end) return cut == Collective::Cut::chunk;
-    if (open.opened.size() == open.job->runs.size()) break;
-    const data::Run& run = open.job->runs[open.opened.size()];
-    open.opened.push_back(&collectives_.take(run.kind));
-    open.opened.back()->open(run, *open.job);
+    if (open.opened_runs == open.job->runs.size()) break;
+    open_next(open);
   }
   open.is_cut = true;
   open.end = next.number;
   return false;
+}
+
+void CpuBackend::open_next(OpenJob& open) {
+  std::vector<data::Run>& runs = open.job->runs;
+  const std::size_t first = open.opened_runs++;
+  const core::CollectiveKind kind = runs[first].kind;
+  if (core::traits_of(kind).rows_differ) {
+    while (open.opened_runs < runs.size() && runs[open.opened_runs].kind == kind) ++open.opened_runs;
+  }
+  open.opened.push_back({&collectives_.take(kind), kind, first, 0});
+  open.opened.back().collective->open({&runs[first], open.opened_runs - first}, *open.job);
 }
 
 bool CpuBackend::reduce_one() {
@@ -277,7 +286,23 @@ bool CpuBackend::take_one() {
   if (!taking.of->ready(taking)) return false;
   taking.of->take(taking);
   intra_->publish(transport::Stage::taken, ++taken_);
+  tell_over();
   return true;
+}
+
+/// Says which runs are over, of the jobs that are not all taken, or have just been. The last one of a job is over with
+/// the job: what this rank sends may still be on its way, and who has nothing open might leave.
+void CpuBackend::tell_over() {
+  for (const std::unique_ptr<OpenJob>& open : open_) {
+    if (open->opened.empty()) return;
+    const std::size_t last = open->job->runs.size() - 1;
+    for (OpenRuns& one : open->opened) {
+      if (!open->job->run_over || !core::traits_of(one.kind).rows_differ) continue;
+      const std::size_t over = std::min(one.collective->over(taken_), last - one.first);
+      for (; one.told < over; ++one.told) open->job->run_over(*open->job, one.first + one.told);
+    }
+    if (!open->is_cut || open->end >= taken_) return;
+  }
 }
 
 }  // namespace kolo::data::cpu

@@ -20,8 +20,8 @@
 // is enough: it happens after all have reduced, and nobody touches it after that. Between nodes the chunk's messages
 // must have gone, too: its staging memory is used again with the slot. Results do not wait for that, a job's end does.
 //
-// Collectives in which ranks bring different amounts learn them first, when a chunk of theirs is taken; nothing is cut
-// behind that chunk until then.
+// Collectives in which ranks bring different amounts learn them first, those of neighbours together, when a chunk of
+// theirs is taken; nothing is cut behind that chunk until then (lengths.hpp).
 //
 // A set of one rank needs none of this: it goes from input to output (alone.hpp).
 #pragma once
@@ -74,12 +74,20 @@ class CpuBackend final : public data::Backend {
   void abort() noexcept override;
 
  private:
+  /// One run, or neighbours that one collective runs together.
+  struct OpenRuns {
+    Collective* collective = nullptr;
+    core::CollectiveKind kind = core::CollectiveKind::allreduce;
+    std::size_t first = 0;  // of the job's runs
+    std::size_t told = 0;   // how many of them have been said to be over
+  };
   /// A job on its way: its runs are opened one after another.
   struct OpenJob {
     data::Job* job = nullptr;
-    std::vector<Collective*> opened;  // by run; the last one is being cut
-    bool is_cut = false;              // wholly, into chunks
-    std::uint64_t end = 0;            // the number of the chunk after the last; once it is cut
+    std::vector<OpenRuns> opened;  // the last one is being cut
+    std::size_t opened_runs = 0;
+    bool is_cut = false;    // wholly, into chunks
+    std::uint64_t end = 0;  // the number of the chunk after the last; once it is cut
   };
 
   [[nodiscard]] Site make_site();
@@ -89,6 +97,8 @@ class CpuBackend final : public data::Backend {
   bool take_one();
   bool retire(std::vector<data::Job*>& finished);
   void finish_first(std::vector<data::Job*>& finished);
+  void open_next(OpenJob& open);
+  void tell_over();
 
   void add_behind(transport::Stage stage, std::uint64_t number, std::vector<int>& ranks) const;
   [[nodiscard]] bool cut(Chunk& next);

@@ -3,13 +3,12 @@
 
 namespace kolo::data::cpu {
 
-std::vector<std::int64_t>& Lengths::open() {
-  lengths_.assign(static_cast<std::size_t>(site_.topology.size), 0);
+void Lengths::open(std::size_t runs) {
+  lengths_.assign(runs * static_cast<std::size_t>(site_.topology.size), 0);
   auto* bytes = reinterpret_cast<std::byte*>(lengths_.data());
-  piece_ = {bytes, bytes, site_.topology.size};
+  piece_ = {bytes, bytes, static_cast<std::int64_t>(lengths_.size())};
   sum_.open(ReduceOp::sum, piece_);
   end_ = 0;
-  return lengths_;
 }
 
 Collective::Cut Lengths::cut(Chunk& chunk, std::uint64_t taken) {
@@ -18,6 +17,12 @@ Collective::Cut Lengths::cut(Chunk& chunk, std::uint64_t taken) {
     return Collective::Cut::chunk;
   }
   return taken < end_ ? Collective::Cut::wait : Collective::Cut::end;
+}
+
+std::vector<std::int64_t> Lengths::of(std::size_t run) const {
+  const auto size = static_cast<std::ptrdiff_t>(site_.topology.size);
+  const auto begin = lengths_.begin() + static_cast<std::ptrdiff_t>(run) * size;
+  return {begin, begin + size};
 }
 
 }  // namespace kolo::data::cpu

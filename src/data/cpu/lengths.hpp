@@ -1,10 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How everybody learns what each rank brings, or gets: by an all-reduce of one vector with a number a rank, in which
-// each writes what it knows and leaves zero where it does not. All ranks must count chunks alike, so a collective whose
-// rows differ by rank begins with this.
+// How everybody learns what each rank brings, or gets: by an all-reduce of one vector with a number a rank and a run,
+// in which each writes what it knows and leaves zero where it does not. All ranks must count chunks alike, so
+// collectives whose rows differ by rank begin with this.
+//
+// What runs of such kinds that are neighbours in a batch have in common, on one node and between nodes:
+//
+//   The number of runs, their order and their roots come from the log: all ranks have the same. The number of rows is
+//   known to the rank alone (of a scatter to its root).
+//
+//   1. The lengths of all the runs travel together, in chunks whose number follows from the number of runs. Nothing is
+//      cut behind them, of these runs or of jobs behind (`Cut::wait`), until this rank has taken the last of them. So
+//      a rank waits once for all others, whatever the number of runs. (An all-gather on one node has the first
+//      data in the same chunks.)
+//   2. From then on all ranks know the same lengths, and cut the rows of all runs alike, in the order of the runs;
+//      no rank waits for another but as the pipeline does for a slot.
+//   3. A rank asks for a run's output just before the first of it comes. If it has no room the run's status says so
+//      (`Run::status`), and the bytes are discarded there: the others see no difference, neither in this run nor in
+//      those behind it.
+//   4. A run is over on a rank when that has taken its last chunk, before the runs behind it are (`Collective::over`);
+//      the last one when its job is finished. So batches need no limit in bytes, which nobody who makes them knows.
+//
+//   An absent rank brings no rows, and discards. A rank that dies leaves a stage of some chunk unreached: others say
+//   that they wait for it (`Backend::awaited`), and the engine ends the job, as for all collectives.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -17,12 +38,15 @@ namespace kolo::data::cpu {
 class Lengths {
  public:
   explicit Lengths(Site& site) : site_(site), sum_(site) {}
-  /// Returns a zero for each rank of the set, of which the caller writes what it knows before it cuts.
-  std::vector<std::int64_t>& open();
+  /// From now on there is a zero for each rank of the set and each run. The caller writes what it knows before it cuts.
+  void open(std::size_t runs);
   /// As `Collective::cut`; `end` once all are known.
   Collective::Cut cut(Chunk& chunk, std::uint64_t taken);
-  /// By rank of the set, once all are known.
-  [[nodiscard]] const std::vector<std::int64_t>& all() const noexcept { return lengths_; }
+  [[nodiscard]] std::int64_t& at(std::size_t run, int rank) noexcept {
+    return lengths_[run * static_cast<std::size_t>(site_.topology.size) + static_cast<std::size_t>(rank)];
+  }
+  /// Of a run, by rank of the set.
+  [[nodiscard]] std::vector<std::int64_t> of(std::size_t run) const;
 
  private:
   Site& site_;

@@ -14,7 +14,8 @@ constexpr int kFewRanks = 3;
 
 // ---------------------------------------------------------------- the run
 
-void Reduce::open(const data::Run& run, data::Job& /*job*/) {
+void Reduce::open(Runs runs, data::Job& /*job*/) {
+  const data::Run& run = runs[0];
   const WireFormat& format = wire_format(run.dtype, run.wire);
   const std::size_t bytes = format.bytes(run.elements);
   root_ = run.root;

@@ -28,7 +28,7 @@ class Reduce final : public Collective {
  public:
   using Collective::Collective;
   /// Only the root's pieces need outputs; those of other ranks are left alone.
-  void open(const data::Run& run, data::Job& job) override;
+  void open(Runs runs, data::Job& job) override;
 
   Cut cut(Chunk& chunk, std::uint64_t taken) override;
   void fill(Chunk& chunk) override;

@@ -77,7 +77,8 @@ MeshBytes ReduceScatter::mesh_bytes(const core::Topology& topology, std::size_t 
           partial_bytes(topology.node_count(), topology.size, slot_bytes)};
 }
 
-void ReduceScatter::open(const data::Run& run, data::Job& /*job*/) {
+void ReduceScatter::open(Runs runs, data::Job& /*job*/) {
+  const data::Run& run = runs[0];
   plan_ = ScatterPlan(run, site_.topology.rank, site_.topology.size, site_.intra.slot_bytes(),
                       site_.tuning.past_cache_bytes);
   next_ = 0;

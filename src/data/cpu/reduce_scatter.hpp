@@ -88,7 +88,7 @@ class ReduceScatter final : public Collective {
   /// What the mesh must hold for a chunk.
   static MeshBytes mesh_bytes(const core::Topology& topology, std::size_t slot_bytes) noexcept;
 
-  void open(const data::Run& run, data::Job& job) override;
+  void open(Runs runs, data::Job& job) override;
   Cut cut(Chunk& chunk, std::uint64_t taken) override;
   void fill(Chunk& chunk) override;
   /// Reduces and notes what goes to other nodes; calls nobody.

@@ -1,29 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Scatter from a root. Everybody learns how many rows each rank gets (lengths.hpp), which the root alone knows; then
+// Scatters from roots. Everybody learns how many rows each rank gets (lengths.hpp), which the root alone knows; then
 // the rows go, as an all-to-all in which the root alone sends (alltoall.hpp).
 #pragma once
 
-#include "data/cpu/alltoall.hpp"
-#include "data/cpu/collective.hpp"
 #include "data/cpu/lengths.hpp"
+#include "data/cpu/uneven_rows.hpp"
 
 namespace kolo::data::cpu {
 
-class Scatter final : public Compound {
+class Scatter final : public UnevenRows {
  public:
-  explicit Scatter(Site& site) : Compound(site), lengths_(site), rows_(site) {}
-  void open(const data::Run& run, data::Job& job) override;
-  Cut cut(Chunk& chunk, std::uint64_t taken) override;
+  explicit Scatter(Site& site) : UnevenRows(site), lengths_(site) {}
 
  private:
-  void open_rows();
+  void open_lengths() override;
+  Cut cut_lengths(Chunk& chunk, std::uint64_t taken) override { return lengths_.cut(chunk, taken); }
+  void open_rows(std::size_t run, Alltoall& rows) override;
 
-  const data::Run* run_ = nullptr;
-  data::Job* job_ = nullptr;
   Lengths lengths_;  // in rows
-  bool lengths_known_ = false;
-  Alltoall rows_;
 };
 
 }  // namespace kolo::data::cpu

@@ -6,18 +6,19 @@
 
 namespace kolo::data::cpu {
 
-std::byte* allocate_output(const data::Run& run, const std::vector<std::int64_t>& parts, Status& status) {
+std::byte* allocate_output(data::Run& run, const std::vector<std::int64_t>& parts) {
   try {
     return run.allocate(parts);
   } catch (const Error& error) {
-    status = error.status();
+    run.status = error.status();
   } catch (const std::exception& error) {
     const bool in_rows = !run.splits.empty();
     const std::int64_t unit = in_rows ? run.row_elements * static_cast<std::int64_t>(size_of(run.dtype)) : 1;
     std::int64_t bytes = 0;
     for (const std::int64_t part : parts) bytes += part * unit;
-    status = Status(ErrorCode::out_of_memory, "no memory for the result of " + std::string(core::to_string(run.kind)) +
-                                                  ", " + std::to_string(bytes) + " bytes: " + error.what());
+    run.status =
+        Status(ErrorCode::out_of_memory, "no memory for the result of " + std::string(core::to_string(run.kind)) +
+                                             ", " + std::to_string(bytes) + " bytes: " + error.what());
   }
   return nullptr;
 }

@@ -24,7 +24,8 @@ bool HostPlane::progress() {
   const bool moved = backend_->progress(finished_) == data::Progress::advanced;
   for (data::Job* job : finished_) {
     --open_;
-    if (!job->status.ok()) throw Error(job->status);
+    for (const data::Run& run : job->runs)
+      if (!run.status.ok()) throw Error(run.status);
     const auto own = std::find_if(callbacks_.begin(), callbacks_.end(),
                                   [&](const auto& callback) { return callback.get() == job->cookie; });
     KOLO_CHECK(own != callbacks_.end());

@@ -36,6 +36,7 @@ struct Case {
   }
   void check(int rank) {
     EXPECT_TRUE(job.status.ok()) << job.status.message();
+    for (const data::Run& run : job.runs) EXPECT_TRUE(run.status.ok()) << run.status.message();
     for (Tensor& tensor : tensors) tensor.expect_borders_untouched();
     for (Expectation& expectation : expected)
       EXPECT_EQ(expectation.output->contents(), expectation.bytes) << expectation.what << " on rank " << rank;
@@ -173,9 +174,7 @@ void add_gather(Case& test, const Rank& rank, Dice& dice, DType dtype, std::opti
   store_repeating(dtype, input.data(), mine,
                   [&](std::int64_t i) { return value_of(dtype, ReduceOp::sum, i, rank.rank(), rank.size()); });
   run.elements = mine;
-  if (root) return run.pieces.push_back({input.data(), nullptr, mine});
-  run.pieces.push_back({input.data(), nullptr, mine / 2});  // two pieces are one contribution
-  run.pieces.push_back({input.element(mine / 2), nullptr, mine - mine / 2});
+  run.pieces.push_back({input.data(), nullptr, mine});
 }
 
 /// Without an input on ranks that are not the root.
@@ -558,14 +557,108 @@ TEST(CpuBackend, AGatherWithoutMemoryFailsThereAndNowhereElse) {
       run(rank.backend, {&gather, &after});
       EXPECT_EQ(sum[0], 3);
       if (rank.rank() == 1) {
-        EXPECT_EQ(gather.status.code(), ErrorCode::out_of_memory);
-        EXPECT_EQ(gather.status.message(), "no memory for the result of allgather, 2400 bytes: std::bad_alloc");
+        EXPECT_EQ(run_of.status.code(), ErrorCode::out_of_memory);
+        EXPECT_EQ(run_of.status.message(), "no memory for the result of allgather, 2400 bytes: std::bad_alloc");
         EXPECT_EQ(all, std::vector<std::int32_t>(600, -1));
       } else {
-        EXPECT_TRUE(gather.status.ok());
+        EXPECT_TRUE(run_of.status.ok());
         for (std::size_t i = 0; i < 600; ++i) ASSERT_EQ(all[i], static_cast<std::int32_t>(i / 200));
       }
     });
+  }
+}
+
+// ---------------------------------------------------------------- neighbours whose rows differ by rank
+
+/// One more run of such a kind, which is the `kind`th of four.
+void add_uneven(Case& test, Rank& rank, Dice& dice, std::size_t kind) {
+  const auto dtype = static_cast<DType>(dice.common() % static_cast<unsigned>(kDTypeCount));
+  const auto root = static_cast<int>(dice.common() % static_cast<unsigned>(rank.size()));
+  if (kind == 0) add_gather(test, rank, dice, dtype);
+  if (kind == 1) add_gather(test, rank, dice, dtype, root);
+  if (kind == 2) add_scatter(test, rank, dice, dtype, root);
+  if (kind == 3) add_alltoall(test, rank, dice, dtype, false);
+}
+
+/// Of each kind a job of so many runs; their lengths may take several slots. On rank 1 some have no room.
+TEST_P(CpuBackendWorlds, NeighboursShareTheirLengthsAndHaveOutcomesAndEndsOfTheirOwn) {
+  WorldShape shape;
+  std::tie(shape.ranks, shape.ranks_per_node) = GetParam();
+  for (const std::size_t runs : {2, 9, 70}) {
+    if (kolo::testing::kSanitized && runs == 70) continue;
+    run_world(shape, [&](Rank& rank) {
+      Dice dice(rank, static_cast<std::uint32_t>(runs));
+      std::deque<Case> cases;
+      std::vector<std::vector<std::size_t>> over(4);
+      std::vector<data::Job*> jobs;
+      const auto fails = [&](std::size_t run) { return rank.rank() == 1 && run % 4 == 1; };
+      for (std::size_t kind = 0; kind < 4; ++kind) {
+        Case& test = cases.emplace_back();
+        for (std::size_t i = 0; i < runs; ++i) add_uneven(test, rank, dice, kind);
+        for (std::size_t i = 0; i < runs; ++i) {
+          if (!fails(i)) continue;
+          test.expected[i].bytes = test.expected[i].output->contents();
+          test.job.runs[i].allocate = [](const std::vector<std::int64_t>&) -> std::byte* { throw std::bad_alloc(); };
+        }
+        test.job.run_over = [&over, kind](data::Job&, std::size_t run) { over[kind].push_back(run); };
+        jobs.push_back(&test.job);
+      }
+      run(rank.backend, jobs);
+      for (std::size_t kind = 0; kind < 4; ++kind) {
+        for (std::size_t i = 0; i < runs; ++i) {
+          Status& status = cases[kind].job.runs[i].status;
+          const bool asked = kind != 1 || cases[kind].job.runs[i].root == rank.rank();
+          EXPECT_EQ(status.code(), fails(i) && asked ? ErrorCode::out_of_memory : ErrorCode::ok) << status.message();
+          status = Status();
+        }
+        cases[kind].check(rank.rank());
+        std::vector<std::size_t> in_order(over[kind].size());
+        std::iota(in_order.begin(), in_order.end(), std::size_t{0});
+        EXPECT_EQ(over[kind], in_order);
+      }
+    });
+  }
+}
+
+/// A small run that others follow does not wait for them.
+TEST(CpuBackend, ARunWhoseRowsDifferIsOverBeforeThoseBehindIt) {
+  for (const int ranks_per_node : {0, 1, 2}) {
+    for (const auto kind : {core::CollectiveKind::allgather, core::CollectiveKind::gather}) {
+      WorldShape shape;
+      shape.ranks = 3;
+      shape.ranks_per_node = ranks_per_node;
+      run_world(shape, [&](Rank& rank) {
+        const std::vector<std::int32_t> mine(3, rank.rank()), many(3000, rank.rank());
+        std::vector<std::int32_t> small(9, -1), large(9000, -1);
+        const bool gets = kind == core::CollectiveKind::allgather || rank.rank() == 2;
+        data::Job job;
+        const auto add = [&](const std::vector<std::int32_t>& in, std::vector<std::int32_t>& out) {
+          data::Run& run = job.runs.emplace_back();
+          run.kind = kind;
+          run.dtype = DType::int32;
+          run.root = 2;
+          run.elements = static_cast<std::int64_t>(in.size());
+          run.pieces.push_back({reinterpret_cast<const std::byte*>(in.data()), nullptr, run.elements});
+          run.allocate = [&](const std::vector<std::int64_t>&) { return reinterpret_cast<std::byte*>(out.data()); };
+        };
+        // Between nodes neighbours that are shorter than all slots share broadcasts: this one is not.
+        const bool shares = kind == core::CollectiveKind::allgather && ranks_per_node > 0;
+        add(shares ? many : mine, shares ? large : small);
+        std::vector<std::int32_t> next(9000, -1);
+        add(many, next);
+        int ended = 0;
+        job.run_over = [&](data::Job&, std::size_t run) {
+          EXPECT_EQ(run, static_cast<std::size_t>(ended));
+          if (ended++ > 0 || !gets) return;
+          const std::vector<std::int32_t>& done = shares ? large : small;
+          EXPECT_EQ(std::count(done.begin(), done.end(), -1), 0);
+          EXPECT_EQ(next.back(), -1) << "what is behind it has long not come";
+        };
+        run(rank.backend, {&job});
+        EXPECT_GE(ended, 1);
+        for (std::size_t i = 0; gets && i < next.size(); ++i) ASSERT_EQ(next[i], static_cast<int>(i / 3000));
+      });
+    }
   }
 }
 
