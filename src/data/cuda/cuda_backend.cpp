@@ -8,6 +8,7 @@
 #include <kolo/error.hpp>
 
 #include "base/check.hpp"
+#include "base/fields.hpp"
 #include "base/round_up.hpp"
 #include "data/cuda/copies.hpp"
 #include "data/cuda/device.hpp"
@@ -35,20 +36,37 @@ std::vector<std::int64_t> numbers_of(const std::string& bytes) {
   return numbers;
 }
 
-/// From what the ranks have said to the bytes from each to each. Returns what `Run::allocate` wants: what comes from
-/// each rank, in bytes for an allgather, in rows for an alltoall.
-std::vector<std::int64_t> note_units(const data::Run& run, int rank, const std::vector<std::string>& said,
-                                     std::vector<std::int64_t>& bytes) {
+/// What a rank says of a run: how many units it has for everybody, or for each rank; elements, or rows.
+std::vector<std::int64_t> units_of(const data::Run& run) {
+  if (run.splits.empty()) return {run.elements};
+  return {run.splits.begin(), run.splits.end()};
+}
+
+/// From what the ranks have said of a run to the bytes from each to each. Returns what `Run::allocate` wants: what
+/// comes from each rank, in bytes for an allgather, in rows for an alltoall. `at`: where in what is said; moved on.
+std::vector<std::int64_t> note_units(const data::Run& run, int rank, const std::vector<std::vector<std::int64_t>>& said,
+                                     std::size_t& at, std::vector<std::int64_t>& bytes) {
   const bool in_rows = !run.splits.empty();
   const std::int64_t unit = static_cast<std::int64_t>(size_of(run.dtype)) * (in_rows ? run.row_elements : 1);
+  const auto units = [&, begin = at](const std::vector<std::int64_t>& one, std::size_t to) {
+    return one[begin + (in_rows ? to : 0)];
+  };
   std::vector<std::int64_t> parts;
-  for (const std::string& one : said) {
-    std::vector<std::int64_t> units = numbers_of(one);
-    units.resize(said.size(), units.front());
-    parts.push_back(units[static_cast<std::size_t>(rank)] * (in_rows ? 1 : unit));
-    for (const std::int64_t count : units) bytes.push_back(count * unit);
+  for (const std::vector<std::int64_t>& one : said) {
+    parts.push_back(units(one, static_cast<std::size_t>(rank)) * (in_rows ? 1 : unit));
+    for (std::size_t to = 0; to < said.size(); ++to) bytes.push_back(units(one, to) * unit);
   }
+  at += in_rows ? said.size() : 1;
   return parts;
+}
+
+/// Why a rank has no room for the results, by run; nothing: it has room for all.
+std::string refusals_of(Span<const data::Run> runs) {
+  const auto failed = [](const data::Run& run) { return !run.status.ok(); };
+  if (std::none_of(runs.begin(), runs.end(), failed)) return {};
+  std::vector<std::string> refusals;
+  for (const data::Run& run : runs) refusals.push_back(run.status.message());
+  return base::join_fields(refusals);
 }
 
 }  // namespace
@@ -189,16 +207,20 @@ std::string CudaBackend::placement(const data::Job& job, const data::Run& run, c
 bool CudaBackend::plan(OpenJob& open) {
   if (!open.planner) open.planner.emplace(limits_of(*open.set, *open.job));
   bool moved = false;
-  for (; open.planned_runs < open.job->runs.size(); ++open.planned_runs) {
-    const data::Run& run = open.job->runs[open.planned_runs];
+  const std::vector<data::Run>& runs = open.job->runs;
+  while (open.planned_runs < runs.size()) {
+    const data::Run& run = runs[open.planned_runs];
     for (const data::Piece& piece : run.pieces) {
       if (!open.planner->is_in_arena(run, piece)) continue;
       open.job->bytes_in_place += static_cast<std::uint64_t>(piece.elements) * size_of(run.dtype);
     }
     if (!core::traits_of(run.kind).rows_differ) {
       open.planner->add(run);
-    } else if (!plan_uneven(open, run)) {
-      return moved;
+      ++open.planned_runs;
+    } else {
+      std::size_t end = open.planned_runs + 1;
+      while (end < runs.size() && runs[end].kind == run.kind) ++end;
+      if (!plan_uneven(open, end)) return moved;
     }
     moved = true;
   }
@@ -208,8 +230,10 @@ bool CudaBackend::plan(OpenJob& open) {
   return true;
 }
 
-/// True when the run is planned, or has failed.
-bool CudaBackend::plan_uneven(OpenJob& open, const data::Run& run) {
+/// Of the runs before `end`, whose rows differ by rank: the ranks tell each other once what they bring to all of them,
+/// and once for which they have no room. True when they are planned, or have failed.
+bool CudaBackend::plan_uneven(OpenJob& open, std::size_t end) {
+  const Span<data::Run> runs(&open.job->runs[open.planned_runs], end - open.planned_runs);
   const bool carried_on =
       std::all_of(flights_.begin(), flights_.end(), [](const Flight& one) { return one.under_way; });
   const bool packed_all = std::all_of(jobs_.begin(), jobs_.end(), [&](const auto& other) {
@@ -218,37 +242,45 @@ bool CudaBackend::plan_uneven(OpenJob& open, const data::Run& run) {
   Exchange& exchange = *open.set->exchange;
   if (!exchange.started()) {
     if (options_.staged && !(carried_on && packed_all)) return false;
-    // How many units it has for everybody, or for each: elements, or rows.
-    std::vector<std::int64_t> units{run.elements};
-    if (!run.splits.empty()) units.assign(run.splits.begin(), run.splits.end());
+    std::vector<std::int64_t> units;
+    for (const data::Run& run : runs) {
+      for (const std::int64_t count : units_of(run)) units.push_back(count);
+    }
     exchange.start(number_bytes(units));
     return false;
   }
   if (!exchange.done()) return false;
   const std::vector<std::string> said = exchange.take();
-  if (!open.uneven) {  // everybody's length; now whether everybody has room for the result
-    open.uneven.emplace();
-    const std::vector<std::int64_t> parts = note_units(run, open.set->is.rank, said, open.uneven->bytes);
-    open.refusal = Status();
-    try {
-      open.uneven->output = run.allocate(parts);
-    } catch (const Error& error) {
-      open.refusal = error.status();
+  if (open.uneven.empty()) {  // everybody's lengths; now whether everybody has room for the results
+    std::vector<std::vector<std::int64_t>> numbers;
+    for (const std::string& one : said) numbers.push_back(numbers_of(one));
+    std::size_t at = 0;
+    for (data::Run& run : runs) {
+      Uneven& uneven = open.uneven.emplace_back();
+      const std::vector<std::int64_t> parts = note_units(run, open.set->is.rank, numbers, at, uneven.bytes);
+      try {
+        uneven.output = run.allocate(parts);
+      } catch (const Error& error) {
+        run.status = error.status();
+      }
     }
-    exchange.start(open.refusal.message());
+    exchange.start(refusals_of({runs.data(), runs.size()}));
     return false;
   }
-  const auto bad = std::find_if(said.begin(), said.end(), [](const std::string& one) { return !one.empty(); });
-  if (bad == said.end()) {
-    open.planner->add(run, &*open.uneven);
-  } else if (!open.refusal.ok()) {
-    open.job->status = open.refusal;
-  } else {
-    open.job->status = Status(ErrorCode::invalid_argument,
-                              "rank " + std::to_string(open.set->member(static_cast<int>(bad - said.begin()))) +
-                                  " has no room for the result: " + *bad);
+  for (std::size_t rank = 0; rank < said.size(); ++rank) {
+    if (said[rank].empty()) continue;
+    const std::vector<std::string> refusals = base::split_fields(said[rank]);
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      if (refusals[i].empty() || !runs[i].status.ok()) continue;
+      runs[i].status =
+          Status(ErrorCode::invalid_argument, "rank " + std::to_string(open.set->member(static_cast<int>(rank))) +
+                                                  " has no room for the result: " + refusals[i]);
+    }
   }
-  open.uneven.reset();
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    if (runs[i].status.ok()) open.planner->add(runs[i], &open.uneven[i]);
+  open.uneven.clear();
+  open.planned_runs = end;
   return true;
 }
 

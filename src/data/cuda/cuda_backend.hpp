@@ -155,7 +155,7 @@ class CudaBackend final : public data::DeviceBackend {
   bool plan_one();
   [[nodiscard]] StepLimits limits_of(const SetOnDevice& set, const data::Job& job) const noexcept;
   bool plan(OpenJob& open);
-  bool plan_uneven(OpenJob& open, const data::Run& run);
+  bool plan_uneven(OpenJob& open, std::size_t end);
   bool pack_one();
   void count(const Step& step);
   bool carry_one();

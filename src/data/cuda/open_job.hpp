@@ -30,9 +30,7 @@ struct CudaBackend::OpenJob {
   std::vector<Step> steps;
   std::size_t packed_steps = 0;
   std::shared_ptr<const PooledEvent> end;  // recorded behind the last unpack
-  // An uneven run, while the ranks tell each other about it.
-  std::optional<Uneven> uneven;
-  Status refusal;
+  std::vector<Uneven> uneven;  // of runs whose rows differ by rank, while the ranks tell each other about them
 };
 
 /// A step in a slot.
