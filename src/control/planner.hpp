@@ -34,19 +34,29 @@ namespace kolo::control {
 /// What a batch under construction still takes: tensors of the first one's kind, if requests of that kind may be one
 /// batch (core/collectives.hpp, `fuses` and `batches`), up to `threshold` bytes; a tensor that is larger, and any
 /// tensor when the threshold is 0, goes alone.
+///
+/// Where rows differ by rank a signature has the bytes of a row, and nobody here knows of how many. Such a batch is
+/// bounded by the number of its tensors, too: so are the lengths that travel before anything else of it, and what is
+/// urgent waits for no more than that. On the CPU its members do not wait for each other: they end one by one. On a
+/// device all end with the batch, so that such a request goes alone.
 class BatchRoom {
  public:
+  /// Of a batch whose rows differ by rank. One request may have more, and then is alone.
+  static constexpr std::uint64_t kMostUnevenTensors = 64;
+
   explicit BatchRoom(std::int64_t threshold) : threshold_(threshold) {}
-  [[nodiscard]] bool takes(const Tensor& tensor) const noexcept { return takes(tensor.signature->kind, tensor.bytes); }
-  void add(const Tensor& tensor) noexcept { add(tensor.signature->kind, tensor.bytes); }
-  [[nodiscard]] bool takes(core::CollectiveKind kind, std::int64_t bytes) const noexcept;
-  void add(core::CollectiveKind kind, std::int64_t bytes) noexcept;
+  [[nodiscard]] bool takes(const Tensor& tensor) const noexcept { return takes(*tensor.signature, tensor.bytes); }
+  void add(const Tensor& tensor) noexcept { add(*tensor.signature, tensor.bytes); }
+  /// `bytes`: the signature's.
+  [[nodiscard]] bool takes(const core::Signature& signature, std::int64_t bytes) const noexcept;
+  void add(const core::Signature& signature, std::int64_t bytes) noexcept;
   /// Adds as many of these as it takes, one at least and so many at most; says how many.
-  std::uint64_t add_alike(core::CollectiveKind kind, std::int64_t bytes, std::uint64_t most) noexcept;
+  std::uint64_t add_alike(const core::Signature& signature, std::int64_t bytes, std::uint64_t most) noexcept;
 
  private:
   std::int64_t threshold_;
   std::int64_t bytes_ = 0;
+  std::uint64_t uneven_tensors_ = 0;
   std::optional<core::CollectiveKind> kind_;  ///< none while empty
 };
 

@@ -34,10 +34,11 @@ struct CollectiveTraits {
   bool reduces = false;      ///< elements of several ranks become one: op, scales and wire format count
   bool rooted = false;       ///< one rank's part differs: the root counts
   bool rows_differ = false;  ///< each rank has a first dimension of its own: the signature has the shape of a row, and
-                             ///< the output is asked for when all ranks' rows are known
+                             ///< the output is asked for when all ranks' rows are known. Each tensor is a run, with a
+                             ///< status and an end of its own
   bool scatters_rows = false;  ///< the input's rows are dealt out to the ranks (data::RowsOf)
   bool fuses = false;          ///< several requests with the same options may run as one
-  bool batches = false;        ///< several requests may be one batch, in which they run one by one
+  bool batches = false;        ///< several requests may be one batch, each tensor a run of its own
   bool in_arena = false;       ///< is done where the tensor lies, if that is an arena
   bool makes_set = false;      ///< a process set: for the sequencer alone
   bool needs_all = false;      ///< each rank sends and receives: none can be absent (control/messages.hpp, Joining)
@@ -45,11 +46,15 @@ struct CollectiveTraits {
 
 inline constexpr CollectiveTraits kCollectives[] = {
     {.kind = CollectiveKind::allreduce, .name = "allreduce", .reduces = true, .fuses = true, .in_arena = true},
-    {.kind = CollectiveKind::allgather, .name = "allgather", .rows_differ = true},
+    {.kind = CollectiveKind::allgather, .name = "allgather", .rows_differ = true, .batches = true},
     {.kind = CollectiveKind::broadcast, .name = "broadcast", .rooted = true, .fuses = true},
     {.kind = CollectiveKind::barrier, .name = "barrier", .moves_data = false},
     {.kind = CollectiveKind::alltoall, .name = "alltoall", .batches = true, .needs_all = true},
-    {.kind = CollectiveKind::alltoall_splits, .name = "alltoall with splits", .rows_differ = true, .needs_all = true},
+    {.kind = CollectiveKind::alltoall_splits,
+     .name = "alltoall with splits",
+     .rows_differ = true,
+     .batches = true,
+     .needs_all = true},
     {.kind = CollectiveKind::reduce_scatter,
      .name = "reduce_scatter",
      .reduces = true,
@@ -57,8 +62,13 @@ inline constexpr CollectiveTraits kCollectives[] = {
      .batches = true},
     {.kind = CollectiveKind::add_process_set, .name = "add_process_set", .moves_data = false, .makes_set = true},
     {.kind = CollectiveKind::reduce, .name = "reduce", .reduces = true, .rooted = true, .fuses = true},
-    {.kind = CollectiveKind::gather, .name = "gather", .rooted = true, .rows_differ = true},
-    {.kind = CollectiveKind::scatter, .name = "scatter", .rooted = true, .rows_differ = true, .needs_all = true},
+    {.kind = CollectiveKind::gather, .name = "gather", .rooted = true, .rows_differ = true, .batches = true},
+    {.kind = CollectiveKind::scatter,
+     .name = "scatter",
+     .rooted = true,
+     .rows_differ = true,
+     .batches = true,
+     .needs_all = true},
 };
 inline constexpr std::size_t kCollectiveCount = std::size(kCollectives);
 inline constexpr CollectiveKind kLastCollective = kCollectives[kCollectiveCount - 1].kind;

@@ -163,7 +163,7 @@ TEST_F(SequencerTest, RunsEverythingAloneWhenTheThresholdIsZero) {
   EXPECT_EQ(std::get<BatchAppended>(single.outbox().back()).members, Ids{4});
 }
 
-TEST_F(SequencerTest, ABatchIsOfOneKindAndHasOneTensorWhereRowsDiffer) {
+TEST_F(SequencerTest, ABatchIsOfOneKind) {
   options.open_batches = 1;
   Sequencer mixed(options);
   const auto say = [&](const std::string& name, core::CollectiveKind kind) {
@@ -176,14 +176,41 @@ TEST_F(SequencerTest, ABatchIsOfOneKindAndHasOneTensorWhereRowsDiffer) {
                         Kind::alltoall,  Kind::alltoall,  Kind::reduce_scatter, Kind::reduce_scatter};
   for (int i = 0; i < 9; ++i) say("t" + std::to_string(i), kinds[i]);
   std::vector<Ids> found;
-  for (std::uint64_t done = 0; done < 6; ++done) {
+  for (std::uint64_t done = 0; done < 5; ++done) {
     mixed.on_message(Counted{core::kCompleted, {0, done}}, now);
     mixed.decide(now);
     for (const auto& entry : std::exchange(mixed.outbox(), {})) {
       if (const auto* batch = std::get_if<BatchAppended>(&entry)) found.push_back(batch->members);
     }
   }
-  EXPECT_EQ(found, (std::vector<Ids>{{3, 4}, {5}, {6}, {7}, {8, 9}, {10, 11}}));
+  EXPECT_EQ(found, (std::vector<Ids>{{3, 4}, {5}, {6, 7}, {8, 9}, {10, 11}}));
+}
+
+/// Nobody knows the bytes of such a batch, so it is bounded by its number of tensors. A device's goes alone.
+TEST_F(SequencerTest, ABatchWhoseRowsDifferHasABoundedNumberOfTensors) {
+  options.open_batches = 1;
+  Sequencer uneven(options);
+  core::Signature signature = of_length(1);
+  signature.kind = core::CollectiveKind::allgather;
+  const auto say = [&](const std::string& name) {
+    uneven.on_message(Declared{0, name, 1, kNoTensor, 0, {{signature, {0, 1, 2, 3}}}}, now);
+  };
+  for (int i = 0; i < 65; ++i) say("t" + std::to_string(i));
+  signature.tensors.assign(64, signature.tensors.front());
+  say("as many as a batch has");
+  signature.tensors.resize(1);
+  signature.device = DeviceKind::cuda;
+  say("d0");
+  say("d1");
+  std::vector<std::size_t> found;
+  for (std::uint64_t done = 0; done < 5; ++done) {
+    uneven.on_message(Counted{core::kCompleted, {0, done}}, now);
+    uneven.decide(now);
+    for (const auto& entry : std::exchange(uneven.outbox(), {})) {
+      if (const auto* batch = std::get_if<BatchAppended>(&entry)) found.push_back(batch->members.size());
+    }
+  }
+  EXPECT_EQ(found, (std::vector<std::size_t>{64, 1, 1, 1, 1}));
 }
 
 TEST_F(SequencerTest, FreezesARepeatedStepAndCutsItAnew) {

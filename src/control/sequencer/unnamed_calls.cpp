@@ -36,9 +36,9 @@ void UnnamedCalls::append_calls(Set& set) {
       continue;
     }
     const std::int64_t bytes = next.signature->bytes();
-    if (batch.calls > 0 && (without != absent || !room.takes(next.signature->kind, bytes))) break;
+    if (batch.calls > 0 && (without != absent || !room.takes(*next.signature, bytes))) break;
     absent = std::move(without);
-    const std::uint64_t count = room.add_alike(next.signature->kind, bytes, sequence.alike());
+    const std::uint64_t count = room.add_alike(*next.signature, bytes, sequence.alike());
     if (!absent.empty()) batch.repeats.push_back({count, without_names(*next.signature)});
     batch.calls += count;
     sequence.pop(count);
