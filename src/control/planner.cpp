@@ -24,12 +24,13 @@ std::uint64_t uneven_tensors(const core::Signature& signature) noexcept {
 
 bool BatchRoom::takes(const core::Signature& signature, std::int64_t bytes) const noexcept {
   if (!kind_) return true;
-  return shares_batches(signature) && signature.kind == *kind_ && threshold_ > 0 && bytes <= threshold_ - bytes_ &&
-         uneven_tensors_ + uneven_tensors(signature) <= kMostUnevenTensors;
+  return is_shared_ && shares_batches(signature) && signature.kind == *kind_ && threshold_ > 0 &&
+         bytes <= threshold_ - bytes_ && uneven_tensors_ + uneven_tensors(signature) <= kMostUnevenTensors;
 }
 
 void BatchRoom::add(const core::Signature& signature, std::int64_t bytes) noexcept {
   kind_ = signature.kind;
+  is_shared_ = is_shared_ && shares_batches(signature);
   bytes_ += std::min(bytes, threshold_);
   uneven_tensors_ += uneven_tensors(signature);
 }

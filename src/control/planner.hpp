@@ -57,6 +57,7 @@ class BatchRoom {
   std::int64_t threshold_;
   std::int64_t bytes_ = 0;
   std::uint64_t uneven_tensors_ = 0;
+  bool is_shared_ = true;                     ///< what there is of it may have company
   std::optional<core::CollectiveKind> kind_;  ///< none while empty
 };
 

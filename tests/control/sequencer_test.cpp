@@ -202,15 +202,17 @@ TEST_F(SequencerTest, ABatchWhoseRowsDifferHasABoundedNumberOfTensors) {
   signature.device = DeviceKind::cuda;
   say("d0");
   say("d1");
+  signature.device = DeviceKind::cpu;
+  say("behind one that goes alone");
   std::vector<std::size_t> found;
-  for (std::uint64_t done = 0; done < 5; ++done) {
+  for (std::uint64_t done = 0; done < 6; ++done) {
     uneven.on_message(Counted{core::kCompleted, {0, done}}, now);
     uneven.decide(now);
     for (const auto& entry : std::exchange(uneven.outbox(), {})) {
       if (const auto* batch = std::get_if<BatchAppended>(&entry)) found.push_back(batch->members.size());
     }
   }
-  EXPECT_EQ(found, (std::vector<std::size_t>{64, 1, 1, 1, 1}));
+  EXPECT_EQ(found, (std::vector<std::size_t>{64, 1, 1, 1, 1, 1}));
 }
 
 TEST_F(SequencerTest, FreezesARepeatedStepAndCutsItAnew) {

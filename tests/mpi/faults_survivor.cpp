@@ -5,6 +5,9 @@
 // usage: mpi_faults_survivor SCENARIO VICTIM
 //   waiting   the others wait for a tensor that the victim never submits; it is killed
 //   large     everybody reduces large tensors without pause; the victim is killed with one in flight
+//   gathers   everybody gathers many small tensors without pause; the victim is killed when it has just submitted some
+//   gathered  the same, when one of those is over and the others of its batch are not
+//   stopped_gathers  as gathers, and the victim is stopped
 //   reading   everybody exchanges large tensors without names, read from each other's memory; the victim is killed amid
 //             it
 //   stopped_reading  the same, and the victim is stopped
@@ -71,6 +74,20 @@ void reduce_without_pause(bool victim) {
   }
 }
 
+void gather_without_pause(bool victim, int signal, bool waits) {
+  constexpr std::size_t kTensors = 50;
+  const std::vector<float> x(5000, 1);
+  std::vector<std::vector<float>> out(kTensors, std::vector<float>(x.size() * static_cast<std::size_t>(kolo::size())));
+  for (int i = 0;; ++i) {
+    std::vector<kolo::Handle> open;
+    for (std::size_t k = 0; k < kTensors; ++k)
+      open.push_back(kolo::allgather_into_async("g" + std::to_string(k), kolo::const_view(x), kolo::view(out[k])));
+    if (waits) open.front().wait();
+    if (victim && i == 3) die(signal);
+    kolo::wait_all(open);
+  }
+}
+
 void read_without_pause(bool victim, int signal) {
   const std::vector<float> x(std::size_t{4} << 20, 1);
   std::vector<float> y(x.size());
@@ -133,6 +150,9 @@ void run(const std::string& scenario, bool victim) {
   if (scenario == "waiting") wait_for_the_dead(victim, SIGKILL);
   if (scenario == "stopped") wait_for_the_dead(victim, SIGSTOP);
   if (scenario == "large") reduce_without_pause(victim);
+  if (scenario == "gathers") gather_without_pause(victim, SIGKILL, false);
+  if (scenario == "gathered") gather_without_pause(victim, SIGKILL, true);
+  if (scenario == "stopped_gathers") gather_without_pause(victim, SIGSTOP, false);
   if (scenario == "reading") read_without_pause(victim, SIGKILL);
   if (scenario == "stopped_reading") read_without_pause(victim, SIGSTOP);
   if (scenario == "joined") join_a_worker(victim, SIGKILL);

@@ -263,6 +263,73 @@ TEST_P(UnevenBatches, AnOutputThatDoesNotFitFailsItsTensorAlone) {
   });
 }
 
+/// Of a planned step whose tensors are one batch. The group fails as one.
+TEST_P(UnevenBatches, RowsThatDisagreeFailTheirTensorAlone) {
+  run(GetParam(), [] {
+    const int last = kolo::size() - 1;
+    const Numbers mine(2, kolo::rank());
+    Numbers all;
+    for (int rank = 0; rank < kolo::size(); ++rank) all.insert(all.end(), 2, rank);
+    for (int step = 0; step < 8; ++step) {
+      const bool fails = last > 0 && step == 4;
+      const auto own = [&](bool differs) {
+        const std::int64_t columns = fails && differs && kolo::rank() == last ? 1 : 2;
+        return kolo::const_view(mine.data(), Shape{2 / columns, columns});
+      };
+      std::vector<Numbers> out(2, Numbers(all.size(), -1));
+      std::vector<kolo::Future<kolo::Tensor>> open;
+      for (const char* name : {"a", "b", "c"}) open.push_back(kolo::allgather_async(name, own(*name == 'b')));
+      kolo::Handle group = kolo::grouped_async(
+          "d", {Call::allgather_into(own(false), room_in(out[0])), Call::allgather_into(own(true), room_in(out[1]))});
+      for (const std::size_t i : {2U, 1U, 0U}) {
+        if (fails && i == 1) {
+          const std::string end = "; [*, 1] on rank " + std::to_string(last) +
+                                  ". The operation did not run; submit the same on every rank.";
+          EXPECT_TRUE(kolo::testing::has(
+              sentence_of(ErrorCode::mismatch, [&] { (void)open[i].get(); }),
+              {"tensor \"b\" of allgather: ranks disagree about shape: [*, 2] on rank", end.c_str()}));
+        } else {
+          EXPECT_EQ(numbers_of(open[i].get()), all) << i << " in step " << step;
+        }
+      }
+      if (fails) {
+        EXPECT_TRUE(kolo::testing::has(sentence_of(ErrorCode::mismatch, [&] { group.wait(); }), {"\"d\""}));
+        EXPECT_EQ(out, std::vector<Numbers>(2, Numbers(all.size(), -1)));
+      } else {
+        group.wait();
+        EXPECT_EQ(out, std::vector<Numbers>(2, all)) << "step " << step;
+      }
+      kolo::end_step();
+    }
+  });
+}
+
+/// The last copy goes while they are in flight; each call's memory goes when that call is over.
+TEST_P(UnevenBatches, CallsOutliveTheGroup) {
+  run(GetParam(), [] {
+    std::vector<Numbers> mine, out;
+    for (int tensor = 0; tensor < 50; ++tensor) {
+      mine.emplace_back(static_cast<std::size_t>(tensor % 7 * 30), kolo::rank() + tensor);
+      out.emplace_back(mine.back().size() * static_cast<std::size_t>(kolo::size()), -1);
+    }
+    std::vector<kolo::Handle> open;
+    {
+      const kolo::Group group = kolo::Group::of(everybody());
+      for (std::size_t i = 0; i < mine.size(); ++i)
+        open.push_back(kolo::allgather_into_async(group, kolo::const_view(mine[i]), kolo::view(out[i])));
+    }
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      open[i].wait();
+      Numbers wanted;
+      for (int rank = 0; rank < kolo::size(); ++rank)
+        wanted.insert(wanted.end(), mine[i].size(), rank + static_cast<int>(i));
+      ASSERT_EQ(out[i], wanted);
+      mine[i] = Numbers();  // given back while the batch is under way
+      out[i] = Numbers();
+    }
+  });
+}
+
 TEST_P(UnevenBatches, WhileARankHasJoined) {
   run(GetParam(), [] {
     for (int absent = 0; absent < kolo::size(); ++absent) {

@@ -37,6 +37,7 @@ void Allgather::open(Runs runs, data::Job& /*job*/) {
   next_ = 0;
   filling_ = 0;
   taking_.assign(ranks, 0);
+  parts_.resize(ranks);
   over_ = 0;
 }
 
@@ -45,6 +46,7 @@ std::int64_t Allgather::bytes_of_lengths() const noexcept {
 }
 
 std::int64_t Allgather::chunks_for(std::int64_t bytes) const noexcept {
+  if (bytes <= slot_bytes_) return bytes > 0 ? 1 : 0;  // most: what a division costs is felt
   return (bytes + slot_bytes_ - 1) / slot_bytes_;
 }
 
@@ -160,9 +162,8 @@ Allgather::Result& Allgather::result_of(std::size_t run) {
   Result& result = results_[run];
   if (result.is_asked_for) return result;
   result.is_asked_for = true;
-  std::vector<std::int64_t> parts;
-  for (int rank = 0; rank < site_.local_size(); ++rank) parts.push_back(contribution(rank, run).bytes);
-  result.output = allocate_output(runs_[run], parts);
+  for (std::size_t rank = 0; rank < parts_.size(); ++rank) parts_[rank] = lengths_[rank * runs_.size() + run];
+  result.output = allocate_output(runs_[run], parts_);
   return result;
 }
 

@@ -82,6 +82,7 @@ class Allgather final : public Collective {
   std::size_t filling_ = 0;          // the first run that is not wholly in slots
   std::vector<std::size_t> taking_;  // by rank: the first run of which not all that it brings has been taken
   std::size_t over_ = 0;             // runs
+  std::vector<std::int64_t> parts_;  // of the run whose output is asked for: by rank
 };
 
 class AllgatherBetweenNodes final : public Compound {

@@ -14,7 +14,7 @@ class Broadcast final : public Collective {
   using Collective::Collective;
   void open(Runs runs, data::Job& job) override;
   /// `root`: of the set. Only the root's pieces have inputs; an output of null discards. They stay where they are until
-  /// the job is finished.
+  /// the last chunk has been taken.
   void open(int root, const data::Piece* pieces, std::size_t count, std::int64_t elements, std::size_t element_bytes);
 
   Cut cut(Chunk& chunk, std::uint64_t taken) override;

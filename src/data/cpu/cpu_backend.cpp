@@ -297,7 +297,8 @@ void CpuBackend::tell_over() {
     if (open->opened.empty()) return;
     const std::size_t last = open->job->runs.size() - 1;
     for (OpenRuns& one : open->opened) {
-      if (!open->job->run_over || !core::traits_of(one.kind).rows_differ) continue;
+      if (last == 0 || !open->job->run_over) break;
+      if (!core::traits_of(one.kind).rows_differ) continue;
       const std::size_t over = std::min(one.collective->over(taken_), last - one.first);
       for (; one.told < over; ++one.told) open->job->run_over(*open->job, one.first + one.told);
     }

@@ -253,6 +253,7 @@ bool CudaBackend::plan_uneven(OpenJob& open, std::size_t end) {
   const std::vector<std::string> said = exchange.take();
   if (open.uneven.empty()) {  // everybody's lengths; now whether everybody has room for the results
     std::vector<std::vector<std::int64_t>> numbers;
+    numbers.reserve(said.size());
     for (const std::string& one : said) numbers.push_back(numbers_of(one));
     std::size_t at = 0;
     for (data::Run& run : runs) {
