@@ -96,7 +96,7 @@ std::chrono::milliseconds ProcessGroupKolo::or_default(std::chrono::milliseconds
   return timeout == ::c10d::kUnsetTimeout || timeout == kNoTimeout ? timeout_.load() : timeout;
 }
 
-void ProcessGroupKolo::note_device(const std::string& call, at::Device device) {
+void ProcessGroupKolo::note_device([[maybe_unused]] const std::string& call, at::Device device) {
   if (!device.is_cuda()) return;
 #ifdef KOLO_C10D_HAS_NATIVE_STREAMS
   const auto bound = getBoundDeviceId();
