@@ -25,22 +25,30 @@ std::optional<base::Duration> nap_after(int messages, base::Duration each, std::
 }
 
 TEST(Pace, NapsForAPartOfWhatIsUnderWay) {
-  EXPECT_EQ(nap_after(1000, milliseconds(10), 16), milliseconds(40));
-  EXPECT_EQ(nap_after(1000, milliseconds(10), 4), milliseconds(10));
+  EXPECT_EQ(nap_after(1000, milliseconds(10), 16), milliseconds(80));
+  EXPECT_EQ(nap_after(1000, milliseconds(10), 4), milliseconds(20));
 }
 
 TEST(Pace, NapsForASmallPartOfTheTimeThatItHasTaken) {
-  EXPECT_EQ(nap_after(32, milliseconds(10), 16), milliseconds(10));
-  EXPECT_EQ(nap_after(64, milliseconds(10), 16), milliseconds(20));
+  EXPECT_EQ(nap_after(16, milliseconds(10), 16), milliseconds(20));
+  EXPECT_EQ(nap_after(32, milliseconds(10), 16), milliseconds(40));
 }
 
 TEST(Pace, NapsForTheLongestTimeAtMost) {
   EXPECT_EQ(nap_after(1000, milliseconds(100), 16), base::Duration(Pace::kLongest));
 }
 
+/// 16 messages of 64 KiB, of which a rank gets one in 1.1 ms where two share a link of 1 Gbit/s.
+TEST(Pace, NapsWithinALinkOfOneGigabit) {
+  const base::Duration each = std::chrono::microseconds(1100);
+  EXPECT_EQ(nap_after(14, each, 16), std::nullopt) << "begun 15 ms ago";
+  EXPECT_EQ(nap_after(512, each, 16), 8 * each);
+  EXPECT_EQ(nap_after(512, each, 3), std::nullopt) << "what is under way comes soon";
+}
+
 TEST(Pace, IsAwakeForWhatIsFewOrFast) {
   EXPECT_EQ(nap_after(7, milliseconds(100), 16), std::nullopt) << "a few messages";
-  EXPECT_EQ(nap_after(1000, milliseconds(1), 16), std::nullopt) << "a fast link";
+  EXPECT_EQ(nap_after(1000, std::chrono::microseconds(200), 16), std::nullopt) << "a fast link";
   EXPECT_EQ(nap_after(1000, milliseconds(10), 0), std::nullopt) << "nothing to receive";
   EXPECT_EQ(Pace().nap(16), std::nullopt);
 }

@@ -4,6 +4,11 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+
 #include <kolo/error.hpp>
 
 #include "base/settings.hpp"
@@ -13,6 +18,9 @@ namespace {
 
 constexpr const char* kFile = "libucp.so.0";
 constexpr const char* kDevices = "UCX_NET_DEVICES";
+/// TCP's segments: what is sent and what is received.
+constexpr const char* kSegment = "256k";
+constexpr std::array<const char*, 2> kSegments = {"UCX_TCP_TX_SEG_SIZE", "UCX_TCP_RX_SEG_SIZE"};
 
 void* load_file() {
   const base::ScopedVariable without_handlers("UCX_HANDLE_ERRORS", "none");
@@ -127,6 +135,14 @@ void Worker::make_context(const std::string& devices) {
   ucs_status_t status = UCS_OK;
   if (!devices.empty() && !base::process_environment()(kDevices)) {
     status = calls_.config_modify(config, "NET_DEVICES", devices.c_str());
+  }
+  const auto is_set = [](const char* name) { return base::process_environment()(name).has_value(); };
+  if (std::none_of(kSegments.begin(), kSegments.end(), is_set)) {
+    // UCX 1.13 knows what belongs to one transport without its name. A name that it does not know it leaves alone.
+    for (const char* name : kSegments) {
+      for (const std::size_t prefix : {std::string_view("UCX_").size(), std::string_view("UCX_TCP_").size()})
+        if (status == UCS_OK) status = calls_.config_modify(config, name + prefix, kSegment);
+    }
   }
   ucp_params_t parameters{};
   parameters.field_mask = UCP_PARAM_FIELD_FEATURES;

@@ -87,8 +87,9 @@ struct Call {
 /// A context of UCX's and its one worker: a rank's. One thread at a time, which may change.
 class Worker {
  public:
-  /// `devices`: the network interfaces that it may use, separated by commas; empty: all. UCX_NET_DEVICES wins. Throws
-  /// Error (transport).
+  /// `devices`: the network interfaces that it may use, separated by commas; empty: all. UCX_NET_DEVICES wins.
+  /// TCP's segments are of 256 KiB, of what is sent as of what is received, unless the user has set one of them
+  /// (UCX_TCP_TX_SEG_SIZE, UCX_TCP_RX_SEG_SIZE). Throws Error (transport).
   Worker(const Library& library, const std::string& devices);
   /// All calls must have ended.
   ~Worker();

@@ -8,6 +8,12 @@
 // another with one tag. Active messages were the alternative: Kolo would then match by itself, and copy what comes
 // before it is asked for.
 //
+// Over TCP messages of up to 256 KiB, which all of a chunk's are, go at once. UCX would send those above some 64 KiB
+// after a rendezvous, which saves no copy over TCP, and costs two messages more, each as late as the rank on the other
+// side looks: too late for ranks that nap. Its threshold there is a segment, so segments are that long (ucx_api.hpp). A
+// message that comes before it is asked for lies in UCX's memory until then; there are never more of them than the open
+// operations have. Other transports keep UCX's own thresholds: with RDMA a rendezvous does save a copy.
+//
 // When. `progress` moves everything that can be moved, once in each pass of the engine; `test` only looks. A connection
 // is made when a rank is first sent to or received from, and nothing waits for it: UCX keeps messages until it is
 // there. An engine sleeps on the event descriptor.

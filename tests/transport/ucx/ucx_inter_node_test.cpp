@@ -181,6 +181,44 @@ TEST_P(UcxLosses, OneThatHasLeftIsNotReportedUntilSomethingIsOpenWithIt) {
   EXPECT_EQ(statuses, (std::vector<int>{0, 0}));
 }
 
+/// A rendezvous would wait for the receive.
+TEST(UcxInterNode, OverTcpAMessageOfASlotIsGoneBeforeItIsAskedFor) {
+  const std::vector<int> statuses = run_processes(2, [](bootstrap::Bootstrap& bootstrap) {
+    ::setenv("UCX_TLS", "tcp", 1);
+    const auto transport = ucx_between(bootstrap);
+    constexpr std::size_t kBytes = 128 << 10;
+    std::byte* const memory = transport->staging(kBytes);
+    std::byte* const word = transport->staging(8);
+    if (bootstrap.rank() == 0) {
+      for (std::size_t i = 0; i < kBytes; ++i) memory[i] = static_cast<std::byte>(i % 251);
+      finish(*transport, transport->send(1, 2, memory, kBytes));
+      finish(*transport, transport->send(1, 3, word, 8));
+    } else {
+      finish(*transport, transport->receive(0, 3, word, 8));
+      finish(*transport, transport->receive(0, 2, memory, kBytes));
+      for (std::size_t i = 0; i < kBytes; ++i) ASSERT_EQ(memory[i], static_cast<std::byte>(i % 251)) << i;
+    }
+    meet(bootstrap);
+  });
+  EXPECT_EQ(statuses, (std::vector<int>{0, 0}));
+}
+
+/// What is sent would be longer than what is received, as UCX has that itself, which UCX refuses.
+TEST(UcxLibrary, LeavesSegmentsToTheUser) {
+  const std::vector<int> statuses = run_processes(1, [](bootstrap::Bootstrap&) {
+    ::setenv("UCX_TLS", "tcp", 1);
+    ::setenv("UCX_LOG_LEVEL", "fatal", 1);
+    ::setenv("UCX_TCP_TX_SEG_SIZE", "200k", 1);
+    try {
+      const Worker worker(testing::ucx_library(), "");
+      ADD_FAILURE() << "a worker with other segments";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status().message(), "ucp_worker_create: Invalid parameter");
+    }
+  });
+  EXPECT_EQ(statuses, std::vector<int>{0});
+}
+
 TEST(UcxInterNode, AMessageThatIsTooShortIsAnError) {
   const std::vector<int> statuses = run_processes(2, [](bootstrap::Bootstrap& bootstrap) {
     const auto transport = ucx_between(bootstrap);
