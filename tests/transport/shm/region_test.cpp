@@ -5,12 +5,14 @@
 
 #include <cstddef>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/round_up.hpp"
 #include "bootstrap/handover.hpp"
 #include "bootstrap/thread_world.hpp"
 #include "core/topology.hpp"
@@ -82,6 +84,36 @@ TEST(Region, BetweenProcesses) {
     });
     EXPECT_EQ(statuses, std::vector<int>(static_cast<std::size_t>(size), 0));
   }
+}
+
+/// How many bytes this process has in memory.
+std::size_t resident() {
+  std::size_t all = 0;
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> all >> pages;
+  return pages * base::kPageBytes;
+}
+
+TEST(Region, WhatWasNeverTouchedTakesNoMemoryWhenItIsTakenBack) {
+  constexpr std::size_t kLarge = std::size_t{1} << 30;
+  constexpr std::size_t kFar = kLarge / 2 + 12345;
+  const std::vector<int> statuses = testing::run_processes(2, [&](bootstrap::Bootstrap& bootstrap) {
+    const core::Topology topology = test_support::topology_on_one_machine(bootstrap);
+    const auto link = bootstrap::join_node(bootstrap, topology, 4096, "a key");
+    const auto meet = [&](const std::string& mine) { return test_support::meet(bootstrap, mine); };
+    const auto region = link->share(transport::Sharers::all(topology), kLarge, meet, [] {});
+    region->own()[0] = region->own()[kFar] = region->own()[kLarge - 1] = std::byte{1};
+    test_support::meet(bootstrap);
+    const std::size_t before = resident();
+    region->detach();
+    ASSERT_LT(resident(), before + kLarge / 4);
+    test_support::meet(bootstrap);
+    for (const std::size_t at : {std::size_t{0}, kFar, kLarge - 1}) region->of(1 - bootstrap.rank())[at] = std::byte{2};
+    test_support::meet(bootstrap);
+    for (const std::size_t at : {std::size_t{0}, kFar, kLarge - 1}) ASSERT_EQ(region->own()[at], std::byte{1});
+    test_support::meet(bootstrap);
+  });
+  EXPECT_EQ(statuses, std::vector<int>(2, 0));
 }
 
 TEST(Region, BetweenThreads) {
