@@ -39,14 +39,19 @@ std::string ucx_devices(const std::string& wanted) {
   return devices;
 }
 
-Carrier connect_by_ucx(bootstrap::Bootstrap& bootstrap, const base::Settings& settings, base::Duration patience) {
+Carrier connect_by_ucx(bootstrap::Bootstrap& bootstrap, const base::Settings& settings, const core::Topology& topology,
+                       base::Duration patience) {
   std::unique_ptr<ucx::Worker> worker;
   std::string devices;
-  const std::vector<std::string> addresses = bootstrap::take_step(bootstrap, "UCX", patience, [&] {
+  std::vector<std::string> addresses = bootstrap::take_step(bootstrap, "UCX", patience, [&] {
     devices = ucx_devices(settings.interface);
     worker = std::make_unique<ucx::Worker>(ucx_library(), devices);
     return worker->address();
   });
+  for (int rank = 0; rank < topology.size; ++rank) {
+    if (topology.node_of[static_cast<std::size_t>(rank)] == topology.node)
+      addresses[static_cast<std::size_t>(rank)].clear();
+  }
   Carrier carrier;
   carrier.description = "UCX " + worker->library().version() + (devices.empty() ? "" : " over " + devices);
   carrier.transport = std::make_shared<ucx::UcxInterNode>(std::move(worker), bootstrap.rank(), addresses);
@@ -67,7 +72,8 @@ std::string what_ucx_lacks() {
 
 std::string what_ucx_lacks() { return "this build of Kolo has no UCX part"; }
 
-Carrier connect_by_ucx(bootstrap::Bootstrap& bootstrap, const base::Settings& /*settings*/, base::Duration patience) {
+Carrier connect_by_ucx(bootstrap::Bootstrap& bootstrap, const base::Settings& /*settings*/,
+                       const core::Topology& /*topology*/, base::Duration patience) {
   bootstrap::take_step(bootstrap, "UCX", patience, []() -> std::string {
     throw Error(
         ErrorCode::unsupported,
@@ -112,20 +118,20 @@ std::string why_not_ucx(bootstrap::Bootstrap& bootstrap, base::Duration patience
 Carrier choose(bootstrap::Bootstrap& bootstrap, const base::Settings& settings, const core::Topology& topology,
                bool spans_machines, base::Duration patience, std::string& why) {
   const bool is_free = settings.transport == base::Transport::automatic;
-  if (settings.transport == base::Transport::ucx) return connect_by_ucx(bootstrap, settings, patience);
+  if (settings.transport == base::Transport::ucx) return connect_by_ucx(bootstrap, settings, topology, patience);
   if (is_free) why = ": what comes with the start";
   if (is_free && spans_machines) {
     const std::string lack = why_not_ucx(bootstrap, patience);
     if (lack.empty()) {
       why = ": between machines it is faster than MPI with small tensors, and waits with less CPU time";
-      return connect_by_ucx(bootstrap, settings, patience);
+      return connect_by_ucx(bootstrap, settings, topology, patience);
     }
     why += ", for UCX cannot be used (" + lack + ")";
   }
   Carrier carrier = connect_by_start(bootstrap, topology, patience, is_free);
   if (carrier.transport != nullptr) return carrier;
   why = ": nothing comes with the start";
-  return connect_by_ucx(bootstrap, settings, patience);
+  return connect_by_ucx(bootstrap, settings, topology, patience);
 }
 
 }  // namespace

@@ -20,6 +20,9 @@ constexpr const char* kFile = "libucp.so.0";
 constexpr const char* kDevices = "UCX_NET_DEVICES";
 /// TCP's segments: what is sent and what is received.
 constexpr const char* kSegment = "256k";
+/// From UCX 1.17 on settings of one transport are changed by their whole name, before by the name without that of the
+/// transport.
+constexpr unsigned kMinorWithWholeNames = 17;
 constexpr std::array<const char*, 2> kSegments = {"UCX_TCP_TX_SEG_SIZE", "UCX_TCP_RX_SEG_SIZE"};
 
 void* load_file() {
@@ -138,11 +141,13 @@ void Worker::make_context(const std::string& devices) {
   }
   const auto is_set = [](const char* name) { return base::process_environment()(name).has_value(); };
   if (std::none_of(kSegments.begin(), kSegments.end(), is_set)) {
-    // UCX 1.13 knows what belongs to one transport without its name. A name that it does not know it leaves alone.
-    for (const char* name : kSegments) {
-      for (const std::size_t prefix : {std::string_view("UCX_").size(), std::string_view("UCX_TCP_").size()})
-        if (status == UCS_OK) status = calls_.config_modify(config, name + prefix, kSegment);
-    }
+    unsigned major = 0;
+    unsigned minor = 0;
+    unsigned release = 0;
+    calls_.get_version(&major, &minor, &release);
+    const std::string_view prefix = minor >= kMinorWithWholeNames ? "UCX_" : "UCX_TCP_";
+    // Without TCP there is nothing to change, which is no error.
+    for (const char* name : kSegments) static_cast<void>(calls_.config_modify(config, name + prefix.size(), kSegment));
   }
   ucp_params_t parameters{};
   parameters.field_mask = UCP_PARAM_FIELD_FEATURES;

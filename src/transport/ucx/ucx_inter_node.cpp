@@ -34,7 +34,10 @@ std::uint64_t tag_of(int sender, int tag) noexcept {
 
 UcxInterNode::UcxInterNode(std::unique_ptr<Worker> worker, int rank, const std::vector<std::string>& addresses)
     : worker_(std::move(worker)), rank_(rank), peers_(addresses.size()) {
-  for (std::size_t i = 0; i < addresses.size(); ++i) peers_[i].address = addresses[i];
+  for (std::size_t i = 0; i < addresses.size(); ++i) {
+    peers_[i].address = addresses[i];
+    peers_[i].connected = addresses[i].empty();
+  }
   failed_.reserve(addresses.size());  // where they are noted nothing may be thrown
 }
 

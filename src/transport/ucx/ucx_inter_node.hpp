@@ -8,11 +8,12 @@
 // another with one tag. Active messages were the alternative: Kolo would then match by itself, and copy what comes
 // before it is asked for.
 //
-// Over TCP messages of up to 256 KiB, which all of a chunk's are, go at once. UCX would send those above some 64 KiB
-// after a rendezvous, which saves no copy over TCP, and costs two messages more, each as late as the rank on the other
-// side looks: too late for ranks that nap. Its threshold there is a segment, so segments are that long (ucx_api.hpp). A
-// message that comes before it is asked for lies in UCX's memory until then; there are never more of them than the open
-// operations have. Other transports keep UCX's own thresholds: with RDMA a rendezvous does save a copy.
+// Over TCP messages of up to 256 KiB, which all of a chunk's are with the slots that Kolo chooses, go at once. UCX
+// would send those above some 64 KiB after a rendezvous, which saves no copy over TCP, and costs two messages more,
+// each as late as the rank on the other side looks: too late for ranks that nap. Its threshold there is a segment, so
+// segments are that long (ucx_api.hpp). A message that comes before it is asked for lies in UCX's memory until then;
+// there are never more of them than the open operations have. Other transports keep UCX's own thresholds: with RDMA a
+// rendezvous does save a copy.
 //
 // When. `progress` moves everything that can be moved, once in each pass of the engine; `test` only looks. A connection
 // is made when a rank is first sent to or received from, and nothing waits for it: UCX keeps messages until it is
@@ -36,8 +37,8 @@
 // At the end what is open is cancelled and connections are closed without asking the other side: what all ranks have
 // completed needs none, and after a failure nobody may wait. After one, staging memory is kept until the process exits:
 // a peer may still write into it (UCX's shared-memory transports write by address). So is UCX's worker, with its
-// sockets, unless every rank has exchanged messages with this one: UCX ends the process (1.13: an assertion) where a
-// connection is closed that is being made, and nobody can tell which others are making.
+// sockets, unless every rank of another node has exchanged messages with this one: UCX ends the process (1.13: an
+// assertion) where a connection is closed that is being made, and nobody can tell which others are making.
 //
 // A rank's context and worker are its own, also where ranks are threads: UCX locks nothing then.
 #pragma once
@@ -61,7 +62,7 @@ namespace kolo::ucx {
 
 class UcxInterNode final : public transport::InterNode {
  public:
-  /// `addresses`: what each rank's `Worker::address` says, by rank.
+  /// `addresses`: what each rank's `Worker::address` says, by rank; empty for those with whom nothing is exchanged.
   UcxInterNode(std::unique_ptr<Worker> worker, int rank, const std::vector<std::string>& addresses);
   ~UcxInterNode() override;
   UcxInterNode(const UcxInterNode&) = delete;
@@ -93,7 +94,7 @@ class UcxInterNode final : public transport::InterNode {
     std::string address;
     ucp_ep_h endpoint = nullptr;
     std::size_t open = 0;           ///< operations
-    bool connected = false;         ///< a message has come from it, or reached its connection
+    bool connected = false;         ///< a message has come from it, or one to it has been sent; or it is of this node
     ucs_status_t failure = UCS_OK;  ///< of the connection
     Call closing;                   ///< at the end
   };
