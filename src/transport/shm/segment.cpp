@@ -67,13 +67,17 @@ void Segment::make_private() noexcept {
   if (pages == MAP_FAILED) return;
   [[maybe_unused]] const int advised = ::madvise(pages, bytes_, MADV_DONTFORK);  // as before: it cannot fail now
   // A private page shows what others write until it is written here. The write must change nothing, also where another
-  // thread of this process writes at this moment. Pages that the file does not have would take memory by it; others
-  // have nothing to write there.
-  off_t end = 0;
-  for (off_t at = ::lseek(fd(), 0, SEEK_DATA); at >= 0; at = ::lseek(fd(), end, SEEK_DATA)) {
-    end = ::lseek(fd(), at, SEEK_HOLE);
+  // thread of this process writes at this moment. Pages that the file does not have would take memory by it.
+  const auto detach = [this](off_t at, off_t end) {
     for (; at < end; at += static_cast<off_t>(base::kPageBytes))
       std::atomic_ref(*reinterpret_cast<std::uint64_t*>(data_ + at)).fetch_or(0, std::memory_order_relaxed);
+  };
+  off_t at = ::lseek(fd(), 0, SEEK_DATA);
+  if (at < 0 && errno != ENXIO) return detach(0, static_cast<off_t>(bytes_));  // a system that cannot tell
+  while (at >= 0) {
+    const off_t end = ::lseek(fd(), at, SEEK_HOLE);
+    detach(at, end);
+    at = ::lseek(fd(), end, SEEK_DATA);
   }
 }
 

@@ -31,8 +31,9 @@ class Segment {
   /// The file, or -1.
   [[nodiscard]] int fd() const noexcept { return file_.get(); }
   /// Of a file whose descriptor is open: the same addresses now are private copies of its pages. Threads may read and
-  /// write meanwhile, and lose nothing. What was never touched, by anybody, is not copied, and takes no memory. Where
-  /// the system has no memory for the copies the mapping stays as it is.
+  /// write meanwhile, and lose nothing. What was never touched, by anybody, is not copied, and takes no memory; it
+  /// still shows what others write there first. Where the system has no memory for the copies the mapping stays as it
+  /// is.
   void make_private() noexcept;
   /// Of a file whose descriptor is open: gives its pages back, whoever maps them, and unmaps it here.
   void discard() noexcept;
