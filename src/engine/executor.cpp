@@ -120,10 +120,6 @@ void Executor::fill(Batch& batch, const data::Layout& layout) {
     std::move(ready.begin(), ready.end(), std::back_inserter(batch.job.ready));
     ready.clear();
   }
-  batch.member_of.clear();
-  batch.runs_left.clear();
-  batch.outcomes.clear();
-  batch.job.run_over = nullptr;
   batch.job.runs.resize(layout.runs.size());
   for (std::size_t i = 0; i < layout.runs.size(); ++i) {
     const data::RunLayout& planned = layout.runs[i];
@@ -205,6 +201,10 @@ void Executor::recycle(Batch& batch) {
   batch.sibling = nullptr;
   batch.ends_set = false;
   batch.members.clear();
+  batch.member_of.clear();
+  batch.runs_left.clear();
+  batch.outcomes.clear();
+  batch.job.run_over = nullptr;
   batch.status = Status();
   batch.job.status = Status();
   batch.job.bytes_in_place = 0;

@@ -3,7 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,10 +46,55 @@ class FakeBackend final : public kolo::data::Backend {
   std::optional<std::vector<int>> awaits;
 };
 
-OperationPtr operation(CollectiveKind kind, std::vector<float>& memory) {
+/// The same of a device, with an end of every set.
+class FakeDevice final : public kolo::data::DeviceBackend {
+ public:
+  std::vector<Job*> started;
+  std::vector<Job*> to_finish;
+  Job* ended = nullptr;
+
+  [[nodiscard]] std::string describe() const override { return "fake"; }
+  void start(Job& job) override { started.push_back(&job); }
+  Progress progress(std::vector<Job*>& finished) override {
+    if (to_finish.empty()) return Progress::waiting;
+    finished = std::exchange(to_finish, {});
+    return Progress::advanced;
+  }
+  [[nodiscard]] std::optional<std::vector<int>> awaited() const override { return std::nullopt; }
+  void abort() noexcept override {}
+  int bind() override { return 0; }
+  void check_usable(kolo::Device /*device*/, const kolo::core::Signature& /*signature*/) override {}
+  void check_usable(kolo::Device /*device*/) override {}
+  [[nodiscard]] kolo::data::DeviceEventPtr record(kolo::Device /*device*/, kolo::Stream /*stream*/) override {
+    return nullptr;
+  }
+  [[nodiscard]] std::shared_ptr<kolo::data::DeviceRegion> ask_region(std::uint16_t /*number*/, std::size_t /*bytes*/,
+                                                                     std::vector<int> /*members*/) override {
+    return nullptr;
+  }
+  void retire(const kolo::data::DeviceRegion& /*region*/, bool /*release*/) noexcept override {}
+  [[nodiscard]] std::uint64_t place_of(const std::byte* /*data*/, std::size_t /*bytes*/,
+                                       const std::vector<int>& /*ranks*/) const override {
+    return 0;
+  }
+  [[nodiscard]] kolo::data::DeviceUsage usage() const override { return {}; }
+  void add_set(kolo::data::DeviceSet /*set*/) override {}
+  [[nodiscard]] bool remove_set(Job& end) override {
+    ended = &end;
+    return true;
+  }
+  void set_enqueued(Enqueued /*enqueued*/) override {}
+  [[nodiscard]] kolo::data::DeviceCopies& copies() noexcept override { std::abort(); }
+  [[nodiscard]] bool expects_soon() const noexcept override { return false; }
+  void close() noexcept override {}
+};
+
+OperationPtr operation(CollectiveKind kind, std::vector<float>& memory,
+                       kolo::DeviceKind device = kolo::DeviceKind::cpu) {
   auto result = std::make_shared<Operation>();
   auto signature = std::make_shared<kolo::core::Signature>();
   signature->kind = kind;
+  signature->device = device;
   if (kind != CollectiveKind::barrier) {
     const auto elements = static_cast<std::int64_t>(memory.size());
     signature->tensors.push_back({DType::float32, Shape{elements}});
@@ -168,6 +217,30 @@ TEST_F(ExecutorTest, MembersWhoseRowsDifferHaveOutcomesAndEndsOfTheirOwn) {
 }
 
 /// The key stands for the layout: what is different about the members does not matter until the plan is dropped.
+/// A batch that is used again for the end of a set on the device knows nothing of the rows it once had.
+TEST_F(ExecutorTest, ASetsEndOnTheDeviceHasNoRuns) {
+  FakeDevice device;
+  Executor executor(std::make_unique<FakeBackend>(), &device, 4);
+  const auto move = [&] {
+    static_cast<void>(executor.progress(
+        true, [](Operation&, const kolo::Status&) {}, [](Batch&) {}));
+  };
+  executor.add_set(7, std::make_unique<FakeBackend>(), 2);
+  const OperationPtr x = operation(CollectiveKind::allgather, x_, kolo::DeviceKind::cuda);
+  executor.run(kolo::core::kGlobalSet, {x}, 0, 0);
+  ASSERT_EQ(device.started.size(), 1U);
+  Job* const job = device.started[0];
+  device.to_finish = {job};
+  move();
+  executor.remove_set(7);
+  ASSERT_EQ(device.ended, job) << "the same batch";
+  EXPECT_TRUE(job->runs.empty());
+  EXPECT_EQ(job->run_over, nullptr);
+  device.to_finish = {job};
+  move();
+  EXPECT_EQ(executor.open(), 0U);
+}
+
 TEST_F(ExecutorTest, PlannedLayoutsAreMadeOnce) {
   const auto elements_of = [&](const OperationPtr& member, std::uint32_t key) {
     backend_.started.clear();
