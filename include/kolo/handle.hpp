@@ -72,9 +72,9 @@ class KOLO_API Handle {
   [[nodiscard]] std::optional<Status> status() const;
 
   /// Which ranks of the group have not made this call yet: asks all nodes, and waits for their answer for `patience` at
-  /// most. Empty: all have, or nobody knows in time, or the operation is done, or is a message. Ranks of the group,
-  /// ascending. It costs a question to every node, so it is for a wait that has lasted too long, to say why. Throws
-  /// `Error` (invalid_argument) inside a callback.
+  /// most. Empty: all have, or nobody knows in time, or the operation is done, or is a message or a join. Ranks of the
+  /// group, ascending. It costs a question to every node, so it is for a wait that has lasted too long, to say why.
+  /// Throws `Error` (invalid_argument) inside a callback.
   template <class Rep, class Period>
   [[nodiscard]] std::vector<int> late_ranks(std::chrono::duration<Rep, Period> patience) const {
     return late_ranks_ns(detail::to_nanoseconds(patience));

@@ -366,8 +366,9 @@ void Participant::overdue(SlotId slot, double waited_s, bool deadline) {
 
 void Participant::ask(SlotId slot, double waited_s) { impl_->publisher.ask(impl_->slots[slot], waited_s, false, true); }
 
-void Participant::ask_call(SetId set, Round call, double waited_s) {
+void Participant::ask_call(SetId set, Round call, core::CollectiveKind kind, double waited_s) {
   Overdue overdue{impl_->rank, impl_->slots.set_of(set).number, kSequence, call, waited_s};
+  overdue.kind = kind;
   overdue.asked = true;
   impl_->publisher.say(std::move(overdue));
 }

@@ -197,7 +197,7 @@ class Participant {
   void overdue(SlotId slot, double waited_s, bool deadline);
   /// The program asks who has not submitted what this rank has waited for; `ReportStall` says so, if anybody has not.
   void ask(SlotId slot, double waited_s);
-  void ask_call(core::SetId set, core::Round call, double waited_s);
+  void ask_call(core::SetId set, core::Round call, core::CollectiveKind kind, double waited_s);
   /// The deadline of a submission has passed whose batch has been handed out and is not complete.
   void overdue_running(core::SetId set, const std::string& name, double waited_s);
   void answer(Answer answer);

@@ -15,9 +15,9 @@ namespace {
 
 /// How long a rank that leaves because of its own error stays to see its announcement delivered.
 constexpr std::chrono::seconds kFarewell{1};
-/// A thread that has driven for so long while it waits leaves that to the background thread when nothing has moved for
-/// the second time, where a transport wakes that one. On CPUs that ranks share it would else look on for several
-/// milliseconds, as long as a slow link brings a message now and then: a quarter of the CPU time of 16 MiB at 1 Gbit/s.
+/// Where a transport wakes the background thread, a thread that waits and has driven for `kLongDrive` leaves driving to
+/// that one when nothing has moved for `kPatienceOfLongDrives`. Else it would look on for several milliseconds, as long
+/// as a slow link brings a message now and then: a quarter of the CPU time of 16 MiB at 1 Gbit/s.
 constexpr std::chrono::milliseconds kLongDrive{2};
 constexpr std::chrono::microseconds kPatienceOfLongDrives{200};
 

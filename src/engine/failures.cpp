@@ -84,10 +84,14 @@ void Engine::ask_who_is_late(Operation& operation, base::Time now) {
   if (operation.done()) return;
   // Submitted and asked about in one pass it has not waited at all, which would mean that a rank has left.
   const double waited = std::max(base::to_seconds(now - operation.submitted), kLeastWait);
-  if (operation.entry->is_sequence) {
-    if (operation.is_waiting) participant_.ask_call(operation.entry->set, operation.call, waited);
-  } else if (const auto slot = slot_of(operation)) {
+  const auto slot = operation.joins ? std::nullopt : slot_of(operation);
+  if (operation.entry->is_sequence && operation.is_waiting) {
+    participant_.ask_call(operation.entry->set, operation.call, operation.signature->kind, waited);
+  } else if (!operation.entry->is_sequence && slot) {
     participant_.ask(*slot, waited);
+  } else {  // it runs: all have submitted it; or it is a join, which waits for no submission
+    operation.note_late({});
+    changes_.note();
   }
 }
 
@@ -275,8 +279,10 @@ void Engine::report_stall(const control::Stalled& stall) {
     const std::vector<int>& members = sets_.state_of(stall.set).members;
     std::vector<int> late;
     for (const std::int32_t rank : stall.missing) {
+      if (rank == topology_.rank) continue;  // its submission has been overtaken by its question
       late.push_back(static_cast<int>(std::find(members.begin(), members.end(), rank) - members.begin()));
     }
+    if (late.empty()) continue;
     std::sort(late.begin(), late.end());
     open_[i].note_late(std::move(late));
     changes_.note();

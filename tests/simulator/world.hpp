@@ -737,7 +737,7 @@ class World {
     }
     for (auto& [set, calls] : r.launched) {
       for (const Call& call : calls) {
-        if (!call.running) r.participant->ask_call(set, call.number, 0.001);
+        if (!call.running) r.participant->ask_call(set, call.number, core::CollectiveKind::allreduce, 0.001);
       }
     }
   }

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include <kolo/collectives.hpp>
+#include <kolo/info.hpp>
 
 #include "errors.hpp"
 
@@ -139,6 +140,18 @@ TEST(Handles, ServeSeveralThreadsAtATime) {
       while (called < 1) std::this_thread::yield();
       EXPECT_EQ(context.size(), 2);
     }
+  });
+}
+
+/// A join waits for ranks, and not for what they submit: nobody is late, and nobody is warned.
+TEST(Handles, OfJoinsHaveNoLateRanks) {
+  kolo::run_local(2, [] {
+    std::vector<float> x{1};
+    if (kolo::rank() == 1) kolo::allreduce("x", kolo::view(x));
+    kolo::Future<int> join = kolo::join_async();
+    EXPECT_EQ(join.late_ranks(std::chrono::hours(1)), std::vector<int>());
+    static_cast<void>(join.get());
+    EXPECT_EQ(kolo::metrics().stalls, 0U);
   });
 }
 

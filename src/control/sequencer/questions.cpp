@@ -17,7 +17,7 @@ using core::TensorId;
 
 namespace {
 
-/// And no program's question, nor one because a rank has left.
+/// Whether somebody is to be warned: it is no program's question, and none because a rank has left.
 bool is_warning(const Overdue& message) noexcept { return !message.asked && message.waited_s > 0; }
 
 }  // namespace
