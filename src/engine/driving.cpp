@@ -15,11 +15,13 @@ namespace {
 
 /// How long a rank that leaves because of its own error stays to see its announcement delivered.
 constexpr std::chrono::seconds kFarewell{1};
-/// Where a transport wakes the background thread, a thread that waits and has driven for `kLongDrive` leaves driving to
-/// that one when nothing has moved for `kPatienceOfLongDrives`. Else it would look on for several milliseconds, as long
-/// as a slow link brings a message now and then: a quarter of the CPU time of 16 MiB at 1 Gbit/s.
+/// Where a transport wakes the background thread, a thread that waits for so many bytes, or that has driven for
+/// `kLongDrive`, leaves driving to that one when nothing has moved for `kLittlePatience`. Else it would look on for
+/// several milliseconds, as long as a slow link brings a message now and then: a quarter of the CPU time of 16 MiB at
+/// 1 Gbit/s.
+constexpr std::int64_t kManyBytes = std::int64_t{4} << 20;
 constexpr std::chrono::milliseconds kLongDrive{2};
-constexpr std::chrono::microseconds kPatienceOfLongDrives{200};
+constexpr std::chrono::microseconds kLittlePatience{200};
 
 }  // namespace
 
@@ -226,8 +228,7 @@ void Engine::wait_all(Span<Operation* const> operations, std::optional<base::Tim
     bool drove = false;
     if (!on_device && !device_moves() && driver_.seek(all_done)) {
       drove = true;
-      const p2p::Message* const message = operations[at]->message;
-      drive(all_done, until, message != nullptr && is_read_for_long(*message));
+      drive(all_done, until, linger_for(*operations[at]));
     } else {
       driver_.ring_if_asleep();
     }
@@ -272,27 +273,32 @@ data::DeviceEventPtr Engine::wait_enqueued(Operation& operation) {
   return operation.sleep_until_enqueued();
 }
 
+Engine::Linger Engine::linger_for(const Operation& operation) {
+  if (operation.message != nullptr) return is_read_for_long(*operation.message) ? Linger::never : Linger::usual;
+  return operation.bytes() >= kManyBytes ? Linger::briefly : Linger::usual;
+}
+
 /// Drives until `done`, until the time has come, or until nothing moved for so long that the background thread may as
-/// well do it; `rests`: until nothing moves. Lets go of the lock. Empty when done; else with what to sleep until
+/// well do it. Lets go of the lock. Empty when done; else with what to sleep until
 /// something has changed.
 template <class Done>
-std::optional<base::EventCount::Ticket> Engine::drive(Done done, std::optional<base::Time> until, bool rests) {
+std::optional<base::EventCount::Ticket> Engine::drive(Done done, std::optional<base::Time> until, Linger linger) {
   const HandOver after(*this);
-  base::WaitPolicy long_drive = wait_policy_;
-  long_drive.active = std::min<std::chrono::nanoseconds>(long_drive.active, kPatienceOfLongDrives);
+  base::WaitPolicy little = wait_policy_;
+  little.active = std::min<std::chrono::nanoseconds>(little.active, kLittlePatience);
   const bool is_rung = settings_.spin_us < 0 && inter_ != nullptr && inter_->event_fd() >= 0;
   const base::Time began = is_rung ? base::now() : base::Time();
-  base::Waiter waiter(wait_policy_);
+  base::Waiter waiter(is_rung && linger == Linger::briefly ? little : wait_policy_);
   while (!done() && !device_moves()) {
     const bool transferred = move_transport();
     const bool moved = progress() || transferred;
     run_errands();
     if (moved) {
       waiter.reset();
-      if (is_rung && base::now() - began >= kLongDrive) waiter = base::Waiter(long_drive);
+      if (is_rung && base::now() - began >= kLongDrive) waiter = base::Waiter(little);
       continue;
     }
-    if (rests || waiter.exhausted() || (until && base::now() >= *until)) break;
+    if (linger == Linger::never || waiter.exhausted() || (until && base::now() >= *until)) break;
     waiter.step();
     driver_.give_way();
   }

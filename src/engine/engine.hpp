@@ -251,6 +251,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   };
 
   enum class Command : std::uint8_t { submit, make_set, join, join_counted, copy, end_step, drop_set, ask, leave };
+  /// For how long a thread that waits drives while nothing moves: as the settings say; for less, because this takes
+  /// long; not at all.
+  enum class Linger : std::uint8_t { usual, briefly, never };
   struct Item {
     Command command = Command::submit;
     OperationPtr operation;
@@ -396,8 +399,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void hear(const Driver::Events& events) KOLO_REQUIRES(driver_.mutex());
   void run_errands() KOLO_REQUIRES(driver_.mutex());
   template <class Done>
-  std::optional<base::EventCount::Ticket> drive(Done done, std::optional<base::Time> until, bool rests = false)
-      KOLO_RELEASE(driver_.mutex());
+  std::optional<base::EventCount::Ticket> drive(Done done, std::optional<base::Time> until,
+                                                Linger linger = Linger::usual) KOLO_RELEASE(driver_.mutex());
+  [[nodiscard]] Linger linger_for(const Operation& operation);
   template <class Done>
   void drive_until(Done done, base::Time until) KOLO_EXCLUDES(driver_.mutex());
   void help_until(const std::function<bool()>& done, base::Time until) KOLO_EXCLUDES(driver_.mutex());

@@ -93,6 +93,14 @@ std::byte* HandleState::make_room(std::size_t tensor, const std::vector<std::int
   return place.of_alltoall(signature->kind, parts, dtype, given, whose);
 }
 
+std::int64_t HandleState::bytes() const noexcept {
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    sum += buffers[i].elements * static_cast<std::int64_t>(size_of(signature->tensors[i].dtype));
+  }
+  return sum;
+}
+
 bool HandleState::mark_interest() noexcept {
   return (state_.fetch_or(kMarked, std::memory_order_acq_rel) & (kMarked | kDone)) == 0;
 }

@@ -141,6 +141,8 @@ class HandleState {
   DeviceKind message_device = DeviceKind::cpu;  ///< where its tensor lies
 
   // -- any thread
+  /// Of its inputs; constant. Not of a message.
+  [[nodiscard]] std::int64_t bytes() const noexcept;
   /// Where its tensors lie; constant.
   [[nodiscard]] DeviceKind device() const noexcept {
     return message != nullptr || signature == nullptr ? message_device : signature->device;

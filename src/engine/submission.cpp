@@ -81,11 +81,7 @@ bool Engine::say() {
 }
 
 bool Engine::is_small(const Operation& operation) noexcept {
-  std::int64_t bytes = 0;
-  for (std::size_t i = 0; i < operation.buffers.size(); ++i) {
-    bytes += operation.buffers[i].elements * static_cast<std::int64_t>(size_of(operation.signature->tensors[i].dtype));
-  }
-  return operation.signature->device == DeviceKind::cpu && bytes <= kSmallBytes;
+  return operation.signature->device == DeviceKind::cpu && operation.bytes() <= kSmallBytes;
 }
 
 void Engine::end_step(core::SetId set) {
