@@ -31,13 +31,33 @@ Average, Sum, Min, Max, Product = (
 )
 
 
+# In which launchers say how many processes they have started.
+_SIZES = (
+    "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "WORLD_SIZE", "HOROVOD_SIZE", "SLURM_STEP_NUM_TASKS"
+)
+
+
+def _check_that_alone() -> None:
+    """Else each process of another launcher would train by itself, and nobody would notice."""
+    for variable in _SIZES:
+        count = os.environ.get(variable, "").strip()
+        if count not in ("", "0", "1"):
+            raise RuntimeError(
+                f"{variable} says that a launcher has started {count} processes, but RANK is not set, so each of them "
+                f"would be alone. Start the program by torchrun (torchrun --nproc-per-node {count} train.py), or give "
+                "every process RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT."
+            )
+
+
 def init() -> None:
-    """Joins the job that torchrun started (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT), else a world of one."""
+    """Joins the job that torchrun started (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT), else a world of one. Raises
+    RuntimeError where another launcher has started several processes."""
     if dist.is_initialized():
         _backend()
     elif "RANK" in os.environ:
         dist.init_process_group("kolo")
     else:
+        _check_that_alone()
         dist.init_process_group("kolo", store=dist.HashStore(), rank=0, world_size=1)
 
 
@@ -229,12 +249,31 @@ def grouped_allreduce_(
     return [handle.synchronize() for handle in handles]
 
 
+class _GroupedAllreduce(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, op: Any, name: str | None, pre: float, post: float, *tensors: torch.Tensor) -> Any:
+        context.arguments = (op, None if name is None else name + ".grad", pre, post)
+        copies = [tensor.detach().clone() for tensor in tensors]
+        return tuple(grouped_allreduce_(copies, None, name, op, pre, post))
+
+    @staticmethod
+    def backward(context: Any, *gradients: torch.Tensor) -> Any:
+        op, name, pre, post = context.arguments
+        copies = [gradient.clone() for gradient in gradients]
+        return None, None, None, None, *grouped_allreduce_(copies, None, name, op, pre, post)
+
+
 def grouped_allreduce(
-    tensors: list[torch.Tensor], average: bool | None = None, name: str | None = None, op: Any = None,
-    prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+    tensors: list[torch.Tensor], average: bool | None = None, name: str | None = None,
+    compression: Any = Compression.none, op: Any = None, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
 ) -> list[torch.Tensor]:
-    copies = [tensor.detach().clone() for tensor in tensors]
-    return grouped_allreduce_(copies, average, name, op, prescale_factor, postscale_factor)
+    """New tensors. Autograd goes through it."""
+    if not tensors:
+        return []
+    compressed, kinds = zip(*(compression.compress(tensor) for tensor in tensors))
+    op = _operation(average, op)
+    reduced = _GroupedAllreduce.apply(op, name, prescale_factor, postscale_factor, *compressed)
+    return [compression.decompress(tensor, kind) for tensor, kind in zip(reduced, kinds)]
 
 
 def broadcast_async_(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> Handle:
@@ -251,8 +290,22 @@ def broadcast_(tensor: torch.Tensor, root_rank: int, name: str | None = None) ->
     return broadcast_async_(tensor, root_rank, name).synchronize()
 
 
+class _Broadcast(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, tensor: torch.Tensor, root_rank: int, name: str | None) -> torch.Tensor:
+        context.arguments = (root_rank, None if name is None else name + ".grad")
+        return broadcast_async(tensor, root_rank, name).synchronize()
+
+    @staticmethod
+    def backward(context: Any, gradient: torch.Tensor) -> Any:
+        root_rank, name = context.arguments
+        total = allreduce_async(gradient, name=name, op=Sum).synchronize()
+        return total if rank() == root_rank else torch.zeros_like(total), None, None
+
+
 def broadcast(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> torch.Tensor:
-    return broadcast_async(tensor, root_rank, name).synchronize()
+    """A new tensor. Autograd goes through it: the root's gradient is the sum of all ranks', the others' is zero."""
+    return _Broadcast.apply(tensor, root_rank, name)
 
 
 def _counts(mine: list[int], name: str | None) -> list[list[int]]:
@@ -264,56 +317,96 @@ def _counts(mine: list[int], name: str | None) -> list[list[int]]:
 
 
 def allgather_async(tensor: torch.Tensor, name: str | None = None) -> Handle:
-    """Along the first dimension, which may differ by rank."""
+    """Along the first dimension, which may differ by rank. Returns when all ranks have called it: they first tell each
+    other how many rows they have. So all must call it in the same order, with a name, too."""
+    return _allgather_rows(tensor, name)[0]
+
+
+def _allgather_rows(tensor: torch.Tensor, name: str | None) -> tuple[Handle, list[int]]:
+    """Also how many rows each rank has given."""
     rows = [counts[0] for counts in _counts([tensor.shape[0]], name)]
     output = tensor.new_empty([sum(rows), *tensor.shape[1:]])
     work = _backend(name).allgather([list(output.split(rows))], [tensor.detach()])
-    return Handle([work], lambda: output)
+    return Handle([work], lambda: output), rows
+
+
+class _Allgather(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, tensor: torch.Tensor, name: str | None) -> torch.Tensor:
+        handle, context.rows = _allgather_rows(tensor, name)
+        context.name = None if name is None else name + ".grad"
+        return handle.synchronize()
+
+    @staticmethod
+    def backward(context: Any, gradient: torch.Tensor) -> Any:
+        total = allreduce_async(gradient, name=context.name, op=Sum).synchronize()
+        return total.split(context.rows)[rank()], None
 
 
 def allgather(tensor: torch.Tensor, name: str | None = None) -> torch.Tensor:
-    return allgather_async(tensor, name).synchronize()
+    """Along the first dimension, which may differ by rank. Autograd goes through it: a row's gradient is the sum of all
+    ranks'."""
+    return _Allgather.apply(tensor, name)
+
+
+def _exchange(tensor: torch.Tensor, gives: list[int], takes: list[int], name: str | None) -> torch.Tensor:
+    """Without the numbers of rows: as many for each rank."""
+    output = tensor.new_empty([sum(takes) if takes else tensor.shape[0], *tensor.shape[1:]])
+    _backend(name).alltoall_base(output, tensor.detach(), takes, gives).wait()
+    return output
+
+
+class _Alltoall(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        context: Any, tensor: torch.Tensor, gives: list[int], takes: list[int], name: str | None
+    ) -> torch.Tensor:
+        context.arguments = (takes, gives, None if name is None else name + ".grad")
+        return _exchange(tensor, gives, takes, name)
+
+    @staticmethod
+    def backward(context: Any, gradient: torch.Tensor) -> Any:
+        return _exchange(gradient.contiguous(), *context.arguments), None, None, None
 
 
 def alltoall(tensor: torch.Tensor, splits: torch.Tensor | list[int] | None = None, name: str | None = None) -> Any:
-    """The received tensor; with splits also how many rows came from each rank."""
+    """The received tensor; with splits also how many rows came from each rank. Autograd goes through it."""
     if splits is None:
-        output = torch.empty_like(tensor)
-        _backend(name).alltoall_base(output, tensor.detach(), [], []).wait()
-        return output
+        return _Alltoall.apply(tensor, [], [], name)
     gives = [int(rows) for rows in splits]
     takes = [counts[rank()] for counts in _counts(gives, name)]
-    output = tensor.new_empty([sum(takes), *tensor.shape[1:]])
-    _backend(name).alltoall_base(output, tensor.detach(), takes, gives).wait()
-    return output, torch.tensor(takes, dtype=torch.int32)
+    return _Alltoall.apply(tensor, gives, takes, name), torch.tensor(takes, dtype=torch.int32)
 
 
-def reducescatter(tensor: torch.Tensor, name: str | None = None, op: Any = Average) -> torch.Tensor:
+def reducescatter(
+    tensor: torch.Tensor, name: str | None = None, compression: Any = Compression.none, op: Any = Average
+) -> torch.Tensor:
     """This rank's rows of the sum: as many for each, and one more for the first ranks if they are not even."""
     rows, more = divmod(tensor.shape[0], size())
     begin = rank() * rows + min(rank(), more)
-    return allreduce(tensor, name=name, op=op)[begin : begin + rows + (rank() < more)].clone()
+    return allreduce(tensor, name=name, compression=compression, op=op)[begin : begin + rows + (rank() < more)].clone()
 
 
 def barrier() -> None:
     _backend().barrier().wait()
 
 
-def join() -> int:
-    """This rank is out of data, the others go on. Returns the rank that joined last, when all have."""
+def join(device: int = -1) -> int:
+    """This rank is out of data, the others go on. Returns the rank that joined last, when all have. The device does not
+    matter: on a joined rank nothing is computed."""
     return _backend().join()
 
 
-def broadcast_object(thing: Any, root_rank: int = 0, name: str | None = None) -> Any:
-    things = [thing]
-    dist.broadcast_object_list(things, root_rank)
-    return things[0]
+def broadcast_object(obj: Any, root_rank: int = 0, name: str | None = None) -> Any:
+    objects = [obj]
+    dist.broadcast_object_list(objects, root_rank)
+    return objects[0]
 
 
-def allgather_object(thing: Any, name: str | None = None) -> list[Any]:
-    things: list[Any] = [None] * size()
-    dist.all_gather_object(things, thing)
-    return things
+def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
+    objects: list[Any] = [None] * size()
+    dist.all_gather_object(objects, obj)
+    return objects
 
 
 def broadcast_parameters(params: Mapping[str, Any] | Iterable[tuple[str, Any]], root_rank: int = 0) -> None:
@@ -389,7 +482,10 @@ class _Distributed:
         if self._kolo_options["synchronizes"] and not (self._kolo_synchronized and not self._kolo_handles):
             self.synchronize()
         self._kolo_synchronized = False
+        self._opt_called = True  # as a learning rate scheduler's own `step` would note
         return super().step(closure)  # type: ignore[misc]
+
+    step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]  # schedulers need not put theirs before it
 
     def zero_grad(self, *arguments: Any, **keywords: Any) -> None:
         if self._kolo_handles:
@@ -420,6 +516,7 @@ def DistributedOptimizer(
         if any(p not in names for p in parameters):
             raise ValueError("named_parameters lacks parameters of the optimizer")
     distributed: Any = optimizer
+    distributed.__dict__.pop("step", None)  # of a scheduler that was made before: it would hide ours
     distributed.__class__ = type(type(optimizer).__name__, (_Distributed, type(optimizer)), {})
     distributed._kolo_names = {p: names[p] for p in parameters if p.requires_grad}
     distributed._kolo_handles = {}

@@ -6,7 +6,9 @@ usage: horovod_test.py [CHECK...]      needs kolo_torch on the path (PYTHONPATH)
 """
 
 import copy
+import os
 import sys
+import warnings
 
 import torch
 import torch.distributed as dist
@@ -85,9 +87,37 @@ def other_collectives(rank, size):
     assert received.tolist() == [rank + 1] * size
     part = hvd.reducescatter(torch.ones(2 * size + 1, 3), op=hvd.Sum)
     same(part, torch.full((3 if rank == 0 else 2, 3), float(size)))
-    assert hvd.broadcast_object(["from", rank], root_rank=1) == ["from", 1]
-    assert hvd.allgather_object(rank) == list(range(size))
+    assert hvd.broadcast_object(obj=["from", rank], root_rank=1) == ["from", 1]
+    assert hvd.allgather_object(obj=rank) == list(range(size))
     hvd.barrier()
+
+
+@check
+def gradients_through_collectives(rank, size):
+    """Of the sum of all ranks' losses: what each rank multiplies its results by comes back to where they came from."""
+    total = float(size * (size + 1) / 2)
+    for name in (None, "through"):
+        mine = torch.full((3,), float(rank), requires_grad=True)
+        (hvd.broadcast(mine, 1, name) * (rank + 1)).sum().backward()
+        same(mine.grad, torch.full((3,), total if rank == 1 else 0.0))
+        mine = torch.ones(rank + 1, 2, requires_grad=True)
+        gathered = hvd.allgather(mine, name)
+        factors = torch.arange(float(gathered.shape[0])).reshape(-1, 1)
+        (gathered * factors * (rank + 1)).sum().backward()
+        first = rank * (rank + 1) // 2
+        same(mine.grad, (total * factors[first : first + rank + 1]).expand(-1, 2).contiguous())
+        mine = torch.ones(size, 2, requires_grad=True)
+        (hvd.alltoall(mine, name=name) * (rank + 1)).sum().backward()
+        same(mine.grad, torch.arange(1.0, size + 1).reshape(-1, 1).expand(-1, 2).contiguous())
+        mine = torch.ones(sum(range(1, size + 1)), requires_grad=True)  # r + 1 rows to rank r
+        output, _ = hvd.alltoall(mine, torch.arange(1, size + 1), name)
+        (output * (rank + 1)).sum().backward()
+        same(mine.grad, torch.cat([torch.full((r + 1,), r + 1.0) for r in range(size)]))
+        both = [torch.ones(2, requires_grad=True), torch.ones(1, requires_grad=True)]
+        outputs = hvd.grouped_allreduce(both, name=name, op=hvd.Sum)
+        (outputs[0].sum() + 2 * outputs[1].sum()).backward()
+        same(both[0].grad, torch.full((2,), float(size)))
+        same(both[1].grad, torch.full((1,), 2.0 * size))
 
 
 def network(seed):
@@ -124,6 +154,27 @@ def training(rank, size):
         reference.step()
     for trained, wanted in zip(model.parameters(), alone.parameters()):
         torch.testing.assert_close(trained, wanted)
+
+
+@check
+def a_scheduler_that_was_made_before(rank, size):
+    """It puts a `step` of its own before the optimizer's class; the gradients are averaged all the same."""
+    for before in (True, False):
+        parameter = torch.nn.Parameter(torch.zeros(2))
+        optimizer = torch.optim.SGD([parameter], lr=1.0)
+        if before:
+            scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+        optimizer = hvd.DistributedOptimizer(optimizer)
+        if not before:
+            scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for _ in range(2):
+                optimizer.zero_grad()
+                (parameter.sum() * 2 * rank).backward()
+                optimizer.step()
+                scheduler.step()
+        same(parameter.detach(), torch.full((2,), -1.5 * (size - 1)))
 
 
 @check
@@ -165,11 +216,25 @@ def uneven_data(rank, size):
     for step in range(2 if rank == 0 else 1):
         reduced = hvd.allreduce(torch.ones(2), name="batch", op=hvd.Sum)
         same(reduced, torch.full((2,), float(size if step == 0 else 1)))
-    assert 0 <= hvd.join() < size
+    assert 0 <= hvd.join(device=-1) < size
+
+
+def refuses_another_launcher():
+    os.environ.pop("RANK", None)
+    for variable in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "HOROVOD_SIZE", "SLURM_STEP_NUM_TASKS"):
+        os.environ[variable] = "4"
+        raises(RuntimeError, (
+            f"{variable} says that a launcher has started 4 processes, but RANK is not set, so each of them would be "
+            "alone. Start the program by torchrun (torchrun --nproc-per-node 4 train.py), or give every process RANK, "
+            "WORLD_SIZE, MASTER_ADDR and MASTER_PORT."
+        ), hvd.init)
+        assert not hvd.is_initialized()
+        del os.environ[variable]
 
 
 def all_checks(rank, size, folder):
     assert not hvd.is_initialized()
+    refuses_another_launcher()
     raises(ValueError, "need hvd.init()", hvd.rank)
     dist.init_process_group("kolo", init_method=f"file://{folder}/meet", rank=rank, world_size=size)
     hvd.init()
