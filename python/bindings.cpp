@@ -32,7 +32,8 @@ namespace {
 using Milliseconds = std::chrono::milliseconds;
 
 void without_pythons_lock(const std::function<void()>& leave) {
-  if (PyGILState_Check() == 0) return leave();
+  // After Python's end there is no lock: worlds of static objects go then.
+  if (Py_IsInitialized() == 0 || PyGILState_Check() == 0) return leave();
   const py::gil_scoped_release unlocked;
   leave();
 }
@@ -98,7 +99,11 @@ PYBIND11_MODULE(_C, module) {
       .def(
           "join", [](const ProcessGroupKolo& self) { return kolo::join(self.group()); }, unlocked)
       .def("abandon", &ProcessGroupKolo::abandon, py::arg("reason"), unlocked)
-      .def("leave", &ProcessGroupKolo::shutdown, unlocked);
+      .def("leave", &ProcessGroupKolo::shutdown, unlocked)
+      // new_group of a group that is bound to a device (init_process_group(device_id=...)) calls it on ranks that are
+      // not members, because NCCL's split takes all ranks. Kolo's groups take their members alone.
+      .def(
+          "perform_nocolor_split", [](const ProcessGroupKolo&, const at::Device&) {}, py::arg("device"));
   module.def("reduce_in_arena", &reduce_in_arena, py::arg("reducer"), py::arg("group"), py::arg("bytes"),
              py::arg("device"), unlocked);
   module.def("takes_cuda", &takes_cuda);

@@ -138,7 +138,9 @@ void DeviceWork::hold_back_current_stream() {
 }
 
 bool DeviceWork::isCompleted() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  // Python's lock may be held here, and a thread that has the mutex may need it to let go of tensors.
+  const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return false;
   if (ended_) return true;
   if (!operation_->done()) return false;
   end_if_failed();
@@ -170,6 +172,9 @@ bool DeviceWork::wait(std::chrono::milliseconds timeout) {
 void DeviceWork::abort() {
   const std::lock_guard<std::mutex> lock(mutex_);
   end(exception_for(occasion_.call, ErrorCode::cancelled, "this work was aborted"));
+  if (!future_) return;
+  const auto self = c10::intrusive_ptr<DeviceWork>::unsafe_reclaim_from_nonowning(this);
+  world_->threads().run([self] { self->complete_future(); });
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> DeviceWork::getFuture() {
@@ -196,7 +201,11 @@ c10::intrusive_ptr<c10::ivalue::Future> DeviceWork::getFuture() {
       self->complete_future();
     });
   }
-  given->call_then([self] { self->world_->threads().run([self] { self->complete_future(); }); });
+  // Given away where it runs, as nobody may let go of tensors there.
+  given->call_then([self]() mutable {
+    Threads& threads = self->world_->threads();
+    threads.run([self = std::move(self)] { self->complete_future(); });
+  });
   return future_;
 }
 

@@ -36,7 +36,7 @@ class DeviceWork final : public ::c10d::Work {
   DeviceWork(std::shared_ptr<World> world, Occasion occasion, std::unique_ptr<Operation> operation);
   ~DeviceWork() override;
 
-  /// Does not wait. Whether the device has done it, or it has failed.
+  /// Does not wait. Whether the device has done it, or it has failed; false, too, while another thread looks after it.
   bool isCompleted() override;
   /// The current stream of the operation's device waits for it.
   bool wait(std::chrono::milliseconds timeout) override;
@@ -48,6 +48,9 @@ class DeviceWork final : public ::c10d::Work {
   /// wait.
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   std::uint64_t getSequencenumber() const KOLO_OVERRIDE_SINCE_2 { return occasion_.sequence; }
+#ifdef KOLO_C10D_HAS_GATHER_SINGLE
+  std::chrono::milliseconds getTimeout() const override { return occasion_.timeout; }
+#endif
 
  private:
   using Time = Threads::Clock::time_point;

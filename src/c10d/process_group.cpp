@@ -258,6 +258,17 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::gather(std::vector<Tensors>& outputs
   return start(kGather, {std::move(step)}, std::move(list), options.timeout);
 }
 
+#ifdef KOLO_C10D_HAS_GATHER_SINGLE
+ProcessGroupKolo::WorkPtr ProcessGroupKolo::gather_single(at::Tensor& output, at::Tensor& input,
+                                                          const ::c10d::GatherOptions& options) {
+  Tensors outputs;
+  if (rank_ == options.rootRank) outputs.push_back(output);
+  Step step = gathering(kGather.call, outputs, input);
+  step.root = static_cast<int>(options.rootRank);
+  return start(kGather, {std::move(step)}, std::move(outputs), options.timeout);
+}
+#endif
+
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                     const ::c10d::ScatterOptions& options) {
   const at::Tensor& output = only(kScatter.call, outputs);

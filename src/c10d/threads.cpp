@@ -93,10 +93,11 @@ Threads::~Threads() {
 }
 
 void Threads::run(Task task) {
-  std::unique_lock<std::mutex> lock(state_->mutex);
-  if (state_->stopped) return;
-  state_->tasks.push_back(std::move(task));
-  state_->wake_one(lock);
+  const std::shared_ptr<State> state = state_;  // the task may end the world, and this object with it
+  std::unique_lock<std::mutex> lock(state->mutex);
+  if (state->stopped) return;
+  state->tasks.push_back(std::move(task));
+  state->wake_one(lock);
 }
 
 Threads::Alarm Threads::run_at(Clock::time_point time, Task task) {

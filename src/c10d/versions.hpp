@@ -48,6 +48,11 @@ using CommunicationError = c10::Error;
 #define KOLO_C10D_HAS_NATIVE_STREAMS
 #endif
 
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 15)
+/// A gather into one tensor, and a Work that says its timeout. (Some versions before have one of them.)
+#define KOLO_C10D_HAS_GATHER_SINGLE
+#endif
+
 /// The types that PyTorch has had since 2.3, with those of Kolo's that they are.
 struct UnsignedType {
   at::ScalarType type;

@@ -13,13 +13,16 @@
 namespace kolo::c10d {
 namespace {
 
-/// For who is asked why nothing comes.
+/// For all that are asked why nothing comes.
 constexpr std::chrono::milliseconds kPatienceForAnswers{250};
 
 /// Who has not made the call.
 std::string describe_late_ranks(const Operation& operation) {
+  const auto until = Threads::Clock::now() + kPatienceForAnswers;
   for (const auto& handle : operation.handles) {
-    const std::vector<int> late = handle->late_ranks(kPatienceForAnswers);
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Threads::Clock::now());
+    if (left.count() <= 0) break;
+    const std::vector<int> late = handle->late_ranks(left);
     if (late.empty()) continue;
     std::string text = late.size() == 1 ? "rank " : "ranks ";
     for (std::size_t i = 0; i < late.size(); ++i) {
@@ -68,7 +71,12 @@ bool Work::settle() {
   if (settled_.load(std::memory_order_acquire)) return true;
   if (!operation_->done()) return false;
   const std::lock_guard<std::mutex> lock(settling_);
-  if (settled_) return true;
+  settle_once();
+  return true;
+}
+
+void Work::settle_once() {
+  if (settled_) return;
   std::exception_ptr error = outcome_of(occasion_, *operation_);
   if (error == nullptr && operation_->finish) {
     try {
@@ -81,7 +89,6 @@ bool Work::settle() {
   operation_->buffers.clear();
   ::c10d::Work::finish(error);
   settled_.store(true, std::memory_order_release);
-  return true;
 }
 
 void Work::end(const std::exception_ptr& error) {
@@ -92,7 +99,15 @@ void Work::end(const std::exception_ptr& error) {
   settled_.store(true, std::memory_order_release);
 }
 
-bool Work::isCompleted() { return settle(); }
+bool Work::isCompleted() {
+  if (settled_.load(std::memory_order_acquire)) return true;
+  if (!operation_->done()) return false;
+  // Python's lock may be held here, and a thread that settles may need it to let go of tensors.
+  const std::unique_lock<std::mutex> lock(settling_, std::try_to_lock);
+  if (!lock.owns_lock()) return false;
+  settle_once();
+  return true;
+}
 
 bool Work::wait(std::chrono::milliseconds timeout) {
   const Time given = timeout > kNoTimeout ? time_after(timeout) : Time::max();
@@ -110,7 +125,13 @@ bool Work::wait(std::chrono::milliseconds timeout) {
   return true;
 }
 
-void Work::abort() { end(exception_for(occasion_.call, ErrorCode::cancelled, "this work was aborted")); }
+void Work::abort() {
+  end(exception_for(occasion_.call, ErrorCode::cancelled, "this work was aborted"));
+  const std::lock_guard<std::mutex> lock(future_mutex_);
+  if (!future_) return;  // one that is asked for later is complete
+  const auto self = c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this);
+  world_->threads().run([self] { self->complete_future(); });
+}
 
 c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
   {
@@ -136,10 +157,13 @@ void Work::complete_future_when_done() {
     });
   }
   open_handles_ = operation_->handles.size();
+  // The last callback takes the Work out of what they share: where they run nobody may let go of tensors.
+  const auto shared = std::make_shared<c10::intrusive_ptr<Work>>(self);
   for (const auto& handle : operation_->handles) {
-    handle->on_done([self](const Status&) {
-      if (--self->open_handles_ > 0) return;
-      self->world_->threads().run([self] {
+    handle->on_done([shared](const Status&) {
+      if (--(*shared)->open_handles_ > 0) return;
+      Threads& threads = (*shared)->world_->threads();
+      threads.run([self = std::move(*shared)] {
         self->settle();
         self->complete_future();
       });

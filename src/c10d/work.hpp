@@ -47,6 +47,7 @@ class Work final : public ::c10d::Work {
   Work(std::shared_ptr<World> world, Occasion occasion, std::unique_ptr<Operation> operation);
   ~Work() override;
 
+  /// Does not wait: false, too, while another thread brings the results where they belong.
   bool isCompleted() override;
   /// As PyTorch: zero waits as long as the operation may take. A time given here that passes ends the waiting (with
   /// DistBackendError), not the operation.
@@ -58,11 +59,16 @@ class Work final : public ::c10d::Work {
   int sourceRank() const override { return operation_->source; }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   std::uint64_t getSequencenumber() const KOLO_OVERRIDE_SINCE_2 { return occasion_.sequence; }
+#ifdef KOLO_C10D_HAS_GATHER_SINGLE
+  std::chrono::milliseconds getTimeout() const override { return occasion_.timeout; }
+#endif
 
  private:
   using Time = Threads::Clock::time_point;
   /// Whether it has ended; ends it, if Kolo's operations have.
   bool settle();
+  /// With `settling_`, when Kolo's operations have ended.
+  void settle_once();
   /// Ends it, unless it has ended.
   void end(const std::exception_ptr& error);
   void complete_future_when_done();

@@ -9,6 +9,7 @@ Each world size is one launch, in which all checks run one after another. Faults
 """
 
 import datetime
+import inspect
 import itertools
 import multiprocessing
 import os
@@ -232,6 +233,12 @@ def gathers(rank, size):
     dist.scatter(poisoned(0), [empty] * size if rank == 0 else None, 0)
     dist.reduce_scatter(poisoned(0), [empty] * size)
     dist.all_to_all([poisoned(0) for _ in range(size)], [empty] * size)
+    if hasattr(kolo_torch.backend_of(), "gather_single"):
+        output = poisoned(size * 3)
+        options = _options(dist.GatherOptions, rootRank=1)
+        kolo_torch.backend_of().gather_single(output, values(rank, 3, torch.float32), options).wait()
+        everybody = torch.cat([values(r, 3, torch.float32) for r in range(size)])
+        same(output, everybody if rank == 1 else poisoned(size * 3))
     objects = [None] * size
     dist.all_gather_object(objects, ("rank", rank))
     assert objects == [("rank", r) for r in range(size)], objects
@@ -465,6 +472,7 @@ def deadlines(rank, size):
         work = backend.allreduce([tensor], _options(dist.AllreduceOptions, timeout=short))
         others = [str(other) for other in range(1, size)]
         late = f"ranks {', '.join(others[:-1])} and {others[-1]} have" if size > 2 else "rank 1 has"
+        assert getattr(work, "timeout", short) == short
         text = f" of the group to complete: {late} not made this call"
         raises(dist.DistBackendError, text, work.wait)
         assert work.is_completed() and not work.is_success()
@@ -736,6 +744,34 @@ def a_world_within_gloo(rank, size, folder):
     dist.all_reduce(tensor, group=group)
     same(tensor, torch.full((2,), float(size)))
     assert kolo_torch.backend_of(group).counters()["bytes"] > 0
+    dist.destroy_process_group()
+
+
+@fault(3)
+def a_world_bound_to_a_device(rank, size, folder):
+    """PyTorch then asks the ranks that are not in a new group to take part in making it."""
+    if "device_id" not in inspect.signature(dist.init_process_group).parameters:
+        return
+    dist.init_process_group("kolo", init_method=f"file://{folder}/meet", rank=rank, world_size=size,
+                            device_id=torch.device("cpu", 0))
+    group = dist.new_group([0, 2])
+    if rank != 1:
+        tensor = torch.ones(2)
+        dist.all_reduce(tensor, group=group)
+        same(tensor, torch.full((2,), 2.0))
+    kolo_torch.backend_of().perform_nocolor_split(torch.device("cpu"))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+@fault(2)
+def options_that_there_are_not(rank, size, folder):
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        dist.init_process_group("kolo", init_method=f"file://{folder}/meet", rank=rank, world_size=size,
+                                pg_options=object())
+    messages = [str(warning.message) for warning in seen]
+    assert "the backend kolo has no options: pg_options is ignored" in messages, messages
     dist.destroy_process_group()
 
 
