@@ -15,6 +15,7 @@ import inspect
 import multiprocessing.util
 import os
 import sys
+import warnings
 from typing import Any
 
 import torch
@@ -65,8 +66,9 @@ def backend_of(group: dist.ProcessGroup | None = None) -> ProcessGroupKolo | Non
 
 def reduce_in_arena(model: torch.nn.parallel.DistributedDataParallel) -> None:
     """The model's buckets of gradients move into memory that the ranks of a machine share (of a model on a GPU: that
-    NCCL knows), and are reduced there without a copy. Every rank calls it once, before the first backward pass; it is the model's communication hook, so
-    there can be no other. With `gradient_as_bucket_view=True` the gradients themselves lie there."""
+    NCCL knows), and are reduced there without a copy. Every rank calls it once, before the first backward pass; it is
+    the model's communication hook, so there can be no other. With `gradient_as_bucket_view=True` the gradients
+    themselves lie there."""
     backend = backend_of(model.process_group)
     if backend is None:
         raise ValueError("reduce_in_arena needs a model whose process group has the backend kolo")
@@ -77,8 +79,10 @@ def reduce_in_arena(model: torch.nn.parallel.DistributedDataParallel) -> None:
     _C.reduce_in_arena(model.reducer, backend, room, str(trained[0].device if trained else "cpu"))
 
 
-def _create(options: Any, _backend_options: Any = None) -> ProcessGroupKolo:
+def _create(options: Any, backend_options: Any = None) -> ProcessGroupKolo:
     """A group in the default group's world if that is Kolo's; else a world of its own: its ranks meet in its store."""
+    if backend_options is not None:
+        warnings.warn("the backend kolo has no options: pg_options is ignored", stacklevel=2)
     timeout = options.timeout
     if not isinstance(timeout, datetime.timedelta):
         timeout = datetime.timedelta(seconds=timeout)
@@ -90,8 +94,8 @@ def _create(options: Any, _backend_options: Any = None) -> ProcessGroupKolo:
 
 
 def _leave_worlds_at_exit() -> None:
-    """Once a process. Unlike what atexit calls, this is called in the processes of torch.multiprocessing, too; those that
-    are forked forget what their parent has registered."""
+    """Once a process. Unlike what atexit calls, this is called in the processes of torch.multiprocessing, too; those
+    that are forked forget what their parent has registered."""
     global _leaves_at_exit
     if _leaves_at_exit != os.getpid():
         _leaves_at_exit = os.getpid()
