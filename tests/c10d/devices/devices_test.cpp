@@ -324,6 +324,35 @@ TEST_P(Devices, WhatIsWrongIsSaid) {
   });
 }
 
+/// On the host, too.
+TEST_P(Devices, AnAbortedWorkCompletesItsFuture) {
+  std::atomic<int> aborted{0};
+  on_ranks([&](const GroupPtr& group, int rank) {
+    Tensors on_cpu{numbers(4, 0)};
+    Tensors on_the_device{on_device(numbers(4, 0))};
+    for (Tensors* tensors : {&on_cpu, &on_the_device}) {
+      if (rank == 0) {
+        ::c10d::AllreduceOptions for_ever;  // so that no deadline completes it
+        for_ever.timeout = std::chrono::hours(24 * 365 * 200);
+        const auto work = group->allreduce(*tensors, for_ever);
+        const auto future = work->getFuture();
+        work->abort();
+        future->wait();
+        EXPECT_TRUE(future->hasError());
+        EXPECT_TRUE(work->isCompleted());
+        EXPECT_ANY_THROW(work->wait());
+        ++aborted;
+      } else {
+        while (aborted < (tensors == &on_cpu ? 1 : 2)) std::this_thread::yield();
+        group->allreduce(*tensors, {})->wait();
+      }
+    }
+    Tensors again{on_device(numbers(4, rank))};
+    group->allreduce(again, {})->wait();
+    expect_numbers(again[0], numbers(4, 0) * 2 + 1);
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(By, Devices, ::testing::Values("nccl", "staged"),
                          [](const auto& info) { return std::string(info.param); });
 
