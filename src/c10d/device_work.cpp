@@ -32,13 +32,21 @@ class DeviceWork::Given : public std::enable_shared_from_this<Given> {
     const std::lock_guard<std::mutex> lock(mutex_);
     return open_ == 0;
   }
-  /// False: it was not given by then.
+  /// False: it was not given by then, nor given up.
   bool wait_until(Time until) {
     std::unique_lock<std::mutex> lock(mutex_);
-    const auto given = [this] { return open_ == 0; };
-    if (until != Time::max()) return changed_.wait_until(lock, until, given);
-    changed_.wait(lock, given);
+    const auto over = [this] { return open_ == 0 || given_up_; };
+    if (until != Time::max()) return changed_.wait_until(lock, until, over);
+    changed_.wait(lock, over);
     return true;
+  }
+  /// Nobody waits any more.
+  void give_up() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      given_up_ = true;
+    }
+    changed_.notify_all();
   }
 
   /// Calls it once, when the operation has been given: at once, or on a thread that must not be held up.
@@ -68,6 +76,7 @@ class DeviceWork::Given : public std::enable_shared_from_this<Given> {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::size_t open_ = 0;        // under the mutex, once watched
+  bool given_up_ = false;       // likewise
   std::function<void()> then_;  // likewise
 };
 
@@ -85,8 +94,9 @@ DeviceWork::~DeviceWork() {
 std::shared_ptr<DeviceWork::Given> DeviceWork::given() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!given_) {
-    given_ = std::make_shared<Given>();
-    given_->watch(operation_->handles);
+    const auto given = std::make_shared<Given>();
+    given->watch(operation_->handles);
+    given_ = given;
   }
   return given_;
 }
@@ -153,7 +163,7 @@ bool DeviceWork::isCompleted() {
 bool DeviceWork::wait(std::chrono::milliseconds timeout) {
   if (const std::exception_ptr error = exception()) std::rethrow_exception(error);
   const Time until = timeout > kNoTimeout ? time_after(timeout) : Time::max();
-  const bool is_given = given()->wait_until(std::min(until, deadline_));
+  const bool is_given = given()->wait_until(std::min(until, deadline_));  // or given up: then it has an error
   if (!is_given && until < deadline_) std::rethrow_exception(timed_out(occasion_, *operation_, timeout));
   const std::exception_ptr late = is_given ? nullptr : timed_out(occasion_, *operation_, occasion_.timeout);
   {
@@ -170,36 +180,46 @@ bool DeviceWork::wait(std::chrono::milliseconds timeout) {
 }
 
 void DeviceWork::abort() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  end(exception_for(occasion_.call, ErrorCode::cancelled, "this work was aborted"));
-  if (!future_) return;
-  const auto self = c10::intrusive_ptr<DeviceWork>::unsafe_reclaim_from_nonowning(this);
-  world_->threads().run([self] { self->complete_future(); });
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (ended_) return;
+    end(exception_for(occasion_.call, ErrorCode::cancelled, "this work was aborted"));
+    if (given_) given_->give_up();
+    if (future_) {
+      const auto self = c10::intrusive_ptr<DeviceWork>::unsafe_reclaim_from_nonowning(this);
+      world_->threads().run([self] { self->complete_future(); });
+    }
+  }
+  if (operation_->cancel) operation_->cancel();
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> DeviceWork::getFuture() {
   const std::shared_ptr<Given> given = this->given();
+  bool has_ended = false;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (future_) return future_;
+    has_ended = ended_;
     future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()),
                                                        std::vector<c10::Device>{device_});
   }
-  if (given->is_given()) {
+  if (has_ended || given->is_given()) {
     complete_future();
     return future_;
   }
   const auto self = c10::intrusive_ptr<DeviceWork>::unsafe_reclaim_from_nonowning(this);
   if (deadline_ != Time::max()) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    alarm_ = world_->threads().run_at(deadline_, [self] {
-      const std::exception_ptr late = timed_out(self->occasion_, *self->operation_, self->occasion_.timeout);
-      {
-        const std::lock_guard<std::mutex> in(self->mutex_);
-        self->end(late);
-      }
-      self->complete_future();
-    });
+    if (!future_completed_) {  // by an abort
+      alarm_ = world_->threads().run_at(deadline_, [self] {
+        const std::exception_ptr late = timed_out(self->occasion_, *self->operation_, self->occasion_.timeout);
+        {
+          const std::lock_guard<std::mutex> in(self->mutex_);
+          self->end(late);
+        }
+        self->complete_future();
+      });
+    }
   }
   // Given away where it runs, as nobody may let go of tensors there.
   given->call_then([self]() mutable {

@@ -41,6 +41,7 @@ class DeviceWork final : public ::c10d::Work {
   /// The current stream of the operation's device waits for it.
   bool wait(std::chrono::milliseconds timeout) override;
   void synchronize() override { wait(kNoTimeout); }
+  /// Completes the future, wakes those that wait, and takes back a receive that has no message.
   void abort() override;
   std::vector<at::Tensor> result() override { return occasion_.results; }
   int sourceRank() const override { return operation_->source; }

@@ -62,6 +62,7 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::receive(const char* call, ::c10d::Op
         group_, packed.view(moved_elements(packed.type())), from, tag, RecvOptions{}.with_timeout(timeout_.load())));
     operation.handles.push_back(received);
     operation.buffers.push_back(packed);
+    operation.cancel = [received] { received->cancel(); };
     operation.finish = [=, &operation] {
       const Received message = received->get();
       if (message.elements != packed.numel() * each) {

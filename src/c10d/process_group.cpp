@@ -58,6 +58,19 @@ void check_elements(const char* call, const char* what, std::int64_t given, std:
             std::to_string(wanted));
 }
 
+/// One Work stands for all steps, and one stream of one device waits for it.
+void check_same_device(const char* call, const std::vector<Step>& steps) {
+  const Step& first = steps.front();
+  const at::Device expected = (first.in.empty() ? first.out : first.in).device();
+  for (const Step& step : steps) {
+    for (const Packed* packed : {&step.in, &step.out}) {
+      if (packed->empty() || packed->device() == expected) continue;
+      raise(call, ErrorCode::invalid_argument,
+            "the tensors are on " + expected.str() + " and " + packed->device().str() + "; one device is needed");
+    }
+  }
+}
+
 /// Kolo's rows have elements: of tensors that have none there are no rows.
 Rows rows_of(std::int64_t count, std::int64_t length) { return length == 0 ? Rows{0, 1} : Rows{count, length}; }
 
@@ -127,6 +140,7 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::start(Occasion occasion, const std::
 
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::start(const Kind& kind, std::vector<Step> steps, Tensors results,
                                                   std::chrono::milliseconds timeout, const Reduction& reduction) {
+  check_same_device(kind.call, steps);
   Occasion occasion{kind.call, kind.type, kind.title, {}, std::move(results), or_default(timeout), ++sequence_};
   for (Step& step : steps) {
     const Packed& tensors = step.in.empty() ? step.out : step.in;

@@ -91,12 +91,13 @@ void Work::settle_once() {
   settled_.store(true, std::memory_order_release);
 }
 
-void Work::end(const std::exception_ptr& error) {
+bool Work::end(const std::exception_ptr& error) {
   const std::lock_guard<std::mutex> lock(settling_);
-  if (settled_) return;
+  if (settled_) return false;
   operation_->finish = nullptr;
   ::c10d::Work::finish(error);
   settled_.store(true, std::memory_order_release);
+  return true;
 }
 
 bool Work::isCompleted() {
@@ -126,7 +127,8 @@ bool Work::wait(std::chrono::milliseconds timeout) {
 }
 
 void Work::abort() {
-  end(exception_for(occasion_.call, ErrorCode::cancelled, "this work was aborted"));
+  const bool was_open = end(exception_for(occasion_.call, ErrorCode::cancelled, "this work was aborted"));
+  if (was_open && operation_->cancel) operation_->cancel();
   const std::lock_guard<std::mutex> lock(future_mutex_);
   if (!future_) return;  // one that is asked for later is complete
   const auto self = c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this);
@@ -151,10 +153,12 @@ void Work::complete_future_when_done() {
   const auto self = c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this);
   if (deadline_ != Time::max()) {
     const std::lock_guard<std::mutex> lock(future_mutex_);
-    alarm_ = world_->threads().run_at(deadline_, [self] {
-      self->end(timed_out(self->occasion_, *self->operation_, self->occasion_.timeout));
-      self->complete_future();
-    });
+    if (!future_completed_) {  // by an abort
+      alarm_ = world_->threads().run_at(deadline_, [self] {
+        self->end(timed_out(self->occasion_, *self->operation_, self->occasion_.timeout));
+        self->complete_future();
+      });
+    }
   }
   open_handles_ = operation_->handles.size();
   // The last callback takes the Work out of what they share: where they run nobody may let go of tensors.

@@ -54,6 +54,8 @@ class Work final : public ::c10d::Work {
   bool wait(std::chrono::milliseconds timeout) override;
   /// Does nothing: results lie in the memory of the CPU when the work has completed.
   void synchronize() override {}
+  /// Completes the future, and takes back a receive that has no message. A `wait` that has begun hears it then; of any
+  /// other call it hears when the call is done or its time is up.
   void abort() override;
   std::vector<at::Tensor> result() override { return occasion_.results; }
   int sourceRank() const override { return operation_->source; }
@@ -69,8 +71,8 @@ class Work final : public ::c10d::Work {
   bool settle();
   /// With `settling_`, when Kolo's operations have ended.
   void settle_once();
-  /// Ends it, unless it has ended.
-  void end(const std::exception_ptr& error);
+  /// Ends it, unless it has ended: then false.
+  bool end(const std::exception_ptr& error);
   void complete_future_when_done();
   void complete_future();
 

@@ -28,6 +28,8 @@ struct Operation {
   std::vector<Packed> buffers;
   /// What is left to do when all handles have completed without an error: brings results where they belong. May throw.
   std::function<void()> finish;
+  /// Takes back what can be: a receive without a message. Whoever waits for that hears it.
+  std::function<void()> cancel;
   /// Of a receive that has finished: whom its message came from.
   std::atomic<int> source{-1};
 

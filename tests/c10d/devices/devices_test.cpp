@@ -328,28 +328,71 @@ TEST_P(Devices, WhatIsWrongIsSaid) {
 TEST_P(Devices, AnAbortedWorkCompletesItsFuture) {
   std::atomic<int> aborted{0};
   on_ranks([&](const GroupPtr& group, int rank) {
-    Tensors on_cpu{numbers(4, 0)};
-    Tensors on_the_device{on_device(numbers(4, 0))};
-    for (Tensors* tensors : {&on_cpu, &on_the_device}) {
-      if (rank == 0) {
-        ::c10d::AllreduceOptions for_ever;  // so that no deadline completes it
-        for_ever.timeout = std::chrono::hours(24 * 365 * 200);
-        const auto work = group->allreduce(*tensors, for_ever);
-        const auto future = work->getFuture();
-        work->abort();
-        future->wait();
-        EXPECT_TRUE(future->hasError());
-        EXPECT_TRUE(work->isCompleted());
-        EXPECT_ANY_THROW(work->wait());
-        ++aborted;
-      } else {
-        while (aborted < (tensors == &on_cpu ? 1 : 2)) std::this_thread::yield();
-        group->allreduce(*tensors, {})->wait();
+    ::c10d::AllreduceOptions for_ever;  // so that no deadline completes it
+    for_ever.timeout = std::chrono::hours(24 * 365 * 200);
+    int round = 0;
+    for (const bool asks_before : {true, false}) {
+      for (const bool on_cpu : {true, false}) {
+        Tensors tensors{on_cpu ? numbers(4, 0) : on_device(numbers(4, 0))};
+        ++round;
+        if (rank == 0) {
+          const auto work = group->allreduce(tensors, for_ever);
+          auto future = asks_before ? work->getFuture() : nullptr;
+          work->abort();
+          if (!asks_before) future = work->getFuture();
+          future->wait();
+          EXPECT_TRUE(future->hasError());
+          EXPECT_TRUE(work->isCompleted());
+          EXPECT_ANY_THROW(work->wait());
+          ++aborted;
+        } else {
+          while (aborted < round) std::this_thread::yield();
+          group->allreduce(tensors, {})->wait();
+        }
       }
     }
     Tensors again{on_device(numbers(4, rank))};
     group->allreduce(again, {})->wait();
     expect_numbers(again[0], numbers(4, 0) * 2 + 1);
+  });
+}
+
+/// Of a receive, which is taken back, and of any call on a device.
+TEST_P(Devices, WhoWaitsHearsAnAbort) {
+  std::atomic<int> heard{0};
+  on_ranks([&](const GroupPtr& group, int rank) {
+    const auto hears = [&](const c10::intrusive_ptr<::c10d::Work>& work) {
+      std::thread aborts([&] { work->abort(); });
+      EXPECT_ANY_THROW(work->wait());
+      aborts.join();
+      ++heard;
+    };
+    Tensors on_cpu{numbers(4, 0)};
+    Tensors here{on_device(numbers(4, 0))};
+    if (rank == 0) {
+      hears(group->recv(on_cpu, 1, 7));
+      hears(group->recv(here, 1, 7));
+      hears(group->allreduce(here, {}));
+    } else {
+      while (heard < 3) std::this_thread::yield();
+      group->allreduce(here, {})->wait();
+    }
+    Tensors message{numbers(4, rank)};  // what is taken back takes none
+    (rank == 0 ? group->recv(message, 1, 7) : group->send(message, 0, 7))->wait();
+    expect_numbers(message[0], numbers(4, 1));
+  });
+}
+
+TEST_P(Devices, TensorsOfOneCallAreOnOneDevice) {
+  on_ranks([&](const GroupPtr& group, int rank) {
+    Tensors mixed{numbers(4, rank), on_device(numbers(4, rank))};
+    try {
+      group->allreduce_coalesced(mixed, {});
+      ADD_FAILURE() << "was taken";
+    } catch (const c10::Error& error) {
+      const std::string sentence = "the tensors are on cpu and " + mixed[1].device().str() + "; one device is needed";
+      EXPECT_NE(std::string(error.what()).find(sentence), std::string::npos) << error.what();
+    }
   });
 }
 
