@@ -19,8 +19,11 @@ Executor::Executor(std::unique_ptr<data::Backend> world, data::DeviceBackend* de
     : world_{std::move(world), world_size}, device_(device) {
   if (device_ == nullptr) return;
   device_->set_enqueued([this](data::Job& job, const data::DeviceEventPtr& event) {
-    for (const OperationPtr& member : static_cast<Batch*>(job.cookie)->members) {
-      for (auto& callback : member->set_enqueued(event)) enqueued_(std::move(callback));
+    Batch& batch = *static_cast<Batch*>(job.cookie);
+    note_outcomes(batch);
+    for (std::size_t i = 0; i < batch.members.size(); ++i) {
+      if (!batch.outcome_of(i).ok()) continue;  // there is no result to go on with: its end tells
+      for (auto& callback : batch.members[i]->set_enqueued(event)) enqueued_(std::move(callback));
     }
   });
 }

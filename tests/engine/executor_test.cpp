@@ -52,6 +52,7 @@ class FakeDevice final : public kolo::data::DeviceBackend {
   std::vector<Job*> started;
   std::vector<Job*> to_finish;
   Job* ended = nullptr;
+  Enqueued enqueued;
 
   [[nodiscard]] std::string describe() const override { return "fake"; }
   void start(Job& job) override { started.push_back(&job); }
@@ -83,10 +84,15 @@ class FakeDevice final : public kolo::data::DeviceBackend {
     ended = &end;
     return true;
   }
-  void set_enqueued(Enqueued /*enqueued*/) override {}
+  void set_enqueued(Enqueued tell) override { enqueued = std::move(tell); }
   [[nodiscard]] kolo::data::DeviceCopies& copies() noexcept override { std::abort(); }
   [[nodiscard]] bool expects_soon() const noexcept override { return false; }
   void close() noexcept override {}
+};
+
+class FakeEvent final : public kolo::data::DeviceEvent {
+ public:
+  void hold_back(kolo::Stream /*stream*/) const override {}
 };
 
 OperationPtr operation(CollectiveKind kind, std::vector<float>& memory,
@@ -216,7 +222,6 @@ TEST_F(ExecutorTest, MembersWhoseRowsDifferHaveOutcomesAndEndsOfTheirOwn) {
   }
 }
 
-/// The key stands for the layout: what is different about the members does not matter until the plan is dropped.
 /// A batch that is used again for the end of a set on the device knows nothing of the rows it once had.
 TEST_F(ExecutorTest, ASetsEndOnTheDeviceHasNoRuns) {
   FakeDevice device;
@@ -241,6 +246,30 @@ TEST_F(ExecutorTest, ASetsEndOnTheDeviceHasNoRuns) {
   EXPECT_EQ(executor.open(), 0U);
 }
 
+/// Whoever waits on a stream would go on with memory that holds no result.
+TEST_F(ExecutorTest, WhatHasFailedIsNotToldToHaveBeenGivenToTheDevice) {
+  FakeDevice device;
+  Executor executor(std::make_unique<FakeBackend>(), &device, 4);
+  const OperationPtr x = operation(CollectiveKind::allgather, x_, kolo::DeviceKind::cuda);
+  const OperationPtr y = operation(CollectiveKind::allgather, y_, kolo::DeviceKind::cuda);
+  executor.run(kolo::core::kGlobalSet, {x, y}, 0, 0);
+  Job& job = *device.started.at(0);
+  ASSERT_EQ(job.runs.size(), 2U);
+  job.runs[0].status = kolo::Status(kolo::ErrorCode::invalid_argument, "it does not fit");
+  device.enqueued(job, std::make_shared<FakeEvent>());
+  EXPECT_FALSE(x->is_enqueued());
+  EXPECT_TRUE(y->is_enqueued());
+  device.to_finish = {&job};
+  Ended ended;
+  static_cast<void>(executor.progress(
+      true, [](Operation&, const kolo::Status&) {},
+      [&](Batch& batch) {
+        for (std::size_t i = 0; i < 2; ++i) ended.emplace_back(batch.members[i].get(), batch.outcome_of(i).message());
+      }));
+  EXPECT_EQ(ended, (Ended{{x.get(), "it does not fit"}, {y.get(), ""}}));
+}
+
+/// The key stands for the layout: what is different about the members does not matter until the plan is dropped.
 TEST_F(ExecutorTest, PlannedLayoutsAreMadeOnce) {
   const auto elements_of = [&](const OperationPtr& member, std::uint32_t key) {
     backend_.started.clear();

@@ -383,6 +383,21 @@ TEST_P(Devices, WhoWaitsHearsAnAbort) {
   });
 }
 
+/// Also before the device has done it: the stream would go on with what the output held.
+TEST_P(Devices, WaitThrowsWhereAResultHasNoRoom) {
+  on_ranks([&](const GroupPtr& group, int rank) {
+    std::vector<std::int64_t> gives{2, 2};
+    std::vector<std::int64_t> takes{rank == 0 ? 1 : 2, 2};
+    for (int round = 0; round < 2; ++round) {
+      at::Tensor input = on_device(numbers(4, rank));
+      at::Tensor output = on_device(numbers(takes[0] + takes[1], 0));
+      const auto work = group->alltoall_base(output, input, takes, gives, {});
+      EXPECT_ANY_THROW(work->wait()) << "rank " << rank;
+      EXPECT_TRUE(work->isCompleted());
+    }
+  });
+}
+
 TEST_P(Devices, TensorsOfOneCallAreOnOneDevice) {
   on_ranks([&](const GroupPtr& group, int rank) {
     Tensors mixed{numbers(4, rank), on_device(numbers(4, rank))};
