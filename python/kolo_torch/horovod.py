@@ -299,12 +299,13 @@ class _Broadcast(torch.autograd.Function):
     @staticmethod
     def backward(context: Any, gradient: torch.Tensor) -> Any:
         root_rank, name = context.arguments
-        total = allreduce_async(gradient, name=name, op=Sum).synchronize()
-        return total if rank() == root_rank else torch.zeros_like(total), None, None
+        mean = allreduce_async(gradient, name=name, op=Average).synchronize()
+        return mean if rank() == root_rank else torch.zeros_like(mean), None, None
 
 
 def broadcast(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> torch.Tensor:
-    """A new tensor. Autograd goes through it: the root's gradient is the sum of all ranks', the others' is zero."""
+    """A new tensor. Autograd goes through it: the root's gradient is the average of all ranks', the others'
+    is zero."""
     return _Broadcast.apply(tensor, root_rank, name)
 
 
@@ -339,13 +340,13 @@ class _Allgather(torch.autograd.Function):
 
     @staticmethod
     def backward(context: Any, gradient: torch.Tensor) -> Any:
-        total = allreduce_async(gradient, name=context.name, op=Sum).synchronize()
-        return total.split(context.rows)[rank()], None
+        mean = allreduce_async(gradient, name=context.name, op=Average).synchronize()
+        return mean.split(context.rows)[rank()], None
 
 
 def allgather(tensor: torch.Tensor, name: str | None = None) -> torch.Tensor:
-    """Along the first dimension, which may differ by rank. Autograd goes through it: a row's gradient is the sum of all
-    ranks'."""
+    """Along the first dimension, which may differ by rank. Autograd goes through it: a row's gradient is the average of
+    all ranks'."""
     return _Allgather.apply(tensor, name)
 
 

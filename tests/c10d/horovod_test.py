@@ -94,18 +94,18 @@ def other_collectives(rank, size):
 
 @check
 def gradients_through_collectives(rank, size):
-    """Of the sum of all ranks' losses: what each rank multiplies its results by comes back to where they came from."""
+    """What each rank multiplies its results by comes back to where they came from."""
     total = float(size * (size + 1) / 2)
     for name in (None, "through"):
         mine = torch.full((3,), float(rank), requires_grad=True)
         (hvd.broadcast(mine, 1, name) * (rank + 1)).sum().backward()
-        same(mine.grad, torch.full((3,), total if rank == 1 else 0.0))
+        same(mine.grad, torch.full((3,), total / size if rank == 1 else 0.0))
         mine = torch.ones(rank + 1, 2, requires_grad=True)
         gathered = hvd.allgather(mine, name)
         factors = torch.arange(float(gathered.shape[0])).reshape(-1, 1)
         (gathered * factors * (rank + 1)).sum().backward()
         first = rank * (rank + 1) // 2
-        same(mine.grad, (total * factors[first : first + rank + 1]).expand(-1, 2).contiguous())
+        same(mine.grad, (total / size * factors[first : first + rank + 1]).expand(-1, 2).contiguous())
         mine = torch.ones(size, 2, requires_grad=True)
         (hvd.alltoall(mine, name=name) * (rank + 1)).sum().backward()
         same(mine.grad, torch.arange(1.0, size + 1).reshape(-1, 1).expand(-1, 2).contiguous())
