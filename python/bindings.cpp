@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <torch/csrc/utils/pybind.h>
 
 #include <pybind11/chrono.h>
@@ -19,10 +18,11 @@
 #include <kolo/collectives.hpp>
 #include <kolo/info.hpp>
 
-#include "c10d/arena_hook.hpp"
 #include "c10d/devices.hpp"
 #include "c10d/process_group.hpp"
 #include "c10d/versions.hpp"
+
+#include "bindings.hpp"
 
 namespace py = pybind11;
 
@@ -51,11 +51,6 @@ c10::intrusive_ptr<ProcessGroupKolo> subgroup(const ProcessGroupKolo& self, cons
 
 c10::intrusive_ptr<ProcessGroupKolo> named(const ProcessGroupKolo& self, const std::string& name) {
   return c10::make_intrusive<ProcessGroupKolo>(self, name);
-}
-
-void reduce_in_arena(::c10d::Reducer& reducer, const c10::intrusive_ptr<ProcessGroupKolo>& group, std::size_t bytes,
-                     const std::string& device) {
-  reducer.register_comm_hook(std::make_unique<ArenaHook>(group, bytes, at::Device(device)));
 }
 
 py::dict counters(const ProcessGroupKolo& self) {
@@ -104,8 +99,7 @@ PYBIND11_MODULE(_C, module) {
       // not members, because NCCL's split takes all ranks. Kolo's groups take their members alone.
       .def(
           "perform_nocolor_split", [](const ProcessGroupKolo&, const at::Device&) {}, py::arg("device"));
-  module.def("reduce_in_arena", &reduce_in_arena, py::arg("reducer"), py::arg("group"), py::arg("bytes"),
-             py::arg("device"), unlocked);
+  bind_reduce_in_arena(module);
   module.def("takes_cuda", &takes_cuda);
   module.def("version", &kolo::version);
 }

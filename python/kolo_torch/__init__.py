@@ -51,8 +51,8 @@ def backend_of(group: dist.ProcessGroup | None = None) -> ProcessGroupKolo | Non
         group = dist.distributed_c10d._get_default_group()
     if group is dist.GroupMember.NON_GROUP_MEMBER:
         return None
-    if isinstance(group, _C.ProcessGroupKolo):  # as in PyTorch 1.13, where a backend is the group
-        return group
+    if not hasattr(group, "_get_backend"):  # PyTorch 1.13, where a backend is the group
+        return group if isinstance(group, _C.ProcessGroupKolo) else None
     for device in _DEVICES:
         try:
             backend: Any = group._get_backend(torch.device(device))
@@ -108,7 +108,8 @@ def _leave_worlds() -> None:
         return
     error = sys.exc_info()[1] or getattr(sys, "last_value", None)
     failed = error is not None and not (isinstance(error, SystemExit) and not error.code)
-    for group in list(dist.distributed_c10d._world.pg_map):
+    known: Any = getattr(dist.distributed_c10d, "_world", None)
+    for group in list(known.pg_map if known else dist.distributed_c10d._pg_map):  # the latter in PyTorch 1.13
         backend = backend_of(group)
         if backend is None:
             continue

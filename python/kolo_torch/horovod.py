@@ -484,14 +484,26 @@ class _Distributed:
             self.synchronize()
         self._kolo_synchronized = False
         self._opt_called = True  # as a learning rate scheduler's own `step` would note
+        self._step_count = getattr(self, "_step_count", 0) + 1  # and where that is of PyTorch before 2.4
         return super().step(closure)  # type: ignore[misc]
 
-    step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]  # schedulers need not put theirs before it
+    # Schedulers need not put theirs before it.
+    step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
+    step._with_counter = True  # type: ignore[attr-defined]  # the same, for PyTorch before 2.4
 
     def zero_grad(self, *arguments: Any, **keywords: Any) -> None:
         if self._kolo_handles:
             raise AssertionError("zero_grad() was called after backward() and before step() or synchronize()")
         super().zero_grad(*arguments, **keywords)  # type: ignore[misc]
+
+
+def _when_accumulated(parameter: torch.nn.Parameter, call: Callable[[torch.nn.Parameter], None]) -> Any:
+    """Calls it with the parameter whenever its gradient is there. What is returned must be kept as long."""
+    if hasattr(parameter, "register_post_accumulate_grad_hook"):
+        return parameter.register_post_accumulate_grad_hook(call)
+    accumulator = parameter.expand_as(parameter).grad_fn.next_functions[0][0]  # PyTorch before 2.1
+    accumulator.register_hook(lambda *_: call(parameter))
+    return accumulator
 
 
 def DistributedOptimizer(
@@ -526,6 +538,5 @@ def DistributedOptimizer(
     distributed._kolo_options = {
         "compression": compression, "passes": backward_passes_per_step, "op": op, "synchronizes": True
     }
-    for parameter in distributed._kolo_names:
-        parameter.register_post_accumulate_grad_hook(distributed._kolo_gradient_ready)
+    distributed._kolo_hooked = [_when_accumulated(p, distributed._kolo_gradient_ready) for p in distributed._kolo_names]
     return optimizer

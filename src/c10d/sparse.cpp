@@ -48,7 +48,7 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::sparse_allreduce(const at::Tensor& t
   const std::int64_t count = coalesced._nnz();
   const std::vector<std::int64_t> row = coalesced.sizes().slice(static_cast<std::size_t>(dims)).vec();
   Occasion occasion{call,
-                    ::c10d::OpType::_ALLREDUCE_SPARSE,
+                    kSparseAllreduceType,
                     "kolo:sparse_all_reduce",
                     {tensor},
                     {tensor},

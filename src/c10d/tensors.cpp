@@ -74,10 +74,10 @@ Reduction reduction_of(const std::string& call, const ::c10d::ReduceOp& op) {
     if (row.theirs != op.op_) continue;
     Reduction reduction{row.ours};
     if (op.op_ == ::c10d::ReduceOp::PREMUL_SUM) {
-      const auto* factor = dynamic_cast<const ::c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
-      if (factor == nullptr) raise(call, ErrorCode::invalid_argument, "the factor of PREMUL_SUM is missing");
-      reduction.prescale =
-          factor->tensor_factor.defined() ? factor->tensor_factor.item<double>() : factor->double_factor;
+      const auto* supplement = dynamic_cast<const ::c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
+      if (supplement == nullptr) raise(call, ErrorCode::invalid_argument, "the factor of PREMUL_SUM is missing");
+      const at::Tensor factor = factor_of(*supplement);
+      reduction.prescale = factor.defined() ? factor.item<double>() : supplement->double_factor;
     }
     return reduction;
   }

@@ -30,11 +30,23 @@ namespace kolo::c10d {
 using Backend = ::c10d::Backend;
 /// An error of the communication: `torch.distributed.DistBackendError`.
 using CommunicationError = c10::DistBackendError;
+inline constexpr auto kSparseAllreduceType = ::c10d::OpType::_ALLREDUCE_SPARSE;
+/// The factor of PREMUL_SUM, if it is a tensor.
+inline at::Tensor factor_of(const ::c10d::NCCLPreMulSumSupplement& supplement) { return supplement.tensor_factor; }
+/// To be called before a store is looked into.
+inline void prepare(::c10d::Store&) {}
 /// Of functions that PyTorch 1.13 does not have.
 #define KOLO_OVERRIDE_SINCE_2 override
 #else
 using Backend = ::c10d::ProcessGroup;
 using CommunicationError = c10::Error;
+inline constexpr auto kSparseAllreduceType = ::c10d::OpType::ALLREDUCE;
+/// One for each of several tensors; a call takes one.
+inline at::Tensor factor_of(const ::c10d::NCCLPreMulSumSupplement& supplement) {
+  return supplement.tensor_factors.empty() ? at::Tensor() : supplement.tensor_factors.front();
+}
+/// A FileStore has no file before something is put into it, and who looks into it waits for that.
+inline void prepare(::c10d::Store& store) { store.add("kolo", 1); }
 #define KOLO_OVERRIDE_SINCE_2
 #endif
 

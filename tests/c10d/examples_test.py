@@ -9,24 +9,29 @@ Prints the accuracies.
 
 import pathlib
 import re
-import subprocess
 import sys
+
+import torch
+
+from ranks import torchrun
 
 FOLDER = pathlib.Path(__file__).parents[2] / "examples" / "pytorch"
 
 
 def accuracy(example, ranks):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-    result = subprocess.run([*command, str(FOLDER / example)], capture_output=True, text=True, timeout=120, check=False)
-    assert result.returncode == 0, result.stdout + result.stderr
-    print(f"{example}: {result.stdout.strip()}", flush=True)
-    return float(re.search(rf"^{ranks} ranks\b.*: accuracy ([0-9.]+) %$", result.stdout, re.MULTILINE)[1])
+    printed = torchrun(ranks, str(FOLDER / example))
+    print(f"{example}: {printed.strip()}", flush=True)
+    return float(re.search(rf"^{ranks} ranks\b.*: accuracy ([0-9.]+) %$", printed, re.MULTILINE)[1])
 
 
 def main():
-    for example, sizes in (("horovod_style.py", (1, 4)), ("ddp.py", (1, 2)), ("fsdp2.py", (1, 2))):
+    examples = {"horovod_style.py": (1, 4), "ddp.py": (1, 2), "fsdp2.py": (1, 2)}
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 6):
+        del examples["fsdp2.py"]
+        print("fsdp2.py: left out: FSDP2 is in no PyTorch before 2.6")
+    for example, sizes in examples.items():
         alone, together = (accuracy(example, ranks) for ranks in sizes)
-        assert together > 95 and abs(together - alone) < 1, f"{example}: {together} beside {alone}"
+        assert together > 95 and together > alone - 1, f"{example}: {together} beside {alone}"
     return 0
 
 

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks as forked processes: PyTorch is imported once, before they are made."""
+"""Ranks as forked processes (PyTorch is imported once, before they are made), and as processes of torchrun."""
 
 import os
+import re
 import signal
+import subprocess
 import sys
 import tempfile
 import traceback
+
+import torch
 
 
 class Ranks:
@@ -38,6 +42,26 @@ class Ranks:
         statuses = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in self.pids]
         self.folder.cleanup()
         return statuses
+
+
+def torchrun(ranks, *command, hosts=1):
+    """What the job prints on stdout; it must succeed. With more hosts they are made by scripts/with-hosts, and have
+    ranks / hosts each."""
+    options = ["--nproc_per_node", str(ranks // hosts)]
+    if hosts == 1:
+        options += ["--standalone"]
+    else:
+        options += ["--nnodes", str(hosts), "--rdzv_backend", "c10d", "--rdzv_endpoint", "host1:29500"]
+    if torch.__version__.startswith("1."):
+        # With Debian's Python 3.11 only the redirections 1 and 2 of PyTorch 1.13 work. Each line begins with its rank.
+        options += ["--redirects", "1", "--tee", "1"]
+    command = [sys.executable, "-m", "torch.distributed.run", *options, *command]
+    if hosts > 1:
+        with_hosts = pathlib.Path(__file__).parents[2] / "scripts" / "with-hosts"
+        command = [str(with_hosts), str(hosts), "--each", shlex.join(command)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return re.sub(r"^\[default[0-9]+\]:", "", result.stdout, flags=re.MULTILINE)
 
 
 def kill_me():
