@@ -47,13 +47,9 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::sparse_allreduce(const at::Tensor& t
   Packed values = Packed::to_read(call, {coalesced.values()});
   const std::int64_t count = coalesced._nnz();
   const std::vector<std::int64_t> row = coalesced.sizes().slice(static_cast<std::size_t>(dims)).vec();
-  Occasion occasion{call,
-                    kSparseAllreduceType,
-                    "kolo:sparse_all_reduce",
-                    {tensor},
-                    {tensor},
-                    or_default(options.timeout),
-                    ++sequence_};
+  Occasion occasion{
+      call,       kSparseAllreduceType, "kolo:sparse_all_reduce", {tensor}, {tensor}, or_default(options.timeout),
+      ++sequence_};
   return start(std::move(occasion), [&](Operation& operation) {
     const auto never = AllgatherOptions{}.with_timeout(std::chrono::hours(24 * 365));
     const auto gather = [&](const Packed& packed, std::int64_t length) {

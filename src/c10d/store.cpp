@@ -8,9 +8,7 @@
 
 namespace kolo::c10d {
 
-MeetingStore::MeetingStore(c10::intrusive_ptr<::c10d::Store> store) : store_(std::move(store)) {
-  prepare(*store_);
-}
+MeetingStore::MeetingStore(c10::intrusive_ptr<::c10d::Store> store) : store_(std::move(store)) { prepare(*store_); }
 
 void MeetingStore::set(const std::string& key, const std::string& value) {
   store_->set(key, std::vector<std::uint8_t>(value.begin(), value.end()));

@@ -582,9 +582,9 @@ def data_parallel_in_an_arena(rank, size):
 def no_arena(rank, size):
     model = torch.nn.parallel.DistributedDataParallel(network())
     text = (
-        "kolo_torch was built against a PyTorch that lacks a header of DistributedDataParallel (Debian's package does), "
-        "and has no reduce_in_arena. Leave the call out, or build kolo_torch against the Python package index's torch: "
-        "pip install torch, and then pip install . in Kolo's source folder."
+        "kolo_torch was built against a PyTorch that lacks a header of DistributedDataParallel (Debian's package "
+        "does), and has no reduce_in_arena. Leave the call out, or build kolo_torch against the Python package index's "
+        "torch: pip install torch, and then pip install . in Kolo's source folder."
     )
     raises(NotImplementedError, text, lambda: kolo_torch.reduce_in_arena(model))
 
