@@ -188,9 +188,9 @@ def coalesced(rank, size):
 
 
 @check
-@needs(hasattr(ProcessGroupKolo, "allgather_into_tensor_coalesced"), "its calls are in no PyTorch before 2.1")
+@needs(hasattr(dist.ProcessGroup, "allgather_into_tensor_coalesced"), "its calls are in no PyTorch before 2.0")
 def coalesced_in_one_tensor(rank, size):
-    group = kolo_torch.backend_of()
+    group = dist.distributed_c10d._get_default_group()
     outputs = [poisoned(n * size) for n in (2, 5)]
     group.allgather_into_tensor_coalesced(outputs, [values(rank, n, torch.float32) for n in (2, 5)]).wait()
     for tensor, n in zip(outputs, (2, 5)):

@@ -2,7 +2,9 @@
 """Ranks as forked processes (PyTorch is imported once, before they are made), and as processes of torchrun."""
 
 import os
+import pathlib
 import re
+import shlex
 import signal
 import subprocess
 import sys
