@@ -29,6 +29,7 @@ def main():
     device = place(arguments.device)
     dist.init_process_group(arguments.backend)
     train, test = digits(device)
+    torch.manual_seed(0)
     model = DistributedDataParallel(network().to(device))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     dataset = TensorDataset(*train)

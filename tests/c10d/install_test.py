@@ -22,7 +22,7 @@ dist.init_process_group("kolo")
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1, bias=False))
 model(torch.full((1, 2), dist.get_rank() + 1.0)).sum().backward()
 assert model.module.weight.grad.tolist() == [[1.5, 1.5]], model.module.weight.grad
-print("averaged by", dist.get_backend())
+print("averaged by " + dist.get_backend())  # in one piece: another rank writes there, too
 """
 
 
