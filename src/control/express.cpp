@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/cpu.hpp"
 #include "base/round_up.hpp"
 
 namespace kolo::control {
@@ -41,6 +42,7 @@ struct Express::Line {
 struct Express::Counts {
   std::atomic<std::uint64_t> finished;  // the last call of which everything has been read
   std::atomic<bool> withdrawn;
+  alignas(64) std::atomic<std::int32_t> cpu;  // that the rank was on; written when it changes, read all the time
 };
 
 // A rank's column: the two lines, the counts, then the two payloads.
@@ -63,6 +65,7 @@ Express::Express(base::Columns columns, std::size_t capacity, int local_rank)
     : columns_(std::move(columns)), local_rank_(local_rank), capacity_(capacity),
       payload_bytes_(base::round_up(capacity, kStride)) {
   static_assert(sizeof(Line) == 64 && std::atomic<std::uint64_t>::is_always_lock_free);
+  static_assert(sizeof(Counts) <= kStride);
   KOLO_CHECK(local_rank >= 0 && local_rank < ranks()) << "local rank " << local_rank << " of " << ranks();
   KOLO_CHECK(reinterpret_cast<std::uintptr_t>(columns_[local_rank]) % kStride == 0);
   for (std::size_t parity = 0; parity < 2; ++parity) {
@@ -70,6 +73,8 @@ Express::Express(base::Columns columns, std::size_t capacity, int local_rank)
   }
   counts(local_rank).finished.store(0, std::memory_order_release);
   counts(local_rank).withdrawn.store(false, std::memory_order_release);
+  counts(local_rank).cpu.store(kNoCpu, std::memory_order_release);
+  neighbours_.reserve(static_cast<std::size_t>(ranks()));
 }
 
 Express::Line& Express::line(int local_rank) const noexcept {
@@ -108,6 +113,24 @@ Express::Verdict Express::look() noexcept {
     return verdict_ = Verdict::by_log;
   }
   return verdict_ = Verdict::together;
+}
+
+void Express::note_cpu() noexcept {
+  constexpr std::uint64_t kCallsPerLook = 16;  // peers move seldom, and there may be many
+  const int cpu = base::current_cpu();
+  const bool moved = cpu != cpu_;
+  if (!moved && call_ % kCallsPerLook != 0) return;
+  if (moved) counts(local_rank_).cpu.store(cpu_ = cpu, std::memory_order_relaxed);
+  neighbours_.clear();
+  for (int rank = 0; rank < ranks(); ++rank) {
+    if (rank != local_rank_ && counts(rank).cpu.load(std::memory_order_relaxed) == cpu) neighbours_.push_back(rank);
+  }
+}
+
+bool Express::keeps_from_speaking() const noexcept {
+  return std::any_of(neighbours_.begin(), neighbours_.end(), [this](int rank) {
+    return !same_call(line(rank).word.load(std::memory_order_relaxed), word_);
+  });
 }
 
 Express::Verdict Express::demote() noexcept {

@@ -57,6 +57,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "base/columns.hpp"
 #include "core/signature.hpp"
@@ -102,6 +103,11 @@ class Express {
   [[nodiscard]] std::uint64_t call() const noexcept { return call_; }
   /// Looks at the peers' words. Costs one line a peer that has not been seen to speak.
   [[nodiscard]] Verdict look() noexcept;
+  /// Where ranks share CPUs, in every call: says on which CPU this rank is, and learns who else was last seen there.
+  void note_cpu() noexcept;
+  /// Whether a rank that was last seen on this CPU has not spoken yet: it cannot before it has a turn. A guess, and one
+  /// that costs no line of another CPU.
+  [[nodiscard]] bool keeps_from_speaking() const noexcept;
   /// Decides: makes the call go by the log unless all have spoken meanwhile.
   [[nodiscard]] Verdict demote() noexcept;
   /// What stands beside a rank's word: kRoom bytes in its cache line, aligned to 8, and the payload, `capacity()` bytes
@@ -126,6 +132,7 @@ class Express {
  private:
   struct Line;
   struct Counts;
+  static constexpr int kNoCpu = -1;
   [[nodiscard]] Line& line(int local_rank) const noexcept;  // for the current call
   [[nodiscard]] Counts& counts(int local_rank) const noexcept;
 
@@ -138,6 +145,8 @@ class Express {
   std::uint64_t own_line_[2] = {};  // what the own lines hold, by parity
   int seen_ = 0;                    // local ranks below have said the same
   Verdict verdict_ = Verdict::undecided;
+  int cpu_ = kNoCpu;             // as this rank has said last
+  std::vector<int> neighbours_;  // other local ranks that were there when it last looked
 };
 
 }  // namespace kolo::control
