@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "base/cpu.hpp"
 #include "base/round_up.hpp"
 
 namespace kolo::control {
@@ -115,9 +114,8 @@ Express::Verdict Express::look() noexcept {
   return verdict_ = Verdict::together;
 }
 
-void Express::note_cpu() noexcept {
-  constexpr std::uint64_t kCallsPerLook = 16;  // peers move seldom, and there may be many
-  const int cpu = base::current_cpu();
+void Express::note_cpu(int cpu) noexcept {
+  constexpr std::uint64_t kCallsPerLook = 16;  // ranks move seldom, and there may be many
   const bool moved = cpu != cpu_;
   if (!moved && call_ % kCallsPerLook != 0) return;
   if (moved) counts(local_rank_).cpu.store(cpu_ = cpu, std::memory_order_relaxed);

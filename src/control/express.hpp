@@ -50,6 +50,9 @@
 //
 // The log knows an unnamed call by the same number, so its rounds of unnamed calls have gaps, the same on all ranks.
 //
+// CPUs. Where ranks share them, each says beside its counts which one it is on. That is a hint for those who wait
+// (engine/express.cpp): nothing that is decided depends on it.
+//
 // Two signatures with the same 48-bit hash would be taken for equal: one in 2^48 of the mistakes that a program makes.
 // Nothing outside the express's own memory and the caller's own buffers is touched even then.
 #pragma once
@@ -103,10 +106,10 @@ class Express {
   [[nodiscard]] std::uint64_t call() const noexcept { return call_; }
   /// Looks at the peers' words. Costs one line a peer that has not been seen to speak.
   [[nodiscard]] Verdict look() noexcept;
-  /// Where ranks share CPUs, in every call: says on which CPU this rank is, and learns who else was last seen there.
-  void note_cpu() noexcept;
-  /// Whether a rank that was last seen on this CPU has not spoken yet: it cannot before it has a turn. A guess, and one
-  /// that costs no line of another CPU.
+  /// Where ranks share CPUs, once in every call: says which CPU this rank is on, and learns who else was last there.
+  void note_cpu(int cpu) noexcept;
+  /// Whether this rank has the CPU of one that has not spoken, and cannot before it has a turn there. A guess: ranks
+  /// move. Costs no line of another CPU.
   [[nodiscard]] bool keeps_from_speaking() const noexcept;
   /// Decides: makes the call go by the log unless all have spoken meanwhile.
   [[nodiscard]] Verdict demote() noexcept;
@@ -146,7 +149,7 @@ class Express {
   int seen_ = 0;                    // local ranks below have said the same
   Verdict verdict_ = Verdict::undecided;
   int cpu_ = kNoCpu;             // as this rank has said last
-  std::vector<int> neighbours_;  // other local ranks that were there when it last looked
+  std::vector<int> neighbours_;  // other local ranks that were there when this one last looked
 };
 
 }  // namespace kolo::control

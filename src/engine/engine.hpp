@@ -373,8 +373,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // -- the unnamed call's (express.cpp)
   template <class There>
   bool look_out(There there);
-  [[nodiscard]] bool look_out_by_turns(control::Express& express) const;
-  control::Express::Verdict await_express(SetState& set);
+  [[nodiscard]] bool look_out_by_turns(UnnamedCalls& calls) const;
+  control::Express::Verdict await_express(SetState& set, const ExpressCall& call);
   void await_peers(SetState& set, const ExpressCall& call, const std::function<bool()>& there,
                    std::optional<std::chrono::nanoseconds> timeout);
   void give_up(const ExpressCall& call, const Error& error);

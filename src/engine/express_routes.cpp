@@ -166,7 +166,15 @@ void ExpressRoutes::deal(const ExpressCall& call) {
   static_assert(sizeof deal <= Express::kRoom);
   std::memcpy(express_.room(own_), &deal, sizeof deal);
   if (!even) std::memcpy(express_.payload(own_), splits.data(), splits.size() * sizeof(std::int64_t));
-  if (way_ == Way::carried) transfer(dealt(own_, deal, call.bytes()), call.buffer.input, call.bytes());
+  if (way_ != Way::carried) return;
+  // The own rows nobody else reads.
+  const auto own = static_cast<std::size_t>(own_);
+  const auto before = std::accumulate(splits.begin(), splits.begin() + own, std::int64_t{0});
+  const std::size_t begin = static_cast<std::size_t>(before) * call.row_bytes();
+  const std::size_t end = begin + static_cast<std::size_t>(splits[own]) * call.row_bytes();
+  std::byte* to = dealt(own_, deal, call.bytes());
+  transfer(to, call.buffer.input, begin);
+  transfer(to + end, call.buffer.input + end, call.bytes() - end);
 }
 
 void ExpressRoutes::offer(const ExpressCall& call) {

@@ -98,6 +98,29 @@ TEST(Express, AllReadyIsTogetherAndEverybodySeesAllInputs) {
   }
 }
 
+/// Ranks 0 and 1 share a CPU, then 1 and 2.
+TEST(Express, KnowsWhomItKeepsFromSpeaking) {
+  Ends ends(3, 0);
+  std::vector<int> cpus = {4, 4, 5};
+  const auto call = [&](const std::vector<int>& order, auto check) {
+    for (const int rank : order) {
+      say(ends[rank], kTag, rank);
+      ends[rank].note_cpu(cpus[static_cast<std::size_t>(rank)]);
+      check(rank);
+    }
+    for (const int rank : order) EXPECT_FALSE(ends[rank].keeps_from_speaking()) << "all have spoken, rank " << rank;
+  };
+  const auto settle = [&] {
+    for (int i = 0; i < 20; ++i) call({0, 1, 2}, [](int) {});
+  };
+  settle();
+  call({0, 2, 1}, [&](int rank) { EXPECT_EQ(ends[0].keeps_from_speaking(), rank != 1); });
+  call({2, 0, 1}, [&](int rank) { EXPECT_EQ(ends[rank].keeps_from_speaking(), rank == 0); });
+  cpus[1] = 5;
+  settle();
+  call({0, 2, 1}, [&](int rank) { EXPECT_EQ(ends[rank].keeps_from_speaking(), rank == 2); });
+}
+
 TEST(Express, InputsOfEverySizeUpToTheLongest) {
   Ends ends(2, 300);
   EXPECT_EQ(ends[0].capacity(), 300U);
