@@ -126,9 +126,8 @@ void Express::note_cpu(int cpu) noexcept {
 }
 
 bool Express::keeps_from_speaking() const noexcept {
-  return std::any_of(neighbours_.begin(), neighbours_.end(), [this](int rank) {
-    return !same_call(line(rank).word.load(std::memory_order_relaxed), word_);
-  });
+  return std::any_of(neighbours_.begin(), neighbours_.end(),
+                     [this](int rank) { return !same_call(line(rank).word.load(std::memory_order_relaxed), word_); });
 }
 
 Express::Verdict Express::demote() noexcept {

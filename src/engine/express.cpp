@@ -72,9 +72,9 @@ bool Engine::look_out(There there) {
   return there();
 }
 
-/// The same of all peers' words where ranks take turns on the CPUs: a rank keeps its turn while only ranks on other CPUs
-/// are missing. Whom it would give the turn to waits for the same words, and gives it back: with 2 ranks a CPU that
-/// made a call 1.5 switches of a CPU instead of 1.
+/// The same of all peers' words where ranks take turns on the CPUs: a rank keeps its turn while only ranks on other
+/// CPUs are missing. Whom it would give the turn to waits for the same words, and gives it back: with 2 ranks a CPU
+/// that made a call 1.5 switches of a CPU instead of 1.
 bool Engine::look_out_by_turns(UnnamedCalls& calls) const {
   using Verdict = control::Express::Verdict;
   control::Express& express = calls.express();
@@ -97,8 +97,8 @@ control::Express::Verdict Engine::await_express(SetState& set, const ExpressCall
   control::Express& express = set.unnamed.express();
   const auto decided = [&express] { return express.look() != control::Express::Verdict::undecided; };
   // Of a part of the ranks nobody knows here whom else they keep from running.
-  const bool by_turns = wait_policy_.pauses_before_yield == 0 && set.topology.size == topology_.size &&
-                        call.bytes() <= kShortCall;
+  const bool by_turns =
+      wait_policy_.pauses_before_yield == 0 && set.topology.size == topology_.size && call.bytes() <= kShortCall;
   if (by_turns ? look_out_by_turns(set.unnamed) : look_out(decided)) return express.look();
   help_until(decided, base::now() + std::min<base::Duration>(wait_policy_.active, kPatience));
   return express.demote();
