@@ -50,10 +50,9 @@ def torchrun(ranks, *command, hosts=1):
     """What the job prints on stdout; it must succeed. With more hosts they are made by scripts/with-hosts, and have
     ranks / hosts each."""
     options = ["--nproc_per_node", str(ranks // hosts)]
-    if hosts == 1:
-        options += ["--standalone"]
-    else:
-        options += ["--nnodes", str(hosts), "--rdzv_backend", "c10d", "--rdzv_endpoint", "host1:29500"]
+    # Not --standalone: with PyTorch 1.13 that is one port for all jobs of the machine.
+    endpoint = "localhost:0" if hosts == 1 else "host1:29500"
+    options += ["--nnodes", str(hosts), "--rdzv_backend", "c10d", "--rdzv_endpoint", endpoint]
     if torch.__version__.startswith("1."):
         # With Debian's Python 3.11 only the redirections 1 and 2 of PyTorch 1.13 work. Each line begins with its rank.
         options += ["--redirects", "1", "--tee", "1"]
