@@ -766,6 +766,7 @@ def ends_without_destroying(rank, size, folder):
 
     def record():
         leave()
+        raises(RuntimeError, "kolo: all_reduce: ", lambda: dist.all_reduce(torch.ones(1)))  # outside there is none
         open(f"{folder}/left{rank}", "w").close()
 
     kolo_torch._leave_worlds = record
