@@ -667,15 +667,26 @@ def hears(rank, folder, text, call):
     raise AssertionError(f"no CommunicationError with {text!r}")
 
 
+def tell_of_call(rank):
+    dist.distributed_c10d._get_default_store().set(f"called {rank}", "")
+
+
+def wait_for_calls(size, victim):
+    """Until the others wait: a call that is made when the death is known ends at once."""
+    dist.distributed_c10d._get_default_store().wait([f"called {rank}" for rank in range(size) if rank != victim])
+
+
 @fault(2, 4)
 def killed_before_a_collective(rank, size, folder):
     join_world(rank, size, folder)
     victim = size - 1
     dist.all_reduce(torch.ones(1))
     if rank == victim:
+        wait_for_calls(size, victim)
         note_the_time(folder)
         kill_me()
     waiting = dist.all_reduce(torch.ones(1000), async_op=True)
+    tell_of_call(rank)
     hears(rank, folder, f"rank {victim}", waiting.wait)
     raises(RuntimeError, f"rank {victim}", lambda: dist.barrier())
     raises(RuntimeError, f"rank {victim}", lambda: dist.recv(torch.zeros(1), 0))
@@ -716,9 +727,11 @@ def killed_in_a_backward_pass(rank, size, folder):
     model = torch.nn.parallel.DistributedDataParallel(network())
     model(torch.ones(4, 20)).sum().backward()
     if rank == 1:
+        wait_for_calls(size, 1)
         note_the_time(folder)
         kill_me()
     future = dist.all_gather([torch.zeros(9) for _ in range(size)], torch.ones(9), async_op=True).get_future()
+    tell_of_call(rank)
     hears(rank, folder, "rank 1", lambda: model(torch.ones(4, 20)).sum().backward())
     raises(RuntimeError, "rank 1", future.wait)
 
