@@ -125,9 +125,11 @@ void Express::note_cpu(int cpu) noexcept {
   }
 }
 
-bool Express::keeps_from_speaking() const noexcept {
-  return std::any_of(neighbours_.begin(), neighbours_.end(),
-                     [this](int rank) { return !same_call(line(rank).word.load(std::memory_order_relaxed), word_); });
+bool Express::has_heard_neighbours() const noexcept {
+  const auto has_spoken = [this](int rank) {
+    return same_call(line(rank).word.load(std::memory_order_relaxed), word_);
+  };
+  return !neighbours_.empty() && std::all_of(neighbours_.begin(), neighbours_.end(), has_spoken);
 }
 
 Express::Verdict Express::demote() noexcept {

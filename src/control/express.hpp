@@ -108,9 +108,9 @@ class Express {
   [[nodiscard]] Verdict look() noexcept;
   /// Where ranks share CPUs, once in every call: says which CPU this rank is on, and learns who else was last there.
   void note_cpu(int cpu) noexcept;
-  /// Whether this rank has the CPU of one that has not spoken, and cannot before it has a turn there. A guess: ranks
-  /// move. Costs no line of another CPU.
-  [[nodiscard]] bool keeps_from_speaking() const noexcept;
+  /// Whether others were last seen on this CPU, and all of them have spoken: they need no turn there before the rest
+  /// has. A guess: ranks move. Costs no line of another CPU.
+  [[nodiscard]] bool has_heard_neighbours() const noexcept;
   /// Decides: makes the call go by the log unless all have spoken meanwhile.
   [[nodiscard]] Verdict demote() noexcept;
   /// What stands beside a rank's word: kRoom bytes in its cache line, aligned to 8, and the payload, `capacity()` bytes

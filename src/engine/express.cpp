@@ -11,7 +11,7 @@
 //
 // Where ranks share CPUs every rank needs a turn in each call, and a switch is what a small call costs. So a rank gives
 // its CPU away at once when one that was last seen there has not spoken, and keeps it for a little while when all of
-// these have: what is missing then comes from another CPU.
+// these have: what is missing then comes from another CPU. (One that is alone on its CPU gives nothing away.)
 //
 // Once all have spoken a call cannot be demoted any more. Where it has a second meeting a rank waits in the same
 // manner, but looks for as long as the peers' copies take before it drives - they need nothing of this engine
@@ -82,7 +82,7 @@ bool Engine::look_out_by_turns(UnnamedCalls& calls) const {
   int pauses = calls.may_pause() ? kPausesForOtherCpus : 0;
   for (int turns = kTurnsGivenAway; turns > 0;) {
     if (express.look() != Verdict::undecided) return true;
-    if (pauses > 0 && !express.keeps_from_speaking()) {
+    if (pauses > 0 && express.has_heard_neighbours()) {
       if (--pauses == 0) calls.note_vain_pauses();
       base::cpu_relax();
     } else {
