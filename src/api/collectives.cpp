@@ -32,13 +32,13 @@ void allreduce_into(const Group& group, ConstTensorView in, TensorView out, cons
   api::run_unnamed_allreduce(group, in, out, false, options);
 }
 Handle allreduce_async(const Group& group, TensorView inout, const AllreduceOptions& options) {
-  return Handle(api::call_allreduce(group, inout, inout, true, options));
+  return Handle(api::call_allreduce(group, inout, options));
 }
 Handle allreduce_async(const Group& group, std::string_view name, TensorView inout, const AllreduceOptions& options) {
   return Handle(api::submit_allreduce(group, name, inout, options));
 }
 Handle allreduce_into_async(const Group& group, ConstTensorView in, TensorView out, const AllreduceOptions& options) {
-  return Handle(api::call_allreduce(group, in, out, false, options));
+  return Handle(api::call_allreduce_into(group, in, out, options));
 }
 Handle allreduce_into_async(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
                             const AllreduceOptions& options) {
@@ -56,13 +56,13 @@ void allreduce_into(std::string_view name, ConstTensorView in, TensorView out, c
   allreduce_into(current_context(), name, in, out, options);
 }
 Handle allreduce_async(TensorView inout, const AllreduceOptions& options) {
-  return allreduce_async(current_context(), inout, options);
+  return Handle(api::call_allreduce(current_context(), inout, options));
 }
 Handle allreduce_async(std::string_view name, TensorView inout, const AllreduceOptions& options) {
   return Handle(api::submit_allreduce(current_context(), name, inout, options));
 }
 Handle allreduce_into_async(ConstTensorView in, TensorView out, const AllreduceOptions& options) {
-  return allreduce_into_async(current_context(), in, out, options);
+  return Handle(api::call_allreduce_into(current_context(), in, out, options));
 }
 Handle allreduce_into_async(std::string_view name, ConstTensorView in, TensorView out,
                             const AllreduceOptions& options) {

@@ -223,13 +223,16 @@ std::shared_ptr<detail::HandleState> call(const Group& group, Request request) {
   operation->room = std::move(request.room);
   operation->splits = std::move(request.splits);
   operation->received_splits = std::move(request.received_splits);
-  engine.submit(operation, false);
+  engine.submit(engine::Sequence::lend(operation), false);
   return operation;
 }
 
-std::shared_ptr<detail::HandleState> call_allreduce(const Group& group, const ConstTensorView& in,
-                                                    const TensorView& out, bool in_place,
-                                                    const AllreduceOptions& options) {
+namespace {
+
+/// `View`: as above.
+template <class View>
+std::shared_ptr<detail::HandleState> call_allreduce_of(const Group& group, const View& in, const TensorView& out,
+                                                       bool in_place, const AllreduceOptions& options) {
   if (in.device().kind != DeviceKind::cpu || out.device().kind != DeviceKind::cpu) {
     return call(group, allreduce_request({}, in, out, in_place, options));
   }
@@ -247,8 +250,20 @@ std::shared_ptr<detail::HandleState> call_allreduce(const Group& group, const Co
   operation->buffers.clear();
   operation->buffers.push_back(buffer_of(in, out.data()));
   operation->timeout = options.timeout;
-  engine.submit(operation, false);
+  engine.submit(engine::Sequence::lend(operation), false);
   return operation;
+}
+
+}  // namespace
+
+std::shared_ptr<detail::HandleState> call_allreduce(const Group& group, const TensorView& inout,
+                                                    const AllreduceOptions& options) {
+  return call_allreduce_of(group, inout, inout, true, options);
+}
+
+std::shared_ptr<detail::HandleState> call_allreduce_into(const Group& group, const ConstTensorView& in,
+                                                         const TensorView& out, const AllreduceOptions& options) {
+  return call_allreduce_of(group, in, out, false, options);
 }
 
 std::shared_ptr<detail::HandleState> submit(const Group& group, std::string_view name, Request request) {

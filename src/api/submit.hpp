@@ -41,9 +41,10 @@ std::vector<data::DeviceEventPtr> record(engine::Engine& engine, Device device, 
 /// Submits without a name, as the next of the group's unnamed asynchronous calls.
 std::shared_ptr<detail::HandleState> call(const Group& group, Request request);
 /// An all-reduce of one tensor, as `call` of its request; without making one when an earlier call was alike.
-std::shared_ptr<detail::HandleState> call_allreduce(const Group& group, const ConstTensorView& in,
-                                                    const TensorView& out, bool in_place,
+std::shared_ptr<detail::HandleState> call_allreduce(const Group& group, const TensorView& inout,
                                                     const AllreduceOptions& options);
+std::shared_ptr<detail::HandleState> call_allreduce_into(const Group& group, const ConstTensorView& in,
+                                                         const TensorView& out, const AllreduceOptions& options);
 /// Claims the name and submits.
 std::shared_ptr<detail::HandleState> submit(const Group& group, std::string_view name, Request request);
 /// What a synchronous call leaves behind.

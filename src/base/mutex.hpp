@@ -11,6 +11,7 @@
 // annotated itself, behind its parameters, or begins with `assert_held`. Constructors and destructors are not checked.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 
@@ -62,7 +63,19 @@ class KOLO_CAPABILITY("mutex") BasicMutex {
   Standard mutex_;
 };
 
+/// Cannot be waited for: who finds it held goes without. Taking it is one atomic step, and giving it back a plain
+/// store; a mutex takes two such steps.
+class Flag {
+ public:
+  [[nodiscard]] bool try_lock() noexcept { return !held_.exchange(true, std::memory_order_acquire); }
+  void unlock() noexcept { held_.store(false, std::memory_order_release); }
+
+ private:
+  std::atomic<bool> held_{false};
+};
+
 using Mutex = BasicMutex<std::mutex>;
+using TryMutex = BasicMutex<Flag>;
 using RecursiveMutex = BasicMutex<std::recursive_mutex>;
 
 /// Holds a mutex until the end of its scope.

@@ -65,9 +65,9 @@ struct Participant::Impl {
     if (publisher.lacks_somebody(slot)) publisher.ask(slot, 0, false);
   }
 
-  Round call(Set& set, const std::shared_ptr<const Signature>& signature) {
+  Round call(Set& set, const std::shared_ptr<const Signature>& signature, std::uint64_t count) {
     KOLO_CHECK(set.member && !set.is_dropped && set.join == kNoSlot && !has_said_left) << "process set " << set.number;
-    return calls.call(set, signature);
+    return calls.call(set, signature, count);
   }
 
   SlotId ask_for_set(const Members& ranks, const std::string& name) {
@@ -327,9 +327,11 @@ void Participant::completed(SetId set) {
   impl_->publisher.finish_dropped(known);
 }
 
-Round Participant::call(SetId set, const std::shared_ptr<const Signature>& signature) {
-  return impl_->call(impl_->slots.set_of(set), signature);
+Round Participant::call(SetId set, const std::shared_ptr<const Signature>& signature, std::uint64_t count) {
+  return impl_->call(impl_->slots.set_of(set), signature, count);
 }
+
+Round Participant::calls(SetId set) const { return impl_->slots.set_of(set).sequence.said.calls(); }
 
 void Participant::overdue_call(SetId set, Round call, core::CollectiveKind kind, double waited_s, bool deadline,
                                bool running) {

@@ -171,8 +171,11 @@ class Participant {
   /// `round`: the number of an unnamed call, greater than the last one's, where not all of them come this way; 0: the
   /// next.
   void submit(SlotId slot, const std::shared_ptr<const core::Signature>& signature, core::Round round = 0);
-  /// Makes the next call of the set's sequence, and returns its number. The same pointer as last time is the fast path.
-  core::Round call(core::SetId set, const std::shared_ptr<const core::Signature>& signature);
+  /// Makes the next call of the set's sequence, or the next ones, and returns the number of the last. The same pointer
+  /// as last time is the fast path.
+  core::Round call(core::SetId set, const std::shared_ptr<const core::Signature>& signature, std::uint64_t count = 1);
+  /// How many calls of the set's sequence this rank has made.
+  [[nodiscard]] core::Round calls(core::SetId set) const;
   /// A call of the set's sequence, in flight, has waited for `waited_s` seconds; `running`: its batch has been handed
   /// out.
   void overdue_call(core::SetId set, core::Round call, core::CollectiveKind kind, double waited_s, bool deadline,

@@ -96,19 +96,6 @@ void SequenceSender::add(Calls calls) {
   if (is_new) message_.repeats.back().signature = *calls.signature;
 }
 
-Round SequenceSender::add(const SignaturePtr& signature) {
-  // Most calls are like the one before, and many come at once.
-  if (!message_.repeats.empty() && last_ < signatures_.size() && signatures_[last_] == signature) {
-    SequenceGrown::Repeat& repeat = message_.repeats.back();
-    if (repeat.variants.empty() && repeat.number == last_ && repeat.count < kLongestRepeat) {
-      ++repeat.count;
-      return ++calls_;
-    }
-  }
-  add(Calls{signature, 1});
-  return calls_;
-}
-
 SequenceGrown SequenceSender::take() {
   const core::SetId set = message_.set;
   SequenceGrown message = std::exchange(message_, {});

@@ -43,8 +43,11 @@ class SequenceSender {
   /// The number of calls said or about to be said.
   [[nodiscard]] core::Round calls() const noexcept { return calls_; }
   void add(Calls calls);
-  /// One more call.
-  core::Round add(const std::shared_ptr<const core::Signature>& signature);
+  /// One more call; its number.
+  core::Round add(const std::shared_ptr<const core::Signature>& signature) {
+    add(Calls{signature, 1});
+    return calls_;
+  }
   /// Whether there is something to say.
   [[nodiscard]] bool has_news() const noexcept { return !message_.repeats.empty(); }
   /// What there is to say.

@@ -221,9 +221,10 @@ void Engine::wait_all(Span<Operation* const> operations, std::optional<base::Tim
   for (std::size_t i = at; callers_ != nullptr && !asks_only && i < operations.size(); ++i) {
     if (!operations[i]->done()) check_may_wait_for(*operations[i]);
   }
-  const bool on_device = std::any_of(operations.begin() + at, operations.end(), [](const Operation* operation) {
-    return operation->message == nullptr && operation->signature->device != DeviceKind::cpu;
-  });
+  const bool on_device =
+      device_ != nullptr && std::any_of(operations.begin() + at, operations.end(), [](const Operation* operation) {
+        return operation->message == nullptr && operation->signature->device != DeviceKind::cpu;
+      });
   while (!all_done()) {
     bool drove = false;
     if (!on_device && !device_moves() && driver_.seek(all_done)) {

@@ -176,6 +176,7 @@ bool Engine::drain_mailbox(base::Time now) {
   std::size_t found = 0;
   while (std::optional<Item> item = mailbox_.try_pop()) {
     ++found;
+    if (item->command != Command::submit) tell_calls();
     switch (item->command) {
     case Command::submit:
       admit(std::move(item->operation), now);
@@ -207,6 +208,7 @@ bool Engine::drain_mailbox(base::Time now) {
       break;
     }
   }
+  tell_calls();
   if (found > 0) open_.note_found(found);
   return found > 0;
 }
@@ -476,6 +478,7 @@ void Engine::fail_open(const Status& status) {
   for (MessageOperation* operation : device_messages_.take()) complete_message(*operation, status);
   messages_.close(status);
   settle_messages();
+  found_calls_ = {};
   sets_.clear_sequences();
 }
 

@@ -365,6 +365,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // -- the unnamed asynchronous calls' (sequence.cpp)
   void admit_call(OperationPtr operation, base::Time now) KOLO_REQUIRES(driver_.mutex());
+  void tell_calls() KOLO_REQUIRES(driver_.mutex());
   void run_calls(const control::RunCalls& batch) KOLO_REQUIRES(driver_.mutex());
   void fail_call(const control::FailCall& failed) KOLO_REQUIRES(driver_.mutex());
   void fail_last_calls(const control::FailLastCalls& failed) KOLO_REQUIRES(driver_.mutex());
@@ -445,6 +446,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Unsent unsent_ KOLO_GUARDED_BY(driver_.mutex());
   Questions questions_ KOLO_GUARDED_BY(driver_.mutex());
   LogReading reading_ KOLO_GUARDED_BY(driver_.mutex());
+  FoundCalls found_calls_ KOLO_GUARDED_BY(driver_.mutex());
   Tally metrics_ KOLO_GUARDED_BY(driver_.mutex());
 };
 

@@ -189,20 +189,29 @@ std::vector<std::function<void(const Status&)>> HandleState::complete(const Stat
     outcome_ = status;
     news |= kFailed;
   }
-  const unsigned before = state_.fetch_or(news, std::memory_order_acq_rel);
+  // Who comes to an operation that is done finds that: where nobody has come before, it is settled in the same step.
+  const auto settles = [](unsigned state) { return (state & kAttended) == 0 ? kSettled : 0U; };
+  unsigned before = state_.load(std::memory_order_relaxed);
+  while (!state_.compare_exchange_weak(before, before | news | settles(before), std::memory_order_acq_rel,
+                                       std::memory_order_relaxed)) {
+  }
   KOLO_CHECK((before & kDone) == 0) << "an operation completed twice";
   was_interesting = (before & kMarked) != 0;
-  if ((before & kAttended) == 0) return {};  // who comes from here on finds it done
+  if ((before & kAttended) == 0) return {};
   std::vector<std::function<void(const Status&)>> callbacks;
+  bool wakes = false;
   {
     const base::MutexLock lock(mutex_);
     enqueued_.reset();
     callbacks = std::exchange(callbacks_.enqueued, {});
     std::move(callbacks_.done.begin(), callbacks_.done.end(), std::back_inserter(callbacks));
     callbacks_.done.clear();
-    if (sleepers_ == 0) return callbacks;
+    wakes = sleepers_ > 0;
   }
-  changed_.notify_all();  // without the lock, for which who is woken would have to wait; the driver holds this object
+  // Without the lock, for which who is woken would have to wait. The driver holds this object, or its sequence does
+  // until it is settled.
+  if (wakes) changed_.notify_all();
+  state_.fetch_or(kSettled, std::memory_order_release);
   return callbacks;
 }
 

@@ -100,6 +100,7 @@ class HandleState {
     kFailed = 2,    ///< and is no success
     kMarked = 4,    ///< somebody is interested
     kAttended = 8,  ///< somebody sleeps, or there are callbacks: see below, under the mutex
+    kSettled = 16,  ///< done, and who attended when it was has been seen to
   };
   std::atomic<unsigned> state_{0};
 
@@ -110,6 +111,7 @@ class HandleState {
   bool reminded = false;    ///< the leader, of the deadline
   bool joins = false;       ///< a join: constant
   bool is_waiting = false;  ///< of an unnamed asynchronous call: for the log
+  bool is_kept = false;     ///< by its sequence, until it is done and longer: constant once it is in use
   std::size_t open_index = 0;
   base::Time submitted{};
   base::Time deadline{};
@@ -148,6 +150,8 @@ class HandleState {
     return message != nullptr || signature == nullptr ? message_device : signature->device;
   }
   [[nodiscard]] bool done() const noexcept { return (state_.load(std::memory_order_acquire) & kDone) != 0; }
+  /// Done, and the driver will not touch it any more.
+  [[nodiscard]] bool settled() const noexcept { return (state_.load(std::memory_order_acquire) & kSettled) != 0; }
   [[nodiscard]] bool failed() const noexcept { return (state_.load(std::memory_order_acquire) & kFailed) != 0; }
   /// After `done`. `failed` is the quick way to ask for success.
   [[nodiscard]] const Status& outcome() const noexcept { return outcome_; }

@@ -13,22 +13,32 @@
 
 namespace kolo::engine {
 
+OperationPtr Sequence::make() {
+  auto made = std::make_shared<Operation>();
+  made->entry = &entry_;
+  return made;
+}
+
 OperationPtr Sequence::take() {
-  const auto make = [this] {
-    auto made = std::make_shared<Operation>();
-    made->entry = &entry_;
-    return made;
-  };
-  const base::MutexLock lock(mutex_);
-  if (!kept_.empty() && kept_[oldest_]->done()) {
+  if (!mutex_.try_lock()) return make();
+  const base::MutexLock lock(mutex_, std::adopt_lock);
+  return take_kept();
+}
+
+OperationPtr Sequence::take_kept() {
+  if (!kept_.empty() && kept_[oldest_]->settled()) {
     OperationPtr& kept = kept_[oldest_];
-    oldest_ = (oldest_ + 1) % kept_.size();
-    if (!try_reuse(kept)) kept = make();  // somebody has it yet, or it failed
+    if (++oldest_ == kept_.size()) oldest_ = 0;
+    if (!try_reuse(kept)) {  // somebody has it yet, or it failed
+      kept = make();
+      kept->is_kept = true;
+    }
     base::fetch_early(kept_[oldest_].get(), kTouchedBySubmission);
     return kept;
   }
   OperationPtr made = make();
   if (kept_.size() == kMostKept) return made;
+  made->is_kept = true;
   // The youngest stands before the oldest.
   kept_.insert(oldest_ == 0 ? kept_.end() : kept_.begin() + static_cast<std::ptrdiff_t>(oldest_), made);
   if (oldest_ > 0) ++oldest_;
@@ -47,12 +57,25 @@ std::vector<OperationPtr> Sequence::pop_behind(core::Round last) {
 // ---------------------------------------------------------------- the engine's part
 
 void Engine::admit_call(OperationPtr operation, base::Time now) {
-  if (!take_in(*operation, false, now)) return;
-  const core::SetId set = operation->entry->set;
-  if (sets_.joins.any() && sets_.joins.find(set) != nullptr) return refuse_absent(*operation);
-  operation->call = participant_.call(set, operation->signature);
-  if (logger_->enabled(LogLevel::trace)) errands_.log(LogLevel::trace, "submitted: " + record_of(*operation));
+  Operation& one = *operation;
+  if (!take_in(one, false, now)) return;
+  const core::SetId set = one.entry->set;
+  if (sets_.joins.any() && sets_.joins.find(set) != nullptr) return refuse_absent(one);
   sets_.sequence_of(set).push(std::move(operation));
+  if (!found_calls_.is_one_more(one)) {
+    tell_calls();
+    found_calls_ = {set, &one, participant_.calls(set), 0};
+  }
+  one.call = found_calls_.made + ++found_calls_.count;
+  if (logger_->enabled(LogLevel::trace)) errands_.log(LogLevel::trace, "submitted: " + record_of(one));
+}
+
+/// Of the calls that have been taken in: before anything else is taken in that must come behind them, and before
+/// anything is said.
+void Engine::tell_calls() {
+  if (found_calls_.first == nullptr) return;
+  participant_.call(found_calls_.set, found_calls_.first->signature, found_calls_.count);
+  found_calls_.first = nullptr;
 }
 
 void Engine::run_calls(const control::RunCalls& batch) {

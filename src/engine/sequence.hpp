@@ -16,6 +16,18 @@
 
 namespace kolo::engine {
 
+/// The calls of one sequence that have been found together, which the participant is told of together.
+struct FoundCalls {
+  core::SetId set = core::kGlobalSet;
+  const Operation* first = nullptr;  ///< open; null: there are none
+  core::Round made = 0;              ///< calls before them
+  std::uint64_t count = 0;
+  /// Whether a call of this one's set and signature is one more of the same.
+  [[nodiscard]] bool is_one_more(const Operation& operation) const noexcept {
+    return first != nullptr && first->entry == operation.entry && first->signature == operation.signature;
+  }
+};
+
 class Sequence {
  public:
   Sequence(core::SetId set, NameTable& names) : entry_(set, names) {
@@ -27,8 +39,13 @@ class Sequence {
   // -- any thread
   /// The operation of a call that is over, with that call's signature and what else it had; or a new one, without. They
   /// come back in the order of the calls, so a program that repeats its calls meets the signature of each again. It
-  /// must be submitted.
+  /// must be submitted. Never waits: while another thread is in here it makes a new one.
   [[nodiscard]] OperationPtr take();
+  /// What the engine gets of such an operation. What the sequence keeps lives until it is done, and longer: the engine
+  /// need not own it as well, and that saves each call two atomic steps.
+  [[nodiscard]] static OperationPtr lend(const OperationPtr& operation) noexcept {
+    return operation->is_kept ? OperationPtr(OperationPtr(), operation.get()) : operation;
+  }
 
   /// Of its name, the same on all ranks.
   [[nodiscard]] std::uint64_t hash() const noexcept { return entry_.hash; }
@@ -56,8 +73,11 @@ class Sequence {
   /// So many operations are kept.
   static constexpr std::size_t kMostKept = 4096;
 
+  [[nodiscard]] OperationPtr make();
+  [[nodiscard]] OperationPtr take_kept() KOLO_REQUIRES(mutex_);
+
   Entry entry_;  ///< of all calls
-  base::Mutex mutex_;
+  base::TryMutex mutex_;
   std::vector<OperationPtr> kept_ KOLO_GUARDED_BY(mutex_);
   std::size_t oldest_ KOLO_GUARDED_BY(mutex_) = 0;  ///< of these
   std::deque<OperationPtr> waiting_;

@@ -17,17 +17,18 @@ void note_run(const Sequence& sequence) {
 
 }  // namespace
 
-Round UnnamedCalls::call(Set& set, const std::shared_ptr<const core::Signature>& signature) {
+Round UnnamedCalls::call(Set& set, const std::shared_ptr<const core::Signature>& signature, std::uint64_t count) {
   Sequence& sequence = set.sequence;
-  ++counters_.called;
-  if (sequence.said.calls() < sequence.last) {
+  counters_.called += count;
+  const Round last = sequence.said.calls() + count;
+  const std::uint64_t running = sequence.last - std::min(sequence.last, sequence.said.calls());
+  if (running > 0) {
     if (!sequence.said.has_news()) grown_.push_back(&set);
-    sequence.said.add(signature);
-  } else {
-    sequence.said.go_on_from(sequence.said.calls() + 1);  // it will fail
+    sequence.said.add({signature, std::min(count, running)});
   }
+  if (running < count) sequence.said.go_on_from(last);  // those will fail
   if (set.has_left) publisher_.ask(set);
-  return sequence.said.calls();
+  return last;
 }
 
 void UnnamedCalls::speak_of_calls() {

@@ -21,8 +21,8 @@ class UnnamedCalls {
                ParticipantCounters& counters)
       : rank_(rank), slots_(slots), left_(left), publisher_(publisher), counters_(counters) {}
 
-  /// The next call of the set's sequence; its number. The set is one that this rank may submit to.
-  core::Round call(Set& set, const std::shared_ptr<const core::Signature>& signature);
+  /// The next calls of the set's sequence; the number of the last. The set is one that this rank may submit to.
+  core::Round call(Set& set, const std::shared_ptr<const core::Signature>& signature, std::uint64_t count);
   /// Whether `speak_of_calls` would say something.
   [[nodiscard]] bool has_news() const noexcept { return !grown_.empty(); }
   /// What sequences have grown by since the last time.
