@@ -156,6 +156,12 @@ core::Signature allreduce_signature(const ConstTensorView& in, const AllreduceOp
   return signature;
 }
 
+/// Most had one before.
+void set_only(engine::Buffers& buffers, const engine::Buffer& buffer) {
+  if (buffers.size() != 1) buffers.assign(1, buffer);
+  buffers.front() = buffer;
+}
+
 /// The name's last operation once more, or a new one.
 const std::shared_ptr<detail::HandleState>& take_operation(engine::Entry& entry) {
   if (!engine::try_reuse(entry.last)) {
@@ -186,8 +192,7 @@ std::shared_ptr<detail::HandleState> submit_allreduce_of(const Group& group, std
   }
   const std::shared_ptr<detail::HandleState>& operation = take_operation(entry);
   if (operation->signature != entry.signature) operation->signature = entry.signature;
-  operation->buffers.clear();
-  operation->buffers.push_back(buffer_of(in, out.data()));
+  set_only(operation->buffers, buffer_of(in, out.data()));
   operation->timeout = options.timeout;
   claim.submitted();
   std::shared_ptr<detail::HandleState> handle = operation;  // now: once submitted, the entry is the next one's
@@ -247,8 +252,7 @@ std::shared_ptr<detail::HandleState> call_allreduce_of(const Group& group, const
     operation->received_splits.clear();
     operation->ready.clear();
   }
-  operation->buffers.clear();
-  operation->buffers.push_back(buffer_of(in, out.data()));
+  set_only(operation->buffers, buffer_of(in, out.data()));
   operation->timeout = options.timeout;
   engine.submit(engine::Sequence::lend(operation), false);
   return operation;

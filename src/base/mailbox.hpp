@@ -70,6 +70,13 @@ class Mailbox {
     return result;
   }
 
+  /// The consumer: what `try_pop` will find when it has found `behind` others. Null: not there yet.
+  [[nodiscard]] const T* peek(std::size_t behind) const noexcept {
+    const Cell& cell = cells_[(head_ + behind) & mask_];
+    if (cell.sequence.load(std::memory_order_acquire) != head_ + behind + 1) return nullptr;
+    return std::launder(reinterpret_cast<const T*>(cell.storage));
+  }
+
   /// The consumer: whether `try_pop` would find nothing. Sequentially consistent, see `try_push`.
   [[nodiscard]] bool empty() const noexcept {
     return cells_[head_ & mask_].sequence.load(std::memory_order_seq_cst) != head_ + 1;

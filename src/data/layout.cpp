@@ -43,16 +43,8 @@ bool is_plain(core::CollectiveKind kind) {
 Layout make_layout(const std::vector<const core::Signature*>& members, std::int64_t divisor) {
   KOLO_CHECK(divisor >= 1) << "an average over " << divisor << " ranks";
   Layout layout;
-  RunLayout* last = nullptr;
   for (std::uint32_t member = 0; member < members.size(); ++member) {
     const core::Signature& signature = *members[member];
-    // One more of the same: many calls of one signature share the object.
-    if (member > 0 && members[member - 1] == &signature && signature.tensors.size() == 1 && is_plain(signature.kind)) {
-      const std::int64_t elements = signature.tensors.front().shape.elements();
-      last->pieces.push_back({member, 0, elements});
-      last->prototype.elements += elements;
-      continue;
-    }
     const core::CollectiveTraits& traits = core::traits_of(signature.kind);
     if (!traits.moves_data) continue;
     for (std::uint32_t tensor = 0; tensor < signature.tensors.size(); ++tensor) {
@@ -64,7 +56,11 @@ Layout make_layout(const std::vector<const core::Signature*>& members, std::int6
       if (traits.scatters_rows) run.prototype.rows = part.shape[0];
       run.pieces.push_back({member, tensor, elements});
       run.prototype.elements += elements;
-      last = &run;
+      if (signature.tensors.size() != 1 || !is_plain(signature.kind)) continue;
+      // More of the same: many calls of one signature share the object.
+      for (; member + 1 < members.size() && members[member + 1] == &signature; run.prototype.elements += elements) {
+        run.pieces.push_back({++member, 0, elements});
+      }
     }
   }
   return layout;

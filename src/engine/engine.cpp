@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "base/cache_line.hpp"
 #include "base/check.hpp"
 #include "base/hash.hpp"
 #include "base/quote.hpp"
@@ -176,6 +177,8 @@ bool Engine::drain_mailbox(base::Time now) {
   std::size_t found = 0;
   while (std::optional<Item> item = mailbox_.try_pop()) {
     ++found;
+    const Item* const later = mailbox_.peek(kFetchedAhead);
+    if (later != nullptr) base::fetch_early(later->operation.get(), kTouchedBySubmission);
     if (item->command != Command::submit) tell_calls();
     switch (item->command) {
     case Command::submit:
@@ -227,7 +230,7 @@ bool Engine::take_in(Operation& operation, bool in_world, base::Time now) {
   return false;
 }
 
-void Engine::admit(OperationPtr operation, base::Time now) {
+void Engine::admit(OperationPtr&& operation, base::Time now) {
   Entry& entry = *operation->entry;
   if (entry.is_sequence) return admit_call(std::move(operation), now);
   if (!take_in(*operation, entry.set == core::kGlobalSet, now)) return;
@@ -442,8 +445,12 @@ void Engine::finish(Batch& batch) {
   if (batch.sibling == nullptr) participant_.completed(batch.job.set);
   if (batch.absence.is_own) return;
   metrics_.bytes_in_place += batch.job.bytes_in_place;
-  for (std::size_t i = 0; i < batch.members.size(); ++i)
+  for (std::size_t i = 0; i < batch.members.size(); ++i) {
+    if (i + kFetchedAhead < batch.members.size()) {
+      base::fetch_early(batch.members[i + kFetchedAhead].get(), kTouchedBySubmission);
+    }
     if (batch.members[i]) finish(*batch.members[i], batch.outcome_of(i));
+  }
 }
 
 void Engine::finish(Operation& member, const Status& outcome) {
@@ -468,7 +475,9 @@ void Engine::complete(Operation& operation, const Status& status) {
   const OperationPtr held = std::move(entry.operation);  // by the entry alone, perhaps
   finish_entry(entry);  // before the handle is done: its owner may submit the name again at once
   bool was_interesting = false;
-  for (auto& callback : operation.complete(status, was_interesting)) errands_.call(std::move(callback), status);
+  if (!status.ok() || !operation.complete_unattended(was_interesting)) {
+    for (auto& callback : operation.complete(status, was_interesting)) errands_.call(std::move(callback), status);
+  }
   if (was_interesting) interest_.note_met();
 }
 

@@ -265,7 +265,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   explicit Engine(EngineParts parts);
 
   // -- submitting
-  void push(Item item) KOLO_EXCLUDES(driver_.mutex());
+  void push(Item&& item) KOLO_EXCLUDES(driver_.mutex());
   bool say_at_once() KOLO_EXCLUDES(driver_.mutex());
   bool say() KOLO_REQUIRES(driver_.mutex());
   [[nodiscard]] static bool is_small(const Operation& operation) noexcept;
@@ -290,7 +290,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool pass() KOLO_REQUIRES(driver_.mutex());
   void settle_pass() noexcept KOLO_REQUIRES(driver_.mutex());
   bool drain_mailbox(base::Time now) KOLO_REQUIRES(driver_.mutex());
-  void admit(OperationPtr operation, base::Time now) KOLO_REQUIRES(driver_.mutex());
+  void admit(OperationPtr&& operation, base::Time now) KOLO_REQUIRES(driver_.mutex());
   [[nodiscard]] bool take_in(Operation& operation, bool in_world, base::Time now) KOLO_REQUIRES(driver_.mutex());
   void ask_for_set(OperationPtr operation, base::Time now) KOLO_REQUIRES(driver_.mutex());
   void on_set_made(const control::SetMade& made) KOLO_REQUIRES(driver_.mutex());
@@ -364,7 +364,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
       KOLO_REQUIRES(driver_.mutex());
 
   // -- the unnamed asynchronous calls' (sequence.cpp)
-  void admit_call(OperationPtr operation, base::Time now) KOLO_REQUIRES(driver_.mutex());
+  void admit_call(OperationPtr&& operation, base::Time now) KOLO_REQUIRES(driver_.mutex());
   void tell_calls() KOLO_REQUIRES(driver_.mutex());
   void run_calls(const control::RunCalls& batch) KOLO_REQUIRES(driver_.mutex());
   void fail_call(const control::FailCall& failed) KOLO_REQUIRES(driver_.mutex());

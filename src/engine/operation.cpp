@@ -184,20 +184,15 @@ bool HandleState::add_callback_when_enqueued(std::function<void(const Status&)>&
 }
 
 std::vector<std::function<void(const Status&)>> HandleState::complete(const Status& status, bool& was_interesting) {
+  if (status.ok() && complete_unattended(was_interesting)) return {};
   unsigned news = kDone;
   if (!status.ok()) {
     outcome_ = status;
     news |= kFailed;
   }
-  // Who comes to an operation that is done finds that: where nobody has come before, it is settled in the same step.
-  const auto settles = [](unsigned state) { return (state & kAttended) == 0 ? kSettled : 0U; };
-  unsigned before = state_.load(std::memory_order_relaxed);
-  while (!state_.compare_exchange_weak(before, before | news | settles(before), std::memory_order_acq_rel,
-                                       std::memory_order_relaxed)) {
-  }
+  const unsigned before = state_.fetch_or(news, std::memory_order_acq_rel);
   KOLO_CHECK((before & kDone) == 0) << "an operation completed twice";
   was_interesting = (before & kMarked) != 0;
-  if ((before & kAttended) == 0) return {};
   std::vector<std::function<void(const Status&)>> callbacks;
   bool wakes = false;
   {

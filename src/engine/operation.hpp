@@ -183,6 +183,16 @@ class HandleState {
   /// The driver: the outcome, once. Returns the callbacks to run, without any lock held; `was_interesting` says
   /// whether `mark_interest` had returned true.
   std::vector<std::function<void(const Status&)>> complete(const Status& status, bool& was_interesting);
+  /// The same of success where nobody has callbacks or sleeps, as most end: without a call. False: nothing was done.
+  [[nodiscard]] bool complete_unattended(bool& was_interesting) noexcept {
+    unsigned before = state_.load(std::memory_order_relaxed);
+    do {
+      if ((before & (kAttended | kDone)) != 0) return false;
+    } while (!state_.compare_exchange_weak(before, before | kDone | kSettled, std::memory_order_acq_rel,
+                                           std::memory_order_relaxed));
+    was_interesting = (before & kMarked) != 0;
+    return true;
+  }
   /// Makes a done operation ready for another submission. Nobody else holds it.
   void reset() noexcept;
 
@@ -209,6 +219,9 @@ using OperationPtr = std::shared_ptr<Operation>;
 
 /// So many bytes of an operation are touched by those that submit it.
 inline constexpr std::size_t kTouchedBySubmission = 160;
+/// Who goes through many operations has the cache fetch the one so many behind: each is passed by atomic steps, which
+/// wait for the cache, and nothing goes on beside them.
+inline constexpr std::size_t kFetchedAhead = 6;
 
 /// Makes the operation of an earlier call ready for another one, if nobody else holds it; whether it did. One that
 /// failed is left alone: who held it last may have read its outcome, and the count of holders says nothing about when.

@@ -56,7 +56,7 @@ std::vector<OperationPtr> Sequence::pop_behind(core::Round last) {
 
 // ---------------------------------------------------------------- the engine's part
 
-void Engine::admit_call(OperationPtr operation, base::Time now) {
+void Engine::admit_call(OperationPtr&& operation, base::Time now) {
   Operation& one = *operation;
   if (!take_in(one, false, now)) return;
   const core::SetId set = one.entry->set;

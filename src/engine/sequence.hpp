@@ -54,7 +54,7 @@ class Sequence {
   /// The next call that the log has not run or failed.
   [[nodiscard]] const OperationPtr& front() const noexcept { return waiting_.front(); }
   [[nodiscard]] bool empty() const noexcept { return waiting_.empty(); }
-  void push(OperationPtr operation) {
+  void push(OperationPtr&& operation) {
     operation->is_waiting = true;
     waiting_.push_back(std::move(operation));
   }

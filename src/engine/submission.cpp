@@ -121,7 +121,7 @@ void Engine::drop_set(core::SetId set) {
 }
 
 /// A full mailbox is emptied by the submitter itself where nobody else is at it. Callbacks are not for it, here too.
-void Engine::push(Item item) {
+void Engine::push(Item&& item) {
   while (!mailbox_.try_push(std::move(item))) {  // NOLINT(bugprone-use-after-move): what does not fit is not touched
     if (driver_.try_take()) {
       const HandOver after(*this);

@@ -36,6 +36,23 @@ TEST(Mailbox, FirstInFirstOutManyTimesRound) {
   }
 }
 
+TEST(Mailbox, ShowsWhatWillBePopped) {
+  Mailbox<std::string> mailbox(4);
+  for (int round = 0; round < 10; ++round) {
+    EXPECT_EQ(mailbox.peek(0), nullptr);
+    for (int i = 0; i < 4; ++i) EXPECT_TRUE(mailbox.try_push(std::to_string(i)));
+    for (std::size_t i = 0; i < 4; ++i) {
+      ASSERT_NE(mailbox.peek(i), nullptr);
+      EXPECT_EQ(*mailbox.peek(i), std::to_string(i));
+    }
+    EXPECT_EQ(mailbox.peek(4), nullptr) << "that is the first cell, a round later";
+    EXPECT_EQ(mailbox.try_pop(), "0");
+    EXPECT_EQ(*mailbox.peek(0), "1");
+    while (mailbox.try_pop()) {
+    }
+  }
+}
+
 TEST(Mailbox, WhenFullTheValueStaysWithTheCaller) {
   Mailbox<std::unique_ptr<int>> mailbox(2);
   EXPECT_TRUE(mailbox.try_push(std::make_unique<int>(1)));

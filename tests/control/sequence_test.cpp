@@ -394,6 +394,32 @@ TEST(SequenceParticipant, FailsWhatComesBehindTheEnd) {
   EXPECT_TRUE(std::holds_alternative<Overdue>(participant.outbox().messages[0]));
 }
 
+TEST(SequenceParticipant, MakesManyCallsAtOnceAsOneByOne) {
+  Participant participant(0, 3);
+  const SignaturePtr one = allreduce_of(1);
+  EXPECT_EQ(participant.calls(0), 0U);
+  EXPECT_EQ(participant.call(0, one, 1000), 1000U);
+  EXPECT_EQ(participant.call(0, allreduce_of(2), 2), 1002U);
+  EXPECT_EQ(participant.calls(0), 1002U);
+  EXPECT_EQ(participant.counters().called, 1002U);
+  ASSERT_EQ(participant.outbox().messages.size(), 1U);
+  const auto grown = std::get<SequenceGrown>(participant.outbox().messages[0]);
+  ASSERT_EQ(grown.repeats.size(), 2U);
+  EXPECT_EQ(grown.repeats[0].count, 1000U);
+  EXPECT_EQ(grown.repeats[1].count, 2U);
+  // Another rank has made two more, and has left: of five more calls two are said.
+  participant.outbox() = {};
+  EXPECT_TRUE(read(participant, SequenceEnded{0, 1004, ErrorCode::rank_lost, "it left"}).empty());
+  EXPECT_EQ(participant.call(0, one, 5), 1007U);
+  ASSERT_EQ(participant.outbox().messages.size(), 1U);
+  const auto& last = std::get<SequenceGrown>(participant.outbox().messages[0]);
+  ASSERT_EQ(last.repeats.size(), 1U);
+  EXPECT_EQ(last.repeats[0].count, 2U);
+  participant.outbox() = {};
+  EXPECT_EQ(participant.call(0, one, 3), 1010U);
+  EXPECT_TRUE(participant.outbox().messages.empty()) << "none of them can run";
+}
+
 TEST(SequenceParticipant, CountsAlongWhileItIsAbsent) {
   Participant participant(1, 2);
   const SignaturePtr one = allreduce_of(1);

@@ -10,13 +10,19 @@
 #include <thread>
 #include <vector>
 
+#include "engine/name_table.hpp"
+#include "engine/sequence.hpp"
+
 namespace {
 
 using kolo::DType;
 using kolo::ErrorCode;
 using kolo::Shape;
 using kolo::Status;
+using kolo::engine::NameTable;
 using kolo::engine::Operation;
+using kolo::engine::OperationPtr;
+using kolo::engine::Sequence;
 namespace base = kolo::base;
 
 TEST(Operation, CompletesOnceWithItsOutcome) {
@@ -58,6 +64,110 @@ TEST(Operation, CallbacksAreHandedOutInOrderAndNoneAfterwards) {
   std::function<void(const Status&)> late = [](const Status&) {};
   EXPECT_FALSE(operation.add_callback(late));
   EXPECT_TRUE(late) << "the caller still has it";
+}
+
+TEST(Operation, IsSettledOnceNobodyIsLeftToBeSeenTo) {
+  for (const bool fails : {false, true}) {
+    for (const bool is_attended : {false, true}) {
+      Operation operation;
+      std::function<void(const Status&)> callback = [](const Status&) {};
+      if (is_attended) {
+        EXPECT_TRUE(operation.add_callback(callback));
+      }
+      EXPECT_FALSE(operation.settled());
+      bool was_interesting = false;
+      const Status outcome = fails ? Status(ErrorCode::timeout, "too late") : Status();
+      EXPECT_EQ(operation.complete(outcome, was_interesting).size(), is_attended ? 1U : 0U);
+      EXPECT_TRUE(operation.settled());
+      callback = [](const Status&) {};
+      EXPECT_FALSE(operation.add_callback(callback));
+      EXPECT_TRUE(operation.settled()) << "who comes late changes nothing";
+      operation.reset();
+      EXPECT_FALSE(operation.settled());
+    }
+  }
+}
+
+TEST(Operation, CompletesWithoutACallWhereNobodyAttends) {
+  Operation operation;
+  EXPECT_TRUE(operation.mark_interest());
+  bool was_interesting = false;
+  EXPECT_TRUE(operation.complete_unattended(was_interesting));
+  EXPECT_TRUE(was_interesting);
+  EXPECT_TRUE(operation.done() && operation.settled() && operation.outcome().ok());
+  Operation attended;
+  std::function<void(const Status&)> callback = [](const Status&) {};
+  EXPECT_TRUE(attended.add_callback(callback));
+  EXPECT_FALSE(attended.complete_unattended(was_interesting));
+  EXPECT_FALSE(attended.done());
+}
+
+// ---------------------------------------------------------------- operations of a sequence
+
+void complete(const OperationPtr& operation, const Status& status = Status()) {
+  bool was_interesting = false;
+  static_cast<void>(operation->complete(status, was_interesting));
+}
+
+TEST(SequenceOfCalls, TakesWhatIsOverAgainAndLendsItUncounted) {
+  NameTable names(0);
+  Sequence sequence(0, names);
+  OperationPtr first = sequence.take();
+  const Operation* const at = first.get();
+  const OperationPtr lent = Sequence::lend(first);
+  EXPECT_EQ(lent.get(), at);
+  EXPECT_EQ(first.use_count(), 2) << "the sequence's and the caller's";
+  OperationPtr second = sequence.take();
+  EXPECT_NE(second.get(), at) << "the first is open";
+  complete(first);
+  first.reset();  // the second is open yet: its turn comes behind the first's
+  OperationPtr again = sequence.take();
+  EXPECT_EQ(again.get(), at);
+  EXPECT_FALSE(again->done());
+}
+
+TEST(SequenceOfCalls, LeavesAloneWhatSomebodyHasAndWhatFailed) {
+  for (const bool fails : {false, true}) {
+    NameTable names(0);
+    Sequence sequence(0, names);
+    OperationPtr first = sequence.take();
+    complete(first, fails ? Status(ErrorCode::timeout, "too late") : Status());
+    const std::weak_ptr<Operation> old = first;
+    if (fails) first.reset();
+    const OperationPtr second = sequence.take();
+    EXPECT_NE(second, old.lock());
+    EXPECT_EQ(old.expired(), fails) << "the sequence has let go of it";
+    EXPECT_EQ(Sequence::lend(second).use_count(), 0);
+  }
+}
+
+TEST(SequenceOfCalls, WhatItDoesNotKeepIsOwnedByWhoHasIt) {
+  const auto own = std::make_shared<Operation>();
+  EXPECT_EQ(Sequence::lend(own).use_count(), 2);
+}
+
+TEST(SequenceOfCalls, GivesEachThreadAnOperationOfItsOwn) {
+  NameTable names(0);
+  Sequence sequence(0, names);
+  constexpr int kThreads = 4;
+  constexpr int kRounds = 2000;
+  std::atomic<int> doubled{0};
+  std::vector<std::thread> threads;
+  threads.reserve(kThreads);
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (int round = 0; round < kRounds; ++round) {
+        const OperationPtr operation = sequence.take();
+        operation->call = static_cast<kolo::core::Round>(thread);
+        if (operation->done()) ++doubled;
+        const OperationPtr lent = Sequence::lend(operation);
+        if (lent->call != static_cast<kolo::core::Round>(thread)) ++doubled;
+        complete(lent);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(doubled, 0);
 }
 
 TEST(Operation, SleepersAreWoken) {
