@@ -467,6 +467,7 @@ void Engine::stop(const Status& status) {
   executor_.forget();
   if (device_) device_->close();
   while (std::optional<Item> item = mailbox_.try_pop()) {
+    if (item->command != Command::submit) tell_calls();
     if (item->command == Command::submit) admit(std::move(item->operation), base::now());
     if (item->command == Command::join || item->command == Command::join_counted) {
       begin_join(std::move(item->operation), false, base::now());

@@ -221,6 +221,7 @@ void Engine::close_log() {
 
 /// Of the exception that is being handled.
 void Engine::announce_exception() noexcept {
+  found_calls_.first = nullptr;  // it may be over before the next pass; nobody's calls run any more
   try {
     throw;
   } catch (const Error& error) {

@@ -226,7 +226,7 @@ inline constexpr std::size_t kFetchedAhead = 6;
 /// Makes the operation of an earlier call ready for another one, if nobody else holds it; whether it did. One that
 /// failed is left alone: who held it last may have read its outcome, and the count of holders says nothing about when.
 inline bool try_reuse(const OperationPtr& operation) noexcept {
-  if (!operation || operation.use_count() != 1 || !operation->done() || operation->failed()) return false;
+  if (!operation || operation.use_count() != 1 || !operation->settled() || operation->failed()) return false;
   operation->reset();
   return true;
 }

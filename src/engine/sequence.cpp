@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "base/cache_line.hpp"
 #include "base/check.hpp"
@@ -74,8 +75,8 @@ void Engine::admit_call(OperationPtr&& operation, base::Time now) {
 /// anything is said.
 void Engine::tell_calls() {
   if (found_calls_.first == nullptr) return;
-  participant_.call(found_calls_.set, found_calls_.first->signature, found_calls_.count);
-  found_calls_.first = nullptr;
+  const Operation& first = *std::exchange(found_calls_.first, nullptr);  // now: what follows may throw
+  participant_.call(found_calls_.set, first.signature, found_calls_.count);
 }
 
 void Engine::run_calls(const control::RunCalls& batch) {
