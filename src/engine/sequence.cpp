@@ -76,7 +76,8 @@ void Engine::admit_call(OperationPtr&& operation, base::Time now) {
 void Engine::tell_calls() {
   if (found_calls_.first == nullptr) return;
   const Operation& first = *std::exchange(found_calls_.first, nullptr);  // now: what follows may throw
-  participant_.call(found_calls_.set, first.signature, found_calls_.count);
+  const core::Round last = participant_.call(found_calls_.set, first.signature, found_calls_.count);
+  KOLO_CHECK(last == found_calls_.made + found_calls_.count) << "process set " << found_calls_.set;
 }
 
 void Engine::run_calls(const control::RunCalls& batch) {

@@ -8,13 +8,12 @@ usage: elastic_test.py      needs kolo_torch on the path (PYTHONPATH)
 
 import os
 import pathlib
-import shutil
 import sys
 import tempfile
 
 import torch
 
-from ranks import torchrun
+from ranks import can_make_hosts, torchrun
 
 EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "pytorch" / "elastic.py"
 EPOCHS = 3
@@ -39,7 +38,7 @@ def check(hosts):
 def main():
     check(hosts=1)
     print("a job whose worker died ended as one that nobody disturbed: passed")
-    if os.geteuid() == 0 and shutil.which("ip"):
+    if can_make_hosts():
         check(hosts=2)
         print("the same on two hosts: passed")
     else:

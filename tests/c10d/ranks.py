@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -46,18 +47,26 @@ class Ranks:
         return statuses
 
 
+def can_make_hosts():
+    """Whether scripts/with-hosts can."""
+    return os.geteuid() == 0 and shutil.which("ip") is not None
+
+
 def torchrun(ranks, *command, hosts=1):
     """What the job prints on stdout; it must succeed. With more hosts they are made by scripts/with-hosts, and have
     ranks / hosts each."""
+    is_old = torch.__version__.startswith("1.")
     options = ["--nproc_per_node", str(ranks // hosts)]
     # Not --standalone: with PyTorch 1.13 that is one port for all jobs of the machine.
     endpoint = "localhost:0" if hosts == 1 else "host1:29500"
     options += ["--nnodes", str(hosts), "--rdzv_backend", "c10d", "--rdzv_endpoint", endpoint]
-    if torch.__version__.startswith("1."):
+    if is_old:
         # With Debian's Python 3.11 only the redirections 1 and 2 of PyTorch 1.13 work. Each line begins with its rank.
         options += ["--redirects", "1", "--tee", "1"]
     command = [sys.executable, "-m", "torch.distributed.run", *options, *command]
-    if hosts > 1:
+    # The agent of PyTorch 1.13 chooses a port that is free and lets go of it; a worker takes it later. On a host of its
+    # own nobody else does.
+    if hosts > 1 or (is_old and can_make_hosts()):
         with_hosts = pathlib.Path(__file__).parents[2] / "scripts" / "with-hosts"
         command = [str(with_hosts), str(hosts), "--each", shlex.join(command)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

@@ -173,7 +173,6 @@ INSTANTIATE_TEST_SUITE_P(Worlds, UnnamedAsync,
                                   "pernode";
                          });
 
-/// Call 3 has another shape on rank 1. It fails at once, on all, and the others run.
 /// A rank that has made many calls before it waited, the last time, says them together the next time.
 TEST(UnnamedAsyncInBursts, AreSaidTogether) {
   kolo::run_local(2, [] {
@@ -191,6 +190,45 @@ TEST(UnnamedAsyncInBursts, AreSaidTogether) {
   });
 }
 
+/// Calls that are found together are told together, but before a call of another group or signature, a name, the end of
+/// a step, a join, or the end of a group, which come behind them.
+TEST(UnnamedAsyncInBursts, AreToldBeforeWhatComesBehindThem) {
+  kolo::run_local(2, [] {
+    const int rank = kolo::rank();
+    for (int round = 0; round < 30; ++round) {
+      const Group pair = Group::of({1, 0});
+      std::vector<std::vector<int>> tensors;
+      tensors.reserve(200);
+      std::vector<kolo::Handle> handles;
+      const auto call = [&](const Group& group, int elements, int times = 1) {
+        for (int i = 0; i < times; ++i) {
+          tensors.emplace_back(static_cast<std::size_t>(elements), static_cast<int>(tensors.size()) + round * (rank + 1));
+          handles.push_back(kolo::allreduce_async(group, kolo::view(tensors.back()), ReduceOp::sum));
+        }
+      };
+      call(kolo::world(), 1, 100);  // a burst, so that what follows is found together
+      call(kolo::world(), 2);
+      call(pair, 2);
+      call(pair, 2, 3);
+      call(kolo::world(), 1, 2);
+      tensors.emplace_back(1, static_cast<int>(tensors.size()) + round * (rank + 1));
+      handles.push_back(kolo::allreduce_async("a name", kolo::view(tensors.back()), ReduceOp::sum));
+      call(kolo::world(), 1, 2);
+      kolo::end_step();
+      call(pair, 1, 2);
+      kolo::Future<int> last = kolo::join_async(pair);
+      call(kolo::world(), 1, 2);
+      kolo::wait_all(handles);
+      static_cast<void>(last.get());
+      for (std::size_t i = 0; i < tensors.size(); ++i) {
+        EXPECT_EQ(tensors[i], std::vector<int>(tensors[i].size(), 2 * static_cast<int>(i) + 3 * round))
+            << "call " << i << " of round " << round << ", rank " << rank;
+      }
+    }
+  });
+}
+
+/// Call 3 has another shape on rank 1. It fails at once, on all, and the others run.
 TEST(UnnamedAsyncThatDiffer, FailOnEveryRankAndTheNextGoesOn) {
   for (const int per_node : {0, 2, 1}) {
     kolo::run_local(
