@@ -202,7 +202,8 @@ TEST(UnnamedAsyncInBursts, AreToldBeforeWhatComesBehindThem) {
       std::vector<kolo::Handle> handles;
       const auto call = [&](const Group& group, int elements, int times = 1) {
         for (int i = 0; i < times; ++i) {
-          tensors.emplace_back(static_cast<std::size_t>(elements), static_cast<int>(tensors.size()) + round * (rank + 1));
+          tensors.emplace_back(static_cast<std::size_t>(elements),
+                               static_cast<int>(tensors.size()) + round * (rank + 1));
           handles.push_back(kolo::allreduce_async(group, kolo::view(tensors.back()), ReduceOp::sum));
         }
       };
