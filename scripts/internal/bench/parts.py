@@ -260,8 +260,16 @@ def by_size(setting, ranks, mode, more=()):
         flags = [mode, "-b", begin, "-e", end, "-f", factor, "--place", COLLECTIVES[mode], "-w", warmup, "-n", samples,
                  *more]
         kolo = Job("kolo", ranks, [*flags, "-t", setting.seconds(seconds)])
-        records += in_turns(setting, kolo, apart(ranks, flags), 300)
+        near = how_near(setting)
+        records += [{**record, "barrier_us": near} for record in in_turns(setting, kolo, apart(ranks, flags), 300)]
     return records
+
+
+def how_near(setting):
+    """A barrier of 2 ranks, in us. The CPUs of a virtual machine move: they may share a core or a cache, or lie on
+    different dies, minute by minute; then what goes from one to the other takes several times as long."""
+    barrier = Job("barrier", 2, ["barrier", "-w", "100", "-n", "40", "-t", setting.seconds(0.1)])
+    return setting.run([barrier], 60)["barrier"][0]["time_us"]
 
 
 def collectives(ranks):
