@@ -16,4 +16,16 @@ inline void fetch_early(const void* memory, std::size_t bytes) noexcept {
   __builtin_prefetch(first + bytes - 1, 1);  // it may begin amid a line
 }
 
+/// Asks for the lines of [begin, begin + bytes) as their only owner: they will be written soon, and other cores have
+/// read them. A hint, which may point anywhere.
+inline void claim_lines(const void* begin, std::size_t bytes) noexcept {
+  const auto* const first = static_cast<const char*>(begin);
+#if defined(__x86_64__)
+  // Not __builtin_prefetch: compilers make a shared prefetch of it unless told that the processor has this one.
+  for (std::size_t at = 0; at < bytes; at += kCacheLine) asm volatile("prefetchw %0" : : "m"(first[at]));
+#else
+  for (std::size_t at = 0; at < bytes; at += kCacheLine) __builtin_prefetch(first + at, 1);
+#endif
+}
+
 }  // namespace kolo::base

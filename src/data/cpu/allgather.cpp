@@ -98,7 +98,7 @@ void Allgather::fill(Chunk& chunk) {
   }
   each_part(chunk, site_.local_rank(), filling_,
             [&](std::size_t run, std::int64_t first, std::int64_t bytes, std::int64_t in_slot) {
-              kernels::copy(slot + in_slot, runs_[run].pieces.front().input + first, bytes);
+              site_.to_peers(slot + in_slot, runs_[run].pieces.front().input + first, bytes);
             });
 }
 

@@ -74,7 +74,7 @@ void Allreduce::fill(Chunk& chunk) {
     if (!places || place_of(chunk, piece, first, elements, stretch++) == transport::kNowhere) {
       around(kept, at, elements, [&](std::int64_t from, std::int64_t count) {
         format_->encode(piece.input + (first + from - at) * element_bytes_, count, reduction_.scaling.prescale,
-                        to + format_->bytes(from));
+                        to + format_->bytes(from), site_.to_peers);
       });
     } else {
       placed += elements;

@@ -107,8 +107,9 @@ Collective::Cut Alltoall::cut(Chunk& chunk, std::uint64_t /*taken*/) {
 
 void Alltoall::fill(Chunk& chunk) {
   plan_.for_each_sent(chunk.begin, [&](const AlltoallPlan::Block& block) {
-    std::byte* to = site_.is_near(block.peer) ? site_.own_slot(chunk) : site_.mesh->outgoing(site_.exchange_of(chunk));
-    kernels::copy(to + block.offset, block.input, static_cast<std::int64_t>(block.bytes));
+    const auto bytes = static_cast<std::int64_t>(block.bytes);
+    if (site_.is_near(block.peer)) return site_.to_peers(site_.own_slot(chunk) + block.offset, block.input, bytes);
+    kernels::copy(site_.mesh->outgoing(site_.exchange_of(chunk)) + block.offset, block.input, bytes);
   });
 }
 

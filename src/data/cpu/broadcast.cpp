@@ -44,7 +44,7 @@ void Broadcast::fill(Chunk& chunk) {
   if (!is_root()) return;
   std::byte* to = site_.own_slot(chunk);
   fill_cursor_.advance(chunk.elements, [&](const data::Piece& piece, std::int64_t first, std::int64_t elements) {
-    kernels::copy_ahead(to, piece.input + first * element_bytes_, elements * element_bytes_);
+    site_.to_peers(to, piece.input + first * element_bytes_, elements * element_bytes_);
     to += elements * element_bytes_;
   });
 }

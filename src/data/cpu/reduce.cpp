@@ -73,7 +73,7 @@ void Reduce::fill(Chunk& chunk) {
   fill_cursor_.advance(chunk.elements, [&](const data::Piece& piece, std::int64_t first, std::int64_t elements) {
     around(kept, at, elements, [&](std::int64_t from, std::int64_t count) {
       format_->encode(piece.input + (first + from - at) * element_bytes_, count, reduction_.scaling.prescale,
-                      to + format_->bytes(from));
+                      to + format_->bytes(from), site_.to_peers);
     });
     at += elements;
   });

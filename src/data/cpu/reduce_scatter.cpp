@@ -112,7 +112,8 @@ void ReduceScatter::fill(Chunk& chunk) {
   for (int owner = plan_.first_owner(chunk.begin); owner < plan_.end_owner(chunk.begin); ++owner) {
     if (reduces_for(owner) && plan_.format().is_plain()) continue;
     const ScatterPlan::Block block = plan_.block(chunk.begin, owner);
-    plan_.format().encode(block.input, block.elements, plan_.reduction().scaling.prescale, slot + block.offset);
+    plan_.format().encode(block.input, block.elements, plan_.reduction().scaling.prescale, slot + block.offset,
+                          site_.to_peers);
   }
 }
 

@@ -16,6 +16,7 @@
 #include "data/cpu/lane.hpp"
 #include "data/cpu/mesh.hpp"
 #include "data/cpu/tuning.hpp"
+#include "data/kernels/peer_copy.hpp"
 #include "transport/intra_node.hpp"
 #include "transport/regions.hpp"
 
@@ -37,6 +38,8 @@ struct Site {
   std::vector<const void*> inputs = {};
   std::vector<void*> outputs = {};
   std::vector<std::byte> scratch = {};
+
+  kernels::PeerCopy to_peers = {};  ///< into slots
 
   [[nodiscard]] bool one_node() const noexcept { return mesh == nullptr; }
   [[nodiscard]] int local_rank() const noexcept { return topology.local_rank; }

@@ -54,8 +54,9 @@ class Elements : public WireFormat {
 class Plain final : public Elements {
  public:
   explicit Plain(DType dtype) noexcept : Elements(dtype, dtype) {}
-  void encode(const std::byte* elements, std::int64_t count, double /*prescale*/, std::byte* wire) const override {
-    kernels::copy_ahead(wire, elements, count * memory_width_);
+  void encode(const std::byte* elements, std::int64_t count, double /*prescale*/, std::byte* wire,
+              kernels::PeerCopy& copy) const override {
+    copy(wire, elements, count * memory_width_);
   }
   void decode(const std::byte* wire, std::int64_t count, std::byte* elements, bool past_cache) const override {
     const auto copy = past_cache ? &kernels::copy_past_cache : &kernels::copy_ahead;
@@ -67,7 +68,8 @@ class Plain final : public Elements {
 class Cast final : public Elements {
  public:
   using Elements::Elements;
-  void encode(const std::byte* elements, std::int64_t count, double prescale, std::byte* wire) const override {
+  void encode(const std::byte* elements, std::int64_t count, double prescale, std::byte* wire,
+              kernels::PeerCopy& /*copy*/) const override {
     kernels::scale_and_cast(memory_, elements, wire_, wire, count, prescale);
   }
   void decode(const std::byte* wire, std::int64_t count, std::byte* elements, bool /*past_cache*/) const override {

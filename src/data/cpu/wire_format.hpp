@@ -18,6 +18,7 @@
 #include <kolo/types.hpp>
 
 #include "core/wire.hpp"
+#include "data/kernels/peer_copy.hpp"
 #include "data/kernels/reduce.hpp"
 
 namespace kolo::data::cpu {
@@ -45,7 +46,9 @@ class WireFormat {
   }
   [[nodiscard]] std::int64_t granule() const noexcept { return std::int64_t{1} << traits_.granule_bits; }
 
-  virtual void encode(const std::byte* elements, std::int64_t count, double prescale, std::byte* wire) const = 0;
+  /// What is held as it is comes there by `copy`.
+  virtual void encode(const std::byte* elements, std::int64_t count, double prescale, std::byte* wire,
+                      kernels::PeerCopy& copy) const = 0;
   /// `past_cache`: by stores that do not bring the elements into the cache first, where the format can.
   virtual void decode(const std::byte* wire, std::int64_t count, std::byte* elements, bool past_cache) const = 0;
 

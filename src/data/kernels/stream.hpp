@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/cache_line.hpp"
 #include "data/kernels/reduce.hpp"
 
 namespace kolo::kernels {
@@ -15,16 +16,6 @@ namespace kolo::kernels {
 /// So far ahead lines are claimed that will be read and then written: further than the processor fetches by itself what
 /// is read, which would bring them to be shared.
 inline constexpr std::size_t kClaimAhead = 2048;
-
-/// Asks for the lines of [begin, begin + bytes) as their only owner. A hint, which may point anywhere.
-inline void claim_lines(const std::uint8_t* begin, std::size_t bytes) noexcept {
-#if defined(__x86_64__)
-  // Not __builtin_prefetch: compilers make a shared prefetch of it unless told that the processor has this one.
-  for (std::size_t at = 0; at < bytes; at += 64) asm volatile("prefetchw %0" : : "m"(begin[at]));
-#else
-  for (std::size_t at = 0; at < bytes; at += 64) __builtin_prefetch(begin + at, 1);
-#endif
-}
 
 /// Asks for the lines of [begin, begin + bytes) to read. A hint, which may point anywhere.
 inline void fetch_lines(const std::uint8_t* begin, std::size_t bytes) noexcept {

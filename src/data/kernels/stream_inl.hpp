@@ -214,7 +214,7 @@ HWY_NOINLINE void run(const Scale& scale, const Stream& stream) {
     constexpr std::size_t kAhead = kClaimAhead / Out::kElementBytes;
     for (; i + kAhead + 2 * kUnit <= count; i += 2 * kUnit) {
       for (int o = 0; o < 2; ++o)
-        claim_lines(outputs.arrays[o] + (i + kAhead) * Out::kElementBytes, 2 * Out::kUnitBytes);
+        base::claim_lines(outputs.arrays[o] + (i + kAhead) * Out::kElementBytes, 2 * Out::kUnitBytes);
       reduce_two_units<In, Out, Op>(scale, WholeUnit{}, inputs, stream.n, outputs, i);
     }
   }

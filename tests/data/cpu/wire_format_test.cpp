@@ -35,9 +35,10 @@ TEST(WireFormat, EncodesScaledReducesAndDecodes) {
   for (const core::Wire wire : {core::Wire::own, core::Wire::float16, core::Wire::bfloat16}) {
     const WireFormat& format = wire_format(DType::float32, wire);
     const kernels::Reduction reduction{DType::float32, ReduceOp::sum, {0.5, 4, 1}};
+    kernels::PeerCopy copy;
     std::vector<std::byte> a(format.bytes(3)), b(a), sum(a);
-    format.encode(reinterpret_cast<const std::byte*>(mine.data()), 3, reduction.scaling.prescale, a.data());
-    format.encode(reinterpret_cast<const std::byte*>(theirs.data()), 3, reduction.scaling.prescale, b.data());
+    format.encode(reinterpret_cast<const std::byte*>(mine.data()), 3, reduction.scaling.prescale, a.data(), copy);
+    format.encode(reinterpret_cast<const std::byte*>(theirs.data()), 3, reduction.scaling.prescale, b.data(), copy);
     const void* inputs[] = {a.data(), b.data()};
     void* output = sum.data();
     format.reduce(reduction, inputs, 2, &output, 1, 3);

@@ -3,20 +3,22 @@
 
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <random>
 #include <vector>
 
+#include "data/kernels/peer_copy.hpp"
 #include "data/kernels/reduce.hpp"
 #include "support.hpp"
 
 namespace kolo::kernels {
 namespace {
 
-using Copier = void (*)(void*, const void*, std::int64_t);
+using Copier = std::function<void(void*, const void*, std::int64_t)>;
 
 class Copy : public OnEveryTarget {
  protected:
-  static void expect_copies(Copier copier, std::int64_t bytes, std::int64_t from, std::int64_t to) {
+  static void expect_copies(const Copier& copier, std::int64_t bytes, std::int64_t from, std::int64_t to) {
     SCOPED_TRACE(testing::Message() << bytes << " bytes from +" << from << " to +" << to);
     Memory source(bytes, from);
     std::mt19937_64 random(static_cast<std::uint64_t>(bytes));
@@ -30,11 +32,22 @@ class Copy : public OnEveryTarget {
 KOLO_ON_EVERY_TARGET(Copy);
 
 TEST_P(Copy, CopiesBytesAndNothingElse) {
-  for (const Copier copier : {&copy, &copy_ahead, &copy_past_cache}) {
+  for (const Copier& copier : {Copier(copy), Copier(copy_ahead), Copier(copy_past_cache)}) {
     for (const std::int64_t bytes : {0, 1, 5, 64, 1023, 1024, 1025, 4096, 10'007}) {
       for (const std::int64_t from : {0, 1, 60}) {
         for (const std::int64_t to : {0, 3, 63}) expect_copies(copier, bytes, from, to);
       }
+    }
+  }
+}
+
+/// Often enough for each way to be taken at each length.
+TEST_P(Copy, ToPeersIsACopyByEitherWay) {
+  PeerCopy to_peers;
+  for (int round = 0; round < 100; ++round) {
+    for (const std::int64_t bytes : {0, 1, 8191, 8192, 16'385, 40'000, 140'000, 600'001}) {
+      if (bytes > 50'000 && round > 12) continue;
+      expect_copies(std::ref(to_peers), bytes, round % 3 * 5, round % 5 * 7);
     }
   }
 }
