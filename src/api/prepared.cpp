@@ -79,7 +79,7 @@ class Prepared::Impl {
   const std::shared_ptr<const core::Signature> signature_;
   const engine::Buffers buffers_;
   const std::vector<detail::RoomGiven> rooms_;  // by tensor
-  const std::vector<std::int64_t> splits_;
+  const engine::Splits splits_;
   const std::optional<std::chrono::nanoseconds> timeout_;
   const Device device_;
   const std::vector<Stream> streams_;

@@ -34,7 +34,7 @@ struct Request {
   std::vector<Stream> streams;  ///< that have work to do on the tensors first; each once
   detail::ResultRoom room;      ///< for what the ranks find out together, and what is known at the call to be ours
   std::vector<detail::ResultRoom> more_rooms;  ///< of a group's other tensors
-  std::vector<std::int64_t> splits;            ///< one tensor's behind another's
+  engine::Splits splits;
   std::vector<std::int64_t> received_splits;
 };
 

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include <boost/container/small_vector.hpp>
+
 #include <kolo/types.hpp>
 
 #include "core/collectives.hpp"
@@ -70,7 +72,7 @@ struct Signature {
   std::int32_t root = 0;
   double prescale = 1.0;
   double postscale = 1.0;
-  std::vector<TensorSignature> tensors;
+  boost::container::small_vector<TensorSignature, 1> tensors;
   /// Of a group: a hash of its members' names in their order, which is what is compared; else 0.
   std::uint64_t members = 0;
   /// The names, for the sentence about ranks that disagree. Not compared; left out of the log, which nobody reads for

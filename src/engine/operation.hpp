@@ -43,6 +43,8 @@ struct Buffer {
 };
 /// Of one submission. Most have one tensor.
 using Buffers = boost::container::small_vector<Buffer, 1>;
+/// Rows for each rank, one tensor's behind another's.
+using Splits = boost::container::small_vector<std::int64_t, 4>;
 
 }  // namespace kolo::engine
 
@@ -133,7 +135,7 @@ class HandleState {
   std::vector<ResultRoom> more_rooms;  ///< of a group's other tensors
   // -- alltoall, scatter
   /// Rows for each rank, one tensor's behind another's; empty: the same number for all.
-  std::vector<std::int64_t> splits;
+  engine::Splits splits;
   [[nodiscard]] Span<const std::int64_t> splits_of(std::size_t tensor) const noexcept;
   std::vector<std::int64_t> received_splits;  ///< rows from each rank; with splits written by the driver
   /// The output of a tensor where rows differ by rank, given what data::Run::allocate is given.

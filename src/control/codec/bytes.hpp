@@ -128,8 +128,8 @@ class Reader {
     if (value > left() / least_bytes) refuse("a list is longer than the message");
     return static_cast<std::size_t>(value);
   }
-  template <class Item, class ReadItem>
-  void items(std::vector<Item>& items, std::size_t least_bytes, const ReadItem& read_item) {
+  template <class Items, class ReadItem>
+  void items(Items& items, std::size_t least_bytes, const ReadItem& read_item) {
     for (std::size_t left = length(least_bytes); left > 0; --left) read_item(items.emplace_back());
   }
   std::string text() {
