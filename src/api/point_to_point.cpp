@@ -164,6 +164,9 @@ void transfer(const char* call, const detail::GroupParts& parts, Message& messag
 std::shared_ptr<detail::HandleState> submit(const char* call, const detail::GroupParts& parts, Message message,
                                             const ConstTensorView& tensor,
                                             const std::optional<std::chrono::nanoseconds>& timeout) {
+  if (message.way == Message::Way::send && tensor.device().kind == DeviceKind::cpu) {
+    if (auto sent = parts.engine.try_send(message)) return sent;
+  }
   auto operation = operation_of(call, parts, std::move(message), tensor);
   parts.engine.submit_message(operation, timeout);
   return operation;

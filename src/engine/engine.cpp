@@ -119,6 +119,11 @@ Engine::Engine(EngineParts parts)
 
 std::shared_ptr<Engine> Engine::make(EngineParts parts) {
   std::shared_ptr<Engine> engine(new Engine(std::move(parts)));
+  engine->sent_ = std::make_shared<MessageOperation>();
+  engine->sent_->engine = engine;
+  engine->sent_->message = &engine->sent_->own;
+  bool was_interesting = false;
+  engine->sent_->complete({}, was_interesting);
   if (engine->callers_ != nullptr) engine->callers_->set_wake([raw = engine.get()] { raw->driver_.ring_if_asleep(); });
   engine->driver_.start([raw = engine.get()] { raw->background(); });
   return engine;

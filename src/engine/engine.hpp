@@ -180,6 +180,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// host, and the copy between the two.
   void submit_message(const std::shared_ptr<MessageOperation>& operation,
                       std::optional<std::chrono::nanoseconds> timeout);
+  /// Sends a short message of the CPU's memory, if that can be done at once: returns the operation of all such sends.
+  /// Null: nothing has been done.
+  [[nodiscard]] OperationPtr try_send(const p2p::Message& message);
   /// Takes a receive back that has no message yet; whether it had none. It is done soon.
   bool cancel(Operation& receive);
   /// Waits until the operation is done, or until the time has come; drives meanwhile. Throws Error: invalid_argument
@@ -430,6 +433,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Ending ending_;
   Errands errands_;
   p2p::Messenger messages_;
+  std::shared_ptr<MessageOperation> sent_;  // that has succeeded: constant
 
   control::Board board_;
   Driver driver_;

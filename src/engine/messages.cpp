@@ -71,7 +71,8 @@ void Engine::transfer(const std::shared_ptr<MessageOperation>& operation,
   wait(*operation, std::nullopt);
 }
 
-/// A peer reads the message where it lies, and may need this very CPU for that: whoever waits sleeps at once.
+/// A peer is likely to read the message where it lies, and may need this very CPU for that: whoever waits sleeps at
+/// once.
 bool Engine::is_read_for_long(const p2p::Message& message) {
   return wait_policy_.pauses_before_yield == 0 && message.bytes >= kLongRead && messages_.is_read_by_peer(message);
 }
@@ -101,6 +102,11 @@ void Engine::submit_message(const std::shared_ptr<MessageOperation>& operation,
   }
   if (messages_.has_news() || (messages_.is_busy() && messages_.leaves_node(message))) return tell_driver();
   if (messages_.is_busy()) look_soon();
+}
+
+OperationPtr Engine::try_send(const p2p::Message& message) {
+  check_usable();
+  return messages_.try_send(message) ? sent_ : nullptr;
 }
 
 /// Messages of this node are open that nobody looks at, perhaps. What could be done for them has been. Peers are not

@@ -8,6 +8,7 @@
 
 #include <kolo/error.hpp>
 
+#include "base/clock.hpp"
 #include "data/p2p/frame.hpp"
 
 namespace kolo::p2p {
@@ -42,6 +43,15 @@ class Channels {
   /// Reads a piece of a sender's memory, by its permit.
   [[nodiscard]] virtual Read read(int source, std::uint32_t permit, std::byte* to, std::uint64_t from,
                                   std::size_t bytes) = 0;
+  /// How a message comes that may be read.
+  struct Course {
+    bool is_read = false;  ///< else it is sent
+    base::Time since;
+  };
+  /// Decides for a message that a receive has got.
+  [[nodiscard]] virtual Course begin_receiving(int source, std::uint64_t bytes) = 0;
+  /// It is there now. Not told of one that failed.
+  virtual void end_receiving(int source, std::uint64_t bytes, const Course& course) = 0;
 
   // -- for the sentence of a deadline
   /// Notes whom this rank waits for; kNobody: for none.

@@ -3,8 +3,8 @@
 // Point to point on the CPU: the protocol between two ranks.
 //
 // Nobody else has a part in it: no log, no sequencer. From each rank to each other one there is a *channel*, which
-// carries *frames* in order and loses none: a ring in the memory of the node (ring.hpp), or messages of the transport
-// between nodes (net_channels.hpp). A frame has a head and perhaps data.
+// carries *frames* in order and loses none: a ring in the memory of the node (node_channels.hpp), or messages of the
+// transport between nodes (net_channels.hpp). A frame has a head and perhaps data.
 //
 //   sender                                 receiver
 //   whole      head and all the data   ->   a short message. The send is done once the frame is in the channel.
@@ -33,9 +33,9 @@
 // a list until the channel back has room. A sender puts data of a long message into the channel only when it is wanted.
 // So two ranks that have operations open never wait for each other's channel to become empty, whatever they send.
 //
-// Reading the sender's memory. `announced` may carry an address and a *permit* (ring.hpp). Who reads takes the permit
-// for each piece, and a sender that gives its send up takes it away: after that nobody reads, or believes what he has
-// read.
+// Reading the sender's memory. `announced` may carry an address and a *permit* (node_channels.hpp). The receiver reads,
+// or has the data sent, as it likes. A sender that gives its send up takes the permit away: after that nobody reads, or
+// believes what he has read.
 //
 // A rank that leaves the job. What it has sent within its node is in the channel before the others hear of it, so they
 // take that and expect nothing more. Between nodes it may still be on its way; they wait for it for a while.

@@ -26,6 +26,11 @@ bool Messenger::start(Message& message) {
   return message.done();
 }
 
+bool Messenger::try_send(const Message& send) {
+  const base::MutexLock lock(mutex_);
+  return protocol_.try_send(send);
+}
+
 bool Messenger::look(Message& message) {
   const base::MutexLock lock(mutex_);
   if (message.done()) return true;
@@ -106,7 +111,7 @@ base::Time Messenger::next_due() {
 bool Messenger::is_read_by_peer(const Message& message) {
   if (message.way != Message::Way::send || message.peer == topology_.rank || leaves_node(message)) return false;
   const base::MutexLock lock(mutex_);
-  return node_.offers();
+  return node_.is_usually_read();
 }
 
 bool Messenger::moves_net() const {

@@ -48,6 +48,8 @@ class Messenger {
   // -- any thread
   /// Begins a message; whether it is done.
   bool start(Message& message);
+  /// See Protocol.
+  [[nodiscard]] bool try_send(const Message& send);
   /// Moves messages of this node; whether this one is done. This rank is not rung from then on (see above).
   [[nodiscard]] bool look(Message& message);
   /// Gives an open message an owner, a deadline, and a time after which a warning says that it waits; false: it is
@@ -60,7 +62,7 @@ class Messenger {
   void give_up(Message& message, const Status& status);
   /// Whether the transport between nodes has a part in a message.
   [[nodiscard]] bool leaves_node(const Message& message) const noexcept;
-  /// Whether this message is sent to a peer that reads it where it lies, if it is long.
+  /// Whether this message is sent to a peer that is likely to read it where it lies, if it is long.
   [[nodiscard]] bool is_read_by_peer(const Message& message);
   /// Whether there is anything to be moved.
   [[nodiscard]] bool is_busy() const noexcept { return busy_.load(std::memory_order_acquire); }
@@ -115,6 +117,12 @@ class Messenger {
     [[nodiscard]] Read read(int source, std::uint32_t permit, std::byte* to, std::uint64_t from,
                             std::size_t bytes) override {
       return is_here(source) ? node_.read(source, permit, to, from, bytes) : Read::failed;
+    }
+    [[nodiscard]] Course begin_receiving(int source, std::uint64_t bytes) override {
+      return node_.begin_receiving(source, bytes);
+    }
+    void end_receiving(int source, std::uint64_t bytes, const Course& course) override {
+      node_.end_receiving(source, bytes, course);
     }
     void note_wait(int rank) noexcept override { node_.note_wait(rank); }
     [[nodiscard]] int wait_of(int rank) const noexcept override { return node_.wait_of(rank); }

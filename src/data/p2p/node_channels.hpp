@@ -18,26 +18,33 @@
 // awake has no bell set, and nobody rings.
 //
 // Permits. A sender whose memory its peers can read has a word for each message that may be read: a generation, and a
-// state. Who reads sets it from `open` to `reading`, and back when the piece has been read; who finds it otherwise does
-// not read, or does not believe what it has read. A sender that takes its memory back sets the word to `closed`.
-// Between processes it need not wait for who reads just then: the system reads, and what comes of it is dropped.
-// Between threads it waits until the piece has been read, for a copy of memory that has gone would crash.
+// state. A sender that takes its memory back sets it to `closed`.
+// Between processes it need not wait for who reads just then: the system reads, and who reads looks at the word
+// afterwards. If that is not `open` any more, what was read may be anything, and is dropped.
+// Between threads a copy of memory that has gone would crash. So who reads sets the word from `open` to `reading`, and
+// back when the piece has been read; who finds it otherwise does not read; and a sender that closes it amid a piece
+// waits until that has been read.
+//
 // Which way. Between threads a long message is read where it lies: that is a plain copy. Between processes the system
-// reads, page by page, and one CPU does it all: 5 GB/s on the machine where it was measured. Through the ring the data
-// is copied twice, but by two CPUs at once, and stays in their caches: 15 GB/s, and 8 where messages exceed the caches.
-// So processes send through the ring, unless they share CPUs: then it costs a change of thread for each time that the
-// ring is full, and is a third slower than reading for messages below a megabyte.
+// reads, page by page, and one CPU does it all: 5 GB/s where that was measured on CPUs that share a cache. Through the
+// ring the data is copied twice, but by two CPUs at once, and stays in their cache: 15 GB/s, and 8 where messages
+// exceed it. Where the CPUs share no cache the ring is 2 to 4 times slower than reading, for it is written where the
+// other CPU has read; and where ranks share CPUs it costs a change of thread for each time that it is full. So the
+// receiver decides, by what the two have taken it lately, for each sender and size (base/faster_way.hpp).
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
+#include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "base/faster_way.hpp"
 #include "core/topology.hpp"
+#include "data/kernels/peer_copy.hpp"
 #include "data/p2p/channels.hpp"
 #include "transport/node_link.hpp"
 #include "transport/peer_memory.hpp"
@@ -57,12 +64,14 @@ class NodeChannels final : public Channels {
   [[nodiscard]] std::size_t frame_bytes(int /*rank*/) const override { return kPartBytes; }
   [[nodiscard]] bool put(int rank, const Frame& frame, const std::byte* data, std::size_t bytes) override;
   bool take(FrameHandler& handler) override;
-  /// Whether peers read long messages of this rank where they lie.
-  [[nodiscard]] bool offers() const noexcept { return offers_; }
+  /// Whether peers are likely to read long messages of this rank where they lie.
+  [[nodiscard]] bool is_usually_read() const noexcept { return peers_ != nullptr && usual_ == Way::first; }
   [[nodiscard]] std::uint32_t permit(int rank, const std::byte* data, std::size_t bytes) override;
   void end(std::uint32_t permit) noexcept override;
   [[nodiscard]] Read read(int source, std::uint32_t permit, std::byte* to, std::uint64_t from,
                           std::size_t bytes) override;
+  [[nodiscard]] Course begin_receiving(int source, std::uint64_t bytes) override;
+  void end_receiving(int source, std::uint64_t bytes, const Course& course) override;
   void note_wait(int rank) noexcept override;
   [[nodiscard]] int wait_of(int rank) const noexcept override;
 
@@ -74,6 +83,9 @@ class NodeChannels final : public Channels {
  private:
   static constexpr std::size_t kPartBytes = 16 << 10;
 
+  /// Of receiving a long message: `first` is reading it.
+  using Way = base::FasterWay::Way;
+
   struct Head;
   struct Ring;
   /// The writer's end of a ring.
@@ -81,7 +93,8 @@ class NodeChannels final : public Channels {
     std::uint64_t written = 0;
     std::uint64_t read = 0;  ///< as far as it was seen
     bool used = false;
-    bool waits = false;  ///< has said that it waits for room
+    bool waits = false;                       ///< has said that it waits for room
+    std::unique_ptr<kernels::PeerCopy> copy;  ///< of long data; null: none so far
   };
   /// The reader's.
   struct Reading {
@@ -92,11 +105,13 @@ class NodeChannels final : public Channels {
   [[nodiscard]] std::byte* part(int local_rank) const noexcept;
   [[nodiscard]] Head& head(int local_rank) const noexcept;
   [[nodiscard]] std::atomic<std::uint64_t>& opened(int local_rank, int word) const noexcept;
+  [[nodiscard]] base::FasterWay& way_for(int source, std::uint64_t bytes);
   [[nodiscard]] Ring& ring(int receiver, int sender) const noexcept;
   [[nodiscard]] int local(int rank) const noexcept;
   void ring_bell(int local_rank) noexcept;
   [[nodiscard]] bool has_room(Ring& ring, Writing& writing, std::size_t need) noexcept;
   void open(int receiver) noexcept;
+  static void write(Writing& writing, std::byte* to, const std::byte* data, std::size_t bytes);
   bool take_from(Reading& reading, FrameHandler& handler);
   void find_opened();
 
@@ -111,7 +126,8 @@ class NodeChannels final : public Channels {
   std::vector<std::uint64_t> seen_;  // of `opened`, by word
   std::vector<std::uint32_t> free_permits_;
   std::vector<std::uint64_t> generations_;  // by permit
-  const bool offers_;                       // peers are to read this rank's memory
+  const Way usual_;
+  std::map<std::pair<int, int>, base::FasterWay> ways_;  // by local rank of the sender, and bits of the length
   bool armed_ = false;
 };
 

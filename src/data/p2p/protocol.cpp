@@ -350,8 +350,8 @@ void Protocol::accept(Message& receive, int source, const Frame& frame) {
   receive.permit = frame.permit;
   receive.address = frame.address;
   if (frame.permit != 0) {
-    reading_.push_back(&receive);
-    return;
+    receive.course = channels_.begin_receiving(source, frame.bytes);
+    if (receive.course->is_read) return reading_.push_back(&receive);
   }
   incoming_[{source, frame.id}] = &receive;
   answer(source, FrameKind::wanted, frame.id);
@@ -371,6 +371,7 @@ void Protocol::on_part(int source, const Frame& frame, const std::byte* data, st
   receive.moved += bytes;
   if (receive.moved < receive.received_bytes) return;
   incoming_.erase(found);
+  if (receive.course) channels_.end_receiving(source, receive.received_bytes, *receive.course);
   end(receive);
 }
 
@@ -396,7 +397,7 @@ void Protocol::on_wanted(std::uint64_t id) {
   if (found == announced_.end()) return;
   Message& send = *found->second;
   if (send.state != Message::State::announced) return;
-  if (send.permit != 0) channels_.end(std::exchange(send.permit, 0));  // the peer could not read
+  if (send.permit != 0) channels_.end(std::exchange(send.permit, 0));  // the peer could not read, or prefers not to
   send.state = Message::State::moving;
   if (send.there > 0) add_wanted(send);  // else `provide` does
 }

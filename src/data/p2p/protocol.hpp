@@ -47,6 +47,8 @@ class Protocol final : private FrameHandler {
   // -- calls
   /// Begins a message. It may be done at once.
   void start(Message& message);
+  /// Sends a short message at once, if it can: it need not stay where it is. False: nothing has been done.
+  [[nodiscard]] bool try_send(const Message& send);
   /// So many bytes of a late send's data are there now, as many as before or more. Not where it is done.
   void provide(Message& send, std::uint64_t bytes);
   /// Takes back a receive that has no message yet; whether it had none. It is done then.

@@ -41,6 +41,19 @@ void Protocol::start_send(Message& send) {
   mark_busy(send.peer, to);
 }
 
+bool Protocol::try_send(const Message& send) {
+  const bool is_short = send.bytes <= kWholeBytes && !send.is_late;
+  if (!closed_.ok() || !is_short || send.peer == rank_ || left_.count(send.peer) > 0) return false;
+  if (!outgoing(send.peer).beginning.empty()) return false;
+  Frame frame = head_of(send);
+  frame.id = last_id_ + 1;
+  if (!channels_.put(send.peer, frame, send.data, send.bytes)) return false;
+  ++last_id_;
+  count(send);
+  if (open_.empty() || send.peer == noted_) note_wait(Channels::kNobody);  // as `start` and `end` do
+  return true;
+}
+
 /// A send stands among those that are wanted while more of its data is there than in the channel: once, for it may go
 /// away as soon as it is done. Who copies the data has news that more is there, and also other news.
 void Protocol::provide(Message& send, std::uint64_t bytes) {
@@ -170,6 +183,7 @@ bool Protocol::read_piece(Message& receive) {
     receive.moved += bytes;
     if (receive.moved < receive.received_bytes) return false;
     answer(receive.source, FrameKind::taken, receive.id);
+    channels_.end_receiving(receive.source, receive.received_bytes, *receive.course);
     end(receive);
     return true;
   case Channels::Read::withdrawn:

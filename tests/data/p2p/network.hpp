@@ -57,7 +57,11 @@ class Network {
     for (auto permit = permits_.begin(); permit != permits_.end();)
       permit = permit->second == rank ? permits_.erase(permit) : std::next(permit);
   }
-  bool memory_fails = false;  ///< it cannot be read after all
+  bool memory_fails = false;    ///< it cannot be read after all
+  bool prefers_to_read = true;  ///< whoever may
+  // Messages that might be read, and have come:
+  int began_to_read = 0;
+  int had_sent = 0;
 
  private:
   struct Sent {
@@ -100,6 +104,10 @@ class Network {
       if (network_.memory_fails) return Read::failed;
       std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
       return Read::done;
+    }
+    [[nodiscard]] Course begin_receiving(int, std::uint64_t) override { return {network_.prefers_to_read, {}}; }
+    void end_receiving(int, std::uint64_t, const Course& course) override {
+      ++(course.is_read ? network_.began_to_read : network_.had_sent);
     }
     void note_wait(int rank) noexcept override { network_.waits_[rank_] = rank; }
     [[nodiscard]] int wait_of(int rank) const noexcept override {

@@ -210,6 +210,54 @@ TEST(NodeChannels, ThereAreSoManyPermits) {
   EXPECT_NE(node[0].permit(1, data.data(), data.size()), 0U);
 }
 
+/// Memory that the system reads for a process.
+class ProcessMemory final : public transport::PeerMemory {
+ public:
+  Status read(int, void* to, const void* from, std::size_t bytes) override {
+    std::memcpy(to, from, bytes);
+    if (meanwhile) meanwhile();
+    return {};
+  }
+  std::function<void()> meanwhile;
+
+  [[nodiscard]] bool is_readable(const void*, std::size_t) override { return true; }
+  [[nodiscard]] bool reads_by_system() const noexcept override { return true; }
+};
+
+TEST(NodeChannels, WhatTheSystemHasReadOfMemoryThatWasTakenBackIsDropped) {
+  const auto memory = std::make_shared<ProcessMemory>();
+  Node node(2, memory);
+  const std::vector<std::byte> data(100000, std::byte{7});
+  std::vector<std::byte> room(data.size());
+  const auto address = reinterpret_cast<std::uintptr_t>(data.data());
+  const std::uint32_t permit = node[0].permit(1, data.data(), data.size());
+  EXPECT_EQ(node[1].read(0, permit, room.data(), address, 50000), Channels::Read::done);
+  memory->meanwhile = [&] { node[0].end(permit); };
+  EXPECT_EQ(node[1].read(0, permit, room.data(), address, 50000), Channels::Read::withdrawn);
+  std::uint32_t next = 0;
+  memory->meanwhile = [&] { next = node[0].permit(1, data.data(), data.size()); };
+  EXPECT_EQ(node[1].read(0, permit, room.data(), address, 50000), Channels::Read::withdrawn) << "it is another's now";
+  memory->meanwhile = nullptr;
+  EXPECT_EQ(node[1].read(0, next, room.data(), address, 50000), Channels::Read::done);
+}
+
+TEST(NodeChannels, AReceiverTakesTheFasterWay) {
+  Node node(2, std::make_shared<ProcessMemory>());
+  constexpr std::uint64_t kBytes = 1 << 20;
+  const auto receive = [&](std::uint64_t bytes, bool reading_is_slow) {
+    Channels::Course course = node[1].begin_receiving(0, bytes);
+    course.since -= std::chrono::seconds(course.is_read == reading_is_slow ? 10 : 1);
+    node[1].end_receiving(0, bytes, course);
+    return course.is_read;
+  };
+  EXPECT_FALSE(receive(kBytes, false)) << "with CPUs of their own ranks send";
+  for (int i = 0; i < 5; ++i) (void)receive(kBytes, false);
+  EXPECT_TRUE(receive(kBytes, false));
+  for (int i = 0; i < 6; ++i) (void)receive(kBytes / 8, true);
+  EXPECT_FALSE(receive(kBytes / 8, true)) << "other lengths are another matter";
+  EXPECT_TRUE(receive(kBytes, false));
+}
+
 TEST(NodeChannels, OneRankHasNone) {
   EXPECT_EQ(NodeChannels::bytes(1), 0U);
   Node node(2);

@@ -63,6 +63,34 @@ TEST(Protocol, AShortSendIsDoneBeforeItsReceiveALongOneIsNot) {
   EXPECT_FALSE(announced.message.done());
 }
 
+TEST(Protocol, AShortSendThatCannotBeDoneAtOnceIsNotBegun) {
+  Network network({2, 2, 8000});
+  const auto letter = [](std::size_t bytes, int to) { return std::make_unique<Letter>(kSend, to, 0, bytes); };
+  EXPECT_FALSE(network[0].try_send(letter(kWholeBytes + 1, 1)->message)) << "too long";
+  EXPECT_FALSE(network[0].try_send(letter(10, 0)->message)) << "to oneself";
+  EXPECT_TRUE(network[0].try_send(letter(10, 1)->message));
+  EXPECT_TRUE(network[0].try_send(letter(11, 1)->message));
+  EXPECT_FALSE(network[0].try_send(letter(12, 1)->message)) << "no room";
+  Letter waits(kSend, 1, 0, 13);
+  network[0].start(waits.message);
+  Letter first(kReceive, 0, 0, 100);
+  network[1].start(first.message);
+  network.step(1);
+  EXPECT_FALSE(network[0].try_send(letter(14, 1)->message)) << "another one is before it";
+  network.settle();
+  EXPECT_TRUE(network[0].try_send(letter(15, 1)->message));
+  EXPECT_EQ(network[0].counters().sent, 4U);
+  EXPECT_FALSE(network[0].is_busy());
+  network.settle();
+  for (const std::uint64_t bytes : {11, 13, 15}) {
+    Letter receive(kReceive, 0, 0, 100);
+    network[1].start(receive.message);
+    EXPECT_EQ(receive.message.received_bytes, bytes);
+  }
+  network[0].close(Status(ErrorCode::rank_lost, "rank 1 is gone"));
+  EXPECT_FALSE(network[0].try_send(letter(16, 1)->message));
+}
+
 TEST(Protocol, ToOneself) {
   for (const std::size_t bytes : kSizes) {
     for (const bool send_first : {true, false}) {
@@ -300,6 +328,25 @@ TEST(Protocol, MemoryThatCannotBeReadIsSent) {
   EXPECT_TRUE(send.message.status.ok() && receive.message.status.ok() && receive.message.done());
   EXPECT_EQ(receive.memory, send.memory);
   EXPECT_EQ(network.permits(), 0U);
+  EXPECT_EQ(network.began_to_read, 1) << "what that cost counts for reading";
+}
+
+TEST(Protocol, WhatMayBeReadIsSentWhereTheReceiverPrefersThat) {
+  Network network({2, 2, 8000, true});
+  for (const bool prefers_to_read : {true, false}) {
+    network.prefers_to_read = prefers_to_read;
+    Letter send(kSend, 1, 7, 50000, std::byte{0x5A});
+    Letter receive(kReceive, 0, 7, 50000);
+    network[0].start(send.message);
+    network.settle();
+    network[1].start(receive.message);
+    network.settle();
+    EXPECT_TRUE(send.message.status.ok() && receive.message.status.ok() && receive.message.done());
+    EXPECT_EQ(receive.memory, send.memory);
+    EXPECT_EQ(network.permits(), 0U);
+    EXPECT_EQ(network.began_to_read, 1);
+    EXPECT_EQ(network.had_sent, prefers_to_read ? 0 : 1);
+  }
 }
 
 TEST(Protocol, ADeadlineEndsAMessageAndNamesTheCycle) {
@@ -611,7 +658,12 @@ TEST_P(RandomProgram, OrderAndEnds) {
       const int rank = below(ranks);
       const auto at = static_cast<std::size_t>(rank);
       if (below(2) == 0 && started[at] < programs[at].size()) {
-        network[rank].start(programs[at][started[at]++].letter->message);
+        Message& message = programs[at][started[at]++].letter->message;
+        if (message.way == kSend && below(2) == 0 && network[rank].try_send(message)) {
+          message.state = Message::State::done;
+        } else {
+          network[rank].start(message);
+        }
       }
       if (disturbs && started[at] > 0 && below(20) == 0) {
         Message& one = programs[at][static_cast<std::size_t>(below(static_cast<int>(started[at])))].letter->message;
