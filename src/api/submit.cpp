@@ -101,8 +101,10 @@ Result submit_and_wait(engine::Engine& engine, Claim& claim, const std::shared_p
 /// An unnamed call that has its number.
 Result run_unnamed(engine::Engine& engine, engine::SetState& set, Claim& claim,
                    const std::shared_ptr<detail::HandleState>& operation) {
-  operation->call = set.unnamed.call();
-  return submit_and_wait(engine, claim, operation);
+  const core::Round call = operation->call = set.unnamed.call();
+  Result result = submit_and_wait(engine, claim, operation);
+  set.unnamed.note_done_by_log(call);
+  return result;
 }
 
 /// An unnamed call that cannot go by the express.

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/cache_line.hpp"
 #include "base/check.hpp"
 #include "base/round_up.hpp"
 
@@ -41,6 +42,7 @@ struct Express::Line {
 struct Express::Counts {
   std::atomic<std::uint64_t> finished;  // the last call of which everything has been read
   std::atomic<bool> withdrawn;
+  std::atomic<bool> reading;
   alignas(64) std::atomic<std::int32_t> cpu;  // that the rank was on; written when it changes, read all the time
 };
 
@@ -72,6 +74,7 @@ Express::Express(base::Columns columns, std::size_t capacity, int local_rank)
   }
   counts(local_rank).finished.store(0, std::memory_order_release);
   counts(local_rank).withdrawn.store(false, std::memory_order_release);
+  counts(local_rank).reading.store(false, std::memory_order_release);
   counts(local_rank).cpu.store(kNoCpu, std::memory_order_release);
   neighbours_.reserve(static_cast<std::size_t>(ranks()));
 }
@@ -101,6 +104,17 @@ void Express::speak(Tag tag) noexcept {
   }
   KOLO_CHECK(before == pack(call_, kByLog)) << "somebody else wrote into an express line";
   verdict_ = Verdict::by_log;  // a peer was not willing to wait any longer
+}
+
+/// Lines that the peers have read are taken from their caches while this rank waits for their words. Not those of a
+/// long payload, which may be written past the cache.
+void Express::expect(std::size_t payload_bytes) const noexcept {
+  constexpr std::size_t kMost = 1 << 10;
+  constexpr std::size_t kLong = 8 << 10;
+  const std::size_t parity = (call_ + 1) % 2;
+  base::claim_lines(columns_[local_rank_] + parity * kStride, sizeof(Line));
+  if (payload_bytes >= kLong) return;
+  base::claim_lines(columns_[local_rank_] + 3 * kStride + parity * payload_bytes_, std::min(payload_bytes, kMost));
 }
 
 Express::Verdict Express::look() noexcept {
@@ -163,6 +177,12 @@ void Express::withdraw() noexcept { counts(local_rank_).withdrawn.store(true, st
 /// the peer had withdrawn, this load sees that.
 bool Express::has_withdrawn(int local_rank) const noexcept {
   return counts(local_rank).withdrawn.load(std::memory_order_seq_cst);
+}
+
+void Express::begin_reading() noexcept { counts(local_rank_).reading.store(true, std::memory_order_seq_cst); }
+void Express::end_reading() noexcept { counts(local_rank_).reading.store(false, std::memory_order_release); }
+bool Express::is_reading(int local_rank) const noexcept {
+  return counts(local_rank).reading.load(std::memory_order_seq_cst);
 }
 
 }  // namespace kolo::control

@@ -32,7 +32,9 @@
 // that rank only when they have: each rank says in a third line the last call that it has *finished* reading in. Who
 // waits for a dead rank's hears of its death as a fatal error. A rank that must give up this wait, for whatever
 // reason, says that it has *withdrawn* before its caller may touch the memory again. A peer that has read looks for
-// that afterwards: if it finds it, what it has read may be anything, and its call fails, too.
+// that afterwards: if it finds it, what it has read may be anything, and its call fails, too. Where ranks are threads
+// memory that has gone would crash who reads it. There a rank says that it *reads* and looks for a withdrawal then,
+// before it reads; and who has withdrawn waits until nobody reads. Both store, then look, sequentially consistent.
 //
 // Reuse. A rank writes word and payload of call k over those of call k - 2. Nobody needs them any more: to begin call
 // k it has ended call k - 1; either together, then all have spoken in k - 1, or by the log, then all have submitted it
@@ -93,6 +95,8 @@ class Express {
   void begin() noexcept { ++call_; }
   /// Says this rank's word, once it has begun. Afterwards the verdict may be asked for.
   void speak(Tag tag) noexcept;
+  /// A hint, once this rank has spoken: the next call's payload may be as long as this.
+  void expect(std::size_t payload_bytes) const noexcept;
   /// Begins the next call and says that it goes by the log.
   void say_by_log() noexcept {
     begin();
@@ -131,6 +135,10 @@ class Express {
   void withdraw() noexcept;
   /// Whether that rank had withdrawn when its memory was read before this call.
   [[nodiscard]] bool has_withdrawn(int local_rank) const noexcept;
+  /// Between threads, around what this rank reads of a peer that has not withdrawn.
+  void begin_reading() noexcept;
+  void end_reading() noexcept;
+  [[nodiscard]] bool is_reading(int local_rank) const noexcept;
 
  private:
   struct Line;

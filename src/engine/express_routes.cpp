@@ -2,11 +2,14 @@
 #include "engine/express_routes.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <iterator>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "base/round_up.hpp"
@@ -22,6 +25,11 @@ using core::CollectiveKind;
 
 void transfer(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 0 && to != from) kernels::copy(to, from, static_cast<std::int64_t>(bytes));
+}
+
+/// Whether all get the same number of rows.
+bool is_even(Span<const std::int64_t> splits) {
+  return std::adjacent_find(splits.begin(), splits.end(), std::not_equal_to<>()) == splits.end();
 }
 
 /// Rank `rank`'s rows of a reduce-scatter, as bytes of the input.
@@ -45,15 +53,21 @@ ExpressRoutes::ExpressRoutes(Express& express, Readers readers, const ExpressLim
 
 // ---------------------------------------------------------------- before all have spoken
 
-ExpressRoutes::Way ExpressRoutes::way_of(const ExpressCall& call) const {
+bool ExpressRoutes::suits_direct(std::size_t bytes_for_one_peer) const noexcept {
+  return readers_.memory != nullptr && limits_.direct_bytes > 0 && bytes_for_one_peer > limits_.direct_bytes;
+}
+
+/// Of an exchange of so many bytes, which is carried as a whole or not at all. What is too long for that is read in
+/// shorter blocks, too.
+bool ExpressRoutes::blocks_suit_direct(std::size_t bytes) const noexcept {
+  const std::size_t block = bytes / static_cast<std::size_t>(ranks_);
+  return suits_direct(bytes > limits_.carried_bytes ? 4 * block : block);
+}
+
+ExpressRoutes::Way ExpressRoutes::way_of(const ExpressCall& call) {
   const std::size_t bytes = call.bytes();
   const bool can_carry = bytes <= limits_.carried_bytes || bytes <= Express::kRoom;
   const Way carried = can_carry ? Way::carried : Way::by_log;
-  const auto direct_from = [&](std::size_t for_one_peer) {
-    return readers_.memory != nullptr && limits_.direct_bytes > 0 && for_one_peer >= limits_.direct_bytes;
-  };
-  // The slots bring a line to all ranks at the price of one, and write results past the cache.
-  const bool suits_slots = bytes * static_cast<std::size_t>(ranks_) >= limits_.past_cache_bytes;
   // Everybody reads every other's whole input: measured to be worth it up to 8 ranks.
   const bool reads_too_much =
       bytes > Express::kRoom && bytes * static_cast<std::size_t>(ranks_) > 8 * limits_.carried_bytes;
@@ -65,43 +79,56 @@ ExpressRoutes::Way ExpressRoutes::way_of(const ExpressCall& call) const {
   case CollectiveKind::reduce_scatter:
     return carried;
   case CollectiveKind::broadcast:
-    // To one peer: what is carried is copied twice, one after the other. From some MiB on slots are faster: the root
-    // fetches the lines while the peer writes.
-    if (ranks_ == 2 && direct_from(bytes) && bytes < limits_.past_cache_bytes / 2) return Way::direct;
-    return carried;
+    return suits_direct(bytes) ? direct_or_by_log(call, call.root) : carried;
   case CollectiveKind::allgather:
-    if (direct_from(bytes)) return ranks_ == 2 || !suits_slots ? Way::direct : Way::by_log;
+    if (suits_direct(bytes)) return direct_or_by_log(call, 0);
     return bytes <= limits_.carried_bytes ? Way::carried : Way::by_log;
   case CollectiveKind::gather:  // the root reads, and writes, all of it
-    if (call.root == own_) return Way::carried;
-    if (direct_from(bytes)) return Way::direct;
-    return bytes <= limits_.carried_bytes ? Way::carried : Way::by_log;
+    if (suits_direct(bytes)) return direct_or_by_log(call, call.root);
+    return call.root == own_ || bytes <= limits_.carried_bytes ? Way::carried : Way::by_log;
   case CollectiveKind::scatter:
     return call.root == own_ ? way_to_deal(call) : Way::carried;
-  case CollectiveKind::alltoall: {
-    const std::size_t block = bytes / static_cast<std::size_t>(ranks_);
-    // With more peers one meeting instead of two is worth more than one copy instead of two, while blocks are short.
-    if (ranks_ > 2 && can_carry && !direct_from(block / 4)) return carried;
-    return direct_from(block) ? Way::direct : carried;
-  }
+  case CollectiveKind::alltoall:
+    return blocks_suit_direct(bytes) ? direct_or_by_log(call, 0) : carried;
   default:
     return Way::by_log;
   }
 }
 
 /// Of a scatter's root, which alone knows how much it sends.
-ExpressRoutes::Way ExpressRoutes::way_to_deal(const ExpressCall& call) const {
-  const std::size_t table = static_cast<std::size_t>(ranks_) * sizeof(std::int64_t);
+ExpressRoutes::Way ExpressRoutes::way_to_deal(const ExpressCall& call) {
+  const std::size_t table = is_even(call.splits) ? 0 : base::round_up(call.splits.size() * sizeof(std::int64_t), 64);
   if (table > express_.capacity()) return Way::by_log;
-  const std::size_t for_one_peer = call.bytes() / static_cast<std::size_t>(ranks_);
-  const bool reads = readers_.memory != nullptr && limits_.direct_bytes > 0;
-  if (reads && for_one_peer >= limits_.direct_bytes) return Way::direct;
-  return base::round_up(table, 64) + call.bytes() <= express_.capacity() ? Way::carried : Way::by_log;
+  if (blocks_suit_direct(call.bytes())) return direct_or_by_log(call, own_);
+  return table + call.bytes() <= express_.capacity() ? Way::carried : Way::by_log;
+}
+
+ExpressRoutes::Way ExpressRoutes::direct_or_by_log(const ExpressCall& call, int decider) {
+  if (decider != own_ || call.bytes() <= limits_.carried_bytes) return Way::direct;
+  using Choice = base::FasterWay::Way;
+  const auto order = static_cast<int>(std::bit_width(call.bytes()));
+  const base::MutexLock lock(decisions_);
+  base::FasterWay& between = choices_.try_emplace({call.kind, order}, Choice::first).first->second;
+  const Way way = between.next() == Choice::first ? Way::direct : Way::by_log;
+  decision_ = {express_.call() + 1, &between, way, call.bytes(), base::now()};  // it is about to begin
+  return way;
+}
+
+/// What went by the log against the decision, because a rank was late, says nothing about the log.
+void ExpressRoutes::note_end(std::uint64_t call, bool by_log) {
+  const base::MutexLock lock(decisions_);
+  if (decision_.between == nullptr || decision_.call != call) return;
+  if (by_log != (decision_.way == Way::by_log)) return;
+  const std::chrono::duration<double, std::nano> took = base::now() - decision_.begun;
+  decision_.between->note(by_log ? base::FasterWay::Way::second : base::FasterWay::Way::first,
+                          took.count() / static_cast<double>(decision_.bytes));
 }
 
 /// Whether the peers can read what this rank would offer them.
 bool ExpressRoutes::can_offer(const ExpressCall& call) {
+  // Who gives nothing, or to itself alone.
   if (call.kind == CollectiveKind::broadcast && call.root != own_) return true;
+  if (call.kind == CollectiveKind::gather && call.root == own_) return true;
   // Asking the system takes as long as reading some KiB, and the same memory comes in every step.
   const Range range{reinterpret_cast<std::uintptr_t>(call.buffer.input), call.bytes()};
   Range& known = known_readable_[range.begin / 4096 % std::size(known_readable_)];
@@ -115,6 +142,7 @@ Express::Tag ExpressRoutes::prepare(const ExpressCall& call) {
   way_ = way_of(call);
   if (way_ == Way::direct && !can_offer(call)) way_ = Way::by_log;
   express_.begin();
+  laid_out_ = 0;
   if (way_ == Way::by_log) return Express::kByLog;
   if (call.kind == CollectiveKind::scatter) {
     if (call.root == own_) deal(call);
@@ -138,15 +166,27 @@ void ExpressRoutes::carry(const ExpressCall& call) {
     const std::size_t block = call.bytes() / static_cast<std::size_t>(ranks_);
     own = {block * static_cast<std::size_t>(own_), block * static_cast<std::size_t>(own_ + 1)};
   }
-  transfer(to, call.buffer.input, own.begin);
-  transfer(to + own.end, call.buffer.input + own.end, call.bytes() - own.end);
+  lay_out(to, call.buffer.input, own.begin);
+  lay_out(to + own.end, call.buffer.input + own.end, call.bytes() - own.end);
+}
+
+/// Where the peers read it.
+void ExpressRoutes::lay_out(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  to_peers_(to, from, static_cast<std::int64_t>(bytes));
+  laid_out_ += bytes;
+}
+
+/// Where a contribution to a gather lies that is carried: in its line where it fits.
+std::byte* ExpressRoutes::contributed(int rank, std::size_t bytes) const noexcept {
+  return bytes <= Express::kRoom - sizeof(Offer) ? express_.room(rank) + sizeof(Offer) : express_.payload(rank);
 }
 
 void ExpressRoutes::carry_contribution(const ExpressCall& call) {
   const Offer offer{nullptr, static_cast<std::int64_t>(call.bytes())};
   std::memcpy(express_.room(own_), &offer, sizeof offer);
   if (call.kind == CollectiveKind::gather && call.root == own_) return;
-  transfer(express_.payload(own_), call.buffer.input, call.bytes());
+  lay_out(contributed(own_, call.bytes()), call.buffer.input, call.bytes());
 }
 
 std::size_t ExpressRoutes::splits_bytes(const Deal& deal) const noexcept {
@@ -161,7 +201,7 @@ std::byte* ExpressRoutes::dealt(int root, const Deal& deal, std::size_t bytes) c
 
 void ExpressRoutes::deal(const ExpressCall& call) {
   const Span<const std::int64_t> splits = call.splits;
-  const bool even = std::adjacent_find(splits.begin(), splits.end(), std::not_equal_to<>()) == splits.end();
+  const bool even = is_even(splits);
   const Deal deal{way_ == Way::direct ? call.buffer.input : nullptr, even ? splits[0] : -1};
   static_assert(sizeof deal <= Express::kRoom);
   std::memcpy(express_.room(own_), &deal, sizeof deal);
@@ -173,8 +213,8 @@ void ExpressRoutes::deal(const ExpressCall& call) {
   const std::size_t begin = static_cast<std::size_t>(before) * call.row_bytes();
   const std::size_t end = begin + static_cast<std::size_t>(splits[own]) * call.row_bytes();
   std::byte* to = dealt(own_, deal, call.bytes());
-  transfer(to, call.buffer.input, begin);
-  transfer(to + end, call.buffer.input + end, call.bytes() - end);
+  lay_out(to, call.buffer.input, begin);
+  lay_out(to + end, call.buffer.input + end, call.bytes() - end);
 }
 
 void ExpressRoutes::offer(const ExpressCall& call) {
@@ -284,7 +324,7 @@ void ExpressRoutes::place_contributions(std::byte* output, const ExpressCall& ca
     } else if (offer.input != nullptr) {
       read(rank, output, offer.input, bytes);
     } else {
-      transfer(output, express_.payload(rank), bytes);
+      transfer(output, contributed(rank, bytes), bytes);
     }
     output += bytes;
   }
@@ -380,9 +420,19 @@ void ExpressRoutes::exchange(const ExpressCall& call, const Await& await) {
 void ExpressRoutes::read(int rank, std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes == 0) return;
   const auto place = static_cast<std::size_t>(rank);
+  const bool between_threads = !readers_.memory->reads_by_system();
+  if (between_threads) {
+    express_.begin_reading();
+    if (express_.has_withdrawn(rank)) {
+      express_.end_reading();
+      withdraw();
+      throw_given_up(rank);
+    }
+  }
   const Status status = readers_.memory->read(readers_.local_ranks[place], to, from, bytes);
+  if (between_threads) express_.end_reading();
   if (status.ok()) return;
-  express_.withdraw();  // this call ends here, and peers may be reading
+  withdraw();  // this call ends here, and peers may be reading
   if (status.code() == ErrorCode::rank_lost) throw PeerLost(readers_.world_ranks[place], status);
   throw Error(status);
 }
@@ -397,17 +447,29 @@ void ExpressRoutes::await_finished(int rank, const Await& await) {
   try {
     await([&] { return express_.has_finished(rank); });
   } catch (...) {
-    express_.withdraw();
+    withdraw();
     throw;
   }
+}
+
+/// When this returns this rank's caller may do with its memory as it likes.
+void ExpressRoutes::withdraw() {
+  express_.withdraw();
+  if (readers_.memory == nullptr || readers_.memory->reads_by_system()) return;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    while (express_.is_reading(rank)) std::this_thread::yield();
+  }
+}
+
+void ExpressRoutes::throw_given_up(int rank) const {
+  throw Error(ErrorCode::transport, "rank " + std::to_string(readers_.world_ranks[static_cast<std::size_t>(rank)]) +
+                                        " gave up the call before its peers had read its data");
 }
 
 /// After peers' memory has been read: that it was still what they had offered.
 void ExpressRoutes::check_read() const {
   for (int rank = 0; rank < ranks_; ++rank) {
-    if (!express_.has_withdrawn(rank)) continue;
-    throw Error(ErrorCode::transport, "rank " + std::to_string(readers_.world_ranks[static_cast<std::size_t>(rank)]) +
-                                          " gave up the call before its peers had read its data");
+    if (express_.has_withdrawn(rank)) throw_given_up(rank);
   }
 }
 

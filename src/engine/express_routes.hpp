@@ -2,8 +2,8 @@
 //
 // What the unnamed calls that pass by the log do with data (control/express.hpp says why they may, and when).
 //
-// Two ways, chosen by what all ranks know (of a gather, whose contributions differ in length, by each rank for its own,
-// and of a scatter by the root, which say it beside their word):
+// Two ways, chosen by length as all ranks know it (of a gather, whose contributions differ in length, by each rank for
+// its own, and of a scatter by the root, which say it beside their word):
 //
 //   carried   the input lies beside the word, a copy. When all have spoken, everybody takes what it needs of it: one
 //             meeting. An all-reduce is reduced by everybody from all inputs, a reduce by the root.
@@ -14,6 +14,12 @@
 //             crosses between cores twice, and the system's copies are slower at that than sums written back into
 //             slots (2 ranks, 1 MiB: 220 us against 120).
 //
+// What would be read directly might as well go by the log, through the slots of the data plane: two copies instead of
+// one, but on two CPUs at once. Which of the two is faster depends on the machine, the length, and how far its CPUs lie
+// from each other. So the call's *decider*, its root or else rank 0, takes what has been faster lately
+// (base/faster_way.hpp), and says kByLog for the slots. All others offer their memory either way. (Of gathers in which
+// the decider's own part is short it knows nothing of the others' length: they are read.)
+//
 // What peers will not be able to read (memory of devices, say) goes by the log: each rank tries its own buffers first,
 // and remembers some that could be read. (One that has become unreadable since, at the same address and of the same
 // length, is an error of the call, and a fault.)
@@ -22,14 +28,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <kolo/error.hpp>
 #include <kolo/types.hpp>
 
+#include "base/clock.hpp"
+#include "base/faster_way.hpp"
+#include "base/mutex.hpp"
 #include "control/express.hpp"
 #include "core/signature.hpp"
+#include "data/kernels/peer_copy.hpp"
 #include "data/kernels/reduce.hpp"
 #include "engine/operation.hpp"
 #include "transport/peer_memory.hpp"
@@ -73,7 +85,7 @@ struct ExpressCall {
 /// When which way is taken; the same on all ranks.
 struct ExpressLimits {
   std::size_t carried_bytes = 0;     ///< the longest input that is carried
-  std::size_t direct_bytes = 0;      ///< from how many bytes for one peer inputs are read directly; 0: never
+  std::size_t direct_bytes = 0;      ///< inputs of more than this for one peer may be read directly; 0: none
   std::size_t past_cache_bytes = 0;  ///< as data/cpu/tuning.hpp has it, for what is copied on the way
 };
 
@@ -95,9 +107,13 @@ class ExpressRoutes {
   /// Begins the call, puts what the peers will need beside the word, and returns the tag to be said: kByLog when the
   /// call cannot pass by the log.
   [[nodiscard]] control::Express::Tag prepare(const ExpressCall& call);
+  /// How much this has copied for the peers: into the payload, if that is more than a line.
+  [[nodiscard]] std::size_t laid_out() const noexcept { return laid_out_; }
   /// Once all have said the same: does the call of `prepare`. Throws what `make_room` and `await` throw, and Error
   /// (transport) when a peer's memory could not be read.
   void run(const ExpressCall& call, const Await& await);
+  /// That call has ended well, by the log or past it. Any thread; the next one may have begun.
+  void note_end(std::uint64_t call, bool by_log);
 
  private:
   enum class Way : std::uint8_t { by_log, carried, direct };
@@ -112,10 +128,15 @@ class ExpressRoutes {
     std::int64_t each;       ///< rows for each rank; -1: the splits lie at the begin of the payload
   };
 
-  [[nodiscard]] Way way_of(const ExpressCall& call) const;
-  [[nodiscard]] Way way_to_deal(const ExpressCall& call) const;
+  [[nodiscard]] Way way_of(const ExpressCall& call);
+  [[nodiscard]] Way way_to_deal(const ExpressCall& call);
+  [[nodiscard]] Way direct_or_by_log(const ExpressCall& call, int decider);
+  [[nodiscard]] bool suits_direct(std::size_t bytes_for_one_peer) const noexcept;
+  [[nodiscard]] bool blocks_suit_direct(std::size_t bytes) const noexcept;
   [[nodiscard]] bool can_offer(const ExpressCall& call);
   void carry(const ExpressCall& call);
+  void lay_out(std::byte* to, const std::byte* from, std::size_t bytes);
+  [[nodiscard]] std::byte* contributed(int rank, std::size_t bytes) const noexcept;
   void carry_contribution(const ExpressCall& call);
   void offer(const ExpressCall& call);
   [[nodiscard]] Offer offer_of(int rank) const noexcept;
@@ -134,6 +155,8 @@ class ExpressRoutes {
   void read(int rank, std::byte* to, const std::byte* from, std::size_t bytes);
   void finish(const Await& await);
   void await_finished(int rank, const Await& await);
+  void withdraw();
+  [[noreturn]] void throw_given_up(int rank) const;
   void check_read() const;
   [[nodiscard]] kernels::Reduction reduction_of(const ExpressCall& call) const noexcept;
 
@@ -143,11 +166,27 @@ class ExpressRoutes {
   const int ranks_;
   const int own_;
   Way way_ = Way::by_log;
+  kernels::PeerCopy to_peers_;  // into payloads
+  std::size_t laid_out_ = 0;    // by the last call
   struct Range {
     std::uintptr_t begin = 0;
     std::size_t bytes = 0;
   };
-  Range known_readable_[16];           // of this rank's own memory, by page
+  Range known_readable_[16];  // of this rank's own memory, by page
+
+  /// Of the last call that this rank has decided.
+  struct Decision {
+    std::uint64_t call = 0;
+    base::FasterWay* between = nullptr;
+    Way way = Way::by_log;
+    std::size_t bytes = 0;
+    base::Time begun;
+  };
+  base::Mutex decisions_;
+  Decision decision_ KOLO_GUARDED_BY(decisions_);
+  /// By kind and order of length: `first` is direct, `second` by the log.
+  std::map<std::pair<core::CollectiveKind, int>, base::FasterWay> choices_ KOLO_GUARDED_BY(decisions_);
+
   std::vector<const void*> inputs_;    // reduce's arguments, by rank
   std::vector<std::int64_t> lengths_;  // of contributions, or what comes from each rank, by rank
 };

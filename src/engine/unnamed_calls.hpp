@@ -37,12 +37,17 @@ class UnnamedCalls {
   void close() noexcept { open_.store(false, std::memory_order_release); }
   [[nodiscard]] std::uint64_t done() const noexcept { return done_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
+  /// That call, by `call()`, has ended well by the log. The next one may have begun.
+  void note_done_by_log(core::Round call) {
+    if (routes_) routes_->note_end(call, true);
+  }
 
   // -- inside the claim of the unnamed calls
   /// Begins a call, and says it to the peers. False: it goes by the log.
   [[nodiscard]] bool begin(const ExpressCall& call) {
     if (!may_begin()) return false;
     express_->speak(routes_->prepare(call));
+    express_->expect(routes_->laid_out());
     return true;
   }
   /// Begins one that must go by the log.
@@ -65,10 +70,11 @@ class UnnamedCalls {
   /// processes of others hold those CPUs: then some waits do without.
   [[nodiscard]] bool may_pause() noexcept { return waits_without_ == 0 || --waits_without_ == 0; }
   void note_vain_pauses() noexcept { waits_without_ = kWaitsWithout; }
-  void note_done(std::size_t bytes) noexcept {
+  void note_done(std::size_t bytes) {
     const auto add = [](std::atomic<std::uint64_t>& counter, std::uint64_t amount) {  // one writer at a time
       counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
     };
+    routes_->note_end(express_->call(), false);
     add(done_, 1);
     add(bytes_, bytes);
   }

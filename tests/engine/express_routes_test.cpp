@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls that read their peers' memory, and a rank that gives up while its memory has not been read.
+// Calls that read their peers' memory: who decides that they do, and a rank that gives up while its memory has not been
+// read.
 #include "engine/express_routes.hpp"
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <new>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 namespace kolo::engine {
@@ -23,20 +27,25 @@ constexpr std::int64_t kElements = 1000;
 /// Ranks of one process: a peer's memory is this one's.
 class OwnMemory final : public transport::PeerMemory {
  public:
+  explicit OwnMemory(std::function<void()>& meanwhile) : meanwhile_(meanwhile) {}
   [[nodiscard]] bool reads_by_system() const noexcept override { return false; }
   Status read(int, void* to, const void* from, std::size_t bytes) override {
     std::memcpy(to, from, bytes);
+    if (meanwhile_) meanwhile_();
     return {};
   }
   [[nodiscard]] bool is_readable(const void*, std::size_t) override { return true; }
+
+ private:
+  std::function<void()>& meanwhile_;
 };
 
-class WithdrawnMemory : public ::testing::TestWithParam<CollectiveKind> {
+class DirectCalls : public ::testing::TestWithParam<CollectiveKind> {
  protected:
   struct End {
     End(const base::Columns& columns, int rank)
         : express(columns, kCapacity, rank),
-          routes(express, {std::make_shared<OwnMemory>(), {0, 1}, {0, 1}}, limits()) {
+          routes(express, {std::make_shared<OwnMemory>(meanwhile), {0, 1}, {0, 1}}, limits()) {
       std::iota(input.begin(), input.end(), 1.0F);
     }
     static ExpressLimits limits() { return {256, 16, 1 << 20}; }
@@ -49,6 +58,7 @@ class WithdrawnMemory : public ::testing::TestWithParam<CollectiveKind> {
       call.make_room = [out](const std::vector<std::int64_t>&) { return out; };
       return call;
     }
+    std::function<void()> meanwhile;  ///< while this rank reads
     Express express;
     ExpressRoutes routes;
     std::vector<float> input = std::vector<float>(kElements);
@@ -65,6 +75,8 @@ class WithdrawnMemory : public ::testing::TestWithParam<CollectiveKind> {
   End patient_{columns_, 1};
   End root_{columns_, 0};
 };
+
+using WithdrawnMemory = DirectCalls;
 
 /// The root's deadline passes before its peer has come to read: the peer must not take what is there then for data.
 TEST_P(WithdrawnMemory, IsNoResult) {
@@ -86,6 +98,45 @@ TEST_P(WithdrawnMemory, IsNoResult) {
     EXPECT_EQ(error.code(), ErrorCode::transport);
     EXPECT_EQ(error.status().message(), "rank 0 gave up the call before its peers had read its data");
   }
+}
+
+/// Between threads a copy of memory that has gone would crash.
+TEST_P(WithdrawnMemory, StaysUntilAThreadHasReadIt) {
+  const ExpressCall at_root = root_.call(GetParam());
+  const ExpressCall at_peer = patient_.call(GetParam());
+  root_.express.speak(root_.routes.prepare(at_root));
+  patient_.express.speak(patient_.routes.prepare(at_peer));
+  ASSERT_EQ(root_.express.look(), Express::Verdict::together);
+  ASSERT_EQ(patient_.express.look(), Express::Verdict::together);
+  const auto gives_up = [](const std::function<bool()>& there) {
+    if (!there()) throw Error(ErrorCode::timeout, "no patience");
+  };
+  std::atomic<bool> is_reading{false};
+  std::thread impatient;
+  patient_.meanwhile = [&] {
+    is_reading = true;
+    impatient = std::thread([&] {
+      EXPECT_THROW(root_.routes.run(at_root, gives_up), Error);
+      EXPECT_FALSE(is_reading) << "its caller could have freed the memory";
+    });
+    while (!root_.express.has_withdrawn(0)) std::this_thread::yield();
+    is_reading = false;
+  };
+  EXPECT_THROW(patient_.routes.run(at_peer, gives_up), Error);
+  impatient.join();
+}
+
+/// Nor is it read after that.
+TEST_P(WithdrawnMemory, IsNotReadByAThread) {
+  const ExpressCall at_root = root_.call(GetParam());
+  const ExpressCall at_peer = patient_.call(GetParam());
+  root_.express.speak(root_.routes.prepare(at_root));
+  patient_.express.speak(patient_.routes.prepare(at_peer));
+  ASSERT_EQ(root_.express.look(), Express::Verdict::together);
+  ASSERT_EQ(patient_.express.look(), Express::Verdict::together);
+  root_.express.withdraw();
+  patient_.meanwhile = [] { ADD_FAILURE() << "it may be gone"; };
+  EXPECT_THROW(patient_.routes.run(at_peer, [](const std::function<bool()>&) {}), Error);
 }
 
 TEST_P(WithdrawnMemory, IsNotWhatHasBeenReadInTime) {
@@ -112,6 +163,68 @@ TEST_P(WithdrawnMemory, IsNotWhatHasBeenReadInTime) {
 
 INSTANTIATE_TEST_SUITE_P(Direct, WithdrawnMemory,
                          ::testing::Values(CollectiveKind::broadcast, CollectiveKind::allgather,
+                                           CollectiveKind::alltoall),
+                         [](const auto& info) { return std::string(core::to_string(info.param)); });
+
+using Decided = DirectCalls;
+
+/// Rank 0 is the root of all that have one. The slow way takes milliseconds more.
+TEST_P(Decided, ByOneRankForWhatHasBeenFaster) {
+  const auto no_wait = [](const std::function<bool()>& there) { ASSERT_TRUE(there()); };
+  const auto by_log = [&](bool log_is_slow) {
+    const ExpressCall at_root = root_.call(GetParam());
+    const ExpressCall at_peer = patient_.call(GetParam());
+    const Express::Tag root_says = root_.routes.prepare(at_root);
+    const Express::Tag peer_says = patient_.routes.prepare(at_peer);
+    EXPECT_NE(peer_says, Express::kByLog) << "who does not decide offers its memory";
+    const bool goes_by_log = root_says == Express::kByLog;
+    root_.express.speak(root_says);
+    patient_.express.speak(peer_says);
+    if (goes_by_log == log_is_slow) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    if (goes_by_log) {
+      EXPECT_EQ(patient_.express.look(), Express::Verdict::by_log);
+    } else {
+      EXPECT_EQ(patient_.express.look(), Express::Verdict::together);
+      root_.express.finish();  // before the peer waits for that
+      patient_.routes.run(at_peer, no_wait);
+      root_.routes.run(at_root, no_wait);
+    }
+    for (End* end : {&root_, &patient_}) end->routes.note_end(end->express.call(), goes_by_log);
+    return goes_by_log;
+  };
+  EXPECT_FALSE(by_log(false));
+  int log = 0;
+  for (int call = 0; call < 30; ++call) log += by_log(false) ? 1 : 0;
+  EXPECT_GT(log, 20) << "it was tried, and is faster";
+  EXPECT_TRUE(by_log(false));
+  int direct = 0;
+  for (int call = 0; call < 300; ++call) direct += by_log(true) ? 0 : 1;
+  EXPECT_GT(direct, 150) << "it has become slower";
+}
+
+TEST_P(Decided, ByNobodyWhereTheyCouldBeCarried) {
+  for (int call = 0; call < 100; ++call) {
+    ExpressCall at_root = root_.call(GetParam());
+    at_root.shape = GetParam() == CollectiveKind::allgather ? Shape{} : Shape{10};
+    at_root.buffer.elements = 10;  // more than are carried beside memory that may be read, and less than are carried
+    EXPECT_NE(root_.routes.prepare(at_root), Express::kByLog);
+    if (call % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
+    root_.routes.note_end(root_.express.call(), false);
+  }
+}
+
+/// A rank was late, and the others would not wait; or the next call has begun before the last one's end was noted.
+TEST_P(Decided, ByNothingThatSaysNothing) {
+  for (int call = 0; call < 50; ++call) {
+    EXPECT_NE(root_.routes.prepare(root_.call(GetParam())), Express::kByLog);
+    root_.routes.note_end(root_.express.call(), true);
+    root_.routes.note_end(root_.express.call() - 1, false);
+    root_.routes.note_end(root_.express.call() + 1, false);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Direct, Decided,
+                         ::testing::Values(CollectiveKind::broadcast, CollectiveKind::allgather, CollectiveKind::gather,
                                            CollectiveKind::alltoall),
                          [](const auto& info) { return std::string(core::to_string(info.param)); });
 

@@ -466,7 +466,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Form{"FourInOneLine", 4, {{"KOLO_EXPRESS_BYTES", "1"}}},
                     Form{"ThreeByTheLog", 3, {{"KOLO_EXPRESS_BYTES", "0"}}},
                     Form{"ThreeNeverDirectly", 3, {{"KOLO_DIRECT_BYTES", "0"}}},
-                    Form{"TwoAlwaysDirectly", 2, {{"KOLO_EXPRESS_BYTES", "1"}, {"KOLO_DIRECT_BYTES", "1"}}},
+                    Form{"TwoDirectlyOrByTheLog", 2, {{"KOLO_EXPRESS_BYTES", "1"}, {"KOLO_DIRECT_BYTES", "1"}}},
+                    Form{"TwoAlwaysDirectly", 2, {{"KOLO_EXPRESS_BYTES", "4M"}, {"KOLO_DIRECT_BYTES", "1"}}},
                     Form{"FourAlwaysDirectly", 4, {{"KOLO_DIRECT_BYTES", "1"}}},
                     Form{"FourOnTwoNodes", 4, {{"KOLO_RANKS_PER_NODE", "2"}}}),
     [](const testing::TestParamInfo<Form>& info) { return info.param.name; });
