@@ -12,6 +12,7 @@
 
 #include "base/cache_line.hpp"
 #include "base/check.hpp"
+#include "base/fence.hpp"
 #include "base/round_up.hpp"
 
 namespace kolo::p2p {
@@ -251,7 +252,7 @@ void NodeChannels::end(std::uint32_t permit) noexcept {
   free_permits_.push_back(index);
   if (peers_->reads_by_system()) {
     word.store(closed, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_release);  // before whatever the caller writes there
+    base::process_fence(std::memory_order_release);  // before whatever the caller writes there
   } else if (word.exchange(closed) % kStates == kReading) {
     while (word.load(std::memory_order_acquire) == closed) std::this_thread::yield();
   }
@@ -266,7 +267,7 @@ Channels::Read NodeChannels::read(int source, std::uint32_t permit, std::byte* t
   const std::uint64_t generation = permit >> kPermitBits;
   if (peers_->reads_by_system()) {
     const Status status = peers_->read(sender, to, reinterpret_cast<const void*>(from), bytes);
-    std::atomic_thread_fence(std::memory_order_acquire);
+    base::process_fence(std::memory_order_acquire);
     if (word.load(std::memory_order_relaxed) != generation * kStates + kOpen) return Read::withdrawn;
     return status.ok() ? Read::done : Read::failed;
   }
