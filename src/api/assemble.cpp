@@ -169,9 +169,9 @@ void tell(const engine::Engine& engine, const bootstrap::Bootstrap& bootstrap, c
   if (engine.device() != nullptr) KOLO_LOG(logger, info) << "GPU tensors: " << engine.device()->describe();
   if (topology.size > 1 && topology.node_count() == 1) {
     KOLO_LOG(logger, info) << "peers' memory: "
-                           << (reads_peers
-                                   ? "may be read above " + std::to_string(engine.settings().direct_bytes) + " bytes"
-                                   : std::string("not read"));
+                           << (reads_peers ? "calls may read it above " +
+                                                 std::to_string(engine.settings().direct_bytes) + " bytes"
+                                           : std::string("not read"));
   }
 }
 

@@ -101,9 +101,10 @@ Result submit_and_wait(engine::Engine& engine, Claim& claim, const std::shared_p
 /// An unnamed call that has its number.
 Result run_unnamed(engine::Engine& engine, engine::SetState& set, Claim& claim,
                    const std::shared_ptr<detail::HandleState>& operation) {
-  const core::Round call = operation->call = set.unnamed.call();
+  operation->call = set.unnamed.call();
+  const engine::ExpressRoutes::Decision decision = set.unnamed.decision();  // before others have the claim
   Result result = submit_and_wait(engine, claim, operation);
-  set.unnamed.note_done_by_log(call);
+  set.unnamed.note_done_by_log(decision);
   return result;
 }
 

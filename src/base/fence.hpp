@@ -5,8 +5,8 @@
 
 namespace kolo::base {
 
-/// std::atomic_thread_fence, for order between processes. The thread sanitizer, which does not know fences, sees one
-/// process: what it is built for needs the compiler's order alone.
+/// std::atomic_thread_fence, for order between processes. GCC refuses that under the thread sanitizer, which does not
+/// know fences. A program is built so to look for races between its own threads: there the compiler's order will do.
 inline void process_fence(std::memory_order order) noexcept {
 #if defined(__SANITIZE_THREAD__)
   std::atomic_signal_fence(order);

@@ -106,8 +106,9 @@ void Express::speak(Tag tag) noexcept {
   verdict_ = Verdict::by_log;  // a peer was not willing to wait any longer
 }
 
-/// Lines that the peers have read are taken from their caches while this rank waits for their words. Not those of a
-/// long payload, which may be written past the cache.
+/// The lines of the next call are taken from the peers' caches while this rank waits for their words. A peer that is
+/// still copying from them, in the call before this one, asks for them once more. Not those of a long payload, which
+/// may be written past the cache.
 void Express::expect(std::size_t payload_bytes) const noexcept {
   constexpr std::size_t kMost = 1 << 10;
   constexpr std::size_t kLong = 8 << 10;
@@ -173,8 +174,8 @@ bool Express::has_finished(int local_rank) const noexcept {
 
 void Express::withdraw() noexcept { counts(local_rank_).withdrawn.store(true, std::memory_order_seq_cst); }
 
-/// Memory is read by a system call, which ends before this load begins: if it saw what the peer's caller wrote after
-/// the peer had withdrawn, this load sees that.
+/// Between processes memory is read by a system call, which ends before this load begins: if it saw what the peer's
+/// caller wrote after the peer had withdrawn, this load sees that. Between threads the reader looks beforehand.
 bool Express::has_withdrawn(int local_rank) const noexcept {
   return counts(local_rank).withdrawn.load(std::memory_order_seq_cst);
 }

@@ -33,7 +33,7 @@
 // waits for a dead rank's hears of its death as a fatal error. A rank that must give up this wait, for whatever
 // reason, says that it has *withdrawn* before its caller may touch the memory again. A peer that has read looks for
 // that afterwards: if it finds it, what it has read may be anything, and its call fails, too. Where ranks are threads
-// memory that has gone would crash who reads it. There a rank says that it *reads* and looks for a withdrawal then,
+// reading freed memory would crash the reader. There a rank says that it *reads* and looks for a withdrawal then,
 // before it reads; and who has withdrawn waits until nobody reads. Both store, then look, sequentially consistent.
 //
 // Reuse. A rank writes word and payload of call k over those of call k - 2. Nobody needs them any more: to begin call

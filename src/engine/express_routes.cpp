@@ -107,21 +107,25 @@ ExpressRoutes::Way ExpressRoutes::direct_or_by_log(const ExpressCall& call, int 
   if (decider != own_ || call.bytes() <= limits_.carried_bytes) return Way::direct;
   using Choice = base::FasterWay::Way;
   const auto order = static_cast<int>(std::bit_width(call.bytes()));
-  const base::MutexLock lock(decisions_);
+  const base::MutexLock lock(choosing_);
   base::FasterWay& between = choices_.try_emplace({call.kind, order}, Choice::first).first->second;
   const Way way = between.next() == Choice::first ? Way::direct : Way::by_log;
-  decision_ = {express_.call() + 1, &between, way, call.bytes(), base::now()};  // it is about to begin
+  decision_ = {express_.call() + 1, &between, way, call.bytes(), base::now()};  // `prepare` is about to begin it
   return way;
 }
 
-/// What went by the log against the decision, because a rank was late, says nothing about the log.
-void ExpressRoutes::note_end(std::uint64_t call, bool by_log) {
-  const base::MutexLock lock(decisions_);
-  if (decision_.between == nullptr || decision_.call != call) return;
-  if (by_log != (decision_.way == Way::by_log)) return;
-  const std::chrono::duration<double, std::nano> took = base::now() - decision_.begun;
-  decision_.between->note(by_log ? base::FasterWay::Way::second : base::FasterWay::Way::first,
-                          took.count() / static_cast<double>(decision_.bytes));
+ExpressRoutes::Decision ExpressRoutes::decision_on(std::uint64_t call) const noexcept {
+  return decision_.call == call ? decision_ : Decision{};
+}
+
+/// A call that was to be read, and went by the log because a rank was late, is a cost of reading: had it been decided
+/// otherwise, the log would have been told of it.
+void ExpressRoutes::note_end(const Decision& decision) {
+  if (decision.between == nullptr) return;
+  const std::chrono::duration<double, std::nano> took = base::now() - decision.begun;
+  const base::MutexLock lock(choosing_);
+  decision.between->note(decision.way == Way::by_log ? base::FasterWay::Way::second : base::FasterWay::Way::first,
+                         took.count() / static_cast<double>(decision.bytes));
 }
 
 /// Whether the peers can read what this rank would offer them.
@@ -140,7 +144,10 @@ bool ExpressRoutes::can_offer(const ExpressCall& call) {
 
 Express::Tag ExpressRoutes::prepare(const ExpressCall& call) {
   way_ = way_of(call);
-  if (way_ == Way::direct && !can_offer(call)) way_ = Way::by_log;
+  if (way_ == Way::direct && !can_offer(call)) {
+    way_ = Way::by_log;
+    decision_ = {};  // there was nothing to choose from
+  }
   express_.begin();
   laid_out_ = 0;
   if (way_ == Way::by_log) return Express::kByLog;

@@ -16,9 +16,10 @@
 //
 // What would be read directly might as well go by the log, through the slots of the data plane: two copies instead of
 // one, but on two CPUs at once. Which of the two is faster depends on the machine, the length, and how far its CPUs lie
-// from each other. So the call's *decider*, its root or else rank 0, takes what has been faster lately
-// (base/faster_way.hpp), and says kByLog for the slots. All others offer their memory either way. (Of gathers in which
-// the decider's own part is short it knows nothing of the others' length: they are read.)
+// from each other. So one rank decides: the root, or rank 0 where there is none. It takes what has been faster lately
+// (base/faster_way.hpp), and says kByLog if that is the log. All others begin the call as one that is read, offer their
+// memory, and find the decider's word beside their own. (In a gather the decider does not know how long the others'
+// contributions are. Where its own is short it decides nothing, and long ones are read.)
 //
 // What peers will not be able to read (memory of devices, say) goes by the log: each rank tries its own buffers first,
 // and remembers some that could be read. (One that has become unreadable since, at the same address and of the same
@@ -85,7 +86,7 @@ struct ExpressCall {
 /// When which way is taken; the same on all ranks.
 struct ExpressLimits {
   std::size_t carried_bytes = 0;     ///< the longest input that is carried
-  std::size_t direct_bytes = 0;      ///< inputs of more than this for one peer may be read directly; 0: none
+  std::size_t direct_bytes = 0;      ///< of more than this for one peer inputs may be read; 0: none
   std::size_t past_cache_bytes = 0;  ///< as data/cpu/tuning.hpp has it, for what is copied on the way
 };
 
@@ -98,6 +99,15 @@ struct Readers {
 
 class ExpressRoutes {
  public:
+  enum class Way : std::uint8_t { by_log, carried, direct };
+  /// Between two ways to do a call.
+  struct Decision {
+    std::uint64_t call = 0;
+    base::FasterWay* between = nullptr;  ///< null: there was nothing to decide
+    Way way = Way::by_log;
+    std::size_t bytes = 0;
+    base::Time begun;
+  };
   /// Waits until `there()`; throws Error when that cannot be hoped for any more.
   using Await = std::function<void(const std::function<bool()>& there)>;
 
@@ -112,11 +122,12 @@ class ExpressRoutes {
   /// Once all have said the same: does the call of `prepare`. Throws what `make_room` and `await` throw, and Error
   /// (transport) when a peer's memory could not be read.
   void run(const ExpressCall& call, const Await& await);
-  /// That call has ended well, by the log or past it. Any thread; the next one may have begun.
-  void note_end(std::uint64_t call, bool by_log);
+  /// What this rank decided when it prepared its last call, if that has this number.
+  [[nodiscard]] Decision decision_on(std::uint64_t call) const noexcept;
+  /// A call has ended well on which that was decided. Any thread, outside the claim too: the next may have begun.
+  void note_end(const Decision& decision);
 
  private:
-  enum class Way : std::uint8_t { by_log, carried, direct };
   /// Beside the word of a rank whose data peers read, and of every rank of a gather.
   struct Offer {
     const std::byte* input;  ///< null: carried
@@ -174,18 +185,10 @@ class ExpressRoutes {
   };
   Range known_readable_[16];  // of this rank's own memory, by page
 
-  /// Of the last call that this rank has decided.
-  struct Decision {
-    std::uint64_t call = 0;
-    base::FasterWay* between = nullptr;
-    Way way = Way::by_log;
-    std::size_t bytes = 0;
-    base::Time begun;
-  };
-  base::Mutex decisions_;
-  Decision decision_ KOLO_GUARDED_BY(decisions_);
+  Decision decision_;  // the last one
+  base::Mutex choosing_;
   /// By kind and order of length: `first` is direct, `second` by the log.
-  std::map<std::pair<core::CollectiveKind, int>, base::FasterWay> choices_ KOLO_GUARDED_BY(decisions_);
+  std::map<std::pair<core::CollectiveKind, int>, base::FasterWay> choices_ KOLO_GUARDED_BY(choosing_);
 
   std::vector<const void*> inputs_;    // reduce's arguments, by rank
   std::vector<std::int64_t> lengths_;  // of contributions, or what comes from each rank, by rank

@@ -37,9 +37,9 @@ class UnnamedCalls {
   void close() noexcept { open_.store(false, std::memory_order_release); }
   [[nodiscard]] std::uint64_t done() const noexcept { return done_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
-  /// That call, by `call()`, has ended well by the log. The next one may have begun.
-  void note_done_by_log(core::Round call) {
-    if (routes_) routes_->note_end(call, true);
+  /// A call has ended well by the log, on which that was decided. The next one may have begun.
+  void note_done_by_log(const ExpressRoutes::Decision& decision) {
+    if (routes_) routes_->note_end(decision);
   }
 
   // -- inside the claim of the unnamed calls
@@ -63,6 +63,10 @@ class UnnamedCalls {
   }
   /// The number of the call that was begun last, for one that goes by the log; 0: all go there.
   [[nodiscard]] core::Round call() const noexcept { return express_ ? express_->call() : 0; }
+  /// What was decided on it.
+  [[nodiscard]] ExpressRoutes::Decision decision() const noexcept {
+    return routes_ ? routes_->decision_on(call()) : ExpressRoutes::Decision{};
+  }
   /// Of a call that was begun.
   [[nodiscard]] control::Express& express() noexcept { return *express_; }
   [[nodiscard]] ExpressRoutes& routes() noexcept { return *routes_; }
@@ -74,7 +78,7 @@ class UnnamedCalls {
     const auto add = [](std::atomic<std::uint64_t>& counter, std::uint64_t amount) {  // one writer at a time
       counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
     };
-    routes_->note_end(express_->call(), false);
+    routes_->note_end(decision());
     add(done_, 1);
     add(bytes_, bytes);
   }

@@ -189,7 +189,7 @@ TEST_P(Decided, ByOneRankForWhatHasBeenFaster) {
       patient_.routes.run(at_peer, no_wait);
       root_.routes.run(at_root, no_wait);
     }
-    for (End* end : {&root_, &patient_}) end->routes.note_end(end->express.call(), goes_by_log);
+    for (End* end : {&root_, &patient_}) end->routes.note_end(end->routes.decision_on(end->express.call()));
     return goes_by_log;
   };
   EXPECT_FALSE(by_log(false));
@@ -202,25 +202,44 @@ TEST_P(Decided, ByOneRankForWhatHasBeenFaster) {
   EXPECT_GT(direct, 150) << "it has become slower";
 }
 
+/// The shortest that may be read are short enough to be carried as well.
 TEST_P(Decided, ByNobodyWhereTheyCouldBeCarried) {
   for (int call = 0; call < 100; ++call) {
     ExpressCall at_root = root_.call(GetParam());
     at_root.shape = GetParam() == CollectiveKind::allgather ? Shape{} : Shape{10};
-    at_root.buffer.elements = 10;  // more than are carried beside memory that may be read, and less than are carried
+    at_root.buffer.elements = 10;
     EXPECT_NE(root_.routes.prepare(at_root), Express::kByLog);
+    EXPECT_EQ(root_.routes.decision_on(root_.express.call()).between, nullptr);
     if (call % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
-    root_.routes.note_end(root_.express.call(), false);
   }
 }
 
-/// A rank was late, and the others would not wait; or the next call has begun before the last one's end was noted.
-TEST_P(Decided, ByNothingThatSaysNothing) {
-  for (int call = 0; call < 50; ++call) {
-    EXPECT_NE(root_.routes.prepare(root_.call(GetParam())), Express::kByLog);
-    root_.routes.note_end(root_.express.call(), true);
-    root_.routes.note_end(root_.express.call() - 1, false);
-    root_.routes.note_end(root_.express.call() + 1, false);
+/// Whenever memory is to be read a rank is late, and the others end in the log after all.
+TEST_P(Decided, ForTheLogWhereRanksThatReadAreLate) {
+  int direct = 0;
+  for (int call = 0; call < 300; ++call) {
+    const bool late = root_.routes.prepare(root_.call(GetParam())) != Express::kByLog;
+    if (late) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    direct += late ? 1 : 0;
+    root_.routes.note_end(root_.routes.decision_on(root_.express.call()));
   }
+  EXPECT_LT(direct, 50) << "a try that ended in the log is a try";
+}
+
+/// Other threads make calls as well: the next one has begun before the last one's end is noted.
+TEST_P(Decided, ThoughTheNextCallHasBegun) {
+  int log = 0;
+  ExpressRoutes::Decision last;
+  for (int call = 0; call < 100; ++call) {
+    const bool by_log = root_.routes.prepare(root_.call(GetParam())) == Express::kByLog;
+    log += by_log ? 1 : 0;
+    root_.routes.note_end(last);
+    last = root_.routes.decision_on(root_.express.call());
+    ASSERT_NE(last.between, nullptr);
+    EXPECT_EQ(last.way == ExpressRoutes::Way::by_log, by_log);
+    EXPECT_EQ(root_.routes.decision_on(root_.express.call() - 1).between, nullptr);
+  }
+  EXPECT_GT(log, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Direct, Decided,

@@ -14,8 +14,8 @@ namespace {
 /// Looking at the clock takes as long as copying a kilobyte: of short copies one in so many is timed.
 constexpr std::uint32_t kCopiesPerLook = 8;
 constexpr std::int64_t kShort = 32 << 10;
-/// How much faster the writer must be past the cache. What it wrote there the peer reads from memory, which takes it 2
-/// to 6 times as long as the writer; what went through a cache that they share it finds there.
+/// How much faster the writer must be past the cache. The reader pays for it where the two share a cache: it then finds
+/// there what went through it, and else reads memory, which takes it twice as long or more.
 constexpr double kLeastGain = 2.3;
 constexpr double kLeastGainOfShort = 4;
 

@@ -107,13 +107,13 @@ base::Time Messenger::next_due() {
 
 // ---------------------------------------------------------------- the driver
 
-/// Whether something may come from other nodes that this rank waits for.
 bool Messenger::is_read_by_peer(const Message& message) {
   if (message.way != Message::Way::send || message.peer == topology_.rank || leaves_node(message)) return false;
   const base::MutexLock lock(mutex_);
   return node_.is_usually_read();
 }
 
+/// Whether something may come from other nodes that this rank waits for.
 bool Messenger::moves_net() const {
   if (net_ == nullptr || closed_) return false;
   const std::vector<Message*>& open = protocol_.open();

@@ -5,6 +5,7 @@
 #include <bit>
 #include <chrono>
 #include <cstring>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -166,7 +167,8 @@ bool NodeChannels::put(int rank, const Frame& frame, const std::byte* data, std:
   writing.written = at + record;
   if (bytes < kernels::PeerCopy::kLeastBytes) {  // the next one may be as long
     const std::size_t behind = (at + record) % kRingBytes + kLine;
-    base::claim_lines(to.data + behind, std::min({bytes, kMostClaimed, kRingBytes - behind}));
+    const std::size_t ahead = std::min({bytes, kMostClaimed, kRingBytes - behind});
+    if (at + record + kLine + ahead - writing.read <= kRingBytes) base::claim_lines(to.data + behind, ahead);
   }
   if (!std::exchange(writing.used, true)) open(receiver);
   ring_bell(receiver);
@@ -179,7 +181,11 @@ void NodeChannels::write(Writing& writing, std::byte* to, const std::byte* data,
     std::memcpy(to, data, bytes);
     return;
   }
-  if (!writing.copy) writing.copy = std::make_unique<kernels::PeerCopy>();
+  if (!writing.copy) writing.copy.reset(new (std::nothrow) kernels::PeerCopy);
+  if (!writing.copy) {
+    std::memcpy(to, data, bytes);
+    return;
+  }
   (*writing.copy)(to, data, static_cast<std::int64_t>(bytes));
 }
 
@@ -252,7 +258,8 @@ void NodeChannels::end(std::uint32_t permit) noexcept {
   free_permits_.push_back(index);
   if (peers_->reads_by_system()) {
     word.store(closed, std::memory_order_relaxed);
-    base::process_fence(std::memory_order_release);  // before whatever the caller writes there
+    // Before whatever the caller writes there; what it writes past the cache the unlocking of messenger.hpp keeps back.
+    base::process_fence(std::memory_order_release);
   } else if (word.exchange(closed) % kStates == kReading) {
     while (word.load(std::memory_order_acquire) == closed) std::this_thread::yield();
   }
