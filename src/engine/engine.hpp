@@ -254,9 +254,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
   };
 
   enum class Command : std::uint8_t { submit, make_set, join, join_counted, copy, end_step, drop_set, ask, leave };
-  /// For how long a thread that waits drives while nothing moves: as the settings say; for less, because this takes
-  /// long; not at all.
-  enum class Linger : std::uint8_t { usual, briefly, never };
   struct Item {
     Command command = Command::submit;
     OperationPtr operation;
@@ -386,7 +383,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // -- messages (messages.cpp)
   void check_may_transfer(const p2p::Message& message) const;
-  [[nodiscard]] bool is_read_for_long(const p2p::Message& message);
+  [[nodiscard]] bool look_out(p2p::Message& message);
   [[nodiscard]] bool adopt(p2p::Message& message, MessageOperation* owner,
                            std::optional<std::chrono::nanoseconds> timeout);
   void look_soon() KOLO_EXCLUDES(driver_.mutex());
@@ -405,8 +402,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void run_errands() KOLO_REQUIRES(driver_.mutex());
   template <class Done>
   std::optional<base::EventCount::Ticket> drive(Done done, std::optional<base::Time> until,
-                                                Linger linger = Linger::usual) KOLO_RELEASE(driver_.mutex());
-  [[nodiscard]] Linger linger_for(const Operation& operation);
+                                                const base::WaitPolicy& policy) KOLO_RELEASE(driver_.mutex());
+  [[nodiscard]] base::WaitPolicy policy_for(const Operation& operation);
+  [[nodiscard]] bool is_rung() const noexcept;
+  [[nodiscard]] base::WaitPolicy brief_policy() const noexcept;
   template <class Done>
   void drive_until(Done done, base::Time until) KOLO_EXCLUDES(driver_.mutex());
   void help_until(const std::function<bool()>& done, base::Time until) KOLO_EXCLUDES(driver_.mutex());

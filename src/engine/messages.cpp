@@ -13,11 +13,12 @@ namespace {
 
 /// As for unnamed calls: every rank that shares this CPU should have had a turn.
 constexpr int kTurnsOfPeers = 64;
+/// A look that moves a message moves so much of it or more. Some more looks may have moved other messages alone.
+constexpr std::uint64_t kLeastMove = 16 << 10;
+constexpr std::uint64_t kMovesOfOthers = 64;
 /// How often who is about to sleep moves what has come meanwhile, before another pass has to: waking a thread for it
 /// takes longer.
 constexpr int kTurnsBeforeRing = 8;
-/// Reading so much takes a peer several times as long as waking a thread does.
-constexpr std::uint64_t kLongRead = 2 << 20;
 
 }  // namespace
 
@@ -32,13 +33,7 @@ void Engine::transfer(p2p::Message& message, std::optional<std::chrono::nanoseco
   check_may_transfer(message);
   try {
     bool done = messages_.start(message);
-    if (!done && !messages_.leaves_node(message) && !is_read_for_long(message)) {
-      base::Waiter waiter(wait_policy_);
-      for (int steps = wait_policy_.pauses_before_yield + kTurnsOfPeers; !done && steps > 0; --steps) {
-        done = messages_.look(message);
-        if (!done) waiter.step();
-      }
-    }
+    if (!done && !messages_.leaves_node(message)) done = look_out(message);
     if (done) {
       if (messages_.has_news()) {
         tell_driver();
@@ -62,6 +57,27 @@ void Engine::transfer(p2p::Message& message, std::optional<std::chrono::nanoseco
   wait(*operation, std::nullopt);
 }
 
+/// Looks for as long as a peer that is on its way takes, and for as long as data moves; whether the message is done.
+/// While it moves this thread keeps its CPU. If it did not, two ranks of a CPU that read messages would take turns with
+/// that, end together, and leave the CPU on which the next two are read idle until then.
+bool Engine::look_out(p2p::Message& message) {
+  using Look = p2p::Messenger::Look;
+  base::Waiter waiter(wait_policy_);
+  int steps = wait_policy_.pauses_before_yield + kTurnsOfPeers;
+  std::uint64_t moves = kMovesOfOthers + message.bytes / kLeastMove;
+  while (steps > 0 && moves > 0) {
+    const Look look = messages_.look(message);
+    if (look == Look::done) return true;
+    if (look == Look::moved) {
+      --moves;
+    } else {
+      --steps;
+      waiter.step();
+    }
+  }
+  return false;
+}
+
 void Engine::transfer(const std::shared_ptr<MessageOperation>& operation,
                       std::optional<std::chrono::nanoseconds> timeout) {
   check_usable();
@@ -69,12 +85,6 @@ void Engine::transfer(const std::shared_ptr<MessageOperation>& operation,
   check_may_transfer(*operation->message);
   submit_message(operation, timeout);
   wait(*operation, std::nullopt);
-}
-
-/// A peer is likely to read the message where it lies, and may need this very CPU for that: whoever waits sleeps at
-/// once.
-bool Engine::is_read_for_long(const p2p::Message& message) {
-  return wait_policy_.pauses_before_yield == 0 && message.bytes >= kLongRead && messages_.is_read_by_peer(message);
 }
 
 /// From now on the driver completes it; false: it is done.

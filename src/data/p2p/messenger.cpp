@@ -31,12 +31,14 @@ bool Messenger::try_send(const Message& send) {
   return protocol_.try_send(send);
 }
 
-bool Messenger::look(Message& message) {
+Messenger::Look Messenger::look(Message& message) {
   const base::MutexLock lock(mutex_);
-  if (message.done()) return true;
+  if (message.done()) return Look::done;
   node_.disarm();
-  if (protocol_.progress()) settle();
-  return message.done();
+  const bool moved = protocol_.progress();
+  if (moved) settle();
+  if (message.done()) return Look::done;
+  return moved ? Look::moved : Look::nothing;
 }
 
 bool Messenger::hand_over(Message& message, void* owner, base::Time begun, std::chrono::nanoseconds patience,
@@ -110,7 +112,7 @@ base::Time Messenger::next_due() {
 bool Messenger::is_read_by_peer(const Message& message) {
   if (message.way != Message::Way::send || message.peer == topology_.rank || leaves_node(message)) return false;
   const base::MutexLock lock(mutex_);
-  return node_.is_usually_read();
+  return node_.are_all_read();
 }
 
 /// Whether something may come from other nodes that this rank waits for.

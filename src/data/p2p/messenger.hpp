@@ -50,8 +50,9 @@ class Messenger {
   bool start(Message& message);
   /// See Protocol.
   [[nodiscard]] bool try_send(const Message& send);
-  /// Moves messages of this node; whether this one is done. This rank is not rung from then on (see above).
-  [[nodiscard]] bool look(Message& message);
+  /// Moves messages of this node. This rank is not rung from then on (see above).
+  enum class Look : std::uint8_t { nothing, moved, done };  ///< `done`: the one that is asked for
+  [[nodiscard]] Look look(Message& message);
   /// Gives an open message an owner, a deadline, and a time after which a warning says that it waits; false: it is
   /// done.
   [[nodiscard]] bool hand_over(Message& message, void* owner, base::Time begun, std::chrono::nanoseconds patience,

@@ -64,8 +64,8 @@ class NodeChannels final : public Channels {
   [[nodiscard]] std::size_t frame_bytes(int /*rank*/) const override { return kPartBytes; }
   [[nodiscard]] bool put(int rank, const Frame& frame, const std::byte* data, std::size_t bytes) override;
   bool take(FrameHandler& handler) override;
-  /// Whether peers are likely to read long messages of this rank where they lie.
-  [[nodiscard]] bool is_usually_read() const noexcept { return peers_ != nullptr && usual_ == Way::first; }
+  /// Whether long messages are read where they lie, rather than as has been faster.
+  [[nodiscard]] bool are_all_read() const noexcept { return peers_ != nullptr && !chooses(); }
   [[nodiscard]] std::uint32_t permit(int rank, const std::byte* data, std::size_t bytes) override;
   void end(std::uint32_t permit) noexcept override;
   [[nodiscard]] Read read(int source, std::uint32_t permit, std::byte* to, std::uint64_t from,
@@ -105,6 +105,7 @@ class NodeChannels final : public Channels {
   [[nodiscard]] std::byte* part(int local_rank) const noexcept;
   [[nodiscard]] Head& head(int local_rank) const noexcept;
   [[nodiscard]] std::atomic<std::uint64_t>& opened(int local_rank, int word) const noexcept;
+  [[nodiscard]] bool chooses() const noexcept { return cpu_of_its_own_ && peers_->reads_by_system(); }
   [[nodiscard]] base::FasterWay& way_for(int source, std::uint64_t bytes);
   [[nodiscard]] Ring& ring(int receiver, int sender) const noexcept;
   [[nodiscard]] int local(int rank) const noexcept;
@@ -126,7 +127,7 @@ class NodeChannels final : public Channels {
   std::vector<std::uint64_t> seen_;  // of `opened`, by word
   std::vector<std::uint32_t> free_permits_;
   std::vector<std::uint64_t> generations_;  // by permit
-  const Way usual_;
+  const bool cpu_of_its_own_;
   std::map<std::pair<int, int>, base::FasterWay> ways_;  // by local rank of the sender, and bits of the length
   bool armed_ = false;
 };
