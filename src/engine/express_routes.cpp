@@ -23,6 +23,12 @@ namespace {
 using control::Express;
 using core::CollectiveKind;
 
+/// More than this, for one peer, can be read about as fast as it can be carried.
+constexpr std::size_t kLeastRead = 8 << 10;
+/// A reduce's root reads so much of an input at a time: it reduces it before it leaves the core's cache.
+constexpr std::size_t kPieceBytes = 64 << 10;
+constexpr int kMostInputsRead = 8;
+
 void transfer(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 0 && to != from) kernels::copy(to, from, static_cast<std::int64_t>(bytes));
 }
@@ -53,15 +59,22 @@ ExpressRoutes::ExpressRoutes(Express& express, Readers readers, const ExpressLim
 
 // ---------------------------------------------------------------- before all have spoken
 
+bool ExpressRoutes::may_read() const noexcept { return readers_.memory != nullptr && limits_.direct_bytes > 0; }
+
+std::size_t ExpressRoutes::least_read() const noexcept { return std::min(kLeastRead, limits_.direct_bytes); }
+
+/// The root of a reduce reads all that the others have.
+bool ExpressRoutes::reads_inputs() const noexcept { return may_read() && ranks_ <= kMostInputsRead; }
+
 bool ExpressRoutes::suits_direct(std::size_t bytes_for_one_peer) const noexcept {
-  return readers_.memory != nullptr && limits_.direct_bytes > 0 && bytes_for_one_peer > limits_.direct_bytes;
+  return may_read() && bytes_for_one_peer > std::max(limits_.direct_bytes, Express::kRoom);
 }
 
 /// Of an exchange of so many bytes, which is carried as a whole or not at all. What is too long for that is read in
 /// shorter blocks, too.
 bool ExpressRoutes::blocks_suit_direct(std::size_t bytes) const noexcept {
   const std::size_t block = bytes / static_cast<std::size_t>(ranks_);
-  return suits_direct(bytes > limits_.carried_bytes ? 4 * block : block);
+  return bytes > Express::kRoom && suits_direct(bytes > limits_.carried_bytes ? 4 * block : block);
 }
 
 ExpressRoutes::Way ExpressRoutes::way_of(const ExpressCall& call) {
@@ -75,21 +88,27 @@ ExpressRoutes::Way ExpressRoutes::way_of(const ExpressCall& call) {
   case CollectiveKind::allreduce:
     return reads_too_much ? Way::by_log : carried;
   case CollectiveKind::barrier:
-  case CollectiveKind::reduce:
   case CollectiveKind::reduce_scatter:
     return carried;
+  case CollectiveKind::reduce:
+    if (!readers_.cpu_of_its_own || !reads_inputs()) return carried;
+    if (carried == Way::by_log) return suits_direct(bytes) ? direct_or_by_log(call, call.root) : Way::by_log;
+    return call.root == own_ ? Way::carried : direct_or_carried(call, bytes);
   case CollectiveKind::broadcast:
-    return suits_direct(bytes) ? direct_or_by_log(call, call.root) : carried;
+    if (suits_direct(bytes)) return direct_or_by_log(call, call.root);
+    return carried == Way::carried && call.root == own_ ? direct_or_carried(call, bytes) : carried;
   case CollectiveKind::allgather:
     if (suits_direct(bytes)) return direct_or_by_log(call, 0);
-    return bytes <= limits_.carried_bytes ? Way::carried : Way::by_log;
+    return bytes <= limits_.carried_bytes ? direct_or_carried(call, bytes) : Way::by_log;
   case CollectiveKind::gather:  // the root reads, and writes, all of it
     if (suits_direct(bytes)) return direct_or_by_log(call, call.root);
-    return call.root == own_ || bytes <= limits_.carried_bytes ? Way::carried : Way::by_log;
+    if (call.root == own_) return Way::carried;
+    return bytes <= limits_.carried_bytes ? direct_or_carried(call, bytes) : Way::by_log;
   case CollectiveKind::scatter:
     return call.root == own_ ? way_to_deal(call) : Way::carried;
   case CollectiveKind::alltoall:
-    return blocks_suit_direct(bytes) ? direct_or_by_log(call, 0) : carried;
+    if (blocks_suit_direct(bytes)) return direct_or_by_log(call, 0);
+    return carried == Way::carried ? direct_or_carried(call, bytes / static_cast<std::size_t>(ranks_)) : Way::by_log;
   default:
     return Way::by_log;
   }
@@ -100,17 +119,29 @@ ExpressRoutes::Way ExpressRoutes::way_to_deal(const ExpressCall& call) {
   const std::size_t table = is_even(call.splits) ? 0 : base::round_up(call.splits.size() * sizeof(std::int64_t), 64);
   if (table > express_.capacity()) return Way::by_log;
   if (blocks_suit_direct(call.bytes())) return direct_or_by_log(call, own_);
-  return table + call.bytes() <= express_.capacity() ? Way::carried : Way::by_log;
+  if (table + call.bytes() > express_.capacity()) return Way::by_log;
+  return direct_or_carried(call, call.bytes() / static_cast<std::size_t>(ranks_));
 }
 
 ExpressRoutes::Way ExpressRoutes::direct_or_by_log(const ExpressCall& call, int decider) {
   if (decider != own_ || call.bytes() <= limits_.carried_bytes) return Way::direct;
+  return faster_of_direct_and(Way::by_log, call);
+}
+
+/// Of what can be carried.
+ExpressRoutes::Way ExpressRoutes::direct_or_carried(const ExpressCall& call, std::size_t bytes_for_one_peer) {
+  if (!readers_.cpu_of_its_own || !may_read()) return Way::carried;
+  if (bytes_for_one_peer <= least_read()) return Way::carried;
+  return faster_of_direct_and(Way::carried, call);
+}
+
+ExpressRoutes::Way ExpressRoutes::faster_of_direct_and(Way other, const ExpressCall& call) {
   using Choice = base::FasterWay::Way;
   const auto order = static_cast<int>(std::bit_width(call.bytes()));
   const base::MutexLock lock(choosing_);
-  base::FasterWay& between = choices_.try_emplace({call.kind, order}, Choice::first).first->second;
-  const Way way = between.next() == Choice::first ? Way::direct : Way::by_log;
-  decision_ = {express_.call() + 1, &between, way, call.bytes(), base::now()};  // `prepare` is about to begin it
+  base::FasterWay& between = choices_.try_emplace({call.kind, other, order}, Choice::first).first->second;
+  const Way way = between.next() == Choice::first ? Way::direct : other;
+  decision_ = {express_.call() + 1, &between, other, way, call.bytes(), base::now()};  // `prepare` is about to begin it
   return way;
 }
 
@@ -124,7 +155,7 @@ void ExpressRoutes::note_end(const Decision& decision) {
   if (decision.between == nullptr) return;
   const std::chrono::duration<double, std::nano> took = base::now() - decision.begun;
   const base::MutexLock lock(choosing_);
-  decision.between->note(decision.way == Way::by_log ? base::FasterWay::Way::second : base::FasterWay::Way::first,
+  decision.between->note(decision.way == Way::direct ? base::FasterWay::Way::first : base::FasterWay::Way::second,
                          took.count() / static_cast<double>(decision.bytes));
 }
 
@@ -132,7 +163,7 @@ void ExpressRoutes::note_end(const Decision& decision) {
 bool ExpressRoutes::can_offer(const ExpressCall& call) {
   // Who gives nothing, or to itself alone.
   if (call.kind == CollectiveKind::broadcast && call.root != own_) return true;
-  if (call.kind == CollectiveKind::gather && call.root == own_) return true;
+  if ((call.kind == CollectiveKind::gather || call.kind == CollectiveKind::reduce) && call.root == own_) return true;
   // Asking the system takes as long as reading some KiB, and the same memory comes in every step.
   const Range range{reinterpret_cast<std::uintptr_t>(call.buffer.input), call.bytes()};
   Range& known = known_readable_[range.begin / 4096 % std::size(known_readable_)];
@@ -143,9 +174,14 @@ bool ExpressRoutes::can_offer(const ExpressCall& call) {
 }
 
 Express::Tag ExpressRoutes::prepare(const ExpressCall& call) {
+  // Before anybody counts on this rank, for it may throw.
+  if (call.kind == CollectiveKind::reduce && call.root == own_ && call.bytes() > least_read() && reads_inputs()) {
+    const std::size_t room = static_cast<std::size_t>(ranks_) * std::min(call.bytes(), kPieceBytes);
+    if (pieces_.size() < room) pieces_.resize(room);
+  }
   way_ = way_of(call);
   if (way_ == Way::direct && !can_offer(call)) {
-    way_ = Way::by_log;
+    way_ = decision_on(express_.call() + 1).other;
     decision_ = {};  // there was nothing to choose from
   }
   express_.begin();
@@ -165,6 +201,7 @@ void ExpressRoutes::carry(const ExpressCall& call) {
   if (call.kind == CollectiveKind::allgather || call.kind == CollectiveKind::gather) return carry_contribution(call);
   if (call.kind == CollectiveKind::broadcast && call.root != own_) return;
   if (call.kind == CollectiveKind::reduce && call.root == own_) return;
+  if (call.bytes() > Express::kRoom) write_offer({nullptr, static_cast<std::int64_t>(call.bytes())});
   std::byte* to = express_.place(own_, call.bytes());
   // What is this rank's own in an exchange nobody else reads.
   Rows own;
@@ -190,8 +227,7 @@ std::byte* ExpressRoutes::contributed(int rank, std::size_t bytes) const noexcep
 }
 
 void ExpressRoutes::carry_contribution(const ExpressCall& call) {
-  const Offer offer{nullptr, static_cast<std::int64_t>(call.bytes())};
-  std::memcpy(express_.room(own_), &offer, sizeof offer);
+  write_offer({nullptr, static_cast<std::int64_t>(call.bytes())});
   if (call.kind == CollectiveKind::gather && call.root == own_) return;
   lay_out(contributed(own_, call.bytes()), call.buffer.input, call.bytes());
 }
@@ -225,7 +261,10 @@ void ExpressRoutes::deal(const ExpressCall& call) {
 }
 
 void ExpressRoutes::offer(const ExpressCall& call) {
-  const Offer offer{call.buffer.input, static_cast<std::int64_t>(call.bytes())};
+  write_offer({call.buffer.input, static_cast<std::int64_t>(call.bytes())});
+}
+
+void ExpressRoutes::write_offer(const Offer& offer) noexcept {
   static_assert(sizeof offer <= Express::kRoom);
   std::memcpy(express_.room(own_), &offer, sizeof offer);
 }
@@ -238,13 +277,17 @@ ExpressRoutes::Offer ExpressRoutes::offer_of(int rank) const noexcept {
   return offer;
 }
 
+/// Where a rank's input lies that is to be read; null: it is carried. Not of gathers, which always have an offer.
+const std::byte* ExpressRoutes::offered_by(int rank, const ExpressCall& call) const noexcept {
+  return call.bytes() > Express::kRoom ? offer_of(rank).input : nullptr;
+}
+
 void ExpressRoutes::run(const ExpressCall& call, const Await& await) {
   switch (call.kind) {
   case CollectiveKind::allreduce:
     return reduce(call);
   case CollectiveKind::reduce:
-    if (call.root == own_) reduce(call);
-    return;
+    return reduce_to_root(call, await);
   case CollectiveKind::reduce_scatter:
     return scatter(call);
   case CollectiveKind::broadcast:
@@ -273,6 +316,45 @@ void ExpressRoutes::reduce(const ExpressCall& call) {
   kernels::reduce(reduction_of(call), inputs_.data(), ranks_, call.buffer.output, call.buffer.elements);
 }
 
+/// As in a gather the root alone reads, and the others have then finished.
+void ExpressRoutes::reduce_to_root(const ExpressCall& call, const Await& await) {
+  if (call.root != own_) {
+    if (call.bytes() > Express::kRoom) express_.finish();
+    if (way_ == Way::direct) await_finished(call.root, await);
+    return;
+  }
+  bool direct = false;
+  for (int rank = 0; rank < ranks_; ++rank) direct = direct || (rank != own_ && offered_by(rank, call) != nullptr);
+  if (!direct) return reduce(call);
+  reduce_pieces(call);
+  express_.finish();
+  check_read();
+}
+
+/// Of inputs some of which are read.
+void ExpressRoutes::reduce_pieces(const ExpressCall& call) {
+  const std::size_t size = size_of(call.dtype);
+  const auto all = static_cast<std::size_t>(call.buffer.elements);
+  const std::size_t most = std::min(all, kPieceBytes / size);
+  const kernels::FloatMode float_mode;
+  for (std::size_t begin = 0; begin < all; begin += most) {
+    const std::size_t elements = std::min(most, all - begin);
+    for (int rank = 0; rank < ranks_; ++rank) {
+      const void*& input = inputs_[static_cast<std::size_t>(rank)];
+      const std::byte* const offered = rank == own_ ? nullptr : offered_by(rank, call);
+      if (offered == nullptr) {
+        input = (rank == own_ ? call.buffer.input : express_.place(rank, call.bytes())) + begin * size;
+      } else {
+        std::byte* const piece = pieces_.data() + static_cast<std::size_t>(rank) * most * size;
+        read(rank, piece, offered + begin * size, elements * size);
+        input = piece;
+      }
+    }
+    kernels::reduce(reduction_of(call), inputs_.data(), ranks_, call.buffer.output + begin * size,
+                    static_cast<std::int64_t>(elements));
+  }
+}
+
 void ExpressRoutes::scatter(const ExpressCall& call) {
   const Rows own = rows_of(call, own_, ranks_);
   for (int rank = 0; rank < ranks_; ++rank)
@@ -286,13 +368,12 @@ void ExpressRoutes::scatter(const ExpressCall& call) {
 void ExpressRoutes::broadcast(const ExpressCall& call, const Await& await) {
   if (call.root == own_) {
     transfer(call.buffer.output, call.buffer.input, call.bytes());
-  } else if (way_ == Way::direct) {
-    read(call.root, call.buffer.output, offer_of(call.root).input, call.bytes());
-  } else {
-    transfer(call.buffer.output, express_.place(call.root, call.bytes()), call.bytes());
+    if (way_ == Way::direct) finish(await);
+    return;
   }
-  if (way_ != Way::direct) return;
-  if (call.root == own_) return finish(await);
+  const std::byte* const offered = offered_by(call.root, call);
+  if (offered == nullptr) return transfer(call.buffer.output, express_.place(call.root, call.bytes()), call.bytes());
+  read(call.root, call.buffer.output, offered, call.bytes());
   express_.finish();
   check_read();
 }
@@ -409,17 +490,19 @@ void ExpressRoutes::exchange(const ExpressCall& call, const Await& await) {
   const bool past_cache = call.bytes() >= 2 * limits_.past_cache_bytes;
   (past_cache ? kernels::copy_past_cache : kernels::copy)(call.buffer.output + mine, call.buffer.input + mine,
                                                           static_cast<std::int64_t>(block));
+  bool direct = way_ == Way::direct;
   // Everybody begins with the next rank, so that nobody's memory is read by all at once.
   for (int distance = 1; distance < ranks_; ++distance) {
     const int peer = (own_ + distance) % ranks_;
     std::byte* to = call.buffer.output + block * static_cast<std::size_t>(peer);
-    if (way_ == Way::direct) {
-      read(peer, to, offer_of(peer).input + mine, block);
+    if (const std::byte* const offered = offered_by(peer, call)) {
+      read(peer, to, offered + mine, block);
+      direct = true;
     } else {
       transfer(to, express_.place(peer, call.bytes()) + mine, block);
     }
   }
-  if (way_ != Way::direct) return;
+  if (!direct) return;
   finish(await);
   check_read();
 }

@@ -2,24 +2,26 @@
 //
 // What the unnamed calls that pass by the log do with data (control/express.hpp says why they may, and when).
 //
-// Two ways, chosen by length as all ranks know it (of a gather, whose contributions differ in length, by each rank for
-// its own, and of a scatter by the root, which say it beside their word):
+// Two ways. Each rank says beside its word which way its data comes:
 //
 //   carried   the input lies beside the word, a copy. When all have spoken, everybody takes what it needs of it: one
 //             meeting. An all-reduce is reduced by everybody from all inputs, a reduce by the root.
 //   direct    the input stays where it is, and peers read it there (transport/peer_memory.hpp): one copy instead of
 //             two, and a system call for a peer's data instead of a meeting for every few slots. The call ends with a
 //             second meeting: nobody returns before its peers have read its memory, unless it gives up and withdraws
-//             it; who has read memory that was withdrawn fails. Not for reductions: an element of theirs
+//             it; who has read memory that was withdrawn fails. Not for all-reduces: an element of theirs
 //             crosses between cores twice, and the system's copies are slower at that than sums written back into
 //             slots (2 ranks, 1 MiB: 220 us against 120).
 //
-// What would be read directly might as well go by the log, through the slots of the data plane: two copies instead of
-// one, but on two CPUs at once. Which of the two is faster depends on the machine, the length, and how far its CPUs lie
-// from each other. So one rank decides: the root, or rank 0 where there is none. It takes what has been faster lately
-// (base/faster_way.hpp), and says kByLog if that is the log. All others begin the call as one that is read, offer their
-// memory, and find the decider's word beside their own. (In a gather the decider does not know how long the others'
-// contributions are. Where its own is short it decides nothing, and long ones are read.)
+// What is longer than can be carried goes by the log instead, through the slots of the data plane, or is read. What can
+// be carried may be read as well, from some KiB on. Which is faster depends on the machine, the length, and how far its
+// CPUs lie from each other, so what has been faster lately is taken (base/faster_way.hpp). Where ranks share CPUs the
+// second meeting costs a switch or two: there what can be carried is.
+//
+// Whether its data is carried or read every rank decides for itself. Whether the call goes by the log one rank decides:
+// the root, or rank 0 where there is none. It says kByLog for that. All others begin the call as one that is read,
+// offer their memory, and find the decider's word beside their own. (In a gather the decider does not know how long the
+// others' contributions are. Where its own is short it decides nothing, and long ones are read.)
 //
 // What peers will not be able to read (memory of devices, say) goes by the log: each rank tries its own buffers first,
 // and remembers some that could be read. (One that has become unreadable since, at the same address and of the same
@@ -31,6 +33,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -95,15 +98,17 @@ struct Readers {
   std::shared_ptr<transport::PeerMemory> memory;  ///< null: it cannot be read
   std::vector<int> local_ranks;                   ///< on the node, by rank of the set
   std::vector<int> world_ranks;                   ///< likewise
+  bool cpu_of_its_own = false;                    ///< this rank shares its CPU with no other
 };
 
 class ExpressRoutes {
  public:
   enum class Way : std::uint8_t { by_log, carried, direct };
-  /// Between two ways to do a call.
+  /// Between reading and another way to do a call.
   struct Decision {
     std::uint64_t call = 0;
     base::FasterWay* between = nullptr;  ///< null: there was nothing to decide
+    Way other = Way::by_log;
     Way way = Way::by_log;
     std::size_t bytes = 0;
     base::Time begun;
@@ -128,7 +133,7 @@ class ExpressRoutes {
   void note_end(const Decision& decision);
 
  private:
-  /// Beside the word of a rank whose data peers read, and of every rank of a gather.
+  /// Beside the word of a rank whose data peers may read, and of every rank of a gather.
   struct Offer {
     const std::byte* input;  ///< null: carried
     std::int64_t bytes;
@@ -142,6 +147,11 @@ class ExpressRoutes {
   [[nodiscard]] Way way_of(const ExpressCall& call);
   [[nodiscard]] Way way_to_deal(const ExpressCall& call);
   [[nodiscard]] Way direct_or_by_log(const ExpressCall& call, int decider);
+  [[nodiscard]] Way direct_or_carried(const ExpressCall& call, std::size_t bytes_for_one_peer);
+  [[nodiscard]] Way faster_of_direct_and(Way other, const ExpressCall& call);
+  [[nodiscard]] bool may_read() const noexcept;
+  [[nodiscard]] bool reads_inputs() const noexcept;
+  [[nodiscard]] std::size_t least_read() const noexcept;
   [[nodiscard]] bool suits_direct(std::size_t bytes_for_one_peer) const noexcept;
   [[nodiscard]] bool blocks_suit_direct(std::size_t bytes) const noexcept;
   [[nodiscard]] bool can_offer(const ExpressCall& call);
@@ -150,12 +160,16 @@ class ExpressRoutes {
   [[nodiscard]] std::byte* contributed(int rank, std::size_t bytes) const noexcept;
   void carry_contribution(const ExpressCall& call);
   void offer(const ExpressCall& call);
+  void write_offer(const Offer& offer) noexcept;
   [[nodiscard]] Offer offer_of(int rank) const noexcept;
+  [[nodiscard]] const std::byte* offered_by(int rank, const ExpressCall& call) const noexcept;
   [[nodiscard]] std::size_t splits_bytes(const Deal& deal) const noexcept;
   [[nodiscard]] std::byte* dealt(int root, const Deal& deal, std::size_t bytes) const noexcept;
   void deal(const ExpressCall& call);
 
   void reduce(const ExpressCall& call);
+  void reduce_to_root(const ExpressCall& call, const Await& await);
+  void reduce_pieces(const ExpressCall& call);
   void scatter(const ExpressCall& call);
   void broadcast(const ExpressCall& call, const Await& await);
   void gather(const ExpressCall& call, const Await& await);
@@ -187,8 +201,10 @@ class ExpressRoutes {
 
   Decision decision_;  // the last one
   base::Mutex choosing_;
-  /// By kind and order of length: `first` is direct, `second` by the log.
-  std::map<std::pair<core::CollectiveKind, int>, base::FasterWay> choices_ KOLO_GUARDED_BY(choosing_);
+  /// By kind, the other way, and order of length: `first` is direct, `second` the other.
+  std::map<std::tuple<core::CollectiveKind, Way, int>, base::FasterWay> choices_ KOLO_GUARDED_BY(choosing_);
+
+  std::vector<std::byte> pieces_;  // of inputs that a reduce's root reads
 
   std::vector<const void*> inputs_;    // reduce's arguments, by rank
   std::vector<std::int64_t> lengths_;  // of contributions, or what comes from each rank, by rank

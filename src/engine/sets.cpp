@@ -125,7 +125,7 @@ base::Columns Sets::columns_of(const SetState& set) const {
 
 void Sets::make_express(SetState& set) {
   if (parts_.layout.express_bytes == 0 || set.topology.node_count() > 1) return;
-  Readers readers{parts_.peers, local_ranks_of(set), set.members};
+  Readers readers{parts_.peers, local_ranks_of(set), set.members, parts_.cpu_of_its_own};
   set.unnamed.make_express(columns_of(set), set.topology.local_rank, std::move(readers),
                            express_limits(parts_.settings), set.number == core::kGlobalSet);
 }

@@ -46,6 +46,7 @@ class Sets {
     NodeLayout layout;
     std::byte* memory = nullptr;                   ///< of the node
     std::shared_ptr<transport::PeerMemory> peers;  ///< null: ranks cannot read each other's memory
+    bool cpu_of_its_own = false;                   ///< this rank shares its CPU with no other
     MakePlane make_plane;
     MakeLatePlane make_device_plane;  ///< empty: there is no device
   };

@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -13,7 +15,9 @@
 #include <memory>
 #include <new>
 #include <numeric>
+#include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 namespace kolo::engine {
@@ -241,6 +245,119 @@ TEST_P(Decided, ThoughTheNextCallHasBegun) {
   }
   EXPECT_GT(log, 0);
 }
+
+/// Ranks with CPUs of their own, and calls that can be carried and read: each says beside its word what it does.
+class CarriedOrRead : public ::testing::TestWithParam<std::tuple<CollectiveKind, bool, bool>> {
+ protected:
+  static constexpr std::int64_t kElements = 50000;  // more than a root reads at once, and no multiple of that
+  static constexpr std::size_t kCapacity = 256 << 10;
+  struct End {
+    End(const base::Columns& columns, int rank, bool cpu_of_its_own)
+        : express(columns, kCapacity, rank),
+          routes(express, {std::make_shared<OwnMemory>(meanwhile), {0, 1}, {0, 1}, cpu_of_its_own},
+                 {kCapacity, kCapacity, 1 << 20}) {
+      for (std::size_t i = 0; i < input.size(); ++i)
+        input[i] = static_cast<float>(i * 2 + static_cast<std::size_t>(rank));
+    }
+    [[nodiscard]] ExpressCall call(CollectiveKind kind) {
+      ExpressCall call;
+      call.kind = kind;
+      call.shape = kind == CollectiveKind::allgather ? Shape{} : Shape{kElements};
+      if (kind == CollectiveKind::scatter) {
+        call.shape = Shape{};
+        splits = {kElements / 2, kElements / 2};
+        call.splits = splits;
+      }
+      auto* const out = reinterpret_cast<std::byte*>(output.data());
+      call.buffer = {reinterpret_cast<const std::byte*>(input.data()), out, kElements};
+      call.make_room = [out](const std::vector<std::int64_t>&) { return out; };
+      return call;
+    }
+    std::function<void()> meanwhile;
+    Express express;
+    ExpressRoutes routes;
+    std::vector<std::int64_t> splits;
+    std::vector<float> input = std::vector<float>(kElements);
+    std::vector<float> output = std::vector<float>(2 * kElements, -1.0F);
+  };
+  [[nodiscard]] float expected(int rank, std::size_t at) const {
+    const auto value = [](std::size_t i, int from) {
+      return static_cast<float>(i * 2 + static_cast<std::size_t>(from));
+    };
+    const auto all = static_cast<std::size_t>(kElements);
+    switch (std::get<0>(GetParam())) {
+    case CollectiveKind::broadcast:
+      return at < all ? value(at, 0) : -1;
+    case CollectiveKind::reduce:
+      return at < all && rank == 0 ? value(at, 0) + value(at, 1) : -1;
+    case CollectiveKind::gather:
+      if (rank != 0) return -1;
+      [[fallthrough]];
+    case CollectiveKind::allgather:
+      return value(at % all, at < all ? 0 : 1);
+    case CollectiveKind::scatter:
+      return at < all / 2 ? value(at + (rank == 0 ? 0 : all / 2), 0) : -1;
+    default:  // all-to-all
+      return at < all ? value(at % (all / 2) + (rank == 0 ? 0 : all / 2), at < all / 2 ? 0 : 1) : -1;
+    }
+  }
+};
+
+/// The ranks run side by side, as ranks do; they find out by themselves which way is faster, so both are gone.
+TEST_P(CarriedOrRead, BringTheSame) {
+  struct Free {
+    void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{4096}); }
+  };
+  const std::size_t column = Express::column_bytes(kCapacity);
+  const std::unique_ptr<std::byte, Free> memory{
+      static_cast<std::byte*>(::operator new (2 * column, std::align_val_t{4096}))};
+  std::memset(memory.get(), 0, 2 * column);
+  const base::Columns columns = base::Columns::in_a_row(memory.get(), column, 2);
+  const auto [kind, first_has_cpu, second_has_cpu] = GetParam();
+  End first(columns, 0, first_has_cpu);
+  End second(columns, 1, second_has_cpu);
+  std::array<int, 2> read{};
+  const auto rank = [&, kind = kind](End& end, int own) {
+    for (int call = 0; call < 60; ++call) {
+      std::fill(end.output.begin(), end.output.end(), -1.0F);
+      const ExpressCall what = end.call(kind);
+      end.express.speak(end.routes.prepare(what));
+      while (end.express.look() == Express::Verdict::undecided) std::this_thread::yield();
+      ASSERT_EQ(end.express.look(), Express::Verdict::together);
+      end.routes.run(what, [](const std::function<bool()>& there) {
+        while (!there()) std::this_thread::yield();
+      });
+      const ExpressRoutes::Decision decision = end.routes.decision_on(end.express.call());
+      read[static_cast<std::size_t>(own)] += decision.way == ExpressRoutes::Way::direct ? 1 : 0;
+      end.routes.note_end(decision);
+      for (std::size_t i = 0; i < end.output.size(); ++i) ASSERT_EQ(end.output[i], expected(own, i)) << "element " << i;
+    }
+  };
+  std::thread other([&] { rank(second, 1); });
+  rank(first, 0);
+  other.join();
+  const auto gives = [kind = kind](int own) {
+    if (kind == CollectiveKind::broadcast || kind == CollectiveKind::scatter) return own == 0;
+    if (kind == CollectiveKind::gather || kind == CollectiveKind::reduce) return own == 1;
+    return true;
+  };
+  for (const int own : {0, 1}) {
+    const bool chooses = gives(own) && (own == 0 ? first_has_cpu : second_has_cpu);
+    EXPECT_EQ(read[static_cast<std::size_t>(own)] > 0, chooses) << "rank " << own;
+    EXPECT_LT(read[static_cast<std::size_t>(own)], 60);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Direct, CarriedOrRead,
+                         ::testing::Combine(::testing::Values(CollectiveKind::broadcast, CollectiveKind::reduce,
+                                                              CollectiveKind::allgather, CollectiveKind::gather,
+                                                              CollectiveKind::scatter, CollectiveKind::alltoall),
+                                            ::testing::Bool(), ::testing::Bool()),
+                         [](const auto& info) {
+                           return std::string(core::to_string(std::get<0>(info.param))) +
+                                  (std::get<1>(info.param) ? "Own" : "Shared") +
+                                  (std::get<2>(info.param) ? "Own" : "Shared");
+                         });
 
 INSTANTIATE_TEST_SUITE_P(Direct, Decided,
                          ::testing::Values(CollectiveKind::broadcast, CollectiveKind::allgather, CollectiveKind::gather,
