@@ -53,7 +53,7 @@ class FasterWay {
   static constexpr std::int64_t kPartOfPause = 4;
   /// What counts as a change of the usual way's cost, and as a gain that is worth changing for.
   static constexpr double kSlowed = 1.5;
-  static constexpr double kGain = 0.95;
+  static constexpr double kGain = 0.85;
 
   struct Costs {
     std::array<double, kTries> last{};

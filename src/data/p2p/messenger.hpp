@@ -111,9 +111,7 @@ class Messenger {
       if (drives && net_ != nullptr) moved |= net_->take(handler);
       return moved;
     }
-    [[nodiscard]] std::uint32_t permit(int rank, const std::byte* data, std::size_t bytes) override {
-      return is_here(rank) ? node_.permit(rank, data, bytes) : 0;
-    }
+    [[nodiscard]] std::uint32_t permit(int rank) override { return is_here(rank) ? node_.permit(rank) : 0; }
     void end(std::uint32_t permit) noexcept override { node_.end(permit); }
     [[nodiscard]] Read read(int source, std::uint32_t permit, std::byte* to, std::uint64_t from,
                             std::size_t bytes) override {

@@ -66,7 +66,7 @@ class NodeChannels final : public Channels {
   bool take(FrameHandler& handler) override;
   /// Whether long messages are read where they lie, rather than as has been faster.
   [[nodiscard]] bool are_all_read() const noexcept { return peers_ != nullptr && !chooses(); }
-  [[nodiscard]] std::uint32_t permit(int rank, const std::byte* data, std::size_t bytes) override;
+  [[nodiscard]] std::uint32_t permit(int rank) override;
   void end(std::uint32_t permit) noexcept override;
   [[nodiscard]] Read read(int source, std::uint32_t permit, std::byte* to, std::uint64_t from,
                           std::size_t bytes) override;
