@@ -24,6 +24,9 @@ class FasterWay {
   /// `usual`: what is taken until the other one has been tried.
   explicit FasterWay(Way usual) noexcept : usual_(usual) {}
 
+  /// What counts as a gain that is worth changing for.
+  static constexpr double kGain = 0.85;
+
   /// Whether the next one is a try.
   [[nodiscard]] bool is_trying() const noexcept { return tries_left_ > 0; }
   /// Which way the next one goes.
@@ -51,9 +54,8 @@ class FasterWay {
   static constexpr std::int64_t kMostPause = 1024;
   /// Where the usual way has slowed, a part of that pause is enough.
   static constexpr std::int64_t kPartOfPause = 4;
-  /// What counts as a change of the usual way's cost, and as a gain that is worth changing for.
+  /// What counts as a change of the usual way's cost.
   static constexpr double kSlowed = 1.5;
-  static constexpr double kGain = 0.85;
 
   struct Costs {
     std::array<double, kTries> last{};

@@ -54,6 +54,8 @@ class KOLO_CAPABILITY("mutex") BasicMutex {
   void lock() KOLO_ACQUIRE() { mutex_.lock(); }
   void unlock() KOLO_RELEASE() { mutex_.unlock(); }
   [[nodiscard]] bool try_lock() KOLO_TRY_ACQUIRE(true) { return mutex_.try_lock(); }
+  /// Of an AwaitedMutex: whether threads wait for it.
+  [[nodiscard]] bool is_awaited() const noexcept { return mutex_.is_awaited(); }
   /// Tells the analysis what it cannot see: the caller holds this. Does nothing.
   void assert_held() const noexcept KOLO_ASSERT_HELD(this) {}
 
@@ -74,7 +76,27 @@ class Flag {
   std::atomic<bool> held_{false};
 };
 
+/// Knows whether somebody waits for it: who takes it again and again can let them go first. A mutex alone would rather
+/// be taken by who has given it back just now than by who must be woken.
+class Counted {
+ public:
+  void lock() {
+    if (mutex_.try_lock()) return;
+    waiting_.fetch_add(1, std::memory_order_relaxed);
+    mutex_.lock();
+    waiting_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  void unlock() { mutex_.unlock(); }
+  [[nodiscard]] bool try_lock() { return mutex_.try_lock(); }
+  [[nodiscard]] bool is_awaited() const noexcept { return waiting_.load(std::memory_order_relaxed) > 0; }
+
+ private:
+  std::mutex mutex_;
+  std::atomic<int> waiting_{0};
+};
+
 using Mutex = BasicMutex<std::mutex>;
+using AwaitedMutex = BasicMutex<Counted>;
 using TryMutex = BasicMutex<Flag>;
 using RecursiveMutex = BasicMutex<std::recursive_mutex>;
 

@@ -12,8 +12,8 @@
 //
 // Words. A rank has a *line* for odd and one for even calls. The line's first eight bytes are its *word*: the number of
 // the call (16 bits of it) and a *tag* (48 bits), a hash of the signature; the tag `kByLog` says "not past the log".
-// The rest of the line holds inputs of up to 56 bytes, longer ones lie in a payload area of the same parity; still
-// longer ones stay where they are, and the line says at which address (transport/peer_memory.hpp).
+// The rest of the line holds inputs of up to 56 bytes, longer ones lie in a payload area of the same parity, or
+// stay where they are, and the line says at which address (transport/peer_memory.hpp).
 //
 // The verdict on call k is a function of the n words of call k, which are written once each:
 //

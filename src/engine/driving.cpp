@@ -26,6 +26,7 @@ constexpr std::chrono::microseconds kLittlePatience{200};
 /// look. If it slept, the two ranks that are woken on a CPU would take turns with what they read next (messages.cpp),
 /// and messages of 64 MiB between 4 ranks of 2 CPUs take a quarter longer.
 constexpr std::chrono::nanoseconds kReadingOfByte{1};
+constexpr std::uint64_t kMostRead = 128 << 20;
 
 }  // namespace
 
@@ -286,7 +287,8 @@ base::WaitPolicy Engine::policy_for(const Operation& operation) {
   }
   base::WaitPolicy policy = wait_policy_;
   if (policy.pauses_before_yield == 0 && messages_.is_read_by_peer(*operation.message)) {
-    policy.active = std::max(policy.active, kReadingOfByte * static_cast<std::int64_t>(operation.message->bytes));
+    const auto bytes = static_cast<std::int64_t>(std::min(operation.message->bytes, kMostRead));
+    policy.active = std::max(policy.active, kReadingOfByte * bytes);
   }
   return policy;
 }

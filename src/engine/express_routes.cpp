@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -61,7 +62,10 @@ ExpressRoutes::ExpressRoutes(Express& express, Readers readers, const ExpressLim
 
 bool ExpressRoutes::may_read() const noexcept { return readers_.memory != nullptr && limits_.direct_bytes > 0; }
 
-std::size_t ExpressRoutes::least_read() const noexcept { return std::min(kLeastRead, limits_.direct_bytes); }
+/// Inputs of more than this for one peer are read, if any are.
+std::size_t ExpressRoutes::least_read() const noexcept {
+  return std::min(kLeastRead, std::max(limits_.direct_bytes, Express::kRoom));
+}
 
 /// The root of a reduce reads all that the others have.
 bool ExpressRoutes::reads_inputs() const noexcept { return may_read() && ranks_ <= kMostInputsRead; }
@@ -154,9 +158,14 @@ ExpressRoutes::Decision ExpressRoutes::decision_on(std::uint64_t call) const noe
 void ExpressRoutes::note_end(const Decision& decision) {
   if (decision.between == nullptr) return;
   const std::chrono::duration<double, std::nano> took = base::now() - decision.begun;
+  note_cost(decision, took.count() / static_cast<double>(decision.bytes));
+}
+
+void ExpressRoutes::note_cost(const Decision& decision, double of_byte) {
+  if (decision.between == nullptr) return;
   const base::MutexLock lock(choosing_);
   decision.between->note(decision.way == Way::direct ? base::FasterWay::Way::first : base::FasterWay::Way::second,
-                         took.count() / static_cast<double>(decision.bytes));
+                         of_byte);
 }
 
 /// Whether the peers can read what this rank would offer them.
@@ -181,8 +190,9 @@ Express::Tag ExpressRoutes::prepare(const ExpressCall& call) {
   }
   way_ = way_of(call);
   if (way_ == Way::direct && !can_offer(call)) {
-    way_ = decision_on(express_.call() + 1).other;
-    decision_ = {};  // there was nothing to choose from
+    const Decision decision = std::exchange(decision_, {});
+    way_ = decision.call == express_.call() + 1 ? decision.other : Way::by_log;
+    note_cost(decision, std::numeric_limits<double>::max());  // the next calls need not ask again
   }
   express_.begin();
   laid_out_ = 0;
@@ -201,7 +211,8 @@ void ExpressRoutes::carry(const ExpressCall& call) {
   if (call.kind == CollectiveKind::allgather || call.kind == CollectiveKind::gather) return carry_contribution(call);
   if (call.kind == CollectiveKind::broadcast && call.root != own_) return;
   if (call.kind == CollectiveKind::reduce && call.root == own_) return;
-  if (call.bytes() > Express::kRoom) write_offer({nullptr, static_cast<std::int64_t>(call.bytes())});
+  const bool may_be_read = call.kind != CollectiveKind::allreduce && call.kind != CollectiveKind::reduce_scatter;
+  if (may_be_read && call.bytes() > Express::kRoom) write_offer({nullptr, static_cast<std::int64_t>(call.bytes())});
   std::byte* to = express_.place(own_, call.bytes());
   // What is this rank's own in an exchange nobody else reads.
   Rows own;
@@ -336,6 +347,8 @@ void ExpressRoutes::reduce_pieces(const ExpressCall& call) {
   const std::size_t size = size_of(call.dtype);
   const auto all = static_cast<std::size_t>(call.buffer.elements);
   const std::size_t most = std::min(all, kPieceBytes / size);
+  const bool past_cache = call.bytes() >= limits_.past_cache_bytes && call.buffer.input != call.buffer.output;
+  const auto reduce_so = past_cache ? kernels::reduce_past_cache : kernels::reduce;
   const kernels::FloatMode float_mode;
   for (std::size_t begin = 0; begin < all; begin += most) {
     const std::size_t elements = std::min(most, all - begin);
@@ -350,8 +363,8 @@ void ExpressRoutes::reduce_pieces(const ExpressCall& call) {
         input = piece;
       }
     }
-    kernels::reduce(reduction_of(call), inputs_.data(), ranks_, call.buffer.output + begin * size,
-                    static_cast<std::int64_t>(elements));
+    reduce_so(reduction_of(call), inputs_.data(), ranks_, call.buffer.output + begin * size,
+              static_cast<std::int64_t>(elements));
   }
 }
 

@@ -16,11 +16,12 @@
 // What is longer than can be carried goes by the log instead, through the slots of the data plane, or is read. What can
 // be carried may be read as well, from some KiB on. Which is faster depends on the machine, the length, and how far its
 // CPUs lie from each other, so what has been faster lately is taken (base/faster_way.hpp). Where ranks share CPUs the
-// second meeting costs a switch or two: there what can be carried is.
+// second meeting costs a switch or two: there calls of up to KOLO_DIRECT_BYTES are carried.
 //
-// Whether its data is carried or read every rank decides for itself. Whether the call goes by the log one rank decides:
-// the root, or rank 0 where there is none. It says kByLog for that. All others begin the call as one that is read,
-// offer their memory, and find the decider's word beside their own. (In a gather the decider does not know how long the
+// Whether its data is carried or read every rank decides for itself. Whether a long call goes by the log one rank
+// decides: the root, or rank 0 where there is none. It says kByLog for that. All others begin the call as one that is
+// read, offer their memory, and find the decider's word beside their own (of a reduce, ranks that share CPUs say
+// kByLog, too). (In a gather the decider does not know how long the
 // others' contributions are. Where its own is short it decides nothing, and long ones are read.)
 //
 // What peers will not be able to read (memory of devices, say) goes by the log: each rank tries its own buffers first,
@@ -149,6 +150,7 @@ class ExpressRoutes {
   [[nodiscard]] Way direct_or_by_log(const ExpressCall& call, int decider);
   [[nodiscard]] Way direct_or_carried(const ExpressCall& call, std::size_t bytes_for_one_peer);
   [[nodiscard]] Way faster_of_direct_and(Way other, const ExpressCall& call);
+  void note_cost(const Decision& decision, double of_byte);
   [[nodiscard]] bool may_read() const noexcept;
   [[nodiscard]] bool reads_inputs() const noexcept;
   [[nodiscard]] std::size_t least_read() const noexcept;

@@ -2,8 +2,10 @@
 //
 // Point to point: what an engine adds to data/p2p/messenger.hpp is who moves messages when, and how to wait.
 //
-// A thread inside a synchronous call looks for as long as a peer takes that is on its way, without the driver's place.
+// A thread inside a synchronous call looks for as long as a peer takes that is on its way, or data moves, without the
+// driver's place.
 // After that the message becomes an operation, and the thread waits as for any other one: it drives, then it sleeps.
+#include <thread>
 #include <utility>
 
 #include "engine/engine.hpp"
@@ -70,6 +72,8 @@ bool Engine::look_out(p2p::Message& message) {
     if (look == Look::done) return true;
     if (look == Look::moved) {
       --moves;
+      while (messages_.is_awaited()) std::this_thread::yield();
+      if (messages_.has_news()) tell_driver();  // that others' messages have ended
     } else {
       --steps;
       waiter.step();

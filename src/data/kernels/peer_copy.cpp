@@ -23,7 +23,7 @@ double cost_of(base::FasterWay::Way way, std::int64_t bytes, base::Duration took
   const std::chrono::duration<double, std::nano> nanoseconds = took;
   const double for_a_byte = nanoseconds.count() / static_cast<double>(bytes);
   if (way == base::FasterWay::Way::first) return for_a_byte;
-  return for_a_byte * (bytes < kShort ? kLeastGainOfShort : kLeastGain);
+  return for_a_byte * (bytes < kShort ? kLeastGainOfShort : kLeastGain) * base::FasterWay::kGain;
 }
 
 }  // namespace

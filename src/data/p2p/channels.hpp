@@ -35,8 +35,8 @@ class Channels {
   virtual bool take(FrameHandler& handler) = 0;
 
   // -- the sender's memory, where peers can read it
-  /// Lets that rank read a message's memory, until `end`. 0: it cannot.
-  [[nodiscard]] virtual std::uint32_t permit(int rank) = 0;
+  /// Lets that rank read the memory of a message of so many bytes, until `end`. 0: it cannot.
+  [[nodiscard]] virtual std::uint32_t permit(int rank, std::size_t bytes) = 0;
   /// Takes it back. Once this returns nobody reads there, or what he reads he does not believe.
   virtual void end(std::uint32_t permit) noexcept = 0;
   enum class Read : std::uint8_t { done, withdrawn, failed };

@@ -3,9 +3,9 @@
 // Point to point of one rank: the protocol, its channels, and the lock around both.
 //
 // Two kinds of threads move messages. The engine's driver moves all of them, in its passes. A thread inside a
-// synchronous call moves those of its node by itself, for as long as a peer takes that is on its way: a short message
-// then needs neither the driver's place nor another thread. The transport between nodes is the driver's alone, so
-// frames for other nodes wait for it.
+// synchronous call moves those of its node by itself, for as long as a peer takes that is on its way or data moves:
+// such a message needs neither the driver's place nor another thread. The transport between nodes is the driver's
+// alone, so frames for other nodes wait for it.
 //
 // A message has an owner, or is looked at by the thread that made the call. Of those with an owner the driver is told
 // when they are done (`take_done`), whoever has moved them; `has_news` says so.
@@ -63,8 +63,10 @@ class Messenger {
   void give_up(Message& message, const Status& status);
   /// Whether the transport between nodes has a part in a message.
   [[nodiscard]] bool leaves_node(const Message& message) const noexcept;
-  /// Whether this message is sent to a peer that is likely to read it where it lies, if it is long.
-  [[nodiscard]] bool is_read_by_peer(const Message& message);
+  /// Whether this message is sent to a peer that reads it where it lies, unless it is short.
+  [[nodiscard]] bool is_read_by_peer(const Message& message) const noexcept;
+  /// Whether other threads wait for this. Who calls again and again lets them go first.
+  [[nodiscard]] bool is_awaited() const noexcept { return mutex_.is_awaited(); }
   /// Whether there is anything to be moved.
   [[nodiscard]] bool is_busy() const noexcept { return busy_.load(std::memory_order_acquire); }
   /// Whether messages are done of which the driver has not been told.
@@ -111,7 +113,9 @@ class Messenger {
       if (drives && net_ != nullptr) moved |= net_->take(handler);
       return moved;
     }
-    [[nodiscard]] std::uint32_t permit(int rank) override { return is_here(rank) ? node_.permit(rank) : 0; }
+    [[nodiscard]] std::uint32_t permit(int rank, std::size_t bytes) override {
+      return is_here(rank) ? node_.permit(rank, bytes) : 0;
+    }
     void end(std::uint32_t permit) noexcept override { node_.end(permit); }
     [[nodiscard]] Read read(int source, std::uint32_t permit, std::byte* to, std::uint64_t from,
                             std::size_t bytes) override {
@@ -138,10 +142,11 @@ class Messenger {
   [[nodiscard]] bool moves_net() const KOLO_REQUIRES(mutex_);
 
   const core::Topology& topology_;
+  const bool all_read_;  // messages of this node that are not short
   std::atomic<bool> busy_{false};
   std::atomic<bool> news_{false};
 
-  base::Mutex mutex_;
+  base::AwaitedMutex mutex_;
   NodeChannels node_ KOLO_GUARDED_BY(mutex_);
   const std::unique_ptr<NetChannels> net_ KOLO_PT_GUARDED_BY(mutex_);  // null: there is one node
   Routes routes_ KOLO_GUARDED_BY(mutex_);

@@ -29,8 +29,9 @@
 // reads, page by page, and one CPU does it all: 5 GB/s where that was measured on CPUs that share a cache. Through the
 // ring the data is copied twice, but by two CPUs at once, and stays in their cache: 15 GB/s, and 8 where messages
 // exceed it. Where the CPUs share no cache the ring is 2 to 4 times slower than reading, for it is written where the
-// other CPU has read; and where ranks share CPUs it costs a change of thread for each time that it is full. So the
-// receiver decides, by what the two have taken it lately, for each sender and size (base/faster_way.hpp).
+// other CPU has read. So the receiver decides, by what the two have taken it lately, for each sender and size
+// (base/faster_way.hpp). Where ranks share CPUs the ring costs a change of thread for each time that it is full: there
+// all is read.
 #pragma once
 
 #include <array>
@@ -64,9 +65,7 @@ class NodeChannels final : public Channels {
   [[nodiscard]] std::size_t frame_bytes(int /*rank*/) const override { return kPartBytes; }
   [[nodiscard]] bool put(int rank, const Frame& frame, const std::byte* data, std::size_t bytes) override;
   bool take(FrameHandler& handler) override;
-  /// Whether long messages are read where they lie, rather than as has been faster.
-  [[nodiscard]] bool are_all_read() const noexcept { return peers_ != nullptr && !chooses(); }
-  [[nodiscard]] std::uint32_t permit(int rank) override;
+  [[nodiscard]] std::uint32_t permit(int rank, std::size_t bytes) override;
   void end(std::uint32_t permit) noexcept override;
   [[nodiscard]] Read read(int source, std::uint32_t permit, std::byte* to, std::uint64_t from,
                           std::size_t bytes) override;

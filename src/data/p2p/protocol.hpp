@@ -130,7 +130,7 @@ class Protocol final : private FrameHandler {
   void add_wanted(Message& send);
   [[nodiscard]] bool push_parts(Message& send, bool& moved);
   bool read();
-  [[nodiscard]] bool read_piece(Message& receive);
+  [[nodiscard]] bool read_piece(Message& receive, std::uint64_t& left);
   void answer(int rank, FrameKind kind, std::uint64_t id);
   void answer(int rank, const Frame& frame);
   Outgoing& outgoing(int rank);

@@ -13,9 +13,9 @@
 namespace kolo::p2p {
 namespace {
 
-/// So much is read of a sender's memory before other messages have their turn. Pieces of 1 MiB cost messages of 4 MiB
-/// and more a tenth.
-constexpr std::size_t kReadPiece = 8 << 20;
+/// So much is read of senders' memory before other messages have their turn, and other threads. Pieces of 1 MiB cost
+/// messages of 4 MiB and more a tenth.
+constexpr std::uint64_t kReadPerTurn = 8 << 20;
 /// How many parts go into a channel before others have their turn.
 constexpr int kPartsPerTurn = 8;
 
@@ -108,7 +108,7 @@ bool Protocol::begin(Message& send) {
     return true;
   }
   frame.kind = FrameKind::announced;
-  if (send.permit == 0 && !send.is_late) send.permit = channels_.permit(send.peer);
+  if (send.permit == 0 && !send.is_late) send.permit = channels_.permit(send.peer, send.bytes);
   frame.permit = send.permit;
   frame.address = reinterpret_cast<std::uintptr_t>(send.data);
   if (!channels_.put(send.peer, frame, nullptr, 0)) return false;
@@ -175,9 +175,10 @@ bool Protocol::flush() {
   return moved;
 }
 
-/// Reads a piece of a message where it lies; whether it has ended.
-bool Protocol::read_piece(Message& receive) {
-  const std::size_t bytes = std::min<std::uint64_t>(kReadPiece, receive.received_bytes - receive.moved);
+/// Reads a piece of a message where it lies, of so many bytes at most; whether it has ended.
+bool Protocol::read_piece(Message& receive, std::uint64_t& left) {
+  const std::size_t bytes = std::min(left, receive.received_bytes - receive.moved);
+  left -= bytes;
   switch (channels_.read(receive.source, receive.permit, receive.data + receive.moved, receive.address + receive.moved,
                          bytes)) {
   case Channels::Read::done:
@@ -203,11 +204,16 @@ bool Protocol::read_piece(Message& receive) {
 
 bool Protocol::read() {
   if (reading_.empty()) return false;
-  std::size_t left = 0;
-  for (Message* receive : reading_) {
-    if (!read_piece(*receive)) reading_[left++] = receive;
+  std::uint64_t left = kReadPerTurn;
+  std::size_t at = 0;
+  while (at < reading_.size() && left > 0) {
+    if (read_piece(*reading_[at], left)) {
+      reading_.erase(reading_.begin() + static_cast<std::ptrdiff_t>(at));
+    } else {
+      ++at;
+    }
   }
-  reading_.resize(left);
+  std::rotate(reading_.begin(), reading_.begin() + static_cast<std::ptrdiff_t>(at), reading_.end());
   return true;
 }
 

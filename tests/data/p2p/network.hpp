@@ -91,7 +91,7 @@ class Network {
       }
       return moved;
     }
-    [[nodiscard]] std::uint32_t permit(int) override {
+    [[nodiscard]] std::uint32_t permit(int, std::size_t) override {
       if (!network_.shape_.reads) return 0;
       network_.permits_[++network_.last_permit_] = rank_;
       return network_.last_permit_;

@@ -182,7 +182,7 @@ TEST(NodeChannels, MemoryIsReadWhileItIsPermitted) {
   Node node(2, shm::read_between_threads());
   const std::vector<std::byte> data(100000, std::byte{5});
   std::vector<std::byte> room(data.size());
-  const std::uint32_t permit = node[0].permit(1);
+  const std::uint32_t permit = node[0].permit(1, data.size());
   ASSERT_NE(permit, 0U);
   const auto address = reinterpret_cast<std::uintptr_t>(data.data());
   EXPECT_EQ(node[1].read(0, permit, room.data(), address, 50000), Channels::Read::done);
@@ -190,7 +190,7 @@ TEST(NodeChannels, MemoryIsReadWhileItIsPermitted) {
   EXPECT_EQ(room, data);
   node[0].end(permit);
   EXPECT_EQ(node[1].read(0, permit, room.data(), address, 10), Channels::Read::withdrawn);
-  const std::uint32_t next = node[0].permit(1);
+  const std::uint32_t next = node[0].permit(1, data.size());
   EXPECT_NE(next, permit);
   EXPECT_EQ(node[1].read(0, permit, room.data(), address, 10), Channels::Read::withdrawn) << "it is another's now";
   EXPECT_EQ(node[1].read(0, next, room.data(), address, 10), Channels::Read::done);
@@ -201,12 +201,12 @@ TEST(NodeChannels, ThereAreSoManyPermits) {
   Node node(2, shm::read_between_threads());
   const std::vector<std::byte> data(100000);
   std::vector<std::uint32_t> permits;
-  while (const std::uint32_t permit = node[0].permit(1)) permits.push_back(permit);
+  while (const std::uint32_t permit = node[0].permit(1, data.size())) permits.push_back(permit);
   EXPECT_EQ(permits.size(), 64U);
   std::sort(permits.begin(), permits.end());
   EXPECT_EQ(std::unique(permits.begin(), permits.end()), permits.end());
   node[0].end(permits.back());
-  EXPECT_NE(node[0].permit(1), 0U);
+  EXPECT_NE(node[0].permit(1, data.size()), 0U);
 }
 
 /// Memory that the system reads for a process.
@@ -229,12 +229,12 @@ TEST(NodeChannels, WhatTheSystemHasReadOfMemoryThatWasTakenBackIsDropped) {
   const std::vector<std::byte> data(100000, std::byte{7});
   std::vector<std::byte> room(data.size());
   const auto address = reinterpret_cast<std::uintptr_t>(data.data());
-  const std::uint32_t permit = node[0].permit(1);
+  const std::uint32_t permit = node[0].permit(1, data.size());
   EXPECT_EQ(node[1].read(0, permit, room.data(), address, 50000), Channels::Read::done);
   memory->meanwhile = [&] { node[0].end(permit); };
   EXPECT_EQ(node[1].read(0, permit, room.data(), address, 50000), Channels::Read::withdrawn);
   std::uint32_t next = 0;
-  memory->meanwhile = [&] { next = node[0].permit(1); };
+  memory->meanwhile = [&] { next = node[0].permit(1, data.size()); };
   EXPECT_EQ(node[1].read(0, permit, room.data(), address, 50000), Channels::Read::withdrawn) << "it is another's now";
   memory->meanwhile = nullptr;
   EXPECT_EQ(node[1].read(0, next, room.data(), address, 50000), Channels::Read::done);
