@@ -99,9 +99,9 @@ constexpr auto kRows = std::to_array<SettingRow>({
     {"KOLO_DIRECT_BYTES", &S::direct_bytes, Type::bytes, 0, kTi, kShared, "",
      "Unnamed synchronous calls in which a rank gets more than this many bytes from another rank of its node may read "
      "them from that rank's memory, where the system permits it, and then do not use the log; all-to-alls and scatters "
-     "longer than KOLO_EXPRESS_BYTES above a quarter of it; ranks that share their CPU with no other above 8 KiB if that "
-     "is less, of reduces too where they are 8 at most; 0: never, and messages between two ranks are not read there "
-     "either."},
+     "longer than KOLO_EXPRESS_BYTES above a quarter of it; ranks that share their CPU with no other above 8 KiB if "
+     "that is less, of reduces too where they are 8 at most; 0: never, and messages between two ranks are not read "
+     "there either."},
     {"KOLO_MESSAGE_RING", &S::message_ring_bytes, Type::bytes, 4 * kKi, kGi, kShared, "",
      "The size of the ring in shared memory through which a rank describes tensors that have no number yet."},
     {"KOLO_LOG_RING", &S::log_ring_bytes, Type::bytes, 4 * kKi, kGi, kShared, "",
