@@ -39,6 +39,8 @@ class Channels {
   [[nodiscard]] virtual std::uint32_t permit(int rank, std::size_t bytes) = 0;
   /// Takes it back. Once this returns nobody reads there, or what he reads he does not believe.
   virtual void end(std::uint32_t permit) noexcept = 0;
+  /// So much is read before other messages have their turn, and other threads.
+  [[nodiscard]] virtual std::uint64_t read_bytes() const noexcept = 0;
   enum class Read : std::uint8_t { done, withdrawn, failed };
   /// Reads a piece of a sender's memory, by its permit.
   [[nodiscard]] virtual Read read(int source, std::uint32_t permit, std::byte* to, std::uint64_t from,

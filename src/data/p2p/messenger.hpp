@@ -117,6 +117,7 @@ class Messenger {
       return is_here(rank) ? node_.permit(rank, bytes) : 0;
     }
     void end(std::uint32_t permit) noexcept override { node_.end(permit); }
+    [[nodiscard]] std::uint64_t read_bytes() const noexcept override { return node_.read_bytes(); }
     [[nodiscard]] Read read(int source, std::uint32_t permit, std::byte* to, std::uint64_t from,
                             std::size_t bytes) override {
       return is_here(source) ? node_.read(source, permit, to, from, bytes) : Read::failed;

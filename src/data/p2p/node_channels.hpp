@@ -67,6 +67,7 @@ class NodeChannels final : public Channels {
   bool take(FrameHandler& handler) override;
   [[nodiscard]] std::uint32_t permit(int rank, std::size_t bytes) override;
   void end(std::uint32_t permit) noexcept override;
+  [[nodiscard]] std::uint64_t read_bytes() const noexcept override;
   [[nodiscard]] Read read(int source, std::uint32_t permit, std::byte* to, std::uint64_t from,
                           std::size_t bytes) override;
   [[nodiscard]] Course begin_receiving(int source, std::uint64_t bytes) override;

@@ -13,9 +13,6 @@
 namespace kolo::p2p {
 namespace {
 
-/// So much is read of senders' memory before other messages have their turn, and other threads. Pieces of 1 MiB cost
-/// messages of 4 MiB and more a tenth.
-constexpr std::uint64_t kReadPerTurn = 8 << 20;
 /// How many parts go into a channel before others have their turn.
 constexpr int kPartsPerTurn = 8;
 
@@ -204,7 +201,7 @@ bool Protocol::read_piece(Message& receive, std::uint64_t& left) {
 
 bool Protocol::read() {
   if (reading_.empty()) return false;
-  std::uint64_t left = kReadPerTurn;
+  std::uint64_t left = channels_.read_bytes();
   std::size_t at = 0;
   while (at < reading_.size() && left > 0) {
     if (read_piece(*reading_[at], left)) {

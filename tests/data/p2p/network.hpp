@@ -23,7 +23,8 @@ class Network {
     int ranks = 2;
     std::size_t room = 2;  ///< frames that a channel holds
     std::size_t frame_bytes = 8000;
-    bool reads = false;  ///< ranks can read each other's memory
+    bool reads = false;                  ///< ranks can read each other's memory,
+    std::uint64_t read_bytes = 1 << 20;  ///< so much at a time
   };
   explicit Network(const Shape& shape) : shape_(shape), queues_(static_cast<std::size_t>(shape.ranks * shape.ranks)) {
     for (int rank = 0; rank < shape.ranks; ++rank) {
@@ -97,6 +98,7 @@ class Network {
       return network_.last_permit_;
     }
     void end(std::uint32_t permit) noexcept override { network_.permits_.erase(permit); }
+    [[nodiscard]] std::uint64_t read_bytes() const noexcept override { return network_.shape_.read_bytes; }
     [[nodiscard]] Read read(int source, std::uint32_t permit, std::byte* to, std::uint64_t from,
                             std::size_t bytes) override {
       if (network_.dead_.count(source) > 0) return Read::failed;

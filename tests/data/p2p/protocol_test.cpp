@@ -530,6 +530,21 @@ TEST(Protocol, WhoLeavesStillExchangesMessagesWithThoseWhoHaveNot) {
             "recv of up to 4 elements of uint8 from any rank with tag 7: all other ranks have left the job");
 }
 
+TEST(Protocol, ReadsMessagesInTurns) {
+  Network network({2, 2, 8000, true, 20000});
+  Letter sends[] = {{kSend, 1, 7, 50000}, {kSend, 1, 8, 50000}};
+  Letter receives[] = {{kReceive, 0, 7, 50000}, {kReceive, 0, 8, 50000}};
+  for (Letter& receive : receives) network[1].start(receive.message);
+  for (Letter& send : sends) network[0].start(send.message);
+  const std::uint64_t moved[][2] = {{20000, 0}, {40000, 0}, {40000, 20000}, {50000, 30000}, {50000, 50000}};
+  for (const auto& [first, second] : moved) {  // the second is announced in the second step
+    network.step(1);
+    EXPECT_EQ(receives[0].message.moved, first);
+    EXPECT_EQ(receives[1].message.moved, second);
+  }
+  for (const Letter& receive : receives) EXPECT_TRUE(receive.message.done());
+}
+
 TEST(Protocol, WhoLeavesMayHaveTakenAMessageJustBefore) {
   Network network({2, 2, 8000, true});
   Letter send(kSend, 1, 7, 50000), receive(kReceive, 0, 7, 50000);
@@ -613,7 +628,8 @@ TEST_P(RandomProgram, OrderAndEnds) {
   kolo::testing::Random random = kolo::testing::random_of(91, static_cast<std::uint64_t>(GetParam()));
   const auto below = [&random](int n) { return static_cast<int>(random() % static_cast<std::uint64_t>(n)); };
   const int ranks = 1 + below(4);
-  Network network({ranks, 1 + static_cast<std::size_t>(below(3)), 5000, below(2) == 0});
+  Network network({ranks, 1 + static_cast<std::size_t>(below(3)), 5000, below(2) == 0,
+                   1000 + static_cast<std::uint64_t>(below(40000))});
   // Only where all receives of a rank are exact, or none is, is everything received that is sent.
   const bool disturbs = below(3) == 0;
   std::vector<bool> exact;
