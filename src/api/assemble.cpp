@@ -169,8 +169,8 @@ void tell(const engine::Engine& engine, const bootstrap::Bootstrap& bootstrap, c
   if (engine.device() != nullptr) KOLO_LOG(logger, info) << "GPU tensors: " << engine.device()->describe();
   if (topology.size > 1 && topology.node_count() == 1) {
     KOLO_LOG(logger, info) << "peers' memory: "
-                           << (reads_peers ? "calls may read it above " +
-                                                 std::to_string(engine.settings().direct_bytes) + " bytes"
+                           << (reads_peers ? "may be read (KOLO_DIRECT_BYTES " +
+                                                 std::to_string(engine.settings().direct_bytes) + ")"
                                            : std::string("not read"));
   }
 }

@@ -24,9 +24,6 @@ class FasterWay {
   /// `usual`: what is taken until the other one has been tried.
   explicit FasterWay(Way usual) noexcept : usual_(usual) {}
 
-  /// What counts as a gain that is worth changing for.
-  static constexpr double kGain = 0.85;
-
   /// Whether the next one is a try.
   [[nodiscard]] bool is_trying() const noexcept { return tries_left_ > 0; }
   /// Which way the next one goes.
@@ -54,8 +51,10 @@ class FasterWay {
   static constexpr std::int64_t kMostPause = 1024;
   /// Where the usual way has slowed, a part of that pause is enough.
   static constexpr std::int64_t kPartOfPause = 4;
-  /// What counts as a change of the usual way's cost.
+  /// The usual way has slowed when it costs so many times what the better one did when the two were compared.
   static constexpr double kSlowed = 1.5;
+  /// The other way becomes the usual one when it costs less than this part of the usual one's cost.
+  static constexpr double kGain = 0.85;
 
   struct Costs {
     std::array<double, kTries> last{};

@@ -76,8 +76,8 @@ class Flag {
   std::atomic<bool> held_{false};
 };
 
-/// Knows whether somebody waits for it: who takes it again and again can let them go first. A mutex alone would rather
-/// be taken by who has given it back just now than by who must be woken.
+/// A mutex that knows whether threads wait for it. A thread that takes it in a loop can then let them go first; without
+/// that it would mostly get the mutex again itself, before a thread that waits has woken up.
 class Counted {
  public:
   void lock() {

@@ -97,11 +97,11 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "Unnamed synchronous calls of up to this many bytes on one node send their data together with their readiness, or "
      "have it read (see KOLO_DIRECT_BYTES), and do not use the log; 0 sends all unnamed calls through the log."},
     {"KOLO_DIRECT_BYTES", &S::direct_bytes, Type::bytes, 0, kTi, kShared, "",
-     "Unnamed synchronous calls in which a rank gets more than this many bytes from another rank of its node may read "
-     "them from that rank's memory, where the system permits it, and then do not use the log; all-to-alls and scatters "
-     "longer than KOLO_EXPRESS_BYTES above a quarter of it; ranks that share their CPU with no other above 8 KiB if "
-     "that is less, of reduces too where they are 8 at most; 0: never, and messages between two ranks are not read "
-     "there either."},
+     "Unnamed synchronous calls may read the memory of other ranks on the node, where the system permits it, instead "
+     "of copying the data through shared memory or using the log. They may when a rank gets more than this many "
+     "bytes from another one; in all-to-alls and scatters longer than KOLO_EXPRESS_BYTES when it gets more than a "
+     "quarter of that; with a CPU for each rank when it gets more than 8 KiB, also in reduces of up to 8 ranks. 0: "
+     "never, and messages between two ranks are not read either."},
     {"KOLO_MESSAGE_RING", &S::message_ring_bytes, Type::bytes, 4 * kKi, kGi, kShared, "",
      "The size of the ring in shared memory through which a rank describes tensors that have no number yet."},
     {"KOLO_LOG_RING", &S::log_ring_bytes, Type::bytes, 4 * kKi, kGi, kShared, "",

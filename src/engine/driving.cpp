@@ -22,11 +22,12 @@ constexpr std::chrono::seconds kFarewell{1};
 constexpr std::int64_t kManyBytes = std::int64_t{4} << 20;
 constexpr std::chrono::milliseconds kLongDrive{2};
 constexpr std::chrono::microseconds kLittlePatience{200};
-/// Where ranks share CPUs a sender looks on for as long as a peer reads, at 1 GB/s. It gives its CPU away with every
-/// look. If it slept, the two ranks that are woken on a CPU would take turns with what they read next (messages.cpp),
-/// and messages of 64 MiB between 4 ranks of 2 CPUs take a quarter longer.
+/// Where ranks share CPUs a sender goes on looking for as long as a peer needs to read the message at 1 GB/s, or the
+/// first 128 MiB of it. It gives its CPU away with every look. If it slept, the two ranks that are woken on a CPU would
+/// take turns with what they read next (messages.cpp), and messages of 64 MiB between 4 ranks of 2 CPUs would take a
+/// quarter longer.
 constexpr std::chrono::nanoseconds kReadingOfByte{1};
-constexpr std::uint64_t kMostRead = 128 << 20;
+constexpr std::uint64_t kMostWaitedFor = 128 << 20;
 
 }  // namespace
 
@@ -287,7 +288,7 @@ base::WaitPolicy Engine::policy_for(const Operation& operation) {
   }
   base::WaitPolicy policy = wait_policy_;
   if (policy.pauses_before_yield == 0 && messages_.is_read_by_peer(*operation.message)) {
-    const auto bytes = static_cast<std::int64_t>(std::min(operation.message->bytes, kMostRead));
+    const auto bytes = static_cast<std::int64_t>(std::min(operation.message->bytes, kMostWaitedFor));
     policy.active = std::max(policy.active, kReadingOfByte * bytes);
   }
   return policy;

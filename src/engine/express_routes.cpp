@@ -162,7 +162,6 @@ void ExpressRoutes::note_end(const Decision& decision) {
 }
 
 void ExpressRoutes::note_cost(const Decision& decision, double of_byte) {
-  if (decision.between == nullptr) return;
   const base::MutexLock lock(choosing_);
   decision.between->note(decision.way == Way::direct ? base::FasterWay::Way::first : base::FasterWay::Way::second,
                          of_byte);
@@ -190,9 +189,10 @@ Express::Tag ExpressRoutes::prepare(const ExpressCall& call) {
   }
   way_ = way_of(call);
   if (way_ == Way::direct && !can_offer(call)) {
-    const Decision decision = std::exchange(decision_, {});
-    way_ = decision.call == express_.call() + 1 ? decision.other : Way::by_log;
-    note_cost(decision, std::numeric_limits<double>::max());  // the next calls need not ask again
+    const Decision decision = decision_on(express_.call() + 1);
+    decision_ = {};
+    way_ = decision.other;
+    if (decision.between != nullptr) note_cost(decision, std::numeric_limits<double>::max());  // it is no way
   }
   express_.begin();
   laid_out_ = 0;

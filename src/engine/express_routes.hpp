@@ -13,16 +13,16 @@
 //             crosses between cores twice, and the system's copies are slower at that than sums written back into
 //             slots (2 ranks, 1 MiB: 220 us against 120).
 //
-// What is longer than can be carried goes by the log instead, through the slots of the data plane, or is read. What can
-// be carried may be read as well, from some KiB on. Which is faster depends on the machine, the length, and how far its
-// CPUs lie from each other, so what has been faster lately is taken (base/faster_way.hpp). Where ranks share CPUs the
-// second meeting costs a switch or two: there calls of up to KOLO_DIRECT_BYTES are carried.
+// Calls that are too long to be carried go by the log, through the slots of the data plane, or are read. Shorter ones
+// may be read as well, from some KiB on. Which is faster depends on the machine, the length, and how far its CPUs lie
+// from each other, so what has been faster lately is taken (base/faster_way.hpp). Where ranks share CPUs the second
+// meeting costs a switch or two: there calls of up to KOLO_DIRECT_BYTES are carried.
 //
-// Whether its data is carried or read every rank decides for itself. Whether a long call goes by the log one rank
-// decides: the root, or rank 0 where there is none. It says kByLog for that. All others begin the call as one that is
-// read, offer their memory, and find the decider's word beside their own (of a reduce, ranks that share CPUs say
-// kByLog, too). (In a gather the decider does not know how long the
-// others' contributions are. Where its own is short it decides nothing, and long ones are read.)
+// Every rank decides for itself whether its data is carried or read. One rank decides whether a long call goes by the
+// log: the root, or rank 0 where there is none. It says kByLog for that. All others begin the call as one that is read,
+// offer their memory, and find the decider's word beside their own. There are two exceptions. In a reduce, ranks that
+// share CPUs say kByLog, too. In a gather the decider does not know how long the others' contributions are: where its
+// own is short it decides nothing, and long ones are read.
 //
 // What peers will not be able to read (memory of devices, say) goes by the log: each rank tries its own buffers first,
 // and remembers some that could be read. (One that has become unreadable since, at the same address and of the same
@@ -90,7 +90,7 @@ struct ExpressCall {
 /// When which way is taken; the same on all ranks.
 struct ExpressLimits {
   std::size_t carried_bytes = 0;     ///< the longest input that is carried
-  std::size_t direct_bytes = 0;      ///< of more than this for one peer inputs may be read; 0: none
+  std::size_t direct_bytes = 0;      ///< inputs may be read where a peer gets more than this; 0: never
   std::size_t past_cache_bytes = 0;  ///< as data/cpu/tuning.hpp has it, for what is copied on the way
 };
 

@@ -60,8 +60,8 @@ void Engine::transfer(p2p::Message& message, std::optional<std::chrono::nanoseco
 }
 
 /// Looks for as long as a peer that is on its way takes, and for as long as data moves; whether the message is done.
-/// While it moves this thread keeps its CPU. If it did not, two ranks of a CPU that read messages would take turns with
-/// that, end together, and leave the CPU on which the next two are read idle until then.
+/// This thread keeps its CPU while data moves. Otherwise two ranks that read messages on one CPU would take turns, and
+/// end together; until then the ranks of the other CPU, who read the answers, would have nothing to do.
 bool Engine::look_out(p2p::Message& message) {
   using Look = p2p::Messenger::Look;
   base::Waiter waiter(wait_policy_);

@@ -14,16 +14,16 @@ namespace {
 /// Looking at the clock takes as long as copying a kilobyte: of short copies one in so many is timed.
 constexpr std::uint32_t kCopiesPerLook = 8;
 constexpr std::int64_t kShort = 32 << 10;
-/// How much faster the writer must be past the cache. The reader pays for it where the two share a cache: it then finds
+/// How many times as much a byte past the cache counts. The reader pays for it where the two share a cache: it finds
 /// there what went through it, and else reads memory, which takes it twice as long or more.
-constexpr double kLeastGain = 2.3;
-constexpr double kLeastGainOfShort = 4;
+constexpr double kFactor = 2;
+constexpr double kFactorOfShort = 3.4;
 
 double cost_of(base::FasterWay::Way way, std::int64_t bytes, base::Duration took) noexcept {
   const std::chrono::duration<double, std::nano> nanoseconds = took;
   const double for_a_byte = nanoseconds.count() / static_cast<double>(bytes);
   if (way == base::FasterWay::Way::first) return for_a_byte;
-  return for_a_byte * (bytes < kShort ? kLeastGainOfShort : kLeastGain) * base::FasterWay::kGain;
+  return for_a_byte * (bytes < kShort ? kFactorOfShort : kFactor);
 }
 
 }  // namespace

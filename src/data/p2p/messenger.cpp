@@ -9,10 +9,9 @@ namespace kolo::p2p {
 Messenger::Messenger(const core::Topology& topology, std::byte* memory, transport::NodeLink& link,
                      std::shared_ptr<transport::PeerMemory> peers, bool cpu_of_its_own,
                      std::shared_ptr<transport::InterNode> inter)
-    : topology_(topology), all_read_(peers != nullptr && !(cpu_of_its_own && peers->reads_by_system())),
-      node_(topology, memory, link, std::move(peers), cpu_of_its_own),
-      net_(inter ? std::make_unique<NetChannels>(std::move(inter)) : nullptr), routes_(topology, node_, net_.get()),
-      protocol_(topology.rank, topology.size, routes_) {}
+    : topology_(topology), node_(topology, memory, link, std::move(peers), cpu_of_its_own),
+      reads_all_(node_.reads_all()), net_(inter ? std::make_unique<NetChannels>(std::move(inter)) : nullptr),
+      routes_(topology, node_, net_.get()), protocol_(topology.rank, topology.size, routes_) {}
 
 /// After everything that changes what is open.
 void Messenger::settle() {
@@ -111,7 +110,7 @@ base::Time Messenger::next_due() {
 // ---------------------------------------------------------------- the driver
 
 bool Messenger::is_read_by_peer(const Message& message) const noexcept {
-  return all_read_ && message.way == Message::Way::send && message.peer != topology_.rank && !leaves_node(message);
+  return reads_all_ && message.way == Message::Way::send && message.peer != topology_.rank && !leaves_node(message);
 }
 
 /// Whether something may come from other nodes that this rank waits for.

@@ -65,7 +65,7 @@ class Messenger {
   [[nodiscard]] bool leaves_node(const Message& message) const noexcept;
   /// Whether this message is sent to a peer that reads it where it lies, unless it is short.
   [[nodiscard]] bool is_read_by_peer(const Message& message) const noexcept;
-  /// Whether other threads wait for this. Who calls again and again lets them go first.
+  /// Whether other threads wait for the lock. A thread that looks in a loop lets them go first.
   [[nodiscard]] bool is_awaited() const noexcept { return mutex_.is_awaited(); }
   /// Whether there is anything to be moved.
   [[nodiscard]] bool is_busy() const noexcept { return busy_.load(std::memory_order_acquire); }
@@ -143,12 +143,12 @@ class Messenger {
   [[nodiscard]] bool moves_net() const KOLO_REQUIRES(mutex_);
 
   const core::Topology& topology_;
-  const bool all_read_;  // messages of this node that are not short
   std::atomic<bool> busy_{false};
   std::atomic<bool> news_{false};
 
   base::AwaitedMutex mutex_;
   NodeChannels node_ KOLO_GUARDED_BY(mutex_);
+  const bool reads_all_;
   const std::unique_ptr<NetChannels> net_ KOLO_PT_GUARDED_BY(mutex_);  // null: there is one node
   Routes routes_ KOLO_GUARDED_BY(mutex_);
   Protocol protocol_ KOLO_GUARDED_BY(mutex_);

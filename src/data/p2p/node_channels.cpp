@@ -264,7 +264,8 @@ void NodeChannels::end(std::uint32_t permit) noexcept {
   free_permits_.push_back(index);
   if (peers_->reads_by_system()) {
     word.store(closed, std::memory_order_relaxed);
-    // Before whatever the caller writes there; what it writes past the cache the unlocking of messenger.hpp keeps back.
+    // Before whatever the caller writes there. Stores past the cache could still be earlier; that the Messenger's lock
+    // is given back before the caller goes on orders those.
     base::process_fence(std::memory_order_release);
   } else if (word.exchange(closed) % kStates == kReading) {
     while (word.load(std::memory_order_acquire) == closed) std::this_thread::yield();

@@ -65,6 +65,8 @@ class NodeChannels final : public Channels {
   [[nodiscard]] std::size_t frame_bytes(int /*rank*/) const override { return kPartBytes; }
   [[nodiscard]] bool put(int rank, const Frame& frame, const std::byte* data, std::size_t bytes) override;
   bool take(FrameHandler& handler) override;
+  /// Whether messages that are not short are all read where they lie, rather than as has been faster.
+  [[nodiscard]] bool reads_all() const noexcept { return peers_ != nullptr && !chooses(); }
   [[nodiscard]] std::uint32_t permit(int rank, std::size_t bytes) override;
   void end(std::uint32_t permit) noexcept override;
   [[nodiscard]] std::uint64_t read_bytes() const noexcept override;
