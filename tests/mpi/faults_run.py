@@ -36,6 +36,17 @@ def is_alive(pid):
         return False
 
 
+def what_stays(present):
+    """Of what is there now, what is still there after some patience. (A test beside this one may have a file for a
+    moment, between making it and unlinking it.)"""
+    end = time.monotonic() + PATIENCE_S
+    stays = present()
+    while stays and time.monotonic() < end:
+        time.sleep(0.05)
+        stays &= present()
+    return sorted(stays)
+
+
 class Job:
     """The mpirun job, and what it has printed so far."""
 
@@ -82,12 +93,7 @@ class Job:
 
     def left_over(self):
         """Processes that are still there, after some patience."""
-        end = time.monotonic() + PATIENCE_S
-        while True:
-            alive = [pid for pid in self.pids().values() if is_alive(pid)]
-            if not alive or time.monotonic() > end:
-                return alive
-            time.sleep(0.05)
+        return what_stays(lambda: {pid for pid in self.pids().values() if is_alive(pid)})
 
 
 def names_the_victim(error):
@@ -120,7 +126,7 @@ def main():
     job.end()
     complaints = complaints_about(job)
     complaints += [f"process {pid} is left" for pid in job.left_over()]
-    complaints += [f"/dev/shm/{name} is left" for name in sorted(shared_files() - before)]
+    complaints += [f"/dev/shm/{name} is left" for name in what_stays(lambda: shared_files() - before)]
     if complaints:
         print("\n".join(job.lines))
     for complaint in complaints:

@@ -149,7 +149,7 @@ class Peers(unittest.TestCase):
 
 def measured(*records):
     machine = {"processor": "Abacus", "cpus": 2, "kernel": "6.1.0-13-amd64", "mpi": "mpirun (Open MPI) 4.1.4"}
-    return {"parts": {"one": {"date": "2026-01-31", "commit": "abc1234", "machine": machine, "records": list(records)}}}
+    return {"parts": {"curve-2": {"date": "2026-01-31", "commit": "abc1234", "machine": machine, "records": list(records)}}}
 
 
 def texts_of(svg):

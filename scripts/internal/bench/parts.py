@@ -85,9 +85,11 @@ def apart(ranks, arguments, baseline="mpi", settings=None):
     return found
 
 
-def in_turns(setting, kolo, peers, timeout, more=()):
-    """Kolo's records with its peers'; `more` are further jobs of Kolo, whose records are returned as well."""
-    results = setting.run([kolo, *more, *peers], timeout)
+def in_turns(setting, kolo, peers, timeout, more=(), leader=0):
+    """Kolo's records with its peers'; `more` are further jobs of Kolo, whose records are returned as well. The job at
+    `leader` leads, counted from Kolo's first."""
+    every = [kolo, *more, *peers]
+    results = setting.run(every[leader:] + every[:leader], timeout)
     records = results[kolo.name]
     for job in more:
         results[job.name] = [{**record, "job": job.name} for record in results[job.name]]
@@ -130,20 +132,22 @@ def sizes(setting):
 
 def of_launches(launches):
     """One record for each row of several launches: medians, and the ratio to the launch's fastest peer in each."""
+    def medians(ones):
+        times = ("time_us", "time_p10_us", "time_p90_us", "barrier_us")
+        return {key: statistics.median(one[key] for one in ones) for key in times if key in ones[0]}
+
     records = []
     for rows in zip(*launches):
         peers = [min(one["time_us"] for one in row["baseline"].values()) for row in rows]
         ratios = [peer / row["time_us"] for peer, row in zip(peers, rows)]
         baseline = {}
         for name in rows[0]["baseline"]:
-            time = statistics.median(row["baseline"][name]["time_us"] for row in rows)
-            baseline[name] = {"time_us": time, "ratio": statistics.median(
+            baseline[name] = {**medians([row["baseline"][name] for row in rows]), "ratio": statistics.median(
                 row["baseline"][name]["time_us"] / row["time_us"] for row in rows)}
         kept = ("collective", "bytes", "ranks", "nodes", "in_place", "arena", "job", "submit")
         records.append({**{key: rows[0][key] for key in kept if key in rows[0]},
-                        "time_us": statistics.median(row["time_us"] for row in rows),
-                        "wrong": sum(max(row["wrong"], 0) for row in rows), "ratio": statistics.median(ratios),
-                        "ratios": ratios, "baseline": baseline})
+                        **medians(rows), "wrong": sum(max(row["wrong"], 0) for row in rows),
+                        "ratio": statistics.median(ratios), "ratios": ratios, "baseline": baseline})
     return records
 
 
@@ -251,17 +255,22 @@ COLLECTIVES = {"allreduce": "in", "reduce": "out", "broadcast": "in", "allgather
 
 
 def by_size(setting, ranks, mode, more=()):
-    """A collective from 8 B to 64 MiB, and its peers."""
+    """A collective from 8 B to 64 MiB, and its peers: several launches, in each of which another job leads. (The one
+    that leads is slower in some rows, whichever it is.)"""
     records = []
     # Open MPI's reduce-scatter of 1 MiB takes 730 us or 1020, for seconds each: more of it.
     usual = ("24", 8) if mode == "reduce_scatter" else ("24", 2)
     for begin, end, factor, warmup, samples, seconds in (("8", "512", "8", "100", "40", 0.6),
                                                          ("1K", "64K" if setting.quick else "64M", "4", "5", *usual)):
         flags = [mode, "-b", begin, "-e", end, "-f", factor, "--place", COLLECTIVES[mode], "-w", warmup, "-n", samples,
-                 *more]
-        kolo = Job("kolo", ranks, [*flags, "-t", setting.seconds(seconds)])
-        near = how_near(setting)
-        records += [{**record, "barrier_us": near} for record in in_turns(setting, kolo, apart(ranks, flags), 300)]
+                 "-t", setting.seconds(seconds), *more]
+        peers = apart(ranks, flags)
+        launches = []
+        for leader in range(1 + len(peers)):
+            near = how_near(setting)
+            launches.append([{**record, "barrier_us": near}
+                             for record in in_turns(setting, Job("kolo", ranks, flags), peers, 300, leader=leader)])
+        records += of_launches(launches)
     return records
 
 
