@@ -37,6 +37,11 @@ constexpr std::uint64_t kGenerationMask = (std::uint64_t{1} << kGenerationBits) 
 enum : std::uint64_t { kOpen = 0, kReading = 1, kClosed = 2, kStates = 4 };
 /// Shorter messages leave half of the permits to longer ones.
 constexpr std::size_t kLong = 64 << 10;
+/// Copies that a receiver and its senders may make together at a time.
+constexpr std::uint32_t kJoints = 16;
+constexpr std::uint64_t kLeastJoint = 512 << 10;
+/// For less no sender is woken.
+constexpr std::uint64_t kWorthWaking = 4 << 20;
 /// Pieces of 1 MiB cost messages of 4 MiB and more a tenth. Who shares its CPU reads up to 64 MiB, 10 ms, at once: the
 /// system does not interrupt that for another rank, which would read by turns with this one, so that both end late.
 /// With pieces of 8 MiB, messages of 64 MiB to and fro between 2 pairs of ranks on 2 CPUs took a quarter longer.
@@ -61,6 +66,7 @@ struct NodeChannels::Head {
   alignas(kLine) std::atomic<std::uint32_t> bell;
   alignas(kLine) std::atomic<std::int32_t> wait;  // the rank that is waited for, and 1
   alignas(kLine) std::array<std::atomic<std::uint64_t>, kPermits> permits;
+  std::array<transport::JointCopy, kJoints> joints;  // of what this rank receives
 };
 
 struct NodeChannels::Ring {
@@ -88,6 +94,7 @@ NodeChannels::NodeChannels(const core::Topology& topology, std::byte* memory, tr
       seen_((here_.size() + 63) / 64), generations_(kPermits), cpu_of_its_own_(cpu_of_its_own) {
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
   for (std::uint32_t permit = kPermits; permit-- > 0;) free_permits_.push_back(permit);
+  for (std::uint32_t joint = kJoints; joint-- > 0;) free_joints_.push_back(joint);
 }
 
 std::byte* NodeChannels::part(int local_rank) const noexcept {
@@ -297,6 +304,47 @@ Channels::Read NodeChannels::read(int source, std::uint32_t permit, std::byte* t
     return Read::withdrawn;
   }
   return status.ok() ? Read::done : Read::failed;
+}
+
+// ---------------------------------------------------------------- reading together
+
+transport::JointCopy& NodeChannels::joint(int local_rank, Ticket ticket) const noexcept {
+  return head(local_rank).joints[ticket % kJoints];
+}
+
+Channels::Ticket NodeChannels::open_joint(int source, std::byte* to, std::uint64_t bytes) {
+  if (peers_ == nullptr || bytes < kLeastJoint || free_joints_.empty()) return 0;
+  const bool sleeps = head(local(source)).bell.load(std::memory_order_relaxed) != 0;
+  if (sleeps && bytes < kWorthWaking) return 0;
+  const std::uint32_t index = free_joints_.back();
+  const transport::JointCopy::Number number = joint(topology_.local_rank, index).open(to, bytes);
+  if (number == 0) return 0;
+  free_joints_.pop_back();
+  return number * kJoints + index;
+}
+
+Channels::Piece NodeChannels::take_piece(Ticket ticket) {
+  transport::JointCopy& copy = joint(topology_.local_rank, ticket);
+  transport::JointCopy::Piece piece = copy.take();
+  if (piece.bytes == 0) {
+    if (!copy.is_idle()) return {Piece::State::written, 0, 0};
+    piece = copy.take();  // what the sender could not write comes back
+  }
+  return {piece.bytes > 0 ? Piece::State::due : Piece::State::over, piece.begin, piece.bytes};
+}
+
+/// A copy that a sender was stopped in keeps its state.
+void NodeChannels::close_joint(int source, Ticket ticket) noexcept {
+  if (joint(topology_.local_rank, ticket).revoke(*peers_, local(source))) free_joints_.push_back(ticket % kJoints);
+}
+
+Channels::Help NodeChannels::help(int receiver, Ticket ticket, const std::byte* data, std::uint64_t bytes) {
+  using Helped = transport::JointCopy::Help;
+  const int reader = local(receiver);
+  const Helped helped = joint(reader, ticket).help(*peers_, reader, ticket / kJoints, data, bytes);
+  if (helped == Helped::none) return Help::none;
+  ring_bell(reader);
+  return helped == Helped::wrote ? Help::wrote : Help::failed;
 }
 
 /// Between threads reading is one copy, and no call of the system. Ranks that share a CPU fill and empty a ring in

@@ -94,7 +94,9 @@ void Protocol::close(const Status& status) {
   busy_.clear();
   announced_.clear();
   incoming_.clear();
+  for (Message* receive : reading_) end_reading(*receive);
   reading_.clear();
+  helping_.clear();
   matching_.clear();
   while (!open_.empty()) end(*open_.back(), status);
 }
@@ -119,6 +121,7 @@ void Protocol::detach(Message& message) {
     }
     incoming_.erase({message.source, message.id});
     erase_one(reading_, &message);
+    end_reading(message);
     refuse();
     return;
   }
@@ -127,7 +130,7 @@ void Protocol::detach(Message& message) {
     return;
   }
   Outgoing& to = outgoing(message.peer);
-  if (message.permit != 0) channels_.end(std::exchange(message.permit, 0));
+  end_permit(message);
   if (message.state == Message::State::waiting) {
     erase_one(to.beginning, &message);
     return;
@@ -135,6 +138,13 @@ void Protocol::detach(Message& message) {
   erase_one(to.wanted, &message);
   announced_.erase(message.id);
   answer(message.peer, FrameKind::withdrawn, message.id);
+}
+
+/// Nobody reads a send's memory any more, and this rank writes none of it to the receiver.
+void Protocol::end_permit(Message& send) noexcept {
+  if (send.ticket != 0) erase_one(helping_, &send);
+  send.ticket = 0;
+  if (send.permit != 0) channels_.end(std::exchange(send.permit, 0));
 }
 
 void Protocol::end(Message& message, const Status& status) {
@@ -265,6 +275,8 @@ void Protocol::on_frame(int source, const Frame& frame, const std::byte* data, s
     return on_withdrawn(source, frame.id);
   case FrameKind::wanted:
     return on_wanted(frame.id);
+  case FrameKind::helped:
+    return on_helped(frame.id, frame.permit);
   case FrameKind::taken:
     return on_taken(frame.id);
   case FrameKind::refused:
@@ -351,7 +363,7 @@ void Protocol::accept(Message& receive, int source, const Frame& frame) {
   receive.address = frame.address;
   if (frame.permit != 0) {
     receive.course = channels_.begin_receiving(source, frame.bytes);
-    if (receive.course->is_read) return reading_.push_back(&receive);
+    if (receive.course->is_read) return begin_reading(receive);
   }
   incoming_[{source, frame.id}] = &receive;
   answer(source, FrameKind::wanted, frame.id);
@@ -388,6 +400,7 @@ void Protocol::on_withdrawn(int source, std::uint64_t id) {
     if (reads == reading_.end()) return;
     receive = *reads;
     reading_.erase(reads);
+    end_reading(*receive);
   }
   end(*receive, given_up_there(*receive));
 }
@@ -397,9 +410,16 @@ void Protocol::on_wanted(std::uint64_t id) {
   if (found == announced_.end()) return;
   Message& send = *found->second;
   if (send.state != Message::State::announced) return;
-  if (send.permit != 0) channels_.end(std::exchange(send.permit, 0));  // the peer could not read, or prefers not to
+  end_permit(send);  // the peer could not read, or prefers not to
   send.state = Message::State::moving;
   if (send.there > 0) add_wanted(send);  // else `provide` does
+}
+
+void Protocol::on_helped(std::uint64_t id, Channels::Ticket ticket) {
+  const auto found = announced_.find(id);
+  if (found == announced_.end() || found->second->permit == 0) return;
+  found->second->ticket = ticket;
+  helping_.push_back(found->second);
 }
 
 void Protocol::on_taken(std::uint64_t id) {
@@ -407,7 +427,7 @@ void Protocol::on_taken(std::uint64_t id) {
   if (found == announced_.end()) return;
   Message& send = *found->second;
   announced_.erase(found);
-  channels_.end(std::exchange(send.permit, 0));
+  end_permit(send);
   end(send);
 }
 
@@ -416,7 +436,7 @@ void Protocol::on_refused(const Frame& frame) {
   if (found == announced_.end()) return;
   Message& send = *found->second;
   announced_.erase(found);
-  if (send.permit != 0) channels_.end(std::exchange(send.permit, 0));
+  end_permit(send);
   erase_one(outgoing(send.peer).wanted, &send);
   switch (frame.refusal) {
   case Refusal::too_long:
@@ -435,7 +455,7 @@ void Protocol::on_refused(const Frame& frame) {
 bool Protocol::progress() {
   bool moved = channels_.take(*this);
   moved |= flush();
-  moved |= read();
+  moved |= read() || help();  // what is this rank's own first
   return moved;
 }
 

@@ -106,6 +106,7 @@ class Protocol final : private FrameHandler {
   void on_part(int source, const Frame& frame, const std::byte* data, std::size_t bytes);
   void on_withdrawn(int source, std::uint64_t id);
   void on_wanted(std::uint64_t id);
+  void on_helped(std::uint64_t id, Channels::Ticket ticket);
   void on_taken(std::uint64_t id);
   void on_refused(const Frame& frame);
   [[nodiscard]] bool is_gone(std::uint64_t set) const;
@@ -130,12 +131,18 @@ class Protocol final : private FrameHandler {
   void add_wanted(Message& send);
   [[nodiscard]] bool push_parts(Message& send, bool& moved);
   bool read();
-  [[nodiscard]] bool read_piece(Message& receive, std::uint64_t& left);
+  enum class Reading : std::uint8_t { goes_on, waits, ended };
+  [[nodiscard]] Reading read_piece(Message& receive, std::uint64_t& left);
+  void begin_reading(Message& receive);
+  void end_reading(Message& receive) noexcept;
+  [[nodiscard]] Reading fall_back(Message& receive);
+  bool help();
   void answer(int rank, FrameKind kind, std::uint64_t id);
   void answer(int rank, const Frame& frame);
   Outgoing& outgoing(int rank);
   void mark_busy(int rank, Outgoing& outgoing);
   void detach(Message& message);
+  void end_permit(Message& send) noexcept;
   void end(Message& message, const Status& status = {});
   void count(const Message& message) noexcept;
   void note_wait(int rank) noexcept;
@@ -153,6 +160,7 @@ class Protocol final : private FrameHandler {
   std::unordered_map<std::uint64_t, Message*> announced_;  // sends whose receiver speaks next, by id
   std::map<Key, Message*> incoming_;                       // receives whose data comes in parts
   std::vector<Message*> reading_;                          // receives that read the sender's memory
+  std::vector<Message*> helping_;                          // sends whose receiver reads, and which may write
   std::unordered_set<std::uint64_t> sets_;                 // that this rank is a member of,
   std::uint64_t last_set_ = 0;                             // up to this serial number
   std::map<int, base::Time> left_;                         // until when something may come from these ranks

@@ -172,46 +172,92 @@ bool Protocol::flush() {
   return moved;
 }
 
-/// Reads a piece of a message where it lies, of so many bytes at most; whether it has ended.
-bool Protocol::read_piece(Message& receive, std::uint64_t& left) {
-  const std::size_t bytes = std::min(left, receive.received_bytes - receive.moved);
-  left -= bytes;
-  switch (channels_.read(receive.source, receive.permit, receive.data + receive.moved, receive.address + receive.moved,
-                         bytes)) {
-  case Channels::Read::done:
-    receive.moved += bytes;
-    if (receive.moved < receive.received_bytes) return false;
-    answer(receive.source, FrameKind::taken, receive.id);
-    channels_.end_receiving(receive.source, receive.received_bytes, *receive.course);
-    end(receive);
-    return true;
-  case Channels::Read::withdrawn:
-    end(receive, given_up_there(receive));
-    return true;
-  case Channels::Read::failed:
-    break;
+/// A receive whose message this rank reads where it lies. Where ranks send to each other, or in a ring, each has enough
+/// to read: to help one another would cost them a tenth.
+void Protocol::begin_reading(Message& receive) {
+  const bool sends = std::any_of(announced_.begin(), announced_.end(),
+                                 [](const auto& announced) { return announced.second->permit != 0; });
+  if (!sends) receive.ticket = channels_.open_joint(receive.source, receive.data, receive.received_bytes);
+  if (receive.ticket != 0) {
+    Frame frame;
+    frame.kind = FrameKind::helped;
+    frame.id = receive.id;
+    frame.permit = receive.ticket;
+    answer(receive.source, frame);
   }
-  // Memory of a kind that cannot be read: it has to be sent, from the beginning.
+  reading_.push_back(&receive);
+}
+
+/// Before it is done, or comes in another way: nobody writes for it any more.
+void Protocol::end_reading(Message& receive) noexcept {
+  if (receive.ticket != 0) channels_.close_joint(receive.source, std::exchange(receive.ticket, 0));
+}
+
+/// Reads a piece of a message where it lies, of so many bytes at most unless the sender helps.
+Protocol::Reading Protocol::read_piece(Message& receive, std::uint64_t& left) {
+  using State = Channels::Piece::State;
+  Channels::Piece piece{State::due, receive.moved, std::min(left, receive.received_bytes - receive.moved)};
+  if (receive.ticket != 0) piece = channels_.take_piece(receive.ticket);
+  if (piece.state == State::written) return Reading::waits;
+  if (piece.state == State::due) {
+    left -= std::min<std::uint64_t>(left, piece.bytes);
+    switch (channels_.read(receive.source, receive.permit, receive.data + piece.begin, receive.address + piece.begin,
+                           piece.bytes)) {
+    case Channels::Read::done:
+      break;
+    case Channels::Read::withdrawn:
+      end_reading(receive);
+      end(receive, given_up_there(receive));
+      return Reading::ended;
+    case Channels::Read::failed:
+      return fall_back(receive);
+    }
+    receive.moved += piece.bytes;
+    if (receive.ticket != 0 || receive.moved < receive.received_bytes) return Reading::goes_on;
+  }
+  end_reading(receive);
+  answer(receive.source, FrameKind::taken, receive.id);
+  channels_.end_receiving(receive.source, receive.received_bytes, *receive.course);
+  end(receive);
+  return Reading::ended;
+}
+
+/// Memory of a kind that cannot be read: it has to be sent, from the beginning.
+Protocol::Reading Protocol::fall_back(Message& receive) {
+  end_reading(receive);
   receive.moved = 0;
   receive.permit = 0;
   incoming_[{receive.source, receive.id}] = &receive;
   answer(receive.source, FrameKind::wanted, receive.id);
-  return true;
+  return Reading::ended;
 }
 
+/// Whether anything moved.
 bool Protocol::read() {
-  if (reading_.empty()) return false;
   std::uint64_t left = channels_.read_bytes();
+  bool moved = false;
   std::size_t at = 0;
   while (at < reading_.size() && left > 0) {
-    if (read_piece(*reading_[at], left)) {
+    const Reading reading = read_piece(*reading_[at], left);
+    moved = moved || reading != Reading::waits;
+    if (reading == Reading::ended) {
       reading_.erase(reading_.begin() + static_cast<std::ptrdiff_t>(at));
     } else {
       ++at;
     }
   }
   std::rotate(reading_.begin(), reading_.begin() + static_cast<std::ptrdiff_t>(at), reading_.end());
-  return true;
+  return moved;
+}
+
+/// Writes a piece of a message whose receiver reads it; whether there was one.
+bool Protocol::help() {
+  while (!helping_.empty()) {
+    Message& send = *helping_.back();
+    if (channels_.help(send.peer, send.ticket, send.data, send.bytes) == Channels::Help::wrote) return true;
+    helping_.pop_back();
+  }
+  return false;
 }
 
 }  // namespace kolo::p2p

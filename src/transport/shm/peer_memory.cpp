@@ -3,10 +3,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -40,6 +44,26 @@ bool read_process(pid_t process, void* to, const void* from, std::size_t bytes) 
   return true;
 }
 
+/// The state of a thread, as a letter (proc(5)); 0: there is no such thread.
+char state_of_thread(const std::filesystem::path& thread) {
+  std::ifstream file(thread / "stat");
+  std::string text;
+  std::getline(file, text);
+  const std::size_t end = text.rfind(')');  // of the name, which may hold anything
+  return end == std::string::npos || end + 2 >= text.size() ? '\0' : text[end + 2];
+}
+
+/// Whether a thread of that process may be inside a call of the system that copies: it runs, or waits for a page.
+bool may_copy(pid_t process) {
+  std::error_code error;
+  std::filesystem::directory_iterator thread("/proc/" + std::to_string(process) + "/task", error);
+  for (; !error && thread != end(thread); thread.increment(error)) {
+    const char state = state_of_thread(thread->path());
+    if (state == 'R' || state == 'D') return true;
+  }
+  return false;
+}
+
 class ProcessPeers final : public transport::PeerMemory {
  public:
   explicit ProcessPeers(std::vector<pid_t> processes) : processes_(std::move(processes)), own_(::getpid()) {}
@@ -50,6 +74,22 @@ class ProcessPeers final : public transport::PeerMemory {
     if (errno == ESRCH) return {ErrorCode::rank_lost, "its process has ended"};
     return {ErrorCode::transport, "process_vm_readv of " + std::to_string(bytes) + " bytes from local rank " +
                                       std::to_string(local_rank) + ": " + base::errno_text(errno)};
+  }
+
+  Status write(int local_rank, const Target& target, const void* from, std::size_t bytes) override {
+    static_assert(sizeof(Target) == sizeof(iovec) && offsetof(Target, address) == offsetof(iovec, iov_base) &&
+                  offsetof(Target, bytes) == offsetof(iovec, iov_len));
+    const iovec local{const_cast<void*>(from), bytes};
+    const ssize_t done = ::process_vm_writev(processes_[static_cast<std::size_t>(local_rank)], &local, 1,
+                                             reinterpret_cast<const iovec*>(&target), 1, 0);
+    if (done == static_cast<ssize_t>(bytes)) return {};
+    if (done < 0 && errno == ESRCH) return {ErrorCode::rank_lost, "its process has ended"};
+    return {ErrorCode::transport, "process_vm_writev of " + std::to_string(bytes) + " bytes to local rank " +
+                                      std::to_string(local_rank) + ": " +
+                                      (done < 0 ? base::errno_text(errno) : std::to_string(done) + " were written")};
+  }
+  [[nodiscard]] bool may_be_writing(int local_rank) const override {
+    return may_copy(processes_[static_cast<std::size_t>(local_rank)]);
   }
 
   [[nodiscard]] bool is_readable(const void* begin, std::size_t bytes) override {
@@ -73,6 +113,13 @@ class ThreadPeers final : public transport::PeerMemory {
     if (bytes > 0) std::memcpy(to, from, bytes);
     return {};
   }
+  Status write(int /*local_rank*/, const Target& target, const void* from, std::size_t bytes) override {
+    if (target.bytes.load() != bytes) return {ErrorCode::transport, "it was taken back"};
+    if (bytes > 0) std::memcpy(reinterpret_cast<void*>(target.address.load()), from, bytes);
+    return {};
+  }
+  /// Threads are not stopped one by one.
+  [[nodiscard]] bool may_be_writing(int /*local_rank*/) const override { return true; }
   [[nodiscard]] bool is_readable(const void* /*begin*/, std::size_t /*bytes*/) override { return true; }
   [[nodiscard]] bool reads_by_system() const noexcept override { return false; }
 };

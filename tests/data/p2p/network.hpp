@@ -3,6 +3,7 @@
 // Ranks that speak the protocol over channels of a few frames each, which a test delivers when it likes.
 #pragma once
 
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <iterator>
@@ -14,6 +15,8 @@
 
 #include "data/p2p/channels.hpp"
 #include "data/p2p/protocol.hpp"
+#include "transport/joint_copy.hpp"
+#include "transport/shm/peer_memory.hpp"
 
 namespace kolo::p2p {
 
@@ -25,6 +28,7 @@ class Network {
     std::size_t frame_bytes = 8000;
     bool reads = false;                  ///< ranks can read each other's memory,
     std::uint64_t read_bytes = 1 << 20;  ///< so much at a time
+    bool helps = false;                  ///< and write it
   };
   explicit Network(const Shape& shape) : shape_(shape), queues_(static_cast<std::size_t>(shape.ranks * shape.ranks)) {
     for (int rank = 0; rank < shape.ranks; ++rank) {
@@ -63,6 +67,9 @@ class Network {
   // Messages that might be read, and have come:
   int began_to_read = 0;
   int had_sent = 0;
+  // Of those that were read: how many their senders might help with, and what these have written.
+  int joints = 0;
+  int pieces_written = 0;
 
  private:
   struct Sent {
@@ -107,6 +114,33 @@ class Network {
       std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
       return Read::done;
     }
+    /// There are two states for this, which are used by turns.
+    [[nodiscard]] Ticket open_joint(int, std::byte* to, std::uint64_t bytes) override {
+      if (!network_.shape_.helps || joints_open_ == 2) return 0;
+      ++joints_open_;
+      ++network_.joints;
+      while (is_open_[next_]) next_ = 1 - next_;
+      is_open_[next_] = true;
+      return joints_[next_].open(to, bytes) * 2 + std::exchange(next_, 1 - next_);
+    }
+    [[nodiscard]] Piece take_piece(Ticket ticket) override {
+      const transport::JointCopy::Piece piece = joints_[ticket % 2].take();
+      if (piece.bytes == 0) return {};
+      return {Piece::State::due, piece.begin, piece.bytes};
+    }
+    void close_joint(int source, Ticket ticket) noexcept override {
+      if (!joints_[ticket % 2].revoke(*network_.memory_, source)) std::abort();
+      is_open_[ticket % 2] = false;
+      --joints_open_;
+    }
+    [[nodiscard]] Help help(int receiver, Ticket ticket, const std::byte* data, std::uint64_t bytes) override {
+      if (network_.dead_.count(receiver) > 0) return Help::failed;
+      transport::JointCopy& joint = network_.channels_[static_cast<std::size_t>(receiver)]->joints_[ticket % 2];
+      if (joint.help(*network_.memory_, receiver, ticket / 2, data, bytes) != transport::JointCopy::Help::wrote)
+        return Help::none;
+      ++network_.pieces_written;
+      return Help::wrote;
+    }
     [[nodiscard]] Course begin_receiving(int, std::uint64_t) override { return {network_.prefers_to_read, {}}; }
     void end_receiving(int, std::uint64_t, const Course& course) override {
       ++(course.is_read ? network_.began_to_read : network_.had_sent);
@@ -120,6 +154,10 @@ class Network {
    private:
     Network& network_;
     const int rank_;
+    transport::JointCopy joints_[2] = {};
+    bool is_open_[2] = {};
+    Ticket next_ = 0;
+    int joints_open_ = 0;
   };
 
   [[nodiscard]] std::deque<Sent>& queue(int from, int to) {
@@ -127,6 +165,7 @@ class Network {
   }
 
   const Shape shape_;
+  const std::shared_ptr<transport::PeerMemory> memory_ = shm::read_between_threads();
   std::vector<std::deque<Sent>> queues_;
   std::unordered_map<std::uint32_t, int> permits_;  // and whose
   std::set<int> dead_;

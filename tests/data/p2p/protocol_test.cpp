@@ -21,14 +21,20 @@ constexpr auto kReceive = Message::Way::receive;
 /// Sizes around every border: nothing, short, the longest that is sent whole, and several parts.
 const std::size_t kSizes[] = {0, 1, 8, 9, 1000, kWholeBytes, kWholeBytes + 1, 50000};
 
-class Both : public ::testing::TestWithParam<bool> {
+enum class Course { sent, read, read_together };
+class Every : public ::testing::TestWithParam<Course> {
  protected:
-  [[nodiscard]] static Network::Shape shape(int ranks = 2) { return {ranks, 2, 8000, GetParam()}; }
+  [[nodiscard]] static Network::Shape shape(int ranks = 2) {
+    return {ranks, 2, 8000, GetParam() != Course::sent, 20000, GetParam() == Course::read_together};
+  }
 };
-INSTANTIATE_TEST_SUITE_P(Reading, Both, ::testing::Bool(),
-                         [](const auto& info) { return info.param ? "Read" : "Sent"; });
+std::string name_of(const ::testing::TestParamInfo<Course>& info) {
+  const char* const names[] = {"Sent", "Read", "ReadTogether"};
+  return names[static_cast<int>(info.param)];
+}
+INSTANTIATE_TEST_SUITE_P(Course, Every, ::testing::Values(Course::sent, Course::read, Course::read_together), name_of);
 
-TEST_P(Both, EverySizeArrivesWhicheverComesFirst) {
+TEST_P(Every, EverySizeArrivesWhicheverComesFirst) {
   for (const std::size_t bytes : kSizes) {
     for (const bool send_first : {true, false}) {
       Network network(shape());
@@ -111,7 +117,7 @@ TEST(Protocol, ToOneself) {
 }
 
 /// It keeps its place in the order, however short it is, and goes as its data comes.
-TEST_P(Both, ALateSendIsMatchedAtItsCall) {
+TEST_P(Every, ALateSendIsMatchedAtItsCall) {
   for (const std::size_t bytes : {std::size_t{1}, std::size_t{1000}, std::size_t{50000}}) {
     Network network(shape());
     Letter late(kSend, 1, 7, bytes, std::byte{0x5A});
@@ -198,7 +204,7 @@ TEST(Protocol, ALateSendToOneselfEndsWithItsData) {
   EXPECT_FALSE(network[0].is_busy());
 }
 
-TEST_P(Both, WhatDoesNotFitIsToldOnBothSides) {
+TEST_P(Every, WhatDoesNotFitIsToldOnBothSides) {
   Network network(shape());
   Letter send(kSend, 1, 7, 40000);
   Letter receive(kReceive, kAny, kAny, 16);
@@ -218,7 +224,7 @@ TEST_P(Both, WhatDoesNotFitIsToldOnBothSides) {
   EXPECT_EQ(network.permits(), 0U);
 }
 
-TEST_P(Both, AnotherTypeIsToldOnBothSides) {
+TEST_P(Every, AnotherTypeIsToldOnBothSides) {
   Network network(shape());
   Letter send(kSend, 1, 7, 40000);
   Letter receive(kReceive, 0, 7, 40000);
@@ -273,7 +279,7 @@ TEST(Protocol, AReceiveIsCancelledUnlessItHasAMessage) {
 }
 
 /// At every moment of a message, on either side.
-TEST_P(Both, WhatIsGivenUpEndsTheOtherSide) {
+TEST_P(Every, WhatIsGivenUpEndsTheOtherSide) {
   for (const bool sender : {true, false}) {
     for (int moment = 0; moment < 12; ++moment) {
       Network network(shape());
@@ -287,8 +293,12 @@ TEST_P(Both, WhatIsGivenUpEndsTheOtherSide) {
       const bool was_done = given_up.done();
       network[sender ? 0 : 1].give_up(given_up, status);
       EXPECT_TRUE(given_up.done());
-      if (sender) std::fill(send.memory.begin(), send.memory.end(), std::byte{0});
+      std::vector<std::byte>& memory = sender ? send.memory : receive.memory;
+      if (!was_done || sender) std::fill(memory.begin(), memory.end(), std::byte{0});
       network.settle();
+      if (!was_done && !sender) {
+        EXPECT_EQ(std::count(memory.begin(), memory.end(), std::byte{0}), 50000) << "it is the caller's again";
+      }
       EXPECT_EQ(network.under_way(), 0U);
       if (!sender && send.message.state == Message::State::announced) continue;  // it waits for another receive
       EXPECT_EQ(network.permits(), 0U);
@@ -317,18 +327,48 @@ TEST_P(Both, WhatIsGivenUpEndsTheOtherSide) {
   }
 }
 
-TEST(Protocol, MemoryThatCannotBeReadIsSent) {
-  Network network({2, 2, 8000, true});
-  network.memory_fails = true;
-  Letter send(kSend, 1, 7, 50000, std::byte{0x5A});
-  Letter receive(kReceive, 0, 7, 50000);
+TEST(Protocol, ASenderThatWaitsWritesAPart) {
+  Network network({2, 2, 8000, true, 1 << 20, true});
+  Letter send(kSend, 1, 7, 200000, std::byte{0x5A});
+  Letter receive(kReceive, 0, 7, 200000);
   network[1].start(receive.message);
   network[0].start(send.message);
   network.settle();
-  EXPECT_TRUE(send.message.status.ok() && receive.message.status.ok() && receive.message.done());
   EXPECT_EQ(receive.memory, send.memory);
+  EXPECT_EQ(network.joints, 1);
+  EXPECT_GT(network.pieces_written, 1);
   EXPECT_EQ(network.permits(), 0U);
-  EXPECT_EQ(network.began_to_read, 1) << "what that cost counts for reading";
+}
+
+TEST(Protocol, WhoSendsItselfReadsAlone) {
+  Network network({2, 2, 8000, true, 1 << 20, true});
+  Letter there(kSend, 1, 7, 50000, std::byte{0x5A}), back(kSend, 0, 7, 50000, std::byte{0x5B});
+  Letter received_there(kReceive, 0, 7, 50000), received_back(kReceive, 1, 7, 50000);
+  network[0].start(there.message);
+  network[1].start(back.message);
+  network[0].start(received_back.message);
+  network[1].start(received_there.message);
+  network.settle();
+  EXPECT_EQ(received_there.memory, there.memory);
+  EXPECT_EQ(received_back.memory, back.memory);
+  EXPECT_EQ(network.joints, 0);
+}
+
+TEST(Protocol, MemoryThatCannotBeReadIsSent) {
+  for (const bool helps : {false, true}) {
+    Network network({2, 2, 8000, true, 1 << 20, helps});
+    network.memory_fails = true;
+    Letter send(kSend, 1, 7, 50000, std::byte{0x5A});
+    Letter receive(kReceive, 0, 7, 50000);
+    network[1].start(receive.message);
+    network[0].start(send.message);
+    network.settle();
+    EXPECT_TRUE(send.message.status.ok() && receive.message.status.ok() && receive.message.done());
+    EXPECT_EQ(receive.memory, send.memory);
+    EXPECT_EQ(network.permits(), 0U);
+    EXPECT_EQ(network.began_to_read, 1) << "what that cost counts for reading";
+    EXPECT_EQ(network.joints, helps ? 1 : 0);
+  }
 }
 
 TEST(Protocol, WhatMayBeReadIsSentWhereTheReceiverPrefersThat) {
@@ -596,7 +636,7 @@ TEST(Protocol, AGroupThatIsGoneTakesItsMessagesAlong) {
   EXPECT_TRUE(receive.message.done());
 }
 
-TEST_P(Both, TheEndFailsAllAndSaysNothing) {
+TEST_P(Every, TheEndFailsAllAndSaysNothing) {
   Network network(shape());
   Letter send(kSend, 1, 7, 50000), receive(kReceive, 1, 7, 4), after(kReceive, 1, 7, 4);
   network[0].start(send.message);
@@ -628,8 +668,9 @@ TEST_P(RandomProgram, OrderAndEnds) {
   kolo::testing::Random random = kolo::testing::random_of(91, static_cast<std::uint64_t>(GetParam()));
   const auto below = [&random](int n) { return static_cast<int>(random() % static_cast<std::uint64_t>(n)); };
   const int ranks = 1 + below(4);
-  Network network({ranks, 1 + static_cast<std::size_t>(below(3)), 5000, below(2) == 0,
-                   1000 + static_cast<std::uint64_t>(below(40000))});
+  const int course = below(4);  // half of them are sent
+  Network network({ranks, 1 + static_cast<std::size_t>(below(3)), 5000, course > 1,
+                   1000 + static_cast<std::uint64_t>(below(40000)), course == 3});
   // Only where all receives of a rank are exact, or none is, is everything received that is sent.
   const bool disturbs = below(3) == 0;
   std::vector<bool> exact;

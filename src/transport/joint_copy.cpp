@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/joint_copy.hpp"
+
+#include <algorithm>
+#include <thread>
+
+#include "base/round_up.hpp"
+
+namespace kolo::transport {
+namespace {
+
+constexpr std::size_t kLeastPiece = 16 << 10;
+constexpr std::size_t kMostPiece = 1 << 20;
+/// So that both end at about the same time.
+constexpr std::size_t kPieces = 16;
+constexpr std::size_t kPageBytes = 4096;
+
+std::size_t piece_of(std::size_t bytes) noexcept {
+  return base::round_up(std::clamp(bytes / kPieces, kLeastPiece, kMostPiece), kPageBytes);
+}
+
+/// The word that both change.
+constexpr int kCountBits = 19;
+constexpr std::uint64_t kMostPieces = (std::uint64_t{1} << kCountBits) - 1;
+struct Word {
+  std::uint64_t front = 0;  // pieces before are taken by the reader,
+  std::uint64_t back = 0;   // and from here on by the owner
+  bool writes = false;
+  bool closed = false;
+  std::uint64_t number = 0;
+
+  static Word of(std::uint64_t word) noexcept {
+    Word made;
+    made.front = word & kMostPieces;
+    made.back = word >> kCountBits & kMostPieces;
+    made.writes = (word >> (2 * kCountBits) & 1) != 0;
+    made.closed = (word >> (2 * kCountBits + 1) & 1) != 0;
+    made.number = word >> (64 - JointCopy::kNumberBits);
+    return made;
+  }
+  [[nodiscard]] std::uint64_t packed() const noexcept {
+    return front | back << kCountBits | std::uint64_t{writes} << (2 * kCountBits) |
+           std::uint64_t{closed} << (2 * kCountBits + 1) | number << (64 - JointCopy::kNumberBits);
+  }
+  [[nodiscard]] bool has_pieces() const noexcept { return !closed && front < back; }
+};
+static_assert(2 * kCountBits + 2 + JointCopy::kNumberBits == 64);
+
+/// So many pieces from this one on.
+JointCopy::Piece pieces_at(std::uint64_t index, std::uint64_t count, std::size_t bytes) noexcept {
+  const std::size_t begin = index * piece_of(bytes);
+  return {begin, std::min(count * piece_of(bytes), bytes - begin)};
+}
+
+/// How many are taken at once of those that are left: first many, for each call of the system costs something; in the
+/// end one, so that both end at about the same time.
+std::uint64_t share_of(const Word& word) noexcept { return std::max<std::uint64_t>((word.back - word.front) / 3, 1); }
+
+/// Yields before the system is asked whether a peer still runs.
+constexpr int kYields = 64;
+
+}  // namespace
+
+JointCopy::Number JointCopy::open(std::byte* to, std::size_t bytes) noexcept {
+  const std::uint64_t pieces = (bytes + piece_of(bytes) - 1) / piece_of(bytes);
+  if (pieces > kMostPieces) return 0;
+  Word word;
+  word.back = pieces;
+  word.number = Word::of(word_.load(std::memory_order_relaxed)).number % ((std::uint64_t{1} << kNumberBits) - 1) + 1;
+  bytes_ = bytes;
+  to_.store(reinterpret_cast<std::uintptr_t>(to), std::memory_order_relaxed);
+  word_.store(word.packed(), std::memory_order_release);
+  return static_cast<Number>(word.number);
+}
+
+JointCopy::Piece JointCopy::take() noexcept {
+  std::uint64_t before = word_.load(std::memory_order_acquire);
+  for (;;) {
+    Word word = Word::of(before);
+    if (!word.has_pieces()) return {};
+    const std::uint64_t index = word.front;
+    const std::uint64_t count = share_of(word);
+    word.front += count;
+    if (word_.compare_exchange_weak(before, word.packed(), std::memory_order_acq_rel, std::memory_order_acquire))
+      return pieces_at(index, count, bytes_);
+  }
+}
+
+bool JointCopy::is_idle() const noexcept { return !Word::of(word_.load(std::memory_order_acquire)).writes; }
+
+bool JointCopy::revoke(PeerMemory& memory, int owner) noexcept {
+  std::uint64_t before = word_.load(std::memory_order_seq_cst);
+  for (Word word = Word::of(before); !word.closed; word = Word::of(before)) {
+    word.closed = true;
+    if (word_.compare_exchange_weak(before, word.packed(), std::memory_order_seq_cst)) break;
+  }
+  target_.bytes.store(0, std::memory_order_seq_cst);
+  for (int yields = 1; !is_idle(); ++yields) {
+    if (yields % kYields == 0 && !memory.may_be_writing(owner) && !is_idle()) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+JointCopy::Help JointCopy::help(PeerMemory& memory, int reader, Number number, const std::byte* from,
+                                std::size_t bytes) noexcept {
+  std::uint64_t before = word_.load(std::memory_order_acquire);
+  Word taken;
+  std::uint64_t count = 0;
+  do {
+    taken = Word::of(before);
+    if (taken.number != number || !taken.has_pieces()) return Help::none;
+    count = share_of(taken);
+    taken.back -= count;
+    taken.writes = true;
+  } while (!word_.compare_exchange_weak(before, taken.packed(), std::memory_order_seq_cst, std::memory_order_acquire));
+  const Piece piece = pieces_at(taken.back, count, bytes);
+  target_.address.store(to_.load(std::memory_order_relaxed) + piece.begin, std::memory_order_relaxed);
+  target_.bytes.store(piece.bytes, std::memory_order_seq_cst);
+  bool written = false;
+  if (Word::of(word_.load(std::memory_order_seq_cst)).closed) {
+    target_.bytes.store(0, std::memory_order_relaxed);
+  } else {
+    written = memory.write(reader, target_, from + piece.begin, piece.bytes).ok();
+  }
+  before = word_.load(std::memory_order_relaxed);
+  Word after;
+  do {
+    after = Word::of(before);
+    if (after.number != number) return Help::none;  // the reader has taken this rank for stopped
+    after.writes = false;
+    if (!written) after.back += count;
+  } while (!word_.compare_exchange_weak(before, after.packed(), std::memory_order_seq_cst, std::memory_order_relaxed));
+  if (after.closed) return Help::none;
+  return written ? Help::wrote : Help::failed;
+}
+
+}  // namespace kolo::transport

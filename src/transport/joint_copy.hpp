@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A copy from the memory of one rank, the *owner*, into that of another one, the *reader*, made by both at once.
+//
+// A rank that reads a peer's memory copies with one CPU, and mostly the peer waits for the end of it. So the peer
+// helps: the reader takes pieces from the front, and reads them; the owner takes pieces from the back, and writes them.
+// Both take the next one when they have done theirs, so whoever is faster, or has a CPU, copies more.
+//
+// The state of such a copy lies in memory of the node, and is the reader's: it opens it, tells the owner (by a ticket),
+// and may open it for another copy when this one is over. All that both change is one word: the reader's front and the
+// owner's back, in pieces, whether the owner writes, and the number of the copy, so that an owner that has an old
+// ticket takes nothing.
+//
+// Giving up. An owner that gives up takes no more pieces; the reader hears of that in its own way, and what has been
+// written is valid. A reader that gives up must know that nobody writes into its memory any more. It *revokes* the
+// copy:
+//
+//   reader                                 owner
+//   closes the word: no more pieces        takes a piece, and says that it writes
+//   target := 0 bytes                      target := where, and how much
+//   waits while the owner writes           looks whether the word is closed: then writes nothing
+//                                          has the system write to `target`
+//                                          says that it does not write any more
+//
+// All of these are sequentially consistent, and the system reads `target` where it lies, in the shared memory. So an
+// owner that is stopped before its call of the system writes nothing when it goes on. One that is inside it ends it,
+// also when it is being stopped or killed, and shows then that it has stopped (PeerMemory::may_be_writing). So the
+// reader waits for a piece at the most. If the owner was stopped it leaves the state to it, for good.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include <kolo/error.hpp>
+
+#include "transport/peer_memory.hpp"
+
+namespace kolo::transport {
+
+/// The state, in memory of the node, zeroed. One thread of the reader at a time, and one of the owner.
+class alignas(64) JointCopy {
+ public:
+  /// Of `open`: what the owner needs to have part in it. 0: none.
+  using Number = std::uint32_t;
+  static constexpr int kNumberBits = 24;
+
+  struct Piece {
+    std::size_t begin = 0;
+    std::size_t bytes = 0;
+  };
+
+  // -- the reader
+  /// Begins to copy so many bytes, more than 0, to here. No copy is open. The number is never 0.
+  [[nodiscard]] Number open(std::byte* to, std::size_t bytes) noexcept;
+  /// The next piece to be read. One without bytes: all are taken.
+  [[nodiscard]] Piece take() noexcept;
+  /// Whether the owner is not writing. Then, when there is still nothing to take, the copy is over.
+  [[nodiscard]] bool is_idle() const noexcept;
+  /// Ends a copy that is not over: `owner`, a local rank, writes nothing any more. False: this must not be opened
+  /// again.
+  [[nodiscard]] bool revoke(PeerMemory& memory, int owner) noexcept;
+
+  // -- the owner
+  enum class Help : std::uint8_t { none, wrote, failed };
+  /// Writes a piece of the data of the copy of this number, which has so many bytes, into the memory of `reader`, a
+  /// local rank. `none`: there is none left. `failed`: it cannot be written, the reader has to read it.
+  [[nodiscard]] Help help(PeerMemory& memory, int reader, Number number, const std::byte* from,
+                          std::size_t bytes) noexcept;
+
+ private:
+  std::atomic<std::uint64_t> word_;
+  std::atomic<std::uintptr_t> to_;
+  PeerMemory::Target target_;
+  // The reader's own.
+  std::size_t bytes_;
+};
+
+}  // namespace kolo::transport
