@@ -46,9 +46,12 @@ struct Express::Counts {
   alignas(64) std::atomic<std::int32_t> cpu;  // that the rank was on; written when it changes, read all the time
 };
 
-// A rank's column: the two lines, the counts, then the two payloads.
+// A rank's column: the two lines, the counts, what is extra, then the two payloads.
+constexpr std::size_t kExtraAt = 3 * kStride;
+constexpr std::size_t kPayloadsAt = kExtraAt + Express::kExtraBytes;
+
 std::size_t Express::column_bytes(std::size_t capacity) noexcept {
-  return base::round_up(3 * kStride + 2 * base::round_up(capacity, kStride), base::kPageBytes);
+  return base::round_up(kPayloadsAt + 2 * base::round_up(capacity, kStride), base::kPageBytes);
 }
 
 Express::Tag Express::tag_of(core::CollectiveKind kind, DType dtype, const Shape& shape, ReduceOp op, double prescale,
@@ -76,6 +79,7 @@ Express::Express(base::Columns columns, std::size_t capacity, int local_rank)
   counts(local_rank).withdrawn.store(false, std::memory_order_release);
   counts(local_rank).reading.store(false, std::memory_order_release);
   counts(local_rank).cpu.store(kNoCpu, std::memory_order_release);
+  std::memset(extra(local_rank), 0, kExtraBytes);
   neighbours_.reserve(static_cast<std::size_t>(ranks()));
 }
 
@@ -90,8 +94,10 @@ Express::Counts& Express::counts(int local_rank) const noexcept {
 std::byte* Express::room(int local_rank) const noexcept { return line(local_rank).room; }
 
 std::byte* Express::payload(int local_rank) const noexcept {
-  return columns_[local_rank] + 3 * kStride + call_ % 2 * payload_bytes_;
+  return columns_[local_rank] + kPayloadsAt + call_ % 2 * payload_bytes_;
 }
+
+std::byte* Express::extra(int local_rank) const noexcept { return columns_[local_rank] + kExtraAt; }
 
 void Express::speak(Tag tag) noexcept {
   word_ = pack(call_, tag);
@@ -115,7 +121,7 @@ void Express::expect(std::size_t payload_bytes) const noexcept {
   const std::size_t parity = (call_ + 1) % 2;
   base::claim_lines(columns_[local_rank_] + parity * kStride, sizeof(Line));
   if (payload_bytes >= kLong) return;
-  base::claim_lines(columns_[local_rank_] + 3 * kStride + parity * payload_bytes_, std::min(payload_bytes, kMost));
+  base::claim_lines(columns_[local_rank_] + kPayloadsAt + parity * payload_bytes_, std::min(payload_bytes, kMost));
 }
 
 Express::Verdict Express::look() noexcept {

@@ -128,6 +128,10 @@ class Express {
     return bytes <= kRoom ? room(local_rank) : payload(local_rank);
   }
 
+  /// Memory of each rank's for who does the calls, aligned to a cache line. The own one is zeroed at the begin.
+  static constexpr std::size_t kExtraBytes = 1 << 10;
+  [[nodiscard]] std::byte* extra(int local_rank) const noexcept;
+
   /// This rank has read all that it needs of its peers' memory, in this call and all before.
   void finish() noexcept;
   [[nodiscard]] bool has_finished(int local_rank) const noexcept;

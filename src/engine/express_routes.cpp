@@ -55,7 +55,7 @@ Rows rows_of(const ExpressCall& call, int rank, int ranks) {
 
 ExpressRoutes::ExpressRoutes(Express& express, Readers readers, const ExpressLimits& limits)
     : express_(express), readers_(std::move(readers)), limits_(limits), ranks_(express.ranks()),
-      own_(express.local_rank()), inputs_(static_cast<std::size_t>(ranks_)),
+      own_(express.local_rank()), joint_reads_(express, readers_.memory.get(), readers_.local_ranks), inputs_(static_cast<std::size_t>(ranks_)),
       lengths_(static_cast<std::size_t>(ranks_)) {}
 
 // ---------------------------------------------------------------- before all have spoken
@@ -386,7 +386,7 @@ void ExpressRoutes::broadcast(const ExpressCall& call, const Await& await) {
   }
   const std::byte* const offered = offered_by(call.root, call);
   if (offered == nullptr) return transfer(call.buffer.output, express_.place(call.root, call.bytes()), call.bytes());
-  read(call.root, call.buffer.output, offered, call.bytes());
+  read_jointly(call.root, call.buffer.output, offered, call.bytes(), await);
   express_.finish();
   check_read();
 }
@@ -412,8 +412,19 @@ void ExpressRoutes::gather(const ExpressCall& call, const Await& await) {
   check_read();
 }
 
-/// Everybody's, one after another, once `lengths_` are known.
-void ExpressRoutes::place_contributions(std::byte* output, const ExpressCall& call) {
+/// Everybody's, one after another, once `lengths_` are known. Given `await`, those who wait for this rank help.
+void ExpressRoutes::place_contributions(std::byte* output, const ExpressCall& call, const Await* await) {
+  std::vector<int> joint;  // ranks whose contribution is being read
+  if (await != nullptr) {
+    std::byte* to = output;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      const Offer offer = offer_of(rank);
+      const auto bytes = static_cast<std::size_t>(offer.bytes);
+      if (rank != own_ && offer.input != nullptr && joint_reads_.begin(rank, to, offer.input, bytes))
+        joint.push_back(rank);
+      to += bytes;
+    }
+  }
   const auto total = std::accumulate(lengths_.begin(), lengths_.end(), std::int64_t{0});
   const bool past_cache = static_cast<std::size_t>(total) >= limits_.past_cache_bytes;
   for (int rank = 0; rank < ranks_; ++rank) {
@@ -422,6 +433,8 @@ void ExpressRoutes::place_contributions(std::byte* output, const ExpressCall& ca
     if (rank == own_) {
       if (output != call.buffer.input)
         (past_cache ? kernels::copy_past_cache : kernels::copy)(output, call.buffer.input, offer.bytes);
+    } else if (std::find(joint.begin(), joint.end(), rank) != joint.end()) {
+      finish_joint(rank, *await);
     } else if (offer.input != nullptr) {
       read(rank, output, offer.input, bytes);
     } else {
@@ -451,7 +464,12 @@ void ExpressRoutes::gather_to_root(const ExpressCall& call, const Await& await) 
     express_.finish();
     throw;
   }
-  place_contributions(output, call);
+  try {
+    place_contributions(output, call, &await);
+  } catch (...) {
+    joint_reads_.end();
+    throw;
+  }
   express_.finish();
   if (direct) check_read();
 }
@@ -488,7 +506,7 @@ void ExpressRoutes::scatter_from_root(const ExpressCall& call, const Await& awai
   if (call.root == own_) {
     transfer(output, call.buffer.input + begin, bytes);
   } else if (deal.input != nullptr) {
-    read(call.root, output, deal.input + begin, bytes);
+    read_jointly(call.root, output, deal.input + begin, bytes, await);
   } else {
     transfer(output, dealt(call.root, deal, all * call.row_bytes()) + begin, bytes);
   }
@@ -540,6 +558,28 @@ void ExpressRoutes::read(int rank, std::byte* to, const std::byte* from, std::si
   throw Error(status);
 }
 
+/// As `read`, of a rank that waits until this one has read.
+void ExpressRoutes::read_jointly(int rank, std::byte* to, const std::byte* from, std::size_t bytes,
+                                 const Await& await) {
+  if (!joint_reads_.begin(rank, to, from, bytes)) return read(rank, to, from, bytes);
+  finish_joint(rank, await);
+}
+
+void ExpressRoutes::finish_joint(int rank, const Await& await) {
+  const auto read_piece = [this, rank](std::byte* to, const std::byte* from, std::size_t bytes) {
+    read(rank, to, from, bytes);
+  };
+  const auto wait = [&](const std::function<bool()>& there) {
+    try {
+      await(there);
+    } catch (...) {
+      withdraw();
+      throw;
+    }
+  };
+  joint_reads_.finish(rank, read_piece, wait);
+}
+
 /// The end of a call in which peers read this rank's memory.
 void ExpressRoutes::finish(const Await& await) {
   express_.finish();
@@ -548,7 +588,11 @@ void ExpressRoutes::finish(const Await& await) {
 
 void ExpressRoutes::await_finished(int rank, const Await& await) {
   try {
-    await([&] { return express_.has_finished(rank); });
+    await([&] {
+      if (express_.has_finished(rank)) return true;
+      joint_reads_.help(rank);
+      return express_.has_finished(rank);
+    });
   } catch (...) {
     withdraw();
     throw;

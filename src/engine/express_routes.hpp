@@ -48,6 +48,7 @@
 #include "core/signature.hpp"
 #include "data/kernels/peer_copy.hpp"
 #include "data/kernels/reduce.hpp"
+#include "engine/joint_reads.hpp"
 #include "engine/operation.hpp"
 #include "transport/peer_memory.hpp"
 
@@ -175,11 +176,13 @@ class ExpressRoutes {
   void scatter(const ExpressCall& call);
   void broadcast(const ExpressCall& call, const Await& await);
   void gather(const ExpressCall& call, const Await& await);
-  void place_contributions(std::byte* output, const ExpressCall& call);
+  void place_contributions(std::byte* output, const ExpressCall& call, const Await* await = nullptr);
   void gather_to_root(const ExpressCall& call, const Await& await);
   void scatter_from_root(const ExpressCall& call, const Await& await);
   void exchange(const ExpressCall& call, const Await& await);
   void read(int rank, std::byte* to, const std::byte* from, std::size_t bytes);
+  void read_jointly(int rank, std::byte* to, const std::byte* from, std::size_t bytes, const Await& await);
+  void finish_joint(int rank, const Await& await);
   void finish(const Await& await);
   void await_finished(int rank, const Await& await);
   void withdraw();
@@ -205,6 +208,8 @@ class ExpressRoutes {
   base::Mutex choosing_;
   /// By kind, the other way, and order of length: `first` is direct, `second` the other.
   std::map<std::tuple<core::CollectiveKind, Way, int>, base::FasterWay> choices_ KOLO_GUARDED_BY(choosing_);
+
+  JointReads joint_reads_;
 
   std::vector<std::byte> pieces_;  // of inputs that a reduce's root reads
 

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Long reads of peers' memory in unnamed calls, which the peers help with (transport/joint_copy.hpp): in calls in which
+// who is read from waits until it has been.
+//
+// A reader has a state for each peer, in the memory that the express has for it. It opens that in a call, and says so
+// beside it with the number of the call; the peer looks there while it waits. A peer that is stopped while it writes is
+// not waited for: the reader reads once more what that peer had taken, and does not use that state again.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include <kolo/error.hpp>
+
+#include "control/express.hpp"
+#include "transport/joint_copy.hpp"
+#include "transport/peer_memory.hpp"
+
+namespace kolo::engine {
+
+/// One rank's, in one set. One thread at a time, inside an unnamed call that all have begun.
+class JointReads {
+ public:
+  /// What is referred to outlives it. `memory` may be null: then nothing is read so. `local_ranks`: on the node, by
+  /// rank of the set.
+  JointReads(control::Express& express, transport::PeerMemory* memory, const std::vector<int>& local_ranks);
+
+  // -- the reader
+  /// Begins to read from a rank; whether that is a way for so much.
+  [[nodiscard]] bool begin(int rank, std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
+  /// Reads all of what was begun from that rank, or what its owner leaves. `read` reads a piece, and `await` waits until
+  /// a condition holds; what they throw is passed on, after `end`.
+  using Read = std::function<void(std::byte* to, const std::byte* from, std::size_t bytes)>;
+  using Await = std::function<void(const std::function<bool()>& there)>;
+  void finish(int rank, const Read& read, const Await& await);
+  /// Gives up what was begun: nobody writes any more.
+  void end() noexcept;
+
+  // -- who is read from
+  /// Writes a piece for a rank that reads from this one in this call, if there is one.
+  void help(int rank) noexcept;
+
+ private:
+  static constexpr int kMostRanks = 8;
+  struct State {
+    transport::JointCopy copy;
+    std::atomic<std::uint64_t> opened;  // the call, and the number
+    std::byte* to;
+    const std::byte* from;
+    std::size_t bytes;
+  };
+  static_assert(kMostRanks * sizeof(State) <= control::Express::kExtraBytes);
+
+  [[nodiscard]] State& state(int reader, int owner) const noexcept;
+  void close(int rank) noexcept;
+  [[nodiscard]] bool await_owner(int rank, const Await& await);
+
+  control::Express& express_;
+  transport::PeerMemory* const memory_;  // null: none is read so
+  const std::vector<int>& local_ranks_;
+  const int own_;
+  std::array<bool, kMostRanks> open_{};    // by rank
+  std::array<bool, kMostRanks> unfit_{};   // likewise: a peer was stopped there
+  std::array<bool, kMostRanks> cannot_{};  // likewise: this rank could not write there
+};
+
+}  // namespace kolo::engine
