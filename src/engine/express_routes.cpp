@@ -29,6 +29,8 @@ constexpr std::size_t kLeastRead = 8 << 10;
 /// A reduce's root reads so much of an input at a time: it reduces it before it leaves the core's cache.
 constexpr std::size_t kPieceBytes = 64 << 10;
 constexpr int kMostInputsRead = 8;
+/// A reduce of 2 ranks of so much is done by both.
+constexpr std::size_t kLeastJointReduce = 192 << 10;
 
 void transfer(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 0 && to != from) kernels::copy(to, from, static_cast<std::int64_t>(bytes));
@@ -55,8 +57,8 @@ Rows rows_of(const ExpressCall& call, int rank, int ranks) {
 
 ExpressRoutes::ExpressRoutes(Express& express, Readers readers, const ExpressLimits& limits)
     : express_(express), readers_(std::move(readers)), limits_(limits), ranks_(express.ranks()),
-      own_(express.local_rank()), joint_reads_(express, readers_.memory.get(), readers_.local_ranks), inputs_(static_cast<std::size_t>(ranks_)),
-      lengths_(static_cast<std::size_t>(ranks_)) {}
+      own_(express.local_rank()), joint_reads_(express, readers_.memory.get(), readers_.local_ranks),
+      inputs_(static_cast<std::size_t>(ranks_)), lengths_(static_cast<std::size_t>(ranks_)) {}
 
 // ---------------------------------------------------------------- before all have spoken
 
@@ -183,7 +185,8 @@ bool ExpressRoutes::can_offer(const ExpressCall& call) {
 
 Express::Tag ExpressRoutes::prepare(const ExpressCall& call) {
   // Before anybody counts on this rank, for it may throw.
-  if (call.kind == CollectiveKind::reduce && call.root == own_ && call.bytes() > least_read() && reads_inputs()) {
+  if (call.kind == CollectiveKind::reduce && (call.root == own_ || ranks_ == 2) && call.bytes() > least_read() &&
+      reads_inputs()) {
     const std::size_t room = static_cast<std::size_t>(ranks_) * std::min(call.bytes(), kPieceBytes);
     if (pieces_.size() < room) pieces_.resize(room);
   }
@@ -327,31 +330,45 @@ void ExpressRoutes::reduce(const ExpressCall& call) {
   kernels::reduce(reduction_of(call), inputs_.data(), ranks_, call.buffer.output, call.buffer.elements);
 }
 
-/// As in a gather the root alone reads, and the others have then finished.
+/// As in a gather the root alone reads, and the others have then finished. Of two ranks the other one reduces pieces,
+/// too, unless the output is the input: a piece that it was stopped in could not be reduced once more.
 void ExpressRoutes::reduce_to_root(const ExpressCall& call, const Await& await) {
   if (call.root != own_) {
     if (call.bytes() > Express::kRoom) express_.finish();
-    if (way_ == Way::direct) await_finished(call.root, await);
-    return;
+    if (way_ != Way::direct) return;
+    const auto reduced = [&](const std::byte* theirs, std::size_t begin, std::size_t bytes) {
+      return reduce_for_root(call, theirs, begin, bytes);
+    };
+    return await_finished(call.root, reduced, await);
   }
   bool direct = false;
   for (int rank = 0; rank < ranks_; ++rank) direct = direct || (rank != own_ && offered_by(rank, call) != nullptr);
   if (!direct) return reduce(call);
-  reduce_pieces(call);
+  std::byte* const output = call.buffer.output;
+  const int peer = ranks_ == 2 ? 1 - own_ : own_;
+  if (peer != own_ && call.buffer.input != output &&
+      joint_reads_.begin(peer, output, call.buffer.input, call.bytes(), kLeastJointReduce, kPieceBytes)) {
+    const auto reduce_piece = [&](const std::byte* to, const std::byte* /*from*/, std::size_t bytes) {
+      const std::size_t size = size_of(call.dtype);
+      reduce_range(call, static_cast<std::size_t>(to - output) / size, bytes / size);
+    };
+    finish_joint(peer, reduce_piece, await);
+  } else {
+    reduce_range(call, 0, static_cast<std::size_t>(call.buffer.elements));
+  }
   express_.finish();
   check_read();
 }
 
 /// Of inputs some of which are read.
-void ExpressRoutes::reduce_pieces(const ExpressCall& call) {
+void ExpressRoutes::reduce_range(const ExpressCall& call, std::size_t first, std::size_t elements) {
   const std::size_t size = size_of(call.dtype);
-  const auto all = static_cast<std::size_t>(call.buffer.elements);
-  const std::size_t most = std::min(all, kPieceBytes / size);
+  const std::size_t most = std::min(elements, kPieceBytes / size);
   const bool past_cache = call.bytes() >= limits_.past_cache_bytes && call.buffer.input != call.buffer.output;
   const auto reduce_so = past_cache ? kernels::reduce_past_cache : kernels::reduce;
   const kernels::FloatMode float_mode;
-  for (std::size_t begin = 0; begin < all; begin += most) {
-    const std::size_t elements = std::min(most, all - begin);
+  for (std::size_t begin = first; begin < first + elements; begin += most) {
+    const std::size_t now = std::min(most, first + elements - begin);
     for (int rank = 0; rank < ranks_; ++rank) {
       const void*& input = inputs_[static_cast<std::size_t>(rank)];
       const std::byte* const offered = rank == own_ ? nullptr : offered_by(rank, call);
@@ -359,13 +376,28 @@ void ExpressRoutes::reduce_pieces(const ExpressCall& call) {
         input = (rank == own_ ? call.buffer.input : express_.place(rank, call.bytes())) + begin * size;
       } else {
         std::byte* const piece = pieces_.data() + static_cast<std::size_t>(rank) * most * size;
-        read(rank, piece, offered + begin * size, elements * size);
+        read(rank, piece, offered + begin * size, now * size);
         input = piece;
       }
     }
     reduce_so(reduction_of(call), inputs_.data(), ranks_, call.buffer.output + begin * size,
-              static_cast<std::int64_t>(elements));
+              static_cast<std::int64_t>(now));
   }
+}
+
+/// A piece of the root's input, which begins at `theirs`, and of this rank's. Null: the root's cannot be read.
+const std::byte* ExpressRoutes::reduce_for_root(const ExpressCall& call, const std::byte* theirs, std::size_t begin,
+                                                std::size_t bytes) {
+  std::byte* const piece = pieces_.data();
+  std::byte* const result = piece + bytes;
+  const auto root = static_cast<std::size_t>(call.root);
+  if (!readers_.memory->read(readers_.local_ranks[root], piece, theirs + begin, bytes).ok()) return nullptr;
+  inputs_[root] = piece;
+  inputs_[static_cast<std::size_t>(own_)] = call.buffer.input + begin;
+  const kernels::FloatMode float_mode;
+  kernels::reduce(reduction_of(call), inputs_.data(), ranks_, result,
+                  static_cast<std::int64_t>(bytes / size_of(call.dtype)));
+  return result;
 }
 
 void ExpressRoutes::scatter(const ExpressCall& call) {
@@ -420,7 +452,8 @@ void ExpressRoutes::place_contributions(std::byte* output, const ExpressCall& ca
     for (int rank = 0; rank < ranks_; ++rank) {
       const Offer offer = offer_of(rank);
       const auto bytes = static_cast<std::size_t>(offer.bytes);
-      if (rank != own_ && offer.input != nullptr && joint_reads_.begin(rank, to, offer.input, bytes))
+      if (rank != own_ && offer.input != nullptr &&
+          joint_reads_.begin(rank, to, offer.input, bytes, JointReads::kLeastOfOne))
         joint.push_back(rank);
       to += bytes;
     }
@@ -434,7 +467,7 @@ void ExpressRoutes::place_contributions(std::byte* output, const ExpressCall& ca
       if (output != call.buffer.input)
         (past_cache ? kernels::copy_past_cache : kernels::copy)(output, call.buffer.input, offer.bytes);
     } else if (std::find(joint.begin(), joint.end(), rank) != joint.end()) {
-      finish_joint(rank, *await);
+      finish_joint(rank, reading_of(rank), *await);
     } else if (offer.input != nullptr) {
       read(rank, output, offer.input, bytes);
     } else {
@@ -561,14 +594,15 @@ void ExpressRoutes::read(int rank, std::byte* to, const std::byte* from, std::si
 /// As `read`, of a rank that waits until this one has read.
 void ExpressRoutes::read_jointly(int rank, std::byte* to, const std::byte* from, std::size_t bytes,
                                  const Await& await) {
-  if (!joint_reads_.begin(rank, to, from, bytes)) return read(rank, to, from, bytes);
-  finish_joint(rank, await);
+  if (!joint_reads_.begin(rank, to, from, bytes, JointReads::kLeastOfMany)) return read(rank, to, from, bytes);
+  finish_joint(rank, reading_of(rank), await);
 }
 
-void ExpressRoutes::finish_joint(int rank, const Await& await) {
-  const auto read_piece = [this, rank](std::byte* to, const std::byte* from, std::size_t bytes) {
-    read(rank, to, from, bytes);
-  };
+JointReads::Read ExpressRoutes::reading_of(int rank) {
+  return [this, rank](std::byte* to, const std::byte* from, std::size_t bytes) { read(rank, to, from, bytes); };
+}
+
+void ExpressRoutes::finish_joint(int rank, const JointReads::Read& read_piece, const Await& await) {
   const auto wait = [&](const std::function<bool()>& there) {
     try {
       await(there);
@@ -586,11 +620,11 @@ void ExpressRoutes::finish(const Await& await) {
   for (int rank = 0; rank < ranks_; ++rank) await_finished(rank, await);
 }
 
-void ExpressRoutes::await_finished(int rank, const Await& await) {
+void ExpressRoutes::await_finished(int rank, const JointReads::DataOf& data_of, const Await& await) {
   try {
     await([&] {
       if (express_.has_finished(rank)) return true;
-      joint_reads_.help(rank);
+      joint_reads_.help(rank, data_of);
       return express_.has_finished(rank);
     });
   } catch (...) {

@@ -172,7 +172,9 @@ class ExpressRoutes {
 
   void reduce(const ExpressCall& call);
   void reduce_to_root(const ExpressCall& call, const Await& await);
-  void reduce_pieces(const ExpressCall& call);
+  void reduce_range(const ExpressCall& call, std::size_t first, std::size_t elements);
+  [[nodiscard]] const std::byte* reduce_for_root(const ExpressCall& call, const std::byte* theirs, std::size_t begin,
+                                                 std::size_t bytes);
   void scatter(const ExpressCall& call);
   void broadcast(const ExpressCall& call, const Await& await);
   void gather(const ExpressCall& call, const Await& await);
@@ -182,9 +184,11 @@ class ExpressRoutes {
   void exchange(const ExpressCall& call, const Await& await);
   void read(int rank, std::byte* to, const std::byte* from, std::size_t bytes);
   void read_jointly(int rank, std::byte* to, const std::byte* from, std::size_t bytes, const Await& await);
-  void finish_joint(int rank, const Await& await);
+  [[nodiscard]] JointReads::Read reading_of(int rank);
+  void finish_joint(int rank, const JointReads::Read& read_piece, const Await& await);
   void finish(const Await& await);
-  void await_finished(int rank, const Await& await);
+  void await_finished(int rank, const Await& await) { await_finished(rank, where_it_lies_, await); }
+  void await_finished(int rank, const JointReads::DataOf& data_of, const Await& await);
   void withdraw();
   [[noreturn]] void throw_given_up(int rank) const;
   void check_read() const;
@@ -210,8 +214,11 @@ class ExpressRoutes {
   std::map<std::tuple<core::CollectiveKind, Way, int>, base::FasterWay> choices_ KOLO_GUARDED_BY(choosing_);
 
   JointReads joint_reads_;
+  const JointReads::DataOf where_it_lies_ = [](const std::byte* from, std::size_t begin, std::size_t /*bytes*/) {
+    return from + begin;
+  };
 
-  std::vector<std::byte> pieces_;  // of inputs that a reduce's root reads
+  std::vector<std::byte> pieces_;  // of a reduce: of inputs that are read, and of what a rank has reduced for the root
 
   std::vector<const void*> inputs_;    // reduce's arguments, by rank
   std::vector<std::int64_t> lengths_;  // of contributions, or what comes from each rank, by rank

@@ -8,8 +8,6 @@
 namespace kolo::engine {
 namespace {
 
-/// Shorter reads gain nothing.
-constexpr std::size_t kLeastBytes = 512 << 10;
 /// How long a peer that writes is waited for before the system is asked whether it runs.
 constexpr std::chrono::milliseconds kPatience{2};
 
@@ -28,10 +26,11 @@ JointReads::State& JointReads::state(int reader, int owner) const noexcept {
   return reinterpret_cast<State*>(express_.extra(reader))[owner];
 }
 
-bool JointReads::begin(int rank, std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
-  if (memory_ == nullptr || bytes < kLeastBytes || unfit_[static_cast<std::size_t>(rank)]) return false;
+bool JointReads::begin(int rank, std::byte* to, const std::byte* from, std::size_t bytes, std::size_t least,
+                       std::size_t piece) noexcept {
+  if (memory_ == nullptr || bytes < least || unfit_[static_cast<std::size_t>(rank)]) return false;
   State& one = state(own_, rank);
-  const transport::JointCopy::Number number = one.copy.open(to, bytes);
+  const transport::JointCopy::Number number = one.copy.open(to, bytes, piece);
   if (number == 0) return false;
   open_[static_cast<std::size_t>(rank)] = true;
   one.to = to;
@@ -94,7 +93,7 @@ void JointReads::end() noexcept {
   }
 }
 
-void JointReads::help(int rank) noexcept {
+void JointReads::help(int rank, const DataOf& data_of) {
   const auto place = static_cast<std::size_t>(rank);
   if (memory_ == nullptr || cannot_[place]) return;
   State& one = state(rank, own_);
@@ -102,7 +101,10 @@ void JointReads::help(int rank) noexcept {
   const auto number = static_cast<transport::JointCopy::Number>(opened % (std::uint64_t{1} << kBits));
   if (opened == 0 || opened != pack(express_.call(), number)) return;
   using Help = transport::JointCopy::Help;
-  cannot_[place] = one.copy.help(*memory_, local_ranks_[place], number, one.from, one.bytes) == Help::failed;
+  const auto data = [&](const transport::JointCopy::Piece& piece) {
+    return data_of(one.from, piece.begin, piece.bytes);
+  };
+  cannot_[place] = one.copy.help(*memory_, local_ranks_[place], number, data) == Help::failed;
 }
 
 }  // namespace kolo::engine

@@ -31,10 +31,15 @@ class JointReads {
   JointReads(control::Express& express, transport::PeerMemory* memory, const std::vector<int>& local_ranks);
 
   // -- the reader
-  /// Begins to read from a rank; whether that is a way for so much.
-  [[nodiscard]] bool begin(int rank, std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
-  /// Reads all of what was begun from that rank, or what its owner leaves. `read` reads a piece, and `await` waits until
-  /// a condition holds; what they throw is passed on, after `end`.
+  /// Shorter reads gain nothing: by one of several readers, and by the only one.
+  static constexpr std::size_t kLeastOfMany = 512 << 10;
+  static constexpr std::size_t kLeastOfOne = 48 << 10;
+  /// Begins to read from a rank; whether that is a way for so much, `least` or more. `from`: as `finish` and the other
+  /// rank's `help` have it. `piece`: 0, or so much is read at a time.
+  [[nodiscard]] bool begin(int rank, std::byte* to, const std::byte* from, std::size_t bytes, std::size_t least,
+                           std::size_t piece = 0) noexcept;
+  /// Reads all of what was begun from that rank, or what its owner leaves. `read` reads a piece, and `await` waits
+  /// until a condition holds; what they throw is passed on, after `end`.
   using Read = std::function<void(std::byte* to, const std::byte* from, std::size_t bytes)>;
   using Await = std::function<void(const std::function<bool()>& there)>;
   void finish(int rank, const Read& read, const Await& await);
@@ -42,8 +47,10 @@ class JointReads {
   void end() noexcept;
 
   // -- who is read from
-  /// Writes a piece for a rank that reads from this one in this call, if there is one.
-  void help(int rank) noexcept;
+  /// Writes a piece for a rank that reads from this one in this call, if there is one. `data_of` says where its data
+  /// is, given where it would lie from `from` on; null: it has none.
+  using DataOf = std::function<const std::byte*(const std::byte* from, std::size_t begin, std::size_t bytes)>;
+  void help(int rank, const DataOf& data_of);
 
  private:
   static constexpr int kMostRanks = 8;

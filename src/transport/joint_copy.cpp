@@ -46,31 +46,38 @@ struct Word {
 };
 static_assert(2 * kCountBits + 2 + JointCopy::kNumberBits == 64);
 
-/// So many pieces from this one on.
-JointCopy::Piece pieces_at(std::uint64_t index, std::uint64_t count, std::size_t bytes) noexcept {
-  const std::size_t begin = index * piece_of(bytes);
-  return {begin, std::min(count * piece_of(bytes), bytes - begin)};
-}
-
-/// How many are taken at once of those that are left: first many, for each call of the system costs something; in the
-/// end one, so that both end at about the same time.
-std::uint64_t share_of(const Word& word) noexcept { return std::max<std::uint64_t>((word.back - word.front) / 3, 1); }
-
 /// Yields before the system is asked whether a peer still runs.
 constexpr int kYields = 64;
 
 }  // namespace
 
-JointCopy::Number JointCopy::open(std::byte* to, std::size_t bytes) noexcept {
-  const std::uint64_t pieces = (bytes + piece_of(bytes) - 1) / piece_of(bytes);
+JointCopy::Number JointCopy::open(std::byte* to, std::size_t bytes, std::size_t piece) noexcept {
+  const bool one_by_one = piece > 0;
+  if (!one_by_one) piece = piece_of(bytes);
+  const std::uint64_t pieces = (bytes + piece - 1) / piece;
   if (pieces > kMostPieces) return 0;
   Word word;
   word.back = pieces;
   word.number = Word::of(word_.load(std::memory_order_relaxed)).number % ((std::uint64_t{1} << kNumberBits) - 1) + 1;
-  bytes_ = bytes;
   to_.store(reinterpret_cast<std::uintptr_t>(to), std::memory_order_relaxed);
+  bytes_.store(bytes, std::memory_order_relaxed);
+  piece_.store(piece, std::memory_order_relaxed);
+  one_by_one_.store(one_by_one, std::memory_order_relaxed);
   word_.store(word.packed(), std::memory_order_release);
   return static_cast<Number>(word.number);
+}
+
+/// So many from this one on.
+JointCopy::Piece JointCopy::pieces(std::uint64_t index, std::uint64_t count) const noexcept {
+  const std::size_t piece = piece_.load(std::memory_order_relaxed);
+  const std::size_t begin = index * piece;
+  return {begin, std::min(count * piece, bytes_.load(std::memory_order_relaxed) - begin)};
+}
+
+/// How many are taken at once of those that are left: first many, for each call of the system costs something; in the
+/// end one, so that both end at about the same time.
+std::uint64_t JointCopy::share(std::uint64_t left) const noexcept {
+  return one_by_one_.load(std::memory_order_relaxed) ? 1 : std::max<std::uint64_t>(left / 3, 1);
 }
 
 JointCopy::Piece JointCopy::take() noexcept {
@@ -79,10 +86,10 @@ JointCopy::Piece JointCopy::take() noexcept {
     Word word = Word::of(before);
     if (!word.has_pieces()) return {};
     const std::uint64_t index = word.front;
-    const std::uint64_t count = share_of(word);
+    const std::uint64_t count = share(word.back - word.front);
     word.front += count;
     if (word_.compare_exchange_weak(before, word.packed(), std::memory_order_acq_rel, std::memory_order_acquire))
-      return pieces_at(index, count, bytes_);
+      return pieces(index, count);
   }
 }
 
@@ -102,26 +109,26 @@ bool JointCopy::revoke(PeerMemory& memory, int owner) noexcept {
   return true;
 }
 
-JointCopy::Help JointCopy::help(PeerMemory& memory, int reader, Number number, const std::byte* from,
-                                std::size_t bytes) noexcept {
+JointCopy::Help JointCopy::help(PeerMemory& memory, int reader, Number number, const DataOf& data_of) {
   std::uint64_t before = word_.load(std::memory_order_acquire);
   Word taken;
   std::uint64_t count = 0;
   do {
     taken = Word::of(before);
     if (taken.number != number || !taken.has_pieces()) return Help::none;
-    count = share_of(taken);
+    count = share(taken.back - taken.front);
     taken.back -= count;
     taken.writes = true;
   } while (!word_.compare_exchange_weak(before, taken.packed(), std::memory_order_seq_cst, std::memory_order_acquire));
-  const Piece piece = pieces_at(taken.back, count, bytes);
+  const Piece piece = pieces(taken.back, count);
+  const std::byte* const data = data_of(piece);
   target_.address.store(to_.load(std::memory_order_relaxed) + piece.begin, std::memory_order_relaxed);
   target_.bytes.store(piece.bytes, std::memory_order_seq_cst);
   bool written = false;
   if (Word::of(word_.load(std::memory_order_seq_cst)).closed) {
     target_.bytes.store(0, std::memory_order_relaxed);
-  } else {
-    written = memory.write(reader, target_, from + piece.begin, piece.bytes).ok();
+  } else if (data != nullptr) {
+    written = memory.write(reader, target_, data, piece.bytes).ok();
   }
   before = word_.load(std::memory_order_relaxed);
   Word after;

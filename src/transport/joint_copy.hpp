@@ -31,8 +31,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-
-#include <kolo/error.hpp>
+#include <functional>
 
 #include "transport/peer_memory.hpp"
 
@@ -51,8 +50,9 @@ class alignas(64) JointCopy {
   };
 
   // -- the reader
-  /// Begins to copy so many bytes, more than 0, to here. No copy is open. The number is never 0.
-  [[nodiscard]] Number open(std::byte* to, std::size_t bytes) noexcept;
+  /// Begins to copy so many bytes, more than 0, to here. No copy is open. `piece`: 0, or so much is taken at a time. No
+  /// number, 0, where there would be too many pieces.
+  [[nodiscard]] Number open(std::byte* to, std::size_t bytes, std::size_t piece = 0) noexcept;
   /// The next piece to be read. One without bytes: all are taken.
   [[nodiscard]] Piece take() noexcept;
   /// Whether the owner is not writing. Then, when there is still nothing to take, the copy is over.
@@ -63,17 +63,21 @@ class alignas(64) JointCopy {
 
   // -- the owner
   enum class Help : std::uint8_t { none, wrote, failed };
-  /// Writes a piece of the data of the copy of this number, which has so many bytes, into the memory of `reader`, a
-  /// local rank. `none`: there is none left. `failed`: it cannot be written, the reader has to read it.
-  [[nodiscard]] Help help(PeerMemory& memory, int reader, Number number, const std::byte* from,
-                          std::size_t bytes) noexcept;
+  /// Writes a piece of the copy of this number into the memory of `reader`, a local rank. `data_of` says where its data
+  /// is; null: it has none. `none`: there is none left. `failed`: it cannot be written, the reader has to read it.
+  using DataOf = std::function<const std::byte*(const Piece&)>;
+  [[nodiscard]] Help help(PeerMemory& memory, int reader, Number number, const DataOf& data_of);
 
  private:
+  [[nodiscard]] Piece pieces(std::uint64_t index, std::uint64_t count) const noexcept;
+  [[nodiscard]] std::uint64_t share(std::uint64_t left) const noexcept;
+
   std::atomic<std::uint64_t> word_;
   std::atomic<std::uintptr_t> to_;
+  std::atomic<std::size_t> bytes_;
+  std::atomic<std::size_t> piece_;
+  std::atomic<bool> one_by_one_;
   PeerMemory::Target target_;
-  // The reader's own.
-  std::size_t bytes_;
 };
 
 }  // namespace kolo::transport

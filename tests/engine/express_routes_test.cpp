@@ -38,6 +38,11 @@ class OwnMemory final : public transport::PeerMemory {
     if (meanwhile_) meanwhile_();
     return {};
   }
+  Status write(int, const Target& target, const void* from, std::size_t bytes) override {
+    std::memcpy(reinterpret_cast<void*>(target.address.load()), from, bytes);
+    return {};
+  }
+  [[nodiscard]] bool may_be_writing(int) const override { return true; }
   [[nodiscard]] bool is_readable(const void*, std::size_t) override { return true; }
 
  private:

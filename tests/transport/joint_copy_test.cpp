@@ -59,6 +59,10 @@ std::vector<std::byte> numbered(std::size_t bytes) {
   return data;
 }
 
+auto at(const std::vector<std::byte>& from) {
+  return [&from](const JointCopy::Piece& piece) { return from.data() + piece.begin; };
+}
+
 /// Reads all that is left; how many pieces.
 int read_all(JointCopy& copy, const std::vector<std::byte>& from, std::vector<std::byte>& to) {
   int pieces = 0;
@@ -78,12 +82,12 @@ TEST(JointCopy, EitherMayCopyAll) {
       std::vector<std::byte> to(bytes);
       const JointCopy::Number number = copy.open(to.data(), bytes);
       ASSERT_NE(number, 0U);
-      while (owner && copy.help(memory, 0, number, from.data(), bytes) == Help::wrote) {
+      while (owner && copy.help(memory, 0, number, at(from)) == Help::wrote) {
       }
       EXPECT_EQ(read_all(copy, from, to) == 0, owner);
       EXPECT_TRUE(copy.is_idle());
       EXPECT_EQ(to, from) << bytes;
-      EXPECT_EQ(copy.help(memory, 0, number, from.data(), bytes), Help::none);
+      EXPECT_EQ(copy.help(memory, 0, number, at(from)), Help::none);
       EXPECT_TRUE(copy.revoke(memory, 0)) << "which costs nothing when it is over";
     }
   }
@@ -100,7 +104,7 @@ TEST(JointCopy, BothCopyAtOnce) {
   std::thread owner([&] {
     for (;;) {
       const std::uint64_t said = told.load();
-      if (copy.help(memory, 0, static_cast<JointCopy::Number>(said), from.data(), kBytes) == Help::wrote) {
+      if (copy.help(memory, 0, static_cast<JointCopy::Number>(said), at(from)) == Help::wrote) {
         ++written;
       } else if (said >> 32 == kRounds) {
         return;
@@ -136,8 +140,8 @@ TEST(JointCopy, WhoHasAnOldNumberTakesNothing) {
   ASSERT_TRUE(copy.revoke(memory, 0));
   const JointCopy::Number number = copy.open(second.data(), second.size());
   EXPECT_NE(number, old);
-  EXPECT_EQ(copy.help(memory, 0, old, from.data(), from.size()), Help::none);
-  EXPECT_EQ(copy.help(memory, 0, number, from.data(), from.size()), Help::wrote);
+  EXPECT_EQ(copy.help(memory, 0, old, at(from)), Help::none);
+  EXPECT_EQ(copy.help(memory, 0, number, at(from)), Help::wrote);
   EXPECT_EQ(first, std::vector<std::byte>(50000));
 }
 
@@ -153,7 +157,7 @@ TEST(JointCopy, WhatTheOwnerCannotWriteComesBack) {
     EXPECT_FALSE(copy.is_idle());
     EXPECT_NE(to, from);
   };
-  EXPECT_EQ(copy.help(memory, 0, number, from.data(), from.size()), Help::failed);
+  EXPECT_EQ(copy.help(memory, 0, number, at(from)), Help::failed);
   EXPECT_TRUE(copy.is_idle());
   EXPECT_GT(read_all(copy, from, to), 0);
   EXPECT_EQ(to, from);
@@ -183,7 +187,7 @@ TEST(JointCopy, AnOwnerThatIsStoppedBeforeItWritesWritesNothing) {
       }
       while (target.bytes.load() != 0) std::this_thread::yield();
     };
-    EXPECT_EQ(copy.help(memory, 0, number, from.data(), from.size()), Help::none);
+    EXPECT_EQ(copy.help(memory, 0, number, at(from)), Help::none);
     if (runs) reader.join();
     EXPECT_EQ(is_free, runs);
     EXPECT_EQ(to, std::vector<std::byte>(from.size()));
@@ -208,7 +212,7 @@ TEST(JointCopy, AReaderThatGivesUpWaitsForThePieceThatIsBeingWritten) {
     for (int i = 0; i < 1000; ++i) std::this_thread::yield();
     writes = false;
   };
-  EXPECT_EQ(copy.help(memory, 0, number, from.data(), from.size()), Help::none);
+  EXPECT_EQ(copy.help(memory, 0, number, at(from)), Help::none);
   reader.join();
 }
 
@@ -237,7 +241,7 @@ TEST(JointCopy, AnOwnerThatIsStoppedAtAnyMomentWritesNothingAfterwards) {
       for (std::uint32_t told = 0; told != kOver; told = shared.told.load()) {
         if (told == 0) continue;
         // The first copy of a state has number 1.
-        while (shared.copies[told - 1].help(*peers, 0, 1, from.data(), kBytes) == Help::wrote) ++shared.helped;
+        while (shared.copies[told - 1].help(*peers, 0, 1, at(from)) == Help::wrote) ++shared.helped;
         ++shared.helped;
       }
       meet("");

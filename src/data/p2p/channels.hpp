@@ -62,7 +62,7 @@ class Channels {
   virtual void close_joint(int source, Ticket ticket) noexcept = 0;
   /// The sender: writes a piece of its message.
   enum class Help : std::uint8_t { none, wrote, failed };  ///< `none`: there is nothing left to be written
-  [[nodiscard]] virtual Help help(int receiver, Ticket ticket, const std::byte* data, std::uint64_t bytes) = 0;
+  [[nodiscard]] virtual Help help(int receiver, Ticket ticket, const std::byte* data) = 0;
 
   // -- the receiver's choice
   /// How a message comes that may be read.

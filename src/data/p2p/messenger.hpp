@@ -127,8 +127,8 @@ class Messenger {
     }
     [[nodiscard]] Piece take_piece(Ticket ticket) override { return node_.take_piece(ticket); }
     void close_joint(int source, Ticket ticket) noexcept override { node_.close_joint(source, ticket); }
-    [[nodiscard]] Help help(int receiver, Ticket ticket, const std::byte* data, std::uint64_t bytes) override {
-      return node_.help(receiver, ticket, data, bytes);
+    [[nodiscard]] Help help(int receiver, Ticket ticket, const std::byte* data) override {
+      return node_.help(receiver, ticket, data);
     }
     [[nodiscard]] Course begin_receiving(int source, std::uint64_t bytes) override {
       return node_.begin_receiving(source, bytes);

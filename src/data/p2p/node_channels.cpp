@@ -338,10 +338,13 @@ void NodeChannels::close_joint(int source, Ticket ticket) noexcept {
   if (joint(topology_.local_rank, ticket).revoke(*peers_, local(source))) free_joints_.push_back(ticket % kJoints);
 }
 
-Channels::Help NodeChannels::help(int receiver, Ticket ticket, const std::byte* data, std::uint64_t bytes) {
+Channels::Help NodeChannels::help(int receiver, Ticket ticket, const std::byte* data) {
   using Helped = transport::JointCopy::Help;
   const int reader = local(receiver);
-  const Helped helped = joint(reader, ticket).help(*peers_, reader, ticket / kJoints, data, bytes);
+  const Helped helped =
+      joint(reader, ticket).help(*peers_, reader, ticket / kJoints, [data](const transport::JointCopy::Piece& piece) {
+        return data + piece.begin;
+      });
   if (helped == Helped::none) return Help::none;
   ring_bell(reader);
   return helped == Helped::wrote ? Help::wrote : Help::failed;

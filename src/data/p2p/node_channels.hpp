@@ -81,7 +81,7 @@ class NodeChannels final : public Channels {
   [[nodiscard]] Ticket open_joint(int source, std::byte* to, std::uint64_t bytes) override;
   [[nodiscard]] Piece take_piece(Ticket ticket) override;
   void close_joint(int source, Ticket ticket) noexcept override;
-  [[nodiscard]] Help help(int receiver, Ticket ticket, const std::byte* data, std::uint64_t bytes) override;
+  [[nodiscard]] Help help(int receiver, Ticket ticket, const std::byte* data) override;
   [[nodiscard]] Course begin_receiving(int source, std::uint64_t bytes) override;
   void end_receiving(int source, std::uint64_t bytes, const Course& course) override;
   void note_wait(int rank) noexcept override;

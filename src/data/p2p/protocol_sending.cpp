@@ -254,7 +254,7 @@ bool Protocol::read() {
 bool Protocol::help() {
   while (!helping_.empty()) {
     Message& send = *helping_.back();
-    if (channels_.help(send.peer, send.ticket, send.data, send.bytes) == Channels::Help::wrote) return true;
+    if (channels_.help(send.peer, send.ticket, send.data) == Channels::Help::wrote) return true;
     helping_.pop_back();
   }
   return false;

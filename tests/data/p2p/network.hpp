@@ -133,10 +133,11 @@ class Network {
       is_open_[ticket % 2] = false;
       --joints_open_;
     }
-    [[nodiscard]] Help help(int receiver, Ticket ticket, const std::byte* data, std::uint64_t bytes) override {
+    [[nodiscard]] Help help(int receiver, Ticket ticket, const std::byte* data) override {
       if (network_.dead_.count(receiver) > 0) return Help::failed;
       transport::JointCopy& joint = network_.channels_[static_cast<std::size_t>(receiver)]->joints_[ticket % 2];
-      if (joint.help(*network_.memory_, receiver, ticket / 2, data, bytes) != transport::JointCopy::Help::wrote)
+      const auto data_of = [data](const transport::JointCopy::Piece& piece) { return data + piece.begin; };
+      if (joint.help(*network_.memory_, receiver, ticket / 2, data_of) != transport::JointCopy::Help::wrote)
         return Help::none;
       ++network_.pieces_written;
       return Help::wrote;

@@ -269,10 +269,10 @@ TEST(NodeChannels, AReceiverAndItsSenderCopyTogether) {
     EXPECT_EQ(piece.state, PieceState::written);
     node[1].arm();
   };
-  EXPECT_EQ(node[0].help(1, ticket, data.data(), data.size()), Channels::Help::wrote);
+  EXPECT_EQ(node[0].help(1, ticket, data.data()), Channels::Help::wrote);
   EXPECT_EQ(node.rung[1], 1);
   memory->meanwhile = nullptr;
-  EXPECT_EQ(node[0].help(1, ticket, data.data(), data.size()), Channels::Help::none);
+  EXPECT_EQ(node[0].help(1, ticket, data.data()), Channels::Help::none);
   EXPECT_EQ(node[1].take_piece(ticket).state, PieceState::over);
   EXPECT_EQ(room, data);
   node[1].close_joint(0, ticket);
@@ -300,9 +300,9 @@ TEST(NodeChannels, ThereAreSoManyCopiesTogether) {
   node[1].close_joint(0, tickets[3]);
   const Channels::Ticket again = node[1].open_joint(0, room.data(), room.size());
   EXPECT_NE(again, tickets[3]);
-  EXPECT_EQ(node[0].help(1, tickets[3], data.data(), data.size()), Channels::Help::none);
+  EXPECT_EQ(node[0].help(1, tickets[3], data.data()), Channels::Help::none);
   memory->meanwhile = [&] { node[1].close_joint(0, again); };
-  EXPECT_EQ(node[0].help(1, again, data.data(), data.size()), Channels::Help::none);
+  EXPECT_EQ(node[0].help(1, again, data.data()), Channels::Help::none);
   EXPECT_EQ(room, std::vector<std::byte>(room.size())) << "it was the caller's again";
   EXPECT_EQ(node[1].open_joint(0, room.data(), room.size()), 0U);
 }
