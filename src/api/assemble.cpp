@@ -26,6 +26,7 @@
 #include "control/tcp/control_tree.hpp"
 #include "control/tcp/interfaces.hpp"
 #include "data/cpu/cpu_backend.hpp"
+#include "data/kernels/past_cache.hpp"
 #include "transport/shm/slot_ring.hpp"
 #ifdef KOLO_HAS_CUDA
 #include "data/cuda/cuda_backend.hpp"
@@ -142,11 +143,13 @@ std::vector<int> decode_cpus(const std::string& text) {
   return cpus;
 }
 
-data::cpu::Tuning tuning_of(const base::Settings& settings) {
+data::cpu::Tuning tuning_of(const base::Settings& settings, int local_ranks) {
   data::cpu::Tuning tuning;
   tuning.flat_bytes = static_cast<std::size_t>(settings.flat_bytes);
   tuning.least_chunk_bytes = static_cast<std::size_t>(settings.chunk_bytes);
   tuning.past_cache_bytes = static_cast<std::size_t>(settings.past_cache_bytes);
+  tuning.copied_past_cache_bytes =
+      kernels::copied_past_cache_bytes(tuning.past_cache_bytes, base::shared_cache_bytes(), local_ranks);
   tuning.step_bytes = static_cast<std::size_t>(settings.step_bytes);
   return tuning;
 }
@@ -284,26 +287,27 @@ class Assembly {
   /// What makes a data plane of process sets: the first of them for tensors of the CPU, the second for those of a
   /// device. The engine keeps it.
   [[nodiscard]] engine::MakeLatePlane plane_maker(std::size_t which) const {
-    return [which, regions = regions_, inter = inter_, tuning = tuning_of(parts_.settings), slot_bytes = slot_bytes_,
-            slots = slots_](const engine::PlaneSite& site) {
-      const bool is_world = site.number == 0;
-      auto ring = std::make_shared<shm::SlotRing>(
-          site.columns, site.topology.local_rank, slot_bytes, static_cast<std::uint64_t>(slots),
-          is_world && which == 0 ? shm::SlotRing::Pages::at_once : shm::SlotRing::Pages::when_used);
-      data::cpu::CpuBackendOptions options;
-      if (which == 0) options.regions = regions;
-      options.tuning = tuning;
-      options.first_tag = static_cast<int>(kRings * site.number + which) * static_cast<int>(slots);
-      if (!is_world) {
-        options.members = site.members;
-        options.local_ranks = site.local_ranks;
-      }
-      return [topology = site.topology, ring = std::move(ring), inter, options = std::move(options)] {
-        const bool one_node = topology.node_count() == 1;
-        return std::unique_ptr<data::Backend>(
-            std::make_unique<data::cpu::CpuBackend>(topology, ring, one_node ? nullptr : inter, options));
-      };
-    };
+    return
+        [which, regions = regions_, inter = inter_, tuning = tuning_of(parts_.settings, parts_.topology.local_size()),
+         slot_bytes = slot_bytes_, slots = slots_](const engine::PlaneSite& site) {
+          const bool is_world = site.number == 0;
+          auto ring = std::make_shared<shm::SlotRing>(
+              site.columns, site.topology.local_rank, slot_bytes, static_cast<std::uint64_t>(slots),
+              is_world && which == 0 ? shm::SlotRing::Pages::at_once : shm::SlotRing::Pages::when_used);
+          data::cpu::CpuBackendOptions options;
+          if (which == 0) options.regions = regions;
+          options.tuning = tuning;
+          options.first_tag = static_cast<int>(kRings * site.number + which) * static_cast<int>(slots);
+          if (!is_world) {
+            options.members = site.members;
+            options.local_ranks = site.local_ranks;
+          }
+          return [topology = site.topology, ring = std::move(ring), inter, options = std::move(options)] {
+            const bool one_node = topology.node_count() == 1;
+            return std::unique_ptr<data::Backend>(
+                std::make_unique<data::cpu::CpuBackend>(topology, ring, one_node ? nullptr : inter, options));
+          };
+        };
   }
 
   [[nodiscard]] bool is_one_machine() const {

@@ -16,6 +16,24 @@
 #include "base/system_error.hpp"
 
 namespace kolo::base {
+namespace {
+
+/// The size of the first CPU's cache of this level; 0: the system does not tell.
+std::size_t cache_bytes(const std::filesystem::path& root, int wanted) {
+  const std::filesystem::path caches = root / "sys/devices/system/cpu/cpu0/cache";
+  for (int index = 0; index < 8; ++index) {
+    const std::filesystem::path cache = caches / ("index" + std::to_string(index));
+    int level = 0;
+    std::size_t kibibytes = 0;
+    char unit = 0;
+    if (std::ifstream(cache / "level") >> level && level == wanted &&
+        std::ifstream(cache / "size") >> kibibytes >> unit && unit == 'K')
+      return kibibytes << 10;
+  }
+  return 0;
+}
+
+}  // namespace
 
 std::vector<int> affinity() {
   // The kernel wants a set as large as its own and says EINVAL to a smaller one.
@@ -48,19 +66,11 @@ int usable_cpus() {
 
 std::size_t private_cache_bytes(const std::filesystem::path& root) {
   constexpr std::size_t kUsual = std::size_t{1} << 20;
-  const std::filesystem::path caches = root / "sys/devices/system/cpu/cpu0/cache";
-  for (int index = 0; index < 8; ++index) {
-    const std::filesystem::path cache = caches / ("index" + std::to_string(index));
-    int level = 0;
-    std::size_t kibibytes = 0;
-    char unit = 0;
-    if (std::ifstream(cache / "level") >> level && level == 2 && std::ifstream(cache / "size") >> kibibytes >> unit &&
-        unit == 'K' && kibibytes > 0) {
-      return kibibytes << 10;
-    }
-  }
-  return kUsual;
+  const std::size_t found = cache_bytes(root, 2);
+  return found > 0 ? found : kUsual;
 }
+
+std::size_t shared_cache_bytes(const std::filesystem::path& root) { return cache_bytes(root, 3); }
 
 std::string system_name(const std::filesystem::path& root) {
   std::string name;

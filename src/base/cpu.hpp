@@ -31,6 +31,9 @@ int usable_cpus();
 /// (some virtual machines), 1 MiB. `root` is the file system's, for tests.
 std::size_t private_cache_bytes(const std::filesystem::path& root = "/");
 
+/// The size of the third-level cache, which cores share, in bytes; 0 where the system does not tell.
+std::size_t shared_cache_bytes(const std::filesystem::path& root = "/");
+
 /// Names the running system whose CPUs these are: the same in all containers of a machine, which may share CPUs though
 /// they share nothing else. Empty where the system does not tell. `root` is the file system's, for tests.
 std::string system_name(const std::filesystem::path& root = "/");

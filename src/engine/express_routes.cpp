@@ -459,7 +459,7 @@ void ExpressRoutes::place_contributions(std::byte* output, const ExpressCall& ca
     }
   }
   const auto total = std::accumulate(lengths_.begin(), lengths_.end(), std::int64_t{0});
-  const bool past_cache = static_cast<std::size_t>(total) >= limits_.past_cache_bytes;
+  const bool past_cache = static_cast<std::size_t>(total) >= limits_.copied_past_cache_bytes;
   for (int rank = 0; rank < ranks_; ++rank) {
     const Offer offer = offer_of(rank);
     const auto bytes = static_cast<std::size_t>(offer.bytes);
@@ -551,7 +551,7 @@ void ExpressRoutes::exchange(const ExpressCall& call, const Await& await) {
   const std::size_t block = call.bytes() / static_cast<std::size_t>(ranks_);
   const std::size_t mine = block * static_cast<std::size_t>(own_);
   // A block is a part of the output, and the caller's own: it stays in the cache for longer than a whole output.
-  const bool past_cache = call.bytes() >= 2 * limits_.past_cache_bytes;
+  const bool past_cache = call.bytes() >= std::max(2 * limits_.past_cache_bytes, limits_.copied_past_cache_bytes);
   (past_cache ? kernels::copy_past_cache : kernels::copy)(call.buffer.output + mine, call.buffer.input + mine,
                                                           static_cast<std::int64_t>(block));
   bool direct = way_ == Way::direct;

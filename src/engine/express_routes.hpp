@@ -90,9 +90,11 @@ struct ExpressCall {
 
 /// When which way is taken; the same on all ranks.
 struct ExpressLimits {
-  std::size_t carried_bytes = 0;     ///< the longest input that is carried
-  std::size_t direct_bytes = 0;      ///< inputs may be read where a peer gets more than this; 0: never
-  std::size_t past_cache_bytes = 0;  ///< as data/cpu/tuning.hpp has it, for what is copied on the way
+  std::size_t carried_bytes = 0;  ///< the longest input that is carried
+  std::size_t direct_bytes = 0;   ///< inputs may be read where a peer gets more than this; 0: never
+  // As data/cpu/tuning.hpp has them, for what is reduced and what is copied on the way.
+  std::size_t past_cache_bytes = 0;
+  std::size_t copied_past_cache_bytes = 0;
 };
 
 /// The means to read the memory of a set's ranks, all of which are of one node.

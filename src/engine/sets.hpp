@@ -37,7 +37,7 @@ using MakePlane = std::function<std::unique_ptr<data::Backend>(const PlaneSite&)
 using MakeLatePlane = std::function<std::function<std::unique_ptr<data::Backend>()>(const PlaneSite&)>;
 
 /// When unnamed calls take which way.
-ExpressLimits express_limits(const base::Settings& settings);
+ExpressLimits express_limits(const base::Settings& settings, int local_ranks);
 
 class Sets {
  public:
@@ -104,6 +104,7 @@ class Sets {
 
   const core::Topology& topology_;
   const Parts parts_;
+  const ExpressLimits express_limits_ = express_limits(parts_.settings, topology_.local_size());
   const SetStatePtr world_;
   Blocks blocks_;
   std::unordered_map<core::SetId, std::uint32_t> numbers_;  // of all sets of the log

@@ -124,6 +124,16 @@ TEST_F(CgroupTree, TheSecondLevelCacheIsACoresOwn) {
   EXPECT_GT(private_cache_bytes(), 0U);
 }
 
+TEST_F(CgroupTree, TheThirdLevelCacheIsShared) {
+  EXPECT_EQ(shared_cache_bytes(root_), 0U) << "nobody tells";
+  put("sys/devices/system/cpu/cpu0/cache/index2/level", "2\n");
+  put("sys/devices/system/cpu/cpu0/cache/index2/size", "2048K\n");
+  EXPECT_EQ(shared_cache_bytes(root_), 0U);
+  put("sys/devices/system/cpu/cpu0/cache/index3/level", "3\n");
+  put("sys/devices/system/cpu/cpu0/cache/index3/size", "491520K\n");
+  EXPECT_EQ(shared_cache_bytes(root_), 480U << 20);
+}
+
 TEST_F(CgroupTree, ASystemHasANameOrNone) {
   EXPECT_EQ(system_name(root_), "");
   put("proc/sys/kernel/random/boot_id", "0b1f-22\n");

@@ -57,7 +57,7 @@ class DirectCalls : public ::testing::TestWithParam<CollectiveKind> {
           routes(express, {std::make_shared<OwnMemory>(meanwhile), {0, 1}, {0, 1}}, limits()) {
       std::iota(input.begin(), input.end(), 1.0F);
     }
-    static ExpressLimits limits() { return {256, 16, 1 << 20}; }
+    static ExpressLimits limits() { return {256, 16, 1 << 20, 1 << 20}; }
     [[nodiscard]] ExpressCall call(CollectiveKind kind) {
       ExpressCall call;
       call.kind = kind;
@@ -259,7 +259,7 @@ class CarriedOrRead : public ::testing::TestWithParam<std::tuple<CollectiveKind,
     End(const base::Columns& columns, int rank, bool cpu_of_its_own)
         : express(columns, kCapacity, rank),
           routes(express, {std::make_shared<OwnMemory>(meanwhile), {0, 1}, {0, 1}, cpu_of_its_own},
-                 {kCapacity, kCapacity, 1 << 20}) {
+                 {kCapacity, kCapacity, 1 << 20, 1 << 20}) {
       for (std::size_t i = 0; i < input.size(); ++i)
         input[i] = static_cast<float>(i * 2 + static_cast<std::size_t>(rank));
     }

@@ -96,7 +96,7 @@ class World {
   struct End {
     End(const base::Columns& columns, int rank, const std::shared_ptr<Memory>& peers)
         : express(columns, kCapacity, rank),
-          routes(express, {peers, {0, 1, 2}, {0, 1, 2}, true}, {kCapacity, 16, 64 << 20}) {}
+          routes(express, {peers, {0, 1, 2}, {0, 1, 2}, true}, {kCapacity, 16, 64 << 20, 64 << 20}) {}
     [[nodiscard]] ExpressCall call(CollectiveKind kind, int ranks, bool in_place) {
       ExpressCall call;
       call.kind = kind;

@@ -152,7 +152,7 @@ void Allgather::learn() {
       its.in_output = std::exchange(sum, sum + its.bytes);
       if (its.bytes > 0) end = std::max(end, its.in_stream + its.bytes);
     }
-    results_[run].past_cache = static_cast<std::size_t>(sum) >= site_.tuning.past_cache_bytes;
+    results_[run].past_cache = static_cast<std::size_t>(sum) >= site_.tuning.copied_past_cache_bytes;
     results_[run].end = first_number_ + static_cast<std::uint64_t>(chunks_for(end));
   }
 }

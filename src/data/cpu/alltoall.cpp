@@ -89,7 +89,7 @@ void Alltoall::open(Runs runs, data::Job& /*job*/) {
 void Alltoall::open(const std::byte* input, std::byte* output, const std::vector<std::int64_t>& send,
                     const std::vector<std::int64_t>& receive, const std::vector<std::int64_t>& largest) {
   plan_.make(site_.topology.rank, input, output, send, receive, largest, site_.intra.slot_bytes(),
-             site_.tuning.past_cache_bytes);
+             site_.tuning.copied_past_cache_bytes);
   next_ = 0;
 }
 

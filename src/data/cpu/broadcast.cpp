@@ -19,7 +19,7 @@ void Broadcast::open(int root, const data::Piece* pieces, std::size_t count, std
   element_bytes_ = static_cast<std::int64_t>(element_bytes);
   elements_ = elements;
   chunk_elements_ = static_cast<std::int64_t>(site_.chunk_bytes(bytes) / element_bytes);
-  past_cache_ = bytes >= site_.tuning.past_cache_bytes;
+  past_cache_ = bytes >= site_.tuning.copied_past_cache_bytes;
   offset_ = 0;
   fill_cursor_ = take_cursor_ = PieceCursor(pieces, count);
 }

@@ -21,6 +21,8 @@ struct Tuning {
   /// cache: they are not in it, and fetching their lines first costs as much again as writing them. In place they are
   /// in the second-level cache from being read a few chunks ago, and the caller's next step may use small ones soon.
   std::size_t past_cache_bytes = 4 << 20;
+  /// The same of what is copied as it is: broadcasts, gathers, all-to-alls (data/kernels/past_cache.hpp).
+  std::size_t copied_past_cache_bytes = 4 << 20;
   /// KOLO_STEP_BYTES. What a link between nodes carries in the time of one step of an exchange (data/cpu/lane.hpp):
   /// so many bytes more are sent where that saves a step. 10 Gbit/s and 13 us, or 1 Gbit/s and 130 us.
   std::size_t step_bytes = 16 << 10;
