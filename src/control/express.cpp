@@ -15,6 +15,8 @@ namespace {
 // Lines lie two apart: processors fetch the other half of 128 bytes as well, and the two are in use by turns.
 constexpr std::size_t kStride = 128;
 constexpr int kTagBits = 48;
+constexpr int kTimeBits = 32;  // of nanoseconds: 4 seconds
+constexpr std::uint64_t kMostTime = (std::uint64_t{1} << kTimeBits) - 1;
 constexpr std::uint64_t kTagMask = (std::uint64_t{1} << kTagBits) - 1;
 
 constexpr std::uint64_t pack(std::uint64_t call, Express::Tag tag) noexcept { return call << kTagBits | tag; }
@@ -44,6 +46,7 @@ struct Express::Counts {
   std::atomic<bool> withdrawn;
   std::atomic<bool> reading;
   alignas(64) std::atomic<std::int32_t> cpu;  // that the rank was on; written when it changes, read all the time
+  std::atomic<std::uint64_t> took;            // a call, and how long it was
 };
 
 // A rank's column: the two lines, the counts, what is extra, then the two payloads.
@@ -79,6 +82,7 @@ Express::Express(base::Columns columns, std::size_t capacity, int local_rank)
   counts(local_rank).withdrawn.store(false, std::memory_order_release);
   counts(local_rank).reading.store(false, std::memory_order_release);
   counts(local_rank).cpu.store(kNoCpu, std::memory_order_release);
+  counts(local_rank).took.store(0, std::memory_order_release);
   std::memset(extra(local_rank), 0, kExtraBytes);
   neighbours_.reserve(static_cast<std::size_t>(ranks()));
 }
@@ -170,6 +174,16 @@ void Express::resume(std::uint64_t call) noexcept {
     std::uint64_t& own = own_line_[over % 2] = pack(over, kByLog);
     reinterpret_cast<Line*>(columns_[local_rank_] + over % 2 * kStride)->word.store(own, std::memory_order_release);
   }
+}
+
+void Express::note_took(std::uint64_t nanoseconds) noexcept {
+  counts(local_rank_)
+      .took.store(call_ << kTimeBits | std::clamp<std::uint64_t>(nanoseconds, 1, kMostTime), std::memory_order_relaxed);
+}
+
+std::uint64_t Express::took(int local_rank, std::uint64_t call) const noexcept {
+  const std::uint64_t said = counts(local_rank).took.load(std::memory_order_relaxed);
+  return said >> kTimeBits == (call << kTimeBits) >> kTimeBits ? said & kMostTime : 0;
 }
 
 void Express::finish() noexcept { counts(local_rank_).finished.store(call_, std::memory_order_release); }

@@ -52,6 +52,9 @@
 //
 // The log knows an unnamed call by the same number, so its rounds of unnamed calls have gaps, the same on all ranks.
 //
+// Time. After a call that may be done in different ways each rank says how long it took. Who has chosen the way reads
+// that in the next call, when all have spoken: then they have said it.
+//
 // CPUs. Where ranks share them, each says beside its counts which one it is on. That is a hint for those who wait
 // (engine/express.cpp): nothing that is decided depends on it.
 //
@@ -127,6 +130,10 @@ class Express {
   [[nodiscard]] std::byte* place(int local_rank, std::size_t bytes) const noexcept {
     return bytes <= kRoom ? room(local_rank) : payload(local_rank);
   }
+
+  /// How long this rank took for the call, in nanoseconds; and what a rank has said of a call. 0: it has not.
+  void note_took(std::uint64_t nanoseconds) noexcept;
+  [[nodiscard]] std::uint64_t took(int local_rank, std::uint64_t call) const noexcept;
 
   /// Memory of each rank's for who does the calls, aligned to a cache line. The own one is zeroed at the begin.
   static constexpr std::size_t kExtraBytes = 1 << 10;

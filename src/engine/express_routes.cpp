@@ -27,7 +27,7 @@ using core::CollectiveKind;
 /// More than this, for one peer, can be read about as fast as it can be carried.
 constexpr std::size_t kLeastRead = 8 << 10;
 /// A reduce's root reads so much of an input at a time: it reduces it before it leaves the core's cache.
-constexpr std::size_t kPieceBytes = 64 << 10;
+constexpr std::size_t kPieceBytes = 128 << 10;
 constexpr int kMostInputsRead = 8;
 /// A reduce of 2 ranks of so much is done by both.
 constexpr std::size_t kLeastJointReduce = 192 << 10;
@@ -147,12 +147,42 @@ ExpressRoutes::Way ExpressRoutes::faster_of_direct_and(Way other, const ExpressC
   const base::MutexLock lock(choosing_);
   base::FasterWay& between = choices_.try_emplace({call.kind, other, order}, Choice::first).first->second;
   const Way way = between.next() == Choice::first ? Way::direct : other;
-  decision_ = {express_.call() + 1, &between, other, way, call.bytes(), base::now()};  // `prepare` is about to begin it
+  decision_ = {express_.call() + 1,
+               &between,
+               other,
+               way,
+               call.bytes(),
+               begun_ == base::Time{} ? base::now() : begun_};  // `prepare` is about to begin it
   return way;
 }
 
 ExpressRoutes::Decision ExpressRoutes::decision_on(std::uint64_t call) const noexcept {
   return decision_.call == call ? decision_ : Decision{};
+}
+
+/// Whoever chooses a way may be done long before the others: what its data costs them counts.
+void ExpressRoutes::end_call() {
+  const Decision decision = decision_on(express_.call());
+  if (decision.between != nullptr && decision.other == Way::by_log) return note_end(decision);
+  if (begun_ == base::Time{}) return;
+  ended_took_ = static_cast<std::uint64_t>(std::chrono::nanoseconds(base::now() - begun_).count());
+  express_.note_took(ended_took_);
+  ended_ = decision;
+}
+
+/// All have spoken in a call after that.
+void ExpressRoutes::note_last_cost() {
+  if (ended_.between == nullptr) return;
+  std::uint64_t most = ended_took_;
+  for (int rank = 0; rank < ranks_; ++rank) most = std::max(most, express_.took(rank, ended_.call));
+  note_cost(ended_, static_cast<double>(most) / static_cast<double>(ended_.bytes));
+  ended_ = {};
+}
+
+/// Whether it is long enough for a choice. Of a scatter the root alone knows.
+bool ExpressRoutes::is_timed(const ExpressCall& call) const noexcept {
+  if (!readers_.cpu_of_its_own || call.kind == CollectiveKind::allreduce) return false;
+  return call.bytes() > least_read() || (call.kind == CollectiveKind::scatter && deals_much_);
 }
 
 /// A call that was to be read, and went by the log because a rank was late, is a cost of reading: had it been decided
@@ -190,6 +220,7 @@ Express::Tag ExpressRoutes::prepare(const ExpressCall& call) {
     const std::size_t room = static_cast<std::size_t>(ranks_) * std::min(call.bytes(), kPieceBytes);
     if (pieces_.size() < room) pieces_.resize(room);
   }
+  begun_ = is_timed(call) ? base::now() : base::Time{};
   way_ = way_of(call);
   if (way_ == Way::direct && !can_offer(call)) {
     const Decision decision = decision_on(express_.call() + 1);
@@ -297,6 +328,7 @@ const std::byte* ExpressRoutes::offered_by(int rank, const ExpressCall& call) co
 }
 
 void ExpressRoutes::run(const ExpressCall& call, const Await& await) {
+  note_last_cost();
   switch (call.kind) {
   case CollectiveKind::allreduce:
     return reduce(call);
@@ -522,6 +554,7 @@ void ExpressRoutes::scatter_from_root(const ExpressCall& call, const Await& awai
   }
   std::fill(lengths_.begin(), lengths_.end(), 0);
   lengths_[static_cast<std::size_t>(call.root)] = static_cast<std::int64_t>(rows);
+  deals_much_ = all * call.row_bytes() > least_read();
   const std::size_t begin = before * call.row_bytes();
   const std::size_t bytes = rows * call.row_bytes();
   const auto end_reading = [&] {

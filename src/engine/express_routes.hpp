@@ -133,7 +133,10 @@ class ExpressRoutes {
   void run(const ExpressCall& call, const Await& await);
   /// What this rank decided when it prepared its last call, if that has this number.
   [[nodiscard]] Decision decision_on(std::uint64_t call) const noexcept;
-  /// A call has ended well on which that was decided. Any thread, outside the claim too: the next may have begun.
+  /// The call of `run` has ended well.
+  void end_call();
+  /// A call has ended well by the log on which that was decided. Any thread, outside the claim too: the next may have
+  /// begun.
   void note_end(const Decision& decision);
 
  private:
@@ -154,6 +157,8 @@ class ExpressRoutes {
   [[nodiscard]] Way direct_or_carried(const ExpressCall& call, std::size_t bytes_for_one_peer);
   [[nodiscard]] Way faster_of_direct_and(Way other, const ExpressCall& call);
   void note_cost(const Decision& decision, double of_byte);
+  void note_last_cost();
+  [[nodiscard]] bool is_timed(const ExpressCall& call) const noexcept;
   [[nodiscard]] bool may_read() const noexcept;
   [[nodiscard]] bool reads_inputs() const noexcept;
   [[nodiscard]] std::size_t least_read() const noexcept;
@@ -211,6 +216,11 @@ class ExpressRoutes {
   Range known_readable_[16];  // of this rank's own memory, by page
 
   Decision decision_;  // the last one
+  /// On a call that all have done, and how long this rank took: noted when all have said how long they did.
+  Decision ended_;
+  std::uint64_t ended_took_ = 0;
+  base::Time begun_{};       // the call; the epoch: it is not timed
+  bool deals_much_ = false;  // the last scatter
   base::Mutex choosing_;
   /// By kind, the other way, and order of length: `first` is direct, `second` the other.
   std::map<std::tuple<core::CollectiveKind, Way, int>, base::FasterWay> choices_ KOLO_GUARDED_BY(choosing_);

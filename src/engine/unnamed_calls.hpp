@@ -78,7 +78,7 @@ class UnnamedCalls {
     const auto add = [](std::atomic<std::uint64_t>& counter, std::uint64_t amount) {  // one writer at a time
       counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
     };
-    routes_->note_end(decision());
+    routes_->end_call();
     add(done_, 1);
     add(bytes_, bytes);
   }

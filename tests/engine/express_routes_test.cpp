@@ -333,7 +333,7 @@ TEST_P(CarriedOrRead, BringTheSame) {
       });
       const ExpressRoutes::Decision decision = end.routes.decision_on(end.express.call());
       read[static_cast<std::size_t>(own)] += decision.way == ExpressRoutes::Way::direct ? 1 : 0;
-      end.routes.note_end(decision);
+      end.routes.end_call();
       for (std::size_t i = 0; i < end.output.size(); ++i) ASSERT_EQ(end.output[i], expected(own, i)) << "element " << i;
     }
   };
