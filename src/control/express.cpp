@@ -46,7 +46,7 @@ struct Express::Counts {
   std::atomic<bool> withdrawn;
   std::atomic<bool> reading;
   alignas(64) std::atomic<std::int32_t> cpu;  // that the rank was on; written when it changes, read all the time
-  std::atomic<std::uint64_t> took;            // a call, and how long it was
+  std::atomic<std::uint64_t> took[2];         // by parity: a call, and how long it was
 };
 
 // A rank's column: the two lines, the counts, what is extra, then the two payloads.
@@ -82,7 +82,7 @@ Express::Express(base::Columns columns, std::size_t capacity, int local_rank)
   counts(local_rank).withdrawn.store(false, std::memory_order_release);
   counts(local_rank).reading.store(false, std::memory_order_release);
   counts(local_rank).cpu.store(kNoCpu, std::memory_order_release);
-  counts(local_rank).took.store(0, std::memory_order_release);
+  for (auto& took : counts(local_rank).took) took.store(0, std::memory_order_release);
   std::memset(extra(local_rank), 0, kExtraBytes);
   neighbours_.reserve(static_cast<std::size_t>(ranks()));
 }
@@ -178,11 +178,12 @@ void Express::resume(std::uint64_t call) noexcept {
 
 void Express::note_took(std::uint64_t nanoseconds) noexcept {
   counts(local_rank_)
-      .took.store(call_ << kTimeBits | std::clamp<std::uint64_t>(nanoseconds, 1, kMostTime), std::memory_order_relaxed);
+      .took[call_ % 2]
+      .store(call_ << kTimeBits | std::clamp<std::uint64_t>(nanoseconds, 1, kMostTime), std::memory_order_relaxed);
 }
 
 std::uint64_t Express::took(int local_rank, std::uint64_t call) const noexcept {
-  const std::uint64_t said = counts(local_rank).took.load(std::memory_order_relaxed);
+  const std::uint64_t said = counts(local_rank).took[call % 2].load(std::memory_order_relaxed);
   return said >> kTimeBits == (call << kTimeBits) >> kTimeBits ? said & kMostTime : 0;
 }
 

@@ -40,6 +40,20 @@ constexpr std::size_t kBytesPerLook = 256 << 10;
 /// The longest patience, whatever KOLO_SPIN_US says: nobody looks at deadlines meanwhile.
 constexpr std::chrono::milliseconds kPatience{10};
 
+/// Whom a rank waits for that has spoken: the peers that have not finished, or, where all have, any that still writes.
+std::vector<std::int32_t> ranks_behind(SetState& set) {
+  std::vector<std::int32_t> unfinished;
+  std::vector<std::int32_t> others;
+  for (int rank = 0; rank < set.topology.size; ++rank) {
+    if (rank == set.topology.rank) continue;
+    others.push_back(set.members[static_cast<std::size_t>(rank)]);
+    if (!set.unnamed.express().has_finished(rank)) unfinished.push_back(others.back());
+  }
+  std::vector<std::int32_t>& behind = unfinished.empty() ? others : unfinished;
+  std::sort(behind.begin(), behind.end());
+  return behind;
+}
+
 }  // namespace
 
 bool Engine::express(SetState& set, const ExpressCall& call, std::optional<std::chrono::nanoseconds> timeout) {
@@ -115,13 +129,9 @@ void Engine::await_peers(SetState& set, const ExpressCall& call, const std::func
   while (!there()) {
     check_usable();
     if (base::now() >= until) {
-      std::vector<std::int32_t> behind;
-      for (int rank = 0; rank < set.topology.size; ++rank) {
-        if (!set.unnamed.express().has_finished(rank)) behind.push_back(set.members[static_cast<std::size_t>(rank)]);
-      }
-      std::sort(behind.begin(), behind.end());
+      const std::vector<std::int32_t> behind = ranks_behind(set);
       give_up(call, Error(ErrorCode::timeout, core::describe_ranks(behind) + (behind.size() == 1 ? " has" : " have") +
-                                                  " not read its peers' data within " +
+                                                  " not copied its peers' data within " +
                                                   control::spell_seconds(base::to_seconds(patience))));
     }
     help_until(there, std::min(until, base::now() + kPatience));

@@ -363,7 +363,7 @@ void ExpressRoutes::reduce(const ExpressCall& call) {
 }
 
 /// As in a gather the root alone reads, and the others have then finished. Of two ranks the other one reduces pieces,
-/// too, unless the output is the input: a piece that it was stopped in could not be reduced once more.
+/// too, unless the output is the input: if it were stopped in a piece the root could not reduce that once more.
 void ExpressRoutes::reduce_to_root(const ExpressCall& call, const Await& await) {
   if (call.root != own_) {
     if (call.bytes() > Express::kRoom) express_.finish();

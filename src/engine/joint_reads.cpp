@@ -28,7 +28,8 @@ JointReads::State& JointReads::state(int reader, int owner) const noexcept {
 
 bool JointReads::begin(int rank, std::byte* to, const std::byte* from, std::size_t bytes, std::size_t least,
                        std::size_t piece) noexcept {
-  if (memory_ == nullptr || bytes < least || unfit_[static_cast<std::size_t>(rank)]) return false;
+  if (memory_ == nullptr || !memory_->sees_writers() || bytes < least || unfit_[static_cast<std::size_t>(rank)])
+    return false;
   State& one = state(own_, rank);
   const transport::JointCopy::Number number = one.copy.open(to, bytes, piece);
   if (number == 0) return false;
@@ -73,7 +74,7 @@ bool JointReads::await_owner(int rank, const Await& await) {
   await([&] {
     if (copy.is_idle()) return true;
     if (base::now() >= next_look) {
-      was_stopped = !memory_->may_be_writing(local_ranks_[static_cast<std::size_t>(rank)]);
+      was_stopped = copy.is_stuck(*memory_, local_ranks_[static_cast<std::size_t>(rank)]);
       next_look = base::now() + kPatience;
     }
     return was_stopped;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Long reads of peers' memory in unnamed calls, which the peers help with (transport/joint_copy.hpp): in calls in which
-// who is read from waits until it has been.
+// Long reads of peers' memory in unnamed calls. Where a peer waits until its memory has been read it helps, and writes
+// a part (transport/joint_copy.hpp).
 //
 // A reader has a state for each peer, in the memory that the express has for it. It opens that in a call, and says so
 // beside it with the number of the call; the peer looks there while it waits. A peer that is stopped while it writes is
@@ -31,11 +31,11 @@ class JointReads {
   JointReads(control::Express& express, transport::PeerMemory* memory, const std::vector<int>& local_ranks);
 
   // -- the reader
-  /// Shorter reads gain nothing: by one of several readers, and by the only one.
+  /// Shorter reads gain nothing: where several ranks read from one, and where one rank reads from the others.
   static constexpr std::size_t kLeastOfMany = 512 << 10;
   static constexpr std::size_t kLeastOfOne = 48 << 10;
-  /// Begins to read from a rank; whether that is a way for so much, `least` or more. `from`: as `finish` and the other
-  /// rank's `help` have it. `piece`: 0, or so much is read at a time.
+  /// Begins to read from a rank. False: it is to be read in another way, as all that is less than `least`. `from`: as
+  /// `finish` and the other rank's `help` have it. `piece`: 0, or so much is read at a time.
   [[nodiscard]] bool begin(int rank, std::byte* to, const std::byte* from, std::size_t bytes, std::size_t least,
                            std::size_t piece = 0) noexcept;
   /// Reads all of what was begun from that rank, or what its owner leaves. `read` reads a piece, and `await` waits

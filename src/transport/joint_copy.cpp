@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <thread>
 
+#include <unistd.h>
+
 #include "base/round_up.hpp"
 
 namespace kolo::transport {
@@ -11,6 +13,8 @@ namespace {
 
 constexpr std::size_t kLeastPiece = 16 << 10;
 constexpr std::size_t kMostPiece = 1 << 20;
+/// No more is taken at a time.
+constexpr std::size_t kMostShare = 8 << 20;
 /// So that both end at about the same time.
 constexpr std::size_t kPieces = 16;
 constexpr std::size_t kPageBytes = 4096;
@@ -77,11 +81,12 @@ JointCopy::Piece JointCopy::pieces(std::uint64_t index, std::uint64_t count) con
 /// How many are taken at once of those that are left: first many, for each call of the system costs something; in the
 /// end one, so that both end at about the same time.
 std::uint64_t JointCopy::share(std::uint64_t left) const noexcept {
-  return one_by_one_.load(std::memory_order_relaxed) ? 1 : std::max<std::uint64_t>(left / 3, 1);
+  if (one_by_one_.load(std::memory_order_relaxed)) return 1;
+  return std::clamp<std::uint64_t>(left / 3, 1, kMostShare / piece_.load(std::memory_order_relaxed));
 }
 
 JointCopy::Piece JointCopy::take() noexcept {
-  std::uint64_t before = word_.load(std::memory_order_acquire);
+  std::uint64_t before = word_.load(std::memory_order_seq_cst);
   for (;;) {
     Word word = Word::of(before);
     if (!word.has_pieces()) return {};
@@ -93,7 +98,13 @@ JointCopy::Piece JointCopy::take() noexcept {
   }
 }
 
-bool JointCopy::is_idle() const noexcept { return !Word::of(word_.load(std::memory_order_acquire)).writes; }
+/// Before a reader sleeps it says so, and then looks: the owner clears this, and then looks whether to wake it.
+bool JointCopy::is_idle() const noexcept { return !Word::of(word_.load(std::memory_order_seq_cst)).writes; }
+
+/// An owner that has not said yet which thread writes, or not again, has not looked whether the word is closed either.
+bool JointCopy::is_stuck(const PeerMemory& memory, int owner) const noexcept {
+  return !memory.may_be_writing(owner, writer_.load(std::memory_order_seq_cst)) && !is_idle();
+}
 
 bool JointCopy::revoke(PeerMemory& memory, int owner) noexcept {
   std::uint64_t before = word_.load(std::memory_order_seq_cst);
@@ -103,13 +114,13 @@ bool JointCopy::revoke(PeerMemory& memory, int owner) noexcept {
   }
   target_.bytes.store(0, std::memory_order_seq_cst);
   for (int yields = 1; !is_idle(); ++yields) {
-    if (yields % kYields == 0 && !memory.may_be_writing(owner) && !is_idle()) return false;
+    if (yields % kYields == 0 && is_stuck(memory, owner)) return false;
     std::this_thread::yield();
   }
   return true;
 }
 
-JointCopy::Help JointCopy::help(PeerMemory& memory, int reader, Number number, const DataOf& data_of) {
+JointCopy::Help JointCopy::help(PeerMemory& memory, int reader, Number number, const DataOf& data_of) noexcept {
   std::uint64_t before = word_.load(std::memory_order_acquire);
   Word taken;
   std::uint64_t count = 0;
@@ -120,21 +131,24 @@ JointCopy::Help JointCopy::help(PeerMemory& memory, int reader, Number number, c
     taken.back -= count;
     taken.writes = true;
   } while (!word_.compare_exchange_weak(before, taken.packed(), std::memory_order_seq_cst, std::memory_order_acquire));
+  writer_.store(static_cast<std::int32_t>(::gettid()), std::memory_order_seq_cst);
   const Piece piece = pieces(taken.back, count);
-  const std::byte* const data = data_of(piece);
-  target_.address.store(to_.load(std::memory_order_relaxed) + piece.begin, std::memory_order_relaxed);
-  target_.bytes.store(piece.bytes, std::memory_order_seq_cst);
   bool written = false;
-  if (Word::of(word_.load(std::memory_order_seq_cst)).closed) {
-    target_.bytes.store(0, std::memory_order_relaxed);
-  } else if (data != nullptr) {
-    written = memory.write(reader, target_, data, piece.bytes).ok();
+  try {
+    const std::byte* const data = data_of(piece);
+    target_.address.store(to_.load(std::memory_order_relaxed) + piece.begin, std::memory_order_relaxed);
+    target_.bytes.store(piece.bytes, std::memory_order_seq_cst);
+    if (Word::of(word_.load(std::memory_order_seq_cst)).closed) {
+      target_.bytes.store(0, std::memory_order_seq_cst);
+    } else if (data != nullptr) {
+      written = memory.write(reader, target_, data, piece.bytes).ok();
+    }
+  } catch (...) {  // no memory for an error: the reader reads this piece
   }
   before = word_.load(std::memory_order_relaxed);
   Word after;
   do {
     after = Word::of(before);
-    if (after.number != number) return Help::none;  // the reader has taken this rank for stopped
     after.writes = false;
     if (!written) after.back += count;
   } while (!word_.compare_exchange_weak(before, after.packed(), std::memory_order_seq_cst, std::memory_order_relaxed));

@@ -17,15 +17,17 @@
 //
 //   reader                                 owner
 //   closes the word: no more pieces        takes a piece, and says that it writes
-//   target := 0 bytes                      target := where, and how much
-//   waits while the owner writes           looks whether the word is closed: then writes nothing
+//   target := 0 bytes                      says which of its threads does
+//   waits while the owner writes           target := where, and how much
+//                                          looks whether the word is closed: then writes nothing
 //                                          has the system write to `target`
 //                                          says that it does not write any more
 //
 // All of these are sequentially consistent, and the system reads `target` where it lies, in the shared memory. So an
-// owner that is stopped before its call of the system writes nothing when it goes on. One that is inside it ends it,
-// also when it is being stopped or killed, and shows then that it has stopped (PeerMemory::may_be_writing). So the
-// reader waits for a piece at the most. If the owner was stopped it leaves the state to it, for good.
+// owner that is stopped before its call of the system writes nothing when it goes on. One that is inside ends its call,
+// also when it is being stopped or killed. If it is stopped then, and cannot say that it does not write any more, the
+// reader sees that it is (PeerMemory::may_be_writing), and goes on; this state is not used again. While the owner's
+// thread runs, or waits for memory, the reader waits for the end of its piece.
 #pragma once
 
 #include <atomic>
@@ -57,6 +59,9 @@ class alignas(64) JointCopy {
   [[nodiscard]] Piece take() noexcept;
   /// Whether the owner is not writing. Then, when there is still nothing to take, the copy is over.
   [[nodiscard]] bool is_idle() const noexcept;
+  /// While it is not idle: whether the owner, a local rank, will not go on by itself, because it was stopped or has
+  /// ended. A call of the system.
+  [[nodiscard]] bool is_stuck(const PeerMemory& memory, int owner) const noexcept;
   /// Ends a copy that is not over: `owner`, a local rank, writes nothing any more. False: this must not be opened
   /// again.
   [[nodiscard]] bool revoke(PeerMemory& memory, int owner) noexcept;
@@ -64,9 +69,10 @@ class alignas(64) JointCopy {
   // -- the owner
   enum class Help : std::uint8_t { none, wrote, failed };
   /// Writes a piece of the copy of this number into the memory of `reader`, a local rank. `data_of` says where its data
-  /// is; null: it has none. `none`: there is none left. `failed`: it cannot be written, the reader has to read it.
+  /// is; null: it has none. `none`: there is none left. `failed`: it cannot be written, the reader has to read it. What
+  /// `data_of` throws is a failure.
   using DataOf = std::function<const std::byte*(const Piece&)>;
-  [[nodiscard]] Help help(PeerMemory& memory, int reader, Number number, const DataOf& data_of);
+  [[nodiscard]] Help help(PeerMemory& memory, int reader, Number number, const DataOf& data_of) noexcept;
 
  private:
   [[nodiscard]] Piece pieces(std::uint64_t index, std::uint64_t count) const noexcept;
@@ -77,6 +83,7 @@ class alignas(64) JointCopy {
   std::atomic<std::size_t> bytes_;
   std::atomic<std::size_t> piece_;
   std::atomic<bool> one_by_one_;
+  std::atomic<std::int32_t> writer_;  // the thread of the owner's
   PeerMemory::Target target_;
 };
 

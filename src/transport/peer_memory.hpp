@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A node's ranks reading one another's memory where it lies, and writing it, without a copy in between. A handle that
-// has failed must be able to promise that nobody touches its buffers any more, so that who writes must be told where in
-// a way that can be taken back: joint_copy.hpp.
+// A node's ranks read one another's memory where it lies, and write it, without a copy in between. A handle that has
+// failed must be able to promise that nobody touches its buffers any more. So a rank that lets a peer write must be
+// able to take that back: joint_copy.hpp.
 #pragma once
 
 #include <atomic>
@@ -24,13 +24,16 @@ class PeerMemory {
   /// What is to be written, in memory of the node, as the system reads it (struct iovec).
   struct Target {
     std::atomic<std::uintptr_t> address;
-    std::atomic<std::size_t> bytes;  ///< set to 0 nothing is written by a call that has not reached the system
+    std::atomic<std::size_t> bytes;  ///< when this is set to 0 a call that has not reached the system writes nothing
   };
   /// Copies `bytes` of this rank's to where `target` says in a local rank's memory. Fails as `read` does, and where
   /// the target's bytes are others.
   virtual Status write(int local_rank, const Target& target, const void* from, std::size_t bytes) = 0;
-  /// Whether that rank may be inside a `write`. One that is stopped is not: it ends its call of the system first.
-  [[nodiscard]] virtual bool may_be_writing(int local_rank) const = 0;
+  /// Whether this rank will be able to tell that a peer's `write` is over, however that peer ends or is stopped.
+  [[nodiscard]] virtual bool sees_writers() const noexcept = 0;
+  /// Whether a `write` that this thread of that rank has begun may still go on. A thread that is stopped, or ends, ends
+  /// its call of the system first. True in doubt.
+  [[nodiscard]] virtual bool may_be_writing(int local_rank, int thread) const noexcept = 0;
   /// Whether peers will be able to read this memory of this rank's own. Looks at the first and the last page.
   [[nodiscard]] virtual bool is_readable(const void* begin, std::size_t bytes) = 0;
   /// Whether it is the system that reads: then memory may go while a peer reads it, and that read fails, or brings

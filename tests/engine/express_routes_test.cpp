@@ -42,7 +42,8 @@ class OwnMemory final : public transport::PeerMemory {
     std::memcpy(reinterpret_cast<void*>(target.address.load()), from, bytes);
     return {};
   }
-  [[nodiscard]] bool may_be_writing(int) const override { return true; }
+  [[nodiscard]] bool sees_writers() const noexcept override { return true; }
+  [[nodiscard]] bool may_be_writing(int, int) const noexcept override { return true; }
   [[nodiscard]] bool is_readable(const void*, std::size_t) override { return true; }
 
  private:

@@ -44,7 +44,8 @@ class Memory final : public transport::PeerMemory {
     std::memcpy(reinterpret_cast<void*>(target.address.load()), from, bytes);
     return {};
   }
-  [[nodiscard]] bool may_be_writing(int) const override { return runs.load(); }
+  [[nodiscard]] bool sees_writers() const noexcept override { return true; }
+  [[nodiscard]] bool may_be_writing(int, int) const noexcept override { return runs.load(); }
   [[nodiscard]] bool is_readable(const void*, std::size_t) override { return true; }
   [[nodiscard]] bool reads_by_system() const noexcept override { return true; }
 

@@ -43,7 +43,8 @@ class Memory final : public PeerMemory {
     if (in_system) in_system();
     return !fails && wanted == bytes ? Status() : Status(ErrorCode::transport, "not all was written");
   }
-  [[nodiscard]] bool may_be_writing(int) const override { return runs.load(); }
+  [[nodiscard]] bool sees_writers() const noexcept override { return true; }
+  [[nodiscard]] bool may_be_writing(int, int) const noexcept override { return runs.load(); }
   [[nodiscard]] bool is_readable(const void*, std::size_t) override { return true; }
   [[nodiscard]] bool reads_by_system() const noexcept override { return true; }
 

@@ -52,12 +52,15 @@ class Channels {
   [[nodiscard]] virtual Ticket open_joint(int source, std::byte* to, std::uint64_t bytes) = 0;
   /// The next piece to be read by `read`.
   struct Piece {
-    enum class State : std::uint8_t { due, written, over };  ///< `written`: the sender is writing the last one
+    /// `written`: the sender is writing the last one; at that time at the latest it should be asked once more. `left`:
+    /// the sender was stopped amid that; what it had taken, to the end, has to be read.
+    enum class State : std::uint8_t { due, written, left, over };
     State state = State::over;
     std::uint64_t begin = 0;
     std::size_t bytes = 0;
+    base::Time look_again = base::Time::max();
   };
-  [[nodiscard]] virtual Piece take_piece(Ticket ticket) = 0;
+  [[nodiscard]] virtual Piece take_piece(int source, Ticket ticket) = 0;
   /// Of every ticket. Once this returns the sender does not write any more.
   virtual void close_joint(int source, Ticket ticket) noexcept = 0;
   /// The sender: writes a piece of its message.

@@ -125,7 +125,7 @@ class Messenger {
     [[nodiscard]] Ticket open_joint(int source, std::byte* to, std::uint64_t bytes) override {
       return node_.open_joint(source, to, bytes);
     }
-    [[nodiscard]] Piece take_piece(Ticket ticket) override { return node_.take_piece(ticket); }
+    [[nodiscard]] Piece take_piece(int source, Ticket ticket) override { return node_.take_piece(source, ticket); }
     void close_joint(int source, Ticket ticket) noexcept override { node_.close_joint(source, ticket); }
     [[nodiscard]] Help help(int receiver, Ticket ticket, const std::byte* data) override {
       return node_.help(receiver, ticket, data);

@@ -37,11 +37,11 @@ constexpr std::uint64_t kGenerationMask = (std::uint64_t{1} << kGenerationBits) 
 enum : std::uint64_t { kOpen = 0, kReading = 1, kClosed = 2, kStates = 4 };
 /// Shorter messages leave half of the permits to longer ones.
 constexpr std::size_t kLong = 64 << 10;
-/// Copies that a receiver and its senders may make together at a time.
-constexpr std::uint32_t kJoints = 16;
 constexpr std::uint64_t kLeastJoint = 512 << 10;
 /// For less no sender is woken.
 constexpr std::uint64_t kWorthWaking = 4 << 20;
+/// A sender that writes the last piece for longer may have been stopped: the system is asked.
+constexpr std::chrono::milliseconds kUsualPiece{5};
 /// Pieces of 1 MiB cost messages of 4 MiB and more a tenth. Who shares its CPU reads up to 64 MiB, 10 ms, at once: the
 /// system does not interrupt that for another rank, which would read by turns with this one, so that both end late.
 /// With pieces of 8 MiB, messages of 64 MiB to and fro between 2 pairs of ranks on 2 CPUs took a quarter longer.
@@ -313,24 +313,34 @@ transport::JointCopy& NodeChannels::joint(int local_rank, Ticket ticket) const n
 }
 
 Channels::Ticket NodeChannels::open_joint(int source, std::byte* to, std::uint64_t bytes) {
-  if (peers_ == nullptr || bytes < kLeastJoint || free_joints_.empty()) return 0;
+  if (peers_ == nullptr || !peers_->sees_writers() || bytes < kLeastJoint || free_joints_.empty()) return 0;
   const bool sleeps = head(local(source)).bell.load(std::memory_order_relaxed) != 0;
   if (sleeps && bytes < kWorthWaking) return 0;
   const std::uint32_t index = free_joints_.back();
   const transport::JointCopy::Number number = joint(topology_.local_rank, index).open(to, bytes);
   if (number == 0) return 0;
   free_joints_.pop_back();
+  look_again_[index] = base::Time::max();
   return number * kJoints + index;
 }
 
-Channels::Piece NodeChannels::take_piece(Ticket ticket) {
+Channels::Piece NodeChannels::take_piece(int source, Ticket ticket) {
   transport::JointCopy& copy = joint(topology_.local_rank, ticket);
   transport::JointCopy::Piece piece = copy.take();
   if (piece.bytes == 0) {
-    if (!copy.is_idle()) return {Piece::State::written, 0, 0};
+    if (!copy.is_idle()) return await_sender(source, ticket);
     piece = copy.take();  // what the sender could not write comes back
   }
   return {piece.bytes > 0 ? Piece::State::due : Piece::State::over, piece.begin, piece.bytes};
+}
+
+Channels::Piece NodeChannels::await_sender(int source, Ticket ticket) {
+  base::Time& look_again = look_again_[ticket % kJoints];
+  const base::Time now = base::now();
+  if (now >= look_again && joint(topology_.local_rank, ticket).is_stuck(*peers_, local(source)))
+    return {Piece::State::left, 0, 0};
+  if (now >= look_again || look_again == base::Time::max()) look_again = now + kUsualPiece;
+  return {Piece::State::written, 0, 0, look_again};
 }
 
 /// A copy that a sender was stopped in keeps its state.

@@ -25,10 +25,11 @@
 // back when the piece has been read; who finds it otherwise does not read; and a sender that closes it amid a piece
 // waits until that has been read.
 //
-// Together. Of a message of 64 KiB or more that is read the sender writes a part, if it is awake (transport/
-// joint_copy.hpp): the system copies with one CPU, and the sender's has nothing else to do than to wait for it. 2 ranks
-// copied 1 to 16 MiB twice as fast so. The receiver has some states for such copies; where all are in use it reads
-// alone.
+// Together. Of a message of 512 KiB or more that is read the sender writes a part (transport/joint_copy.hpp): the
+// system copies with one CPU, and the sender's has nothing else to do than to wait for it. 2 ranks copied 1 to 16 MiB
+// twice as fast so. A sender that sleeps is woken for 4 MiB or more, and not asked for less. The receiver has some
+// states for such copies; where all are in use it reads alone. So it does with the rest when the sender is stopped amid
+// a piece.
 //
 // Which way. Between threads a long message is read where it lies: that is a plain copy. Between processes the system
 // reads, page by page, and one CPU does it all: 5 GB/s where that was measured on CPUs that share a cache. Through the
@@ -79,7 +80,7 @@ class NodeChannels final : public Channels {
   [[nodiscard]] Read read(int source, std::uint32_t permit, std::byte* to, std::uint64_t from,
                           std::size_t bytes) override;
   [[nodiscard]] Ticket open_joint(int source, std::byte* to, std::uint64_t bytes) override;
-  [[nodiscard]] Piece take_piece(Ticket ticket) override;
+  [[nodiscard]] Piece take_piece(int source, Ticket ticket) override;
   void close_joint(int source, Ticket ticket) noexcept override;
   [[nodiscard]] Help help(int receiver, Ticket ticket, const std::byte* data) override;
   [[nodiscard]] Course begin_receiving(int source, std::uint64_t bytes) override;
@@ -94,6 +95,8 @@ class NodeChannels final : public Channels {
 
  private:
   static constexpr std::size_t kPartBytes = 16 << 10;
+  /// Copies that a receiver and its senders may make together at a time.
+  static constexpr std::uint32_t kJoints = 16;
 
   /// Of receiving a long message: `first` is reading it.
   using Way = base::FasterWay::Way;
@@ -117,6 +120,7 @@ class NodeChannels final : public Channels {
   [[nodiscard]] std::byte* part(int local_rank) const noexcept;
   [[nodiscard]] Head& head(int local_rank) const noexcept;
   [[nodiscard]] std::atomic<std::uint64_t>& opened(int local_rank, int word) const noexcept;
+  [[nodiscard]] Piece await_sender(int source, Ticket ticket);
   [[nodiscard]] transport::JointCopy& joint(int local_rank, Ticket ticket) const noexcept;
   [[nodiscard]] bool chooses() const noexcept { return cpu_of_its_own_ && peers_->reads_by_system(); }
   [[nodiscard]] base::FasterWay& way_for(int source, std::uint64_t bytes);
@@ -141,6 +145,7 @@ class NodeChannels final : public Channels {
   std::vector<std::uint32_t> free_permits_;
   std::vector<std::uint64_t> generations_;  // by permit
   std::vector<std::uint32_t> free_joints_;
+  std::array<base::Time, kJoints> look_again_{};  // whether the sender, which writes the last piece, still runs
   const bool cpu_of_its_own_;
   std::map<std::pair<int, int>, base::FasterWay> ways_;  // by local rank of the sender, and bits of the length
   bool armed_ = false;

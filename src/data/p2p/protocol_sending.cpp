@@ -197,8 +197,15 @@ void Protocol::end_reading(Message& receive) noexcept {
 Protocol::Reading Protocol::read_piece(Message& receive, std::uint64_t& left) {
   using State = Channels::Piece::State;
   Channels::Piece piece{State::due, receive.moved, std::min(left, receive.received_bytes - receive.moved)};
-  if (receive.ticket != 0) piece = channels_.take_piece(receive.ticket);
-  if (piece.state == State::written) return Reading::waits;
+  if (receive.ticket != 0) piece = channels_.take_piece(receive.source, receive.ticket);
+  if (piece.state == State::written) {
+    next_due_ = std::min(next_due_, piece.look_again);
+    return Reading::waits;
+  }
+  if (piece.state == State::left) {
+    end_reading(receive);  // the rest is read alone
+    return Reading::goes_on;
+  }
   if (piece.state == State::due) {
     left -= std::min<std::uint64_t>(left, piece.bytes);
     switch (channels_.read(receive.source, receive.permit, receive.data + piece.begin, receive.address + piece.begin,

@@ -5,21 +5,22 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
+#include <fcntl.h>
 #include <sys/random.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/system_error.hpp"
+#include "base/unique_fd.hpp"
 
 namespace kolo::shm {
 namespace {
@@ -44,24 +45,24 @@ bool read_process(pid_t process, void* to, const void* from, std::size_t bytes) 
   return true;
 }
 
-/// The state of a thread, as a letter (proc(5)); 0: there is no such thread.
-char state_of_thread(const std::filesystem::path& thread) {
-  std::ifstream file(thread / "stat");
-  std::string text;
-  std::getline(file, text);
-  const std::size_t end = text.rfind(')');  // of the name, which may hold anything
-  return end == std::string::npos || end + 2 >= text.size() ? '\0' : text[end + 2];
+/// Whether the numbers in /proc are those by which this process knows others.
+bool sees_processes() noexcept {
+  char text[32] = {};
+  const ssize_t length = ::readlink("/proc/self", text, sizeof text - 1);
+  return length > 0 && std::strtol(text, nullptr, 10) == static_cast<long>(::getpid());
 }
 
-/// Whether a thread of that process may be inside a call of the system that copies: it runs, or waits for a page.
-bool may_copy(pid_t process) {
-  std::error_code error;
-  std::filesystem::directory_iterator thread("/proc/" + std::to_string(process) + "/task", error);
-  for (; !error && thread != end(thread); thread.increment(error)) {
-    const char state = state_of_thread(thread->path());
-    if (state == 'R' || state == 'D') return true;
-  }
-  return false;
+/// The state of a thread, as a letter (proc(5)): 'X' where there is none any more, '?' where the system does not tell.
+char state_of(pid_t process, pid_t thread) noexcept {
+  char text[256] = {};
+  std::snprintf(text, sizeof text, "/proc/%d/task/%d/stat", process, thread);
+  const base::UniqueFd file(::open(text, O_RDONLY | O_CLOEXEC));
+  if (!file) return errno == ENOENT ? 'X' : '?';
+  const ssize_t length = ::read(file.get(), text, sizeof text - 1);
+  if (length < 0) return errno == ESRCH ? 'X' : '?';
+  text[length] = '\0';
+  const char* const end = std::strrchr(text, ')');  // of the name, which may hold anything
+  return end != nullptr && end[1] == ' ' ? end[2] : '?';
 }
 
 class ProcessPeers final : public transport::PeerMemory {
@@ -88,8 +89,9 @@ class ProcessPeers final : public transport::PeerMemory {
                                       std::to_string(local_rank) + ": " +
                                       (done < 0 ? base::errno_text(errno) : std::to_string(done) + " were written")};
   }
-  [[nodiscard]] bool may_be_writing(int local_rank) const override {
-    return may_copy(processes_[static_cast<std::size_t>(local_rank)]);
+  [[nodiscard]] bool sees_writers() const noexcept override { return sees_processes_; }
+  [[nodiscard]] bool may_be_writing(int local_rank, int thread) const noexcept override {
+    return std::strchr("TtZXx", state_of(processes_[static_cast<std::size_t>(local_rank)], thread)) == nullptr;
   }
 
   [[nodiscard]] bool is_readable(const void* begin, std::size_t bytes) override {
@@ -105,6 +107,7 @@ class ProcessPeers final : public transport::PeerMemory {
  private:
   const std::vector<pid_t> processes_;  // by local rank
   const pid_t own_;
+  const bool sees_processes_ = sees_processes();
 };
 
 class ThreadPeers final : public transport::PeerMemory {
@@ -119,7 +122,8 @@ class ThreadPeers final : public transport::PeerMemory {
     return {};
   }
   /// Threads are not stopped one by one.
-  [[nodiscard]] bool may_be_writing(int /*local_rank*/) const override { return true; }
+  [[nodiscard]] bool sees_writers() const noexcept override { return true; }
+  [[nodiscard]] bool may_be_writing(int /*local_rank*/, int /*thread*/) const noexcept override { return true; }
   [[nodiscard]] bool is_readable(const void* /*begin*/, std::size_t /*bytes*/) override { return true; }
   [[nodiscard]] bool reads_by_system() const noexcept override { return false; }
 };

@@ -62,6 +62,8 @@ class Network {
     for (auto permit = permits_.begin(); permit != permits_.end();)
       permit = permit->second == rank ? permits_.erase(permit) : std::next(permit);
   }
+  /// A rank is stopped while it writes a piece.
+  void stop_writing(int rank) { stopped_.insert(rank); }
   bool memory_fails = false;    ///< it cannot be read after all
   bool prefers_to_read = true;  ///< whoever may
   // Messages that might be read, and have come:
@@ -123,7 +125,8 @@ class Network {
       is_open_[next_] = true;
       return joints_[next_].open(to, bytes) * 2 + std::exchange(next_, 1 - next_);
     }
-    [[nodiscard]] Piece take_piece(Ticket ticket) override {
+    [[nodiscard]] Piece take_piece(int source, Ticket ticket) override {
+      if (network_.stopped_.count(source) > 0) return {Piece::State::left, 0, 0};
       const transport::JointCopy::Piece piece = joints_[ticket % 2].take();
       if (piece.bytes == 0) return {};
       return {Piece::State::due, piece.begin, piece.bytes};
@@ -170,6 +173,7 @@ class Network {
   std::vector<std::deque<Sent>> queues_;
   std::unordered_map<std::uint32_t, int> permits_;  // and whose
   std::set<int> dead_;
+  std::set<int> stopped_;
   std::uint32_t last_permit_ = 0;
   std::unordered_map<int, int> waits_;
   std::vector<std::unique_ptr<End>> channels_;

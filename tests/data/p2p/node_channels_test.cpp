@@ -223,7 +223,9 @@ class ProcessMemory final : public transport::PeerMemory {
     std::memcpy(reinterpret_cast<void*>(target.address.load()), from, bytes);
     return {};
   }
-  [[nodiscard]] bool may_be_writing(int) const override { return false; }
+  [[nodiscard]] bool sees_writers() const noexcept override { return sees; }
+  [[nodiscard]] bool may_be_writing(int, int) const noexcept override { return false; }
+  bool sees = true;
   std::function<void()> meanwhile;
 
   [[nodiscard]] bool is_readable(const void*, std::size_t) override { return true; }
@@ -257,14 +259,14 @@ TEST(NodeChannels, AReceiverAndItsSenderCopyTogether) {
   EXPECT_EQ(node[1].open_joint(0, room.data(), 1000), 0U) << "too short to be worth it";
   const Channels::Ticket ticket = node[1].open_joint(0, room.data(), room.size());
   ASSERT_NE(ticket, 0U);
-  const Channels::Piece first = node[1].take_piece(ticket);
+  const Channels::Piece first = node[1].take_piece(0, ticket);
   ASSERT_EQ(first.state, PieceState::due);
   EXPECT_EQ(first.begin, 0U);
   std::memcpy(room.data(), data.data(), first.bytes);
   // While the sender writes its first piece the receiver has nothing left to do, and sleeps.
   memory->meanwhile = [&] {
     Channels::Piece piece;
-    while ((piece = node[1].take_piece(ticket)).state == PieceState::due)
+    while ((piece = node[1].take_piece(0, ticket)).state == PieceState::due)
       std::memcpy(room.data() + piece.begin, data.data() + piece.begin, piece.bytes);
     EXPECT_EQ(piece.state, PieceState::written);
     node[1].arm();
@@ -273,7 +275,7 @@ TEST(NodeChannels, AReceiverAndItsSenderCopyTogether) {
   EXPECT_EQ(node.rung[1], 1);
   memory->meanwhile = nullptr;
   EXPECT_EQ(node[0].help(1, ticket, data.data()), Channels::Help::none);
-  EXPECT_EQ(node[1].take_piece(ticket).state, PieceState::over);
+  EXPECT_EQ(node[1].take_piece(0, ticket).state, PieceState::over);
   EXPECT_EQ(room, data);
   node[1].close_joint(0, ticket);
 }
@@ -286,6 +288,33 @@ TEST(NodeChannels, ASenderThatSleepsIsWokenForMuchAlone) {
   EXPECT_NE(node[1].open_joint(0, room.data(), room.size()), 0U);
   node[0].disarm();
   EXPECT_NE(node[1].open_joint(0, room.data(), 1 << 20), 0U);
+}
+
+TEST(NodeChannels, WhatASenderWasStoppedInIsReadAlone) {
+  const auto memory = std::make_shared<ProcessMemory>();
+  Node node(2, memory);
+  const std::vector<std::byte> data(1 << 20, std::byte{7});
+  std::vector<std::byte> room(data.size());
+  const Channels::Ticket ticket = node[1].open_joint(0, room.data(), room.size());
+  memory->meanwhile = [&] {  // the system says that it does not run
+    while (node[1].take_piece(0, ticket).state == PieceState::due) {
+    }
+    const Channels::Piece waits = node[1].take_piece(0, ticket);
+    EXPECT_EQ(waits.state, PieceState::written) << "it may be slow";
+    while (base::now() < waits.look_again) std::this_thread::yield();
+    EXPECT_EQ(node[1].take_piece(0, ticket).state, PieceState::left);
+    node[1].close_joint(0, ticket);
+  };
+  EXPECT_EQ(node[0].help(1, ticket, data.data()), Channels::Help::none);
+  EXPECT_EQ(room, std::vector<std::byte>(room.size())) << "it goes on, and writes nothing";
+}
+
+TEST(NodeChannels, WhoCouldNotSeeThatASenderWasStoppedReadsAlone) {
+  const auto memory = std::make_shared<ProcessMemory>();
+  memory->sees = false;
+  Node node(2, memory);
+  std::vector<std::byte> room(1 << 20);
+  EXPECT_EQ(node[1].open_joint(0, room.data(), room.size()), 0U);
 }
 
 /// What a sender was stopped in is not used again.

@@ -340,6 +340,21 @@ TEST(Protocol, ASenderThatWaitsWritesAPart) {
   EXPECT_EQ(network.permits(), 0U);
 }
 
+TEST(Protocol, TheRestIsReadWhereTheSenderWasStopped) {
+  Network network({2, 2, 8000, true, 20000, true});
+  Letter send(kSend, 1, 7, 200000, std::byte{0x5A});
+  Letter receive(kReceive, 0, 7, 200000);
+  network[1].start(receive.message);
+  network[0].start(send.message);
+  for (int step = 0; step < 3; ++step) network.step(1);
+  EXPECT_GT(receive.message.moved, 0U);
+  network.stop_writing(0);
+  network.settle();
+  EXPECT_TRUE(receive.message.done() && receive.message.status.ok() && send.message.done());
+  EXPECT_EQ(receive.memory, send.memory);
+  EXPECT_EQ(network.joints, 1);
+}
+
 TEST(Protocol, WhoSendsItselfReadsAlone) {
   Network network({2, 2, 8000, true, 1 << 20, true});
   Letter there(kSend, 1, 7, 50000, std::byte{0x5A}), back(kSend, 0, 7, 50000, std::byte{0x5B});
