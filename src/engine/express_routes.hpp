@@ -13,10 +13,14 @@
 //             crosses between cores twice, and the system's copies are slower at that than sums written back into
 //             slots (2 ranks, 1 MiB: 220 us against 120).
 //
+// Who is read from waits, and where that is much it helps: the root of a broadcast or scatter, the others in a gather,
+// and in a reduce of two ranks the one that is not the root, which reduces pieces (joint_reads.hpp).
+//
 // Calls that are too long to be carried go by the log, through the slots of the data plane, or are read. Shorter ones
 // may be read as well, from some KiB on. Which is faster depends on the machine, the length, and how far its CPUs lie
-// from each other, so what has been faster lately is taken (base/faster_way.hpp). Where ranks share CPUs the second
-// meeting costs a switch or two: there calls of up to KOLO_DIRECT_BYTES are carried.
+// from each other, so what has been faster lately is taken (base/faster_way.hpp). A rank that carries its data is done
+// long before the others. So of what can be carried the time of the slowest rank counts, as all say after the call.
+// Where ranks share CPUs the second meeting costs a switch or two: there calls of up to KOLO_DIRECT_BYTES are carried.
 //
 // Every rank decides for itself whether its data is carried or read. One rank decides whether a long call goes by the
 // log: the root, or rank 0 where there is none. It says kByLog for that. All others begin the call as one that is read,

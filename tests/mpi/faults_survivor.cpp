@@ -11,6 +11,8 @@
 //   reading   everybody exchanges large tensors without names, read from each other's memory; the victim is killed amid
 //             it
 //   stopped_reading  the same, and the victim is stopped
+//   helping   the victim is read from in long broadcasts, gathers and messages, and writes a part; it is killed amid it
+//   stopped_helping  the same without messages, and the victim is stopped
 //   idle      the others' main threads sleep, nothing is driven; the victim is killed
 //   forked    the same; a child of the victim, which it forked after the start, lives on
 //   joined    the others have joined; the victim is killed amid its steps
@@ -23,6 +25,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <future>
@@ -33,6 +36,7 @@
 
 #include <kolo/collectives.hpp>
 #include <kolo/info.hpp>
+#include <kolo/point_to_point.hpp>
 
 namespace {
 
@@ -108,6 +112,35 @@ void read_without_pause(bool victim, int signal) {
   }
 }
 
+void help_without_pause(int victim, int signal) {
+  const int rank = kolo::rank();
+  const int receiver = (victim + 1) % kolo::size();
+  const std::vector<float> x(std::size_t{4} << 20, 1);
+  std::vector<float> y(x.size());
+  std::vector<float> all(x.size() * static_cast<std::size_t>(kolo::size()));
+  std::atomic<int> rounds{0};
+  std::thread killer([&rounds, rank, victim, signal] {
+    while (rounds.load() < 3) std::this_thread::yield();
+    if (rank != victim) return;
+    std::this_thread::sleep_for(std::chrono::microseconds(::getpid() * 997L % 60'000));  // at any moment of a round
+    die(signal);
+  });
+  try {
+    while (true) {
+      ++rounds;
+      kolo::broadcast_into(kolo::const_view(x), kolo::view(y), victim);
+      kolo::gather_into(kolo::const_view(x), kolo::view(all), receiver);
+      if (signal != SIGKILL) continue;
+      if (rank == victim) kolo::send(kolo::const_view(x), receiver);
+      if (rank == receiver) kolo::recv(kolo::view(y), victim);
+    }
+  } catch (...) {
+    rounds = 3;
+    killer.join();
+    throw;
+  }
+}
+
 void sleep(bool victim) {
   if (victim) die(SIGKILL);
   std::promise<Told> told;
@@ -145,7 +178,8 @@ void leave_a_child() {
 }
 
 /// Ends with an Error, for those who survive.
-void run(const std::string& scenario, bool victim) {
+void run(const std::string& scenario, int victim_rank) {
+  const bool victim = kolo::rank() == victim_rank;
   kolo::barrier();  // which may be broken by the victim's death already: it completes here and there
   if (scenario == "waiting") wait_for_the_dead(victim, SIGKILL);
   if (scenario == "stopped") wait_for_the_dead(victim, SIGSTOP);
@@ -155,6 +189,8 @@ void run(const std::string& scenario, bool victim) {
   if (scenario == "stopped_gathers") gather_without_pause(victim, SIGSTOP, false);
   if (scenario == "reading") read_without_pause(victim, SIGKILL);
   if (scenario == "stopped_reading") read_without_pause(victim, SIGSTOP);
+  if (scenario == "helping") help_without_pause(victim_rank, SIGKILL);
+  if (scenario == "stopped_helping") help_without_pause(victim_rank, SIGSTOP);
   if (scenario == "joined") join_a_worker(victim, SIGKILL);
   if (scenario == "stopped_joined") join_a_worker(victim, SIGSTOP);
   if (scenario == "absent") go_on_without(victim);
@@ -172,8 +208,7 @@ int main(int argc, char** argv) {
   kolo::init();
   const std::string rank = std::to_string(kolo::rank());
   say("PROCESS " + rank + " " + std::to_string(::getpid()));
-  const bool victim = kolo::rank() == std::atoi(argv[2]);
-  const Told told = told_by([&] { run(argv[1], victim); });
+  const Told told = told_by([&] { run(argv[1], std::atoi(argv[2])); });
   say("ERROR " + rank + " " + std::string(kolo::to_string(told.code())) + " " + told.message());
   const Told later = told_by([] { kolo::barrier(); });
   if (later.message() != told.message()) say("FAIL " + rank + " a later call says: " + later.message());

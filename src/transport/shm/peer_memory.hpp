@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// transport::PeerMemory: between processes by process_vm_readv(2), between threads by a plain copy.
+// transport::PeerMemory: between processes by process_vm_readv(2) and process_vm_writev(2), between threads by a plain
+// copy.
 //
 // The system may not let a process read another's memory: another user, a container without the capability, Yama's
 // ptrace_scope. So it is tried once, when the context is made: each rank tells the others its process and where a
-// random number lies, and all must find everybody's.
+// random number lies, and all must find everybody's. Writing is tried when there is something to write. Who lets others
+// write must see in /proc whether they are stopped, so that they are processes of the same name space.
 #pragma once
 
 #include <memory>
