@@ -76,6 +76,7 @@ bool Engine::look_out(p2p::Message& message) {
       if (messages_.has_news()) tell_driver();  // that others' messages have ended
     } else {
       --steps;
+      base::cpu_relax();  // who looks too often keeps the line from its writer: 8 bytes took 0.9 us instead of 0.65
       waiter.step();
     }
   }

@@ -91,7 +91,7 @@ NodeChannels::NodeChannels(const core::Topology& topology, std::byte* memory, tr
                            std::shared_ptr<transport::PeerMemory> peers, bool cpu_of_its_own)
     : topology_(topology), here_(topology.nodes[static_cast<std::size_t>(topology.node)]), memory_(memory), link_(link),
       peers_(std::move(peers)), part_bytes_(bytes(topology.local_size()) / here_.size()), writing_(here_.size()),
-      seen_((here_.size() + 63) / 64), generations_(kPermits), cpu_of_its_own_(cpu_of_its_own) {
+      seen_((here_.size() + 63) / 64), generations_(kPermits), look_again_(kJoints), cpu_of_its_own_(cpu_of_its_own) {
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
   for (std::uint32_t permit = kPermits; permit-- > 0;) free_permits_.push_back(permit);
   for (std::uint32_t joint = kJoints; joint-- > 0;) free_joints_.push_back(joint);

@@ -145,7 +145,7 @@ class NodeChannels final : public Channels {
   std::vector<std::uint32_t> free_permits_;
   std::vector<std::uint64_t> generations_;  // by permit
   std::vector<std::uint32_t> free_joints_;
-  std::array<base::Time, kJoints> look_again_{};  // whether the sender, which writes the last piece, still runs
+  std::vector<base::Time> look_again_;  // whether the sender, which writes the last piece, still runs
   const bool cpu_of_its_own_;
   std::map<std::pair<int, int>, base::FasterWay> ways_;  // by local rank of the sender, and bits of the length
   bool armed_ = false;
