@@ -52,9 +52,8 @@
 //
 // The log knows an unnamed call by the same number, so its rounds of unnamed calls have gaps, the same on all ranks.
 //
-// Time. After a call that may be done in different ways each rank says how long it took, by parity. Who has chosen the
-// way reads that in the next call, when all have spoken: then they have said it, and none has ended the call after
-// that.
+// Time. After a call that may be done in different ways each rank says how long it took, by parity. The rank that chose
+// the way reads that in the next call, when all have spoken: then they have said it, and none has ended the call after.
 //
 // CPUs. Where ranks share them, each says beside its counts which one it is on. That is a hint for those who wait
 // (engine/express.cpp): nothing that is decided depends on it.

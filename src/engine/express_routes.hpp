@@ -13,8 +13,8 @@
 //             crosses between cores twice, and the system's copies are slower at that than sums written back into
 //             slots (2 ranks, 1 MiB: 220 us against 120).
 //
-// Who is read from waits, and where that is much it helps: the root of a broadcast or scatter, the others in a gather,
-// and in a reduce of two ranks the one that is not the root, which reduces pieces (joint_reads.hpp).
+// A rank whose memory is read waits. Where much is read it copies a part itself (joint_reads.hpp): the root of a
+// broadcast or scatter, the others in a gather. In a reduce of two ranks the one that is not the root reduces a part.
 //
 // Calls that are too long to be carried go by the log, through the slots of the data plane, or are read. Shorter ones
 // may be read as well, from some KiB on. Which is faster depends on the machine, the length, and how far its CPUs lie

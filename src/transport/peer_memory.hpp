@@ -21,7 +21,7 @@ class PeerMemory {
   /// Fails (rank_lost) when the peer's process has ended, (transport) when the system does not let it: memory may be of
   /// a kind that cannot be read.
   virtual Status read(int local_rank, void* to, const void* from, std::size_t bytes) = 0;
-  /// What is to be written, in memory of the node, as the system reads it (struct iovec).
+  /// Where a peer writes, and how much. It lies in memory of the node, where the system reads it (struct iovec).
   struct Target {
     std::atomic<std::uintptr_t> address;
     std::atomic<std::size_t> bytes;  ///< when this is set to 0 a call that has not reached the system writes nothing

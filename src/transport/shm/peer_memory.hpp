@@ -5,8 +5,8 @@
 //
 // The system may not let a process read another's memory: another user, a container without the capability, Yama's
 // ptrace_scope. So it is tried once, when the context is made: each rank tells the others its process and where a
-// random number lies, and all must find everybody's. Writing is tried when there is something to write. Who lets others
-// write must see in /proc whether they are stopped, so that they are processes of the same name space.
+// random number lies, and all must find everybody's. Writing is tried when there is something to write. A rank lets
+// others write only if it sees in /proc whether they are stopped.
 #pragma once
 
 #include <memory>
