@@ -19,6 +19,9 @@ kolo_require(kolo_deps::highway "Highway" libhwy-dev)
 kolo_find_by_pkg_config(crypto libcrypto openssl/hmac.h crypto)
 kolo_require(kolo_deps::crypto "OpenSSL's libcrypto" libssl-dev)
 
+if(POLICY CMP0167)
+  cmake_policy(SET CMP0167 NEW)  # Boost's own description of itself, which Debian's package has
+endif()
 set(kolo_boost_components "")
 if(KOLO_BUILD_TOOLS OR KOLO_BUILD_BENCH OR KOLO_BUILD_EXAMPLES)
   set(kolo_boost_components COMPONENTS program_options)

@@ -81,6 +81,33 @@ def add_headers(prefix):
             shutil.copytree(config, prefix / "share/cmake/nlohmann_json", dirs_exist_ok=True)
 
 
+BOOST_CONFIG = """set(_prefix "${CMAKE_CURRENT_LIST_DIR}/../../..")
+if(NOT TARGET Boost::headers)
+  add_library(Boost::headers INTERFACE IMPORTED)
+  set_target_properties(Boost::headers PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "${_prefix}/include")
+  add_library(Boost::program_options STATIC IMPORTED)
+  set_target_properties(Boost::program_options PROPERTIES
+    IMPORTED_LOCATION "${_prefix}/lib/libboost_program_options.a" INTERFACE_LINK_LIBRARIES Boost::headers)
+endif()
+set(Boost_INCLUDE_DIRS "${_prefix}/include")
+set(Boost_program_options_FOUND TRUE)
+"""
+BOOST_VERSION = """set(PACKAGE_VERSION {version})
+if(NOT PACKAGE_VERSION VERSION_LESS PACKAGE_FIND_VERSION)
+  set(PACKAGE_VERSION_COMPATIBLE TRUE)
+endif()
+"""
+
+
+def add_boost_config(prefix):
+    """So that this Boost is found before one of the machine that may lack program_options."""
+    version = re.search(r'BOOST_LIB_VERSION "([0-9_]+)"', Path("/usr/include/boost/version.hpp").read_text())[1]
+    folder = prefix / "lib/cmake/Boost"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "BoostConfig.cmake").write_text(BOOST_CONFIG)
+    (folder / "BoostConfigVersion.cmake").write_text(BOOST_VERSION.format(version=version.replace("_", ".") + ".0"))
+
+
 def add_libraries(prefix):
     (prefix / "lib").mkdir(exist_ok=True)
     shutil.copyfile(LIBRARIES / "libboost_program_options.a", prefix / "lib/libboost_program_options.a")
@@ -108,6 +135,7 @@ def main():
     add_open_mpi(flags.prefix, flags.wheel)
     add_headers(flags.prefix)
     add_libraries(flags.prefix)
+    add_boost_config(flags.prefix)
     add_googletest(flags.prefix)
     files = [path for path in flags.prefix.rglob("*") if path.is_file()]
     size = sum(path.stat().st_size for path in files)
