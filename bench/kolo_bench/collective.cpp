@@ -350,8 +350,23 @@ Pair barrier(const Case& c) {
   return {kolo, beside(c, kolo, [peer = c.peer] { peer->barrier(); })};
 }
 
+/// A message's end: on a device its stream comes behind it, too.
+void end_message(const std::shared_ptr<Device>& device, kolo::Handle message) {
+  if (device) device->follow(message);
+  message.wait();
+}
+
+/// On the host without a handle.
+void send(const Case& c, const Buffer& in, int to) {
+  if (!c.device) return kolo::send(*c.group, in.view(), to);
+  end_message(c.device, kolo::send_async(*c.group, in.view(), to));
+}
+void receive(const Case& c, const Buffer& out, int from) {
+  if (c.device) return end_message(c.device, kolo::recv_async(*c.group, out.view(), from));
+  kolo::recv(*c.group, out.view(), from);
+}
+
 Pair sendrecv(const Case& c) {
-  const auto group = c.group;
   const int to = (c.rank + 1) % c.ranks;
   const int from = (c.rank + c.ranks - 1) % c.ranks;
   auto in = make_buffer(c, c.count);
@@ -364,16 +379,15 @@ Pair sendrecv(const Case& c) {
   };
   kolo.check = [=, count = c.count] { return count_wrong_copy(*out, from, 0, count); };
   kolo.call = [=] {
-    kolo::Handle sent = kolo::send_async(*group, in->view(), to);
-    kolo::recv(*group, out->view(), from);
-    sent.wait();
+    kolo::Handle sent = kolo::send_async(*c.group, in->view(), to);
+    receive(c, *out, from);
+    end_message(c.device, std::move(sent));
   };
   return {kolo, beside(c, kolo, [=, peer = c.peer] { peer->exchange(*in, *out, to, from); })};
 }
 
 /// Of an odd number of ranks the last one has nobody.
 Pair pingpong(const Case& c) {
-  const auto group = c.group;
   const int other = c.rank ^ 1;
   const bool plays = other < c.ranks;
   const bool sends_first = c.rank < other;
@@ -388,9 +402,9 @@ Pair pingpong(const Case& c) {
   kolo.check = [=, count = c.count] { return plays ? count_wrong_copy(*out, other, 0, count) : std::int64_t{0}; };
   kolo.call = [=] {
     if (!plays) return;
-    if (sends_first) kolo::send(*group, in->view(), other);
-    kolo::recv(*group, out->view(), other);
-    if (!sends_first) kolo::send(*group, in->view(), other);
+    if (sends_first) send(c, *in, other);
+    receive(c, *out, other);
+    if (!sends_first) send(c, *in, other);
   };
   return {kolo, beside(c, kolo, [=, peer = c.peer] {
             if (plays) peer->bounce(*in, *out, other, sends_first);

@@ -190,9 +190,6 @@ void check_cuda(const Flags& flags) {
       flags.mode == Mode::join) {
     throw BadFlags("--device cuda is for the collectives and step");
   }
-  if (flags.mode == Mode::sendrecv || flags.mode == Mode::pingpong) {
-    throw BadFlags("--device cuda has no " + flags.mode_name + ": messages lie in the CPU's memory");
-  }
   if (flags.peer_only) throw BadFlags("--peer-only is not for --device cuda: Kolo says which device is whose");
 }
 

@@ -156,12 +156,28 @@ class NcclPeer final : public Peer {
   }
   [[nodiscard]] std::int64_t in_place_at(std::int64_t part) const override { return rank_ * part; }
   void barrier() override { throw BadFlags("NCCL has no barrier; leave out --baseline"); }
-  void exchange(Buffer&, Buffer&, int, int) override { throw BadFlags("messages are measured on the CPU"); }
-  void bounce(Buffer&, Buffer&, int, bool) override { throw BadFlags("messages are measured on the CPU"); }
+  void exchange(Buffer& in, Buffer& out, int to, int from) override {
+    begin_group();
+    send(in, to);
+    receive(out, from);
+    end_group();
+  }
+  void bounce(Buffer& in, Buffer& out, int other, bool sends_first) override {
+    if (sends_first) send(in, other);
+    receive(out, other);
+    if (!sends_first) send(in, other);
+  }
   void begin_group() override { check(ncclGroupStart(), "ncclGroupStart"); }
   void end_group() override { check(ncclGroupEnd(), "ncclGroupEnd"); }
 
  private:
+  void send(Buffer& in, int to) {
+    check(ncclSend(in.data(), count_of(in.elements()), type_of(in.dtype()), to, raw_, stream_), "ncclSend");
+  }
+  void receive(Buffer& out, int from) {
+    check(ncclRecv(out.data(), count_of(out.elements()), type_of(out.dtype()), from, raw_, stream_), "ncclRecv");
+  }
+
   const int rank_;
   const int ranks_;
   const cudaStream_t stream_;

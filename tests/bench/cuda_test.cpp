@@ -78,8 +78,8 @@ TEST_P(BenchOnGpus, EveryCollectiveBesideNccl) {
   const struct {
     const char* mode;
     std::size_t places;
-  } modes[] = {{"allreduce", 2}, {"reduce", 2},  {"broadcast", 2}, {"allgather", 1},
-               {"gather", 1},    {"scatter", 1}, {"alltoall", 1},  {"reduce_scatter", 2}};
+  } modes[] = {{"allreduce", 2}, {"reduce", 2},   {"broadcast", 2},      {"allgather", 1}, {"gather", 1},
+               {"scatter", 1},   {"alltoall", 1}, {"reduce_scatter", 2}, {"sendrecv", 1},  {"pingpong", 1}};
   for (const auto& [mode, places] : modes) {
     const nlohmann::json rows = run(GetParam(), {mode, "-b", "1", "-e", "100K", "-f", "300", "--baseline", "nccl"});
     ASSERT_EQ(rows.size(), 3 * places) << mode;

@@ -40,7 +40,8 @@ def main():
     command, ranks = [*launcher, bench], int(ranks)
     nccl = [] if launcher else ["nccl"]
     peers = ["--baseline", "nccl"] if nccl else []
-    for mode, places in (("allreduce", 2), ("broadcast", 2), ("allgather", 1), ("alltoall", 1), ("reduce_scatter", 2)):
+    for mode, places in (("allreduce", 2), ("reduce", 2), ("broadcast", 2), ("allgather", 1), ("gather", 1),
+                         ("scatter", 1), ("alltoall", 1), ("reduce_scatter", 2), ("sendrecv", 1), ("pingpong", 1)):
         check(records(command, mode, "-b", "4K", "-e", "64K", "-f", "16", *peers), 2 * places, ranks, nccl)
     check(records(command, "barrier"), 1, ranks)
     both = ["nccl-per-tensor", "nccl-grouped"] if nccl else []

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
-#include <set>
 #include <utility>
 
 #include <dlfcn.h>
@@ -19,6 +18,7 @@ namespace {
 
 constexpr std::string_view kGpuPrefix = "GPU-";
 constexpr std::string_view kPartPrefix = "MIG-";
+constexpr std::size_t kUuidLength = std::string_view("GPU-00000000-0000-0000-0000-000000000000").size();
 
 bool begins_with(std::string_view text, std::string_view prefix) noexcept {
   return text.substr(0, prefix.size()) == prefix;
@@ -62,6 +62,7 @@ Named find_by_index(std::string_view entry, const std::vector<Gpu>& gpus) {
 
 Named find_gpu(std::string_view entry, const std::vector<Gpu>& gpus) {
   Named named;
+  if (entry == kGpuPrefix) return named;
   for (std::size_t i = 0; i < gpus.size(); ++i) {
     if (begins_with(gpus[i].uuid, entry)) named.push_back({i, std::nullopt});
   }
@@ -113,19 +114,8 @@ std::vector<std::string_view> well_formed(const std::vector<std::string_view>& e
   return {entries.begin(), end};
 }
 
-/// An identifier of the list that says the same as one before it; nothing: there is none.
-std::optional<std::string_view> repeated(const std::vector<std::string_view>& entries, IdentifierKind kind) {
-  std::set<std::string> before;
-  for (const std::string_view entry : entries) {
-    const bool is_new =
-        before.insert(kind == IdentifierKind::index ? std::to_string(*index_of(entry)) : std::string(entry)).second;
-    if (!is_new) return entry;
-  }
-  return std::nullopt;
-}
-
 Visibility none_for_twice(std::string_view entry) {
-  return {{}, "it names a device twice (" + base::quoted(entry) + "), and CUDA then shows none"};
+  return {{}, "it names a device twice (" + base::quoted(entry) + "), and CUDA then refuses all of it"};
 }
 
 /// CUDA shows a divided GPU by its first part.
@@ -167,9 +157,8 @@ Visibility visible_devices(const std::optional<std::string>& list, const std::ve
   const std::vector<std::string_view> entries = split_at_commas(*list);
   const IdentifierKind kind = kind_of_identifier(entries.front());
   const std::vector<std::string_view> formed = well_formed(entries, kind);
-  if (const auto twice = repeated(formed, kind)) return none_for_twice(*twice);
   for (const std::string_view entry : formed) {
-    const Named named = named_by(kind, entry, gpus);
+    const Named named = named_by(kind, kind == IdentifierKind::gpu ? entry.substr(0, kUuidLength) : entry, gpus);
     if (named.size() != 1) {
       visible.remark = ends_the_list(reason_of(named, entry, kind, gpus));
       return visible;

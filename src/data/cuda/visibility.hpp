@@ -11,11 +11,11 @@
 //   - a UUID is nvidia-smi's, "GPU-8932f937-..."; as many of its first characters as make it unique will do;
 //   - "MIG-..." names a part of a GPU, by its UUID, or "MIG-<GPU's UUID>/<GPU instance>/<compute instance>" as drivers
 //     before R470 had it; "only single MIG instance enumeration is supported".
-// The guide is silent about the following, which is what PyTorch has found out (torch/cuda/__init__.py,
-// `_parse_visible_devices`; it counts devices in this way before CUDA starts):
-//   - a device that is named twice makes the whole list empty;
+// The guide is silent about the following, which a machine with one GPU showed (driver 580, `visible_devices`):
+//   - a device that is named twice, before anything invalid, makes CUDA refuse the whole list (cudaErrorInvalidDevice);
 //   - the first identifier says which kind all of them have; one of another kind is invalid, and ends the list;
-//   - an index is read as strtoul does: spaces before it, and what follows its digits, do not count ("1gpu" is 1).
+//   - an index is read as strtoul does: spaces before it, and what follows its digits, do not count ("1gpu" is 1);
+//   - "GPU-" alone names nothing, and what follows a whole UUID does not count.
 // A divided GPU is not there itself: CUDA shows one part, and nothing beside it (MIG User Guide, "CUDA Device
 // Enumeration"). What names the GPU, or no list at all, stands for its first part.
 // GPUs that the process has no permission for (a control group's) are not there, and do not count.

@@ -274,6 +274,7 @@ TEST_F(Messages, WhatIsNotReadyHoldsUpNobody) {
           results.push_back(std::make_unique<DeviceTensor>(DType::uint8, kElements, held));
         }
         exchange(world(), false);  // what is allocated with the first of them is there
+        barrier();  // ranks of one device share a context, and what the other frees there waits for all its streams
         std::vector<Handle> handles;
         Handle sent;
         Hold before;  // ends first, whatever happens

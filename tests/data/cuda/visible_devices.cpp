@@ -45,7 +45,7 @@ List shown_by_cuda() {
   List uuids;
   int count = 0;
   const cudaError_t counted = cudaGetDeviceCount(&count);
-  if (counted == cudaErrorNoDevice) return uuids;
+  if (counted == cudaErrorNoDevice || counted == cudaErrorInvalidDevice) return uuids;  // the latter: named twice
   if (counted != cudaSuccess) return {cudaGetErrorString(counted)};
   for (int device = 0; device < count; ++device) {
     cudaDeviceProp properties{};
