@@ -51,6 +51,7 @@ def behind_a_long_kernel(rank, size):
     """A collective comes behind what the current stream was given before; who waits for it is not held up."""
     stream, other = torch.cuda.Stream(), torch.cuda.Stream()
     tensor = torch.zeros(1000)
+    dist.all_reduce(torch.zeros(1))  # the first prepares the device, which takes longer than the kernel
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
         torch.cuda._sleep(2_000_000_000)
@@ -65,7 +66,8 @@ def behind_a_long_kernel(rank, size):
             assert not work.is_completed()
         doubled = tensor * 2
     other.synchronize()
-    assert long_kernel.query() and work.is_completed()
+    assert long_kernel.query()
+    c10d_test.until(work.is_completed)
     same(doubled, torch.full((1000,), float(size * (size + 1))))
 
 

@@ -75,6 +75,14 @@ def is_old():
     return torch.__version__.startswith("1.")
 
 
+def until(condition):
+    """Of what the host hears soon after a device's work has ended; of the CPU's it has heard."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "still not so after a minute"
+        time.sleep(0.001)
+
+
 def raises(kind, text, call):
     try:
         call()
@@ -434,7 +442,8 @@ def many_in_flight(rank, size):
     works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
     for n in reversed(range(200)):
         works[n].wait()
-        assert works[n].is_completed() and works[n].is_success()
+        until(works[n].is_completed)
+        assert works[n].is_success()
         same(tensors[n], torch.full((n + 1,), float(sum(r + n for r in range(size)))))
     # Nobody keeps these works; their memory stays until they have completed.
     for _ in range(50):
@@ -542,8 +551,8 @@ def numbers_of_calls(rank, size):
     dist.barrier()
     dist.all_reduce(torch.ones(1))
     assert backend._get_sequence_number_for_group() == before + 2
-    counters = backend.counters()
-    assert counters["submissions"] > 0 and counters["bytes"] > 0, counters
+    assert backend.counters()["submissions"] > 0
+    until(lambda: backend.counters()["bytes"] > 0)
 
 
 def network(width=1):
@@ -571,10 +580,11 @@ def data_parallel_in_an_arena(rank, size):
             model.zero_grad()
             before = backend.counters()["bytes_in_place"]
             torch.nn.functional.mse_loss(model(torch.randn(8, 200)), torch.randn(8, 50)).backward()
-            in_place = backend.counters()["bytes_in_place"] - before
             gradients.append([p.grad.clone() for p in model.parameters()])
-            wanted = 0 if model is models[0] else sum(4 * p.numel() for p in model.parameters())
-            assert in_place == wanted, (step, in_place, wanted)
+            through_host = os.environ.get("KOLO_GPU_BACKEND") == "staged"  # of what lies on a device
+            in_place = model is not models[0] and not through_host
+            wanted = sum(4 * p.numel() for p in model.parameters()) if in_place else 0
+            until(lambda: backend.counters()["bytes_in_place"] - before == wanted)  # noqa: B023
         for plain, in_arena in zip(*gradients):
             same(in_arena, plain, step) if size in (2, 4) else torch.testing.assert_close(in_arena, plain)
     raises(ValueError, "whose process group has the backend kolo", lambda: kolo_torch.reduce_in_arena(over_gloo()))
