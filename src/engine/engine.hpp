@@ -97,6 +97,7 @@
 #include "engine/interest.hpp"
 #include "engine/leader.hpp"
 #include "engine/log_reading.hpp"
+#include "engine/message_naps.hpp"
 #include "engine/message_operation.hpp"
 #include "engine/name_table.hpp"
 #include "engine/node_memory.hpp"
@@ -446,6 +447,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Executor executor_ KOLO_GUARDED_BY(driver_.mutex());
   OpenOperations open_ KOLO_GUARDED_BY(driver_.mutex());
   DeviceMessages device_messages_ KOLO_GUARDED_BY(driver_.mutex());
+  MessageNaps message_naps_ KOLO_GUARDED_BY(driver_.mutex());
   Unsent unsent_ KOLO_GUARDED_BY(driver_.mutex());
   Questions questions_ KOLO_GUARDED_BY(driver_.mutex());
   LogReading reading_ KOLO_GUARDED_BY(driver_.mutex());

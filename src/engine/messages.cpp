@@ -125,12 +125,13 @@ OperationPtr Engine::try_send(const p2p::Message& message) {
 }
 
 /// Messages of this node are open that nobody looks at, perhaps. What could be done for them has been. Peers are not
-/// asked to ring yet, for this thread often waits soon, and looks itself: the background thread looks after a nap, and
-/// has them ring from then on.
+/// asked to ring yet, for this thread often waits soon, and looks itself: the background thread looks after a nap
+/// (message_naps.hpp), and has them ring from then on.
 void Engine::look_soon() {
   if (!driver_.nobody_looks()) return;
   if (!driver_.try_look()) return driver_.ring_if_asleep();
-  driver_.nap(base::now() + kNap);
+  const base::Time now = base::now();
+  driver_.nap(now + message_naps_.next(now));
   driver_.look_away();
 }
 
