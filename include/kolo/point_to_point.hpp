@@ -8,9 +8,9 @@
 /// name, too; its buffer may be longer than the message, and `Received` says how long that was. Messages of different
 /// groups do not meet, and they have nothing to do with collectives: neither waits for the other.
 ///
-/// When a send is done the memory that was sent may be used again. For up to 16 KiB that is so as soon as the message
+/// When a send is done the memory that was sent may be used again. For up to 8 KiB that is so as soon as the message
 /// is on its way, whether or not anybody receives it, unless very many of them have gathered. A longer one waits for
-/// its receive. So ranks that first send long messages to each other, and then receive, wait for each other until the
+/// its receive (up to 16 KiB only where that is faster). So ranks that first send long messages to each other, and then receive, wait for each other until the
 /// deadline; with `send_async` or `recv_async` on one side any exchange ends, for every rank moves all its open
 /// messages while it waits for one of them, and in the background.
 ///

@@ -13,6 +13,11 @@
 
 namespace kolo::p2p {
 
+/// Messages of up to so many bytes are sent whole: whoever sends one need not wait for its receive.
+inline constexpr std::size_t kWholeBytes = 8 << 10;
+/// Where longer ones are sent whole, too, because that is faster.
+inline constexpr std::size_t kMostWholeBytes = 16 << 10;
+
 /// Who is handed what has come.
 class FrameHandler {
  public:
@@ -29,6 +34,8 @@ class Channels {
   // -- frames
   /// The most data of a frame to that rank.
   [[nodiscard]] virtual std::size_t frame_bytes(int rank) const = 0;
+  /// The most data of a message that is sent whole to that rank: kWholeBytes or more, and no more than a frame has.
+  [[nodiscard]] virtual std::size_t whole_bytes(int /*rank*/) const { return kWholeBytes; }
   /// Puts a frame into the channel; the data is copied. False: there is no room now. Frames keep their order.
   [[nodiscard]] virtual bool put(int rank, const Frame& frame, const std::byte* data, std::size_t bytes) = 0;
   /// Hands over some of what has come; whether anything had.

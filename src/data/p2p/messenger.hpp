@@ -104,6 +104,9 @@ class Messenger {
     [[nodiscard]] std::size_t frame_bytes(int rank) const override {
       return is_here(rank) ? node_.frame_bytes(rank) : NetChannels::frame_bytes();
     }
+    [[nodiscard]] std::size_t whole_bytes(int rank) const override {
+      return is_here(rank) ? node_.whole_bytes(rank) : kMostWholeBytes;
+    }
     [[nodiscard]] bool put(int rank, const Frame& frame, const std::byte* data, std::size_t bytes) override {
       if (is_here(rank)) return node_.put(rank, frame, data, bytes);
       return drives && net_->put(rank, frame, data, bytes);

@@ -27,9 +27,6 @@
 
 namespace kolo::p2p {
 
-/// Messages of up to so many bytes are sent whole: whoever sends one need not wait for its receive.
-inline constexpr std::size_t kWholeBytes = 16 << 10;
-
 /// Of messages that have ended well.
 struct MessageCounters {
   std::uint64_t sent = 0;

@@ -40,7 +40,7 @@ void Protocol::start_send(Message& send) {
 }
 
 bool Protocol::try_send(const Message& send) {
-  const bool is_short = send.bytes <= kWholeBytes && !send.is_late;
+  const bool is_short = send.bytes <= channels_.whole_bytes(send.peer) && !send.is_late;
   if (!closed_.ok() || !is_short || send.peer == rank_ || left_.count(send.peer) > 0) return false;
   if (!outgoing(send.peer).beginning.empty()) return false;
   Frame frame = head_of(send);
@@ -99,7 +99,7 @@ void Protocol::answer(int rank, const Frame& frame) {
 /// Puts the first frame of a send into its channel; false: there is no room.
 bool Protocol::begin(Message& send) {
   Frame frame = head_of(send);
-  if (send.bytes <= kWholeBytes && !send.is_late) {
+  if (send.bytes <= channels_.whole_bytes(send.peer) && !send.is_late) {
     if (!channels_.put(send.peer, frame, send.data, send.bytes)) return false;
     end(send);
     return true;
