@@ -10,9 +10,9 @@
 ///
 /// When a send is done the memory that was sent may be used again. For up to 8 KiB that is so as soon as the message
 /// is on its way, whether or not anybody receives it, unless very many of them have gathered. A longer one waits for
-/// its receive (up to 16 KiB only where that is faster). So ranks that first send long messages to each other, and then receive, wait for each other until the
-/// deadline; with `send_async` or `recv_async` on one side any exchange ends, for every rank moves all its open
-/// messages while it waits for one of them, and in the background.
+/// its receive (up to 16 KiB only where that is faster). So ranks that first send long messages to each other, and
+/// then receive, wait for each other until the deadline; with `send_async` or `recv_async` on one side any exchange
+/// ends, for every rank moves all its open messages while it waits for one of them, and in the background.
 ///
 /// What goes wrong with one message is no fatal error: the job goes on. That is so for a deadline (`expired`), a
 /// message that is longer than the receive's buffer or of another type (`mismatch`, on the receiver, and on the sender

@@ -29,6 +29,8 @@ constexpr std::size_t kLeastRead = 8 << 10;
 /// A reduce's root reads so much of an input at a time: it reduces it before it leaves the core's cache.
 constexpr std::size_t kPieceBytes = 128 << 10;
 constexpr int kMostInputsRead = 8;
+/// A reduce of no more is carried until reading has been clearly faster.
+constexpr std::size_t kShortReduce = 32 << 10;
 /// A reduce of 2 ranks of so much is done by both.
 constexpr std::size_t kLeastJointReduce = 192 << 10;
 
@@ -145,7 +147,9 @@ ExpressRoutes::Way ExpressRoutes::faster_of_direct_and(Way other, const ExpressC
   using Choice = base::FasterWay::Way;
   const auto order = static_cast<int>(std::bit_width(call.bytes()));
   const base::MutexLock lock(choosing_);
-  base::FasterWay& between = choices_.try_emplace({call.kind, other, order}, Choice::first).first->second;
+  const bool is_short_reduce = call.kind == CollectiveKind::reduce && call.bytes() <= kShortReduce;
+  const Choice usual = is_short_reduce ? Choice::second : Choice::first;
+  base::FasterWay& between = choices_.try_emplace({call.kind, other, order}, usual).first->second;
   const Way way = between.next() == Choice::first ? Way::direct : other;
   decision_ = {express_.call() + 1,
                &between,

@@ -139,6 +139,14 @@ class Peers(unittest.TestCase):
         with self.assertRaises(AssertionError):
             parts.add_peers(own, "mpi apart", [record("step", 9, 2, 1.0, {}, contestant="mpi")])
 
+    def test_kolo_bound_and_unbound_the_faster_counts_row_by_row(self):
+        bound = [record("reduce", 8, 2, 10.0, {"mpi apart": 30.0}), record("reduce", 64, 2, 9.0, {"mpi apart": 30.0})]
+        unbound = [{**record("reduce", 8, 2, 12.0, {"mpi apart": 30.0}), "wrong": 2, "job": "kolo, unbound"},
+                   {**record("reduce", 64, 2, 8.0, {"mpi apart": 30.0}), "job": "kolo, unbound"}]
+        rows = parts.faster_of(bound, unbound)
+        self.assertEqual([(row["bytes"], row["time_us"], row["wrong"], row["job"]) for row in rows],
+                         [(8, 10.0, 2, "kolo"), (64, 8.0, 0, "kolo")])
+
     def test_of_several_launches_the_fastest_in_each_counts(self):
         launches = [[record("allreduce", 8, 2, own, {"mpi apart": bound, "mpi apart, unbound": unbound})]
                     for own, bound, unbound in ((10.0, 30.0, 20.0), (10.0, 15.0, 40.0), (10.0, 50.0, 60.0))]

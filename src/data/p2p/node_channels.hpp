@@ -31,8 +31,8 @@
 // states for such copies; where all are in use it reads alone. So it does with the rest when the sender is stopped amid
 // a piece.
 //
-// Whole. Of a message that is sent whole the receiver copies nothing before the sender has copied all, so 16 KiB take 5.7
-// us to and fro, and 3.6 where they are read. Where ranks share CPUs they are sent whole: two that send to each other
+// Whole. Of a message that is sent whole the receiver copies nothing before the sender has copied all: 16 KiB took 5.7
+// us to and fro, and 3.6 where they were read. Where ranks share CPUs they are sent whole: two that send to each other
 // at once would change places for each frame.
 //
 // Which way. Between threads a long message is read where it lies: that is a plain copy. Between processes the system
