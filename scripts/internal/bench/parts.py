@@ -267,8 +267,9 @@ COLLECTIVES = {"allreduce": "in", "reduce": "out", "broadcast": "in", "allgather
 
 def by_size(setting, ranks, mode, more=()):
     """A collective from 8 B to 64 MiB, and its peers: several launches, in each of which another job leads. (The one
-    that leads is slower in some rows, whichever it is.) Kolo runs bound and unbound, as its peer does, and the faster
-    counts of each: two jobs differ by where their memory lies alone, so the better of two is better than one."""
+    that leads is slower in some rows, whichever it is.) Kolo and its peer both run bound and unbound, and the
+    faster job of each counts: the memory of one job lies better than that of another, so the better of two would mostly
+    win against one."""
     records = []
     # Open MPI's reduce-scatter of 1 MiB takes 730 us or 1020, for seconds each: more of it.
     usual = ("24", 8) if mode == "reduce_scatter" else ("24", 2)
