@@ -4,8 +4,10 @@
 //
 // What is faster may depend on what no program is told: how far two CPUs lie from each other, which a virtual machine
 // hides and changes while it runs. So both ways are timed as they are used. The one that is known to be faster is
-// taken; now and then the other one is *tried*, a few times in a row. It is tried seldom where it has lost clearly, and
-// soon where the usual way has begun to take longer than it did when the two were compared.
+// taken; now and then the other one is *tried*, a few times in a row, then the usual one as often, and the two are
+// compared. (What the usual one cost before the tries does not count: it may have been a bad moment that led to them.)
+// The other one is tried seldom where it has lost clearly, and soon where the usual way has begun to take longer than it
+// did when the two were compared.
 //
 // Costs are compared by their medians of three, so that a call that was interrupted says nothing. The first tries of a
 // row do not count: where calls follow each other without a pause their cost depends on the calls before. (Broadcasts
@@ -26,8 +28,8 @@ class FasterWay {
   /// `usual`: what is taken until the other one has been tried.
   explicit FasterWay(Way usual) noexcept : usual_(usual) {}
 
-  /// Whether the next one is a try.
-  [[nodiscard]] bool is_trying() const noexcept { return tries_left_ > 0; }
+  /// Whether the next one is part of a comparison.
+  [[nodiscard]] bool is_comparing() const noexcept { return tries_left_ > 0 || checks_left_ > 0; }
   /// Which way the next one goes.
   [[nodiscard]] Way next() const noexcept { return tries_left_ > 0 ? other() : usual_; }
   /// One has been done this way; `cost` is in any unit that is the same for both, such as nanoseconds for a byte. Those
@@ -36,11 +38,16 @@ class FasterWay {
     Costs& costs = costs_[static_cast<std::size_t>(way)];
     costs.add(cost);
     if (way != usual_) {
-      if (tries_left_ > 0 && --tries_left_ == 0) compare();
+      if (tries_left_ > 0 && --tries_left_ == 0) checks_left_ = kUncounted + kTries;
+      return;
+    }
+    if (tries_left_ > 0) return;  // it was begun before them
+    if (checks_left_ > 0) {
+      if (--checks_left_ == 0) compare();
       return;
     }
     ++since_;
-    if (tries_left_ > 0 || costs.count < kTries) return;
+    if (costs.count < kTries) return;
     const bool has_slowed = since_ >= pause_ / kPartOfPause && costs.median() > kSlowed * compared_;
     if (since_ >= pause_ || has_slowed) begin_tries();
   }
@@ -51,6 +58,8 @@ class FasterWay {
   /// How many are done the usual way between two rows of tries: twice as many after each that lost, or eight times as
   /// many where it lost by half.
   static constexpr std::int64_t kLeastPause = 16;
+  /// Before the first ones, as many as do not count for being the first: they find memory that was never touched.
+  static constexpr std::int64_t kFirstPause = 8;
   static constexpr std::int64_t kMostPause = 1024;
   /// Where the usual way has slowed, a part of that pause is enough.
   static constexpr std::int64_t kPartOfPause = 4;
@@ -75,11 +84,8 @@ class FasterWay {
   };
 
   [[nodiscard]] Way other() const noexcept { return usual_ == Way::first ? Way::second : Way::first; }
-  void begin_tries() noexcept {
-    tries_left_ = kUncounted + kTries;
-    since_ = 0;
-  }
-  /// After a row of tries.
+  void begin_tries() noexcept { tries_left_ = kUncounted + kTries; }
+  /// After a row of tries, and as many of the usual way.
   void compare() noexcept {
     const double usual = costs_[static_cast<std::size_t>(usual_)].median();
     const double tried = costs_[static_cast<std::size_t>(other())].median();
@@ -94,10 +100,11 @@ class FasterWay {
   }
 
   Way usual_;
-  int tries_left_ = 0;
-  std::int64_t since_ = 0;       // done the usual way since the last tries
-  std::int64_t pause_ = kTries;  // until the first tries
-  double compared_ = 0;          // what the usual way cost when the two were compared
+  int tries_left_ = 0;      // of the other way
+  int checks_left_ = 0;     // of the usual one, behind them
+  std::int64_t since_ = 0;  // done the usual way since the last tries
+  std::int64_t pause_ = kFirstPause;
+  double compared_ = 0;  // what the usual way cost when the two were compared
   std::array<Costs, 2> costs_;
 };
 

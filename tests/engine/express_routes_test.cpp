@@ -204,7 +204,7 @@ TEST_P(Decided, ByOneRankForWhatHasBeenFaster) {
   };
   EXPECT_FALSE(by_log(false));
   int log = 0;
-  for (int call = 0; call < 30; ++call) log += by_log(false) ? 1 : 0;
+  for (int call = 0; call < 40; ++call) log += by_log(false) ? 1 : 0;
   EXPECT_GT(log, 20) << "it was tried, and is faster";
   EXPECT_TRUE(by_log(false));
   int direct = 0;

@@ -34,7 +34,7 @@ void PeerCopy::operator()(void* to, const void* from, std::int64_t bytes) {
   Ways& ways = ways_[static_cast<std::size_t>(bits - kLeastBits)];
   const Way way = ways.faster.next();
   const auto copy_so = way == Way::first ? copy_ahead : copy_past_cache;
-  if (bytes < kShort && !ways.faster.is_trying() && ++ways.copies % kCopiesPerLook != 0)
+  if (bytes < kShort && !ways.faster.is_comparing() && ++ways.copies % kCopiesPerLook != 0)
     return copy_so(to, from, bytes);
   const base::Time begun = base::now();
   copy_so(to, from, bytes);

@@ -346,9 +346,9 @@ TEST(NodeChannels, AReceiverTakesTheFasterWay) {
     return course.is_read;
   };
   EXPECT_FALSE(receive(kBytes, false)) << "with CPUs of their own ranks send";
-  for (int i = 0; i < 8; ++i) (void)receive(kBytes, false);
+  for (int i = 0; i < 14; ++i) (void)receive(kBytes, false);
   EXPECT_TRUE(receive(kBytes, false));
-  for (int i = 0; i < 9; ++i) (void)receive(kBytes / 8, true);
+  for (int i = 0; i < 15; ++i) (void)receive(kBytes / 8, true);
   EXPECT_FALSE(receive(kBytes / 8, true)) << "other lengths are another matter";
   EXPECT_TRUE(receive(kBytes, false));
 }
