@@ -28,11 +28,19 @@ using core::CollectiveKind;
 constexpr std::size_t kLeastRead = 8 << 10;
 /// A reduce's root reads so much of an input at a time: it reduces it before it leaves the core's cache.
 constexpr std::size_t kPieceBytes = 128 << 10;
+/// Of 2 ranks, which both reduce: the other one copies each piece twice. So a short input is two pieces, the root's
+/// and a shorter one; in a long one a call of the system may read more.
+constexpr std::size_t kJointPieceBytes = 160 << 10;
+constexpr std::size_t kLongJointPieceBytes = 256 << 10;
+constexpr std::size_t kLongJointReduce = 2 << 20;
 constexpr int kMostInputsRead = 8;
 /// A reduce of no more is carried until reading has been clearly faster.
 constexpr std::size_t kShortReduce = 32 << 10;
 /// A reduce of 2 ranks of so much is done by both.
-constexpr std::size_t kLeastJointReduce = 192 << 10;
+constexpr std::size_t kLeastJointReduce = 96 << 10;
+/// What is carried and no longer is timed in every so manieth call: that takes a twentieth of one.
+constexpr std::size_t kShortCall = 32 << 10;
+constexpr std::uint64_t kCallsPerTiming = 4;
 
 void transfer(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 0 && to != from) kernels::copy(to, from, static_cast<std::int64_t>(bytes));
@@ -41,6 +49,14 @@ void transfer(std::byte* to, const std::byte* from, std::size_t bytes) {
 /// Whether all get the same number of rows.
 bool is_even(Span<const std::int64_t> splits) {
   return std::adjacent_find(splits.begin(), splits.end(), std::not_equal_to<>()) == splits.end();
+}
+
+/// So much of a reduce's input is read at a time.
+std::size_t piece_of_reduce(const ExpressCall& call, int ranks) {
+  if (ranks != 2 || call.bytes() < kLeastJointReduce) return kPieceBytes;
+  if (call.bytes() >= kLongJointReduce) return kLongJointPieceBytes;
+  const std::size_t most = call.bytes() / 8 * 5;
+  return std::min(kJointPieceBytes, base::round_up(most, base::kPageBytes));
 }
 
 /// Rank `rank`'s rows of a reduce-scatter, as bytes of the input.
@@ -151,6 +167,8 @@ ExpressRoutes::Way ExpressRoutes::faster_of_direct_and(Way other, const ExpressC
   const Choice usual = is_short_reduce ? Choice::second : Choice::first;
   base::FasterWay& between = choices_.try_emplace({call.kind, other, order}, usual).first->second;
   const Way way = between.next() == Choice::first ? Way::direct : other;
+  decision_ = {};
+  if (!is_noted(call)) return way;
   decision_ = {express_.call() + 1,
                &between,
                other,
@@ -183,9 +201,16 @@ void ExpressRoutes::note_last_cost() {
   ended_ = {};
 }
 
+/// Whether the next call's cost counts: the same on all ranks that know how long it is.
+bool ExpressRoutes::is_noted(const ExpressCall& call) const noexcept {
+  const std::size_t most_carried = std::min(kShortCall, limits_.carried_bytes);
+  return call.bytes() > most_carried || (express_.call() + 1) % kCallsPerTiming == 0;
+}
+
 /// Whether it is long enough for a choice. Of a scatter the root alone knows.
 bool ExpressRoutes::is_timed(const ExpressCall& call) const noexcept {
   if (!readers_.cpu_of_its_own || call.kind == CollectiveKind::allreduce) return false;
+  if (call.bytes() > 0 && !is_noted(call)) return false;
   return call.bytes() > least_read() || (call.kind == CollectiveKind::scatter && deals_much_);
 }
 
@@ -221,7 +246,7 @@ Express::Tag ExpressRoutes::prepare(const ExpressCall& call) {
   // Before anybody counts on this rank, for it may throw.
   if (call.kind == CollectiveKind::reduce && (call.root == own_ || ranks_ == 2) && call.bytes() > least_read() &&
       reads_inputs()) {
-    const std::size_t room = static_cast<std::size_t>(ranks_) * std::min(call.bytes(), kPieceBytes);
+    const std::size_t room = static_cast<std::size_t>(ranks_) * std::min(call.bytes(), piece_of_reduce(call, ranks_));
     if (pieces_.size() < room) pieces_.resize(room);
   }
   begun_ = is_timed(call) ? base::now() : base::Time{};
@@ -383,23 +408,26 @@ void ExpressRoutes::reduce_to_root(const ExpressCall& call, const Await& await) 
   std::byte* const output = call.buffer.output;
   const int peer = ranks_ == 2 ? 1 - own_ : own_;
   if (peer != own_ && call.buffer.input != output &&
-      joint_reads_.begin(peer, output, call.buffer.input, call.bytes(), kLeastJointReduce, kPieceBytes)) {
+      joint_reads_.begin(peer, output, call.buffer.input, call.bytes(), kLeastJointReduce,
+                         piece_of_reduce(call, ranks_))) {
     const auto reduce_piece = [&](const std::byte* to, const std::byte* /*from*/, std::size_t bytes) {
       const std::size_t size = size_of(call.dtype);
-      reduce_range(call, static_cast<std::size_t>(to - output) / size, bytes / size);
+      reduce_range(call, static_cast<std::size_t>(to - output) / size, bytes / size, [] {});
     };
     finish_joint(peer, reduce_piece, await);
+    express_.finish();
   } else {
-    reduce_range(call, 0, static_cast<std::size_t>(call.buffer.elements));
+    // The others may go on while this rank reduces the last piece.
+    reduce_range(call, 0, static_cast<std::size_t>(call.buffer.elements), [this] { express_.finish(); });
   }
-  express_.finish();
   check_read();
 }
 
-/// Of inputs some of which are read.
-void ExpressRoutes::reduce_range(const ExpressCall& call, std::size_t first, std::size_t elements) {
+/// Of inputs some of which are read; `has_read` is called when all have been.
+template <class HasRead>
+void ExpressRoutes::reduce_range(const ExpressCall& call, std::size_t first, std::size_t elements, HasRead has_read) {
   const std::size_t size = size_of(call.dtype);
-  const std::size_t most = std::min(elements, kPieceBytes / size);
+  const std::size_t most = std::min(elements, piece_of_reduce(call, ranks_) / size);
   const bool past_cache = call.bytes() >= limits_.past_cache_bytes && call.buffer.input != call.buffer.output;
   const auto reduce_so = past_cache ? kernels::reduce_past_cache : kernels::reduce;
   const kernels::FloatMode float_mode;
@@ -416,6 +444,7 @@ void ExpressRoutes::reduce_range(const ExpressCall& call, std::size_t first, std
         input = piece;
       }
     }
+    if (begin + now == first + elements) has_read();
     reduce_so(reduction_of(call), inputs_.data(), ranks_, call.buffer.output + begin * size,
               static_cast<std::int64_t>(now));
   }

@@ -162,6 +162,7 @@ class ExpressRoutes {
   [[nodiscard]] Way faster_of_direct_and(Way other, const ExpressCall& call);
   void note_cost(const Decision& decision, double of_byte);
   void note_last_cost();
+  [[nodiscard]] bool is_noted(const ExpressCall& call) const noexcept;
   [[nodiscard]] bool is_timed(const ExpressCall& call) const noexcept;
   [[nodiscard]] bool may_read() const noexcept;
   [[nodiscard]] bool reads_inputs() const noexcept;
@@ -183,7 +184,8 @@ class ExpressRoutes {
 
   void reduce(const ExpressCall& call);
   void reduce_to_root(const ExpressCall& call, const Await& await);
-  void reduce_range(const ExpressCall& call, std::size_t first, std::size_t elements);
+  template <class HasRead>
+  void reduce_range(const ExpressCall& call, std::size_t first, std::size_t elements, HasRead has_read);
   [[nodiscard]] const std::byte* reduce_for_root(const ExpressCall& call, const std::byte* theirs, std::size_t begin,
                                                  std::size_t bytes);
   void scatter(const ExpressCall& call);
