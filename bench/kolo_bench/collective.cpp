@@ -379,6 +379,10 @@ Pair sendrecv(const Case& c) {
   };
   kolo.check = [=, count = c.count] { return count_wrong_copy(*out, from, 0, count); };
   kolo.call = [=] {
+    if (!c.device) {
+      kolo::sendrecv(*c.group, in->view(), to, out->view(), from);
+      return;
+    }
     kolo::Handle sent = kolo::send_async(*c.group, in->view(), to);
     receive(c, *out, from);
     end_message(c.device, std::move(sent));

@@ -261,6 +261,18 @@ struct RecvOptions {
   KOLO_SETTER_TIMEOUT(RecvOptions)
 };
 
+/// Options of `sendrecv`.
+struct SendRecvOptions {
+  int send_tag = 0;   ///< of what is sent; not negative
+  int recv_tag = -1;  ///< of what is received; `any_tag`, the default: any
+  /// As that of `SendOptions`: how long each of the two messages may take.
+  std::optional<std::chrono::nanoseconds> timeout;
+
+  KOLO_SETTER(SendRecvOptions, int, send_tag)
+  KOLO_SETTER(SendRecvOptions, int, recv_tag)
+  KOLO_SETTER_TIMEOUT(SendRecvOptions)
+};
+
 }  // namespace kolo
 
 #endif  // KOLO_OPTIONS_HPP

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// @file
-/// Messages from one rank to another: `send`, `recv`, and both without waiting.
+/// Messages from one rank to another: `send`, `recv`, both at once, and both without waiting.
 ///
 /// A receive names the rank that it wants a message from, and a tag, or takes any. Messages of a pair of ranks and a
 /// tag are received in the order in which they were sent. A message is of one element type, which the receive must
@@ -11,8 +11,9 @@
 /// When a send is done the memory that was sent may be used again. For up to 8 KiB that is so as soon as the message
 /// is on its way, whether or not anybody receives it, unless very many of them have gathered. A longer one waits for
 /// its receive (up to 16 KiB only where that is faster). So ranks that first send long messages to each other, and
-/// then receive, wait for each other until the deadline; with `send_async` or `recv_async` on one side any exchange
-/// ends, for every rank moves all its open messages while it waits for one of them, and in the background.
+/// then receive, wait for each other until the deadline; with `sendrecv`, or with `send_async` or `recv_async` on one
+/// side, any exchange ends, for every rank moves all its open messages while it waits for one of them, and in the
+/// background.
 ///
 /// What goes wrong with one message is no fatal error: the job goes on. That is so for a deadline (`expired`), a
 /// message that is longer than the receive's buffer or of another type (`mismatch`, on the receiver, and on the sender
@@ -91,6 +92,15 @@ KOLO_API Received recv(TensorView tensor, int from = any_rank, int tag = any_tag
                                                    int tag = any_tag, const RecvOptions& options = {});
 [[nodiscard]] KOLO_API Future<Received> recv_async(TensorView tensor, int from = any_rank, int tag = any_tag,
                                                    const RecvOptions& options = {});
+
+/// Sends one tensor and receives into another, both at once, and waits for both. So all ranks may call it, whatever the
+/// sizes and whoever sends to whom: in a ring, say, or in pairs. The two are messages like any other, so a peer may call
+/// `send` or `recv` instead. Throws `Error` as those do, and invalid_argument when the tensors overlap. When one of the
+/// messages fails the other one is still waited for; when both do the receive's error is thrown.
+KOLO_API Received sendrecv(const Group& group, ConstTensorView tensor, int to, TensorView into, int from,
+                           const SendRecvOptions& options = {});
+KOLO_API Received sendrecv(ConstTensorView tensor, int to, TensorView into, int from,
+                           const SendRecvOptions& options = {});
 
 }  // namespace kolo
 

@@ -4,6 +4,7 @@
 #include <kolo/point_to_point.hpp>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <new>
 #include <optional>
@@ -113,6 +114,15 @@ Message receive_of(const char* call, const engine::SetState& set, const TensorVi
   return message_of(Message::Way::receive, set, tensor, from, tag);
 }
 
+/// What is sent and received at once.
+void check_apart(const Message& send, const Message& receive) {
+  const auto begins_in = [](const Message& one, const Message& other) {
+    return one.bytes > 0 && one.tensor >= other.tensor && one.tensor < other.tensor + other.bytes;
+  };
+  if (!begins_in(send, receive) && !begins_in(receive, send)) return;
+  refuse("sendrecv", "the tensor that it sends and the one that it receives into overlap; give it two");
+}
+
 std::unique_ptr<std::byte[]> host_memory(const char* call, std::uint64_t bytes) {
   try {
     return std::make_unique_for_overwrite<std::byte[]>(bytes);
@@ -216,6 +226,36 @@ Future<Received> recv_async(const Group& group, TensorView tensor, int from, int
 }
 Future<Received> recv_async(TensorView tensor, int from, int tag, const RecvOptions& options) {
   return recv_async(current_context(), tensor, from, tag, options);
+}
+
+Received sendrecv(const Group& group, ConstTensorView tensor, int to, TensorView into, int from,
+                  const SendRecvOptions& options) {
+  constexpr const char* kSending = "sendrecv, sending";
+  constexpr const char* kReceiving = "sendrecv, receiving";
+  const detail::GroupParts parts = group.parts();
+  const std::optional<std::chrono::nanoseconds>& timeout = options.timeout;
+  Message send = send_of(kSending, parts.set, tensor, to, options.send_tag, {timeout});
+  Message receive = receive_of(kReceiving, parts.set, into, from, options.recv_tag, {timeout});
+  check_apart(send, receive);
+  if (tensor.device().kind == DeviceKind::cpu && into.device().kind == DeviceKind::cpu) {
+    parts.engine.transfer(send, receive, timeout);
+    for (const Message* message : {&receive, &send}) {
+      if (!message->status.ok()) throw Error(message->status);
+    }
+    return received(receive);
+  }
+  Future<Received> coming(submit(kReceiving, parts, std::move(receive), into, timeout));
+  const Handle going(submit(kSending, parts, std::move(send), tensor, timeout));
+  const std::array<engine::Operation*, 2> both{&detail::HandleAccess::state(coming),
+                                               &detail::HandleAccess::state(going)};
+  parts.engine.wait_all(Span<engine::Operation* const>(both.data(), both.size()), std::nullopt);
+  for (const engine::Operation* operation : both) {
+    if (operation->failed()) throw Error(operation->outcome());
+  }
+  return coming.get();
+}
+Received sendrecv(ConstTensorView tensor, int to, TensorView into, int from, const SendRecvOptions& options) {
+  return sendrecv(current_context(), tensor, to, into, from, options);
 }
 
 Received Future<Received>::get() {

@@ -5,6 +5,7 @@
 // A thread inside a synchronous call looks for as long as a peer takes that is on its way, or data moves, without the
 // driver's place.
 // After that the message becomes an operation, and the thread waits as for any other one: it drives, then it sleeps.
+#include <array>
 #include <thread>
 #include <utility>
 
@@ -36,27 +37,65 @@ void Engine::transfer(p2p::Message& message, std::optional<std::chrono::nanoseco
   try {
     bool done = messages_.start(message);
     if (!done && !messages_.leaves_node(message)) done = look_out(message);
-    if (done) {
-      if (messages_.has_news()) {
-        tell_driver();
-      } else if (messages_.is_busy()) {
-        look_soon();
-      }
-      return;
-    }
+    if (done) return look_after_others();
   } catch (const Error& error) {  // a peer has written what no peer writes
     messages_.give_up(message, error.status());
     give_up(topology_.rank, ErrorCode::transport, std::string(error.status().message()));
   }
-  const auto operation = std::make_shared<MessageOperation>();
+  if (const OperationPtr operation = own(message, timeout)) wait(*operation, std::nullopt);
+}
+
+/// A thread whose messages are done has moved others', or leaves them open.
+void Engine::look_after_others() {
+  if (messages_.has_news()) {
+    tell_driver();
+  } else if (messages_.is_busy()) {
+    look_soon();
+  }
+}
+
+/// The operation of a message that a thread will wait for; null: it is done.
+OperationPtr Engine::own(p2p::Message& message, std::optional<std::chrono::nanoseconds> timeout) {
+  auto operation = std::make_shared<MessageOperation>();
   operation->message = &message;
   operation->engine = weak_from_this();
   operation->self = operation;
-  if (!adopt(message, operation.get(), timeout)) {
-    operation->self.reset();
-    return;
+  if (adopt(message, operation.get(), timeout)) return operation;
+  operation->self.reset();
+  return nullptr;
+}
+
+void Engine::transfer(p2p::Message& send, p2p::Message& receive, std::optional<std::chrono::nanoseconds> timeout) {
+  check_usable();
+  check_may_wait();
+  check_may_transfer(send);
+  check_may_transfer(receive);
+  const std::array<p2p::Message*, 2> both{&send, &receive};
+  std::size_t started = 0;
+  try {
+    bool done = true;
+    for (p2p::Message* message : both) {
+      ++started;
+      done &= messages_.start(*message);
+    }
+    // A look moves both.
+    if (!done && !messages_.leaves_node(send) && !messages_.leaves_node(receive))
+      done = look_out(receive) && look_out(send);
+    if (done) return look_after_others();
+  } catch (const Error& error) {
+    while (started > 0) messages_.give_up(*both[--started], error.status());
+    give_up(topology_.rank, ErrorCode::transport, std::string(error.status().message()));
   }
-  wait(*operation, std::nullopt);
+  std::array<OperationPtr, 2> open;
+  std::array<Operation*, 2> awaited{};
+  std::size_t count = 0;
+  for (p2p::Message* message : both) {
+    open[count] = own(*message, timeout);
+    if (!open[count]) continue;
+    awaited[count] = open[count].get();
+    ++count;
+  }
+  wait_all(Span<Operation* const>(awaited.data(), count), std::nullopt);
 }
 
 /// Looks for as long as a peer that is on its way takes, and for as long as data moves; whether the message is done.

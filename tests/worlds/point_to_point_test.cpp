@@ -107,6 +107,80 @@ TEST_P(Messages, LongExchangesDoNotDeadlock) {
   });
 }
 
+/// In a ring, by every number of ranks, in the world and in a group whose ranks stand in another order.
+TEST_P(Messages, SendrecvInRings) {
+  run([] {
+    for (const Group& group : {kolo::world(), kolo::world().split(0, -kolo::rank())}) {
+      const int ranks = kolo::size(group), own = kolo::rank(group);
+      for (int distance = 0; distance < ranks; ++distance) {
+        for (const std::int64_t elements : {0, 1, 2048, 2049, 5000, kolo::testing::unless_sanitized(400000, 100000)}) {
+          const int to = (own + distance) % ranks, from = (own + ranks - distance) % ranks;
+          std::vector<std::int32_t> out(static_cast<std::size_t>(elements), own), in(out.size() + 1, -1);
+          const auto options = kolo::SendRecvOptions{}.with_send_tag(3).with_recv_tag(distance % 2 ? 3 : kolo::any_tag);
+          const Received got = kolo::sendrecv(group, kolo::const_view(out), to, kolo::view(in), from, options);
+          EXPECT_EQ(got.source, from);
+          EXPECT_EQ(got.tag, 3);
+          EXPECT_EQ(got.elements, elements);
+          EXPECT_EQ(std::count(in.begin(), in.end(), from), elements);
+          EXPECT_EQ(in.back(), -1);
+          std::fill(out.begin(), out.end(), -7);  // it is this rank's again
+        }
+      }
+    }
+  });
+}
+
+/// What it sends and receives are messages like any other. Rank 0 takes turns with whoever comes.
+TEST_P(Messages, SendrecvMeetsSendsAndReceives) {
+  run([] {
+    if (kolo::size() == 1) return;
+    std::vector<std::int64_t> mine(30000, kolo::rank()), theirs(mine.size(), -1);
+    if (kolo::rank() == 0) {
+      for (int peer = 1; peer < kolo::size(); ++peer) {
+        const Received got = kolo::sendrecv(kolo::const_view(mine), peer, kolo::view(theirs), kolo::any_rank, {});
+        EXPECT_EQ(std::count(theirs.begin(), theirs.end(), got.source), got.elements);
+        EXPECT_EQ(got.elements, 30000);
+        EXPECT_EQ(got.tag, 5);
+      }
+    } else {
+      kolo::Future<Received> receive = kolo::recv_async(kolo::view(theirs), 0);
+      kolo::send(kolo::const_view(mine), 0, 5);
+      EXPECT_EQ(receive.get().tag, 0);
+      EXPECT_EQ(std::count(theirs.begin(), theirs.end(), 0), 30000);
+    }
+  });
+}
+
+TEST_P(Messages, SendrecvTellsWhatWentWrongWhenBothAreOver) {
+  run([] {
+    if (kolo::size() != 2) return;
+    const int other = 1 - kolo::rank();
+    const std::vector<int> much(30000, 4);
+    std::vector<int> room(30000), little(1);
+    const auto swap = [&](std::vector<int>& into, const kolo::SendRecvOptions& options = {}) {
+      (void)kolo::sendrecv(kolo::const_view(much), other, kolo::view(into), other, options);
+    };
+    const std::string from = std::to_string(other);
+    if (kolo::rank() == 0) {
+      EXPECT_EQ(sentence_of(ErrorCode::mismatch, [&] { swap(little); }),
+                "recv of up to 1 element of int32 from rank 1 with any tag: the message from rank 1 with tag 0 has "
+                "30000 elements; give room for as many");
+    } else {
+      const std::string said = sentence_of(ErrorCode::mismatch, [&] { swap(room); });
+      EXPECT_TRUE(kolo::testing::has(said, {"send of 30000 elements of int32 to rank 0", "room for 1 element"}))
+          << said;
+      EXPECT_EQ(std::count(room.begin(), room.end(), 4), 30000) << "what came is there";
+    }
+    kolo::barrier();
+    const std::string late = sentence_of(ErrorCode::expired, [&] {
+      swap(room, kolo::SendRecvOptions{}.with_recv_tag(9).with_timeout(milliseconds(20)));
+    });
+    EXPECT_TRUE(kolo::testing::has(late, {"recv of up to 30000 elements", "with tag 9", "0.02 s"})) << late;
+    kolo::barrier();  // as above
+    EXPECT_EQ(exchange_messages(kolo::world().split(0), 3, 4, 30000), "");
+  });
+}
+
 /// Rank 0 answers whoever comes, and sleeps meanwhile.
 TEST_P(Messages, FromAnyone) {
   run([] {
@@ -301,6 +375,9 @@ TEST(PointToPoint, ARankThatDiesIsNamed) {
             const std::string sentence =
                 sentence_of(ErrorCode::user_exception, [&] { kolo::recv(kolo::view(room), 2); });
             EXPECT_TRUE(kolo::testing::has(sentence, {"rank 2", "out of fuel"})) << sentence;
+            EXPECT_EQ(sentence_of(ErrorCode::user_exception,
+                                  [&] { kolo::sendrecv(kolo::const_view(much), 2, kolo::view(room), 2); }),
+                      sentence);
             for (kolo::Handle& handle : open) {
               EXPECT_EQ(sentence_of(ErrorCode::user_exception, [&] { handle.wait(); }), sentence);
             }
@@ -375,6 +452,21 @@ TEST(PointToPoint, RefusesWhatIsWrong) {
                           }),
               "recv: it receives into cuda:0 from any rank, which is for memory of the CPU alone; name the rank that "
               "sends");
+    std::vector<float> y(3);
+    const auto exchange = [&](int to, int from, const kolo::SendRecvOptions& options = {}) {
+      return refused([&] { kolo::sendrecv(kolo::const_view(x), to, kolo::view(y), from, options); });
+    };
+    EXPECT_EQ(exchange(2, 1), "sendrecv, sending: to is rank 2, but there are 2 ranks; give one from 0 to 1");
+    EXPECT_EQ(exchange(1, 2),
+              "sendrecv, receiving: from is rank 2, but there are 2 ranks; give one from 0 to 1, or any_rank");
+    EXPECT_EQ(exchange(1, 1, kolo::SendRecvOptions{}.with_send_tag(kolo::any_tag)),
+              "sendrecv, sending: its tag is -1; give one that is not negative");
+    EXPECT_EQ(exchange(1, 1, kolo::SendRecvOptions{}.with_recv_tag(-2)),
+              "sendrecv, receiving: its tag is -2; give one that is not negative, or any_tag");
+    EXPECT_EQ(refused([&] { kolo::sendrecv(kolo::const_view(x), 1, kolo::view(x), 1); }),
+              "sendrecv: the tensor that it sends and the one that it receives into overlap; give it two");
+    EXPECT_EQ(refused([&] { kolo::sendrecv(kolo::const_view(x.data() + 2, 1), 1, kolo::view(x), 1); }),
+              "sendrecv: the tensor that it sends and the one that it receives into overlap; give it two");
     const Group none = kolo::world().split(kolo::rank() == 0 ? kolo::kNoGroup : 0);
     if (kolo::rank() == 0) {
       EXPECT_EQ(refused([&] { kolo::send(none, kolo::const_view(x), 0); }),

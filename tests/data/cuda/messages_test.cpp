@@ -333,6 +333,39 @@ TEST_F(Messages, WhatDoesNotFitIsToldOnBothSidesAndTheJobGoesOn) {
       options());
 }
 
+/// From and to each kind of memory, in a ring.
+TEST_F(Messages, Sendrecv) {
+  run_local(
+      3,
+      [] {
+        bind();
+        const RankStream stream;
+        const int to = (rank() + 1) % 3, from = (rank() + 2) % 3;
+        for (const std::int64_t elements : {std::int64_t{0}, std::int64_t{1000}, std::int64_t{300001}}) {
+          for (int kind = 0; kind < 4; ++kind) {
+            const bool sends_from_device = (kind + rank()) % 2 == 0, receives_there = kind < 2;
+            End out(sends_from_device, DType::float32, elements, stream, 0);
+            End in(receives_there, DType::float32, elements, stream, 0);
+            out.write(contents(DType::float32, elements, rank(), to, kind));
+            in.write(Bytes(static_cast<std::size_t>(elements) * 4, 0xEE));
+            const Received got = sendrecv(out.view, to, in.view, from);
+            EXPECT_EQ(got.source, from);
+            EXPECT_EQ(got.elements, elements);
+            emulated::acquire_all();
+            EXPECT_EQ(in.read(), contents(DType::float32, elements, from, rank(), kind));
+          }
+        }
+        const DeviceTensor x(DType::float32, 1000, stream), y(DType::float32, 1000, stream);
+        EXPECT_EQ(refused([&] { sendrecv(x.view(), to, y.view(), any_rank); }, ErrorCode::unsupported),
+                  "sendrecv, receiving: it receives into " + to_string(y.view().device()) +
+                      " from any rank, which is for memory of the CPU alone; name the rank that sends");
+        EXPECT_EQ(refused([&] { sendrecv(x.view(), to, x.view(), from); }, ErrorCode::invalid_argument),
+                  "sendrecv: the tensor that it sends and the one that it receives into overlap; give it two");
+        stream.synchronize();
+      },
+      options());
+}
+
 TEST_F(Messages, ADeadlineOrACancelEndsOneMessageAndTheJobGoesOn) {
   run_local(
       2,

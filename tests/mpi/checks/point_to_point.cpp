@@ -35,6 +35,14 @@ void exchange(Report& report) {
         std::count(in.begin(), in.end(), previous) == static_cast<std::ptrdiff_t>(elements) && in.back() == -1;
     report.check(whole && got.elements == static_cast<std::int64_t>(elements),
                  "a ring of " + std::to_string(elements) + " elements");
+    std::fill(in.begin(), in.end(), -1);
+    for (int time = 0; time < 10; ++time) {
+      const kolo::Received next =
+          kolo::sendrecv(kolo::const_view(out), (kolo::rank() + 1) % ranks, kolo::view(in), previous);
+      report.check(next.elements == got.elements && next.source == previous, "the length of a sendrecv");
+    }
+    report.check(std::count(in.begin(), in.end(), previous) == static_cast<std::ptrdiff_t>(elements) && in.back() == -1,
+                 "a sendrecv of " + std::to_string(elements) + " elements");
   }
 }
 
