@@ -26,6 +26,9 @@ using core::CollectiveKind;
 
 /// More than this, for one peer, can be read about as fast as it can be carried.
 constexpr std::size_t kLeastRead = 8 << 10;
+/// Likewise where two ranks share a CPU, or each shares its own with others. With more ranks the second meeting costs
+/// more than the copy.
+constexpr std::size_t kLeastReadByTurns = 16 << 10;
 /// A reduce's root reads so much of an input at a time: it reduces it before it leaves the core's cache.
 constexpr std::size_t kPieceBytes = 128 << 10;
 /// Of 2 ranks, which both reduce: the other one copies each piece twice. So a short input is two pieces, the root's
@@ -154,8 +157,9 @@ ExpressRoutes::Way ExpressRoutes::direct_or_by_log(const ExpressCall& call, int 
 
 /// Of what can be carried.
 ExpressRoutes::Way ExpressRoutes::direct_or_carried(const ExpressCall& call, std::size_t bytes_for_one_peer) {
-  if (!readers_.cpu_of_its_own || !may_read()) return Way::carried;
-  if (bytes_for_one_peer <= least_read()) return Way::carried;
+  if (!may_read() || bytes_for_one_peer <= least_read()) return Way::carried;
+  if (!readers_.cpu_of_its_own)
+    return ranks_ == 2 && bytes_for_one_peer > kLeastReadByTurns ? Way::direct : Way::carried;
   return faster_of_direct_and(Way::carried, call);
 }
 
@@ -512,7 +516,10 @@ void ExpressRoutes::gather(const ExpressCall& call, const Await& await) {
 /// Everybody's, one after another, once `lengths_` are known. Given `await`, those who wait for this rank help.
 void ExpressRoutes::place_contributions(std::byte* output, const ExpressCall& call, const Await* await) {
   std::vector<int> joint;  // ranks whose contribution is being read
-  if (await != nullptr) {
+  const auto total = std::accumulate(lengths_.begin(), lengths_.end(), std::int64_t{0});
+  // Where ranks share CPUs who helps takes this rank's turn: that is worth it for much alone.
+  const bool is_helped = readers_.cpu_of_its_own || static_cast<std::size_t>(total) >= JointReads::kLeastOfMany;
+  if (await != nullptr && is_helped) {
     std::byte* to = output;
     for (int rank = 0; rank < ranks_; ++rank) {
       const Offer offer = offer_of(rank);
@@ -523,7 +530,6 @@ void ExpressRoutes::place_contributions(std::byte* output, const ExpressCall& ca
       to += bytes;
     }
   }
-  const auto total = std::accumulate(lengths_.begin(), lengths_.end(), std::int64_t{0});
   const bool past_cache = static_cast<std::size_t>(total) >= limits_.copied_past_cache_bytes;
   for (int rank = 0; rank < ranks_; ++rank) {
     const Offer offer = offer_of(rank);

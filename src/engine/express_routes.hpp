@@ -20,7 +20,8 @@
 // may be read as well, from some KiB on. Which is faster depends on the machine, the length, and how far its CPUs lie
 // from each other, so what has been faster lately is taken (base/faster_way.hpp). A rank that carries its data is done
 // long before the others. So of what can be carried the time of the slowest rank counts, as all say after the call.
-// Where ranks share CPUs the second meeting costs a switch or two: there calls of up to KOLO_DIRECT_BYTES are carried.
+// Where ranks share CPUs the second meeting costs a switch or two: there calls of up to KOLO_DIRECT_BYTES are carried,
+// but for those of two ranks that are longer than 16 KiB for each.
 //
 // Every rank decides for itself whether its data is carried or read. One rank decides whether a long call goes by the
 // log: the root, or rank 0 where there is none. It says kByLog for that. All others begin the call as one that is read,
