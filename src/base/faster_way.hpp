@@ -58,8 +58,6 @@ class FasterWay {
   /// How many are done the usual way between two rows of tries: twice as many after each that lost, or eight times as
   /// many where it lost by half.
   static constexpr std::int64_t kLeastPause = 16;
-  /// Before the first ones, as many as do not count for being the first: they find memory that was never touched.
-  static constexpr std::int64_t kFirstPause = 8;
   static constexpr std::int64_t kMostPause = 1024;
   /// Where the usual way has slowed, a part of that pause is enough.
   static constexpr std::int64_t kPartOfPause = 4;
@@ -100,11 +98,11 @@ class FasterWay {
   }
 
   Way usual_;
-  int tries_left_ = 0;      // of the other way
-  int checks_left_ = 0;     // of the usual one, behind them
-  std::int64_t since_ = 0;  // done the usual way since the last tries
-  std::int64_t pause_ = kFirstPause;
-  double compared_ = 0;  // what the usual way cost when the two were compared
+  int tries_left_ = 0;           // of the other way
+  int checks_left_ = 0;          // of the usual one, behind them
+  std::int64_t since_ = 0;       // done the usual way since the last tries
+  std::int64_t pause_ = kTries;  // until the first tries
+  double compared_ = 0;          // what the usual way cost when the two were compared
   std::array<Costs, 2> costs_;
 };
 

@@ -101,8 +101,9 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "Unnamed synchronous calls may read the memory of other ranks on the node, where the system permits it, instead "
      "of copying the data through shared memory or using the log. They may when a rank gets more than this many "
      "bytes from another one; in all-to-alls and scatters longer than KOLO_EXPRESS_BYTES when it gets more than a "
-     "quarter of that; with a CPU for each rank when it gets more than 8 KiB, also in reduces of up to 8 ranks. 0: "
-     "never, and messages between two ranks are not read either."},
+     "quarter of that; with a CPU for each rank when it gets more than 8 KiB, also in reduces of up to 8 ranks; "
+     "else, of two ranks, when it gets more than 16 KiB. 0: never, and messages between two ranks are not read "
+     "either."},
     {"KOLO_MESSAGE_RING", &S::message_ring_bytes, Type::bytes, 4 * kKi, kGi, kShared, "",
      "The size of the ring in shared memory through which a rank describes tensors that have no number yet."},
     {"KOLO_LOG_RING", &S::log_ring_bytes, Type::bytes, 4 * kKi, kGi, kShared, "",

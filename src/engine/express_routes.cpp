@@ -41,9 +41,9 @@ constexpr int kMostInputsRead = 8;
 constexpr std::size_t kShortReduce = 32 << 10;
 /// A reduce of 2 ranks of so much is done by both.
 constexpr std::size_t kLeastJointReduce = 96 << 10;
-/// What is carried and no longer is timed in every so manieth call: that takes a twentieth of one.
+/// Of what is carried and no longer one call in four counts: to time one takes a twentieth of it.
 constexpr std::size_t kShortCall = 32 << 10;
-constexpr std::uint64_t kCallsPerTiming = 4;
+constexpr int kTimedBits = 2;
 
 void transfer(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 0 && to != from) kernels::copy(to, from, static_cast<std::int64_t>(bytes));
@@ -157,6 +157,7 @@ ExpressRoutes::Way ExpressRoutes::direct_or_by_log(const ExpressCall& call, int 
 
 /// Of what can be carried.
 ExpressRoutes::Way ExpressRoutes::direct_or_carried(const ExpressCall& call, std::size_t bytes_for_one_peer) {
+  instead_ = Way::carried;
   if (!may_read() || bytes_for_one_peer <= least_read()) return Way::carried;
   if (!readers_.cpu_of_its_own)
     return ranks_ == 2 && bytes_for_one_peer > kLeastReadByTurns ? Way::direct : Way::carried;
@@ -171,19 +172,14 @@ ExpressRoutes::Way ExpressRoutes::faster_of_direct_and(Way other, const ExpressC
   const Choice usual = is_short_reduce ? Choice::second : Choice::first;
   base::FasterWay& between = choices_.try_emplace({call.kind, other, order}, usual).first->second;
   const Way way = between.next() == Choice::first ? Way::direct : other;
-  decision_ = {};
-  if (!is_noted(call)) return way;
-  decision_ = {express_.call() + 1,
-               &between,
-               other,
-               way,
-               call.bytes(),
-               begun_ == base::Time{} ? base::now() : begun_};  // `prepare` is about to begin it
+  instead_ = other;
+  decision_ = {express_.call() + 1, &between, other, way, call.bytes(), begun_};  // `prepare` is about to begin it
+  if (begun_ == base::Time{} && is_noted(call)) decision_.begun = base::now();
   return way;
 }
 
 ExpressRoutes::Decision ExpressRoutes::decision_on(std::uint64_t call) const noexcept {
-  return decision_.call == call ? decision_ : Decision{};
+  return decision_.call == call && decision_.begun != base::Time{} ? decision_ : Decision{};
 }
 
 /// Whoever chooses a way may be done long before the others: what its data costs them counts.
@@ -205,17 +201,30 @@ void ExpressRoutes::note_last_cost() {
   ended_ = {};
 }
 
-/// Whether the next call's cost counts: the same on all ranks that know how long it is.
+/// Whether the next call's cost counts: the same on all ranks that know how long it is. Which of the short ones do has
+/// no period: a program's loop may have the same one.
 bool ExpressRoutes::is_noted(const ExpressCall& call) const noexcept {
-  const std::size_t most_carried = std::min(kShortCall, limits_.carried_bytes);
-  return call.bytes() > most_carried || (express_.call() + 1) % kCallsPerTiming == 0;
+  if (call.bytes() > std::min(kShortCall, limits_.carried_bytes)) return true;
+  return (express_.call() + 1) * 0x9e3779b97f4a7c15U >> (64 - kTimedBits) == 0;
 }
 
-/// Whether it is long enough for a choice. Of a scatter the root alone knows.
+/// Whether it is long enough for a choice. How long gathers and scatters are not all ranks know: there each says its
+/// time always, for the one that counts it.
 bool ExpressRoutes::is_timed(const ExpressCall& call) const noexcept {
-  if (!readers_.cpu_of_its_own || call.kind == CollectiveKind::allreduce) return false;
-  if (call.bytes() > 0 && !is_noted(call)) return false;
-  return call.bytes() > least_read() || (call.kind == CollectiveKind::scatter && deals_much_);
+  if (!readers_.cpu_of_its_own) return false;
+  switch (call.kind) {
+  case CollectiveKind::broadcast:
+  case CollectiveKind::reduce:
+  case CollectiveKind::alltoall:
+    return call.bytes() > least_read() && is_noted(call);
+  case CollectiveKind::allgather:
+  case CollectiveKind::gather:
+    return call.bytes() > least_read();
+  case CollectiveKind::scatter:
+    return call.root == own_ ? call.bytes() > least_read() : deals_much_;
+  default:
+    return false;
+  }
 }
 
 /// A call that was to be read, and went by the log because a rank was late, is a cost of reading: had it been decided
@@ -254,12 +263,13 @@ Express::Tag ExpressRoutes::prepare(const ExpressCall& call) {
     if (pieces_.size() < room) pieces_.resize(room);
   }
   begun_ = is_timed(call) ? base::now() : base::Time{};
+  instead_ = Way::by_log;
   way_ = way_of(call);
   if (way_ == Way::direct && !can_offer(call)) {
-    const Decision decision = decision_on(express_.call() + 1);
+    if (decision_.call == express_.call() + 1)
+      note_cost(decision_, std::numeric_limits<double>::max());  // it is no way
     decision_ = {};
-    way_ = decision.other;
-    if (decision.between != nullptr) note_cost(decision, std::numeric_limits<double>::max());  // it is no way
+    way_ = instead_;
   }
   express_.begin();
   laid_out_ = 0;

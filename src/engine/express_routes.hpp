@@ -120,7 +120,7 @@ class ExpressRoutes {
     Way other = Way::by_log;
     Way way = Way::by_log;
     std::size_t bytes = 0;
-    base::Time begun;
+    base::Time begun;  ///< the epoch: what it costs does not count
   };
   /// Waits until `there()`; throws Error when that cannot be hoped for any more.
   using Await = std::function<void(const std::function<bool()>& there)>;
@@ -214,6 +214,7 @@ class ExpressRoutes {
   const int ranks_;
   const int own_;
   Way way_ = Way::by_log;
+  Way instead_ = Way::by_log;   // of reading, where peers cannot read this rank's memory
   kernels::PeerCopy to_peers_;  // into payloads
   std::size_t laid_out_ = 0;    // by the last call
   struct Range {

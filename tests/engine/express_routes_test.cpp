@@ -44,7 +44,8 @@ class OwnMemory final : public transport::PeerMemory {
   }
   [[nodiscard]] bool sees_writers() const noexcept override { return true; }
   [[nodiscard]] bool may_be_writing(int, int) const noexcept override { return true; }
-  [[nodiscard]] bool is_readable(const void*, std::size_t) override { return true; }
+  [[nodiscard]] bool is_readable(const void*, std::size_t) override { return readable; }
+  bool readable = true;
 
  private:
   std::function<void()>& meanwhile_;
@@ -352,6 +353,86 @@ TEST_P(CarriedOrRead, BringTheSame) {
     EXPECT_LT(read[static_cast<std::size_t>(own)], 60);
   }
 }
+
+/// Two ranks that share CPUs, one after the other: nobody waits for what is carried.
+class ByTurns : public ::testing::TestWithParam<CollectiveKind> {
+ protected:
+  static constexpr std::size_t kCapacity = 64 << 10;
+  struct End {
+    End(const base::Columns& columns, int rank)
+        : memory(std::make_shared<OwnMemory>(meanwhile)), express(columns, kCapacity, rank),
+          routes(express, {memory, {0, 1}, {0, 1}}, {kCapacity, kCapacity, 1 << 20, 1 << 20}) {
+      meanwhile = [this] { ++reads; };
+    }
+    std::function<void()> meanwhile;
+    std::shared_ptr<OwnMemory> memory;
+    Express express;
+    ExpressRoutes routes;
+    std::vector<std::int64_t> splits;
+    std::vector<std::uint8_t> input, output;
+    int reads = 0;
+
+    [[nodiscard]] ExpressCall call(CollectiveKind kind, std::size_t bytes_for_one) {
+      const std::size_t bytes = kind == CollectiveKind::broadcast ? bytes_for_one : 2 * bytes_for_one;
+      input.assign(bytes, static_cast<std::uint8_t>(express.local_rank() + 1));
+      output.assign(2 * bytes, 0);
+      ExpressCall call;
+      call.kind = kind;
+      call.dtype = DType::uint8;
+      call.shape = kind == CollectiveKind::scatter ? Shape{} : Shape{static_cast<std::int64_t>(bytes)};
+      splits.assign(2, static_cast<std::int64_t>(bytes_for_one));
+      if (kind == CollectiveKind::scatter) call.splits = splits;
+      call.buffer = {reinterpret_cast<const std::byte*>(input.data()), reinterpret_cast<std::byte*>(output.data()),
+                     static_cast<std::int64_t>(bytes)};
+      call.make_room = [this](const std::vector<std::int64_t>&) { return reinterpret_cast<std::byte*>(output.data()); };
+      return call;
+    }
+  };
+};
+
+TEST_P(ByTurns, ReadMoreThan16KiBThatCanBeRead) {
+  struct Free {
+    void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{4096}); }
+  };
+  const std::size_t column = Express::column_bytes(kCapacity);
+  const std::unique_ptr<std::byte, Free> memory{
+      static_cast<std::byte*>(::operator new (2 * column, std::align_val_t{4096}))};
+  std::memset(memory.get(), 0, 2 * column);
+  const base::Columns columns = base::Columns::in_a_row(memory.get(), column, 2);
+  End root(columns, 0);
+  End peer(columns, 1);
+  for (const bool readable : {false, true}) {  // what could be read once is not asked for again
+    for (const std::size_t bytes : {std::size_t{16} << 10, std::size_t{20} << 10}) {
+      root.memory->readable = peer.memory->readable = readable;
+      root.reads = peer.reads = 0;
+      const ExpressCall at_root = root.call(GetParam(), bytes);
+      const ExpressCall at_peer = peer.call(GetParam(), bytes);
+      root.express.speak(root.routes.prepare(at_root));
+      peer.express.speak(peer.routes.prepare(at_peer));
+      ASSERT_EQ(root.express.look(), Express::Verdict::together) << "what can be carried does not go by the log";
+      ASSERT_EQ(peer.express.look(), Express::Verdict::together);
+      std::thread other([&] {
+        peer.routes.run(at_peer, [](const std::function<bool()>& there) {
+          while (!there()) std::this_thread::yield();
+        });
+      });
+      root.routes.run(at_root, [](const std::function<bool()>& there) {
+        while (!there()) std::this_thread::yield();
+      });
+      other.join();
+      EXPECT_EQ(peer.reads > 0, readable && bytes > 16 << 10) << bytes << " bytes, readable: " << readable;
+      EXPECT_EQ(std::count(peer.output.begin(), peer.output.begin() + static_cast<std::ptrdiff_t>(bytes), 1),
+                static_cast<std::ptrdiff_t>(bytes));
+      root.routes.end_call();
+      peer.routes.end_call();
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Direct, ByTurns,
+                         ::testing::Values(CollectiveKind::broadcast, CollectiveKind::scatter,
+                                           CollectiveKind::alltoall),
+                         [](const auto& info) { return std::string(core::to_string(info.param)); });
 
 INSTANTIATE_TEST_SUITE_P(Direct, CarriedOrRead,
                          ::testing::Combine(::testing::Values(CollectiveKind::broadcast, CollectiveKind::reduce,
