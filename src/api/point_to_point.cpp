@@ -166,7 +166,7 @@ void transfer(const char* call, const detail::GroupParts& parts, Message& messag
     return;
   }
   const auto operation = operation_of(call, parts, message, tensor);
-  parts.engine.transfer(operation, timeout);
+  parts.engine.transfer(Span<const std::shared_ptr<engine::MessageOperation>>(&operation, 1), timeout);
   if (operation->failed()) throw Error(operation->outcome());
   message = operation->own;
 }
@@ -244,15 +244,15 @@ Received sendrecv(const Group& group, ConstTensorView tensor, int to, TensorView
     }
     return received(receive);
   }
-  Future<Received> coming(submit(kReceiving, parts, std::move(receive), into, timeout));
-  const Handle going(submit(kSending, parts, std::move(send), tensor, timeout));
-  const std::array<engine::Operation*, 2> both{&detail::HandleAccess::state(coming),
-                                               &detail::HandleAccess::state(going)};
-  parts.engine.wait_all(Span<engine::Operation* const>(both.data(), both.size()), std::nullopt);
-  for (const engine::Operation* operation : both) {
+  // What can be refused is, before either has begun.
+  const std::array<std::shared_ptr<engine::MessageOperation>, 2> both{
+      operation_of(kReceiving, parts, std::move(receive), into),
+      operation_of(kSending, parts, std::move(send), tensor)};
+  parts.engine.transfer(Span<const std::shared_ptr<engine::MessageOperation>>(both.data(), both.size()), timeout);
+  for (const auto& operation : both) {
     if (operation->failed()) throw Error(operation->outcome());
   }
-  return coming.get();
+  return received(both.front()->own);
 }
 Received sendrecv(ConstTensorView tensor, int to, TensorView into, int from, const SendRecvOptions& options) {
   return sendrecv(current_context(), tensor, to, into, from, options);

@@ -177,8 +177,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void transfer(p2p::Message& message, std::optional<std::chrono::nanoseconds> timeout);
   /// Both at once.
   void transfer(p2p::Message& send, p2p::Message& receive, std::optional<std::chrono::nanoseconds> timeout);
-  /// The same of a message of a device.
-  void transfer(const std::shared_ptr<MessageOperation>& operation, std::optional<std::chrono::nanoseconds> timeout);
+  /// The same of messages of which a device has one.
+  void transfer(Span<const std::shared_ptr<MessageOperation>> operations,
+                std::optional<std::chrono::nanoseconds> timeout);
   /// Starts to, without waiting. Its operation has all that it needs: where the tensor lies on a device, memory of the
   /// host, and the copy between the two.
   void submit_message(const std::shared_ptr<MessageOperation>& operation,
@@ -389,7 +390,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] bool look_out(p2p::Message& message);
   [[nodiscard]] bool adopt(p2p::Message& message, MessageOperation* owner,
                            std::optional<std::chrono::nanoseconds> timeout);
-  [[nodiscard]] OperationPtr own(p2p::Message& message, std::optional<std::chrono::nanoseconds> timeout);
+  void wait_for(Span<p2p::Message* const> messages, std::optional<std::chrono::nanoseconds> timeout);
   void look_after_others() KOLO_EXCLUDES(driver_.mutex());
   void look_soon() KOLO_EXCLUDES(driver_.mutex());
   void tell_driver() KOLO_EXCLUDES(driver_.mutex());

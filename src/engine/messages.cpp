@@ -42,7 +42,8 @@ void Engine::transfer(p2p::Message& message, std::optional<std::chrono::nanoseco
     messages_.give_up(message, error.status());
     give_up(topology_.rank, ErrorCode::transport, std::string(error.status().message()));
   }
-  if (const OperationPtr operation = own(message, timeout)) wait(*operation, std::nullopt);
+  p2p::Message* const one = &message;
+  wait_for(Span<p2p::Message* const>(&one, 1), timeout);
 }
 
 /// A thread whose messages are done has moved others', or leaves them open.
@@ -54,15 +55,31 @@ void Engine::look_after_others() {
   }
 }
 
-/// The operation of a message that a thread will wait for; null: it is done.
-OperationPtr Engine::own(p2p::Message& message, std::optional<std::chrono::nanoseconds> timeout) {
-  auto operation = std::make_shared<MessageOperation>();
-  operation->message = &message;
-  operation->engine = weak_from_this();
-  operation->self = operation;
-  if (adopt(message, operation.get(), timeout)) return operation;
-  operation->self.reset();
-  return nullptr;
+/// Of at most two messages that this thread has started.
+void Engine::wait_for(Span<p2p::Message* const> messages, std::optional<std::chrono::nanoseconds> timeout) {
+  std::array<std::shared_ptr<MessageOperation>, 2> operations;
+  try {
+    for (std::size_t i = 0; i < messages.size(); ++i) operations[i] = std::make_shared<MessageOperation>();
+  } catch (...) {  // no memory: the caller's messages go with this call
+    for (p2p::Message* message : messages) {
+      messages_.give_up(*message, Status(ErrorCode::out_of_memory, "no memory to wait for this message"));
+    }
+    throw;
+  }
+  std::array<Operation*, 2> open{};
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    MessageOperation& operation = *operations[i];
+    operation.message = messages[i];
+    operation.engine = weak_from_this();
+    operation.self = operations[i];
+    if (adopt(*messages[i], &operation, timeout)) {
+      open[count++] = &operation;
+    } else {
+      operation.self.reset();
+    }
+  }
+  wait_all(Span<Operation* const>(open.data(), count), std::nullopt);
 }
 
 void Engine::transfer(p2p::Message& send, p2p::Message& receive, std::optional<std::chrono::nanoseconds> timeout) {
@@ -86,16 +103,7 @@ void Engine::transfer(p2p::Message& send, p2p::Message& receive, std::optional<s
     while (started > 0) messages_.give_up(*both[--started], error.status());
     give_up(topology_.rank, ErrorCode::transport, std::string(error.status().message()));
   }
-  std::array<OperationPtr, 2> open;
-  std::array<Operation*, 2> awaited{};
-  std::size_t count = 0;
-  for (p2p::Message* message : both) {
-    open[count] = own(*message, timeout);
-    if (!open[count]) continue;
-    awaited[count] = open[count].get();
-    ++count;
-  }
-  wait_all(Span<Operation* const>(awaited.data(), count), std::nullopt);
+  wait_for(Span<p2p::Message* const>(both.data(), both.size()), timeout);
 }
 
 /// Looks for as long as a peer that is on its way takes, and for as long as data moves; whether the message is done.
@@ -122,13 +130,13 @@ bool Engine::look_out(p2p::Message& message) {
   return false;
 }
 
-void Engine::transfer(const std::shared_ptr<MessageOperation>& operation,
+void Engine::transfer(Span<const std::shared_ptr<MessageOperation>> operations,
                       std::optional<std::chrono::nanoseconds> timeout) {
   check_usable();
   check_may_wait();
-  check_may_transfer(*operation->message);
-  submit_message(operation, timeout);
-  wait(*operation, std::nullopt);
+  for (const auto& operation : operations) check_may_transfer(*operation->message);
+  for (const auto& operation : operations) submit_message(operation, timeout);
+  for (const auto& operation : operations) wait(*operation, std::nullopt);
 }
 
 /// From now on the driver completes it; false: it is done.

@@ -51,8 +51,8 @@ std::string cycle_text(const Message& message, const std::vector<int>& cycle) {
     text += (i == 0 ? "rank " : ", rank ") + std::to_string(cycle[i]) + " for rank " +
             std::to_string(cycle[(i + 1) % cycle.size()]);
   }
-  return text + (message.way == Message::Way::send ? "; let one of them receive first, or use send_async"
-                                                   : "; let one of them send first, or use recv_async");
+  return text + (message.way == Message::Way::send ? "; let one of them receive first, or use sendrecv or send_async"
+                                                   : "; let one of them send first, or use sendrecv or recv_async");
 }
 
 Status failed(ErrorCode code, const Message& message, const std::string& why) {

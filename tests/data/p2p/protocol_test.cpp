@@ -427,7 +427,7 @@ TEST(Protocol, ADeadlineEndsAMessageAndNamesTheCycle) {
       sends[0]->message.status.message(),
       "send of 100000 elements of uint8 to rank 1 with tag 0: rank 1 has not received it within 0.2 s. Ranks of the "
       "world wait for each other: rank 0 for rank 1, rank 1 for rank 2, rank 2 for rank 0; let one of them receive "
-      "first, or use send_async");
+      "first, or use sendrecv or send_async");
   EXPECT_EQ(network[0].next_due(), base::Time::max());
 
   Letter receive(kReceive, kAny, 3, 4);
@@ -519,12 +519,12 @@ TEST(Protocol, ARingOfReceivesIsNamedWithWhatToDo) {
             std::vector<std::string>{
                 "recv of up to 4 elements of uint8 from rank 0 with tag 0 has waited for 0.1 s: no message that fits "
                 "has come. Ranks of the world wait for each other: rank 2 for rank 0, rank 0 for rank 1, rank 1 for "
-                "rank 2; let one of them send first, or use recv_async."});
+                "rank 2; let one of them send first, or use sendrecv or recv_async."});
   network[1].expire(begun + std::chrono::milliseconds(200));
   EXPECT_EQ(receives[1]->message.status.message(),
             "recv of up to 4 elements of uint8 from rank 2 with tag 0: no message that fits has come within 0.2 s. "
             "Ranks of the world wait for each other: rank 1 for rank 2, rank 2 for rank 0, rank 0 for rank 1; let one "
-            "of them send first, or use recv_async");
+            "of them send first, or use sendrecv or recv_async");
 }
 
 TEST(Protocol, WhoHasLeftSendsAndReceivesNothingMore) {
