@@ -95,8 +95,8 @@ KOLO_API Received recv(TensorView tensor, int from = any_rank, int tag = any_tag
 
 /// Sends a tensor to one rank of the group and receives into another tensor from one, at once, and waits for both. So
 /// all ranks may call it at the same time, whatever the sizes and whoever sends to whom: in a ring, say, or in pairs.
-/// `to` and `from` may be the same rank, and this one; `from` may be any_rank. The tags are in the options. Returns what
-/// has been received. The two are messages like any other, so a peer may call `send` and `recv` instead.
+/// `to` and `from` may be the same rank, and this one; `from` may be any_rank. The tags are in the options. Returns
+/// what has been received. The two are messages like any other, so a peer may call `send` and `recv` instead.
 /// Throws `Error` as those do, and invalid_argument when the tensors overlap. When one of the messages fails the other
 /// one is still waited for, until its deadline at most; when both do the receive's error is thrown.
 KOLO_API Received sendrecv(const Group& group, ConstTensorView tensor, int to, TensorView into, int from,

@@ -6,8 +6,8 @@
 // hides and changes while it runs. So both ways are timed as they are used. The one that is known to be faster is
 // taken; now and then the other one is *tried*, a few times in a row, then the usual one as often, and the two are
 // compared. (What the usual one cost before the tries does not count: it may have been a bad moment that led to them.)
-// The other one is tried seldom where it has lost clearly, and soon where the usual way has begun to take longer than it
-// did when the two were compared.
+// The other one is tried seldom where it has lost clearly, and soon where the usual way has begun to take longer than
+// it did when the two were compared.
 //
 // Costs are compared by their medians of three, so that a call that was interrupted says nothing. The first tries of a
 // row do not count: where calls follow each other without a pause their cost depends on the calls before. (Broadcasts

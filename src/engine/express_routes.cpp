@@ -42,8 +42,8 @@ constexpr std::size_t kShortReduce = 32 << 10;
 /// A reduce of 2 ranks of so much is done by both.
 constexpr std::size_t kLeastJointReduce = 96 << 10;
 /// Of what is carried and no longer one call in four counts: to time one takes a twentieth of it.
-constexpr std::size_t kShortCall = 32 << 10;
-constexpr int kTimedBits = 2;
+constexpr std::size_t kSeldomNoted = 32 << 10;
+constexpr int kNotedBits = 2;
 
 void transfer(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 0 && to != from) kernels::copy(to, from, static_cast<std::int64_t>(bytes));
@@ -204,8 +204,8 @@ void ExpressRoutes::note_last_cost() {
 /// Whether the next call's cost counts: the same on all ranks that know how long it is. Which of the short ones do has
 /// no period: a program's loop may have the same one.
 bool ExpressRoutes::is_noted(const ExpressCall& call) const noexcept {
-  if (call.bytes() > std::min(kShortCall, limits_.carried_bytes)) return true;
-  return (express_.call() + 1) * 0x9e3779b97f4a7c15U >> (64 - kTimedBits) == 0;
+  if (call.bytes() > std::min(kSeldomNoted, limits_.carried_bytes)) return true;
+  return (express_.call() + 1) * 0x9e3779b97f4a7c15U >> (64 - kNotedBits) == 0;
 }
 
 /// Whether it is long enough for a choice. How long gathers and scatters are not all ranks know: there each says its
