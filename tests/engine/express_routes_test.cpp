@@ -429,6 +429,52 @@ TEST_P(ByTurns, ReadMoreThan16KiBThatCanBeRead) {
   }
 }
 
+/// A root that reduces alone tells its peers before it adds the last piece, but not before it has read that.
+TEST(ReduceInPlace, IsReadBeforeItsPeersGoOn) {
+  struct Free {
+    void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{4096}); }
+  };
+  constexpr std::size_t kCapacity = 16 << 10;
+  const std::size_t column = Express::column_bytes(kCapacity);
+  const std::unique_ptr<std::byte, Free> memory{
+      static_cast<std::byte*>(::operator new (2 * column, std::align_val_t{4096}))};
+  std::memset(memory.get(), 0, 2 * column);
+  const base::Columns columns = base::Columns::in_a_row(memory.get(), column, 2);
+  Express at_root(columns, kCapacity, 0);
+  Express at_peer(columns, kCapacity, 1);
+  std::function<void()> after_read;
+  std::function<void()> nothing;
+  const ExpressLimits limits{kCapacity, kCapacity, 1 << 20, 1 << 20};
+  ExpressRoutes root(at_root, {std::make_shared<OwnMemory>(after_read), {0, 1}, {0, 1}, true}, limits);
+  ExpressRoutes peer(at_peer, {std::make_shared<OwnMemory>(nothing), {0, 1}, {0, 1}, true}, limits);
+  constexpr std::size_t kElements = 100000;  // several pieces
+  std::vector<float> inout(kElements, 1), theirs(kElements, 2);
+  ExpressCall call;
+  call.kind = CollectiveKind::reduce;
+  call.shape = Shape{static_cast<std::int64_t>(kElements)};
+  const auto with = [&](std::vector<float>& data) {
+    auto* const bytes = reinterpret_cast<std::byte*>(data.data());
+    call.buffer = {bytes, bytes, static_cast<std::int64_t>(kElements)};
+    return call;
+  };
+  const ExpressCall root_call = with(inout);
+  const ExpressCall peer_call = with(theirs);
+  at_root.speak(root.prepare(root_call));
+  at_peer.speak(peer.prepare(peer_call));
+  ASSERT_EQ(at_root.look(), Express::Verdict::together);
+  ASSERT_EQ(at_peer.look(), Express::Verdict::together);
+  int reads = 0;
+  after_read = [&] {
+    EXPECT_FALSE(at_peer.has_finished(0)) << "the peer's memory is still being read";
+    ++reads;
+  };
+  root.run(root_call, [](const std::function<bool()>& there) { ASSERT_TRUE(there()); });
+  EXPECT_GT(reads, 1);
+  EXPECT_TRUE(at_peer.has_finished(0));
+  EXPECT_EQ(inout, std::vector<float>(kElements, 3));
+  peer.run(peer_call, [](const std::function<bool()>& there) { ASSERT_TRUE(there()); });
+}
+
 INSTANTIATE_TEST_SUITE_P(Direct, ByTurns,
                          ::testing::Values(CollectiveKind::broadcast, CollectiveKind::scatter,
                                            CollectiveKind::alltoall),
