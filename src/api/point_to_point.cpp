@@ -114,7 +114,7 @@ Message receive_of(const char* call, const engine::SetState& set, const TensorVi
   return message_of(Message::Way::receive, set, tensor, from, tag);
 }
 
-/// What is sent and received at once.
+/// Refuses a send and a receive whose tensors overlap.
 void check_apart(const Message& send, const Message& receive) {
   const auto begins_in = [](const Message& one, const Message& other) {
     return one.bytes > 0 && one.tensor >= other.tensor && one.tensor < other.tensor + other.bytes;
@@ -161,7 +161,8 @@ std::shared_ptr<engine::MessageOperation> operation_of(const char* call, const d
 void transfer(const char* call, const detail::GroupParts& parts, Message& message, const ConstTensorView& tensor,
               const std::optional<std::chrono::nanoseconds>& timeout) {
   if (tensor.device().kind == DeviceKind::cpu) {
-    parts.engine.transfer(message, timeout);
+    Message* const one = &message;
+    parts.engine.transfer(Span<Message* const>(&one, 1), timeout);
     if (!message.status.ok()) throw Error(message.status);
     return;
   }
@@ -238,13 +239,14 @@ Received sendrecv(const Group& group, ConstTensorView tensor, int to, TensorView
   Message receive = receive_of(kReceiving, parts.set, into, from, options.recv_tag, {timeout});
   check_apart(send, receive);
   if (tensor.device().kind == DeviceKind::cpu && into.device().kind == DeviceKind::cpu) {
-    parts.engine.transfer(send, receive, timeout);
-    for (const Message* message : {&receive, &send}) {
+    const std::array<Message*, 2> both{&receive, &send};
+    parts.engine.transfer(Span<Message* const>(both.data(), both.size()), timeout);
+    for (const Message* message : both) {
       if (!message->status.ok()) throw Error(message->status);
     }
     return received(receive);
   }
-  // What can be refused is, before either has begun.
+  // Both are checked before either begins.
   const std::array<std::shared_ptr<engine::MessageOperation>, 2> both{
       operation_of(kReceiving, parts, std::move(receive), into),
       operation_of(kSending, parts, std::move(send), tensor)};

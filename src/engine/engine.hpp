@@ -172,11 +172,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// pass by the log (control/express.hpp) and, when this returns true, has done so. False: submit it. Throws
   /// Error: it failed.
   [[nodiscard]] bool express(SetState& set, const ExpressCall& call, std::optional<std::chrono::nanoseconds> timeout);
-  /// Sends or receives a message, and waits until it is done, with whatever outcome. Throws Error: invalid_argument
-  /// inside a callback, unsupported as `wait` does, and what is fatal.
-  void transfer(p2p::Message& message, std::optional<std::chrono::nanoseconds> timeout);
-  /// Both at once.
-  void transfer(p2p::Message& send, p2p::Message& receive, std::optional<std::chrono::nanoseconds> timeout);
+  /// Sends and receives messages, two at most, and waits until all are done, with whatever outcome. Throws Error:
+  /// invalid_argument inside a callback, unsupported as `wait` does, and what is fatal.
+  void transfer(Span<p2p::Message* const> messages, std::optional<std::chrono::nanoseconds> timeout);
   /// The same of messages of which a device has one.
   void transfer(Span<const std::shared_ptr<MessageOperation>> operations,
                 std::optional<std::chrono::nanoseconds> timeout);

@@ -5,6 +5,7 @@
 // A thread inside a synchronous call looks for as long as a peer takes that is on its way, or data moves, without the
 // driver's place.
 // After that the message becomes an operation, and the thread waits as for any other one: it drives, then it sleeps.
+#include <algorithm>
 #include <array>
 #include <thread>
 #include <utility>
@@ -30,20 +31,29 @@ void Engine::check_may_transfer(const p2p::Message& message) const {
   throw Error(ErrorCode::unsupported, callers_->refusal());
 }
 
-void Engine::transfer(p2p::Message& message, std::optional<std::chrono::nanoseconds> timeout) {
+void Engine::transfer(Span<p2p::Message* const> messages, std::optional<std::chrono::nanoseconds> timeout) {
   check_usable();
   check_may_wait();
-  check_may_transfer(message);
+  for (const p2p::Message* message : messages) check_may_transfer(*message);
+  std::size_t started = 0;
   try {
-    bool done = messages_.start(message);
-    if (!done && !messages_.leaves_node(message)) done = look_out(message);
+    bool done = true;
+    bool leaves_node = false;
+    for (p2p::Message* message : messages) {
+      ++started;
+      done &= messages_.start(*message);
+      leaves_node |= messages_.leaves_node(*message);
+    }
+    if (!done && !leaves_node) {  // a look moves all of them
+      done =
+          std::all_of(messages.begin(), messages.end(), [this](p2p::Message* message) { return look_out(*message); });
+    }
     if (done) return look_after_others();
   } catch (const Error& error) {  // a peer has written what no peer writes
-    messages_.give_up(message, error.status());
+    while (started > 0) messages_.give_up(*messages[--started], error.status());
     give_up(topology_.rank, ErrorCode::transport, std::string(error.status().message()));
   }
-  p2p::Message* const one = &message;
-  wait_for(Span<p2p::Message* const>(&one, 1), timeout);
+  wait_for(messages, timeout);
 }
 
 /// A thread whose messages are done has moved others', or leaves them open.
@@ -55,7 +65,7 @@ void Engine::look_after_others() {
   }
 }
 
-/// Of at most two messages that this thread has started.
+/// For messages that this thread has started, two at most.
 void Engine::wait_for(Span<p2p::Message* const> messages, std::optional<std::chrono::nanoseconds> timeout) {
   std::array<std::shared_ptr<MessageOperation>, 2> operations;
   try {
@@ -80,30 +90,6 @@ void Engine::wait_for(Span<p2p::Message* const> messages, std::optional<std::chr
     }
   }
   wait_all(Span<Operation* const>(open.data(), count), std::nullopt);
-}
-
-void Engine::transfer(p2p::Message& send, p2p::Message& receive, std::optional<std::chrono::nanoseconds> timeout) {
-  check_usable();
-  check_may_wait();
-  check_may_transfer(send);
-  check_may_transfer(receive);
-  const std::array<p2p::Message*, 2> both{&send, &receive};
-  std::size_t started = 0;
-  try {
-    bool done = true;
-    for (p2p::Message* message : both) {
-      ++started;
-      done &= messages_.start(*message);
-    }
-    // A look moves both.
-    if (!done && !messages_.leaves_node(send) && !messages_.leaves_node(receive))
-      done = look_out(receive) && look_out(send);
-    if (done) return look_after_others();
-  } catch (const Error& error) {
-    while (started > 0) messages_.give_up(*both[--started], error.status());
-    give_up(topology_.rank, ErrorCode::transport, std::string(error.status().message()));
-  }
-  wait_for(Span<p2p::Message* const>(both.data(), both.size()), timeout);
 }
 
 /// Looks for as long as a peer that is on its way takes, and for as long as data moves; whether the message is done.

@@ -51,6 +51,23 @@ class OwnMemory final : public transport::PeerMemory {
   std::function<void()>& meanwhile_;
 };
 
+/// Of two ranks.
+class Memory {
+ public:
+  explicit Memory(std::size_t capacity) : column_(Express::column_bytes(capacity)) {
+    std::memset(memory_.get(), 0, 2 * column_);
+  }
+  [[nodiscard]] base::Columns columns() const { return base::Columns::in_a_row(memory_.get(), column_, 2); }
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{4096}); }
+  };
+  const std::size_t column_;
+  const std::unique_ptr<std::byte, Free> memory_{
+      static_cast<std::byte*>(::operator new (2 * column_, std::align_val_t{4096}))};
+};
+
 class DirectCalls : public ::testing::TestWithParam<CollectiveKind> {
  protected:
   struct End {
@@ -76,13 +93,9 @@ class DirectCalls : public ::testing::TestWithParam<CollectiveKind> {
     std::vector<float> output = std::vector<float>(2 * kElements, -1.0F);
   };
 
-  struct Free {
-    void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{4096}); }
-  };
   static constexpr std::size_t kCapacity = 256;
-  std::unique_ptr<std::byte, Free> memory_{
-      static_cast<std::byte*>(::operator new (2 * control::Express::column_bytes(kCapacity), std::align_val_t{4096}))};
-  const base::Columns columns_ = base::Columns::in_a_row(memory_.get(), control::Express::column_bytes(kCapacity), 2);
+  const Memory memory_{kCapacity};
+  const base::Columns columns_ = memory_.columns();
   End patient_{columns_, 1};
   End root_{columns_, 0};
 };
@@ -311,14 +324,8 @@ class CarriedOrRead : public ::testing::TestWithParam<std::tuple<CollectiveKind,
 
 /// The ranks run side by side, as ranks do; they find out by themselves which way is faster, so both are gone.
 TEST_P(CarriedOrRead, BringTheSame) {
-  struct Free {
-    void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{4096}); }
-  };
-  const std::size_t column = Express::column_bytes(kCapacity);
-  const std::unique_ptr<std::byte, Free> memory{
-      static_cast<std::byte*>(::operator new (2 * column, std::align_val_t{4096}))};
-  std::memset(memory.get(), 0, 2 * column);
-  const base::Columns columns = base::Columns::in_a_row(memory.get(), column, 2);
+  const Memory memory(kCapacity);
+  const base::Columns columns = memory.columns();
   const auto [kind, first_has_cpu, second_has_cpu] = GetParam();
   End first(columns, 0, first_has_cpu);
   End second(columns, 1, second_has_cpu);
@@ -391,14 +398,8 @@ class ByTurns : public ::testing::TestWithParam<CollectiveKind> {
 };
 
 TEST_P(ByTurns, ReadMoreThan16KiBThatCanBeRead) {
-  struct Free {
-    void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{4096}); }
-  };
-  const std::size_t column = Express::column_bytes(kCapacity);
-  const std::unique_ptr<std::byte, Free> memory{
-      static_cast<std::byte*>(::operator new (2 * column, std::align_val_t{4096}))};
-  std::memset(memory.get(), 0, 2 * column);
-  const base::Columns columns = base::Columns::in_a_row(memory.get(), column, 2);
+  const Memory memory(kCapacity);
+  const base::Columns columns = memory.columns();
   End root(columns, 0);
   End peer(columns, 1);
   for (const bool readable : {false, true}) {  // what could be read once is not asked for again
@@ -431,15 +432,9 @@ TEST_P(ByTurns, ReadMoreThan16KiBThatCanBeRead) {
 
 /// A root that reduces alone tells its peers before it adds the last piece, but not before it has read that.
 TEST(ReduceInPlace, IsReadBeforeItsPeersGoOn) {
-  struct Free {
-    void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{4096}); }
-  };
   constexpr std::size_t kCapacity = 16 << 10;
-  const std::size_t column = Express::column_bytes(kCapacity);
-  const std::unique_ptr<std::byte, Free> memory{
-      static_cast<std::byte*>(::operator new (2 * column, std::align_val_t{4096}))};
-  std::memset(memory.get(), 0, 2 * column);
-  const base::Columns columns = base::Columns::in_a_row(memory.get(), column, 2);
+  const Memory memory(kCapacity);
+  const base::Columns columns = memory.columns();
   Express at_root(columns, kCapacity, 0);
   Express at_peer(columns, kCapacity, 1);
   std::function<void()> after_read;
