@@ -133,6 +133,8 @@ void help_without_pause(int victim, int signal) {
       if (signal != SIGKILL) continue;
       if (rank == victim) kolo::send(kolo::const_view(x), receiver);
       if (rank == receiver) kolo::recv(kolo::view(y), victim);
+      kolo::sendrecv(kolo::const_view(x), (rank + 1) % kolo::size(), kolo::view(y),
+                     (rank + kolo::size() - 1) % kolo::size());
     }
   } catch (...) {
     rounds = 3;

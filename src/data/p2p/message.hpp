@@ -58,6 +58,7 @@ struct Message {
   Message* partner = nullptr;              ///< of a late send of a rank to itself, and its receive: the other one
   std::uint32_t permit = 0;                ///< to read the sender's memory; 0: none
   std::uint64_t address = 0;               ///< of the data there
+  bool is_withdrawn = false;               ///< of a receive: the permit has gone, and nobody has said why
   Channels::Ticket ticket = 0;             ///< to copy it together with the peer; 0: none
   std::size_t open_index = 0;              ///< among those that are open
   std::optional<Channels::Course> course;  ///< of a receive whose message may be read

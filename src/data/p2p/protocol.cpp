@@ -210,6 +210,7 @@ void Protocol::on_left(int rank, base::Time until) {
   const std::vector<Message*> open = open_;
   for (Message* message : open) {
     if (message->way == Message::Way::send && message->peer == rank) give_up(*message, has_left(*message));
+    if (message->is_withdrawn && message->source == rank) give_up(*message, has_left(*message));
   }
   end_unasked(rank);
   outgoing_[static_cast<std::size_t>(rank)].reset();

@@ -118,6 +118,7 @@ class Protocol final : private FrameHandler {
   void end_unasked(int rank);
   void on_silent(int rank);
   void receive_nothing_from(int rank);
+  void await_reason(Message& receive);
 
   // -- protocol_sending.cpp
   void start_send(Message& send);

@@ -213,8 +213,7 @@ Protocol::Reading Protocol::read_piece(Message& receive, std::uint64_t& left) {
     case Channels::Read::done:
       break;
     case Channels::Read::withdrawn:
-      end_reading(receive);
-      end(receive, given_up_there(receive));
+      await_reason(receive);
       return Reading::ended;
     case Channels::Read::failed:
       return fall_back(receive);
@@ -227,6 +226,15 @@ Protocol::Reading Protocol::read_piece(Message& receive, std::uint64_t& left) {
   channels_.end_receiving(receive.source, receive.received_bytes, *receive.course);
   end(receive);
   return Reading::ended;
+}
+
+/// The sender has taken the permit back. If it has given up the send its frame says so; if its context has failed, or it
+/// has left the job, this rank hears that from the log.
+void Protocol::await_reason(Message& receive) {
+  end_reading(receive);
+  if (left_.count(receive.source) > 0) return end(receive, has_left(receive));
+  receive.is_withdrawn = true;
+  incoming_[{receive.source, receive.id}] = &receive;
 }
 
 /// Memory of a kind that cannot be read: it has to be sent, from the beginning.
