@@ -665,6 +665,32 @@ TEST_P(Every, TheEndFailsAllAndSaysNothing) {
   EXPECT_FALSE(network[0].is_busy());
 }
 
+/// At every moment of a message: its sender hears first that the job has failed, or has left. That is no word about the
+/// message, whose receiver hears the same a little later.
+TEST_P(Every, ASenderThatEndsWithTheJobIsNoReason) {
+  for (const bool leaves : {false, true}) {
+    for (int moment = 0; moment < 12; ++moment) {
+      Network network(shape());
+      Letter send(kSend, 1, 7, 50000, std::byte{0x5A}), receive(kReceive, 0, 7, 50000);
+      network[1].start(receive.message);
+      network[0].start(send.message);
+      for (int step = 0; step < moment; ++step) network.step(1 - step % 2);
+      network[0].close(Status(ErrorCode::rank_lost, "rank 2 died"));
+      std::fill(send.memory.begin(), send.memory.end(), std::byte{0});
+      for (int step = 0; step < 5; ++step) network.step(1);
+      if (receive.message.done()) {
+        EXPECT_TRUE(receive.message.status.ok()) << receive.message.status.message();
+        EXPECT_EQ(std::count(receive.memory.begin(), receive.memory.end(), std::byte{0x5A}), 50000);
+        continue;
+      }
+      if (leaves) network[1].on_left(0, base::Time::min());
+      if (!receive.message.done()) network[1].close(Status(ErrorCode::rank_lost, "rank 2 died"));
+      EXPECT_EQ(receive.message.status.code(), ErrorCode::rank_lost);
+      EXPECT_EQ(network.permits(), 0U);
+    }
+  }
+}
+
 // ---------------------------------------------------------------- random programs
 
 struct Stamp {
