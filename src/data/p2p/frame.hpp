@@ -45,7 +45,7 @@
 //
 // Ends. A message that is given up on one side tells the other. What arrives for a message that is no more is dropped:
 // numbers of messages are never used twice. When the context fails all messages do, without a frame: peers hear of it
-// by the log.
+// by the log. So a permit that has gone is no reason by itself: the receiver waits for the frame, or for the log.
 #pragma once
 
 #include <cstddef>
