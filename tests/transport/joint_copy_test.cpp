@@ -173,7 +173,6 @@ TEST(JointCopy, AnOwnerThatIsStoppedBeforeItWritesWritesNothing) {
     std::vector<std::byte> to(from.size());
     const JointCopy::Number number = copy.open(to.data(), to.size());
     std::atomic<bool> returned{false};
-    std::atomic<bool> may_go_on{false};
     bool is_free = false;
     std::thread reader;
     memory.before_system = [&](const PeerMemory::Target& target) {

@@ -228,8 +228,8 @@ Protocol::Reading Protocol::read_piece(Message& receive, std::uint64_t& left) {
   return Reading::ended;
 }
 
-/// The sender has taken the permit back. If it has given up the send its frame says so; if its context has failed, or it
-/// has left the job, this rank hears that from the log.
+/// The sender has taken the permit back. If it has given up the send its frame says so; if its context has failed, or
+/// it has left the job, this rank hears that from the log.
 void Protocol::await_reason(Message& receive) {
   end_reading(receive);
   if (left_.count(receive.source) > 0) return end(receive, has_left(receive));
