@@ -21,7 +21,8 @@ enum class ErrorCode : std::uint8_t {
   ok = 0,
   invalid_argument = 1,  ///< at the call; nothing was sent. Retry: with corrected arguments.
   duplicate_name = 2,    ///< the name is in flight already. Retry: once the first submission has completed.
-  mismatch = 3,          ///< ranks disagree about this tensor; fails on every rank. Retry: yes, the job goes on.
+  mismatch = 3,          ///< ranks disagree about this tensor; fails on every rank. Retry: yes, the job goes on; not
+                         ///< where the sentence says "this call is done" (collectives.hpp).
   unsupported = 4,       ///< no backend does this (dtype, op, device). Retry: no.
   not_initialized = 5,   ///< no context: `init` was not called, or `shutdown` was. Retry: after `init`.
   invalid_setting = 6,   ///< a bad value in the environment or the options. Retry: `init` with a good one.

@@ -14,13 +14,20 @@ namespace {
 
 // Lines lie two apart: processors fetch the other half of 128 bytes as well, and the two are in use by turns.
 constexpr std::size_t kStride = 128;
-constexpr int kTagBits = 48;
+constexpr int kWordBits = 48;  // of a word, without the call
 constexpr int kTimeBits = 32;  // of nanoseconds: 4 seconds
 constexpr std::uint64_t kMostTime = (std::uint64_t{1} << kTimeBits) - 1;
-constexpr std::uint64_t kTagMask = (std::uint64_t{1} << kTagBits) - 1;
+constexpr std::uint64_t kTagMask = (std::uint64_t{1} << (kWordBits - 1)) - 1;
+constexpr std::uint64_t kEarly = 1;  // in a word
+constexpr std::size_t kLongestEarlyPayload = 1 << 10;
 
-constexpr std::uint64_t pack(std::uint64_t call, Express::Tag tag) noexcept { return call << kTagBits | tag; }
-constexpr bool same_call(std::uint64_t a, std::uint64_t b) noexcept { return a >> kTagBits == b >> kTagBits; }
+constexpr std::uint64_t pack(std::uint64_t call, Express::Tag tag, bool early = false) noexcept {
+  return call << kWordBits | tag << 1 | (early ? kEarly : 0);
+}
+constexpr bool same_call(std::uint64_t a, std::uint64_t b) noexcept { return a >> kWordBits == b >> kWordBits; }
+/// The same call and the same tag.
+constexpr bool agree(std::uint64_t a, std::uint64_t b) noexcept { return (a | kEarly) == (b | kEarly); }
+constexpr bool is_by_log(std::uint64_t word) noexcept { return word << (64 - kWordBits) == 0; }
 
 /// A step of a multiplicative hash (the finalizer of MurmurHash3): good enough for a handful of words, and short.
 constexpr std::uint64_t mix(std::uint64_t hash, std::uint64_t word) noexcept {
@@ -45,16 +52,25 @@ struct Express::Counts {
   std::atomic<std::uint64_t> finished;  // the last call of which everything has been read
   std::atomic<bool> withdrawn;
   std::atomic<bool> reading;
+  std::atomic<bool> wanted;                   // by who has taken a call to the log that this rank may have left
   alignas(64) std::atomic<std::int32_t> cpu;  // that the rank was on; written when it changes, read all the time
   std::atomic<std::uint64_t> took[2];         // by parity: a call, and how long it was
 };
 
-// A rank's column: the two lines, the counts, what is extra, then the two payloads.
-constexpr std::size_t kExtraAt = 3 * kStride;
+// A rank's column: the lines, the counts, what is extra, the two payloads, then the early ones.
+constexpr std::size_t kCountsAt = 2 * Express::kAhead * kStride;
+constexpr std::size_t kExtraAt = kCountsAt + kStride;
 constexpr std::size_t kPayloadsAt = kExtraAt + Express::kExtraBytes;
 
+namespace {
+std::size_t early_bytes(std::size_t capacity) noexcept {
+  return base::round_up(std::min(capacity, kLongestEarlyPayload), kStride);
+}
+}  // namespace
+
 std::size_t Express::column_bytes(std::size_t capacity) noexcept {
-  return base::round_up(kPayloadsAt + 2 * base::round_up(capacity, kStride), base::kPageBytes);
+  return base::round_up(kPayloadsAt + 2 * base::round_up(capacity, kStride) + kLines * early_bytes(capacity),
+                        base::kPageBytes);
 }
 
 Express::Tag Express::tag_of(core::CollectiveKind kind, DType dtype, const Shape& shape, ReduceOp op, double prescale,
@@ -70,50 +86,76 @@ Express::Tag Express::tag_of(core::CollectiveKind kind, DType dtype, const Shape
 
 Express::Express(base::Columns columns, std::size_t capacity, int local_rank)
     : columns_(std::move(columns)), local_rank_(local_rank), capacity_(capacity),
-      payload_bytes_(base::round_up(capacity, kStride)) {
+      payload_bytes_(base::round_up(capacity, kStride)), early_payload_bytes_(early_bytes(capacity)) {
   static_assert(sizeof(Line) == 64 && std::atomic<std::uint64_t>::is_always_lock_free);
   static_assert(sizeof(Counts) <= kStride);
   KOLO_CHECK(local_rank >= 0 && local_rank < ranks()) << "local rank " << local_rank << " of " << ranks();
   KOLO_CHECK(reinterpret_cast<std::uintptr_t>(columns_[local_rank]) % kStride == 0);
-  for (std::size_t parity = 0; parity < 2; ++parity) {
-    reinterpret_cast<Line*>(columns_[local_rank] + parity * kStride)->word.store(0, std::memory_order_release);
-  }
+  static_assert((kAhead & (kAhead - 1)) == 0);
+  for (std::uint64_t call = 0; call < kLines; ++call) line(local_rank, call).word.store(0, std::memory_order_release);
   counts(local_rank).finished.store(0, std::memory_order_release);
   counts(local_rank).withdrawn.store(false, std::memory_order_release);
   counts(local_rank).reading.store(false, std::memory_order_release);
+  counts(local_rank).wanted.store(false, std::memory_order_release);
   counts(local_rank).cpu.store(kNoCpu, std::memory_order_release);
   for (auto& took : counts(local_rank).took) took.store(0, std::memory_order_release);
   std::memset(extra(local_rank), 0, kExtraBytes);
   neighbours_.reserve(static_cast<std::size_t>(ranks()));
+  left_by_.reserve(static_cast<std::size_t>(ranks()));
 }
 
-Express::Line& Express::line(int local_rank) const noexcept {
-  return *reinterpret_cast<Line*>(columns_[local_rank] + call_ % 2 * kStride);
+Express::Line& Express::line(int local_rank, std::uint64_t call) const noexcept {
+  return *reinterpret_cast<Line*>(columns_[local_rank] + call % kLines * kStride);
 }
 
 Express::Counts& Express::counts(int local_rank) const noexcept {
-  return *reinterpret_cast<Counts*>(columns_[local_rank] + 2 * kStride);
+  return *reinterpret_cast<Counts*>(columns_[local_rank] + kCountsAt);
 }
 
-std::byte* Express::room(int local_rank) const noexcept { return line(local_rank).room; }
+/// In the last call.
+bool Express::is_early(int local_rank) const noexcept {
+  if (local_rank == local_rank_) return is_early_;
+  return (line(local_rank, call_).word.load(std::memory_order_relaxed) & kEarly) != 0;
+}
+
+std::byte* Express::room(int local_rank) const noexcept { return line(local_rank, call_).room; }
+
+std::size_t Express::early_capacity() const noexcept { return std::min(capacity_, kLongestEarlyPayload); }
 
 std::byte* Express::payload(int local_rank) const noexcept {
-  return columns_[local_rank] + kPayloadsAt + call_ % 2 * payload_bytes_;
+  std::byte* const payloads = columns_[local_rank] + kPayloadsAt;
+  if (!is_early(local_rank)) return payloads + call_ % 2 * payload_bytes_;
+  return payloads + 2 * payload_bytes_ + call_ % kLines * early_payload_bytes_;
 }
 
 std::byte* Express::extra(int local_rank) const noexcept { return columns_[local_rank] + kExtraAt; }
 
-void Express::speak(Tag tag) noexcept {
-  word_ = pack(call_, tag);
+void Express::begin(bool early) noexcept {
+  if (!std::exchange(is_left_, false)) {
+    settled_ = call_;
+    seen_ = 0;
+    verdict_ = Verdict::undecided;
+  }
+  KOLO_CHECK(call_ - settled_ < kAhead) << "call " << call_ + 1 << " before call " << settled_ + 1 << " is settled";
+  ++call_;
+  is_early_ = early;
+}
+
+void Express::pass_over() noexcept {
+  settled_ = ++call_;
+  is_early_ = is_left_ = false;
   seen_ = 0;
-  std::uint64_t& before = own_line_[call_ % 2];
-  if (line(local_rank_).word.compare_exchange_strong(before, word_, std::memory_order_acq_rel)) {
-    before = word_;
-    verdict_ = tag == kByLog ? Verdict::by_log : Verdict::undecided;
+  verdict_ = Verdict::undecided;
+}
+
+void Express::speak(Tag tag) noexcept {
+  const std::uint64_t word = pack(call_, tag, is_early_);
+  std::uint64_t& before = own_line_[call_ % kLines];
+  if (line(local_rank_, call_).word.compare_exchange_strong(before, word, std::memory_order_acq_rel)) {
+    before = word;
     return;
   }
   KOLO_CHECK(before == pack(call_, kByLog)) << "somebody else wrote into an express line";
-  verdict_ = Verdict::by_log;  // a peer was not willing to wait any longer
 }
 
 /// The lines of the next call are taken from the peers' caches while this rank waits for their words. A peer that is
@@ -122,27 +164,46 @@ void Express::speak(Tag tag) noexcept {
 void Express::expect(std::size_t payload_bytes) const noexcept {
   constexpr std::size_t kMost = 1 << 10;
   constexpr std::size_t kLong = 8 << 10;
-  const std::size_t parity = (call_ + 1) % 2;
-  base::claim_lines(columns_[local_rank_] + parity * kStride, sizeof(Line));
-  if (payload_bytes >= kLong) return;
-  base::claim_lines(columns_[local_rank_] + kPayloadsAt + parity * payload_bytes_, std::min(payload_bytes, kMost));
+  base::claim_lines(reinterpret_cast<std::byte*>(&line(local_rank_, call_ + 1)), sizeof(Line));
+  if (payload_bytes == 0 || payload_bytes >= kLong) return;
+  std::byte* next = columns_[local_rank_] + kPayloadsAt + (call_ + 1) % 2 * payload_bytes_;
+  if (is_early_)
+    next = columns_[local_rank_] + kPayloadsAt + 2 * payload_bytes_ + (call_ + 1) % kLines * early_payload_bytes_;
+  base::claim_lines(next, std::min(payload_bytes, kMost));
 }
 
 Express::Verdict Express::look() noexcept {
   if (verdict_ != Verdict::undecided) return verdict_;
+  const std::uint64_t oldest = settled_ + 1;
+  const std::uint64_t own = own_line_[oldest % kLines];
+  if (is_by_log(own)) return verdict_ = Verdict::by_log;
   for (; seen_ < ranks(); ++seen_) {
-    const std::uint64_t word = line(seen_).word.load(std::memory_order_acquire);
-    if (word == word_) continue;
-    if (!same_call(word, word_)) return Verdict::undecided;
+    const std::uint64_t word = line(seen_, oldest).word.load(std::memory_order_acquire);
+    if (agree(word, own)) continue;
+    if (!same_call(word, own)) return Verdict::undecided;
     return verdict_ = Verdict::by_log;
   }
   return verdict_ = Verdict::together;
 }
 
+Express::Verdict Express::look_at(int local_rank) const noexcept {
+  const std::uint64_t own = own_line_[call_ % kLines];
+  if (is_by_log(own)) return Verdict::by_log;
+  const std::uint64_t word = line(local_rank, call_).word.load(std::memory_order_acquire);
+  if (agree(word, own)) return Verdict::together;
+  return same_call(word, own) ? Verdict::by_log : Verdict::undecided;
+}
+
+void Express::settle() noexcept {
+  ++settled_;
+  seen_ = 0;
+  verdict_ = Verdict::undecided;
+}
+
 void Express::note_cpu(int cpu) noexcept {
-  constexpr std::uint64_t kCallsPerLook = 16;  // ranks move seldom, and there may be many
+  constexpr std::uint64_t kWaitsPerLook = 16;  // ranks move seldom, and there may be many
   const bool moved = cpu != cpu_;
-  if (!moved && call_ % kCallsPerLook != 0) return;
+  if (!moved && ++waits_ % kWaitsPerLook != 0) return;
   if (moved) counts(local_rank_).cpu.store(cpu_ = cpu, std::memory_order_relaxed);
   neighbours_.clear();
   for (int rank = 0; rank < ranks(); ++rank) {
@@ -152,27 +213,46 @@ void Express::note_cpu(int cpu) noexcept {
 
 bool Express::has_heard_neighbours() const noexcept {
   const auto has_spoken = [this](int rank) {
-    return same_call(line(rank).word.load(std::memory_order_relaxed), word_);
+    return same_call(line(rank, call_).word.load(std::memory_order_relaxed), pack(call_, kByLog));
   };
   return !neighbours_.empty() && std::all_of(neighbours_.begin(), neighbours_.end(), has_spoken);
 }
 
 Express::Verdict Express::demote() noexcept {
-  while (look() == Verdict::undecided) {
-    std::atomic<std::uint64_t>& word = line(seen_).word;
-    std::uint64_t before = word.load(std::memory_order_acquire);
-    if (same_call(before, word_)) continue;  // spoken meanwhile: look again
-    if (word.compare_exchange_strong(before, pack(call_, kByLog), std::memory_order_acq_rel))
-      verdict_ = Verdict::by_log;
+  left_by_.clear();
+  if (look() == Verdict::together) return Verdict::together;
+  const std::uint64_t oldest = settled_ + 1;
+  const std::uint64_t by_log = pack(oldest, kByLog);
+  const std::uint64_t own = own_line_[oldest % kLines];
+  bool together = true;
+  for (int rank = 0; rank < ranks(); ++rank) {
+    std::atomic<std::uint64_t>& at = line(rank, oldest).word;
+    std::uint64_t word = at.load(std::memory_order_acquire);
+    while (!same_call(word, by_log)) {
+      if (at.compare_exchange_weak(word, by_log, std::memory_order_acq_rel)) word = by_log;
+    }
+    together = together && agree(word, own) && !is_by_log(word);
+    if (rank != local_rank_ && (word & kEarly) != 0) left_by_.push_back(rank);
   }
+  verdict_ = together ? Verdict::together : Verdict::by_log;
+  if (together) left_by_.clear();
+  for (const int rank : left_by_) want(rank);
   return verdict_;
 }
 
+/// Sequentially consistent, as the look that follows, whether the rank's engine sleeps.
+void Express::want(int local_rank) noexcept { counts(local_rank).wanted.store(true, std::memory_order_seq_cst); }
+bool Express::is_wanted() const noexcept { return counts(local_rank_).wanted.load(std::memory_order_seq_cst); }
+void Express::clear_wanted() noexcept { counts(local_rank_).wanted.exchange(false, std::memory_order_seq_cst); }
+
 void Express::resume(std::uint64_t call) noexcept {
-  call_ = call;
-  for (const std::uint64_t over : {call, call + 1}) {
-    std::uint64_t& own = own_line_[over % 2] = pack(over, kByLog);
-    reinterpret_cast<Line*>(columns_[local_rank_] + over % 2 * kStride)->word.store(own, std::memory_order_release);
+  call_ = settled_ = call;
+  is_early_ = is_left_ = false;
+  seen_ = 0;
+  verdict_ = Verdict::undecided;
+  for (std::uint64_t over = call + 1; over != call + 1 - kLines; --over) {
+    std::uint64_t& own = own_line_[over % kLines] = pack(over, kByLog);
+    line(local_rank_, over).word.store(own, std::memory_order_release);
   }
 }
 

@@ -6,14 +6,15 @@
 // nothing here waits, and nothing here moves data (engine/express_routes.hpp).
 //
 // Why no order can matter here. The unnamed calls of a set are numbered by each rank's own order of calls, one at a
-// time (threads queue for them), and synchronous: call k is over on a rank before that rank begins call k + 1. So
+// time (threads queue for them), and synchronous: a rank has returned from call k before it begins call k + 1. So
 // everybody agrees on the order of these calls without a word, and none of them can stand between two entries of the
 // log in a way that anybody could see: named operations run beside it, as they run beside each other.
 //
-// Words. A rank has a *line* for odd and one for even calls. The line's first eight bytes are its *word*: the number of
-// the call (16 bits of it) and a *tag* (48 bits), a hash of the signature; the tag `kByLog` says "not past the log".
-// The rest of the line holds inputs of up to 56 bytes, longer ones lie in a payload area of the same parity, or
-// stay where they are, and the line says at which address (transport/peer_memory.hpp).
+// Words. A rank has kLines *lines*, one for each of as many calls in a row. A line's first eight bytes are its *word*:
+// the number of the call (16 bits of it), a *tag* (47 bits), which is a hash of the signature, and whether the rank may
+// leave the call early (below); the tag `kByLog` says "not past the log". The rest of the line holds inputs of up to 56
+// bytes. Longer ones lie in a payload area, one for odd and one for even calls, or stay where they are, and the line
+// says at which address (transport/peer_memory.hpp).
 //
 // The verdict on call k is a function of the n words of call k, which are written once each:
 //
@@ -29,36 +30,54 @@
 // everybody. A rank that is dead, has left, or faulted never speaks, so its peers end in the log as well.
 //
 // After the verdict `together` nothing can be taken back. Where peers read a rank's own memory the call is over for
-// that rank only when they have: each rank says in a third line the last call that it has *finished* reading in. Who
+// that rank only when they have: each rank says beside its lines the last call that it has *finished* reading in. Who
 // waits for a dead rank's hears of its death as a fatal error. A rank that must give up this wait, for whatever
 // reason, says that it has *withdrawn* before its caller may touch the memory again. A peer that has read looks for
 // that afterwards: if it finds it, what it has read may be anything, and its call fails, too. Where ranks are threads
 // reading freed memory would crash the reader. There a rank says that it *reads* and looks for a withdrawal then,
 // before it reads; and who has withdrawn waits until nobody reads. Both store, then look, sequentially consistent.
 //
-// Reuse. A rank writes word and payload of call k over those of call k - 2. Nobody needs them any more: to begin call
-// k it has ended call k - 1; either together, then all have spoken in k - 1, or by the log, then all have submitted it
-// (or there is a fatal error, and nobody begins another call). To speak or to submit in k - 1 each had ended k - 2. The
-// one exception: the log fails a call that a rank which has *left* will never make, though others may still be in the
-// call before. So from the moment that the log says that a rank has left, the express is closed (the engine's
-// business): calls go to the log without a word, and nothing is written over.
+// Leaving early. A rank that has nothing to receive in a call has spoken, and may leave it before the others have come;
+// so may one that waits for another rank's data alone, when that one has spoken (engine/express_routes.hpp says which
+// those are). Such a call is *unsettled* on that rank. A rank *settles* its calls in order: it looks at the verdict,
+// and where that is `by log` it submits the call to the log, with the input that lies in its line or its *early
+// payload*, of up to 1 KiB; there are kLines of them, too. It settles all before it goes to the log with another call,
+// before it writes into a longer payload, before it joins, and before it leaves the job.
+// Nothing would make a rank that is busy elsewhere look. So whoever takes a call to the log has every rank that has not
+// spoken go there as well, by compare-and-swap as above, and what it meets instead is a word: if that says that the
+// rank may have left, it sets the rank's *wanted* mark, and wakes its engine. Both write the same word by an atomic
+// step, so one of the two finds what the other has written: no rank leaves such a call without being told. (Where the
+// express is closed, see below, nobody tells: there every rank settles what it has left.)
+// What the log says of such a call, a mismatch for instance, the rank's next call tells (engine/unnamed_calls.hpp).
+//
+// Reuse. A rank begins call k when it has settled call k - kAhead; most settle k - 1, because they do not leave early.
+// A call that is settled, and has gone together, all have begun; one that went by the log, too, for all have submitted
+// it (or there is a fatal error, and nobody begins another call).
+//   So a rank that begins call k knows that all have begun k - kAhead, and that they have settled k - 2 kAhead: it may
+//   write line and early payload of call k over those of k - kLines, for kLines = 2 kAhead.
+//   A longer payload is written over that of call k - 2 when k - 1 is settled. Then all have begun k - 1, and whoever
+//   reads in a call does that before it leaves it.
+// The one exception: the log fails a call that a rank which has *left* the job will never make, though others may still
+// be in the call before. So from the moment that the log says that a rank has left, the express is closed (the engine's
+// business): calls go to the log without a word, what is unsettled is settled, and nothing is written over.
 //
 // Joining. A rank that is absent (messages.hpp) takes part in no call; all that others begin meanwhile goes by the log,
 // because it never speaks. Its join takes its turn among its calls, so it has ended its last one. Since a demotion
 // waits, the express is closed, as above, from the moment that the log says that a rank has joined. When all have
 // joined they go on from the number that the log says. Words of long ago could be taken for those of a call with the
-// same 16 bits: so the first call goes by the log on all ranks, and each writes its own words anew before it submits
+// same 16 bits: so the first call goes by the log on all ranks, and each writes all its words anew before it submits
 // that.
 //
 // The log knows an unnamed call by the same number, so its rounds of unnamed calls have gaps, the same on all ranks.
 //
 // Time. After a call that may be done in different ways each rank says how long it took, by parity. The rank that chose
-// the way reads that in the next call, when all have spoken: then they have said it, and none has ended the call after.
+// the way reads that in the next call that it does not leave early, when all have spoken: then they have said it, and
+// few have ended another such call since.
 //
 // CPUs. Where ranks share them, each says beside its counts which one it is on. That is a hint for those who wait
 // (engine/express.cpp): nothing that is decided depends on it.
 //
-// Two signatures with the same 48-bit hash would be taken for equal: one in 2^48 of the mistakes that a program makes.
+// Two signatures with the same 47-bit hash would be taken for equal: one in 2^47 of the mistakes that a program makes.
 // Nothing outside the express's own memory and the caller's own buffers is touched even then.
 #pragma once
 
@@ -94,10 +113,15 @@ class Express {
   /// How much a payload holds.
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
 
-  /// Begins the next call: now this rank's room and payload may be written.
-  void begin() noexcept { ++call_; }
+  /// So many calls may be unsettled, and no more; a power of two. Half of the lines.
+  static constexpr std::uint64_t kAhead = 32;
+  /// Begins the next call: now this rank's room and payload may be written. The one before it is settled, unless it was
+  /// left. `early`: this rank may leave the call early, so its payload is the early one.
+  void begin(bool early = false) noexcept;
   /// Says this rank's word, once it has begun. Afterwards the verdict may be asked for.
   void speak(Tag tag) noexcept;
+  /// Leaves the call early: it is not settled.
+  void leave() noexcept { is_left_ = true; }
   /// A hint, once this rank has spoken: the next call's payload may be as long as this.
   void expect(std::size_t payload_bytes) const noexcept;
   /// Begins the next call and says that it goes by the log.
@@ -105,25 +129,40 @@ class Express {
     begin();
     speak(kByLog);
   }
-  /// Counts a call and says nothing: what remains when the express is closed.
-  void pass_over() noexcept { ++call_; }
+  /// Counts a call and says nothing: what remains when the express is closed. Everything is settled.
+  void pass_over() noexcept;
   /// No rank is in a call, and all go on after this one, with a call that all pass over.
   void resume(std::uint64_t call) noexcept;
   /// The number of the call that was begun last: 1, 2, ...
   [[nodiscard]] std::uint64_t call() const noexcept { return call_; }
-  /// Looks at the peers' words. Costs one line a peer that has not been seen to speak.
+  /// All calls up to this one are settled.
+  [[nodiscard]] std::uint64_t settled() const noexcept { return settled_; }
+  /// Looks at the peers' words of the oldest unsettled call, which may be the last. Costs one line a peer that has not
+  /// been seen to speak.
   [[nodiscard]] Verdict look() noexcept;
+  /// What that rank's word says of the call that was begun last: undecided while there is none.
+  [[nodiscard]] Verdict look_at(int local_rank) const noexcept;
+  /// The oldest unsettled call is settled.
+  void settle() noexcept;
   /// Where ranks share CPUs, once in every call: says which CPU this rank is on, and learns who else was last there.
   void note_cpu(int cpu) noexcept;
   /// Whether others were last seen on this CPU, and all of them have spoken: they need no turn there before the rest
   /// has. A guess: ranks move. Costs no line of another CPU.
   [[nodiscard]] bool has_heard_neighbours() const noexcept;
-  /// Decides: makes the call go by the log unless all have spoken meanwhile.
+  /// Decides on the oldest unsettled call: makes it go by the log unless all have spoken meanwhile, and has those that
+  /// may have left it settle it. Whoever takes a call to the log does this, whatever the verdict was.
   [[nodiscard]] Verdict demote() noexcept;
+  /// The ranks whose *wanted* mark the last `demote` has set: their engines must be woken.
+  [[nodiscard]] const std::vector<int>& left_by() const noexcept { return left_by_; }
+  /// This rank's *wanted* mark. Clear it first, then look at the unsettled calls.
+  [[nodiscard]] bool is_wanted() const noexcept;
+  void want() noexcept { want(local_rank_); }
+  void clear_wanted() noexcept;
   /// What stands beside a rank's word: kRoom bytes in its cache line, aligned to 8, and the payload, `capacity()` bytes
-  /// elsewhere, aligned to 64. The own ones are written between `begin` and `speak`, the peers' may be read with the
-  /// verdict `together`, until the next call.
+  /// elsewhere, aligned to 64; `early_capacity()` of who may leave early. The own ones are written between `begin` and
+  /// `speak`, the peers' may be read with the verdict `together`, or when they have said the same, until the next call.
   static constexpr std::size_t kRoom = 56;
+  [[nodiscard]] std::size_t early_capacity() const noexcept;
   [[nodiscard]] std::byte* room(int local_rank) const noexcept;
   [[nodiscard]] std::byte* payload(int local_rank) const noexcept;
   /// The shorter of the two that holds so much.
@@ -154,20 +193,28 @@ class Express {
  private:
   struct Line;
   struct Counts;
+  static constexpr std::size_t kLines = 2 * kAhead;
   static constexpr int kNoCpu = -1;
-  [[nodiscard]] Line& line(int local_rank) const noexcept;  // for the current call
+  [[nodiscard]] Line& line(int local_rank, std::uint64_t call) const noexcept;
   [[nodiscard]] Counts& counts(int local_rank) const noexcept;
+  [[nodiscard]] bool is_early(int local_rank) const noexcept;
+  void want(int local_rank) noexcept;
 
   const base::Columns columns_;
   const int local_rank_;
   const std::size_t capacity_;
-  const std::size_t payload_bytes_;  // from one payload to the other
+  const std::size_t payload_bytes_;        // from one payload to the other
+  const std::size_t early_payload_bytes_;  // likewise
   std::uint64_t call_ = 0;
-  std::uint64_t word_ = 0;          // what this rank meant to say in this call
-  std::uint64_t own_line_[2] = {};  // what the own lines hold, by parity
-  int seen_ = 0;                    // local ranks below have said the same
+  std::uint64_t settled_ = 0;
+  bool is_early_ = false;                // as this rank has said of its last call
+  bool is_left_ = false;                 // the last call was left early
+  std::uint64_t own_line_[kLines] = {};  // what the own lines hold
+  int seen_ = 0;                         // of the oldest unsettled call: local ranks below have said the same
   Verdict verdict_ = Verdict::undecided;
+  std::vector<int> left_by_;
   int cpu_ = kNoCpu;             // as this rank has said last
+  std::uint64_t waits_ = 0;      // in which it has looked who else is there
   std::vector<int> neighbours_;  // other local ranks that were there when this one last looked
 };
 

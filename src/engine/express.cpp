@@ -13,20 +13,30 @@
 // its CPU away at once when one that was last seen there has not spoken, and keeps it for a little while when all of
 // these have: what is missing then comes from another CPU. (One that is alone on its CPU gives nothing away.)
 //
+// Who leaves calls early (control/express.hpp) settles them when it must: before a call that needs a line that is still
+// in use, or one that all must have begun. Then it waits for the verdict as above, and where that is `by log` it
+// submits the call and waits for its end. Meanwhile nobody else has the rank's unnamed calls. While nobody has them,
+// the driver settles what peers ask for (`settle_left_calls`), one call at a time, without waiting for a verdict.
+//
 // Once all have spoken a call cannot be demoted any more. Where it has a second meeting a rank waits in the same
 // manner, but looks for as long as the peers' copies take before it drives - they need nothing of this engine
 // meanwhile, and what others need its background thread does - and to its deadline: that peers take long to read is no
 // fault, that they died is, and ends the wait.
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "control/sentences.hpp"
 #include "engine/engine.hpp"
 
 namespace kolo::engine {
+
+using Verdict = control::Express::Verdict;
+
 namespace {
 
 /// Turns given away before the engine is driven: every rank that shares this CPU should have had one.
@@ -58,7 +68,21 @@ std::vector<std::int32_t> ranks_behind(SetState& set) {
 
 bool Engine::express(SetState& set, const ExpressCall& call, std::optional<std::chrono::nanoseconds> timeout) {
   UnnamedCalls& calls = set.unnamed;
-  if (!calls.begin(call) || await_express(set, call) != control::Express::Verdict::together) return false;
+  const bool open = calls.is_open();
+  if (calls.has_left()) settle_up_to(set, calls.settled_before(call, open), std::nullopt);
+  if (!calls.begin(call, open)) return false;
+  if (calls.routes().may_leave() && await_source(set, call)) {
+    if (calls.leave(call, timeout)) push({Command::run_ahead, nullptr, set.number});
+    note_expressed(calls, call);
+    try {
+      calls.routes().run(call, {}, false);
+    } catch (...) {
+      calls.left().note_told(calls.call());
+      throw;
+    }
+    return true;
+  }
+  if (await_express(set, call) != control::Express::Verdict::together) return false;
   const auto await = [&](const std::function<bool()>& there) { await_peers(set, call, there, timeout); };
   try {
     calls.routes().run(call, std::cref(await));  // by reference: it does not fit into the function's own room
@@ -69,10 +93,14 @@ bool Engine::express(SetState& set, const ExpressCall& call, std::optional<std::
     if (error.code() == ErrorCode::transport) give_up(call, error);
     throw;
   }
+  note_expressed(calls, call);
+  return true;
+}
+
+void Engine::note_expressed(UnnamedCalls& calls, const ExpressCall& call) {
   KOLO_LOG(*logger_, trace) << "done past the log: unnamed " << core::to_string(call.kind) << ", " << call.bytes()
                             << " bytes";
   calls.note_done(call.bytes());
-  return true;
 }
 
 /// Looks for as long as a peer that is on its way takes; whether it came.
@@ -86,16 +114,16 @@ bool Engine::look_out(There there) {
   return there();
 }
 
-/// The same of all peers' words where ranks take turns on the CPUs: a rank keeps its turn while only ranks on other
+/// The same of peers' words where ranks take turns on the CPUs: a rank keeps its turn while only ranks on other
 /// CPUs are missing. Whom it would give the turn to waits for the same words, and gives it back: with 2 ranks a CPU
 /// that made a call 1.5 switches of a CPU instead of 1.
-bool Engine::look_out_by_turns(UnnamedCalls& calls) const {
-  using Verdict = control::Express::Verdict;
+template <class There>
+bool Engine::look_out_by_turns(UnnamedCalls& calls, There there) const {
   control::Express& express = calls.express();
   express.note_cpu(base::current_cpu());
   int pauses = calls.may_pause() ? kPausesForOtherCpus : 0;
   for (int turns = kTurnsGivenAway; turns > 0;) {
-    if (express.look() != Verdict::undecided) return true;
+    if (there()) return true;
     if (pauses > 0 && express.has_heard_neighbours()) {
       if (--pauses == 0) calls.note_vain_pauses();
       base::cpu_relax();
@@ -104,19 +132,196 @@ bool Engine::look_out_by_turns(UnnamedCalls& calls) const {
       std::this_thread::yield();
     }
   }
-  return express.look() != Verdict::undecided;
+  return there();
 }
 
-control::Express::Verdict Engine::await_express(SetState& set, const ExpressCall& call) {
-  control::Express& express = set.unnamed.express();
-  const auto decided = [&express] { return express.look() != control::Express::Verdict::undecided; };
+/// The same of a call of so many bytes.
+template <class There>
+bool Engine::look_out(SetState& set, std::size_t bytes, There there) {
   // Of a part of the ranks nobody knows here whom else they keep from running.
   const bool by_turns =
-      wait_policy_.pauses_before_yield == 0 && set.topology.size == topology_.size && call.bytes() <= kShortCall;
-  if (by_turns ? look_out_by_turns(set.unnamed) : look_out(decided)) return express.look();
-  help_until(decided, base::now() + std::min<base::Duration>(wait_policy_.active, kPatience));
-  return express.demote();
+      wait_policy_.pauses_before_yield == 0 && set.topology.size == topology_.size && bytes <= kShortCall;
+  return by_turns ? look_out_by_turns(set.unnamed, there) : look_out(there);
 }
+
+/// Whether this rank may leave the call now: it has spoken before anybody has taken the call to the log, and who gives
+/// it data has spoken, too.
+bool Engine::await_source(SetState& set, const ExpressCall& call) {
+  const ExpressRoutes& routes = set.unnamed.routes();
+  const control::Express& express = set.unnamed.express();
+  const std::optional<int> source = routes.source(call);
+  if (!source) return express.look_at(express.local_rank()) == Verdict::together;
+  const auto there = [&] { return express.look_at(*source) != Verdict::undecided; };
+  return look_out(set, call.bytes(), there) && express.look_at(*source) == Verdict::together &&
+         routes.is_carried_by(*source, call);
+}
+
+/// On the last call. All before are settled then.
+Verdict Engine::await_express(SetState& set, const ExpressCall& call) {
+  if (set.unnamed.has_left()) settle_up_to(set, set.unnamed.call() - 1, std::nullopt);
+  const Verdict verdict = await_verdict(set, call.bytes());
+  set.unnamed.note_verdict(verdict == Verdict::together);
+  return verdict;
+}
+
+/// On the oldest unsettled call. Those that may have left it are told where it goes by the log.
+Verdict Engine::await_verdict(SetState& set, std::size_t bytes) {
+  control::Express& express = set.unnamed.express();
+  const auto decided = [&express] { return express.look() != Verdict::undecided; };
+  if (!look_out(set, bytes, decided)) {
+    help_until(decided, base::now() + std::min<base::Duration>(wait_policy_.active, kPatience));
+  }
+  return express.look() == Verdict::together ? Verdict::together : decide(set);
+}
+
+/// Takes the oldest unsettled call to the log unless all have spoken, and wakes those that may have left it.
+Verdict Engine::decide(SetState& set) {
+  control::Express& express = set.unnamed.express();
+  if (express.look() == Verdict::together || express.demote() == Verdict::together) return Verdict::together;
+  for (const int rank : express.left_by()) {
+    const int member = set.members[static_cast<std::size_t>(rank)];
+    const int local_rank = topology_.local_rank_of[static_cast<std::size_t>(member)];
+    if (board_.asleep(local_rank)) link_->wake(local_rank);
+  }
+  return Verdict::by_log;
+}
+
+// ---------------------------------------------------------------- calls that were left
+
+/// Settles the calls up to that one; whether it could until the time had come. Throws Error when there is a fatal one.
+bool Engine::settle_up_to(SetState& set, core::Round last, std::optional<base::Time> until) {
+  const control::Express& express = set.unnamed.express();
+  while (express.settled() < last) {
+    if (await_verdict(set, 0) == Verdict::together) {
+      set.unnamed.settle();
+      continue;
+    }
+    check_usable();
+    const OperationPtr operation = make_left_operation(set, Operation::Settles::by_caller);
+    submit(operation, true);
+    wait(*operation, until);
+    if (!operation->done()) return false;
+    check_usable();
+    set.unnamed.settle_by_log(operation->outcome());
+  }
+  return true;
+}
+
+/// The oldest unsettled call, for the log.
+OperationPtr Engine::make_left_operation(SetState& set, Operation::Settles settles) {
+  OperationPtr operation = set.unnamed.left().make_operation(set.unnamed.express().settled() + 1, set.topology);
+  operation->entry = &set.names.unnamed();
+  operation->engine = weak_from_this();
+  operation->settles = settles;
+  return operation;
+}
+
+void Engine::decline_express(SetState& set) {
+  settle_all(set, std::nullopt);
+  if (set.unnamed.decline()) decide(set);
+}
+
+bool Engine::settle_all(SetState& set, std::optional<base::Time> until) {
+  return !set.unnamed.has_left() || settle_up_to(set, set.unnamed.last_left(), until);
+}
+
+/// For the end, when nobody else makes calls.
+void Engine::settle_all_sets(base::Time until) {
+  std::vector<SetStatePtr> ahead;
+  {
+    driver_.take_over();
+    const HandOver after(*this);
+    progress();  // what lies in the mailbox is known, too
+    ahead = ahead_;
+  }
+  for (const SetStatePtr& set : ahead) {
+    Entry* entry = nullptr;  // the driver may have it
+    help_until([&] { return faulted() || entry != nullptr || (entry = set->names.try_claim_unnamed()) != nullptr; },
+               until);
+    if (entry == nullptr) continue;
+    bool is_settled = false;
+    try {
+      is_settled = settle_all(*set, until);
+    } catch (const Error&) {
+      // Everything has failed.
+    }
+    // What is still in flight has the unnamed calls.
+    if (is_settled) set->names.give_back(*entry);
+    report_left_failure(*set);
+  }
+}
+
+/// For who makes no call that could tell it.
+void Engine::report_left_failure(SetState& set) {
+  const Status failure = set.unnamed.left().take_failure();
+  if (failure.ok()) return;
+  errands_.log(LogLevel::error, "a call that had returned already has failed since: " + failure.message());
+}
+
+/// What peers ask for, of sets in which nobody makes a call; and of those that are closed or dropped everything.
+bool Engine::settle_left_calls(base::Time now) {
+  if (faulted() || ending_.is_closed()) return false;
+  bool moved = false;
+  for (std::size_t i = 0; i < ahead_.size(); ++i) {
+    const SetStatePtr set = ahead_[i];
+    if (!set->unnamed.is_wanted()) continue;
+    Entry* const entry = set->names.try_claim_unnamed();
+    if (entry == nullptr) continue;
+    moved = true;
+    set->unnamed.express().clear_wanted();
+    if (!settle_left_calls(*set, now)) set->names.give_back(*entry);
+  }
+  return moved;
+}
+
+/// Settles what needs no waiting. True: a call has been submitted to the log, and its end gives the claim back.
+bool Engine::settle_left_calls(SetState& set, base::Time now) {
+  UnnamedCalls& calls = set.unnamed;
+  const bool is_dropped = std::find(dropping_.begin(), dropping_.end(), set.number) != dropping_.end();
+  while (calls.has_left()) {
+    if (calls.express().look() == Verdict::undecided && calls.is_open() && !is_dropped) return false;
+    if (decide(set) == Verdict::together) {
+      calls.settle();
+      continue;
+    }
+    calls.express().want();  // and goes on after that
+    admit(make_left_operation(set, Operation::Settles::by_driver), now);
+    return true;
+  }
+  if (is_dropped) {
+    dropping_.erase(std::find(dropping_.begin(), dropping_.end(), set.number));
+    report_left_failure(set);
+    participant_.drop(set.number);
+    if (dropping_.empty()) {
+      for (OperationPtr& request : std::exchange(held_back_, {})) {
+        if (!request->done()) say_request(std::move(request));
+      }
+    }
+  }
+  return false;
+}
+
+/// Whether that is due. Asked after announcing sleep.
+bool Engine::owes_left_calls() const noexcept {
+  if (faulted() || ending_.is_closed()) return false;
+  return std::any_of(ahead_.begin(), ahead_.end(),
+                     [](const SetStatePtr& set) { return set->unnamed.is_wanted() && set->names.is_unnamed_free(); });
+}
+
+/// Drops the set for this rank; calls that it has left there are settled first.
+void Engine::drop(core::SetId number) {
+  SetState& set = sets_.state_of(number);
+  if (!set.unnamed.has_left()) return participant_.drop(number);
+  dropping_.push_back(number);
+  set.unnamed.express().want();
+}
+
+/// After the unnamed calls have been given back: somebody may have asked meanwhile.
+void Engine::look_after_left_calls(SetState& set) {
+  if (set.unnamed.is_wanted()) driver_.ring_if_asleep();
+}
+
+// ---------------------------------------------------------------- the second meeting
 
 void Engine::await_peers(SetState& set, const ExpressCall& call, const std::function<bool()>& there,
                          std::optional<std::chrono::nanoseconds> timeout) {

@@ -141,6 +141,25 @@ Entry& NameTable::claim_unnamed() {
   return *unnamed_;
 }
 
+Entry* NameTable::try_claim_unnamed() {
+  const base::MutexLock lock(mutex_);
+  if (unnamed_ == nullptr || unnamed_serving_ != unnamed_next_) return nullptr;
+  ++unnamed_next_;
+  KOLO_CHECK(!unnamed_->in_flight.exchange(true, std::memory_order_acquire)) << "two unnamed calls at once";
+  return unnamed_;
+}
+
+bool NameTable::is_unnamed_free() const {
+  const base::MutexLock lock(mutex_);
+  return unnamed_ != nullptr && unnamed_serving_ == unnamed_next_;
+}
+
+Entry& NameTable::unnamed() {
+  const base::MutexLock lock(mutex_);
+  KOLO_CHECK(unnamed_ != nullptr) << "nobody has claimed the unnamed calls";
+  return *unnamed_;
+}
+
 Entry& NameTable::hold(std::string_view name) {
   const base::MutexLock lock(mutex_);
   Entry& entry = entries_.find_or_make(name);

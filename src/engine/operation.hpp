@@ -109,9 +109,15 @@ class HandleState {
  public:
   // -- the driver's
   bool warned = false;
-  bool overdue = false;     ///< its deadline has passed
-  bool reminded = false;    ///< the leader, of the deadline
-  bool joins = false;       ///< a join: constant
+  bool overdue = false;   ///< its deadline has passed
+  bool reminded = false;  ///< the leader, of the deadline
+  bool joins = false;     ///< a join: constant
+  /// Whether this submits an unnamed call that its rank had left early: constant.
+  enum class Settles : unsigned char {
+    no,
+    by_driver,  ///< its end gives the unnamed calls free
+    by_caller   ///< who has claimed them keeps them
+  } settles = Settles::no;
   bool is_waiting = false;  ///< of an unnamed asynchronous call: for the log
   bool is_kept = false;     ///< by its sequence, until it is done and longer: constant once it is in use
   std::size_t open_index = 0;

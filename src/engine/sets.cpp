@@ -39,7 +39,7 @@ Sets::Sets(const core::Topology& world, Parts parts)
   make_express(*world_);
 }
 
-void Sets::on_log(const control::LogEntry& entry) {
+bool Sets::on_log(const control::LogEntry& entry) {
   if (const auto* added = std::get_if<control::SetAdded>(&entry)) {
     blocks_.add(added->set, added->members);
     numbers_[added->set] = (added->base - core::kFirstRow) / core::kRowIds + 1;
@@ -48,8 +48,11 @@ void Sets::on_log(const control::LogEntry& entry) {
     blocks_.remove(removed->set);
     numbers_.erase(removed->set);
   } else if (const auto* joined = std::get_if<control::RankJoined>(&entry)) {
-    if (joined->set == core::kGlobalSet || states_.count(joined->set) != 0) state_of(joined->set).unnamed.close();
+    if (joined->set != core::kGlobalSet && states_.count(joined->set) == 0) return false;
+    state_of(joined->set).unnamed.close();
+    return true;
   }
+  return false;
 }
 
 std::string Sets::words_of(core::SetId set) const {
@@ -82,10 +85,11 @@ std::uint64_t Sets::forget(core::SetId set) {
   return serial;
 }
 
-void Sets::close_unnamed() noexcept {
-  if (std::exchange(is_closed_, true)) return;
+bool Sets::close_unnamed() noexcept {
+  if (std::exchange(is_closed_, true)) return false;
   world_->unnamed.close();
   for (const auto& [set, state] : states_) state->unnamed.close();
+  return true;
 }
 
 void Sets::resume_unnamed(SetState& set, core::Round call, bool ended) noexcept {
@@ -131,7 +135,7 @@ void Sets::make_express(SetState& set) {
   if (parts_.layout.express_bytes == 0 || set.topology.node_count() > 1) return;
   Readers readers{parts_.peers, local_ranks_of(set), set.members, parts_.cpu_of_its_own};
   set.unnamed.make_express(columns_of(set), set.topology.local_rank, std::move(readers), express_limits_,
-                           set.number == core::kGlobalSet);
+                           set.number == core::kGlobalSet, parts_.runs_ahead);
 }
 
 PlaneSite Sets::site_of(const SetState& set, std::uint32_t number, std::size_t ring) const {
