@@ -133,31 +133,29 @@ Entry& NameTable::claim_in_turn(std::string_view name) {
 }
 
 Entry& NameTable::claim_unnamed() {
-  const base::MutexLock lock(mutex_);
-  if (unnamed_ == nullptr) unnamed_ = &entries_.find_or_make({});
-  const std::uint64_t ticket = unnamed_next_++;
-  while (unnamed_serving_ != ticket) unnamed_free_.wait(mutex_);
-  KOLO_CHECK(!unnamed_->in_flight.exchange(true, std::memory_order_acquire)) << "two unnamed calls at once";
-  return *unnamed_;
+  Entry* entry = unnamed_.load(std::memory_order_acquire);
+  if (entry == nullptr) {
+    const base::MutexLock lock(mutex_);
+    entry = &entries_.find_or_make({});
+    unnamed_.store(entry, std::memory_order_release);
+  }
+  unnamed_turns_.take();
+  return *entry;
 }
 
 Entry* NameTable::try_claim_unnamed() {
-  const base::MutexLock lock(mutex_);
-  if (unnamed_ == nullptr || unnamed_serving_ != unnamed_next_) return nullptr;
-  ++unnamed_next_;
-  KOLO_CHECK(!unnamed_->in_flight.exchange(true, std::memory_order_acquire)) << "two unnamed calls at once";
-  return unnamed_;
+  Entry* const entry = unnamed_.load(std::memory_order_acquire);
+  return entry != nullptr && unnamed_turns_.try_take() ? entry : nullptr;
 }
 
-bool NameTable::is_unnamed_free() const {
-  const base::MutexLock lock(mutex_);
-  return unnamed_ != nullptr && unnamed_serving_ == unnamed_next_;
+bool NameTable::is_unnamed_free() const noexcept {
+  return unnamed_.load(std::memory_order_acquire) != nullptr && unnamed_turns_.is_free();
 }
 
-Entry& NameTable::unnamed() {
-  const base::MutexLock lock(mutex_);
-  KOLO_CHECK(unnamed_ != nullptr) << "nobody has claimed the unnamed calls";
-  return *unnamed_;
+Entry& NameTable::unnamed() const {
+  Entry* const entry = unnamed_.load(std::memory_order_acquire);
+  KOLO_CHECK(entry != nullptr) << "nobody has claimed the unnamed calls";
+  return *entry;
 }
 
 Entry& NameTable::hold(std::string_view name) {
@@ -176,8 +174,8 @@ void NameTable::release(Entry& entry) {
 }
 
 void NameTable::give_back(Entry& entry) noexcept {
+  if (&entry == unnamed_.load(std::memory_order_relaxed)) return unnamed_turns_.end();
   const base::MutexLock lock(mutex_);
-  if (entry.name.empty()) return end_unnamed(entry);
   end_flight(entry);
 }
 
@@ -187,8 +185,8 @@ void NameTable::claim_held(Entry& entry) {
 }
 
 void NameTable::finished(Entry& entry) noexcept {
+  if (&entry == unnamed_.load(std::memory_order_relaxed)) return unnamed_turns_.end();
   const base::MutexLock lock(mutex_);
-  if (entry.name.empty()) return end_unnamed(entry);
   end_flight(entry);  // its name was evicted while it ran, or stays without a number
 }
 
@@ -196,12 +194,6 @@ void NameTable::end_flight(Entry& entry) noexcept {
   entry.in_flight.store(false, std::memory_order_release);
   drop_if_unused(entry);
   if (waiting_for_names_ > 0) name_free_.notify_all();
-}
-
-void NameTable::end_unnamed(Entry& entry) noexcept {
-  entry.in_flight.store(false, std::memory_order_release);
-  ++unnamed_serving_;
-  unnamed_free_.notify_all();
 }
 
 /// Whoever lets go of an entry calls this: the last one takes it out.

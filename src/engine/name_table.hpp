@@ -17,6 +17,7 @@
 #include "base/hash.hpp"
 #include "base/mutex.hpp"
 #include "base/stable_vector.hpp"
+#include "base/turns.hpp"
 #include "core/signature.hpp"
 #include "engine/operation.hpp"
 
@@ -34,7 +35,7 @@ struct alignas(base::kCacheLine) Entry {
   /// The driver's: while it is in flight, drained and not running.
   OperationPtr operation;
   const core::SetId set;
-  /// From the claim to completion.
+  /// From the claim to completion. Not of unnamed calls, which take turns.
   std::atomic<bool> in_flight{false};
   bool held = false;         ///< by a prepared request; guarded by the table's mutex
   bool known = false;        ///< by a number; the driver writes it, with the table's mutex
@@ -119,9 +120,9 @@ class NameTable {
   /// Likewise, without waiting. Null: somebody has them, or nobody has ever made any.
   [[nodiscard]] Entry* try_claim_unnamed();
   /// Whether nobody has them.
-  [[nodiscard]] bool is_unnamed_free() const;
+  [[nodiscard]] bool is_unnamed_free() const noexcept;
   /// Their entry: inside a claim.
-  [[nodiscard]] Entry& unnamed();
+  [[nodiscard]] Entry& unnamed() const;
   /// Reserves a name for a prepared request until `release`. Throws Error (duplicate_name) when it is in use.
   Entry& hold(std::string_view name);
   void release(Entry& entry);
@@ -144,17 +145,14 @@ class NameTable {
 
  private:
   void drop_if_unused(Entry& entry) noexcept KOLO_REQUIRES(mutex_);
-  void end_unnamed(Entry& entry) noexcept KOLO_REQUIRES(mutex_);
   void end_flight(Entry& entry) noexcept KOLO_REQUIRES(mutex_);
 
   const bool stays_on_node_;
   mutable base::Mutex mutex_;
   NameIndex entries_ KOLO_GUARDED_BY(mutex_);
   std::shared_ptr<const core::Signature> shared_ KOLO_GUARDED_BY(mutex_);
-  Entry* unnamed_ KOLO_GUARDED_BY(mutex_) = nullptr;  // never forgotten once made
-  base::ConditionVariable unnamed_free_;
-  std::uint64_t unnamed_next_ KOLO_GUARDED_BY(mutex_) = 0;  // tickets
-  std::uint64_t unnamed_serving_ KOLO_GUARDED_BY(mutex_) = 0;
+  std::atomic<Entry*> unnamed_{nullptr};  // never forgotten once made
+  base::Turns unnamed_turns_;
   base::ConditionVariable name_free_;
   int waiting_for_names_ KOLO_GUARDED_BY(mutex_) = 0;
 };
