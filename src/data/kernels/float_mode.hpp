@@ -18,7 +18,7 @@ namespace kolo::kernels {
 class FloatMode {
  public:
   FloatMode() noexcept : before_(read()) {
-    if (before_ != kDefault) write(kDefault);
+    if ((before_ & kControl) != kDefault) write(kDefault);
   }
   ~FloatMode() {
     if (read() != before_) write(before_);
@@ -30,11 +30,14 @@ class FloatMode {
 #if defined(__x86_64__)
   using Register = std::uint32_t;                // MXCSR
   static constexpr Register kDefault = 0x1f80U;  // all exceptions masked, none noted
+  // Without what exceptions have been noted, which changes no result: most programs have rounded something before.
+  static constexpr Register kControl = ~Register{0x3f};
   static Register read() noexcept { return _mm_getcsr(); }
   static void write(Register value) noexcept { _mm_setcsr(value); }
 #elif defined(__aarch64__)
   using Register = std::uint64_t;  // FPCR
   static constexpr Register kDefault = 0;
+  static constexpr Register kControl = ~Register{0};
   static Register read() noexcept {
     Register value = 0;
     asm volatile("mrs %0, fpcr" : "=r"(value)::"memory");
@@ -44,6 +47,7 @@ class FloatMode {
 #else
   using Register = int;
   static constexpr Register kDefault = 0;
+  static constexpr Register kControl = 0;
   static Register read() noexcept { return kDefault; }
   static void write(Register) noexcept {}
 #endif
