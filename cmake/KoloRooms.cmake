@@ -132,6 +132,8 @@ function(kolo_library)
     target_link_options(kolo PRIVATE LINKER:-z,defs)  # what is missing fails here, not in a user's build
     # A compiler may link its C++ library statically: of another release than the program's, the two must not mix.
     target_link_options(kolo PRIVATE LINKER:--exclude-libs,ALL)
+    # The library calls its own functions directly: they are not meant to be replaced, and small calls make many.
+    target_link_options(kolo PRIVATE LINKER:-Bsymbolic-functions)
   endif()
 
   kolo_internal_library(kolo_internal)

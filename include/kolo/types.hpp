@@ -41,8 +41,14 @@ enum class DType : std::uint8_t {
 /// How many element types there are.
 inline constexpr int kDTypeCount = 13;
 
-/// Bytes of one element.
-KOLO_API std::size_t size_of(DType dtype) noexcept;
+namespace detail {
+inline constexpr std::uint8_t kElementBytes[kDTypeCount] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8};
+}
+/// Bytes of one element; 0 for a number that is none of these types.
+constexpr std::size_t size_of(DType dtype) noexcept {
+  const auto number = static_cast<std::uint8_t>(dtype);
+  return number < kDTypeCount ? detail::kElementBytes[number] : 0;
+}
 /// The spelling used in messages and flags: "float32", "bool", ...
 KOLO_API std::string_view to_string(DType dtype) noexcept;
 /// The inverse of `to_string`; empty when the name is unknown.
@@ -159,7 +165,11 @@ class KOLO_API Shape {
   [[nodiscard]] const std::int64_t* begin() const noexcept { return extents_.data(); }
   [[nodiscard]] const std::int64_t* end() const noexcept { return extents_.data() + rank_; }
   /// The product of the extents; 1 for a scalar.
-  [[nodiscard]] std::int64_t elements() const noexcept;
+  [[nodiscard]] std::int64_t elements() const noexcept {
+    std::uint64_t product = 1;  // unsigned, because with a zero among the extents that of the others may be anything
+    for (const std::int64_t extent : *this) product *= static_cast<std::uint64_t>(extent);
+    return static_cast<std::int64_t>(product);
+  }
 
   friend bool operator==(const Shape& a, const Shape& b) noexcept {
     return a.rank_ == b.rank_ && a.extents_ == b.extents_;

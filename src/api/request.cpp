@@ -26,8 +26,8 @@ Shape with_rows(std::int64_t rows, const Shape& row) {
 
 /// A GPU reads aligned elements only. Collectives that move data without reducing it move bytes.
 void check_aligned(core::CollectiveKind kind, std::string_view name, const ConstTensorView& view) {
-  const std::size_t size = size_of(view.dtype());
   if (view.device().kind == DeviceKind::cpu || !core::traits_of(kind).reduces) return;
+  const std::size_t size = size_of(view.dtype());
   if (reinterpret_cast<std::uintptr_t>(view.data()) % size == 0) return;
   refuse(kind, name,
          "its tensor's address is not a multiple of " + std::to_string(size) + " bytes, the size of " +
@@ -89,8 +89,8 @@ core::Signature reduction_signature(core::CollectiveKind kind, const AllreduceOp
   return signature;
 }
 
-Request tensor_request(core::CollectiveKind kind, std::string_view name, ConstTensorView in, TensorView out,
-                       bool in_place, const AllreduceOptions& options, const Root& root) {
+Request tensor_request(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in,
+                       const TensorView& out, bool in_place, const AllreduceOptions& options, const Root& root) {
   check_tensors(kind, name, in, out, in_place, options);
   if (core::traits_of(kind).rooted) check_root(kind, name, root);
   Request request;
@@ -103,7 +103,7 @@ Request tensor_request(core::CollectiveKind kind, std::string_view name, ConstTe
   return request;
 }
 
-Request allreduce_request(std::string_view name, ConstTensorView in, TensorView out, bool in_place,
+Request allreduce_request(std::string_view name, const ConstTensorView& in, const TensorView& out, bool in_place,
                           const AllreduceOptions& options) {
   return tensor_request(core::CollectiveKind::allreduce, name, in, out, in_place, options);
 }
@@ -145,22 +145,23 @@ void name_members(std::string_view group, Request& request) {
   request.signature.names = std::move(names);
 }
 
-Request broadcast_request(std::string_view name, ConstTensorView in, TensorView out, bool in_place, int root, int size,
-                          const BroadcastOptions& options) {
+Request broadcast_request(std::string_view name, const ConstTensorView& in, const TensorView& out, bool in_place,
+                          int root, int size, const BroadcastOptions& options) {
   AllreduceOptions timed;
   timed.timeout = options.timeout;
   timed.priority = options.priority;
   return tensor_request(core::CollectiveKind::broadcast, name, in, out, in_place, timed, {root, size});
 }
 
-Request gather_request(core::CollectiveKind kind, std::string_view name, ConstTensorView in,
+Request gather_request(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in,
                        const std::optional<TensorView>& out, std::optional<std::chrono::nanoseconds> timeout,
                        int priority, const Root& root) {
   const bool rooted = core::traits_of(kind).rooted;
   if (rooted) check_root(kind, name, root);
+  const bool in_place = out && is_inside(in, *out);
   if (out) {
     check_types(kind, name, in, *out);
-    if (!is_inside(in, *out)) check_apart(kind, name, in, *out, "give an output of its own");
+    if (!in_place) check_apart(kind, name, in, *out, "give an output of its own");
   } else {
     check_view(kind, name, "input", in);
   }
@@ -175,7 +176,7 @@ Request gather_request(core::CollectiveKind kind, std::string_view name, ConstTe
   request.room.output_elements = out ? out->elements() : 0;
   request.room.is_wanted = !rooted || root.is_here();
   request.room.rank = root.self;
-  if (out && is_inside(in, *out))
+  if (in_place)
     request.room.input_at = static_cast<const std::byte*>(in.data()) - static_cast<const std::byte*>(out->data());
   request.signature.kind = kind;
   request.signature.root = root.rank;
@@ -189,7 +190,7 @@ Request gather_request(core::CollectiveKind kind, std::string_view name, ConstTe
   return request;
 }
 
-Request allgather_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
+Request allgather_request(std::string_view name, const ConstTensorView& in, const std::optional<TensorView>& out,
                           const Group& group, const AllgatherOptions& options) {
   const Root self{0, 1, kolo::rank(group)};
   return gather_request(core::CollectiveKind::allgather, name, in, out, options.timeout, options.priority, self);
@@ -220,7 +221,7 @@ void* output_of(Request& request, std::string_view name, const std::optional<Ten
 
 }  // namespace
 
-Request alltoall_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
+Request alltoall_request(std::string_view name, const ConstTensorView& in, const std::optional<TensorView>& out,
                          Span<const std::int64_t> splits, const RankAndSize& self, const AlltoallOptions& options) {
   const auto kind = splits.empty() ? core::CollectiveKind::alltoall : core::CollectiveKind::alltoall_splits;
   if (out) {
@@ -250,7 +251,7 @@ Request alltoall_request(std::string_view name, ConstTensorView in, const std::o
   return request;
 }
 
-Request reduce_scatter_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
+Request reduce_scatter_request(std::string_view name, const ConstTensorView& in, const std::optional<TensorView>& out,
                                const RankAndSize& self, const ReduceScatterOptions& options) {
   const auto kind = core::CollectiveKind::reduce_scatter;
   AllreduceOptions reduction = AllreduceOptions(options.op).with_prescale(options.prescale);
@@ -314,7 +315,7 @@ void add_scattered(Request& request, std::string_view name, const std::optional<
 
 }  // namespace
 
-Request scatter_request(std::string_view name, const std::optional<ConstTensorView>& in, TensorView out,
+Request scatter_request(std::string_view name, const std::optional<ConstTensorView>& in, const TensorView& out,
                         Span<const std::int64_t> splits, const Root& root, const ScatterOptions& options) {
   const auto kind = core::CollectiveKind::scatter;
   check_root(kind, name, root);

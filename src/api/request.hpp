@@ -49,30 +49,30 @@ struct RankAndSize {
 // unnamed.
 /// Of any kind whose output has the shape of its input. Of what the kind makes no use of (core::CollectiveTraits) the
 /// default is given.
-Request tensor_request(core::CollectiveKind kind, std::string_view name, ConstTensorView in, TensorView out,
-                       bool in_place, const AllreduceOptions& options, const Root& root = {});
-Request allreduce_request(std::string_view name, ConstTensorView in, TensorView out, bool in_place,
+Request tensor_request(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in,
+                       const TensorView& out, bool in_place, const AllreduceOptions& options, const Root& root = {});
+Request allreduce_request(std::string_view name, const ConstTensorView& in, const TensorView& out, bool in_place,
                           const AllreduceOptions& options);
 Request grouped_allreduce_request(std::string_view group, Span<const NamedView> members,
                                   const AllreduceOptions& options);
-Request broadcast_request(std::string_view name, ConstTensorView in, TensorView out, bool in_place, int root, int size,
-                          const BroadcastOptions& options);
+Request broadcast_request(std::string_view name, const ConstTensorView& in, const TensorView& out, bool in_place,
+                          int root, int size, const BroadcastOptions& options);
 /// Of a kind in which everybody's rows come to lie one after another. `out`: the caller's memory, or empty for a result
 /// of our own. Of a rooted kind the root alone gets a result; an output that another rank gives is left alone, and one
 /// of our own has no rows. An input may lie at this rank's place of its output: whether it does is found out when all
 /// lengths are known.
-Request gather_request(core::CollectiveKind kind, std::string_view name, ConstTensorView in,
+Request gather_request(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in,
                        const std::optional<TensorView>& out, std::optional<std::chrono::nanoseconds> timeout,
                        int priority, const Root& root = {});
-Request allgather_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
+Request allgather_request(std::string_view name, const ConstTensorView& in, const std::optional<TensorView>& out,
                           const Group& group, const AllgatherOptions& options);
 /// Likewise. `splits` empty: the same number of rows to everyone.
-Request alltoall_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
+Request alltoall_request(std::string_view name, const ConstTensorView& in, const std::optional<TensorView>& out,
                          Span<const std::int64_t> splits, const RankAndSize& self, const AlltoallOptions& options);
-Request reduce_scatter_request(std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
+Request reduce_scatter_request(std::string_view name, const ConstTensorView& in, const std::optional<TensorView>& out,
                                const RankAndSize& self, const ReduceScatterOptions& options);
 /// `in` and `splits`: of the root; `splits` as an alltoall's.
-Request scatter_request(std::string_view name, const std::optional<ConstTensorView>& in, TensorView out,
+Request scatter_request(std::string_view name, const std::optional<ConstTensorView>& in, const TensorView& out,
                         Span<const std::int64_t> splits, const Root& root, const ScatterOptions& options);
 Request barrier_request(const BarrierOptions& options);
 

@@ -313,7 +313,7 @@ Result run(const Group& group, std::string_view name, Request request) {
   return run_unnamed(engine, set, claim, make_operation(engine, claim, std::move(request)));
 }
 
-void run_unnamed_allreduce(const Group& group, ConstTensorView in, TensorView out, bool in_place,
+void run_unnamed_allreduce(const Group& group, const ConstTensorView& in, const TensorView& out, bool in_place,
                            const AllreduceOptions& options) {
   check_tensors(core::CollectiveKind::allreduce, {}, in, out, in_place, options);
   if (in.device().kind != DeviceKind::cpu || out.device().kind != DeviceKind::cpu) {

@@ -58,7 +58,7 @@ struct Result {
 Result run(const Group& group, std::string_view name, Request request);
 
 /// A synchronous all-reduce without a name, as `run` of its request; without making one when it passes by the log.
-void run_unnamed_allreduce(const Group& group, ConstTensorView in, TensorView out, bool in_place,
+void run_unnamed_allreduce(const Group& group, const ConstTensorView& in, const TensorView& out, bool in_place,
                            const AllreduceOptions& options);
 
 }  // namespace kolo::api

@@ -10,26 +10,25 @@ namespace {
 
 struct DTypeRow {
   std::string_view name;
-  std::uint8_t size;
   bool floating_point;
 };
 constexpr std::array<DTypeRow, kDTypeCount> kDTypes{{
-    {"bool", 1, false},
-    {"int8", 1, false},
-    {"int16", 2, false},
-    {"int32", 4, false},
-    {"int64", 8, false},
-    {"uint8", 1, false},
-    {"uint16", 2, false},
-    {"uint32", 4, false},
-    {"uint64", 8, false},
-    {"float16", 2, true},
-    {"bfloat16", 2, true},
-    {"float32", 4, true},
-    {"float64", 8, true},
+    {"bool", false},
+    {"int8", false},
+    {"int16", false},
+    {"int32", false},
+    {"int64", false},
+    {"uint8", false},
+    {"uint16", false},
+    {"uint32", false},
+    {"uint64", false},
+    {"float16", true},
+    {"bfloat16", true},
+    {"float32", true},
+    {"float64", true},
 }};
 static_assert(!kDTypes.back().name.empty(), "kDTypes has one row a type, in the order of their numbers");
-constexpr DTypeRow kUnknownDType{"unknown", 0, false};
+constexpr DTypeRow kUnknownDType{"unknown", false};
 
 // A number that came from another rank may be none of ours.
 const DTypeRow& row(DType dtype) noexcept {
@@ -53,7 +52,6 @@ constexpr std::align_val_t kTensorAlignment{64};
 
 }  // namespace
 
-std::size_t size_of(DType dtype) noexcept { return row(dtype).size; }
 std::string_view to_string(DType dtype) noexcept { return row(dtype).name; }
 bool is_floating_point(DType dtype) noexcept { return row(dtype).floating_point; }
 
@@ -112,13 +110,6 @@ Shape::Shape(const std::int64_t* extents, std::size_t rank) {
     }
     elements *= extents[i];
   }
-}
-
-std::int64_t Shape::elements() const noexcept {
-  // Unsigned, because with a zero among the extents the product of the others may be anything.
-  std::uint64_t product = 1;
-  for (const std::int64_t extent : *this) product *= static_cast<std::uint64_t>(extent);
-  return static_cast<std::int64_t>(product);
 }
 
 std::string to_string(const Shape& shape) { return list(shape.begin(), shape.rank()); }
