@@ -197,9 +197,9 @@ class Assembly {
   /// Used once.
   std::shared_ptr<detail::ContextImpl> start(std::unique_ptr<bootstrap::Bootstrap>&& bootstrap) {
     introduce();
-    parts_.layout =
-        engine::node_layout(parts_.settings, parts_.topology,
-                            shm::SlotRing::column_bytes(slot_bytes_, static_cast<std::uint64_t>(slots_)), kRings);
+    parts_.layout = engine::node_layout(parts_.settings, parts_.topology,
+                                        shm::SlotRing::column_bytes(slot_bytes_, static_cast<std::uint64_t>(slots_)),
+                                        kRings, cpus_are_shared_);
     parts_.link = bootstrap_.join_node(parts_.topology, parts_.layout.bytes(), job_key_, patience_);
     connect();
     const std::shared_ptr<transport::NodeLink> link = parts_.link;
@@ -237,18 +237,18 @@ class Assembly {
       if (talks()) listener_.emplace(parts_.settings.interface);
       return base::join_fields({listener_ ? listener_->announcement() : std::string(), encode_cpus(base::affinity()),
                                 std::to_string(base::private_cache_bytes()), base::system_name(),
-                                base::join_process_barriers() ? "1" : "0"});
+                                base::join_process_barriers() ? "1" : "0", std::to_string(base::usable_cpus())});
     });
     std::vector<base::RankCpus> cpus;
     std::size_t cache = std::numeric_limits<std::size_t>::max();
     parts_.has_barriers = true;
     for (const std::string& one : said) {
       std::vector<std::string> fields = base::split_fields(one);
-      if (fields.size() != 5)
+      if (fields.size() != 6)
         throw Error(ErrorCode::transport,
                     "a rank sent what this release of Kolo cannot read; all ranks must run the same release");
       announcements_.push_back(std::move(fields[0]));
-      cpus.push_back({decode_cpus(fields[1]), machines_[cpus.size()], std::move(fields[3])});
+      cpus.push_back({decode_cpus(fields[1]), machines_[cpus.size()], std::move(fields[3]), std::stoi(fields[5])});
       cache = std::min<std::size_t>(cache, std::stoull(fields[2]));
       parts_.has_barriers = parts_.has_barriers && fields[4] == "1";
     }
@@ -256,7 +256,8 @@ class Assembly {
     slots_ = parts_.settings.slots == 0 ? data::cpu::choose_slots(is_one_machine())
                                         : std::max<std::int64_t>(parts_.settings.slots, kFewestSlots);
     const auto rank = static_cast<std::size_t>(parts_.topology.rank);
-    const base::CpuShare share = base::cpu_share(cpus, rank, base::usable_cpus());
+    const base::CpuShare share = base::cpu_share(cpus, rank);
+    cpus_are_shared_ = share.on_machine;
     parts_.wait_policy = base::choose_wait_policy(share.cpus, share.ranks, parts_.settings.spin_us);
   }
 
@@ -366,6 +367,7 @@ class Assembly {
   std::string carrier_;  // what that is; empty with one node
   std::size_t slot_bytes_ = 0;
   std::int64_t slots_ = 0;
+  bool cpus_are_shared_ = false;  // by ranks of this machine
 };
 
 }  // namespace

@@ -86,7 +86,7 @@ std::string machine_name(const std::filesystem::path& root) {
   return system_name(root) + " " + network.string() + " " + host.data();
 }
 
-CpuShare cpu_share(const std::vector<RankCpus>& ranks, std::size_t self, int usable) {
+CpuShare cpu_share(const std::vector<RankCpus>& ranks, std::size_t self) {
   std::set<int> cpus;
   CpuShare system;
   int on_machine = 0;
@@ -98,9 +98,18 @@ CpuShare cpu_share(const std::vector<RankCpus>& ranks, std::size_t self, int usa
     cpus.insert(rank.cpus.begin(), rank.cpus.end());
   }
   system.cpus = static_cast<int>(cpus.size());
-  if (usable >= static_cast<int>(ranks[self].cpus.size())) return system;
-  const CpuShare granted{usable, on_machine};
-  return std::int64_t{granted.cpus} * system.ranks < std::int64_t{system.cpus} * granted.ranks ? granted : system;
+  const auto share_of = [&](const RankCpus& rank) {
+    if (rank.usable >= static_cast<int>(rank.cpus.size())) return system;
+    const CpuShare granted{rank.usable, on_machine};
+    return std::int64_t{granted.cpus} * system.ranks < std::int64_t{system.cpus} * granted.ranks ? granted : system;
+  };
+  CpuShare share = share_of(ranks[self]);
+  for (const RankCpus& rank : ranks) {
+    if (rank.machine != ranks[self].machine) continue;
+    const CpuShare one = share_of(rank);
+    share.on_machine = share.on_machine || one.cpus < one.ranks;
+  }
+  return share;
 }
 
 WaitPolicy choose_wait_policy(int cpus, int local_ranks, std::int64_t spin_us) {

@@ -66,19 +66,21 @@ struct RankCpus {
   std::vector<int> cpus;  ///< its affinity
   int machine = 0;        ///< as the launcher takes them: its virtual nodes are one
   std::string system;     ///< system_name(): its containers are one
+  int usable = 1;         ///< its usable_cpus()
 };
 
 /// CPUs, and the ranks that take turns on them.
 struct CpuShare {
   int cpus = 0;
   int ranks = 0;
+  bool on_machine = false;  ///< a rank of this one's machine takes turns: the same for all ranks there
 };
 
 /// The CPUs that rank `self` shares with others: the distinct ones of all ranks of its running system (mpirun binds
 /// each rank to one: ask all of them). A launcher takes containers for hosts with CPUs of their own; so do the ranks in
-/// them, unless they look at the system. `usable` is this process's usable_cpus(): where its control groups grant fewer
-/// CPUs than its affinity has, so many are what its machine's ranks share, if that is less for each.
-CpuShare cpu_share(const std::vector<RankCpus>& ranks, std::size_t self, int usable);
+/// them, unless they look at the system. Where control groups grant a rank fewer CPUs than its affinity has, so many
+/// are what its machine's ranks share, if that is less for each.
+CpuShare cpu_share(const std::vector<RankCpus>& ranks, std::size_t self);
 
 /// The policy for a rank that waits for its peers, `local_ranks` of which, itself among them, share `cpus`. With a CPU
 /// each, waiting spins briefly; it yields after that, since a bound rank shares its one CPU with its own background

@@ -2,6 +2,7 @@
 #include "control/express.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -12,22 +13,9 @@
 namespace kolo::control {
 namespace {
 
-// Lines lie two apart: processors fetch the other half of 128 bytes as well, and the two are in use by turns.
-constexpr std::size_t kStride = 128;
-constexpr int kWordBits = 48;  // of a word, without the call
 constexpr int kTimeBits = 32;  // of nanoseconds: 4 seconds
 constexpr std::uint64_t kMostTime = (std::uint64_t{1} << kTimeBits) - 1;
-constexpr std::uint64_t kTagMask = (std::uint64_t{1} << (kWordBits - 1)) - 1;
-constexpr std::uint64_t kEarly = 1;  // in a word
 constexpr std::size_t kLongestEarlyPayload = 1 << 10;
-
-constexpr std::uint64_t pack(std::uint64_t call, Express::Tag tag, bool early = false) noexcept {
-  return call << kWordBits | tag << 1 | (early ? kEarly : 0);
-}
-constexpr bool same_call(std::uint64_t a, std::uint64_t b) noexcept { return a >> kWordBits == b >> kWordBits; }
-/// The same call and the same tag.
-constexpr bool agree(std::uint64_t a, std::uint64_t b) noexcept { return (a | kEarly) == (b | kEarly); }
-constexpr bool is_by_log(std::uint64_t word) noexcept { return word << (64 - kWordBits) == 0; }
 
 /// A step of a multiplicative hash (the finalizer of MurmurHash3): good enough for a handful of words, and short.
 constexpr std::uint64_t mix(std::uint64_t hash, std::uint64_t word) noexcept {
@@ -43,33 +31,13 @@ std::uint64_t bits_of(double value) noexcept {
 
 }  // namespace
 
-struct Express::Line {
-  std::atomic<std::uint64_t> word;
-  std::byte room[kRoom];
-};
-
-struct Express::Counts {
-  std::atomic<std::uint64_t> finished;  // the last call of which everything has been read
-  std::atomic<bool> withdrawn;
-  std::atomic<bool> reading;
-  std::atomic<bool> wanted;                   // by who has taken a call to the log that this rank may have left
-  alignas(64) std::atomic<std::int32_t> cpu;  // that the rank was on; written when it changes, read all the time
-  std::atomic<std::uint64_t> took[2];         // by parity: a call, and how long it was
-};
-
-// A rank's column: the lines, the counts, what is extra, the two payloads, then the early ones.
-constexpr std::size_t kCountsAt = 2 * Express::kAhead * kStride;
-constexpr std::size_t kExtraAt = kCountsAt + kStride;
-constexpr std::size_t kPayloadsAt = kExtraAt + Express::kExtraBytes;
-
-namespace {
-std::size_t early_bytes(std::size_t capacity) noexcept {
+std::size_t Express::early_bytes(std::size_t capacity) noexcept {
   return base::round_up(std::min(capacity, kLongestEarlyPayload), kStride);
 }
-}  // namespace
 
-std::size_t Express::column_bytes(std::size_t capacity) noexcept {
-  return base::round_up(kPayloadsAt + 2 * base::round_up(capacity, kStride) + kLines * early_bytes(capacity),
+std::size_t Express::column_bytes(std::size_t capacity, std::uint64_t ahead) noexcept {
+  const std::size_t of_line = kStride + early_bytes(capacity);
+  return base::round_up(2 * ahead * of_line + kStride + kExtraBytes + 2 * base::round_up(capacity, kStride),
                         base::kPageBytes);
 }
 
@@ -84,15 +52,17 @@ Express::Tag Express::tag_of(core::CollectiveKind kind, DType dtype, const Shape
   return hash == kByLog ? 1 : hash;
 }
 
-Express::Express(base::Columns columns, std::size_t capacity, int local_rank)
-    : columns_(std::move(columns)), local_rank_(local_rank), capacity_(capacity),
-      payload_bytes_(base::round_up(capacity, kStride)), early_payload_bytes_(early_bytes(capacity)) {
+Express::Express(base::Columns columns, std::size_t capacity, int local_rank, std::uint64_t ahead)
+    : columns_(std::move(columns)), local_rank_(local_rank), capacity_(capacity), lines_(2 * ahead),
+      counts_at_(lines_ * kStride), extra_at_(counts_at_ + kStride), payloads_at_(extra_at_ + kExtraBytes),
+      payload_bytes_(base::round_up(capacity, kStride)), early_payloads_at_(payloads_at_ + 2 * payload_bytes_),
+      early_payload_bytes_(early_bytes(capacity)), own_line_(lines_) {
   static_assert(sizeof(Line) == 64 && std::atomic<std::uint64_t>::is_always_lock_free);
   static_assert(sizeof(Counts) <= kStride);
   KOLO_CHECK(local_rank >= 0 && local_rank < ranks()) << "local rank " << local_rank << " of " << ranks();
   KOLO_CHECK(reinterpret_cast<std::uintptr_t>(columns_[local_rank]) % kStride == 0);
-  static_assert((kAhead & (kAhead - 1)) == 0);
-  for (std::uint64_t call = 0; call < kLines; ++call) line(local_rank, call).word.store(0, std::memory_order_release);
+  KOLO_CHECK(std::has_single_bit(ahead) && ahead <= kAhead) << ahead << " calls";
+  for (std::uint64_t call = 0; call < lines_; ++call) line(local_rank, call).word.store(0, std::memory_order_release);
   counts(local_rank).finished.store(0, std::memory_order_release);
   counts(local_rank).withdrawn.store(false, std::memory_order_release);
   counts(local_rank).reading.store(false, std::memory_order_release);
@@ -104,31 +74,9 @@ Express::Express(base::Columns columns, std::size_t capacity, int local_rank)
   left_by_.reserve(static_cast<std::size_t>(ranks()));
 }
 
-Express::Line& Express::line(int local_rank, std::uint64_t call) const noexcept {
-  return *reinterpret_cast<Line*>(columns_[local_rank] + call % kLines * kStride);
-}
-
-Express::Counts& Express::counts(int local_rank) const noexcept {
-  return *reinterpret_cast<Counts*>(columns_[local_rank] + kCountsAt);
-}
-
-/// In the last call.
-bool Express::is_early(int local_rank) const noexcept {
-  if (local_rank == local_rank_) return is_early_;
-  return (line(local_rank, call_).word.load(std::memory_order_relaxed) & kEarly) != 0;
-}
-
-std::byte* Express::room(int local_rank) const noexcept { return line(local_rank, call_).room; }
-
 std::size_t Express::early_capacity() const noexcept { return std::min(capacity_, kLongestEarlyPayload); }
 
-std::byte* Express::payload(int local_rank) const noexcept {
-  std::byte* const payloads = columns_[local_rank] + kPayloadsAt;
-  if (!is_early(local_rank)) return payloads + call_ % 2 * payload_bytes_;
-  return payloads + 2 * payload_bytes_ + call_ % kLines * early_payload_bytes_;
-}
-
-std::byte* Express::extra(int local_rank) const noexcept { return columns_[local_rank] + kExtraAt; }
+std::byte* Express::extra(int local_rank) const noexcept { return columns_[local_rank] + extra_at_; }
 
 void Express::begin(bool early) noexcept {
   if (!std::exchange(is_left_, false)) {
@@ -136,7 +84,7 @@ void Express::begin(bool early) noexcept {
     seen_ = 0;
     verdict_ = Verdict::undecided;
   }
-  KOLO_CHECK(call_ - settled_ < kAhead) << "call " << call_ + 1 << " before call " << settled_ + 1 << " is settled";
+  KOLO_CHECK(call_ - settled_ < ahead()) << "call " << call_ + 1 << " before call " << settled_ + 1 << " is settled";
   ++call_;
   is_early_ = early;
 }
@@ -150,7 +98,7 @@ void Express::pass_over() noexcept {
 
 void Express::speak(Tag tag) noexcept {
   const std::uint64_t word = pack(call_, tag, is_early_);
-  std::uint64_t& before = own_line_[call_ % kLines];
+  std::uint64_t& before = own_line_[at(call_)];
   if (line(local_rank_, call_).word.compare_exchange_strong(before, word, std::memory_order_acq_rel)) {
     before = word;
     return;
@@ -166,16 +114,13 @@ void Express::expect(std::size_t payload_bytes) const noexcept {
   constexpr std::size_t kLong = 8 << 10;
   base::claim_lines(reinterpret_cast<std::byte*>(&line(local_rank_, call_ + 1)), sizeof(Line));
   if (payload_bytes == 0 || payload_bytes >= kLong) return;
-  std::byte* next = columns_[local_rank_] + kPayloadsAt + (call_ + 1) % 2 * payload_bytes_;
-  if (is_early_)
-    next = columns_[local_rank_] + kPayloadsAt + 2 * payload_bytes_ + (call_ + 1) % kLines * early_payload_bytes_;
-  base::claim_lines(next, std::min(payload_bytes, kMost));
+  base::claim_lines(payload(local_rank_, call_ + 1, is_early_), std::min(payload_bytes, kMost));
 }
 
 Express::Verdict Express::look() noexcept {
   if (verdict_ != Verdict::undecided) return verdict_;
   const std::uint64_t oldest = settled_ + 1;
-  const std::uint64_t own = own_line_[oldest % kLines];
+  const std::uint64_t own = own_line_[at(oldest)];
   if (is_by_log(own)) return verdict_ = Verdict::by_log;
   for (; seen_ < ranks(); ++seen_) {
     const std::uint64_t word = line(seen_, oldest).word.load(std::memory_order_acquire);
@@ -187,7 +132,7 @@ Express::Verdict Express::look() noexcept {
 }
 
 Express::Verdict Express::look_at(int local_rank) const noexcept {
-  const std::uint64_t own = own_line_[call_ % kLines];
+  const std::uint64_t own = own_line_[at(call_)];
   if (is_by_log(own)) return Verdict::by_log;
   const std::uint64_t word = line(local_rank, call_).word.load(std::memory_order_acquire);
   if (agree(word, own)) return Verdict::together;
@@ -223,7 +168,7 @@ Express::Verdict Express::demote() noexcept {
   if (look() == Verdict::together) return Verdict::together;
   const std::uint64_t oldest = settled_ + 1;
   const std::uint64_t by_log = pack(oldest, kByLog);
-  const std::uint64_t own = own_line_[oldest % kLines];
+  const std::uint64_t own = own_line_[at(oldest)];
   bool together = true;
   for (int rank = 0; rank < ranks(); ++rank) {
     std::atomic<std::uint64_t>& at = line(rank, oldest).word;
@@ -250,8 +195,8 @@ void Express::resume(std::uint64_t call) noexcept {
   is_early_ = is_left_ = false;
   seen_ = 0;
   verdict_ = Verdict::undecided;
-  for (std::uint64_t over = call + 1; over != call + 1 - kLines; --over) {
-    std::uint64_t& own = own_line_[over % kLines] = pack(over, kByLog);
+  for (std::uint64_t over = call + 1; over != call + 1 - lines_; --over) {
+    std::uint64_t& own = own_line_[at(over)] = pack(over, kByLog);
     line(local_rank_, over).word.store(own, std::memory_order_release);
   }
 }
@@ -265,12 +210,6 @@ void Express::note_took(std::uint64_t nanoseconds) noexcept {
 std::uint64_t Express::took(int local_rank, std::uint64_t call) const noexcept {
   const std::uint64_t said = counts(local_rank).took[call % 2].load(std::memory_order_relaxed);
   return said >> kTimeBits == (call << kTimeBits) >> kTimeBits ? said & kMostTime : 0;
-}
-
-void Express::finish() noexcept { counts(local_rank_).finished.store(call_, std::memory_order_release); }
-
-bool Express::has_finished(int local_rank) const noexcept {
-  return counts(local_rank).finished.load(std::memory_order_acquire) >= call_;
 }
 
 void Express::withdraw() noexcept { counts(local_rank_).withdrawn.store(true, std::memory_order_seq_cst); }

@@ -10,7 +10,7 @@
 // everybody agrees on the order of these calls without a word, and none of them can stand between two entries of the
 // log in a way that anybody could see: named operations run beside it, as they run beside each other.
 //
-// Words. A rank has kLines *lines*, one for each of as many calls in a row. A line's first eight bytes are its *word*:
+// Words. A rank has some *lines*, one for each of as many calls in a row. A line's first eight bytes are its *word*:
 // the number of the call (16 bits of it), a *tag* (47 bits), which is a hash of the signature, and whether the rank may
 // leave the call early (below); the tag `kByLog` says "not past the log". The rest of the line holds inputs of up to 56
 // bytes. Longer ones lie in a payload area, one for odd and one for even calls, or stay where they are, and the line
@@ -41,7 +41,7 @@
 // so may one that waits for another rank's data alone, when that one has spoken (engine/express_routes.hpp says which
 // those are). Such a call is *unsettled* on that rank. A rank *settles* its calls in order: it looks at the verdict,
 // and where that is `by log` it submits the call to the log, with the input that lies in its line or its *early
-// payload*, of up to 1 KiB; there are kLines of them, too. It settles all before it goes to the log with another call,
+// payload*, of up to 1 KiB; there is one for each line. It settles all before it goes to the log with another call,
 // before it writes into a longer payload, before it joins, and before it leaves the job.
 // Nothing would make a rank that is busy elsewhere look. So whoever takes a call to the log has every rank that has not
 // spoken go there as well, by compare-and-swap as above, and what it meets instead is a word: if that says that the
@@ -50,11 +50,12 @@
 // express is closed, see below, nobody tells: there every rank settles what it has left.)
 // What the log says of such a call, a mismatch for instance, the rank's next call tells (engine/unnamed_calls.hpp).
 //
-// Reuse. A rank begins call k when it has settled call k - kAhead; most settle k - 1, because they do not leave early.
+// Reuse. A rank begins call k when it has settled call k - `ahead`; most settle k - 1, because they do not leave early.
+// `ahead` is 1 where no rank does.
 // A call that is settled, and has gone together, all have begun; one that went by the log, too, for all have submitted
 // it (or there is a fatal error, and nobody begins another call).
-//   So a rank that begins call k knows that all have begun k - kAhead, and that they have settled k - 2 kAhead: it may
-//   write line and early payload of call k over those of k - kLines, for kLines = 2 kAhead.
+//   So a rank that begins call k knows that all have begun k - `ahead`, and that they have settled k - 2 `ahead`: it
+//   may write line and early payload of call k over those of k - 2 `ahead`. So many lines there are.
 //   A longer payload is written over that of call k - 2 when k - 1 is settled. Then all have begun k - 1, and whoever
 //   reads in a call does that before it leaves it.
 // The one exception: the log fails a call that a rank which has *left* the job will never make, though others may still
@@ -102,19 +103,22 @@ class Express {
   static Tag tag_of(core::CollectiveKind kind, DType dtype, const Shape& shape, ReduceOp op = ReduceOp::sum,
                     double prescale = 1, double postscale = 1, int root = 0) noexcept;
 
+  /// Where ranks leave calls early: so many calls may be unsettled.
+  static constexpr std::uint64_t kAhead = 128;
+
   /// `columns`: of the set's ranks, page aligned, of `column_bytes` each; they outlive it. No rank looks at a peer's
-  /// before that one has made its end. `capacity`: the longest input that a payload holds; 0 is as good as 56.
-  Express(base::Columns columns, std::size_t capacity, int local_rank);
+  /// before that one has made its end. `capacity`: the longest input that a payload holds; 0 is as good as 56. `ahead`:
+  /// so many calls may be unsettled, and no more; a power of two up to kAhead, the same on all ranks.
+  Express(base::Columns columns, std::size_t capacity, int local_rank, std::uint64_t ahead = 1);
   /// A multiple of the page size.
-  [[nodiscard]] static std::size_t column_bytes(std::size_t capacity) noexcept;
+  [[nodiscard]] static std::size_t column_bytes(std::size_t capacity, std::uint64_t ahead = 1) noexcept;
 
   [[nodiscard]] int ranks() const noexcept { return columns_.size(); }
   [[nodiscard]] int local_rank() const noexcept { return local_rank_; }
   /// How much a payload holds.
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
 
-  /// So many calls may be unsettled, and no more; a power of two. Half of the lines.
-  static constexpr std::uint64_t kAhead = 32;
+  [[nodiscard]] std::uint64_t ahead() const noexcept { return lines_ / 2; }
   /// Begins the next call: now this rank's room and payload may be written. The one before it is settled, unless it was
   /// left. `early`: this rank may leave the call early, so its payload is the early one.
   void begin(bool early = false) noexcept;
@@ -163,8 +167,10 @@ class Express {
   /// `speak`, the peers' may be read with the verdict `together`, or when they have said the same, until the next call.
   static constexpr std::size_t kRoom = 56;
   [[nodiscard]] std::size_t early_capacity() const noexcept;
-  [[nodiscard]] std::byte* room(int local_rank) const noexcept;
-  [[nodiscard]] std::byte* payload(int local_rank) const noexcept;
+  [[nodiscard]] std::byte* room(int local_rank) const noexcept { return line(local_rank, call_).room; }
+  [[nodiscard]] std::byte* payload(int local_rank) const noexcept {
+    return payload(local_rank, call_, is_early(local_rank));
+  }
   /// The shorter of the two that holds so much.
   [[nodiscard]] std::byte* place(int local_rank, std::size_t bytes) const noexcept {
     return bytes <= kRoom ? room(local_rank) : payload(local_rank);
@@ -179,8 +185,10 @@ class Express {
   [[nodiscard]] std::byte* extra(int local_rank) const noexcept;
 
   /// This rank has read all that it needs of its peers' memory, in this call and all before.
-  void finish() noexcept;
-  [[nodiscard]] bool has_finished(int local_rank) const noexcept;
+  void finish() noexcept { counts(local_rank_).finished.store(call_, std::memory_order_release); }
+  [[nodiscard]] bool has_finished(int local_rank) const noexcept {
+    return counts(local_rank).finished.load(std::memory_order_acquire) >= call_;
+  }
   /// This rank's memory may change from now on, though peers may not have read it. For good: it is a fatal error.
   void withdraw() noexcept;
   /// Whether that rank had withdrawn when its memory was read before this call.
@@ -191,25 +199,70 @@ class Express {
   [[nodiscard]] bool is_reading(int local_rank) const noexcept;
 
  private:
-  struct Line;
-  struct Counts;
-  static constexpr std::size_t kLines = 2 * kAhead;
+  struct Line {
+    std::atomic<std::uint64_t> word;
+    std::byte room[kRoom];
+  };
+  struct Counts {
+    std::atomic<std::uint64_t> finished;  // the last call of which everything has been read
+    std::atomic<bool> withdrawn;
+    std::atomic<bool> reading;
+    std::atomic<bool> wanted;                   // by who has taken a call to the log that this rank may have left
+    alignas(64) std::atomic<std::int32_t> cpu;  // that the rank was on; written when it changes, read all the time
+    std::atomic<std::uint64_t> took[2];         // by parity: a call, and how long it was
+  };
+  // Lines lie two apart: processors fetch the other half of 128 bytes as well, and the two are in use by turns.
+  static constexpr std::size_t kStride = 128;
+  static constexpr int kWordBits = 48;  // of a word, without the call
+  static constexpr std::uint64_t kTagMask = (std::uint64_t{1} << (kWordBits - 1)) - 1;
+  static constexpr std::uint64_t kEarly = 1;  // in a word
   static constexpr int kNoCpu = -1;
-  [[nodiscard]] Line& line(int local_rank, std::uint64_t call) const noexcept;
-  [[nodiscard]] Counts& counts(int local_rank) const noexcept;
-  [[nodiscard]] bool is_early(int local_rank) const noexcept;
+
+  static constexpr std::uint64_t pack(std::uint64_t call, Tag tag, bool early = false) noexcept {
+    return call << kWordBits | tag << 1 | (early ? kEarly : 0);
+  }
+  static constexpr bool same_call(std::uint64_t a, std::uint64_t b) noexcept {
+    return a >> kWordBits == b >> kWordBits;
+  }
+  /// The same call and the same tag.
+  static constexpr bool agree(std::uint64_t a, std::uint64_t b) noexcept { return (a | kEarly) == (b | kEarly); }
+  static constexpr bool is_by_log(std::uint64_t word) noexcept { return word << (64 - kWordBits) == 0; }
+  static std::size_t early_bytes(std::size_t capacity) noexcept;
+  [[nodiscard]] std::size_t at(std::uint64_t call) const noexcept { return call & (lines_ - 1); }
+  [[nodiscard]] Line& line(int local_rank, std::uint64_t call) const noexcept {
+    return *reinterpret_cast<Line*>(columns_[local_rank] + at(call) * kStride);
+  }
+  [[nodiscard]] std::byte* payload(int local_rank, std::uint64_t call, bool early) const noexcept {
+    std::byte* const column = columns_[local_rank];
+    return early ? column + early_payloads_at_ + at(call) * early_payload_bytes_
+                 : column + payloads_at_ + call % 2 * payload_bytes_;
+  }
+  [[nodiscard]] Counts& counts(int local_rank) const noexcept {
+    return *reinterpret_cast<Counts*>(columns_[local_rank] + counts_at_);
+  }
+  /// In the last call.
+  [[nodiscard]] bool is_early(int local_rank) const noexcept {
+    if (local_rank == local_rank_) return is_early_;
+    return (line(local_rank, call_).word.load(std::memory_order_relaxed) & kEarly) != 0;
+  }
   void want(int local_rank) noexcept;
 
   const base::Columns columns_;
   const int local_rank_;
   const std::size_t capacity_;
-  const std::size_t payload_bytes_;        // from one payload to the other
+  const std::uint64_t lines_;
+  // In a column: the lines, the counts, what is extra, the two payloads, then the early ones.
+  const std::size_t counts_at_;
+  const std::size_t extra_at_;
+  const std::size_t payloads_at_;
+  const std::size_t payload_bytes_;  // from one payload to the other
+  const std::size_t early_payloads_at_;
   const std::size_t early_payload_bytes_;  // likewise
   std::uint64_t call_ = 0;
   std::uint64_t settled_ = 0;
   bool is_early_ = false;                // as this rank has said of its last call
   bool is_left_ = false;                 // the last call was left early
-  std::uint64_t own_line_[kLines] = {};  // what the own lines hold
+  std::vector<std::uint64_t> own_line_;  // what the own lines hold
   int seen_ = 0;                         // of the oldest unsettled call: local ranks below have said the same
   Verdict verdict_ = Verdict::undecided;
   std::vector<int> left_by_;

@@ -57,13 +57,15 @@ control::BoardShape board_shape(const base::Settings& settings, int local_size) 
 }
 
 NodeLayout node_layout(const base::Settings& settings, const core::Topology& topology, std::size_t ring_bytes,
-                       std::size_t rings) {
+                       std::size_t rings, bool cpus_are_shared) {
   NodeLayout layout;
   layout.ranks = topology.local_size();
   layout.blocks = static_cast<std::size_t>(settings.groups) + 1;
   layout.board_bytes = board_shape(settings, topology.local_size()).bytes();
   if (settings.express_bytes > 0) {
-    layout.express_bytes = control::Express::column_bytes(static_cast<std::size_t>(settings.express_bytes));
+    layout.express_ahead = cpus_are_shared ? control::Express::kAhead : 1;
+    layout.express_bytes =
+        control::Express::column_bytes(static_cast<std::size_t>(settings.express_bytes), layout.express_ahead);
   }
   layout.ring_bytes = ring_bytes;
   layout.rings = rings;

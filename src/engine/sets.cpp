@@ -135,7 +135,7 @@ void Sets::make_express(SetState& set) {
   if (parts_.layout.express_bytes == 0 || set.topology.node_count() > 1) return;
   Readers readers{parts_.peers, local_ranks_of(set), set.members, parts_.cpu_of_its_own};
   set.unnamed.make_express(columns_of(set), set.topology.local_rank, std::move(readers), express_limits_,
-                           set.number == core::kGlobalSet, parts_.runs_ahead);
+                           set.number == core::kGlobalSet, parts_.layout.express_ahead, parts_.runs_ahead);
 }
 
 PlaneSite Sets::site_of(const SetState& set, std::uint32_t number, std::size_t ring) const {

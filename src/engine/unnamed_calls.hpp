@@ -33,11 +33,11 @@ namespace kolo::engine {
 class UnnamedCalls {
  public:
   /// Once, before any call. Without it all calls go by the log. `ready`: all members have made theirs before the first
-  /// call. `runs_ahead`: this rank may leave calls early.
+  /// call. `ahead`: of the express; `runs_ahead`: this rank may leave calls early.
   void make_express(const base::Columns& columns, int local_rank, Readers readers, const ExpressLimits& limits,
-                    bool ready, bool runs_ahead) {
+                    bool ready, std::uint64_t ahead, bool runs_ahead) {
     runs_ahead_ = runs_ahead;
-    express_.emplace(columns, limits.carried_bytes, local_rank);
+    express_.emplace(columns, limits.carried_bytes, local_rank, ahead);
     routes_.emplace(*express_, std::move(readers), limits);
     is_ready_ = ready;
   }
@@ -68,7 +68,7 @@ class UnnamedCalls {
     if (!has_left()) return 0;
     const core::Round last = express_->call();
     if (!open || routes_->may_write_payload(call, may_leave())) return last;
-    return last < control::Express::kAhead ? 0 : last + 1 - control::Express::kAhead;
+    return last < express_->ahead() ? 0 : last + 1 - express_->ahead();
   }
   /// The last call that was left.
   [[nodiscard]] core::Round last_left() const noexcept { return last_left_; }

@@ -151,29 +151,46 @@ TEST_F(CgroupTree, AMachineIsARunningSystemANetworkAndAHost) {
 }
 
 TEST(CpuShare, RanksOfOneMachineShareTheUnionOfTheirCpus) {
-  const std::vector<RankCpus> bound = {{{0}, 0, ""}, {{1}, 0, ""}, {{0, 1, 2, 3}, 1, ""}};
-  EXPECT_EQ(cpu_share(bound, 0, 1).cpus, 2);
-  EXPECT_EQ(cpu_share(bound, 0, 1).ranks, 2);
-  EXPECT_EQ(cpu_share(bound, 2, 4).cpus, 4);
-  EXPECT_EQ(cpu_share(bound, 2, 4).ranks, 1);
+  const std::vector<RankCpus> bound = {{{0}, 0, "", 1}, {{1}, 0, "", 1}, {{0, 1, 2, 3}, 1, "", 4}};
+  EXPECT_EQ(cpu_share(bound, 0).cpus, 2);
+  EXPECT_EQ(cpu_share(bound, 0).ranks, 2);
+  EXPECT_EQ(cpu_share(bound, 2).cpus, 4);
+  EXPECT_EQ(cpu_share(bound, 2).ranks, 1);
 }
 
 TEST(CpuShare, ContainersOfOneSystemShareItsCpus) {
-  const std::vector<RankCpus> ranks = {{{0, 1}, 0, "a"}, {{0, 1}, 0, "a"}, {{0, 1}, 1, "a"}, {{0, 1}, 2, "b"}};
-  EXPECT_EQ(cpu_share(ranks, 0, 2).ranks, 3);
-  EXPECT_EQ(cpu_share(ranks, 2, 2).ranks, 3);
-  EXPECT_EQ(cpu_share(ranks, 2, 2).cpus, 2);
-  EXPECT_EQ(cpu_share(ranks, 3, 2).ranks, 1);
+  const std::vector<RankCpus> ranks = {
+      {{0, 1}, 0, "a", 2}, {{0, 1}, 0, "a", 2}, {{0, 1}, 1, "a", 2}, {{0, 1}, 2, "b", 2}};
+  EXPECT_EQ(cpu_share(ranks, 0).ranks, 3);
+  EXPECT_EQ(cpu_share(ranks, 2).ranks, 3);
+  EXPECT_EQ(cpu_share(ranks, 2).cpus, 2);
+  EXPECT_EQ(cpu_share(ranks, 3).ranks, 1);
 }
 
 TEST(CpuShare, AQuotaIsItsMachinesAlone) {
   const std::vector<int> all = {0, 1, 2, 3, 4, 5, 6, 7};
-  const std::vector<RankCpus> ranks = {{all, 0, "a"}, {all, 0, "a"}, {all, 1, "a"}, {all, 1, "a"}};
-  EXPECT_EQ(cpu_share(ranks, 0, 8).cpus, 8);
-  EXPECT_EQ(cpu_share(ranks, 0, 8).ranks, 4);
-  EXPECT_EQ(cpu_share(ranks, 0, 2).cpus, 2) << "one each: less than the two each of the system";
-  EXPECT_EQ(cpu_share(ranks, 0, 2).ranks, 2);
-  EXPECT_EQ(cpu_share(ranks, 0, 6).cpus, 8) << "three each: more";
+  const auto share_of_first = [&all](int usable) {
+    return cpu_share({{all, 0, "a", usable}, {all, 0, "a", 8}, {all, 1, "a", 8}, {all, 1, "a", 8}}, 0);
+  };
+  EXPECT_EQ(share_of_first(8).cpus, 8);
+  EXPECT_EQ(share_of_first(8).ranks, 4);
+  EXPECT_EQ(share_of_first(2).cpus, 2) << "one each: less than the two each of the system";
+  EXPECT_EQ(share_of_first(2).ranks, 2);
+  EXPECT_EQ(share_of_first(6).cpus, 8) << "three each: more";
+}
+
+/// What memory the ranks of a machine share depends on it, so that they must not differ.
+TEST(CpuShare, AllRanksOfAMachineAgreeWhetherSomeTakeTurns) {
+  const auto on_machine = [](const std::vector<RankCpus>& ranks) {
+    std::vector<bool> found;
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) found.push_back(cpu_share(ranks, rank).on_machine);
+    return found;
+  };
+  EXPECT_EQ(on_machine({{{0}, 0, "a", 1}, {{1}, 0, "a", 1}, {{0}, 1, "b", 1}, {{0}, 1, "b", 1}}),
+            (std::vector<bool>{false, false, true, true}));
+  EXPECT_EQ(on_machine({{{0, 1}, 0, "a", 2}, {{0, 1}, 0, "a", 1}, {{0, 1}, 1, "b", 2}}),
+            (std::vector<bool>{true, true, false}))
+      << "one rank has a quota of one CPU for the two ranks of its machine";
 }
 
 TEST(WaitPolicy, FollowsTheCpusThereAre) {

@@ -24,13 +24,13 @@ using Verdict = Express::Verdict;
 class Ends {
  public:
   /// The memory has been used before.
-  Ends(int ranks, std::size_t capacity) {
-    const std::size_t column = Express::column_bytes(capacity);
+  Ends(int ranks, std::size_t capacity, std::uint64_t ahead = 1) {
+    const std::size_t column = Express::column_bytes(capacity, ahead);
     const std::size_t bytes = static_cast<std::size_t>(ranks) * column;
     memory_.reset(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{4096})));
     std::memset(memory_.get(), 0xa5, bytes);
     const auto columns = base::Columns::in_a_row(memory_.get(), column, ranks);
-    for (int rank = 0; rank < ranks; ++rank) ends_.push_back(std::make_unique<Express>(columns, capacity, rank));
+    for (int rank = 0; rank < ranks; ++rank) ends_.push_back(std::make_unique<Express>(columns, capacity, rank, ahead));
   }
   Express& operator[](int rank) { return *ends_[static_cast<std::size_t>(rank)]; }
 
@@ -241,15 +241,18 @@ void leave(Express& end, Express::Tag tag, const void* input, std::size_t bytes)
   end.leave();
 }
 
-TEST(Express, WhoLeavesCallsEarlySettlesThemInOrder) {
-  constexpr auto kAhead = static_cast<int>(Express::kAhead);
-  Ends ends(2, 4096);
+class Ahead : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Express, Ahead, ::testing::Values(1, 2, 32, static_cast<int>(Express::kAhead)));
+
+TEST_P(Ahead, WhoLeavesCallsEarlySettlesThemInOrder) {
+  const int ahead = GetParam();
+  Ends ends(2, 4096, static_cast<std::uint64_t>(ahead));
   const auto input_of = [](int call) { return std::vector<int>(100, call); };  // longer than a line
   int given = 0;
   for (int taken = 0; taken < 70000; ++taken) {
-    for (; ends[1].call() - ends[1].settled() < Express::kAhead; ++given)
+    for (; ends[1].call() - ends[1].settled() < ends[1].ahead(); ++given)
       leave(ends[1], kTag, input_of(given).data(), 400);
-    ASSERT_EQ(given, taken + kAhead);
+    ASSERT_EQ(given, taken + ahead);
     EXPECT_EQ(ends[1].look(), Verdict::undecided);
     say(ends[0], kTag, nullptr, 0);
     ASSERT_EQ(ends[0].look(), Verdict::together);
@@ -260,7 +263,7 @@ TEST(Express, WhoLeavesCallsEarlySettlesThemInOrder) {
 }
 
 TEST(Express, WhoHasLeftACallThatGoesByTheLogIsTold) {
-  Ends ends(3, 0);
+  Ends ends(3, 0, 4);
   leave(ends[1], kTag, nullptr, 0);
   leave(ends[1], kTag, nullptr, 0);
   say(ends[0], kTag, 1);
@@ -282,7 +285,7 @@ TEST(Express, WhoHasLeftACallThatGoesByTheLogIsTold) {
 
 /// A rank that differs, and one that goes to the log at once, tell those that have left as well.
 TEST(Express, WhoeverTakesACallToTheLogTells) {
-  Ends ends(2, 0);
+  Ends ends(2, 0, 4);
   leave(ends[1], kTag, nullptr, 0);
   say(ends[0], kTag + 1, nullptr, 0);
   EXPECT_EQ(ends[0].look(), Verdict::by_log);
@@ -301,7 +304,7 @@ TEST(Express, WhoeverTakesACallToTheLogTells) {
 TEST(Express, ThreadsThatLeaveCallsEarlyComeToTheSameVerdicts) {
   constexpr int kRanks = 3;
   constexpr int kCalls = kolo::testing::share_of(6000);
-  Ends ends(kRanks, 1024);
+  Ends ends(kRanks, 1024, 32);
   std::vector<std::vector<Verdict>> verdicts(kRanks);
   std::vector<std::atomic<int>> in_log(kCalls);
   const auto body = [&](int rank) {
@@ -328,7 +331,7 @@ TEST(Express, ThreadsThatLeaveCallsEarlyComeToTheSameVerdicts) {
       const std::vector<int> input(call % 3 == 0 ? 3 : 40, call * kRanks + rank);
       const std::size_t bytes = input.size() * sizeof(int);
       const bool waits = static_cast<int>(random() % 8) == 0 || call / 64 % kRanks == rank;
-      if (end.call() - end.settled() == Express::kAhead) settle(end.settled() + 1);
+      if (end.call() - end.settled() == end.ahead()) settle(end.settled() + 1);
       if (!waits) {
         leave(end, kTag, input.data(), bytes);
         if (end.look_at(rank) == Verdict::by_log) settle(end.call());

@@ -194,17 +194,17 @@ TEST(RunAhead, TheRootReturnsAndWhoHasItsDataDoes) {
   }
 }
 
-TEST(RunAhead, IsAtMost32CallsLong) {
+TEST(RunAhead, IsAtMost128CallsLong) {
   std::atomic<int> returned{0};
   run(2, [&] {
     be_steady(kolo::world());
     std::vector<int> x(3, 1);
     if (kolo::rank() == 0) {
-      wait_for(returned, 32);
+      wait_for(returned, 128);
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
-      EXPECT_EQ(returned.load(), 32);
+      EXPECT_EQ(returned.load(), 128);
     }
-    for (int call = 0; call < 100; ++call) {
+    for (int call = 0; call < 300; ++call) {
       call_once(kolo::world(), 0, 0, call, 3);
       if (kolo::rank() == 1) returned.fetch_add(1);
     }
