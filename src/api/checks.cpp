@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/checks.hpp"
+#include "base/hot.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -55,13 +56,14 @@ void refuse_null(core::CollectiveKind kind, std::string_view name, const char* w
              std::to_string(shape.elements()) + " elements; give the address of the first");
 }
 
-bool is_inside(const ConstTensorView& in, const TensorView& out) {
+KOLO_HOT bool is_inside(const ConstTensorView& in, const TensorView& out) {
   const auto* input = static_cast<const std::byte*>(in.data());
   const auto* output = static_cast<const std::byte*>(out.data());
   return in.bytes() > 0 && input >= output && input + in.bytes() <= output + out.bytes();
 }
 
-void check_types(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in, const TensorView& out) {
+KOLO_HOT void check_types(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in,
+                          const TensorView& out) {
   check_view(kind, name, "input", in);
   check_view(kind, name, "output", out);
   if (in.dtype() != out.dtype()) {
@@ -71,14 +73,15 @@ void check_types(core::CollectiveKind kind, std::string_view name, const ConstTe
   }
 }
 
-void check_apart(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in, const TensorView& out,
-                 const char* remedy) {
+KOLO_HOT void check_apart(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in,
+                          const TensorView& out, const char* remedy) {
   if (overlap(in.data(), in.bytes(), out.data(), out.bytes())) {
     refuse(kind, name, std::string("the input and the output overlap; ") + remedy);
   }
 }
 
-void check_pair(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in, const TensorView& out) {
+KOLO_HOT void check_pair(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in,
+                         const TensorView& out) {
   check_types(kind, name, in, out);
   if (in.shape() != out.shape()) {
     refuse(kind, name,
@@ -88,7 +91,8 @@ void check_pair(core::CollectiveKind kind, std::string_view name, const ConstTen
   check_apart(kind, name, in, out, "use the call without _into to work in place, or give an output of its own");
 }
 
-void check_reduction(core::CollectiveKind kind, std::string_view name, DType dtype, const AllreduceOptions& options) {
+KOLO_HOT void check_reduction(core::CollectiveKind kind, std::string_view name, DType dtype,
+                              const AllreduceOptions& options) {
   check_known(kind, name, "op", options.op, core::kLastReduceOp);
   if (!is_floating_point(dtype)) {
     const std::string type(to_string(dtype));
@@ -113,8 +117,8 @@ void check_reduction(core::CollectiveKind kind, std::string_view name, DType dty
   if (options.send_as) check_send_as(kind, name, dtype, *options.send_as);
 }
 
-std::optional<std::chrono::nanoseconds> checked_timeout(core::CollectiveKind kind, std::string_view name,
-                                                        std::optional<std::chrono::nanoseconds> timeout) {
+KOLO_HOT std::optional<std::chrono::nanoseconds> checked_timeout(core::CollectiveKind kind, std::string_view name,
+                                                                 std::optional<std::chrono::nanoseconds> timeout) {
   if (timeout && *timeout <= std::chrono::nanoseconds::zero()) {
     refuse(kind, name,
            "its timeout is " + std::to_string(timeout->count()) +
@@ -142,21 +146,21 @@ void check_members(std::string_view group, Span<const NamedView> members) {
   }
 }
 
-void check_root(core::CollectiveKind kind, std::string_view name, const Root& root) {
+KOLO_HOT void check_root(core::CollectiveKind kind, std::string_view name, const Root& root) {
   if (root.rank >= 0 && root.rank < root.ranks) return;
   refuse(kind, name,
          "there is no root rank " + std::to_string(root.rank) + "; a root is a rank of the group, 0 to " +
              std::to_string(root.ranks - 1));
 }
 
-void check_output_at_root(core::CollectiveKind kind, std::string_view name, const std::optional<TensorView>& out,
-                          const Root& root) {
+KOLO_HOT void check_output_at_root(core::CollectiveKind kind, std::string_view name,
+                                   const std::optional<TensorView>& out, const Root& root) {
   if (out || !root.is_here()) return;
   refuse(kind, name, "rank " + std::to_string(root.rank) + " is the root, and gets the result; give an output");
 }
 
-void check_splits(core::CollectiveKind kind, std::string_view name, const Shape& shape, Span<const std::int64_t> splits,
-                  int size) {
+KOLO_HOT void check_splits(core::CollectiveKind kind, std::string_view name, const Shape& shape,
+                           Span<const std::int64_t> splits, int size) {
   if (shape.rank() == 0) refuse(kind, name, "a scalar has no rows to send; give a tensor of at least one dimension");
   const std::int64_t rows = shape[0];
   if (splits.empty()) {

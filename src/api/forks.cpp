@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/forks.hpp"
+#include "base/hot.hpp"
 
 #include <pthread.h>
 #include <sys/stat.h>
@@ -52,7 +53,7 @@ void register_handlers() {
 
 }  // namespace
 
-std::uint64_t fork_generation() noexcept { return registry().generation.load(std::memory_order_relaxed); }
+KOLO_HOT std::uint64_t fork_generation() noexcept { return registry().generation.load(std::memory_order_relaxed); }
 
 bool contexts_are_open() {
   const base::MutexLock lock(registry().mutex);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/cpu.hpp"
+#include "base/hot.hpp"
 
 #include <algorithm>
 #include <array>
@@ -54,7 +55,7 @@ std::vector<int> affinity() {
   throw_errno("sched_getaffinity", EINVAL);
 }
 
-int current_cpu() noexcept { return ::sched_getcpu(); }
+KOLO_HOT int current_cpu() noexcept { return ::sched_getcpu(); }
 
 int usable_cpus() {
   const int allowed = static_cast<int>(affinity().size());

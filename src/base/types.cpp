@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/hot.hpp"
 #include <kolo/types.hpp>
 
 #include <new>
@@ -78,9 +79,9 @@ std::string to_string(Device device) {
   return device.kind == DeviceKind::cpu ? "cpu" : "cuda:" + std::to_string(device.index);
 }
 
-Shape::Shape(std::initializer_list<std::int64_t> extents) : Shape(extents.begin(), extents.size()) {}
+KOLO_HOT Shape::Shape(std::initializer_list<std::int64_t> extents) : Shape(extents.begin(), extents.size()) {}
 
-Shape::Shape(const std::int64_t* extents, std::size_t rank) {
+KOLO_HOT Shape::Shape(const std::int64_t* extents, std::size_t rank) {
   if (rank > kMaxRank) {
     throw Error(ErrorCode::invalid_argument,
                 "a shape has at most 8 dimensions, and " + std::to_string(rank) + " were given");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "control/express.hpp"
+#include "base/hot.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -41,8 +42,8 @@ std::size_t Express::column_bytes(std::size_t capacity, std::uint64_t ahead) noe
                         base::kPageBytes);
 }
 
-Express::Tag Express::tag_of(core::CollectiveKind kind, DType dtype, const Shape& shape, ReduceOp op, double prescale,
-                             double postscale, int root) noexcept {
+KOLO_HOT Express::Tag Express::tag_of(core::CollectiveKind kind, DType dtype, const Shape& shape, ReduceOp op,
+                                      double prescale, double postscale, int root) noexcept {
   std::uint64_t hash =
       mix(0x9e3779b97f4a7c15U, static_cast<std::uint64_t>(root) << 32 | static_cast<std::uint64_t>(kind) << 24 |
                                    static_cast<std::uint64_t>(op) << 16 | static_cast<std::uint64_t>(dtype) << 8 |
@@ -57,7 +58,7 @@ Express::Express(base::Columns columns, std::size_t capacity, int local_rank, st
       counts_at_(lines_ * kStride), extra_at_(counts_at_ + kStride), payloads_at_(extra_at_ + kExtraBytes),
       payload_bytes_(base::round_up(capacity, kStride)), early_payloads_at_(payloads_at_ + 2 * payload_bytes_),
       early_payload_bytes_(early_bytes(capacity)), own_line_(lines_) {
-  static_assert(sizeof(Line) == 64 && std::atomic<std::uint64_t>::is_always_lock_free);
+  static_assert(sizeof(Line) == kStride && std::atomic<std::uint64_t>::is_always_lock_free);
   static_assert(sizeof(Counts) <= kStride);
   KOLO_CHECK(local_rank >= 0 && local_rank < ranks()) << "local rank " << local_rank << " of " << ranks();
   KOLO_CHECK(reinterpret_cast<std::uintptr_t>(columns_[local_rank]) % kStride == 0);
@@ -74,11 +75,11 @@ Express::Express(base::Columns columns, std::size_t capacity, int local_rank, st
   left_by_.reserve(static_cast<std::size_t>(ranks()));
 }
 
-std::size_t Express::early_capacity() const noexcept { return std::min(capacity_, kLongestEarlyPayload); }
+KOLO_HOT std::size_t Express::early_capacity() const noexcept { return std::min(capacity_, kLongestEarlyPayload); }
 
-std::byte* Express::extra(int local_rank) const noexcept { return columns_[local_rank] + extra_at_; }
+KOLO_HOT std::byte* Express::extra(int local_rank) const noexcept { return columns_[local_rank] + extra_at_; }
 
-void Express::begin(bool early) noexcept {
+KOLO_HOT void Express::begin(bool early) noexcept {
   if (!std::exchange(is_left_, false)) {
     settled_ = call_;
     seen_ = 0;
@@ -96,7 +97,7 @@ void Express::pass_over() noexcept {
   verdict_ = Verdict::undecided;
 }
 
-void Express::speak(Tag tag) noexcept {
+KOLO_HOT void Express::speak(Tag tag) noexcept {
   const std::uint64_t word = pack(call_, tag, is_early_);
   std::uint64_t& before = own_line_[at(call_)];
   if (line(local_rank_, call_).word.compare_exchange_strong(before, word, std::memory_order_acq_rel)) {
@@ -109,7 +110,7 @@ void Express::speak(Tag tag) noexcept {
 /// The lines of the next call are taken from the peers' caches while this rank waits for their words. A peer that is
 /// still copying from them, in the call before this one, asks for them once more. Not those of a long payload, which
 /// may be written past the cache.
-void Express::expect(std::size_t payload_bytes) const noexcept {
+KOLO_HOT void Express::expect(std::size_t payload_bytes) const noexcept {
   constexpr std::size_t kMost = 1 << 10;
   constexpr std::size_t kLong = 8 << 10;
   base::claim_lines(reinterpret_cast<std::byte*>(&line(local_rank_, call_ + 1)), sizeof(Line));
@@ -117,7 +118,7 @@ void Express::expect(std::size_t payload_bytes) const noexcept {
   base::claim_lines(payload(local_rank_, call_ + 1, is_early_), std::min(payload_bytes, kMost));
 }
 
-Express::Verdict Express::look() noexcept {
+KOLO_HOT Express::Verdict Express::look() noexcept {
   if (verdict_ != Verdict::undecided) return verdict_;
   const std::uint64_t oldest = settled_ + 1;
   const std::uint64_t own = own_line_[at(oldest)];
@@ -131,7 +132,7 @@ Express::Verdict Express::look() noexcept {
   return verdict_ = Verdict::together;
 }
 
-Express::Verdict Express::look_at(int local_rank) const noexcept {
+KOLO_HOT Express::Verdict Express::look_at(int local_rank) const noexcept {
   const std::uint64_t own = own_line_[at(call_)];
   if (is_by_log(own)) return Verdict::by_log;
   const std::uint64_t word = line(local_rank, call_).word.load(std::memory_order_acquire);
@@ -139,13 +140,13 @@ Express::Verdict Express::look_at(int local_rank) const noexcept {
   return same_call(word, own) ? Verdict::by_log : Verdict::undecided;
 }
 
-void Express::settle() noexcept {
+KOLO_HOT void Express::settle() noexcept {
   ++settled_;
   seen_ = 0;
   verdict_ = Verdict::undecided;
 }
 
-void Express::note_cpu(int cpu) noexcept {
+KOLO_HOT void Express::note_cpu(int cpu) noexcept {
   constexpr std::uint64_t kWaitsPerLook = 16;  // ranks move seldom, and there may be many
   const bool moved = cpu != cpu_;
   if (!moved && ++waits_ % kWaitsPerLook != 0) return;
@@ -156,7 +157,7 @@ void Express::note_cpu(int cpu) noexcept {
   }
 }
 
-bool Express::has_heard_neighbours() const noexcept {
+KOLO_HOT bool Express::has_heard_neighbours() const noexcept {
   const auto has_spoken = [this](int rank) {
     return same_call(line(rank, call_).word.load(std::memory_order_relaxed), pack(call_, kByLog));
   };
@@ -187,7 +188,7 @@ Express::Verdict Express::demote() noexcept {
 
 /// Sequentially consistent, as the look that follows, whether the rank's engine sleeps.
 void Express::want(int local_rank) noexcept { counts(local_rank).wanted.store(true, std::memory_order_seq_cst); }
-bool Express::is_wanted() const noexcept { return counts(local_rank_).wanted.load(std::memory_order_seq_cst); }
+KOLO_HOT bool Express::is_wanted() const noexcept { return counts(local_rank_).wanted.load(std::memory_order_seq_cst); }
 void Express::clear_wanted() noexcept { counts(local_rank_).wanted.exchange(false, std::memory_order_seq_cst); }
 
 void Express::resume(std::uint64_t call) noexcept {
@@ -201,13 +202,13 @@ void Express::resume(std::uint64_t call) noexcept {
   }
 }
 
-void Express::note_took(std::uint64_t nanoseconds) noexcept {
+KOLO_HOT void Express::note_took(std::uint64_t nanoseconds) noexcept {
   counts(local_rank_)
       .took[call_ % 2]
       .store(call_ << kTimeBits | std::clamp<std::uint64_t>(nanoseconds, 1, kMostTime), std::memory_order_relaxed);
 }
 
-std::uint64_t Express::took(int local_rank, std::uint64_t call) const noexcept {
+KOLO_HOT std::uint64_t Express::took(int local_rank, std::uint64_t call) const noexcept {
   const std::uint64_t said = counts(local_rank).took[call % 2].load(std::memory_order_relaxed);
   return said >> kTimeBits == (call << kTimeBits) >> kTimeBits ? said & kMostTime : 0;
 }

@@ -12,9 +12,9 @@
 //
 // Words. A rank has some *lines*, one for each of as many calls in a row. A line's first eight bytes are its *word*:
 // the number of the call (16 bits of it), a *tag* (47 bits), which is a hash of the signature, and whether the rank may
-// leave the call early (below); the tag `kByLog` says "not past the log". The rest of the line holds inputs of up to 56
-// bytes. Longer ones lie in a payload area, one for odd and one for even calls, or stay where they are, and the line
-// says at which address (transport/peer_memory.hpp).
+// leave the call early (below); the tag `kByLog` says "not past the log". The rest of the line holds inputs of up to
+// 120 bytes: a line is two of the processor's, which fetches both. Longer ones lie in a payload area, one for odd and
+// one for even calls, or stay where they are, and the line says at which address (transport/peer_memory.hpp).
 //
 // The verdict on call k is a function of the n words of call k, which are written once each:
 //
@@ -107,8 +107,8 @@ class Express {
   static constexpr std::uint64_t kAhead = 128;
 
   /// `columns`: of the set's ranks, page aligned, of `column_bytes` each; they outlive it. No rank looks at a peer's
-  /// before that one has made its end. `capacity`: the longest input that a payload holds; 0 is as good as 56. `ahead`:
-  /// so many calls may be unsettled, and no more; a power of two up to kAhead, the same on all ranks.
+  /// before that one has made its end. `capacity`: the longest input that a payload holds; 0 is as good as 120.
+  /// `ahead`: so many calls may be unsettled, and no more; a power of two up to kAhead, the same on all ranks.
   Express(base::Columns columns, std::size_t capacity, int local_rank, std::uint64_t ahead = 1);
   /// A multiple of the page size.
   [[nodiscard]] static std::size_t column_bytes(std::size_t capacity, std::uint64_t ahead = 1) noexcept;
@@ -162,10 +162,10 @@ class Express {
   [[nodiscard]] bool is_wanted() const noexcept;
   void want() noexcept { want(local_rank_); }
   void clear_wanted() noexcept;
-  /// What stands beside a rank's word: kRoom bytes in its cache line, aligned to 8, and the payload, `capacity()` bytes
+  /// What stands beside a rank's word: kRoom bytes in its line, aligned to 8, and the payload, `capacity()` bytes
   /// elsewhere, aligned to 64; `early_capacity()` of who may leave early. The own ones are written between `begin` and
   /// `speak`, the peers' may be read with the verdict `together`, or when they have said the same, until the next call.
-  static constexpr std::size_t kRoom = 56;
+  static constexpr std::size_t kRoom = 120;
   [[nodiscard]] std::size_t early_capacity() const noexcept;
   [[nodiscard]] std::byte* room(int local_rank) const noexcept { return line(local_rank, call_).room; }
   [[nodiscard]] std::byte* payload(int local_rank) const noexcept {
@@ -211,7 +211,7 @@ class Express {
     alignas(64) std::atomic<std::int32_t> cpu;  // that the rank was on; written when it changes, read all the time
     std::atomic<std::uint64_t> took[2];         // by parity: a call, and how long it was
   };
-  // Lines lie two apart: processors fetch the other half of 128 bytes as well, and the two are in use by turns.
+  // From line to line: processors fetch the other half of 128 bytes as well.
   static constexpr std::size_t kStride = 128;
   static constexpr int kWordBits = 48;  // of a word, without the call
   static constexpr std::uint64_t kTagMask = (std::uint64_t{1} << (kWordBits - 1)) - 1;

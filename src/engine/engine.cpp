@@ -2,6 +2,7 @@
 //
 // Construction, and the passes of the driver. Submission is in submission.cpp, driving and sleeping in driving.cpp.
 #include "engine/engine.hpp"
+#include "base/hot.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -137,7 +138,7 @@ Engine::~Engine() { stop(Status(ErrorCode::shut_down, "the engine was shut down"
 
 // ---------------------------------------------------------------- submitting
 
-void Engine::check_usable() const {
+KOLO_HOT void Engine::check_usable() const {
   failure_.check();
   if (ending_.is_stopped()) {
     throw Error(ErrorCode::shut_down, "this context was shut down");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/errands.hpp"
+#include "base/hot.hpp"
 
 #include <algorithm>
 #include <exception>
@@ -34,7 +35,7 @@ void Errands::run(Errand errand) noexcept {
   running_.fetch_sub(1);
 }
 
-bool Errands::is_here() {
+KOLO_HOT bool Errands::is_here() {
   if (running_.load() == 0) return false;
   const base::MutexLock lock(mutex_);
   return std::find(threads_.begin(), threads_.end(), std::this_thread::get_id()) != threads_.end();

@@ -30,6 +30,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/hot.hpp"
 #include "control/sentences.hpp"
 #include "engine/engine.hpp"
 
@@ -66,7 +67,7 @@ std::vector<std::int32_t> ranks_behind(SetState& set) {
 
 }  // namespace
 
-bool Engine::express(SetState& set, const ExpressCall& call, std::optional<std::chrono::nanoseconds> timeout) {
+KOLO_HOT bool Engine::express(SetState& set, const ExpressCall& call, std::optional<std::chrono::nanoseconds> timeout) {
   UnnamedCalls& calls = set.unnamed;
   const bool open = calls.is_open();
   if (calls.has_left()) settle_up_to(set, calls.settled_before(call, open), std::nullopt);
@@ -97,7 +98,7 @@ bool Engine::express(SetState& set, const ExpressCall& call, std::optional<std::
   return true;
 }
 
-void Engine::note_expressed(UnnamedCalls& calls, const ExpressCall& call) {
+KOLO_HOT void Engine::note_expressed(UnnamedCalls& calls, const ExpressCall& call) {
   KOLO_LOG(*logger_, trace) << "done past the log: unnamed " << core::to_string(call.kind) << ", " << call.bytes()
                             << " bytes";
   calls.note_done(call.bytes());
@@ -146,7 +147,7 @@ bool Engine::look_out(SetState& set, std::size_t bytes, There there) {
 
 /// Whether this rank may leave the call now: it has spoken before anybody has taken the call to the log, and who gives
 /// it data has spoken, too.
-bool Engine::await_source(SetState& set, const ExpressCall& call) {
+KOLO_HOT bool Engine::await_source(SetState& set, const ExpressCall& call) {
   const ExpressRoutes& routes = set.unnamed.routes();
   const control::Express& express = set.unnamed.express();
   const std::optional<int> source = routes.source(call);
@@ -157,7 +158,7 @@ bool Engine::await_source(SetState& set, const ExpressCall& call) {
 }
 
 /// On the last call. All before are settled then.
-Verdict Engine::await_express(SetState& set, const ExpressCall& call) {
+KOLO_HOT Verdict Engine::await_express(SetState& set, const ExpressCall& call) {
   if (set.unnamed.has_left()) settle_up_to(set, set.unnamed.call() - 1, std::nullopt);
   const Verdict verdict = await_verdict(set, call.bytes());
   set.unnamed.note_verdict(verdict == Verdict::together);
@@ -165,7 +166,7 @@ Verdict Engine::await_express(SetState& set, const ExpressCall& call) {
 }
 
 /// On the oldest unsettled call. Those that may have left it are told where it goes by the log.
-Verdict Engine::await_verdict(SetState& set, std::size_t bytes) {
+KOLO_HOT Verdict Engine::await_verdict(SetState& set, std::size_t bytes) {
   control::Express& express = set.unnamed.express();
   const auto decided = [&express] { return express.look() != Verdict::undecided; };
   if (!look_out(set, bytes, decided)) {
@@ -189,7 +190,7 @@ Verdict Engine::decide(SetState& set) {
 // ---------------------------------------------------------------- calls that were left
 
 /// Settles the calls up to that one; whether it could until the time had come. Throws Error when there is a fatal one.
-bool Engine::settle_up_to(SetState& set, core::Round last, std::optional<base::Time> until) {
+KOLO_HOT bool Engine::settle_up_to(SetState& set, core::Round last, std::optional<base::Time> until) {
   const control::Express& express = set.unnamed.express();
   while (express.settled() < last) {
     if (await_verdict(set, 0) == Verdict::together) {
@@ -317,7 +318,7 @@ void Engine::drop(core::SetId number) {
 }
 
 /// After the unnamed calls have been given back: somebody may have asked meanwhile.
-void Engine::look_after_left_calls(SetState& set) {
+KOLO_HOT void Engine::look_after_left_calls(SetState& set) {
   if (set.unnamed.is_wanted()) driver_.ring_if_asleep();
 }
 

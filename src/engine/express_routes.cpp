@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/express_routes.hpp"
+#include "base/hot.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -83,28 +84,30 @@ ExpressRoutes::ExpressRoutes(Express& express, Readers readers, const ExpressLim
 
 // ---------------------------------------------------------------- before all have spoken
 
-bool ExpressRoutes::may_read() const noexcept { return readers_.memory != nullptr && limits_.direct_bytes > 0; }
+KOLO_HOT bool ExpressRoutes::may_read() const noexcept {
+  return readers_.memory != nullptr && limits_.direct_bytes > 0;
+}
 
 /// Inputs of more than this for one peer are read, if any are.
-std::size_t ExpressRoutes::least_read() const noexcept {
+KOLO_HOT std::size_t ExpressRoutes::least_read() const noexcept {
   return std::min(kLeastRead, std::max(limits_.direct_bytes, Express::kRoom));
 }
 
 /// The root of a reduce reads all that the others have.
-bool ExpressRoutes::reads_inputs() const noexcept { return may_read() && ranks_ <= kMostInputsRead; }
+KOLO_HOT bool ExpressRoutes::reads_inputs() const noexcept { return may_read() && ranks_ <= kMostInputsRead; }
 
-bool ExpressRoutes::suits_direct(std::size_t bytes_for_one_peer) const noexcept {
+KOLO_HOT bool ExpressRoutes::suits_direct(std::size_t bytes_for_one_peer) const noexcept {
   return may_read() && bytes_for_one_peer > std::max(limits_.direct_bytes, Express::kRoom);
 }
 
 /// Of an exchange of so many bytes, which is carried as a whole or not at all. What is too long for that is read in
 /// shorter blocks, too.
-bool ExpressRoutes::blocks_suit_direct(std::size_t bytes) const noexcept {
+KOLO_HOT bool ExpressRoutes::blocks_suit_direct(std::size_t bytes) const noexcept {
   const std::size_t block = bytes / static_cast<std::size_t>(ranks_);
   return bytes > Express::kRoom && suits_direct(bytes > limits_.carried_bytes ? 4 * block : block);
 }
 
-ExpressRoutes::Way ExpressRoutes::way_of(const ExpressCall& call) {
+KOLO_HOT ExpressRoutes::Way ExpressRoutes::way_of(const ExpressCall& call) {
   const std::size_t bytes = call.bytes();
   const bool can_carry = bytes <= limits_.carried_bytes || bytes <= Express::kRoom;
   const Way carried = can_carry ? Way::carried : Way::by_log;
@@ -142,12 +145,12 @@ ExpressRoutes::Way ExpressRoutes::way_of(const ExpressCall& call) {
 }
 
 /// Of a scatter's splits, where they lie in the payload.
-std::size_t ExpressRoutes::table_bytes(Span<const std::int64_t> splits) const noexcept {
+KOLO_HOT std::size_t ExpressRoutes::table_bytes(Span<const std::int64_t> splits) const noexcept {
   return is_even(splits) ? 0 : base::round_up(splits.size() * sizeof(std::int64_t), 64);
 }
 
 /// Of a scatter's root, which alone knows how much it sends.
-ExpressRoutes::Way ExpressRoutes::way_to_deal(const ExpressCall& call) {
+KOLO_HOT ExpressRoutes::Way ExpressRoutes::way_to_deal(const ExpressCall& call) {
   const std::size_t table = table_bytes(call.splits);
   if (table > express_.capacity()) return Way::by_log;
   if (blocks_suit_direct(call.bytes())) return direct_or_by_log(call, own_);
@@ -161,7 +164,7 @@ ExpressRoutes::Way ExpressRoutes::direct_or_by_log(const ExpressCall& call, int 
 }
 
 /// Of what can be carried.
-ExpressRoutes::Way ExpressRoutes::direct_or_carried(const ExpressCall& call, std::size_t bytes_for_one_peer) {
+KOLO_HOT ExpressRoutes::Way ExpressRoutes::direct_or_carried(const ExpressCall& call, std::size_t bytes_for_one_peer) {
   instead_ = Way::carried;
   if (!may_read() || bytes_for_one_peer <= least_read()) return Way::carried;
   if (!readers_.cpu_of_its_own)
@@ -183,12 +186,12 @@ ExpressRoutes::Way ExpressRoutes::faster_of_direct_and(Way other, const ExpressC
   return way;
 }
 
-ExpressRoutes::Decision ExpressRoutes::decision_on(std::uint64_t call) const noexcept {
+KOLO_HOT ExpressRoutes::Decision ExpressRoutes::decision_on(std::uint64_t call) const noexcept {
   return decision_.call == call && decision_.begun != base::Time{} ? decision_ : Decision{};
 }
 
 /// Whoever chooses a way may be done long before the others: what its data costs them counts.
-void ExpressRoutes::end_call() {
+KOLO_HOT void ExpressRoutes::end_call() {
   const Decision decision = decision_on(express_.call());
   if (decision.between != nullptr && decision.other == Way::by_log) return note_end(decision);
   if (begun_ == base::Time{}) return;
@@ -198,7 +201,7 @@ void ExpressRoutes::end_call() {
 }
 
 /// All have spoken in a call after that.
-void ExpressRoutes::note_last_cost() {
+KOLO_HOT void ExpressRoutes::note_last_cost() {
   if (ended_.between == nullptr) return;
   std::uint64_t most = ended_took_;
   for (int rank = 0; rank < ranks_; ++rank) most = std::max(most, express_.took(rank, ended_.call));
@@ -208,14 +211,14 @@ void ExpressRoutes::note_last_cost() {
 
 /// Whether the next call's cost counts: the same on all ranks that know how long it is. Which of the short ones do has
 /// no period: a program's loop may have the same one.
-bool ExpressRoutes::is_noted(const ExpressCall& call) const noexcept {
+KOLO_HOT bool ExpressRoutes::is_noted(const ExpressCall& call) const noexcept {
   if (call.bytes() > std::min(kSeldomNoted, limits_.carried_bytes)) return true;
   return (express_.call() + 1) * 0x9e3779b97f4a7c15U >> (64 - kNotedBits) == 0;
 }
 
 /// Whether it is long enough for a choice. How long gathers and scatters are not all ranks know: there each says its
 /// time always, for the one that counts it.
-bool ExpressRoutes::is_timed(const ExpressCall& call) const noexcept {
+KOLO_HOT bool ExpressRoutes::is_timed(const ExpressCall& call) const noexcept {
   if (!readers_.cpu_of_its_own) return false;
   switch (call.kind) {
   case CollectiveKind::broadcast:
@@ -260,7 +263,7 @@ bool ExpressRoutes::can_offer(const ExpressCall& call) {
   return true;
 }
 
-bool ExpressRoutes::only_gives(const ExpressCall& call) const noexcept {
+KOLO_HOT bool ExpressRoutes::only_gives(const ExpressCall& call) const noexcept {
   switch (call.kind) {
   case CollectiveKind::gather:
   case CollectiveKind::reduce:
@@ -274,7 +277,7 @@ bool ExpressRoutes::only_gives(const ExpressCall& call) const noexcept {
 }
 
 /// How much of a payload this rank needs where its data is carried; a line may do for a part of that.
-std::size_t ExpressRoutes::payload_bytes(const ExpressCall& call) const noexcept {
+KOLO_HOT std::size_t ExpressRoutes::payload_bytes(const ExpressCall& call) const noexcept {
   switch (call.kind) {
   case CollectiveKind::gather:
   case CollectiveKind::reduce:
@@ -290,32 +293,32 @@ std::size_t ExpressRoutes::payload_bytes(const ExpressCall& call) const noexcept
 }
 
 /// What takes so long that it is timed is waited for, so that the root hears of that in time.
-bool ExpressRoutes::can_leave(const ExpressCall& call) const noexcept {
+KOLO_HOT bool ExpressRoutes::can_leave(const ExpressCall& call) const noexcept {
   if (only_gives(call)) return way_ == Way::carried && payload_bytes(call) <= express_.early_capacity();
   if (call.kind == CollectiveKind::scatter) return !deals_much_;
   return call.kind == CollectiveKind::broadcast && call.bytes() <= least_read();
 }
 
 /// The splits of a scatter that is read lie in a payload as well.
-bool ExpressRoutes::may_write_payload(const ExpressCall& call, bool may_leave) const noexcept {
+KOLO_HOT bool ExpressRoutes::may_write_payload(const ExpressCall& call, bool may_leave) const noexcept {
   const std::size_t bytes = payload_bytes(call);
   const bool may_be_read = call.kind == CollectiveKind::scatter && blocks_suit_direct(call.bytes());
   return bytes > 0 && !(may_leave && only_gives(call) && !may_be_read && bytes <= express_.early_capacity());
 }
 
-std::optional<int> ExpressRoutes::source(const ExpressCall& call) const noexcept {
+KOLO_HOT std::optional<int> ExpressRoutes::source(const ExpressCall& call) const noexcept {
   if (only_gives(call)) return std::nullopt;
   return call.root;
 }
 
-bool ExpressRoutes::is_carried_by(int source, const ExpressCall& call) const noexcept {
+KOLO_HOT bool ExpressRoutes::is_carried_by(int source, const ExpressCall& call) const noexcept {
   if (call.kind == CollectiveKind::broadcast) return offered_by(source, call) == nullptr;
   Deal deal{};
   std::memcpy(&deal, express_.room(source), sizeof deal);
   return deal.input == nullptr;
 }
 
-Express::Tag ExpressRoutes::prepare(const ExpressCall& call, bool may_leave) {
+KOLO_HOT Express::Tag ExpressRoutes::prepare(const ExpressCall& call, bool may_leave) {
   // Before anybody counts on this rank, for it may throw.
   if (call.kind == CollectiveKind::reduce && (call.root == own_ || ranks_ == 2) && call.bytes() > least_read() &&
       reads_inputs()) {
@@ -346,7 +349,7 @@ Express::Tag ExpressRoutes::prepare(const ExpressCall& call, bool may_leave) {
   return Express::tag_of(call.kind, call.dtype, call.shape, call.op, call.prescale, call.postscale, call.root);
 }
 
-void ExpressRoutes::carry(const ExpressCall& call) {
+KOLO_HOT void ExpressRoutes::carry(const ExpressCall& call) {
   if (call.kind == CollectiveKind::allgather || call.kind == CollectiveKind::gather) return carry_contribution(call);
   if (call.kind == CollectiveKind::broadcast && call.root != own_) return;
   if (call.kind == CollectiveKind::reduce && call.root == own_) return;
@@ -366,35 +369,35 @@ void ExpressRoutes::carry(const ExpressCall& call) {
 }
 
 /// Where the peers read it.
-void ExpressRoutes::lay_out(std::byte* to, const std::byte* from, std::size_t bytes) {
+KOLO_HOT void ExpressRoutes::lay_out(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes == 0) return;
   to_peers_(to, from, static_cast<std::int64_t>(bytes));
   laid_out_ += bytes;
 }
 
 /// Where a contribution to a gather lies that is carried: in its line where it fits.
-std::byte* ExpressRoutes::contributed(int rank, std::size_t bytes) const noexcept {
+KOLO_HOT std::byte* ExpressRoutes::contributed(int rank, std::size_t bytes) const noexcept {
   return bytes <= Express::kRoom - sizeof(Offer) ? express_.room(rank) + sizeof(Offer) : express_.payload(rank);
 }
 
-void ExpressRoutes::carry_contribution(const ExpressCall& call) {
+KOLO_HOT void ExpressRoutes::carry_contribution(const ExpressCall& call) {
   write_offer({nullptr, static_cast<std::int64_t>(call.bytes())});
   if (call.kind == CollectiveKind::gather && call.root == own_) return;
   laid_out_at_ = contributed(own_, call.bytes());
   lay_out(contributed(own_, call.bytes()), call.buffer.input, call.bytes());
 }
 
-std::size_t ExpressRoutes::splits_bytes(const Deal& deal) const noexcept {
+KOLO_HOT std::size_t ExpressRoutes::splits_bytes(const Deal& deal) const noexcept {
   return deal.each >= 0 ? 0 : base::round_up(static_cast<std::size_t>(ranks_) * sizeof(std::int64_t), 64);
 }
 
 /// Where the rows that a scatter's root carries lie, so many bytes in all: in its line where they fit.
-std::byte* ExpressRoutes::dealt(int root, const Deal& deal, std::size_t bytes) const noexcept {
+KOLO_HOT std::byte* ExpressRoutes::dealt(int root, const Deal& deal, std::size_t bytes) const noexcept {
   if (deal.each >= 0 && bytes <= Express::kRoom - sizeof deal) return express_.room(root) + sizeof deal;
   return express_.payload(root) + splits_bytes(deal);
 }
 
-void ExpressRoutes::deal(const ExpressCall& call) {
+KOLO_HOT void ExpressRoutes::deal(const ExpressCall& call) {
   const Span<const std::int64_t> splits = call.splits;
   const bool even = is_even(splits);
   const Deal deal{way_ == Way::direct ? call.buffer.input : nullptr, even ? splits[0] : -1};
@@ -417,26 +420,26 @@ void ExpressRoutes::offer(const ExpressCall& call) {
   write_offer({call.buffer.input, static_cast<std::int64_t>(call.bytes())});
 }
 
-void ExpressRoutes::write_offer(const Offer& offer) noexcept {
+KOLO_HOT void ExpressRoutes::write_offer(const Offer& offer) noexcept {
   static_assert(sizeof offer <= Express::kRoom);
   std::memcpy(express_.room(own_), &offer, sizeof offer);
 }
 
 // ---------------------------------------------------------------- after
 
-ExpressRoutes::Offer ExpressRoutes::offer_of(int rank) const noexcept {
+KOLO_HOT ExpressRoutes::Offer ExpressRoutes::offer_of(int rank) const noexcept {
   Offer offer{};
   std::memcpy(&offer, express_.room(rank), sizeof offer);
   return offer;
 }
 
 /// Where a rank's input lies that is to be read; null: it is carried. Not of gathers, which always have an offer.
-const std::byte* ExpressRoutes::offered_by(int rank, const ExpressCall& call) const noexcept {
+KOLO_HOT const std::byte* ExpressRoutes::offered_by(int rank, const ExpressCall& call) const noexcept {
   return call.bytes() > Express::kRoom ? offer_of(rank).input : nullptr;
 }
 
 /// When not all have spoken nobody knows what the last call has cost them.
-void ExpressRoutes::run(const ExpressCall& call, const Await& await, bool have_all_spoken) {
+KOLO_HOT void ExpressRoutes::run(const ExpressCall& call, const Await& await, bool have_all_spoken) {
   if (have_all_spoken) note_last_cost();
   switch (call.kind) {
   case CollectiveKind::allreduce:
@@ -460,11 +463,11 @@ void ExpressRoutes::run(const ExpressCall& call, const Await& await, bool have_a
   }
 }
 
-kernels::Reduction ExpressRoutes::reduction_of(const ExpressCall& call) const noexcept {
+KOLO_HOT kernels::Reduction ExpressRoutes::reduction_of(const ExpressCall& call) const noexcept {
   return {call.dtype, call.op, {call.prescale, call.postscale, call.op == ReduceOp::average ? ranks_ : 1}};
 }
 
-void ExpressRoutes::reduce(const ExpressCall& call) {
+KOLO_HOT void ExpressRoutes::reduce(const ExpressCall& call) {
   for (int rank = 0; rank < ranks_; ++rank)
     inputs_[static_cast<std::size_t>(rank)] = rank == own_ ? call.buffer.input : express_.place(rank, call.bytes());
   const kernels::FloatMode float_mode;
@@ -473,7 +476,7 @@ void ExpressRoutes::reduce(const ExpressCall& call) {
 
 /// As in a gather the root alone reads, and the others have then finished. Of two ranks the other one reduces pieces,
 /// too, unless the output is the input: if it were stopped in a piece the root could not reduce that once more.
-void ExpressRoutes::reduce_to_root(const ExpressCall& call, const Await& await) {
+KOLO_HOT void ExpressRoutes::reduce_to_root(const ExpressCall& call, const Await& await) {
   if (call.root != own_) {
     if (call.bytes() > Express::kRoom) express_.finish();
     if (way_ != Way::direct) return;
@@ -545,7 +548,7 @@ const std::byte* ExpressRoutes::reduce_for_root(const ExpressCall& call, const s
   return result;
 }
 
-void ExpressRoutes::scatter(const ExpressCall& call) {
+KOLO_HOT void ExpressRoutes::scatter(const ExpressCall& call) {
   const Rows own = rows_of(call, own_, ranks_);
   for (int rank = 0; rank < ranks_; ++rank)
     inputs_[static_cast<std::size_t>(rank)] =
@@ -555,7 +558,7 @@ void ExpressRoutes::scatter(const ExpressCall& call) {
                   static_cast<std::int64_t>((own.end - own.begin) / size_of(call.dtype)));
 }
 
-void ExpressRoutes::broadcast(const ExpressCall& call, const Await& await) {
+KOLO_HOT void ExpressRoutes::broadcast(const ExpressCall& call, const Await& await) {
   if (call.root == own_) {
     transfer(call.buffer.output, call.buffer.input, call.bytes());
     if (way_ == Way::direct) finish(await);
@@ -568,7 +571,7 @@ void ExpressRoutes::broadcast(const ExpressCall& call, const Await& await) {
   check_read();
 }
 
-void ExpressRoutes::gather(const ExpressCall& call, const Await& await) {
+KOLO_HOT void ExpressRoutes::gather(const ExpressCall& call, const Await& await) {
   bool direct = false;
   for (int rank = 0; rank < ranks_; ++rank) {
     const Offer offer = offer_of(rank);
@@ -590,7 +593,7 @@ void ExpressRoutes::gather(const ExpressCall& call, const Await& await) {
 }
 
 /// Everybody's, one after another, once `lengths_` are known. Given `await`, those who wait for this rank help.
-void ExpressRoutes::place_contributions(std::byte* output, const ExpressCall& call, const Await* await) {
+KOLO_HOT void ExpressRoutes::place_contributions(std::byte* output, const ExpressCall& call, const Await* await) {
   std::vector<int> joint;  // ranks whose contribution is being read
   const auto total = std::accumulate(lengths_.begin(), lengths_.end(), std::int64_t{0});
   // Where ranks share CPUs who helps takes this rank's turn: that is worth it for much alone.
@@ -625,7 +628,7 @@ void ExpressRoutes::place_contributions(std::byte* output, const ExpressCall& ca
 }
 
 /// The root alone reads. The others have then finished, so that who waits for the root in vain names it alone.
-void ExpressRoutes::gather_to_root(const ExpressCall& call, const Await& await) {
+KOLO_HOT void ExpressRoutes::gather_to_root(const ExpressCall& call, const Await& await) {
   if (call.root != own_) {
     express_.finish();
     if (way_ == Way::direct) await_finished(call.root, await);
@@ -654,7 +657,7 @@ void ExpressRoutes::gather_to_root(const ExpressCall& call, const Await& await) 
   if (direct) check_read();
 }
 
-void ExpressRoutes::scatter_from_root(const ExpressCall& call, const Await& await) {
+KOLO_HOT void ExpressRoutes::scatter_from_root(const ExpressCall& call, const Await& await) {
   Deal deal{};
   std::memcpy(&deal, express_.room(call.root), sizeof deal);
   const auto own = static_cast<std::size_t>(own_);
@@ -695,7 +698,7 @@ void ExpressRoutes::scatter_from_root(const ExpressCall& call, const Await& awai
   if (deal.input != nullptr && call.root != own_) check_read();
 }
 
-void ExpressRoutes::exchange(const ExpressCall& call, const Await& await) {
+KOLO_HOT void ExpressRoutes::exchange(const ExpressCall& call, const Await& await) {
   const std::size_t block = call.bytes() / static_cast<std::size_t>(ranks_);
   const std::size_t mine = block * static_cast<std::size_t>(own_);
   // A block is a part of the output, and the caller's own: it stays in the cache for longer than a whole output.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/left_calls.hpp"
+#include "base/hot.hpp"
 
 #include <cstring>
 #include <memory>
@@ -10,8 +11,8 @@ namespace kolo::engine {
 
 using core::CollectiveKind;
 
-void LeftCalls::add(core::Round number, const ExpressCall& call, const std::byte* data,
-                    std::optional<std::chrono::nanoseconds> timeout) {
+KOLO_HOT void LeftCalls::add(core::Round number, const ExpressCall& call, const std::byte* data,
+                             std::optional<std::chrono::nanoseconds> timeout) {
   if (calls_.empty()) calls_.resize(control::Express::kAhead);
   Call& left = at(number);
   left.kind = call.kind;
@@ -29,7 +30,7 @@ void LeftCalls::add(core::Round number, const ExpressCall& call, const std::byte
   left.is_told = false;
 }
 
-std::size_t LeftCalls::bytes(core::Round number) const noexcept {
+KOLO_HOT std::size_t LeftCalls::bytes(core::Round number) const noexcept {
   return static_cast<std::size_t>(at(number).elements) * size_of(at(number).dtype);
 }
 

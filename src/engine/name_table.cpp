@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/name_table.hpp"
+#include "base/hot.hpp"
 
 #include "base/check.hpp"
 #include "base/quote.hpp"
@@ -132,7 +133,7 @@ Entry& NameTable::claim_in_turn(std::string_view name) {
   }
 }
 
-Entry& NameTable::claim_unnamed() {
+KOLO_HOT Entry& NameTable::claim_unnamed() {
   Entry* entry = unnamed_.load(std::memory_order_acquire);
   if (entry == nullptr) {
     const base::MutexLock lock(mutex_);
@@ -173,7 +174,7 @@ void NameTable::release(Entry& entry) {
   drop_if_unused(entry);
 }
 
-void NameTable::give_back(Entry& entry) noexcept {
+KOLO_HOT void NameTable::give_back(Entry& entry) noexcept {
   if (&entry == unnamed_.load(std::memory_order_relaxed)) return unnamed_turns_.end();
   const base::MutexLock lock(mutex_);
   end_flight(entry);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/operation.hpp"
+#include "base/hot.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -15,10 +16,10 @@ namespace kolo::detail {
 
 namespace {
 
-Shape with_rows(std::int64_t rows, const Shape& row) {
-  std::vector<std::int64_t> extents{rows};
-  extents.insert(extents.end(), row.begin(), row.end());
-  return Shape(extents);
+KOLO_HOT Shape with_rows(std::int64_t rows, const Shape& row) {
+  std::int64_t extents[Shape::kMaxRank + 1] = {rows};
+  std::copy(row.begin(), row.end(), extents + 1);
+  return {extents, row.rank() + 1};
 }
 
 /// With or without splits, an all-to-all is one to its caller.
@@ -31,8 +32,8 @@ std::string describe(const RoomOf& whose, core::CollectiveKind kind) {
 
 }  // namespace
 
-std::byte* ResultRoom::of_gather(core::CollectiveKind kind, const std::vector<std::int64_t>& bytes, DType dtype,
-                                 std::byte* given, const RoomOf& whose) {
+KOLO_HOT std::byte* ResultRoom::of_gather(core::CollectiveKind kind, const std::vector<std::int64_t>& bytes,
+                                          DType dtype, std::byte* given, const RoomOf& whose) {
   if (!is_wanted) return nullptr;
   const auto what = [&] { return describe(whose, kind); };
   const std::int64_t total = std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
@@ -64,8 +65,8 @@ std::byte* ResultRoom::make_result(DType dtype, const Shape& shape, const std::s
   return static_cast<std::byte*>(result.data());
 }
 
-std::byte* ResultRoom::of_alltoall(core::CollectiveKind kind, const std::vector<std::int64_t>& rows, DType dtype,
-                                   std::byte* given, const RoomOf& whose) {
+KOLO_HOT std::byte* ResultRoom::of_alltoall(core::CollectiveKind kind, const std::vector<std::int64_t>& rows,
+                                            DType dtype, std::byte* given, const RoomOf& whose) {
   const Shape shape = with_rows(std::accumulate(rows.begin(), rows.end(), std::int64_t{0}), row);
   if (owns_result) return make_result(dtype, shape, describe(whose, kind));
   if (shape.elements() == output_elements) return given;

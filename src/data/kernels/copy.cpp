@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/hot.hpp"
 #include "data/kernels/targets.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -68,7 +69,7 @@ namespace kolo::kernels {
 HWY_EXPORT(copy_ahead_on_target);
 HWY_EXPORT(stream_on_target);
 
-void copy(void* destination, const void* source, std::int64_t bytes) {
+KOLO_HOT void copy(void* destination, const void* source, std::int64_t bytes) {
   HWY_ASSERT(bytes >= 0);
   if (bytes > 0) std::memcpy(destination, source, static_cast<std::size_t>(bytes));
 }

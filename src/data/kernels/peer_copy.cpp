@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/kernels/peer_copy.hpp"
+#include "base/hot.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -28,7 +29,7 @@ double cost_of(base::FasterWay::Way way, std::int64_t bytes, base::Duration took
 
 }  // namespace
 
-void PeerCopy::operator()(void* to, const void* from, std::int64_t bytes) {
+KOLO_HOT void PeerCopy::operator()(void* to, const void* from, std::int64_t bytes) {
   const int bits = std::min(static_cast<int>(std::bit_width(static_cast<std::uint64_t>(bytes))), kMostBits);
   if (bytes < static_cast<std::int64_t>(kLeastBytes)) return copy(to, from, bytes);
   Ways& ways = ways_[static_cast<std::size_t>(bits - kLeastBits)];
