@@ -109,13 +109,15 @@ KOLO_HOT void Express::speak(Tag tag) noexcept {
 
 /// The lines of the next call are taken from the peers' caches while this rank waits for their words. A peer that is
 /// still copying from them, in the call before this one, asks for them once more. Not those of a long payload, which
-/// may be written past the cache.
+/// may be written past the cache. Of early payloads that of the call in which this rank is the root again if the root
+/// goes round; if it is always the same they come in time, too.
 KOLO_HOT void Express::expect(std::size_t payload_bytes) const noexcept {
   constexpr std::size_t kMost = 1 << 10;
   constexpr std::size_t kLong = 8 << 10;
   base::claim_lines(reinterpret_cast<std::byte*>(&line(local_rank_, call_ + 1)), sizeof(Line));
   if (payload_bytes == 0 || payload_bytes >= kLong) return;
-  base::claim_lines(payload(local_rank_, call_ + 1, is_early_), std::min(payload_bytes, kMost));
+  const std::uint64_t next = call_ + (is_early_ ? static_cast<std::uint64_t>(ranks()) : 1);
+  base::claim_lines(payload(local_rank_, next, is_early_), std::min(payload_bytes, kMost));
 }
 
 KOLO_HOT Express::Verdict Express::look() noexcept {
