@@ -43,7 +43,8 @@ inline constexpr int kDTypeCount = 13;
 
 namespace detail {
 inline constexpr std::uint8_t kElementBytes[kDTypeCount] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8};
-}
+static_assert(kElementBytes[kDTypeCount - 1] != 0, "one number a type");
+}  // namespace detail
 /// Bytes of one element; 0 for a number that is none of these types.
 constexpr std::size_t size_of(DType dtype) noexcept {
   const auto number = static_cast<std::uint8_t>(dtype);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/checks.hpp"
-#include "base/hot.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
 
+#include "base/hot.hpp"
 #include "base/quote.hpp"
 
 namespace kolo::api {

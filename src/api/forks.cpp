@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/forks.hpp"
-#include "base/hot.hpp"
 
 #include <pthread.h>
 #include <sys/stat.h>
@@ -10,6 +9,7 @@
 #include <cerrno>
 #include <set>
 
+#include "base/hot.hpp"
 #include "base/mutex.hpp"
 #include "base/system_error.hpp"
 

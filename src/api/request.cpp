@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/request.hpp"
-#include "base/hot.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -9,6 +8,7 @@
 
 #include "api/context_impl.hpp"
 #include "base/hash.hpp"
+#include "base/hot.hpp"
 #include "base/quote.hpp"
 #include "core/dtype.hpp"
 #include "core/reduce_op.hpp"
@@ -161,9 +161,10 @@ KOLO_HOT Request gather_request(core::CollectiveKind kind, std::string_view name
                                 int priority, const Root& root) {
   const bool rooted = core::traits_of(kind).rooted;
   if (rooted) check_root(kind, name, root);
-  const bool in_place = out && is_inside(in, *out);
+  bool in_place = false;
   if (out) {
     check_types(kind, name, in, *out);
+    in_place = is_inside(in, *out);
     if (!in_place) check_apart(kind, name, in, *out, "give an output of its own");
   } else {
     check_view(kind, name, "input", in);

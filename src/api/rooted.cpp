@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/rooted.hpp"
-#include "base/hot.hpp"
 
 #include "api/context_impl.hpp"
+#include "base/hot.hpp"
 
 namespace kolo::api {
 namespace {

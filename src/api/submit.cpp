@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/submit.hpp"
-#include "base/hot.hpp"
 
 #include <bit>
 #include <cstdint>
@@ -8,6 +7,7 @@
 
 #include "api/checks.hpp"
 #include "api/context_impl.hpp"
+#include "base/hot.hpp"
 
 namespace kolo::api {
 

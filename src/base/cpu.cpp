@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/cpu.hpp"
-#include "base/hot.hpp"
 
 #include <algorithm>
 #include <array>
@@ -14,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/cgroup.hpp"
+#include "base/hot.hpp"
 #include "base/system_error.hpp"
 
 namespace kolo::base {

@@ -66,7 +66,7 @@ struct RankCpus {
   std::vector<int> cpus;  ///< its affinity
   int machine = 0;        ///< as the launcher takes them: its virtual nodes are one
   std::string system;     ///< system_name(): its containers are one
-  int usable = 1;         ///< its usable_cpus()
+  int usable;             ///< its usable_cpus()
 };
 
 /// CPUs, and the ranks that take turns on them.

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/check.hpp"
 #include "base/mutex.hpp"
 
 namespace kolo::base {
@@ -20,8 +21,9 @@ class Turns {
     const MutexLock lock(mutex_);
     while (serving_.load(std::memory_order_seq_cst) != ticket) ended_.wait(mutex_);
   }
-  /// Whether nobody had it, and it is the caller's now. Tickets are never fewer than turns that have ended: so nobody
-  /// has it if the next ticket is that of the turn which was last seen to be due.
+  /// Whether nobody had it, and it is the caller's now; false may also mean that somebody had it a moment ago. Tickets
+  /// are never fewer than turns that have ended: so nobody has it if the next ticket is that of the turn which was last
+  /// seen to be due.
   [[nodiscard]] bool try_take() noexcept {
     std::uint64_t due = serving_.load(std::memory_order_acquire);
     return next_.compare_exchange_strong(due, due + 1, std::memory_order_seq_cst, std::memory_order_relaxed);
@@ -31,7 +33,9 @@ class Turns {
   void end() noexcept {
     const std::uint64_t due = serving_.load(std::memory_order_relaxed) + 1;
     serving_.exchange(due, std::memory_order_seq_cst);
-    if (next_.load(std::memory_order_seq_cst) == due) return;
+    const std::uint64_t next = next_.load(std::memory_order_seq_cst);
+    if (next == due) return;
+    KOLO_CHECK(next > due) << "a turn ended that nobody had";
     const MutexLock lock(mutex_);  // who has looked in vain sleeps by now
     ended_.notify_all();
   }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/hot.hpp"
 #include <kolo/types.hpp>
 
 #include <new>
 
 #include <kolo/error.hpp>
+
+#include "base/hot.hpp"
 
 namespace kolo {
 namespace {

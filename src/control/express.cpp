@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "control/express.hpp"
-#include "base/hot.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -9,6 +8,7 @@
 
 #include "base/cache_line.hpp"
 #include "base/check.hpp"
+#include "base/hot.hpp"
 #include "base/round_up.hpp"
 
 namespace kolo::control {
@@ -115,7 +115,7 @@ KOLO_HOT void Express::expect(std::size_t payload_bytes) const noexcept {
   constexpr std::size_t kMost = 1 << 10;
   constexpr std::size_t kLong = 8 << 10;
   base::claim_lines(reinterpret_cast<std::byte*>(&line(local_rank_, call_ + 1)), sizeof(Line));
-  if (payload_bytes == 0 || payload_bytes >= kLong) return;
+  if (payload_bytes <= kRoom || payload_bytes >= kLong) return;
   const std::uint64_t next = call_ + (is_early_ ? static_cast<std::uint64_t>(ranks()) : 1);
   base::claim_lines(payload(local_rank_, next, is_early_), std::min(payload_bytes, kMost));
 }

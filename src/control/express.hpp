@@ -51,7 +51,7 @@
 // What the log says of such a call, a mismatch for instance, the rank's next call tells (engine/unnamed_calls.hpp).
 //
 // Reuse. A rank begins call k when it has settled call k - `ahead`; most settle k - 1, because they do not leave early.
-// `ahead` is 1 where no rank does.
+// `ahead` is 1 where no two ranks share a CPU.
 // A call that is settled, and has gone together, all have begun; one that went by the log, too, for all have submitted
 // it (or there is a fatal error, and nobody begins another call).
 //   So a rank that begins call k knows that all have begun k - `ahead`, and that they have settled k - 2 `ahead`: it
@@ -103,7 +103,7 @@ class Express {
   static Tag tag_of(core::CollectiveKind kind, DType dtype, const Shape& shape, ReduceOp op = ReduceOp::sum,
                     double prescale = 1, double postscale = 1, int root = 0) noexcept;
 
-  /// Where ranks leave calls early: so many calls may be unsettled.
+  /// Where ranks share CPUs, and leave calls early: so many may be unsettled.
   static constexpr std::uint64_t kAhead = 128;
 
   /// `columns`: of the set's ranks, page aligned, of `column_bytes` each; they outlive it. No rank looks at a peer's
@@ -111,7 +111,7 @@ class Express {
   /// `ahead`: so many calls may be unsettled, and no more; a power of two up to kAhead, the same on all ranks.
   Express(base::Columns columns, std::size_t capacity, int local_rank, std::uint64_t ahead = 1);
   /// A multiple of the page size.
-  [[nodiscard]] static std::size_t column_bytes(std::size_t capacity, std::uint64_t ahead = 1) noexcept;
+  [[nodiscard]] static std::size_t column_bytes(std::size_t capacity, std::uint64_t ahead) noexcept;
 
   [[nodiscard]] int ranks() const noexcept { return columns_.size(); }
   [[nodiscard]] int local_rank() const noexcept { return local_rank_; }

@@ -2,7 +2,6 @@
 //
 // Construction, and the passes of the driver. Submission is in submission.cpp, driving and sleeping in driving.cpp.
 #include "engine/engine.hpp"
-#include "base/hot.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -15,6 +14,7 @@
 #include "base/cache_line.hpp"
 #include "base/check.hpp"
 #include "base/hash.hpp"
+#include "base/hot.hpp"
 #include "base/quote.hpp"
 #include "base/round_up.hpp"
 #include "control/sentences.hpp"

@@ -136,7 +136,8 @@ struct EngineParts {
 /// The shape of a node's board under these settings.
 control::BoardShape board_shape(const base::Settings& settings, int local_size);
 /// How the node's memory is cut under these settings, for a world of this topology, whose data planes (`rings` of them)
-/// take `ring_bytes` of a column each. `cpus_are_shared`: some rank of the node may leave unnamed calls early.
+/// take `ring_bytes` of a column each. `cpus_are_shared`: by ranks of this machine, which may leave unnamed calls
+/// early.
 NodeLayout node_layout(const base::Settings& settings, const core::Topology& topology, std::size_t ring_bytes,
                        std::size_t rings, bool cpus_are_shared);
 

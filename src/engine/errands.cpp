@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/errands.hpp"
-#include "base/hot.hpp"
 
 #include <algorithm>
 #include <exception>
+
+#include "base/hot.hpp"
 
 namespace kolo::engine {
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/express_routes.hpp"
-#include "base/hot.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -14,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/hot.hpp"
 #include "base/round_up.hpp"
 #include "data/backend.hpp"
 #include "data/kernels/float_mode.hpp"

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/left_calls.hpp"
-#include "base/hot.hpp"
 
 #include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
+
+#include "base/hot.hpp"
 
 namespace kolo::engine {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/name_table.hpp"
-#include "base/hot.hpp"
 
 #include "base/check.hpp"
+#include "base/hot.hpp"
 #include "base/quote.hpp"
 
 namespace kolo::engine {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/operation.hpp"
-#include "base/hot.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/hot.hpp"
 #include "base/quote.hpp"
 #include "engine/name_table.hpp"
 

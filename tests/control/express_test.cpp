@@ -301,10 +301,10 @@ TEST(Express, WhoeverTakesACallToTheLogTells) {
 }
 
 // Ranks that leave most of their calls early, and so are far apart; and some of no patience.
-TEST(Express, ThreadsThatLeaveCallsEarlyComeToTheSameVerdicts) {
+TEST_P(Ahead, ThreadsThatLeaveCallsEarlyComeToTheSameVerdicts) {
   constexpr int kRanks = 3;
   constexpr int kCalls = kolo::testing::share_of(6000);
-  Ends ends(kRanks, 1024, 32);
+  Ends ends(kRanks, 1024, static_cast<std::uint64_t>(GetParam()));
   std::vector<std::vector<Verdict>> verdicts(kRanks);
   std::vector<std::atomic<int>> in_log(kCalls);
   const auto body = [&](int rank) {
@@ -330,7 +330,7 @@ TEST(Express, ThreadsThatLeaveCallsEarlyComeToTheSameVerdicts) {
     for (int call = 0; call < kCalls; ++call) {
       const std::vector<int> input(call % 3 == 0 ? 3 : 40, call * kRanks + rank);
       const std::size_t bytes = input.size() * sizeof(int);
-      const bool waits = static_cast<int>(random() % 8) == 0 || call / 64 % kRanks == rank;
+      const bool waits = static_cast<int>(random() % 8) == 0 || call / (2 * GetParam()) % kRanks == rank;
       if (end.call() - end.settled() == end.ahead()) settle(end.settled() + 1);
       if (!waits) {
         leave(end, kTag, input.data(), bytes);

@@ -59,7 +59,7 @@ class Memory final : public transport::PeerMemory {
 class World {
  public:
   World(CollectiveKind kind, int ranks) : kind_(kind), ranks_(ranks) {
-    const std::size_t column = Express::column_bytes(kCapacity);
+    const std::size_t column = Express::column_bytes(kCapacity, 1);
     memory_.reset(
         static_cast<std::byte*>(::operator new (column* static_cast<std::size_t>(ranks), std::align_val_t{4096})));
     std::memset(memory_.get(), 0, column * static_cast<std::size_t>(ranks));

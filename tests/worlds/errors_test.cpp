@@ -63,6 +63,9 @@ TEST_F(AtTheCall, NullPointer) {
       refused([&] { kolo::broadcast(context_, kolo::view<float>(nullptr, 1), 0); }),
       "unnamed broadcast: the tensor is a null pointer, but its shape [1] has 1 elements; give the address of the "
       "first");
+  EXPECT_EQ(refused([&] { kolo::gather_into(context_, kolo::const_view(x_), kolo::view<float>(nullptr, 4), 0); }),
+            "unnamed gather: the output is a null pointer, but its shape [4] has 4 elements; give the address of the "
+            "first");
   EXPECT_EQ(
       refused([&] { (void)kolo::allgather(context_, "x", kolo::const_view<float>(nullptr, 2)); }),
       "allgather of \"x\": the input is a null pointer, but its shape [2] has 2 elements; give the address of the "

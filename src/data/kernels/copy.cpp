@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/hot.hpp"
 #include "data/kernels/targets.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -12,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/hot.hpp"
 #include "data/kernels/stream.hpp"
 
 HWY_BEFORE_NAMESPACE();

@@ -13,8 +13,9 @@
 namespace kolo::kernels {
 
 /// While it lives its thread computes as IEEE 754 has it by default: rounding to nearest, subnormal numbers as they
-/// are, no traps. Afterwards its control register is what it was, to the bit. Costs a few nanoseconds; the register is
-/// written only where it differs. On machines other than x86-64 and AArch64 it does nothing.
+/// are, no traps. Afterwards its control register is what it was, to the bit. Costs a few nanoseconds. The register is
+/// written only where it must be: before where the modes differ, afterwards where anything does. On machines other than
+/// x86-64 and AArch64 it does nothing.
 class FloatMode {
  public:
   FloatMode() noexcept : before_(read()) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/kernels/peer_copy.hpp"
-#include "base/hot.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <chrono>
 
 #include "base/clock.hpp"
+#include "base/hot.hpp"
 #include "data/kernels/reduce.hpp"
 
 namespace kolo::kernels {
