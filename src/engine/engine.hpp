@@ -391,7 +391,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void fail_last_calls(const control::FailLastCalls& failed) KOLO_REQUIRES(driver_.mutex());
   void ask_about_call(const Operation& operation, double waited, bool deadline) KOLO_REQUIRES(driver_.mutex());
 
-  // -- the unnamed call's (express.cpp)
+  // -- the unnamed call's (express.cpp, settling.cpp)
   template <class There>
   bool look_out(There there);
   template <class There>

@@ -41,6 +41,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -200,8 +201,15 @@ class ExpressRoutes {
   void carry_contribution(const ExpressCall& call);
   void offer(const ExpressCall& call);
   void write_offer(const Offer& offer) noexcept;
-  [[nodiscard]] Offer offer_of(int rank) const noexcept;
-  [[nodiscard]] const std::byte* offered_by(int rank, const ExpressCall& call) const noexcept;
+  [[nodiscard]] Offer offer_of(int rank) const noexcept {
+    Offer offer{};
+    std::memcpy(&offer, express_.room(rank), sizeof offer);
+    return offer;
+  }
+  /// Where a rank's input lies that is to be read; null: it is carried. Not of gathers, which always have an offer.
+  [[nodiscard]] const std::byte* offered_by(int rank, const ExpressCall& call) const noexcept {
+    return call.bytes() > control::Express::kRoom ? offer_of(rank).input : nullptr;
+  }
   [[nodiscard]] std::size_t splits_bytes(const Deal& deal) const noexcept;
   [[nodiscard]] std::byte* dealt(int root, const Deal& deal, std::size_t bytes) const noexcept;
   void deal(const ExpressCall& call);
