@@ -48,7 +48,7 @@
 // rank may have left, it sets the rank's *wanted* mark, and wakes its engine. Both write the same word by an atomic
 // step, so one of the two finds what the other has written: no rank leaves such a call without being told. (Where the
 // express is closed, see below, nobody tells: there every rank settles what it has left.)
-// What the log says of such a call, a mismatch for instance, the rank's next call tells (engine/unnamed_calls.hpp).
+// If the log fails such a call, for a mismatch say, the rank's next call throws that (engine/unnamed_calls.hpp).
 //
 // Reuse. A rank begins call k when it has settled call k - `ahead`; most settle k - 1, because they do not leave early.
 // `ahead` is 1 where no two ranks share a CPU.
@@ -144,7 +144,7 @@ class Express {
   /// Looks at the peers' words of the oldest unsettled call, which may be the last. Costs one line a peer that has not
   /// been seen to speak.
   [[nodiscard]] Verdict look() noexcept;
-  /// What that rank's word says of the call that was begun last: undecided while there is none.
+  /// The same of that rank's word alone, on the call that was begun last; undecided while it has not spoken.
   [[nodiscard]] Verdict look_at(int local_rank) const noexcept;
   /// The oldest unsettled call is settled.
   void settle() noexcept;
@@ -162,9 +162,9 @@ class Express {
   [[nodiscard]] bool is_wanted() const noexcept;
   void want() noexcept { want(local_rank_); }
   void clear_wanted() noexcept;
-  /// What stands beside a rank's word: kRoom bytes in its line, aligned to 8, and the payload, `capacity()` bytes
-  /// elsewhere, aligned to 64; `early_capacity()` of who may leave early. The own ones are written between `begin` and
-  /// `speak`, the peers' may be read with the verdict `together`, or when they have said the same, until the next call.
+  /// Room for a rank's input: kRoom bytes in its line, aligned to 8, and the payload, `capacity()` bytes elsewhere,
+  /// aligned to 64; `early_capacity()` of who may leave early. The own ones are written between `begin` and `speak`.
+  /// The peers' may be read with the verdict `together`, or when they have said the same, until the next call.
   static constexpr std::size_t kRoom = 120;
   [[nodiscard]] std::size_t early_capacity() const noexcept;
   [[nodiscard]] std::byte* room(int local_rank) const noexcept { return line(local_rank, call_).room; }

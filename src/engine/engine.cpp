@@ -376,8 +376,8 @@ bool Engine::read_log() {
   return moved;
 }
 
-/// What this rank has left in sets in which unnamed calls go by the log from now on. (All sets: to look is all that it
-/// takes.)
+/// Has the driver settle what this rank has left, now that unnamed calls of a set go by the log. It asks for all sets:
+/// in those that are still open nothing happens.
 void Engine::settle_closed() {
   for (const SetStatePtr& set : ahead_) set->unnamed.express().want();
 }

@@ -140,7 +140,7 @@ TEST(RunAhead, EveryResultIsExactWhateverComesBetween) {
       int kind = 0;
       for (int call = 0; call < kCalls; ++call) {
         if (same() % 8 == 0) kind = static_cast<int>(same() % 7);
-        const std::size_t sizes[] = {0, 1, 3, 10, 15, 60, 64, 250, 300, 3000};
+        const std::size_t sizes[] = {0, 1, 3, 10, 15, 26, 27, 30, 31, 60, 64, 250, 300, 3000};
         const std::size_t elements = sizes[same() % std::size(sizes)];
         const int root = same() % 2 == 0 ? 0 : static_cast<int>(same() % static_cast<unsigned>(kolo::size()));
         const bool late = same() % 512 == 0;  // for longer than anybody looks
