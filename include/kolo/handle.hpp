@@ -84,8 +84,9 @@ class KOLO_API Handle {
   /// else on the thread that drives the engine then (the background thread, or one that waits). It must be short and
   /// must not wait for a Kolo operation nor shut the context down (`Error` invalid_argument there); starting operations
   /// is fine, with their `Context` where it is not the process's own (no context is bound to the thread that calls
-  /// back). Kolo holds no lock while it calls it, nor while it destroys what it has captured. An exception that leaves
-  /// it is logged as an error and dropped.
+  /// back). `wait` may return before the callback has run: what the callback refers to must outlive the callback, not
+  /// only the wait. Kolo holds no lock while it calls it, nor while it destroys what it has captured. An exception that
+  /// leaves it is logged as an error and dropped.
   void on_done(std::function<void(const Status&)> callback);
 
   /// Lets go of the operation, and makes the handle empty: the buffers will outlive it, whatever becomes of the handle.

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <future>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -473,17 +474,18 @@ TEST(PointToPoint, RefusesWhatIsWrong) {
                 "this rank is no member of the group: it asked Group::split for none (kNoGroup)");
     }
     kolo::Handle open = kolo::recv_async(kolo::view(x), kolo::rank(), 9);
-    std::string inside;
+    std::promise<std::string> inside;
     kolo::Handle barrier = kolo::barrier_async("b");
     barrier.on_done([&, &context = kolo::current_context()](const kolo::Status&) {
       float y = 0;
-      inside = refused([&] { kolo::recv(context, kolo::view(&y, {1}), 0); });
+      inside.set_value(refused([&] { kolo::recv(context, kolo::view(&y, {1}), 0); }));
     });
     barrier.wait();
     kolo::send(kolo::const_view(x), kolo::rank(), 9);
     open.wait();
     kolo::barrier();
-    EXPECT_EQ(inside, "a callback of on_done must not wait for an operation: start it there, and wait elsewhere");
+    EXPECT_EQ(inside.get_future().get(),
+              "a callback of on_done must not wait for an operation: start it there, and wait elsewhere");
   });
 }
 
