@@ -64,7 +64,7 @@ class FasterWay {
   /// The usual way has slowed when it costs so many times what the better one did when the two were compared.
   static constexpr double kSlowed = 1.5;
   /// The other way becomes the usual one when it costs less than this part of the usual one's cost.
-  static constexpr double kGain = 0.85;
+  static constexpr double kGain = 0.92;
 
   struct Costs {
     std::array<double, kTries> last{};

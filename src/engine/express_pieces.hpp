@@ -21,7 +21,7 @@ inline constexpr std::size_t kPieceBytes = 128 << 10;
 /// and a shorter one; in a long one a call of the system may read more.
 inline constexpr std::size_t kJointPieceBytes = 160 << 10;
 inline constexpr std::size_t kLongJointPieceBytes = 256 << 10;
-inline constexpr std::size_t kLongJointReduce = 2 << 20;
+inline constexpr std::size_t kLongJointReduce = 4 << 20;
 
 /// So much of a reduce's input is read at a time.
 inline std::size_t piece_of_reduce(const ExpressCall& call, int ranks) {

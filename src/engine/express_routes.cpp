@@ -286,8 +286,8 @@ KOLO_HOT Express::Tag ExpressRoutes::prepare(const ExpressCall& call, bool may_l
   // Before anybody counts on this rank, for it may throw.
   if (call.kind == CollectiveKind::reduce && (call.root == own_ || ranks_ == 2) && call.bytes() > least_read() &&
       reads_inputs()) {
-    const std::size_t room = static_cast<std::size_t>(ranks_) * std::min(call.bytes(), piece_of_reduce(call, ranks_));
-    if (pieces_.size() < room) pieces_.resize(room);
+    const std::size_t piece = std::min(call.bytes(), piece_of_reduce(call, ranks_));
+    pieces_.reserve(static_cast<std::size_t>(ranks_) * base::round_up(piece, base::kPageBytes));
   }
   begun_ = is_timed(call) ? base::now() : base::Time{};
   instead_ = Way::by_log;

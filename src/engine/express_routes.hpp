@@ -56,6 +56,7 @@
 #include "base/clock.hpp"
 #include "base/faster_way.hpp"
 #include "base/mutex.hpp"
+#include "base/scratch.hpp"
 #include "control/express.hpp"
 #include "core/signature.hpp"
 #include "data/kernels/peer_copy.hpp"
@@ -271,7 +272,7 @@ class ExpressRoutes {
     return from + begin;
   };
 
-  std::vector<std::byte> pieces_;  // of a reduce: of inputs that are read, and of what a rank has reduced for the root
+  base::Scratch pieces_;  // of a reduce: of inputs that are read, and of what a rank has reduced for the root
 
   std::vector<const void*> inputs_;    // reduce's arguments, by rank
   std::vector<std::int64_t> lengths_;  // of contributions, or what comes from each rank, by rank

@@ -100,7 +100,8 @@ template <class HasRead>
 void ExpressRoutes::reduce_range(const ExpressCall& call, std::size_t first, std::size_t elements, HasRead has_read) {
   const std::size_t size = size_of(call.dtype);
   const std::size_t most = std::min(elements, piece_of_reduce(call, ranks_) / size);
-  const bool past_cache = call.bytes() >= limits_.past_cache_bytes && call.buffer.input != call.buffer.output;
+  const std::size_t apart = base::round_up(most * size, base::kPageBytes);
+  const bool past_cache = call.bytes() >= limits_.copied_past_cache_bytes && call.buffer.input != call.buffer.output;
   const auto reduce_so = past_cache ? kernels::reduce_past_cache : kernels::reduce;
   const kernels::FloatMode float_mode;
   for (std::size_t begin = first; begin < first + elements; begin += most) {
@@ -111,7 +112,7 @@ void ExpressRoutes::reduce_range(const ExpressCall& call, std::size_t first, std
       if (offered == nullptr) {
         input = (rank == own_ ? call.buffer.input : express_.place(rank, call.bytes())) + begin * size;
       } else {
-        std::byte* const piece = pieces_.data() + static_cast<std::size_t>(rank) * most * size;
+        std::byte* const piece = pieces_.data() + static_cast<std::size_t>(rank) * apart;
         read(rank, piece, offered + begin * size, now * size);
         input = piece;
       }
@@ -126,7 +127,7 @@ void ExpressRoutes::reduce_range(const ExpressCall& call, std::size_t first, std
 const std::byte* ExpressRoutes::reduce_for_root(const ExpressCall& call, const std::byte* theirs, std::size_t begin,
                                                 std::size_t bytes) {
   std::byte* const piece = pieces_.data();
-  std::byte* const result = piece + bytes;
+  std::byte* const result = piece + base::round_up(bytes, base::kPageBytes);
   const auto root = static_cast<std::size_t>(call.root);
   if (!readers_.memory->read(readers_.local_ranks[root], piece, theirs + begin, bytes).ok()) return nullptr;
   inputs_[root] = piece;

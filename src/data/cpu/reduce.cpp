@@ -2,6 +2,7 @@
 #include "data/cpu/reduce.hpp"
 
 #include <algorithm>
+#include <cstdint>
 
 namespace kolo::data::cpu {
 
@@ -9,6 +10,9 @@ namespace {
 
 /// Flat, the root reads a line of each rank and writes one; sliced, it reads and writes about two.
 constexpr int kFewRanks = 3;
+/// Chunks of a pair of ranks: one core writes them and one reads them, and both have other rows to run along. 16 MiB
+/// took 1540 us with 128 KiB, 1640 with slots of 256 KiB and 1600 with 64.
+constexpr std::size_t kMostOfPair = 128 << 10;
 
 }  // namespace
 
@@ -23,7 +27,9 @@ void Reduce::open(Runs runs, data::Job& /*job*/) {
   reduction_ = {run.dtype, run.op, {run.prescale, run.postscale, run.divisor}};
   element_bytes_ = static_cast<std::int64_t>(size_of(run.dtype));
   elements_ = run.elements;
-  chunk_elements_ = format.elements_in(site_.chunk_bytes(bytes)) / format.granule() * format.granule();
+  const bool is_pair = site_.one_node() && site_.local_size() == 2;
+  const std::size_t chunk_bytes = std::min(site_.chunk_bytes(bytes), is_pair ? kMostOfPair : SIZE_MAX);
+  chunk_elements_ = format.elements_in(chunk_bytes) / format.granule() * format.granule();
   past_cache_ = bytes >= site_.tuning.past_cache_bytes;
   offset_ = 0;
   fill_cursor_ = take_cursor_ = PieceCursor(run.pieces.data(), run.pieces.size());

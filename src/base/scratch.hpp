@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <new>
+
+#include "base/round_up.hpp"
+
+namespace kolo::base {
+
+/// Memory for what is only kept for a moment, which grows to the most that was asked for. It begins at a page: so a
+/// kernel's vectors lie within cache lines, and what the system copies lies in as few pages as possible. (With memory
+/// of operator new, 16 bytes off, a reduce of 64 KiB took a seventh longer.)
+class Scratch {
+ public:
+  /// At least so many bytes, undefined. What was there may be gone. Throws std::bad_alloc, and then keeps what it has.
+  void reserve(std::size_t bytes) {
+    if (bytes <= bytes_) return;
+    memory_.reset(static_cast<std::byte*>(::operator new(bytes, kAlignment)));
+    bytes_ = bytes;
+  }
+  [[nodiscard]] std::byte* data() const noexcept { return memory_.get(); }
+
+ private:
+  static constexpr std::align_val_t kAlignment{kPageBytes};
+  struct Delete {
+    void operator()(std::byte* memory) const noexcept { ::operator delete(memory, kAlignment); }
+  };
+  std::unique_ptr<std::byte, Delete> memory_;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace kolo::base
