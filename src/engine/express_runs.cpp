@@ -81,7 +81,7 @@ KOLO_HOT void ExpressRoutes::reduce_to_root(const ExpressCall& call, const Await
   const int peer = ranks_ == 2 ? 1 - own_ : own_;
   if (peer != own_ && call.buffer.input != output &&
       joint_reads_.begin(peer, output, call.buffer.input, call.bytes(), kLeastJointReduce,
-                         piece_of_reduce(call, ranks_))) {
+                         cut_of_reduce(call.bytes()))) {
     const auto reduce_piece = [&](const std::byte* to, const std::byte* /*from*/, std::size_t bytes) {
       const std::size_t size = size_of(call.dtype);
       reduce_range(call, static_cast<std::size_t>(to - output) / size, bytes / size, [] {});
@@ -123,19 +123,18 @@ void ExpressRoutes::reduce_range(const ExpressCall& call, std::size_t first, std
   }
 }
 
-/// A piece of the root's input, which begins at `theirs`, and of this rank's. Null: the root's cannot be read.
+/// A piece of the root's input, which begins at `theirs`, reduced with this rank's. Null: the root's cannot be read.
 const std::byte* ExpressRoutes::reduce_for_root(const ExpressCall& call, const std::byte* theirs, std::size_t begin,
                                                 std::size_t bytes) {
   std::byte* const piece = pieces_.data();
-  std::byte* const result = piece + base::round_up(bytes, base::kPageBytes);
   const auto root = static_cast<std::size_t>(call.root);
   if (!readers_.memory->read(readers_.local_ranks[root], piece, theirs + begin, bytes).ok()) return nullptr;
   inputs_[root] = piece;
   inputs_[static_cast<std::size_t>(own_)] = call.buffer.input + begin;
   const kernels::FloatMode float_mode;
-  kernels::reduce(reduction_of(call), inputs_.data(), ranks_, result,
+  kernels::reduce(reduction_of(call), inputs_.data(), ranks_, piece,
                   static_cast<std::int64_t>(bytes / size_of(call.dtype)));
-  return result;
+  return piece;
 }
 
 KOLO_HOT void ExpressRoutes::scatter(const ExpressCall& call) {

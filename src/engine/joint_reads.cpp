@@ -27,11 +27,11 @@ JointReads::State& JointReads::state(int reader, int owner) const noexcept {
 }
 
 bool JointReads::begin(int rank, std::byte* to, const std::byte* from, std::size_t bytes, std::size_t least,
-                       std::size_t piece) noexcept {
+                       transport::JointCopy::Cut cut) noexcept {
   if (memory_ == nullptr || !memory_->sees_writers() || bytes < least || unfit_[static_cast<std::size_t>(rank)])
     return false;
   State& one = state(own_, rank);
-  const transport::JointCopy::Number number = one.copy.open(to, bytes, piece);
+  const transport::JointCopy::Number number = one.copy.open(to, bytes, cut);
   if (number == 0) return false;
   open_[static_cast<std::size_t>(rank)] = true;
   one.to = to;

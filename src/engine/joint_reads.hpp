@@ -35,9 +35,9 @@ class JointReads {
   static constexpr std::size_t kLeastOfMany = 512 << 10;
   static constexpr std::size_t kLeastOfOne = 48 << 10;
   /// Begins to read from a rank. False: it is to be read in another way, as all that is less than `least`. `from`: as
-  /// `finish` and the other rank's `help` have it. `piece`: 0, or so much is read at a time.
+  /// `finish` and the other rank's `help` have it.
   [[nodiscard]] bool begin(int rank, std::byte* to, const std::byte* from, std::size_t bytes, std::size_t least,
-                           std::size_t piece = 0) noexcept;
+                           transport::JointCopy::Cut cut = {}) noexcept;
   /// Reads all of what was begun from that rank, or what its owner leaves. `read` reads a piece, and `await` waits
   /// until a condition holds; what they throw is passed on, after `end`.
   using Read = std::function<void(std::byte* to, const std::byte* from, std::size_t bytes)>;

@@ -17,10 +17,17 @@ constexpr std::size_t kMostPiece = 1 << 20;
 constexpr std::size_t kMostShare = 8 << 20;
 /// So that both end at about the same time.
 constexpr std::size_t kPieces = 16;
-constexpr std::size_t kPageBytes = 4096;
 
 std::size_t piece_of(std::size_t bytes) noexcept {
-  return base::round_up(std::clamp(bytes / kPieces, kLeastPiece, kMostPiece), kPageBytes);
+  return base::round_up(std::clamp(bytes / kPieces, kLeastPiece, kMostPiece), base::kPageBytes);
+}
+
+/// The first piece is so much shorter that the others begin at pages of the reader: the system takes the pages that it
+/// copies from or to one by one, and memory of both ranks mostly lies alike in its first page. None where an element
+/// could be cut.
+std::size_t shift_of(std::uintptr_t to) noexcept {
+  constexpr std::uintptr_t kLongestElement = 16;
+  return to % kLongestElement == 0 ? to % base::kPageBytes : 0;
 }
 
 /// The word that both change.
@@ -55,18 +62,18 @@ constexpr int kYields = 64;
 
 }  // namespace
 
-JointCopy::Number JointCopy::open(std::byte* to, std::size_t bytes, std::size_t piece) noexcept {
-  const bool one_by_one = piece > 0;
-  if (!one_by_one) piece = piece_of(bytes);
-  const std::uint64_t pieces = (bytes + piece - 1) / piece;
+JointCopy::Number JointCopy::open(std::byte* to, std::size_t bytes, Cut cut) noexcept {
+  if (cut.piece == 0) cut = {piece_of(bytes), kMostShare};
+  const auto address = reinterpret_cast<std::uintptr_t>(to);
+  const std::uint64_t pieces = (shift_of(address) + bytes + cut.piece - 1) / cut.piece;
   if (pieces > kMostPieces) return 0;
   Word word;
   word.back = pieces;
   word.number = Word::of(word_.load(std::memory_order_relaxed)).number % ((std::uint64_t{1} << kNumberBits) - 1) + 1;
-  to_.store(reinterpret_cast<std::uintptr_t>(to), std::memory_order_relaxed);
+  to_.store(address, std::memory_order_relaxed);
   bytes_.store(bytes, std::memory_order_relaxed);
-  piece_.store(piece, std::memory_order_relaxed);
-  one_by_one_.store(one_by_one, std::memory_order_relaxed);
+  piece_.store(cut.piece, std::memory_order_relaxed);
+  most_.store(cut.most / cut.piece, std::memory_order_relaxed);
   word_.store(word.packed(), std::memory_order_release);
   return static_cast<Number>(word.number);
 }
@@ -74,15 +81,16 @@ JointCopy::Number JointCopy::open(std::byte* to, std::size_t bytes, std::size_t 
 /// So many from this one on.
 JointCopy::Piece JointCopy::pieces(std::uint64_t index, std::uint64_t count) const noexcept {
   const std::size_t piece = piece_.load(std::memory_order_relaxed);
-  const std::size_t begin = index * piece;
-  return {begin, std::min(count * piece, bytes_.load(std::memory_order_relaxed) - begin)};
+  const std::size_t shift = shift_of(to_.load(std::memory_order_relaxed));
+  const std::size_t begin = std::max(index * piece, shift) - shift;
+  const std::size_t end = std::min((index + count) * piece - shift, bytes_.load(std::memory_order_relaxed));
+  return {begin, end - begin};
 }
 
 /// How many are taken at once of those that are left: first many, for each call of the system costs something; in the
 /// end one, so that both end at about the same time.
 std::uint64_t JointCopy::share(std::uint64_t left) const noexcept {
-  if (one_by_one_.load(std::memory_order_relaxed)) return 1;
-  return std::clamp<std::uint64_t>(left / 3, 1, kMostShare / piece_.load(std::memory_order_relaxed));
+  return std::clamp<std::uint64_t>(left / 3, 1, most_.load(std::memory_order_relaxed));
 }
 
 JointCopy::Piece JointCopy::take() noexcept {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The clock, hashes, fields of a message, rows that grow in place, and thread names.
+// The clock, hashes, fields of a message, rows that grow in place, scratch memory, and thread names.
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <thread>
@@ -12,6 +15,8 @@
 #include "base/clock.hpp"
 #include "base/fields.hpp"
 #include "base/hash.hpp"
+#include "base/round_up.hpp"
+#include "base/scratch.hpp"
 #include "base/stable_vector.hpp"
 #include "base/thread_name.hpp"
 
@@ -44,6 +49,22 @@ TEST(StableVector, KeepsAddresses) {
     EXPECT_EQ(&row[i], addresses[i]);
     EXPECT_EQ(same[i], std::to_string(i));
   }
+}
+
+TEST(Scratch, GrowsToTheMostAndBeginsAtAPage) {
+  Scratch scratch;
+  EXPECT_EQ(scratch.data(), nullptr);
+  scratch.reserve(0);
+  EXPECT_EQ(scratch.data(), nullptr);
+  for (const std::size_t bytes : {std::size_t{1}, std::size_t{5000}, std::size_t{1} << 20}) {
+    scratch.reserve(bytes);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(scratch.data()) % kPageBytes, 0U);
+    std::memset(scratch.data(), 1, bytes);
+  }
+  std::byte* const most = scratch.data();
+  scratch.reserve(5000);
+  EXPECT_EQ(scratch.data(), most);
+  EXPECT_EQ(most[(1 << 20) - 1], std::byte{1});
 }
 
 TEST(Hash, TheAlgorithmsOwnVectors) {

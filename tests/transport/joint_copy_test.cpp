@@ -93,6 +93,31 @@ TEST(JointCopy, EitherMayCopyAll) {
   }
 }
 
+/// The first piece ends at a page of the reader's, wherever it begins, and no piece cuts an element. A third of the
+/// pieces that are left is taken, but no more than was asked for.
+TEST(JointCopy, PiecesBeginAtPages) {
+  constexpr std::size_t kBytes = (1 << 20) + 48, kPiece = 32 << 10, kMost = 96 << 10, kPage = 4096;
+  std::vector<std::byte> memory(kBytes + 2 * kPage);
+  std::byte* const page = memory.data() + (kPage - reinterpret_cast<std::uintptr_t>(memory.data()) % kPage);
+  for (const std::size_t off : {0, 16, 64, 4080, 8, 100}) {
+    JointCopy copy{};
+    ASSERT_NE(copy.open(page + off, kBytes, {kPiece, kMost}), 0U);
+    const std::size_t shift = off % 16 == 0 ? off : 0;
+    std::size_t end = 0;
+    for (JointCopy::Piece piece = copy.take(); piece.bytes > 0; piece = copy.take()) {
+      EXPECT_EQ(piece.begin, end) << off;
+      const std::size_t left = (shift + kBytes - (end + (end > 0 ? shift : 0)) + kPiece - 1) / kPiece;
+      const std::size_t pieces = std::clamp<std::size_t>(left / 3, 1, kMost / kPiece);
+      end = piece.begin + piece.bytes;
+      if (end == kBytes) break;
+      EXPECT_EQ((shift + end) % kPiece, 0U) << off;
+      EXPECT_EQ(piece.bytes, pieces * kPiece - (piece.begin == 0 ? shift : 0)) << off << ", " << piece.begin;
+    }
+    EXPECT_EQ(end, kBytes);
+    EXPECT_EQ(copy.take().bytes, 0U);
+  }
+}
+
 TEST(JointCopy, BothCopyAtOnce) {
   constexpr std::size_t kBytes = (2 << 20) + 12345;
   const std::vector<std::byte> from = numbered(kBytes);
