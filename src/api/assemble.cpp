@@ -143,8 +143,9 @@ std::vector<int> decode_cpus(const std::string& text) {
   return cpus;
 }
 
-data::cpu::Tuning tuning_of(const base::Settings& settings, int local_ranks) {
+data::cpu::Tuning tuning_of(const base::Settings& settings, int local_ranks, int ranks_a_cpu) {
   data::cpu::Tuning tuning;
+  tuning.ranks_a_cpu = ranks_a_cpu;
   tuning.flat_bytes = static_cast<std::size_t>(settings.flat_bytes);
   tuning.least_chunk_bytes = static_cast<std::size_t>(settings.chunk_bytes);
   tuning.past_cache_bytes = static_cast<std::size_t>(settings.past_cache_bytes);
@@ -258,6 +259,7 @@ class Assembly {
     const auto rank = static_cast<std::size_t>(parts_.topology.rank);
     const base::CpuShare share = base::cpu_share(cpus, rank);
     cpus_are_shared_ = share.on_machine;
+    ranks_a_cpu_ = share.ranks_a_cpu;
     parts_.wait_policy = base::choose_wait_policy(share.cpus, share.ranks, parts_.settings.spin_us);
   }
 
@@ -288,27 +290,27 @@ class Assembly {
   /// What makes a data plane of process sets: the first of them for tensors of the CPU, the second for those of a
   /// device. The engine keeps it.
   [[nodiscard]] engine::MakeLatePlane plane_maker(std::size_t which) const {
-    return
-        [which, regions = regions_, inter = inter_, tuning = tuning_of(parts_.settings, parts_.topology.local_size()),
-         slot_bytes = slot_bytes_, slots = slots_](const engine::PlaneSite& site) {
-          const bool is_world = site.number == 0;
-          auto ring = std::make_shared<shm::SlotRing>(
-              site.columns, site.topology.local_rank, slot_bytes, static_cast<std::uint64_t>(slots),
-              is_world && which == 0 ? shm::SlotRing::Pages::at_once : shm::SlotRing::Pages::when_used);
-          data::cpu::CpuBackendOptions options;
-          if (which == 0) options.regions = regions;
-          options.tuning = tuning;
-          options.first_tag = static_cast<int>(kRings * site.number + which) * static_cast<int>(slots);
-          if (!is_world) {
-            options.members = site.members;
-            options.local_ranks = site.local_ranks;
-          }
-          return [topology = site.topology, ring = std::move(ring), inter, options = std::move(options)] {
-            const bool one_node = topology.node_count() == 1;
-            return std::unique_ptr<data::Backend>(
-                std::make_unique<data::cpu::CpuBackend>(topology, ring, one_node ? nullptr : inter, options));
-          };
-        };
+    return [which, regions = regions_, inter = inter_,
+            tuning = tuning_of(parts_.settings, parts_.topology.local_size(), ranks_a_cpu_), slot_bytes = slot_bytes_,
+            slots = slots_](const engine::PlaneSite& site) {
+      const bool is_world = site.number == 0;
+      auto ring = std::make_shared<shm::SlotRing>(
+          site.columns, site.topology.local_rank, slot_bytes, static_cast<std::uint64_t>(slots),
+          is_world && which == 0 ? shm::SlotRing::Pages::at_once : shm::SlotRing::Pages::when_used);
+      data::cpu::CpuBackendOptions options;
+      if (which == 0) options.regions = regions;
+      options.tuning = tuning;
+      options.first_tag = static_cast<int>(kRings * site.number + which) * static_cast<int>(slots);
+      if (!is_world) {
+        options.members = site.members;
+        options.local_ranks = site.local_ranks;
+      }
+      return [topology = site.topology, ring = std::move(ring), inter, options = std::move(options)] {
+        const bool one_node = topology.node_count() == 1;
+        return std::unique_ptr<data::Backend>(
+            std::make_unique<data::cpu::CpuBackend>(topology, ring, one_node ? nullptr : inter, options));
+      };
+    };
   }
 
   [[nodiscard]] bool is_one_machine() const {
@@ -368,6 +370,7 @@ class Assembly {
   std::size_t slot_bytes_ = 0;
   std::int64_t slots_ = 0;
   bool cpus_are_shared_ = false;  // by ranks of this machine
+  int ranks_a_cpu_ = 0;
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <fstream>
+#include <limits>
 #include <set>
 #include <string>
 #include <system_error>
@@ -105,10 +106,12 @@ CpuShare cpu_share(const std::vector<RankCpus>& ranks, std::size_t self) {
     return std::int64_t{granted.cpus} * system.ranks < std::int64_t{system.cpus} * granted.ranks ? granted : system;
   };
   CpuShare share = share_of(ranks[self]);
+  share.ranks_a_cpu = std::numeric_limits<int>::max();
   for (const RankCpus& rank : ranks) {
     if (rank.machine != ranks[self].machine) continue;
     const CpuShare one = share_of(rank);
     share.on_machine = share.on_machine || one.cpus < one.ranks;
+    share.ranks_a_cpu = std::min(share.ranks_a_cpu, one.ranks / std::max(one.cpus, 1));
   }
   return share;
 }

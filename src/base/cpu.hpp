@@ -73,7 +73,9 @@ struct RankCpus {
 struct CpuShare {
   int cpus = 0;
   int ranks = 0;
-  bool on_machine = false;  ///< a rank of this one's machine takes turns: the same for all ranks there
+  // Of this one's machine, the same for all ranks there:
+  bool on_machine = false;  ///< a rank takes turns
+  int ranks_a_cpu = 0;      ///< every rank shares each CPU with so many, itself among them, or more
 };
 
 /// The CPUs that rank `self` shares with others: the distinct ones of all ranks of its running system (mpirun binds

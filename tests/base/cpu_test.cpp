@@ -193,6 +193,20 @@ TEST(CpuShare, AllRanksOfAMachineAgreeWhetherSomeTakeTurns) {
       << "one rank has a quota of one CPU for the two ranks of its machine";
 }
 
+/// How a reduce is cut depends on it.
+TEST(CpuShare, AllRanksOfAMachineAgreeHowManyShareACpu) {
+  const auto a_cpu = [](const std::vector<RankCpus>& ranks) {
+    std::vector<int> found;
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) found.push_back(cpu_share(ranks, rank).ranks_a_cpu);
+    return found;
+  };
+  EXPECT_EQ(a_cpu({{{0}, 0, "a", 1}, {{1}, 0, "a", 1}, {{0}, 1, "b", 1}, {{0}, 1, "b", 1}}),
+            (std::vector<int>{1, 1, 2, 2}));
+  EXPECT_EQ(a_cpu({{{0, 1}, 0, "a", 2}, {{0, 1}, 0, "a", 1}, {{0, 1}, 1, "b", 2}}), (std::vector<int>{1, 1, 0}));
+  EXPECT_EQ(a_cpu({{{0}, 0, "a", 1}, {{1}, 0, "a", 1}, {{0}, 0, "a", 1}, {{1}, 0, "a", 1}}),
+            (std::vector<int>{2, 2, 2, 2}));
+}
+
 TEST(WaitPolicy, FollowsTheCpusThereAre) {
   EXPECT_GT(choose_wait_policy(2, 2).pauses_before_yield, 0);
   EXPECT_EQ(choose_wait_policy(2, 2), choose_wait_policy(15, 8));

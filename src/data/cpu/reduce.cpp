@@ -2,7 +2,6 @@
 #include "data/cpu/reduce.hpp"
 
 #include <algorithm>
-#include <cstdint>
 
 namespace kolo::data::cpu {
 
@@ -10,9 +9,13 @@ namespace {
 
 /// Flat, the root reads a line of each rank and writes one; sliced, it reads and writes about two.
 constexpr int kFewRanks = 3;
-/// Chunks of a pair of ranks: one core writes them and one reads them, and both have other rows to run along. 16 MiB
-/// took 1540 us with 128 KiB, 1640 with slots of 256 KiB and 1600 with 64.
-constexpr std::size_t kMostOfPair = 128 << 10;
+/// Where so many share each CPU, the CPUs have as much to do for the others as the root's has for it. 4 ranks on 2 CPUs
+/// took 880 us sliced for 4 MiB, 780 flat; 64 MiB 19.7 and 16.8 ms; 8 ranks 4.0 and 3.7 ms for 8 MiB.
+constexpr int kRanksACpu = 2;
+/// Flat chunks: one core writes them and another one reads them, and both have other rows to run along. 16 MiB took 2
+/// ranks 1540 us with 128 KiB, 1640 with 256 and 1600 with 64. 4 MiB took 4 ranks 780 us with 64 KiB and 870 with 32.
+constexpr std::size_t kMostOfFew = 128 << 10;
+constexpr std::size_t kMostOfMany = 64 << 10;
 
 }  // namespace
 
@@ -27,8 +30,9 @@ void Reduce::open(Runs runs, data::Job& /*job*/) {
   reduction_ = {run.dtype, run.op, {run.prescale, run.postscale, run.divisor}};
   element_bytes_ = static_cast<std::int64_t>(size_of(run.dtype));
   elements_ = run.elements;
-  const bool is_pair = site_.one_node() && site_.local_size() == 2;
-  const std::size_t chunk_bytes = std::min(site_.chunk_bytes(bytes), is_pair ? kMostOfPair : SIZE_MAX);
+  std::size_t chunk_bytes = site_.chunk_bytes(bytes);
+  if (goes_flat(chunk_bytes))
+    chunk_bytes = std::min(chunk_bytes, site_.local_size() <= kFewRanks ? kMostOfFew : kMostOfMany);
   chunk_elements_ = format.elements_in(chunk_bytes) / format.granule() * format.granule();
   past_cache_ = bytes >= site_.tuning.past_cache_bytes;
   offset_ = 0;
@@ -36,7 +40,8 @@ void Reduce::open(Runs runs, data::Job& /*job*/) {
 }
 
 bool Reduce::goes_flat(std::size_t bytes) const noexcept {
-  return site_.one_node() && (bytes <= site_.tuning.flat_bytes || site_.local_size() <= kFewRanks);
+  return site_.one_node() && (bytes <= site_.tuning.flat_bytes || site_.local_size() <= kFewRanks ||
+                              site_.tuning.ranks_a_cpu >= kRanksACpu);
 }
 
 Collective::Cut Reduce::cut(Chunk& chunk, std::uint64_t /*taken*/) {

@@ -27,6 +27,9 @@ struct Tuning {
   /// so many bytes more are sent where that saves a step. 10 Gbit/s and 13 us, or 1 Gbit/s and 130 us.
   std::size_t step_bytes = 16 << 10;
 
+  /// So many ranks of the machine share each CPU, at least; 0: there are more CPUs than ranks. Known from the start.
+  int ranks_a_cpu = 0;
+
   /// The same as `least_chunk_bytes` between nodes, where a chunk costs two steps as well: it should carry more than
   /// passes in their time. 64 KiB in one chunk took 0.5 ms between 2 hosts and 1.2 between 4, in two 0.9 and 3.7 (links
   /// of 1 Gbit/s that let bursts through, 2 ranks a host, all on 2 cores).

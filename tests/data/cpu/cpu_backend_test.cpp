@@ -344,6 +344,7 @@ TEST_P(CpuBackendWorlds, EveryKindTypeAndOperationInTinySlots) {
     if (kolo::testing::kSanitized && seed != 1 + static_cast<std::uint32_t>(shape.ranks) % 3) continue;
     shape.seed = seed;
     shape.slots = seed;  // one slot only: nothing overlaps
+    shape.ranks_a_cpu = seed == 2 ? 2 : 1;
     shape.step_bytes = std::vector<std::size_t>{0, 100, 1 << 20}[seed - 1];
     run_world(shape, [&](Rank& rank) { everything_once(rank, seed); });
   }
