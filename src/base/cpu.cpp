@@ -89,12 +89,16 @@ std::string machine_name(const std::filesystem::path& root) {
 }
 
 CpuShare cpu_share(const std::vector<RankCpus>& ranks, std::size_t self) {
+  std::set<std::string> systems;  // of this rank's machine, so that all its ranks count the same ones
+  for (const RankCpus& rank : ranks) {
+    if (rank.machine == ranks[self].machine && !rank.system.empty()) systems.insert(rank.system);
+  }
   std::set<int> cpus;
   CpuShare system;
   int on_machine = 0;
   for (const RankCpus& rank : ranks) {
     const bool one_machine = rank.machine == ranks[self].machine;
-    if (!one_machine && (rank.system.empty() || rank.system != ranks[self].system)) continue;
+    if (!one_machine && systems.count(rank.system) == 0) continue;
     ++system.ranks;
     on_machine += one_machine ? 1 : 0;
     cpus.insert(rank.cpus.begin(), rank.cpus.end());

@@ -75,7 +75,7 @@ struct CpuShare {
   int ranks = 0;
   // Of this one's machine, the same for all ranks there:
   bool on_machine = false;  ///< a rank takes turns
-  int ranks_a_cpu = 0;      ///< every rank shares each CPU with so many, itself among them, or more
+  int ranks_a_cpu = 0;      ///< ranks for each CPU, rounded down; the fewest that any rank there has
 };
 
 /// The CPUs that rank `self` shares with others: the distinct ones of all ranks of its running system (mpirun binds

@@ -179,32 +179,36 @@ TEST(CpuShare, AQuotaIsItsMachinesAlone) {
   EXPECT_EQ(share_of_first(6).cpus, 8) << "three each: more";
 }
 
-/// What memory the ranks of a machine share depends on it, so that they must not differ.
-TEST(CpuShare, AllRanksOfAMachineAgreeWhetherSomeTakeTurns) {
-  const auto on_machine = [](const std::vector<RankCpus>& ranks) {
-    std::vector<bool> found;
-    for (std::size_t rank = 0; rank < ranks.size(); ++rank) found.push_back(cpu_share(ranks, rank).on_machine);
-    return found;
-  };
-  EXPECT_EQ(on_machine({{{0}, 0, "a", 1}, {{1}, 0, "a", 1}, {{0}, 1, "b", 1}, {{0}, 1, "b", 1}}),
-            (std::vector<bool>{false, false, true, true}));
-  EXPECT_EQ(on_machine({{{0, 1}, 0, "a", 2}, {{0, 1}, 0, "a", 1}, {{0, 1}, 1, "b", 2}}),
-            (std::vector<bool>{true, true, false}))
-      << "one rank has a quota of one CPU for the two ranks of its machine";
+/// What every rank finds.
+template <class Value>
+std::vector<Value> by_rank(const std::vector<RankCpus>& ranks, Value CpuShare::*what) {
+  std::vector<Value> found;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) found.push_back(cpu_share(ranks, rank).*what);
+  return found;
 }
 
-/// How a reduce is cut depends on it.
-TEST(CpuShare, AllRanksOfAMachineAgreeHowManyShareACpu) {
-  const auto a_cpu = [](const std::vector<RankCpus>& ranks) {
-    std::vector<int> found;
-    for (std::size_t rank = 0; rank < ranks.size(); ++rank) found.push_back(cpu_share(ranks, rank).ranks_a_cpu);
-    return found;
-  };
-  EXPECT_EQ(a_cpu({{{0}, 0, "a", 1}, {{1}, 0, "a", 1}, {{0}, 1, "b", 1}, {{0}, 1, "b", 1}}),
-            (std::vector<int>{1, 1, 2, 2}));
-  EXPECT_EQ(a_cpu({{{0, 1}, 0, "a", 2}, {{0, 1}, 0, "a", 1}, {{0, 1}, 1, "b", 2}}), (std::vector<int>{1, 1, 0}));
-  EXPECT_EQ(a_cpu({{{0}, 0, "a", 1}, {{1}, 0, "a", 1}, {{0}, 0, "a", 1}, {{1}, 0, "a", 1}}),
-            (std::vector<int>{2, 2, 2, 2}));
+/// What memory the ranks of a machine share depends on it, and how a reduce is cut, so that they must not differ.
+TEST(CpuShare, AllRanksOfAMachineAgree) {
+  const std::vector<RankCpus> bound = {{{0}, 0, "a", 1}, {{1}, 0, "a", 1}, {{0}, 1, "b", 1}, {{0}, 1, "b", 1}};
+  EXPECT_EQ(by_rank(bound, &CpuShare::on_machine), (std::vector<bool>{false, false, true, true}));
+  EXPECT_EQ(by_rank(bound, &CpuShare::ranks_a_cpu), (std::vector<int>{1, 1, 2, 2}));
+
+  // One rank has a quota of one CPU for the two ranks of its machine.
+  const std::vector<RankCpus> quota = {{{0, 1}, 0, "a", 2}, {{0, 1}, 0, "a", 1}, {{0, 1}, 1, "b", 2}};
+  EXPECT_EQ(by_rank(quota, &CpuShare::on_machine), (std::vector<bool>{true, true, false}));
+  EXPECT_EQ(by_rank(quota, &CpuShare::ranks_a_cpu), (std::vector<int>{1, 1, 0}));
+
+  const std::vector<RankCpus> pairs = {{{0}, 0, "a", 1}, {{1}, 0, "a", 1}, {{0}, 0, "a", 1}, {{1}, 0, "a", 1}};
+  EXPECT_EQ(by_rank(pairs, &CpuShare::ranks_a_cpu), (std::vector<int>{2, 2, 2, 2}));
+
+  // The ranks of machine 0 call their system differently, or cannot tell; each name has a rank elsewhere.
+  const std::vector<RankCpus> named = {
+      {{0, 1}, 0, "a", 2}, {{0, 1}, 0, "b", 2}, {{0, 1}, 0, "", 2}, {{0, 1}, 1, "a", 2}, {{2, 3}, 2, "b", 2}};
+  for (const std::size_t rank : {1U, 2U}) {
+    EXPECT_EQ(cpu_share(named, rank).ranks, cpu_share(named, 0).ranks);
+    EXPECT_EQ(cpu_share(named, rank).on_machine, cpu_share(named, 0).on_machine);
+    EXPECT_EQ(cpu_share(named, rank).ranks_a_cpu, cpu_share(named, 0).ranks_a_cpu);
+  }
 }
 
 TEST(WaitPolicy, FollowsTheCpusThereAre) {

@@ -180,7 +180,7 @@ void Allreduce::take(const Chunk& chunk) { is_flat(chunk) ? reduce_out(chunk) : 
 
 void Allreduce::reduce_out(const Chunk& chunk) {
   const bool plain = format_->is_plain();
-  if (!plain) site_.scratch.resize(format_->bytes(chunk.elements));
+  if (!plain) site_.scratch.reserve(format_->bytes(chunk.elements));
   find_peers(chunk);
   std::int64_t at = 0;
   take_cursor_.advance(chunk.elements, [&](const data::Piece& piece, std::int64_t first, std::int64_t elements) {

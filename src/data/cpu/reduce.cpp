@@ -9,11 +9,11 @@ namespace {
 
 /// Flat, the root reads a line of each rank and writes one; sliced, it reads and writes about two.
 constexpr int kFewRanks = 3;
-/// Where so many share each CPU, the CPUs have as much to do for the others as the root's has for it. 4 ranks on 2 CPUs
-/// took 880 us sliced for 4 MiB, 780 flat; 64 MiB 19.7 and 16.8 ms; 8 ranks 4.0 and 3.7 ms for 8 MiB.
+/// With so many ranks for each CPU flat is faster. 4 ranks on 2 CPUs took 880 us sliced for 4 MiB, 780 flat; 64 MiB
+/// 19.7 and 16.8 ms; 8 ranks 4.0 and 3.7 ms for 8 MiB.
 constexpr int kRanksACpu = 2;
-/// Flat chunks: one core writes them and another one reads them, and both have other rows to run along. 16 MiB took 2
-/// ranks 1540 us with 128 KiB, 1640 with 256 and 1600 with 64. 4 MiB took 4 ranks 780 us with 64 KiB and 870 with 32.
+/// Flat chunks, as measured: 16 MiB took 2 ranks 1540 us with 128 KiB, 1640 with 256 and 1600 with 64; 4 MiB took 4
+/// ranks 780 us with 64 KiB and 870 with 32.
 constexpr std::size_t kMostOfFew = 128 << 10;
 constexpr std::size_t kMostOfMany = 64 << 10;
 
@@ -170,7 +170,7 @@ void Reduce::take(const Chunk& chunk) {
 void Reduce::reduce_out(const Chunk& chunk) {
   const bool plain = format_->is_plain();
   const int ranks = site_.local_size();
-  if (!plain) site_.scratch.resize(format_->bytes(chunk.elements));
+  if (!plain) site_.scratch.reserve(format_->bytes(chunk.elements));
   std::int64_t at = 0;
   take_cursor_.advance(chunk.elements, [&](const data::Piece& piece, std::int64_t first, std::int64_t elements) {
     point_at_slots(chunk, at);

@@ -5,8 +5,8 @@
 //
 //   flat    one node; a small chunk, few ranks, or at least two on each CPU. The others fill. When all have, the root
 //           reduces their slots and its own input straight into its output; the others wait for nobody. One
-//           synchronisation, and the fewest copies; but the root alone adds, which takes as long as what is left for
-//           each CPU where ranks share them.
+//           synchronisation, and the fewest copies. The root alone adds; where ranks share CPUs the other CPUs have
+//           as much to do meanwhile, with the copies.
 //   sliced  one node, more ranks. The chunk is divided into a share a rank. When all have filled, rank j reduces share
 //           j over its own input and the peers' slots, and writes the sum into the root's slot (the root: into its
 //           output), from which the root takes when all have reduced. So the root reads and writes each line twice,

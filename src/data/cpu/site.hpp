@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/round_up.hpp"
+#include "base/scratch.hpp"
 #include "core/topology.hpp"
 #include "data/backend.hpp"
 #include "data/cpu/chunk.hpp"
@@ -37,7 +38,7 @@ struct Site {
   // Arguments of kernels, by local rank, and memory for a result, for as long as one stage of one chunk lasts.
   std::vector<const void*> inputs = {};
   std::vector<void*> outputs = {};
-  std::vector<std::byte> scratch = {};
+  base::Scratch scratch = {};
 
   kernels::PeerCopy to_peers = {};  ///< into slots
 

@@ -27,7 +27,8 @@ struct Tuning {
   /// so many bytes more are sent where that saves a step. 10 Gbit/s and 13 us, or 1 Gbit/s and 130 us.
   std::size_t step_bytes = 16 << 10;
 
-  /// So many ranks of the machine share each CPU, at least; 0: there are more CPUs than ranks. Known from the start.
+  /// Ranks of the machine for each CPU, rounded down; 0: there are more CPUs than ranks. No setting: found at the
+  /// start.
   int ranks_a_cpu = 0;
 
   /// The same as `least_chunk_bytes` between nodes, where a chunk costs two steps as well: it should carry more than
