@@ -173,7 +173,11 @@ class KOLO_API Shape {
   }
 
   friend bool operator==(const Shape& a, const Shape& b) noexcept {
-    return a.rank_ == b.rank_ && a.extents_ == b.extents_;
+    if (a.rank_ != b.rank_) return false;
+    for (std::size_t i = 0; i < a.rank_; ++i) {
+      if (a.extents_[i] != b.extents_[i]) return false;
+    }
+    return true;
   }
   friend bool operator!=(const Shape& a, const Shape& b) noexcept { return !(a == b); }
 

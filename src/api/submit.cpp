@@ -7,6 +7,7 @@
 
 #include "api/checks.hpp"
 #include "api/context_impl.hpp"
+#include "api/spares.hpp"
 #include "base/hot.hpp"
 
 namespace kolo::api {
@@ -91,6 +92,18 @@ std::shared_ptr<detail::HandleState> make_operation(engine::Engine& engine, Clai
   return operation;
 }
 
+/// Submits an operation that stays its handle's.
+std::shared_ptr<detail::HandleState> lend(engine::Engine& engine, std::shared_ptr<detail::HandleState> operation) {
+  operation->is_lent = true;
+  try {
+    engine.submit(std::shared_ptr<detail::HandleState>(std::shared_ptr<detail::HandleState>(), operation.get()), false);
+  } catch (...) {
+    drop(std::move(operation));  // it has been submitted
+    throw;
+  }
+  return operation;
+}
+
 std::shared_ptr<detail::HandleState> start(engine::Engine& engine, Claim& claim, Request request) {
   std::shared_ptr<detail::HandleState> operation = make_operation(engine, claim, std::move(request));
   claim.submitted();
@@ -154,18 +167,19 @@ bool same_bits(double a, double b) noexcept {
   return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
 }
 
-/// Whether that signature is the one that `allreduce_request` would make for a tensor in the CPU's memory, but for the
+/// Whether that signature is the one that `allreduce_request` would make for a tensor in the CPU's memory, with this
 /// priority.
 template <class View>
-bool is_same_allreduce(const core::Signature& signature, const View& in, const AllreduceOptions& options) {
-  return signature.device == DeviceKind::cpu && signature.kind == core::CollectiveKind::allreduce &&
-         signature.op == options.op && signature.members == 0 && signature.tensors.size() == 1 &&
-         signature.tensors.front().dtype == in.dtype() && signature.tensors.front().shape == in.shape() &&
-         signature.wire == wire_of(options) && same_bits(signature.prescale, options.prescale) &&
-         same_bits(signature.postscale, options.postscale);
+bool is_same_allreduce(const core::Signature& signature, const View& in, const AllreduceOptions& options,
+                       decltype(core::Signature::priority) priority) {
+  return signature.priority == priority && signature.device == DeviceKind::cpu &&
+         signature.kind == core::CollectiveKind::allreduce && signature.op == options.op && signature.members == 0 &&
+         signature.tensors.size() == 1 && signature.tensors.front().dtype == in.dtype() &&
+         signature.tensors.front().shape == in.shape() && signature.wire == wire_of(options) &&
+         same_bits(signature.prescale, options.prescale) && same_bits(signature.postscale, options.postscale);
 }
 
-/// That signature.
+/// That of an unnamed one.
 core::Signature allreduce_signature(const ConstTensorView& in, const AllreduceOptions& options) {
   core::Signature signature = reduction_signature(core::CollectiveKind::allreduce, options);
   signature.tensors.push_back({in.dtype(), in.shape()});
@@ -176,16 +190,6 @@ core::Signature allreduce_signature(const ConstTensorView& in, const AllreduceOp
 void set_only(engine::Buffers& buffers, const engine::Buffer& buffer) {
   if (buffers.size() != 1) buffers.assign(1, buffer);
   buffers.front() = buffer;
-}
-
-/// The name's last operation once more, or a new one.
-const std::shared_ptr<detail::HandleState>& take_operation(engine::Entry& entry) {
-  if (!engine::try_reuse(entry.last)) {
-    entry.last = std::make_shared<detail::HandleState>();
-    entry.last->entry = &entry;
-    entry.last_at.store(entry.last.get(), std::memory_order_relaxed);
-  }
-  return entry.last;
 }
 
 /// `View`: of the input, as the caller gave it. Views are long, and many small tensors are submitted one by one.
@@ -202,18 +206,15 @@ std::shared_ptr<detail::HandleState> submit_allreduce_of(const Group& group, std
   engine.check_usable();
   Claim claim(set.names.claim(name));
   engine::Entry& entry = claim.entry();
-  if (!entry.signature || !is_same_allreduce(*entry.signature, in, options) ||
-      entry.signature->priority != options.priority) {
+  if (!entry.signature || !is_same_allreduce(*entry.signature, in, options, options.priority)) {
     return start(engine, claim, allreduce_request(name, in, out, in_place, options));
   }
-  const std::shared_ptr<detail::HandleState>& operation = take_operation(entry);
+  std::shared_ptr<detail::HandleState> operation = take_spare(entry);
   if (operation->signature != entry.signature) operation->signature = entry.signature;
   set_only(operation->buffers, buffer_of(in, out.data()));
   operation->timeout = options.timeout;
   claim.submitted();
-  std::shared_ptr<detail::HandleState> handle = operation;  // now: once submitted, the entry is the next one's
-  engine.submit(handle, false);
-  return handle;
+  return lend(engine, std::move(operation));
 }
 
 }  // namespace
@@ -236,7 +237,7 @@ std::shared_ptr<detail::HandleState> call(const Group& group, Request request) {
   std::vector<data::DeviceEventPtr> ready = record(engine, request.device, request.streams);
   if (!request.members.empty()) name_members({}, request);
   std::shared_ptr<const core::Signature> signature = set.names.share(std::move(request.signature));
-  std::shared_ptr<detail::HandleState> operation = set.sequence.take();
+  std::shared_ptr<detail::HandleState> operation = take_spare(set.sequence.entry());
   operation->signature = std::move(signature);
   operation->ready = std::move(ready);
   operation->buffers = std::move(request.buffers);
@@ -244,8 +245,7 @@ std::shared_ptr<detail::HandleState> call(const Group& group, Request request) {
   operation->room = std::move(request.room);
   operation->splits = std::move(request.splits);
   operation->received_splits = std::move(request.received_splits);
-  engine.submit(engine::Sequence::lend(operation), false);
-  return operation;
+  return lend(engine, std::move(operation));
 }
 
 namespace {
@@ -260,18 +260,13 @@ std::shared_ptr<detail::HandleState> call_allreduce_of(const Group& group, const
   check_tensors(core::CollectiveKind::allreduce, {}, in, out, in_place, options);
   const auto [engine, set] = group.parts();
   engine.check_usable();
-  std::shared_ptr<detail::HandleState> operation = set.sequence.take();
-  if (!operation->signature || !is_same_allreduce(*operation->signature, in, options)) {
+  std::shared_ptr<detail::HandleState> operation = take_spare(set.sequence.entry());
+  if (!operation->signature || !is_same_allreduce(*operation->signature, in, options, 0)) {
     operation->signature = set.names.share(allreduce_signature(in, options));
-    operation->room = {};
-    operation->splits.clear();
-    operation->received_splits.clear();
-    operation->ready.clear();
   }
   set_only(operation->buffers, buffer_of(in, out.data()));
   operation->timeout = options.timeout;
-  engine.submit(engine::Sequence::lend(operation), false);
-  return operation;
+  return lend(engine, std::move(operation));
 }
 
 }  // namespace

@@ -491,13 +491,14 @@ void Engine::stop(const Status& status) {
   if (!in_peace) executor_.abort();
   executor_.forget();
   if (device_) device_->close();
-  while (std::optional<Item> item = mailbox_.try_pop()) {
-    if (item->command != Command::submit) tell_calls();
-    if (item->command == Command::submit) admit(std::move(item->operation), base::now());
-    if (item->command == Command::join || item->command == Command::join_counted) {
-      begin_join(std::move(item->operation), false, base::now());
+  while (const std::uint64_t word = mailbox_.try_pop()) {
+    Mail item = mail::take_out(word);
+    if (item.command != Command::submit) tell_calls();
+    if (item.command == Command::submit) admit(std::move(item.operation), base::now());
+    if (item.command == Command::join || item.command == Command::join_counted) {
+      begin_join(std::move(item.operation), false, base::now());
     }
-    if (item->command == Command::copy) admit_message(static_cast<MessageOperation&>(*item->operation));
+    if (item.command == Command::copy) admit_message(static_cast<MessageOperation&>(*item.operation));
   }
   const Status outcome = faulted() ? failure_.status() : status;
   fail_open(outcome);

@@ -97,6 +97,7 @@
 #include "engine/interest.hpp"
 #include "engine/leader.hpp"
 #include "engine/log_reading.hpp"
+#include "engine/mail.hpp"
 #include "engine/message_naps.hpp"
 #include "engine/message_operation.hpp"
 #include "engine/name_table.hpp"
@@ -261,30 +262,14 @@ class Engine : public std::enable_shared_from_this<Engine> {
     Engine& engine_;
   };
 
-  enum class Command : std::uint8_t {
-    submit,
-    make_set,
-    join,
-    join_counted,
-    copy,
-    end_step,
-    drop_set,
-    run_ahead,  ///< this rank has left an unnamed call of the set, for the first time
-    ask,
-    leave
-  };
-  struct Item {
-    Command command = Command::submit;
-    OperationPtr operation;
-    core::SetId set = core::kGlobalSet;
-  };
   /// The longest sleep of the background thread while something is open that rings no bell when it moves.
   static constexpr std::chrono::milliseconds kNap{1};
 
   explicit Engine(EngineParts parts);
 
   // -- submitting
-  void push(Item&& item) KOLO_EXCLUDES(driver_.mutex());
+  void push(std::uint64_t word) KOLO_EXCLUDES(driver_.mutex());
+  void push(Mail&& mail) KOLO_EXCLUDES(driver_.mutex()) { push(mail::to_word(std::move(mail))); }
   bool say_at_once() KOLO_EXCLUDES(driver_.mutex());
   bool say() KOLO_REQUIRES(driver_.mutex());
   [[nodiscard]] static bool is_small(const Operation& operation) noexcept;
@@ -463,8 +448,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const bool has_barriers_;            ///< process barriers reach all ranks of the node
   transport::Callers* const callers_;  ///< of inter_; null: any thread may move it
 
+  std::weak_ptr<Engine> self_;  ///< constant once it is made
+
   // -- self-synchronised
-  base::Mailbox<Item> mailbox_;
+  base::Mailbox mailbox_;
   Changes changes_;
   Interest interest_;
   Failure failure_;

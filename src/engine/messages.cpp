@@ -135,14 +135,17 @@ void Engine::submit_message(const std::shared_ptr<MessageOperation>& operation,
   check_usable();
   p2p::Message& message = *operation->message;
   operation->engine = weak_from_this();
+  // Now: nothing may fail once the message has begun.
+  std::uint64_t copy = operation->host != nullptr ? mail::to_word({Command::copy, operation}) : 0;
   operation->self = operation;
   const bool done = messages_.start(message);
   const bool is_open = !done && adopt(message, operation.get(), timeout);
   // On a device the driver goes on: with the data of a send, and with a receive that has its message already.
-  if (operation->host != nullptr && is_open == (message.way == p2p::Message::Way::send)) {
-    push({Command::copy, operation});
+  if (copy != 0 && is_open == (message.way == p2p::Message::Way::send)) {
+    push(copy);
     return driver_.ring_if_asleep();
   }
+  if (copy != 0) static_cast<void>(mail::take_out(copy));
   if (!is_open) {
     operation->self.reset();
     bool was_interesting = false;

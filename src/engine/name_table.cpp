@@ -104,7 +104,6 @@ void NameIndex::take_out(Entry& entry) noexcept {
   places_[hole] = {};
   entry.name.clear();
   entry.signature.reset();
-  entry.last.reset();
   entry.last_at.store(nullptr, std::memory_order_relaxed);
   free_.push_back(entry.number);
 }

@@ -48,9 +48,7 @@ struct alignas(base::kCacheLine) Entry {
   // -- whoever has claimed the entry
   /// The last signature under this name: an equal one is the same object, which makes submitting cheap.
   std::shared_ptr<const core::Signature> signature;
-  /// The last operation of a call under this name, for the next one.
-  OperationPtr last;
-  /// Where that lies, for a hint.
+  /// Where the operation of a prepared request lies, for a hint.
   std::atomic<const Operation*> last_at{nullptr};
 
   // -- the index's

@@ -7,50 +7,17 @@
 #include <iterator>
 #include <utility>
 
-#include "base/cache_line.hpp"
 #include "base/check.hpp"
 #include "engine/engine.hpp"
 #include "engine/records.hpp"
 
 namespace kolo::engine {
 
-OperationPtr Sequence::make() {
-  auto made = std::make_shared<Operation>();
-  made->entry = &entry_;
-  return made;
-}
-
-OperationPtr Sequence::take() {
-  if (!mutex_.try_lock()) return make();
-  const base::MutexLock lock(mutex_, std::adopt_lock);
-  return take_kept();
-}
-
-OperationPtr Sequence::take_kept() {
-  if (!kept_.empty() && kept_[oldest_]->settled()) {
-    OperationPtr& kept = kept_[oldest_];
-    if (++oldest_ == kept_.size()) oldest_ = 0;
-    if (!try_reuse(kept)) {  // somebody has it yet, or it failed
-      kept = make();
-      kept->is_kept = true;
-    }
-    base::fetch_early(kept_[oldest_].get(), kTouchedBySubmission);
-    return kept;
-  }
-  OperationPtr made = make();
-  if (kept_.size() == kMostKept) return made;
-  made->is_kept = true;
-  // The youngest stands before the oldest.
-  kept_.insert(oldest_ == 0 ? kept_.end() : kept_.begin() + static_cast<std::ptrdiff_t>(oldest_), made);
-  if (oldest_ > 0) ++oldest_;
-  return made;
-}
-
 std::vector<OperationPtr> Sequence::pop_behind(core::Round last) {
   const auto first =
       std::find_if(waiting_.begin(), waiting_.end(), [last](const auto& one) { return one->call > last; });
   std::vector<OperationPtr> popped(std::make_move_iterator(first), std::make_move_iterator(waiting_.end()));
-  waiting_.erase(first, waiting_.end());
+  waiting_.erase_end(popped.size());
   for (const OperationPtr& operation : popped) operation->is_waiting = false;
   return popped;
 }

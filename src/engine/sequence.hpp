@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a rank has of a set's sequence of unnamed asynchronous calls (control/messages.hpp): their operations, of which
-// many are in flight, and those of earlier calls, which serve again.
+// many are in flight. Their handles own them (api/spares.hpp).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
-#include <deque>
 #include <utility>
 #include <vector>
 
-#include "base/mutex.hpp"
+#include <boost/circular_buffer.hpp>
+
 #include "control/messages.hpp"
 #include "engine/name_table.hpp"
 #include "engine/operation.hpp"
@@ -37,16 +38,8 @@ class Sequence {
   }
 
   // -- any thread
-  /// The operation of a call that is over, with that call's signature and what else it had; or a new one, without. They
-  /// come back in the order of the calls, so a program that repeats its calls meets the signature of each again. It
-  /// must be submitted. Never waits: while another thread is in here it makes a new one.
-  [[nodiscard]] OperationPtr take();
-  /// What the engine gets of such an operation. What the sequence keeps lives until it is done, and longer: the engine
-  /// need not own it as well, and that saves each call two atomic steps.
-  [[nodiscard]] static OperationPtr lend(const OperationPtr& operation) noexcept {
-    return operation->is_kept ? OperationPtr(OperationPtr(), operation.get()) : operation;
-  }
-
+  /// Of all calls.
+  [[nodiscard]] Entry& entry() noexcept { return entry_; }
   /// Of its name, the same on all ranks.
   [[nodiscard]] std::uint64_t hash() const noexcept { return entry_.hash; }
 
@@ -56,6 +49,7 @@ class Sequence {
   [[nodiscard]] bool empty() const noexcept { return waiting_.empty(); }
   void push(OperationPtr&& operation) {
     operation->is_waiting = true;
+    if (waiting_.full()) waiting_.set_capacity(std::max<std::size_t>(64, 2 * waiting_.capacity()));
     waiting_.push_back(std::move(operation));
   }
   [[nodiscard]] OperationPtr pop() noexcept {
@@ -70,17 +64,8 @@ class Sequence {
   void clear() noexcept { waiting_.clear(); }
 
  private:
-  /// So many operations are kept.
-  static constexpr std::size_t kMostKept = 4096;
-
-  [[nodiscard]] OperationPtr make();
-  [[nodiscard]] OperationPtr take_kept() KOLO_REQUIRES(mutex_);
-
-  Entry entry_;  ///< of all calls
-  base::TryMutex mutex_;
-  std::vector<OperationPtr> kept_ KOLO_GUARDED_BY(mutex_);
-  std::size_t oldest_ KOLO_GUARDED_BY(mutex_) = 0;  ///< of these
-  std::deque<OperationPtr> waiting_;
+  Entry entry_;
+  boost::circular_buffer<OperationPtr> waiting_;
 };
 
 }  // namespace kolo::engine

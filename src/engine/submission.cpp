@@ -24,7 +24,8 @@ constexpr int kTurns = 4;
 }  // namespace
 
 void Engine::submit(OperationPtr operation, bool quiet) {
-  if (operation->engine.expired()) operation->engine = weak_from_this();
+  const std::weak_ptr<Engine>& its = operation->engine;
+  if (its.owner_before(self_) || self_.owner_before(its)) operation->engine = self_;
   push({Command::submit, std::move(operation)});
   if (quiet) return;
   if (driver_.nobody_looks() && !say_at_once()) driver_.ring_if_asleep();
@@ -121,8 +122,8 @@ void Engine::drop_set(core::SetId set) {
 }
 
 /// A full mailbox is emptied by the submitter itself where nobody else is at it. Callbacks are not for it, here too.
-void Engine::push(Item&& item) {
-  while (!mailbox_.try_push(std::move(item))) {  // NOLINT(bugprone-use-after-move): what does not fit is not touched
+void Engine::push(std::uint64_t word) {
+  while (!mailbox_.try_push(word)) {
     if (driver_.try_take()) {
       const HandOver after(*this);
       progress();

@@ -135,15 +135,15 @@ TEST(NameTable, NamesThatTheDriverNeverSawGoWithWhoHadThem) {
 TEST(NameTable, AnEntryServesForAnotherNameAfterItsOwnHasGone) {
   NameTable names(kolo::core::kGlobalSet);
   Entry& first = names.claim("first");
-  first.last = std::make_shared<kolo::engine::Operation>();
-  first.last_at = first.last.get();
+  const auto operation = std::make_shared<kolo::engine::Operation>();
+  first.last_at = operation.get();
   names.set_slot(first, 0);
   names.finished(first);
   names.forget(first);
   Entry& second = names.claim("second");
   EXPECT_EQ(&second, &first);
   EXPECT_EQ(second.name, "second");
-  EXPECT_EQ(second.last, nullptr);
+  EXPECT_EQ(second.last_at, nullptr);
   EXPECT_EQ(second.signature, nullptr);
   EXPECT_FALSE(second.slot.has_value());
   EXPECT_NE(&names.claim("first"), &second);
@@ -169,7 +169,7 @@ TEST(NameTable, NamesAreFoundInAnyOrderAndAfterOthersHaveGone) {
   for (const std::size_t gone : {1U, 4U, 0U}) {
     names.forget(*entries[gone]);
     entries[gone] = &names.claim(all[gone]);
-    EXPECT_EQ(entries[gone]->last, nullptr) << "a new one";
+    EXPECT_EQ(entries[gone]->signature, nullptr) << "a new one";
     EXPECT_FALSE(entries[gone]->slot.has_value());
     names.set_slot(*entries[gone], static_cast<std::uint32_t>(gone + 1));
     names.finished(*entries[gone]);

@@ -10,19 +10,14 @@
 #include <thread>
 #include <vector>
 
-#include "engine/name_table.hpp"
-#include "engine/sequence.hpp"
-
 namespace {
 
 using kolo::DType;
 using kolo::ErrorCode;
 using kolo::Shape;
 using kolo::Status;
-using kolo::engine::NameTable;
 using kolo::engine::Operation;
 using kolo::engine::OperationPtr;
-using kolo::engine::Sequence;
 namespace base = kolo::base;
 
 TEST(Operation, CompletesOnceWithItsOutcome) {
@@ -102,72 +97,68 @@ TEST(Operation, CompletesWithoutACallWhereNobodyAttends) {
   EXPECT_FALSE(attended.done());
 }
 
-// ---------------------------------------------------------------- operations of a sequence
+// ---------------------------------------------------------------- operations that are lent
 
-void complete(const OperationPtr& operation, const Status& status = Status()) {
+void complete(Operation& operation, const Status& status = Status()) {
   bool was_interesting = false;
-  static_cast<void>(operation->complete(status, was_interesting));
+  static_cast<void>(operation.complete(status, was_interesting));
 }
 
-TEST(SequenceOfCalls, TakesWhatIsOverAgainAndLendsItUncounted) {
-  NameTable names(0);
-  Sequence sequence(0, names);
-  OperationPtr first = sequence.take();
-  const Operation* const at = first.get();
-  const OperationPtr lent = Sequence::lend(first);
-  EXPECT_EQ(lent.get(), at);
-  EXPECT_EQ(first.use_count(), 2) << "the sequence's and the caller's";
-  OperationPtr second = sequence.take();
-  EXPECT_NE(second.get(), at) << "the first is open";
-  complete(first);
-  first.reset();  // the second is open yet: its turn comes behind the first's
-  OperationPtr again = sequence.take();
-  EXPECT_EQ(again.get(), at);
-  EXPECT_FALSE(again->done());
-}
-
-TEST(SequenceOfCalls, LeavesAloneWhatSomebodyHasAndWhatFailed) {
+TEST(LentOperation, LivesUntilItIsSettledWhenItsOwnerHasLeftIt) {
   for (const bool fails : {false, true}) {
-    NameTable names(0);
-    Sequence sequence(0, names);
-    OperationPtr first = sequence.take();
-    complete(first, fails ? Status(ErrorCode::timeout, "too late") : Status());
-    const std::weak_ptr<Operation> old = first;
-    if (fails) first.reset();
-    const OperationPtr second = sequence.take();
-    EXPECT_NE(second, old.lock());
-    EXPECT_EQ(old.expired(), fails) << "the sequence has let go of it";
-    EXPECT_EQ(Sequence::lend(second).use_count(), 0);
-  }
-}
-
-TEST(SequenceOfCalls, WhatItDoesNotKeepIsOwnedByWhoHasIt) {
-  const auto own = std::make_shared<Operation>();
-  EXPECT_EQ(Sequence::lend(own).use_count(), 2);
-}
-
-TEST(SequenceOfCalls, GivesEachThreadAnOperationOfItsOwn) {
-  NameTable names(0);
-  Sequence sequence(0, names);
-  constexpr int kThreads = 4;
-  constexpr int kRounds = 2000;
-  std::atomic<int> doubled{0};
-  std::vector<std::thread> threads;
-  threads.reserve(kThreads);
-  for (int thread = 0; thread < kThreads; ++thread) {
-    threads.emplace_back([&, thread] {
-      for (int round = 0; round < kRounds; ++round) {
-        const OperationPtr operation = sequence.take();
-        operation->call = static_cast<kolo::core::Round>(thread);
-        if (operation->done()) ++doubled;
-        const OperationPtr lent = Sequence::lend(operation);
-        if (lent->call != static_cast<kolo::core::Round>(thread)) ++doubled;
-        complete(lent);
+    for (const bool is_attended : {false, true}) {
+      auto owner = std::make_shared<Operation>();
+      Operation& lent = *owner;
+      const std::weak_ptr<Operation> life = owner;
+      std::function<void(const Status&)> callback = [](const Status&) {};
+      if (is_attended) {
+        EXPECT_TRUE(lent.add_callback(callback));
       }
-    });
+      EXPECT_EQ(Operation::leave(std::move(owner)), nullptr);
+      EXPECT_FALSE(life.expired());
+      complete(lent, fails ? Status(ErrorCode::timeout, "too late") : Status());
+      EXPECT_TRUE(life.expired());
+    }
   }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(doubled, 0);
+}
+
+TEST(LentOperation, StaysItsOwnersOnceItIsSettled) {
+  auto owner = std::make_shared<Operation>();
+  const Operation* const at = owner.get();
+  complete(*owner);
+  const OperationPtr again = Operation::leave(std::move(owner));
+  ASSERT_EQ(again.get(), at);
+  EXPECT_EQ(again.use_count(), 1);
+}
+
+// The owner leaves it while the driver completes it: one of the two ends its life, once.
+TEST(LentOperation, ItsLastHolderEndsItsLife) {
+  constexpr int kRounds = 20000;
+  std::vector<OperationPtr> operations(kRounds);
+  std::vector<Operation*> lent;
+  std::vector<std::weak_ptr<Operation>> lives;
+  for (OperationPtr& operation : operations) {
+    operation = std::make_shared<Operation>();
+    lent.push_back(operation.get());
+    lives.emplace_back(operation);
+  }
+  std::atomic<int> at{0};  // both threads go through them side by side
+  std::thread driver([&] {
+    for (int round = 0; round < kRounds; ++round) {
+      at.store(round, std::memory_order_release);
+      const bool fails = round % 3 == 0;
+      complete(*lent[round], fails ? Status(ErrorCode::timeout, "too late") : Status());
+    }
+  });
+  int given_back = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    while (at.load(std::memory_order_acquire) < round) std::this_thread::yield();
+    if (Operation::leave(std::move(operations[round])) != nullptr) ++given_back;
+  }
+  driver.join();
+  int alive = 0;
+  for (const auto& life : lives) alive += life.expired() ? 0 : 1;
+  EXPECT_EQ(alive, 0) << given_back << " were given back";
 }
 
 TEST(Operation, SleepersAreWoken) {
