@@ -224,6 +224,7 @@ class ExpressRoutes {
   void scatter(const ExpressCall& call);
   void broadcast(const ExpressCall& call, const Await& await);
   void gather(const ExpressCall& call, const Await& await);
+  bool note_offers();
   void place_contributions(std::byte* output, const ExpressCall& call, const Await* await = nullptr);
   void gather_to_root(const ExpressCall& call, const Await& await);
   void scatter_from_root(const ExpressCall& call, const Await& await);

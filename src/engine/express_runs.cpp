@@ -160,13 +160,19 @@ KOLO_HOT void ExpressRoutes::broadcast(const ExpressCall& call, const Await& awa
   check_read();
 }
 
-KOLO_HOT void ExpressRoutes::gather(const ExpressCall& call, const Await& await) {
+/// Of a gather: how much each rank gives. Whether some of it is read where it lies.
+KOLO_HOT bool ExpressRoutes::note_offers() {
   bool direct = false;
   for (int rank = 0; rank < ranks_; ++rank) {
     const Offer offer = offer_of(rank);
     lengths_[static_cast<std::size_t>(rank)] = offer.bytes;
     direct = direct || offer.input != nullptr;
   }
+  return direct;
+}
+
+KOLO_HOT void ExpressRoutes::gather(const ExpressCall& call, const Await& await) {
+  const bool direct = note_offers();
   std::byte* output = nullptr;
   try {
     output = call.make_room(lengths_);
@@ -223,12 +229,7 @@ KOLO_HOT void ExpressRoutes::gather_to_root(const ExpressCall& call, const Await
     if (way_ == Way::direct) await_finished(call.root, await);
     return;
   }
-  bool direct = false;
-  for (int rank = 0; rank < ranks_; ++rank) {
-    const Offer offer = offer_of(rank);
-    lengths_[static_cast<std::size_t>(rank)] = offer.bytes;
-    direct = direct || offer.input != nullptr;
-  }
+  const bool direct = note_offers();
   std::byte* output = nullptr;
   try {
     output = call.make_room(lengths_);

@@ -76,6 +76,7 @@ VENDORS = [
     ("boost.asio", r"boost/(asio|system)", ("src/control/tcp/", "tests/control/tcp/")),
     ("boost.program_options", r"boost/program_options", ("src/tools/", "bench/", "examples/")),
     ("boost.container", r"boost/container", LIBRARY),
+    ("boost.circular_buffer", r"boost/circular_buffer", LIBRARY),
     ("nlohmann", r"nlohmann/", ("src/tools/", "bench/", "tests/")),
     ("googletest", r"(gtest|gmock)/", ("tests/",)),
     ("google-benchmark", r"benchmark/", ("bench/micro/",)),
