@@ -89,8 +89,8 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "The smallest chunk into which an all-reduce is cut so that copying and reducing overlap."},
     {"KOLO_PAST_CACHE_BYTES", &S::past_cache_bytes, Type::bytes, 0, kTi, kShared, "",
      "From how many bytes on results that do not replace the inputs are written with non-temporal stores, which do not "
-     "fill the cache; copies (broadcasts, gathers, all-to-alls) from an eighth of the shared cache on, divided by "
-     "the ranks of the node, if that is more."},
+     "fill the cache; copies (broadcasts, gathers, all-to-alls) from an eighth of the shared cache on, or from all of "
+     "it up to 32 MiB, divided by the ranks of the node, if that is more."},
     {"KOLO_STEP_BYTES", &S::step_bytes, Type::bytes, 0, kGi, kShared, "",
      "How many bytes more a small all-reduce between nodes may send to save one step of communication: about the "
      "bandwidth of the link times its latency."},
