@@ -18,14 +18,11 @@ namespace {
 
 using Chunk = std::vector<engine::OperationPtr>;
 
-/// A thread that takes one has the cache fetch the one so many behind.
-constexpr std::size_t kFetchedAhead = 2;
-
-/// Of full chunks. Nobody waits for it: who finds it taken goes without. So it holds up no child of a `fork` either,
-/// whose parent was at it.
+/// Holds full chunks. No thread waits for it: a thread that finds it locked does without. So it also cannot block the
+/// child of a `fork` that came while a thread of the parent held the lock.
 class Shelf {
  public:
-  /// The oldest; empty: there is none.
+  /// The oldest chunk; empty: there is none.
   Chunk take() {
     if (!mutex_.try_lock()) return {};
     const base::MutexLock lock(mutex_, std::adopt_lock);
@@ -33,7 +30,7 @@ class Shelf {
     --count_;
     return std::exchange(chunks_[oldest_++ % kMost], {});
   }
-  /// What there is no room for is left with the caller.
+  /// Takes the chunk, unless the shelf is full: then the caller still has it.
   void put(Chunk& chunk) {
     if (!mutex_.try_lock()) return;
     const base::MutexLock lock(mutex_, std::adopt_lock);
@@ -50,10 +47,10 @@ class Shelf {
   std::size_t count_ KOLO_GUARDED_BY(mutex_) = 0;
 };
 
-/// There before the program's first object, and never destroyed: threads may end after its last.
+/// Exists before the first static object of the program and is never destroyed: threads may end after the last one.
 union Lasting {
   constexpr Lasting() : shelf() {}
-  ~Lasting() {}  // NOLINT(modernize-use-equals-default): that would be none
+  ~Lasting() {}  // NOLINT(modernize-use-equals-default): a default one would be deleted
   Shelf shelf;
 };
 constinit Lasting lasting;
@@ -89,7 +86,7 @@ bool refill(Spares& spares) {
   return !spares.taken.empty();
 }
 
-/// Takes an operation that is over. What it cannot keep is left with the caller.
+/// Keeps an operation that is over. At the thread's end it keeps nothing: then the caller still has it.
 void give(engine::OperationPtr& operation) {
   Spares* const spares = mine != nullptr ? mine : begin_thread();
   if (spares == nullptr) return;
@@ -100,7 +97,7 @@ void give(engine::OperationPtr& operation) {
   spares->given.clear();
 }
 
-/// All that a call may have left in it but its signature and its buffers. An all-reduce leaves nothing.
+/// Removes what a call has left in the operation, except its signature and its buffers. An all-reduce leaves no more.
 void clear(detail::HandleState& operation) {
   if (operation.signature->kind == core::CollectiveKind::allreduce) return;
   operation.ready.clear();
@@ -118,8 +115,8 @@ KOLO_HOT engine::OperationPtr take_spare(engine::Entry& entry) {
   if (spares != nullptr && (spares->next < spares->taken.size() || refill(*spares))) {
     operation = std::move(spares->taken[spares->next++]);
     operation->reset();
-    if (spares->next + kFetchedAhead < spares->taken.size()) {
-      base::fetch_early(spares->taken[spares->next + kFetchedAhead].get(), engine::kTouchedBySubmission);
+    if (spares->next + engine::kFetchedAhead < spares->taken.size()) {
+      base::fetch_early(spares->taken[spares->next + engine::kFetchedAhead].get(), engine::kTouchedBySubmission);
     }
   } else {
     operation = std::make_shared<detail::HandleState>();
@@ -132,13 +129,14 @@ KOLO_HOT void drop(engine::OperationPtr&& operation) noexcept {
   engine::OperationPtr one = std::move(operation);
   if (!one->is_lent) return;
   if (!one->settled()) one = detail::HandleState::leave(std::move(one));
-  // One that failed goes: who held it last may have read its outcome. So does one that somebody still asks about.
+  // These are freed: a failed operation, whose outcome its last holder may have read, and one that another thread holds
+  // because it asks who is late.
   if (one == nullptr || one->failed() || one.use_count() != 1) return;
   try {
     clear(*one);
     give(one);
   } catch (const std::exception&) {
-    // No memory: it goes.
+    // There is no memory to keep it: it is freed.
   }
 }
 

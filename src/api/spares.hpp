@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operations of asynchronous calls: of unnamed ones, and of all-reduces by name. Many small tensors are in flight at
-// once, and what each of them costs is counted in nanoseconds: an atomic step takes five. So such an operation has one
-// owner, its handle; the engine borrows it until it is settled; and when it is over it serves again, without a step for
-// a lock or a count.
+// Operations that are used again, for unnamed asynchronous calls and for all-reduces by name.
 //
-// A handle that goes before its operation is over leaves it to the engine (detail::HandleState::leave).
+// Programs start many small tensors at once, and an atomic step costs 5 ns for each. So these operations have one
+// owner, the handle. The engine borrows the operation until it is settled. When the handle is destroyed after that, the
+// operation becomes a spare: the next call uses it, without a lock or a count. When the handle is destroyed before, the
+// engine becomes the owner (detail::HandleState::leave).
 //
-// Each thread has a chunk of spares that it takes from and one that it gives to. Full chunks lie on a shelf that all
-// threads share, the oldest first: handles may be dropped by another thread than the one that calls. In a thread that
-// does both, spares come back in the order of the calls, so a program that repeats its calls meets the signature of
-// each again.
+// Each thread has a chunk of spares that it takes from and one that it adds to. Full chunks go to a shelf that all
+// threads share, because one thread may make the calls and another one destroy the handles. The oldest chunk is taken
+// first. So in one thread spares come back in the order of the calls, and a program that repeats its calls finds the
+// signature of each in its spare.
 #pragma once
 
 #include "engine/operation.hpp"
 
 namespace kolo::api {
 
-/// So many operations lie on the shelf at most, and so many in a chunk.
+/// Operations on the shelf, at most, and operations in a chunk.
 inline constexpr std::size_t kMostSpares = 4096;
 inline constexpr std::size_t kSparesOfChunk = 64;
 
-/// An open operation for a call of that entry. It may have a signature: that of an earlier call, of any entry, and then
-/// perhaps its buffers; nothing else. It has one owner, and must be lent.
+/// An open operation for a call of that entry: a spare, or a new one. A spare has the signature and perhaps the buffers
+/// of an earlier call, of any entry, and nothing else. The caller is its only owner, and must lend it. Any thread.
 [[nodiscard]] engine::OperationPtr take_spare(engine::Entry& entry);
-/// The end of a handle: what is over may serve again, what is lent and open is left to the engine.
+/// The end of a handle. Keeps the operation as a spare if it is over, and leaves it to the engine if it is lent and
+/// open. Any thread.
 void drop(engine::OperationPtr&& operation) noexcept;
 
 }  // namespace kolo::api

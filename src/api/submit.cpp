@@ -92,7 +92,7 @@ std::shared_ptr<detail::HandleState> make_operation(engine::Engine& engine, Clai
   return operation;
 }
 
-/// Submits an operation that stays its handle's.
+/// Submits an operation whose only owner is the caller, and then its handle.
 std::shared_ptr<detail::HandleState> lend(engine::Engine& engine, std::shared_ptr<detail::HandleState> operation) {
   operation->is_lent = true;
   try {

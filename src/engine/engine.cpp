@@ -137,11 +137,11 @@ std::shared_ptr<Engine> Engine::make(EngineParts parts) {
 
 Engine::~Engine() {
   stop(Status(ErrorCode::shut_down, "the engine was shut down"));
-  // What threads have submitted since.
+  // Threads may have submitted more meanwhile.
   const Status status(ErrorCode::shut_down, "this context was shut down");
   while (const std::uint64_t word = mailbox_.try_pop()) {
     const Mail late = mail::take_out(word);
-    if (mail::form_of(late.command) == 0) continue;
+    if (!mail::starts(late.command)) continue;
     bool was_interesting = false;
     for (const auto& callback : late.operation->complete(status, was_interesting))
       engine::call_back(callback, status, *logger_);

@@ -448,7 +448,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const bool has_barriers_;            ///< process barriers reach all ranks of the node
   transport::Callers* const callers_;  ///< of inter_; null: any thread may move it
 
-  std::weak_ptr<Engine> self_;  ///< constant once it is made
+  /// Constant once it is made. A reference to compare with: `weak_from_this` counts each copy it makes.
+  std::weak_ptr<Engine> self_;
 
   // -- self-synchronised
   base::Mailbox mailbox_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What threads put into the engine's mailbox, as one word each. What an operation begins with takes no memory: it owns
-// itself meanwhile, unless it is lent.
+// The items of the engine's mailbox. Each is one word there (base/mailbox.hpp). The start of an operation allocates
+// nothing: while it lies in the mailbox the operation owns itself, unless it is lent.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,12 @@
 namespace kolo::engine {
 
 enum class Command : std::uint8_t {
+  // -- starts of operations (mail::starts)
   submit,
   make_set,
   join,
   join_counted,
+  // -- others
   copy,
   end_step,
   drop_set,
@@ -35,48 +37,33 @@ struct Mail {
 
 namespace mail {
 
-/// The lowest bits of a word; 1 is that of all (base/mailbox.hpp).
+/// Whether the command starts an operation.
+[[nodiscard]] constexpr bool starts(Command command) noexcept { return command <= Command::join_counted; }
+
+/// The lowest four bits of a word. The lowest one is always set, as the mailbox wants it. A start has twice its command
+/// more, and the address of its operation above.
 enum Form : std::uint64_t {
-  kSubmit = 1,  ///< above them the address of the operation; so in the next three
-  kMakeSet = 3,
-  kJoin = 5,
-  kJoinCounted = 7,
-  kPlain = 9,   ///< above them the command and the set
-  kBoxed = 11,  ///< above them the address of a Mail on the heap: the operation has begun earlier, and may end before
-  kForm = 15
+  kSubmit = 1,
+  kPlain = 9,   ///< above: the command and the set
+  kBoxed = 11,  ///< above: the address of a Mail on the heap. Its operation has started before, and may end first
+  kForm = 15    ///< all of them
 };
+static_assert(2 * static_cast<int>(Command::join_counted) + 1 < kPlain);
+static_assert(alignof(Operation) > kForm && alignof(std::max_align_t) > kForm);
 
-/// The form of an operation's beginning; 0: it is none.
-[[nodiscard]] constexpr std::uint64_t form_of(Command command) noexcept {
-  switch (command) {
-  case Command::submit:
-    return kSubmit;
-  case Command::make_set:
-    return kMakeSet;
-  case Command::join:
-    return kJoin;
-  case Command::join_counted:
-    return kJoinCounted;
-  default:
-    return 0;
-  }
-}
-
-/// The operation of a word, if it is a submission: for a hint.
+/// The operation of a submission, for a hint; null: the word is something else.
 [[nodiscard]] inline const Operation* submission(std::uint64_t word) noexcept {
   return (word & kForm) == kSubmit ? reinterpret_cast<const Operation*>(word & ~std::uint64_t{kForm}) : nullptr;
 }
 
-/// It must be given to `take_out`, once. Throws std::bad_alloc for what is boxed.
+/// The word must be given to `take_out`, once. Throws std::bad_alloc for what is boxed.
 [[nodiscard]] inline std::uint64_t to_word(Mail&& mail) {
-  static_assert(alignof(Operation) > kForm && alignof(std::max_align_t) > kForm);
-  if (mail.operation == nullptr) {
-    return (std::uint64_t{mail.set} << 16) | (static_cast<std::uint64_t>(mail.command) << 8) | kPlain;
-  }
-  if (const std::uint64_t form = form_of(mail.command); form != 0) {
+  const auto command = static_cast<std::uint64_t>(mail.command);
+  if (mail.operation == nullptr) return (std::uint64_t{mail.set} << 16) | (command << 8) | kPlain;
+  if (starts(mail.command)) {
     Operation* const operation = mail.operation.get();
     if (!operation->is_lent) operation->self = std::move(mail.operation);
-    return reinterpret_cast<std::uintptr_t>(operation) | form;
+    return reinterpret_cast<std::uintptr_t>(operation) | (2 * command + 1);
   }
   return reinterpret_cast<std::uintptr_t>(std::make_unique<Mail>(std::move(mail)).release()) | kBoxed;
 }
@@ -89,10 +76,7 @@ enum Form : std::uint64_t {
     const std::unique_ptr<Mail> box(reinterpret_cast<Mail*>(address));
     return std::move(*box);
   }
-  const Command command = form == kSubmit    ? Command::submit
-                          : form == kMakeSet ? Command::make_set
-                          : form == kJoin    ? Command::join
-                                             : Command::join_counted;
+  const auto command = static_cast<Command>(form / 2);
   auto* const operation = reinterpret_cast<Operation*>(address);
   if (operation->is_lent) return {command, OperationPtr(OperationPtr(), operation)};
   return {command, std::move(operation->self)};
