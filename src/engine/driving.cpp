@@ -498,6 +498,7 @@ void Engine::stop(const Status& status) {
     if (item.command == Command::join || item.command == Command::join_counted) {
       begin_join(std::move(item.operation), false, base::now());
     }
+    if (item.command == Command::make_set) static_cast<void>(take_in(*item.operation, false, base::now()));
     if (item.command == Command::copy) admit_message(static_cast<MessageOperation&>(*item.operation));
   }
   const Status outcome = faulted() ? failure_.status() : status;
