@@ -406,6 +406,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // -- messages (messages.cpp)
   void check_may_transfer(const p2p::Message& message) const;
   [[nodiscard]] bool look_out(p2p::Message& message);
+  [[nodiscard]] int pauses_a_look() const noexcept;
   [[nodiscard]] bool adopt(p2p::Message& message, MessageOperation* owner,
                            std::optional<std::chrono::nanoseconds> timeout);
   void wait_for(Span<p2p::Message* const> messages, std::optional<std::chrono::nanoseconds> timeout);

@@ -17,6 +17,8 @@ namespace {
 
 /// As for unnamed calls: every rank that shares this CPU should have had a turn.
 constexpr int kTurnsOfPeers = 64;
+/// While a thread pauses it keeps other threads of its rank from moving messages; they end that.
+constexpr int kPausesALook = 8;
 /// A look that moves a message moves so much of it or more. Some more looks may have moved other messages alone.
 constexpr std::uint64_t kLeastMove = 16 << 10;
 constexpr std::uint64_t kMovesOfOthers = 64;
@@ -35,22 +37,20 @@ void Engine::transfer(Span<p2p::Message* const> messages, std::optional<std::chr
   check_usable();
   check_may_wait();
   for (const p2p::Message* message : messages) check_may_transfer(*message);
-  std::size_t started = 0;
+  const bool leaves_node = std::any_of(messages.begin(), messages.end(),
+                                       [this](const p2p::Message* message) { return messages_.leaves_node(*message); });
+  bool done = true;
+  if (leaves_node) {
+    for (p2p::Message* message : messages) done &= messages_.start(*message);
+    if (done) return look_after_others();
+    return wait_for(messages, timeout);
+  }
   try {
-    bool done = true;
-    bool leaves_node = false;
-    for (p2p::Message* message : messages) {
-      ++started;
-      done &= messages_.start(*message);
-      leaves_node |= messages_.leaves_node(*message);
-    }
-    if (!done && !leaves_node) {  // a look moves all of them
-      done =
-          std::all_of(messages.begin(), messages.end(), [this](p2p::Message* message) { return look_out(*message); });
-    }
+    done = messages_.start(messages, pauses_a_look()) ||
+           std::all_of(messages.begin(), messages.end(), [this](p2p::Message* message) { return look_out(*message); });
     if (done) return look_after_others();
   } catch (const Error& error) {  // a peer has written what no peer writes
-    while (started > 0) messages_.give_up(*messages[--started], error.status());
+    for (p2p::Message* message : messages) messages_.give_up(*message, error.status());
     give_up(topology_.rank, ErrorCode::transport, std::string(error.status().message()));
   }
   wait_for(messages, timeout);
@@ -97,24 +97,29 @@ void Engine::wait_for(Span<p2p::Message* const> messages, std::optional<std::chr
 /// end together; until then the ranks of the other CPU, who read the answers, would have nothing to do.
 bool Engine::look_out(p2p::Message& message) {
   using Look = p2p::Messenger::Look;
-  base::Waiter waiter(wait_policy_);
-  int steps = wait_policy_.pauses_before_yield + kTurnsOfPeers;
+  const int pauses = pauses_a_look();
+  int looks = pauses > 0 ? wait_policy_.pauses_before_yield / pauses : 0;
+  int turns = kTurnsOfPeers;
   std::uint64_t moves = kMovesOfOthers + message.bytes / kLeastMove;
-  while (steps > 0 && moves > 0) {
-    const Look look = messages_.look(message);
+  while (turns > 0 && moves > 0) {
+    const Look look = messages_.look(message, looks > 0 ? pauses : 0);
     if (look == Look::done) return true;
+    while (messages_.is_awaited()) std::this_thread::yield();
     if (look == Look::moved) {
       --moves;
-      while (messages_.is_awaited()) std::this_thread::yield();
       if (messages_.has_news()) tell_driver();  // that others' messages have ended
+    } else if (looks > 0) {
+      --looks;
     } else {
-      --steps;
-      base::cpu_relax();  // who looks too often keeps the line from its writer: 8 bytes took 0.9 us instead of 0.65
-      waiter.step();
+      --turns;
+      std::this_thread::yield();
     }
   }
   return false;
 }
+
+/// How often who has a CPU of its own pauses for a message before it looks for whatever else there is to move.
+int Engine::pauses_a_look() const noexcept { return std::min(wait_policy_.pauses_before_yield, kPausesALook); }
 
 void Engine::transfer(Span<const std::shared_ptr<MessageOperation>> operations,
                       std::optional<std::chrono::nanoseconds> timeout) {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/cpu.hpp"
+
 namespace kolo::p2p {
 
 Messenger::Messenger(const core::Topology& topology, std::byte* memory, transport::NodeLink& link,
@@ -26,19 +28,39 @@ bool Messenger::start(Message& message) {
   return message.done();
 }
 
+bool Messenger::start(Span<Message* const> messages, int pauses) {
+  const base::MutexLock lock(mutex_);
+  for (Message* message : messages) protocol_.start(*message);
+  const auto are_done = [&] {
+    return std::all_of(messages.begin(), messages.end(), [](const Message* message) { return message->done(); });
+  };
+  if (!are_done()) look(pauses);
+  settle();
+  return are_done();
+}
+
 bool Messenger::try_send(const Message& send) {
   const base::MutexLock lock(mutex_);
   return protocol_.try_send(send);
 }
 
-Messenger::Look Messenger::look(Message& message) {
+Messenger::Look Messenger::look(Message& message, int pauses) {
   const base::MutexLock lock(mutex_);
   if (message.done()) return Look::done;
-  node_.disarm();
-  const bool moved = protocol_.progress();
+  const bool moved = look(pauses);
   if (moved) settle();
   if (message.done()) return Look::done;
   return moved ? Look::moved : Look::nothing;
+}
+
+/// Pauses for as long as nothing has come, so often at most. A pause costs less than a look, and takes less from a rank
+/// that shares this core.
+bool Messenger::look(int pauses) {
+  node_.disarm();
+  if (!protocol_.moves()) {
+    for (; pauses > 0 && !node_.has_come() && !mutex_.is_awaited(); --pauses) base::cpu_relax();
+  }
+  return protocol_.progress();
 }
 
 bool Messenger::hand_over(Message& message, void* owner, base::Time begun, std::chrono::nanoseconds patience,

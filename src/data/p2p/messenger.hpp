@@ -22,6 +22,8 @@
 #include <memory>
 #include <vector>
 
+#include <kolo/types.hpp>
+
 #include "base/clock.hpp"
 #include "base/mutex.hpp"
 #include "core/topology.hpp"
@@ -48,11 +50,14 @@ class Messenger {
   // -- any thread
   /// Begins a message; whether it is done.
   bool start(Message& message);
+  /// Begins messages of this node, and looks at once as `look` does; whether all are done.
+  bool start(Span<Message* const> messages, int pauses);
   /// See Protocol.
   [[nodiscard]] bool try_send(const Message& send);
-  /// Moves messages of this node. This rank is not rung from then on (see above).
+  /// Moves messages of this node. While nothing has come it pauses first, so often at most; no other thread moves
+  /// messages meanwhile, and one that waits for that ends it. This rank is not rung from then on (see above).
   enum class Look : std::uint8_t { nothing, moved, done };  ///< `done`: the one that is asked for
-  [[nodiscard]] Look look(Message& message);
+  [[nodiscard]] Look look(Message& message, int pauses);
   /// Gives an open message an owner, a deadline, and a time after which a warning says that it waits; false: it is
   /// done.
   [[nodiscard]] bool hand_over(Message& message, void* owner, base::Time begun, std::chrono::nanoseconds patience,
@@ -151,6 +156,7 @@ class Messenger {
   };
 
   void settle() KOLO_REQUIRES(mutex_);
+  bool look(int pauses) KOLO_REQUIRES(mutex_);
   [[nodiscard]] bool moves_net() const KOLO_REQUIRES(mutex_);
 
   const core::Topology& topology_;

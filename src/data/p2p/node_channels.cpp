@@ -242,6 +242,18 @@ bool NodeChannels::take_from(Reading& reading, FrameHandler& handler) {
   return true;
 }
 
+bool NodeChannels::has_come() const noexcept {
+  if (part_bytes_ == 0) return false;
+  for (std::size_t word = 0; word < seen_.size(); ++word) {
+    const auto& bits = opened(topology_.local_rank, static_cast<int>(word));
+    if (bits.load(std::memory_order_relaxed) != seen_[word]) return true;
+  }
+  return std::any_of(reading_.begin(), reading_.end(), [this](const Reading& reading) {
+    const auto& word = ring(topology_.local_rank, reading.local_rank).word(reading.read);
+    return word.load(std::memory_order_relaxed) != 0;
+  });
+}
+
 bool NodeChannels::take(FrameHandler& handler) {
   if (part_bytes_ == 0) return false;
   find_opened();

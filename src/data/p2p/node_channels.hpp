@@ -79,6 +79,8 @@ class NodeChannels final : public Channels {
   }
   [[nodiscard]] bool put(int rank, const Frame& frame, const std::byte* data, std::size_t bytes) override;
   bool take(FrameHandler& handler) override;
+  /// Whether `take` would find something.
+  [[nodiscard]] bool has_come() const noexcept;
   /// Whether messages that are not short are all read where they lie, rather than as has been faster.
   [[nodiscard]] bool reads_all() const noexcept { return peers_ != nullptr && !chooses(); }
   [[nodiscard]] std::uint32_t permit(int rank, std::size_t bytes) override;

@@ -80,6 +80,8 @@ class Protocol final : private FrameHandler {
   [[nodiscard]] std::vector<Message*>& done() noexcept { return done_; }
   /// Whether anything is open, or not yet in a channel: then `progress` must be called.
   [[nodiscard]] bool is_busy() const noexcept { return !open_.empty() || !busy_.empty(); }
+  /// Whether there is something to move though nothing has come.
+  [[nodiscard]] bool moves() const noexcept { return !busy_.empty() || !reading_.empty() || !helping_.empty(); }
   /// Whether frames are not yet in a channel.
   [[nodiscard]] bool has_unsent() const noexcept { return !busy_.empty(); }
   [[nodiscard]] const std::vector<Message*>& open() const noexcept { return open_; }

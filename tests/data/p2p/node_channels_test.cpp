@@ -119,6 +119,22 @@ TEST(NodeChannels, FramesOfEverySizeKeepTheirOrderAroundTheRing) {
   EXPECT_FALSE(node[0].take(taken)) << "nothing came back";
 }
 
+TEST(NodeChannels, WhatHasComeIsSeenWithoutBeingTaken) {
+  Node node(3);
+  Taken taken;
+  EXPECT_FALSE(node[2].has_come());
+  for (int turn = 0; turn < 300; ++turn) {  // around the ring, with fillers
+    const int source = turn % 2;
+    const std::vector<std::byte> data(static_cast<std::size_t>(turn % 5) * 1000);
+    ASSERT_TRUE(node[source].put(2, Frame(), data.data(), data.size()));
+    EXPECT_TRUE(node[2].has_come()) << turn;
+    EXPECT_FALSE(node[1 - source].has_come()) << turn;
+    ASSERT_TRUE(node[2].take(taken));
+    EXPECT_FALSE(node[2].has_come()) << turn;
+  }
+  EXPECT_EQ(taken.all.size(), 300u);
+}
+
 TEST(NodeChannels, BetweenTwoThreads) {
   Node node(3);
   constexpr std::uint64_t kFrames = 20000;
