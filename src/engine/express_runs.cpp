@@ -60,7 +60,7 @@ KOLO_HOT void ExpressRoutes::reduce(const ExpressCall& call) {
   for (int rank = 0; rank < ranks_; ++rank)
     inputs_[static_cast<std::size_t>(rank)] = rank == own_ ? call.buffer.input : express_.place(rank, call.bytes());
   const kernels::FloatMode float_mode;
-  kernels::reduce(reduction_of(call), inputs_.data(), ranks_, call.buffer.output, call.buffer.elements);
+  kernels::reduce(reduction_of(call), inputs_.data(), ranks_, call.buffer.output, call.buffer.elements, own_);
 }
 
 /// As in a gather the root alone reads, and the others have then finished. Of two ranks the other one reduces pieces,
@@ -119,7 +119,7 @@ void ExpressRoutes::reduce_range(const ExpressCall& call, std::size_t first, std
     }
     if (begin + now == first + elements) has_read();
     reduce_so(reduction_of(call), inputs_.data(), ranks_, call.buffer.output + begin * size,
-              static_cast<std::int64_t>(now));
+              static_cast<std::int64_t>(now), kernels::kNoneIsOwn);
   }
 }
 
@@ -144,7 +144,7 @@ KOLO_HOT void ExpressRoutes::scatter(const ExpressCall& call) {
         (rank == own_ ? call.buffer.input : express_.place(rank, call.bytes())) + own.begin;
   const kernels::FloatMode float_mode;
   kernels::reduce(reduction_of(call), inputs_.data(), ranks_, call.buffer.output,
-                  static_cast<std::int64_t>((own.end - own.begin) / size_of(call.dtype)));
+                  static_cast<std::int64_t>((own.end - own.begin) / size_of(call.dtype)), own_);
 }
 
 KOLO_HOT void ExpressRoutes::broadcast(const ExpressCall& call, const Await& await) {

@@ -177,10 +177,11 @@ void Reduce::reduce_out(const Chunk& chunk) {
     const std::byte* input = piece.input + first * element_bytes_;
     std::byte* output = piece.output + first * element_bytes_;
     if (plain) {
-      site_.inputs[static_cast<std::size_t>(site_.local_rank())] = input;
+      const int own = site_.local_rank();
+      site_.inputs[static_cast<std::size_t>(own)] = input;
       const bool past_cache = past_cache_ && input != output;
       (past_cache ? kernels::reduce_past_cache : kernels::reduce)(reduction_, site_.inputs.data(), ranks, output,
-                                                                  elements);
+                                                                  elements, own);
     } else {
       void* const sum = site_.scratch.data();
       format_->reduce(reduction_, site_.inputs.data(), ranks, &sum, 1, elements);

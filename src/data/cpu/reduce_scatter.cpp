@@ -163,7 +163,8 @@ void ReduceScatter::take(const Chunk& chunk) {
 void ReduceScatter::take_inside_node(const ScatterPlan::Block& block, const Chunk& chunk) {
   if (plan_.format().is_plain()) {
     const auto reduce = plan_.past_cache() ? &kernels::reduce_past_cache : &kernels::reduce;
-    return reduce(plan_.reduction(), site_.inputs.data(), site_.local_size(), block.output, block.elements);
+    return reduce(plan_.reduction(), site_.inputs.data(), site_.local_size(), block.output, block.elements,
+                  site_.local_rank());
   }
   void* const sums = site_.own_slot(chunk) + block.offset;
   plan_.format().reduce(plan_.reduction(), site_.inputs.data(), site_.local_size(), &sums, 1, block.elements);

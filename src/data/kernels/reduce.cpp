@@ -34,12 +34,13 @@ DType accumulator_of(DType dtype) noexcept {
   return dtype == DType::float16 || dtype == DType::bfloat16 ? DType::float32 : dtype;
 }
 
-void reduce(const Reduction& reduction, const void* const* inputs, int n, void* output, std::int64_t count) {
-  run(Stage::whole, reduction, {inputs, n, &output, 1, count});
+void reduce(const Reduction& reduction, const void* const* inputs, int n, void* output, std::int64_t count, int own) {
+  run(Stage::whole, reduction, {inputs, n, &output, 1, count, false, own});
 }
 
-void reduce_past_cache(const Reduction& reduction, const void* const* inputs, int n, void* output, std::int64_t count) {
-  run(Stage::whole, reduction, {inputs, n, &output, 1, count, true});
+void reduce_past_cache(const Reduction& reduction, const void* const* inputs, int n, void* output, std::int64_t count,
+                       int own) {
+  run(Stage::whole, reduction, {inputs, n, &output, 1, count, true, own});
 }
 
 void reduce_to_all(const Reduction& reduction, const void* const* inputs, int n, void* const* outputs, int copies,

@@ -45,13 +45,18 @@ struct Reduction {
   Scaling scaling;
 };
 
+inline constexpr int kNoneIsOwn = -1;
+
 /// output[i] = finish(op over r = 0 .. n-1, in this order, of prescale * inputs[r][i]). Inputs are n (at least 1)
 /// arrays of `dtype`; so is the output, which may be one of the inputs (exactly the same pointer) or disjoint from all.
-void reduce(const Reduction& reduction, const void* const* inputs, int n, void* output, std::int64_t count);
+/// `own`, a hint: this input is this core's own, and the others have been written by other cores.
+void reduce(const Reduction& reduction, const void* const* inputs, int n, void* output, std::int64_t count,
+            int own = kNoneIsOwn);
 
 /// The same by stores that do not bring the output into the cache first, as copy_past_cache has it. The output is
 /// disjoint from all inputs.
-void reduce_past_cache(const Reduction& reduction, const void* const* inputs, int n, void* output, std::int64_t count);
+void reduce_past_cache(const Reduction& reduction, const void* const* inputs, int n, void* output, std::int64_t count,
+                       int own = kNoneIsOwn);
 
 /// The same as `reduce` with the result in each of `copies` (at least 1) arrays, which are disjoint from each other, in
 /// one pass.

@@ -16,6 +16,8 @@ namespace kolo::kernels {
 /// So far ahead lines are claimed that will be read and then written: further than the processor fetches by itself what
 /// is read, which would bring them to be shared.
 inline constexpr std::size_t kClaimAhead = 2048;
+/// The same of lines that another core has written, and that are only read: they may come from memory.
+inline constexpr std::size_t kFetchAhead = 4096;
 
 /// Asks for the lines of [begin, begin + bytes) to read. A hint, which may point anywhere.
 inline void fetch_lines(const std::uint8_t* begin, std::size_t bytes) noexcept {
@@ -30,6 +32,7 @@ struct Stream {
   int copies;
   std::int64_t count;
   bool past_cache = false;  ///< of one output, disjoint from the inputs
+  int own = kNoneIsOwn;     ///< of one output: the input that is this core's own
 };
 
 /// Which of the two types, the element's or its accumulator's, comes in and goes out.

@@ -61,18 +61,18 @@ std::vector<unsigned char> expected_of(const Reduction& reduction, const void* c
 
 class Reduce : public OnEveryTarget {
  protected:
-  static void expect_same_for_all_counts(const Reduction& reduction, int n, bool aligned) {
+  static void expect_same_for_all_counts(const Reduction& reduction, int n, bool aligned, int own = kNoneIsOwn) {
     Inputs inputs(reduction.dtype, n, aligned);
     const auto expected = expected_of(reduction, inputs.pointers(), n);
     const std::int64_t size = reference::bytes_of(reduction.dtype);
     for (const std::int64_t count : kCounts) {
       Memory output(count * size, aligned ? 0 : 5);
-      reduce(reduction, inputs.pointers(), n, output.data(), count);
+      reduce(reduction, inputs.pointers(), n, output.data(), count, own);
       ASSERT_TRUE(same(reduction.dtype, expected.data(), output.data(), count)) << "count " << count;
       ASSERT_TRUE(output.surroundings_untouched()) << "count " << count;
       // An address within a vector, at a multiple of the element's size or not.
       Memory past(count * size, aligned ? static_cast<std::int64_t>(2 * size) : 5);
-      reduce_past_cache(reduction, inputs.pointers(), n, past.data(), count);
+      reduce_past_cache(reduction, inputs.pointers(), n, past.data(), count, own);
       ASSERT_TRUE(same(reduction.dtype, expected.data(), past.data(), count)) << "past the cache, count " << count;
       ASSERT_TRUE(past.surroundings_untouched()) << "past the cache, count " << count;
     }
@@ -82,7 +82,7 @@ class Reduce : public OnEveryTarget {
     Inputs inputs(reduction.dtype, n, false);
     const auto expected = expected_of(reduction, inputs.pointers(), n);
     Memory& output = inputs[static_cast<std::size_t>(r)];
-    reduce(reduction, inputs.pointers(), n, output.data(), kMost);
+    reduce(reduction, inputs.pointers(), n, output.data(), kMost, r);
     ASSERT_TRUE(same(reduction.dtype, expected.data(), output.data(), kMost)) << "in place of input " << r;
     ASSERT_TRUE(output.surroundings_untouched());
   }
@@ -115,6 +115,8 @@ TEST_P(Reduce, EqualsTheReferenceForEveryTypeAndOp) {
         ASSERT_NO_FATAL_FAILURE(expect_same_for_all_counts(reduction, n, false));
         for (const int r : {0, n / 2, n - 1}) ASSERT_NO_FATAL_FAILURE(expect_same_in_place(reduction, n, r));
         ASSERT_NO_FATAL_FAILURE(expect_same_to_all(reduction, n));
+        if (n != 2) continue;
+        for (const int own : {0, 1}) ASSERT_NO_FATAL_FAILURE(expect_same_for_all_counts(reduction, n, own == 0, own));
       }
     }
   }
