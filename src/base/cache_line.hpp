@@ -16,6 +16,18 @@ inline void fetch_early(const void* memory, std::size_t bytes) noexcept {
   __builtin_prefetch(first + bytes - 1, 1);  // it may begin amid a line
 }
 
+/// Asks for the lines of [begin, begin + bytes) to read. A hint, which may point anywhere.
+inline void fetch_lines(const void* begin, std::size_t bytes) noexcept {
+  const auto* const first = static_cast<const char*>(begin);
+#if defined(__x86_64__)
+  // Not __builtin_prefetch: GCC takes a function that does nothing else for one without effect, and leaves out the
+  // call.
+  for (std::size_t at = 0; at < bytes; at += kCacheLine) asm volatile("prefetcht0 %0" : : "m"(first[at]));
+#else
+  for (std::size_t at = 0; at < bytes; at += kCacheLine) __builtin_prefetch(first + at);
+#endif
+}
+
 /// Asks for the lines of [begin, begin + bytes) as their only owner: they will be written soon, and other cores have
 /// read them. A hint, which may point anywhere.
 inline void claim_lines(const void* begin, std::size_t bytes) noexcept {

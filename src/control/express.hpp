@@ -171,6 +171,10 @@ class Express {
   [[nodiscard]] std::byte* payload(int local_rank) const noexcept {
     return payload(local_rank, call_, is_early(local_rank));
   }
+  /// Both payloads of a rank, which lie side by side. From the time when all have spoken to the end of the call they
+  /// are the rank's to write if it carries nothing in this one.
+  [[nodiscard]] std::byte* payloads(int local_rank) const noexcept { return columns_[local_rank] + payloads_at_; }
+  [[nodiscard]] std::size_t payloads_bytes() const noexcept { return 2 * payload_bytes_; }
   /// The shorter of the two that holds so much.
   [[nodiscard]] std::byte* place(int local_rank, std::size_t bytes) const noexcept {
     return bytes <= kRoom ? room(local_rank) : payload(local_rank);
@@ -181,7 +185,7 @@ class Express {
   [[nodiscard]] std::uint64_t took(int local_rank, std::uint64_t call) const noexcept;
 
   /// Memory of each rank's for who does the calls, aligned to a cache line. The own one is zeroed at the begin.
-  static constexpr std::size_t kExtraBytes = 1 << 10;
+  static constexpr std::size_t kExtraBytes = 2 << 10;
   [[nodiscard]] std::byte* extra(int local_rank) const noexcept;
 
   /// This rank has read all that it needs of its peers' memory, in this call and all before.

@@ -43,7 +43,7 @@ bool is_even(Span<const std::int64_t> splits) {
 
 ExpressRoutes::ExpressRoutes(Express& express, Readers readers, const ExpressLimits& limits)
     : express_(express), readers_(std::move(readers)), limits_(limits), ranks_(express.ranks()),
-      own_(express.local_rank()), joint_reads_(express, readers_.memory.get(), readers_.local_ranks),
+      own_(express.local_rank()), joint_reads_(express, readers_.memory.get(), readers_.local_ranks), feeds_(express),
       inputs_(static_cast<std::size_t>(ranks_)), lengths_(static_cast<std::size_t>(ranks_)) {}
 
 // ---------------------------------------------------------------- before all have spoken

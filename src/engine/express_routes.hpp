@@ -14,7 +14,8 @@
 //             slots (2 ranks, 1 MiB: 220 us against 120).
 //
 // A rank whose memory is read waits. Where much is read it copies a part itself (joint_reads.hpp): the root of a
-// broadcast or scatter, the others in a gather. In a reduce of two ranks the one that is not the root reduces a part.
+// broadcast or scatter, the others in a gather. In a reduce of two ranks the one that is not the root reduces a part,
+// or copies all of its input for the root (feeds.hpp), as the root asks, whichever has been faster.
 //
 // Calls that are too long to be carried go by the log, through the slots of the data plane, or are read. Shorter ones
 // may be read as well, from some KiB on. Which is faster depends on the machine, the length, and how far its CPUs lie
@@ -61,6 +62,7 @@
 #include "core/signature.hpp"
 #include "data/kernels/peer_copy.hpp"
 #include "data/kernels/reduce.hpp"
+#include "engine/feeds.hpp"
 #include "engine/joint_reads.hpp"
 #include "engine/operation.hpp"
 #include "transport/peer_memory.hpp"
@@ -217,6 +219,10 @@ class ExpressRoutes {
 
   void reduce(const ExpressCall& call);
   void reduce_to_root(const ExpressCall& call, const Await& await);
+  void reduce_read_or_fed(const ExpressCall& call, const Await& await);
+  void reduce_read(const ExpressCall& call, const Await& await);
+  void reduce_fed(const ExpressCall& call, const Await& await);
+  [[nodiscard]] bool goes_past_cache(const ExpressCall& call) const noexcept;
   template <class HasRead>
   void reduce_range(const ExpressCall& call, std::size_t first, std::size_t elements, HasRead has_read);
   [[nodiscard]] const std::byte* reduce_for_root(const ExpressCall& call, const std::byte* theirs, std::size_t begin,
@@ -233,9 +239,11 @@ class ExpressRoutes {
   void read_jointly(int rank, std::byte* to, const std::byte* from, std::size_t bytes, const Await& await);
   [[nodiscard]] JointReads::Read reading_of(int rank);
   void finish_joint(int rank, const JointReads::Read& read_piece, const Await& await);
+  void await_or_withdraw(const std::function<bool()>& there, const Await& await);
   void finish(const Await& await);
-  void await_finished(int rank, const Await& await) { await_finished(rank, where_it_lies_, await); }
-  void await_finished(int rank, const JointReads::DataOf& data_of, const Await& await);
+  void await_finished(int rank, const Await& await);
+  template <class Help>
+  void await_finished(int rank, const Await& await, Help help);
   void withdraw();
   [[noreturn]] void throw_given_up(int rank) const;
   void check_read() const;
@@ -268,7 +276,11 @@ class ExpressRoutes {
   /// By kind, the other way, and order of length: `first` is direct, `second` the other.
   std::map<std::tuple<core::CollectiveKind, Way, int>, base::FasterWay> choices_ KOLO_GUARDED_BY(choosing_);
 
+  /// Of reduces of two ranks, by order of length and whether they are in place: `first` reads, `second` is fed.
+  std::map<std::pair<int, bool>, base::FasterWay> feed_choices_;
+
   JointReads joint_reads_;
+  Feeds feeds_;
   const JointReads::DataOf where_it_lies_ = [](const std::byte* from, std::size_t begin, std::size_t /*bytes*/) {
     return from + begin;
   };

@@ -2,11 +2,14 @@
 //
 // What an unnamed call does with the data once all have spoken: see the essay in express_routes.hpp.
 #include <algorithm>
+#include <bit>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <numeric>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/hot.hpp"
@@ -63,8 +66,7 @@ KOLO_HOT void ExpressRoutes::reduce(const ExpressCall& call) {
   kernels::reduce(reduction_of(call), inputs_.data(), ranks_, call.buffer.output, call.buffer.elements, own_);
 }
 
-/// As in a gather the root alone reads, and the others have then finished. Of two ranks the other one reduces pieces,
-/// too, unless the output is the input: if it were stopped in a piece the root could not reduce that once more.
+/// As in a gather the root alone reads, and the others have then finished.
 KOLO_HOT void ExpressRoutes::reduce_to_root(const ExpressCall& call, const Await& await) {
   if (call.root != own_) {
     if (call.bytes() > Express::kRoom) express_.finish();
@@ -72,11 +74,38 @@ KOLO_HOT void ExpressRoutes::reduce_to_root(const ExpressCall& call, const Await
     const auto reduced = [&](const std::byte* theirs, std::size_t begin, std::size_t bytes) {
       return reduce_for_root(call, theirs, begin, bytes);
     };
-    return await_finished(call.root, reduced, await);
+    return await_finished(call.root, await, [&] {
+      joint_reads_.help(call.root, reduced);
+      if (feeds_.fits()) feeds_.feed(call.root, call.buffer.input, call.bytes(), to_peers_);
+    });
   }
   bool direct = false;
   for (int rank = 0; rank < ranks_; ++rank) direct = direct || (rank != own_ && offered_by(rank, call) != nullptr);
   if (!direct) return reduce(call);
+  if (ranks_ == 2 && call.bytes() >= kLeastJointReduce && feeds_.fits()) {
+    reduce_read_or_fed(call, await);
+  } else {
+    reduce_read(call, await);
+  }
+  check_read();
+}
+
+/// Of two ranks: as has been faster.
+void ExpressRoutes::reduce_read_or_fed(const ExpressCall& call, const Await& await) {
+  using Choice = base::FasterWay::Way;
+  const bool in_place = call.buffer.input == call.buffer.output;
+  const std::pair<int, bool> kind(std::bit_width(call.bytes()), in_place);
+  base::FasterWay& between = feed_choices_.try_emplace(kind, Choice::first).first->second;
+  const Choice way = between.next();
+  const base::Time begun = base::now();
+  way == Choice::first ? reduce_read(call, await) : reduce_fed(call, await);
+  const std::chrono::duration<double, std::nano> took = base::now() - begun;
+  between.note(way, took.count() / static_cast<double>(call.bytes()));
+}
+
+/// Of two ranks the other one reduces pieces, too, unless the output is the input: if it were stopped in a piece this
+/// rank could not reduce that once more.
+void ExpressRoutes::reduce_read(const ExpressCall& call, const Await& await) {
   std::byte* const output = call.buffer.output;
   const int peer = ranks_ == 2 ? 1 - own_ : own_;
   if (peer != own_ && call.buffer.input != output &&
@@ -92,7 +121,28 @@ KOLO_HOT void ExpressRoutes::reduce_to_root(const ExpressCall& call, const Await
     // The others may go on while this rank reduces the last piece.
     reduce_range(call, 0, static_cast<std::size_t>(call.buffer.elements), [this] { express_.finish(); });
   }
-  check_read();
+}
+
+/// Of two ranks: the other one copies its input for this rank.
+void ExpressRoutes::reduce_fed(const ExpressCall& call, const Await& await) {
+  const int peer = 1 - own_;
+  const std::size_t size = size_of(call.dtype);
+  const auto reduce_so = goes_past_cache(call) ? kernels::reduce_past_cache : kernels::reduce;
+  const kernels::FloatMode float_mode;
+  const auto reduce_piece = [&](std::size_t begin, std::size_t bytes, const std::byte* data) {
+    inputs_[static_cast<std::size_t>(own_)] = call.buffer.input + begin;
+    inputs_[static_cast<std::size_t>(peer)] = data;
+    reduce_so(reduction_of(call), inputs_.data(), ranks_, call.buffer.output + begin,
+              static_cast<std::int64_t>(bytes / size), own_);
+  };
+  const auto wait = [&](const std::function<bool()>& there) { await_or_withdraw(there, await); };
+  const std::size_t done = feeds_.take(peer, call.bytes(), reduce_piece, wait) / size;
+  reduce_range(call, done, static_cast<std::size_t>(call.buffer.elements) - done, [] {});  // mostly nothing
+  express_.finish();
+}
+
+bool ExpressRoutes::goes_past_cache(const ExpressCall& call) const noexcept {
+  return call.bytes() >= limits_.copied_past_cache_bytes && call.buffer.input != call.buffer.output;
 }
 
 /// Of inputs some of which are read; `has_read` is called when all have been.
@@ -101,8 +151,7 @@ void ExpressRoutes::reduce_range(const ExpressCall& call, std::size_t first, std
   const std::size_t size = size_of(call.dtype);
   const std::size_t most = std::min(elements, piece_of_reduce(call, ranks_) / size);
   const std::size_t apart = base::round_up(most * size, base::kPageBytes);
-  const bool past_cache = call.bytes() >= limits_.copied_past_cache_bytes && call.buffer.input != call.buffer.output;
-  const auto reduce_so = past_cache ? kernels::reduce_past_cache : kernels::reduce;
+  const auto reduce_so = goes_past_cache(call) ? kernels::reduce_past_cache : kernels::reduce;
   const kernels::FloatMode float_mode;
   for (std::size_t begin = first; begin < first + elements; begin += most) {
     const std::size_t now = std::min(most, first + elements - begin);
@@ -344,15 +393,17 @@ JointReads::Read ExpressRoutes::reading_of(int rank) {
 }
 
 void ExpressRoutes::finish_joint(int rank, const JointReads::Read& read_piece, const Await& await) {
-  const auto wait = [&](const std::function<bool()>& there) {
-    try {
-      await(there);
-    } catch (...) {
-      withdraw();
-      throw;
-    }
-  };
+  const auto wait = [&](const std::function<bool()>& there) { await_or_withdraw(there, await); };
   joint_reads_.finish(rank, read_piece, wait);
+}
+
+void ExpressRoutes::await_or_withdraw(const std::function<bool()>& there, const Await& await) {
+  try {
+    await(there);
+  } catch (...) {
+    withdraw();
+    throw;
+  }
 }
 
 /// The end of a call in which peers read this rank's memory.
@@ -361,17 +412,18 @@ void ExpressRoutes::finish(const Await& await) {
   for (int rank = 0; rank < ranks_; ++rank) await_finished(rank, await);
 }
 
-void ExpressRoutes::await_finished(int rank, const JointReads::DataOf& data_of, const Await& await) {
-  try {
-    await([&] {
-      if (express_.has_finished(rank)) return true;
-      joint_reads_.help(rank, data_of);
-      return express_.has_finished(rank);
-    });
-  } catch (...) {
-    withdraw();
-    throw;
-  }
+void ExpressRoutes::await_finished(int rank, const Await& await) {
+  await_finished(rank, await, [&] { joint_reads_.help(rank, where_it_lies_); });
+}
+
+template <class Help>
+void ExpressRoutes::await_finished(int rank, const Await& await, Help help) {
+  const auto is_over = [&] {
+    if (express_.has_finished(rank)) return true;
+    help();
+    return express_.has_finished(rank);
+  };
+  await_or_withdraw(is_over, await);
 }
 
 /// When this returns this rank's caller may do with its memory as it likes.

@@ -30,6 +30,9 @@ class JointReads {
   /// rank of the set.
   JointReads(control::Express& express, transport::PeerMemory* memory, const std::vector<int>& local_ranks);
 
+  /// Of a rank's extra memory of the express, from its begin.
+  static constexpr std::size_t kExtraBytes = 1 << 10;
+
   // -- the reader
   /// Shorter reads gain nothing: where several ranks read from one, and where one rank reads from the others.
   static constexpr std::size_t kLeastOfMany = 512 << 10;
@@ -61,7 +64,7 @@ class JointReads {
     const std::byte* from;
     std::size_t bytes;
   };
-  static_assert(kMostRanks * sizeof(State) <= control::Express::kExtraBytes);
+  static_assert(kMostRanks * sizeof(State) <= kExtraBytes);
 
   [[nodiscard]] State& state(int reader, int owner) const noexcept;
   void close(int rank) noexcept;

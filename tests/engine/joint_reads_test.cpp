@@ -25,13 +25,14 @@ using control::Express;
 using core::CollectiveKind;
 
 constexpr std::size_t kElements = 1'500'001;  // of 4 bytes, of each rank
-constexpr std::size_t kCapacity = 256;
+constexpr std::size_t kCapacity = 256;        // too little for feeds
 constexpr int kCalls = 6;
 
 /// Ranks of one process that read as processes do.
 class Memory final : public transport::PeerMemory {
  public:
   Status read(int, void* to, const void* from, std::size_t bytes) override {
+    ++reads;
     std::memcpy(to, from, bytes);
     if (in_read) in_read();
     return {};
@@ -51,6 +52,7 @@ class Memory final : public transport::PeerMemory {
 
   std::function<void()> in_read;
   std::function<void(const Target&)> before_system;
+  std::atomic<int> reads{0};
   std::atomic<int> writes{0};
   std::atomic<bool> runs{true};
   bool fails = false;
@@ -58,13 +60,13 @@ class Memory final : public transport::PeerMemory {
 
 class World {
  public:
-  World(CollectiveKind kind, int ranks) : kind_(kind), ranks_(ranks) {
-    const std::size_t column = Express::column_bytes(kCapacity, 1);
+  World(CollectiveKind kind, int ranks, std::size_t capacity = kCapacity) : kind_(kind), ranks_(ranks) {
+    const std::size_t column = Express::column_bytes(capacity, 1);
     memory_.reset(
         static_cast<std::byte*>(::operator new (column* static_cast<std::size_t>(ranks), std::align_val_t{4096})));
     std::memset(memory_.get(), 0, column * static_cast<std::size_t>(ranks));
     const base::Columns columns = base::Columns::in_a_row(memory_.get(), column, ranks);
-    for (int rank = 0; rank < ranks; ++rank) ends_.push_back(std::make_unique<End>(columns, rank, peers));
+    for (int rank = 0; rank < ranks; ++rank) ends_.push_back(std::make_unique<End>(columns, capacity, rank, peers));
   }
 
   /// What a rank of a world that runs does in one call, once all have spoken.
@@ -95,8 +97,8 @@ class World {
 
  private:
   struct End {
-    End(const base::Columns& columns, int rank, const std::shared_ptr<Memory>& peers)
-        : express(columns, kCapacity, rank),
+    End(const base::Columns& columns, std::size_t capacity, int rank, const std::shared_ptr<Memory>& peers)
+        : express(columns, capacity, rank),
           routes(express, {peers, {0, 1, 2}, {0, 1, 2}, true}, {kCapacity, 16, 64 << 20, 64 << 20}) {}
     [[nodiscard]] ExpressCall call(CollectiveKind kind, int ranks, bool in_place) {
       ExpressCall call;
@@ -304,6 +306,35 @@ TEST(JointReduce, InPlaceIsTheRootsAlone) {
   other.join();
   EXPECT_EQ(world.peers->writes, 0);
 }
+
+class ReduceOfTwo : public ::testing::TestWithParam<bool> {};
+
+/// Both ways are tried: the sums are the same.
+TEST_P(ReduceOfTwo, IsReadOrFed) {
+  constexpr int kManyCalls = 24;
+  const bool in_place = GetParam();
+  World world(CollectiveKind::reduce, 2, 64 << 10);
+  std::thread other([&] {
+    for (int call = 0; call < kManyCalls; ++call) {
+      world.fill(1);
+      world.call(1);
+    }
+  });
+  int without_reads = 0;
+  for (int call = 0; call < kManyCalls; ++call) {
+    world.fill(0);
+    const int reads = world.peers->reads;
+    world.call(0, in_place);
+    without_reads += world.peers->reads == reads ? 1 : 0;
+    world.check(0, in_place ? world.input(0) : world.output(0));
+  }
+  other.join();
+  EXPECT_GT(world.peers->reads, 0);
+  EXPECT_GT(without_reads, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Fed, ReduceOfTwo, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "InPlace" : "ToAnotherBuffer"; });
 
 }  // namespace
 }  // namespace kolo::engine

@@ -28,7 +28,7 @@ std::size_t copy_ahead_on_target(std::uint8_t* to, const std::uint8_t* from, std
   const std::size_t lanes = hn::Lanes(d);
   std::size_t at = 0;
   for (; at + kClaimAhead + kBlock <= bytes; at += kBlock) {
-    fetch_lines(from + at + kClaimAhead, kBlock);
+    base::fetch_lines(from + at + kClaimAhead, kBlock);
     base::claim_lines(to + at + kClaimAhead, kBlock);
     for (std::size_t in = at; in < at + kBlock; in += 2 * lanes) {
       const auto a = hn::LoadU(d, from + in);

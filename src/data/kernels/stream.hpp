@@ -19,11 +19,6 @@ inline constexpr std::size_t kClaimAhead = 2048;
 /// The same of lines that another core has written, and that are only read: they may come from memory.
 inline constexpr std::size_t kFetchAhead = 4096;
 
-/// Asks for the lines of [begin, begin + bytes) to read. A hint, which may point anywhere.
-inline void fetch_lines(const std::uint8_t* begin, std::size_t bytes) noexcept {
-  for (std::size_t at = 0; at < bytes; at += 64) __builtin_prefetch(begin + at, 0);
-}
-
 /// One pass over memory: n arrays in, the same result into every array that goes out, `count` elements each.
 struct Stream {
   const void* const* inputs;

@@ -194,7 +194,7 @@ HWY_INLINE std::size_t reduce_pair(const Scale& scale, const Unit& unit, const S
   std::uint8_t* const output[] = {static_cast<std::uint8_t*>(stream.outputs[0])};
   const auto count = static_cast<std::size_t>(stream.count);
   for (; i + kTwoUnits <= count; i += kTwoUnits) {
-    fetch_lines(theirs + i * In::kElementBytes, 2 * In::kUnitBytes);
+    base::fetch_lines(theirs + i * In::kElementBytes, 2 * In::kUnitBytes);
     reduce_two_units<In, Out, Op>(scale, unit, inputs, 2, Outputs{output, 1}, i);
   }
   return i;

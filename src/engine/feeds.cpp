@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/feeds.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/cache_line.hpp"
+#include "base/clock.hpp"
+#include "base/cpu.hpp"
+#include "base/round_up.hpp"
+
+namespace kolo::engine {
+namespace {
+
+constexpr std::uint32_t kSlots = 4;
+/// Of pieces: shorter ones cost as much for their two words as for their bytes, longer ones make the reader wait for
+/// the first.
+constexpr std::size_t kLeastBytes = 16 << 10;
+constexpr std::size_t kMostBytes = 32 << 10;
+/// A pause takes 10 to 50 ns, and a reader some microseconds for a piece.
+constexpr int kPausesForASlot = 300;
+/// How long a reader waits for a piece.
+constexpr std::chrono::milliseconds kPatience{2};
+
+constexpr std::uint64_t pack(std::uint32_t number, std::uint32_t pieces) noexcept {
+  return std::uint64_t{number} << 32 | pieces;
+}
+/// Of the feed of this number.
+constexpr std::uint32_t pieces_of(std::uint64_t word, std::uint32_t number) noexcept {
+  return word >> 32 == number ? static_cast<std::uint32_t>(word) : 0;
+}
+
+}  // namespace
+
+Feeds::Feeds(control::Express& express)
+    : express_(express), own_(express.local_rank()),
+      slot_bytes_(std::min(express.payloads_bytes() / kSlots / base::kPageBytes * base::kPageBytes, kMostBytes)) {}
+
+bool Feeds::fits() const noexcept { return slot_bytes_ >= kLeastBytes && express_.ranks() <= kMostRanks; }
+
+Feeds::State& Feeds::state(int reader, int owner) const noexcept {
+  return reinterpret_cast<State*>(express_.extra(reader) + JointReads::kExtraBytes)[owner];
+}
+
+/// The same on both sides. No element is cut.
+std::size_t Feeds::piece_bytes(std::size_t bytes) const noexcept {
+  return std::clamp(base::round_up(bytes / (2 * kSlots), base::kPageBytes), kLeastBytes, slot_bytes_);
+}
+
+std::byte* Feeds::slot(int owner, std::uint32_t piece) const noexcept {
+  return express_.payloads(owner) + piece % kSlots * slot_bytes_;
+}
+
+std::size_t Feeds::take(int rank, std::size_t bytes, const Visit& visit, const Await& await) {
+  State& one = state(own_, rank);
+  const std::uint32_t number = one.number.load(std::memory_order_relaxed) + 1;
+  one.number.store(number, std::memory_order_relaxed);
+  one.taken.store(pack(number, 0), std::memory_order_relaxed);
+  one.asked.store(express_.call(), std::memory_order_release);
+  const std::size_t most = piece_bytes(bytes);
+  std::uint32_t piece = 0;
+  std::uint32_t fed = 0;  // as was seen: to look takes a line from the owner's cache
+  for (std::size_t begin = 0; begin < bytes; begin += most) {
+    if (piece == fed && (fed = await_piece(one, piece, await)) == piece) return begin;
+    visit(begin, std::min(most, bytes - begin), slot(rank, piece));
+    one.taken.store(pack(number, ++piece), std::memory_order_release);
+  }
+  return bytes;
+}
+
+/// How many pieces are fed: more than so many, or the owner does not go on.
+std::uint32_t Feeds::await_piece(const State& state, std::uint32_t pieces, const Await& await) {
+  const std::uint32_t number = state.number.load(std::memory_order_relaxed);
+  std::uint32_t fed = 0;
+  const auto is_fed = [&] {
+    fed = pieces_of(state.fed.load(std::memory_order_acquire), number);
+    return fed > pieces;
+  };
+  if (is_fed()) return fed;
+  const base::Time until = base::now() + kPatience;
+  await([&] { return is_fed() || base::now() >= until; });
+  return fed;
+}
+
+/// Whether there is room for another piece, after the time that a reader takes for one.
+bool Feeds::await_slot(const State& state, Fed& fed) {
+  for (int pauses = kPausesForASlot; fed.pieces - fed.taken >= kSlots; --pauses) {
+    fed.taken = pieces_of(state.taken.load(std::memory_order_acquire), fed.number);
+    if (pauses == 0) return fed.pieces - fed.taken < kSlots;
+    base::cpu_relax();
+  }
+  return true;
+}
+
+void Feeds::feed(int rank, const std::byte* input, std::size_t bytes, kernels::PeerCopy& copy) {
+  State& one = state(rank, own_);
+  if (one.asked.load(std::memory_order_acquire) != express_.call()) return;
+  const std::uint32_t number = one.number.load(std::memory_order_relaxed);
+  Fed& fed = fed_[static_cast<std::size_t>(rank)];
+  if (fed.number != number) fed = {number, 0, 0};
+  const std::size_t most = piece_bytes(bytes);
+  for (std::size_t begin = fed.pieces * most; begin < bytes; begin += most) {
+    if (!await_slot(one, fed)) return;
+    copy(slot(own_, fed.pieces), input + begin, static_cast<std::int64_t>(std::min(most, bytes - begin)));
+    one.fed.store(pack(number, ++fed.pieces), std::memory_order_release);
+  }
+}
+
+}  // namespace kolo::engine

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Long inputs of unnamed calls that their *owner* copies for a *reader*, piece by piece, into memory of the node: the
+// third way beside those that are carried and those that are read where they lie (express_routes.hpp). The owner waits
+// until the reader has finished anyway.
+//
+//   reader                                 owner, while it waits
+//   number := the next one, taken := 0
+//   asked := the call
+//                                          sees that it is asked in this call; then for each piece, in order:
+//                                          waits while as many pieces as there are slots are fed and not taken
+//                                          copies the piece into its slot, fed := number, pieces
+//   for each piece, in order:
+//   waits until it is fed
+//   uses it, taken := number, pieces
+//
+// One core copies while the other one reduces, without a call of the system. Whether that is faster than reading
+// depends on how far the two lie from each other, so who asks compares (base/faster_way.hpp).
+//
+// The slots are the owner's two payloads. In this call it carries nothing, and since all have spoken nobody reads what
+// it carried in the call before.
+//
+// A reader does not wait long for an owner that was stopped: it reads the rest where that lies. When such an owner goes
+// on it may feed some more pieces, which nobody looks at; it does not leave the call before the reader has finished,
+// and the next feed has another number.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "control/express.hpp"
+#include "data/kernels/peer_copy.hpp"
+#include "engine/joint_reads.hpp"
+
+namespace kolo::engine {
+
+/// One rank's, in one set. One thread at a time, inside an unnamed call that all have begun.
+class Feeds {
+ public:
+  /// `express` outlives it.
+  explicit Feeds(control::Express& express);
+
+  /// Whether there is room for it: the same on all ranks.
+  [[nodiscard]] bool fits() const noexcept;
+
+  // -- the reader
+  /// What is done with a piece of the input; it lies at `data`.
+  using Visit = std::function<void(std::size_t begin, std::size_t bytes, const std::byte* data)>;
+  using Await = std::function<void(const std::function<bool()>& there)>;
+  /// Asks that rank for its input, of so many bytes, and visits the pieces. How much was visited: less than all where
+  /// the owner does not go on. `await` waits until a condition holds; what it and `visit` throw is passed on.
+  [[nodiscard]] std::size_t take(int rank, std::size_t bytes, const Visit& visit, const Await& await);
+
+  // -- the owner
+  /// As much as there is room for, if that rank has asked in this call.
+  void feed(int rank, const std::byte* input, std::size_t bytes, kernels::PeerCopy& copy);
+
+ private:
+  static constexpr int kMostRanks = 8;
+  struct State {  // zeroed; of the reader's, for each owner
+    alignas(64) std::atomic<std::uint64_t> asked;
+    std::atomic<std::uint32_t> number;
+    std::atomic<std::uint64_t> taken;
+    alignas(64) std::atomic<std::uint64_t> fed;  // by the owner
+  };
+  static_assert(JointReads::kExtraBytes + kMostRanks * sizeof(State) <= control::Express::kExtraBytes);
+
+  [[nodiscard]] State& state(int reader, int owner) const noexcept;
+  [[nodiscard]] std::size_t piece_bytes(std::size_t bytes) const noexcept;
+  [[nodiscard]] std::byte* slot(int owner, std::uint32_t piece) const noexcept;
+  /// What an owner has fed a reader, and what it has seen of that taken.
+  struct Fed {
+    std::uint32_t number = 0;
+    std::uint32_t pieces = 0;
+    std::uint32_t taken = 0;
+  };
+  [[nodiscard]] static std::uint32_t await_piece(const State& state, std::uint32_t pieces, const Await& await);
+  [[nodiscard]] static bool await_slot(const State& state, Fed& fed);
+
+  control::Express& express_;
+  const int own_;
+  const std::size_t slot_bytes_;
+  std::array<Fed, kMostRanks> fed_;  // by reader
+};
+
+}  // namespace kolo::engine
