@@ -69,7 +69,6 @@ class Prepared::Impl {
       throw;
     }
     operation_->entry = &entry_;
-    entry_.last_at.store(operation_.get(), std::memory_order_relaxed);
     operation_->signature = signature_;
     operation_->timeout = timeout_;
   }

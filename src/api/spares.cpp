@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/cache_line.hpp"
 #include "base/hot.hpp"
 #include "base/mutex.hpp"
 #include "core/signature.hpp"
@@ -115,9 +114,6 @@ KOLO_HOT engine::OperationPtr take_spare(engine::Entry& entry) {
   if (spares != nullptr && (spares->next < spares->taken.size() || refill(*spares))) {
     operation = std::move(spares->taken[spares->next++]);
     operation->reset();
-    if (spares->next + engine::kFetchedAhead < spares->taken.size()) {
-      base::fetch_early(spares->taken[spares->next + engine::kFetchedAhead].get(), engine::kTouchedBySubmission);
-    }
   } else {
     operation = std::make_shared<detail::HandleState>();
   }

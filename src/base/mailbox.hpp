@@ -68,14 +68,6 @@ class Mailbox {
     return word;
   }
 
-  /// The consumer: what `try_pop` will find when it has found `behind` others. 0: not there yet.
-  [[nodiscard]] std::uint64_t peek(std::size_t behind) const noexcept {
-    if (behind > mask_) return 0;
-    const std::uint64_t word =
-        cells_[(head_.load(std::memory_order_relaxed) + behind) & mask_].load(std::memory_order_acquire);
-    return is_word(word) ? word : 0;
-  }
-
   /// The consumer: whether `try_pop` would find nothing. Sequentially consistent, see `try_push`.
   [[nodiscard]] bool empty() const noexcept {
     return !is_word(cells_[head_.load(std::memory_order_relaxed) & mask_].load(std::memory_order_seq_cst));

@@ -11,7 +11,6 @@
 #include <string>
 #include <utility>
 
-#include "base/cache_line.hpp"
 #include "base/check.hpp"
 #include "base/hash.hpp"
 #include "base/hot.hpp"
@@ -200,7 +199,6 @@ bool Engine::drain_mailbox(base::Time now) {
   std::size_t found = 0;
   while (const std::uint64_t word = mailbox_.try_pop()) {
     ++found;
-    base::fetch_early(mail::submission(mailbox_.peek(kFetchedAhead)), kTouchedBySubmission);
     Mail item = mail::take_out(word);
     if (item.command != Command::submit) tell_calls();
     switch (item.command) {
@@ -493,9 +491,6 @@ void Engine::finish(Batch& batch) {
   if (batch.absence.is_own) return;
   metrics_.bytes_in_place += batch.job.bytes_in_place;
   for (std::size_t i = 0; i < batch.members.size(); ++i) {
-    if (i + kFetchedAhead < batch.members.size()) {
-      base::fetch_early(batch.members[i + kFetchedAhead].get(), kTouchedBySubmission);
-    }
     if (batch.members[i]) finish(*batch.members[i], batch.outcome_of(i));
   }
 }

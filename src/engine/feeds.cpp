@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "base/cache_line.hpp"
 #include "base/clock.hpp"
 #include "base/cpu.hpp"
 #include "base/round_up.hpp"

@@ -51,11 +51,6 @@ enum Form : std::uint64_t {
 static_assert(2 * static_cast<int>(Command::join_counted) + 1 < kPlain);
 static_assert(alignof(Operation) > kForm && alignof(std::max_align_t) > kForm);
 
-/// The operation of a submission, for a hint; null: the word is something else.
-[[nodiscard]] inline const Operation* submission(std::uint64_t word) noexcept {
-  return (word & kForm) == kSubmit ? reinterpret_cast<const Operation*>(word & ~std::uint64_t{kForm}) : nullptr;
-}
-
 /// The word must be given to `take_out`, once. Throws std::bad_alloc for what is boxed.
 [[nodiscard]] inline std::uint64_t to_word(Mail&& mail) {
   const auto command = static_cast<std::uint64_t>(mail.command);

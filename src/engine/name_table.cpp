@@ -27,16 +27,6 @@ std::uint32_t tag_of(std::string_view name) noexcept {
 
 }  // namespace
 
-void fetch_next(const Entry& entry) noexcept {
-  const Entry* const next = entry.next.load(std::memory_order_acquire);  // another thread may have just made it
-  if (next == nullptr) return;
-  const Entry* const after = next->next.load(std::memory_order_relaxed);
-  if (after != nullptr) base::fetch_early(after, sizeof(Entry));
-  // The next one has been fetched by the lookup before this one.
-  const Operation* const operation = next->last_at.load(std::memory_order_relaxed);
-  if (operation != nullptr) base::fetch_early(operation, kTouchedBySubmission);
-}
-
 std::size_t NameIndex::search(std::string_view name, std::uint32_t tag) const noexcept {
   std::size_t at = home(tag);
   while (places_[at].number != kFree && (places_[at].tag != tag || entries_[places_[at].number].name != name)) {
@@ -65,9 +55,7 @@ Entry& NameIndex::search_or_make(std::string_view name) {
     // Room for all of them, so that taking one out cannot fail.
     if (free_.capacity() <= entries_.size()) free_.reserve(2 * entries_.size() + 8);
     const auto number = static_cast<std::uint32_t>(entries_.size());
-    Entry& made = entries_.emplace_back(set_, table_);
-    made.number = number;
-    if (number > 0) entries_[number - 1].next.store(&made, std::memory_order_release);
+    entries_.emplace_back(set_, table_).number = number;
     free_.push_back(number);
   }
   Entry& entry = entries_[free_.back()];
@@ -104,7 +92,6 @@ void NameIndex::take_out(Entry& entry) noexcept {
   places_[hole] = {};
   entry.name.clear();
   entry.signature.reset();
-  entry.last_at.store(nullptr, std::memory_order_relaxed);
   free_.push_back(entry.number);
 }
 
@@ -114,7 +101,6 @@ Entry& NameTable::claim(std::string_view name) {
   if (entry.held) throw_held(entry.name);
   if (entry.in_flight.load(std::memory_order_acquire)) throw_in_flight(entry.name);
   entry.in_flight.store(true, std::memory_order_relaxed);  // the mutex keeps others from claiming it
-  fetch_next(entry);
   return entry;
 }
 
@@ -181,7 +167,6 @@ KOLO_HOT void NameTable::give_back(Entry& entry) noexcept {
 
 void NameTable::claim_held(Entry& entry) {
   if (entry.in_flight.exchange(true, std::memory_order_acquire)) throw_in_flight(entry.name);
-  fetch_next(entry);
 }
 
 void NameTable::finished(Entry& entry) noexcept {

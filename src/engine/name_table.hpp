@@ -48,21 +48,15 @@ struct alignas(base::kCacheLine) Entry {
   // -- whoever has claimed the entry
   /// The last signature under this name: an equal one is the same object, which makes submitting cheap.
   std::shared_ptr<const core::Signature> signature;
-  /// Where the operation of a prepared request lies, for a hint.
-  std::atomic<const Operation*> last_at{nullptr};
 
   // -- the index's
   std::uint32_t number = 0;
   std::uint32_t tag = 0;
-  std::atomic<const Entry*> next{nullptr};  ///< the one that stands behind it in the row, for a hint
 };
 
-/// Has what the next names will touch fetched, should they come in the order of the row.
-void fetch_next(const Entry& entry) noexcept;
-
 /// Entries by name. They stand in a row, in the order in which their names came first, because steps come back to them
-/// in that order: the name is compared with the next one first, and the cache fetches what comes after. Otherwise the
-/// names lead to their numbers by one small array with open addressing.
+/// in that order: the name is compared with the next one first. Otherwise the names lead to their numbers by one small
+/// array with open addressing.
 class NameIndex {
  public:
   NameIndex(core::SetId set, NameTable& table) noexcept : set_(set), table_(table) {}

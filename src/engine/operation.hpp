@@ -234,12 +234,6 @@ namespace kolo::engine {
 using Operation = detail::HandleState;
 using OperationPtr = std::shared_ptr<Operation>;
 
-/// So many bytes of an operation are touched by those that submit it.
-inline constexpr std::size_t kTouchedBySubmission = 160;
-/// Who goes through many operations has the cache fetch the one so many behind: each is passed by atomic steps, which
-/// wait for the cache, and nothing goes on beside them.
-inline constexpr std::size_t kFetchedAhead = 6;
-
 /// Makes the operation of an earlier call ready for another one, if nobody else holds it; whether it did. One that
 /// failed is left alone: who held it last may have read its outcome, and the count of holders says nothing about when.
 inline bool try_reuse(const OperationPtr& operation) noexcept {

@@ -37,20 +37,6 @@ TEST(Mailbox, FirstInFirstOutManyTimesRound) {
   }
 }
 
-TEST(Mailbox, ShowsWhatWillBePopped) {
-  Mailbox mailbox(4);
-  for (int round = 0; round < 10; ++round) {
-    EXPECT_EQ(mailbox.peek(0), 0U);
-    for (std::uint64_t i = 0; i < 4; ++i) EXPECT_TRUE(mailbox.try_push(word(i)));
-    for (std::uint64_t i = 0; i < 4; ++i) EXPECT_EQ(mailbox.peek(i), word(i));
-    EXPECT_EQ(mailbox.try_pop(), word(0));
-    EXPECT_EQ(mailbox.peek(0), word(1));
-    EXPECT_EQ(mailbox.peek(3), 0U) << "that is the first cell, a round later";
-    while (mailbox.try_pop() != 0) {
-    }
-  }
-}
-
 TEST(Mailbox, TakesNothingWhenFull) {
   Mailbox mailbox(2);
   EXPECT_TRUE(mailbox.try_push(word(1)));

@@ -135,15 +135,12 @@ TEST(NameTable, NamesThatTheDriverNeverSawGoWithWhoHadThem) {
 TEST(NameTable, AnEntryServesForAnotherNameAfterItsOwnHasGone) {
   NameTable names(kolo::core::kGlobalSet);
   Entry& first = names.claim("first");
-  const auto operation = std::make_shared<kolo::engine::Operation>();
-  first.last_at = operation.get();
   names.set_slot(first, 0);
   names.finished(first);
   names.forget(first);
   Entry& second = names.claim("second");
   EXPECT_EQ(&second, &first);
   EXPECT_EQ(second.name, "second");
-  EXPECT_EQ(second.last_at, nullptr);
   EXPECT_EQ(second.signature, nullptr);
   EXPECT_FALSE(second.slot.has_value());
   EXPECT_NE(&names.claim("first"), &second);
