@@ -276,8 +276,9 @@ class ExpressRoutes {
   /// By kind, the other way, and order of length: `first` is direct, `second` the other.
   std::map<std::tuple<core::CollectiveKind, Way, int>, base::FasterWay> choices_ KOLO_GUARDED_BY(choosing_);
 
-  /// Of reduces of two ranks, by order of length and whether they are in place: `first` reads, `second` is fed.
+  /// For reduces of two ranks, by order of length and whether they are in place: `first` reads, `second` is fed.
   std::map<std::pair<int, bool>, base::FasterWay> feed_choices_;
+  base::FasterWay* read_or_fed_ = nullptr;  // of the last call; null: it cannot be fed
 
   JointReads joint_reads_;
   Feeds feeds_;

@@ -2,7 +2,6 @@
 //
 // What an unnamed call does with the data once all have spoken: see the essay in express_routes.hpp.
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <cstring>
 #include <functional>
@@ -82,20 +81,14 @@ KOLO_HOT void ExpressRoutes::reduce_to_root(const ExpressCall& call, const Await
   bool direct = false;
   for (int rank = 0; rank < ranks_; ++rank) direct = direct || (rank != own_ && offered_by(rank, call) != nullptr);
   if (!direct) return reduce(call);
-  if (ranks_ == 2 && call.bytes() >= kLeastJointReduce && feeds_.fits()) {
-    reduce_read_or_fed(call, await);
-  } else {
-    reduce_read(call, await);
-  }
+  read_or_fed_ != nullptr ? reduce_read_or_fed(call, await) : reduce_read(call, await);
   check_read();
 }
 
-/// Of two ranks: as has been faster.
+/// For two ranks. It reads or is fed, whichever has been faster.
 void ExpressRoutes::reduce_read_or_fed(const ExpressCall& call, const Await& await) {
   using Choice = base::FasterWay::Way;
-  const bool in_place = call.buffer.input == call.buffer.output;
-  const std::pair<int, bool> kind(std::bit_width(call.bytes()), in_place);
-  base::FasterWay& between = feed_choices_.try_emplace(kind, Choice::first).first->second;
+  base::FasterWay& between = *read_or_fed_;
   const Choice way = between.next();
   const base::Time begun = base::now();
   way == Choice::first ? reduce_read(call, await) : reduce_fed(call, await);
@@ -115,7 +108,7 @@ void ExpressRoutes::reduce_read(const ExpressCall& call, const Await& await) {
       const std::size_t size = size_of(call.dtype);
       reduce_range(call, static_cast<std::size_t>(to - output) / size, bytes / size, [] {});
     };
-    finish_joint(peer, reduce_piece, await);
+    finish_joint(peer, std::cref(reduce_piece), await);
     express_.finish();
   } else {
     // The others may go on while this rank reduces the last piece.
@@ -123,20 +116,20 @@ void ExpressRoutes::reduce_read(const ExpressCall& call, const Await& await) {
   }
 }
 
-/// Of two ranks: the other one copies its input for this rank.
+/// For two ranks. The other one copies its input for this rank.
 void ExpressRoutes::reduce_fed(const ExpressCall& call, const Await& await) {
   const int peer = 1 - own_;
   const std::size_t size = size_of(call.dtype);
   const auto reduce_so = goes_past_cache(call) ? kernels::reduce_past_cache : kernels::reduce;
-  const kernels::FloatMode float_mode;
   const auto reduce_piece = [&](std::size_t begin, std::size_t bytes, const std::byte* data) {
+    const kernels::FloatMode float_mode;  // not while this rank waits, and runs callbacks
     inputs_[static_cast<std::size_t>(own_)] = call.buffer.input + begin;
     inputs_[static_cast<std::size_t>(peer)] = data;
     reduce_so(reduction_of(call), inputs_.data(), ranks_, call.buffer.output + begin,
               static_cast<std::int64_t>(bytes / size), own_);
   };
   const auto wait = [&](const std::function<bool()>& there) { await_or_withdraw(there, await); };
-  const std::size_t done = feeds_.take(peer, call.bytes(), reduce_piece, wait) / size;
+  const std::size_t done = feeds_.take(peer, call.bytes(), std::cref(reduce_piece), wait) / size;
   reduce_range(call, done, static_cast<std::size_t>(call.buffer.elements) - done, [] {});  // mostly nothing
   express_.finish();
 }
@@ -423,7 +416,7 @@ void ExpressRoutes::await_finished(int rank, const Await& await, Help help) {
     help();
     return express_.has_finished(rank);
   };
-  await_or_withdraw(is_over, await);
+  await_or_withdraw(std::cref(is_over), await);  // by reference: what would take memory could fail
 }
 
 /// When this returns this rank's caller may do with its memory as it likes.

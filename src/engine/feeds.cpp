@@ -18,6 +18,8 @@ constexpr std::size_t kLeastBytes = 16 << 10;
 constexpr std::size_t kMostBytes = 32 << 10;
 /// A pause takes 10 to 50 ns, and a reader some microseconds for a piece.
 constexpr int kPausesForASlot = 300;
+/// Then the owner looks at what else there is to do.
+constexpr int kPiecesInARow = 16;
 /// How long a reader waits for a piece.
 constexpr std::chrono::milliseconds kPatience{2};
 
@@ -58,7 +60,7 @@ std::size_t Feeds::take(int rank, std::size_t bytes, const Visit& visit, const A
   one.asked.store(express_.call(), std::memory_order_release);
   const std::size_t most = piece_bytes(bytes);
   std::uint32_t piece = 0;
-  std::uint32_t fed = 0;  // as was seen: to look takes a line from the owner's cache
+  std::uint32_t fed = 0;  // as last seen: each look takes the line out of the owner's cache
   for (std::size_t begin = 0; begin < bytes; begin += most) {
     if (piece == fed && (fed = await_piece(one, piece, await)) == piece) return begin;
     visit(begin, std::min(most, bytes - begin), slot(rank, piece));
@@ -81,11 +83,13 @@ std::uint32_t Feeds::await_piece(const State& state, std::uint32_t pieces, const
   return fed;
 }
 
-/// Whether there is room for another piece, after the time that a reader takes for one.
+/// Whether there is a free slot, after the time that a reader takes for a piece. A reader that takes longer may have
+/// been stopped: then the owner looks once in a while, and otherwise waits as in any call.
 bool Feeds::await_slot(const State& state, Fed& fed) {
-  for (int pauses = kPausesForASlot; fed.pieces - fed.taken >= kSlots; --pauses) {
+  for (int pauses = fed.waits_long ? 0 : kPausesForASlot; fed.pieces - fed.taken >= kSlots; --pauses) {
     fed.taken = pieces_of(state.taken.load(std::memory_order_acquire), fed.number);
-    if (pauses == 0) return fed.pieces - fed.taken < kSlots;
+    fed.waits_long = pauses == 0 && fed.pieces - fed.taken >= kSlots;
+    if (pauses == 0) return !fed.waits_long;
     base::cpu_relax();
   }
   return true;
@@ -96,9 +100,10 @@ void Feeds::feed(int rank, const std::byte* input, std::size_t bytes, kernels::P
   if (one.asked.load(std::memory_order_acquire) != express_.call()) return;
   const std::uint32_t number = one.number.load(std::memory_order_relaxed);
   Fed& fed = fed_[static_cast<std::size_t>(rank)];
-  if (fed.number != number) fed = {number, 0, 0};
+  if (fed.number != number) fed = {number, 0, 0, false};
   const std::size_t most = piece_bytes(bytes);
-  for (std::size_t begin = fed.pieces * most; begin < bytes; begin += most) {
+  const std::size_t first = fed.pieces * most;
+  for (std::size_t begin = first; begin < std::min(bytes, first + kPiecesInARow * most); begin += most) {
     if (!await_slot(one, fed)) return;
     copy(slot(own_, fed.pieces), input + begin, static_cast<std::int64_t>(std::min(most, bytes - begin)));
     one.fed.store(pack(number, ++fed.pieces), std::memory_order_release);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Long inputs of unnamed calls that their *owner* copies for a *reader*, piece by piece, into memory of the node: the
-// third way beside those that are carried and those that are read where they lie (express_routes.hpp). The owner waits
-// until the reader has finished anyway.
+// A feed moves a long input of an unnamed call. The rank that has it, the *owner*, copies it piece by piece into memory
+// of the node. The *reader* uses each piece there. This is the third way beside inputs that are carried and inputs that
+// are read where they lie (express_routes.hpp). It costs the owner no time: it waits for the reader in any case.
 //
 //   reader                                 owner, while it waits
 //   number := the next one, taken := 0
@@ -15,13 +15,14 @@
 //   uses it, taken := number, pieces
 //
 // One core copies while the other one reduces, without a call of the system. Whether that is faster than reading
-// depends on how far the two lie from each other, so who asks compares (base/faster_way.hpp).
+// depends on how far the two lie from each other. So the reader times both ways, and takes the faster one
+// (base/faster_way.hpp).
 //
-// The slots are the owner's two payloads. In this call it carries nothing, and since all have spoken nobody reads what
-// it carried in the call before.
+// The slots are the owner's two payloads. The owner carries nothing in this call. All have spoken, so they have left
+// the call before, and nobody reads the payloads any more.
 //
 // A reader does not wait long for an owner that was stopped: it reads the rest where that lies. When such an owner goes
-// on it may feed some more pieces, which nobody looks at; it does not leave the call before the reader has finished,
+// on it may feed some more pieces, which nobody looks at. It does not leave the call before the reader has finished,
 // and the next feed has another number.
 #pragma once
 
@@ -55,7 +56,8 @@ class Feeds {
   [[nodiscard]] std::size_t take(int rank, std::size_t bytes, const Visit& visit, const Await& await);
 
   // -- the owner
-  /// As much as there is room for, if that rank has asked in this call.
+  /// Copies as many pieces as there are free slots, but not too many in a row, if that rank has asked in this call. It
+  /// may pause some microseconds for a slot.
   void feed(int rank, const std::byte* input, std::size_t bytes, kernels::PeerCopy& copy);
 
  private:
@@ -76,6 +78,7 @@ class Feeds {
     std::uint32_t number = 0;
     std::uint32_t pieces = 0;
     std::uint32_t taken = 0;
+    bool waits_long = false;  ///< the reader has taken none for longer than it takes for one
   };
   [[nodiscard]] static std::uint32_t await_piece(const State& state, std::uint32_t pieces, const Await& await);
   [[nodiscard]] static bool await_slot(const State& state, Fed& fed);

@@ -50,6 +50,7 @@ void Engine::transfer(Span<p2p::Message* const> messages, std::optional<std::chr
            std::all_of(messages.begin(), messages.end(), [this](p2p::Message* message) { return look_out(*message); });
     if (done) return look_after_others();
   } catch (const Error& error) {  // a peer has written what no peer writes
+    // They have begun: nothing else throws such an error.
     for (p2p::Message* message : messages) messages_.give_up(*message, error.status());
     give_up(topology_.rank, ErrorCode::transport, std::string(error.status().message()));
   }
@@ -101,13 +102,14 @@ bool Engine::look_out(p2p::Message& message) {
   int looks = pauses > 0 ? wait_policy_.pauses_before_yield / pauses : 0;
   int turns = kTurnsOfPeers;
   std::uint64_t moves = kMovesOfOthers + message.bytes / kLeastMove;
+  if (messages_.has_news()) tell_driver();  // that others' messages have ended
   while (turns > 0 && moves > 0) {
     const Look look = messages_.look(message, looks > 0 ? pauses : 0);
     if (look == Look::done) return true;
-    while (messages_.is_awaited()) std::this_thread::yield();
+    for (int yields = kTurnsOfPeers; yields > 0 && messages_.is_awaited(); --yields) std::this_thread::yield();
     if (look == Look::moved) {
       --moves;
-      if (messages_.has_news()) tell_driver();  // that others' messages have ended
+      if (messages_.has_news()) tell_driver();
     } else if (looks > 0) {
       --looks;
     } else {

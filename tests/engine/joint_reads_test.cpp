@@ -87,6 +87,13 @@ class World {
     for (std::size_t i = 0; i < kElements; ++i) end.input[i] = value(rank, i);
     std::fill(end.output.begin(), end.output.end(), -1.0F);
   }
+  /// Between two calls: whether a rank has fed the reader in the one before, given that its slots were cleared.
+  void clear_slots(int rank) { std::memset(slots(rank), 0, sizeof(float)); }
+  [[nodiscard]] bool has_fed(int rank) {
+    float first = 0;
+    std::memcpy(&first, slots(rank), sizeof first);
+    return first != 0;
+  }
   [[nodiscard]] std::vector<float>& output(int rank) { return ends_[static_cast<std::size_t>(rank)]->output; }
   [[nodiscard]] std::vector<float>& input(int rank) { return ends_[static_cast<std::size_t>(rank)]->input; }
   void check(int rank, const std::vector<float>& result) const {
@@ -120,6 +127,7 @@ class World {
     std::vector<float> input = std::vector<float>(kElements);
     std::vector<float> output = std::vector<float>(3 * kElements);
   };
+  [[nodiscard]] std::byte* slots(int rank) { return ends_[static_cast<std::size_t>(rank)]->express.payloads(rank); }
   struct Free {
     void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{4096}); }
   };
@@ -309,28 +317,65 @@ TEST(JointReduce, InPlaceIsTheRootsAlone) {
 
 class ReduceOfTwo : public ::testing::TestWithParam<bool> {};
 
-/// Both ways are tried: the sums are the same.
+/// Both ways are tried: the sums are the same. (A root whose peer has no turn on a busy machine reads what it was to be
+/// fed. So it goes on until it was fed a piece.)
 TEST_P(ReduceOfTwo, IsReadOrFed) {
-  constexpr int kManyCalls = 24;
+  constexpr int kLeastCalls = 24;
+  constexpr int kMostCalls = 1000;
   const bool in_place = GetParam();
   World world(CollectiveKind::reduce, 2, 64 << 10);
+  std::atomic<int> begun{0};
+  std::atomic<int> ended{0};
+  std::atomic<bool> over{false};
   std::thread other([&] {
-    for (int call = 0; call < kManyCalls; ++call) {
+    for (int call = 0;; ++call) {
+      while (begun == call && !over) std::this_thread::yield();
+      if (begun == call) return;
       world.fill(1);
       world.call(1);
+      ++ended;
     }
   });
-  int without_reads = 0;
-  for (int call = 0; call < kManyCalls; ++call) {
+  int fed = 0;
+  for (int call = 0; call < kLeastCalls || (fed == 0 && call < kMostCalls); ++call) {
+    world.clear_slots(1);
+    ++begun;
     world.fill(0);
-    const int reads = world.peers->reads;
     world.call(0, in_place);
-    without_reads += world.peers->reads == reads ? 1 : 0;
     world.check(0, in_place ? world.input(0) : world.output(0));
+    while (ended <= call) std::this_thread::yield();
+    fed += world.has_fed(1) ? 1 : 0;
   }
+  over = true;
   other.join();
   EXPECT_GT(world.peers->reads, 0);
-  EXPECT_GT(without_reads, 0);
+  EXPECT_GT(fed, 0);
+}
+
+/// An owner that is stopped after some pieces: the root reads the rest.
+TEST_P(ReduceOfTwo, GoesOnWithoutAnOwnerThatIsStopped) {
+  constexpr int kCalls = 12;  // some of them are fed
+  const bool in_place = GetParam();
+  World world(CollectiveKind::reduce, 2, 64 << 10);
+  std::atomic<int> ended{0};
+  std::thread other([&] {
+    for (int call = 0; call < kCalls; ++call) {
+      world.fill(1);
+      const auto one_look_then_stopped = [&](const std::function<bool()>& there) {
+        if (there()) return;
+        while (ended == call) std::this_thread::yield();
+        World::patiently(there);
+      };
+      world.call(1, false, one_look_then_stopped);
+    }
+  });
+  for (int call = 0; call < kCalls; ++call) {
+    world.fill(0);
+    world.call(0, in_place);
+    world.check(0, in_place ? world.input(0) : world.output(0));
+    ++ended;
+  }
+  other.join();
 }
 
 INSTANTIATE_TEST_SUITE_P(Fed, ReduceOfTwo, ::testing::Bool(),

@@ -54,8 +54,8 @@ class Messenger {
   bool start(Span<Message* const> messages, int pauses);
   /// See Protocol.
   [[nodiscard]] bool try_send(const Message& send);
-  /// Moves messages of this node. While nothing has come it pauses first, so often at most; no other thread moves
-  /// messages meanwhile, and one that waits for that ends it. This rank is not rung from then on (see above).
+  /// Moves messages of this node. If nothing has come it first pauses, so often at most. It holds the lock meanwhile,
+  /// and stops pausing when another thread waits for the lock. This rank is not rung from then on (see above).
   enum class Look : std::uint8_t { nothing, moved, done };  ///< `done`: the one that is asked for
   [[nodiscard]] Look look(Message& message, int pauses);
   /// Gives an open message an owner, a deadline, and a time after which a warning says that it waits; false: it is
