@@ -82,10 +82,7 @@ class Flag {
 class Counted {
  public:
   void lock() {
-    if (mutex_.try_lock()) return;
-    waiting_.fetch_add(1, std::memory_order_relaxed);
-    if (!lock_soon()) mutex_.lock();
-    waiting_.fetch_sub(1, std::memory_order_relaxed);
+    if (!mutex_.try_lock()) await_and_lock();
   }
   void unlock() { mutex_.unlock(); }
   [[nodiscard]] bool try_lock() { return mutex_.try_lock(); }
@@ -93,13 +90,16 @@ class Counted {
 
  private:
   /// Who holds it may let go at once when it sees that a thread waits: sooner than a thread sleeps and wakes.
-  [[nodiscard]] bool lock_soon() {
+  [[gnu::noinline]] void await_and_lock() {
     constexpr int kPauses = 100;
-    for (int pauses = 0; pauses < kPauses; ++pauses) {
+    waiting_.fetch_add(1, std::memory_order_relaxed);
+    bool is_locked = false;
+    for (int pauses = 0; pauses < kPauses && !is_locked; ++pauses) {
       cpu_relax();
-      if (mutex_.try_lock()) return true;
+      is_locked = mutex_.try_lock();
     }
-    return false;
+    if (!is_locked) mutex_.lock();
+    waiting_.fetch_sub(1, std::memory_order_relaxed);
   }
 
   std::mutex mutex_;
