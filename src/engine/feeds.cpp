@@ -21,9 +21,9 @@ constexpr int kPausesForASlot = 300;
 /// Then the owner looks at what else there is to do.
 constexpr int kPiecesInARow = 16;
 /// How long a reader waits for a piece.
-constexpr std::chrono::milliseconds kPatience{2};
+constexpr std::chrono::milliseconds kWaitForAPiece{2};
 
-constexpr std::uint64_t pack(std::uint32_t number, std::uint32_t pieces) noexcept {
+constexpr std::uint64_t word_of(std::uint32_t number, std::uint32_t pieces) noexcept {
   return std::uint64_t{number} << 32 | pieces;
 }
 /// Of the feed of this number.
@@ -56,7 +56,7 @@ std::size_t Feeds::take(int rank, std::size_t bytes, const Visit& visit, const A
   State& one = state(own_, rank);
   const std::uint32_t number = one.number.load(std::memory_order_relaxed) + 1;
   one.number.store(number, std::memory_order_relaxed);
-  one.taken.store(pack(number, 0), std::memory_order_relaxed);
+  one.taken.store(word_of(number, 0), std::memory_order_relaxed);
   one.asked.store(express_.call(), std::memory_order_release);
   const std::size_t most = piece_bytes(bytes);
   std::uint32_t piece = 0;
@@ -64,7 +64,7 @@ std::size_t Feeds::take(int rank, std::size_t bytes, const Visit& visit, const A
   for (std::size_t begin = 0; begin < bytes; begin += most) {
     if (piece == fed && (fed = await_piece(one, piece, await)) == piece) return begin;
     visit(begin, std::min(most, bytes - begin), slot(rank, piece));
-    one.taken.store(pack(number, ++piece), std::memory_order_release);
+    one.taken.store(word_of(number, ++piece), std::memory_order_release);
   }
   return bytes;
 }
@@ -78,7 +78,7 @@ std::uint32_t Feeds::await_piece(const State& state, std::uint32_t pieces, const
     return fed > pieces;
   };
   if (is_fed()) return fed;
-  const base::Time until = base::now() + kPatience;
+  const base::Time until = base::now() + kWaitForAPiece;
   await([&] { return is_fed() || base::now() >= until; });
   return fed;
 }
@@ -106,7 +106,7 @@ void Feeds::feed(int rank, const std::byte* input, std::size_t bytes, kernels::P
   for (std::size_t begin = first; begin < std::min(bytes, first + kPiecesInARow * most); begin += most) {
     if (!await_slot(one, fed)) return;
     copy(slot(own_, fed.pieces), input + begin, static_cast<std::int64_t>(std::min(most, bytes - begin)));
-    one.fed.store(pack(number, ++fed.pieces), std::memory_order_release);
+    one.fed.store(word_of(number, ++fed.pieces), std::memory_order_release);
   }
 }
 
