@@ -30,7 +30,14 @@ bool Messenger::start(Message& message) {
 
 bool Messenger::start(Span<Message* const> messages, int pauses) {
   const base::MutexLock lock(mutex_);
-  for (Message* message : messages) protocol_.start(*message);
+  try {
+    for (Message* message : messages) protocol_.start(*message);
+  } catch (...) {  // no memory: the messages go with the call
+    for (Message* message : messages)
+      protocol_.give_up(*message, Status(ErrorCode::out_of_memory, "no memory for another message of this call"));
+    settle();
+    throw;
+  }
   const auto are_done = [&] {
     return std::all_of(messages.begin(), messages.end(), [](const Message* message) { return message->done(); });
   };

@@ -35,10 +35,11 @@ void Protocol::start(Message& message) {
   message.state = Message::State::waiting;
   note_deadline(message);
   if (!closed_.ok()) return end(message, closed_);
-  if (message.way == Message::Way::send) {
-    start_send(message);
-  } else {
-    start_receive(message);
+  try {
+    message.way == Message::Way::send ? start_send(message) : start_receive(message);
+  } catch (...) {  // no memory: the message goes with the call
+    give_up(message, Status(ErrorCode::out_of_memory, "no memory for this message"));
+    throw;
   }
 }
 
@@ -79,7 +80,7 @@ bool Protocol::cancel(Message& receive) {
 }
 
 void Protocol::give_up(Message& message, const Status& status) {
-  if (message.done()) return;
+  if (message.done() || message.state == Message::State::fresh) return;
   detach(message);
   end(message, status);
 }

@@ -42,7 +42,7 @@ class Protocol final : private FrameHandler {
       : rank_(rank), size_(size), channels_(channels), outgoing_(static_cast<std::size_t>(size)) {}
 
   // -- calls
-  /// Begins a message. It may be done at once.
+  /// Begins a message. It may be done at once. It is done, or has not begun, when this throws for want of memory.
   void start(Message& message);
   /// Sends a short message at once, if it can: it need not stay where it is. False: nothing has been done.
   [[nodiscard]] bool try_send(const Message& send);
@@ -50,7 +50,7 @@ class Protocol final : private FrameHandler {
   void provide(Message& send, std::uint64_t bytes);
   /// Takes back a receive that has no message yet; whether it had none. It is done then.
   bool cancel(Message& receive);
-  /// Ends an open message by this error. Nobody touches its memory any more.
+  /// Ends an open message by this error. Nobody touches its memory any more. One that has not begun is left alone.
   void give_up(Message& message, const Status& status);
   /// Ends all that is open, and all that comes, by this error.
   void close(const Status& status);

@@ -8,6 +8,7 @@
 #include <deque>
 #include <iterator>
 #include <memory>
+#include <new>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -64,6 +65,7 @@ class Network {
   }
   /// A rank is stopped while it writes a piece.
   void stop_writing(int rank) { stopped_.insert(rank); }
+  int puts_without_memory = 0;  ///< so many of the next ones throw
   bool memory_fails = false;    ///< it cannot be read after all
   bool prefers_to_read = true;  ///< whoever may
   // Messages that might be read, and have come:
@@ -84,6 +86,10 @@ class Network {
     End(Network& network, int rank) : network_(network), rank_(rank) {}
     [[nodiscard]] std::size_t frame_bytes(int) const override { return network_.shape_.frame_bytes; }
     [[nodiscard]] bool put(int rank, const Frame& frame, const std::byte* data, std::size_t bytes) override {
+      if (network_.puts_without_memory > 0) {
+        --network_.puts_without_memory;
+        throw std::bad_alloc();
+      }
       auto& queue = network_.queue(rank_, rank);
       if (queue.size() >= network_.shape_.room) return false;
       queue.push_back({frame, bytes > 0 ? std::vector<std::byte>(data, data + bytes) : std::vector<std::byte>{}});

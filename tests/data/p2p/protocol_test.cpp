@@ -97,6 +97,41 @@ TEST(Protocol, AShortSendThatCannotBeDoneAtOnceIsNotBegun) {
   EXPECT_FALSE(network[0].try_send(letter(16, 1)->message));
 }
 
+/// Its memory goes with the call: the protocol knows it no more, and the other side does not wait for it.
+TEST_P(Every, AMessageThatCannotBeginForWantOfMemoryIsOver) {
+  for (const std::size_t bytes : {std::size_t{8}, std::size_t{50000}}) {
+    Network network(shape());
+    auto lost = std::make_unique<Letter>(kSend, 1, 7, bytes);
+    network.puts_without_memory = 1;
+    EXPECT_THROW(network[0].start(lost->message), std::bad_alloc);
+    EXPECT_EQ(lost->message.status.code(), ErrorCode::out_of_memory);
+    EXPECT_FALSE(network[0].is_busy());
+    lost.reset();
+    Letter send(kSend, 1, 7, 50000);
+    network[0].start(send.message);
+    network.settle();
+    lost = std::make_unique<Letter>(kReceive, 0, 7, 50000);
+    if (GetParam() == Course::read) continue;  // the receiver says nothing at the begin
+    network.puts_without_memory = 1;
+    EXPECT_THROW(network[1].start(lost->message), std::bad_alloc);
+    EXPECT_EQ(lost->message.status.code(), ErrorCode::out_of_memory);
+    lost.reset();
+    network.settle();
+    EXPECT_FALSE(network[0].is_busy() || network[1].is_busy());
+    EXPECT_FALSE(send.message.status.ok());
+  }
+}
+
+TEST(Protocol, GivesUpNothingThatHasNotBegun) {
+  Network network({});
+  Letter fresh(kReceive, 0, 7, 8);
+  Letter open(kReceive, 0, 7, 8);
+  network[1].start(open.message);
+  network[1].give_up(fresh.message, Status(ErrorCode::out_of_memory, "not this one"));
+  EXPECT_FALSE(fresh.message.done() || open.message.done());
+  EXPECT_EQ(network[1].open().size(), 1U);
+}
+
 TEST(Protocol, ToOneself) {
   for (const std::size_t bytes : kSizes) {
     for (const bool send_first : {true, false}) {
