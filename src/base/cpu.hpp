@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/cpu_relax.hpp"
 
 namespace kolo::base {
 
@@ -42,15 +43,6 @@ std::string system_name(const std::filesystem::path& root = "/");
 /// an abstract socket. So it is made of the running system, the network namespace, which such sockets live in, and the
 /// host's name, which tells copies of one virtual machine apart. `root` is the file system's, for tests.
 std::string machine_name(const std::filesystem::path& root = "/");
-
-/// Tells the processor that this is a waiting loop.
-inline void cpu_relax() noexcept {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield" ::: "memory");
-#endif
-}
 
 /// How a thread waits for something that should come soon: pause, then yield, and after a while sleep.
 struct WaitPolicy {

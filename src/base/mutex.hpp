@@ -16,7 +16,7 @@
 #include <mutex>
 
 #include "base/clock.hpp"
-#include "base/cpu.hpp"
+#include "base/cpu_relax.hpp"
 
 #if defined(__clang__)
 #define KOLO_THREAD_SAFETY(attribute) __attribute__((attribute))
@@ -89,7 +89,8 @@ class Counted {
   [[nodiscard]] bool is_awaited() const noexcept { return waiting_.load(std::memory_order_relaxed) > 0; }
 
  private:
-  /// Who holds it may let go at once when it sees that a thread waits: sooner than a thread sleeps and wakes.
+  /// Pauses before it sleeps: the thread that holds the mutex may see that one waits, and let go at once. To sleep and
+  /// wake up takes longer.
   [[gnu::noinline]] void await_and_lock() {
     constexpr int kPauses = 100;
     waiting_.fetch_add(1, std::memory_order_relaxed);

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/cpu.hpp"
+#include "base/cpu_relax.hpp"
 
 namespace kolo::p2p {
 
