@@ -185,7 +185,7 @@ class Express {
   [[nodiscard]] std::uint64_t took(int local_rank, std::uint64_t call) const noexcept;
 
   /// Memory of each rank's for who does the calls, aligned to a cache line. The own one is zeroed at the begin.
-  static constexpr std::size_t kExtraBytes = 2 << 10;
+  static constexpr std::size_t kExtraBytes = (1 << 10) + 128;
   [[nodiscard]] std::byte* extra(int local_rank) const noexcept;
 
   /// This rank has read all that it needs of its peers' memory, in this call and all before.

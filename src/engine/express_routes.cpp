@@ -290,8 +290,7 @@ KOLO_HOT Express::Tag ExpressRoutes::prepare(const ExpressCall& call, bool may_l
     pieces_.reserve(static_cast<std::size_t>(ranks_) * base::round_up(piece, base::kPageBytes));
   }
   read_or_fed_ = nullptr;
-  if (call.kind == CollectiveKind::reduce && call.root == own_ && ranks_ == 2 && call.bytes() >= kLeastJointReduce &&
-      feeds_.fits()) {
+  if (call.kind == CollectiveKind::reduce && call.root == own_ && call.bytes() >= kLeastJointReduce && feeds_.fits()) {
     const bool in_place = call.buffer.input == call.buffer.output;
     const std::pair<int, bool> kind(std::bit_width(call.bytes()), in_place);
     read_or_fed_ = &feed_choices_.try_emplace(kind, base::FasterWay::Way::first).first->second;

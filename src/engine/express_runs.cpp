@@ -75,7 +75,7 @@ KOLO_HOT void ExpressRoutes::reduce_to_root(const ExpressCall& call, const Await
     };
     return await_finished(call.root, await, [&] {
       joint_reads_.help(call.root, reduced);
-      if (feeds_.fits()) feeds_.feed(call.root, call.buffer.input, call.bytes(), to_peers_);
+      if (feeds_.fits()) feeds_.feed(call.buffer.input, call.bytes(), to_peers_);
     });
   }
   bool direct = false;
@@ -129,7 +129,7 @@ void ExpressRoutes::reduce_fed(const ExpressCall& call, const Await& await) {
               static_cast<std::int64_t>(bytes / size), own_);
   };
   const auto wait = [&](const std::function<bool()>& there) { await_or_withdraw(there, await); };
-  const std::size_t done = feeds_.take(peer, call.bytes(), std::cref(reduce_piece), wait) / size;
+  const std::size_t done = feeds_.take(call.bytes(), std::cref(reduce_piece), wait) / size;
   reduce_range(call, done, static_cast<std::size_t>(call.buffer.elements) - done, [] {});  // mostly nothing
   express_.finish();
 }

@@ -5,7 +5,7 @@
 #include <chrono>
 
 #include "base/clock.hpp"
-#include "base/cpu.hpp"
+#include "base/cpu_relax.hpp"
 #include "base/round_up.hpp"
 
 namespace kolo::engine {
@@ -37,10 +37,10 @@ Feeds::Feeds(control::Express& express)
     : express_(express), own_(express.local_rank()),
       slot_bytes_(std::min(express.payloads_bytes() / kSlots / base::kPageBytes * base::kPageBytes, kMostBytes)) {}
 
-bool Feeds::fits() const noexcept { return slot_bytes_ >= kLeastBytes && express_.ranks() <= kMostRanks; }
+bool Feeds::fits() const noexcept { return slot_bytes_ >= kLeastBytes && express_.ranks() == 2; }
 
-Feeds::State& Feeds::state(int reader, int owner) const noexcept {
-  return reinterpret_cast<State*>(express_.extra(reader) + JointReads::kExtraBytes)[owner];
+Feeds::State& Feeds::state(int reader) const noexcept {
+  return *reinterpret_cast<State*>(express_.extra(reader) + JointReads::kExtraBytes);
 }
 
 /// The same on both sides. No element is cut.
@@ -52,8 +52,8 @@ std::byte* Feeds::slot(int owner, std::uint32_t piece) const noexcept {
   return express_.payloads(owner) + piece % kSlots * slot_bytes_;
 }
 
-std::size_t Feeds::take(int rank, std::size_t bytes, const Visit& visit, const Await& await) {
-  State& one = state(own_, rank);
+std::size_t Feeds::take(std::size_t bytes, const Visit& visit, const Await& await) {
+  State& one = state(own_);
   const std::uint32_t number = one.number.load(std::memory_order_relaxed) + 1;
   one.number.store(number, std::memory_order_relaxed);
   one.taken.store(word_of(number, 0), std::memory_order_relaxed);
@@ -63,7 +63,7 @@ std::size_t Feeds::take(int rank, std::size_t bytes, const Visit& visit, const A
   std::uint32_t fed = 0;  // as last seen: each look takes the line out of the owner's cache
   for (std::size_t begin = 0; begin < bytes; begin += most) {
     if (piece == fed && (fed = await_piece(one, piece, await)) == piece) return begin;
-    visit(begin, std::min(most, bytes - begin), slot(rank, piece));
+    visit(begin, std::min(most, bytes - begin), slot(1 - own_, piece));
     one.taken.store(word_of(number, ++piece), std::memory_order_release);
   }
   return bytes;
@@ -95,18 +95,17 @@ bool Feeds::await_slot(const State& state, Fed& fed) {
   return true;
 }
 
-void Feeds::feed(int rank, const std::byte* input, std::size_t bytes, kernels::PeerCopy& copy) {
-  State& one = state(rank, own_);
+void Feeds::feed(const std::byte* input, std::size_t bytes, kernels::PeerCopy& copy) {
+  State& one = state(1 - own_);
   if (one.asked.load(std::memory_order_acquire) != express_.call()) return;
   const std::uint32_t number = one.number.load(std::memory_order_relaxed);
-  Fed& fed = fed_[static_cast<std::size_t>(rank)];
-  if (fed.number != number) fed = {number, 0, 0, false};
+  if (fed_.number != number) fed_ = {number, 0, 0, false};
   const std::size_t most = piece_bytes(bytes);
-  const std::size_t first = fed.pieces * most;
+  const std::size_t first = fed_.pieces * most;
   for (std::size_t begin = first; begin < std::min(bytes, first + kPiecesInARow * most); begin += most) {
-    if (!await_slot(one, fed)) return;
-    copy(slot(own_, fed.pieces), input + begin, static_cast<std::int64_t>(std::min(most, bytes - begin)));
-    one.fed.store(word_of(number, ++fed.pieces), std::memory_order_release);
+    if (!await_slot(one, fed_)) return;
+    copy(slot(own_, fed_.pieces), input + begin, static_cast<std::int64_t>(std::min(most, bytes - begin)));
+    one.fed.store(word_of(number, ++fed_.pieces), std::memory_order_release);
   }
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A feed moves a long input of an unnamed call. The rank that has it, the *owner*, copies it piece by piece into memory
-// of the node. The *reader* uses each piece there. This is the third way beside inputs that are carried and inputs that
-// are read where they lie (express_routes.hpp). It costs the owner no time: it waits for the reader in any case.
+// A feed moves a long input of an unnamed call of two ranks. The rank that has it, the *owner*, copies it piece by
+// piece into memory of the node. The *reader* uses each piece there. This is the third way beside inputs that are
+// carried and inputs that are read where they lie (express_routes.hpp). It costs the owner no time: it waits for the
+// reader in any case.
 //
 //   reader                                 owner, while it waits
 //   number := the next one, taken := 0
@@ -26,7 +27,6 @@
 // and the next feed has another number.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -38,47 +38,47 @@
 
 namespace kolo::engine {
 
-/// One rank's, in one set. One thread at a time, inside an unnamed call that all have begun.
+/// One rank's, in one set. One thread at a time, inside an unnamed call that both ranks have begun.
 class Feeds {
  public:
   /// `express` outlives it.
   explicit Feeds(control::Express& express);
 
-  /// Whether there is room for it: the same on all ranks.
+  /// Whether there are two ranks, and room for it: the same on both.
   [[nodiscard]] bool fits() const noexcept;
 
   // -- the reader
-  /// What is done with a piece of the input; it lies at `data`.
+  /// Uses a piece of the input, which lies at `data`.
   using Visit = std::function<void(std::size_t begin, std::size_t bytes, const std::byte* data)>;
   using Await = std::function<void(const std::function<bool()>& there)>;
-  /// Asks that rank for its input, of so many bytes, and visits the pieces. How much was visited: less than all where
-  /// the owner does not go on. `await` waits until a condition holds; what it and `visit` throw is passed on.
-  [[nodiscard]] std::size_t take(int rank, std::size_t bytes, const Visit& visit, const Await& await);
+  /// Asks the other rank for its input, of so many bytes, and visits the pieces. Returns how many bytes were visited:
+  /// less than all where the owner does not go on. `await` waits until a condition holds; what it and `visit` throw is
+  /// passed on.
+  [[nodiscard]] std::size_t take(std::size_t bytes, const Visit& visit, const Await& await);
 
   // -- the owner
-  /// Copies as many pieces as there are free slots, but not too many in a row, if that rank has asked in this call. It
-  /// may pause some microseconds for a slot.
-  void feed(int rank, const std::byte* input, std::size_t bytes, kernels::PeerCopy& copy);
+  /// Copies as many pieces as there are free slots, but not too many in a row, if the other rank has asked in this
+  /// call. It may pause some microseconds for a slot.
+  void feed(const std::byte* input, std::size_t bytes, kernels::PeerCopy& copy);
 
  private:
-  static constexpr int kMostRanks = 8;
-  struct State {  // zeroed; of the reader's, for each owner
+  struct State {  // zeroed; the reader's
     alignas(64) std::atomic<std::uint64_t> asked;
     std::atomic<std::uint32_t> number;
     std::atomic<std::uint64_t> taken;
     alignas(64) std::atomic<std::uint64_t> fed;  // by the owner
   };
-  static_assert(JointReads::kExtraBytes + kMostRanks * sizeof(State) <= control::Express::kExtraBytes);
+  static_assert(JointReads::kExtraBytes + sizeof(State) <= control::Express::kExtraBytes);
 
-  [[nodiscard]] State& state(int reader, int owner) const noexcept;
+  [[nodiscard]] State& state(int reader) const noexcept;
   [[nodiscard]] std::size_t piece_bytes(std::size_t bytes) const noexcept;
   [[nodiscard]] std::byte* slot(int owner, std::uint32_t piece) const noexcept;
-  /// What an owner has fed a reader, and what it has seen of that taken.
+  /// The owner's side of one feed.
   struct Fed {
     std::uint32_t number = 0;
-    std::uint32_t pieces = 0;
-    std::uint32_t taken = 0;
-    bool waits_long = false;  ///< the reader has taken none for longer than it takes for one
+    std::uint32_t pieces = 0;  ///< fed
+    std::uint32_t taken = 0;   ///< as the owner has seen last
+    bool waits_long = false;   ///< the reader has taken none for longer than it takes for one
   };
   [[nodiscard]] static std::uint32_t await_piece(const State& state, std::uint32_t pieces, const Await& await);
   [[nodiscard]] static bool await_slot(const State& state, Fed& fed);
@@ -86,7 +86,7 @@ class Feeds {
   control::Express& express_;
   const int own_;
   const std::size_t slot_bytes_;
-  std::array<Fed, kMostRanks> fed_;  // by reader
+  Fed fed_;
 };
 
 }  // namespace kolo::engine

@@ -49,7 +49,7 @@ class Pair {
   [[nodiscard]] Express& express(int rank) { return *express_[rank]; }
   [[nodiscard]] Feeds& feeds(int rank) { return *feeds_[rank]; }
 
-  void give(const std::vector<std::byte>& input) { feeds(kOwner).feed(kReader, input.data(), input.size(), copy_); }
+  void give(const std::vector<std::byte>& input) { feeds(kOwner).feed(input.data(), input.size(), copy_); }
   /// The reader takes all that it gets, and appends it to `taken`.
   std::size_t take(std::size_t bytes, const Feeds::Await& await, std::vector<std::byte>& taken) {
     const auto append = [&](std::size_t begin, std::size_t now, const std::byte* data) {
@@ -57,7 +57,18 @@ class Pair {
       taken.insert(taken.end(), data, data + now);
       if (in_visit) in_visit(data, now);
     };
-    return feeds(kReader).take(kOwner, bytes, append, await);
+    return feeds(kReader).take(bytes, append, await);
+  }
+
+  /// The owner feeds whenever the reader waits: all arrives.
+  void expect_all(const std::vector<std::byte>& input) {
+    const auto feed = [&](const std::function<bool()>& there) {
+      give(input);
+      ASSERT_TRUE(there());
+    };
+    std::vector<std::byte> taken;
+    EXPECT_EQ(take(input.size(), feed, taken), input.size());
+    EXPECT_TRUE(taken == input);
   }
 
   std::function<void(const std::byte* data, std::size_t bytes)> in_visit;
@@ -123,13 +134,7 @@ TEST(Feeds, AreNotWrittenOver) {
     pair.give(input);
     EXPECT_EQ(std::memcmp(before.data(), data, bytes), 0);
   };
-  std::vector<std::byte> taken;
-  const auto feed = [&](const std::function<bool()>& there) {
-    pair.give(input);
-    ASSERT_TRUE(there());
-  };
-  EXPECT_EQ(pair.take(input.size(), feed, taken), input.size());
-  EXPECT_TRUE(taken == input);
+  pair.expect_all(input);
 }
 
 TEST(Feeds, AreNotWaitedForWhereTheOwnerDoesNotGoOn) {
@@ -148,15 +153,8 @@ TEST(Feeds, AreNotWaitedForWhereTheOwnerDoesNotGoOn) {
   pair.give(input);
   for (int call = 1; call < 4; ++call) {
     for (int rank : {kReader, kOwner}) pair.express(rank).finish();
-    const std::vector<std::byte> next = input_of(7 * kPiece + 64, call);
     pair.begin();
-    taken.clear();
-    const auto feed = [&](const std::function<bool()>& there) {
-      pair.give(next);
-      ASSERT_TRUE(there());
-    };
-    EXPECT_EQ(pair.take(next.size(), feed, taken), next.size());
-    EXPECT_TRUE(taken == next);
+    pair.expect_all(input_of(7 * kPiece + 64, call));
   }
 }
 
@@ -164,12 +162,7 @@ TEST(Feeds, WhoIsNotAskedInThisCallWritesNothing) {
   Pair pair;
   const std::vector<std::byte> input = input_of(4 * kPiece, 0);
   pair.begin();
-  const auto feed = [&](const std::function<bool()>& there) {
-    pair.give(input);
-    ASSERT_TRUE(there());
-  };
-  std::vector<std::byte> taken;
-  ASSERT_EQ(pair.take(input.size(), feed, taken), input.size());
+  pair.expect_all(input);
   pair.begin();
   std::byte* const slots = pair.express(kOwner).payloads(kOwner);
   std::memset(slots, 0x5a, pair.express(kOwner).payloads_bytes());

@@ -179,12 +179,12 @@ HWY_INLINE void reduce_two_units(const Scale& scale, const Unit& unit, const std
   }
 }
 
-/// Of an input of this core's own and another core's.
+/// Whether one of two inputs is this core's own, and the other one another core's.
 inline bool is_pair(const Stream& stream) { return stream.n == 2 && stream.copies == 1 && stream.own != kNoneIsOwn; }
 
-/// Two inputs to one output, from element `i` on for as long as two units are left; returns how far. The lines of
-/// another core's input are asked for ahead, and all pointers are in registers: where such lines come from memory, 1
-/// MiB took 40 us so, and 57 by the loop for any number of inputs (Zen 5).
+/// Reduces two inputs to one output, from element `i` on, for as long as two units are left; returns how far. It asks
+/// ahead for the lines of the other core's input, and keeps all pointers in registers. Where those lines come from
+/// memory 1 MiB took 42 us so, and 57 by the loop for any number of inputs (Zen 5).
 template <class In, class Out, class Op, class Scale, class Unit>
 HWY_INLINE std::size_t reduce_pair(const Scale& scale, const Unit& unit, const Stream& stream, std::size_t i) {
   constexpr std::size_t kTwoUnits = 2 * In::kUnitBytes / In::kElementBytes;
