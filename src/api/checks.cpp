@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/hot.hpp"
 #include "base/quote.hpp"
 
 namespace kolo::api {
@@ -56,14 +55,13 @@ void refuse_null(core::CollectiveKind kind, std::string_view name, const char* w
              std::to_string(shape.elements()) + " elements; give the address of the first");
 }
 
-KOLO_HOT bool is_inside(const ConstTensorView& in, const TensorView& out) {
+bool is_inside(const ConstTensorView& in, const TensorView& out) {
   const auto* input = static_cast<const std::byte*>(in.data());
   const auto* output = static_cast<const std::byte*>(out.data());
   return in.bytes() > 0 && input >= output && input + in.bytes() <= output + out.bytes();
 }
 
-KOLO_HOT void check_types(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in,
-                          const TensorView& out) {
+void check_types(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in, const TensorView& out) {
   check_view(kind, name, "input", in);
   check_view(kind, name, "output", out);
   if (in.dtype() != out.dtype()) {
@@ -73,15 +71,14 @@ KOLO_HOT void check_types(core::CollectiveKind kind, std::string_view name, cons
   }
 }
 
-KOLO_HOT void check_apart(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in,
-                          const TensorView& out, const char* remedy) {
+void check_apart(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in, const TensorView& out,
+                 const char* remedy) {
   if (overlap(in.data(), in.bytes(), out.data(), out.bytes())) {
     refuse(kind, name, std::string("the input and the output overlap; ") + remedy);
   }
 }
 
-KOLO_HOT void check_pair(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in,
-                         const TensorView& out) {
+void check_pair(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in, const TensorView& out) {
   check_types(kind, name, in, out);
   if (in.shape() != out.shape()) {
     refuse(kind, name,
@@ -91,8 +88,7 @@ KOLO_HOT void check_pair(core::CollectiveKind kind, std::string_view name, const
   check_apart(kind, name, in, out, "use the call without _into to work in place, or give an output of its own");
 }
 
-KOLO_HOT void check_reduction(core::CollectiveKind kind, std::string_view name, DType dtype,
-                              const AllreduceOptions& options) {
+void check_reduction(core::CollectiveKind kind, std::string_view name, DType dtype, const AllreduceOptions& options) {
   check_known(kind, name, "op", options.op, core::kLastReduceOp);
   if (!is_floating_point(dtype)) {
     const std::string type(to_string(dtype));
@@ -117,8 +113,8 @@ KOLO_HOT void check_reduction(core::CollectiveKind kind, std::string_view name, 
   if (options.send_as) check_send_as(kind, name, dtype, *options.send_as);
 }
 
-KOLO_HOT std::optional<std::chrono::nanoseconds> checked_timeout(core::CollectiveKind kind, std::string_view name,
-                                                                 std::optional<std::chrono::nanoseconds> timeout) {
+std::optional<std::chrono::nanoseconds> checked_timeout(core::CollectiveKind kind, std::string_view name,
+                                                        std::optional<std::chrono::nanoseconds> timeout) {
   if (timeout && *timeout <= std::chrono::nanoseconds::zero()) {
     refuse(kind, name,
            "its timeout is " + std::to_string(timeout->count()) +
@@ -146,21 +142,21 @@ void check_members(std::string_view group, Span<const NamedView> members) {
   }
 }
 
-KOLO_HOT void check_root(core::CollectiveKind kind, std::string_view name, const Root& root) {
+void check_root(core::CollectiveKind kind, std::string_view name, const Root& root) {
   if (root.rank >= 0 && root.rank < root.ranks) return;
   refuse(kind, name,
          "there is no root rank " + std::to_string(root.rank) + "; a root is a rank of the group, 0 to " +
              std::to_string(root.ranks - 1));
 }
 
-KOLO_HOT void check_output_at_root(core::CollectiveKind kind, std::string_view name,
-                                   const std::optional<TensorView>& out, const Root& root) {
+void check_output_at_root(core::CollectiveKind kind, std::string_view name, const std::optional<TensorView>& out,
+                          const Root& root) {
   if (out || !root.is_here()) return;
   refuse(kind, name, "rank " + std::to_string(root.rank) + " is the root, and gets the result; give an output");
 }
 
-KOLO_HOT void check_splits(core::CollectiveKind kind, std::string_view name, const Shape& shape,
-                           Span<const std::int64_t> splits, int size) {
+void check_splits(core::CollectiveKind kind, std::string_view name, const Shape& shape, Span<const std::int64_t> splits,
+                  int size) {
   if (shape.rank() == 0) refuse(kind, name, "a scalar has no rows to send; give a tensor of at least one dimension");
   const std::int64_t rows = shape[0];
   if (splits.empty()) {

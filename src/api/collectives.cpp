@@ -7,7 +7,6 @@
 #include "api/context_impl.hpp"
 #include "api/rooted.hpp"
 #include "api/submit.hpp"
-#include "base/hot.hpp"
 
 namespace kolo {
 
@@ -21,7 +20,7 @@ void allreduce(const Group& group, std::string_view name, TensorView inout, cons
   api::check_name(name);
   api::run(group, name, api::allreduce_request(name, inout, inout, true, options));
 }
-KOLO_HOT void allreduce(const Group& group, TensorView inout, const AllreduceOptions& options) {
+void allreduce(const Group& group, TensorView inout, const AllreduceOptions& options) {
   api::run_unnamed_allreduce(group, inout, inout, true, options);
 }
 void allreduce_into(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
@@ -29,7 +28,7 @@ void allreduce_into(const Group& group, std::string_view name, ConstTensorView i
   api::check_name(name);
   api::run(group, name, api::allreduce_request(name, in, out, false, options));
 }
-KOLO_HOT void allreduce_into(const Group& group, ConstTensorView in, TensorView out, const AllreduceOptions& options) {
+void allreduce_into(const Group& group, ConstTensorView in, TensorView out, const AllreduceOptions& options) {
   api::run_unnamed_allreduce(group, in, out, false, options);
 }
 Handle allreduce_async(const Group& group, TensorView inout, const AllreduceOptions& options) {
@@ -101,7 +100,7 @@ void reduce(const Group& group, std::string_view name, TensorView inout, int roo
   api::check_name(name);
   api::run(group, name, api::reduce_request(name, inout, inout, true, root, group, options));
 }
-KOLO_HOT void reduce(const Group& group, TensorView inout, int root, const ReduceOptions& options) {
+void reduce(const Group& group, TensorView inout, int root, const ReduceOptions& options) {
   api::run(group, {}, api::reduce_request({}, inout, inout, true, root, group, options));
 }
 Handle reduce_async(const Group& group, TensorView inout, int root, const ReduceOptions& options) {
@@ -116,8 +115,8 @@ void reduce_into(const Group& group, std::string_view name, ConstTensorView in, 
   api::check_name(name);
   api::run(group, name, api::reduce_request(name, in, out, false, root, group, options));
 }
-KOLO_HOT void reduce_into(const Group& group, ConstTensorView in, const std::optional<TensorView>& out, int root,
-                          const ReduceOptions& options) {
+void reduce_into(const Group& group, ConstTensorView in, const std::optional<TensorView>& out, int root,
+                 const ReduceOptions& options) {
   api::run(group, {}, api::reduce_request({}, in, out, false, root, group, options));
 }
 Handle reduce_into_async(const Group& group, ConstTensorView in, const std::optional<TensorView>& out, int root,
@@ -163,7 +162,7 @@ void broadcast(const Group& group, std::string_view name, TensorView inout, int 
   api::check_name(name);
   api::run(group, name, api::broadcast_request(name, inout, inout, true, root, size(group), options));
 }
-KOLO_HOT void broadcast(const Group& group, TensorView inout, int root, const BroadcastOptions& options) {
+void broadcast(const Group& group, TensorView inout, int root, const BroadcastOptions& options) {
   api::run(group, {}, api::broadcast_request({}, inout, inout, true, root, size(group), options));
 }
 Handle broadcast_async(const Group& group, TensorView inout, int root, const BroadcastOptions& options) {
@@ -178,8 +177,7 @@ void broadcast_into(const Group& group, std::string_view name, ConstTensorView i
   api::check_name(name);
   api::run(group, name, api::broadcast_request(name, in, out, false, root, size(group), options));
 }
-KOLO_HOT void broadcast_into(const Group& group, ConstTensorView in, TensorView out, int root,
-                             const BroadcastOptions& options) {
+void broadcast_into(const Group& group, ConstTensorView in, TensorView out, int root, const BroadcastOptions& options) {
   api::run(group, {}, api::broadcast_request({}, in, out, false, root, size(group), options));
 }
 Handle broadcast_into_async(const Group& group, ConstTensorView in, TensorView out, int root,
@@ -234,7 +232,7 @@ Future<Tensor> allgather_async(const Group& group, std::string_view name, ConstT
                                const AllgatherOptions& options) {
   return Future<Tensor>(api::submit(group, name, api::allgather_request(name, in, {}, group, options)));
 }
-KOLO_HOT void allgather_into(const Group& group, ConstTensorView in, TensorView out, const AllgatherOptions& options) {
+void allgather_into(const Group& group, ConstTensorView in, TensorView out, const AllgatherOptions& options) {
   api::run(group, {}, api::allgather_request({}, in, out, group, options));
 }
 void allgather_into(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
@@ -278,7 +276,7 @@ Handle allgather_into_async(std::string_view name, ConstTensorView in, TensorVie
 
 // ---------------------------------------------------------------- gather
 
-KOLO_HOT Tensor gather(const Group& group, ConstTensorView in, int root, const GatherOptions& options) {
+Tensor gather(const Group& group, ConstTensorView in, int root, const GatherOptions& options) {
   return api::run(group, {}, api::gather_request({}, in, root, group, options)).tensor;
 }
 Tensor gather(const Group& group, std::string_view name, ConstTensorView in, int root, const GatherOptions& options) {
@@ -292,8 +290,8 @@ Future<Tensor> gather_async(const Group& group, std::string_view name, ConstTens
                             const GatherOptions& options) {
   return Future<Tensor>(api::submit(group, name, api::gather_request(name, in, root, group, options)));
 }
-KOLO_HOT void gather_into(const Group& group, ConstTensorView in, const std::optional<TensorView>& out, int root,
-                          const GatherOptions& options) {
+void gather_into(const Group& group, ConstTensorView in, const std::optional<TensorView>& out, int root,
+                 const GatherOptions& options) {
   api::run(group, {}, api::gather_into_request({}, in, out, root, group, options));
 }
 void gather_into(const Group& group, std::string_view name, ConstTensorView in, const std::optional<TensorView>& out,
@@ -340,8 +338,8 @@ Handle gather_into_async(std::string_view name, ConstTensorView in, const std::o
 
 // ---------------------------------------------------------------- scatter
 
-KOLO_HOT void scatter_into(const Group& group, const std::optional<ConstTensorView>& in, TensorView out, int root,
-                           Span<const std::int64_t> splits, const ScatterOptions& options) {
+void scatter_into(const Group& group, const std::optional<ConstTensorView>& in, TensorView out, int root,
+                  Span<const std::int64_t> splits, const ScatterOptions& options) {
   api::run(group, {}, api::scatter_request({}, in, out, root, splits, group, options));
 }
 void scatter_into(const Group& group, std::string_view name, const std::optional<ConstTensorView>& in, TensorView out,
@@ -400,8 +398,8 @@ Future<AlltoallResult> alltoall_async(const Group& group, std::string_view name,
   return Future<AlltoallResult>(
       api::submit(group, name, api::alltoall_request(name, in, {}, splits, api::RankAndSize(group), options)));
 }
-KOLO_HOT void alltoall_into(const Group& group, ConstTensorView in, TensorView out, Span<const std::int64_t> splits,
-                            const AlltoallOptions& options) {
+void alltoall_into(const Group& group, ConstTensorView in, TensorView out, Span<const std::int64_t> splits,
+                   const AlltoallOptions& options) {
   api::run(group, {}, api::alltoall_request({}, in, out, splits, api::RankAndSize(group), options));
 }
 void alltoall_into(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
@@ -469,8 +467,7 @@ Future<Tensor> reduce_scatter_async(const Group& group, std::string_view name, C
   return Future<Tensor>(
       api::submit(group, name, api::reduce_scatter_request(name, in, {}, api::RankAndSize(group), options)));
 }
-KOLO_HOT void reduce_scatter_into(const Group& group, ConstTensorView in, TensorView out,
-                                  const ReduceScatterOptions& options) {
+void reduce_scatter_into(const Group& group, ConstTensorView in, TensorView out, const ReduceScatterOptions& options) {
   api::run(group, {}, api::reduce_scatter_request({}, in, out, api::RankAndSize(group), options));
 }
 void reduce_scatter_into(const Group& group, std::string_view name, ConstTensorView in, TensorView out,
@@ -516,9 +513,7 @@ Handle reduce_scatter_into_async(std::string_view name, ConstTensorView in, Tens
 
 // ---------------------------------------------------------------- barrier, steps
 
-KOLO_HOT void barrier(const Group& group, const BarrierOptions& options) {
-  api::run(group, {}, api::barrier_request(options));
-}
+void barrier(const Group& group, const BarrierOptions& options) { api::run(group, {}, api::barrier_request(options)); }
 Handle barrier_async(const Group& group, const BarrierOptions& options) {
   return Handle(api::call(group, api::barrier_request(options)));
 }

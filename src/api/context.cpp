@@ -19,7 +19,6 @@
 #include "api/context_impl.hpp"
 #include "api/forks.hpp"
 #include "api/launch.hpp"
-#include "base/hot.hpp"
 #include "base/mutex.hpp"
 
 namespace kolo {
@@ -191,7 +190,7 @@ std::unique_ptr<detail::BootstrapHolder> Bootstrap::release() noexcept { return 
 Group::Group(std::shared_ptr<detail::ContextImpl> context, std::shared_ptr<detail::Membership> membership) noexcept
     : context_(std::move(context)), membership_(std::move(membership)) {}
 
-KOLO_HOT detail::ContextImpl& Group::impl() const {
+detail::ContextImpl& Group::impl() const {
   if (!context_) throw Error(ErrorCode::not_initialized, "this context was moved from");
   if (context_->is_inherited()) throw_inherited();
   if (context_->dissolved()) {
@@ -201,7 +200,7 @@ KOLO_HOT detail::ContextImpl& Group::impl() const {
   return *context_;
 }
 
-KOLO_HOT detail::GroupParts Group::parts() const {
+detail::GroupParts Group::parts() const {
   engine::Engine& engine = impl().engine();
   if (membership_ == nullptr) return {engine, *engine.world()};
   if (membership_->state() == nullptr) {
@@ -211,7 +210,7 @@ KOLO_HOT detail::GroupParts Group::parts() const {
   return {engine, *membership_->state()};
 }
 
-KOLO_HOT engine::SetState& Group::set() const { return parts().set; }
+engine::SetState& Group::set() const { return parts().set; }
 
 Group world() { return current_context(); }
 int rank(const Group& group) { return group.set().topology.rank; }
@@ -268,7 +267,7 @@ Context::~Context() {
   end_by_destructor(std::move(world_.context_), std::uncaught_exceptions() > exceptions_at_birth_ ? kUnwinding : "");
 }
 
-KOLO_HOT detail::ContextImpl& Context::impl() const { return world_.impl(); }
+detail::ContextImpl& Context::impl() const { return world_.impl(); }
 
 void Context::shutdown() {
   if (!world_.context_) return;

@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <set>
 
-#include "base/hot.hpp"
 #include "base/mutex.hpp"
 #include "base/system_error.hpp"
 
@@ -53,7 +52,7 @@ void register_handlers() {
 
 }  // namespace
 
-KOLO_HOT std::uint64_t fork_generation() noexcept { return registry().generation.load(std::memory_order_relaxed); }
+std::uint64_t fork_generation() noexcept { return registry().generation.load(std::memory_order_relaxed); }
 
 bool contexts_are_open() {
   const base::MutexLock lock(registry().mutex);

@@ -8,7 +8,6 @@
 
 #include "api/context_impl.hpp"
 #include "base/hash.hpp"
-#include "base/hot.hpp"
 #include "base/quote.hpp"
 #include "core/dtype.hpp"
 #include "core/reduce_op.hpp"
@@ -17,7 +16,7 @@ namespace kolo::api {
 namespace {
 
 /// A shape of at least one dimension without its first.
-KOLO_HOT Shape row_of(const Shape& shape) { return {shape.begin() + 1, shape.rank() - 1}; }
+Shape row_of(const Shape& shape) { return {shape.begin() + 1, shape.rank() - 1}; }
 
 Shape with_rows(std::int64_t rows, const Shape& row) {
   std::int64_t extents[Shape::kMaxRank + 1] = {rows};
@@ -26,7 +25,7 @@ Shape with_rows(std::int64_t rows, const Shape& row) {
 }
 
 /// A GPU reads aligned elements only. Collectives that move data without reducing it move bytes.
-KOLO_HOT void check_aligned(core::CollectiveKind kind, std::string_view name, const ConstTensorView& view) {
+void check_aligned(core::CollectiveKind kind, std::string_view name, const ConstTensorView& view) {
   if (view.device().kind == DeviceKind::cpu || !core::traits_of(kind).reduces) return;
   const std::size_t size = size_of(view.dtype());
   if (reinterpret_cast<std::uintptr_t>(view.data()) % size == 0) return;
@@ -36,7 +35,7 @@ KOLO_HOT void check_aligned(core::CollectiveKind kind, std::string_view name, co
 }
 
 /// Notes where a tensor of the request lies; all lie in one place.
-KOLO_HOT void locate(Request& request, std::string_view name, const ConstTensorView& view) {
+void locate(Request& request, std::string_view name, const ConstTensorView& view) {
   if (request.located && view.device() != request.device) {
     refuse(request.signature.kind, name,
            "its tensors lie on " + to_string(request.device) + " and on " + to_string(view.device()) +
@@ -55,16 +54,15 @@ KOLO_HOT void locate(Request& request, std::string_view name, const ConstTensorV
 int priority_of(std::string_view name, int priority) { return name.empty() ? 0 : priority; }
 
 /// A tensor of the request, with its output.
-KOLO_HOT void add_tensor(Request& request, std::string_view name, const ConstTensorView& in,
-                         const ConstTensorView& out) {
+void add_tensor(Request& request, std::string_view name, const ConstTensorView& in, const ConstTensorView& out) {
   locate(request, name, in);
   request.signature.tensors.push_back({in.dtype(), in.shape()});
   locate(request, name, out);
 }
 
 /// Input and output, where the output may be the caller's or, without one, our own: those lie in the CPU's memory.
-KOLO_HOT void locate_result(Request& request, std::string_view name, const ConstTensorView& in,
-                            const std::optional<TensorView>& out) {
+void locate_result(Request& request, std::string_view name, const ConstTensorView& in,
+                   const std::optional<TensorView>& out) {
   locate(request, name, in);
   if (out) locate(request, name, *out);
   if (out || !request.room.is_wanted || request.device.kind == DeviceKind::cpu) return;
@@ -76,12 +74,12 @@ KOLO_HOT void locate_result(Request& request, std::string_view name, const Const
 
 }  // namespace
 
-KOLO_HOT core::Wire wire_of(const AllreduceOptions& options) noexcept {
+core::Wire wire_of(const AllreduceOptions& options) noexcept {
   if (!options.send_as) return core::Wire::own;
   return *options.send_as == DType::float16 ? core::Wire::float16 : core::Wire::bfloat16;
 }
 
-KOLO_HOT core::Signature reduction_signature(core::CollectiveKind kind, const AllreduceOptions& options) {
+core::Signature reduction_signature(core::CollectiveKind kind, const AllreduceOptions& options) {
   core::Signature signature;
   signature.kind = kind;
   signature.op = options.op;
@@ -91,9 +89,8 @@ KOLO_HOT core::Signature reduction_signature(core::CollectiveKind kind, const Al
   return signature;
 }
 
-KOLO_HOT Request tensor_request(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in,
-                                const TensorView& out, bool in_place, const AllreduceOptions& options,
-                                const Root& root) {
+Request tensor_request(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in,
+                       const TensorView& out, bool in_place, const AllreduceOptions& options, const Root& root) {
   check_tensors(kind, name, in, out, in_place, options);
   if (core::traits_of(kind).rooted) check_root(kind, name, root);
   Request request;
@@ -148,17 +145,17 @@ void name_members(std::string_view group, Request& request) {
   request.signature.names = std::move(names);
 }
 
-KOLO_HOT Request broadcast_request(std::string_view name, const ConstTensorView& in, const TensorView& out,
-                                   bool in_place, int root, int size, const BroadcastOptions& options) {
+Request broadcast_request(std::string_view name, const ConstTensorView& in, const TensorView& out, bool in_place,
+                          int root, int size, const BroadcastOptions& options) {
   AllreduceOptions timed;
   timed.timeout = options.timeout;
   timed.priority = options.priority;
   return tensor_request(core::CollectiveKind::broadcast, name, in, out, in_place, timed, {root, size});
 }
 
-KOLO_HOT Request gather_request(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in,
-                                const std::optional<TensorView>& out, std::optional<std::chrono::nanoseconds> timeout,
-                                int priority, const Root& root) {
+Request gather_request(core::CollectiveKind kind, std::string_view name, const ConstTensorView& in,
+                       const std::optional<TensorView>& out, std::optional<std::chrono::nanoseconds> timeout,
+                       int priority, const Root& root) {
   const bool rooted = core::traits_of(kind).rooted;
   if (rooted) check_root(kind, name, root);
   bool in_place = false;
@@ -194,9 +191,8 @@ KOLO_HOT Request gather_request(core::CollectiveKind kind, std::string_view name
   return request;
 }
 
-KOLO_HOT Request allgather_request(std::string_view name, const ConstTensorView& in,
-                                   const std::optional<TensorView>& out, const Group& group,
-                                   const AllgatherOptions& options) {
+Request allgather_request(std::string_view name, const ConstTensorView& in, const std::optional<TensorView>& out,
+                          const Group& group, const AllgatherOptions& options) {
   const Root self{0, 1, kolo::rank(group)};
   return gather_request(core::CollectiveKind::allgather, name, in, out, options.timeout, options.priority, self);
 }
@@ -292,8 +288,8 @@ Request reduce_scatter_request(std::string_view name, const ConstTensorView& in,
 namespace {
 
 /// The root's part of a scatter: what it sends to whom.
-KOLO_HOT void add_scattered(Request& request, std::string_view name, const std::optional<ConstTensorView>& in,
-                            const TensorView& out, Span<const std::int64_t> splits, const Root& root) {
+void add_scattered(Request& request, std::string_view name, const std::optional<ConstTensorView>& in,
+                   const TensorView& out, Span<const std::int64_t> splits, const Root& root) {
   const auto kind = core::CollectiveKind::scatter;
   if (!in)
     refuse(kind, name, "rank " + std::to_string(root.rank) + " is the root, whose rows are dealt out; give an input");
@@ -320,8 +316,8 @@ KOLO_HOT void add_scattered(Request& request, std::string_view name, const std::
 
 }  // namespace
 
-KOLO_HOT Request scatter_request(std::string_view name, const std::optional<ConstTensorView>& in, const TensorView& out,
-                                 Span<const std::int64_t> splits, const Root& root, const ScatterOptions& options) {
+Request scatter_request(std::string_view name, const std::optional<ConstTensorView>& in, const TensorView& out,
+                        Span<const std::int64_t> splits, const Root& root, const ScatterOptions& options) {
   const auto kind = core::CollectiveKind::scatter;
   check_root(kind, name, root);
   check_view(kind, name, "output", out);

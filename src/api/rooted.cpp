@@ -2,20 +2,19 @@
 #include "api/rooted.hpp"
 
 #include "api/context_impl.hpp"
-#include "base/hot.hpp"
 
 namespace kolo::api {
 namespace {
 
-KOLO_HOT Root root_of(const Group& group, int root) {
+Root root_of(const Group& group, int root) {
   const core::Topology& topology = group.set().topology;
   return {root, topology.size, topology.rank};
 }
 
 }  // namespace
 
-KOLO_HOT Request reduce_request(std::string_view name, const ConstTensorView& in, const std::optional<TensorView>& out,
-                                bool in_place, int root, const Group& group, const ReduceOptions& options) {
+Request reduce_request(std::string_view name, const ConstTensorView& in, const std::optional<TensorView>& out,
+                       bool in_place, int root, const Group& group, const ReduceOptions& options) {
   const auto kind = core::CollectiveKind::reduce;
   const Root at = root_of(group, root);
   check_output_at_root(kind, name, out, at);
@@ -30,23 +29,21 @@ KOLO_HOT Request reduce_request(std::string_view name, const ConstTensorView& in
   return request;
 }
 
-KOLO_HOT Request gather_request(std::string_view name, const ConstTensorView& in, int root, const Group& group,
-                                const GatherOptions& options) {
+Request gather_request(std::string_view name, const ConstTensorView& in, int root, const Group& group,
+                       const GatherOptions& options) {
   return gather_request(core::CollectiveKind::gather, name, in, {}, options.timeout, options.priority,
                         root_of(group, root));
 }
 
-KOLO_HOT Request gather_into_request(std::string_view name, const ConstTensorView& in,
-                                     const std::optional<TensorView>& out, int root, const Group& group,
-                                     const GatherOptions& options) {
+Request gather_into_request(std::string_view name, const ConstTensorView& in, const std::optional<TensorView>& out,
+                            int root, const Group& group, const GatherOptions& options) {
   const Root at = root_of(group, root);
   check_output_at_root(core::CollectiveKind::gather, name, out, at);
   return gather_request(core::CollectiveKind::gather, name, in, out, options.timeout, options.priority, at);
 }
 
-KOLO_HOT Request scatter_request(std::string_view name, const std::optional<ConstTensorView>& in, const TensorView& out,
-                                 int root, Span<const std::int64_t> splits, const Group& group,
-                                 const ScatterOptions& options) {
+Request scatter_request(std::string_view name, const std::optional<ConstTensorView>& in, const TensorView& out,
+                        int root, Span<const std::int64_t> splits, const Group& group, const ScatterOptions& options) {
   return scatter_request(name, in, out, splits, root_of(group, root), options);
 }
 

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/hot.hpp"
 #include "base/mutex.hpp"
 #include "core/signature.hpp"
 
@@ -108,7 +107,7 @@ void clear(detail::HandleState& operation) {
 
 }  // namespace
 
-KOLO_HOT engine::OperationPtr take_spare(engine::Entry& entry) {
+engine::OperationPtr take_spare(engine::Entry& entry) {
   Spares* const spares = mine != nullptr ? mine : begin_thread();
   engine::OperationPtr operation;
   if (spares != nullptr && (spares->next < spares->taken.size() || refill(*spares))) {
@@ -121,7 +120,7 @@ KOLO_HOT engine::OperationPtr take_spare(engine::Entry& entry) {
   return operation;
 }
 
-KOLO_HOT void drop(engine::OperationPtr&& operation) noexcept {
+void drop(engine::OperationPtr&& operation) noexcept {
   engine::OperationPtr one = std::move(operation);
   if (!one->is_lent) return;
   if (!one->settled()) one = detail::HandleState::leave(std::move(one));

@@ -8,11 +8,10 @@
 #include "api/checks.hpp"
 #include "api/context_impl.hpp"
 #include "api/spares.hpp"
-#include "base/hot.hpp"
 
 namespace kolo::api {
 
-KOLO_HOT void settle_device(const Group& group, std::string_view name, Request& request) {
+void settle_device(const Group& group, std::string_view name, Request& request) {
   if (request.device.kind == DeviceKind::cpu) return;
   const engine::Engine& engine = group.impl().engine();
   const std::string where = "the tensor lies on " + to_string(request.device) + ", but ";
@@ -39,8 +38,7 @@ KOLO_HOT void settle_device(const Group& group, std::string_view name, Request& 
   }
 }
 
-KOLO_HOT std::vector<data::DeviceEventPtr> record(engine::Engine& engine, Device device,
-                                                  const std::vector<Stream>& streams) {
+std::vector<data::DeviceEventPtr> record(engine::Engine& engine, Device device, const std::vector<Stream>& streams) {
   std::vector<data::DeviceEventPtr> events;
   events.reserve(streams.size());
   for (const Stream& stream : streams) events.push_back(engine.device()->record(device, stream));
@@ -139,7 +137,7 @@ Result run_by_log(engine::Engine& engine, engine::SetState& set, Claim& claim, R
 }
 
 /// An unnamed request on the CPU's memory, past the log if that is possible; whether it was.
-KOLO_HOT bool run_by_express(engine::Engine& engine, engine::SetState& set, Request& request) {
+bool run_by_express(engine::Engine& engine, engine::SetState& set, Request& request) {
   const core::Signature& signature = request.signature;
   engine::ExpressCall call;
   call.kind = signature.kind;
@@ -290,7 +288,7 @@ std::shared_ptr<detail::HandleState> submit(const Group& group, std::string_view
   return start(engine, claim, std::move(request));
 }
 
-KOLO_HOT Result run(const Group& group, std::string_view name, Request request) {
+Result run(const Group& group, std::string_view name, Request request) {
   const auto [engine, set] = group.parts();
   engine.check_usable();
   engine.check_may_wait();
@@ -310,8 +308,8 @@ KOLO_HOT Result run(const Group& group, std::string_view name, Request request) 
   return run_unnamed(engine, set, claim, make_operation(engine, claim, std::move(request)));
 }
 
-KOLO_HOT void run_unnamed_allreduce(const Group& group, const ConstTensorView& in, const TensorView& out, bool in_place,
-                                    const AllreduceOptions& options) {
+void run_unnamed_allreduce(const Group& group, const ConstTensorView& in, const TensorView& out, bool in_place,
+                           const AllreduceOptions& options) {
   check_tensors(core::CollectiveKind::allreduce, {}, in, out, in_place, options);
   if (in.device().kind != DeviceKind::cpu || out.device().kind != DeviceKind::cpu) {
     run(group, {}, allreduce_request({}, in, out, in_place, options));

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "base/cgroup.hpp"
-#include "base/hot.hpp"
 #include "base/system_error.hpp"
 
 namespace kolo::base {
@@ -56,7 +55,7 @@ std::vector<int> affinity() {
   throw_errno("sched_getaffinity", EINVAL);
 }
 
-KOLO_HOT int current_cpu() noexcept { return ::sched_getcpu(); }
+int current_cpu() noexcept { return ::sched_getcpu(); }
 
 int usable_cpus() {
   const int allowed = static_cast<int>(affinity().size());

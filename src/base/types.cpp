@@ -5,8 +5,6 @@
 
 #include <kolo/error.hpp>
 
-#include "base/hot.hpp"
-
 namespace kolo {
 namespace {
 
@@ -80,9 +78,9 @@ std::string to_string(Device device) {
   return device.kind == DeviceKind::cpu ? "cpu" : "cuda:" + std::to_string(device.index);
 }
 
-KOLO_HOT Shape::Shape(std::initializer_list<std::int64_t> extents) : Shape(extents.begin(), extents.size()) {}
+Shape::Shape(std::initializer_list<std::int64_t> extents) : Shape(extents.begin(), extents.size()) {}
 
-KOLO_HOT Shape::Shape(const std::int64_t* extents, std::size_t rank) {
+Shape::Shape(const std::int64_t* extents, std::size_t rank) {
   if (rank > kMaxRank) {
     throw Error(ErrorCode::invalid_argument,
                 "a shape has at most 8 dimensions, and " + std::to_string(rank) + " were given");

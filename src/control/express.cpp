@@ -8,7 +8,6 @@
 
 #include "base/cache_line.hpp"
 #include "base/check.hpp"
-#include "base/hot.hpp"
 #include "base/round_up.hpp"
 
 namespace kolo::control {
@@ -42,8 +41,8 @@ std::size_t Express::column_bytes(std::size_t capacity, std::uint64_t ahead) noe
                         base::kPageBytes);
 }
 
-KOLO_HOT Express::Tag Express::tag_of(core::CollectiveKind kind, DType dtype, const Shape& shape, ReduceOp op,
-                                      double prescale, double postscale, int root) noexcept {
+Express::Tag Express::tag_of(core::CollectiveKind kind, DType dtype, const Shape& shape, ReduceOp op, double prescale,
+                             double postscale, int root) noexcept {
   std::uint64_t hash =
       mix(0x9e3779b97f4a7c15U, static_cast<std::uint64_t>(root) << 32 | static_cast<std::uint64_t>(kind) << 24 |
                                    static_cast<std::uint64_t>(op) << 16 | static_cast<std::uint64_t>(dtype) << 8 |
@@ -75,11 +74,11 @@ Express::Express(base::Columns columns, std::size_t capacity, int local_rank, st
   left_by_.reserve(static_cast<std::size_t>(ranks()));
 }
 
-KOLO_HOT std::size_t Express::early_capacity() const noexcept { return std::min(capacity_, kLongestEarlyPayload); }
+std::size_t Express::early_capacity() const noexcept { return std::min(capacity_, kLongestEarlyPayload); }
 
-KOLO_HOT std::byte* Express::extra(int local_rank) const noexcept { return columns_[local_rank] + extra_at_; }
+std::byte* Express::extra(int local_rank) const noexcept { return columns_[local_rank] + extra_at_; }
 
-KOLO_HOT void Express::begin(bool early) noexcept {
+void Express::begin(bool early) noexcept {
   if (!std::exchange(is_left_, false)) {
     settled_ = call_;
     seen_ = 0;
@@ -97,7 +96,7 @@ void Express::pass_over() noexcept {
   verdict_ = Verdict::undecided;
 }
 
-KOLO_HOT void Express::speak(Tag tag) noexcept {
+void Express::speak(Tag tag) noexcept {
   const std::uint64_t word = pack(call_, tag, is_early_);
   std::uint64_t& before = own_line_[at(call_)];
   if (line(local_rank_, call_).word.compare_exchange_strong(before, word, std::memory_order_acq_rel)) {
@@ -111,7 +110,7 @@ KOLO_HOT void Express::speak(Tag tag) noexcept {
 /// still copying from them, in the call before this one, asks for them once more. Not those of a long payload, which
 /// may be written past the cache. Of early payloads that of the call in which this rank is the root again if the root
 /// goes round; if it is always the same they come in time, too.
-KOLO_HOT void Express::expect(std::size_t payload_bytes) const noexcept {
+void Express::expect(std::size_t payload_bytes) const noexcept {
   constexpr std::size_t kMost = 1 << 10;
   constexpr std::size_t kLong = 8 << 10;
   base::claim_lines(reinterpret_cast<std::byte*>(&line(local_rank_, call_ + 1)), sizeof(Line));
@@ -120,7 +119,7 @@ KOLO_HOT void Express::expect(std::size_t payload_bytes) const noexcept {
   base::claim_lines(payload(local_rank_, next, is_early_), std::min(payload_bytes, kMost));
 }
 
-KOLO_HOT Express::Verdict Express::look() noexcept {
+Express::Verdict Express::look() noexcept {
   if (verdict_ != Verdict::undecided) return verdict_;
   const std::uint64_t oldest = settled_ + 1;
   const std::uint64_t own = own_line_[at(oldest)];
@@ -134,7 +133,7 @@ KOLO_HOT Express::Verdict Express::look() noexcept {
   return verdict_ = Verdict::together;
 }
 
-KOLO_HOT Express::Verdict Express::look_at(int local_rank) const noexcept {
+Express::Verdict Express::look_at(int local_rank) const noexcept {
   const std::uint64_t own = own_line_[at(call_)];
   if (is_by_log(own)) return Verdict::by_log;
   const std::uint64_t word = line(local_rank, call_).word.load(std::memory_order_acquire);
@@ -142,13 +141,13 @@ KOLO_HOT Express::Verdict Express::look_at(int local_rank) const noexcept {
   return same_call(word, own) ? Verdict::by_log : Verdict::undecided;
 }
 
-KOLO_HOT void Express::settle() noexcept {
+void Express::settle() noexcept {
   ++settled_;
   seen_ = 0;
   verdict_ = Verdict::undecided;
 }
 
-KOLO_HOT void Express::note_cpu(int cpu) noexcept {
+void Express::note_cpu(int cpu) noexcept {
   constexpr std::uint64_t kWaitsPerLook = 16;  // ranks move seldom, and there may be many
   const bool moved = cpu != cpu_;
   if (!moved && ++waits_ % kWaitsPerLook != 0) return;
@@ -159,7 +158,7 @@ KOLO_HOT void Express::note_cpu(int cpu) noexcept {
   }
 }
 
-KOLO_HOT bool Express::has_heard_neighbours() const noexcept {
+bool Express::has_heard_neighbours() const noexcept {
   const auto has_spoken = [this](int rank) {
     return same_call(line(rank, call_).word.load(std::memory_order_relaxed), pack(call_, kByLog));
   };
@@ -190,7 +189,7 @@ Express::Verdict Express::demote() noexcept {
 
 /// Sequentially consistent, as the look that follows, whether the rank's engine sleeps.
 void Express::want(int local_rank) noexcept { counts(local_rank).wanted.store(true, std::memory_order_seq_cst); }
-KOLO_HOT bool Express::is_wanted() const noexcept { return counts(local_rank_).wanted.load(std::memory_order_seq_cst); }
+bool Express::is_wanted() const noexcept { return counts(local_rank_).wanted.load(std::memory_order_seq_cst); }
 void Express::clear_wanted() noexcept { counts(local_rank_).wanted.exchange(false, std::memory_order_seq_cst); }
 
 void Express::resume(std::uint64_t call) noexcept {
@@ -204,13 +203,13 @@ void Express::resume(std::uint64_t call) noexcept {
   }
 }
 
-KOLO_HOT void Express::note_took(std::uint64_t nanoseconds) noexcept {
+void Express::note_took(std::uint64_t nanoseconds) noexcept {
   counts(local_rank_)
       .took[call_ % 2]
       .store(call_ << kTimeBits | std::clamp<std::uint64_t>(nanoseconds, 1, kMostTime), std::memory_order_relaxed);
 }
 
-KOLO_HOT std::uint64_t Express::took(int local_rank, std::uint64_t call) const noexcept {
+std::uint64_t Express::took(int local_rank, std::uint64_t call) const noexcept {
   const std::uint64_t said = counts(local_rank).took[call % 2].load(std::memory_order_relaxed);
   return said >> kTimeBits == (call << kTimeBits) >> kTimeBits ? said & kMostTime : 0;
 }

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "base/hot.hpp"
 #include "base/process_barrier.hpp"
 #include "base/thread_name.hpp"
 #include "engine/engine.hpp"
@@ -400,7 +399,7 @@ void Engine::call_back(std::function<void(const Status&)> callback, const Status
   errands_.run({std::move(callback), status, LogLevel::off, {}});
 }
 
-KOLO_HOT void Engine::check_may_wait() {
+void Engine::check_may_wait() {
   if (!in_callback()) return;
   throw Error(ErrorCode::invalid_argument,
               "a callback of on_done must not wait for an operation: start it there, and wait elsewhere");

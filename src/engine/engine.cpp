@@ -13,7 +13,6 @@
 
 #include "base/check.hpp"
 #include "base/hash.hpp"
-#include "base/hot.hpp"
 #include "base/quote.hpp"
 #include "base/round_up.hpp"
 #include "control/sentences.hpp"
@@ -149,7 +148,7 @@ Engine::~Engine() {
 
 // ---------------------------------------------------------------- submitting
 
-KOLO_HOT void Engine::check_usable() const {
+void Engine::check_usable() const {
   failure_.check();
   if (ending_.is_stopped()) {
     throw Error(ErrorCode::shut_down, "this context was shut down");

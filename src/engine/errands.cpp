@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <exception>
 
-#include "base/hot.hpp"
-
 namespace kolo::engine {
 
 void call_back(const std::function<void(const Status&)>& callback, const Status& status,
@@ -36,7 +34,7 @@ void Errands::run(Errand errand) noexcept {
   running_.fetch_sub(1);
 }
 
-KOLO_HOT bool Errands::is_here() {
+bool Errands::is_here() {
   if (running_.load() == 0) return false;
   const base::MutexLock lock(mutex_);
   return std::find(threads_.begin(), threads_.end(), std::this_thread::get_id()) != threads_.end();

@@ -26,7 +26,6 @@
 #include <thread>
 #include <vector>
 
-#include "base/hot.hpp"
 #include "control/sentences.hpp"
 #include "engine/engine.hpp"
 
@@ -63,7 +62,7 @@ std::vector<std::int32_t> ranks_behind(SetState& set) {
 
 }  // namespace
 
-KOLO_HOT bool Engine::express(SetState& set, const ExpressCall& call, std::optional<std::chrono::nanoseconds> timeout) {
+bool Engine::express(SetState& set, const ExpressCall& call, std::optional<std::chrono::nanoseconds> timeout) {
   UnnamedCalls& calls = set.unnamed;
   const bool open = calls.is_open();
   if (calls.has_left()) settle_up_to(set, calls.settled_before(call, open), std::nullopt);
@@ -94,7 +93,7 @@ KOLO_HOT bool Engine::express(SetState& set, const ExpressCall& call, std::optio
   return true;
 }
 
-KOLO_HOT void Engine::note_expressed(UnnamedCalls& calls, const ExpressCall& call) {
+void Engine::note_expressed(UnnamedCalls& calls, const ExpressCall& call) {
   KOLO_LOG(*logger_, trace) << "done past the log: unnamed " << core::to_string(call.kind) << ", " << call.bytes()
                             << " bytes";
   calls.note_done(call.bytes());
@@ -143,7 +142,7 @@ bool Engine::look_out(SetState& set, std::size_t bytes, There there) {
 
 /// Whether this rank may leave the call now: it has spoken before anybody has taken the call to the log, and who gives
 /// it data has spoken, too.
-KOLO_HOT bool Engine::await_source(SetState& set, const ExpressCall& call) {
+bool Engine::await_source(SetState& set, const ExpressCall& call) {
   const ExpressRoutes& routes = set.unnamed.routes();
   const control::Express& express = set.unnamed.express();
   const std::optional<int> source = routes.source(call);
@@ -154,7 +153,7 @@ KOLO_HOT bool Engine::await_source(SetState& set, const ExpressCall& call) {
 }
 
 /// On the last call. All before are settled then.
-KOLO_HOT Verdict Engine::await_express(SetState& set, const ExpressCall& call) {
+Verdict Engine::await_express(SetState& set, const ExpressCall& call) {
   if (set.unnamed.has_left()) settle_up_to(set, set.unnamed.call() - 1, std::nullopt);
   const Verdict verdict = await_verdict(set, call.bytes());
   set.unnamed.note_verdict(verdict == Verdict::together);
@@ -162,7 +161,7 @@ KOLO_HOT Verdict Engine::await_express(SetState& set, const ExpressCall& call) {
 }
 
 /// On the oldest unsettled call. Those that may have left it are told where it goes by the log.
-KOLO_HOT Verdict Engine::await_verdict(SetState& set, std::size_t bytes) {
+Verdict Engine::await_verdict(SetState& set, std::size_t bytes) {
   control::Express& express = set.unnamed.express();
   const auto decided = [&express] { return express.look() != Verdict::undecided; };
   if (!look_out(set, bytes, decided)) {

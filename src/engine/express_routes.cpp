@@ -11,7 +11,6 @@
 #include <numeric>
 #include <utility>
 
-#include "base/hot.hpp"
 #include "base/round_up.hpp"
 #include "engine/express_pieces.hpp"
 
@@ -48,30 +47,28 @@ ExpressRoutes::ExpressRoutes(Express& express, Readers readers, const ExpressLim
 
 // ---------------------------------------------------------------- before all have spoken
 
-KOLO_HOT bool ExpressRoutes::may_read() const noexcept {
-  return readers_.memory != nullptr && limits_.direct_bytes > 0;
-}
+bool ExpressRoutes::may_read() const noexcept { return readers_.memory != nullptr && limits_.direct_bytes > 0; }
 
 /// Inputs of more than this for one peer are read, if any are.
-KOLO_HOT std::size_t ExpressRoutes::least_read() const noexcept {
+std::size_t ExpressRoutes::least_read() const noexcept {
   return std::min(kLeastRead, std::max(limits_.direct_bytes, Express::kRoom));
 }
 
 /// The root of a reduce reads all that the others have.
-KOLO_HOT bool ExpressRoutes::reads_inputs() const noexcept { return may_read() && ranks_ <= kMostInputsRead; }
+bool ExpressRoutes::reads_inputs() const noexcept { return may_read() && ranks_ <= kMostInputsRead; }
 
-KOLO_HOT bool ExpressRoutes::suits_direct(std::size_t bytes_for_one_peer) const noexcept {
+bool ExpressRoutes::suits_direct(std::size_t bytes_for_one_peer) const noexcept {
   return may_read() && bytes_for_one_peer > std::max(limits_.direct_bytes, Express::kRoom);
 }
 
 /// Of an exchange of so many bytes, which is carried as a whole or not at all. What is too long for that is read in
 /// shorter blocks, too.
-KOLO_HOT bool ExpressRoutes::blocks_suit_direct(std::size_t bytes) const noexcept {
+bool ExpressRoutes::blocks_suit_direct(std::size_t bytes) const noexcept {
   const std::size_t block = bytes / static_cast<std::size_t>(ranks_);
   return bytes > Express::kRoom && suits_direct(bytes > limits_.carried_bytes ? 4 * block : block);
 }
 
-KOLO_HOT ExpressRoutes::Way ExpressRoutes::way_of(const ExpressCall& call) {
+ExpressRoutes::Way ExpressRoutes::way_of(const ExpressCall& call) {
   const std::size_t bytes = call.bytes();
   const bool can_carry = bytes <= limits_.carried_bytes || bytes <= Express::kRoom;
   const Way carried = can_carry ? Way::carried : Way::by_log;
@@ -109,12 +106,12 @@ KOLO_HOT ExpressRoutes::Way ExpressRoutes::way_of(const ExpressCall& call) {
 }
 
 /// Of a scatter's splits, where they lie in the payload.
-KOLO_HOT std::size_t ExpressRoutes::table_bytes(Span<const std::int64_t> splits) const noexcept {
+std::size_t ExpressRoutes::table_bytes(Span<const std::int64_t> splits) const noexcept {
   return is_even(splits) ? 0 : base::round_up(splits.size() * sizeof(std::int64_t), 64);
 }
 
 /// Of a scatter's root, which alone knows how much it sends.
-KOLO_HOT ExpressRoutes::Way ExpressRoutes::way_to_deal(const ExpressCall& call) {
+ExpressRoutes::Way ExpressRoutes::way_to_deal(const ExpressCall& call) {
   const std::size_t table = table_bytes(call.splits);
   if (table > express_.capacity()) return Way::by_log;
   if (blocks_suit_direct(call.bytes())) return direct_or_by_log(call, own_);
@@ -128,7 +125,7 @@ ExpressRoutes::Way ExpressRoutes::direct_or_by_log(const ExpressCall& call, int 
 }
 
 /// Of what can be carried.
-KOLO_HOT ExpressRoutes::Way ExpressRoutes::direct_or_carried(const ExpressCall& call, std::size_t bytes_for_one_peer) {
+ExpressRoutes::Way ExpressRoutes::direct_or_carried(const ExpressCall& call, std::size_t bytes_for_one_peer) {
   instead_ = Way::carried;
   if (!may_read() || bytes_for_one_peer <= least_read()) return Way::carried;
   if (!readers_.cpu_of_its_own)
@@ -150,12 +147,12 @@ ExpressRoutes::Way ExpressRoutes::faster_of_direct_and(Way other, const ExpressC
   return way;
 }
 
-KOLO_HOT ExpressRoutes::Decision ExpressRoutes::decision_on(std::uint64_t call) const noexcept {
+ExpressRoutes::Decision ExpressRoutes::decision_on(std::uint64_t call) const noexcept {
   return decision_.call == call && decision_.begun != base::Time{} ? decision_ : Decision{};
 }
 
 /// Whoever chooses a way may be done long before the others: what its data costs them counts.
-KOLO_HOT void ExpressRoutes::end_call() {
+void ExpressRoutes::end_call() {
   const Decision decision = decision_on(express_.call());
   if (decision.between != nullptr && decision.other == Way::by_log) return note_end(decision);
   if (begun_ == base::Time{}) return;
@@ -165,7 +162,7 @@ KOLO_HOT void ExpressRoutes::end_call() {
 }
 
 /// All have spoken in a call after that.
-KOLO_HOT void ExpressRoutes::note_last_cost() {
+void ExpressRoutes::note_last_cost() {
   if (ended_.between == nullptr) return;
   std::uint64_t most = ended_took_;
   for (int rank = 0; rank < ranks_; ++rank) most = std::max(most, express_.took(rank, ended_.call));
@@ -175,14 +172,14 @@ KOLO_HOT void ExpressRoutes::note_last_cost() {
 
 /// Whether the next call's cost counts: the same on all ranks that know how long it is. Which of the short ones do has
 /// no period: a program's loop may have the same one.
-KOLO_HOT bool ExpressRoutes::is_noted(const ExpressCall& call) const noexcept {
+bool ExpressRoutes::is_noted(const ExpressCall& call) const noexcept {
   if (call.bytes() > std::min(kSeldomNoted, limits_.carried_bytes)) return true;
   return (express_.call() + 1) * 0x9e3779b97f4a7c15U >> (64 - kNotedBits) == 0;
 }
 
 /// Whether it is long enough for a choice. How long gathers and scatters are not all ranks know: there each says its
 /// time always, for the one that counts it.
-KOLO_HOT bool ExpressRoutes::is_timed(const ExpressCall& call) const noexcept {
+bool ExpressRoutes::is_timed(const ExpressCall& call) const noexcept {
   if (!readers_.cpu_of_its_own) return false;
   switch (call.kind) {
   case CollectiveKind::broadcast:
@@ -227,7 +224,7 @@ bool ExpressRoutes::can_offer(const ExpressCall& call) {
   return true;
 }
 
-KOLO_HOT bool ExpressRoutes::only_gives(const ExpressCall& call) const noexcept {
+bool ExpressRoutes::only_gives(const ExpressCall& call) const noexcept {
   switch (call.kind) {
   case CollectiveKind::gather:
   case CollectiveKind::reduce:
@@ -241,7 +238,7 @@ KOLO_HOT bool ExpressRoutes::only_gives(const ExpressCall& call) const noexcept 
 }
 
 /// How much of a payload this rank needs where its data is carried; a line may do for a part of that.
-KOLO_HOT std::size_t ExpressRoutes::payload_bytes(const ExpressCall& call) const noexcept {
+std::size_t ExpressRoutes::payload_bytes(const ExpressCall& call) const noexcept {
   switch (call.kind) {
   case CollectiveKind::gather:
   case CollectiveKind::reduce:
@@ -257,32 +254,32 @@ KOLO_HOT std::size_t ExpressRoutes::payload_bytes(const ExpressCall& call) const
 }
 
 /// What takes so long that it is timed is waited for, so that the root hears of that in time.
-KOLO_HOT bool ExpressRoutes::can_leave(const ExpressCall& call) const noexcept {
+bool ExpressRoutes::can_leave(const ExpressCall& call) const noexcept {
   if (only_gives(call)) return way_ == Way::carried && payload_bytes(call) <= express_.early_capacity();
   if (call.kind == CollectiveKind::scatter) return !deals_much_;
   return call.kind == CollectiveKind::broadcast && call.bytes() <= least_read();
 }
 
 /// The splits of a scatter that is read lie in a payload as well.
-KOLO_HOT bool ExpressRoutes::may_write_payload(const ExpressCall& call, bool may_leave) const noexcept {
+bool ExpressRoutes::may_write_payload(const ExpressCall& call, bool may_leave) const noexcept {
   const std::size_t bytes = payload_bytes(call);
   const bool may_be_read = call.kind == CollectiveKind::scatter && blocks_suit_direct(call.bytes());
   return bytes > 0 && !(may_leave && only_gives(call) && !may_be_read && bytes <= express_.early_capacity());
 }
 
-KOLO_HOT std::optional<int> ExpressRoutes::source(const ExpressCall& call) const noexcept {
+std::optional<int> ExpressRoutes::source(const ExpressCall& call) const noexcept {
   if (only_gives(call)) return std::nullopt;
   return call.root;
 }
 
-KOLO_HOT bool ExpressRoutes::is_carried_by(int source, const ExpressCall& call) const noexcept {
+bool ExpressRoutes::is_carried_by(int source, const ExpressCall& call) const noexcept {
   if (call.kind == CollectiveKind::broadcast) return offered_by(source, call) == nullptr;
   Deal deal{};
   std::memcpy(&deal, express_.room(source), sizeof deal);
   return deal.input == nullptr;
 }
 
-KOLO_HOT Express::Tag ExpressRoutes::prepare(const ExpressCall& call, bool may_leave) {
+Express::Tag ExpressRoutes::prepare(const ExpressCall& call, bool may_leave) {
   // Before anybody counts on this rank, for it may throw.
   if (call.kind == CollectiveKind::reduce && (call.root == own_ || ranks_ == 2) && call.bytes() > least_read() &&
       reads_inputs()) {
@@ -319,7 +316,7 @@ KOLO_HOT Express::Tag ExpressRoutes::prepare(const ExpressCall& call, bool may_l
   return Express::tag_of(call.kind, call.dtype, call.shape, call.op, call.prescale, call.postscale, call.root);
 }
 
-KOLO_HOT void ExpressRoutes::carry(const ExpressCall& call) {
+void ExpressRoutes::carry(const ExpressCall& call) {
   if (call.kind == CollectiveKind::allgather || call.kind == CollectiveKind::gather) return carry_contribution(call);
   if (call.kind == CollectiveKind::broadcast && call.root != own_) return;
   if (call.kind == CollectiveKind::reduce && call.root == own_) return;
@@ -339,35 +336,35 @@ KOLO_HOT void ExpressRoutes::carry(const ExpressCall& call) {
 }
 
 /// Where the peers read it.
-KOLO_HOT void ExpressRoutes::lay_out(std::byte* to, const std::byte* from, std::size_t bytes) {
+void ExpressRoutes::lay_out(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes == 0) return;
   to_peers_(to, from, static_cast<std::int64_t>(bytes));
   laid_out_ += bytes;
 }
 
 /// Where a contribution to a gather lies that is carried: in its line where it fits.
-KOLO_HOT std::byte* ExpressRoutes::contributed(int rank, std::size_t bytes) const noexcept {
+std::byte* ExpressRoutes::contributed(int rank, std::size_t bytes) const noexcept {
   return bytes <= Express::kRoom - sizeof(Offer) ? express_.room(rank) + sizeof(Offer) : express_.payload(rank);
 }
 
-KOLO_HOT void ExpressRoutes::carry_contribution(const ExpressCall& call) {
+void ExpressRoutes::carry_contribution(const ExpressCall& call) {
   write_offer({nullptr, static_cast<std::int64_t>(call.bytes())});
   if (call.kind == CollectiveKind::gather && call.root == own_) return;
   laid_out_at_ = contributed(own_, call.bytes());
   lay_out(contributed(own_, call.bytes()), call.buffer.input, call.bytes());
 }
 
-KOLO_HOT std::size_t ExpressRoutes::splits_bytes(const Deal& deal) const noexcept {
+std::size_t ExpressRoutes::splits_bytes(const Deal& deal) const noexcept {
   return deal.each >= 0 ? 0 : base::round_up(static_cast<std::size_t>(ranks_) * sizeof(std::int64_t), 64);
 }
 
 /// Where the rows that a scatter's root carries lie, so many bytes in all: in its line where they fit.
-KOLO_HOT std::byte* ExpressRoutes::dealt(int root, const Deal& deal, std::size_t bytes) const noexcept {
+std::byte* ExpressRoutes::dealt(int root, const Deal& deal, std::size_t bytes) const noexcept {
   if (deal.each >= 0 && bytes <= Express::kRoom - sizeof deal) return express_.room(root) + sizeof deal;
   return express_.payload(root) + splits_bytes(deal);
 }
 
-KOLO_HOT void ExpressRoutes::deal(const ExpressCall& call) {
+void ExpressRoutes::deal(const ExpressCall& call) {
   const Span<const std::int64_t> splits = call.splits;
   const bool even = is_even(splits);
   const Deal deal{way_ == Way::direct ? call.buffer.input : nullptr, even ? splits[0] : -1};
@@ -390,7 +387,7 @@ void ExpressRoutes::offer(const ExpressCall& call) {
   write_offer({call.buffer.input, static_cast<std::int64_t>(call.bytes())});
 }
 
-KOLO_HOT void ExpressRoutes::write_offer(const Offer& offer) noexcept {
+void ExpressRoutes::write_offer(const Offer& offer) noexcept {
   static_assert(sizeof offer <= Express::kRoom);
   std::memcpy(express_.room(own_), &offer, sizeof offer);
 }

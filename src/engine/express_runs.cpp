@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/hot.hpp"
 #include "data/kernels/float_mode.hpp"
 #include "engine/express_pieces.hpp"
 #include "engine/express_routes.hpp"
@@ -30,7 +29,7 @@ void transfer(std::byte* to, const std::byte* from, std::size_t bytes) {
 }  // namespace
 
 /// When not all have spoken nobody knows what the last call has cost them.
-KOLO_HOT void ExpressRoutes::run(const ExpressCall& call, const Await& await, bool have_all_spoken) {
+void ExpressRoutes::run(const ExpressCall& call, const Await& await, bool have_all_spoken) {
   if (have_all_spoken) note_last_cost();
   switch (call.kind) {
   case CollectiveKind::allreduce:
@@ -54,11 +53,11 @@ KOLO_HOT void ExpressRoutes::run(const ExpressCall& call, const Await& await, bo
   }
 }
 
-KOLO_HOT kernels::Reduction ExpressRoutes::reduction_of(const ExpressCall& call) const noexcept {
+kernels::Reduction ExpressRoutes::reduction_of(const ExpressCall& call) const noexcept {
   return {call.dtype, call.op, {call.prescale, call.postscale, call.op == ReduceOp::average ? ranks_ : 1}};
 }
 
-KOLO_HOT void ExpressRoutes::reduce(const ExpressCall& call) {
+void ExpressRoutes::reduce(const ExpressCall& call) {
   for (int rank = 0; rank < ranks_; ++rank)
     inputs_[static_cast<std::size_t>(rank)] = rank == own_ ? call.buffer.input : express_.place(rank, call.bytes());
   const kernels::FloatMode float_mode;
@@ -66,7 +65,7 @@ KOLO_HOT void ExpressRoutes::reduce(const ExpressCall& call) {
 }
 
 /// As in a gather the root alone reads, and the others have then finished.
-KOLO_HOT void ExpressRoutes::reduce_to_root(const ExpressCall& call, const Await& await) {
+void ExpressRoutes::reduce_to_root(const ExpressCall& call, const Await& await) {
   if (call.root != own_) {
     if (call.bytes() > Express::kRoom) express_.finish();
     if (way_ != Way::direct) return;
@@ -179,7 +178,7 @@ const std::byte* ExpressRoutes::reduce_for_root(const ExpressCall& call, const s
   return piece;
 }
 
-KOLO_HOT void ExpressRoutes::scatter(const ExpressCall& call) {
+void ExpressRoutes::scatter(const ExpressCall& call) {
   const Rows own = rows_of(call, own_, ranks_);
   for (int rank = 0; rank < ranks_; ++rank)
     inputs_[static_cast<std::size_t>(rank)] =
@@ -189,7 +188,7 @@ KOLO_HOT void ExpressRoutes::scatter(const ExpressCall& call) {
                   static_cast<std::int64_t>((own.end - own.begin) / size_of(call.dtype)), own_);
 }
 
-KOLO_HOT void ExpressRoutes::broadcast(const ExpressCall& call, const Await& await) {
+void ExpressRoutes::broadcast(const ExpressCall& call, const Await& await) {
   if (call.root == own_) {
     transfer(call.buffer.output, call.buffer.input, call.bytes());
     if (way_ == Way::direct) finish(await);
@@ -203,7 +202,7 @@ KOLO_HOT void ExpressRoutes::broadcast(const ExpressCall& call, const Await& awa
 }
 
 /// Of a gather: how much each rank gives. Whether some of it is read where it lies.
-KOLO_HOT bool ExpressRoutes::note_offers() {
+bool ExpressRoutes::note_offers() {
   bool direct = false;
   for (int rank = 0; rank < ranks_; ++rank) {
     const Offer offer = offer_of(rank);
@@ -213,7 +212,7 @@ KOLO_HOT bool ExpressRoutes::note_offers() {
   return direct;
 }
 
-KOLO_HOT void ExpressRoutes::gather(const ExpressCall& call, const Await& await) {
+void ExpressRoutes::gather(const ExpressCall& call, const Await& await) {
   const bool direct = note_offers();
   std::byte* output = nullptr;
   try {
@@ -230,7 +229,7 @@ KOLO_HOT void ExpressRoutes::gather(const ExpressCall& call, const Await& await)
 }
 
 /// Everybody's, one after another, once `lengths_` are known. Given `await`, those who wait for this rank help.
-KOLO_HOT void ExpressRoutes::place_contributions(std::byte* output, const ExpressCall& call, const Await* await) {
+void ExpressRoutes::place_contributions(std::byte* output, const ExpressCall& call, const Await* await) {
   std::vector<int> joint;  // ranks whose contribution is being read
   const auto total = std::accumulate(lengths_.begin(), lengths_.end(), std::int64_t{0});
   // Where ranks share CPUs who helps takes this rank's turn: that is worth it for much alone.
@@ -265,7 +264,7 @@ KOLO_HOT void ExpressRoutes::place_contributions(std::byte* output, const Expres
 }
 
 /// The root alone reads. The others have then finished, so that who waits for the root in vain names it alone.
-KOLO_HOT void ExpressRoutes::gather_to_root(const ExpressCall& call, const Await& await) {
+void ExpressRoutes::gather_to_root(const ExpressCall& call, const Await& await) {
   if (call.root != own_) {
     express_.finish();
     if (way_ == Way::direct) await_finished(call.root, await);
@@ -289,7 +288,7 @@ KOLO_HOT void ExpressRoutes::gather_to_root(const ExpressCall& call, const Await
   if (direct) check_read();
 }
 
-KOLO_HOT void ExpressRoutes::scatter_from_root(const ExpressCall& call, const Await& await) {
+void ExpressRoutes::scatter_from_root(const ExpressCall& call, const Await& await) {
   Deal deal{};
   std::memcpy(&deal, express_.room(call.root), sizeof deal);
   const auto own = static_cast<std::size_t>(own_);
@@ -330,7 +329,7 @@ KOLO_HOT void ExpressRoutes::scatter_from_root(const ExpressCall& call, const Aw
   if (deal.input != nullptr && call.root != own_) check_read();
 }
 
-KOLO_HOT void ExpressRoutes::exchange(const ExpressCall& call, const Await& await) {
+void ExpressRoutes::exchange(const ExpressCall& call, const Await& await) {
   const std::size_t block = call.bytes() / static_cast<std::size_t>(ranks_);
   const std::size_t mine = block * static_cast<std::size_t>(own_);
   // A block is a part of the output, and the caller's own: it stays in the cache for longer than a whole output.

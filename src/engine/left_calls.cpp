@@ -6,14 +6,12 @@
 #include <string>
 #include <utility>
 
-#include "base/hot.hpp"
-
 namespace kolo::engine {
 
 using core::CollectiveKind;
 
-KOLO_HOT void LeftCalls::add(core::Round number, const ExpressCall& call, const std::byte* data,
-                             std::optional<std::chrono::nanoseconds> timeout) {
+void LeftCalls::add(core::Round number, const ExpressCall& call, const std::byte* data,
+                    std::optional<std::chrono::nanoseconds> timeout) {
   if (calls_.empty()) calls_.resize(control::Express::kAhead);
   Call& left = at(number);
   left.kind = call.kind;
@@ -31,7 +29,7 @@ KOLO_HOT void LeftCalls::add(core::Round number, const ExpressCall& call, const 
   left.is_told = false;
 }
 
-KOLO_HOT std::size_t LeftCalls::bytes(core::Round number) const noexcept {
+std::size_t LeftCalls::bytes(core::Round number) const noexcept {
   return static_cast<std::size_t>(at(number).elements) * size_of(at(number).dtype);
 }
 

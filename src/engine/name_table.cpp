@@ -2,7 +2,6 @@
 #include "engine/name_table.hpp"
 
 #include "base/check.hpp"
-#include "base/hot.hpp"
 #include "base/quote.hpp"
 
 namespace kolo::engine {
@@ -118,7 +117,7 @@ Entry& NameTable::claim_in_turn(std::string_view name) {
   }
 }
 
-KOLO_HOT Entry& NameTable::claim_unnamed() {
+Entry& NameTable::claim_unnamed() {
   Entry* entry = unnamed_.load(std::memory_order_acquire);
   if (entry == nullptr) {
     const base::MutexLock lock(mutex_);
@@ -159,7 +158,7 @@ void NameTable::release(Entry& entry) {
   drop_if_unused(entry);
 }
 
-KOLO_HOT void NameTable::give_back(Entry& entry) noexcept {
+void NameTable::give_back(Entry& entry) noexcept {
   if (&entry == unnamed_.load(std::memory_order_relaxed)) return unnamed_turns_.end();
   const base::MutexLock lock(mutex_);
   end_flight(entry);

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "base/hot.hpp"
 #include "base/quote.hpp"
 #include "engine/name_table.hpp"
 
@@ -16,7 +15,7 @@ namespace kolo::detail {
 
 namespace {
 
-KOLO_HOT Shape with_rows(std::int64_t rows, const Shape& row) {
+Shape with_rows(std::int64_t rows, const Shape& row) {
   std::int64_t extents[Shape::kMaxRank + 1] = {rows};
   std::copy(row.begin(), row.end(), extents + 1);
   return {extents, row.rank() + 1};
@@ -32,8 +31,8 @@ std::string describe(const RoomOf& whose, core::CollectiveKind kind) {
 
 }  // namespace
 
-KOLO_HOT std::byte* ResultRoom::of_gather(core::CollectiveKind kind, const std::vector<std::int64_t>& bytes,
-                                          DType dtype, std::byte* given, const RoomOf& whose) {
+std::byte* ResultRoom::of_gather(core::CollectiveKind kind, const std::vector<std::int64_t>& bytes, DType dtype,
+                                 std::byte* given, const RoomOf& whose) {
   if (!is_wanted) return nullptr;
   const auto what = [&] { return describe(whose, kind); };
   const std::int64_t total = std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
@@ -65,8 +64,8 @@ std::byte* ResultRoom::make_result(DType dtype, const Shape& shape, const std::s
   return static_cast<std::byte*>(result.data());
 }
 
-KOLO_HOT std::byte* ResultRoom::of_alltoall(core::CollectiveKind kind, const std::vector<std::int64_t>& rows,
-                                            DType dtype, std::byte* given, const RoomOf& whose) {
+std::byte* ResultRoom::of_alltoall(core::CollectiveKind kind, const std::vector<std::int64_t>& rows, DType dtype,
+                                   std::byte* given, const RoomOf& whose) {
   const Shape shape = with_rows(std::accumulate(rows.begin(), rows.end(), std::int64_t{0}), row);
   if (owns_result) return make_result(dtype, shape, describe(whose, kind));
   if (shape.elements() == output_elements) return given;

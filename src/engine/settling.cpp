@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/hot.hpp"
 #include "engine/engine.hpp"
 
 namespace kolo::engine {
@@ -19,7 +18,7 @@ namespace kolo::engine {
 using Verdict = control::Express::Verdict;
 
 /// Settles the calls up to that one; whether it could until the time had come. Throws Error when there is a fatal one.
-KOLO_HOT bool Engine::settle_up_to(SetState& set, core::Round last, std::optional<base::Time> until) {
+bool Engine::settle_up_to(SetState& set, core::Round last, std::optional<base::Time> until) {
   const control::Express& express = set.unnamed.express();
   while (express.settled() < last) {
     if (await_verdict(set, 0) == Verdict::together) {
@@ -147,7 +146,7 @@ void Engine::drop(core::SetId number) {
 }
 
 /// After the unnamed calls have been given back: somebody may have asked meanwhile.
-KOLO_HOT void Engine::look_after_left_calls(SetState& set) {
+void Engine::look_after_left_calls(SetState& set) {
   if (set.unnamed.is_wanted()) driver_.ring_if_asleep();
 }
 

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <cstring>
 
-#include "base/hot.hpp"
 #include "data/kernels/stream.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -69,7 +68,7 @@ namespace kolo::kernels {
 HWY_EXPORT(copy_ahead_on_target);
 HWY_EXPORT(stream_on_target);
 
-KOLO_HOT void copy(void* destination, const void* source, std::int64_t bytes) {
+void copy(void* destination, const void* source, std::int64_t bytes) {
   HWY_ASSERT(bytes >= 0);
   if (bytes > 0) std::memcpy(destination, source, static_cast<std::size_t>(bytes));
 }

@@ -6,7 +6,6 @@
 #include <chrono>
 
 #include "base/clock.hpp"
-#include "base/hot.hpp"
 #include "data/kernels/reduce.hpp"
 
 namespace kolo::kernels {
@@ -29,7 +28,7 @@ double cost_of(base::FasterWay::Way way, std::int64_t bytes, base::Duration took
 
 }  // namespace
 
-KOLO_HOT void PeerCopy::operator()(void* to, const void* from, std::int64_t bytes) {
+void PeerCopy::operator()(void* to, const void* from, std::int64_t bytes) {
   const int bits = std::min(static_cast<int>(std::bit_width(static_cast<std::uint64_t>(bytes))), kMostBits);
   if (bytes < static_cast<std::int64_t>(kLeastBytes)) return copy(to, from, bytes);
   Ways& ways = ways_[static_cast<std::size_t>(bits - kLeastBits)];
