@@ -7,9 +7,11 @@ docs/pytorch.md says what is not here.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
-from typing import Any, Callable, Iterable, Iterator, Mapping
+import weakref
+from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -429,81 +431,281 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int =
         optimizer.load_state_dict(state)
 
 
+class _InFlight(NamedTuple):
+    """A reduction under way, and what tells afterwards that somebody has changed its gradient meanwhile."""
+
+    handle: Handle
+    gradient: torch.Tensor
+    version: int
+
+
+class _Gradients:
+    """The gradients of one DistributedOptimizer: which are being reduced, and which have been.
+
+    A hook of each parameter starts its reduction. A parameter that cannot have one yet (frozen, or new in a parameter
+    group) gets it as soon as the optimizer is used; until then `synchronize` reduces its gradient. The hooks go with
+    this object. A parameter has one: that of the DistributedOptimizer that was given it last.
+    """
+
+    def __init__(self, given_names: dict[torch.nn.Parameter, str], compression: Any, passes: int, op: Any):
+        self.given_names = given_names
+        self.compression = compression
+        self.passes = passes
+        self.op = op
+        self.synchronizes = True  # in `step`
+        self.names: dict[torch.nn.Parameter, str] = {}
+        self.lost: set[torch.nn.Parameter] = set()  # to another optimizer
+        self.in_flight: dict[torch.nn.Parameter, _InFlight] = {}
+        self.passes_left: dict[torch.nn.Parameter, int] = {}
+        self.synchronized: dict[torch.nn.Parameter, torch.Tensor] = {}  # as `synchronize` has left them
+        self.left: dict[torch.nn.Parameter, tuple[torch.Tensor, int]] = {}  # as `step` and `zero_grad` have left them
+        self.hooks: dict[torch.nn.Parameter, Any] = {}
+        weakref.finalize(self, _let_go, self.hooks, self.in_flight).atexit = False
+        _all_gradients.add(self)
+
+    def take(self, parameters: list[torch.nn.Parameter]) -> None:
+        """All of the optimizer's. Every rank comes across new ones in the same order, which numbers them."""
+        new = [p for p in parameters if p not in self.names]
+        for parameter in new:
+            number = f"{'added ' if self.given_names else ''}parameter.{len(self.names)}"
+            self.names[parameter] = self.given_names.get(parameter, number)
+        if new:
+            for other in _all_gradients:
+                if other is not self:
+                    other._give_up(new)
+            _wait_for_abandoned()
+        is_ready = weakref.WeakMethod(self._is_ready)
+        for parameter in parameters:
+            if parameter.requires_grad and parameter not in self.hooks and parameter not in self.lost:
+                self.hooks[parameter] = _when_accumulated(parameter, is_ready)
+
+    def _give_up(self, parameters: list[torch.nn.Parameter]) -> None:
+        mine = [p for p in parameters if p in self.names]
+        self.lost.update(mine)
+        _let_go({p: self.hooks.pop(p) for p in mine if p in self.hooks},
+                {p: self.in_flight.pop(p) for p in mine if p in self.in_flight})
+
+    def _is_ready(self, parameter: torch.nn.Parameter) -> None:
+        self.synchronized = {}
+        if parameter in self.in_flight:
+            raise AssertionError(
+                "a gradient was computed more than backward_passes_per_step times before step(): raise "
+                "backward_passes_per_step to accumulate gradients locally. (If another optimizer is to step this model "
+                "from now on, let go of the DistributedOptimizer first.)"
+            )
+        self.passes_left[parameter] = self.passes_left.get(parameter, self.passes) - 1
+        if self.passes_left[parameter] == 0:
+            self._reduce(parameter)
+
+    def _reduce(self, parameter: torch.nn.Parameter) -> None:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+        gradient, compression = parameter.grad, self.compression  # the handle must not keep this object
+        with torch.no_grad():
+            sent, kind = compression.compress(gradient)
+            handle = _allreduce_into(
+                sent, gradient, self.op, "DistributedOptimizer." + self.names[parameter], 1.0, 1.0,
+                lambda tensor: compression.decompress(tensor, kind),
+            )
+        self.in_flight[parameter] = _InFlight(handle, gradient, gradient._version)
+
+    def check_that_mine(self, parameters: list[torch.nn.Parameter]) -> None:
+        lost = [self.names[p] for p in parameters if p in self.lost and p.grad is not None]
+        if lost:
+            raise RuntimeError(
+                f"{lost[0]} belongs to a DistributedOptimizer that was made later, and this one does not reduce its "
+                "gradient any more: step a model by one of them, or make this one anew"
+            )
+
+    def synchronize(self, parameters: list[torch.nn.Parameter]) -> None:
+        """Reduces what is not in flight, and waits. What has no gradient may have one on another rank."""
+        self.take(parameters)
+        self.check_that_mine(parameters)
+        for parameter in parameters:
+            has_one = parameter.grad is not None or parameter.requires_grad and parameter not in self.lost
+            if has_one and parameter not in self.in_flight:
+                self._reduce(parameter)
+        changed = [
+            self.names[parameter]
+            for parameter, (_, gradient, version) in self.in_flight.items()
+            if parameter.grad is not gradient or gradient._version != version
+        ]
+        try:
+            for reduction in self.in_flight.values():
+                reduction.handle.synchronize()
+        finally:
+            self.in_flight.clear()
+            self.passes_left.clear()
+        if changed:
+            raise RuntimeError(
+                f"the gradient of {changed[0]} was changed while it was being reduced: between backward() and a change "
+                "of gradients by hand, as clipping or unscaling them, call synchronize()"
+            )
+        self.synchronized = {p: p.grad for p in parameters if p.grad is not None}
+
+    def are_reduced(self, parameters: list[torch.nn.Parameter], exactly: bool) -> bool:
+        """Since the last backward pass. Exactly: no gradient has been replaced since, not even by a clipped one."""
+
+        def is_reduced(parameter: torch.nn.Parameter) -> bool:
+            known = self.synchronized.get(parameter)
+            thawed = parameter.requires_grad and parameter not in self.hooks
+            return known is not None and not thawed and (known is parameter.grad or not exactly)
+
+        return bool(self.synchronized) and all(p.grad is None or is_reduced(p) for p in parameters)
+
+    def are_as_left(self, parameters: list[torch.nn.Parameter]) -> bool:
+        return not self.in_flight and all(
+            p.grad is None or p in self.left and self.left[p][0] is p.grad and self.left[p][1] == p.grad._version
+            for p in parameters
+        )
+
+    def note_as_left(self, parameters: list[torch.nn.Parameter]) -> None:
+        self.synchronized = {}
+        self.left = {p: (p.grad, p.grad._version) for p in parameters if p.grad is not None}
+
+    def reduce_loss(self, loss: Any) -> Any:
+        if not isinstance(loss, (torch.Tensor, float)):
+            return loss
+        reduced = torch.as_tensor(loss).detach().clone()
+        _allreduce_into(reduced, reduced, self.op, "DistributedOptimizer of the loss", 1.0, 1.0).synchronize()
+        return reduced if isinstance(loss, torch.Tensor) else reduced.item()
+
+
+_all_gradients: weakref.WeakSet[_Gradients] = weakref.WeakSet()
+_abandoned: list[Handle] = []  # reductions whose optimizer has gone; their names are taken until they have completed
+
+
+def _let_go(hooks: dict[torch.nn.Parameter, Any], in_flight: dict[torch.nn.Parameter, _InFlight]) -> None:
+    for hook in hooks.values():
+        hook[-1].remove()
+    _abandoned.extend(reduction.handle for reduction in in_flight.values())
+
+
+def _wait_for_abandoned() -> None:
+    while _abandoned:
+        with contextlib.suppress(RuntimeError):  # who waited for it has gone
+            _abandoned.pop().synchronize()
+
+
 class _Distributed:
     """What `DistributedOptimizer` puts before the optimizer's own class: `step` is that of the averaged gradients."""
 
-    _kolo_names: dict[torch.nn.Parameter, str]
-    _kolo_handles: dict[torch.nn.Parameter, Handle]
-    _kolo_passes: dict[torch.nn.Parameter, int]
-    _kolo_options: dict[str, Any]
-    _kolo_synchronized: bool
+    _kolo: _Gradients | None = None  # of a copy
+    param_groups: list[dict[str, Any]]
 
-    def _kolo_reduce(self, parameter: torch.nn.Parameter) -> None:
-        options = self._kolo_options
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
-        with torch.no_grad():
-            sent, kind = options["compression"].compress(parameter.grad)
-            self._kolo_handles[parameter] = _allreduce_into(
-                sent, parameter.grad, options["op"], "DistributedOptimizer." + self._kolo_names[parameter],
-                1.0, 1.0, lambda tensor: options["compression"].decompress(tensor, kind),
-            )
+    def _kolo_gradients(self) -> _Gradients:
+        if self._kolo is None:
+            raise RuntimeError("this is a copy of a DistributedOptimizer: give it to DistributedOptimizer, too")
+        return self._kolo
 
-    def _kolo_gradient_ready(self, parameter: torch.nn.Parameter) -> None:
-        if parameter in self._kolo_handles:
-            raise AssertionError(
-                "a gradient was computed more than backward_passes_per_step times before step(): raise "
-                "backward_passes_per_step to accumulate gradients locally"
+    def _kolo_settle(self) -> None:
+        """Before gradients are used."""
+        gradients, parameters = self._kolo_gradients(), _parameters_of(self)
+        gradients.check_that_mine(parameters)
+        if gradients.are_reduced(parameters, exactly=gradients.synchronizes):
+            return
+        if not gradients.synchronizes:
+            raise RuntimeError(
+                "step() within skip_synchronize() would use gradients that are not reduced: call synchronize() between "
+                "backward() and step()"
             )
-        self._kolo_passes[parameter] -= 1
-        if self._kolo_passes[parameter] == 0:
-            self._kolo_reduce(parameter)
+        gradients.synchronize(parameters)
 
     def synchronize(self) -> None:
-        """Waits for all gradients; to clip them before `step`, for instance."""
-        for parameter in self._kolo_names:
-            if parameter not in self._kolo_handles:  # not part of this backward pass; it may be elsewhere
-                self._kolo_reduce(parameter)
-        for parameter, handle in self._kolo_handles.items():
-            handle.synchronize()
-            self._kolo_passes[parameter] = self._kolo_options["passes"]
-        self._kolo_handles.clear()
-        self._kolo_synchronized = True
+        """Waits for all gradients; to clip them before `step`, for instance. Raises RuntimeError where one was changed
+        since `backward`."""
+        self._kolo_gradients().synchronize(_parameters_of(self))
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """`step` in here does not synchronize: `synchronize` has been called."""
-        self._kolo_options["synchronizes"] = False
+        """`step` in here does not synchronize: `synchronize` has been called. (Else it raises RuntimeError.)"""
+        self._kolo_gradients().synchronizes = False
         try:
             yield
         finally:
-            self._kolo_options["synchronizes"] = True
+            self._kolo_gradients().synchronizes = True
+
+    def set_backward_passes_per_step(self, passes: int) -> None:
+        """From now on; what has been counted since the last step counts no more."""
+        _check_passes(passes)
+        self._kolo_gradients().passes = passes
+        self._kolo_gradients().passes_left.clear()
 
     def step(self, closure: Any = None) -> Any:
-        if self._kolo_options["synchronizes"] and not (self._kolo_synchronized and not self._kolo_handles):
-            self.synchronize()
-        self._kolo_synchronized = False
+        """With a closure, each time that this is called its gradients are reduced, and so is the loss, by which the
+        optimizer may decide: all ranks decide alike. It is what `step` returns."""
+        gradients = self._kolo_gradients()
+
+        def reducing_closure() -> Any:
+            gradients.synchronized = {}
+            loss = closure()
+            self._kolo_settle()
+            return gradients.reduce_loss(loss)
+
+        # Gradients that are there before a closure is called may be used, too.
+        if closure is None or not gradients.are_as_left(_parameters_of(self)):
+            self._kolo_settle()
         self._opt_called = True  # as a learning rate scheduler's own `step` would note
         self._step_count = getattr(self, "_step_count", 0) + 1  # and where that is of PyTorch before 2.4
-        return super().step(closure)  # type: ignore[misc]
+        result = super().step(closure and reducing_closure)  # type: ignore[misc]
+        gradients.note_as_left(_parameters_of(self))
+        return result
 
     # Schedulers need not put theirs before it.
     step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
     step._with_counter = True  # type: ignore[attr-defined]  # the same, for PyTorch before 2.4
 
     def zero_grad(self, *arguments: Any, **keywords: Any) -> None:
-        if self._kolo_handles:
+        gradients = self._kolo_gradients()
+        if gradients.in_flight:
             raise AssertionError("zero_grad() was called after backward() and before step() or synchronize()")
         super().zero_grad(*arguments, **keywords)  # type: ignore[misc]
+        gradients.take(_parameters_of(self))
+        gradients.note_as_left(_parameters_of(self))
 
 
-def _when_accumulated(parameter: torch.nn.Parameter, call: Callable[[torch.nn.Parameter], None]) -> Any:
-    """Calls it with the parameter whenever its gradient is there. What is returned must be kept as long."""
+def _parameters_of(optimizer: Any) -> list[torch.nn.Parameter]:
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def _check_passes(passes: int) -> None:
+    if passes < 1:
+        raise ValueError(f"backward_passes_per_step is {passes}; it must be at least 1")
+
+
+def _when_accumulated(parameter: torch.nn.Parameter, method: weakref.WeakMethod[Callable[..., None]]) -> Any:
+    """Calls it with the parameter whenever its gradient is there. What is returned must be kept as long; its last part
+    removes the hook."""
+
+    def call(accumulated: torch.nn.Parameter) -> None:
+        bound = method()
+        if bound is not None:
+            bound(accumulated)
+
     if hasattr(parameter, "register_post_accumulate_grad_hook"):
-        return parameter.register_post_accumulate_grad_hook(call)
-    accumulator = parameter.expand_as(parameter).grad_fn.next_functions[0][0]  # PyTorch before 2.1
-    accumulator.register_hook(lambda *_: call(parameter))
-    return accumulator
+        return [parameter.register_post_accumulate_grad_hook(call)]
+    with torch.enable_grad():
+        accumulator = parameter.expand_as(parameter).grad_fn.next_functions[0][0]  # PyTorch before 2.1
+    return [accumulator, accumulator.register_hook(lambda *_: call(parameter))]
+
+
+def _names_of(
+    named_parameters: Iterable[tuple[str, torch.nn.Parameter]] | None, parameters: list[torch.nn.Parameter]
+) -> dict[torch.nn.Parameter, str]:
+    if named_parameters is None:
+        return {}
+    names = {p: name for name, p in named_parameters}
+    twice = [name for name, count in collections.Counter(names.values()).items() if count > 1]
+    if twice:
+        raise ValueError(f"two of named_parameters have the same name, {twice[0]}")
+    nameless = [i for i, p in enumerate(parameters) if p not in names]
+    if nameless:
+        shape = list(parameters[nameless[0]].shape)
+        raise ValueError(
+            f"named_parameters lacks {len(nameless)} of the optimizer's {len(parameters)} parameters: first number "
+            f"{nameless[0]}, of shape {shape}"
+        )
+    return names
 
 
 def DistributedOptimizer(
@@ -518,25 +720,19 @@ def DistributedOptimizer(
 ) -> torch.optim.Optimizer:
     """The same optimizer, whose `step` uses the average (or what `op` says) of all ranks' gradients; they are reduced
     while `backward` still computes others. Groups are Kolo's affair, and what is divided first only a matter of
-    rounding: the last three arguments change nothing."""
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    if named_parameters is None:
-        names = {p: f"parameter.{i}" for i, p in enumerate(parameters)}
-    else:
-        names = {p: name for name, p in named_parameters}
-        if len(set(names.values())) != len(names):
-            raise ValueError("two of named_parameters have the same name")
-        if any(p not in names for p in parameters):
-            raise ValueError("named_parameters lacks parameters of the optimizer")
+    rounding: the last three arguments change nothing.
+
+    What is stepped is what the parameter groups hold then: layers may be thawed, and groups added. A gradient that is
+    not reduced is never stepped: `step` reduces it, or raises RuntimeError."""
     distributed: Any = optimizer
+    if isinstance(optimizer, _Distributed) and distributed._kolo is not None:
+        raise ValueError("this optimizer is a DistributedOptimizer already")
+    _check_passes(backward_passes_per_step)
+    parameters = _parameters_of(optimizer)
+    names = _names_of(named_parameters, parameters)
     distributed.__dict__.pop("step", None)  # of a scheduler that was made before: it would hide ours
-    distributed.__class__ = type(type(optimizer).__name__, (_Distributed, type(optimizer)), {})
-    distributed._kolo_names = {p: names[p] for p in parameters if p.requires_grad}
-    distributed._kolo_handles = {}
-    distributed._kolo_passes = {p: backward_passes_per_step for p in distributed._kolo_names}
-    distributed._kolo_synchronized = False
-    distributed._kolo_options = {
-        "compression": compression, "passes": backward_passes_per_step, "op": op, "synchronizes": True
-    }
-    distributed._kolo_hooked = [_when_accumulated(p, distributed._kolo_gradient_ready) for p in distributed._kolo_names]
+    if not isinstance(optimizer, _Distributed):
+        distributed.__class__ = type(type(optimizer).__name__, (_Distributed, type(optimizer)), {})
+    distributed._kolo = _Gradients(names, compression, backward_passes_per_step, op)
+    distributed._kolo.take(parameters)
     return optimizer

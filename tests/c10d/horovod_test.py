@@ -202,12 +202,253 @@ def several_passes_a_step(rank, size):
     again = lambda: torch.nn.functional.mse_loss(model(x), y).backward()  # noqa: E731
     raises((AssertionError, RuntimeError), "more than backward_passes_per_step times", again)
     raises(AssertionError, "before step() or synchronize()", optimizer.zero_grad)
+    raises(RuntimeError, "was changed while it was being reduced", optimizer.synchronize)
+    optimizer.set_backward_passes_per_step(3)
+    for _ in range(3):
+        again()
     optimizer.synchronize()
+    raises(ValueError, "backward_passes_per_step is 0", lambda: optimizer.set_backward_passes_per_step(0))
+
+
+@check
+def names_that_do_not_fit(rank, size):
     parameters = list(network(0).named_parameters())
-    twice = [("w", parameters[0][1]), ("w", parameters[1][1])]
     plain = torch.optim.SGD([p for _, p in parameters], lr=0.1)
-    raises(ValueError, "the same name", lambda: hvd.DistributedOptimizer(plain, twice))
-    raises(ValueError, "lacks parameters", lambda: hvd.DistributedOptimizer(plain, parameters[:1]))
+    for count, names, text in (
+        (1, ("w", "w", "v", "u"), "two of named_parameters have the same name, w"),
+        (1, ("v", "w"), "named_parameters lacks 2 of the optimizer's 4 parameters: first number 2, of shape [1, 8]"),
+        (0, ("u", "v", "w", "x"), "backward_passes_per_step is 0; it must be at least 1"),
+    ):
+        named = [(name, p) for name, (_, p) in zip(names, parameters)]
+        raises(ValueError, text, lambda: hvd.DistributedOptimizer(  # noqa: B023
+            plain, named, backward_passes_per_step=count))  # noqa: B023
+    assert type(plain) is torch.optim.SGD
+    hvd.DistributedOptimizer(plain)
+    raises(ValueError, "is a DistributedOptimizer already", lambda: hvd.DistributedOptimizer(plain))
+
+
+def loss_of(model, x, y):
+    return torch.nn.functional.mse_loss(model(x), y)
+
+
+def close(model, alone):
+    """The same as one process has, and the same on all ranks."""
+    for trained, wanted in zip(model.parameters(), alone.parameters()):
+        torch.testing.assert_close(trained, wanted)
+        same(trained.detach(), hvd.broadcast(trained.detach(), 0))
+
+
+@check
+def closures(rank, size):
+    """The optimizer calls them itself, L-BFGS several times a step and with decisions by the loss, which magnify what
+    is rounded."""
+    inputs, targets = (tensor.double() for tensor in data(size))
+    mine = slice(2 * rank, 2 * rank + 2)
+    for make in (
+        lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.5),
+        lambda parameters: torch.optim.LBFGS(parameters, max_iter=6, line_search_fn="strong_wolfe"),
+    ):
+        model, alone = network(0).double(), network(0).double()
+        optimizer = hvd.DistributedOptimizer(make(model.parameters()), model.named_parameters())
+        reference = make(alone.parameters())
+
+        def closure(net, its_optimizer, x, y):
+            its_optimizer.zero_grad()
+            loss = loss_of(net, x, y)
+            loss.backward()
+            return loss
+
+        for x, y in zip(inputs, targets):
+            loss = optimizer.step(lambda: closure(model, optimizer, x[mine], y[mine]))  # noqa: B023
+            wanted = reference.step(lambda: closure(alone, reference, x, y))  # noqa: B023
+            torch.testing.assert_close(loss, wanted.detach())
+        close(model, alone)
+    # One that synchronizes by itself, and one that returns a number.
+    weight = torch.nn.Parameter(torch.zeros(2))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=1.0))
+
+    def synchronizing():
+        optimizer.zero_grad()
+        (weight.sum() * rank).backward()
+        optimizer.synchronize()
+        weight.grad.clamp_(max=0.25)
+        return float(rank)
+
+    with optimizer.skip_synchronize():
+        assert optimizer.step(synchronizing) == (size - 1) / 2
+    same(weight.detach(), torch.full((2,), -0.25))
+
+    def forgetful():
+        optimizer.zero_grad()
+        (weight.sum() * rank).backward()
+
+    with optimizer.skip_synchronize():
+        raises(RuntimeError, "would use gradients that are not reduced", lambda: optimizer.step(forgetful))
+    same(weight.detach(), torch.full((2,), -0.25))
+    optimizer.synchronize()
+
+
+class StepsBeforeItsClosure(torch.optim.SGD):
+    """As some that look ahead: the gradients that are there are used first."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        super().step()
+        with torch.enable_grad():
+            closure()
+        super().step()
+
+
+@check
+def gradients_before_a_closure(rank, size):
+    weight = torch.nn.Parameter(torch.zeros(2))
+    optimizer = hvd.DistributedOptimizer(StepsBeforeItsClosure([weight], lr=1.0))
+    for _ in range(2):
+        optimizer.zero_grad()
+        (weight.sum() * rank).backward()
+
+        def closure():
+            optimizer.zero_grad()
+            (weight.sum() * 2 * rank).backward()
+
+        optimizer.step(closure)
+    same(weight.detach(), torch.full((2,), -3.0 * (size - 1)))
+
+
+@check
+def what_has_changed_since(rank, size):
+    """Layers are thawed and frozen, groups come, gradients are set by hand: what is stepped is the average."""
+    inputs, targets = data(size)
+    mine = slice(2 * rank, 2 * rank + 2)
+    for set_to_none in (True, False):
+        model, alone = network(0), network(0)
+        pairs = []
+        for net in (model, alone):
+            for parameter in net[0].parameters():
+                parameter.requires_grad_(False)
+            optimizer = torch.optim.SGD(net[2].parameters(), lr=0.1, weight_decay=0.01)
+            optimizer.add_param_group({"params": [net[0].weight]})
+            pairs.append((net, optimizer))
+        named = [(name, p) for name, p in model.named_parameters() if name != "0.bias"]
+        optimizer = hvd.DistributedOptimizer(pairs[0][1], named)
+
+        def for_both(change):
+            for net, its_optimizer in pairs:
+                change(net, its_optimizer)
+
+        for step, (x, y) in enumerate(zip(inputs, targets)):
+            if step == 1:
+                for_both(lambda net, _: net[0].weight.requires_grad_(True))
+            if step == 2:
+                for_both(lambda net, _: net[0].bias.requires_grad_(True))
+                for_both(lambda net, its_optimizer: its_optimizer.add_param_group({"params": [net[0].bias]}))
+            if step == 4:
+                for_both(lambda net, _: net[2].weight.requires_grad_(False))
+            loss_of(model, x[mine], y[mine]).backward()
+            if step == 3:
+                optimizer.synchronize()
+                (loss_of(model, x[mine], y[mine]) * 2).backward()
+            if step == 5:
+                model[2].weight.grad = torch.full_like(model[2].weight, float(rank))
+            optimizer.step()
+            loss_of(alone, x, y).backward()
+            if step == 3:
+                (loss_of(alone, x, y) * 2).backward()
+            if step == 5:
+                alone[2].weight.grad = torch.full_like(alone[2].weight, (size - 1) / 2)
+            pairs[1][1].step()
+            for_both(lambda _, its_optimizer: its_optimizer.zero_grad(set_to_none=set_to_none))  # noqa: B023
+        close(model, alone)
+
+
+@check
+def steps_that_are_refused(rank, size):
+    weight, frozen = torch.nn.Parameter(torch.zeros(2)), torch.nn.Parameter(torch.zeros(2), requires_grad=False)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight, frozen], lr=1.0), [("w", weight), ("f", frozen)])
+
+    def backward():
+        ((weight + frozen).sum() * rank).backward()
+
+    def clip():
+        weight.grad.clamp_(max=0.5)
+
+    def replace():
+        weight.grad = torch.zeros(2)
+
+    for change in (clip, replace, lambda: setattr(weight, "grad", None)):
+        backward()
+        change()
+        raises(RuntimeError, "the gradient of w was changed while it was being reduced: between", optimizer.step)
+        optimizer.zero_grad()
+    not_reduced = "step() within skip_synchronize() would use gradients that are not reduced"
+
+    def skips():
+        with optimizer.skip_synchronize():
+            optimizer.step()
+
+    backward()
+    raises(RuntimeError, not_reduced, skips)
+    optimizer.synchronize()
+    backward()
+    raises(RuntimeError, not_reduced, skips)
+    optimizer.synchronize()
+    frozen.requires_grad_(True)
+    frozen.grad = torch.ones(2)
+    raises(RuntimeError, not_reduced, skips)
+    same(weight.detach(), torch.zeros(2))
+    optimizer.synchronize()
+    clip()
+    skips()
+    same(weight.detach(), torch.full((2,), -0.5))
+    optimizer.zero_grad()
+    another = copy.deepcopy(optimizer)
+    raises(RuntimeError, "this is a copy of a DistributedOptimizer", another.step)
+    raises(RuntimeError, "this is a copy of a DistributedOptimizer", another.zero_grad)
+    weight = another.param_groups[0]["params"][0]
+    hvd.DistributedOptimizer(another)
+    (weight.sum() * rank).backward()
+    another.step()
+    same(weight.detach(), torch.full((2,), -0.5 - (size - 1) / 2))
+
+
+@check
+def optimizers_one_after_another(rank, size):
+    """For the same model: with the first still there, gone, and gone in the middle of a step."""
+    for ends in ("kept", "gone", "gone in flight"):
+        weight = torch.nn.Parameter(torch.zeros(2))
+        kept = []
+        for make in (torch.optim.SGD, torch.optim.SGD, torch.optim.Adagrad):
+            optimizer = hvd.DistributedOptimizer(make([weight], lr=1.0), [("w", weight)])
+            for _ in range(2):
+                optimizer.zero_grad()
+                (weight.sum() * (rank + 1)).backward()
+                optimizer.step()
+            optimizer.zero_grad()
+            if ends == "kept":
+                kept.append(optimizer)
+            if ends == "gone in flight":
+                (weight.sum() * rank).backward()
+            del optimizer
+            if ends == "gone in flight":
+                weight.grad = None
+        mean = (size + 1) / 2
+        adagrad = -1.0 - 0.5**0.5
+        torch.testing.assert_close(weight.detach(), torch.full((2,), -4 * mean + adagrad))
+        if kept:
+            (weight.sum() * rank).backward()
+            belongs = "w belongs to a DistributedOptimizer that was made later"
+            raises(RuntimeError, belongs, kept[0].step)
+            raises(RuntimeError, belongs, kept[0].synchronize)
+            kept[2].step()
+            kept.clear()
+        weight.grad = None
+        plain = torch.optim.SGD([weight], lr=1.0)
+        before = weight.detach().clone()
+        for _ in range(3):
+            plain.zero_grad()
+            (weight.sum() * rank).backward()
+            plain.step()
+        same(weight.detach(), before - 3 * rank)  # alone, as was asked
 
 
 @check
