@@ -237,6 +237,10 @@ void InFlight::check_elements(const std::byte* got, std::int64_t count, std::int
   throw Wrong(text + " (bytes)");
 }
 
+void InFlight::check_shape(const Tensor& result, std::int64_t elements) const {
+  if (result.shape() != shape_of(elements)) throw Wrong("the result has shape " + to_string(result.shape()));
+}
+
 /// Elements of the input that are no part of the result are left alone.
 void InFlight::check_given(std::int64_t begin, std::int64_t end) {
   const std::size_t bytes = static_cast<std::size_t>(end - begin) * size_of(operation_.dtype);
@@ -267,7 +271,7 @@ void InFlight::check_gathered() {
     for (const Memory& output : outputs_) output.check_poison();
     return;
   }
-  if (outputs_.empty() && all.elements() != length_before(ranks())) throw Wrong("the result is of another size");
+  if (outputs_.empty()) check_shape(all, length_before(ranks()));
   const auto* got = outputs_.empty() ? static_cast<const std::byte*>(all.data()) : outputs_[0].data();
   for (int rank = 0; rank < ranks(); ++rank) {
     check_elements(got, length(rank), 0, rank);
@@ -289,7 +293,7 @@ void InFlight::check_exchanged() {
     got += static_cast<std::size_t>(count) * size_of(operation_.dtype);
     received += count;
   }
-  if (outputs_.empty() && all.output.elements() != received) throw Wrong("the result is of another size");
+  if (outputs_.empty()) check_shape(all.output, received);
 }
 
 void InFlight::check_scattered() {
@@ -298,7 +302,7 @@ void InFlight::check_scattered() {
   if (gathered_.valid()) got_.output = gathered_.get();
   const Tensor rows = std::move(got_.output);
   const bool apart = operation_.kind == Kind::reduce_scatter || !outputs_.empty();
-  if (operation_.kind == Kind::reduce_scatter && rows.elements() != count) throw Wrong("the result is of another size");
+  if (operation_.kind == Kind::reduce_scatter) check_shape(rows, count);
   const auto* got = operation_.kind == Kind::reduce_scatter ? static_cast<const std::byte*>(rows.data())
                     : apart                                 ? outputs_[0].data()
                                                             : inputs_[0].element(first);

@@ -176,8 +176,8 @@ class InFlight {
   [[nodiscard]] bool reduces() const;
   /// How many ranks make the call.
   [[nodiscard]] int ranks() const { return size(group_) - operation_.absent; }
-  [[nodiscard]] AllreduceOptions options() const;
-  [[nodiscard]] ReduceOptions reduce_options() const;
+  template <class Options>
+  [[nodiscard]] Options options() const;
   [[nodiscard]] std::vector<NamedView> members();
   /// Elements.
   [[nodiscard]] std::int64_t length(int i) const {
@@ -191,6 +191,7 @@ class InFlight {
   /// The element with which this rank's rows of a reduce_scatter begin, which absent ranks have rows of, too.
   [[nodiscard]] std::int64_t first_of(int rank) const;
   [[nodiscard]] std::int64_t wanted(std::int64_t i, int rank) const;
+  [[nodiscard]] Shape shape_of(std::int64_t elements) const;
   [[nodiscard]] TensorView view(const Memory& memory, std::byte* data, std::int64_t elements) const;
   [[nodiscard]] TensorView input();
   [[nodiscard]] TensorView output();
@@ -209,6 +210,7 @@ class InFlight {
   void start();
   void run();
   void check_elements(const std::byte* got, std::int64_t count, std::int64_t first, int rank);
+  void check_shape(const Tensor& result, std::int64_t elements) const;
   void check_given(std::int64_t begin, std::int64_t end);
   void check_inputs_apart();
   void check_gathered();

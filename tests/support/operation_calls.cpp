@@ -12,24 +12,22 @@
 
 namespace kolo::testing {
 
-AllreduceOptions InFlight::options() const {
-  AllreduceOptions options = AllreduceOptions{}.with_op(operation_.op);
+template <class Options>
+Options InFlight::options() const {
+  Options options(operation_.op);
   if (operation_.scaled) options.with_prescale(2).with_postscale(1.5);
   options.send_as = operation_.send_as;
   return options;
 }
 
-ReduceOptions InFlight::reduce_options() const {
-  const AllreduceOptions same = options();
-  ReduceOptions options = ReduceOptions(same.op).with_prescale(same.prescale).with_postscale(same.postscale);
-  options.send_as = same.send_as;
-  return options;
+Shape InFlight::shape_of(std::int64_t elements) const {
+  const std::int64_t width = operation_.width;
+  return width == 1 ? Shape{elements} : Shape{elements / width, width};
 }
 
 /// From `data` on, which lies in this memory.
 TensorView InFlight::view(const Memory& memory, std::byte* data, std::int64_t elements) const {
-  const std::int64_t width = operation_.width;
-  const Shape shape = width == 1 ? Shape{elements} : Shape{elements / width, width};
+  const Shape shape = shape_of(elements);
   std::byte* place = memory.place_of(data);
   if (!accelerator_) return {place, operation_.dtype, shape};
   return {place, operation_.dtype, shape, accelerator_->device(), accelerator_->stream()};
@@ -87,9 +85,9 @@ Call InFlight::call() {
   const int root = operation_.root;
   switch (operation_.kind) {
   case Kind::allreduce:
-    return Call::allreduce(in, options());
+    return Call::allreduce(in, options<AllreduceOptions>());
   case Kind::allreduce_into:
-    return Call::allreduce_into(in, out, options());
+    return Call::allreduce_into(in, out, options<AllreduceOptions>());
   case Kind::broadcast:
     return Call::broadcast(in, root);
   case Kind::broadcast_into:
@@ -97,11 +95,11 @@ Call InFlight::call() {
   case Kind::allgather_into:
     return Call::allgather_into(in, out);
   case Kind::reduce_scatter_into:
-    return Call::reduce_scatter_into(in, out, options());
+    return Call::reduce_scatter_into(in, out, options<ReduceScatterOptions>());
   case Kind::reduce:
-    return Call::reduce(in, root, reduce_options());
+    return Call::reduce(in, root, options<ReduceOptions>());
   case Kind::reduce_into:
-    return Call::reduce_into(in, output_at_root(), root, reduce_options());
+    return Call::reduce_into(in, output_at_root(), root, options<ReduceOptions>());
   case Kind::gather_into:
     return Call::gather_into(in, output_at_root(), root);
   case Kind::scatter_into:
@@ -132,11 +130,11 @@ void InFlight::prepare() {
   if (operation_.form == Form::prepared_group) {
     prepared_ = prepare_grouped(group_, name, calls());
   } else if (operation_.kind == Kind::grouped) {
-    prepared_ = prepare_grouped_allreduce(group_, name, members(), options());
+    prepared_ = prepare_grouped_allreduce(group_, name, members(), options<AllreduceOptions>());
   } else if (operation_.kind == Kind::broadcast) {
     prepared_ = prepare_broadcast(group_, name, input(), operation_.root);
   } else if (operation_.kind == Kind::allreduce) {
-    prepared_ = prepare_allreduce(group_, name, input(), options());
+    prepared_ = prepare_allreduce(group_, name, input(), options<AllreduceOptions>());
   } else {
     prepared_ = kolo::prepare(group_, name, call());
   }
@@ -175,13 +173,15 @@ void InFlight::start() {
   const int root = operation_.root;
   switch (operation_.kind) {
   case Kind::allreduce:
-    handle_ = make([&](const auto&... to) { return allreduce_async(to..., in, options()); });
+    handle_ = make([&](const auto&... to) { return allreduce_async(to..., in, options<AllreduceOptions>()); });
     break;
   case Kind::allreduce_into:
-    handle_ = make([&](const auto&... to) { return allreduce_into_async(to..., in, out, options()); });
+    handle_ =
+        make([&](const auto&... to) { return allreduce_into_async(to..., in, out, options<AllreduceOptions>()); });
     break;
   case Kind::grouped:
-    handle_ = make([&](const auto&... to) { return grouped_allreduce_async(to..., members(), options()); });
+    handle_ =
+        make([&](const auto&... to) { return grouped_allreduce_async(to..., members(), options<AllreduceOptions>()); });
     break;
   case Kind::broadcast:
     handle_ = make([&](const auto&... to) { return broadcast_async(to..., in, root); });
@@ -196,17 +196,20 @@ void InFlight::start() {
     handle_ = make([&](const auto&... to) { return allgather_into_async(to..., in, out); });
     break;
   case Kind::reduce_scatter:
-    gathered_ = make([&](const auto&... to) { return reduce_scatter_async(to..., in, options()); });
+    gathered_ =
+        make([&](const auto&... to) { return reduce_scatter_async(to..., in, options<ReduceScatterOptions>()); });
     break;
   case Kind::reduce_scatter_into:
-    handle_ = make([&](const auto&... to) { return reduce_scatter_into_async(to..., in, out, options()); });
+    handle_ = make(
+        [&](const auto&... to) { return reduce_scatter_into_async(to..., in, out, options<ReduceScatterOptions>()); });
     break;
   case Kind::reduce:
-    handle_ = make([&](const auto&... to) { return reduce_async(to..., in, root, reduce_options()); });
+    handle_ = make([&](const auto&... to) { return reduce_async(to..., in, root, options<ReduceOptions>()); });
     break;
   case Kind::reduce_into:
-    handle_ =
-        make([&](const auto&... to) { return reduce_into_async(to..., in, output_at_root(), root, reduce_options()); });
+    handle_ = make([&](const auto&... to) {
+      return reduce_into_async(to..., in, output_at_root(), root, options<ReduceOptions>());
+    });
     break;
   case Kind::gather:
     gathered_ = make([&](const auto&... to) { return gather_async(to..., in, root); });
@@ -238,11 +241,11 @@ void InFlight::run() {
   const int root = operation_.root;
   switch (operation_.kind) {
   case Kind::allreduce:
-    return make([&](const auto&... to) { allreduce(to..., in, options()); });
+    return make([&](const auto&... to) { allreduce(to..., in, options<AllreduceOptions>()); });
   case Kind::allreduce_into:
-    return make([&](const auto&... to) { allreduce_into(to..., in, out, options()); });
+    return make([&](const auto&... to) { allreduce_into(to..., in, out, options<AllreduceOptions>()); });
   case Kind::grouped:
-    return grouped_allreduce(group_, operation_.name, members(), options());
+    return grouped_allreduce(group_, operation_.name, members(), options<AllreduceOptions>());
   case Kind::broadcast:
     return make([&](const auto&... to) { broadcast(to..., in, root); });
   case Kind::broadcast_into:
@@ -253,14 +256,14 @@ void InFlight::run() {
   case Kind::allgather_into:
     return make([&](const auto&... to) { allgather_into(to..., in, out); });
   case Kind::reduce_scatter:
-    got_.output = make([&](const auto&... to) { return reduce_scatter(to..., in, options()); });
+    got_.output = make([&](const auto&... to) { return reduce_scatter(to..., in, options<ReduceScatterOptions>()); });
     return;
   case Kind::reduce_scatter_into:
-    return make([&](const auto&... to) { reduce_scatter_into(to..., in, out, options()); });
+    return make([&](const auto&... to) { reduce_scatter_into(to..., in, out, options<ReduceScatterOptions>()); });
   case Kind::reduce:
-    return make([&](const auto&... to) { reduce(to..., in, root, reduce_options()); });
+    return make([&](const auto&... to) { reduce(to..., in, root, options<ReduceOptions>()); });
   case Kind::reduce_into:
-    return make([&](const auto&... to) { reduce_into(to..., in, output_at_root(), root, reduce_options()); });
+    return make([&](const auto&... to) { reduce_into(to..., in, output_at_root(), root, options<ReduceOptions>()); });
   case Kind::gather:
     got_.output = make([&](const auto&... to) { return gather(to..., in, root); });
     return;

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Collectives as values: prepared ones of every kind, step after step, groups of every kind, and what is
-// refused.
+// Collectives as values: prepared ones, groups of them, and what is refused.
 #include <gtest/gtest.h>
 
-#include <cstdint>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,18 +10,12 @@
 #include <kolo/kolo.hpp>
 
 #include "errors.hpp"
-#include "tests/support/operation.hpp"
-#include "tests/support/random.hpp"
 
 namespace {
 
 using kolo::Call;
-using kolo::DType;
 using kolo::ErrorCode;
 using kolo::ReduceOp;
-using kolo::testing::InFlight;
-using kolo::testing::Kind;
-using kolo::testing::Operation;
 using kolo::testing::sentence_of;
 
 /// Ranks, and ranks per (virtual) node.
@@ -46,125 +37,6 @@ INSTANTIATE_TEST_SUITE_P(Worlds, Calls,
                            return std::to_string(info.param.first) + "ranks" + std::to_string(info.param.second) +
                                   "pernode";
                          });
-
-/// What can be prepared, of every kind.
-std::vector<std::unique_ptr<InFlight>> all_prepared(const kolo::Group& group, kolo::testing::Random& own) {
-  std::vector<std::unique_ptr<InFlight>> all;
-  for (int number = 0; number < kolo::testing::kKinds; ++number) {
-    for (const std::int64_t length : {0, 5, 300}) {
-      Operation operation;
-      operation.kind = static_cast<Kind>(number);
-      operation.name = std::to_string(number) + " " + std::to_string(length);
-      operation.dtype = number % 2 == 0 ? DType::float32 : DType::int16;
-      operation.root = number % kolo::size(group);
-      operation.lengths = {length};
-      if (operation.kind == Kind::grouped) operation.lengths = {length, 7};
-      if (differs_by_rank(operation.kind))
-        operation.lengths.resize(static_cast<std::size_t>(kolo::size(group)), length + 2);
-      if (differs_by_pair(operation.kind))
-        operation.lengths.resize(static_cast<std::size_t>(kolo::size(group) * kolo::size(group)), length + 2);
-      operation.form = kolo::testing::Form::prepared;
-      if (has_output(operation.kind)) all.push_back(std::make_unique<InFlight>(group, std::move(operation), own));
-    }
-  }
-  return all;
-}
-
-TEST_P(Calls, PreparedOfEveryKind) {
-  run([] {
-    kolo::testing::Random own = kolo::testing::random_of(4, static_cast<std::uint64_t>(kolo::rank()));
-    std::vector<kolo::Group> groups{kolo::world()};
-    if (kolo::size() > 2 && kolo::rank() != 1) {
-      std::vector<int> members;
-      for (int rank = kolo::size() - 1; rank >= 0; --rank)
-        if (rank != 1) members.push_back(rank);
-      groups.push_back(kolo::Group::of(members));
-    }
-    for (const kolo::Group& group : groups) {
-      const auto all = all_prepared(group, own);
-      for (const auto& one : all) one->prepare();
-      for (int step = 0; step < 6; ++step) {
-        for (const auto& one : all) one->submit(step);
-        for (const auto& one : all) {
-          one->handle().wait();
-          EXPECT_NO_THROW(one->check()) << describe(one->operation()) << " on rank " << kolo::rank();
-        }
-        kolo::end_step(group);
-      }
-    }
-  });
-}
-
-/// Three of a kind, of other types and lengths, as one operation.
-std::vector<std::unique_ptr<InFlight>> some_of(Kind kind, const kolo::Group& group, kolo::testing::Random& own) {
-  std::vector<std::unique_ptr<InFlight>> members;
-  for (const DType dtype : {DType::float32, DType::int16, DType::float64}) {
-    Operation operation;
-    operation.kind = kind;
-    operation.dtype = dtype;
-    operation.root = static_cast<int>(kind) % kolo::size(group);
-    operation.lengths = {static_cast<std::int64_t>(members.size()) * 70};
-    if (differs_by_rank(kind)) operation.lengths.resize(static_cast<std::size_t>(kolo::size(group)), 9);
-    if (differs_by_pair(kind))
-      operation.lengths.resize(static_cast<std::size_t>(kolo::size(group) * kolo::size(group)), 9);
-    members.push_back(std::make_unique<InFlight>(group, std::move(operation), own));
-  }
-  return members;
-}
-
-TEST_P(Calls, GroupsOfEveryKind) {
-  run([] {
-    kolo::testing::Random own = kolo::testing::random_of(5, static_cast<std::uint64_t>(kolo::rank()));
-    for (const kolo::Group& group : {kolo::world(), kolo::world().split(kolo::rank() % 2)}) {
-      std::vector<std::vector<std::unique_ptr<InFlight>>> groups;
-      for (int number = 0; number < kolo::testing::kKinds; ++number) {
-        const auto kind = static_cast<Kind>(number);
-        if (has_output(kind) && kind != Kind::grouped) groups.push_back(some_of(kind, group, own));
-      }
-      for (int step = 0; step < 4; ++step) {
-        std::vector<kolo::Handle> open;
-        for (const auto& members : groups) {
-          std::vector<Call> calls;
-          for (const auto& one : members) calls.push_back(one->as_call(step));
-          open.push_back(kolo::grouped_async(group, std::to_string(open.size()), calls));
-        }
-        for (kolo::Handle& handle : open) handle.wait();
-        for (const auto& members : groups)
-          for (const auto& one : members)
-            EXPECT_NO_THROW(one->check()) << describe(one->operation()) << " on rank " << kolo::rank();
-        kolo::end_step(group);
-      }
-    }
-  });
-}
-
-TEST_P(Calls, PreparedGroups) {
-  run([] {
-    const int size = kolo::size();
-    const std::vector<int> in(static_cast<std::size_t>(kolo::rank()) + 1, kolo::rank());
-    std::vector<int> wanted;
-    for (int rank = 0; rank < size; ++rank) wanted.insert(wanted.end(), static_cast<std::size_t>(rank) + 1, rank);
-    const std::vector<float> more(2, static_cast<float>(kolo::rank()));
-    std::vector<int> out(wanted.size());
-    std::vector<float> more_out(2 * static_cast<std::size_t>(size));
-    kolo::Prepared gathers =
-        kolo::prepare_grouped("g", {Call::allgather_into(kolo::const_view(in), kolo::view(out)),
-                                    Call::allgather_into(kolo::const_view(more), kolo::view(more_out))});
-    for (int step = 0; step < 5; ++step) {
-      out.assign(out.size(), -1);
-      more_out.assign(more_out.size(), -1);
-      gathers.start().wait();
-      EXPECT_EQ(out, wanted);
-      for (std::size_t i = 0; i < more_out.size(); ++i) EXPECT_EQ(more_out[i], static_cast<float>(i / 2));
-    }
-    // Made at once, by name.
-    std::vector<double> a(3, kolo::rank()), b(70, 1);
-    kolo::grouped("b", {Call::broadcast(kolo::view(a), size - 1), Call::broadcast(kolo::view(b), size - 1)});
-    EXPECT_EQ(a, std::vector<double>(3, size - 1));
-    kolo::grouped("b", {Call::reduce(kolo::view(a), 0), Call::reduce(kolo::view(b), 0)});
-    EXPECT_EQ(b, std::vector<double>(70, kolo::rank() == 0 ? size : 1));
-  });
-}
 
 TEST(CallErrors, OfGroups) {
   kolo::run_local(2, [] {

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gather to a root, from end to end, on threads: every form of the call, rows that differ, and what is refused.
+// Gather to a root, from end to end, on threads: scalars, and what is refused.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -42,76 +40,6 @@ INSTANTIATE_TEST_SUITE_P(Worlds, Gather,
                            return std::to_string(info.param.first) + "ranks" + std::to_string(info.param.second) +
                                   "pernode";
                          });
-
-/// Rows of three numbers: their rank, and which they are. How many differs by rank; some have none.
-std::vector<std::int32_t> rows_of(int rank, int most) {
-  std::vector<std::int32_t> rows;
-  for (int i = 0; i < (most == 0 ? 0 : (rank * 37 + 5) % most); ++i) rows.insert(rows.end(), {rank, i, rank + i});
-  return rows;
-}
-Shape shape_of(const std::vector<std::int32_t>& rows) { return {static_cast<std::int64_t>(rows.size()) / 3, 3}; }
-
-TEST_P(Gather, EveryFormOfTheCallAndEveryRoot) {
-  run([] {
-    kolo::Context& context = kolo::current_context();
-    for (const int most : {0, 2, 50, 700}) {
-      const std::vector<std::int32_t> mine = rows_of(kolo::rank(), most);
-      std::vector<std::int32_t> all;
-      for (int rank = 0; rank < kolo::size(); ++rank) {
-        const std::vector<std::int32_t> theirs = rows_of(rank, most);
-        all.insert(all.end(), theirs.begin(), theirs.end());
-      }
-      const kolo::ConstTensorView in = kolo::const_view(mine.data(), shape_of(mine));
-      for (int root = 0; root < kolo::size(); ++root) {
-        const bool is_root = kolo::rank() == root;
-        const auto expect = [&](const kolo::Tensor& result) {
-          const auto got = result.as<std::int32_t>();
-          EXPECT_EQ(std::vector<std::int32_t>(got.begin(), got.end()), is_root ? all : std::vector<std::int32_t>());
-          EXPECT_EQ(result.shape(), shape_of(is_root ? all : std::vector<std::int32_t>()));
-        };
-        expect(kolo::gather(in, root));
-        expect(kolo::gather("x", in, root));
-        expect(kolo::gather_async("x", in, root).get());
-        expect(kolo::gather(context, in, root));
-        expect(kolo::gather(context, "x", in, root));
-        expect(kolo::gather_async(context, "x", in, root).get());
-        std::vector<std::int32_t> out(all.size(), -1);
-        const auto expect_out = [&] {
-          EXPECT_EQ(out, is_root ? all : std::vector<std::int32_t>(all.size(), -1));
-          out.assign(all.size(), -1);
-        };
-        const auto at_root = is_root ? std::optional<kolo::TensorView>(kolo::view(out)) : std::nullopt;
-        kolo::gather_into(in, at_root, root);
-        expect_out();
-        kolo::gather_into("x", in, kolo::view(out), root);
-        expect_out();
-        kolo::gather_into_async("x", in, at_root, root).wait();
-        expect_out();
-        kolo::gather_into(context, in, kolo::view(out), root);
-        expect_out();
-        kolo::gather_into(context, "x", in, at_root, root);
-        expect_out();
-        kolo::gather_into_async(context, "x", in, kolo::view(out), root).wait();
-        expect_out();
-        if (!is_root) {
-          kolo::gather_into(in, std::nullopt, root);
-          kolo::gather_into("x", in, std::nullopt, root);
-          continue;
-        }
-        std::size_t place = 0;
-        for (int rank = 0; rank < root; ++rank) place += rows_of(rank, most).size();
-        const auto in_place = [&] {
-          std::copy(mine.begin(), mine.end(), out.begin() + static_cast<std::ptrdiff_t>(place));
-          return kolo::const_view(out.data() + place, shape_of(mine));
-        };
-        kolo::gather_into(in_place(), kolo::view(out), root);
-        expect_out();
-        kolo::gather_into("x", in_place(), kolo::view(out), root);
-        expect_out();
-      }
-    }
-  });
-}
 
 TEST_P(Gather, AScalarIsARow) {
   run([] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Scatter from a root, from end to end, on threads: every form of the call and every root, and what is refused.
+// Scatter from a root, from end to end, on threads: scalars, and what is refused.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -42,90 +42,6 @@ INSTANTIATE_TEST_SUITE_P(Worlds, Scatter,
                            return std::to_string(info.param.first) + "ranks" + std::to_string(info.param.second) +
                                   "pernode";
                          });
-
-/// How many rows each rank gets; some get none.
-std::vector<std::int64_t> splits_of(int most) {
-  std::vector<std::int64_t> splits;
-  for (int rank = 0; rank < kolo::size(); ++rank) splits.push_back(most == 0 ? 0 : (rank * 37 + 5) % most);
-  return splits;
-}
-
-/// What one root deals out: rows of three numbers.
-struct Dealt {
-  std::vector<std::int64_t> splits;
-  std::vector<std::int64_t> all;  ///< of the root; a few others elsewhere
-  std::vector<std::int64_t> wanted;
-  std::size_t place = 0;  ///< of this rank's in all of them
-
-  Dealt(const std::vector<std::int64_t>& rows, int root) : splits(rows) {
-    const auto own = rows.begin() + kolo::rank();
-    place = static_cast<std::size_t>(std::accumulate(rows.begin(), own, std::int64_t{0}) * 3);
-    wanted.resize(static_cast<std::size_t>(*own * 3));
-    std::iota(wanted.begin(), wanted.end(), root * 100'000 + static_cast<std::int64_t>(place));
-    all.assign(3, -5);
-    if (kolo::rank() != root) return;
-    all.resize(static_cast<std::size_t>(std::accumulate(rows.begin(), rows.end(), std::int64_t{0}) * 3));
-    std::iota(all.begin(), all.end(), root * 100'000);
-  }
-  [[nodiscard]] kolo::ConstTensorView view() const {
-    return kolo::const_view(all.data(), Shape{static_cast<std::int64_t>(all.size()) / 3, 3});
-  }
-};
-
-TEST_P(Scatter, EveryFormOfTheCallAndEveryRoot) {
-  run([] {
-    kolo::Context& context = kolo::current_context();
-    for (const int most : {0, 2, 50, 700}) {
-      for (int root = 0; root < kolo::size(); ++root) {
-        const bool is_root = kolo::rank() == root;
-        Dealt dealt(splits_of(most), root);
-        const std::vector<std::int64_t> before = dealt.all;
-        std::vector<std::int64_t> out(dealt.wanted.size(), -1);
-        const auto expect = [&] {
-          EXPECT_EQ(out, dealt.wanted);
-          EXPECT_EQ(dealt.all, before);
-          out.assign(out.size(), -1);
-        };
-        const auto in = is_root ? std::optional<kolo::ConstTensorView>(dealt.view()) : std::nullopt;
-        const kolo::TensorView to(out.data(), kolo::DType::int64, Shape{static_cast<std::int64_t>(out.size()) / 3, 3});
-        const auto& splits = dealt.splits;
-        kolo::scatter_into(in, to, root, splits);
-        expect();
-        kolo::scatter_into("x", dealt.view(), to, root, splits);
-        expect();
-        kolo::scatter_into_async("x", in, to, root, splits).wait();
-        expect();
-        kolo::scatter_into(context, dealt.view(), to, root, splits);
-        expect();
-        kolo::scatter_into(context, "x", in, to, root, splits);
-        expect();
-        kolo::scatter_into_async(context, "x", in, to, root, splits).wait();
-        expect();
-        // In place: the root's rows stay where they are.
-        const kolo::TensorView own(dealt.all.data() + dealt.place, kolo::DType::int64, to.shape());
-        kolo::scatter_into(in, is_root ? own : to, root, splits);
-        if (is_root) out = dealt.wanted;
-        expect();
-        kolo::scatter_into("x", in, is_root ? own : to, root, splits);
-        if (is_root) out = dealt.wanted;
-        expect();
-      }
-    }
-  });
-}
-
-TEST_P(Scatter, WithoutSplitsAllGetTheSame) {
-  run([] {
-    for (const std::int64_t rows : {0, 1, 40, 900}) {
-      for (int root = 0; root < kolo::size(); ++root) {
-        const Dealt dealt(std::vector<std::int64_t>(static_cast<std::size_t>(kolo::size()), rows), root);
-        std::vector<std::int64_t> out(dealt.wanted.size(), -1);
-        kolo::scatter_into(dealt.view(), kolo::TensorView(out.data(), kolo::DType::int64, Shape{rows, 3}), root);
-        EXPECT_EQ(out, dealt.wanted);
-      }
-    }
-  });
-}
 
 TEST_P(Scatter, AScalarIsARow) {
   run([] {

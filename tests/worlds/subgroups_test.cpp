@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Groups of some ranks: every collective in them, several at once, how they are made and dropped, and what is refused.
+// Groups of some ranks: several at once, how they are made and dropped, and what is refused.
 #include <algorithm>
 #include <atomic>
-#include <memory>
 #include <numeric>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -15,8 +13,6 @@
 #include <kolo/kolo.hpp>
 
 #include "errors.hpp"
-#include "tests/support/operation.hpp"
-#include "tests/support/random.hpp"
 #include "tests/support/sanitized.hpp"
 
 namespace {
@@ -24,12 +20,7 @@ namespace {
 using kolo::ErrorCode;
 using kolo::Group;
 using kolo::ReduceOp;
-using kolo::testing::InFlight;
-using kolo::testing::Kind;
-using kolo::testing::Operation;
 using kolo::testing::sentence_of;
-
-constexpr int kSteps = kolo::testing::unless_sanitized(3, 2);
 
 struct World {
   int ranks;
@@ -61,63 +52,7 @@ std::vector<std::vector<int>> lists_of(int ranks) {
   return lists;
 }
 
-std::vector<Operation> operations_of(int ranks, std::int64_t salt) {
-  std::vector<Operation> operations;
-  for (int number = 0; number < kolo::testing::kKinds; ++number) {
-    for (const std::int64_t length : {0, 1, 100, 1001}) {
-      Operation operation;
-      operation.kind = static_cast<Kind>(number);
-      operation.name = std::to_string(number) + " " + std::to_string(length);
-      operation.dtype = (number + length + salt) % 2 == 0 ? kolo::DType::float32 : kolo::DType::int64;
-      operation.root = static_cast<int>((length + salt) % ranks);
-      operation.lengths = {length};
-      if (operation.kind == Kind::grouped) operation.lengths = {length, 5, length / 2};
-      if (differs_by_rank(operation.kind)) operation.lengths.resize(static_cast<std::size_t>(ranks), length + 3);
-      if (differs_by_pair(operation.kind)) {
-        operation.lengths.clear();
-        for (int pair = 0; pair < ranks * ranks; ++pair)
-          operation.lengths.push_back((length + 7 * pair) % (length + 1));
-      }
-      operations.push_back(std::move(operation));
-    }
-  }
-  return operations;
-}
-
 class Subgroups : public testing::TestWithParam<World> {};
-
-/// The same names are in flight in all groups at once.
-TEST_P(Subgroups, EveryByteOfEveryCollective) {
-  kolo::run_local(
-      GetParam().ranks,
-      [] {
-        kolo::testing::Random own = kolo::testing::random_of(3, static_cast<std::uint64_t>(kolo::rank()));
-        std::vector<Group> groups;
-        for (const std::vector<int>& list : lists_of(kolo::size())) {
-          if (std::find(list.begin(), list.end(), kolo::rank()) == list.end()) continue;
-          groups.push_back(Group::of(list));
-          ASSERT_EQ(groups.back().members(), list);
-          ASSERT_EQ(kolo::size(groups.back()), static_cast<int>(list.size()));
-          ASSERT_EQ(list[static_cast<std::size_t>(kolo::rank(groups.back()))], kolo::rank());
-        }
-        groups.push_back(kolo::world());
-        for (int step = 0; step < kSteps; ++step) {
-          std::vector<std::unique_ptr<InFlight>> open;
-          for (const Group& group : groups) {
-            for (Operation& operation : operations_of(kolo::size(group), step)) {
-              open.push_back(std::make_unique<InFlight>(group, std::move(operation), own));
-              open.back()->submit(step);
-            }
-          }
-          for (const auto& one : open) {
-            one->handle().wait();
-            EXPECT_NO_THROW(one->check()) << describe(one->operation()) << " on rank " << kolo::rank();
-          }
-          for (const Group& group : groups) kolo::end_step(group);
-        }
-      },
-      options_of(GetParam()));
-}
 
 TEST_P(Subgroups, UnnamedCalls) {
   kolo::run_local(
@@ -125,7 +60,11 @@ TEST_P(Subgroups, UnnamedCalls) {
       [] {
         std::vector<Group> groups;
         for (const std::vector<int>& list : lists_of(kolo::size())) {
-          if (std::find(list.begin(), list.end(), kolo::rank()) != list.end()) groups.push_back(Group::of(list));
+          if (std::find(list.begin(), list.end(), kolo::rank()) == list.end()) continue;
+          groups.push_back(Group::of(list));
+          ASSERT_EQ(groups.back().members(), list);
+          ASSERT_EQ(kolo::size(groups.back()), static_cast<int>(list.size()));
+          ASSERT_EQ(list[static_cast<std::size_t>(kolo::rank(groups.back()))], kolo::rank());
         }
         for (int round = 0; round < 20; ++round) {
           for (const Group& group : groups) {

@@ -6,8 +6,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -18,8 +16,6 @@
 #include <kolo/kolo.hpp>
 
 #include "errors.hpp"
-#include "tests/support/operation.hpp"
-#include "tests/support/random.hpp"
 #include "tests/support/sanitized.hpp"
 
 namespace {
@@ -27,9 +23,6 @@ namespace {
 using kolo::ErrorCode;
 using kolo::Group;
 using kolo::ReduceOp;
-using kolo::testing::InFlight;
-using kolo::testing::Kind;
-using kolo::testing::Operation;
 using kolo::testing::sentence_of;
 
 struct World {
@@ -45,66 +38,7 @@ kolo::Options options_of(const World& world) {
       .with_setting("KOLO_TIMEOUT_S", "100");
 }
 
-/// Every collective, in an order of this step's own, which is the same on all ranks.
-std::vector<Operation> operations_of(int ranks, int step) {
-  std::vector<Operation> operations;
-  for (int number = 0; number < kolo::testing::kKinds; ++number) {
-    for (const std::int64_t length : {0, 1, 100, 1001}) {
-      Operation operation;
-      operation.kind = static_cast<Kind>(number);
-      operation.dtype = (number + length + step) % 2 == 0 ? kolo::DType::float32 : kolo::DType::int64;
-      operation.root = static_cast<int>((length + step) % ranks);
-      operation.lengths = {length};
-      if (operation.kind == Kind::grouped) operation.lengths = {length, 5, length / 2};
-      if (differs_by_rank(operation.kind)) operation.lengths.resize(static_cast<std::size_t>(ranks), length + 3);
-      if (differs_by_pair(operation.kind)) {
-        operation.lengths.clear();
-        for (int pair = 0; pair < ranks * ranks; ++pair)
-          operation.lengths.push_back((length + 7 * pair) % (length + 1));
-      }
-      operations.push_back(std::move(operation));
-    }
-  }
-  std::mt19937_64 order(static_cast<std::uint64_t>(step));
-  std::shuffle(operations.begin(), operations.end(), order);
-  return operations;
-}
-
 class UnnamedAsync : public testing::TestWithParam<World> {};
-
-/// In the world and in a group at once, among names; each rank waits in an order of its own.
-TEST_P(UnnamedAsync, EveryByteOfEveryCollective) {
-  kolo::run_local(
-      GetParam().ranks,
-      [] {
-        kolo::testing::Random own = kolo::testing::random_of(5, static_cast<std::uint64_t>(kolo::rank()));
-        std::vector<int> upper;
-        for (int rank = kolo::size() - 1; rank >= kolo::size() / 2; --rank) upper.push_back(rank);
-        std::vector<Group> groups{kolo::world()};
-        if (kolo::rank() >= kolo::size() / 2) groups.push_back(Group::of(upper));
-        for (int step = 0; step < kolo::testing::unless_sanitized(3, 2); ++step) {
-          std::vector<std::unique_ptr<InFlight>> open;
-          for (const Group& group : groups) {
-            for (Operation& operation : operations_of(kolo::size(group), step)) {
-              open.push_back(std::make_unique<InFlight>(group, std::move(operation), own));
-              open.back()->submit(step);
-            }
-            Operation named;
-            named.name = "named";
-            named.lengths = {50};
-            open.push_back(std::make_unique<InFlight>(group, std::move(named), own));
-            open.back()->submit(step);
-          }
-          std::shuffle(open.begin(), open.end(), own);
-          for (const auto& one : open) {
-            one->handle().wait();
-            EXPECT_NO_THROW(one->check()) << describe(one->operation()) << " on rank " << kolo::rank();
-          }
-          for (const Group& group : groups) kolo::end_step(group);
-        }
-      },
-      options_of(GetParam()));
-}
 
 TEST_P(UnnamedAsync, ManyInFlight) {
   constexpr int kCalls = kolo::testing::unless_sanitized(5000, 1000);
