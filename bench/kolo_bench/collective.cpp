@@ -326,7 +326,7 @@ Pair reduce_scatter(const Case& c) {
   };
   const std::int64_t mine = c.in_place ? rank * part : 0;
   kolo.check = check_at(mine);
-  const kolo::AllreduceOptions options = kolo::AllreduceOptions{}.with_op(c.op);
+  const kolo::ReduceScatterOptions options = kolo::ReduceScatterOptions{}.with_op(c.op);
   const kolo::TensorView result = out->part(mine, part);
   if (c.device) {
     kolo.call = on_device(c, [=](const std::string& name) {

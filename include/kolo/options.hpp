@@ -138,8 +138,6 @@ struct ReduceScatterOptions {
 
   ReduceScatterOptions() = default;
   ReduceScatterOptions(ReduceOp what) : op(what) {}
-  /// For programs of 0.1, whose `reduce_scatter` took these.
-  KOLO_API ReduceScatterOptions(const AllreduceOptions& options);
 
   KOLO_SETTER(ReduceScatterOptions, ReduceOp, op)
   KOLO_SETTER(ReduceScatterOptions, double, prescale)
@@ -149,13 +147,6 @@ struct ReduceScatterOptions {
   KOLO_SETTER(ReduceScatterOptions, int, priority)
 };
 
-/// For programs of 0.1: converts to the options of every collective that does not reduce.
-struct CallOptions {
-  /// See `BroadcastOptions`.
-  std::optional<std::chrono::nanoseconds> timeout;
-  KOLO_SETTER_TIMEOUT(CallOptions)
-};
-
 /// Options of `broadcast`.
 struct BroadcastOptions {
   /// How long this operation may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty. More than zero
@@ -163,9 +154,6 @@ struct BroadcastOptions {
   std::optional<std::chrono::nanoseconds> timeout;
   /// As that of `AllreduceOptions`; the same on every rank.
   int priority = 0;
-
-  BroadcastOptions() = default;
-  BroadcastOptions(const CallOptions& options) : timeout(options.timeout) {}
   KOLO_SETTER_TIMEOUT(BroadcastOptions)
   KOLO_SETTER(BroadcastOptions, int, priority)
 };
@@ -177,9 +165,6 @@ struct AllgatherOptions {
   std::optional<std::chrono::nanoseconds> timeout;
   /// As that of `AllreduceOptions`; the same on every rank.
   int priority = 0;
-
-  AllgatherOptions() = default;
-  AllgatherOptions(const CallOptions& options) : timeout(options.timeout) {}
   KOLO_SETTER_TIMEOUT(AllgatherOptions)
   KOLO_SETTER(AllgatherOptions, int, priority)
 };
@@ -213,9 +198,6 @@ struct AlltoallOptions {
   std::optional<std::chrono::nanoseconds> timeout;
   /// As that of `AllreduceOptions`; the same on every rank.
   int priority = 0;
-
-  AlltoallOptions() = default;
-  AlltoallOptions(const CallOptions& options) : timeout(options.timeout) {}
   KOLO_SETTER_TIMEOUT(AlltoallOptions)
   KOLO_SETTER(AlltoallOptions, int, priority)
 };
@@ -225,9 +207,6 @@ struct BarrierOptions {
   /// How long this operation may take before it becomes a fatal error; `KOLO_TIMEOUT_S` when empty. More than zero
   /// (`Error` invalid_argument at the call).
   std::optional<std::chrono::nanoseconds> timeout;
-
-  BarrierOptions() = default;
-  BarrierOptions(const CallOptions& options) : timeout(options.timeout) {}
   KOLO_SETTER_TIMEOUT(BarrierOptions)
 };
 

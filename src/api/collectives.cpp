@@ -10,10 +10,6 @@
 
 namespace kolo {
 
-ReduceScatterOptions::ReduceScatterOptions(const AllreduceOptions& options)
-    : op(options.op), prescale(options.prescale), postscale(options.postscale), timeout(options.timeout),
-      send_as(options.send_as), priority(options.priority) {}
-
 // ---------------------------------------------------------------- allreduce
 
 void allreduce(const Group& group, std::string_view name, TensorView inout, const AllreduceOptions& options) {

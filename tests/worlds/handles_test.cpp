@@ -166,7 +166,7 @@ TEST(Handles, TimeoutsOfCallsTakeAnyUnit) {
   using Options = kolo::AllreduceOptions;
   EXPECT_EQ(Options{}.with_timeout(std::chrono::hours::max()).timeout, std::chrono::nanoseconds::max());
   EXPECT_EQ(Options{}.with_timeout(std::chrono::duration<double>(0.5)).timeout, std::chrono::milliseconds(500));
-  EXPECT_EQ(kolo::CallOptions{}.with_timeout(std::chrono::minutes::min()).timeout, std::chrono::nanoseconds::min());
+  EXPECT_EQ(kolo::BarrierOptions{}.with_timeout(std::chrono::minutes::min()).timeout, std::chrono::nanoseconds::min());
   kolo::Context context;
   std::vector<float> x{1};
   kolo::allreduce(context, "w", kolo::view(x), Options{}.with_timeout(std::chrono::hours::max()));
@@ -180,16 +180,19 @@ TEST(Handles, TimeoutsOfCallsMustBePositive) {
   const auto refused = [](const auto& call) { return sentence_of(ErrorCode::invalid_argument, call); };
   const std::string zero = ": its timeout is 0 ns; give a time greater than zero, or none for KOLO_TIMEOUT_S";
   const auto none = kolo::AllreduceOptions{}.with_timeout(std::chrono::seconds(0));
-  const auto nothing = kolo::CallOptions{}.with_timeout(std::chrono::seconds(0));
+  const std::chrono::seconds nothing(0);
   for (int round = 0; round < 2; ++round) {  // then the name is known
     EXPECT_EQ(refused([&] { kolo::allreduce(context, "w", view, none); }), "allreduce of \"w\"" + zero);
     EXPECT_EQ(refused([&] { (void)kolo::allreduce_async(context, "w", view, none); }), "allreduce of \"w\"" + zero);
     kolo::allreduce(context, "w", view);
   }
   EXPECT_EQ(refused([&] { kolo::allreduce(context, view, none); }), "unnamed allreduce" + zero);
-  EXPECT_EQ(refused([&] { kolo::barrier(context, nothing); }), "unnamed barrier" + zero);
-  EXPECT_EQ(refused([&] { kolo::broadcast(context, "b", view, 0, nothing); }), "broadcast of \"b\"" + zero);
-  EXPECT_EQ(refused([&] { (void)kolo::allgather(context, "g", view, nothing); }), "allgather of \"g\"" + zero);
+  EXPECT_EQ(refused([&] { kolo::barrier(context, kolo::BarrierOptions{}.with_timeout(nothing)); }),
+            "unnamed barrier" + zero);
+  EXPECT_EQ(refused([&] { kolo::broadcast(context, "b", view, 0, kolo::BroadcastOptions{}.with_timeout(nothing)); }),
+            "broadcast of \"b\"" + zero);
+  EXPECT_EQ(refused([&] { (void)kolo::allgather(context, "g", view, kolo::AllgatherOptions{}.with_timeout(nothing)); }),
+            "allgather of \"g\"" + zero);
   EXPECT_EQ(
       refused([&] {
         (void)kolo::prepare_allreduce(context, "p", view,

@@ -142,7 +142,9 @@ TEST_P(SendAs, AReduceScatterGivesTheRowsOfAnAllreduce) {
         for (const std::int64_t length : kLengths) {
           const AllreduceOptions options = AllreduceOptions(how).with_send_as(narrow);
           std::vector<float> whole = rough(static_cast<std::size_t>(length), kolo::rank());
-          const kolo::Tensor rows = kolo::reduce_scatter("rows", kolo::const_view(whole), options);
+          kolo::ReduceScatterOptions same(how.op);
+          same.with_prescale(how.prescale).with_postscale(how.postscale).with_send_as(narrow);
+          const kolo::Tensor rows = kolo::reduce_scatter("rows", kolo::const_view(whole), same);
           const kolo::Tensor all = kolo::allgather(rows.view());
           kolo::allreduce("whole", kolo::view(whole), options);
           const kolo::Span<const float> got = all.as<float>();
@@ -236,7 +238,10 @@ TEST(SendAsRefuses, WhatMakesNoSense) {
     EXPECT_EQ(refused(ErrorCode::invalid_argument, [&] { kolo::allreduce(kolo::view(n), as(DType::float16)); }),
               "unnamed allreduce: int32 cannot be sent as float16; send_as needs a floating-point type");
     EXPECT_EQ(refused(ErrorCode::invalid_argument,
-                      [&] { (void)kolo::reduce_scatter(kolo::const_view(n), as(DType::bfloat16)); }),
+                      [&] {
+                        (void)kolo::reduce_scatter(kolo::const_view(n),
+                                                   kolo::ReduceScatterOptions{}.with_send_as(DType::bfloat16));
+                      }),
               "unnamed reduce_scatter: int32 cannot be sent as bfloat16; send_as needs a floating-point type");
     kolo::test::Model<float> model;
     model.add("a", {0.0F});

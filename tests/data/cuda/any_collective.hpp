@@ -82,26 +82,19 @@ class AnyCollective {
   [[nodiscard]] Handle start(std::int64_t step) {
     step_ = step;
     in_->write(input(rank()));
-    AllreduceOptions options;
-    options.op = is_.op;
-    options.send_as = is_.send_as;
-    if (is_.scaled) options = options.with_prescale(2.0).with_postscale(0.5);
     const TensorView in = in_->view(Shape{input_rows(rank()), is_.width});
     const TensorView out = out_ ? out_->view(Shape{output_rows(), is_.width}) : in;
     switch (is_.kind) {
     case core::CollectiveKind::allreduce:
-      return out_ ? allreduce_into_async(group_, name_, in, out, options) : allreduce_async(group_, name_, in, options);
+      return out_ ? allreduce_into_async(group_, name_, in, out, options<AllreduceOptions>())
+                  : allreduce_async(group_, name_, in, options<AllreduceOptions>());
     case core::CollectiveKind::broadcast:
       return out_ ? broadcast_into_async(group_, name_, in, out, is_.root)
                   : broadcast_async(group_, name_, in, is_.root);
-    case core::CollectiveKind::reduce: {
-      ReduceOptions same(options.op);
-      same.with_prescale(options.prescale).with_postscale(options.postscale);
-      same.send_as = is_.send_as;
-      if (!out_) return reduce_async(group_, name_, in, is_.root, same);
+    case core::CollectiveKind::reduce:
+      if (!out_) return reduce_async(group_, name_, in, is_.root, options<ReduceOptions>());
       return reduce_into_async(group_, name_, in, is_root() ? std::optional<TensorView>(out) : std::nullopt, is_.root,
-                               same);
-    }
+                               options<ReduceOptions>());
     case core::CollectiveKind::allgather:
       return allgather_into_async(group_, name_, in, out);
     case core::CollectiveKind::gather:
@@ -114,7 +107,7 @@ class AnyCollective {
     case core::CollectiveKind::alltoall_splits:
       return alltoall_into_async(group_, name_, in, out, splits_);
     default:
-      return reduce_scatter_into_async(group_, name_, in, out_ ? out : own_rows(), options);
+      return reduce_scatter_into_async(group_, name_, in, out_ ? out : own_rows(), options<ReduceScatterOptions>());
     }
   }
 
@@ -139,6 +132,13 @@ class AnyCollective {
   }
 
  private:
+  template <class Options>
+  [[nodiscard]] Options options() const {
+    Options options(is_.op);
+    if (is_.scaled) options.with_prescale(2.0).with_postscale(0.5);
+    options.send_as = is_.send_as;
+    return options;
+  }
   // Of the group.
   [[nodiscard]] int rank() const { return kolo::rank(group_); }
   [[nodiscard]] int size() const { return kolo::size(group_); }

@@ -93,7 +93,7 @@ TEST_P(Arithmetic, SumsOfAveragesDoNotOverflow) {
         bind();
         const RankStream stream;
         constexpr std::int64_t kElements = 8400;  // more than KOLO_GPU_DIRECT_BYTES
-        const auto average = AllreduceOptions{}.with_op(ReduceOp::average);
+        const auto average = ReduceOp::average;
         for (const DType dtype : {DType::float16, DType::bfloat16}) {
           // Sums of these overflow; the CPU's, in float32, do not.
           const float value = dtype == DType::float16 || is_staged() ? 61440.0F : 61440.0F * 0x1p112F;

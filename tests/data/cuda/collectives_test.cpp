@@ -412,7 +412,7 @@ TEST_P(Collectives, ReduceScatter) {
           in.write(elements_of(
               DType::float32, rows * width, [](std::int64_t i) { return (i % 50 + rank()) * size(); }, 50));
           Handle handle = reduce_scatter_into_async("rs", in.view(Shape{rows, width}), out.view(Shape{mine, width}),
-                                                    AllreduceOptions{}.with_op(ReduceOp::average));
+                                                    ReduceOp::average);
           follow(handle, stream);
           EXPECT_EQ(out.read(),
                     elements_of(
