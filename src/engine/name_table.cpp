@@ -118,29 +118,29 @@ Entry& NameTable::claim_in_turn(std::string_view name) {
 }
 
 Entry& NameTable::claim_unnamed() {
-  Entry* entry = unnamed_.load(std::memory_order_acquire);
-  if (entry == nullptr) {
-    const base::MutexLock lock(mutex_);
-    entry = &entries_.find_or_make({});
-    unnamed_.store(entry, std::memory_order_release);
-  }
-  unnamed_turns_.take();
-  return *entry;
+  const base::MutexLock lock(mutex_);
+  if (unnamed_ == nullptr) unnamed_ = &entries_.find_or_make({});
+  const std::uint64_t before = unnamed_claims_++;
+  while (unnamed_ended_ != before) unnamed_free_.wait(mutex_);
+  return *unnamed_;
 }
 
 Entry* NameTable::try_claim_unnamed() {
-  Entry* const entry = unnamed_.load(std::memory_order_acquire);
-  return entry != nullptr && unnamed_turns_.try_take() ? entry : nullptr;
+  const base::MutexLock lock(mutex_);
+  if (unnamed_ == nullptr || unnamed_ended_ != unnamed_claims_) return nullptr;
+  ++unnamed_claims_;
+  return unnamed_;
 }
 
-bool NameTable::is_unnamed_free() const noexcept {
-  return unnamed_.load(std::memory_order_acquire) != nullptr && unnamed_turns_.is_free();
+bool NameTable::is_unnamed_free() const {
+  const base::MutexLock lock(mutex_);
+  return unnamed_ != nullptr && unnamed_ended_ == unnamed_claims_;
 }
 
 Entry& NameTable::unnamed() const {
-  Entry* const entry = unnamed_.load(std::memory_order_acquire);
-  KOLO_CHECK(entry != nullptr) << "nobody has claimed the unnamed calls";
-  return *entry;
+  const base::MutexLock lock(mutex_);
+  KOLO_CHECK(unnamed_ != nullptr) << "nobody has claimed the unnamed calls";
+  return *unnamed_;
 }
 
 Entry& NameTable::hold(std::string_view name) {
@@ -159,7 +159,6 @@ void NameTable::release(Entry& entry) {
 }
 
 void NameTable::give_back(Entry& entry) noexcept {
-  if (&entry == unnamed_.load(std::memory_order_relaxed)) return unnamed_turns_.end();
   const base::MutexLock lock(mutex_);
   end_flight(entry);
 }
@@ -169,12 +168,15 @@ void NameTable::claim_held(Entry& entry) {
 }
 
 void NameTable::finished(Entry& entry) noexcept {
-  if (&entry == unnamed_.load(std::memory_order_relaxed)) return unnamed_turns_.end();
   const base::MutexLock lock(mutex_);
   end_flight(entry);  // its name was evicted while it ran, or stays without a number
 }
 
 void NameTable::end_flight(Entry& entry) noexcept {
+  if (&entry == unnamed_) {
+    ++unnamed_ended_;
+    return unnamed_free_.notify_all();
+  }
   entry.in_flight.store(false, std::memory_order_release);
   drop_if_unused(entry);
   if (waiting_for_names_ > 0) name_free_.notify_all();

@@ -17,7 +17,6 @@
 #include "base/hash.hpp"
 #include "base/mutex.hpp"
 #include "base/stable_vector.hpp"
-#include "base/turns.hpp"
 #include "core/signature.hpp"
 #include "engine/operation.hpp"
 
@@ -35,7 +34,7 @@ struct alignas(base::kCacheLine) Entry {
   /// The driver's: while it is in flight, drained and not running.
   OperationPtr operation;
   const core::SetId set;
-  /// From the claim to completion. Not of unnamed calls, which take turns.
+  /// From the claim to completion. Not of unnamed calls, which queue.
   std::atomic<bool> in_flight{false};
   bool held = false;         ///< by a prepared request; guarded by the table's mutex
   bool known = false;        ///< by a number; the driver writes it, with the table's mutex
@@ -112,7 +111,7 @@ class NameTable {
   /// Likewise, without waiting. Null: somebody has them, or nobody has ever made any.
   [[nodiscard]] Entry* try_claim_unnamed();
   /// Whether nobody has them.
-  [[nodiscard]] bool is_unnamed_free() const noexcept;
+  [[nodiscard]] bool is_unnamed_free() const;
   /// Their entry: inside a claim.
   [[nodiscard]] Entry& unnamed() const;
   /// Reserves a name for a prepared request until `release`. Throws Error (duplicate_name) when it is in use.
@@ -137,14 +136,17 @@ class NameTable {
 
  private:
   void drop_if_unused(Entry& entry) noexcept KOLO_REQUIRES(mutex_);
+  /// The claim ends.
   void end_flight(Entry& entry) noexcept KOLO_REQUIRES(mutex_);
 
   const bool stays_on_node_;
   mutable base::Mutex mutex_;
   NameIndex entries_ KOLO_GUARDED_BY(mutex_);
   std::shared_ptr<const core::Signature> shared_ KOLO_GUARDED_BY(mutex_);
-  std::atomic<Entry*> unnamed_{nullptr};  // never forgotten once made
-  base::Turns unnamed_turns_;
+  Entry* unnamed_ KOLO_GUARDED_BY(mutex_) = nullptr;  // never forgotten once made
+  base::ConditionVariable unnamed_free_;
+  std::uint64_t unnamed_claims_ KOLO_GUARDED_BY(mutex_) = 0;  // so many have been asked for,
+  std::uint64_t unnamed_ended_ KOLO_GUARDED_BY(mutex_) = 0;   // and so many are over
   base::ConditionVariable name_free_;
   int waiting_for_names_ KOLO_GUARDED_BY(mutex_) = 0;
 };
