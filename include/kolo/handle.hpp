@@ -42,13 +42,7 @@ class KOLO_API Handle {
   Handle() noexcept = default;
   explicit Handle(std::shared_ptr<detail::HandleState> state) noexcept;
   Handle(Handle&&) noexcept = default;
-  Handle& operator=(Handle&& other) noexcept {
-    if (this == &other) return *this;
-    detach();
-    state_ = std::move(other.state_);
-    exceptions_at_birth_ = other.exceptions_at_birth_;
-    return *this;
-  }
+  Handle& operator=(Handle&&) noexcept = default;
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
   ~Handle() {

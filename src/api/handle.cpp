@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "api/handle_access.hpp"
-#include "api/spares.hpp"
 #include "base/check.hpp"
 #include "base/log.hpp"
 #include "engine/engine.hpp"
@@ -64,12 +63,10 @@ void end_open(detail::HandleState& operation) noexcept {
 
 void Handle::let_go() noexcept {
   if (!state_->done() && std::uncaught_exceptions() > exceptions_at_birth_) end_open(*state_);
-  api::drop(std::move(state_));
+  state_.reset();
 }
 
-void Handle::detach() noexcept {
-  if (state_) api::drop(std::move(state_));
-}
+void Handle::detach() noexcept { state_.reset(); }
 
 void Handle::wait() {
   detail::HandleState& operation = state();

@@ -7,7 +7,6 @@
 
 #include "api/checks.hpp"
 #include "api/context_impl.hpp"
-#include "api/spares.hpp"
 
 namespace kolo::api {
 
@@ -90,18 +89,6 @@ std::shared_ptr<detail::HandleState> make_operation(engine::Engine& engine, Clai
   return operation;
 }
 
-/// Submits an operation whose only owner is the caller, and then its handle.
-std::shared_ptr<detail::HandleState> lend(engine::Engine& engine, std::shared_ptr<detail::HandleState> operation) {
-  operation->is_lent = true;
-  try {
-    engine.submit(std::shared_ptr<detail::HandleState>(std::shared_ptr<detail::HandleState>(), operation.get()), false);
-  } catch (...) {
-    drop(std::move(operation));  // it has been submitted
-    throw;
-  }
-  return operation;
-}
-
 std::shared_ptr<detail::HandleState> start(engine::Engine& engine, Claim& claim, Request request) {
   std::shared_ptr<detail::HandleState> operation = make_operation(engine, claim, std::move(request));
   claim.submitted();
@@ -165,12 +152,10 @@ bool same_bits(double a, double b) noexcept {
   return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
 }
 
-/// Whether that signature is the one that `allreduce_request` would make for a tensor in the CPU's memory, with this
-/// priority.
+/// Whether that signature is the one that `allreduce_request` would make for a tensor in the CPU's memory.
 template <class View>
-bool is_same_allreduce(const core::Signature& signature, const View& in, const AllreduceOptions& options,
-                       decltype(core::Signature::priority) priority) {
-  return signature.priority == priority && signature.device == DeviceKind::cpu &&
+bool is_same_allreduce(const core::Signature& signature, const View& in, const AllreduceOptions& options) {
+  return signature.priority == options.priority && signature.device == DeviceKind::cpu &&
          signature.kind == core::CollectiveKind::allreduce && signature.op == options.op && signature.members == 0 &&
          signature.tensors.size() == 1 && signature.tensors.front().dtype == in.dtype() &&
          signature.tensors.front().shape == in.shape() && signature.wire == wire_of(options) &&
@@ -184,10 +169,17 @@ core::Signature allreduce_signature(const ConstTensorView& in, const AllreduceOp
   return signature;
 }
 
-/// Most had one before.
-void set_only(engine::Buffers& buffers, const engine::Buffer& buffer) {
-  if (buffers.size() != 1) buffers.assign(1, buffer);
-  buffers.front() = buffer;
+/// Of a tensor in the CPU's memory.
+template <class View>
+std::shared_ptr<detail::HandleState> make_allreduce(engine::Entry& entry,
+                                                    std::shared_ptr<const core::Signature> signature, const View& in,
+                                                    const TensorView& out, const AllreduceOptions& options) {
+  auto operation = std::make_shared<detail::HandleState>();
+  operation->entry = &entry;
+  operation->signature = std::move(signature);
+  operation->buffers.push_back(buffer_of(in, out.data()));
+  operation->timeout = options.timeout;
+  return operation;
 }
 
 /// `View`: of the input, as the caller gave it. Views are long, and many small tensors are submitted one by one.
@@ -204,15 +196,13 @@ std::shared_ptr<detail::HandleState> submit_allreduce_of(const Group& group, std
   engine.check_usable();
   Claim claim(set.names.claim(name));
   engine::Entry& entry = claim.entry();
-  if (!entry.signature || !is_same_allreduce(*entry.signature, in, options, options.priority)) {
+  if (!entry.signature || !is_same_allreduce(*entry.signature, in, options)) {
     return start(engine, claim, allreduce_request(name, in, out, in_place, options));
   }
-  std::shared_ptr<detail::HandleState> operation = take_spare(entry);
-  if (operation->signature != entry.signature) operation->signature = entry.signature;
-  set_only(operation->buffers, buffer_of(in, out.data()));
-  operation->timeout = options.timeout;
+  std::shared_ptr<detail::HandleState> operation = make_allreduce(entry, entry.signature, in, out, options);
   claim.submitted();
-  return lend(engine, std::move(operation));
+  engine.submit(operation, false);
+  return operation;
 }
 
 }  // namespace
@@ -232,18 +222,18 @@ std::shared_ptr<detail::HandleState> call(const Group& group, Request request) {
   const auto [engine, set] = group.parts();
   engine.check_usable();
   settle_device(group, {}, request);
-  std::vector<data::DeviceEventPtr> ready = record(engine, request.device, request.streams);
   if (!request.members.empty()) name_members({}, request);
-  std::shared_ptr<const core::Signature> signature = set.names.share(std::move(request.signature));
-  std::shared_ptr<detail::HandleState> operation = take_spare(set.sequence.entry());
-  operation->signature = std::move(signature);
-  operation->ready = std::move(ready);
+  auto operation = std::make_shared<detail::HandleState>();
+  operation->entry = &set.sequence.entry();
+  operation->signature = set.names.share(std::move(request.signature));
+  operation->ready = record(engine, request.device, request.streams);
   operation->buffers = std::move(request.buffers);
   operation->timeout = request.timeout;
   operation->room = std::move(request.room);
   operation->splits = std::move(request.splits);
   operation->received_splits = std::move(request.received_splits);
-  return lend(engine, std::move(operation));
+  engine.submit(operation, false);
+  return operation;
 }
 
 namespace {
@@ -258,13 +248,10 @@ std::shared_ptr<detail::HandleState> call_allreduce_of(const Group& group, const
   check_tensors(core::CollectiveKind::allreduce, {}, in, out, in_place, options);
   const auto [engine, set] = group.parts();
   engine.check_usable();
-  std::shared_ptr<detail::HandleState> operation = take_spare(set.sequence.entry());
-  if (!operation->signature || !is_same_allreduce(*operation->signature, in, options, 0)) {
-    operation->signature = set.names.share(allreduce_signature(in, options));
-  }
-  set_only(operation->buffers, buffer_of(in, out.data()));
-  operation->timeout = options.timeout;
-  return lend(engine, std::move(operation));
+  std::shared_ptr<detail::HandleState> operation =
+      make_allreduce(set.sequence.entry(), set.names.share(allreduce_signature(in, options)), in, out, options);
+  engine.submit(operation, false);
+  return operation;
 }
 
 }  // namespace

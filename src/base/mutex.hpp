@@ -66,17 +66,6 @@ class KOLO_CAPABILITY("mutex") BasicMutex {
   Standard mutex_;
 };
 
-/// Cannot be waited for: who finds it held goes without. Taking it is one atomic step, and giving it back a plain
-/// store; a mutex takes two such steps.
-class Flag {
- public:
-  [[nodiscard]] bool try_lock() noexcept { return !held_.exchange(true, std::memory_order_acquire); }
-  void unlock() noexcept { held_.store(false, std::memory_order_release); }
-
- private:
-  std::atomic<bool> held_{false};
-};
-
 /// A mutex that knows whether threads wait for it. A thread that takes it in a loop can then let them go first; without
 /// that it would mostly get the mutex again itself, before a thread that waits has woken up.
 class Counted {
@@ -109,7 +98,6 @@ class Counted {
 
 using Mutex = BasicMutex<std::mutex>;
 using AwaitedMutex = BasicMutex<Counted>;
-using TryMutex = BasicMutex<Flag>;
 using RecursiveMutex = BasicMutex<std::recursive_mutex>;
 
 /// Holds a mutex until the end of its scope.

@@ -490,15 +490,14 @@ void Engine::stop(const Status& status) {
   if (!in_peace) executor_.abort();
   executor_.forget();
   if (device_) device_->close();
-  while (const std::uint64_t word = mailbox_.try_pop()) {
-    Mail item = mail::take_out(word);
-    if (item.command != Command::submit) tell_calls();
-    if (item.command == Command::submit) admit(std::move(item.operation), base::now());
-    if (item.command == Command::join || item.command == Command::join_counted) {
-      begin_join(std::move(item.operation), false, base::now());
+  while (std::optional<Submission> item = mailbox_.try_pop()) {
+    if (item->command != Command::submit) tell_calls();
+    if (item->command == Command::submit) admit(std::move(item->operation), base::now());
+    if (item->command == Command::join || item->command == Command::join_counted) {
+      begin_join(std::move(item->operation), false, base::now());
     }
-    if (item.command == Command::make_set) static_cast<void>(take_in(*item.operation, false, base::now()));
-    if (item.command == Command::copy) admit_message(static_cast<MessageOperation&>(*item.operation));
+    if (item->command == Command::make_set) static_cast<void>(take_in(*item->operation, false, base::now()));
+    if (item->command == Command::copy) admit_message(static_cast<MessageOperation&>(*item->operation));
   }
   const Status outcome = faulted() ? failure_.status() : status;
   fail_open(outcome);

@@ -137,11 +137,10 @@ Engine::~Engine() {
   stop(Status(ErrorCode::shut_down, "the engine was shut down"));
   // Threads may have submitted more meanwhile.
   const Status status(ErrorCode::shut_down, "this context was shut down");
-  while (const std::uint64_t word = mailbox_.try_pop()) {
-    const Mail late = mail::take_out(word);
-    if (!mail::starts(late.command)) continue;
+  while (const std::optional<Submission> late = mailbox_.try_pop()) {
+    if (!late->starts_operation()) continue;
     bool was_interesting = false;
-    for (const auto& callback : late.operation->complete(status, was_interesting))
+    for (const auto& callback : late->operation->complete(status, was_interesting))
       engine::call_back(callback, status, *logger_);
   }
 }
@@ -196,39 +195,38 @@ void Engine::settle_pass() noexcept {
 
 bool Engine::drain_mailbox(base::Time now) {
   std::size_t found = 0;
-  while (const std::uint64_t word = mailbox_.try_pop()) {
+  while (std::optional<Submission> item = mailbox_.try_pop()) {
     ++found;
-    Mail item = mail::take_out(word);
-    if (item.command != Command::submit) tell_calls();
-    switch (item.command) {
+    if (item->command != Command::submit) tell_calls();
+    switch (item->command) {
     case Command::submit:
-      admit(std::move(item.operation), now);
+      admit(std::move(item->operation), now);
       break;
     case Command::make_set:
-      ask_for_set(std::move(item.operation), now);
+      ask_for_set(std::move(item->operation), now);
       break;
     case Command::join:
     case Command::join_counted:
-      begin_join(std::move(item.operation), item.command == Command::join_counted, now);
+      begin_join(std::move(item->operation), item->command == Command::join_counted, now);
       break;
     case Command::copy:
-      admit_message(static_cast<MessageOperation&>(*item.operation));
+      admit_message(static_cast<MessageOperation&>(*item->operation));
       break;
     case Command::end_step:
-      if ((item.set != core::kGlobalSet && ending_.is_leaving()) || sets_.joins.find(item.set) != nullptr) break;
-      participant_.end_step(item.set);
-      if (item.set == core::kGlobalSet) metrics_.end_step();
+      if ((item->set != core::kGlobalSet && ending_.is_leaving()) || sets_.joins.find(item->set) != nullptr) break;
+      participant_.end_step(item->set);
+      if (item->set == core::kGlobalSet) metrics_.end_step();
       break;
     case Command::drop_set:
-      if (!ending_.is_leaving()) drop(item.set);  // else it has dropped all of them
+      if (!ending_.is_leaving()) drop(item->set);  // else it has dropped all of them
       break;
     case Command::run_ahead:
-      ahead_.push_back(sets_.state_of(item.set).shared_from_this());
+      ahead_.push_back(sets_.state_of(item->set).shared_from_this());
       // It may have been closed since the call began, before this rank was known to have left it.
       if (!ahead_.back()->unnamed.is_open()) ahead_.back()->unnamed.express().want();
       break;
     case Command::ask:
-      ask_who_is_late(*item.operation, now);
+      ask_who_is_late(*item->operation, now);
       break;
     case Command::leave:
       ending_.leave();

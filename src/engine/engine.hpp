@@ -97,8 +97,6 @@
 #include "engine/interest.hpp"
 #include "engine/leader.hpp"
 #include "engine/log_reading.hpp"
-#include "engine/mail.hpp"
-#include "engine/message_naps.hpp"
 #include "engine/message_operation.hpp"
 #include "engine/name_table.hpp"
 #include "engine/node_memory.hpp"
@@ -107,6 +105,7 @@
 #include "engine/questions.hpp"
 #include "engine/set_state.hpp"
 #include "engine/sets.hpp"
+#include "engine/submission.hpp"
 #include "engine/tally.hpp"
 #include "engine/unsent.hpp"
 #include "transport/inter_node.hpp"
@@ -268,8 +267,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   explicit Engine(EngineParts parts);
 
   // -- submitting
-  void push(std::uint64_t word) KOLO_EXCLUDES(driver_.mutex());
-  void push(Mail&& mail) KOLO_EXCLUDES(driver_.mutex()) { push(mail::to_word(std::move(mail))); }
+  void push(Submission&& submission) KOLO_EXCLUDES(driver_.mutex());
   bool say_at_once() KOLO_EXCLUDES(driver_.mutex());
   bool say() KOLO_REQUIRES(driver_.mutex());
   [[nodiscard]] static bool is_small(const Operation& operation) noexcept;
@@ -453,7 +451,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::weak_ptr<Engine> self_;
 
   // -- self-synchronised
-  base::Mailbox mailbox_;
+  base::Mailbox<Submission> mailbox_;
   Changes changes_;
   Interest interest_;
   Failure failure_;
@@ -474,7 +472,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Executor executor_ KOLO_GUARDED_BY(driver_.mutex());
   OpenOperations open_ KOLO_GUARDED_BY(driver_.mutex());
   DeviceMessages device_messages_ KOLO_GUARDED_BY(driver_.mutex());
-  MessageNaps message_naps_ KOLO_GUARDED_BY(driver_.mutex());
   Unsent unsent_ KOLO_GUARDED_BY(driver_.mutex());
   Questions questions_ KOLO_GUARDED_BY(driver_.mutex());
   LogReading reading_ KOLO_GUARDED_BY(driver_.mutex());

@@ -13,10 +13,10 @@
 
 namespace kolo::engine {
 
-/// It owns itself while it is open: `self` is guarded by the lock of the messenger, and the driver's once it is done.
 struct MessageOperation final : Operation {
-  p2p::Message own;  ///< of an asynchronous call: what `message` points to
-  SetStatePtr set;   ///< likewise: the group
+  p2p::Message own;   ///< of an asynchronous call: what `message` points to
+  SetStatePtr set;    ///< likewise: the group
+  OperationPtr self;  ///< while it is open; guarded by the lock of the messenger, and the driver's once it is done
 
   // -- where the tensor lies on a device (device_messages.hpp)
   std::unique_ptr<std::byte[]> host;  ///< the message's memory; null: the tensor's own, of the CPU

@@ -142,17 +142,14 @@ void Engine::submit_message(const std::shared_ptr<MessageOperation>& operation,
   check_usable();
   p2p::Message& message = *operation->message;
   operation->engine = weak_from_this();
-  // Now: nothing may fail once the message has begun.
-  std::uint64_t copy = operation->host != nullptr ? mail::to_word({Command::copy, operation}) : 0;
   operation->self = operation;
   const bool done = messages_.start(message);
   const bool is_open = !done && adopt(message, operation.get(), timeout);
   // On a device the driver goes on: with the data of a send, and with a receive that has its message already.
-  if (copy != 0 && is_open == (message.way == p2p::Message::Way::send)) {
-    push(copy);
+  if (operation->host != nullptr && is_open == (message.way == p2p::Message::Way::send)) {
+    push({Command::copy, operation});
     return driver_.ring_if_asleep();
   }
-  if (copy != 0) static_cast<void>(mail::take_out(copy));
   if (!is_open) {
     operation->self.reset();
     bool was_interesting = false;
@@ -168,13 +165,12 @@ OperationPtr Engine::try_send(const p2p::Message& message) {
 }
 
 /// Messages of this node are open that nobody looks at, perhaps. What could be done for them has been. Peers are not
-/// asked to ring yet, for this thread often waits soon, and looks itself: the background thread looks after a nap
-/// (message_naps.hpp), and has them ring from then on.
+/// asked to ring yet, for this thread often waits soon, and looks itself: the background thread looks after a nap, and
+/// has them ring from then on.
 void Engine::look_soon() {
   if (!driver_.nobody_looks()) return;
   if (!driver_.try_look()) return driver_.ring_if_asleep();
-  const base::Time now = base::now();
-  driver_.nap(now + message_naps_.next(now));
+  driver_.nap(base::now() + kNap);
   driver_.look_away();
 }
 

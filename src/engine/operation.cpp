@@ -203,18 +203,10 @@ std::vector<std::function<void(const Status&)>> HandleState::complete(const Stat
     callbacks_.done.clear();
     wakes = sleepers_ > 0;
   }
-  // Without the lock, for which who is woken would have to wait. Somebody owns this object until it is settled.
+  // Without the lock, for which who is woken would have to wait. The driver holds this object.
   if (wakes) changed_.notify_all();
-  if ((state_.fetch_or(kSettled, std::memory_order_acq_rel) & kLeft) == 0) return callbacks;
-  const std::shared_ptr<HandleState> last = std::move(self);
+  state_.fetch_or(kSettled, std::memory_order_release);
   return callbacks;
-}
-
-std::shared_ptr<HandleState> HandleState::leave(std::shared_ptr<HandleState>&& operation) noexcept {
-  HandleState& one = *operation;
-  one.self = std::move(operation);
-  if ((one.state_.fetch_or(kLeft, std::memory_order_acq_rel) & kSettled) == 0) return nullptr;
-  return std::move(one.self);
 }
 
 void HandleState::reset() noexcept {
@@ -227,7 +219,6 @@ void HandleState::reset() noexcept {
   }
   if ((state & kFailed) != 0) outcome_ = Status();
   warned = overdue = reminded = false;
-  call = 0;
   state_.store(0, std::memory_order_release);
 }
 

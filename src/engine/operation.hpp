@@ -87,7 +87,7 @@ struct ResultRoom : RoomGiven {
 
 /// Many small tensors are in flight at once, and what a submission touches of each must come through the cache. So what
 /// every submission touches comes first, and one that succeeds touches nothing behind `call`.
-class alignas(16) HandleState {  // so aligned for engine/mail.hpp
+class HandleState {
  public:
   // -- constant from the submission to completion
   engine::Entry* entry = nullptr;
@@ -103,7 +103,6 @@ class alignas(16) HandleState {  // so aligned for engine/mail.hpp
     kMarked = 4,    ///< somebody is interested
     kAttended = 8,  ///< somebody sleeps, or there are callbacks: see below, under the mutex
     kSettled = 16,  ///< done, and who attended when it was has been seen to
-    kLeft = 32,     ///< its owner has left it to the driver
   };
   std::atomic<unsigned> state_{0};
 
@@ -120,7 +119,6 @@ class alignas(16) HandleState {  // so aligned for engine/mail.hpp
     by_caller   ///< who has claimed them keeps them
   } settles = Settles::no;
   bool is_waiting = false;  ///< of an unnamed asynchronous call: for the log
-  bool is_lent = false;     ///< to the engine: who submitted it owns it (`leave`); constant once it is in use
   std::size_t open_index = 0;
   base::Time submitted{};
   base::Time deadline{};
@@ -130,10 +128,6 @@ class alignas(16) HandleState {  // so aligned for engine/mail.hpp
   std::optional<std::chrono::nanoseconds> timeout;
   core::Round call = 0;  ///< the number of an unnamed call where some do not come this way; 0: the next. Of an
                          ///< asynchronous one it is the driver's
-
-  /// Itself: of one that was left, until it is settled; of another that is submitted, while it lies in the mailbox; of
-  /// a message, while it is open.
-  std::shared_ptr<HandleState> self;
 
   /// The driver's: when an unanswered deadline is latched here. Of an operation that is overdue.
   base::Time latch_at{};
@@ -196,20 +190,16 @@ class alignas(16) HandleState {  // so aligned for engine/mail.hpp
   /// The driver: the outcome, once. Returns the callbacks to run, without any lock held; `was_interesting` says
   /// whether `mark_interest` had returned true.
   std::vector<std::function<void(const Status&)>> complete(const Status& status, bool& was_interesting);
-  /// The same of success where nobody has callbacks or sleeps, and its owner has not left it, as most end: without a
-  /// call. False: nothing was done.
+  /// The same of success where nobody has callbacks or sleeps, as most end: without a call. False: nothing was done.
   [[nodiscard]] bool complete_unattended(bool& was_interesting) noexcept {
     unsigned before = state_.load(std::memory_order_relaxed);
     do {
-      if ((before & (kAttended | kDone | kLeft)) != 0) return false;
+      if ((before & (kAttended | kDone)) != 0) return false;
     } while (!state_.compare_exchange_weak(before, before | kDone | kSettled, std::memory_order_acq_rel,
                                            std::memory_order_relaxed));
     was_interesting = (before & kMarked) != 0;
     return true;
   }
-  /// The owner of one that is lent goes: the driver owns it from now on, and ends its life when it is settled. Gives it
-  /// back when that it is already.
-  [[nodiscard]] static std::shared_ptr<HandleState> leave(std::shared_ptr<HandleState>&& operation) noexcept;
   /// Makes a done operation ready for another submission. Nobody else holds it.
   void reset() noexcept;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a rank has of a set's sequence of unnamed asynchronous calls (control/messages.hpp): their operations, of which
-// many are in flight. Their handles own them (api/spares.hpp).
+// many are in flight.
 #pragma once
 
 #include <algorithm>

@@ -122,8 +122,9 @@ void Engine::drop_set(core::SetId set) {
 }
 
 /// A full mailbox is emptied by the submitter itself where nobody else is at it. Callbacks are not for it, here too.
-void Engine::push(std::uint64_t word) {
-  while (!mailbox_.try_push(word)) {
+void Engine::push(Submission&& submission) {
+  // NOLINTNEXTLINE(bugprone-use-after-move): what does not fit is not touched
+  while (!mailbox_.try_push(std::move(submission))) {
     if (driver_.try_take()) {
       const HandOver after(*this);
       progress();

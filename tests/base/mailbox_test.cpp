@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -15,80 +17,101 @@
 namespace kolo::base {
 namespace {
 
-/// The odd word for a number.
-std::uint64_t word(std::uint64_t number) { return 2 * number + 1; }
-
 TEST(Mailbox, CapacityIsAPowerOfTwo) {
-  EXPECT_EQ(Mailbox(0).capacity(), 2U);
-  EXPECT_EQ(Mailbox(1).capacity(), 2U);
-  EXPECT_EQ(Mailbox(4).capacity(), 4U);
-  EXPECT_EQ(Mailbox(5).capacity(), 8U);
+  EXPECT_EQ(Mailbox<int>(0).capacity(), 2U);
+  EXPECT_EQ(Mailbox<int>(1).capacity(), 2U);
+  EXPECT_EQ(Mailbox<int>(4).capacity(), 4U);
+  EXPECT_EQ(Mailbox<int>(5).capacity(), 8U);
 }
 
 TEST(Mailbox, FirstInFirstOutManyTimesRound) {
-  Mailbox mailbox(4);
+  Mailbox<std::string> mailbox(4);
   EXPECT_TRUE(mailbox.empty());
-  EXPECT_EQ(mailbox.try_pop(), 0U);
-  for (std::uint64_t round = 0; round < 10; ++round) {
-    for (std::uint64_t i = 0; i < 3; ++i) EXPECT_TRUE(mailbox.try_push(word(3 * round + i)));
+  EXPECT_FALSE(mailbox.try_pop().has_value());
+  for (int round = 0; round < 10; ++round) {
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(mailbox.try_push(std::to_string(3 * round + i)));
     EXPECT_FALSE(mailbox.empty());
-    for (std::uint64_t i = 0; i < 3; ++i) EXPECT_EQ(mailbox.try_pop(), word(3 * round + i));
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(mailbox.try_pop(), std::to_string(3 * round + i));
     EXPECT_TRUE(mailbox.empty());
   }
 }
 
-TEST(Mailbox, TakesNothingWhenFull) {
-  Mailbox mailbox(2);
-  EXPECT_TRUE(mailbox.try_push(word(1)));
-  EXPECT_TRUE(mailbox.try_push(word(2)));
-  EXPECT_FALSE(mailbox.try_push(word(3)));
-  EXPECT_EQ(mailbox.try_pop(), word(1));
-  EXPECT_TRUE(mailbox.try_push(word(3)));
-  EXPECT_FALSE(mailbox.try_push(word(4)));
-  EXPECT_EQ(mailbox.try_pop(), word(2));
-  EXPECT_EQ(mailbox.try_pop(), word(3));
-  EXPECT_EQ(mailbox.try_pop(), 0U);
+TEST(Mailbox, WhenFullTheValueStaysWithTheCaller) {
+  Mailbox<std::unique_ptr<int>> mailbox(2);
+  EXPECT_TRUE(mailbox.try_push(std::make_unique<int>(1)));
+  EXPECT_TRUE(mailbox.try_push(std::make_unique<int>(2)));
+  auto third = std::make_unique<int>(3);
+  EXPECT_FALSE(mailbox.try_push(std::move(third)));
+  ASSERT_NE(third, nullptr);
+  EXPECT_EQ(**mailbox.try_pop(), 1);
+  EXPECT_TRUE(mailbox.try_push(std::move(third)));
+  EXPECT_EQ(third, nullptr);
+  EXPECT_EQ(**mailbox.try_pop(), 2);
+  EXPECT_EQ(**mailbox.try_pop(), 3);
 }
+
+TEST(Mailbox, DestroysWhatIsLeft) {
+  const auto counted = std::make_shared<int>(0);
+  {
+    Mailbox<std::shared_ptr<int>> mailbox(8);
+    for (int i = 0; i < 5; ++i) EXPECT_TRUE(mailbox.try_push(std::shared_ptr<int>(counted)));
+    EXPECT_TRUE(mailbox.try_pop().has_value());
+    EXPECT_EQ(counted.use_count(), 5);
+  }
+  EXPECT_EQ(counted.use_count(), 1);
+}
+
+struct alignas(128) Wide {
+  std::uint64_t value;
+};
+
+TEST(Mailbox, KeepsAlignment) {
+  Mailbox<Wide> mailbox(2);
+  EXPECT_TRUE(mailbox.try_push(Wide{7}));
+  EXPECT_EQ(mailbox.try_pop()->value, 7U);
+}
+
+struct Item {
+  std::uint32_t producer;
+  std::uint32_t number;
+  std::unique_ptr<std::uint64_t> payload;
+};
 
 // Everything that was pushed arrives once, and each producer's in its order. The mailbox is small, so that producers
 // meet a full one all the time.
 TEST(Mailbox, ManyProducersExactAccounting) {
   constexpr std::uint32_t kProducers = 4;
   constexpr std::uint32_t kEach = 20000;
-  for (const std::size_t capacity : {2U, 8U, 64U}) {
-    Mailbox mailbox(capacity);
-    std::vector<std::uint64_t> payloads(kProducers * kEach);  // written before a push, read behind a pop
-    std::vector<std::thread> producers;
-    for (std::uint32_t p = 0; p < kProducers; ++p) {
-      producers.emplace_back([&mailbox, &payloads, p] {
-        for (std::uint32_t i = 0; i < kEach; ++i) {
-          const std::uint64_t number = std::uint64_t{p} * kEach + i;
-          payloads[number] = ~number;
-          while (!mailbox.try_push(word(number))) std::this_thread::yield();
-        }
-      });
-    }
-    std::vector<std::uint32_t> next(kProducers, 0);
-    std::uint32_t disordered = 0;
-    std::uint32_t corrupt = 0;
-    for (std::uint32_t received = 0; received < kProducers * kEach;) {
-      const std::uint64_t found = mailbox.try_pop();
-      if (found == 0) {
-        std::this_thread::yield();
-        continue;
+  Mailbox<Item> mailbox(8);
+  std::vector<std::thread> producers;
+  for (std::uint32_t p = 0; p < kProducers; ++p) {
+    producers.emplace_back([&mailbox, p] {
+      for (std::uint32_t i = 0; i < kEach; ++i) {
+        Item item{p, i, std::make_unique<std::uint64_t>((std::uint64_t{p} << 32) | i)};
+        while (!mailbox.try_push(std::move(item))) std::this_thread::yield();
+        ASSERT_EQ(item.payload, nullptr);
       }
-      ++received;
-      const std::uint64_t number = found / 2;
-      ASSERT_LT(number, payloads.size());
-      if (number % kEach != next[number / kEach]++) ++disordered;
-      if (payloads[number] != ~number) ++corrupt;
-    }
-    for (auto& producer : producers) producer.join();
-    EXPECT_EQ(disordered, 0U) << capacity;
-    EXPECT_EQ(corrupt, 0U) << capacity;
-    for (const std::uint32_t count : next) EXPECT_EQ(count, kEach);
-    EXPECT_TRUE(mailbox.empty());
+    });
   }
+  std::vector<std::uint32_t> next(kProducers, 0);
+  std::uint32_t disordered = 0;
+  std::uint32_t corrupt = 0;
+  for (std::uint32_t received = 0; received < kProducers * kEach;) {
+    const auto item = mailbox.try_pop();
+    if (!item) {
+      std::this_thread::yield();
+      continue;
+    }
+    ++received;
+    ASSERT_LT(item->producer, kProducers);
+    if (item->number != next[item->producer]++) ++disordered;
+    if (*item->payload != ((std::uint64_t{item->producer} << 32) | item->number)) ++corrupt;
+  }
+  for (auto& producer : producers) producer.join();
+  EXPECT_EQ(disordered, 0U);
+  EXPECT_EQ(corrupt, 0U);
+  for (const std::uint32_t count : next) EXPECT_EQ(count, kEach);
+  EXPECT_TRUE(mailbox.empty());
 }
 
 // The protocol of try_push's comment: a consumer that sleeps without end is never left asleep over an item. A lost
@@ -96,7 +119,7 @@ TEST(Mailbox, ManyProducersExactAccounting) {
 // one: while the consumer is on its way to sleep.
 TEST(Mailbox, NoWakeUpIsLost) {
   constexpr int kItems = 30000;
-  Mailbox mailbox(16);
+  Mailbox<int> mailbox(16);
   EventFd bell;
   Poller poller;
   poller.add(bell.fd(), 1);
@@ -107,15 +130,15 @@ TEST(Mailbox, NoWakeUpIsLost) {
       Waiter waiter(WaitPolicy{2000, std::chrono::seconds(1)});  // pausing keeps it beside the consumer, on another CPU
       while (taken.load(std::memory_order_acquire) < i) waiter.step();
       for (int pause = 0; pause < i % 16; ++pause) cpu_relax();
-      ASSERT_TRUE(mailbox.try_push(word(static_cast<std::uint64_t>(i))));
+      ASSERT_TRUE(mailbox.try_push(int{i}));
       if (asleep.load(std::memory_order_seq_cst)) bell.signal();
     }
   });
   std::vector<Poller::Event> events;
   int expected = 0;
   while (expected < kItems) {
-    if (const std::uint64_t found = mailbox.try_pop(); found != 0) {
-      ASSERT_EQ(found, word(static_cast<std::uint64_t>(expected)));
+    if (const auto item = mailbox.try_pop()) {
+      ASSERT_EQ(*item, expected);
       taken.store(++expected, std::memory_order_release);
       continue;
     }

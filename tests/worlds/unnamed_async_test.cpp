@@ -163,25 +163,6 @@ TEST(UnnamedAsyncInBursts, AreToldBeforeWhatComesBehindThem) {
   });
 }
 
-/// On one rank the operation of a call by name serves the unnamed one, on the other a new one does.
-TEST(UnnamedAsyncInBursts, HaveNoPriorityThoughACallByNameHadOne) {
-  kolo::run_local(2, [] {
-    std::vector<float> x{1};
-    std::vector<float> y{2};
-    const auto urgent = kolo::AllreduceOptions(ReduceOp::sum).with_priority(5);
-    for (int round = 0; round < 3; ++round) {
-      kolo::Handle handle = kolo::allreduce_async("x", kolo::view(x), urgent);
-      handle.wait();
-      kolo::Handle held;
-      if (kolo::rank() == 1) held = std::move(handle);
-      handle = {};
-      kolo::allreduce_async(kolo::view(y), ReduceOp::sum).wait();
-    }
-    EXPECT_EQ(x, std::vector<float>{8});
-    EXPECT_EQ(y, std::vector<float>{16});
-  });
-}
-
 /// Call 3 has another shape on rank 1. It fails at once, on all, and the others run.
 TEST(UnnamedAsyncThatDiffer, FailOnEveryRankAndTheNextGoesOn) {
   for (const int per_node : {0, 2, 1}) {
