@@ -76,10 +76,7 @@ void Handle::wait() {
 
 bool Handle::wait_for_ns(std::chrono::nanoseconds duration) {
   detail::HandleState& operation = state();
-  const base::Time now = base::now();
-  std::optional<base::Time> until;  // none: as long as it takes
-  if (duration < base::Time::max() - now) until = now + std::max(duration, std::chrono::nanoseconds::zero());
-  wait_until(operation, until);
+  wait_until(operation, base::after(base::now(), std::max(duration, std::chrono::nanoseconds::zero())));
   if (!operation.done()) return false;
   if (operation.failed()) throw Error(operation.outcome());
   return true;
@@ -88,9 +85,7 @@ bool Handle::wait_for_ns(std::chrono::nanoseconds duration) {
 std::vector<int> Handle::late_ranks_ns(std::chrono::nanoseconds patience) const {
   static_cast<void>(state());
   const auto engine = state_->engine.lock();  // null: it is done, and its context gone
-  const base::Time now = base::now();
-  const bool overflows = patience >= base::Time::max() - now;
-  return engine ? engine->late_ranks(state_, overflows ? base::Time::max() : now + patience) : std::vector<int>();
+  return engine ? engine->late_ranks(state_, base::after(base::now(), patience)) : std::vector<int>();
 }
 
 bool Handle::done() const {

@@ -11,7 +11,7 @@
 namespace kolo::base {
 
 Watchdog::Watchdog(Duration patience, std::string last_words, int status) {
-  const Time until = now() + patience;
+  const Time until = after(now(), patience);
   try {
     thread_ = std::thread([this, until, words = std::move(last_words) + "\n", status] {
       set_thread_name("kolo-watchdog");

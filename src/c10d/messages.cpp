@@ -13,6 +13,7 @@
 
 #include "c10d/errors.hpp"
 #include "c10d/process_group.hpp"
+#include "c10d/work.hpp"
 
 namespace kolo::c10d {
 namespace {
@@ -153,7 +154,7 @@ void ProcessGroupKolo::monitoredBarrier(const ::c10d::BarrierOptions& options, b
 void ProcessGroupKolo::pass_monitored_barrier(std::chrono::milliseconds timeout, std::int64_t number) {
   try {
     give_sign(group_, 0, number, timeout);
-    Sign(group_, 0, Threads::Clock::now() + timeout).wait_for(number);
+    Sign(group_, 0, time_after(timeout)).wait_for(number);
   } catch (const Error& error) {
     raise("monitored_barrier", error.code(),
           "Rank " + std::to_string(rank_) +
@@ -165,7 +166,7 @@ void ProcessGroupKolo::pass_monitored_barrier(std::chrono::milliseconds timeout,
 
 void ProcessGroupKolo::watch_monitored_barrier(std::chrono::milliseconds timeout, std::int64_t number,
                                                bool wait_all_ranks) {
-  const auto until = Threads::Clock::now() + timeout;
+  const auto until = time_after(timeout);
   std::vector<std::unique_ptr<Sign>> signs;
   for (int rank = 1; rank < size_; ++rank) signs.push_back(std::make_unique<Sign>(group_, rank, until));
   std::vector<int> missing;

@@ -188,7 +188,7 @@ void Driver::fall(control::Board::Sleep sleep) noexcept {
 
 const Driver::Events& Driver::sleep(std::optional<std::chrono::nanoseconds> timeout, bool is_nap) {
   const base::Time now = base::now();
-  wakes_at_ = timeout && *timeout < base::Time::max() - now ? now + *timeout : base::Time::max();
+  wakes_at_ = timeout ? base::after(now, *timeout) : base::Time::max();
   naps_ = is_nap;
   move(is_nap ? State::napping : State::asleep);
   return sleep_unlocked(timeout);

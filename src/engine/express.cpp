@@ -191,7 +191,7 @@ void Engine::await_peers(SetState& set, const ExpressCall& call, const std::func
   }
   const base::Duration patience =
       timeout ? std::chrono::duration_cast<base::Duration>(*timeout) : base::from_seconds(settings_.timeout_s);
-  const base::Time until = base::now() + patience;
+  const base::Time until = base::after(base::now(), patience);
   while (!there()) {
     check_usable();
     if (base::now() >= until) {

@@ -68,8 +68,8 @@ class OpenOperations {
   void count_from(Operation& operation, base::Time now) {
     const base::Duration timeout = operation.timeout.value_or(patience_.usual);
     operation.submitted = now;
-    operation.deadline = timeout >= base::Time::max() - now ? base::Time::max() : now + timeout;
-    due_at(std::min(operation.deadline, now + patience_.warn_after));
+    operation.deadline = base::after(now, timeout);
+    due_at(std::min(operation.deadline, base::after(now, patience_.warn_after)));
   }
 
   const Patience patience_;

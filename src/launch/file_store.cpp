@@ -49,7 +49,7 @@ class FileStore final : public Store {
   }
 
   std::optional<std::string> get(const std::string& key, std::chrono::nanoseconds timeout) override {
-    const base::Time deadline = base::now() + std::chrono::duration_cast<base::Duration>(timeout);
+    const base::Time deadline = base::after(base::now(), timeout);
     while (true) {
       std::optional<std::string> value = read(path_of(key));
       if (value || base::now() >= deadline) return value;

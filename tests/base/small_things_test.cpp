@@ -34,7 +34,11 @@ TEST(Clock, HugeDurationsStillAddToATime) {
   EXPECT_EQ(from_seconds(std::numeric_limits<double>::infinity()), from_seconds(1e300));
   EXPECT_LT(from_seconds(-1e300), -std::chrono::hours(24 * 365 * 100));
   const Time begin = now();
-  EXPECT_GT(begin + from_seconds(1e300), begin);
+  EXPECT_GT(after(begin, from_seconds(1e300)), begin);
+  EXPECT_EQ(after(begin, std::chrono::seconds(1)), begin + std::chrono::seconds(1));
+  EXPECT_EQ(after(begin, -std::chrono::seconds(1)), begin - std::chrono::seconds(1));
+  EXPECT_EQ(after(begin, Duration::max()), Time::max());
+  EXPECT_EQ(after(Time::min(), -Duration(1)), Time::min());
 }
 
 TEST(StableVector, KeepsAddresses) {

@@ -77,8 +77,8 @@ bool Messenger::hand_over(Message& message, void* owner, base::Time begun, std::
   message.owner = owner;
   message.begun = begun;
   message.patience = patience;
-  message.deadline = patience >= base::Time::max() - begun ? base::Time::max() : begun + patience;
-  message.warn_at = begun + warn_after;
+  message.deadline = base::after(begun, patience);
+  message.warn_at = base::after(begun, warn_after);
   protocol_.note_deadline(message);
   return true;
 }
