@@ -477,7 +477,7 @@ class KOLO_API Prepared {
   ~Prepared();
 
   /// Starts the operation. Looks up no name and, once the last handle has been dropped, allocates nothing. Throws
-  /// `Error` (duplicate_name) while the last one is still in flight.
+  /// `Error`: duplicate_name while the last one is still in flight; unsupported in a forked process.
   [[nodiscard]] Handle start();
 
  private:

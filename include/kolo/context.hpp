@@ -175,9 +175,9 @@ class KOLO_API ContextGuard {
 /// rank alike if one rank fails: invalid_setting for a bad value, transport when ranks cannot find each other, or when
 /// the environment speaks of several processes (of torchrun's, say) that cannot be joined. And on this thread alone:
 /// invalid_argument when a context made by `init` is alive, or the thread has one of `run_local` or a ContextGuard;
-/// unsupported in a process that a rank forked. `init` after `shutdown` works, and after an `init` that failed on all
-/// ranks. A process that ends without `shutdown` is closed at exit; with another exit status than 0 it waits for
-/// nobody.
+/// unsupported in a process that was forked while its parent had a context. `init` after `shutdown` works, and after an
+/// `init` that failed on all ranks. A process that ends without `shutdown` is closed at exit; with another exit status
+/// than 0 it waits for nobody.
 KOLO_API void init(const Options& options = {});
 /// Leaves it; see `Context::shutdown`. Does nothing when `init` was not called. Throws `Error` (invalid_argument) on a
 /// thread that has a context of `run_local` or a ContextGuard.

@@ -41,7 +41,8 @@
 namespace kolo {
 
 /// Move-only. Its memory is the gradients' own and counts as theirs: on the CPU pages that no tensor uses take none. It
-/// has no name in any file system, and vanishes with the last process that maps it; a forked child does not get it.
+/// has no name in any file system, and vanishes with the last process that maps it; a forked child does not get it, and
+/// its calls on the arena throw `Error` (unsupported).
 ///
 /// Threads: `allocate` and the questions may be called from any thread; not while the arena is moved or destroyed.
 ///

@@ -6,6 +6,7 @@
 #define KOLO_HANDLE_HPP
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -36,13 +37,23 @@ struct HandleAccess;
 /// Catch an exception that the job is to survive before it reaches an open handle,
 /// or `detach` the handle.
 ///
+/// In a process that a rank has forked every call on an inherited handle throws `Error` (unsupported), and its end does
+/// nothing.
+///
 /// A thread that waits drives the engine itself, so a wait costs no thread switch where the operation is quick.
 class KOLO_API Handle {
  public:
   Handle() noexcept = default;
   explicit Handle(std::shared_ptr<detail::HandleState> state) noexcept;
   Handle(Handle&&) noexcept = default;
-  Handle& operator=(Handle&&) noexcept = default;
+  Handle& operator=(Handle&& other) noexcept {
+    if (this == &other) return *this;
+    detach();
+    state_ = std::move(other.state_);
+    exceptions_at_birth_ = other.exceptions_at_birth_;
+    generation_ = other.generation_;
+    return *this;
+  }
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
   ~Handle() {
@@ -101,6 +112,7 @@ class KOLO_API Handle {
 
   std::shared_ptr<detail::HandleState> state_;
   int exceptions_at_birth_ = 0;
+  std::uint32_t generation_ = 0;  // of forks: that of the process that started it
 };
 
 /// Waits for all of them, also when one fails; then throws the first failure in the order given. Empty handles are

@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <exception>
 #include <memory>
-#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,17 +23,6 @@
 namespace kolo {
 namespace {
 
-[[noreturn]] void throw_inherited() {
-  throw Error(ErrorCode::unsupported,
-              "this process is a fork of a rank, and no rank itself: it cannot use its parent's "
-              "context, nor join the job");
-}
-
-/// Never destroyed: its threads are the parent's.
-void abandon_inherited(std::shared_ptr<detail::ContextImpl> impl) noexcept {
-  static_cast<void>(new (std::nothrow) std::shared_ptr<detail::ContextImpl>(std::move(impl)));
-}
-
 /// The process's exit status, once it ends by `exit` or by returning from main.
 std::atomic<int> exit_status{0};
 
@@ -46,7 +34,7 @@ class Process {
  public:
   ~Process() {
     if (is_inherited()) {
-      abandon_all();
+      keep_all();
       return;
     }
     const int status = exit_status.load();
@@ -59,6 +47,8 @@ class Process {
   }
 
   void init(const Options& options) {
+    const api::ContextInTheMaking making;
+    check_own();
     const base::MutexLock one_at_a_time(initialising_);
     if (context() != nullptr) {
       throw Error(ErrorCode::invalid_argument, "kolo::init was called before, and kolo::shutdown has not been");
@@ -70,7 +60,8 @@ class Process {
   }
   /// A membership in the launcher's job.
   std::shared_ptr<detail::ContextImpl> join(const Options& options) {
-    if (is_inherited()) throw_inherited();
+    const api::ContextInTheMaking making;
+    check_own();
     const base::MutexLock lock(joining_);
     try {
       auto holder = bootstrap(options);
@@ -112,7 +103,7 @@ class Process {
     left_open_.push_back(std::move(impl));
   }
   /// Whether this process is a fork of the one that made this.
-  [[nodiscard]] bool is_inherited() const noexcept { return generation_ != api::fork_generation(); }
+  [[nodiscard]] bool is_inherited() const noexcept { return generation_.load() != api::fork_generation(); }
   /// Asked by every call, so without the lock.
   [[nodiscard]] Context* context() const noexcept { return current_.load(std::memory_order_acquire); }
 
@@ -122,14 +113,21 @@ class Process {
     const base::MutexLock lock(mutex_);
     return launcher_.bootstrap(options);
   }
+  /// Throws Error (unsupported) in a process that was forked while its parent had a context, or made one. Where it had
+  /// none, nobody was in here, and the child makes this its own.
+  void check_own() {
+    if (!is_inherited()) return;
+    if (api::contexts_are_inherited()) api::throw_inherited();
+    generation_ = api::fork_generation();
+  }
   /// In a forked child: what is here is the parent's. Without the mutex: one of the parent's threads may have held it
   /// at the fork.
-  void abandon_all() noexcept KOLO_NO_THREAD_SAFETY_ANALYSIS {
+  void keep_all() noexcept KOLO_NO_THREAD_SAFETY_ANALYSIS {
     static_cast<void>(context_.release());
-    for (auto& impl : left_open_) abandon_inherited(std::move(impl));
+    for (auto& impl : left_open_) api::keep_inherited(std::move(impl));
   }
 
-  const std::uint64_t generation_ = api::fork_generation();
+  std::atomic<std::uint32_t> generation_{api::fork_generation()};
   base::Mutex initialising_;
   base::Mutex joining_;
   base::Mutex mutex_;
@@ -168,7 +166,7 @@ bool stays_open(const detail::ContextImpl& impl, const char* what) noexcept {
 /// The end of a context by its destructor.
 void end_by_destructor(std::shared_ptr<detail::ContextImpl> impl, const std::string& reason) noexcept {
   if (impl->is_inherited()) {
-    abandon_inherited(std::move(impl));
+    api::keep_inherited(std::move(impl));
   } else if (stays_open(*impl, "kolo::Context")) {
     process().leave_open(std::move(impl));
   } else {
@@ -192,7 +190,7 @@ Group::Group(std::shared_ptr<detail::ContextImpl> context, std::shared_ptr<detai
 
 detail::ContextImpl& Group::impl() const {
   if (!context_) throw Error(ErrorCode::not_initialized, "this context was moved from");
-  if (context_->is_inherited()) throw_inherited();
+  if (context_->is_inherited()) api::throw_inherited();
   if (context_->dissolved()) {
     throw Error(ErrorCode::not_initialized, "the context of this group is gone: it was destroyed, or shut down by "
                                             "kolo::shutdown; take a group of the context that is there now");
@@ -230,6 +228,7 @@ void detail::ContextImpl::close(const std::string& reason, bool hurry) noexcept 
   } catch (const std::exception& error) {
     engine_->logger().write(LogLevel::error, std::string("shutdown failed: ") + error.what());
   }
+  forget_connections();
 }
 
 Context::Context() : Context(Options{}) {}
@@ -273,6 +272,7 @@ void Context::shutdown() {
   if (!world_.context_) return;
   detail::ContextImpl& its = impl();
   its.engine().shutdown();
+  its.forget_connections();
   process().note_end(its);
 }
 

@@ -3,7 +3,6 @@
 // What a `Context` is made of: an engine, and what it was assembled from.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -41,7 +40,7 @@ class Membership {
   [[nodiscard]] const engine::SetStatePtr& state() const noexcept { return state_; }
 
  private:
-  const std::uint64_t generation_ = api::fork_generation();
+  const api::Origin origin_ = {};
   const std::weak_ptr<engine::Engine> engine_ = {};
   const engine::SetStatePtr state_ = nullptr;
 };
@@ -75,15 +74,17 @@ class ContextImpl {
   /// Ends the engine; while an exception unwinds (`reason` is not empty), or in a `hurry`, without waiting for the
   /// others. Not inside a callback of on_done.
   void close(const std::string& reason, bool hurry = false) noexcept;
+  /// Processes that are forked from now on may be ranks. Behind the end of the engine.
+  void forget_connections() noexcept { connections_.reset(); }
   /// Whether this process is a fork of the one that made it: then its threads are not there, and it can neither be used
   /// nor destroyed.
-  [[nodiscard]] bool is_inherited() const noexcept { return generation_ != api::fork_generation(); }
+  [[nodiscard]] bool is_inherited() const noexcept { return !origin_.is_here(); }
   /// That its end matters to the launcher, through whose MPI it was made.
   void belong_to_job() noexcept { of_job_ = true; }
   [[nodiscard]] bool of_job() const noexcept { return of_job_; }
 
  private:
-  const std::uint64_t generation_ = api::fork_generation();
+  const api::Origin origin_ = {};
   std::unique_ptr<bootstrap::Bootstrap> bootstrap_;  // outlives what was made with it
   std::shared_ptr<transport::NodeLink> link_;
   std::shared_ptr<transport::Regions> regions_;

@@ -8,6 +8,9 @@
 #include <atomic>
 #include <cerrno>
 #include <set>
+#include <utility>
+
+#include <kolo/error.hpp>
 
 #include "base/mutex.hpp"
 #include "base/system_error.hpp"
@@ -28,8 +31,15 @@ namespace {
 struct Registry {
   base::Mutex mutex;
   std::set<const ClosedInChildren*> all KOLO_GUARDED_BY(mutex);
-  std::atomic<std::uint64_t> generation{0};
+  int in_the_making KOLO_GUARDED_BY(mutex) = 0;
+  bool inherited KOLO_GUARDED_BY(mutex) = false;
+  std::vector<std::shared_ptr<void>> kept KOLO_GUARDED_BY(mutex);
+
+  [[nodiscard]] bool is_used() const KOLO_REQUIRES(mutex) { return !all.empty() || in_the_making > 0; }
 };
+
+/// Asked by every call on a handle.
+constinit std::atomic<std::uint32_t> generation{0};
 
 Registry& registry() {
   static Registry& instance = *new Registry;
@@ -40,7 +50,8 @@ Registry& registry() {
 void before_fork() KOLO_ACQUIRE(registry().mutex) { registry().mutex.lock(); }
 void after_fork_in_parent() KOLO_RELEASE(registry().mutex) { registry().mutex.unlock(); }
 void after_fork_in_child() KOLO_RELEASE(registry().mutex) {
-  registry().generation.fetch_add(1);
+  generation.fetch_add(1);
+  registry().inherited |= registry().is_used();
   for (const ClosedInChildren* inherited : registry().all) close_in_child(*inherited);
   registry().mutex.unlock();
 }
@@ -52,11 +63,38 @@ void register_handlers() {
 
 }  // namespace
 
-std::uint64_t fork_generation() noexcept { return registry().generation.load(std::memory_order_relaxed); }
+std::uint32_t fork_generation() noexcept { return generation.load(std::memory_order_relaxed); }
+
+void throw_inherited() {
+  throw Error(ErrorCode::unsupported,
+              "this process is a fork of a rank, and no rank itself: it cannot use its parent's "
+              "context, nor join the job");
+}
+
+void keep_inherited(std::shared_ptr<void> object) noexcept {
+  const base::MutexLock lock(registry().mutex);
+  registry().kept.push_back(std::move(object));
+}
 
 bool contexts_are_open() {
   const base::MutexLock lock(registry().mutex);
-  return !registry().all.empty();
+  return registry().is_used();
+}
+
+bool contexts_are_inherited() {
+  const base::MutexLock lock(registry().mutex);
+  return registry().inherited;
+}
+
+ContextInTheMaking::ContextInTheMaking() {
+  register_handlers();
+  const base::MutexLock lock(registry().mutex);
+  ++registry().in_the_making;
+}
+
+ContextInTheMaking::~ContextInTheMaking() {
+  const base::MutexLock lock(registry().mutex);
+  --registry().in_the_making;
 }
 
 ClosedInChildren::ClosedInChildren(const std::vector<int>& descriptors) {
@@ -64,7 +102,7 @@ ClosedInChildren::ClosedInChildren(const std::vector<int>& descriptors) {
   for (const int number : descriptors) {
     struct stat file = {};
     if (::fstat(number, &file) != 0) base::throw_errno("fstat", errno);
-    descriptors_.push_back({number, file.st_dev, file.st_ino});
+    if (S_ISSOCK(file.st_mode)) descriptors_.push_back({number, file.st_dev, file.st_ino});
   }
   const base::MutexLock lock(registry().mutex);
   registry().all.insert(this);

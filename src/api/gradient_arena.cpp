@@ -13,6 +13,7 @@
 #include <kolo/error.hpp>
 
 #include "api/context_impl.hpp"
+#include "api/forks.hpp"
 #include "base/mutex.hpp"
 #include "base/quote.hpp"
 #include "base/round_up.hpp"
@@ -290,6 +291,14 @@ class GradientArena::Impl {
  public:
   Impl(const Group& group, std::size_t bytes, Device device, std::string name)
       : name_(std::move(name)), device_(device), memory_(make_memory(group, subject(name_), bytes, device)) {}
+  ~Impl() {
+    if (!origin_.is_here()) api::keep_inherited(std::move(memory_));
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  /// Throws Error (unsupported) in a forked process, which does not have the memory.
+  void check_origin() const { origin_.check(); }
 
   TensorView allocate(DType dtype, const Shape& shape, std::optional<Stream> stream) {
     if (dtype > core::kLastDType) {
@@ -325,9 +334,10 @@ class GradientArena::Impl {
   }
 
  private:
+  const api::Origin origin_ = {};
   const std::string name_;
   const Device device_;
-  const std::unique_ptr<Memory> memory_;
+  std::unique_ptr<Memory> memory_;
   mutable base::Mutex mutex_;
   std::size_t allocated_ KOLO_GUARDED_BY(mutex_) = 0;
 };
@@ -387,6 +397,7 @@ GradientArena::~GradientArena() = default;
 
 GradientArena::Impl& GradientArena::impl() const {
   if (!impl_) throw Error(ErrorCode::invalid_argument, "this GradientArena was moved from");
+  impl_->check_origin();
   return *impl_;
 }
 

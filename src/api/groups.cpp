@@ -19,7 +19,7 @@
 
 namespace kolo {
 detail::Membership::~Membership() {
-  if (state_ == nullptr || generation_ != api::fork_generation()) return;
+  if (state_ == nullptr || !origin_.is_here()) return;
   const std::shared_ptr<engine::Engine> engine = engine_.lock();
   if (engine == nullptr) return;
   try {

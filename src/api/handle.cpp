@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/forks.hpp"
 #include "api/handle_access.hpp"
 #include "base/check.hpp"
 #include "base/log.hpp"
@@ -19,10 +20,11 @@
 namespace kolo {
 
 Handle::Handle(std::shared_ptr<detail::HandleState> state) noexcept
-    : state_(std::move(state)), exceptions_at_birth_(std::uncaught_exceptions()) {}
+    : state_(std::move(state)), exceptions_at_birth_(std::uncaught_exceptions()), generation_(api::fork_generation()) {}
 
 detail::HandleState& Handle::state() const {
   if (!state_) throw Error(ErrorCode::invalid_argument, "this handle is empty: it was moved from, or never started");
+  if (generation_ != api::fork_generation()) api::throw_inherited();
   return *state_;
 }
 
@@ -62,11 +64,16 @@ void end_open(detail::HandleState& operation) noexcept {
 }  // namespace
 
 void Handle::let_go() noexcept {
-  if (!state_->done() && std::uncaught_exceptions() > exceptions_at_birth_) end_open(*state_);
-  state_.reset();
+  const bool is_here = generation_ == api::fork_generation();
+  if (is_here && !state_->done() && std::uncaught_exceptions() > exceptions_at_birth_) end_open(*state_);
+  detach();
 }
 
-void Handle::detach() noexcept { state_.reset(); }
+void Handle::detach() noexcept {
+  if (!state_) return;
+  if (generation_ != api::fork_generation()) return api::keep_inherited(std::move(state_));
+  state_.reset();
+}
 
 void Handle::wait() {
   detail::HandleState& operation = state();

@@ -123,7 +123,9 @@ void Launcher::note(State state) noexcept {
   mpi_.leave_together(state == State::left_together);
 }
 
-void Launcher::end(base::Duration patience, int status) noexcept { mpi_.end(patience, status); }
+void Launcher::end(base::Duration patience, int status) noexcept {
+  if (origin_ && origin_->is_here()) mpi_.end(patience, status);
+}
 
 #else
 
@@ -165,6 +167,12 @@ std::unique_ptr<detail::BootstrapHolder> Launcher::bootstrap(const Options& opti
 #ifdef KOLO_HAS_MPI
   const base::Duration patience = connect_patience(options);
   const base::Lookup environment = environment_of(options);
+  if (origin_ && !origin_->is_here()) {
+    throw Error(ErrorCode::transport,
+                "MPI was initialised before this process was forked, and does not work in a fork: "
+                "start the processes by mpirun, or let them meet without MPI (KOLO_STORE)");
+  }
+  origin_.emplace();
   mpi_.begin(patience, environment);
   auto bootstrap = mpi::MpiBootstrap::of_world(join_node_of_processes, patience, process_gate());
   expect_all_processes(environment, bootstrap->size());

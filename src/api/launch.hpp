@@ -6,12 +6,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <kolo/options.hpp>
 
 #include "api/bootstrap_holder.hpp"
+#include "api/forks.hpp"
 #include "base/clock.hpp"
 #include "base/settings.hpp"
 #include "launch/start.hpp"
@@ -39,20 +41,21 @@ std::shared_ptr<transport::CallerGate> process_gate();
 /// What the process owes its launcher. One instance a process; one thread at a time.
 class Launcher {
  public:
-  /// By MPI. Throws Error (transport): it cannot be initialised, not all ranks come in time, or fewer come than a
-  /// launcher has started. Null: there is no MPI in the build.
+  /// By MPI. Throws Error (transport): it cannot be initialised, or was before this process was forked, not all ranks
+  /// come in time, or fewer come than a launcher has started. Null: there is no MPI in the build.
   std::unique_ptr<detail::BootstrapHolder> bootstrap(const Options& options);
   /// How the last membership in the job began or ended, and so whether MPI can be finalised: not after a fault or a
   /// start that failed, which may have left operations open with ranks that are gone. A later start that succeeds heals
   /// that.
   enum class State { joined, left_together, left_alone, broken };
   void note(State state) noexcept;
-  /// At the end of the process: finalises an MPI that Kolo initialised, within `patience`; else the process ends with
-  /// exit status `status`.
+  /// At the end of the process: finalises an MPI that Kolo initialised in it, within `patience`; else the process ends
+  /// with exit status `status`.
   void end(base::Duration patience, int status) noexcept;
 
  private:
 #ifdef KOLO_HAS_MPI
+  std::optional<Origin> origin_;  // of MPI, once it has begun
   mpi::Lifetime mpi_;
 #endif
 };

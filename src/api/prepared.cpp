@@ -8,6 +8,7 @@
 
 #include "api/call.hpp"
 #include "api/context_impl.hpp"
+#include "api/forks.hpp"
 #include "api/submit.hpp"
 
 namespace kolo {
@@ -31,11 +32,19 @@ class Prepared::Impl {
         signature_(group.set().names.share(std::move(request.signature))), buffers_(std::move(request.buffers)),
         rooms_(rooms_of(request)), splits_(std::move(request.splits)), timeout_(request.timeout),
         device_(request.device), streams_(std::move(request.streams)), entry_(group.set().names.hold(name)) {}
-  ~Impl() { entry_.table.release(entry_); }
+  ~Impl() {
+    if (origin_.is_here()) {
+      entry_.table.release(entry_);
+    } else {
+      api::keep_inherited(std::move(engine_));
+      api::keep_inherited(std::move(operation_));
+    }
+  }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
   Handle start() {
+    origin_.check();
     engine_->check_usable();
     entry_.table.claim_held(entry_);
     if (!engine::try_reuse(operation_)) renew();
@@ -73,8 +82,9 @@ class Prepared::Impl {
     operation_->timeout = timeout_;
   }
 
+  const api::Origin origin_ = {};
   const Group group_;  // lives as long as this
-  const std::shared_ptr<engine::Engine> engine_;
+  std::shared_ptr<engine::Engine> engine_;
   const std::shared_ptr<const core::Signature> signature_;
   const engine::Buffers buffers_;
   const std::vector<detail::RoomGiven> rooms_;  // by tensor

@@ -128,9 +128,12 @@ TensorHandle::~TensorHandle() { let_go(); }
 
 // What is still under way takes the tensor along.
 void TensorHandle::let_go() noexcept {
-  if (handle_.valid() && !handle_.done()) {
-    handle_.on_done([tensor = std::move(tensor_)](const Status&) {});
-    handle_.detach();
+  try {
+    if (handle_.valid() && !handle_.done()) {
+      handle_.on_done([tensor = std::move(tensor_)](const Status&) {});
+      handle_.detach();
+    }
+  } catch (const Error&) {  // a forked process, in which nothing uses the tensor
   }
 }
 
