@@ -2,6 +2,7 @@
 #include "bootstrap/handover.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -152,6 +153,22 @@ TEST(Handover, AnImpossibleSizeFailsForAllWithTheLeadersReason) {
         message_of(ErrorCode::out_of_memory, [&] { join_node(bootstrap, topology_of(bootstrap), kTooMuch, "a key"); });
     EXPECT_NE(message.find("rank 0 cannot share memory with its node: "), std::string::npos) << message;
     EXPECT_NE(message.find("4611686018427387904 bytes"), std::string::npos) << message;
+  });
+  EXPECT_EQ(statuses, std::vector<int>(2, 0));
+}
+
+/// As batch systems set it. The system would end the leader by a signal.
+TEST(Handover, ALimitOfFileSizesFailsForAllWithTheLeadersReason) {
+  const std::vector<int> statuses = testing::run_processes(2, [&](Bootstrap& bootstrap) {
+    rlimit limit{kBytes - 1, kBytes - 1};
+    if (bootstrap.rank() == 0) {
+      ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+    }
+    const auto join = [&](std::size_t bytes) { return join_node(bootstrap, topology_of(bootstrap), bytes, "a key"); };
+    EXPECT_EQ(message_of(ErrorCode::transport, [&] { join(kBytes); }),
+              "rank 0 cannot share memory with its node: sizing a shared segment to 1048576 bytes: files may have "
+              "1048575 bytes at most, shared memory too: raise that limit (ulimit -f)");
+    EXPECT_EQ(join(kBytes / 2)->bytes(), kBytes / 2);
   });
   EXPECT_EQ(statuses, std::vector<int>(2, 0));
 }

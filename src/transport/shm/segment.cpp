@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,12 +26,23 @@ std::string of_size(const char* what, std::size_t bytes) {
   return std::string(what) + std::to_string(bytes) + " bytes";
 }
 
+/// Beyond this limit the system would end the process by a signal. Batch systems set it.
+void check_file_limit(std::size_t bytes) {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0) base::throw_errno("getrlimit(RLIMIT_FSIZE)", errno);
+  if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= bytes) return;
+  throw Error(ErrorCode::transport, of_size("sizing a shared segment to ", bytes) + ": files may have " +
+                                        std::to_string(limit.rlim_cur) +
+                                        " bytes at most, shared memory too: raise that limit (ulimit -f)");
+}
+
 }  // namespace
 
 Segment Segment::create(std::size_t bytes) {
   Segment segment;
   segment.file_.reset(::memfd_create("kolo", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!segment.file_.valid()) base::throw_errno(of_size("making a shared segment of ", bytes), errno);
+  check_file_limit(bytes);
   if (::ftruncate(segment.fd(), static_cast<off_t>(bytes)) != 0)
     base::throw_errno(of_size("sizing a shared segment to ", bytes), errno);
   // A peer that shrank the file would have us killed by SIGBUS.
