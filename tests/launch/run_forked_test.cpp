@@ -3,9 +3,11 @@
 // Worlds of real processes without MPI: by run_forked, and by every kind of meeting place.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -78,6 +80,59 @@ TEST(RunForked, RanksAreProcesses) {
     require(kolo::describe().find("tcp://127.0.0.1:") != std::string::npos &&
                 kolo::describe().find(", because run_forked has made this process") != std::string::npos,
             kolo::describe());
+  });
+}
+
+/// From then on no rank can read or write another one's memory, which all have found that they can.
+void drop_privileges() {
+  constexpr uid_t kNobody = 65534;
+  require(::geteuid() != 0 || ::setuid(kNobody) == 0, "setuid");
+  require(::prctl(PR_SET_DUMPABLE, 0) == 0, "prctl");
+}
+
+TEST(RunForked, MessagesArriveWhenRanksHaveDroppedTheirPrivileges) {
+  kolo::run_forked(2, [] {
+    const int other = 1 - kolo::rank();
+    for (int round = 0; round < 3; ++round) {
+      for (const std::size_t elements : {std::size_t{10}, std::size_t{30000}, std::size_t{3000000}}) {
+        const std::vector<int> mine(elements, kolo::rank() + 10 * round + 1);
+        std::vector<int> theirs(elements, -1);
+        kolo::sendrecv(kolo::const_view(mine), other, kolo::view(theirs), other);
+        require(theirs == std::vector<int>(elements, other + 10 * round + 1), "a message to and fro");
+        if (kolo::rank() == 0) {
+          kolo::send(kolo::const_view(mine), 1);
+        } else {
+          kolo::recv(kolo::view(theirs), 0);
+          require(theirs == std::vector<int>(elements, 10 * round + 1), "a message");
+        }
+      }
+      check_sums();
+      if (round == 0) drop_privileges();
+    }
+  });
+}
+
+TEST(RunForked, TheLongestTimeoutIsNeverOver) {
+  kolo::run_forked(2, [] {
+    constexpr std::size_t kElements = std::size_t{1} << 20;
+    constexpr auto kLongest = std::chrono::nanoseconds::max();
+    std::vector<float> x(kElements, 1 + static_cast<float>(kolo::rank()));
+    std::vector<float> both(2 * kElements);
+    const kolo::TensorView view = kolo::view(x);
+    for (int i = 0; i < 3; ++i) {
+      kolo::broadcast(view, 0, kolo::BroadcastOptions{}.with_timeout(kLongest));
+      require(x[kElements - 1] == 1, "a wrong result");
+      kolo::reduce(view, 0, kolo::ReduceOptions{}.with_timeout(kLongest));
+      require(x[kElements - 1] == (kolo::rank() == 0 ? 2 : 1), "a wrong result");
+      x.assign(kElements, 1);
+      kolo::allreduce(view, kolo::AllreduceOptions{kolo::ReduceOp::average}.with_timeout(kLongest));
+      require(x[kElements - 1] == 1, "a wrong result");
+      kolo::allgather_into(view, kolo::view(both), kolo::AllgatherOptions{}.with_timeout(kLongest));
+      require(both[2 * kElements - 1] == 1, "a wrong result");
+      kolo::barrier(kolo::BarrierOptions{}.with_timeout(kLongest));
+      if (kolo::rank() == 0) kolo::send(view, 1, 0, kolo::SendOptions{}.with_timeout(kLongest));
+      if (kolo::rank() == 1) kolo::recv(view, 0, 0, kolo::RecvOptions{}.with_timeout(kLongest));
+    }
   });
 }
 

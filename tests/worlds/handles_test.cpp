@@ -173,30 +173,6 @@ TEST(Handles, TimeoutsOfCallsTakeAnyUnit) {
   EXPECT_EQ(x[0], 1.0F);
 }
 
-TEST(Handles, TheLongestTimeoutIsNeverOver) {
-  kolo::run_local(2, [] {
-    constexpr std::size_t kElements = std::size_t{1} << 20;
-    constexpr auto kLongest = std::chrono::nanoseconds::max();
-    std::vector<float> x(kElements, 1 + static_cast<float>(kolo::rank()));
-    std::vector<float> both(2 * kElements);
-    const kolo::TensorView view = kolo::view(x);
-    for (int i = 0; i < 20; ++i) {
-      kolo::broadcast(view, 0, kolo::BroadcastOptions{}.with_timeout(kLongest));
-      EXPECT_EQ(x[kElements - 1], 1);
-      kolo::reduce(view, 0, kolo::ReduceOptions{}.with_timeout(kLongest));
-      EXPECT_EQ(x[kElements - 1], kolo::rank() == 0 ? 2 : 1);
-      x.assign(kElements, 1);
-      kolo::allreduce(view, kolo::AllreduceOptions{kolo::ReduceOp::average}.with_timeout(kLongest));
-      EXPECT_EQ(x[kElements - 1], 1);
-      kolo::allgather_into(view, kolo::view(both), kolo::AllgatherOptions{}.with_timeout(kLongest));
-      EXPECT_EQ(both[2 * kElements - 1], 1);
-      kolo::barrier(kolo::BarrierOptions{}.with_timeout(kLongest));
-      if (kolo::rank() == 0) kolo::send(view, 1, 0, kolo::SendOptions{}.with_timeout(kLongest));
-      if (kolo::rank() == 1) kolo::recv(view, 0, 0, kolo::RecvOptions{}.with_timeout(kLongest));
-    }
-  });
-}
-
 TEST(Handles, TimeoutsOfCallsMustBePositive) {
   kolo::Context context;
   std::vector<float> x{1};
