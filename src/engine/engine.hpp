@@ -408,6 +408,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] bool adopt(p2p::Message& message, MessageOperation* owner,
                            std::optional<std::chrono::nanoseconds> timeout);
   void wait_for(Span<p2p::Message* const> messages, std::optional<std::chrono::nanoseconds> timeout);
+  void give_up(Span<p2p::Message* const> messages);
   void look_after_others() KOLO_EXCLUDES(driver_.mutex());
   void look_soon() KOLO_EXCLUDES(driver_.mutex());
   void tell_driver() KOLO_EXCLUDES(driver_.mutex());

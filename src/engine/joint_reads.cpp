@@ -85,7 +85,7 @@ bool JointReads::await_owner(int rank, const Await& await) {
 void JointReads::close(int rank) noexcept {
   const auto place = static_cast<std::size_t>(rank);
   open_[place] = false;
-  unfit_[place] = !state(own_, rank).copy.revoke(*memory_, local_ranks_[place]);
+  unfit_[place] = state(own_, rank).copy.revoke(*memory_, local_ranks_[place]) != transport::JointCopy::Revoked::free;
 }
 
 void JointReads::end() noexcept {

@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "data/p2p/sentences.hpp"
 #include "engine/engine.hpp"
 
 namespace kolo::engine {
@@ -40,21 +41,29 @@ void Engine::transfer(Span<p2p::Message* const> messages, std::optional<std::chr
   const bool leaves_node = std::any_of(messages.begin(), messages.end(),
                                        [this](const p2p::Message* message) { return messages_.leaves_node(*message); });
   bool done = true;
-  if (leaves_node) {
-    for (p2p::Message* message : messages) done &= messages_.start(*message);
-    if (done) return look_after_others();
-    return wait_for(messages, timeout);
-  }
   try {
-    done = messages_.start(messages, pauses_a_look()) ||
-           std::all_of(messages.begin(), messages.end(), [this](p2p::Message* message) { return look_out(*message); });
-    if (done) return look_after_others();
-  } catch (const Error& error) {  // a peer has written what no peer writes
+    if (leaves_node) {
+      for (p2p::Message* message : messages) done &= messages_.start(*message);
+    } else {
+      done =
+          messages_.start(messages, pauses_a_look()) ||
+          std::all_of(messages.begin(), messages.end(), [this](p2p::Message* message) { return look_out(*message); });
+    }
+  } catch (const Error& error) {  // a peer has written what no peer writes, or there is no memory for what it has sent
     // They have begun: nothing else throws such an error.
     for (p2p::Message* message : messages) messages_.give_up(*message, error.status());
     give_up(topology_.rank, ErrorCode::transport, std::string(error.status().message()));
+  } catch (...) {  // no memory: the caller's messages go with this call
+    give_up(messages);
+    throw;
   }
+  if (done) return look_after_others();
   wait_for(messages, timeout);
+}
+
+/// For want of memory. Those that are done, or have not begun, are left alone.
+void Engine::give_up(Span<p2p::Message* const> messages) {
+  for (p2p::Message* message : messages) messages_.give_up(*message, p2p::no_memory());
 }
 
 /// A thread whose messages are done has moved others', or leaves them open.
@@ -71,10 +80,8 @@ void Engine::wait_for(Span<p2p::Message* const> messages, std::optional<std::chr
   std::array<std::shared_ptr<MessageOperation>, 2> operations;
   try {
     for (std::size_t i = 0; i < messages.size(); ++i) operations[i] = std::make_shared<MessageOperation>();
-  } catch (...) {  // no memory: the caller's messages go with this call
-    for (p2p::Message* message : messages) {
-      messages_.give_up(*message, Status(ErrorCode::out_of_memory, "no memory to wait for this message"));
-    }
+  } catch (...) {
+    give_up(messages);
     throw;
   }
   std::array<Operation*, 2> open{};

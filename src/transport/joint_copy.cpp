@@ -114,18 +114,22 @@ bool JointCopy::is_stuck(const PeerMemory& memory, int owner) const noexcept {
   return !memory.may_be_writing(owner, writer_.load(std::memory_order_seq_cst)) && !is_idle();
 }
 
-bool JointCopy::revoke(PeerMemory& memory, int owner) noexcept {
+JointCopy::Revoked JointCopy::revoke(PeerMemory& memory, int owner, base::Duration patience) noexcept {
   std::uint64_t before = word_.load(std::memory_order_seq_cst);
   for (Word word = Word::of(before); !word.closed; word = Word::of(before)) {
     word.closed = true;
     if (word_.compare_exchange_weak(before, word.packed(), std::memory_order_seq_cst)) break;
   }
   target_.bytes.store(0, std::memory_order_seq_cst);
+  const base::Time begun = base::now();
   for (int yields = 1; !is_idle(); ++yields) {
-    if (yields % kYields == 0 && is_stuck(memory, owner)) return false;
+    if (yields % kYields == 0) {
+      if (is_stuck(memory, owner)) return Revoked::kept;
+      if (base::now() - begun >= patience) return Revoked::unsafe;
+    }
     std::this_thread::yield();
   }
-  return true;
+  return Revoked::free;
 }
 
 JointCopy::Help JointCopy::help(PeerMemory& memory, int reader, Number number, const DataOf& data_of) noexcept {

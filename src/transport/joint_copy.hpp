@@ -27,14 +27,17 @@
 // owner that is stopped before its call of the system writes nothing when it goes on. One that is inside ends its call,
 // also when it is being stopped or killed. If it is stopped then, and cannot say that it does not write any more, the
 // reader sees that it is (PeerMemory::may_be_writing), and goes on; this state is not used again. While the owner's
-// thread runs, or waits for memory, the reader waits for the end of its piece.
+// thread runs, or waits for memory, the reader waits for the end of its piece, but not for ever: its caller holds locks
+// that others need. After `kPatience` nobody can promise anything about the memory any more, which is a fatal error.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 
+#include "base/clock.hpp"
 #include "transport/peer_memory.hpp"
 
 namespace kolo::transport {
@@ -69,9 +72,12 @@ class alignas(64) JointCopy {
   /// While it is not idle: whether the owner, a local rank, will not go on by itself, because it was stopped or has
   /// ended. A call of the system.
   [[nodiscard]] bool is_stuck(const PeerMemory& memory, int owner) const noexcept;
-  /// Ends a copy that is not over: `owner`, a local rank, writes nothing any more. False: this must not be opened
-  /// again.
-  [[nodiscard]] bool revoke(PeerMemory& memory, int owner) noexcept;
+  /// Of `revoke`. `kept`: the owner was stopped, and writes nothing any more, but the copy must not be opened again.
+  /// `unsafe`: likewise, and it may still write.
+  enum class Revoked : std::uint8_t { free, kept, unsafe };
+  static constexpr std::chrono::seconds kPatience{2};
+  /// Ends a copy that is not over, so that `owner`, a local rank, writes nothing any more. Waits for so long at most.
+  [[nodiscard]] Revoked revoke(PeerMemory& memory, int owner, base::Duration patience = kPatience) noexcept;
 
   // -- the owner
   enum class Help : std::uint8_t { none, wrote, failed };

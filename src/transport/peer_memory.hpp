@@ -31,8 +31,8 @@ class PeerMemory {
   virtual Status write(int local_rank, const Target& target, const void* from, std::size_t bytes) = 0;
   /// Whether this rank will be able to tell that a peer's `write` is over, however that peer ends or is stopped.
   [[nodiscard]] virtual bool sees_writers() const noexcept = 0;
-  /// Whether a `write` that this thread of that rank has begun may still go on. A thread that is stopped, or ends, ends
-  /// its call of the system first. True in doubt.
+  /// Whether a `write` that this thread of that rank has begun may still go on. A thread that is stopped or
+  /// frozen, or ends, ends its call of the system first. True in doubt.
   [[nodiscard]] virtual bool may_be_writing(int local_rank, int thread) const noexcept = 0;
   /// Whether peers will be able to read this memory of this rank's own. Looks at the first and the last page.
   [[nodiscard]] virtual bool is_readable(const void* begin, std::size_t bytes) = 0;

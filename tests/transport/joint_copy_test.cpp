@@ -29,6 +29,7 @@ namespace kolo::transport {
 namespace {
 
 using Help = JointCopy::Help;
+using Revoked = JointCopy::Revoked;
 
 const std::size_t kSizes[] = {1, 4096, 16384, 16385, 100000, 1 << 20, (9 << 20) + 7};
 
@@ -88,7 +89,7 @@ TEST(JointCopy, EitherMayCopyAll) {
       EXPECT_TRUE(copy.is_idle());
       EXPECT_EQ(to, from) << bytes;
       EXPECT_EQ(copy.help(memory, 0, number, at(from)), Help::none);
-      EXPECT_TRUE(copy.revoke(memory, 0)) << "which costs nothing when it is over";
+      EXPECT_EQ(copy.revoke(memory, 0), Revoked::free) << "which costs nothing when it is over";
     }
   }
 }
@@ -162,7 +163,7 @@ TEST(JointCopy, WhoHasAnOldNumberTakesNothing) {
   const std::vector<std::byte> from = numbered(50000);
   std::vector<std::byte> first(50000), second(50000);
   const JointCopy::Number old = copy.open(first.data(), first.size());
-  ASSERT_TRUE(copy.revoke(memory, 0));
+  ASSERT_EQ(copy.revoke(memory, 0), Revoked::free);
   const JointCopy::Number number = copy.open(second.data(), second.size());
   EXPECT_NE(number, old);
   EXPECT_EQ(copy.help(memory, 0, old, at(from)), Help::none);
@@ -202,7 +203,7 @@ TEST(JointCopy, AnOwnerThatIsStoppedBeforeItWritesWritesNothing) {
     std::thread reader;
     memory.before_system = [&](const PeerMemory::Target& target) {
       reader = std::thread([&] {
-        is_free = copy.revoke(memory, 0);
+        is_free = copy.revoke(memory, 0) == Revoked::free;
         returned = true;
       });
       if (!runs) {
@@ -228,7 +229,7 @@ TEST(JointCopy, AReaderThatGivesUpWaitsForThePieceThatIsBeingWritten) {
   std::thread reader;
   memory.in_system = [&](const PeerMemory::Target& target) {
     reader = std::thread([&] {
-      EXPECT_TRUE(copy.revoke(memory, 0));
+      EXPECT_EQ(copy.revoke(memory, 0), Revoked::free);
       EXPECT_FALSE(writes.load()) << "its caller may use the memory now";
     });
     while (target.bytes.load() > 0) std::this_thread::yield();
@@ -237,6 +238,20 @@ TEST(JointCopy, AReaderThatGivesUpWaitsForThePieceThatIsBeingWritten) {
   };
   EXPECT_EQ(copy.help(memory, 0, number, at(from)), Help::none);
   reader.join();
+}
+
+/// As one that waits for a disk that does not answer.
+TEST(JointCopy, AReaderDoesNotWaitForEverForAPiece) {
+  JointCopy copy{};
+  Memory memory;
+  const std::vector<std::byte> from = numbered(1 << 20);
+  std::vector<std::byte> to(from.size());
+  const JointCopy::Number number = copy.open(to.data(), to.size());
+  memory.before_system = [&](const PeerMemory::Target&) {
+    EXPECT_EQ(copy.revoke(memory, 0, std::chrono::milliseconds(1)), Revoked::unsafe);
+  };
+  EXPECT_EQ(copy.help(memory, 0, number, at(from)), Help::none);
+  EXPECT_EQ(to, std::vector<std::byte>(to.size())) << "this one had not reached the system";
 }
 
 /// Processes. The reader stops the owner at any moment, gives up, uses its memory for something else, and lets the
@@ -281,7 +296,9 @@ TEST(JointCopy, AnOwnerThatIsStoppedAtAnyMomentWritesNothingAfterwards) {
       const std::uint32_t before = shared.helped.load();
       for (std::uint32_t i = 0; i < round * 50 && shared.helped.load() < before + 2; ++i) std::this_thread::yield();
       ASSERT_EQ(::kill(owner, SIGSTOP), 0);
-      if (!copy.revoke(*peers, 1)) ++stopped_inside;
+      const Revoked revoked = copy.revoke(*peers, 1);
+      ASSERT_NE(revoked, Revoked::unsafe) << round;
+      if (revoked == Revoked::kept) ++stopped_inside;
       written += std::count(to.begin(), to.end(), std::byte{0x5A}) > 0 ? 1 : 0;
       std::fill(to.begin(), to.end(), std::byte{7});
       const std::uint32_t stopped_at = shared.helped.load();

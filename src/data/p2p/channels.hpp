@@ -24,6 +24,8 @@ class FrameHandler {
   virtual ~FrameHandler() = default;
   /// `data` is valid during the call.
   virtual void on_frame(int source, const Frame& frame, const std::byte* data, std::size_t bytes) = 0;
+  /// Whether frames of that rank are wanted now. If not they stay in the channel, where it holds them by rank.
+  [[nodiscard]] virtual bool wants(int /*source*/) const noexcept { return true; }
 };
 
 /// Of one rank. Ranks are those of the world, never this one itself. One thread at a time.

@@ -35,6 +35,14 @@
 // a list until the channel back has room. A sender puts data of a long message into the channel only when it is wanted.
 // So two ranks that have operations open never wait for each other's channel to become empty, whatever they send.
 //
+// Kept messages. Short messages that nobody has asked for take memory of the receiver's, and no receive may ever ask
+// for them. So there are two limits (protocol.hpp). Beyond 64 MiB of one rank's the receiver leaves that rank's channel
+// alone until it has a message open that needs it: a send to that rank, or a receive from it or from any. Then the
+// channel fills, and the sender's calls wait, as they do for a receiver that is not in a call at all. While there is
+// such a message the receiver goes on, for what it waits for may be behind what it does not want. Beyond 1 GiB of all
+// ranks' the job ends with an error that names the sender. Frames of other nodes come in one stream: they are always
+// taken, and have the second limit alone.
+//
 // Reading the sender's memory. `announced` may carry an address and a *permit* (node_channels.hpp). The receiver reads,
 // or has the data sent, as it likes. A sender that gives its send up takes the permit away: after that nobody reads, or
 // believes what he has read. Of a long message the sender may write pieces itself, into the receiver's memory, while it

@@ -12,20 +12,52 @@ bool fits(const Message& receive, const Frame& frame, int source) noexcept {
          (receive.tag == kAny || receive.tag == frame.tag);
 }
 
-template <class Which>
-std::optional<Arrival> take_first(std::deque<Arrival>& arrivals, Which&& which) {
-  const auto found = std::find_if(arrivals.begin(), arrivals.end(), which);
-  if (found == arrivals.end()) return std::nullopt;
-  std::optional<Arrival> taken = std::move(*found);
-  arrivals.erase(found);
-  return taken;
-}
+/// Of a block of memory, beside its contents.
+constexpr std::uint64_t kBlockBytes = 16;
 
 }  // namespace
 
+std::uint64_t Arrival::cost() const noexcept {
+  return sizeof(Arrival) + (data == nullptr ? 0 : kBlockBytes + frame.bytes);
+}
+
+void Matching::keep(Arrival arrival) {
+  Kept& of_source = kept_of_[arrival.source];
+  const std::uint64_t cost = arrival.cost();
+  arrivals_.push_back(std::move(arrival));
+  for (Kept* kept : {&of_source, &kept_}) {
+    ++kept->messages;
+    kept->bytes += cost;
+  }
+}
+
+template <class Which>
+std::optional<Arrival> Matching::take_first(Which&& which) {
+  const auto found = std::find_if(arrivals_.begin(), arrivals_.end(), which);
+  if (found == arrivals_.end()) return std::nullopt;
+  std::optional<Arrival> taken = std::move(*found);
+  arrivals_.erase(found);
+  for (Kept* kept : {&kept_of_.find(taken->source)->second, &kept_}) {
+    --kept->messages;
+    kept->bytes -= taken->cost();
+  }
+  return taken;
+}
+
+Matching::Kept Matching::kept_of(int source) const noexcept {
+  const auto found = kept_of_.find(source);
+  return found == kept_of_.end() ? Kept() : found->second;
+}
+
+void Matching::clear() noexcept {
+  posted_.clear();
+  arrivals_.clear();
+  kept_of_.clear();
+  kept_ = {};
+}
+
 std::optional<Arrival> Matching::post(Message& receive) {
-  std::optional<Arrival> arrival =
-      take_first(arrivals_, [&](const Arrival& one) { return fits(receive, one.frame, one.source); });
+  std::optional<Arrival> arrival = take_first([&](const Arrival& one) { return fits(receive, one.frame, one.source); });
   if (!arrival) posted_.push_back(&receive);
   return arrival;
 }
@@ -47,15 +79,14 @@ bool Matching::remove(const Message& receive) {
 }
 
 bool Matching::remove(int source, std::uint64_t id) {
-  return take_first(arrivals_,
-                    [&](const Arrival& one) {
-                      return one.source == source && one.frame.kind == FrameKind::announced && one.frame.id == id;
-                    })
-      .has_value();
+  const auto is_it = [&](const Arrival& one) {
+    return one.source == source && one.frame.kind == FrameKind::announced && one.frame.id == id;
+  };
+  return take_first(is_it).has_value();
 }
 
 std::optional<Arrival> Matching::take_of_set(std::uint64_t set) {
-  return take_first(arrivals_, [&](const Arrival& one) { return one.frame.set == set; });
+  return take_first([&](const Arrival& one) { return one.frame.set == set; });
 }
 
 }  // namespace kolo::p2p

@@ -13,6 +13,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "data/p2p/frame.hpp"
@@ -26,17 +27,26 @@ struct Arrival {
   int source = 0;
   std::unique_ptr<std::byte[]> data;  ///< of a whole one
   Message* own = nullptr;             ///< the send, where this rank sends to itself and the data lies there
+
+  /// Of memory, about.
+  [[nodiscard]] std::uint64_t cost() const noexcept;
 };
 
 /// Pure. One thread at a time.
 class Matching {
  public:
+  /// Messages that no receive has asked for, and the memory that they take.
+  struct Kept {
+    std::uint64_t messages = 0;
+    std::uint64_t bytes = 0;
+  };
+
   /// The first message that fits, which is taken out; else the receive is kept.
   [[nodiscard]] std::optional<Arrival> post(Message& receive);
   /// The first receive that this message fits, which is taken out; null: there is none.
   [[nodiscard]] Message* find(const Frame& frame, int source);
   /// A message for which there was none.
-  void keep(Arrival arrival) { arrivals_.push_back(std::move(arrival)); }
+  void keep(Arrival arrival);
   /// Takes a receive out that has not matched; whether it was there.
   bool remove(const Message& receive);
   /// Takes an announced message out that its sender withdraws; whether it was there.
@@ -46,15 +56,19 @@ class Matching {
 
   /// Receives that have not matched, in the order of the calls.
   [[nodiscard]] const std::vector<Message*>& posted() const noexcept { return posted_; }
-  [[nodiscard]] std::size_t arrived() const noexcept { return arrivals_.size(); }
-  void clear() noexcept {
-    posted_.clear();
-    arrivals_.clear();
-  }
+  /// Of all ranks; of one.
+  [[nodiscard]] const Kept& kept() const noexcept { return kept_; }
+  [[nodiscard]] Kept kept_of(int source) const noexcept;
+  void clear() noexcept;
 
  private:
+  template <class Which>
+  [[nodiscard]] std::optional<Arrival> take_first(Which&& which);
+
   std::vector<Message*> posted_;
   std::deque<Arrival> arrivals_;
+  Kept kept_;
+  std::unordered_map<int, Kept> kept_of_;  // by source
 };
 
 }  // namespace kolo::p2p

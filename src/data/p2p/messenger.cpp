@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <utility>
 
+#include <kolo/error.hpp>
+
 #include "base/cpu_relax.hpp"
+#include "data/p2p/sentences.hpp"
 
 namespace kolo::p2p {
 
@@ -17,7 +20,8 @@ Messenger::Messenger(const core::Topology& topology, std::byte* memory, transpor
 
 /// After everything that changes what is open.
 void Messenger::settle() {
-  busy_.store(protocol_.is_busy() || (net_ && net_->has_unsent()), std::memory_order_release);
+  const bool must_tell = !closed_ && node_.unsafe_writer() != Channels::kNobody;
+  busy_.store(must_tell || protocol_.is_busy() || (net_ && net_->has_unsent()), std::memory_order_release);
   news_.store(!protocol_.done().empty(), std::memory_order_release);
 }
 
@@ -30,18 +34,17 @@ bool Messenger::start(Message& message) {
 
 bool Messenger::start(Span<Message* const> messages, int pauses) {
   const base::MutexLock lock(mutex_);
-  try {
-    for (Message* message : messages) protocol_.start(*message);
-  } catch (...) {  // no memory: the messages go with the call
-    for (Message* message : messages)
-      protocol_.give_up(*message, Status(ErrorCode::out_of_memory, "no memory for another message of this call"));
-    settle();
-    throw;
-  }
   const auto are_done = [&] {
     return std::all_of(messages.begin(), messages.end(), [](const Message* message) { return message->done(); });
   };
-  if (!are_done()) look(pauses);
+  try {
+    for (Message* message : messages) protocol_.start(*message);
+    if (!are_done()) look(pauses);
+  } catch (...) {  // the messages go with the call
+    for (Message* message : messages) protocol_.give_up(*message, no_memory());
+    settle();
+    throw;
+  }
   settle();
   return are_done();
 }
@@ -163,6 +166,7 @@ bool Messenger::progress(base::Time now, std::vector<std::string>& warnings) {
       protocol_.expire(now);
       warnings.swap(protocol_.warnings());
     }
+    if (const int rank = node_.unsafe_writer(); rank != Channels::kNobody) throw Error(hangs_while_it_writes(rank));
   } catch (...) {
     routes_.drives = false;
     settle();

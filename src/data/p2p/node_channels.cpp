@@ -258,7 +258,9 @@ bool NodeChannels::take(FrameHandler& handler) {
   if (part_bytes_ == 0) return false;
   find_opened();
   bool moved = false;
-  for (Reading& reading : reading_) moved |= take_from(reading, handler);
+  for (Reading& reading : reading_) {
+    if (handler.wants(here_[static_cast<std::size_t>(reading.local_rank)])) moved |= take_from(reading, handler);
+  }
   return moved;
 }
 
@@ -357,7 +359,11 @@ Channels::Piece NodeChannels::await_sender(int source, Ticket ticket) {
 
 /// A copy that a sender was stopped in keeps its state.
 void NodeChannels::close_joint(int source, Ticket ticket) noexcept {
-  if (joint(topology_.local_rank, ticket).revoke(*peers_, local(source))) free_joints_.push_back(ticket % kJoints);
+  using Revoked = transport::JointCopy::Revoked;
+  const base::Duration patience = unsafe_writer_ == kNobody ? transport::JointCopy::kPatience : base::Duration::zero();
+  const Revoked revoked = joint(topology_.local_rank, ticket).revoke(*peers_, local(source), patience);
+  if (revoked == Revoked::free) free_joints_.push_back(ticket % kJoints);
+  if (revoked == Revoked::unsafe) unsafe_writer_ = source;
 }
 
 Channels::Help NodeChannels::help(int receiver, Ticket ticket, const std::byte* data) {

@@ -91,6 +91,9 @@ class NodeChannels final : public Channels {
   [[nodiscard]] Ticket open_joint(int source, std::byte* to, std::uint64_t bytes) override;
   [[nodiscard]] Piece take_piece(int source, Ticket ticket) override;
   void close_joint(int source, Ticket ticket) noexcept override;
+  /// A rank that may still write into memory that is the caller's again, because it hung in the middle of a piece;
+  /// kNobody: there is none. A fatal error.
+  [[nodiscard]] int unsafe_writer() const noexcept { return unsafe_writer_; }
   [[nodiscard]] Help help(int receiver, Ticket ticket, const std::byte* data) override;
   [[nodiscard]] Course begin_receiving(int source, std::uint64_t bytes) override;
   void end_receiving(int source, std::uint64_t bytes, const Course& course) override;
@@ -157,6 +160,7 @@ class NodeChannels final : public Channels {
   std::vector<base::Time> look_again_;  // whether the sender, which writes the last piece, still runs
   const bool cpu_of_its_own_;
   std::map<std::pair<int, int>, base::FasterWay> ways_;  // by local rank of the sender, and bits of the length
+  int unsafe_writer_ = kNobody;
   bool armed_ = false;
 };
 

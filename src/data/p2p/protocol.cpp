@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <string>
 
 #include <kolo/error.hpp>
@@ -38,7 +39,7 @@ void Protocol::start(Message& message) {
   try {
     message.way == Message::Way::send ? start_send(message) : start_receive(message);
   } catch (...) {  // no memory: the message goes with the call
-    give_up(message, Status(ErrorCode::out_of_memory, "no memory for this message"));
+    give_up(message, no_memory());
     throw;
   }
 }
@@ -56,8 +57,28 @@ void Protocol::send_to_self(Message& send) {
   }
   arrival.data = std::make_unique_for_overwrite<std::byte[]>(send.bytes);
   copy_bytes(arrival.data.get(), send.data, send.bytes);
+  if (matching_.kept().bytes + arrival.cost() > limits_.of_all) {
+    const Matching::Kept kept = matching_.kept_of(rank_);
+    return end(send, keeps_too_much(rank_, kept.messages + 1, matching_.kept().bytes + arrival.cost()));
+  }
   matching_.keep(std::move(arrival));
   end(send);
+}
+
+/// A message of another rank. What is kept of it is lost by an exception: that ends the job.
+void Protocol::keep(Arrival arrival) {
+  const int source = arrival.source;
+  matching_.keep(std::move(arrival));
+  if (matching_.kept().bytes <= limits_.of_all) return;
+  throw Error(keeps_too_much(source, matching_.kept_of(source).messages, matching_.kept().bytes));
+}
+
+/// Of what is behind the frames that were taken, an open message may wait for its own alone.
+bool Protocol::wants(int source) const noexcept {
+  if (matching_.kept().bytes < limits_.of_rank || matching_.kept_of(source).bytes < limits_.of_rank) return true;
+  if (left_.count(source) > 0) return true;  // it sends nothing more
+  return std::any_of(open_.begin(), open_.end(),
+                     [source](const Message* message) { return message->peer == source || message->peer == kAny; });
 }
 
 void Protocol::start_receive(Message& receive) {
@@ -81,7 +102,10 @@ bool Protocol::cancel(Message& receive) {
 
 void Protocol::give_up(Message& message, const Status& status) {
   if (message.done() || message.state == Message::State::fresh) return;
-  detach(message);
+  try {
+    detach(message);
+  } catch (const std::bad_alloc&) {  // the other side is not told, and its deadline ends its part
+  }
   end(message, status);
 }
 
@@ -297,7 +321,7 @@ void Protocol::on_whole(int source, const Frame& frame, const std::byte* data, s
   if (is_gone(frame.set)) return;
   Arrival arrival{frame, source, std::make_unique_for_overwrite<std::byte[]>(bytes), nullptr};
   copy_bytes(arrival.data.get(), data, bytes);
-  matching_.keep(std::move(arrival));
+  keep(std::move(arrival));
 }
 
 void Protocol::on_announced(int source, const Frame& frame) {
@@ -305,7 +329,7 @@ void Protocol::on_announced(int source, const Frame& frame) {
     throw Error(ErrorCode::transport, "rank " + std::to_string(source) + " announced a message of an unknown type");
   }
   if (Message* receive = matching_.find(frame, source)) return accept(*receive, source, frame);
-  matching_.keep({frame, source, nullptr, nullptr});
+  keep({frame, source, nullptr, nullptr});
   if (is_gone(frame.set)) on_set_gone(frame.set);
 }
 
@@ -455,10 +479,14 @@ void Protocol::on_refused(const Frame& frame) {
 }
 
 bool Protocol::progress() {
-  bool moved = channels_.take(*this);
-  moved |= flush();
-  moved |= read() || help();  // what is this rank's own first
-  return moved;
+  try {
+    bool moved = channels_.take(*this);
+    moved |= flush();
+    moved |= read() || help();  // what is this rank's own first
+    return moved;
+  } catch (const std::bad_alloc&) {  // what has come is lost
+    throw Error(ErrorCode::transport, "there is no memory left for messages");
+  }
 }
 
 // ---------------------------------------------------------------- deadlines

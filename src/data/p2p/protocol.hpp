@@ -35,11 +35,17 @@ struct MessageCounters {
   std::uint64_t bytes_received = 0;
 };
 
+/// Memory for messages that no receive has asked for (frame.hpp, "Room").
+struct KeptLimits {
+  std::uint64_t of_rank = std::uint64_t{64} << 20;  ///< more of a rank is taken only if something of it is waited for
+  std::uint64_t of_all = std::uint64_t{1} << 30;    ///< more ends the job
+};
+
 class Protocol final : private FrameHandler {
  public:
   /// `channels` outlives it.
-  Protocol(int rank, int size, Channels& channels)
-      : rank_(rank), size_(size), channels_(channels), outgoing_(static_cast<std::size_t>(size)) {}
+  Protocol(int rank, int size, Channels& channels, const KeptLimits& limits = {})
+      : rank_(rank), size_(size), channels_(channels), limits_(limits), outgoing_(static_cast<std::size_t>(size)) {}
 
   // -- calls
   /// Begins a message. It may be done at once. It is done, or has not begun, when this throws for want of memory.
@@ -100,6 +106,7 @@ class Protocol final : private FrameHandler {
   using Key = std::pair<int, std::uint64_t>;  // source, id
 
   void on_frame(int source, const Frame& frame, const std::byte* data, std::size_t bytes) override;
+  [[nodiscard]] bool wants(int source) const noexcept override;
   void on_whole(int source, const Frame& frame, const std::byte* data, std::size_t bytes);
   void on_announced(int source, const Frame& frame);
   void on_part(int source, const Frame& frame, const std::byte* data, std::size_t bytes);
@@ -112,6 +119,7 @@ class Protocol final : private FrameHandler {
 
   void send_to_self(Message& send);
   void start_receive(Message& receive);
+  void keep(Arrival arrival);
   [[nodiscard]] bool fits(Message& receive, int source, const Frame& frame);
   void take_whole(Message& receive, int source, const Frame& frame, const std::byte* data);
   void take_own(Message& receive, Message& send, const Frame& frame);
@@ -151,6 +159,7 @@ class Protocol final : private FrameHandler {
   const int rank_;
   const int size_;
   Channels& channels_;
+  const KeptLimits limits_;
   Matching matching_;
   std::uint64_t last_id_ = 0;
   std::vector<Message*> open_;

@@ -124,4 +124,19 @@ Status has_left(const Message& message) {
                 rank == kAny ? "all other ranks have left the job" : rank_of(message, rank) + " has left the job");
 }
 
+Status hangs_while_it_writes(int rank) {
+  return {ErrorCode::transport, "rank " + std::to_string(rank) +
+                                    " hangs while it writes a message into this rank's memory, and may go on with that "
+                                    "at any time: it waits for memory or for a disk"};
+}
+
+Status keeps_too_much(int source, std::uint64_t messages, std::uint64_t bytes) {
+  return {ErrorCode::transport,
+          "rank " + std::to_string(source) + " has sent " + std::to_string(messages) +
+              " messages for which this rank has no receive; with those of others they take " +
+              std::to_string(bytes >> 20) +
+              " MiB, which is the most that is kept: receive messages while they come, or have the sender wait for an "
+              "answer now and then"};
+}
+
 }  // namespace kolo::p2p

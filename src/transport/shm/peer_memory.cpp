@@ -2,6 +2,7 @@
 #include "transport/shm/peer_memory.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -52,17 +53,32 @@ bool sees_processes() noexcept {
   return length > 0 && std::strtol(text, nullptr, 10) == static_cast<long>(::getpid());
 }
 
-/// The state of a thread, as a letter (proc(5)): 'X' where there is none any more, '?' where the system does not tell.
+/// What the system says of a thread, in a file of proc(5). Empty: nothing; errno says why.
+std::array<char, 256> word_of(pid_t process, pid_t thread, const char* name) noexcept {
+  std::array<char, 256> text{};
+  std::snprintf(text.data(), text.size(), "/proc/%d/task/%d/%s", process, thread, name);
+  const base::UniqueFd file(::open(text.data(), O_RDONLY | O_CLOEXEC));
+  text.fill('\0');
+  if (file && ::read(file.get(), text.data(), text.size() - 1) < 0) text.fill('\0');
+  return text;
+}
+
+constexpr std::array kFreezers = {"__refrigerator", "get_signal", "do_freezer_trap"};
+
+/// The state of a thread, as a letter: 'X' where there is none any more, '?' where the system does not tell.
 char state_of(pid_t process, pid_t thread) noexcept {
-  char text[256] = {};
-  std::snprintf(text, sizeof text, "/proc/%d/task/%d/stat", process, thread);
-  const base::UniqueFd file(::open(text, O_RDONLY | O_CLOEXEC));
-  if (!file) return errno == ENOENT ? 'X' : '?';
-  const ssize_t length = ::read(file.get(), text, sizeof text - 1);
-  if (length < 0) return errno == ESRCH ? 'X' : '?';
-  text[length] = '\0';
-  const char* const end = std::strrchr(text, ')');  // of the name, which may hold anything
+  const std::array<char, 256> text = word_of(process, thread, "stat");
+  if (text[0] == '\0') return errno == ENOENT || errno == ESRCH ? 'X' : '?';
+  const char* const end = std::strrchr(text.data(), ')');  // of the name, which may hold anything
   return end != nullptr && end[1] == ' ' ? end[2] : '?';
+}
+
+/// Whether a thread that sleeps is frozen, with its container or its cgroup: by where it sleeps. Both versions of
+/// cgroups freeze threads outside of calls of the system.
+bool is_frozen(pid_t process, pid_t thread) noexcept {
+  const std::array<char, 256> place = word_of(process, thread, "wchan");
+  return std::any_of(kFreezers.begin(), kFreezers.end(),
+                     [&](const char* freezer) { return std::strcmp(place.data(), freezer) == 0; });
 }
 
 class ProcessPeers final : public transport::PeerMemory {
@@ -91,7 +107,10 @@ class ProcessPeers final : public transport::PeerMemory {
   }
   [[nodiscard]] bool sees_writers() const noexcept override { return sees_processes_; }
   [[nodiscard]] bool may_be_writing(int local_rank, int thread) const noexcept override {
-    return std::strchr("TtZXx", state_of(processes_[static_cast<std::size_t>(local_rank)], thread)) == nullptr;
+    const pid_t process = processes_[static_cast<std::size_t>(local_rank)];
+    const char state = state_of(process, thread);
+    if (std::strchr("TtZXx", state) != nullptr) return false;
+    return std::strchr("SD", state) == nullptr || !is_frozen(process, thread);
   }
 
   [[nodiscard]] bool is_readable(const void* begin, std::size_t bytes) override {

@@ -58,7 +58,8 @@ TEST(Matching, AReceiveGetsTheFirstMessageThatFits) {
   EXPECT_EQ(take(receive_from(kAny, 6)), 102);
   EXPECT_EQ(take(receive_from(1, 5)), 101);
   EXPECT_EQ(take(receive_from(kAny, kAny)), 103);
-  EXPECT_EQ(matching.arrived(), 0U);
+  EXPECT_EQ(matching.kept().messages, 0U);
+  EXPECT_EQ(matching.kept().bytes, 0U);
 }
 
 TEST(Matching, WhatIsTakenOutIsNotFound) {

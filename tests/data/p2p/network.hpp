@@ -30,11 +30,12 @@ class Network {
     bool reads = false;                  ///< ranks can read each other's memory,
     std::uint64_t read_bytes = 1 << 20;  ///< so much at a time
     bool helps = false;                  ///< and write it
+    KeptLimits limits = {};
   };
   explicit Network(const Shape& shape) : shape_(shape), queues_(static_cast<std::size_t>(shape.ranks * shape.ranks)) {
     for (int rank = 0; rank < shape.ranks; ++rank) {
       channels_.push_back(std::make_unique<End>(*this, rank));
-      protocols_.push_back(std::make_unique<Protocol>(rank, shape.ranks, *channels_.back()));
+      protocols_.push_back(std::make_unique<Protocol>(rank, shape.ranks, *channels_.back(), shape.limits));
     }
   }
 
@@ -99,7 +100,7 @@ class Network {
       bool moved = false;
       for (int source = 0; source < network_.shape_.ranks; ++source) {
         auto& queue = network_.queue(source, rank_);
-        if (queue.empty()) continue;
+        if (queue.empty() || !handler.wants(source)) continue;
         const Sent sent = std::move(queue.front());
         queue.pop_front();
         handler.on_frame(source, sent.frame, sent.data.data(), sent.data.size());
@@ -138,7 +139,7 @@ class Network {
       return {Piece::State::due, piece.begin, piece.bytes};
     }
     void close_joint(int source, Ticket ticket) noexcept override {
-      if (!joints_[ticket % 2].revoke(*network_.memory_, source)) std::abort();
+      if (joints_[ticket % 2].revoke(*network_.memory_, source) != transport::JointCopy::Revoked::free) std::abort();
       is_open_[ticket % 2] = false;
       --joints_open_;
     }

@@ -132,6 +132,128 @@ TEST(Protocol, GivesUpNothingThatHasNotBegun) {
   EXPECT_EQ(network[1].open().size(), 1U);
 }
 
+/// Short messages of 100 bytes, which nobody asks for.
+class Flood {
+ public:
+  Flood(Network& network, int from, int to) : network_(network), from_(from), to_(to) {}
+  /// Until so many are sent, or the channel takes no more; how many have been.
+  std::size_t send(std::size_t most) {
+    for (; sent_ < most; ++sent_) {
+      letters_.push_back(std::make_unique<Letter>(kSend, to_, 7, 100));
+      network_[from_].start(letters_.back()->message);
+      for (int step = 0; step < 4 && !letters_.back()->message.done(); ++step) network_.step(to_), network_.step(from_);
+      if (!letters_.back()->message.done()) break;
+    }
+    return sent_;
+  }
+  [[nodiscard]] const Letter& last() const { return *letters_.back(); }
+
+ private:
+  Network& network_;
+  const int from_;
+  const int to_;
+  std::size_t sent_ = 0;
+  std::vector<std::unique_ptr<Letter>> letters_;
+};
+
+/// What is kept of one message of the flood.
+std::uint64_t cost_of_one() {
+  Arrival arrival{{}, 0, std::make_unique<std::byte[]>(1), nullptr};
+  arrival.frame.bytes = 100;
+  return arrival.cost();
+}
+
+Network::Shape limited(std::size_t of_rank, std::size_t of_all) {
+  Network::Shape shape{3};
+  shape.limits = {of_rank * cost_of_one(), of_all * cost_of_one()};
+  return shape;
+}
+
+TEST(Protocol, AReceiverLeavesMessagesInTheChannelThatNobodyAsksFor) {
+  Network network(limited(10, 1000));
+  Letter other(kReceive, 2, 7, 100);  // of a rank that sends nothing yet
+  network[0].start(other.message);
+  Flood flood(network, 1, 0);
+  EXPECT_EQ(flood.send(100), 12U) << "10 that are kept, 2 that are in the channel";
+  EXPECT_FALSE(flood.last().message.done());
+  // What is kept can be had, and then the channel moves on.
+  for (int i = 0; i < 12; ++i) {
+    Letter letter(kReceive, 1, 7, 100);
+    network[0].start(letter.message);
+    network.settle();
+    EXPECT_TRUE(letter.message.done());
+  }
+  EXPECT_TRUE(flood.last().message.done());
+  Letter late(kSend, 0, 7, 100);
+  network[2].start(late.message);
+  network.settle();
+  EXPECT_TRUE(other.message.done()) << "of the others it takes all";
+}
+
+TEST(Protocol, WhatAReceiveAsksForIsFoundBehindMessagesThatNobodyAsksFor) {
+  for (const int from : {1, kAny}) {
+    Network network(limited(10, 1000));
+    Letter wanted(kReceive, from, 8, 100);
+    network[0].start(wanted.message);
+    Flood flood(network, 1, 0);
+    ASSERT_EQ(flood.send(500), 500U);
+    Letter letter(kSend, 0, 8, 100);
+    network[1].start(letter.message);
+    network.settle();
+    EXPECT_TRUE(wanted.message.done() && wanted.message.status.ok());
+  }
+}
+
+/// Two ranks that send to each other, long messages and short ones, do not wait for each other's receives.
+TEST(Protocol, AnAnswerIsFoundBehindMessagesThatNobodyAsksFor) {
+  Network network(limited(10, 1000));
+  Letter send(kSend, 1, 9, 50000);
+  Letter receive(kReceive, 0, 9, 50000);
+  network[0].start(send.message);
+  Flood flood(network, 1, 0);
+  ASSERT_EQ(flood.send(100), 100U);
+  network[1].start(receive.message);
+  network.settle();
+  EXPECT_TRUE(send.message.done() && receive.message.done());
+}
+
+TEST(Protocol, ARankThatHasLeftIsHeardToItsEnd) {
+  Network network(limited(10, 1000));
+  Letter other(kReceive, 2, 7, 100);
+  network[0].start(other.message);
+  Flood flood(network, 1, 0);
+  ASSERT_EQ(flood.send(12), 12U);
+  network[0].on_left(1, base::Time::min());
+  EXPECT_EQ(network.under_way(), 0U);
+}
+
+TEST(Protocol, NobodyKeepsMessagesWithoutEnd) {
+  Network network(limited(10, 50));
+  Letter wanted(kReceive, 1, 8, 100);
+  network[0].start(wanted.message);
+  Flood flood(network, 1, 0);
+  try {
+    flood.send(100);
+    FAIL() << "all were kept";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::transport);
+    EXPECT_EQ(error.status().message(),
+              "rank 1 has sent 51 messages for which this rank has no receive; with those of others they take 0 MiB, "
+              "which is the most that is kept: receive messages while they come, or have the sender wait for an answer "
+              "now and then");
+  }
+}
+
+TEST(Protocol, NobodyKeepsItsOwnMessagesWithoutEnd) {
+  Network network(limited(10, 50));
+  for (int i = 0; i < 52; ++i) {
+    Letter letter(kSend, 0, 7, 100);
+    network[0].start(letter.message);
+    EXPECT_TRUE(letter.message.done());
+    EXPECT_EQ(letter.message.status.ok(), i < 50) << i;
+  }
+}
+
 TEST(Protocol, ToOneself) {
   for (const std::size_t bytes : kSizes) {
     for (const bool send_first : {true, false}) {
