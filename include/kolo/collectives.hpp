@@ -5,12 +5,6 @@
 ///
 /// - Every rank makes the same calls on the same names, with the same dtype, shape, op, scales and root, in any order
 ///   and from any threads. If ranks disagree, the operation fails on every rank (`Error` mismatch). The job goes on.
-/// - Where ranks share CPUs, a synchronous gather, scatter, broadcast or reduce without a name may return on a rank
-///   before the others have called it (KOLO_RUN_AHEAD): where the rank only gives data, up to 1 KiB of it, or only
-///   takes the root's, up to 8 KiB in a broadcast. If ranks then disagree, or one leaves the job without making the
-///   call, such a rank gets the `Error` from its next synchronous call without a name in the group. That next call is
-///   done, and then throws; the sentence begins with "this call is done". Do not repeat that call. A rank that makes no
-///   such call finds the error in its log.
 /// - A name is in flight once at a time: submitting it again before it has completed is an error at the call
 ///   (duplicate_name). Any call may leave the name out: then the order of the calls is the name, so all ranks of the
 ///   group must make their unnamed calls in the same order. There are two such orders in each group, which do not match
@@ -443,8 +437,7 @@ KOLO_API void barrier(const Group& group, const BarrierOptions& options = {});
 /// What cannot do without an absent rank fails on the ranks that call it (`Error` invalid_argument), and the job goes
 /// on: a collective whose root is absent; an alltoall; a scatter; a group that names a rank which has joined the world;
 /// a product with prescale. After `join_async` a rank's own submissions by name fail likewise until its join has ended;
-/// its unnamed calls wait for that end, as they wait for the unnamed calls of other threads. `join_async` first waits
-/// until the others have made the calls that have returned early on this rank (KOLO_RUN_AHEAD).
+/// its unnamed calls wait for that end, as they wait for the unnamed calls of other threads.
 ///
 /// A rank that shuts down while others have joined ends the join with an error on them (rank_lost), and what the group
 /// does later fails. Not inside a callback of `on_done` (`Error` invalid_argument). Thread-safe; each rank of the group

@@ -200,7 +200,7 @@ class Assembly {
     introduce();
     parts_.layout = engine::node_layout(parts_.settings, parts_.topology,
                                         shm::SlotRing::column_bytes(slot_bytes_, static_cast<std::uint64_t>(slots_)),
-                                        kRings, cpus_are_shared_);
+                                        kRings);
     parts_.link = bootstrap_.join_node(parts_.topology, parts_.layout.bytes(), job_key_, patience_);
     connect();
     const std::shared_ptr<transport::NodeLink> link = parts_.link;
@@ -258,7 +258,6 @@ class Assembly {
                                         : std::max<std::int64_t>(parts_.settings.slots, kFewestSlots);
     const auto rank = static_cast<std::size_t>(parts_.topology.rank);
     const base::CpuShare share = base::cpu_share(cpus, rank);
-    cpus_are_shared_ = share.on_machine;
     ranks_a_cpu_ = share.ranks_a_cpu;
     parts_.wait_policy = base::choose_wait_policy(share.cpus, share.ranks, parts_.settings.spin_us);
   }
@@ -369,7 +368,6 @@ class Assembly {
   std::string carrier_;  // what that is; empty with one node
   std::size_t slot_bytes_ = 0;
   std::int64_t slots_ = 0;
-  bool cpus_are_shared_ = false;  // by ranks of this machine
   int ranks_a_cpu_ = 0;
 };
 

@@ -50,13 +50,8 @@ namespace {
 class Claim {
  public:
   explicit Claim(engine::Entry& entry) noexcept : entry_(&entry) {}
-  /// Of a set's unnamed calls.
-  Claim(engine::Engine& engine, engine::SetState& set)
-      : entry_(&set.names.claim_unnamed()), engine_(&engine), unnamed_of_(&set) {}
   ~Claim() {
-    if (entry_ == nullptr) return;
-    entry_->table.give_back(*entry_);
-    if (unnamed_of_ != nullptr && unnamed_of_->unnamed.has_left()) engine_->look_after_left_calls(*unnamed_of_);
+    if (entry_ != nullptr) entry_->table.give_back(*entry_);
   }
   Claim(const Claim&) = delete;
   Claim& operator=(const Claim&) = delete;
@@ -65,8 +60,6 @@ class Claim {
 
  private:
   engine::Entry* entry_;
-  engine::Engine* const engine_ = nullptr;
-  engine::SetState* const unnamed_of_ = nullptr;
 };
 
 /// All of a submission that may throw. Of an unnamed call it comes before the call takes its number: a call that throws
@@ -112,14 +105,13 @@ Result run_unnamed(engine::Engine& engine, engine::SetState& set, Claim& claim,
   const engine::ExpressRoutes::Decision decision = set.unnamed.decision();  // before others have the claim
   Result result = submit_and_wait(engine, claim, operation);
   set.unnamed.note_done_by_log(decision);
-  set.unnamed.left().tell();
   return result;
 }
 
 /// An unnamed call that cannot go by the express.
 Result run_by_log(engine::Engine& engine, engine::SetState& set, Claim& claim, Request request) {
   const std::shared_ptr<detail::HandleState> operation = make_operation(engine, claim, std::move(request));
-  engine.decline_express(set);
+  set.unnamed.decline();
   return run_unnamed(engine, set, claim, operation);
 }
 
@@ -143,9 +135,7 @@ bool run_by_express(engine::Engine& engine, engine::SetState& set, Request& requ
     if (request.splits.empty()) return request.room.of_gather(call.kind, parts, call.dtype, call.buffer.output);
     return request.room.of_alltoall(call.kind, parts, call.dtype, call.buffer.output);
   };
-  const bool is_done = engine.express(set, call, request.timeout);
-  if (is_done) set.unnamed.left().tell();
-  return is_done;
+  return engine.express(set, call, request.timeout);
 }
 
 bool same_bits(double a, double b) noexcept {
@@ -285,7 +275,7 @@ Result run(const Group& group, std::string_view name, Request request) {
     Claim claim(set.names.claim(name));
     return submit_and_wait(engine, claim, make_operation(engine, claim, std::move(request)));
   }
-  Claim claim(engine, set);
+  Claim claim(set.names.claim_unnamed());
   if (request.device.kind != DeviceKind::cpu || request.signature.wire != core::Wire::own) {
     return run_by_log(engine, set, claim, std::move(request));
   }
@@ -305,7 +295,7 @@ void run_unnamed_allreduce(const Group& group, const ConstTensorView& in, const 
   const auto [engine, set] = group.parts();
   engine.check_usable();
   engine.check_may_wait();
-  Claim claim(engine, set);
+  Claim claim(set.names.claim_unnamed());
   if (options.send_as) {
     run_by_log(engine, set, claim, allreduce_request({}, in, out, in_place, options));
     return;
@@ -318,7 +308,7 @@ void run_unnamed_allreduce(const Group& group, const ConstTensorView& in, const 
   call.prescale = options.prescale;
   call.postscale = options.postscale;
   call.buffer = buffer_of(in, out.data());
-  if (engine.express(set, call, options.timeout)) return set.unnamed.left().tell();
+  if (engine.express(set, call, options.timeout)) return;
   run_unnamed(engine, set, claim, make_operation(engine, claim, allreduce_request({}, in, out, in_place, options)));
 }
 

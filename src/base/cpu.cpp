@@ -113,7 +113,6 @@ CpuShare cpu_share(const std::vector<RankCpus>& ranks, std::size_t self) {
   for (const RankCpus& rank : ranks) {
     if (rank.machine != ranks[self].machine) continue;
     const CpuShare one = share_of(rank);
-    share.on_machine = share.on_machine || one.cpus < one.ranks;
     share.ranks_a_cpu = std::min(share.ranks_a_cpu, one.ranks / std::max(one.cpus, 1));
   }
   return share;

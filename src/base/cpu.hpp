@@ -65,9 +65,7 @@ struct RankCpus {
 struct CpuShare {
   int cpus = 0;
   int ranks = 0;
-  // Of this one's machine, the same for all ranks there:
-  bool on_machine = false;  ///< a rank takes turns
-  int ranks_a_cpu = 0;      ///< ranks for each CPU, rounded down; the fewest that any rank there has
+  int ranks_a_cpu = 0;  ///< ranks for each CPU, rounded down; the fewest that any rank of this one's machine has
 };
 
 /// The CPUs that rank `self` shares with others: the distinct ones of all ranks of its running system (mpirun binds

@@ -104,11 +104,6 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "quarter of that; with a CPU for each rank when it gets more than 8 KiB, also in reduces of up to 8 ranks; "
      "else, of two ranks, when it gets more than 16 KiB. 0: never, and messages between two ranks are not read "
      "either."},
-    {"KOLO_RUN_AHEAD", &S::run_ahead, Type::boolean, 0, 0, kOwn, "",
-     "Whether a rank that shares its CPU with others may return from an unnamed synchronous gather, scatter, broadcast "
-     "or reduce in which it gives at most 1 KiB, or only takes the root's data, before the others have called it, once "
-     "32 such calls of the group in a row have passed by the log, of whatever kind. If it fails after that (ranks "
-     "disagree, or one leaves the job), the rank's next unnamed synchronous call in the group says so."},
     {"KOLO_MESSAGE_RING", &S::message_ring_bytes, Type::bytes, 4 * kKi, kGi, kShared, "",
      "The size of the ring in shared memory through which a rank describes tensors that have no number yet."},
     {"KOLO_LOG_RING", &S::log_ring_bytes, Type::bytes, 4 * kKi, kGi, kShared, "",

@@ -2,7 +2,6 @@
 #include "control/express.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -15,7 +14,6 @@ namespace {
 
 constexpr int kTimeBits = 32;  // of nanoseconds: 4 seconds
 constexpr std::uint64_t kMostTime = (std::uint64_t{1} << kTimeBits) - 1;
-constexpr std::size_t kLongestEarlyPayload = 1 << 10;
 
 /// A step of a multiplicative hash (the finalizer of MurmurHash3): good enough for a handful of words, and short.
 constexpr std::uint64_t mix(std::uint64_t hash, std::uint64_t word) noexcept {
@@ -31,14 +29,8 @@ std::uint64_t bits_of(double value) noexcept {
 
 }  // namespace
 
-std::size_t Express::early_bytes(std::size_t capacity) noexcept {
-  return base::round_up(std::min(capacity, kLongestEarlyPayload), kStride);
-}
-
-std::size_t Express::column_bytes(std::size_t capacity, std::uint64_t ahead) noexcept {
-  const std::size_t of_line = kStride + early_bytes(capacity);
-  return base::round_up(2 * ahead * of_line + kStride + kExtraBytes + 2 * base::round_up(capacity, kStride),
-                        base::kPageBytes);
+std::size_t Express::column_bytes(std::size_t capacity) noexcept {
+  return base::round_up(kPayloadsAt + 2 * base::round_up(capacity, kStride), base::kPageBytes);
 }
 
 Express::Tag Express::tag_of(core::CollectiveKind kind, DType dtype, const Shape& shape, ReduceOp op, double prescale,
@@ -52,99 +44,63 @@ Express::Tag Express::tag_of(core::CollectiveKind kind, DType dtype, const Shape
   return hash == kByLog ? 1 : hash;
 }
 
-Express::Express(base::Columns columns, std::size_t capacity, int local_rank, std::uint64_t ahead)
-    : columns_(std::move(columns)), local_rank_(local_rank), capacity_(capacity), lines_(2 * ahead),
-      counts_at_(lines_ * kStride), extra_at_(counts_at_ + kStride), payloads_at_(extra_at_ + kExtraBytes),
-      payload_bytes_(base::round_up(capacity, kStride)), early_payloads_at_(payloads_at_ + 2 * payload_bytes_),
-      early_payload_bytes_(early_bytes(capacity)), own_line_(lines_) {
+Express::Express(base::Columns columns, std::size_t capacity, int local_rank)
+    : columns_(std::move(columns)), local_rank_(local_rank), capacity_(capacity),
+      payload_bytes_(base::round_up(capacity, kStride)) {
   static_assert(sizeof(Line) == kStride && std::atomic<std::uint64_t>::is_always_lock_free);
   static_assert(sizeof(Counts) <= kStride);
   KOLO_CHECK(local_rank >= 0 && local_rank < ranks()) << "local rank " << local_rank << " of " << ranks();
   KOLO_CHECK(reinterpret_cast<std::uintptr_t>(columns_[local_rank]) % kStride == 0);
-  KOLO_CHECK(std::has_single_bit(ahead) && ahead <= kAhead) << ahead << " calls";
-  for (std::uint64_t call = 0; call < lines_; ++call) line(local_rank, call).word.store(0, std::memory_order_release);
+  for (std::uint64_t call = 0; call < 2; ++call) line(local_rank, call).word.store(0, std::memory_order_release);
   counts(local_rank).finished.store(0, std::memory_order_release);
   counts(local_rank).withdrawn.store(false, std::memory_order_release);
   counts(local_rank).reading.store(false, std::memory_order_release);
-  counts(local_rank).wanted.store(false, std::memory_order_release);
   counts(local_rank).cpu.store(kNoCpu, std::memory_order_release);
   for (auto& took : counts(local_rank).took) took.store(0, std::memory_order_release);
   std::memset(extra(local_rank), 0, kExtraBytes);
   neighbours_.reserve(static_cast<std::size_t>(ranks()));
-  left_by_.reserve(static_cast<std::size_t>(ranks()));
 }
 
-std::size_t Express::early_capacity() const noexcept { return std::min(capacity_, kLongestEarlyPayload); }
+std::byte* Express::extra(int local_rank) const noexcept { return columns_[local_rank] + kExtraAt; }
 
-std::byte* Express::extra(int local_rank) const noexcept { return columns_[local_rank] + extra_at_; }
-
-void Express::begin(bool early) noexcept {
-  if (!std::exchange(is_left_, false)) {
-    settled_ = call_;
-    seen_ = 0;
-    verdict_ = Verdict::undecided;
-  }
-  KOLO_CHECK(call_ - settled_ < ahead()) << "call " << call_ + 1 << " before call " << settled_ + 1 << " is settled";
+void Express::begin() noexcept {
   ++call_;
-  is_early_ = early;
-}
-
-void Express::pass_over() noexcept {
-  settled_ = ++call_;
-  is_early_ = is_left_ = false;
   seen_ = 0;
   verdict_ = Verdict::undecided;
 }
 
 void Express::speak(Tag tag) noexcept {
-  const std::uint64_t word = pack(call_, tag, is_early_);
-  std::uint64_t& before = own_line_[at(call_)];
-  if (line(local_rank_, call_).word.compare_exchange_strong(before, word, std::memory_order_acq_rel)) {
-    before = word;
+  std::uint64_t& own = own_line_[call_ % 2];
+  const std::uint64_t word = pack(call_, tag);
+  if (line(local_rank_, call_).word.compare_exchange_strong(own, word, std::memory_order_acq_rel)) {
+    own = word;
     return;
   }
-  KOLO_CHECK(before == pack(call_, kByLog)) << "somebody else wrote into an express line";
+  KOLO_CHECK(own == pack(call_, kByLog)) << "somebody else wrote into an express line";
 }
 
 /// The lines of the next call are taken from the peers' caches while this rank waits for their words. A peer that is
 /// still copying from them, in the call before this one, asks for them once more. Not those of a long payload, which
-/// may be written past the cache. Of early payloads that of the call in which this rank is the root again if the root
-/// goes round; if it is always the same they come in time, too.
+/// may be written past the cache.
 void Express::expect(std::size_t payload_bytes) const noexcept {
   constexpr std::size_t kMost = 1 << 10;
   constexpr std::size_t kLong = 8 << 10;
   base::claim_lines(reinterpret_cast<std::byte*>(&line(local_rank_, call_ + 1)), sizeof(Line));
   if (payload_bytes <= kRoom || payload_bytes >= kLong) return;
-  const std::uint64_t next = call_ + (is_early_ ? static_cast<std::uint64_t>(ranks()) : 1);
-  base::claim_lines(payload(local_rank_, next, is_early_), std::min(payload_bytes, kMost));
+  base::claim_lines(payload(local_rank_, call_ + 1), std::min(payload_bytes, kMost));
 }
 
 Express::Verdict Express::look() noexcept {
   if (verdict_ != Verdict::undecided) return verdict_;
-  const std::uint64_t oldest = settled_ + 1;
-  const std::uint64_t own = own_line_[at(oldest)];
-  if (is_by_log(own)) return verdict_ = Verdict::by_log;
+  const std::uint64_t own = own_line_[call_ % 2];
+  if (own == pack(call_, kByLog)) return verdict_ = Verdict::by_log;
   for (; seen_ < ranks(); ++seen_) {
-    const std::uint64_t word = line(seen_, oldest).word.load(std::memory_order_acquire);
-    if (agree(word, own)) continue;
+    const std::uint64_t word = line(seen_, call_).word.load(std::memory_order_acquire);
+    if (word == own) continue;
     if (!same_call(word, own)) return Verdict::undecided;
     return verdict_ = Verdict::by_log;
   }
   return verdict_ = Verdict::together;
-}
-
-Express::Verdict Express::look_at(int local_rank) const noexcept {
-  const std::uint64_t own = own_line_[at(call_)];
-  if (is_by_log(own)) return Verdict::by_log;
-  const std::uint64_t word = line(local_rank, call_).word.load(std::memory_order_acquire);
-  if (agree(word, own)) return Verdict::together;
-  return same_call(word, own) ? Verdict::by_log : Verdict::undecided;
-}
-
-void Express::settle() noexcept {
-  ++settled_;
-  seen_ = 0;
-  verdict_ = Verdict::undecided;
 }
 
 void Express::note_cpu(int cpu) noexcept {
@@ -166,39 +122,25 @@ bool Express::has_heard_neighbours() const noexcept {
 }
 
 Express::Verdict Express::demote() noexcept {
-  left_by_.clear();
-  if (look() == Verdict::together) return Verdict::together;
-  const std::uint64_t oldest = settled_ + 1;
-  const std::uint64_t by_log = pack(oldest, kByLog);
-  const std::uint64_t own = own_line_[at(oldest)];
+  if (look() != Verdict::undecided) return verdict_;
+  const std::uint64_t own = own_line_[call_ % 2];
+  const std::uint64_t by_log = pack(call_, kByLog);
   bool together = true;
   for (int rank = 0; rank < ranks(); ++rank) {
-    std::atomic<std::uint64_t>& at = line(rank, oldest).word;
+    std::atomic<std::uint64_t>& at = line(rank, call_).word;
     std::uint64_t word = at.load(std::memory_order_acquire);
     while (!same_call(word, by_log)) {
       if (at.compare_exchange_weak(word, by_log, std::memory_order_acq_rel)) word = by_log;
     }
-    together = together && agree(word, own) && !is_by_log(word);
-    if (rank != local_rank_ && (word & kEarly) != 0) left_by_.push_back(rank);
+    together = together && word == own;
   }
-  verdict_ = together ? Verdict::together : Verdict::by_log;
-  if (together) left_by_.clear();
-  for (const int rank : left_by_) want(rank);
-  return verdict_;
+  return verdict_ = together ? Verdict::together : Verdict::by_log;
 }
 
-/// Sequentially consistent, as the look that follows, whether the rank's engine sleeps.
-void Express::want(int local_rank) noexcept { counts(local_rank).wanted.store(true, std::memory_order_seq_cst); }
-bool Express::is_wanted() const noexcept { return counts(local_rank_).wanted.load(std::memory_order_seq_cst); }
-void Express::clear_wanted() noexcept { counts(local_rank_).wanted.exchange(false, std::memory_order_seq_cst); }
-
 void Express::resume(std::uint64_t call) noexcept {
-  call_ = settled_ = call;
-  is_early_ = is_left_ = false;
-  seen_ = 0;
-  verdict_ = Verdict::undecided;
-  for (std::uint64_t over = call + 1; over != call + 1 - lines_; --over) {
-    std::uint64_t& own = own_line_[at(over)] = pack(over, kByLog);
+  call_ = call;
+  for (const std::uint64_t over : {call, call + 1}) {
+    std::uint64_t& own = own_line_[over % 2] = pack(over, kByLog);
     line(local_rank_, over).word.store(own, std::memory_order_release);
   }
 }

@@ -10,11 +10,11 @@
 // everybody agrees on the order of these calls without a word, and none of them can stand between two entries of the
 // log in a way that anybody could see: named operations run beside it, as they run beside each other.
 //
-// Words. A rank has some *lines*, one for each of as many calls in a row. A line's first eight bytes are its *word*:
-// the number of the call (16 bits of it), a *tag* (47 bits), which is a hash of the signature, and whether the rank may
-// leave the call early (below); the tag `kByLog` says "not past the log". The rest of the line holds inputs of up to
-// 120 bytes: a line is two of the processor's, which fetches both. Longer ones lie in a payload area, one for odd and
-// one for even calls, or stay where they are, and the line says at which address (transport/peer_memory.hpp).
+// Words. A rank has two *lines*, one for odd and one for even calls. A line's first eight bytes are its *word*:
+// the number of the call (16 bits of it) and a *tag* (48 bits), which is a hash of the signature; the tag `kByLog` says
+// "not past the log". The rest of the line holds inputs of up to
+// 120 bytes: a line is two of the processor's, which fetches both. Longer ones lie in a payload area, also one for odd
+// and one for even calls, or stay where they are, and the line says at which address (transport/peer_memory.hpp).
 //
 // The verdict on call k is a function of the n words of call k, which are written once each:
 //
@@ -37,30 +37,13 @@
 // reading freed memory would crash the reader. There a rank says that it *reads* and looks for a withdrawal then,
 // before it reads; and who has withdrawn waits until nobody reads. Both store, then look, sequentially consistent.
 //
-// Leaving early. A rank that has nothing to receive in a call has spoken, and may leave it before the others have come;
-// so may one that waits for another rank's data alone, when that one has spoken (engine/express_routes.hpp says which
-// those are). Such a call is *unsettled* on that rank. A rank *settles* its calls in order: it looks at the verdict,
-// and where that is `by log` it submits the call to the log, with the input that lies in its line or its *early
-// payload*, of up to 1 KiB; there is one for each line. It settles all before it goes to the log with another call,
-// before it writes into a longer payload, before it joins, and before it leaves the job.
-// Nothing would make a rank that is busy elsewhere look. So whoever takes a call to the log has every rank that has not
-// spoken go there as well, by compare-and-swap as above, and what it meets instead is a word: if that says that the
-// rank may have left, it sets the rank's *wanted* mark, and wakes its engine. Both write the same word by an atomic
-// step, so one of the two finds what the other has written: no rank leaves such a call without being told. (Where the
-// express is closed, see below, nobody tells: there every rank settles what it has left.)
-// If the log fails such a call, for a mismatch say, the rank's next call throws that (engine/unnamed_calls.hpp).
-//
-// Reuse. A rank begins call k when it has settled call k - `ahead`; most settle k - 1, because they do not leave early.
-// `ahead` is 1 where no two ranks share a CPU.
-// A call that is settled, and has gone together, all have begun; one that went by the log, too, for all have submitted
-// it (or there is a fatal error, and nobody begins another call).
-//   So a rank that begins call k knows that all have begun k - `ahead`, and that they have settled k - 2 `ahead`: it
-//   may write line and early payload of call k over those of k - 2 `ahead`. So many lines there are.
-//   A longer payload is written over that of call k - 2 when k - 1 is settled. Then all have begun k - 1, and whoever
-//   reads in a call does that before it leaves it.
+// Reuse. A rank begins call k when it has ended call k - 1. If that went together, all have begun it; if it went by the
+// log, too, for all have submitted it (or there is a fatal error, and nobody begins another call). So a rank that begins
+// call k knows that all have begun k - 1, and have ended k - 2: it may write line and payload of call k over those of
+// call k - 2.
 // The one exception: the log fails a call that a rank which has *left* the job will never make, though others may still
 // be in the call before. So from the moment that the log says that a rank has left, the express is closed (the engine's
-// business): calls go to the log without a word, what is unsettled is settled, and nothing is written over.
+// business): calls go to the log without a word, and nothing is written over.
 //
 // Joining. A rank that is absent (messages.hpp) takes part in no call; all that others begin meanwhile goes by the log,
 // because it never speaks. Its join takes its turn among its calls, so it has ended its last one. Since a demotion
@@ -72,16 +55,17 @@
 // The log knows an unnamed call by the same number, so its rounds of unnamed calls have gaps, the same on all ranks.
 //
 // Time. After a call that may be done in different ways each rank says how long it took, by parity. The rank that chose
-// the way reads that in the next call that it does not leave early, when all have spoken: then they have said it, and
-// few have ended another such call since.
+// the way reads that in the next call, when all have spoken: then they have said it, and few have ended another such
+// call since.
 //
 // CPUs. Where ranks share them, each says beside its counts which one it is on. That is a hint for those who wait
 // (engine/express.cpp): nothing that is decided depends on it.
 //
-// Two signatures with the same 47-bit hash would be taken for equal: one in 2^47 of the mistakes that a program makes.
+// Two signatures with the same 48-bit hash would be taken for equal: one in 2^48 of the mistakes that a program makes.
 // Nothing outside the express's own memory and the caller's own buffers is touched even then.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -103,29 +87,21 @@ class Express {
   static Tag tag_of(core::CollectiveKind kind, DType dtype, const Shape& shape, ReduceOp op = ReduceOp::sum,
                     double prescale = 1, double postscale = 1, int root = 0) noexcept;
 
-  /// Where ranks share CPUs, and leave calls early: so many may be unsettled.
-  static constexpr std::uint64_t kAhead = 128;
-
   /// `columns`: of the set's ranks, page aligned, of `column_bytes` each; they outlive it. No rank looks at a peer's
   /// before that one has made its end. `capacity`: the longest input that a payload holds; 0 is as good as 120.
-  /// `ahead`: so many calls may be unsettled, and no more; a power of two up to kAhead, the same on all ranks.
-  Express(base::Columns columns, std::size_t capacity, int local_rank, std::uint64_t ahead = 1);
+  Express(base::Columns columns, std::size_t capacity, int local_rank);
   /// A multiple of the page size.
-  [[nodiscard]] static std::size_t column_bytes(std::size_t capacity, std::uint64_t ahead) noexcept;
+  [[nodiscard]] static std::size_t column_bytes(std::size_t capacity) noexcept;
 
   [[nodiscard]] int ranks() const noexcept { return columns_.size(); }
   [[nodiscard]] int local_rank() const noexcept { return local_rank_; }
   /// How much a payload holds.
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
 
-  [[nodiscard]] std::uint64_t ahead() const noexcept { return lines_ / 2; }
-  /// Begins the next call: now this rank's room and payload may be written. The one before it is settled, unless it was
-  /// left. `early`: this rank may leave the call early, so its payload is the early one.
-  void begin(bool early = false) noexcept;
+  /// Begins the next call: now this rank's room and payload may be written. It has ended the one before.
+  void begin() noexcept;
   /// Says this rank's word, once it has begun. Afterwards the verdict may be asked for.
   void speak(Tag tag) noexcept;
-  /// Leaves the call early: it is not settled.
-  void leave() noexcept { is_left_ = true; }
   /// A hint, once this rank has spoken: the next call's payload may be as long as this.
   void expect(std::size_t payload_bytes) const noexcept;
   /// Begins the next call and says that it goes by the log.
@@ -133,47 +109,30 @@ class Express {
     begin();
     speak(kByLog);
   }
-  /// Counts a call and says nothing: what remains when the express is closed. Everything is settled.
-  void pass_over() noexcept;
+  /// Counts a call and says nothing: what remains when the express is closed.
+  void pass_over() noexcept { begin(); }
   /// No rank is in a call, and all go on after this one, with a call that all pass over.
   void resume(std::uint64_t call) noexcept;
   /// The number of the call that was begun last: 1, 2, ...
   [[nodiscard]] std::uint64_t call() const noexcept { return call_; }
-  /// All calls up to this one are settled.
-  [[nodiscard]] std::uint64_t settled() const noexcept { return settled_; }
-  /// Looks at the peers' words of the oldest unsettled call, which may be the last. Costs one line a peer that has not
-  /// been seen to speak.
+  /// Looks at the peers' words. Costs one line a peer that has not been seen to speak.
   [[nodiscard]] Verdict look() noexcept;
-  /// The same of that rank's word alone, on the call that was begun last; undecided while it has not spoken.
-  [[nodiscard]] Verdict look_at(int local_rank) const noexcept;
-  /// The oldest unsettled call is settled.
-  void settle() noexcept;
   /// Where ranks share CPUs, once in every call: says which CPU this rank is on, and learns who else was last there.
   void note_cpu(int cpu) noexcept;
   /// Whether others were last seen on this CPU, and all of them have spoken: they need no turn there before the rest
   /// has. A guess: ranks move. Costs no line of another CPU.
   [[nodiscard]] bool has_heard_neighbours() const noexcept;
-  /// Decides on the oldest unsettled call: makes it go by the log unless all have spoken meanwhile, and has those that
-  /// may have left it settle it. Whoever takes a call to the log does this, whatever the verdict was.
+  /// Makes the call go by the log unless all have spoken meanwhile. Nothing changes when the verdict is known already.
   [[nodiscard]] Verdict demote() noexcept;
-  /// The ranks whose *wanted* mark the last `demote` has set: their engines must be woken.
-  [[nodiscard]] const std::vector<int>& left_by() const noexcept { return left_by_; }
-  /// This rank's *wanted* mark. Clear it first, then look at the unsettled calls.
-  [[nodiscard]] bool is_wanted() const noexcept;
-  void want() noexcept { want(local_rank_); }
-  void clear_wanted() noexcept;
   /// Room for a rank's input: kRoom bytes in its line, aligned to 8, and the payload, `capacity()` bytes elsewhere,
-  /// aligned to 64; `early_capacity()` of who may leave early. The own ones are written between `begin` and `speak`.
-  /// The peers' may be read with the verdict `together`, or when they have said the same, until the next call.
+  /// aligned to 64. The own ones are written between `begin` and `speak`, the peers' may be read from the verdict
+  /// `together` until the next `begin`.
   static constexpr std::size_t kRoom = 120;
-  [[nodiscard]] std::size_t early_capacity() const noexcept;
   [[nodiscard]] std::byte* room(int local_rank) const noexcept { return line(local_rank, call_).room; }
-  [[nodiscard]] std::byte* payload(int local_rank) const noexcept {
-    return payload(local_rank, call_, is_early(local_rank));
-  }
+  [[nodiscard]] std::byte* payload(int local_rank) const noexcept { return payload(local_rank, call_); }
   /// Both payloads of a rank, which lie side by side. From the time when all have spoken to the end of the call they
   /// are the rank's to write if it carries nothing in this one.
-  [[nodiscard]] std::byte* payloads(int local_rank) const noexcept { return columns_[local_rank] + payloads_at_; }
+  [[nodiscard]] std::byte* payloads(int local_rank) const noexcept { return columns_[local_rank] + kPayloadsAt; }
   [[nodiscard]] std::size_t payloads_bytes() const noexcept { return 2 * payload_bytes_; }
   /// The shorter of the two that holds so much.
   [[nodiscard]] std::byte* place(int local_rank, std::size_t bytes) const noexcept {
@@ -211,65 +170,41 @@ class Express {
     std::atomic<std::uint64_t> finished;  // the last call of which everything has been read
     std::atomic<bool> withdrawn;
     std::atomic<bool> reading;
-    std::atomic<bool> wanted;                   // by who has taken a call to the log that this rank may have left
     alignas(64) std::atomic<std::int32_t> cpu;  // that the rank was on; written when it changes, read all the time
     std::atomic<std::uint64_t> took[2];         // by parity: a call, and how long it was
   };
   // From line to line: processors fetch the other half of 128 bytes as well.
   static constexpr std::size_t kStride = 128;
   static constexpr int kWordBits = 48;  // of a word, without the call
-  static constexpr std::uint64_t kTagMask = (std::uint64_t{1} << (kWordBits - 1)) - 1;
-  static constexpr std::uint64_t kEarly = 1;  // in a word
+  static constexpr std::uint64_t kTagMask = (std::uint64_t{1} << kWordBits) - 1;
   static constexpr int kNoCpu = -1;
 
-  static constexpr std::uint64_t pack(std::uint64_t call, Tag tag, bool early = false) noexcept {
-    return call << kWordBits | tag << 1 | (early ? kEarly : 0);
-  }
+  static constexpr std::uint64_t pack(std::uint64_t call, Tag tag) noexcept { return call << kWordBits | tag; }
   static constexpr bool same_call(std::uint64_t a, std::uint64_t b) noexcept {
     return a >> kWordBits == b >> kWordBits;
   }
-  /// The same call and the same tag.
-  static constexpr bool agree(std::uint64_t a, std::uint64_t b) noexcept { return (a | kEarly) == (b | kEarly); }
-  static constexpr bool is_by_log(std::uint64_t word) noexcept { return word << (64 - kWordBits) == 0; }
-  static std::size_t early_bytes(std::size_t capacity) noexcept;
-  [[nodiscard]] std::size_t at(std::uint64_t call) const noexcept { return call & (lines_ - 1); }
   [[nodiscard]] Line& line(int local_rank, std::uint64_t call) const noexcept {
-    return *reinterpret_cast<Line*>(columns_[local_rank] + at(call) * kStride);
+    return *reinterpret_cast<Line*>(columns_[local_rank] + call % 2 * kStride);
   }
-  [[nodiscard]] std::byte* payload(int local_rank, std::uint64_t call, bool early) const noexcept {
-    std::byte* const column = columns_[local_rank];
-    return early ? column + early_payloads_at_ + at(call) * early_payload_bytes_
-                 : column + payloads_at_ + call % 2 * payload_bytes_;
+  [[nodiscard]] std::byte* payload(int local_rank, std::uint64_t call) const noexcept {
+    return columns_[local_rank] + kPayloadsAt + call % 2 * payload_bytes_;
   }
   [[nodiscard]] Counts& counts(int local_rank) const noexcept {
-    return *reinterpret_cast<Counts*>(columns_[local_rank] + counts_at_);
+    return *reinterpret_cast<Counts*>(columns_[local_rank] + kCountsAt);
   }
-  /// In the last call.
-  [[nodiscard]] bool is_early(int local_rank) const noexcept {
-    if (local_rank == local_rank_) return is_early_;
-    return (line(local_rank, call_).word.load(std::memory_order_relaxed) & kEarly) != 0;
-  }
-  void want(int local_rank) noexcept;
 
   const base::Columns columns_;
   const int local_rank_;
   const std::size_t capacity_;
-  const std::uint64_t lines_;
-  // In a column: the lines, the counts, what is extra, the two payloads, then the early ones.
-  const std::size_t counts_at_;
-  const std::size_t extra_at_;
-  const std::size_t payloads_at_;
+  // In a column: the lines, the counts, what is extra, then the payloads.
+  static constexpr std::size_t kCountsAt = 2 * kStride;
+  static constexpr std::size_t kExtraAt = kCountsAt + kStride;
+  static constexpr std::size_t kPayloadsAt = kExtraAt + kExtraBytes;
   const std::size_t payload_bytes_;  // from one payload to the other
-  const std::size_t early_payloads_at_;
-  const std::size_t early_payload_bytes_;  // likewise
   std::uint64_t call_ = 0;
-  std::uint64_t settled_ = 0;
-  bool is_early_ = false;                // as this rank has said of its last call
-  bool is_left_ = false;                 // the last call was left early
-  std::vector<std::uint64_t> own_line_;  // what the own lines hold
-  int seen_ = 0;                         // of the oldest unsettled call: local ranks below have said the same
+  std::array<std::uint64_t, 2> own_line_{};  // what the own lines hold
+  int seen_ = 0;                             // local ranks below this have said the same
   Verdict verdict_ = Verdict::undecided;
-  std::vector<int> left_by_;
   int cpu_ = kNoCpu;             // as this rank has said last
   std::uint64_t waits_ = 0;      // in which it has looked who else is there
   std::vector<int> neighbours_;  // other local ranks that were there when this one last looked

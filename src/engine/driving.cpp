@@ -89,7 +89,7 @@ bool Engine::device_moves() const noexcept KOLO_NO_THREAD_SAFETY_ANALYSIS {
 bool Engine::owes_work() const noexcept {
   return !mailbox_.empty() || (!faulted() && !ending_.is_closed() && board_.has_log_entry()) ||
          (leader_ && (leader_->board_rang() || leader_->has_news())) || interest_.is_news() ||
-         (executor_.has_ready() && failure_.spares_backends()) || messages_.has_news() || owes_left_calls();
+         (executor_.has_ready() && failure_.spares_backends()) || messages_.has_news();
 }
 
 /// The root of one node, with nothing open, need not hear of submissions in the world: none of them can complete
@@ -420,7 +420,6 @@ void Engine::shutdown(base::Duration patience) {
   if (!faulted()) {
     // What runs here first: once all have left nobody can be asked to push (control::Starved) any more.
     const base::Time until = base::now() + patience;
-    settle_all_sets(until);
     const auto ran = [this]() KOLO_REQUIRES(driver_.mutex()) {
       return faulted() || (executor_.open() == 0 && !device_moves() && !messages_.has_unsent());
     };

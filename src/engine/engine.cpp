@@ -56,15 +56,13 @@ control::BoardShape board_shape(const base::Settings& settings, int local_size) 
 }
 
 NodeLayout node_layout(const base::Settings& settings, const core::Topology& topology, std::size_t ring_bytes,
-                       std::size_t rings, bool cpus_are_shared) {
+                       std::size_t rings) {
   NodeLayout layout;
   layout.ranks = topology.local_size();
   layout.blocks = static_cast<std::size_t>(settings.groups) + 1;
   layout.board_bytes = board_shape(settings, topology.local_size()).bytes();
   if (settings.express_bytes > 0) {
-    layout.express_ahead = cpus_are_shared ? control::Express::kAhead : 1;
-    layout.express_bytes =
-        control::Express::column_bytes(static_cast<std::size_t>(settings.express_bytes), layout.express_ahead);
+    layout.express_bytes = control::Express::column_bytes(static_cast<std::size_t>(settings.express_bytes));
   }
   layout.ring_bytes = ring_bytes;
   layout.rings = rings;
@@ -83,7 +81,6 @@ Engine::Engine(EngineParts parts)
       board_(link_->memory(), board_shape(settings_, topology_.local_size()), topology_.local_rank),
       driver_(board_, *link_), sets_(topology_, {settings_, parts.layout, link_->memory(), std::move(parts.peers),
                                                  wait_policy_.pauses_before_yield > 0,
-                                                 settings_.run_ahead && wait_policy_.pauses_before_yield == 0,
                                                  std::move(parts.make_plane), std::move(parts.make_device_plane)}),
       world_(sets_.world()),
       participant_(topology_.rank, topology_.size, static_cast<std::uint32_t>(settings_.cache_capacity)),
@@ -171,7 +168,6 @@ bool Engine::pass() {
   const bool interest = interest_.look();
   moved |= drain_mailbox(now);
   participant_.set_interested(interest);
-  moved |= settle_left_calls(now);
   moved |= speak();
   if (leader_) moved |= leader_->step(now);
   moved |= read_log();
@@ -218,21 +214,13 @@ bool Engine::drain_mailbox(base::Time now) {
       if (item->set == core::kGlobalSet) metrics_.end_step();
       break;
     case Command::drop_set:
-      if (!ending_.is_leaving()) drop(item->set);  // else it has dropped all of them
-      break;
-    case Command::run_ahead:
-      ahead_.push_back(sets_.state_of(item->set).shared_from_this());
-      // It may have been closed since the call began, before this rank was known to have left it.
-      if (!ahead_.back()->unnamed.is_open()) ahead_.back()->unnamed.express().want();
+      if (!ending_.is_leaving()) participant_.drop(item->set);  // else it has dropped all of them
       break;
     case Command::ask:
       ask_who_is_late(*item->operation, now);
       break;
     case Command::leave:
       ending_.leave();
-      ahead_.clear();  // settled, as far as there was time
-      dropping_.clear();
-      held_back_.clear();
       participant_.leave();
       break;
     }
@@ -271,14 +259,6 @@ void Engine::admit(OperationPtr&& operation, base::Time now) {
 void Engine::ask_for_set(OperationPtr operation, base::Time now) {
   if (!take_in(*operation, false, now)) return;
   if (sets_.joins.find(core::kGlobalSet) != nullptr) return refuse_absent(*operation);
-  if (!dropping_.empty()) {
-    held_back_.push_back(std::move(operation));
-    return;
-  }
-  say_request(std::move(operation));
-}
-
-void Engine::say_request(OperationPtr operation) {
   Entry& entry = *operation->entry;
   const core::Signature& signature = *operation->signature;
   sets_.entries.add_for_once(entry, participant_.ask_for_set(signature.ranks, signature.names.front()));
@@ -370,9 +350,9 @@ bool Engine::read_log() {
     const control::LogEntry entry = control::decode_log(bytes);
     if (logger_->enabled(LogLevel::info)) record_plans(entry);
     participant_.on_log(entry, reading_.actions);  // refuses what no log can hold
-    if (sets_.on_log(entry)) settle_closed();
+    sets_.on_log(entry);
     if (!participant_.left().empty()) {
-      if (sets_.close_unnamed()) settle_closed();
+      sets_.close_unnamed();
       messages_.on_left(participant_.left(), base::now() + base::from_seconds(settings_.latch_timeout_s));
     }
     std::vector<control::Action> actions = std::exchange(reading_.actions, {});  // none is left when one of them throws
@@ -381,12 +361,6 @@ bool Engine::read_log() {
     reading_.actions = std::move(actions);  // for the memory
   }
   return moved;
-}
-
-/// Has the driver settle what this rank has left, now that unnamed calls of a set go by the log. It asks for all sets:
-/// in those that are still open nothing happens.
-void Engine::settle_closed() {
-  for (const SetStatePtr& set : ahead_) set->unnamed.express().want();
 }
 
 /// All ranks read the same log: rank 0 tells of it.
@@ -413,8 +387,6 @@ void Engine::act(control::Action& action) {
           [this](const control::ReportStall& report) KOLO_REQUIRES(driver_.mutex()) { report_stall(report.stall); },
           [this](const control::SetMade& made) KOLO_REQUIRES(driver_.mutex()) { on_set_made(made); },
           [this](const control::SetGone& gone) KOLO_REQUIRES(driver_.mutex()) {
-            const auto is_gone = [&gone](const SetStatePtr& set) { return set->number == gone.set; };
-            ahead_.erase(std::remove_if(ahead_.begin(), ahead_.end(), is_gone), ahead_.end());
             executor_.remove_set(gone.set);
             if (!driver_.in_background() && device_moves()) driver_.ring();
             messages_.on_set_gone(sets_.forget(gone.set));
@@ -512,9 +484,7 @@ void Engine::complete(Operation& operation, const Status& status) {
   ++(driver_.in_background() ? metrics_.driven_by_background : metrics_.driven_by_waiters);
   Entry& entry = *operation.entry;
   const OperationPtr held = std::move(entry.operation);  // by the entry alone, perhaps
-  if (operation.settles == Operation::Settles::by_driver) sets_.state_of(entry.set).unnamed.settle_by_log(status);
-  // Before the handle is done: its owner may submit the name again at once.
-  if (operation.settles != Operation::Settles::by_caller) finish_entry(entry);
+  finish_entry(entry);  // before the handle is done: its owner may submit the name again at once
   bool was_interesting = false;
   if (!status.ok() || !operation.complete_unattended(was_interesting)) {
     for (auto& callback : operation.complete(status, was_interesting)) errands_.call(std::move(callback), status);

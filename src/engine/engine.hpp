@@ -136,10 +136,9 @@ struct EngineParts {
 /// The shape of a node's board under these settings.
 control::BoardShape board_shape(const base::Settings& settings, int local_size);
 /// How the node's memory is cut under these settings, for a world of this topology, whose data planes (`rings` of them)
-/// take `ring_bytes` of a column each. `cpus_are_shared`: by ranks of this machine, which may leave unnamed calls
-/// early.
+/// take `ring_bytes` of a column each.
 NodeLayout node_layout(const base::Settings& settings, const core::Topology& topology, std::size_t ring_bytes,
-                       std::size_t rings, bool cpus_are_shared);
+                       std::size_t rings);
 
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
@@ -173,11 +172,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// pass by the log (control/express.hpp) and, when this returns true, has done so. False: submit it. Throws
   /// Error: it failed.
   [[nodiscard]] bool express(SetState& set, const ExpressCall& call, std::optional<std::chrono::nanoseconds> timeout);
-  /// Inside the same claim, before a call that must go by the log: settles what this rank has left, and tells the
-  /// peers. Throws Error: there is a fatal one.
-  void decline_express(SetState& set);
-  /// After that claim has been given back, where calls have been left: wakes the driver if a peer asks for them.
-  void look_after_left_calls(SetState& set);
   /// Sends and receives messages, two at most, and waits until all are done, with whatever outcome. Throws Error:
   /// invalid_argument inside a callback, unsupported as `wait` does, and what is fatal.
   void transfer(Span<p2p::Message* const> messages, std::optional<std::chrono::nanoseconds> timeout);
@@ -295,7 +289,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void admit(OperationPtr&& operation, base::Time now) KOLO_REQUIRES(driver_.mutex());
   [[nodiscard]] bool take_in(Operation& operation, bool in_world, base::Time now) KOLO_REQUIRES(driver_.mutex());
   void ask_for_set(OperationPtr operation, base::Time now) KOLO_REQUIRES(driver_.mutex());
-  void say_request(OperationPtr operation) KOLO_REQUIRES(driver_.mutex());
   void on_set_made(const control::SetMade& made) KOLO_REQUIRES(driver_.mutex());
   void begin_join(OperationPtr operation, bool counts, base::Time now) KOLO_REQUIRES(driver_.mutex());
   void end_join(const control::JoinDone& done) KOLO_REQUIRES(driver_.mutex());
@@ -374,7 +367,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void fail_last_calls(const control::FailLastCalls& failed) KOLO_REQUIRES(driver_.mutex());
   void ask_about_call(const Operation& operation, double waited, bool deadline) KOLO_REQUIRES(driver_.mutex());
 
-  // -- the unnamed call's (express.cpp, settling.cpp)
+  // -- the unnamed call's (express.cpp)
   template <class There>
   bool look_out(There there);
   template <class There>
@@ -382,20 +375,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   template <class There>
   bool look_out(SetState& set, std::size_t bytes, There there);
   void note_expressed(UnnamedCalls& calls, const ExpressCall& call);
-  bool await_source(SetState& set, const ExpressCall& call);
   control::Express::Verdict await_express(SetState& set, const ExpressCall& call);
-  control::Express::Verdict await_verdict(SetState& set, std::size_t bytes);
-  control::Express::Verdict decide(SetState& set);
-  bool settle_up_to(SetState& set, core::Round last, std::optional<base::Time> until);
-  bool settle_all(SetState& set, std::optional<base::Time> until);
-  void settle_all_sets(base::Time until) KOLO_EXCLUDES(driver_.mutex());
-  [[nodiscard]] OperationPtr make_left_operation(SetState& set, Operation::Settles settles);
-  bool settle_left_calls(base::Time now) KOLO_REQUIRES(driver_.mutex());
-  bool settle_left_calls(SetState& set, base::Time now) KOLO_REQUIRES(driver_.mutex());
-  [[nodiscard]] bool owes_left_calls() const noexcept KOLO_REQUIRES(driver_.mutex());
-  void drop(core::SetId number) KOLO_REQUIRES(driver_.mutex());
-  void report_left_failure(SetState& set);
-  void settle_closed() KOLO_REQUIRES(driver_.mutex());
   void await_peers(SetState& set, const ExpressCall& call, const std::function<bool()>& there,
                    std::optional<std::chrono::nanoseconds> timeout);
   void give_up(const ExpressCall& call, const Error& error);
@@ -477,10 +457,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Questions questions_ KOLO_GUARDED_BY(driver_.mutex());
   LogReading reading_ KOLO_GUARDED_BY(driver_.mutex());
   FoundCalls found_calls_ KOLO_GUARDED_BY(driver_.mutex());
-  std::vector<SetStatePtr> ahead_ KOLO_GUARDED_BY(driver_.mutex());     ///< in which this rank has left calls
-  std::vector<core::SetId> dropping_ KOLO_GUARDED_BY(driver_.mutex());  ///< sets, dropped when all is settled there
-  /// Requests for new sets, held until `dropping_` is empty: KOLO_GROUPS counts a set until it is dropped.
-  std::vector<OperationPtr> held_back_ KOLO_GUARDED_BY(driver_.mutex());
   Tally metrics_ KOLO_GUARDED_BY(driver_.mutex());
 };
 

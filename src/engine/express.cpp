@@ -13,8 +13,6 @@
 // its CPU away at once when one that was last seen there has not spoken, and keeps it for a little while when all of
 // these have: what is missing then comes from another CPU. (One that is alone on its CPU gives nothing away.)
 //
-// Who leaves calls early settles them: settling.cpp.
-//
 // Once all have spoken a call cannot be demoted any more. Where it has a second meeting a rank waits in the same
 // manner, but looks for as long as the peers' copies take before it drives - they need nothing of this engine
 // meanwhile, and what others need its background thread does - and to its deadline: that peers take long to read is no
@@ -64,20 +62,7 @@ std::vector<std::int32_t> ranks_behind(SetState& set) {
 
 bool Engine::express(SetState& set, const ExpressCall& call, std::optional<std::chrono::nanoseconds> timeout) {
   UnnamedCalls& calls = set.unnamed;
-  const bool open = calls.is_open();
-  if (calls.has_left()) settle_up_to(set, calls.settled_before(call, open), std::nullopt);
-  if (!calls.begin(call, open)) return false;
-  if (calls.routes().may_leave() && await_source(set, call)) {
-    if (calls.leave(call, timeout)) push({Command::run_ahead, nullptr, set.number});
-    note_expressed(calls, call);
-    try {
-      calls.routes().run(call, {}, false);
-    } catch (...) {
-      calls.left().note_told(calls.call());
-      throw;
-    }
-    return true;
-  }
+  if (!calls.begin(call)) return false;
   if (await_express(set, call) != control::Express::Verdict::together) return false;
   const auto await = [&](const std::function<bool()>& there) { await_peers(set, call, there, timeout); };
   try {
@@ -140,46 +125,13 @@ bool Engine::look_out(SetState& set, std::size_t bytes, There there) {
   return by_turns ? look_out_by_turns(set.unnamed, there) : look_out(there);
 }
 
-/// Whether this rank may leave the call now: it has spoken before anybody has taken the call to the log, and who gives
-/// it data has spoken, too.
-bool Engine::await_source(SetState& set, const ExpressCall& call) {
-  const ExpressRoutes& routes = set.unnamed.routes();
-  const control::Express& express = set.unnamed.express();
-  const std::optional<int> source = routes.source(call);
-  if (!source) return express.look_at(express.local_rank()) == Verdict::together;
-  const auto there = [&] { return express.look_at(*source) != Verdict::undecided; };
-  return look_out(set, call.bytes(), there) && express.look_at(*source) == Verdict::together &&
-         routes.is_carried_by(*source, call);
-}
-
-/// On the last call. All before are settled then.
 Verdict Engine::await_express(SetState& set, const ExpressCall& call) {
-  if (set.unnamed.has_left()) settle_up_to(set, set.unnamed.call() - 1, std::nullopt);
-  const Verdict verdict = await_verdict(set, call.bytes());
-  set.unnamed.note_verdict(verdict == Verdict::together);
-  return verdict;
-}
-
-/// On the oldest unsettled call. Those that may have left it are told where it goes by the log.
-Verdict Engine::await_verdict(SetState& set, std::size_t bytes) {
   control::Express& express = set.unnamed.express();
   const auto decided = [&express] { return express.look() != Verdict::undecided; };
-  if (!look_out(set, bytes, decided)) {
+  if (!look_out(set, call.bytes(), decided)) {
     help_until(decided, base::now() + std::min<base::Duration>(wait_policy_.active, kPatience));
   }
-  return express.look() == Verdict::together ? Verdict::together : decide(set);
-}
-
-/// Takes the oldest unsettled call to the log unless all have spoken, and wakes those that may have left it.
-Verdict Engine::decide(SetState& set) {
-  control::Express& express = set.unnamed.express();
-  if (express.look() == Verdict::together || express.demote() == Verdict::together) return Verdict::together;
-  for (const int rank : express.left_by()) {
-    const int member = set.members[static_cast<std::size_t>(rank)];
-    const int local_rank = topology_.local_rank_of[static_cast<std::size_t>(member)];
-    if (board_.asleep(local_rank)) link_->wake(local_rank);
-  }
-  return Verdict::by_log;
+  return express.demote();
 }
 
 // ---------------------------------------------------------------- the second meeting

@@ -224,62 +224,7 @@ bool ExpressRoutes::can_offer(const ExpressCall& call) {
   return true;
 }
 
-bool ExpressRoutes::only_gives(const ExpressCall& call) const noexcept {
-  switch (call.kind) {
-  case CollectiveKind::gather:
-  case CollectiveKind::reduce:
-    return call.root != own_;
-  case CollectiveKind::broadcast:
-  case CollectiveKind::scatter:
-    return call.root == own_;
-  default:
-    return false;
-  }
-}
-
-/// How much of a payload this rank needs where its data is carried; a line may do for a part of that.
-std::size_t ExpressRoutes::payload_bytes(const ExpressCall& call) const noexcept {
-  switch (call.kind) {
-  case CollectiveKind::gather:
-  case CollectiveKind::reduce:
-  case CollectiveKind::broadcast:
-  case CollectiveKind::scatter: {
-    if (!only_gives(call)) return 0;
-    const std::size_t table = call.kind == CollectiveKind::scatter ? table_bytes(call.splits) : 0;
-    return table + call.bytes();
-  }
-  default:
-    return call.bytes();
-  }
-}
-
-/// What takes so long that it is timed is waited for, so that the root hears of that in time.
-bool ExpressRoutes::can_leave(const ExpressCall& call) const noexcept {
-  if (only_gives(call)) return way_ == Way::carried && payload_bytes(call) <= express_.early_capacity();
-  if (call.kind == CollectiveKind::scatter) return !deals_much_;
-  return call.kind == CollectiveKind::broadcast && call.bytes() <= least_read();
-}
-
-/// The splits of a scatter that is read lie in a payload as well.
-bool ExpressRoutes::may_write_payload(const ExpressCall& call, bool may_leave) const noexcept {
-  const std::size_t bytes = payload_bytes(call);
-  const bool may_be_read = call.kind == CollectiveKind::scatter && blocks_suit_direct(call.bytes());
-  return bytes > 0 && !(may_leave && only_gives(call) && !may_be_read && bytes <= express_.early_capacity());
-}
-
-std::optional<int> ExpressRoutes::source(const ExpressCall& call) const noexcept {
-  if (only_gives(call)) return std::nullopt;
-  return call.root;
-}
-
-bool ExpressRoutes::is_carried_by(int source, const ExpressCall& call) const noexcept {
-  if (call.kind == CollectiveKind::broadcast) return offered_by(source, call) == nullptr;
-  Deal deal{};
-  std::memcpy(&deal, express_.room(source), sizeof deal);
-  return deal.input == nullptr;
-}
-
-Express::Tag ExpressRoutes::prepare(const ExpressCall& call, bool may_leave) {
+Express::Tag ExpressRoutes::prepare(const ExpressCall& call) {
   // Before anybody counts on this rank, for it may throw.
   if (call.kind == CollectiveKind::reduce && (call.root == own_ || ranks_ == 2) && call.bytes() > least_read() &&
       reads_inputs()) {
@@ -301,10 +246,8 @@ Express::Tag ExpressRoutes::prepare(const ExpressCall& call, bool may_leave) {
     decision_ = {};
     way_ = instead_;
   }
-  may_leave_ = may_leave && way_ != Way::by_log && can_leave(call);
-  express_.begin(may_leave_);
+  express_.begin();
   laid_out_ = 0;
-  laid_out_at_ = nullptr;
   if (way_ == Way::by_log) return Express::kByLog;
   if (call.kind == CollectiveKind::scatter) {
     if (call.root == own_) deal(call);
@@ -330,7 +273,6 @@ void ExpressRoutes::carry(const ExpressCall& call) {
     const std::size_t block = call.bytes() / static_cast<std::size_t>(ranks_);
     own = {block * static_cast<std::size_t>(own_), block * static_cast<std::size_t>(own_ + 1)};
   }
-  laid_out_at_ = to;
   lay_out(to, call.buffer.input, own.begin);
   lay_out(to + own.end, call.buffer.input + own.end, call.bytes() - own.end);
 }
@@ -350,7 +292,6 @@ std::byte* ExpressRoutes::contributed(int rank, std::size_t bytes) const noexcep
 void ExpressRoutes::carry_contribution(const ExpressCall& call) {
   write_offer({nullptr, static_cast<std::int64_t>(call.bytes())});
   if (call.kind == CollectiveKind::gather && call.root == own_) return;
-  laid_out_at_ = contributed(own_, call.bytes());
   lay_out(contributed(own_, call.bytes()), call.buffer.input, call.bytes());
 }
 
@@ -378,7 +319,6 @@ void ExpressRoutes::deal(const ExpressCall& call) {
   const std::size_t begin = static_cast<std::size_t>(before) * call.row_bytes();
   const std::size_t end = begin + static_cast<std::size_t>(splits[own]) * call.row_bytes();
   std::byte* to = dealt(own_, deal, call.bytes());
-  laid_out_at_ = to;
   lay_out(to, call.buffer.input, begin);
   lay_out(to + end, call.buffer.input + end, call.bytes() - end);
 }

@@ -30,11 +30,6 @@
 // share CPUs say kByLog, too. In a gather the decider does not know how long the others' contributions are: where its
 // own is short it decides nothing, and long ones are read.
 //
-// Who may leave a call early (control/express.hpp): of what is carried, a rank that only gives, when it has spoken, and
-// one to which only the root gives, when that has. The root of a gather or reduce is neither. A rank that gives may
-// leave if its data fits into an early payload (1 KiB), one that receives if the call is too short to be timed (8 KiB).
-// Each rank says in its word that it may leave, and leaves if it can.
-//
 // What peers will not be able to read (memory of devices, say) goes by the log: each rank tries its own buffers first,
 // and remembers some that could be read. (One that has become unreadable since, at the same address and of the same
 // length, is an error of the call, and a fault.)
@@ -46,7 +41,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -140,25 +134,13 @@ class ExpressRoutes {
   ExpressRoutes(control::Express& express, Readers readers, const ExpressLimits& limits);
 
   /// Begins the call, puts what the peers will need beside the word, and returns the tag to be said: kByLog when the
-  /// call cannot pass by the log. `may_leave`: this rank may leave the call early, if it is of that kind.
-  [[nodiscard]] control::Express::Tag prepare(const ExpressCall& call, bool may_leave = false);
-  /// Whether that could write into a payload that is not an early one.
-  [[nodiscard]] bool may_write_payload(const ExpressCall& call, bool may_leave) const noexcept;
-  /// Whether this rank may leave the call of `prepare` early, when the peer from which it gets data has spoken.
-  [[nodiscard]] bool may_leave() const noexcept { return may_leave_; }
-  /// That one, which has spoken or not; none: it waits for nobody.
-  [[nodiscard]] std::optional<int> source(const ExpressCall& call) const noexcept;
-  /// Whether what the source, which has said the same, gives is carried: else this rank cannot leave before all have
-  /// spoken.
-  [[nodiscard]] bool is_carried_by(int source, const ExpressCall& call) const noexcept;
-  /// Where the last call's input has been laid out; null: this rank gives nothing.
-  [[nodiscard]] const std::byte* laid_out_at() const noexcept { return laid_out_at_; }
+  /// call cannot pass by the log.
+  [[nodiscard]] control::Express::Tag prepare(const ExpressCall& call);
   /// How much this has copied for the peers: into the payload, if that is more than a line.
   [[nodiscard]] std::size_t laid_out() const noexcept { return laid_out_; }
   /// Once all have said the same: does the call of `prepare`. Throws what `make_room` and `await` throw, and Error
   /// (transport) when a peer's memory could not be read.
-  /// `have_all_spoken`: false of one that this rank leaves early; then nothing is waited for.
-  void run(const ExpressCall& call, const Await& await, bool have_all_spoken = true);
+  void run(const ExpressCall& call, const Await& await);
   /// What this rank decided when it prepared its last call, if that has this number.
   [[nodiscard]] Decision decision_on(std::uint64_t call) const noexcept;
   /// The call of `run` has ended well.
@@ -194,9 +176,6 @@ class ExpressRoutes {
   [[nodiscard]] bool suits_direct(std::size_t bytes_for_one_peer) const noexcept;
   [[nodiscard]] bool blocks_suit_direct(std::size_t bytes) const noexcept;
   [[nodiscard]] bool can_offer(const ExpressCall& call);
-  [[nodiscard]] bool only_gives(const ExpressCall& call) const noexcept;
-  [[nodiscard]] bool can_leave(const ExpressCall& call) const noexcept;
-  [[nodiscard]] std::size_t payload_bytes(const ExpressCall& call) const noexcept;
   [[nodiscard]] std::size_t table_bytes(Span<const std::int64_t> splits) const noexcept;
   void carry(const ExpressCall& call);
   void lay_out(std::byte* to, const std::byte* from, std::size_t bytes);
@@ -258,8 +237,6 @@ class ExpressRoutes {
   Way instead_ = Way::by_log;   // of reading, where peers cannot read this rank's memory
   kernels::PeerCopy to_peers_;  // into payloads
   std::size_t laid_out_ = 0;    // by the last call
-  const std::byte* laid_out_at_ = nullptr;
-  bool may_leave_ = false;  // the last call
   struct Range {
     std::uintptr_t begin = 0;
     std::size_t bytes = 0;

@@ -28,9 +28,8 @@ void transfer(std::byte* to, const std::byte* from, std::size_t bytes) {
 
 }  // namespace
 
-/// When not all have spoken nobody knows what the last call has cost them.
-void ExpressRoutes::run(const ExpressCall& call, const Await& await, bool have_all_spoken) {
-  if (have_all_spoken) note_last_cost();
+void ExpressRoutes::run(const ExpressCall& call, const Await& await) {
+  note_last_cost();
   switch (call.kind) {
   case CollectiveKind::allreduce:
     return reduce(call);

@@ -41,12 +41,6 @@ OperationPtr Engine::join(SetState& set, bool counts, std::optional<std::chrono:
     set.names.give_back(entry);
     throw;
   }
-  try {
-    settle_all(set, std::nullopt);
-  } catch (...) {
-    set.names.give_back(entry);
-    throw;
-  }
   operation->call = set.unnamed.call();
   push({counts ? Command::join_counted : Command::join, operation, set.number});
   if (!waits && driver_.nobody_looks() && !say_at_once()) driver_.ring_if_asleep();

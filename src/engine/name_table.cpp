@@ -125,24 +125,6 @@ Entry& NameTable::claim_unnamed() {
   return *unnamed_;
 }
 
-Entry* NameTable::try_claim_unnamed() {
-  const base::MutexLock lock(mutex_);
-  if (unnamed_ == nullptr || unnamed_ended_ != unnamed_claims_) return nullptr;
-  ++unnamed_claims_;
-  return unnamed_;
-}
-
-bool NameTable::is_unnamed_free() const {
-  const base::MutexLock lock(mutex_);
-  return unnamed_ != nullptr && unnamed_ended_ == unnamed_claims_;
-}
-
-Entry& NameTable::unnamed() const {
-  const base::MutexLock lock(mutex_);
-  KOLO_CHECK(unnamed_ != nullptr) << "nobody has claimed the unnamed calls";
-  return *unnamed_;
-}
-
 Entry& NameTable::hold(std::string_view name) {
   const base::MutexLock lock(mutex_);
   Entry& entry = entries_.find_or_make(name);

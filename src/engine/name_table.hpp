@@ -108,12 +108,6 @@ class NameTable {
   Entry& claim_in_turn(std::string_view name);
   /// Claims the set's unnamed calls, waiting for the threads that came before.
   Entry& claim_unnamed();
-  /// Likewise, without waiting. Null: somebody has them, or nobody has ever made any.
-  [[nodiscard]] Entry* try_claim_unnamed();
-  /// Whether nobody has them.
-  [[nodiscard]] bool is_unnamed_free() const;
-  /// Their entry: inside a claim.
-  [[nodiscard]] Entry& unnamed() const;
   /// Reserves a name for a prepared request until `release`. Throws Error (duplicate_name) when it is in use.
   Entry& hold(std::string_view name);
   void release(Entry& entry);

@@ -18,7 +18,6 @@ struct NodeLayout {
   std::size_t blocks = 1;         ///< the world's included
   std::size_t board_bytes = 0;    ///< all a multiple of the page size
   std::size_t express_bytes = 0;  ///< of a column; 0: sets have none
-  std::size_t express_ahead = 1;  ///< how many unnamed calls may be unsettled (control/express.hpp)
   std::size_t ring_bytes = 0;     ///< of a column, for one data plane
   std::size_t rings = 1;          ///< data planes
   std::size_t message_bytes = 0;  ///< for point to point, of all ranks

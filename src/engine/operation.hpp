@@ -112,12 +112,6 @@ class HandleState {
   bool overdue = false;   ///< its deadline has passed
   bool reminded = false;  ///< the leader, of the deadline
   bool joins = false;     ///< a join: constant
-  /// Whether this submits an unnamed call that its rank had left early: constant.
-  enum class Settles : unsigned char {
-    no,
-    by_driver,  ///< its end gives the unnamed calls free
-    by_caller   ///< who has claimed them keeps them
-  } settles = Settles::no;
   bool is_waiting = false;  ///< of an unnamed asynchronous call: for the log
   std::size_t open_index = 0;
   base::Time submitted{};

@@ -39,7 +39,7 @@ Sets::Sets(const core::Topology& world, Parts parts)
   make_express(*world_);
 }
 
-bool Sets::on_log(const control::LogEntry& entry) {
+void Sets::on_log(const control::LogEntry& entry) {
   if (const auto* added = std::get_if<control::SetAdded>(&entry)) {
     blocks_.add(added->set, added->members);
     numbers_[added->set] = (added->base - core::kFirstRow) / core::kRowIds + 1;
@@ -48,11 +48,9 @@ bool Sets::on_log(const control::LogEntry& entry) {
     blocks_.remove(removed->set);
     numbers_.erase(removed->set);
   } else if (const auto* joined = std::get_if<control::RankJoined>(&entry)) {
-    if (joined->set != core::kGlobalSet && states_.count(joined->set) == 0) return false;
-    state_of(joined->set).unnamed.close();
-    return true;
+    const bool is_member = joined->set == core::kGlobalSet || states_.count(joined->set) > 0;
+    if (is_member) state_of(joined->set).unnamed.close();
   }
-  return false;
 }
 
 std::string Sets::words_of(core::SetId set) const {
@@ -85,11 +83,10 @@ std::uint64_t Sets::forget(core::SetId set) {
   return serial;
 }
 
-bool Sets::close_unnamed() noexcept {
-  if (std::exchange(is_closed_, true)) return false;
+void Sets::close_unnamed() noexcept {
+  if (std::exchange(is_closed_, true)) return;
   world_->unnamed.close();
   for (const auto& [set, state] : states_) state->unnamed.close();
-  return true;
 }
 
 void Sets::resume_unnamed(SetState& set, core::Round call, bool ended) noexcept {
@@ -135,7 +132,7 @@ void Sets::make_express(SetState& set) {
   if (parts_.layout.express_bytes == 0 || set.topology.node_count() > 1) return;
   Readers readers{parts_.peers, local_ranks_of(set), set.members, parts_.cpu_of_its_own};
   set.unnamed.make_express(columns_of(set), set.topology.local_rank, std::move(readers), express_limits_,
-                           set.number == core::kGlobalSet, parts_.layout.express_ahead, parts_.runs_ahead);
+                           set.number == core::kGlobalSet);
 }
 
 PlaneSite Sets::site_of(const SetState& set, std::uint32_t number, std::size_t ring) const {

@@ -47,7 +47,6 @@ class Sets {
     std::byte* memory = nullptr;                   ///< of the node
     std::shared_ptr<transport::PeerMemory> peers;  ///< null: ranks cannot read each other's memory
     bool cpu_of_its_own = false;                   ///< this rank shares its CPU with no other
-    bool runs_ahead = false;                       ///< it may leave unnamed calls early
     MakePlane make_plane;
     MakeLatePlane make_device_plane;  ///< empty: there is no device
   };
@@ -57,9 +56,8 @@ class Sets {
   [[nodiscard]] const SetStatePtr& world() const noexcept { return world_; }
   [[nodiscard]] std::unique_ptr<data::Backend> make_world_plane() { return make_plane(*world_, 0); }
 
-  /// Every entry of the log comes here, checked, before anybody acts upon it. Whether unnamed calls of a set go by the
-  /// log from now on.
-  bool on_log(const control::LogEntry& entry);
+  /// Every entry of the log comes here, checked, before anybody acts upon it.
+  void on_log(const control::LogEntry& entry);
   /// This rank is a member of a set that the log has added just now.
   struct Made {
     SetStatePtr state;
@@ -75,8 +73,8 @@ class Sets {
   }
   /// All calls that were in flight have been completed.
   void clear_sequences() noexcept;
-  /// From now on all unnamed calls go by the log: a rank has left. False: they did already.
-  bool close_unnamed() noexcept;
+  /// From now on all unnamed calls go by the log: a rank has left.
+  void close_unnamed() noexcept;
   /// The set's next unnamed call is the one after that: its join is over, which holds them. `ended`: and all are back.
   void resume_unnamed(SetState& set, core::Round call, bool ended) noexcept;
   /// Of a set that this rank is a member of.

@@ -20,7 +20,6 @@ enum class Command : std::uint8_t {
   copy,
   end_step,
   drop_set,
-  run_ahead,  ///< this rank has left an unnamed call of the set, for the first time
   ask,
   leave
 };

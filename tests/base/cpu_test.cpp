@@ -187,15 +187,13 @@ std::vector<Value> by_rank(const std::vector<RankCpus>& ranks, Value CpuShare::*
   return found;
 }
 
-/// What memory the ranks of a machine share depends on it, and how a reduce is cut, so that they must not differ.
+/// How a reduce is cut depends on it, so that the ranks of a machine must not differ.
 TEST(CpuShare, AllRanksOfAMachineAgree) {
   const std::vector<RankCpus> bound = {{{0}, 0, "a", 1}, {{1}, 0, "a", 1}, {{0}, 1, "b", 1}, {{0}, 1, "b", 1}};
-  EXPECT_EQ(by_rank(bound, &CpuShare::on_machine), (std::vector<bool>{false, false, true, true}));
   EXPECT_EQ(by_rank(bound, &CpuShare::ranks_a_cpu), (std::vector<int>{1, 1, 2, 2}));
 
   // One rank has a quota of one CPU for the two ranks of its machine.
   const std::vector<RankCpus> quota = {{{0, 1}, 0, "a", 2}, {{0, 1}, 0, "a", 1}, {{0, 1}, 1, "b", 2}};
-  EXPECT_EQ(by_rank(quota, &CpuShare::on_machine), (std::vector<bool>{true, true, false}));
   EXPECT_EQ(by_rank(quota, &CpuShare::ranks_a_cpu), (std::vector<int>{1, 1, 0}));
 
   const std::vector<RankCpus> pairs = {{{0}, 0, "a", 1}, {{1}, 0, "a", 1}, {{0}, 0, "a", 1}, {{1}, 0, "a", 1}};
@@ -206,7 +204,6 @@ TEST(CpuShare, AllRanksOfAMachineAgree) {
       {{0, 1}, 0, "a", 2}, {{0, 1}, 0, "b", 2}, {{0, 1}, 0, "", 2}, {{0, 1}, 1, "a", 2}, {{2, 3}, 2, "b", 2}};
   for (const std::size_t rank : {1U, 2U}) {
     EXPECT_EQ(cpu_share(named, rank).ranks, cpu_share(named, 0).ranks);
-    EXPECT_EQ(cpu_share(named, rank).on_machine, cpu_share(named, 0).on_machine);
     EXPECT_EQ(cpu_share(named, rank).ranks_a_cpu, cpu_share(named, 0).ranks_a_cpu);
   }
 }

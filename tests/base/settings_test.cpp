@@ -102,8 +102,7 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
                            {"KOLO_GPU_MEMORY_LIMIT", "14M"},
                            {"KOLO_LOG_PLACEMENT", "1"},
                            {"KOLO_EXPRESS_BYTES", "2K"},
-                           {"KOLO_DIRECT_BYTES", "6K"},
-                           {"KOLO_RUN_AHEAD", "no"}};
+                           {"KOLO_DIRECT_BYTES", "6K"}};
   const Settings settings = load(environment);
   EXPECT_EQ(settings.timeout_s, 1.5);
   EXPECT_EQ(settings.stall_warning_s, 2);
@@ -133,7 +132,6 @@ TEST(Settings, EveryVariableReachesItsOwnField) {
   EXPECT_EQ(settings.step_bytes, 7168);
   EXPECT_EQ(settings.express_bytes, 2048);
   EXPECT_EQ(settings.direct_bytes, 6144);
-  EXPECT_FALSE(settings.run_ahead);
   EXPECT_EQ(settings.message_ring_bytes, 8192);
   EXPECT_EQ(settings.log_ring_bytes, 16384);
   EXPECT_EQ(settings.mailbox_capacity, 10);

@@ -24,13 +24,13 @@ using Verdict = Express::Verdict;
 class Ends {
  public:
   /// The memory has been used before.
-  Ends(int ranks, std::size_t capacity, std::uint64_t ahead = 1) {
-    const std::size_t column = Express::column_bytes(capacity, ahead);
+  Ends(int ranks, std::size_t capacity) {
+    const std::size_t column = Express::column_bytes(capacity);
     const std::size_t bytes = static_cast<std::size_t>(ranks) * column;
     memory_.reset(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{4096})));
     std::memset(memory_.get(), 0xa5, bytes);
     const auto columns = base::Columns::in_a_row(memory_.get(), column, ranks);
-    for (int rank = 0; rank < ranks; ++rank) ends_.push_back(std::make_unique<Express>(columns, capacity, rank, ahead));
+    for (int rank = 0; rank < ranks; ++rank) ends_.push_back(std::make_unique<Express>(columns, capacity, rank));
   }
   Express& operator[](int rank) { return *ends_[static_cast<std::size_t>(rank)]; }
 
@@ -231,138 +231,6 @@ TEST(Express, WhoHasFinishedReadingIsKnownUntilTheNextCall) {
     say(ends[1], kTag, 2);
     EXPECT_FALSE(ends[0].has_finished(1));
   }
-}
-
-/// As `say`, of a rank that leaves the call at once.
-void leave(Express& end, Express::Tag tag, const void* input, std::size_t bytes) {
-  end.begin(true);
-  if (bytes > 0) std::memcpy(end.place(end.local_rank(), bytes), input, bytes);
-  end.speak(tag);
-  end.leave();
-}
-
-class Ahead : public ::testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Express, Ahead, ::testing::Values(1, 2, 32, static_cast<int>(Express::kAhead)));
-
-TEST_P(Ahead, WhoLeavesCallsEarlySettlesThemInOrder) {
-  const int ahead = GetParam();
-  Ends ends(2, 4096, static_cast<std::uint64_t>(ahead));
-  const auto input_of = [](int call) { return std::vector<int>(100, call); };  // longer than a line
-  int given = 0;
-  for (int taken = 0; taken < 70000; ++taken) {
-    for (; ends[1].call() - ends[1].settled() < ends[1].ahead(); ++given)
-      leave(ends[1], kTag, input_of(given).data(), 400);
-    ASSERT_EQ(given, taken + ahead);
-    EXPECT_EQ(ends[1].look(), Verdict::undecided);
-    say(ends[0], kTag, nullptr, 0);
-    ASSERT_EQ(ends[0].look(), Verdict::together);
-    ASSERT_EQ(std::memcmp(ends[0].payload(1), input_of(taken).data(), 400), 0) << taken;
-    ASSERT_EQ(ends[1].look(), Verdict::together);
-    ends[1].settle();
-  }
-}
-
-TEST(Express, WhoHasLeftACallThatGoesByTheLogIsTold) {
-  Ends ends(3, 0, 4);
-  leave(ends[1], kTag, nullptr, 0);
-  leave(ends[1], kTag, nullptr, 0);
-  say(ends[0], kTag, 1);
-  EXPECT_EQ(ends[0].demote(), Verdict::by_log) << "rank 2 is late";
-  EXPECT_EQ(ends[0].left_by(), std::vector<int>{1});
-  EXPECT_TRUE(ends[1].is_wanted());
-  EXPECT_FALSE(ends[2].is_wanted());
-  EXPECT_EQ(ends[1].look(), Verdict::by_log);
-  ends[1].clear_wanted();
-  ends[1].settle();
-  EXPECT_EQ(ends[1].look(), Verdict::undecided) << "the call behind it may go together";
-  ends[2].begin(true);
-  ends[2].speak(kTag);
-  EXPECT_EQ(ends[2].look_at(2), Verdict::by_log) << "it was too late to be told, and must not leave";
-  for (const int rank : {0, 2}) say(ends[rank], kTag, 1);
-  EXPECT_EQ(ends[1].look(), Verdict::together);
-  EXPECT_FALSE(ends[1].is_wanted());
-}
-
-/// A rank that differs, and one that goes to the log at once, tell those that have left as well.
-TEST(Express, WhoeverTakesACallToTheLogTells) {
-  Ends ends(2, 0, 4);
-  leave(ends[1], kTag, nullptr, 0);
-  say(ends[0], kTag + 1, nullptr, 0);
-  EXPECT_EQ(ends[0].look(), Verdict::by_log);
-  EXPECT_EQ(ends[0].demote(), Verdict::by_log);
-  EXPECT_TRUE(ends[1].is_wanted());
-  ends[1].clear_wanted();
-  EXPECT_EQ(ends[1].look(), Verdict::by_log);
-  ends[1].settle();
-  leave(ends[1], kTag, nullptr, 0);
-  ends[0].say_by_log();
-  EXPECT_EQ(ends[0].demote(), Verdict::by_log);
-  EXPECT_TRUE(ends[1].is_wanted());
-}
-
-// Ranks that leave most of their calls early, and so are far apart; and some of no patience.
-TEST_P(Ahead, ThreadsThatLeaveCallsEarlyComeToTheSameVerdicts) {
-  constexpr int kRanks = 3;
-  constexpr int kCalls = kolo::testing::share_of(6000);
-  Ends ends(kRanks, 1024, static_cast<std::uint64_t>(GetParam()));
-  std::vector<std::vector<Verdict>> verdicts(kRanks);
-  std::vector<std::atomic<int>> in_log(kCalls);
-  const auto body = [&](int rank) {
-    std::minstd_rand random(static_cast<unsigned>(rank + 1));
-    Express& end = ends[rank];
-    const auto settle = [&](std::uint64_t last) {
-      while (end.settled() < last) {
-        Verdict verdict = end.look();
-        for (unsigned patience = random() % 64; patience > 0 && verdict == Verdict::undecided; --patience) {
-          std::this_thread::yield();
-          verdict = end.look();
-        }
-        if (verdict != Verdict::together) verdict = end.demote();
-        verdicts[static_cast<std::size_t>(rank)].push_back(verdict);
-        if (verdict == Verdict::by_log) {
-          std::atomic<int>& here = in_log[static_cast<std::size_t>(end.settled())];
-          here.fetch_add(1);
-          while (here.load() < kRanks) std::this_thread::yield();
-        }
-        end.settle();
-      }
-    };
-    for (int call = 0; call < kCalls; ++call) {
-      const std::vector<int> input(call % 3 == 0 ? 3 : 40, call * kRanks + rank);
-      const std::size_t bytes = input.size() * sizeof(int);
-      const bool waits = static_cast<int>(random() % 8) == 0 || call / (2 * GetParam()) % kRanks == rank;
-      if (end.call() - end.settled() == end.ahead()) settle(end.settled() + 1);
-      if (!waits) {
-        leave(end, kTag, input.data(), bytes);
-        if (end.look_at(rank) == Verdict::by_log) settle(end.call());
-        continue;
-      }
-      end.begin(true);
-      std::memcpy(end.place(rank, bytes), input.data(), bytes);
-      end.speak(random() % 256 == 0 ? Express::kByLog : kTag);
-      settle(end.call() - 1);
-      Verdict verdict = end.look();
-      while (verdict == Verdict::undecided) {
-        std::this_thread::yield();
-        verdict = random() % 4096 == 0 ? end.demote() : end.look();
-      }
-      if (verdict == Verdict::together) {
-        for (int other = 0; other < kRanks; ++other) {
-          const std::vector<int> expected(input.size(), call * kRanks + other);
-          ASSERT_EQ(std::memcmp(end.place(other, bytes), expected.data(), bytes), 0) << "call " << call;
-        }
-      }
-      settle(end.call());
-      end.leave();
-    }
-    settle(end.call());
-  };
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < kRanks; ++rank) threads.emplace_back(body, rank);
-  for (std::thread& thread : threads) thread.join();
-  for (const auto& of_rank : verdicts) EXPECT_EQ(of_rank, verdicts.front());
-  std::set<Verdict> met(verdicts.front().begin(), verdicts.front().end());
-  EXPECT_EQ(met.size(), 2U) << "both verdicts";
 }
 
 // Ranks of random patience, and random mistakes. A call by the log ends only when all have come there, as with the log.

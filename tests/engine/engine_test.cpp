@@ -82,7 +82,7 @@ class LoneEngine : public ::testing::Test {
     parts.topology = core::make_topology(0, {0}, 0);
     parts.settings.express_bytes = 0;
     parts.logger = std::make_shared<base::Logger>(LogLevel::warning, 0, std::move(sink));
-    parts.layout = node_layout(parts.settings, parts.topology, 0, 1, true);
+    parts.layout = node_layout(parts.settings, parts.topology, 0, 1);
     link_ = std::make_shared<kolo::testing::LoneLink>(parts.layout.bytes());
     parts.link = link_;
     parts.make_plane = [this](const PlaneSite&) {
@@ -335,7 +335,7 @@ class EngineOfTwo : public ::testing::Test {
     parts.topology = core::make_topology(1, {0, 0}, 0);
     parts.settings.express_bytes = 0;
     parts.logger = std::make_shared<base::Logger>(LogLevel::off);
-    parts.layout = node_layout(parts.settings, parts.topology, 0, 1, true);
+    parts.layout = node_layout(parts.settings, parts.topology, 0, 1);
     link_ = std::make_shared<LinkToLeader>(parts.layout.bytes());
     leader_ = std::make_unique<control::Board>(link_->memory(), board_shape(parts.settings, 2), 0);
     parts.link = link_;

@@ -54,7 +54,7 @@ class OwnMemory final : public transport::PeerMemory {
 /// Of two ranks.
 class Memory {
  public:
-  explicit Memory(std::size_t capacity) : column_(Express::column_bytes(capacity, 1)) {
+  explicit Memory(std::size_t capacity) : column_(Express::column_bytes(capacity)) {
     std::memset(memory_.get(), 0, 2 * column_);
   }
   [[nodiscard]] base::Columns columns() const { return base::Columns::in_a_row(memory_.get(), column_, 2); }

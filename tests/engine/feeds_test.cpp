@@ -27,7 +27,7 @@ constexpr int kOwner = 1;
 
 class Pair {
  public:
-  explicit Pair(std::size_t capacity = kCapacity) : column_(Express::column_bytes(capacity, 1)) {
+  explicit Pair(std::size_t capacity = kCapacity) : column_(Express::column_bytes(capacity)) {
     memory_.reset(static_cast<std::byte*>(::operator new (2 * column_, std::align_val_t{4096})));
     std::memset(memory_.get(), 0, 2 * column_);
     const base::Columns columns = base::Columns::in_a_row(memory_.get(), column_, 2);

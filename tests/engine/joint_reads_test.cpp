@@ -61,7 +61,7 @@ class Memory final : public transport::PeerMemory {
 class World {
  public:
   World(CollectiveKind kind, int ranks, std::size_t capacity = kCapacity) : kind_(kind), ranks_(ranks) {
-    const std::size_t column = Express::column_bytes(capacity, 1);
+    const std::size_t column = Express::column_bytes(capacity);
     memory_.reset(
         static_cast<std::byte*>(::operator new (column* static_cast<std::size_t>(ranks), std::align_val_t{4096})));
     std::memset(memory_.get(), 0, column * static_cast<std::size_t>(ranks));

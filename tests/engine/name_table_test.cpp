@@ -277,19 +277,4 @@ TEST(NameTable, UnnamedCallsQueue) {
   EXPECT_EQ(done.load(), 200);
 }
 
-TEST(NameTable, UnnamedCallsAreTriedOnlyOnceThereHaveBeenAny) {
-  NameTable names(kolo::core::kGlobalSet);
-  EXPECT_EQ(names.try_claim_unnamed(), nullptr);
-  EXPECT_FALSE(names.is_unnamed_free());
-  Entry& entry = names.claim_unnamed();
-  EXPECT_EQ(&names.unnamed(), &entry);
-  EXPECT_EQ(names.try_claim_unnamed(), nullptr);
-  EXPECT_FALSE(names.is_unnamed_free());
-  names.give_back(entry);
-  EXPECT_TRUE(names.is_unnamed_free());
-  EXPECT_EQ(names.try_claim_unnamed(), &entry);
-  names.finished(entry);
-  EXPECT_TRUE(names.is_unnamed_free());
-}
-
 }  // namespace

@@ -13,9 +13,6 @@
 //   stopped_reading  the same, and the victim is stopped
 //   helping   the victim is read from in long broadcasts, gathers and messages, and writes a part; it is killed amid it
 //   stopped_helping  the same without messages, and the victim is stopped
-//   ahead     short gathers, scatters, broadcasts and reduces from which ranks that share CPUs return early; the victim
-//             is killed amid them
-//   stopped_ahead  the same, and the victim is stopped
 //   idle      the others' main threads sleep, nothing is driven; the victim is killed
 //   forked    the same; a child of the victim, which it forked after the start, lives on
 //   joined    the others have joined; the victim is killed amid its steps
@@ -146,33 +143,6 @@ void help_without_pause(int victim, int signal) {
   }
 }
 
-void run_ahead_without_pause(bool victim, int signal) {
-  const std::vector<float> x(20, 1);
-  const auto ranks = static_cast<std::size_t>(kolo::size());
-  std::vector<float> y(x.size());
-  std::vector<float> all(x.size() * ranks, 1);
-  std::atomic<int> rounds{0};
-  std::thread killer([&rounds, victim, signal] {
-    while (rounds.load() < 200) std::this_thread::yield();
-    if (!victim) return;
-    std::this_thread::sleep_for(std::chrono::microseconds(::getpid() * 997L % 20'000));  // at any moment of a call
-    die(signal);
-  });
-  try {
-    for (;; ++rounds) {
-      const int root = rounds / 50 % kolo::size();
-      kolo::gather_into(kolo::const_view(x), kolo::view(all), root);
-      kolo::scatter_into(kolo::const_view(all), kolo::view(y), root);
-      kolo::broadcast(kolo::view(y), root);
-      kolo::reduce(kolo::view(y), root);
-    }
-  } catch (...) {
-    rounds = 200;
-    killer.join();
-    throw;
-  }
-}
-
 void sleep(bool victim) {
   if (victim) die(SIGKILL);
   std::promise<Told> told;
@@ -223,8 +193,6 @@ void run(const std::string& scenario, int victim_rank) {
   if (scenario == "stopped_reading") read_without_pause(victim, SIGSTOP);
   if (scenario == "helping") help_without_pause(victim_rank, SIGKILL);
   if (scenario == "stopped_helping") help_without_pause(victim_rank, SIGSTOP);
-  if (scenario == "ahead") run_ahead_without_pause(victim, SIGKILL);
-  if (scenario == "stopped_ahead") run_ahead_without_pause(victim, SIGSTOP);
   if (scenario == "joined") join_a_worker(victim, SIGKILL);
   if (scenario == "stopped_joined") join_a_worker(victim, SIGSTOP);
   if (scenario == "absent") go_on_without(victim);

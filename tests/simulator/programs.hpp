@@ -69,7 +69,6 @@ struct Random {
   bool changes = true;  ///< of signatures
   bool unnamed = true;
   bool calls = false;  ///< unnamed calls are made one at a time, in one order, and may pass by the log
-  bool gives = false;  ///< and some ranks leave them
   bool end_steps = true;
   bool joins = true;
   bool async = true;  ///< asynchronous calls without a name
@@ -110,8 +109,6 @@ class RandomPrograms {
     std::string name;
     std::vector<int> signatures;  ///< by rank
     bool is_async = false;        ///< asynchronous, without a name: these have one order on all ranks
-    std::vector<bool> gives{};    ///< of a synchronous one: by rank
-    std::size_t order = 0;        ///< likewise: on all ranks
   };
 
   std::size_t draw(std::size_t below) { return random_() % below; }
@@ -159,8 +156,7 @@ class RandomPrograms {
   Op request(const Call& call, std::size_t rank) const {
     const int signature = call.signatures[rank];
     if (call.is_async) return simulator::launch(signature, call.set);
-    if (!is_synchronous(call)) return submit(call.name, signature, call.set);
-    return call.gives[rank] ? give(signature, call.set) : simulator::call(signature, call.set);
+    return is_synchronous(call) ? simulator::call(signature, call.set) : submit(call.name, signature, call.set);
   }
 
   Call make_call(int set, int name) {
@@ -168,11 +164,6 @@ class RandomPrograms {
     int& signature = signature_of_[static_cast<std::size_t>(set * (shape_.names + 1) + name)];
     if (shape_.changes && draw(12) == 0) signature = static_cast<int>(draw(kSignatures));
     call.signatures.assign(programs_.size(), signature);
-    call.gives.assign(programs_.size(), false);
-    call.order = made_++;
-    if (shape_.gives && is_synchronous(call)) {
-      for (std::size_t rank = 0; rank < programs_.size(); ++rank) call.gives[rank] = draw(3) != 0;
-    }
     if (shape_.mismatches && draw(25) == 0) {
       for (int& s : call.signatures) s = draw(2) == 0 ? signature : static_cast<int>(draw(kSignatures));
     }
@@ -223,7 +214,7 @@ class RandomPrograms {
       for (int name = 0; name < shape_.names; ++name) {
         if (draw(10) != 0) names.push_back(name);
       }
-      if (shape_.unnamed && draw(3) == 0) names.insert(names.end(), 1 + (shape_.gives ? draw(12) : 0), shape_.names);
+      if (shape_.unnamed && draw(3) == 0) names.push_back(shape_.names);
       for (const int name : names) calls.push_back(make_call(static_cast<int>(set), name));
       add_async(calls, static_cast<int>(set));
     }
@@ -285,8 +276,7 @@ class RandomPrograms {
       if (one_order && draw(5) == 0) program.push_back(wait_of(call));
       if (draw(15) == 0) program.push_back(poll());
     }
-    std::sort(calls.begin(), calls.end(),
-              [](const Call& a, const Call& b) { return std::pair(a.set, a.order) < std::pair(b.set, b.order); });
+    std::sort(calls.begin(), calls.end(), [](const Call& a, const Call& b) { return a.set < b.set; });
     for (const Call& call : calls) {
       if (is_member(rank, call.set) && is_synchronous(call)) program.push_back(request(call, rank));
     }
@@ -301,7 +291,6 @@ class RandomPrograms {
   std::vector<Program> programs_;
   std::vector<std::vector<std::int32_t>> members_;  ///< by set
   std::vector<bool> is_alive_;                      ///< by set: made, and not dropped
-  std::size_t made_ = 0;                            ///< calls
   std::vector<int> signature_of_;                   ///< by set and name
 };
 

@@ -106,19 +106,6 @@ TEST(RandomWorlds, KeepEveryPromiseWhereUnnamedCallsPassByTheLog) {
   }
 }
 
-/// Some ranks leave such calls before the others have come, are up to three calls ahead, and are fetched to the log.
-TEST(RandomWorlds, KeepEveryPromiseWhereRanksLeaveCallsEarly) {
-  Random shape;
-  shape.names = 2;
-  shape.phases = 40;
-  shape.sets = 1;
-  shape.calls = shape.gives = true;
-  const Schedules seeds(11000, 600);
-  for (std::uint64_t seed = seeds.first; seed < seeds.end; ++seed) {
-    ASSERT_EQ(run_random(seed, shape, static_cast<std::uint32_t>(5 + seed % 12)), "") << "seed " << seed;
-  }
-}
-
 /// Little else than asynchronous calls without a name.
 TEST(RandomWorlds, KeepEveryPromiseWhereTheOrderOfCallsIsTheName) {
   Random shape;
@@ -152,7 +139,6 @@ TEST(RandomWorlds, KeepEveryPromiseWhereARankIsGoneSoon) {
     Options options = random_options(random);
     options.ranks = static_cast<int>(2 + random() % 5);
     shape.calls = seed % 4 > 1;
-    shape.gives = seed % 8 > 5;
     options.ranks_per_node = options.ranks;  // nobody is below the one who goes
     World world(options, allreduces(RandomPrograms::kSignatures));
     RandomPrograms programs(shape, options.ranks, random());

@@ -568,33 +568,5 @@ TEST(Leaving, LosesNothingThatAllSubmittedBefore) {
   }
 }
 
-/// Ranks 1 and 2 leave calls that rank 0 has yet to make, and rank 3 comes too late: those that have left take part in
-/// the log.
-TEST(UnnamedCalls, RanksThatHaveLeftACallAreFetched) {
-  std::uint64_t fetched = 0;
-  std::uint64_t passed = 0;
-  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
-    Options options;
-    options.seed = seed;
-    World world(options, allreduces(2));
-    for (int rank = 0; rank < 4; ++rank) {
-      Program program;
-      for (int epoch = 0; epoch < 4; ++epoch) {
-        if (rank == 3 && epoch % 2 == 1) program.push_back(pause(300));
-        for (int i = 0; i < 5; ++i) program.push_back(rank == 1 || rank == 2 ? give(i % 2) : call(i % 2));
-        if (rank == 1) program.push_back(pause(500));
-        program.push_back(call(1));
-      }
-      program.push_back(leave());
-      world.set_program(rank, program);
-    }
-    ASSERT_EQ(world.run(), "") << "seed " << seed;
-    fetched += world.fetched();
-    passed += world.passed();
-  }
-  EXPECT_GT(fetched, 50U);
-  EXPECT_GT(passed, 50U);
-}
-
 }  // namespace
 }  // namespace kolo::simulator

@@ -15,9 +15,6 @@
 //             has waited long enough (control/express.hpp), so their numbers in the log have gaps. From the moment that
 //             a rank has read that another one has joined it goes to the log without a word, until the join has ended;
 //             for good once it has read that one has left.
-//             A rank may leave a call when it has spoken (`give`), and settles it later: before it has left kAhead
-//             more, before a call that it waits for, before it joins or leaves, and when others have taken it to the
-//             log.
 //   batches   complete on a rank some time after all members of the set have executed them.
 //   death     a rank stops; its node's leader says so some time later, or its node's parent when it was the leader
 //             itself. Or nobody notices: its process was stopped.
@@ -36,7 +33,7 @@
 //     rank on all of them, or fails because a member has left;
 //   - calls without a name run and fail in the order of their numbers, for calls of these numbers that every member has
 //     made, or that a rank which has joined had not; none runs that a rank which has left has not made;
-//   - a rank that begins a call without a name writes over the words of one that every member has settled;
+//   - a rank that begins a call without a name writes over the words of one that every member has ended;
 //   - of what waits in a set's queue nothing is more urgent than what the sequencer takes (`Readiness`);
 //   - nothing follows the end of the log;
 //   - and when nothing happens any more: every program has come to its end, and whatever all members had submitted
@@ -103,7 +100,6 @@ struct Op {
   int signature = 0;                ///< number of one of the world's signatures
   std::vector<std::int32_t> ranks;  ///< for make_set
   Tick ticks = 0;                   ///< for pause
-  bool gives = false;               ///< for call: it is left as soon as the rank has spoken
 };
 using Program = std::vector<Op>;
 
@@ -112,8 +108,6 @@ inline Op submit(std::string name, int signature = 0, int set = 0) {
 }
 /// An unnamed call, waited for; all members make theirs this way, or none does.
 inline Op call(int signature = 0, int set = 0) { return {Op::Kind::call, set, {}, signature, {}, 0}; }
-/// The same, not waited for: this rank has nothing to receive.
-inline Op give(int signature = 0, int set = 0) { return {Op::Kind::call, set, {}, signature, {}, 0, true}; }
 inline Op wait(std::string name, int set = 0) { return {Op::Kind::wait, set, std::move(name), 0, {}, 0}; }
 /// Asynchronously, without a name.
 inline Op launch(int signature = 0, int set = 0) { return {Op::Kind::launch, set, {}, signature, {}, 0}; }
@@ -237,8 +231,6 @@ class World {
   }
   [[nodiscard]] const Status& fault(int rank) const { return ranks_[index(rank)].fault; }
   [[nodiscard]] std::uint64_t events() const { return happened_; }
-  /// Unnamed calls that ranks had left, and then submitted to the log.
-  [[nodiscard]] std::uint64_t fetched() const noexcept { return fetched_; }
   /// Unnamed calls that the log knows nothing of.
   [[nodiscard]] std::uint64_t passed() const { return passed_; }
   [[nodiscard]] Tick now() const { return now_; }
@@ -270,12 +262,6 @@ class World {
     bool warned = false;
     Tick since = 0;
   };
-  /// An unnamed call that the rank has left.
-  struct Left {
-    std::uint64_t ordinal = 0;
-    int number = 0;  ///< of its signature
-    bool is_in_log = false;
-  };
   /// Of a sequence.
   struct Call {
     std::uint64_t number = 0;
@@ -306,15 +292,12 @@ class World {
     bool is_joined = false;  ///< its program waits for a join, which is this:
     SetId join_set = 0;
     SlotId join_slot = 0;
-    std::map<SetId, std::uint64_t> calls;    ///< unnamed ones that were begun
-    std::set<SetId> closed;                  ///< sets whose unnamed calls go by the log, because a rank has joined
-    bool is_calling = false;                 ///< its program waits for an unnamed call,
-    SetId call_set = 0;                      ///< in this set,
-    bool is_in_log = false;                  ///< which has gone there
-    Tick call_due = 0;                       ///< and goes there at this time
-    std::map<SetId, std::deque<Left>> left;  ///< unnamed calls, not settled
-    Tick settle_due = 0;       ///< the oldest of them goes to the log at this time; 0: nobody waits for it
-    std::set<SetId> dropping;  ///< sets that the program has dropped, with such calls
+    std::map<SetId, std::uint64_t> calls;  ///< unnamed ones that were begun
+    std::set<SetId> closed;                ///< sets whose unnamed calls go by the log, because a rank has joined
+    bool is_calling = false;               ///< its program waits for an unnamed call,
+    SetId call_set = 0;                    ///< in this set,
+    bool is_in_log = false;                ///< which has gone there
+    Tick call_due = 0;                     ///< and goes there at this time
     Tick join_since = 0;
     bool join_warned = false;
     bool join_over = false;
@@ -323,7 +306,6 @@ class World {
     bool has_said_left = false;
     std::size_t unfinished = 0;  ///< pending handles
   };
-  static constexpr std::uint64_t kAhead = 3;
   struct Node {
     std::unique_ptr<control::Relay> relay;
     std::vector<std::size_t> log;  ///< numbers of entries, as they were read
@@ -509,7 +491,6 @@ class World {
     Rank& r = ranks_[index(rank)];
     r.blocked = false;
     r.participant->set_interested(false);
-    for (auto& [set, left] : r.left) settle(rank, set, r.calls[set], true);
     for (std::size_t budget = 1 + draw(12); budget > 0 && r.at < r.program.size() && now_ >= r.busy_until; --budget) {
       if (!execute(rank, r.program[r.at])) {
         r.blocked = true;
@@ -530,7 +511,7 @@ class World {
     case Op::Kind::submit:
       return do_submit(rank, {set->second, op.name}, op.signature);
     case Op::Kind::call:
-      return call(rank, set->second, op.signature, op.gives);
+      return call(rank, set->second, op.signature);
     case Op::Kind::launch:
       do_launch(rank, set->second, op.signature);
       return true;
@@ -554,22 +535,16 @@ class World {
     case Op::Kind::make_set:
       return make_set(rank, op);
     case Op::Kind::drop_set:
-      if (r.left[set->second].empty()) {
-        drop(rank, set->second);
-      } else {
-        r.dropping.insert(set->second);
-      }
+      dropped_.insert({set->second, rank});
+      r.participant->drop(set->second);
       r.sets.erase(set);
       return true;
     case Op::Kind::join:
-      return (r.is_joined || settle(rank, set->second, r.calls[set->second])) && join(rank, set->second);
+      return join(rank, set->second);
     case Op::Kind::pause:
       r.busy_until = now_ + op.ticks;
       return true;
     case Op::Kind::leave:
-      for (const auto& [left_in, left] : r.left) {
-        if (!settle(rank, left_in, r.calls[left_in])) return false;
-      }
       r.participant->leave();
       return true;
     case Op::Kind::die:
@@ -593,92 +568,30 @@ class World {
     return true;
   }
 
-  void drop(int rank, SetId set) {
-    dropped_.insert({set, rank});
-    ranks_[index(rank)].participant->drop(set);
-  }
-
-  /// Settles the calls that a rank has left up to that one; false: it must wait. `asked`: nobody waits, and what others
-  /// have not decided on stays as it is.
-  bool settle(int rank, SetId set, std::uint64_t last, bool asked = false) {
-    Rank& r = ranks_[index(rank)];
-    std::deque<Left>& left = r.left[set];
-    while (!left.empty() && left.front().ordinal <= last) {
-      Left& oldest = left.front();
-      Handle& handle = r.handles[{set, ""}];
-      Words& words = words_[{set, oldest.ordinal}];
-      if (oldest.is_in_log) {
-        if (handle.pending) return false;
-        left.pop_front();
-        continue;
-      }
-      const auto differs = [&oldest](const auto& word) { return word.second != oldest.number; };
-      const bool agree = std::none_of(words.said.begin(), words.said.end(), differs);
-      if (!words.by_log && agree && words.said.size() == members_[set].size()) {
-        if (!std::exchange(words.together, true)) pass_by_log(set, oldest.ordinal, words);
-        left.pop_front();
-        r.settle_due = 0;
-        continue;
-      }
-      if (!words.by_log && agree && !is_closed(r, set) && r.dropping.count(set) == 0) {
-        if (asked) return false;
-        if (r.settle_due == 0) {
-          r.settle_due = now_ + 1 + draw(options_.patience);
-          schedule(r.settle_due, Event::Kind::tick, rank);
-        }
-        if (now_ < r.settle_due) return false;
-      }
-      r.settle_due = 0;
-      oldest.is_in_log = true;
-      if (!std::exchange(words.by_log, true)) wake_callers(set);
-      ++fetched_;
-      handle.ordinal = oldest.ordinal - 1;
-      begin(rank, {set, ""}, handle, r.participant->open(set, ""), oldest.number);
-      r.participant->submit(handle.slot, signatures_[index(oldest.number)], oldest.ordinal);
-      return false;
-    }
-    if (left.empty() && r.dropping.erase(set) > 0) drop(rank, set);
-    return true;
-  }
-
   /// Whether the rank has read that another one has joined the set, or has left: its calls go by the log.
   static bool is_closed(const Rank& r, SetId set) { return r.closed.count(set) != 0 || !r.participant->left().empty(); }
 
-  /// Up to which call a rank has settled all.
-  std::uint64_t settled(int rank, SetId set) {
-    Rank& r = ranks_[index(rank)];
-    if (!r.left[set].empty()) return r.left[set].front().ordinal - 1;
-    return r.calls[set] - (r.is_calling && r.call_set == set ? 1 : 0);
-  }
-
+  /// There are words for two calls in a row.
   void check_reuse(int rank, SetId set) {
     const std::uint64_t call = ranks_[index(rank)].calls[set];
     for (const std::int32_t member : members_[set]) {
-      const Rank& other = ranks_[index(member)];
+      Rank& other = ranks_[index(member)];
       if (other.has_said_left || other.is_joined || is_closed(other, set)) continue;
-      if (settled(member, set) + 2 * kAhead >= call) continue;
+      const std::uint64_t ended = other.calls[set] - (other.is_calling && other.call_set == set ? 1 : 0);
+      if (ended + 2 >= call) continue;
       return violate("rank " + std::to_string(rank) + " writes over the word of a call that rank " +
-                     std::to_string(member) + " has not settled");
+                     std::to_string(member) + " has not ended");
     }
   }
 
   /// The calls of a set are numbered; those that pass by the log leave gaps there.
-  bool call(int rank, SetId set, int number, bool gives) {
+  bool call(int rank, SetId set, int number) {
     Rank& r = ranks_[index(rank)];
     Handle& handle = r.handles[{set, ""}];
     if (!r.is_calling) {
-      const bool closed = is_closed(r, set);
-      const std::uint64_t next = r.calls[set] + 1;
-      if (closed && !settle(rank, set, next)) return false;
-      if (next > kAhead && !settle(rank, set, next - kAhead)) return false;
       ++r.calls[set];
+      const bool closed = is_closed(r, set);
       if (!closed) check_reuse(rank, set);
-      if (gives && !closed && !words_[{set, next}].by_log) {
-        words_[{set, next}].said[rank] = number;
-        r.left[set].push_back({next, number, false});
-        wake_callers(set);
-        return true;
-      }
       r.is_calling = true;
       r.call_set = set;
       r.is_in_log = false;
@@ -689,7 +602,6 @@ class World {
       r.is_calling = handle.pending;
       return !handle.pending;
     }
-    if (!settle(rank, set, r.calls[set] - 1)) return false;
     Words& words = words_[{set, r.calls[set]}];
     const auto differs = [number](const auto& word) { return word.second != number; };
     const bool is_silent = is_closed(r, set) && words.said.count(rank) == 0;
@@ -710,8 +622,7 @@ class World {
 
   void wake_callers(SetId set) {
     for (const std::int32_t member : members_[set]) {
-      Rank& r = ranks_[index(member)];
-      if (r.is_calling || !r.left[set].empty()) schedule_tick(member, 1 + draw(options_.pause));
+      if (ranks_[index(member)].is_calling) schedule_tick(member, 1 + draw(options_.pause));
     }
   }
 
@@ -1528,11 +1439,10 @@ class World {
   std::map<SetId, std::size_t> done_with_;   ///< how many members have said so before they left
   std::set<std::pair<SetId, int>> dropped_;  ///< by set and rank
   std::set<SetId> removed_;
-  std::map<SetId, std::uint64_t> ended_;            ///< sequences: the last call that may run
-  std::set<std::pair<SetId, int>> joining_;         ///< whose programs have said so, by set and rank
-  std::map<SetId, std::set<std::int32_t>> absent_;  ///< by the log
-  std::map<SetId, std::int32_t> last_;              ///< of these, who joined
-  std::uint64_t fetched_ = 0;
+  std::map<SetId, std::uint64_t> ended_;                    ///< sequences: the last call that may run
+  std::set<std::pair<SetId, int>> joining_;                 ///< whose programs have said so, by set and rank
+  std::map<SetId, std::set<std::int32_t>> absent_;          ///< by the log
+  std::map<SetId, std::int32_t> last_;                      ///< of these, who joined
   std::map<std::pair<SetId, std::uint64_t>, Words> words_;  ///< by set and number of the call
   Readiness readiness_;
   std::uint64_t passed_ = 0;
