@@ -55,8 +55,6 @@ std::vector<int> affinity() {
   throw_errno("sched_getaffinity", EINVAL);
 }
 
-int current_cpu() noexcept { return ::sched_getcpu(); }
-
 int usable_cpus() {
   const int allowed = static_cast<int>(affinity().size());
   const std::optional<double> quota = process_cpu_quota();

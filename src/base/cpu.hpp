@@ -21,9 +21,6 @@ namespace kolo::base {
 /// The CPUs that the calling thread may run on, ascending. Throws Error(transport).
 std::vector<int> affinity();
 
-/// The CPU that the calling thread is on, or was a moment ago; -1 where the system does not tell.
-int current_cpu() noexcept;
-
 /// How many CPUs this process can keep busy: its affinity, cut down to the quota of its control groups
 /// (cgroup.hpp); at least 1.
 int usable_cpus();

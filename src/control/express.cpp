@@ -55,10 +55,8 @@ Express::Express(base::Columns columns, std::size_t capacity, int local_rank)
   counts(local_rank).finished.store(0, std::memory_order_release);
   counts(local_rank).withdrawn.store(false, std::memory_order_release);
   counts(local_rank).reading.store(false, std::memory_order_release);
-  counts(local_rank).cpu.store(kNoCpu, std::memory_order_release);
   for (auto& took : counts(local_rank).took) took.store(0, std::memory_order_release);
   std::memset(extra(local_rank), 0, kExtraBytes);
-  neighbours_.reserve(static_cast<std::size_t>(ranks()));
 }
 
 std::byte* Express::extra(int local_rank) const noexcept { return columns_[local_rank] + kExtraAt; }
@@ -101,24 +99,6 @@ Express::Verdict Express::look() noexcept {
     return verdict_ = Verdict::by_log;
   }
   return verdict_ = Verdict::together;
-}
-
-void Express::note_cpu(int cpu) noexcept {
-  constexpr std::uint64_t kWaitsPerLook = 16;  // ranks move seldom, and there may be many
-  const bool moved = cpu != cpu_;
-  if (!moved && ++waits_ % kWaitsPerLook != 0) return;
-  if (moved) counts(local_rank_).cpu.store(cpu_ = cpu, std::memory_order_relaxed);
-  neighbours_.clear();
-  for (int rank = 0; rank < ranks(); ++rank) {
-    if (rank != local_rank_ && counts(rank).cpu.load(std::memory_order_relaxed) == cpu) neighbours_.push_back(rank);
-  }
-}
-
-bool Express::has_heard_neighbours() const noexcept {
-  const auto has_spoken = [this](int rank) {
-    return same_call(line(rank, call_).word.load(std::memory_order_relaxed), pack(call_, kByLog));
-  };
-  return !neighbours_.empty() && std::all_of(neighbours_.begin(), neighbours_.end(), has_spoken);
 }
 
 Express::Verdict Express::demote() noexcept {

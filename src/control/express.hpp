@@ -58,9 +58,6 @@
 // the way reads that in the next call, when all have spoken: then they have said it, and few have ended another such
 // call since.
 //
-// CPUs. Where ranks share them, each says beside its counts which one it is on. That is a hint for those who wait
-// (engine/express.cpp): nothing that is decided depends on it.
-//
 // Two signatures with the same 48-bit hash would be taken for equal: one in 2^48 of the mistakes that a program makes.
 // Nothing outside the express's own memory and the caller's own buffers is touched even then.
 #pragma once
@@ -69,7 +66,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "base/columns.hpp"
 #include "core/signature.hpp"
@@ -117,11 +113,6 @@ class Express {
   [[nodiscard]] std::uint64_t call() const noexcept { return call_; }
   /// Looks at the peers' words. Costs one line a peer that has not been seen to speak.
   [[nodiscard]] Verdict look() noexcept;
-  /// Where ranks share CPUs, once in every call: says which CPU this rank is on, and learns who else was last there.
-  void note_cpu(int cpu) noexcept;
-  /// Whether others were last seen on this CPU, and all of them have spoken: they need no turn there before the rest
-  /// has. A guess: ranks move. Costs no line of another CPU.
-  [[nodiscard]] bool has_heard_neighbours() const noexcept;
   /// Makes the call go by the log unless all have spoken meanwhile. Nothing changes when the verdict is known already.
   [[nodiscard]] Verdict demote() noexcept;
   /// Room for a rank's input: kRoom bytes in its line, aligned to 8, and the payload, `capacity()` bytes elsewhere,
@@ -170,14 +161,12 @@ class Express {
     std::atomic<std::uint64_t> finished;  // the last call of which everything has been read
     std::atomic<bool> withdrawn;
     std::atomic<bool> reading;
-    alignas(64) std::atomic<std::int32_t> cpu;  // that the rank was on; written when it changes, read all the time
-    std::atomic<std::uint64_t> took[2];         // by parity: a call, and how long it was
+    std::atomic<std::uint64_t> took[2];  // by parity: a call, and how long it was
   };
   // From line to line: processors fetch the other half of 128 bytes as well.
   static constexpr std::size_t kStride = 128;
   static constexpr int kWordBits = 48;  // of a word, without the call
   static constexpr std::uint64_t kTagMask = (std::uint64_t{1} << kWordBits) - 1;
-  static constexpr int kNoCpu = -1;
 
   static constexpr std::uint64_t pack(std::uint64_t call, Tag tag) noexcept { return call << kWordBits | tag; }
   static constexpr bool same_call(std::uint64_t a, std::uint64_t b) noexcept {
@@ -205,9 +194,6 @@ class Express {
   std::array<std::uint64_t, 2> own_line_{};  // what the own lines hold
   int seen_ = 0;                             // local ranks below this have said the same
   Verdict verdict_ = Verdict::undecided;
-  int cpu_ = kNoCpu;             // as this rank has said last
-  std::uint64_t waits_ = 0;      // in which it has looked who else is there
-  std::vector<int> neighbours_;  // other local ranks that were there when this one last looked
 };
 
 }  // namespace kolo::control

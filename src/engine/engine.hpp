@@ -370,12 +370,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // -- the unnamed call's (express.cpp)
   template <class There>
   bool look_out(There there);
-  template <class There>
-  [[nodiscard]] bool look_out_by_turns(UnnamedCalls& calls, There there) const;
-  template <class There>
-  bool look_out(SetState& set, std::size_t bytes, There there);
   void note_expressed(UnnamedCalls& calls, const ExpressCall& call);
-  control::Express::Verdict await_express(SetState& set, const ExpressCall& call);
+  control::Express::Verdict await_verdict(control::Express& express);
   void await_peers(SetState& set, const ExpressCall& call, const std::function<bool()>& there,
                    std::optional<std::chrono::nanoseconds> timeout);
   void give_up(const ExpressCall& call, const Error& error);

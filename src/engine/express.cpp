@@ -9,10 +9,6 @@
 // drives the engine, if nobody does, while it looks. When a waiter's patience is over the call is demoted to the log,
 // where waiting costs nothing, has a deadline, and finds out who is missing.
 //
-// Where ranks share CPUs every rank needs a turn in each call, and a switch is what a small call costs. So a rank gives
-// its CPU away at once when one that was last seen there has not spoken, and keeps it for a little while when all of
-// these have: what is missing then comes from another CPU. (One that is alone on its CPU gives nothing away.)
-//
 // Once all have spoken a call cannot be demoted any more. Where it has a second meeting a rank waits in the same
 // manner, but looks for as long as the peers' copies take before it drives - they need nothing of this engine
 // meanwhile, and what others need its background thread does - and to its deadline: that peers take long to read is no
@@ -35,10 +31,6 @@ namespace {
 
 /// Turns given away before the engine is driven: every rank that shares this CPU should have had one.
 constexpr int kTurnsGivenAway = 64;
-/// Pauses beforehand where only ranks on other CPUs are missing: 1 to 5 us, as long as they take for a turn or two.
-constexpr int kPausesForOtherCpus = 100;
-/// In calls of so many bytes at most: 4 ranks on 2 CPUs took a tenth longer for an all-reduce of 32 KiB.
-constexpr std::size_t kShortCall = 8 << 10;
 /// A peer that copies is looked for once more for so many bytes: a look lasts 40 us or more.
 constexpr std::size_t kBytesPerLook = 256 << 10;
 /// The longest patience, whatever KOLO_SPIN_US says: nobody looks at deadlines meanwhile.
@@ -63,7 +55,7 @@ std::vector<std::int32_t> ranks_behind(SetState& set) {
 bool Engine::express(SetState& set, const ExpressCall& call, std::optional<std::chrono::nanoseconds> timeout) {
   UnnamedCalls& calls = set.unnamed;
   if (!calls.begin(call)) return false;
-  if (await_express(set, call) != control::Express::Verdict::together) return false;
+  if (await_verdict(calls.express()) != Verdict::together) return false;
   const auto await = [&](const std::function<bool()>& there) { await_peers(set, call, there, timeout); };
   try {
     calls.routes().run(call, std::cref(await));  // by reference: it does not fit into the function's own room
@@ -95,40 +87,9 @@ bool Engine::look_out(There there) {
   return there();
 }
 
-/// The same of peers' words where ranks take turns on the CPUs: a rank keeps its turn while only ranks on other
-/// CPUs are missing. Whom it would give the turn to waits for the same words, and gives it back: with 2 ranks a CPU
-/// that made a call 1.5 switches of a CPU instead of 1.
-template <class There>
-bool Engine::look_out_by_turns(UnnamedCalls& calls, There there) const {
-  control::Express& express = calls.express();
-  express.note_cpu(base::current_cpu());
-  int pauses = calls.may_pause() ? kPausesForOtherCpus : 0;
-  for (int turns = kTurnsGivenAway; turns > 0;) {
-    if (there()) return true;
-    if (pauses > 0 && express.has_heard_neighbours()) {
-      if (--pauses == 0) calls.note_vain_pauses();
-      base::cpu_relax();
-    } else {
-      --turns;
-      std::this_thread::yield();
-    }
-  }
-  return there();
-}
-
-/// The same of a call of so many bytes.
-template <class There>
-bool Engine::look_out(SetState& set, std::size_t bytes, There there) {
-  // Of a part of the ranks nobody knows here whom else they keep from running.
-  const bool by_turns =
-      wait_policy_.pauses_before_yield == 0 && set.topology.size == topology_.size && bytes <= kShortCall;
-  return by_turns ? look_out_by_turns(set.unnamed, there) : look_out(there);
-}
-
-Verdict Engine::await_express(SetState& set, const ExpressCall& call) {
-  control::Express& express = set.unnamed.express();
+Verdict Engine::await_verdict(control::Express& express) {
   const auto decided = [&express] { return express.look() != Verdict::undecided; };
-  if (!look_out(set, call.bytes(), decided)) {
+  if (!look_out(decided)) {
     help_until(decided, base::now() + std::min<base::Duration>(wait_policy_.active, kPatience));
   }
   return express.demote();

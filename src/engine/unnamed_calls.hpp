@@ -70,10 +70,6 @@ class UnnamedCalls {
   /// Of a call that was begun.
   [[nodiscard]] control::Express& express() noexcept { return *express_; }
   [[nodiscard]] ExpressRoutes& routes() noexcept { return *routes_; }
-  /// Where ranks share CPUs: whether the next wait should pause for words of other CPUs. Such pauses are in vain where
-  /// processes of others hold those CPUs: then some waits do without.
-  [[nodiscard]] bool may_pause() noexcept { return waits_without_ == 0 || --waits_without_ == 0; }
-  void note_vain_pauses() noexcept { waits_without_ = kWaitsWithout; }
   void note_done(std::size_t bytes) {
     routes_->end_call();
     // One writer at a time.
@@ -82,7 +78,6 @@ class UnnamedCalls {
   }
 
  private:
-  static constexpr int kWaitsWithout = 16;
   bool may_begin() noexcept {
     if (!express_) return false;
     if (std::exchange(is_ready_, true) && open_.load(std::memory_order_acquire)) return true;
@@ -93,7 +88,6 @@ class UnnamedCalls {
   std::optional<control::Express> express_;
   std::optional<ExpressRoutes> routes_;
   bool is_ready_ = false;
-  int waits_without_ = 0;  // pauses
   std::atomic<bool> open_{true};
   std::atomic<std::uint64_t> done_{0};
   std::atomic<std::uint64_t> bytes_{0};

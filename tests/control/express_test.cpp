@@ -99,31 +99,6 @@ TEST(Express, AllReadyIsTogetherAndEverybodySeesAllInputs) {
   }
 }
 
-/// Ranks 0 and 1 share a CPU, then 1 and 2.
-TEST(Express, KnowsWhetherThoseOnItsCpuHaveSpoken) {
-  Ends ends(3, 0);
-  std::vector<int> cpus = {4, 4, 5};
-  const auto call = [&](const std::vector<int>& order, auto check) {
-    for (const int rank : order) {
-      say(ends[rank], kTag, rank);
-      ends[rank].note_cpu(cpus[static_cast<std::size_t>(rank)]);
-      check(rank);
-    }
-  };
-  const auto settle = [&] {
-    for (int i = 0; i < 20; ++i) call({0, 1, 2}, [](int) {});
-  };
-  settle();
-  call({0, 2, 1}, [&](int rank) { EXPECT_EQ(ends[0].has_heard_neighbours(), rank == 1) << rank; });
-  call({2, 0, 1}, [&](int rank) { EXPECT_EQ(ends[rank].has_heard_neighbours(), rank == 1) << rank; });
-  EXPECT_FALSE(ends[2].has_heard_neighbours()) << "it has none";
-  cpus[1] = 5;
-  settle();
-  call({0, 2, 1}, [&](int rank) { EXPECT_EQ(ends[rank].has_heard_neighbours(), rank == 1) << rank; });
-  EXPECT_TRUE(ends[2].has_heard_neighbours());
-  EXPECT_FALSE(ends[0].has_heard_neighbours()) << "it has none any more";
-}
-
 TEST(Express, InputsOfEverySizeUpToTheLongest) {
   Ends ends(2, 300);
   EXPECT_EQ(ends[0].capacity(), 300U);
