@@ -198,9 +198,9 @@ class Assembly {
   /// Used once.
   std::shared_ptr<detail::ContextImpl> start(std::unique_ptr<bootstrap::Bootstrap>&& bootstrap) {
     introduce();
-    parts_.layout = engine::node_layout(parts_.settings, parts_.topology,
-                                        shm::SlotRing::column_bytes(slot_bytes_, static_cast<std::uint64_t>(slots_)),
-                                        kRings);
+    parts_.layout =
+        engine::node_layout(parts_.settings, parts_.topology,
+                            shm::SlotRing::column_bytes(slot_bytes_, static_cast<std::uint64_t>(slots_)), kRings);
     parts_.link = bootstrap_.join_node(parts_.topology, parts_.layout.bytes(), job_key_, patience_);
     connect();
     const std::shared_ptr<transport::NodeLink> link = parts_.link;
@@ -280,10 +280,9 @@ class Assembly {
     const auto has_peers = [](const std::vector<int>& node) { return node.size() > 1; };
     const std::vector<std::vector<int>>& nodes = parts_.topology.nodes;
     if (parts_.settings.direct_bytes > 0 && std::any_of(nodes.begin(), nodes.end(), has_peers)) {
-      parts_.message_peers = parts_.link->peer_memory(
+      parts_.peers = parts_.link->peer_memory(
           [this](const std::string& mine) { return bootstrap_.exchange("peer memory", mine, patience_); });
     }
-    if (nodes.size() == 1 && parts_.layout.express_bytes > 0) parts_.peers = parts_.message_peers;
   }
 
   /// What makes a data plane of process sets: the first of them for tensors of the CPU, the second for those of a

@@ -102,10 +102,7 @@ Result submit_and_wait(engine::Engine& engine, Claim& claim, const std::shared_p
 Result run_unnamed(engine::Engine& engine, engine::SetState& set, Claim& claim,
                    const std::shared_ptr<detail::HandleState>& operation) {
   operation->call = set.unnamed.call();
-  const engine::ExpressRoutes::Decision decision = set.unnamed.decision();  // before others have the claim
-  Result result = submit_and_wait(engine, claim, operation);
-  set.unnamed.note_done_by_log(decision);
-  return result;
+  return submit_and_wait(engine, claim, operation);
 }
 
 /// An unnamed call that cannot go by the express.
@@ -130,12 +127,12 @@ bool run_by_express(engine::Engine& engine, engine::SetState& set, Request& requ
     call.buffer = request.buffers.front();
   }
   call.splits = request.splits;
-  call.room_elements = request.room.output_elements;
+  call.output_elements = request.room.output_elements;
   call.make_room = [&](const std::vector<std::int64_t>& parts) {
     if (request.splits.empty()) return request.room.of_gather(call.kind, parts, call.dtype, call.buffer.output);
     return request.room.of_alltoall(call.kind, parts, call.dtype, call.buffer.output);
   };
-  return engine.express(set, call, request.timeout);
+  return engine.express(set, call);
 }
 
 bool same_bits(double a, double b) noexcept {
@@ -308,7 +305,7 @@ void run_unnamed_allreduce(const Group& group, const ConstTensorView& in, const 
   call.prescale = options.prescale;
   call.postscale = options.postscale;
   call.buffer = buffer_of(in, out.data());
-  if (engine.express(set, call, options.timeout)) return;
+  if (engine.express(set, call)) return;
   run_unnamed(engine, set, claim, make_operation(engine, claim, allreduce_request({}, in, out, in_place, options)));
 }
 

@@ -95,15 +95,11 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "How many bytes more a small all-reduce between nodes may send to save one step of communication: about the "
      "bandwidth of the link times its latency."},
     {"KOLO_EXPRESS_BYTES", &S::express_bytes, Type::bytes, 0, 16 * kMi, kShared, "",
-     "Unnamed synchronous calls of up to this many bytes on one node send their data together with their readiness, or "
-     "have it read (see KOLO_DIRECT_BYTES), and do not use the log; 0 sends all unnamed calls through the log."},
+     "Unnamed blocking calls of up to this many bytes on one node send their data together with their readiness, and do "
+     "not use the log; 0 sends all unnamed calls through the log."},
     {"KOLO_DIRECT_BYTES", &S::direct_bytes, Type::bytes, 0, kTi, kShared, "",
-     "Unnamed synchronous calls may read the memory of other ranks on the node, where the system permits it, instead "
-     "of copying the data through shared memory or using the log. They may when a rank gets more than this many "
-     "bytes from another one; in all-to-alls and scatters longer than KOLO_EXPRESS_BYTES when it gets more than a "
-     "quarter of that; with a CPU for each rank when it gets more than 8 KiB, also in reduces of up to 8 ranks; "
-     "else, of two ranks, when it gets more than 16 KiB. 0: never, and messages between two ranks are not read "
-     "either."},
+     "Messages between two ranks of a node are read from the sender's memory if they have more than this many bytes (and "
+     "more than 8 KiB), and the system permits it; shorter ones are copied through shared memory. 0: none is read."},
     {"KOLO_MESSAGE_RING", &S::message_ring_bytes, Type::bytes, 4 * kKi, kGi, kShared, "",
      "The size of the ring in shared memory through which a rank describes tensors that have no number yet."},
     {"KOLO_LOG_RING", &S::log_ring_bytes, Type::bytes, 4 * kKi, kGi, kShared, "",

@@ -12,9 +12,6 @@
 namespace kolo::control {
 namespace {
 
-constexpr int kTimeBits = 32;  // of nanoseconds: 4 seconds
-constexpr std::uint64_t kMostTime = (std::uint64_t{1} << kTimeBits) - 1;
-
 /// A step of a multiplicative hash (the finalizer of MurmurHash3): good enough for a handful of words, and short.
 constexpr std::uint64_t mix(std::uint64_t hash, std::uint64_t word) noexcept {
   hash = (hash ^ word) * 0xff51afd7ed558ccdU;
@@ -30,7 +27,7 @@ std::uint64_t bits_of(double value) noexcept {
 }  // namespace
 
 std::size_t Express::column_bytes(std::size_t capacity) noexcept {
-  return base::round_up(kPayloadsAt + 2 * base::round_up(capacity, kStride), base::kPageBytes);
+  return base::round_up(2 * kStride + 2 * base::round_up(capacity, kStride), base::kPageBytes);
 }
 
 Express::Tag Express::tag_of(core::CollectiveKind kind, DType dtype, const Shape& shape, ReduceOp op, double prescale,
@@ -48,18 +45,10 @@ Express::Express(base::Columns columns, std::size_t capacity, int local_rank)
     : columns_(std::move(columns)), local_rank_(local_rank), capacity_(capacity),
       payload_bytes_(base::round_up(capacity, kStride)) {
   static_assert(sizeof(Line) == kStride && std::atomic<std::uint64_t>::is_always_lock_free);
-  static_assert(sizeof(Counts) <= kStride);
   KOLO_CHECK(local_rank >= 0 && local_rank < ranks()) << "local rank " << local_rank << " of " << ranks();
   KOLO_CHECK(reinterpret_cast<std::uintptr_t>(columns_[local_rank]) % kStride == 0);
   for (std::uint64_t call = 0; call < 2; ++call) line(local_rank, call).word.store(0, std::memory_order_release);
-  counts(local_rank).finished.store(0, std::memory_order_release);
-  counts(local_rank).withdrawn.store(false, std::memory_order_release);
-  counts(local_rank).reading.store(false, std::memory_order_release);
-  for (auto& took : counts(local_rank).took) took.store(0, std::memory_order_release);
-  std::memset(extra(local_rank), 0, kExtraBytes);
 }
-
-std::byte* Express::extra(int local_rank) const noexcept { return columns_[local_rank] + kExtraAt; }
 
 void Express::begin() noexcept {
   ++call_;
@@ -68,7 +57,7 @@ void Express::begin() noexcept {
 }
 
 void Express::speak(Tag tag) noexcept {
-  std::uint64_t& own = own_line_[call_ % 2];
+  std::uint64_t& own = own_words_[call_ % 2];
   const std::uint64_t word = pack(call_, tag);
   if (line(local_rank_, call_).word.compare_exchange_strong(own, word, std::memory_order_acq_rel)) {
     own = word;
@@ -80,17 +69,17 @@ void Express::speak(Tag tag) noexcept {
 /// The lines of the next call are taken from the peers' caches while this rank waits for their words. A peer that is
 /// still copying from them, in the call before this one, asks for them once more. Not those of a long payload, which
 /// may be written past the cache.
-void Express::expect(std::size_t payload_bytes) const noexcept {
+void Express::expect(std::size_t bytes) const noexcept {
   constexpr std::size_t kMost = 1 << 10;
   constexpr std::size_t kLong = 8 << 10;
   base::claim_lines(reinterpret_cast<std::byte*>(&line(local_rank_, call_ + 1)), sizeof(Line));
-  if (payload_bytes <= kRoom || payload_bytes >= kLong) return;
-  base::claim_lines(payload(local_rank_, call_ + 1), std::min(payload_bytes, kMost));
+  if (bytes <= kRoom || bytes >= kLong) return;
+  base::claim_lines(payload(local_rank_, call_ + 1), std::min(bytes, kMost));
 }
 
 Express::Verdict Express::look() noexcept {
   if (verdict_ != Verdict::undecided) return verdict_;
-  const std::uint64_t own = own_line_[call_ % 2];
+  const std::uint64_t own = own_words_[call_ % 2];
   if (own == pack(call_, kByLog)) return verdict_ = Verdict::by_log;
   for (; seen_ < ranks(); ++seen_) {
     const std::uint64_t word = line(seen_, call_).word.load(std::memory_order_acquire);
@@ -103,7 +92,7 @@ Express::Verdict Express::look() noexcept {
 
 Express::Verdict Express::demote() noexcept {
   if (look() != Verdict::undecided) return verdict_;
-  const std::uint64_t own = own_line_[call_ % 2];
+  const std::uint64_t own = own_words_[call_ % 2];
   const std::uint64_t by_log = pack(call_, kByLog);
   bool together = true;
   for (int rank = 0; rank < ranks(); ++rank) {
@@ -120,34 +109,9 @@ Express::Verdict Express::demote() noexcept {
 void Express::resume(std::uint64_t call) noexcept {
   call_ = call;
   for (const std::uint64_t over : {call, call + 1}) {
-    std::uint64_t& own = own_line_[over % 2] = pack(over, kByLog);
+    std::uint64_t& own = own_words_[over % 2] = pack(over, kByLog);
     line(local_rank_, over).word.store(own, std::memory_order_release);
   }
-}
-
-void Express::note_took(std::uint64_t nanoseconds) noexcept {
-  counts(local_rank_)
-      .took[call_ % 2]
-      .store(call_ << kTimeBits | std::clamp<std::uint64_t>(nanoseconds, 1, kMostTime), std::memory_order_relaxed);
-}
-
-std::uint64_t Express::took(int local_rank, std::uint64_t call) const noexcept {
-  const std::uint64_t said = counts(local_rank).took[call % 2].load(std::memory_order_relaxed);
-  return said >> kTimeBits == (call << kTimeBits) >> kTimeBits ? said & kMostTime : 0;
-}
-
-void Express::withdraw() noexcept { counts(local_rank_).withdrawn.store(true, std::memory_order_seq_cst); }
-
-/// Between processes memory is read by a system call, which ends before this load begins: if it saw what the peer's
-/// caller wrote after the peer had withdrawn, this load sees that. Between threads the reader looks beforehand.
-bool Express::has_withdrawn(int local_rank) const noexcept {
-  return counts(local_rank).withdrawn.load(std::memory_order_seq_cst);
-}
-
-void Express::begin_reading() noexcept { counts(local_rank_).reading.store(true, std::memory_order_seq_cst); }
-void Express::end_reading() noexcept { counts(local_rank_).reading.store(false, std::memory_order_release); }
-bool Express::is_reading(int local_rank) const noexcept {
-  return counts(local_rank).reading.load(std::memory_order_seq_cst);
 }
 
 }  // namespace kolo::control

@@ -92,7 +92,7 @@
 #include "engine/ending.hpp"
 #include "engine/errands.hpp"
 #include "engine/executor.hpp"
-#include "engine/express_routes.hpp"
+#include "engine/express_data.hpp"
 #include "engine/failure.hpp"
 #include "engine/interest.hpp"
 #include "engine/leader.hpp"
@@ -125,12 +125,10 @@ struct EngineParts {
   MakePlane make_plane;                              ///< the CPU's
   std::unique_ptr<data::DeviceBackend> device;       ///< null: no tensors but the CPU's
   MakeLatePlane make_device_plane;                   ///< for sets but the world; with a device
-  std::shared_ptr<transport::PeerMemory> peers;      ///< null: ranks cannot read each other's memory
+  std::shared_ptr<transport::PeerMemory> peers;      ///< for messages; null: ranks cannot read each other's memory
   base::WaitPolicy wait_policy;
   std::shared_ptr<transport::InterNode> inter;  ///< the backends' transport; null: there is one node
-  /// The same as `peers`, for messages, and with several nodes, too.
-  std::shared_ptr<transport::PeerMemory> message_peers;
-  bool has_barriers = false;  ///< all ranks of the world take part in process barriers
+  bool has_barriers = false;                    ///< all ranks of the world take part in process barriers
 };
 
 /// The shape of a node's board under these settings.
@@ -171,7 +169,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// Inside the caller's claim of the unnamed calls, the first thing of every one: a call on the CPU's memory that may
   /// pass by the log (control/express.hpp) and, when this returns true, has done so. False: submit it. Throws
   /// Error: it failed.
-  [[nodiscard]] bool express(SetState& set, const ExpressCall& call, std::optional<std::chrono::nanoseconds> timeout);
+  [[nodiscard]] bool express(SetState& set, const ExpressCall& call);
   /// Sends and receives messages, two at most, and waits until all are done, with whatever outcome. Throws Error:
   /// invalid_argument inside a callback, unsupported as `wait` does, and what is fatal.
   void transfer(Span<p2p::Message* const> messages, std::optional<std::chrono::nanoseconds> timeout);
@@ -368,17 +366,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void ask_about_call(const Operation& operation, double waited, bool deadline) KOLO_REQUIRES(driver_.mutex());
 
   // -- the unnamed call's (express.cpp)
-  template <class There>
-  bool look_out(There there);
-  void note_expressed(UnnamedCalls& calls, const ExpressCall& call);
   control::Express::Verdict await_verdict(control::Express& express);
-  void await_peers(SetState& set, const ExpressCall& call, const std::function<bool()>& there,
-                   std::optional<std::chrono::nanoseconds> timeout);
-  void give_up(const ExpressCall& call, const Error& error);
-  void give_up(int rank, ErrorCode code, const std::string& reason);
 
   // -- messages (messages.cpp)
   void check_may_transfer(const p2p::Message& message) const;
+  void give_up(const std::string& reason);
   [[nodiscard]] bool look_out(p2p::Message& message);
   [[nodiscard]] int pauses_a_look() const noexcept;
   [[nodiscard]] bool adopt(p2p::Message& message, MessageOperation* owner,

@@ -7,6 +7,8 @@
 // After that the message becomes an operation, and the thread waits as for any other one: it drives, then it sleeps.
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -16,7 +18,7 @@
 namespace kolo::engine {
 namespace {
 
-/// As for unnamed calls: every rank that shares this CPU should have had a turn.
+/// As for unnamed calls: every rank that shares this CPU should have had it once.
 constexpr int kTurnsOfPeers = 64;
 /// While a thread pauses it keeps other threads of its rank from moving messages; they end that.
 constexpr int kPausesALook = 8;
@@ -26,6 +28,8 @@ constexpr std::uint64_t kMovesOfOthers = 64;
 /// How often who is about to sleep moves what has come meanwhile, before another pass has to: waking a thread for it
 /// takes longer.
 constexpr int kTurnsBeforeRing = 8;
+/// How long a rank that gives up waits for a better reason.
+constexpr std::chrono::milliseconds kHearing{10};
 
 }  // namespace
 
@@ -52,13 +56,27 @@ void Engine::transfer(Span<p2p::Message* const> messages, std::optional<std::chr
   } catch (const Error& error) {  // a peer has written what no peer writes, or there is no memory for what it has sent
     // They have begun: nothing else throws such an error.
     for (p2p::Message* message : messages) messages_.give_up(*message, error.status());
-    give_up(topology_.rank, ErrorCode::transport, std::string(error.status().message()));
+    give_up(std::string(error.status().message()));
   } catch (...) {  // no memory: the caller's messages go with this call
     give_up(messages);
     throw;
   }
   if (done) return look_after_others();
   wait_for(messages, timeout);
+}
+
+/// This rank cannot move messages any more: a fatal error. If it hears of a better reason meanwhile, such as a peer's
+/// death, that one is taken.
+void Engine::give_up(const std::string& reason) {
+  const auto is_over = [this] { return faulted(); };
+  help_until(is_over, base::now() + kHearing);
+  if (!faulted()) {
+    driver_.take_over();
+    const HandOver after(*this);
+    announce_fault(ErrorCode::transport, reason);
+  }
+  while (!faulted()) help_until(is_over, base::now() + kHearing);
+  check_usable();
 }
 
 /// For want of memory. Those that are done, or have not begun, are left alone.

@@ -109,9 +109,9 @@ class HandleState {
  public:
   // -- the driver's
   bool warned = false;
-  bool overdue = false;   ///< its deadline has passed
-  bool reminded = false;  ///< the leader, of the deadline
-  bool joins = false;     ///< a join: constant
+  bool overdue = false;     ///< its deadline has passed
+  bool reminded = false;    ///< the leader, of the deadline
+  bool joins = false;       ///< a join: constant
   bool is_waiting = false;  ///< of an unnamed asynchronous call: for the log
   std::size_t open_index = 0;
   base::Time submitted{};

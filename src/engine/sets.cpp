@@ -7,9 +7,7 @@
 #include <variant>
 
 #include "base/check.hpp"
-#include "base/cpu.hpp"
 #include "control/sentences.hpp"
-#include "data/kernels/past_cache.hpp"
 
 namespace kolo::engine {
 namespace {
@@ -21,16 +19,6 @@ std::vector<int> all_ranks(int size) {
 }
 
 }  // namespace
-
-ExpressLimits express_limits(const base::Settings& settings, int local_ranks) {
-  ExpressLimits limits;
-  limits.carried_bytes = static_cast<std::size_t>(settings.express_bytes);
-  limits.direct_bytes = static_cast<std::size_t>(settings.direct_bytes);
-  limits.past_cache_bytes = static_cast<std::size_t>(settings.past_cache_bytes);
-  limits.copied_past_cache_bytes =
-      kernels::copied_past_cache_bytes(limits.past_cache_bytes, base::shared_cache_bytes(), local_ranks);
-  return limits;
-}
 
 Sets::Sets(const core::Topology& world, Parts parts)
     : topology_(world), parts_(std::move(parts)),
@@ -130,9 +118,8 @@ base::Columns Sets::columns_of(const SetState& set) const {
 
 void Sets::make_express(SetState& set) {
   if (parts_.layout.express_bytes == 0 || set.topology.node_count() > 1) return;
-  Readers readers{parts_.peers, local_ranks_of(set), set.members, parts_.cpu_of_its_own};
-  set.unnamed.make_express(columns_of(set), set.topology.local_rank, std::move(readers), express_limits_,
-                           set.number == core::kGlobalSet);
+  set.unnamed.make_express(columns_of(set), set.topology.local_rank,
+                           static_cast<std::size_t>(parts_.settings.express_bytes), set.number == core::kGlobalSet);
 }
 
 PlaneSite Sets::site_of(const SetState& set, std::uint32_t number, std::size_t ring) const {

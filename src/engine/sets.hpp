@@ -20,7 +20,6 @@
 #include "engine/joins.hpp"
 #include "engine/node_memory.hpp"
 #include "engine/set_state.hpp"
-#include "transport/peer_memory.hpp"
 
 namespace kolo::engine {
 
@@ -36,17 +35,12 @@ using MakePlane = std::function<std::unique_ptr<data::Backend>(const PlaneSite&)
 /// Makes its part of the node's memory at once, before a peer may look at it, and the plane when that is called for.
 using MakeLatePlane = std::function<std::function<std::unique_ptr<data::Backend>()>(const PlaneSite&)>;
 
-/// When unnamed calls take which way.
-ExpressLimits express_limits(const base::Settings& settings, int local_ranks);
-
 class Sets {
  public:
   struct Parts {
     const base::Settings& settings;
     NodeLayout layout;
-    std::byte* memory = nullptr;                   ///< of the node
-    std::shared_ptr<transport::PeerMemory> peers;  ///< null: ranks cannot read each other's memory
-    bool cpu_of_its_own = false;                   ///< this rank shares its CPU with no other
+    std::byte* memory = nullptr;  ///< of the node
     MakePlane make_plane;
     MakeLatePlane make_device_plane;  ///< empty: there is no device
   };
@@ -104,7 +98,6 @@ class Sets {
 
   const core::Topology& topology_;
   const Parts parts_;
-  const ExpressLimits express_limits_ = express_limits(parts_.settings, topology_.local_size());
   const SetStatePtr world_;
   Blocks blocks_;
   std::unordered_map<core::SetId, std::uint32_t> numbers_;  // of all sets of the log

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The unnamed calls of a rank in one set that may pass by the log (control/express.hpp, express_routes.hpp): whether
-// they still may, and how many did. How to wait for the peers is the engine's (express.cpp).
+// The blocking unnamed calls of a rank in one set: whether they may avoid the log (control/express.hpp), and how many
+// did.
 //
 // The first unnamed call of a set other than the world goes by the log: when it is over, all members have made their
 // ends of the express, and the memory holds nothing of the set that had it before. So does the first after a join, in
@@ -17,40 +17,44 @@
 #include "base/columns.hpp"
 #include "control/express.hpp"
 #include "core/signature.hpp"
-#include "engine/express_routes.hpp"
+#include "engine/express_data.hpp"
 
 namespace kolo::engine {
 
 class UnnamedCalls {
  public:
-  /// Once, before any call. Without it all calls go by the log. `ready`: all members have made theirs before the first
-  /// call.
-  void make_express(const base::Columns& columns, int local_rank, Readers readers, const ExpressLimits& limits,
-                    bool ready) {
-    express_.emplace(columns, limits.carried_bytes, local_rank);
-    routes_.emplace(*express_, std::move(readers), limits);
+  /// Once, before any call. Without it all calls go by the log. `longest`: inputs of more bytes do so. `ready`: all
+  /// members have made theirs before the first call.
+  void make_express(const base::Columns& columns, int local_rank, std::size_t longest, bool ready) {
+    express_.emplace(columns, longest, local_rank);
+    data_.emplace(*express_);
     is_ready_ = ready;
   }
 
   // -- any thread
   /// From now on all calls go by the log: a rank has left, or has joined, and will not come to any.
   void close() noexcept { open_.store(false, std::memory_order_release); }
+  /// Calls that avoided the log, and the bytes of their inputs.
   [[nodiscard]] std::uint64_t done() const noexcept { return done_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
-  /// A call has ended well by the log, on which that was decided. The next one may have begun.
-  void note_done_by_log(const ExpressRoutes::Decision& decision) {
-    if (routes_) routes_->note_end(decision);
-  }
 
   // -- inside the claim of the unnamed calls
-  /// Begins a call, and says it to the peers. False: it goes by the log.
-  [[nodiscard]] bool begin(const ExpressCall& call) {
-    if (!may_begin()) return false;
-    express_->speak(routes_->prepare(call));
-    express_->expect(routes_->laid_out());
-    return true;
+  /// Begins a call, and tells the peers. Null: it goes by the log without a word. Else the verdict decides.
+  [[nodiscard]] control::Express* begin(const ExpressCall& call) {
+    if (!may_begin()) return nullptr;
+    express_->begin();
+    express_->speak(data_->lay_out(call) ? tag_of(call) : control::Express::kByLog);
+    express_->expect(data_->laid_out());
+    return &*express_;
   }
-  /// Begins one that must go by the log.
+  /// Does the call that was begun last, once the verdict is `together`. Throws what `make_room` throws.
+  void finish(const ExpressCall& call) {
+    data_->take(call);
+    // One writer at a time.
+    done_.store(done() + 1, std::memory_order_relaxed);
+    bytes_.store(bytes() + call.bytes(), std::memory_order_relaxed);
+  }
+  /// Begins a call that must go by the log.
   void decline() noexcept {
     if (may_begin()) express_->say_by_log();
   }
@@ -63,22 +67,13 @@ class UnnamedCalls {
   }
   /// The number of the call that was begun last, for one that goes by the log; 0: all go there.
   [[nodiscard]] core::Round call() const noexcept { return express_ ? express_->call() : 0; }
-  /// What was decided on it.
-  [[nodiscard]] ExpressRoutes::Decision decision() const noexcept {
-    return routes_ ? routes_->decision_on(call()) : ExpressRoutes::Decision{};
-  }
-  /// Of a call that was begun.
-  [[nodiscard]] control::Express& express() noexcept { return *express_; }
-  [[nodiscard]] ExpressRoutes& routes() noexcept { return *routes_; }
-  void note_done(std::size_t bytes) {
-    routes_->end_call();
-    // One writer at a time.
-    done_.store(done() + 1, std::memory_order_relaxed);
-    bytes_.store(this->bytes() + bytes, std::memory_order_relaxed);
-  }
 
  private:
-  bool may_begin() noexcept {
+  static control::Express::Tag tag_of(const ExpressCall& call) noexcept {
+    return control::Express::tag_of(call.kind, call.dtype, call.shape, call.op, call.prescale, call.postscale,
+                                    call.root);
+  }
+  [[nodiscard]] bool may_begin() noexcept {
     if (!express_) return false;
     if (std::exchange(is_ready_, true) && open_.load(std::memory_order_acquire)) return true;
     express_->pass_over();
@@ -86,7 +81,7 @@ class UnnamedCalls {
   }
 
   std::optional<control::Express> express_;
-  std::optional<ExpressRoutes> routes_;
+  std::optional<ExpressData> data_;
   bool is_ready_ = false;
   std::atomic<bool> open_{true};
   std::atomic<std::uint64_t> done_{0};

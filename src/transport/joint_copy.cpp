@@ -62,18 +62,17 @@ constexpr int kYields = 64;
 
 }  // namespace
 
-JointCopy::Number JointCopy::open(std::byte* to, std::size_t bytes, Cut cut) noexcept {
-  if (cut.piece == 0) cut = {piece_of(bytes), kMostShare};
+JointCopy::Number JointCopy::open(std::byte* to, std::size_t bytes) noexcept {
+  const std::size_t piece = piece_of(bytes);
   const auto address = reinterpret_cast<std::uintptr_t>(to);
-  const std::uint64_t pieces = (shift_of(address) + bytes + cut.piece - 1) / cut.piece;
+  const std::uint64_t pieces = (shift_of(address) + bytes + piece - 1) / piece;
   if (pieces > kMostPieces) return 0;
   Word word;
   word.back = pieces;
   word.number = Word::of(word_.load(std::memory_order_relaxed)).number % ((std::uint64_t{1} << kNumberBits) - 1) + 1;
   to_.store(address, std::memory_order_relaxed);
   bytes_.store(bytes, std::memory_order_relaxed);
-  piece_.store(cut.piece, std::memory_order_relaxed);
-  most_.store(cut.most / cut.piece, std::memory_order_relaxed);
+  piece_.store(piece, std::memory_order_relaxed);
   word_.store(word.packed(), std::memory_order_release);
   return static_cast<Number>(word.number);
 }
@@ -90,7 +89,7 @@ JointCopy::Piece JointCopy::pieces(std::uint64_t index, std::uint64_t count) con
 /// How many are taken at once of those that are left: first many, for each call of the system costs something; in the
 /// end one, so that both end at about the same time.
 std::uint64_t JointCopy::share(std::uint64_t left) const noexcept {
-  return std::clamp<std::uint64_t>(left / 3, 1, most_.load(std::memory_order_relaxed));
+  return std::clamp<std::uint64_t>(left / 3, 1, kMostShare / piece_.load(std::memory_order_relaxed));
 }
 
 JointCopy::Piece JointCopy::take() noexcept {

@@ -54,17 +54,10 @@ class alignas(64) JointCopy {
     std::size_t bytes = 0;
   };
 
-  /// How a copy is cut: into pieces of so many bytes, of which a rank takes a third of those that are left, but no more
-  /// than `most` bytes. 0: as is good for copies.
-  struct Cut {
-    std::size_t piece;
-    std::size_t most;
-  };
-
   // -- the reader
   /// Begins to copy so many bytes, more than 0, to here. No copy is open. No number, 0, where there would be too many
   /// pieces.
-  [[nodiscard]] Number open(std::byte* to, std::size_t bytes, Cut cut = {}) noexcept;
+  [[nodiscard]] Number open(std::byte* to, std::size_t bytes) noexcept;
   /// The next piece to be read. One without bytes: all are taken.
   [[nodiscard]] Piece take() noexcept;
   /// Whether the owner is not writing. Then, when there is still nothing to take, the copy is over.
@@ -95,7 +88,6 @@ class alignas(64) JointCopy {
   std::atomic<std::uintptr_t> to_;
   std::atomic<std::size_t> bytes_;
   std::atomic<std::size_t> piece_;
-  std::atomic<std::size_t> most_;     // pieces that are taken at a time
   std::atomic<std::int32_t> writer_;  // the thread of the owner's
   PeerMemory::Target target_;
 };

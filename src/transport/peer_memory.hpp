@@ -34,8 +34,6 @@ class PeerMemory {
   /// Whether a `write` that this thread of that rank has begun may still go on. A thread that is stopped or
   /// frozen, or ends, ends its call of the system first. True in doubt.
   [[nodiscard]] virtual bool may_be_writing(int local_rank, int thread) const noexcept = 0;
-  /// Whether peers will be able to read this memory of this rank's own. Looks at the first and the last page.
-  [[nodiscard]] virtual bool is_readable(const void* begin, std::size_t bytes) = 0;
   /// Whether it is the system that reads: then memory may go while a peer reads it, and that read fails, or brings
   /// anything.
   [[nodiscard]] virtual bool reads_by_system() const noexcept = 0;

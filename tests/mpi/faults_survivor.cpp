@@ -8,11 +8,7 @@
 //   gathers   everybody gathers many small tensors without pause; the victim is killed when it has just submitted some
 //   gathered  the same, when one of those is over and the others of its batch are not
 //   stopped_gathers  as gathers, and the victim is stopped
-//   reading   everybody exchanges large tensors without names, read from each other's memory; the victim is killed amid
-//             it
-//   stopped_reading  the same, and the victim is stopped
-//   helping   the victim is read from in long broadcasts, gathers and messages, and writes a part; it is killed amid it
-//   stopped_helping  the same without messages, and the victim is stopped
+//   helping   the victim is read from in long messages, and writes a part; it is killed amid it
 //   idle      the others' main threads sleep, nothing is driven; the victim is killed
 //   forked    the same; a child of the victim, which it forked after the start, lives on
 //   joined    the others have joined; the victim is killed amid its steps
@@ -92,45 +88,21 @@ void gather_without_pause(bool victim, int signal, bool waits) {
   }
 }
 
-void read_without_pause(bool victim, int signal) {
-  const std::vector<float> x(std::size_t{4} << 20, 1);
-  std::vector<float> y(x.size());
-  std::atomic<int> calls{0};
-  std::thread killer([&calls, victim, signal] {
-    while (calls.load() < 3) std::this_thread::yield();
-    if (victim) die(signal);
-  });
-  try {
-    while (true) {
-      ++calls;
-      kolo::alltoall_into(kolo::const_view(x), kolo::view(y));
-    }
-  } catch (...) {
-    calls = 3;
-    killer.join();
-    throw;
-  }
-}
-
-void help_without_pause(int victim, int signal) {
+void help_without_pause(int victim) {
   const int rank = kolo::rank();
   const int receiver = (victim + 1) % kolo::size();
   const std::vector<float> x(std::size_t{4} << 20, 1);
   std::vector<float> y(x.size());
-  std::vector<float> all(x.size() * static_cast<std::size_t>(kolo::size()));
   std::atomic<int> rounds{0};
-  std::thread killer([&rounds, rank, victim, signal] {
+  std::thread killer([&rounds, rank, victim] {
     while (rounds.load() < 3) std::this_thread::yield();
     if (rank != victim) return;
     std::this_thread::sleep_for(std::chrono::microseconds(::getpid() * 997L % 60'000));  // at any moment of a round
-    die(signal);
+    die(SIGKILL);
   });
   try {
     while (true) {
       ++rounds;
-      kolo::broadcast_into(kolo::const_view(x), kolo::view(y), victim);
-      kolo::gather_into(kolo::const_view(x), kolo::view(all), receiver);
-      if (signal != SIGKILL) continue;
       if (rank == victim) kolo::send(kolo::const_view(x), receiver);
       if (rank == receiver) kolo::recv(kolo::view(y), victim);
       kolo::sendrecv(kolo::const_view(x), (rank + 1) % kolo::size(), kolo::view(y),
@@ -189,10 +161,7 @@ void run(const std::string& scenario, int victim_rank) {
   if (scenario == "gathers") gather_without_pause(victim, SIGKILL, false);
   if (scenario == "gathered") gather_without_pause(victim, SIGKILL, true);
   if (scenario == "stopped_gathers") gather_without_pause(victim, SIGSTOP, false);
-  if (scenario == "reading") read_without_pause(victim, SIGKILL);
-  if (scenario == "stopped_reading") read_without_pause(victim, SIGSTOP);
-  if (scenario == "helping") help_without_pause(victim_rank, SIGKILL);
-  if (scenario == "stopped_helping") help_without_pause(victim_rank, SIGSTOP);
+  if (scenario == "helping") help_without_pause(victim_rank);
   if (scenario == "joined") join_a_worker(victim, SIGKILL);
   if (scenario == "stopped_joined") join_a_worker(victim, SIGSTOP);
   if (scenario == "absent") go_on_without(victim);

@@ -55,9 +55,8 @@ class Messages : public testing::TestWithParam<World> {
   }
 };
 INSTANTIATE_TEST_SUITE_P(Worlds, Messages,
-                         testing::Values(World{1, 0, "65536"}, World{2, 0, "65536"}, World{2, 0, "0"}, World{2, 1, "0"},
-                                         World{4, 0, "65536"}, World{4, 2, "0"}, World{5, 2, "65536"},
-                                         World{8, 3, "65536"}),
+                         testing::Values(World{1, 0, "8K"}, World{2, 0, "8K"}, World{2, 0, "0"}, World{2, 1, "0"},
+                                         World{4, 0, "8K"}, World{4, 2, "0"}, World{5, 2, "8K"}, World{8, 3, "8K"}),
                          name_of);
 
 TEST_P(Messages, RandomExchangesInTheWorldAndInGroups) {

@@ -44,7 +44,7 @@ class Channels {
   virtual bool take(FrameHandler& handler) = 0;
 
   // -- the sender's memory, where peers can read it
-  /// Lets that rank read the memory of a message of so many bytes, until `end`. 0: it cannot.
+  /// Lets that rank read the memory of a message of so many bytes, until `end`. 0: the message is to be sent.
   [[nodiscard]] virtual std::uint32_t permit(int rank, std::size_t bytes) = 0;
   /// Takes it back. Once this returns nobody reads there, or what he reads he does not believe.
   virtual void end(std::uint32_t permit) noexcept = 0;
@@ -75,17 +75,6 @@ class Channels {
   /// The sender: writes a piece of its message.
   enum class Help : std::uint8_t { none, wrote, failed };  ///< `none`: there is nothing left to be written
   [[nodiscard]] virtual Help help(int receiver, Ticket ticket, const std::byte* data) = 0;
-
-  // -- the receiver's choice
-  /// How a message comes that may be read.
-  struct Course {
-    bool is_read = false;  ///< else it is sent
-    base::Time since;
-  };
-  /// Decides for a message that a receive has got.
-  [[nodiscard]] virtual Course begin_receiving(int source, std::uint64_t bytes) = 0;
-  /// It is there now. Not told of one that failed.
-  virtual void end_receiving(int source, std::uint64_t bytes, const Course& course) = 0;
 
   // -- for the sentence of a deadline
   /// Notes whom this rank waits for; kNobody: for none.

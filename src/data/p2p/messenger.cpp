@@ -2,6 +2,7 @@
 #include "data/p2p/messenger.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include <kolo/error.hpp>
@@ -12,11 +13,12 @@
 namespace kolo::p2p {
 
 Messenger::Messenger(const core::Topology& topology, std::byte* memory, transport::NodeLink& link,
-                     std::shared_ptr<transport::PeerMemory> peers, bool cpu_of_its_own,
+                     std::shared_ptr<transport::PeerMemory> peers, std::uint64_t read_above, bool cpu_of_its_own,
                      std::shared_ptr<transport::InterNode> inter)
-    : topology_(topology), node_(topology, memory, link, std::move(peers), cpu_of_its_own),
-      reads_all_(node_.reads_all()), net_(inter ? std::make_unique<NetChannels>(std::move(inter)) : nullptr),
-      routes_(topology, node_, net_.get()), protocol_(topology.rank, topology.size, routes_) {}
+    : topology_(topology), read_above_(peers ? read_above : std::numeric_limits<std::uint64_t>::max()),
+      node_(topology, memory, link, std::move(peers), read_above, cpu_of_its_own),
+      net_(inter ? std::make_unique<NetChannels>(std::move(inter)) : nullptr), routes_(topology, node_, net_.get()),
+      protocol_(topology.rank, topology.size, routes_) {}
 
 /// After everything that changes what is open.
 void Messenger::settle() {
@@ -142,7 +144,8 @@ base::Time Messenger::next_due() {
 // ---------------------------------------------------------------- the driver
 
 bool Messenger::is_read_by_peer(const Message& message) const noexcept {
-  return reads_all_ && message.way == Message::Way::send && message.peer != topology_.rank && !leaves_node(message);
+  return message.bytes > read_above_ && message.way == Message::Way::send && message.peer != topology_.rank &&
+         !leaves_node(message);
 }
 
 /// Whether something may come from other nodes that this rank waits for.

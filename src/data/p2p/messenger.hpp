@@ -42,7 +42,7 @@ class Messenger {
  public:
   /// As NodeChannels. `inter`: null where there is one node. What is referred to outlives it.
   Messenger(const core::Topology& topology, std::byte* memory, transport::NodeLink& link,
-            std::shared_ptr<transport::PeerMemory> peers, bool cpu_of_its_own,
+            std::shared_ptr<transport::PeerMemory> peers, std::uint64_t read_above, bool cpu_of_its_own,
             std::shared_ptr<transport::InterNode> inter);
   Messenger(const Messenger&) = delete;
   Messenger& operator=(const Messenger&) = delete;
@@ -138,12 +138,6 @@ class Messenger {
     [[nodiscard]] Help help(int receiver, Ticket ticket, const std::byte* data) override {
       return node_.help(receiver, ticket, data);
     }
-    [[nodiscard]] Course begin_receiving(int source, std::uint64_t bytes) override {
-      return node_.begin_receiving(source, bytes);
-    }
-    void end_receiving(int source, std::uint64_t bytes, const Course& course) override {
-      node_.end_receiving(source, bytes, course);
-    }
     void note_wait(int rank) noexcept override { node_.note_wait(rank); }
     [[nodiscard]] int wait_of(int rank) const noexcept override { return node_.wait_of(rank); }
 
@@ -160,12 +154,12 @@ class Messenger {
   [[nodiscard]] bool moves_net() const KOLO_REQUIRES(mutex_);
 
   const core::Topology& topology_;
+  const std::uint64_t read_above_;  // longer messages are read
   std::atomic<bool> busy_{false};
   std::atomic<bool> news_{false};
 
   base::AwaitedMutex mutex_;
   NodeChannels node_ KOLO_GUARDED_BY(mutex_);
-  const bool reads_all_;
   const std::unique_ptr<NetChannels> net_ KOLO_PT_GUARDED_BY(mutex_);  // null: there is one node
   Routes routes_ KOLO_GUARDED_BY(mutex_);
   Protocol protocol_ KOLO_GUARDED_BY(mutex_);

@@ -47,12 +47,6 @@ constexpr std::chrono::milliseconds kUsualPiece{5};
 /// With pieces of 8 MiB, messages of 64 MiB to and fro between 2 pairs of ranks on 2 CPUs took a quarter longer.
 constexpr std::uint64_t kPiece = 8 << 20;
 constexpr std::uint64_t kPieceOfShared = 64 << 20;
-/// What is sent keeps the sender's CPU, too, which may have something to receive. Two ranks that sent each other 64 KiB
-/// at once took 21 us instead of 13 where only their receiving was compared.
-constexpr double kCostOfSending = 1.25;
-/// Messages of 64 MiB and more are taken for equally long.
-constexpr int kMostBits = 27;
-
 /// So much of the ring is asked for ahead of the next record.
 constexpr std::size_t kMostClaimed = 1 << 10;
 
@@ -88,10 +82,11 @@ std::size_t NodeChannels::bytes(int local_size) noexcept {
 }
 
 NodeChannels::NodeChannels(const core::Topology& topology, std::byte* memory, transport::NodeLink& link,
-                           std::shared_ptr<transport::PeerMemory> peers, bool cpu_of_its_own)
+                           std::shared_ptr<transport::PeerMemory> peers, std::uint64_t read_above, bool cpu_of_its_own)
     : topology_(topology), here_(topology.nodes[static_cast<std::size_t>(topology.node)]), memory_(memory), link_(link),
       peers_(std::move(peers)), part_bytes_(bytes(topology.local_size()) / here_.size()), writing_(here_.size()),
-      seen_((here_.size() + 63) / 64), generations_(kPermits), look_again_(kJoints), cpu_of_its_own_(cpu_of_its_own) {
+      seen_((here_.size() + 63) / 64), generations_(kPermits), look_again_(kJoints), read_above_(read_above),
+      cpu_of_its_own_(cpu_of_its_own) {
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
   for (std::uint32_t permit = kPermits; permit-- > 0;) free_permits_.push_back(permit);
   for (std::uint32_t joint = kJoints; joint-- > 0;) free_joints_.push_back(joint);
@@ -269,7 +264,7 @@ bool NodeChannels::take(FrameHandler& handler) {
 /// Whether the memory can be read is not asked, which takes a system call: who tries to in vain has it sent.
 std::uint32_t NodeChannels::permit(int /*rank*/, std::size_t bytes) {
   const std::size_t kept = bytes < kLong ? kPermits / 2 : 0;
-  if (peers_ == nullptr || free_permits_.size() <= kept) return 0;
+  if (peers_ == nullptr || bytes <= read_above_ || free_permits_.size() <= kept) return 0;
   const std::uint32_t index = free_permits_.back();
   free_permits_.pop_back();
   std::uint64_t& generation = generations_[index];
@@ -376,27 +371,6 @@ Channels::Help NodeChannels::help(int receiver, Ticket ticket, const std::byte* 
   if (helped == Helped::none) return Help::none;
   ring_bell(reader);
   return helped == Helped::wrote ? Help::wrote : Help::failed;
-}
-
-/// Between threads reading is one copy, and no call of the system. Ranks that share a CPU fill and empty a ring in
-/// turns, a switch each time: that took 3 to 8 times as long as reading wherever it was tried.
-Channels::Course NodeChannels::begin_receiving(int source, std::uint64_t bytes) {
-  if (peers_ == nullptr) return {false, {}};
-  if (!chooses()) return {true, {}};
-  return {way_for(source, bytes).next() == Way::first, base::now()};
-}
-
-void NodeChannels::end_receiving(int source, std::uint64_t bytes, const Course& course) {
-  if (peers_ == nullptr || !chooses()) return;
-  const std::chrono::duration<double, std::nano> took = base::now() - course.since;
-  const double for_a_byte = took.count() / static_cast<double>(bytes);
-  course.is_read ? way_for(source, bytes).note(Way::first, for_a_byte)
-                 : way_for(source, bytes).note(Way::second, for_a_byte * kCostOfSending);
-}
-
-base::FasterWay& NodeChannels::way_for(int source, std::uint64_t bytes) {
-  return ways_.try_emplace({local(source), std::min(static_cast<int>(std::bit_width(bytes)), kMostBits)}, Way::second)
-      .first->second;
 }
 
 // ---------------------------------------------------------------- who waits for whom

@@ -35,25 +35,19 @@
 // us to and fro, and 3.6 where they were read. Where ranks share CPUs they are sent whole: two that send to each other
 // at once would change places for each frame.
 //
-// Which way. Between threads a long message is read where it lies: that is a plain copy. Between processes the system
-// reads, page by page, and one CPU does it all: 5 GB/s where that was measured on CPUs that share a cache. Through the
-// ring the data is copied twice, but by two CPUs at once, and stays in their cache: 15 GB/s, and 8 where messages
-// exceed it. Where the CPUs share no cache the ring is 2 to 4 times slower than reading, for it is written where the
-// other CPU has read. So the receiver decides, by what the two have taken it lately, for each sender and size
-// (base/faster_way.hpp). Where ranks share CPUs the ring costs a change of thread for each time that it is full: there
-// all is read.
+// Which way. Longer messages than a threshold are read where they lie, if the system permits it. Reading is one copy
+// instead of two. Between processes the system does it, page by page, with one CPU: 5 GB/s where that was measured.
+// Through the ring two CPUs copy at once. That is faster where they share a cache (15 GB/s), and 2 to 4 times slower
+// where they do not. Where ranks share a CPU the ring costs a change of thread for each time that it is full.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <utility>
 #include <vector>
 
-#include "base/faster_way.hpp"
 #include "core/topology.hpp"
 #include "data/kernels/peer_copy.hpp"
 #include "data/p2p/channels.hpp"
@@ -67,9 +61,10 @@ namespace kolo::p2p {
 class NodeChannels final : public Channels {
  public:
   /// `memory`: of the node, zeroed, of `bytes`, cache-line aligned; it outlives this, as do topology and link. `peers`:
-  /// null where ranks cannot read each other's memory. `cpu_of_its_own`: this rank shares its CPU with no other.
+  /// null where ranks cannot read each other's memory. `read_above`: messages of more bytes are read.
+  /// `cpu_of_its_own`: this rank shares its CPU with no other.
   NodeChannels(const core::Topology& topology, std::byte* memory, transport::NodeLink& link,
-               std::shared_ptr<transport::PeerMemory> peers, bool cpu_of_its_own);
+               std::shared_ptr<transport::PeerMemory> peers, std::uint64_t read_above, bool cpu_of_its_own);
   /// Of all ranks of a node; a multiple of the page size.
   [[nodiscard]] static std::size_t bytes(int local_size) noexcept;
 
@@ -81,8 +76,6 @@ class NodeChannels final : public Channels {
   bool take(FrameHandler& handler) override;
   /// Whether `take` would find something.
   [[nodiscard]] bool has_come() const noexcept;
-  /// Whether messages that are not short are all read where they lie, rather than as has been faster.
-  [[nodiscard]] bool reads_all() const noexcept { return peers_ != nullptr && !chooses(); }
   [[nodiscard]] std::uint32_t permit(int rank, std::size_t bytes) override;
   void end(std::uint32_t permit) noexcept override;
   [[nodiscard]] std::uint64_t read_bytes() const noexcept override;
@@ -95,8 +88,6 @@ class NodeChannels final : public Channels {
   /// kNobody: there is none. A fatal error.
   [[nodiscard]] int unsafe_writer() const noexcept { return unsafe_writer_; }
   [[nodiscard]] Help help(int receiver, Ticket ticket, const std::byte* data) override;
-  [[nodiscard]] Course begin_receiving(int source, std::uint64_t bytes) override;
-  void end_receiving(int source, std::uint64_t bytes, const Course& course) override;
   void note_wait(int rank) noexcept override;
   [[nodiscard]] int wait_of(int rank) const noexcept override;
 
@@ -109,9 +100,6 @@ class NodeChannels final : public Channels {
   static constexpr std::size_t kPartBytes = kMostWholeBytes;
   /// Copies that a receiver and its senders may make together at a time.
   static constexpr std::uint32_t kJoints = 16;
-
-  /// Of receiving a long message: `first` is reading it.
-  using Way = base::FasterWay::Way;
 
   struct Head;
   struct Ring;
@@ -134,8 +122,6 @@ class NodeChannels final : public Channels {
   [[nodiscard]] std::atomic<std::uint64_t>& opened(int local_rank, int word) const noexcept;
   [[nodiscard]] Piece await_sender(int source, Ticket ticket);
   [[nodiscard]] transport::JointCopy& joint(int local_rank, Ticket ticket) const noexcept;
-  [[nodiscard]] bool chooses() const noexcept { return cpu_of_its_own_ && peers_->reads_by_system(); }
-  [[nodiscard]] base::FasterWay& way_for(int source, std::uint64_t bytes);
   [[nodiscard]] Ring& ring(int receiver, int sender) const noexcept;
   [[nodiscard]] int local(int rank) const noexcept;
   void ring_bell(int local_rank) noexcept;
@@ -158,8 +144,8 @@ class NodeChannels final : public Channels {
   std::vector<std::uint64_t> generations_;  // by permit
   std::vector<std::uint32_t> free_joints_;
   std::vector<base::Time> look_again_;  // whether the sender, which writes the last piece, still runs
+  const std::uint64_t read_above_;
   const bool cpu_of_its_own_;
-  std::map<std::pair<int, int>, base::FasterWay> ways_;  // by local rank of the sender, and bits of the length
   int unsafe_writer_ = kNobody;
   bool armed_ = false;
 };

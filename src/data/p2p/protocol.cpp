@@ -387,10 +387,7 @@ void Protocol::accept(Message& receive, int source, const Frame& frame) {
   receive.state = Message::State::moving;
   receive.permit = frame.permit;
   receive.address = frame.address;
-  if (frame.permit != 0) {
-    receive.course = channels_.begin_receiving(source, frame.bytes);
-    if (receive.course->is_read) return begin_reading(receive);
-  }
+  if (frame.permit != 0) return begin_reading(receive);
   incoming_[{source, frame.id}] = &receive;
   answer(source, FrameKind::wanted, frame.id);
 }
@@ -409,7 +406,6 @@ void Protocol::on_part(int source, const Frame& frame, const std::byte* data, st
   receive.moved += bytes;
   if (receive.moved < receive.received_bytes) return;
   incoming_.erase(found);
-  if (receive.course) channels_.end_receiving(source, receive.received_bytes, *receive.course);
   end(receive);
 }
 
@@ -436,7 +432,7 @@ void Protocol::on_wanted(std::uint64_t id) {
   if (found == announced_.end()) return;
   Message& send = *found->second;
   if (send.state != Message::State::announced) return;
-  end_permit(send);  // the peer could not read, or prefers not to
+  end_permit(send);  // the peer could not read
   send.state = Message::State::moving;
   if (send.there > 0) add_wanted(send);  // else `provide` does
 }

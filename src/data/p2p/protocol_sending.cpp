@@ -223,7 +223,6 @@ Protocol::Reading Protocol::read_piece(Message& receive, std::uint64_t& left) {
   }
   end_reading(receive);
   answer(receive.source, FrameKind::taken, receive.id);
-  channels_.end_receiving(receive.source, receive.received_bytes, *receive.course);
   end(receive);
   return Reading::ended;
 }

@@ -83,7 +83,7 @@ bool is_frozen(pid_t process, pid_t thread) noexcept {
 
 class ProcessPeers final : public transport::PeerMemory {
  public:
-  explicit ProcessPeers(std::vector<pid_t> processes) : processes_(std::move(processes)), own_(::getpid()) {}
+  explicit ProcessPeers(std::vector<pid_t> processes) : processes_(std::move(processes)) {}
 
   Status read(int local_rank, void* to, const void* from, std::size_t bytes) override {
     const pid_t process = processes_[static_cast<std::size_t>(local_rank)];
@@ -113,19 +113,10 @@ class ProcessPeers final : public transport::PeerMemory {
     return std::strchr("SD", state) == nullptr || !is_frozen(process, thread);
   }
 
-  [[nodiscard]] bool is_readable(const void* begin, std::size_t bytes) override {
-    if (bytes == 0) return true;
-    const auto first = reinterpret_cast<std::uintptr_t>(begin);
-    std::byte ends[2];
-    const iovec local{ends, sizeof ends};
-    const iovec remote[2] = {{reinterpret_cast<void*>(first), 1}, {reinterpret_cast<void*>(first + bytes - 1), 1}};
-    return ::process_vm_readv(own_, &local, 1, remote, 2, 0) == 2;
-  }
   [[nodiscard]] bool reads_by_system() const noexcept override { return true; }
 
  private:
   const std::vector<pid_t> processes_;  // by local rank
-  const pid_t own_;
   const bool sees_processes_ = sees_processes();
 };
 
@@ -143,7 +134,6 @@ class ThreadPeers final : public transport::PeerMemory {
   /// Threads are not stopped one by one.
   [[nodiscard]] bool sees_writers() const noexcept override { return true; }
   [[nodiscard]] bool may_be_writing(int /*local_rank*/, int /*thread*/) const noexcept override { return true; }
-  [[nodiscard]] bool is_readable(const void* /*begin*/, std::size_t /*bytes*/) override { return true; }
   [[nodiscard]] bool reads_by_system() const noexcept override { return false; }
 };
 

@@ -77,7 +77,7 @@ class Job {
       : random_(kolo::testing::random_of(92, seed)), ranks_(2 + below(4)),
         network_({ranks_, static_cast<std::size_t>(1 + below(3)), 5000, below(2) == 0}), places_(ranks_) {
     network_.memory_fails = below(8) == 0;
-    network_.prefers_to_read = below(4) > 0;
+    network_.permits_reading = below(4) > 0;
     for (Place& place : places_) place.node = below(2);
     make_groups();
     write_programs();

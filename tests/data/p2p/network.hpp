@@ -68,10 +68,7 @@ class Network {
   void stop_writing(int rank) { stopped_.insert(rank); }
   int puts_without_memory = 0;  ///< so many of the next ones throw
   bool memory_fails = false;    ///< it cannot be read after all
-  bool prefers_to_read = true;  ///< whoever may
-  // Messages that might be read, and have come:
-  int began_to_read = 0;
-  int had_sent = 0;
+  bool permits_reading = true;  ///< else messages are sent
   // Of those that were read: how many their senders might help with, and what these have written.
   int joints = 0;
   int pieces_written = 0;
@@ -109,7 +106,7 @@ class Network {
       return moved;
     }
     [[nodiscard]] std::uint32_t permit(int, std::size_t) override {
-      if (!network_.shape_.reads) return 0;
+      if (!network_.shape_.reads || !network_.permits_reading) return 0;
       network_.permits_[++network_.last_permit_] = rank_;
       return network_.last_permit_;
     }
@@ -151,10 +148,6 @@ class Network {
         return Help::none;
       ++network_.pieces_written;
       return Help::wrote;
-    }
-    [[nodiscard]] Course begin_receiving(int, std::uint64_t) override { return {network_.prefers_to_read, {}}; }
-    void end_receiving(int, std::uint64_t, const Course& course) override {
-      ++(course.is_read ? network_.began_to_read : network_.had_sent);
     }
     void note_wait(int rank) noexcept override { network_.waits_[rank_] = rank; }
     [[nodiscard]] int wait_of(int rank) const noexcept override {

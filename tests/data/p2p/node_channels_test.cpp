@@ -41,6 +41,7 @@ class Bells final : public transport::NodeLink {
 
 class Node {
  public:
+  static constexpr std::uint64_t kReadAbove = 9000;
   explicit Node(int ranks, std::shared_ptr<transport::PeerMemory> peers = nullptr)
       : rung(static_cast<std::size_t>(ranks)), memory_(shm::Segment::anonymous(NodeChannels::bytes(ranks))),
         bells_(rung) {
@@ -48,7 +49,7 @@ class Node {
       topologies_.push_back(core::make_topology(rank, std::vector<int>(static_cast<std::size_t>(ranks)), 0));
     }
     for (const core::Topology& topology : topologies_) {
-      channels_.push_back(std::make_unique<NodeChannels>(topology, memory_.data(), bells_, peers, true));
+      channels_.push_back(std::make_unique<NodeChannels>(topology, memory_.data(), bells_, peers, kReadAbove, true));
     }
   }
   [[nodiscard]] NodeChannels& operator[](int rank) { return *channels_[static_cast<std::size_t>(rank)]; }
@@ -244,7 +245,6 @@ class ProcessMemory final : public transport::PeerMemory {
   bool sees = true;
   std::function<void()> meanwhile;
 
-  [[nodiscard]] bool is_readable(const void*, std::size_t) override { return true; }
   [[nodiscard]] bool reads_by_system() const noexcept override { return true; }
 };
 
@@ -352,21 +352,10 @@ TEST(NodeChannels, ThereAreSoManyCopiesTogether) {
   EXPECT_EQ(node[1].open_joint(0, room.data(), room.size()), 0U);
 }
 
-TEST(NodeChannels, AReceiverTakesTheFasterWay) {
+TEST(NodeChannels, WhatIsNoLongerThanTheThresholdIsSent) {
   Node node(2, std::make_shared<ProcessMemory>());
-  constexpr std::uint64_t kBytes = 1 << 20;
-  const auto receive = [&](std::uint64_t bytes, bool reading_is_slow) {
-    Channels::Course course = node[1].begin_receiving(0, bytes);
-    course.since -= std::chrono::seconds(course.is_read == reading_is_slow ? 10 : 1);
-    node[1].end_receiving(0, bytes, course);
-    return course.is_read;
-  };
-  EXPECT_FALSE(receive(kBytes, false)) << "with CPUs of their own ranks send";
-  for (int i = 0; i < 14; ++i) (void)receive(kBytes, false);
-  EXPECT_TRUE(receive(kBytes, false));
-  for (int i = 0; i < 15; ++i) (void)receive(kBytes / 8, true);
-  EXPECT_FALSE(receive(kBytes / 8, true)) << "other lengths are another matter";
-  EXPECT_TRUE(receive(kBytes, false));
+  EXPECT_EQ(node[0].permit(1, Node::kReadAbove), 0U);
+  EXPECT_NE(node[0].permit(1, Node::kReadAbove + 1), 0U);
 }
 
 TEST(NodeChannels, OneRankHasNone) {

@@ -538,26 +538,7 @@ TEST(Protocol, MemoryThatCannotBeReadIsSent) {
     EXPECT_TRUE(send.message.status.ok() && receive.message.status.ok() && receive.message.done());
     EXPECT_EQ(receive.memory, send.memory);
     EXPECT_EQ(network.permits(), 0U);
-    EXPECT_EQ(network.began_to_read, 1) << "what that cost counts for reading";
     EXPECT_EQ(network.joints, helps ? 1 : 0);
-  }
-}
-
-TEST(Protocol, WhatMayBeReadIsSentWhereTheReceiverPrefersThat) {
-  Network network({2, 2, 8000, true});
-  for (const bool prefers_to_read : {true, false}) {
-    network.prefers_to_read = prefers_to_read;
-    Letter send(kSend, 1, 7, 50000, std::byte{0x5A});
-    Letter receive(kReceive, 0, 7, 50000);
-    network[0].start(send.message);
-    network.settle();
-    network[1].start(receive.message);
-    network.settle();
-    EXPECT_TRUE(send.message.status.ok() && receive.message.status.ok() && receive.message.done());
-    EXPECT_EQ(receive.memory, send.memory);
-    EXPECT_EQ(network.permits(), 0U);
-    EXPECT_EQ(network.began_to_read, 1);
-    EXPECT_EQ(network.had_sent, prefers_to_read ? 0 : 1);
   }
 }
 

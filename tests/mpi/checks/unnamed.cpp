@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Unnamed calls, small and large: past the log, carried or read from the peers' memory, and every element checked on
-// every rank. Inputs are overwritten as soon as a call returns.
+// Unnamed calls, small ones past the log and large ones by it, and every element checked on every rank. Inputs are
+// overwritten as soon as a call returns.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -104,13 +104,7 @@ void check_unnamed(Report& report) {
   }
 }
 
-// As it comes, nothing read directly, all of it.
-const kolo::testing::Registered registered({.name = "unnamed",
-                                            .run = check_unnamed,
-                                            .options = {kolo::Options{},
-                                                        kolo::Options{}.with_setting("KOLO_DIRECT_BYTES", "0"),
-                                                        kolo::Options{}.with_setting("KOLO_DIRECT_BYTES", "1")},
-                                            .per_node = {0}});
+const kolo::testing::Registered registered({.name = "unnamed", .run = check_unnamed, .per_node = {0}});
 
 const kolo::testing::Registered asynchronous({.name = "unnamed_asynchronous", .run = check_asynchronous});
 

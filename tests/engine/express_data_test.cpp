@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/express_data.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <new>
+#include <numeric>
+#include <string>
+#include <vector>
+
+namespace kolo::engine {
+namespace {
+
+using control::Express;
+using core::CollectiveKind;
+
+constexpr int kRanks = 3;
+constexpr std::size_t kCapacity = 600;
+constexpr int kRoot = 1;
+
+struct Free {
+  void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{4096}); }
+};
+
+/// Three ranks that do everything one after another: nobody waits for anybody.
+class ExpressDataTest : public ::testing::TestWithParam<CollectiveKind> {
+ protected:
+  struct End {
+    End(const base::Columns& columns, int rank) : express(columns, kCapacity, rank), data(express) {}
+    Express express;
+    ExpressData data;
+    std::vector<std::int32_t> input, output;
+    ExpressCall call;
+  };
+
+  ExpressDataTest() {
+    const auto columns = base::Columns::in_a_row(memory_.get(), kColumn, kRanks);
+    for (int rank = 0; rank < kRanks; ++rank) ends_.push_back(std::make_unique<End>(columns, rank));
+  }
+  static std::int32_t value(int rank, std::size_t at) { return static_cast<std::int32_t>(at * 10) + rank; }
+
+  /// A call in which a rank gives so many elements.
+  void prepare(const std::vector<std::int64_t>& elements, const std::vector<std::int64_t>& splits = {}) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      End& end = *ends_[static_cast<std::size_t>(rank)];
+      const std::int64_t count = elements[static_cast<std::size_t>(rank)];
+      end.input.resize(static_cast<std::size_t>(count));
+      for (std::size_t i = 0; i < end.input.size(); ++i) end.input[i] = value(rank, i);
+      end.output.assign(1000, -1);
+      end.call = {};
+      end.call.kind = GetParam();
+      end.call.dtype = DType::int32;
+      end.call.root = kRoot;
+      const bool has_rows = core::traits_of(GetParam()).rows_differ;
+      end.call.shape = has_rows ? Shape{} : Shape{count};
+      if (rank == kRoot) end.call.splits = splits;
+      auto* const out = reinterpret_cast<std::byte*>(end.output.data());
+      end.call.buffer = {reinterpret_cast<const std::byte*>(end.input.data()), out, count};
+      end.call.make_room = [out](const std::vector<std::int64_t>&) { return out; };
+    }
+  }
+  /// Whether all ranks find the call short enough.
+  [[nodiscard]] bool lay_out() {
+    bool fits = true;
+    for (const auto& end : ends_) {
+      end->express.begin();
+      fits = end->data.lay_out(end->call) && fits;
+      end->express.speak(fits ? 7 : Express::kByLog);
+    }
+    return fits;
+  }
+  /// The inputs may change as soon as they have been laid out, but for what a rank takes of its own.
+  void expect(int rank, const std::vector<std::int32_t>& wanted) {
+    End& end = *ends_[static_cast<std::size_t>(rank)];
+    ASSERT_EQ(end.express.look(), Express::Verdict::together);
+    end.data.take(end.call);
+    end.input.assign(end.input.size(), -2);
+    const std::vector<std::int32_t> got(end.output.begin(),
+                                        end.output.begin() + static_cast<std::ptrdiff_t>(wanted.size()));
+    EXPECT_EQ(got, wanted) << "rank " << rank;
+    EXPECT_EQ(end.output[wanted.size()], -1) << "rank " << rank;
+  }
+  /// The elements [begin, end) of a rank's input, or the sum of all ranks' where `rank` is kSum.
+  static constexpr int kSum = -1;
+  static std::vector<std::int32_t> part(int rank, std::int64_t begin, std::int64_t end) {
+    std::vector<std::int32_t> elements;
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
+      elements.push_back(rank == kSum ? value(0, i) + value(1, i) + value(2, i) : value(rank, i));
+    return elements;
+  }
+  static std::vector<std::int32_t> wanted(int rank, const std::vector<std::int64_t>& elements,
+                                          const std::vector<std::int64_t>& splits) {
+    const std::int64_t own = elements[static_cast<std::size_t>(rank)];
+    std::vector<std::int32_t> all;
+    const auto add = [&all](const std::vector<std::int32_t>& more) { all.insert(all.end(), more.begin(), more.end()); };
+    switch (GetParam()) {
+    case CollectiveKind::allreduce:
+      return part(kSum, 0, own);
+    case CollectiveKind::reduce:
+      return rank == kRoot ? part(kSum, 0, own) : all;
+    case CollectiveKind::reduce_scatter: {
+      const std::int64_t begin = own / kRanks * rank + std::min<std::int64_t>(rank, own % kRanks);
+      return part(kSum, begin, begin + own / kRanks + (rank < own % kRanks ? 1 : 0));
+    }
+    case CollectiveKind::broadcast:
+      return part(kRoot, 0, own);
+    case CollectiveKind::alltoall:
+      for (int from = 0; from < kRanks; ++from) add(part(from, rank * (own / kRanks), (rank + 1) * (own / kRanks)));
+      return all;
+    case CollectiveKind::gather:
+      if (rank != kRoot) return all;
+      [[fallthrough]];
+    case CollectiveKind::allgather:
+      for (int from = 0; from < kRanks; ++from) add(part(from, 0, elements[static_cast<std::size_t>(from)]));
+      return all;
+    default: {  // scatter
+      const std::int64_t begin = std::accumulate(splits.begin(), splits.begin() + rank, std::int64_t{0});
+      return part(kRoot, begin, begin + splits[static_cast<std::size_t>(rank)]);
+    }
+    }
+  }
+
+ private:
+  const std::size_t kColumn = Express::column_bytes(kCapacity);
+  const std::unique_ptr<std::byte, Free> memory_{
+      static_cast<std::byte*>(::operator new (kRanks* kColumn, std::align_val_t{4096}))};
+
+ protected:
+  std::vector<std::unique_ptr<End>> ends_;
+};
+
+/// In lines, at their limit, and in payloads.
+TEST_P(ExpressDataTest, EachKindBringsItsResult) {
+  for (const std::int64_t size : {0, 3, 27, 28, 30, 33, 150}) {
+    std::vector<std::int64_t> elements(kRanks, size);
+    std::vector<std::vector<std::int64_t>> all_splits = {{}};
+    if (GetParam() == CollectiveKind::alltoall) elements.assign(kRanks, size / kRanks * kRanks);
+    if (GetParam() == CollectiveKind::gather || GetParam() == CollectiveKind::allgather) elements[2] = size / 2;
+    if (GetParam() == CollectiveKind::scatter) {
+      elements = {0, size / kRanks * kRanks, 0};
+      all_splits = {{size / kRanks, size / kRanks, size / kRanks}};
+      if (size >= 3 && size < 150) all_splits.push_back({0, elements[1] - 1, 1});  // behind a table
+    }
+    for (const std::vector<std::int64_t>& splits : all_splits) {
+      prepare(elements, splits);
+      ASSERT_TRUE(lay_out()) << size << " elements";
+      for (int rank = 0; rank < kRanks; ++rank) expect(rank, wanted(rank, elements, splits));
+    }
+  }
+}
+
+TEST_P(ExpressDataTest, WhatDoesNotFitGoesByTheLog) {
+  const std::int64_t size = 153;  // 612 bytes
+  prepare({size, size, size}, {51, 51, 51});
+  EXPECT_FALSE(lay_out());
+  for (const auto& end : ends_) EXPECT_EQ(end->express.demote(), Express::Verdict::by_log);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, ExpressDataTest,
+                         ::testing::Values(CollectiveKind::allreduce, CollectiveKind::reduce,
+                                           CollectiveKind::reduce_scatter, CollectiveKind::broadcast,
+                                           CollectiveKind::alltoall, CollectiveKind::allgather, CollectiveKind::gather,
+                                           CollectiveKind::scatter),
+                         [](const auto& info) { return std::string(core::to_string(info.param)); });
+
+/// Its other ranks do not know how much its root gives.
+TEST(ExpressData, ALongScatterIsGuessedByItsOutput) {
+  const std::unique_ptr<std::byte, Free> memory(
+      static_cast<std::byte*>(::operator new (2 * Express::column_bytes(kCapacity), std::align_val_t{4096})));
+  const auto columns = base::Columns::in_a_row(memory.get(), Express::column_bytes(kCapacity), 2);
+  Express express(columns, kCapacity, 0);
+  ExpressData data(express);
+  ExpressCall call;
+  call.kind = CollectiveKind::scatter;
+  call.root = 1;
+  for (const std::int64_t elements : {75, 76}) {  // of 4 bytes, for each of two ranks
+    call.output_elements = elements;
+    express.begin();
+    EXPECT_EQ(data.lay_out(call), elements == 75) << elements;
+    express.speak(Express::kByLog);
+  }
+}
+
+}  // namespace
+}  // namespace kolo::engine
