@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How many open operations somebody waits for, or has asked about: a planned batch that lacks something is reported
-// only while there are any (docs/architecture.md, "When a plan is broken").
+// only while there are any (docs/architecture.md, "Negotiation", rule 7).
 #pragma once
 
 #include <atomic>

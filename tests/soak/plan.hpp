@@ -2,7 +2,7 @@
 //
 // What all ranks do together, derived by each from one seed: worlds (a run of steps with settings of their own), and in
 // each the steps, and in each the operations. No rank tells another anything; what is each rank's own (the order in
-// which it submits, from which threads, when it waits) it draws elsewhere (soak.hpp).
+// which it submits, from which threads, when it waits) it draws elsewhere (rank.hpp).
 #pragma once
 
 #include <cstdint>
