@@ -94,12 +94,12 @@ PYBIND11_MODULE(_C, module) {
       .def(
           "join", [](const ProcessGroupKolo& self) { return kolo::join(self.group()); }, unlocked)
       .def("abandon", &ProcessGroupKolo::abandon, py::arg("reason"), unlocked)
-      .def("leave", &ProcessGroupKolo::shutdown, unlocked)
       // new_group of a group that is bound to a device (init_process_group(device_id=...)) calls it on ranks that are
       // not members, because NCCL's split takes all ranks. Kolo's groups take their members alone.
       .def(
           "perform_nocolor_split", [](const ProcessGroupKolo&, const at::Device&) {}, py::arg("device"));
   bind_reduce_in_arena(module);
+  module.def("leave_worlds", &World::leave_all, py::arg("reason"), unlocked);
   module.def("takes_cuda", &takes_cuda);
   module.def("version", &kolo::version);
 }

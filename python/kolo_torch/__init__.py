@@ -103,20 +103,11 @@ def _leave_worlds_at_exit() -> None:
 
 
 def _leave_worlds() -> None:
-    """Leaves the worlds of a program that ends without destroy_process_group, so that nobody takes it for dead."""
-    if not dist.is_initialized():
-        return
+    """Leaves the worlds of a program that ends without destroy_process_group, so that nobody takes it for dead; and
+    waits for callbacks of futures, which need Python."""
     error = sys.exc_info()[1] or getattr(sys, "last_value", None)
     failed = error is not None and not (isinstance(error, SystemExit) and not error.code)
-    known: Any = getattr(dist.distributed_c10d, "_world", None)
-    for group in list(known.pg_map if known else dist.distributed_c10d._pg_map):  # the latter in PyTorch 1.13
-        backend = backend_of(group)
-        if backend is None:
-            continue
-        try:
-            backend.abandon(repr(error)) if failed else backend.leave()
-        except RuntimeError:
-            pass  # what has failed has said so
+    _C.leave_worlds(repr(error) if failed else None)
 
 
 def _register() -> None:

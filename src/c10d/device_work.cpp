@@ -199,6 +199,7 @@ c10::intrusive_ptr<c10::ivalue::Future> DeviceWork::getFuture() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (future_) return future_;
+    start_threads(occasion_, *world_);
     has_ended = ended_;
     future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()),
                                                        std::vector<c10::Device>{device_});

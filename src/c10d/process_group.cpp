@@ -84,9 +84,8 @@ std::vector<at::Tensor> joined(const std::vector<std::vector<at::Tensor>>& lists
 
 ProcessGroupKolo::ProcessGroupKolo(const c10::intrusive_ptr<::c10d::Store>& store, int rank, int size,
                                    std::chrono::milliseconds timeout)
-    : ProcessGroupKolo(
-          translated("init_process_group", [&] { return std::make_shared<World>(store, rank, size, timeout); }),
-          timeout) {}
+    : ProcessGroupKolo(translated("init_process_group", [&] { return World::join(store, rank, size, timeout); }),
+                       timeout) {}
 
 ProcessGroupKolo::ProcessGroupKolo(std::shared_ptr<World> world, std::chrono::milliseconds timeout)
     : Backend(world->context().rank(), world->context().size()), world_(std::move(world)), group_(world_->context()),
@@ -411,7 +410,7 @@ void ProcessGroupKolo::abandon(const std::string& reason) { world_->context().ab
 
 void ProcessGroupKolo::shutdown() {
   if (!is_world_) return;
-  translated("destroy_process_group", [&] { world_->context().shutdown(); });
+  translated("destroy_process_group", [&] { world_->leave(); });
 }
 
 #ifdef KOLO_C10D_HAS_SPLIT

@@ -102,7 +102,8 @@ class ProcessGroupKolo : public Backend {
   void abort() KOLO_OVERRIDE_SINCE_2 { abandon("the process group was aborted"); }
   /// The same with a reason for the others.
   void abandon(const std::string& reason);
-  /// Of a world: leaves it, when all ranks do. Of a group in it: nothing is to be done.
+  /// Of a world: leaves it, when all ranks do, and waits for what futures have called back. Of a group in it: nothing
+  /// is to be done.
   void shutdown() KOLO_OVERRIDE_SINCE_2;
 
 #ifdef KOLO_C10D_HAS_SPLIT

@@ -1,28 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "c10d/threads.hpp"
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <map>
 #include <mutex>
+#include <system_error>
 #include <thread>
+#include <vector>
 
 namespace kolo::c10d {
 
 struct Threads::State : std::enable_shared_from_this<State> {
   std::mutex mutex;
   std::condition_variable changed;
+  std::condition_variable ended;  // a task, or it waits for the others
   // All below under the mutex.
   std::deque<Task> tasks;
   std::map<Alarm, Task> alarms;
   std::uint64_t next_alarm = 0;
   Clock::time_point looks_at = Clock::time_point::max();  // when a thread that sleeps looks at the alarms
-  int idle = 0;
+  int threads = 0;
+  int idle = 0;       // of these
+  int open = 0;       // tasks that wait or run, until what they hold has gone
+  int finishing = 0;  // of these, those that wait for the others
   bool stopped = false;
 
   void wake_one(std::unique_lock<std::mutex>& lock) {
     if (idle == 0) {
-      start_thread();
+      start_another();
       return;
     }
     lock.unlock();
@@ -31,11 +38,20 @@ struct Threads::State : std::enable_shared_from_this<State> {
 
   /// Counted as idle from here on, so that two tasks in a row do not start two.
   void start_thread() {
-    ++idle;
     std::thread([self = shared_from_this()] { self->work(); }).detach();
+    ++threads;
+    ++idle;
+  }
+
+  void start_another() {
+    try {
+      start_thread();
+    } catch (const std::system_error&) {  // those that run will come to it
+    }
   }
 
   void work() {
+    here() = this;
     std::unique_lock<std::mutex> lock(mutex);
     while (!stopped) {
       Task task = next_task();
@@ -55,14 +71,32 @@ struct Threads::State : std::enable_shared_from_this<State> {
         continue;
       }
       --idle;
-      if (idle == 0 && (!tasks.empty() || !alarms.empty())) start_thread();
+      if (idle == 0 && (!tasks.empty() || !alarms.empty())) start_another();
       lock.unlock();
       task();
       task = nullptr;  // what it holds goes without the lock
       lock.lock();
       ++idle;
+      --open;
+      ended.notify_all();
     }
     --idle;
+    --threads;
+  }
+
+  void finish() {
+    std::unique_lock<std::mutex> lock(mutex);
+    const bool is_task = here() == this;
+    if (is_task) ++finishing;
+    ended.notify_all();
+    ended.wait(lock, [&] { return open == (is_task ? finishing : 0); });
+    if (is_task) --finishing;
+  }
+
+  /// Whose tasks the calling thread runs.
+  static State*& here() {
+    thread_local State* state = nullptr;
+    return state;
   }
 
   Task next_task() {
@@ -70,6 +104,7 @@ struct Threads::State : std::enable_shared_from_this<State> {
     if (!alarms.empty() && alarms.begin()->first.first <= Clock::now()) {
       task = std::move(alarms.begin()->second);
       alarms.erase(alarms.begin());
+      ++open;
     } else if (!tasks.empty()) {
       task = std::move(tasks.front());
       tasks.pop_front();
@@ -78,7 +113,25 @@ struct Threads::State : std::enable_shared_from_this<State> {
   }
 };
 
-Threads::Threads() : state_(std::make_shared<State>()) {}
+/// All states, for the end of the process: the last task of an object may outlive it.
+struct Threads::Everybody {
+  std::mutex mutex;
+  std::vector<std::weak_ptr<State>> states;  // under the mutex
+
+  static Everybody& get() {
+    static auto* everybody = new Everybody;  // for good: worlds may be among the static objects
+    return *everybody;
+  }
+};
+
+Threads::Threads() : state_(std::make_shared<State>()) {
+  Everybody& everybody = Everybody::get();
+  const std::lock_guard<std::mutex> lock(everybody.mutex);
+  const auto has_gone = [](const auto& state) { return state.expired(); };
+  auto& states = everybody.states;
+  states.erase(std::remove_if(states.begin(), states.end(), has_gone), states.end());
+  states.push_back(state_);
+}
 
 Threads::~Threads() {
   std::deque<Task> tasks;
@@ -88,8 +141,15 @@ Threads::~Threads() {
     state_->stopped = true;
     tasks.swap(state_->tasks);
     alarms.swap(state_->alarms);
+    state_->open -= static_cast<int>(tasks.size());
   }
   state_->changed.notify_all();
+  state_->ended.notify_all();
+}
+
+void Threads::start() {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  if (state_->threads == 0) state_->start_thread();
 }
 
 void Threads::run(Task task) {
@@ -97,6 +157,7 @@ void Threads::run(Task task) {
   std::unique_lock<std::mutex> lock(state->mutex);
   if (state->stopped) return;
   state->tasks.push_back(std::move(task));
+  ++state->open;
   state->wake_one(lock);
 }
 
@@ -118,6 +179,22 @@ void Threads::cancel(const Alarm& alarm) {
   if (found == state_->alarms.end()) return;
   task = std::move(found->second);
   state_->alarms.erase(found);
+}
+
+void Threads::finish() {
+  const std::shared_ptr<State> state = state_;
+  state->finish();
+}
+
+void Threads::finish_all() {
+  std::vector<std::weak_ptr<State>> states;
+  {
+    const std::lock_guard<std::mutex> lock(Everybody::get().mutex);
+    states = Everybody::get().states;
+  }
+  for (const auto& each : states) {
+    if (const std::shared_ptr<State> state = each.lock()) state->finish();
+  }
 }
 
 }  // namespace kolo::c10d

@@ -26,15 +26,23 @@ class Threads {
   /// What has not begun is dropped; what runs goes on by itself, for it may be the caller.
   ~Threads();
 
-  /// Runs the task soon. Tasks must not throw.
+  /// Starts the first thread, unless it runs. To be called before a task is given. Throws `std::system_error`.
+  void start();
+  /// Runs the task soon. Tasks must not throw. Where no further thread can be started, they wait for one another.
   void run(Task task);
   /// Runs it at that time.
   [[nodiscard]] Alarm run_at(Clock::time_point time, Task task);
   /// Drops it, if it has not begun.
   void cancel(const Alarm& alarm);
+  /// Waits until the tasks have ended that were given to `run`, or whose time had come. A task may call it: it waits
+  /// for the others, but for those that wait here, too. What tasks need, as Python's lock, must be free.
+  void finish();
+  /// The same for all objects of the process, also for tasks whose object has gone.
+  static void finish_all();
 
  private:
   struct State;
+  struct Everybody;
   std::shared_ptr<State> state_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -40,6 +41,16 @@ Threads::Clock::time_point time_after(std::chrono::milliseconds duration) {
   constexpr std::chrono::hours kForEver(24 * 365 * 100);
   if (duration > kForEver) return Threads::Clock::time_point::max();
   return Threads::Clock::now() + duration;
+}
+
+void start_threads(const Occasion& occasion, World& world) {
+  try {
+    world.threads().start();
+  } catch (const std::system_error& error) {
+    raise(occasion.call, ErrorCode::out_of_memory,
+          std::string("no thread can be started that completes futures: ") + error.what() +
+              "; \"ulimit -u\" limits the threads of a user, and a container's pids.max those of a container");
+  }
 }
 
 std::exception_ptr outcome_of(const Occasion& occasion, const Operation& operation) {
@@ -139,6 +150,7 @@ c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
   {
     const std::lock_guard<std::mutex> lock(future_mutex_);
     if (future_) return future_;
+    start_threads(occasion_, *world_);
     future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
   }
   if (settle()) {

@@ -36,6 +36,8 @@ struct Occasion {
                                            std::chrono::milliseconds after);
 /// That of the operation, if one of its handles has failed. All are done.
 [[nodiscard]] std::exception_ptr outcome_of(const Occasion& occasion, const Operation& operation);
+/// To be called before a future is made: once it is there it completes. Throws DistBackendError.
+void start_threads(const Occasion& occasion, World& world);
 /// Now and `duration`; "never" where the clock does not reach.
 [[nodiscard]] Threads::Clock::time_point time_after(std::chrono::milliseconds duration);
 

@@ -20,6 +20,26 @@ Options options_for(c10::intrusive_ptr<::c10d::Store> store, int rank, int size,
 
 std::atomic<World::Around> around_leaving{nullptr};
 
+void leaving(const std::function<void()>& leave) {
+  const World::Around around = around_leaving;
+  if (around != nullptr) {
+    around(leave);
+  } else {
+    leave();
+  }
+}
+
+/// The worlds of the process, in the order in which they were made.
+struct Worlds {
+  std::mutex mutex;
+  std::vector<std::weak_ptr<World>> all;  // under the mutex
+
+  static Worlds& get() {
+    static auto* worlds = new Worlds;  // for good: a world may be among the static objects
+    return *worlds;
+  }
+};
+
 void finish(Operation& operation) {
   const bool failed = std::any_of(operation.handles.begin(), operation.handles.end(),
                                   [](const auto& handle) { return !handle->status()->ok(); });
@@ -50,17 +70,47 @@ bool Operation::wait_until(Threads::Clock::time_point until) const {
   return true;
 }
 
-World::World(c10::intrusive_ptr<::c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout)
-    : context_(std::in_place, options_for(std::move(store), rank, size, timeout)) {}
+std::shared_ptr<World> World::join(c10::intrusive_ptr<::c10d::Store> store, int rank, int size,
+                                   std::chrono::milliseconds timeout) {
+  return of(Context(options_for(std::move(store), rank, size, timeout)));
+}
+
+std::shared_ptr<World> World::of(Context context) {
+  const std::shared_ptr<World> world(new World(std::move(context)), [](const World* gone) { delete gone; });
+  Worlds& worlds = Worlds::get();
+  const std::lock_guard<std::mutex> lock(worlds.mutex);
+  const auto has_gone = [](const auto& each) { return each.expired(); };
+  worlds.all.erase(std::remove_if(worlds.all.begin(), worlds.all.end(), has_gone), worlds.all.end());
+  worlds.all.push_back(world);
+  return world;
+}
 
 World::~World() {
-  const auto leave = [this] { context_.reset(); };
-  const Around around = around_leaving;
-  if (around != nullptr) {
-    around(leave);
-  } else {
-    leave();
+  leaving([this] { context_.reset(); });
+}
+
+void World::leave() {
+  leaving([this] {
+    context_->shutdown();
+    threads_.finish();
+  });
+}
+
+void World::leave_all(const std::optional<std::string>& reason) noexcept {
+  std::vector<std::weak_ptr<World>> worlds;
+  {
+    const std::lock_guard<std::mutex> lock(Worlds::get().mutex);
+    worlds = Worlds::get().all;
   }
+  for (const auto& each : worlds) {
+    const std::shared_ptr<World> world = each.lock();
+    if (!world) continue;
+    try {
+      reason ? world->context().abandon(*reason) : world->leave();
+    } catch (const Error&) {  // what has failed has said so
+    }
+  }
+  leaving(&Threads::finish_all);
 }
 
 void World::set_around(Around around) noexcept { around_leaving = around; }

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -42,13 +43,18 @@ struct Operation {
 class World {
  public:
   /// Joins the job whose ranks meet in this store. Collective. Throws `Error`.
-  World(c10::intrusive_ptr<::c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout);
+  [[nodiscard]] static std::shared_ptr<World> join(c10::intrusive_ptr<::c10d::Store> store, int rank, int size,
+                                                   std::chrono::milliseconds timeout);
   /// Takes a membership that exists.
-  explicit World(Context context) : context_(std::move(context)) {}
+  [[nodiscard]] static std::shared_ptr<World> of(Context context);
   World(const World&) = delete;
   World& operator=(const World&) = delete;
-  /// Leaves the job, by way of `around` where there is one.
-  ~World();
+
+  /// Leaves the job, when all ranks do, and waits for what futures have called back. Throws `Error`.
+  void leave();
+  /// At the end of the process: leaves all worlds that are left, and waits for what futures have called back. With a
+  /// reason the other ranks are told that, and nobody waits for them.
+  static void leave_all(const std::optional<std::string>& reason) noexcept;
 
   /// How worlds are left: Python's side gives up Python's lock around it, which other threads may need to end theirs.
   using Around = void (*)(const std::function<void()>& leave);
@@ -63,6 +69,9 @@ class World {
   void sweep();
 
  private:
+  explicit World(Context context) : context_(std::move(context)) {}
+  ~World();
+
   Threads threads_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Operation>> adopted_;  // under the mutex

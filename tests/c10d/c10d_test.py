@@ -13,6 +13,8 @@ import inspect
 import itertools
 import multiprocessing
 import os
+import resource
+import subprocess
 import sys
 import threading
 import time
@@ -808,6 +810,87 @@ def no_destroy_process_group(rank, size, folder):
     process.join()
     assert process.exitcode == 0, process.exitcode
     assert os.path.exists(f"{folder}/left{rank}")
+
+
+# Ends while callbacks run, and while a future waits for a call that the other rank does not make.
+ENDS_WITH_CALLBACKS = """
+import sys, threading
+import torch
+import torch.distributed as dist
+import kolo_torch
+
+rank, folder, end = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+ends = threading.Event()
+begun = threading.Semaphore(0)
+
+def note(name):
+    for _ in range(300_000):  # needs Python for longer than the end of a program that does not wait
+        pass
+    open(f"{folder}/{end} {name} {rank}", "w").close()
+
+def call_back(future):
+    begun.release()
+    ends.wait()
+    note(len(future.value()))
+
+def call_back_of_none(future):
+    try:
+        future.value()
+    except RuntimeError:
+        note("failed")
+
+dist.init_process_group("kolo", init_method=f"file://{folder}/meet {end}", rank=rank, world_size=2)
+works = [dist.irecv(torch.zeros(1), 1 - rank, tag=tag) for tag in range(3)]
+for work in works:
+    work.get_future().then(call_back)
+dist.barrier()  # what had come before would have been called back here
+for tag in range(3):
+    dist.send(torch.ones(1), 1 - rank, tag=tag)
+for _ in works:
+    begun.acquire()
+if rank == 0:
+    dist.all_reduce(torch.ones(1), async_op=True).get_future().then(call_back_of_none)
+ends.set()
+if end == "destroys":
+    dist.destroy_process_group()
+"""
+
+
+@fault(2)
+def ends_while_futures_call_back(rank, size, folder):
+    """A program that ends waits for callbacks of futures: one that needs Python after its end would abort it."""
+    for end in ("destroys", "does not destroy"):
+        program = [sys.executable, "-c", ENDS_WITH_CALLBACKS, str(rank), folder, end]
+        result = subprocess.run(program, capture_output=True, text=True, timeout=120, check=False)
+        assert result.returncode == 0, (end, result)
+        assert os.path.exists(f"{folder}/{end} 1 {rank}"), end
+        assert rank == 1 or os.path.exists(f"{folder}/{end} failed 0"), end
+
+
+@fault(2)
+def no_threads(rank, size, folder):
+    """Of a process that may have no more of them a future fails when it is asked for, and not in the dark."""
+    join_world(rank, size, folder)
+    work = dist.all_reduce(torch.ones(4), async_op=True)
+    work.wait()
+    if os.geteuid() == 0:
+        os.setuid(65534)  # root has no limit
+    limits = resource.getrlimit(resource.RLIMIT_NPROC)
+    resource.setrlimit(resource.RLIMIT_NPROC, (1, limits[1]))
+    text = (
+        "kolo: all_reduce: no thread can be started that completes futures: Resource temporarily unavailable; "
+        '"ulimit -u" limits the threads of a user, and a container\'s pids.max those of a container'
+    )
+    raises(CommunicationError, text, work.get_future)
+    resource.setrlimit(resource.RLIMIT_NPROC, limits)
+    work.get_future().wait()
+    # Tasks wait for one another where there cannot be a further thread.
+    resource.setrlimit(resource.RLIMIT_NPROC, (1, limits[1]))
+    sums = [dist.all_reduce(torch.ones(4), async_op=True).get_future().then(lambda done: done.value()) for _ in range(5)]
+    for each in sums:
+        same(each.wait()[0], torch.full((4,), 2.0))
+    del work, each, sums
+    dist.destroy_process_group()
 
 
 @fault(2)

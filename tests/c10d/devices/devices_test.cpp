@@ -83,8 +83,8 @@ class Devices : public ::testing::TestWithParam<const char*> {
           ASSERT_EQ(cudaSetDevice(rank), cudaSuccess);
           const c10::StreamGuard own(new_stream(rank));
           Context context(Bootstrap(std::make_unique<detail::BootstrapHolder>(world.bootstrap(rank))), options());
-          const auto group = c10::make_intrusive<ProcessGroupKolo>(std::make_shared<World>(std::move(context)),
-                                                                   std::chrono::milliseconds(60'000));
+          const auto group =
+              c10::make_intrusive<ProcessGroupKolo>(World::of(std::move(context)), std::chrono::milliseconds(60'000));
           body(group, rank);
           group->shutdown();
           ASSERT_EQ(cudaStreamSynchronize(current()), cudaSuccess);
