@@ -105,6 +105,7 @@ const Kind kAllgatherIntoTensorCoalesced{"all_gather_into_tensor_coalesced", "ko
 const Kind kGather{"gather", "kolo:gather", OpType::GATHER, false, gather};
 const Kind kScatter{"scatter", "kolo:scatter", OpType::SCATTER, false, scatter};
 const Kind kReduceScatter{"reduce_scatter", "kolo:reduce_scatter", OpType::REDUCE_SCATTER, true, reduce_scatter};
+const Kind kReduceScatterUneven{"reduce_scatter", "kolo:reduce_scatter", OpType::REDUCE_SCATTER, true, reduce};
 const Kind kReduceScatterBase{"reduce_scatter_tensor", "kolo:_reduce_scatter_base", OpType::_REDUCE_SCATTER_BASE, true,
                               reduce_scatter};
 const Kind kReduceScatterTensorCoalesced{"reduce_scatter_tensor_coalesced", "kolo:_reduce_scatter_base",

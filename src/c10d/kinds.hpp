@@ -27,7 +27,8 @@ struct Step {
   // Filled in by whoever starts it:
   Elements elements{DType::uint8, 1};
   Reduction reduction{};
-  std::string name{};  ///< of a call with a name; empty: the order of the calls is the name
+  bool divides = false;  ///< by the number of ranks, afterwards
+  std::string name{};    ///< of a call with a name; empty: the order of the calls is the name
 };
 
 struct Kind {
@@ -39,7 +40,7 @@ struct Kind {
 };
 
 extern const Kind kAllreduce, kAllreduceCoalesced, kBroadcast, kReduce, kAllgather, kAllgatherBase, kAllgatherCoalesced,
-    kAllgatherIntoTensorCoalesced, kGather, kScatter, kReduceScatter, kReduceScatterBase, kReduceScatterTensorCoalesced,
-    kAlltoall, kAlltoallBase;
+    kAllgatherIntoTensorCoalesced, kGather, kScatter, kReduceScatter, kReduceScatterUneven, kReduceScatterBase,
+    kReduceScatterTensorCoalesced, kAlltoall, kAlltoallBase;
 
 }  // namespace kolo::c10d

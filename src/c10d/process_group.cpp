@@ -144,6 +144,8 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::start(const Kind& kind, std::vector<
   for (Step& step : steps) {
     const Packed& tensors = step.in.empty() ? step.out : step.in;
     step.reduction = reduction;
+    step.divides = kind.reduces && is_average_of_integers(tensors.type(), reduction.op);
+    if (step.divides) step.reduction.op = ReduceOp::sum;
     step.elements =
         kind.reduces ? reduced_elements(kind.call, tensors.type(), reduction.op) : moved_elements(tensors.type());
     if (!name_.empty()) step.name = steps.size() == 1 ? name_ : name_ + '.' + std::to_string(&step - steps.data());
@@ -151,17 +153,19 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::start(const Kind& kind, std::vector<
     note_device(kind.call, tensors.device());
   }
   return start(std::move(occasion), [&](Operation& operation) {
-    std::vector<Packed> to_unpack;
+    std::vector<Packed> to_divide, to_unpack;
     for (Step& step : steps) {
       operation.handles.push_back(kind.start(group_, step));
+      if (step.divides && (kind.start != kReduce.start || step.root == rank_)) to_divide.push_back(step.out);
       if (step.out.needs_unpacking()) to_unpack.push_back(step.out);
       for (Packed* packed : {&step.in, &step.out}) {
         if (!packed->empty()) operation.buffers.push_back(std::move(*packed));
       }
     }
-    if (to_unpack.empty()) return;
-    operation.finish = [packed = std::move(to_unpack)] {
-      for (const Packed& each : packed) each.unpack();
+    if (to_divide.empty() && to_unpack.empty()) return;
+    operation.finish = [to_divide = std::move(to_divide), to_unpack = std::move(to_unpack), divisor = size_] {
+      for (const Packed& packed : to_divide) packed.divide_by(divisor);
+      for (const Packed& packed : to_unpack) packed.unpack();
     };
   });
 }
@@ -304,9 +308,6 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::scatter(Tensors& outputs, std::vecto
 Step ProcessGroupKolo::reduce_scattering(const char* call, const at::Tensor& output, Tensors inputs) const {
   Step step{Packed::to_read(call, std::move(inputs)), Packed::to_write(call, {output})};
   check_same_type(call, step.out, step.in);
-  if (!step.in.is_even()) {
-    raise(call, ErrorCode::invalid_argument, "the inputs have different numbers of elements");
-  }
   check_elements(call, "input", step.in.numel(), step.out.numel() * size_);
   step.in_rows = rows_of(size_, step.out.numel());
   step.out_rows = rows_of(1, step.out.numel());
@@ -318,8 +319,25 @@ ProcessGroupKolo::WorkPtr ProcessGroupKolo::reduce_scatter(Tensors& outputs, std
   const at::Tensor& output = only(kReduceScatter.call, outputs);
   const Tensors& list = only(kReduceScatter.call, inputs);
   check_one_a_rank(kReduceScatter.call, "inputs", list, size_);
+  const auto is_like_first = [&](const at::Tensor& input) { return input.numel() == list.front().numel(); };
+  if (!std::all_of(list.begin(), list.end(), is_like_first)) return uneven_reduce_scatter(output, list, options);
   return start(kReduceScatter, {reduce_scattering(kReduceScatter.call, output, list)}, outputs, options.timeout,
                reduction_of(kReduceScatter.call, options.reduceOp));
+}
+
+ProcessGroupKolo::WorkPtr ProcessGroupKolo::uneven_reduce_scatter(const at::Tensor& output, const Tensors& inputs,
+                                                                  const ::c10d::ReduceScatterOptions& options) {
+  const char* call = kReduceScatterUneven.call;
+  const at::Tensor& mine = inputs[static_cast<std::size_t>(rank_)];
+  std::vector<Step> steps;
+  for (int root = 0; root < size_; ++root) {
+    const at::Tensor& part = root == rank_ ? output : inputs[static_cast<std::size_t>(root)];
+    steps.push_back({{}, Packed::in_place(call, part), root});
+  }
+  check_same_type(call, steps[static_cast<std::size_t>(rank_)].out, Packed::to_read(call, {mine}));
+  check_elements(call, "output", output.numel(), mine.numel());
+  steps[static_cast<std::size_t>(rank_)].out.fill_from(mine);
+  return start(kReduceScatterUneven, std::move(steps), {output}, options.timeout, reduction_of(call, options.reduceOp));
 }
 
 ProcessGroupKolo::WorkPtr ProcessGroupKolo::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,

@@ -128,6 +128,9 @@ class ProcessGroupKolo : public Backend {
                 const Reduction& reduction = {});
   /// Starts what `begin` puts into the operation; keeps its memory if that throws.
   WorkPtr start(Occasion occasion, const std::function<void(Operation&)>& begin);
+  /// A reduce for each rank's part.
+  WorkPtr uneven_reduce_scatter(const at::Tensor& output, const Tensors& inputs,
+                                const ::c10d::ReduceScatterOptions& options);
   WorkPtr sparse_allreduce(const at::Tensor& tensor, const ::c10d::AllreduceOptions& options);
   WorkPtr receive(const char* call, ::c10d::OpType type, Tensors& tensors, int from, int tag);
   void pass_monitored_barrier(std::chrono::milliseconds timeout, std::int64_t number);

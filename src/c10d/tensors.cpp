@@ -62,6 +62,11 @@ constexpr std::array kOps{
 
 std::string name_of(at::ScalarType type) { return c10::toString(type); }
 
+bool is_of_newer_types(at::ScalarType type) {
+  return std::any_of(kUnsignedTypes.begin(), kUnsignedTypes.end(),
+                     [type](const UnsignedType& row) { return row.type == type; });
+}
+
 }  // namespace
 
 Elements moved_elements(at::ScalarType type) {
@@ -94,7 +99,15 @@ Elements reduced_elements(const std::string& call, at::ScalarType type, ReduceOp
     raise(call, ErrorCode::unsupported,
           "complex numbers can be reduced by SUM and AVG, not by \"" + std::string(to_string(op)) + '"');
   }
+  if (op == ReduceOp::average && (type == at::ScalarType::Bool || is_of_newer_types(type))) {
+    raise(call, ErrorCode::unsupported,
+          "tensors of " + name_of(type) + " have no average, as PyTorch does not divide them: convert them first");
+  }
   return row->elements;
+}
+
+bool is_average_of_integers(at::ScalarType type, ReduceOp op) noexcept {
+  return op == ReduceOp::average && c10::isIntegralType(type, /*includeBool=*/false);
 }
 
 Packed::Packed(const std::string& call, std::vector<at::Tensor> tensors) : tensors_(std::move(tensors)) {
@@ -165,6 +178,20 @@ void Packed::unpack() const {
   if (device().is_cpu()) return;
   for (const at::Tensor& tensor : tensors_) note_use_on_current_stream(tensor);
   note_use_on_current_stream(copy_);
+}
+
+void Packed::fill_from(const at::Tensor& tensor) const {
+  const at::AutoDispatchBelowADInplaceOrView no_autograd;
+  const at::Tensor& to = copy_.defined() ? copy_ : tensors_.front();
+  to.copy_(tensor.resolve_conj().resolve_neg().reshape(to.sizes()));
+}
+
+void Packed::divide_by(int divisor) const {
+  const at::AutoDispatchBelowADInplaceOrView no_autograd;
+  for (const at::Tensor& tensor : copy_.defined() ? std::vector<at::Tensor>{copy_} : tensors_) {
+    tensor.div_(divisor, "trunc");
+    if (!tensor.is_cpu()) note_use_on_current_stream(tensor);
+  }
 }
 
 void* Packed::data() const {

@@ -35,6 +35,8 @@ struct Reduction {
 [[nodiscard]] Reduction reduction_of(const std::string& call, const ::c10d::ReduceOp& op);
 /// For calls that compute with them. Throws NotImplementedError for types and operations that Kolo does not have.
 [[nodiscard]] Elements reduced_elements(const std::string& call, at::ScalarType type, ReduceOp op);
+/// Whether it is an average of whole numbers: that is their sum, which is divided afterwards.
+[[nodiscard]] bool is_average_of_integers(at::ScalarType type, ReduceOp op) noexcept;
 
 /// Tensors that a call takes as one piece of memory, one after another: where they lie, if they lie so, else in a copy.
 /// Holds references to the tensors.
@@ -51,9 +53,13 @@ class Packed {
   /// To read and write.
   [[nodiscard]] static Packed in_place(const std::string& call, const at::Tensor& tensor);
 
+  /// Writes the tensor's elements, as many as these have, into what a call is given.
+  void fill_from(const at::Tensor& tensor) const;
   /// Copies from the copy into the tensors, if there is one; autograd takes no notice of that, as of anything that a
   /// backend writes.
   void unpack() const;
+  /// Before `unpack`: divides whole numbers, and rounds towards zero.
+  void divide_by(int divisor) const;
   [[nodiscard]] bool needs_unpacking() const noexcept { return copy_.defined(); }
 
   [[nodiscard]] TensorView view(const Elements& elements, const Rows& rows) const;

@@ -167,8 +167,41 @@ def reductions_of_what_there_is_not(rank, size):
         [torch.zeros(2, dtype=torch.complex64)], _options(dist.AllreduceOptions, reduceOp=dist.ReduceOp.MAX)
     )
     raises(NotImplementedError, 'complex numbers can be reduced by SUM and AVG, not by "max"', complex_max)
-    numbers = torch.zeros(2, dtype=torch.int32)
-    raises((ValueError, RuntimeError), "average", lambda: dist.all_reduce(numbers, dist.ReduceOp.AVG))
+    for dtype in [torch.bool] + NEWER:
+        numbers = torch.zeros(2, dtype=dtype)
+        text = "have no average, as PyTorch does not divide them"
+        raises(NotImplementedError, text, lambda: dist.all_reduce(numbers, dist.ReduceOp.AVG))  # noqa: B023
+
+
+@check
+def averages_of_integers(rank, size):
+    """Their sum, divided and rounded towards zero, as NCCL does it."""
+    def mine(dtype, giver):
+        return torch.tensor([giver, 3 * giver + 1, -giver if dtype != torch.uint8 else 7], dtype=dtype)
+
+    for dtype, layout in itertools.product(INTEGERS, (torch.clone, strided)):
+        if not is_reduced(dist.ReduceOp.AVG, dtype):
+            continue
+        total = sum(mine(torch.int64, giver) if dtype != torch.uint8 else mine(dtype, giver) for giver in range(size))
+        expected = torch.tensor([int(n / size) for n in total.tolist()], dtype=dtype)
+        tensor = layout(mine(dtype, rank))
+        dist.all_reduce(tensor, dist.ReduceOp.AVG)
+        same(tensor, expected, dtype)
+        tensor = layout(mine(dtype, rank))
+        dist.all_reduce(tensor, dist.ReduceOp.AVG, async_op=True).get_future().wait()
+        same(tensor, expected, dtype)
+        for root in range(size):
+            tensor = layout(mine(dtype, rank))
+            dist.reduce(tensor, root, dist.ReduceOp.AVG)
+            same(tensor, expected if rank == root else mine(dtype, rank), (dtype, root))
+        output = layout(poisoned(3, dtype=dtype))
+        dist.reduce_scatter(output, [layout(mine(dtype, rank)) for _ in range(size)], dist.ReduceOp.AVG)
+        same(output, expected, dtype)
+    tensors = [mine(torch.int64, rank), torch.full((2,), float(rank))]
+    options = _options(dist.AllreduceCoalescedOptions, reduceOp=dist.ReduceOp.AVG)
+    kolo_torch.backend_of().allreduce_coalesced(tensors, options).wait()
+    same(tensors[0], torch.tensor([int(n / size) for n in sum(mine(torch.int64, r) for r in range(size)).tolist()]))
+    same(tensors[1], torch.full((2,), (size - 1) / 2))
 
 
 def _options(kind, **fields):
@@ -312,6 +345,25 @@ def reduce_scatters(rank, size):
     output = poisoned(5)
     dist.reduce_scatter_tensor(output, torch.cat([part(rank, r) for r in range(size)]), dist.ReduceOp.MAX)
     same(output, torch.stack([part(r, rank) for r in range(size)]).amax(0))
+    # Parts of different sizes: none, too.
+    for layout, dtype, op in itertools.product(
+        (torch.clone, strided), (torch.float32, torch.complex64, torch.int64), (dist.ReduceOp.SUM, dist.ReduceOp.AVG)
+    ):
+        parts = [values(rank + 2 * taker, 3 * taker, dtype) for taker in range(size)]
+        output = layout(poisoned(3 * rank, dtype=dtype))
+        inputs = [layout(each) for each in parts]
+        dist.reduce_scatter(output, inputs, op)
+        total = sum(values(giver + 2 * rank, 3 * rank, dtype) for giver in range(size))
+        if op == dist.ReduceOp.AVG:
+            total = total.div(size, rounding_mode="trunc") if dtype == torch.int64 else total / size
+        if dtype == torch.int64 or op == dist.ReduceOp.SUM:
+            same(output, total, (dtype, op))
+        else:
+            torch.testing.assert_close(output, total)
+        for given, wanted in zip(inputs, parts):
+            same(given, wanted)
+    text = f"the output has 1 elements; it must have {3 * rank}"
+    raises(ValueError, text, lambda: dist.reduce_scatter(poisoned(1), [torch.zeros(3 * r) for r in range(size)]))
 
 
 @check
@@ -322,6 +374,9 @@ def all_to_alls(rank, size):
     output = poisoned(size * 2, 3)
     dist.all_to_all_single(output, torch.cat([rows(rank, r, 2) for r in range(size)]))
     same(output, torch.cat([rows(r, rank, 2) for r in range(size)]))
+    output = poisoned(6 * size)  # of another shape
+    dist.all_to_all_single(output, torch.cat([rows(rank, r, 2) for r in range(size)]))
+    same(output, torch.cat([rows(r, rank, 2) for r in range(size)]).flatten())
     # From rank i to rank j go (i + j) % 3 rows: none, too.
     gives, takes = [(rank + r) % 3 for r in range(size)], [(r + rank) % 3 for r in range(size)]
     output = poisoned(sum(takes), 3)
