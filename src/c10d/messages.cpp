@@ -137,7 +137,7 @@ std::string list_of(const std::vector<int>& ranks) {
 void ProcessGroupKolo::monitoredBarrier(const ::c10d::BarrierOptions& options, bool wait_all_ranks) {
   world_->sweep();
   const std::chrono::milliseconds timeout =
-      options.timeout == ::c10d::kUnsetTimeout ? timeout_.load() : options.timeout;
+      options.timeout == ::c10d::kUnsetTimeout ? timeout_.load() : bounded(options.timeout);
   const std::int64_t number = ++monitored_barriers_;
   if (timeout <= std::chrono::milliseconds::zero()) {
     raise("monitored_barrier", ErrorCode::timeout,

@@ -89,14 +89,14 @@ ProcessGroupKolo::ProcessGroupKolo(const c10::intrusive_ptr<::c10d::Store>& stor
 
 ProcessGroupKolo::ProcessGroupKolo(std::shared_ptr<World> world, std::chrono::milliseconds timeout)
     : Backend(world->context().rank(), world->context().size()), world_(std::move(world)), group_(world_->context()),
-      is_world_(true), timeout_(timeout) {}
+      is_world_(true), timeout_(bounded(timeout)) {}
 
 ProcessGroupKolo::ProcessGroupKolo(const ProcessGroupKolo& parent, const std::vector<int>& ranks,
                                    const std::string& name, std::chrono::milliseconds timeout)
     : Backend(static_cast<int>(std::find(ranks.begin(), ranks.end(), parent.rank_) - ranks.begin()),
               static_cast<int>(ranks.size())),
       world_(parent.world_), group_(translated("new_group", [&] { return Group::of(parent.group_, ranks, name); })),
-      is_world_(false), timeout_(timeout) {}
+      is_world_(false), timeout_(bounded(timeout)) {}
 
 ProcessGroupKolo::ProcessGroupKolo(const ProcessGroupKolo& other, std::string name)
     : Backend(other.rank_, other.size_), world_(other.world_), group_(other.group_), is_world_(false),
@@ -105,7 +105,7 @@ ProcessGroupKolo::ProcessGroupKolo(const ProcessGroupKolo& other, std::string na
 ProcessGroupKolo::~ProcessGroupKolo() = default;
 
 std::chrono::milliseconds ProcessGroupKolo::or_default(std::chrono::milliseconds timeout) const {
-  return timeout == ::c10d::kUnsetTimeout || timeout == kNoTimeout ? timeout_.load() : timeout;
+  return timeout == ::c10d::kUnsetTimeout || timeout == kNoTimeout ? timeout_.load() : bounded(timeout);
 }
 
 void ProcessGroupKolo::note_device([[maybe_unused]] const std::string& call, at::Device device) {

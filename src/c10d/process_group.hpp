@@ -97,7 +97,7 @@ class ProcessGroupKolo : public Backend {
   /// How many collectives this rank has started in the group.
   std::uint64_t getSequenceNumberForGroup() override { return sequence_; }
 
-  void setTimeout(std::chrono::milliseconds timeout) KOLO_OVERRIDE_SINCE_2 { timeout_ = timeout; }
+  void setTimeout(std::chrono::milliseconds timeout) KOLO_OVERRIDE_SINCE_2 { timeout_ = bounded(timeout); }
   /// Ends this rank's part of the job: on every rank, in every group of the world, operations fail and name it.
   void abort() KOLO_OVERRIDE_SINCE_2 { abandon("the process group was aborted"); }
   /// The same with a reason for the others.

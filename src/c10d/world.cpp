@@ -11,7 +11,7 @@ namespace kolo::c10d {
 namespace {
 
 Options options_for(c10::intrusive_ptr<::c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout) {
-  const std::string seconds = std::to_string(std::max(std::chrono::duration<double>(timeout).count(), 0.001));
+  const std::string seconds = std::to_string(std::max(std::chrono::duration<double>(bounded(timeout)).count(), 0.001));
   return Options{}
       .with_store(std::make_shared<MeetingStore>(std::move(store)), rank, size)
       .with_setting("KOLO_CONNECT_TIMEOUT_S", seconds)

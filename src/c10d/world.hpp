@@ -4,6 +4,7 @@
 // more, and the threads on which futures complete.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -38,6 +39,11 @@ struct Operation {
   /// False: it was not done by then.
   [[nodiscard]] bool wait_until(Threads::Clock::time_point until) const;
 };
+
+/// What Kolo takes at most: 31 years stand for everything beyond, in whatever unit of Kolo's clock.
+[[nodiscard]] inline std::chrono::milliseconds bounded(std::chrono::milliseconds timeout) {
+  return std::min<std::chrono::milliseconds>(timeout, std::chrono::seconds(1'000'000'000));
+}
 
 /// Thread-safe.
 class World {

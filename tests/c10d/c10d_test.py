@@ -31,6 +31,7 @@ CHECKS = []
 FAULTS = []
 LEFT_OUT = {}
 POISON = 77
+FOR_EVER = datetime.timedelta(days=10**8)  # in microseconds, as PyTorch counts, just about an int64
 CommunicationError = getattr(dist, "DistBackendError", RuntimeError)  # PyTorch 1.13 has no type of its own for it
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 INTEGERS = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]
@@ -920,6 +921,30 @@ def ends_while_futures_call_back(rank, size, folder):
         assert result.returncode == 0, (end, result)
         assert os.path.exists(f"{folder}/{end} 1 {rank}"), end
         assert rank == 1 or os.path.exists(f"{folder}/{end} failed 0"), end
+
+
+@fault(2)
+def timeouts_without_end(rank, size, folder):
+    """As long as a program likes."""
+    dist.init_process_group("kolo", init_method=f"file://{folder}/meet", rank=rank, world_size=size,
+                            timeout=datetime.timedelta(days=100_000))
+    backend = kolo_torch.backend_of()
+    group = dist.new_group(timeout=datetime.timedelta(days=100_000))
+    for each in (backend, kolo_torch.backend_of(group)):
+        tensor = torch.ones(2)
+        each.allreduce([tensor], _options(dist.AllreduceOptions, timeout=FOR_EVER)).wait()
+        same(tensor, torch.full((2,), 2.0))
+        tensor = torch.ones(2)
+        each.allreduce([tensor], dist.AllreduceOptions()).get_future().wait()
+        same(tensor, torch.full((2,), 2.0))
+    if rank == 0:
+        dist.send(torch.ones(2), 1)
+    else:
+        dist.recv(tensor, 0)
+        same(tensor, torch.ones(2))
+    monitored_barrier(timeout=datetime.timedelta(days=100_000))
+    backend.allreduce([tensor], dist.AllreduceOptions()).wait(FOR_EVER)
+    dist.destroy_process_group()
 
 
 @fault(2)
