@@ -69,6 +69,11 @@ def reduce_in_arena(model: torch.nn.parallel.DistributedDataParallel) -> None:
     NCCL knows), and are reduced there without a copy. Every rank calls it once, before the first backward pass; it is
     the model's communication hook, so there can be no other. With `gradient_as_bucket_view=True` the gradients
     themselves lie there."""
+    if not hasattr(model, "reducer") or not hasattr(model, "process_group"):
+        raise TypeError(
+            "reduce_in_arena needs a model that DistributedDataParallel has made, and this one is of type "
+            f"{type(model).__name__}"
+        )
     backend = backend_of(model.process_group)
     if backend is None:
         raise ValueError("reduce_in_arena needs a model whose process group has the backend kolo")

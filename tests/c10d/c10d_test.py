@@ -648,6 +648,12 @@ def data_parallel_in_an_arena(rank, size):
     raises(ValueError, "whose process group has the backend kolo", lambda: kolo_torch.reduce_in_arena(over_gloo()))
 
 
+@check
+def no_model_for_an_arena(rank, size):
+    text = "needs a model that DistributedDataParallel has made, and this one is of type Sequential"
+    raises(TypeError, text, lambda: kolo_torch.reduce_in_arena(network()))
+
+
 def no_arena(rank, size):
     model = torch.nn.parallel.DistributedDataParallel(network())
     text = (
