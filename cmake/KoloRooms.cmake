@@ -19,7 +19,7 @@ set(KOLO_INCLUDE_ROOTS "${PROJECT_SOURCE_DIR}/include" "${PROJECT_BINARY_DIR}/in
 # A module is an object library of all .cpp files in its folder (default: the current one), and in those folders of it
 # that are no modules of their own. Symbols are hidden unless marked KOLO_API. A module without .cpp files is headers
 # only and makes no target.
-# With KOLO_UNITY its files are compiled together, ten at a time: names in their unnamed namespaces must differ.
+# With KOLO_UNITY its files are compiled together: names in their unnamed namespaces must differ.
 function(kolo_room name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "DIR" "FOLDERS;LIBS;DEFINITIONS")
   if(NOT arg_DIR)
@@ -34,9 +34,7 @@ function(kolo_room name)
     return()
   endif()
   add_library(kolo_room_${name} OBJECT ${sources})
-  set_target_properties(kolo_room_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
-                                                     VISIBILITY_INLINES_HIDDEN ON CXX_EXTENSIONS OFF)
-  kolo_compile_together(kolo_room_${name})
+  kolo_compile_module(kolo_room_${name})
   target_include_directories(kolo_room_${name} PRIVATE ${KOLO_INCLUDE_ROOTS})
   target_compile_definitions(kolo_room_${name} PRIVATE KOLO_VERSION_STRING="${PROJECT_VERSION}" ${arg_DEFINITIONS})
   if(KOLO_HAS_MPI)
@@ -47,15 +45,40 @@ function(kolo_room name)
   set_property(GLOBAL APPEND PROPERTY KOLO_ROOM_OBJECTS $<TARGET_OBJECTS:kolo_room_${name}>)
 endfunction()
 
-# kolo_compile_together(<target>): if KOLO_UNITY is on.
+# What most files include of the standard library.
+set(KOLO_STD_HEADERS <algorithm> <array> <atomic> <chrono> <condition_variable> <cstdint> <cstring> <deque> <functional>
+                     <map> <memory> <mutex> <numeric> <optional> <set> <sstream> <string> <string_view> <thread>
+                     <unordered_map> <utility> <variant> <vector>)
+
+# kolo_compile_together(<target> [<files in a unit>]): with KOLO_UNITY several files are one unit, all of them by default.
 function(kolo_compile_together target)
-  if(NOT KOLO_UNITY)
+  if(KOLO_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE "${ARGV1}")
+    # What a file keeps to itself gcc takes for a header's once the file is included.
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+  endif()
+endfunction()
+
+# kolo_compile_module(<target>): how the library's own files are compiled. With KOLO_UNITY they are compiled sixteen at a
+# time, behind a precompiled header of the standard library: in a third of the time. (The preset `clang` compiles each file
+# alone, and so finds an include that is missing.)
+function(kolo_compile_module target)
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
+                                             VISIBILITY_INLINES_HIDDEN ON CXX_EXTENSIONS OFF)
+  kolo_compile_together(${target} 16)
+  if(NOT KOLO_UNITY OR CMAKE_DISABLE_PRECOMPILE_HEADERS OR KOLO_COVERAGE)
     return()
   endif()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-    # What a file keeps to itself gcc takes for a header's once the file is included.
-    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+  target_compile_options(${target} PRIVATE ${KOLO_PRECOMPILED_HEADER_OPTIONS})
+  if(NOT TARGET kolo_std_header)
+    file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/std_header.cpp" CONTENT "// Compiled for its precompiled header.\n")
+    add_library(kolo_std_header OBJECT EXCLUDE_FROM_ALL "${PROJECT_BINARY_DIR}/std_header.cpp")
+    kolo_compile_module(kolo_std_header)
+    target_link_libraries(kolo_std_header PRIVATE kolo_build_flags Threads::Threads)
+    target_precompile_headers(kolo_std_header PRIVATE ${KOLO_STD_HEADERS})
+  endif()
+  if(NOT target STREQUAL kolo_std_header)
+    target_precompile_headers(${target} REUSE_FROM kolo_std_header)
   endif()
 endfunction()
 

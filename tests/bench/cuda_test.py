@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 def run(command, *flags):
-    return subprocess.run([*command, *flags], capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run([*command, *flags], capture_output=True, text=True, timeout=600, check=False)
 
 
 def records(command, *flags):

@@ -69,7 +69,7 @@ def torchrun(ranks, *command, hosts=1):
     if hosts > 1 or (is_old and can_make_hosts()):
         with_hosts = pathlib.Path(__file__).parents[2] / "scripts" / "with-hosts"
         command = [str(with_hosts), str(hosts), "--each", shlex.join(command)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     return re.sub(r"^\[default[0-9]+\]:", "", result.stdout, flags=re.MULTILINE)
 

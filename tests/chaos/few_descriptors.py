@@ -87,7 +87,7 @@ def run(flags, limit):
         complaints, verdict = judge(flags, limit, folder)
         job.terminate()
         try:
-            job.wait(timeout=10)
+            job.wait(timeout=600)
         except subprocess.TimeoutExpired:
             job.kill()
             job.wait()

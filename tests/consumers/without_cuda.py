@@ -18,7 +18,7 @@ CONTENT = re.compile(rb"libcuda|libcudart|libnccl|nv_fatbin|__cudaRegister|compu
 
 
 def output(*command):
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout
 
 
 def check_binary(file):

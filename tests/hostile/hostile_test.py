@@ -25,7 +25,7 @@ import threading
 import time
 
 KINDS = ("goes", "garbage", "long garbage", "replay", "half a replay", "frame", "half open")
-PATIENCE = 60
+PATIENCE = 600
 LAUNCHERS = ("KOLO_", "HOROVOD_", "OMPI_", "PMI", "MV2_", "SLURM_", "TORCHELASTIC_", "UCX_")
 
 

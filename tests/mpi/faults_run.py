@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 
-PATIENCE_S = 60
+PATIENCE_S = 600
 MPIRUN, PROGRAM, SCENARIO = sys.argv[1:4]
 RANKS, VICTIM = int(sys.argv[4]), int(sys.argv[5])
 

@@ -13,7 +13,7 @@ TRAINER = sys.argv[1]
 
 
 def run(*flags):
-    return subprocess.run([TRAINER, *flags], capture_output=True, text=True, timeout=60, check=False,
+    return subprocess.run([TRAINER, *flags], capture_output=True, text=True, timeout=600, check=False,
                           env={**os.environ, "KOLO_ALONE": "1"})
 
 

@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 
-PATIENCE_S = 60
+PATIENCE_S = 600
 MPIRUN, PROGRAM = sys.argv[1:3]
 RANKS = 3
 # A process's own exit status, whatever mpirun makes of it.

@@ -21,7 +21,7 @@ class CommandLine(unittest.TestCase):
         self.folder = Path(folder.name)
 
     def run_trainer(self, *flags, launcher=()):
-        return subprocess.run([*launcher, TRAINER, *flags], capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run([*launcher, TRAINER, *flags], capture_output=True, text=True, timeout=600, check=False)
 
     def train(self, *flags, launcher=()):
         """Trains, and returns what --json wrote."""

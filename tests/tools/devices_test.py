@@ -25,7 +25,7 @@ def run(folder, *flags, visible=None):
     environment["LD_LIBRARY_PATH"] = f"{folder}:{os.environ.get('LD_LIBRARY_PATH', '')}"
     if visible is not None:
         environment["CUDA_VISIBLE_DEVICES"] = visible
-    done = subprocess.run([KOLO_INFO, "--devices", *flags], env=environment, capture_output=True, text=True, timeout=50)
+    done = subprocess.run([KOLO_INFO, "--devices", *flags], env=environment, capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stderr) == (0, ""), done
     return done.stdout
 

@@ -31,7 +31,7 @@ def page(source, files):
         for file, record in files.items():
             (folder / file).write_text(json.dumps(record), encoding="utf-8")
         script = Path(source) / "scripts/internal/gpu_check_page.py"
-        subprocess.run([sys.executable, "-B", str(script), name], check=True, timeout=60)
+        subprocess.run([sys.executable, "-B", str(script), name], check=True, timeout=600)
         steps = json.loads((folder / "gpu-check.json").read_text(encoding="utf-8"))["steps"]
         assert [step["verdict"] for step in steps] == ["passed", "failed", "needs a device", "not run"], steps
         return (folder / "gpu-check.md").read_text(encoding="utf-8")

@@ -28,7 +28,7 @@ PEER = {"time_us": NUMBER, "time_p10_us": NUMBER, "time_p90_us": NUMBER, "ratio"
 
 
 def run(command, *flags):
-    return subprocess.run([*command, *flags], capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run([*command, *flags], capture_output=True, text=True, timeout=600, check=False)
 
 
 def records(command, *flags):
@@ -154,7 +154,7 @@ def check_turns(command):
         common = ["allreduce", "-b", "4K", "-e", "64K", "-f", "4", "-t", "0.05", "-n", "2", "--baseline", "mpi"]
         jobs = [subprocess.Popen([*command, *common, "--turn", f"{i}/2:{folder}", "--json", f"{folder}/{i}.json",
                                   *(["--peer-only"] if i else [])], stdout=subprocess.DEVNULL) for i in range(2)]
-        assert [job.wait(timeout=100) for job in jobs] == [0, 0]
+        assert [job.wait(timeout=600) for job in jobs] == [0, 0]
         rows = [json.loads(Path(f"{folder}/{i}.json").read_text()) for i in range(2)]
         assert [row["bytes"] for row in rows[0]] == [row["bytes"] for row in rows[1]] and len(rows[0]) == 6, rows
 
@@ -168,7 +168,7 @@ def check_interrupt(command):
         while not job.stdout.readline().lstrip().startswith("4 "):  # the first row is done, the next under way
             assert job.poll() is None
         job.send_signal(signal.SIGINT)
-        _, errors = job.communicate(timeout=60)
+        _, errors = job.communicate(timeout=600)
         assert job.returncode != 0 and "interrupted" in errors, (job.returncode, errors)
         assert json.loads(file.read_text())[0]["bytes"] == 4
 

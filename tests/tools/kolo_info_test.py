@@ -20,7 +20,7 @@ def run(*flags, **variables):
     """Runs it in an environment without Kolo's variables but for these; returns the finished process."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("KOLO_", "HOROVOD_"))}
     environment.update(variables)
-    return subprocess.run([*LAUNCHER, KOLO_INFO, *flags], env=environment, capture_output=True, text=True, timeout=50)
+    return subprocess.run([*LAUNCHER, KOLO_INFO, *flags], env=environment, capture_output=True, text=True, timeout=600)
 
 
 def documented_variables():

@@ -17,7 +17,7 @@ ENVIRONMENT = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
 
 
 def run(*command):
-    return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=50, check=False)
+    return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=600, check=False)
 
 
 def must_refuse(status, *command):
