@@ -22,7 +22,7 @@ void check(ncclResult_t result, const char* call) {
   if (result != ncclSuccess) throw std::runtime_error(std::string(call) + ": " + ncclGetErrorString(result));
 }
 
-ncclDataType_t type_of(DType dtype) {
+ncclDataType_t nccl_type_of(DType dtype) {
   switch (dtype) {
   case DType::boolean:
   case DType::uint8:
@@ -53,7 +53,7 @@ ncclDataType_t type_of(DType dtype) {
 }
 
 /// Booleans are bytes of 0 and 1.
-ncclRedOp_t op_of(DType dtype, ReduceOp op) {
+ncclRedOp_t nccl_op_of(DType dtype, ReduceOp op) {
   const bool boolean = dtype == DType::boolean;
   switch (op) {
   case ReduceOp::sum:
@@ -95,36 +95,36 @@ class NcclPeer final : public Peer {
 
   [[nodiscard]] std::string name() const override { return "nccl"; }
   void check_can(DType dtype, ReduceOp /*op*/, std::int64_t /*count*/) const override {
-    static_cast<void>(type_of(dtype));
+    static_cast<void>(nccl_type_of(dtype));
   }
   /// ncclAvg multiplies by 1/n before it adds, which rounds unless n is a power of two.
   [[nodiscard]] bool is_exact(ReduceOp op) const override {
     return op != ReduceOp::average || (ranks_ & (ranks_ - 1)) == 0;
   }
   void allreduce(Buffer& in, Buffer& out, ReduceOp op) override {
-    check(ncclAllReduce(in.data(), out.data(), count_of(in.elements()), type_of(in.dtype()), op_of(in.dtype(), op),
+    check(ncclAllReduce(in.data(), out.data(), count_of(in.elements()), nccl_type_of(in.dtype()), nccl_op_of(in.dtype(), op),
                         raw_, stream_),
           "ncclAllReduce");
   }
   void reduce(Buffer& in, Buffer& out, ReduceOp op, int root) override {
-    check(ncclReduce(in.data(), out.data(), count_of(in.elements()), type_of(in.dtype()), op_of(in.dtype(), op), root,
+    check(ncclReduce(in.data(), out.data(), count_of(in.elements()), nccl_type_of(in.dtype()), nccl_op_of(in.dtype(), op), root,
                      raw_, stream_),
           "ncclReduce");
   }
   void broadcast(Buffer& in, Buffer& out, int root) override {
-    check(ncclBroadcast(in.data(), out.data(), count_of(in.elements()), type_of(in.dtype()), root, raw_, stream_),
+    check(ncclBroadcast(in.data(), out.data(), count_of(in.elements()), nccl_type_of(in.dtype()), root, raw_, stream_),
           "ncclBroadcast");
   }
   void allgather(Buffer& in, Buffer& out) override {
-    check(ncclAllGather(in.data(), out.data(), count_of(in.elements()), type_of(in.dtype()), raw_, stream_),
+    check(ncclAllGather(in.data(), out.data(), count_of(in.elements()), nccl_type_of(in.dtype()), raw_, stream_),
           "ncclAllGather");
   }
   void gather(Buffer& in, Buffer& out, int root) override {
     const std::int64_t part = in.elements();
     begin_group();
-    check(ncclSend(in.data(), count_of(part), type_of(in.dtype()), root, raw_, stream_), "ncclSend");
+    check(ncclSend(in.data(), count_of(part), nccl_type_of(in.dtype()), root, raw_, stream_), "ncclSend");
     for (int peer = 0; rank_ == root && peer < ranks_; ++peer)
-      check(ncclRecv(out.part(peer * part, part).data(), count_of(part), type_of(in.dtype()), peer, raw_, stream_),
+      check(ncclRecv(out.part(peer * part, part).data(), count_of(part), nccl_type_of(in.dtype()), peer, raw_, stream_),
             "ncclRecv");
     end_group();
   }
@@ -132,18 +132,18 @@ class NcclPeer final : public Peer {
     const std::int64_t part = out.elements();
     begin_group();
     for (int peer = 0; rank_ == root && peer < ranks_; ++peer)
-      check(ncclSend(in.part(peer * part, part).data(), count_of(part), type_of(in.dtype()), peer, raw_, stream_),
+      check(ncclSend(in.part(peer * part, part).data(), count_of(part), nccl_type_of(in.dtype()), peer, raw_, stream_),
             "ncclSend");
-    check(ncclRecv(out.data(), count_of(part), type_of(in.dtype()), root, raw_, stream_), "ncclRecv");
+    check(ncclRecv(out.data(), count_of(part), nccl_type_of(in.dtype()), root, raw_, stream_), "ncclRecv");
     end_group();
   }
   void alltoall(Buffer& in, Buffer& out) override {
     const std::int64_t part = in.elements() / ranks_;
     begin_group();
     for (int peer = 0; peer < ranks_; ++peer) {
-      check(ncclSend(in.part(peer * part, part).data(), count_of(part), type_of(in.dtype()), peer, raw_, stream_),
+      check(ncclSend(in.part(peer * part, part).data(), count_of(part), nccl_type_of(in.dtype()), peer, raw_, stream_),
             "ncclSend");
-      check(ncclRecv(out.part(peer * part, part).data(), count_of(part), type_of(in.dtype()), peer, raw_, stream_),
+      check(ncclRecv(out.part(peer * part, part).data(), count_of(part), nccl_type_of(in.dtype()), peer, raw_, stream_),
             "ncclRecv");
     }
     end_group();
@@ -151,7 +151,7 @@ class NcclPeer final : public Peer {
   void reduce_scatter(Buffer& in, Buffer& out, ReduceOp op) override {
     const std::int64_t part = in.elements() / ranks_;
     void* const to = &in == &out ? in.part(in_place_at(part), part).data() : out.data();
-    check(ncclReduceScatter(in.data(), to, count_of(part), type_of(in.dtype()), op_of(in.dtype(), op), raw_, stream_),
+    check(ncclReduceScatter(in.data(), to, count_of(part), nccl_type_of(in.dtype()), nccl_op_of(in.dtype(), op), raw_, stream_),
           "ncclReduceScatter");
   }
   [[nodiscard]] std::int64_t in_place_at(std::int64_t part) const override { return rank_ * part; }
@@ -172,10 +172,10 @@ class NcclPeer final : public Peer {
 
  private:
   void send(Buffer& in, int to) {
-    check(ncclSend(in.data(), count_of(in.elements()), type_of(in.dtype()), to, raw_, stream_), "ncclSend");
+    check(ncclSend(in.data(), count_of(in.elements()), nccl_type_of(in.dtype()), to, raw_, stream_), "ncclSend");
   }
   void receive(Buffer& out, int from) {
-    check(ncclRecv(out.data(), count_of(out.elements()), type_of(out.dtype()), from, raw_, stream_), "ncclRecv");
+    check(ncclRecv(out.data(), count_of(out.elements()), nccl_type_of(out.dtype()), from, raw_, stream_), "ncclRecv");
   }
 
   const int rank_;

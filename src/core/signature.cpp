@@ -223,7 +223,7 @@ std::string describe_ranks(const std::vector<std::int32_t>& ascending) {
     if (end - i < 3) end = i + 1;
     if (i > 0) text += end == ascending.size() ? " and " : ", ";
     text += std::to_string(ascending[i]);
-    if (end - i >= 3) text.append(1, '-').append(std::to_string(ascending[end - 1]));
+    if (end - i >= 3) text += "-" + std::to_string(ascending[end - 1]);
     i = end;
   }
   return text;
