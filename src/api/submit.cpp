@@ -156,17 +156,12 @@ core::Signature allreduce_signature(const ConstTensorView& in, const AllreduceOp
   return signature;
 }
 
-/// Of a tensor in the CPU's memory.
+/// What differs between an operation's calls: it may have had one before.
 template <class View>
-std::shared_ptr<detail::HandleState> make_allreduce(engine::Entry& entry,
-                                                    std::shared_ptr<const core::Signature> signature, const View& in,
-                                                    const TensorView& out, const AllreduceOptions& options) {
-  auto operation = std::make_shared<detail::HandleState>();
-  operation->entry = &entry;
-  operation->signature = std::move(signature);
-  operation->buffers.push_back(buffer_of(in, out.data()));
-  operation->timeout = options.timeout;
-  return operation;
+void set_call(detail::HandleState& operation, const View& in, const TensorView& out, const AllreduceOptions& options) {
+  operation.buffers.resize(1);
+  operation.buffers.front() = buffer_of(in, out.data());
+  operation.timeout = options.timeout;
 }
 
 /// `View`: of the input, as the caller gave it. Views are long, and many small tensors are submitted one by one.
@@ -186,7 +181,13 @@ std::shared_ptr<detail::HandleState> submit_allreduce_of(const Group& group, std
   if (!entry.signature || !is_same_allreduce(*entry.signature, in, options)) {
     return start(engine, claim, allreduce_request(name, in, out, in_place, options));
   }
-  std::shared_ptr<detail::HandleState> operation = make_allreduce(entry, entry.signature, in, out, options);
+  if (!engine::try_reuse(entry.last)) {
+    entry.last = std::make_shared<detail::HandleState>();
+    entry.last->entry = &entry;
+  }
+  std::shared_ptr<detail::HandleState> operation = entry.last;
+  if (operation->signature != entry.signature) operation->signature = entry.signature;
+  set_call(*operation, in, out, options);
   claim.submitted();
   engine.submit(operation, false);
   return operation;
@@ -235,8 +236,11 @@ std::shared_ptr<detail::HandleState> call_allreduce_of(const Group& group, const
   check_tensors(core::CollectiveKind::allreduce, {}, in, out, in_place, options);
   const auto [engine, set] = group.parts();
   engine.check_usable();
-  std::shared_ptr<detail::HandleState> operation =
-      make_allreduce(set.sequence.entry(), set.names.share(allreduce_signature(in, options)), in, out, options);
+  std::shared_ptr<detail::HandleState> operation = set.sequence.take();
+  if (!operation->signature || !is_same_allreduce(*operation->signature, in, options)) {
+    operation->signature = set.names.share(allreduce_signature(in, options));
+  }
+  set_call(*operation, in, out, options);
   engine.submit(operation, false);
   return operation;
 }

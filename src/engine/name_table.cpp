@@ -91,6 +91,7 @@ void NameIndex::take_out(Entry& entry) noexcept {
   places_[hole] = {};
   entry.name.clear();
   entry.signature.reset();
+  entry.last.reset();
   free_.push_back(entry.number);
 }
 

@@ -47,6 +47,8 @@ struct alignas(base::kCacheLine) Entry {
   // -- whoever has claimed the entry
   /// The last signature under this name: an equal one is the same object, which makes submitting cheap.
   std::shared_ptr<const core::Signature> signature;
+  /// That of the last all-reduce of one tensor of the CPU, for the next one.
+  OperationPtr last;
 
   // -- the index's
   std::uint32_t number = 0;

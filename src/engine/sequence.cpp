@@ -13,6 +13,22 @@
 
 namespace kolo::engine {
 
+OperationPtr Sequence::take() {
+  const base::MutexLock lock(mutex_);
+  OperationPtr operation;
+  if (!kept_.empty() && kept_.front()->settled()) {
+    operation = std::move(kept_.front());
+    kept_.pop_front();
+    if (!try_reuse(operation)) operation.reset();  // it failed, or somebody has it
+  }
+  if (!operation) {
+    operation = std::make_shared<Operation>();
+    operation->entry = &entry_;
+  }
+  if (kept_.size() < kMostKept) kept_.push_back(operation);
+  return operation;
+}
+
 std::vector<OperationPtr> Sequence::pop_behind(core::Round last) {
   const auto first =
       std::find_if(waiting_.begin(), waiting_.end(), [last](const auto& one) { return one->call > last; });

@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <deque>
 #include <utility>
 #include <vector>
 
 #include <boost/circular_buffer.hpp>
 
+#include "base/mutex.hpp"
 #include "control/messages.hpp"
 #include "engine/name_table.hpp"
 #include "engine/operation.hpp"
@@ -40,6 +42,10 @@ class Sequence {
   // -- any thread
   /// Of all calls.
   [[nodiscard]] Entry& entry() noexcept { return entry_; }
+  /// The operation of an all-reduce of one tensor of the CPU: a new one, or that of an earlier such call, with its
+  /// signature and its buffer. They come back in the order of the calls, so a program that repeats its calls finds the
+  /// signature of each.
+  [[nodiscard]] OperationPtr take();
   /// Of its name, the same on all ranks.
   [[nodiscard]] std::uint64_t hash() const noexcept { return entry_.hash; }
 
@@ -64,7 +70,12 @@ class Sequence {
   void clear() noexcept { waiting_.clear(); }
 
  private:
+  /// So many operations are kept for later calls.
+  static constexpr std::size_t kMostKept = 4096;
+
   Entry entry_;
+  base::Mutex mutex_;
+  std::deque<OperationPtr> kept_ KOLO_GUARDED_BY(mutex_);
   boost::circular_buffer<OperationPtr> waiting_;
 };
 

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <map>
+#include <memory>
 #include <random>
 #include <string>
 #include <thread>
@@ -135,12 +136,14 @@ TEST(NameTable, NamesThatTheDriverNeverSawGoWithWhoHadThem) {
 TEST(NameTable, AnEntryServesForAnotherNameAfterItsOwnHasGone) {
   NameTable names(kolo::core::kGlobalSet);
   Entry& first = names.claim("first");
+  first.last = std::make_shared<kolo::engine::Operation>();
   names.set_slot(first, 0);
   names.finished(first);
   names.forget(first);
   Entry& second = names.claim("second");
   EXPECT_EQ(&second, &first);
   EXPECT_EQ(second.name, "second");
+  EXPECT_EQ(second.last, nullptr);
   EXPECT_EQ(second.signature, nullptr);
   EXPECT_FALSE(second.slot.has_value());
   EXPECT_NE(&names.claim("first"), &second);
