@@ -118,13 +118,14 @@ CpuShare cpu_share(const std::vector<RankCpus>& ranks, std::size_t self) {
 
 WaitPolicy choose_wait_policy(int cpus, int local_ranks, std::int64_t spin_us) {
   using std::chrono::microseconds;
-  // A pause takes 10 to 50 ns, so these are 3 to 15 us: a peer with a CPU of its own answers within that. The active
+  // A pause takes 10 to 50 ns, so these are 7 to 35 us: a peer with a CPU of its own answers within that. The active
   // times cover some round trips of sleeping and waking (about 50 us); a thread that yields looks longer, because its
   // looking takes nothing from others.
-  constexpr WaitPolicy kOwnCpu{300, microseconds(200)};
+  constexpr WaitPolicy kOwnCpu{700, microseconds(200)};
+  constexpr int kBackgroundPauses = 300;
   constexpr WaitPolicy kSharedCpu{0, microseconds(1000)};
   WaitPolicy policy = cpus >= local_ranks ? kOwnCpu : kSharedCpu;
-  if (cpus >= 2 * local_ranks) policy.background_pauses = policy.pauses_before_yield;
+  if (cpus >= 2 * local_ranks) policy.background_pauses = kBackgroundPauses;
   if (spin_us >= 0) policy.active = microseconds(spin_us);
   return policy;
 }

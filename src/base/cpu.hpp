@@ -41,9 +41,10 @@ std::string system_name(const std::filesystem::path& root = "/");
 /// host's name, which tells copies of one virtual machine apart. `root` is the file system's, for tests.
 std::string machine_name(const std::filesystem::path& root = "/");
 
-/// How a thread waits for something that should come soon: pause, then yield, and after a while sleep.
+/// How a thread waits for something that should come soon: it looks again and again, and sleeps after a while. Between
+/// looks it pauses, or, where ranks share CPUs, yields its CPU.
 struct WaitPolicy {
-  int pauses_before_yield = 0;
+  int pauses = 0;                      ///< for how long a peer with a CPU of its own is looked for; 0: ranks share CPUs
   std::chrono::nanoseconds active{0};  ///< how long to look before sleeping; 0 sleeps at once
   int background_pauses = 0;           ///< how long a thread looks that is there beside one that computes
 
@@ -72,9 +73,10 @@ struct CpuShare {
 CpuShare cpu_share(const std::vector<RankCpus>& ranks, std::size_t self);
 
 /// The policy for a rank that waits for its peers, `local_ranks` of which, itself among them, share `cpus`. With a CPU
-/// each, waiting spins briefly; it yields after that, since a bound rank shares its one CPU with its own background
-/// thread. With fewer CPUs than ranks it yields at once, for the awaited peer may need this very CPU. `spin_us` is
-/// KOLO_SPIN_US: it replaces the active time unless negative.
+/// each it never yields: if other programs compute on that CPU, a yield gives them whole time slices, and ranks that
+/// yield to them hardly ever run at the same time. A rank that pauses is taken off its CPU when its share is used up,
+/// and one that sleeps comes back soon. With fewer CPUs than ranks a rank yields, for the awaited peer may need this
+/// very CPU. `spin_us` is KOLO_SPIN_US: it replaces the active time unless negative.
 WaitPolicy choose_wait_policy(int cpus, int local_ranks, std::int64_t spin_us = -1);
 
 /// One wait:
@@ -97,7 +99,7 @@ class Waiter {
 
   /// Passes a little time: a pause or a yield.
   void step() noexcept {
-    const bool pausing = steps_ < policy_.pauses_before_yield;
+    const bool pausing = policy_.pauses > 0;
     if (pausing) {
       cpu_relax();
     } else {

@@ -287,7 +287,7 @@ base::WaitPolicy Engine::policy_for(const Operation& operation) {
     return is_rung() && operation.bytes() >= kManyBytes ? brief_policy() : wait_policy_;
   }
   base::WaitPolicy policy = wait_policy_;
-  if (policy.pauses_before_yield == 0 && messages_.is_read_by_peer(*operation.message)) {
+  if (policy.pauses == 0 && messages_.is_read_by_peer(*operation.message)) {
     const auto bytes = static_cast<std::int64_t>(std::min(operation.message->bytes, kMostWaitedFor));
     policy.active = std::max(policy.active, kReadingOfByte * bytes);
   }
@@ -347,11 +347,12 @@ void Engine::drive_until(Done done, base::Time until) {
 /// For a thread that waits for something beside the engine: drives while nobody else does, until `done` or until the
 /// time has come. Never sleeps.
 void Engine::help_until(const std::function<bool()>& done, base::Time until) {
+  base::Waiter waiter(wait_policy_);
   while (!done() && base::now() < until) {
     if (driver_.try_take()) {
       drive(done, until, wait_policy_);
     } else {
-      std::this_thread::yield();
+      waiter.step();
     }
   }
 }

@@ -77,7 +77,7 @@ Engine::Engine(EngineParts parts)
       callers_(inter_ ? inter_->callers() : nullptr), mailbox_(static_cast<std::size_t>(settings_.mailbox_capacity)),
       changes_(callers_ != nullptr ? &callers_->changes() : nullptr), errands_(*logger_),
       messages_(topology_, parts.layout.messages(link_->memory()), *link_, std::move(parts.peers),
-                static_cast<std::uint64_t>(settings_.direct_bytes), wait_policy_.pauses_before_yield > 0, inter_),
+                static_cast<std::uint64_t>(settings_.direct_bytes), wait_policy_.pauses > 0, inter_),
       board_(link_->memory(), board_shape(settings_, topology_.local_size()), topology_.local_rank),
       driver_(board_, *link_), sets_(topology_, {settings_, parts.layout, link_->memory(), std::move(parts.make_plane),
                                                  std::move(parts.make_device_plane)}),

@@ -37,7 +37,7 @@ bool Engine::express(SetState& set, const ExpressCall& call) {
 Verdict Engine::await_verdict(control::Express& express) {
   const auto is_decided = [&express] { return express.look() != Verdict::undecided; };
   base::Waiter waiter(wait_policy_);
-  for (int steps = wait_policy_.pauses_before_yield + kYields; steps > 0; --steps) {
+  for (int steps = wait_policy_.pauses + kYields; steps > 0; --steps) {
     if (is_decided()) return express.look();
     waiter.step();
   }

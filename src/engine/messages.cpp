@@ -124,29 +124,26 @@ void Engine::wait_for(Span<p2p::Message* const> messages, std::optional<std::chr
 bool Engine::look_out(p2p::Message& message) {
   using Look = p2p::Messenger::Look;
   const int pauses = pauses_a_look();
-  int looks = pauses > 0 ? wait_policy_.pauses_before_yield / pauses : 0;
-  int turns = kTurnsOfPeers;
+  int looks = pauses > 0 ? wait_policy_.pauses / pauses : kTurnsOfPeers;
   std::uint64_t moves = kMovesOfOthers + message.bytes / kLeastMove;
   if (messages_.has_news()) tell_driver();  // that others' messages have ended
-  while (turns > 0 && moves > 0) {
-    const Look look = messages_.look(message, looks > 0 ? pauses : 0);
+  while (looks > 0 && moves > 0) {
+    const Look look = messages_.look(message, pauses);
     if (look == Look::done) return true;
     for (int yields = kTurnsOfPeers; yields > 0 && messages_.is_awaited(); --yields) std::this_thread::yield();
     if (look == Look::moved) {
       --moves;
       if (messages_.has_news()) tell_driver();
-    } else if (looks > 0) {
-      --looks;
     } else {
-      --turns;
-      std::this_thread::yield();
+      --looks;
+      if (pauses == 0) std::this_thread::yield();
     }
   }
   return false;
 }
 
 /// How often who has a CPU of its own pauses for a message before it looks for whatever else there is to move.
-int Engine::pauses_a_look() const noexcept { return std::min(wait_policy_.pauses_before_yield, kPausesALook); }
+int Engine::pauses_a_look() const noexcept { return std::min(wait_policy_.pauses, kPausesALook); }
 
 void Engine::transfer(Span<const std::shared_ptr<MessageOperation>> operations,
                       std::optional<std::chrono::nanoseconds> timeout) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -10,11 +11,22 @@
 #include <vector>
 
 #include <sched.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <gtest/gtest.h>
 
 #include "base/cgroup.hpp"
+
+namespace {
+std::atomic<int> yields{0};
+}
+
+/// The system's, counted: std::this_thread::yield calls this one.
+extern "C" int sched_yield() noexcept {
+  ++yields;
+  return static_cast<int>(::syscall(SYS_sched_yield));
+}
 
 namespace kolo::base {
 namespace {
@@ -208,14 +220,25 @@ TEST(CpuShare, AllRanksOfAMachineAgree) {
 }
 
 TEST(WaitPolicy, FollowsTheCpusThereAre) {
-  EXPECT_GT(choose_wait_policy(2, 2).pauses_before_yield, 0);
+  EXPECT_GT(choose_wait_policy(2, 2).pauses, 0);
   EXPECT_EQ(choose_wait_policy(2, 2), choose_wait_policy(15, 8));
   EXPECT_EQ(choose_wait_policy(2, 2).background_pauses, 0) << "no CPU for a second thread of each rank";
   EXPECT_GT(choose_wait_policy(4, 2).background_pauses, 0);
-  EXPECT_EQ(choose_wait_policy(2, 3).pauses_before_yield, 0);
+  EXPECT_EQ(choose_wait_policy(2, 3).pauses, 0);
   EXPECT_GT(choose_wait_policy(2, 3).active, nanoseconds(0));
   EXPECT_EQ(choose_wait_policy(2, 2, 7).active, microseconds(7));
   EXPECT_EQ(choose_wait_policy(1, 2, 0).active, nanoseconds(0));
+}
+
+/// If other programs compute on its CPU, each yield would give them a time slice.
+TEST(Waiter, YieldsToRanksAlone) {
+  Waiter beside_strangers(choose_wait_policy(2, 2));
+  yields = 0;
+  for (int i = 0; i < 10000; ++i) beside_strangers.step();
+  EXPECT_EQ(yields, 0);
+  Waiter beside_ranks(choose_wait_policy(2, 3));
+  for (int i = 0; i < 100; ++i) beside_ranks.step();
+  EXPECT_EQ(yields, 100);
 }
 
 TEST(Waiter, WithoutActiveTimeSleepsAtOnce) {
