@@ -3,13 +3,11 @@
 
 #include <exception>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include <kolo/error.hpp>
 
 #include "base/check.hpp"
-#include "base/mutex.hpp"
 #include "mpi/mpi_api.hpp"
 #include "mpi/mpi_borrow.hpp"
 #include "mpi/mpi_exchange.hpp"
@@ -30,13 +28,6 @@ void require_usable_mpi() {
   }
 }
 
-/// Below MPI_THREAD_MULTIPLE no two threads may be in MPI at once. (A collective that waits for other ranks holds the
-/// gate meanwhile: below MULTIPLE other threads' data stands still while a context is made.)
-std::optional<base::MutexLock<std::mutex>> hold(transport::CallerGate& gate) {
-  if (is_finalized() || thread_level() == ThreadLevel::multiple) return std::nullopt;
-  return std::optional<base::MutexLock<std::mutex>>(std::in_place, gate.mutex());
-}
-
 /// A rank that cannot make the communicator does not know which rank held it up. One more roll call, on the program's
 /// communicator, names those that did not come.
 Communicator duplicate(MPI_Comm theirs, base::Duration patience) {
@@ -55,8 +46,7 @@ Communicator duplicate(MPI_Comm theirs, base::Duration patience) {
 
 }  // namespace
 
-std::unique_ptr<MpiBootstrap> borrow(MPI_Comm theirs, NodeJoiner joiner, base::Duration patience,
-                                     std::shared_ptr<transport::CallerGate> gate) {
+std::unique_ptr<MpiBootstrap> borrow(MPI_Comm theirs, NodeJoiner joiner, base::Duration patience) {
   require_usable_mpi();
   if (theirs == MPI_COMM_NULL) {
     throw Error(ErrorCode::invalid_argument,
@@ -66,33 +56,27 @@ std::unique_ptr<MpiBootstrap> borrow(MPI_Comm theirs, NodeJoiner joiner, base::D
     throw Error(ErrorCode::invalid_argument,
                 "the communicator is an intercommunicator; merge its two groups with MPI_Intercomm_merge");
   }
-  if (gate == nullptr) gate = std::make_shared<transport::CallerGate>();
-  const auto held = hold(*gate);
   roll_call(theirs, "roll call", patience, base::now());
-  return std::make_unique<MpiBootstrap>(std::make_unique<MpiExchange>(duplicate(theirs, patience)), std::move(gate),
-                                        std::move(joiner));
+  return std::make_unique<MpiBootstrap>(std::make_unique<MpiExchange>(duplicate(theirs, patience)), std::move(joiner));
 }
 
-std::unique_ptr<MpiBootstrap> MpiBootstrap::of_world(NodeJoiner joiner, base::Duration patience,
-                                                     std::shared_ptr<transport::CallerGate> gate) {
-  return borrow(MPI_COMM_WORLD, std::move(joiner), patience, std::move(gate));
+std::unique_ptr<MpiBootstrap> MpiBootstrap::of_world(NodeJoiner joiner, base::Duration patience) {
+  return borrow(MPI_COMM_WORLD, std::move(joiner), patience);
 }
 
-MpiBootstrap::MpiBootstrap(std::unique_ptr<MpiExchange> exchange, std::shared_ptr<transport::CallerGate> gate,
-                           NodeJoiner joiner)
-    : exchange_(std::move(exchange)), gate_(std::move(gate)), joiner_(std::move(joiner)) {}
+MpiBootstrap::MpiBootstrap(std::unique_ptr<MpiExchange> exchange, NodeJoiner joiner)
+    : exchange_(std::move(exchange)), rank_(exchange_->rank()), size_(exchange_->size()), joiner_(std::move(joiner)) {}
 
-MpiBootstrap::~MpiBootstrap() {
-  const auto held = hold(*gate_);
-  exchange_.reset();
-}
+MpiBootstrap::~MpiBootstrap() = default;
 
-int MpiBootstrap::rank() const noexcept { return exchange_->rank(); }
-int MpiBootstrap::size() const noexcept { return exchange_->size(); }
+int MpiBootstrap::rank() const noexcept { return rank_; }
+int MpiBootstrap::size() const noexcept { return size_; }
+void MpiBootstrap::close() noexcept { exchange_.reset(); }
 
 std::vector<std::string> MpiBootstrap::exchange(std::string_view label, const std::string& mine,
                                                 base::Duration patience, base::Time begun) {
-  const auto held = hold(*gate_);
+  if (exchange_ == nullptr) throw Error(ErrorCode::transport, "the start of this job is over");
+  require_usable_mpi();  // the context may be made on another thread than the bootstrap
   return exchange_->exchange(label, mine, patience, begun);
 }
 
@@ -104,30 +88,16 @@ std::shared_ptr<transport::NodeLink> MpiBootstrap::join_node(const core::Topolog
 std::shared_ptr<transport::InterNode> MpiBootstrap::inter_node(const core::Topology& topology,
                                                                base::Duration patience) {
   KOLO_CHECK(topology.size == size()) << "a topology of " << topology.size << " ranks for a world of " << size();
-  std::shared_ptr<transport::InterNode> transport;
-  {
-    const auto held = hold(*gate_);
-    transport = std::make_shared<MpiInterNode>(exchange_->duplicate(patience));
+  const std::vector<std::string> levels = exchange("thread level", std::string(to_string(thread_level())), patience);
+  for (std::size_t rank = 0; rank < levels.size(); ++rank) {
+    if (levels[rank] == to_string(ThreadLevel::multiple)) continue;
+    throw Error(ErrorCode::unsupported,
+                "MPI carries data between nodes only with MPI_THREAD_MULTIPLE, and rank " + std::to_string(rank) +
+                    " has MPI_THREAD_" + levels[rank] +
+                    ": ask MPI_Init_thread for MPI_THREAD_MULTIPLE on every rank, or let UCX carry the data "
+                    "(KOLO_TRANSPORT=ucx, with UCX installed on every host; Debian: libucx0)");
   }
-  return std::make_shared<transport::PolledInterNode>(std::move(transport), call_rule());  // which passes the gate
-}
-
-/// Who may call the transport; empty: any thread.
-std::optional<transport::CallRule> MpiBootstrap::call_rule() const {
-  const ThreadLevel level = thread_level();
-  if (level == ThreadLevel::multiple) return std::nullopt;
-  transport::CallRule rule;
-  rule.gate = gate_;
-  rule.any_thread = level == ThreadLevel::serialized;
-  rule.only = std::this_thread::get_id();  // require_usable_mpi: the one that may
-  rule.refusal = "this thread may not wait for a collective between nodes: MPI was initialised with thread level " +
-                 std::string(to_string(level)) +
-                 ", so only the thread that initialised it may; poll with done() here while that thread calls Kolo, or "
-                 "ask MPI_Init_thread for MPI_THREAD_MULTIPLE";
-  rule.hindrance =
-      "only a thread that may call MPI can do that (the thread level is below MPI_THREAD_MULTIPLE), and none of these "
-      "is in a call of Kolo";
-  return rule;
+  return std::make_shared<transport::PolledInterNode>(std::make_shared<MpiInterNode>(exchange_->duplicate(patience)));
 }
 
 std::string MpiBootstrap::describe() const {

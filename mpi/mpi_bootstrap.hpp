@@ -6,13 +6,11 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "bootstrap/bootstrap.hpp"
-#include "transport/gated_inter_node.hpp"
 
 namespace kolo::mpi {
 
@@ -23,22 +21,19 @@ using NodeJoiner = std::function<std::shared_ptr<transport::NodeLink>(
     bootstrap::Bootstrap& bootstrap, const core::Topology& topology, std::size_t bytes, const std::string& job_key,
     base::Duration patience)>;
 
-/// MPI must be initialised, and outlive it and the transports that it made. Who may call it, and its transport, follows
-/// from MPI's thread level:
+/// MPI must be initialised, and outlive it and the transports that it made. MPI's thread level decides two things.
 ///
-///   MULTIPLE           any thread
-///   SERIALIZED         a thread that is inside a call of Kolo's, one at a time in the whole process: they pass the
-///                      process's gate, and the program promises that it does not call MPI itself meanwhile
-///   FUNNELED, SINGLE   the thread that initialised MPI, while it is inside a call of Kolo's
+/// Who may call this: any thread with MULTIPLE; with SERIALIZED any thread while the program keeps all others out of
+/// MPI, as around a call of MPI of its own; with FUNNELED and SINGLE the thread that initialised MPI, and others get an
+/// Error (unsupported).
 ///
-/// So below MULTIPLE nothing moves between nodes while the program computes.
+/// Whether MPI may carry data: with MULTIPLE on every rank alone, because the engine calls the transport from threads
+/// of its own. Below that nothing calls MPI once the start is over (`close`).
 class MpiBootstrap final : public bootstrap::Bootstrap {
  public:
   /// All ranks of the job: `borrow(MPI_COMM_WORLD)`, see mpi_borrow.hpp.
-  /// `gate`: the process's, which all contexts share; without one this world has a gate of its own.
-  static std::unique_ptr<MpiBootstrap> of_world(NodeJoiner joiner, base::Duration patience,
-                                                std::shared_ptr<transport::CallerGate> gate = nullptr);
-  MpiBootstrap(std::unique_ptr<MpiExchange> exchange, std::shared_ptr<transport::CallerGate> gate, NodeJoiner joiner);
+  static std::unique_ptr<MpiBootstrap> of_world(NodeJoiner joiner, base::Duration patience);
+  MpiBootstrap(std::unique_ptr<MpiExchange> exchange, NodeJoiner joiner);
   ~MpiBootstrap() override;
 
   [[nodiscard]] int rank() const noexcept override;
@@ -49,12 +44,13 @@ class MpiBootstrap final : public bootstrap::Bootstrap {
                                                  const std::string& job_key, base::Duration patience) override;
   std::shared_ptr<transport::InterNode> inter_node(const core::Topology& topology, base::Duration patience) override;
   [[nodiscard]] std::string describe() const override;
+  /// Frees the communicator: the end of a context makes no call of MPI.
+  void close() noexcept override;
 
  private:
-  [[nodiscard]] std::optional<transport::CallRule> call_rule() const;
-
-  std::unique_ptr<MpiExchange> exchange_;
-  const std::shared_ptr<transport::CallerGate> gate_;
+  std::unique_ptr<MpiExchange> exchange_;  // null once the start is over
+  const int rank_;
+  const int size_;
   NodeJoiner joiner_;
 };
 

@@ -15,8 +15,6 @@ namespace kolo::mpi {
 /// transport when MPI is not initialised, is finalised, or fails, or when not all ranks come within `patience` (the
 /// sentence names them, and says that MPI cannot be finalised any more); unsupported on a thread that may not call MPI;
 /// invalid_argument for MPI_COMM_NULL and intercommunicators.
-/// `gate`: as MpiBootstrap::of_world has it.
-std::unique_ptr<MpiBootstrap> borrow(MPI_Comm theirs, NodeJoiner joiner, base::Duration patience,
-                                     std::shared_ptr<transport::CallerGate> gate = nullptr);
+std::unique_ptr<MpiBootstrap> borrow(MPI_Comm theirs, NodeJoiner joiner, base::Duration patience);
 
 }  // namespace kolo::mpi

@@ -122,7 +122,7 @@ std::optional<transport::InterNode::Heard> MpiInterNode::hear() {
 bool MpiInterNode::end_listening() noexcept {
   if (listener_.ears.empty()) return true;
   try {
-    if (is_finalized() || (thread_level() < ThreadLevel::serialized && !is_main_thread())) return false;
+    if (is_finalized()) return false;
   } catch (const Error&) {
     return false;  // MPI cannot even say whether it is alive
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bulk data between nodes by MPI point-to-point, on a communicator of its own. It tells nothing by itself, and not
-// every thread may call it: a PolledInterNode stands before it (MpiBootstrap::inter_node).
+// Bulk data between nodes by MPI point-to-point, on a communicator of its own. It tells nothing by itself: a
+// PolledInterNode stands before it (MpiBootstrap::inter_node).
 //
 // A look at MPI is for all open operations together: `test` tells of an operation what the last look found, and looks
 // again when it has told that before. So asking for each of many operations in turn costs one look, not one each - and

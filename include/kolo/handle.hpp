@@ -65,8 +65,7 @@ class KOLO_API Handle {
 
   /// Returns when the operation has completed; throws its `Error` when it failed, then and at every later call. Never
   /// waits longer than the operation's deadline (`KOLO_TIMEOUT_S`, or the call's own), which is a fatal error.
-  /// Must not be called inside a callback (`Error` invalid_argument), nor, with an MPI below MPI_THREAD_SERIALIZED, for
-  /// a collective between nodes on another thread than the one that initialised MPI (`Error` unsupported).
+  /// Must not be called inside a callback (`Error` invalid_argument).
   void wait();
 
   /// As `wait`, but gives up after `duration` and returns false; that is no error, and the operation goes on. Any

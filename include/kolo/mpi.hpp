@@ -19,15 +19,14 @@ namespace kolo::mpi {
 ///     kolo::Context context(kolo::mpi::bootstrap(my_communicator));
 ///
 /// Collective over the communicator, which is duplicated: the program may use or free its own meanwhile. MPI stays the
-/// program's to finalise, after the context has gone. Any thread level works. Below MPI_THREAD_MULTIPLE data moves
-/// between nodes only while a thread that may call MPI is inside a call of Kolo's, polls (`Handle::done`) and
-/// submissions included; such a thread moves all contexts of the process, and Kolo never calls MPI on two threads at
-/// once. With MPI_THREAD_SINGLE and FUNNELED it is the thread that initialised MPI: it must make the contexts, and a
-/// wait on another thread for a collective between nodes is refused at the call (`Error` unsupported). Throws `Error`:
-/// transport when MPI is not initialised, is finalised or fails, or when not all ranks have called this within
-/// `KOLO_CONNECT_TIMEOUT_S` (the sentence names those who have not; what is open then stays open, so MPI must not be
-/// finalised); unsupported from a thread that may not call MPI; invalid_argument for MPI_COMM_NULL and
-/// intercommunicators.
+/// program's to finalise, after the context has gone. Any thread level works. Below MPI_THREAD_MULTIPLE UCX must carry
+/// data between nodes, or making the context fails (`Error` unsupported, on every rank). This call and the making of
+/// the context call MPI on the calling thread: with MPI_THREAD_SINGLE and FUNNELED it must be the thread that
+/// initialised MPI (else `Error` unsupported), and with MPI_THREAD_SERIALIZED no other thread may be in MPI meanwhile.
+/// Below MPI_THREAD_MULTIPLE nothing calls MPI once the context is made. Throws `Error`: transport when MPI is not
+/// initialised, is finalised or fails, or when not all ranks have called this within `KOLO_CONNECT_TIMEOUT_S` (the
+/// sentence names those who have not; what is open then stays open, so MPI must not be finalised); unsupported from a
+/// thread that may not call MPI; invalid_argument for MPI_COMM_NULL and intercommunicators.
 [[nodiscard]] KOLO_API Bootstrap bootstrap(MPI_Comm communicator);
 
 }  // namespace kolo::mpi

@@ -8,6 +8,8 @@
 
 #include <kolo/error.hpp>
 
+#include "base/check.hpp"
+
 #ifdef KOLO_HAS_UCX
 #include "control/tcp/interfaces.hpp"
 #include "transport/ucx/ucx_api.hpp"
@@ -70,37 +72,42 @@ std::string what_ucx_lacks() {
 
 #else
 
-std::string what_ucx_lacks() { return "this build of Kolo has no UCX part"; }
+std::string what_ucx_lacks() {
+  return "this build of Kolo has no UCX part: build it where UCX's headers are (Debian: libucx-dev)";
+}
 
 Carrier connect_by_ucx(bootstrap::Bootstrap& bootstrap, const base::Settings& /*settings*/,
                        const core::Topology& /*topology*/, base::Duration patience) {
   bootstrap::take_step(bootstrap, "UCX", patience, []() -> std::string {
-    throw Error(
-        ErrorCode::unsupported,
-        "data between nodes has to go by UCX here, but this build of Kolo has no UCX part: build it where UCX's "
-        "headers are (Debian: libucx-dev), or start the ranks by mpirun with KOLO_TRANSPORT=auto");
+    throw Error(ErrorCode::unsupported,
+                "KOLO_TRANSPORT=ucx, but this build of Kolo has no UCX part: build it where UCX's headers are (Debian: "
+                "libucx-dev), or let MPI carry the data (mpirun, MPI_THREAD_MULTIPLE and KOLO_TRANSPORT=mpi)");
   });
   return {};
 }
 
 #endif
 
-/// A transport that is null: this start brings none, and `may_lack` it.
+/// What comes with the start. Where it brings nothing that can carry data this throws; or, with `lack`, says there why,
+/// and the transport is null.
 Carrier connect_by_start(bootstrap::Bootstrap& bootstrap, const core::Topology& topology, base::Duration patience,
-                         bool may_lack) {
-  constexpr const char* kLacks = "none";
+                         std::string* lack = nullptr) {
   Carrier carrier;
-  const std::vector<std::string> found =
+  const std::vector<std::string> lacks =
       bootstrap::take_step(bootstrap, "transport", bootstrap::after_waiting(patience), [&]() -> std::string {
         try {
           carrier.transport = bootstrap.inter_node(topology, patience);
         } catch (const Error& error) {
-          if (!may_lack || error.code() != ErrorCode::unsupported) throw;
-          return kLacks;
+          if (lack == nullptr || error.code() != ErrorCode::unsupported) throw;
+          return error.status().message();
         }
         return {};
       });
-  if (std::find(found.begin(), found.end(), kLacks) != found.end()) return {};
+  const auto first = std::find_if(lacks.begin(), lacks.end(), [](const std::string& one) { return !one.empty(); });
+  if (first != lacks.end()) {
+    *lack = *first;
+    return {};
+  }
   carrier.description = carrier.transport->name();
   return carrier;
 }
@@ -114,24 +121,42 @@ std::string why_not_ucx(bootstrap::Bootstrap& bootstrap, base::Duration patience
 
 /// Between machines UCX was measured to be as fast as MPI over TCP with large tensors, faster with small ones, and to
 /// wait for a slow link with less CPU time (docs/performance.md). Between virtual nodes of one machine, which are there
-/// to try things out, the start's own is taken; UCX also where the start brings none.
-Carrier choose(bootstrap::Bootstrap& bootstrap, const base::Settings& settings, const core::Topology& topology,
-               bool spans_machines, base::Duration patience, std::string& why) {
-  const bool is_free = settings.transport == base::Transport::automatic;
-  if (settings.transport == base::Transport::ucx) return connect_by_ucx(bootstrap, settings, topology, patience);
-  if (is_free) why = ": what comes with the start";
-  if (is_free && spans_machines) {
-    const std::string lack = why_not_ucx(bootstrap, patience);
-    if (lack.empty()) {
+/// to try things out, the start's own is taken. UCX also where the start brings none that can carry data: MPI below
+/// MPI_THREAD_MULTIPLE, or no MPI.
+Carrier choose_freely(bootstrap::Bootstrap& bootstrap, const base::Settings& settings, const core::Topology& topology,
+                      bool spans_machines, base::Duration patience, std::string& why) {
+  std::string no_ucx;
+  if (spans_machines) {
+    no_ucx = why_not_ucx(bootstrap, patience);
+    if (no_ucx.empty()) {
       why = ": between machines it is faster than MPI with small tensors, and waits with less CPU time";
       return connect_by_ucx(bootstrap, settings, topology, patience);
     }
-    why += ", for UCX cannot be used (" + lack + ")";
   }
-  Carrier carrier = connect_by_start(bootstrap, topology, patience, is_free);
-  if (carrier.transport != nullptr) return carrier;
-  why = ": nothing comes with the start";
+  std::string no_start;
+  Carrier carrier = connect_by_start(bootstrap, topology, patience, &no_start);
+  if (carrier.transport != nullptr) {
+    why = ": what comes with the start";
+    if (!no_ucx.empty()) why += ", for UCX cannot be used (" + no_ucx + ")";
+    return carrier;
+  }
+  if (!spans_machines) no_ucx = why_not_ucx(bootstrap, patience);
+  if (!no_ucx.empty()) throw Error(ErrorCode::unsupported, no_start + "; UCX cannot be used here (" + no_ucx + ")");
+  why = ": what comes with the start cannot carry data";
   return connect_by_ucx(bootstrap, settings, topology, patience);
+}
+
+Carrier choose(bootstrap::Bootstrap& bootstrap, const base::Settings& settings, const core::Topology& topology,
+               bool spans_machines, base::Duration patience, std::string& why) {
+  switch (settings.transport) {
+  case base::Transport::automatic:
+    return choose_freely(bootstrap, settings, topology, spans_machines, patience, why);
+  case base::Transport::ucx:
+    return connect_by_ucx(bootstrap, settings, topology, patience);
+  case base::Transport::mpi:
+    return connect_by_start(bootstrap, topology, patience);
+  }
+  KOLO_UNREACHABLE();
 }
 
 }  // namespace

@@ -113,11 +113,6 @@ std::shared_ptr<transport::NodeLink> join_node_of_processes(bootstrap::Bootstrap
   return bootstrap::join_node(bootstrap, topology, bytes, job_key, patience);
 }
 
-std::shared_ptr<transport::CallerGate> process_gate() {
-  static const auto gate = std::make_shared<transport::CallerGate>();
-  return gate;
-}
-
 void Launcher::note(State state) noexcept {
   if (state == State::joined || state == State::broken) mpi_.leave_open(state == State::broken);
   mpi_.leave_together(state == State::left_together);
@@ -174,7 +169,7 @@ std::unique_ptr<detail::BootstrapHolder> Launcher::bootstrap(const Options& opti
   }
   origin_.emplace();
   mpi_.begin(patience, environment);
-  auto bootstrap = mpi::MpiBootstrap::of_world(join_node_of_processes, patience, process_gate());
+  auto bootstrap = mpi::MpiBootstrap::of_world(join_node_of_processes, patience);
   expect_all_processes(environment, bootstrap->size());
   return std::make_unique<detail::BootstrapHolder>(std::move(bootstrap));
 #else

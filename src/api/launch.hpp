@@ -19,7 +19,6 @@
 #include "launch/start.hpp"
 #ifdef KOLO_HAS_MPI
 #include "mpi/mpi_lifetime.hpp"
-#include "transport/gated_inter_node.hpp"
 #endif
 
 namespace kolo::api {
@@ -32,10 +31,6 @@ std::unique_ptr<detail::BootstrapHolder> solo_bootstrap();
 std::shared_ptr<transport::NodeLink> join_node_of_processes(bootstrap::Bootstrap& bootstrap,
                                                             const core::Topology& topology, std::size_t bytes,
                                                             const std::string& job_key, base::Duration patience);
-
-/// What MPI below MPI_THREAD_MULTIPLE is called through. It guards the process's MPI, so all contexts of the process
-/// share it, whichever communicators they are made from.
-std::shared_ptr<transport::CallerGate> process_gate();
 #endif
 
 /// What the process owes its launcher. One instance a process; one thread at a time.

@@ -12,7 +12,7 @@ namespace kolo::mpi {
 
 Bootstrap bootstrap(MPI_Comm communicator) {
   return Bootstrap(std::make_unique<detail::BootstrapHolder>(
-      borrow(communicator, api::join_node_of_processes, api::connect_patience({}), api::process_gate())));
+      borrow(communicator, api::join_node_of_processes, api::connect_patience({}))));
 }
 
 }  // namespace kolo::mpi

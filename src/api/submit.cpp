@@ -90,7 +90,6 @@ std::shared_ptr<detail::HandleState> start(engine::Engine& engine, Claim& claim,
 }
 
 Result submit_and_wait(engine::Engine& engine, Claim& claim, const std::shared_ptr<detail::HandleState>& operation) {
-  engine.check_may_wait_for(*operation);  // before anybody else counts on it
   claim.submitted();
   engine.submit(operation, true);
   engine.wait(*operation, std::nullopt);

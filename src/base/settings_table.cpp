@@ -73,9 +73,9 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "prefix (`10.0.0.0/8`). Empty: whichever address answers, and whatever UCX finds. `UCX_NET_DEVICES`, where it is "
      "set, wins for UCX. Where RDMA is wanted, set that one: an interface alone leaves devices for RDMA out."},
     {"KOLO_TRANSPORT", &S::transport, Type::transport, 0, 0, kShared, "",
-     "What carries data between nodes: UCX, or what comes with the start (`mpi`): MPI under `mpirun`, queues between "
-     "ranks as threads. `auto` takes UCX between machines where every rank has it, else what comes with the start, and "
-     "`kolo-info` says why."},
+     "What carries data between nodes: UCX, or what comes with the start (`mpi`): MPI under `mpirun`, which needs "
+     "`MPI_THREAD_MULTIPLE` for it; queues between ranks as threads. `auto` takes UCX between machines where every rank "
+     "has it, else what comes with the start, or UCX where that cannot carry data, and `kolo-info` says why."},
     {"KOLO_SLOT_BYTES", &S::slot_bytes, Type::bytes, 0, 16 * kMi, kShared, "",
      "The size of one of a rank's slots in shared memory, through which batches stream in chunks; 0 chooses by the "
      "size of a core's cache and the number of ranks, and less than 256 is 256."},

@@ -196,7 +196,6 @@ struct Answer {
   bool submitted = false;  ///< what was asked about
   Doing doing = Doing::nothing;
   std::vector<std::int32_t> awaited;  ///< whom it waits for, ascending; empty: the data plane cannot say
-  std::string reason;                 ///< why it stands, where that is known
   std::optional<Wait> wait;
 };
 

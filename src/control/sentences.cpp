@@ -74,13 +74,8 @@ std::string absence_of(const std::vector<std::int32_t>& missing, const Wait& wai
   return text;
 }
 
-std::string standstill_of(const std::vector<std::int32_t>& standing, const Wait& wait) {
-  std::string text = core::describe_ranks(standing) + one_or_many(standing, " makes", " make") + " no progress with it";
-  for (const Answer& answer : wait.answers) {
-    if (answer.doing != Doing::standing || answer.reason.empty()) continue;
-    return text + ": " + answer.reason;
-  }
-  return text;
+std::string standstill_of(const std::vector<std::int32_t>& standing) {
+  return core::describe_ranks(standing) + one_or_many(standing, " makes", " make") + " no progress with it";
 }
 
 std::string waits_of(const Wait& wait) {
@@ -186,7 +181,7 @@ Verdict deadline_passed(const std::string& subject, const Wait& wait, const Grou
   std::sort(missing.begin(), missing.end());
   if (!missing.empty()) return blame(missing, absence_of(missing, wait, group_of_set));
   const std::string all = std::string("every rank has ") + deed_of(wait.join, wait.group);
-  if (!standing.empty()) return blame(standing, all + ", but " + standstill_of(standing, wait));
+  if (!standing.empty()) return blame(standing, all + ", but " + standstill_of(standing));
   return blame({}, all + waits_of(wait));
 }
 

@@ -13,11 +13,6 @@ namespace kolo::engine {
 
 class Changes {
  public:
-  /// `shared`: what all engines ring whose transports are moved by callers; null: this engine rings for itself.
-  explicit Changes(base::EventCount* shared) noexcept : count_(shared != nullptr ? *shared : own_) {}
-  Changes(const Changes&) = delete;
-  Changes& operator=(const Changes&) = delete;
-
   // -- any thread
   [[nodiscard]] base::EventCount::Ticket ticket() const noexcept { return count_.ticket(); }
   void sleep(base::EventCount::Ticket ticket, base::Time until) { count_.sleep(ticket, until); }
@@ -29,8 +24,7 @@ class Changes {
   }
 
  private:
-  base::EventCount own_;
-  base::EventCount& count_;
+  base::EventCount count_;
   bool pending_ = false;
 };
 

@@ -35,7 +35,6 @@ constexpr std::uint64_t kMostWaitedFor = 128 << 20;
 
 void Engine::background() {
   base::set_thread_name("kolo-engine");
-  const transport::OwnThread own(callers_);
   driver_.wake_up();
   const base::MutexLock lock(driver_.mutex(), std::adopt_lock);
   base::Waiter waiter(wait_policy_);
@@ -168,42 +167,6 @@ void Engine::hear(const Driver::Events& events) {
 
 // ---------------------------------------------------------------- threads that wait
 
-/// Whether there is a transport that only callers move, and this thread, which is inside a call, may.
-bool Engine::is_caller() const noexcept { return callers_ != nullptr && callers_->may_move_here(); }
-
-bool Engine::move_transport() noexcept { return is_caller() && callers_->move(); }
-
-/// A caller that does not wait: moves the transports, and this engine where nobody else is at it.
-void Engine::look_in() {
-  move_transport();
-  if (device_moves()) return;
-  if (!driver_.try_take()) return;
-  progress();
-  hand_over(false);  // moves the transports once more
-}
-
-/// A thread that waits, and that has found nothing done since it took the ticket: sleeps until something has changed.
-/// A caller moves the transports as well.
-void Engine::attend(base::EventCount::Ticket ticket, std::optional<base::Time> until) {
-  if (move_transport()) return;
-  if (is_caller() && callers_->has_open()) until = doze(until);
-  changes_.sleep(ticket, until.value_or(base::Time::max()));
-}
-
-/// When a thread that sleeps until then at most, and would not be rung when transports could move, looks again.
-base::Time Engine::doze(std::optional<base::Time> until) noexcept {
-  return std::min(until.value_or(base::Time::max()), base::now() + kNap);
-}
-
-void Engine::check_may_wait_for(const Operation& operation) const {
-  if (operation.message != nullptr) return check_may_transfer(*operation.message);
-  if (callers_ == nullptr || operation.entry->table.stays_on_node()) return;
-  const core::Signature& signature = *operation.signature;
-  if (callers_->may_move_here() || (!operation.joins && !core::traits_of(signature.kind).moves_data)) return;
-  const bool carried = signature.device == DeviceKind::cpu || settings_.gpu_backend == base::GpuBackend::staged;
-  if (carried) throw Error(ErrorCode::unsupported, callers_->refusal());
-}
-
 void Engine::wait_all(Span<Operation* const> operations, std::optional<base::Time> until) {
   std::size_t at = 0;
   const auto skip_done = [&] {
@@ -223,34 +186,22 @@ void Engine::wait_all(Span<Operation* const> operations, std::optional<base::Tim
     return false;
   };
   if (all_done()) return;
-  const bool asks_only = until && base::now() >= *until;
-  for (std::size_t i = at; callers_ != nullptr && !asks_only && i < operations.size(); ++i) {
-    if (!operations[i]->done()) check_may_wait_for(*operations[i]);
-  }
   const bool on_device =
       device_ != nullptr && std::any_of(operations.begin() + at, operations.end(), [](const Operation* operation) {
         return operation->message == nullptr && operation->signature->device != DeviceKind::cpu;
       });
   while (!all_done()) {
-    bool drove = false;
     if (!on_device && !device_moves() && driver_.seek(all_done)) {
-      drove = true;
       drive(all_done, until, policy_for(*operations[at]));
     } else {
       driver_.ring_if_asleep();
     }
-    const base::EventCount::Ticket ticket = changes_.ticket();
     if (all_done() || (until && base::now() >= *until)) return;
-    if (is_caller() && (drove || on_device || device_moves())) {
-      attend(ticket, until);
-      continue;
-    }
-    if (move_transport()) continue;
     // The last in the hope that it is the last to complete: who sleeps for the first is woken for every single one.
     std::size_t last = operations.size() - 1;
     while (last > at && operations[last]->done()) --last;
     if (mark(operations[last])) driver_.ring_if_asleep();
-    operations[last]->sleep_until(is_caller() ? doze(until) : until);
+    operations[last]->sleep_until(until);
   }
 }
 
@@ -260,23 +211,12 @@ std::vector<int> Engine::late_ranks(const OperationPtr& operation, base::Time un
   operation->forget_late();
   push({Command::ask, operation});
   tell_driver();
-  while (is_caller()) {
-    const base::EventCount::Ticket ticket = changes_.ticket();
-    if (operation->done() || operation->knows_late() || base::now() >= until) break;
-    attend(ticket, until);
-  }
   return operation->sleep_until_late(until);
 }
 
 data::DeviceEventPtr Engine::wait_enqueued(Operation& operation) {
   check_may_wait();
-  check_may_wait_for(operation);
   note_interest(operation);
-  while (is_caller()) {
-    const base::EventCount::Ticket ticket = changes_.ticket();
-    if (operation.is_enqueued()) break;
-    attend(ticket, std::nullopt);
-  }
   return operation.sleep_until_enqueued();
 }
 
@@ -314,8 +254,7 @@ std::optional<base::EventCount::Ticket> Engine::drive(Done done, std::optional<b
   const base::Time began = rung ? base::now() : base::Time();
   base::Waiter waiter(policy);
   while (!done() && !device_moves()) {
-    const bool transferred = move_transport();
-    const bool moved = progress() || transferred;
+    const bool moved = progress();
     run_errands();
     if (moved) {
       waiter.reset();
@@ -340,7 +279,7 @@ void Engine::drive_until(Done done, base::Time until) {
     driver_.take_over();
     const std::optional<base::EventCount::Ticket> ticket = drive(done, until, wait_policy_);
     if (!ticket) return;
-    attend(*ticket, until);
+    changes_.sleep(*ticket, until);
   }
 }
 
@@ -380,7 +319,6 @@ void Engine::hand_over(bool look) noexcept {
     rest.is_nap_over = open_.empty();  // a lone submission does not wait for its end
   }
   driver_.let_go(rest);
-  move_transport();  // what this driver has noted last
 }
 
 void Engine::run_errands() {
@@ -482,7 +420,6 @@ void Engine::stop(const Status& status) {
     drive_until([this]() KOLO_REQUIRES(driver_.mutex()) { return !leader_->blocked(); }, base::now() + kFarewell);
   }
   driver_.end();
-  if (callers_ != nullptr) callers_->set_wake({});
   driver_.take_over();
   const base::MutexLock lock(driver_.mutex(), std::adopt_lock);
   // In peace nothing is open, and a device's communicators end together with their peers'.

@@ -74,8 +74,7 @@ Engine::Engine(EngineParts parts)
     : topology_(std::move(parts.topology)), settings_(std::move(parts.settings)), logger_(std::move(parts.logger)),
       link_(std::move(parts.link)), control_(std::move(parts.control)), device_(std::move(parts.device)),
       wait_policy_(parts.wait_policy), inter_(std::move(parts.inter)), has_barriers_(parts.has_barriers),
-      callers_(inter_ ? inter_->callers() : nullptr), mailbox_(static_cast<std::size_t>(settings_.mailbox_capacity)),
-      changes_(callers_ != nullptr ? &callers_->changes() : nullptr), errands_(*logger_),
+      mailbox_(static_cast<std::size_t>(settings_.mailbox_capacity)), errands_(*logger_),
       messages_(topology_, parts.layout.messages(link_->memory()), *link_, std::move(parts.peers),
                 static_cast<std::uint64_t>(settings_.direct_bytes), wait_policy_.pauses > 0, inter_),
       board_(link_->memory(), board_shape(settings_, topology_.local_size()), topology_.local_rank),
@@ -124,7 +123,6 @@ std::shared_ptr<Engine> Engine::make(EngineParts parts) {
   engine->sent_->message = &engine->sent_->own;
   bool was_interesting = false;
   engine->sent_->complete({}, was_interesting);
-  if (engine->callers_ != nullptr) engine->callers_->set_wake([raw = engine.get()] { raw->driver_.ring_if_asleep(); });
   engine->driver_.start([raw = engine.get()] { raw->background(); });
   return engine;
 }
@@ -176,7 +174,7 @@ bool Engine::pass() {
   moved |= move_copies();
   moved |= move_messages(now);
   moved |= judge_losses();
-  if (questions_.are_due(advanced, now)) answer_questions(now);
+  if (questions_.are_due(advanced, now)) answer_questions();
   if (now >= open_.next_due() || now >= failure_.due) check_deadlines(now);
   moved |= speak();  // last: what has come up in this pass is said before anybody sleeps
   return moved;

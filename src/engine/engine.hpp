@@ -40,12 +40,6 @@
 // (`say_at_once`). A batch that peers have to move next gets an alarm, behind the ring that they give. Submissions come
 // in bursts: with many operations open the thread naps, and only peers and the end of the nap wake it.
 //
-// Transports that not every thread may move (transport::Callers) are moved by callers: a thread of the program's that
-// may, inside a call of ours, moves them, also when it only asks or submits. While it waits it sleeps on what all
-// engines with such transports ring, and looks at open transfers once a millisecond, for nothing rings when they could
-// move. Any thread may drive the engine itself, and nobody sleeps with the driver's lock. A wait that needs such a
-// transport on a thread that may not call it is refused.
-//
 // Point to point (messages.cpp) goes by no log: messages_ moves it, in every pass, and a thread inside a synchronous
 // call moves what stays on its node without the driver's place (data/p2p/messenger.hpp). Like the transport it is armed
 // before a sleep. Tensors of a device are copied to and from memory of the host beside it (device_messages.hpp).
@@ -171,7 +165,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// Error: it failed.
   [[nodiscard]] bool express(SetState& set, const ExpressCall& call);
   /// Sends and receives messages, two at most, and waits until all are done, with whatever outcome. Throws Error:
-  /// invalid_argument inside a callback, unsupported as `wait` does, and what is fatal.
+  /// invalid_argument inside a callback, and what is fatal.
   void transfer(Span<p2p::Message* const> messages, std::optional<std::chrono::nanoseconds> timeout);
   /// The same of messages of which a device has one.
   void transfer(Span<const std::shared_ptr<MessageOperation>> operations,
@@ -186,8 +180,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   /// Takes a receive back that has no message yet; whether it had none. It is done soon.
   bool cancel(Operation& receive);
   /// Waits until the operation is done, or until the time has come; drives meanwhile. Throws Error: invalid_argument
-  /// inside a callback; unsupported where the operation needs a transport that this thread may not call. The
-  /// operation's own failure is left to be looked at.
+  /// inside a callback. The operation's own failure is left to be looked at.
   void wait(Operation& operation, std::optional<base::Time> until) {
     Operation* const one = &operation;
     wait_all(Span<Operation* const>(&one, 1), until);
@@ -204,13 +197,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void check_may_wait();
   /// Likewise where nobody may shut this engine down.
   void check_may_shut_down();
-  /// Throws Error (unsupported) where the operation needs a transport that this thread may not call.
-  void check_may_wait_for(const Operation& operation) const;
   /// Whether this thread is inside a callback of on_done, or inside the log sink on behalf of the engine.
   [[nodiscard]] bool in_callback() { return errands_.is_here(); }
   /// Runs a callback of on_done on this thread: no wait inside it, and what it throws is logged and dropped.
   void call_back(std::function<void(const Status&)> callback, const Status& status) noexcept;
-  /// Notes that somebody asked about an open operation without waiting, and moves what only callers may move.
+  /// Notes that somebody asked about an open operation without waiting.
   void note_interest(Operation& operation);
   [[nodiscard]] Metrics metrics();
   /// Whether a tensor of an open operation begins in this memory.
@@ -327,7 +318,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] control::Answer::Wait wait_of(const Operation& operation) const KOLO_REQUIRES(driver_.mutex());
   [[nodiscard]] std::string describe(const Operation& operation) const KOLO_REQUIRES(driver_.mutex());
   [[nodiscard]] std::string describe_silence() const KOLO_REQUIRES(driver_.mutex());
-  void answer_questions(base::Time now) KOLO_REQUIRES(driver_.mutex());
+  void answer_questions() KOLO_REQUIRES(driver_.mutex());
   [[nodiscard]] std::optional<control::Answer::Wait> oldest_wait() const KOLO_REQUIRES(driver_.mutex());
   bool poll_descriptors() noexcept KOLO_REQUIRES(driver_.mutex());
   bool handle_events(const std::vector<base::Poller::Event>& events) KOLO_REQUIRES(driver_.mutex());
@@ -369,7 +360,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
   control::Express::Verdict await_verdict(control::Express& express);
 
   // -- messages (messages.cpp)
-  void check_may_transfer(const p2p::Message& message) const;
   void give_up(const std::string& reason);
   [[nodiscard]] bool look_out(p2p::Message& message);
   [[nodiscard]] int pauses_a_look() const noexcept;
@@ -384,11 +374,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // -- driving
   void background();
-  [[nodiscard]] bool is_caller() const noexcept;
-  bool move_transport() noexcept;
-  void look_in() KOLO_EXCLUDES(driver_.mutex());
-  void attend(base::EventCount::Ticket ticket, std::optional<base::Time> until) KOLO_EXCLUDES(driver_.mutex());
-  [[nodiscard]] static base::Time doze(std::optional<base::Time> until) noexcept;
   void sleep(bool burst) KOLO_REQUIRES(driver_.mutex());
   void hear(const Driver::Events& events) KOLO_REQUIRES(driver_.mutex());
   void run_errands() KOLO_REQUIRES(driver_.mutex());
@@ -413,8 +398,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const std::unique_ptr<data::DeviceBackend> device_;
   const base::WaitPolicy wait_policy_;
   const std::shared_ptr<transport::InterNode> inter_;
-  const bool has_barriers_;            ///< process barriers reach all ranks of the node
-  transport::Callers* const callers_;  ///< of inter_; null: any thread may move it
+  const bool has_barriers_;  ///< process barriers reach all ranks of the node
 
   /// Constant once it is made. A reference to compare with: `weak_from_this` counts each copy it makes.
   std::weak_ptr<Engine> self_;

@@ -138,15 +138,10 @@ std::string Engine::describe_silence() const {
   return decider + " does not answer, or " + core::describe_ranks(between) + " on the way to it";
 }
 
-void Engine::answer_questions(base::Time now) {
+void Engine::answer_questions() {
   for (control::AnswerQuery& query : questions_.take()) {
     control::Answer& answer = query.answer;
     if (!faulted()) executor_.account(answer);
-    if (callers_ != nullptr && callers_->is_neglected(now)) {
-      answer.doing = control::Doing::standing;
-      answer.awaited.clear();
-      answer.reason = callers_->hindrance();
-    }
     if (!answer.submitted) answer.wait = oldest_wait();
     participant_.answer(std::move(answer));
   }

@@ -35,16 +35,9 @@ OperationPtr Engine::join(SetState& set, bool counts, std::optional<std::chrono:
   operation->timeout = timeout;
   Entry& entry = set.names.claim_unnamed();
   operation->entry = &entry;
-  try {
-    if (waits) check_may_wait_for(*operation);
-  } catch (...) {
-    set.names.give_back(entry);
-    throw;
-  }
   operation->call = set.unnamed.call();
   push({counts ? Command::join_counted : Command::join, operation, set.number});
   if (!waits && driver_.nobody_looks() && !say_at_once()) driver_.ring_if_asleep();
-  move_transport();
   return operation;
 }
 

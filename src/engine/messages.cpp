@@ -33,15 +33,9 @@ constexpr std::chrono::milliseconds kHearing{10};
 
 }  // namespace
 
-void Engine::check_may_transfer(const p2p::Message& message) const {
-  if (callers_ == nullptr || callers_->may_move_here() || !messages_.leaves_node(message)) return;
-  throw Error(ErrorCode::unsupported, callers_->refusal());
-}
-
 void Engine::transfer(Span<p2p::Message* const> messages, std::optional<std::chrono::nanoseconds> timeout) {
   check_usable();
   check_may_wait();
-  for (const p2p::Message* message : messages) check_may_transfer(*message);
   const bool leaves_node = std::any_of(messages.begin(), messages.end(),
                                        [this](const p2p::Message* message) { return messages_.leaves_node(*message); });
   bool done = true;
@@ -149,7 +143,6 @@ void Engine::transfer(Span<const std::shared_ptr<MessageOperation>> operations,
                       std::optional<std::chrono::nanoseconds> timeout) {
   check_usable();
   check_may_wait();
-  for (const auto& operation : operations) check_may_transfer(*operation->message);
   for (const auto& operation : operations) submit_message(operation, timeout);
   for (const auto& operation : operations) wait(*operation, std::nullopt);
 }
@@ -198,7 +191,6 @@ void Engine::look_soon() {
 
 /// A pass has something to do: this thread makes it, where nobody else does.
 void Engine::tell_driver() {
-  move_transport();
   if (!driver_.nobody_looks()) return;
   if (device_moves()) return driver_.ring_if_asleep();
   if (!driver_.try_take()) return driver_.ring_if_asleep();

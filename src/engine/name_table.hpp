@@ -97,13 +97,10 @@ class NameIndex {
 /// Of one set.
 class NameTable {
  public:
-  /// `stays_on_node`: the data of the set's operations does not leave the node.
-  explicit NameTable(core::SetId set, bool stays_on_node = true) noexcept
-      : stays_on_node_(stays_on_node), entries_(set, *this) {}
+  explicit NameTable(core::SetId set) noexcept : entries_(set, *this) {}
   NameTable(const NameTable&) = delete;
   NameTable& operator=(const NameTable&) = delete;
 
-  [[nodiscard]] bool stays_on_node() const noexcept { return stays_on_node_; }
   /// Claims a name for one submission. Throws Error: duplicate_name when it is in flight or held by a prepared request.
   Entry& claim(std::string_view name);
   /// Claims a name as soon as it is not in flight any more.
@@ -135,7 +132,6 @@ class NameTable {
   /// The claim ends.
   void end_flight(Entry& entry) noexcept KOLO_REQUIRES(mutex_);
 
-  const bool stays_on_node_;
   mutable base::Mutex mutex_;
   NameIndex entries_ KOLO_GUARDED_BY(mutex_);
   std::shared_ptr<const core::Signature> shared_ KOLO_GUARDED_BY(mutex_);

@@ -121,11 +121,6 @@ bool HandleState::sleep_until(std::optional<base::Time> until) {
   return done();
 }
 
-bool HandleState::is_enqueued() {
-  const base::MutexLock lock(mutex_);
-  return done() || enqueued_ != nullptr;
-}
-
 data::DeviceEventPtr HandleState::sleep_until_enqueued() {
   const base::MutexLock lock(mutex_);
   state_.fetch_or(kAttended, std::memory_order_acq_rel);
@@ -146,11 +141,6 @@ std::vector<std::function<void(const Status&)>> HandleState::set_enqueued(data::
 void HandleState::forget_late() {
   const base::MutexLock lock(mutex_);
   late_.reset();
-}
-
-bool HandleState::knows_late() {
-  const base::MutexLock lock(mutex_);
-  return late_.has_value();
 }
 
 std::vector<int> HandleState::sleep_until_late(base::Time until) {

@@ -161,15 +161,11 @@ class HandleState {
   [[nodiscard]] bool is_interesting() const noexcept { return (state_.load(std::memory_order_acquire) & kMarked) != 0; }
   /// Sleeps until done or until the time has come; whether it is done.
   bool sleep_until(std::optional<base::Time> until);
-  /// Whether all work has been given to the device, or it is done.
-  [[nodiscard]] bool is_enqueued();
   /// Sleeps until all work has been given to the device, or until done. The event behind which the result is complete;
   /// null when done.
   [[nodiscard]] data::DeviceEventPtr sleep_until_enqueued();
   /// Forgets who was late, before somebody asks again.
   void forget_late();
-  /// Whether `note_late` has been called since.
-  [[nodiscard]] bool knows_late();
   /// Sleeps until `note_late`, until done or until the time has come. Returns what was noted.
   [[nodiscard]] std::vector<int> sleep_until_late(base::Time until);
   /// Registers a callback; false when the operation is done already (the caller then calls it).

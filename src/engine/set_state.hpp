@@ -24,7 +24,7 @@ class SetState : public std::enable_shared_from_this<SetState> {
   SetState(core::SetId set, core::Topology its_topology, std::vector<int> its_members, std::string its_words,
            std::uint64_t its_serial = 0)
       : number(set), serial(its_serial), topology(std::move(its_topology)), members(std::move(its_members)),
-        words(std::move(its_words)), names(set, topology.node_count() == 1), sequence(set, names) {}
+        words(std::move(its_words)), names(set), sequence(set, names) {}
 
   const core::SetId number;
   const std::uint64_t serial;  ///< the how-manieth set of the log, the same on all ranks and no other's; 0: the world

@@ -29,7 +29,6 @@ void Engine::submit(OperationPtr operation, bool quiet) {
   push({Command::submit, std::move(operation)});
   if (quiet) return;
   if (driver_.nobody_looks() && !say_at_once()) driver_.ring_if_asleep();
-  move_transport();
 }
 
 /// What a thread has to say to an engine that sleeps it says itself: that costs less than to wake the background thread
@@ -89,7 +88,6 @@ void Engine::end_step(core::SetId set) {
   check_usable();
   push({Command::end_step, nullptr, set});
   if (driver_.nobody_looks() && !say_at_once()) driver_.ring_if_asleep();
-  move_transport();
 }
 
 SetStatePtr Engine::make_set(const std::vector<std::int32_t>& ranks, const std::string& name) {
@@ -118,7 +116,6 @@ void Engine::drop_set(core::SetId set) {
   if (ending_.is_stopped()) return;
   push({Command::drop_set, nullptr, set});
   if (driver_.nobody_looks() && !say_at_once()) driver_.ring_if_asleep();
-  move_transport();
 }
 
 /// A full mailbox is emptied by the submitter itself where nobody else is at it. Callbacks are not for it, here too.
@@ -137,7 +134,6 @@ void Engine::push(Submission&& submission) {
 void Engine::note_interest(Operation& operation) {
   if (operation.done()) return;
   if (interest_.mark(operation) && driver_.nobody_looks() && !say_at_once()) driver_.ring_if_asleep();
-  if (is_caller()) look_in();
 }
 
 }  // namespace kolo::engine

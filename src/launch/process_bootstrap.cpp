@@ -35,8 +35,8 @@ class ProcessBootstrap final : public bootstrap::Bootstrap {
                                                    base::Duration /*patience*/) override {
     throw Error(ErrorCode::unsupported,
                 "this job has " + std::to_string(topology.node_count()) +
-                    " nodes and KOLO_TRANSPORT=mpi, but MPI has not started it: start it by mpirun, or leave "
-                    "KOLO_TRANSPORT unset, so that UCX carries the tensors between nodes");
+                    " nodes, and no MPI has started it that could carry data between them: start it by mpirun, or let "
+                    "UCX carry the data (KOLO_TRANSPORT=ucx, with UCX installed on every host; Debian: libucx0)");
   }
 
   [[nodiscard]] std::string key_from(const std::string& word) const override {

@@ -15,9 +15,9 @@
 // A transport with a descriptor may want a nap as well, while so much has been coming so slowly that to be woken for
 // each message would be a waste (pace.hpp): then it is not armed.
 //
-// A transport without a descriptor has to be looked at again and again, and some transports have to be pushed, or may
-// only be called by some threads. All that is in one place, PolledInterNode (polled_inter_node.hpp), which makes a
-// transport of this interface out of such a one.
+// A transport without a descriptor has to be looked at again and again, and some transports have to be pushed. All that
+// is in one place, PolledInterNode (polled_inter_node.hpp), which makes a transport of this interface out of such a
+// one.
 #pragma once
 
 #include <chrono>
@@ -28,55 +28,8 @@
 #include <string>
 
 #include "base/clock.hpp"
-#include "base/event_count.hpp"
 
 namespace kolo::transport {
-
-/// What a transport that only threads of the program may move (MPI below MPI_THREAD_MULTIPLE) wants of those of them
-/// that are inside a call of the library. Any thread may call this.
-class Callers {
- public:
-  virtual ~Callers() = default;
-  /// Whether this thread, which is inside a call of the library, may move the transport.
-  [[nodiscard]] virtual bool may_move_here() const noexcept = 0;
-  /// Moves the transport, and others that only the same threads may move; true when something moved. Never waits. On a
-  /// thread that may.
-  virtual bool move() noexcept = 0;
-  /// Whether there is anything to move. Nothing rings when it could move: `move` is to be called again and again.
-  [[nodiscard]] virtual bool has_open() const noexcept = 0;
-  /// Rung when there is something to move. Engines ring it, too, when theirs has changed: it is what such threads sleep
-  /// on.
-  [[nodiscard]] virtual base::EventCount& changes() noexcept = 0;
-  /// What a thread is told that may not, and wants to wait for the transport.
-  [[nodiscard]] virtual const std::string& refusal() const noexcept = 0;
-  /// Whether there has been something to move for a while and no thread that may has come: it is this process that
-  /// holds the others up.
-  [[nodiscard]] virtual bool is_neglected(base::Time now) = 0;
-  /// What others are told then: why it does not move.
-  [[nodiscard]] virtual const std::string& hindrance() const noexcept = 0;
-  /// Called, on the thread that moved the transport, when the driver has something to find there. Empty: nobody. When
-  /// this returns, the one before is not called any more.
-  virtual void set_wake(std::function<void()> wake) = 0;
-  /// Whether the calling thread is one of the library's. Such a thread may never move the transport, whatever it runs:
-  /// callbacks may call the library.
-  virtual void set_own_thread(bool own) = 0;
-};
-
-/// While it lives, its thread is one of the library's own.
-class OwnThread {
- public:
-  explicit OwnThread(Callers* callers) : callers_(callers) {
-    if (callers_ != nullptr) callers_->set_own_thread(true);
-  }
-  ~OwnThread() {
-    if (callers_ != nullptr) callers_->set_own_thread(false);
-  }
-  OwnThread(const OwnThread&) = delete;
-  OwnThread& operator=(const OwnThread&) = delete;
-
- private:
-  Callers* const callers_;
-};
 
 /// Calls come from the engine's driver only, one thread at a time, unless it says otherwise; which thread may change.
 /// Whatever fails throws `Error` (transport).
@@ -136,8 +89,6 @@ class InterNode {
   virtual void push(base::Time /*now*/) {}
   /// The world has failed: nothing is moved any more. Any thread.
   virtual void abandon() noexcept {}
-  /// Null: any thread may move it.
-  [[nodiscard]] virtual Callers* callers() noexcept { return nullptr; }
 
   // -- sleeping
   /// Readable when something has come since `arm`; negative: nothing tells, see `nap`.

@@ -16,15 +16,10 @@ constexpr std::chrono::milliseconds kStarved{100};
 constexpr std::chrono::seconds kMostStarved{1};
 constexpr std::chrono::milliseconds kPushing{100};
 
-std::shared_ptr<InterNode> behind_gate(std::shared_ptr<InterNode> transport, std::optional<CallRule> rule) {
-  if (!rule) return transport;
-  return std::make_shared<GatedInterNode>(std::move(transport), std::move(*rule));
-}
-
 }  // namespace
 
-PolledInterNode::PolledInterNode(std::shared_ptr<InterNode> transport, std::optional<CallRule> rule)
-    : transport_(behind_gate(std::move(transport), std::move(rule))), starving_(kStarved) {}
+PolledInterNode::PolledInterNode(std::shared_ptr<InterNode> transport)
+    : transport_(std::move(transport)), starving_(kStarved) {}
 
 InterNode::Operation PolledInterNode::send(int rank, int tag, const std::byte* data, std::size_t bytes) {
   return note(transport_->send(rank, tag, data, bytes));
@@ -57,7 +52,6 @@ void PolledInterNode::expect(bool expects) {
   if (std::exchange(expects_, expects) == expects) return;
   open_ = expects ? open_ + 1 : open_ - 1;
   moved_ = true;
-  transport_->expect(expects);
 }
 
 void PolledInterNode::push(base::Time now) { push_until_ = now + kPushing; }
@@ -77,11 +71,6 @@ void PolledInterNode::watch(base::Time now) {
   } else if (starved_at_ == base::Time::max()) {
     starved_at_ = now + starving_;
   } else if (now >= starved_at_) {
-    Callers* const callers = transport_->callers();
-    if (callers != nullptr && callers->is_neglected(now)) {  // nobody here has looked for them
-      starved_at_ = base::Time::max();
-      return;
-    }
     if (reports_.starved) reports_.starved();
     starving_ = std::min<base::Duration>(2 * starving_, kMostStarved);
     starved_at_ = now + starving_;

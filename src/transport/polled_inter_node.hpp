@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Adapts a transport that has to be polled, and sometimes pushed (MPI), to an engine that sleeps. A CallRule says which
-// threads may call it (gated_inter_node.hpp).
+// Adapts a transport that has to be polled, and sometimes pushed (MPI), to an engine that sleeps.
 //
 // Naps. Such a transport does not ring when a message comes, so the engine looks again after a nap. A nap is as long as
 // nothing has moved so far, at least 20 us and at most 1 ms: naps that nobody ends early double. Naps of 1 ms from the
@@ -10,8 +9,7 @@
 //
 // Starvation. A sender with nothing more to do no longer calls its transport, which may then hold a message back
 // (InterNode::push). A rank for which nothing has come for 100 ms asks all ranks to push, and asks again less and less
-// often. Ranks that are asked call their transports for 100 ms. A rank does not ask when its own process is the reason:
-// when no thread that may call the transport has called it.
+// often. Ranks that are asked call their transports for 100 ms.
 #pragma once
 
 #include <chrono>
@@ -21,15 +19,13 @@
 #include <utility>
 
 #include "base/clock.hpp"
-#include "transport/gated_inter_node.hpp"
 #include "transport/inter_node.hpp"
 
 namespace kolo::transport {
 
 class PolledInterNode final : public InterNode {
  public:
-  /// `rule` says which threads may call the transport; without one any thread may.
-  explicit PolledInterNode(std::shared_ptr<InterNode> transport, std::optional<CallRule> rule = std::nullopt);
+  explicit PolledInterNode(std::shared_ptr<InterNode> transport);
 
   std::byte* staging(std::size_t bytes) override { return transport_->staging(bytes); }
   void give_back(std::byte* staging) noexcept override { transport_->give_back(staging); }
@@ -44,8 +40,6 @@ class PolledInterNode final : public InterNode {
   void progress(base::Time now) override;
   void report_to(Reports reports) override { reports_ = std::move(reports); }
   void push(base::Time now) override;
-  void abandon() noexcept override { transport_->abandon(); }
-  [[nodiscard]] Callers* callers() noexcept override { return transport_->callers(); }
   [[nodiscard]] std::optional<std::chrono::nanoseconds> nap() noexcept override;
 
  private:

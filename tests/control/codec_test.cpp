@@ -48,8 +48,8 @@ std::vector<UpMessage> sample_up() {
           RankLost{4, ErrorCode::user_exception, "std::runtime_error: no"},
           Left{1023, {{0, kMost}, {7, 1}}},
           Starved{12},
-          Answer{kMost, 1023, true, Doing::standing, {0, 7}, "no time", Answer::Wait{3, "y", kMost, {2, 5}}},
-          Answer{1, 2, false, Doing::waiting, {}, "", std::nullopt},
+          Answer{kMost, 1023, true, Doing::standing, {0, 7}, Answer::Wait{3, "y", kMost, {2, 5}}},
+          Answer{1, 2, false, Doing::waiting, {}, std::nullopt},
           Joined{3, 7, kMost, 12, {{"", 18, 0, {}}, {"x", kMost, core::kNoTensor, sample_signature()}}, kMost, true, 9},
           Overdue{2, 1, "", 3, kWaited, true, false, {}, true, core::kLastCollective, true},
           SequenceGrown{4,
@@ -126,7 +126,6 @@ TEST(Codec, BringsEveryFieldBack) {
   EXPECT_TRUE(answer.submitted);
   EXPECT_EQ(answer.doing, Doing::standing);
   EXPECT_EQ(answer.awaited, (std::vector<std::int32_t>{0, 7}));
-  EXPECT_EQ(answer.reason, "no time");
   ASSERT_TRUE(answer.wait.has_value());
   EXPECT_EQ(answer.wait->set, 3U);
   EXPECT_EQ(answer.wait->name, "y");

@@ -118,14 +118,6 @@ TEST_F(Deadline, NamesTheRankThatWaitsForNobody) {
   EXPECT_EQ(blamed, 2);
 }
 
-TEST_F(Deadline, SaysWhyARankDoesNotMoveItOn) {
-  hear_rest({0, 1, 3, 4, 5});
-  Answer standing = from(2, true, Doing::standing);
-  standing.reason = "no thread may";
-  hear(standing);
-  EXPECT_EQ(reason(), "every rank has submitted it, but rank 2 makes no progress with it: no thread may");
-}
-
 TEST_F(Deadline, SaysWhoWaitsForWhomIfAllWait) {
   hear_rest({1, 2, 3, 5});
   Answer waiting = from(4, true, Doing::waiting);

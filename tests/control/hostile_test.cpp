@@ -347,7 +347,7 @@ class Saboteur {
       return joined;
     }
     default:
-      return Answer{count(), rank(), random_() % 2 == 0, Doing::waiting, ranks(), "", std::nullopt};
+      return Answer{count(), rank(), random_() % 2 == 0, Doing::waiting, ranks(), std::nullopt};
     }
   }
   LogEntry entry() {
@@ -535,7 +535,7 @@ TEST(Hostile, RefusalsSayWhatIsWrong) {
   };
   EXPECT_EQ(up(Left{2}), begin + "there is no such rank");
   EXPECT_EQ(up(Left{-1}), begin + "there is no such rank");
-  EXPECT_EQ(up(Answer{1, 0, true, Doing::waiting, {7}, "", std::nullopt}), begin + "there is no such rank");
+  EXPECT_EQ(up(Answer{1, 0, true, Doing::waiting, {7}, std::nullopt}), begin + "there is no such rank");
   EXPECT_EQ(up(Missing{1, {1, 0}}), begin + "ranks do not ascend");
   EXPECT_EQ(up(RankLost{0, ErrorCode::ok, ""}), begin + "a rank is lost without an error");
   EXPECT_EQ(up(Declared{0, "x", 1, core::kNoTensor, 0, {}}), begin + "a declaration has no variants");

@@ -257,8 +257,9 @@ TEST_F(ExecutorTest, WhatHasFailedIsNotToldToHaveBeenGivenToTheDevice) {
   ASSERT_EQ(job.runs.size(), 2U);
   job.runs[0].status = kolo::Status(kolo::ErrorCode::invalid_argument, "it does not fit");
   device.enqueued(job, std::make_shared<FakeEvent>());
-  EXPECT_FALSE(x->is_enqueued());
-  EXPECT_TRUE(y->is_enqueued());
+  std::function<void(const kolo::Status&)> callback = [](const kolo::Status&) {};
+  EXPECT_TRUE(x->add_callback_when_enqueued(callback)) << "it has been given to the device";
+  EXPECT_FALSE(y->add_callback_when_enqueued(callback)) << "it has not been given to the device";
   device.to_finish = {&job};
   Ended ended;
   static_cast<void>(executor.progress(

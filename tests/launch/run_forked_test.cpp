@@ -198,13 +198,14 @@ TEST(RunForked, BetweenNodesByUcxWhereItIsInTheBuild) {
           kolo::Options{}.with_setting("KOLO_RANKS_PER_NODE", "2").with_setting("KOLO_TRANSPORT", transport));
     });
   };
+  const std::string no_mpi =
+      "this job has 2 nodes, and no MPI has started it that could carry data between them: start it by mpirun, or let "
+      "UCX carry the data (KOLO_TRANSPORT=ucx, with UCX installed on every host; Debian: libucx0)";
   const bool has_ucx = !kolo::built_with().ucx.empty();
   EXPECT_EQ(by("auto"), has_ucx ? "no error"
-                                : "rank 0: data between nodes has to go by UCX here, but this build of Kolo has no UCX "
-                                  "part: build it where UCX's headers are (Debian: libucx-dev), or start the ranks by "
-                                  "mpirun with KOLO_TRANSPORT=auto");
-  EXPECT_EQ(by("mpi"), "rank 0: this job has 2 nodes and KOLO_TRANSPORT=mpi, but MPI has not started it: start it by "
-                       "mpirun, or leave KOLO_TRANSPORT unset, so that UCX carries the tensors between nodes");
+                                : no_mpi + "; UCX cannot be used here (rank 0: this build of Kolo has no UCX part: "
+                                           "build it where UCX's headers are (Debian: libucx-dev))");
+  EXPECT_EQ(by("mpi"), "rank 0: " + no_mpi);
 }
 
 /// What a rank writes by C++'s streams comes out though its process ends without their destructors.

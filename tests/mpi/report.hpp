@@ -46,6 +46,7 @@ class Report {
             "instead of '" + part + "': " + error.what());
     }
   }
+  [[nodiscard]] bool is_good() const noexcept { return failures_ == 0; }
   /// The last line and the exit status.
   [[nodiscard]] int finish() const {
     print((failures_ == 0 ? "PASS " : "FAIL ") + program_ + place_ + ": " + std::to_string(checks_) + " checks, " +

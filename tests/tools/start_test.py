@@ -175,8 +175,9 @@ class WrongStarts(unittest.TestCase):
 
     def test_between_nodes(self):
         store = f"tcp://127.0.0.1:{free_port()}"
-        sentence = ("rank 0: this job has 2 nodes and KOLO_TRANSPORT=mpi, but MPI has not started it: start it by mpirun, or "
-                    "leave KOLO_TRANSPORT unset, so that UCX carries the tensors between nodes")
+        sentence = ("rank 0: this job has 2 nodes, and no MPI has started it that could carry data between them: start it "
+                    "by mpirun, or let UCX carry the data (KOLO_TRANSPORT=ucx, with UCX installed on every host; Debian: "
+                    "libucx0)")
         self.expect_sentences([{"KOLO_STORE": store, "KOLO_RANK": str(rank), "KOLO_SIZE": "2",
                                 "KOLO_RANKS_PER_NODE": "1", "KOLO_TRANSPORT": "mpi"} for rank in (0, 1)], [sentence] * 2)
 

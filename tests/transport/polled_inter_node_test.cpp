@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
-#include <thread>
 
 namespace kolo::transport {
 namespace {
@@ -143,28 +142,6 @@ TEST_F(Polled, WhatIsExpectedIsOpen) {
   node_.expect(false);
   pass(milliseconds(0));
   EXPECT_FALSE(node_.nap());
-}
-
-/// Where no thread comes that may call the transport it is this process that holds itself up.
-TEST(PolledBehindAGate, IsNotStarvedButNeglected) {
-  const auto gate = std::make_shared<CallerGate>();
-  const auto inner = std::make_shared<Silent>();
-  PolledInterNode node(inner, CallRule{gate, true, {}, "no", "nobody comes"});
-  int starved = 0;
-  node.report_to({{}, [&] { ++starved; }});
-  std::array<std::byte, 8> memory{};
-  const auto operation = node.receive(1, 0, memory.data(), memory.size());
-  const base::Time begin = base::now();
-  for (int ms = 0; ms <= 1000; ms += 50) node.progress(begin + milliseconds(ms));
-  EXPECT_EQ(starved, 0);
-  ASSERT_NE(node.callers(), nullptr);
-  EXPECT_TRUE(node.callers()->is_neglected(begin + milliseconds(1000)));
-  EXPECT_EQ(node.callers()->hindrance(), "nobody comes");
-  EXPECT_TRUE(node.callers()->move());
-  inner->complete = 1;
-  EXPECT_TRUE(node.callers()->move());
-  EXPECT_TRUE(node.test(operation));
-  EXPECT_FALSE(node.nap());
 }
 
 }  // namespace

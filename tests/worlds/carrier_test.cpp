@@ -111,7 +111,8 @@ TEST(Carrier, IsUcxWhereTheStartBringsNone) {
       };
       const kolo::api::Carrier carrier = choose(kolo::base::Transport::automatic);
       EXPECT_STREQ(carrier.transport->name(), "UCX");
-      EXPECT_TRUE(has(carrier.description, {"UCX 1.", " (KOLO_TRANSPORT=auto: nothing comes with the start)"}));
+      EXPECT_TRUE(
+          has(carrier.description, {"UCX 1.", " (KOLO_TRANSPORT=auto: what comes with the start cannot carry data)"}));
       const kolo::api::Carrier between_machines = choose(kolo::base::Transport::automatic, true);
       EXPECT_STREQ(between_machines.transport->name(), "UCX");
       EXPECT_TRUE(
@@ -205,8 +206,8 @@ TEST(Carrier, RefusesWhatThisBuildLacks) {
         2, [] {}, options_of("ucx", 1));
   });
   EXPECT_EQ(sentence,
-            "rank 0: data between nodes has to go by UCX here, but this build of Kolo has no UCX part: build it where "
-            "UCX's headers are (Debian: libucx-dev), or start the ranks by mpirun with KOLO_TRANSPORT=auto");
+            "rank 0: KOLO_TRANSPORT=ucx, but this build of Kolo has no UCX part: build it where UCX's headers are "
+            "(Debian: libucx-dev), or let MPI carry the data (mpirun, MPI_THREAD_MULTIPLE and KOLO_TRANSPORT=mpi)");
 }
 
 #endif

@@ -143,7 +143,6 @@ void write(Writer& w, const Answer& m) {
   w.byte(m.submitted ? 1 : 0);
   w.byte(static_cast<std::uint8_t>(m.doing));
   w.list(m.awaited);
-  w.text(m.reason);
   w.byte(m.wait ? 1 : 0);
   if (!m.wait) return;
   w.number(m.wait->set);
@@ -157,7 +156,6 @@ void read(Reader& r, Answer& m) {
   m.submitted = r.flag();
   m.doing = r.choice(Doing::standing);
   m.awaited = r.list<std::int32_t>();
-  m.reason = r.text();
   if (!r.flag()) return;
   Answer::Wait wait;
   wait.set = r.number_of<core::SetId>();

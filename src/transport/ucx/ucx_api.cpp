@@ -33,7 +33,7 @@ void* load_file() {
   if (file != nullptr) return file;
   const char* const why = ::dlerror();  // NOLINT(concurrency-mt-unsafe): glibc has one for each thread
   throw Error(ErrorCode::transport, "UCX could not be loaded (" + std::string(why == nullptr ? kFile : why) +
-                                        "); install it (Debian: libucx0), or set KOLO_TRANSPORT=mpi");
+                                        "); install it (Debian: libucx0)");
 }
 
 template <class Function>
@@ -41,7 +41,7 @@ void find(void* file, const char* name, Function& function) {
   function = reinterpret_cast<Function>(::dlsym(file, name));
   if (function != nullptr) return;
   throw Error(ErrorCode::transport, std::string("UCX's library ") + kFile + " has no " + name + "; install UCX " +
-                                        built_version() + " or newer, or set KOLO_TRANSPORT=mpi");
+                                        built_version() + " or newer");
 }
 
 ucp_request_param_t parameters() noexcept {
@@ -86,8 +86,7 @@ Library::Library() : process_(::getpid()) {
   calls_.get_version(&major, &minor, &release);
   if (major != UCP_API_MAJOR || minor < UCP_API_MINOR) {
     throw Error(ErrorCode::transport, "UCX " + version() + " was found, but this build of Kolo needs " +
-                                          built_version() + " or newer of the same major version; install that, or " +
-                                          "set KOLO_TRANSPORT=mpi");
+                                          built_version() + " or newer of the same major version; install that");
   }
 }
 
@@ -97,7 +96,7 @@ void Library::check_not_forked() const {
   if (::getpid() == process_) return;
   throw Error(ErrorCode::transport,
               "UCX was loaded before this process was forked, and does not work in a fork: fork before the first "
-              "context is made, or set KOLO_TRANSPORT=mpi");
+              "context is made");
 }
 
 std::string Library::describe(ucs_status_t status) const { return calls_.status_string(status); }
