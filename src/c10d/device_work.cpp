@@ -86,6 +86,10 @@ DeviceWork::DeviceWork(std::shared_ptr<World> world, Occasion occasion, std::uni
       deadline_(time_after(occasion_.timeout)) {}
 
 DeviceWork::~DeviceWork() {
+  if (world_->is_inherited()) {
+    static_cast<void>(operation_.release());
+    return;
+  }
   if (operation_->finish == nullptr && operation_->done()) return;
   world_->adopt(std::move(operation_));
   world_->sweep();

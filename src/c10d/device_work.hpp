@@ -70,7 +70,7 @@ class DeviceWork final : public ::c10d::Work {
 
   const std::shared_ptr<World> world_;
   const Occasion occasion_;
-  std::unique_ptr<Operation> operation_;  // given to the world if it is still open when this goes
+  std::unique_ptr<Operation> operation_;  // given to the world if it is still open when this goes; a child keeps it
   const at::Device device_;
   const Time deadline_;
   std::mutex mutex_;

@@ -10,9 +10,12 @@
 #include <thread>
 #include <vector>
 
+#include "c10d/forks.hpp"
+
 namespace kolo::c10d {
 
 struct Threads::State : std::enable_shared_from_this<State> {
+  const Origin origin;
   std::mutex mutex;
   std::condition_variable changed;
   std::condition_variable ended;  // a task, or it waits for the others
@@ -193,7 +196,8 @@ void Threads::finish_all() {
     states = Everybody::get().states;
   }
   for (const auto& each : states) {
-    if (const std::shared_ptr<State> state = each.lock()) state->finish();
+    const std::shared_ptr<State> state = each.lock();
+    if (state && !state->origin.is_inherited()) state->finish();
   }
 }
 

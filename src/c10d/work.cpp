@@ -73,6 +73,10 @@ Work::Work(std::shared_ptr<World> world, Occasion occasion, std::unique_ptr<Oper
       occasion_(std::move(occasion)), operation_(std::move(operation)), deadline_(time_after(occasion_.timeout)) {}
 
 Work::~Work() {
+  if (world_->is_inherited()) {
+    static_cast<void>(operation_.release());
+    return;
+  }
   if (operation_->buffers.empty() && operation_->finish == nullptr && operation_->done()) return;
   world_->adopt(std::move(operation_));
   world_->sweep();

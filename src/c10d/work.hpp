@@ -80,7 +80,7 @@ class Work final : public ::c10d::Work {
 
   const std::shared_ptr<World> world_;
   const Occasion occasion_;
-  std::unique_ptr<Operation> operation_;  // given to the world if it is still open when this goes
+  std::unique_ptr<Operation> operation_;  // given to the world if it is still open when this goes; a child keeps it
   const Time deadline_;
   std::atomic<bool> settled_{false};
   std::mutex settling_;

@@ -76,7 +76,9 @@ std::shared_ptr<World> World::join(c10::intrusive_ptr<::c10d::Store> store, int 
 }
 
 std::shared_ptr<World> World::of(Context context) {
-  const std::shared_ptr<World> world(new World(std::move(context)), [](const World* gone) { delete gone; });
+  const std::shared_ptr<World> world(new World(std::move(context)), [](const World* gone) {
+    if (!gone->is_inherited()) delete gone;
+  });
   Worlds& worlds = Worlds::get();
   const std::lock_guard<std::mutex> lock(worlds.mutex);
   const auto has_gone = [](const auto& each) { return each.expired(); };
@@ -90,6 +92,7 @@ World::~World() {
 }
 
 void World::leave() {
+  if (is_inherited()) return;
   leaving([this] {
     context_->shutdown();
     threads_.finish();
@@ -104,7 +107,7 @@ void World::leave_all(const std::optional<std::string>& reason) noexcept {
   }
   for (const auto& each : worlds) {
     const std::shared_ptr<World> world = each.lock();
-    if (!world) continue;
+    if (!world || world->is_inherited()) continue;
     try {
       reason ? world->context().abandon(*reason) : world->leave();
     } catch (const Error&) {  // what has failed has said so

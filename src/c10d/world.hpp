@@ -18,6 +18,7 @@
 #include <kolo/context.hpp>
 #include <kolo/handle.hpp>
 
+#include "c10d/forks.hpp"
 #include "c10d/tensors.hpp"
 #include "c10d/threads.hpp"
 #include "c10d/versions.hpp"
@@ -56,7 +57,11 @@ class World {
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
-  /// Leaves the job, when all ranks do, and waits for what futures have called back. Throws `Error`.
+  /// Whether it is that of a process that has forked this one. Then it stays as it is.
+  [[nodiscard]] bool is_inherited() const noexcept { return origin_.is_inherited(); }
+
+  /// Leaves the job, when all ranks do, and waits for what futures have called back. Does nothing if it is inherited.
+  /// Throws `Error`.
   void leave();
   /// At the end of the process: leaves all worlds that are left, and waits for what futures have called back. With a
   /// reason the other ranks are told that, and nobody waits for them.
@@ -78,6 +83,7 @@ class World {
   explicit World(Context context) : context_(std::move(context)) {}
   ~World();
 
+  const Origin origin_;
   Threads threads_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Operation>> adopted_;  // under the mutex

@@ -9,6 +9,7 @@ Each world size is one launch, in which all checks run one after another. Faults
 """
 
 import datetime
+import gc
 import inspect
 import itertools
 import multiprocessing
@@ -977,6 +978,58 @@ def no_threads(rank, size, folder):
         same(each.wait()[0], torch.full((4,), 2.0))
     del work, each, sums
     dist.destroy_process_group()
+
+
+class Cycle:
+    """Garbage for the collector alone."""
+
+    def __init__(self, *contents):
+        self.contents = (self, *contents)
+
+
+@fault(2)
+def forked_with_garbage(rank, size, folder):
+    """A data loader's worker collects what the rank has left: open works and futures, and the group itself."""
+    join_world(rank, size, folder)
+    group = dist.new_group()
+    gate = dist.distributed_c10d._get_default_store()
+    tensor = torch.ones(2)
+    if rank == 0:
+        gc.disable()
+        dist.barrier()  # leaves a thread
+        dist.all_reduce(torch.ones(2), async_op=True).get_future().wait()
+        work = dist.all_reduce(tensor, async_op=True)
+        again = dist.all_reduce(strided(torch.ones(2)), group=group, async_op=True)
+        future = again.get_future().then(lambda done: done.value())
+        cycle = Cycle(work, again, future, group, dist.irecv(torch.ones(1), 1, tag=7))
+
+        def worker():
+            nonlocal cycle, work, again, future, group
+            raises(RuntimeError, "fork", work.wait)
+            raises(RuntimeError, "fork", lambda: dist.all_reduce(torch.ones(1)))
+            del cycle, again, future, group
+            gc.collect()
+            del work
+            dist.destroy_process_group()
+            kolo_torch._leave_worlds()
+
+        process = multiprocessing.get_context("fork").Process(target=worker)
+        process.start()
+        process.join()
+        assert process.exitcode == 0, process.exitcode
+        gate.set("forked", "")
+        work.wait()
+        future.wait()
+        gc.enable()
+    else:
+        dist.barrier()
+        dist.all_reduce(torch.ones(2))
+        gate.wait(["forked"])
+        dist.all_reduce(tensor)
+        dist.all_reduce(torch.ones(2), group=group)
+        dist.send(torch.ones(1), 0, tag=7)
+    same(tensor, torch.full((2,), 2.0))
+    dist.barrier()
 
 
 @fault(2)
