@@ -14,7 +14,7 @@ namespace {
 
 Options options_for(c10::intrusive_ptr<::c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout) {
   // Not by std::to_string, which spells a double as the locale does: with a comma in many.
-  const std::int64_t milliseconds = std::max<std::int64_t>(std::chrono::milliseconds(bounded(timeout)).count(), 1);
+  const std::int64_t milliseconds = std::max<std::int64_t>(bounded(timeout).count(), 1);
   const std::string fraction = std::to_string(1000 + milliseconds % 1000).substr(1);
   const std::string seconds = std::to_string(milliseconds / 1000) + "." + fraction;
   return Options{}
