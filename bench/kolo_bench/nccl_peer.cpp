@@ -102,13 +102,13 @@ class NcclPeer final : public Peer {
     return op != ReduceOp::average || (ranks_ & (ranks_ - 1)) == 0;
   }
   void allreduce(Buffer& in, Buffer& out, ReduceOp op) override {
-    check(ncclAllReduce(in.data(), out.data(), count_of(in.elements()), nccl_type_of(in.dtype()), nccl_op_of(in.dtype(), op),
-                        raw_, stream_),
+    check(ncclAllReduce(in.data(), out.data(), count_of(in.elements()), nccl_type_of(in.dtype()),
+                        nccl_op_of(in.dtype(), op), raw_, stream_),
           "ncclAllReduce");
   }
   void reduce(Buffer& in, Buffer& out, ReduceOp op, int root) override {
-    check(ncclReduce(in.data(), out.data(), count_of(in.elements()), nccl_type_of(in.dtype()), nccl_op_of(in.dtype(), op), root,
-                     raw_, stream_),
+    check(ncclReduce(in.data(), out.data(), count_of(in.elements()), nccl_type_of(in.dtype()),
+                     nccl_op_of(in.dtype(), op), root, raw_, stream_),
           "ncclReduce");
   }
   void broadcast(Buffer& in, Buffer& out, int root) override {
@@ -151,7 +151,8 @@ class NcclPeer final : public Peer {
   void reduce_scatter(Buffer& in, Buffer& out, ReduceOp op) override {
     const std::int64_t part = in.elements() / ranks_;
     void* const to = &in == &out ? in.part(in_place_at(part), part).data() : out.data();
-    check(ncclReduceScatter(in.data(), to, count_of(part), nccl_type_of(in.dtype()), nccl_op_of(in.dtype(), op), raw_, stream_),
+    check(ncclReduceScatter(in.data(), to, count_of(part), nccl_type_of(in.dtype()), nccl_op_of(in.dtype(), op), raw_,
+                            stream_),
           "ncclReduceScatter");
   }
   [[nodiscard]] std::int64_t in_place_at(std::int64_t part) const override { return rank_ * part; }
