@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -12,6 +11,7 @@
 #include <kolo/error.hpp>
 
 #include "base/settings.hpp"
+#include "base/text.hpp"
 #include "base/watchdog.hpp"
 #include "mpi/mpi_api.hpp"
 
@@ -39,11 +39,7 @@ constexpr const char* kWithoutBarrier = "OMPI_MCA_async_mpi_finalize";
 /// How long ranks that leave together let MPI work for one another.
 constexpr std::chrono::seconds kFarewell{1};
 
-std::string seconds_text(base::Duration duration) {
-  std::array<char, 40> text{};
-  std::snprintf(text.data(), text.size(), "%.4g s", base::to_seconds(duration));
-  return text.data();
-}
+std::string seconds_text(base::Duration duration) { return base::spell(base::to_seconds(duration), 4) + " s"; }
 
 /// " (process 2 of 4)"; empty where the environment does not tell.
 std::string place_in(const Lookup& environment) {

@@ -8,7 +8,6 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -23,6 +22,7 @@
 #include "base/round_up.hpp"
 #include "base/settings.hpp"
 #include "base/system_error.hpp"
+#include "base/text.hpp"
 #include "control/tcp/control_tree.hpp"
 #include "control/tcp/interfaces.hpp"
 #include "data/cpu/cpu_backend.hpp"
@@ -136,10 +136,16 @@ std::string encode_cpus(const std::vector<int>& cpus) {
   return text;
 }
 
+template <class Number>
+Number decode_number(const std::string& text) {
+  const std::optional<Number> number = base::parse_number<Number>(text);
+  if (!number) base::throw_unreadable();
+  return *number;
+}
+
 std::vector<int> decode_cpus(const std::string& text) {
   std::vector<int> cpus;
-  std::istringstream numbers(text);
-  for (int cpu = 0; numbers >> cpu;) cpus.push_back(cpu);
+  for (const std::string& cpu : base::words(text)) cpus.push_back(decode_number<int>(cpu));
   return cpus;
 }
 
@@ -245,12 +251,11 @@ class Assembly {
     parts_.has_barriers = true;
     for (const std::string& one : said) {
       std::vector<std::string> fields = base::split_fields(one);
-      if (fields.size() != 6)
-        throw Error(ErrorCode::transport,
-                    "a rank sent what this release of Kolo cannot read; all ranks must run the same release");
+      if (fields.size() != 6) base::throw_unreadable();
       announcements_.push_back(std::move(fields[0]));
-      cpus.push_back({decode_cpus(fields[1]), machines_[cpus.size()], std::move(fields[3]), std::stoi(fields[5])});
-      cache = std::min<std::size_t>(cache, std::stoull(fields[2]));
+      cpus.push_back(
+          {decode_cpus(fields[1]), machines_[cpus.size()], std::move(fields[3]), decode_number<int>(fields[5])});
+      cache = std::min<std::size_t>(cache, decode_number<std::size_t>(fields[2]));
       parts_.has_barriers = parts_.has_barriers && fields[4] == "1";
     }
     slot_bytes_ = slot_bytes(cache, is_one_machine());

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/quote.hpp"
+#include "base/text.hpp"
 
 namespace kolo::api {
 namespace {
@@ -98,8 +99,8 @@ void check_reduction(core::CollectiveKind kind, std::string_view name, DType dty
     }
     if (options.prescale != 1.0 || options.postscale != 1.0) {
       refuse(kind, name,
-             type + " cannot be scaled by " + std::to_string(options.prescale) + " and " +
-                 std::to_string(options.postscale) + "; prescale and postscale need a floating-point type");
+             type + " cannot be scaled by " + base::spell(options.prescale) + " and " + base::spell(options.postscale) +
+                 "; prescale and postscale need a floating-point type");
     }
   }
   if (is_floating_point(dtype) && core::is_bitwise(options.op)) {

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <optional>
-#include <sstream>
 #include <utility>
 
 #include "base/quote.hpp"
 #include "base/settings.hpp"
+#include "base/text.hpp"
 #include "data/cuda/nvml_api.hpp"
 #include "data/cuda/visibility.hpp"
 
@@ -82,7 +82,7 @@ std::string describe_devices() {
   if (gpus.all.empty()) return "No CUDA-compatible GPU found.\n  " + gpus.why + "\n";
   const std::optional<std::string> list = visible_list();
   const cuda::Visibility visible = cuda::visible_devices(list, gpus.all);
-  std::ostringstream out;
+  base::Text out;
   out << "GPUs of this machine: " << gpus.all.size() << ", driver " << gpus.driver << "\n"
       << list_in_words(list, visible) << "\n";
   const std::optional<std::string> order = base::process_environment()("CUDA_DEVICE_ORDER");

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kolo/info.hpp>
 
-#include <sstream>
-
 #include "api/context_impl.hpp"
 #include "api/launch.hpp"
+#include "base/text.hpp"
 #include "data/kernels/instruction_set.hpp"
 #ifdef KOLO_HAS_CUDA
 #include "data/cuda/cuda_api.hpp"
@@ -33,7 +32,7 @@ std::string compiler() {
 }
 
 std::string describe_nodes(const core::Topology& topology) {
-  std::ostringstream text;
+  base::Text text;
   for (int node = 0; node < topology.node_count(); ++node) {
     const std::vector<int>& ranks = topology.nodes[static_cast<std::size_t>(node)];
     text << "  node " << node << ": rank" << (ranks.size() == 1 ? " " : "s ");
@@ -81,7 +80,7 @@ std::string describe(const Group& group) {
   const engine::Engine& engine = group.impl().engine();
   const core::Topology& topology = engine.topology();
   const std::string& carrier = group.impl().describe_carrier();
-  std::ostringstream text;
+  base::Text text;
   text << "Kolo " << version() << ", rank " << topology.rank << " of " << topology.size << "\n"
        << "bootstrap: " << group.impl().describe_bootstrap() << "\n"
        << "place: local rank " << topology.local_rank << " of " << topology.local_size() << " on node " << topology.node

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/cgroup.hpp"
 
-#include <charconv>
 #include <cstdint>
 #include <fstream>
 #include <iterator>
 #include <string>
+
+#include "base/text.hpp"
 
 namespace kolo::base {
 namespace {
@@ -18,10 +19,7 @@ std::optional<std::string> read_text(const std::filesystem::path& file) {
 
 std::optional<std::int64_t> parse_integer(std::string_view text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
+  return parse_number<std::int64_t>(text);
 }
 
 std::optional<double> smaller(std::optional<double> a, std::optional<double> b) {

@@ -5,8 +5,9 @@
 #pragma once
 
 #include <ostream>
-#include <sstream>
 #include <string_view>
+
+#include "base/text.hpp"
 
 /// KOLO_CHECK(condition) << "anything that streams"; the message is evaluated only when the condition is false.
 #define KOLO_CHECK(condition)                                                                                          \
@@ -30,7 +31,7 @@ class CheckFailure {
   std::ostream& stream() noexcept { return text_; }
 
  private:
-  std::ostringstream text_;
+  Text text_;
 };
 
 [[noreturn]] void unreachable(const char* file, int line, std::string_view message = {});

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <set>
 #include <string>
 #include <system_error>
@@ -15,6 +16,7 @@
 
 #include "base/cgroup.hpp"
 #include "base/system_error.hpp"
+#include "base/text.hpp"
 
 namespace kolo::base {
 namespace {
@@ -24,12 +26,11 @@ std::size_t cache_bytes(const std::filesystem::path& root, int wanted) {
   const std::filesystem::path caches = root / "sys/devices/system/cpu/cpu0/cache";
   for (int index = 0; index < 8; ++index) {
     const std::filesystem::path cache = caches / ("index" + std::to_string(index));
-    int level = 0;
-    std::size_t kibibytes = 0;
-    char unit = 0;
-    if (std::ifstream(cache / "level") >> level && level == wanted &&
-        std::ifstream(cache / "size") >> kibibytes >> unit && unit == 'K')
-      return kibibytes << 10;
+    std::string level, size;
+    if (!(std::ifstream(cache / "level") >> level) || parse_number<int>(level) != wanted) continue;
+    if (!(std::ifstream(cache / "size") >> size) || size.back() != 'K') continue;
+    size.pop_back();
+    if (const std::optional<std::size_t> kibibytes = parse_number<std::size_t>(size)) return *kibibytes << 10;
   }
   return 0;
 }

@@ -14,6 +14,11 @@ std::string join_fields(const std::vector<std::string>& fields) {
   return joined;
 }
 
+void throw_unreadable() {
+  throw Error(ErrorCode::transport,
+              "a rank sent what this release of Kolo cannot read; all ranks must run the same release");
+}
+
 std::vector<std::string> split_fields(const std::string& joined) {
   std::vector<std::string> fields;
   const char* at = joined.data();
@@ -22,8 +27,7 @@ std::vector<std::string> split_fields(const std::string& joined) {
     std::size_t length = 0;
     const auto [colon, result] = std::from_chars(at, end, length);
     if (result != std::errc() || colon == end || *colon != ':' || length > static_cast<std::size_t>(end - colon - 1)) {
-      throw Error(ErrorCode::transport,
-                  "a rank sent what this release of Kolo cannot read; all ranks must run the same release");
+      throw_unreadable();
     }
     fields.emplace_back(colon + 1, length);
     at = colon + 1 + length;

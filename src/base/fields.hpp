@@ -12,5 +12,7 @@ namespace kolo::base {
 [[nodiscard]] std::string join_fields(const std::vector<std::string>& fields);
 /// The inverse. Throws Error (transport) for what `join_fields` does not make: another release said it.
 [[nodiscard]] std::vector<std::string> split_fields(const std::string& joined);
+/// The error of `split_fields`, for a field that says what none can.
+[[noreturn]] void throw_unreadable();
 
 }  // namespace kolo::base

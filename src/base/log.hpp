@@ -5,12 +5,12 @@
 
 #include <memory>
 #include <ostream>
-#include <sstream>
 #include <string>
 
 #include <kolo/log.hpp>
 
 #include "base/mutex.hpp"
+#include "base/text.hpp"
 
 /// KOLO_LOG(logger, info) << "anything that streams"; `logger` is a Logger&, the level one of LogLevel's names.
 /// Below the logger's level nothing on the line is evaluated.
@@ -64,7 +64,7 @@ class LogLine {
 
  private:
   const Logger& logger_;
-  std::ostringstream text_;
+  Text text_;
   LogLevel level_;
 };
 

@@ -8,6 +8,7 @@
 
 #include "base/check.hpp"
 #include "base/settings_table.hpp"
+#include "base/text.hpp"
 
 namespace kolo::base {
 namespace {
@@ -18,14 +19,6 @@ std::string lower(std::string_view text) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   }
   return result;
-}
-
-template <class Number>
-std::optional<Number> parse_number(std::string_view text) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
 }
 
 /// Digits, then nothing or one of K M G T, which "B" or "iB" may follow; all are powers of 1024.

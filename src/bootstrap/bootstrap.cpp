@@ -2,16 +2,15 @@
 #include "bootstrap/bootstrap.hpp"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <chrono>
-#include <cstdio>
 #include <exception>
 #include <optional>
 
 #include <kolo/error.hpp>
 
 #include "base/fields.hpp"
+#include "base/text.hpp"
 #include "core/signature.hpp"
 
 namespace kolo::bootstrap {
@@ -91,10 +90,9 @@ base::Duration after_waiting(base::Duration patience) noexcept {
 }
 
 std::string missing_ranks(const std::vector<int>& ranks, std::string_view label, base::Duration patience) {
-  std::array<char, 40> seconds{};
-  std::snprintf(seconds.data(), seconds.size(), "%.4g s", base::to_seconds(patience));
   return core::describe_ranks(ranks) + " did not reach the step \"" + std::string(label) + "\" of the start within " +
-         seconds.data() + " (KOLO_CONNECT_TIMEOUT_S): a process has not joined yet, is stopped, or has ended";
+         base::spell(base::to_seconds(patience), 4) +
+         " s (KOLO_CONNECT_TIMEOUT_S): a process has not joined yet, is stopped, or has ended";
 }
 
 }  // namespace kolo::bootstrap

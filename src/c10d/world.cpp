@@ -2,7 +2,9 @@
 #include "c10d/world.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <exception>
+#include <string>
 #include <utility>
 
 #include "c10d/store.hpp"
@@ -11,7 +13,10 @@ namespace kolo::c10d {
 namespace {
 
 Options options_for(c10::intrusive_ptr<::c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout) {
-  const std::string seconds = std::to_string(std::max(std::chrono::duration<double>(bounded(timeout)).count(), 0.001));
+  // Not by std::to_string, which spells a double as the locale does: with a comma in many.
+  const std::int64_t milliseconds = std::max<std::int64_t>(bounded(timeout).count(), 1);
+  const std::string fraction = std::to_string(1000 + milliseconds % 1000).substr(1);
+  const std::string seconds = std::to_string(milliseconds / 1000) + "." + fraction;
   return Options{}
       .with_store(std::make_shared<MeetingStore>(std::move(store)), rank, size)
       .with_setting("KOLO_CONNECT_TIMEOUT_S", seconds)

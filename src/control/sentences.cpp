@@ -2,13 +2,13 @@
 #include "control/sentences.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include "base/quote.hpp"
+#include "base/text.hpp"
 
 namespace kolo::control {
 namespace {
@@ -95,9 +95,7 @@ std::string waits_of(const Wait& wait) {
 }  // namespace
 
 std::string spell_seconds(double seconds) {
-  std::array<char, 40> text{};
-  std::snprintf(text.data(), text.size(), seconds < 100 ? "%.3g s" : "%.0f s", seconds);
-  return text.data();
+  return (seconds < 100 ? base::spell(seconds, 3) : std::to_string(std::llround(seconds))) + " s";
 }
 
 std::string group_of(const std::string& name, const std::vector<std::int32_t>& members) {

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/signature.hpp"
 
-#include <array>
 #include <bit>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <limits>
 
 #include "base/quote.hpp"
+#include "base/text.hpp"
 #include "core/device_place.hpp"
 
 namespace kolo::core {
@@ -17,16 +15,6 @@ namespace {
 // Scales are compared by their bits: a NaN equals itself, so that the same request is the same signature every time.
 bool same_bits(double a, double b) noexcept {
   return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
-}
-
-// The shortest of the usual spellings that reads back as the same number.
-std::string spell(double value) {
-  std::array<char, 40> text{};
-  for (const int digits : {6, 15, 17}) {
-    std::snprintf(text.data(), text.size(), "%.*g", digits, value);
-    if (same_bits(std::strtod(text.data(), nullptr), value)) break;
-  }
-  return text.data();
 }
 
 std::string spell_tensor(const TensorSignature& tensor) {
@@ -179,9 +167,9 @@ std::string describe_value(const Signature& signature, const Difference& differe
   case Aspect::root:
     return std::to_string(signature.root);
   case Aspect::prescale:
-    return spell(signature.prescale);
+    return base::spell(signature.prescale);
   case Aspect::postscale:
-    return spell(signature.postscale);
+    return base::spell(signature.postscale);
   case Aspect::wire:
     return std::string(to_string(signature.wire));
   case Aspect::device:

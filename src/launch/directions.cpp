@@ -5,16 +5,15 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <exception>
 #include <optional>
-#include <sstream>
 #include <utility>
 
 #include <kolo/error.hpp>
 
 #include "base/system_error.hpp"
 #include "control/tcp/interfaces.hpp"
+#include "base/text.hpp"
 #include "launch/proof.hpp"
 
 namespace kolo::launch {
@@ -140,19 +139,19 @@ std::string proof_of(const JobKey& key, const Entry& entry) {
 }
 
 std::optional<Entry> parse_entry(const std::string& text, std::string& proof) {
-  std::istringstream words(text);
-  std::string format;
+  const std::vector<std::string> words = base::words(text);
   Entry entry;
   Word word{};
-  if (!(words >> format >> proof >> entry.word) || format != kFormat || !word_from_hex(entry.word, word)) return {};
-  for (std::string one; words >> one;) {
+  if (words.size() < 3 || words[0] != kFormat || !word_from_hex(words[2], word)) return {};
+  proof = words[1];
+  entry.word = words[2];
+  for (std::size_t i = 3; i < words.size(); ++i) {
+    const std::string& one = words[i];
     const std::size_t bar = one.find('|');
-    std::uint16_t port = 0;
-    const char* const end = one.data() + one.size();
     if (bar == std::string::npos) return {};
-    const auto [at, error] = std::from_chars(one.data() + bar + 1, end, port);
-    if (error != std::errc() || at != end || !is_address(one.substr(0, bar))) return {};
-    entry.addresses.emplace_back(one.substr(0, bar), port);
+    const auto port = base::parse_number<std::uint16_t>(std::string_view(one).substr(bar + 1));
+    if (!port || !is_address(one.substr(0, bar))) return {};
+    entry.addresses.emplace_back(one.substr(0, bar), *port);
   }
   return entry;
 }

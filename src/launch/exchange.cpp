@@ -5,10 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <chrono>
-#include <cstdio>
 #include <optional>
 #include <utility>
 
@@ -17,6 +15,7 @@
 #include "base/check.hpp"
 #include "base/fields.hpp"
 #include "base/system_error.hpp"
+#include "base/text.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "core/signature.hpp"
 #include "launch/connection.hpp"
@@ -35,11 +34,7 @@ constexpr std::chrono::seconds kFarewell{1};
 constexpr std::chrono::seconds kRivalPatience{1};
 constexpr std::chrono::seconds kRivalsWord{3};
 
-std::string seconds_text(base::Duration duration) {
-  std::array<char, 40> text{};
-  std::snprintf(text.data(), text.size(), "%.4g s", base::to_seconds(duration));
-  return text.data();
-}
+std::string seconds_text(base::Duration duration) { return base::spell(base::to_seconds(duration), 4) + " s"; }
 
 std::string encode_failure(const Status& status) {
   return base::join_fields({std::to_string(static_cast<int>(status.code())), status.message()});

@@ -79,7 +79,7 @@ void detail::broadcast_state(const Group& group, Span<const NamedView> state, in
 double clip_grad_norm(Span<const Parameter> parameters, double max_norm) {
   if (!(max_norm >= 0)) {
     throw Error(ErrorCode::invalid_argument,
-                "clip_grad_norm: max_norm is " + std::to_string(max_norm) + "; it must be 0 or more");
+                "clip_grad_norm: max_norm is " + optimizer::spell(max_norm) + "; it must be 0 or more");
   }
   double sum = 0;
   for (const Parameter& parameter : parameters) {

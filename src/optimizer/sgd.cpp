@@ -45,8 +45,8 @@ Sgd::Sgd(std::vector<Parameter> parameters, SgdOptions options)
   optimizer::check_option("Sgd", "weight_decay", options.weight_decay);
   if (options.nesterov && (options.momentum == 0 || options.dampening != 0)) {
     throw Error(ErrorCode::invalid_argument, "Sgd: nesterov needs a momentum above 0 and no dampening; momentum is " +
-                                                 std::to_string(options.momentum) + " and dampening " +
-                                                 std::to_string(options.dampening));
+                                                 optimizer::spell(options.momentum) + " and dampening " +
+                                                 optimizer::spell(options.dampening));
   }
   if (options.momentum != 0) {
     momentum_ = optimizer::zeroed_like(parameters_);

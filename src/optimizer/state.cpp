@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "optimizer/state.hpp"
 
+#include <array>
+#include <charconv>
 #include <utility>
 
 #include <kolo/error.hpp>
@@ -33,14 +35,20 @@ std::vector<Parameter> checked_trainable(std::string_view caller, std::vector<Pa
   return trainable;
 }
 
+std::string spell(double value) {
+  std::array<char, 32> text{};
+  const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general, 6);
+  return {text.data(), end};
+}
+
 void check_option(std::string_view caller, std::string_view name, double value, double below) {
   const bool bounded = below > 0;
   if (value >= 0 && (!bounded || value < below)) {
     return;
   }  // false for NaN
-  throw Error(ErrorCode::invalid_argument, std::string(caller) + ": " + std::string(name) + " is " +
-                                               std::to_string(value) + "; it must be 0 or more" +
-                                               (bounded ? " and below " + std::to_string(below) : ""));
+  throw Error(ErrorCode::invalid_argument, std::string(caller) + ": " + std::string(name) + " is " + spell(value) +
+                                               "; it must be 0 or more" +
+                                               (bounded ? " and below " + spell(below) : ""));
 }
 
 std::vector<Tensor> zeroed_like(const std::vector<Parameter>& parameters) {

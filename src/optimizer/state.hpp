@@ -16,6 +16,9 @@ namespace kolo::optimizer {
 /// The parameters that have a gradient. Throws `Error` as `Sgd`'s constructor says, beginning with `caller`.
 std::vector<Parameter> checked_trainable(std::string_view caller, std::vector<Parameter> parameters);
 
+/// A number in an error message: at most 6 digits, and the same whatever locale the program has set.
+std::string spell(double value);
+
 /// Throws `Error` (invalid_argument) unless `value` is at least 0 and, where `below` is given, less than that.
 void check_option(std::string_view caller, std::string_view name, double value, double below = 0);
 

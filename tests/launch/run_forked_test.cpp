@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
+#include <sys/wait.h>
 
 #include <atomic>
 #include <chrono>
@@ -15,6 +16,7 @@
 #include <functional>
 #include <iostream>
 #include <stdexcept>
+#include <locale>
 #include <streambuf>
 #include <string>
 #include <vector>

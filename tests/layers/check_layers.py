@@ -8,7 +8,8 @@ Reads every #include under include/, src/, mpi/, python/, tests/, bench/ and exa
     own vendor's headers;
   - a vendor's header outside the places that may call that vendor;
   - a header that this file does not know: name its vendor in VENDORS, or correct the include;
-  - getenv outside src/base, the only reader of the environment.
+  - getenv outside src/base, the only reader of the environment;
+  - in the library, what spells or reads numbers as the program's locale does: src/base/text.hpp has what does not.
 
 usage: check_layers.py [--root DIR]     exit status 0: clean, 1: violations, one a line on stdout
 """
@@ -106,6 +107,10 @@ SYSTEM = re.compile(
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*(?:include|include_next|import)[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>|(\S+))', re.M)
 GETENV = re.compile(r"\b(secure_)?getenv\b")
+# The locale that a program has set changes what these do with numbers. (std::to_string of a double, too, which needs a
+# reader of types.)
+BY_LOCALE = re.compile(r"\bo?i?stringstream\b|\bstrto(?:d|f|ld)\b|\bsto(?:i|l|ul|ll|ull|f|d|ld)\b")
+FLOAT_FORMAT = re.compile(r'printf\s*\([^;]*?%[-+ #0-9.*]*l?[aefgAEFG][^;]*;')
 # Comments, strings and characters, so that none is taken for code. An include's own quotes stay.
 NOISE = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"(?P<tag>[^(\s]*)\(.*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S
@@ -212,6 +217,13 @@ def check_file(root, path):
         for match in GETENV.finditer(code):
             line = code.count("\n", 0, match.start()) + 1
             found.append((line, f"calls {match.group(0)}; only src/base reads the environment"))
+    if path.startswith(("src/", "mpi/")) and path != "src/base/text.hpp" and module not in ("tools", "libtorch"):
+        for kind in (BY_LOCALE, FLOAT_FORMAT):
+            code = without_comments(text, keep_strings=kind is FLOAT_FORMAT)
+            for match in kind.finditer(code):
+                line = code.count("\n", 0, match.start()) + 1
+                word = "printf of a float" if kind is FLOAT_FORMAT else match.group(0)
+                found.append((line, f"uses {word}, which obeys the program's locale; see base/text.hpp"))
     return found
 
 

@@ -116,6 +116,10 @@ FORBIDDEN = {
     "a computed include": ("src/data/a.hpp", "#include HEADER_NAME", "computed include"),
     "getenv in the engine": ("src/engine/a.cpp", 'auto x = std::getenv("X");', "calls getenv"),
     "secure_getenv in mpi": ("mpi/a.cpp", 'auto x = secure_getenv("X");', "calls secure_getenv"),
+    "stod in the engine": ("src/engine/a.cpp", "auto x = std::stod(text);", "uses stod, which obeys"),
+    "strtod in core": ("src/core/a.cpp", "auto x = ::strtod(text, nullptr);", "uses strtod, which obeys"),
+    "ostringstream in data": ("src/data/a.cpp", "std::ostringstream text;", "uses ostringstream, which obeys"),
+    "printf of a float in mpi": ("mpi/a.cpp", 'std::snprintf(to, n,\n "%d of %.4g s", 1, x);', "uses printf of a float"),
     "getenv in a public header": ("include/kolo/a.hpp", 'inline auto x = ::getenv("X");', "calls getenv"),
     "a file in no module": ("src/stray/a.cpp", "int x;", "in no module"),
 }
@@ -124,6 +128,7 @@ HARMLESS = {
     "in a line comment": ("src/data/a.hpp", '// #include "transport/shm/segment.hpp" and getenv("X")\n'),
     "in a block comment": ("src/data/a.hpp", '/*\n#include "transport/shm/segment.hpp"\n getenv("X") */\n'),
     "in a string": ("src/data/a.hpp", 'auto s = "getenv";\n'),
+    "printf of whole numbers": ("src/data/a.cpp", 'std::snprintf(to, n, "%d: %016lx: %s, a fifth", a, b, c);\n'),
     "in a raw string": ("src/data/a.hpp", 'auto s = R"x(\n#include "transport/shm/segment.hpp"\n)x";\n'),
     "part of another word": ("src/data/a.hpp", "int my_getenv_count;\n"),
     "a digit separator": ("src/data/a.hpp", "int n = 1'000;\n#include <vector>\nint m = 2'000;\n"),

@@ -137,10 +137,10 @@ TEST_F(AtTheCall, BitsOfFloats) {
 
 TEST_F(AtTheCall, ScaledIntegers) {
   EXPECT_EQ(refused([&] { kolo::allreduce(context_, "x", kolo::view(n_), AllreduceOptions{}.with_prescale(0.5)); }),
-            "allreduce of \"x\": int32 cannot be scaled by 0.500000 and 1.000000; prescale and postscale need a "
+            "allreduce of \"x\": int32 cannot be scaled by 0.5 and 1; prescale and postscale need a "
             "floating-point type");
   EXPECT_EQ(refused([&] { kolo::allreduce(context_, "x", kolo::view(n_), AllreduceOptions{}.with_postscale(2)); }),
-            "allreduce of \"x\": int32 cannot be scaled by 1.000000 and 2.000000; prescale and postscale need a "
+            "allreduce of \"x\": int32 cannot be scaled by 1 and 2; prescale and postscale need a "
             "floating-point type");
 }
 

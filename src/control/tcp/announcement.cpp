@@ -5,11 +5,11 @@
 
 #include <cerrno>
 #include <charconv>
-#include <sstream>
 
 #include <kolo/error.hpp>
 
 #include "base/system_error.hpp"
+#include "base/text.hpp"
 
 namespace kolo::tcp {
 namespace {
@@ -60,12 +60,11 @@ std::string encode(const Announcement& announcement) {
 }
 
 Announcement decode_announcement(const std::string& text) {
-  std::istringstream words(text);
-  std::string version;
-  std::string nonce;
+  const std::vector<std::string> words = base::words(text);
   Announcement result;
-  if (!(words >> version >> nonce) || version != kFormat || !parse_nonce(nonce, result.nonce)) refuse(text);
-  for (std::string word; words >> word;) {
+  if (words.size() < 2 || words[0] != kFormat || !parse_nonce(words[1], result.nonce)) refuse(text);
+  for (std::size_t i = 2; i < words.size(); ++i) {
+    const std::string& word = words[i];
     const std::size_t bar = word.find('|');
     std::uint16_t port = 0;
     if (bar == std::string::npos || !parse(word.substr(bar + 1), 10, port)) refuse(text);

@@ -2,7 +2,6 @@
 #include "control/tcp/control_tree.hpp"
 
 #include <algorithm>
-#include <sstream>
 #include <utility>
 
 #include <boost/system/system_error.hpp>
@@ -10,6 +9,7 @@
 
 #include "base/check.hpp"
 #include "base/system_error.hpp"
+#include "base/text.hpp"
 #include "control/tcp/asio.hpp"
 #include "control/tcp/interfaces.hpp"
 #include "control/tcp/link.hpp"
@@ -52,7 +52,7 @@ tcp::acceptor listen(asio::io_context& io, const tcp::endpoint& endpoint, bool b
   if (!error) acceptor.bind(endpoint, error);
   if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
   if (error) {
-    std::ostringstream text;
+    base::Text text;
     text << "cannot listen for control connections on " << endpoint.address() << ": " << error.message()
          << base::remedy(error.value());
     throw Error(ErrorCode::transport, text.str());

@@ -9,11 +9,11 @@
 #include <deque>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <utility>
 
 #include <kolo/error.hpp>
 
+#include "base/text.hpp"
 #include "base/system_error.hpp"
 #include "control/tcp/handshake.hpp"
 
@@ -32,7 +32,7 @@ constexpr std::size_t kMostConversations = 128;
 constexpr milliseconds kMostSilence{500};
 
 std::string to_text(const tcp::endpoint& endpoint) {
-  std::ostringstream text;
+  base::Text text;
   text << endpoint;
   return text.str();
 }
@@ -323,7 +323,7 @@ std::string list(const std::vector<tcp::endpoint>& endpoints) {
 /// Who is missing, and all that is known about it.
 std::string describe_missing(const Meeting& meeting, const Search& search, milliseconds timeout) {
   const RendezvousPlan& plan = meeting.plan;
-  std::ostringstream text;
+  base::Text text;
   text << "not all control connections were made within " << static_cast<double>(timeout.count()) / 1000 << " s";
   for (const Neighbour& parent : plan.parent) {
     if (meeting.found.count(parent.node) == 0) text << "; could not reach " << name(parent) << ": " << search.report();

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <numeric>
-#include <sstream>
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/text.hpp"
 #include "core/collectives.hpp"
 #include "data/cpu/alone.hpp"
 #include "data/cpu/wire_format.hpp"
@@ -76,7 +76,7 @@ Site CpuBackend::make_site() {
 
 std::string CpuBackend::describe() const {
   if (topology_.size == 1) return "in place (1 rank)";
-  std::ostringstream text;
+  base::Text text;
   const std::size_t slot = intra_->slot_bytes();
   text << intra_->name() << " (" << topology_.local_size() << " ranks, " << intra_->slots() << " slots of "
        << (slot % 1024 == 0 ? slot / 1024 : slot) << (slot % 1024 == 0 ? " KiB)" : " bytes)");

@@ -3,7 +3,8 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <sstream>
+
+#include "base/text.hpp"
 
 namespace kolo::p2p {
 namespace {
@@ -25,7 +26,7 @@ std::string with_tag(std::int32_t tag) { return " with tag " + std::to_string(ta
 std::string name(DType dtype) { return std::string(to_string(dtype)); }
 
 std::string seconds(std::chrono::nanoseconds time) {
-  std::ostringstream text;
+  base::Text text;
   text << std::chrono::duration<double>(time).count() << " s";
   return text.str();
 }

@@ -11,12 +11,12 @@
 #include <chrono>
 #include <deque>
 #include <optional>
-#include <sstream>
 #include <utility>
 
 #include <kolo/error.hpp>
 
 #include "base/system_error.hpp"
+#include "base/text.hpp"
 #include "core/signature.hpp"
 
 namespace kolo::shm {
@@ -153,7 +153,7 @@ class Reception {
     for (std::size_t i = 0; i < gathering_.ranks.size(); ++i) {
       if (!here_[i]) missing.push_back(gathering_.ranks[i]);
     }
-    std::ostringstream text;
+    base::Text text;
     text << core::describe_ranks(missing) << " did not join the node's shared memory within "
          << base::to_seconds(gathering_.patience) << " s";
     return text.str();

@@ -7,10 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,7 +19,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/fields.hpp"
 #include "base/system_error.hpp"
+#include "base/text.hpp"
 #include "base/unique_fd.hpp"
 
 namespace kolo::shm {
@@ -48,9 +49,9 @@ bool read_process(pid_t process, void* to, const void* from, std::size_t bytes) 
 
 /// Whether the numbers in /proc are those by which this process knows others.
 bool sees_processes() noexcept {
-  char text[32] = {};
-  const ssize_t length = ::readlink("/proc/self", text, sizeof text - 1);
-  return length > 0 && std::strtol(text, nullptr, 10) == static_cast<long>(::getpid());
+  char text[32];
+  const ssize_t length = ::readlink("/proc/self", text, sizeof text);
+  return length > 0 && base::parse_number<pid_t>({text, static_cast<std::size_t>(length)}) == ::getpid();
 }
 
 /// What the system says of a thread, in a file of proc(5). Empty: nothing; errno says why.
@@ -145,17 +146,23 @@ struct Sample {
 };
 
 std::string encode(const Sample& sample) {
-  std::ostringstream text;
-  text << sample.process << ' ' << sample.address << ' ' << sample.number;
-  return text.str();
+  return std::to_string(sample.process) + " " + std::to_string(sample.address) + " " + std::to_string(sample.number);
 }
 
-bool finds(const std::string& said) {
-  Sample sample;
-  std::istringstream text(said);
+Sample decode(const std::string& said) {
+  const std::vector<std::string> words = base::words(said);
+  if (words.size() == 3) {
+    const auto process = base::parse_number<pid_t>(words[0]);
+    const auto address = base::parse_number<std::uintptr_t>(words[1]);
+    const auto number = base::parse_number<std::uint64_t>(words[2]);
+    if (process && *process > 0 && address && number) return {*process, *address, *number};
+  }
+  base::throw_unreadable();
+}
+
+bool is_found(const Sample& sample) {
   std::uint64_t found = 0;
-  return text >> sample.process >> sample.address >> sample.number && sample.process > 0 &&
-         read_process(sample.process, &found, reinterpret_cast<const void*>(sample.address), sizeof found) &&
+  return read_process(sample.process, &found, reinterpret_cast<const void*>(sample.address), sizeof found) &&
          found == sample.number;
 }
 
@@ -168,16 +175,16 @@ std::shared_ptr<transport::PeerMemory> read_between_processes(const core::Topolo
     base::throw_errno("getrandom", errno);
   const std::vector<std::string> samples =
       meet(encode({::getpid(), reinterpret_cast<std::uintptr_t>(&number), number}));
-  const std::vector<int>& here = topology.nodes[static_cast<std::size_t>(topology.node)];
-  const bool finds_all =
-      std::all_of(here.begin(), here.end(), [&](int rank) { return finds(samples[static_cast<std::size_t>(rank)]); });
+  std::vector<pid_t> processes;
+  bool finds_all = true;
+  for (const int rank : topology.nodes[static_cast<std::size_t>(topology.node)]) {
+    const Sample sample = decode(samples[static_cast<std::size_t>(rank)]);
+    finds_all = finds_all && is_found(sample);
+    processes.push_back(sample.process);
+  }
   const std::vector<std::string> verdicts = meet(finds_all ? "yes" : "no");
   if (std::any_of(verdicts.begin(), verdicts.end(), [](const std::string& one) { return one != "yes"; }))
     return nullptr;
-  std::vector<pid_t> processes;
-  processes.reserve(here.size());
-  for (const int rank : here)
-    processes.push_back(static_cast<pid_t>(std::stol(samples[static_cast<std::size_t>(rank)])));
   return std::make_shared<ProcessPeers>(std::move(processes));
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/system_error.hpp"
+#include "base/text.hpp"
 #include "transport/shm/gathering.hpp"
 #include "transport/shm/region.hpp"
 
@@ -61,7 +62,7 @@ std::shared_ptr<transport::SharedRegion> share_between_threads(PartExchange& exc
   for (std::size_t peer = 0; peer < ranks.size(); ++peer) {
     if (static_cast<int>(peer) == topology.local_rank) continue;
     parts[static_cast<std::size_t>(sharers.local_ranks[peer])] =
-        exchange.get(std::stoull(tickets[static_cast<std::size_t>(ranks[peer])]));
+        exchange.get(base::parse_number<PartExchange::Ticket>(tickets[static_cast<std::size_t>(ranks[peer])]).value());
   }
   shm::together(meet, [] { return std::string(); });
   exchange.withdraw(ticket);

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Numbers as text, whatever locale the program has set: "setlocale" changes the decimal point of printf, strtod and
+// std::to_string, and "std::locale::global" makes streams group digits. What one process writes another must be able to
+// read, and a message reads the same on all ranks.
+#pragma once
+
+#include <charconv>
+#include <locale>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+namespace kolo::base {
+
+/// A string to stream into.
+class Text final : public std::ostringstream {
+ public:
+  Text() { imbue(std::locale::classic()); }
+};
+
+/// As printf's "%.<digits>g" spells it in the locale "C".
+[[nodiscard]] std::string spell(double value, int digits);
+/// The same with 6, 15 or 17 digits: the fewest with which it reads back as the same number.
+[[nodiscard]] std::string spell(double value);
+
+/// What is between the separators, without what is empty.
+[[nodiscard]] std::vector<std::string> words(const std::string& text, char separator = ' ');
+
+/// Nothing unless all of `text` is a number that `Number` holds. Blanks and a leading '+' are not part of one.
+template <class Number>
+[[nodiscard]] std::optional<Number> parse_number(std::string_view text) noexcept {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+}  // namespace kolo::base
