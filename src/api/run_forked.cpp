@@ -22,10 +22,10 @@
 #include "api/launch.hpp"
 #include "api/rank_failure.hpp"
 #include "base/fields.hpp"
+#include "base/proof.hpp"
 #include "base/settings.hpp"
 #include "base/system_error.hpp"
 #include "launch/processes.hpp"
-#include "launch/proof.hpp"
 #ifdef KOLO_HAS_CUDA
 #include "data/cuda/visibility.hpp"
 #endif
@@ -152,7 +152,7 @@ void run_forked(int ranks, const std::function<void()>& body, const Options& opt
   start.where = store::tcp(kHost, 0);
   start.place = {0, ranks, "the rank", "the size"};
   Options own = options;
-  own.settings.insert_or_assign("KOLO_JOB_KEY", launch::hex_of(launch::random_word()));
+  own.settings.insert_or_assign("KOLO_JOB_KEY", base::hex_of(base::random_word()));
   // In the process of one rank; its exit status.
   const launch::Outcome outcome = launch::run_processes(ranks, [&](int rank, int report) {
     start.place.rank = rank;
@@ -186,7 +186,7 @@ int run_program(int ranks, const std::vector<std::string>& command) {
   if (command.empty()) throw Error(ErrorCode::invalid_argument, "run_program was given no program");
   launch::open_standard_descriptors();
   const MeetingPlace place = store::tcp(kHost, 0);
-  const std::string key = launch::hex_of(launch::random_word());
+  const std::string key = base::hex_of(base::random_word());
   const launch::Outcome outcome = launch::run_processes(
       ranks,
       [&](int rank, int /*report*/) {

@@ -20,7 +20,7 @@ namespace {
 // body and the proof.
 constexpr char kFrameMagic = 'K';
 constexpr std::size_t kHeadBytes = 16;
-constexpr std::size_t kProofBytes = sizeof(Word);
+constexpr std::size_t kProofBytes = sizeof(base::Word);
 
 void append(std::string& text, std::uint64_t value, int bytes) {
   for (int i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * i));
@@ -36,7 +36,7 @@ std::uint64_t number_at(const std::string& text, std::size_t at, int bytes) {
 
 bool is_type(char byte) { return byte >= 1 && byte <= 4; }
 
-Word digest_of(std::string_view head_and_body) { return prove("Kolo's frame", head_and_body); }
+base::Word digest_of(std::string_view head_and_body) { return base::prove("Kolo's frame", head_and_body); }
 
 }  // namespace
 
@@ -52,16 +52,16 @@ EncodedFrame::EncodedFrame(const Frame& frame) {
 
 short Connection::events() const noexcept { return static_cast<short>(unsent_.empty() ? POLLIN : POLLIN | POLLOUT); }
 
-Word Connection::proof_of(bool by_root, std::uint64_t number, const Word& digest) const {
+base::Word Connection::proof_of(bool by_root, std::uint64_t number, const base::Word& digest) const {
   std::string text = by_root ? "down" : "up";
   append(text, number, 8);
-  text += bytes_of(digest);
-  return prove(bytes_of(session_.key), text);
+  text += base::bytes_of(digest);
+  return base::prove(base::bytes_of(session_.key), text);
 }
 
 void Connection::send(const EncodedFrame& frame) {
   unsent_ += frame.bytes;
-  unsent_ += bytes_of(proof_of(session_.is_root, frames_sent_++, frame.digest));
+  unsent_ += base::bytes_of(proof_of(session_.is_root, frames_sent_++, frame.digest));
   send_some();
 }
 
@@ -113,10 +113,10 @@ std::optional<Frame> Connection::take() {
   }
   const std::size_t whole = kHeadBytes + length;
   if (received_.size() < whole + kProofBytes) return std::nullopt;
-  Word proof{};
+  base::Word proof{};
   std::copy_n(received_.begin() + static_cast<std::ptrdiff_t>(whole), proof.size(), proof.begin());
-  const Word digest = digest_of(std::string_view(received_).substr(0, whole));
-  if (!equal_words(proof, proof_of(!session_.is_root, frames_taken_++, digest))) {
+  const base::Word digest = digest_of(std::string_view(received_).substr(0, whole));
+  if (!base::equal_words(proof, proof_of(!session_.is_root, frames_taken_++, digest))) {
     throw Error(ErrorCode::transport, "what came from " + session_.peer +
                                           " is not what it sent: another process stands between it and this rank");
   }

@@ -14,8 +14,8 @@
 #include <string>
 #include <utility>
 
+#include "base/proof.hpp"
 #include "base/unique_fd.hpp"
-#include "launch/proof.hpp"
 
 namespace kolo::launch {
 
@@ -32,12 +32,12 @@ struct Frame {
 struct EncodedFrame {
   explicit EncodedFrame(const Frame& frame);
   std::string bytes;
-  Word digest;
+  base::Word digest;
 };
 
 /// The two sides of a connection.
 struct Session {
-  Word key{};
+  base::Word key{};
   bool is_root = false;  ///< whether this is rank 0's end
   std::string peer;      ///< for sentences: "rank 0", "rank 3 (process 12 at 10.0.0.2:4711)"
 };
@@ -68,7 +68,7 @@ class Connection {
  private:
   void send_some();
   void receive_some();
-  [[nodiscard]] Word proof_of(bool by_root, std::uint64_t number, const Word& digest) const;
+  [[nodiscard]] base::Word proof_of(bool by_root, std::uint64_t number, const base::Word& digest) const;
 
   base::UniqueFd fd_;
   Session session_;

@@ -11,10 +11,10 @@
 
 #include <kolo/error.hpp>
 
+#include "base/proof.hpp"
 #include "base/system_error.hpp"
 #include "control/tcp/interfaces.hpp"
 #include "base/text.hpp"
-#include "launch/proof.hpp"
 
 namespace kolo::launch {
 namespace {
@@ -30,7 +30,7 @@ std::string seconds_of(base::Duration duration) {
 
 /// What ranks of the job know, and of no other.
 std::string key_of(const JobKey& key, std::string_view word) {
-  return std::string(bytes_of(prove(key.secret, "job " + key.job + "\n" + std::string(word))));
+  return std::string(base::bytes_of(base::prove(key.secret, "job " + key.job + "\n" + std::string(word))));
 }
 
 bool is_address(const std::string& host) {
@@ -135,14 +135,14 @@ std::string body_of(const Entry& entry) {
 }
 
 std::string proof_of(const JobKey& key, const Entry& entry) {
-  return hex_of(prove(key.secret, "entry " + key.job + "\n" + body_of(entry)));
+  return base::hex_of(base::prove(key.secret, "entry " + key.job + "\n" + body_of(entry)));
 }
 
 std::optional<Entry> parse_entry(const std::string& text, std::string& proof) {
   const std::vector<std::string> words = base::words(text);
   Entry entry;
-  Word word{};
-  if (words.size() < 3 || words[0] != kFormat || !word_from_hex(words[2], word)) return {};
+  base::Word word{};
+  if (words.size() < 3 || words[0] != kFormat || !base::word_from_hex(words[2], word)) return {};
   proof = words[1];
   entry.word = words[2];
   for (std::size_t i = 3; i < words.size(); ++i) {
@@ -168,7 +168,7 @@ class StoreDirections final : public Directions {
       if (const std::optional<Entry> entry = read(*text, wrong)) listening.rival = route_to(*entry);
     }
     Entry entry;
-    entry.word = hex_of(random_word());
+    entry.word = base::hex_of(base::random_word());
     if (interface_.empty()) {
       listen_at_all(listening, entry);
     } else {

@@ -52,7 +52,7 @@ Error decode_failure(const std::string& body) {
 /// A rank that has come.
 struct Member {
   Connection connection;
-  Hello hello;
+  base::Hello hello;
   std::string name;                                   ///< "process 12 at 10.0.0.2:4711"
   std::optional<std::string> brought = std::nullopt;  ///< for the step at hand
 };
@@ -164,8 +164,8 @@ class Root final : public Exchange {
 
   /// Sets `wrong` for the first that cannot be in this job; it and those behind it hear why with the others.
   void receive(Newcomer newcomer, std::string_view label, std::string& wrong) {
-    const Hello hello = newcomer.hello;
-    const std::string name = "process " + std::to_string(hello.process) + " at " + newcomer.address;
+    const base::Hello hello = newcomer.hello;
+    const std::string name = "process " + std::to_string(hello.number) + " at " + newcomer.address;
     Session session{newcomer.session, true, "rank " + std::to_string(hello.rank) + " (" + name + ")"};
     Member member{Connection(std::move(newcomer.socket), std::move(session), kLongestContribution), hello, name};
     if (wrong.empty()) wrong = judge(member);
@@ -180,7 +180,7 @@ class Root final : public Exchange {
 
   /// Empty, or why a rank of this job cannot be in it.
   [[nodiscard]] std::string judge(const Member& member) const {
-    const Hello& hello = member.hello;
+    const base::Hello& hello = member.hello;
     const std::string rank = "rank " + std::to_string(hello.rank);
     if (hello.rank == 0) {
       return rank + " came twice: process " + std::to_string(::getpid()) + ", which listens, and " + member.name +

@@ -18,9 +18,9 @@
 #include <kolo/error.hpp>
 
 #include "base/clock.hpp"
+#include "base/proof.hpp"
 #include "base/system_error.hpp"
 #include "base/unique_fd.hpp"
-#include "launch/proof.hpp"
 #include "launch/sockets.hpp"
 
 namespace kolo::launch {
@@ -36,7 +36,7 @@ class FileStore final : public Store {
 
   void set(const std::string& key, const std::string& value) override {
     const std::string path = path_of(key);
-    const std::string beside = path + "." + hex_of(random_word()).substr(0, 16);
+    const std::string beside = path + "." + base::hex_of(base::random_word()).substr(0, 16);
     base::UniqueFd fd(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
     if (!fd.valid()) base::throw_errno("rank 0 cannot write its address to " + beside, errno);
     int error = write_all(fd.get(), value);

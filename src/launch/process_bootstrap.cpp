@@ -5,8 +5,8 @@
 
 #include <kolo/error.hpp>
 
+#include "base/proof.hpp"
 #include "bootstrap/handover.hpp"
-#include "launch/proof.hpp"
 
 namespace kolo::launch {
 namespace {
@@ -40,7 +40,7 @@ class ProcessBootstrap final : public bootstrap::Bootstrap {
   }
 
   [[nodiscard]] std::string key_from(const std::string& word) const override {
-    return secret_.empty() ? word : hex_of(prove(secret_, "control " + word));
+    return secret_.empty() ? word : base::hex_of(base::prove(secret_, "control " + word));
   }
 
   [[nodiscard]] std::string describe() const override { return found_by_ + ", because " + reason_; }

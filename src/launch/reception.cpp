@@ -79,8 +79,9 @@ void Reception::let_in(int listener) {
     hurry(socket.get());
     std::string address = peer_text(socket.get());
     std::string host = host_of(address);
-    Stranger stranger{std::move(socket), std::move(address), std::move(host), base::now(), random_word()};
-    if (send_all(stranger.socket.get(), make_greeting(stranger.greeted))) strangers_.push_back(std::move(stranger));
+    Stranger stranger{std::move(socket), std::move(address), std::move(host), base::now(), base::random_word()};
+    if (send_all(stranger.socket.get(), base::make_greeting(stranger.greeted)))
+      strangers_.push_back(std::move(stranger));
   }
 }
 
@@ -90,7 +91,7 @@ void Reception::make_room() {
   const auto busiest =
       std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   std::uint64_t which = 0;
-  const Word drawn = random_word();
+  const base::Word drawn = base::random_word();
   std::memcpy(&which, drawn.data(), sizeof which);
   which %= busiest->second;
   const auto goes = std::find_if(strangers_.begin(), strangers_.end(), [&](const Stranger& stranger) {
@@ -113,14 +114,14 @@ Reception::Progress Reception::serve(Stranger& stranger, std::vector<Newcomer>& 
     return Progress::goes_away;
   }
   std::string wrong;
-  const std::optional<Hello> hello = judge_hello(listening_.key, stranger.greeted, stranger.hello, wrong);
+  const std::optional<base::Hello> hello = base::judge_hello(listening_.key, stranger.greeted, stranger.hello, wrong);
   if (!hello) {
     turn_away(stranger, wrong, true);
     return Progress::goes_away;
   }
-  if (send_all(stranger.socket.get(), make_welcome(listening_.key, stranger.greeted, hello->word))) {
-    known.push_back({*hello, session_key(listening_.key, stranger.greeted, hello->word), std::move(stranger.socket),
-                     std::move(stranger.address)});
+  if (send_all(stranger.socket.get(), base::make_welcome(listening_.key, stranger.greeted, hello->word))) {
+    known.push_back({*hello, base::session_key(listening_.key, stranger.greeted, hello->word),
+                     std::move(stranger.socket), std::move(stranger.address)});
   }
   return Progress::is_known;
 }

@@ -18,16 +18,16 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/handshake.hpp"
 #include "base/unique_fd.hpp"
 #include "launch/directions.hpp"
-#include "launch/handshake.hpp"
 
 namespace kolo::launch {
 
 /// Who has shown the key.
 struct Newcomer {
-  Hello hello;
-  Word session{};  ///< the key of its frames
+  base::Hello hello;
+  base::Word session{};  ///< the key of its frames
   base::UniqueFd socket;
   std::string address;  ///< "10.0.0.2:40404"
 };
@@ -58,8 +58,8 @@ class Reception {
     std::string address;
     std::string host;  // of that
     base::Time since;
-    Word greeted{};
-    HelloBytes hello{};
+    base::Word greeted{};
+    base::HelloBytes hello{};
     std::size_t received = 0;
   };
   enum class Progress { goes_on, goes_away, is_known };

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "base/system_error.hpp"
-#include "launch/handshake.hpp"
 
 namespace kolo::launch {
 namespace {
@@ -58,12 +57,12 @@ class Attempt {
       until_ = std::min<base::Time>(last_, base::now() + kGreetingPatience);
     } else if (state_ == State::awaits_greeting) {
       if (!receive(greeting_)) return;
-      const std::string wrong = judge_greeting(greeting_, of_greeting_);
+      const std::string wrong = base::judge_greeting(greeting_, of_greeting_);
       if (!wrong.empty()) return end("what listens at " + at_ + " " + wrong, true);
       state_ = State::greeted;
     } else if (state_ == State::awaits_welcome) {
       if (!receive(welcome_)) return;
-      if (!equal_words(welcome_, make_welcome(key, of_greeting_, hello_.word))) return refused();
+      if (!base::equal_words(welcome_, base::make_welcome(key, of_greeting_, hello_.word))) return refused();
       state_ = State::welcome;
     }
   }
@@ -75,8 +74,8 @@ class Attempt {
     refused();
   }
   void say_hello(std::string_view key, const Place& place) {
-    hello_ = {place.rank, place.size, ::getpid(), random_word()};
-    const HelloBytes bytes = make_hello(key, of_greeting_, hello_);
+    hello_ = {place.rank, place.size, ::getpid(), base::random_word()};
+    const base::HelloBytes bytes = base::make_hello(key, of_greeting_, hello_);
     state_ = State::awaits_welcome;
     received_ = 0;
     const base::Duration left = last_ - base::now();
@@ -84,7 +83,8 @@ class Attempt {
     if (::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(bytes.size())) refused();
   }
   [[nodiscard]] Connection connection(std::string_view key) {
-    return Connection(std::move(fd_), {session_key(key, of_greeting_, hello_.word), false, "rank 0"}, kLongestResult);
+    return Connection(std::move(fd_), {base::session_key(key, of_greeting_, hello_.word), false, "rank 0"},
+                      kLongestResult);
   }
 
  private:
@@ -122,10 +122,10 @@ class Attempt {
   base::UniqueFd fd_;
   State state_ = State::connecting;
   base::Time until_{};
-  GreetingBytes greeting_{};
-  WelcomeBytes welcome_{};
-  Word of_greeting_{};
-  Hello hello_;
+  base::GreetingBytes greeting_{};
+  base::WelcomeBytes welcome_{};
+  base::Word of_greeting_{};
+  base::Hello hello_;
   std::size_t received_ = 0;
   std::string why_;
   bool met_somebody_ = false;

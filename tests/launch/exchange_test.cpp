@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "base/handshake.hpp"
 #include "launch/connection.hpp"
-#include "launch/handshake.hpp"
 #include "launch/start.hpp"
 #include "meetings.hpp"
 
@@ -93,33 +93,33 @@ TEST(Sockets, ToMeetOneselfIsToBeRefused) {
 
 TEST(Proof, IsHmacSha256) {
   // RFC 4231, test case 2.
-  EXPECT_EQ(hex_of(prove("Jefe", "what do ya want for nothing?")),
+  EXPECT_EQ(base::hex_of(base::prove("Jefe", "what do ya want for nothing?")),
             "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
-  EXPECT_EQ(hex_of(prove("", "")), "b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad");
+  EXPECT_EQ(base::hex_of(base::prove("", "")), "b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad");
 }
 
 TEST(Handshake, EveryByteOfAHelloMatters) {
-  const Word greeted = random_word();
-  const HelloBytes right = make_hello("key", greeted, {3, 8, 1234, random_word()});
+  const base::Word greeted = base::random_word();
+  const base::HelloBytes right = base::make_hello("key", greeted, {3, 8, 1234, base::random_word()});
   std::string wrong;
-  const auto hello = judge_hello("key", greeted, right, wrong);
+  const auto hello = base::judge_hello("key", greeted, right, wrong);
   ASSERT_TRUE(hello);
   EXPECT_EQ(hello->rank, 3);
   EXPECT_EQ(hello->size, 8);
-  EXPECT_EQ(hello->process, 1234);
+  EXPECT_EQ(hello->number, 1234);
   for (std::size_t i = 0; i < right.size(); ++i) {
-    HelloBytes other = right;
+    base::HelloBytes other = right;
     other[i] ^= 1;
-    EXPECT_FALSE(judge_hello("key", greeted, other, wrong)) << i;
+    EXPECT_FALSE(base::judge_hello("key", greeted, other, wrong)) << i;
   }
-  EXPECT_FALSE(judge_hello("key", random_word(), right, wrong));  // of another connection
-  EXPECT_FALSE(judge_hello("Key", greeted, right, wrong));
+  EXPECT_FALSE(base::judge_hello("key", base::random_word(), right, wrong));  // of another connection
+  EXPECT_FALSE(base::judge_hello("Key", greeted, right, wrong));
 }
 
 TEST(Frames, NoLongerThanAgreed) {
   int ends[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
-  const Word key = random_word();
+  const base::Word key = base::random_word();
   Connection a(base::UniqueFd{ends[0]}, {key, true, "rank 3"}, 10);
   Connection b(base::UniqueFd{ends[1]}, {key, false, "rank 0"}, 10);
   a.send({FrameType::result, 7, "0123456789"});
@@ -144,7 +144,7 @@ std::string after(const std::function<void(std::string&)>& change) {
   EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, behind), 0);
   const base::UniqueFd entrance{ends[1]};
   const base::UniqueFd exit{behind[0]};
-  const Word key = random_word();
+  const base::Word key = base::random_word();
   Connection rank(base::UniqueFd{ends[0]}, {key, false, "rank 0"}, 100);
   Connection root(base::UniqueFd{behind[1]}, {key, true, "rank 3"}, 100);
   rank.send({FrameType::contribution, 1, "first"});

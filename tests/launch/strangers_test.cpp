@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "launch/handshake.hpp"
+#include "base/handshake.hpp"
 #include "launch/reception.hpp"
 #include "launch/sockets.hpp"
 #include "launch/start.hpp"
@@ -52,7 +52,7 @@ TEST(Strangers, LearnNothingAndDisturbNothing) {
   // its secret alone.
   const JobKey job_key{"secret", "a test"};
   const std::string key = fixed_directions("127.0.0.1", {where.port()}, job_key)->look(base::now()).key;
-  const HelloBytes hello = make_hello(key, random_word(), {1, 3, 1, random_word()});
+  const base::HelloBytes hello = base::make_hello(key, base::random_word(), {1, 3, 1, base::random_word()});
   const std::string recorded(reinterpret_cast<const char*>(hello.data()), hello.size());
   Words said;
   std::thread job([&] {
@@ -80,7 +80,7 @@ TEST(Strangers, LearnNothingAndDisturbNothing) {
         words.assign(100000, '\xff');
         break;
       case 5: {
-        const HelloBytes hello = make_hello("", {}, {1, 3, 1, random_word()});
+        const base::HelloBytes hello = base::make_hello("", {}, {1, 3, 1, base::random_word()});
         words.assign(reinterpret_cast<const char*>(hello.data()), hello.size());
         break;
       }
@@ -97,7 +97,7 @@ TEST(Strangers, LearnNothingAndDisturbNothing) {
   EXPECT_EQ(run({rank_of(where, place_of(2, 3), kLong, "secret")}), Words(1, "word 0;word 1;word 2;"));
   job.join();
   EXPECT_EQ(said, Words(2, "word 0;word 1;word 2;"));
-  EXPECT_EQ(most.size(), sizeof(GreetingBytes));  // a random word, and nothing of the job
+  EXPECT_EQ(most.size(), sizeof(base::GreetingBytes));  // a random word, and nothing of the job
 }
 
 TEST(Strangers, HalfOpenOnesMakeRoom) {
@@ -138,11 +138,11 @@ struct Door {
   }
   /// Those that are let in when this one, which knows the key, has said its Hello.
   std::vector<Newcomer> hello_of(const base::UniqueFd& fd) {
-    GreetingBytes greeting{};
+    base::GreetingBytes greeting{};
     EXPECT_EQ(::recv(fd.get(), greeting.data(), greeting.size(), MSG_WAITALL), static_cast<ssize_t>(greeting.size()));
-    Word word{};
-    EXPECT_EQ(judge_greeting(greeting, word), "");
-    const HelloBytes hello = make_hello("key", word, {1, 2, ::getpid(), random_word()});
+    base::Word word{};
+    EXPECT_EQ(base::judge_greeting(greeting, word), "");
+    const base::HelloBytes hello = base::make_hello("key", word, {1, 2, ::getpid(), base::random_word()});
     EXPECT_EQ(::send(fd.get(), hello.data(), hello.size(), MSG_NOSIGNAL), static_cast<ssize_t>(hello.size()));
     return reception.serve();
   }
@@ -208,10 +208,10 @@ TEST(Strangers, AFalseRank0IsNotBelieved) {
   ASSERT_EQ(::fcntl(other.get(), F_SETFL, 0), 0);
   std::thread impostor([&] {
     const base::UniqueFd fd(::accept(other.get(), nullptr, nullptr));
-    const GreetingBytes greeting = make_greeting(random_word());
-    const Word welcome = random_word();
+    const base::GreetingBytes greeting = base::make_greeting(base::random_word());
+    const base::Word welcome = base::random_word();
     static_cast<void>(::send(fd.get(), greeting.data(), greeting.size(), MSG_NOSIGNAL));
-    HelloBytes hello{};
+    base::HelloBytes hello{};
     static_cast<void>(::recv(fd.get(), hello.data(), hello.size(), MSG_WAITALL));
     static_cast<void>(::send(fd.get(), welcome.data(), welcome.size(), MSG_NOSIGNAL));
     read_all(fd.get());  // until the rank has gone
@@ -250,7 +250,7 @@ class Relay {
         char piece[4096];
         const ssize_t got = ::recv(both[i].fd, piece, sizeof piece, 0);
         if (got <= 0) return;
-        constexpr std::size_t kChanged = sizeof(GreetingBytes) + sizeof(WelcomeBytes) + 17;
+        constexpr std::size_t kChanged = sizeof(base::GreetingBytes) + sizeof(base::WelcomeBytes) + 17;
         const std::size_t next = down + static_cast<std::size_t>(got);
         if (i == 1 && down <= kChanged && kChanged < next) piece[kChanged - down] ^= 1;
         if (i == 1) down = next;

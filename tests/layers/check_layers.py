@@ -73,7 +73,7 @@ VENDORS = [
     ("dlpack", r"dlpack/", ("include/kolo/dlpack.hpp",)),
     ("hwloc", r"hwloc(\.h$|/)", ("src/tools/",)),
     ("highway", r"hwy/", ("src/data/kernels/", "tests/data/kernels/")),
-    ("libcrypto", r"openssl/", ("src/launch/",)),
+    ("libcrypto", r"openssl/", ("src/base/",)),
     ("boost.asio", r"boost/(asio|system)", ("src/control/tcp/", "tests/control/tcp/")),
     ("boost.program_options", r"boost/program_options", ("src/tools/", "bench/", "examples/")),
     ("boost.container", r"boost/container", LIBRARY),

@@ -118,7 +118,8 @@ std::unique_ptr<TcpControlChannel> TcpControlChannel::connect(Listener listener,
   KOLO_CHECK(topology.is_leader()) << "rank " << topology.rank << " leads no node and has no control channel";
   KOLO_CHECK(static_cast<int>(announcements.size()) == topology.size) << announcements.size() << " announcements";
   RendezvousPlan plan;
-  plan.node = topology.node;
+  plan.rank = topology.rank;
+  plan.ranks = topology.size;
   plan.job_key = job_key;
   plan.nonce = listener.state_->announced.nonce;
   plan.listened_at = listener.state_->announced.endpoints;

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <deque>
 #include <memory>
@@ -13,8 +12,8 @@
 
 #include <kolo/error.hpp>
 
-#include "base/text.hpp"
 #include "base/system_error.hpp"
+#include "base/text.hpp"
 #include "control/tcp/handshake.hpp"
 
 namespace kolo::tcp {
@@ -46,8 +45,11 @@ struct Meeting {
   Meeting(asio::io_context& context, const RendezvousPlan& the_plan) : io(context), plan(the_plan) {}
 
   [[nodiscard]] bool complete() const { return found.size() == plan.children.size() + plan.parent.size(); }
-  [[nodiscard]] bool is_child(int node) const {
-    return std::any_of(plan.children.begin(), plan.children.end(), [&](const Neighbour& c) { return c.node == node; });
+  [[nodiscard]] std::optional<int> child_led_by(int rank) const {
+    const auto child = std::find_if(plan.children.begin(), plan.children.end(),
+                                    [&](const Neighbour& each) { return each.leader_rank == rank; });
+    if (child == plan.children.end()) return std::nullopt;
+    return child->node;
   }
   void turn_away(const std::string& who, const std::string& why) {
     ++turned_away;
@@ -58,6 +60,7 @@ struct Meeting {
   const RendezvousPlan& plan;
   bool over = false;  // handlers that still come do nothing
   std::map<int, tcp::socket> found;
+  std::map<int, std::int64_t> hellos;  ///< by child: the highest number that it has said
   int turned_away = 0;
   std::string last_turned_away;
 };
@@ -69,7 +72,7 @@ class Conversation : public std::enable_shared_from_this<Conversation> {
  public:
   Conversation(Meeting& meeting, tcp::socket socket, std::string who)
       : meeting_(meeting), socket_(std::move(socket)), who_(std::move(who)),
-        greeting_(make_greeting(meeting.plan.node, meeting.plan.nonce)) {}
+        greeting_(make_greeting(word_, meeting.plan.nonce)) {}
 
   void begin() {
     asio::async_write(socket_, asio::buffer(greeting_), [self = shared_from_this()](error_code error, std::size_t) {
@@ -94,17 +97,22 @@ class Conversation : public std::enable_shared_from_this<Conversation> {
 
   void on_hello() {
     std::string wrong;
-    const std::optional<int> node = judge_hello(hello_, meeting_.plan.job_key, wrong);
-    if (node && !meeting_.is_child(*node))
-      wrong = "says it is node " + std::to_string(*node) + ", which is no child of this node";
+    const std::optional<base::Hello> hello = base::judge_hello(meeting_.plan.job_key, word_, hello_, wrong);
+    const std::optional<int> node = hello ? meeting_.child_led_by(hello->rank) : std::nullopt;
+    if (hello && !node)
+      wrong = "says it is rank " + std::to_string(hello->rank) + ", which leads no child of this node";
     if (!wrong.empty()) {
       meeting_.turn_away(who_, wrong);
       return end();
     }
-    asio::async_write(socket_, asio::buffer(&kWelcome, 1),
-                      [self = shared_from_this(), node = *node](error_code error, std::size_t) {
-                        if (error || self->meeting_.over) return;
-                        // A child that lost its first connection comes again: the later one is the one it means.
+    std::int64_t& latest = meeting_.hellos[*node];
+    if (hello->number <= latest) return end();  // said on a connection that the child has given up since
+    latest = hello->number;
+    meeting_.found.erase(*node);
+    welcome_ = base::make_welcome(meeting_.plan.job_key, word_, hello->word);
+    asio::async_write(socket_, asio::buffer(welcome_),
+                      [self = shared_from_this(), node = *node, number = latest](error_code error, std::size_t) {
+                        if (error || self->meeting_.over || number < self->meeting_.hellos[node]) return;
                         self->meeting_.found.insert_or_assign(node, std::move(self->socket_));
                       });
   }
@@ -112,9 +120,11 @@ class Conversation : public std::enable_shared_from_this<Conversation> {
   Meeting& meeting_;
   tcp::socket socket_;
   const std::string who_;
+  const base::Word word_ = base::random_word();
   const GreetingBytes greeting_;
   const Clock::time_point begun_ = Clock::now();
-  HelloBytes hello_{};
+  base::HelloBytes hello_{};
+  base::WelcomeBytes welcome_{};
 };
 
 class Reception {
@@ -197,8 +207,8 @@ class Reception {
 
 // ---------------------------------------------------------------- the side that connects
 
-/// All addresses of the parent. The first that greets rightly is the chosen one, and only it is told the key; should it
-/// break before the welcome, all begin again.
+/// All addresses of the parent. The first that greets rightly is the chosen one, and hello is said to it alone; should
+/// it break before the welcome, all begin again.
 class Search {
  public:
   explicit Search(Meeting& meeting) : meeting_(meeting) {
@@ -233,8 +243,10 @@ class Search {
     tcp::socket socket;
     asio::steady_timer timer;
     GreetingBytes greeting{};
-    HelloBytes hello{};
-    std::uint8_t welcome = 0;
+    base::Word of_greeting{};
+    base::Word of_hello{};
+    base::HelloBytes hello{};
+    base::WelcomeBytes welcome{};
     std::string said = "not tried yet";
     int turn = 0;  // counts its connections: what is heard of an earlier one means nothing any more
   };
@@ -271,8 +283,7 @@ class Search {
     asio::async_read(attempt.socket, buffer, [this, &attempt, turn](error_code error, std::size_t) {
       if (is_stale(attempt, turn)) return;
       if (error) return fail(attempt, "hung up before its greeting (" + error.message() + ")");
-      const Neighbour& parent = meeting_.plan.parent.front();
-      const std::string wrong = judge_greeting(attempt.greeting, parent.node, meeting_.plan.parent_nonce);
+      const std::string wrong = judge_greeting(attempt.greeting, meeting_.plan.parent_nonce, attempt.of_greeting);
       if (!wrong.empty()) return fail(attempt, "what answers " + wrong);
       chosen_ = &attempt;
       say_hello(attempt, turn);
@@ -281,7 +292,9 @@ class Search {
 
   void say_hello(Attempt& attempt, int turn) {
     attempt.said = "greeted, but did not accept this node";
-    attempt.hello = make_hello(meeting_.plan.node, meeting_.plan.job_key);
+    attempt.of_hello = base::random_word();
+    attempt.hello = base::make_hello(meeting_.plan.job_key, attempt.of_greeting,
+                                     {meeting_.plan.rank, meeting_.plan.ranks, ++hellos_, attempt.of_hello});
     const auto buffer = asio::buffer(attempt.hello);
     asio::async_write(attempt.socket, buffer, [this, &attempt, turn](error_code error, std::size_t) {
       if (is_stale(attempt, turn)) return;
@@ -291,10 +304,13 @@ class Search {
   }
 
   void await_welcome(Attempt& attempt, int turn) {
-    const auto buffer = asio::buffer(&attempt.welcome, 1);
+    const auto buffer = asio::buffer(attempt.welcome);
     asio::async_read(attempt.socket, buffer, [this, &attempt, turn](error_code error, std::size_t) {
       if (is_stale(attempt, turn)) return;
-      if (error || attempt.welcome != kWelcome) return fail(attempt, "refused this node");
+      if (error) return fail(attempt, "refused this node");
+      if (!base::equal_words(attempt.welcome,
+                             base::make_welcome(meeting_.plan.job_key, attempt.of_greeting, attempt.of_hello)))
+        return fail(attempt, "does not know the job's key");
       meeting_.found.insert_or_assign(meeting_.plan.parent.front().node, std::move(attempt.socket));
     });
   }
@@ -312,6 +328,7 @@ class Search {
   Meeting& meeting_;
   std::vector<std::unique_ptr<Attempt>> attempts_;
   const Attempt* chosen_ = nullptr;
+  std::int64_t hellos_ = 0;  // that were said
 };
 
 std::string list(const std::vector<tcp::endpoint>& endpoints) {

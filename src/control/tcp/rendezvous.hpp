@@ -25,7 +25,8 @@ struct Neighbour {
 };
 
 struct RendezvousPlan {
-  int node = 0;  ///< our own
+  int rank = 0;   ///< this leader's own
+  int ranks = 0;  ///< of the world
   std::string job_key;
   Nonce nonce{};                           ///< our own
   std::vector<tcp::endpoint> listened_at;  ///< for error messages

@@ -84,28 +84,17 @@ TEST(Announcement, NoncesDiffer) {
 
 TEST(Handshake, TellsWhatIsWrongWithAGreeting) {
   const Nonce nonce = make_nonce();
-  GreetingBytes greeting = make_greeting(3, nonce);
-  EXPECT_EQ(judge_greeting(greeting, 3, nonce), "");
-  EXPECT_EQ(judge_greeting(greeting, 4, nonce), "is another process");
-  EXPECT_EQ(judge_greeting(greeting, 3, make_nonce()), "is another process");
-  greeting[8] = 2;
-  EXPECT_EQ(judge_greeting(greeting, 3, nonce), "speaks version 2 of the protocol, not 1");
+  const base::Word word = base::random_word();
+  base::Word heard{};
+  GreetingBytes greeting = make_greeting(word, nonce);
+  EXPECT_EQ(judge_greeting(greeting, nonce, heard), "");
+  EXPECT_EQ(heard, word);
+  EXPECT_EQ(judge_greeting(greeting, make_nonce(), heard), "is another process");
+  greeting[8] = 1;
+  EXPECT_EQ(judge_greeting(greeting, nonce, heard),
+            "speaks version 1 of Kolo's protocol, not 2: all ranks must run the same release");
   greeting[0] = 'x';
-  EXPECT_EQ(judge_greeting(greeting, 3, nonce), "does not speak Kolo's protocol");
-}
-
-TEST(Handshake, TakesTheJobsKeyAlone) {
-  std::string wrong;
-  const std::string longest(kMaxKeyBytes, 'k');
-  for (const std::string& key : {std::string("a"), std::string("key with\0zero", 13), longest}) {
-    EXPECT_EQ(judge_hello(make_hello(5, key), key, wrong), 5);
-    EXPECT_EQ(wrong, "");
-  }
-  // A prefix, a longer key, and one that differs from the padding alone.
-  for (const std::string& key : {std::string("ke"), std::string("keys"), std::string("key\0", 4), longest}) {
-    EXPECT_EQ(judge_hello(make_hello(5, key), "key", wrong), std::nullopt);
-    EXPECT_EQ(wrong, "has another job's key");
-  }
+  EXPECT_EQ(judge_greeting(greeting, nonce, heard), "does not speak Kolo's protocol");
 }
 
 TEST(Interfaces, LoopbackComesLastAndIsThere) {

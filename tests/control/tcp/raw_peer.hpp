@@ -3,6 +3,7 @@
 // A peer that does what no channel would: speaks the protocol byte by byte, over a blocking socket.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -11,6 +12,9 @@
 #include "control/tcp/handshake.hpp"
 
 namespace kolo::tcp::testing {
+
+/// In a greeting, behind magic and version.
+inline constexpr std::size_t kWordAt = 12;
 
 class RawPeer {
  public:
@@ -21,15 +25,18 @@ class RawPeer {
   void write_array(const Bytes& bytes) {
     asio::write(socket_, asio::buffer(bytes));
   }
-  GreetingBytes read_greeting() {
+  /// The random word of the parent's greeting.
+  base::Word read_greeting() {
     GreetingBytes greeting;
     asio::read(socket_, asio::buffer(greeting));
-    return greeting;
+    base::Word word{};
+    std::copy_n(greeting.begin() + kWordAt, word.size(), word.begin());
+    return word;
   }
-  std::uint8_t read_byte() {
-    std::uint8_t byte = 0;
-    asio::read(socket_, asio::buffer(&byte, 1));
-    return byte;
+  base::WelcomeBytes read_welcome() {
+    base::WelcomeBytes welcome;
+    asio::read(socket_, asio::buffer(welcome));
+    return welcome;
   }
   /// Everything until the other side ends the connection.
   std::string read_to_end() {
@@ -42,11 +49,10 @@ class RawPeer {
       if (error) return all;
     }
   }
-  /// The handshake of a child.
-  void join(int node, const std::string& key) {
-    read_greeting();
-    write_array(make_hello(node, key));
-    read_byte();
+  /// The handshake of a child, who says this many-th hello.
+  void join(int rank, const std::string& key, std::int64_t number = 1) {
+    write_array(base::make_hello(key, read_greeting(), {rank, 2, number, {}}));
+    read_welcome();
   }
   void close() { socket_.close(); }
   /// Closes as the system does for a process that was killed with input unread.

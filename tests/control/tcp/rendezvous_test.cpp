@@ -5,7 +5,9 @@
 
 #include <array>
 #include <atomic>
+#include <map>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include <kolo/error.hpp>
@@ -78,15 +80,16 @@ TEST(Rendezvous, IgnoresStrangers) {
     if (node != 0) return text;
     const tcp::endpoint where = first_endpoint(text);
     for (int i = 0; i < 3; ++i) strangers.push_back(std::make_unique<RawPeer>(where));
-    strangers[0]->write(std::string(4096, 'x'));              // garbage
-    strangers[1]->write("GET / HTTP/1.1\r\n\r\n");            // waits for an answer
-    strangers[2]->write_array(make_hello(1, "not our key"));  // another job; and none of them goes away
+    strangers[0]->write(std::string(4096, 'x'));    // garbage
+    strangers[1]->write("GET / HTTP/1.1\r\n\r\n");  // waits for an answer
+    strangers[2]->write_array(base::make_hello("not our key", base::random_word(),
+                                               {1, 2, 1, {}}));  // another job; and none of them goes away
     return text;
   };
   EXPECT_EQ(run_tree(options, talk), Errors(2));
   for (const auto& stranger : strangers) {
     const std::string heard = stranger->read_to_end();
-    EXPECT_EQ(heard.substr(0, 8), "KOLOTREE");
+    EXPECT_EQ(heard.substr(0, 8), "KOLOMEET");
     EXPECT_EQ(heard.size(), GreetingBytes().size()) << "a stranger was told more than the greeting";
   }
 }
@@ -132,6 +135,65 @@ TEST(Rendezvous, TakesUpAcceptingAgainAfterAShortageOfDescriptors) {
   thread.join();
 }
 
+/// A parent that waits for the leaders of nodes 1 and 2, ranks 1 and 2.
+class Parent {
+ public:
+  Parent() {
+    acceptors_.emplace_back(io_, tcp::endpoint(asio::ip::make_address("127.0.0.1"), 0));
+    where_ = acceptors_[0].local_endpoint();
+    plan_.job_key = "key";
+    plan_.children = {{1, 1}, {2, 2}};
+    thread_ = std::thread([this] { found_ = meet(io_, acceptors_, plan_, milliseconds(60000)); });
+  }
+  ~Parent() { thread_.join(); }
+  [[nodiscard]] const tcp::endpoint& where() const { return where_; }
+  /// Once both are there: what rank 1's connection says first.
+  char hear_rank_1() {
+    RawPeer(where_).join(2, "key");
+    thread_.join();
+    thread_ = std::thread([] {});
+    char word = 0;
+    asio::read(found_.at(1), asio::buffer(&word, 1));
+    return word;
+  }
+
+ private:
+  asio::io_context io_;
+  std::vector<tcp::acceptor> acceptors_;
+  tcp::endpoint where_;
+  RendezvousPlan plan_;
+  std::map<int, tcp::socket> found_;
+  std::thread thread_;
+};
+
+TEST(Rendezvous, AHelloThatIsRepeatedOnAnotherConnectionIsRefused) {
+  Parent parent;
+  RawPeer child(parent.where());
+  const base::HelloBytes hello = base::make_hello("key", child.read_greeting(), {1, 3, 1, {}});
+  child.write_array(hello);
+  child.read_welcome();
+  RawPeer thief(parent.where());
+  thief.read_greeting();
+  thief.write_array(hello);
+  EXPECT_EQ(thief.read_to_end(), "");
+  child.write("c");
+  EXPECT_EQ(parent.hear_rank_1(), 'c');
+}
+
+TEST(Rendezvous, TheParentKeepsTheChildsLatestConnection) {
+  Parent parent;
+  RawPeer first(parent.where());
+  RawPeer second(parent.where());
+  RawPeer third(parent.where());
+  first.join(1, "key", 1);
+  third.join(1, "key", 3);
+  // Said before the third hello, and heard after it.
+  second.write_array(base::make_hello("key", second.read_greeting(), {1, 3, 2, {}}));
+  EXPECT_EQ(second.read_to_end(), "");
+  third.write("3");
+  EXPECT_EQ(parent.hear_rank_1(), '3');
+}
+
 TEST(Rendezvous, AnotherJobsKeyIsRefusedAndBothSaySo) {
   TreeOptions options;
   options.timeout = milliseconds(700);
@@ -141,7 +203,7 @@ TEST(Rendezvous, AnotherJobsKeyIsRefusedAndBothSaySo) {
   expect_contains(
       errors[0],
       "kolo: not all control connections were made within 0.7 s; node 1 (rank 1) did not connect to 127.0.0.1:");
-  expect_contains(errors[0], "has another job's key");
+  expect_contains(errors[0], "is of another job, or has another KOLO_JOB_KEY");
   expect_contains(errors[1], "could not reach node 0 (rank 0): 127.0.0.1:");
   expect_contains(errors[1], ": refused this node");
 }
@@ -151,8 +213,7 @@ TEST(Rendezvous, ANodeThatIsNoChildIsTurnedAway) {
   const tcp::endpoint where = first_endpoint(listener.announcement());
   std::thread stranger([&] {
     RawPeer peer(where);
-    peer.read_greeting();
-    peer.write_array(make_hello(5, "key"));
+    peer.write_array(base::make_hello("key", peer.read_greeting(), {5, 2, 1, {}}));
     EXPECT_EQ(peer.read_to_end(), "");
   });
   try {
@@ -160,7 +221,7 @@ TEST(Rendezvous, ANodeThatIsNoChildIsTurnedAway) {
     ADD_FAILURE() << "took a node that is no child";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::transport);
-    expect_contains(error.what(), "says it is node 5, which is no child of this node");
+    expect_contains(error.what(), "says it is rank 5, which leads no child of this node");
   }
   stranger.join();
 }
@@ -185,9 +246,9 @@ class Impostor {
     acceptor_.async_accept([this](error_code error, tcp::socket socket) {
       if (error) return;
       ++visits_;
-      const GreetingBytes greeting = make_greeting(0, make_nonce());
+      const GreetingBytes greeting = make_greeting(base::random_word(), make_nonce());
       asio::write(socket, asio::buffer(greeting), error);
-      HelloBytes hello;
+      base::HelloBytes hello;
       told_ += asio::read(socket, asio::buffer(hello), error);
       accept();
     });
@@ -274,8 +335,9 @@ TEST(Rendezvous, AChildWhoseHandshakeBreaksTriesAgain) {
     node.send(0, {std::byte{'x'}});
     ASSERT_TRUE(node.serve_until([&] { return !node.lost.empty(); }));
   });
-  const GreetingBytes greeting = make_greeting(0, parent.nonce);
-  HelloBytes hello;
+  const base::Word word = base::random_word();
+  const GreetingBytes greeting = make_greeting(word, parent.nonce);
+  base::HelloBytes hello;
   for (const char* last_word : {"before the greeting", "after the greeting", "after the hello"}) {
     SCOPED_TRACE(last_word);
     tcp::socket socket = acceptor.accept();
@@ -287,8 +349,11 @@ TEST(Rendezvous, AChildWhoseHandshakeBreaksTriesAgain) {
   asio::write(socket, asio::buffer(greeting));
   asio::read(socket, asio::buffer(hello));
   std::string wrong;
-  EXPECT_EQ(judge_hello(hello, "key", wrong), 1);
-  asio::write(socket, asio::buffer(&kWelcome, 1));
+  const std::optional<base::Hello> said = base::judge_hello("key", word, hello, wrong);
+  ASSERT_TRUE(said) << wrong;
+  EXPECT_EQ(said->rank, 1);
+  EXPECT_GE(said->number, 2);
+  asio::write(socket, asio::buffer(base::make_welcome("key", word, said->word)));
   std::array<char, 5> frame{};
   asio::read(socket, asio::buffer(frame));
   EXPECT_EQ(std::string(frame.data(), frame.size()), std::string("\x01\0\0\0x", 5));

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace kolo::launch {
+namespace kolo::base {
 
 using Word = std::array<std::uint8_t, 32>;
 
@@ -26,4 +26,4 @@ using Word = std::array<std::uint8_t, 32>;
 /// False, when the text is not what `hex_of` makes.
 [[nodiscard]] bool word_from_hex(std::string_view text, Word& word) noexcept;
 
-}  // namespace kolo::launch
+}  // namespace kolo::base

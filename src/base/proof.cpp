@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/proof.hpp"
+#include "base/proof.hpp"
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -15,7 +15,7 @@
 #include "base/check.hpp"
 #include "base/system_error.hpp"
 
-namespace kolo::launch {
+namespace kolo::base {
 
 Word prove(std::string_view key, std::string_view text) {
   KOLO_CHECK(key.size() <= std::size_t{std::numeric_limits<int>::max()}) << "a key of " << key.size() << " bytes";
@@ -38,7 +38,7 @@ Word random_word() {
   Word word{};
   // Up to 256 bytes are never cut short once the system's pool is ready.
   const ssize_t got = ::getrandom(word.data(), word.size(), 0);
-  if (got != static_cast<ssize_t>(word.size())) base::throw_errno("getrandom", errno);
+  if (got != static_cast<ssize_t>(word.size())) throw_errno("getrandom", errno);
   return word;
 }
 
@@ -66,4 +66,4 @@ bool word_from_hex(std::string_view text, Word& word) noexcept {
   return true;
 }
 
-}  // namespace kolo::launch
+}  // namespace kolo::base

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/handshake.hpp"
+#include "base/handshake.hpp"
 
 #include <algorithm>
 #include <cstring>
 
-namespace kolo::launch {
+namespace kolo::base {
 namespace {
 
 constexpr std::array<std::uint8_t, 8> kHandshakeMagic = {'K', 'O', 'L', 'O', 'M', 'E', 'E', 'T'};
@@ -14,7 +14,7 @@ constexpr std::size_t kVersionAt = 8;
 constexpr std::size_t kGreetingWordAt = 12;
 constexpr std::size_t kRankAt = 12;
 constexpr std::size_t kSizeAt = 16;
-constexpr std::size_t kProcessAt = 20;
+constexpr std::size_t kNumberAt = 20;
 constexpr std::size_t kWordAt = 28;
 constexpr std::size_t kProofAt = 60;
 
@@ -74,7 +74,7 @@ HelloBytes make_hello(std::string_view key, const Word& of_greeting, const Hello
   put_head(bytes.data());
   put(bytes.data() + kRankAt, static_cast<std::uint32_t>(hello.rank), 4);
   put(bytes.data() + kSizeAt, static_cast<std::uint32_t>(hello.size), 4);
-  put(bytes.data() + kProcessAt, static_cast<std::uint64_t>(hello.process), 8);
+  put(bytes.data() + kNumberAt, static_cast<std::uint64_t>(hello.number), 8);
   std::copy(hello.word.begin(), hello.word.end(), bytes.begin() + kWordAt);
   const Word proof = proof_of_rank(key, of_greeting, bytes);
   std::copy(proof.begin(), proof.end(), bytes.begin() + kProofAt);
@@ -94,7 +94,7 @@ std::optional<Hello> judge_hello(std::string_view key, const Word& of_greeting, 
   Hello hello;
   hello.rank = static_cast<std::int32_t>(get(bytes.data() + kRankAt, 4));
   hello.size = static_cast<std::int32_t>(get(bytes.data() + kSizeAt, 4));
-  hello.process = static_cast<std::int64_t>(get(bytes.data() + kProcessAt, 8));
+  hello.number = static_cast<std::int64_t>(get(bytes.data() + kNumberAt, 8));
   std::copy_n(bytes.begin() + kWordAt, hello.word.size(), hello.word.begin());
   return hello;
 }
@@ -107,4 +107,4 @@ Word session_key(std::string_view key, const Word& of_greeting, const Word& of_h
   return prove_both(key, "frames", of_greeting, of_hello);
 }
 
-}  // namespace kolo::launch
+}  // namespace kolo::base
