@@ -270,15 +270,18 @@ class Assembly {
   /// The control tree, the transport between nodes, and the means to read peers' memory.
   void connect() {
     if (parts_.topology.node_count() > 1) {
-      bootstrap::take_step(
+      const std::vector<std::string> said = bootstrap::take_step(
           bootstrap_, "control connections", bootstrap::after_waiting(patience_), [this]() -> std::string {
             if (!talks()) return {};
-            parts_.control = tcp::TcpControlChannel::connect(
+            auto control = tcp::TcpControlChannel::connect(
                 std::move(*listener_), parts_.topology, static_cast<int>(parts_.settings.tree_fanout), announcements_,
                 job_key_, std::chrono::duration_cast<std::chrono::milliseconds>(patience_));
-            return {};
+            const std::string interfaces = base::join_fields(control->interfaces());
+            parts_.control = std::move(control);
+            return interfaces;
           });
-      Carrier carrier = choose_carrier(bootstrap_, parts_.settings, parts_.topology, !is_one_machine(), patience_);
+      Carrier carrier = choose_carrier(bootstrap_, parts_.settings, parts_.topology, !is_one_machine(),
+                                       interfaces_of_machine(said), patience_);
       inter_ = parts_.inter = std::move(carrier.transport);
       carrier_ = std::move(carrier.description);
     }
@@ -288,6 +291,17 @@ class Assembly {
       parts_.peers = parts_.link->peer_memory(
           [this](const std::string& mine) { return bootstrap_.exchange("peer memory", mine, patience_); });
     }
+  }
+
+  /// By which the control connections of this machine reach others.
+  [[nodiscard]] std::vector<std::string> interfaces_of_machine(const std::vector<std::string>& said) const {
+    std::vector<std::string> all;
+    for (std::size_t rank = 0; rank < said.size(); ++rank) {
+      if (machines_[rank] != machines_[static_cast<std::size_t>(parts_.topology.rank)]) continue;
+      for (std::string& one : base::split_fields(said[rank]))
+        if (std::find(all.begin(), all.end(), one) == all.end()) all.push_back(std::move(one));
+    }
+    return all;
   }
 
   /// What makes a data plane of process sets: the first of them for tensors of the CPU, the second for those of a

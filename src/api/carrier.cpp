@@ -9,6 +9,11 @@
 #include <kolo/error.hpp>
 
 #ifdef KOLO_HAS_UCX
+#include <filesystem>
+#include <system_error>
+
+#include "base/fields.hpp"
+#include "base/text.hpp"
 #include "control/tcp/interfaces.hpp"
 #include "transport/ucx/ucx_api.hpp"
 #include "transport/ucx/ucx_inter_node.hpp"
@@ -25,36 +30,108 @@ const ucx::Library& ucx_library() {
   return instance;
 }
 
-/// The interfaces that KOLO_INTERFACE stands for, as UCX wants them; empty: all. UCX_NET_DEVICES wins.
-std::string ucx_devices(const std::string& wanted) {
-  if (const std::optional<std::string> named = base::process_environment()("UCX_NET_DEVICES")) return *named;
-  if (wanted.empty()) return {};
+std::string listed(const std::vector<std::string>& words, const char* between) {
+  std::string joined;
+  for (const std::string& word : words) joined += (joined.empty() ? "" : between) + word;
+  return joined;
+}
+
+/// "mlx5_0:1", as UCX calls them.
+std::vector<std::string> rdma_devices() {
   std::vector<std::string> names;
-  for (const tcp::LocalAddress& address : tcp::select_addresses(tcp::local_addresses(), wanted)) {
-    const std::string name = address.interface.substr(0, address.interface.find(':'));  // an alias is no device
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  std::error_code none;
+  for (const auto& device : std::filesystem::directory_iterator("/sys/class/infiniband", none))
+    for (const auto& port : std::filesystem::directory_iterator(device.path() / "ports", none))
+      names.push_back(device.path().filename().string() + ":" + port.path().filename().string());
+  return names;
+}
+
+/// What UCX may use (UCX_NET_DEVICES): what KOLO_INTERFACE stands for, else the interfaces that are known to reach
+/// other machines, for others may lead nowhere (a bridge of containers, a private network). None is known: all.
+struct Devices {
+  std::string list;  ///< separated by commas; empty: all
+  std::vector<std::string> interfaces;
+};
+
+Devices ucx_devices(const std::string& wanted, const std::vector<std::string>& reaching) {
+  if (const std::optional<std::string> named = base::process_environment()("UCX_NET_DEVICES"))
+    return {*named, base::words(*named, ',')};
+  Devices devices{{}, reaching};
+  if (!wanted.empty()) {
+    devices.interfaces.clear();
+    for (const tcp::LocalAddress& local : tcp::select_addresses(tcp::local_addresses(), wanted)) {
+      const std::string name = local.interface.substr(0, local.interface.find(':'));  // an alias is no device
+      std::vector<std::string>& names = devices.interfaces;
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
   }
-  std::string devices;
-  for (const std::string& name : names) devices += (devices.empty() ? "" : ",") + name;
+  std::vector<std::string> names = devices.interfaces;
+  if (wanted.empty() && !names.empty()) {
+    for (std::string& device : rdma_devices()) names.push_back(std::move(device));
+  }
+  devices.list = listed(names, ",");
   return devices;
 }
 
-Carrier connect_by_ucx(bootstrap::Bootstrap& bootstrap, const base::Settings& settings, const core::Topology& topology,
-                       base::Duration patience) {
-  std::unique_ptr<ucx::Worker> worker;
-  std::string devices;
-  std::vector<std::string> addresses = bootstrap::take_step(bootstrap, "UCX", patience, [&] {
-    devices = ucx_devices(settings.interface);
-    worker = std::make_unique<ucx::Worker>(ucx_library(), devices);
-    return worker->address();
+/// "eth0 10.77.0.1", or what UCX was given where that is no interface: for people.
+std::string addresses_of(const std::vector<std::string>& interfaces) {
+  std::vector<std::string> texts;
+  for (const tcp::LocalAddress& local : tcp::local_addresses()) {
+    const bool is_used = interfaces.empty()
+                             ? !local.address.is_loopback()
+                             : std::find(interfaces.begin(), interfaces.end(), local.interface) != interfaces.end();
+    if (is_used) texts.push_back(local.interface + " " + local.address.to_string());
+  }
+  return listed(texts.empty() ? interfaces : texts, ", ");
+}
+
+/// A message from each leader to each other one. Now all ranks are told of a network that leads nowhere, and within the
+/// start's deadline.
+void try_connections(bootstrap::Bootstrap& bootstrap, ucx::UcxInterNode& transport, const core::Topology& topology,
+                     const std::vector<std::string>& places, base::Duration patience) {
+  bootstrap::take_step(bootstrap, "data connections", bootstrap::after_waiting(patience), [&]() -> std::string {
+    if (!topology.is_leader()) return {};
+    std::vector<int> leaders;
+    for (int node = 0; node < topology.node_count(); ++node)
+      if (node != topology.node) leaders.push_back(topology.leader_of(node));
+    const std::vector<int> missing = transport.meet(leaders, base::now() + patience);
+    if (missing.empty()) return {};
+    const auto name = [&](int rank) {
+      return "rank " + std::to_string(rank) + " (" + places[static_cast<std::size_t>(rank)] + ")";
+    };
+    std::vector<std::string> names;
+    for (const int rank : missing) names.push_back(name(rank));
+    throw Error(ErrorCode::transport, "no data comes by UCX from " + listed(names, ", ") + " to " +
+                                          name(topology.rank) + " within " +
+                                          base::spell(base::to_seconds(patience), 4) +
+                                          " s (KOLO_CONNECT_TIMEOUT_S): a firewall, or a network that does not connect "
+                                          "these hosts; set KOLO_INTERFACE or UCX_NET_DEVICES to one that does");
   });
-  for (int rank = 0; rank < topology.size; ++rank) {
-    if (topology.node_of[static_cast<std::size_t>(rank)] == topology.node)
-      addresses[static_cast<std::size_t>(rank)].clear();
+}
+
+Carrier connect_by_ucx(bootstrap::Bootstrap& bootstrap, const base::Settings& settings, const core::Topology& topology,
+                       const std::vector<std::string>& interfaces, base::Duration patience) {
+  std::unique_ptr<ucx::Worker> worker;
+  Devices devices;
+  const std::vector<std::string> said = bootstrap::take_step(bootstrap, "UCX", patience, [&] {
+    devices = ucx_devices(settings.interface, interfaces);
+    worker = std::make_unique<ucx::Worker>(ucx_library(), devices.list);
+    return base::join_fields({worker->address(), addresses_of(devices.interfaces)});
+  });
+  std::vector<std::string> addresses;
+  std::vector<std::string> places;
+  for (const std::string& one : said) {
+    std::vector<std::string> fields = base::split_fields(one);
+    if (fields.size() != 2) base::throw_unreadable();
+    const bool is_here = topology.node_of[addresses.size()] == topology.node;
+    addresses.push_back(is_here ? std::string() : std::move(fields[0]));
+    places.push_back(std::move(fields[1]));
   }
   Carrier carrier;
-  carrier.description = "UCX " + worker->library().version() + (devices.empty() ? "" : " over " + devices);
-  carrier.transport = std::make_shared<ucx::UcxInterNode>(std::move(worker), bootstrap.rank(), addresses);
+  carrier.description = "UCX " + worker->library().version() + (devices.list.empty() ? "" : " over " + devices.list);
+  const auto transport = std::make_shared<ucx::UcxInterNode>(std::move(worker), bootstrap.rank(), addresses);
+  try_connections(bootstrap, *transport, topology, places, patience);
+  carrier.transport = transport;
   return carrier;
 }
 
@@ -73,7 +150,8 @@ std::string what_ucx_lacks() {
 std::string what_ucx_lacks() { return "this build of Kolo has no UCX part"; }
 
 Carrier connect_by_ucx(bootstrap::Bootstrap& bootstrap, const base::Settings& /*settings*/,
-                       const core::Topology& /*topology*/, base::Duration patience) {
+                       const core::Topology& /*topology*/, const std::vector<std::string>& /*interfaces*/,
+                       base::Duration patience) {
   bootstrap::take_step(bootstrap, "UCX", patience, []() -> std::string {
     throw Error(
         ErrorCode::unsupported,
@@ -116,30 +194,32 @@ std::string why_not_ucx(bootstrap::Bootstrap& bootstrap, base::Duration patience
 /// wait for a slow link with less CPU time (docs/performance.md). Between virtual nodes of one machine, which are there
 /// to try things out, the start's own is taken; UCX also where the start brings none.
 Carrier choose(bootstrap::Bootstrap& bootstrap, const base::Settings& settings, const core::Topology& topology,
-               bool spans_machines, base::Duration patience, std::string& why) {
+               bool spans_machines, const std::vector<std::string>& interfaces, base::Duration patience,
+               std::string& why) {
   const bool is_free = settings.transport == base::Transport::automatic;
-  if (settings.transport == base::Transport::ucx) return connect_by_ucx(bootstrap, settings, topology, patience);
+  if (settings.transport == base::Transport::ucx)
+    return connect_by_ucx(bootstrap, settings, topology, interfaces, patience);
   if (is_free) why = ": what comes with the start";
   if (is_free && spans_machines) {
     const std::string lack = why_not_ucx(bootstrap, patience);
     if (lack.empty()) {
       why = ": between machines it is faster than MPI with small tensors, and waits with less CPU time";
-      return connect_by_ucx(bootstrap, settings, topology, patience);
+      return connect_by_ucx(bootstrap, settings, topology, interfaces, patience);
     }
     why += ", for UCX cannot be used (" + lack + ")";
   }
   Carrier carrier = connect_by_start(bootstrap, topology, patience, is_free);
   if (carrier.transport != nullptr) return carrier;
   why = ": nothing comes with the start";
-  return connect_by_ucx(bootstrap, settings, topology, patience);
+  return connect_by_ucx(bootstrap, settings, topology, interfaces, patience);
 }
 
 }  // namespace
 
 Carrier choose_carrier(bootstrap::Bootstrap& bootstrap, const base::Settings& settings, const core::Topology& topology,
-                       bool spans_machines, base::Duration patience) {
+                       bool spans_machines, const std::vector<std::string>& interfaces, base::Duration patience) {
   std::string why;
-  Carrier carrier = choose(bootstrap, settings, topology, spans_machines, patience, why);
+  Carrier carrier = choose(bootstrap, settings, topology, spans_machines, interfaces, patience, why);
   carrier.description += " (KOLO_TRANSPORT=" + std::string(base::to_string(settings.transport)) + why + ")";
   return carrier;
 }

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/clock.hpp"
 #include "base/settings.hpp"
@@ -21,8 +22,10 @@ struct Carrier {
 };
 
 /// Collective, where there is more than one node: the same on every rank, by rank 0's settings. `spans_machines`: the
-/// nodes are not all of one. Throws Error on every rank alike.
+/// nodes are not all of one. `interfaces`: of this machine, those by which its control connections reach others; data
+/// goes the same way unless the settings say otherwise. Throws Error on every rank alike, also where data does not
+/// reach the other nodes within `patience`.
 Carrier choose_carrier(bootstrap::Bootstrap& bootstrap, const base::Settings& settings, const core::Topology& topology,
-                       bool spans_machines, base::Duration patience);
+                       bool spans_machines, const std::vector<std::string>& interfaces, base::Duration patience);
 
 }  // namespace kolo::api

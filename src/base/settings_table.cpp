@@ -70,8 +70,9 @@ constexpr auto kRows = std::to_array<SettingRow>({
      "How many nodes report to one node in the tree of control connections."},
     {"KOLO_INTERFACE", &S::interface, Type::text, 0, 0, kOwn, "",
      "The network that control connections use, and UCX: the name of an interface (`eth0`), or an address with its "
-     "prefix (`10.0.0.0/8`). Empty: whichever address answers, and whatever UCX finds. `UCX_NET_DEVICES`, where it is "
-     "set, wins for UCX. Where RDMA is wanted, set that one: an interface alone leaves devices for RDMA out."},
+     "prefix (`10.0.0.0/8`). Empty: whichever address answers, and for UCX the interfaces by which control connections "
+     "reached other hosts, beside all devices for RDMA. `UCX_NET_DEVICES`, where it is set, wins for UCX. Where RDMA is "
+     "wanted, set that one: an interface alone leaves devices for RDMA out."},
     {"KOLO_TRANSPORT", &S::transport, Type::transport, 0, 0, kShared, "",
      "What carries data between nodes: UCX, or what comes with the start (`mpi`): MPI under `mpirun`, queues between "
      "ranks as threads. `auto` takes UCX between machines where every rank has it, else what comes with the start, and "

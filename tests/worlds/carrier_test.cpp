@@ -107,7 +107,7 @@ TEST(Carrier, IsUcxWhereTheStartBringsNone) {
       const auto choose = [&](kolo::base::Transport transport, bool spans_machines = false) {
         kolo::base::Settings settings;
         settings.transport = transport;
-        return kolo::api::choose_carrier(bootstrap, settings, topology, spans_machines, std::chrono::seconds(60));
+        return kolo::api::choose_carrier(bootstrap, settings, topology, spans_machines, {}, std::chrono::seconds(60));
       };
       const kolo::api::Carrier carrier = choose(kolo::base::Transport::automatic);
       EXPECT_STREQ(carrier.transport->name(), "UCX");

@@ -77,6 +77,14 @@ void listen_on(Listener::State& state, const std::vector<LocalAddress>& addresse
   }
 }
 
+/// Empty: the other side is of this machine, or the interface is gone.
+std::string interface_to_another_machine(const tcp::socket& socket, const std::vector<LocalAddress>& ours) {
+  error_code gone;
+  const auto here = interface_of(socket.local_endpoint(gone).address(), ours);
+  const auto there = interface_of(socket.remote_endpoint(gone).address(), ours);
+  return here && !there ? *here : std::string();
+}
+
 }  // namespace
 
 Listener::Listener(const std::string& interface) : state_(std::make_unique<State>()) {
@@ -104,6 +112,7 @@ struct TcpControlChannel::State {
   std::unique_ptr<asio::io_context> io;  // before the links, whose sockets refer to it
   std::optional<int> parent;
   std::vector<int> children;
+  std::vector<std::string> interfaces;
   std::vector<std::unique_ptr<Link>> links;  // the parent first
   bool close_is_expected = false;
 };
@@ -140,7 +149,12 @@ std::unique_ptr<TcpControlChannel> TcpControlChannel::connect(Listener listener,
   // Moved here to be destroyed before the io_context that they refer to.
   std::vector<tcp::acceptor> acceptors = std::move(listener.state_->acceptors);
   std::map<int, tcp::socket> sockets = meet(*state->io, acceptors, plan, timeout);
+  const std::vector<LocalAddress> ours = local_addresses();
   const auto add = [&](const Neighbour& who) {
+    const std::string interface = interface_to_another_machine(sockets.at(who.node), ours);
+    std::vector<std::string>& known = state->interfaces;
+    if (!interface.empty() && std::find(known.begin(), known.end(), interface) == known.end())
+      known.push_back(interface);
     state->links.push_back(std::make_unique<Link>(who.node, who.leader_rank, std::move(sockets.at(who.node))));
   };
   for (const Neighbour& parent : plan.parent) {
@@ -153,6 +167,8 @@ std::unique_ptr<TcpControlChannel> TcpControlChannel::connect(Listener listener,
   }
   return std::unique_ptr<TcpControlChannel>(new TcpControlChannel(std::move(state)));
 }
+
+const std::vector<std::string>& TcpControlChannel::interfaces() const noexcept { return state_->interfaces; }
 
 std::optional<int> TcpControlChannel::parent() const noexcept { return state_->parent; }
 const std::vector<int>& TcpControlChannel::children() const noexcept { return state_->children; }

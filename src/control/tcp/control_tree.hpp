@@ -52,6 +52,9 @@ class TcpControlChannel final : public control::ControlChannel {
                                                     const std::string& job_key, std::chrono::milliseconds timeout);
   ~TcpControlChannel() override;
 
+  /// The interfaces of this machine by which the connections to other machines go, each once.
+  [[nodiscard]] const std::vector<std::string>& interfaces() const noexcept;
+
   [[nodiscard]] std::optional<int> parent() const noexcept override;
   [[nodiscard]] const std::vector<int>& children() const noexcept override;
   /// The poller must outlive the channel's use, though not its destruction.

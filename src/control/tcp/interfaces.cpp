@@ -138,6 +138,14 @@ std::vector<LocalAddress> select_addresses(const std::vector<LocalAddress>& all,
   return chosen;
 }
 
+std::optional<std::string> interface_of(const asio::ip::address& address, const std::vector<LocalAddress>& all) {
+  const bool is_mapped = address.is_v6() && address.to_v6().is_v4_mapped();
+  const asio::ip::address plain = is_mapped ? asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()) : address;
+  const auto local = std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.address == plain; });
+  if (local == all.end()) return std::nullopt;
+  return local->interface.substr(0, local->interface.find(':'));
+}
+
 bool same_subnet(const LocalAddress& mine, const asio::ip::address& other) {
   return share_prefix(mine.address, other, mine.prefix_length);
 }

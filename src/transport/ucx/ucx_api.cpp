@@ -20,10 +20,11 @@ constexpr const char* kFile = "libucp.so.0";
 constexpr const char* kDevices = "UCX_NET_DEVICES";
 /// TCP's segments: what is sent and what is received.
 constexpr const char* kSegment = "256k";
+constexpr std::array<const char*, 2> kSegments = {"UCX_TCP_TX_SEG_SIZE", "UCX_TCP_RX_SEG_SIZE"};
+constexpr const char* kConnectsWithoutWaiting = "UCX_TCP_CONN_NB";
 /// From UCX 1.17 on settings of one transport are changed by their whole name, before by the name without that of the
 /// transport.
 constexpr unsigned kMinorWithWholeNames = 17;
-constexpr std::array<const char*, 2> kSegments = {"UCX_TCP_TX_SEG_SIZE", "UCX_TCP_RX_SEG_SIZE"};
 
 void* load_file() {
   const base::ScopedVariable without_handlers("UCX_HANDLE_ERRORS", "none");
@@ -139,16 +140,19 @@ void Worker::make_context(const std::string& devices) {
   if (!devices.empty() && !base::process_environment()(kDevices)) {
     status = calls_.config_modify(config, "NET_DEVICES", devices.c_str());
   }
+  unsigned major = 0;
+  unsigned minor = 0;
+  unsigned release = 0;
+  calls_.get_version(&major, &minor, &release);
+  const std::string_view prefix = minor >= kMinorWithWholeNames ? "UCX_" : "UCX_TCP_";
+  // Without TCP there is nothing to change, which is no error.
+  const auto modify = [&](const char* name, const char* value) {
+    static_cast<void>(calls_.config_modify(config, name + prefix.size(), value));
+  };
   const auto is_set = [](const char* name) { return base::process_environment()(name).has_value(); };
-  if (std::none_of(kSegments.begin(), kSegments.end(), is_set)) {
-    unsigned major = 0;
-    unsigned minor = 0;
-    unsigned release = 0;
-    calls_.get_version(&major, &minor, &release);
-    const std::string_view prefix = minor >= kMinorWithWholeNames ? "UCX_" : "UCX_TCP_";
-    // Without TCP there is nothing to change, which is no error.
-    for (const char* name : kSegments) static_cast<void>(calls_.config_modify(config, name + prefix.size(), kSegment));
-  }
+  if (std::none_of(kSegments.begin(), kSegments.end(), is_set))
+    for (const char* name : kSegments) modify(name, kSegment);
+  if (!is_set(kConnectsWithoutWaiting)) modify(kConnectsWithoutWaiting, "y");
   ucp_params_t parameters{};
   parameters.field_mask = UCP_PARAM_FIELD_FEATURES;
   parameters.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;

@@ -89,7 +89,9 @@ class Worker {
  public:
   /// `devices`: the network interfaces that it may use, separated by commas; empty: all. UCX_NET_DEVICES wins.
   /// TCP's segments are of 256 KiB, of what is sent as of what is received, unless the user has set one of them
-  /// (UCX_TCP_TX_SEG_SIZE, UCX_TCP_RX_SEG_SIZE; the same on all hosts). Throws Error (transport).
+  /// (UCX_TCP_TX_SEG_SIZE, UCX_TCP_RX_SEG_SIZE; the same on all hosts). It connects without waiting, unless
+  /// UCX_TCP_CONN_NB says otherwise: where packets are lost, connecting takes the system two minutes. Throws Error
+  /// (transport).
   Worker(const Library& library, const std::string& devices);
   /// All calls must have ended.
   ~Worker();

@@ -21,6 +21,10 @@ constexpr std::size_t kEars = 4;
 constexpr int kMostMoves = 64;
 /// For how long cancelled calls are waited for at the end. They need nobody else.
 constexpr std::chrono::seconds kPatienceAtTheEnd{1};
+/// How long one that meets others sleeps at most before it looks at the time.
+constexpr std::chrono::milliseconds kLongestSleep{1000};
+/// Of the messages in which ranks meet. The data plane's and the messages' tags are not negative.
+constexpr int kMeetingTag = -1;
 
 constexpr int kRankShift = 32;
 constexpr std::uint64_t kTagMask = (std::uint64_t{1} << kRankShift) - 1;
@@ -86,6 +90,35 @@ bool UcxInterNode::end() noexcept {
     return false;
   }
   return true;
+}
+
+std::vector<int> UcxInterNode::meet(const std::vector<int>& ranks, base::Time until) {
+  std::byte* const memory = staging(2 * ranks.size());
+  std::vector<Operation> open;
+  for (const int rank : ranks) {
+    open.push_back(receive(rank, kMeetingTag, memory + open.size(), 1));
+    open.push_back(send(rank, kMeetingTag, memory + open.size(), 1));
+  }
+  const auto waits_for = [&](std::size_t i) { return open[2 * i] != 0 || open[2 * i + 1] != 0; };
+  for (;;) {
+    move();
+    bool waits = false;
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      for (Operation* each : {&open[2 * i], &open[2 * i + 1]})
+        if (*each != 0 && test(*each)) *each = 0;
+      waits = waits || (waits_for(i) && peers_[static_cast<std::size_t>(ranks[i])].failure == UCS_OK);
+    }
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - base::now());
+    if (!waits || left.count() <= 0) break;
+    if (!worker_->arm()) continue;
+    ::pollfd ready{worker_->event_fd(), POLLIN, 0};
+    static_cast<void>(::poll(&ready, 1, static_cast<int>(std::min<std::int64_t>(left.count(), kLongestSleep.count()))));
+  }
+  std::vector<int> missing;
+  for (std::size_t i = 0; i < ranks.size(); ++i)
+    if (waits_for(i)) missing.push_back(ranks[i]);
+  if (missing.empty()) give_back(memory);
+  return missing;
 }
 
 // ---------------------------------------------------------------- messages

@@ -15,9 +15,10 @@
 // there are never more of them than the open operations have. Other transports keep UCX's own thresholds: with RDMA a
 // rendezvous does save a copy.
 //
-// When. `progress` moves everything that can be moved, once in each pass of the engine; `test` only looks. A connection
-// is made when a rank is first sent to or received from, and nothing waits for it: UCX keeps messages until it is
-// there. An engine sleeps on the event descriptor.
+// When. `progress` moves everything that can be moved, once in each pass of the engine; `test` only looks. Leaders make
+// their connections as the job starts (`meet`), where all ranks are told of a network that leads nowhere. Another
+// connection is made when a rank is first sent to or received from, and nothing waits for it: UCX keeps messages until
+// it is there. An engine sleeps on the event descriptor.
 //
 // Who waits for whom. Nobody inside here. But a message may need its receiver before it is gone (the first one needs
 // the connection, a long one needs the receive), and a send that has completed may still lie in UCX's own memory while
@@ -67,6 +68,10 @@ class UcxInterNode final : public transport::InterNode {
   ~UcxInterNode() override;
   UcxInterNode(const UcxInterNode&) = delete;
   UcxInterNode& operator=(const UcxInterNode&) = delete;
+
+  /// Exchanges a message with each of these ranks, which do the same; the ranks that have not answered by `until`, or
+  /// to which there is no way. Before the engine begins.
+  [[nodiscard]] std::vector<int> meet(const std::vector<int>& ranks, base::Time until);
 
   std::byte* staging(std::size_t bytes) override { return staging_.take(bytes); }
   void give_back(std::byte* staging) noexcept override { staging_.give_back(staging); }
