@@ -96,7 +96,8 @@ void run_local(int ranks, const std::function<void()>& body, const Options& opti
     for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(run_rank, rank);
   } catch (const std::system_error& error) {
     const Error why(ErrorCode::transport, "the thread of rank " + std::to_string(threads.size()) +
-                                              " cannot be started: " + base::errno_text(error.code().value()));
+                                              " cannot be started: " + base::errno_text(error.code().value()) +
+                                              base::start_remedy(error.code().value()));
     failure.note(std::nullopt, std::make_exception_ptr(why));
     world.abort(why.status().message());
   }

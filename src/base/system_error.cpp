@@ -23,6 +23,12 @@ std::string remedy(int error) {
          " file descriptors: raise it (ulimit -n)";
 }
 
+std::string start_remedy(int error) {
+  if (error != EAGAIN) return {};
+  return "; a limit of processes and threads was met: raise the user's (ulimit -u) or the container's (pids.max), or "
+         "start fewer ranks";
+}
+
 void throw_errno(std::string_view what, int error) {
   throw Error(error == ENOMEM ? ErrorCode::out_of_memory : ErrorCode::transport,
               std::string(what) + ": " + errno_text(error) + remedy(error));

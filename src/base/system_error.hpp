@@ -15,6 +15,9 @@ std::string errno_text(int error);
 /// (ulimit -n)". Empty for most errors.
 std::string remedy(int error);
 
+/// The same for a thread or a process that could not be started.
+std::string start_remedy(int error);
+
 /// Throws Error(transport): "<what>: <text of the error><remedy>". Give `errno` where it was set; nothing may come
 /// between.
 [[noreturn]] void throw_errno(std::string_view what, int error);

@@ -3,6 +3,8 @@
 
 #include <system_error>
 
+#include <kolo/error.hpp>
+
 #include "base/check.hpp"
 #include "base/system_error.hpp"
 #include "engine/tags.hpp"
@@ -39,7 +41,8 @@ void Driver::start(std::function<void()> body) {
       run();
     });
   } catch (const std::system_error& error) {
-    base::throw_errno("starting the engine's thread", error.code().value());
+    throw Error(ErrorCode::transport, "starting the engine's thread: " + base::errno_text(error.code().value()) +
+                                          base::start_remedy(error.code().value()));
   }
 }
 

@@ -13,8 +13,8 @@
 
 #include "base/proof.hpp"
 #include "base/system_error.hpp"
-#include "control/tcp/interfaces.hpp"
 #include "base/text.hpp"
+#include "control/tcp/interfaces.hpp"
 
 namespace kolo::launch {
 namespace {
@@ -46,6 +46,14 @@ base::UniqueFd listen_everywhere(std::uint16_t port, int& error) {
   return fd;
 }
 
+bool has_loopback(const std::vector<tcp::LocalAddress>& all) {
+  return std::any_of(all.begin(), all.end(), [](const auto& each) { return each.address.is_loopback(); });
+}
+
+constexpr const char* kLoopbackIsDown = "the loopback interface is down, over which the processes of one machine reach "
+                                        "each other: bring it up (ip link set "
+                                        "lo up)";
+
 class FixedDirections final : public Directions {
  public:
   FixedDirections(std::string host, std::vector<std::uint16_t> ports, const JobKey& key)
@@ -56,6 +64,10 @@ class FixedDirections final : public Directions {
     Listening listening;
     listening.key = listening.rival.key = key_;
     std::string unresolved;
+    if (const std::string why = why_unreachable(fixed_addresses()); !why.empty()) {
+      listening.wrong = "rank 0 cannot be reached at " + describe() + ": " + why;
+      return listening;
+    }
     for (const std::uint16_t port : ports_) {
       listening.sockets = listen(port, error);
       if (!listening.sockets.empty()) return listening;
@@ -101,6 +113,12 @@ class FixedDirections final : public Directions {
   }
 
  private:
+  /// Of `host_`, unless it is a name that may be looked up elsewhere.
+  [[nodiscard]] std::vector<Endpoint> fixed_addresses() const {
+    std::string unresolved;
+    return host_ == "localhost" || is_address(host_) ? resolve(host_, 0, unresolved) : std::vector<Endpoint>();
+  }
+
   [[nodiscard]] std::vector<base::UniqueFd> listen(std::uint16_t port, int& error) const {
     std::vector<base::UniqueFd> sockets;
     std::string wrong;
@@ -199,7 +217,7 @@ class StoreDirections final : public Directions {
   [[nodiscard]] std::string remark() override {
     const std::optional<std::string> text = get(base::now());
     if (!text) return "; " + name_ + " does not hold what rank 0 has written there";
-    if (*text == written_) return {};
+    if (*text == written_) return has_loopback(tcp::local_addresses()) ? "" : std::string("; ") + kLoopbackIsDown;
     return "; another process has written to " + name_ +
            " since: two processes have rank 0, or two jobs meet there; give every job a place of its own";
   }
@@ -252,7 +270,10 @@ class StoreDirections final : public Directions {
     base::UniqueFd fd = listen_everywhere(0, error);
     if (!fd.valid()) base::throw_errno("rank 0 cannot listen for the other ranks", error);
     const std::uint16_t port = own_endpoint(fd.get()).port();
-    for (const tcp::LocalAddress& one : tcp::local_addresses()) {
+    const std::vector<tcp::LocalAddress> all = tcp::local_addresses();
+    if (all.empty())
+      throw Error(ErrorCode::transport, std::string("this machine has no network address; ") + kLoopbackIsDown);
+    for (const tcp::LocalAddress& one : all) {
       entry.addresses.emplace_back(one.address.to_string(), port);
     }
     listening.sockets.push_back(std::move(fd));
@@ -278,6 +299,17 @@ class StoreDirections final : public Directions {
 };
 
 }  // namespace
+
+std::string why_unreachable(const std::vector<Endpoint>& endpoints) {
+  const std::vector<tcp::LocalAddress> ours = tcp::local_addresses();
+  if (endpoints.empty() || has_loopback(ours)) return {};
+  const auto is_ours = [&](const Endpoint& endpoint) {
+    const std::string text = address_text(endpoint);
+    return text == "::1" || text.rfind("127.", 0) == 0 ||
+           std::any_of(ours.begin(), ours.end(), [&](const auto& each) { return each.address.to_string() == text; });
+  };
+  return std::all_of(endpoints.begin(), endpoints.end(), is_ours) ? kLoopbackIsDown : "";
+}
 
 std::unique_ptr<Directions> fixed_directions(std::string host, std::vector<std::uint16_t> ports, const JobKey& key) {
   return std::make_unique<FixedDirections>(std::move(host), std::move(ports), key);

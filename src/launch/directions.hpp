@@ -50,6 +50,10 @@ class Directions {
   [[nodiscard]] virtual std::string describe() const = 0;
 };
 
+/// "the loopback interface is down: ...", when it is, and that is why no process of this machine can reach another at
+/// these addresses, which are all of this machine; else empty.
+[[nodiscard]] std::string why_unreachable(const std::vector<Endpoint>& endpoints);
+
 /// A secret and the name of a job, which are both part of what a rank must prove.
 struct JobKey {
   std::string secret;  ///< KOLO_JOB_KEY; empty: everybody knows it

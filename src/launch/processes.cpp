@@ -113,10 +113,8 @@ class Family {
     const pid_t pid = ::fork();
     if (pid < 0) {
       const int error = errno;
-      throw Error(
-          ErrorCode::transport,
-          "forking the process of rank " + std::to_string(rank) + ": " + base::errno_text(error) +
-              (error == EAGAIN ? "; a limit of processes was met: raise it (ulimit -u), or start fewer ranks" : ""));
+      throw Error(ErrorCode::transport, "forking the process of rank " + std::to_string(rank) + ": " +
+                                            base::errno_text(error) + base::start_remedy(error));
     }
     if (pid == 0) be_child(rank, parent, pipes, body);
     Child& child = children_.emplace_back();

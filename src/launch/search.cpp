@@ -10,6 +10,9 @@
 #include <chrono>
 #include <utility>
 
+#include <kolo/error.hpp>
+
+#include "base/handshake.hpp"
 #include "base/system_error.hpp"
 
 namespace kolo::launch {
@@ -140,6 +143,9 @@ std::optional<Connection> Search::run(Directions& directions, base::Time deadlin
   while (true) {
     const Route route = directions.look(deadline);
     if (route.endpoints.empty() && !route.wrong.empty()) nobody(route.wrong);
+    if (const std::string why = why_unreachable(route.endpoints); !why.empty())
+      throw Error(ErrorCode::transport, "rank " + std::to_string(place_.rank) + " cannot reach rank 0 at " +
+                                            directions.describe() + ": " + why);
     if (auto connection = try_all(route, deadline)) return connection;
     if (base::now() >= deadline) return std::nullopt;
     std::vector<pollfd> nothing;

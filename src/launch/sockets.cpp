@@ -49,13 +49,19 @@ Endpoint Endpoint::with_port(std::uint16_t other) const noexcept {
   return result;
 }
 
-std::string to_text(const Endpoint& endpoint) {
+std::string address_text(const Endpoint& endpoint) {
   char text[INET6_ADDRSTRLEN] = {};
   const bool v6 = endpoint.address.ss_family == AF_INET6;
   const void* at = v6 ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in6*>(&endpoint.address)->sin6_addr)
                       : &reinterpret_cast<const sockaddr_in*>(&endpoint.address)->sin_addr;
   if (::inet_ntop(endpoint.address.ss_family, at, text, sizeof text) == nullptr) return "an unknown address";
-  return (v6 ? "[" + std::string(text) + "]" : std::string(text)) + ":" + std::to_string(endpoint.port());
+  return text;
+}
+
+std::string to_text(const Endpoint& endpoint) {
+  const std::string address = address_text(endpoint);
+  const bool v6 = endpoint.address.ss_family == AF_INET6;
+  return (v6 ? "[" + address + "]" : address) + ":" + std::to_string(endpoint.port());
 }
 
 std::vector<Endpoint> resolve(const std::string& host, std::uint16_t port, std::string& wrong) {

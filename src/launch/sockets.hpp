@@ -25,6 +25,8 @@ struct Endpoint {
   [[nodiscard]] Endpoint with_port(std::uint16_t other) const noexcept;
 };
 
+/// "10.0.0.1", "::1".
+[[nodiscard]] std::string address_text(const Endpoint& endpoint);
 /// "10.0.0.1:29500", "[::1]:29500".
 [[nodiscard]] std::string to_text(const Endpoint& endpoint);
 

@@ -50,6 +50,14 @@ TEST(ErrorCode, Names) {
   EXPECT_EQ(to_string(static_cast<ErrorCode>(99)), "unknown");
 }
 
+TEST(SystemError, SaysWhichLimitsAThreadMayHaveMet) {
+  EXPECT_EQ(
+      base::start_remedy(EAGAIN),
+      "; a limit of processes and threads was met: raise the user's (ulimit -u) or the container's (pids.max), or "
+      "start fewer ranks");
+  EXPECT_EQ(base::start_remedy(ENOMEM), "");
+}
+
 TEST(SystemError, NamesWhatFailed) {
   EXPECT_EQ(base::errno_text(ENOENT), "No such file or directory (errno 2)");
   try {

@@ -2,10 +2,11 @@
 //
 // Worlds of real processes without MPI: by run_forked, and by every kind of meeting place.
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -15,8 +16,8 @@
 #include <fstream>
 #include <functional>
 #include <iostream>
-#include <stdexcept>
 #include <locale>
+#include <stdexcept>
 #include <streambuf>
 #include <string>
 #include <vector>
@@ -70,6 +71,59 @@ TEST(RunForked, SumsOfEveryNumberOfRanks) {
       check_sums();
     });
   }
+}
+
+/// "1.234", for streams.
+class Grouped final : public std::numpunct<char> {
+  char do_thousands_sep() const override { return '.'; }
+  std::string do_grouping() const override { return "\3"; }
+};
+
+TEST(RunForked, RanksFindEachOtherInALocaleThatGroupsDigits) {
+  const std::locale before = std::locale::global(std::locale(std::locale::classic(), new Grouped));
+  kolo::run_forked(2, [] {
+    std::vector<int> all(std::size_t{2} << 20);  // long enough to be read in place
+    const std::vector<int> mine(all.size() / 2, kolo::rank() + 1);
+    kolo::allgather_into(kolo::const_view(mine), kolo::view(all));
+    for (std::size_t i = 0; i < all.size(); ++i) require(all[i] == (i < mine.size() ? 1 : 2), "a wrong element");
+  });
+  std::locale::global(before);
+}
+
+/// In a process of its own, on a network of its own, whose loopback interface is down.
+void where_loopback_is_down(const std::function<void()>& body) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::unshare(CLONE_NEWNET) != 0 && ::unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) ADD_FAILURE() << "unshare";
+    body();
+    ::_exit(::testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(RunForked, SaysAtOnceThatTheLoopbackInterfaceIsDown) {
+  where_loopback_is_down([] {
+    const std::string sentence = sentence_of(ErrorCode::transport, [] { kolo::run_forked(2, [] {}); });
+    EXPECT_NE(
+        sentence.find(": the loopback interface is down, over which the processes of one machine reach each other: "
+                      "bring it up (ip link set lo up)"),
+        std::string::npos)
+        << sentence;
+  });
+}
+
+TEST(FileStore, SaysAtOnceThatTheLoopbackInterfaceIsDown) {
+  where_loopback_is_down([] {
+    const std::string store = "file://" + (std::filesystem::path(::testing::TempDir()) / "no_loopback").string();
+    ::setenv("KOLO_STORE", store.c_str(), 1);
+    ::setenv("KOLO_RANK", "0", 1);
+    ::setenv("KOLO_SIZE", "2", 1);
+    const std::string sentence = sentence_of(ErrorCode::transport, [] { const kolo::Session session; });
+    EXPECT_NE(sentence.find("this machine has no network address; the loopback interface is down"), std::string::npos)
+        << sentence;
+  });
 }
 
 TEST(RunForked, RanksAreProcesses) {

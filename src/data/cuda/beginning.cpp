@@ -9,6 +9,7 @@
 #include <kolo/error.hpp>
 
 #include "base/check.hpp"
+#include "base/system_error.hpp"
 #include "base/thread_name.hpp"
 #include "data/cuda/copies.hpp"
 #include "data/cuda/cuda_backend.hpp"
@@ -119,7 +120,8 @@ bool CudaBackend::equip(bool brings_id) {
       equipping_ = std::thread([this, brings_id] { make_equipment(brings_id); });
     } catch (const std::system_error& error) {
       throw Error(ErrorCode::transport,
-                  std::string("the thread that prepares the GPU cannot be started: ") + error.what());
+                  "the thread that prepares the GPU cannot be started: " + base::errno_text(error.code().value()) +
+                      base::start_remedy(error.code().value()));
     }
     state_ = State::equipping;
     return true;
