@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The only file that reads or changes the environment.
-#include <cerrno>
+#include <cstddef>
 #include <cstdlib>
+#include <cstring>
+#include <string>
 
 #include <unistd.h>
 
 #include "base/mutex.hpp"
 #include "base/settings.hpp"
-#include "base/system_error.hpp"
 
 namespace kolo::base {
 namespace {
@@ -17,6 +18,25 @@ namespace {
 Mutex& environment_mutex() {
   static Mutex& mutex = *new Mutex;  // never destroyed: threads may outlive main
   return mutex;
+}
+
+/// The environment with this variable in place of the one before, which stays whole: other threads may be reading it
+/// (getenv), and setenv would move it under them. Neither is freed, for nobody knows when they have done. With the
+/// lock.
+char** exchange_environment(const char* name, const char* value) {
+  static std::vector<char**>& kept = *new std::vector<char**>;  // for those who look for leaks
+  const std::string head = std::string(name) + "=";
+  std::size_t count = 0;
+  while (environ != nullptr && environ[count] != nullptr) ++count;
+  auto** const changed = new char*[count + 2];
+  char** next = changed;
+  for (std::size_t i = 0; i < count; ++i)
+    if (std::strncmp(environ[i], head.c_str(), head.size()) != 0) *next++ = environ[i];
+  *next++ = ::strdup((head + value).c_str());
+  *next = nullptr;
+  kept.push_back(changed);
+  __atomic_store_n(&environ, changed, __ATOMIC_RELEASE);
+  return changed;
 }
 
 }  // namespace
@@ -30,20 +50,26 @@ Lookup process_environment() {
   };
 }
 
-ScopedVariable::ScopedVariable(const char* name, const char* value)
-    : name_(name), is_ours_(!process_environment()(name)) {
+ScopedVariable::ScopedVariable(const char* name, const char* value) : name_(name) {
   const MutexLock lock(environment_mutex());
-  if (is_ours_ && ::setenv(name, value, 0) != 0) throw_errno("setenv", errno);  // NOLINT(concurrency-mt-unsafe)
+  if (std::getenv(name) != nullptr) return;  // NOLINT(concurrency-mt-unsafe): see the header
+  before_ = environ;
+  ours_ = exchange_environment(name, value);
 }
 
 ScopedVariable::~ScopedVariable() {
   const MutexLock lock(environment_mutex());
-  if (is_ours_) ::unsetenv(name_);  // NOLINT(concurrency-mt-unsafe)
+  if (ours_ == nullptr) return;
+  if (environ == ours_) {
+    __atomic_store_n(&environ, before_, __ATOMIC_RELEASE);
+  } else {
+    ::unsetenv(name_);  // NOLINT(concurrency-mt-unsafe): somebody else has changed it meanwhile
+  }
 }
 
 void set_variable(const char* name, const char* value) {
   const MutexLock lock(environment_mutex());
-  if (::setenv(name, value, 1) != 0) throw_errno("setenv", errno);  // NOLINT(concurrency-mt-unsafe): see the header
+  exchange_environment(name, value);
 }
 
 std::vector<std::string> environment_with(const std::map<std::string, std::string>& changes) {

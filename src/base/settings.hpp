@@ -82,10 +82,9 @@ struct Settings {
 using Lookup = std::function<std::optional<std::string>(const char* name)>;
 
 /// This process's environment: the only use of getenv. Kolo's own threads may read and change the environment at once;
-/// the program's may not change it meanwhile, nor use it while Kolo changes it.
+/// the program's may read it, too, but not change it meanwhile.
 Lookup process_environment();
-/// Sets a variable for a scope, unless it is set: for libraries that can be told things no other way. As with every
-/// change of the environment, no other thread of the program may use it meanwhile.
+/// Sets a variable for a scope, unless it is set: for libraries that can be told things no other way.
 class ScopedVariable {
  public:
   ScopedVariable(const char* name, const char* value);
@@ -95,9 +94,10 @@ class ScopedVariable {
 
  private:
   const char* const name_;
-  const bool is_ours_;
+  char** before_ = nullptr;
+  char** ours_ = nullptr;  ///< null: it is set by somebody else
 };
-/// Sets a variable, for good; likewise. Throws Error (transport).
+/// Sets a variable, for good.
 void set_variable(const char* name, const char* value);
 /// All variables of this process's environment, as "name=value", with these instead of those of the same name: for
 /// another program.

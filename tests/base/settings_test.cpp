@@ -7,6 +7,9 @@
 #include <fstream>
 #include <iterator>
 #include <set>
+#include <vector>
+
+#include <unistd.h>
 
 #include <gtest/gtest.h>
 
@@ -303,6 +306,37 @@ TEST(SettingsMarkdown, IsWhatIsCommitted) {
   const auto current = std::filesystem::path(testing::TempDir()) / "variables.md";
   std::ofstream(current) << settings_markdown();
   FAIL() << "docs/variables.md is not what the table says; the current page is " << current << ", copy it there";
+}
+
+TEST(Environment, AChangeLeavesWhatOtherThreadsMayBeReadingAsItIs) {
+  char** const before = environ;
+  const std::vector<char*> entries(before, before + environment_names().size() + 1);
+  {
+    const ScopedVariable one("KOLO_TEST_ONE", "1");
+    const ScopedVariable two("KOLO_TEST_TWO", "2");
+    EXPECT_EQ(process_environment()("KOLO_TEST_ONE"), "1");
+    EXPECT_EQ(process_environment()("KOLO_TEST_TWO"), "2");
+    const ScopedVariable is_set("KOLO_TEST_ONE", "another");
+    EXPECT_EQ(process_environment()("KOLO_TEST_ONE"), "1");
+    EXPECT_EQ(std::vector<char*>(before, before + entries.size()), entries);
+  }
+  EXPECT_EQ(environ, before);
+  set_variable("KOLO_TEST_ONE", "1");
+  set_variable("KOLO_TEST_ONE", "again");
+  EXPECT_EQ(process_environment()("KOLO_TEST_ONE"), "again");
+  EXPECT_EQ(environment_names().size(), entries.size());
+  EXPECT_EQ(std::vector<char*>(before, before + entries.size()), entries);
+  ::unsetenv("KOLO_TEST_ONE");
+}
+
+TEST(Environment, AVariableOfAScopeGoesAlsoWhenTheEnvironmentHasChangedMeanwhile) {
+  {
+    const ScopedVariable one("KOLO_TEST_ONE", "1");
+    ::setenv("KOLO_TEST_TWO", "2", 1);
+  }
+  EXPECT_EQ(process_environment()("KOLO_TEST_ONE"), std::nullopt);
+  EXPECT_EQ(process_environment()("KOLO_TEST_TWO"), "2");
+  ::unsetenv("KOLO_TEST_TWO");
 }
 
 }  // namespace

@@ -26,8 +26,7 @@ namespace kolo::ucx {
 /// The loaded library: one in a process, which lives as long as that. Thread-safe.
 class Library {
  public:
-  /// Loads it. Throws Error (transport) when there is none, or an older one than the headers. As with every change of
-  /// the environment, no other thread may use that meanwhile.
+  /// Loads it. Throws Error (transport) when there is none, or an older one than the headers.
   Library();
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
