@@ -37,7 +37,6 @@ class SystemMemory final : public transport::PeerMemory {
   }
   [[nodiscard]] bool sees_writers() const noexcept override { return true; }
   [[nodiscard]] bool may_be_writing(int, int) const noexcept override { return true; }
-  [[nodiscard]] bool is_readable(const void*, std::size_t) override { return true; }
   [[nodiscard]] bool reads_by_system() const noexcept override { return true; }
 
   std::function<void()> before_write;
@@ -50,7 +49,7 @@ class Pair {
     for (int rank = 0; rank < 2; ++rank) topologies_.push_back(core::make_topology(rank, std::vector<int>(2), 0));
     for (const core::Topology& topology : topologies_) {
       messengers_.push_back(
-          std::make_unique<Messenger>(topology, link_.memory(), link_, peers, peers == nullptr, nullptr));
+          std::make_unique<Messenger>(topology, link_.memory(), link_, peers, 8 << 10, peers == nullptr, nullptr));
     }
   }
   [[nodiscard]] Messenger& operator[](int rank) { return *messengers_[static_cast<std::size_t>(rank)]; }
