@@ -34,6 +34,12 @@ if(kolo_tools)
   set_target_properties(${kolo_tools} PROPERTIES INSTALL_RPATH "$ORIGIN/${kolo_lib_from_bin}")
   install(TARGETS ${kolo_tools} COMPONENT kolo)
 endif()
+# All that is built of it, so that a build of little else can be installed.
+add_custom_target(kolo_installed)
+add_dependencies(kolo_installed kolo ${kolo_tools})
+if(KOLO_HAS_TORCH)
+  add_dependencies(kolo_installed kolo_libtorch)
+endif()
 
 # Users of a static library link what it links, found the way we found it.
 set(KOLO_IS_SHARED ${BUILD_SHARED_LIBS})
