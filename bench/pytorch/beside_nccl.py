@@ -7,6 +7,7 @@
   allreduce     one all-reduce of 4 bytes to 256 MiB of float32, and 1000 of 1 KiB at once
   resnet50      DistributedDataParallel, gradients as those of ResNet-50 (25.6 million, float32)
   bert-base     the same with those of BERT-base (109.5 million)
+  fsdp2         fully_shard on eight layers of 512 x 512: many small collectives, so the host's time
 
 Worker r uses device r, or several share one: of those the times mean nothing (--check then looks at results alone). The
 models compute next to nothing (beside_gloo.py). Two times of each sample, of its slowest rank, the medians: the device's,
@@ -100,14 +101,41 @@ def data_parallel(what, shapes, groups, samples):
     return [(what, name, *ms) for name, ms in in_turns(contestants, samples).items()], wrong
 
 
+def fully_sharded(groups, samples):
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.fsdp import fully_shard
+
+    models, x = {}, torch.full((1, 512), float(dist.get_rank() + 1), device="cuda")
+    for name, group in groups.items():
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(8)]).cuda()
+        mesh = DeviceMesh.from_group(group, "cuda")
+        for layer in model:
+            fully_shard(layer, mesh=mesh)
+        models[name] = fully_shard(model, mesh=mesh)
+
+    def step(name):
+        models[name].zero_grad()
+        models[name](x).sum().backward()
+
+    for name in models:
+        step(name), torch.cuda.synchronize()
+    gradients = [[p.grad.to_local() for p in models[name].parameters()] for name in groups]
+    wrong = sum(int((~torch.isclose(one, other, rtol=1e-5)).sum()) for one, other in zip(*gradients))
+    times = in_turns({name: lambda n=name: step(n) for name in models}, samples)
+    return [("fsdp2", name, *ms) for name, ms in times.items()], wrong
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="allreduce,resnet50,bert-base")
+    parser.add_argument("--only", default="allreduce,resnet50,bert-base,fsdp2")
     parser.add_argument("--samples", type=int, default=20)
     parser.add_argument("--check", action="store_true", help="one sample, small sizes")
     parser.add_argument("--json")
     arguments = parser.parse_args()
     local, devices = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+    if devices == 0:
+        raise SystemExit("beside_nccl: PyTorch sees no CUDA device")
     if local >= devices or int(os.environ["LOCAL_WORLD_SIZE"]) > devices:  # ranks of one device are for NCCL of hosts
         os.environ.update(KOLO_SHARE_DEVICE="1", NCCL_HOSTID=f"rank-{local}", NCCL_NET="Socket", NCCL_SOCKET_IFNAME="lo")
     torch.cuda.set_device(local % devices)
@@ -119,6 +147,7 @@ def main():
         "allreduce": lambda: all_reduces(groups, samples, sizes),
         "resnet50": lambda: data_parallel("resnet50", resnet50(), groups, samples),
         "bert-base": lambda: data_parallel("bert-base", bert_base(), groups, samples),
+        "fsdp2": lambda: fully_sharded(groups, samples),
     }
     records, all_wrong = [], 0
     for what in arguments.only.split(","):

@@ -171,6 +171,7 @@ def nccl_has_not(op, dtype):
 def on_rank(wanted, backend, rank, size, folder):
     os.environ.update(KOLO_GPU_BACKEND=backend, KOLO_SHARE_DEVICE="1", NCCL_HOSTID=f"kolo-{rank}", NCCL_NET="Socket",
                       NCCL_SOCKET_IFNAME="lo", NCCL_MAX_CTAS="2")
+    assert torch.cuda.is_available(), "PyTorch sees no CUDA device"  # asked here: nothing of CUDA outlives a fork
     device = torch.device("cuda", rank % torch.cuda.device_count())
     torch.cuda.set_device(device)
     torch.set_default_device(device)

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steps of scripts/gpu-check, in the order in which they run: numbers first, what has held before last."""
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+# Ranks that share a GPU are for NCCL ranks of different hosts: each gets a host id of its own.
+SHARED = {"KOLO_SHARE_DEVICE": "1", "NCCL_NET": "Socket", "NCCL_IB_DISABLE": "1", "NCCL_SOCKET_IFNAME": "lo",
+          "NCCL_MNNVL_ENABLE": "0", "NCCL_NVLS_ENABLE": "0", "NCCL_MAX_CTAS": "2", "NCCL_RAS_ENABLE": "0"}
+STAGED = {"KOLO_GPU_BACKEND": "staged"}
+# Of those that have changed since they last ran on a device.
+CHANGED_CHECKS = ("behind_a_long_kernel", "many_in_flight", "numbers_of_calls", "data_parallel_in_an_arena")
+# The benchmarks of every collective as tests of several processes: the number of wrong elements is the exit status.
+COLLECTIVES = ("allreduce", "reduce", "broadcast", "allgather", "gather", "scatter", "alltoall", "reduce_scatter",
+               "sendrecv", "pingpong")
+
+
+@dataclass
+class Step:
+    name: str
+    limit: int  # seconds
+    command: list
+    env: dict = field(default_factory=dict)
+    needs: tuple = ("device",)  # also torch, kolo_torch, or a program's name
+
+
+def ranks(count, *command):
+    """As processes that share a GPU."""
+    return ["mpirun", "--oversubscribe", "--bind-to", "none", "-np", str(count), "bash", "-c",
+            'NCCL_HOSTID=kolo-$OMPI_COMM_WORLD_RANK exec "$@"', "rank", *command]
+
+
+def torchrun(count, *program):
+    return [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(count), *program]
+
+
+def workers(count, *command):
+    """The same, as torchrun starts them."""
+    return torchrun(count, "--no-python", "bash", "-c", 'NCCL_HOSTID=kolo-$LOCAL_RANK exec "$@"', "worker",
+                    sys.executable, *command)
+
+
+def all_steps(prepared, work, gpus=1):
+    """Records go to WORK/<name of the step>.json."""
+    shapes = str(prepared / "shapes")
+
+    def program(name, *flags):
+        return [str(prepared / "bin" / name), *flags]
+
+    def bench(mode, *flags):
+        return program("kolo-bench", mode, "--device", "cuda", *flags)
+
+    def record(name):
+        return ("--json", str(work / f"{name}.json"))
+
+    steps = []
+
+    def add(name, limit, command, env=None, needs=("device",), on=0):
+        if on:
+            command, env = ranks(on, *command), {**SHARED, **(env or {})}
+        steps.append(Step(name, limit, command, env or {}, needs))
+
+    # 1. Packing; bin/kolo-pack-NAME of another build is measured beside.
+    for pack in sorted(prepared.glob("bin/kolo-pack*")) or [Path("kolo-pack")]:
+        for mib in (16, 64, 128):
+            name = f"{pack.name.removeprefix('kolo-').replace('-', '_')}_{mib}M"
+            add(name, 15, program(pack.name, "--shapes", shapes, "--slot-bytes", str(mib << 20), *record(name)))
+    # 2. Alone, from small to large, through fusion buffers and where they lie.
+    for direct in ("0", "8M"):
+        name = f"allreduce_direct_{direct}"
+        add(name, 30, bench("allreduce", "-b", "4", "-e", "64M", "-f", "4", "--baseline", "nccl", "-t", "0.2",
+                            *record(name)), {"KOLO_GPU_DIRECT_BYTES": direct})
+    # 3. Two ranks. Kolo's communicators do not block unless the variable says so; the baseline's block always, so that 0
+    # is not for both.
+    grouped = bench("step", "--submit", "grouped", "--baseline", "nccl-grouped", "-t", "3")
+    small = bench("allreduce", "-b", "1K", "-e", "1K", "--baseline", "nccl", "-t", "1")
+    for suffix, env in (("", {}), ("_blocking", {"NCCL_COMM_BLOCKING": "1"})):
+        for name, limit, command in ((f"grouped_2_ranks{suffix}", 25, grouped), (f"small_2_ranks{suffix}", 15, small)):
+            add(name, limit, [*command, *record(name)], env, on=2)
+    # 4. Gradients that come one after another, each a batch.
+    for apart in (1000, 20000):
+        name = f"batches_{apart // 1000}ms"
+        add(name, 20, program("kolo-gpu-times", "batches", "--apart", str(apart), "-n", "20", *record(name)),
+            {"KOLO_FUSION_THRESHOLD": "64K"}, on=2)
+    # 5. One all-reduce, from the call until the caller goes on.
+    direct = {"KOLO_GPU_DIRECT_BYTES": "0"}
+    for name, count, env in (("times_1_rank", 0, {}), ("times_2_ranks", 2, {}), ("times_2_ranks_direct", 2, direct)):
+        add(name, 10, program("kolo-gpu-times", "lone", *record(name)), env, on=count)
+    # 6. What a program does on its GPU beside Kolo.
+    add("capture", 20, program("gpu_hazards", "capture"), on=2)
+    add("arena_freed", 20, program("gpu_hazards", "freed"), on=2)
+    # 7. PyTorch's backend: the checks that have changed.
+    add("kolo_torch", 150, [sys.executable, str(ROOT / "scripts/internal/gpu/kolo_torch.py"), str(prepared),
+                            str(work / "python")], needs=("torch", "--torch"))
+    c10d_test = [sys.executable, str(ROOT / "tests/c10d/c10d_gpu_test.py")]
+    for how in ("nccl", "staged"):
+        add(f"c10d_changed_{how}", 45, [*c10d_test, "--ranks", "2", "--backends", how, *CHANGED_CHECKS],
+            needs=("device", "torch", "kolo_torch"))
+    # 8. PyTorch's programs: what a step takes of the host, by Kolo and by NCCL.
+    ddp = [sys.executable, str(ROOT / "bench/peers/ddp_gpu_step.py"), "--ranks", "1", "--shapes", shapes]
+    add("ddp_1_rank", 30, [*ddp, *record("ddp_1_rank")], needs=("device", "torch"))
+    beside = torchrun(max(2, gpus), str(ROOT / "bench/pytorch/beside_nccl.py"), "--only", "resnet50,fsdp2", "--samples", "10")
+    add("beside_nccl", 60, [*beside, *record("beside_nccl")], SHARED if gpus == 1 else {},
+        needs=("device", "torch", "kolo_torch"))
+    # 9. Accesses of the kernels.
+    add("memcheck", 90, ["compute-sanitizer", "--tool", "memcheck", "--error-exitcode", "9", *program("gpu_test"),
+                         "--gtest_filter=OfOne/Arithmetic.*:OfOne/Collectives.*:*AllreduceOfEverySize/2_staged"],
+        needs=("device", "compute-sanitizer"))
+
+    # What has held before.
+    add("kolo_info", 10, program("kolo-info"), needs=())
+    add("mpi_2_ranks", 10, ranks(2, *program("kolo-bench", "allreduce", "-e", "1M", "-f", "64", "-n", "2", "-t", "0.05",
+                                             "--baseline", "mpi", *record("mpi_2_ranks"))), needs=())
+    add("kolo_info_devices", 10, program("kolo-info", "--devices"))
+    add("step_1_rank", 30, bench("step", "--submit", "by-name,prepared,grouped", "--baseline",
+                                 "nccl-per-tensor,nccl-grouped", "-t", "3", *record("step_1_rank")))
+    add("gpu_test", 120, program("gpu_test"))
+    add("visible_devices", 60, program("visible_devices"))
+    digits = program("cuda_trainer", "--data", str(ROOT / "examples/data/digits.csv"))
+    add("example_1_rank", 20, digits)
+    brief = ("-n", "2", "-w", "1", "-t", "0.01", "-b", "1", "-e", "8M", "-f", "512")
+    for count in (2, 4):
+        for how, env in (("nccl", {}), ("staged", STAGED)):
+            add(f"example_{count}_ranks_{how}", 30, digits, env, on=count)
+            add(f"average_{count}_ranks_{how}", 20, bench("allreduce", *brief, "-o", "average", "-d",
+                                                           "float32,float64,float16,bfloat16"), env, on=count)
+            for mode in COLLECTIVES:
+                add(f"{mode}_{count}_ranks_{how}", 20, bench(mode, *brief, "-d", "float32,float16,int64"), env, on=count)
+    for how in ("nccl", "staged"):
+        add(f"c10d_{how}", 150, [*c10d_test, "--ranks", "2,4", "--backends", how], needs=("device", "torch", "kolo_torch"))
+    for script in ("ddp", "fsdp2", "horovod_style"):
+        add(f"example_{script}", 60, workers(2, str(ROOT / f"examples/pytorch/{script}.py"), "--device", "cuda"), SHARED,
+            needs=("device", "torch", "kolo_torch"))
+    return steps
