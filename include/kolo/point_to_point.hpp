@@ -18,7 +18,8 @@
 /// What goes wrong with one message is no fatal error: the job goes on. That is so for a deadline (`expired`), a
 /// message that is longer than the receive's buffer or of another type (`mismatch`, on the receiver, and on the sender
 /// while the send is open), and a receive that was cancelled. When a rank dies all open messages fail, as all
-/// operations do (`rank_lost`).
+/// operations do (`rank_lost`). Messages that wait for a receive take memory of the receiver's. When they are more than
+/// 1 GiB on a rank, because it waits for another message than those that come, the job ends (`transport`).
 ///
 /// Tensors lie in memory of the CPU or of a CUDA device, on either side. Those of a device are copied through memory of
 /// the host, whatever KOLO_GPU_BACKEND is; NCCL has no part in them. What differs there:
